@@ -120,9 +120,6 @@ var programs = map[string]func(*nn.Keys, *nn.Binder) Program{
 	"starcoder2":      newStarCoder2,
 }
 
-// Has reports whether a family is a program.
-func Has(arch string) bool { return programs[arch] != nil }
-
 // Names returns the families that are programs, in the order of their names.
 func Names() []string { return slices.Sorted(maps.Keys(programs)) }
 

@@ -81,23 +81,23 @@ func (b *binding) key(name string) string {
 }
 
 // Has reports whether the file holds name.
-func (b *Binder) Has(name string) bool { return b.Tensor(name) != nil }
+func (b *Binder) Has(name string) bool { return b.tensor(name) != nil }
 
-// Tensor returns the file's tensor of that name, or nil.
-func (b *Binder) Tensor(name string) *gguf.Tensor { return b.File.Tensor(b.prefix + name) }
+// tensor returns the file's tensor of that name, or nil.
+func (b *Binder) tensor(name string) *gguf.Tensor { return b.File.Tensor(b.prefix + name) }
 
 // Rows returns the number of rows of a tensor, which follows from no key. It is 1 where the file lacks the tensor, whose
 // name the error then tells when it is bound.
 func (b *Binder) Rows(name string) int {
-	if t := b.Tensor(name); t != nil {
+	if t := b.tensor(name); t != nil {
 		return t.Rows()
 	}
 	return 1
 }
 
-// Take claims a tensor and checks that its shape is cols (row length) by rows. What it returns has the factor that may
+// take claims a tensor and checks that its shape is cols (row length) by rows. What it returns has the factor that may
 // lie beside it.
-func (b *Binder) Take(name string, cols, rows int) *gguf.Tensor {
+func (b *Binder) take(name string, cols, rows int) *gguf.Tensor {
 	if b.Err == nil {
 		b.Err = b.ctx.Err()
 	}
@@ -139,30 +139,30 @@ func (b *binding) loaded(t *gguf.Tensor, copied bool) {
 
 // Matrix binds name as [rows, cols].
 func (b *Binder) Matrix(name string, rows, cols int, use compute.Use) *compute.Matrix {
-	return b.Neurons(name, rows, cols, use, b.Whole(rows), nil)
+	return b.neurons(name, rows, cols, use, b.whole(rows), nil)
 }
 
 // Place says where what is bound next goes: with p's attention, or the head where p is the head's.
 func (b *Binder) Place(p compute.Place) { b.Tier, b.GPU = p.Tier, p.Attention }
 
-// Whole returns how many of n rows go to the GPU.
-func (b *Binder) Whole(n int) int {
+// whole returns how many of n rows go to the GPU.
+func (b *Binder) whole(n int) int {
 	if b.GPU {
 		return n
 	}
 	return 0
 }
 
-// Neurons binds name as [rows, cols], its neurons in the order given, nil keeping the file's, the first hot of them for
+// neurons binds name as [rows, cols], its neurons in the order given, nil keeping the file's, the first hot of them for
 // the GPU.
-func (b *Binder) Neurons(name string, rows, cols int, use compute.Use, hot int, order []int32) *compute.Matrix {
-	return b.Bind(compute.Source{Name: name, Rows: rows, Cols: cols, Order: order, Split: compute.Split{Tier: b.Tier, Bound: hot}}, use)
+func (b *Binder) neurons(name string, rows, cols int, use compute.Use, hot int, order []int32) *compute.Matrix {
+	return b.bind(compute.Source{Name: name, Rows: rows, Cols: cols, Order: order, Split: compute.Split{Tier: b.Tier, Bound: hot}}, use)
 }
 
-// Bind binds the tensor that src names as src says, which lacks its type and data.
-func (b *Binder) Bind(src compute.Source, use compute.Use) *compute.Matrix {
+// bind binds the tensor that src names as src says, which lacks its type and data.
+func (b *Binder) bind(src compute.Source, use compute.Use) *compute.Matrix {
 	hot := src.Split.Bound
-	t := b.Take(src.Name, src.Cols, src.Rows)
+	t := b.take(src.Name, src.Cols, src.Rows)
 	if t == nil {
 		return nil
 	}
@@ -211,15 +211,15 @@ func (b *Binder) adaptNeurons(name string, use compute.Use, hot int, order []int
 	}
 }
 
-// MatrixFrom binds name, of rows by cols, without its first rows.
-func (b *Binder) MatrixFrom(name string, first, rows, cols int, use compute.Use) *compute.Matrix {
-	t := b.Take(name, cols, rows)
+// matrixFrom binds name, of rows by cols, without its first rows.
+func (b *Binder) matrixFrom(name string, first, rows, cols int, use compute.Use) *compute.Matrix {
+	t := b.take(name, cols, rows)
 	if t == nil {
 		return nil
 	}
 	src := compute.Source{
 		Name: t.Name, Type: t.Type, Rows: rows - first, Cols: cols, Pinned: b.pinned && b.original[t] == nil,
-		Split: compute.Split{Tier: b.Tier, Bound: b.Whole(rows - first)},
+		Split: compute.Split{Tier: b.Tier, Bound: b.whole(rows - first)},
 	}
 	if t.Data != nil { // else the shape alone is known, and wanted
 		src.Data = t.Data[first*t.Type.RowBytes(cols):]
@@ -234,23 +234,23 @@ func (b *Binder) MatrixFrom(name string, first, rows, cols int, use compute.Use)
 	return m
 }
 
-// Slices binds consecutive row ranges of one tensor as matrices of their own (a fused q, k, v). It is nil after an error.
-func (b *Binder) Slices(name string, cols int, use compute.Use, rows ...int) []Linear {
+// slices binds consecutive row ranges of one tensor as matrices of their own (a fused q, k, v). It is nil after an error.
+func (b *Binder) slices(name string, cols int, use compute.Use, rows ...int) []Linear {
 	total := 0
 	for _, r := range rows {
 		total += r
 	}
-	return b.NeuronSlices(name, cols, use, b.Whole(total), nil, rows...)
+	return b.neuronSlices(name, cols, use, b.whole(total), nil, rows...)
 }
 
-// NeuronSlices is Slices of parts whose rows may be neurons: those of each part are in the order given, and the first hot
+// neuronSlices is slices of parts whose rows may be neurons: those of each part are in the order given, and the first hot
 // of them, of parts that go whole all, are for the GPU.
-func (b *Binder) NeuronSlices(name string, cols int, use compute.Use, hot int, order []int32, rows ...int) []Linear {
+func (b *Binder) neuronSlices(name string, cols int, use compute.Use, hot int, order []int32, rows ...int) []Linear {
 	total := 0
 	for _, r := range rows {
 		total += r
 	}
-	t := b.Take(name, cols, total)
+	t := b.take(name, cols, total)
 	if t == nil {
 		return nil
 	}
@@ -295,11 +295,11 @@ func (b *Binder) Adapted(m *compute.Matrix) Linear {
 
 // Table reads a matrix to the host's memory, whatever number of rows it has. [rows·cols] It is nil where the file has none.
 func (b *Binder) Table(name string, cols int) []float32 {
-	t := b.Tensor(name)
+	t := b.tensor(name)
 	if t == nil || b.Err != nil {
 		return nil
 	}
-	if t = b.Take(name, cols, t.Rows()); t == nil {
+	if t = b.take(name, cols, t.Rows()); t == nil {
 		return nil
 	}
 	if t.Type == quant.I32 {
@@ -312,8 +312,8 @@ func (b *Binder) Table(name string, cols int) []float32 {
 	return out
 }
 
-// Numbers takes in a vector that is not in the file; what names it in errors.
-func (b *Binder) Numbers(what string, x []float32) *compute.Vector {
+// numbers takes in a vector that is not in the file; what names it in errors.
+func (b *Binder) numbers(what string, x []float32) *compute.Vector {
 	if b.Err != nil {
 		return nil
 	}
@@ -329,19 +329,19 @@ func (b *Binder) Numbers(what string, x []float32) *compute.Vector {
 
 // Vector binds name as [n].
 func (b *Binder) Vector(name string, n int) *compute.Vector {
-	parts := b.Vectors(name, n)
+	parts := b.vectors(name, n)
 	if parts == nil {
 		return nil
 	}
 	return parts[0]
 }
 
-// NeuronVector binds name as [n], its neurons in the order given; nil keeps the file's.
-func (b *Binder) NeuronVector(name string, n int, order []int32) *compute.Vector {
+// neuronVector binds name as [n], its neurons in the order given; nil keeps the file's.
+func (b *Binder) neuronVector(name string, n int, order []int32) *compute.Vector {
 	if order == nil {
 		return b.Vector(name, n)
 	}
-	t := b.Take(name, n, 1)
+	t := b.take(name, n, 1)
 	if t == nil {
 		return nil
 	}
@@ -363,24 +363,24 @@ func (b *Binder) NeuronVector(name string, n int, order []int32) *compute.Vector
 	return v
 }
 
-// Vectors binds consecutive ranges of one vector as vectors of their own.
-func (b *Binder) Vectors(name string, lens ...int) []*compute.Vector {
+// vectors binds consecutive ranges of one vector as vectors of their own.
+func (b *Binder) vectors(name string, lens ...int) []*compute.Vector {
 	total := 0
 	for _, n := range lens {
 		total += n
 	}
-	return b.slicesOf(b.Take(name, total, 1), lens...)
+	return b.slicesOf(b.take(name, total, 1), lens...)
 }
 
-// RowsVector binds name [rows, cols] as one vector, row after row.
-func (b *Binder) RowsVector(name string, rows, cols int) *compute.Vector {
-	if parts := b.slicesOf(b.Take(name, cols, rows), rows*cols); parts != nil {
+// rowsVector binds name [rows, cols] as one vector, row after row.
+func (b *Binder) rowsVector(name string, rows, cols int) *compute.Vector {
+	if parts := b.slicesOf(b.take(name, cols, rows), rows*cols); parts != nil {
 		return parts[0]
 	}
 	return nil
 }
 
-// slicesOf is Vectors of a tensor that was taken, or nil.
+// slicesOf is vectors of a tensor that was taken, or nil.
 func (b *Binder) slicesOf(t *gguf.Tensor, lens ...int) []*compute.Vector {
 	if t == nil {
 		return nil
@@ -407,8 +407,8 @@ func (b *Binder) slicesOf(t *gguf.Tensor, lens ...int) []*compute.Vector {
 	return out
 }
 
-// Ones binds a norm without weights, of n elements.
-func (b *Binder) Ones(n int) *compute.Vector {
+// ones binds a norm without weights, of n elements.
+func (b *Binder) ones(n int) *compute.Vector {
 	data := make([]float32, n)
 	for i := range data {
 		data[i] = 1
@@ -422,9 +422,9 @@ func (b *Binder) Ones(n int) *compute.Vector {
 	return v
 }
 
-// Flat binds a small matrix as one vector.
-func (b *Binder) Flat(name string, rows, cols int) *compute.Vector {
-	t := b.Take(name, cols, rows)
+// flat binds a small matrix as one vector.
+func (b *Binder) flat(name string, rows, cols int) *compute.Vector {
+	t := b.take(name, cols, rows)
 	if t == nil {
 		return nil
 	}
@@ -443,7 +443,7 @@ func (b *Binder) Flat(name string, rows, cols int) *compute.Vector {
 
 // Floats reads a vector to the host.
 func (b *Binder) Floats(name string, n int) []float32 {
-	t := b.Take(name, n, 1)
+	t := b.take(name, n, 1)
 	if t == nil {
 		return nil
 	}
@@ -459,7 +459,7 @@ func (b *Binder) Floats(name string, n int) []float32 {
 
 // Ignore claims tensors that carry nothing the forward pass needs (rope.freqs caches, attention masks).
 func (b *Binder) Ignore(name string) {
-	if t := b.Tensor(name); t != nil {
+	if t := b.tensor(name); t != nil {
 		b.taken[t.Name] = true
 	}
 }

@@ -55,7 +55,7 @@ func (f *FFN) Bound() bool { return f.Up.Bound() }
 // Bytes returns what reading all neurons takes.
 func (f *FFN) Bytes() int64 { return f.Gate.Bytes() + f.Up.Bytes() + f.Down.Bytes() }
 
-// Neurons returns n_ff.
+// neurons returns n_ff.
 func (f *FFN) Neurons() int { return f.Up.W.Rows }
 
 // Forward returns the layer's output for x, the norm of the residual, as it is added to the residual: [n, n_embd]

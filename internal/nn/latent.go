@@ -95,19 +95,19 @@ func (b *Binder) LatentAttention(s LatentShape, width int, eps float32) *LatentA
 	} else {
 		a.Q = b.Linear("attn_q", s.Heads*s.Key, width, Absent)
 	}
-	if parts := b.Slices("attn_kv_a_mqa.weight", width, compute.Precise, s.Latent, s.Rotated); parts != nil {
+	if parts := b.slices("attn_kv_a_mqa.weight", width, compute.Precise, s.Latent, s.Rotated); parts != nil {
 		a.Down, a.Shared = parts[0], parts[1]
 	}
 	a.Norm = b.RMSNorm("attn_kv_a_norm", s.Latent, eps)
 	own := s.Key - s.Rotated
 	if !b.Has("attn_k_b.weight") {
-		a.Keys, a.Values, a.ExpandedKeys = b.Heads("attn_kv_b.weight", s.Heads, own, s.Value, s.Latent, b.expands())
+		a.Keys, a.Values, a.ExpandedKeys = b.heads("attn_kv_b.weight", s.Heads, own, s.Value, s.Latent, b.expands())
 		return a
 	}
 	a.Keys = b.Matrix("attn_k_b.weight", s.Heads*s.Latent, own, compute.Precise)
 	a.Values = b.Matrix("attn_v_b.weight", s.Heads*s.Value, s.Latent, compute.Precise)
-	if t := b.Tensor("attn_k_b.weight"); b.expands() && b.Err == nil {
-		a.ExpandedKeys = b.Across(t, s.Heads, s.Latent, own)
+	if t := b.tensor("attn_k_b.weight"); b.expands() && b.Err == nil {
+		a.ExpandedKeys = b.across(t, s.Heads, s.Latent, own)
 	}
 	return a
 }
@@ -125,9 +125,9 @@ func (a *LatentAttention) Forward(p *Pass, residual, in compute.Tensor) (_, out 
 	return residual, p.Linear(p.Wanted(a.Layer, heads), &a.Out)
 }
 
-// Across binds t, matrices [rows, cols] of which each head has one, with their columns as rows. Types are as Heads has
+// across binds t, matrices [rows, cols] of which each head has one, with their columns as rows. Types are as Heads has
 // them.
-func (b *Binder) Across(t *gguf.Tensor, heads, rows, cols int) *compute.Matrix {
+func (b *Binder) across(t *gguf.Tensor, heads, rows, cols int) *compute.Matrix {
 	typ, rowBytes := Transposed(t.Type), t.Type.RowBytes(cols)
 	out := make([]byte, 0, heads*cols*typ.RowBytes(rows))
 	head, column := make([]float32, rows*cols), make([]float32, rows)
@@ -144,12 +144,12 @@ func (b *Binder) Across(t *gguf.Tensor, heads, rows, cols int) *compute.Matrix {
 	return b.made(compute.Source{Name: t.Name, Type: typ, Rows: heads * cols, Cols: rows, Data: out})
 }
 
-// Heads binds name [heads·(own+value), latent], which has each head's K_h [own, latent] and then its V_h [value,
+// heads binds name [heads·(own+value), latent], which has each head's K_h [own, latent] and then its V_h [value,
 // latent], as all K_h transposed and all V_h. Rows of V_h stay as the file has them, and so do K_h's in rows, if they
 // are wanted as well. K_h's columns become rows: floats keep their type, and quantised elements, whose blocks lie along
 // the rows, become halves, which hold them to 11 bits.
-func (b *Binder) Heads(name string, heads, own, value, latent int, wanted bool) (keys, values, keyRows *compute.Matrix) {
-	t := b.Take(name, latent, heads*(own+value))
+func (b *Binder) heads(name string, heads, own, value, latent int, wanted bool) (keys, values, keyRows *compute.Matrix) {
+	t := b.take(name, latent, heads*(own+value))
 	if t == nil {
 		return nil, nil, nil
 	}
@@ -197,7 +197,7 @@ func Transposed(t quant.Type) quant.Type {
 // made returns the device's matrix of a source that the file holds in another form. It lies whole where the tensor that
 // is bound next lies.
 func (b *Binder) made(src compute.Source) *compute.Matrix {
-	src.Split = compute.Split{Tier: b.Tier, Bound: b.Whole(src.Rows)}
+	src.Split = compute.Split{Tier: b.Tier, Bound: b.whole(src.Rows)}
 	m, err := b.Dev.Matrix(src, compute.Precise)
 	if err != nil {
 		b.Fail("%w", err)

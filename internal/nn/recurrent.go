@@ -67,7 +67,7 @@ func (k *Keys) ShortConvTaps() int { return k.Count(".shortconv.l_cache", 0, max
 func (b *Binder) ShortConv(width, taps int) *ShortConv {
 	s := &ShortConv{
 		In: b.Linear("shortconv.in_proj", 3*width, width, Absent), Out: b.Linear("shortconv.out_proj", width, width, Absent),
-		Conv: Conv{Taps: b.Taps("shortconv.conv.weight", width, taps), Stored: b.plan.State},
+		Conv: Conv{Taps: b.taps("shortconv.conv.weight", width, taps), Stored: b.plan.State},
 	}
 	b.parts[b.layer].Recurrent = s
 	return s
@@ -76,17 +76,17 @@ func (b *Binder) ShortConv(width, taps int) *ShortConv {
 // Mamba2 binds the layer's selective state space. Files may lack the norm if it is optional.
 func (b *Binder) Mamba2(s StateSpec, width int, eps float32, norm Presence) *Mamba2 {
 	m := &Mamba2{Eps: eps}
-	if in := b.Slices("ssm_in.weight", width, compute.Precise, s.inner(), s.channels(), s.Heads); in != nil {
+	if in := b.slices("ssm_in.weight", width, compute.Precise, s.inner(), s.channels(), s.Heads); in != nil {
 		m.Gate, m.In, m.Step = in[0], in[1], in[2]
 	}
 	m.Out = b.Linear("ssm_out", width, s.inner(), Absent)
-	m.Conv = Conv{Taps: b.Taps("ssm_conv1d.weight", s.channels(), s.Taps), Bias: b.Bias("ssm_conv1d", s.channels(), Optional), Stored: b.plan.State}
+	m.Conv = Conv{Taps: b.taps("ssm_conv1d.weight", s.channels(), s.Taps), Bias: b.Bias("ssm_conv1d", s.channels(), Optional), Stored: b.plan.State}
 	m.Scan = compute.Scan{
-		A: b.RowsVector("ssm_a", s.Heads, 1), D: b.RowsVector("ssm_d", s.Heads, 1), Bias: b.Vector("ssm_dt.bias", s.Heads),
+		A: b.rowsVector("ssm_a", s.Heads, 1), D: b.rowsVector("ssm_d", s.Heads, 1), Bias: b.Vector("ssm_dt.bias", s.Heads),
 		Shape: s.StateSpace, At: s.convolved(),
 	}
 	if b.Present("ssm_norm.weight", norm) {
-		m.Norm, m.Ones = b.RowsVector("ssm_norm.weight", s.Groups, s.inner()/s.Groups), b.Ones(s.inner()/s.Groups)
+		m.Norm, m.Ones = b.rowsVector("ssm_norm.weight", s.Groups, s.inner()/s.Groups), b.ones(s.inner()/s.Groups)
 	}
 	b.parts[b.layer].Recurrent = m
 	return m
@@ -104,7 +104,7 @@ func (b *Binder) DeltaNet(s StateSpec, width int, eps float32, tiled bool) *Delt
 	} else {
 		d.Step, d.Write = b.Linear("ssm_alpha", s.Heads, width, Absent), b.Linear("ssm_beta", s.Heads, width, Absent)
 	}
-	d.Conv = Conv{Taps: b.Taps("ssm_conv1d.weight", s.channels(), s.Taps), Stored: b.plan.State}
+	d.Conv = Conv{Taps: b.taps("ssm_conv1d.weight", s.channels(), s.Taps), Stored: b.plan.State}
 	d.Norm = b.Vector("ssm_norm.weight", s.Dim)
 	d.Delta = compute.Delta{A: b.Vector("ssm_a", s.Heads), Bias: b.Vector("ssm_dt.bias", s.Heads), Shape: s.StateSpace, Tiled: tiled, Epsilon: eps, At: s.convolved()}
 	b.parts[b.layer].Recurrent = d
@@ -222,9 +222,9 @@ func (d *DeltaNet) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 	return out
 }
 
-// Taps binds the weights of a convolution of each channel, [channels, taps] in files, the oldest position's first.
-func (b *Binder) Taps(name string, channels, taps int) *compute.Vector {
-	t := b.Take(name, taps, channels)
+// taps binds the weights of a convolution of each channel, [channels, taps] in files, the oldest position's first.
+func (b *Binder) taps(name string, channels, taps int) *compute.Vector {
+	t := b.take(name, taps, channels)
 	if t == nil {
 		return nil
 	}
@@ -241,5 +241,5 @@ func (b *Binder) Taps(name string, channels, taps int) *compute.Vector {
 		}
 	}
 	b.loaded(t, true)
-	return b.Numbers(t.Name, turned)
+	return b.numbers(t.Name, turned)
 }

@@ -81,7 +81,7 @@ func (r RopeSpec) Unscaled() RopeSpec {
 	return r
 }
 
-// Whole returns r for a vector that has the rotated elements alone.
+// whole returns r for a vector that has the rotated elements alone.
 func (r RopeSpec) Whole() RopeSpec {
 	r.First = 0
 	return r

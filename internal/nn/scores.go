@@ -40,7 +40,7 @@ func (b *Binder) Scores(s Scores, h HeadShape) compute.Attention {
 	scale := cmp.Or(float32(s.Scale), float32(cmp.Or(s.Grown, 1)/math.Sqrt(float64(h.Key))))
 	how := compute.Attention{Scale: scale, SoftCap: float32(s.SoftCap), Later: s.Later}
 	if s.Alibi > 0 {
-		how.Slopes = b.Numbers("ALiBi's slopes", slopes(h.Heads, s.Alibi))
+		how.Slopes = b.numbers("ALiBi's slopes", slopes(h.Heads, s.Alibi))
 	}
 	return how
 }

@@ -145,8 +145,8 @@ func (b *Binder) AltUp(k *Keys, width int) AltUp {
 	}
 	return AltUp{
 		Active: int(min(active, n-1)),
-		Split:  b.Slices("altup_proj.weight", width, compute.Precise, width, width, width),
-		Merge:  b.Slices("altup_unembd_proj.weight", width, compute.Precise, width, width, width),
+		Split:  b.slices("altup_proj.weight", width, compute.Precise, width, width, width),
+		Merge:  b.slices("altup_unembd_proj.weight", width, compute.Precise, width, width, width),
 	}
 }
 
@@ -155,7 +155,7 @@ func (b *Binder) AltUpMixing(width int, eps float32) AltUpMixing {
 	const n = compute.AltUpStreams
 	return AltUpMixing{
 		Norm: b.RMSNorm("altup_router_norm", width, eps), Router: b.Linear("altup_router", n, width, Absent),
-		Prediction: b.Flat("altup_predict_coef.weight", n*n, n), Correction: b.Flat("altup_correct_coef.weight", n, n),
+		Prediction: b.flat("altup_predict_coef.weight", n*n, n), Correction: b.flat("altup_correct_coef.weight", n, n),
 		Scale: b.Vector("altup_correct_scale.weight", width),
 	}
 }

@@ -36,9 +36,9 @@ func (b *Binder) WideNorm(name string, n int, eps float32) HeadNorm {
 // EachHeadNorms binds the LayerNorms of a's heads of queries and keys, where each has weights of its own in
 // attn_q_norm.weight and attn_k_norm.weight [heads, key].
 func (b *Binder) EachHeadNorms(a *Attention, eps float32) {
-	ones := b.Ones(a.Key)
+	ones := b.ones(a.Key)
 	norm := func(name string, heads int) HeadNorm {
-		return HeadNorm{Norm: Norm{Weight: b.RowsVector(name, heads, a.Key), Epsilon: eps, Centered: true}, Ones: ones}
+		return HeadNorm{Norm: Norm{Weight: b.rowsVector(name, heads, a.Key), Epsilon: eps, Centered: true}, Ones: ones}
 	}
 	a.QNorm, a.KNorm = norm("attn_q_norm.weight", a.Heads), norm("attn_k_norm.weight", a.KVHeads)
 }
@@ -55,14 +55,14 @@ func (b *Binder) QKV(a *Attention, width int, bias Presence) {
 		q *= 2
 	}
 	if b.Has("attn_qkv.weight") {
-		if qkv := b.Slices("attn_qkv.weight", width, compute.Precise, q, k, v); qkv != nil {
+		if qkv := b.slices("attn_qkv.weight", width, compute.Precise, q, k, v); qkv != nil {
 			a.Q, a.K, a.V = qkv[0], qkv[1], qkv[2]
 		}
 	} else {
 		a.Q, a.K, a.V = b.Linear("attn_q", q, width, Absent), b.Linear("attn_k", k, width, Absent), b.Linear("attn_v", v, width, Absent)
 	}
 	if b.Has("attn_qkv.bias") {
-		if qkv := b.Vectors("attn_qkv.bias", q, k, v); qkv != nil {
+		if qkv := b.vectors("attn_qkv.bias", q, k, v); qkv != nil {
 			a.Q.B, a.K.B, a.V.B = qkv[0], qkv[1], qkv[2]
 		}
 		return
@@ -90,4 +90,4 @@ func (b *Binder) QueriesOf(a *Attention, width int, bias Presence) {
 }
 
 // UnitNorm binds an RMSNorm without weights of n elements.
-func (b *Binder) UnitNorm(n int, eps float32) Norm { return Norm{Weight: b.Ones(n), Epsilon: eps} }
+func (b *Binder) UnitNorm(n int, eps float32) Norm { return Norm{Weight: b.ones(n), Epsilon: eps} }
