@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// falconH1 is Falcon-H1: in each block grouped-query attention and a selective state space read the same norm of the residual,
-// and both are added to it; SwiGLU follows.
+// falconH1 is Falcon-H1: in each block grouped-query attention and a selective state space read the same norm of the
+// residual, and both are added to it; SwiGLU follows.
 //
 // Source: Falcon-LLM Team 2025, Falcon-H1: A Family of Hybrid-Head Language Models.
 type falconH1 struct {

@@ -1,5 +1,5 @@
-// Package family has a program for each family of models: which tensors of a file it binds, and its forward pass, written
-// in the layers of package nn.
+// Package family has a program for each family of models: which tensors of a file it binds, and its forward pass,
+// written in the layers of package nn.
 package family
 
 import (

@@ -8,8 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/family"
 )
 
-// TestNames holds that every family is a program, and no other name is one. The traces of internal/model hold each to what
-// it computes.
+// TestNames holds that every family is a program, and no other name is one. The traces of internal/model hold each to
+// what it computes.
 func TestNames(t *testing.T) {
 	var want []string
 	for _, f := range arch.All() {

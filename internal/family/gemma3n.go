@@ -7,12 +7,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// gemma3n is the text part of Gemma 3n. The residual is four streams, of which each block computes one: it predicts all from
-// each other, computes the active one, and corrects the others by how the result differs from the prediction (AltUp). A path
-// of low rank is added beside attention (LAuReL), and the other streams get what a block makes of its own embedding of the
-// token. Norms come before and after attention and the feed-forward layer; every head of queries, keys and values has one,
-// too. Four of five layers have a window and a rotation of their own, the last layers read the keys and values of earlier
-// ones, and in the first layers all but the largest gates are exactly zero.
+// gemma3n is the text part of Gemma 3n. The residual is four streams, of which each block computes one: it predicts all
+// from each other, computes the active one, and corrects the others by how the result differs from the prediction
+// (AltUp). A path of low rank is added beside attention (LAuReL), and the other streams get what a block makes of its
+// own embedding of the token. Norms come before and after attention and the feed-forward layer; every head of queries,
+// keys and values has one, too. Four of five layers have a window and a rotation of their own, the last layers read the
+// keys and values of earlier ones, and in the first layers all but the largest gates are exactly zero.
 //
 // Sources: Google DeepMind 2025, Gemma 3n; Baykal et al. 2023, AltUp; Menghani et al. 2024, LAuReL.
 type gemma3n struct {

@@ -7,12 +7,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// gemma4 is the text part of the dense models of Gemma 4: norms before and after attention and the feed-forward layer, norms of
-// every head of queries, keys and values, and a window in five of six layers, which have heads of another size and a rotation
-// of their own. Keys may be the values, too. The small models have an embedding of each token for each layer besides, and
-// their last layers read the keys and values of earlier ones. Embeddings are scaled by the square root of their width.
-//
-// Source: Google DeepMind 2026, Gemma 4.
+// gemma4 is the text part of the dense models of Gemma 4: norms before and after attention and the feed-forward layer,
+// norms of every head of queries, keys and values, and a window in five of six layers, which have heads of another size
+// and a rotation of their own. Keys may be the values, too. The small models have an embedding of each token for each
+// layer besides, and their last layers read the keys and values of earlier ones. Embeddings are scaled by the square
+// root of their width.
 type gemma4 struct {
 	sizes
 	eps    float32 // of norms

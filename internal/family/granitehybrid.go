@@ -6,8 +6,8 @@ import (
 )
 
 // graniteHybrid is Granite 4's hybrids: pre-norm blocks, most of them with a selective state space, the others with
-// grouped-query attention, whose heads files say not to rotate. SwiGLU follows, or experts beside a shared one. There are
-// factors of embeddings, of what each part adds to the residual, and of logits.
+// grouped-query attention, whose heads files say not to rotate. SwiGLU follows, or experts beside a shared one. There
+// are factors of embeddings, of what each part adds to the residual, and of logits.
 //
 // Source: IBM 2025, Granite 4.0 Language Models.
 type graniteHybrid struct {

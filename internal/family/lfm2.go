@@ -6,8 +6,8 @@ import (
 )
 
 // lfm2 is LFM2 and LFM2.5: pre-norm blocks, most of them with a gated short convolution, the others with grouped-query
-// attention with a norm of every head of queries and keys. SwiGLU follows, or, but in the first layers, experts, which a
-// sigmoid scores and a bias helps to choose.
+// attention with a norm of every head of queries and keys. SwiGLU follows, or, but in the first layers, experts, which
+// a sigmoid scores and a bias helps to choose.
 //
 // Source: Liquid AI 2025, LFM2 Technical Report.
 type lfm2 struct {

@@ -8,10 +8,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// llama4 is the text part of Llama 4: pre-norm blocks, grouped-query attention, and, in all blocks or every second, one expert
-// of many, chosen by a sigmoid that multiplies what it reads, beside a shared one. Three of four layers see only their own
-// part of the positions; they rotate heads and norm them without weights, but in the model of 128 experts. The fourth sees
-// all positions and does not rotate heads, and its queries grow with their position.
+// llama4 is the text part of Llama 4: pre-norm blocks, grouped-query attention, and, in all blocks or every second, one
+// expert of many, chosen by a sigmoid that multiplies what it reads, beside a shared one. Three of four layers see only
+// their own part of the positions; they rotate heads and norm them without weights, but in the model of 128 experts.
+// The fourth sees all positions and does not rotate heads, and its queries grow with their position.
 //
 // Source: Meta 2025, The Llama 4 herd.
 type llama4 struct {

@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// mamba2 is Mamba-2 and Mamba-Codestral: every block is a selective state space that reads the norm of the residual, and
-// nothing else.
+// mamba2 is Mamba-2 and Mamba-Codestral: every block is a selective state space that reads the norm of the residual,
+// and nothing else.
 //
 // Source: Dao and Gu 2024, Transformers are SSMs.
 type mamba2 struct {

@@ -5,9 +5,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// nemotronH is Nemotron-H, Nemotron Nano 2 and Nemotron 3: each block is one part that reads the norm of the residual. Most are
-// selective state spaces or feed-forward layers without a gate, whose squared ReLU leaves neurons at zero, or experts of
-// that form; a few have grouped-query attention, which knows no positions.
+// nemotronH is Nemotron-H, Nemotron Nano 2 and Nemotron 3: each block is one part that reads the norm of the residual.
+// Most are selective state spaces or feed-forward layers without a gate, whose squared ReLU leaves neurons at zero, or
+// experts of that form; a few have grouped-query attention, which knows no positions.
 //
 // Sources: NVIDIA 2025, Nemotron-H; NVIDIA 2025, Nemotron 3 Nano.
 type nemotronH struct {

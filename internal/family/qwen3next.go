@@ -5,11 +5,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// qwen3Next is Qwen3-Next, and the text part of Qwen3.5: pre-norm blocks, three of four with a gated delta net, the others
-// with gated attention, which has a norm of every head of queries and keys, and rotates a part of each head, as files say.
-// SwiGLU follows, or experts beside a shared one, which a sigmoid weighs.
+// qwen3Next is Qwen3-Next, and the text part of Qwen3.5: pre-norm blocks, three of four with a gated delta net, the
+// others with gated attention, which has a norm of every head of queries and keys, and rotates a part of each head, as
+// files say. SwiGLU follows, or experts beside a shared one, which a sigmoid weighs.
 //
-// Source: Qwen Team 2025, Qwen3-Next.
+// Source: Qwen Team 2025, Qwen3-Next: Towards Ultimate Training & Inference Efficiency.
 type qwen3Next struct {
 	sizes
 	eps     float32 // of norms

@@ -7,11 +7,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// smallThinker is SmallThinker: pre-norm blocks, grouped-query attention, and experts whose ReLU leaves neurons at zero. They
-// are chosen before attention, by what the block reads. Of models with windows the first of four layers sees all positions
-// and does not rotate heads.
+// smallThinker is SmallThinker: pre-norm blocks, grouped-query attention, and experts whose ReLU leaves neurons at
+// zero. They are chosen before attention, by what the block reads. Of models with windows the first of four layers sees
+// all positions and does not rotate heads.
 //
-// Source: Song et al. 2025, SmallThinker: A Family of Efficient Large Language Models Natively Trained for Local Deployment.
+// Source: Song et al. 2025, SmallThinker: A Family of Efficient Large Language Models Natively Trained for Local
+// Deployment.
 type smallThinker struct {
 	sizes
 	eps     float32 // of norms

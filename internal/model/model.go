@@ -204,8 +204,8 @@ func (m *Model) takeRopes() {
 	}
 }
 
-// allocate makes the activations of every kind of step, of at most that many tokens and rows of logits, by computing each
-// with operations that do nothing. Afterwards no step allocates.
+// allocate makes the activations of every kind of step, of at most that many tokens and rows of logits, by computing
+// each with operations that do nothing. Afterwards no step allocates.
 func (m *Model) allocate(rows, outputs int) (err error) {
 	m.pool, m.body = nn.NewPool(m.dev, rows, outputs), m.record
 	if m.output.Head.Bound() {

@@ -99,8 +99,8 @@ func (m *Model) keep(p *nn.Pass, x compute.Tensor, norm nn.Norm) {
 func (m *Model) Logits(i int) ([]float32, error) { return m.dev.Read(m.logits, i) }
 
 // Hidden returns row i of the hidden states [n_embd] of the last step, which ForwardHidden, ForwardBoth or
-// ForwardFurther ran: the last layer's outputs after the last norm, from which logits are computed. It is valid until the
-// next step. It fails where a GPU does.
+// ForwardFurther ran: the last layer's outputs after the last norm, from which logits are computed. It is valid until
+// the next step. It fails where a GPU does.
 func (m *Model) Hidden(i int) ([]float32, error) {
 	return m.dev.Read(m.hidden, i)
 }

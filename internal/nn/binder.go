@@ -45,8 +45,8 @@ type binding struct {
 	progress func(done, total int64)
 }
 
-// NewBinder returns a binder of f's tensors to dev, for what is outside of layers. pinned says that f stays open as long
-// as dev lives. progress, which may be nil, learns of the bytes that were bound.
+// NewBinder returns a binder of f's tensors to dev, for what is outside of layers. pinned says that f stays open as
+// long as dev lives. progress, which may be nil, learns of the bytes that were bound.
 func NewBinder(ctx context.Context, f *gguf.File, dev compute.Device, plan Plan, pinned bool, adapters *Adapters, progress func(done, total int64)) *Binder {
 	b := &binding{File: f, Dev: dev, ctx: ctx, model: plan, pinned: pinned, adapters: adapters, taken: map[string]bool{}, original: map[*gguf.Tensor]*gguf.Tensor{}, progress: progress}
 	for _, t := range f.Tensors {
@@ -86,8 +86,8 @@ func (b *Binder) Has(name string) bool { return b.tensor(name) != nil }
 // tensor returns the file's tensor of that name, or nil.
 func (b *Binder) tensor(name string) *gguf.Tensor { return b.File.Tensor(b.prefix + name) }
 
-// Rows returns the number of rows of a tensor, which follows from no key. It is 1 where the file lacks the tensor, whose
-// name the error then tells when it is bound.
+// Rows returns the number of rows of a tensor, which follows from no key. It is 1 where the file lacks the tensor,
+// whose name the error then tells when it is bound.
 func (b *Binder) Rows(name string) int {
 	if t := b.tensor(name); t != nil {
 		return t.Rows()
@@ -234,7 +234,8 @@ func (b *Binder) matrixFrom(name string, first, rows, cols int, use compute.Use)
 	return m
 }
 
-// slices binds consecutive row ranges of one tensor as matrices of their own (a fused q, k, v). It is nil after an error.
+// slices binds consecutive row ranges of one tensor as matrices of their own (a fused q, k, v). It is nil after an
+// error.
 func (b *Binder) slices(name string, cols int, use compute.Use, rows ...int) []Linear {
 	total := 0
 	for _, r := range rows {
@@ -243,8 +244,8 @@ func (b *Binder) slices(name string, cols int, use compute.Use, rows ...int) []L
 	return b.neuronSlices(name, cols, use, b.whole(total), nil, rows...)
 }
 
-// neuronSlices is slices of parts whose rows may be neurons: those of each part are in the order given, and the first hot
-// of them, of parts that go whole all, are for the GPU.
+// neuronSlices is slices of parts whose rows may be neurons: those of each part are in the order given, and the first
+// hot of them, of parts that go whole all, are for the GPU.
 func (b *Binder) neuronSlices(name string, cols int, use compute.Use, hot int, order []int32, rows ...int) []Linear {
 	total := 0
 	for _, r := range rows {
@@ -293,7 +294,8 @@ func (b *Binder) Adapted(m *compute.Matrix) Linear {
 	return Linear{W: m, adapters: b.adapters.dense[m], neurons: b.adapters.neurons[m]}
 }
 
-// Table reads a matrix to the host's memory, whatever number of rows it has. [rows·cols] It is nil where the file has none.
+// Table reads a matrix to the host's memory, whatever number of rows it has. [rows·cols] It is nil where the file has
+// none.
 func (b *Binder) Table(name string, cols int) []float32 {
 	t := b.tensor(name)
 	if t == nil || b.Err != nil {

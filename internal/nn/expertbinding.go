@@ -33,8 +33,8 @@ type ExpertSpec struct {
 	Gate    bool     // the shared experts have one
 }
 
-// Experts adds to usual, which has the neurons of files that do not say them, and those of shared experts, what the file
-// says of experts. Count is 0 where it has none.
+// Experts adds to usual, which has the neurons of files that do not say them, and those of shared experts, what the
+// file says of experts. Count is 0 where it has none.
 func (k *Keys) Experts(usual ExpertSpec) ExpertSpec {
 	s := usual
 	if s.Count = k.Optional(".expert_count", MaxExperts); s.Count == 0 {
@@ -47,7 +47,8 @@ func (k *Keys) Experts(usual ExpertSpec) ExpertSpec {
 	return s
 }
 
-// sharedExperts returns the neurons of the experts that all tokens use, of which there may be several as wide as the others.
+// sharedExperts returns the neurons of the experts that all tokens use, of which there may be several as wide as the
+// others.
 func (k *Keys) sharedExperts(usual, width int) int {
 	const key = ".expert_shared_feed_forward_length"
 	if n := k.Optional(key, MaxWidth); n > 0 {
@@ -88,8 +89,8 @@ func (k *Keys) routing(usual compute.Routing, used, n int) compute.Routing {
 // HasExperts reports whether the layer has a router, and so experts.
 func (b *Binder) HasExperts() bool { return b.Has("ffn_gate_inp.weight") }
 
-// FFNOrExperts binds the layer's experts with the shared ones, or its feed-forward layer where the file has no router of
-// it. ffn describes the latter, and but for the number of neurons the shared experts.
+// FFNOrExperts binds the layer's experts with the shared ones, or its feed-forward layer where the file has no router
+// of it. ffn describes the latter, and but for the number of neurons the shared experts.
 func (b *Binder) FFNOrExperts(ffn FFNSpec, experts ExpertSpec) FeedForward {
 	if !b.HasExperts() {
 		return b.FFN(ffn)
@@ -169,8 +170,8 @@ func (b *Binder) stack(name string, n, rows, cols int, down bool) *compute.Matri
 	}, use)
 }
 
-// perExpert returns a vector of n numbers, which may be one for each row of stacked matrices; nil where the file lacks it
-// and may.
+// perExpert returns a vector of n numbers, which may be one for each row of stacked matrices; nil where the file lacks
+// it and may.
 func (b *Binder) perExpert(name string, n int, p Presence) *compute.Vector {
 	t := b.tensor(name)
 	if t == nil {

@@ -31,7 +31,8 @@ type FFN struct {
 	// Observe, if it is set, sees each dense step: the residual before the layer's norm, what the layer reads, and the
 	// activations. [n, n_embd], [n, n_embd], [n, n_ff]
 	Observe func(p *Pass, residual, x, activations compute.Tensor)
-	// ObserveGates, if it is set, sees the gates before they are activated, or Up's output where there are none. [n, n_ff]
+	// ObserveGates, if it is set, sees the gates before they are activated, or Up's output where there are none. [n,
+	// n_ff]
 	ObserveGates func(p *Pass, gates compute.Tensor)
 }
 
@@ -138,9 +139,9 @@ func (f *FFN) predict(p *Pass, residual, x compute.Tensor) compute.Set {
 	return set
 }
 
-// foresee tells a device of two processors, in a step of one token, how to guess the set of the next layer's neurons. The
-// residual changes little from layer to layer, and the next layer's predictor finds most of its neurons in this layer's
-// residual.
+// foresee tells a device of two processors, in a step of one token, how to guess the set of the next layer's neurons.
+// The residual changes little from layer to layer, and the next layer's predictor finds most of its neurons in this
+// layer's residual.
 func (f *FFN) foresee(p *Pass, residual compute.Tensor) {
 	if f.Next == nil || residual.Rows != 1 || p.Whole || p.Draft || f.NextNorm.Centered { // a guess goes through an RMSNorm
 		return

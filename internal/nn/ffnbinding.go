@@ -29,8 +29,8 @@ func (b *Binder) FFN(s FFNSpec) *FFN {
 	return b.ffn(s, "", min(b.plan.Place.Bound, s.Neurons))
 }
 
-// SharedExperts binds the layer's experts that all tokens use, which are one feed-forward layer. They go where attention
-// goes. It is nil where there are no neurons.
+// SharedExperts binds the layer's experts that all tokens use, which are one feed-forward layer. They go where
+// attention goes. It is nil where there are no neurons.
 func (b *Binder) SharedExperts(s FFNSpec) *FFN {
 	if s.Neurons == 0 {
 		return nil

@@ -40,8 +40,8 @@ func (k *Keys) Fail(format string, args ...any) {
 	}
 }
 
-// Count reads an integer in [1, max]. If it is absent or 0, by which writers say that a file has none, count returns def;
-// where def is 0, too, that is an error.
+// Count reads an integer in [1, max]. If it is absent or 0, by which writers say that a file has none, count returns
+// def; where def is 0, too, that is an error.
 func (k *Keys) Count(key string, def, max int) int {
 	v, ok, err := k.File.Uint(k.name(key))
 	ok = ok && (v > 0 || def == 0)
@@ -92,8 +92,8 @@ func (k *Keys) LayerNormEpsilon(def float64) float32 {
 	return float32(k.Within(".attention.layer_norm_epsilon", def, 0, 1))
 }
 
-// OwnKV reads how many of n layers, the first ones, have keys and values of their own; the others read an earlier layer's.
-// usual is that of files that do not say it; 0: all have.
+// OwnKV reads how many of n layers, the first ones, have keys and values of their own; the others read an earlier
+// layer's. usual is that of files that do not say it; 0: all have.
 func (k *Keys) OwnKV(n, usual int) int {
 	const key = ".attention.shared_kv_layers"
 	shared, ok, err := k.File.Uint(k.name(key))
@@ -107,7 +107,8 @@ func (k *Keys) OwnKV(n, usual int) int {
 	return n - int(shared)
 }
 
-// maxDeviations bounds what gates may have to be above their mean by, in standard deviations: beyond it none or all are.
+// maxDeviations bounds what gates may have to be above their mean by, in standard deviations: beyond it none or all
+// are.
 const maxDeviations = 10
 
 // TopK reads by how many deviations gates of each of n layers must be above their mean to stay; nil: all stay.
@@ -139,8 +140,8 @@ func (k *Keys) Optional(key string, max int) int {
 	return k.Count(key, 0, max)
 }
 
-// Counts reads an integer in [1, MaxWidth] for each of n layers: one for all of them, or an array. Where it is absent or
-// 0, def says it; if def is nil, that is an error.
+// Counts reads an integer in [1, MaxWidth] for each of n layers: one for all of them, or an array. Where it is absent
+// or 0, def says it; if def is nil, that is an error.
 func (k *Keys) Counts(key string, n int, def func(layer int) int) []int {
 	return k.CountsFrom(1, key, n, def)
 }
@@ -210,8 +211,8 @@ func (k *Keys) Float(key string, def float64) float64 {
 	return v
 }
 
-// Within returns a number from low to high, which NaN is not. If it is absent, it is def, and likewise if it is 0 and low
-// is more: so writers say that a file has none.
+// Within returns a number from low to high, which NaN is not. If it is absent, it is def, and likewise if it is 0 and
+// low is more: so writers say that a file has none.
 func (k *Keys) Within(key string, def, low, high float64) float64 {
 	v := k.Float(key, def)
 	if v == 0 && low > 0 {

@@ -9,13 +9,13 @@ import (
 // LatentAttention is multi-head latent attention. For each position the cache has a latent vector c, which is narrower
 // than the residual, and a rotated part r of keys that all heads share. Head h has the key [K_h·c, r] and the value
 // V_h·c, but computes neither. With a query [a, b] the score is a·K_h·c + b·r, so a goes through K_h's transpose once,
-// whatever the number of positions. The weighted sum of c goes through V_h. What remains is attention of one KV head with
-// keys [c, r] and values c, the beginning of the keys.
+// whatever the number of positions. The weighted sum of c goes through V_h. What remains is attention of one KV head
+// with keys [c, r] and values c, the beginning of the keys.
 //
 // For a head of 128+64 elements, values of 128 and c of 512 that is 1088 multiplications a position instead of 320. A
 // prompt of n tokens that expands keys and values takes 131072 for each position and head once, which pays from 171
-// tokens on. Both ways give the same up to rounding. Prompts expand where that takes fewer multiplications (Step.Expanded)
-// and the CPU has the layer's cache (ExpandedKeys).
+// tokens on. Both ways give the same up to rounding. Prompts expand where that takes fewer multiplications
+// (Step.Expanded) and the CPU has the layer's cache (ExpandedKeys).
 //
 // Source: DeepSeek-AI 2024, DeepSeek-V2, section 2.1 and appendix C.
 type LatentAttention struct {
@@ -84,8 +84,8 @@ type LatentShape struct {
 	Query             int // elements of the vector that queries follow from; 0: they follow from the input
 }
 
-// LatentAttention binds the layer's attention, but for its last product. Files hold the heads' matrices of keys and values
-// as one tensor, attn_kv_b, or as two.
+// LatentAttention binds the layer's attention, but for its last product. Files hold the heads' matrices of keys and
+// values as one tensor, attn_kv_b, or as two.
 func (b *Binder) LatentAttention(s LatentShape, width int, eps float32) *LatentAttention {
 	a := &LatentAttention{LatentShape: s, Layer: b.layer, Stored: b.plan.Stored}
 	b.parts[b.layer].Latent = a

@@ -1,5 +1,5 @@
-// Package nn has the layers that models are written with: weights that are bound from a file, and functions that compute
-// activations from activations. It knows no model.
+// Package nn has the layers that models are written with: weights that are bound from a file, and functions that
+// compute activations from activations. It knows no model.
 package nn
 
 import (
@@ -56,8 +56,8 @@ func ScalesKey(scales []float32) string {
 	return b.String()
 }
 
-// Pass computes one step. Its functions return activations from a pool, which are valid until the scope ends in which they
-// were taken. Functions on activations of no rows do nothing.
+// Pass computes one step. Its functions return activations from a pool, which are valid until the scope ends in which
+// they were taken. Functions on activations of no rows do nothing.
 type Pass struct {
 	Step
 	Params    *compute.Params // of the step that runs

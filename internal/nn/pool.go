@@ -2,8 +2,8 @@ package nn
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// Pool holds a model's activations on a device. A pass takes them in the same order whenever it computes the same kind of
-// step. So a device can replay a recording of the step, and a token allocates nothing.
+// Pool holds a model's activations on a device. A pass takes them in the same order whenever it computes the same kind
+// of step. So a device can replay a recording of the step, and a token allocates nothing.
 type Pool struct {
 	dev     compute.Device
 	tokens  int // rows of the largest step

@@ -92,8 +92,8 @@ func (b *Binder) Mamba2(s StateSpec, width int, eps float32, norm Presence) *Mam
 	return m
 }
 
-// DeltaNet binds the layer's gated delta net. In files that are tiled its heads take turns among the groups whose queries and
-// keys they share; else those of a group are neighbours.
+// DeltaNet binds the layer's gated delta net. In files that are tiled its heads take turns among the groups whose
+// queries and keys they share; else those of a group are neighbours.
 func (b *Binder) DeltaNet(s StateSpec, width int, eps float32, tiled bool) *DeltaNet {
 	d := &DeltaNet{
 		In: b.Linear("attn_qkv", s.channels(), width, Absent), Gate: b.Linear("attn_gate", s.inner(), width, Absent),

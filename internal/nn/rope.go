@@ -36,8 +36,8 @@ const (
 	maxRope   = 1e30
 )
 
-// Rope reads how heads are rotated. usual has the style, and what files that do not say it mean: the rotated elements, the
-// base (0: 10000) and the positions of the model.
+// Rope reads how heads are rotated. usual has the style, and what files that do not say it mean: the rotated elements,
+// the base (0: 10000) and the positions of the model.
 func (k *Keys) Rope(usual RopeSpec) RopeSpec {
 	const in = ".rope."
 	return RopeSpec{

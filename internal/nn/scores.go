@@ -68,9 +68,9 @@ type WindowSpec struct {
 	FullFirst bool // the first of FullEvery layers does, not the last
 }
 
-// Windows reads how many positions a token of a layer with a window sees, 0 being all, and which of n layers have one, in
-// a model of context positions. Where layers differ, files give an array, or the period at which a layer without a window
-// follows.
+// Windows reads how many positions a token of a layer with a window sees, 0 being all, and which of n layers have one,
+// in a model of context positions. Where layers differ, files give an array, or the period at which a layer without a
+// window follows.
 func (k *Keys) Windows(usual WindowSpec, n, context int) (window int, windowed []bool) {
 	windowed = make([]bool, n)
 	v, ok, err := k.File.Uint(k.name(".attention.sliding_window"))

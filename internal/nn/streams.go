@@ -94,7 +94,8 @@ type LayerInputs struct {
 	Width int             // of one layer's embedding
 }
 
-// Forward returns every layer's embedding of the step's tokens, side by side, from their embeddings x: [n, layers·width]
+// Forward returns every layer's embedding of the step's tokens, side by side, from their embeddings x: [n,
+// layers·width]
 //
 //	(norm(Proj·x/√n_embd) + √width·Table[token]) / √2
 func (l *LayerInputs) Forward(p *Pass, x compute.Tensor) compute.Tensor {
@@ -120,8 +121,8 @@ type LayerInput struct {
 // Bound reports whether there is one.
 func (l *LayerInput) Bound() bool { return l.Gate.Bound() }
 
-// Forward returns what layer's embedding e adds to the residual x: norm(Proj·(gelu(Gate·x)·e)). inputs has the embeddings
-// of all layers side by side. [n, n_embd]
+// Forward returns what layer's embedding e adds to the residual x: norm(Proj·(gelu(Gate·x)·e)). inputs has the
+// embeddings of all layers side by side. [n, n_embd]
 func (l *LayerInput) Forward(p *Pass, x, inputs compute.Tensor, layer int) compute.Tensor {
 	width := l.Gate.W.Rows
 	e := p.Slice(inputs, layer*width, width)

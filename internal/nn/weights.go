@@ -48,7 +48,8 @@ func (b *Binder) LayerNorm(name string, n int, eps float32, bias Presence) Norm 
 	return Norm{Weight: b.Vector(name+".weight", n), Bias: b.Bias(name, n, bias), Epsilon: eps, Centered: true}
 }
 
-// QKV binds the matrices of a's queries, keys and values, which files may hold as one tensor, and their biases, likewise.
+// QKV binds the matrices of a's queries, keys and values, which files may hold as one tensor, and their biases,
+// likewise.
 func (b *Binder) QKV(a *Attention, width int, bias Presence) {
 	q, k, v := a.Heads*a.Key, a.KVHeads*a.Key, a.KVHeads*a.Value
 	if a.Gated {
@@ -79,8 +80,8 @@ func (b *Binder) QKVOrQK(a *Attention, width int, bias Presence) {
 	a.Q, a.K = b.Linear("attn_q", a.Heads*a.Key, width, bias), b.Linear("attn_k", a.KVHeads*a.Key, width, bias)
 }
 
-// QueriesOf binds the queries of a, which reads another layer's keys and values. Files may hold what it would need for its
-// own.
+// QueriesOf binds the queries of a, which reads another layer's keys and values. Files may hold what it would need for
+// its own.
 func (b *Binder) QueriesOf(a *Attention, width int, bias Presence) {
 	a.Reads = true
 	a.Q = b.Linear("attn_q", a.Heads*a.Key, width, bias)
