@@ -52,7 +52,9 @@ func NewBinder(ctx context.Context, f *gguf.File, dev compute.Device, plan Plan,
 	for _, t := range f.Tensors {
 		b.total += int64(len(t.Data))
 	}
-	return &Binder{binding: b}
+	root := &Binder{binding: b}
+	root.Place(plan.Head)
+	return root
 }
 
 // Layer returns the binder of layer i, which goes where the plan says.
