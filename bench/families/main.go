@@ -84,6 +84,9 @@ func required(family string) []gguf.KV {
 	return nil
 }
 
+// depths are the numbers of layers that tell a family's models apart.
+var depths = map[string][]int{"baichuan": {32, 40}} // rotated, and with ALiBi
+
 // specs returns the models of a family: of each depth that means something to it. Widths are whole blocks of every
 // type.
 func specs(f arch.Family) (all []synth.Spec) {
@@ -91,11 +94,9 @@ func specs(f arch.Family) (all []synth.Spec) {
 	if !slices.Contains(ownKeys, f.Name) && !f.Latent {
 		s.KVHeads = 2
 	}
-	for _, n := range []int{f.RotatedLayers, f.AlibiLayers} {
-		if n > 0 {
-			s.Layers = n
-			all = append(all, s)
-		}
+	for _, n := range depths[f.Name] {
+		s.Layers = n
+		all = append(all, s)
 	}
 	if all == nil {
 		all = append(all, s)
