@@ -60,9 +60,6 @@ func main() {
 	}
 }
 
-// depths are the numbers of layers that mean something to a family: Baichuan's 7B is rotated, the 13B has ALiBi.
-var depths = map[string][]int{"baichuan": {32, 40}}
-
 // ownKeys names the families whose query heads have keys and values of their own.
 var ownKeys = []string{"baichuan", "bloom", "deepseek2", "gpt2", "gptneox", "jais2", "minicpm3", "olmoe", "opt", "phi2", "plm"}
 
@@ -86,6 +83,9 @@ func required(family string) []gguf.KV {
 	}
 	return nil
 }
+
+// depths are the numbers of layers that tell a family's models apart.
+var depths = map[string][]int{"baichuan": {32, 40}} // rotated, and with ALiBi
 
 // specs returns the models of a family: of each depth that means something to it. Widths are whole blocks of every
 // type.

@@ -47,17 +47,13 @@ type Family struct {
 	Window         bool                 // attention.sliding_window is applied
 	FullEvery      int                  // of layers with windows, every so manyth sees all positions instead; 0: none does. Files may say otherwise
 	FullFirst      bool                 // the first of FullEvery layers sees all positions, not the last
-	Parts          bool                 // of layers with windows, a token sees its own part of as many positions, not the last ones
 	UsualWindow    int                  // of a file that does not say it; 0: none
 	UsualEps       float64              // epsilon of the norms, of a file that does not say it; 0: 1e-5
 	UsualBase      float64              // θ, of a file that does not say it; 0: 10000
 	WindowBase     float64              // θ of layers with windows, of a file that does not say it; 0: that of the others
-	PlainWindow    bool                 // the rotation of layers with windows is not scaled for longer contexts
 	UnrotatedFull  bool                 // of models with windows, layers without one are not rotated
 	FFNNorm        string               // the norm before the feed-forward layer; empty: ffn_norm
 	ScaledInput    bool                 // embeddings are multiplied by √n_embd
-	ScoreCap       float64              // the soft cap of scores, of a file that does not say it; 0: none
-	LogitCap       float64              // likewise of logits
 	PerhapsRotated bool                 // files may say that no head is rotated (rope.scaling.finetuned)
 	NormSum        bool                 // the norms behind parts are of the residual with the part added, and become the residual; else of what is added
 	Later          bool                 // tokens see later positions, too, unless the file says otherwise
@@ -72,9 +68,6 @@ type Family struct {
 	ScaledLogits   bool                 // files give a factor of logits
 	Sections       bool                 // pictures have positions of their own in sections of a head (M-RoPE); a text's are the same in all
 	ScoreScale     float64              // of the products q·k, of a file that does not say it; 0: 1/√key
-	UnitHeads      bool                 // queries and keys that are rotated are normed, without weights,
-	UnitHeadsBut   int                  // but in models of so many experts
-	NormedValues   bool                 // values are normed, without weights
 	WindowHeads    bool                 // heads of layers with windows have a size of their own
 	SharedKV       bool                 // the last layers read the keys and values of the last layer of their kind that has some
 	UsualKV        int                  // layers that have keys and values, of a file that does not say how many share them; 0: all
@@ -82,7 +75,6 @@ type Family struct {
 	AltUp          bool                 // the residual is in several streams, of which blocks compute one
 	TopK           bool                 // layers may set all but the largest of their gates to zero
 	Tempered       bool                 // files may say that queries grow with their position
-	Temperature    compute.Temperature  // of queries that are not rotated, whatever files say; zero: they do not grow with their position
 	MaxAlibi       float64              // the largest exponent of ALiBi's slopes, of a file that does not say it; 0: scores do not fall with distance
 	Activation     compute.Nonlinearity // of a GGUF file without powerinfer.activation
 	Slope, Limit   float32              // of a clamped SwiGLU

@@ -12,8 +12,6 @@ import (
 const (
 	gemma2Window    = 4096
 	gemma2FullEvery = 2 // layers
-	gemma2ScoreCap  = 50
-	gemma2LogitCap  = 30
 	gemma3FullEvery = 6
 	gemma3Base      = 10000   // of layers with windows
 	gemma3FullBase  = 1000000 // of the others
@@ -38,7 +36,6 @@ func gemma2() Family {
 	f := gemma()
 	f.Name, f.HuggingFace = "gemma2", []string{"Gemma2ForCausalLM"}
 	f.Window, f.UsualWindow, f.FullEvery = true, gemma2Window, gemma2FullEvery
-	f.ScoreCap, f.LogitCap = gemma2ScoreCap, gemma2LogitCap
 	f.Block = plusOne(bothNorms(llamaBlock(Same)))
 	f.Read = func(c *Config) error {
 		if err := readGemma(c); err != nil {
@@ -55,7 +52,7 @@ func gemma2() Family {
 func gemma3() Family {
 	f := gemma()
 	f.Name, f.HuggingFace = "gemma3", []string{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}
-	f.AlwaysTied, f.Window, f.FullEvery, f.PlainWindow, f.WindowBase = false, true, gemma3FullEvery, true, gemma3Base
+	f.AlwaysTied, f.Window, f.FullEvery, f.WindowBase = false, true, gemma3FullEvery, gemma3Base
 	f.Root, f.UsualBase = textRoots(), gemma3FullBase
 	f.Block = plusOne(headNorms(bothNorms(llamaBlock(Same))))
 	f.Read = readGemma3

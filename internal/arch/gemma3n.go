@@ -21,9 +21,9 @@ const (
 func gemma3n() Family {
 	f := gemma3()
 	f.Name, f.HuggingFace = "gemma3n", []string{"Gemma3nForConditionalGeneration", "Gemma3nForCausalLM"}
-	f.FullEvery, f.ScoreScale, f.LogitCap, f.UsualKV = gemma3nFullEvery, 1, gemma2LogitCap, gemma3nKV
+	f.FullEvery, f.ScoreScale, f.UsualKV = gemma3nFullEvery, 1, gemma3nKV
 	f.UsualWindow = gemma3nWindow
-	f.NormedValues, f.SharedKV, f.LayerInputs, f.AltUp, f.TopK = true, true, true, true, true
+	f.SharedKV, f.LayerInputs, f.AltUp, f.TopK = true, true, true, true
 	f.Outer = append(llamaOuter(), layerInputs(false)...)
 	f.Outer = append(f.Outer,
 		Tensor{Name: "altup_proj.weight", Source: "altup_projections.%d.weight", Change: Stacked},

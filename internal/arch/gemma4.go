@@ -11,8 +11,8 @@ const gemma4Window = 512
 func gemma4() Family {
 	f := gemma3()
 	f.Name, f.HuggingFace = "gemma4", []string{"Gemma4ForConditionalGeneration", "Gemma4ForCausalLM", "Gemma4UnifiedForConditionalGeneration"}
-	f.ScoreScale, f.LogitCap, f.UsualWindow = 1, gemma2LogitCap, gemma4Window
-	f.NormedValues, f.SharedKV, f.LayerInputs, f.WindowHeads = true, true, true, true
+	f.ScoreScale, f.UsualWindow = 1, gemma4Window
+	f.SharedKV, f.LayerInputs, f.WindowHeads = true, true, true
 	f.Outer = append(llamaOuter(), layerInputs(true)...)
 	f.Block = append(headNorms(bothNorms(llamaBlock(Same))), layerInput(true)...)
 	f.Block = append(f.Block, Tensor{Name: "layer_output_scale.weight", Source: "layer_scalar", Optional: true})

@@ -11,7 +11,7 @@ func olmo2() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "olmo2", []string{"Olmo2ForCausalLM", "Olmo3ForCausalLM"}
 	f.Rotation, f.WideNorm, f.Original = HalvesApart, true, ""
-	f.Window, f.FullEvery, f.PlainWindow = true, olmo3FullEvery, true
+	f.Window, f.FullEvery = true, olmo3FullEvery
 	f.Block = replaced(headNorms(llamaBlock(Same)), "attn_norm.weight")
 	f.Block = replaced(f.Block, "attn_output.weight",
 		Tensor{Name: "attn_output.weight", Source: "self_attn.o_proj.weight"},

@@ -205,7 +205,7 @@ func (r *reference) compare(t *testing.T, f *gguf.File, dev compute.Device, mode
 		t.Fatal(err)
 	}
 	sizes, forward, result := []int{n, 5, 1}, m.Forward, m.Logits
-	if m.Scores.Later { // all tokens see all others, and hidden states are the result
+	if m.Later { // all tokens see all others, and hidden states are the result
 		sizes, forward, result = sizes[:1], m.ForwardHidden, m.Hidden
 	}
 	for _, size := range sizes {

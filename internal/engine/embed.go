@@ -129,7 +129,7 @@ func (e *Engine) pooling(tokens []int32, p Pooling) (*task, error) {
 		t.types = e.types(tokens)
 	}
 	t.reuse, t.pooled = ReuseNone, &pooled{way: p}
-	if e.config.Scores.Later { // what a token sees must lie in one step
+	if e.config.Later { // what a token sees must lie in one step
 		if len(tokens) > e.ubatch {
 			return nil, setting.Errorf("a text of %d tokens is longer than a step of %d, in which this model must see all of it: give %s", len(tokens), e.ubatch, setting.Step.To(len(tokens)))
 		}

@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// newBaichuan binds Baichuan 1 and 2: the plain decoder, in which the 13B have ALiBi in place of the rotation. Their numbers
-// of layers tell them apart. Files of other depths, which nobody published, have neither, as in llama.cpp.
+// newBaichuan binds Baichuan 1 and 2: the plain decoder, in which the 13B have ALiBi in place of the rotation. Their
+// numbers of layers tell them apart. Files of other depths, which nobody published, have neither, as in llama.cpp.
 //
 // Source: Yang et al. 2023, Baichuan 2: Open Large-scale Language Models.
 func newBaichuan(k *nn.Keys, b *nn.Binder) Program {

@@ -7,9 +7,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// cohere is Command R and R+, Aya 23 and Expanse, and, with windows in three of four layers, Command R7B and A: attention
-// and SwiGLU read one LayerNorm of the residual, side by side, and are added to it together. The head is the table of
-// tokens, and logits have a factor. Command R+ has a norm of each head of queries and keys.
+// cohere is Command R and R+, Aya 23 and Expanse, and, with windows in three of four layers, Command R7B and A:
+// attention and SwiGLU read one LayerNorm of the residual, side by side, and are added to it together. The head is the
+// table of tokens, and logits have a factor. Command R+ has a norm of each head of queries and keys.
 //
 // Sources: Cohere 2024, Command R; Cohere 2025, Command A: An Enterprise-Ready Large Language Model.
 type cohere struct {

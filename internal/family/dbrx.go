@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// dbrx is DBRX: LayerNorms without biases before attention, of which files may limit queries, keys and values, and before
-// experts, which are SwiGLUs.
+// dbrx is DBRX: LayerNorms without biases before attention, of which files may limit queries, keys and values, and
+// before experts, which are SwiGLUs.
 //
 // Source: Mosaic Research 2024, Introducing DBRX.
 type dbrx struct {

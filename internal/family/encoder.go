@@ -5,9 +5,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// encoder is the encoder of the line of BERT: every token sees all others, and norms are LayerNorms of the residual with what
-// a part has added to it. There are no logits: hidden states are the result. Several families are this program and differ
-// in what encoderSpec says.
+// encoder is the encoder of the line of BERT: every token sees all others, and norms are LayerNorms of the residual
+// with what a part has added to it. There are no logits: hidden states are the result. Several families are this
+// program and differ in what encoderSpec says.
 //
 // Source: Devlin et al. 2019, BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding.
 type encoder struct {

@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// exaone4 is EXAONE 4: norms after attention and SwiGLU instead of before them, and of every head of queries and keys. The
-// 32B has a window in three of four layers; the others do not rotate heads.
+// exaone4 is EXAONE 4: norms after attention and SwiGLU instead of before them, and of every head of queries and keys.
+// The 32B has a window in three of four layers; the others do not rotate heads.
 //
 // Source: LG AI Research 2025, EXAONE 4.0.
 type exaone4 struct {

@@ -1,5 +1,5 @@
-// Package family has a program for each family of models: which tensors of a file it binds, and its forward pass, written
-// in the layers of package nn.
+// Package family has a program for each family of models: which tensors of a file it binds, and its forward pass,
+// written in the layers of package nn.
 package family
 
 import (
@@ -24,6 +24,12 @@ type MTP interface {
 	Program
 	// BindMTP binds that block.
 	BindMTP(b *nn.Binder) Block
+}
+
+// AllRows is a Program whose last layer may have to compute all rows, whatever logits are wanted.
+type AllRows interface {
+	Program
+	AllRows() bool
 }
 
 // Block is one block of a model.
@@ -54,24 +60,32 @@ var programs = map[string]func(*nn.Keys, *nn.Binder) Program{
 	"exaone":          newExaone,
 	"exaone4":         newExaone4,
 	"falcon":          newFalcon,
+	"falcon-h1":       newFalconH1,
 	"gemma":           newGemma,
 	"gemma-embedding": newGemmaEmbedding,
 	"gemma2":          newGemma2,
 	"gemma3":          newGemma3,
+	"gemma3n":         newGemma3n,
+	"gemma4":          newGemma4,
 	"glm4":            newGLM4,
 	"glm4moe":         newGLM4MoE,
 	"gpt-oss":         newGPTOSS,
 	"gpt2":            newGPT2,
 	"gptneox":         newGPTNeoX,
 	"granite":         newGranite,
+	"granitehybrid":   newGraniteHybrid,
 	"granitemoe":      newGranite,
 	"hunyuan-dense":   newHunyuanDense,
 	"internlm2":       newInternLM2,
 	"jais2":           newJais2,
 	"jina-bert-v2":    newJinaBERTV2,
 	"jina-bert-v3":    newJinaBERTV3,
+	"lfm2":            newLFM2,
+	"lfm2moe":         newLFM2,
 	"llama":           newLlama,
 	"llama-embed":     newLlamaEmbed,
+	"llama4":          newLlama4,
+	"mamba2":          newMamba2,
 	"minicpm":         newMiniCPM,
 	"minicpm3":        newMiniCPM3,
 	"minimax-m2":      newMiniMaxM2,
@@ -79,6 +93,8 @@ var programs = map[string]func(*nn.Keys, *nn.Binder) Program{
 	"modern-bert":     newModernBERT,
 	"mpt":             newMPT,
 	"nemotron":        newNemotron,
+	"nemotron_h":      newNemotronH,
+	"nemotron_h_moe":  newNemotronH,
 	"nomic-bert":      newNomicBERT,
 	"nomic-bert-moe":  newNomicBERTMoE,
 	"olmo2":           newOLMo2,
@@ -91,17 +107,18 @@ var programs = map[string]func(*nn.Keys, *nn.Binder) Program{
 	"qwen2moe":        newQwen2MoE,
 	"qwen2vl":         newQwen2,
 	"qwen3":           newQwen3,
+	"qwen35":          newQwen35,
+	"qwen35moe":       newQwen35,
 	"qwen3moe":        newQwen3MoE,
+	"qwen3next":       newQwen3Next,
 	"qwen3vl":         newQwen3,
 	"qwen3vlmoe":      newQwen3MoE,
 	"seed_oss":        newSeedOSS,
+	"smallthinker":    newSmallThinker,
 	"smollm3":         newSmolLM3,
 	"stablelm":        newStableLM,
 	"starcoder2":      newStarCoder2,
 }
-
-// Has reports whether a family is a program.
-func Has(arch string) bool { return programs[arch] != nil }
 
 // Names returns the families that are programs, in the order of their names.
 func Names() []string { return slices.Sorted(maps.Keys(programs)) }

@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// gemma2 is Gemma 2: norms before and after attention and the feed-forward layer, a window in every second layer, and soft
-// caps of scores and logits. Embeddings are scaled by the square root of their width.
+// gemma2 is Gemma 2: norms before and after attention and the feed-forward layer, a window in every second layer, and
+// soft caps of scores and logits. Embeddings are scaled by the square root of their width.
 //
 // Source: Gemma Team 2024, Gemma 2: Improving Open Language Models at a Practical Size.
 type gemma2 struct {

@@ -7,9 +7,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// gemma3 is Gemma 3: norms before and after attention and the feed-forward layer, a norm of every head of queries and keys,
-// and a window in five of six layers, whose rotation has a base of its own and is not scaled for long contexts. Embeddings
-// are scaled by the square root of their width.
+// gemma3 is Gemma 3: norms before and after attention and the feed-forward layer, a norm of every head of queries and
+// keys, and a window in five of six layers, whose rotation has a base of its own and is not scaled for long contexts.
+// Embeddings are scaled by the square root of their width.
 //
 // Source: Gemma Team 2025, Gemma 3 Technical Report.
 type gemma3 struct {
@@ -42,8 +42,8 @@ func newGemma3(k *nn.Keys, b *nn.Binder) Program {
 	return m
 }
 
-// newGemmaEmbedding binds EmbeddingGemma: Gemma 3 in which tokens see later positions, too, and windows are around them.
-// There are no logits: hidden states are the result.
+// newGemmaEmbedding binds EmbeddingGemma: Gemma 3 in which tokens see later positions, too, and windows are around
+// them. There are no logits: hidden states are the result.
 //
 // Source: Gemma Team 2025, EmbeddingGemma: Powerful and Lightweight Text Representations.
 func newGemmaEmbedding(k *nn.Keys, b *nn.Binder) Program {

@@ -5,9 +5,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// newGLM4MoE binds GLM 4.5 and its kin: the plain decoder with experts, of which some are shared, scored by a sigmoid, with a
-// bias that counts for the choice only. A part of each head is rotated, as files say; in the larger models each head of
-// queries and keys is normed.
+// newGLM4MoE binds GLM 4.5 and its kin: the plain decoder with experts, of which some are shared, scored by a sigmoid,
+// with a bias that counts for the choice only. A part of each head is rotated, as files say; in the larger models each
+// head of queries and keys is normed.
 //
 // Source: GLM-4.5 Team 2025, GLM-4.5: Agentic, Reasoning, and Coding Foundation Models.
 func newGLM4MoE(k *nn.Keys, b *nn.Binder) Program {

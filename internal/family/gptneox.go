@@ -5,9 +5,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// gptNeoX is GPT-NeoX and Pythia: attention and the feed-forward layer each read a LayerNorm of their own of the residual,
-// side by side, unless the file says that one follows the other. A part of each head is rotated, as files say. There are
-// biases everywhere but of the head.
+// gptNeoX is GPT-NeoX and Pythia: attention and the feed-forward layer each read a LayerNorm of their own of the
+// residual, side by side, unless the file says that one follows the other. A part of each head is rotated, as files
+// say. There are biases everywhere but of the head.
 //
 // Source: Black et al. 2022, GPT-NeoX-20B: An Open-Source Autoregressive Language Model.
 type gptNeoX struct {

@@ -5,9 +5,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// gptOSS is gpt-oss: pre-norm blocks, grouped-query attention with a window in every second layer, and experts. Each head has
-// a sink, a score that takes a share of attention and has no value. The router's softmax is over the chosen experts, whose
-// activation is a clamped SwiGLU. There are biases everywhere.
+// gptOSS is gpt-oss: pre-norm blocks, grouped-query attention with a window in every second layer, and experts. Each
+// head has a sink, a score that takes a share of attention and has no value. The router's softmax is over the chosen
+// experts, whose activation is a clamped SwiGLU. There are biases everywhere.
 //
 // Source: OpenAI 2025, gpt-oss-120b & gpt-oss-20b Model Card.
 type gptOSS struct {

@@ -8,7 +8,8 @@ import (
 )
 
 // granite is Granite 3 and the dense Granite 4, and MiniCPM 1, 2 and 4: pre-norm blocks, grouped-query attention, and
-// SwiGLU, or experts that are SwiGLUs, with factors of embeddings, of what each part adds to the residual, and of logits.
+// SwiGLU, or experts that are SwiGLUs, with factors of embeddings, of what each part adds to the residual, and of
+// logits.
 //
 // Sources: IBM 2024, Granite 3.0 Language Models; Hu et al. 2024, MiniCPM.
 type granite struct {

@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// newHunyuanDense binds Hunyuan's models without experts: the plain decoder with a norm of each head of queries and keys,
-// after its rotation.
+// newHunyuanDense binds Hunyuan's models without experts: the plain decoder with a norm of each head of queries and
+// keys, after its rotation.
 func newHunyuanDense(k *nn.Keys, b *nn.Binder) Program {
 	return newDecoder(k, b, decoderSpec{
 		style: compute.Halves, outBias: nn.Optional,

@@ -5,8 +5,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// readLatent reads the sizes of latent attention, which are the same in all layers, and how queries are rotated: their last
-// elements. Files that are byHead have the sizes of heads in keys of their own, and in the usual ones those of the cache.
+// readLatent reads the sizes of latent attention, which are the same in all layers, and how queries are rotated: their
+// last elements. Files that are byHead have the sizes of heads in keys of their own, and in the usual ones those of the
+// cache.
 func readLatent(k *nn.Keys, s *sizes, style compute.RopeStyle, byHead bool) (nn.LatentShape, nn.RopeSpec) {
 	heads := s.layers[0].Heads
 	size := func(name string, usual int) int {

@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// llama is Llama, Mistral and their kin, ProSparse and TurboSparse among them: pre-norm blocks, grouped-query attention,
-// and SwiGLU, in whose place layers may have experts, as Mixtral's have.
+// llama is Llama, Mistral and their kin, ProSparse and TurboSparse among them: pre-norm blocks, grouped-query
+// attention, and SwiGLU, in whose place layers may have experts, as Mixtral's have.
 //
 // Sources: Touvron et al. 2023, LLaMA; Jiang et al. 2024, Mixtral of Experts.
 type llama struct {

@@ -5,7 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// newEuroBERT binds EuroBERT: the plain decoder, in which every token sees all others, and hidden states are the result.
+// newEuroBERT binds EuroBERT: the plain decoder, in which every token sees all others, and hidden states are the
+// result.
 //
 // Source: Boizard et al. 2025, EuroBERT: Scaling Multilingual Encoders for European Languages.
 func newEuroBERT(k *nn.Keys, b *nn.Binder) Program {

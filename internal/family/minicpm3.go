@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// miniCPM3 is MiniCPM 3: pre-norm blocks, latent attention, and SwiGLU, with factors of embeddings, of what each part adds to
-// the residual, and of logits, which files need not say.
+// miniCPM3 is MiniCPM 3: pre-norm blocks, latent attention, and SwiGLU, with factors of embeddings, of what each part
+// adds to the residual, and of logits, which files need not say.
 //
 // Source: Hu et al. 2024, MiniCPM.
 type miniCPM3 struct {

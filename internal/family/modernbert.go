@@ -5,9 +5,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// modernBERT is ModernBERT: an encoder with LayerNorms before its parts, but not before the first layer's attention, rotated
-// heads, and gates. Every token sees all others, and in two of three layers those in a window around it, whose rotation has
-// a base of its own. There are no logits: hidden states are the result.
+// modernBERT is ModernBERT: an encoder with LayerNorms before its parts, but not before the first layer's attention,
+// rotated heads, and gates. Every token sees all others, and in two of three layers those in a window around it, whose
+// rotation has a base of its own. There are no logits: hidden states are the result.
 //
 // Source: Warner et al. 2024, Smarter, Better, Faster, Longer: A Modern Bidirectional Encoder.
 type modernBERT struct {

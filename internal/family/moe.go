@@ -8,8 +8,8 @@ import (
 )
 
 // moe is the plain decoder with experts: pre-norm blocks, grouped-query attention, and experts, which are SwiGLUs, with
-// shared ones that all tokens use where files have some. Layers of which the file has no router have one feed-forward layer
-// instead. Several families are this program and differ in what moeSpec says.
+// shared ones that all tokens use where files have some. Layers of which the file has no router have one feed-forward
+// layer instead. Several families are this program and differ in what moeSpec says.
 type moe struct {
 	sizes
 	spec    moeSpec

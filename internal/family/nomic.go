@@ -12,8 +12,8 @@ func newNomicBERT(k *nn.Keys, b *nn.Binder) Program {
 	return newEncoder(k, b, encoderSpec{act: compute.SiLU, gated: true, rotated: true})
 }
 
-// newNomicBERTMoE binds version 2: the encoder with rotated heads, GELU without gates, and biases. Every second layer has
-// experts, which a softmax over all of them weighs.
+// newNomicBERTMoE binds version 2: the encoder with rotated heads, GELU without gates, and biases. Every second layer
+// has experts, which a softmax over all of them weighs.
 //
 // Source: Nussbaum and Duderstadt 2025, Training Sparse Mixture Of Experts Text Embedding Models.
 func newNomicBERTMoE(k *nn.Keys, b *nn.Binder) Program {

@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// olmo2 is OLMo 2 and 3: norms after attention and SwiGLU instead of before them, and of queries and keys, over all heads
-// together. OLMo 3 has a window in three of four layers, whose rotation is not scaled for long contexts.
+// olmo2 is OLMo 2 and 3: norms after attention and SwiGLU instead of before them, and of queries and keys, over all
+// heads together. OLMo 3 has a window in three of four layers, whose rotation is not scaled for long contexts.
 //
 // Source: OLMo Team 2024, 2 OLMo 2 Furious.
 type olmo2 struct {

@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// newOLMoE binds OLMoE: the plain decoder with experts. Queries and keys are normed over all heads together, and files may
-// limit queries, keys and values.
+// newOLMoE binds OLMoE: the plain decoder with experts. Queries and keys are normed over all heads together, and files
+// may limit queries, keys and values.
 //
 // Source: Muennighoff et al. 2024, OLMoE: Open Mixture-of-Experts Language Models.
 func newOLMoE(k *nn.Keys, b *nn.Binder) Program {

@@ -5,8 +5,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// phi2 is Phi 1, 1.5 and 2: attention and the feed-forward layer read one LayerNorm of the residual, side by side, and are
-// added to it together. A part of each head is rotated, as files say. There are biases everywhere, also of the head.
+// phi2 is Phi 1, 1.5 and 2: attention and the feed-forward layer read one LayerNorm of the residual, side by side, and
+// are added to it together. A part of each head is rotated, as files say. There are biases everywhere, also of the
+// head.
 //
 // Source: Li et al. 2023, Textbooks Are All You Need II: phi-1.5 technical report.
 type phi2 struct {

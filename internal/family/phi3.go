@@ -5,8 +5,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// phi3 is Phi-3, 3.5 and 4: pre-norm blocks, grouped-query attention with a sliding window, and SwiGLU. Files hold queries,
-// keys and values as one tensor, and gates and ups as another. Long contexts divide frequencies by factors of their own.
+// phi3 is Phi-3, 3.5 and 4: pre-norm blocks, grouped-query attention with a sliding window, and SwiGLU. Files hold
+// queries, keys and values as one tensor, and gates and ups as another. Long contexts divide frequencies by factors of
+// their own.
 //
 // Source: Microsoft 2024, Phi-3 Technical Report.
 type phi3 struct {

@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// plm is PLM: pre-norm blocks, latent attention, and a feed-forward layer without a gate, whose squared ReLU leaves neurons
-// at zero.
+// plm is PLM: pre-norm blocks, latent attention, and a feed-forward layer without a gate, whose squared ReLU leaves
+// neurons at zero.
 //
 // Source: Deng et al. 2025, PLM: Efficient Peripheral Language Models.
 type plm struct {

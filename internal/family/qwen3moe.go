@@ -6,8 +6,8 @@ import (
 )
 
 // qwen3MoE is Qwen 3 with experts, and the text part of Qwen3-VL's models with experts: pre-norm blocks, grouped-query
-// attention with a norm of every head of queries and keys, and experts, which are SwiGLUs. Layers of which the file has no
-// router have one feed-forward layer instead.
+// attention with a norm of every head of queries and keys, and experts, which are SwiGLUs. Layers of which the file has
+// no router have one feed-forward layer instead.
 //
 // Source: Qwen Team 2025, Qwen3 Technical Report.
 type qwen3MoE struct {

@@ -16,22 +16,42 @@ type layer struct {
 }
 
 // readSizes reads them.
-func readSizes(k *nn.Keys) sizes {
+func readSizes(k *nn.Keys) sizes { return readSizesFrom(k, 1) }
+
+// readHybridSizes reads them of a model whose layers may lack attention, which those without KV heads do, and neurons.
+func readHybridSizes(k *nn.Keys) sizes { return readSizesFrom(k, 0) }
+
+// readSizesFrom reads them, where layers have at least so many heads and neurons.
+func readSizesFrom(k *nn.Keys, least int32) sizes {
 	s := sizes{embd: k.Count(".embedding_length", 0, nn.MaxWidth), context: k.Context()}
 	n := k.Layers()
 	var none func(int) int // the neurons of layers in files that do not say them: they must
 	if k.Optional(".expert_count", nn.MaxExperts) > 0 && k.Optional(".expert_feed_forward_length", nn.MaxWidth) > 0 {
 		none = func(int) int { return 0 } // all layers may have experts
 	}
-	ff := k.Counts(".feed_forward_length", n, none)
-	heads := k.Counts(".attention.head_count", n, nil)
-	kv := k.Counts(".attention.head_count_kv", n, func(l int) int { return heads[l] })
-	keys := k.Counts(".attention.key_length", n, func(l int) int { return max(1, s.embd/heads[l]) })
+	ff := k.CountsFrom(least, ".feed_forward_length", n, none)
+	heads := k.CountsFrom(least, ".attention.head_count", n, nil)
+	kv := k.CountsFrom(least, ".attention.head_count_kv", n, func(l int) int { return heads[l] })
+	keys := k.Counts(".attention.key_length", n, func(l int) int { return max(1, s.embd/max(1, heads[l])) })
 	values := k.Counts(".attention.value_length", n, func(l int) int { return keys[l] })
 	for l := range n {
-		s.layers = append(s.layers, layer{nn.HeadShape{Heads: heads[l], KVHeads: kv[l], Key: keys[l], Value: values[l]}, ff[l]})
+		each := layer{nn.HeadShape{Heads: heads[l], KVHeads: kv[l], Key: keys[l], Value: values[l]}, ff[l]}
+		if kv[l] == 0 {
+			each.HeadShape = nn.HeadShape{}
+		}
+		s.layers = append(s.layers, each)
 	}
 	return s
+}
+
+// attention returns the number of the last layer with attention; 0: none has any.
+func (s *sizes) attention() (at int) {
+	for i, l := range s.layers {
+		if l.KVHeads > 0 {
+			at = i
+		}
+	}
+	return at
 }
 
 // key returns the elements of a head's key, in the layer that has most.

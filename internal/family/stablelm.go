@@ -7,9 +7,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// stableLM is StableLM 3B, 2 1.6B and Zephyr: LayerNorms before attention, of whose heads a part is rotated, as files say,
-// and before SwiGLU. In StableLM 2 12B both read one norm of the residual, side by side, and each head of queries and keys
-// has a norm.
+// stableLM is StableLM 3B, 2 1.6B and Zephyr: LayerNorms before attention, of whose heads a part is rotated, as files
+// say, and before SwiGLU. In StableLM 2 12B both read one norm of the residual, side by side, and each head of queries
+// and keys has a norm.
 //
 // Source: Bellagente et al. 2024, Stable LM 2 1.6B Technical Report.
 type stableLM struct {

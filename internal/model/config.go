@@ -37,20 +37,13 @@ type Config struct {
 	Vocab     int     // rows of the token embedding
 	Eps       float32 // of the norms
 	Rope      nn.RopeSpec
-	Local     nn.RopeSpec // of layers with windows
-	Scores    nn.Scores
-	Types     int // of tokens, as BERT's texts have; 0: none
+	Later     bool // tokens see later positions, too
+	Types     int  // of tokens, as BERT's texts have; 0: none
 	// QueryLatent is the width of the latent vector of queries, in latent attention; 0: queries are products of the
 	// input.
 	QueryLatent int
-	Scale       Scales
-	LogitCap    float32 // logits are brought below it smoothly; 0: they stay as they are
-	// Temperature says how queries grow with their position; Scale is 0 where they do not.
-	Temperature compute.Temperature
 	Act         compute.Activation
-	Input       int        // width of a layer's own embedding of a token; 0: there are none
 	States      StateSpace // of recurrent layers
-	Active      int        // the stream of the residual that blocks compute, of families with several
 	// Predictors says that the file carries predictors: it is an original PowerInfer file or a prepared one.
 	Predictors bool
 	// ExpertPredictors says that some layer's experts have predictors of their neurons.
@@ -77,22 +70,6 @@ const (
 	Locally                   // as Config.Local says
 	Unrotated                 // not at all
 )
-
-// Scales are factors of activations; 1 changes nothing.
-type Scales struct {
-	Embedding float32
-	Residual  float32 // of what each part of a block adds to the residual
-	Logits    float32
-}
-
-// readTemperature returns how queries grow with their position; the zero value where they do not.
-func (c *Config) readTemperature(m *nn.Keys) compute.Temperature {
-	if !c.Family.Tempered {
-		return c.Family.Temperature
-	}
-	scale := m.Within(c.Arch+".attention.temperature_scale", 0, 0, nn.MaxScale)
-	return compute.Temperature{Scale: float32(scale), Length: c.Rope.Context}
-}
 
 // uniform reports whether all layers have as many neurons.
 func (c *Config) uniform() bool {
@@ -137,10 +114,7 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 		m.Fail("key %q: rope scaling %q is not supported; supported are none, linear, yarn, longrope, dynamic", key("rope.scaling.type"), v)
 	}
 	c.Rope = readRope(m, &c)
-	c.Local = c.readLocalRope(m)
 	c.readPositions(m)
-	c.readScales(m)
-	c.Temperature = c.readTemperature(m)
 	c.Threshold = float32(m.Within("powerinfer.sparse_threshold", 0, math.Inf(-1), math.Inf(1)))
 	original := f.Magic == "PWRI"
 	if original && c.Family.Original == "" {
@@ -192,15 +166,10 @@ func (c *Config) checkByNeuron(m *nn.Keys) error {
 	return nil
 }
 
-// maxDeviations bounds what gates may have to be above their mean by, in standard deviations: beyond it none or all
-// are.
-const maxDeviations = 10
-
 // readPositions reads how scores depend on positions besides the rotation, and what keys and values are computed from.
 func (c *Config) readPositions(m *nn.Keys) {
 	f := &c.Family
-	c.Scores = m.Scores(nn.Scores{Scale: f.ScoreScale, SoftCap: f.ScoreCap, Alibi: f.MaxAlibi, Later: f.Later})
-	c.Scores.Grown = c.Rope.ScoreScale()
+	c.Later = !m.Flag(".attention.causal", !f.Later)
 	if t := m.File.Tensor("token_types.weight"); t != nil {
 		c.Types = t.Rows()
 	}
@@ -228,21 +197,4 @@ func (c *Config) readLatent(m *nn.Keys) {
 				key, width, b.Heads, c.Rope.Dims, nn.MaxWidth)
 		}
 	}
-}
-
-// readScales reads the factors and caps of activations.
-func (c *Config) readScales(m *nn.Keys) {
-	f, usual := &c.Family, arch.Factors{Embedding: 1, Residual: 1, Logits: 1}
-	if f.Factors != nil {
-		usual = f.Factors(c.Layers, c.Embd)
-	}
-	factor := func(key string, def float64) float32 { return m.Factor("."+key, def) }
-	c.Scale = Scales{Embedding: 1, Residual: 1, Logits: 1}
-	if f.Multipliers {
-		c.Scale.Embedding, c.Scale.Residual, c.Scale.Logits = factor("embedding_scale", usual.Embedding), factor("residual_scale", usual.Residual), 1/factor("logit_scale", 1/usual.Logits)
-	}
-	if f.ScaledInput {
-		c.Scale.Embedding = float32(math.Sqrt(float64(c.Embd)))
-	}
-	c.LogitCap = m.LogitCap(f.LogitCap)
 }

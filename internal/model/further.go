@@ -103,7 +103,7 @@ func (c *Config) furtherConfig() Config {
 // else in RAM, and its norms on the GPU, too.
 func (m *Model) furtherModel() *Model {
 	n := m.Layers
-	sub := &Model{Config: m.furtherConfig(), dev: m.dev, ropes: m.ropes, layers: make([]block, n+1)}
+	sub := &Model{Config: m.furtherConfig(), dev: m.dev}
 	if m.places != nil {
 		sub.places = slices.Clone(m.places)
 		at := &sub.places[n]
@@ -119,14 +119,15 @@ func (m *Model) bindFurther(b *nn.Binder) {
 	n, sub := m.Layers, m.furtherModel()
 	f := &further{embd: m.embed.Table, norm: m.output.Norm, head: nn.Linear{W: m.output.Head.W}}
 	name := func(s string) string { return fmt.Sprintf("blk.%d.nextn.%s.weight", n, s) }
-	if p, ok := m.program.(family.MTP); ok {
-		f.block = p.BindMTP(b.Layer(n))
-	} else {
-		sub.bindBlock(b, n)
-		f.block = interpreted{&sub.layers[n], m, n}
+	p, ok := m.program.(family.MTP)
+	if !ok {
+		b.Fail("layers of %s that predict further tokens are not supported", m.Arch)
+		return
 	}
+	f.block = p.BindMTP(b.Layer(n))
 	b.Place(sub.place(n))
-	f.embdNorm, f.hiddenNorm = m.newNorm(b.Vector(name("enorm"), m.Embd), nil), m.newNorm(b.Vector(name("hnorm"), m.Embd), nil)
+	norm := func(s string) nn.Norm { return nn.Norm{Weight: b.Vector(name(s), m.Embd), Epsilon: m.Eps} }
+	f.embdNorm, f.hiddenNorm = norm("enorm"), norm("hnorm")
 	f.join = b.Adapted(b.Matrix(name("eh_proj"), m.Embd, 2*m.Embd, compute.Precise))
 	if b.Has(name("embed_tokens")) {
 		b.GPU = false
@@ -134,31 +135,12 @@ func (m *Model) bindFurther(b *nn.Binder) {
 		b.Place(sub.place(n))
 	}
 	if b.Has(name("shared_head_norm")) {
-		f.norm = m.newNorm(b.Vector(name("shared_head_norm"), m.Embd), nil)
+		f.norm = norm("shared_head_norm")
 	}
 	if b.Has(name("shared_head_head")) {
 		f.head = b.Adapted(b.Matrix(name("shared_head_head"), m.Vocab, m.Embd, compute.Head))
 	}
 	m.further = f
-}
-
-// interpreted is the further layer's block in a family that is no program.
-type interpreted struct {
-	*block
-	m     *Model
-	layer int
-}
-
-// Forward is of family.Block.
-func (l interpreted) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	s := stream{x: x}
-	l.block.forward(p, l.m, &s, l.layer)
-	return s.x
-}
-
-// Store is of family.Block.
-func (l interpreted) Store(p *nn.Pass, x compute.Tensor) {
-	l.block.attention.Read(p, p.Norm(x, l.block.norm))
 }
 
 // GuessesFurther reports whether the model was loaded with a layer that predicts a further token.

@@ -1,10 +1,9 @@
 package model
 
 import (
-	"math"
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"slices"
 
-	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
@@ -61,7 +60,7 @@ func (c *Config) readBlocks(m *nn.Keys) {
 		values = m.Counts(key("attention.value_length_mla"), c.Layers, func(l int) int { return stored[l] })
 	}
 	if c.Family.Delta {
-		for l, is := range c.readRecurrent(m) {
+		for l, is := range m.Recurrent(c.Layers) {
 			if is {
 				kvHeads[l] = 0
 			}
@@ -116,43 +115,24 @@ func (c *Config) readBlocks(m *nn.Keys) {
 	}
 }
 
-// readInputs reads what layers have beside their own weights: embeddings of tokens, keys and values of other layers, a
-// part of their gates.
+// readInputs reads what layers have beside their own weights: keys and values of other layers, a part of their gates.
 func (c *Config) readInputs(m *nn.Keys) {
 	key := func(s string) string { return c.Arch + "." + s }
 	f := &c.Family
-	if f.LayerInputs {
-		c.Input = m.Optional(key("embedding_length_per_layer_input"), nn.MaxWidth/max(1, c.Layers))
-	}
-	if f.AltUp {
-		n, _, err := m.File.Uint(key("altup.active_idx"))
-		if c.Active = int(min(n, compute.AltUpStreams)); err != nil || c.Active == compute.AltUpStreams {
-			m.Fail("key %q: it names none of %d streams", key("altup.active_idx"), compute.AltUpStreams)
-		}
-		if n := m.Count(key("altup.num_inputs"), compute.AltUpStreams, nn.MaxWidth); n != compute.AltUpStreams {
-			m.Fail("key %q: %d streams of the residual are not supported; %d are", key("altup.num_inputs"), n, compute.AltUpStreams)
-		}
-	}
 	if f.SharedKV && m.Err == nil {
 		c.shareKV(m, key("attention.shared_kv_layers"))
 	}
 	if f.TopK && m.Err == nil {
-		c.readTopK(m, key("activation_sparsity_scale"))
+		for l, cut := range m.TopK(c.Layers) {
+			c.Blocks[l].TopK = cut
+		}
 	}
 }
 
 // shareKV has the last layers read keys and values of the last layer before them that has some and a window if they
 // have one.
 func (c *Config) shareKV(m *nn.Keys, key string) {
-	shared, ok, err := m.File.Uint(key)
-	if !ok && c.Family.UsualKV > 0 {
-		shared = uint64(max(0, c.Layers-c.Family.UsualKV))
-	}
-	if err != nil || shared > uint64(c.Layers) {
-		m.Fail("key %q: it is not a number of layers up to %d", key, c.Layers)
-		return
-	}
-	own := c.Layers - int(shared)
+	own := m.OwnKV(c.Layers, c.Family.UsualKV)
 	for l := own; l < c.Layers; l++ {
 		b := &c.Blocks[l]
 		if b.KV = own - 1; b.Rotation == Locally {
@@ -165,20 +145,16 @@ func (c *Config) shareKV(m *nn.Keys, key string) {
 	}
 }
 
-// readTopK reads how many deviations above the mean gates must be; minus infinity: all stay.
-func (c *Config) readTopK(m *nn.Keys, key string) {
-	scales, _, err := m.File.Float32s(key)
-	if err != nil || scales != nil && len(scales) != c.Layers {
-		m.Fail("key %q: it is not a list of %d numbers", key, c.Layers)
-		return
+// kv returns the shape of the layer's keys and values in the cache, or of its state where it has only that.
+func (b Block) kv() compute.KVShape {
+	if b.Heads == 0 {
+		return b.state()
 	}
-	for l, v := range scales {
-		switch {
-		case math.IsNaN(float64(v)) || v > maxDeviations:
-			m.Fail("key %q: %g of layer %d is not a number up to %d", key, v, l, maxDeviations)
-			return
-		case v > -maxDeviations:
-			c.Blocks[l].TopK = &scales[l]
-		}
+	if b.Latent > 0 {
+		return compute.KVShape{Heads: 1, Key: b.Latent + b.Rotated, Value: b.Latent, Within: true}
 	}
+	return compute.KVShape{Heads: b.KVHeads, Key: b.Key, Value: b.Value}
 }
+
+// state returns the shape of the layer's state in the cache.
+func (b Block) state() compute.KVShape { return compute.KVShape{State: b.State} }

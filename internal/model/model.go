@@ -1,6 +1,4 @@
-// Package model turns a GGUF file into a forward pass: hyperparameters, strict
-// binding of weights, and one readable block per family, written in the verbs of
-// internal/compute.
+// Package model loads a GGUF file as its family's program binds it, and runs steps of it.
 package model
 
 import (
@@ -10,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
-	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/family"
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
@@ -54,13 +52,10 @@ type Model struct {
 	orders  [][]int32       // Options.Order
 	places  []compute.Place // Options.Places
 	embed   nn.Embedding
-	program family.Program // or nil: layers are interpreted
-	layers  []block
-	parts   []nn.Parts     // of layers
-	further *further       // predicts a further token; or nil
-	inputs  nn.LayerInputs // every layer's own embeddings
-	altUp   nn.AltUp       // streams of the residual
-	Head    Head           // after pooling
+	program family.Program
+	parts   []nn.Parts // of layers
+	further *further   // predicts a further token; or nil
+	Head    Head       // after pooling
 	output  nn.Output
 	ropes   [Unrotated + 1]*compute.Rope // by Rotation; nil where heads are not rotated
 
@@ -138,23 +133,12 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	}
 	m.drafts = o.Drafts && m.places == nil && c.CanDraft()
 	b := nn.NewBinder(ctx, f, dev, m.plan(o.Context), o.Pinned, extra, o.Progress)
-	if family.Has(c.Arch) {
-		keys := &nn.Keys{File: f, Arch: c.Arch, Act: o.Activation}
-		m.program = family.Open(keys, b)
-		if keys.Err != nil {
-			return nil, keys.Err
-		}
-		embed, output := m.program.Ends()
-		m.embed, m.output = *embed, *output
-	} else {
-		m.bindRope(b)
-		m.bindEnds(b)
-		m.bindStreams(b)
-		m.layers = make([]block, m.Layers)
-		for i := range m.layers {
-			m.bindBlock(b, i)
-		}
+	keys := &nn.Keys{File: f, Arch: c.Arch, Act: o.Activation}
+	if m.program = family.Open(keys, b); keys.Err != nil {
+		return nil, keys.Err
 	}
+	embed, output := m.program.Ends()
+	m.embed, m.output = *embed, *output
 	if p := m.embed.Positions; p != nil {
 		m.Context = min(m.Context, p.Rows-m.embed.Before)
 	}
@@ -207,18 +191,12 @@ func (m *Model) canNarrow(o *Options) bool {
 	if o.Observer != nil || o.Recall || m.Family.Headless {
 		return false
 	}
-	if m.program != nil {
-		return true
-	}
-	l := &m.layers[m.Layers-1]
-	return l.mixing == nil && !l.input.Bound() && !l.early
+	p, ok := m.program.(family.AllRows)
+	return !ok || !p.AllRows()
 }
 
-// takeRopes finds a program's rotations.
+// takeRopes finds the layers' rotations.
 func (m *Model) takeRopes() {
-	if m.program == nil {
-		return
-	}
 	for i := range m.parts {
 		a := m.parts[i].Attention
 		if l := m.parts[i].Latent; l != nil {
@@ -258,13 +236,15 @@ func (m *Model) allocate(rows, outputs int) (err error) {
 	if m.further != nil {
 		kinds = append(kinds, nn.WithMTP, nn.OnlyMTP)
 	}
-	m.segment = compute.Segment{Rows: rows, Out: outputs}
 	m.pass.Params, m.pass.Scales = &compute.Params{}, slices.Repeat([]float32{1}, len(m.Scales))
 	pretend := func() {
 		for _, kind := range kinds {
 			for _, expanded := range []bool{false, m.Family.Latent} {
 				m.pass.Step = nn.Step{Kind: kind, Expanded: expanded}
-				m.record(compute.NewVerbs(nothing{}))
+				for _, n := range []int{rows, 1} { // one token: devices are told how to guess at neurons
+					m.segment = compute.Segment{Rows: n, Out: min(n, outputs)}
+					m.record(compute.NewVerbs(nothing{}))
+				}
 			}
 		}
 	}

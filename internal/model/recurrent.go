@@ -2,17 +2,11 @@ package model
 
 import (
 	"github.com/powerinfer-go/powerinfer/internal/arch"
-	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
 // StateSpace are the sizes of recurrent layers.
 type StateSpace struct{ arch.StateSpace }
-
-// shape returns the sizes of the scan.
-func (s StateSpace) shape() compute.StateSpace {
-	return compute.StateSpace{Heads: s.StateHeads, Dim: s.Inner / s.StateHeads, State: s.StateSize, Groups: s.Groups}
-}
 
 // convolved returns the numbers of a state that the convolution has: the inputs of the positions before the next.
 func (s StateSpace) convolved() int { return (s.Taps - 1) * s.Channels() }
@@ -73,22 +67,6 @@ func (c *Config) readConvolutions(m *nn.Keys) {
 	}
 }
 
-// usualInterval is how far apart layers with attention are in files of delta nets that do not say it.
-const usualInterval = 4
-
-// readRecurrent tells which layers of a family with delta nets are one.
-func (c *Config) readRecurrent(m *nn.Keys) []bool {
-	if is, said := m.PerLayer(c.Arch+".attention.recurrent_layers", c.Layers); said {
-		return is
-	}
-	is := make([]bool, c.Layers)
-	every := m.Count(c.Arch+".full_attention_interval", usualInterval, maxLayers)
-	for l := range is {
-		is[l] = (l+1)%every != 0
-	}
-	return is
-}
-
 // Recurrent reports whether some layers keep states instead of keys and values.
 func (c *Config) Recurrent() bool {
 	for _, b := range c.Blocks {
@@ -97,56 +75,4 @@ func (c *Config) Recurrent() bool {
 		}
 	}
 	return false
-}
-
-// recurrent binds the layer's state space, delta net or short convolution.
-func (b *blockBinder) recurrent() nn.Recurrent {
-	switch {
-	case b.m.Family.ShortConv:
-		return b.shortConv()
-	case b.m.Family.Delta:
-		return b.deltaNet()
-	}
-	return b.mamba2()
-}
-
-func (b *blockBinder) shortConv() *nn.ShortConv {
-	s := b.m.States
-	return &nn.ShortConv{
-		In: b.linear("shortconv.in_proj.weight", ""), Out: b.linear("shortconv.out_proj.weight", ""),
-		Conv: nn.Conv{Taps: b.Taps("shortconv.conv.weight", s.Channels(), s.Taps), Stored: b.state},
-	}
-}
-
-func (b *blockBinder) mamba2() *nn.Mamba2 {
-	m, s := b.m, b.m.States
-	r := &nn.Mamba2{Eps: m.Eps}
-	if in := b.Slices("ssm_in.weight", m.Embd, compute.Precise, s.Inner, s.Channels(), s.StateHeads); in != nil {
-		r.Gate, r.In, r.Step = in[0], in[1], in[2]
-	}
-	r.Out = b.linear("ssm_out.weight", "")
-	r.Conv = nn.Conv{Taps: b.Taps("ssm_conv1d.weight", s.Channels(), s.Taps), Bias: b.vector("ssm_conv1d.bias"), Stored: b.state}
-	r.Scan = compute.Scan{
-		A: b.RowsVector("ssm_a", s.StateHeads, 1), D: b.RowsVector("ssm_d", s.StateHeads, 1), Bias: b.vector("ssm_dt.bias"),
-		Shape: s.shape(), At: s.convolved(),
-	}
-	if b.bound("ssm_norm.weight") {
-		r.Norm, r.Ones = b.RowsVector("ssm_norm.weight", s.Groups, s.Inner/s.Groups), b.Ones(s.Inner/s.Groups)
-	}
-	return r
-}
-
-// deltaNet binds a delta net, whose epsilon is that of the model's norms.
-func (b *blockBinder) deltaNet() *nn.DeltaNet {
-	m, s := b.m, b.m.States
-	r := &nn.DeltaNet{In: b.linear("attn_qkv.weight", ""), Gate: b.linear("attn_gate.weight", ""), Out: b.linear("ssm_out.weight", "")}
-	if r.Step = b.linear("ssm_ba.weight", ""); !r.Step.Bound() {
-		r.Step, r.Write = b.linear("ssm_alpha.weight", ""), b.linear("ssm_beta.weight", "")
-	}
-	r.Conv = nn.Conv{Taps: b.Taps("ssm_conv1d.weight", s.Channels(), s.Taps), Stored: b.state}
-	r.Norm = b.vector("ssm_norm.weight")
-	r.Delta = compute.Delta{
-		A: b.vector("ssm_a"), Bias: b.vector("ssm_dt.bias"), Shape: s.shape(), Tiled: m.Family.Tiled, Epsilon: m.Eps, At: s.convolved(),
-	}
-	return r
 }

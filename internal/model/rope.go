@@ -18,29 +18,7 @@ func readRope(m *nn.Keys, c *Config) nn.RopeSpec {
 		if c.Family.WindowHeads && b.Rotation == Locally || b.Heads == 0 {
 			continue
 		}
-		if r.Dims > b.Key || r.Dims%2 != 0 {
-			m.Fail("key %q: %d rotated elements do not fit a head of %d", c.Arch+".rope.dimension_count", r.Dims, b.Key)
-		}
-	}
-	return r
-}
-
-// readLocalRope returns the rotation of layers with windows.
-func (c *Config) readLocalRope(m *nn.Keys) nn.RopeSpec {
-	r := m.WindowRope(c.Rope, c.Family.WindowBase)
-	if c.Family.WindowHeads {
-		for _, b := range c.Blocks {
-			if b.Rotation != Locally {
-				continue
-			}
-			if r.Dims = m.Count(c.Arch+".rope.dimension_count_swa", b.Key, nn.MaxWidth); r.Dims > b.Key || r.Dims%2 != 0 {
-				m.Fail("key %q: %d rotated elements do not fit a head of %d", c.Arch+".rope.dimension_count_swa", r.Dims, b.Key)
-			}
-			break
-		}
-	}
-	if c.Family.PlainWindow {
-		r = r.Unscaled()
+		m.RopeFits(r, ".rope.dimension_count", b.Key)
 	}
 	return r
 }

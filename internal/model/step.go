@@ -73,12 +73,7 @@ func (m *Model) record(v compute.Verbs) {
 
 // forward is the whole pass: embedding, blocks, final norm, head.
 func (m *Model) forward(p *nn.Pass) {
-	var x compute.Tensor
-	if m.program != nil {
-		x = m.program.Forward(p)
-	} else {
-		x = m.interpret(p)
-	}
+	x := m.program.Forward(p)
 	if _, outputs := p.Rows(); outputs > 0 && m.output.Head.Bound() {
 		last := p.Outputs(x)
 		m.output.Logits(p, m.logits.Like(last), last)
@@ -89,26 +84,6 @@ func (m *Model) forward(p *nn.Pass) {
 	if p.Kind == nn.WithMTP {
 		m.further.read(p, m)
 	}
-}
-
-// interpret computes the residual after all layers of a family that is no program.
-func (m *Model) interpret(p *nn.Pass) compute.Tensor {
-	s := stream{x: m.embed.Forward(p)}
-	if m.Input > 0 {
-		s.inputs = m.inputs.Forward(p, s.x)
-	}
-	x := s.x
-	if m.Family.AltUp {
-		s.all = m.altUp.Begin(p, x)
-	}
-	for i := range m.layers {
-		p.Layer(i)
-		m.layers[i].forward(p, m, &s, i)
-	}
-	if m.Family.AltUp {
-		m.altUp.End(p, x, s.all)
-	}
-	return s.x
 }
 
 // keep makes the step's hidden states norm of x.
@@ -127,8 +102,8 @@ func (m *Model) keep(p *nn.Pass, x compute.Tensor, norm nn.Norm) {
 func (m *Model) Logits(i int) ([]float32, error) { return m.dev.Read(m.logits, i) }
 
 // Hidden returns row i of the hidden states [n_embd] of the last step, which ForwardHidden, ForwardBoth or
-// ForwardFurther ran: the last layer's outputs after the last norm, from which logits are computed. It is valid until the
-// next step. It fails where a GPU does.
+// ForwardFurther ran: the last layer's outputs after the last norm, from which logits are computed. It is valid until
+// the next step. It fails where a GPU does.
 func (m *Model) Hidden(i int) ([]float32, error) {
 	return m.dev.Read(m.hidden, i)
 }

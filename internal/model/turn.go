@@ -54,6 +54,8 @@ func (m *Model) CheckTurns() error {
 			return errors.New("the model has layers with windows of positions, which see no further in a longer context")
 		case a.How.Slopes != nil:
 			return errors.New("the model's scores fall with the distance of positions (ALiBi)")
+		case a.Temperature.Scale != 0:
+			return errors.New("the model's queries grow with their positions")
 		case a.How.Later:
 			return errors.New("the model's tokens see those behind them")
 		}
@@ -62,8 +64,6 @@ func (m *Model) CheckTurns() error {
 	switch {
 	case m.embed.Positions != nil || !rotated:
 		return errors.New("the model does not rotate keys to their positions")
-	case m.Temperature.Scale != 0:
-		return errors.New("the model's queries grow with their positions")
 	}
 	return nil
 }

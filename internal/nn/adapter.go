@@ -13,8 +13,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
-// Adapter is a LoRA adapter (Hu et al. 2021): it has two narrow matrices A and B for some of the model's matrices W, and
-// W·x becomes W·x + Scale·alpha/rank·B·(A·x). W stays as it is.
+// Adapter is a LoRA adapter (Hu et al. 2021): it has two narrow matrices A and B for some of the model's matrices W,
+// and W·x becomes W·x + Scale·alpha/rank·B·(A·x). W stays as it is.
 type Adapter struct {
 	File  *gguf.File // which must stay open as long as models are loaded
 	Scale float32    // unless a step says otherwise

@@ -36,13 +36,14 @@ func (b *Binder) Attention(s HeadShape) *Attention {
 	return a
 }
 
-// Forward returns the residual and attention of in, its norm, which is to be added to it. It overwrites in. In a step that wants few logits
-// the last layer stores keys and values of all rows, and goes on with the rows whose logits are wanted: both have these
-// alone. [n, n_embd] of each
+// Forward returns the residual and attention of in, its norm, which is to be added to it. It overwrites in. In a
+// step that wants few logits the last layer stores keys and values of all rows, and goes on with the rows whose logits
+// are wanted: both have these alone. [n, n_embd] of each
 func (a *Attention) Forward(p *Pass, residual, in compute.Tensor) (_, out compute.Tensor) {
 	x, heads := a.ReadWanted(p, residual, in)
 	out = p.reuse(in, residual, heads, a.Out.W.Rows)
 	p.LinearTo(out, heads, &a.Out)
+	p.pool.giveBack(heads)
 	return x, out
 }
 

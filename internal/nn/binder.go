@@ -47,14 +47,16 @@ type binding struct {
 	progress func(done, total int64)
 }
 
-// NewBinder returns a binder of f's tensors to dev, for what is outside of layers. pinned says that f stays open as long
-// as dev lives. progress, which may be nil, learns of the bytes that were bound.
+// NewBinder returns a binder of f's tensors to dev, for what is outside of layers. pinned says that f stays open as
+// long as dev lives. progress, which may be nil, learns of the bytes that were bound.
 func NewBinder(ctx context.Context, f *gguf.File, dev compute.Device, plan Plan, pinned bool, adapters *Adapters, progress func(done, total int64)) *Binder {
 	b := &binding{File: f, Dev: dev, ctx: ctx, model: plan, pinned: pinned, adapters: adapters, taken: map[string]bool{}, original: map[*gguf.Tensor]*gguf.Tensor{}, progress: progress}
 	for _, t := range f.Tensors {
 		b.total += int64(len(t.Data))
 	}
-	return &Binder{binding: b}
+	root := &Binder{binding: b}
+	root.Place(plan.Head)
+	return root
 }
 
 // Layer returns the binder of layer i, which goes where the plan says.
@@ -84,23 +86,23 @@ func (b *binding) key(name string) string {
 }
 
 // Has reports whether the file holds name.
-func (b *Binder) Has(name string) bool { return b.Tensor(name) != nil }
+func (b *Binder) Has(name string) bool { return b.tensor(name) != nil }
 
-// Tensor returns the file's tensor of that name, or nil.
-func (b *Binder) Tensor(name string) *gguf.Tensor { return b.File.Tensor(b.prefix + name) }
+// tensor returns the file's tensor of that name, or nil.
+func (b *Binder) tensor(name string) *gguf.Tensor { return b.File.Tensor(b.prefix + name) }
 
-// Rows returns the number of rows of a tensor, which follows from no key. It is 1 where the file lacks the tensor, whose
-// name the error then tells when it is bound.
+// Rows returns the number of rows of a tensor, which follows from no key. It is 1 where the file lacks the tensor,
+// whose name the error then tells when it is bound.
 func (b *Binder) Rows(name string) int {
-	if t := b.Tensor(name); t != nil {
+	if t := b.tensor(name); t != nil {
 		return t.Rows()
 	}
 	return 1
 }
 
-// Take claims a tensor and checks that it has so many rows of cols elements. A factor that the file has for it (see
+// take claims a tensor and checks that it has so many rows of cols elements. A factor that the file has for it (see
 // FactorSuffix) is applied.
-func (b *Binder) Take(name string, cols, rows int) *gguf.Tensor {
+func (b *Binder) take(name string, cols, rows int) *gguf.Tensor {
 	if b.Err == nil {
 		b.Err = b.ctx.Err()
 	}
@@ -142,30 +144,30 @@ func (b *binding) loaded(t *gguf.Tensor, copied bool) {
 
 // Matrix binds the tensor name as a matrix [rows, cols]. use says what the matrix is for, on which its form may depend.
 func (b *Binder) Matrix(name string, rows, cols int, use compute.Use) *compute.Matrix {
-	return b.Neurons(name, rows, cols, use, b.Whole(rows), nil)
+	return b.neurons(name, rows, cols, use, b.whole(rows), nil)
 }
 
 // Place sets Tier and GPU for the tensors that are bound next, to where p puts a layer's attention or the model's head.
 func (b *Binder) Place(p compute.Place) { b.Tier, b.GPU = p.Tier, p.Attention }
 
-// Whole returns how many of the n rows of a matrix that is not split go to the GPU: all or none.
-func (b *Binder) Whole(n int) int {
+// whole returns how many of the n rows of a matrix that is not split go to the GPU: all or none.
+func (b *Binder) whole(n int) int {
 	if b.GPU {
 		return n
 	}
 	return 0
 }
 
-// Neurons is Matrix for a matrix that has a row or a column for each neuron. Neurons are put into order; nil keeps the
+// neurons is Matrix for a matrix that has a row or a column for each neuron. Neurons are put into order; nil keeps the
 // file's order. The first hot of them go to the GPU, the others to RAM.
-func (b *Binder) Neurons(name string, rows, cols int, use compute.Use, hot int, order []int32) *compute.Matrix {
-	return b.Bind(compute.Source{Name: name, Rows: rows, Cols: cols, Order: order, Split: compute.Split{Tier: b.Tier, Bound: hot}}, use)
+func (b *Binder) neurons(name string, rows, cols int, use compute.Use, hot int, order []int32) *compute.Matrix {
+	return b.bind(compute.Source{Name: name, Rows: rows, Cols: cols, Order: order, Split: compute.Split{Tier: b.Tier, Bound: hot}}, use)
 }
 
-// Bind binds the tensor that src names, as src says. It fills in src's type and data.
-func (b *Binder) Bind(src compute.Source, use compute.Use) *compute.Matrix {
+// bind binds the tensor that src names, as src says. It fills in src's type and data.
+func (b *Binder) bind(src compute.Source, use compute.Use) *compute.Matrix {
 	hot := src.Split.Bound
-	t := b.Take(src.Name, src.Cols, src.Rows)
+	t := b.take(src.Name, src.Cols, src.Rows)
 	if t == nil {
 		return nil
 	}
@@ -214,15 +216,15 @@ func (b *Binder) adaptNeurons(name string, use compute.Use, hot int, order []int
 	}
 }
 
-// MatrixFrom binds the rows of name [rows, cols] from row first on.
-func (b *Binder) MatrixFrom(name string, first, rows, cols int, use compute.Use) *compute.Matrix {
-	t := b.Take(name, cols, rows)
+// matrixFrom binds the rows of name [rows, cols] from row first on.
+func (b *Binder) matrixFrom(name string, first, rows, cols int, use compute.Use) *compute.Matrix {
+	t := b.take(name, cols, rows)
 	if t == nil {
 		return nil
 	}
 	src := compute.Source{
 		Name: t.Name, Type: t.Type, Rows: rows - first, Cols: cols, Pinned: b.pinned && b.original[t] == nil,
-		Split: compute.Split{Tier: b.Tier, Bound: b.Whole(rows - first)},
+		Split: compute.Split{Tier: b.Tier, Bound: b.whole(rows - first)},
 	}
 	if t.Data != nil { // else the shape alone is known, and wanted
 		src.Data = t.Data[first*t.Type.RowBytes(cols):]
@@ -237,24 +239,24 @@ func (b *Binder) MatrixFrom(name string, first, rows, cols int, use compute.Use)
 	return m
 }
 
-// Slices binds consecutive rows of one tensor as several matrices, such as a fused Q, K and V. rows has the number of
+// slices binds consecutive rows of one tensor as several matrices, such as a fused Q, K and V. rows has the number of
 // rows of each. It returns nil after an error.
-func (b *Binder) Slices(name string, cols int, use compute.Use, rows ...int) []Linear {
+func (b *Binder) slices(name string, cols int, use compute.Use, rows ...int) []Linear {
 	total := 0
 	for _, r := range rows {
 		total += r
 	}
-	return b.NeuronSlices(name, cols, use, b.Whole(total), nil, rows...)
+	return b.neuronSlices(name, cols, use, b.whole(total), nil, rows...)
 }
 
-// NeuronSlices is Slices for matrices that may have a row for each neuron, such as a fused gate and up. The rows of each
+// neuronSlices is Slices for matrices that may have a row for each neuron, such as a fused gate and up. The rows of each
 // part are put into order, and the first hot rows of each go to the GPU.
-func (b *Binder) NeuronSlices(name string, cols int, use compute.Use, hot int, order []int32, rows ...int) []Linear {
+func (b *Binder) neuronSlices(name string, cols int, use compute.Use, hot int, order []int32, rows ...int) []Linear {
 	total := 0
 	for _, r := range rows {
 		total += r
 	}
-	t := b.Take(name, cols, total)
+	t := b.take(name, cols, total)
 	if t == nil {
 		return nil
 	}
@@ -299,11 +301,11 @@ func (b *Binder) Adapted(m *compute.Matrix) Linear {
 
 // Table reads a matrix with any number of rows into host memory. [rows·cols] It returns nil if the file has none.
 func (b *Binder) Table(name string, cols int) []float32 {
-	t := b.Tensor(name)
+	t := b.tensor(name)
 	if t == nil || b.Err != nil {
 		return nil
 	}
-	if t = b.Take(name, cols, t.Rows()); t == nil {
+	if t = b.take(name, cols, t.Rows()); t == nil {
 		return nil
 	}
 	if t.Type == quant.I32 {
@@ -316,8 +318,8 @@ func (b *Binder) Table(name string, cols int) []float32 {
 	return out
 }
 
-// Numbers binds a vector that is not in the file; what names it in errors.
-func (b *Binder) Numbers(what string, x []float32) *compute.Vector {
+// numbers binds a vector that is not in the file; what names it in errors.
+func (b *Binder) numbers(what string, x []float32) *compute.Vector {
 	if b.Err != nil {
 		return nil
 	}
@@ -333,19 +335,19 @@ func (b *Binder) Numbers(what string, x []float32) *compute.Vector {
 
 // Vector binds name as [n].
 func (b *Binder) Vector(name string, n int) *compute.Vector {
-	parts := b.Vectors(name, n)
+	parts := b.vectors(name, n)
 	if parts == nil {
 		return nil
 	}
 	return parts[0]
 }
 
-// NeuronVector binds name as [n], its neurons in the order given; nil keeps the file's.
-func (b *Binder) NeuronVector(name string, n int, order []int32) *compute.Vector {
+// neuronVector binds name as [n], its neurons in the order given; nil keeps the file's.
+func (b *Binder) neuronVector(name string, n int, order []int32) *compute.Vector {
 	if order == nil {
 		return b.Vector(name, n)
 	}
-	t := b.Take(name, n, 1)
+	t := b.take(name, n, 1)
 	if t == nil {
 		return nil
 	}
@@ -367,18 +369,18 @@ func (b *Binder) NeuronVector(name string, n int, order []int32) *compute.Vector
 	return v
 }
 
-// Vectors binds consecutive ranges of one vector as vectors of their own.
-func (b *Binder) Vectors(name string, lens ...int) []*compute.Vector {
+// vectors binds consecutive ranges of one vector as vectors of their own.
+func (b *Binder) vectors(name string, lens ...int) []*compute.Vector {
 	total := 0
 	for _, n := range lens {
 		total += n
 	}
-	return b.slicesOf(b.Take(name, total, 1), lens...)
+	return b.slicesOf(b.take(name, total, 1), lens...)
 }
 
-// RowsVector binds name [rows, cols] as one vector, row after row.
-func (b *Binder) RowsVector(name string, rows, cols int) *compute.Vector {
-	if parts := b.slicesOf(b.Take(name, cols, rows), rows*cols); parts != nil {
+// rowsVector binds name [rows, cols] as one vector, row after row.
+func (b *Binder) rowsVector(name string, rows, cols int) *compute.Vector {
+	if parts := b.slicesOf(b.take(name, cols, rows), rows*cols); parts != nil {
 		return parts[0]
 	}
 	return nil
@@ -411,8 +413,8 @@ func (b *Binder) slicesOf(t *gguf.Tensor, lens ...int) []*compute.Vector {
 	return out
 }
 
-// Ones binds a vector of n ones: the weights of a norm that has none in the file.
-func (b *Binder) Ones(n int) *compute.Vector {
+// ones binds a vector of n ones: the weights of a norm that has none in the file.
+func (b *Binder) ones(n int) *compute.Vector {
 	data := make([]float32, n)
 	for i := range data {
 		data[i] = 1
@@ -426,9 +428,9 @@ func (b *Binder) Ones(n int) *compute.Vector {
 	return v
 }
 
-// Flat binds a small matrix as one vector.
-func (b *Binder) Flat(name string, rows, cols int) *compute.Vector {
-	t := b.Take(name, cols, rows)
+// flat binds a small matrix as one vector.
+func (b *Binder) flat(name string, rows, cols int) *compute.Vector {
+	t := b.take(name, cols, rows)
 	if t == nil {
 		return nil
 	}
@@ -447,7 +449,7 @@ func (b *Binder) Flat(name string, rows, cols int) *compute.Vector {
 
 // Floats reads a vector into host memory.
 func (b *Binder) Floats(name string, n int) []float32 {
-	t := b.Take(name, n, 1)
+	t := b.take(name, n, 1)
 	if t == nil {
 		return nil
 	}
@@ -463,7 +465,7 @@ func (b *Binder) Floats(name string, n int) []float32 {
 
 // Ignore claims tensors that carry nothing the forward pass needs (rope.freqs caches, attention masks).
 func (b *Binder) Ignore(name string) {
-	if t := b.Tensor(name); t != nil {
+	if t := b.tensor(name); t != nil {
 		b.taken[t.Name] = true
 	}
 }

@@ -33,8 +33,8 @@ type ExpertSpec struct {
 	Gate    bool     // the shared experts have one
 }
 
-// Experts adds to usual, which has the neurons of files that do not say them, and those of shared experts, what the file
-// says of experts. Count is 0 where it has none.
+// Experts adds to usual, which has the neurons of files that do not say them, and those of shared experts, what the
+// file says of experts. Count is 0 where it has none.
 func (k *Keys) Experts(usual ExpertSpec) ExpertSpec {
 	s := usual
 	if s.Count = k.Optional(".expert_count", MaxExperts); s.Count == 0 {
@@ -47,7 +47,8 @@ func (k *Keys) Experts(usual ExpertSpec) ExpertSpec {
 	return s
 }
 
-// sharedExperts returns the neurons of the experts that all tokens use, of which there may be several as wide as the others.
+// sharedExperts returns the neurons of the experts that all tokens use, of which there may be several as wide as the
+// others.
 func (k *Keys) sharedExperts(usual, width int) int {
 	const key = ".expert_shared_feed_forward_length"
 	if n := k.Optional(key, MaxWidth); n > 0 {
@@ -85,10 +86,13 @@ func (k *Keys) routing(usual compute.Routing, used, n int) compute.Routing {
 	return r
 }
 
-// FFNOrExperts binds the layer's experts with the shared ones, or its feed-forward layer where the file has no router of
-// it. ffn describes the latter, and but for the number of neurons the shared experts.
+// HasExperts reports whether the layer has a router, and so experts.
+func (b *Binder) HasExperts() bool { return b.Has("ffn_gate_inp.weight") }
+
+// FFNOrExperts binds the layer's experts with the shared ones, or its feed-forward layer where the file has no router
+// of it. ffn describes the latter, and but for the number of neurons the shared experts.
 func (b *Binder) FFNOrExperts(ffn FFNSpec, experts ExpertSpec) FeedForward {
-	if !b.Has("ffn_gate_inp.weight") {
+	if !b.HasExperts() {
 		return b.FFN(ffn)
 	}
 	ffn.Neurons, ffn.UpBias, ffn.DownBias = experts.Shared, Absent, Absent
@@ -100,10 +104,10 @@ func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 	x := &Experts{Count: s.Count, Used: s.Used, Routing: s.Routing, Shared: shared}
 	b.parts[b.layer].Experts = x
 	x.Router = b.Adapted(b.Matrix("ffn_gate_inp.weight", s.Count, s.Width, compute.Precise))
-	x.Router.B = b.numbers("ffn_gate_inp.bias", s.Count, s.Biases)
+	x.Router.B = b.perExpert("ffn_gate_inp.bias", s.Count, s.Biases)
 	for _, name := range []string{"exp_probs_b.weight", "exp_probs_b.bias"} { // files have either
 		if x.ChoiceBias == nil && (b.Has(name) || name == "exp_probs_b.bias") {
-			x.ChoiceBias = b.numbers(name, s.Count, s.Choice)
+			x.ChoiceBias = b.perExpert(name, s.Count, s.Choice)
 		}
 	}
 	w, plan := &x.Weights, &b.plan.Experts
@@ -116,14 +120,14 @@ func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 	}
 	if b.Has("ffn_gate_up_exps.weight") {
 		w.Fused = true
-		w.Up, w.UpBias = b.stack("ffn_gate_up_exps.weight", s.Count, 2*s.Neurons, width, false), b.numbers("ffn_gate_up_exps.bias", s.Count*2*s.Neurons, Optional)
+		w.Up, w.UpBias = b.stack("ffn_gate_up_exps.weight", s.Count, 2*s.Neurons, width, false), b.perExpert("ffn_gate_up_exps.bias", s.Count*2*s.Neurons, Optional)
 	} else {
 		if s.Gated {
-			w.Gate, w.GateBias = b.stack("ffn_gate_exps.weight", s.Count, s.Neurons, width, false), b.numbers("ffn_gate_exps.bias", s.Count*s.Neurons, s.Biases)
+			w.Gate, w.GateBias = b.stack("ffn_gate_exps.weight", s.Count, s.Neurons, width, false), b.perExpert("ffn_gate_exps.bias", s.Count*s.Neurons, s.Biases)
 		}
-		w.Up, w.UpBias = b.stack("ffn_up_exps.weight", s.Count, s.Neurons, width, false), b.numbers("ffn_up_exps.bias", s.Count*s.Neurons, s.Biases)
+		w.Up, w.UpBias = b.stack("ffn_up_exps.weight", s.Count, s.Neurons, width, false), b.perExpert("ffn_up_exps.bias", s.Count*s.Neurons, s.Biases)
 	}
-	w.Down, w.DownBias = b.stack("ffn_down_exps.weight", s.Count, width, s.Neurons, true), b.numbers("ffn_down_exps.bias", s.Count*width, s.Biases)
+	w.Down, w.DownBias = b.stack("ffn_down_exps.weight", s.Count, width, s.Neurons, true), b.perExpert("ffn_down_exps.bias", s.Count*width, s.Biases)
 	b.bindExpertPredictors(w, s, width)
 	w.Count, w.Bins, w.Prior = &x.Uses, &x.Bins, &compute.Prior{Shares: plan.Prior}
 	if s.Gate {
@@ -149,7 +153,7 @@ func (b *Binder) bindExpertPredictors(w *compute.ExpertWeights, s ExpertSpec, wi
 // stack binds the matrices [rows, cols] of n experts, which are in one tensor, one after the other. Their rows are
 // neurons, but in down, where columns are.
 func (b *Binder) stack(name string, n, rows, cols int, down bool) *compute.Matrix {
-	if t := b.Tensor(name); t != nil && (len(t.Shape) != 3 && n > 1 || t.Shape[0] != cols || t.Rows() != n*rows || len(t.Shape) == 3 && t.Shape[2] != n) {
+	if t := b.tensor(name); t != nil && (len(t.Shape) != 3 && n > 1 || t.Shape[0] != cols || t.Rows() != n*rows || len(t.Shape) == 3 && t.Shape[2] != n) {
 		b.Fail("tensor %q has shape %v, and keys %q and %q make it [%d %d %d]", t.Name, t.Shape,
 			b.key("expert_count"), b.key("expert_feed_forward_length"), cols, rows, n)
 		return nil
@@ -161,18 +165,18 @@ func (b *Binder) stack(name string, n, rows, cols int, down bool) *compute.Matri
 	if exact && down {
 		use = compute.Columns
 	}
-	return b.Bind(compute.Source{
+	return b.bind(compute.Source{
 		Name: name, Rows: n * rows, Cols: cols, Split: compute.Split{Tier: b.Tier, Bound: hot * rows, Slots: b.plan.Place.Slots && !exact}, Stack: n,
 	}, use)
 }
 
-// numbers returns a vector of n numbers, which may be one for each row of stacked matrices; nil where the file lacks it
-// and may.
-func (b *Binder) numbers(name string, n int, p Presence) *compute.Vector {
-	t := b.Tensor(name)
+// perExpert returns a vector of n numbers, which may be one for each row of stacked matrices; nil where the file lacks
+// it and may.
+func (b *Binder) perExpert(name string, n int, p Presence) *compute.Vector {
+	t := b.tensor(name)
 	if t == nil {
 		if p == Required {
-			b.Take(name, n, 1)
+			b.take(name, n, 1)
 		}
 		return nil
 	}
@@ -184,5 +188,5 @@ func (b *Binder) numbers(name string, n int, p Presence) *compute.Vector {
 		b.Fail("tensor %q has shape %v, and key %q makes it %d numbers", t.Name, t.Shape, b.key("expert_count"), n)
 		return nil
 	}
-	return b.Flat(name, t.Rows(), t.Shape[0])
+	return b.flat(name, t.Rows(), t.Shape[0])
 }

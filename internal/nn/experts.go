@@ -2,8 +2,8 @@ package nn
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// Experts is a layer of experts, from which a router chooses some for each token (Shazeer et al. 2017). Besides them there
-// may be a feed-forward layer for all tokens, the shared experts.
+// Experts is a layer of experts, from which a router chooses some for each token (Shazeer et al. 2017). Besides them
+// there may be a feed-forward layer for all tokens, the shared experts.
 type Experts struct {
 	Router     Linear          // [experts, n_embd]; not bound: the layer has no experts
 	ChoiceBias *compute.Vector // [experts] added for the choice only, or nil
@@ -86,7 +86,8 @@ func (e *Experts) Bytes() int64 {
 	return bytesOf(e.Weights.Gate) + bytesOf(e.Weights.Up) + bytesOf(e.Weights.Down)
 }
 
-// UsedBytes returns the bytes of the experts that a step's tokens use on average where none uses another's: all at most.
+// UsedBytes returns the bytes of the experts that a step's tokens use on average where none uses another's: all at
+// most.
 func (e *Experts) UsedBytes() int64 {
 	all := e.Bytes()
 	tokens := max(1, e.Uses.Tokens/max(1, e.Uses.Steps))

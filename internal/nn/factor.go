@@ -62,7 +62,7 @@ func (b *binding) factors(name string, t *gguf.Tensor) []float32 {
 	}
 	whole := &Binder{binding: b}
 	if f.Data == nil { // the shapes alone are known
-		whole.Take(name, n, 1)
+		whole.take(name, n, 1)
 		return make([]float32, n)
 	}
 	return whole.Floats(name, n)

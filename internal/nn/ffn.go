@@ -31,7 +31,8 @@ type FFN struct {
 	// Observe, if it is set, sees each dense step: the residual before the layer's norm, what the layer reads, and the
 	// activations. [n, n_embd], [n, n_embd], [n, n_ff]
 	Observe func(p *Pass, residual, x, activations compute.Tensor)
-	// ObserveGates, if it is set, sees the gates before they are activated, or Up's output where there are none. [n, n_ff]
+	// ObserveGates, if it is set, sees the gates before they are activated, or Up's output where there are none. [n,
+	// n_ff]
 	ObserveGates func(p *Pass, gates compute.Tensor)
 }
 
@@ -55,7 +56,7 @@ func (f *FFN) Bound() bool { return f.Up.Bound() }
 // Bytes returns what reading all neurons takes.
 func (f *FFN) Bytes() int64 { return f.Gate.Bytes() + f.Up.Bytes() + f.Down.Bytes() }
 
-// Neurons returns n_ff.
+// neurons returns n_ff.
 func (f *FFN) Neurons() int { return f.Up.W.Rows }
 
 // Forward returns the layer's output for x, the norm of the residual, as it is added to the residual: [n, n_embd]
@@ -147,17 +148,18 @@ func (f *FFN) predict(p *Pass, residual, x compute.Tensor) compute.Set {
 	return set
 }
 
-// foresee tells a device of two processors, in a step of one token, how to guess the set of the next layer's neurons. The
-// residual changes little from layer to layer, and the next layer's predictor finds most of its neurons in this layer's
-// residual.
+// foresee tells a device of two processors, in a step of one token, how to guess the set of the next layer's neurons.
+// The residual changes little from layer to layer, and the next layer's predictor finds most of its neurons in this
+// layer's residual.
 func (f *FFN) foresee(p *Pass, residual compute.Tensor) {
 	if f.Next == nil || residual.Rows != 1 || p.Whole || p.Draft || f.NextNorm.Centered { // a guess goes through an RMSNorm
 		return
 	}
 	r := &f.Next.Predictor
+	logits := p.New(residual, r.FC2.Rows) // the widest first, as in predict
 	g := compute.Guess{
 		X: residual, H: p.New(residual, residual.Cols), Eps: f.NextNorm.Epsilon, Set: p.pool.takeSet(residual, f.Next.Neurons()),
-		Hidden: p.New(residual, r.FC1.Rows), Logits: p.New(residual, r.FC2.Rows), FC1: r.FC1, FC2: r.FC2, Weights: f.Next.Weights(),
+		Hidden: p.New(residual, r.FC1.Rows), Logits: logits, FC1: r.FC1, FC2: r.FC2, Weights: f.Next.Weights(),
 	}
 	if r.Normed {
 		g.Norm = f.NextNorm.Weight

@@ -29,13 +29,13 @@ func (b *Binder) FFN(s FFNSpec) *FFN {
 	return b.ffn(s, "", min(b.plan.Place.Bound, s.Neurons))
 }
 
-// SharedExperts binds the layer's experts that all tokens use, which are one feed-forward layer. They go where attention
-// goes. It is nil where there are no neurons.
+// SharedExperts binds the layer's experts that all tokens use, which are one feed-forward layer. They go where
+// attention goes. It is nil where there are no neurons.
 func (b *Binder) SharedExperts(s FFNSpec) *FFN {
 	if s.Neurons == 0 {
 		return nil
 	}
-	return b.ffn(s, "_shexp", b.Whole(s.Neurons))
+	return b.ffn(s, "_shexp", b.whole(s.Neurons))
 }
 
 // ffn binds a layer, the first hot of its neurons on the GPU. suffix ends the names of its tensors.
@@ -48,7 +48,7 @@ func (b *Binder) ffn(s FFNSpec, suffix string, hot int) *FFN {
 	}
 	gate, up, down := "ffn_gate"+suffix+".weight", "ffn_up"+suffix+".weight", "ffn_down"+suffix
 	order := plan.Order
-	if t := b.Tensor("ffn_down.weight"); t != nil && t.Type.BlockElems() > 1 { // columns that share scales stay together
+	if t := b.tensor("ffn_down.weight"); t != nil && t.Type.BlockElems() > 1 { // columns that share scales stay together
 		order = nil
 		if hot < s.Neurons {
 			hot -= hot % t.Type.BlockElems()
@@ -63,28 +63,28 @@ func (b *Binder) ffn(s FFNSpec, suffix string, hot int) *FFN {
 	if !f.ByNeuron {
 		rows, columns, order = compute.Dense, compute.Dense, nil // an order makes no difference to a dense layer
 	}
-	switch t := b.Tensor(up); {
+	switch t := b.tensor(up); {
 	case s.Gated && !b.Has(gate) && (t == nil || t.Rows() != s.Neurons): // it holds the gates' rows, then the ups'
-		if both := b.NeuronSlices(up, s.Width, rows, hot, order, s.Neurons, s.Neurons); both != nil {
+		if both := b.neuronSlices(up, s.Width, rows, hot, order, s.Neurons, s.Neurons); both != nil {
 			f.Gate, f.Up = both[0], both[1]
 		}
 	default:
 		if s.Gated {
-			f.Gate = b.Adapted(b.Neurons(gate, s.Neurons, s.Width, rows, hot, order))
+			f.Gate = b.Adapted(b.neurons(gate, s.Neurons, s.Width, rows, hot, order))
 		}
-		f.Up = b.Adapted(b.Neurons(up, s.Neurons, s.Width, rows, hot, order))
+		f.Up = b.Adapted(b.neurons(up, s.Neurons, s.Width, rows, hot, order))
 	}
 	if bias := "ffn_up" + suffix + ".bias"; b.Present(bias, s.UpBias) {
-		f.Up.B = b.NeuronVector(bias, s.Neurons, order)
+		f.Up.B = b.neuronVector(bias, s.Neurons, order)
 	}
 	if plan.Transposed {
 		down = "ffn_down_t"
-		f.Down = b.Adapted(b.Neurons("ffn_down_t.weight", s.Neurons, s.Width, compute.Rows, hot, order))
+		f.Down = b.Adapted(b.neurons("ffn_down_t.weight", s.Neurons, s.Width, compute.Rows, hot, order))
 	} else {
 		if !f.ByNeuron && hot > 0 {
 			hot = s.Width // all of its rows
 		}
-		f.Down = b.Adapted(b.Neurons(down+".weight", s.Width, s.Neurons, columns, hot, order))
+		f.Down = b.Adapted(b.neurons(down+".weight", s.Width, s.Neurons, columns, hot, order))
 	}
 	if bias := down + ".bias"; b.Present(bias, s.DownBias) {
 		f.Down.B = b.Vector(bias, s.Width)
@@ -118,9 +118,9 @@ func (b *Binder) bindPredictor(f *FFN, s FFNSpec, order []int32) {
 	f.Predictor.FC1 = b.Matrix(fc1, rank, s.Width, compute.Dense)
 	n := s.Neurons - plan.AlwaysOn
 	if plan.More > 0 { // their rows stay in the file
-		f.Predictor.FC2 = b.MatrixFrom(fc2, plan.More, n, rank, compute.Dense)
+		f.Predictor.FC2 = b.matrixFrom(fc2, plan.More, n, rank, compute.Dense)
 	} else {
-		f.Predictor.FC2 = b.Neurons(fc2, n, rank, compute.Dense, b.Whole(n), order)
+		f.Predictor.FC2 = b.neurons(fc2, n, rank, compute.Dense, b.whole(n), order)
 	}
 	b.GPU = b.plan.Place.Attention
 }

@@ -3,6 +3,7 @@ package nn
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 
@@ -90,6 +91,46 @@ func (k *Keys) RMSEpsilon(def float64) float32 {
 // LayerNormEpsilon reads the epsilon of LayerNorms, likewise.
 func (k *Keys) LayerNormEpsilon(def float64) float32 {
 	return float32(k.Within(".attention.layer_norm_epsilon", def, 0, 1))
+}
+
+// OwnKV reads how many of n layers, the first ones, have keys and values of their own; the others read an earlier
+// layer's. usual is that of files that do not say it; 0: all have.
+func (k *Keys) OwnKV(n, usual int) int {
+	const key = ".attention.shared_kv_layers"
+	shared, ok, err := k.File.Uint(k.name(key))
+	if !ok && usual > 0 {
+		shared = uint64(max(0, n-usual))
+	}
+	if err != nil || shared > uint64(n) {
+		k.Fail("key %q: it is not a number of layers up to %d", k.name(key), n)
+		return n
+	}
+	return n - int(shared)
+}
+
+// maxDeviations bounds what gates may have to be above their mean by, in standard deviations: beyond it none or all
+// are.
+const maxDeviations = 10
+
+// TopK reads by how many deviations gates of each of n layers must be above their mean to stay; nil: all stay.
+func (k *Keys) TopK(n int) []*float32 {
+	const key = ".activation_sparsity_scale"
+	out := make([]*float32, n)
+	scales, _, err := k.File.Float32s(k.name(key))
+	if err != nil || scales != nil && len(scales) != n {
+		k.Fail("key %q: it is not a list of %d numbers", k.name(key), n)
+		return out
+	}
+	for l, v := range scales {
+		switch {
+		case math.IsNaN(float64(v)) || v > maxDeviations:
+			k.Fail("key %q: %g of layer %d is not a number up to %d", k.name(key), v, l, maxDeviations)
+			return out
+		case v > -maxDeviations: // minus infinity: all stay
+			out[l] = &scales[l]
+		}
+	}
+	return out
 }
 
 // Optional reads an integer in [1, max]; absent and 0 are 0.

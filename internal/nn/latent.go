@@ -9,13 +9,13 @@ import (
 // LatentAttention is multi-head latent attention. For each position the cache has a latent vector c, which is narrower
 // than the residual, and a rotated part r of keys that all heads share. Head h has the key [K_h·c, r] and the value
 // V_h·c, but computes neither. With a query [a, b] the score is a·K_h·c + b·r, so a goes through K_h's transpose once,
-// whatever the number of positions. The weighted sum of c goes through V_h. What remains is attention of one KV head with
-// keys [c, r] and values c, the beginning of the keys.
+// whatever the number of positions. The weighted sum of c goes through V_h. What remains is attention of one KV head
+// with keys [c, r] and values c, the beginning of the keys.
 //
 // For a head of 128+64 elements, values of 128 and c of 512 that is 1088 multiplications a position instead of 320. A
 // prompt of n tokens that expands keys and values takes 131072 for each position and head once, which pays from 171
-// tokens on. Both ways give the same up to rounding. Prompts expand where that takes fewer multiplications (Step.Expanded)
-// and the CPU has the layer's cache (ExpandedKeys).
+// tokens on. Both ways give the same up to rounding. Prompts expand where that takes fewer multiplications
+// (Step.Expanded) and the CPU has the layer's cache (ExpandedKeys).
 //
 // Source: DeepSeek-AI 2024, DeepSeek-V2, section 2.1 and appendix C.
 type LatentAttention struct {
@@ -84,8 +84,8 @@ type LatentShape struct {
 	Query             int // elements of the vector that queries follow from; 0: they follow from the input
 }
 
-// LatentAttention binds the layer's attention, but for its last product. Files hold the heads' matrices of keys and values
-// as one tensor, attn_kv_b, or as two.
+// LatentAttention binds the layer's attention, but for its last product. Files hold the heads' matrices of keys and
+// values as one tensor, attn_kv_b, or as two.
 func (b *Binder) LatentAttention(s LatentShape, width int, eps float32) *LatentAttention {
 	a := &LatentAttention{LatentShape: s, Layer: b.layer, Stored: b.plan.Stored}
 	b.parts[b.layer].Latent = a
@@ -95,19 +95,19 @@ func (b *Binder) LatentAttention(s LatentShape, width int, eps float32) *LatentA
 	} else {
 		a.Q = b.Linear("attn_q", s.Heads*s.Key, width, Absent)
 	}
-	if parts := b.Slices("attn_kv_a_mqa.weight", width, compute.Precise, s.Latent, s.Rotated); parts != nil {
+	if parts := b.slices("attn_kv_a_mqa.weight", width, compute.Precise, s.Latent, s.Rotated); parts != nil {
 		a.Down, a.Shared = parts[0], parts[1]
 	}
 	a.Norm = b.RMSNorm("attn_kv_a_norm", s.Latent, eps)
 	own := s.Key - s.Rotated
 	if !b.Has("attn_k_b.weight") {
-		a.Keys, a.Values, a.ExpandedKeys = b.Heads("attn_kv_b.weight", s.Heads, own, s.Value, s.Latent, b.expands())
+		a.Keys, a.Values, a.ExpandedKeys = b.heads("attn_kv_b.weight", s.Heads, own, s.Value, s.Latent, b.expands())
 		return a
 	}
 	a.Keys = b.Matrix("attn_k_b.weight", s.Heads*s.Latent, own, compute.Precise)
 	a.Values = b.Matrix("attn_v_b.weight", s.Heads*s.Value, s.Latent, compute.Precise)
-	if t := b.Tensor("attn_k_b.weight"); b.expands() && b.Err == nil {
-		a.ExpandedKeys = b.Across(t, s.Heads, s.Latent, own)
+	if t := b.tensor("attn_k_b.weight"); b.expands() && b.Err == nil {
+		a.ExpandedKeys = b.across(t, s.Heads, s.Latent, own)
 	}
 	return a
 }
@@ -125,12 +125,13 @@ func (a *LatentAttention) Forward(p *Pass, residual, in compute.Tensor) (_, out 
 	heads = p.Wanted(a.Layer, heads)
 	out = p.reuse(in, residual, heads, a.Out.W.Rows)
 	p.LinearTo(out, heads, &a.Out)
+	p.pool.giveBack(heads)
 	return x, out
 }
 
-// Across binds t, which has a matrix [rows, cols] for each head, with each matrix transposed. See Transposed for its
+// across binds t, which has a matrix [rows, cols] for each head, with each matrix transposed. See Transposed for its
 // type.
-func (b *Binder) Across(t *gguf.Tensor, heads, rows, cols int) *compute.Matrix {
+func (b *Binder) across(t *gguf.Tensor, heads, rows, cols int) *compute.Matrix {
 	typ, rowBytes := Transposed(t.Type), t.Type.RowBytes(cols)
 	out := make([]byte, 0, heads*cols*typ.RowBytes(rows))
 	head, column := make([]float32, rows*cols), make([]float32, rows)
@@ -147,11 +148,11 @@ func (b *Binder) Across(t *gguf.Tensor, heads, rows, cols int) *compute.Matrix {
 	return b.made(compute.Source{Name: t.Name, Type: typ, Rows: heads * cols, Cols: rows, Data: out})
 }
 
-// Heads binds name [heads·(own+value), latent], which has each head's K_h [own, latent] and then its V_h [value,
+// heads binds name [heads·(own+value), latent], which has each head's K_h [own, latent] and then its V_h [value,
 // latent]. keys has all K_h transposed, values all V_h, and keyRows, if wanted, all K_h as the file has them. The
 // transposed matrices have the type Transposed.
-func (b *Binder) Heads(name string, heads, own, value, latent int, wanted bool) (keys, values, keyRows *compute.Matrix) {
-	t := b.Take(name, latent, heads*(own+value))
+func (b *Binder) heads(name string, heads, own, value, latent int, wanted bool) (keys, values, keyRows *compute.Matrix) {
+	t := b.take(name, latent, heads*(own+value))
 	if t == nil {
 		return nil, nil, nil
 	}
@@ -199,7 +200,7 @@ func Transposed(t quant.Type) quant.Type {
 
 // made binds a matrix whose data were computed from the file's. It goes whole to where tensors are bound next.
 func (b *Binder) made(src compute.Source) *compute.Matrix {
-	src.Split = compute.Split{Tier: b.Tier, Bound: b.Whole(src.Rows)}
+	src.Split = compute.Split{Tier: b.Tier, Bound: b.whole(src.Rows)}
 	m, err := b.Dev.Matrix(src, compute.Precise)
 	if err != nil {
 		b.Fail("%w", err)

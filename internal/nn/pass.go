@@ -1,5 +1,5 @@
-// Package nn has the layers that models are written with: weights that are bound from a file, and functions that compute
-// activations from activations. It knows no model.
+// Package nn has the layers that models are written with: weights that are bound from a file, and functions that
+// compute activations from activations. It knows no model.
 package nn
 
 import (

@@ -2,7 +2,8 @@ package nn
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// Plan says where a model goes and how it is computed: what the file, options and the GPUs' memory decide, and no family.
+// Plan says where a model goes and how it is computed: what the file, options and the GPUs' memory decide, and no
+// family.
 type Plan struct {
 	Head    compute.Place // where what is outside of layers goes
 	Context int           // positions that a sequence may have; 0: as many as the model was trained for
@@ -13,6 +14,7 @@ type Plan struct {
 type LayerPlan struct {
 	Place   compute.Place
 	Stored  int // the part of the cache with its keys and values
+	State   int // the part of the cache with its state
 	Neurons NeuronPlan
 	Experts ExpertPlan
 }

@@ -11,8 +11,105 @@ type Recurrent interface {
 	Forward(p *Pass, x compute.Tensor) compute.Tensor
 }
 
-// Recurs says that r is the layer's, in place of attention or beside it.
-func (b *Binder) Recurs(r Recurrent) { b.parts[b.layer].Recurrent = r }
+// StateSpec are the sizes of a recurrent layer.
+type StateSpec struct {
+	compute.StateSpace
+	Taps int // positions that the convolution sees
+}
+
+// inner returns the width of what the state is written with and read as.
+func (s StateSpec) inner() int { return s.Heads * s.Dim }
+
+// channels returns what is convolved.
+func (s StateSpec) channels() int { return s.inner() + 2*s.Groups*s.State }
+
+// convolved returns the numbers of a state that the convolution has: the inputs of the positions before the next.
+func (s StateSpec) convolved() int { return (s.Taps - 1) * s.channels() }
+
+// Bounds of a convolution's positions and of the columns of a head's state.
+const (
+	maxTaps  = 16
+	maxState = 1 << 12
+)
+
+// States reads the sizes of recurrent layers.
+func (k *Keys) States() StateSpec {
+	heads := k.Count(".ssm.time_step_rank", 0, MaxWidth)
+	return StateSpec{
+		StateSpace: compute.StateSpace{
+			Heads: heads, Dim: k.Count(".ssm.inner_size", 0, MaxWidth) / heads, State: k.Count(".ssm.state_size", 0, maxState),
+			Groups: k.Count(".ssm.group_count", 0, MaxWidth),
+		},
+		Taps: k.Count(".ssm.conv_kernel", 0, maxTaps),
+	}
+}
+
+// usualInterval is how far apart layers with attention are in files that do not say it.
+const usualInterval = 4
+
+// Recurrent tells which of n layers are recurrent, of models whose files give no number of KV heads for each layer.
+func (k *Keys) Recurrent(n int) []bool {
+	if is, said := k.PerLayer(".attention.recurrent_layers", n); said {
+		return is
+	}
+	is := make([]bool, n)
+	every := k.Count(".full_attention_interval", usualInterval, MaxLayers)
+	for l := range is {
+		is[l] = (l+1)%every != 0
+	}
+	return is
+}
+
+// ShortConvTaps reads the number of positions that short convolutions see.
+func (k *Keys) ShortConvTaps() int { return k.Count(".shortconv.l_cache", 0, maxTaps) }
+
+// ShortConv binds the layer's short convolution, which sees as many positions as taps.
+func (b *Binder) ShortConv(width, taps int) *ShortConv {
+	s := &ShortConv{
+		In: b.Linear("shortconv.in_proj", 3*width, width, Absent), Out: b.Linear("shortconv.out_proj", width, width, Absent),
+		Conv: Conv{Taps: b.taps("shortconv.conv.weight", width, taps), Stored: b.plan.State},
+	}
+	b.parts[b.layer].Recurrent = s
+	return s
+}
+
+// Mamba2 binds the layer's selective state space. Files may lack the norm if it is optional.
+func (b *Binder) Mamba2(s StateSpec, width int, eps float32, norm Presence) *Mamba2 {
+	m := &Mamba2{Eps: eps}
+	if in := b.slices("ssm_in.weight", width, compute.Precise, s.inner(), s.channels(), s.Heads); in != nil {
+		m.Gate, m.In, m.Step = in[0], in[1], in[2]
+	}
+	m.Out = b.Linear("ssm_out", width, s.inner(), Absent)
+	m.Conv = Conv{Taps: b.taps("ssm_conv1d.weight", s.channels(), s.Taps), Bias: b.Bias("ssm_conv1d", s.channels(), Optional), Stored: b.plan.State}
+	m.Scan = compute.Scan{
+		A: b.rowsVector("ssm_a", s.Heads, 1), D: b.rowsVector("ssm_d", s.Heads, 1), Bias: b.Vector("ssm_dt.bias", s.Heads),
+		Shape: s.StateSpace, At: s.convolved(),
+	}
+	if b.Present("ssm_norm.weight", norm) {
+		m.Norm, m.Ones = b.rowsVector("ssm_norm.weight", s.Groups, s.inner()/s.Groups), b.ones(s.inner()/s.Groups)
+	}
+	b.parts[b.layer].Recurrent = m
+	return m
+}
+
+// DeltaNet binds the layer's gated delta net. In files that are tiled its heads take turns among the groups whose
+// queries and keys they share; else those of a group are neighbours.
+func (b *Binder) DeltaNet(s StateSpec, width int, eps float32, tiled bool) *DeltaNet {
+	d := &DeltaNet{
+		In: b.Linear("attn_qkv", s.channels(), width, Absent), Gate: b.Linear("attn_gate", s.inner(), width, Absent),
+		Out: b.Linear("ssm_out", width, s.inner(), Absent),
+	}
+	if b.Has("ssm_ba.weight") {
+		d.Step = b.Linear("ssm_ba", 2*s.Heads, width, Absent)
+	} else {
+		d.Step, d.Write = b.Linear("ssm_alpha", s.Heads, width, Absent), b.Linear("ssm_beta", s.Heads, width, Absent)
+	}
+	d.Conv = Conv{Taps: b.taps("ssm_conv1d.weight", s.channels(), s.Taps), Stored: b.plan.State}
+	d.Norm = b.Vector("ssm_norm.weight", s.Dim)
+	d.Delta = compute.Delta{A: b.Vector("ssm_a", s.Heads), Bias: b.Vector("ssm_dt.bias", s.Heads), Shape: s.StateSpace, Tiled: tiled, Epsilon: eps, At: s.convolved()}
+	b.parts[b.layer].Recurrent = d
+	return d
+}
 
 // Conv is a causal convolution over positions, of each channel alone.
 type Conv struct {
@@ -125,9 +222,9 @@ func (d *DeltaNet) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 	return out
 }
 
-// Taps binds the weights of a convolution of each channel, [channels, taps] in files, the oldest position's first.
-func (b *Binder) Taps(name string, channels, taps int) *compute.Vector {
-	t := b.Take(name, taps, channels)
+// taps binds the weights of a convolution of each channel, [channels, taps] in files, the oldest position's first.
+func (b *Binder) taps(name string, channels, taps int) *compute.Vector {
+	t := b.take(name, taps, channels)
 	if t == nil {
 		return nil
 	}
@@ -144,5 +241,5 @@ func (b *Binder) Taps(name string, channels, taps int) *compute.Vector {
 		}
 	}
 	b.loaded(t, true)
-	return b.Numbers(t.Name, turned)
+	return b.numbers(t.Name, turned)
 }

@@ -36,8 +36,8 @@ const (
 	maxRope   = 1e30
 )
 
-// Rope reads how heads are rotated. usual has the style, and what files that do not say it mean: the rotated elements, the
-// base (0: 10000) and the positions of the model.
+// Rope reads how heads are rotated. usual has the style, and what files that do not say it mean: the rotated elements,
+// the base (0: 10000) and the positions of the model.
 func (k *Keys) Rope(usual RopeSpec) RopeSpec {
 	const in = ".rope."
 	return RopeSpec{
@@ -61,6 +61,13 @@ func (k *Keys) Rope(usual RopeSpec) RopeSpec {
 	}
 }
 
+// RopeFits fails unless heads of that many elements have the rotated ones, which key says.
+func (k *Keys) RopeFits(r RopeSpec, key string, head int) {
+	if r.Dims > head || r.Dims%2 != 0 {
+		k.Fail("key %q: %d rotated elements do not fit a head of %d", k.name(key), r.Dims, head)
+	}
+}
+
 // WindowRope returns r with the base of layers with windows, where files have one of their own. usual is that of files
 // that do not say it; 0: r's.
 func (k *Keys) WindowRope(r RopeSpec, usual float64) RopeSpec {
@@ -74,7 +81,7 @@ func (r RopeSpec) Unscaled() RopeSpec {
 	return r
 }
 
-// Whole returns r for a vector that has the rotated elements alone.
+// whole returns r for a vector that has the rotated elements alone.
 func (r RopeSpec) Whole() RopeSpec {
 	r.First = 0
 	return r

@@ -40,7 +40,7 @@ func (b *Binder) Scores(s Scores, h HeadShape) compute.Attention {
 	scale := cmp.Or(float32(s.Scale), float32(cmp.Or(s.Grown, 1)/math.Sqrt(float64(h.Key))))
 	how := compute.Attention{Scale: scale, SoftCap: float32(s.SoftCap), Later: s.Later}
 	if s.Alibi > 0 {
-		how.Slopes = b.Numbers("ALiBi's slopes", slopes(h.Heads, s.Alibi))
+		how.Slopes = b.numbers("ALiBi's slopes", slopes(h.Heads, s.Alibi))
 	}
 	return how
 }
@@ -68,9 +68,9 @@ type WindowSpec struct {
 	FullFirst bool // the first of FullEvery layers does, not the last
 }
 
-// Windows reads how many positions a token of a layer with a window sees, 0 being all, and which of n layers have one, in
-// a model of context positions. Where layers differ, files give an array, or the period at which a layer without a window
-// follows.
+// Windows reads how many positions a token of a layer with a window sees, 0 being all, and which of n layers have one,
+// in a model of context positions. Where layers differ, files give an array, or the period at which a layer without a
+// window follows.
 func (k *Keys) Windows(usual WindowSpec, n, context int) (window int, windowed []bool) {
 	windowed = make([]bool, n)
 	v, ok, err := k.File.Uint(k.name(".attention.sliding_window"))

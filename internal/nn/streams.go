@@ -43,10 +43,10 @@ func (a *AltUp) End(p *Pass, x compute.Tensor, s compute.Streams) {
 
 // AltUpMixing has the weights by which a block predicts the streams, and corrects them by what it computed of one.
 type AltUpMixing struct {
-	Norm             Norm            // of the router's input
-	Router           Linear          // [streams, n_embd]
-	Predict, Correct *compute.Vector // see compute.AltUpPredict and compute.AltUpCorrect
-	Scale            *compute.Vector // [n_embd] of the corrected stream, for its layer's embedding
+	Norm                   Norm            // of the router's input
+	Router                 Linear          // [streams, n_embd]
+	Prediction, Correction *compute.Vector // see compute.AltUpPredict and compute.AltUpCorrect
+	Scale                  *compute.Vector // [n_embd] of the corrected stream, for its layer's embedding
 }
 
 // Route returns how a block mixes the streams, from one of them: tanh(W·norm(x)/n_embd). [n, streams]
@@ -55,6 +55,19 @@ func (m *AltUpMixing) Route(p *Pass, x compute.Tensor) compute.Tensor {
 	p.Scale(r, 1/float32(x.Cols))
 	p.SoftCap(r, 1)
 	return r
+}
+
+// Predict predicts all streams from each other, and makes x the active one.
+func (m *AltUpMixing) Predict(p *Pass, x compute.Tensor, s compute.Streams, active int) {
+	p.verbs.AltUpPredict(s, m.Route(p, s[active]), m.Prediction)
+	p.verbs.Slice(x, s[active], 0)
+}
+
+// Correct corrects all streams by how x, which the block made of the active one, differs from it, and makes x the
+// corrected stream times Scale.
+func (m *AltUpMixing) Correct(p *Pass, x compute.Tensor, s compute.Streams, active int) {
+	p.verbs.AltUpCorrect(s, x, m.Route(p, x), m.Correction, active)
+	p.verbs.Multiply(x, s[active], m.Scale)
 }
 
 // LowRank is a path of low rank in parallel to attention.
@@ -81,7 +94,8 @@ type LayerInputs struct {
 	Width int             // of one layer's embedding
 }
 
-// Forward returns every layer's embedding of the step's tokens, side by side, from their embeddings x: [n, layers·width]
+// Forward returns every layer's embedding of the step's tokens, side by side, from their embeddings x: [n,
+// layers·width]
 //
 //	(norm(Proj·x/√n_embd) + √width·Table[token]) / √2
 func (l *LayerInputs) Forward(p *Pass, x compute.Tensor) compute.Tensor {
@@ -107,8 +121,8 @@ type LayerInput struct {
 // Bound reports whether there is one.
 func (l *LayerInput) Bound() bool { return l.Gate.Bound() }
 
-// Forward returns what layer's embedding e adds to the residual x: norm(Proj·(gelu(Gate·x)·e)). inputs has the embeddings
-// of all layers side by side. [n, n_embd]
+// Forward returns what layer's embedding e adds to the residual x: norm(Proj·(gelu(Gate·x)·e)). inputs has the
+// embeddings of all layers side by side. [n, n_embd]
 func (l *LayerInput) Forward(p *Pass, x, inputs compute.Tensor, layer int) compute.Tensor {
 	width := l.Gate.W.Rows
 	e := p.Slice(inputs, layer*width, width)
@@ -117,4 +131,54 @@ func (l *LayerInput) Forward(p *Pass, x, inputs compute.Tensor, layer int) compu
 	y := p.Linear(g, &l.Proj)
 	p.Normalize(y, l.Norm)
 	return y
+}
+
+// AltUp binds the streams' projections. Which stream blocks compute is read from k.
+func (b *Binder) AltUp(k *Keys, width int) AltUp {
+	b.Place(b.model.Head)
+	const n = compute.AltUpStreams
+	active, _, err := k.File.Uint(k.name(".altup.active_idx"))
+	if err != nil || active >= n {
+		k.Fail("key %q: it names none of %d streams", k.name(".altup.active_idx"), n)
+	}
+	if got := k.Count(".altup.num_inputs", n, MaxWidth); got != n {
+		k.Fail("key %q: %d streams of the residual are not supported; %d are", k.name(".altup.num_inputs"), got, n)
+	}
+	return AltUp{
+		Active: int(min(active, n-1)),
+		Split:  b.slices("altup_proj.weight", width, compute.Precise, width, width, width),
+		Merge:  b.slices("altup_unembd_proj.weight", width, compute.Precise, width, width, width),
+	}
+}
+
+// AltUpMixing binds a block's mixing of streams.
+func (b *Binder) AltUpMixing(width int, eps float32) AltUpMixing {
+	const n = compute.AltUpStreams
+	return AltUpMixing{
+		Norm: b.RMSNorm("altup_router_norm", width, eps), Router: b.Linear("altup_router", n, width, Absent),
+		Prediction: b.flat("altup_predict_coef.weight", n*n, n), Correction: b.flat("altup_correct_coef.weight", n, n),
+		Scale: b.Vector("altup_correct_scale.weight", width),
+	}
+}
+
+// LowRank binds a block's path of low rank.
+func (b *Binder) LowRank(width int, eps float32) LowRank {
+	rank := b.Rows("laurel_l.weight")
+	return LowRank{Left: b.Linear("laurel_l", rank, width, Absent), Right: b.Linear("laurel_r", width, rank, Absent), Norm: b.RMSNorm("laurel_post_norm", width, eps)}
+}
+
+// LayerInputs binds the embeddings of that width that tokens have for each of n layers. Their table stays in RAM.
+func (b *Binder) LayerInputs(vocab, n, width, embd int, eps float32) LayerInputs {
+	b.Place(b.model.Head)
+	b.GPU = false
+	table := b.Matrix("per_layer_token_embd.weight", vocab, n*width, compute.Lookup)
+	b.Place(b.model.Head)
+	return LayerInputs{
+		Table: table, Proj: b.Linear("per_layer_model_proj", n*width, embd, Absent), Norm: b.RMSNorm("per_layer_proj_norm", width, eps), Width: width,
+	}
+}
+
+// LayerInput binds a block's use of its own.
+func (b *Binder) LayerInput(width, embd int, eps float32) LayerInput {
+	return LayerInput{Gate: b.Linear("inp_gate", width, embd, Absent), Proj: b.Linear("proj", embd, width, Absent), Norm: b.RMSNorm("post_norm", embd, eps)}
 }

@@ -36,9 +36,9 @@ func (b *Binder) WideNorm(name string, n int, eps float32) HeadNorm {
 // EachHeadNorms binds the LayerNorms of a's heads of queries and keys, where each has weights of its own in
 // attn_q_norm.weight and attn_k_norm.weight [heads, key].
 func (b *Binder) EachHeadNorms(a *Attention, eps float32) {
-	ones := b.Ones(a.Key)
+	ones := b.ones(a.Key)
 	norm := func(name string, heads int) HeadNorm {
-		return HeadNorm{Norm: Norm{Weight: b.RowsVector(name, heads, a.Key), Epsilon: eps, Centered: true}, Ones: ones}
+		return HeadNorm{Norm: Norm{Weight: b.rowsVector(name, heads, a.Key), Epsilon: eps, Centered: true}, Ones: ones}
 	}
 	a.QNorm, a.KNorm = norm("attn_q_norm.weight", a.Heads), norm("attn_k_norm.weight", a.KVHeads)
 }
@@ -48,24 +48,47 @@ func (b *Binder) LayerNorm(name string, n int, eps float32, bias Presence) Norm 
 	return Norm{Weight: b.Vector(name+".weight", n), Bias: b.Bias(name, n, bias), Epsilon: eps, Centered: true}
 }
 
-// QKV binds the matrices of a's queries, keys and values, which files may hold as one tensor, and their biases, likewise.
+// QKV binds the matrices of a's queries, keys and values, which files may hold as one tensor, and their biases,
+// likewise.
 func (b *Binder) QKV(a *Attention, width int, bias Presence) {
 	q, k, v := a.Heads*a.Key, a.KVHeads*a.Key, a.KVHeads*a.Value
 	if a.Gated {
 		q *= 2
 	}
 	if b.Has("attn_qkv.weight") {
-		if qkv := b.Slices("attn_qkv.weight", width, compute.Precise, q, k, v); qkv != nil {
+		if qkv := b.slices("attn_qkv.weight", width, compute.Precise, q, k, v); qkv != nil {
 			a.Q, a.K, a.V = qkv[0], qkv[1], qkv[2]
 		}
 	} else {
 		a.Q, a.K, a.V = b.Linear("attn_q", q, width, Absent), b.Linear("attn_k", k, width, Absent), b.Linear("attn_v", v, width, Absent)
 	}
 	if b.Has("attn_qkv.bias") {
-		if qkv := b.Vectors("attn_qkv.bias", q, k, v); qkv != nil {
+		if qkv := b.vectors("attn_qkv.bias", q, k, v); qkv != nil {
 			a.Q.B, a.K.B, a.V.B = qkv[0], qkv[1], qkv[2]
 		}
 		return
 	}
 	a.Q.B, a.K.B, a.V.B = b.Bias("attn_q", q, bias), b.Bias("attn_k", k, bias), b.Bias("attn_v", v, bias)
 }
+
+// QKVOrQK is QKV of families whose files may lack the matrix of values: they are the keys.
+func (b *Binder) QKVOrQK(a *Attention, width int, bias Presence) {
+	if b.Has("attn_v.weight") || b.Has("attn_qkv.weight") {
+		b.QKV(a, width, bias)
+		return
+	}
+	a.Q, a.K = b.Linear("attn_q", a.Heads*a.Key, width, bias), b.Linear("attn_k", a.KVHeads*a.Key, width, bias)
+}
+
+// QueriesOf binds the queries of a, which reads another layer's keys and values. Files may hold what it would need for
+// its own.
+func (b *Binder) QueriesOf(a *Attention, width int, bias Presence) {
+	a.Reads = true
+	a.Q = b.Linear("attn_q", a.Heads*a.Key, width, bias)
+	for _, name := range []string{"attn_k.weight", "attn_v.weight", "attn_k_norm.weight"} {
+		b.Ignore(name)
+	}
+}
+
+// UnitNorm binds an RMSNorm without weights of n elements.
+func (b *Binder) UnitNorm(n int, eps float32) Norm { return Norm{Weight: b.ones(n), Epsilon: eps} }

@@ -81,7 +81,7 @@ func (m *Model) Embed(ctx context.Context, texts [][]int32, p engine.Pooling) ([
 		if n := m.Context(); len(ids) > n {
 			return nil, &engine.ContextError{Tokens: len(ids), Context: n}
 		}
-		if c, n := m.Engine.Config(), m.Engine.Step(); c.Scores.Later && len(ids) > n {
+		if c, n := m.Engine.Config(), m.Engine.Step(); c.Later && len(ids) > n {
 			return nil, Invalid("a text of %d tokens is longer than the %d that the server computes at a time, and this model must see all of it: start it with --ubatch-size %d", len(ids), n, len(ids))
 		}
 		tokens += len(ids)

@@ -237,7 +237,7 @@ func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, err
 		if err != nil {
 			return nil, err
 		}
-		if c.Scores.Later { // a text must lie in one step
+		if c.Later { // a text must lie in one step
 			e.UBatch = engine.UsualBatch
 		}
 	}

@@ -21,7 +21,7 @@ func (m *Model) plan(positions int) nn.Plan {
 // layerPlan returns how layer i is bound, but for its part of the cache.
 func (m *Model) layerPlan(i int) nn.LayerPlan {
 	return nn.LayerPlan{
-		Place: m.place(i), Stored: i, Neurons: m.neuronPlan(i),
+		Place: m.place(i), Stored: i, State: m.statePart(i), Neurons: m.neuronPlan(i),
 		Experts: nn.ExpertPlan{Exact: m.ExpertMode() != Off, Used: m.ExpertMode() == Predict, Prior: m.Prior(i)},
 	}
 }
@@ -44,29 +44,4 @@ func (m *Model) neuronPlan(i int) nn.NeuronPlan {
 		r.Rank, r.AlwaysOn, r.More, r.Normed = l.Rank, l.AlwaysOn, m.alwaysOn(i)-l.AlwaysOn, m.Prepared.Input == prepared.Normed
 	}
 	return n
-}
-
-// bindFFN binds the layer's feed-forward layer, or its shared experts.
-func (l *block) bindFFN(b *blockBinder) {
-	m := b.m
-	s := nn.FFNSpec{Width: m.Embd, Neurons: l.shape.FF, Gated: m.Family.Gated, Act: m.Act, TopK: l.shape.TopK, Norm: l.ffnNorm}
-	switch {
-	case l.shape.Experts:
-		l.ffn = b.SharedExperts(s)
-	case l.shape.FF > 0:
-		s.UpBias, s.DownBias = b.presence("ffn_up.bias"), b.presence("ffn_down.bias")
-		l.ffn = b.FFN(s)
-	}
-}
-
-// bindExperts binds the layer's experts, and the shared ones.
-func (l *block) bindExperts(b *blockBinder) {
-	m, e := b.m, &b.m.Experts
-	_, gate := m.Family.InBlock("ffn_gate_inp_shexp.weight")
-	l.early = m.Family.Experts.Early
-	l.bindFFN(b)
-	l.experts = b.Experts(nn.ExpertSpec{
-		Width: m.Embd, Count: e.Count, Used: e.Used, Neurons: e.FF, Latent: e.Latent, Gated: m.Family.Gated, Act: m.Act, Routing: e.Routing,
-		Before: m.Family.Experts.Before, Biases: b.presence("ffn_gate_inp.bias"), Choice: b.presence("exp_probs_b.bias"), Gate: gate,
-	}, l.ffn)
 }

@@ -1,0 +1,144 @@
+package family
+
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// gemma4 is the text part of the dense models of Gemma 4: norms before and after attention and the feed-forward layer,
+// norms of every head of queries, keys and values, and a window in five of six layers, which have heads of another size
+// and a rotation of their own. Keys may be the values, too. The small models have an embedding of each token for each
+// layer besides, and their last layers read the keys and values of earlier ones. Embeddings are scaled by the square
+// root of their width.
+type gemma4 struct {
+	sizes
+	eps    float32 // of norms
+	act    compute.Activation
+	scores nn.Scores
+
+	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows
+	window           int           // positions that a token sees in layers with windows; 0: all
+	windowed         []bool        // [layers]
+	own              int           // layers, the first ones, that have keys and values of their own
+
+	inputs nn.LayerInputs // of the small models
+	ends
+	blocks []gemma4Block
+}
+
+type gemma4Block struct {
+	number    int
+	attnNorm  nn.Norm
+	attn      *nn.Attention
+	attnAfter nn.Norm // of what attention adds to the residual
+	ffnNorm   nn.Norm
+	ffn       *nn.FFN
+	ffnAfter  nn.Norm       // of what the feed-forward layer adds
+	input     nn.LayerInput // or none
+	scale     float32       // of the residual after the block
+}
+
+func newGemma4(k *nn.Keys, b *nn.Binder) Program {
+	m := &gemma4{sizes: readSizes(k), eps: k.RMSEpsilon(1e-6), act: k.Activation(compute.GELU), scores: k.Scores(nn.Scores{Scale: 1})}
+	n := len(m.layers)
+	m.window, m.windowed = k.Windows(nn.WindowSpec{Window: 512, FullEvery: 6}, n, m.context)
+	m.own = k.OwnKV(n, 0)
+	narrow := 0 // elements of a head of layers with windows
+	for i := range m.layers {
+		if l := &m.layers[i]; m.windowed[i] {
+			l.Key, l.Value = k.Count(".attention.key_length_swa", l.Key, nn.MaxWidth), k.Count(".attention.value_length_swa", l.Value, nn.MaxWidth)
+			narrow = l.Key
+		}
+	}
+	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Base: 1e6, Trained: m.context})
+	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	if narrow > 0 {
+		rope = k.WindowRope(rope, 1e4).Unscaled()
+		rope.Dims = k.Count(".rope.dimension_count_swa", narrow, nn.MaxWidth)
+		k.RopeFits(rope, ".rope.dimension_count_swa", narrow)
+		m.windowRope = b.Rope(rope, nil)
+	}
+
+	m.embed = b.Embedding(m.embd)
+	m.embed.Scale = float32(math.Sqrt(float64(m.embd)))
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	m.output.SoftCap = k.LogitCap(30)
+	if width := k.Optional(".embedding_length_per_layer_input", nn.MaxWidth/n); width > 0 {
+		m.inputs = b.LayerInputs(b.Rows("token_embd.weight"), n, width, m.embd, m.eps)
+	}
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
+	}
+	return m
+}
+
+// block binds block i.
+func (m *gemma4) block(b *nn.Binder, i int) gemma4Block {
+	l := m.layers[i]
+	a := b.Attention(l.HeadShape)
+	a.QNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps)
+	if i < m.own {
+		b.QKVOrQK(a, m.embd, nn.Optional)
+		a.KNorm, a.VNorm = b.HeadNorm("attn_k_norm", l.Key, m.eps), b.UnitNorm(l.Value, m.eps)
+	} else {
+		b.QueriesOf(a, m.embd, nn.Optional)
+	}
+	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	if m.windowed[i] {
+		a.Rope, a.How.Window = m.windowRope, m.window
+	}
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+
+	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
+	block := gemma4Block{
+		number:    i,
+		attnNorm:  b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:      a,
+		attnAfter: b.RMSNorm("post_attention_norm", m.embd, m.eps),
+		ffnNorm:   ffnNorm,
+		ffn:       b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
+		ffnAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
+		scale:     1,
+	}
+	if m.inputs.Width > 0 {
+		block.input = b.LayerInput(m.inputs.Width, m.embd, m.eps)
+	}
+	if name := "layer_output_scale.weight"; b.Has(name) {
+		if scale := b.Floats(name, 1); scale != nil {
+			block.scale = scale[0]
+		}
+	}
+	return block
+}
+
+// AllRows is of family.AllRows: layers' own embeddings are of all rows.
+func (m *gemma4) AllRows() bool { return m.inputs.Width > 0 }
+
+func (m *gemma4) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	var inputs compute.Tensor
+	if m.inputs.Width > 0 {
+		inputs = m.inputs.Forward(p, x)
+	}
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].forward(p, x, inputs)
+	}
+	return x
+}
+
+func (l *gemma4Block) forward(p *nn.Pass, x, inputs compute.Tensor) compute.Tensor {
+	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
+	p.Normalize(y, l.attnAfter)
+	p.Add(x, y)
+	y = l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm))
+	p.Normalize(y, l.ffnAfter)
+	p.Add(x, y)
+	if l.input.Bound() {
+		p.Add(x, l.input.Forward(p, x, inputs, l.number))
+	}
+	p.Scale(x, l.scale)
+	return x
+}

@@ -1,0 +1,100 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// lfm2 is LFM2 and LFM2.5: pre-norm blocks, most of them with a gated short convolution, the others with grouped-query
+// attention with a norm of every head of queries and keys. SwiGLU follows, or, but in the first layers, experts, which
+// a sigmoid scores and a bias helps to choose.
+//
+// Source: Liquid AI 2025, LFM2 Technical Report.
+type lfm2 struct {
+	sizes
+	eps     float32 // of norms
+	act     compute.Activation
+	rope    *compute.Rope
+	scores  nn.Scores
+	experts nn.ExpertSpec
+	taps    int // positions that convolutions see
+
+	ends
+	blocks []lfm2Block
+}
+
+type lfm2Block struct {
+	number  int
+	norm    nn.Norm
+	conv    *nn.ShortConv // or nil: there is attention
+	attn    *nn.Attention
+	ffnNorm nn.Norm
+	ffn     nn.FeedForward // dense, or experts
+}
+
+func newLFM2(k *nn.Keys, b *nn.Binder) Program {
+	m := &lfm2{sizes: readHybridSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
+	m.taps = k.ShortConvTaps()
+	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
+	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.experts = k.Experts(nn.ExpertSpec{
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid, Normalised: true, MinSum: nn.LeastSum},
+		Choice: nn.Required,
+	})
+
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.RMSNorm("token_embd_norm", m.embd, m.eps))
+	m.output.SoftCap = k.LogitCap(0)
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
+	}
+	return m
+}
+
+// block binds a block like that of layer i.
+func (m *lfm2) block(b *nn.Binder, i int) lfm2Block {
+	l := m.layers[i]
+	block := lfm2Block{number: i, norm: b.RMSNorm("attn_norm", m.embd, m.eps), ffnNorm: b.RMSNorm("ffn_norm", m.embd, m.eps)}
+	if l.KVHeads == 0 {
+		block.conv = b.ShortConv(m.embd, m.taps)
+	} else {
+		a := b.Attention(l.HeadShape)
+		b.QKV(a, m.embd, nn.Optional)
+		a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps), b.HeadNorm("attn_k_norm", l.Key, m.eps)
+		a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
+		block.attn = a
+	}
+	block.ffn = b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: block.ffnNorm}, m.experts)
+	return block
+}
+
+func (m *lfm2) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}
+
+func (l *lfm2Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	in := p.Norm(x, l.norm)
+	if l.conv != nil {
+		p.Add(x, l.conv.Forward(p, in))
+		x = p.Wanted(l.number, x)
+	} else {
+		var y compute.Tensor
+		x, y = l.attn.Forward(p, x, in)
+		p.Add(x, y)
+	}
+	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
+	return x
+}
+
+func (l *lfm2Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.norm)) }
+
+func (m *lfm2) BindMTP(b *nn.Binder) Block {
+	l := m.block(b, m.attention())
+	return &l
+}

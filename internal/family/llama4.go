@@ -1,0 +1,113 @@
+package family
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// llama4 is the text part of Llama 4: pre-norm blocks, grouped-query attention, and, in all blocks or every second, one
+// expert of many, chosen by a sigmoid that multiplies what it reads, beside a shared one. Three of four layers see only
+// their own part of the positions; they rotate heads and norm them without weights, but in the model of 128 experts.
+// The fourth sees all positions and does not rotate heads, and its queries grow with their position.
+//
+// Source: Meta 2025, The Llama 4 herd.
+type llama4 struct {
+	sizes
+	eps     float32 // of norms
+	act     compute.Activation
+	scores  nn.Scores
+	experts nn.ExpertSpec
+
+	rope, windowRope *compute.Rope // of layers that see all positions, and of those that see parts; nil: heads are not rotated
+	window           int           // positions of a part; 0: all
+	windowed         []bool        // [layers]
+
+	ends
+	blocks []llama4Block
+}
+
+type llama4Block struct {
+	attnNorm nn.Norm
+	attn     *nn.Attention
+	ffnNorm  nn.Norm
+	ffn      nn.FeedForward // experts, or dense
+}
+
+// llama4Part is the number of positions of a part, of files that do not say it.
+const llama4Part = 8192
+
+func newLlama4(k *nn.Keys, b *nn.Binder) Program {
+	m := &llama4{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
+	m.window, m.windowed = k.Windows(nn.WindowSpec{Window: llama4Part, FullEvery: 4}, len(m.layers), m.context)
+	rope := k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context})
+	factors := b.RopeFactors(rope)
+	m.windowRope = b.Rope(k.WindowRope(rope, 0), factors)
+	if !slices.Contains(m.windowed, true) {
+		m.rope = b.Rope(rope, factors)
+	}
+	m.experts = k.Experts(nn.ExpertSpec{
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid}, Before: true,
+	})
+	m.experts.Shared = cmp.Or(m.experts.Shared, m.experts.Neurons)
+
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	m.output.SoftCap = k.LogitCap(0)
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
+	}
+	return m
+}
+
+// block binds a block like that of layer i.
+func (m *llama4) block(b *nn.Binder, i int) llama4Block {
+	l := m.layers[i]
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, nn.Optional)
+	a.Rope, a.How, a.How.Parts = m.rope, b.Scores(m.scores, l.HeadShape), true
+	if m.windowed[i] {
+		a.Rope, a.How.Window = m.windowRope, m.window
+	}
+	switch {
+	case a.Rope == nil:
+		a.Temperature = compute.Temperature{Scale: 0.1, Length: llama4Part, Offset: 1}
+	case m.experts.Count != 128:
+		a.QNorm.Norm = b.UnitNorm(l.Key, m.eps)
+		a.KNorm = a.QNorm
+	}
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+
+	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
+	return llama4Block{
+		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:     a,
+		ffnNorm:  ffnNorm,
+		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
+	}
+}
+
+func (m *llama4) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}
+
+func (l *llama4Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
+	p.Add(x, y)
+	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
+	return x
+}
+
+func (l *llama4Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
+
+func (m *llama4) BindMTP(b *nn.Binder) Block {
+	l := m.block(b, len(m.layers)-1)
+	return &l
+}

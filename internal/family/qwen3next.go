@@ -1,0 +1,115 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// qwen3Next is Qwen3-Next, and the text part of Qwen3.5: pre-norm blocks, three of four with a gated delta net, the
+// others with gated attention, which has a norm of every head of queries and keys, and rotates a part of each head, as
+// files say. SwiGLU follows, or experts beside a shared one, which a sigmoid weighs.
+//
+// Source: Qwen Team 2025, Qwen3-Next: Towards Ultimate Training & Inference Efficiency.
+type qwen3Next struct {
+	sizes
+	eps     float32 // of norms
+	act     compute.Activation
+	rope    *compute.Rope
+	scores  nn.Scores
+	experts nn.ExpertSpec
+	states  nn.StateSpec
+	tiled   bool // see nn.Binder.DeltaNet
+
+	ends
+	blocks []qwen3NextBlock
+}
+
+type qwen3NextBlock struct {
+	number  int
+	norm    nn.Norm
+	delta   *nn.DeltaNet // or nil: there is attention
+	attn    *nn.Attention
+	ffnNorm nn.Norm
+	ffn     nn.FeedForward // dense, or experts
+}
+
+func newQwen3Next(k *nn.Keys, b *nn.Binder) Program { return bindQwen3Next(k, b, false) }
+
+// newQwen35 binds Qwen3.5, whose files have the heads of delta nets in another order.
+func newQwen35(k *nn.Keys, b *nn.Binder) Program { return bindQwen3Next(k, b, true) }
+
+func bindQwen3Next(k *nn.Keys, b *nn.Binder, tiled bool) Program {
+	m := &qwen3Next{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
+	m.states, m.tiled = k.States(), tiled
+	for i, recurrent := range k.Recurrent(len(m.layers)) {
+		if recurrent {
+			m.layers[i].HeadShape = nn.HeadShape{}
+		}
+	}
+	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
+	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	if used := k.Optional(".expert_used_count", nn.MaxExperts); used > 0 {
+		m.experts = k.Experts(nn.ExpertSpec{
+			Width: m.embd, Gated: true, Act: m.act, Gate: true, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
+			Neurons: max(1, m.ff()/used), // of files that say what a token's experts have together
+			Shared:  m.ff(),              // of files that do not say it
+		})
+	}
+
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	m.output.SoftCap = k.LogitCap(0)
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
+	}
+	return m
+}
+
+// block binds a block like that of layer i.
+func (m *qwen3Next) block(b *nn.Binder, i int) qwen3NextBlock {
+	l := m.layers[i]
+	block := qwen3NextBlock{number: i, norm: b.RMSNorm("attn_norm", m.embd, m.eps), ffnNorm: b.RMSNorm("post_attention_norm", m.embd, m.eps)}
+	if l.KVHeads == 0 {
+		block.delta = b.DeltaNet(m.states, m.embd, m.eps, m.tiled)
+	} else {
+		a := b.Attention(l.HeadShape)
+		a.Gated = true
+		b.QKV(a, m.embd, nn.Optional)
+		a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps), b.HeadNorm("attn_k_norm", l.Key, m.eps)
+		a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+		block.attn = a
+	}
+	block.ffn = b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: block.ffnNorm}, m.experts)
+	return block
+}
+
+func (m *qwen3Next) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}
+
+func (l *qwen3NextBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	in := p.Norm(x, l.norm)
+	if l.delta != nil {
+		p.Add(x, l.delta.Forward(p, in))
+		x = p.Wanted(l.number, x)
+	} else {
+		var y compute.Tensor
+		x, y = l.attn.Forward(p, x, in)
+		p.Add(x, y)
+	}
+	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
+	return x
+}
+
+func (l *qwen3NextBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.norm)) }
+
+func (m *qwen3Next) BindMTP(b *nn.Binder) Block {
+	l := m.block(b, m.attention())
+	return &l
+}
