@@ -196,12 +196,16 @@ func TestForeignText(t *testing.T) {
 		{args: []string{"plan", "-m", model, "-c", "256", "--machine", "64:60", "--json"}},
 		{args: []string{"plan", "-m", badNames, "--machine", "64:60"}},
 		{args: []string{"plan", "-m", badArchitecture}},
-		{args: []string{"show", model}}, {args: []string{"show", model, "--json"}},
+		{args: []string{"show", model}},
+		{args: []string{"show", model, "--json"}},
 		{args: []string{"show", badArchitecture}},
 		{args: []string{"show", badNames}},
-		{args: []string{"list", "--models-dir", folder}}, {args: []string{"list", "--models-dir", names, "--json"}},
-		{args: []string{"inspect", "-m", model}}, {args: []string{"inspect", "-m", model, "--json"}},
-		{args: []string{"inspect", "-m", badNames}}, {args: []string{"inspect", "-m", badNames, "--json"}},
+		{args: []string{"list", "--models-dir", folder}},
+		{args: []string{"list", "--models-dir", names, "--json"}},
+		{args: []string{"inspect", "-m", model}},
+		{args: []string{"inspect", "-m", model, "--json"}},
+		{args: []string{"inspect", "-m", badNames}},
+		{args: []string{"inspect", "-m", badNames, "--json"}},
 		{args: []string{"inspect", "-m", badArchitecture}},
 		{args: []string{"tokenize", "-m", model, "-p", "Once upon" + evil}},
 		{args: []string{"tokenize", "-m", badTokenizer, "-p", "Once upon"}},
@@ -218,7 +222,8 @@ func TestForeignText(t *testing.T) {
 		{args: []string{"profile", "-m", badNames, "-o", filepath.Join(folder, "p.json"), "-f", text}},
 		{args: []string{"convert", folder + evil, filepath.Join(folder, "c.gguf")}},
 		{args: []string{"eval", "-m", badNames, "hellaswag", "-f", text}},
-		{args: []string{"serve", "-m", badNames}}, {args: []string{"serve", "-m", badArchitecture}},
+		{args: []string{"serve", "-m", badNames}},
+		{args: []string{"serve", "-m", badArchitecture}},
 		{args: []string{"health", "http://" + evil}},
 		{args: []string{"pull", "user/" + evil}},
 	} {
@@ -258,11 +263,18 @@ func TestForeignAnswers(t *testing.T) {
 		body   string
 	}{
 		{200, `{"models":[{"name":` + string(message) + `,"size":1},{"name":"b"}]}`},
-		{200, evil}, {500, `{"error":` + string(message) + `}`}, {503, `{"error":{"message":` + string(message) + `}}`}, {404, evil},
+		{200, evil},
+		{500, `{"error":` + string(message) + `}`},
+		{503, `{"error":{"message":` + string(message) + `}}`},
+		{404, evil},
 	} {
 		status, body = answer.status, answer.body
 		for _, args := range [][]string{
-			{"ps", "--port", u.Port()}, {"ps", "--json", "--port", u.Port()}, {"stop", "--port", u.Port()}, {"stop", "b", "--port", u.Port()}, {"health", s.URL},
+			{"ps", "--port", u.Port()},
+			{"ps", "--json", "--port", u.Port()},
+			{"stop", "--port", u.Port()},
+			{"stop", "b", "--port", u.Port()},
+			{"health", s.URL},
 			{"pull", "user/repo"},
 		} {
 			shown := shownBy(t, folder, "", []string{"HF_ENDPOINT=" + s.URL}, args...)

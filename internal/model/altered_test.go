@@ -294,8 +294,10 @@ func counted(n int) []byte {
 // adapter returns a LoRA adapter of some of the model's matrices.
 func (a *altered) adapter(rank int) *gguf.File {
 	of := &altered{magic: "GGUF", keys: []gguf.KV{
-		{Key: "general.type", Value: "adapter"}, {Key: "general.architecture", Value: a.family},
-		{Key: "adapter.type", Value: "lora"}, {Key: "adapter.lora.alpha", Value: float32(8)},
+		{Key: "general.type", Value: "adapter"},
+		{Key: "general.architecture", Value: a.family},
+		{Key: "adapter.type", Value: "lora"},
+		{Key: "adapter.lora.alpha", Value: float32(8)},
 	}}
 	names := "attn_qkv attn_q attn_output ffn_down output"
 	if thorough(a.family) {

@@ -1,8 +1,9 @@
 package model
 
 import (
-	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )

@@ -95,11 +95,12 @@ type failing struct {
 }
 
 func (f failing) Use(context.Context, string) (*server.Model, func(), error) { return nil, nil, f.err }
-func (f failing) Peek(string) (*server.Model, func(), error)                 { return nil, nil, f.err }
-func (f failing) Ready() error                                               { return f.err }
-func (f failing) Load(context.Context, string) error                         { return f.err }
-func (f failing) Unload(context.Context, string) error                       { return f.err }
-func (f failing) Keep(string, time.Duration) error                           { return f.err }
+
+func (f failing) Peek(string) (*server.Model, func(), error) { return nil, nil, f.err }
+func (f failing) Ready() error                               { return f.err }
+func (f failing) Load(context.Context, string) error         { return f.err }
+func (f failing) Unload(context.Context, string) error       { return f.err }
+func (f failing) Keep(string, time.Duration) error           { return f.err }
 func (f failing) List() []server.Listed {
 	return []server.Listed{{Name: "tales", Path: "/srv/" + secret + "/tales.gguf", State: server.Failed, Err: f.err}}
 }
@@ -189,7 +190,9 @@ func TestHubNamesNoFolder(t *testing.T) {
 	}
 	l := start(t, func(o *choices) { o.hub = h })
 	for _, k := range [][3]string{
-		{"POST", "/api/pull", `{"model":"u/r"}`}, {"POST", "/api/pull", `{"model":"u/r","stream":false}`}, {"DELETE", "/api/delete", `{"model":"u/r"}`},
+		{"POST", "/api/pull", `{"model":"u/r"}`},
+		{"POST", "/api/pull", `{"model":"u/r","stream":false}`},
+		{"DELETE", "/api/delete", `{"model":"u/r"}`},
 		{"DELETE", "/models?model=u/r", ""},
 	} {
 		res := l.request(t.Context(), k[0], k[1], k[2])
