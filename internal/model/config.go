@@ -76,11 +76,6 @@ func (c *Config) uniform() bool {
 	return !slices.ContainsFunc(c.Blocks, func(b Block) bool { return b.FF != c.FF })
 }
 
-// maxLayers bounds the number of layers from outside: a file with more is taken for damaged.
-const (
-	maxLayers = nn.MaxLayers
-)
-
 // ReadConfig reads and checks the hyperparameters of f. activation, when not empty, overrides the file's.
 func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	m := &nn.Keys{File: f, Act: activation}

@@ -59,7 +59,7 @@ func ParseHost(text string) (string, error) {
 
 // splitHost returns the name in a Host header, in lower case and without the dot that may end it, and its port.
 func splitHost(host string) (name, port string, ok bool) {
-	name, port, found := strings.Cut(host, ":")
+	name, port, _ = strings.Cut(host, ":")
 	if strings.HasPrefix(host, "[") {
 		if name, port, ok = strings.Cut(host[1:], "]"); !ok {
 			return "", "", false
@@ -67,6 +67,7 @@ func splitHost(host string) (name, port string, ok bool) {
 		if ip, err := netip.ParseAddr(name); err != nil || !ip.Is6() {
 			return "", "", false
 		}
+		var found bool
 		if port, found = strings.CutPrefix(port, ":"); !found && port != "" {
 			return "", "", false
 		}
