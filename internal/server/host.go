@@ -89,7 +89,7 @@ func (h *hosts) goBy(host string) bool {
 		return false
 	case isAddress(name), isLocalhost(name), slices.Contains(h.own, name), h.isGiven(name):
 		return true
-	case below(name, "internal"): // nobody can register such names; host.docker.internal is this machine in its containers
+	case slices.Contains(ofContainers, name):
 		return true
 	case !h.local && (!strings.Contains(name, ".") || slices.ContainsFunc(ofNetworks, func(d string) bool { return below(name, d) })):
 		return true // names of containers and of machines of this network
@@ -98,8 +98,13 @@ func (h *hosts) goBy(host string) bool {
 	return leaf != nil && leaf.VerifyHostname(name) == nil
 }
 
-// ofNetworks are domains of private networks, which nobody can register: RFC 6762 with appendix G, and RFC 8375.
-var ofNetworks = []string{"local", "home.arpa", "lan", "home", "intranet", "private", "corp"}
+// ofContainers are the names that this machine has in its containers.
+var ofContainers = []string{"host.docker.internal", "gateway.docker.internal", "host.containers.internal"}
+
+// ofNetworks are domains of private networks, which nobody can register: RFC 6762 with appendix G, RFC 8375, ICANN's
+// internal, systemd's localdomain and Kubernetes' svc. A network's own name server may still have any name below them,
+// so a server that only this machine reaches does not go by them.
+var ofNetworks = []string{"local", "home.arpa", "lan", "home", "intranet", "private", "corp", "internal", "localdomain", "svc"}
 
 func (h *hosts) isGiven(name string) bool {
 	return slices.ContainsFunc(h.given, func(g string) bool {
