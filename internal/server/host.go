@@ -20,6 +20,8 @@ type hosts struct {
 	own   []string // this machine's names
 	local bool     // only programs of this machine reach the server
 	leaf  func() *x509.Certificate
+
+	refusals seldom // log lines of refused names
 }
 
 func newHosts(o *Options) *hosts {
@@ -145,7 +147,9 @@ func (s *Server) checkHost(w http.ResponseWriter, r *http.Request) bool {
 	if !ok || name == "" {
 		name = r.Host
 	}
-	s.o.Log.Warn("a request by a name that the server does not go by; --allowed-hosts allows one", "host", fmt.Sprintf("%.200s", name))
+	if s.hosts.refusals.due() {
+		s.o.Log.Warn("a request by a name that the server does not go by; --allowed-hosts allows one", "host", fmt.Sprintf("%.200s", name))
+	}
 	s.refuse(w, r, &Error{Status: http.StatusMisdirectedRequest, Type: "permission_error", Message: fmt.Sprintf(
 		"this server does not go by the name %.200q: ask by its IP address, or start it with --allowed-hosts and that name, or with --api-key", name)})
 	return false
