@@ -237,7 +237,7 @@ type onlyLooked struct {
 }
 
 func (o onlyLooked) Peek(name string) (*server.Model, func(), error) {
-	return nil, nil, server.NotLoaded(name)
+	return nil, nil, server.NotLoaded(name, nil)
 }
 
 func (o onlyLooked) fail() error {
