@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -713,5 +714,21 @@ func TestFolder(t *testing.T) {
 	}
 	if _, err := h.List(filepath.Join(dir, "none")); err == nil {
 		t.Error("a folder that is not there has models")
+	}
+	for _, name := range []string{filepath.Join(dir, "text.txt"), os.DevNull} {
+		if _, err := Folder(name); err == nil || runtime.GOOS != "windows" && !strings.Contains(err.Error(), name+" is not a folder") {
+			t.Errorf("of %s: %v", name, err)
+		}
+	}
+	link, broken := filepath.Join(t.TempDir(), "link"), filepath.Join(t.TempDir(), "broken")
+	if errors.Join(os.Symlink(dir, link), os.Symlink(filepath.Join(dir, "none"), broken)) != nil {
+		return // no links here
+	}
+	linked, err := Folder(link)
+	if err != nil || len(linked) != 3 || linked[0].Name != "a-Q4_0" {
+		t.Errorf("of a link to the folder: %+v (%v)", linked, err)
+	}
+	if _, err := Folder(broken); err == nil {
+		t.Error("a link to nothing has models")
 	}
 }

@@ -166,15 +166,25 @@ const folderDepth = 3
 // Folder returns the models of a folder: its GGUF files, and those of folders in it, by their path without .gguf. Names
 // only ever come of files that are there.
 func Folder(dir string) ([]Model, error) {
+	switch info, err := os.Stat(dir); {
+	case err != nil:
+		return nil, fmt.Errorf("the folder of models cannot be read: %w", err)
+	case !info.IsDir():
+		return nil, fmt.Errorf("%s is not a folder; name the folder that has the models", dir)
+	}
+	root := dir
+	if to, err := filepath.EvalSymlinks(dir); err == nil { // WalkDir does not follow a link
+		root = to
+	}
 	var files []File
-	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
-			if name == dir {
+			if name == root {
 				return err
 			}
 			return nil // a folder in it that may not be read
 		}
-		below, err := filepath.Rel(dir, name)
+		below, err := filepath.Rel(root, name)
 		if err != nil {
 			return err
 		}

@@ -511,7 +511,11 @@ func (r *run) place(ctx context.Context, from string) error {
 	if err := atomicfile.Check(r.o.Out, gguf.ModelKind()); err != nil {
 		return fmt.Errorf("%w; the file is in %s", err, from)
 	}
-	if os.Rename(from, r.o.Out) == nil {
+	var kept error
+	if older, err := os.Stat(r.o.Out); err == nil {
+		kept = os.Chmod(from, older.Mode().Perm())
+	}
+	if kept == nil && os.Rename(from, r.o.Out) == nil {
 		return nil
 	}
 	// Another file system.

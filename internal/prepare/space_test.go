@@ -1,8 +1,11 @@
 package prepare
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -74,5 +77,36 @@ func TestOneAtATime(t *testing.T) {
 	}
 	if list, _ := os.ReadDir(other); len(list) != 1 {
 		t.Errorf("a folder that was refused holds %v", list)
+	}
+}
+
+// TestPlaceKeepsMode: a file that a run replaces keeps its mode; one that is new has the mode that the run wrote it with.
+func TestPlaceKeepsMode(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("files have no such modes here")
+	}
+	for _, older := range []fs.FileMode{0, 0o600, 0o664} {
+		dir := t.TempDir()
+		from, out := filepath.Join(dir, "work.gguf"), filepath.Join(dir, "out.gguf")
+		put := func(path, text string, mode fs.FileMode) {
+			if err := errors.Join(os.WriteFile(path, []byte(text), mode), os.Chmod(path, mode)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put(from, "GGUF, and new", 0o644)
+		want := fs.FileMode(0o644)
+		if older != 0 {
+			put(out, "GGUF, and old", older)
+			want = older
+		}
+		r := &run{o: &Options{Out: out}}
+		if err := r.place(t.Context(), from); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(out)
+		info, e := os.Stat(out)
+		if err = errors.Join(err, e); err != nil || string(text) != "GGUF, and new" || info.Mode() != want {
+			t.Errorf("in place of a file of mode %v there is %q of mode %v, %v", older, text, info.Mode(), err)
+		}
 	}
 }

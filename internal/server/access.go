@@ -59,6 +59,10 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, &Error{Status: http.StatusUnauthorized, Type: "authentication_error", Message: "the API key is missing or wrong"})
 		return
 	}
+	if r.RequestURI == "*" { // the mux would answer it without a reason
+		s.refuse(w, r, NotFound("there is no %s *", r.Method))
+		return
+	}
 	s.mux.ServeHTTP(w, r)
 }
 

@@ -43,7 +43,8 @@ type gate struct {
 	mu      sync.Mutex
 	open    map[*conn]struct{}
 	clients map[string]int // connections by address
-	told    time.Time      // when the log last told of a refused connection
+
+	refusals seldom // log lines of refused connections
 }
 
 func newGate(l net.Listener, o *Options) *gate {
@@ -127,19 +128,22 @@ func (g *gate) admit(raw net.Conn) *conn {
 // refuse closes a connection, and tells its client why unless that would take time.
 func (g *gate) refuse(raw net.Conn) {
 	defer raw.Close()
-	g.mu.Lock()
-	tell := time.Since(g.told) > time.Minute
-	if tell {
-		g.told = time.Now()
-	}
-	g.mu.Unlock()
-	if tell {
+	if g.refusals.due() {
 		g.log.Warn("connections are refused: requests are being answered over all that may be open", "connections", g.most)
 	}
 	if g.plain {
 		raw.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
 		io.WriteString(raw, "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
 	}
+}
+
+// seldom limits log lines that clients can cause as often as they like to one a minute.
+type seldom struct{ last atomic.Pointer[time.Time] }
+
+// due reports whether a line may be written now.
+func (s *seldom) due() bool {
+	now, last := time.Now(), s.last.Load()
+	return (last == nil || now.Sub(*last) > time.Minute) && s.last.CompareAndSwap(last, &now)
 }
 
 // waiting returns the connection to close when the gate is full: among those without a running request, one of the

@@ -20,6 +20,8 @@ type hosts struct {
 	own   []string // this machine's names
 	local bool     // only programs of this machine reach the server
 	leaf  func() *x509.Certificate
+
+	refusals seldom // log lines of refused names
 }
 
 func newHosts(o *Options) *hosts {
@@ -90,7 +92,7 @@ func (h *hosts) goBy(host string) bool {
 		return false
 	case isAddress(name), isLocalhost(name), slices.Contains(h.own, name), h.isGiven(name):
 		return true
-	case below(name, "internal"): // nobody can register such names; host.docker.internal is this machine in its containers
+	case slices.Contains(ofContainers, name):
 		return true
 	case !h.local && (!strings.Contains(name, ".") || slices.ContainsFunc(ofNetworks, func(d string) bool { return below(name, d) })):
 		return true // names of containers and of machines of this network
@@ -99,8 +101,13 @@ func (h *hosts) goBy(host string) bool {
 	return leaf != nil && leaf.VerifyHostname(name) == nil
 }
 
-// ofNetworks are domains of private networks, which nobody can register: RFC 6762 with appendix G, and RFC 8375.
-var ofNetworks = []string{"local", "home.arpa", "lan", "home", "intranet", "private", "corp"}
+// ofContainers are the names that this machine has in its containers.
+var ofContainers = []string{"host.docker.internal", "gateway.docker.internal", "host.containers.internal"}
+
+// ofNetworks are domains of private networks, which nobody can register: RFC 6762 with appendix G, RFC 8375, ICANN's
+// internal, systemd's localdomain and Kubernetes' svc. A network's own name server may still have any name below them,
+// so a server that only this machine reaches does not go by them.
+var ofNetworks = []string{"local", "home.arpa", "lan", "home", "intranet", "private", "corp", "internal", "localdomain", "svc"}
 
 func (h *hosts) isGiven(name string) bool {
 	return slices.ContainsFunc(h.given, func(g string) bool {
@@ -141,7 +148,9 @@ func (s *Server) checkHost(w http.ResponseWriter, r *http.Request) bool {
 	if !ok || name == "" {
 		name = r.Host
 	}
-	s.o.Log.Warn("a request by a name that the server does not go by; --allowed-hosts allows one", "host", fmt.Sprintf("%.200s", name))
+	if s.hosts.refusals.due() {
+		s.o.Log.Warn("a request by a name that the server does not go by; --allowed-hosts allows one", "host", fmt.Sprintf("%.200s", name))
+	}
 	s.refuse(w, r, &Error{Status: http.StatusMisdirectedRequest, Type: "permission_error", Message: fmt.Sprintf(
 		"this server does not go by the name %.200q: ask by its IP address, or start it with --allowed-hosts and that name, or with --api-key", name)})
 	return false

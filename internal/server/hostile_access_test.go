@@ -41,13 +41,14 @@ func (l *live) raw(lines ...string) *http.Response {
 func TestHosts(t *testing.T) {
 	anywhere := []string{
 		"localhost", "localhost:8080", "LocalHost.", "localhost:", "a.localhost:1", "127.0.0.1", "127.0.0.1:3000", "127.0.0.1.", "127.1:80", "10.1.2.3",
-		"8.8.8.8:80", "[::1]", "[::1]:8080", "[2001:DB8::1]:1", "[fe80::1%25eth0]:8080", "host.docker.internal:8080", "chat.example.org", "CHAT.Example.ORG.:443",
+		"8.8.8.8:80", "[::1]", "[::1]:8080", "[2001:DB8::1]:1", "[fe80::1%25eth0]:8080", "host.docker.internal:8080", "Gateway.docker.internal", "host.containers.internal.:80", "chat.example.org", "CHAT.Example.ORG.:443",
 		"a.b.listed.example", "given.example",
 	}
-	network := []string{"powerinfer", "powerinfer:8080", "desk.local", "powerinfer.models.svc.cluster.local:80", "desk.home.arpa", "desk.lan:8080"}
+	network := []string{"powerinfer", "powerinfer:8080", "desk.local", "powerinfer.models.svc.cluster.local:80", "desk.home.arpa", "desk.lan:8080", "evil.internal",
+		"x.host.docker.internal:8080", "desk.localdomain", "powerinfer.models.svc:80"}
 	strangers := []string{
 		"evil.example", "evil.example:8080", "EVIL.example.", "localhost.evil.example", "127.0.0.1.evil.example", "notlocalhost.example", "evillocalhost.example:80",
-		"local.example", "internal.example", "chat.example.org.evil.example", "listed.example", "xlisted.example", "evil.example:80:80", "evil.example:x", "127.0.0.1:x",
+		"local.example", "internal.example", "chat.example.org.evil.example", "listed.example", "xlisted.example", "evil.example:80:80", "evil.example:x", "127.0.0.1:x", "powerinfer.models", "svc.example",
 		"[::1", "[::1]x", "[::1].evil.example", "[evil.example]", "[127.0.0.1]", "::1", ":8080", ".", "..", "localhost..", "1.2.3.4.5", "0x7f.0.0.1.evil",
 	}
 	for name, k := range map[string]struct {
@@ -236,7 +237,7 @@ type onlyLooked struct {
 }
 
 func (o onlyLooked) Peek(name string) (*server.Model, func(), error) {
-	return nil, nil, server.NotLoaded(name)
+	return nil, nil, server.NotLoaded(name, nil)
 }
 
 func (o onlyLooked) fail() error {

@@ -183,6 +183,60 @@ func TestRefusedBeforeBody(t *testing.T) {
 	}
 }
 
+// TestOptionsOfAll: a request for "*" passes the same checks as others, and its body has the same time to come.
+func TestOptionsOfAll(t *testing.T) {
+	options := func(host, more string) string {
+		return "OPTIONS * HTTP/1.1\r\nHost: " + host + "\r\nContent-Length: 1000\r\n" + more + "\r\n"
+	}
+	for name, k := range map[string]struct {
+		keys    []string
+		request string
+		status  int
+	}{
+		"stranger": {nil, options("evil.example", ""), 421},
+		"no key":   {[]string{"key"}, options("localhost", ""), 401},
+		"key":      {[]string{"key"}, options("localhost", "Authorization: Bearer key\r\n"), 404},
+		"no keys":  {nil, options("localhost", ""), 404},
+	} {
+		t.Run(name, func(t *testing.T) {
+			attacked(t, server.Options{Keys: k.keys, Page: page.Handler}, func(w *wires, _ *server.Server, _ func() error) {
+				begin := time.Now()
+				c := w.dial("192.0.2.1")
+				res := told(c, k.request)
+				if res == nil || res.StatusCode != k.status || !res.Close {
+					t.Fatalf("answered by %+v, want the status %d and a connection that closes", res, k.status)
+				}
+				if closedAfter(c); time.Since(begin) > time.Second {
+					t.Errorf("it took %v", time.Since(begin))
+				}
+			})
+		})
+	}
+}
+
+// TestStrangersAreLoggedSeldom: of requests by names that the server does not go by, the log warns once a minute.
+func TestStrangersAreLoggedSeldom(t *testing.T) {
+	var log bytes.Buffer
+	o := server.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}
+	attacked(t, o, func(w *wires, _ *server.Server, stop func() error) {
+		for i := range 30 {
+			c := w.dial("192.0.2.1")
+			request := fmt.Sprintf("GET /health HTTP/1.1\r\nHost: h%d.evil.example\r\nConnection: close\r\n\r\n", i)
+			if res := told(c, request); res == nil || res.StatusCode != http.StatusMisdirectedRequest {
+				t.Fatalf("answered by %+v", res)
+			}
+			c.Close()
+			time.Sleep(4 * time.Second)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n := strings.Count(log.String(), "does not go by"); n != 2 {
+		t.Errorf("%d warnings in two minutes:\n%s", n, &log)
+	}
+}
+
 // TestAnswerSurvivesUnreadBody: a client that sends a long body before it reads sees why it was refused.
 func TestAnswerSurvivesUnreadBody(t *testing.T) {
 	s := server.New(&server.Single{}, server.Options{Keys: []string{"key"}, Log: slog.New(slog.DiscardHandler)})

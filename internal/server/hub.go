@@ -23,17 +23,23 @@ func HubName(h *hub.Hub, name string) (hub.Name, error) {
 
 // HubError returns an error of the hub as clients are told it.
 func HubError(err error) error {
-	for is, status := range map[error]int{
-		hub.ErrNotFound: http.StatusNotFound, hub.ErrDenied: http.StatusForbidden, hub.ErrInUse: http.StatusConflict,
-		hub.ErrOffline: http.StatusBadGateway, hub.ErrDamaged: http.StatusBadGateway, hub.ErrNoRoom: http.StatusInsufficientStorage,
-		context.Canceled: http.StatusServiceUnavailable,
+	if errors.Is(err, context.Canceled) { // otherwise its client is gone, and nobody reads this
+		return Unavailable("the server is stopping; ask again when it runs again, and a download goes on where it was")
+	}
+	for _, k := range []struct { // an error that is several of these is the first
+		is     error
+		status int
+		advice string
+	}{
+		{hub.ErrNotFound, http.StatusNotFound, ""},
+		{hub.ErrDenied, http.StatusForbidden, ""},
+		{hub.ErrInUse, http.StatusConflict, ""},
+		{hub.ErrNoRoom, http.StatusInsufficientStorage, ""},
+		{hub.ErrDamaged, http.StatusBadGateway, ""},
+		{hub.ErrOffline, http.StatusBadGateway, "; look at the network of the machine that the server runs on"},
 	} {
-		if errors.Is(err, is) {
-			advice := ""
-			if is == hub.ErrOffline {
-				advice = "; look at the network of the machine that the server runs on"
-			}
-			return newError(status, serverError, "%s%s", err, advice)
+		if errors.Is(err, k.is) {
+			return newError(k.status, serverError, "%s%s", err, k.advice)
 		}
 	}
 	return err

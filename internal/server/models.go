@@ -147,9 +147,12 @@ func (s *Single) Peek(name string) (*Model, func(), error) {
 // ErrLoading refuses a request while the model is being loaded.
 var ErrLoading = &Error{Status: http.StatusServiceUnavailable, Type: "unavailable_error", Message: "Loading model", RetryAfter: retryAfter}
 
-// NotLoaded refuses a look at a model that is not loaded.
-func NotLoaded(name string) *Error {
+// NotLoaded refuses a look at a model that is not loaded. why is the error of loading it, if that failed.
+func NotLoaded(name string, why error) *Error {
 	e := Unavailable("the model %.200q is not loaded, and looking at it does not load it; POST /models/load does", name)
+	if why != nil {
+		e = Unavailable("the model %.200q could not be loaded: %s; looking at it does not try again, POST /models/load does", name, why)
+	}
 	e.RetryAfter = 0 // which would not help
 	return e
 }

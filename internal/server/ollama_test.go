@@ -3,8 +3,12 @@ package server_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -312,5 +316,51 @@ func TestOllamaPullAndDelete(t *testing.T) {
 	}
 	if doc, status := l.ask("/api/pull", `{"model":"tales/nothing","stream":false}`); status != http.StatusNotFound || !strings.Contains(doc["error"].(string), "tales/nothing") {
 		t.Errorf("what is not there: status %d: %v", status, doc)
+	}
+}
+
+// TestPullsEndWithTheServer: a server that stops tells so to those who pull, whether its answer has begun or not, and the
+// log has no failure.
+func TestPullsEndWithTheServer(t *testing.T) {
+	asked := make(chan bool, 1)
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case asked <- true:
+		default:
+		}
+		<-r.Context().Done()
+	}))
+	defer silent.Close()
+	for stream, status := range map[string]int{"true": http.StatusOK, "false": http.StatusServiceUnavailable} {
+		h, err := hub.New(hub.Options{Endpoint: silent.URL, Folder: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		s := server.New(&server.Single{}, server.Options{Local: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		ollama.Register(s, h)
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Serve(ctx, listener) }()
+		go func() {
+			<-asked
+			stop()
+		}()
+		res, err := http.Post("http://"+listener.Addr().String()+"/api/pull", "application/json", strings.NewReader(`{"model":"u/r","stream":`+stream+`}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err = errors.Join(err, <-ended); err != nil {
+			t.Fatal(err)
+		}
+		if res.StatusCode != status || !strings.Contains(string(text), "the server is stopping") || strings.Contains(string(text)+log.String(), "canceled") || strings.Contains(log.String(), "failed") {
+			t.Errorf("stream %s: status %d: %s\nthe log: %s", stream, res.StatusCode, text, &log)
+		}
 	}
 }

@@ -128,6 +128,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		BaseContext: func(net.Listener) context.Context { return running },
 		ConnContext: withConn,
 		ErrorLog:    slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
+
+		DisableGeneralOptionsHandler: true, // it would answer "OPTIONS *" without deadlines and checks
 	}
 	ended := make(chan error, 1)
 	go func() {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
 
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
@@ -164,7 +165,7 @@ func (m *Model) RestoreSlot(ctx context.Context, slot int, name string) (s engin
 // EraseSlot forgets the last text of a slot, and its keys and values but for those that other texts share. It returns
 // how many tokens it had.
 func (m *Model) EraseSlot(ctx context.Context, slot int) (n int, err error) {
-	err = m.withSlot(ctx, slot, "-", func(string) error {
+	err = m.withSlot(ctx, slot, "erased", func(string) error {
 		var tokens []int32
 		m.slots.change(slot, func(p *Slot) { tokens, p.Tokens = p.Tokens, nil })
 		n = len(tokens)
@@ -184,8 +185,9 @@ func (m *Model) withSlot(ctx context.Context, slot int, name string, do func(pat
 		return NotSupported("slots are not saved, restored or erased here: start the server with --slot-save-path DIR")
 	case slot < 0 || slot >= m.Slots:
 		return Invalid("there is no slot %d; there are %d", slot, m.Slots)
-	case name == "" || len(name) > maxSlotFile || name[0] == '.' || strings.ContainsAny(name, "/\\:\x00") || !filepath.IsLocal(name):
-		return Invalid("the field filename is not a plain name of at most %d bytes, without a folder and not beginning with a dot", maxSlotFile)
+	case name == "" || len(name) > maxSlotFile || strings.ContainsAny(name[:1], ".-") || strings.ContainsAny(name, `/\:`) ||
+		strings.ContainsFunc(name, unicode.IsControl) || !filepath.IsLocal(name):
+		return Invalid("the field filename is not a plain name of at most %d bytes, without a folder and control characters and not beginning with a dot or a dash", maxSlotFile)
 	}
 	if err := m.enter(1); err != nil {
 		return err

@@ -248,3 +248,21 @@ func TestErrorsAreTold(t *testing.T) {
 		})
 	}
 }
+
+// TestErrorsOfTheHub: an error that is of two kinds is told the same way each time.
+func TestErrorsOfTheHub(t *testing.T) {
+	for range 50 {
+		for _, k := range []struct {
+			err    error
+			status int
+		}{
+			{errors.Join(hub.ErrOffline, hub.ErrNotFound), 404}, {errors.Join(hub.ErrOffline, hub.ErrDamaged, hub.ErrNoRoom), 507},
+			{errors.Join(hub.ErrOffline, context.Canceled), 503}, {errors.Join(hub.ErrOffline, hub.ErrDenied), 403},
+		} {
+			e, ok := errors.AsType[*server.Error](server.HubError(k.err))
+			if !ok || e.Status != k.status {
+				t.Fatalf("%v is told as %+v, want status %d", k.err, e, k.status)
+			}
+		}
+	}
+}

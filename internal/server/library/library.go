@@ -68,7 +68,7 @@ type entry struct {
 	model   *server.Model // nil unless state is Loaded
 	closer  io.Closer
 	need    session.Need
-	err     error // of state Failed
+	err     error // of state Failed; else nil
 	uses    int   // requests that hold it
 	last    time.Time
 	keep    time.Duration
@@ -163,6 +163,8 @@ func (l *Library) use(ctx context.Context, name string, load bool) (*server.Mode
 			return e.model, sync.OnceFunc(func() { l.release(e) }), nil
 		case e.state == server.Failed && asked:
 			return nil, nil, e.err
+		case e.state == server.Failed && !load:
+			return nil, nil, server.Invalid("the model %.200q could not be loaded: %s; POST /models/load tries again", e.Name, e.err)
 		case e.state != server.Loading && !load && !e.leaving:
 			return nil, nil, server.Invalid("the model %.200q is not loaded; POST /models/load loads it", e.Name)
 		case e.state == server.Unloaded, e.state == server.Failed:
@@ -185,7 +187,7 @@ func (l *Library) Peek(name string) (*server.Model, func(), error) {
 	case e.state == server.Loading:
 		return nil, nil, server.ErrLoading
 	case e.state != server.Loaded || e.leaving:
-		return nil, nil, server.NotLoaded(e.Name)
+		return nil, nil, server.NotLoaded(e.Name, e.err)
 	}
 	e.uses++
 	return e.model, sync.OnceFunc(func() { l.looked(e) }), nil

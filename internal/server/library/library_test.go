@@ -314,6 +314,35 @@ func TestPeek(t *testing.T) {
 	})
 }
 
+// TestFailedIsTold: a model that could not be loaded is refused with the reason, where nothing tries to load it again.
+func TestFailedIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &machine{t: t, ram: 100, fail: errors.New("tensor 3 is damaged")}
+		l := newLibrary(m, library.Options{Keep: -1, Asked: true}, "a-1-0")
+		defer l.Close()
+		if err := l.Load(t.Context(), "a-1-0"); !errors.Is(err, m.fail) {
+			t.Fatal(err)
+		}
+		m.fail = nil
+		_, _, looked := l.Peek("a-1-0")
+		_, _, used := l.Use(t.Context(), "a-1-0")
+		for status, err := range map[int]error{503: looked, 400: used} {
+			known, ok := errors.AsType[*server.Error](err)
+			if !ok || known.Status != status || !strings.Contains(err.Error(), "tensor 3 is damaged; ") || !strings.Contains(err.Error(), "POST /models/load") {
+				t.Errorf("%v", err)
+			}
+		}
+		if err := l.Load(t.Context(), "a-1-0"); err != nil {
+			t.Fatal(err)
+		}
+		_, release, err := l.Peek("a-1-0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		release()
+	})
+}
+
 // TestCloseWaits: Close returns when all models are freed, also one that was being freed because nobody asked for it.
 func TestCloseWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
