@@ -132,9 +132,17 @@ export async function stale() {
   await answered(a);
   await shows(a, ["One.", "An answer.", "From a.", "To a."]);
   await a.reload();
-  await shows(a, ["One.", "An answer.", "From b.", "To b."]);
-  await a.locator(".message.user").last().getByRole("button", { name: "Previous branch" }).click();
-  await shows(a, ["One.", "An answer.", "From a.", "To a."]);
+  const own = ["One.", "An answer.", "From a.", "To a."];
+  const others = ["One.", "An answer.", "From b.", "To b."];
+  const shown = async () => JSON.stringify(await messages(a));
+  await until("one of the branches is shown", async () => [own, others].map((all) => JSON.stringify(all)).includes(await shown()));
+  const branch = (name) => a.locator(".message.user").last().getByRole("button", { name }).click();
+  if ((await shown()) === JSON.stringify(own)) { // which one depends on which tab stored last
+    await branch("Next branch");
+  }
+  await shows(a, others);
+  await branch("Previous branch");
+  await shows(a, own);
 
   // It deletes a message that the other tab has gone on from.
   await scripted(a);
@@ -176,9 +184,9 @@ export async function deletions() {
 export async function closed() {
   const { context, a, b } = await tabs();
   await begun(a, b);
-  const keeps = (text) =>
+  const keeps = (page, text) =>
     until(`${text} is stored`, async () => {
-      await push(a, " more"); // an answer is stored when there is something new of it
+      await push(page, " more"); // an answer is stored when there is something new of it
       const stored = await b.evaluate(
         () =>
           new Promise((resolve) => {
@@ -192,7 +200,7 @@ export async function closed() {
       return stored.includes(text);
     });
   await push(a, "The beginning");
-  await keeps("The beginning");
+  await keeps(a, "The beginning");
   const session = await context.newCDPSession(a);
   session.send("Page.crash").catch(() => {});
   await b.getByText("cut off: its tab was closed").waitFor();
@@ -208,6 +216,7 @@ export async function closed() {
   await say(c, "Two.");
   await push(c, "Half");
   await b.getByText("Another tab receives this answer").waitFor();
+  await keeps(c, "Half");
   await c.close();
   await answered(b);
   await b.getByText("cut off: its tab was closed").waitFor();
