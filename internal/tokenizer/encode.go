@@ -133,10 +133,7 @@ func (t *Tokenizer) EncodeTemplateWithin(text string, reserve func(n int64) erro
 func (t *Tokenizer) encode(text string, addSpecial, parseSpecial, template bool, reserve func(n int64) error) ([]int32, error) {
 	e := t.encoders.Get().(*encoder)
 	e.reserve, e.err, e.scratch, e.since = reserve, nil, 0, 0
-	if len(text) > longWord {
-		e.ask(perText * len(text))
-	}
-	if e.err != nil {
+	if len(text) > longWord && !e.ask(perText*len(text)) {
 		t.encoders.Put(e)
 		return nil, e.err
 	}
@@ -163,11 +160,12 @@ const (
 	longWord  = 1 << 16 // bytes; what shorter words and texts take is not worth reserving
 )
 
-// ask reserves n bytes.
-func (e *encoder) ask(n int) {
+// ask reserves n bytes, and reports whether encoding may go on.
+func (e *encoder) ask(n int) bool {
 	if e.since = 0; e.reserve != nil && e.err == nil {
 		e.err = e.reserve(int64(n))
 	}
+	return e.err == nil
 }
 
 // enter reserves what encoding a part of the text takes, which has at most n symbols. It reports whether it may be
@@ -177,9 +175,9 @@ func (e *encoder) enter(part string, n int) bool {
 		e.scratch = n + n/2 // as the scratch grows
 		e.ask(perSymbol * e.scratch)
 	}
-	if n := len(e.out) + len(part); n > cap(e.out) && n > longWord {
+	if n := len(e.out) + len(part) + 1; n > cap(e.out) && n > longWord {
 		n = max(n, 2*cap(e.out))
-		if e.ask(4 * n); e.err == nil {
+		if e.ask(4 * n) {
 			e.out = append(make([]int32, 0, n), e.out...)
 		}
 	}
@@ -233,12 +231,16 @@ func (e *encoder) pipeline(p *pipeline, text string, addSpecial, parseSpecial, t
 	}
 	raw.cut(replaceInvalid(text, false), parseSpecial, func(part string, id int32, first bool) {
 		if id >= 0 {
-			e.out = append(e.out, id)
+			if e.enter("", 0) {
+				e.out = append(e.out, id)
+			}
 			return
 		}
 		p.normalized.cut(apply(p.normalize, part), parseSpecial, func(part string, id int32, start bool) {
 			if id >= 0 {
-				e.out = append(e.out, id)
+				if e.enter("", 0) {
+					e.out = append(e.out, id)
+				}
 			} else {
 				e.emit[0](part, first && start)
 			}
@@ -256,9 +258,12 @@ func (e *encoder) file(text string, addSpecial, parseSpecial bool) {
 		e.out = append(e.out, t.v.BOS)
 	}
 	afterSpecial := true // the text's begin counts as one
-	for _, f := range t.fragments(text, parseSpecial) {
+	for _, f := range t.fragments(text, parseSpecial, e.ask) {
 		switch {
 		case f.id >= 0:
+			if !e.enter("", 0) {
+				return
+			}
 			e.out = append(e.out, f.id)
 		case t.spm != nil:
 			e.sentencePiece(f.text, t.v.AddSpacePrefix && afterSpecial)

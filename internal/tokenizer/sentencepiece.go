@@ -59,10 +59,8 @@ const hexDigits = "0123456789ABCDEF"
 
 // sentencePiece appends the tokens of text, after a space if prefix says so.
 func (e *encoder) sentencePiece(text string, prefix bool) {
-	if len(text) > longWord {
-		if e.ask(2 * (len(text) + len(space)*strings.Count(text, " "))); e.err != nil {
-			return
-		}
+	if len(text) > longWord && !e.ask(2*(len(text)+len(space)*strings.Count(text, " "))) {
+		return
 	}
 	text = strings.ReplaceAll(text, " ", space)
 	if prefix {
