@@ -104,14 +104,27 @@ func (m *Message) partList() *jinja.List {
 	return l
 }
 
+// A Text is put together from parts, in time that grows with their length.
+type Text struct{ b strings.Builder }
+
+// Add adds a part that goes on where the last one ended.
+func (t *Text) Add(part string) { t.b.WriteString(part) }
+
+// Paragraph adds a part after an empty line, if neither it nor what is before is empty.
+func (t *Text) Paragraph(part string) {
+	if part != "" && t.b.Len() > 0 {
+		t.b.WriteString("\n\n")
+	}
+	t.b.WriteString(part)
+}
+
+func (t *Text) String() string { return t.b.String() }
+
 // Paragraphs joins texts with empty lines between them, without those that are empty.
 func Paragraphs(texts ...string) string {
-	var b strings.Builder
+	var all Text
 	for _, t := range texts {
-		if t != "" && b.Len() > 0 {
-			b.WriteString("\n\n")
-		}
-		b.WriteString(t)
+		all.Paragraph(t)
 	}
-	return b.String()
+	return all.String()
 }

@@ -43,11 +43,12 @@ func (t *Template) adapted(messages []Message, tools []Tool) []Message {
 	use(len(tools) > 0 && c.userFirst && leading(messages) < len(messages), userFirst)
 	if len(tools) > 0 && !c.Tools {
 		rest := messages
-		text := describe(tools)
+		var text Text
+		text.Add(describe(tools))
 		for ; len(rest) > 0 && rest[0].Role == "system"; rest = rest[1:] {
-			text += "\n\n" + rest[0].text()
+			text.Add("\n\n" + rest[0].text())
 		}
-		messages = append([]Message{{Role: "system", Content: text}}, rest...)
+		messages = append([]Message{{Role: "system", Content: text.String()}}, rest...)
 	}
 	use(!c.System, systemIntoUser)
 	return messages
@@ -160,7 +161,8 @@ func plain(m *Message) bool {
 func alternating(messages []Message) []Message {
 	var out []Message
 	changed := false
-	last := "assistant" // of plain messages
+	last := "assistant"         // of plain messages
+	var content, thoughts *Text // of out's last message, once another was joined to it; else nil
 	for _, m := range messages {
 		if plain(&m) && m.Role == last {
 			changed = true
@@ -169,7 +171,14 @@ func alternating(messages []Message) []Message {
 				if before.silent {
 					*before = m
 				} else if !m.silent {
-					*before = Message{Role: m.Role, Content: Paragraphs(before.text(), m.text()), Reasoning: before.Reasoning + m.Reasoning}
+					if content == nil {
+						content, thoughts = new(Text), new(Text)
+						content.Add(before.text())
+						thoughts.Add(before.Reasoning)
+					}
+					content.Paragraph(m.text())
+					thoughts.Add(m.Reasoning)
+					*before = Message{Role: m.Role, Content: content.String(), Reasoning: thoughts.String()}
 				}
 				continue
 			}
@@ -183,6 +192,7 @@ func alternating(messages []Message) []Message {
 			last = m.Role
 		}
 		out = append(out, m)
+		content, thoughts = nil, nil
 	}
 	if !changed {
 		return nil
@@ -210,7 +220,8 @@ func channelsApart(messages []Message) []Message {
 		if m.Role != "assistant" || len(parts) < 2 {
 			return false
 		}
-		thought, text := "", parts[0]
+		var thought, text Text
+		text.Add(parts[0])
 		for _, part := range parts[1:] {
 			channel, said, ok := strings.Cut(part, content)
 			if !ok {
@@ -220,12 +231,12 @@ func channelsApart(messages []Message) []Message {
 				said, _, _ = strings.Cut(said, end)
 			}
 			if strings.HasPrefix(channel, "analysis") {
-				thought = Paragraphs(thought, said)
+				thought.Paragraph(said)
 			} else {
-				text = Paragraphs(text, said)
+				text.Paragraph(said)
 			}
 		}
-		m.Reasoning, m.Content, m.Parts = thought, text, nil
+		m.Reasoning, m.Content, m.Parts = thought.String(), text.String(), nil
 		return true
 	})
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -99,10 +100,31 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) ([]byte, error)
 
 // Reserve waits until the request that w answers may take n more bytes of memory. They are released when the request
 // has been answered. A handler calls it before it makes much data from a small request.
-func Reserve(w http.ResponseWriter, r *http.Request, n int64) error {
-	x := exchangeOf(w)
+func Reserve(_ http.ResponseWriter, r *http.Request, n int64) error {
+	return reserve(r.Context(), n)
+}
+
+// reserve is Reserve for the request that ctx belongs to.
+func reserve(ctx context.Context, n int64) error {
+	x, _ := ctx.Value(exchangeKey{}).(*exchange)
 	if x == nil {
 		return nil // a test's writer
 	}
-	return x.share.more(r.Context(), x.s.Stopping(), n)
+	return x.share.more(ctx, x.s.Stopping(), n)
+}
+
+// Encode returns the tokens of a text as tokenizer.Encode does. It reserves the memory that they take, and ends with
+// ctx, the context of a request.
+func (m *Model) Encode(ctx context.Context, text string, addSpecial, parseSpecial bool) ([]int32, error) {
+	return m.Engine.Tokenizer().EncodeWithin(text, addSpecial, parseSpecial, reserving(ctx))
+}
+
+// reserving returns a function that reserves memory for the request that ctx belongs to until ctx ends.
+func reserving(ctx context.Context) func(n int64) error {
+	return func(n int64) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return reserve(ctx, n)
+	}
 }

@@ -148,7 +148,8 @@ func (m *Model) Render(ctx context.Context, c *Conversation) (string, []int32, e
 		format, _ := m.formats()
 		text += format.Closing(text)
 	}
-	return text, m.Engine.Tokenizer().EncodeTemplate(text), nil
+	ids, err := m.Engine.Tokenizer().EncodeTemplateWithin(text, reserving(ctx))
+	return text, ids, err
 }
 
 // noteAdapted logs how conversations are changed that the chat template refuses, each change once.

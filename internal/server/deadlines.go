@@ -36,11 +36,10 @@ func (s *Server) timely(next http.Handler) http.Handler {
 		x := &exchange{ResponseWriter: w, s: s, control: http.NewResponseController(w), streams: r.ProtoMajor > 1}
 		x.conn, _ = r.Context().Value(connKey{}).(*conn)
 		x.share = share{pool: s.memory, client: clientOf(r.RemoteAddr), giveUp: func() { x.control.SetReadDeadline(past) }}
+		r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
 		if r.Body != nil && r.Body != http.NoBody {
 			x.body = &timedBody{ReadCloser: r.Body, x: x}
-			with := *r // net/http needs its own body in its own request
-			with.Body = x.body
-			r = &with
+			r.Body = x.body // net/http's own request keeps its own body
 		}
 		x.conn.work(1)
 		defer x.end()
@@ -69,6 +68,9 @@ type exchange struct {
 	begun   bool       // the answer has begun
 	share   share      // its part of the memory for requests
 }
+
+// exchangeKey is the key of the exchange in a request's context.
+type exchangeKey struct{}
 
 // exchangeOf returns the exchange that w belongs to, or nil.
 func exchangeOf(w http.ResponseWriter) *exchange {

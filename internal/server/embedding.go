@@ -24,16 +24,16 @@ func (m *Model) ReadTexts(f *Fields, names ...string) [][]int32 {
 		f.Fail(Invalid("the field %s is missing", names[0]))
 		return nil
 	}
-	texts, err := m.textsOf(raw, names[0])
+	texts, err := m.textsOf(f.context(), raw, names[0])
 	if err != nil {
 		f.Fail(err)
 	}
 	return texts
 }
 
-func (m *Model) textsOf(raw json.RawMessage, name string) ([][]int32, error) {
-	if ids, ok := m.oneText(raw); ok {
-		return [][]int32{ids}, nil
+func (m *Model) textsOf(ctx context.Context, raw json.RawMessage, name string) ([][]int32, error) {
+	if ids, ok, err := m.oneText(ctx, raw); ok || err != nil {
+		return [][]int32{ids}, err
 	}
 	var parts []json.RawMessage
 	if json.Unmarshal(raw, &parts) != nil || len(parts) == 0 || len(parts) > maxTexts {
@@ -41,8 +41,11 @@ func (m *Model) textsOf(raw json.RawMessage, name string) ([][]int32, error) {
 	}
 	texts := make([][]int32, len(parts))
 	for i, p := range parts {
-		var ok bool
-		if texts[i], ok = m.oneText(p); !ok {
+		ids, ok, err := m.oneText(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		if texts[i] = ids; !ok {
 			return nil, Invalid("element %d of the field %s is neither a text nor a list of tokens of the vocabulary", i, name)
 		}
 	}
@@ -50,24 +53,24 @@ func (m *Model) textsOf(raw json.RawMessage, name string) ([][]int32, error) {
 }
 
 // oneText returns the tokens of a text, or of a list of them.
-func (m *Model) oneText(raw json.RawMessage) ([]int32, bool) {
+func (m *Model) oneText(ctx context.Context, raw json.RawMessage) (ids []int32, ok bool, err error) {
 	var text string
 	if readText(raw, &text) {
 		if text == "" {
-			return nil, true // not the token that begins a text, of which no embedding is meant
+			return nil, true, nil // not the token that begins a text, of which no embedding is meant
 		}
-		return m.Engine.Tokenizer().Encode(text, true, true), true
+		ids, err = m.Encode(ctx, text, true, true)
+		return ids, err == nil, err
 	}
-	var ids []int32
 	if decode(raw, &ids) != nil || len(ids) == 0 || hasNull(raw) {
-		return nil, false
+		return nil, false, nil
 	}
 	for _, id := range ids {
 		if id < 0 || int(id) >= m.Engine.Config().Vocab {
-			return nil, false
+			return nil, false, nil
 		}
 	}
-	return ids, true
+	return ids, true, nil
 }
 
 // Embed returns the embeddings of texts, each as engine.Engine.Embed does. They take one slot together, and as many

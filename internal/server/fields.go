@@ -45,6 +45,14 @@ func (f *Fields) of(r *http.Request) {
 	f.ctx, f.client = r.Context(), clientOf(r.RemoteAddr)
 }
 
+// context returns the context of the request that the fields belong to.
+func (f *Fields) context() context.Context {
+	if f.ctx == nil {
+		return context.Background()
+	}
+	return f.ctx
+}
+
 // Bounds of the fields that the log names.
 const (
 	maxUnknown     = 256 // names in all

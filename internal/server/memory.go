@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -25,6 +26,7 @@ const (
 	leaves      = 2                // a request must leave 1/leaves of what it takes free, for smaller ones
 	poolWait    = 10 * time.Second // how long a request waits for room
 	slowBody    = 10 * time.Second // a body that still comes in after so long may be given up for others
+	garbagePart = 8                // the requests' garbage is at most 1/garbagePart of their memory
 	unknownBody = 64 << 10         // bytes that are reserved at first for a body of unknown length
 )
 
@@ -37,6 +39,7 @@ type pool struct {
 	clients map[string]int64 // taken, by client
 	shares  map[*share]struct{}
 	waiting []*waiter
+	garbage int64 // bytes that were given back since the collector last ran for them
 }
 
 // A share is a request's part of a pool. It belongs to one goroutine, except for the fields that the pool's lock
@@ -156,24 +159,39 @@ func (p *pool) wait(ctx context.Context, stopping <-chan struct{}, w *waiter) er
 // errHeld refuses a request if the others take too much memory.
 var errHeld = Unavailable("the requests that are being answered take too much memory together; try again later")
 
-// hurry gives up the body that has been coming in for longest, if that is longer than slowBody and w waits for its
-// memory.
+// hurry gives up bodies that have been coming in for longer than slowBody and whose memory w waits for: the oldest
+// first, until those that were given up make room for w.
 func (p *pool) hurry(w *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	ok, own := p.fits(w.s, w.n)
-	var slow *share
+	all, each := p.limits(w.s, w.s.bytes+w.n)
+	most, own := p.taken+w.n-all, p.clients[w.s.client]+w.n-each // that must be given back
+	var slow []*share
 	for s := range p.shares {
-		if ok || s == w.s || s.gone || s.reading.IsZero() || time.Since(s.reading) < slowBody || own && s.client != w.s.client {
-			continue
-		}
-		if slow == nil || s.reading.Before(slow.reading) {
-			slow = s
+		switch {
+		case s.gone: // it gives back soon
+			most -= s.bytes
+			if s.client == w.s.client {
+				own -= s.bytes
+			}
+		case s != w.s && !s.reading.IsZero() && time.Since(s.reading) >= slowBody:
+			slow = append(slow, s)
 		}
 	}
-	if slow != nil {
-		slow.gone = true
-		slow.giveUp()
+	slices.SortFunc(slow, func(a, b *share) int { return a.reading.Compare(b.reading) })
+	for _, s := range slow {
+		ours := s.client == w.s.client
+		if own <= 0 && most <= 0 {
+			return
+		}
+		if own > 0 && !ours {
+			continue
+		}
+		s.gone = true
+		s.giveUp()
+		if most -= s.bytes; ours {
+			own -= s.bytes
+		}
 	}
 }
 
@@ -229,15 +247,25 @@ func (s *share) lost() bool {
 	return s.gone
 }
 
-// release gives all back.
+// release gives all back. What the requests took is garbage until the collector runs, which waits for the heap to
+// double: so it is run before more than a part of the pool is given to others while it is garbage.
 func (s *share) release() {
-	if s.pool == nil {
+	p := s.pool
+	if p == nil {
 		return
 	}
-	s.pool.mu.Lock()
+	p.mu.Lock()
 	n := s.bytes
-	s.pool.mu.Unlock()
+	p.garbage += n
+	collect := p.garbage > p.most/garbagePart
+	if collect {
+		p.garbage = 0
+	}
+	p.mu.Unlock()
+	if collect {
+		debug.FreeOSMemory()
+	}
 	if n > 0 {
-		s.pool.give(s, n)
+		p.give(s, n)
 	}
 }

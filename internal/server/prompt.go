@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"math"
 	"slices"
@@ -20,17 +21,17 @@ func (m *Model) ReadPrompts(f *Fields) [][]int32 {
 		f.Fail(Invalid("the field prompt is missing"))
 		return nil
 	}
-	all, err := m.promptsOf(raw)
+	all, err := m.promptsOf(f.context(), raw)
 	if err != nil {
 		f.Fail(err)
 	}
 	return all
 }
 
-func (m *Model) promptsOf(raw json.RawMessage) ([][]int32, error) {
+func (m *Model) promptsOf(ctx context.Context, raw json.RawMessage) ([][]int32, error) {
 	var parts []json.RawMessage
 	if json.Unmarshal(raw, &parts) != nil || slices.ContainsFunc(parts, func(p json.RawMessage) bool { return !strings.ContainsAny(string(p[:1]), `"[{`) }) {
-		ids, err := m.promptOf(raw)
+		ids, err := m.promptOf(ctx, raw)
 		return [][]int32{ids}, err
 	}
 	if len(parts) == 0 {
@@ -41,7 +42,7 @@ func (m *Model) promptsOf(raw json.RawMessage) ([][]int32, error) {
 	}
 	var all [][]int32
 	for _, p := range parts {
-		ids, err := m.promptOf(p)
+		ids, err := m.promptOf(ctx, p)
 		if err != nil {
 			return nil, err
 		}
@@ -56,11 +57,10 @@ func readText(raw json.RawMessage, text *string) bool {
 }
 
 // promptOf returns the tokens of one prompt.
-func (m *Model) promptOf(raw json.RawMessage) ([]int32, error) {
-	tok := m.Engine.Tokenizer()
+func (m *Model) promptOf(ctx context.Context, raw json.RawMessage) ([]int32, error) {
 	var text string
 	if readText(raw, &text) {
-		return tok.Encode(text, true, true), nil
+		return m.Encode(ctx, text, true, true)
 	}
 	var object struct {
 		Text  *string         `json:"prompt_string"`
@@ -70,7 +70,7 @@ func (m *Model) promptOf(raw json.RawMessage) ([]int32, error) {
 		if len(object.Media) > 0 && string(object.Media) != "[]" {
 			return nil, Invalid("the field prompt has multimodal_data; the model reads text")
 		}
-		return tok.Encode(*object.Text, true, true), nil
+		return m.Encode(ctx, *object.Text, true, true)
 	}
 	var parts []json.RawMessage
 	if json.Unmarshal(raw, &parts) != nil {
@@ -81,7 +81,11 @@ func (m *Model) promptOf(raw json.RawMessage) ([]int32, error) {
 		var id float64
 		switch {
 		case readText(p, &text):
-			ids = append(ids, tok.Encode(text, i == 0, true)...)
+			more, err := m.Encode(ctx, text, i == 0, true)
+			if err != nil {
+				return nil, err
+			}
+			ids = append(ids, more...)
 		case string(p) != "null" && json.Unmarshal(p, &id) == nil && id == math.Trunc(id) && id >= 0 && int(min(id, math.MaxInt32)) < m.Engine.Config().Vocab:
 			ids = append(ids, int32(id))
 		default:

@@ -300,6 +300,10 @@ func (b *bpe) fused(left, right string) bool {
 func (b *bpe) mergeWord(e *encoder, word string) {
 	m := &e.bpe
 	m.ids, m.starts = m.ids[:0], m.starts[:0]
+	if len(word) > longWord && cap(m.ids) < len(word) {
+		m.ids, m.starts = make([]int32, 0, len(word)), make([]int32, 0, len(word))
+		m.lists.places = make([]rankPlace, 0, 2*len(word))
+	}
 	if b.raw {
 		for i := range len(word) {
 			m.ids, m.starts = append(m.ids, b.bytes[word[i]]), append(m.starts, int32(i))

@@ -23,6 +23,11 @@ type encoder struct {
 	short  []shortEntry    // words of at most shortest bytes, by hash
 	seen   map[string]span // longer word -> where out already holds its tokens
 
+	reserve func(n int64) error // see EncodeWithin; nil: memory is not limited
+	err     error               // reserve's
+	scratch int                 // symbols of a word that scratch was reserved for
+	since   int                 // bytes since reserve was last called
+
 	steps []splitter
 	emit  []func(part string, start bool) // step -> what takes its parts
 	begin []bool                          // step -> whether its text stands at the begin of all
@@ -98,32 +103,88 @@ func (e *encoder) remember(word string, m slowEncoder) {
 // Encode returns the tokens of text. addSpecial adds BOS and EOS as the vocabulary says; parseSpecial recognises
 // the texts of control tokens in text, so it is for templates, not for what a user typed.
 func (t *Tokenizer) Encode(text string, addSpecial, parseSpecial bool) []int32 {
-	return t.encode(text, addSpecial, parseSpecial, false)
+	tokens, _ := t.encode(text, addSpecial, parseSpecial, false, nil)
+	return tokens
 }
 
 // EncodeTemplate returns the tokens of what a chat template wrote, with BOS and EOS as the vocabulary says, BOS not
 // doubled where the template wrote it. It recognises control tokens as Encode does, and also those that only a folder's
 // tokenizer_config.json names.
 func (t *Tokenizer) EncodeTemplate(text string) []int32 {
-	tokens := t.encode(text, true, true, true)
-	if t.AddsBOS() && len(tokens) > 1 && tokens[0] == t.BOS() && tokens[1] == t.BOS() {
-		tokens = tokens[1:]
-	}
+	tokens, _ := t.EncodeTemplateWithin(text, nil)
 	return tokens
 }
 
-func (t *Tokenizer) encode(text string, addSpecial, parseSpecial, template bool) []int32 {
+// EncodeWithin returns the tokens of text as Encode does. It calls reserve with the bytes of memory that it is about to
+// take, where they are many, and with 0 now and then. It gives up once reserve returns an error, and returns that.
+func (t *Tokenizer) EncodeWithin(text string, addSpecial, parseSpecial bool, reserve func(n int64) error) ([]int32, error) {
+	return t.encode(text, addSpecial, parseSpecial, false, reserve)
+}
+
+// EncodeTemplateWithin returns the tokens of text as EncodeTemplate does, with memory as EncodeWithin.
+func (t *Tokenizer) EncodeTemplateWithin(text string, reserve func(n int64) error) ([]int32, error) {
+	tokens, err := t.encode(text, true, true, true, reserve)
+	if t.AddsBOS() && len(tokens) > 1 && tokens[0] == t.BOS() && tokens[1] == t.BOS() {
+		tokens = tokens[1:]
+	}
+	return tokens, err
+}
+
+func (t *Tokenizer) encode(text string, addSpecial, parseSpecial, template bool, reserve func(n int64) error) ([]int32, error) {
 	e := t.encoders.Get().(*encoder)
+	e.reserve, e.err, e.scratch, e.since = reserve, nil, 0, 0
+	if len(text) > longWord && !e.ask(perText*len(text)) {
+		t.encoders.Put(e)
+		return nil, e.err
+	}
 	e.prepare(t, len(text))
 	if t.pipe != nil {
 		e.pipeline(t.pipe, text, addSpecial, parseSpecial, template)
 	} else {
 		e.file(text, addSpecial, parseSpecial)
 	}
-	out := e.out
-	e.out = nil
-	t.encoders.Put(e)
-	return out
+	out, err := e.out, e.err
+	if e.out, e.reserve = nil, nil; e.scratch == 0 { // the scratch of long words is not kept
+		t.encoders.Put(e)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Bytes of memory that encoding takes at most, with what the collector has not freed yet.
+const (
+	perText   = 2       // for each byte of a text, besides the growth of its tokens
+	perSymbol = 80      // for each symbol that there is scratch for, while those of a long word are merged
+	longWord  = 1 << 16 // bytes; what shorter words and texts take is not worth reserving
+)
+
+// ask reserves n bytes, and reports whether encoding may go on.
+func (e *encoder) ask(n int) bool {
+	if e.since = 0; e.reserve != nil && e.err == nil {
+		e.err = e.reserve(int64(n))
+	}
+	return e.err == nil
+}
+
+// enter reserves what encoding a part of the text takes, which has at most n symbols. It reports whether it may be
+// encoded.
+func (e *encoder) enter(part string, n int) bool {
+	if n > longWord && n > e.scratch {
+		e.scratch = n + n/2 // as the scratch grows
+		e.ask(perSymbol * e.scratch)
+	}
+	if n := len(e.out) + len(part) + 1; n > cap(e.out) && n > longWord {
+		n = max(n, 2*cap(e.out))
+		if e.ask(4 * n) {
+			e.out = append(make([]int32, 0, n), e.out...)
+		}
+	}
+	if e.since += len(part); e.since > longWord {
+		e.ask(0)
+	}
+	return e.err == nil
 }
 
 // prepare readies scratch space that may have served another text.
@@ -151,8 +212,10 @@ func (e *encoder) cut(step int, part string) {
 	switch {
 	case part == "":
 	case step == len(e.steps):
-		e.t.model.encode(e, part)
-	default:
+		if e.enter(part, len(part)) {
+			e.t.model.encode(e, part)
+		}
+	case e.err == nil:
 		e.steps[step](part, e.begin[step], e.emit[step+1])
 	}
 }
@@ -168,12 +231,16 @@ func (e *encoder) pipeline(p *pipeline, text string, addSpecial, parseSpecial, t
 	}
 	raw.cut(replaceInvalid(text, false), parseSpecial, func(part string, id int32, first bool) {
 		if id >= 0 {
-			e.out = append(e.out, id)
+			if e.enter("", 0) {
+				e.out = append(e.out, id)
+			}
 			return
 		}
 		p.normalized.cut(apply(p.normalize, part), parseSpecial, func(part string, id int32, start bool) {
 			if id >= 0 {
-				e.out = append(e.out, id)
+				if e.enter("", 0) {
+					e.out = append(e.out, id)
+				}
 			} else {
 				e.emit[0](part, first && start)
 			}
@@ -191,9 +258,12 @@ func (e *encoder) file(text string, addSpecial, parseSpecial bool) {
 		e.out = append(e.out, t.v.BOS)
 	}
 	afterSpecial := true // the text's begin counts as one
-	for _, f := range t.fragments(text, parseSpecial) {
+	for _, f := range t.fragments(text, parseSpecial, e.ask) {
 		switch {
 		case f.id >= 0:
+			if !e.enter("", 0) {
+				return
+			}
 			e.out = append(e.out, f.id)
 		case t.spm != nil:
 			e.sentencePiece(f.text, t.v.AddSpacePrefix && afterSpecial)

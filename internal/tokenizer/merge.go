@@ -36,6 +36,13 @@ func (m *merger) add(start, end int, id int32) {
 	m.symbols = append(m.symbols, symbol{start: start, end: end, prev: n - 1, next: -1, id: id})
 }
 
+// room makes room for n symbols and the pairs of them that may wait at once: a pair that is joined makes two others.
+func (m *merger) room(n int) {
+	if cap(m.symbols) < n {
+		m.symbols, m.queue = make([]symbol, 0, n+n/2), make([]candidate, 0, n+n/2)
+	}
+}
+
 // merge joins what can be joined. join says what a pair becomes, and how soon.
 func (m *merger) merge(join func(left, right *symbol) (id int32, priority float64, ok bool)) {
 	try := func(left, right int) {

@@ -192,7 +192,7 @@ func TestSpecialTokensLongestFirst(t *testing.T) {
 				want, isSpecial = next, nextSpecial
 			}
 			var got []string
-			for _, f := range tok.fragments(string(text), parseSpecial) {
+			for _, f := range tok.fragments(string(text), parseSpecial, func(int) bool { return true }) {
 				got = append(got, f.text)
 			}
 			if !slices.Equal(got, want) {

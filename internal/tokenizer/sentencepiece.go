@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // space is how SentencePiece writes a space within tokens.
@@ -58,6 +59,9 @@ const hexDigits = "0123456789ABCDEF"
 
 // sentencePiece appends the tokens of text, after a space if prefix says so.
 func (e *encoder) sentencePiece(text string, prefix bool) {
+	if len(text) > longWord && !e.ask(2*(len(text)+len(space)*strings.Count(text, " "))) {
+		return
+	}
 	text = strings.ReplaceAll(text, " ", space)
 	if prefix {
 		text = space + text
@@ -73,6 +77,13 @@ func (e *encoder) sentencePiece(text string, prefix bool) {
 				break
 			}
 			prev, end = next, end+n
+		}
+		symbols := end - start
+		if symbols > longWord {
+			symbols = utf8.RuneCountInString(text[start:end])
+		}
+		if !e.enter(text[start:end], symbols) {
+			return
 		}
 		e.remember(text[start:end], e.t.spm)
 		start = end
@@ -91,6 +102,9 @@ func (e *encoder) sentencePiece(text string, prefix bool) {
 func (s *sentencePiece) encodeNew(e *encoder, word string) {
 	m, t := &e.merger, e.t
 	m.symbols = m.symbols[:0]
+	if len(word) > longWord {
+		m.room(utf8.RuneCountInString(word))
+	}
 	for i := 0; i < len(word); {
 		_, n := character(word[i:])
 		id, ok := t.ids[word[i:i+n]]

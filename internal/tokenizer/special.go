@@ -48,7 +48,8 @@ type occurrence struct {
 	id          int32
 }
 
-func (t *trie) occurrences(text string, parseSpecial bool) []occurrence {
+// occurrences returns all of them. It calls ask with the bytes of memory that many take, and ends where that is false.
+func (t *trie) occurrences(text string, parseSpecial bool, ask func(n int) bool) []occurrence {
 	var found []occurrence
 	for start := range len(text) {
 		if !t.first[text[start]] {
@@ -60,12 +61,21 @@ func (t *trie) occurrences(text string, parseSpecial bool) []occurrence {
 				break
 			}
 			if id := t.token[node]; id >= 0 && (parseSpecial || t.user[node]) {
+				if n := len(found); n == cap(found) && n*perOccurrence > longWord {
+					if !ask(n * perOccurrence) {
+						return nil
+					}
+					found = slices.Grow(found, n)
+				}
 				found = append(found, occurrence{start, end + 1 - start, id})
 			}
 		}
 	}
 	return found
 }
+
+// perOccurrence is the bytes of memory that an occurrence takes: itself, twice as the list grows, and two fragments.
+const perOccurrence = 96
 
 // fragment is a part of the text: a special token, or text between them (id -1, never empty).
 type fragment struct {
@@ -74,12 +84,13 @@ type fragment struct {
 }
 
 // fragments cuts the text at special tokens. Over the whole text a longer token goes before a shorter one that
-// overlaps it, wherever they begin; of equally long ones that overlap, the lower id goes first, then the left one.
-func (t *Tokenizer) fragments(text string, parseSpecial bool) []fragment {
+// overlaps it, wherever they begin; of equally long ones that overlap, the lower id goes first, then the left one. See
+// occurrences for ask.
+func (t *Tokenizer) fragments(text string, parseSpecial bool, ask func(n int) bool) []fragment {
 	if text == "" {
 		return nil
 	}
-	found := t.specials.occurrences(text, parseSpecial)
+	found := t.specials.occurrences(text, parseSpecial, ask)
 	if len(found) == 0 {
 		return []fragment{{text, -1}}
 	}
@@ -99,7 +110,7 @@ func (t *Tokenizer) fragments(text string, parseSpecial bool) []fragment {
 		kept = append(kept, o)
 	}
 	slices.SortFunc(kept, func(a, b occurrence) int { return cmp.Compare(a.start, b.start) })
-	var parts []fragment
+	parts := make([]fragment, 0, 2*len(kept)+1)
 	end := 0
 	for _, o := range kept {
 		if before := t.stripped(text[min(end, o.start):o.start], o.id); before != "" {

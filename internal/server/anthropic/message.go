@@ -102,19 +102,20 @@ func textOf(content json.RawMessage) string {
 	if err != nil {
 		return server.Described(content)
 	}
-	text := ""
+	var text chat.Text
 	for i := range all {
-		text = all[i].after(text)
+		all[i].addTo(&text)
 	}
-	return text
+	return text.String()
 }
 
-// after returns text with the block's after it. Blocks of text go on where the last one ended.
-func (b *block) after(text string) string {
+// addTo adds the block's text. Blocks of text go on where the last one ended.
+func (b *block) addTo(text *chat.Text) {
 	if b.Type == "text" {
-		return text + *b.Text
+		text.Add(*b.Text)
+		return
 	}
-	return chat.Paragraphs(text, b.text())
+	text.Paragraph(b.text())
 }
 
 // refused returns an error for what the model cannot be shown, as a user's picture.
@@ -153,7 +154,8 @@ func (c *converter) add(m *message) error {
 
 // addUser adds a user's message. Results come first: templates show them behind the calls that they answer.
 func (c *converter) addUser(blocks []block) error {
-	text, results := "", 0
+	var all chat.Text
+	results := 0
 	for i := range blocks {
 		b := &blocks[i]
 		switch b.Type {
@@ -171,10 +173,10 @@ func (c *converter) addUser(blocks []block) error {
 			if err := b.refused(i); err != nil {
 				return err
 			}
-			text = b.after(text)
+			b.addTo(&all)
 		}
 	}
-	if results == 0 || text != "" {
+	if text := all.String(); results == 0 || text != "" {
 		c.out = append(c.out, chat.Message{Role: "user", Content: text})
 	}
 	return nil
@@ -182,11 +184,12 @@ func (c *converter) addUser(blocks []block) error {
 
 func (c *converter) addAssistant(blocks []block) error {
 	m := chat.Message{Role: "assistant"}
+	var content, reasoning chat.Text
 	for i := range blocks {
 		b := &blocks[i]
 		switch b.Type {
 		case "thinking":
-			m.Reasoning += b.Thinking
+			reasoning.Add(b.Thinking)
 		case "redacted_thinking": // another server's, which only that one can read
 		case "tool_use":
 			if b.ID == "" || b.Name == "" {
@@ -195,9 +198,10 @@ func (c *converter) addAssistant(blocks []block) error {
 			c.names[b.ID] = b.Name
 			m.ToolCalls = append(m.ToolCalls, chat.ToolCall{ID: b.ID, Name: b.Name, Arguments: b.Input})
 		default: // what a server's tools did is told in a line
-			m.Content = b.after(m.Content)
+			b.addTo(&content)
 		}
 	}
+	m.Content, m.Reasoning = content.String(), reasoning.String()
 	c.out = append(c.out, m)
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"regexp"
 
+	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
@@ -18,7 +19,7 @@ func systemOf(raw json.RawMessage) (string, error) {
 	if err != nil {
 		return "", server.Invalid("system: %s", err)
 	}
-	text := ""
+	var text chat.Text
 	for i := range blocks {
 		b := &blocks[i]
 		if err := b.refused(i); err != nil {
@@ -27,7 +28,7 @@ func systemOf(raw json.RawMessage) (string, error) {
 		if b.Type == "text" {
 			*b.Text = billing.ReplaceAllString(*b.Text, "")
 		}
-		text = b.after(text)
+		b.addTo(&text)
 	}
-	return text, nil
+	return text.String(), nil
 }

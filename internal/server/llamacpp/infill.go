@@ -33,7 +33,13 @@ func infill(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.
 	f.Read("input_suffix", &suffix)
 	f.Read("prompt", &prompt)
 	f.Read("input_extra", &extra)
-	encode := func(text string) []int32 { return tok.Encode(text, false, false) }
+	encode := func(text string) []int32 {
+		ids, err := m.Encode(r.Context(), text, false, false)
+		if err != nil {
+			f.Fail(err)
+		}
+		return ids
+	}
 
 	var ids []int32
 	if special.Repository >= 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"net/http"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
@@ -141,9 +142,12 @@ func tokenize(w http.ResponseWriter, r *http.Request, f *server.Fields, m *serve
 	if err := f.Close(); err != nil {
 		return err
 	}
-	ids := m.Engine.Tokenizer().Encode(text, addSpecial, parseSpecial)
+	ids, err := m.Encode(r.Context(), text, addSpecial, parseSpecial)
+	if err != nil {
+		return err
+	}
 	if !pieces {
-		server.WriteJSON(w, map[string]any{"tokens": append([]int32{}, ids...)})
+		writeTokens(w, ids)
 		return nil
 	}
 	if err := server.Reserve(w, r, int64(len(ids))*perPiece); err != nil {
@@ -169,6 +173,26 @@ func tokenize(w http.ResponseWriter, r *http.Request, f *server.Fields, m *serve
 	}
 	server.WriteJSON(w, map[string]any{"tokens": all})
 	return nil
+}
+
+// writeTokens answers with tokens, without holding the whole answer in memory.
+func writeTokens(w http.ResponseWriter, ids []int32) {
+	const chunk = 32 << 10 // bytes
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	b := append(make([]byte, 0, chunk+16), `{"tokens":[`...)
+	for i, id := range ids {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b = strconv.AppendInt(b, int64(id), 10); len(b) < chunk {
+			continue
+		}
+		if _, err := w.Write(b); err != nil { // the client left
+			return
+		}
+		b = b[:0]
+	}
+	w.Write(append(b, "]}"...))
 }
 
 func detokenize(w http.ResponseWriter, _ *http.Request, f *server.Fields, m *server.Model) error {

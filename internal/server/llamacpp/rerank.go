@@ -112,13 +112,22 @@ func scoresOf(ctx context.Context, m *server.Model, query string, documents []do
 
 // similarities returns the cosines of the angles between the embeddings of documents and the query's.
 func similarities(ctx context.Context, m *server.Model, query string, documents []document) ([]float32, int, error) {
-	tok, texts := m.Engine.Tokenizer(), make([][]int32, len(documents)+1)
-	asks := tok.Encode(query, true, true)
+	texts := make([][]int32, len(documents)+1)
+	asks, err := m.Encode(ctx, query, true, true)
+	if err != nil {
+		return nil, 0, err
+	}
 	texts[len(documents)] = asks
 	tokens := 0 // counted as a reranker reads them, each document with the query
 	for i, d := range documents {
-		texts[i] = tok.Encode(d.Text, true, true)
-		tokens += len(asks) + len(tok.Encode(d.Text, false, true))
+		if texts[i], err = m.Encode(ctx, d.Text, true, true); err != nil {
+			return nil, 0, err
+		}
+		plain, err := m.Encode(ctx, d.Text, false, true)
+		if err != nil {
+			return nil, 0, err
+		}
+		tokens += len(asks) + len(plain)
 	}
 	vectors, err := m.Embed(ctx, texts, m.Pooling)
 	if err != nil {

@@ -56,7 +56,9 @@ func (a *api) generate(w http.ResponseWriter, r *http.Request, f *server.Fields)
 		return err
 	}
 	if raw {
-		q.text.Prompt = q.model.Engine.Tokenizer().Encode(prompt, true, true)
+		if q.text.Prompt, err = q.model.Encode(r.Context(), prompt, true, true); err != nil {
+			return err
+		}
 		return q.answer(w, r, generatedOf)
 	}
 	if system != "" {

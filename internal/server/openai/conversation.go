@@ -128,6 +128,9 @@ func (m *message) read(out *chat.Message) error {
 	if json.Unmarshal(m.Content, &parts) != nil {
 		return server.Invalid("the field content is neither a text nor a list of parts")
 	}
+	var content, reasoning chat.Text
+	content.Add(out.Content)
+	reasoning.Add(out.Reasoning)
 	for _, raw := range parts {
 		var p struct {
 			Type    string  `json:"type"`
@@ -147,22 +150,23 @@ func (m *message) read(out *chat.Message) error {
 			if p.Text == nil {
 				return server.Invalid("a part of the content is of type %s and has no text", p.Type)
 			}
-			out.Content += *p.Text
+			content.Add(*p.Text)
 		case p.Type == "refusal":
-			out.Content += p.Refusal
+			content.Add(p.Refusal)
 		case p.Type == "thinking":
 			thought := message{Content: p.Thinking}
 			var read chat.Message
 			if thought.read(&read) == nil {
-				out.Reasoning = chat.Paragraphs(out.Reasoning, read.Content)
+				reasoning.Paragraph(read.Content)
 			}
 		case p.Type == "file" && isText:
-			out.Content = chat.Paragraphs(out.Content, file)
+			content.Paragraph(file)
 		case out.Role != "tool" && (server.IsMedia(p.Type) || p.Type == "file"):
 			return server.Invalid("parts of type %.40q are not supported; the model reads text", p.Type)
 		default:
-			out.Content = chat.Paragraphs(out.Content, server.Described(raw))
+			content.Paragraph(server.Described(raw))
 		}
 	}
+	out.Content, out.Reasoning = content.String(), reasoning.String()
 	return nil
 }

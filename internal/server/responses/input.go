@@ -63,6 +63,8 @@ type conversation struct {
 	messages []chat.Message
 	tools    []json.RawMessage
 	calls    map[string]string // names of tools by the ids of their calls
+
+	content, reasoning *chat.Text // of the assistant's last message
 }
 
 // checked are the types of items with fields that must have the right types. Fields of other items may be anything.
@@ -87,7 +89,8 @@ func (c *conversation) read(raw json.RawMessage) error {
 		thought, err := i.thought()
 		if err == nil && thought != "" {
 			m := c.assistant()
-			m.Reasoning = chat.Paragraphs(m.Reasoning, thought)
+			c.reasoning.Paragraph(thought)
+			m.Reasoning = c.reasoning.String()
 		}
 		return err
 	case "function_call":
@@ -132,7 +135,8 @@ func (c *conversation) read(raw json.RawMessage) error {
 	}
 	if line := server.Described(raw); line != "" {
 		m := c.assistant()
-		m.Content = chat.Paragraphs(m.Content, line)
+		c.content.Paragraph(line)
+		m.Content = c.content.String()
 	}
 	return nil
 }
@@ -178,7 +182,8 @@ func (c *conversation) addMessage(i *inputItem) error {
 		c.messages = append(c.messages, chat.Message{Role: i.Role, Content: text})
 	case "assistant":
 		m := c.assistant()
-		m.Content = chat.Paragraphs(m.Content, text)
+		c.content.Paragraph(text)
+		m.Content = c.content.String()
 	default:
 		return server.Invalid("there is no role %.40q; there are system, developer, user and assistant", i.Role)
 	}
@@ -200,6 +205,7 @@ func (c *conversation) addCall(i *inputItem, arguments json.RawMessage) error {
 func (c *conversation) assistant() *chat.Message {
 	if n := len(c.messages); n == 0 || c.messages[n-1].Role != "assistant" {
 		c.messages = append(c.messages, chat.Message{Role: "assistant"})
+		c.content, c.reasoning = new(chat.Text), new(chat.Text)
 	}
 	return &c.messages[len(c.messages)-1]
 }
@@ -215,10 +221,11 @@ type part struct {
 // textOf returns a content's text: a text, nothing, or a list of parts that are texts. What a tool gave back may have
 // parts that cannot be shown, which only a user's message may not.
 func textOf(content json.RawMessage, result bool) (string, error) {
-	var text string
-	if len(content) == 0 || json.Unmarshal(content, &text) == nil {
-		return text, nil
+	var whole string
+	if len(content) == 0 || json.Unmarshal(content, &whole) == nil {
+		return whole, nil
 	}
+	var text chat.Text
 	var parts []json.RawMessage
 	if json.Unmarshal(content, &parts) != nil {
 		return "", server.Invalid("the content or output is neither a text nor a list of parts")
@@ -234,18 +241,18 @@ func textOf(content json.RawMessage, result bool) (string, error) {
 			if p.Text == nil {
 				return "", server.Invalid("a part is of type %s and has no text", p.Type)
 			}
-			text += *p.Text
+			text.Add(*p.Text)
 		case p.Type == "refusal":
-			text += p.Refusal
+			text.Add(p.Refusal)
 		case p.Type == "input_file" && isText:
-			text = chat.Paragraphs(text, file)
+			text.Paragraph(file)
 		case !result && (server.IsMedia(p.Type) || p.Type == "input_file"):
 			return "", server.Invalid("parts of type %.40q are not supported; the model reads text", p.Type)
 		default:
-			text = chat.Paragraphs(text, server.Described(raw))
+			text.Paragraph(server.Described(raw))
 		}
 	}
-	return text, nil
+	return text.String(), nil
 }
 
 // textParts are the types of parts that are texts.
@@ -277,12 +284,13 @@ func (i *inputItem) thought() (string, error) {
 	if json.Unmarshal(i.Summary, &parts) != nil {
 		return textOf(i.Summary, true)
 	}
+	var all chat.Text
 	for _, p := range parts {
 		one, err := textOf(slices.Concat([]byte("["), p, []byte("]")), true)
 		if err != nil {
 			return "", err
 		}
-		text = chat.Paragraphs(text, one)
+		all.Paragraph(one)
 	}
-	return text, nil
+	return all.String(), nil
 }
