@@ -44,8 +44,10 @@ func TestHosts(t *testing.T) {
 		"8.8.8.8:80", "[::1]", "[::1]:8080", "[2001:DB8::1]:1", "[fe80::1%25eth0]:8080", "host.docker.internal:8080", "Gateway.docker.internal", "host.containers.internal.:80", "chat.example.org", "CHAT.Example.ORG.:443",
 		"a.b.listed.example", "given.example",
 	}
-	network := []string{"powerinfer", "powerinfer:8080", "desk.local", "powerinfer.models.svc.cluster.local:80", "desk.home.arpa", "desk.lan:8080", "evil.internal",
-		"x.host.docker.internal:8080", "desk.localdomain", "powerinfer.models.svc:80"}
+	network := []string{
+		"powerinfer", "powerinfer:8080", "desk.local", "powerinfer.models.svc.cluster.local:80", "desk.home.arpa", "desk.lan:8080", "evil.internal",
+		"x.host.docker.internal:8080", "desk.localdomain", "powerinfer.models.svc:80",
+	}
 	strangers := []string{
 		"evil.example", "evil.example:8080", "EVIL.example.", "localhost.evil.example", "127.0.0.1.evil.example", "notlocalhost.example", "evillocalhost.example:80",
 		"local.example", "internal.example", "chat.example.org.evil.example", "listed.example", "xlisted.example", "evil.example:80:80", "evil.example:x", "127.0.0.1:x", "powerinfer.models", "svc.example",

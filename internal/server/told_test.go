@@ -256,8 +256,10 @@ func TestErrorsOfTheHub(t *testing.T) {
 			err    error
 			status int
 		}{
-			{errors.Join(hub.ErrOffline, hub.ErrNotFound), 404}, {errors.Join(hub.ErrOffline, hub.ErrDamaged, hub.ErrNoRoom), 507},
-			{errors.Join(hub.ErrOffline, context.Canceled), 503}, {errors.Join(hub.ErrOffline, hub.ErrDenied), 403},
+			{errors.Join(hub.ErrOffline, hub.ErrNotFound), 404},
+			{errors.Join(hub.ErrOffline, hub.ErrDamaged, hub.ErrNoRoom), 507},
+			{errors.Join(hub.ErrOffline, context.Canceled), 503},
+			{errors.Join(hub.ErrOffline, hub.ErrDenied), 403},
 		} {
 			e, ok := errors.AsType[*server.Error](server.HubError(k.err))
 			if !ok || e.Status != k.status {
