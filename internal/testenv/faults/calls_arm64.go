@@ -1,3 +1,5 @@
+//go:build linux
+
 package faults
 
 // older are calls that this architecture does not have.
