@@ -137,7 +137,8 @@ export async function stale() {
   const shown = async () => JSON.stringify(await messages(a));
   await until("one of the branches is shown", async () => [own, others].map((all) => JSON.stringify(all)).includes(await shown()));
   const branch = (name) => a.locator(".message.user").last().getByRole("button", { name }).click();
-  if ((await shown()) === JSON.stringify(own)) { // which one depends on which tab stored last
+  if ((await shown()) === JSON.stringify(own)) {
+    // which one depends on which tab stored last
     await branch("Next branch");
   }
   await shows(a, others);
