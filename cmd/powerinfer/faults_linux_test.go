@@ -180,7 +180,7 @@ type faultRun struct {
 	names    map[string]struct{} // of all files in the folder before and after
 }
 
-// outcome is how a command ended.
+// outcome says how a command ended.
 type outcome struct {
 	calls  []faults.Call
 	status int // -1: it was killed

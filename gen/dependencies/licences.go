@@ -33,7 +33,7 @@ func licenceFiles(path, folder string) ([]string, error) {
 	return files, nil
 }
 
-// stated is how a file names its licence itself.
+// stated matches the name that a licence file gives its licence.
 var stated = regexp.MustCompile(`SPDX-License-Identifier: ([\w.() -]*[\w.)])`)
 
 // permissive are the licences that what we distribute may have.

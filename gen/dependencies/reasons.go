@@ -95,7 +95,7 @@ var reasons = []reason{
 	{"mvdan.cc/gofumpt", "formats Go", "a stricter gofmt, which it agrees with"},
 }
 
-// data are what the program contains of others that is no module.
+// data lists what the program contains of others besides modules.
 var data = []struct{ what, licence, use, why string }{
 	{"the grids of the IQ types (`internal/quant/grid.go`)", "MIT", "decode and encode these types", "part of the format: from ggml's `ggml-common.h`, in another form"},
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// dbrx is DBRX: LayerNorms without biases before attention, of which files may limit queries, keys and values, and
+// dbrx is DBRX: LayerNorms without biases before attention, whose queries, keys and values files may limit, and
 // before experts, which are SwiGLUs.
 //
 // Source: Mosaic Research 2024, Introducing DBRX.

@@ -21,7 +21,7 @@ type decoder struct {
 	blocks []decoderBlock
 }
 
-// decoderSpec is what differs.
+// decoderSpec says how a family differs from the others that share this program.
 type decoderSpec struct {
 	style    compute.RopeStyle
 	eps      float64              // of norms, of files that do not say it; 0: 1e-5
@@ -61,7 +61,7 @@ func readDecoder(k *nn.Keys, spec decoderSpec) *decoder {
 	}
 }
 
-// bind binds a plain decoder of which the hyperparameters were read.
+// bind binds a plain decoder after its hyperparameters were read.
 func (m *decoder) bind(k *nn.Keys, b *nn.Binder) {
 	m.embed = b.Embedding(m.embd)
 	m.output.Norm = b.RMSNorm("output_norm", m.embd, m.eps)

@@ -5,7 +5,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// newDeepseek binds DeepSeek's first models with experts: the plain decoder with experts, of which some are shared.
+// newDeepseek binds DeepSeek's first models with experts: the plain decoder with routed and shared experts.
 //
 // Source: Dai et al. 2024, DeepSeekMoE: Towards Ultimate Expert Specialization.
 func newDeepseek(k *nn.Keys, b *nn.Binder) Program {

@@ -6,7 +6,7 @@ import (
 )
 
 // deepseek2 is DeepSeek V2 and V3, Kimi K2, GLM 4.7 Flash and models of their form: pre-norm blocks, latent attention,
-// and experts, which are SwiGLUs, with shared ones that all tokens use. Layers of which the file has no router, the
+// and experts, which are SwiGLUs, with shared ones that all tokens use. Layers without a router in the file, the
 // first ones, have one feed-forward layer instead.
 //
 // Sources: DeepSeek-AI 2024, DeepSeek-V2 and DeepSeek-V3 Technical Report.

@@ -23,7 +23,7 @@ type encoder struct {
 	blocks []encoderBlock
 }
 
-// encoderSpec is what differs.
+// encoderSpec says how a family differs from the others that share this program.
 type encoderSpec struct {
 	act       compute.Nonlinearity
 	gated     bool

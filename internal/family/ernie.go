@@ -10,7 +10,7 @@ func newErnie(k *nn.Keys, b *nn.Binder) Program {
 	return newDecoder(k, b, decoderSpec{style: compute.Interleaved, outBias: nn.Optional})
 }
 
-// newErnieMoE binds ERNIE 4.5's models with experts: the plain decoder with experts, of which some are shared, and a
+// newErnieMoE binds ERNIE 4.5's models with experts: the plain decoder with routed and shared experts, and a
 // bias that counts for the choice only.
 func newErnieMoE(k *nn.Keys, b *nn.Binder) Program {
 	return newMoE(k, b, moeSpec{

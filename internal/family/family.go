@@ -126,7 +126,7 @@ func Names() []string { return slices.Sorted(maps.Keys(programs)) }
 // Open binds a model of the family k.Arch. Errors are k's and b's.
 func Open(k *nn.Keys, b *nn.Binder) Program { return programs[k.Arch](k, b) }
 
-// ends are what comes before the blocks and after them.
+// ends has the layers before the blocks and after them.
 type ends struct {
 	embed  nn.Embedding
 	output nn.Output

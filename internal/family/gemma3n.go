@@ -7,7 +7,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// gemma3n is the text part of Gemma 3n. The residual is four streams, of which each block computes one: it predicts all
+// gemma3n is the text part of Gemma 3n. The residual is four streams. Each block computes one of them: it predicts all
 // from each other, computes the active one, and corrects the others by how the result differs from the prediction
 // (AltUp). A path of low rank is added beside attention (LAuReL), and the other streams get what a block makes of its
 // own embedding of the token. Norms come before and after attention and the feed-forward layer; every head of queries,

@@ -5,7 +5,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// newGLM4MoE binds GLM 4.5 and its kin: the plain decoder with experts, of which some are shared, scored by a sigmoid,
+// newGLM4MoE binds GLM 4.5 and its kin: the plain decoder with routed and shared experts, scored by a sigmoid,
 // with a bias that counts for the choice only. A part of each head is rotated, as files say; in the larger models each
 // head of queries and keys is normed.
 //

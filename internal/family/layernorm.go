@@ -23,7 +23,7 @@ type layerNorm struct {
 	blocks []layerNormBlock
 }
 
-// layerNormSpec is what differs.
+// layerNormSpec says how a family differs from the others that share this program.
 type layerNormSpec struct {
 	act      compute.Nonlinearity
 	original string // see nn.Keys.ActivationOr

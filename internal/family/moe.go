@@ -8,7 +8,7 @@ import (
 )
 
 // moe is the plain decoder with experts: pre-norm blocks, grouped-query attention, and experts, which are SwiGLUs, with
-// shared ones that all tokens use where files have some. Layers of which the file has no router have one feed-forward
+// shared ones that all tokens use where files have some. Layers without a router in the file have one feed-forward
 // layer instead. Several families are this program and differ in what moeSpec says.
 type moe struct {
 	sizes
@@ -30,7 +30,7 @@ type moeBlock struct {
 	ffn      nn.FeedForward // experts, or dense
 }
 
-// moeSpec is what differs.
+// moeSpec says how a family differs from the others that share this program.
 type moeSpec struct {
 	style            compute.RopeStyle
 	qkvBias, outBias nn.Presence

@@ -43,6 +43,9 @@ func (m *Model) begin(kind nn.Kind, p *compute.Params) string {
 	}
 	m.pass.Params, m.pass.Scales = p, m.scalesOf(p)
 	m.pass.Step = nn.Step{Kind: kind, Whole: m.drafts && !p.Draft, Draft: p.Draft, Expanded: m.expands(p), Scales: nn.ScalesKey(m.pass.Scales)}
+	if m.pass.Step.Scales != "" { // clients choose scales: names of all that they try would never be dropped
+		return m.pass.Step.String()
+	}
 	name, ok := m.names[m.pass.Step]
 	if !ok {
 		name = m.pass.Step.String()
