@@ -17,6 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 )
 
@@ -81,6 +82,7 @@ func doctor(ctx context.Context, c *cli.Command) error {
 	}
 	fmt.Fprintln(out, "For your model: powerinfer plan -m MODEL")
 	ramTable(out, &m)
+	speedTable(out, &m)
 	kernelTable(out, &m)
 	return out.Flush()
 }
@@ -110,6 +112,28 @@ func diagnose(out io.Writer) {
 	} else {
 		fmt.Fprintln(out, "memory: unknown:", err)
 	}
+}
+
+// speedTable prints what the parts of a layer take on each processor.
+func speedTable(out io.Writer, m *measure.Machine) {
+	fmt.Fprintln(out, "\nA token in a layer, in Q4_0: µs to start, and GB/s read from then on:")
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tattention\t\tpredictor\t\tdense FFN\t\tsparse FFN\t\t")
+	row := func(name string, s *placement.Speeds) {
+		if s == nil {
+			return
+		}
+		fmt.Fprintf(w, "%s\t", name)
+		for _, r := range []placement.Rate{s.Attention, s.Predictor, s.Dense, s.Sparse} {
+			fmt.Fprintf(w, "%.0f\t%.1f\t", 1e6*r.Start, r.Read/1e9)
+		}
+		fmt.Fprintln(w)
+	}
+	row("CPU", m.Speeds)
+	for i := range m.GPUs {
+		row(fmt.Sprintf("GPU %d", i), m.GPUs[i].Speeds)
+	}
+	w.Flush()
 }
 
 func ramTable(out io.Writer, m *measure.Machine) {

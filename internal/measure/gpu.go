@@ -1,6 +1,12 @@
 package measure
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+)
 
 // ID says which GPU it is; where it changes, the GPU is measured anew.
 type ID struct {
@@ -21,6 +27,7 @@ type Found struct {
 
 // Device is what is measured of a GPU; the device that computes on it implements it.
 type Device interface {
+	compute.Device
 	// ReadBandwidth returns what its memory gives to a kernel that reads far more than its caches hold, bytes per
 	// second.
 	ReadBandwidth() (float64, error)
@@ -31,7 +38,6 @@ type Device interface {
 	HandOff() (float64, error)
 	// Launch returns the time that the kernels of one layer take to start beyond what they read, in seconds.
 	Launch() (float64, error)
-	Close() error
 }
 
 // GPU is what was measured of a GPU. All figures are 0 where Lacks is not empty.
@@ -43,6 +49,8 @@ type GPU struct {
 	Download float64 `json:"download"`        // bytes per second
 	HandOff  float64 `json:"hand_off"`        // seconds
 	Launch   float64 `json:"launch"`          // seconds a layer
+	// Speeds are what the GPU's operations reach in a model's layers; nil: they were not measured.
+	Speeds *placement.Speeds `json:"speeds,omitempty"`
 }
 
 // Usable reports whether models may be placed on the GPU without being told to.
@@ -61,14 +69,23 @@ func (c *GPU) check() error {
 	if !(c.HandOff >= 0 && c.HandOff < 1) || !(c.Launch >= 0 && c.Launch < 1) {
 		return fmt.Errorf("GPU %q: %g s to hand off and %g s to launch are no latencies", c.Name, c.HandOff, c.Launch)
 	}
+	if c.Speeds != nil {
+		if err := c.Speeds.Check(); err != nil {
+			return fmt.Errorf("GPU %q: %w", c.Name, err)
+		}
+	}
 	return nil
 }
 
 // gpuSteps is how many figures a GPU takes.
-const gpuSteps = 4
+const gpuSteps = 4 + speedSteps
+
+// gpuLayers are the bytes of weights that each part of a layer is measured with on a GPU: several times the largest
+// second-level caches.
+const gpuLayers = 256 << 20
 
 // take measures the GPU; what fails is said in Lacks.
-func (c *GPU) take(f *Found, step func()) {
+func (c *GPU) take(ctx context.Context, f *Found, layers layerTrial, step func()) {
 	err := func() error {
 		if f.Lacks != "" || f.Open == nil {
 			c.Lacks = f.Lacks
@@ -98,6 +115,14 @@ func (c *GPU) take(f *Found, step func()) {
 			return err
 		}
 		step()
+		if err := c.check(); err != nil {
+			return err
+		}
+		measured, err := speeds(ctx, func() (compute.Device, error) { return f.Open() }, layers, step)
+		if err != nil {
+			return err
+		}
+		c.Speeds = &measured
 		return c.check()
 	}()
 	if err != nil {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
@@ -22,6 +24,10 @@ type Machine struct {
 	// Of all cores; 0 where it was not measured.
 	Products float64 `json:"products,omitempty"` // multiplications and additions a second of a prompt's products in Q4_0
 	Packs    float64 `json:"packs,omitempty"`    // bytes a second that are packed to be sent to a GPU
+
+	// Speeds are what the processor's operations reach in a model's layers, with the threads that are used beside the
+	// GPUs that there are; nil: they were not measured.
+	Speeds *placement.Speeds `json:"speeds,omitempty"`
 
 	Kernels []Kernel `json:"kernels,omitempty"` // of the types that the processor has several for; nil: not measured
 }
@@ -64,6 +70,11 @@ func (m *Machine) Check() error {
 			return err
 		}
 	}
+	if m.Speeds != nil {
+		if err := m.Speeds.Check(); err != nil {
+			return fmt.Errorf("the processor: %w", err)
+		}
+	}
 	for _, c := range m.GPUs {
 		if err := c.check(); err != nil {
 			return err
@@ -82,7 +93,7 @@ func Kernels() string { return cpu.Kernels() }
 // measured keeps its reason in Lacks.
 func Take(ctx context.Context, found []Found, progress func(done, total int64)) (Machine, error) {
 	m := this(found)
-	left, done := int64(ramSteps(m.Cores)+productSteps+kernelSteps()+gpuSteps*len(found)), int64(0)
+	left, done := int64(ramSteps(m.Cores)+productSteps+kernelSteps()+speedSteps+gpuSteps*len(found)), int64(0)
 	step := func() {
 		done, left = done+1, left-1
 		if progress != nil {
@@ -110,9 +121,34 @@ func Take(ctx context.Context, found []Found, progress func(done, total int64)) 
 		if err := ctx.Err(); err != nil {
 			return m, err
 		}
-		m.GPUs[i].take(&found[i], step)
+		m.GPUs[i].take(ctx, &found[i], usualLayers(gpuLayers, 0), step)
+	}
+	if err := m.measureSpeeds(ctx, step); err != nil {
+		return m, err
 	}
 	return m, m.Check()
+}
+
+// Each part of a layer is measured on the processor with weights of twice its caches, within these bounds in bytes.
+const (
+	leastCPULayers = 64 << 20
+	mostCPULayers  = 512 << 20
+)
+
+// measureSpeeds fills in Speeds. Beside a GPU one core is left to wait for it, and neurons in RAM are computed after
+// pauses.
+func (m *Machine) measureSpeeds(ctx context.Context, step func()) error {
+	threads, gap := m.Cores, time.Duration(0)
+	if slices.ContainsFunc(m.GPUs, func(c GPU) bool { return c.Usable() }) {
+		threads, gap = max(1, threads-1), idleBeforeCold
+	}
+	bytes := min(max(2*int64(hw.Detect().L3All), leastCPULayers), mostCPULayers)
+	measured, err := speeds(ctx, func() (compute.Device, error) { return cpu.New(cpu.Options{Threads: threads, ThreadsBatch: threads}) }, usualLayers(bytes, gap), step)
+	if err != nil {
+		return fmt.Errorf("measuring a model's layers on the processor: %w", err)
+	}
+	m.Speeds = &measured
+	return nil
 }
 
 // this returns the machine before it is measured.
@@ -132,11 +168,11 @@ func this(found []Found) Machine {
 // threads that reads fastest, and the GPUs that may be used, whole. Budgets are for the caller to set.
 func (m *Machine) Placement(rowBytes int) placement.Machine {
 	best := m.Best()
-	p := placement.Machine{Stream: best.Stream, Rows: min(best.Row(rowBytes), best.Stream)}
+	p := placement.Machine{Stream: best.Stream, Rows: min(best.Row(rowBytes), best.Stream), Speeds: m.Speeds}
 	for _, c := range m.GPUs {
 		if c.Usable() {
 			p.HandOff = max(p.HandOff, c.HandOff)
-			p.GPUs = append(p.GPUs, placement.GPU{Name: c.Name, Read: c.Read, Launch: c.Launch, Budget: c.Memory})
+			p.GPUs = append(p.GPUs, placement.GPU{Name: c.Name, Read: c.Read, Launch: c.Launch, Speeds: c.Speeds, Budget: c.Memory})
 		}
 	}
 	return p

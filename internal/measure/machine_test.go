@@ -11,10 +11,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
 // fake is a GPU of known figures.
 type fake struct {
+	compute.Device
 	read, up, down, handOff, launch float64
 	err                             error
 	closed                          *int
@@ -24,13 +29,19 @@ func (f fake) ReadBandwidth() (float64, error)                  { return f.read,
 func (f fake) TransferBandwidth() (up, down float64, err error) { return f.up, f.down, nil }
 func (f fake) HandOff() (float64, error)                        { return f.handOff, f.err }
 func (f fake) Launch() (float64, error)                         { return f.launch, nil }
-func (f fake) Close() error                                     { *f.closed++; return nil }
+func (f fake) Close() error                                     { *f.closed++; return f.Device.Close() }
 
 func TestGPUs(t *testing.T) {
 	closed := 0
 	good := fake{read: 9e11, up: 2e10, down: 1e10, handOff: 4e-5, launch: 2e-5, closed: &closed}
 	id := ID{Name: "Test 4090", Driver: "driver 1.2", UUID: "abc", Memory: 24 << 30}
-	open := func(f fake) Found { return Found{ID: id, Open: func() (Device, error) { return f, nil }} }
+	open := func(f fake) Found {
+		return Found{ID: id, Open: func() (Device, error) {
+			var err error
+			f.Device, err = cpu.New(cpu.Options{Threads: 1})
+			return f, err
+		}}
+	}
 	slow, broken, huge := good, good, good
 	slow.read = 42 // GB/s where bytes/s belong
 	broken.err = errors.New("device lost")
@@ -47,13 +58,17 @@ func TestGPUs(t *testing.T) {
 		"not to open": {Found{ID: id, Open: func() (Device, error) { return nil, errors.New("in use") }}, GPU{ID: id, Lacks: "in use"}},
 	} {
 		got, steps := GPU{ID: id}, 0
-		got.take(&c.found, func() { steps++ })
+		got.take(t.Context(), &c.found, tinyLayers(), func() { steps++ })
+		if measured := got.Speeds != nil; measured != (name == "good") {
+			t.Errorf("%s: layers measured: %t", name, measured)
+		}
+		got.Speeds = nil
 		if got != c.want || steps > gpuSteps || name == "good" && steps != gpuSteps {
 			t.Errorf("%s: %+v after %d steps, want %+v", name, got, steps, c.want)
 		}
 	}
-	if closed != 4 {
-		t.Errorf("%d of 4 opened GPUs were closed", closed)
+	if closed != 6 { // the good one is opened for each shape of layers, too
+		t.Errorf("%d of 6 opened GPUs were closed", closed)
 	}
 	software := GPU{ID: ID{Software: true}, Read: 1e10}
 	if software.Usable() || (&GPU{ID: ID{Spare: true}, Read: 1e10}).Usable() || (&GPU{Lacks: "x"}).Usable() || !(&GPU{Read: 1e10}).Usable() {
@@ -71,6 +86,10 @@ func example() Machine {
 		},
 		GPUs:     []GPU{{ID: ID{Name: "Test 4090", UUID: "abc"}, Read: 9e11, Upload: 2e10, Download: 1e10, HandOff: 4e-5}},
 		Products: 4e11, Packs: 8e9,
+		Speeds: &placement.Speeds{
+			Attention: placement.Rate{Start: 1e-5, Read: 3e10}, Predictor: placement.Rate{Start: 1e-5, Read: 3e10},
+			Dense: placement.Rate{Start: 2e-5, Read: 4e10}, Sparse: placement.Rate{Start: 3e-5, Read: 2e10},
+		},
 		Kernels: []Kernel{{Type: "Q4_0", Cols: 4096, Chosen: "far", Usual: "near", Why: "faster", Speeds: []KernelSpeed{{"near", 15e9}, {"far", 23e9}}}},
 		Taken:   &Taken{At: time.Date(2026, 11, 22, 10, 30, 0, 0, time.UTC), Buffer: 1 << 30},
 	}
@@ -228,7 +247,11 @@ func TestTake(t *testing.T) {
 	}
 	closed, last, total := 0, int64(0), int64(0)
 	gpu := fake{read: 9e11, up: 2e10, down: 1e10, closed: &closed}
-	found := []Found{{ID: ID{Name: "fake"}, Open: func() (Device, error) { return gpu, nil }}}
+	found := []Found{{ID: ID{Name: "fake"}, Open: func() (Device, error) {
+		var err error
+		gpu.Device, err = cpu.New(cpu.Options{Threads: 1})
+		return gpu, err
+	}}}
 	path := filepath.Join(t.TempDir(), "machine.json")
 	m, err := Of(context.Background(), path, found, func(d, n int64) {
 		if d != last+1 {
@@ -236,7 +259,7 @@ func TestTake(t *testing.T) {
 		}
 		last, total = d, n
 	})
-	if err != nil || last != total || closed != 1 {
+	if err != nil || last != total || closed != 3 {
 		t.Fatalf("%v after %d of %d steps", err, last, total)
 	}
 	kept, err := Read(path)

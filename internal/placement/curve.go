@@ -9,7 +9,9 @@ type curve struct {
 	n    int
 	hot  []float64 // [n+1] seconds of the first k units on the GPU
 	cold []float64 // [n+1] seconds of the first k units in RAM; the units' own times never rise
-	most int       // the hot count beyond which more on the GPU makes the layer slower
+
+	hotStart, coldStart float64 // seconds that units take to start on the GPU, and in RAM, if there are any
+	most                int     // the hot count beyond which more on the GPU makes the layer slower
 }
 
 // like is c for another layer of the same units.
@@ -24,14 +26,14 @@ func (u *Units) same(v *Units) bool {
 }
 
 func newCurve(y *Layer, on *Machine, gpu int) curve {
-	u, g := &y.Units, &on.GPUs[gpu]
+	u, g, host := &y.Units, on.GPUs[gpu].speeds(), on.speeds()
 	n := len(u.Sometimes)
-	c := curve{y: y, gpu: gpu, n: n, hot: make([]float64, n+1), cold: make([]float64, n+1)}
+	c := curve{y: y, gpu: gpu, n: n, hot: make([]float64, n+1), cold: make([]float64, n+1), hotStart: g.units(u).Start, coldStart: host.units(u).Start}
 	for i, b := range u.Sometimes {
-		c.hot[i+1] = c.hot[i] + u.hot(b, g)
-		c.cold[i+1] = c.cold[i] + u.cold(b, on)
+		c.hot[i+1] = c.hot[i] + u.seconds(b, &g)
+		c.cold[i+1] = c.cold[i] + u.seconds(b, &host)
 	}
-	c.most = sort.Search(n, func(k int) bool { return c.hot[k] >= c.cold[n]-c.cold[k] })
+	c.most = sort.Search(n, func(k int) bool { return c.onGPU(k) >= c.inRAM(k) })
 	if c.most > 0 && c.units(c.most-1) <= c.units(c.most) {
 		c.most--
 	}
@@ -39,7 +41,23 @@ func newCurve(y *Layer, on *Machine, gpu int) curve {
 }
 
 // units returns the time of all units with k of them on the GPU.
-func (c *curve) units(k int) float64 { return max(c.hot[k], c.cold[c.n]-c.cold[k]) }
+func (c *curve) units(k int) float64 { return max(c.onGPU(k), c.inRAM(k)) }
+
+// onGPU returns the time of the first k units on the GPU.
+func (c *curve) onGPU(k int) float64 {
+	if k == 0 {
+		return 0
+	}
+	return c.hotStart + c.hot[k]
+}
+
+// inRAM returns the time of the other units in RAM.
+func (c *curve) inRAM(k int) float64 {
+	if k == c.n {
+		return 0
+	}
+	return c.coldStart + c.cold[c.n] - c.cold[k]
+}
 
 // worth returns how many units save at least price seconds a byte on the GPU; between 1 and most.
 func (c *curve) worth(price float64) int {

@@ -46,13 +46,90 @@ type Machine struct {
 	Rows    float64 // of RAM, on scattered rows
 	GPUs    []GPU   // in the order in which layers pass them
 	HandOff float64 // activations from RAM to a GPU and back again, the wait included
+	Speeds  *Speeds // of the processor's own operations; nil: they take what Stream and Rows say
+}
+
+// Rate is what a part of a layer takes for one token: Start seconds, and its bytes at Read bytes per second.
+type Rate struct {
+	Start float64 `json:"start"`
+	Read  float64 `json:"read"`
+}
+
+// seconds returns the time that the part takes which reads so many bytes; nothing where it reads none.
+func (r Rate) seconds(bytes float64) float64 {
+	if bytes == 0 {
+		return 0
+	}
+	return r.Start + bytes/r.Read
+}
+
+// Speeds are a processor's rates of the parts of a layer, as its own operations reach them.
+type Speeds struct {
+	Attention Rate `json:"attention"` // with the norm before it
+	Predictor Rate `json:"predictor"`
+	Dense     Rate `json:"dense"`  // units that are read whole, in order, and the head
+	Sparse    Rate `json:"sparse"` // units of which a token reads some
+}
+
+// Check reports rates that are none.
+func (s *Speeds) Check() error {
+	for _, r := range []Rate{s.Attention, s.Predictor, s.Dense, s.Sparse} {
+		if !(r.Start >= 0) || !(r.Read > 0) || math.IsInf(r.Read, 1) || math.IsInf(r.Start, 1) {
+			return fmt.Errorf("a part of a layer that takes %g s and reads %g bytes/s", r.Start, r.Read)
+		}
+	}
+	return nil
+}
+
+// units returns the rate of a layer's units.
+func (s *Speeds) units(u *Units) Rate {
+	if u.inOrder() {
+		return s.Dense
+	}
+	return s.Sparse
+}
+
+// inOrder reports whether units are read at the bandwidth of reading in order: experts, and neurons of which nothing is
+// left out.
+func (u *Units) inOrder() bool { return u.InOrder || u.Always == u.Size }
+
+// Slower returns the machine where every byte that is read in RAM takes so many seconds more.
+func (m Machine) Slower(seconds float64) Machine {
+	read := func(r float64) float64 { return 1 / (1/r + seconds) }
+	m.Stream, m.Rows = read(m.Stream), read(m.Rows)
+	if m.Speeds != nil {
+		s := *m.Speeds
+		for _, r := range []*Rate{&s.Attention, &s.Predictor, &s.Dense, &s.Sparse} {
+			r.Read = read(r.Read)
+		}
+		m.Speeds = &s
+	}
+	return m
+}
+
+// speeds returns RAM's rates.
+func (m *Machine) speeds() Speeds {
+	if m.Speeds != nil {
+		return *m.Speeds
+	}
+	return Speeds{Attention: Rate{Read: m.Stream}, Predictor: Rate{Read: m.Stream}, Dense: Rate{Read: m.Stream}, Sparse: Rate{Read: m.Rows}}
+}
+
+// speeds returns the GPU's rates. Where they were not measured, a layer's launches are attention's.
+func (g *GPU) speeds() Speeds {
+	if g.Speeds != nil {
+		return *g.Speeds
+	}
+	even := Rate{Read: g.Read}
+	return Speeds{Attention: even, Predictor: even, Dense: even, Sparse: even}
 }
 
 // GPU is a GPU, and how much of it may be used.
 type GPU struct {
 	Name     string
 	Read     float64 // bytes per second of its memory
-	Launch   float64 // seconds of starting the kernels of one layer
+	Launch   float64 // seconds of starting the kernels of one layer, where Speeds do not say it
+	Speeds   *Speeds // of the GPU's own operations; nil: they take what Read and Launch say
 	Budget   int64   // bytes that may be taken in all
 	Overhead int64   // bytes of the budget that go to compute buffers and fragmentation as soon as anything lies there
 }
@@ -91,9 +168,19 @@ func (m *Machine) Check() error {
 	if !(m.HandOff >= 0) || math.IsInf(m.HandOff, 1) {
 		return fmt.Errorf("a hand-off of %g seconds", m.HandOff)
 	}
+	if m.Speeds != nil {
+		if err := m.Speeds.Check(); err != nil {
+			return fmt.Errorf("RAM: %w", err)
+		}
+	}
 	for i, g := range m.GPUs {
 		if !positive(g.Read) || !(g.Launch >= 0) || g.Budget < 0 || g.Overhead < 0 {
 			return fmt.Errorf("GPU %d: %g bytes/s, %g s of launches, a budget of %d and an overhead of %d bytes", i, g.Read, g.Launch, g.Budget, g.Overhead)
+		}
+		if g.Speeds != nil {
+			if err := g.Speeds.Check(); err != nil {
+				return fmt.Errorf("GPU %d: %w", i, err)
+			}
 		}
 	}
 	return nil

@@ -21,30 +21,67 @@ func token(m Model, on Machine, at []compute.Place) float64 {
 		} else {
 			y.Attention = m.Head
 		}
-		bandwidth := func(gpu bool) float64 {
-			if gpu {
-				return on.GPUs[p.Tier].Read
-			}
-			return on.Stream
+		host, gpu := Speeds{Attention: Rate{0, on.Stream}, Predictor: Rate{0, on.Stream}, Dense: Rate{0, on.Stream}, Sparse: Rate{0, on.Rows}}, Speeds{}
+		if on.Speeds != nil {
+			host = *on.Speeds
 		}
-		dense := float64(y.Attention+y.KV)/bandwidth(p.Attention) + float64(y.Predictor)/bandwidth(p.Predictor)
+		launch := 0.0
+		if p.Tier != compute.RAM {
+			g := on.GPUs[p.Tier]
+			gpu, launch = Speeds{Attention: Rate{0, g.Read}, Predictor: Rate{0, g.Read}, Dense: Rate{0, g.Read}, Sparse: Rate{0, g.Read}}, g.Launch
+			if g.Speeds != nil {
+				gpu, launch = *g.Speeds, 0
+			}
+		}
+		on1 := func(onGPU bool) Speeds {
+			if onGPU {
+				return gpu
+			}
+			return host
+		}
+		part := func(bytes int64, r Rate) float64 {
+			if bytes == 0 {
+				return 0
+			}
+			return r.Start + float64(bytes)/r.Read
+		}
+		before := on1(p.Attention).Attention
+		if len(y.Units.Sometimes) == 0 { // the head
+			before = on1(p.Attention).Dense
+		}
+		dense := part(y.Attention+y.KV, before) + part(y.Predictor, on1(p.Predictor).Predictor)
 		var hot, cold float64
+		whole := y.Units.InOrder || y.Units.Always == y.Units.Size
+		unit := func(b float64, s Speeds) float64 {
+			if whole {
+				return (float64(y.Units.Always) + b) / s.Dense.Read
+			}
+			return math.Min(float64(y.Units.Always)/s.Dense.Read+b/s.Sparse.Read, float64(y.Units.Size)/s.Dense.Read)
+		}
+		start := func(s Speeds) float64 {
+			if whole {
+				return s.Dense.Start
+			}
+			return s.Sparse.Start
+		}
 		for i, b := range y.Units.Sometimes {
 			if i < p.Bound {
-				hot += (float64(y.Units.Always) + b) / on.GPUs[p.Tier].Read
+				hot += unit(b, gpu)
 			} else {
-				if y.Units.InOrder {
-					cold += (float64(y.Units.Always) + b) / on.Stream
-					continue
-				}
-				cold += math.Min(float64(y.Units.Always)/on.Stream+b/on.Rows, float64(y.Units.Size)/on.Stream)
+				cold += unit(b, host)
 			}
+		}
+		if p.Bound > 0 {
+			hot += start(gpu)
+		}
+		if p.Bound < len(y.Units.Sometimes) {
+			cold += start(host)
 		}
 		usesGPU := p.Attention || p.Bound > 0 || p.Predictor && y.Predictor > 0
 		usesCPU := !p.Attention || p.Bound < len(y.Units.Sometimes)
 		sum += dense + math.Max(hot, cold)
 		if usesGPU {
-			sum += on.GPUs[p.Tier].Launch
+			sum += launch
 			if usesCPU {
 				sum += on.HandOff
 			}
@@ -182,7 +219,17 @@ func small(r *rand.Rand, layers, units int) (Model, Machine) {
 		Read: 1e9 * (0.5 + 20*r.Float64()), Launch: 2e-7 * r.Float64(), Overhead: int64(r.IntN(300)),
 		Budget: int64(1.1 * r.Float64() * float64(m.Bytes())),
 	}}
+	if r.IntN(2) == 0 { // the processors' operations were measured
+		on.Speeds = measured(r, on.Stream)
+		on.GPUs[0].Speeds = measured(r, on.GPUs[0].Read)
+	}
 	return m, on
+}
+
+// measured returns rates of operations where memory is read at so many bytes per second.
+func measured(r *rand.Rand, read float64) *Speeds {
+	rate := func() Rate { return Rate{Start: 5e-7 * r.Float64(), Read: read * (0.3 + 0.7*r.Float64())} }
+	return &Speeds{Attention: rate(), Predictor: rate(), Dense: rate(), Sparse: rate()}
 }
 
 // seed draws the same cases each time: the search is quick, not exact, and nothing bounds how far from the best it ends

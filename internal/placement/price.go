@@ -162,51 +162,72 @@ func handOffs(attention, whole, predictorInRAM bool) float64 {
 // price returns one layer by itself.
 func price(y *Layer, on *Machine, at compute.Place) Priced {
 	r := Priced{Place: at}
-	read := func(bytes int64, gpu bool) {
-		if gpu {
-			r.VRAM += bytes
-			r.Dense += float64(bytes) / on.GPUs[at.Tier].Read
-			return
-		}
-		r.RAM += bytes
-		r.Dense += float64(bytes) / on.Stream
-	}
 	if at.Tier == compute.RAM {
 		at = compute.Place{Split: compute.Split{Tier: compute.RAM}}
 		r.Place = at
 	}
-	read(y.Attention+y.KV, at.Attention)
+	host, gpu := on.speeds(), Speeds{}
+	if at.Tier != compute.RAM {
+		gpu = on.GPUs[at.Tier].speeds()
+	}
+	read := func(bytes int64, onGPU bool, part func(*Speeds) Rate) {
+		if onGPU {
+			r.VRAM += bytes
+			r.Dense += part(&gpu).seconds(float64(bytes))
+			return
+		}
+		r.RAM += bytes
+		r.Dense += part(&host).seconds(float64(bytes))
+	}
+	read(y.Attention+y.KV, at.Attention, y.attention)
 	if !at.Attention {
 		r.RAM += y.Expanded
 	}
-	read(y.Predictor, at.Predictor)
+	read(y.Predictor, at.Predictor, func(s *Speeds) Rate { return s.Predictor })
 	u := &y.Units
 	n := len(u.Sometimes)
+	if at.Bound > 0 {
+		r.HotTime = gpu.units(u).Start
+	}
 	for _, b := range u.Sometimes[:at.Bound] {
-		r.HotTime += u.hot(b, &on.GPUs[at.Tier])
+		r.HotTime += u.seconds(b, &gpu)
+	}
+	if at.Bound < n {
+		r.ColdTime = host.units(u).Start
 	}
 	for _, b := range u.Sometimes[at.Bound:] {
-		r.ColdTime += u.cold(b, on)
+		r.ColdTime += u.seconds(b, &host)
 	}
 	r.VRAM += u.Size * int64(at.Bound)
 	r.RAM += u.Size * int64(n-at.Bound)
-	gpu := at.Attention || at.Bound > 0 || at.Predictor && y.Predictor > 0
-	if gpu {
-		r.Dense += on.GPUs[at.Tier].Launch
-	}
-	if gpu {
+	if at.Attention || at.Bound > 0 || at.Predictor && y.Predictor > 0 {
+		r.Dense += on.GPUs[at.Tier].launch()
 		r.Wait = on.HandOff * handOffs(at.Attention, at.Bound == n, y.Predictor > 0 && !at.Predictor)
 	}
 	return r
 }
 
-// hot returns the time that a unit which reads b bytes beyond Always takes on g.
-func (u *Units) hot(b float64, g *GPU) float64 { return (float64(u.Always) + b) / g.Read }
-
-// cold returns its time in RAM, where a unit that is active often enough is read in order with its neighbours.
-func (u *Units) cold(b float64, on *Machine) float64 {
-	if u.InOrder {
-		return (float64(u.Always) + b) / on.Stream
+// attention returns the rate of what a token reads of the layer before its units; the head is such a layer.
+func (y *Layer) attention(s *Speeds) Rate {
+	if len(y.Units.Sometimes) == 0 {
+		return s.Dense
 	}
-	return min(float64(u.Always)/on.Stream+b/on.Rows, float64(u.Size)/on.Stream)
+	return s.Attention
+}
+
+// launch returns what starting a layer's kernels takes that the parts' rates do not count.
+func (g *GPU) launch() float64 {
+	if g.Speeds != nil {
+		return 0
+	}
+	return g.Launch
+}
+
+// seconds returns the time of a unit that reads b bytes beyond Always. One that is active often enough is read in order
+// with its neighbours.
+func (u *Units) seconds(b float64, s *Speeds) float64 {
+	if u.inOrder() {
+		return (float64(u.Always) + b) / s.Dense.Read
+	}
+	return min(float64(u.Always)/s.Dense.Read+b/s.Sparse.Read, float64(u.Size)/s.Dense.Read)
 }

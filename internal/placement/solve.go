@@ -60,16 +60,17 @@ func (m mode) fixed(c *curve, on *Machine, g *GPU) fixed {
 		f.seconds = math.Inf(1)
 		return f
 	}
-	read := func(bytes int64, gpu bool) {
-		if gpu {
+	host, gpu := on.speeds(), g.speeds()
+	read := func(bytes int64, onGPU bool, part func(*Speeds) Rate) {
+		s := &host
+		if onGPU {
 			f.bytes += bytes
-			f.seconds += float64(bytes) / g.Read
-			return
+			s = &gpu
 		}
-		f.seconds += float64(bytes) / on.Stream
+		f.seconds += part(s).seconds(float64(bytes))
 	}
-	read(c.y.Attention+c.y.KV, m.attention)
-	read(c.y.Predictor, m.predictor)
+	read(c.y.Attention+c.y.KV, m.attention, c.y.attention)
+	read(c.y.Predictor, m.predictor, func(s *Speeds) Rate { return s.Predictor })
 	switch m.units {
 	case none:
 		f.seconds += c.units(0)
@@ -78,7 +79,7 @@ func (m mode) fixed(c *curve, on *Machine, g *GPU) fixed {
 		f.bytes += c.y.Units.Size * int64(c.n)
 	}
 	if m != modes[inRAM] {
-		f.seconds += g.Launch + on.HandOff*handOffs(m.attention, m.units == all, c.y.Predictor > 0 && !m.predictor)
+		f.seconds += g.launch() + on.HandOff*handOffs(m.attention, m.units == all, c.y.Predictor > 0 && !m.predictor)
 	}
 	return f
 }

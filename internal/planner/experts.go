@@ -104,8 +104,7 @@ func slowed(b *modelcost.Cost, on placement.Machine, memory uint64) placement.Ma
 		least -= g.Budget
 	}
 	slower := FromDisk(least, 1, memory) / AssumedDisk // seconds a byte
-	on.Stream, on.Rows = 1/(1/on.Stream+slower), 1/(1/on.Rows+slower)
-	return on
+	return on.Slower(slower)
 }
 
 // reprice gives p, which was chosen for another speed of RAM, its times on a machine.

@@ -121,6 +121,9 @@ func (m *Machine) on(rowBytes int) placement.Machine {
 	}
 	for _, g := range m.gpus {
 		c := placement.GPU{Name: g.name, Read: g.read, Launch: g.launch, Budget: Budget(g.memory)}
+		if g.known != nil {
+			c.Speeds = g.known.Speeds
+		}
 		switch {
 		case g.software:
 			c.Read = 10 * on.Stream
@@ -238,7 +241,9 @@ func found(all []vulkan.Info) []measure.Found {
 		case f.Software: // how fast it is says nothing: it is there for tests
 			f.Lacks = "it is software on the processor, which computes only where it is named"
 		default:
-			f.Open = func() (measure.Device, error) { return vulkan.Open(vulkan.Options{Device: strconv.Itoa(d.Index)}) }
+			f.Open = func() (measure.Device, error) {
+				return vulkan.Open(vulkan.Options{Device: strconv.Itoa(d.Index), Cache: pipelineCache()})
+			}
 		}
 		found = append(found, f)
 	}

@@ -1,0 +1,407 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// layerShape is a layer that a processor's speed is measured on: a Llama's, in Q4_0.
+type layerShape struct {
+	embd, ff, heads int
+	rank            int   // of its predictor
+	shares          []int // of the neurons, in percent, that it is timed with as a sparse layer
+}
+
+// layerTrial says which layers a processor's speed is measured on.
+type layerTrial struct {
+	small, large layerShape
+	bytes        int64         // of weights that the layers of each part have together: more than caches hold
+	gap          time.Duration // the processor is idle for, before the neurons of each sparse layer; 0: layers follow one another
+}
+
+// usualLayers returns two shapes: the smaller one tells what a part takes to start, the larger one how fast it reads.
+// Sparse layers are timed with two shares of the larger one's neurons instead.
+func usualLayers(bytes int64, gap time.Duration) layerTrial {
+	return layerTrial{
+		small: layerShape{embd: 1024, ff: 2816, heads: 8, rank: 256},
+		large: layerShape{embd: 4096, ff: 11008, heads: 32, rank: 1024, shares: []int{5, 20}},
+		bytes: bytes, gap: gap,
+	}
+}
+
+const (
+	layerType    = quant.Q4_0
+	layerPasses  = 4  // over all layers, in a recording
+	layerRepeats = 6  // of a recording; the first one records, and the fastest of the others counts
+	mostLayers   = 96 // of a shape
+	speedSteps   = 8  // figures of a processor: three parts of each shape, and the shares
+	// idleBeforeCold is how long the processor waits between its parts of two layers where a GPU computes attention.
+	idleBeforeCold = 100 * time.Microsecond
+)
+
+// speeds measures how fast a processor computes the parts of a layer for one token, by the operations of models. open
+// opens the processor; it is called once for each shape.
+func speeds(ctx context.Context, open func() (compute.Device, error), on layerTrial, step func()) (placement.Speeds, error) {
+	a, err := on.time(ctx, open, on.small, step)
+	if err != nil {
+		return placement.Speeds{}, err
+	}
+	b, err := on.time(ctx, open, on.large, step)
+	if err != nil {
+		return placement.Speeds{}, err
+	}
+	return placement.Speeds{
+		Attention: fit(a.attention, b.attention), Predictor: fit(a.predictor, b.predictor), Dense: fit(a.dense, b.dense),
+		Sparse: fit(b.sparse[0], b.sparse[1]),
+	}, nil
+}
+
+// timed are the bytes that a part of a layer reads, and the seconds that this takes.
+type timed struct{ bytes, seconds float64 }
+
+// partTimes are the times of a layer's parts, of sparse neurons by shares.
+type partTimes struct {
+	attention, predictor, dense timed
+	sparse                      []timed
+}
+
+// leastSlope bounds the share of the larger part's time that its bytes take. Where noise makes the smaller part take
+// as long as the larger one, this share is assumed.
+const leastSlope = 1.0 / 8
+
+// fit returns the rate that two parts of a kind have: a line through both times.
+func fit(small, large timed) placement.Rate {
+	whole := large.seconds / large.bytes
+	perByte := (large.seconds - small.seconds) / (large.bytes - small.bytes)
+	perByte = min(max(perByte, leastSlope*whole), whole)
+	return placement.Rate{Start: max(0, large.seconds-perByte*large.bytes), Read: 1 / perByte}
+}
+
+// layers are layers of one shape on a device. The first error is kept.
+type layers struct {
+	d     compute.Device
+	shape layerShape
+	wide  int64           // bytes of weights of each part, all layers together
+	table *compute.Matrix // [1, embd] ones
+	x     compute.Tensor  // [1, embd] the residual stream
+	p     compute.Params
+	data  map[[3]int][]byte // weights by rows, columns and sign
+	err   error
+}
+
+func newLayers(d compute.Device, shape layerShape, bytes int64) *layers {
+	y := &layers{d: d, shape: shape, wide: bytes, data: map[[3]int][]byte{}}
+	y.p = compute.Params{Decode: 1, Tokens: []int32{0}, Pos: []int32{compute.PagePositions - 1}, Seq: []int32{0}, Pages: [][]int32{{0}}}
+	y.x = y.tensor(shape.embd)
+	y.table = y.take(compute.Source{Name: "input", Type: quant.F32, Rows: 1, Cols: shape.embd, Data: rowsOf(quant.F32, 1, shape.embd, 1)}, compute.Lookup)
+	return y
+}
+
+// time times the parts of layers of one shape.
+func (on *layerTrial) time(ctx context.Context, open func() (compute.Device, error), shape layerShape, step func()) (t partTimes, err error) {
+	d, err := open()
+	if err != nil {
+		return t, err
+	}
+	defer func() {
+		if cerr := d.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	y := newLayers(d, shape, on.bytes)
+	for _, part := range []struct {
+		to   *timed
+		make func() (bytes float64, ops []func(compute.Verbs))
+	}{{&t.attention, y.attention}, {&t.dense, y.dense}, {&t.predictor, func() (float64, []func(compute.Verbs)) { return y.predictor(50) }}} {
+		if ctx.Err() != nil {
+			return t, ctx.Err()
+		}
+		*part.to = y.time(part.make())
+		step()
+	}
+	var weights []compute.SparseWeights
+	for i, share := range shape.shares {
+		if ctx.Err() != nil {
+			return t, ctx.Err()
+		}
+		if i == 0 {
+			weights = y.neurons()
+		}
+		read, ops := y.sparse(weights, share)
+		if on.gap > 0 {
+			t.sparse = append(t.sparse, timed{read, y.timeApart(ops, on.gap)})
+		} else {
+			t.sparse = append(t.sparse, y.time(read, ops))
+		}
+		step()
+	}
+	return t, y.err
+}
+
+// time returns the time of one of ops, which read so many bytes each.
+func (y *layers) time(bytes float64, ops []func(compute.Verbs)) timed {
+	seg := compute.Segment{Name: fmt.Sprintf("%d layers of %.0f bytes", len(ops), bytes), Rows: 1, Decode: 1}
+	best := time.Duration(1<<63 - 1)
+	for i := range layerRepeats {
+		begin := monotime.Now()
+		y.run(seg, func(v compute.Verbs) {
+			v.Embed(y.x, y.table)
+			for range layerPasses {
+				for _, op := range ops {
+					op(v)
+				}
+			}
+		})
+		if took := max(monotime.Since(begin), 1); i > 0 {
+			best = min(best, took)
+		}
+	}
+	return timed{bytes, best.Seconds() / float64(layerPasses*max(len(ops), 1))}
+}
+
+// timeApart returns the median time of one of ops, each after gap in which the device is idle.
+func (y *layers) timeApart(ops []func(compute.Verbs), gap time.Duration) float64 {
+	var all []time.Duration
+	for pass := range layerRepeats {
+		for _, op := range ops {
+			for idle := monotime.Now(); monotime.Since(idle) < gap; {
+			}
+			begin := monotime.Now()
+			y.run(compute.Segment{}, op)
+			if pass > 0 {
+				all = append(all, monotime.Since(begin))
+			}
+		}
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return all[len(all)/2].Seconds()
+}
+
+func (y *layers) run(seg compute.Segment, body func(compute.Verbs)) {
+	if y.err == nil {
+		y.err = y.d.Run(seg, &y.p, body)
+	}
+}
+
+// count returns how many layers a part of so many bytes has.
+func (y *layers) count(bytes float64) int {
+	return min(max(2, int(float64(y.wide)/bytes)+1), mostLayers)
+}
+
+func (y *layers) tensor(cols int) compute.Tensor {
+	var t compute.Tensor
+	if y.err == nil {
+		t, y.err = y.d.Tensor(1, cols)
+	}
+	return t
+}
+
+func (y *layers) take(src compute.Source, use compute.Use) *compute.Matrix {
+	var m *compute.Matrix
+	if y.err == nil {
+		m, y.err = y.d.Matrix(src, use)
+	}
+	return m
+}
+
+// matrix takes in positive weights, or such of both signs.
+func (y *layers) matrix(rows, cols int, use compute.Use, positive bool) *compute.Matrix {
+	key := [3]int{rows, cols, 0}
+	if positive {
+		key[2] = 1
+	}
+	if y.data[key] == nil {
+		y.data[key] = weightsOf(rows, cols, positive)
+	}
+	return y.take(compute.Source{Name: "weights", Type: layerType, Rows: rows, Cols: cols, Data: y.data[key]}, use)
+}
+
+// ones returns a norm's weights.
+func (y *layers) ones(n int) *compute.Vector {
+	var v *compute.Vector
+	if y.err == nil {
+		v, y.err = y.d.Vector(compute.Source{Name: "norm", Type: quant.F32, Rows: 1, Cols: n, Data: rowsOf(quant.F32, 1, n, 1)})
+	}
+	return v
+}
+
+// rowsOf returns rows whose elements are all value.
+func rowsOf(t quant.Type, rows, cols int, value float32) []byte {
+	row, size := make([]float32, cols), t.RowBytes(cols)
+	for i := range row {
+		row[i] = value
+	}
+	data := make([]byte, rows*size)
+	for i := range rows {
+		quant.Encode(t, data[i*size:][:size], row)
+	}
+	return data
+}
+
+// weightsOf returns random weights whose products with ones stay near one.
+func weightsOf(rows, cols int, positive bool) []byte {
+	const distinct = 16 // rows, which repeat
+	rng := rand.New(rand.NewPCG(1, 2))
+	row, size := make([]float32, cols), layerType.RowBytes(cols)
+	data := make([]byte, rows*size)
+	for i := range min(rows, distinct) {
+		for j := range row {
+			row[j] = float32(rng.Float64()) / float32(cols)
+			if !positive && rng.IntN(2) == 0 {
+				row[j] = -row[j]
+			}
+		}
+		quant.Encode(layerType, data[i*size:][:size], row)
+	}
+	for at := distinct * size; at < len(data); at *= 2 {
+		copy(data[at:], data[:at])
+	}
+	return data
+}
+
+// normEps is added under a norm's root.
+const normEps = 1e-5
+
+// attention returns the attention of layers, with few positions in the cache.
+func (y *layers) attention() (bytes float64, ops []func(compute.Verbs)) {
+	e, head := y.shape.embd, y.shape.embd/y.shape.heads
+	bytes = float64(4 * e * layerType.RowBytes(e))
+	n := y.count(bytes)
+	h, q, k, v, out := y.tensor(e), y.tensor(e), y.tensor(e), y.tensor(e), y.tensor(e)
+	norm := y.ones(e)
+	rope := &compute.Rope{Dims: head, Freqs: make([]float64, head/2), Scale: 1}
+	shape := compute.KVShape{Heads: y.shape.heads, Key: head, Value: head}
+	spec := compute.CacheSpec{Layers: slices.Repeat([]compute.KVShape{shape}, n), Pages: 1}
+	var cache *compute.Cache
+	if y.err == nil {
+		cache, y.err = y.d.Cache(spec)
+	}
+	for l := range n {
+		square := func() *compute.Matrix { return y.matrix(e, e, compute.Dense, false) }
+		wq, wk, wv, wo := square(), square(), square(), square()
+		ops = append(ops, func(b compute.Verbs) {
+			b.RMSNorm(h, y.x, norm, normEps)
+			b.MatMul(h, compute.Products{{Out: q, W: wq}, {Out: k, W: wk}, {Out: v, W: wv}})
+			b.RoPE(q, head, rope)
+			b.RoPE(k, head, rope)
+			b.StoreKV(cache, l, k, v)
+			b.Attend(out, q, cache, l, compute.Attention{Scale: 0.1})
+			b.MatMul(out, compute.Products{{Out: h, W: wo}})
+			b.Add(y.x, h)
+		})
+	}
+	return bytes, ops
+}
+
+// dense returns feed-forward layers that compute every neuron.
+func (y *layers) dense() (bytes float64, ops []func(compute.Verbs)) {
+	e, f := y.shape.embd, y.shape.ff
+	bytes = float64(2*f*layerType.RowBytes(e) + e*layerType.RowBytes(f))
+	h, gate, up, norm := y.tensor(e), y.tensor(f), y.tensor(f), y.ones(e)
+	for range y.count(bytes) {
+		wg, wu, wd := y.matrix(f, e, compute.Dense, false), y.matrix(f, e, compute.Dense, false), y.matrix(e, f, compute.Dense, false)
+		ops = append(ops, func(b compute.Verbs) {
+			b.RMSNorm(h, y.x, norm, normEps)
+			b.MatMul(h, compute.Products{{Out: gate, W: wg}, {Out: up, W: wu}})
+			b.Activate(gate, gate, up, compute.Activation{Kind: compute.SiLU})
+			b.MatMul(gate, compute.Products{{Out: h, W: wd}})
+			b.Add(y.x, h)
+		})
+	}
+	return bytes, ops
+}
+
+// predicted is a layer's predictor, and the set that it makes.
+type predicted struct {
+	set      compute.Set
+	hid, out compute.Tensor
+	fc1, fc2 *compute.Matrix
+}
+
+func (p *predicted) do(b compute.Verbs, x compute.Tensor) {
+	b.Predict(p.set, x, p.hid, p.out, p.fc1, p.fc2)
+}
+
+// predictorOf returns a predictor that finds share percent of the neurons active, whatever the token is, and how many
+// these are: the weights of its first matrix are positive, and so are rows of its second one for such neurons alone.
+func (y *layers) predictorOf(share int, seed uint64, hid, out compute.Tensor) (p predicted, active int) {
+	e, f, r := y.shape.embd, y.shape.ff, y.shape.rank
+	p = predicted{hid: hid, out: out, fc1: y.matrix(r, e, compute.Dense, true)}
+	rng := rand.New(rand.NewPCG(1, seed))
+	size := layerType.RowBytes(r)
+	yes, no, data := rowsOf(layerType, 1, r, 1), rowsOf(layerType, 1, r, -1), make([]byte, f*size)
+	for i := range f {
+		row := no
+		if rng.IntN(100) < share {
+			row, active = yes, active+1
+		}
+		copy(data[i*size:], row)
+	}
+	p.fc2 = y.take(compute.Source{Name: "predictor", Type: layerType, Rows: f, Cols: r, Data: data}, compute.Dense)
+	if y.err == nil {
+		p.set, y.err = y.d.Set(1, f)
+	}
+	return p, active
+}
+
+// predictor returns predictors alone.
+func (y *layers) predictor(share int) (bytes float64, ops []func(compute.Verbs)) {
+	bytes = float64(y.shape.rank*layerType.RowBytes(y.shape.embd) + y.shape.ff*layerType.RowBytes(y.shape.rank))
+	hid, out := y.tensor(y.shape.rank), y.tensor(y.shape.ff)
+	for l := range y.count(bytes) {
+		p, _ := y.predictorOf(share, uint64(l), hid, out)
+		ops = append(ops, func(b compute.Verbs) { p.do(b, y.x) })
+	}
+	return bytes, ops
+}
+
+// Sparse layers are few, for all of their neurons lie in memory, and each is timed with several sets.
+const (
+	sparseLayers = 6
+	sparseSets   = 3
+)
+
+// neurons returns the weights of sparse feed-forward layers.
+func (y *layers) neurons() (all []compute.SparseWeights) {
+	e, f := y.shape.embd, y.shape.ff
+	for range sparseLayers {
+		all = append(all, compute.SparseWeights{
+			Gate: y.matrix(f, e, compute.Rows, true), Up: y.matrix(f, e, compute.Rows, true), Down: y.matrix(f, e, compute.Rows, false),
+			Act: compute.Activation{Kind: compute.ReLU},
+		})
+	}
+	return all
+}
+
+// sparse returns feed-forward layers that compute share percent of their neurons. Their sets are made beforehand.
+func (y *layers) sparse(weights []compute.SparseWeights, share int) (bytes float64, ops []func(compute.Verbs)) {
+	h, out, norm := y.tensor(y.shape.embd), y.tensor(y.shape.embd), y.ones(y.shape.embd)
+	hid, logits := y.tensor(y.shape.rank), y.tensor(y.shape.ff)
+	neurons := 0
+	for i := range sparseSets * len(weights) {
+		w := weights[i%len(weights)]
+		p, active := y.predictorOf(share, uint64(i), hid, logits)
+		neurons += active
+		y.run(compute.Segment{Name: fmt.Sprintf("set %d of %d %%", i, share), Rows: 1, Decode: 1}, func(b compute.Verbs) {
+			b.Embed(y.x, y.table)
+			p.do(b, y.x)
+		})
+		ops = append(ops, func(b compute.Verbs) {
+			b.RMSNorm(h, y.x, norm, normEps)
+			b.SparseFFN(out, h, p.set, w)
+			b.Add(y.x, out)
+		})
+	}
+	return float64(3*neurons*layerType.RowBytes(y.shape.embd)) / float64(max(len(ops), 1)), ops
+}

@@ -1,0 +1,68 @@
+package measure
+
+import (
+	"math"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+)
+
+// tinyLayers are timed in milliseconds.
+func tinyLayers() layerTrial {
+	return layerTrial{
+		small: layerShape{embd: 64, ff: 128, heads: 2, rank: 32},
+		large: layerShape{embd: 256, ff: 512, heads: 4, rank: 64, shares: []int{5, 20}},
+		bytes: 1 << 18,
+	}
+}
+
+// A part that takes 20 µs to start and then reads 1 GB/s is found from two times, and noise gives no nonsense.
+func TestFit(t *testing.T) {
+	at := func(bytes float64) timed { return timed{bytes, 20e-6 + bytes/1e9} }
+	if r := fit(at(1e5), at(1e6)); math.Abs(r.Start-20e-6) > 1e-9 || math.Abs(r.Read-1e9) > 1 {
+		t.Errorf("%+v", r)
+	}
+	for _, small := range []timed{{1e5, 3e-3}, {1e5, 1e-9}} { // slower than the larger part, and much too fast
+		large := at(1e6)
+		r := fit(small, large)
+		if got := r.Start + large.bytes/r.Read; r.Start < 0 || r.Read <= 0 || math.Abs(got-large.seconds) > 1e-9 {
+			t.Errorf("%+v: the larger part takes %g s, want %g", r, got, large.seconds)
+		}
+	}
+}
+
+// Sparse layers compute the share of neurons that they are timed with, and read the gate, up and down rows of these.
+func TestSparseLayers(t *testing.T) {
+	d, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	on := tinyLayers()
+	y := newLayers(d, on.large, on.bytes)
+	weights := y.neurons()
+	for i := range weights {
+		weights[i].Count = &compute.NeuronCount{}
+	}
+	for _, share := range on.large.shares {
+		bytes, ops := y.sparse(weights, share)
+		for _, op := range ops {
+			y.run(compute.Segment{}, op)
+		}
+		if y.err != nil {
+			t.Fatal(y.err)
+		}
+		var tokens, active int64
+		for i := range weights {
+			c := weights[i].Count
+			tokens, active = tokens+c.Tokens, active+c.Active
+			*c = compute.NeuronCount{}
+		}
+		of := float64(active) / float64(tokens) / float64(on.large.ff)
+		row := float64(active) / float64(tokens) * float64(layerType.RowBytes(on.large.embd))
+		if math.Abs(of-float64(share)/100) > 0.01 || math.Abs(3*row-bytes) > 1 {
+			t.Errorf("%d %%: a layer computes %.3f of its neurons and is said to read %.1f bytes, want %.1f", share, of, bytes, 3*row)
+		}
+	}
+}
