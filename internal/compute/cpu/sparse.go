@@ -15,14 +15,21 @@ const (
 	pairNeurons  = 64 // of a pair of a token and an expert: there are several pairs to share among threads
 )
 
+// Threads take what a few tokens need of a layer in pieces that are small beside a thread's share. Otherwise all would
+// wait for those that take one piece more: with 15 threads and 16 pieces half of the time. No byte depends on pieces.
+const (
+	listPieces = 96 // of a list of neurons whose gates or a_i are computed
+	downSlices = 6  // of a chunk's down columns: ranges of outputs
+)
+
 // sparseFFN is the state of one Predict or SparseFFN. Methods that run on the pool are values made once, so that a call
 // allocates nothing.
 //
 // A neuron of a token's set is open if act(gate), in ungated layers act(up), is not zero.
 type sparseFFN struct {
-	d                                         *Device
-	predictFn, gateFn, openFn, chunkFn, sumFn func(chunk, worker int)
-	rowFn, spreadFn, panelFn                  func(chunk, worker int)
+	d                                                   *Device
+	predictFn, gateFn, openFn, activeFn, chunkFn, sumFn func(chunk, worker int)
+	rowFn, spreadFn, panelFn                            func(chunk, worker int)
 
 	// Predict
 	s         *set
@@ -40,6 +47,8 @@ type sparseFFN struct {
 	all    bool      // the set is every neuron
 	gated  bool      // gates of all neurons were computed, not only those of the set
 	upped  bool      // up holds all neurons' ups
+	listed bool      // it holds a_i of the open neurons of rows instead
+	slices int       // that the outputs of each chunk are cut into
 	hidden []float32 // [tokens, n_ff] gates, in ungated layers ups, of the set's neurons; or a_i
 	up     []float32 // [tokens, n_ff]
 	open   *set
@@ -64,7 +73,7 @@ type sparseFFN struct {
 
 func (f *sparseFFN) init(d *Device) {
 	f.d = d
-	f.predictFn, f.gateFn, f.openFn, f.chunkFn, f.sumFn = f.predict, f.gate, f.choose, f.chunk, f.sum
+	f.predictFn, f.gateFn, f.openFn, f.activeFn, f.chunkFn, f.sumFn = f.predict, f.gate, f.choose, f.activate, f.chunk, f.sum
 	f.rowFn, f.spreadFn, f.panelFn = f.row, f.spread, f.panel
 }
 
@@ -138,7 +147,7 @@ func (f *sparseFFN) begin(out, x compute.Tensor, s compute.Set, w compute.Sparse
 // beginRows prepares so many rows of n neurons each.
 func (f *sparseFFN) beginRows(out compute.Tensor, rows, n int, w compute.SparseWeights) {
 	f.w, f.out, f.n, f.tokens = w, out, n, rows
-	f.gated, f.upped, f.again = false, false, false
+	f.gated, f.upped, f.listed, f.again = false, false, false, false
 	if f.open == nil || f.open.stride < f.n+kernel.ChooseSlack || len(f.open.count) < f.tokens {
 		f.open = newSet(f.tokens, f.n)
 	}

@@ -38,6 +38,7 @@ func (f *sparseFFN) sort() {
 // column that several need is read from memory once; rows of a long prompt, which keep all workers busy, go one by one.
 // The bytes are the same.
 func (f *sparseFFN) sumScattered() {
+	f.listed = false
 	few, most := f.scattered, compute.FewTokens
 	switch {
 	case f.pairs != nil:
@@ -50,10 +51,24 @@ func (f *sparseFFN) sumScattered() {
 	for ; len(few) > 0; few = few[len(f.rows):] {
 		f.rows = few[:min(len(few), most)]
 		f.findRuns()
+		f.slice()
 		f.sums = grown(&f.sums, len(f.rows)*sparseChunks*f.sumLen)
-		f.d.pool.Run((len(f.runs)-1)*sparseChunks, f.chunkFn)
+		f.d.pool.Run((len(f.runs)-1)*sparseChunks*f.slices, f.chunkFn)
 		f.d.pool.Run(len(f.rows)*kernel.Super(f.out.Cols), f.sumFn)
 	}
+}
+
+// slice cuts the chunks of f.rows into slices. Each slice needs a_i of all of a chunk's neurons, so these are computed
+// first.
+func (f *sparseFFN) slice() {
+	f.slices = 1
+	if f.pairs != nil || f.d.pool.Threads() == 1 || !mem(f.w.Down).packed {
+		return
+	}
+	f.slices = min(downSlices, kernel.Super(f.out.Cols))
+	f.up = grown(&f.up, f.tokens*f.n)
+	f.d.pool.Run(listPieces, f.activeFn)
+	f.listed = true
 }
 
 // findRuns finds the runs of rows of the same layer.
@@ -95,14 +110,18 @@ func restOfGroup(list []int32, i int) int {
 	return i
 }
 
-// chunk computes and sums a part of the neurons of every row of one of f.runs.
+// chunk computes and sums a slice of a part of the neurons of every row of one of f.runs.
 func (f *sparseFFN) chunk(i, worker int) {
 	w := f.d.worker(worker)
+	slice, i := i%f.slices, i/f.slices
 	run, i := i/sparseChunks, i%sparseChunks
+	blocks := kernel.Super(f.out.Cols)
+	from, to := blocks*slice/f.slices, blocks*(slice+1)/f.slices
 	for r := int(f.runs[run]); r < int(f.runs[run+1]); r++ {
 		t := int(f.rows[r])
 		if i < f.parts(t) {
-			f.sumPart(t, f.part(t, i), f.sums[(r*sparseChunks+i)*f.sumLen:][:f.sumLen], w)
+			sum := f.sums[(r*sparseChunks+i)*f.sumLen:][:f.sumLen]
+			f.sumPart(t, f.part(t, i), from, sum[from*superblock:to*superblock], w)
 		}
 	}
 }
@@ -125,9 +144,9 @@ func (f *sparseFFN) row(i, worker int) {
 	w := f.d.worker(worker)
 	sums := grown(&w.sums, 2*f.sumLen)
 	total, next := sums[:f.sumLen], sums[f.sumLen:]
-	f.sumPart(t, f.part(t, 0), total, w)
+	f.sumPart(t, f.part(t, 0), 0, total, w)
 	for c := 1; c < f.parts(t); c++ {
-		f.sumPart(t, f.part(t, c), next, w)
+		f.sumPart(t, f.part(t, c), 0, next, w)
 		f.d.k.Add(total, next)
 	}
 	f.finish(t, total, 0)
@@ -150,36 +169,62 @@ func (f *sparseFFN) downBiases(t int) []float32 {
 	return vector(f.w.DownBias)
 }
 
-// sumPart computes the listed open neurons of token t and writes the sum of their down columns.
-func (f *sparseFFN) sumPart(t int, list []int32, sum []float32, w *workerScratch) {
+// sumPart computes the listed open neurons of token t and writes the sum of their down columns, of the outputs from
+// superblock from on. [len(sum)]
+func (f *sparseFFN) sumPart(t int, list []int32, from int, sum []float32, w *workerScratch) {
 	clear(sum)
-	f.down(t, list, f.neurons(t, list, w), sum, w)
-}
-
-// down adds a_i times the down column of every listed neuron to sum.
-func (f *sparseFFN) down(t int, list []int32, a, sum []float32, w *workerScratch) {
-	m, first := mem(f.w.Down), f.layer(t)*f.n
-	if m.layout == groups {
-		hidden, used := f.hidden[t*f.n:][:f.n], grown(&w.list, len(list))[:0]
-		for i, n := range list {
-			if hidden[n] = a[i]; a[i] != 0 {
-				used = append(used, n)
+	switch values := f.values(t); {
+	case mem(f.w.Down).layout == groups:
+		if !f.listed {
+			for i, a := range f.neurons(t, list, w) {
+				values[list[i]] = a
 			}
 		}
-		list = used
-		w.groups.Begin(f.d.k, f.w.Down.Type, m.data[first/kernel.GroupNeurons*m.rowBytes:], f.out.Cols, sum)
-		w.groups.Ask(list)
-		for len(list) > 0 {
-			n := restOfGroup(list, 1)
-			w.groups.Add(list, n, hidden)
-			list = list[n:]
+		f.downGroups(t, list, values, from, sum, w)
+	case f.listed:
+		a := grown(&w.floats, len(list))
+		for i, n := range list {
+			a[i] = values[n]
 		}
-		return
+		f.down(t, list, a, from, sum, w)
+	default:
+		f.down(t, list, f.neurons(t, list, w), from, sum, w)
 	}
-	w.sum.Begin(f.d.k, f.w.Down.Type, f.out.Cols, sum)
+}
+
+// values returns where a_i of row t's neurons are, by number: in up, or else in place of the gates, for down columns in
+// groups only.
+func (f *sparseFFN) values(t int) []float32 {
+	if f.listed {
+		return f.up[t*f.n:][:f.n]
+	}
+	return f.hidden[t*f.n:][:f.n]
+}
+
+// downGroups adds a[n] times the down column of every listed neuron n to sum, of the outputs from superblock from on.
+func (f *sparseFFN) downGroups(t int, list []int32, a []float32, from int, sum []float32, w *workerScratch) {
+	m, used := mem(f.w.Down), grown(&w.list, len(list))[:0]
+	for _, n := range list {
+		if a[n] != 0 {
+			used = append(used, n)
+		}
+	}
+	w.groups.Begin(f.d.k, f.w.Down.Type, m.data[f.layer(t)*f.n/kernel.GroupNeurons*m.rowBytes:], f.out.Cols, from, sum)
+	w.groups.Ask(used)
+	for len(used) > 0 {
+		n := restOfGroup(used, 1)
+		w.groups.Add(used, n, a)
+		used = used[n:]
+	}
+}
+
+// down adds a[i] times the down column of neuron list[i] to sum, of the outputs from superblock from on.
+func (f *sparseFFN) down(t int, list []int32, a []float32, from int, sum []float32, w *workerScratch) {
+	first, skip := f.layer(t)*f.n, kernel.SuperAt(f.w.Down.Type, from)
+	w.sum.Begin(f.d.k, f.w.Down.Type, min(f.out.Cols-from*superblock, len(sum)), sum)
 	for i, n := range list {
 		if a[i] != 0 {
-			w.sum.Add(f.downRow(first+int(n), w), a[i])
+			w.sum.Add(f.downRow(first+int(n), w)[skip:], a[i])
 		}
 	}
 	w.sum.Finish()

@@ -63,7 +63,7 @@ func (f *sparseFFN) gates(x compute.Tensor) {
 		f.x = operand{}
 		f.x.form(f.d, x, w)
 		f.x.form(f.d, x, f.w.Up)
-		f.d.pool.Run(sparseChunks, f.gateFn)
+		f.d.pool.Run(listPieces, f.gateFn)
 		return
 	}
 	f.gated = true
@@ -81,7 +81,7 @@ func (f *sparseFFN) gate(i, worker int) {
 	w := f.d.worker(worker)
 	for t := range f.tokens {
 		list := f.s.token(t)
-		list = list[len(list)*i/sparseChunks : len(list)*(i+1)/sparseChunks]
+		list = piece(list, i)
 		out := grown(&w.floats, len(list))
 		if f.w.Gate != nil {
 			f.dots(out, f.w.Gate, f.gateBiases(t), t, list, w)
@@ -91,6 +91,24 @@ func (f *sparseFFN) gate(i, worker int) {
 		hidden := f.hidden[t*f.n:][:f.n]
 		for i, n := range list {
 			hidden[n] = out[i]
+		}
+	}
+}
+
+// piece returns piece i of a list of neurons.
+func piece(list []int32, i int) []int32 {
+	return list[len(list)*i/listPieces : len(list)*(i+1)/listPieces]
+}
+
+// activate computes a_i of a piece of the open neurons of every one of f.rows.
+func (f *sparseFFN) activate(i, worker int) {
+	w := f.d.worker(worker)
+	for _, t := range f.rows {
+		list := piece(f.open.token(int(t)), i)
+		a := f.neurons(int(t), list, w)
+		to := f.up[int(t)*f.n:][:f.n]
+		for i, n := range list {
+			to[n] = a[i]
 		}
 	}
 }

@@ -55,20 +55,25 @@ const RowsHeld = 2 * sumBatch
 
 // RowSum adds weighted packed rows of one matrix in the order they are given.
 type RowSum struct {
-	k    *Kernels
-	t    quant.Type
-	cols int
-	sum  []float32 // [Sums(cols)]
-	size int       // rows of a batch
-	n    int       // rows waiting: up to two batches, so that the second is asked for while the first is added
-	rows [RowsHeld]*byte
-	coef [RowsHeld]float32
-	wide [floatBatch][quant.QKK]float32 // superblocks of rows, unpacked
+	k     *Kernels
+	t     quant.Type
+	cols  int
+	sum   []float32 // [Sums(cols)]
+	size  int       // rows of a batch
+	least int       // bytes of a row
+	n     int       // rows waiting: up to two batches, so that the second is asked for while the first is added
+	rows  [RowsHeld]*byte
+	coef  [RowsHeld]float32
+	wide  [floatBatch][quant.QKK]float32 // superblocks of rows, unpacked
 }
 
 // Begin starts a sum of rows [cols] of type t in sum [Sums(cols)], which it does not clear.
 func (s *RowSum) Begin(k *Kernels, t quant.Type, cols int, sum []float32) {
 	s.k, s.t, s.cols, s.sum, s.n = k, t, cols, sum[:Sums(cols)], 0
+	s.least = SuperAt(t, Super(cols))
+	if !t.Quantised() {
+		s.least = t.RowBytes(cols)
+	}
 	s.size = sumBatch
 	if !summedInt8(t) {
 		s.size = floatBatch
@@ -77,7 +82,7 @@ func (s *RowSum) Begin(k *Kernels, t quant.Type, cols int, sum []float32) {
 
 // Add adds c times a packed row, which must stay where it is until RowsHeld more were added, or Finish.
 func (s *RowSum) Add(row []byte, c float32) {
-	_ = row[RowBytes(s.t, s.cols)-1]
+	_ = row[s.least-1]
 	s.rows[s.n], s.coef[s.n] = unsafe.SliceData(row), c
 	s.n++
 	if s.n == 2*s.size {
@@ -292,7 +297,8 @@ func PackGroup(t quant.Type, dst, src []byte, rows, rowBytes, group, s int) {
 type GroupSum struct {
 	k     *Kernels
 	t     quant.Type
-	rows  int // outputs
+	super int // superblocks of outputs
+	from  int // the first of them
 	data  []byte
 	sum   []float32 // [Sums(rows)]
 	group int       // bytes of a group, of which the first are scales
@@ -303,10 +309,10 @@ type GroupSum struct {
 	coef  [sumBatch]int8
 }
 
-// Begin starts a sum over the neurons of data, groups of a matrix with rows outputs, in sum [Sums(rows)], which it does
-// not clear.
-func (s *GroupSum) Begin(k *Kernels, t quant.Type, data []byte, rows int, sum []float32) {
-	s.k, s.t, s.data, s.rows, s.sum = k, t, data, rows, sum[:Sums(rows)]
+// Begin starts a sum over the neurons of data, groups of a matrix with rows outputs, in sum, which it does not clear: of
+// the outputs from superblock from on, as many as sum has.
+func (s *GroupSum) Begin(k *Kernels, t quant.Type, data []byte, rows, from int, sum []float32) {
+	s.k, s.t, s.data, s.super, s.from, s.sum = k, t, data, len(sum)/quant.QKK, from, sum
 	s.group, s.quant, s.size = GroupBytes(t, rows), Super(rows)*quant.QKK*2, planeBytes(t, rows)
 }
 
@@ -319,13 +325,18 @@ func (s *GroupSum) Ask(list []int32) {
 		return
 	}
 	for _, n := range list[:min(askAhead, len(list))] {
-		s.k.fetch(s.quants(n), uintptr(s.size/64))
+		s.k.fetch(s.quants(n), uintptr(s.super*quantBytes(s.t)/64))
 	}
 }
 
 // quants returns where neuron n's quants lie.
 func (s *GroupSum) quants(n int32) *byte {
-	return &s.data[int(n)/GroupNeurons*s.group+s.quant+int(n)%GroupNeurons*s.size]
+	return &s.data[int(n)/GroupNeurons*s.group+s.quant+int(n)%GroupNeurons*s.size+s.from*quantBytes(s.t)]
+}
+
+// scales returns the scales of neuron n's group, those of the sum's outputs.
+func (s *GroupSum) scales(n int32) []byte {
+	return s.data[int(n)/GroupNeurons*s.group+s.from*quant.QKK*2:][:len(s.sum)*2]
 }
 
 // Add adds the first n neurons of list, all those of one group, with the weights a, of which weight i is neuron i's.
@@ -338,10 +349,10 @@ func (s *GroupSum) Add(list []int32, n int, a []float32) {
 	if most < sumFloor {
 		return
 	}
-	group := s.data[int(list[0])/GroupNeurons*s.group:][:s.group]
-	next := group // that is added after this one
+	group := s.scales(list[0])
+	next := group // of the group that is added after this one
 	if n < len(list) {
-		next = s.data[int(list[n])/GroupNeurons*s.group:][:s.group]
+		next = s.scales(list[n])
 	}
 	inverse := 127 / most
 	for at := 0; at < n; at += sumBatch {
@@ -364,7 +375,7 @@ func (s *GroupSum) Add(list []int32, n int, a []float32) {
 
 func (s *GroupSum) add(n int, group, next []byte, scale float32) {
 	if f := s.k.adders[s.t].group; f != nil {
-		f(&s.sum[0], &s.plane, &s.coef, uintptr(n+1)/2, uintptr(Super(s.rows)), &s.ask, &group[0], scale, &next[0])
+		f(&s.sum[0], &s.plane, &s.coef, uintptr(n+1)/2, uintptr(s.super), &s.ask, &group[0], scale, &next[0])
 		return
 	}
 	addGroupGeneric(s.t, s.sum, s.plane[:n], s.coef[:n], group, scale)

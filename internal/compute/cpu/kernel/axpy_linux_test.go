@@ -94,7 +94,7 @@ func TestGroupsStayInside(t *testing.T) {
 				sum[i] = guard
 			}
 			var s GroupSum
-			s.Begin(k, typ, data, outputs, sum[canary:])
+			s.Begin(k, typ, data, outputs, 0, sum[canary:])
 			s.Ask(list)
 			s.Add(list, 2, a)
 			s.Add(list[2:], 3, a)

@@ -133,15 +133,24 @@ func TestGroupSum(t *testing.T) {
 				var first []float32
 				for _, k := range slices.Backward(Variants()) {
 					mem, got := make([]float32, Sums(outputs)+canary), make([]float32, outputs)
-					var s GroupSum
-					s.Begin(k, typ, packed, outputs, mem)
-					for rest := list; len(rest) > 0; {
-						n := 1
-						for n < len(rest) && rest[n]/GroupNeurons == rest[0]/GroupNeurons {
-							n++
+					add := func(from int, sum []float32) {
+						var s GroupSum
+						s.Begin(k, typ, packed, outputs, from, sum)
+						for rest := list; len(rest) > 0; {
+							n := 1
+							for n < len(rest) && rest[n]/GroupNeurons == rest[0]/GroupNeurons {
+								n++
+							}
+							s.Add(rest, n, a)
+							rest = rest[n:]
 						}
-						s.Add(rest, n, a)
-						rest = rest[n:]
+					}
+					add(0, mem[:Sums(outputs)])
+					for from := range Super(outputs) { // a slice of the outputs
+						slice := make([]float32, quant.QKK)
+						if add(from, slice); !slices.Equal(slice, mem[from*quant.QKK:][:quant.QKK]) {
+							t.Fatalf("%s %s %d outputs of %v: superblock %d has other bytes alone", k.Name, typ, outputs, list, from)
+						}
 					}
 					Ordered(typ, got, mem)
 					for i := range want {
@@ -203,7 +212,7 @@ func TestSumExtremes(t *testing.T) {
 					s.Finish()
 					grouped := make([]float32, Sums(quant.QKK))
 					var g GroupSum
-					g.Begin(k, typ, group, quant.QKK, grouped)
+					g.Begin(k, typ, group, quant.QKK, 0, grouped)
 					g.Add([]int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31}, GroupNeurons, a)
 					got := make([]float32, cols)
 					Ordered(typ, got, sum)

@@ -59,6 +59,14 @@ func RowBytes(t quant.Type, cols int) int {
 	return (Super(cols)*layout.Of(t).Bytes + rowAlign - 1) / rowAlign * rowAlign
 }
 
+// SuperAt returns where superblock s of a packed row begins, in bytes.
+func SuperAt(t quant.Type, s int) int {
+	if !t.Quantised() {
+		return t.RowBytes(s * quant.QKK)
+	}
+	return s * layout.Of(t).Bytes
+}
+
 // PackRow writes a row of cols elements in file layout to dst [RowBytes].
 func PackRow(t quant.Type, dst, src []byte, cols int) {
 	if len(dst) != RowBytes(t, cols) || len(src) != t.RowBytes(cols) {
