@@ -49,7 +49,7 @@ func doctor(ctx context.Context, c *cli.Command) error {
 	} else {
 		var all []vulkan.Info
 		all, why = vulkan.Devices()
-		m, err = thisMachine(ctx, all, c.Bool("again"))
+		m, err = thisMachine(ctx, all, c.Bool("again"), c.Bool("verbose") || c.Bool("json"))
 	}
 	if err != nil {
 		return err
@@ -87,13 +87,17 @@ func doctor(ctx context.Context, c *cli.Command) error {
 	return out.Flush()
 }
 
-// thisMachine returns the figures of this machine and all its GPUs, measured or kept.
-func thisMachine(ctx context.Context, all []vulkan.Info, again bool) (measure.Machine, error) {
+// thisMachine returns the figures of this machine and all its GPUs, measured or kept, and of the processor's kernels if
+// they are asked for.
+func thisMachine(ctx context.Context, all []vulkan.Info, again, kernels bool) (measure.Machine, error) {
 	if again {
 		planner.Forget()
 	}
 	bar := newProgress("measuring", unitRuns)
 	defer bar.finish()
+	if kernels {
+		return planner.AllFigures(ctx, all, bar.set)
+	}
 	return planner.Figures(ctx, all, bar.set)
 }
 

@@ -59,16 +59,25 @@ func bufferBytes(caches int, available uint64) int {
 	return n / readChunk * readChunk
 }
 
+// buffered returns how much memory to read on this machine.
+func buffered() int {
+	mem, _ := hw.ReadMemory() // where it is unknown there is enough
+	return bufferBytes(hw.Detect().L3All, mem.Available)
+}
+
 // filled returns a buffer of several times the caches.
 func filled() (buf []byte, release func(), err error) {
-	mem, _ := hw.ReadMemory() // where it is unknown there is enough
-	n := bufferBytes(hw.Detect().L3All, mem.Available)
+	n := buffered()
 	buf, release, err = buffer(n, true)
 	if err != nil {
 		return nil, nil, fmt.Errorf("measuring the bandwidth takes %d MiB of memory, so close other programs: %w", n>>20, err)
 	}
-	for i := range buf { // pages that nothing was written to are all the same one
+	const first = 1 << 12
+	for i := range min(len(buf), first) { // pages that nothing was written to are all the same one
 		buf[i] = byte(i)
+	}
+	for at := first; at < len(buf); at *= 2 {
+		copy(buf[at:], buf[:at])
 	}
 	return buf, release, nil
 }

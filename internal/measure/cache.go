@@ -31,7 +31,7 @@ func CacheFile() (string, error) {
 // not be measured again; ok is false otherwise.
 func Cached(path string, found []Found) (m Machine, ok bool) {
 	m, err := Read(path)
-	return m, err == nil && m.Taken != nil && m.Speeds != nil && !m.Taken.due(hw.BusyTasks()) && m.same(this(found)) && (kernelSteps() == 0 || len(m.Kernels) > 0 && m.Kernels[0].Why != "")
+	return m, err == nil && m.Taken != nil && m.Speeds != nil && !m.Taken.due(hw.BusyTasks()) && m.same(this(found))
 }
 
 // same reports whether m was measured on the machine that now is; memory may differ by what a limit or the kernel
@@ -81,6 +81,21 @@ func (m *Machine) Write(path string) error {
 		e.SetIndent("", "  ")
 		return e.Encode(m)
 	})
+}
+
+// WithKernels returns the machine as Of does, with its Kernels, which are measured now unless the file has them.
+func WithKernels(ctx context.Context, path string, found []Found, progress func(done, total int64)) (Machine, error) {
+	m, err := Of(ctx, path, found, progress)
+	if err != nil || kernelSteps() == 0 || len(m.Kernels) > 0 && m.Kernels[0].Why != "" {
+		return m, err
+	}
+	if err := m.TakeKernels(ctx, progress); err != nil {
+		return m, err
+	}
+	if path != "" {
+		_ = m.Write(path)
+	}
+	return m, nil
 }
 
 // Of returns the machine as the file at path has it, or else as it is measured now and kept there, doubtful figures

@@ -58,9 +58,19 @@ func (k *Kernel) check() error {
 // kernelSteps returns how many figures measuring kernels takes.
 func kernelSteps() int { return len(cpu.Shapes()) }
 
-// measureKernels fills in Kernels, with all cores, over so many bytes of memory: far more than caches hold, as a
-// model's weights are. Weights are zeros, for products take as long whatever they are.
-func (m *Machine) measureKernels(ctx context.Context, bytes int, step func()) error {
+// TakeKernels fills in m.Kernels. progress is called with the steps done, of all of them.
+func (m *Machine) TakeKernels(ctx context.Context, progress func(done, total int64)) error {
+	done := int64(0)
+	return m.takeKernels(ctx, buffered(), func() {
+		if done++; progress != nil {
+			progress(done, int64(kernelSteps()))
+		}
+	})
+}
+
+// takeKernels fills in m.Kernels, with all cores, over so many bytes of memory: far more than caches hold, as a model's
+// weights are. Weights are zeros, for products take as long whatever they are.
+func (m *Machine) takeKernels(ctx context.Context, bytes int, step func()) error {
 	m.Kernels = []Kernel{}
 	d, err := cpu.New(cpu.Options{Threads: m.Cores})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // measured once.
 func TestKernels(t *testing.T) {
 	m, taken := Machine{Cores: 1, RAM: []RAM{{Threads: 1, Stream: 1e9}}}, 0
-	if err := m.measureKernels(t.Context(), 32<<20, func() { taken++ }); err != nil {
+	if err := m.takeKernels(t.Context(), 32<<20, func() { taken++ }); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Check(); err != nil {

@@ -90,10 +90,10 @@ func plausible(v float64) bool { return v >= 1e6 && v <= 1e15 }
 func Kernels() string { return cpu.Kernels() }
 
 // Take measures the machine with its GPUs. progress is called with the steps done, of all of them. A GPU that cannot be
-// measured keeps its reason in Lacks.
+// measured keeps its reason in Lacks. Kernels are measured by TakeKernels.
 func Take(ctx context.Context, found []Found, progress func(done, total int64)) (Machine, error) {
 	m := this(found)
-	left, done := int64(ramSteps(m.Cores)+productSteps+kernelSteps()+speedSteps+gpuSteps*len(found)), int64(0)
+	left, done := int64(ramSteps(m.Cores)+productSteps+speedSteps+gpuSteps*len(found)), int64(0)
 	step := func() {
 		done, left = done+1, left-1
 		if progress != nil {
@@ -104,7 +104,6 @@ func Take(ctx context.Context, found []Found, progress func(done, total int64)) 
 	if err != nil {
 		return m, err
 	}
-	size := len(buf)
 	again := func() { left += int64(ramSteps(m.Cores)) }
 	err = m.measureRAM(ctx, memory{buf}, hw.BusyTasks, step, again)
 	release()
@@ -112,9 +111,6 @@ func Take(ctx context.Context, found []Found, progress func(done, total int64)) 
 		return m, err
 	}
 	if err := m.measureProducts(step); err != nil {
-		return m, err
-	}
-	if err := m.measureKernels(ctx, size, step); err != nil {
 		return m, err
 	}
 	for i := range found {

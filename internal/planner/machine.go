@@ -191,8 +191,21 @@ func chosen(all []vulkan.Info, none error, list string) (infos []vulkan.Info, wh
 	return infos, nil, err
 }
 
-// Figures are this machine's and all its GPUs', kept from an earlier time or measured now, which takes seconds.
+// Figures are this machine's and all its GPUs', kept from an earlier time or measured now, which takes seconds. Kernels
+// are among them if they were measured.
 func Figures(ctx context.Context, all []vulkan.Info, progress func(done, total int64)) (measure.Machine, error) {
+	return figuresBy(ctx, measure.Of, all, progress)
+}
+
+// AllFigures are Figures with the processor's kernels.
+func AllFigures(ctx context.Context, all []vulkan.Info, progress func(done, total int64)) (measure.Machine, error) {
+	return figuresBy(ctx, measure.WithKernels, all, progress)
+}
+
+// measuring is measure.Of, or measure.WithKernels.
+type measuring func(ctx context.Context, path string, found []measure.Found, progress func(done, total int64)) (measure.Machine, error)
+
+func figuresBy(ctx context.Context, take measuring, all []vulkan.Info, progress func(done, total int64)) (measure.Machine, error) {
 	path, err := measure.CacheFile()
 	if err != nil {
 		path = "" // without a home folder nothing is kept
@@ -200,7 +213,7 @@ func Figures(ctx context.Context, all []vulkan.Info, progress func(done, total i
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
-	return measure.Of(ctx, path, found(all), progress)
+	return take(ctx, path, found(all), progress)
 }
 
 // Kept reports whether this machine's figures were kept from an earlier time, so that This takes no time for measuring.
