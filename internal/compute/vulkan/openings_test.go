@@ -1,6 +1,7 @@
 package vulkan
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -11,6 +12,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
+
+// TestMain says in the end what the tests opened, for gpu-check's report.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	fmt.Println("counted:", driver.Counted())
+	os.Exit(code)
+}
 
 // TestOpenings opens and closes a device hundreds of times, as a server does that changes models: the process has one
 // instance, and keeps no file, thread or memory of closed devices.

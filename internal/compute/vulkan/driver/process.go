@@ -27,6 +27,10 @@ type Count struct {
 	Open      int // of them not closed yet
 }
 
+func (c Count) String() string {
+	return fmt.Sprintf("opened %d devices, %d of them not closed, on %d instances of Vulkan", c.Devices, c.Open, c.Instances)
+}
+
 // Counted returns the process's counts.
 func Counted() Count {
 	process.Lock()
