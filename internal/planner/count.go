@@ -20,15 +20,7 @@ func used(b *modelcost.Cost, plan *Plan, infos []vulkan.Info) ([]int64, error) {
 	for _, info := range infos {
 		gpus = append(gpus, vulkan.Counter(info))
 	}
-	d := shapes{plan.join(gpus, host{}, &Options{}).(rehearsing)}
-	m, err := model.Load(context.Background(), b.File, d, model.Options{
-		Activation: b.Activation, Sparse: b.Mode, Further: b.Further.Bytes() > 0, Places: plan.places(), Batch: b.Step, Outputs: b.Outputs,
-		Cache: b.Cache, CacheTypes: b.CacheTypes, Adapters: b.Adapters, Pinned: true, // no page of the file is given up
-	})
-	if err == nil {
-		err = m.Rehearse()
-	}
-	if err != nil {
+	if err := rehearse(b, plan, gpus); err != nil {
 		return nil, fmt.Errorf("counting what a GPU will hold: %w", err)
 	}
 	var bytes []int64
@@ -36,6 +28,29 @@ func used(b *modelcost.Cost, plan *Plan, infos []vulkan.Info) ([]int64, error) {
 		bytes = append(bytes, g.(*vulkan.Device).Used())
 	}
 	return bytes, nil
+}
+
+// foresee has opened GPUs compile in the background what the model will need of them. Where it cannot be told, that is
+// compiled when it is needed.
+func foresee(b *modelcost.Cost, plan *Plan, gpus []compute.Device) {
+	var twins []compute.Device
+	for _, g := range gpus {
+		twins = append(twins, g.(*vulkan.Device).Foresight())
+	}
+	_ = rehearse(b, plan, twins)
+}
+
+// rehearse binds the model's header to GPUs that count and records its forward pass there.
+func rehearse(b *modelcost.Cost, plan *Plan, gpus []compute.Device) error {
+	d := shapes{plan.join(gpus, host{}, &Options{}).(rehearsing)}
+	m, err := model.Load(context.Background(), b.File, d, model.Options{
+		Activation: b.Activation, Sparse: b.Mode, Further: b.Further.Bytes() > 0, Places: plan.places(), Batch: b.Step, Outputs: b.Outputs,
+		Cache: b.Cache, CacheTypes: b.CacheTypes, Adapters: b.Adapters, Pinned: true, // no page of the file is given up
+	})
+	if err != nil {
+		return err
+	}
+	return m.Rehearse()
 }
 
 // rehearsing is the result of plan.join.
