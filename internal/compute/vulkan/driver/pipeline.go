@@ -45,7 +45,8 @@ type Pipelines struct {
 
 // making is a pipeline that was asked for.
 type making struct {
-	once     sync.Once
+	taken    bool          // by the thread that compiles it
+	done     chan struct{} // closed when what follows is there
 	pipeline vk.Pipeline
 	err      error
 }
@@ -57,32 +58,43 @@ func NewPipelines(g *GPU, folder string, told func(gpu string, done, total int))
 	return p, p.load()
 }
 
-// of returns what is known of v, and whether it is new.
+// of returns what is known of v, and whether it is new. p.mu is held.
 func (p *Pipelines) of(v Variant) (m *making, isNew bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if m = p.made[v]; m != nil {
 		return m, false
 	}
-	m = &making{}
+	m = &making{done: make(chan struct{})}
 	p.made[v] = m
 	return m, true
 }
 
+// take reports whether the caller is the one to make m. p.mu is held.
+func (m *making) take() bool {
+	mine := !m.taken
+	m.taken = true
+	return mine
+}
+
 // Get returns v's pipeline. It compiles v, or waits for the thread that does, unless that was done before.
 func (p *Pipelines) Get(v Variant) (vk.Pipeline, error) {
+	p.mu.Lock()
 	m, _ := p.of(v)
-	p.make(v, m)
+	mine := m.take()
+	p.mu.Unlock()
+	if mine {
+		p.make(v, m)
+	}
+	<-m.done
 	return m.pipeline, m.err
 }
 
 // Want has v compiled in the background, for it will be asked for soon. An error of it is Get's.
 func (p *Pipelines) Want(v Variant) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if _, isNew := p.of(v); !isNew {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.wanted = append(p.wanted, v)
 	p.total++
 	if p.workers < max(1, runtime.GOMAXPROCS(0)-1) { // one core goes on loading
@@ -91,7 +103,7 @@ func (p *Pipelines) Want(v Variant) {
 	}
 }
 
-// work compiles what is wanted until nothing is left.
+// work compiles what is wanted, and nobody asked for meanwhile, until nothing is left.
 func (p *Pipelines) work() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,8 +111,11 @@ func (p *Pipelines) work() {
 		v := p.wanted[0]
 		p.wanted = p.wanted[1:]
 		m := p.made[v]
+		mine := m.take()
 		p.mu.Unlock()
-		p.make(v, m)
+		if mine {
+			p.make(v, m)
+		}
 		p.mu.Lock()
 		if p.done++; p.told != nil {
 			p.told(p.g.Info.Name, p.done, p.total)
@@ -109,21 +124,20 @@ func (p *Pipelines) work() {
 	p.workers--
 }
 
-// make compiles v once.
+// make compiles v for all who wait for m.
 func (p *Pipelines) make(v Variant, m *making) {
-	m.once.Do(func() {
-		module, err := p.module(v.Shader)
-		if err == nil {
-			m.pipeline, err = p.compile(v, module)
-		}
-		if err != nil {
-			m.err = fmt.Errorf("shader %s on %s: %w", v.Shader, p.g.Info.Name, err)
-			return
-		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.kept++
-	})
+	defer close(m.done)
+	module, err := p.module(v.Shader)
+	if err == nil {
+		m.pipeline, err = p.compile(v, module)
+	}
+	if err != nil {
+		m.err = fmt.Errorf("shader %s on %s: %w", v.Shader, p.g.Info.Name, err)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept++
 }
 
 // module returns the shader's module, which is made once.
