@@ -97,7 +97,7 @@ func (p *Pipelines) Want(v Variant) {
 	}
 	p.wanted = append(p.wanted, v)
 	p.total++
-	if p.workers < max(1, runtime.GOMAXPROCS(0)-1) { // one core goes on loading
+	if p.workers < runtime.GOMAXPROCS(0) {
 		p.workers++
 		p.running.Go(p.work)
 	}
@@ -117,8 +117,11 @@ func (p *Pipelines) work() {
 			p.make(v, m)
 		}
 		p.mu.Lock()
-		if p.done++; p.told != nil {
-			p.told(p.g.Info.Name, p.done, p.total)
+		p.done++
+		if done, total := p.done, p.total; p.told != nil {
+			p.mu.Unlock()
+			p.told(p.g.Info.Name, done, total)
+			p.mu.Lock()
 		}
 	}
 	p.workers--
