@@ -7,6 +7,7 @@ type (
 	Info        = driver.Info
 	Kind        = driver.Kind
 	Count       = driver.Count
+	Installed   = driver.Installed
 	OutOfMemory = driver.OutOfMemory
 )
 
@@ -36,3 +37,6 @@ func Devices() ([]Info, error) { return driver.Devices() }
 
 // Counted returns how many devices and instances the process opened.
 func Counted() Count { return driver.Counted() }
+
+// Found looks for what of Vulkan is installed. It loads drivers.
+func Found() *Installed { return driver.Found() }

@@ -3,6 +3,7 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 
@@ -13,11 +14,22 @@ import (
 // list of devices. All devices share them, and they live as long as the process: NVIDIA's driver (580) fails after some
 // twenty to thirty instances, even if each is destroyed before the next is made. What could not be opened is tried
 // again when it is next asked for.
-var process struct {
+var process shares
+
+type shares struct {
 	sync.Mutex
+	search    *search // nil: nobody looked yet
 	library   *vk.Library
 	instances map[instanceKind]*instance
 	count     Count
+}
+
+// find returns how the loader and drivers are found. The lock is held.
+func (p *shares) find() *search {
+	if p.search == nil {
+		p.search = newSearch()
+	}
+	return p.search
 }
 
 // Count says how often the process opened something.
@@ -106,7 +118,9 @@ func shared(messages func(string), assisted bool) (i *instance, stop func(), err
 		return i, i.hear.add(messages), nil
 	}
 	if process.library == nil {
-		if process.library, err = vk.Load(); err != nil {
+		s := process.find()
+		s.help(os.Setenv)
+		if process.library, err = loader(s); err != nil {
 			return nil, nil, fmt.Errorf("%w: %w", ErrNone, err)
 		}
 	}
@@ -122,6 +136,9 @@ func shared(messages func(string), assisted bool) (i *instance, stop func(), err
 	process.count.Instances++
 	return i, stop, nil
 }
+
+// loader opens the loader.
+func loader(s *search) (*vk.Library, error) { return vk.Load(s.loaders()...) }
 
 const validationLayer = "VK_LAYER_KHRONOS_validation"
 
