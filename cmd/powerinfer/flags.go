@@ -293,8 +293,11 @@ func open(ctx context.Context, c *cli.Command, adjust func(*powerinfer.Options))
 func showLoading(o *powerinfer.Options) (finish func()) {
 	measuring, compiling, bar := newProgress("measuring", unitRuns), newProgress("compiling", unitRuns), newProgress("loading", unitBytes)
 	o.Measuring = measuring.set
-	var waits atomic.Bool // for shaders: then what is loaded is not what takes time
+	var waits, over atomic.Bool // for shaders: then what is loaded is not what takes time
 	o.Compiling = func(gpu string, done, total int) {
+		if over.Load() { // what is not needed at first goes on
+			return
+		}
 		compiling.say(fmt.Sprintf("compiling %d shaders for %s, once", total, gpu))
 		compiling.set(int64(done), int64(total))
 		waits.Store(done < total)
@@ -306,6 +309,7 @@ func showLoading(o *powerinfer.Options) (finish func()) {
 		}
 	}
 	return func() {
+		over.Store(true)
 		compiling.finish()
 		bar.finish()
 	}

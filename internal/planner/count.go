@@ -20,7 +20,7 @@ func used(b *modelcost.Cost, plan *Plan, infos []vulkan.Info) ([]int64, error) {
 	for _, info := range infos {
 		gpus = append(gpus, vulkan.Counter(info))
 	}
-	if err := rehearse(b, plan, gpus); err != nil {
+	if _, err := rehearsed(b, plan, gpus); err != nil {
 		return nil, fmt.Errorf("counting what a GPU will hold: %w", err)
 	}
 	var bytes []int64
@@ -30,27 +30,33 @@ func used(b *modelcost.Cost, plan *Plan, infos []vulkan.Info) ([]int64, error) {
 	return bytes, nil
 }
 
-// foresee has opened GPUs compile in the background what the model will need of them. Where it cannot be told, that is
+// foresee has opened GPUs compile in the background what the model will need of them: first what loading waits for,
+// and then what usual steps take, but for software, which needs the cores itself. Where it cannot be told, that is
 // compiled when it is needed.
 func foresee(b *modelcost.Cost, plan *Plan, gpus []compute.Device) {
 	var twins []compute.Device
+	software := false
 	for _, g := range gpus {
-		twins = append(twins, g.(*vulkan.Device).Foresight())
+		twin := g.(*vulkan.Device).Foresight()
+		software = software || twin.Info().Kind == vulkan.CPU
+		twins = append(twins, twin)
 	}
-	_ = rehearse(b, plan, twins)
+	if m, err := rehearsed(b, plan, twins); err == nil && !software {
+		go m.RehearseUsual() // the twins are its own, and what it finds after the GPUs are closed is left
+	}
 }
 
-// rehearse binds the model's header to GPUs that count and records its forward pass there.
-func rehearse(b *modelcost.Cost, plan *Plan, gpus []compute.Device) error {
+// rehearsed binds the model's header to GPUs that count and records its forward pass there.
+func rehearsed(b *modelcost.Cost, plan *Plan, gpus []compute.Device) (*model.Model, error) {
 	d := shapes{plan.join(gpus, host{}, &Options{}).(rehearsing)}
 	m, err := model.Load(context.Background(), b.File, d, model.Options{
 		Activation: b.Activation, Sparse: b.Mode, Further: b.Further.Bytes() > 0, Places: plan.places(), Batch: b.Step, Outputs: b.Outputs,
 		Cache: b.Cache, CacheTypes: b.CacheTypes, Adapters: b.Adapters, Pinned: true, // no page of the file is given up
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = m.Rehearse()
 	}
-	return m.Rehearse()
+	return m, err
 }
 
 // rehearsing is the result of plan.join.

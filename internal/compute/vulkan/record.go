@@ -57,6 +57,9 @@ func (r *recorder) foresee(c call) {
 	}
 }
 
+// Unforeseen returns how many shaders had to be compiled when they were needed, because nothing asked for them before.
+func (d *Device) Unforeseen() int { return d.pipelines.Unforeseen() }
+
 // Foresight returns a device that counts for the GPU of d, as Counter's does for one that is not open: what Record is
 // given, d has compiled in the background. It does so until d is closed.
 func (d *Device) Foresight() *Device {
@@ -72,5 +75,6 @@ func (d *Device) size(seg compute.Segment, p *compute.Params, body func(compute.
 	d.results.restart()
 	r := &recorder{d: d, now: p, seg: d.newSegment(seg, p), sizing: true, err: errSizing}
 	body(compute.NewVerbs(r))
+	r.flush()
 	d.free(r.seg)
 }

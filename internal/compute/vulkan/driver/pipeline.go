@@ -41,6 +41,8 @@ type Pipelines struct {
 	done    int
 	total   int
 	kept    int // pipelines that were compiled
+
+	unforeseen int
 }
 
 // making is a pipeline that was asked for.
@@ -78,7 +80,10 @@ func (m *making) take() bool {
 // Get returns v's pipeline. It compiles v, or waits for the thread that does, unless that was done before.
 func (p *Pipelines) Get(v Variant) (vk.Pipeline, error) {
 	p.mu.Lock()
-	m, _ := p.of(v)
+	m, isNew := p.of(v)
+	if isNew {
+		p.unforeseen++
+	}
 	mine := m.take()
 	p.mu.Unlock()
 	if mine {
@@ -88,10 +93,20 @@ func (p *Pipelines) Get(v Variant) (vk.Pipeline, error) {
 	return m.pipeline, m.err
 }
 
+// Unforeseen returns how many pipelines were asked for that were not wanted before.
+func (p *Pipelines) Unforeseen() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unforeseen
+}
+
 // Want has v compiled in the background, for it will be asked for soon. An error of it is Get's.
 func (p *Pipelines) Want(v Variant) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.closing {
+		return
+	}
 	if _, isNew := p.of(v); !isNew {
 		return
 	}
