@@ -93,11 +93,12 @@ type Options struct {
 	// expected if memory limits them; rate is 0 if this machine was not measured. It may be nil.
 	Expect func(m Memory, rate float64)
 
-	Measuring func(done, total int64) // is told how far measuring the machine is, which is done once; may be nil
-	Progress  func(done, total int64) // is told how many bytes of weights are loaded; may be nil
-	Notice    func(string)            // is told in a line what a user should know, such as why a GPU is given up; may be nil
-	Chosen    func(string)            // is told in a line for each type of weights which kernel was chosen; may be nil
-	Trace     *Trace                  // keeps what was computed when; may be nil
+	Measuring func(done, total int64)           // is told how far measuring the machine is, which is done once; may be nil
+	Compiling func(gpu string, done, total int) // is told how many shaders of a GPU are compiled, which is done once, on any goroutine; may be nil
+	Progress  func(done, total int64)           // is told how many bytes of weights are loaded; may be nil
+	Notice    func(string)                      // is told in a line what a user should know, such as why a GPU is given up; may be nil
+	Chosen    func(string)                      // is told in a line for each type of weights which kernel was chosen; may be nil
+	Trace     *Trace                            // keeps what was computed when; may be nil
 }
 
 // Adapter is a LoRA adapter in a GGUF file, and the factor of its effect; with 0 it is loaded and has no effect.
@@ -216,7 +217,7 @@ func (o *Options) planner() planner.Options {
 	return planner.Options{
 		Processor: planner.Processor{Threads: o.Threads, ThreadsBatch: o.ThreadsBatch, Lock: o.Lock, Kernels: o.Kernels, Note: o.Chosen},
 		Device:    o.Devices, Budgets: o.VRAM, Layers: o.GPULayers, Tensors: o.Tensors, KVInRAM: o.KVInRAM, StreamTokens: o.StreamTokens, ReadAhead: o.ReadAhead, MoECache: o.MoECache,
-		Notice: o.Notice, Measuring: o.Measuring,
+		Notice: o.Notice, Measuring: o.Measuring, Compiling: o.Compiling,
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -22,6 +21,9 @@ import (
 // machine tells what is installed, what the GPU is, and what RAM, GPU and the way between them reach.
 func machine(ctx context.Context, c *check, w *report) error {
 	w.table([]string{"what", "found"}, installed(ctx)...)
+	for _, advice := range vulkan.Found().Advice() {
+		w.say("%s", advice)
+	}
 	all, err := vulkan.Devices()
 	if err != nil {
 		w.say("Vulkan: %v.", err)
@@ -136,11 +138,15 @@ func installed(ctx context.Context) [][]string {
 	if mem, err := hw.ReadMemory(); err == nil {
 		rows = append(rows, []string{"memory", fmt.Sprintf("%.1f GiB, %.1f of them available", gib(int64(mem.Total)), gib(int64(mem.Available)))})
 	}
-	for _, l := range []struct{ says, pattern string }{{"Vulkan loader", "libvulkan.so*"}, {"CUDA driver", "libcuda.so*"}} {
-		rows = append(rows, []string{l.says, none(libraries(l.pattern))})
+	found := vulkan.Found()
+	var drivers []string
+	for _, m := range found.Drivers {
+		drivers = append(drivers, m.Path)
 	}
 	rows = append(rows,
-		[]string{"Vulkan drivers", none(drivers())},
+		[]string{"Vulkan loader", none(found.Loaders)},
+		[]string{"CUDA driver", none(found.CUDA)},
+		[]string{"Vulkan drivers", none(drivers)},
 		[]string{"NVIDIA's kernel driver", none(lines(firstLine("/proc/driver/nvidia/version")))},
 		[]string{"nvidia-smi", none(lines(output(ctx, "nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.max.memory,pcie.link.gen.current,pcie.link.width.current", "--format=csv,noheader")))},
 	)
@@ -179,31 +185,4 @@ func output(ctx context.Context, name string, args ...string) string {
 		return ""
 	}
 	return strings.TrimSpace(string(out))
-}
-
-// libraries returns the files of that pattern where dynamic linkers look.
-func libraries(pattern string) []string {
-	folders := append(filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")),
-		"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/lib/*-linux-gnu", "/usr/local/lib", "/usr/local/nvidia/lib64", "/usr/lib/wsl/lib")
-	return globs(folders, pattern)
-}
-
-// drivers returns the manifests that the Vulkan loader reads.
-func drivers() []string {
-	found := slices.Concat(filepath.SplitList(os.Getenv("VK_DRIVER_FILES")), filepath.SplitList(os.Getenv("VK_ICD_FILENAMES")))
-	return append(found, globs([]string{"/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d"}, "*.json")...)
-}
-
-func globs(folders []string, pattern string) (found []string) {
-	seen := map[string]bool{}
-	for _, folder := range folders {
-		matches, _ := filepath.Glob(filepath.Join(folder, pattern))
-		for _, m := range matches {
-			if at, err := filepath.EvalSymlinks(m); err == nil && !seen[at] {
-				seen[at] = true
-				found = append(found, at)
-			}
-		}
-	}
-	return found
 }

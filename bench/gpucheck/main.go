@@ -181,13 +181,15 @@ func (c *check) part(ctx context.Context, i int, limit time.Duration, noGPU erro
 	defer cancel()
 	w := newReport(os.Stdout)
 	w.say("## %s: %s", p.name, p.says)
-	begin := time.Now()
+	begin, before := time.Now(), vulkan.Counted()
 	err := p.run(ctx, c, w)
 	if err != nil {
 		w.say("**Failed:** %v", err)
 		err = fmt.Errorf("part %s: %w", p.name, err)
 	}
-	w.say("Took %.0f s.", time.Since(begin).Seconds())
+	now := vulkan.Counted()
+	now.Devices -= before.Devices
+	w.say("Took %.0f s. This process has %v.", time.Since(begin).Seconds(), now)
 	return errors.Join(err, w.write(c.section(i)))
 }
 

@@ -14,7 +14,7 @@ import (
 // The device's tests that a GPU can pass; the others are about lavapipe, or machines without a driver.
 const (
 	gpuTests = "^(TestConformance|TestArithmetic|TestTiles|TestHeads|TestPackedForms|TestOtherWays|TestHotNeurons|TestModels|TestDemoText|TestReplay|TestManyShapes|TestHost|" +
-		"TestWrongParams|TestOverlap|TestSetsPass|TestUpload|TestAllocations|TestPipelineCache|TestReadAll|TestTraits|TestAddJoins)$"
+		"TestWrongParams|TestOverlap|TestSetsPass|TestUpload|TestAllocations|TestPipelineCache|TestReadAll|TestTraits|TestAddJoins|TestOpenings)$"
 	tinyTests = "^(TestReplay|TestReadAll|TestSetsPass)$"
 )
 
@@ -46,6 +46,9 @@ func verbs(ctx context.Context, c *check, w *report) error {
 	}
 	t := outcomes(out.String())
 	w.say("%d tests passed and %d were skipped, their parts counted; verbs.log has all that they say.", t.passed, t.skipped)
+	if t.opened != "" {
+		w.say("The tests' process had %s.", t.opened)
+	}
 	if len(t.failed) > 0 {
 		w.say("Failed:")
 		w.say("    %s", strings.Join(t.failed, "\n    "))
@@ -68,6 +71,7 @@ const mostLines = 60
 type tally struct {
 	passed, skipped int
 	failed          []string // names, and what they say
+	opened          string   // how many devices they opened
 }
 
 // outcomes reads what a test binary prints with -test.v: what a test says stands behind a line that names it.
@@ -79,6 +83,8 @@ func outcomes(text string) tally {
 		words := strings.Fields(line)
 		switch {
 		case len(words) < 3:
+		case words[0] == "counted:": // by the tests' TestMain
+			t.opened = strings.Join(words[1:], " ")
 		case words[0] == "===":
 			current = words[2]
 		case words[0] == "---" && words[1] == "PASS:":

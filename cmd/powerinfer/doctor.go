@@ -73,6 +73,9 @@ func doctor(ctx context.Context, c *cli.Command) error {
 	fmt.Fprintln(out)
 	verbose := c.Bool("verbose")
 	gpuTable(out, &m, why, verbose)
+	if described == "" {
+		drivers(out, vulkan.Found(), verbose)
+	}
 	if err := meaning(out, &m); err != nil {
 		return err
 	}
@@ -260,6 +263,24 @@ func gpuTable(out io.Writer, m *measure.Machine, why error, verbose bool) {
 		fmt.Fprintln(out, "graphics: no GPU can be used; models are computed on the CPU")
 	case usable > 1:
 		fmt.Fprintf(out, "models are divided among %d GPUs, each layer between one of them and the CPU\n", usable)
+	}
+}
+
+// drivers prints what of Vulkan is missing and, with verbose, what was found.
+func drivers(out io.Writer, found *vulkan.Installed, verbose bool) {
+	if verbose {
+		for _, l := range found.Loaders {
+			fmt.Fprintln(out, "Vulkan loader:", l)
+		}
+		for _, m := range found.Drivers {
+			fmt.Fprintf(out, "Vulkan driver: %s, of %s\n", m.Library, m.Path)
+		}
+		for _, l := range found.CUDA {
+			fmt.Fprintln(out, "CUDA driver:", l)
+		}
+	}
+	for _, advice := range found.Advice() {
+		fmt.Fprintln(out, advice)
 	}
 }
 

@@ -80,7 +80,7 @@ func embedding(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	ended := showLoading(po)
-	so.Engine.Progress, so.Planner.Measuring = po.Progress, po.Measuring
+	so.Engine.Progress, so.Planner.Measuring, so.Planner.Compiling = po.Progress, po.Measuring, po.Compiling
 	s, err := session.Open(ctx, f, so)
 	ended()
 	if err != nil {

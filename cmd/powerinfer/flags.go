@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/urfave/cli/v3"
 
@@ -290,13 +291,28 @@ func open(ctx context.Context, c *cli.Command, adjust func(*powerinfer.Options))
 
 // showLoading shows how far loading with o is, until the function that it returns is called.
 func showLoading(o *powerinfer.Options) (finish func()) {
-	measuring, bar := newProgress("measuring", unitRuns), newProgress("loading", unitBytes)
+	measuring, compiling, bar := newProgress("measuring", unitRuns), newProgress("compiling", unitRuns), newProgress("loading", unitBytes)
 	o.Measuring = measuring.set
+	var waits, over atomic.Bool // for shaders: then what is loaded is not what takes time
+	o.Compiling = func(gpu string, done, total int) {
+		if over.Load() { // what is not needed at first goes on
+			return
+		}
+		compiling.say(fmt.Sprintf("compiling %d shaders for %s, once", total, gpu))
+		compiling.set(int64(done), int64(total))
+		waits.Store(done < total)
+	}
 	o.Progress = func(done, total int64) {
 		measuring.finish()
-		bar.set(done, total)
+		if !waits.Load() {
+			bar.set(done, total)
+		}
 	}
-	return bar.finish
+	return func() {
+		over.Store(true)
+		compiling.finish()
+		bar.finish()
+	}
 }
 
 // sessionOptions reads engineFlags for a server, of which outputs requests generate at a time.
@@ -339,7 +355,7 @@ func plannerOptionsOf(o *powerinfer.Options) planner.Options {
 	return planner.Options{
 		Processor: planner.Processor{Threads: o.Threads, ThreadsBatch: o.ThreadsBatch, Lock: o.Lock, Kernels: o.Kernels, Note: o.Chosen},
 		Device:    o.Devices, Budgets: o.VRAM, Layers: o.GPULayers, Tensors: o.Tensors, KVInRAM: o.KVInRAM, StreamTokens: o.StreamTokens, ReadAhead: o.ReadAhead, MoECache: o.MoECache,
-		Notice: o.Notice, Measuring: o.Measuring,
+		Notice: o.Notice, Measuring: o.Measuring, Compiling: o.Compiling,
 	}
 }
 

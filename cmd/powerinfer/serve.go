@@ -176,7 +176,7 @@ func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, mode
 		return nil, err
 	}
 	ended := showLoading(po)
-	so.Engine.Progress, so.Planner.Measuring = po.Progress, po.Measuring
+	so.Engine.Progress, so.Planner.Measuring, so.Planner.Compiling = po.Progress, po.Measuring, po.Compiling
 	e, err := session.Open(ctx, f, so)
 	ended()
 	if err != nil {

@@ -41,33 +41,64 @@ func (m *Model) Rehearse() error {
 	if !ok {
 		return nil
 	}
-	pages := [][]int32{make([]int32, m.cache.Pages)}
-	step := func(kind nn.Kind, n, decode int, draft bool) error {
-		out := min(n, m.most.Out)
-		p := compute.Params{
-			Tokens: make([]int32, n), Pos: make([]int32, n), Seq: make([]int32, n), Out: make([]int32, out), Pages: pages, Near: pages, States: []int32{0},
-			Decode: decode, Draft: draft, Scales: slices.Repeat([]float32{1}, len(m.Scales)), // which any request may have
-		}
-		return m.runAs(p.Segment(m.begin(kind, &p)), &p)
-	}
 	kind := nn.Logits
 	if m.further != nil {
 		kind = nn.WithMTP
 	}
 	return d.Rehearse(func() error {
 		most := m.pool.Tokens() // of the largest segment, in which some may be padding
-		if err := step(kind, most, 0, false); err != nil {
+		if err := m.rehearse(kind, most, 0, most); err != nil {
 			return err
 		}
 		for _, n := range d.Steps(most) {
-			if err := step(kind, n, n, false); err != nil {
+			if err := m.rehearse(kind, n, n, n); err != nil {
 				return err
 			}
 			if m.further == nil || n > m.most.Out { // guesses are made of rows whose logits are wanted
 				continue
 			}
-			if err := step(nn.OnlyMTP, n, n, true); err != nil {
+			if err := m.rehearse(nn.OnlyMTP, n, n, n); err != nil {
 				return err
+			}
+		}
+		return nil
+	})
+}
+
+// rehearse has a step of n rows prepared, of which decode are single tokens and, if there may be so many, out have
+// logits.
+func (m *Model) rehearse(kind nn.Kind, n, decode, out int) error {
+	pages := [][]int32{make([]int32, m.cache.Pages)}
+	p := compute.Params{
+		Tokens: make([]int32, n), Pos: make([]int32, n), Seq: make([]int32, n), Out: make([]int32, min(out, m.most.Out)), Pages: pages, Near: pages, States: []int32{0},
+		Decode: decode, Draft: kind == nn.OnlyMTP, Scales: slices.Repeat([]float32{1}, len(m.Scales)), // which any request may have
+	}
+	return m.runAs(p.Segment(m.begin(kind, &p)), &p)
+}
+
+// RehearseUsual has the model's device, if it is a compute.Rehearser, prepare the steps that are usual: prompts of
+// various lengths, from which one row of logits is wanted, and single tokens of several sequences.
+func (m *Model) RehearseUsual() error {
+	d, ok := m.dev.(compute.Rehearser)
+	if !ok {
+		return nil
+	}
+	return d.Rehearse(func() error {
+		most := m.pool.Tokens()
+		for n := 1; n < most; n *= 2 {
+			for _, n := range [...]int{n, n + n/2} { // as devices round them
+				if n > most {
+					continue
+				}
+				if err := m.rehearse(nn.Logits, n, 0, 1); err != nil {
+					return err
+				}
+				if n > m.most.Out {
+					continue
+				}
+				if err := m.rehearse(nn.Logits, n, n, n); err != nil {
+					return err
+				}
 			}
 		}
 		return nil

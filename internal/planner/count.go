@@ -20,6 +20,34 @@ func used(b *modelcost.Cost, plan *Plan, infos []vulkan.Info) ([]int64, error) {
 	for _, info := range infos {
 		gpus = append(gpus, vulkan.Counter(info))
 	}
+	if _, err := rehearsed(b, plan, gpus); err != nil {
+		return nil, fmt.Errorf("counting what a GPU will hold: %w", err)
+	}
+	var bytes []int64
+	for _, g := range gpus {
+		bytes = append(bytes, g.(*vulkan.Device).Used())
+	}
+	return bytes, nil
+}
+
+// foresee has opened GPUs compile in the background what the model will need of them: first what loading waits for,
+// and then what usual steps take, but for software, which needs the cores itself. Where it cannot be told, that is
+// compiled when it is needed.
+func foresee(b *modelcost.Cost, plan *Plan, gpus []compute.Device) {
+	var twins []compute.Device
+	software := false
+	for _, g := range gpus {
+		twin := g.(*vulkan.Device).Foresight()
+		software = software || twin.Info().Kind == vulkan.CPU
+		twins = append(twins, twin)
+	}
+	if m, err := rehearsed(b, plan, twins); err == nil && !software {
+		go m.RehearseUsual() // the twins are its own, and what it finds after the GPUs are closed is left
+	}
+}
+
+// rehearsed binds the model's header to GPUs that count and records its forward pass there.
+func rehearsed(b *modelcost.Cost, plan *Plan, gpus []compute.Device) (*model.Model, error) {
 	d := shapes{plan.join(gpus, host{}, &Options{}).(rehearsing)}
 	m, err := model.Load(context.Background(), b.File, d, model.Options{
 		Activation: b.Activation, Sparse: b.Mode, Further: b.Further.Bytes() > 0, Places: plan.places(), Batch: b.Step, Outputs: b.Outputs,
@@ -28,14 +56,7 @@ func used(b *modelcost.Cost, plan *Plan, infos []vulkan.Info) ([]int64, error) {
 	if err == nil {
 		err = m.Rehearse()
 	}
-	if err != nil {
-		return nil, fmt.Errorf("counting what a GPU will hold: %w", err)
-	}
-	var bytes []int64
-	for _, g := range gpus {
-		bytes = append(bytes, g.(*vulkan.Device).Used())
-	}
-	return bytes, nil
+	return m, err
 }
 
 // rehearsing is the result of plan.join.

@@ -73,7 +73,7 @@ func (p Processor) open(company bool) (*cpu.Device, error) {
 func (p *Plan) open(host compute.Host, o *Options) (d compute.Device, gpus []compute.Device, err error) {
 	for j := range p.GPUs {
 		c := &p.GPUs[j]
-		g, err := vulkan.Open(vulkan.Options{Device: c.Device, Budget: c.Budget, Cache: pipelineCache(), Messages: o.Messages, Trace: o.Trace.OfGPU(j)})
+		g, err := vulkan.Open(vulkan.Options{Device: c.Device, Budget: c.Budget, Cache: pipelineCache(), Messages: o.Messages, Compiled: o.Compiling, Trace: o.Trace.OfGPU(j)})
 		if err != nil {
 			for _, g := range gpus {
 				g.Close()

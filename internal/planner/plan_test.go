@@ -107,6 +107,11 @@ func TestPlanned(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer e.Close()
+			for _, g := range p.gpus {
+				if n := g.(*vulkan.Device).Unforeseen(); n > 0 {
+					t.Errorf("%d shaders were not foreseen", n)
+				}
+			}
 			before := p.Usage()
 			if len(before) != len(m.gpus) {
 				t.Fatalf("%d GPUs are in use, not %d", len(before), len(m.gpus))
@@ -298,4 +303,57 @@ func budget(t *testing.T, m *Machine, b modelcost.Cost, stream int, share float6
 		t.Fatal(err)
 	}
 	return s.Most[0] + int64(share*float64(b.Model.Bytes()))/int64(len(m.gpus))
+}
+
+// TestForesight: once usual steps were rehearsed for a GPU's twin, no request of usual length waits for a shader, alone
+// or beside others.
+func TestForesight(t *testing.T) {
+	f, err := gguf.Parse(demo.Name, demo.Model())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := engine.Options{Context: 256, Sparse: model.Predict, Outputs: 3}
+	b, err := modelcost.Of(f, modelcost.Options{Context: o.Context, UBatch: o.LargestStep(), Outputs: o.Outputs, Sparse: o.Sparse, Law: modelcost.UsualLaw()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream := 0
+	var mu sync.Mutex
+	var compiled, known int
+	p := With(lavapipes(t, 1), b, Options{Processor: Processor{Threads: 1}, StreamTokens: &stream, Compiling: func(_ string, done, total int) {
+		mu.Lock()
+		defer mu.Unlock()
+		compiled, known = max(compiled, done), max(known, total)
+	}})
+	o.Devices = p
+	e, err := engine.Open(t.Context(), f, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	plan, err := p.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := rehearsed(&b, plan, []compute.Device{p.gpus[0].(*vulkan.Device).Foresight()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.RehearseUsual(); err != nil {
+		t.Fatal(err)
+	}
+	ids := e.Tokenizer().Encode(strings.Repeat("the quick brown fox jumps over a lazy dog ", 2), true, true)
+	var group sync.WaitGroup
+	for i := range 3 {
+		group.Go(func() { greedy(t, e, ids[i:min(len(ids), 11*i+3)], 3) })
+	}
+	group.Wait()
+	if n := p.gpus[0].(*vulkan.Device).Unforeseen(); n > 0 {
+		t.Errorf("%d shaders were not foreseen", n)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if compiled == 0 || compiled > known {
+		t.Errorf("%d of %d shaders were told of", compiled, known)
+	}
 }

@@ -33,19 +33,20 @@ const KernelsAuto = cpu.KernelsAuto
 // Options are the choices of where a model is computed. Zero values leave them to the planner.
 type Options struct {
 	Processor
-	Model        modelcost.Options       // how the model is planned for: context, largest step, sparse mode, statistics
-	Device       string                  // GPUs, as vulkan.ChooseAll takes them; vulkan.None: none; empty: those that are used by default
-	Budgets      []int64                 // bytes of each GPU's memory to use, or of all alike; nil: what is free, less a reserve
-	Layers       *int                    // so many whole layers, the last ones, go to GPUs, the head counted as one; negative: all; nil: neurons do, by what they save
-	Tensors      []string                // where tensors lie, each PATTERN=BUFFER as modelcost.ParseOverrides has it; the first that matches holds
-	KVInRAM      bool                    // keys and values lie in RAM, and attention is computed there; neurons, experts and the head may lie on GPUs
-	StreamTokens *int                    // tokens of a prompt's step from which on cold neurons are sent to the GPU; 0: never; nil: where that is faster
-	ReadAhead    *bool                   // whether the processor reads neurons before it is their turn; nil: where the plan has GPUs wait for it
-	MoECache     *int64                  // bytes of GPU memory, at most, for experts that follow the text, which RAM then holds, too; 0: experts stay where they are; nil: where that should pay
-	Trace        *trace.Log              // keeps when each processor did what; may be nil
-	Messages     func(string)            // switches the GPUs' validation layer on and is told what it finds; nil: it is off
-	Notice       func(string)            // is told in a line what the user should know, as why a GPU is given up; may be nil
-	Measuring    func(done, total int64) // is told how far measuring the machine is, which is done once; may be nil
+	Model        modelcost.Options                 // how the model is planned for: context, largest step, sparse mode, statistics
+	Device       string                            // GPUs, as vulkan.ChooseAll takes them; vulkan.None: none; empty: those that are used by default
+	Budgets      []int64                           // bytes of each GPU's memory to use, or of all alike; nil: what is free, less a reserve
+	Layers       *int                              // so many whole layers, the last ones, go to GPUs, the head counted as one; negative: all; nil: neurons do, by what they save
+	Tensors      []string                          // where tensors lie, each PATTERN=BUFFER as modelcost.ParseOverrides has it; the first that matches holds
+	KVInRAM      bool                              // keys and values lie in RAM, and attention is computed there; neurons, experts and the head may lie on GPUs
+	StreamTokens *int                              // tokens of a prompt's step from which on cold neurons are sent to the GPU; 0: never; nil: where that is faster
+	ReadAhead    *bool                             // whether the processor reads neurons before it is their turn; nil: where the plan has GPUs wait for it
+	MoECache     *int64                            // bytes of GPU memory, at most, for experts that follow the text, which RAM then holds, too; 0: experts stay where they are; nil: where that should pay
+	Trace        *trace.Log                        // keeps when each processor did what; may be nil
+	Messages     func(string)                      // switches the GPUs' validation layer on and is told what it finds; nil: it is off
+	Notice       func(string)                      // is told in a line what the user should know, as why a GPU is given up; may be nil
+	Measuring    func(done, total int64)           // is told how far measuring the machine is, which is done once; may be nil
+	Compiling    func(gpu string, done, total int) // is told how many of a GPU's shaders are compiled, on any thread; may be nil
 }
 
 // asked reports whether the user said something of GPUs.
@@ -172,6 +173,9 @@ func (p *Planner) Open(ctx context.Context) (compute.Device, placement.Layout, e
 	if err != nil {
 		host.Close()
 		return nil, placement.Layout{}, err
+	}
+	if p.cost.File != nil {
+		foresee(&p.cost, plan, gpus)
 	}
 	p.gpus = gpus
 	return d, plan.Layout(), nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // token is one token's place in the sequences.
@@ -341,6 +342,9 @@ func loadScript(t compute.KVType) script {
 		}
 		s.params.Pages = [][]int32{{5, 1}, {0, 3}, {2, 4}}
 		keys := s.normal(s.all * kv * dim)
+		if t.Type().Quantised() {
+			undecided(keys)
+		}
 		k, later, v := s.input(kv*dim, keys), s.input(kv*dim, s.normal(s.all*kv*dim)), s.input(kv*value, s.normal(s.all*kv*value))
 		first, second, seen := s.output(kv*dim), s.output(kv*dim), s.output(kv*value)
 		s.run(func(verbs compute.Verbs) {
@@ -356,6 +360,25 @@ func loadScript(t compute.KVType) script {
 		s.keep("later keys", second, exact)
 		s.keep("values", seen, exact)
 	}}
+}
+
+// undecided makes blocks of keys hard to round: a block's scale lies between two halves or one ulp from there, and many
+// of its elements between two quants, of Q8_0 or of Q4_0. A division that is an ulp off rounds them to others.
+func undecided(keys []float32) {
+	near := func(x float32, i int) float32 { return math.Float32frombits(math.Float32bits(x) + uint32(i%3) - 1) }
+	for b := range len(keys) / quant.QK {
+		block := keys[b*quant.QK:][:quant.QK]
+		half := quant.F32FromF16(uint16(0x2400 + 37*b)) // 2^-6 and more
+		d := half * (1 + 0x1p-11)                       // and half of a half's unit
+		top, quants := float32(127), 127
+		if b%2 == 1 {
+			top, quants = -8, 8
+		}
+		block[0] = near(top*d, b/2)
+		for i := 1; i < quant.QK; i += 2 {
+			block[i] = near((float32(4*i%quants)+0.5)*d, i/2)
+		}
+	}
 }
 
 // copyPageScript: a page is copied in every layer, and afterwards either is written without the other.

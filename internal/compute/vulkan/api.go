@@ -6,6 +6,8 @@ import "github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 type (
 	Info        = driver.Info
 	Kind        = driver.Kind
+	Count       = driver.Count
+	Installed   = driver.Installed
 	OutOfMemory = driver.OutOfMemory
 )
 
@@ -32,3 +34,9 @@ var (
 
 // Devices lists what the machine has, in the drivers' order. The error is ErrNone where there is nothing.
 func Devices() ([]Info, error) { return driver.Devices() }
+
+// Counted returns how many devices and instances the process opened.
+func Counted() Count { return driver.Counted() }
+
+// Found looks for what of Vulkan is installed. It loads drivers.
+func Found() *Installed { return driver.Found() }

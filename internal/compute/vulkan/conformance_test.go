@@ -40,8 +40,6 @@ func (m *messages) check(t testing.TB) {
 // gpu-check has them do. There the validation layer may be missing.
 const deviceVariable = "POWERINFER_TEST_DEVICE"
 
-var opening sync.Mutex
-
 // software opens lavapipe with the validation layer, or skips the test.
 func software(t testing.TB, o Options) (*Device, *messages) {
 	t.Helper()
@@ -51,9 +49,7 @@ func software(t testing.TB, o Options) (*Device, *messages) {
 	if gpu != "" {
 		o.Device = gpu
 	}
-	opening.Lock() // the layer (Debian 12's) has crashed where several threads made devices
 	d, err := Open(o)
-	opening.Unlock()
 	if gpu != "" && err != nil && strings.Contains(err.Error(), "not installed") {
 		o.Messages = nil
 		d, err = Open(o)

@@ -14,15 +14,21 @@ import (
 // is taken for one that needs the most.
 func Counter(info Info) *Device {
 	g := driver.Described(info)
-	d := &Device{gpu: g, bindings: &bindings{}, segments: map[compute.Segment]*segment{}, scratches: map[string]driver.View{}, sizes: map[string]int64{}}
-	d.mem = driver.Memory{GPU: g, Budget: math.MaxInt64}
-	d.maxBinding = g.Span()
+	d := counting(g)
 	for i := range d.long.checked { // they are taken to pass
 		d.long.checked[i] = true
 	}
 	if g.Matrices.M == 0 {
 		d.long.failed[Matrices] = errors.New("there are none")
 	}
+	return d
+}
+
+// counting returns a device that counts, for a GPU that is not open.
+func counting(g *driver.GPU) *Device {
+	d := &Device{gpu: g, bindings: &bindings{}, segments: map[compute.Segment]*segment{}, scratches: map[string]driver.View{}, sizes: map[string]int64{}}
+	d.mem = driver.Memory{GPU: g, Budget: math.MaxInt64}
+	d.maxBinding = g.Span()
 	d.reset()
 	return d
 }
@@ -33,5 +39,6 @@ func (d *Device) count(seg compute.Segment, p *compute.Params, body func(compute
 	d.results.restart()
 	r := &recorder{d: d, now: p, seg: d.newSegment(seg, p), err: errSizing}
 	body(compute.NewVerbs(r))
+	r.flush()
 	d.free(r.seg)
 }

@@ -16,13 +16,14 @@ import (
 
 // Options are the choices made when the device is opened.
 type Options struct {
-	Device   string        // an index or a part of a name as Devices has them, or Software; empty: the best that is no software
-	Budget   int64         // bytes of device memory that may be in use; 0: all that is free
-	Cache    string        // folder for compiled pipelines; empty: none are kept
-	Messages func(string)  // switches the validation layer on and is told what it finds, on any thread
-	Uploaded func(n int64) // is told of bytes that reached the device; nil: nobody is
-	Trace    *trace.Log    // keeps submissions and waits; nil: nothing does
-	Long     Arithmetic    // of products of many tokens; Best, but for those who compare
+	Device   string                            // an index or a part of a name as Devices has them, or Software; empty: the best that is no software
+	Budget   int64                             // bytes of device memory that may be in use; 0: all that is free
+	Cache    string                            // folder for compiled pipelines; empty: none are kept
+	Messages func(string)                      // switches the validation layer on and is told what it finds, on any thread
+	Uploaded func(n int64)                     // is told of bytes that reached the device; nil: nobody is
+	Compiled func(gpu string, done, total int) // is told how many of the shaders that are known to be needed are compiled, on any thread; nil: nobody is
+	Trace    *trace.Log                        // keeps submissions and waits; nil: nothing does
+	Long     Arithmetic                        // of products of many tokens; Best, but for those who compare
 
 	maxBinding int64 // bytes of a part of a matrix; tests make it small
 	assisted   bool  // validation looks at every access of a shader, instead of what orders them
@@ -76,7 +77,7 @@ func Open(o Options) (*Device, error) {
 		d.maxBinding = min(d.maxBinding, o.maxBinding)
 	}
 	d.reset()
-	if d.pipelines, err = driver.NewPipelines(g, o.Cache); err != nil {
+	if d.pipelines, err = driver.NewPipelines(g, o.Cache, o.Compiled); err != nil {
 		d.bindings.pin.Unpin()
 		g.Close()
 		return nil, err
@@ -159,6 +160,7 @@ func (d *Device) zeros(size int64) (driver.View, error) {
 // once records with f, submits and waits.
 func (d *Device) once(f func(r *recorder)) error {
 	if d.gpu.Counts() {
+		f(&recorder{d: d, seg: &segment{}, err: errSizing})
 		return nil
 	}
 	r := &recorder{d: d, seg: &segment{}}

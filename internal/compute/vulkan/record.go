@@ -43,6 +43,31 @@ func (d *Device) Record(seg compute.Segment, p *compute.Params, body func(comput
 // errSizing keeps a recorder from recording.
 var errSizing = errors.New("only sizes are asked for")
 
+// foresee has the pipeline of a dispatch that is not recorded compiled in the background, where only sizes are asked
+// for: the recording follows.
+func (r *recorder) foresee(c call) {
+	if r.err != errSizing || r.d.pipelines == nil {
+		return
+	}
+	r.d.pipelines.Want(c.variant())
+	for _, b := range c.bind {
+		if b.writes {
+			r.forms.forget(b.View) // what is packed later is known by that
+		}
+	}
+}
+
+// Unforeseen returns how many shaders had to be compiled when they were needed, because nothing asked for them before.
+func (d *Device) Unforeseen() int { return d.pipelines.Unforeseen() }
+
+// Foresight returns a device that counts for the GPU of d, as Counter's does for one that is not open: what Record is
+// given, d has compiled in the background. It does so until d is closed.
+func (d *Device) Foresight() *Device {
+	f := counting(d.gpu.Twin())
+	f.pipelines, f.maxBinding, f.long.asked = d.pipelines, d.maxBinding, d.long.asked
+	return f
+}
+
 // size runs body for what its scratch takes at most, so that none is allocated twice where a later layer asks for more
 // than an earlier one.
 func (d *Device) size(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) {
@@ -50,5 +75,6 @@ func (d *Device) size(seg compute.Segment, p *compute.Params, body func(compute.
 	d.results.restart()
 	r := &recorder{d: d, now: p, seg: d.newSegment(seg, p), sizing: true, err: errSizing}
 	body(compute.NewVerbs(r))
+	r.flush()
 	d.free(r.seg)
 }

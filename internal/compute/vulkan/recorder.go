@@ -86,19 +86,25 @@ func (r *recorder) dispatch(c call) {
 	}
 }
 
+// variant is the pipeline that c takes.
+func (c *call) variant() driver.Variant {
+	v := driver.Variant{Shader: c.shader, Local: uint32(c.local), Specs: len(c.spec)}
+	copy(v.Spec[:], c.spec)
+	return v
+}
+
 // prepare records everything of c but the dispatch itself.
 func (r *recorder) prepare(c call) bool {
 	r.flush()
 	if r.err != nil {
+		r.foresee(c)
 		return false
 	}
 	g, b := r.d.gpu, r.d.bindings
 	if len(c.bind) > driver.MaxBindings || 4*len(c.push) > driver.PushBytes || len(c.spec) > driver.MaxSpec {
 		panic("vulkan: " + c.shader + ": too many bindings or constants")
 	}
-	v := driver.Variant{Shader: c.shader, Local: uint32(c.local), Specs: len(c.spec)}
-	copy(v.Spec[:], c.spec)
-	pipeline, err := r.d.pipelines.Get(v)
+	pipeline, err := r.d.pipelines.Get(c.variant())
 	if err != nil {
 		r.fail(err)
 		return false

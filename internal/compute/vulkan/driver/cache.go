@@ -60,10 +60,13 @@ func (p *Pipelines) Read() []byte {
 // Save writes the cache if something was compiled since. Without it everything works, only later: an error ends
 // nothing.
 func (p *Pipelines) Save() {
-	if p.folder == "" || len(p.made) == p.saved || p.g.Lost != nil {
+	p.mu.Lock()
+	made := p.kept
+	p.mu.Unlock()
+	if p.folder == "" || made == p.saved || p.g.Lost != nil {
 		return
 	}
-	p.saved = len(p.made)
+	p.saved = made
 	data, err := p.g.VK.PipelineCacheData(p.cache)
 	if err != nil || len(data) == 0 || len(data) > cacheLimit-sha256.Size {
 		return

@@ -33,5 +33,11 @@ func Described(info Info) *GPU {
 	return &GPU{Physical: p}
 }
 
+// Twin returns a GPU as Described does, which has all that g has.
+func (g *GPU) Twin() *GPU {
+	p := *g.Physical
+	return &GPU{Physical: &p}
+}
+
 // Counts reports whether the GPU is Described.
 func (g *GPU) Counts() bool { return g.VK == nil }

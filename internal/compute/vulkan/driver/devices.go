@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -68,82 +67,17 @@ func kind(t uint32) Kind {
 
 // Devices lists what the machine has, in the drivers' order. The error is ErrNone where there is nothing.
 func Devices() ([]Info, error) {
-	i, err := openInstance(nil, false)
+	i, _, err := shared(nil, false)
 	if err != nil {
 		return nil, err
 	}
-	defer i.vk.Destroy()
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	all, err := i.physicals()
 	if err != nil {
 		return nil, err
 	}
-	infos := make([]Info, len(all))
-	for k := range all {
-		infos[k] = all[k].Info
-	}
-	return infos, nil
-}
-
-// instance is a Vulkan instance.
-type instance struct{ vk *vk.Instance }
-
-const validationLayer = "VK_LAYER_KHRONOS_validation"
-
-// openInstance makes an instance, with the validation layer if messages is not nil: it looks for missing barriers or,
-// if assisted, at the addresses of every access.
-func openInstance(messages func(string), assisted bool) (*instance, error) {
-	lib, err := vk.Load()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNone, err)
-	}
-	if v, err := lib.Version(); err != nil || v < vk.APIVersion12 {
-		return nil, fmt.Errorf("%w: the Vulkan loader is older than 1.2", ErrNone)
-	}
-	var o vk.InstanceOptions
-	extensions, err := lib.Extensions("")
-	if err != nil {
-		return nil, fmt.Errorf("the Vulkan loader's extensions: %w", err)
-	}
-	if name := "VK_KHR_portability_enumeration"; slices.Contains(extensions, name) { // MoltenVK hides without it
-		o.Extensions, o.Flags = append(o.Extensions, name), vk.InstanceEnumeratePortability
-	}
-	if messages != nil {
-		layers, err := lib.Layers()
-		if err != nil || !slices.Contains(layers, validationLayer) {
-			return nil, fmt.Errorf("the Vulkan layer %s is not installed", validationLayer)
-		}
-		o.Layers, o.Extensions = []string{validationLayer}, append(o.Extensions, "VK_EXT_debug_utils")
-		o.Validate, o.Messages = []uint32{vk.ValidateSynchronization}, messages
-		if assisted {
-			o.Validate = []uint32{vk.ValidateOnGPU, vk.ValidateOnGPUSlot}
-		}
-	}
-	i, err := lib.CreateInstance(vk.APIVersion12, o)
-	if errors.Is(err, vk.ErrorIncompatibleDriver) {
-		return nil, fmt.Errorf("%w: no Vulkan driver is installed", ErrNone)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("starting Vulkan: %w", err)
-	}
-	return &instance{i}, nil
-}
-
-// physicals lists the devices with what they can do.
-func (i *instance) physicals() ([]Physical, error) {
-	handles, err := i.vk.PhysicalDevices()
-	if err != nil {
-		return nil, fmt.Errorf("the devices of Vulkan: %w", err)
-	}
-	if len(handles) == 0 {
-		return nil, fmt.Errorf("%w: no Vulkan driver found a device", ErrNone)
-	}
-	all := make([]Physical, len(handles))
-	for k, h := range handles {
-		if all[k], err = i.describe(h, k); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
+	return infos(all), nil
 }
 
 // Choose returns the number of the device that name means: an index, a part of a name, Software, or, if empty, the best

@@ -16,19 +16,19 @@ import (
 // GPU is an opened device: its queues, the one layout of all pipelines, and the timeline that counts submissions.
 type GPU struct {
 	*Physical
-	instance *instance
-	VK       *vk.Device
-	Set      vk.DescriptorSetLayout
-	Layout   vk.PipelineLayout
-	Pool     vk.CommandPool
-	done     vk.Semaphore // timeline: the number of the last submission that has run
-	Last     uint64       // number of the last submission
-	Copies   Copies       // beside steps
-	Push     bool         // descriptors are pushed
-	Lost     error        // a submission failed: nothing can be computed any more
-	Trace    *trace.Log   // nil: nobody wants to know
-	running  []running    // submissions that are traced, and were not yet seen done
-	Timed    bool         // what is submitted now has stamps of its own
+	silence func() // stops telling what the validation layer finds
+	VK      *vk.Device
+	Set     vk.DescriptorSetLayout
+	Layout  vk.PipelineLayout
+	Pool    vk.CommandPool
+	done    vk.Semaphore // timeline: the number of the last submission that has run
+	Last    uint64       // number of the last submission
+	Copies  Copies       // beside steps
+	Push    bool         // descriptors are pushed
+	Lost    error        // a submission failed: nothing can be computed any more
+	Trace   *trace.Log   // nil: nobody wants to know
+	running []running    // submissions that are traced, and were not yet seen done
+	Timed   bool         // what is submitted now has stamps of its own
 
 	// What the calls on a token's path read and write, pinned.
 	pin        runtime.Pinner
@@ -79,32 +79,33 @@ func Open(o Options) (*GPU, error) {
 	if o.Device == None {
 		return nil, fmt.Errorf("%w: none was asked for", ErrNone)
 	}
-	i, err := openInstance(o.Messages, o.Assisted)
+	i, silence, err := shared(o.Messages, o.Assisted)
 	if err != nil {
 		return nil, err
 	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	g, err := i.open(o)
 	if err != nil {
-		i.vk.Destroy()
+		silence()
 		return nil, err
 	}
+	g.silence = silence
+	counted(1, 1)
 	return g, nil
 }
 
+// open opens a device. i.mu is held.
 func (i *instance) open(o Options) (*GPU, error) {
 	all, err := i.physicals()
 	if err != nil {
 		return nil, err
 	}
-	infos := make([]Info, len(all))
-	for k := range all {
-		infos[k] = all[k].Info
-	}
-	k, err := Choose(infos, o.Device)
+	k, err := Choose(infos(all), o.Device)
 	if err != nil {
 		return nil, err
 	}
-	g := &GPU{Physical: &all[k], instance: i, Trace: o.Trace}
+	g := &GPU{Physical: &all[k], Trace: o.Trace}
 	g.Push = g.Has(pushExtension) && !o.Assisted // the layer does not see what is pushed
 	f := &features{}
 	f.enabled(g.Physical)
@@ -187,10 +188,11 @@ func (g *GPU) create() error {
 	return nil
 }
 
-// Close ends the device and the instance.
+// Close ends the device. Its instance is the process's.
 func (g *GPU) Close() {
 	g.destroy()
-	g.instance.vk.Destroy()
+	g.silence()
+	counted(0, -1)
 }
 
 // destroy ends the device. Handles that were not made are zero, which Vulkan takes.

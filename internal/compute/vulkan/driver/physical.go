@@ -149,7 +149,7 @@ func (i *instance) describeMemory(d *Physical) {
 		props.PNext = unsafe.Pointer(budget)
 	}
 	i.vk.MemoryProperties(d.handle, props)
-	d.Memory = props.MemoryProperties
+	d.Memory, d.Info.Memory, d.Info.Free = props.MemoryProperties, 0, 0
 	for k, h := range d.Memory.MemoryHeaps[:d.Memory.MemoryHeapCount] {
 		if h.Flags&vk.HeapDeviceLocal == 0 {
 			continue

@@ -2,6 +2,8 @@ package driver
 
 import (
 	"fmt"
+	"runtime"
+	"sync"
 	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/shaders"
@@ -19,52 +21,162 @@ type Variant struct {
 // MaxSpec bounds the number of a shader's own specialisation constants.
 const MaxSpec = 12
 
-// Pipelines are compiled as they are asked for, and live until the device is closed.
+// Pipelines are compiled when they are asked for or, in the background, when it is known that they will be. They live
+// until the device is closed. Drivers compile in several threads at a time: vkCreateComputePipelines is safe to call
+// so, and a pipeline cache is synchronised by the driver unless it was made with the flag that says otherwise.
 type Pipelines struct {
 	g       *GPU
 	cache   vk.PipelineCache
 	folder  string // of the cache on disk; empty: none
-	modules map[string]vk.ShaderModule
-	made    map[Variant]vk.Pipeline
+	modules map[string]func() (vk.ShaderModule, error)
+	made    map[Variant]*making
 	saved   int // pipelines that are in the cache on disk
+
+	mu      sync.Mutex     // of modules, made, and what follows
+	wanted  []Variant      // that no worker has taken
+	workers int            // that run
+	running sync.WaitGroup // workers
+	closing bool
+	told    func(gpu string, done, total int) // of what Want was given; may be nil
+	done    int
+	total   int
+	kept    int // pipelines that were compiled
+
+	unforeseen int
+}
+
+// making is a pipeline that was asked for.
+type making struct {
+	taken    bool          // by the thread that compiles it
+	done     chan struct{} // closed when what follows is there
+	pipeline vk.Pipeline
+	err      error
 }
 
 // NewPipelines returns the pipelines of g, of which folder keeps what earlier processes compiled; empty: nothing does.
-func NewPipelines(g *GPU, folder string) (*Pipelines, error) {
-	p := &Pipelines{g: g, folder: folder, modules: map[string]vk.ShaderModule{}, made: map[Variant]vk.Pipeline{}}
+// told, if it is not nil, is told how many of those that Want was given are compiled, on any thread.
+func NewPipelines(g *GPU, folder string, told func(gpu string, done, total int)) (*Pipelines, error) {
+	p := &Pipelines{g: g, folder: folder, modules: map[string]func() (vk.ShaderModule, error){}, made: map[Variant]*making{}, told: told}
 	return p, p.load()
 }
 
-// Get compiles v, unless that was done before.
-func (p *Pipelines) Get(v Variant) (vk.Pipeline, error) {
-	if made, ok := p.made[v]; ok {
-		return made, nil
+// of returns what is known of v, and whether it is new. p.mu is held.
+func (p *Pipelines) of(v Variant) (m *making, isNew bool) {
+	if m = p.made[v]; m != nil {
+		return m, false
 	}
-	module, err := p.module(v.Shader)
-	if err == nil {
-		p.made[v], err = p.compile(v, module)
-	}
-	if err != nil {
-		delete(p.made, v)
-		return 0, fmt.Errorf("shader %s on %s: %w", v.Shader, p.g.Info.Name, err)
-	}
-	return p.made[v], nil
+	m = &making{done: make(chan struct{})}
+	p.made[v] = m
+	return m, true
 }
 
-func (p *Pipelines) module(name string) (vk.ShaderModule, error) {
-	if m, ok := p.modules[name]; ok {
-		return m, nil
+// take reports whether the caller is the one to make m. p.mu is held.
+func (m *making) take() bool {
+	mine := !m.taken
+	m.taken = true
+	return mine
+}
+
+// Get returns v's pipeline. It compiles v, or waits for the thread that does, unless that was done before.
+func (p *Pipelines) Get(v Variant) (vk.Pipeline, error) {
+	p.mu.Lock()
+	m, isNew := p.of(v)
+	if isNew {
+		p.unforeseen++
 	}
+	mine := m.take()
+	p.mu.Unlock()
+	if mine {
+		p.make(v, m)
+	}
+	<-m.done
+	return m.pipeline, m.err
+}
+
+// Unforeseen returns how many pipelines were asked for that were not wanted before.
+func (p *Pipelines) Unforeseen() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unforeseen
+}
+
+// Want has v compiled in the background, for it will be asked for soon. An error of it is Get's.
+func (p *Pipelines) Want(v Variant) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closing {
+		return
+	}
+	if _, isNew := p.of(v); !isNew {
+		return
+	}
+	p.wanted = append(p.wanted, v)
+	p.total++
+	if p.workers < runtime.GOMAXPROCS(0) {
+		p.workers++
+		p.running.Go(p.work)
+	}
+}
+
+// work compiles what is wanted, and nobody asked for meanwhile, until nothing is left.
+func (p *Pipelines) work() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.wanted) > 0 && !p.closing {
+		v := p.wanted[0]
+		p.wanted = p.wanted[1:]
+		m := p.made[v]
+		mine := m.take()
+		p.mu.Unlock()
+		if mine {
+			p.make(v, m)
+		}
+		p.mu.Lock()
+		p.done++
+		if done, total := p.done, p.total; p.told != nil {
+			p.mu.Unlock()
+			p.told(p.g.Info.Name, done, total)
+			p.mu.Lock()
+		}
+	}
+	p.workers--
+}
+
+// make compiles v for all who wait for m.
+func (p *Pipelines) make(v Variant, m *making) {
+	defer close(m.done)
+	module, err := p.module(v.Shader)
+	if err == nil {
+		m.pipeline, err = p.compile(v, module)
+	}
+	if err != nil {
+		m.err = fmt.Errorf("shader %s on %s: %w", v.Shader, p.g.Info.Name, err)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept++
+}
+
+// module returns the shader's module, which is made once.
+func (p *Pipelines) module(name string) (vk.ShaderModule, error) {
+	p.mu.Lock()
+	get := p.modules[name]
+	if get == nil {
+		get = sync.OnceValues(func() (vk.ShaderModule, error) { return p.newModule(name) })
+		p.modules[name] = get
+	}
+	p.mu.Unlock()
+	return get()
+}
+
+func (p *Pipelines) newModule(name string) (vk.ShaderModule, error) {
 	code, err := shaders.Code(name)
 	if err != nil {
 		return 0, err
 	}
 	defer Pinned(&code[0])()
-	m, err := p.g.VK.CreateShaderModule(&vk.ShaderModuleCreateInfo{SType: vk.StructureTypeShaderModuleCreateInfo, CodeSize: uintptr(4 * len(code)), PCode: &code[0]})
-	if err == nil {
-		p.modules[name] = m
-	}
-	return m, err
+	return p.g.VK.CreateShaderModule(&vk.ShaderModuleCreateInfo{SType: vk.StructureTypeShaderModuleCreateInfo, CodeSize: uintptr(4 * len(code)), PCode: &code[0]})
 }
 
 // MatricesShader multiplies by cooperative matrices, whose subgroups may have another size.
@@ -99,14 +211,20 @@ func (p *Pipelines) compile(v Variant, module vk.ShaderModule) (vk.Pipeline, err
 	return p.g.VK.CreateComputePipeline(p.cache, info)
 }
 
-// Close saves what was compiled and destroys it.
+// Close saves what was compiled and destroys it. What is still wanted is not compiled any more.
 func (p *Pipelines) Close() {
+	p.mu.Lock()
+	p.closing = true
+	p.mu.Unlock()
+	p.running.Wait()
 	p.Save()
 	for _, made := range p.made {
-		p.g.VK.DestroyPipeline(made)
+		p.g.VK.DestroyPipeline(made.pipeline)
 	}
-	for _, m := range p.modules {
-		p.g.VK.DestroyShaderModule(m)
+	for _, module := range p.modules {
+		if m, err := module(); err == nil {
+			p.g.VK.DestroyShaderModule(m)
+		}
 	}
 	p.g.VK.DestroyPipelineCache(p.cache)
 }

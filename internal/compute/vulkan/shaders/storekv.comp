@@ -43,8 +43,29 @@ void put(bool key, uint at, uint word) {
 
 float element(bool key, uint i) { return key ? k[i] : v[i]; }
 
-// nearest rounds halves away from zero.
-int nearest(float x) { return int(x + (x < 0 ? -0.5 : 0.5)); }
+// nearest rounds halves away from zero. What is less than a half by the least becomes 0, as in package quant.
+int nearest(float x) { return int(x + (x < 0 ? -uintBitsToFloat(0x3effffffu) : uintBitsToFloat(0x3effffffu))); }
+
+// quotient is a / b, rounded to the nearest float. Vulkan lets a division be 2.5 ulps off. NVIDIA's was one ulp less for the scale of a block, which
+// then was rounded to another half than the definition's: attention differed by more than float32 sums do.
+float quotient(float a, float b) {
+	uint x = floatBitsToUint(a), y = floatBitsToUint(b);
+	uint wide = x >> 23 & 0xffu, narrow = y >> 23 & 0xffu, m = x & 0x7fffffu | 0x800000u, n = y & 0x7fffffu | 0x800000u;
+	int exponent = int(wide) - int(narrow) + 127;
+	if (m < n) {
+		m <<= 1;
+		exponent--;
+	}
+	if (wide == 0 || narrow == 0 || wide == 255 || narrow == 255 || exponent < 1 || exponent > 253)
+		return a / b; // subnormal, infinite or none
+	uint q = 1, rest = m - n; // of m / n, from 1 to 2
+	[[dont_unroll]] for (int i = 0; i < 3; i++) { // eight bits each
+		q = q << 8 | (rest << 8) / n;
+		rest = (rest << 8) % n;
+	}
+	uint up = q & 1 & (q >> 1 | uint(rest != 0));
+	return uintBitsToFloat(((x ^ y) & 0x80000000u) | (uint(exponent) << 23) + ((q >> 1) - 0x800000u) + up);
+}
 
 // quantise writes a block of 32 elements from i on: its words begin at word, each step apart, and its scale is number scale.
 void quantise(bool key, uint type, uint i, uint word, uint step, uint scale) {
@@ -54,8 +75,8 @@ void quantise(bool key, uint type, uint i, uint word, uint step, uint scale) {
 		if (abs(x) > abs(largest))
 			largest = x;
 	}
-	precise float d = type == KV_Q8_0 ? abs(largest) / 127.0 : largest / -8.0;
-	precise float by = d != 0 ? 1.0 / d : 0;
+	precise float d = type == KV_Q8_0 ? quotient(abs(largest), 127.0) : largest * -0.125;
+	precise float by = d != 0 ? quotient(1.0, d) : 0;
 	if (key)
 		keyScales[scale] = uint16_t(halfBits(d));
 	else

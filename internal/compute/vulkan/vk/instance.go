@@ -86,7 +86,7 @@ func (l *Library) CreateInstance(api uint32, o InstanceOptions) (*Instance, erro
 	if o.Messages != nil {
 		err := result(i.fn.CreateDebugUtilsMessengerEXT.call(i.handle, uintptr(ptr(messenger)), 0, uintptr(ptr(&i.messenger))))
 		if err != nil {
-			i.Destroy()
+			i.destroy()
 			return nil, err
 		}
 	}
@@ -107,8 +107,8 @@ func names(pin *runtime.Pinner, s []string) (uint32, **byte) {
 	return uint32(len(c)), &c[0]
 }
 
-// Destroy ends the instance, whose devices are destroyed before.
-func (i *Instance) Destroy() {
+// destroy ends an instance that was not made whole. Others live as long as the process.
+func (i *Instance) destroy() {
 	if i.messenger != 0 {
 		i.fn.DestroyDebugUtilsMessengerEXT.call(i.handle, uintptr(i.messenger), 0)
 	}

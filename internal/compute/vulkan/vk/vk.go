@@ -84,14 +84,20 @@ func loaders() []string {
 	return []string{"libvulkan.so.1", "libvulkan.so"}
 }
 
-// Load opens the loader.
-func Load() (*Library, error) {
+// LoadLibrary loads a library for as long as the process lives. The error names what it needs and is missing.
+func LoadLibrary(name string) error {
+	_, err := open(name)
+	return err
+}
+
+// Load opens the loader, by the names that the system knows or else at one of the paths.
+func Load(paths ...string) (*Library, error) {
 	if !Supported {
 		_, err := open("")
 		return nil, err
 	}
 	var first error
-	for _, name := range loaders() {
+	for _, name := range append(loaders(), paths...) {
 		handle, err := open(name)
 		if err != nil {
 			if first == nil {
