@@ -50,5 +50,6 @@ func (d *Device) size(seg compute.Segment, p *compute.Params, body func(compute.
 	d.results.restart()
 	r := &recorder{d: d, now: p, seg: d.newSegment(seg, p), sizing: true, err: errSizing}
 	body(compute.NewVerbs(r))
+	r.settle()
 	d.free(r.seg)
 }

@@ -51,6 +51,7 @@ type recorder struct {
 	err      error            // the first one
 	hazards  hazards
 	forms    packedForms
+	queue    queue
 	held     *product // the last dispatch, if it is still to be recorded
 	counters counters
 	bound    vk.Pipeline
@@ -109,7 +110,7 @@ func (r *recorder) prepare(c call) bool {
 		}
 		b.infos[i] = vk.DescriptorBufferInfo{Buffer: bound.Slab.Buffer, Offset: uint64(bound.At), Range: uint64(bound.Size)}
 	}
-	r.order(c.bind...)
+	r.order(false, c.bind...)
 	if pipeline != r.bound {
 		g.VK.CmdBindPipeline(r.buffer, pipeline)
 		r.bound = pipeline
@@ -127,7 +128,7 @@ func (r *recorder) copy(to, from driver.View) {
 	if r.err != nil || to.Size == 0 {
 		return
 	}
-	r.order(write(to), read(from))
+	r.order(true, write(to), read(from))
 	r.d.copy(r.buffer, to, from)
 }
 
@@ -137,7 +138,7 @@ func (r *recorder) fill(v driver.View, word uint32) {
 	if r.err != nil || v.Size == 0 {
 		return
 	}
-	r.order(write(v))
+	r.order(true, write(v))
 	r.d.gpu.VK.CmdFillBuffer(r.buffer, v.Slab.Buffer, uint64(v.At), uint64(v.Size), word)
 }
 
@@ -187,37 +188,41 @@ func (r *recorder) end() vk.CommandBuffer {
 
 // The stages that work is done in, and how they touch memory.
 const (
-	workStages = vk.PipelineStageComputeShader | vk.PipelineStageTransfer
-	workReads  = vk.AccessShaderRead | vk.AccessTransferRead
-	workWrites = vk.AccessShaderWrite | vk.AccessTransferWrite
+	shaderStages = vk.PipelineStageComputeShader
+	shaderReads  = vk.AccessShaderRead
+	shaderWrites = vk.AccessShaderWrite
+	workStages   = shaderStages | vk.PipelineStageTransfer
+	workReads    = shaderReads | vk.AccessTransferRead
+	workWrites   = shaderWrites | vk.AccessTransferWrite
 )
 
 // barrier orders all work before it, and stages and accesses given besides, before all work behind it, and those given
 // besides.
 func (r *recorder) barrier(fromStages, fromAccess, toStages, toAccess uint32) {
-	m := &r.d.bindings.memory
-	m.SrcAccessMask = workWrites | fromAccess
-	m.DstAccessMask = workReads | workWrites | toAccess
-	r.d.gpu.VK.CmdPipelineBarrier(r.buffer, workStages|fromStages, workStages|toStages, m)
+	r.barrierOf(workStages|fromStages, workWrites|fromAccess, workStages|toStages, workReads|workWrites|toAccess)
 }
 
-// order records a barrier if what follows touches memory in a way that must wait for what came since the last one.
-func (r *recorder) order(bind ...binding) {
+func (r *recorder) barrierOf(fromStages, fromAccess, toStages, toAccess uint32) {
+	m := &r.d.bindings.memory
+	m.SrcAccessMask, m.DstAccessMask = fromAccess, toAccess
+	r.d.gpu.VK.CmdPipelineBarrier(r.buffer, fromStages, toStages, m)
+}
+
+// order records a barrier if what follows, a copy or a shader, touches memory in a way that must wait for what came
+// since the last one.
+func (r *recorder) order(copies bool, bind ...binding) {
 	r.split(bind)
 	r.filled = true
-	conflict := false
-	for _, b := range bind {
-		conflict = conflict || r.hazards.conflict(b)
-	}
-	if conflict {
+	switch r.hazards.next(copies, bind) {
+	case shaderWait:
+		r.barrierOf(shaderStages, shaderWrites, shaderStages, shaderReads|shaderWrites)
+	case copyWait:
 		r.barrier(0, 0, 0, 0)
-		r.hazards.clear()
 	}
 	for _, b := range bind {
 		if b.writes {
 			r.forms.forget(b.View)
 		}
-		r.hazards.add(b)
 		r.uses(b.View)
 	}
 }

@@ -1,13 +1,17 @@
 // Activations in eight bits: four quants to a word, and for every 32 elements, behind the quants, a scale and the sums of the
-// quants in both halves, sixteen bits each. An includer defines PACKED, their binding; workgroups have at most 256 invocations, in eights.
+// quants in both halves, sixteen bits each. An includer defines PACKED, their binding; workgroups have at most PACKERS invocations, in eights.
 
 layout(set = 0, binding = PACKED, std430) writeonly buffer PackedQuants { uint packedQuants[]; };
 layout(set = 0, binding = PACKED, std430) writeonly buffer PackedScales { uvec2 packedScales[]; };
 
 const uint PART = 4, PARTS = 8; // a block of 32 is eight invocations' parts of four
 
-shared uint tops_[256]; // bits of magnitudes, which are ordered as the numbers are; NaN's are above them
-shared int quants_[256];
+#ifndef PACKERS
+#define PACKERS 256
+#endif
+
+shared uint tops_[PACKERS]; // bits of magnitudes, which are ordered as the numbers are; NaN's are above them
+shared int quants_[PACKERS];
 
 // pack packs part i of all, whose elements are v, if it is there; scales is where scales begin, in pairs of words. All invocations of a
 // workgroup call it, eight neighbours with one block.
