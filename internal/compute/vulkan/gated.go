@@ -7,7 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// gatedFusion is the product of a gate and of an up matrix, whose results are activated at once: MatMul, Activate.
+// gatedFusion is the product of a gate and of an up matrix, or of an up matrix alone, whose results are activated at
+// once: MatMul, Activate.
 type gatedFusion struct{}
 
 func (gatedFusion) takes(r *recorder, ops []compute.Op) bool {
@@ -18,20 +19,18 @@ func (gatedFusion) takes(r *recorder, ops []compute.Op) bool {
 	gate, up := &m.Products[0], &m.Products[1]
 	if len(ops) == 2 {
 		a, ok := ops[1].(*compute.Activate)
-		return ok && a.Dst == gate.Out && a.Gate == gate.Out && a.Up == up.Out
+		return ok && a.Dst == gate.Out && a.Gate == gate.Out && (up.W == nil && a.Up.Mem == nil || up.W != nil && a.Up == up.Out)
 	}
-	n := m.X.Rows
-	if up.W == nil || m.Products[2].W != nil || n < 1 || n > compute.FewTokens || gate.Out.Rows != n || gate.Out == up.Out ||
-		gate.W.Type != up.W.Type || gate.W.Rows != up.W.Rows || gate.W.Cols != m.X.Cols || up.W.Cols != m.X.Cols {
+	if n := m.X.Rows; n < 1 || n > compute.FewTokens || m.Products[2].W != nil || !r.gates(m.X, gate) {
 		return false
 	}
-	for _, p := range []*compute.Product{gate, up} {
-		s := r.spans(p)
-		if w := mem(p.W); len(w.parts) != 1 || w.layout == groups || len(s) != 1 || s[0].by != Ordered || p.Out.Cols != p.W.Rows {
-			return false
-		}
-	}
-	return true
+	return up.W == nil || gate.Out != up.Out && gate.W.Type == up.W.Type && gate.W.Rows == up.W.Rows && r.gates(m.X, up)
+}
+
+// gates reports whether gated.comp computes p for all rows of x: single tokens, with a matrix of one part.
+func (r *recorder) gates(x compute.Tensor, p *compute.Product) bool {
+	s, w := r.spans(p), mem(p.W)
+	return len(w.parts) == 1 && w.layout != groups && len(s) == 1 && s[0].by == Ordered && p.W.Cols == x.Cols && p.Out.Cols == p.W.Rows && p.Out.Rows == x.Rows
 }
 
 func (gatedFusion) whole(_ *recorder, ops []compute.Op) bool { return len(ops) == 2 }
@@ -63,13 +62,18 @@ func (gatedFusion) record(r *recorder, ops []compute.Op) {
 	o := operand{r: r, x: m.X, name: "activations"}
 	x, scales := o.of(gate.W.Type)
 	form, pack := r.packing(a.Dst)
-	w, part, upPart := mem(gate.W), &mem(gate.W).parts[0], &mem(up.W).parts[0]
+	w := mem(gate.W)
+	part := &w.parts[0]
+	upMemory, upOut := part.memory, floats(a.Dst) // stand in
+	if up.W != nil {
+		upMemory, upOut = mem(up.W).parts[0].memory, floats(a.Up)
+	}
 	local, rows, tokens, ahead := gatedShape(m.X.Rows)
 	r.dispatch(call{
 		shader: r.dotting("gated"), local: local,
-		spec: []uint32{uint32(gate.W.Type), uint32(rows), uint32(tokens), uint32(ahead), uint32(a.Act.Kind), truth(pack)},
+		spec: []uint32{uint32(gate.W.Type), uint32(rows), uint32(tokens), uint32(ahead), uint32(a.Act.Kind), truth(pack), truth(up.W != nil)},
 		bind: []binding{
-			read(part.memory), read(x), read(upPart.memory), write(floats(a.Dst)), write(floats(a.Up)),
+			read(part.memory), read(x), read(upMemory), write(floats(a.Dst)), write(upOut),
 			read(elementsOr(gate.Bias, part.memory)), read(elementsOr(up.Bias, part.memory)), write(form),
 		},
 		push: append(w.push(part), uint32(part.rows), uint32(m.X.Rows), scales, packedScales(a.Dst.Rows*a.Dst.Cols), truth(gate.Bias != nil), truth(up.Bias != nil),

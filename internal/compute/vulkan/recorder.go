@@ -52,6 +52,7 @@ type recorder struct {
 	hazards  hazards
 	forms    packedForms
 	queue    queue
+	weight   string   // that was last named
 	held     *product // the last dispatch, if it is still to be recorded
 	counters counters
 	bound    vk.Pipeline
@@ -90,6 +91,9 @@ func (r *recorder) dispatch(c call) {
 // prepare records everything of c but the dispatch itself.
 func (r *recorder) prepare(c call) bool {
 	r.flush()
+	if tally := r.d.tally; tally != nil && r.err == errSizing && !r.sizing {
+		tally(c.shader, r.weight, r.hazards.next(false, c.bind) != noWait)
+	}
 	if r.err != nil {
 		return false
 	}

@@ -1,11 +1,11 @@
-// act(x·Gateᵀ + bias)·(x·Upᵀ + bias) for up to TOKENS rows of x, and with PACK the same in eight bits besides. A workgroup has OWN rows of both matrices,
-// a block of what is packed; LANES invocations sum ROWS of them at a time. Sums have the order of product.glsl.
+// act(x·Gateᵀ + bias)·(x·Upᵀ + bias), or without GATED act(x·Gateᵀ + bias), for up to TOKENS rows of x, and with PACK the same in eight bits besides. A
+// workgroup has OWN rows of the matrices, a block of what is packed; LANES invocations sum ROWS of them at a time. Sums have the order of product.glsl.
 #include "common.glsl"
 
 #define PACKED 7
 #include "packing.glsl"
 
-const bool POSITIVE = false, GATED = true;
+const bool POSITIVE = false;
 
 #define WEIGHTS 0
 #define ACTS 1
@@ -36,6 +36,7 @@ layout(constant_id = 4) const uint TOKENS = 1;
 layout(constant_id = 5) const uint AHEAD = 1; // units that a lane loads before it multiplies them
 layout(constant_id = 6) const uint KIND = 0;  // compute.Nonlinearity
 layout(constant_id = 7) const bool PACK = false;
+layout(constant_id = 8) const bool GATED = true;
 
 layout(set = 0, binding = 3, std430) writeonly buffer Out { float result[]; };
 layout(set = 0, binding = 4, std430) writeonly buffer UpOut { float upResult[]; };
@@ -55,7 +56,7 @@ layout(push_constant) uniform Push {
 #include "activated.glsl"
 
 const uint OWN = 32, GROUPS = gl_WorkGroupSize.x / LANES, AT_ONCE = GROUPS * ROWS; // rows
-const uint EACH = ROWS * TOKENS, SUMS = 2 * EACH;                                     // of an invocation: gates, then ups
+const uint EACH = ROWS * TOKENS, SUMS = GATED ? 2 * EACH : EACH;                                     // of an invocation: gates, then ups
 
 shared float parts[GROUPS * SUMS * (LANES + 1)]; // one more, for shared memory's banks
 shared float gates[OWN * TOKENS], ups[OWN * TOKENS];
@@ -76,7 +77,8 @@ void main() {
 				[[unroll]] for (uint r = 0; r < ROWS; r++) {
 					uint at = min(row + r, push.rows - 1), u = min(from + j * LANES, push.w.units - 1);
 					gate[j * ROWS + r] = loadUnit(push.w, at, u);
-					up[j * ROWS + r] = upLoadUnit(push.w, at, u);
+					if (GATED)
+						up[j * ROWS + r] = upLoadUnit(push.w, at, u);
 				}
 			[[unroll]] for (uint j = 0; j < AHEAD; j++) {
 				uint u = from + j * LANES;
@@ -86,7 +88,8 @@ void main() {
 					Act a = loadAct(min(t, push.tokens - 1), push.w.units, push.actScales, u);
 					[[unroll]] for (uint r = 0; r < ROWS; r++) {
 						sums[t * ROWS + r] = accumulate(gate[j * ROWS + r], a, sums[t * ROWS + r]);
-						sums[EACH + t * ROWS + r] = accumulate(up[j * ROWS + r], a, sums[EACH + t * ROWS + r]);
+						if (GATED)
+							sums[EACH + t * ROWS + r] = accumulate(up[j * ROWS + r], a, sums[EACH + t * ROWS + r]);
 					}
 				}
 			}
@@ -120,11 +123,12 @@ void main() {
 		vec4 v = vec4(0);
 		if (here)
 			[[unroll]] for (uint j = 0; j < PART; j++) {
-				float up = ups[t * OWN + own + j];
+				float up = GATED ? ups[t * OWN + own + j] : 0;
 				v[j] = activated(gates[t * OWN + own + j], up);
 				if (tile + own + j < push.rows) {
 					result[at + j] = v[j];
-					upResult[at + j] = up;
+					if (GATED)
+						upResult[at + j] = up;
 				}
 			}
 		if (PACK) // rows are whole blocks
