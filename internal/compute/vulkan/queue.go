@@ -25,7 +25,7 @@ type fusion interface {
 	record(r *recorder, ops []compute.Op)
 }
 
-func fusions() []fusion { return []fusion{gatedFusion{}, headsFusion{}, chainFusion{}} }
+func fusions() []fusion { return []fusion{nextFusion{}, activeFusion{}, headsFusion{}, chainFusion{}} }
 
 // Do implements compute.Executor.
 func (r *recorder) Do(op compute.Op) {

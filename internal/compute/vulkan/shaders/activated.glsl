@@ -1,4 +1,4 @@
-// act(gate)·up, of activate.comp and gated.glsl alike. An includer has KIND and GATED, and threshold, slope and limit in push.
+// act(gate)·up, of activate.comp and block.glsl alike. An includer has KIND and GATED, and threshold, slope and limit in push.
 
 #include "activation.glsl"
 

@@ -9,6 +9,7 @@
 #define PACKERS gl_WorkGroupSize.x
 #include "packing.glsl"
 #include "mean.glsl"
+#include "squares.glsl"
 
 layout(constant_id = 2) const uint QUADS = 1; // four elements each, of an invocation
 layout(constant_id = 3) const uint STEPS = 0; // four bits for each operation, the first in the lowest
@@ -47,19 +48,32 @@ void keep(uint i, uint at, vec4 v) {
 		result2[at] = v;
 }
 
-shared float ofGroups[PACKERS / 4]; // one number for each subgroup, which have at least four invocations
+shared float squares[BLOCK_QUADS * (gl_WorkGroupSize.x / BLOCK_QUADS) + gl_WorkGroupSize.x / BLOCK_QUADS], lanes[SQUARE_LANES]; // one more for each block, for the banks
 
-// rowSum is the sum of v over the workgroup, in every invocation.
-float rowSum(float v) {
-	v = subgroupAdd(v);
+// rowSquares is the sum of the squares of a row's elements, in every invocation, which have QUADS of its quads each.
+float rowSquares(vec4 v[QUADS]) {
+	uint id = gl_LocalInvocationID.x;
+	precise float sum = 0; // of a lane
+	[[unroll]] for (uint q = 0; q < QUADS; q++) {
+		barrier();
+		squares[id + id / BLOCK_QUADS] = quadSquares(v[q]);
+		barrier();
+		uint first = q * (gl_WorkGroupSize.x / BLOCK_QUADS); // block of this turn
+		if (id < SQUARE_LANES)
+			for (uint b = (id + SQUARE_LANES - first % SQUARE_LANES) % SQUARE_LANES; b < gl_WorkGroupSize.x / BLOCK_QUADS; b += SQUARE_LANES) {
+				precise float block = 0;
+				[[unroll]] for (uint i = 0; i < BLOCK_QUADS; i++)
+					block += squares[b * (BLOCK_QUADS + 1) + i];
+				sum += block;
+			}
+	}
+	if (id < SQUARE_LANES)
+		lanes[id] = sum;
 	barrier();
-	if (subgroupElect())
-		ofGroups[gl_SubgroupID] = v;
-	barrier();
-	v = 0;
-	for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += gl_SubgroupSize)
-		v += ofGroups[i];
-	return subgroupAdd(v);
+	sum = 0;
+	for (uint l = 0; l < SQUARE_LANES; l++)
+		sum += lanes[l];
+	return sum;
 }
 
 void main() {
@@ -82,6 +96,8 @@ void main() {
 					bias[i * QUADS + q] = biasOf(i, at);
 			}
 		}
+		vec4 packed[QUADS]; // what is packed, with scales that are divided: so block.glsl can begin an RMSNorm before the root is known
+		float divisor = 1;
 		[[unroll]] for (uint i = 0; i < MOST; i++) {
 			uint kind = kindOf(i);
 			if (kind == 0)
@@ -95,13 +111,12 @@ void main() {
 				mean = groupMean(sum, 4 * push.quads);
 			}
 			if (kind == RMS || kind == LAYER) {
-				float sum = 0;
+				vec4 centred[QUADS];
 				[[unroll]] for (uint q = 0; q < QUADS; q++)
-					if (here[q])
-						[[unroll]] for (uint j = 0; j < 4; j++)
-							sum = fma(v[q][j] - mean, v[q][j] - mean, sum);
-				root = sqrt(rowSum(sum) / float(4 * push.quads) + push.number[i]);
+					centred[q] = here[q] ? v[q] - mean : vec4(0);
+				root = rootOf(rowSquares(centred), 4 * push.quads, push.number[i]);
 			}
+			divisor = 1;
 			[[unroll]] for (uint q = 0; q < QUADS; q++) {
 				vec4 o = operand[i * QUADS + q];
 				precise vec4 y;
@@ -111,20 +126,24 @@ void main() {
 					y = v[q] * push.number[i];
 				else if (kind == MULTIPLY)
 					y = v[q] * o;
-				else if (kind == RMS)
-					y = v[q] / root * o;
-				else {
+				else if (kind == RMS) {
+					packed[q] = y = v[q] * o;
+					divisor = root;
+					y = normed(y, root);
+				} else {
 					y = (v[q] - mean) / root * o;
 					if (bitfieldExtract(push.biased, int(i), 1) != 0)
 						y += bias[i * QUADS + q];
 				}
 				v[q] = y;
+				if (kind != RMS)
+					packed[q] = y;
 				if (here[q])
 					keep(i, first + id + q * gl_WorkGroupSize.x, y);
 			}
 		}
 		if (PACK)
 			[[unroll]] for (uint q = 0; q < QUADS; q++)
-				pack(first + id + q * gl_WorkGroupSize.x, here[q], here[q] ? v[q] : vec4(0), push.scales);
+				pack(first + id + q * gl_WorkGroupSize.x, here[q], here[q] ? packed[q] : vec4(0), push.scales, divisor);
 	}
 }

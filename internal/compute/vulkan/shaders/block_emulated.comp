@@ -1,3 +1,4 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#include "gated.glsl"
+#define NO_DOT
+#include "block.glsl"

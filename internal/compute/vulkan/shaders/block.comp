@@ -1,4 +1,3 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#define NO_DOT
-#include "gated.glsl"
+#include "block.glsl"
