@@ -53,10 +53,8 @@ func blockShape(n int) (local, rows, tokens, ahead int) {
 		return 256, 4, 1, 1
 	case 2:
 		return 256, 2, 2, 1
-	case 4:
-		return 256, 1, 4, 1
 	}
-	return 128, 1, tokens, 1
+	return 512, 1, tokens, 1
 }
 
 // block records b.

@@ -6,6 +6,7 @@
 #include "common.glsl"
 
 #define PACKED 7
+#define PACKERS gl_WorkGroupSize.x
 #include "packing.glsl"
 #include "squares.glsl"
 
@@ -79,8 +80,11 @@ const uint OWN = 32, GROUPS = gl_WorkGroupSize.x / LANES, AT_ONCE = GROUPS * ROW
 const uint EACH = ROWS * TOKENS, SUMS = TWO ? 2 * EACH : EACH;                     // of an invocation: those of the first matrix, then of the second
 const uint QUARTERS = OWN / PART;                                                    // of a block, four elements each
 
-shared float parts[GROUPS * SUMS * (LANES + 1)]; // one more, for shared memory's banks
-shared float firsts[OWN * TOKENS], seconds[OWN * TOKENS];
+// Of an invocation's sums so many are reduced at a time: shared memory has few kilobytes.
+const uint ROOM = 2048 / (GROUPS * (LANES + 1)), CHUNK = ROOM < 1 ? 1 : ROOM < SUMS ? ROOM : SUMS;
+
+shared float parts[GROUPS * CHUNK * (LANES + 1)]; // one more, for shared memory's banks
+shared float firsts[OWN * TOKENS], seconds[TWO ? OWN * TOKENS : 1], quads[NEXT ? QUARTERS * TOKENS : 1];
 shared float squares[ROOTED ? SQUARE_LANES * TOKENS : 1], roots[ROOTED ? TOKENS : 1];
 
 // findRoots fills roots.
@@ -156,24 +160,28 @@ void main() {
 				}
 			}
 		}
-		if (first > 0)
+		[[unroll]] for (uint from = 0; from < SUMS; from += CHUNK) {
 			barrier();
-		[[unroll]] for (uint i = 0; i < SUMS; i++)
-			parts[(group * SUMS + i) * (LANES + 1) + lane] = sums[i];
-		barrier();
-		for (uint i = id; i < GROUPS * SUMS; i += gl_WorkGroupSize.x) {
-			uint of = i % SUMS, t = of % EACH / ROWS, own = first + i / SUMS * ROWS + of % ROWS, r = min(tile + own, push.rows - 1);
-			precise float sum = 0;
-			for (uint l = 0; l < LANES; l++)
-				sum += parts[i * (LANES + 1) + l];
-			if (of < EACH) {
-				if (push.biased != 0)
-					sum += bias[r];
-				firsts[t * OWN + own] = sum;
-			} else {
-				if (push.upBiased != 0)
-					sum += upBias[r];
-				seconds[t * OWN + own] = sum;
+			[[unroll]] for (uint i = 0; i < CHUNK; i++)
+				if (from + i < SUMS)
+					parts[(group * CHUNK + i) * (LANES + 1) + lane] = sums[min(from + i, SUMS - 1)];
+			barrier();
+			for (uint i = id; i < GROUPS * CHUNK; i += gl_WorkGroupSize.x) {
+				uint of = from + i % CHUNK, t = of % EACH / ROWS, own = first + i / CHUNK * ROWS + of % ROWS, r = min(tile + own, push.rows - 1);
+				if (of >= SUMS)
+					continue;
+				precise float sum = 0;
+				for (uint l = 0; l < LANES; l++)
+					sum += parts[i * (LANES + 1) + l];
+				if (of < EACH) {
+					if (push.biased != 0)
+						sum += bias[r];
+					firsts[t * OWN + own] = sum;
+				} else {
+					if (push.upBiased != 0)
+						sum += upBias[r];
+					seconds[t * OWN + own] = sum;
+				}
 			}
 		}
 	}
@@ -202,7 +210,7 @@ void main() {
 			if (NEXT) {
 				precise vec4 weighed = total * normWeights[(tile + own) / PART];
 				v = weighed;
-				parts[i] = quadSquares(total);
+				quads[i] = quadSquares(total);
 			}
 		}
 		if (PACK) // rows are whole blocks
@@ -210,7 +218,7 @@ void main() {
 		if (NEXT && here && i % QUARTERS == 0) {
 			precise float sum = 0;
 			[[unroll]] for (uint q = 0; q < QUARTERS; q++)
-				sum += parts[i + q];
+				sum += quads[i + q];
 			packedNumbers[push.squares + t * (push.rows / OWN) + workgroup] = sum;
 		}
 	}
