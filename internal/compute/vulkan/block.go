@@ -42,19 +42,30 @@ func (r *recorder) blocks(x compute.Tensor, p *compute.Product) bool {
 	return len(w.parts) == 1 && w.layout != groups && len(s) == 1 && s[0].by == Ordered && p.W.Cols == x.Cols && p.Out.Cols == p.W.Rows && p.Out.Rows == x.Rows
 }
 
-// blockShape returns the shape of block.comp for n tokens: the invocations of a workgroup, and what a lane sums and
-// loads at a time. Shared memory holds a float for each of its sums.
-func blockShape(n int) (local, rows, tokens, ahead int) {
+// blockShape returns the shape of block.comp for so many rows of one matrix or two, and n tokens: the invocations of a
+// workgroup, and what a lane sums at a time. Memory is read fastest by some thousands of lanes' groups: fewer have not
+// enough loads under way, more take turns. Where it may, a workgroup has a group for each of its rows, or each two or
+// four.
+func (d *Device) blockShape(rows, n int) (local, each, tokens int) {
+	const groups = 4 << 10
 	for tokens = 1; tokens < n; {
 		tokens *= 2
 	}
-	switch tokens {
-	case 1:
-		return 256, 4, 1, 1
-	case 2:
-		return 256, 2, 2, 1
+	each = 1
+	for each < 4/tokens && rows >= 2*groups*each {
+		each *= 2
 	}
-	return 512, 1, tokens, 1
+	local = vecLanes * blockOwn / each
+	limits := &d.gpu.Limits
+	for local > 512 && tokens > 2 || local > int(limits.MaxComputeWorkGroupInvocations) || blockBytes(local, tokens) > int(limits.MaxComputeSharedMemorySize) {
+		local /= 2
+	}
+	return local, each, tokens
+}
+
+// blockBytes bounds the shared memory of a workgroup of block.comp.
+func blockBytes(local, tokens int) int {
+	return 8<<10 + 8*local + 4*tokens*(2*blockOwn+vecLanes+blockOwn/packPart+1) + 512
 }
 
 // block records b.
@@ -95,11 +106,15 @@ func (r *recorder) block(b *block) {
 		packedAs, pack, squares = to.view, true, to.squares(results)
 		weights, secondOut = elements(to.norm.W), floats(to.add.Dst)
 	}
-	local, rows, tokens, ahead := blockShape(n)
+	rows := part.rows
+	if b.second != nil {
+		rows *= 2
+	}
+	local, each, tokens := r.d.blockShape(rows, n)
 	r.dispatch(call{
 		shader: r.dotting("block"), local: local,
 		spec: []uint32{
-			uint32(b.first.W.Type), uint32(rows), uint32(tokens), uint32(ahead), uint32(act.Kind), truth(pack),
+			uint32(b.first.W.Type), uint32(each), uint32(tokens), 1, uint32(act.Kind), truth(pack),
 			truth(b.second != nil), truth(b.act != nil), truth(b.next != nil), truth(b.from != nil),
 		},
 		bind: []binding{

@@ -2,6 +2,7 @@ package vulkan
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
@@ -92,7 +93,7 @@ func (r *recorder) dispatch(c call) {
 func (r *recorder) prepare(c call) bool {
 	r.flush()
 	if tally := r.d.tally; tally != nil && r.err == errSizing && !r.sizing {
-		tally(c.shader, r.weight, r.hazards.next(false, c.bind) != noWait)
+		tally(c.shader, r.weight, r.waits(c.bind))
 	}
 	if r.err != nil {
 		return false
@@ -114,7 +115,7 @@ func (r *recorder) prepare(c call) bool {
 		}
 		b.infos[i] = vk.DescriptorBufferInfo{Buffer: bound.Slab.Buffer, Offset: uint64(bound.At), Range: uint64(bound.Size)}
 	}
-	r.order(false, c.bind...)
+	r.order(c.bind...)
 	if pipeline != r.bound {
 		g.VK.CmdBindPipeline(r.buffer, pipeline)
 		r.bound = pipeline
@@ -132,7 +133,7 @@ func (r *recorder) copy(to, from driver.View) {
 	if r.err != nil || to.Size == 0 {
 		return
 	}
-	r.order(true, write(to), read(from))
+	r.order(write(to), read(from))
 	r.d.copy(r.buffer, to, from)
 }
 
@@ -142,7 +143,7 @@ func (r *recorder) fill(v driver.View, word uint32) {
 	if r.err != nil || v.Size == 0 {
 		return
 	}
-	r.order(true, write(v))
+	r.order(write(v))
 	r.d.gpu.VK.CmdFillBuffer(r.buffer, v.Slab.Buffer, uint64(v.At), uint64(v.Size), word)
 }
 
@@ -192,35 +193,25 @@ func (r *recorder) end() vk.CommandBuffer {
 
 // The stages that work is done in, and how they touch memory.
 const (
-	shaderStages = vk.PipelineStageComputeShader
-	shaderReads  = vk.AccessShaderRead
-	shaderWrites = vk.AccessShaderWrite
-	workStages   = shaderStages | vk.PipelineStageTransfer
-	workReads    = shaderReads | vk.AccessTransferRead
-	workWrites   = shaderWrites | vk.AccessTransferWrite
+	workStages = vk.PipelineStageComputeShader | vk.PipelineStageTransfer
+	workReads  = vk.AccessShaderRead | vk.AccessTransferRead
+	workWrites = vk.AccessShaderWrite | vk.AccessTransferWrite
 )
 
 // barrier orders all work before it, and stages and accesses given besides, before all work behind it, and those given
 // besides.
 func (r *recorder) barrier(fromStages, fromAccess, toStages, toAccess uint32) {
-	r.barrierOf(workStages|fromStages, workWrites|fromAccess, workStages|toStages, workReads|workWrites|toAccess)
-}
-
-func (r *recorder) barrierOf(fromStages, fromAccess, toStages, toAccess uint32) {
 	m := &r.d.bindings.memory
-	m.SrcAccessMask, m.DstAccessMask = fromAccess, toAccess
-	r.d.gpu.VK.CmdPipelineBarrier(r.buffer, fromStages, toStages, m)
+	m.SrcAccessMask = workWrites | fromAccess
+	m.DstAccessMask = workReads | workWrites | toAccess
+	r.d.gpu.VK.CmdPipelineBarrier(r.buffer, workStages|fromStages, workStages|toStages, m)
 }
 
-// order records a barrier if what follows, a copy or a shader, touches memory in a way that must wait for what came
-// since the last one.
-func (r *recorder) order(copies bool, bind ...binding) {
+// order records a barrier if what follows touches memory in a way that must wait for what came since the last one.
+func (r *recorder) order(bind ...binding) {
 	r.split(bind)
 	r.filled = true
-	switch r.hazards.next(copies, bind) {
-	case shaderWait:
-		r.barrierOf(shaderStages, shaderWrites, shaderStages, shaderReads|shaderWrites)
-	case copyWait:
+	if r.waits(bind) {
 		r.barrier(0, 0, 0, 0)
 	}
 	for _, b := range bind {
@@ -229,4 +220,16 @@ func (r *recorder) order(copies bool, bind ...binding) {
 		}
 		r.uses(b.View)
 	}
+}
+
+// waits reports whether what touches bind must wait for what came since the last barrier, and takes it up.
+func (r *recorder) waits(bind []binding) bool {
+	conflict := slices.ContainsFunc(bind, r.hazards.conflict)
+	if conflict {
+		r.hazards.clear()
+	}
+	for _, b := range bind {
+		r.hazards.add(b)
+	}
+	return conflict
 }

@@ -13,8 +13,6 @@ layout(constant_id = 3) const uint ROWS = 2;
 layout(constant_id = 4) const uint TOKENS = 1;
 layout(constant_id = 6) const bool ADDED = false; // the result is added to total, too
 
-layout(constant_id = 7) const uint AHEAD = 1; // units that a lane loads before it multiplies them: what is under way hides memory's latency
-
 layout(set = 0, binding = 2, std430) writeonly buffer Out { float result[]; };
 layout(set = 0, binding = 3, std430) readonly buffer Bias { float bias[]; };
 layout(set = 0, binding = 4, std430) buffer Total { float total[]; };
@@ -61,20 +59,14 @@ void main() {
 	float sums[SUMS];
 	[[unroll]] for (uint i = 0; i < SUMS; i++)
 		sums[i] = 0;
-	for (uint from = lane; from < push.w.units; from += LANES * AHEAD) {
-		Unit w[AHEAD * ROWS];
-		[[unroll]] for (uint j = 0; j < AHEAD; j++)
+	for (uint u = lane; u < push.w.units; u += LANES) {
+		Unit w[ROWS];
+		[[unroll]] for (uint r = 0; r < ROWS; r++)
+			w[r] = loadUnit(push.w, weightRow(min(row + r, push.rows - 1)), u);
+		[[unroll]] for (uint t = 0; t < TOKENS; t++) {
+			Act a = loadAct(actRow(min(t, count() - 1)), push.w.units, push.actScales, u);
 			[[unroll]] for (uint r = 0; r < ROWS; r++)
-				w[j * ROWS + r] = loadUnit(push.w, weightRow(min(row + r, push.rows - 1)), min(from + j * LANES, push.w.units - 1));
-		[[unroll]] for (uint j = 0; j < AHEAD; j++) {
-			uint u = from + j * LANES;
-			if (u >= push.w.units)
-				break;
-			[[unroll]] for (uint t = 0; t < TOKENS; t++) {
-				Act a = loadAct(actRow(min(t, count() - 1)), push.w.units, push.actScales, u);
-				[[unroll]] for (uint r = 0; r < ROWS; r++)
-					sums[t * ROWS + r] = accumulate(w[j * ROWS + r], a, sums[t * ROWS + r]);
-			}
+				sums[t * ROWS + r] = accumulate(w[r], a, sums[t * ROWS + r]);
 		}
 	}
 	[[unroll]] for (uint i = 0; i < SUMS; i++)
