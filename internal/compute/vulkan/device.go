@@ -57,6 +57,8 @@ type Device struct {
 	clocked    bool             // stamps were made, if there can be any
 	watch      *compute.Watch   // the model's, or nil
 	long       long
+
+	tally func(shader, weight string, waits bool) // of a device that counts: is told of dispatches, with the weight that was last named; nil: nobody is
 }
 
 // Open opens a device.

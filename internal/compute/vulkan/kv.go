@@ -129,34 +129,6 @@ func sideBytes(l compute.KVShape) (keys, values int64) {
 	return l.KeyPage(), l.ValuePage()
 }
 
-// storeKV writes the tokens' keys and values to their places.
-func (r *recorder) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
-	l := c.Layers[layer]
-	keysOnly := v.Mem == nil
-	if keysOnly {
-		v = compute.Tensor{Rows: k.Rows, Cols: l.Heads * l.Value, Mem: k.Mem} // stands in
-	}
-	if k.Rows != v.Rows || k.Cols != l.Heads*l.Key || v.Cols != l.Heads*l.Value {
-		panic(fmt.Sprintf("vulkan: StoreKV of %d and %d columns to %d heads of %d and %d", k.Cols, v.Cols, l.Heads, l.Key, l.Value))
-	}
-	units := storeUnits(l.KeyType, l.Key)
-	if !keysOnly {
-		units = max(units, storeUnits(l.ValueType, l.Value))
-	}
-	n := k.Rows * l.Heads * units
-	if n == 0 {
-		return
-	}
-	r.check(needPlaces(c.CacheSpec, layer))
-	keys, values := cacheLayer(c, layer)
-	r.dispatch(call{
-		shader: "storekv", local: elementwise, spec: []uint32{uint32(l.KeyType), uint32(l.ValueType), truth(keysOnly)},
-		bind:   []binding{update(keys), update(values), read(floats(k)), read(floats(v)), read(r.params())},
-		push:   []uint32{uint32(n), uint32(l.Heads), uint32(l.Key), uint32(l.Value), uint32(r.seg.params.rows), uint32(r.seg.params.out), truth(c.IsWindowed(layer))},
-		groups: r.groupsFor(n),
-	})
-}
-
 // loadKeys reads the tokens' keys.
 func (r *recorder) loadKeys(c *compute.Cache, layer int, k compute.Tensor) {
 	l := c.Layers[layer]
@@ -177,7 +149,7 @@ func (r *recorder) loadKeys(c *compute.Cache, layer int, k compute.Tensor) {
 	})
 }
 
-// storeUnits returns how many invocations of storekv.comp write a head of so many elements: one for a pair, or for a
+// storeUnits returns how many invocations of store.glsl write a head of so many elements: one for a pair, or for a
 // block.
 func storeUnits(t compute.KVType, elements int) int {
 	if q := t.Type(); q.Quantised() {

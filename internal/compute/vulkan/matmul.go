@@ -195,6 +195,9 @@ func (r *recorder) multiply(a Arithmetic, o *operand, first, n, to int, p comput
 		}
 		if n <= compute.FewTokens {
 			tokens, rows := 1, vecRows(part.rows, n)
+			if n == 1 && part.rows < 32<<10 && p.W.Type.Quantised() { // loads of x are few: more rows at a time gain nothing
+				rows = 1
+			}
 			for tokens < n {
 				tokens *= 2
 			}

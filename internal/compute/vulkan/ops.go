@@ -2,8 +2,8 @@ package vulkan
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// Do implements compute.Executor.
-func (r *recorder) Do(op compute.Op) {
+// perform records op by itself.
+func (r *recorder) perform(op compute.Op) {
 	switch o := op.(type) {
 	case *compute.Embed:
 		r.embed(o.Dst, o.Table)
@@ -20,9 +20,9 @@ func (r *recorder) Do(op compute.Op) {
 	case *compute.MatMulByHead:
 		r.matMulByHead(o)
 	case *compute.RoPE:
-		r.rope(o.X, o.HeadDim, o.Rope)
+		r.alone(o, o.X)
 	case *compute.StoreKV:
-		r.storeKV(o.Cache, o.Layer, o.K, o.V)
+		r.alone(o, o.K)
 	case *compute.LoadKeys:
 		r.loadKeys(o.Cache, o.Layer, o.K)
 	case *compute.Attend:
@@ -75,5 +75,12 @@ func (r *recorder) Do(op compute.Op) {
 		r.delta(o)
 	default:
 		panic("vulkan: no operation " + compute.Name(op))
+	}
+}
+
+// alone is of an operation that a fusion records, even by itself: it has no rows then, or its shapes do not fit.
+func (r *recorder) alone(op compute.Op, x compute.Tensor) {
+	if x.Rows*x.Cols > 0 {
+		panic("vulkan: " + compute.Name(op) + " of shapes that do not fit")
 	}
 }

@@ -2,6 +2,7 @@ package vulkan
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
@@ -51,6 +52,8 @@ type recorder struct {
 	err      error            // the first one
 	hazards  hazards
 	forms    packedForms
+	queue    queue
+	weight   string   // that was last named
 	held     *product // the last dispatch, if it is still to be recorded
 	counters counters
 	bound    vk.Pipeline
@@ -96,6 +99,9 @@ func (c *call) variant() driver.Variant {
 // prepare records everything of c but the dispatch itself.
 func (r *recorder) prepare(c call) bool {
 	r.flush()
+	if tally := r.d.tally; tally != nil && r.err == errSizing && !r.sizing {
+		tally(c.shader, r.weight, r.waits(c.bind))
+	}
 	if r.err != nil {
 		r.foresee(c)
 		return false
@@ -211,19 +217,25 @@ func (r *recorder) barrier(fromStages, fromAccess, toStages, toAccess uint32) {
 func (r *recorder) order(bind ...binding) {
 	r.split(bind)
 	r.filled = true
-	conflict := false
-	for _, b := range bind {
-		conflict = conflict || r.hazards.conflict(b)
-	}
-	if conflict {
+	if r.waits(bind) {
 		r.barrier(0, 0, 0, 0)
-		r.hazards.clear()
 	}
 	for _, b := range bind {
 		if b.writes {
 			r.forms.forget(b.View)
 		}
-		r.hazards.add(b)
 		r.uses(b.View)
 	}
+}
+
+// waits reports whether what touches bind must wait for what came since the last barrier, and takes it up.
+func (r *recorder) waits(bind []binding) bool {
+	conflict := slices.ContainsFunc(bind, r.hazards.conflict)
+	if conflict {
+		r.hazards.clear()
+	}
+	for _, b := range bind {
+		r.hazards.add(b)
+	}
+	return conflict
 }

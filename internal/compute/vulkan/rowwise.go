@@ -247,25 +247,8 @@ func (r *recorder) copyColumns(o *compute.CopyColumns) {
 	})
 }
 
-// rope turns the pairs of every head. Angles grow with the position far beyond what a shader's sine is good for, so the
-// host computes them once a step.
-func (r *recorder) rope(x compute.Tensor, headDim int, rp *compute.Rope) {
-	if headDim < 1 || x.Cols%headDim != 0 || rp.First < 0 || rp.First+rp.Dims > headDim || len(rp.Freqs) != rp.Dims/2 {
-		panic(fmt.Sprintf("vulkan: RoPE of %d columns in heads of %d, %d turned by %d", x.Cols, headDim, rp.Dims, len(rp.Freqs)))
-	}
-	n := x.Rows * (x.Cols / headDim) * len(rp.Freqs)
-	if n == 0 {
-		return
-	}
-	r.dispatch(call{
-		shader: "rope", local: elementwise, spec: []uint32{uint32(rp.Style)},
-		bind:   []binding{update(floats(x)), read(r.turns(rp, x.Rows))},
-		push:   []uint32{uint32(n), uint32(x.Cols), uint32(headDim), uint32(len(rp.Freqs)), uint32(rp.First)},
-		groups: r.groupsFor(n),
-	})
-}
-
-// turns returns the memory of rp's cosines and sines for rows tokens.
+// turns returns the memory of rp's cosines and sines for rows tokens. Angles grow with the position far beyond what a
+// shader's sine is good for, so the host computes them once a step.
 func (r *recorder) turns(rp *compute.Rope, rows int) driver.View {
 	if v, ok := r.ropes[rp]; ok && v.Size >= 8*int64(rows)*int64(len(rp.Freqs)) {
 		return v

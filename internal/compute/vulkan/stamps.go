@@ -72,6 +72,7 @@ func (s *stamps) destroy() {
 
 // about says which weight what is recorded next is for. Neighbours of the same part of a layer are timed together.
 func (r *recorder) about(weight string) {
+	r.weight = weight
 	if !r.timed {
 		return
 	}

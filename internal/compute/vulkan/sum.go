@@ -27,25 +27,35 @@ func (r *recorder) dispatchProduct(c call, spec int, out compute.Tensor, whole b
 
 // flush records what is held back. Everything that records commands calls it first.
 func (r *recorder) flush() {
+	r.settle()
 	if p := r.held; p != nil {
 		r.held = nil
 		r.dispatch(p.call)
 	}
 }
 
-// join has the product that is held back, if its output is x and it does not read dst, add to dst.
-func (r *recorder) join(dst, x compute.Tensor) bool {
+// joins reports whether the product that is held back can add to dst what it has as x: its output is x, and it does not
+// read dst.
+func (r *recorder) joins(dst, x compute.Tensor) bool {
 	p := r.held
 	if p == nil || p.out != floats(x) {
 		return false
 	}
-	to, sum := floats(dst), len(p.bind)-1
-	for i, b := range p.bind {
-		if i != sum && overlap(b.View, to) {
+	for _, b := range p.bind[:len(p.bind)-1] {
+		if overlap(b.View, floats(dst)) {
 			return false
 		}
 	}
-	p.call.spec[p.spec], p.call.bind[sum] = 1, update(to)
+	return true
+}
+
+// join has the product that is held back add to dst, if it can.
+func (r *recorder) join(dst, x compute.Tensor) bool {
+	if !r.joins(dst, x) {
+		return false
+	}
+	p := r.held
+	p.call.spec[p.spec], p.call.bind[len(p.bind)-1] = 1, update(floats(dst))
 	r.flush()
 	return true
 }

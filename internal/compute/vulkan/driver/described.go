@@ -29,6 +29,7 @@ func Described(info Info) *GPU {
 	}
 	p.Limits.MinStorageBufferOffsetAlignment, p.Limits.MaxStorageBufferRange = a.alignment, a.span
 	p.Limits.MaxComputeSharedMemorySize = math.MaxInt32
+	p.Limits.MaxComputeWorkGroupInvocations = 1024
 	p.Limits.MaxComputeWorkGroupCount = [3]uint32{math.MaxInt32, math.MaxInt32, math.MaxInt32}
 	return &GPU{Physical: p}
 }

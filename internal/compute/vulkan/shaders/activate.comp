@@ -10,8 +10,6 @@ layout(constant_id = 2) const uint KIND = 0; // compute.Nonlinearity
 layout(constant_id = 3) const bool GATED = true;
 layout(constant_id = 4) const bool PACK = false; // n is a multiple of 32
 
-#include "activation.glsl"
-
 layout(set = 0, binding = 0, std430) buffer Dst { float dst[]; };
 layout(set = 0, binding = 0, std430) buffer DstQuads { vec4 dstQuads[]; };
 layout(set = 0, binding = 1, std430) readonly buffer Gate { float gate[]; };
@@ -20,14 +18,7 @@ layout(set = 0, binding = 2, std430) readonly buffer Up { float up[]; };
 layout(set = 0, binding = 2, std430) readonly buffer UpQuads { vec4 upQuads[]; };
 layout(push_constant) uniform Push { uint n; float threshold; uint scales; float slope, limit; } push;
 
-const uint LOGISTIC = 7; // of attention alone
-
-float activated(float gate, float up) {
-	precise float a = KIND == CLAMPED ? clampedGate(push.slope, push.limit, gate) : KIND == LOGISTIC ? sigmoid(gate) : activation(KIND, push.threshold, gate);
-	if (GATED)
-		a *= KIND == CLAMPED ? clampedUp(push.limit, up) : factor(KIND, up);
-	return a;
-}
+#include "activated.glsl"
 
 void main() {
 	if (!PACK) {

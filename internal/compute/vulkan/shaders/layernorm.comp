@@ -4,6 +4,7 @@
 
 #define PACKED 4
 #include "packing.glsl"
+#include "mean.glsl"
 
 // dst = (x−mean)/√(var+eps) · w + b, and with PACK the same in eight bits besides; a workgroup for each row
 
@@ -27,35 +28,12 @@ vec4 normed(vec4 centred, float root, vec4 w, vec4 b) {
 	return y;
 }
 
-// The mean is what remains of numbers that cancel, so its sum is kept as a number and what rounding took from it.
-shared vec2 sums_[256];
-
-vec2 plus(vec2 a, vec2 b) {
-	precise float s = a.x + b.x;
-	precise float t = s - a.x;
-	precise float lost = (a.x - (s - t)) + (b.x - t);
-	return vec2(s, a.y + b.y + lost);
-}
-
-float groupMean(vec2 v) {
-	uint me = gl_LocalInvocationID.x;
-	sums_[me] = v;
-	barrier();
-	for (uint half_ = gl_WorkGroupSize.x / 2; half_ > 0; half_ /= 2) {
-		if (me < half_) sums_[me] = plus(sums_[me], sums_[me + half_]);
-		barrier();
-	}
-	v = sums_[0];
-	barrier();
-	return (v.x + v.y) / float(push.cols);
-}
-
 void main() {
 	for (uint row = gl_WorkGroupID.x; row < push.rows; row += gl_NumWorkGroups.x) {
 		uint at = row * push.cols;
 		vec2 sum = vec2(0.0);
 		for (uint i = gl_LocalInvocationID.x; i < push.cols; i += gl_WorkGroupSize.x) sum = plus(sum, vec2(x[at + i], 0.0));
-		float mean = groupMean(sum), square = 0.0;
+		float mean = groupMean(sum, push.cols), square = 0.0;
 		for (uint i = gl_LocalInvocationID.x; i < push.cols; i += gl_WorkGroupSize.x) square = fma(x[at + i] - mean, x[at + i] - mean, square);
 		float root = sqrt(groupSum(square) / float(push.cols) + push.eps);
 		if (!PACK) {

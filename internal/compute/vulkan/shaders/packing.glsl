@@ -1,17 +1,21 @@
 // Activations in eight bits: four quants to a word, and for every 32 elements, behind the quants, a scale and the sums of the
-// quants in both halves, sixteen bits each. An includer defines PACKED, their binding; workgroups have at most 256 invocations, in eights.
+// quants in both halves, sixteen bits each. An includer defines PACKED, their binding; workgroups have at most PACKERS invocations, in eights.
 
 layout(set = 0, binding = PACKED, std430) writeonly buffer PackedQuants { uint packedQuants[]; };
 layout(set = 0, binding = PACKED, std430) writeonly buffer PackedScales { uvec2 packedScales[]; };
 
 const uint PART = 4, PARTS = 8; // a block of 32 is eight invocations' parts of four
 
-shared uint tops_[256]; // bits of magnitudes, which are ordered as the numbers are; NaN's are above them
-shared int quants_[256];
+#ifndef PACKERS
+#define PACKERS 256
+#endif
+
+shared uint tops_[PACKERS]; // bits of magnitudes, which are ordered as the numbers are; NaN's are above them
+shared int quants_[PACKERS];
 
 // pack packs part i of all, whose elements are v, if it is there; scales is where scales begin, in pairs of words. All invocations of a
-// workgroup call it, eight neighbours with one block.
-void pack(uint i, bool here, vec4 v, uint scales) {
+// workgroup call it, eight neighbours with one block. Scales are divided by divisor.
+void pack(uint i, bool here, vec4 v, uint scales, float divisor) {
 	uint id = gl_LocalInvocationID.x, block = id / PARTS * PARTS;
 	uvec4 a = floatBitsToUint(v) & 0x7fffffffu;
 	tops_[id] = max(max(a.x, a.y), max(a.z, a.w));
@@ -30,9 +34,12 @@ void pack(uint i, bool here, vec4 v, uint scales) {
 		return;
 	packedQuants[i] = uint(q.x & 255 | (q.y & 255) << 8 | (q.z & 255) << 16 | q.w << 24);
 	if (id == block) {
+		precise float divided = scale / divisor;
 		ivec2 sums = ivec2(0);
 		[[unroll]] for (uint j = 0; j < PARTS; j++)
 			sums[j / (PARTS / 2)] += quants_[block + j];
-		packedScales[scales + i / PARTS] = uvec2(floatBitsToUint(scale), sums.x & 0xffff | sums.y << 16);
+		packedScales[scales + i / PARTS] = uvec2(floatBitsToUint(divided), sums.x & 0xffff | sums.y << 16);
 	}
 }
+
+void pack(uint i, bool here, vec4 v, uint scales) { pack(i, here, v, scales, 1); }

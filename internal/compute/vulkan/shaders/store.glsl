@@ -1,31 +1,10 @@
-#version 460
-#extension GL_GOOGLE_include_directive : require
-#include "common.glsl"
-#include "half.glsl"
-#include "kv.glsl"
+// Writes elements of keys and values to their places in a cache, rounded to its types; kv.go has the layout. An includer has half.glsl, kv.glsl and
+// element(key, i), an element of a key or a value, and defines KEY_CACHE and VALUE_CACHE, their bindings.
 
-// Writes keys and values, rounded to the cache's types, to the tokens' places; kv.go has the layout.
-
-layout(constant_id = 2) const uint KEYS = KV_F16;
-layout(constant_id = 3) const uint VALUES = KV_F16;
-layout(constant_id = 4) const bool KEYS_ONLY = false; // values lie within keys, or stay
-
-layout(set = 0, binding = 0, std430) writeonly buffer Keys { uint keyCache[]; };
-layout(set = 0, binding = 0, std430) writeonly buffer KeyScales { uint16_t keyScales[]; };
-layout(set = 0, binding = 1, std430) writeonly buffer Values { uint valueCache[]; };
-layout(set = 0, binding = 1, std430) writeonly buffer ValueScales { uint16_t valueScales[]; };
-layout(set = 0, binding = 2, std430) readonly buffer K { float k[]; }; // [tokens, heads, keys]
-layout(set = 0, binding = 3, std430) readonly buffer V { float v[]; }; // [tokens, heads, values]
-layout(push_constant) uniform Push {
-	uint n, heads; // n = tokens · heads · the larger of the units of keys and values, if both are written
-	uint keys, values; // elements of a head
-	uint room, outs;
-	uint near; // 1: the layer is one of those with windows; else 0
-} push;
-#define PARAMS 4
-#define ROWS push.room
-#define OUT push.outs
-#include "params.glsl"
+layout(set = 0, binding = KEY_CACHE, std430) writeonly buffer Keys { uint keyCache[]; };
+layout(set = 0, binding = KEY_CACHE, std430) writeonly buffer KeyScales { uint16_t keyScales[]; };
+layout(set = 0, binding = VALUE_CACHE, std430) writeonly buffer Values { uint valueCache[]; };
+layout(set = 0, binding = VALUE_CACHE, std430) writeonly buffer ValueScales { uint16_t valueScales[]; };
 
 // bfloatBits is the BF16 nearest to x, ties to even.
 uint bfloatBits(float x) {
@@ -41,6 +20,7 @@ void put(bool key, uint at, uint word) {
 		valueCache[at] = word;
 }
 
+<<<<<<< HEAD:internal/compute/vulkan/shaders/storekv.comp
 float element(bool key, uint i) { return key ? k[i] : v[i]; }
 
 // nearest rounds halves away from zero. What is less than a half by the least becomes 0, as in package quant.
@@ -66,6 +46,10 @@ float quotient(float a, float b) {
 	uint up = q & 1 & (q >> 1 | uint(rest != 0));
 	return uintBitsToFloat(((x ^ y) & 0x80000000u) | (uint(exponent) << 23) + ((q >> 1) - 0x800000u) + up);
 }
+=======
+// nearest rounds halves away from zero.
+int nearest(float x) { return int(x + (x < 0 ? -0.5 : 0.5)); }
+>>>>>>> launches:internal/compute/vulkan/shaders/store.glsl
 
 // quantise writes a block of 32 elements from i on: its words begin at word, each step apart, and its scale is number scale.
 void quantise(bool key, uint type, uint i, uint word, uint step, uint scale) {
@@ -116,20 +100,5 @@ void store(bool key, uint type, uint elements, uint first, uint unit, uint head,
 	} else {
 		uint scale = 2 * (base + 64 * words) + (key ? unit * 64 + slot : slot * blocks + unit);
 		quantise(key, type, first + 32 * unit, at + unit * (words / blocks) * step, step, scale);
-	}
-}
-
-void main() {
-	uint keyUnits = kvUnits(KEYS, push.keys), valueUnits = KEYS_ONLY ? 0 : kvUnits(VALUES, push.values), wide = max(keyUnits, valueUnits);
-	for (uint i = first(); i < push.n; i += stride()) {
-		uint row = i / wide, unit = i % wide, head = row % push.heads, t = row / push.heads;
-		if (padding(t))
-			continue;
-		uint pos = position(t);
-		uint at = page(sequence(t), pos / 64, push.near) * push.heads + head;
-		if (unit < keyUnits)
-			store(true, KEYS, push.keys, row * push.keys, unit, at, pos % 64);
-		if (!KEYS_ONLY && unit < valueUnits)
-			store(false, VALUES, push.values, row * push.values, unit, at, pos % 64);
 	}
 }

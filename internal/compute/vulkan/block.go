@@ -1,0 +1,233 @@
+package vulkan
+
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// blockOwn is OWN of block.glsl: rows of a workgroup, a block of what is packed.
+const blockOwn = quant.QK
+
+// block is a dispatch of block.comp: a product, or two, of a few single tokens, and what is done with the results.
+type block struct {
+	x      compute.Tensor
+	first  *compute.Product
+	second *compute.Product  // of the same shape and type, or nil
+	act    *compute.Activate // of the results, or nil
+	next   *begun            // an RMSNorm of a residual that the result is added to is begun, or nil
+	from   *begun            // x is an RMSNorm that was begun, or nil
+	writes bool              // x is written, too
+}
+
+// begun is an RMSNorm that a product begins and those of its result finish: the root of the mean is known only when
+// the whole row is.
+type begun struct {
+	add  *compute.Add
+	norm *compute.RMSNorm
+	view driver.View // Dst·root in eight bits, and the sum of X's squares for each block
+}
+
+// squares returns where the sums of squares begin in view, in words, for so many elements.
+func (b *begun) squares(elements int) uint32 { return uint32(packedBytes(elements) / 4) }
+
+// blocks reports whether block.comp computes p for all rows of x: single tokens, with a matrix of one part.
+func (r *recorder) blocks(x compute.Tensor, p *compute.Product) bool {
+	if n := x.Rows; n < 1 || n > compute.FewTokens {
+		return false
+	}
+	s, w := r.spans(p), mem(p.W)
+	return len(w.parts) == 1 && w.layout != groups && len(s) == 1 && s[0].by == Ordered && p.W.Cols == x.Cols && p.Out.Cols == p.W.Rows && p.Out.Rows == x.Rows
+}
+
+// blockShape returns the shape of block.comp for so many rows of one matrix or two, and n tokens: the invocations of a
+// workgroup, and what a lane sums at a time. Memory is read fastest by some thousands of lanes' groups: fewer have not
+// enough loads under way, more take turns. Where it may, a workgroup has a group for each of its rows, or each two or
+// four.
+func (d *Device) blockShape(rows, n int) (local, each, tokens int) {
+	const groups = 4 << 10
+	for tokens = 1; tokens < n; {
+		tokens *= 2
+	}
+	each = 1
+	for each < 4/tokens && rows >= 2*groups*each {
+		each *= 2
+	}
+	local = vecLanes * blockOwn / each
+	limits := &d.gpu.Limits
+	for local > 512 && tokens > 2 || local > int(limits.MaxComputeWorkGroupInvocations) || blockBytes(local, tokens) > int(limits.MaxComputeSharedMemorySize) {
+		local /= 2
+	}
+	return local, each, tokens
+}
+
+// blockBytes bounds the shared memory of a workgroup of block.comp.
+func blockBytes(local, tokens int) int {
+	return 8<<10 + 8*local + 4*tokens*(2*blockOwn+vecLanes+blockOwn/packPart+1) + 512
+}
+
+// block records b.
+func (r *recorder) block(b *block) {
+	r.about(b.first.W.Name)
+	n, out := b.x.Rows, b.first.Out
+	results := out.Rows * out.Cols
+	w := mem(b.first.W)
+	part := &w.parts[0]
+	var x driver.View
+	var scales, squares, biased uint32
+	var act compute.Activation
+	weights, norm, residual, eps := part.memory, floats(out), part.memory, float32(0)
+	form := norm
+	if b.from == nil {
+		o := operand{r: r, x: b.x, name: "activations"}
+		x, scales = o.of(b.first.W.Type)
+	} else {
+		of := b.from
+		x, scales, squares = of.view, packedScales(b.x.Rows*b.x.Cols), of.squares(b.x.Rows*b.x.Cols)
+		weights, residual, eps = elements(of.norm.W), floats(of.norm.X), of.norm.Eps
+		if b.writes {
+			norm = floats(b.x)
+			form, _ = r.packing(b.x)
+		}
+	}
+	packedAs, pack := floats(out), false
+	if b.act != nil {
+		packedAs, pack = r.packing(out)
+		act = b.act.Act
+	}
+	upWeights, upBias, secondOut := part.memory, part.memory, floats(out) // stand in
+	if s := b.second; s != nil {
+		upWeights, upBias, secondOut = mem(s.W).parts[0].memory, elementsOr(s.Bias, part.memory), floats(s.Out)
+		biased = truth(s.Bias != nil)
+	}
+	if to := b.next; to != nil {
+		packedAs, pack, squares = to.view, true, to.squares(results)
+		weights, secondOut = elements(to.norm.W), floats(to.add.Dst)
+	}
+	rows := part.rows
+	if b.second != nil {
+		rows *= 2
+	}
+	local, each, tokens := r.d.blockShape(rows, n)
+	r.dispatch(call{
+		shader: r.dotting("block"), local: local,
+		spec: []uint32{
+			uint32(b.first.W.Type), uint32(each), uint32(tokens), 1, uint32(act.Kind), truth(pack),
+			truth(b.second != nil), truth(b.act != nil), truth(b.next != nil), truth(b.from != nil),
+		},
+		bind: []binding{
+			read(part.memory), read(x), read(upWeights), write(floats(out)), update(secondOut), read(elementsOr(b.first.Bias, part.memory)), read(upBias), write(packedAs),
+			read(weights), write(form), write(norm), read(residual),
+		},
+		push: append(w.push(part), uint32(part.rows), uint32(n), scales, packedScales(results), truth(b.first.Bias != nil), biased,
+			math.Float32bits(act.Threshold), math.Float32bits(act.Slope), math.Float32bits(act.Limit), squares, math.Float32bits(eps), truth(b.writes), packedScales(b.x.Rows*b.x.Cols)),
+		groups: grid(ceil(part.rows, blockOwn)),
+	})
+	r.packed(out, packedAs, b.act != nil && pack)
+}
+
+// activeFusion is the product of a gate and of an up matrix, or of an up matrix alone, whose results are activated at
+// once: MatMul, Activate.
+type activeFusion struct{}
+
+func (activeFusion) takes(r *recorder, ops []compute.Op) bool {
+	m, ok := ops[0].(*compute.MatMul)
+	switch {
+	case !ok || len(ops) > 2:
+		return false
+	case len(ops) == 2:
+		return activates(m, ops[1])
+	}
+	gate, up := &m.Products[0], &m.Products[1]
+	return m.Products[2].W == nil && r.blocks(m.X, gate) && (up.W == nil || paired(gate, up) && r.blocks(m.X, up))
+}
+
+// paired reports whether one dispatch of block.comp computes both products.
+func paired(a, b *compute.Product) bool {
+	return a.W.Type == b.W.Type && a.W.Rows == b.W.Rows && a.Out.Mem != b.Out.Mem
+}
+
+// activates reports whether op activates the results of m.
+func activates(m *compute.MatMul, op compute.Op) bool {
+	gate, up := &m.Products[0], &m.Products[1]
+	a, ok := op.(*compute.Activate)
+	return ok && a.Dst == gate.Out && a.Gate == gate.Out && (up.W == nil && a.Up.Mem == nil || up.W != nil && a.Up == up.Out)
+}
+
+// secondOf returns m's second product, if there is one.
+func secondOf(m *compute.MatMul) *compute.Product {
+	if m.Products[1].W == nil {
+		return nil
+	}
+	return &m.Products[1]
+}
+
+func (activeFusion) whole(_ *recorder, ops []compute.Op) bool { return len(ops) == 2 }
+
+func (activeFusion) record(r *recorder, ops []compute.Op) {
+	m := ops[0].(*compute.MatMul)
+	r.block(&block{x: m.X, first: &m.Products[0], second: secondOf(m), act: ops[1].(*compute.Activate)})
+}
+
+// nextFusion is a product that is added to the residual, the RMSNorm of that, and the products of the norm, with their
+// activation, if one follows: MatMul, Add, RMSNorm, MatMul and perhaps Activate. No dispatch computes the norm alone.
+type nextFusion struct{}
+
+func (nextFusion) takes(r *recorder, ops []compute.Op) bool {
+	m, ok := ops[0].(*compute.MatMul)
+	if !ok || len(ops) > 5 {
+		return false
+	}
+	out := &m.Products[0]
+	switch len(ops) {
+	case 1:
+		return m.Products[1].W == nil && out.W.Rows%blockOwn == 0 && r.d.quantised && r.blocks(m.X, out)
+	case 2:
+		a, ok := ops[1].(*compute.Add)
+		return ok && a.X == out.Out && a.Dst.Mem != out.Out.Mem && a.Dst.Mem != m.X.Mem && a.Dst.Rows == out.Out.Rows && a.Dst.Cols == out.Out.Cols
+	case 3:
+		n, ok := ops[2].(*compute.RMSNorm)
+		return ok && n.X == ops[1].(*compute.Add).Dst && n.Dst.Mem != n.X.Mem && n.Dst.Rows == n.X.Rows && n.Dst.Cols == n.X.Cols && n.W.Len == n.X.Cols
+	}
+	n := ops[2].(*compute.RMSNorm)
+	of, ok := ops[3].(*compute.MatMul)
+	if len(ops) == 5 {
+		return (of.Products[1].W == nil || paired(&of.Products[0], &of.Products[1])) && of.Products[2].W == nil && activates(of, ops[4])
+	}
+	if !ok || of.X != n.Dst {
+		return false
+	}
+	for i := range of.Products {
+		p := &of.Products[i]
+		if p.W == nil {
+			break
+		}
+		if !p.W.Type.Quantised() || !r.blocks(of.X, p) || p.Out.Mem == n.X.Mem || p.Out.Mem == n.Dst.Mem {
+			return false
+		}
+	}
+	return true
+}
+
+func (nextFusion) whole(_ *recorder, ops []compute.Op) bool { return len(ops) >= 4 }
+
+func (nextFusion) record(r *recorder, ops []compute.Op) {
+	m, of := ops[0].(*compute.MatMul), ops[3].(*compute.MatMul)
+	next := &begun{add: ops[1].(*compute.Add), norm: ops[2].(*compute.RMSNorm)}
+	n := of.X.Rows * of.X.Cols
+	next.view = r.scratch("norms that were begun", packedBytes(n)+4*int64(n/quant.QK))
+	r.block(&block{x: m.X, first: &m.Products[0], next: next})
+	if len(ops) == 5 {
+		r.block(&block{x: of.X, first: &of.Products[0], second: secondOf(of), act: ops[4].(*compute.Activate), from: next, writes: true})
+	} else {
+		for i := range of.Products {
+			if p := &of.Products[i]; p.W != nil {
+				r.block(&block{x: of.X, first: p, from: next, writes: i == 0})
+			}
+		}
+	}
+	form, pack := r.packing(of.X)
+	r.packed(of.X, form, pack)
+}

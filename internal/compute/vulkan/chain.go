@@ -1,0 +1,157 @@
+package vulkan
+
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// chainFusion is a sequence of operations on the same rows, each on what the one before gave: a sum with the residual,
+// norms before and behind it, products with numbers.
+type chainFusion struct{}
+
+// Shapes of chain.comp, whose constants say the same.
+const (
+	chainMost    = 3    // operations
+	chainQuads   = 8    // of four elements, of an invocation
+	chainLargest = 1024 // invocations of a workgroup
+	chainBytes   = 20   // of shared memory, of an invocation
+)
+
+// The kinds of operations in chain.comp.
+const (
+	chainAdd = iota + 1
+	chainRMS
+	chainLayer
+	chainScale
+	chainMultiply
+)
+
+// link is an operation of a chain.
+type link struct {
+	kind    uint32 // 0: it is none of a chain's
+	dst, x  compute.Tensor
+	other   compute.Tensor // of a sum
+	w, bias *compute.Vector
+	number  float32
+}
+
+// linkOf returns op as a link that comes behind what has cur as its result; without Mem, nothing does.
+func linkOf(op compute.Op, cur compute.Tensor) (l link) {
+	switch o := op.(type) {
+	case *compute.Add:
+		l = link{kind: chainAdd, dst: o.Dst, x: o.X, other: o.Dst}
+		if o.Dst == cur {
+			l.x, l.other = o.Dst, o.X
+		}
+	case *compute.RMSNorm:
+		l = link{kind: chainRMS, dst: o.Dst, x: o.X, w: o.W, number: o.Eps}
+	case *compute.LayerNorm:
+		l = link{kind: chainLayer, dst: o.Dst, x: o.X, w: o.W, bias: o.B, number: o.Eps}
+	case *compute.Scale:
+		l = link{kind: chainScale, dst: o.X, x: o.X, number: o.Factor}
+	case *compute.Multiply:
+		l = link{kind: chainMultiply, dst: o.Dst, x: o.X, w: o.W}
+	default:
+		return link{}
+	}
+	if l.dst.Rows != l.x.Rows || l.dst.Cols != l.x.Cols || l.w != nil && l.w.Len != l.x.Cols || l.bias != nil && l.bias.Len != l.x.Cols ||
+		l.kind == chainAdd && (l.other.Rows != l.x.Rows || l.other.Cols != l.x.Cols || l.other.Mem == l.x.Mem) || cur.Mem != nil && l.x != cur {
+		return link{}
+	}
+	return l
+}
+
+// links returns ops as a chain; ok is false if they are none.
+func links(ops []compute.Op) (all [chainMost]link, ok bool) {
+	if len(ops) > chainMost {
+		return all, false
+	}
+	cur := compute.Tensor{}
+	for i, op := range ops {
+		l := linkOf(op, cur)
+		if l.kind == 0 {
+			return all, false
+		}
+		for _, before := range all[:i] {
+			if l.kind == chainAdd && overlap(floats(before.dst), floats(l.other)) {
+				return all, false
+			}
+		}
+		all[i], cur = l, l.dst
+	}
+	return all, true
+}
+
+func (l *link) norm() bool { return l.kind == chainRMS || l.kind == chainLayer }
+
+// chainLocal returns the workgroup of chain.comp for rows of so many columns, and the fours of elements of an
+// invocation; 0: the shader does not take them. Both depend on nothing else, so that sums are the same in any company.
+func (d *Device) chainLocal(cols int) (local, quads int) {
+	most := min(int(d.gpu.Limits.MaxComputeWorkGroupInvocations), int(d.gpu.Limits.MaxComputeSharedMemorySize)/chainBytes, chainLargest)
+	for local = 64; 2*local <= most && local < cols/4; {
+		local *= 2
+	}
+	if quads = ceil(cols/4, local); cols%4 != 0 || quads > chainQuads {
+		return 0, 0
+	}
+	return local, quads
+}
+
+func (chainFusion) takes(r *recorder, ops []compute.Op) bool {
+	all, ok := links(ops)
+	if !ok || all[0].x.Rows < 1 {
+		return false
+	}
+	if a, sum := ops[0].(*compute.Add); sum && len(ops) == 1 && r.joins(a.Dst, a.X) {
+		return false
+	}
+	local, _ := r.d.chainLocal(all[0].x.Cols)
+	return local > 0
+}
+
+// A single norm is a chain, too; what treats every element alone has a shader that spreads over the whole device.
+func (chainFusion) whole(_ *recorder, ops []compute.Op) bool {
+	all, _ := links(ops)
+	return len(ops) > 1 || all[0].norm()
+}
+
+func (chainFusion) record(r *recorder, ops []compute.Op) {
+	all, _ := links(ops)
+	x, last := all[0].x, &all[len(ops)-1]
+	for i := range ops {
+		if w := all[i].w; w != nil {
+			r.about(w.Name)
+			break
+		}
+	}
+	local, quads := r.d.chainLocal(x.Cols)
+	form, pack := floats(last.dst), false                       // stands in
+	if last.norm() && (len(ops) > 1 || last.dst.Mem != x.Mem) { // heads are normed in place, and no product takes them
+		form, pack = r.packing(last.dst)
+	}
+	c := call{
+		shader: "chain", local: local, bind: []binding{read(floats(x))},
+		push:   []uint32{uint32(x.Rows), uint32(x.Cols / 4), packedScales(x.Rows * x.Cols), 0},
+		groups: r.rowGroups(x),
+	}
+	steps := uint32(0)
+	for i := range all {
+		l := &all[i]
+		if l.kind == 0 { // its bindings stand in
+			l.dst = last.dst
+		}
+		steps |= l.kind << (4 * i)
+		operand, bias := elementsOr(l.w, floats(x)), elementsOr(l.bias, floats(x))
+		if l.kind == chainAdd {
+			operand = floats(l.other)
+		}
+		c.bind = append(c.bind, write(floats(l.dst)), read(operand), read(bias))
+		c.push = append(c.push, math.Float32bits(l.number))
+		c.push[3] |= truth(l.bias != nil) << i
+	}
+	c.spec = []uint32{uint32(quads), steps, truth(pack)}
+	c.bind = append(c.bind, write(form))
+	r.dispatch(c)
+	r.packed(last.dst, form, pack)
+}

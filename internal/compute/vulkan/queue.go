@@ -1,0 +1,78 @@
+package vulkan
+
+import (
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// queue holds operations that were asked for and are not recorded yet, because together with those that follow they may
+// make one dispatch: each dispatch that waits for another costs microseconds, in which the device computes nothing. What
+// is written to memory is the same either way.
+type queue struct {
+	ops  []compute.Op
+	open []fusion // that took all of ops
+	best fusion   // that can record the first so many
+	n    int
+}
+
+// fusion is a kind of sequences of operations that one dispatch computes.
+type fusion interface {
+	// takes reports whether ops, all but the last one taken, are one of its sequences or the beginning of one.
+	takes(r *recorder, ops []compute.Op) bool
+	// whole reports whether ops, which it took, can be recorded together.
+	whole(r *recorder, ops []compute.Op) bool
+	record(r *recorder, ops []compute.Op)
+}
+
+func fusions() []fusion { return []fusion{nextFusion{}, activeFusion{}, headsFusion{}, chainFusion{}} }
+
+// Do implements compute.Executor.
+func (r *recorder) Do(op compute.Op) {
+	if r.enqueue(op) {
+		return
+	}
+	r.settle()
+	if !r.enqueue(op) {
+		r.perform(op)
+	}
+}
+
+// enqueue takes op into the queue, if some fusion takes it behind what is there.
+func (r *recorder) enqueue(op compute.Op) bool {
+	q := &r.queue
+	if len(q.ops) == 0 {
+		q.open = fusions()
+	}
+	ops := append(q.ops, op)
+	open := slices.DeleteFunc(slices.Clone(q.open), func(f fusion) bool { return !f.takes(r, ops) })
+	if len(open) == 0 {
+		return false
+	}
+	ops[len(ops)-1] = compute.Clone(op)
+	q.ops, q.open = ops, open
+	for _, f := range open {
+		if f.whole(r, ops) {
+			q.best, q.n = f, len(ops)
+			break
+		}
+	}
+	return true
+}
+
+// settle records all that is in the queue.
+func (r *recorder) settle() {
+	for len(r.queue.ops) > 0 {
+		q := r.queue
+		r.queue = queue{}
+		if q.best == nil {
+			q.n = 1
+			r.perform(q.ops[0])
+		} else {
+			q.best.record(r, q.ops[:q.n])
+		}
+		for _, op := range q.ops[q.n:] {
+			r.Do(op)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+
+// Up to three operations on rows [rows, cols], each on what the one before gave, in one dispatch: sums with other rows, norms, products with numbers.
+// A workgroup has a row, and keeps it in registers. With PACK the last result is written in eight bits besides.
+
+#define PACKED 10
+#define PACKERS gl_WorkGroupSize.x
+#include "packing.glsl"
+#include "mean.glsl"
+#include "squares.glsl"
+
+layout(constant_id = 2) const uint QUADS = 1; // four elements each, of an invocation
+layout(constant_id = 3) const uint STEPS = 0; // four bits for each operation, the first in the lowest
+layout(constant_id = 4) const bool PACK = false; // cols is a multiple of 32
+const uint ADD = 1, RMS = 2, LAYER = 3, SCALE = 4, MULTIPLY = 5; // chain.go has them, too
+const uint MOST = 3;
+
+layout(set = 0, binding = 0, std430) readonly buffer X { vec4 x[]; };
+// Of each operation its result, its operand (rows of an ADD, or weights [cols]) and the bias of a LAYER.
+layout(set = 0, binding = 1, std430) writeonly buffer Result0 { vec4 result0[]; };
+layout(set = 0, binding = 2, std430) readonly buffer Operand0 { vec4 operand0[]; };
+layout(set = 0, binding = 3, std430) readonly buffer Bias0 { vec4 bias0[]; };
+layout(set = 0, binding = 4, std430) writeonly buffer Result1 { vec4 result1[]; };
+layout(set = 0, binding = 5, std430) readonly buffer Operand1 { vec4 operand1[]; };
+layout(set = 0, binding = 6, std430) readonly buffer Bias1 { vec4 bias1[]; };
+layout(set = 0, binding = 7, std430) writeonly buffer Result2 { vec4 result2[]; };
+layout(set = 0, binding = 8, std430) readonly buffer Operand2 { vec4 operand2[]; };
+layout(set = 0, binding = 9, std430) readonly buffer Bias2 { vec4 bias2[]; };
+
+layout(push_constant) uniform Push {
+	uint rows, quads; // of a row
+	uint scales;
+	uint biased;      // a bit for each operation
+	float number[3];  // of each: a norm's eps, the factor of a SCALE
+} push;
+
+uint kindOf(uint i) { return bitfieldExtract(STEPS, int(4 * i), 4); }
+vec4 operandOf(uint i, uint at) { return i == 0 ? operand0[at] : i == 1 ? operand1[at] : operand2[at]; }
+vec4 biasOf(uint i, uint at) { return i == 0 ? bias0[at] : i == 1 ? bias1[at] : bias2[at]; }
+void keep(uint i, uint at, vec4 v) {
+	if (i == 0)
+		result0[at] = v;
+	else if (i == 1)
+		result1[at] = v;
+	else
+		result2[at] = v;
+}
+
+shared float squares[BLOCK_QUADS * (gl_WorkGroupSize.x / BLOCK_QUADS) + gl_WorkGroupSize.x / BLOCK_QUADS], lanes[SQUARE_LANES]; // one more for each block, for the banks
+
+// rowSquares is the sum of the squares of a row's elements, in every invocation, which have QUADS of its quads each.
+float rowSquares(vec4 v[QUADS]) {
+	uint id = gl_LocalInvocationID.x;
+	precise float sum = 0; // of a lane
+	[[unroll]] for (uint q = 0; q < QUADS; q++) {
+		barrier();
+		squares[id + id / BLOCK_QUADS] = quadSquares(v[q]);
+		barrier();
+		uint first = q * (gl_WorkGroupSize.x / BLOCK_QUADS); // block of this turn
+		if (id < SQUARE_LANES)
+			for (uint b = (id + SQUARE_LANES - first % SQUARE_LANES) % SQUARE_LANES; b < gl_WorkGroupSize.x / BLOCK_QUADS; b += SQUARE_LANES) {
+				precise float block = 0;
+				[[unroll]] for (uint i = 0; i < BLOCK_QUADS; i++)
+					block += squares[b * (BLOCK_QUADS + 1) + i];
+				sum += block;
+			}
+	}
+	if (id < SQUARE_LANES)
+		lanes[id] = sum;
+	barrier();
+	sum = 0;
+	for (uint l = 0; l < SQUARE_LANES; l++)
+		sum += lanes[l];
+	return sum;
+}
+
+void main() {
+	uint id = gl_LocalInvocationID.x;
+	for (uint row = gl_WorkGroupID.x; row < push.rows; row += gl_NumWorkGroups.x) {
+		uint first = row * push.quads;
+		vec4 v[QUADS], operand[MOST * QUADS], bias[MOST * QUADS]; // all are loaded before anything waits
+		bool here[QUADS];
+		[[unroll]] for (uint q = 0; q < QUADS; q++) {
+			uint at = id + q * gl_WorkGroupSize.x;
+			here[q] = at < push.quads;
+			at = here[q] ? at : 0;
+			v[q] = here[q] ? x[first + at] : vec4(0);
+			[[unroll]] for (uint i = 0; i < MOST; i++) {
+				uint kind = kindOf(i);
+				if (kind != 0 && kind != SCALE)
+					operand[i * QUADS + q] = operandOf(i, kind == ADD ? first + at : at);
+				bias[i * QUADS + q] = vec4(0);
+				if (kind == LAYER && bitfieldExtract(push.biased, int(i), 1) != 0)
+					bias[i * QUADS + q] = biasOf(i, at);
+			}
+		}
+		vec4 packed[QUADS]; // what is packed, with scales that are divided: so block.glsl can begin an RMSNorm before the root is known
+		float divisor = 1;
+		[[unroll]] for (uint i = 0; i < MOST; i++) {
+			uint kind = kindOf(i);
+			if (kind == 0)
+				break;
+			float mean = 0, root = 1;
+			if (kind == LAYER) {
+				vec2 sum = vec2(0);
+				[[unroll]] for (uint q = 0; q < QUADS; q++)
+					[[unroll]] for (uint j = 0; j < 4; j++)
+						sum = plus(sum, vec2(v[q][j], 0));
+				mean = groupMean(sum, 4 * push.quads);
+			}
+			if (kind == RMS || kind == LAYER) {
+				vec4 centred[QUADS];
+				[[unroll]] for (uint q = 0; q < QUADS; q++)
+					centred[q] = here[q] ? v[q] - mean : vec4(0);
+				root = rootOf(rowSquares(centred), 4 * push.quads, push.number[i]);
+			}
+			divisor = 1;
+			[[unroll]] for (uint q = 0; q < QUADS; q++) {
+				vec4 o = operand[i * QUADS + q];
+				precise vec4 y;
+				if (kind == ADD)
+					y = v[q] + o;
+				else if (kind == SCALE)
+					y = v[q] * push.number[i];
+				else if (kind == MULTIPLY)
+					y = v[q] * o;
+				else if (kind == RMS) {
+					packed[q] = y = v[q] * o;
+					divisor = root;
+					y = normed(y, root);
+				} else {
+					y = (v[q] - mean) / root * o;
+					if (bitfieldExtract(push.biased, int(i), 1) != 0)
+						y += bias[i * QUADS + q];
+				}
+				v[q] = y;
+				if (kind != RMS)
+					packed[q] = y;
+				if (here[q])
+					keep(i, first + id + q * gl_WorkGroupSize.x, y);
+			}
+		}
+		if (PACK)
+			[[unroll]] for (uint q = 0; q < QUADS; q++)
+				pack(first + id + q * gl_WorkGroupSize.x, here[q], here[q] ? packed[q] : vec4(0), push.scales, divisor);
+	}
+}

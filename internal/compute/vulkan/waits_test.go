@@ -1,0 +1,111 @@
+package vulkan
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+)
+
+var updateWaits = flag.Bool("update-waits", false, "write testdata/waits.txt anew")
+
+// The dispatches of a token's dense layer that wait for others, at most.
+const (
+	mostInAttention = 6
+	mostInFFN       = 3
+)
+
+// counting is a device that counts and records what it is to run.
+type counting struct{ *Device }
+
+func (d counting) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
+	return d.Record(seg, p, body)
+}
+
+// waits are the dispatches of a part of a layer, and those of them that wait for others.
+type waits struct{ waits, all int }
+
+func (w waits) String() string { return fmt.Sprintf("%d of %d", w.waits, w.all) }
+
+// layerWaits returns those of each layer's attention and feed-forward part for a token. What comes behind the first
+// weight of a feed-forward layer belongs to that part.
+func layerWaits(t *testing.T, f arch.Family, spec synth.Spec) (layers [][2]waits) {
+	t.Helper()
+	d := Counter(Info{Memory: 1 << 40, Free: 1 << 40})
+	m, err := model.Load(t.Context(), synthtest.File(t, spec), counting{d}, model.Options{Batch: 8, Outputs: 8, Cache: compute.CacheSpec{Pages: 2}, Sparse: model.Off})
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers = make([][2]waits, spec.Layers-1) // behind the last one follow rows of logits
+	layer, part := -1, 0
+	d.tally = func(_, weight string, waits bool) {
+		var now int
+		var name string
+		if n, _ := fmt.Sscanf(weight, "blk.%d.%s", &now, &name); n < 2 || now >= len(layers) {
+			layer = -1
+			return
+		}
+		if now != layer {
+			layer, part = now, 0
+		}
+		if strings.HasPrefix(name, "ffn") || f.FFNNorm != "" && strings.HasPrefix(name, f.FFNNorm+".") {
+			part = 1
+		}
+		w := &layers[layer][part]
+		w.all++
+		if waits {
+			w.waits++
+		}
+	}
+	p := compute.Params{Decode: 1, Tokens: []int32{1}, Pos: []int32{0}, Seq: []int32{0}, Pages: [][]int32{{1, 0}}, Near: [][]int32{{1, 0}}, States: []int32{0}, Out: []int32{0}}
+	if err := m.Forward(&p); err != nil {
+		t.Fatal(err)
+	}
+	return layers
+}
+
+// TestWaits holds the dispatches of a token's layers, and how many of them wait, to testdata/waits.txt, for every
+// family: each wait costs microseconds in which the device computes nothing.
+func TestWaits(t *testing.T) {
+	const path = "testdata/waits.txt"
+	var b strings.Builder
+	b.WriteString("Dispatches of a token's layers that wait for others, of all: attention, feed-forward layer. Written by go test -run TestWaits -update-waits.\n\n")
+	for _, f := range arch.All() {
+		if f.Headless {
+			continue
+		}
+		spec := synth.Spec{Arch: f.Name, Type: quant.Q4_0, Layers: 3, Embd: 256, FF: 512, Heads: 4, Seed: 11}
+		layers := layerWaits(t, f, spec)
+		fmt.Fprintf(&b, "%s", f.Name)
+		for i, l := range layers {
+			if i == 0 || l != layers[i-1] {
+				fmt.Fprintf(&b, "\t%v, %v", l[0], l[1])
+			}
+			if f.Experts == nil && !f.Latent && (l[0].waits > mostInAttention || l[1].waits > mostInFFN) {
+				t.Errorf("%s: %v in attention and %v in the feed-forward layer wait, and %d and %d may", f.Name, l[0], l[1], mostInAttention, mostInFFN)
+			}
+		}
+		b.WriteByte('\n')
+	}
+	if *updateWaits {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
+			err = os.WriteFile(path, []byte(b.String()), 0o644)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("dispatches and waits are other ones than in %s:\n%s", path, b.String())
+	}
+}
