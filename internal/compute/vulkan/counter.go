@@ -15,6 +15,7 @@ import (
 func Counter(info Info) *Device {
 	g := driver.Described(info)
 	d := &Device{gpu: g, bindings: &bindings{}, segments: map[compute.Segment]*segment{}, scratches: map[string]driver.View{}, sizes: map[string]int64{}}
+	d.tuned = Usually
 	d.mem = driver.Memory{GPU: g, Budget: math.MaxInt64}
 	d.maxBinding = g.Span()
 	for i := range d.long.checked { // they are taken to pass
