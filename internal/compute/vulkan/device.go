@@ -249,10 +249,10 @@ func (r *recorder) scratch(name string, size int64) driver.View {
 type Tuned struct {
 	RowsLocal, RowsAhead, RowsGroups        int
 	RowsEager                               bool
-	DownAhead                               int
+	DownAhead, DownSlots                    int
 	MembersLocal, MembersRows, MembersAhead int
 	FirstLocal, FirstRows, FirstAhead       int
 }
 
 // Usually are the shapes that are taken.
-var Usually = Tuned{64, 4, 2048, true, 4, 64, 4, 2, 64, 1, 8}
+var Usually = Tuned{64, 4, 2048, true, 4, 32, 64, 4, 2, 64, 1, 8}

@@ -11,7 +11,6 @@ import (
 const (
 	neuronLanes = 256 // that sum down columns
 	laneGroup   = 8   // lanes whose sums are added by one workgroup of down.comp
-	downSlots   = 32  // down.comp: slots of a workgroup
 	// listedGroups bounds the workgroups for a token's set, whose size the host does not know: they go on in strides.
 	listedGroups = 2048
 	// everyTokens are computed at a time where every neuron is, to bound the memory for gates and ups.
@@ -235,15 +234,16 @@ func pairable(a, b *compute.Matrix) bool {
 // open computes the activation of every neuron's product with w for n tokens from first on: members are those for which
 // it is not zero.
 func (f *sparse) open(first, n int, w *compute.Matrix, and added) {
-	kind, threshold := f.activation()
+	e := election{test: testOpen, x: &f.operand, first: first, n: n, w: w, and: and, neurons: f.n, values: f.a, bits: f.members}
+	e.kind, e.threshold = f.activation()
 	if f.w.Cut == nil && len(mem(w).parts) == 1 {
-		f.r.members(testOpen, &f.operand, first, n, 0, f.n, w, and, f.a, f.members, kind, threshold)
+		f.r.elect(&e)
 		return
 	}
 	values := f.tensor("gates", n, f.n)
 	f.multiply(Ordered, first, n, values, w, and)
 	f.cut(values)
-	f.r.choose(testOpen, n, f.n, f.n, values, f.a, f.members, kind, threshold)
+	f.r.choose(&e, values)
 }
 
 // cut sets all but the largest gates to zero where the layer does.
@@ -326,14 +326,15 @@ func (f *sparse) down(first, n int, counts driver.View, y compute.Product) {
 	if len(m.parts) > 1 {
 		carry = f.r.scratch("carry", int64(n)*carried(y.W))
 	}
+	downSlots := f.r.d.tuned.DownSlots
 	wide := ceil(slots(y.W), downSlots)
-	sums := f.r.scratch("lanes' sums", 4*int64(n)*int64(wide)*neuronLanes/laneGroup*downSlots*slotElems)
+	sums := f.r.scratch("lanes' sums", 4*int64(n)*int64(wide*neuronLanes/laneGroup*downSlots*slotElems))
 	arrived := f.r.zeroed("arrived", 4*int64(n)*int64(wide))
 	for i := range m.parts {
 		p := &m.parts[i]
 		bias := elementsOr(y.Bias, p.memory)
 		f.product(n, y.Out, m, call{
-			shader: "down", local: downSlots * laneGroup, spec: []uint32{uint32(y.W.Type), truth(m.layout == groups), uint32(f.r.d.tuned.DownAhead), 0},
+			shader: "down", local: downSlots * laneGroup, spec: []uint32{uint32(y.W.Type), truth(m.layout == groups), uint32(f.r.d.tuned.DownAhead), uint32(downSlots), 0},
 			bind: []binding{
 				read(p.memory), read(f.members), read(floats(f.a)), write(floats(y.Out)), read(bias),
 				update(counts), update(carry), update(sums), update(arrived), read(f.r.paramsOf(f.x.Outputs)), write(floats(y.Out)),

@@ -9,7 +9,8 @@
 #include "neurons.glsl"
 
 layout(constant_id = 4) const uint AHEAD = 4; // columns that an invocation loads at a time
-layout(constant_id = 5) const bool ADDED = false; // the result is added to total, too
+layout(constant_id = 5) const uint SLOTS = 32; // of a workgroup
+layout(constant_id = 6) const bool ADDED = false; // the result is added to total, too
 
 layout(set = 0, binding = 1, std430) readonly buffer Bits { uint8_t bits[]; }; // [tokens, 4·words]
 layout(set = 0, binding = 2, std430) readonly buffer A { uint a[]; };          // [tokens, neurons], as neurons.glsl has them
@@ -40,7 +41,7 @@ layout(push_constant) uniform Push {
 #define OUT 0
 #include "params.glsl"
 
-const uint SLOTS = 32, LOCAL = SLOTS * LANE_GROUP, OUTPUTS = SLOTS * 8;
+const uint LOCAL = SLOTS * LANE_GROUP, OUTPUTS = SLOTS * 8;
 const uint TURNS = 64; // neurons of a lane that are looked at at a time
 
 shared float parts[LANE_GROUP * OUTPUTS];
