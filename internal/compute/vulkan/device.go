@@ -57,6 +57,7 @@ type Device struct {
 	clocked    bool             // stamps were made, if there can be any
 	watch      *compute.Watch   // the model's, or nil
 	long       long
+	tuned      Tuned
 
 	tally func(shader, weight string, waits bool) // of a device that counts: is told of dispatches, with the weight that was last named; nil: nobody is
 }
@@ -78,6 +79,7 @@ func Open(o Options) (*Device, error) {
 	if o.maxBinding > 0 {
 		d.maxBinding = min(d.maxBinding, o.maxBinding)
 	}
+	d.tuned = Usually
 	d.reset()
 	if d.pipelines, err = driver.NewPipelines(g, o.Cache, o.Compiled); err != nil {
 		d.bindings.pin.Unpin()
@@ -217,6 +219,16 @@ func elementsOr(v *compute.Vector, standIn driver.View) driver.View {
 	return elements(v)
 }
 
+// zeroed is scratch that shaders leave as they find it: full of zeros.
+func (r *recorder) zeroed(name string, size int64) driver.View {
+	had := r.d.scratches[name]
+	v := r.scratch(name, size)
+	if now := r.d.scratches[name]; r.err == nil && (now.Slab != had.Slab || now.At != had.At) {
+		r.fail(r.d.once(func(r *recorder) { r.fill(now, 0) }))
+	}
+	return v
+}
+
 // scratch is memory for what lies between the dispatches of a verb: the same for the same name, and as large as anyone
 // asked for. Recordings that use a smaller one keep it.
 func (r *recorder) scratch(name string, size int64) driver.View {
@@ -236,3 +248,15 @@ func (r *recorder) scratch(name string, size int64) driver.View {
 	}
 	return v.Slice(0, size)
 }
+
+// Tuned are the shapes of the workgroups that compute a few tokens by neuron.
+type Tuned struct {
+	RowsLocal, RowsAhead, RowsGroups        int
+	RowsEager                               bool
+	DownAhead, DownSlots                    int
+	MembersLocal, MembersRows, MembersAhead int
+	FirstLocal, FirstRows, FirstAhead       int
+}
+
+// Usually are the shapes that are taken.
+var Usually = Tuned{64, 4, 2048, true, 4, 32, 64, 4, 2, 64, 1, 8}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // set is the memory of a compute.Set: a bit for every neuron of every token. [rows, words]
@@ -38,16 +39,103 @@ func (r *recorder) predict(s compute.Set, x, hidden, logits compute.Tensor, fc1,
 	if x.Rows == 0 {
 		return
 	}
+	if n := r.single(x); n == x.Rows && n <= compute.FewTokens && len(mem(fc1).parts) == 1 && len(mem(fc2).parts) == 1 {
+		r.about(fc1.Name)
+		in, o := operand{r: r, x: x, name: "activations"}, operand{r: r, x: hidden, relu: true, name: "hidden"}
+		first := election{x: &in, n: n, w: fc1, neurons: fc1.Rows, values: hidden}
+		if n <= packedTokens {
+			first.packed = o.written(fc2.Type)
+		}
+		r.elect(&first)
+		r.elect(&election{test: testLogit, x: &o, n: n, w: fc2, neurons: s.N, values: logits, bits: bits(s)})
+		return
+	}
 	r.matMul(x, compute.Products{{Out: hidden, W: fc1}})
 	o := operand{r: r, x: hidden, relu: true, name: "hidden"}
 	p := compute.Product{Out: logits, W: fc2}
 	for _, s := range r.spans(&p) {
 		r.multiply(s.by, &o, s.first, s.n, s.first, p)
 	}
+	r.choose(&election{test: testLogit, n: s.Rows, neurons: s.N, values: logits, bits: bits(s)}, logits)
+}
+
+// written returns memory for the operand's form in eight bits, which a shader that computes the operand is to write, if
+// products of type t take that.
+func (o *operand) written(t quant.Type) driver.View {
+	if formOf(t) != eightBit {
+		return driver.View{}
+	}
+	o.made[eightBit] = o.r.scratch(fmt.Sprintf("%s %d", o.name, eightBit), packedBytes(o.x.Rows*o.x.Cols))
+	return o.made[eightBit]
+}
+
+// The tests of test.glsl.
+const (
+	testNone uint32 = iota
+	testLogit
+	testOpen
+)
+
+// election is a product of n of x's rows, those from first on, by which neurons are chosen: those that pass the test,
+// and the first, which w has no rows for. Results begin at their first row.
+type election struct {
+	test            uint32
+	x               *operand
+	first, n        int
+	w               *compute.Matrix
+	and             added
+	neurons         int
+	values          compute.Tensor // what the test makes of the products
+	bits            driver.View    // of those chosen, but for testNone
+	packed          driver.View    // of testNone: the values above zero in eight bits, or nothing
+	kind, threshold uint32         // of the activation, for testOpen
+}
+
+// packedTokens bounds the tokens whose products elect packs: the workgroup has 32 products of each in shared memory.
+const packedTokens = 2
+
+// elect holds e.
+func (r *recorder) elect(e *election) {
+	x, scales := e.x.of(e.w.Type)
+	m := mem(e.w)
+	p := &m.parts[0]
+	adds, sums := e.and.binding(p.memory)
+	tokens := 1
+	for tokens < e.n {
+		tokens *= 2
+	}
+	t := r.d.tuned
+	local, rows, ahead, to, packed := t.MembersLocal, t.MembersRows, t.MembersAhead, write(e.bits), e.packed
+	if e.test == testNone {
+		local, rows, ahead, to = t.FirstLocal, t.FirstRows, t.FirstAhead, read(p.memory) // stands in
+	}
+	if packed.Slab == nil {
+		packed = p.memory // stands in
+	} else {
+		local, rows, ahead = elementwise, quant.QK*vecLanes/elementwise, 2
+	}
 	r.dispatch(call{
-		shader: "choose", local: elementwise,
-		bind:   []binding{read(floats(logits)), write(bits(s)), read(r.params())},
-		push:   []uint32{uint32(s.N), uint32(always), uint32(r.seg.params.rows), uint32(r.seg.params.out)},
-		groups: [3]int{ceil(s.N, elementwise), s.Rows, 1},
+		shader: r.dotting("members"), local: local,
+		spec: []uint32{uint32(e.w.Type), uint32(rows), uint32(tokens), truth(e.x.relu && !e.w.Type.Quantised()), e.test, uint32(ahead), truth(e.packed.Slab != nil)},
+		bind: []binding{
+			read(p.memory), read(x), write(floats(e.values)), read(sums), to, read(r.params()), {View: packed, reads: e.packed.Slab == nil, writes: e.packed.Slab != nil},
+		},
+		push: append(m.push(p), uint32(e.neurons), uint32(e.neurons-e.w.Rows), uint32(e.n), uint32(e.first), 0, scales, adds, e.kind, e.threshold,
+			packedScales(e.x.x.Rows*e.neurons)),
+		groups: grid(ceil(32*ceil(e.neurons, 32), local/vecLanes*rows)),
+	})
+}
+
+// choose is elect by products that were computed before. They are of the last neurons, if not of all.
+func (r *recorder) choose(e *election, products compute.Tensor) {
+	to := write(floats(e.values))
+	if e.test == testLogit {
+		to = read(floats(e.values)) // stands in
+	}
+	r.dispatch(call{
+		shader: "choose", local: elementwise, spec: []uint32{e.test},
+		bind:   []binding{read(floats(products)), write(e.bits), to, read(r.params())},
+		push:   []uint32{uint32(e.neurons), uint32(e.neurons - products.Cols), e.kind, e.threshold},
+		groups: [3]int{ceil(e.neurons, elementwise), e.n, 1},
 	})
 }

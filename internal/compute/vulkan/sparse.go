@@ -9,11 +9,9 @@ import (
 
 // Shapes of the shaders for neurons, whose constants say the same.
 const (
-	neuronLanes = 64  // that a list is ordered by, and that sum its down columns
-	listLocal   = 256 // list.comp: a workgroup for each token
-	downSlots   = 4   // down.comp: slots of a workgroup
-	// listedGroups bounds the workgroups for a token's list, whose length the host does not know: they go on in
-	// strides.
+	neuronLanes = 256 // that sum down columns
+	laneGroup   = 8   // lanes whose sums are added by one workgroup of down.comp
+	// listedGroups bounds the workgroups for a token's set, whose size the host does not know: they go on in strides.
 	listedGroups = 2048
 	// everyTokens are computed at a time where every neuron is, to bound the memory for gates and ups.
 	everyTokens = 128
@@ -34,14 +32,16 @@ type sparse struct {
 
 	gateLow, upLow operand // of the layer's adapter
 
-	// A step's lists, by token.
-	list, offsets driver.View
-	gates, a      compute.Tensor // [tokens, n]: the lists' gates and a_i
+	// Of a step that goes by sets.
+	members   driver.View // bits of neurons, in rows of so many words, of which the first is row firstBits
+	bitWords  int
+	firstBits int
+	a         compute.Tensor // [tokens, n]: a_i of the members
 }
 
-// sparseFFN computes the neurons of s that w has, which may be the first only of s.N. It computes a few tokens by lists
-// of neurons: gate rows of the set, up rows where the activation is not zero, the down columns of neurons whose product
-// is not. Many tokens, whose sets' union is most of a layer, go through matrix products in which neurons outside a
+// sparseFFN computes the neurons of s that w has, which may be the first only of s.N. It computes a few tokens by
+// the members of their sets: gate rows of the set, up rows where the activation is not zero, the down columns of neurons
+// whose product is not. Many tokens, whose sets' union is most of a layer, go through matrix products in which neurons outside a
 // token's set are zero. Both give the same bytes. Prompts for which there is another Arithmetic go through its
 // products, however few tokens they have.
 func (r *recorder) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
@@ -196,39 +196,54 @@ func (f *sparse) multiply(a Arithmetic, first, n int, out compute.Tensor, w *com
 	}
 }
 
-// someNeurons computes n tokens from first on by lists.
+// someNeurons computes n tokens from first on by the sets' members alone.
 func (f *sparse) someNeurons(first, n int) {
-	f.list = f.r.scratch("list", 4*int64(n)*int64(f.n))
-	f.offsets = f.r.scratch("offsets", 4*int64(n)*(neuronLanes+1))
-	f.gates, f.a = f.tensor("listed gates", n, f.n), f.tensor("listed neurons", n, f.n)
+	f.a = f.tensor("members' neurons", n, f.n)
 	gated := f.w.Gate != nil
-	if !gated {
-		f.gates = f.a
-	}
 	gates, ups := f.addedGates(first, n), f.addedUps(first, n)
+	if f.all {
+		f.members, f.bitWords, f.firstBits = f.r.scratch("members", 4*int64(n)*int64(ceil(f.n, 32))), ceil(f.n, 32), 0
+	} else {
+		f.members, f.bitWords, f.firstBits = bits(f.set), int(f.words()), first
+	}
 	switch {
 	case f.all && gated:
-		values := f.tensor("gates", n, f.n)
-		f.multiply(Ordered, first, n, values, f.w.Gate, gates)
-		f.cut(values)
-		f.choose(first, n, values, f.gates)
+		f.open(first, n, f.w.Gate, gates)
 		f.rows(first, n, f.w.Up, ups, rowsUp)
 	case f.all:
-		values := f.tensor("gates", n, f.n)
-		f.multiply(Ordered, first, n, values, f.w.Up, ups)
-		f.choose(first, n, values, f.a)
+		f.open(first, n, f.w.Up, ups)
+	case gated && pairable(f.w.Gate, f.w.Up):
+		f.bothRows(first, n, gates, ups)
 	case gated:
-		f.choose(first, n, compute.Tensor{}, f.gates)
 		f.rows(first, n, f.w.Gate, gates, rowsGate)
 		f.rows(first, n, f.w.Up, ups, rowsUp)
 	default:
-		f.choose(first, n, compute.Tensor{}, f.a)
 		f.rows(first, n, f.w.Up, ups, rowsOnly)
 	}
 	f.down(first, n, f.counts, compute.Product{Out: f.out, W: f.w.Down, Bias: f.w.DownBias})
 	if a := &f.w.Adapter; a.DownA != nil {
 		f.down(first, n, f.r.scratch("counted before", counterBytes), compute.Product{Out: a.DownLow, W: a.DownA})
 	}
+}
+
+// pairable reports whether a shader can have two matrices' rows by the same numbers.
+func pairable(a, b *compute.Matrix) bool {
+	return a.Type == b.Type && a.Rows == b.Rows && a.Cols == b.Cols && len(mem(a).parts) == 1 && len(mem(b).parts) == 1
+}
+
+// open computes the activation of every neuron's product with w for n tokens from first on: members are those for which
+// it is not zero.
+func (f *sparse) open(first, n int, w *compute.Matrix, and added) {
+	e := election{test: testOpen, x: &f.operand, first: first, n: n, w: w, and: and, neurons: f.n, values: f.a, bits: f.members}
+	e.kind, e.threshold = f.activation()
+	if f.w.Cut == nil && len(mem(w).parts) == 1 {
+		f.r.elect(&e)
+		return
+	}
+	values := f.tensor("gates", n, f.n)
+	f.multiply(Ordered, first, n, values, w, and)
+	f.cut(values)
+	f.r.choose(&e, values)
 }
 
 // cut sets all but the largest gates to zero where the layer does.
@@ -238,70 +253,64 @@ func (f *sparse) cut(gates compute.Tensor) {
 	}
 }
 
-// choose lists the set's neurons, or, where all are in the set, those whose values' activation is not zero; picked are
-// the list's gates, or a_i in ungated layers.
-func (f *sparse) choose(first, n int, values, picked compute.Tensor) {
-	step := uint32(first)
-	c := call{
-		shader: "list", local: listLocal, spec: []uint32{truth(f.all), truth(f.w.Gate == nil)},
-		groups: [3]int{n, 1, 1},
-	}
-	kind, threshold := f.activation()
-	var from driver.View
-	count := uint32(0)
-	if f.all {
-		from, first, count = floats(values), 0, 1
-	} else {
-		from = bits(f.set)
-	}
-	c.bind = []binding{read(from), write(f.list), write(f.offsets), write(floats(picked)), update(f.counts), read(f.r.paramsOf(f.x.Outputs))}
-	c.push = []uint32{uint32(f.n), f.words(), uint32(first), count, kind, threshold, step}
-	f.r.dispatch(c)
-}
-
 // The steps of rows.comp.
 const (
 	rowsGate uint32 = iota
 	rowsUp
 	rowsOnly
+	rowsBoth
 )
 
-// How rows.comp reads what it adds.
+// How shaders read what they add to products.
 const (
 	addsNothing uint32 = iota
 	addsBias
 	addsEach // of each token
 )
 
-// rows computes the listed rows of m.
-func (f *sparse) rows(first, n int, m *compute.Matrix, and added, step uint32) {
-	x, scales := f.operand.of(m.Type)
-	kind, threshold := f.activation()
-	to := f.a
-	if step == rowsGate {
-		to = f.gates
+// binding returns how a shader reads what is added, and the view, or standIn.
+func (a added) binding(standIn driver.View) (uint32, driver.View) {
+	switch {
+	case a.more.Mem != nil:
+		return addsEach, floats(a.more)
+	case a.bias != nil:
+		return addsBias, elements(a.bias)
 	}
+	return addsNothing, standIn
+}
+
+// rows computes the members' rows of m.
+func (f *sparse) rows(first, n int, m *compute.Matrix, and added, step uint32) {
 	w := mem(m)
 	for i := range w.parts {
 		p := &w.parts[i]
-		gates := f.list // stands in where there are none
-		if step == rowsUp {
-			gates = floats(f.gates)
-		}
-		sums, adds := p.memory, addsNothing
-		switch {
-		case and.more.Mem != nil:
-			sums, adds = floats(and.more), addsEach
-		case and.bias != nil:
-			sums, adds = elements(and.bias), addsBias
-		}
-		f.r.dispatch(call{
-			shader: f.r.dotting("rows"), local: vecLocal, spec: []uint32{uint32(m.Type), step},
-			bind:   []binding{read(p.memory), read(x), read(f.list), read(f.offsets), read(gates), write(floats(to)), read(sums)},
-			push:   append(w.push(p), uint32(p.rows), uint32(p.first), uint32(f.n), uint32(first), scales, adds, kind, threshold),
-			groups: [3]int{min(listedGroups, ceil(f.n, vecLocal/vecLanes)), n, 1},
-		})
+		adds, sums := and.binding(p.memory)
+		f.rowsOf(first, n, m, p, step, adds, 0, sums, sums, p.memory)
 	}
+}
+
+// bothRows computes the members' rows of gate and up, which are alike.
+func (f *sparse) bothRows(first, n int, gates, ups added) {
+	p, up := &mem(f.w.Gate).parts[0], &mem(f.w.Up).parts[0]
+	adds, sums := gates.binding(p.memory)
+	upAdds, upSums := ups.binding(p.memory)
+	f.rowsOf(first, n, f.w.Gate, p, rowsBoth, adds, upAdds, sums, upSums, up.memory)
+}
+
+// rowsOf dispatches rows.comp for a part of a matrix, and the part of up that goes with it.
+func (f *sparse) rowsOf(first, n int, m *compute.Matrix, p *part, step, adds, upAdds uint32, sums, upSums, up driver.View) {
+	x, scales := f.operand.of(m.Type)
+	kind, threshold := f.activation()
+	t := f.r.d.tuned
+	f.r.dispatch(call{
+		shader: f.r.dotting("rows"), local: t.RowsLocal, spec: []uint32{uint32(m.Type), step, uint32(ceil(ceil(f.n, 32), t.RowsLocal)), uint32(t.RowsAhead), truth(t.RowsEager)},
+		bind: []binding{
+			read(p.memory), read(x), read(f.members), update(floats(f.a)), read(sums), read(upSums), read(f.r.paramsOf(f.x.Outputs)), read(up),
+		},
+		push: append(mem(m).push(p), uint32(p.rows), uint32(p.first), uint32(f.n), uint32(f.bitWords), uint32(f.firstBits), uint32(first), uint32(first), scales,
+			adds, upAdds, kind, threshold),
+		groups: [3]int{min(t.RowsGroups, ceil(f.n, t.RowsLocal/vecLanes)), n, 1},
+	})
 }
 
 // carried returns what one token's sums take between the parts of w, in bytes.
@@ -310,26 +319,29 @@ func carried(w *compute.Matrix) int64 { return 4 * neuronLanes * slotElems * int
 // slots returns the slots of a neuron's column of w.
 func slots(w *compute.Matrix) int { return mem(w).units * unitElems(w.Type) / slotElems }
 
-// down adds the listed neurons' columns of y.W, and counts the neurons in counts.
+// down adds the members' columns of y.W, and counts the neurons in counts.
 func (f *sparse) down(first, n int, counts driver.View, y compute.Product) {
 	m := mem(y.W)
-	kind, threshold := f.activation()
 	carry := counts // stands in where one part is all
 	if len(m.parts) > 1 {
 		carry = f.r.scratch("carry", int64(n)*carried(y.W))
 	}
+	downSlots := f.r.d.tuned.DownSlots
+	wide := ceil(slots(y.W), downSlots)
+	sums := f.r.scratch("lanes' sums", 4*int64(n)*int64(wide*neuronLanes/laneGroup*downSlots*slotElems))
+	arrived := f.r.zeroed("arrived", 4*int64(n)*int64(wide))
 	for i := range m.parts {
 		p := &m.parts[i]
 		bias := elementsOr(y.Bias, p.memory)
 		f.product(n, y.Out, m, call{
-			shader: "down", local: downSlots * neuronLanes, spec: []uint32{uint32(y.W.Type), truth(m.layout == groups), 0},
+			shader: "down", local: downSlots * laneGroup, spec: []uint32{uint32(y.W.Type), truth(m.layout == groups), uint32(f.r.d.tuned.DownAhead), uint32(downSlots), 0},
 			bind: []binding{
-				read(p.memory), read(f.list), read(f.offsets), read(floats(f.a)), read(floats(f.gates)), write(floats(y.Out)), read(bias),
-				update(counts), update(carry), write(floats(y.Out)),
+				read(p.memory), read(f.members), read(floats(f.a)), write(floats(y.Out)), read(bias),
+				update(counts), update(carry), update(sums), update(arrived), read(f.r.paramsOf(f.x.Outputs)), write(floats(y.Out)),
 			},
-			push: append(m.push(p), uint32(p.rows), uint32(p.first), uint32(f.n), uint32(y.Out.Cols), uint32(first), truth(y.Bias != nil),
-				truth(i == 0), truth(i == len(m.parts)-1), truth(!f.all), kind, threshold),
-			groups: [3]int{ceil(slots(y.W), downSlots), n, 1},
+			push: append(m.push(p), uint32(p.rows), uint32(p.first), uint32(f.n), uint32(f.bitWords), uint32(f.firstBits), uint32(first), uint32(y.Out.Cols), uint32(first),
+				truth(y.Bias != nil), truth(i == 0), truth(i == len(m.parts)-1)),
+			groups: [3]int{wide, neuronLanes / laneGroup, n},
 		})
 	}
 }

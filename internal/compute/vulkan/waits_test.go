@@ -24,10 +24,10 @@ const (
 	mostInFFN       = 3
 )
 
-// counting is a device that counts and records what it is to run.
-type counting struct{ *Device }
+// recording is a device that counts and records what it is to run.
+type recording struct{ *Device }
 
-func (d counting) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
+func (d recording) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
 	return d.Record(seg, p, body)
 }
 
@@ -41,7 +41,7 @@ func (w waits) String() string { return fmt.Sprintf("%d of %d", w.waits, w.all) 
 func layerWaits(t *testing.T, f arch.Family, spec synth.Spec) (layers [][2]waits) {
 	t.Helper()
 	d := Counter(Info{Memory: 1 << 40, Free: 1 << 40})
-	m, err := model.Load(t.Context(), synthtest.File(t, spec), counting{d}, model.Options{Batch: 8, Outputs: 8, Cache: compute.CacheSpec{Pages: 2}, Sparse: model.Off})
+	m, err := model.Load(t.Context(), synthtest.File(t, spec), recording{d}, model.Options{Batch: 8, Outputs: 8, Cache: compute.CacheSpec{Pages: 2}, Sparse: model.Off})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// out = Σ a_i·down[i] over a list of neurons, plus bias. A workgroup sums SLOTS slots of eight outputs of one token: an
-// invocation has one slot of one lane.
+// out = Σ a_i·down[i] over a set of neurons, plus bias. A workgroup sums a group of lanes for SLOTS slots of eight outputs of one token: an
+// invocation has one slot of one lane. The last workgroup that has a group's sums of some slots adds the groups.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -7,112 +7,159 @@
 #define WEIGHTS 0
 #include "columns.glsl"
 #include "neurons.glsl"
-#include "activation.glsl"
 
-layout(constant_id = 4) const bool ADDED = false; // the result is added to total, too
+layout(constant_id = 4) const uint AHEAD = 4; // columns that an invocation loads at a time
+layout(constant_id = 5) const uint SLOTS = 32; // of a workgroup
+layout(constant_id = 6) const bool ADDED = false; // the result is added to total, too
 
-layout(set = 0, binding = 1, std430) readonly buffer List { uint list[]; };       // [tokens, neurons]
-layout(set = 0, binding = 2, std430) readonly buffer Offsets { uint offsets[]; }; // [tokens, OFFSETS]
-layout(set = 0, binding = 3, std430) readonly buffer A { float a[]; };            // the list's
-layout(set = 0, binding = 4, std430) readonly buffer Gates { float gates[]; };    // the list's; a, in ungated layers
-layout(set = 0, binding = 5, std430) writeonly buffer Out { float result[]; };
-layout(set = 0, binding = 6, std430) readonly buffer Bias { float bias[]; };
-layout(set = 0, binding = 7, std430) buffer Counts { uint counts[]; };
-layout(set = 0, binding = 8, std430) buffer Carry { float carry[]; }; // [tokens, NEURON_LANES, outputs in slots] between parts
-layout(set = 0, binding = 9, std430) buffer Total { float total[]; };
+layout(set = 0, binding = 1, std430) readonly buffer Bits { uint8_t bits[]; }; // [tokens, 4·words]
+layout(set = 0, binding = 2, std430) readonly buffer A { uint a[]; };          // [tokens, neurons], as neurons.glsl has them
+layout(set = 0, binding = 3, std430) writeonly buffer Out { float result[]; };
+layout(set = 0, binding = 4, std430) readonly buffer Bias { float bias[]; };
+layout(set = 0, binding = 5, std430) buffer Counts { uint counts[]; };               // predicted, gated, active
+layout(set = 0, binding = 6, std430) buffer Carry { float carry[]; };                // [tokens, NEURON_LANES, outputs in slots] between parts
+layout(set = 0, binding = 7, std430) coherent buffer Sums { float groupSums[]; };    // [tokens, LANE_GROUPS, workgroups of a group, OUTPUTS]
+layout(set = 0, binding = 8, std430) coherent buffer Arrived { uint arrived[]; };    // [tokens, workgroups of a group]: all zero before and after
+layout(set = 0, binding = 10, std430) buffer Total { float total[]; };
 
 layout(push_constant) uniform Push {
 	Weights w;
 	uint rows;     // of the matrix's part
 	uint firstRow; // the first of them, in the matrix
-	uint neurons;
+	uint neurons;  // of the layer; sets may have more
+	uint words;     // of a row of bits
+	uint firstBits; // row of the bits that belongs to the first token
+	uint firstStep; // row of the step, likewise
 	uint cols;     // outputs
 	uint firstOut; // row of the output that belongs to the first token
 	uint biased;
 	uint begin;    // this part is the first
 	uint end;      // and the last
-	uint gated;    // gates are counted
-	uint kind;       // compute.Nonlinearity
-	float threshold; // of the activation
 } push;
+#define PARAMS 9
+#define ROWS 0
+#define OUT 0
+#include "params.glsl"
 
-const uint SLOTS = 4, LOCAL = SLOTS * NEURON_LANES, OUTPUTS = SLOTS * 8;
-const uint AHEAD = 8; // columns that an invocation loads at a time
+const uint LOCAL = SLOTS * LANE_GROUP, OUTPUTS = SLOTS * 8;
+const uint TURNS = 64; // neurons of a lane that are looked at at a time
 
-shared float parts[NEURON_LANES * OUTPUTS];
+shared float parts[LANE_GROUP * OUTPUTS];
+shared uint masks[LANE_GROUP * TURNS / 32]; // neurons of each lane whose a is not zero
+shared float factors[TURNS * LANE_GROUP];
+shared uint seen[3];
+shared bool last_;
 
-// place is where element i of an invocation's slot lies in parts: lanes are turned off each other's banks.
-uint place(uint lane, uint slot, uint i) { return lane * OUTPUTS + ((i + lane) * SLOTS + slot) % OUTPUTS; }
-
-// count adds the list's neurons whose gate is open, and those whose a is not zero.
-void count(uint token, uint length) {
-	uint open = 0, used = 0;
-	for (uint i = gl_LocalInvocationID.x; i < length; i += LOCAL) {
-		uint at = token * push.neurons + i;
-		if (a[at] != 0)
-			used++;
-		if (push.gated != 0 && activation(push.kind, push.threshold, gates[at]) != 0)
-			open++;
+// look fills masks and factors with the lanes' neurons from number first of each on.
+void look(uint token, uint group, uint first) {
+	uint id = gl_LocalInvocationID.x;
+	if (id < masks.length())
+		masks[id] = 0;
+	barrier();
+	bool there = !padding(push.firstStep + token), counting = push.end != 0 && gl_WorkGroupID.x == 0;
+	uint listed = 0, open = 0, used = 0;
+	[[unroll]] for (uint i = 0; i < TURNS * LANE_GROUP; i += LOCAL) {
+		uint turn = (i + id) / LANE_GROUP, lane = id % LANE_GROUP;
+		uint neuron = (first + turn) * NEURON_LANES + group * LANE_GROUP + lane;
+		if (there && neuron < push.neurons) {
+			uint v = a[token * push.neurons + neuron];
+			if ((uint(bits[(push.firstBits + token) * push.words * 4 + neuron / 8]) >> lane & 1) != 0) {
+				listed++;
+				open += v != CLOSED ? 1 : 0;
+				if (v << 1 != 0) {
+					used++;
+					factors[turn * LANE_GROUP + lane] = uintBitsToFloat(v);
+					atomicOr(masks[lane * (TURNS / 32) + turn / 32], 1u << turn % 32);
+				}
+			}
+		}
 	}
-	open = subgroupAdd(open);
-	used = subgroupAdd(used);
-	if (subgroupElect()) {
-		atomicAdd(counts[1], open);
-		atomicAdd(counts[2], used);
+	if (counting && listed != 0) {
+		atomicAdd(seen[0], listed);
+		atomicAdd(seen[1], open);
+		atomicAdd(seen[2], used);
 	}
+	barrier();
 }
 
 void main() {
-	uint lane = gl_LocalInvocationID.x / SLOTS, token = gl_WorkGroupID.y;
+	uint id = gl_LocalInvocationID.x, lane = id / SLOTS, token = gl_WorkGroupID.z, group = gl_WorkGroupID.y;
 	uint firstSlot = gl_WorkGroupID.x * SLOTS, all = slots(push.w);
-	uint slot = min(firstSlot + gl_LocalInvocationID.x % SLOTS, all - 1);
-	uint base = token * push.neurons;
-	uint from = offsets[token * OFFSETS + lane], to = offsets[token * OFFSETS + lane + 1];
-	if (push.end != 0 && gl_WorkGroupID.x == 0)
-		count(token, offsets[token * OFFSETS + NEURON_LANES]);
+	uint slot = min(firstSlot + id % SLOTS, all - 1);
+	if (id < 3)
+		seen[id] = 0;
 
 	float sums[8];
-	uint carried = ((token * NEURON_LANES + lane) * all + slot) * 8;
+	uint carried = ((token * NEURON_LANES + group * LANE_GROUP + lane) * all + slot) * 8;
 	[[unroll]] for (uint i = 0; i < 8; i++)
 		sums[i] = push.begin != 0 ? 0 : carry[carried + i];
-	for (uint i = from; i < to; i += AHEAD) {
-		float f[AHEAD][8], by[AHEAD];
-		uint near = 0; // a row that is read anyway, in place of one that is not wanted
-		[[unroll]] for (uint j = 0; j < AHEAD; j++) {
-			uint at = base + min(i + j, to - 1), row = list[at] - push.firstRow;
-			by[j] = i + j < to && row < push.rows ? a[at] : 0;
-			near = by[j] != 0 ? row : near;
-			outputs(push.w, near, slot, f[j]);
-		}
-		[[unroll]] for (uint j = 0; j < AHEAD; j++)
-			[[unroll]] for (uint k = 0; k < 8; k++) {
-				precise float sum = fma(by[j], f[j][k], sums[k]);
-				sums[k] = sum;
+	for (uint first = 0; first * NEURON_LANES < push.neurons; first += TURNS) {
+		look(token, group, first);
+		[[unroll]] for (uint part = 0; part < TURNS / 32; part++) {
+			uint left = masks[lane * (TURNS / 32) + part];
+			while (left != 0) {
+				float f[AHEAD][8], by[AHEAD];
+				uint near = 0; // a row that is read anyway, in place of one that is not wanted
+				[[unroll]] for (uint j = 0; j < AHEAD; j++) {
+					uint turn = 32 * part + findLSB(left), row = (first + turn) * NEURON_LANES + group * LANE_GROUP + lane - push.firstRow;
+					bool here = left != 0 && row < push.rows;
+					by[j] = here ? factors[turn * LANE_GROUP + lane] : 0;
+					near = here ? row : near;
+					left &= left - 1;
+					outputs(push.w, near, slot, f[j]);
+				}
+				[[unroll]] for (uint j = 0; j < AHEAD; j++)
+					[[unroll]] for (uint k = 0; k < 8; k++) {
+						precise float sum = fma(by[j], f[j][k], sums[k]);
+						sums[k] = by[j] != 0 ? sum : sums[k];
+					}
 			}
+		}
+		barrier();
 	}
+	if (push.end != 0 && gl_WorkGroupID.x == 0 && id < 3)
+		atomicAdd(counts[id], seen[id]);
 	if (push.end == 0) {
-		if (firstSlot + gl_LocalInvocationID.x % SLOTS < all)
+		if (firstSlot + id % SLOTS < all)
 			[[unroll]] for (uint i = 0; i < 8; i++)
 				carry[carried + i] = sums[i];
 		return;
 	}
 
+	// The group's sum. An invocation has output id/SLOTS of slot id%SLOTS.
 	[[unroll]] for (uint i = 0; i < 8; i++)
-		parts[place(lane, gl_LocalInvocationID.x % SLOTS, i)] = sums[i];
+		parts[lane * OUTPUTS + i * SLOTS + id % SLOTS] = sums[i];
 	barrier();
-	uint o = gl_LocalInvocationID.x;
-	if (o >= OUTPUTS || firstSlot + o / 8 >= all)
-		return;
-	uint col = column(firstSlot + o / 8, o % 8);
-	if (col >= push.cols)
-		return;
 	precise float sum = 0;
-	for (uint l = 0; l < NEURON_LANES; l++)
-		sum += parts[place(l, o / 8, o % 8)];
+	[[unroll]] for (uint l = 0; l < LANE_GROUP; l++)
+		sum += parts[l * OUTPUTS + id];
+	uint pitch = gl_NumWorkGroups.x * OUTPUTS, at = token * LANE_GROUPS * pitch + gl_WorkGroupID.x * OUTPUTS + id;
+	groupSums[at + group * pitch] = sum;
+	memoryBarrierBuffer();
+	barrier();
+	if (id == 0) {
+		uint turn = token * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+		last_ = atomicAdd(arrived[turn], 1) == LANE_GROUPS - 1;
+		if (last_)
+			arrived[turn] = 0;
+	}
+	barrier();
+	if (!last_)
+		return;
+	memoryBarrierBuffer();
+	uint own = firstSlot + id % SLOTS, col = column(own, id / SLOTS);
+	if (own >= all || col >= push.cols)
+		return;
+	float each[LANE_GROUPS];
+	[[unroll]] for (uint g = 0; g < LANE_GROUPS; g++)
+		each[g] = groupSums[at + g * pitch];
+	sum = 0;
+	[[unroll]] for (uint g = 0; g < LANE_GROUPS; g++)
+		sum += each[g];
 	if (push.biased != 0)
 		sum += bias[col];
-	uint at = (push.firstOut + token) * push.cols + col;
-	result[at] = sum;
+	uint to = (push.firstOut + token) * push.cols + col;
+	result[to] = sum;
 	if (ADDED)
-		total[at] += sum;
+		total[to] += sum;
 }

@@ -32,15 +32,19 @@ shared float coefficients[STEP * (TILE + 1)];
 
 uint at(uint neuron, uint i) { return neuron * (TILE + 1) + i; }
 
-// stage fills shared memory with 32 neurons from first on: eight slots of each, and all tokens' coefficients.
-void stage(uint first, uint firstSlot, uint firstToken) {
+// Neurons are taken lane by lane: number q is number q mod each of lane q / each.
+uint neuronAt(uint q, uint each) { return q / each + q % each * NEURON_LANES; }
+
+// stage fills shared memory with 32 neurons from number first on: eight slots of each, and all tokens' coefficients.
+void stage(uint first, uint each, uint firstSlot, uint firstToken) {
 	uint id = gl_LocalInvocationID.x, n = id / 8, slot = id % 8;
 	float f[8];
-	outputs(push.w, min(first + n, push.neurons - 1), min(firstSlot + slot, slots(push.w) - 1), f);
+	outputs(push.w, min(neuronAt(first + n, each), push.neurons - 1), min(firstSlot + slot, slots(push.w) - 1), f);
 	[[unroll]] for (uint i = 0; i < 8; i++)
 		columns[at(n, 8 * slot + i)] = f[i];
+	uint neuron = neuronAt(first + id % STEP, each);
 	[[unroll]] for (uint i = 0; i < 8; i++) {
-		uint neuron = first + id % STEP, token = id / STEP + 8 * i;
+		uint token = id / STEP + 8 * i;
 		bool here = neuron < push.neurons && firstToken + token < push.tokens;
 		coefficients[at(id % STEP, token)] = here ? a[(firstToken + token) * push.neurons + neuron] : 0;
 	}
@@ -49,34 +53,34 @@ void stage(uint first, uint firstSlot, uint firstToken) {
 void main() {
 	uint x = gl_LocalInvocationID.x % SIDE, y = gl_LocalInvocationID.x / SIDE;
 	uint firstSlot = gl_WorkGroupID.x * (TILE / 8), firstToken = gl_WorkGroupID.y * TILE;
-	uint steps = (push.neurons + STEP - 1) / STEP;
-	float totals[EACH * EACH];
+	uint each = (push.neurons + NEURON_LANES - 1) / NEURON_LANES; // neurons of a lane
+	float totals[EACH * EACH], groupSums[EACH * EACH], sums[EACH * EACH];
 	[[unroll]] for (uint i = 0; i < EACH * EACH; i++)
-		totals[i] = 0;
-	for (uint lane = 0; lane < min(NEURON_LANES, steps); lane++) {
-		float sums[EACH * EACH];
-		[[unroll]] for (uint i = 0; i < EACH * EACH; i++)
-			sums[i] = 0;
-		for (uint s = lane; s < steps; s += NEURON_LANES) {
-			barrier();
-			stage(s * STEP, firstSlot, firstToken);
-			barrier();
-			for (uint n = 0; n < STEP; n++) {
-				float w[EACH], c[EACH];
-				[[unroll]] for (uint i = 0; i < EACH; i++) {
-					w[i] = columns[at(n, x + i * SIDE)];
-					c[i] = coefficients[at(n, y + i * SIDE)];
-				}
-				[[unroll]] for (uint t = 0; t < EACH; t++)
-					[[unroll]] for (uint o = 0; o < EACH; o++) {
-						precise float sum = fma(c[t], w[o], sums[t * EACH + o]);
-						sums[t * EACH + o] = sum;
-					}
+		totals[i] = groupSums[i] = sums[i] = 0;
+	for (uint first = 0; first < each * NEURON_LANES; first += STEP) {
+		barrier();
+		stage(first, each, firstSlot, firstToken);
+		barrier();
+		for (uint n = 0; n < STEP; n++) {
+			float w[EACH], c[EACH];
+			[[unroll]] for (uint i = 0; i < EACH; i++) {
+				w[i] = columns[at(n, x + i * SIDE)];
+				c[i] = coefficients[at(n, y + i * SIDE)];
 			}
-		}
-		[[unroll]] for (uint i = 0; i < EACH * EACH; i++) {
-			precise float sum = totals[i] + sums[i];
-			totals[i] = sum;
+			[[unroll]] for (uint t = 0; t < EACH; t++)
+				[[unroll]] for (uint o = 0; o < EACH; o++) {
+					precise float sum = fma(c[t], w[o], sums[t * EACH + o]);
+					sums[t * EACH + o] = sum;
+				}
+			if ((first + n) % each != each - 1)
+				continue;
+			bool ends = (first + n) / each % LANE_GROUP == LANE_GROUP - 1;
+			[[unroll]] for (uint i = 0; i < EACH * EACH; i++) { // a lane ends
+				precise float sum = groupSums[i] + sums[i], all = totals[i] + sum;
+				groupSums[i] = ends ? 0 : sum;
+				totals[i] = ends ? all : totals[i];
+				sums[i] = 0;
+			}
 		}
 	}
 	[[unroll]] for (uint i = 0; i < EACH * EACH; i++) {

@@ -20,8 +20,6 @@ void put(bool key, uint at, uint word) {
 		valueCache[at] = word;
 }
 
-<<<<<<< HEAD:internal/compute/vulkan/shaders/storekv.comp
-float element(bool key, uint i) { return key ? k[i] : v[i]; }
 
 // nearest rounds halves away from zero. What is less than a half by the least becomes 0, as in package quant.
 int nearest(float x) { return int(x + (x < 0 ? -uintBitsToFloat(0x3effffffu) : uintBitsToFloat(0x3effffffu))); }
@@ -46,10 +44,6 @@ float quotient(float a, float b) {
 	uint up = q & 1 & (q >> 1 | uint(rest != 0));
 	return uintBitsToFloat(((x ^ y) & 0x80000000u) | (uint(exponent) << 23) + ((q >> 1) - 0x800000u) + up);
 }
-=======
-// nearest rounds halves away from zero.
-int nearest(float x) { return int(x + (x < 0 ? -0.5 : 0.5)); }
->>>>>>> launches:internal/compute/vulkan/shaders/store.glsl
 
 // quantise writes a block of 32 elements from i on: its words begin at word, each step apart, and its scale is number scale.
 void quantise(bool key, uint type, uint i, uint word, uint step, uint scale) {
