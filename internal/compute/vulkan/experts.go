@@ -223,9 +223,8 @@ func (f *experts) multiply(o *operand, m *compute.Matrix, bias *compute.Vector, 
 				uint32(f.c.Used), uint32(f.held), f.tabled(), uint32(m.Rows/f.held), uint32(from), uint32(p.rows), truth(ofPairs), truth(f.w.Before && !ofPairs && m != f.w.FC1)),
 		}
 		if f.tokens <= compute.FewTokens {
-			each := vecRows(rows, 1)
-			c.shader, c.local, c.spec = f.r.dotting("matvec_experts"), vecLocal, []uint32{uint32(m.Type), uint32(each), 1, 0, 0}
-			c.groups = grid(ceil(rows, each*vecLocal/vecLanes))
+			c.shader = f.r.dotting("matvec_experts")
+			vectorsFor(rows, 1).with(&c, uint32(m.Type), 0, rows, 1)
 			c.groups[2] = f.pairs()
 		} else {
 			c.bind = append(c.bind, read(f.sorted))
