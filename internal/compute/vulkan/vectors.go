@@ -5,7 +5,6 @@ package vulkan
 type vectors struct {
 	rows, tokens, teams int
 	local               int // invocations of a workgroup
-	guard, room         int
 }
 
 // fewRows is the largest number of single tokens of running sequences that the device computes as it does one: neurons
@@ -13,6 +12,7 @@ type vectors struct {
 const fewRows = 64
 
 const (
+	vecTokens = 8        // of a group of lanes
 	vecGroup  = 256      // invocations of the largest workgroups
 	vecShared = 16 << 10 // bytes of shared memory that every device has
 )
@@ -20,14 +20,14 @@ const (
 // vectorsFor returns the shape for n tokens and so many rows of a matrix. Sums are the same bytes in all.
 func vectorsFor(rows, n int) vectors {
 	v := vectors{rows: vecRows(rows, n), tokens: 1, teams: 1, local: vecLocal}
-	if n > 8 {
-		v.rows, v.teams = 4, min(ceil(n, 8), vecGroup/vecLanes)
+	if n > vecTokens {
+		v.rows, v.teams = 4, min(ceil(n, vecTokens), vecGroup/vecLanes)
 		v.local = max(vecLocal, v.teams*vecLanes)
 		if v.teams%2 != 0 {
 			v.local *= 2
 		}
 	}
-	for v.tokens < min(n, 8) {
+	for v.tokens < min(n, vecTokens) {
 		v.tokens *= 2
 	}
 	return v
@@ -36,11 +36,7 @@ func vectorsFor(rows, n int) vectors {
 // atOnce returns how many of an invocation's sums shared memory has room for.
 func (v vectors) atOnce() int {
 	n := v.rows * v.tokens
-	room := v.room
-	if room == 0 {
-		room = vecShared
-	}
-	for 4*n*(vecLanes+1)*v.local/vecLanes+256 > room {
+	for 4*n*(vecLanes+1)*v.local/vecLanes+groupSums > vecShared {
 		n /= 2
 	}
 	return n
@@ -49,7 +45,7 @@ func (v vectors) atOnce() int {
 // with fills in c for a matrix of type t, of which so many rows are multiplied with n tokens.
 func (v vectors) with(c *call, t, relu uint32, rows, n int) {
 	c.local = v.local
-	c.spec = []uint32{t, uint32(v.rows), uint32(v.tokens), relu, 0, uint32(v.teams), uint32(v.atOnce()), uint32(v.guard)}
+	c.spec = []uint32{t, uint32(v.rows), uint32(v.tokens), relu, 0, uint32(v.teams), uint32(v.atOnce())}
 	c.groups = grid(ceil(rows, v.rows*v.local/vecLanes/v.teams) * ceil(n, v.teams*v.tokens))
 }
 

@@ -14,7 +14,6 @@ layout(constant_id = 4) const uint TOKENS = 1;
 layout(constant_id = 6) const bool ADDED = false; // the result is added to total, too
 layout(constant_id = 7) const uint TEAMS = 1;
 layout(constant_id = 8) const uint AT_ONCE = 1; // of an invocation's sums that shared memory has room for; a divisor of SUMS
-layout(constant_id = 9) const uint GUARD = 0;
 
 layout(set = 0, binding = 2, std430) writeonly buffer Out { float result[]; };
 layout(set = 0, binding = 3, std430) readonly buffer Bias { float bias[]; };
@@ -48,19 +47,28 @@ layout(push_constant) uniform Push {
 } push;
 #include "operands.glsl"
 
+#ifdef SORTED
+const bool PARTLY = true; // most experts have few tokens
+#else
+const bool PARTLY = false;
+#endif
+
+// shares is how many workgroups divide the tokens. How many an expert has is known to them alone.
+#ifdef BY_EXPERT
+uint shares() { return 1; }
+#else
+uint shares() { return (push.tokens + TEAMS * TOKENS - 1) / (TEAMS * TOKENS); }
+#endif
+
 // LANES invocations are a group. TEAMS groups sum the same rows, each for TOKENS tokens of its own: they load the same weights at about the same time.
 const uint GROUPS = gl_WorkGroupSize.x / LANES, TILE = GROUPS / TEAMS * ROWS;
 const uint SUMS = ROWS * TOKENS; // of an invocation
 
 shared float parts[GROUPS * AT_ONCE * (LANES + 1)]; // one more, for shared memory's banks
 
-void main() {
-	uint group = gl_LocalInvocationID.x / LANES, lane = gl_LocalInvocationID.x % LANES;
-	// Workgroups for other tokens of the same rows are neighbours, so that they find the weights in caches.
-	uint id = gl_WorkGroupID.x + gl_WorkGroupID.y * gl_NumWorkGroups.x, shares = (most() + TEAMS * TOKENS - 1) / (TEAMS * TOKENS);
-	uint tile = id / shares * TILE, share = id % shares * TEAMS * TOKENS, n = count();
-	if (tile >= push.rows || share >= n)
-		return;
+// multiply sums the products of the workgroup's rows, from tile on, with tokens from share on.
+void multiply(uint tile, uint share) {
+	uint group = gl_LocalInvocationID.x / LANES, lane = gl_LocalInvocationID.x % LANES, n = count();
 	uint row = tile + group / TEAMS * ROWS, token = share + group % TEAMS * TOKENS;
 	uint mine = token < n ? min(n - token, TOKENS) : 0;
 	float sums[SUMS];
@@ -71,18 +79,15 @@ void main() {
 		[[unroll]] for (uint r = 0; r < ROWS; r++)
 			w[r] = loadUnit(push.w, weightRow(min(row + r, push.rows - 1)), u);
 		[[unroll]] for (uint t = 0; t < TOKENS; t++) {
-			if (GUARD == 1 && t >= mine)
+			if (PARTLY && t >= mine)
 				break;
 			Act a = loadAct(actRow(token + min(t, mine - 1)), push.w.units, push.actScales, u);
-			if (GUARD == 2 && t >= mine)
-				break;
 			[[unroll]] for (uint r = 0; r < ROWS; r++)
 				sums[t * ROWS + r] = accumulate(w[r], a, sums[t * ROWS + r]);
 		}
 	}
 	[[unroll]] for (uint first = 0; first < SUMS; first += AT_ONCE) {
-		if (first > 0)
-			barrier();
+		barrier();
 		[[unroll]] for (uint i = 0; i < AT_ONCE; i++)
 			parts[(group * AT_ONCE + i) * (LANES + 1) + lane] = sums[first + i];
 		barrier();
@@ -103,4 +108,14 @@ void main() {
 				total[to] += sum;
 		}
 	}
+}
+
+void main() {
+	// Workgroups for other tokens of the same rows are neighbours, so that they find the weights in caches.
+	uint id = gl_WorkGroupID.x + gl_WorkGroupID.y * gl_NumWorkGroups.x, n = shares();
+	uint tile = id / n * TILE;
+	if (tile >= push.rows)
+		return;
+	for (uint share = id % n * TEAMS * TOKENS; share < count(); share += n * TEAMS * TOKENS)
+		multiply(tile, share);
 }

@@ -13,7 +13,6 @@ float chosen(uint pair, uint what) { return choice[((push.firstAct + pair / push
 layout(set = 0, binding = 7, std430) readonly buffer Sorted { uint sorted[]; }; // [experts + 1] where the pairs of each slot's expert begin, and pairs behind that
 uint slot() { return gl_WorkGroupID.z; }
 uint count() { return sorted[slot() + 1] - sorted[slot()]; }
-uint most() { return push.tokens / push.used; } // tokens that may have chosen the expert
 uint pairAt(uint t) { return sorted[push.experts + 1 + sorted[slot()] + t]; }
 #else
 #define TABLE 6
@@ -21,7 +20,6 @@ uint pairAt(uint t) { return sorted[push.experts + 1 + sorted[slot()] + t]; }
 uint pairAt(uint t) { return gl_WorkGroupID.z; }
 uint slot() { return slotChosen(chosen(pairAt(0), 0)); }
 uint count() { return slot() < push.experts ? 1 : 0; }
-uint most() { return 1; }
 #endif
 
 uint rowAt(uint r) { return slot() * push.perExpert + push.fromRow + r; }                       // in the whole matrix
@@ -35,7 +33,6 @@ float weighed(float sum, uint t) { return push.weighed != 0 ? sum * chosen(pairA
 #else
 
 uint count() { return push.tokens; }
-uint most() { return push.tokens; }
 bool here(uint r) { return true; }
 uint biasAt(uint r) { return push.firstRow + r; }
 float weighed(float sum, uint t) { return sum; }
