@@ -5,13 +5,14 @@ import (
 	"math"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // Shapes of attention.comp, whose constants say the same.
 const (
 	splitPositions = 256       // positions that are attended to at a time, and invocations of a workgroup
-	splitBytes     = 256 << 20 // that the parts of a few tokens may take: many wide heads take more than that is worth, and go through all splits
+	splitBytes     = 256 << 20 // that the parts of tokens may take: many wide heads take more than that is worth, and go through all splits
 	splitGroups    = 2048      // workgroups that share the splits of a step, about: enough for any GPU
 	combineLocal   = 64
 )
@@ -40,9 +41,10 @@ func attentionQueries(l compute.KVShape) int {
 	return 8
 }
 
-// attend attends with every query head to the positions of its sequence that the token sees. A few tokens have a
-// workgroup for every split of the positions, and their parts are put together by combine.comp; many tokens go through
-// all splits in one workgroup. Both give the same bytes.
+// attend attends with every query head to the positions of its sequence that the token sees. Single tokens of running
+// sequences, and a few others, have a workgroup for every split of the positions, and their parts are put together by
+// combine.comp. Those that there is no room for go through all splits in a workgroup each. Many tokens of prompts share
+// workgroups. All give the same bytes.
 func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a compute.Attention) {
 	l := c.Layers[layer]
 	n, heads := q.Rows, q.Cols/l.Key
@@ -57,53 +59,91 @@ func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a 
 		return
 	}
 	r.check(needPlaces(c.CacheSpec, layer))
+	single := r.single(q)
+	if n <= compute.FewTokens {
+		single = n
+	}
+	f := attending{r: r, out: out, q: q, c: c, layer: layer, how: a, heads: heads, group: heads / l.Heads, queries: queries}
+	f.apart(single)
+	f.together(single, n-single)
+}
 
-	// No sequence is longer than the cache.
-	maxSplits := ceil(c.Pages*compute.PagePositions, splitPositions)
-	size := 4 * int64(n) * int64(heads) * int64(maxSplits) * int64(l.Value+2)
-	whole := n > compute.FewTokens || size > min(r.d.maxBinding, splitBytes)
-	splits := floats(out) // stands in where there are none
-	if !whole {
-		splits = r.scratch("attention", size)
-	}
-	sinks, slopes := elementsOr(a.Sinks, floats(q)), elementsOr(a.Slopes, floats(q))
-	group := heads / l.Heads
-	shared := min(group, queries) // query heads of a workgroup
-	tokens := 1
-	if whole {
-		tokens = queries / shared
-	}
-	keys, values := cacheLayer(c, layer)
-	room := []uint32{uint32(r.seg.params.rows), uint32(r.seg.params.out)}
-	attend := call{
-		shader: "attention", local: splitPositions,
-		spec: []uint32{
-			uint32(l.Key), uint32(tokens * shared), uint32(shared), truth(whole), uint32(l.Value), truth(a.Sinks != nil), uint32(l.KeyType), uint32(l.ValueType),
-			truth(a.Slopes != nil), truth(a.Later), truth(l.Within),
-		},
-		bind: []binding{read(floats(q)), read(keys), read(values), write(floats(out)), write(splits), read(r.params()), read(sinks), read(slopes)},
-		push: append(append([]uint32{uint32(n), uint32(heads), uint32(l.Heads), uint32(maxSplits), math.Float32bits(a.Scale)}, room...),
-			window(a), math.Float32bits(a.SoftCap), truth(c.IsWindowed(layer))),
-		groups: [3]int{ceil(n, tokens), l.Heads * ceil(group, shared), 1},
-	}
-	if whole {
-		r.dispatch(attend)
+// attending is one Attend.
+type attending struct {
+	r       *recorder
+	out, q  compute.Tensor
+	c       *compute.Cache
+	layer   int
+	how     compute.Attention
+	heads   int // of q
+	group   int // of them that share keys
+	queries int // rows of q that a workgroup has at most
+}
+
+// apart computes the first n tokens, each apart from the others: as many in splits as their parts have room for.
+func (f *attending) apart(n int) {
+	if n == 0 {
 		return
 	}
+	r, l := f.r, &f.c.Layers[f.layer]
+	// No sequence is longer than the cache.
+	maxSplits := ceil(f.c.Pages*compute.PagePositions, splitPositions)
+	each := 4 * int64(f.heads) * int64(maxSplits) * int64(l.Value+2) // bytes of a token's parts
+	split := min(n, fewRows, int(min(r.d.maxBinding, splitBytes)/each))
+	if split < n {
+		r.dispatch(f.call(split, n-split, 1, maxSplits, nil))
+	}
+	if split == 0 {
+		return
+	}
+	splits := r.scratch("attention", int64(split)*each)
+	attend := f.call(0, split, 1, maxSplits, &splits)
 	// How many splits there are is known when it runs. Workgroups without one end at once.
 	attend.groups[2] = max(1, min(maxSplits, splitGroups/(attend.groups[0]*attend.groups[1])))
 	r.dispatch(attend)
-	form, pack := floats(out), false // stands in
-	if l.Value%quant.QK == 0 {
-		form, pack = r.packing(out)
+	form, pack := floats(f.out), false // stands in
+	if l.Value%quant.QK == 0 && split == f.out.Rows {
+		form, pack = r.packing(f.out)
 	}
 	r.dispatch(call{
-		shader: "combine", local: combineLocal, spec: []uint32{truth(pack), truth(a.Sinks != nil), truth(a.Later), uint32(l.Value)},
-		bind:   []binding{read(splits), write(floats(out)), read(r.params()), write(form), read(sinks)},
-		push:   append(append([]uint32{uint32(heads), uint32(maxSplits)}, room...), packedScales(n*out.Cols), window(a)),
-		groups: [3]int{heads, n, 1},
+		shader: "combine", local: combineLocal, spec: []uint32{truth(pack), truth(f.how.Sinks != nil), truth(f.how.Later), uint32(l.Value)},
+		bind:   []binding{read(splits), write(floats(f.out)), read(r.params()), write(form), read(elementsOr(f.how.Sinks, floats(f.q)))},
+		push:   append([]uint32{uint32(f.heads), uint32(maxSplits), uint32(r.seg.params.rows), uint32(r.seg.params.out)}, packedScales(split*f.out.Cols), window(f.how)),
+		groups: [3]int{f.heads, split, 1},
 	})
-	r.packed(out, form, pack)
+	r.packed(f.out, form, pack)
+}
+
+// together computes n tokens from first on, as many in a workgroup as it has rows for.
+func (f *attending) together(first, n int) {
+	if n > 0 {
+		f.r.dispatch(f.call(first, n, f.queries/min(f.group, f.queries), 1, nil))
+	}
+}
+
+// call returns the dispatch of attention.comp for n tokens from first on, so many in a workgroup. With splits it leaves
+// parts there for combine.comp, of maxSplits for each.
+func (f *attending) call(first, n, tokens, maxSplits int, splits *driver.View) call {
+	r, l, a := f.r, &f.c.Layers[f.layer], &f.how
+	shared, parts := min(f.group, f.queries), floats(f.out) // stands in where there are none
+	if splits != nil {
+		parts = *splits
+	}
+	keys, values := cacheLayer(f.c, f.layer)
+	sinks, slopes := elementsOr(a.Sinks, floats(f.q)), elementsOr(a.Slopes, floats(f.q))
+	return call{
+		shader: "attention", local: splitPositions,
+		spec: []uint32{
+			uint32(l.Key), uint32(tokens * shared), uint32(shared), truth(splits == nil), uint32(l.Value), truth(a.Sinks != nil), uint32(l.KeyType), uint32(l.ValueType),
+			truth(a.Slopes != nil), truth(a.Later), truth(l.Within),
+		},
+		bind: []binding{read(floats(f.q)), read(keys), read(values), write(floats(f.out)), write(parts), read(r.params()), read(sinks), read(slopes)},
+		push: []uint32{
+			uint32(first + n), uint32(f.heads), uint32(l.Heads), uint32(maxSplits), math.Float32bits(a.Scale), uint32(r.seg.params.rows), uint32(r.seg.params.out),
+			window(*a), math.Float32bits(a.SoftCap), truth(f.c.IsWindowed(f.layer)), uint32(first),
+		},
+		groups: [3]int{ceil(n, tokens), l.Heads * ceil(f.group, shared), 1},
+	}
 }
 
 // parts is IN_PARTS of shaders/seen.glsl.

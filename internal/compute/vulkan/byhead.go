@@ -30,17 +30,8 @@ func (r *recorder) matMulByHead(h *compute.MatMulByHead) {
 		bind: []binding{read(part.memory), read(x), update(floats(h.Out)), read(part.memory), read(part.memory)},
 		push: append(m.push(part), uint32(rows), 0, uint32(h.Out.Cols), uint32(n), 0, 0, scales, 0, uint32(heads), uint32(h.To.First), uint32(h.To.Step)),
 	}
-	if n <= compute.FewTokens {
-		tokens, each := 1, vecRows(rows, n)
-		for tokens < n {
-			tokens *= 2
-		}
-		c.shader, c.local, c.spec = r.dotting("matvec_heads"), vecLocal, []uint32{uint32(h.W.Type), uint32(each), uint32(tokens), 0, 0}
-		c.groups = grid(ceil(rows, each*vecLocal/vecLanes))
-	} else {
-		c.shader, c.local, c.spec = r.dotting("matmat_heads"), matLocal, []uint32{uint32(h.W.Type), 0, 0}
-		c.groups = [3]int{ceil(rows, matTile), ceil(n, matTile), 1}
-	}
+	c.shader = r.dotting("matvec_heads")
+	vectorsFor(h.W.Type, rows, n).with(&c, uint32(h.W.Type), 0, rows, n)
 	c.groups[2] = heads
 	r.dispatch(c)
 }

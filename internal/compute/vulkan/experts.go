@@ -222,12 +222,17 @@ func (f *experts) multiply(o *operand, m *compute.Matrix, bias *compute.Vector, 
 			push: append(w.push(p), uint32(rows), uint32(p.first), uint32(rows), uint32(f.pairs()), uint32(f.first), 0, scales, truth(bias != nil),
 				uint32(f.c.Used), uint32(f.held), f.tabled(), uint32(m.Rows/f.held), uint32(from), uint32(p.rows), truth(ofPairs), truth(f.w.Before && !ofPairs && m != f.w.FC1)),
 		}
-		if f.tokens <= compute.FewTokens {
-			each := vecRows(rows, 1)
-			c.shader, c.local, c.spec = f.r.dotting("matvec_experts"), vecLocal, []uint32{uint32(m.Type), uint32(each), 1, 0, 0}
-			c.groups = grid(ceil(rows, each*vecLocal/vecLanes))
+		switch {
+		case f.tokens <= compute.FewTokens:
+			c.shader = f.r.dotting("matvec_experts")
+			vectorsFor(m.Type, rows, 1).with(&c, uint32(m.Type), 0, rows, 1)
 			c.groups[2] = f.pairs()
-		} else {
+		case f.tokens <= fewRows:
+			c.bind = append(c.bind, read(f.sorted))
+			c.shader = f.r.dotting("matvec_sorted")
+			vectorsFor(m.Type, rows, vecTokens).with(&c, uint32(m.Type), 0, rows, vecTokens)
+			c.groups[2] = f.held
+		default:
 			c.bind = append(c.bind, read(f.sorted))
 			c.shader, c.local, c.spec = f.r.dotting("matmat_experts"), matLocal, []uint32{uint32(m.Type), 0, 0}
 			c.groups = [3]int{ceil(rows, matTile), ceil(f.tokens, matTile), f.held}

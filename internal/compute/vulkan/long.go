@@ -107,9 +107,11 @@ func (d *Device) Note() string {
 	return ""
 }
 
+// groupSums are the bytes of shared memory that every shader has: common.glsl.
+const groupSums = 256
+
 // tileBytes returns the shared memory of a workgroup.
 func (d *Device) tileBytes(a Arithmetic, tile int) int {
-	const groupSums = 256 // common.glsl
 	rows := 8 * tile * (stepColumns/4 + 2)
 	bytes := groupSums + 2*rows
 	if m := d.gpu.Matrices; a == Matrices {

@@ -17,11 +17,10 @@ func (d *Device) Steps(most int) []int { return Steps(most) }
 // first. Memory that is enough for these steps, as prompts and as single tokens of running sequences, is enough for
 // any.
 //
-// Up to compute.FewTokens single tokens go through matvec.comp, which reads the weights once for all of them; more go
-// through matmat.comp, whose tiles have as many tokens as rows. For prompts see Arithmetic.
+// Of single tokens up to fewRows are computed as one is; see there. For prompts see Arithmetic.
 func Steps(most int) []int {
 	var sizes []int
-	for _, n := range []int{most, compute.FewTokens, 1} {
+	for _, n := range []int{most, fewRows, 1} {
 		if n = min(n, most); !slices.Contains(sizes, n) {
 			sizes = append(sizes, n)
 		}
@@ -179,11 +178,17 @@ func (r *recorder) multiply(a Arithmetic, o *operand, first, n, to int, p comput
 	if n == 0 {
 		return
 	}
-	m := mem(p.W)
 	if a != Ordered {
 		r.multiplyHalves(a, r.d.tile(a, p.W.Rows, n), o, first, n, to, p, false)
 		return
 	}
+	v := vectorsFor(p.W.Type, p.W.Rows, n)
+	r.product(o, first, n, to, p, &v)
+}
+
+// product is multiply in order, by vectors of that shape.
+func (r *recorder) product(o *operand, first, n, to int, p compute.Product, v *vectors) {
+	m := mem(p.W)
 	x, scales := o.of(p.W.Type)
 	relu := truth(o.relu && !p.W.Type.Quantised())
 	for i := range m.parts {
@@ -193,20 +198,15 @@ func (r *recorder) multiply(a Arithmetic, o *operand, first, n, to int, p comput
 			bind: []binding{read(part.memory), read(x), write(floats(p.Out)), read(bias), write(floats(p.Out))},
 			push: append(m.push(part), uint32(part.rows), uint32(part.first), uint32(p.Out.Cols), uint32(n), uint32(first), uint32(to), scales, truth(p.Bias != nil)),
 		}
-		if n <= compute.FewTokens {
-			tokens, rows := 1, vecRows(part.rows, n)
-			if n == 1 && part.rows < 32<<10 && p.W.Type.Quantised() { // loads of x are few: more rows at a time gain nothing
-				rows = 1
-			}
-			for tokens < n {
-				tokens *= 2
-			}
-			c.shader, c.local, c.spec = r.dotting("matvec"), vecLocal, []uint32{uint32(p.W.Type), uint32(rows), uint32(tokens), relu, 0}
-			c.groups = grid(ceil(part.rows, rows*vecLocal/vecLanes))
+		added := vecAdded
+		if v != nil {
+			c.shader = r.dotting("matvec")
+			v.with(&c, uint32(p.W.Type), relu, part.rows, n)
 		} else {
 			c.shader, c.local, c.spec = r.dotting("matmat"), matLocal, []uint32{uint32(p.W.Type), relu, 0}
 			c.groups = [3]int{ceil(part.rows, matTile), ceil(n, matTile), 1}
+			added = 2
 		}
-		r.dispatchProduct(c, len(c.spec)-1, p.Out, len(m.parts) == 1 && n == p.Out.Rows)
+		r.dispatchProduct(c, added, p.Out, len(m.parts) == 1 && n == p.Out.Rows)
 	}
 }

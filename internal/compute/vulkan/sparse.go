@@ -26,7 +26,8 @@ type sparse struct {
 	set     compute.Set
 	all     bool // the set is every neuron
 	prompt  bool // the rows in work are parts of prompts, and of an Arithmetic of their own
-	listed  bool // they are computed by lists
+	few     int  // so many of them, at most, are computed by lists
+	listed  bool // they are
 	operand operand
 	counts  driver.View // predicted, gated, active
 
@@ -55,7 +56,11 @@ func (r *recorder) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.Spa
 	}
 	f.gateLow = operand{r: r, x: w.Adapter.GateLow, name: "narrow gates"}
 	f.upLow = operand{r: r, x: w.Adapter.UpLow, name: "narrow ups"}
+	f.few = compute.FewTokens
 	prompts := r.single(x) // where they begin
+	if prompts == x.Rows {
+		f.few = fewRows
+	}
 	if f.prompt = true; f.by(w.Gate) == Ordered && f.by(w.Up) == Ordered && f.by(w.Down) == Ordered {
 		prompts = x.Rows // there is no other arithmetic for them
 	}
@@ -80,10 +85,10 @@ func (f *sparse) compute(first, rows int) {
 	}
 	// A dense product sums down's columns in one part only.
 	down, parted := mem(f.w.Down), f.parted()
-	f.listed = down.layout != plain && (parted || !f.prompt && rows <= compute.FewTokens && (!f.all || f.w.Zeros()))
+	f.listed = down.layout != plain && (parted || !f.prompt && rows <= f.few && (!f.all || f.w.Zeros()))
 	step, size := f.everyNeuron, everyTokens
 	if f.listed {
-		step, size = f.someNeurons, compute.FewTokens
+		step, size = f.someNeurons, f.few
 	}
 	if f.listed && parted {
 		size = max(1, min(size, int(f.r.d.maxBinding/carried(f.w.Down))))

@@ -31,7 +31,7 @@ layout(set = 0, binding = 6, std430) readonly buffer Sinks { float sinks[]; }; /
 layout(set = 0, binding = 7, std430) readonly buffer Slopes { float falls[]; }; // [heads]
 
 layout(push_constant) uniform Push {
-	uint tokens;
+	uint tokens;    // the last of them, and one
 	uint heads;     // of q
 	uint kvHeads;
 	uint maxSplits;
@@ -40,6 +40,7 @@ layout(push_constant) uniform Push {
 	uint window;   // positions that a token sees; 0: all
 	float softCap; // 0: none
 	uint near;     // 1: the layer is one of those with windows; else 0
+	uint first;    // of the tokens
 } push;
 #define PARAMS 5
 #define ROWS push.room
@@ -315,7 +316,7 @@ void main() {
 	uint group = push.heads / push.kvHeads, tiles = (group + HEADS - 1) / HEADS;
 	kvHead = gl_WorkGroupID.y / tiles;
 	firstHead = kvHead * group + gl_WorkGroupID.y % tiles * HEADS;
-	firstToken = gl_WorkGroupID.x * TOKENS;
+	firstToken = push.first + gl_WorkGroupID.x * TOKENS;
 	if (!WHOLE && (padding(firstToken) || int(gl_WorkGroupID.z * SPLIT) > lastSeen(firstToken, push.window, LATER))) // it has one token
 		return;
 	for (uint i = id; i < 4 * QUADS * KEY; i += LOCAL) {

@@ -12,6 +12,8 @@ layout(constant_id = 5) const bool POSITIVE = false;
 layout(constant_id = 3) const uint ROWS = 2;
 layout(constant_id = 4) const uint TOKENS = 1;
 layout(constant_id = 6) const bool ADDED = false; // the result is added to total, too
+layout(constant_id = 7) const uint TEAMS = 1;
+layout(constant_id = 8) const uint AT_ONCE = 1; // of an invocation's sums that shared memory has room for; a divisor of SUMS
 
 layout(set = 0, binding = 2, std430) writeonly buffer Out { float result[]; };
 layout(set = 0, binding = 3, std430) readonly buffer Bias { float bias[]; };
@@ -45,47 +47,75 @@ layout(push_constant) uniform Push {
 } push;
 #include "operands.glsl"
 
-const uint GROUPS = gl_WorkGroupSize.x / LANES; // of lanes
-const uint SUMS = ROWS * TOKENS;
+#ifdef SORTED
+const bool PARTLY = true; // most experts have few tokens
+#else
+const bool PARTLY = false;
+#endif
 
-shared float parts[GROUPS * SUMS * (LANES + 1)]; // one more, for shared memory's banks
+// shares is how many workgroups divide the tokens. How many an expert has is known to them alone.
+#ifdef BY_EXPERT
+uint shares() { return 1; }
+#else
+uint shares() { return (push.tokens + TEAMS * TOKENS - 1) / (TEAMS * TOKENS); }
+#endif
 
-void main() {
-	uint group = gl_LocalInvocationID.x / LANES, lane = gl_LocalInvocationID.x % LANES;
-	uint tile = (gl_WorkGroupID.x + gl_WorkGroupID.y * gl_NumWorkGroups.x) * GROUPS * ROWS;
-	if (tile >= push.rows || count() == 0)
-		return;
-	uint row = tile + group * ROWS;
+// LANES invocations are a group. TEAMS groups sum the same rows, each for TOKENS tokens of its own: they load the same weights at about the same time.
+const uint GROUPS = gl_WorkGroupSize.x / LANES, TILE = GROUPS / TEAMS * ROWS;
+const uint SUMS = ROWS * TOKENS; // of an invocation
+
+shared float parts[GROUPS * AT_ONCE * (LANES + 1)]; // one more, for shared memory's banks
+
+// multiply sums the products of the workgroup's rows, from tile on, with tokens from share on.
+void multiply(uint tile, uint share) {
+	uint group = gl_LocalInvocationID.x / LANES, lane = gl_LocalInvocationID.x % LANES, n = count();
+	uint row = tile + group / TEAMS * ROWS, token = share + group % TEAMS * TOKENS;
+	uint mine = token < n ? min(n - token, TOKENS) : 0;
 	float sums[SUMS];
 	[[unroll]] for (uint i = 0; i < SUMS; i++)
 		sums[i] = 0;
-	for (uint u = lane; u < push.w.units; u += LANES) {
+	for (uint u = mine > 0 ? lane : push.w.units; u < push.w.units; u += LANES) {
 		Unit w[ROWS];
 		[[unroll]] for (uint r = 0; r < ROWS; r++)
 			w[r] = loadUnit(push.w, weightRow(min(row + r, push.rows - 1)), u);
 		[[unroll]] for (uint t = 0; t < TOKENS; t++) {
-			Act a = loadAct(actRow(min(t, count() - 1)), push.w.units, push.actScales, u);
+			if (PARTLY && t >= mine)
+				break;
+			Act a = loadAct(actRow(token + min(t, mine - 1)), push.w.units, push.actScales, u);
 			[[unroll]] for (uint r = 0; r < ROWS; r++)
 				sums[t * ROWS + r] = accumulate(w[r], a, sums[t * ROWS + r]);
 		}
 	}
-	[[unroll]] for (uint i = 0; i < SUMS; i++)
-		parts[(group * SUMS + i) * (LANES + 1) + lane] = sums[i];
-	barrier();
-
-	for (uint i = gl_LocalInvocationID.x; i < GROUPS * SUMS; i += gl_WorkGroupSize.x) {
-		uint t = i % SUMS / ROWS, r = tile + i / SUMS * ROWS + i % ROWS;
-		if (t >= count() || r >= push.rows || !here(r))
-			continue;
-		precise float sum = 0;
-		for (uint l = 0; l < LANES; l++)
-			sum += parts[i * (LANES + 1) + l];
-		sum = weighed(sum, t);
-		if (push.biased != 0)
-			sum += bias[biasAt(r)];
-		uint at = outAt(t, r);
-		result[at] = sum;
-		if (ADDED)
-			total[at] += sum;
+	[[unroll]] for (uint first = 0; first < SUMS; first += AT_ONCE) {
+		barrier();
+		[[unroll]] for (uint i = 0; i < AT_ONCE; i++)
+			parts[(group * AT_ONCE + i) * (LANES + 1) + lane] = sums[first + i];
+		barrier();
+		for (uint i = gl_LocalInvocationID.x; i < GROUPS * AT_ONCE; i += gl_WorkGroupSize.x) {
+			uint of = i / AT_ONCE, at = first + i % AT_ONCE;
+			uint t = share + of % TEAMS * TOKENS + at / ROWS, r = tile + of / TEAMS * ROWS + at % ROWS;
+			if (t >= n || r >= push.rows || !here(r))
+				continue;
+			precise float sum = 0;
+			for (uint l = 0; l < LANES; l++)
+				sum += parts[i * (LANES + 1) + l];
+			sum = weighed(sum, t);
+			if (push.biased != 0)
+				sum += bias[biasAt(r)];
+			uint to = outAt(t, r);
+			result[to] = sum;
+			if (ADDED)
+				total[to] += sum;
+		}
 	}
+}
+
+void main() {
+	// Workgroups for other tokens of the same rows are neighbours, so that they find the weights in caches.
+	uint id = gl_WorkGroupID.x + gl_WorkGroupID.y * gl_NumWorkGroups.x, n = shares();
+	uint tile = id / n * TILE;
+	if (tile >= push.rows)
+		return;
+	for (uint share = id % n * TEAMS * TOKENS; share < count(); share += n * TEAMS * TOKENS)
+		multiply(tile, share);
 }

@@ -1,0 +1,5 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#define BY_EXPERT
+#define SORTED
+#include "matvec.glsl"

@@ -1,0 +1,58 @@
+package vulkan
+
+import "github.com/powerinfer-go/powerinfer/internal/quant"
+
+// vectors is the shape of matvec.comp for a number of tokens: so many rows of the matrix and tokens are summed by a
+// group of lanes, and so many groups of a workgroup, a team each, sum the same rows for other tokens.
+type vectors struct {
+	rows, tokens, teams int
+	local               int // invocations of a workgroup
+}
+
+// fewRows is the largest number of single tokens of running sequences that the device computes as it does one: neurons
+// by lists for each token, attention in parallel splits.
+const fewRows = 64
+
+const (
+	vecTokens = 8        // of a group of lanes
+	vecGroup  = 256      // invocations of the largest workgroups
+	vecShared = 16 << 10 // bytes of shared memory that every device has
+)
+
+// vectorsFor returns the shape for n tokens and so many rows of a matrix of type t. Sums are the same bytes in all.
+func vectorsFor(t quant.Type, rows, n int) vectors {
+	v := vectors{rows: vecRows(rows, n), tokens: 1, teams: 1, local: vecLocal}
+	if n == 1 && rows < 32<<10 && t.Quantised() { // loads of x are few: more rows at a time gain nothing
+		v.rows = 1
+	}
+	if n > vecTokens {
+		v.rows, v.teams = 4, min(ceil(n, vecTokens), vecGroup/vecLanes)
+		v.local = max(vecLocal, v.teams*vecLanes)
+		if v.teams%2 != 0 {
+			v.local *= 2
+		}
+	}
+	for v.tokens < min(n, vecTokens) {
+		v.tokens *= 2
+	}
+	return v
+}
+
+// atOnce returns how many of an invocation's sums shared memory has room for.
+func (v vectors) atOnce() int {
+	n := v.rows * v.tokens
+	for 4*n*(vecLanes+1)*v.local/vecLanes+groupSums > vecShared {
+		n /= 2
+	}
+	return n
+}
+
+// with fills in c for a matrix of type t, of which so many rows are multiplied with n tokens.
+func (v vectors) with(c *call, t, relu uint32, rows, n int) {
+	c.local = v.local
+	c.spec = []uint32{t, uint32(v.rows), uint32(v.tokens), relu, 0, uint32(v.teams), uint32(v.atOnce())}
+	c.groups = grid(ceil(rows, v.rows*v.local/vecLanes/v.teams) * ceil(n, v.teams*v.tokens))
+}
+
+// vecAdded is the constant of matvec.comp that says whether it adds.
+const vecAdded = 4
