@@ -126,10 +126,31 @@ type Streamer interface {
 // WeightUploader is an Overlapper that can send weights.
 type WeightUploader interface {
 	Overlapper
-	// UploadWeights makes buffer, of a Streamer, hold matrices from here on. fill is called by the host of an earlier
-	// Overlap with a matrix's data. What is recorded during an Overlap may fill one buffer while it computes with
-	// another's matrices; a later turn of the host comes when they are there.
-	UploadWeights(buffer any, sources []Source, uses []Use) (matrices []*Matrix, fill func(i int, data []byte))
+	// Feed has the host call fill as soon as nothing reads the host memory of buffer, of a Streamer, any more: unlike an
+	// Overlap's host it does not wait for what was recorded so far, so that it works ahead of the GPU. Fill calls the
+	// Filler of the UploadWeights that follows.
+	Feed(buffer any, fill func(p *Params) error)
+	// UploadWeights makes buffer hold matrices from here on. The host of an earlier Overlap or Feed fills in their data.
+	// What is recorded during an Overlap may fill one buffer while it computes with another's matrices; a later turn of
+	// the host comes when they are there.
+	UploadWeights(buffer any, weights []Sent) ([]*Matrix, Filler)
+}
+
+// Sent describes a matrix that is sent to a GPU: Source without Data. It may be a part of a larger one, rows from First
+// on of Of rows, whose products are those columns of an output for all; 0: it is the whole.
+type Sent struct {
+	Source
+	Use       Use
+	First, Of int
+}
+
+// Filler takes the data of matrices that are sent.
+type Filler interface {
+	// Fill takes matrix i's data as a file has them.
+	Fill(i int, data []byte)
+	// FillRows takes them row by row: row returns one of them as a file has it, in scratch, which has room for it, or
+	// where it lies. It is called on several goroutines.
+	FillRows(i int, row func(row int, scratch []byte) []byte)
 }
 
 // Tuner is a device that chooses, by measuring, among kernels that give the same bytes.

@@ -78,7 +78,7 @@ func (d *Device) restoreGroups(w *matrix, src compute.Source, first int) {
 // KeepsRows reports whether Rows can give m's.
 func (d *Device) KeepsRows(m *compute.Matrix) bool {
 	w := mem(m)
-	return w.layout == neurons && m.Rows*w.rowBytes == len(w.data)
+	return w.layout != groups && m.Rows*w.rowBytes == len(w.data)
 }
 
 // Rows returns rows [from, to) of m as a file has them, in scratch, which has room for them, or where they lie.

@@ -96,6 +96,7 @@ func (d *Device) Close() error {
 type matrix struct {
 	gpu, host *compute.Matrix
 	hot       int      // neurons, or rows, on the GPU
+	use       compute.Use
 	home      int      // which GPU that is, in a MultiGPU
 	slots     bool     // the host has all rows; those on the GPU are experts that may change
 	slotted   *slotted // of a layer's down matrix, once it was recorded; nil where its experts stay where they are
@@ -116,7 +117,7 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 	}
 	out := &compute.Matrix{Name: src.Name, Type: src.Type, Rows: src.Rows, Cols: src.Cols}
 	hot := src.Split.Bound
-	m := &matrix{hot: hot}
+	m := &matrix{hot: hot, use: use}
 	out.Mem = m
 	split := use == compute.Rows || use == compute.Columns
 	if hot < 0 || hot > n || !split && hot != 0 && hot != n {

@@ -22,6 +22,7 @@ type router struct {
 	guess   *compute.Guess // at the next layer, for this layer's SparseFFN
 	guessed *guessed       // at this layer
 
+	fed  int      // chunks of weights that were sent
 	last *stretch // the one before: what the GPU uploads next was written by it or earlier
 }
 
@@ -271,7 +272,7 @@ func (r *router) belongsToGPU(o *operands) bool {
 	return prefer(o.reads...)
 }
 
-// matMul computes each product where its weights are.
+// matMul computes each product where its weights are, or on the GPU, to which they are sent.
 func (r *router) matMul(o *compute.MatMul) {
 	gpu, host := compute.MatMul{X: o.X}, compute.MatMul{X: o.X}
 	nGPU, nHost := 0, 0
@@ -286,7 +287,7 @@ func (r *router) matMul(o *compute.MatMul) {
 			nHost++
 		}
 	}
-	if nHost > 0 {
+	if nHost > 0 && !r.sendProducts(&host) {
 		r.whole(&host)
 	}
 	if nGPU > 0 {

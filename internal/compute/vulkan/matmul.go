@@ -204,6 +204,6 @@ func (r *recorder) multiply(a Arithmetic, o *operand, first, n, to int, p comput
 			c.shader, c.local, c.spec = r.dotting("matmat"), matLocal, []uint32{uint32(p.W.Type), relu, 0}
 			c.groups = [3]int{ceil(part.rows, matTile), ceil(n, matTile), 1}
 		}
-		r.dispatchProduct(c, len(c.spec)-1, p.Out, len(m.parts) == 1 && n == p.Out.Rows)
+		r.dispatchProduct(c, len(c.spec)-1, p.Out, part.rows == p.W.Rows && n == p.Out.Rows)
 	}
 }
