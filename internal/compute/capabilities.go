@@ -134,6 +134,15 @@ type WeightUploader interface {
 	// What is recorded during an Overlap may fill one buffer while it computes with another's matrices; a later turn of
 	// the host comes when they are there.
 	UploadWeights(buffer any, weights []Sent) ([]*Matrix, Filler)
+	// UploadPages brings pages into a cache of one layer. In each run the host calls find, which returns their numbers,
+	// and then read for each of them, on several goroutines: it returns the page as ReadPage does, in scratch, which
+	// has room for it. As in Feed the host does not wait for what was recorded so far.
+	UploadPages(c *Cache, find func(p *Params) []int32, read func(page int32, scratch []byte) error)
+	// Mark returns the place that the recording has reached, for Behind.
+	Mark() uint64
+	// Behind has the host call f when what was recorded up to mark has run, whatever was recorded since. What was
+	// downloaded up to mark is there; what f's caller uploads is not written in f.
+	Behind(mark uint64, f func(p *Params) error)
 }
 
 // Sent describes a matrix that is sent to a GPU: Source without Data. It may be a part of a larger one, rows from First

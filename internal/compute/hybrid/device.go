@@ -32,6 +32,7 @@ type Device struct {
 	watch     *compute.Watch
 	streaming Streaming
 	rooms     rooms
+	shadows   map[shadowOf]*compute.Cache
 	sent      int64 // bytes of weights, as files have them, that went to the GPU for prompts
 	slots     slots
 	joins     map[compute.Segment][]join // what a run has counted apart
@@ -61,7 +62,7 @@ func (d *Device) ofGPU(err error) error {
 // New returns a device of GPU and host, which it closes. attention says of each layer whether keys and values lie on
 // the GPU.
 func New(gpu compute.Device, host compute.Host, attention []bool) *Device {
-	return &Device{gpu: gpu, host: host, attention: attention, partials: map[partialOf]tensorPair{}, joins: map[compute.Segment][]join{}, ends: map[compute.Segment][]whereabouts{}}
+	return &Device{gpu: gpu, host: host, attention: attention, partials: map[partialOf]tensorPair{}, shadows: map[shadowOf]*compute.Cache{}, joins: map[compute.Segment][]join{}, ends: map[compute.Segment][]whereabouts{}}
 }
 
 // HoldFurther has keys and values of the layer that predicts a further token lie on the GPU.
@@ -95,7 +96,7 @@ func (d *Device) Close() error {
 // matrix is a weight's two parts; the second's rows, or neurons, follow the first's. Either may be nil.
 type matrix struct {
 	gpu, host *compute.Matrix
-	hot       int      // neurons, or rows, on the GPU
+	hot       int // neurons, or rows, on the GPU
 	use       compute.Use
 	home      int      // which GPU that is, in a MultiGPU
 	slots     bool     // the host has all rows; those on the GPU are experts that may change
@@ -460,6 +461,7 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 		r := &router{d: d, gpu: m, seg: seg}
 		body(compute.NewVerbs(r))
 		r.meet(nil)
+		r.settle()
 		failed = r.err
 	})
 	if err == nil {

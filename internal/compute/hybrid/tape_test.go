@@ -264,6 +264,29 @@ func (t *tape) UploadWeights(buffer any, weights []compute.Sent) ([]*compute.Mat
 	return matrices, staged
 }
 
+func (t *tape) UploadPages(c *compute.Cache, find func(p *compute.Params) []int32, read func(page int32, scratch []byte) error) {
+	t.ops = append(t.ops, func(p *compute.Params) error {
+		for _, page := range find(p) {
+			data, number := make([]byte, c.Layers[0].PageBytes()), compute.EveryLayer(page)
+			if err := read(page, data); err != nil {
+				return err
+			}
+			if c.IsWindowed(0) {
+				number = compute.Page{Far: -1, Near: page, State: -1}
+			}
+			if err := t.dev.WritePage(c, number, [][]byte{data}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (t *tape) Mark() uint64 { return 0 }
+
+// Behind has the host come as late as it may.
+func (t *tape) Behind(_ uint64, f func(p *compute.Params) error) { t.ops = append(t.ops, f) }
+
 // staging is host memory that matrices pass through.
 type staging []struct {
 	data      []byte

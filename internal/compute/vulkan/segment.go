@@ -187,7 +187,7 @@ func (r *recorder) Host(f func() error) {
 	}
 	r.d.free(r.seg)
 	r.seg.checks, r.seg.inputs, r.seg.results, r.seg.stamps = nil, nil, nil, nil // the inputs lie where they were filled in
-	r.seg.commands, r.seg.copied, r.earlier, r.awaits, r.rooms = 0, 0, 0, 0, nil
+	r.seg.commands, r.seg.copied, r.earlier, r.awaits, r.passed, r.rooms = 0, 0, 0, 0, 0, nil
 	r.begin()
 }
 

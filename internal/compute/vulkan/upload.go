@@ -41,14 +41,8 @@ func RowBytes(t quant.Type, elements int) (bytes int64) {
 // Feed has the host call fill when nothing reads the host memory of a room, which StreamBuffer returned, any more. It
 // submits what was recorded so far and does not wait for it.
 func (r *recorder) Feed(into any, fill func(p *compute.Params) error) {
-	to := into.(*room)
-	l := leg{command: r.command(), host: fill, fed: true}
-	u := r.roomUse(to.local)
-	l.needs, l.brought = u.read, u.copied
-	l.copies, l.after = r.endCopies()
-	r.earlier = r.seg.commands
-	r.seg.legs = append(r.seg.legs, l)
-	r.late = true // the next turn that waits finds what this leg has shown
+	u := r.roomUse(into.(*room).local)
+	r.ahead(fill, u.read, u.copied)
 	r.begin()
 }
 
