@@ -1,6 +1,10 @@
 package measure
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
 
 // ID says which GPU it is; where it changes, the GPU is measured anew.
 type ID struct {
@@ -31,6 +35,12 @@ type Device interface {
 	HandOff() (float64, error)
 	// Launch returns the time that the kernels of one layer take to start beyond what they read, in seconds.
 	Launch() (float64, error)
+	// Packing returns how many bytes of rows, as a file has them, all cores bring into the form that is sent to the GPU,
+	// a second. row returns one of src's rows, as a host gives it back. Src's data are those rows.
+	Packing(src compute.Source, row func(row int, scratch []byte) []byte) (float64, error)
+	// Products returns how many multiplications and additions a second products of a prompt of so many tokens with src
+	// take.
+	Products(src compute.Source, tokens int) (float64, error)
 	Close() error
 }
 
@@ -43,6 +53,10 @@ type GPU struct {
 	Download float64 `json:"download"`        // bytes per second
 	HandOff  float64 `json:"hand_off"`        // seconds
 	Launch   float64 `json:"launch"`          // seconds a layer
+
+	// 0 where it was not measured.
+	Products float64 `json:"products,omitempty"` // multiplications and additions a second of a prompt's products in Q4_0
+	Packs    float64 `json:"packs,omitempty"`    // bytes a second, as in a file, that all cores pack to be sent to it
 }
 
 // Usable reports whether models may be placed on the GPU without being told to.
@@ -58,6 +72,11 @@ func (c *GPU) check() error {
 			return fmt.Errorf("GPU %q: %g bytes/s is no bandwidth", c.Name, v)
 		}
 	}
+	for _, v := range []float64{c.Products, c.Packs} {
+		if v != 0 && !plausible(v) {
+			return fmt.Errorf("GPU %q: %g multiplications or packed bytes a second are nothing that a machine does", c.Name, v)
+		}
+	}
 	if !(c.HandOff >= 0 && c.HandOff < 1) || !(c.Launch >= 0 && c.Launch < 1) {
 		return fmt.Errorf("GPU %q: %g s to hand off and %g s to launch are no latencies", c.Name, c.HandOff, c.Launch)
 	}
@@ -65,7 +84,7 @@ func (c *GPU) check() error {
 }
 
 // gpuSteps is how many figures a GPU takes.
-const gpuSteps = 4
+const gpuSteps = 6
 
 // take measures the GPU; what fails is said in Lacks.
 func (c *GPU) take(f *Found, step func()) {
@@ -98,9 +117,31 @@ func (c *GPU) take(f *Found, step func()) {
 			return err
 		}
 		step()
+		if err := c.takeProducts(g, step); err != nil {
+			return err
+		}
 		return c.check()
 	}()
 	if err != nil {
 		*c = GPU{ID: c.ID, Lacks: err.Error()}
 	}
+}
+
+// gpuTokens are those of a prompt whose products are timed on a GPU, which is faster with more of them.
+const gpuTokens = 512
+
+// takeProducts measures products of prompts, and how fast weights are packed for them.
+func (c *GPU) takeProducts(g Device, step func()) error {
+	d, w, src, err := product(1)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if c.Packs, err = g.Packing(src, func(row int, scratch []byte) []byte { return d.Rows(w, row, row+1, scratch).Data }); err != nil {
+		return err
+	}
+	step()
+	c.Products, err = g.Products(src, gpuTokens)
+	step()
+	return err
 }
