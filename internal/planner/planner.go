@@ -249,13 +249,16 @@ func (p *Planner) place() (plan *Plan, used []int, err error) {
 	} else if pays {
 		s, follow = f, true
 	}
+	if plan, err = p.with(&s, follow); err != nil {
+		return nil, nil, err
+	}
 	for j, g := range p.machine.gpus {
-		if s.Plan.VRAM[j] == 0 && !p.failed[j] && (p.o.Device != "" || p.o.Budgets != nil) && p.o.Layers == nil {
+		if !slices.Contains(p.used, j) && !p.failed[j] && (p.o.Device != "" || p.o.Budgets != nil) && p.o.Layers == nil {
 			p.o.notice("nothing of the model is worth its place within %.0f MiB of %s", mib(s.Machine.GPUs[j].Budget), g.name)
 		}
 	}
-	if plan, err = p.with(&s, follow); err != nil || len(plan.GPUs) == 0 {
-		return nil, nil, err
+	if len(plan.GPUs) == 0 {
+		return nil, nil, nil
 	}
 	return plan, p.used, nil
 }
@@ -274,12 +277,34 @@ func (p *Planner) with(s *Solution, follow bool) (plan *Plan, err error) {
 		plan.Bytes += y.VRAM
 	}
 	if len(plan.GPUs) == 0 {
-		return plan, nil
+		return plan, p.sendAll(plan, s)
 	}
 	if follow {
 		p.addSlots(plan, s)
 	}
 	return plan, p.addFurther(plan)
+}
+
+// sendAll has the first GPU that prompts gain from, and that has room for what this takes, compute them where nothing of
+// the model lies on a GPU: all weights are sent.
+func (p *Planner) sendAll(plan *Plan, s *Solution) error {
+	for j, g := range p.machine.gpus {
+		stream, budget := s.Streams[j], s.Machine.GPUs[j].Budget
+		if p.failed[j] || stream.Tokens == 0 || stream.Tokens > p.cost.Step {
+			continue
+		}
+		with := *plan
+		with.GPUs = []GPU{{Device: g.device, Budget: budget, Stream: stream}}
+		bytes, err := used(&p.cost, &with, []vulkan.Info{g.info})
+		if err != nil {
+			return err
+		}
+		if with.GPUs[0].Planned = bytes[0]; bytes[0] <= budget {
+			plan.GPUs, p.used = with.GPUs, []int{j}
+			return nil
+		}
+	}
+	return nil
 }
 
 // Further returns the number of the GPU that has the layer which predicts a further token in the plan of s, where
