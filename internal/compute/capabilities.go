@@ -160,6 +160,31 @@ type Filler interface {
 	// FillRows takes them row by row: row returns one of them as a file has it, in scratch, which has room for it, or
 	// where it lies. It is called on several goroutines.
 	FillRows(i int, row func(row int, scratch []byte) []byte)
+	// FillPlanes takes them row by row as a PlaneKeeper gives them, by write, which is called on several goroutines. It
+	// reports whether the device takes the matrix's type so.
+	FillPlanes(i int, write func(row int, planes [][]byte)) bool
+}
+
+// AbsentRow is the number of a row that nobody reads.
+const AbsentRow = -1
+
+// FillFrom has rows of w, as host keeps them, fill in matrix i of f, in the quickest way that both know. from returns
+// the number of a row in w, or AbsentRow.
+func FillFrom(f Filler, i int, host RowKeeper, w *Matrix, from func(row int) int) {
+	if k, ok := host.(PlaneKeeper); ok && k.HasPlanes(w) && f.FillPlanes(i, func(row int, planes [][]byte) {
+		if at := from(row); at != AbsentRow {
+			k.Planes(w, at, planes)
+		}
+	}) {
+		return
+	}
+	f.FillRows(i, func(row int, scratch []byte) []byte {
+		at := from(row)
+		if at == AbsentRow {
+			return scratch
+		}
+		return host.Rows(w, at, at+1, scratch).Data
+	})
 }
 
 // Tuner is a device that chooses, by measuring, among kernels that give the same bytes.
@@ -214,6 +239,19 @@ type RowKeeper interface {
 	// Rows returns rows [from, to) of m as a file has them, in scratch, which has room for them, or where they lie. It
 	// may be called on any goroutine.
 	Rows(m *Matrix, from, to int, scratch []byte) Source
+}
+
+// PlaneKeeper is a RowKeeper that can give rows of some types as GPUs hold them, in planes: of each block of 32 elements
+// its bytes of eight-bit quants, or of the lower four bits, those of elements i and i+16 in byte i; then, of types with
+// more bits, the bits above, a word for each of them, in which bits v of the bytes are of elements 4v…, or two words, in
+// which bit pairs f of the bytes of word h are of elements 4(2f+h)…; then the scales as a file has them: a half for each
+// block, or those of 256 elements, and, where a file has it elsewhere, their unit.
+type PlaneKeeper interface {
+	RowKeeper
+	// HasPlanes reports whether Planes can give m's rows.
+	HasPlanes(m *Matrix) bool
+	// Planes writes a row of m. It may be called on any goroutine.
+	Planes(m *Matrix, row int, planes [][]byte)
 }
 
 // ExpertUse counts uses of an expert by a token, in layers with slots: of experts in a slot, and of others.

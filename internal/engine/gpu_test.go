@@ -352,7 +352,7 @@ func TestStreamedPrompts(t *testing.T) {
 				ids := plain.Tokenizer().Encode("the quick brown fox jumps over a lazy dog and another", true, true)
 				other := surprises(t, plain.Engine, ids)
 				want := mean(other)
-				plan.GPUs[0].Stream = hybrid.Streaming{Tokens: 9, Experts: 9, Bytes: 300 << 10}
+				plan.GPUs[0].Stream = hybrid.Streaming{Tokens: 9, Experts: 9, Bytes: 300 << 10, Pages: 1 << 20}
 				e := openGPU(t, f, o, plan)
 				first := surprises(t, e.Engine, ids)
 				if got := mean(first); math.Abs(got-want) > c.diff*want {
@@ -406,7 +406,7 @@ func TestPromptsInRAM(t *testing.T) {
 				}
 				places[layers].Attention = there > 0
 				plan := gigabyte(places)
-				plan.GPUs[0].Stream = hybrid.Streaming{Tokens: 9, Bytes: 200 << 10}
+				plan.GPUs[0].Stream = hybrid.Streaming{Tokens: 9, Bytes: 200 << 10, Pages: 1 << 20}
 				e := openGPU(t, f, o, plan)
 				first := surprises(t, e.Engine, ids)
 				if got := mean(first); math.Abs(got-want) > c.diff*want {
@@ -427,7 +427,7 @@ func TestTooSmall(t *testing.T) {
 	for budget := int64(1 << 20); ; budget += 320 << 10 {
 		devices := planner.Fixed(&planner.Plan{
 			Places: share(2, 512),
-			GPUs:   []planner.GPU{{Device: vulkan.Software, Budget: budget, Stream: hybrid.Streaming{Tokens: 32, Bytes: 100 << 10}}},
+			GPUs:   []planner.GPU{{Device: vulkan.Software, Budget: budget, Stream: hybrid.Streaming{Tokens: 32, Bytes: 100 << 10, Pages: 1 << 20}}},
 		}, planner.Options{Processor: planner.Processor{Threads: 1}})
 		e, err := engine.Open(t.Context(), f, engine.Options{Devices: devices, Context: 128, UBatch: 64, Sparse: model.Exact})
 		if errors.Is(err, vulkan.ErrNone) {

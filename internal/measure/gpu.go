@@ -35,9 +35,9 @@ type Device interface {
 	HandOff() (float64, error)
 	// Launch returns the time that the kernels of one layer take to start beyond what they read, in seconds.
 	Launch() (float64, error)
-	// Packing returns how many bytes of rows, as a file has them, all cores bring into the form that is sent to the GPU,
-	// a second. row returns one of src's rows, as a host gives it back. Src's data are those rows.
-	Packing(src compute.Source, row func(row int, scratch []byte) []byte) (float64, error)
+	// Packing returns how many bytes of src's rows, as a file has them, are brought into the form that is sent to the
+	// GPU, a second. fill fills in the only matrix.
+	Packing(src compute.Source, fill func(f compute.Filler)) (float64, error)
 	// Products returns how many multiplications and additions a second products of a prompt of so many tokens with src
 	// take.
 	Products(src compute.Source, tokens int) (float64, error)
@@ -137,7 +137,8 @@ func (c *GPU) takeProducts(g Device, step func()) error {
 		return err
 	}
 	defer d.Close()
-	if c.Packs, err = g.Packing(src, func(row int, scratch []byte) []byte { return d.Rows(w, row, row+1, scratch).Data }); err != nil {
+	fill := func(f compute.Filler) { compute.FillFrom(f, 0, d, w, func(row int) int { return row }) }
+	if c.Packs, err = g.Packing(src, fill); err != nil {
 		return err
 	}
 	step()

@@ -27,7 +27,7 @@ func (f fake) ReadBandwidth() (float64, error)                  { return f.read,
 func (f fake) TransferBandwidth() (up, down float64, err error) { return f.up, f.down, nil }
 func (f fake) HandOff() (float64, error)                        { return f.handOff, f.err }
 func (f fake) Launch() (float64, error)                         { return f.launch, nil }
-func (f fake) Packing(compute.Source, func(int, []byte) []byte) (float64, error) {
+func (f fake) Packing(compute.Source, func(compute.Filler)) (float64, error) {
 	return f.packs, nil
 }
 func (f fake) Products(compute.Source, int) (float64, error) { return f.products, nil }

@@ -39,7 +39,7 @@ type Options struct {
 	Layers       *int                    // so many whole layers, the last ones, go to GPUs, the head counted as one; negative: all; nil: neurons do, by what they save
 	Tensors      []string                // where tensors lie, each PATTERN=BUFFER as modelcost.ParseOverrides has it; the first that matches holds
 	KVInRAM      bool                    // keys and values lie in RAM, and attention is computed there; neurons, experts and the head may lie on GPUs
-	StreamTokens *int                    // tokens of a prompt's step from which on cold neurons are sent to the GPU; 0: never; nil: where that is faster
+	StreamTokens *int                    // tokens of a prompt's step from which on weights in RAM are sent to the GPU; 0: never; nil: where that is faster
 	ReadAhead    *bool                   // whether the processor reads neurons before it is their turn; nil: where the plan has GPUs wait for it
 	MoECache     *int64                  // bytes of GPU memory, at most, for experts that follow the text, which RAM then holds, too; 0: experts stay where they are; nil: where that should pay
 	Trace        *trace.Log              // keeps when each processor did what; may be nil

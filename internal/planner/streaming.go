@@ -12,18 +12,21 @@ import (
 
 // What computing with a weight and sending it take on a machine that was described and not measured: per core,
 // multiplications and additions of a prompt's products a second, and bytes packed for the GPU a second. A chunk of rows
-// is long enough for the bus's full speed, and a small share of the budget.
+// is long enough for the bus's full speed, and a small share of the budget. So is a layer's part of the KV cache; buffers
+// may not be larger on some GPUs.
 const (
 	coreProducts   = 60e9
 	corePacks      = 2e9
 	largestChunk   = 32 << 20
 	budgetOfChunks = 128
+	largestPages   = 2 << 30
+	budgetOfPages  = 16
 )
 
 // streaming returns when sending weights in RAM to GPU j takes less time than computing with them on the machine's
 // cores. Where nothing is known of the GPU they are sent only if the user says so: asked is from how many tokens on.
 func (m *Machine) streaming(j int, asked *int, b *modelcost.Cost, budget int64) hybrid.Streaming {
-	s := hybrid.Streaming{Bytes: min(largestChunk, budget/budgetOfChunks)}
+	s := hybrid.Streaming{Bytes: min(largestChunk, budget/budgetOfChunks), Pages: min(largestPages, budget/budgetOfPages)}
 	if asked != nil {
 		s.Tokens = max(0, *asked)
 		s.Experts = s.Tokens

@@ -95,3 +95,14 @@ func (d *Device) Rows(m *compute.Matrix, from, to int, scratch []byte) compute.S
 	}
 	return src
 }
+
+// HasPlanes reports whether Planes can give m's rows.
+func (d *Device) HasPlanes(m *compute.Matrix) bool {
+	return mem(m).packed && kernel.HasPlanes(m.Type) && d.KeepsRows(m)
+}
+
+// Planes writes row of m by planes. It may be called on any goroutine.
+func (d *Device) Planes(m *compute.Matrix, row int, planes [][]byte) {
+	w := mem(m)
+	kernel.Planes(m.Type, planes, w.data[row*w.rowBytes:][:w.rowBytes], m.Cols)
+}

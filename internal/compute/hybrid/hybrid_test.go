@@ -98,7 +98,7 @@ func deviceOf(t *testing.T, plan [layers + 1]compute.Place, streamed bool, gpu f
 		}
 		pair := hybrid.New(gpu(), processor, attention)
 		if streamed {
-			pair.Stream(hybrid.Streaming{Tokens: 8, Experts: 8, Bytes: 300 << 10})
+			pair.Stream(hybrid.Streaming{Tokens: 8, Experts: 8, Bytes: 300 << 10, Pages: 1 << 20})
 		}
 		pairs = append(pairs, pair)
 	}

@@ -1,6 +1,9 @@
 package hybrid
 
-import "github.com/powerinfer-go/powerinfer/internal/compute"
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
 
 // sentRows: chunks of a matrix have a multiple of so many rows, as tiles of products have.
 const sentRows = 128
@@ -73,18 +76,22 @@ func (s *sender) cut(o *compute.MatMul) (chunks [][]section, ok bool) {
 
 // multiply has the GPU compute the pieces of a chunk, which comes to it.
 func (s *sender) multiply(o *compute.MatMul, chunk []section) {
-	sent := make([]compute.Sent, len(chunk))
+	sent, weights := make([]compute.Sent, len(chunk)), make([]*compute.Matrix, len(chunk))
 	for i, p := range chunk {
-		w := mem(o.Products[p.product].W)
+		y := o.Products[p.product].W
+		w := mem(y)
 		sent[i] = compute.Sent{
-			Source: compute.Source{Name: w.host.Name, Type: w.host.Type, Rows: p.n, Cols: w.host.Cols}, Use: w.use, First: p.first, Of: w.host.Rows,
+			Source: compute.Source{Name: y.Name, Type: w.host.Type, Rows: p.n, Cols: y.Cols}, Use: w.use, First: p.first, Of: y.Rows,
+		}
+		if weights[i] = w.host; rounded(y) {
+			sent[i].Type = y.Type
+			s.r.d.rooms.roundings()
 		}
 	}
-	weights := make([]*compute.Matrix, len(chunk))
-	for i, p := range chunk {
-		weights[i] = mem(o.Products[p.product].W).host
-	}
 	matrices := s.send(sent[0].Name, sent, func(f compute.Filler, i int) int {
+		if weights[i].Type != sent[i].Type {
+			return s.roundedRowsOf(f, i, weights[i], chunk[i].first, chunk[i].n)
+		}
 		return s.rowsOf(f, i, weights[i], chunk[i].first, chunk[i].n)
 	})
 	on := compute.MatMul{X: gpuTensor(o.X)}
@@ -94,3 +101,6 @@ func (s *sender) multiply(o *compute.MatMul, chunk []section) {
 	}
 	s.r.gpu.Do(&on)
 }
+
+// rounded reports whether the host has w's weights in BF16 and a file had them in F16.
+func rounded(w *compute.Matrix) bool { return w.Type == quant.F16 && mem(w).host.Type == quant.BF16 }

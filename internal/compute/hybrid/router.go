@@ -311,5 +311,6 @@ func (r *router) matMul(o *compute.MatMul) {
 // Host ends both devices' work and calls f.
 func (r *router) Host(f func() error) {
 	r.meet(nil)
+	r.settle()
 	r.gpu.Host(f)
 }

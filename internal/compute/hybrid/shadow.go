@@ -41,7 +41,8 @@ func (d *Device) shadow(c *compute.Cache, layer int) (*compute.Cache, error) {
 // to its shadow, too.
 func (r *router) storeKV(o *compute.StoreKV) {
 	s, ok := r.sender(o.K.Rows, r.d.streaming.Tokens)
-	if !ok || r.d.caches(o.Cache.LayerOf(o.Layer)) || !o.K.Mem.(*tensor).onGPU || o.V.Mem != nil && !o.V.Mem.(*tensor).onGPU {
+	size := o.Cache.Layers[o.Layer].PageBytes() * int64(o.Cache.PagesOf(o.Layer))
+	if !ok || size > r.d.streaming.Pages || r.d.caches(o.Cache.LayerOf(o.Layer)) || !o.K.Mem.(*tensor).onGPU || o.V.Mem != nil && !o.V.Mem.(*tensor).onGPU {
 		r.held = shadowed{}
 		r.whole(o)
 		return

@@ -95,12 +95,11 @@ func (y *expertStream) fill(c int, f compute.Filler, i int) int {
 		return y.rowsOf(f, i, m, c*y.most*rows, room*rows)
 	}
 	experts := y.slots.chunk(c, y.most)
-	f.FillRows(i, func(row int, scratch []byte) []byte {
+	compute.FillFrom(f, i, y.host, m, func(row int) int {
 		if row/rows >= len(experts) {
-			return scratch
+			return compute.AbsentRow
 		}
-		row += (int(experts[row/rows]) - row/rows) * rows
-		return y.host.Rows(m, row, row+1, scratch).Data
+		return int(experts[row/rows])*rows + row%rows
 	})
 	return room * rows * m.Type.RowBytes(m.Cols)
 }

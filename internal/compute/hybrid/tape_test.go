@@ -302,6 +302,8 @@ func (s staging) FillRows(i int, row func(row int, scratch []byte) []byte) {
 	}
 }
 
+func (s staging) FillPlanes(int, func(int, [][]byte)) bool { return false }
+
 // piece is rows of a matrix, from first on.
 type piece struct {
 	first int

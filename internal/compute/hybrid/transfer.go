@@ -1,8 +1,12 @@
 package hybrid
 
 import (
+	"encoding/binary"
+	"math"
+
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
@@ -11,7 +15,11 @@ type Streaming struct {
 	Tokens  int   // of a step, from which on sending their rows takes less time than computing with them; 0: never
 	Experts int   // likewise, of layers with experts, each of which few of the tokens use
 	Bytes   int64 // of rows that are sent at a time; Rooms times as many are on the GPU
+	Pages   int64 // of a layer's keys and values in RAM that the GPU may hold while it attends to them; if there are more, the host attends
 }
+
+// Sends reports whether anything is sent.
+func (s Streaming) Sends() bool { return s.Tokens > 0 || s.Experts > 0 }
 
 // Rooms are the chunks of weights that a GPU has memory for: while it computes with one, the next is copied to it and
 // the host packs those after that.
@@ -32,6 +40,8 @@ type rooms struct {
 	set  [2]compute.Set // of the GPU, of most neurons
 	most int
 	host []byte // a chunk's columns of one matrix, as a file has them
+
+	halves *[1 << 16]uint16 // halvesOfBF16, once they are needed
 }
 
 // sender sends weights to the GPU while a step runs. The host packs a chunk as soon as the room that it passes through
@@ -104,10 +114,44 @@ func (s *sender) send(name string, weights []compute.Sent, fill func(f compute.F
 
 // rowsOf has rows of w, those from first on, fill in the weights i.
 func (s *sender) rowsOf(f compute.Filler, i int, w *compute.Matrix, first, n int) int {
+	compute.FillFrom(f, i, s.host, w, func(row int) int { return first + row })
+	return n * w.Type.RowBytes(w.Cols)
+}
+
+// roundedRowsOf is rowsOf for a matrix whose weights in F16 the host has rounded to BF16: they are sent in F16, in which
+// GPUs multiply faster.
+func (s *sender) roundedRowsOf(f compute.Filler, i int, w *compute.Matrix, first, n int) int {
+	halves := s.r.d.rooms.halves
 	f.FillRows(i, func(row int, scratch []byte) []byte {
-		return s.host.Rows(w, first+row, first+row+1, scratch).Data
+		data := s.host.Rows(w, first+row, first+row+1, scratch).Data
+		for at := 0; at < len(data); at += 2 {
+			binary.LittleEndian.PutUint16(scratch[at:], halves[binary.LittleEndian.Uint16(data[at:])])
+		}
+		return scratch
 	})
 	return n * w.Type.RowBytes(w.Cols)
+}
+
+// roundings makes the table of halves, once.
+func (r *rooms) roundings() {
+	if r.halves == nil {
+		r.halves = halvesOfBF16()
+	}
+}
+
+// halvesOfBF16 returns each BF16 number as a half; those beyond halves' range, which rounding up the largest ones gives,
+// as the largest.
+func halvesOfBF16() *[1 << 16]uint16 {
+	const largest = 65504
+	all := new([1 << 16]uint16)
+	for i := range all {
+		v := quant.F32FromBF16(uint16(i))
+		if !math.IsInf(float64(v), 0) {
+			v = max(-largest, min(v, largest))
+		}
+		all[i] = quant.F16FromF32(v)
+	}
+	return all
 }
 
 // transfer is one layer that is computed in parts: of what the GPU holds, and of chunks that come to it.

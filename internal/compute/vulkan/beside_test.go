@@ -87,7 +87,7 @@ func streamed(t *testing.T, f *gguf.File, gpu compute.Device, places []compute.P
 	}
 	d = hybrid.New(gpu, host, attention)
 	d.FollowUse(eager())
-	d.Stream(hybrid.Streaming{Tokens: 8, Experts: 8, Bytes: chunk})
+	d.Stream(hybrid.Streaming{Tokens: 8, Experts: 8, Bytes: chunk, Pages: 1 << 20})
 	m, err := model.Load(t.Context(), f, d, model.Options{Batch: 16, Outputs: 16, Cache: compute.CacheSpec{Pages: 4}, Sparse: mode, Places: places})
 	if err != nil {
 		d.Close()

@@ -182,8 +182,9 @@ func (d *Device) Launch() (float64, error) {
 	return best, nil
 }
 
-// Packing returns how many bytes of src's rows all cores bring into the form that UploadWeights sends, a second.
-func (d *Device) Packing(src compute.Source, row func(row int, scratch []byte) []byte) (float64, error) {
+// Packing returns how many bytes of src's rows, as a file has them, are brought into the form that UploadWeights sends, a
+// second. fill fills in the only matrix.
+func (d *Device) Packing(src compute.Source, fill func(f compute.Filler)) (float64, error) {
 	m, rows, regions, pack, err := laidOut(src, compute.Rows)
 	if err != nil {
 		return 0, err
@@ -194,11 +195,10 @@ func (d *Device) Packing(src compute.Source, row func(row int, scratch []byte) [
 	if err != nil {
 		return 0, err
 	}
-	all := fillers{{src, p, regions, pack, staged}}
 	best := time.Duration(math.MaxInt64)
 	for range 4 * probeRepeats {
 		start := monotime.Now()
-		all.FillRows(0, row)
+		fill(fillers{{src, p, regions, pack, staged}})
 		best = max(1, min(best, monotime.Since(start)))
 	}
 	return float64(src.Rows*src.Type.RowBytes(src.Cols)) / best.Seconds(), nil

@@ -33,9 +33,7 @@ func TestProbe(t *testing.T) {
 	v, err = d.Launch()
 	figure("launch of a layer, s", v, err, 10)
 	src := compute.Source{Name: "w", Type: quant.Q4_0, Rows: 64, Cols: 256, Data: make([]byte, 64*quant.Q4_0.RowBytes(256))}
-	v, err = d.Packing(src, func(row int, _ []byte) []byte {
-		return src.Data[row*quant.Q4_0.RowBytes(256):][:quant.Q4_0.RowBytes(256)]
-	})
+	v, err = d.Packing(src, func(f compute.Filler) { f.Fill(0, src.Data) })
 	figure("packed, bytes/s", v, err, 1e14)
 	v, err = d.Products(src, 70)
 	figure("products/s", v, err, 1e15)

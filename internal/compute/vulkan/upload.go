@@ -118,17 +118,38 @@ func (all fillers) Fill(i int, data []byte) {
 func (all fillers) FillRows(i int, row func(row int, scratch []byte) []byte) {
 	f := &all[i]
 	size := f.src.Type.RowBytes(f.src.Cols)
-	dst := make([][]byte, len(f.regions))
+	f.eachRow(func(n int, planes [][]byte, scratch []byte) {
+		file := row(n, scratch[:size])
+		for k, r := range f.regions {
+			r.pack(planes[k], file)
+		}
+	})
+}
+
+// FillPlanes implements compute.Filler: regions of these types are planes.
+func (all fillers) FillPlanes(i int, write func(row int, planes [][]byte)) bool {
+	f := &all[i]
+	switch f.src.Type {
+	case quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q5_K, quant.Q6_K:
+		f.eachRow(func(n int, planes [][]byte, _ []byte) { write(n, planes) })
+		return true
+	}
+	return false
+}
+
+// eachRow calls do for each row, on all cores, with its items in the regions and scratch for a row of a file.
+func (f *filler) eachRow(do func(row int, items [][]byte, scratch []byte)) {
+	memory := make([][]byte, len(f.regions))
 	for k := range f.regions {
-		dst[k] = f.memory(k)
+		memory[k] = f.memory(k)
 	}
 	inParallel(f.part.rows, func(from, to int) {
-		scratch := make([]byte, size)
+		scratch, items := make([]byte, f.src.Type.RowBytes(f.src.Cols)), make([][]byte, len(f.regions))
 		for n := from; n < to; n++ {
-			file := row(n, scratch)
 			for k, r := range f.regions {
-				r.pack(dst[k][n*r.size:][:r.size], file)
+				items[k] = memory[k][n*r.size:][:r.size]
 			}
+			do(n, items, scratch)
 		}
 	})
 }
