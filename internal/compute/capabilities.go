@@ -245,7 +245,8 @@ type RowKeeper interface {
 // its bytes of eight-bit quants, or of the lower four bits, those of elements i and i+16 in byte i; then, of types with
 // more bits, the bits above, a word for each of them, in which bits v of the bytes are of elements 4v…, or two words, in
 // which bit pairs f of the bytes of word h are of elements 4(2f+h)…; then the scales as a file has them: a half for each
-// block, or those of 256 elements, and, where a file has it elsewhere, their unit.
+// block, or those of 256 elements, and, where a file has it elsewhere, their unit. Instead of a row it is a group of 32
+// columns, which share scales, where these are neurons: the neurons' blocks over the outputs, then a half for each output.
 type PlaneKeeper interface {
 	RowKeeper
 	// HasPlanes reports whether Planes can give m's rows.

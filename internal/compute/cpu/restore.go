@@ -96,13 +96,19 @@ func (d *Device) Rows(m *compute.Matrix, from, to int, scratch []byte) compute.S
 	return src
 }
 
-// HasPlanes reports whether Planes can give m's rows.
+// HasPlanes reports whether Planes can give m's rows, or its groups of neurons.
 func (d *Device) HasPlanes(m *compute.Matrix) bool {
-	return mem(m).packed && kernel.HasPlanes(m.Type) && d.KeepsRows(m)
+	w := mem(m)
+	return w.layout == groups || w.packed && kernel.HasPlanes(m.Type) && d.KeepsRows(m)
 }
 
-// Planes writes row of m by planes. It may be called on any goroutine.
+// Planes writes row of m by planes, or a group. It may be called on any goroutine.
 func (d *Device) Planes(m *compute.Matrix, row int, planes [][]byte) {
 	w := mem(m)
-	kernel.Planes(m.Type, planes, w.data[row*w.rowBytes:][:w.rowBytes], m.Cols)
+	data := w.data[row*w.rowBytes:][:w.rowBytes]
+	if w.layout == groups {
+		kernel.GroupPlanes(m.Type, planes, data, m.Rows)
+		return
+	}
+	kernel.Planes(m.Type, planes, data, m.Cols)
 }

@@ -143,6 +143,9 @@ func (y *stream) bring(c int) {
 		if y.uses[i] != compute.Columns && y.host.KeepsRows(y.weights[i]) {
 			return y.rowsOf(f, i, y.weights[i], from, to-from)
 		}
+		if y.uses[i] == compute.Columns && y.groupsOf(f, i, y.weights[i], from/quant.QK) {
+			return sent[i].Rows * sent[i].Type.RowBytes(to-from)
+		}
 		rows := y.host.Restore(y.weights[i], from, to, d.rooms.host).Data
 		f.Fill(i, rows)
 		return len(rows)

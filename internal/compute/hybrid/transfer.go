@@ -118,6 +118,13 @@ func (s *sender) rowsOf(f compute.Filler, i int, w *compute.Matrix, first, n int
 	return n * w.Type.RowBytes(w.Cols)
 }
 
+// groupsOf has groups of w's columns, those from first on, fill in the weights i, if the host and the GPU have them so.
+func (s *sender) groupsOf(f compute.Filler, i int, w *compute.Matrix, first int) bool {
+	k, ok := s.host.(compute.PlaneKeeper)
+	return ok && w.Type.Traits().Columns && k.HasPlanes(w) &&
+		f.FillPlanes(i, func(group int, planes [][]byte) { k.Planes(w, first+group, planes) })
+}
+
 // roundedRowsOf is rowsOf for a matrix whose weights in F16 the host has rounded to BF16: they are sent in F16, in which
 // GPUs multiply faster.
 func (s *sender) roundedRowsOf(f compute.Filler, i int, w *compute.Matrix, first, n int) int {

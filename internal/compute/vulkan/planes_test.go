@@ -63,6 +63,38 @@ func TestPlanes(t *testing.T) {
 			}
 		}
 	}
+	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0} {
+		for _, rows := range []int{512, 288} { // outputs
+			const neurons = 96
+			x, src := make([]float32, rows*neurons), compute.Source{Name: "down", Type: typ, Rows: rows, Cols: neurons, Data: make([]byte, rows*typ.RowBytes(neurons))}
+			for i := range x {
+				x[i] = rng.Float32() - 0.5
+			}
+			quant.Encode(typ, src.Data, x)
+			w, err := host.Matrix(src, compute.Columns)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _, regions, pack, err := laidOut(src, compute.Columns)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for group := range neurons / quant.QK {
+				planes := make([][]byte, len(regions))
+				for k, r := range regions {
+					planes[k] = make([]byte, r.size)
+				}
+				host.Planes(w, group, planes)
+				for k, r := range regions {
+					want := make([]byte, r.size)
+					pack(src, r, want, group)
+					if !bytes.Equal(planes[k], want) {
+						t.Errorf("%s of %d outputs: group %d differs in region %d", typ, rows, group, k)
+					}
+				}
+			}
+		}
+	}
 	if given == 0 {
 		t.Error("the processor gives no planes")
 	}

@@ -137,13 +137,13 @@ func (all fillers) FillPlanes(i int, write func(row int, planes [][]byte)) bool 
 	return false
 }
 
-// eachRow calls do for each row, on all cores, with its items in the regions and scratch for a row of a file.
+// eachRow calls do for each row, or group of them, on all cores, with its items in the regions and scratch for a row of a file.
 func (f *filler) eachRow(do func(row int, items [][]byte, scratch []byte)) {
 	memory := make([][]byte, len(f.regions))
 	for k := range f.regions {
 		memory[k] = f.memory(k)
 	}
-	inParallel(f.part.rows, func(from, to int) {
+	inParallel(f.part.rows/f.regions[0].rows, func(from, to int) {
 		scratch, items := make([]byte, f.src.Type.RowBytes(f.src.Cols)), make([][]byte, len(f.regions))
 		for n := from; n < to; n++ {
 			for k, r := range f.regions {

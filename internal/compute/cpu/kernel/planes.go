@@ -72,3 +72,26 @@ func eightWords(out, in []byte, blocks int) {
 		binary.LittleEndian.PutUint64(to[24:], pair(lane[192:], lane[224:]))
 	}
 }
+
+// GroupPlanes writes a group of a matrix with rows outputs, packed by PackGroup, as compute.PlaneKeeper describes.
+func GroupPlanes(t quant.Type, planes [][]byte, group []byte, rows int) {
+	units, plane, quants := (rows+quant.QK-1)/quant.QK, planeBytes(t, rows), quantBytes(t)
+	size := len(planes[0]) / GroupNeurons
+	scales, neurons := group[:Super(rows)*quant.QKK*2], group[Super(rows)*quant.QKK*2:]
+	for s := range Super(rows) {
+		blocks := min(8, units-8*s)
+		for n := range GroupNeurons {
+			in := neurons[n*plane+s*quants:]
+			if t == quant.Q8_0 {
+				eightWords(planes[0][n*size+256*s:], in, blocks)
+			} else {
+				fourWords(planes[0][n*size+128*s:], in, blocks)
+			}
+		}
+		for b := range blocks {
+			for i := 0; i < quant.QK; i += 4 { // four outputs whose sums are neighbours
+				copy(planes[1][2*(s*quant.QKK+b*quant.QK+i):][:8], scales[2*(s*quant.QKK+sumPlace(b, i)):])
+			}
+		}
+	}
+}
