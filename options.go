@@ -57,7 +57,7 @@ type Options struct {
 	GPULayers    *int     // number of whole layers on GPUs, the last ones; negative: all; nil: attention and hot neurons come first
 	Tensors      []string // where tensors lie, each PATTERN=BUFFER as an item of llama.cpp's --override-tensor; the first that matches a name holds
 	KVInRAM      bool     // keys and values stay in RAM, and attention is computed there, as with llama.cpp's --no-kv-offload
-	StreamTokens *int     // length of a prompt's step from which on cold neurons are sent to the GPU; 0: never; nil: where that is faster
+	StreamTokens *int     // length of a prompt's step from which on weights in RAM are sent to the GPU; 0: never; nil: where that is faster
 	MoECache     *int64   // bytes of GPU memory, at most, for experts that follow the text, all of which RAM then holds, too; 0: experts stay where they are; nil: they follow where that should pay
 	ReadAhead    *bool    // whether the processor reads neurons ahead while it waits for GPUs; nil: where the plan expects GPUs to wait for it
 

@@ -43,7 +43,7 @@ func kvInRAMFlag() cli.Flag {
 }
 
 func streamFlag() cli.Flag {
-	return &cli.IntFlag{Name: "stream-tokens", Usage: "in steps of at least `N` tokens of a prompt, send the neurons and experts in RAM to the GPU; 0: never; default: where that is faster than computing with them on the processor"}
+	return &cli.IntFlag{Name: "stream-tokens", Usage: "in steps of at least `N` tokens of a prompt, send the weights in RAM to the GPU; 0: never; default: where that is faster than computing with them on the processor"}
 }
 
 // listDevices prints what --device may name.

@@ -126,10 +126,65 @@ type Streamer interface {
 // WeightUploader is an Overlapper that can send weights.
 type WeightUploader interface {
 	Overlapper
-	// UploadWeights makes buffer, of a Streamer, hold matrices from here on. fill is called by the host of an earlier
-	// Overlap with a matrix's data. What is recorded during an Overlap may fill one buffer while it computes with
-	// another's matrices; a later turn of the host comes when they are there.
-	UploadWeights(buffer any, sources []Source, uses []Use) (matrices []*Matrix, fill func(i int, data []byte))
+	// Feed has the host call fill as soon as nothing reads the host memory of buffer, of a Streamer, any more: unlike an
+	// Overlap's host it does not wait for what was recorded so far, so that it works ahead of the GPU. Fill calls the
+	// Filler of the UploadWeights that follows.
+	Feed(buffer any, fill func(p *Params) error)
+	// UploadWeights makes buffer hold matrices from here on. The host of an earlier Overlap or Feed fills in their data.
+	// What is recorded during an Overlap may fill one buffer while it computes with another's matrices; a later turn of
+	// the host comes when they are there.
+	UploadWeights(buffer any, weights []Sent) ([]*Matrix, Filler)
+	// UploadPages brings pages into a cache of one layer. In each run the host calls find, which returns their numbers,
+	// and then read for each of them, on several goroutines: it returns the page as ReadPage does, in scratch, which
+	// has room for it. As in Feed the host does not wait for what was recorded so far.
+	UploadPages(c *Cache, find func(p *Params) []int32, read func(page int32, scratch []byte) error)
+	// Mark returns the place that the recording has reached, for Behind.
+	Mark() uint64
+	// Behind has the host call f when what was recorded up to mark has run, whatever was recorded since. What was
+	// downloaded up to mark is there; what f's caller uploads is not written in f.
+	Behind(mark uint64, f func(p *Params) error)
+}
+
+// Sent describes a matrix that is sent to a GPU: Source without Data. It may be a part of a larger one, rows from First
+// on of Of rows, whose products are those columns of an output for all; 0: it is the whole.
+type Sent struct {
+	Source
+	Use       Use
+	First, Of int
+}
+
+// Filler takes the data of matrices that are sent.
+type Filler interface {
+	// Fill takes matrix i's data as a file has them.
+	Fill(i int, data []byte)
+	// FillRows takes them row by row: row returns one of them as a file has it, in scratch, which has room for it, or
+	// where it lies. It is called on several goroutines.
+	FillRows(i int, row func(row int, scratch []byte) []byte)
+	// FillPlanes takes them row by row as a PlaneKeeper gives them, by write, which is called on several goroutines. It
+	// reports whether the device takes the matrix's type so.
+	FillPlanes(i int, write func(row int, planes [][]byte)) bool
+}
+
+// AbsentRow is the number of a row that nobody reads.
+const AbsentRow = -1
+
+// FillFrom has rows of w, as host keeps them, fill in matrix i of f, in the quickest way that both know. from returns
+// the number of a row in w, or AbsentRow.
+func FillFrom(f Filler, i int, host RowKeeper, w *Matrix, from func(row int) int) {
+	if k, ok := host.(PlaneKeeper); ok && k.HasPlanes(w) && f.FillPlanes(i, func(row int, planes [][]byte) {
+		if at := from(row); at != AbsentRow {
+			k.Planes(w, at, planes)
+		}
+	}) {
+		return
+	}
+	f.FillRows(i, func(row int, scratch []byte) []byte {
+		at := from(row)
+		if at == AbsentRow {
+			return scratch
+		}
+		return host.Rows(w, at, at+1, scratch).Data
+	})
 }
 
 // Tuner is a device that chooses, by measuring, among kernels that give the same bytes.
@@ -184,6 +239,20 @@ type RowKeeper interface {
 	// Rows returns rows [from, to) of m as a file has them, in scratch, which has room for them, or where they lie. It
 	// may be called on any goroutine.
 	Rows(m *Matrix, from, to int, scratch []byte) Source
+}
+
+// PlaneKeeper is a RowKeeper that can give rows of some types as GPUs hold them, in planes: of each block of 32 elements
+// its bytes of eight-bit quants, or of the lower four bits, those of elements i and i+16 in byte i; then, of types with
+// more bits, the bits above, a word for each of them, in which bits v of the bytes are of elements 4v…, or two words, in
+// which bit pairs f of the bytes of word h are of elements 4(2f+h)…; then the scales as a file has them: a half for each
+// block, or those of 256 elements, and, where a file has it elsewhere, their unit. Instead of a row it is a group of 32
+// columns, which share scales, where these are neurons: the neurons' blocks over the outputs, then a half for each output.
+type PlaneKeeper interface {
+	RowKeeper
+	// HasPlanes reports whether Planes can give m's rows.
+	HasPlanes(m *Matrix) bool
+	// Planes writes a row of m. It may be called on any goroutine.
+	Planes(m *Matrix, row int, planes [][]byte)
 }
 
 // ExpertUse counts uses of an expert by a token, in layers with slots: of experts in a slot, and of others.

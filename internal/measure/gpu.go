@@ -38,6 +38,12 @@ type Device interface {
 	HandOff() (float64, error)
 	// Launch returns the time that the kernels of one layer take to start beyond what they read, in seconds.
 	Launch() (float64, error)
+	// Packing returns how many bytes of src's rows, as a file has them, are brought into the form that is sent to the
+	// GPU, a second. fill fills in the only matrix.
+	Packing(src compute.Source, fill func(f compute.Filler)) (float64, error)
+	// Products returns how many multiplications and additions a second products of a prompt of so many tokens with src
+	// take.
+	Products(src compute.Source, tokens int) (float64, error)
 }
 
 // GPU is what was measured of a GPU. All figures are 0 where Lacks is not empty.
@@ -51,6 +57,10 @@ type GPU struct {
 	Launch   float64 `json:"launch"`          // seconds a layer
 	// Speeds are what the GPU's operations reach in a model's layers; nil: they were not measured.
 	Speeds *placement.Speeds `json:"speeds,omitempty"`
+
+	// 0 where it was not measured.
+	Products float64 `json:"products,omitempty"` // multiplications and additions a second of a prompt's products in Q4_0
+	Packs    float64 `json:"packs,omitempty"`    // bytes a second, as in a file, that all cores pack to be sent to it
 }
 
 // Usable reports whether models may be placed on the GPU without being told to.
@@ -66,6 +76,11 @@ func (c *GPU) check() error {
 			return fmt.Errorf("GPU %q: %g bytes/s is no bandwidth", c.Name, v)
 		}
 	}
+	for _, v := range []float64{c.Products, c.Packs} {
+		if v != 0 && !plausible(v) {
+			return fmt.Errorf("GPU %q: %g multiplications or packed bytes a second are nothing that a machine does", c.Name, v)
+		}
+	}
 	if !(c.HandOff >= 0 && c.HandOff < 1) || !(c.Launch >= 0 && c.Launch < 1) {
 		return fmt.Errorf("GPU %q: %g s to hand off and %g s to launch are no latencies", c.Name, c.HandOff, c.Launch)
 	}
@@ -78,7 +93,7 @@ func (c *GPU) check() error {
 }
 
 // gpuSteps is how many figures a GPU takes.
-const gpuSteps = 4 + speedSteps
+const gpuSteps = 6 + speedSteps
 
 // gpuLayers are the bytes of weights that each part of a layer is measured with on a GPU: several times the largest
 // second-level caches.
@@ -115,6 +130,9 @@ func (c *GPU) take(ctx context.Context, f *Found, layers layerTrial, step func()
 			return err
 		}
 		step()
+		if err := c.takeProducts(g, step); err != nil {
+			return err
+		}
 		if err := c.check(); err != nil {
 			return err
 		}
@@ -128,4 +146,24 @@ func (c *GPU) take(ctx context.Context, f *Found, layers layerTrial, step func()
 	if err != nil {
 		*c = GPU{ID: c.ID, Lacks: err.Error()}
 	}
+}
+
+// gpuTokens are those of a prompt whose products are timed on a GPU, which is faster with more of them.
+const gpuTokens = 512
+
+// takeProducts measures products of prompts, and how fast weights are packed for them.
+func (c *GPU) takeProducts(g Device, step func()) error {
+	d, w, src, err := product(1)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	fill := func(f compute.Filler) { compute.FillFrom(f, 0, d, w, func(row int) int { return row }) }
+	if c.Packs, err = g.Packing(src, fill); err != nil {
+		return err
+	}
+	step()
+	c.Products, err = g.Products(src, gpuTokens)
+	step()
+	return err
 }

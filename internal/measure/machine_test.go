@@ -20,20 +20,25 @@ import (
 // fake is a GPU of known figures.
 type fake struct {
 	compute.Device
-	read, up, down, handOff, launch float64
-	err                             error
-	closed                          *int
+	read, up, down, handOff, launch, packs, products float64
+
+	err    error
+	closed *int
 }
 
 func (f fake) ReadBandwidth() (float64, error)                  { return f.read, nil }
 func (f fake) TransferBandwidth() (up, down float64, err error) { return f.up, f.down, nil }
 func (f fake) HandOff() (float64, error)                        { return f.handOff, f.err }
 func (f fake) Launch() (float64, error)                         { return f.launch, nil }
-func (f fake) Close() error                                     { *f.closed++; return f.Device.Close() }
+func (f fake) Packing(compute.Source, func(compute.Filler)) (float64, error) {
+	return f.packs, nil
+}
+func (f fake) Products(compute.Source, int) (float64, error) { return f.products, nil }
+func (f fake) Close() error                                  { *f.closed++; return f.Device.Close() }
 
 func TestGPUs(t *testing.T) {
 	closed := 0
-	good := fake{read: 9e11, up: 2e10, down: 1e10, handOff: 4e-5, launch: 2e-5, closed: &closed}
+	good := fake{read: 9e11, up: 2e10, down: 1e10, handOff: 4e-5, launch: 2e-5, packs: 3e10, products: 7e13, closed: &closed}
 	id := ID{Name: "Test 4090", Driver: "driver 1.2", UUID: "abc", Memory: 24 << 30}
 	open := func(f fake) Found {
 		return Found{ID: id, Open: func() (Device, error) {
@@ -50,7 +55,7 @@ func TestGPUs(t *testing.T) {
 		found Found
 		want  GPU
 	}{
-		"good":        {open(good), GPU{ID: id, Read: 9e11, Upload: 2e10, Download: 1e10, HandOff: 4e-5, Launch: 2e-5}},
+		"good":        {open(good), GPU{ID: id, Read: 9e11, Upload: 2e10, Download: 1e10, HandOff: 4e-5, Launch: 2e-5, Packs: 3e10, Products: 7e13}},
 		"wrong unit":  {open(slow), GPU{ID: id, Lacks: `GPU "Test 4090": 42 bytes/s is no bandwidth`}},
 		"lost":        {open(broken), GPU{ID: id, Lacks: "device lost"}},
 		"latency":     {open(huge), GPU{ID: id, Lacks: `GPU "Test 4090": 3 s to hand off and 2e-05 s to launch are no latencies`}},

@@ -21,19 +21,11 @@ const (
 // measureProducts fills in Products and Packs, with all cores. The weights are zeros: products take as long whatever
 // they are.
 func (m *Machine) measureProducts(step func()) error {
-	d, err := cpu.New(cpu.Options{Threads: m.Cores, ThreadsBatch: m.Cores})
+	d, w, src, err := product(m.Cores)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	src := compute.Source{
-		Name: "products", Type: quant.Q4_0, Rows: productRows, Cols: productCols,
-		Data: make([]byte, productRows*quant.Q4_0.RowBytes(productCols)),
-	}
-	w, err := d.Matrix(src, compute.Rows)
-	if err != nil {
-		return err
-	}
 	x, err := d.Tensor(productTokens, productCols)
 	if err != nil {
 		return err
@@ -56,6 +48,23 @@ func (m *Machine) measureProducts(step func()) error {
 	m.Packs = float64(len(src.Data)) / seconds
 	step()
 	return err
+}
+
+// product returns a processor of so many threads with the weights of a product, which are
+// src's.
+func product(threads int) (d *cpu.Device, w *compute.Matrix, src compute.Source, err error) {
+	src = compute.Source{
+		Name: "products", Type: quant.Q4_0, Rows: productRows, Cols: productCols,
+		Data: make([]byte, productRows*quant.Q4_0.RowBytes(productCols)),
+	}
+	if d, err = cpu.New(cpu.Options{Threads: threads, ThreadsBatch: threads}); err != nil {
+		return nil, nil, src, err
+	}
+	if w, err = d.Matrix(src, compute.Rows); err != nil {
+		d.Close()
+		return nil, nil, src, err
+	}
+	return d, w, src, nil
 }
 
 // fastest returns the least time that f took, in seconds, in productTime, so that a neighbour on the machine lengthens

@@ -129,6 +129,13 @@ func (host) Restorable(m *compute.Matrix) compute.Use {
 	return compute.Rows
 }
 
+// KeepsRows is that of the processor's device, too.
+func (host) KeepsRows(m *compute.Matrix) bool { return m.Mem != compute.Columns }
+
+func (host) Rows(m *compute.Matrix, from, to int, _ []byte) compute.Source {
+	return compute.Source{Name: m.Name, Type: m.Type, Rows: to - from, Cols: m.Cols}
+}
+
 func (host) Restore(m *compute.Matrix, from, to int, _ []byte) compute.Source {
 	return compute.Source{Name: m.Name, Type: m.Type, Rows: to - from, Cols: m.Cols}
 }

@@ -327,14 +327,13 @@ func (p *Planner) solve(b *modelcost.Cost) (Solution, error) {
 			c.Budget = 0
 		}
 		s.Streams = append(s.Streams, m.streaming(j, p.o.StreamTokens, b, c.Budget))
-		var err error
-		if c.Overhead, err = m.most(b, j, s.Streams[j]); err != nil {
-			return s, err
-		}
-		s.Most = append(s.Most, c.Overhead)
 	}
-	var err error
-	if s.Plan, err = m.fit(b, slowed(b, s.Machine, m.Memory), s.Streams, p.o.ReadAhead, p.solver()); err != nil {
+	err := p.fit(&s, b)
+	if err != nil && p.o.StreamTokens == nil && slices.ContainsFunc(s.Streams, hybrid.Streaming.Sends) { // there is no room for what is sent
+		clear(s.Streams)
+		err = p.fit(&s, b)
+	}
+	if err != nil {
 		return s, err
 	}
 	if err := reprice(&b.Model, &s.Machine, &s.Plan); err != nil {
@@ -349,6 +348,20 @@ func (p *Planner) solve(b *modelcost.Cost) (Solution, error) {
 		}
 	}
 	return s, nil
+}
+
+// fit plans for the budgets and the streams of s.
+func (p *Planner) fit(s *Solution, b *modelcost.Cost) (err error) {
+	s.Most = nil
+	for j := range p.machine.gpus {
+		c := &s.Machine.GPUs[j]
+		if c.Overhead, err = p.machine.most(b, j, s.Streams[j]); err != nil {
+			return err
+		}
+		s.Most = append(s.Most, c.Overhead)
+	}
+	s.Plan, err = p.machine.fit(b, slowed(b, s.Machine, p.machine.Memory), s.Streams, p.o.ReadAhead, p.solver())
+	return err
 }
 
 // pin holds tensors to where Options.Tensors says, and attention to RAM where Options.KVInRAM does.

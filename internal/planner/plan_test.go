@@ -60,6 +60,8 @@ func TestPlanned(t *testing.T) {
 		{mode: model.Predict, context: 256, share: 0.5, stream: 1},
 		{mode: model.Exact, context: 1024, ubatch: 64, share: 2},
 		{mode: model.Off, context: 256, share: 0.4, whole: 2},
+		{mode: model.Off, context: 256, ubatch: 64, share: 0.4, whole: 2, stream: 8},
+		{spec: synth.Spec{Arch: "gemma2", Type: quant.Q4_0}, mode: model.Off, context: 256, ubatch: 64, share: 0, whole: -1, stream: 8},
 		{spec: synth.Spec{Arch: "llama", Type: quant.Q4_0}, mode: model.Exact, context: 512, share: 0.5, stream: 32},
 		{spec: synth.Spec{Arch: "llama", Type: quant.Q8_0}, mode: model.Off, context: 64, ubatch: 8, share: 2},
 		{spec: synth.Spec{Arch: "qwen2", Type: quant.F16}, mode: model.Exact, context: 256, batch: 32, ubatch: 512, share: 0.3},
@@ -97,8 +99,8 @@ func TestPlanned(t *testing.T) {
 			}
 			m := lavapipes(t, max(1, c.gpus))
 			po := Options{Processor: Processor{Threads: 1}, Budgets: []int64{budget(t, m, b, c.stream, c.share)}, StreamTokens: &c.stream}
-			if c.whole > 0 {
-				po.Layers = &c.whole
+			if whole := max(0, c.whole); c.whole != 0 { // negative: none
+				po.Layers = &whole
 			}
 			p := With(m, b, po)
 			o.Devices = p

@@ -39,7 +39,7 @@ type Options struct {
 	Layers       *int                              // so many whole layers, the last ones, go to GPUs, the head counted as one; negative: all; nil: neurons do, by what they save
 	Tensors      []string                          // where tensors lie, each PATTERN=BUFFER as modelcost.ParseOverrides has it; the first that matches holds
 	KVInRAM      bool                              // keys and values lie in RAM, and attention is computed there; neurons, experts and the head may lie on GPUs
-	StreamTokens *int                              // tokens of a prompt's step from which on cold neurons are sent to the GPU; 0: never; nil: where that is faster
+	StreamTokens *int                              // tokens of a prompt's step from which on weights in RAM are sent to the GPU; 0: never; nil: where that is faster
 	ReadAhead    *bool                             // whether the processor reads neurons before it is their turn; nil: where the plan has GPUs wait for it
 	MoECache     *int64                            // bytes of GPU memory, at most, for experts that follow the text, which RAM then holds, too; 0: experts stay where they are; nil: where that should pay
 	Trace        *trace.Log                        // keeps when each processor did what; may be nil
@@ -253,13 +253,16 @@ func (p *Planner) place() (plan *Plan, used []int, err error) {
 	} else if pays {
 		s, follow = f, true
 	}
+	if plan, err = p.with(&s, follow); err != nil {
+		return nil, nil, err
+	}
 	for j, g := range p.machine.gpus {
-		if s.Plan.VRAM[j] == 0 && !p.failed[j] && (p.o.Device != "" || p.o.Budgets != nil) && p.o.Layers == nil {
+		if !slices.Contains(p.used, j) && !p.failed[j] && (p.o.Device != "" || p.o.Budgets != nil) && p.o.Layers == nil {
 			p.o.notice("nothing of the model is worth its place within %.0f MiB of %s", mib(s.Machine.GPUs[j].Budget), g.name)
 		}
 	}
-	if plan, err = p.with(&s, follow); err != nil || len(plan.GPUs) == 0 {
-		return nil, nil, err
+	if len(plan.GPUs) == 0 {
+		return nil, nil, nil
 	}
 	return plan, p.used, nil
 }
@@ -278,12 +281,34 @@ func (p *Planner) with(s *Solution, follow bool) (plan *Plan, err error) {
 		plan.Bytes += y.VRAM
 	}
 	if len(plan.GPUs) == 0 {
-		return plan, nil
+		return plan, p.sendAll(plan, s)
 	}
 	if follow {
 		p.addSlots(plan, s)
 	}
 	return plan, p.addFurther(plan)
+}
+
+// sendAll has the first GPU that prompts gain from, and that has room for what this takes, compute them where nothing of
+// the model lies on a GPU: all weights are sent.
+func (p *Planner) sendAll(plan *Plan, s *Solution) error {
+	for j, g := range p.machine.gpus {
+		stream, budget := s.Streams[j], s.Machine.GPUs[j].Budget
+		if p.failed[j] || stream.Tokens == 0 || stream.Tokens > p.cost.Step {
+			continue
+		}
+		with := *plan
+		with.GPUs = []GPU{{Device: g.device, Budget: budget, Stream: stream}}
+		bytes, err := used(&p.cost, &with, []vulkan.Info{g.info})
+		if err != nil {
+			return err
+		}
+		if with.GPUs[0].Planned = bytes[0]; bytes[0] <= budget {
+			plan.GPUs, p.used = with.GPUs, []int{j}
+			return nil
+		}
+	}
+	return nil
 }
 
 // Further returns the number of the GPU that has the layer which predicts a further token in the plan of s, where

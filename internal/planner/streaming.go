@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
@@ -11,18 +12,21 @@ import (
 
 // What computing with a weight and sending it take on a machine that was described and not measured: per core,
 // multiplications and additions of a prompt's products a second, and bytes packed for the GPU a second. A chunk of rows
-// is long enough for the bus's full speed, and a small share of the budget.
+// is long enough for the bus's full speed, and a small share of the budget. So is a layer's part of the KV cache; buffers
+// may not be larger on some GPUs.
 const (
 	coreProducts   = 60e9
 	corePacks      = 2e9
 	largestChunk   = 32 << 20
-	budgetOfChunks = 256
+	budgetOfChunks = 128
+	largestPages   = 2 << 30
+	budgetOfPages  = 16
 )
 
-// streaming returns when sending cold neurons to GPU j takes less time than computing with them on the machine's cores.
-// Where nothing is known of the GPU they are sent only if the user says so: asked is from how many tokens on.
+// streaming returns when sending weights in RAM to GPU j takes less time than computing with them on the machine's
+// cores. Where nothing is known of the GPU they are sent only if the user says so: asked is from how many tokens on.
 func (m *Machine) streaming(j int, asked *int, b *modelcost.Cost, budget int64) hybrid.Streaming {
-	s := hybrid.Streaming{Bytes: min(largestChunk, budget/budgetOfChunks)}
+	s := hybrid.Streaming{Bytes: min(largestChunk, budget/budgetOfChunks), Pages: min(largestPages, budget/budgetOfPages)}
 	if asked != nil {
 		s.Tokens = max(0, *asked)
 		s.Experts = s.Tokens
@@ -32,9 +36,12 @@ func (m *Machine) streaming(j int, asked *int, b *modelcost.Cost, budget int64) 
 	if k == nil || !(k.Upload > 0) {
 		return s
 	}
-	products, packs := m.figures.Products, m.figures.Packs
+	products, packs := m.figures.Products, cmp.Or(k.Packs, m.figures.Packs)
 	if products == 0 || packs == 0 {
 		products, packs = coreProducts*float64(m.figures.Cores), corePacks*float64(m.figures.Cores)
+	}
+	if k.Products > 0 && k.Products <= products { // the cores are faster however many tokens there are
+		return s
 	}
 	file := float64(b.RowBytes)
 	sent := file // bytes of a row on the bus
@@ -42,12 +49,9 @@ func (m *Machine) streaming(j int, asked *int, b *modelcost.Cost, budget int64) 
 		sent = float64(vulkan.RowBytes(t, b.RowElems))
 	}
 	w := sending{pack: file / packs, copy: sent / k.Upload, both: (2*file + sent) / m.figures.Best().Stream}
-	tokens := func(experts bool) float64 {
-		seconds := w.seconds(layerBytes(b, experts) * sent / file / float64(s.Bytes))
-		return seconds / float64(b.RowElems) * products
-	}
-	s.Tokens = int(math.Ceil(tokens(false)))
-	s.Experts = int(math.Ceil(tokens(true) * expertsPerUse(b)))
+	tokens := w.seconds() / float64(b.RowElems) * products
+	s.Tokens = int(math.Ceil(tokens))
+	s.Experts = int(math.Ceil(tokens * expertsPerUse(b)))
 	return s
 }
 
@@ -58,29 +62,10 @@ type sending struct {
 	both float64 // of RAM, if one row is packed while another is copied: packing reads and writes it, the copy reads it again
 }
 
-// seconds returns the time that each row takes of a layer that is sent in so many chunks. While one chunk is copied the
-// cores pack the next one, whether or not copies have a queue of their own, so the slowest of cores, bus and RAM
-// decides. Packing the first chunk and copying the last one overlap with nothing. The time of the GPU's products is
-// left out: they run beside the copies, or are short compared with them.
-func (w sending) seconds(chunks float64) float64 {
-	if !(chunks > 1) || math.IsInf(chunks, 1) {
-		return w.pack + w.copy
-	}
-	alone := 1 / chunks
-	return alone*(w.pack+w.copy) + (1-alone)*max(w.pack, w.copy, w.both)
-}
-
-// layerBytes returns the bytes, in the file, of the neurons of the first layer that has neurons, or of the experts of
-// the first that has experts; 0 if there is none. The plan, which is made later, may leave fewer of them in RAM, and so
-// fewer chunks. Such layers take less time, so a number that is right for whole layers costs least.
-func layerBytes(b *modelcost.Cost, experts bool) float64 {
-	for l := range b.Model.Layers {
-		if y := &b.Model.Layers[l]; y.Experts == experts {
-			return float64(len(y.Units.Sometimes)) * float64(y.Units.Size)
-		}
-	}
-	return 0
-}
+// seconds returns the time that each row takes of what is sent. While one chunk is copied the cores pack those after
+// it, of the next layers, too, so the slowest of cores, bus and RAM decides. The time of the GPU's products is left
+// out: from this number of tokens on they take less than the cores' products, and they run beside the copies.
+func (w sending) seconds() float64 { return max(w.pack, w.copy, w.both) }
 
 // expertsPerUse returns how many experts a layer has for each that a token uses: so many times as many tokens read a
 // weight before sending it pays.

@@ -78,7 +78,7 @@ func (d *Device) restoreGroups(w *matrix, src compute.Source, first int) {
 // KeepsRows reports whether Rows can give m's.
 func (d *Device) KeepsRows(m *compute.Matrix) bool {
 	w := mem(m)
-	return w.layout == neurons && m.Rows*w.rowBytes == len(w.data)
+	return w.layout != groups && m.Rows*w.rowBytes == len(w.data)
 }
 
 // Rows returns rows [from, to) of m as a file has them, in scratch, which has room for them, or where they lie.
@@ -94,4 +94,21 @@ func (d *Device) Rows(m *compute.Matrix, from, to int, scratch []byte) compute.S
 		kernel.RestoreRow(m.Type, src.Data[r*size:][:size], stored[r*w.rowBytes:][:w.rowBytes], 0, src.Cols)
 	}
 	return src
+}
+
+// HasPlanes reports whether Planes can give m's rows, or its groups of neurons.
+func (d *Device) HasPlanes(m *compute.Matrix) bool {
+	w := mem(m)
+	return w.layout == groups || w.packed && kernel.HasPlanes(m.Type) && d.KeepsRows(m)
+}
+
+// Planes writes row of m by planes, or a group. It may be called on any goroutine.
+func (d *Device) Planes(m *compute.Matrix, row int, planes [][]byte) {
+	w := mem(m)
+	data := w.data[row*w.rowBytes:][:w.rowBytes]
+	if w.layout == groups {
+		kernel.GroupPlanes(m.Type, planes, data, m.Rows)
+		return
+	}
+	kernel.Planes(m.Type, planes, data, m.Cols)
 }

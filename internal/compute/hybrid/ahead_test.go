@@ -27,7 +27,7 @@ type idleTape struct {
 
 func (c *idleTapes) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
 	if c.kept[seg] == nil {
-		c.kept[seg] = &tape{dev: c.Device, seg: seg}
+		c.kept[seg] = newTape(c.Device, seg)
 		body(compute.NewVerbs(&idleTape{tape: c.kept[seg]}))
 	}
 	return c.tapes.Run(seg, p, body)

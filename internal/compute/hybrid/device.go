@@ -32,6 +32,7 @@ type Device struct {
 	watch     *compute.Watch
 	streaming Streaming
 	rooms     rooms
+	shadows   map[shadowOf]*compute.Cache
 	sent      int64 // bytes of weights, as files have them, that went to the GPU for prompts
 	slots     slots
 	joins     map[compute.Segment][]join // what a run has counted apart
@@ -61,7 +62,7 @@ func (d *Device) ofGPU(err error) error {
 // New returns a device of GPU and host, which it closes. attention says of each layer whether keys and values lie on
 // the GPU.
 func New(gpu compute.Device, host compute.Host, attention []bool) *Device {
-	return &Device{gpu: gpu, host: host, attention: attention, partials: map[partialOf]tensorPair{}, joins: map[compute.Segment][]join{}, ends: map[compute.Segment][]whereabouts{}}
+	return &Device{gpu: gpu, host: host, attention: attention, partials: map[partialOf]tensorPair{}, shadows: map[shadowOf]*compute.Cache{}, joins: map[compute.Segment][]join{}, ends: map[compute.Segment][]whereabouts{}}
 }
 
 // HoldFurther has keys and values of the layer that predicts a further token lie on the GPU.
@@ -95,7 +96,8 @@ func (d *Device) Close() error {
 // matrix is a weight's two parts; the second's rows, or neurons, follow the first's. Either may be nil.
 type matrix struct {
 	gpu, host *compute.Matrix
-	hot       int      // neurons, or rows, on the GPU
+	hot       int // neurons, or rows, on the GPU
+	use       compute.Use
 	home      int      // which GPU that is, in a MultiGPU
 	slots     bool     // the host has all rows; those on the GPU are experts that may change
 	slotted   *slotted // of a layer's down matrix, once it was recorded; nil where its experts stay where they are
@@ -116,7 +118,7 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 	}
 	out := &compute.Matrix{Name: src.Name, Type: src.Type, Rows: src.Rows, Cols: src.Cols}
 	hot := src.Split.Bound
-	m := &matrix{hot: hot}
+	m := &matrix{hot: hot, use: use}
 	out.Mem = m
 	split := use == compute.Rows || use == compute.Columns
 	if hot < 0 || hot > n || !split && hot != 0 && hot != n {
@@ -459,6 +461,7 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 		r := &router{d: d, gpu: m, seg: seg}
 		body(compute.NewVerbs(r))
 		r.meet(nil)
+		r.settle()
 		failed = r.err
 	})
 	if err == nil {

@@ -98,7 +98,7 @@ func deviceOf(t *testing.T, plan [layers + 1]compute.Place, streamed bool, gpu f
 		}
 		pair := hybrid.New(gpu(), processor, attention)
 		if streamed {
-			pair.Stream(hybrid.Streaming{Tokens: 8, Experts: 8, Bytes: 300 << 10})
+			pair.Stream(hybrid.Streaming{Tokens: 8, Experts: 8, Bytes: 300 << 10, Pages: 1 << 20})
 		}
 		pairs = append(pairs, pair)
 	}
@@ -142,7 +142,8 @@ func TestSplits(t *testing.T) {
 		"neurons on two":  {on(1, false, false, 512), place(false, false, 512), on(1, false, false, 0), place(false, false, 0)},
 		"a GPU's head":    {place(true, true, 160), place(true, true, 0), place(false, false, 0), on(1, true, false, 0)},
 	}
-	sent := []string{"hot", "neurons alone", "last layer in part", "two GPUs"} // of these, prompts' cold neurons are sent to the GPU too
+	// Of these, what prompts need of RAM is sent to the GPU, too.
+	sent := []string{"hot", "all in RAM", "attention in RAM", "neurons alone", "last layer in part", "two GPUs", "three GPUs"}
 	for _, c := range []struct {
 		spec synth.Spec
 		mode model.SparseMode

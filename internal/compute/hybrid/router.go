@@ -22,6 +22,11 @@ type router struct {
 	guess   *compute.Guess // at the next layer, for this layer's SparseFFN
 	guessed *guessed       // at this layer
 
+	fed    int      // chunks of weights that were sent
+	held   shadowed // on the GPU
+	behind *stretch // what the host does when the GPU has come to mark
+	mark   uint64
+
 	last *stretch // the one before: what the GPU uploads next was written by it or earlier
 }
 
@@ -34,6 +39,10 @@ func (r *router) Do(op compute.Op) {
 		r.sparseFFN(o)
 	case *compute.Experts: // or its experts
 		r.experts(o)
+	case *compute.StoreKV:
+		r.storeKV(o)
+	case *compute.Attend:
+		r.attend(o)
 	case *compute.Precede: // what Params.Before has is in the host's memory
 		r.on(false, op, operandsOf(op))
 	default:
@@ -65,16 +74,20 @@ type stretch struct {
 
 func (r *router) stretch() *stretch {
 	if r.next == nil {
-		s := &stretch{d: r.d, seg: r.seg, host: fmt.Sprintf("%s, host", r.seg.Name)}
-		s.resize.to = window{tokens: rows{n: r.seg.Rows}, outputs: rows{n: r.seg.Out}}
-		s.body = func(v compute.Verbs) {
-			for _, op := range s.ops {
-				v.Do(op)
-			}
-		}
-		r.next = s
+		r.next = r.newStretch()
 	}
 	return r.next
+}
+
+func (r *router) newStretch() *stretch {
+	s := &stretch{d: r.d, seg: r.seg, host: fmt.Sprintf("%s, host", r.seg.Name)}
+	s.resize.to = window{tokens: rows{n: r.seg.Rows}, outputs: rows{n: r.seg.Out}}
+	s.body = func(v compute.Verbs) {
+		for _, op := range s.ops {
+			v.Do(op)
+		}
+	}
+	return s
 }
 
 func (s *stretch) run(p *compute.Params) error {
@@ -129,6 +142,7 @@ func (r *router) meet(during func()) {
 		}
 		return
 	}
+	r.settle()
 	r.last, r.next = r.next, nil
 	r.gpu.Overlap(r.last.run, during)
 }
@@ -271,7 +285,7 @@ func (r *router) belongsToGPU(o *operands) bool {
 	return prefer(o.reads...)
 }
 
-// matMul computes each product where its weights are.
+// matMul computes each product where its weights are, or on the GPU, to which they are sent.
 func (r *router) matMul(o *compute.MatMul) {
 	gpu, host := compute.MatMul{X: o.X}, compute.MatMul{X: o.X}
 	nGPU, nHost := 0, 0
@@ -286,7 +300,7 @@ func (r *router) matMul(o *compute.MatMul) {
 			nHost++
 		}
 	}
-	if nHost > 0 {
+	if nHost > 0 && !r.sendProducts(&host) {
 		r.whole(&host)
 	}
 	if nGPU > 0 {
@@ -297,5 +311,6 @@ func (r *router) matMul(o *compute.MatMul) {
 // Host ends both devices' work and calls f.
 func (r *router) Host(f func() error) {
 	r.meet(nil)
+	r.settle()
 	r.gpu.Host(f)
 }

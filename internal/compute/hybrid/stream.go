@@ -36,7 +36,7 @@ func (r *router) stream(out, x compute.Tensor, s compute.Set, f compute.SparseWe
 	r.toGPU(x)
 	r.setToGPU(s)
 	y.seeSet()
-	y.record(f.Up, y.computeHot, y.bring, y.compute)
+	y.record(y.computeHot, y.bring, y.compute)
 	return true
 }
 
@@ -124,39 +124,53 @@ func (y *stream) seeSet() {
 }
 
 // bring records the way of chunk c to the GPU.
-func (y *stream) bring(c int, turn *stretch) {
+func (y *stream) bring(c int) {
 	d := y.r.d
 	from, to := y.bounds(c)
-	sources := make([]compute.Source, len(y.weights))
+	sent := make([]compute.Sent, len(y.weights))
 	for i, w := range y.weights {
 		width := y.x.Cols
 		if i == len(y.weights)-1 {
 			width = y.out.Cols
 		}
-		sources[i] = compute.Source{Name: w.Name, Type: w.Type, Rows: to - from, Cols: width}
+		sent[i] = compute.Sent{Source: compute.Source{Name: w.Name, Type: w.Type, Rows: to - from, Cols: width}, Use: y.uses[i]}
 		if y.uses[i] == compute.Columns {
-			sources[i].Rows, sources[i].Cols = width, to-from
+			sent[i].Rows, sent[i].Cols = width, to-from
 		}
 	}
 	w := compute.SparseWeights{Act: y.f.Act}
-	w.Gate, w.Up, w.Down = y.send(c, turn, sources, y.uses, func(i int, scratch []byte) []byte {
-		return y.host.Restore(y.weights[i], from, to, scratch).Data
-	})
+	w.Gate, w.Up, w.Down = y.parts(y.send(y.f.Up.Name, sent, func(f compute.Filler, i int) int {
+		if y.uses[i] != compute.Columns && y.host.KeepsRows(y.weights[i]) {
+			return y.rowsOf(f, i, y.weights[i], from, to-from)
+		}
+		if y.uses[i] == compute.Columns && y.groupsOf(f, i, y.weights[i], from/quant.QK) {
+			return sent[i].Rows * sent[i].Type.RowBytes(to-from)
+		}
+		rows := y.host.Restore(y.weights[i], from, to, d.rooms.host).Data
+		f.Fill(i, rows)
+		return len(rows)
+	}))
 	var err error
 	if w.UpBias, err = part(y.f.UpBias, d.gpu, y.hot+from, y.hot+to); err != nil {
 		y.r.fail(err)
 	}
 	y.brought[c] = w
-	if y.set.Mem != nil {
-		set := y.chunkSet(c)
-		words := y.r.gpu.UploadSet(set)
-		turn.stores = append(turn.stores, func(*window) {
-			dst, perRow := words()
-			for row := range set.Rows {
-				bits(dst[row*perRow:][:perRow], y.words[row*y.perRow:][:y.perRow], y.hot+from, to-from)
-			}
-		})
+}
+
+// bringSet sends chunk c's part of the set to the GPU.
+func (y *stream) bringSet(c int) {
+	if y.set.Mem == nil {
+		return
 	}
+	from, to := y.bounds(c)
+	set := y.chunkSet(c)
+	words := y.r.gpu.UploadSet(set)
+	y.r.last.stores = append(y.r.last.stores, func(*window) {
+		dst, perRow := words()
+		for row := range set.Rows {
+			bits(dst[row*perRow:][:perRow], y.words[row*y.perRow:][:y.perRow], y.hot+from, to-from)
+		}
+	})
 }
 
 // bits copies n bits of src, from bit first on, to dst, and clears the rest of it.
@@ -206,7 +220,10 @@ func (y *stream) computeHot() {
 }
 
 // compute has the GPU compute with chunk c.
-func (y *stream) compute(c int) { y.add(y.chunkSet(c), y.brought[c]) }
+func (y *stream) compute(c int) {
+	y.bringSet(c)
+	y.add(y.chunkSet(c), y.brought[c])
+}
 
 // add has the GPU compute the neurons of a part of the layer, and adds them to what there is.
 func (y *stream) add(s compute.Set, w compute.SparseWeights) {

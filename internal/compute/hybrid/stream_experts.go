@@ -15,7 +15,6 @@ type expertStream struct {
 	first   int                   // the host's first expert
 	n       int
 	rows    []int // of an expert in each of weights
-	scratch int   // bytes of a chunk's rows in one of weights, at most
 	sent    int   // experts, at most
 	brought []compute.ExpertWeights
 }
@@ -30,13 +29,13 @@ func (r *router) streamExperts(o *compute.Experts) bool {
 	if !ok || !y.choose() {
 		return false
 	}
-	if err := y.reserve(y.scratch); err != nil {
+	if err := y.reserve(0); err != nil {
 		r.fail(err)
 		return true // Run returns it
 	}
 	r.toGPU(o.X)
 	r.choiceToGPU(&o.Choice)
-	y.record(o.Weights.Up, y.computeHeld, y.bring, y.compute)
+	y.record(y.computeHeld, y.bring, y.compute)
 	return true
 }
 
@@ -54,18 +53,17 @@ func (y *expertStream) choose() bool {
 		y.first, y.sent = 0, min(y.n, y.sent+residency.Copies)
 		y.hot.Bins = &y.slots.bins
 	}
-	size, scratch := int64(0), 0 // of an expert on the GPU, at most; of its rows of one matrix in a file
+	size := int64(0) // of an expert on the GPU, at most
 	for _, m := range []*compute.Matrix{w.Gate, w.Up, w.Down} {
 		if m == nil {
 			continue
 		}
 		cold, rows := mem(m).host, m.Rows/y.n
-		if y.host.Restorable(cold) != compute.Rows {
+		if !y.host.KeepsRows(cold) {
 			return false
 		}
 		y.weights, y.rows = append(y.weights, cold), append(y.rows, rows)
 		size += int64(rows) * y.rooms.StreamedBytes(m.Type, m.Cols)
-		scratch = max(scratch, rows*m.Type.RowBytes(m.Cols))
 	}
 	y.most = min(int(y.r.d.streaming.Bytes/size), y.sent)
 	if y.most == 0 {
@@ -76,7 +74,6 @@ func (y *expertStream) choose() bool {
 	}
 	y.chunks = (y.sent + y.most - 1) / y.most
 	y.brought = make([]compute.ExpertWeights, y.chunks)
-	y.scratch = y.most * scratch
 	return true
 }
 
@@ -91,32 +88,30 @@ func (y *expertStream) table(c int) *compute.ExpertTable {
 	return compute.NewExpertTable(y.n, y.first+c*y.most, y.room(c))
 }
 
-// data returns chunk c's rows of the weights w of weights, as files have them, in to, or where they lie. What is behind
-// the last expert that is absent may be anything.
-func (y *expertStream) data(c, w int, to []byte) []byte {
-	m, rows := y.weights[w], y.rows[w]
+// fill fills in chunk c's rows of the weights i. What is behind the last expert that is absent may be anything.
+func (y *expertStream) fill(c int, f compute.Filler, i int) int {
+	m, rows, room := y.weights[i], y.rows[i], y.room(c)
 	if y.slots == nil {
-		from := c * y.most
-		return y.host.Restore(m, from*rows, (from+y.room(c))*rows, to).Data
+		return y.rowsOf(f, i, m, c*y.most*rows, room*rows)
 	}
-	size := rows * m.Type.RowBytes(m.Cols)
-	for i, e := range y.slots.chunk(c, y.most) {
-		at := to[i*size:][:size]
-		copy(at, y.host.Restore(m, int(e)*rows, (int(e)+1)*rows, at).Data)
-	}
-	return to[:y.room(c)*size]
+	experts := y.slots.chunk(c, y.most)
+	compute.FillFrom(f, i, y.host, m, func(row int) int {
+		if row/rows >= len(experts) {
+			return compute.AbsentRow
+		}
+		return int(experts[row/rows])*rows + row%rows
+	})
+	return room * rows * m.Type.RowBytes(m.Cols)
 }
 
 // bring records the way of chunk c to the GPU.
-func (y *expertStream) bring(c int, turn *stretch) {
-	var sources []compute.Source
-	var uses []compute.Use
+func (y *expertStream) bring(c int) {
+	var sent []compute.Sent
 	for i, m := range y.weights {
-		sources = append(sources, compute.Source{Name: m.Name, Type: m.Type, Rows: y.room(c) * y.rows[i], Cols: m.Cols})
-		uses = append(uses, compute.Rows)
+		sent = append(sent, compute.Sent{Source: compute.Source{Name: m.Name, Type: m.Type, Rows: y.room(c) * y.rows[i], Cols: m.Cols}, Use: compute.Rows})
 	}
 	w := y.hot
-	w.Gate, w.Up, w.Down = y.send(c, turn, sources, uses, func(i int, scratch []byte) []byte { return y.data(c, i, scratch) })
+	w.Gate, w.Up, w.Down = y.parts(y.send(y.o.Weights.Up.Name, sent, func(f compute.Filler, i int) int { return y.fill(c, f, i) }))
 	w.Table = y.table(c)
 	y.brought[c] = w
 }

@@ -82,12 +82,19 @@ type tape struct {
 	dev *cpu.Device
 	seg compute.Segment
 	ops []func(p *compute.Params) error
+
+	read map[any]int // by room: how many of ops there were when it was read last
+	part map[*compute.Matrix]*piece
+}
+
+func newTape(d *cpu.Device, seg compute.Segment) *tape {
+	return &tape{dev: d, seg: seg, read: map[any]int{}, part: map[*compute.Matrix]*piece{}}
 }
 
 func (c *tapes) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
 	t := c.kept[seg]
 	if t == nil {
-		t = &tape{dev: c.Device, seg: seg}
+		t = newTape(c.Device, seg)
 		body(compute.NewVerbs(t))
 		c.kept[seg] = t
 	}
@@ -158,6 +165,14 @@ func (t *tape) Host(f func() error) {
 
 func (t *tape) Do(op compute.Op) {
 	op = compute.Clone(op)
+	if o, ok := op.(*compute.MatMul); ok {
+		for _, y := range o.Products {
+			if y.W != nil && t.part[y.W] != nil {
+				t.pieces(o)
+				return
+			}
+		}
+	}
 	t.op(func(v compute.Verbs) {
 		if f, ok := op.(*compute.SparseFFN); ok && f.Set.Mem != nil && f.Weights.Up.Rows < f.Set.N {
 			v.SparseFFN(f.Out, f.X, t.hot(f.Set, f.Weights.Up.Rows), f.Weights)
@@ -201,27 +216,130 @@ func (c *tapes) StreamedBytes(t quant.Type, elements int) int64 {
 	return int64(t.RowBytes((elements + whole - 1) / whole * whole))
 }
 
-func (t *tape) UploadWeights(room any, sources []compute.Source, uses []compute.Use) ([]*compute.Matrix, func(i int, data []byte)) {
+// Feed has the host fill as early as it may: before whatever was recorded since the room was read last.
+func (t *tape) Feed(buffer any, fill func(p *compute.Params) error) {
+	at := t.read[buffer]
+	t.ops = slices.Insert(t.ops, at, fill)
+	for room, n := range t.read {
+		if n > at {
+			t.read[room] = n + 1
+		}
+	}
+}
+
+func (t *tape) UploadWeights(buffer any, weights []compute.Sent) ([]*compute.Matrix, compute.Filler) {
 	var matrices []*compute.Matrix
-	left := *room.(*int64)
-	for _, s := range sources {
-		matrices = append(matrices, &compute.Matrix{Name: s.Name, Type: s.Type, Rows: s.Rows, Cols: s.Cols})
+	left := *buffer.(*int64)
+	for _, s := range weights {
+		m := &compute.Matrix{Name: s.Name, Type: s.Type, Rows: max(s.Rows, s.Of), Cols: s.Cols}
+		matrices = append(matrices, m)
 		left -= int64(s.Rows * s.Type.RowBytes(s.Cols))
+		if s.Rows < s.Of {
+			t.part[m] = &piece{first: s.First}
+		}
 	}
 	if left < 0 {
 		panic("there is no room for what is brought")
 	}
-	staged := make([][]byte, len(sources))
+	staged := make(staging, len(weights))
+	for i, s := range weights {
+		staged[i].rows, staged[i].row = s.Rows, s.Type.RowBytes(s.Cols)
+	}
 	t.ops = append(t.ops, func(*compute.Params) error {
-		for i, s := range sources {
-			s.Data = staged[i]
-			m, err := t.dev.Matrix(s, uses[i])
+		for i, s := range weights {
+			s.Data = staged[i].data
+			m, err := t.dev.Matrix(s.Source, s.Use)
 			if err != nil {
 				return err
 			}
-			*matrices[i] = *m
+			if p := t.part[matrices[i]]; p != nil {
+				p.of = m
+			} else {
+				*matrices[i] = *m
+			}
 		}
 		return nil
 	})
-	return matrices, func(i int, data []byte) { staged[i] = slices.Clone(data) }
+	t.read[buffer] = len(t.ops)
+	return matrices, staged
+}
+
+func (t *tape) UploadPages(c *compute.Cache, find func(p *compute.Params) []int32, read func(page int32, scratch []byte) error) {
+	t.ops = append(t.ops, func(p *compute.Params) error {
+		for _, page := range find(p) {
+			data, number := make([]byte, c.Layers[0].PageBytes()), compute.EveryLayer(page)
+			if err := read(page, data); err != nil {
+				return err
+			}
+			if c.IsWindowed(0) {
+				number = compute.Page{Far: -1, Near: page, State: -1}
+			}
+			if err := t.dev.WritePage(c, number, [][]byte{data}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (t *tape) Mark() uint64 { return 0 }
+
+// Behind has the host come as late as it may.
+func (t *tape) Behind(_ uint64, f func(p *compute.Params) error) { t.ops = append(t.ops, f) }
+
+// staging is host memory that matrices pass through.
+type staging []struct {
+	data      []byte
+	rows, row int // and the bytes of one
+}
+
+func (s staging) Fill(i int, data []byte) { s[i].data = slices.Clone(data) }
+
+func (s staging) FillRows(i int, row func(row int, scratch []byte) []byte) {
+	s[i].data = nil
+	for n := range s[i].rows {
+		s[i].data = append(s[i].data, row(n, make([]byte, s[i].row))...)
+	}
+}
+
+func (s staging) FillPlanes(int, func(int, [][]byte)) bool { return false }
+
+// piece is rows of a matrix, from first on.
+type piece struct {
+	first int
+	of    *compute.Matrix
+}
+
+// pieces computes products of which some are with parts of matrices.
+func (t *tape) pieces(o *compute.MatMul) {
+	t.ops = append(t.ops, func(p *compute.Params) error {
+		for _, y := range o.Products {
+			if y.W == nil {
+				break
+			}
+			whole, to := y, t.part[y.W]
+			if to != nil {
+				out, err := t.dev.Tensor(y.Out.Rows, to.of.Rows)
+				if err != nil {
+					return err
+				}
+				out.Outputs = y.Out.Outputs
+				y.Out, y.W, y.Bias = out, to.of, nil
+			}
+			if err := t.dev.Run(t.seg, pad(t.seg, p), func(v compute.Verbs) { v.MatMul(o.X, compute.Products{y}) }); err != nil {
+				return err
+			}
+			if to == nil {
+				continue
+			}
+			if whole.Bias != nil {
+				panic("a part of a product with a bias")
+			}
+			from, all := t.dev.Data(y.Out), t.dev.Data(whole.Out)
+			for row := range y.Out.Rows {
+				copy(all[row*whole.Out.Cols+to.first:], from[row*y.Out.Cols:][:y.Out.Cols])
+			}
+		}
+		return nil
+	})
 }

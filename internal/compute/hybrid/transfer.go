@@ -1,26 +1,34 @@
 package hybrid
 
-import "github.com/powerinfer-go/powerinfer/internal/compute"
+import (
+	"encoding/binary"
+	"math"
 
-// Streaming says which prompts cold neurons and experts are sent to the GPU for.
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/trace"
+)
+
+// Streaming says which prompts weights in RAM are sent to the GPU for.
 type Streaming struct {
 	Tokens  int   // of a step, from which on sending their rows takes less time than computing with them; 0: never
 	Experts int   // likewise, of layers with experts, each of which few of the tokens use
-	Bytes   int64 // of rows that are sent at a time; twice as many are on the GPU
+	Bytes   int64 // of rows that are sent at a time; Rooms times as many are on the GPU
+	Pages   int64 // of a layer's keys and values in RAM that the GPU may hold while it attends to them; if there are more, the host attends
 }
 
-// RoomBytes returns the GPU memory for streaming.
-func (s Streaming) RoomBytes() int64 {
-	if s.Tokens == 0 && s.Experts == 0 {
-		return 0
-	}
-	return 2 * (s.Bytes + roomSlack)
-}
+// Sends reports whether anything is sent.
+func (s Streaming) Sends() bool { return s.Tokens > 0 || s.Experts > 0 }
 
-// roomSlack is the number of bytes that three matrices in a room lose to alignment.
+// Rooms are the chunks of weights that a GPU has memory for: while it computes with one, the next is copied to it and
+// the host packs those after that.
+const Rooms = 4
+
+// roomSlack is the number of bytes that the matrices in a room lose to alignment.
 const roomSlack = 4 << 10
 
-// Stream has the cold neurons' part of large steps computed on the GPU.
+// Stream has the host's part of large steps computed on the GPU.
 func (d *Device) Stream(s Streaming) { d.streaming = s }
 
 // Sent returns the bytes of weights, as files have them, that went to the GPU for prompts since d was made.
@@ -28,19 +36,134 @@ func (d *Device) Sent() int64 { return d.sent }
 
 // rooms are the buffers that chunks use in turn.
 type rooms struct {
-	room [2]any
+	room [Rooms]any
 	set  [2]compute.Set // of the GPU, of most neurons
 	most int
-	host []byte // a chunk's rows of one matrix, as a file has them
+	host []byte // a chunk's columns of one matrix, as a file has them
+
+	halves *[1 << 16]uint16 // halvesOfBF16, once they are needed
 }
 
-// transfer is one layer of which the host's part comes to the GPU in chunks. While the GPU computes with a chunk, the
-// next one's rows are copied to it, and the host packs those of the one after that.
+// sender sends weights to the GPU while a step runs. The host packs a chunk as soon as the room that it passes through
+// is free, however far the GPU has come.
+type sender struct {
+	r     *router
+	gpu   compute.WeightUploader
+	rooms compute.Streamer
+	host  restorer
+}
+
+// restorer is a host that gives its weights back.
+type restorer interface {
+	compute.Restorer
+	compute.RowKeeper
+}
+
+// sender reports whether the devices can send weights and it pays for so many rows, which it does from least on; 0:
+// never.
+func (r *router) sender(rows, least int) (sender, bool) {
+	// A running sequence's token has the same arithmetic in every step: the host computes what it needs of the host's
+	// weights.
+	if least == 0 || rows < least || r.seg.Decode > 0 {
+		return sender{}, false
+	}
+	gpu, uploads := r.gpu.(compute.WeightUploader)
+	rooms, streams := r.d.gpu.(compute.Streamer)
+	host, restores := r.d.host.(restorer)
+	return sender{r, gpu, rooms, host}, uploads && streams && restores
+}
+
+// reserve allocates rooms on the GPU, once for all that is sent, and so many bytes of scratch on the host.
+func (s *sender) reserve(scratch int) error {
+	d := s.r.d
+	for i := range d.rooms.room {
+		if d.rooms.room[i] != nil {
+			continue
+		}
+		room, err := s.rooms.StreamBuffer(d.streaming.Bytes + roomSlack)
+		if err != nil {
+			return d.ofGPU(err)
+		}
+		d.rooms.room[i] = room
+	}
+	if len(d.rooms.host) < scratch {
+		d.rooms.host = make([]byte, scratch)
+	}
+	return nil
+}
+
+// send records the way of weights to the GPU, in one chunk that a trace names after name, and returns its matrices.
+// fill fills in matrix i, and returns the bytes that this took of a file.
+func (s *sender) send(name string, weights []compute.Sent, fill func(f compute.Filler, i int) int) []*compute.Matrix {
+	d, room := s.r.d, s.r.fed%Rooms
+	s.r.fed++
+	var to compute.Filler
+	s.gpu.Feed(d.rooms.room[room], func(*compute.Params) error {
+		from, begin := d.trace.Now(), monotime.Now()
+		for i := range weights {
+			d.sent += int64(fill(to, i))
+		}
+		d.watch.Turn(begin)
+		d.trace.Span(trace.Host, "pack "+name, from)
+		return nil
+	})
+	var matrices []*compute.Matrix
+	matrices, to = s.gpu.UploadWeights(d.rooms.room[room], weights)
+	return matrices
+}
+
+// rowsOf has rows of w, those from first on, fill in the weights i.
+func (s *sender) rowsOf(f compute.Filler, i int, w *compute.Matrix, first, n int) int {
+	compute.FillFrom(f, i, s.host, w, func(row int) int { return first + row })
+	return n * w.Type.RowBytes(w.Cols)
+}
+
+// groupsOf has groups of w's columns, those from first on, fill in the weights i, if the host and the GPU have them so.
+func (s *sender) groupsOf(f compute.Filler, i int, w *compute.Matrix, first int) bool {
+	k, ok := s.host.(compute.PlaneKeeper)
+	return ok && w.Type.Traits().Columns && k.HasPlanes(w) &&
+		f.FillPlanes(i, func(group int, planes [][]byte) { k.Planes(w, first+group, planes) })
+}
+
+// roundedRowsOf is rowsOf for a matrix whose weights in F16 the host has rounded to BF16: they are sent in F16, in which
+// GPUs multiply faster.
+func (s *sender) roundedRowsOf(f compute.Filler, i int, w *compute.Matrix, first, n int) int {
+	halves := s.r.d.rooms.halves
+	f.FillRows(i, func(row int, scratch []byte) []byte {
+		data := s.host.Rows(w, first+row, first+row+1, scratch).Data
+		for at := 0; at < len(data); at += 2 {
+			binary.LittleEndian.PutUint16(scratch[at:], halves[binary.LittleEndian.Uint16(data[at:])])
+		}
+		return scratch
+	})
+	return n * w.Type.RowBytes(w.Cols)
+}
+
+// roundings makes the table of halves, once.
+func (r *rooms) roundings() {
+	if r.halves == nil {
+		r.halves = halvesOfBF16()
+	}
+}
+
+// halvesOfBF16 returns each BF16 number as a half; those beyond halves' range, which rounding up the largest ones gives,
+// as the largest.
+func halvesOfBF16() *[1 << 16]uint16 {
+	const largest = 65504
+	all := new([1 << 16]uint16)
+	for i := range all {
+		v := quant.F32FromBF16(uint16(i))
+		if !math.IsInf(float64(v), 0) {
+			v = max(-largest, min(v, largest))
+		}
+		all[i] = quant.F16FromF32(v)
+	}
+	return all
+}
+
+// transfer is one layer that is computed in parts: of what the GPU holds, and of chunks that come to it.
 type transfer struct {
-	r       *router
-	gpu     compute.WeightUploader
-	rooms   compute.Streamer
-	host    compute.Restorer
+	sender
 	weights []*compute.Matrix // gate, if there is one, up, down: the host's
 	most    int               // neurons, or experts, of a chunk
 	chunks  int
@@ -53,78 +176,35 @@ type transfer struct {
 // transfer begins the transfer of a layer that computes out. It reports whether the devices can do it and it pays,
 // which it does from least rows on; 0: never. The caller says what the chunks are.
 func (r *router) transfer(out compute.Tensor, least int, count *compute.NeuronCount) (transfer, bool) {
-	// A running sequence's token has the same arithmetic in every step: the host computes what it needs of the host's
-	// weights.
-	if least == 0 || out.Rows < least || r.seg.Decode > 0 {
-		return transfer{}, false
-	}
-	gpu, uploads := r.gpu.(compute.WeightUploader)
-	rooms, streams := r.d.gpu.(compute.Streamer)
-	host, restores := r.d.host.(compute.Restorer)
-	return transfer{r: r, gpu: gpu, rooms: rooms, host: host, out: out, count: count}, uploads && streams && restores
+	s, ok := r.sender(out.Rows, least)
+	return transfer{sender: s, out: out, count: count}, ok
 }
 
-// reserve allocates what chunks need, once for all layers: rooms on the GPU, and so many bytes of scratch on the host.
+// reserve allocates what chunks need, once for all layers.
 func (t *transfer) reserve(scratch int) error {
-	d := t.r.d
-	p, err := d.partial(t.out.Cols, 0)
+	p, err := t.r.d.partial(t.out.Cols, 0)
 	if err != nil {
 		return err
 	}
 	t.partial = viewed(t.out, p.gpu)
-	for i := range d.rooms.room {
-		if d.rooms.room[i] != nil {
-			continue
-		}
-		room, err := t.rooms.StreamBuffer(d.streaming.Bytes + roomSlack)
-		if err != nil {
-			return d.ofGPU(err)
-		}
-		d.rooms.room[i] = room
-	}
-	if len(d.rooms.host) < scratch {
-		d.rooms.host = make([]byte, scratch)
-	}
-	return nil
+	return t.sender.reserve(scratch)
 }
 
-// record records the layer. In turn c the host packs chunk c; at the same time bring sends chunk c-1 to the GPU, and
-// compute has the GPU compute with chunk c-2. In turn 0 held has it compute with what it holds. The host's turns are
-// named after up.
-func (t *transfer) record(up *compute.Matrix, held func(), bring func(c int, turn *stretch), compute func(c int)) {
-	var turns []*stretch
-	for c := range t.chunks + 2 {
-		if c < t.chunks {
-			turn := t.r.stretch()
-			turn.named(up)
-			turns = append(turns, turn)
+// record records the layer: bring sends chunk c to the GPU, and compute has the GPU compute with it. held has it
+// compute with what it holds, which the host's turn, if it has one, runs beside.
+func (t *transfer) record(held func(), bring, compute func(c int)) {
+	for c := range t.chunks {
+		bring(c)
+		if c == 0 {
+			t.r.meet(held)
 		}
-		t.r.meet(func() {
-			if c == 0 {
-				held()
-			} else if c <= t.chunks {
-				bring(c-1, turns[c-1])
-			}
-			if c > 1 {
-				compute(c - 2)
-			}
-		})
+		compute(c)
 	}
 	written(t.out, true)
 }
 
-// send records the way of chunk c to the GPU, and returns its matrices. Sources are in the order of weights. data
-// returns the rows of source i as a file has them: in to, or where they lie.
-func (t *transfer) send(c int, turn *stretch, sources []compute.Source, uses []compute.Use, data func(i int, to []byte) []byte) (gate, up, down *compute.Matrix) {
-	d := t.r.d
-	matrices, fill := t.gpu.UploadWeights(d.rooms.room[c%2], sources, uses)
-	turn.stores = append(turn.stores, func(*window) {
-		for i := range sources {
-			rows := data(i, d.rooms.host)
-			d.sent += int64(len(rows))
-			fill(i, rows)
-		}
-	})
+// parts returns a layer's matrices in the order of weights.
+func (t *transfer) parts(matrices []*compute.Matrix) (gate, up, down *compute.Matrix) {
 	if len(matrices) == 3 {
 		gate = matrices[0]
 	}

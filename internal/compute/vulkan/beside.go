@@ -18,6 +18,7 @@ type roomUse struct {
 	driver.View
 	copied  uint64 // the copy that filled it last; 0: none did
 	touched uint64 // the command buffer that touched it last; 0: none did
+	read    uint64 // the command buffer that filled it last, where no copy did; 0: none did
 }
 
 // copyBeside records, on the queue for copies, a copy of the first size bytes of a room's host memory to its device

@@ -33,19 +33,21 @@ func TestPromptsBeside(t *testing.T) {
 		spec synth.Spec
 		mode model.SparseMode
 		held [3]int // experts or neurons of each layer that are on the GPU
+		ram  int    // so many layers' attention is not
 		slot bool
 		sent int64 // bytes of a chunk
 	}{
-		{"experts", synth.Spec{Arch: "qwen3moe", Type: quant.F32, Experts: 24, Used: 3, FF: 32}, model.Off, [3]int{5, 0, 20}, false, 300 << 10},
-		{"experts that follow the text", synth.Spec{Arch: "qwen3moe", Type: quant.F32, Experts: 24, Used: 3, FF: 32}, model.Off, [3]int{5, 3, 20}, true, 300 << 10},
-		{"neurons", synth.Spec{Arch: "llama", Type: quant.Q8_0}, model.Off, [3]int{256, 0, 512}, false, 64 << 10},
-		{"sets of neurons", synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, model.Predict, [3]int{256, 0, 512}, false, 64 << 10},
+		{"experts", synth.Spec{Arch: "qwen3moe", Type: quant.F32, Experts: 24, Used: 3, FF: 32}, model.Off, [3]int{5, 0, 20}, 0, false, 300 << 10},
+		{"experts that follow the text", synth.Spec{Arch: "qwen3moe", Type: quant.F32, Experts: 24, Used: 3, FF: 32}, model.Off, [3]int{5, 3, 20}, 0, true, 300 << 10},
+		{"neurons", synth.Spec{Arch: "llama", Type: quant.Q8_0}, model.Off, [3]int{256, 0, 512}, 0, false, 64 << 10},
+		{"layers in RAM", synth.Spec{Arch: "llama", Type: quant.Q4_K}, model.Off, [3]int{0, 0, 512}, 2, false, 64 << 10},
+		{"sets of neurons", synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, model.Predict, [3]int{256, 0, 512}, 0, false, 64 << 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := synthtest.Sparse(t, c.spec, len(c.held))
 			places := make([]compute.Place, len(c.held)+1)
 			for l, n := range c.held {
-				places[l] = compute.Place{Split: compute.Split{Bound: n, Slots: c.slot}, Attention: true, Predictor: true}
+				places[l] = compute.Place{Split: compute.Split{Bound: n, Slots: c.slot}, Attention: l >= c.ram, Predictor: true}
 			}
 			want, of := streamed(t, f, alike{kept{d}}, places, c.mode, c.sent)
 			promotions := of.SlotUse().Promotions
@@ -79,9 +81,13 @@ func streamed(t *testing.T, f *gguf.File, gpu compute.Device, places []compute.P
 	if err != nil {
 		t.Fatal(err)
 	}
-	d = hybrid.New(gpu, host, slices.Repeat([]bool{true}, len(places)-1))
+	var attention []bool
+	for _, y := range places[:len(places)-1] {
+		attention = append(attention, y.Attention)
+	}
+	d = hybrid.New(gpu, host, attention)
 	d.FollowUse(eager())
-	d.Stream(hybrid.Streaming{Tokens: 8, Experts: 8, Bytes: chunk})
+	d.Stream(hybrid.Streaming{Tokens: 8, Experts: 8, Bytes: chunk, Pages: 1 << 20})
 	m, err := model.Load(t.Context(), f, d, model.Options{Batch: 16, Outputs: 16, Cache: compute.CacheSpec{Pages: 4}, Sparse: mode, Places: places})
 	if err != nil {
 		d.Close()
@@ -229,6 +235,9 @@ func (d disordered) play(s *segment, p *compute.Params) error {
 		}
 		if l.host == nil {
 			continue
+		}
+		if l.fed {
+			awaited = l.needs
 		}
 		commands, copies := d.ready(q)
 		for _, run := range []func() error{

@@ -40,8 +40,9 @@ type Device struct {
 	stage      stage
 	inputs     exchange
 	results    exchange
-	pagesIn    exchange // of the KV cache, on their way from files
-	pagesOut   exchange // to files
+	pagesIn    exchange    // of the KV cache, on their way from files
+	pagesOut   exchange    // to files
+	passage    driver.View // host memory for pages of a layer that a segment brings
 	seen       readback
 	uploaded   func(int64)
 	quantised  bool // there are weights of quantised types
@@ -130,6 +131,7 @@ func (d *Device) reset() {
 	d.played, d.lead, d.leadOut, d.tables = nil, 0, 0, 0
 	d.inputs, d.results = exchange{memory: &d.mem, purpose: driver.ToDevice}, exchange{memory: &d.mem, purpose: driver.ToHost}
 	d.pagesIn, d.pagesOut = exchange{memory: &d.mem, purpose: driver.ToDevice}, exchange{memory: &d.mem, purpose: driver.ToHost}
+	d.passage = driver.View{}
 	d.seen, d.stage = readback{d: d, rows: map[place]driver.View{}, known: map[string][]readTensor{}, bytes: exchange{memory: &d.mem, purpose: driver.ToHost}}, stage{d: d}
 }
 

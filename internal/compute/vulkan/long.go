@@ -175,7 +175,7 @@ func (r *recorder) multiplyHalves(a Arithmetic, tile int, o *operand, first, n, 
 			c.spec = append(c.spec, truth(a == Packed))
 		}
 		c.groups = [3]int{ceil(rows, tile), ceil(n, tile), 1}
-		r.dispatchProduct(c, added, p.Out, len(m.parts) == 1 && n == p.Out.Rows)
+		r.dispatchProduct(c, added, p.Out, len(m.parts) == 1 && (byNeuron || part.rows == p.W.Rows) && n == p.Out.Rows)
 	}
 }
 

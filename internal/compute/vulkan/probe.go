@@ -2,6 +2,7 @@ package vulkan
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -179,6 +180,47 @@ func (d *Device) Launch() (float64, error) {
 		}
 	}
 	return best, nil
+}
+
+// Packing returns how many bytes of src's rows, as a file has them, are brought into the form that UploadWeights sends, a
+// second. fill fills in the only matrix.
+func (d *Device) Packing(src compute.Source, fill func(f compute.Filler)) (float64, error) {
+	m, rows, regions, pack, err := laidOut(src, compute.Rows)
+	if err != nil {
+		return 0, err
+	}
+	p, end := placed(regions, rows)
+	m.parts = []part{p}
+	staged, err := d.mem.Alloc(driver.Staged, end)
+	if err != nil {
+		return 0, err
+	}
+	best := time.Duration(math.MaxInt64)
+	for range 4 * probeRepeats {
+		start := monotime.Now()
+		fill(fillers{{src, p, regions, pack, staged}})
+		best = max(1, min(best, monotime.Since(start)))
+	}
+	return float64(src.Rows*src.Type.RowBytes(src.Cols)) / best.Seconds(), nil
+}
+
+// Products returns how many multiplications and additions a second products of a prompt of so many tokens with src take.
+func (d *Device) Products(src compute.Source, tokens int) (float64, error) {
+	w, err := d.Matrix(src, compute.Dense)
+	if err != nil {
+		return 0, err
+	}
+	x, err := d.Tensor(tokens, src.Cols)
+	if err != nil {
+		return 0, err
+	}
+	out, err := d.Tensor(tokens, src.Rows)
+	if err != nil {
+		return 0, err
+	}
+	return d.rate(int64(tokens)*int64(src.Rows)*int64(src.Cols), func(r *recorder) {
+		r.matMul(x, compute.Products{{Out: out, W: w}})
+	})
 }
 
 // Trait is something that a device has, as its driver tells it.

@@ -3,6 +3,9 @@ package vulkan
 import (
 	"math"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // TestProbe: every figure can be taken, and is one that a machine may have. How large they are is no test's business.
@@ -29,6 +32,11 @@ func TestProbe(t *testing.T) {
 	figure("hand-off, s", v, err, 10)
 	v, err = d.Launch()
 	figure("launch of a layer, s", v, err, 10)
+	src := compute.Source{Name: "w", Type: quant.Q4_0, Rows: 64, Cols: 256, Data: make([]byte, 64*quant.Q4_0.RowBytes(256))}
+	v, err = d.Packing(src, func(f compute.Filler) { f.Fill(0, src.Data) })
+	figure("packed, bytes/s", v, err, 1e14)
+	v, err = d.Products(src, 70)
+	figure("products/s", v, err, 1e15)
 }
 
 // TestReadAll: the kernel whose speed is the bandwidth reads every word.

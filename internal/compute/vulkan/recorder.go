@@ -48,6 +48,7 @@ type recorder struct {
 	rooms    []roomUse        // that were filled by copies beside
 	copies   vk.CommandBuffer // on the queue for copies, in recording; 0: none
 	after    uint64           // number of the segment's command that it waits for
+	passed   uint64           // number of the last command that read Device.passage
 	wanted   []place          // what is copied to the host in the end
 	err      error            // the first one
 	hazards  hazards

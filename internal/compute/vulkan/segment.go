@@ -38,6 +38,8 @@ type leg struct {
 	overlap driver.Command                // submitted with command, for the host's turn
 	host    func(p *compute.Params) error // called when command has run; nil: nothing
 	late    bool                          // what ran beside an earlier turn must have run too
+	fed     bool                          // host waits for no more than needs and brought
+	needs   uint64                        // number of the segment's command that must have run; 0: none
 	brought uint64                        // number of the segment's copy that must have run, too
 	copies  vk.CommandBuffer              // on the queue for copies, submitted before command; 0: nothing
 	after   uint64                        // number of an earlier leg's command that must have run before copies
@@ -185,7 +187,7 @@ func (r *recorder) Host(f func() error) {
 	}
 	r.d.free(r.seg)
 	r.seg.checks, r.seg.inputs, r.seg.results, r.seg.stamps = nil, nil, nil, nil // the inputs lie where they were filled in
-	r.seg.commands, r.seg.copied, r.earlier, r.awaits, r.rooms = 0, 0, 0, 0, nil
+	r.seg.commands, r.seg.copied, r.earlier, r.awaits, r.passed, r.rooms = 0, 0, 0, 0, 0, nil
 	r.begin()
 }
 
@@ -263,6 +265,11 @@ func (l *leg) play(g *driver.GPU, p *compute.Params, commands, copies uint64) er
 	}
 	if err != nil || l.host == nil {
 		return err
+	}
+	if l.fed {
+		if awaited = 0; l.needs > 0 {
+			awaited = commands + l.needs
+		}
 	}
 	if l.idle != nil {
 		g.Glance.Ready, g.Glance.Done = before, awaited

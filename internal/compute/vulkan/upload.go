@@ -38,47 +38,118 @@ func RowBytes(t quant.Type, elements int) (bytes int64) {
 	return bytes
 }
 
-// UploadWeights makes into, which StreamBuffer returned, hold the matrices that sources, without their data, and uses
-// describe. The host of an earlier Overlap calls fill with the data of one of them. What runs beside may bring one
-// buffer's matrices while it computes with another's; a later turn of the host comes when they are there.
-func (r *recorder) UploadWeights(into any, sources []compute.Source, uses []compute.Use) (matrices []*compute.Matrix, fill func(i int, data []byte)) {
+// Feed has the host call fill when nothing reads the host memory of a room, which StreamBuffer returned, any more. It
+// submits what was recorded so far and does not wait for it.
+func (r *recorder) Feed(into any, fill func(p *compute.Params) error) {
+	u := r.roomUse(into.(*room).local)
+	r.ahead(fill, u.read, u.copied)
+	r.begin()
+}
+
+// UploadWeights makes into, which StreamBuffer returned, hold the matrices that weights describe. The host of an earlier
+// Overlap or Feed fills in their data. What runs beside may bring one buffer's matrices while it computes with
+// another's; a later turn of the host comes when they are there.
+func (r *recorder) UploadWeights(into any, weights []compute.Sent) ([]*compute.Matrix, compute.Filler) {
 	to := into.(*room)
-	fills := make([]func(data []byte), len(sources))
+	fills := make(fillers, len(weights))
+	matrices := make([]*compute.Matrix, len(weights))
 	at := int64(0)
-	for i, src := range sources {
+	for i, w := range weights {
+		src := w.Source
 		r.d.quantised = r.d.quantised || src.Type.Quantised()
-		m, rows, regions, pack, err := laidOut(src, uses[i])
+		m, rows, regions, pack, err := laidOut(src, w.Use)
 		p, end := placed(regions, rows)
+		p.first = w.First
 		if err == nil && at+end > to.local.Size {
 			err = fmt.Errorf("tensor %q: %s of rows are sent, and there is room for %s", src.Name, driver.Mebibytes(at+end), driver.Mebibytes(to.local.Size))
 		}
 		if err == nil && end > r.d.maxBinding {
 			err = fmt.Errorf("tensor %q: %s of rows are sent, and the GPU can bind %s at once", src.Name, driver.Mebibytes(end), driver.Mebibytes(r.d.maxBinding))
 		}
-		matrix := &compute.Matrix{Name: src.Name, Type: src.Type, Rows: src.Rows, Cols: src.Cols, Mem: m}
-		matrices = append(matrices, matrix)
+		matrices[i] = &compute.Matrix{Name: src.Name, Type: src.Type, Rows: max(src.Rows, w.Of), Cols: src.Cols, Mem: m}
 		if err != nil {
 			r.fail(err)
 			continue
 		}
 		p.memory = to.local.Slice(at, end)
 		m.parts = []part{p}
-		staged := to.staged.Slice(at, end)
-		fills[i] = func(data []byte) {
-			src := src
-			src.Data = data
-			for k, region := range regions {
-				pack(src, region, staged.Slice(p.regions[k], int64(rows/region.rows*region.size)).Host(), 0)
-			}
-		}
+		fills[i] = filler{src, p, regions, pack, to.staged.Slice(at, end)}
 		at = driver.Align(at+end, r.d.gpu.Alignment())
 	}
 	if r.err == nil {
 		if size := min(at, to.local.Size); !r.copyBeside(to, size) {
-			r.about(sources[0].Name + sent)
+			r.about(weights[0].Name + sent)
 			r.copy(to.local.Slice(0, size), to.staged.Slice(0, size))
+			r.roomUse(to.local).read = r.seg.commands + 1
 			r.late = r.late || r.overlap
 		}
 	}
-	return matrices, func(i int, data []byte) { fills[i](data) }
+	return matrices, fills
+}
+
+// filler fills the memory that a matrix passes through.
+type filler struct {
+	src     compute.Source
+	part    part
+	regions []region
+	pack    func(src compute.Source, r region, dst []byte, first int)
+	staged  driver.View
+}
+
+type fillers []filler
+
+// memory returns the host memory of a region.
+func (f *filler) memory(region int) []byte {
+	r := f.regions[region]
+	return f.staged.Slice(f.part.regions[region], int64(f.part.rows/r.rows*r.size)).Host()
+}
+
+// Fill implements compute.Filler.
+func (all fillers) Fill(i int, data []byte) {
+	f := &all[i]
+	src := f.src
+	src.Data = data
+	for k, region := range f.regions {
+		f.pack(src, region, f.memory(k), 0)
+	}
+}
+
+// FillRows implements compute.Filler, for matrices whose regions have an item for each row.
+func (all fillers) FillRows(i int, row func(row int, scratch []byte) []byte) {
+	f := &all[i]
+	size := f.src.Type.RowBytes(f.src.Cols)
+	f.eachRow(func(n int, planes [][]byte, scratch []byte) {
+		file := row(n, scratch[:size])
+		for k, r := range f.regions {
+			r.pack(planes[k], file)
+		}
+	})
+}
+
+// FillPlanes implements compute.Filler: regions of these types are planes.
+func (all fillers) FillPlanes(i int, write func(row int, planes [][]byte)) bool {
+	f := &all[i]
+	switch f.src.Type {
+	case quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q5_K, quant.Q6_K:
+		f.eachRow(func(n int, planes [][]byte, _ []byte) { write(n, planes) })
+		return true
+	}
+	return false
+}
+
+// eachRow calls do for each row, or group of them, on all cores, with its items in the regions and scratch for a row of a file.
+func (f *filler) eachRow(do func(row int, items [][]byte, scratch []byte)) {
+	memory := make([][]byte, len(f.regions))
+	for k := range f.regions {
+		memory[k] = f.memory(k)
+	}
+	inParallel(f.part.rows/f.regions[0].rows, func(from, to int) {
+		scratch, items := make([]byte, f.src.Type.RowBytes(f.src.Cols)), make([][]byte, len(f.regions))
+		for n := from; n < to; n++ {
+			for k, r := range f.regions {
+				items[k] = memory[k][n*r.size:][:r.size]
+			}
+			do(n, items, scratch)
+		}
+	})
 }

@@ -1,0 +1,128 @@
+package hybrid
+
+import (
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// A prompt's attention whose keys and values lie in RAM is computed on the GPU where its weights are sent there. The GPU
+// has a cache of one layer for it, the layer's shadow: the pages of earlier positions are sent, the prompt's own keys
+// and values are stored there and, behind, by the host where they belong.
+
+// shadowOf says which layers share a shadow, one after the other.
+type shadowOf struct {
+	compute.KVShape
+	windowed bool
+}
+
+// shadowed is what a recording's shadow holds: a layer of the host's cache.
+type shadowed struct {
+	cache *compute.Cache // of the GPU; nil: nothing is held
+	of    *compute.Cache
+	layer int
+}
+
+// shadow returns the GPU's cache for one layer of the host's.
+func (d *Device) shadow(c *compute.Cache, layer int) (*compute.Cache, error) {
+	of := shadowOf{c.Layers[layer], c.IsWindowed(layer)}
+	if have := d.shadows[of]; have != nil {
+		return have, nil
+	}
+	made, err := d.gpu.Cache(compute.CacheSpec{Layers: []compute.KVShape{of.KVShape}, Pages: c.Pages, Windowed: []bool{of.windowed}, Near: c.Near})
+	if err != nil {
+		return nil, d.ofGPU(err)
+	}
+	d.shadows[of] = made
+	return made, nil
+}
+
+// storeKV stores keys and values where the cache is. Where the host's weights are sent to the GPU for this step, they go
+// to its shadow, too.
+func (r *router) storeKV(o *compute.StoreKV) {
+	s, ok := r.sender(o.K.Rows, r.d.streaming.Tokens)
+	size := o.Cache.Layers[o.Layer].PageBytes() * int64(o.Cache.PagesOf(o.Layer))
+	if !ok || size > r.d.streaming.Pages || r.d.caches(o.Cache.LayerOf(o.Layer)) || !o.K.Mem.(*tensor).onGPU || o.V.Mem != nil && !o.V.Mem.(*tensor).onGPU {
+		r.held = shadowed{}
+		r.whole(o)
+		return
+	}
+	m := o.Cache.Mem.(*cache)
+	of, layer := m.host, m.index[o.Layer]
+	shadow, err := r.d.shadow(of, layer)
+	if err != nil {
+		r.fail(err)
+		return
+	}
+	s.gpu.UploadPages(shadow, func(p *compute.Params) []int32 { return earlier(of.Tables(layer, p), p) }, func(page int32, scratch []byte) error {
+		layers, number := make([][]byte, len(of.Layers)), compute.EveryLayer(page)
+		if layers[layer] = scratch; of.IsWindowed(layer) {
+			number = compute.Page{Far: -1, Near: page, State: -1}
+		}
+		return r.d.host.ReadPage(of, number, layers)
+	})
+	r.held = shadowed{shadow, of, layer}
+	r.gpu.Do(moved(o, inShadow{shadow: shadow}))
+	r.storeBehind(s, o)
+}
+
+// earlier returns the pages of positions before the step's first of each sequence, each once.
+func earlier(tables [][]int32, p *compute.Params) []int32 {
+	var pages []int32
+	for i, seq := range p.Seq {
+		if i > 0 && p.Seq[i-1] == seq || uint(seq) >= uint(len(tables)) {
+			continue
+		}
+		n := (int(p.Pos[i]) + compute.PagePositions - 1) / compute.PagePositions
+		pages = append(pages, tables[seq][:min(n, len(tables[seq]))]...)
+	}
+	slices.Sort(pages)
+	return slices.Compact(pages)
+}
+
+// storeBehind has the host do o when the GPU has computed its operands, while the GPU goes on. The next layer's turn
+// comes behind this one's, so that the memory that they pass through is one layer's.
+func (r *router) storeBehind(s sender, o *compute.StoreKV) {
+	r.meet(nil)
+	r.settle()
+	turn := r.newStretch()
+	turn.name = "keys and values"
+	for _, t := range []compute.Tensor{o.K, o.V} {
+		if t.Mem == nil {
+			continue
+		}
+		m := t.Mem.(*tensor)
+		m.onHost = true
+		from, to := r.gpu.Download(viewed(t, m.gpu)), viewed(t, m.host)
+		turn.loads = append(turn.loads, func(w *window) { copy(r.d.host.Data(to), w.floats(to, from())) })
+	}
+	turn.ops = append(turn.ops, hostOp(o))
+	r.behind, r.mark = turn, s.gpu.Mark()
+}
+
+// settle has the host do what it does behind the GPU.
+func (r *router) settle() {
+	if turn := r.behind; turn != nil {
+		r.behind = nil
+		r.gpu.(compute.WeightUploader).Behind(r.mark, turn.run)
+	}
+}
+
+// attend attends where the layer's keys and values are, or in their shadow.
+func (r *router) attend(o *compute.Attend) {
+	if m := o.Cache.Mem.(*cache); r.held.cache != nil && r.held.of == m.host && r.held.layer == m.index[o.Layer] && !r.d.caches(o.Cache.LayerOf(o.Layer)) {
+		r.toGPU(o.Q)
+		r.gpu.Do(moved(o, inShadow{shadow: r.held.cache}))
+		written(o.Out, true)
+		return
+	}
+	r.whole(o)
+}
+
+// inShadow replaces operands by their parts on the GPU, and the cache by a shadow.
+type inShadow struct {
+	toGPU
+	shadow *compute.Cache
+}
+
+func (v inShadow) Cache(c **compute.Cache, layer *int) { *c, *layer = v.shadow, 0 }
