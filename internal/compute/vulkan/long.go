@@ -28,17 +28,8 @@ func (a Arithmetic) String() string {
 	return [...]string{"the best", "cooperative matrices", "halves as floats", "packed halves", "in order"}[a]
 }
 
-const (
-	halvesShader = "matmat_half"
-	wideTile     = 128 // rows, and tokens, of a workgroup
-	// enoughTiles are so many that wide ones, which read less, keep the largest GPUs at work.
-	enoughTiles = 96
-
-	stepColumns = shaders.StepColumns
-)
-
 // exponent: activations are less than 2^exponent in halves. Where sums are floats, halves use their range. Packed
-// halves sum stepColumns/2 products, which stay halves while weights are less than 2^8.
+// halves sum 16 products, which stay halves while weights are less than 2^8.
 func exponent(a Arithmetic) uint32 {
 	if a == Packed {
 		return 4
@@ -107,33 +98,9 @@ func (d *Device) Note() string {
 	return ""
 }
 
-// tileBytes returns the shared memory of a workgroup.
-func (d *Device) tileBytes(a Arithmetic, tile int) int {
-	const groupSums = 256 // common.glsl
-	rows := 8 * tile * (stepColumns/4 + 2)
-	bytes := groupSums + 2*rows
-	if m := d.gpu.Matrices; a == Matrices {
-		bytes = groupSums + rows + max(rows, 8*stepColumns*(tile/4+2)) + 4*matLocal/m.Subgroup*m.M*m.N
-	}
-	return bytes
-}
-
-// fits says that the device computes tiles of that size.
-func (d *Device) fits(a Arithmetic, tile int) bool {
-	return d.tileBytes(a, tile) <= int(d.gpu.Limits.MaxComputeSharedMemorySize) && (a != Matrices || d.gpu.Matrices.Tiles(tile))
-}
-
-// tile returns the size of the tiles that so many rows and tokens are cut into. Sums are the same bytes in all.
-func (d *Device) tile(a Arithmetic, rows, n int) int {
-	if ceil(rows, wideTile)*ceil(n, wideTile) >= enoughTiles && d.fits(a, wideTile) {
-		return wideTile
-	}
-	return shaders.NarrowTile
-}
-
 // halves returns the operand in halves, as a takes them, and where its scales begin in words.
 func (o *operand) halves(a Arithmetic) (driver.View, uint32) {
-	cols := ceil(o.x.Cols, stepColumns) * stepColumns
+	cols := ceil(o.x.Cols, shaders.PaddedColumns) * shaders.PaddedColumns
 	words := o.x.Rows * cols / 2
 	if o.made[halves].Slab == nil {
 		v := o.r.scratch(fmt.Sprintf("%s %d", o.name, halves), 4*int64(words+o.x.Rows))
@@ -148,10 +115,10 @@ func (o *operand) halves(a Arithmetic) (driver.View, uint32) {
 	return o.made[halves], uint32(words)
 }
 
-// multiplyHalves is multiply by a in tiles of that size. A matrix that lies by neuron, [x.Cols, p.Out.Cols] in memory,
-// is multiplied so.
-func (r *recorder) multiplyHalves(a Arithmetic, tile int, o *operand, first, n, to int, p compute.Product, byNeuron bool) {
-	x, scales := o.halves(a)
+// multiplyHalves is multiply in tiles of v. A matrix that lies by neuron, [x.Cols, p.Out.Cols] in memory, is multiplied
+// so.
+func (r *recorder) multiplyHalves(v variant, o *operand, first, n, to int, p compute.Product, byNeuron bool) {
+	x, scales := o.halves(v.by)
 	m := mem(p.W)
 	for i := range m.parts {
 		part := &m.parts[i]
@@ -160,20 +127,14 @@ func (r *recorder) multiplyHalves(a Arithmetic, tile int, o *operand, first, n, 
 			rows, columns = p.Out.Cols, o.x.Cols
 		}
 		bias := elementsOr(p.Bias, part.memory)
-		c := call{
-			shader: halvesShader, local: matLocal,
-			spec: []uint32{uint32(p.W.Type), truth(m.layout == groups), truth(byNeuron), uint32(tile), uint32(tile), 0},
-			bind: []binding{read(part.memory), read(x), write(floats(p.Out)), read(bias), write(floats(p.Out))},
-			push: append(m.push(part), uint32(rows), uint32(part.first), uint32(p.Out.Cols), uint32(n), uint32(first), uint32(to), scales, truth(p.Bias != nil), uint32(columns)),
-		}
-		added := len(c.spec) - 1
-		if mat := r.d.gpu.Matrices; a == Matrices {
-			c.shader, c.spec = driver.MatricesShader, append(c.spec, uint32(mat.M), uint32(mat.N), uint32(mat.K))
-		} else {
-			c.spec = append(c.spec, truth(a == Packed))
-		}
-		c.groups = [3]int{ceil(rows, tile), ceil(n, tile), 1}
-		r.dispatchProduct(c, added, p.Out, len(m.parts) == 1 && n == p.Out.Rows)
+		shader, local, own := v.shader(r.d.gpu.Matrices)
+		r.dispatchProduct(call{
+			shader: shader, local: local,
+			spec:   append([]uint32{uint32(p.W.Type), truth(m.layout == groups), truth(byNeuron), uint32(v.rows), uint32(v.tokens), 0}, own...),
+			bind:   []binding{read(part.memory), read(x), write(floats(p.Out)), read(bias), write(floats(p.Out))},
+			push:   append(m.push(part), uint32(rows), uint32(part.first), uint32(p.Out.Cols), uint32(n), uint32(first), uint32(to), scales, truth(p.Bias != nil), uint32(columns)),
+			groups: [3]int{ceil(n, v.tokens), ceil(rows, v.rows), 1},
+		}, specAdded, p.Out, len(m.parts) == 1 && n == p.Out.Rows)
 	}
 }
 
@@ -189,8 +150,8 @@ func (d *Device) check(a Arithmetic) error {
 	switch {
 	case a == Matrices && d.gpu.Matrices.M == 0:
 		return errors.New("the device has none that serve")
-	case !d.fits(a, shaders.NarrowTile):
-		return fmt.Errorf("a workgroup has %d bytes of shared memory, and they take %d", d.gpu.Limits.MaxComputeSharedMemorySize, d.tileBytes(a, shaders.NarrowTile))
+	case len(d.variants(a)) == 0:
+		return fmt.Errorf("a workgroup has %d bytes of shared memory and %d invocations, which is too little", d.gpu.Limits.MaxComputeSharedMemorySize, d.gpu.Limits.MaxComputeWorkGroupInvocations)
 	}
 	// The product's memory is given back at once.
 	t := &Device{gpu: d.gpu, pipelines: d.pipelines, bindings: d.bindings, maxBinding: d.maxBinding, segments: map[compute.Segment]*segment{}, scratches: map[string]driver.View{}}
@@ -213,11 +174,8 @@ func (d *Device) check(a Arithmetic) error {
 		if err != nil {
 			return err
 		}
-		for _, tile := range []int{shaders.NarrowTile, wideTile} {
-			if !d.fits(a, tile) {
-				continue
-			}
-			if err := t.checkProduct(a, tile, x, w, byNeuron); err != nil {
+		for _, v := range d.variants(a) {
+			if err := t.checkProduct(v, x, w, byNeuron); err != nil {
 				return err
 			}
 		}
@@ -246,7 +204,7 @@ func (d *Device) checkMatrix(byNeuron bool) (*compute.Matrix, error) {
 	return d.Matrix(src, compute.Rows)
 }
 
-func (d *Device) checkProduct(a Arithmetic, tile int, x compute.Tensor, w *compute.Matrix, byNeuron bool) error {
+func (d *Device) checkProduct(v variant, x compute.Tensor, w *compute.Matrix, byNeuron bool) error {
 	out, err := d.Tensor(checkTokens, checkRows)
 	if err != nil {
 		return err
@@ -256,7 +214,7 @@ func (d *Device) checkProduct(a Arithmetic, tile int, x compute.Tensor, w *compu
 		return err
 	}
 	err = d.once(func(r *recorder) {
-		r.multiplyHalves(a, tile, &operand{r: r, x: x, name: "check"}, 0, checkTokens, 0, compute.Product{Out: out, W: w}, byNeuron)
+		r.multiplyHalves(v, &operand{r: r, x: x, name: "check"}, 0, checkTokens, 0, compute.Product{Out: out, W: w}, byNeuron)
 		r.copy(seen, floats(out))
 	})
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
-	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/shaders"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -64,12 +63,12 @@ func TestCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.checkProduct(Mixed, shaders.NarrowTile, x, w, false); err == nil || !strings.Contains(err.Error(), "element 0 of a known product is 0 instead of") {
+	if err := d.checkProduct(d.variants(Mixed)[0], x, w, false); err == nil || !strings.Contains(err.Error(), "element 0 of a known product is 0 instead of") {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestTiles: the same bytes in narrow and in wide tiles, and again; a sum that leaves the range of halves is right,
+// TestTiles: the same bytes in every variant, and again; a sum that leaves the range of halves is right,
 // too.
 func TestTiles(t *testing.T) {
 	d, messages := software(t, Options{})
@@ -111,17 +110,15 @@ func TestTiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			var first []float32
-			for _, tile := range []int{shaders.NarrowTile, wideTile, shaders.NarrowTile} {
-				if !d.fits(a, tile) {
-					continue
-				}
-				got := multiplied(t, d, a, tile, w, xs, tokens)
+			all := d.variants(a)
+			for _, v := range append(all, all[0]) {
+				got := multiplied(t, d, v, w, xs, tokens)
 				if first == nil {
 					first = got
 				}
-				for i, v := range got {
-					if math.Float32bits(v) != math.Float32bits(first[i]) {
-						t.Fatalf("%s, %s, tiles of %d: element %d is %g, and was %g", typ, a, tile, i, v, first[i])
+				for i := range got {
+					if math.Float32bits(got[i]) != math.Float32bits(first[i]) {
+						t.Fatalf("%s, %s, tiles of %s: element %d is %g, and was %g", typ, a, v, i, got[i], first[i])
 					}
 				}
 			}
@@ -144,8 +141,8 @@ func TestTiles(t *testing.T) {
 	}
 }
 
-// multiplied returns the products of xs [tokens, w.Cols] with w by a.
-func multiplied(t *testing.T, d *Device, a Arithmetic, tile int, w *compute.Matrix, xs []float32, tokens int) []float32 {
+// multiplied returns the products of xs [tokens, w.Cols] with w in tiles of v.
+func multiplied(t *testing.T, d *Device, v variant, w *compute.Matrix, xs []float32, tokens int) []float32 {
 	t.Helper()
 	x, err := d.Tensor(tokens, w.Cols)
 	if err == nil {
@@ -161,7 +158,7 @@ func multiplied(t *testing.T, d *Device, a Arithmetic, tile int, w *compute.Matr
 	seen, err := d.mem.Alloc(driver.ToHost, 4*int64(tokens*w.Rows))
 	if err == nil {
 		err = d.once(func(r *recorder) {
-			r.multiplyHalves(a, tile, &operand{r: r, x: x, name: "x"}, 0, tokens, 0, compute.Product{Out: out, W: w}, false)
+			r.multiplyHalves(v, &operand{r: r, x: x, name: "x"}, 0, tokens, 0, compute.Product{Out: out, W: w}, false)
 			r.copy(seen, floats(out))
 		})
 	}

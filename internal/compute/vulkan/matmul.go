@@ -181,7 +181,7 @@ func (r *recorder) multiply(a Arithmetic, o *operand, first, n, to int, p comput
 	}
 	m := mem(p.W)
 	if a != Ordered {
-		r.multiplyHalves(a, r.d.tile(a, p.W.Rows, n), o, first, n, to, p, false)
+		r.multiplyHalves(r.d.variant(a, p.W.Rows, n), o, first, n, to, p, false)
 		return
 	}
 	x, scales := o.of(p.W.Type)

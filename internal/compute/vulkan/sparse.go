@@ -378,7 +378,7 @@ func (f *sparse) columns(a Arithmetic, first, n int, values compute.Tensor, y co
 		if m.layout == plain {
 			f.r.multiply(a, &o, 0, n, first, y)
 		} else {
-			f.r.multiplyHalves(a, f.r.d.tile(a, y.Out.Cols, n), &o, 0, n, first, y, true)
+			f.r.multiplyHalves(f.r.d.variant(a, y.Out.Cols, n), &o, 0, n, first, y, true)
 		}
 		return
 	}

@@ -28,7 +28,7 @@ func Described(info Info) *GPU {
 		p.Matrices = Matrices{M: 16, N: 16, K: 16, Subgroup: 32}
 	}
 	p.Limits.MinStorageBufferOffsetAlignment, p.Limits.MaxStorageBufferRange = a.alignment, a.span
-	p.Limits.MaxComputeSharedMemorySize = math.MaxInt32
+	p.Limits.MaxComputeSharedMemorySize, p.Limits.MaxComputeWorkGroupInvocations = math.MaxInt32, math.MaxInt32
 	p.Limits.MaxComputeWorkGroupCount = [3]uint32{math.MaxInt32, math.MaxInt32, math.MaxInt32}
 	return &GPU{Physical: p}
 }

@@ -229,7 +229,7 @@ func (i *instance) describeFeatures(d *Physical, sizes *vk.PhysicalDeviceSubgrou
 	return lacks
 }
 
-// describeMatrices finds the largest cooperative matrices that tiles are made of.
+// describeMatrices finds the largest cooperative matrices that serve.
 func (i *instance) describeMatrices(d *Physical, least, most int) {
 	all, err := i.vk.CooperativeMatrices(d.handle)
 	if err != nil {
@@ -249,7 +249,7 @@ func (i *instance) describeMatrices(d *Physical, least, most int) {
 		if d.Info.Kind == CPU && m.Subgroup > m.N {
 			continue // Mesa's lavapipe, as of 26.2, crashes on these
 		}
-		if m.Tiles(shaders.NarrowTile) && m.M*m.N*m.K > d.Matrices.M*d.Matrices.N*d.Matrices.K {
+		if m.serve() && m.M*m.N*m.K > d.Matrices.M*d.Matrices.N*d.Matrices.K {
 			d.Matrices = m
 		}
 	}
@@ -268,20 +268,10 @@ func (f *features) enabled(d *Physical) {
 	f.size.SubgroupSizeControl, f.size.ComputeFullSubgroups = truth[d.Subgroup.Required], truth[d.Subgroup.Full]
 }
 
-// Tiles reports whether a workgroup's tile of so many rows and tokens is made of whole matrices, as cooperative.comp
-// cuts it.
-func (m Matrices) Tiles(tile int) bool {
-	if m.M < 1 || m.N < 1 || m.K < 1 || m.Subgroup < 1 || shaders.TileLocal%m.Subgroup != 0 {
-		return false
-	}
-	subgroups := shaders.TileLocal / m.Subgroup
-	abreast := 8
-	for _, s := range []struct{ most, abreast int }{{16, 4}, {4, 2}, {1, 1}} {
-		if subgroups <= s.most {
-			abreast = s.abreast
-		}
-	}
-	return subgroups <= 64 && tile/abreast%m.M == 0 && tile/(subgroups/abreast)%m.N == 0 && shaders.StepColumns%m.K == 0
+// serve reports whether cooperative.comp makes tiles of these matrices.
+func (m Matrices) serve() bool {
+	divides := func(a, b int) bool { return a > 0 && b%a == 0 }
+	return divides(m.M, shaders.SubgroupTile) && divides(m.N, shaders.SubgroupTile) && divides(m.K, shaders.LeastStep) && m.M%8 == 0 && m.K%8 == 0 && m.Subgroup > 0
 }
 
 func (m Matrices) String() string {

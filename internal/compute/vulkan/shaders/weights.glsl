@@ -43,13 +43,7 @@ struct Weights {
 	uint a, b, c; // regions, in words
 };
 
-// halfAt is element i of an array of halves that begins at a word.
-float halfAt(uint word, uint i) { return unpackHalf2x16(weightWords[word + i / 2] >> 16 * (i & 1)).x; }
-
 const uint LOW = 0x0f0f0f0fu, PAIR = 0x03030303u, ONE = 0x01010101u;
-
-// byteAt is element i of an array of signed bytes that begins at a word.
-int byteAt(uint word, uint i) { return bitfieldExtract(int(weightWords[word + i / 4]), int(8 * (i & 3)), 8); }
 
 // powerOf is 2^(e-127), and NaN where e is 255.
 float powerOf(uint e) { return uintBitsToFloat(e == 0 ? 0x00400000u : e == 255 ? 0x7fc00000u : e << 23); }
@@ -64,20 +58,47 @@ struct Scale {
 	ivec2 s, least;
 };
 
-// scaleOf is the scale of a unit, counted from the first of all rows.
-Scale scaleOf(Weights w, uint unit) {
-	Scale s = Scale(0, 0, ivec2(1), ivec2(1));
+// rawScale is what memory has of the scale of a unit, counted from the first of all rows.
+uvec4 rawScale(Weights w, uint unit) {
 	uint first = HIGH_BITS ? w.b : w.a, second = HIGH_BITS ? w.c : w.b;
+	if (SCALES == SIX_BITS)
+		return weightQuads[first / 4 + unit / 8];
+	uvec4 raw = uvec4(0);
+	if (SCALES == BLOCK_SCALE)
+		raw.x = weightWords[first + unit / 2];
+	else if (SCALES == BLOCK_MIN)
+		raw.x = weightWords[first + unit];
+	else if (SCALES == HALF_BLOCKS || SCALES == NIBBLE_MINIMA || SCALES == SMALL_FLOATS)
+		raw.x = weightWords[first + unit / 2];
+	else if (SCALES == BYTE_BLOCKS || SCALES == EXPONENTS)
+		raw.x = weightWords[first + unit / 4];
+	else if (SCALES == SUPER_SCALE)
+		raw.x = weightWords[first + unit / 16];
+	if (SCALES == HALF_BLOCKS || SCALES == BYTE_BLOCKS)
+		raw.y = weightWords[second + unit / 16];
+	else if (SCALES == NIBBLE_MINIMA)
+		raw.y = weightWords[second + unit / 8];
+	else if (SCALES == SMALL_FLOATS)
+		raw.y = weightWords[second + unit / w.units];
+	return raw;
+}
+
+// halfOf and byteOf are element i of an array of halves, of signed bytes, from the word that has it.
+float halfOf(uint word, uint i) { return unpackHalf2x16(word >> 16 * (i & 1)).x; }
+int byteOf(uint word, uint i) { return bitfieldExtract(int(word), int(8 * (i & 3)), 8); }
+
+// scaleFrom is the scale of a unit from what memory has.
+Scale scaleFrom(uvec4 raw, uint unit) {
+	Scale s = Scale(0, 0, ivec2(1), ivec2(1));
 	if (SCALES == BLOCK_SCALE) {
-		s.d = halfAt(first, unit);
+		s.d = halfOf(raw.x, unit);
 	} else if (SCALES == BLOCK_MIN) {
-		vec2 both = unpackHalf2x16(weightWords[first + unit]);
+		vec2 both = unpackHalf2x16(raw.x);
 		s.d = both.x;
 		s.m = -both.y;
 	} else if (SCALES == SIX_BITS) {
-		uvec4 head = weightQuads[first / 4 + unit / 8];
-		uint at = 8 * (unit & 3), low = head.y >> at, mid = head.z >> at, high = head.w >> at;
-		vec2 d = unpackHalf2x16(head.x);
+		uint at = 8 * (unit & 3), low = raw.y >> at, mid = raw.z >> at, high = raw.w >> at;
+		vec2 d = unpackHalf2x16(raw.x);
 		s.d = d.x;
 		s.m = d.y;
 		if ((unit & 4) == 0) {
@@ -88,26 +109,26 @@ Scale scaleOf(Weights w, uint unit) {
 			s.least = ivec2(high >> 4 & 15 | mid >> 6 << 4 & 48);
 		}
 	} else if (SCALES == HALF_BLOCKS) {
-		int both = int(weightWords[first + unit / 2] >> 16 * (unit & 1));
-		s.d = halfAt(second, unit / 8);
+		int both = int(raw.x >> 16 * (unit & 1));
+		s.d = halfOf(raw.y, unit / 8);
 		s.s = ivec2(bitfieldExtract(both, 0, 8), bitfieldExtract(both, 8, 8));
 	} else if (SCALES == BYTE_BLOCKS) {
-		s.d = halfAt(second, unit / 8);
-		s.s = ivec2(byteAt(first, unit));
+		s.d = halfOf(raw.y, unit / 8);
+		s.s = ivec2(byteOf(raw.x, unit));
 	} else if (SCALES == NIBBLE_MINIMA) {
-		uint both = weightWords[first + unit / 2] >> 16 * (unit & 1);
-		vec2 d = unpackHalf2x16(weightWords[second + unit / 8]);
+		uint both = raw.x >> 16 * (unit & 1);
+		vec2 d = unpackHalf2x16(raw.y);
 		s.d = d.x;
 		s.m = d.y;
 		s.s = ivec2(both & 15, both >> 8 & 15);
 		s.least = ivec2(both >> 4 & 15, both >> 12 & 15);
 	} else if (SCALES == EXPONENTS) {
-		s.d = powerOf(byteAt(first, unit) & 255);
+		s.d = powerOf(byteOf(raw.x, unit) & 255);
 	} else if (SCALES == SUPER_SCALE) {
-		s.d = halfAt(first, unit / 8);
+		s.d = halfOf(raw.x, unit / 8);
 	} else if (SCALES == SMALL_FLOATS) {
-		uint both = weightWords[first + unit / 2] >> 16 * (unit & 1);
-		vec2 d = unpackHalf2x16((both & 255 | (both & 0xff00u) << 8) << SCALE_SHIFT) * uintBitsToFloat(weightWords[second + unit / w.units]);
+		uint both = raw.x >> 16 * (unit & 1);
+		vec2 d = unpackHalf2x16((both & 255 | (both & 0xff00u) << 8) << SCALE_SHIFT) * uintBitsToFloat(raw.y);
 		s.d = d.x;
 		s.m = d.y;
 	}
@@ -115,6 +136,8 @@ Scale scaleOf(Weights w, uint unit) {
 		s.d *= powerOf(127 - HALVINGS);
 	return s;
 }
+
+Scale scaleOf(Weights w, uint unit) { return scaleFrom(rawScale(w, unit), unit); }
 
 // Codes become values by choices between all of the codebook's values, for four bytes at once: constants and masks, and nothing is loaded.
 uint choice(uint a, uint b, uint mask) { return a ^ (a ^ b) & mask; }

@@ -1,0 +1,91 @@
+package vulkan
+
+import (
+	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/shaders"
+)
+
+// variant is a shape of the tiles in which an arithmetic computes products of prompts. All variants of an arithmetic
+// give the same bytes, so that the choice between them is free.
+type variant struct {
+	by           Arithmetic
+	rows, tokens int // of a workgroup's tile
+
+	// Of Matrices, whose subgroups divide the tile.
+	subRows, subTokens int // of a subgroup's part
+	step               int // columns in shared memory at a time
+	buffers            int // 2: the next step's columns get there while these are multiplied
+}
+
+func (v variant) String() string {
+	if v.by != Matrices {
+		return fmt.Sprintf("%d×%d", v.rows, v.tokens)
+	}
+	return fmt.Sprintf("%d×%d by %d×%d, %d columns, %d buffers", v.rows, v.tokens, v.subRows, v.subTokens, v.step, v.buffers)
+}
+
+// matrixVariants are those of Matrices, the smallest first.
+var matrixVariants = []variant{
+	{Matrices, 64, 64, 32, 32, 32, 2},
+	{Matrices, 128, 128, 64, 32, 32, 2},
+}
+
+// The shapes of Mixed and Packed.
+const narrowTile, wideTile = 64, 128
+
+// specAdded is the place in a call's spec of longproduct.glsl's constant ADDED.
+const specAdded = 5
+
+// shader returns the shader that computes v, the invocations of its workgroups, and the specialisation constants of its
+// own.
+func (v variant) shader(m driver.Matrices) (name string, local int, spec []uint32) {
+	if v.by != Matrices {
+		return "matmat_half", matLocal, []uint32{truth(v.by == Packed)}
+	}
+	return driver.MatricesShader, v.subgroups() * m.Subgroup, []uint32{uint32(m.M), uint32(m.N), uint32(m.K), uint32(v.subRows), uint32(v.step), uint32(v.buffers)}
+}
+
+// subgroups returns how many a workgroup has.
+func (v variant) subgroups() int { return v.rows / v.subRows * v.tokens / v.subTokens }
+
+// shared returns the bytes of shared memory that a workgroup takes.
+func (v variant) shared(m driver.Matrices) int {
+	const groupSums, pad = 256, 8 // common.glsl; halves that keep rows apart
+	if v.by != Matrices {
+		return groupSums + 2*(v.rows+v.tokens)*(shaders.LeastStep+pad)
+	}
+	weights := max(v.rows*(v.step+pad), v.step*(v.rows+pad)) // by row or by neuron
+	return groupSums + max(2*v.buffers*(weights+v.tokens*(v.step+pad)), 4*v.subgroups()*m.M*m.N)
+}
+
+// variants returns those of a that the device has room for.
+func (d *Device) variants(a Arithmetic) (fit []variant) {
+	all := matrixVariants
+	if a != Matrices {
+		all = []variant{{by: a, rows: narrowTile, tokens: narrowTile}, {by: a, rows: wideTile, tokens: wideTile}}
+	}
+	for _, v := range all {
+		_, local, _ := v.shader(d.gpu.Matrices)
+		if v.shared(d.gpu.Matrices) <= int(d.gpu.Limits.MaxComputeSharedMemorySize) && local <= int(d.gpu.Limits.MaxComputeWorkGroupInvocations) {
+			fit = append(fit, v)
+		}
+	}
+	return fit
+}
+
+// enoughTiles are so many that wide ones, which read less, keep the largest GPUs at work.
+const enoughTiles = 96
+
+// variant returns the one that so many rows and tokens are computed in.
+func (d *Device) variant(a Arithmetic, rows, n int) variant {
+	all := d.variants(a)
+	v := all[0]
+	for _, w := range all[1:] {
+		if ceil(rows, w.rows)*ceil(n, w.tokens) >= enoughTiles {
+			v = w
+		}
+	}
+	return v
+}
