@@ -1,8 +1,10 @@
 package vulkan
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
@@ -17,7 +19,8 @@ type Arithmetic int
 // own: a row of a prompt has the same bytes from run to run, and whatever the other rows are, but not those of a single
 // token of a running sequence.
 const (
-	Best     Arithmetic = iota // Matrices, else for F16 Mixed, of those that pass their check; else Ordered
+	Best     Arithmetic = iota // Groups, else Matrices, else for F16 Mixed, of those that pass their check; else Ordered
+	Groups                     // workgroup.comp: cooperative matrices of whole workgroups
 	Matrices                   // cooperative.comp: cooperative matrices
 	Mixed                      // matmat_half.comp: products of halves as floats
 	Packed                     // the same, two products at once whose sums are halves: too rough for the definition, to be timed only
@@ -25,7 +28,7 @@ const (
 )
 
 func (a Arithmetic) String() string {
-	return [...]string{"the best", "cooperative matrices", "halves as floats", "packed halves", "in order"}[a]
+	return [...]string{"the best", "cooperative matrices of workgroups", "cooperative matrices", "halves as floats", "packed halves", "in order"}[a]
 }
 
 // exponent: activations are less than 2^exponent in halves. Where sums are floats, halves use their range. Packed
@@ -52,7 +55,7 @@ func (d *Device) arithmetic(t quant.Type) Arithmetic {
 	}
 	asked := []Arithmetic{d.long.asked}
 	if d.long.asked == Best {
-		if asked = []Arithmetic{Matrices}; !t.Quantised() { // whose integers are faster than halves
+		if asked = []Arithmetic{Groups, Matrices}; !t.Quantised() { // whose integers are faster than halves
 			asked = append(asked, Mixed)
 		}
 	}
@@ -69,7 +72,7 @@ func (d *Device) arithmetic(t quant.Type) Arithmetic {
 func (d *Device) LongProducts(t quant.Type) (Arithmetic, error) {
 	a := d.arithmetic(t)
 	var failed error
-	for b := Matrices; b < a; b++ {
+	for b := Groups; b < a; b++ {
 		failed = errors.Join(failed, d.long.failed[b])
 	}
 	return a, failed
@@ -89,6 +92,9 @@ func (d *Device) can(a Arithmetic) error {
 // Note returns what a user may want to know of the device: that it has arithmetics which did not pass their check.
 // Empty: there is nothing.
 func (d *Device) Note() string {
+	if err := d.long.failed[Groups]; err != nil && len(d.gpu.Workgroup.Shapes) > 0 {
+		return err.Error()
+	}
 	if err := d.long.failed[Matrices]; err != nil && d.gpu.Matrices.M > 0 {
 		return err.Error()
 	}
@@ -128,55 +134,64 @@ func (r *recorder) multiplyHalves(v variant, o *operand, first, n, to int, p com
 		}
 		bias := elementsOr(p.Bias, part.memory)
 		shader, local, own := v.shader(r.d.gpu.Matrices)
-		r.dispatchProduct(call{
+		c := call{
 			shader: shader, local: local,
 			spec:   append([]uint32{uint32(p.W.Type), truth(m.layout == groups), truth(byNeuron), uint32(v.rows), uint32(v.tokens), 0}, own...),
 			bind:   []binding{read(part.memory), read(x), write(floats(p.Out)), read(bias), write(floats(p.Out))},
 			push:   append(m.push(part), uint32(rows), uint32(part.first), uint32(p.Out.Cols), uint32(n), uint32(first), uint32(to), scales, truth(p.Bias != nil), uint32(columns)),
 			groups: [3]int{ceil(n, v.tokens), ceil(rows, v.rows), 1},
-		}, specAdded, p.Out, len(m.parts) == 1 && n == p.Out.Rows)
+		}
+		if v.by == Groups {
+			c.bind = slices.Insert(c.bind, 4, read(r.decoded(v, m, part, p.W.Type)))
+		}
+		r.dispatchProduct(c, specAdded, p.Out, len(m.parts) == 1 && n == p.Out.Rows)
 	}
 }
 
-// The product that an arithmetic must compute to be used: no dimension is a multiple of a tile's or a step's, and all
-// sums are whole numbers that halves hold exactly, whatever their order.
-const checkRows, checkColumns, checkTokens = 70, 48, 75
+// known is a product that an arithmetic must compute to be used. All sums are whole numbers that halves hold exactly,
+// whatever their order.
+type known struct {
+	of                    quant.Type
+	rows, columns, tokens int
+}
 
-func checkWeight(row, column int) float32    { return float32((7*row+3*column)%17 - 8) }
-func checkElement(token, column int) float32 { return float32((5*token+11*column)%13 - 6) }
+// knowns are those of every arithmetic, where no dimension is a multiple of a tile's or a step's, and behind them those
+// of Groups, which load tiles another way that lie wholly in a matrix, and quantised weights in ways of their own.
+var knowns = []known{{quant.F16, 70, 48, 75}, {quant.F16, 264, 320, 264}, {quant.Q8_0, 264, 320, 264}}
 
-// check computes a product by a, by row and by neuron, in every size of tile that is used.
+func (k known) weight(row, column int) float32    { return float32((7*row+3*column)%17 - 8) }
+func (k known) element(token, column int) float32 { return float32((5*token+11*column)%13 - 6) }
+
+// check computes known products by a, by row and by neuron, in every variant.
 func (d *Device) check(a Arithmetic) error {
 	switch {
-	case a == Matrices && d.gpu.Matrices.M == 0:
+	case a == Groups && len(d.gpu.Workgroup.Shapes) == 0, a == Matrices && d.gpu.Matrices.M == 0:
 		return errors.New("the device has none that serve")
 	case len(d.variants(a)) == 0:
 		return fmt.Errorf("a workgroup has %d bytes of shared memory and %d invocations, which is too little", d.gpu.Limits.MaxComputeSharedMemorySize, d.gpu.Limits.MaxComputeWorkGroupInvocations)
 	}
-	// The product's memory is given back at once.
+	// The products' memory is given back at once.
 	t := &Device{gpu: d.gpu, pipelines: d.pipelines, bindings: d.bindings, maxBinding: d.maxBinding, segments: map[compute.Segment]*segment{}, scratches: map[string]driver.View{}}
 	t.mem = driver.Memory{GPU: d.gpu, Budget: checkBudget, Apart: d.mem.Apart}
-	t.reset()
 	defer t.reset()
-	x, err := t.Tensor(checkTokens, checkColumns)
-	if err == nil {
-		err = t.upload(floats(x), 4*checkColumns, func(dst []byte, first int) {
-			for i, out := 0, numbers(dst); i < len(out); i++ {
-				out[i] = checkElement(first+i/checkColumns, i%checkColumns)
-			}
-		})
-	}
-	if err != nil {
-		return err
-	}
-	for _, byNeuron := range []bool{false, true} {
-		w, err := t.checkMatrix(byNeuron)
+	for i, k := range knowns {
+		if i > 0 && a != Groups {
+			break
+		}
+		t.reset()
+		x, err := t.checkActivations(k)
 		if err != nil {
 			return err
 		}
-		for _, v := range d.variants(a) {
-			if err := t.checkProduct(v, x, w, byNeuron); err != nil {
+		for _, byNeuron := range []bool{false, true} {
+			w, err := t.checkMatrix(k, byNeuron)
+			if err != nil {
 				return err
+			}
+			for _, v := range d.variants(a) {
+				if err := t.checkProduct(k, v, x, w, byNeuron); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -184,37 +199,58 @@ func (d *Device) check(a Arithmetic) error {
 }
 
 // checkBudget bounds the memory of the check, in bytes.
-const checkBudget = 4 << 20
+const checkBudget = 8 << 20
 
-func (d *Device) checkMatrix(byNeuron bool) (*compute.Matrix, error) {
-	src := compute.Source{Name: "check", Type: quant.F16, Rows: checkRows, Cols: checkColumns}
+func (d *Device) checkActivations(k known) (compute.Tensor, error) {
+	x, err := d.Tensor(k.tokens, k.columns)
+	if err == nil {
+		err = d.upload(floats(x), 4*int64(k.columns), func(dst []byte, first int) {
+			for i, out := 0, numbers(dst); i < len(out); i++ {
+				out[i] = k.element(first+i/k.columns, i%k.columns)
+			}
+		})
+	}
+	return x, err
+}
+
+func (d *Device) checkMatrix(k known, byNeuron bool) (*compute.Matrix, error) {
+	src := compute.Source{Name: "check", Type: k.of, Rows: k.rows, Cols: k.columns}
 	if byNeuron {
-		src.Rows, src.Cols = src.Cols, src.Rows
+		src.Rows, src.Cols = ceil(src.Cols, k.of.BlockElems())*k.of.BlockElems(), ceil(src.Rows, k.of.BlockElems())*k.of.BlockElems()
 	}
 	row := make([]float32, src.Cols)
 	for r := range src.Rows {
 		for c := range row {
-			if row[c] = checkWeight(r, c); byNeuron {
-				row[c] = checkWeight(c, r)
+			if row[c] = k.weight(r, c); byNeuron {
+				row[c] = k.weight(c, r)
 			}
 		}
-		src.Data = append(src.Data, make([]byte, src.Type.RowBytes(src.Cols))...)
-		quant.Encode(src.Type, src.Data[r*src.Type.RowBytes(src.Cols):], row)
+		size := src.Type.RowBytes(src.Cols)
+		src.Data = append(src.Data, make([]byte, size)...)
+		if encoded := src.Data[r*size:]; k.of != quant.Q8_0 {
+			quant.Encode(k.of, encoded, row)
+		} else { // whole numbers, in units of one
+			for c, v := range row {
+				block := encoded[c/quant.QK*k.of.BlockBytes():]
+				binary.LittleEndian.PutUint16(block, quant.F16FromF32(1))
+				block[2+c%quant.QK] = byte(int8(v))
+			}
+		}
 	}
 	return d.Matrix(src, compute.Rows)
 }
 
-func (d *Device) checkProduct(v variant, x compute.Tensor, w *compute.Matrix, byNeuron bool) error {
-	out, err := d.Tensor(checkTokens, checkRows)
+func (d *Device) checkProduct(k known, v variant, x compute.Tensor, w *compute.Matrix, byNeuron bool) error {
+	out, err := d.Tensor(k.tokens, k.rows)
 	if err != nil {
 		return err
 	}
-	seen, err := d.mem.Alloc(driver.ToHost, 4*checkTokens*checkRows)
+	seen, err := d.mem.Alloc(driver.ToHost, 4*int64(k.tokens*k.rows))
 	if err != nil {
 		return err
 	}
 	err = d.once(func(r *recorder) {
-		r.multiplyHalves(v, &operand{r: r, x: x, name: "check"}, 0, checkTokens, 0, compute.Product{Out: out, W: w}, byNeuron)
+		r.multiplyHalves(v, &operand{r: r, x: x, name: "check"}, 0, k.tokens, 0, compute.Product{Out: out, W: w}, byNeuron)
 		r.copy(seen, floats(out))
 	})
 	if err != nil {
@@ -222,11 +258,11 @@ func (d *Device) checkProduct(v variant, x compute.Tensor, w *compute.Matrix, by
 	}
 	for i, have := range numbers(seen.Host()) {
 		want := float32(0)
-		for c := range checkColumns {
-			want += checkWeight(i%checkRows, c) * checkElement(i/checkRows, c)
+		for c := range k.columns {
+			want += k.weight(i%k.rows, c) * k.element(i/k.rows, c)
 		}
 		if have != want {
-			return fmt.Errorf("element %d of a known product is %g instead of %g", i, have, want)
+			return fmt.Errorf("element %d of a known product is %g instead of %g, in tiles of %s", i, have, want, v)
 		}
 	}
 	return nil

@@ -13,19 +13,21 @@ import (
 
 // TestArithmetic: what a device is asked for it computes by, if it can, and what it cannot it says.
 func TestArithmetic(t *testing.T) {
-	for _, asked := range []Arithmetic{Best, Matrices, Mixed, Packed, Ordered} {
+	for _, asked := range []Arithmetic{Best, Groups, Matrices, Mixed, Packed, Ordered} {
 		t.Run(asked.String(), func(t *testing.T) {
 			d, messages := software(t, Options{Long: asked})
 			defer messages.check(t)
 			defer d.Close()
-			has := d.gpu.Matrices.M > 0
+			has, groups := d.gpu.Matrices.M > 0, len(d.gpu.Workgroup.Shapes) > 0
 			t.Logf("cooperative matrices: %s", d.gpu.Matrices)
 			for _, typ := range []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q4_0} {
 				got, why := d.LongProducts(typ)
 				want := asked
 				switch {
-				case typ == quant.F32 || typ == quant.BF16 || asked == Matrices && !has:
+				case typ == quant.F32 || typ == quant.BF16 || asked == Matrices && !has, asked == Groups && !groups:
 					want = Ordered
+				case asked == Best && groups:
+					want = Groups
 				case asked == Best && has:
 					want = Matrices
 				case asked == Best && typ == quant.F16:
@@ -55,15 +57,15 @@ func TestCheck(t *testing.T) {
 	if a, why := d.LongProducts(quant.F16); a != Ordered || why == nil || d.Note() != "wrong" {
 		t.Errorf("%q, %v, %q", a, why, d.Note())
 	}
-	x, err := d.Tensor(checkTokens, checkColumns) // zeros, which no known product is of
+	x, err := d.Tensor(knowns[0].tokens, knowns[0].columns) // zeros, which no known product is of
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := d.checkMatrix(false)
+	w, err := d.checkMatrix(knowns[0], false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.checkProduct(d.variants(Mixed)[0], x, w, false); err == nil || !strings.Contains(err.Error(), "element 0 of a known product is 0 instead of") {
+	if err := d.checkProduct(knowns[0], d.variants(Mixed)[0], x, w, false); err == nil || !strings.Contains(err.Error(), "element 0 of a known product is 0 instead of") {
 		t.Errorf("%v", err)
 	}
 }
@@ -101,7 +103,7 @@ func TestTiles(t *testing.T) {
 			quant.Imitate(typ, src.Data[r*size:][:size], values[r*cols:][:cols])
 			quant.Decode(typ, values[r*cols:][:cols], src.Data[r*size:][:size])
 		}
-		for _, a := range []Arithmetic{Matrices, Mixed, Packed} {
+		for _, a := range []Arithmetic{Groups, Matrices, Mixed, Packed} {
 			if d.can(a) != nil {
 				continue
 			}

@@ -13,14 +13,24 @@ type variant struct {
 	by           Arithmetic
 	rows, tokens int // of a workgroup's tile
 
+	step int // columns that are multiplied at a time, by matrices
+
 	// Of Matrices, whose subgroups divide the tile.
 	subRows, subTokens int // of a subgroup's part
-	step               int // columns in shared memory at a time
-	buffers            int // 2: the next step's columns get there while these are multiplied
+	buffers            int // 2: the next step's columns get into shared memory while these are multiplied
+
+	// Of Groups.
+	local   int  // invocations of a workgroup
+	decoded bool // quantised weights become halves in memory first, instead of whenever a workgroup loads them
 }
 
 func (v variant) String() string {
-	if v.by != Matrices {
+	switch {
+	case v.by == Groups && v.decoded:
+		return fmt.Sprintf("%d×%d, %d columns, %d invocations, decoded before", v.rows, v.tokens, v.step, v.local)
+	case v.by == Groups:
+		return fmt.Sprintf("%d×%d, %d columns, %d invocations", v.rows, v.tokens, v.step, v.local)
+	case v.by != Matrices:
 		return fmt.Sprintf("%d×%d", v.rows, v.tokens)
 	}
 	return fmt.Sprintf("%d×%d by %d×%d, %d columns, %d buffers", v.rows, v.tokens, v.subRows, v.subTokens, v.step, v.buffers)
@@ -28,8 +38,8 @@ func (v variant) String() string {
 
 // matrixVariants are those of Matrices, the smallest first.
 var matrixVariants = []variant{
-	{Matrices, 64, 64, 32, 32, 32, 2},
-	{Matrices, 128, 128, 64, 32, 32, 2},
+	{by: Matrices, rows: 64, tokens: 64, step: 32, subRows: 32, subTokens: 32, buffers: 2},
+	{by: Matrices, rows: 128, tokens: 128, step: 32, subRows: 64, subTokens: 32, buffers: 2},
 }
 
 // The shapes of Mixed and Packed.
@@ -41,7 +51,10 @@ const specAdded = 5
 // shader returns the shader that computes v, the invocations of its workgroups, and the specialisation constants of its
 // own.
 func (v variant) shader(m driver.Matrices) (name string, local int, spec []uint32) {
-	if v.by != Matrices {
+	switch v.by {
+	case Groups:
+		return "workgroup", v.local, []uint32{truth(v.decoded), uint32(v.step)}
+	case Mixed, Packed:
 		return "matmat_half", matLocal, []uint32{truth(v.by == Packed)}
 	}
 	return driver.MatricesShader, v.subgroups() * m.Subgroup, []uint32{uint32(m.M), uint32(m.N), uint32(m.K), uint32(v.subRows), uint32(v.step), uint32(v.buffers)}
@@ -50,9 +63,12 @@ func (v variant) shader(m driver.Matrices) (name string, local int, spec []uint3
 // subgroups returns how many a workgroup has.
 func (v variant) subgroups() int { return v.rows / v.subRows * v.tokens / v.subTokens }
 
-// shared returns the bytes of shared memory that a workgroup takes.
+// shared returns the bytes of shared memory that a workgroup takes, besides what the driver takes for Groups.
 func (v variant) shared(m driver.Matrices) int {
 	const groupSums, pad = 256, 8 // common.glsl; halves that keep rows apart
+	if v.by == Groups {
+		return groupSums
+	}
 	if v.by != Matrices {
 		return groupSums + 2*(v.rows+v.tokens)*(shaders.LeastStep+pad)
 	}
@@ -62,11 +78,17 @@ func (v variant) shared(m driver.Matrices) int {
 
 // variants returns those of a that the device has room for.
 func (d *Device) variants(a Arithmetic) (fit []variant) {
-	all := matrixVariants
-	if a != Matrices {
-		all = []variant{{by: a, rows: narrowTile, tokens: narrowTile}, {by: a, rows: wideTile, tokens: wideTile}}
+	all := []variant{{by: a, rows: narrowTile, tokens: narrowTile}, {by: a, rows: wideTile, tokens: wideTile}}
+	switch a {
+	case Groups:
+		all = groupVariants
+	case Matrices:
+		all = matrixVariants
 	}
 	for _, v := range all {
+		if a == Groups && !d.gpu.Workgroup.Multiplies(v.rows, v.tokens, v.step, v.local) {
+			continue
+		}
 		_, local, _ := v.shader(d.gpu.Matrices)
 		if v.shared(d.gpu.Matrices) <= int(d.gpu.Limits.MaxComputeSharedMemorySize) && local <= int(d.gpu.Limits.MaxComputeWorkGroupInvocations) {
 			fit = append(fit, v)

@@ -96,7 +96,8 @@ func openInstance(messages func(string), assisted bool) (*instance, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNone, err)
 	}
-	if v, err := lib.Version(); err != nil || v < vk.APIVersion12 {
+	version, err := lib.Version()
+	if err != nil || version < vk.APIVersion12 {
 		return nil, fmt.Errorf("%w: the Vulkan loader is older than 1.2", ErrNone)
 	}
 	var o vk.InstanceOptions
@@ -118,7 +119,7 @@ func openInstance(messages func(string), assisted bool) (*instance, error) {
 			o.Validate = []uint32{vk.ValidateOnGPU, vk.ValidateOnGPUSlot}
 		}
 	}
-	i, err := lib.CreateInstance(vk.APIVersion12, o)
+	i, err := lib.CreateInstance(min(version, vk.APIVersion13), o) // shaders for workgroups' matrices are SPIR-V 1.6
 	if errors.Is(err, vk.ErrorIncompatibleDriver) {
 		return nil, fmt.Errorf("%w: no Vulkan driver is installed", ErrNone)
 	}

@@ -16,7 +16,10 @@ layout(set = 0, binding = 1, std430) readonly buffer ActScales { float actScales
 layout(set = 0, binding = 2, std430) writeonly buffer Out { float result[]; };
 layout(set = 0, binding = 2, std430) writeonly buffer OutQuads { vec4 resultQuads[]; };
 layout(set = 0, binding = 3, std430) readonly buffer Bias { float bias[]; };
-layout(set = 0, binding = 4, std430) buffer Total { float total[]; };
+#ifndef TOTAL
+#define TOTAL 4
+#endif
+layout(set = 0, binding = TOTAL, std430) buffer Total { float total[]; };
 
 layout(push_constant) uniform Push {
 	Weights w;
