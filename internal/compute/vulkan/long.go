@@ -67,6 +67,14 @@ func (d *Device) arithmetic(t quant.Type) Arithmetic {
 	return Ordered
 }
 
+// expertArithmetic is arithmetic of the products of experts, which have cooperative matrices or go in order.
+func (d *Device) expertArithmetic(t quant.Type) Arithmetic {
+	if a := d.arithmetic(t); a == Ordered || a > Matrices || d.can(Matrices) != nil {
+		return Ordered
+	}
+	return Matrices
+}
+
 // LongProducts returns how products of prompts with weights of type t are computed, and why not by an arithmetic that
 // comes before it.
 func (d *Device) LongProducts(t quant.Type) (Arithmetic, error) {

@@ -1,5 +1,4 @@
 #include "longproduct.glsl"
-#include "piece.glsl"
 
 layout(constant_id = 8) const uint M = 16;
 layout(constant_id = 9) const uint N = 16;
@@ -8,6 +7,8 @@ layout(constant_id = 11) const uint SUBGROUP_ROWS = 32; // of the tile
 layout(constant_id = 12) const uint STEP = 32;
 layout(constant_id = 13) const uint MODE = 2;
 const uint BUFFERS = MODE & 3;
+#define SWEEP
+#include "piece.glsl"
 
 #define Rows fcoopmatNV<16, gl_ScopeSubgroup, M, K>
 #define Tokens fcoopmatNV<16, gl_ScopeSubgroup, K, N>
@@ -30,8 +31,9 @@ const uint STEP_PIECES = (NEURONS ? TILE_ROWS : STEP) / PIECE, STEP_LINES = NEUR
 const uint BRINGS = (STEP_PIECES * STEP_LINES + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
 const uint ACT_BRINGS = (TOKEN_QUADS / PITCH * (STEP / 8) + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
 
-Piece piece[BRINGS];
-uvec4 act[ACT_BRINGS];
+const uint SETS = (MODE & 128) != 0 ? 2 : 1;
+Piece piece[SETS * BRINGS];
+uvec4 act[SETS * ACT_BRINGS];
 uint actFrom[ACT_BRINGS]; // where a token's quads begin
 
 uint line(uint i) { return (i * gl_WorkGroupSize.x + gl_LocalInvocationID.x) / STEP_PIECES; }
@@ -46,23 +48,23 @@ uvec2 place(uint firstRow, uint step, uint i) {
 }
 
 // bring loads what a step multiplies into registers.
-void bring(uint firstRow, uint step) {
+void bring(uint firstRow, uint step, uint set_) {
 	if ((MODE & 8) != 0 && step > 0)
 		return;
 	[[unroll]] for (uint i = 0; i < BRINGS; i++) {
 		if (!there(i))
 			continue;
 		uvec2 at = place(firstRow, step, i);
-		piece[i] = loadPiece(push.w, at.x, at.y);
+		piece[set_ * BRINGS + i] = loadPiece(push.w, at.x, at.y);
 	}
 	[[unroll]] for (uint i = 0; i < ACT_BRINGS; i++) {
 		uint quad = (i * gl_WorkGroupSize.x + gl_LocalInvocationID.x) % (STEP / 8);
-		act[i] = acts[actFrom[i] + step * (STEP / 8) + quad];
+		act[set_ * ACT_BRINGS + i] = acts[actFrom[i] + step * (STEP / 8) + quad];
 	}
 }
 
 // lay writes it to a buffer in shared memory, as halves. What lies beyond the last column is zero.
-void lay(uint firstRow, uint step, uint buffer_) {
+void lay(uint firstRow, uint step, uint buffer_, uint set_) {
 	if ((MODE & 32) != 0 && step > 1)
 		return;
 	uint rows = buffer_ * (ROW_QUADS + TOKEN_QUADS), tokens = rows + ROW_QUADS;
@@ -72,10 +74,10 @@ void lay(uint firstRow, uint step, uint buffer_) {
 		uvec2 at = place(firstRow, step, i);
 		uvec4 first, second;
 		if ((MODE & 4) != 0) {
-			first = piece[i].low;
-			second = piece[i].low.yxyx ^ piece[i].scales.xyxy;
+			first = piece[set_ * BRINGS + i].low;
+			second = piece[set_ * BRINGS + i].low.yxyx ^ piece[set_ * BRINGS + i].scales.xyxy;
 		} else
-			halvesOfPiece(push.w, piece[i], at.x, at.y, first, second);
+			halvesOfPiece(push.w, piece[set_ * BRINGS + i], at.x, at.y, first, second);
 		if (NEURONS) {
 			uint to = rows + line(i) * NEURON_PITCH;
 			tile[to + run(pieceOf(i), 0) / 8] = first;
@@ -93,7 +95,7 @@ void lay(uint firstRow, uint step, uint buffer_) {
 	[[unroll]] for (uint i = 0; i < ACT_BRINGS; i++) {
 		uint at = i * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
 		if (TILE_TOKENS * (STEP / 8) % gl_WorkGroupSize.x == 0 || at < TILE_TOKENS * (STEP / 8))
-			tile[tokens + at / (STEP / 8) * PITCH + at % (STEP / 8)] = act[i];
+			tile[tokens + at / (STEP / 8) * PITCH + at % (STEP / 8)] = act[set_ * ACT_BRINGS + i];
 	}
 }
 
@@ -110,32 +112,37 @@ void main() {
 	[[unroll]] for (uint i = 0; i < MATRICES; i++)
 		sums[i] = Sums(0);
 	uint steps = (push.columns + STEP - 1) / STEP;
-	bring(firstRow, 0);
-	lay(firstRow, 0, 0);
+	bring(firstRow, 0, 0);
+	if (SETS == 2)
+		bring(firstRow, min(1, steps - 1), 1);
+	lay(firstRow, 0, 0, 0);
 	barrier();
-	for (uint step = 0; step < steps; step++) {
-		uint next = min(step + 1, steps - 1), rows = step % BUFFERS * (ROW_QUADS + TOKEN_QUADS), tokens = rows + ROW_QUADS;
-		bring(firstRow, next);
-		if ((MODE & 16) == 0)
-		[[unroll]] for (uint k = 0; k < STEP; k += K) {
-			Rows w[MATRICES_ROWS];
-			[[unroll]] for (uint r = 0; r < MATRICES_ROWS; r++) {
-				if (NEURONS)
-					coopMatLoadNV(w[r], tile, rows + k * NEURON_PITCH + (row + r * M) / 8, NEURON_PITCH, true);
-				else
-					coopMatLoadNV(w[r], tile, rows + (row + r * M) * PITCH + k / 8, PITCH, false);
+	for (uint first = 0; first < steps; first += SETS) {
+		[[unroll]] for (uint set_ = 0; set_ < SETS; set_++) {
+			uint step = first + set_, buffer_ = SETS == 2 ? set_ % BUFFERS : step % BUFFERS;
+			bring(firstRow, min(step + SETS, steps - 1), set_);
+			uint rows = buffer_ * (ROW_QUADS + TOKEN_QUADS), tokens = rows + ROW_QUADS;
+			if ((MODE & 16) == 0 && (set_ == 0 || step < steps))
+			[[unroll]] for (uint k = 0; k < STEP; k += K) {
+				Rows w[MATRICES_ROWS];
+				[[unroll]] for (uint r = 0; r < MATRICES_ROWS; r++) {
+					if (NEURONS)
+						coopMatLoadNV(w[r], tile, rows + k * NEURON_PITCH + (row + r * M) / 8, NEURON_PITCH, true);
+					else
+						coopMatLoadNV(w[r], tile, rows + (row + r * M) * PITCH + k / 8, PITCH, false);
+				}
+				[[unroll]] for (uint t = 0; t < MATRICES_TOKENS; t++) {
+					Tokens a;
+					coopMatLoadNV(a, tile, tokens + (token + t * N) * PITCH + k / 8, PITCH, true);
+					[[unroll]] for (uint r = 0; r < MATRICES_ROWS; r++)
+						sums[t * MATRICES_ROWS + r] = coopMatMulAddNV(w[r], a, sums[t * MATRICES_ROWS + r]);
+				}
 			}
-			[[unroll]] for (uint t = 0; t < MATRICES_TOKENS; t++) {
-				Tokens a;
-				coopMatLoadNV(a, tile, tokens + (token + t * N) * PITCH + k / 8, PITCH, true);
-				[[unroll]] for (uint r = 0; r < MATRICES_ROWS; r++)
-					sums[t * MATRICES_ROWS + r] = coopMatMulAddNV(w[r], a, sums[t * MATRICES_ROWS + r]);
-			}
-		}
-		if (BUFFERS == 1)
+			if (BUFFERS == 1)
+				barrier();
+			lay(firstRow, min(step + 1, steps - 1), SETS == 2 ? (set_ + 1) % BUFFERS : (step + 1) % BUFFERS, SETS == 2 ? 1 - set_ : 0);
 			barrier();
-		lay(firstRow, next, (step + 1) % BUFFERS);
-		barrier();
+		}
 	}
 	uint mine = gl_SubgroupID * SUM_QUADS;
 	[[unroll]] for (uint i = 0; i < MATRICES; i++) {
