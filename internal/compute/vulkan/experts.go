@@ -251,7 +251,7 @@ func (f *experts) multiply(o *operand, m *compute.Matrix, bias *compute.Vector, 
 		c.push = append(c.push, uint32(f.c.Used), uint32(f.held), f.tabled(), uint32(m.Rows/f.held), uint32(from), uint32(p.rows), truth(ofPairs), truth(f.w.Before && !ofPairs && m != f.w.FC1))
 		switch {
 		case by != Ordered:
-			v := f.r.d.variant(by, rows*f.held, ceil(f.pairs(), f.held))
+			v := f.r.d.variant(by, m.Type, rows*f.held, ceil(f.pairs(), f.held))
 			own := []uint32{uint32(m.Type), 0, 0, uint32(v.rows), uint32(v.tokens), 0}
 			c.shader, c.local, c.spec = v.shader(f.r.d.gpu.Matrices)
 			c.shader, c.spec = driver.ExpertMatricesShader, append(own, c.spec...)

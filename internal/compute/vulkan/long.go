@@ -22,13 +22,14 @@ const (
 	Best     Arithmetic = iota // Groups, else Matrices, else for F16 Mixed, of those that pass their check; else Ordered
 	Groups                     // workgroup.comp: cooperative matrices of whole workgroups
 	Matrices                   // cooperative.comp: cooperative matrices
+	Integers                   // matmat_integers.comp: eight bits, as single tokens, in another order
 	Mixed                      // matmat_half.comp: products of halves as floats
 	Packed                     // the same, two products at once whose sums are halves: too rough for the definition, to be timed only
 	Ordered                    // matmat.comp, downmat.comp: integers and floats, the bytes of single tokens
 )
 
 func (a Arithmetic) String() string {
-	return [...]string{"the best", "cooperative matrices of workgroups", "cooperative matrices", "halves as floats", "packed halves", "in order"}[a]
+	return [...]string{"the best", "cooperative matrices of workgroups", "cooperative matrices", "integers", "halves as floats", "packed halves", "in order"}[a]
 }
 
 // exponent: activations are less than 2^exponent in halves. Where sums are floats, halves use their range. Packed
@@ -45,6 +46,9 @@ type long struct {
 	asked   Arithmetic
 	checked [Ordered]bool
 	failed  [Ordered]error // why it is not used
+	chosen  map[quant.Type]Arithmetic
+	tuned   *tuned // nil: not read yet
+	timed   bool   // software is timed, too: tests ask for it
 }
 
 // arithmetic returns how a product of a prompt's rows with weights of type t is computed, however few they are: a
@@ -59,12 +63,26 @@ func (d *Device) arithmetic(t quant.Type) Arithmetic {
 			asked = append(asked, Mixed)
 		}
 	}
+	if a, ok := d.long.chosen[t]; ok {
+		return a
+	}
+	var serve []Arithmetic
 	for _, a := range asked {
-		if a != Ordered && d.can(a) == nil {
-			return a
+		if a != Ordered && (a != Integers || t.Quantised()) && d.can(a) == nil {
+			serve = append(serve, a)
 		}
 	}
-	return Ordered
+	if d.long.asked == Best && t.Quantised() || len(serve) == 0 {
+		serve = append(serve, Ordered)
+		if d.long.asked == Best && t.Quantised() && d.chooses() && d.can(Groups) != nil && d.can(Integers) == nil {
+			serve = append(serve, Integers)
+		}
+	}
+	if d.long.chosen == nil {
+		d.long.chosen = map[quant.Type]Arithmetic{}
+	}
+	d.long.chosen[t] = d.faster(t, serve)
+	return d.long.chosen[t]
 }
 
 // expertArithmetic is arithmetic of the products of experts, which have cooperative matrices or go in order.
@@ -100,16 +118,17 @@ func (d *Device) can(a Arithmetic) error {
 // Note returns what a user may want to know of the device: that it has arithmetics which did not pass their check.
 // Empty: there is nothing.
 func (d *Device) Note() string {
-	if err := d.long.failed[Groups]; err != nil && len(d.gpu.Workgroup.Shapes) > 0 {
-		return err.Error()
+	var failed error
+	for a, err := range d.long.failed {
+		lacks := Arithmetic(a) == Groups && len(d.gpu.Workgroup.Shapes) == 0 || Arithmetic(a) == Matrices && d.gpu.Matrices.M == 0
+		if err != nil && !lacks {
+			failed = errors.Join(failed, err)
+		}
 	}
-	if err := d.long.failed[Matrices]; err != nil && d.gpu.Matrices.M > 0 {
-		return err.Error()
+	if failed == nil {
+		return ""
 	}
-	if err := d.long.failed[Mixed]; err != nil {
-		return err.Error()
-	}
-	return ""
+	return failed.Error()
 }
 
 // halves returns the operand in halves, as a takes them, and where its scales begin in words.
@@ -127,6 +146,34 @@ func (o *operand) halves(a Arithmetic) (driver.View, uint32) {
 		o.made[halves] = v
 	}
 	return o.made[halves], uint32(words)
+}
+
+// multiplyBy is multiply in tiles of v, which Ordered has of one kind.
+func (r *recorder) multiplyBy(v variant, o *operand, first, n, to int, p compute.Product) {
+	switch v.by {
+	case Ordered:
+		r.multiply(Ordered, o, first, n, to, p)
+	case Integers:
+		r.multiplyIntegers(v, o, first, n, to, p)
+	default:
+		r.multiplyHalves(v, o, first, n, to, p, false)
+	}
+}
+
+// multiplyIntegers is multiply by quantised weights in tiles of v.
+func (r *recorder) multiplyIntegers(v variant, o *operand, first, n, to int, p compute.Product) {
+	x, scales := o.of(p.W.Type)
+	m := mem(p.W)
+	for i := range m.parts {
+		part := &m.parts[i]
+		bias := elementsOr(p.Bias, part.memory)
+		r.dispatchProduct(call{
+			shader: r.dotting("matmat_integers"), local: matLocal, spec: []uint32{uint32(p.W.Type), uint32(v.rows), uint32(v.tokens), 0},
+			bind:   []binding{read(part.memory), read(x), write(floats(p.Out)), read(bias), write(floats(p.Out))},
+			push:   append(m.push(part), uint32(part.rows), uint32(part.first), uint32(p.Out.Cols), uint32(n), uint32(first), uint32(to), scales, truth(p.Bias != nil)),
+			groups: [3]int{ceil(n, v.tokens), ceil(part.rows, v.rows), 1},
+		}, 3, p.Out, len(m.parts) == 1 && n == p.Out.Rows)
+	}
 }
 
 // multiplyHalves is multiply in tiles of v. A matrix that lies by neuron, [x.Cols, p.Out.Cols] in memory, is multiplied
@@ -164,11 +211,17 @@ type known struct {
 }
 
 // knowns are those of every arithmetic, where no dimension is a multiple of a tile's or a step's, and behind them those
-// of Groups, which load tiles another way that lie wholly in a matrix, and quantised weights in ways of their own.
+// of Groups, which load tiles another way that lie wholly in a matrix, and quantised weights in ways of their own; Integers
+// have the last alone.
 var knowns = []known{{quant.F16, 70, 48, 75}, {quant.F16, 264, 320, 264}, {quant.Q8_0, 264, 320, 264}}
 
 func (k known) weight(row, column int) float32    { return float32((7*row+3*column)%17 - 8) }
-func (k known) element(token, column int) float32 { return float32((5*token+11*column)%13 - 6) }
+func (k known) element(token, column int) float32 {
+	if k.of.Quantised() && column%quant.QK == 0 {
+		return 127 // which makes a block's scale one in eight bits
+	}
+	return float32((5*token+11*column)%13 - 6)
+}
 
 // check computes known products by a, by row and by neuron, in every variant.
 func (d *Device) check(a Arithmetic) error {
@@ -178,13 +231,11 @@ func (d *Device) check(a Arithmetic) error {
 	case len(d.variants(a)) == 0:
 		return fmt.Errorf("a workgroup has %d bytes of shared memory and %d invocations, which is too little", d.gpu.Limits.MaxComputeSharedMemorySize, d.gpu.Limits.MaxComputeWorkGroupInvocations)
 	}
-	// The products' memory is given back at once.
-	t := &Device{gpu: d.gpu, pipelines: d.pipelines, bindings: d.bindings, maxBinding: d.maxBinding, segments: map[compute.Segment]*segment{}, scratches: map[string]driver.View{}}
-	t.mem = driver.Memory{GPU: d.gpu, Budget: checkBudget, Apart: d.mem.Apart}
+	t := d.apart(checkBudget)
 	defer t.reset()
 	for i, k := range knowns {
-		if i > 0 && a != Groups {
-			break
+		if a != Groups && (a == Integers) != k.of.Quantised() || a != Groups && a != Integers && i > 0 {
+			continue
 		}
 		t.reset()
 		x, err := t.checkActivations(k)
@@ -192,6 +243,9 @@ func (d *Device) check(a Arithmetic) error {
 			return err
 		}
 		for _, byNeuron := range []bool{false, true} {
+			if byNeuron && a == Integers {
+				break
+			}
 			w, err := t.checkMatrix(k, byNeuron)
 			if err != nil {
 				return err
@@ -204,6 +258,17 @@ func (d *Device) check(a Arithmetic) error {
 		}
 	}
 	return nil
+}
+
+// apart returns a device that has d's GPU and pipelines, and memory of its own, which is given back by reset.
+func (d *Device) apart(budget int64) *Device {
+	t := &Device{
+		gpu: d.gpu, pipelines: d.pipelines, bindings: d.bindings, maxBinding: d.maxBinding, segments: map[compute.Segment]*segment{}, scratches: map[string]driver.View{},
+		sizes: map[string]int64{},
+	}
+	t.mem = driver.Memory{GPU: d.gpu, Budget: budget, Apart: d.mem.Apart}
+	t.reset()
+	return t
 }
 
 // checkBudget bounds the memory of the check, in bytes.
@@ -258,7 +323,12 @@ func (d *Device) checkProduct(k known, v variant, x compute.Tensor, w *compute.M
 		return err
 	}
 	err = d.once(func(r *recorder) {
-		r.multiplyHalves(v, &operand{r: r, x: x, name: "check"}, 0, k.tokens, 0, compute.Product{Out: out, W: w}, byNeuron)
+		p, o := compute.Product{Out: out, W: w}, &operand{r: r, x: x, name: "check"}
+		if byNeuron {
+			r.multiplyHalves(v, o, 0, k.tokens, 0, p, true)
+		} else {
+			r.multiplyBy(v, o, 0, k.tokens, 0, p)
+		}
 		r.copy(seen, floats(out))
 	})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 // TestArithmetic: what a device is asked for it computes by, if it can, and what it cannot it says.
 func TestArithmetic(t *testing.T) {
-	for _, asked := range []Arithmetic{Best, Groups, Matrices, Mixed, Packed, Ordered} {
+	for _, asked := range []Arithmetic{Best, Groups, Matrices, Integers, Mixed, Packed, Ordered} {
 		t.Run(asked.String(), func(t *testing.T) {
 			d, messages := software(t, Options{Long: asked})
 			defer messages.check(t)
@@ -24,7 +24,7 @@ func TestArithmetic(t *testing.T) {
 				got, why := d.LongProducts(typ)
 				want := asked
 				switch {
-				case typ == quant.F32 || typ == quant.BF16 || asked == Matrices && !has, asked == Groups && !groups:
+				case typ == quant.F32 || typ == quant.BF16 || asked == Matrices && !has, asked == Groups && !groups, asked == Integers && !typ.Quantised():
 					want = Ordered
 				case asked == Best && groups:
 					want = Groups
@@ -103,8 +103,8 @@ func TestTiles(t *testing.T) {
 			quant.Imitate(typ, src.Data[r*size:][:size], values[r*cols:][:cols])
 			quant.Decode(typ, values[r*cols:][:cols], src.Data[r*size:][:size])
 		}
-		for _, a := range []Arithmetic{Groups, Matrices, Mixed, Packed} {
-			if d.can(a) != nil {
+		for _, a := range []Arithmetic{Groups, Matrices, Integers, Mixed, Packed} {
+			if d.can(a) != nil || a == Integers && !typ.Quantised() {
 				continue
 			}
 			w, err := d.Matrix(src, compute.Dense)
@@ -160,7 +160,7 @@ func multiplied(t *testing.T, d *Device, v variant, w *compute.Matrix, xs []floa
 	seen, err := d.mem.Alloc(driver.ToHost, 4*int64(tokens*w.Rows))
 	if err == nil {
 		err = d.once(func(r *recorder) {
-			r.multiplyHalves(v, &operand{r: r, x: x, name: "x"}, 0, tokens, 0, compute.Product{Out: out, W: w}, false)
+			r.multiplyBy(v, &operand{r: r, x: x, name: "x"}, 0, tokens, 0, compute.Product{Out: out, W: w})
 			r.copy(seen, floats(out))
 		})
 	}

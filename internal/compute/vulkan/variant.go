@@ -54,6 +54,8 @@ func (v variant) shader(m driver.Matrices) (name string, local int, spec []uint3
 	switch v.by {
 	case Groups:
 		return "workgroup", v.local, []uint32{truth(v.decoded), uint32(v.step)}
+	case Integers:
+		return "matmat_integers", matLocal, nil // without the dots of a device that has none: dotting
 	case Mixed, Packed:
 		return "matmat_half", matLocal, []uint32{truth(v.by == Packed)}
 	}
@@ -68,6 +70,10 @@ func (v variant) shared(m driver.Matrices) int {
 	const groupSums, pad = 256, 8 // common.glsl; halves that keep rows apart
 	if v.by == Groups {
 		return groupSums
+	}
+	if v.by == Integers {
+		const unit, line, scale, tokenScale = 32, 16, 24, 8 // bytes: matmat_integers.glsl
+		return groupSums + (v.rows+v.tokens)*(2*unit+line) + 2*v.rows*scale + 2*v.tokens*tokenScale
 	}
 	if v.by != Matrices {
 		return groupSums + 2*(v.rows+v.tokens)*(shaders.LeastStep+pad)
@@ -84,6 +90,10 @@ func (d *Device) variants(a Arithmetic) (fit []variant) {
 		all = groupVariants
 	case Matrices:
 		all = matrixVariants
+	case Integers:
+		all = []variant{{by: a, rows: narrowTile, tokens: narrowTile}, {by: a, rows: narrowTile, tokens: wideTile}, {by: a, rows: wideTile, tokens: wideTile}}
+	case Ordered:
+		return []variant{{by: Ordered, rows: matTile, tokens: matTile}}
 	}
 	for _, v := range all {
 		if a == Groups && !d.gpu.Workgroup.Multiplies(v.rows, v.tokens, v.step, v.local) {
@@ -100,9 +110,8 @@ func (d *Device) variants(a Arithmetic) (fit []variant) {
 // enoughTiles are so many that wide ones, which read less, keep the largest GPUs at work.
 const enoughTiles = 96
 
-// variant returns the one that so many rows and tokens are computed in.
-func (d *Device) variant(a Arithmetic, rows, n int) variant {
-	all := d.variants(a)
+// likely returns the one of all, the smallest first, that so many rows and tokens are computed in where nothing is timed.
+func likely(all []variant, rows, n int) variant {
 	v := all[0]
 	for _, w := range all[1:] {
 		if ceil(rows, w.rows)*ceil(n, w.tokens) >= enoughTiles {

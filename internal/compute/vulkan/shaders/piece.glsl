@@ -86,6 +86,19 @@ uvec4 eight(ivec2 bytes, Scale s, bool second, uvec4 each) {
 	return r;
 }
 
+// bytesOfPiece are both runs of a quantised piece, the second of its unit or the first, as signed bytes.
+void bytesOfPiece(Piece v, bool last, out ivec2 first, out ivec2 second) {
+	if (BITS == 8) {
+		first = ivec2(v.low.xy);
+		second = ivec2(v.low.zw);
+		return;
+	}
+	uint k = last ? 2 : 0;
+	ivec2 a = bytesOf(v.low.x, v.high.x, k), b = bytesOf(v.low.y, HIGH_BIT ? v.high.x : v.high.y, k + 1);
+	first = ivec2(a.x, b.x);
+	second = ivec2(a.y, b.y);
+}
+
 // halvesOfPiece are both runs of piece p of a row.
 void halvesOfPiece(Weights w, Piece v, uint row, uint p, out uvec4 first, out uvec4 second) {
 	if (!QUANTISED) {
@@ -94,14 +107,9 @@ void halvesOfPiece(Weights w, Piece v, uint row, uint p, out uvec4 first, out uv
 		return;
 	}
 	Scale s = scaleFrom(v.scales, row * w.units + p / 2);
-	if (BITS == 8) {
-		bool last = p % 2 == 1;
-		first = eight(ivec2(v.low.xy), s, last, v.scales);
-		second = eight(ivec2(v.low.zw), s, last, v.more);
-		return;
-	}
-	uint k = p % 2 * 2;
-	ivec2 a = bytesOf(v.low.x, v.high.x, k), b = bytesOf(v.low.y, HIGH_BIT ? v.high.x : v.high.y, k + 1);
-	first = eight(ivec2(a.x, b.x), s, false, v.scales);
-	second = eight(ivec2(a.y, b.y), s, true, v.more);
+	bool last = p % 2 == 1;
+	ivec2 a, b;
+	bytesOfPiece(v, last, a, b);
+	first = eight(a, s, BITS == 8 && last, v.scales);
+	second = eight(b, s, BITS != 8 || last, v.more);
 }
