@@ -29,9 +29,10 @@ soak:
 lint:
 	@scripts/lint.sh
 
-# Compute shaders: needs glslangValidator (Debian's glslang-tools). The manifest says what the committed binaries were made from.
+# Compute shaders: needs glslangValidator of Debian 12's glslang-tools, and a newer one (make shaders GLSLANG=…) for those whose
+# extensions it does not know. The manifest says what the committed binaries were made from.
 shaders:
-	cd internal/compute/vulkan/shaders && go run ./compile
+	cd internal/compute/vulkan/shaders && GLSLANG=$(GLSLANG) go run ./compile
 
 # The web page, from its sources in web; the result is committed. Needs Node 20 and npm.
 page: web/node_modules

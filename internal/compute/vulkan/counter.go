@@ -18,8 +18,12 @@ func Counter(info Info) *Device {
 	for i := range d.long.checked { // they are taken to pass
 		d.long.checked[i] = true
 	}
+	none := errors.New("there are none")
 	if g.Matrices.M == 0 {
-		d.long.failed[Matrices] = errors.New("there are none")
+		d.long.failed[Matrices] = none
+	}
+	if len(g.Workgroup.Shapes) == 0 {
+		d.long.failed[Groups] = none
 	}
 	return d
 }

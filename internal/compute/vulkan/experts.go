@@ -79,6 +79,7 @@ type experts struct {
 	c      compute.Choice
 	first  int // of the tokens
 	tokens int
+	prompt bool        // they are of prompts, not single tokens of running sequences
 	held   int         // experts that the matrices hold
 	ff     int         // neurons of an expert
 	sorted driver.View // pairs by expert; none for few tokens
@@ -88,7 +89,8 @@ type experts struct {
 
 // chosenExperts computes the chosen experts' layers. Of few tokens each pair of a token and an expert is a product of
 // its own; the pairs of more tokens are sorted by expert, whose rows are read once for a tile of them. Both sum in the
-// order of single tokens, so that a token's bytes depend on nothing but its own numbers.
+// order of single tokens, so that a token's bytes depend on nothing but its own numbers. Those of prompts are sorted,
+// however few they are, where cooperative matrices multiply them.
 func (r *recorder) chosenExperts(o *compute.Experts) {
 	w, c := o.Weights, o.Choice
 	if !w.Fits(o.Out, o.X, c) {
@@ -100,18 +102,33 @@ func (r *recorder) chosenExperts(o *compute.Experts) {
 	r.about(w.Down.Name)
 	in := operand{r: r, x: o.X, name: "activations of experts"}
 	table, counts := r.expertTable(&w, c), r.countExperts(&w, c)
-	for first := 0; first < c.Rows; first += expertTokens {
-		f := &experts{
-			r: r, w: w, c: c, table: table, counts: counts, held: w.Holds(c.N), ff: w.Neurons(c.N), first: first, tokens: min(expertTokens, c.Rows-first),
+	single := r.single(o.X)
+	for first, n := 0, 0; first < c.Rows; first += n {
+		prompt := first >= single
+		if n = min(expertTokens, single-first); prompt {
+			n = min(expertTokens, c.Rows-first)
 		}
+		f := &experts{r: r, w: w, c: c, table: table, counts: counts, held: w.Holds(c.N), ff: w.Neurons(c.N), first: first, tokens: n, prompt: prompt}
 		f.sort()
 		f.compute(&in, o.Out)
 	}
 }
 
-// sort sorts pairs by expert where there are more than a few tokens.
+// by returns how products with m are computed.
+func (f *experts) by(m *compute.Matrix) Arithmetic {
+	if f.prompt && m != nil && f.r.d.expertArithmetic(m.Type) != Ordered {
+		return Matrices
+	}
+	return Ordered
+}
+
+// sort sorts pairs by expert where products take them so.
 func (f *experts) sort() {
-	if f.tokens <= compute.FewTokens {
+	sorted := f.tokens > compute.FewTokens
+	for _, m := range []*compute.Matrix{f.w.Gate, f.w.Up, f.w.Down, f.w.FC1, f.w.FC2} {
+		sorted = sorted || f.by(m) != Ordered
+	}
+	if !sorted {
 		return
 	}
 	f.sorted = f.r.scratch("pairs by expert", 4*int64(f.held+1+f.pairs()))
@@ -213,16 +230,33 @@ func (f *experts) activate(a, up, logits compute.Tensor) {
 // multiply computes out [pairs, out.Cols]: for every pair its expert's rows of m, out.Cols of them from row from on,
 // times the operand, which has a row for each pair if ofPairs, and else one for each token.
 func (f *experts) multiply(o *operand, m *compute.Matrix, bias *compute.Vector, from int, out compute.Tensor, ofPairs bool) {
-	x, scales := o.of(m.Type)
+	by := f.by(m)
+	var x driver.View
+	var scales uint32
+	if by == Ordered {
+		x, scales = o.of(m.Type)
+	} else {
+		x, scales = o.halves(by)
+	}
 	w, rows := mem(m), out.Cols
 	for i := range w.parts {
 		p := &w.parts[i]
 		c := call{
 			bind: []binding{read(p.memory), read(x), update(floats(out)), read(elementsOr(bias, p.memory)), update(floats(out)), read(floats(choices(f.c))), read(f.table)},
-			push: append(w.push(p), uint32(rows), uint32(p.first), uint32(rows), uint32(f.pairs()), uint32(f.first), 0, scales, truth(bias != nil),
-				uint32(f.c.Used), uint32(f.held), f.tabled(), uint32(m.Rows/f.held), uint32(from), uint32(p.rows), truth(ofPairs), truth(f.w.Before && !ofPairs && m != f.w.FC1)),
+			push: append(w.push(p), uint32(rows), uint32(p.first), uint32(rows), uint32(f.pairs()), uint32(f.first), 0, scales, truth(bias != nil)),
 		}
+		if by != Ordered {
+			c.push = append(c.push, uint32(m.Cols))
+		}
+		c.push = append(c.push, uint32(f.c.Used), uint32(f.held), f.tabled(), uint32(m.Rows/f.held), uint32(from), uint32(p.rows), truth(ofPairs), truth(f.w.Before && !ofPairs && m != f.w.FC1))
 		switch {
+		case by != Ordered:
+			v := f.r.d.variant(by, m.Type, rows*f.held, ceil(f.pairs(), f.held))
+			own := []uint32{uint32(m.Type), 0, 0, uint32(v.rows), uint32(v.tokens), 0}
+			c.shader, c.local, c.spec = v.shader(f.r.d.gpu.Matrices)
+			c.shader, c.spec = driver.ExpertMatricesShader, append(own, c.spec...)
+			c.bind = append(c.bind, read(f.sorted))
+			c.groups = [3]int{ceil(f.tokens, v.tokens), ceil(rows, v.rows), f.held}
 		case f.tokens <= compute.FewTokens:
 			c.shader = f.r.dotting("matvec_experts")
 			vectorsFor(m.Type, rows, 1).with(&c, uint32(m.Type), 0, rows, 1)

@@ -1,8 +1,10 @@
 package vulkan
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
@@ -17,28 +19,21 @@ type Arithmetic int
 // own: a row of a prompt has the same bytes from run to run, and whatever the other rows are, but not those of a single
 // token of a running sequence.
 const (
-	Best     Arithmetic = iota // Matrices, else for F16 Mixed, of those that pass their check; else Ordered
+	Best     Arithmetic = iota // Groups, else Matrices, else for F16 Mixed, of those that pass their check; else Ordered
+	Groups                     // workgroup.comp: cooperative matrices of whole workgroups
 	Matrices                   // cooperative.comp: cooperative matrices
+	Integers                   // matmat_integers.comp: eight bits, as single tokens, in another order
 	Mixed                      // matmat_half.comp: products of halves as floats
 	Packed                     // the same, two products at once whose sums are halves: too rough for the definition, to be timed only
 	Ordered                    // matmat.comp, downmat.comp: integers and floats, the bytes of single tokens
 )
 
 func (a Arithmetic) String() string {
-	return [...]string{"the best", "cooperative matrices", "halves as floats", "packed halves", "in order"}[a]
+	return [...]string{"the best", "cooperative matrices of workgroups", "cooperative matrices", "integers", "halves as floats", "packed halves", "in order"}[a]
 }
 
-const (
-	halvesShader = "matmat_half"
-	wideTile     = 128 // rows, and tokens, of a workgroup
-	// enoughTiles are so many that wide ones, which read less, keep the largest GPUs at work.
-	enoughTiles = 96
-
-	stepColumns = shaders.StepColumns
-)
-
 // exponent: activations are less than 2^exponent in halves. Where sums are floats, halves use their range. Packed
-// halves sum stepColumns/2 products, which stay halves while weights are less than 2^8.
+// halves sum 16 products, which stay halves while weights are less than 2^8.
 func exponent(a Arithmetic) uint32 {
 	if a == Packed {
 		return 4
@@ -51,6 +46,9 @@ type long struct {
 	asked   Arithmetic
 	checked [Ordered]bool
 	failed  [Ordered]error // why it is not used
+	chosen  map[quant.Type]Arithmetic
+	tuned   *tuned // nil: not read yet
+	timed   bool   // software is timed, too: tests ask for it
 }
 
 // arithmetic returns how a product of a prompt's rows with weights of type t is computed, however few they are: a
@@ -61,16 +59,38 @@ func (d *Device) arithmetic(t quant.Type) Arithmetic {
 	}
 	asked := []Arithmetic{d.long.asked}
 	if d.long.asked == Best {
-		if asked = []Arithmetic{Matrices}; !t.Quantised() { // whose integers are faster than halves
+		if asked = []Arithmetic{Groups, Matrices}; !t.Quantised() { // whose integers are faster than halves
 			asked = append(asked, Mixed)
 		}
 	}
+	if a, ok := d.long.chosen[t]; ok {
+		return a
+	}
+	var serve []Arithmetic
 	for _, a := range asked {
-		if a != Ordered && d.can(a) == nil {
-			return a
+		if a != Ordered && (a != Integers || t.Quantised()) && d.can(a) == nil {
+			serve = append(serve, a)
 		}
 	}
-	return Ordered
+	if d.long.asked == Best && t.Quantised() || len(serve) == 0 {
+		serve = append(serve, Ordered)
+		if d.long.asked == Best && t.Quantised() && d.chooses() && d.can(Groups) != nil && d.can(Integers) == nil {
+			serve = append(serve, Integers)
+		}
+	}
+	if d.long.chosen == nil {
+		d.long.chosen = map[quant.Type]Arithmetic{}
+	}
+	d.long.chosen[t] = d.faster(t, serve)
+	return d.long.chosen[t]
+}
+
+// expertArithmetic is arithmetic of the products of experts, which have cooperative matrices or go in order.
+func (d *Device) expertArithmetic(t quant.Type) Arithmetic {
+	if a := d.arithmetic(t); a == Ordered || a > Matrices || d.can(Matrices) != nil {
+		return Ordered
+	}
+	return Matrices
 }
 
 // LongProducts returns how products of prompts with weights of type t are computed, and why not by an arithmetic that
@@ -78,7 +98,7 @@ func (d *Device) arithmetic(t quant.Type) Arithmetic {
 func (d *Device) LongProducts(t quant.Type) (Arithmetic, error) {
 	a := d.arithmetic(t)
 	var failed error
-	for b := Matrices; b < a; b++ {
+	for b := Groups; b < a; b++ {
 		failed = errors.Join(failed, d.long.failed[b])
 	}
 	return a, failed
@@ -98,44 +118,22 @@ func (d *Device) can(a Arithmetic) error {
 // Note returns what a user may want to know of the device: that it has arithmetics which did not pass their check.
 // Empty: there is nothing.
 func (d *Device) Note() string {
-	if err := d.long.failed[Matrices]; err != nil && d.gpu.Matrices.M > 0 {
-		return err.Error()
+	var failed error
+	for a, err := range d.long.failed {
+		lacks := Arithmetic(a) == Groups && len(d.gpu.Workgroup.Shapes) == 0 || Arithmetic(a) == Matrices && d.gpu.Matrices.M == 0
+		if err != nil && !lacks {
+			failed = errors.Join(failed, err)
+		}
 	}
-	if err := d.long.failed[Mixed]; err != nil {
-		return err.Error()
+	if failed == nil {
+		return ""
 	}
-	return ""
-}
-
-// groupSums are the bytes of shared memory that every shader has: common.glsl.
-const groupSums = 256
-
-// tileBytes returns the shared memory of a workgroup.
-func (d *Device) tileBytes(a Arithmetic, tile int) int {
-	rows := 8 * tile * (stepColumns/4 + 2)
-	bytes := groupSums + 2*rows
-	if m := d.gpu.Matrices; a == Matrices {
-		bytes = groupSums + rows + max(rows, 8*stepColumns*(tile/4+2)) + 4*matLocal/m.Subgroup*m.M*m.N
-	}
-	return bytes
-}
-
-// fits says that the device computes tiles of that size.
-func (d *Device) fits(a Arithmetic, tile int) bool {
-	return d.tileBytes(a, tile) <= int(d.gpu.Limits.MaxComputeSharedMemorySize) && (a != Matrices || d.gpu.Matrices.Tiles(tile))
-}
-
-// tile returns the size of the tiles that so many rows and tokens are cut into. Sums are the same bytes in all.
-func (d *Device) tile(a Arithmetic, rows, n int) int {
-	if ceil(rows, wideTile)*ceil(n, wideTile) >= enoughTiles && d.fits(a, wideTile) {
-		return wideTile
-	}
-	return shaders.NarrowTile
+	return failed.Error()
 }
 
 // halves returns the operand in halves, as a takes them, and where its scales begin in words.
 func (o *operand) halves(a Arithmetic) (driver.View, uint32) {
-	cols := ceil(o.x.Cols, stepColumns) * stepColumns
+	cols := ceil(o.x.Cols, shaders.PaddedColumns) * shaders.PaddedColumns
 	words := o.x.Rows * cols / 2
 	if o.made[halves].Slab == nil {
 		v := o.r.scratch(fmt.Sprintf("%s %d", o.name, halves), 4*int64(words+o.x.Rows))
@@ -150,10 +148,38 @@ func (o *operand) halves(a Arithmetic) (driver.View, uint32) {
 	return o.made[halves], uint32(words)
 }
 
-// multiplyHalves is multiply by a in tiles of that size. A matrix that lies by neuron, [x.Cols, p.Out.Cols] in memory,
-// is multiplied so.
-func (r *recorder) multiplyHalves(a Arithmetic, tile int, o *operand, first, n, to int, p compute.Product, byNeuron bool) {
-	x, scales := o.halves(a)
+// multiplyBy is multiply in tiles of v, which Ordered has of one kind.
+func (r *recorder) multiplyBy(v variant, o *operand, first, n, to int, p compute.Product) {
+	switch v.by {
+	case Ordered:
+		r.multiply(Ordered, o, first, n, to, p)
+	case Integers:
+		r.multiplyIntegers(v, o, first, n, to, p)
+	default:
+		r.multiplyHalves(v, o, first, n, to, p, false)
+	}
+}
+
+// multiplyIntegers is multiply by quantised weights in tiles of v.
+func (r *recorder) multiplyIntegers(v variant, o *operand, first, n, to int, p compute.Product) {
+	x, scales := o.of(p.W.Type)
+	m := mem(p.W)
+	for i := range m.parts {
+		part := &m.parts[i]
+		bias := elementsOr(p.Bias, part.memory)
+		r.dispatchProduct(call{
+			shader: r.dotting("matmat_integers"), local: matLocal, spec: []uint32{uint32(p.W.Type), uint32(v.rows), uint32(v.tokens), 0},
+			bind:   []binding{read(part.memory), read(x), write(floats(p.Out)), read(bias), write(floats(p.Out))},
+			push:   append(m.push(part), uint32(part.rows), uint32(part.first), uint32(p.Out.Cols), uint32(n), uint32(first), uint32(to), scales, truth(p.Bias != nil)),
+			groups: [3]int{ceil(n, v.tokens), ceil(part.rows, v.rows), 1},
+		}, 3, p.Out, len(m.parts) == 1 && n == p.Out.Rows)
+	}
+}
+
+// multiplyHalves is multiply in tiles of v. A matrix that lies by neuron, [x.Cols, p.Out.Cols] in memory, is multiplied
+// so.
+func (r *recorder) multiplyHalves(v variant, o *operand, first, n, to int, p compute.Product, byNeuron bool) {
+	x, scales := o.halves(v.by)
 	m := mem(p.W)
 	for i := range m.parts {
 		part := &m.parts[i]
@@ -162,103 +188,155 @@ func (r *recorder) multiplyHalves(a Arithmetic, tile int, o *operand, first, n, 
 			rows, columns = p.Out.Cols, o.x.Cols
 		}
 		bias := elementsOr(p.Bias, part.memory)
-		c := call{
-			shader: halvesShader, local: matLocal,
-			spec: []uint32{uint32(p.W.Type), truth(m.layout == groups), truth(byNeuron), uint32(tile), uint32(tile), 0},
-			bind: []binding{read(part.memory), read(x), write(floats(p.Out)), read(bias), write(floats(p.Out))},
-			push: append(m.push(part), uint32(rows), uint32(part.first), uint32(p.Out.Cols), uint32(n), uint32(first), uint32(to), scales, truth(p.Bias != nil), uint32(columns)),
+		shader, local, own := v.shader(r.d.gpu.Matrices)
+		most := rows // at a time
+		if v.by == Groups && p.W.Type.Quantised() {
+			most = decodedRows(v, rows, columns)
 		}
-		added := len(c.spec) - 1
-		if mat := r.d.gpu.Matrices; a == Matrices {
-			c.shader, c.spec = driver.MatricesShader, append(c.spec, uint32(mat.M), uint32(mat.N), uint32(mat.K))
-		} else {
-			c.spec = append(c.spec, truth(a == Packed))
+		for from := 0; from < rows; from += most {
+			some := min(most, rows-from)
+			c := call{
+				shader: shader, local: local,
+				spec:   append([]uint32{uint32(p.W.Type), truth(m.layout == groups), truth(byNeuron), uint32(v.rows), uint32(v.tokens), 0}, own...),
+				bind:   []binding{read(part.memory), read(x), write(floats(p.Out)), read(bias), write(floats(p.Out))},
+				push:   append(m.push(part), uint32(some), uint32(part.first+from), uint32(p.Out.Cols), uint32(n), uint32(first), uint32(to), scales, truth(p.Bias != nil), uint32(columns)),
+				groups: [3]int{ceil(n, v.tokens), ceil(some, v.rows), 1},
+			}
+			if v.by == Groups {
+				apart, pitch := r.decoded(m, part, p.W.Type, from, some, byNeuron)
+				c.bind, c.push = slices.Insert(c.bind, 4, read(apart)), append(c.push, uint32(pitch), uint32(from))
+			}
+			r.dispatchProduct(c, specAdded, p.Out, some == rows && len(m.parts) == 1 && (byNeuron || part.rows == p.W.Rows) && n == p.Out.Rows)
 		}
-		c.groups = [3]int{ceil(rows, tile), ceil(n, tile), 1}
-		r.dispatchProduct(c, added, p.Out, len(m.parts) == 1 && (byNeuron || part.rows == p.W.Rows) && n == p.Out.Rows)
 	}
 }
 
-// The product that an arithmetic must compute to be used: no dimension is a multiple of a tile's or a step's, and all
-// sums are whole numbers that halves hold exactly, whatever their order.
-const checkRows, checkColumns, checkTokens = 70, 48, 75
+// known is a product that an arithmetic must compute to be used. All sums are whole numbers that halves hold exactly,
+// whatever their order.
+type known struct {
+	of                    quant.Type
+	rows, columns, tokens int
+}
 
-func checkWeight(row, column int) float32    { return float32((7*row+3*column)%17 - 8) }
-func checkElement(token, column int) float32 { return float32((5*token+11*column)%13 - 6) }
+// knowns are those of every arithmetic, where no dimension is a multiple of a tile's or a step's, and behind them those
+// of Groups, which load tiles another way that lie wholly in a matrix, and quantised weights in ways of their own; Integers
+// have the last alone.
+var knowns = []known{{quant.F16, 70, 48, 75}, {quant.F16, 264, 320, 264}, {quant.Q8_0, 264, 320, 264}}
 
-// check computes a product by a, by row and by neuron, in every size of tile that is used.
+func (k known) weight(row, column int) float32 { return float32((7*row+3*column)%17 - 8) }
+func (k known) element(token, column int) float32 {
+	if k.of.Quantised() && column%quant.QK == 0 {
+		return 127 // which makes a block's scale one in eight bits
+	}
+	return float32((5*token+11*column)%13 - 6)
+}
+
+// check computes known products by a, by row and by neuron, in every variant.
 func (d *Device) check(a Arithmetic) error {
 	switch {
-	case a == Matrices && d.gpu.Matrices.M == 0:
+	case a == Groups && len(d.gpu.Workgroup.Shapes) == 0, a == Matrices && d.gpu.Matrices.M == 0:
 		return errors.New("the device has none that serve")
-	case !d.fits(a, shaders.NarrowTile):
-		return fmt.Errorf("a workgroup has %d bytes of shared memory, and they take %d", d.gpu.Limits.MaxComputeSharedMemorySize, d.tileBytes(a, shaders.NarrowTile))
+	case len(d.variants(a)) == 0:
+		return fmt.Errorf("a workgroup has %d bytes of shared memory and %d invocations, which is too little", d.gpu.Limits.MaxComputeSharedMemorySize, d.gpu.Limits.MaxComputeWorkGroupInvocations)
 	}
-	// The product's memory is given back at once.
-	t := &Device{gpu: d.gpu, pipelines: d.pipelines, bindings: d.bindings, maxBinding: d.maxBinding, segments: map[compute.Segment]*segment{}, scratches: map[string]driver.View{}}
-	t.mem = driver.Memory{GPU: d.gpu, Budget: checkBudget, Apart: d.mem.Apart}
-	t.reset()
+	t := d.apart(checkBudget)
 	defer t.reset()
-	x, err := t.Tensor(checkTokens, checkColumns)
-	if err == nil {
-		err = t.upload(floats(x), 4*checkColumns, func(dst []byte, first int) {
-			for i, out := 0, numbers(dst); i < len(out); i++ {
-				out[i] = checkElement(first+i/checkColumns, i%checkColumns)
-			}
-		})
-	}
-	if err != nil {
-		return err
-	}
-	for _, byNeuron := range []bool{false, true} {
-		w, err := t.checkMatrix(byNeuron)
+	for i, k := range knowns {
+		if a != Groups && (a == Integers) != k.of.Quantised() || a != Groups && a != Integers && i > 0 {
+			continue
+		}
+		t.reset()
+		x, err := t.checkActivations(k)
 		if err != nil {
 			return err
 		}
-		for _, tile := range []int{shaders.NarrowTile, wideTile} {
-			if !d.fits(a, tile) {
-				continue
+		for _, byNeuron := range []bool{false, true} {
+			if byNeuron && a == Integers {
+				break
 			}
-			if err := t.checkProduct(a, tile, x, w, byNeuron); err != nil {
+			w, err := t.checkMatrix(k, byNeuron)
+			if err != nil {
 				return err
+			}
+			for _, v := range d.variants(a) {
+				if err := t.checkProduct(k, v, x, w, byNeuron); err != nil {
+					return err
+				}
 			}
 		}
 	}
 	return nil
 }
 
-// checkBudget bounds the memory of the check, in bytes.
-const checkBudget = 4 << 20
+// apart returns a device that has d's GPU and pipelines, and memory of its own, which is given back by reset.
+func (d *Device) apart(budget int64) *Device {
+	t := &Device{
+		gpu: d.gpu, pipelines: d.pipelines, bindings: d.bindings, maxBinding: d.maxBinding, segments: map[compute.Segment]*segment{}, scratches: map[string]driver.View{},
+		sizes: map[string]int64{},
+	}
+	t.mem = driver.Memory{GPU: d.gpu, Budget: budget, Apart: d.mem.Apart}
+	t.reset()
+	return t
+}
 
-func (d *Device) checkMatrix(byNeuron bool) (*compute.Matrix, error) {
-	src := compute.Source{Name: "check", Type: quant.F16, Rows: checkRows, Cols: checkColumns}
+// checkBudget bounds the memory of the check, in bytes.
+const checkBudget = 8 << 20
+
+func (d *Device) checkActivations(k known) (compute.Tensor, error) {
+	x, err := d.Tensor(k.tokens, k.columns)
+	if err == nil {
+		err = d.upload(floats(x), 4*int64(k.columns), func(dst []byte, first int) {
+			for i, out := 0, numbers(dst); i < len(out); i++ {
+				out[i] = k.element(first+i/k.columns, i%k.columns)
+			}
+		})
+	}
+	return x, err
+}
+
+func (d *Device) checkMatrix(k known, byNeuron bool) (*compute.Matrix, error) {
+	src := compute.Source{Name: "check", Type: k.of, Rows: k.rows, Cols: k.columns}
 	if byNeuron {
-		src.Rows, src.Cols = src.Cols, src.Rows
+		src.Rows, src.Cols = ceil(src.Cols, k.of.BlockElems())*k.of.BlockElems(), ceil(src.Rows, k.of.BlockElems())*k.of.BlockElems()
 	}
 	row := make([]float32, src.Cols)
 	for r := range src.Rows {
 		for c := range row {
-			if row[c] = checkWeight(r, c); byNeuron {
-				row[c] = checkWeight(c, r)
+			if row[c] = k.weight(r, c); byNeuron {
+				row[c] = k.weight(c, r)
 			}
 		}
-		src.Data = append(src.Data, make([]byte, src.Type.RowBytes(src.Cols))...)
-		quant.Encode(src.Type, src.Data[r*src.Type.RowBytes(src.Cols):], row)
+		size := src.Type.RowBytes(src.Cols)
+		src.Data = append(src.Data, make([]byte, size)...)
+		if encoded := src.Data[r*size:]; k.of != quant.Q8_0 {
+			quant.Encode(k.of, encoded, row)
+		} else { // whole numbers, in units of one
+			for c, v := range row {
+				block := encoded[c/quant.QK*k.of.BlockBytes():]
+				binary.LittleEndian.PutUint16(block, quant.F16FromF32(1))
+				block[2+c%quant.QK] = byte(int8(v))
+			}
+		}
 	}
 	return d.Matrix(src, compute.Rows)
 }
 
-func (d *Device) checkProduct(a Arithmetic, tile int, x compute.Tensor, w *compute.Matrix, byNeuron bool) error {
-	out, err := d.Tensor(checkTokens, checkRows)
+func (d *Device) checkProduct(k known, v variant, x compute.Tensor, w *compute.Matrix, byNeuron bool) error {
+	out, err := d.Tensor(k.tokens, k.rows)
 	if err != nil {
 		return err
 	}
-	seen, err := d.mem.Alloc(driver.ToHost, 4*checkTokens*checkRows)
+	seen, err := d.mem.Alloc(driver.ToHost, 4*int64(k.tokens*k.rows))
 	if err != nil {
 		return err
 	}
 	err = d.once(func(r *recorder) {
-		r.multiplyHalves(a, tile, &operand{r: r, x: x, name: "check"}, 0, checkTokens, 0, compute.Product{Out: out, W: w}, byNeuron)
+		p, o := compute.Product{Out: out, W: w}, &operand{r: r, x: x, name: "check"}
+		if byNeuron {
+			r.multiplyHalves(v, o, 0, k.tokens, 0, p, true)
+		} else {
+			r.multiplyBy(v, o, 0, k.tokens, 0, p)
+		}
 		r.copy(seen, floats(out))
 	})
 	if err != nil || d.gpu.Counts() {
@@ -266,11 +344,11 @@ func (d *Device) checkProduct(a Arithmetic, tile int, x compute.Tensor, w *compu
 	}
 	for i, have := range numbers(seen.Host()) {
 		want := float32(0)
-		for c := range checkColumns {
-			want += checkWeight(i%checkRows, c) * checkElement(i/checkRows, c)
+		for c := range k.columns {
+			want += k.weight(i%k.rows, c) * k.element(i/k.rows, c)
 		}
 		if have != want {
-			return fmt.Errorf("element %d of a known product is %g instead of %g", i, have, want)
+			return fmt.Errorf("element %d of a known product is %g instead of %g, in tiles of %s", i, have, want, v)
 		}
 	}
 	return nil

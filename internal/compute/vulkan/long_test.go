@@ -8,25 +8,26 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
-	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/shaders"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // TestArithmetic: what a device is asked for it computes by, if it can, and what it cannot it says.
 func TestArithmetic(t *testing.T) {
-	for _, asked := range []Arithmetic{Best, Matrices, Mixed, Packed, Ordered} {
+	for _, asked := range []Arithmetic{Best, Groups, Matrices, Integers, Mixed, Packed, Ordered} {
 		t.Run(asked.String(), func(t *testing.T) {
 			d, messages := software(t, Options{Long: asked})
 			defer messages.check(t)
 			defer d.Close()
-			has := d.gpu.Matrices.M > 0
+			has, groups := d.gpu.Matrices.M > 0, len(d.gpu.Workgroup.Shapes) > 0
 			t.Logf("cooperative matrices: %s", d.gpu.Matrices)
 			for _, typ := range []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q4_0} {
 				got, why := d.LongProducts(typ)
 				want := asked
 				switch {
-				case typ == quant.F32 || typ == quant.BF16 || asked == Matrices && !has:
+				case typ == quant.F32 || typ == quant.BF16 || asked == Matrices && !has, asked == Groups && !groups, asked == Integers && !typ.Quantised():
 					want = Ordered
+				case asked == Best && groups:
+					want = Groups
 				case asked == Best && has:
 					want = Matrices
 				case asked == Best && typ == quant.F16:
@@ -56,20 +57,20 @@ func TestCheck(t *testing.T) {
 	if a, why := d.LongProducts(quant.F16); a != Ordered || why == nil || d.Note() != "wrong" {
 		t.Errorf("%q, %v, %q", a, why, d.Note())
 	}
-	x, err := d.Tensor(checkTokens, checkColumns) // zeros, which no known product is of
+	x, err := d.Tensor(knowns[0].tokens, knowns[0].columns) // zeros, which no known product is of
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := d.checkMatrix(false)
+	w, err := d.checkMatrix(knowns[0], false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.checkProduct(Mixed, shaders.NarrowTile, x, w, false); err == nil || !strings.Contains(err.Error(), "element 0 of a known product is 0 instead of") {
+	if err := d.checkProduct(knowns[0], d.variants(Mixed)[0], x, w, false); err == nil || !strings.Contains(err.Error(), "element 0 of a known product is 0 instead of") {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestTiles: the same bytes in narrow and in wide tiles, and again; a sum that leaves the range of halves is right,
+// TestTiles: the same bytes in every variant, and again; a sum that leaves the range of halves is right,
 // too.
 func TestTiles(t *testing.T) {
 	d, messages := software(t, Options{})
@@ -102,8 +103,8 @@ func TestTiles(t *testing.T) {
 			quant.Imitate(typ, src.Data[r*size:][:size], values[r*cols:][:cols])
 			quant.Decode(typ, values[r*cols:][:cols], src.Data[r*size:][:size])
 		}
-		for _, a := range []Arithmetic{Matrices, Mixed, Packed} {
-			if d.can(a) != nil {
+		for _, a := range []Arithmetic{Groups, Matrices, Integers, Mixed, Packed} {
+			if d.can(a) != nil || a == Integers && !typ.Quantised() {
 				continue
 			}
 			w, err := d.Matrix(src, compute.Dense)
@@ -111,17 +112,15 @@ func TestTiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			var first []float32
-			for _, tile := range []int{shaders.NarrowTile, wideTile, shaders.NarrowTile} {
-				if !d.fits(a, tile) {
-					continue
-				}
-				got := multiplied(t, d, a, tile, w, xs, tokens)
+			all := d.variants(a)
+			for _, v := range append(all, all[0]) {
+				got := multiplied(t, d, v, w, xs, tokens)
 				if first == nil {
 					first = got
 				}
-				for i, v := range got {
-					if math.Float32bits(v) != math.Float32bits(first[i]) {
-						t.Fatalf("%s, %s, tiles of %d: element %d is %g, and was %g", typ, a, tile, i, v, first[i])
+				for i := range got {
+					if math.Float32bits(got[i]) != math.Float32bits(first[i]) {
+						t.Fatalf("%s, %s, tiles of %s: element %d is %g, and was %g", typ, a, v, i, got[i], first[i])
 					}
 				}
 			}
@@ -144,8 +143,8 @@ func TestTiles(t *testing.T) {
 	}
 }
 
-// multiplied returns the products of xs [tokens, w.Cols] with w by a.
-func multiplied(t *testing.T, d *Device, a Arithmetic, tile int, w *compute.Matrix, xs []float32, tokens int) []float32 {
+// multiplied returns the products of xs [tokens, w.Cols] with w in tiles of v.
+func multiplied(t *testing.T, d *Device, v variant, w *compute.Matrix, xs []float32, tokens int) []float32 {
 	t.Helper()
 	x, err := d.Tensor(tokens, w.Cols)
 	if err == nil {
@@ -161,7 +160,7 @@ func multiplied(t *testing.T, d *Device, a Arithmetic, tile int, w *compute.Matr
 	seen, err := d.mem.Alloc(driver.ToHost, 4*int64(tokens*w.Rows))
 	if err == nil {
 		err = d.once(func(r *recorder) {
-			r.multiplyHalves(a, tile, &operand{r: r, x: x, name: "x"}, 0, tokens, 0, compute.Product{Out: out, W: w}, false)
+			r.multiplyBy(v, &operand{r: r, x: x, name: "x"}, 0, tokens, 0, compute.Product{Out: out, W: w})
 			r.copy(seen, floats(out))
 		})
 	}

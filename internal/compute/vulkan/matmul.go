@@ -120,7 +120,7 @@ func (o *operand) of(t quant.Type) (driver.View, uint32) {
 // prepare packs the operand as products with a matrix of type t take it.
 func (o *operand) prepare(t quant.Type, rows []span) {
 	for _, s := range rows {
-		if s.by != Ordered {
+		if s.by != Ordered && s.by != Integers {
 			o.halves(s.by)
 		} else {
 			o.of(t)
@@ -179,7 +179,7 @@ func (r *recorder) multiply(a Arithmetic, o *operand, first, n, to int, p comput
 		return
 	}
 	if a != Ordered {
-		r.multiplyHalves(a, r.d.tile(a, p.W.Rows, n), o, first, n, to, p, false)
+		r.multiplyBy(r.d.variant(a, p.W.Type, p.W.Rows, n), o, first, n, to, p)
 		return
 	}
 	v := vectorsFor(p.W.Type, p.W.Rows, n)

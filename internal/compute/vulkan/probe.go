@@ -246,6 +246,7 @@ func (d *Device) Traits() []Trait {
 		{"subgroups", size},
 		{"integer dot products", yes(g.Dot)},
 		{"cooperative matrices", g.Matrices.String()},
+		{"cooperative matrices of workgroups", g.Workgroup.String()},
 		{"largest binding", driver.Mebibytes(g.Span())},
 		{"largest allocation", driver.Mebibytes(g.MaxMemory)},
 		{"bindings start at multiples of", fmt.Sprint(l.MinStorageBufferOffsetAlignment)},

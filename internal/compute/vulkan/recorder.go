@@ -56,6 +56,7 @@ type recorder struct {
 	queue    queue
 	weight   string   // that was last named
 	held     *product // the last dispatch, if it is still to be recorded
+	decodes  int      // of weights, so far
 	counters counters
 	bound    vk.Pipeline
 	swaps    []swapped

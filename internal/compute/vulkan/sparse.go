@@ -390,12 +390,15 @@ func (f *sparse) everyNeuron(first, n int) {
 // rows of values.
 func (f *sparse) columns(a Arithmetic, first, n int, values compute.Tensor, y compute.Product) {
 	m := mem(y.W)
+	if a == Integers && m.layout != plain {
+		a = Ordered
+	}
 	if m.layout == plain || a != Ordered {
 		o := operand{r: f.r, x: values, name: "neurons"}
 		if m.layout == plain {
 			f.r.multiply(a, &o, 0, n, first, y)
 		} else {
-			f.r.multiplyHalves(a, f.r.d.tile(a, y.Out.Cols, n), &o, 0, n, first, y, true)
+			f.r.multiplyHalves(f.r.d.variant(a, y.W.Type, y.Out.Cols, n), &o, 0, n, first, y, true)
 		}
 		return
 	}

@@ -14,10 +14,17 @@ import (
 // cacheLimit bounds the bytes of compiled pipelines that are read from disk.
 const cacheLimit = 64 << 20
 
-// File returns the cache's path: a driver's update or another device has another one.
-func (p *Pipelines) File() string {
+// File returns the cache's path.
+func (p *Pipelines) File() string { return p.Beside("pipelines", ".bin") }
+
+// Beside returns the path of a file in the cache's folder; empty: there is none. A driver's update or another device has
+// another one.
+func (p *Pipelines) Beside(name, ext string) string {
+	if p.folder == "" {
+		return ""
+	}
 	i := p.g.identity
-	return filepath.Join(p.folder, fmt.Sprintf("pipelines-%08x-%08x-%08x-%x.bin", i.vendor, i.device, i.driver, i.uuid))
+	return filepath.Join(p.folder, fmt.Sprintf("%s-%08x-%08x-%08x-%x%s", name, i.vendor, i.device, i.driver, i.uuid, ext))
 }
 
 // load starts with what an earlier process compiled. A file that is not whole is ignored, and written anew in the end:

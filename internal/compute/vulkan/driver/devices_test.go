@@ -75,3 +75,26 @@ func TestChoose(t *testing.T) {
 		}
 	}
 }
+
+// TestWorkgroupMatrices: a workgroup multiplies multiples of a shape of its own size, up to the largest matrix.
+func TestWorkgroupMatrices(t *testing.T) {
+	w := &WorkgroupMatrices{Most: 256, Shapes: []WorkgroupShape{{64, 16, 16, 128}, {32, 32, 32, 256}}}
+	for _, c := range []struct {
+		m, n, k, invocations int
+		want                 bool
+	}{
+		{64, 64, 64, 128, true},
+		{64, 16, 16, 256, false}, // a multiple of the other one's
+		{32, 64, 64, 128, false},
+		{128, 256, 64, 256, true},
+		{128, 512, 64, 256, false},
+		{128, 256, 64, 512, false},
+	} {
+		if got := w.Multiplies(c.m, c.n, c.k, c.invocations); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+	if new(WorkgroupMatrices).Multiplies(64, 64, 64, 128) {
+		t.Error("a device without them multiplies")
+	}
+}

@@ -120,6 +120,9 @@ func (i *instance) open(o Options) (*GPU, error) {
 	if g.Matrices.M > 0 {
 		extensions = append(extensions, matrixExtension)
 	}
+	if len(g.Workgroup.Shapes) > 0 {
+		extensions = append(extensions, workgroupExtension, maintenance4)
+	}
 	if g.Has(CalibratedExtension) {
 		extensions = append(extensions, CalibratedExtension)
 	}

@@ -24,6 +24,7 @@ type Physical struct {
 	Subgroup   subgroup
 	Dot        bool // 4×8-bit integer dot products
 	Matrices   Matrices
+	Workgroup  WorkgroupMatrices
 	Budgets    bool   // the driver says how much memory is free
 	StampBits  uint32 // of its time stamps that count; 0: there are none
 	Resets     bool   // the host can reset them
@@ -49,8 +50,39 @@ type Matrices struct {
 	Subgroup int // that they are multiplied by
 }
 
+// WorkgroupMatrices are the cooperative matrices of a device that a whole workgroup multiplies (VK_NV_cooperative_matrix2).
+type WorkgroupMatrices struct {
+	Shapes []WorkgroupShape // none: the device has none
+	Most   int              // rows, and columns, of the largest matrix
+	Shared int              // bytes of shared memory that the driver keeps to itself
+}
+
+// WorkgroupShape says what matrices of halves, whose sums are floats, are multiples of where a workgroup has so many
+// invocations.
+type WorkgroupShape struct{ M, N, K, Invocations int }
+
+// Multiplies reports whether a workgroup of so many invocations multiplies m×k by k×n halves.
+func (w *WorkgroupMatrices) Multiplies(m, n, k, invocations int) bool {
+	return max(m, n, k) <= w.Most && slices.ContainsFunc(w.Shapes, func(s WorkgroupShape) bool {
+		return s.Invocations == invocations && m%s.M == 0 && n%s.N == 0 && k%s.K == 0
+	})
+}
+
+func (w *WorkgroupMatrices) String() string {
+	if len(w.Shapes) == 0 {
+		return "none that serve"
+	}
+	var all []string
+	for _, s := range w.Shapes {
+		all = append(all, fmt.Sprintf("multiples of %d×%d×%d by %d invocations", s.M, s.N, s.K, s.Invocations))
+	}
+	return strings.Join(all, ", ") + fmt.Sprintf(", up to %d", w.Most)
+}
+
 const (
 	matrixExtension     = "VK_KHR_cooperative_matrix"
+	workgroupExtension  = "VK_NV_cooperative_matrix2"
+	maintenance4        = "VK_KHR_maintenance4"
 	dotExtension        = "VK_KHR_shader_integer_dot_product"
 	pushExtension       = "VK_KHR_push_descriptor"
 	sizeExtension       = "VK_EXT_subgroup_size_control"
@@ -171,6 +203,8 @@ type features struct {
 	size vk.PhysicalDeviceSubgroupSizeControlFeatures
 	dot  vk.PhysicalDeviceShaderIntegerDotProductFeatures
 	mat  vk.PhysicalDeviceCooperativeMatrixFeatures
+	mat2 vk.PhysicalDeviceCooperativeMatrix2Features
+	main vk.PhysicalDeviceMaintenance4Features
 }
 
 // chain links the structures that d knows. The caller pins f.
@@ -187,7 +221,20 @@ func (f *features) chain(d *Physical) {
 	}
 	f.mat.SType = vk.StructureTypePhysicalDeviceCooperativeMatrixFeatures
 	if d.Has(matrixExtension) {
-		*next = unsafe.Pointer(&f.mat)
+		*next, next = unsafe.Pointer(&f.mat), &f.mat.PNext
+	}
+	f.mat2.SType, f.main.SType = vk.StructureTypePhysicalDeviceCooperativeMatrix2Features, vk.StructureTypePhysicalDeviceMaintenance4Features
+	if d.Has(workgroupExtension) && d.Has(maintenance4) {
+		*next, f.mat2.PNext = unsafe.Pointer(&f.mat2), unsafe.Pointer(&f.main)
+	}
+}
+
+// workgroup returns the features that matrices of a whole workgroup rely on.
+func (f *features) workgroup() []*vk.Bool32 {
+	return []*vk.Bool32{
+		&f.mat2.CooperativeMatrixWorkgroupScope, &f.mat2.CooperativeMatrixFlexibleDimensions, &f.mat2.CooperativeMatrixPerElementOperations,
+		&f.mat2.CooperativeMatrixTensorAddressing,
+		&f.main.Maintenance4, // the workgroup's size is a constant of the pipeline
 	}
 }
 
@@ -226,10 +273,31 @@ func (i *instance) describeFeatures(d *Physical, sizes *vk.PhysicalDeviceSubgrou
 	if f.mat.CooperativeMatrix == vk.True && f.v12.VulkanMemoryModel == vk.True && f.v12.VulkanMemoryModelDeviceScope == vk.True && d.Subgroup.Full {
 		i.describeMatrices(d, least, most)
 	}
+	if d.Matrices.M > 0 && !slices.ContainsFunc(f.workgroup(), func(on *vk.Bool32) bool { return *on != vk.True }) {
+		i.describeWorkgroup(d)
+	}
 	return lacks
 }
 
-// describeMatrices finds the largest cooperative matrices that tiles are made of.
+// describeWorkgroup finds the shapes of matrices that a whole workgroup multiplies.
+func (i *instance) describeWorkgroup(d *Physical) {
+	two := &vk.PhysicalDeviceCooperativeMatrix2Properties{SType: vk.StructureTypePhysicalDeviceCooperativeMatrix2Properties}
+	defer Pinned(two)()
+	i.vk.Properties(d.handle, &vk.PhysicalDeviceProperties2{SType: vk.StructureTypePhysicalDeviceProperties2, PNext: unsafe.Pointer(two)})
+	all, err := i.vk.FlexibleMatrices(d.handle)
+	if err != nil {
+		return // without them everything works, only later
+	}
+	d.Workgroup.Most, d.Workgroup.Shared = int(two.CooperativeMatrixFlexibleDimensionsMaxDimension), int(two.CooperativeMatrixWorkgroupScopeReservedSharedMemory)
+	for _, p := range all {
+		if p.AType == vk.ComponentFloat16 && p.BType == vk.ComponentFloat16 && p.CType == vk.ComponentFloat32 && p.ResultType == vk.ComponentFloat32 &&
+			p.Scope == vk.ScopeWorkgroup && p.SaturatingAccumulation != vk.True && p.MGranularity > 0 && p.NGranularity > 0 && p.KGranularity > 0 {
+			d.Workgroup.Shapes = append(d.Workgroup.Shapes, WorkgroupShape{int(p.MGranularity), int(p.NGranularity), int(p.KGranularity), int(p.WorkgroupInvocations)})
+		}
+	}
+}
+
+// describeMatrices finds the largest cooperative matrices that serve.
 func (i *instance) describeMatrices(d *Physical, least, most int) {
 	all, err := i.vk.CooperativeMatrices(d.handle)
 	if err != nil {
@@ -249,7 +317,7 @@ func (i *instance) describeMatrices(d *Physical, least, most int) {
 		if d.Info.Kind == CPU && m.Subgroup > m.N {
 			continue // Mesa's lavapipe, as of 26.2, crashes on these
 		}
-		if m.Tiles(shaders.NarrowTile) && m.M*m.N*m.K > d.Matrices.M*d.Matrices.N*d.Matrices.K {
+		if m.serve() && m.M*m.N*m.K > d.Matrices.M*d.Matrices.N*d.Matrices.K {
 			d.Matrices = m
 		}
 	}
@@ -265,23 +333,16 @@ func (f *features) enabled(d *Physical) {
 	f.dot.ShaderIntegerDotProduct, f.v12.HostQueryReset = truth[d.Dot], truth[d.Resets]
 	f.mat.CooperativeMatrix = truth[d.Matrices.M > 0]
 	f.v12.VulkanMemoryModel, f.v12.VulkanMemoryModelDeviceScope = f.mat.CooperativeMatrix, f.mat.CooperativeMatrix // the latter for atomics of other shaders
+	for _, on := range f.workgroup() {
+		*on = truth[len(d.Workgroup.Shapes) > 0]
+	}
 	f.size.SubgroupSizeControl, f.size.ComputeFullSubgroups = truth[d.Subgroup.Required], truth[d.Subgroup.Full]
 }
 
-// Tiles reports whether a workgroup's tile of so many rows and tokens is made of whole matrices, as cooperative.comp
-// cuts it.
-func (m Matrices) Tiles(tile int) bool {
-	if m.M < 1 || m.N < 1 || m.K < 1 || m.Subgroup < 1 || shaders.TileLocal%m.Subgroup != 0 {
-		return false
-	}
-	subgroups := shaders.TileLocal / m.Subgroup
-	abreast := 8
-	for _, s := range []struct{ most, abreast int }{{16, 4}, {4, 2}, {1, 1}} {
-		if subgroups <= s.most {
-			abreast = s.abreast
-		}
-	}
-	return subgroups <= 64 && tile/abreast%m.M == 0 && tile/(subgroups/abreast)%m.N == 0 && shaders.StepColumns%m.K == 0
+// serve reports whether cooperative.comp makes tiles of these matrices.
+func (m Matrices) serve() bool {
+	divides := func(a, b int) bool { return a > 0 && b%a == 0 }
+	return divides(m.M, shaders.SubgroupTile) && divides(m.N, shaders.SubgroupTile) && divides(m.K, shaders.LeastStep) && m.M%8 == 0 && m.K%8 == 0 && m.Subgroup > 0
 }
 
 func (m Matrices) String() string {

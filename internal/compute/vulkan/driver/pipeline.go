@@ -179,12 +179,15 @@ func (p *Pipelines) newModule(name string) (vk.ShaderModule, error) {
 	return p.g.VK.CreateShaderModule(&vk.ShaderModuleCreateInfo{SType: vk.StructureTypeShaderModuleCreateInfo, CodeSize: uintptr(4 * len(code)), PCode: &code[0]})
 }
 
-// MatricesShader multiplies by cooperative matrices, whose subgroups may have another size.
-const MatricesShader = "cooperative"
+// Shaders that multiply by cooperative matrices, whose subgroups may have another size.
+const (
+	MatricesShader       = "cooperative"
+	ExpertMatricesShader = "cooperative_experts"
+)
 
 func (p *Pipelines) compile(v Variant, module vk.ShaderModule) (vk.Pipeline, error) {
 	subgroup := p.g.Subgroup.Size
-	if v.Shader == MatricesShader {
+	if v.Shader == MatricesShader || v.Shader == ExpertMatricesShader {
 		subgroup = p.g.Matrices.Subgroup
 	}
 	constants := append([]uint32{v.Local, uint32(subgroup)}, v.Spec[:v.Specs]...)

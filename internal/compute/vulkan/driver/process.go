@@ -144,7 +144,8 @@ const validationLayer = "VK_LAYER_KHRONOS_validation"
 
 // newInstance makes an instance. messages is told what the validation layer finds, if kind has one.
 func newInstance(lib *vk.Library, kind instanceKind, messages func(string)) (*vk.Instance, error) {
-	if v, err := lib.Version(); err != nil || v < vk.APIVersion12 {
+	version, err := lib.Version()
+	if err != nil || version < vk.APIVersion12 {
 		return nil, fmt.Errorf("%w: the Vulkan loader is older than 1.2", ErrNone)
 	}
 	var o vk.InstanceOptions
@@ -166,7 +167,7 @@ func newInstance(lib *vk.Library, kind instanceKind, messages func(string)) (*vk
 			o.Validate = []uint32{vk.ValidateOnGPU, vk.ValidateOnGPUSlot}
 		}
 	}
-	i, err := lib.CreateInstance(vk.APIVersion12, o)
+	i, err := lib.CreateInstance(min(version, vk.APIVersion13), o) // shaders for workgroups' matrices are SPIR-V 1.6
 	if errors.Is(err, vk.ErrorIncompatibleDriver) {
 		return nil, fmt.Errorf("%w: no Vulkan driver is installed", ErrNone)
 	}

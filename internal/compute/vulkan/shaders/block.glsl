@@ -25,8 +25,7 @@ const bool POSITIVE = false;
 #define weightQuads upQuads
 #define weightPairs upPairs
 #define weightWords upWords
-#define halfAt upHalfAt
-#define byteAt upByteAt
+#define rawScale upRawScale
 #define scaleOf upScaleOf
 #define quantsOf upQuantsOf
 #define unitQuants upUnitQuants

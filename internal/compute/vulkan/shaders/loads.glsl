@@ -4,63 +4,33 @@ layout(set = 0, binding = WEIGHTS, std430) readonly buffer WeightQuads { uvec4 w
 layout(set = 0, binding = WEIGHTS, std430) readonly buffer WeightPairs { uvec2 weightPairs[]; };
 layout(set = 0, binding = WEIGHTS, std430) readonly buffer WeightWords { uint weightWords[]; };
 
-// halfAt is element i of an array of halves that begins at a word.
-float halfAt(uint word, uint i) { return unpackHalf2x16(weightWords[word + i / 2] >> 16 * (i & 1)).x; }
-
-// byteAt is element i of an array of signed bytes that begins at a word.
-int byteAt(uint word, uint i) { return bitfieldExtract(int(weightWords[word + i / 4]), int(8 * (i & 3)), 8); }
+// rawScale is what memory has of the scale of a unit, counted from the first of all rows.
+uvec4 rawScale(Weights w, uint unit) {
+	uint first = HIGH_BITS ? w.b : w.a, second = HIGH_BITS ? w.c : w.b;
+	if (SCALES == SIX_BITS)
+		return weightQuads[first / 4 + unit / 8];
+	uvec4 raw = uvec4(0);
+	if (SCALES == BLOCK_SCALE)
+		raw.x = weightWords[first + unit / 2];
+	else if (SCALES == BLOCK_MIN)
+		raw.x = weightWords[first + unit];
+	else if (SCALES == HALF_BLOCKS || SCALES == NIBBLE_MINIMA || SCALES == SMALL_FLOATS)
+		raw.x = weightWords[first + unit / 2];
+	else if (SCALES == BYTE_BLOCKS || SCALES == EXPONENTS)
+		raw.x = weightWords[first + unit / 4];
+	else if (SCALES == SUPER_SCALE)
+		raw.x = weightWords[first + unit / 16];
+	if (SCALES == HALF_BLOCKS || SCALES == BYTE_BLOCKS)
+		raw.y = weightWords[second + unit / 16];
+	else if (SCALES == NIBBLE_MINIMA)
+		raw.y = weightWords[second + unit / 8];
+	else if (SCALES == SMALL_FLOATS)
+		raw.y = weightWords[second + unit / w.units];
+	return raw;
+}
 
 // scaleOf is the scale of a unit, counted from the first of all rows.
-Scale scaleOf(Weights w, uint unit) {
-	Scale s = Scale(0, 0, ivec2(1), ivec2(1));
-	uint first = HIGH_BITS ? w.b : w.a, second = HIGH_BITS ? w.c : w.b;
-	if (SCALES == BLOCK_SCALE) {
-		s.d = halfAt(first, unit);
-	} else if (SCALES == BLOCK_MIN) {
-		vec2 both = unpackHalf2x16(weightWords[first + unit]);
-		s.d = both.x;
-		s.m = -both.y;
-	} else if (SCALES == SIX_BITS) {
-		uvec4 head = weightQuads[first / 4 + unit / 8];
-		uint at = 8 * (unit & 3), low = head.y >> at, mid = head.z >> at, high = head.w >> at;
-		vec2 d = unpackHalf2x16(head.x);
-		s.d = d.x;
-		s.m = d.y;
-		if ((unit & 4) == 0) {
-			s.s = ivec2(low & 63);
-			s.least = ivec2(mid & 63);
-		} else {
-			s.s = ivec2(high & 15 | low >> 6 << 4 & 48);
-			s.least = ivec2(high >> 4 & 15 | mid >> 6 << 4 & 48);
-		}
-	} else if (SCALES == HALF_BLOCKS) {
-		int both = int(weightWords[first + unit / 2] >> 16 * (unit & 1));
-		s.d = halfAt(second, unit / 8);
-		s.s = ivec2(bitfieldExtract(both, 0, 8), bitfieldExtract(both, 8, 8));
-	} else if (SCALES == BYTE_BLOCKS) {
-		s.d = halfAt(second, unit / 8);
-		s.s = ivec2(byteAt(first, unit));
-	} else if (SCALES == NIBBLE_MINIMA) {
-		uint both = weightWords[first + unit / 2] >> 16 * (unit & 1);
-		vec2 d = unpackHalf2x16(weightWords[second + unit / 8]);
-		s.d = d.x;
-		s.m = d.y;
-		s.s = ivec2(both & 15, both >> 8 & 15);
-		s.least = ivec2(both >> 4 & 15, both >> 12 & 15);
-	} else if (SCALES == EXPONENTS) {
-		s.d = powerOf(byteAt(first, unit) & 255);
-	} else if (SCALES == SUPER_SCALE) {
-		s.d = halfAt(first, unit / 8);
-	} else if (SCALES == SMALL_FLOATS) {
-		uint both = weightWords[first + unit / 2] >> 16 * (unit & 1);
-		vec2 d = unpackHalf2x16((both & 255 | (both & 0xff00u) << 8) << SCALE_SHIFT) * uintBitsToFloat(weightWords[second + unit / w.units]);
-		s.d = d.x;
-		s.m = d.y;
-	}
-	if (HALVINGS > 0)
-		s.d *= powerOf(127 - HALVINGS);
-	return s;
-}
+Scale scaleOf(Weights w, uint unit) { return scaleFrom(rawScale(w, unit), unit); }
 
 // quantsOf are elements 4k… and 16+4k… of a quantised unit as signed bytes.
 ivec2 quantsOf(Weights w, uint unit, uint k) {

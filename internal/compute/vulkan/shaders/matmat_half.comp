@@ -36,7 +36,7 @@ void multiply(uint x, uint y, inout float sums[EACH]) {
 
 void main() {
 	uint x = gl_LocalInvocationID.x % SIDE, y = gl_LocalInvocationID.x / SIDE;
-	uint firstRow = gl_WorkGroupID.x * TILE_ROWS, firstToken = gl_WorkGroupID.y * TILE_TOKENS;
+	uint firstToken = gl_WorkGroupID.x * TILE_TOKENS, firstRow = gl_WorkGroupID.y * TILE_ROWS;
 	float sums[EACH];
 	[[unroll]] for (uint i = 0; i < EACH; i++)
 		sums[i] = 0;

@@ -14,8 +14,7 @@ const bool POSITIVE = false;
 #define weightQuads upQuads
 #define weightPairs upPairs
 #define weightWords upWords
-#define halfAt upHalfAt
-#define byteAt upByteAt
+#define rawScale upRawScale
 #define scaleOf upScaleOf
 #define quantsOf upQuantsOf
 #define unitQuants upUnitQuants
@@ -29,8 +28,7 @@ const bool POSITIVE = false;
 #undef weightQuads
 #undef weightPairs
 #undef weightWords
-#undef halfAt
-#undef byteAt
+#undef rawScale
 #undef scaleOf
 #undef quantsOf
 #undef unitQuants

@@ -2,8 +2,10 @@
 package shaders
 
 import (
+	"crypto/sha256"
 	"embed"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 )
 
@@ -24,4 +26,14 @@ func Code(name string) ([]uint32, error) {
 		words[i] = binary.LittleEndian.Uint32(data[4*i:])
 	}
 	return words, nil
+}
+
+// Sums returns what changes with the code of any of some shaders.
+func Sums(names ...string) string {
+	h := sha256.New()
+	for _, name := range names {
+		data, _ := binaries.ReadFile(name + ".spv")
+		h.Write(data)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
 }

@@ -54,6 +54,60 @@ struct Scale {
 	ivec2 s, least;
 };
 
+// halfOf and byteOf are element i of an array of halves, of signed bytes, from the word that has it.
+float halfOf(uint word, uint i) { return unpackHalf2x16(word >> 16 * (i & 1)).x; }
+int byteOf(uint word, uint i) { return bitfieldExtract(int(word), int(8 * (i & 3)), 8); }
+
+// scaleFrom is the scale of a unit from what memory has.
+Scale scaleFrom(uvec4 raw, uint unit) {
+	Scale s = Scale(0, 0, ivec2(1), ivec2(1));
+	if (SCALES == BLOCK_SCALE) {
+		s.d = halfOf(raw.x, unit);
+	} else if (SCALES == BLOCK_MIN) {
+		vec2 both = unpackHalf2x16(raw.x);
+		s.d = both.x;
+		s.m = -both.y;
+	} else if (SCALES == SIX_BITS) {
+		uint at = 8 * (unit & 3), low = raw.y >> at, mid = raw.z >> at, high = raw.w >> at;
+		vec2 d = unpackHalf2x16(raw.x);
+		s.d = d.x;
+		s.m = d.y;
+		if ((unit & 4) == 0) {
+			s.s = ivec2(low & 63);
+			s.least = ivec2(mid & 63);
+		} else {
+			s.s = ivec2(high & 15 | low >> 6 << 4 & 48);
+			s.least = ivec2(high >> 4 & 15 | mid >> 6 << 4 & 48);
+		}
+	} else if (SCALES == HALF_BLOCKS) {
+		int both = int(raw.x >> 16 * (unit & 1));
+		s.d = halfOf(raw.y, unit / 8);
+		s.s = ivec2(bitfieldExtract(both, 0, 8), bitfieldExtract(both, 8, 8));
+	} else if (SCALES == BYTE_BLOCKS) {
+		s.d = halfOf(raw.y, unit / 8);
+		s.s = ivec2(byteOf(raw.x, unit));
+	} else if (SCALES == NIBBLE_MINIMA) {
+		uint both = raw.x >> 16 * (unit & 1);
+		vec2 d = unpackHalf2x16(raw.y);
+		s.d = d.x;
+		s.m = d.y;
+		s.s = ivec2(both & 15, both >> 8 & 15);
+		s.least = ivec2(both >> 4 & 15, both >> 12 & 15);
+	} else if (SCALES == EXPONENTS) {
+		s.d = powerOf(byteOf(raw.x, unit) & 255);
+	} else if (SCALES == SUPER_SCALE) {
+		s.d = halfOf(raw.x, unit / 8);
+	} else if (SCALES == SMALL_FLOATS) {
+		uint both = raw.x >> 16 * (unit & 1);
+		vec2 d = unpackHalf2x16((both & 255 | (both & 0xff00u) << 8) << SCALE_SHIFT) * uintBitsToFloat(raw.y);
+		s.d = d.x;
+		s.m = d.y;
+	}
+	if (HALVINGS > 0)
+		s.d *= powerOf(127 - HALVINGS);
+	return s;
+}
+
 // Codes become values by choices between all of the codebook's values, for four bytes at once: constants and masks, and nothing is loaded.
 uint choice(uint a, uint b, uint mask) { return a ^ (a ^ b) & mask; }
 

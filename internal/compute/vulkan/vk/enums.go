@@ -53,6 +53,10 @@ const (
 	StructureTypePhysicalDeviceShaderIntegerDotProductFeature = 1000280000 // VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES
 	StructureTypePhysicalDeviceCooperativeMatrixFeatures      = 1000506000 // VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR
 	StructureTypeCooperativeMatrixProperties                  = 1000506001 // VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR
+	StructureTypePhysicalDeviceMaintenance4Features           = 1000413000 // VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_FEATURES
+	StructureTypePhysicalDeviceCooperativeMatrix2Features     = 1000593000 // VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV
+	StructureTypeCooperativeMatrixFlexibleDimensions          = 1000593001 // VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_FLEXIBLE_DIMENSIONS_PROPERTIES_NV
+	StructureTypePhysicalDeviceCooperativeMatrix2Properties   = 1000593002 // VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_PROPERTIES_NV
 )
 
 // Kinds of devices.
@@ -68,6 +72,7 @@ const (
 const (
 	ComponentFloat16 = 0 // VK_COMPONENT_TYPE_FLOAT16_KHR
 	ComponentFloat32 = 1 // VK_COMPONENT_TYPE_FLOAT32_KHR
+	ScopeWorkgroup   = 2 // VK_SCOPE_WORKGROUP_KHR
 	ScopeSubgroup    = 3 // VK_SCOPE_SUBGROUP_KHR
 )
 

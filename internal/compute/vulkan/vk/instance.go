@@ -12,18 +12,19 @@ type Instance struct {
 	messenger DebugUtilsMessenger
 	messages  runtime.Pinner // what the messenger's callback is given
 	fn        struct {
-		DestroyInstance                                 proc
-		EnumeratePhysicalDevices                        proc
-		GetPhysicalDeviceProperties2                    proc
-		GetPhysicalDeviceFeatures2                      proc
-		GetPhysicalDeviceMemoryProperties2              proc
-		GetPhysicalDeviceQueueFamilyProperties          proc
-		EnumerateDeviceExtensionProperties              proc
-		CreateDevice                                    proc
-		GetDeviceProcAddr                               proc
-		GetPhysicalDeviceCooperativeMatrixPropertiesKHR proc
-		CreateDebugUtilsMessengerEXT                    proc
-		DestroyDebugUtilsMessengerEXT                   proc
+		DestroyInstance                                                  proc
+		EnumeratePhysicalDevices                                         proc
+		GetPhysicalDeviceProperties2                                     proc
+		GetPhysicalDeviceFeatures2                                       proc
+		GetPhysicalDeviceMemoryProperties2                               proc
+		GetPhysicalDeviceQueueFamilyProperties                           proc
+		EnumerateDeviceExtensionProperties                               proc
+		CreateDevice                                                     proc
+		GetDeviceProcAddr                                                proc
+		GetPhysicalDeviceCooperativeMatrixPropertiesKHR                  proc
+		GetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV proc
+		CreateDebugUtilsMessengerEXT                                     proc
+		DestroyDebugUtilsMessengerEXT                                    proc
 	}
 }
 
@@ -163,6 +164,18 @@ func (i *Instance) CooperativeMatrices(d PhysicalDevice) ([]CooperativeMatrixPro
 	return typed(func(n *uint32, all *CooperativeMatrixProperties) error {
 		return result(i.fn.GetPhysicalDeviceCooperativeMatrixPropertiesKHR.call(uintptr(d), uintptr(ptr(n)), uintptr(ptr(all))))
 	}, func(p *CooperativeMatrixProperties) { p.SType = StructureTypeCooperativeMatrixProperties })
+}
+
+// FlexibleMatrices lists the granularities of the shapes that d multiplies. It has VK_NV_cooperative_matrix2.
+func (i *Instance) FlexibleMatrices(d PhysicalDevice) ([]CooperativeMatrixFlexibleDimensionsProperties, error) {
+	if i.fn.GetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV == 0 { // by an older loader
+		return nil, nil
+	}
+	return typed(func(n *uint32, all *CooperativeMatrixFlexibleDimensionsProperties) error {
+		return result(i.fn.GetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV.call(uintptr(d), uintptr(ptr(n)), uintptr(ptr(all))))
+	}, func(p *CooperativeMatrixFlexibleDimensionsProperties) {
+		p.SType = StructureTypeCooperativeMatrixFlexibleDimensions
+	})
 }
 
 // CreateDevice makes a device with one queue of each of the families, which differ, and with the features chained at

@@ -227,6 +227,32 @@ type CooperativeMatrixProperties struct {
 	Scope                                                uint32
 }
 
+type PhysicalDeviceMaintenance4Features struct {
+	SType        uint32
+	PNext        unsafe.Pointer
+	Maintenance4 Bool32
+}
+
+type PhysicalDeviceCooperativeMatrix2Features struct {
+	SType                                                                                                                                                                                                                                  uint32
+	PNext                                                                                                                                                                                                                                  unsafe.Pointer
+	CooperativeMatrixWorkgroupScope, CooperativeMatrixFlexibleDimensions, CooperativeMatrixReductions, CooperativeMatrixConversions, CooperativeMatrixPerElementOperations, CooperativeMatrixTensorAddressing, CooperativeMatrixBlockLoads Bool32
+}
+
+type PhysicalDeviceCooperativeMatrix2Properties struct {
+	SType                                                                                                                                                 uint32
+	PNext                                                                                                                                                 unsafe.Pointer
+	CooperativeMatrixWorkgroupScopeMaxWorkgroupSize, CooperativeMatrixFlexibleDimensionsMaxDimension, CooperativeMatrixWorkgroupScopeReservedSharedMemory uint32
+}
+
+type CooperativeMatrixFlexibleDimensionsProperties struct {
+	SType                                                                     uint32
+	PNext                                                                     unsafe.Pointer
+	MGranularity, NGranularity, KGranularity, AType, BType, CType, ResultType uint32
+	SaturatingAccumulation                                                    Bool32
+	Scope, WorkgroupInvocations                                               uint32
+}
+
 type MemoryType struct {
 	PropertyFlags, HeapIndex uint32
 }

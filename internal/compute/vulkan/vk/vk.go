@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"strings"
 	"unsafe"
 )
 
@@ -134,8 +135,7 @@ func load(table any, find func(name *byte) proc) error {
 }
 
 func ofExtension(name string) bool {
-	end := name[len(name)-3:]
-	return end == "EXT" || end == "KHR"
+	return strings.HasSuffix(name, "EXT") || strings.HasSuffix(name, "KHR") || strings.HasSuffix(name, "NV")
 }
 
 // list calls f for the number of elements, and then for the elements. A count that grew in between is asked for again.

@@ -40,6 +40,10 @@ func structures() []any {
 		PhysicalDeviceShaderIntegerDotProductFeatures{},
 		PhysicalDeviceCooperativeMatrixFeatures{},
 		CooperativeMatrixProperties{},
+		PhysicalDeviceMaintenance4Features{},
+		PhysicalDeviceCooperativeMatrix2Features{},
+		PhysicalDeviceCooperativeMatrix2Properties{},
+		CooperativeMatrixFlexibleDimensionsProperties{},
 		MemoryType{},
 		MemoryHeap{},
 		PhysicalDeviceMemoryProperties{},
@@ -107,7 +111,7 @@ func parse(t *testing.T, pattern string) (*token.FileSet, []*ast.File) {
 
 // cName returns the structure's name in the registry.
 func (r *registry) cName(goName string) string {
-	for _, suffix := range []string{"", "KHR", "EXT"} {
+	for _, suffix := range []string{"", "KHR", "EXT", "NV"} {
 		if typ := r.types["Vk"+goName+suffix]; typ != nil && typ.Category == "struct" && typ.Alias == "" {
 			return typ.Name
 		}
@@ -115,14 +119,23 @@ func (r *registry) cName(goName string) string {
 	return "Vk" + goName
 }
 
-// older says that name belongs to cooperative matrices, and the registry is from before them, as Debian 12's is.
+// older reports whether name belongs to an extension that is newer than the registry. Debian 12's is older than all of
+// these. With a current vk.xml the test holds everything.
 func (r *registry) older(name string) bool {
-	if _, ok := r.commands["vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"]; ok {
-		return false
-	}
-	for _, part := range []string{"CooperativeMatrix", "_COOPERATIVE_MATRIX_", "VK_COMPONENT_TYPE_", "VK_SCOPE_"} {
-		if strings.Contains(name, part) {
-			return true
+	for _, e := range []struct {
+		command string // of the extension
+		names   []string
+	}{
+		{"vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR", []string{"CooperativeMatrix", "_COOPERATIVE_MATRIX_", "VK_COMPONENT_TYPE_", "VK_SCOPE_"}},
+		{"vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV", []string{"CooperativeMatrix2", "CooperativeMatrixFlexible", "_COOPERATIVE_MATRIX_2_", "_COOPERATIVE_MATRIX_FLEXIBLE_"}},
+	} {
+		if _, ok := r.commands[e.command]; ok {
+			continue
+		}
+		for _, part := range e.names {
+			if strings.Contains(name, part) {
+				return true
+			}
 		}
 	}
 	return false

@@ -1,14 +1,17 @@
 // Command compile writes the shaders' table of types, compiles every .comp of the working directory to SPIR-V and
-// writes the manifest. It needs glslangValidator, of Debian's glslang-tools.
+// writes the manifest. It needs glslangValidator: Debian 12's for most shaders, and a newer one, which the environment's
+// GLSLANG names, for those with extensions that Debian's does not know. Either leaves the other's shaders as they are.
 package main
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/shaders"
@@ -21,12 +24,38 @@ func main() {
 	}
 }
 
+// compiler is the installed one.
+type compiler struct {
+	version string
+	major   int
+	newer   bool // it is for the shaders that need it, and no others
+	before  shaders.Manifest
+}
+
+// newest is the version of glslang from which on a compiler is taken for the shaders that need it: Debian 12's is 12.
+const newest = 13
+
 func compile() error {
-	version, err := exec.Command("glslangValidator", "--version").Output()
+	printed, err := exec.Command(shaders.Compiler(), "--version").Output()
 	if err != nil {
-		return fmt.Errorf("glslangValidator (of glslang-tools): %w", err)
+		return fmt.Errorf("%s (of glslang-tools): %w", shaders.Compiler(), err)
 	}
-	m := shaders.Manifest{Compiler: strings.SplitN(string(version), "\n", 2)[0], Flags: shaders.Flags()}
+	var c compiler
+	if c.version, c.major, err = shaders.Version(printed); err != nil {
+		return err
+	}
+	c.newer = c.major >= newest
+	data, err := os.ReadFile("manifest.json")
+	if err == nil {
+		err = json.Unmarshal(data, &c.before)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("manifest.json: %w", err)
+	}
+	m := shaders.Manifest{Compiler: c.version, Flags: shaders.Most().Flags()}
+	if c.newer {
+		m.Compiler = c.before.Compiler
+	}
 	if err := os.WriteFile(shaders.TypesFile, shaders.Types(), 0o644); err != nil {
 		return err
 	}
@@ -36,9 +65,11 @@ func compile() error {
 	}
 	var failed []error
 	for _, file := range files {
-		s, err := one(strings.TrimSuffix(file, ".comp"))
+		s, err := c.one(strings.TrimSuffix(file, ".comp"))
 		failed = append(failed, err)
-		m.Shaders = append(m.Shaders, s)
+		if s.SPIRV != "" {
+			m.Shaders = append(m.Shaders, s)
+		}
 	}
 	if err := errors.Join(failed...); err != nil {
 		return err
@@ -50,16 +81,27 @@ func compile() error {
 	return os.WriteFile("manifest.json", append(out, '\n'), 0o644)
 }
 
-// one compiles a shader in place, if it compiles.
-func one(name string) (shaders.Shader, error) {
+// one compiles a shader in place, if it compiles, or returns what is known of one that another compiler compiled.
+func (c *compiler) one(name string) (shaders.Shader, error) {
 	s := shaders.Shader{Name: name}
-	var err error
-	if s.Sources, err = shaders.Sources(os.DirFS("."), name); err != nil {
+	sources, err := shaders.Sources(os.DirFS("."), name)
+	if err != nil {
 		return s, err
+	}
+	need, err := shaders.Needs(os.DirFS("."), name)
+	if err != nil {
+		return s, err
+	}
+	if c.newer != (need.Glslang > 0) || c.major < need.Glslang {
+		return c.kept(name, sources, need), nil
+	}
+	s.Sources = sources
+	if c.newer {
+		s.Compiler, s.Flags = c.version, need.Flags()
 	}
 	temporary := name + ".spv.tmp"
 	defer os.Remove(temporary)
-	cmd := exec.Command("glslangValidator", append(shaders.Flags(), "-o", temporary, name+".comp")...)
+	cmd := exec.Command(shaders.Compiler(), append(need.Flags(), "-o", temporary, name+".comp")...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return s, fmt.Errorf("%s", out)
 	}
@@ -75,4 +117,20 @@ func one(name string) (shaders.Shader, error) {
 	}
 	s.SPIRV = shaders.Sum(data)
 	return s, os.Rename(temporary, name+".spv")
+}
+
+// kept returns what the manifest has of a shader; nothing of one that was never compiled. It says which compiler is
+// needed where that is not what its sources are now.
+func (c *compiler) kept(name string, sources []shaders.Source, need shaders.Need) (s shaders.Shader) {
+	if i := slices.IndexFunc(c.before.Shaders, func(s shaders.Shader) bool { return s.Name == name }); i >= 0 {
+		s = c.before.Shaders[i]
+	}
+	if !slices.Equal(s.Sources, sources) {
+		which := "Debian 12's glslang"
+		if need.Glslang > 0 {
+			which = fmt.Sprintf("glslang %d or newer", need.Glslang)
+		}
+		fmt.Fprintf(os.Stderr, "%s.comp is not compiled: it takes %s, which the variable GLSLANG may name, and this is %s\n", name, which, c.version)
+	}
+	return s
 }
