@@ -101,51 +101,53 @@ const gpuLayers = 256 << 20
 
 // take measures the GPU; what fails is said in Lacks.
 func (c *GPU) take(ctx context.Context, f *Found, layers layerTrial, step func()) {
-	err := func() error {
-		if f.Lacks != "" || f.Open == nil {
-			c.Lacks = f.Lacks
-			if c.Lacks == "" {
-				c.Lacks = "it cannot be opened"
-			}
-			return nil
-		}
-		g, err := f.Open()
-		if err != nil {
-			return err
-		}
-		defer g.Close()
-		if c.Read, err = g.ReadBandwidth(); err != nil {
-			return err
-		}
-		step()
-		if c.Upload, c.Download, err = g.TransferBandwidth(); err != nil {
-			return err
-		}
-		step()
-		if c.HandOff, err = g.HandOff(); err != nil {
-			return err
-		}
-		step()
-		if c.Launch, err = g.Launch(); err != nil {
-			return err
-		}
-		step()
-		if err := c.takeProducts(g, step); err != nil {
-			return err
-		}
-		if err := c.check(); err != nil {
-			return err
-		}
-		measured, err := speeds(ctx, func() (compute.Device, error) { return f.Open() }, layers, step)
-		if err != nil {
-			return err
-		}
+	if c.Lacks = f.Lacks; c.Lacks == "" && f.Open == nil {
+		c.Lacks = "it cannot be opened"
+	}
+	if c.Lacks != "" {
+		return
+	}
+	err := c.takeDevice(f, step)
+	if err == nil {
+		err = c.check()
+	}
+	if err == nil { // the device's memory is free again
+		var measured placement.Speeds
+		measured, err = speeds(ctx, func() (compute.Device, error) { return f.Open() }, layers, step)
 		c.Speeds = &measured
-		return c.check()
-	}()
+	}
+	if err == nil {
+		err = c.check()
+	}
 	if err != nil {
 		*c = GPU{ID: c.ID, Lacks: err.Error()}
 	}
+}
+
+// takeDevice measures memory, bus and waits, and products of prompts.
+func (c *GPU) takeDevice(f *Found, step func()) error {
+	g, err := f.Open()
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	if c.Read, err = g.ReadBandwidth(); err != nil {
+		return err
+	}
+	step()
+	if c.Upload, c.Download, err = g.TransferBandwidth(); err != nil {
+		return err
+	}
+	step()
+	if c.HandOff, err = g.HandOff(); err != nil {
+		return err
+	}
+	step()
+	if c.Launch, err = g.Launch(); err != nil {
+		return err
+	}
+	step()
+	return c.takeProducts(g, step)
 }
 
 // gpuTokens are those of a prompt whose products are timed on a GPU, which is faster with more of them.
