@@ -275,7 +275,7 @@ func (i *Installed) Advice() (all []string) {
 		say("No Vulkan driver is installed: install the graphics card's (Debian, Ubuntu: mesa-vulkan-drivers for AMD and Intel; NVIDIA's own for NVIDIA).")
 	}
 	if nvidia && !i.devices {
-		say("NVIDIA's driver finds no card, as there is no /dev/nvidia0: give a container the card (docker run --gpus all), or load the kernel's driver (modprobe nvidia).")
+		say("NVIDIA's driver finds no card, as there is no /dev/nvidia0: start a container with the card (Docker's option gpus=all), or load the kernel's driver (modprobe nvidia).")
 	}
 	return all
 }

@@ -73,7 +73,7 @@ func TestInstalled(t *testing.T) {
 			files:   map[string]string{nvidiaUsual: manifest("libGLX_nvidia.so.0"), "/dev/nvidia0": ""},
 			missing: "libX11.so.6", advice: []string{"needs libX11.so.6: install the package that has it (Debian, Ubuntu: libx11-6)"},
 		},
-		"without a card": {files: map[string]string{nvidiaUsual: manifest("libGLX_nvidia.so.0")}, advice: []string{"--gpus all"}},
+		"without a card": {files: map[string]string{nvidiaUsual: manifest("libGLX_nvidia.so.0")}, advice: []string{"gpus=all"}},
 		"damaged":        {files: map[string]string{mesaUsual: "{"}, advice: []string{"names no driver"}},
 		"another library": {
 			files: map[string]string{mesaUsual: manifest("../lib/x.so")}, missing: "libLLVM.so.15",
