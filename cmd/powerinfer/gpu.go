@@ -50,7 +50,7 @@ func streamFlag() cli.Flag {
 func listDevices() error {
 	all, err := vulkan.Devices()
 	if errors.Is(err, vulkan.ErrNone) {
-		_, err = fmt.Fprintln(stdout, err)
+		_, err = fmt.Fprintln(stdout, strings.Join(append([]string{err.Error()}, vulkan.Found().Advice()...), "\n"))
 		return err
 	}
 	if err != nil {

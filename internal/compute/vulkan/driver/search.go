@@ -97,14 +97,31 @@ func (s *search) help(setenv func(name, value string) error) {
 	if len(more) == 0 {
 		return
 	}
-	for _, m := range more { // whose libraries' folder the system may not search
-		if lib, err := s.library(m); err == nil {
-			_ = s.loadFrom(lib, s.beside(m), nil) // the loader says why it cannot
-		}
+	for _, m := range more {
+		s.ready(m)
 	}
 	s.given = strings.Join(append(more, usual...), string(filepath.ListSeparator))
 	for _, name := range driverVariables { // older loaders know the second alone
 		_ = setenv(name, s.given)
+	}
+}
+
+// opened are libraries that NVIDIA's driver opens by their names when it compiles shaders.
+var opened = [...]string{"libnvidia-gpucomp.so.*", "libnvidia-glvkspirv.so.*"}
+
+// ready loads what a manifest's driver needs of its own folder, if the system does not search that. What is missing
+// elsewhere, the loader says.
+func (s *search) ready(manifest string) {
+	lib, err := s.library(manifest)
+	folder := s.beside(manifest)
+	if err != nil || folder == "" || s.load(lib) == nil {
+		return
+	}
+	_ = s.loadFrom(lib, folder, nil)
+	for _, pattern := range opened {
+		for _, path := range s.files(folder, pattern) {
+			_ = s.loadFrom(path, folder, nil)
+		}
 	}
 }
 
