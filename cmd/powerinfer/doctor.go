@@ -267,7 +267,7 @@ func gpuTable(out io.Writer, m *measure.Machine, why error, verbose bool) {
 }
 
 // drivers prints what of Vulkan is missing and, with verbose, what was found.
-func drivers(out io.Writer, found *vulkan.Installed, verbose bool) {
+func drivers(out *bufio.Writer, found *vulkan.Installed, verbose bool) {
 	if verbose {
 		for _, l := range found.Loaders {
 			fmt.Fprintln(out, "Vulkan loader:", l)
@@ -280,7 +280,7 @@ func drivers(out io.Writer, found *vulkan.Installed, verbose bool) {
 		}
 	}
 	for _, advice := range found.Advice() {
-		fmt.Fprintln(out, advice)
+		wrapped(out, strings.Fields(advice), 0, 2)
 	}
 }
 

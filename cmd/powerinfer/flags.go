@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/urfave/cli/v3"
@@ -293,17 +294,23 @@ func open(ctx context.Context, c *cli.Command, adjust func(*powerinfer.Options))
 func showLoading(o *powerinfer.Options) (finish func()) {
 	measuring, compiling, bar := newProgress("measuring", unitRuns), newProgress("compiling", unitRuns), newProgress("loading", unitBytes)
 	o.Measuring = measuring.set
-	var waits, over atomic.Bool // for shaders: then what is loaded is not what takes time
+	begin, compile := sync.OnceFunc(bar.starts), sync.OnceFunc(compiling.starts) // when the machine has been measured
+	var waits, over atomic.Bool                                                  // for shaders: then what is loaded is not what takes time
 	o.Compiling = func(gpu string, done, total int) {
 		if over.Load() { // what is not needed at first goes on
 			return
 		}
+		compile()
 		compiling.say(fmt.Sprintf("compiling %d shaders for %s, once", total, gpu))
 		compiling.set(int64(done), int64(total))
-		waits.Store(done < total)
+		if waits.Store(done < total); done == total { // so far: more may be asked for
+			compiling.finish()
+			compiling.starts()
+		}
 	}
 	o.Progress = func(done, total int64) {
 		measuring.finish()
+		begin()
 		if !waits.Load() {
 			bar.set(done, total)
 		}

@@ -50,8 +50,10 @@ func streamFlag() cli.Flag {
 func listDevices() error {
 	all, err := vulkan.Devices()
 	if errors.Is(err, vulkan.ErrNone) {
-		_, err = fmt.Fprintln(stdout, err)
-		return err
+		out := bufio.NewWriter(stdout)
+		fmt.Fprintln(out, err)
+		drivers(out, vulkan.Found(), false)
+		return out.Flush()
 	}
 	if err != nil {
 		return err

@@ -112,6 +112,16 @@ func (p *progress) wait() {
 	p.waiting.Reset(lineEvery)
 }
 
+// starts tells that the task runs since now, where it was to wait for another.
+func (p *progress) starts() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.begin = p.now()
+	if p.bar != nil {
+		p.bar = p.newBar() // which tells its rate since it was made
+	}
+}
+
 // begun tells that some of the task is done, and leaves the terminal's line empty.
 func (p *progress) begun() {
 	p.mu.Lock()

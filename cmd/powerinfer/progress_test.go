@@ -38,6 +38,21 @@ func TestProgressLines(t *testing.T) {
 	}
 }
 
+// TestProgressStarts: a task that waited for another tells the rate of its own time, after its own patience.
+func TestProgressStarts(t *testing.T) {
+	var out bytes.Buffer
+	c := &clock{time.Unix(1000, 0)}
+	p := startProgress("loading", unitBytes, &out, false, c.now, usualPatience)
+	c.pass(10 * time.Second) // while the machine is measured
+	p.starts()
+	p.set(100e6, 1000e6)
+	c.pass(2 * time.Second)
+	p.set(500e6, 1000e6)
+	if want := "loading: 50 % (250 MB/s, 2s left)\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
 // told passes on what is written to it.
 type told chan string
 

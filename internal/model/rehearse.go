@@ -93,11 +93,15 @@ func (m *Model) RehearseUsual() error {
 				if err := m.rehearse(nn.Logits, n, 0, 1); err != nil {
 					return err
 				}
-				if n > m.most.Out {
-					continue
+				if n <= compute.ShortPrompt { // a prompt that goes by the arithmetic of single tokens
+					if err := m.rehearse(nn.Logits, n, n, 1); err != nil {
+						return err
+					}
 				}
-				if err := m.rehearse(nn.Logits, n, n, n); err != nil {
-					return err
+				if n <= m.most.Out {
+					if err := m.rehearse(nn.Logits, n, n, n); err != nil {
+						return err
+					}
 				}
 			}
 		}

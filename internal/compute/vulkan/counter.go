@@ -44,6 +44,6 @@ func (d *Device) count(seg compute.Segment, p *compute.Params, body func(compute
 	d.results.restart()
 	r := &recorder{d: d, now: p, seg: d.newSegment(seg, p), err: errSizing}
 	body(compute.NewVerbs(r))
-	r.settle()
+	r.flush()
 	d.free(r.seg)
 }

@@ -166,7 +166,9 @@ func (d *Device) zeros(size int64) (driver.View, error) {
 // once records with f, submits and waits.
 func (d *Device) once(f func(r *recorder)) error {
 	if d.gpu.Counts() {
-		f(&recorder{d: d, seg: &segment{}, err: errSizing})
+		r := &recorder{d: d, seg: &segment{}, err: errSizing}
+		f(r)
+		r.flush()
 		return nil
 	}
 	r := &recorder{d: d, seg: &segment{}}

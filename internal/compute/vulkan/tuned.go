@@ -61,6 +61,11 @@ func (d *Device) times() bool {
 	return !d.gpu.Counts() && (d.gpu.Info.Kind != driver.CPU || d.long.timed)
 }
 
+// foresees reports whether d is the Foresight of a device whose products are timed.
+func (d *Device) foresees() bool {
+	return d.gpu.Counts() && d.pipelines != nil && d.gpu.Info.Kind != driver.CPU
+}
+
 // found returns what is known to be the fastest.
 func (d *Device) found() *tuned {
 	if d.long.tuned == nil {
@@ -103,10 +108,10 @@ func (d *Device) variant(a Arithmetic, t quant.Type, rows, n int) variant {
 		}
 	}
 	v := likely(all, rows, n)
-	if len(all) == 1 || !d.times() {
+	if len(all) == 1 || !d.times() && !d.foresees() {
 		return v
 	}
-	if took, err := d.timeProducts(t, rows, n, all); err == nil {
+	if took, err := d.timeProducts(t, rows, n, all); err == nil && d.times() {
 		best := 0
 		for i := range all {
 			if took[i] < took[best] {
@@ -176,11 +181,16 @@ func (d *Device) timeProducts(t quant.Type, rows, n int, all []variant) ([]float
 	)
 	took := make([]float64, len(all))
 	for i, v := range all {
+		multiply := func(r *recorder) {
+			r.multiplyBy(v, &operand{r: r, x: x, name: "timed"}, 0, n, 0, compute.Product{Out: out, W: w})
+		}
+		if own.gpu.Counts() { // what is timed later is compiled now
+			_ = own.once(multiply)
+			continue
+		}
 		passes := 1
 		for run := range repeats {
-			seconds, err := own.timed(passes, func(r *recorder) {
-				r.multiplyBy(v, &operand{r: r, x: x, name: "timed"}, 0, n, 0, compute.Product{Out: out, W: w})
-			})
+			seconds, err := own.timed(passes, multiply)
 			if err != nil {
 				return nil, err
 			}

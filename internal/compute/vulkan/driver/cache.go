@@ -78,23 +78,24 @@ func (p *Pipelines) Save() {
 	if err != nil || len(data) == 0 || len(data) > cacheLimit-sha256.Size {
 		return
 	}
-	_ = p.write(data)
+	sum := sha256.Sum256(data)
+	_ = replace(p.File(), append(sum[:], data...))
 }
 
-// write puts the file in place whole.
-func (p *Pipelines) write(data []byte) error {
-	if err := os.MkdirAll(p.folder, 0o755); err != nil {
+// replace puts a file in place whole, and makes its folder.
+func replace(path string, data []byte) error {
+	folder, name := filepath.Split(path)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(p.folder, "pipelines-*.tmp")
+	f, err := os.CreateTemp(folder, name+"-*.tmp")
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256(data)
-	_, err = f.Write(append(sum[:], data...))
+	_, err = f.Write(data)
 	err = errors.Join(err, f.Close())
 	if err == nil {
-		err = os.Rename(f.Name(), p.File())
+		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
 		_ = os.Remove(f.Name())

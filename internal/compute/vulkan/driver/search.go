@@ -21,13 +21,18 @@ type search struct {
 	load      func(name string) error  // loads a library, by its path or as the system finds it
 	elsewhere []folders
 	given     string // what help named to the loader
+	cache     string // folder for a manifest of our own; empty: none
 }
 
 // folders belong together.
 type folders struct{ manifests, libraries string }
 
 func newSearch() *search {
-	return &search{getenv: os.Getenv, load: vk.LoadLibrary, elsewhere: []folders{
+	cache, err := os.UserCacheDir()
+	if err == nil {
+		cache = filepath.Join(cache, "powerinfer")
+	}
+	return &search{getenv: os.Getenv, load: vk.LoadLibrary, cache: cache, elsewhere: []folders{
 		{"/usr/local/nvidia/share/vulkan/icd.d", "/usr/local/nvidia/lib64"}, // where container runtimes mount them
 	}}
 }
@@ -93,19 +98,67 @@ func (s *search) help(setenv func(name, value string) error) {
 		return
 	}
 	usual := s.usual()
-	more := s.further(usual)
-	if len(more) == 0 {
-		return
-	}
-	for _, m := range more { // whose libraries' folder the system may not search
-		if lib, err := s.library(m); err == nil {
-			_ = s.loadFrom(lib, s.beside(m), nil) // the loader says why it cannot
+	all := append(s.further(usual), usual...)
+	changed := len(all) > len(usual)
+	for i, m := range all {
+		if !s.ready(m) {
+			if other := s.headless(m); other != "" {
+				all[i], changed = other, true
+			}
 		}
 	}
-	s.given = strings.Join(append(more, usual...), string(filepath.ListSeparator))
+	if !changed {
+		return
+	}
+	s.given = strings.Join(all, string(filepath.ListSeparator))
 	for _, name := range driverVariables { // older loaders know the second alone
 		_ = setenv(name, s.given)
 	}
+}
+
+// opened are libraries that NVIDIA's driver opens by their names when it compiles shaders.
+var opened = [...]string{"libnvidia-gpucomp.so.*", "libnvidia-glvkspirv.so.*"}
+
+// ready loads what NVIDIA's driver, or one that lies elsewhere, needs of its own folder, if the system does not search
+// that. It reports whether the loader will find the driver; of others it does not know.
+func (s *search) ready(manifest string) bool {
+	lib, err := s.library(manifest)
+	folder := s.beside(manifest)
+	if err != nil || folder == "" && !strings.Contains(lib, glxDriver) || s.load(lib) == nil {
+		return true
+	}
+	for _, pattern := range opened {
+		for _, path := range s.files(folder, pattern) {
+			_ = s.loadFrom(path, folder, nil)
+		}
+	}
+	return s.loadFrom(lib, folder, nil) == nil
+}
+
+// NVIDIA's driver comes in two libraries. The one that its manifest names needs X11's libraries, which bare containers
+// lack; the other has all that computing takes.
+const glxDriver, eglDriver = "libGLX_nvidia", "libEGL_nvidia"
+
+// headless returns a manifest of NVIDIA's driver without X11, in place of one whose library cannot be loaded; empty:
+// there is none. It is written to the user's cache folder.
+func (s *search) headless(manifest string) string {
+	lib, err := s.library(manifest)
+	if err != nil || s.cache == "" || !strings.Contains(lib, glxDriver) {
+		return ""
+	}
+	lib = strings.Replace(lib, glxDriver, eglDriver, 1)
+	if s.loadFrom(lib, s.beside(manifest), nil) != nil {
+		return ""
+	}
+	data, err := os.ReadFile(s.root + manifest)
+	if err != nil {
+		return ""
+	}
+	path := filepath.Join(s.cache, "nvidia_headless_icd.json")
+	if err := replace(path, []byte(strings.ReplaceAll(string(data), glxDriver, eglDriver))); err != nil {
+		return ""
+	}
+	return path
 }
 
 // beside returns the folder of libraries that belongs to a manifest that lies elsewhere; empty: there is none.
@@ -210,7 +263,11 @@ func (s *search) installed() *Installed {
 	i.devices = len(s.files("/dev", "nvidia[0-9]*")) > 0
 	_, i.NoLoad = loader(s)
 	manifests := s.chosen()
-	if i.Named = len(manifests) > 0; !i.Named {
+	switch i.Named = len(manifests) > 0; {
+	case i.Named:
+	case s.given != "":
+		manifests = filepath.SplitList(s.given)
+	default:
 		manifests = s.usual()
 		manifests = append(s.further(manifests), manifests...)
 	}
@@ -275,7 +332,7 @@ func (i *Installed) Advice() (all []string) {
 		say("No Vulkan driver is installed: install the graphics card's (Debian, Ubuntu: mesa-vulkan-drivers for AMD and Intel; NVIDIA's own for NVIDIA).")
 	}
 	if nvidia && !i.devices {
-		say("NVIDIA's driver finds no card, as there is no /dev/nvidia0: give a container the card (docker run --gpus all), or load the kernel's driver (modprobe nvidia).")
+		say("NVIDIA's driver finds no card, as there is no /dev/nvidia0: start a container with the card (Docker's option gpus=all), or load the kernel's driver (modprobe nvidia).")
 	}
 	return all
 }

@@ -53,6 +53,7 @@ func TestInstalled(t *testing.T) {
 		files   map[string]string
 		env     map[string]string
 		missing string   // what libraries lack; empty: nothing
+		egl     bool     // but for NVIDIA's second one
 		named   string   // to the loader
 		advice  []string // parts of each sentence
 	}{
@@ -73,7 +74,12 @@ func TestInstalled(t *testing.T) {
 			files:   map[string]string{nvidiaUsual: manifest("libGLX_nvidia.so.0"), "/dev/nvidia0": ""},
 			missing: "libX11.so.6", advice: []string{"needs libX11.so.6: install the package that has it (Debian, Ubuntu: libx11-6)"},
 		},
-		"without a card": {files: map[string]string{nvidiaUsual: manifest("libGLX_nvidia.so.0")}, advice: []string{"--gpus all"}},
+		"headless": {
+			files:   map[string]string{nvidiaUsual: manifest("libGLX_nvidia.so.0"), mesaUsual: manifest("x.so"), "/dev/nvidia0": ""},
+			missing: "libX11.so.6", egl: true, named: mesaUsual + ":/cache/nvidia_headless_icd.json",
+			advice: []string{"radeon_icd.json needs"}, // of which the test says the same
+		},
+		"without a card": {files: map[string]string{nvidiaUsual: manifest("libGLX_nvidia.so.0")}, advice: []string{"gpus=all"}},
 		"damaged":        {files: map[string]string{mesaUsual: "{"}, advice: []string{"names no driver"}},
 		"another library": {
 			files: map[string]string{mesaUsual: manifest("../lib/x.so")}, missing: "libLLVM.so.15",
@@ -84,14 +90,22 @@ func TestInstalled(t *testing.T) {
 			s := newSearch()
 			s.root = files(t, c.files)
 			s.getenv = func(name string) string { return c.env[name] }
-			s.load = func(string) error {
-				if c.missing != "" {
+			s.cache = ""
+			if c.egl {
+				s.cache = s.root + "/cache"
+			}
+			s.load = func(name string) error {
+				if c.missing != "" && !(c.egl && name == "libEGL_nvidia.so.0") {
 					return errors.New(c.missing + ": cannot open shared object file: No such file or directory")
 				}
 				return nil
 			}
 			set := map[string]string{}
 			s.help(func(name, value string) error { set[name] = value; return nil })
+			for name := range set {
+				set[name] = strings.ReplaceAll(set[name], s.root, "")
+			}
+			s.given = strings.ReplaceAll(s.given, s.root, "")
 			if set["VK_DRIVER_FILES"] != c.named || set["VK_ICD_FILENAMES"] != c.named {
 				t.Errorf("the loader is told %q, want %q", set, c.named)
 			}
