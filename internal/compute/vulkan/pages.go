@@ -12,8 +12,8 @@ import (
 // Mark implements compute.WeightUploader: it is the number of the command buffer in recording.
 func (r *recorder) Mark() uint64 { return r.seg.commands + 1 }
 
-// Behind has the host call f when command buffer number mark has run.
-func (r *recorder) Behind(mark uint64, f func(p *compute.Params) error) {
+// After has the host call f when command buffer number mark has run.
+func (r *recorder) After(mark uint64, f func(p *compute.Params) error) {
 	r.ahead(f, mark, 0)
 	r.hosts++
 	r.begin()
