@@ -61,7 +61,7 @@ func (r *recorder) UploadWeights(into any, weights []compute.Sent) ([]*compute.M
 		r.d.quantised = r.d.quantised || src.Type.Quantised()
 		m, rows, regions, pack, err := laidOut(src, w.Use)
 		p, end := placed(regions, rows)
-		p.first = w.First
+		p.first, m.some = w.First, src.Rows < w.Of
 		if err == nil && at+end > to.local.Size {
 			err = fmt.Errorf("tensor %q: %s of rows are sent, and there is room for %s", src.Name, driver.Mebibytes(at+end), driver.Mebibytes(to.local.Size))
 		}
