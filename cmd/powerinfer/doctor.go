@@ -256,6 +256,9 @@ func gpuTable(out io.Writer, m *measure.Machine, why error, verbose bool) {
 		if verbose {
 			fmt.Fprintf(out, "  reads %.0f GB/s, takes %.1f GB/s and gives %.1f GB/s over the bus, hand-off %.0f µs, launches %.0f µs a layer\n",
 				k.Read/1e9, k.Upload/1e9, k.Download/1e9, 1e6*k.HandOff, 1e6*k.Launch)
+			if k.Products > 0 {
+				fmt.Fprintf(out, "  prompts: %.0f billion multiplications and additions a second, in Q4_0; %.1f GB/s packed to be sent to it\n", k.Products/1e9, k.Packs/1e9)
+			}
 		}
 	}
 	switch {

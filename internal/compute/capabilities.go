@@ -138,11 +138,11 @@ type WeightUploader interface {
 	// and then read for each of them, on several goroutines: it returns the page as ReadPage does, in scratch, which
 	// has room for it. As in Feed the host does not wait for what was recorded so far.
 	UploadPages(c *Cache, find func(p *Params) []int32, read func(page int32, scratch []byte) error)
-	// Mark returns the place that the recording has reached, for Behind.
+	// Mark returns the place that the recording has reached, for After.
 	Mark() uint64
-	// Behind has the host call f when what was recorded up to mark has run, whatever was recorded since. What was
-	// downloaded up to mark is there; what f's caller uploads is not written in f.
-	Behind(mark uint64, f func(p *Params) error)
+	// After has the host call f when what was recorded up to mark has run, whatever was recorded since. What was
+	// downloaded up to mark is there. f writes nothing that is uploaded.
+	After(mark uint64, f func(p *Params) error)
 }
 
 // Sent describes a matrix that is sent to a GPU: Source without Data. It may be a part of a larger one, rows from First

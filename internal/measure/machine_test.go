@@ -89,7 +89,7 @@ func example() Machine {
 			{8, 46e9, "", []Rows{{2304, 30e9}, {8192, 40e9}}},
 			{16, 45e9, "", nil},
 		},
-		GPUs:     []GPU{{ID: ID{Name: "Test 4090", UUID: "abc"}, Read: 9e11, Upload: 2e10, Download: 1e10, HandOff: 4e-5}},
+		GPUs:     []GPU{{ID: ID{Name: "Test 4090", UUID: "abc"}, Read: 9e11, Upload: 2e10, Download: 1e10, HandOff: 4e-5, Products: 7e13, Packs: 3e10}},
 		Products: 4e11, Packs: 8e9,
 		Speeds: &placement.Speeds{
 			Attention: placement.Rate{Start: 1e-5, Read: 3e10}, Predictor: placement.Rate{Start: 1e-5, Read: 3e10},

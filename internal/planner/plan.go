@@ -28,7 +28,7 @@ type GPU struct {
 	Device  string           // as vulkan.Options has it
 	Budget  int64            // bytes of its memory that may be in use
 	Planned int64            // bytes that are expected to be; only told
-	Stream  hybrid.Streaming // which prompts cold neurons are sent to the GPU for
+	Stream  hybrid.Streaming // which prompts weights in RAM are sent to the GPU for
 	Slots   hybrid.Slots     // how experts of layers that Places gives slots follow the text
 }
 

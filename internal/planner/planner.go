@@ -164,7 +164,7 @@ func (p *Planner) Open(ctx context.Context) (compute.Device, placement.Layout, e
 	if err != nil {
 		return nil, placement.Layout{}, err
 	}
-	host, err := p.o.Processor.open(plan != nil)
+	host, err := p.o.Processor.open(plan != nil && plan.Bytes > 0) // generation does not wait for GPUs that only prompts use
 	if err != nil || plan == nil {
 		p.gpus = nil
 		return host, placement.Layout{}, err

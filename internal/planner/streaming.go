@@ -19,6 +19,8 @@ const (
 	corePacks      = 2e9
 	largestChunk   = 32 << 20
 	budgetOfChunks = 128
+	smallChunk     = 8 << 20 // that small budgets give a larger share to, for each chunk costs some time of its own
+	smallBudget    = 32
 	largestPages   = 2 << 30
 	budgetOfPages  = 16
 )
@@ -26,7 +28,7 @@ const (
 // streaming returns when sending weights in RAM to GPU j takes less time than computing with them on the machine's
 // cores. Where nothing is known of the GPU they are sent only if the user says so: asked is from how many tokens on.
 func (m *Machine) streaming(j int, asked *int, b *modelcost.Cost, budget int64) hybrid.Streaming {
-	s := hybrid.Streaming{Bytes: min(largestChunk, budget/budgetOfChunks), Pages: min(largestPages, budget/budgetOfPages)}
+	s := hybrid.Streaming{Bytes: chunk(budget), Pages: min(largestPages, budget/budgetOfPages)}
 	if asked != nil {
 		s.Tokens = max(0, *asked)
 		s.Experts = s.Tokens
@@ -53,6 +55,11 @@ func (m *Machine) streaming(j int, asked *int, b *modelcost.Cost, budget int64) 
 	s.Tokens = int(math.Ceil(tokens))
 	s.Experts = int(math.Ceil(tokens * expertsPerUse(b)))
 	return s
+}
+
+// chunk returns the bytes of a chunk.
+func chunk(budget int64) int64 {
+	return max(min(largestChunk, budget/budgetOfChunks), min(smallChunk, budget/smallBudget))
 }
 
 // sending holds what a row takes on its way to a GPU, in seconds.

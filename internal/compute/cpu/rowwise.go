@@ -28,6 +28,7 @@ const (
 	predictRows
 	correctRows
 	gateRowsRows
+	embedRows
 )
 
 // rowwiseArgs are the operands of one call.
@@ -50,6 +51,7 @@ type rowwiseArgs struct {
 	active  int
 	how     compute.Temperature
 	store   cacheSlot
+	table   *compute.Matrix // of embedRows
 }
 
 // rowwise runs row verbs, on the pool where there is enough to do.
@@ -151,6 +153,8 @@ func (r *rowwise) row(i int) {
 		corrected(&a.streams, i, cut(a.x), row(a.values, i), a.w, a.active)
 	case gateRowsRows:
 		gated(cut(a.x), a.w[i])
+	case embedRows:
+		unpackRow(a.table, cut(a.dst), int(r.d.p.Tokens[i]))
 	}
 }
 
@@ -210,9 +214,7 @@ func (d *Device) rope(x compute.Tensor, headDim int, r *compute.Rope) {
 
 // embed looks up each token's row.
 func (d *Device) embed(dst compute.Tensor, table *compute.Matrix) {
-	for i := range dst.Rows {
-		unpackRow(table, row(dst, i), int(d.p.Tokens[i]))
-	}
+	d.rows.run(rowwiseArgs{verb: embedRows, dst: floats(dst), cols: dst.Cols, table: table}, dst.Rows)
 }
 
 // addPosition adds each position's row.

@@ -22,10 +22,10 @@ type router struct {
 	guess   *compute.Guess // at the next layer, for this layer's SparseFFN
 	guessed *guessed       // at this layer
 
-	fed    int      // chunks of weights that were sent
-	held   shadowed // on the GPU
-	behind *stretch // what the host does when the GPU has come to mark
-	mark   uint64
+	fed   int      // chunks of weights that were sent
+	held  shadowed // on the GPU
+	later *stretch // what the host does when the GPU has come to mark
+	mark  uint64
 
 	last *stretch // the one before: what the GPU uploads next was written by it or earlier
 }

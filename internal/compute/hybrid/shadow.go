@@ -7,8 +7,8 @@ import (
 )
 
 // A prompt's attention whose keys and values lie in RAM is computed on the GPU where its weights are sent there. The GPU
-// has a cache of one layer for it, the layer's shadow: the pages of earlier positions are sent, the prompt's own keys
-// and values are stored there and, behind, by the host where they belong.
+// has a cache of one layer for it, the layer's shadow: the pages of earlier positions are sent, the GPU stores the
+// prompt's own keys and values there, and the host stores them in its cache while the GPU goes on.
 
 // shadowOf says which layers share a shadow, one after the other.
 type shadowOf struct {
@@ -63,7 +63,7 @@ func (r *router) storeKV(o *compute.StoreKV) {
 	})
 	r.held = shadowed{shadow, of, layer}
 	r.gpu.Do(moved(o, inShadow{shadow: shadow}))
-	r.storeBehind(s, o)
+	r.storeLater(s, o)
 }
 
 // earlier returns the pages of positions before the step's first of each sequence, each once.
@@ -80,9 +80,9 @@ func earlier(tables [][]int32, p *compute.Params) []int32 {
 	return slices.Compact(pages)
 }
 
-// storeBehind has the host do o when the GPU has computed its operands, while the GPU goes on. The next layer's turn
-// comes behind this one's, so that the memory that they pass through is one layer's.
-func (r *router) storeBehind(s sender, o *compute.StoreKV) {
+// storeLater has the host do o when the GPU has computed its operands, while the GPU goes on. This turn comes before the
+// next layer's operands are downloaded, so that the memory that they pass through is one layer's.
+func (r *router) storeLater(s sender, o *compute.StoreKV) {
 	r.meet(nil)
 	r.settle()
 	turn := r.newStretch()
@@ -97,14 +97,14 @@ func (r *router) storeBehind(s sender, o *compute.StoreKV) {
 		turn.loads = append(turn.loads, func(w *window) { copy(r.d.host.Data(to), w.floats(to, from())) })
 	}
 	turn.ops = append(turn.ops, hostOp(o))
-	r.behind, r.mark = turn, s.gpu.Mark()
+	r.later, r.mark = turn, s.gpu.Mark()
 }
 
-// settle has the host do what it does behind the GPU.
+// settle has the host do what storeLater left for it.
 func (r *router) settle() {
-	if turn := r.behind; turn != nil {
-		r.behind = nil
-		r.gpu.(compute.WeightUploader).Behind(r.mark, turn.run)
+	if turn := r.later; turn != nil {
+		r.later = nil
+		r.gpu.(compute.WeightUploader).After(r.mark, turn.run)
 	}
 }
 

@@ -284,8 +284,8 @@ func (t *tape) UploadPages(c *compute.Cache, find func(p *compute.Params) []int3
 
 func (t *tape) Mark() uint64 { return 0 }
 
-// Behind has the host come as late as it may.
-func (t *tape) Behind(_ uint64, f func(p *compute.Params) error) { t.ops = append(t.ops, f) }
+// After has the host come as late as it may.
+func (t *tape) After(_ uint64, f func(p *compute.Params) error) { t.ops = append(t.ops, f) }
 
 // staging is host memory that matrices pass through.
 type staging []struct {

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/trace"
@@ -93,15 +94,21 @@ func (s *sender) reserve(scratch int) error {
 }
 
 // send records the way of weights to the GPU, in one chunk that a trace names after name, and returns its matrices.
-// fill fills in matrix i, and returns the bytes that this took of a file.
+// fill fills in matrix i, on a goroutine of its own, and returns the bytes that this took of a file.
 func (s *sender) send(name string, weights []compute.Sent, fill func(f compute.Filler, i int) int) []*compute.Matrix {
 	d, room := s.r.d, s.r.fed%Rooms
 	s.r.fed++
 	var to compute.Filler
+	taken := make([]int, len(weights))
 	s.gpu.Feed(d.rooms.room[room], func(*compute.Params) error {
 		from, begin := d.trace.Now(), monotime.Now()
-		for i := range weights {
-			d.sent += int64(fill(to, i))
+		var all fault.Group
+		for i := range weights { // each with all cores: none waits for the last of another matrix
+			all.Go(func() { taken[i] = fill(to, i) })
+		}
+		all.Wait()
+		for _, n := range taken {
+			d.sent += int64(n)
 		}
 		d.watch.Turn(begin)
 		d.trace.Span(trace.Host, "pack "+name, from)

@@ -28,6 +28,7 @@ func TestPromptsBeside(t *testing.T) {
 		messages.check(t)
 	})
 	d.beside = false // even on a GPU
+	d.passing = 1    // a page at a time
 	for _, c := range []struct {
 		name string
 		spec synth.Spec

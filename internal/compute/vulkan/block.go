@@ -39,7 +39,7 @@ func (r *recorder) blocks(x compute.Tensor, p *compute.Product) bool {
 		return false
 	}
 	s, w := r.spans(p), mem(p.W)
-	return len(w.parts) == 1 && w.layout != groups && len(s) == 1 && s[0].by == Ordered && p.W.Cols == x.Cols && p.Out.Cols == p.W.Rows && p.Out.Rows == x.Rows
+	return w.whole() && w.layout != groups && len(s) == 1 && s[0].by == Ordered && p.W.Cols == x.Cols && p.Out.Cols == p.W.Rows && p.Out.Rows == x.Rows
 }
 
 // blockShape returns the shape of block.comp for so many rows of one matrix or two, and n tokens: the invocations of a

@@ -43,6 +43,7 @@ type Device struct {
 	pagesIn    exchange    // of the KV cache, on their way from files
 	pagesOut   exchange    // to files
 	passage    driver.View // host memory for pages of a layer that a segment brings
+	passing    int64       // bytes that it has at most, where tests make it small; 0: passageBytes
 	seen       readback
 	uploaded   func(int64)
 	quantised  bool // there are weights of quantised types

@@ -172,7 +172,7 @@ func (r *recorder) multiplyIntegers(v variant, o *operand, first, n, to int, p c
 			bind:   []binding{read(part.memory), read(x), write(floats(p.Out)), read(bias), write(floats(p.Out))},
 			push:   append(m.push(part), uint32(part.rows), uint32(part.first), uint32(p.Out.Cols), uint32(n), uint32(first), uint32(to), scales, truth(p.Bias != nil)),
 			groups: [3]int{ceil(n, v.tokens), ceil(part.rows, v.rows), 1},
-		}, 3, p.Out, len(m.parts) == 1 && n == p.Out.Rows)
+		}, 3, p.Out, m.whole() && n == p.Out.Rows)
 	}
 }
 
@@ -206,7 +206,7 @@ func (r *recorder) multiplyHalves(v variant, o *operand, first, n, to int, p com
 				apart, pitch := r.decoded(m, part, p.W.Type, from, some, byNeuron)
 				c.bind, c.push = slices.Insert(c.bind, 4, read(apart)), append(c.push, uint32(pitch), uint32(from))
 			}
-			r.dispatchProduct(c, specAdded, p.Out, some == rows && len(m.parts) == 1 && (byNeuron || part.rows == p.W.Rows) && n == p.Out.Rows)
+			r.dispatchProduct(c, specAdded, p.Out, some == rows && m.whole() && n == p.Out.Rows)
 		}
 	}
 }

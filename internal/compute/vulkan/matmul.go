@@ -207,6 +207,6 @@ func (r *recorder) product(o *operand, first, n, to int, p compute.Product, v *v
 			c.groups = [3]int{ceil(part.rows, matTile), ceil(n, matTile), 1}
 			added = 2
 		}
-		r.dispatchProduct(c, added, p.Out, part.rows == p.W.Rows && n == p.Out.Rows)
+		r.dispatchProduct(c, added, p.Out, m.whole() && n == p.Out.Rows)
 	}
 }

@@ -17,7 +17,11 @@ type matrix struct {
 	layout layout
 	units  int  // of a row
 	head   bool // it was taken in for Head or Lookup: all products with it are summed in order
+	some   bool // it has some of a larger matrix's rows: a product writes some columns of its output
 }
+
+// whole reports whether one dispatch with m's only part writes all of a product.
+func (m *matrix) whole() bool { return len(m.parts) == 1 && !m.some }
 
 // part is some rows in one binding, which may span only so many bytes.
 type part struct {

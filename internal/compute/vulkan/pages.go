@@ -1,6 +1,7 @@
 package vulkan
 
 import (
+	"cmp"
 	"encoding/binary"
 	"sync"
 
@@ -11,8 +12,8 @@ import (
 // Mark implements compute.WeightUploader: it is the number of the command buffer in recording.
 func (r *recorder) Mark() uint64 { return r.seg.commands + 1 }
 
-// Behind has the host call f when command buffer number mark has run.
-func (r *recorder) Behind(mark uint64, f func(p *compute.Params) error) {
+// After has the host call f when command buffer number mark has run.
+func (r *recorder) After(mark uint64, f func(p *compute.Params) error) {
 	r.ahead(f, mark, 0)
 	r.hosts++
 	r.begin()
@@ -27,12 +28,15 @@ func (r *recorder) ahead(host func(p *compute.Params) error, command, copied uin
 	r.late = true // the next turn that waits for everything finds what this leg has shown
 }
 
+// passageBytes bounds the host memory that pages pass through. What has more passes in several rounds.
+const passageBytes = 64 << 20
+
 // UploadPages implements compute.WeightUploader. The commands that copy the pages to their places are written anew in
 // every run.
 func (r *recorder) UploadPages(c *compute.Cache, find func(p *compute.Params) []int32, read func(page int32, scratch []byte) error) {
-	d, shape := r.d, c.Layers[0]
-	size := shape.PageBytes() * int64(c.PagesOf(0))
-	if d.passage.Size < size {
+	d, page := r.d, c.Layers[0].PageBytes()
+	each := int(max(1, min(cmp.Or(d.passing, passageBytes)/page, int64(c.PagesOf(0))))) // pages of a round
+	if size := int64(each) * page; d.passage.Size < size {
 		v, err := d.mem.Alloc(driver.Staged, size)
 		if err != nil {
 			r.fail(err)
@@ -40,18 +44,33 @@ func (r *recorder) UploadPages(c *compute.Cache, find func(p *compute.Params) []
 		}
 		d.passage = v
 	}
-	from := d.passage
 	r.flush()
-	if r.err != nil {
-		return
+	var pages []int32 // that are left
+	for round := range ceil(c.PagesOf(0), each) {
+		if r.err != nil {
+			return
+		}
+		r.passPages(c, func(p *compute.Params) []int32 {
+			if round == 0 {
+				pages = find(p)
+			}
+			some := pages[:min(each, len(pages))]
+			pages = pages[len(some):]
+			return some
+		}, read)
 	}
+}
+
+// passPages records one round of UploadPages.
+func (r *recorder) passPages(c *compute.Cache, some func(p *compute.Params) []int32, read func(page int32, scratch []byte) error) {
+	d, shape, from := r.d, c.Layers[0], r.d.passage
 	command, err := d.gpu.VK.AllocateCommandBuffer(d.gpu.Pool)
 	if err != nil {
 		r.fail(d.gpu.Fail(err))
 		return
 	}
 	r.ahead(func(p *compute.Params) error {
-		pages := find(p)
+		pages := some(p)
 		if err := d.stagePages(shape, from, pages, read); err != nil {
 			return err
 		}

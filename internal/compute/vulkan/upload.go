@@ -2,6 +2,8 @@ package vulkan
 
 import (
 	"fmt"
+	"runtime"
+	"sync/atomic"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
@@ -59,7 +61,7 @@ func (r *recorder) UploadWeights(into any, weights []compute.Sent) ([]*compute.M
 		r.d.quantised = r.d.quantised || src.Type.Quantised()
 		m, rows, regions, pack, err := laidOut(src, w.Use)
 		p, end := placed(regions, rows)
-		p.first = w.First
+		p.first, m.some = w.First, src.Rows < w.Of
 		if err == nil && at+end > to.local.Size {
 			err = fmt.Errorf("tensor %q: %s of rows are sent, and there is room for %s", src.Name, driver.Mebibytes(at+end), driver.Mebibytes(to.local.Size))
 		}
@@ -143,13 +145,27 @@ func (f *filler) eachRow(do func(row int, items [][]byte, scratch []byte)) {
 	for k := range f.regions {
 		memory[k] = f.memory(k)
 	}
-	inParallel(f.part.rows/f.regions[0].rows, func(from, to int) {
+	n := f.part.rows / f.regions[0].rows
+	workers := runtime.GOMAXPROCS(0)
+	size := max(1, n/(turns*workers)) // of what a core takes at a time
+	var taken atomic.Int64
+	inParallel(min(n, workers), func(int, int) {
 		scratch, items := make([]byte, f.src.Type.RowBytes(f.src.Cols)), make([][]byte, len(f.regions))
-		for n := from; n < to; n++ {
-			for k, r := range f.regions {
-				items[k] = memory[k][n*r.size:][:r.size]
+		for {
+			to := int(taken.Add(int64(size)))
+			from := to - size
+			if from >= n {
+				return
 			}
-			do(n, items, scratch)
+			for row := from; row < min(to, n); row++ {
+				for k, r := range f.regions {
+					items[k] = memory[k][row*r.size:][:r.size]
+				}
+				do(row, items, scratch)
+			}
 		}
 	})
 }
+
+// turns is how many times a core takes rows, about: one that is late keeps the others waiting for less.
+const turns = 4
