@@ -245,9 +245,10 @@ func (p *Params) Precede(dst, x func(row int) []float32) {
 // rows only. What counts is the prompt, not the part of it in a step, so that results do not depend on how it is cut.
 const ShortPrompt = 64
 
-// FewTokens is the largest number of tokens in a step that devices compute as they compute single tokens: weights by
-// matrix-vector products, neurons by lists for each token, attention over a sequence in parallel splits. More tokens go
-// through matrix-matrix products. Both ways give the same bytes.
+// FewTokens is the largest number of tokens in a step that every device computes as it computes single tokens: weights
+// by matrix-vector products, neurons by lists for each token, attention over a sequence in parallel splits. More tokens
+// go through matrix-matrix products on the processor; GPUs have a larger bound for single tokens of running sequences.
+// Both ways give the same bytes.
 const FewTokens = 8
 
 // Set holds, for each of Rows tokens, which of N neurons are computed. With a nil Mem it is all of them.

@@ -61,7 +61,7 @@ type Device struct {
 	long       long
 	tuned      Tuned
 
-	tally func(shader, weight string, waits bool) // of a device that counts: is told of dispatches, with the weight that was last named; nil: nobody is
+	tally func(c *call, weight string, waits bool) // of a device that counts: is told of dispatches, with the weight that was last named; nil: nobody is
 }
 
 // Open opens a device.

@@ -182,15 +182,34 @@ func (r *recorder) multiply(a Arithmetic, o *operand, first, n, to int, p comput
 		r.multiplyBy(r.d.variant(a, p.W.Type, p.W.Rows, n), o, first, n, to, p)
 		return
 	}
-	v := vectorsFor(p.W.Type, p.W.Rows, n)
-	r.product(o, first, n, to, p, &v)
+	if n > mostVectors {
+		r.multiplyTiles(o, first, n, to, p)
+		return
+	}
+	r.multiplyVectors(r.d.vectors(p.W.Type, p.W.Rows, n), o, first, n, to, p)
 }
 
-// product is multiply in order, by vectors of that shape.
-func (r *recorder) product(o *operand, first, n, to int, p compute.Product, v *vectors) {
+// multiplyVectors is multiply in order by vectors of that shape.
+func (r *recorder) multiplyVectors(v vectors, o *operand, first, n, to int, p compute.Product) {
+	r.multiplyInOrder(o, first, n, to, p, vecAdded, func(c *call, rows int) {
+		c.shader = r.dotting("matvec")
+		v.with(c, p.W.Type, o.clipped(p.W.Type), rows, n)
+	})
+}
+
+// multiplyTiles is multiply in order by tiles of matTile rows and tokens.
+func (r *recorder) multiplyTiles(o *operand, first, n, to int, p compute.Product) {
+	r.multiplyInOrder(o, first, n, to, p, 2, func(c *call, rows int) {
+		c.shader, c.local, c.spec = r.dotting("matmat"), matLocal, []uint32{uint32(p.W.Type), o.clipped(p.W.Type), 0}
+		c.groups = [3]int{ceil(rows, matTile), ceil(n, matTile), 1}
+	})
+}
+
+// multiplyInOrder dispatches what shape makes of each part of p.W, with so many rows. The constant added says whether
+// the shader adds.
+func (r *recorder) multiplyInOrder(o *operand, first, n, to int, p compute.Product, added int, shape func(c *call, rows int)) {
 	m := mem(p.W)
 	x, scales := o.of(p.W.Type)
-	relu := truth(o.relu && !p.W.Type.Quantised())
 	for i := range m.parts {
 		part := &m.parts[i]
 		bias := elementsOr(p.Bias, part.memory)
@@ -198,15 +217,10 @@ func (r *recorder) product(o *operand, first, n, to int, p compute.Product, v *v
 			bind: []binding{read(part.memory), read(x), write(floats(p.Out)), read(bias), write(floats(p.Out))},
 			push: append(m.push(part), uint32(part.rows), uint32(part.first), uint32(p.Out.Cols), uint32(n), uint32(first), uint32(to), scales, truth(p.Bias != nil)),
 		}
-		added := vecAdded
-		if v != nil {
-			c.shader = r.dotting("matvec")
-			v.with(&c, uint32(p.W.Type), relu, part.rows, n)
-		} else {
-			c.shader, c.local, c.spec = r.dotting("matmat"), matLocal, []uint32{uint32(p.W.Type), relu, 0}
-			c.groups = [3]int{ceil(part.rows, matTile), ceil(n, matTile), 1}
-			added = 2
-		}
+		shape(&c, part.rows)
 		r.dispatchProduct(c, added, p.Out, m.whole() && n == p.Out.Rows)
 	}
 }
+
+// clipped says whether shaders take max(x, 0) of activations for a matrix of type t: in eight bits they are packed so.
+func (o *operand) clipped(t quant.Type) uint32 { return truth(o.relu && !t.Quantised()) }

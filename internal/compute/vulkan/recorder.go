@@ -102,7 +102,7 @@ func (c *call) variant() driver.Variant {
 func (r *recorder) prepare(c call) bool {
 	r.flush()
 	if tally := r.d.tally; tally != nil && r.err == errSizing && !r.sizing {
-		tally(c.shader, r.weight, r.waits(c.bind))
+		tally(&c, r.weight, r.waits(c.bind))
 	}
 	if r.err != nil {
 		r.foresee(c)

@@ -4,8 +4,8 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 
 // Recordings are made for rounded numbers of rows, so that a server, in whose steps any number occurs, soon has all
 // that it needs; the rows of a step that are missing are padding. It costs few products: matvec.comp is compiled for
-// powers of two, and all others compute tiles of matTile rows. The numbers between bound what padding costs in other
-// verbs: at most a third of the rows.
+// powers of two, then for 12 and multiples of vecTokens, and prompts' products compute tiles of matTile rows. The
+// numbers between bound what padding costs in other verbs: at most a third of the rows.
 
 // someRows divides the numbers of single tokens beyond matTile that recordings are made for: a larger one
 // would leave more rows unused in every step, a smaller one needs more recordings.

@@ -47,7 +47,7 @@ func layerWaits(t *testing.T, f arch.Family, spec synth.Spec) (layers [][2]waits
 	}
 	layers = make([][2]waits, spec.Layers-1) // behind the last one follow rows of logits
 	layer, part := -1, 0
-	d.tally = func(_, weight string, waits bool) {
+	d.tally = func(_ *call, weight string, waits bool) {
 		var now int
 		var name string
 		if n, _ := fmt.Sscanf(weight, "blk.%d.%s", &now, &name); n < 2 || now >= len(layers) {
