@@ -126,8 +126,8 @@ func (chainFusion) record(r *recorder, ops []compute.Op) {
 		}
 	}
 	local, quads := r.d.chainLocal(x.Cols)
-	form, pack := floats(last.dst), false                       // stands in
-	if last.norm() && (len(ops) > 1 || last.dst.Mem != x.Mem) { // heads are normed in place, and no product takes them
+	form, pack := floats(last.dst), false                                                               // stands in
+	if last.norm() && last.dst.Mem != x.Mem || len(ops) > 1 && (last.norm() || last.kind == chainAdd) { // heads are normed in place, and no product takes them
 		form, pack = r.packing(last.dst)
 	}
 	c := call{
