@@ -51,6 +51,9 @@ func (d *Device) blockShape(rows, n int) (local, each, tokens int) {
 	for tokens = 1; tokens < n; {
 		tokens *= 2
 	}
+	if d.turns { // it waits for all of a workgroup at every step
+		return vecLocal, max(4/tokens, 1), tokens
+	}
 	each = 1
 	for each < 4/tokens && rows >= 2*groups*each {
 		each *= 2
@@ -189,6 +192,9 @@ func (nextFusion) takes(r *recorder, ops []compute.Op) bool {
 		return ok && a.X == out.Out && a.Dst.Mem != out.Out.Mem && a.Dst.Mem != m.X.Mem && a.Dst.Rows == out.Out.Rows && a.Dst.Cols == out.Out.Cols
 	case 3:
 		n, ok := ops[2].(*compute.RMSNorm)
+		if local, _ := r.d.chainLocal(out.W.Rows); local == 0 { // which has the same order, for more tokens
+			return false
+		}
 		return ok && n.X == ops[1].(*compute.Add).Dst && n.Dst.Mem != n.X.Mem && n.Dst.Rows == n.X.Rows && n.Dst.Cols == n.X.Cols && n.W.Len == n.X.Cols
 	}
 	n := ops[2].(*compute.RMSNorm)

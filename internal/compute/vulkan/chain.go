@@ -12,10 +12,12 @@ type chainFusion struct{}
 
 // Shapes of chain.comp, whose constants say the same.
 const (
-	chainMost    = 3    // operations
-	chainQuads   = 8    // of four elements, of an invocation
-	chainLargest = 1024 // invocations of a workgroup
-	chainBytes   = 20   // of shared memory, of an invocation
+	chainMost    = 3  // operations
+	chainQuads   = 8  // of four elements, of an invocation
+	chainLeast   = 64 // invocations of a workgroup
+	chainLargest = 1024
+	chainTurns   = 256 // of a processor
+	chainBytes   = 20  // of shared memory, of an invocation
 )
 
 // The kinds of operations in chain.comp.
@@ -86,10 +88,14 @@ func links(ops []compute.Op) (all [chainMost]link, ok bool) {
 func (l *link) norm() bool { return l.kind == chainRMS || l.kind == chainLayer }
 
 // chainLocal returns the workgroup of chain.comp for rows of so many columns, and the fours of elements of an
-// invocation; 0: the shader does not take them. Both depend on nothing else, so that sums are the same in any company.
+// invocation; 0: the shader does not take them. Both depend on nothing else, so that sums are the same in any
+// company.
 func (d *Device) chainLocal(cols int) (local, quads int) {
 	most := min(int(d.gpu.Limits.MaxComputeWorkGroupInvocations), int(d.gpu.Limits.MaxComputeSharedMemorySize)/chainBytes, chainLargest)
-	for local = 64; 2*local <= most && local < cols/4; {
+	if d.turns {
+		most = chainTurns
+	}
+	for local = chainLeast; 2*local <= most && local < cols/4; {
 		local *= 2
 	}
 	if quads = ceil(cols/4, local); cols%4 != 0 || quads > chainQuads {
@@ -126,8 +132,8 @@ func (chainFusion) record(r *recorder, ops []compute.Op) {
 		}
 	}
 	local, quads := r.d.chainLocal(x.Cols)
-	form, pack := floats(last.dst), false                       // stands in
-	if last.norm() && (len(ops) > 1 || last.dst.Mem != x.Mem) { // heads are normed in place, and no product takes them
+	form, pack := floats(last.dst), false                                                               // stands in
+	if last.norm() && last.dst.Mem != x.Mem || len(ops) > 1 && (last.norm() || last.kind == chainAdd) { // heads are normed in place, and no product takes them
 		form, pack = r.packing(last.dst)
 	}
 	c := call{

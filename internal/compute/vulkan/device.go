@@ -60,6 +60,7 @@ type Device struct {
 	watch      *compute.Watch   // the model's, or nil
 	long       long
 	tuned      Tuned
+	turns      bool // it is a processor, which takes a workgroup's invocations in turn: small ones are fast
 
 	tally func(c *call, weight string, waits bool) // of a device that counts: is told of dispatches, with the weight that was last named; nil: nobody is
 }
@@ -76,6 +77,7 @@ func Open(o Options) (*Device, error) {
 		d.mem.Budget = o.Budget
 	}
 	d.beside = g.Copies.Beside()
+	d.turns = g.Info.Kind == CPU
 	d.long.asked = o.Long
 	d.maxBinding = g.Span()
 	if o.maxBinding > 0 {

@@ -37,6 +37,7 @@ type headed struct {
 	n        int
 	w, by    *compute.Vector // of its norm and of its product, or nil
 	eps      float32
+	before   compute.Op // a norm over all heads together, which is recorded by itself; or nil
 }
 
 // program is a sequence of a headsFusion.
@@ -83,8 +84,18 @@ func (p *program) of(x compute.Tensor, elements int) *headed {
 		h.x = x
 		p.n++
 	}
-	if floats(h.x) != floats(x) || elements > 0 && h.elements > 0 && elements != h.elements {
+	if floats(h.x) != floats(x) {
 		return nil
+	}
+	if elements > 0 && h.elements > 0 && elements != h.elements {
+		if h.n != 1 || h.steps != headsRMS || h.before != nil || elements > h.elements {
+			return nil
+		}
+		// What was taken for a head is a whole row.
+		norm := &compute.RMSNorm{Dst: h.x, X: h.x, W: h.w, Eps: h.eps}
+		if *h = (headed{x: h.x, before: norm}); h.x.Cols != norm.W.Len {
+			return nil
+		}
 	}
 	h.elements = max(h.elements, elements)
 	return h
@@ -205,6 +216,15 @@ func (headsFusion) record(r *recorder, ops []compute.Op) {
 		if w := p.all[i].w; w != nil {
 			r.about(w.Name)
 			break
+		}
+	}
+	for i := range p.n {
+		if before := p.all[i].before; before != nil {
+			if alone := []compute.Op{before}; (chainFusion{}).takes(r, alone) {
+				chainFusion{}.record(r, alone)
+			} else {
+				r.perform(before)
+			}
 		}
 	}
 	var heads, elements, eps, steps [headsMost]uint32

@@ -15,6 +15,7 @@ func (r *recorder) Overlap(host func(p *compute.Params) error, during func()) {
 	if r.overlap {
 		panic("vulkan: Overlap within what runs overlap")
 	}
+	r.flush()
 	r.overlap = true
 	r.leg(host, during)
 	r.overlap = false

@@ -223,9 +223,6 @@ func (r *recorder) order(bind ...binding) {
 		r.barrier(0, 0, 0, 0)
 	}
 	for _, b := range bind {
-		if b.writes {
-			r.forms.forget(b.View)
-		}
 		r.uses(b.View)
 	}
 }
@@ -237,6 +234,9 @@ func (r *recorder) waits(bind []binding) bool {
 		r.hazards.clear()
 	}
 	for _, b := range bind {
+		if b.writes {
+			r.forms.forget(b.View)
+		}
 		r.hazards.add(b)
 	}
 	return conflict
