@@ -215,7 +215,7 @@ type known struct {
 // have the last alone.
 var knowns = []known{{quant.F16, 70, 48, 75}, {quant.F16, 264, 320, 264}, {quant.Q8_0, 264, 320, 264}}
 
-func (k known) weight(row, column int) float32    { return float32((7*row+3*column)%17 - 8) }
+func (k known) weight(row, column int) float32 { return float32((7*row+3*column)%17 - 8) }
 func (k known) element(token, column int) float32 {
 	if k.of.Quantised() && column%quant.QK == 0 {
 		return 127 // which makes a block's scale one in eight bits

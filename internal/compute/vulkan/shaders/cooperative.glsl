@@ -99,6 +99,41 @@ void lay(uint firstRow, uint step, uint buffer_, uint set_) {
 	}
 }
 
+bool outOfRange(float v) { return (floatBitsToUint(v) & 0x7f800000u) == 0x7f800000u; }
+
+// quickly writes four rows' sums of a token, as far as they are there, and reports whether one has left the range of halves.
+bool quickly(uint r, uint t, uint n, vec4 sums) {
+	if (t >= n)
+		return false;
+	uint at = outAt(t, r);
+	precise vec4 v = sums * actScales[push.actScales + actRow(t)];
+	[[unroll]] for (uint i = 0; i < 4; i++)
+		v[i] = weighed(v[i], t);
+	if (push.biased != 0)
+		[[unroll]] for (uint i = 0; i < 4; i++)
+			v[i] += bias[biasAt(min(r + i, push.rows - 1))];
+	if (r + 4 <= push.rows && here(r) && here(r + 3) && at % 4 == 0)
+		resultQuads[at / 4] = v;
+	else
+		[[unroll]] for (uint i = 0; i < 4; i++)
+			if (r + i < push.rows && here(r + i))
+				result[at + i] = v[i];
+	return outOfRange(sums.x) || outOfRange(sums.y) || outOfRange(sums.z) || outOfRange(sums.w);
+}
+
+// carefully completes what quickly wrote: sums that left the range, and totals.
+void carefully(uint r, uint t) {
+	if (t >= count() || r >= push.rows || !here(r))
+		return;
+	uint at = outAt(t, r);
+	precise float v = result[at];
+	if (outOfRange(v))
+		v = finished(r, t, actScales[push.actScales + actRow(t)], v);
+	result[at] = v;
+	if (ADDED)
+		total[at] += v;
+}
+
 void main() {
 	uint firstToken = gl_WorkGroupID.x * TILE_TOKENS, firstRow = gl_WorkGroupID.y * TILE_ROWS;
 	if (firstToken >= count())
@@ -144,12 +179,20 @@ void main() {
 			barrier();
 		}
 	}
-	uint mine = gl_SubgroupID * SUM_QUADS;
+	// Sums are in registers where this loop is unrolled, and for that it is short.
+	uint mine = gl_SubgroupID * SUM_QUADS, n = count();
+	bool left = false;
 	[[unroll]] for (uint i = 0; i < MATRICES; i++) {
 		coopMatStoreNV(sums[i], tile, mine, M / 4, true);
 		subgroupBarrier();
+		uint r = firstRow + row + i % MATRICES_ROWS * M, t = firstToken + token + i / MATRICES_ROWS * N;
 		for (uint j = gl_SubgroupInvocationID; j < SUM_QUADS; j += SUBGROUP)
-			putQuad(firstRow + row + i % MATRICES_ROWS * M + j % (M / 4) * 4, firstToken + token + i / MATRICES_ROWS * N + j / (M / 4), uintBitsToFloat(tile[mine + j]));
+			left = quickly(r + j % (M / 4) * 4, t + j / (M / 4), n, uintBitsToFloat(tile[mine + j])) || left;
 		subgroupBarrier();
 	}
+	if (ADDED || subgroupOr(uint(left)) != 0)
+		for (uint i = 0; i < MATRICES; i++)
+			for (uint j = gl_SubgroupInvocationID; j < SUM_QUADS; j += SUBGROUP)
+				for (uint k = 0; k < 4; k++)
+					carefully(firstRow + row + i % MATRICES_ROWS * M + j % (M / 4) * 4 + k, firstToken + token + i / MATRICES_ROWS * N + j / (M / 4));
 }
