@@ -189,17 +189,25 @@ func (r *recorder) multiplyHalves(v variant, o *operand, first, n, to int, p com
 		}
 		bias := elementsOr(p.Bias, part.memory)
 		shader, local, own := v.shader(r.d.gpu.Matrices)
-		c := call{
-			shader: shader, local: local,
-			spec:   append([]uint32{uint32(p.W.Type), truth(m.layout == groups), truth(byNeuron), uint32(v.rows), uint32(v.tokens), 0}, own...),
-			bind:   []binding{read(part.memory), read(x), write(floats(p.Out)), read(bias), write(floats(p.Out))},
-			push:   append(m.push(part), uint32(rows), uint32(part.first), uint32(p.Out.Cols), uint32(n), uint32(first), uint32(to), scales, truth(p.Bias != nil), uint32(columns)),
-			groups: [3]int{ceil(n, v.tokens), ceil(rows, v.rows), 1},
+		most := rows // at a time
+		if v.by == Groups && p.W.Type.Quantised() {
+			most = decodedRows(v, rows, columns)
 		}
-		if v.by == Groups {
-			c.bind = slices.Insert(c.bind, 4, read(r.decoded(v, m, part, p.W.Type)))
+		for from := 0; from < rows; from += most {
+			some := min(most, rows-from)
+			c := call{
+				shader: shader, local: local,
+				spec:   append([]uint32{uint32(p.W.Type), truth(m.layout == groups), truth(byNeuron), uint32(v.rows), uint32(v.tokens), 0}, own...),
+				bind:   []binding{read(part.memory), read(x), write(floats(p.Out)), read(bias), write(floats(p.Out))},
+				push:   append(m.push(part), uint32(some), uint32(part.first+from), uint32(p.Out.Cols), uint32(n), uint32(first), uint32(to), scales, truth(p.Bias != nil), uint32(columns)),
+				groups: [3]int{ceil(n, v.tokens), ceil(some, v.rows), 1},
+			}
+			if v.by == Groups {
+				apart, pitch := r.decoded(m, part, p.W.Type, from, some, byNeuron)
+				c.bind, c.push = slices.Insert(c.bind, 4, read(apart)), append(c.push, uint32(pitch), uint32(from))
+			}
+			r.dispatchProduct(c, specAdded, p.Out, some == rows && len(m.parts) == 1 && n == p.Out.Rows)
 		}
-		r.dispatchProduct(c, specAdded, p.Out, len(m.parts) == 1 && n == p.Out.Rows)
 	}
 }
 

@@ -52,6 +52,7 @@ type recorder struct {
 	hazards  hazards
 	forms    packedForms
 	held     *product // the last dispatch, if it is still to be recorded
+	decodes  int      // of weights, so far
 	counters counters
 	bound    vk.Pipeline
 	swaps    []swapped

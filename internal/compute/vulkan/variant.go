@@ -19,15 +19,11 @@ type variant struct {
 	subRows, subTokens int // of a subgroup's part
 	buffers            int // 2: the next step's columns get into shared memory while these are multiplied
 
-	// Of Groups.
-	local   int  // invocations of a workgroup
-	decoded bool // quantised weights become halves in memory first, instead of whenever a workgroup loads them
+	local int // invocations of a workgroup, of Groups
 }
 
 func (v variant) String() string {
 	switch {
-	case v.by == Groups && v.decoded:
-		return fmt.Sprintf("%d×%d, %d columns, %d invocations, decoded before", v.rows, v.tokens, v.step, v.local)
 	case v.by == Groups:
 		return fmt.Sprintf("%d×%d, %d columns, %d invocations", v.rows, v.tokens, v.step, v.local)
 	case v.by != Matrices:
@@ -53,7 +49,7 @@ const specAdded = 5
 func (v variant) shader(m driver.Matrices) (name string, local int, spec []uint32) {
 	switch v.by {
 	case Groups:
-		return "workgroup", v.local, []uint32{truth(v.decoded), uint32(v.step)}
+		return "workgroup", v.local, []uint32{uint32(v.step)}
 	case Integers:
 		return "matmat_integers", matLocal, nil // without the dots of a device that has none: dotting
 	case Mixed, Packed:

@@ -1,6 +1,8 @@
 package vulkan
 
 import (
+	"fmt"
+
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -9,22 +11,40 @@ import (
 var groupVariants = []variant{
 	{by: Groups, rows: 64, tokens: 64, step: 64, local: 128},
 	{by: Groups, rows: 128, tokens: 128, step: 64, local: 256},
-	{by: Groups, rows: 128, tokens: 256, step: 64, local: 256},
-	{by: Groups, rows: 128, tokens: 256, step: 64, local: 256, decoded: true},
 }
 
-// decoded returns a part's weights as v's workgroups load them: quantised ones that are decoded before as halves, in
-// rows of whole units.
-func (r *recorder) decoded(v variant, m *matrix, p *part, t quant.Type) driver.View {
-	if !v.decoded || !t.Quantised() {
-		return p.memory
+// decodedBytes bounds the memory of weights that were decoded. There are two such memories: the next rows are decoded
+// to the one while those in the other are multiplied. Together they fit the second-level cache of a large GPU.
+const decodedBytes = 32 << 20
+
+// decodedRows returns how many of so many rows are decoded at a time: in whole tiles, the same number each time.
+func decodedRows(v variant, rows, columns int) int {
+	most := max(1, decodedBytes/(2*ceil(columns, quant.QK)*quant.QK*v.rows)) // tiles
+	tiles := ceil(rows, v.rows)
+	return ceil(tiles, ceil(tiles, most)) * v.rows
+}
+
+// decoded returns some of a part's weights as halves, outputs from on, and how many quads a row of memory has of them.
+// Those of floats are the part itself.
+func (r *recorder) decoded(m *matrix, p *part, t quant.Type, from, some int, byNeuron bool) (halves driver.View, pitch int) {
+	const (
+		pieces      = 2 // of a unit: piece.glsl
+		pieceHalves = 16
+		quad        = 8
+	)
+	if !t.Quantised() {
+		return p.memory, m.units * unitElems(t) / quad
 	}
-	const pieces = 2 // of a unit: piece.glsl
-	n := p.rows * m.units * pieces
-	w := r.scratch("decoded", int64(2*p.rows*m.units*quant.QK))
+	lines, line, firstLine, firstPiece := some, m.units*pieces, from, 0
+	if byNeuron {
+		lines, line, firstLine, firstPiece = p.rows, ceil(some, quant.QK)*pieces, 0, from/quant.QK*pieces
+	}
+	r.decodes++
+	halves = r.scratch(fmt.Sprint("decoded ", r.decodes%2), int64(2*lines*line*pieceHalves))
 	r.dispatch(call{
 		shader: "decode", local: 256, spec: []uint32{uint32(t), truth(m.layout == groups)},
-		bind: []binding{read(p.memory), write(w)}, push: append(m.push(p), uint32(n)), groups: grid(ceil(n, 256)),
+		bind: []binding{read(p.memory), write(halves)}, push: append(m.push(p), uint32(lines*line), uint32(line), uint32(firstLine), uint32(firstPiece)),
+		groups: grid(ceil(lines*line, 256)),
 	})
-	return w
+	return halves, line * pieceHalves / quad
 }

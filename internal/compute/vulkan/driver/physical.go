@@ -233,9 +233,8 @@ func (f *features) chain(d *Physical) {
 func (f *features) workgroup() []*vk.Bool32 {
 	return []*vk.Bool32{
 		&f.mat2.CooperativeMatrixWorkgroupScope, &f.mat2.CooperativeMatrixFlexibleDimensions, &f.mat2.CooperativeMatrixPerElementOperations,
-		&f.mat2.CooperativeMatrixTensorAddressing, &f.mat2.CooperativeMatrixBlockLoads,
-		&f.main.Maintenance4,       // the workgroup's size is a constant of the pipeline
-		&f.v12.BufferDeviceAddress, // decode functions are given an address
+		&f.mat2.CooperativeMatrixTensorAddressing,
+		&f.main.Maintenance4, // the workgroup's size is a constant of the pipeline
 	}
 }
 

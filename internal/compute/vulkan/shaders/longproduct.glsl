@@ -16,10 +16,11 @@ layout(set = 0, binding = 1, std430) readonly buffer ActScales { float actScales
 layout(set = 0, binding = 2, std430) buffer Out { float result[]; };
 layout(set = 0, binding = 2, std430) buffer OutQuads { vec4 resultQuads[]; };
 layout(set = 0, binding = 3, std430) readonly buffer Bias { float bias[]; };
-#ifndef TOTAL
-#define TOTAL 4
+#ifdef APART // binding 4 has weights that lie apart
+layout(set = 0, binding = 5, std430) buffer Total { float total[]; };
+#else
+layout(set = 0, binding = 4, std430) buffer Total { float total[]; };
 #endif
-layout(set = 0, binding = TOTAL, std430) buffer Total { float total[]; };
 
 layout(push_constant) uniform Push {
 	Weights w;
@@ -32,6 +33,10 @@ layout(push_constant) uniform Push {
 	uint actScales; // where the activations' scales begin
 	uint biased;    // bias has elements, for the whole matrix
 	uint columns;   // of the matrix
+#ifdef APART
+	uint pitch;     // of the weights that lie apart, in quads
+	uint fromRow;   // the first of the part's rows that they are of
+#endif
 #ifdef BY_EXPERT
 	uint used;
 	uint experts;   // that the matrix holds

@@ -42,7 +42,11 @@ uint weightRow(uint r) { return gl_WorkGroupID.z * push.rows + r; }
 uint actRow(uint t) { return (push.firstAct + t) * push.heads + gl_WorkGroupID.z; }
 uint outAt(uint t, uint r) { return (push.firstOut + t) * push.stride + push.firstOfHeads + gl_WorkGroupID.z * push.headStep + r; }
 #else
+#ifdef APART
+uint weightRow(uint r) { return push.fromRow + r; }
+#else
 uint weightRow(uint r) { return r; }
+#endif
 uint actRow(uint t) { return push.firstAct + t; }
 uint outAt(uint t, uint r) { return (push.firstOut + t) * push.stride + push.firstRow + r; }
 #endif
