@@ -35,7 +35,10 @@ func (v variant) String() string {
 // matrixVariants are those of Matrices, the smallest first.
 var matrixVariants = []variant{
 	{by: Matrices, rows: 64, tokens: 64, step: 32, subRows: 32, subTokens: 32, buffers: 2},
+	{by: Matrices, rows: 128, tokens: 64, step: 32, subRows: 32, subTokens: 32, buffers: 2},
 	{by: Matrices, rows: 128, tokens: 128, step: 32, subRows: 64, subTokens: 32, buffers: 2},
+	{by: Matrices, rows: 128, tokens: 128, step: 32, subRows: 64, subTokens: 64, buffers: 2},
+	{by: Matrices, rows: 128, tokens: 256, step: 32, subRows: 64, subTokens: 64, buffers: 1},
 }
 
 // The shapes of Mixed and Packed.
