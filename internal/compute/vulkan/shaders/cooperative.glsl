@@ -22,6 +22,9 @@ const uint ROW_QUADS = NEURONS ? STEP * NEURON_PITCH : TILE_ROWS * PITCH, TOKEN_
 const uint SUM_QUADS = M * N / 4; // of a subgroup's matrix of sums on its way to memory
 const uint TILE_QUADS = BUFFERS * (ROW_QUADS + TOKEN_QUADS), ALL_SUM_QUADS = SUBGROUPS * SUM_QUADS;
 
+// So many of a subgroup's matrices fit where the tile was.
+const uint FIT = TILE_QUADS > ALL_SUM_QUADS ? TILE_QUADS / ALL_SUM_QUADS : 1;
+
 shared uvec4 tile[TILE_QUADS > ALL_SUM_QUADS ? TILE_QUADS : ALL_SUM_QUADS];
 
 // Pieces of weights, and quads of activations, that each invocation brings in a step.
@@ -123,6 +126,12 @@ void carefully(uint r, uint t) {
 		total[at] += v;
 }
 
+// placeOf is the first row, and the token, of a quad of a subgroup's sums.
+uvec2 placeOf(uint quad) {
+	uint i = quad / SUM_QUADS, j = quad % SUM_QUADS;
+	return uvec2(i % MATRICES_ROWS * M + j % (M / 4) * 4, i / MATRICES_ROWS * N + j / (M / 4));
+}
+
 void main() {
 	uint firstToken = gl_WorkGroupID.x * TILE_TOKENS, firstRow = gl_WorkGroupID.y * TILE_ROWS;
 	if (firstToken >= count())
@@ -162,20 +171,24 @@ void main() {
 		lay(firstRow, next, (step + 1) % BUFFERS);
 		barrier();
 	}
-	// Sums are in registers where this loop is unrolled, and for that it is short.
-	uint mine = gl_SubgroupID * SUM_QUADS, n = count();
+	// The matrices of sums stay in registers only where the loops over them are unrolled, and for that these are short.
+	uint mine = gl_SubgroupID * FIT * SUM_QUADS, n = count();
 	bool left = false;
-	[[unroll]] for (uint i = 0; i < MATRICES; i++) {
-		coopMatStoreNV(sums[i], tile, mine, M / 4, true);
+	[[unroll]] for (uint first = 0; first < MATRICES; first += FIT) {
+		[[unroll]] for (uint i = 0; i < FIT; i++)
+			if (first + i < MATRICES)
+				coopMatStoreNV(sums[first + i], tile, mine + i * SUM_QUADS, M / 4, true);
 		subgroupBarrier();
-		uint r = firstRow + row + i % MATRICES_ROWS * M, t = firstToken + token + i / MATRICES_ROWS * N;
-		for (uint j = gl_SubgroupInvocationID; j < SUM_QUADS; j += SUBGROUP)
-			left = quickly(r + j % (M / 4) * 4, t + j / (M / 4), n, uintBitsToFloat(tile[mine + j])) || left;
+		[[dont_unroll]] for (uint j = gl_SubgroupInvocationID; j < min(FIT, MATRICES - first) * SUM_QUADS; j += SUBGROUP) {
+			uvec2 at = uvec2(firstRow + row, firstToken + token) + placeOf(first * SUM_QUADS + j);
+			left = quickly(at.x, at.y, n, uintBitsToFloat(tile[mine + j])) || left;
+		}
 		subgroupBarrier();
 	}
 	if (ADDED || subgroupOr(uint(left)) != 0)
-		for (uint i = 0; i < MATRICES; i++)
-			for (uint j = gl_SubgroupInvocationID; j < SUM_QUADS; j += SUBGROUP)
-				for (uint k = 0; k < 4; k++)
-					carefully(firstRow + row + i % MATRICES_ROWS * M + j % (M / 4) * 4 + k, firstToken + token + i / MATRICES_ROWS * N + j / (M / 4));
+		[[dont_unroll]] for (uint j = gl_SubgroupInvocationID; j < MATRICES * SUM_QUADS; j += SUBGROUP) {
+			uvec2 at = uvec2(firstRow + row, firstToken + token) + placeOf(j);
+			[[dont_unroll]] for (uint k = 0; k < 4; k++)
+				carefully(at.x + k, at.y);
+		}
 }
