@@ -81,7 +81,7 @@ func (v variant) shared(m driver.Matrices) int {
 	return groupSums + max(2*v.buffers*(weights+v.tokens*(v.step+pad)), 4*v.subgroups()*m.M*m.N)
 }
 
-// variants returns those of a that the device has room for.
+// variants returns those of a that the device has room for, and that have not failed.
 func (d *Device) variants(a Arithmetic) (fit []variant) {
 	all := []variant{{by: a, rows: narrowTile, tokens: narrowTile}, {by: a, rows: wideTile, tokens: wideTile}}
 	switch a {
@@ -95,6 +95,9 @@ func (d *Device) variants(a Arithmetic) (fit []variant) {
 		return []variant{{by: Ordered, rows: matTile, tokens: matTile}}
 	}
 	for _, v := range all {
+		if d.long.left[v] != nil {
+			continue
+		}
 		if a == Groups && !d.gpu.Workgroup.Multiplies(v.rows, v.tokens, v.step, v.local) {
 			continue
 		}
