@@ -35,7 +35,10 @@ func (v variant) String() string {
 // matrixVariants are those of Matrices, the smallest first.
 var matrixVariants = []variant{
 	{by: Matrices, rows: 64, tokens: 64, step: 32, subRows: 32, subTokens: 32, buffers: 2},
+	{by: Matrices, rows: 128, tokens: 64, step: 32, subRows: 32, subTokens: 32, buffers: 2},
 	{by: Matrices, rows: 128, tokens: 128, step: 32, subRows: 64, subTokens: 32, buffers: 2},
+	{by: Matrices, rows: 128, tokens: 128, step: 32, subRows: 64, subTokens: 64, buffers: 2},
+	{by: Matrices, rows: 128, tokens: 256, step: 32, subRows: 64, subTokens: 64, buffers: 1},
 }
 
 // The shapes of Mixed and Packed.
@@ -81,7 +84,7 @@ func (v variant) shared(m driver.Matrices) int {
 	return groupSums + max(2*v.buffers*(weights+v.tokens*(v.step+pad)), 4*v.subgroups()*m.M*m.N)
 }
 
-// variants returns those of a that the device has room for.
+// variants returns those of a that the device has room for, and that have not failed.
 func (d *Device) variants(a Arithmetic) (fit []variant) {
 	all := []variant{{by: a, rows: narrowTile, tokens: narrowTile}, {by: a, rows: wideTile, tokens: wideTile}}
 	switch a {
@@ -95,6 +98,9 @@ func (d *Device) variants(a Arithmetic) (fit []variant) {
 		return []variant{{by: Ordered, rows: matTile, tokens: matTile}}
 	}
 	for _, v := range all {
+		if d.long.left[v] != nil {
+			continue
+		}
 		if a == Groups && !d.gpu.Workgroup.Multiplies(v.rows, v.tokens, v.step, v.local) {
 			continue
 		}

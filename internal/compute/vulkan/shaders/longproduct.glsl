@@ -13,8 +13,8 @@ layout(constant_id = 7) const bool ADDED = false; // the result is added to tota
 
 layout(set = 0, binding = 1, std430) readonly buffer Acts { uvec4 acts[]; }; // halves
 layout(set = 0, binding = 1, std430) readonly buffer ActScales { float actScales[]; };
-layout(set = 0, binding = 2, std430) writeonly buffer Out { float result[]; };
-layout(set = 0, binding = 2, std430) writeonly buffer OutQuads { vec4 resultQuads[]; };
+layout(set = 0, binding = 2, std430) buffer Out { float result[]; };
+layout(set = 0, binding = 2, std430) buffer OutQuads { vec4 resultQuads[]; };
 layout(set = 0, binding = 3, std430) readonly buffer Bias { float bias[]; };
 #ifdef APART // binding 4 has weights that lie apart
 layout(set = 0, binding = 5, std430) buffer Total { float total[]; };
@@ -94,21 +94,4 @@ void put(uint r, uint t, float sum) {
 	result[at] = v;
 	if (ADDED)
 		total[at] += v;
-}
-
-// putQuad is put of four rows.
-void putQuad(uint r, uint t, vec4 sums) {
-	if (t >= count())
-		return;
-	uint at = outAt(t, r);
-	if (ADDED || r + 4 > push.rows || !here(r) || !here(r + 3) || at % 4 != 0) {
-		[[unroll]] for (uint i = 0; i < 4; i++)
-			put(r + i, t, sums[i]);
-		return;
-	}
-	float scale = actScales[push.actScales + actRow(t)];
-	vec4 v;
-	[[unroll]] for (uint i = 0; i < 4; i++)
-		v[i] = finished(r + i, t, scale, sums[i]);
-	resultQuads[at / 4] = v;
 }
