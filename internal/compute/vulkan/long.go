@@ -51,6 +51,7 @@ type long struct {
 	chosen  map[quant.Type]Arithmetic
 	tuned   *tuned // nil: not read yet
 	timed   bool   // software is timed, too: tests ask for it
+	decoded int    // bytes of weights that are decoded at a time; 0: decodedBytes. The check has some tiles at a time
 }
 
 // arithmetic returns how a product of a prompt's rows with weights of type t is computed, however few they are: a
@@ -198,7 +199,7 @@ func (r *recorder) multiplyHalves(v variant, o *operand, first, n, to int, p com
 		shader, local, own := v.shader(r.d.gpu.Matrices)
 		most := rows // at a time
 		if v.by == Groups && p.W.Type.Quantised() {
-			most = decodedRows(v, rows, columns)
+			most = r.d.decodedRows(v, rows, columns)
 		}
 		for from := 0; from < rows; from += most {
 			some := min(most, rows-from)
@@ -247,6 +248,7 @@ func (d *Device) check(a Arithmetic) error {
 		return fmt.Errorf("a workgroup has %d bytes of shared memory and %d invocations, which is too little", d.gpu.Limits.MaxComputeSharedMemorySize, d.gpu.Limits.MaxComputeWorkGroupInvocations)
 	}
 	t := d.apart(checkBudget)
+	t.long.decoded = 1
 	defer t.reset()
 	for i, k := range knowns {
 		if a != Groups && (a == Integers) != k.of.Quantised() || a != Groups && a != Integers && i > 0 {

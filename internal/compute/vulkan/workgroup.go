@@ -1,6 +1,7 @@
 package vulkan
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
@@ -14,12 +15,12 @@ var groupVariants = []variant{
 }
 
 // decodedBytes bounds the memory of weights that were decoded. There are two such memories: the next rows are decoded
-// to the one while those in the other are multiplied. Together they fit the second-level cache of a large GPU.
+// to the one while those in the other are multiplied.
 const decodedBytes = 32 << 20
 
 // decodedRows returns how many of so many rows are decoded at a time: in whole tiles, the same number each time.
-func decodedRows(v variant, rows, columns int) int {
-	most := max(1, decodedBytes/(2*ceil(columns, quant.QK)*quant.QK*v.rows)) // tiles
+func (d *Device) decodedRows(v variant, rows, columns int) int {
+	most := max(1, cmp.Or(d.long.decoded, decodedBytes)/(2*ceil(columns, quant.QK)*quant.QK*v.rows)) // tiles
 	tiles := ceil(rows, v.rows)
 	return ceil(tiles, ceil(tiles, most)) * v.rows
 }

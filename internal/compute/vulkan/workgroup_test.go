@@ -65,3 +65,22 @@ func TestDecoded(t *testing.T) {
 		}
 	}
 }
+
+// TestDecodedRows: rows are decoded in whole tiles, about as many each time, within the memory that there is for them.
+func TestDecodedRows(t *testing.T) {
+	d := Counter(Info{})
+	v := variant{by: Groups, rows: 128}
+	for _, c := range []struct{ decoded, rows, columns, want int }{
+		{0, 4096, 4096, 4096},
+		{0, 11008, 4096, 3712}, // 86 tiles in three times, 32 of which have room
+		{0, 4096, 11008, 1408},
+		{0, 70, 48, 128},
+		{1, 264, 320, 128},
+		{1, 128, 100000, 128},
+	} {
+		d.long.decoded = c.decoded
+		if got := d.decodedRows(v, c.rows, c.columns); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
