@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 // search finds the loader and drivers of Linux in the system's folders, and in those where containers have NVIDIA's
@@ -150,7 +151,7 @@ func (s *search) headless(manifest string) string {
 	if s.loadFrom(lib, s.beside(manifest), nil) != nil {
 		return ""
 	}
-	data, err := os.ReadFile(s.root + manifest)
+	data, err := wholefile.Read(s.root+manifest, mostManifest)
 	if err != nil {
 		return ""
 	}
@@ -195,9 +196,12 @@ func (s *search) loadFrom(name, folder string, tried map[string]bool) error {
 	return s.load(path)
 }
 
+// mostManifest bounds the bytes of a driver's manifest.
+const mostManifest = 1 << 20
+
 // library returns the library that a manifest names: a path, or what the system finds by its name.
 func (s *search) library(manifest string) (string, error) {
-	data, err := os.ReadFile(s.root + manifest)
+	data, err := wholefile.Read(s.root+manifest, mostManifest)
 	if err != nil {
 		return "", err
 	}
