@@ -35,18 +35,22 @@ func (b *begun) squares(elements int) uint32 { return uint32(packedBytes(element
 
 // blocks reports whether block.comp computes p for all rows of x: single tokens, with a matrix of one part.
 func (r *recorder) blocks(x compute.Tensor, p *compute.Product) bool {
-	if n := x.Rows; n < 1 || n > compute.FewTokens {
+	if n := x.Rows; n < 1 || n > blockTokens {
 		return false
 	}
 	s, w := r.spans(p), mem(p.W)
 	return w.whole() && w.layout != groups && len(s) == 1 && s[0].by == Ordered && p.W.Cols == x.Cols && p.Out.Cols == p.W.Rows && p.Out.Rows == x.Rows
 }
 
+// blockTokens is the largest number of tokens that block.comp computes: more are summed faster by the small workgroups
+// of matvec.comp than waits cost.
+const blockTokens = 4
+
 // blockShape returns the shape of block.comp for so many rows of one matrix or two, and n tokens: the invocations of a
 // workgroup, and what a lane sums at a time. Memory is read fastest by some thousands of lanes' groups: fewer have not
-// enough loads under way, more take turns. Where it may, a workgroup has a group for each of its rows, or each two or
-// four.
-func (d *Device) blockShape(rows, n int) (local, each, tokens int) {
+// enough loads under way, more take turns. A dispatch that begins a norm has few workgroups, one for each block, so they
+// are large. The figures are those that were fastest on an H200.
+func (d *Device) blockShape(rows, n int, next bool) (local, each, tokens int) {
 	const groups = 4 << 10
 	for tokens = 1; tokens < n; {
 		tokens *= 2
@@ -54,13 +58,24 @@ func (d *Device) blockShape(rows, n int) (local, each, tokens int) {
 	if d.turns { // it waits for all of a workgroup at every step
 		return vecLocal, max(4/tokens, 1), tokens
 	}
-	each = 1
-	for each < 4/tokens && rows >= 2*groups*each {
-		each *= 2
+	each, local = 1, 512
+	switch {
+	case tokens == 1:
+		for each < 4 && rows >= 2*groups*each {
+			each *= 2
+		}
+		if next || each > 2 {
+			local = vecLanes * blockOwn / each
+		}
+	case next && tokens == 2:
+		local = vecLanes * blockOwn
+	case next:
+		each = 2
+	default:
+		each, local = 2, 256
 	}
-	local = vecLanes * blockOwn / each
 	limits := &d.gpu.Limits
-	for local > 512 && tokens > 2 || local > int(limits.MaxComputeWorkGroupInvocations) || blockBytes(local, tokens) > int(limits.MaxComputeSharedMemorySize) {
+	for local > int(limits.MaxComputeWorkGroupInvocations) || blockBytes(local, tokens) > int(limits.MaxComputeSharedMemorySize) {
 		local /= 2
 	}
 	return local, each, tokens
@@ -113,11 +128,11 @@ func (r *recorder) block(b *block) {
 	if b.second != nil {
 		rows *= 2
 	}
-	local, each, tokens := r.d.blockShape(rows, n)
+	local, each, tokens := r.d.blockShape(rows, n, b.next != nil)
 	r.dispatch(call{
 		shader: r.dotting("block"), local: local,
 		spec: []uint32{
-			uint32(b.first.W.Type), uint32(each), uint32(tokens), 1, uint32(act.Kind), truth(pack),
+			uint32(b.first.W.Type), uint32(each), uint32(tokens), uint32(act.Kind), truth(pack),
 			truth(b.second != nil), truth(b.act != nil), truth(b.next != nil), truth(b.from != nil),
 		},
 		bind: []binding{

@@ -2,7 +2,7 @@
 // or of two, and LANES invocations sum ROWS of them at a time, in the order of product.glsl. With
 //   ACTIVE, TWO   the result is act(x·Wᵀ + bias), or act(x·Wᵀ + bias)·(x·W2ᵀ + bias), and with PACK the same in eight bits besides;
 //   NEXT          the result is added to total, and the RMSNorm of that is begun: of each block total·next in eight bits, and the sum of total's squares;
-//   ROOTED        x is what NEXT left: its scales are divided by the root first. One of the dispatches that read it writes x, the norm, in both forms.
+//   ROOTED        x is what NEXT left: its scales are multiplied by the inverse of the root first. One of the dispatches that read it writes x, the norm, in both forms.
 #include "common.glsl"
 
 #define PACKED 7
@@ -37,13 +37,12 @@ const bool POSITIVE = false;
 
 layout(constant_id = 3) const uint ROWS = 4;
 layout(constant_id = 4) const uint TOKENS = 1;
-layout(constant_id = 5) const uint AHEAD = 1; // units that a lane loads before it multiplies them
-layout(constant_id = 6) const uint KIND = 0;  // compute.Nonlinearity
-layout(constant_id = 7) const bool PACK = false;
-layout(constant_id = 8) const bool TWO = true;
-layout(constant_id = 9) const bool ACTIVE = true;
-layout(constant_id = 10) const bool NEXT = false;
-layout(constant_id = 11) const bool ROOTED = false;
+layout(constant_id = 5) const uint KIND = 0;  // compute.Nonlinearity
+layout(constant_id = 6) const bool PACK = false;
+layout(constant_id = 7) const bool TWO = true;
+layout(constant_id = 8) const bool ACTIVE = true;
+layout(constant_id = 9) const bool NEXT = false;
+layout(constant_id = 10) const bool ROOTED = false;
 const bool GATED = TWO;
 
 layout(set = 0, binding = ACTS, std430) readonly buffer ActNumbers { float actNumbers[]; };
@@ -84,9 +83,9 @@ const uint ROOM = 2048 / (GROUPS * (LANES + 1)), CHUNK = ROOM < 1 ? 1 : ROOM < S
 
 shared float parts[GROUPS * CHUNK * (LANES + 1)]; // one more, for shared memory's banks
 shared float firsts[OWN * TOKENS], seconds[TWO ? OWN * TOKENS : 1], quads[NEXT ? QUARTERS * TOKENS : 1];
-shared float squares[ROOTED ? SQUARE_LANES * TOKENS : 1], roots[ROOTED ? TOKENS : 1];
+shared float squares[ROOTED ? SQUARE_LANES * TOKENS : 1], roots[ROOTED ? TOKENS : 1], inverses[ROOTED ? TOKENS : 1];
 
-// findRoots fills roots.
+// findRoots fills roots and inverses.
 void findRoots() {
 	uint id = gl_LocalInvocationID.x;
 	for (uint i = id; i < SQUARE_LANES * TOKENS; i += gl_WorkGroupSize.x) {
@@ -102,6 +101,7 @@ void findRoots() {
 		for (uint l = 0; l < SQUARE_LANES; l++)
 			sum += squares[t * SQUARE_LANES + l];
 		roots[t] = rootOf(sum, 32 * push.w.units, push.eps);
+		inverses[t] = 1 / roots[t];
 	}
 	barrier();
 }
@@ -117,7 +117,7 @@ void writeNorm(uint workgroup) {
 		formQuants[i] = actWords[i];
 		if (i % BLOCK_QUADS == 0) {
 			uvec2 s = actScales[push.actScales + block];
-			formScales[push.normScales + block] = uvec2(floatBitsToUint(rooted(uintBitsToFloat(s.x), roots[t])), s.y);
+			formScales[push.normScales + block] = uvec2(floatBitsToUint(rooted(uintBitsToFloat(s.x), inverses[t])), s.y);
 		}
 	}
 }
@@ -132,32 +132,28 @@ void main() {
 		float sums[SUMS];
 		[[unroll]] for (uint i = 0; i < SUMS; i++)
 			sums[i] = 0;
-		for (uint from = 0; from < push.w.units; from += LANES * AHEAD) {
-			Unit w[AHEAD * ROWS], up[AHEAD * ROWS];
-			[[unroll]] for (uint j = 0; j < AHEAD; j++)
-				[[unroll]] for (uint r = 0; r < ROWS; r++) {
-					uint at = min(row + r, push.rows - 1), u = min(from + j * LANES + lane, push.w.units - 1);
-					w[j * ROWS + r] = loadUnit(push.w, at, u);
-					if (TWO)
-						up[j * ROWS + r] = upLoadUnit(push.w, at, u);
-				}
+		for (uint from = 0; from < push.w.units; from += LANES) {
+			uint u = min(from + lane, push.w.units - 1);
+			Unit w[ROWS], up[ROWS];
+			[[unroll]] for (uint r = 0; r < ROWS; r++) {
+				uint at = min(row + r, push.rows - 1);
+				w[r] = loadUnit(push.w, at, u);
+				if (TWO)
+					up[r] = upLoadUnit(push.w, at, u);
+			}
 			if (ROOTED && from == 0 && first == 0) // while weights are on their way
 				findRoots();
-			[[unroll]] for (uint j = 0; j < AHEAD; j++) {
-				uint u = from + j * LANES + lane;
-				if (u >= push.w.units)
-					break;
+			if (from + lane < push.w.units)
 				[[unroll]] for (uint t = 0; t < TOKENS; t++) {
 					Act a = loadAct(min(t, push.tokens - 1), push.w.units, push.actScales, u);
 					if (ROOTED)
-						a.d = rooted(a.d, roots[min(t, push.tokens - 1)]);
+						a.d = rooted(a.d, inverses[min(t, push.tokens - 1)]);
 					[[unroll]] for (uint r = 0; r < ROWS; r++) {
-						sums[t * ROWS + r] = accumulate(w[j * ROWS + r], a, sums[t * ROWS + r]);
+						sums[t * ROWS + r] = accumulate(w[r], a, sums[t * ROWS + r]);
 						if (TWO)
-							sums[EACH + t * ROWS + r] = accumulate(up[j * ROWS + r], a, sums[EACH + t * ROWS + r]);
+							sums[EACH + t * ROWS + r] = accumulate(up[r], a, sums[EACH + t * ROWS + r]);
 					}
 				}
-			}
 		}
 		[[unroll]] for (uint from = 0; from < SUMS; from += CHUNK) {
 			barrier();

@@ -96,8 +96,8 @@ void main() {
 					bias[i * QUADS + q] = biasOf(i, at);
 			}
 		}
-		vec4 packed[QUADS]; // what is packed, with scales that are divided: so block.glsl can begin an RMSNorm before the root is known
-		float divisor = 1;
+		vec4 packed[QUADS]; // what is packed, with scales that are multiplied: so block.glsl can begin an RMSNorm before the root is known
+		float factor = 1;
 		[[unroll]] for (uint i = 0; i < MOST; i++) {
 			uint kind = kindOf(i);
 			if (kind == 0)
@@ -116,7 +116,7 @@ void main() {
 					centred[q] = here[q] ? v[q] - mean : vec4(0);
 				root = rootOf(rowSquares(centred), 4 * push.quads, push.number[i]);
 			}
-			divisor = 1;
+			factor = 1;
 			[[unroll]] for (uint q = 0; q < QUADS; q++) {
 				vec4 o = operand[i * QUADS + q];
 				precise vec4 y;
@@ -128,7 +128,7 @@ void main() {
 					y = v[q] * o;
 				else if (kind == RMS) {
 					packed[q] = y = v[q] * o;
-					divisor = root;
+					factor = 1 / root;
 					y = normed(y, root);
 				} else {
 					y = (v[q] - mean) / root * o;
@@ -144,6 +144,6 @@ void main() {
 		}
 		if (PACK)
 			[[unroll]] for (uint q = 0; q < QUADS; q++)
-				pack(first + id + q * gl_WorkGroupSize.x, here[q], here[q] ? packed[q] : vec4(0), push.scales, divisor);
+				pack(first + id + q * gl_WorkGroupSize.x, here[q], here[q] ? packed[q] : vec4(0), push.scales, factor);
 	}
 }

@@ -14,8 +14,8 @@ shared uint tops_[PACKERS]; // bits of magnitudes, which are ordered as the numb
 shared int quants_[PACKERS];
 
 // pack packs part i of all, whose elements are v, if it is there; scales is where scales begin, in pairs of words. All invocations of a
-// workgroup call it, eight neighbours with one block. Scales are divided by divisor.
-void pack(uint i, bool here, vec4 v, uint scales, float divisor) {
+// workgroup call it, eight neighbours with one block. Scales are multiplied by factor.
+void pack(uint i, bool here, vec4 v, uint scales, float factor) {
 	uint id = gl_LocalInvocationID.x, block = id / PARTS * PARTS;
 	uvec4 a = floatBitsToUint(v) & 0x7fffffffu;
 	tops_[id] = max(max(a.x, a.y), max(a.z, a.w));
@@ -34,11 +34,11 @@ void pack(uint i, bool here, vec4 v, uint scales, float divisor) {
 		return;
 	packedQuants[i] = uint(q.x & 255 | (q.y & 255) << 8 | (q.z & 255) << 16 | q.w << 24);
 	if (id == block) {
-		precise float divided = scale / divisor;
+		precise float multiplied = scale * factor;
 		ivec2 sums = ivec2(0);
 		[[unroll]] for (uint j = 0; j < PARTS; j++)
 			sums[j / (PARTS / 2)] += quants_[block + j];
-		packedScales[scales + i / PARTS] = uvec2(floatBitsToUint(divided), sums.x & 0xffff | sums.y << 16);
+		packedScales[scales + i / PARTS] = uvec2(floatBitsToUint(multiplied), sums.x & 0xffff | sums.y << 16);
 	}
 }
 

@@ -23,8 +23,8 @@ vec4 normed(vec4 weighed, float root) {
 	return y;
 }
 
-// rooted is the scale of elements that were packed before they were divided by the root.
-float rooted(float scale, float root) {
-	precise float d = scale / root;
+// rooted is the scale of elements that were packed before they were divided by the root, of which by is the inverse.
+float rooted(float scale, float by) {
+	precise float d = scale * by;
 	return d;
 }
