@@ -152,7 +152,7 @@ func (p *program) take(op compute.Op) bool {
 		}
 		if o.V.Mem != nil {
 			v := p.add(o.V, o.K.Rows, l.Value, 0)
-			if v == nil || v == k || o.V.Rows != o.K.Rows || o.V.Cols != l.Heads*l.Value {
+			if v == nil || o.V.Rows != o.K.Rows || o.V.Cols != l.Heads*l.Value {
 				return false
 			}
 			p.values = p.index(v)

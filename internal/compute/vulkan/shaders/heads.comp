@@ -122,8 +122,10 @@ void main() {
 	if (!stored)
 		return;
 	barrier();
-	bool key = t == KEYS_IN;
-	uint type = key ? KEYS : VALUES;
-	for (uint unit = id; unit < kvUnits(type, n); unit += local)
-		store(key, type, n, 0, unit, place, slot);
+	if (t == KEYS_IN)
+		for (uint unit = id; unit < kvUnits(KEYS, n); unit += local)
+			store(true, KEYS, n, 0, unit, place, slot);
+	if (t == VALUES_IN)
+		for (uint unit = id; unit < kvUnits(VALUES, n); unit += local)
+			store(false, VALUES, n, 0, unit, place, slot);
 }
