@@ -76,7 +76,8 @@ func benchBatched(ctx context.Context, c *cli.Command, trace *powerinfer.Trace, 
 	return w.Close()
 }
 
-// timeSequences runs every test after a short one that warms up.
+// timeSequences runs every test after a short one of as many sequences, which warms up: a GPU records steps of every
+// size once.
 func (b *benchModel) timeSequences(ctx context.Context, tests []bench.Batched, tokens []int32, w *bench.BatchedWriter) error {
 	plan, err := b.Plan()
 	if err != nil {
@@ -84,13 +85,14 @@ func (b *benchModel) timeSequences(ctx context.Context, tests []bench.Batched, t
 	}
 	o := &b.options
 	row := bench.BatchedRow{Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Threads: o.Threads, Layers: plan.OnGPUs()}
-	warm := evaluate.Benchmark{Prompt: 8, Generate: 4, Tokens: tokens}
-	if _, _, _, err := warm.RunTogether(ctx, b.Model); err != nil {
-		return err
-	}
 	for _, row.Batched = range tests {
 		bar := newProgress(fmt.Sprintf("%d sequences of %d+%d tokens", row.Sequences, row.Prompt, row.Gen), unitRuns)
 		test := evaluate.Benchmark{Prompt: row.Prompt, Generate: row.Gen, Sequences: row.Sequences, Tokens: tokens}
+		warm := test
+		warm.Generate = min(warm.Generate, 4)
+		if _, _, _, err := warm.RunTogether(ctx, b.Model); err != nil {
+			return err
+		}
 		prompts, generation, counted, err := test.RunTogether(ctx, b.Model)
 		bar.finish()
 		if err != nil {

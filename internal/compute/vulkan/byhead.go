@@ -31,7 +31,7 @@ func (r *recorder) matMulByHead(h *compute.MatMulByHead) {
 		push: append(m.push(part), uint32(rows), 0, uint32(h.Out.Cols), uint32(n), 0, 0, scales, 0, uint32(heads), uint32(h.To.First), uint32(h.To.Step)),
 	}
 	c.shader = r.dotting("matvec_heads")
-	r.d.vectors(h.W.Type, rows, n).with(&c, h.W.Type, 0, rows, n)
+	vectorsFor(h.W.Type, rows, n).with(&c, h.W.Type, 0, rows, n)
 	c.groups[2] = heads
 	r.dispatch(c)
 }

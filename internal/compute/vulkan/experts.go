@@ -259,12 +259,12 @@ func (f *experts) multiply(o *operand, m *compute.Matrix, bias *compute.Vector, 
 			c.groups = [3]int{ceil(f.tokens, v.tokens), ceil(rows, v.rows), f.held}
 		case f.tokens <= compute.FewTokens:
 			c.shader = f.r.dotting("matvec_experts")
-			f.r.d.vectors(m.Type, rows, 1).with(&c, m.Type, 0, rows, 1)
+			vectorsFor(m.Type, rows, 1).with(&c, m.Type, 0, rows, 1)
 			c.groups[2] = f.pairs()
 		case f.tokens <= fewRows:
 			c.bind = append(c.bind, read(f.sorted))
 			c.shader = f.r.dotting("matvec_sorted")
-			f.r.d.vectors(m.Type, rows, vecTokens).with(&c, m.Type, 0, rows, vecTokens)
+			vectorsFor(m.Type, rows, vecTokens).with(&c, m.Type, 0, rows, vecTokens)
 			c.groups[2] = f.held
 		default:
 			c.bind = append(c.bind, read(f.sorted))

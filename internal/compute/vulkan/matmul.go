@@ -186,7 +186,7 @@ func (r *recorder) multiply(a Arithmetic, o *operand, first, n, to int, p comput
 		r.multiplyTiles(o, first, n, to, p)
 		return
 	}
-	r.multiplyVectors(r.d.vectors(p.W.Type, p.W.Rows, n), o, first, n, to, p)
+	r.multiplyVectors(vectorsFor(p.W.Type, p.W.Rows, n), o, first, n, to, p)
 }
 
 // multiplyVectors is multiply in order by vectors of that shape.

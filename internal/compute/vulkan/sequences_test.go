@@ -176,7 +176,7 @@ func TestTeams(t *testing.T) {
 			}
 			return slices.Clone(numbers(seen.Host())[:n*rows])
 		}
-		usual := func(n int) vectors { return d.vectors(typ, rows, n) }
+		usual := func(n int) vectors { return vectorsFor(typ, rows, n) }
 		want := products(most, 1, usual)
 		for _, n := range []int{9, 17, 33, 65, most} {
 			if got := products(n, n, usual); !slices.Equal(got, want[:n*rows]) {
@@ -184,7 +184,7 @@ func TestTeams(t *testing.T) {
 			}
 		}
 		for _, v := range []vectors{
-			{rows: 1, tokens: 3, teams: 2, local: 128}, {rows: 2, tokens: 4, teams: 1, local: 64}, {rows: 2, tokens: 4, teams: 2, local: 256, staged: true},
+			{rows: 1, tokens: 3, teams: 2, local: 128}, {rows: 2, tokens: 4, teams: 1, local: 64}, {rows: 2, tokens: 4, teams: 2, local: 256},
 		} {
 			if got := products(37, 37, func(int) vectors { return v }); !slices.Equal(got, want[:37*rows]) {
 				t.Errorf("%s: %+v gives other bytes", typ, v)

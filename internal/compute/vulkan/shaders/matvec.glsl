@@ -66,48 +66,6 @@ const uint SUMS = ROWS * TOKENS; // of an invocation
 
 shared float parts[GROUPS * AT_ONCE * (LANES + 1)]; // one more, for shared memory's banks
 
-// With STAGED the workgroup's activations pass through shared memory, where every group of lanes finds them: its rows share their loads.
-// They lie by token, quad of a unit, and lane, in which order lanes keep off each other's banks.
-layout(constant_id = 9) const bool STAGED = false;
-const uint FEW = TEAMS * TOKENS, QUADS = QUANTISED ? 2 : UNIT / 4; // of a unit
-shared ivec4 stagedQuads[STAGED ? FEW * QUADS * LANES : 1];
-shared uvec2 stagedScales[STAGED && QUANTISED ? FEW * LANES : 1];
-
-// stage brings units first… of the tokens from share on, of all n, to shared memory.
-void stage(uint share, uint first, uint n) {
-	uint quads = QUADS * min(LANES, push.w.units - first);
-	for (uint i = gl_LocalInvocationID.x; i < FEW * QUADS * LANES; i += gl_WorkGroupSize.x) {
-		uint t = i / (QUADS * LANES), q = i % (QUADS * LANES);
-		if (q < quads) {
-			uint at = QUADS * (actRow(min(share + t, n - 1)) * push.w.units + first) + q;
-			stagedQuads[(t * QUADS + q % QUADS) * LANES + q / QUADS] = QUANTISED ? actQuants[at] : floatBitsToInt(actFloat(at));
-		}
-	}
-	if (QUANTISED)
-		for (uint i = gl_LocalInvocationID.x; i < FEW * LANES; i += gl_WorkGroupSize.x)
-			if (i % LANES * QUADS < quads)
-				stagedScales[i] = actScales[push.actScales + actRow(min(share + i / LANES, n - 1)) * push.w.units + first + i % LANES];
-}
-
-// stagedAct is the lane's unit of token t of the workgroup's.
-Act stagedAct(uint t, uint lane) {
-	Act a;
-	[[unroll]] for (uint k = 0; k < QUADS; k++) {
-		ivec4 quad = stagedQuads[(t * QUADS + k) * LANES + lane];
-		[[unroll]] for (uint i = 0; i < 4; i++)
-			if (QUANTISED)
-				a.q[4 * k + i] = quad[i];
-			else
-				a.f[4 * k + i] = intBitsToFloat(quad[i]);
-	}
-	if (QUANTISED) {
-		uvec2 s = stagedScales[t * LANES + lane];
-		a.d = uintBitsToFloat(s.x);
-		a.sums = halfSums(s.y);
-	}
-	return a;
-}
-
 // multiply sums the products of the workgroup's rows, from tile on, with tokens from share on.
 void multiply(uint tile, uint share) {
 	uint group = gl_LocalInvocationID.x / LANES, lane = gl_LocalInvocationID.x % LANES, n = count();
@@ -116,22 +74,7 @@ void multiply(uint tile, uint share) {
 	float sums[SUMS];
 	[[unroll]] for (uint i = 0; i < SUMS; i++)
 		sums[i] = 0;
-	for (uint first = 0; STAGED && first < push.w.units; first += LANES) {
-		uint u = min(first + lane, push.w.units - 1);
-		Unit w[ROWS];
-		[[unroll]] for (uint r = 0; r < ROWS; r++)
-			w[r] = loadUnit(push.w, weightRow(min(row + r, push.rows - 1)), u);
-		barrier();
-		stage(share, first, n);
-		barrier();
-		if (first + lane < push.w.units)
-			[[unroll]] for (uint t = 0; t < TOKENS; t++) {
-				Act a = stagedAct(token - share + t, lane);
-				[[unroll]] for (uint r = 0; r < ROWS; r++)
-					sums[t * ROWS + r] = accumulate(w[r], a, sums[t * ROWS + r]);
-			}
-	}
-	for (uint u = !STAGED && mine > 0 ? lane : push.w.units; u < push.w.units; u += LANES) {
+	for (uint u = mine > 0 ? lane : push.w.units; u < push.w.units; u += LANES) {
 		Unit w[ROWS];
 		[[unroll]] for (uint r = 0; r < ROWS; r++)
 			w[r] = loadUnit(push.w, weightRow(min(row + r, push.rows - 1)), u);

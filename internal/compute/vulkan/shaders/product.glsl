@@ -63,9 +63,12 @@ int weighed(ivec2 by, int low, int high) {
 	return BY_HALVES ? by.x * low + by.y * high : INTEGERS ? by.x * (low + high) : low + high;
 }
 
-// scaled adds the products of a unit to sum: low and high are the sums of its halves' quants times activations' quants, d and
-// sums the activations' scale and sums.
-float scaled(Scale s, float d, ivec2 sums, int low, int high, float sum) {
+// begin is what the sums of a unit's halves begin with: a quant stands for q - OFFSET where there are no minima.
+ivec2 begin(ivec2 sums) { return MINIMA || SCALES == SMALL_FLOATS ? ivec2(0) : -OFFSET * sums; }
+
+// added adds the products of a unit to sum: low and high are begin and the sums of its halves' quants times activations' quants, d
+// and sums the activations' scale and sums. Where halves have no scales of their own high may be in low.
+float added(Scale s, float d, ivec2 sums, int low, int high, float sum) {
 	precise float r = sum;
 	if (SCALES == SMALL_FLOATS) {
 		precise float second = s.m * float(high);
@@ -73,10 +76,6 @@ float scaled(Scale s, float d, ivec2 sums, int low, int high, float sum) {
 		return fma(both, d, r);
 	}
 	precise float scale = s.d * d;
-	if (!MINIMA) {
-		low -= OFFSET * sums.x;
-		high -= OFFSET * sums.y;
-	}
 	r = fma(scale, float(weighed(s.s, low, high)), r);
 	if (MINIMA) {
 		precise float offset = s.m * d;
@@ -85,15 +84,26 @@ float scaled(Scale s, float d, ivec2 sums, int low, int high, float sum) {
 	return r;
 }
 
+// scaled is added for sums of quants that began with zero.
+float scaled(Scale s, float d, ivec2 sums, int low, int high, float sum) {
+	ivec2 first = begin(sums);
+	return added(s, d, sums, low + first.x, high + first.y, sum);
+}
+
 // accumulate adds the product of a unit to sum.
 float accumulate(Unit w, Act a, float sum) {
 	if (QUANTISED) {
-		int low = 0, high = 0;
-		[[unroll]] for (uint i = 0; i < 4; i++) {
+		ivec2 both = begin(a.sums);
+		const bool halves = BY_HALVES || SCALES == SMALL_FLOATS;
+		int low = halves ? both.x : both.x + both.y, high = halves ? both.y : 0;
+		[[unroll]] for (uint i = 0; i < 4; i++)
 			low += dot4(w.q[i], a.q[i]);
-			high += dot4(w.q[i + 4], a.q[i + 4]);
-		}
-		return scaled(w.s, a.d, a.sums, low, high, sum);
+		[[unroll]] for (uint i = 4; i < 8; i++)
+			if (halves)
+				high += dot4(w.q[i], a.q[i]);
+			else
+				low += dot4(w.q[i], a.q[i]);
+		return added(w.s, a.d, a.sums, low, high, sum);
 	}
 	precise float r = sum;
 	[[unroll]] for (uint i = 0; i < UNIT; i++)
