@@ -52,6 +52,8 @@ type Host interface {
 	Device
 	// Data returns a tensor's memory. [t.Rows·t.Cols]
 	Data(t Tensor) []float32
+	// Over returns t with data as its memory.
+	Over(t Tensor, data []float32) Tensor
 	// FillSet makes token i's neurons those, counted from first, whose bits are set in words[i·perRow:].
 	FillSet(s Set, words []uint32, perRow, first int)
 	// SetWords writes every token's neurons as bits.

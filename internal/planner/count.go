@@ -115,6 +115,7 @@ func (host) ReadPage(*compute.Cache, compute.Page, [][]byte) error           { r
 func (host) WritePage(*compute.Cache, compute.Page, [][]byte) error          { return nil }
 func (host) Close() error                                                    { return nil }
 func (host) Data(t compute.Tensor) []float32                                 { return make([]float32, t.Rows*t.Cols) }
+func (host) Over(t compute.Tensor, _ []float32) compute.Tensor               { return t }
 func (host) FillSet(compute.Set, []uint32, int, int)                         {}
 func (host) FillChoice(compute.Choice, []float32)                            {}
 func (host) ChoiceData(compute.Choice, []float32)                            {}

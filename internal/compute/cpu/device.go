@@ -214,6 +214,12 @@ func (d *Device) Read(t compute.Tensor, i int) ([]float32, error) { return row(t
 // Data returns t's memory. [t.Rows·t.Cols]
 func (d *Device) Data(t compute.Tensor) []float32 { return floats(t) }
 
+// Over returns t with data as its memory.
+func (d *Device) Over(t compute.Tensor, data []float32) compute.Tensor {
+	t.Mem = &buffer{data}
+	return t
+}
+
 // Vector takes a one-dimensional weight in.
 func (d *Device) Vector(src compute.Source) (*compute.Vector, error) {
 	if err := src.CheckVector(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
@@ -160,7 +161,7 @@ func (r *router) toGPU(tensors ...compute.Tensor) {
 			continue // it never had a content: the GPU's is as good
 		}
 		from, to := viewed(t, m.host), r.gpu.Upload(viewed(t, m.gpu))
-		r.last.stores = append(r.last.stores, func(w *window) { copy(w.floats(from, to()), r.d.host.Data(from)) })
+		r.last.stores = append(r.last.stores, func(w *window) { copyFloats(w.floats(from, to()), r.d.host.Data(from)) })
 	}
 }
 
@@ -174,8 +175,23 @@ func (r *router) toHost(tensors ...compute.Tensor) {
 		m.onHost = true
 		from, to := r.gpu.Download(viewed(t, m.gpu)), viewed(t, m.host)
 		s := r.stretch()
-		s.loads = append(s.loads, func(w *window) { copy(r.d.host.Data(to), w.floats(to, from())) })
+		s.loads = append(s.loads, func(w *window) { copyFloats(r.d.host.Data(to), w.floats(to, from())) })
 	}
+}
+
+// copyFloats copies the rows of a prompt on several cores, those of a few tokens at once.
+func copyFloats(dst, src []float32) {
+	const piece = 64 << 10
+	n := min(len(dst), len(src))
+	if n <= piece {
+		copy(dst, src)
+		return
+	}
+	var all fault.Group
+	for at := 0; at < n; at += piece {
+		all.Go(func() { copy(dst[at:min(n, at+piece)], src[at:]) })
+	}
+	all.Wait()
 }
 
 // leave downloads tensors that another GPU's part of the pass goes on with. What it returns brings them to the host's
@@ -189,7 +205,7 @@ func (r *router) leave(tensors ...compute.Tensor) (bring []func(w *window)) {
 		}
 		m.onHost = true
 		from, to := r.gpu.Download(viewed(t, m.gpu)), viewed(t, m.host)
-		bring = append(bring, func(w *window) { copy(r.d.host.Data(to), w.floats(to, from())) })
+		bring = append(bring, func(w *window) { copyFloats(r.d.host.Data(to), w.floats(to, from())) })
 	}
 	return bring
 }

@@ -87,16 +87,19 @@ func (r *router) storeLater(s sender, o *compute.StoreKV) {
 	r.settle()
 	turn := r.newStretch()
 	turn.name = "keys and values"
-	for _, t := range []compute.Tensor{o.K, o.V} {
+	on := hostOp(o).(*compute.StoreKV)
+	for _, t := range []*compute.Tensor{&on.K, &on.V} {
 		if t.Mem == nil {
 			continue
 		}
-		m := t.Mem.(*tensor)
-		m.onHost = true
-		from, to := r.gpu.Download(viewed(t, m.gpu)), viewed(t, m.host)
-		turn.loads = append(turn.loads, func(w *window) { copy(r.d.host.Data(to), w.floats(to, from())) })
+		of := o.K
+		if t == &on.V {
+			of = o.V
+		}
+		from := r.gpu.Download(gpuTensor(of))
+		turn.loads = append(turn.loads, func(w *window) { *t = r.d.host.Over(*t, w.floats(of, from())) })
 	}
-	turn.ops = append(turn.ops, hostOp(o))
+	turn.ops = append(turn.ops, on)
 	r.later, r.mark = turn, s.gpu.Mark()
 }
 

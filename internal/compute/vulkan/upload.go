@@ -139,33 +139,50 @@ func (all fillers) FillPlanes(i int, write func(row int, planes [][]byte)) bool 
 	return false
 }
 
-// eachRow calls do for each row, or group of them, on all cores, with its items in the regions and scratch for a row of a file.
+// eachRow calls do for each row, or group of them, on all cores, with memory for its items in the regions and scratch for
+// a row of a file. That memory is the core's own, of some rows, and is copied at a time: the processor combines writes
+// that follow one another, but not those between which it reads much.
 func (f *filler) eachRow(do func(row int, items [][]byte, scratch []byte)) {
 	memory := make([][]byte, len(f.regions))
-	for k := range f.regions {
+	bytes := 0 // of a row
+	for k, r := range f.regions {
 		memory[k] = f.memory(k)
+		bytes += r.size
 	}
-	n := f.part.rows / f.regions[0].rows
-	workers := runtime.GOMAXPROCS(0)
+	n, workers := f.part.rows/f.regions[0].rows, runtime.GOMAXPROCS(0)
 	size := max(1, n/(turns*workers)) // of what a core takes at a time
+	block := min(size, max(1, blockBytesSent/bytes))
 	var taken atomic.Int64
 	inParallel(min(n, workers), func(int, int) {
-		scratch, items := make([]byte, f.src.Type.RowBytes(f.src.Cols)), make([][]byte, len(f.regions))
+		scratch, items, own := make([]byte, f.src.Type.RowBytes(f.src.Cols)), make([][]byte, len(f.regions)), make([][]byte, len(f.regions))
+		for k, r := range f.regions {
+			own[k] = make([]byte, block*r.size)
+		}
 		for {
-			to := int(taken.Add(int64(size)))
-			from := to - size
+			end := int(taken.Add(int64(size)))
+			from := end - size
 			if from >= n {
 				return
 			}
-			for row := from; row < min(to, n); row++ {
-				for k, r := range f.regions {
-					items[k] = memory[k][row*r.size:][:r.size]
+			for end = min(end, n); from < end; from += block {
+				some := min(block, end-from)
+				for i := range some {
+					for k, r := range f.regions {
+						items[k] = own[k][i*r.size:][:r.size]
+					}
+					do(from+i, items, scratch)
 				}
-				do(row, items, scratch)
+				for k, r := range f.regions {
+					copy(memory[k][from*r.size:], own[k][:some*r.size])
+				}
 			}
 		}
 	})
 }
 
-// turns is how many times a core takes rows, about: one that is late keeps the others waiting for less.
-const turns = 4
+const (
+	// turns is how many times a core takes rows, about: one that is late keeps the others waiting for less.
+	turns = 4
+	// blockBytesSent are those of the rows that a core packs before it copies them: its nearest cache holds them.
+	blockBytesSent = 16 << 10
+)
