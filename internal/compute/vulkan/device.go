@@ -259,11 +259,12 @@ func (r *recorder) scratch(name string, size int64) driver.View {
 // Tuned are the shapes of the workgroups that compute a few tokens by neuron.
 type Tuned struct {
 	RowsLocal, RowsAhead, RowsGroups        int
-	RowsEager                               bool
 	DownAhead, DownSlots                    int
 	MembersLocal, MembersRows, MembersAhead int
 	FirstLocal, FirstRows, FirstAhead       int
+	PredictLocal, PredictRows, PredictAhead int
+	ExactLocal, ExactRows, ExactAhead       int
 }
 
 // Usually are the shapes that are taken.
-var Usually = Tuned{64, 4, 2048, true, 4, 32, 64, 4, 2, 64, 1, 8}
+var Usually = Tuned{128, 4, 1056, 4, 32, 64, 4, 1, 64, 1, 4, 256, 1, 1, 64, 4, 1}

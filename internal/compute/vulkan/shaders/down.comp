@@ -61,9 +61,9 @@ void look(uint token, uint group, uint first) {
 	[[unroll]] for (uint i = 0; i < TURNS * LANE_GROUP; i += LOCAL) {
 		uint turn = (i + id) / LANE_GROUP, lane = id % LANE_GROUP;
 		uint neuron = (first + turn) * NEURON_LANES + group * LANE_GROUP + lane;
-		if (there && neuron < push.neurons) {
-			uint v = a[token * push.neurons + neuron];
-			if ((uint(bits[(push.firstBits + token) * push.words * 4 + neuron / 8]) >> lane & 1) != 0) {
+		if (neuron < push.neurons) {
+			uint v = a[token * push.neurons + neuron], byte = uint(bits[(push.firstBits + token) * push.words * 4 + neuron / 8]);
+			if (there && (byte >> lane & 1) != 0) {
 				listed++;
 				open += v != CLOSED ? 1 : 0;
 				if (v << 1 != 0) {
