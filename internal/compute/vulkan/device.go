@@ -259,7 +259,7 @@ func (r *recorder) scratch(name string, size int64) driver.View {
 // Tuned are the shapes of the workgroups that compute a few tokens by neuron.
 type Tuned struct {
 	RowsLocal, RowsAhead, RowsGroups        int
-	DownAhead, DownSlots                    int
+	DownAhead, DownSpan                     int
 	MembersLocal, MembersRows, MembersAhead int
 	FirstLocal, FirstRows, FirstAhead       int
 	PredictLocal, PredictRows, PredictAhead int
@@ -267,4 +267,4 @@ type Tuned struct {
 }
 
 // Usually are the shapes that are taken.
-var Usually = Tuned{128, 4, 1056, 4, 32, 64, 4, 1, 64, 1, 4, 256, 1, 1, 64, 4, 1}
+var Usually = Tuned{128, 4, 1056, 4, 4, 64, 4, 1, 64, 1, 4, 256, 1, 1, 64, 4, 1}

@@ -117,10 +117,14 @@ func (r *recorder) elect(e *election) {
 	for tokens < e.n {
 		tokens *= 2
 	}
+	params := r.paramsOf(e.x.x.Outputs)
+	if e.rows != nil {
+		params = r.paramsOf(e.rows.x.x.Outputs)
+	}
 	t := r.d.tuned
 	c := call{
 		shader: "members", local: t.MembersLocal,
-		bind: []binding{read(p.memory), read(x), write(floats(e.values)), read(sums), write(e.bits), read(r.params()), read(p.memory)}, // the last stands in
+		bind: []binding{read(p.memory), read(x), write(floats(e.values)), read(sums), write(e.bits), read(params), read(p.memory)}, // the last stands in
 		push: append(m.push(p), uint32(e.neurons), uint32(e.neurons-e.w.Rows), uint32(e.n), uint32(e.first), 0, scales, adds, e.kind, e.threshold,
 			packedScales(e.x.x.Rows*e.neurons)),
 	}

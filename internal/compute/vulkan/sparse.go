@@ -10,7 +10,8 @@ import (
 // Shapes of the shaders for neurons, whose constants say the same.
 const (
 	neuronLanes = 256 // that sum down columns
-	laneGroup   = 8   // lanes whose sums are added by one workgroup of down.comp
+	laneGroup   = 16  // lanes whose sums are added by one workgroup of down.comp
+	downThreads = 16  // down.comp: invocations of a lane
 	// listedGroups bounds the workgroups for a token's set, whose size the host does not know: they go on in strides.
 	listedGroups = 2048
 	// everyTokens are computed at a time where every neuron is, to bound the memory for gates and ups.
@@ -357,15 +358,15 @@ func (f *sparse) down(first, n int, counts driver.View, y compute.Product) {
 	if len(m.parts) > 1 {
 		carry = f.r.scratch("carry", int64(n)*carried(y.W))
 	}
-	downSlots := f.r.d.tuned.DownSlots
-	wide := ceil(slots(y.W), downSlots)
-	sums := f.r.scratch("lanes' sums", 4*int64(n)*int64(wide*neuronLanes/laneGroup*downSlots*slotElems))
+	span := f.r.d.tuned.DownSpan
+	wide := ceil(slots(y.W), downThreads*span)
+	sums := f.r.scratch("lanes' sums", 4*int64(n)*int64(wide*neuronLanes/laneGroup*downThreads*span*slotElems))
 	arrived := f.r.zeroed("arrived", 4*int64(n)*int64(wide))
 	for i := range m.parts {
 		p := &m.parts[i]
 		bias := elementsOr(y.Bias, p.memory)
 		f.product(n, y.Out, m, call{
-			shader: "down", local: downSlots * laneGroup, spec: []uint32{uint32(y.W.Type), truth(m.layout == groups), uint32(f.r.d.tuned.DownAhead), uint32(downSlots), 0},
+			shader: "down", local: downThreads * laneGroup, spec: []uint32{uint32(y.W.Type), truth(m.layout == groups), uint32(f.r.d.tuned.DownAhead), uint32(span), 0},
 			bind: []binding{
 				read(p.memory), read(f.members), read(floats(f.a)), write(floats(y.Out)), read(bias),
 				update(counts), update(carry), update(sums), update(arrived), read(f.r.paramsOf(f.x.Outputs)), write(floats(y.Out)),
