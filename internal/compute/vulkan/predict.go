@@ -104,6 +104,23 @@ type memberRows struct {
 	first    int // row of the step that belongs to the first token
 }
 
+// memberGroup is the shape of the workgroups of members.comp and memberrows.comp: invocations, rows that the lanes sum
+// at a time, and units of each that they load at a time. A workgroup writes whole bytes of bits, at most 32 bits.
+type memberGroup struct{ local, rows, ahead int }
+
+// shape returns e's. All give the same bytes.
+func (e *election) shape() memberGroup {
+	switch {
+	case e.packed.Slab != nil:
+		return memberGroup{256, 4, 2} // 32 rows, which share a scale
+	case e.test == testNone:
+		return memberGroup{64, 1, 4}
+	case e.rows != nil && e.test == testLogit: // members that are neighbours wait for one another
+		return memberGroup{128, 2, 1}
+	}
+	return memberGroup{64, 4, 1}
+}
+
 // packedTokens bounds the tokens whose products elect packs: the workgroup has 32 products of each in shared memory.
 const packedTokens = 2
 
@@ -121,24 +138,14 @@ func (r *recorder) elect(e *election) {
 	if e.rows != nil {
 		params = r.paramsOf(e.rows.x.x.Outputs)
 	}
-	t := r.d.tuned
 	c := call{
-		shader: "members", local: t.MembersLocal,
-		bind: []binding{read(p.memory), read(x), write(floats(e.values)), read(sums), write(e.bits), read(params), read(p.memory)}, // the last stands in
+		shader: "members",
+		bind:   []binding{read(p.memory), read(x), write(floats(e.values)), read(sums), write(e.bits), read(params), read(p.memory)}, // the last stands in
 		push: append(m.push(p), uint32(e.neurons), uint32(e.neurons-e.w.Rows), uint32(e.n), uint32(e.first), 0, scales, adds, e.kind, e.threshold,
 			packedScales(e.x.x.Rows*e.neurons)),
 	}
-	rows, ahead := t.MembersRows, t.MembersAhead
-	switch {
-	case e.packed.Slab != nil:
-		c.local, rows, ahead = elementwise, quant.QK*vecLanes/elementwise, 2
+	if e.packed.Slab != nil {
 		c.bind[6] = write(e.packed)
-	case e.test == testNone:
-		c.local, rows, ahead = t.FirstLocal, t.FirstRows, t.FirstAhead
-	case e.rows != nil && e.test == testLogit:
-		c.local, rows, ahead = t.PredictLocal, t.PredictRows, t.PredictAhead
-	case e.rows != nil:
-		c.local, rows, ahead = t.ExactLocal, t.ExactRows, t.ExactAhead
 	}
 	if e.test == testNone {
 		c.bind[4] = read(p.memory) // stands in
@@ -156,9 +163,10 @@ func (r *recorder) elect(e *election) {
 		c.bind = append(c.bind, read(gate.memory), read(up.memory), read(x), read(gates), read(ups))
 		c.push = append(append(c.push, mem(y.up).push(up)...), uint32(y.up.Rows), uint32(y.first), scales, gateAdds, upAdds)
 	}
-	c.shader = r.dotting(c.shader)
-	c.spec = []uint32{uint32(e.w.Type), uint32(rows), uint32(tokens), truth(e.x.relu && !e.w.Type.Quantised()), e.test, uint32(ahead), truth(e.packed.Slab != nil)}
-	c.groups = grid(ceil(32*ceil(e.neurons, 32), c.local/vecLanes*rows))
+	shape := e.shape()
+	c.shader, c.local = r.dotting(c.shader), shape.local
+	c.spec = []uint32{uint32(e.w.Type), uint32(shape.rows), uint32(tokens), truth(e.x.relu && !e.w.Type.Quantised()), e.test, uint32(shape.ahead), truth(e.packed.Slab != nil)}
+	c.groups = grid(ceil(32*ceil(e.neurons, 32), shape.local/vecLanes*shape.rows))
 	r.dispatch(c)
 }
 

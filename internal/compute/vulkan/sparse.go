@@ -12,6 +12,10 @@ const (
 	neuronLanes = 256 // that sum down columns
 	laneGroup   = 16  // lanes whose sums are added by one workgroup of down.comp
 	downThreads = 16  // down.comp: invocations of a lane
+	downSpan    = 4   // and slots of an invocation
+	rowsLocal   = 128 // rows.comp
+	// rowsMost bounds the workgroups of rows.comp for a token's set, whose size the host does not know.
+	rowsMost = 1056
 	// listedGroups bounds the workgroups for a token's set, whose size the host does not know: they go on in strides.
 	listedGroups = 2048
 	// everyTokens are computed at a time where every neuron is, to bound the memory for gates and ups.
@@ -264,7 +268,7 @@ func (f *sparse) follows(e *election) bool {
 func (f *sparse) open(first, n int, w *compute.Matrix, and added, rows *memberRows) bool {
 	e := election{test: testOpen, x: &f.operand, first: first, n: n, w: w, and: and, neurons: f.n, values: f.a, bits: f.members}
 	e.kind, e.threshold = f.activation()
-	if f.w.Cut == nil && len(mem(w).parts) == 1 {
+	if f.w.Cut == nil && n <= compute.FewTokens && len(mem(w).parts) == 1 {
 		if rows != nil && pairable(w, rows.up) {
 			e.rows = rows
 		}
@@ -333,15 +337,14 @@ func (f *sparse) bothRows(first, n int, gates, ups added) {
 func (f *sparse) rowsOf(first, n int, m *compute.Matrix, p *part, step, adds, upAdds uint32, sums, upSums, up driver.View) {
 	x, scales := f.operand.of(m.Type)
 	kind, threshold := f.activation()
-	t := f.r.d.tuned
 	f.r.dispatch(call{
-		shader: f.r.dotting("rows"), local: t.RowsLocal, spec: []uint32{uint32(m.Type), step, uint32(ceil(ceil(f.n, 32), t.RowsLocal)), uint32(t.RowsAhead)},
+		shader: f.r.dotting("rows"), local: rowsLocal, spec: []uint32{uint32(m.Type), step, uint32(ceil(ceil(f.n, 32), rowsLocal))},
 		bind: []binding{
 			read(p.memory), read(x), read(f.members), update(floats(f.a)), read(sums), read(upSums), read(f.r.paramsOf(f.x.Outputs)), read(up),
 		},
 		push: append(mem(m).push(p), uint32(p.rows), uint32(p.first), uint32(f.n), uint32(f.bitWords), uint32(f.firstBits), uint32(first), uint32(first), scales,
 			adds, upAdds, kind, threshold),
-		groups: [3]int{min(t.RowsGroups, ceil(f.n, t.RowsLocal/vecLanes)), n, 1},
+		groups: [3]int{min(rowsMost, ceil(f.n, rowsLocal/vecLanes)), n, 1},
 	})
 }
 
@@ -358,15 +361,14 @@ func (f *sparse) down(first, n int, counts driver.View, y compute.Product) {
 	if len(m.parts) > 1 {
 		carry = f.r.scratch("carry", int64(n)*carried(y.W))
 	}
-	span := f.r.d.tuned.DownSpan
-	wide := ceil(slots(y.W), downThreads*span)
-	sums := f.r.scratch("lanes' sums", 4*int64(n)*int64(wide*neuronLanes/laneGroup*downThreads*span*slotElems))
+	wide := ceil(slots(y.W), downThreads*downSpan)
+	sums := f.r.scratch("lanes' sums", 4*int64(n)*int64(wide*neuronLanes/laneGroup*downThreads*downSpan*slotElems))
 	arrived := f.r.zeroed("arrived", 4*int64(n)*int64(wide))
 	for i := range m.parts {
 		p := &m.parts[i]
 		bias := elementsOr(y.Bias, p.memory)
 		f.product(n, y.Out, m, call{
-			shader: "down", local: downThreads * laneGroup, spec: []uint32{uint32(y.W.Type), truth(m.layout == groups), uint32(f.r.d.tuned.DownAhead), uint32(span), 0},
+			shader: "down", local: downThreads * laneGroup, spec: []uint32{uint32(y.W.Type), truth(m.layout == groups), 0},
 			bind: []binding{
 				read(p.memory), read(f.members), read(floats(f.a)), write(floats(y.Out)), read(bias),
 				update(counts), update(carry), update(sums), update(arrived), read(f.r.paramsOf(f.x.Outputs)), write(floats(y.Out)),

@@ -8,9 +8,7 @@
 #include "columns.glsl"
 #include "neurons.glsl"
 
-layout(constant_id = 4) const uint AHEAD = 4; // columns that an invocation loads at a time
-layout(constant_id = 5) const uint SPAN = 4;  // neighbouring slots of an invocation: 4 are a unit of quantised types
-layout(constant_id = 6) const bool ADDED = false; // the result is added to total, too
+layout(constant_id = 4) const bool ADDED = false; // the result is added to total, too
 
 layout(set = 0, binding = 1, std430) readonly buffer Bits { uint8_t bits[]; }; // [tokens, 4·words]
 layout(set = 0, binding = 2, std430) readonly buffer A { uint a[]; };          // [tokens, neurons], as neurons.glsl has them
@@ -41,6 +39,8 @@ layout(push_constant) uniform Push {
 #define OUT 0
 #include "params.glsl"
 
+const uint SPAN = 4; // neighbouring slots of an invocation, a unit of quantised types
+const uint AHEAD = TYPE == F32 ? 2 : 4; // columns that an invocation loads at a time
 const uint THREADS = 16, LOCAL = THREADS * LANE_GROUP, ROUND = THREADS * 8; // outputs that are added up at a time
 const uint TURNS = 64; // neurons of a lane that are looked at at a time
 
@@ -82,6 +82,39 @@ void look(uint token, uint group, uint first) {
 	barrier();
 }
 
+// unitOutputs are a neuron's weights for the 32 outputs of a unit of a quantised type, slot after slot.
+void unitOutputs(Weights w, uint row, uint unit, out float f[32]) {
+	int q[8];
+	unitQuants(w, row * w.units + unit, q);
+	float d[32];
+	Scale s = Scale(0, 0, ivec2(1), ivec2(1));
+	if (GROUPED) {
+		[[unroll]] for (uint i = 0; i < 4; i++) {
+			uvec4 halves = weightQuads[(w.a + (row / 32 * w.units + unit) * 16) / 4 + i];
+			[[unroll]] for (uint j = 0; j < 4; j++) {
+				vec2 pair = unpackHalf2x16(halves[j]);
+				d[8 * i + 2 * j] = pair.x;
+				d[8 * i + 2 * j + 1] = pair.y;
+			}
+		}
+	} else {
+		s = scaleOf(w, row * w.units + unit);
+	}
+	[[unroll]] for (uint k = 0; k < 4; k++) { // a slot has words k and k+4
+		float slot[8];
+		if (GROUPED) {
+			[[unroll]] for (uint i = 0; i < 8; i++) {
+				precise float v = d[column(k, i)] * float(bitfieldExtract(q[k + i / 4 * 4], int(8 * (i % 4)), 8) - OFFSET);
+				slot[i] = v;
+			}
+		} else {
+			slotValues(k, ivec2(q[k], q[k + 4]), s, slot);
+		}
+		[[unroll]] for (uint i = 0; i < 8; i++)
+			f[8 * k + i] = slot[i];
+	}
+}
+
 void main() {
 	uint id = gl_LocalInvocationID.x, lane = id / THREADS, thread = id % THREADS, token = gl_WorkGroupID.z, group = gl_WorkGroupID.y;
 	uint all = slots(push.w), firstSlot = gl_WorkGroupID.x * THREADS * SPAN, own = firstSlot + thread * SPAN;
@@ -105,7 +138,7 @@ void main() {
 					by[j] = here ? factors[turn * LANE_GROUP + lane] : 0;
 					near = here ? row : near;
 					left &= left - 1;
-					if (QUANTISED && SPAN == 4) {
+					if (QUANTISED) {
 						float unit[32];
 						unitOutputs(push.w, near, min(own, all - 4) / 4, unit);
 						[[unroll]] for (uint i = 0; i < 8 * SPAN; i++)

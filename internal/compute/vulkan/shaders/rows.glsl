@@ -13,7 +13,8 @@ const bool POSITIVE = false;
 
 layout(constant_id = 3) const uint STEP = 0;
 layout(constant_id = 4) const uint EACH = 4;  // words of bits that an invocation counts
-layout(constant_id = 5) const uint AHEAD = 4; // units of a row that a lane loads at a time
+
+const uint AHEAD = 4; // units of a row that a lane loads at a time
 
 const uint GATE = 0; // values become act(product)
 const uint UP = 1;   // act(gate), which values have, times factor(product), of those whose gate is open
