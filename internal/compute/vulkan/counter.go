@@ -33,7 +33,6 @@ func counting(g *driver.GPU) *Device {
 	d := &Device{gpu: g, bindings: &bindings{}, segments: map[compute.Segment]*segment{}, scratches: map[string]driver.View{}, sizes: map[string]int64{}}
 	d.mem = driver.Memory{GPU: g, Budget: math.MaxInt64}
 	d.maxBinding = g.Span()
-	d.tuned = Usually
 	d.reset()
 	return d
 }

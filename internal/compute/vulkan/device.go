@@ -59,7 +59,6 @@ type Device struct {
 	clocked    bool             // stamps were made, if there can be any
 	watch      *compute.Watch   // the model's, or nil
 	long       long
-	tuned      Tuned
 	turns      bool // it is a processor, which takes a workgroup's invocations in turn: small ones are fast
 
 	tally func(c *call, weight string, waits bool) // of a device that counts: is told of dispatches, with the weight that was last named; nil: nobody is
@@ -83,7 +82,6 @@ func Open(o Options) (*Device, error) {
 	if o.maxBinding > 0 {
 		d.maxBinding = min(d.maxBinding, o.maxBinding)
 	}
-	d.tuned = Usually
 	d.reset()
 	if d.pipelines, err = driver.NewPipelines(g, o.Cache, o.Compiled); err != nil {
 		d.bindings.pin.Unpin()
@@ -255,15 +253,3 @@ func (r *recorder) scratch(name string, size int64) driver.View {
 	}
 	return v.Slice(0, size)
 }
-
-// Tuned are the shapes of the workgroups that compute a few tokens by neuron.
-type Tuned struct {
-	RowsLocal, RowsAhead, RowsGroups        int
-	RowsEager                               bool
-	DownAhead, DownSlots                    int
-	MembersLocal, MembersRows, MembersAhead int
-	FirstLocal, FirstRows, FirstAhead       int
-}
-
-// Usually are the shapes that are taken.
-var Usually = Tuned{64, 4, 2048, true, 4, 32, 64, 4, 2, 64, 1, 8}

@@ -47,7 +47,10 @@ func (r *recorder) predict(s compute.Set, x, hidden, logits compute.Tensor, fc1,
 			first.packed = o.written(fc2.Type)
 		}
 		r.elect(&first)
-		r.elect(&election{test: testLogit, x: &o, n: n, w: fc2, neurons: s.N, values: logits, bits: bits(s)})
+		second := &election{test: testLogit, x: &o, n: n, w: fc2, neurons: s.N, values: logits, bits: bits(s)}
+		o.of(fc2.Type)
+		r.flush()
+		r.elected = second
 		return
 	}
 	r.matMul(x, compute.Products{{Out: hidden, W: fc1}})
@@ -89,6 +92,33 @@ type election struct {
 	bits            driver.View    // of those chosen, but for testNone
 	packed          driver.View    // of testNone: the values above zero in eight bits, or nothing
 	kind, threshold uint32         // of the activation, for testOpen
+	rows            *memberRows    // that are computed with it, or nil
+}
+
+// memberRows are the rows of gate and up of an election's members, of the first neurons that have some.
+type memberRows struct {
+	x        *operand
+	gate, up *compute.Matrix // gate: only for testLogit
+	gates    added
+	ups      added
+	first    int // row of the step that belongs to the first token
+}
+
+// memberGroup is the shape of the workgroups of members.comp and memberrows.comp: invocations, rows that the lanes sum
+// at a time, and units of each that they load at a time. A workgroup writes whole bytes of bits, at most 32 bits.
+type memberGroup struct{ local, rows, ahead int }
+
+// shape returns e's. All give the same bytes.
+func (e *election) shape() memberGroup {
+	switch {
+	case e.packed.Slab != nil:
+		return memberGroup{256, 4, 2} // 32 rows, which share a scale
+	case e.test == testNone:
+		return memberGroup{64, 1, 4}
+	case e.rows != nil && e.test == testLogit: // members that are neighbours wait for one another
+		return memberGroup{128, 2, 1}
+	}
+	return memberGroup{64, 4, 1}
 }
 
 // packedTokens bounds the tokens whose products elect packs: the workgroup has 32 products of each in shared memory.
@@ -104,26 +134,40 @@ func (r *recorder) elect(e *election) {
 	for tokens < e.n {
 		tokens *= 2
 	}
-	t := r.d.tuned
-	local, rows, ahead, to, packed := t.MembersLocal, t.MembersRows, t.MembersAhead, write(e.bits), e.packed
-	if e.test == testNone {
-		local, rows, ahead, to = t.FirstLocal, t.FirstRows, t.FirstAhead, read(p.memory) // stands in
+	params := r.paramsOf(e.x.x.Outputs)
+	if e.rows != nil {
+		params = r.paramsOf(e.rows.x.x.Outputs)
 	}
-	if packed.Slab == nil {
-		packed = p.memory // stands in
-	} else {
-		local, rows, ahead = elementwise, quant.QK*vecLanes/elementwise, 2
-	}
-	r.dispatch(call{
-		shader: r.dotting("members"), local: local,
-		spec: []uint32{uint32(e.w.Type), uint32(rows), uint32(tokens), truth(e.x.relu && !e.w.Type.Quantised()), e.test, uint32(ahead), truth(e.packed.Slab != nil)},
-		bind: []binding{
-			read(p.memory), read(x), write(floats(e.values)), read(sums), to, read(r.params()), {View: packed, reads: e.packed.Slab == nil, writes: e.packed.Slab != nil},
-		},
+	c := call{
+		shader: "members",
+		bind:   []binding{read(p.memory), read(x), write(floats(e.values)), read(sums), write(e.bits), read(params), read(p.memory)}, // the last stands in
 		push: append(m.push(p), uint32(e.neurons), uint32(e.neurons-e.w.Rows), uint32(e.n), uint32(e.first), 0, scales, adds, e.kind, e.threshold,
 			packedScales(e.x.x.Rows*e.neurons)),
-		groups: grid(ceil(32*ceil(e.neurons, 32), local/vecLanes*rows)),
-	})
+	}
+	if e.packed.Slab != nil {
+		c.bind[6] = write(e.packed)
+	}
+	if e.test == testNone {
+		c.bind[4] = read(p.memory) // stands in
+	}
+	if y := e.rows; y != nil {
+		c.shader = "memberrows"
+		up := &mem(y.up).parts[0]
+		gate := up
+		if y.gate != nil {
+			gate = &mem(y.gate).parts[0]
+		}
+		x, scales := y.x.of(y.up.Type)
+		gateAdds, gates := y.gates.binding(up.memory)
+		upAdds, ups := y.ups.binding(up.memory)
+		c.bind = append(c.bind, read(gate.memory), read(up.memory), read(x), read(gates), read(ups))
+		c.push = append(append(c.push, mem(y.up).push(up)...), uint32(y.up.Rows), uint32(y.first), scales, gateAdds, upAdds)
+	}
+	shape := e.shape()
+	c.shader, c.local = r.dotting(c.shader), shape.local
+	c.spec = []uint32{uint32(e.w.Type), uint32(shape.rows), uint32(tokens), truth(e.x.relu && !e.w.Type.Quantised()), e.test, uint32(shape.ahead), truth(e.packed.Slab != nil)}
+	c.groups = grid(ceil(32*ceil(e.neurons, 32), shape.local/vecLanes*shape.rows))
+	r.dispatch(c)
 }
 
 // choose is elect by products that were computed before. They are of the last neurons, if not of all.

@@ -54,9 +54,10 @@ type recorder struct {
 	hazards  hazards
 	forms    packedForms
 	queue    queue
-	weight   string   // that was last named
-	held     *product // the last dispatch, if it is still to be recorded
-	decodes  int      // of weights, so far
+	weight   string    // that was last named
+	held     *product  // the last dispatch, if it is still to be recorded
+	elected  *election // a predictor's, if it is still to be recorded: with the rows of its members, if they come next
+	decodes  int       // of weights, so far
 	counters counters
 	bound    vk.Pipeline
 	swaps    []swapped

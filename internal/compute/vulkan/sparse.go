@@ -10,7 +10,12 @@ import (
 // Shapes of the shaders for neurons, whose constants say the same.
 const (
 	neuronLanes = 256 // that sum down columns
-	laneGroup   = 8   // lanes whose sums are added by one workgroup of down.comp
+	laneGroup   = 16  // lanes whose sums are added by one workgroup of down.comp
+	downThreads = 16  // down.comp: invocations of a lane
+	downSpan    = 4   // and slots of an invocation
+	rowsLocal   = 128 // rows.comp
+	// rowsMost bounds the workgroups of rows.comp for a token's set, whose size the host does not know.
+	rowsMost = 1056
 	// listedGroups bounds the workgroups for a token's set, whose size the host does not know: they go on in strides.
 	listedGroups = 2048
 	// everyTokens are computed at a time where every neuron is, to bound the memory for gates and ups.
@@ -30,6 +35,7 @@ type sparse struct {
 	listed  bool // they are
 	operand operand
 	counts  driver.View // predicted, gated, active
+	elected *election   // of the set's members, if it is still to be recorded
 
 	gateLow, upLow operand // of the layer's adapter
 
@@ -46,8 +52,12 @@ type sparse struct {
 // token's set are zero. Both give the same bytes. Prompts for which there is another Arithmetic go through its
 // products, however few tokens they have.
 func (r *recorder) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
-	r.about(w.Up.Name)
 	f := &sparse{r: r, w: w, n: w.Up.Rows, out: out, x: x, set: s, all: s.Mem == nil, operand: operand{r: r, x: x, name: "activations"}}
+	if e := r.elected; e != nil && f.follows(e) {
+		f.elected, r.elected = e, nil // before anything else is recorded
+	} else {
+		r.about(w.Up.Name)
+	}
 	if w.Up.Cols != x.Cols || s.N < f.n || s.Rows != x.Rows || out.Rows != x.Rows || w.Gate != nil && (w.Gate.Rows != f.n || w.Gate.Cols != x.Cols) {
 		panic("vulkan: SparseFFN of shapes that do not fit: " + w.Up.Name)
 	}
@@ -133,8 +143,11 @@ func (f *sparse) count(first, rows, steps int) {
 		if all || !listed {
 			one = every
 		}
-		if !listed {
+		switch {
+		case !listed:
 			two, three = every, every
+		case !all && w.Gate != nil && pairable(w.Gate, w.Up): // up's rows are read with gate's
+			two = one
 		}
 		if w.Gate != nil {
 			c.Bytes += one*mem(w.Gate).bytes()/n + two*mem(w.Up).bytes()/n
@@ -212,11 +225,17 @@ func (f *sparse) someNeurons(first, n int) {
 		f.members, f.bitWords, f.firstBits = bits(f.set), int(f.words()), first
 	}
 	switch {
+	case f.elected != nil:
+		e := f.elected
+		e.rows, e.values = &memberRows{x: &f.operand, gate: f.w.Gate, up: f.w.Up, gates: gates, ups: ups, first: first}, f.a
+		e.kind, e.threshold = f.activation()
+		f.r.elect(e)
 	case f.all && gated:
-		f.open(first, n, f.w.Gate, gates)
-		f.rows(first, n, f.w.Up, ups, rowsUp)
+		if !f.open(first, n, f.w.Gate, gates, &memberRows{x: &f.operand, up: f.w.Up, ups: ups, first: first}) {
+			f.rows(first, n, f.w.Up, ups, rowsUp)
+		}
 	case f.all:
-		f.open(first, n, f.w.Up, ups)
+		f.open(first, n, f.w.Up, ups, nil)
 	case gated && pairable(f.w.Gate, f.w.Up):
 		f.bothRows(first, n, gates, ups)
 	case gated:
@@ -225,6 +244,7 @@ func (f *sparse) someNeurons(first, n int) {
 	default:
 		f.rows(first, n, f.w.Up, ups, rowsOnly)
 	}
+	f.r.about(f.w.Down.Name)
 	f.down(first, n, f.counts, compute.Product{Out: f.out, W: f.w.Down, Bias: f.w.DownBias})
 	if a := &f.w.Adapter; a.DownA != nil {
 		f.down(first, n, f.r.scratch("counted before", counterBytes), compute.Product{Out: a.DownLow, W: a.DownA})
@@ -236,19 +256,30 @@ func pairable(a, b *compute.Matrix) bool {
 	return a.Type == b.Type && a.Rows == b.Rows && a.Cols == b.Cols && len(mem(a).parts) == 1 && len(mem(b).parts) == 1
 }
 
+// follows reports whether e's members are the set, and one dispatch can compute their rows with e.
+func (f *sparse) follows(e *election) bool {
+	w := &f.w
+	return !f.all && e.bits == bits(f.set) && e.n == f.x.Rows && f.r.single(f.x) == e.n && mem(w.Down).layout != plain && w.Gate != nil && e.w.Type == w.Gate.Type && pairable(w.Gate, w.Up) &&
+		!w.Adapter.Any() && !f.parted()
+}
+
 // open computes the activation of every neuron's product with w for n tokens from first on: members are those for which
-// it is not zero.
-func (f *sparse) open(first, n int, w *compute.Matrix, and added) {
+// it is not zero. It reports whether it has computed the members' rows, too.
+func (f *sparse) open(first, n int, w *compute.Matrix, and added, rows *memberRows) bool {
 	e := election{test: testOpen, x: &f.operand, first: first, n: n, w: w, and: and, neurons: f.n, values: f.a, bits: f.members}
 	e.kind, e.threshold = f.activation()
-	if f.w.Cut == nil && len(mem(w).parts) == 1 {
+	if f.w.Cut == nil && n <= compute.FewTokens && len(mem(w).parts) == 1 {
+		if rows != nil && pairable(w, rows.up) {
+			e.rows = rows
+		}
 		f.r.elect(&e)
-		return
+		return e.rows != nil
 	}
 	values := f.tensor("gates", n, f.n)
 	f.multiply(Ordered, first, n, values, w, and)
 	f.cut(values)
 	f.r.choose(&e, values)
+	return false
 }
 
 // cut sets all but the largest gates to zero where the layer does.
@@ -306,15 +337,14 @@ func (f *sparse) bothRows(first, n int, gates, ups added) {
 func (f *sparse) rowsOf(first, n int, m *compute.Matrix, p *part, step, adds, upAdds uint32, sums, upSums, up driver.View) {
 	x, scales := f.operand.of(m.Type)
 	kind, threshold := f.activation()
-	t := f.r.d.tuned
 	f.r.dispatch(call{
-		shader: f.r.dotting("rows"), local: t.RowsLocal, spec: []uint32{uint32(m.Type), step, uint32(ceil(ceil(f.n, 32), t.RowsLocal)), uint32(t.RowsAhead), truth(t.RowsEager)},
+		shader: f.r.dotting("rows"), local: rowsLocal, spec: []uint32{uint32(m.Type), step, uint32(ceil(ceil(f.n, 32), rowsLocal))},
 		bind: []binding{
 			read(p.memory), read(x), read(f.members), update(floats(f.a)), read(sums), read(upSums), read(f.r.paramsOf(f.x.Outputs)), read(up),
 		},
 		push: append(mem(m).push(p), uint32(p.rows), uint32(p.first), uint32(f.n), uint32(f.bitWords), uint32(f.firstBits), uint32(first), uint32(first), scales,
 			adds, upAdds, kind, threshold),
-		groups: [3]int{min(t.RowsGroups, ceil(f.n, t.RowsLocal/vecLanes)), n, 1},
+		groups: [3]int{min(rowsMost, ceil(f.n, rowsLocal/vecLanes)), n, 1},
 	})
 }
 
@@ -331,15 +361,14 @@ func (f *sparse) down(first, n int, counts driver.View, y compute.Product) {
 	if len(m.parts) > 1 {
 		carry = f.r.scratch("carry", int64(n)*carried(y.W))
 	}
-	downSlots := f.r.d.tuned.DownSlots
-	wide := ceil(slots(y.W), downSlots)
-	sums := f.r.scratch("lanes' sums", 4*int64(n)*int64(wide*neuronLanes/laneGroup*downSlots*slotElems))
+	wide := ceil(slots(y.W), downThreads*downSpan)
+	sums := f.r.scratch("lanes' sums", 4*int64(n)*int64(wide*neuronLanes/laneGroup*downThreads*downSpan*slotElems))
 	arrived := f.r.zeroed("arrived", 4*int64(n)*int64(wide))
 	for i := range m.parts {
 		p := &m.parts[i]
 		bias := elementsOr(y.Bias, p.memory)
 		f.product(n, y.Out, m, call{
-			shader: "down", local: downSlots * laneGroup, spec: []uint32{uint32(y.W.Type), truth(m.layout == groups), uint32(f.r.d.tuned.DownAhead), uint32(downSlots), 0},
+			shader: "down", local: downThreads * laneGroup, spec: []uint32{uint32(y.W.Type), truth(m.layout == groups), 0},
 			bind: []binding{
 				read(p.memory), read(f.members), read(floats(f.a)), write(floats(y.Out)), read(bias),
 				update(counts), update(carry), update(sums), update(arrived), read(f.r.paramsOf(f.x.Outputs)), write(floats(y.Out)),

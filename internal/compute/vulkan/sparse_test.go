@@ -19,6 +19,8 @@ type layer struct {
 	members        int  // neurons of the sets, of which the first ff have weights
 	columns, gated bool // down is [n, ff]; there is a gate
 	all            bool // no set
+	predictor      quant.Type
+	apart          bool // the set is chosen in a segment of its own
 	seed           uint64
 }
 
@@ -55,7 +57,7 @@ func (l layer) play(t *testing.T, dev compute.Device) ([]float32, compute.Neuron
 	}
 	const rank = 32
 	table := matrix(quant.F32, l.tokens, l.n, compute.Lookup)
-	fc1, fc2 := matrix(quant.F32, rank, l.n, compute.Dense), matrix(quant.F32, l.members, rank, compute.Dense)
+	fc1, fc2 := matrix(l.predictor, rank, l.n, compute.Dense), matrix(l.predictor, l.members, rank, compute.Dense)
 	var count compute.NeuronCount
 	w := compute.SparseWeights{Up: matrix(l.typ, l.ff, l.n, compute.Rows), Act: compute.Activation{Kind: compute.ReLU}, Count: &count}
 	if l.gated {
@@ -78,16 +80,26 @@ func (l layer) play(t *testing.T, dev compute.Device) ([]float32, compute.Neuron
 	for i := range p.Tokens {
 		p.Tokens[i] = int32(i)
 	}
-	err := dev.Run(compute.Segment{Name: fmt.Sprintf("%+v", l), Rows: l.tokens, Decode: l.tokens}, &p, func(v compute.Verbs) {
+	run := func(name string, f func(v compute.Verbs)) {
+		if err := dev.Run(compute.Segment{Name: fmt.Sprintf("%s of %+v", name, l), Rows: l.tokens, Decode: l.tokens}, &p, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	choose := func(v compute.Verbs) {
 		v.Embed(x, table)
 		if !l.all {
 			v.Predict(set, x, hidden, logits, fc1, fc2)
 		}
+	}
+	if l.apart {
+		run("set", choose)
+	}
+	run("layer", func(v compute.Verbs) {
+		if !l.apart {
+			choose(v)
+		}
 		v.SparseFFN(out, x, set, w)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var rows []float32
 	for i := range l.tokens {
 		rows = append(rows, readable(dev.Read(out, i))...)
@@ -150,6 +162,24 @@ func TestOtherWays(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestElectedRows: a layer gives the same bytes and counts whether its members' rows are computed with the predictor, or
+// when the set is known.
+func TestElectedRows(t *testing.T) {
+	on(t, Options{}, nil, func(d *Device) {
+		for _, l := range []layer{{typ: quant.Q4_0, tokens: 1}, {typ: quant.F16, tokens: 3}} {
+			l.predictor, l.n, l.ff, l.members, l.gated, l.seed = l.typ, 96, 352, 400, true, 4
+			together, count := l.play(t, d)
+			together = slices.Clone(together)
+			l.apart = true
+			want, wantCount := l.play(t, d)
+			if sameBits(t, l.typ.String(), together, want); count != wantCount || count.Active == 0 || count.Predicted == int64(l.tokens*l.ff) {
+				t.Errorf("%s: counted %+v, and apart %+v", l.typ, count, wantCount)
+			}
+			d.reset()
+		}
+	})
 }
 
 // TestReadOnce: eight tokens, half of whose neurons are active, do not read the weights four times.

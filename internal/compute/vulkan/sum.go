@@ -32,6 +32,10 @@ func (r *recorder) flush() {
 		r.held = nil
 		r.dispatch(p.call)
 	}
+	if e := r.elected; e != nil {
+		r.elected = nil
+		r.elect(e)
+	}
 }
 
 // joins reports whether the product that is held back can add to dst what it has as x: its output is x, and it does not

@@ -18,11 +18,12 @@ import (
 
 var updateWaits = flag.Bool("update-waits", false, "write testdata/waits.txt anew")
 
-// The dispatches of a token's dense layer that wait for others, at most, in layers behind the first, which takes its
-// input from embeddings.
+// The dispatches of a token's layer that wait for others, at most, in layers behind the first, which takes its input
+// from embeddings.
 const (
 	mostInAttention = 6
 	mostInFFN       = 3
+	mostInSparse    = 4 // a feed-forward layer by neuron, with its norm and its predictor
 )
 
 // others have more in a layer than attention and a feed-forward layer: embeddings of each layer, a recurrent part, norms
@@ -43,10 +44,10 @@ func (w waits) String() string { return fmt.Sprintf("%d of %d", w.waits, w.all) 
 
 // layerWaits returns those of each layer's attention and feed-forward part for a token. What comes behind the first
 // weight of a feed-forward layer belongs to that part.
-func layerWaits(t *testing.T, f arch.Family, spec synth.Spec) (layers [][2]waits) {
+func layerWaits(t *testing.T, f arch.Family, spec synth.Spec, mode model.SparseMode) (layers [][2]waits) {
 	t.Helper()
 	d := Counter(Info{Memory: 1 << 40, Free: 1 << 40})
-	m, err := model.Load(t.Context(), synthtest.File(t, spec), recording{d}, model.Options{Batch: 8, Outputs: 8, Cache: compute.CacheSpec{Pages: 2}, Sparse: model.Off})
+	m, err := model.Load(t.Context(), synthtest.File(t, spec), recording{d}, model.Options{Batch: 8, Outputs: 8, Cache: compute.CacheSpec{Pages: 2}, Sparse: mode})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func TestWaits(t *testing.T) {
 			continue
 		}
 		spec := synth.Spec{Arch: f.Name, Type: quant.Q4_0, Layers: 3, Embd: 256, FF: 512, Heads: 4, Seed: 11}
-		layers := layerWaits(t, f, spec)
+		layers := layerWaits(t, f, spec, model.Off)
 		fmt.Fprintf(&b, "%s", f.Name)
 		for i, l := range layers {
 			if i == 0 || l != layers[i-1] {
@@ -100,6 +101,22 @@ func TestWaits(t *testing.T) {
 			}
 		}
 		b.WriteByte('\n')
+	}
+	for _, c := range []struct {
+		arch, magic string
+		mode        model.SparseMode
+	}{{"llama", "PWRI", model.Predict}, {"falcon", "PWRI", model.Predict}, {"llama", "", model.Exact}, {"arcee", "", model.Exact}} {
+		for _, f := range arch.All() {
+			if f.Name != c.arch {
+				continue
+			}
+			spec := synth.Spec{Arch: f.Name, Type: quant.Q4_0, Layers: 3, Embd: 256, FF: 512, Heads: 4, Seed: 11, Sparsity: 0.9, Magic: c.magic}
+			l := layerWaits(t, f, spec, c.mode)[0]
+			fmt.Fprintf(&b, "%s, %s\t%v, %v\n", f.Name, c.mode, l[0], l[1])
+			if l[1].waits > mostInSparse {
+				t.Errorf("%s, %s: %v in the feed-forward layer wait, and %d may", f.Name, c.mode, l[1], mostInSparse)
+			}
+		}
 	}
 	if *updateWaits {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err == nil {

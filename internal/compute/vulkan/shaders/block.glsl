@@ -17,23 +17,8 @@ const bool POSITIVE = false;
 #include "product.glsl"
 
 // The same of the second matrix, which has the first one's shape and type.
-#undef WEIGHTS
-#define WEIGHTS 2
-#define WeightQuads UpQuads
-#define WeightPairs UpPairs
-#define WeightWords UpWords
-#define weightQuads upQuads
-#define weightPairs upPairs
-#define weightWords upWords
-#define rawScale upRawScale
-#define scaleOf upScaleOf
-#define quantsOf upQuantsOf
-#define unitQuants upUnitQuants
-#define floatsOf upFloatsOf
-#define loadUnit upLoadUnit
-#include "loads.glsl"
-#include "unit.glsl"
-#undef loadUnit
+#define UPS 2
+#include "up.glsl"
 
 layout(constant_id = 3) const uint ROWS = 4;
 layout(constant_id = 4) const uint TOKENS = 1;
@@ -139,7 +124,7 @@ void main() {
 				uint at = min(row + r, push.rows - 1);
 				w[r] = loadUnit(push.w, at, u);
 				if (TWO)
-					up[r] = upLoadUnit(push.w, at, u);
+					up[r] = loadUp(push.w, at, u);
 			}
 			if (ROOTED && from == 0 && first == 0) // while weights are on their way
 				findRoots();

@@ -1,5 +1,5 @@
-// out = Σ a_i·down[i] over a set of neurons, plus bias. A workgroup sums a group of lanes for SLOTS slots of eight outputs of one token: an
-// invocation has one slot of one lane. The last workgroup that has a group's sums of some slots adds the groups.
+// out = Σ a_i·down[i] over a set of neurons, plus bias. A workgroup sums a group of lanes for some slots of eight outputs of one token: an
+// invocation has SPAN slots of one lane. The last workgroup that has a group's sums of some slots adds the groups.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -8,9 +8,7 @@
 #include "columns.glsl"
 #include "neurons.glsl"
 
-layout(constant_id = 4) const uint AHEAD = 4; // columns that an invocation loads at a time
-layout(constant_id = 5) const uint SLOTS = 32; // of a workgroup
-layout(constant_id = 6) const bool ADDED = false; // the result is added to total, too
+layout(constant_id = 4) const bool ADDED = false; // the result is added to total, too
 
 layout(set = 0, binding = 1, std430) readonly buffer Bits { uint8_t bits[]; }; // [tokens, 4·words]
 layout(set = 0, binding = 2, std430) readonly buffer A { uint a[]; };          // [tokens, neurons], as neurons.glsl has them
@@ -18,7 +16,7 @@ layout(set = 0, binding = 3, std430) writeonly buffer Out { float result[]; };
 layout(set = 0, binding = 4, std430) readonly buffer Bias { float bias[]; };
 layout(set = 0, binding = 5, std430) buffer Counts { uint counts[]; };               // predicted, gated, active
 layout(set = 0, binding = 6, std430) buffer Carry { float carry[]; };                // [tokens, NEURON_LANES, outputs in slots] between parts
-layout(set = 0, binding = 7, std430) coherent buffer Sums { float groupSums[]; };    // [tokens, LANE_GROUPS, workgroups of a group, OUTPUTS]
+layout(set = 0, binding = 7, std430) coherent buffer Sums { float groupSums[]; };    // [tokens, LANE_GROUPS, workgroups of a group, SPAN, ROUND]
 layout(set = 0, binding = 8, std430) coherent buffer Arrived { uint arrived[]; };    // [tokens, workgroups of a group]: all zero before and after
 layout(set = 0, binding = 10, std430) buffer Total { float total[]; };
 
@@ -41,10 +39,12 @@ layout(push_constant) uniform Push {
 #define OUT 0
 #include "params.glsl"
 
-const uint LOCAL = SLOTS * LANE_GROUP, OUTPUTS = SLOTS * 8;
+const uint SPAN = 4; // neighbouring slots of an invocation, a unit of quantised types
+const uint AHEAD = TYPE == F32 ? 2 : 4; // columns that an invocation loads at a time
+const uint THREADS = 16, LOCAL = THREADS * LANE_GROUP, ROUND = THREADS * 8; // outputs that are added up at a time
 const uint TURNS = 64; // neurons of a lane that are looked at at a time
 
-shared float parts[LANE_GROUP * OUTPUTS];
+shared float parts[LANE_GROUP * ROUND];
 shared uint masks[LANE_GROUP * TURNS / 32]; // neurons of each lane whose a is not zero
 shared float factors[TURNS * LANE_GROUP];
 shared uint seen[3];
@@ -61,9 +61,9 @@ void look(uint token, uint group, uint first) {
 	[[unroll]] for (uint i = 0; i < TURNS * LANE_GROUP; i += LOCAL) {
 		uint turn = (i + id) / LANE_GROUP, lane = id % LANE_GROUP;
 		uint neuron = (first + turn) * NEURON_LANES + group * LANE_GROUP + lane;
-		if (there && neuron < push.neurons) {
-			uint v = a[token * push.neurons + neuron];
-			if ((uint(bits[(push.firstBits + token) * push.words * 4 + neuron / 8]) >> lane & 1) != 0) {
+		if (neuron < push.neurons) {
+			uint v = a[token * push.neurons + neuron], byte = uint(bits[(push.firstBits + token) * push.words * 4 + neuron / 8]);
+			if (there && (byte >> neuron % 8 & 1) != 0) {
 				listed++;
 				open += v != CLOSED ? 1 : 0;
 				if (v << 1 != 0) {
@@ -82,23 +82,55 @@ void look(uint token, uint group, uint first) {
 	barrier();
 }
 
+// unitOutputs are a neuron's weights for the 32 outputs of a unit of a quantised type, slot after slot.
+void unitOutputs(Weights w, uint row, uint unit, out float f[32]) {
+	int q[8];
+	unitQuants(w, row * w.units + unit, q);
+	float d[32];
+	Scale s = Scale(0, 0, ivec2(1), ivec2(1));
+	if (GROUPED) {
+		[[unroll]] for (uint i = 0; i < 4; i++) {
+			uvec4 halves = weightQuads[(w.a + (row / 32 * w.units + unit) * 16) / 4 + i];
+			[[unroll]] for (uint j = 0; j < 4; j++) {
+				vec2 pair = unpackHalf2x16(halves[j]);
+				d[8 * i + 2 * j] = pair.x;
+				d[8 * i + 2 * j + 1] = pair.y;
+			}
+		}
+	} else {
+		s = scaleOf(w, row * w.units + unit);
+	}
+	[[unroll]] for (uint k = 0; k < 4; k++) { // a slot has words k and k+4
+		float slot[8];
+		if (GROUPED) {
+			[[unroll]] for (uint i = 0; i < 8; i++) {
+				precise float v = d[column(k, i)] * float(bitfieldExtract(q[k + i / 4 * 4], int(8 * (i % 4)), 8) - OFFSET);
+				slot[i] = v;
+			}
+		} else {
+			slotValues(k, ivec2(q[k], q[k + 4]), s, slot);
+		}
+		[[unroll]] for (uint i = 0; i < 8; i++)
+			f[8 * k + i] = slot[i];
+	}
+}
+
 void main() {
-	uint id = gl_LocalInvocationID.x, lane = id / SLOTS, token = gl_WorkGroupID.z, group = gl_WorkGroupID.y;
-	uint firstSlot = gl_WorkGroupID.x * SLOTS, all = slots(push.w);
-	uint slot = min(firstSlot + id % SLOTS, all - 1);
+	uint id = gl_LocalInvocationID.x, lane = id / THREADS, thread = id % THREADS, token = gl_WorkGroupID.z, group = gl_WorkGroupID.y;
+	uint all = slots(push.w), firstSlot = gl_WorkGroupID.x * THREADS * SPAN, own = firstSlot + thread * SPAN;
 	if (id < 3)
 		seen[id] = 0;
 
-	float sums[8];
-	uint carried = ((token * NEURON_LANES + group * LANE_GROUP + lane) * all + slot) * 8;
-	[[unroll]] for (uint i = 0; i < 8; i++)
-		sums[i] = push.begin != 0 ? 0 : carry[carried + i];
+	float sums[8 * SPAN];
+	uint carried = (token * NEURON_LANES + group * LANE_GROUP + lane) * all;
+	[[unroll]] for (uint i = 0; i < 8 * SPAN; i++)
+		sums[i] = push.begin != 0 || own + i / 8 >= all ? 0 : carry[(carried + own + i / 8) * 8 + i % 8];
 	for (uint first = 0; first * NEURON_LANES < push.neurons; first += TURNS) {
 		look(token, group, first);
 		[[unroll]] for (uint part = 0; part < TURNS / 32; part++) {
 			uint left = masks[lane * (TURNS / 32) + part];
 			while (left != 0) {
-				float f[AHEAD][8], by[AHEAD];
+				float f[AHEAD * SPAN * 8], by[AHEAD];
 				uint near = 0; // a row that is read anyway, in place of one that is not wanted
 				[[unroll]] for (uint j = 0; j < AHEAD; j++) {
 					uint turn = 32 * part + findLSB(left), row = (first + turn) * NEURON_LANES + group * LANE_GROUP + lane - push.firstRow;
@@ -106,11 +138,23 @@ void main() {
 					by[j] = here ? factors[turn * LANE_GROUP + lane] : 0;
 					near = here ? row : near;
 					left &= left - 1;
-					outputs(push.w, near, slot, f[j]);
+					if (QUANTISED) {
+						float unit[32];
+						unitOutputs(push.w, near, min(own, all - 4) / 4, unit);
+						[[unroll]] for (uint i = 0; i < 8 * SPAN; i++)
+							f[j * SPAN * 8 + i] = unit[i];
+					} else {
+						[[unroll]] for (uint s = 0; s < SPAN; s++) {
+							float slot[8];
+							outputs(push.w, near, min(own + s, all - 1), slot);
+							[[unroll]] for (uint i = 0; i < 8; i++)
+								f[(j * SPAN + s) * 8 + i] = slot[i];
+						}
+					}
 				}
 				[[unroll]] for (uint j = 0; j < AHEAD; j++)
-					[[unroll]] for (uint k = 0; k < 8; k++) {
-						precise float sum = fma(by[j], f[j][k], sums[k]);
+					[[unroll]] for (uint k = 0; k < 8 * SPAN; k++) {
+						precise float sum = fma(by[j], f[j * SPAN * 8 + k], sums[k]);
 						sums[k] = by[j] != 0 ? sum : sums[k];
 					}
 			}
@@ -120,21 +164,26 @@ void main() {
 	if (push.end != 0 && gl_WorkGroupID.x == 0 && id < 3)
 		atomicAdd(counts[id], seen[id]);
 	if (push.end == 0) {
-		if (firstSlot + id % SLOTS < all)
-			[[unroll]] for (uint i = 0; i < 8; i++)
-				carry[carried + i] = sums[i];
+		[[unroll]] for (uint i = 0; i < 8 * SPAN; i++)
+			if (own + i / 8 < all)
+				carry[(carried + own + i / 8) * 8 + i % 8] = sums[i];
 		return;
 	}
 
-	// The group's sum. An invocation has output id/SLOTS of slot id%SLOTS.
-	[[unroll]] for (uint i = 0; i < 8; i++)
-		parts[lane * OUTPUTS + i * SLOTS + id % SLOTS] = sums[i];
-	barrier();
-	precise float sum = 0;
-	[[unroll]] for (uint l = 0; l < LANE_GROUP; l++)
-		sum += parts[l * OUTPUTS + id];
-	uint pitch = gl_NumWorkGroups.x * OUTPUTS, at = token * LANE_GROUPS * pitch + gl_WorkGroupID.x * OUTPUTS + id;
-	groupSums[at + group * pitch] = sum;
+	// The group's sums, slot by slot. In a round invocation id has output id/THREADS of its thread's slot.
+	uint pitch = gl_NumWorkGroups.x * SPAN * ROUND, at = token * LANE_GROUPS * pitch + gl_WorkGroupID.x * SPAN * ROUND + id;
+	[[unroll]] for (uint s = 0; s < SPAN; s++) {
+		[[unroll]] for (uint i = 0; i < 8; i++)
+			parts[lane * ROUND + i * THREADS + thread] = sums[8 * s + i];
+		barrier();
+		if (id < ROUND) {
+			precise float sum = 0;
+			[[unroll]] for (uint l = 0; l < LANE_GROUP; l++)
+				sum += parts[l * ROUND + id];
+			groupSums[at + group * pitch + s * ROUND] = sum;
+		}
+		barrier();
+	}
 	memoryBarrierBuffer();
 	barrier();
 	if (id == 0) {
@@ -147,19 +196,21 @@ void main() {
 	if (!last_)
 		return;
 	memoryBarrierBuffer();
-	uint own = firstSlot + id % SLOTS, col = column(own, id / SLOTS);
-	if (own >= all || col >= push.cols)
-		return;
-	float each[LANE_GROUPS];
-	[[unroll]] for (uint g = 0; g < LANE_GROUPS; g++)
-		each[g] = groupSums[at + g * pitch];
-	sum = 0;
-	[[unroll]] for (uint g = 0; g < LANE_GROUPS; g++)
-		sum += each[g];
-	if (push.biased != 0)
-		sum += bias[col];
-	uint to = (push.firstOut + token) * push.cols + col;
-	result[to] = sum;
-	if (ADDED)
-		total[to] += sum;
+	for (uint i = id; i < SPAN * ROUND; i += LOCAL) {
+		uint slot = firstSlot + i % THREADS * SPAN + i / ROUND, col = column(slot, i % ROUND / THREADS);
+		if (slot >= all || col >= push.cols)
+			continue;
+		float each[LANE_GROUPS];
+		[[unroll]] for (uint g = 0; g < LANE_GROUPS; g++)
+			each[g] = groupSums[at - id + i + g * pitch];
+		precise float sum = 0;
+		[[unroll]] for (uint g = 0; g < LANE_GROUPS; g++)
+			sum += each[g];
+		if (push.biased != 0)
+			sum += bias[col];
+		uint to = (push.firstOut + token) * push.cols + col;
+		result[to] = sum;
+		if (ADDED)
+			total[to] += sum;
+	}
 }

@@ -9,11 +9,6 @@
 
 const uint LANES = 32;
 
-// Activations: rows of units as floats, or in eight bits as packing.glsl has them.
-layout(set = 0, binding = ACTS, std430) readonly buffer ActFloats { vec4 actFloats[]; };
-layout(set = 0, binding = ACTS, std430) readonly buffer ActQuants { ivec4 actQuants[]; };
-layout(set = 0, binding = ACTS, std430) readonly buffer ActScales { uvec2 actScales[]; };
-
 // Unit is one unit of weights, as floats or as bytes.
 struct Unit {
 	float f[16];
@@ -33,30 +28,7 @@ struct Act {
 
 ivec2 halfSums(uint both) { return ivec2(bitfieldExtract(int(both), 0, 16), int(both) >> 16); }
 
-// actFloat are four floats.
-vec4 actFloat(uint i) { return POSITIVE ? max(actFloats[i], 0) : actFloats[i]; }
-
-// loadAct loads unit u of a row; scales is where they begin, in pairs of words.
-Act loadAct(uint row, uint units, uint scales, uint u) {
-	Act a;
-	uint unit = row * units + u;
-	if (QUANTISED) {
-		ivec4 low = actQuants[2 * unit], high = actQuants[2 * unit + 1];
-		a.q = int[8](low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w);
-		uvec2 s = actScales[scales + unit];
-		a.d = uintBitsToFloat(s.x);
-		a.sums = halfSums(s.y);
-	} else {
-		[[unroll]] for (uint i = 0; i < UNIT / 4; i++) {
-			vec4 v = actFloat(unit * (UNIT / 4) + i);
-			a.f[4 * i] = v.x;
-			a.f[4 * i + 1] = v.y;
-			a.f[4 * i + 2] = v.z;
-			a.f[4 * i + 3] = v.w;
-		}
-	}
-	return a;
-}
+#include "acts.glsl"
 
 // weighed is the sum of both halves of a unit, each times the integer by that belongs to it.
 int weighed(ivec2 by, int low, int high) {

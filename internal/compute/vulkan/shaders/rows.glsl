@@ -6,41 +6,15 @@
 #define ACTS 1
 const bool POSITIVE = false;
 #include "product.glsl"
-#undef WEIGHTS
-#define WEIGHTS 7
-#define WeightQuads UpQuads
-#define WeightPairs UpPairs
-#define WeightWords UpWords
-#define weightQuads upQuads
-#define weightPairs upPairs
-#define weightWords upWords
-#define rawScale upRawScale
-#define scaleOf upScaleOf
-#define quantsOf upQuantsOf
-#define unitQuants upUnitQuants
-#define floatsOf upFloatsOf
-#define loadUnit loadUp
-#include "loads.glsl"
-#include "unit.glsl"
-#undef WeightQuads
-#undef WeightPairs
-#undef WeightWords
-#undef weightQuads
-#undef weightPairs
-#undef weightWords
-#undef rawScale
-#undef scaleOf
-#undef quantsOf
-#undef unitQuants
-#undef floatsOf
-#undef loadUnit
+#define UPS 7
+#include "up.glsl"
 #include "neurons.glsl"
 #include "activation.glsl"
 
 layout(constant_id = 3) const uint STEP = 0;
 layout(constant_id = 4) const uint EACH = 4;  // words of bits that an invocation counts
-layout(constant_id = 5) const uint AHEAD = 4; // units of a row that a lane loads at a time
-layout(constant_id = 6) const bool EAGER = true; // BOTH: up's row is loaded with gate's, whether the gate is open or not
+
+const uint AHEAD = 4; // units of a row that a lane loads at a time
 
 const uint GATE = 0; // values become act(product)
 const uint UP = 1;   // act(gate), which values have, times factor(product), of those whose gate is open
@@ -80,7 +54,6 @@ shared float parts[GROUPS * (LANES + 1)];
 shared float upParts[GROUPS * (LANES + 1)];
 shared uint counts[64]; // by subgroup
 shared uint turns[GROUPS];
-shared float gates[GROUPS];
 
 // word are neurons 32·i… that the set has.
 uint word(uint token, uint i) {
@@ -108,8 +81,6 @@ float addedUp(uint adds, uint token, uint neuron, float sum) { return adds == 0 
 
 void main() {
 	uint group = gl_LocalInvocationID.x / LANES, lane = gl_LocalInvocationID.x % LANES, token = gl_WorkGroupID.y;
-	if (padding(push.firstStep + token))
-		return;
 	// The set's neurons, counted in order: this invocation's words, and how many neurons are before them.
 	uint from = (gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID) * EACH;
 	uint own[EACH], n = 0;
@@ -117,6 +88,8 @@ void main() {
 		own[j] = word(token, from + j);
 		n += bitCount(own[j]);
 	}
+	if (padding(push.firstStep + token))
+		return;
 	uint before = subgroupExclusiveAdd(n);
 	if (gl_SubgroupInvocationID == gl_SubgroupSize - 1)
 		counts[gl_SubgroupID] = before + n;
@@ -150,44 +123,27 @@ void main() {
 			Unit w[AHEAD], up[AHEAD];
 			[[unroll]] for (uint j = 0; j < AHEAD; j++) {
 				w[j] = loadUnit(push.w, row, min(u + j * LANES, push.w.units - 1));
-				if (STEP == BOTH && EAGER)
+				if (STEP == BOTH)
 					up[j] = loadUp(push.w, row, min(u + j * LANES, push.w.units - 1));
 			}
 			[[unroll]] for (uint j = 0; j < AHEAD; j++) {
 				if (u + j * LANES < push.w.units) {
 					Act a = loadAct(push.firstAct + token, push.w.units, push.actScales, u + j * LANES);
 					sum = accumulate(w[j], a, sum);
-					if (STEP == BOTH && EAGER)
+					if (STEP == BOTH)
 						upSum = accumulate(up[j], a, upSum);
 				}
 			}
 		}
 		parts[group * (LANES + 1) + lane] = sum;
-		if (STEP == BOTH && EAGER)
+		if (STEP == BOTH)
 			upParts[group * (LANES + 1) + lane] = upSum;
 		barrier();
-		if (STEP == BOTH && !EAGER) {
-			if (lane == 0 && here)
-				gates[group] = activation(push.kind, push.threshold, added(push.adds, token, neuron, ordered(group)));
-			barrier();
-			gate = here ? gates[group] : 0;
-			for (uint u = gate != 0 ? lane : push.w.units; u < push.w.units; u += AHEAD * LANES) {
-				Unit up[AHEAD];
-				[[unroll]] for (uint j = 0; j < AHEAD; j++)
-					up[j] = loadUp(push.w, row, min(u + j * LANES, push.w.units - 1));
-				[[unroll]] for (uint j = 0; j < AHEAD; j++)
-					if (u + j * LANES < push.w.units)
-						upSum = accumulate(up[j], loadAct(push.firstAct + token, push.w.units, push.actScales, u + j * LANES), upSum);
-			}
-			upParts[group * (LANES + 1) + lane] = upSum;
-			barrier();
-		}
 		if (lane != 0 || !here)
 			continue;
-		precise float total = STEP == BOTH && !EAGER ? 0 : added(push.adds, token, neuron, ordered(group));
+		precise float total = added(push.adds, token, neuron, ordered(group));
 		if (STEP == BOTH) {
-			if (EAGER)
-				gate = activation(push.kind, push.threshold, total);
+			gate = activation(push.kind, push.threshold, total);
 			total = gate * factor(push.kind, addedUp(push.upAdds, token, neuron, orderedUp(group)));
 		} else if (STEP == UP) {
 			total = gate * factor(push.kind, total);
