@@ -78,6 +78,9 @@ func (d *Device) canAttend(s headShape) error {
 	if tried {
 		return err
 	}
+	if d.long.attended == nil {
+		d.long.attended = map[headShape]error{}
+	}
 	if d.long.asked == Ordered {
 		return errNotAsked
 	}

@@ -286,16 +286,18 @@ bool weigh(int from) {
 		float old = exp(tops[i] - top);
 		precise float sum = 0;
 		changed = changed || old != 1;
-		[[unroll]] for (uint j = 0; j < COLUMNS; j++) {
-			s[j] = s[j] == NOTHING ? 0 : exp(s[j] - top) * RAISED;
-			sum += s[j];
+		uint weights[COLUMNS / 2];
+		[[unroll]] for (uint j = 0; j < COLUMNS; j += 2) {
+			weights[j / 2] = halves2(s[j] == NOTHING ? 0 : exp(s[j] - top) * RAISED, s[j + 1] == NOTHING ? 0 : exp(s[j + 1] - top) * RAISED);
+			vec2 rounded = unpackHalf2x16(weights[j / 2]); // so that shares sum up to one
+			sum += rounded.x + rounded.y;
 		}
 		precise float all = fma(totals[i], old, total(sum));
 		totals[i] = all;
 		tops[i] = top;
 		subgroupBarrier();
 		[[unroll]] for (uint j = 0; j < COLUMNS; j += 8)
-			strips[at + (column + j) / 8] = uvec4(halves2(s[j], s[j + 1]), halves2(s[j + 2], s[j + 3]), halves2(s[j + 4], s[j + 5]), halves2(s[j + 6], s[j + 7]));
+			strips[at + (column + j) / 8] = uvec4(weights[j / 2], weights[j / 2 + 1], weights[j / 2 + 2], weights[j / 2 + 3]);
 		if (lane < STRIP)
 			olds[row] = old;
 	}
