@@ -62,13 +62,18 @@ func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a 
 	r.check(needPlaces(c.CacheSpec, layer))
 	f := attending{r: r, out: out, q: q, c: c, layer: layer, how: a, heads: heads, group: heads / l.Heads, queries: queries}
 	single := r.single(q)
-	tile, tiles := f.byTile()
-	if n <= compute.FewTokens && !tiles {
-		single = n
+	var tile attentionTile
+	tiles := false
+	if single < n {
+		tile, tiles = f.byTile()
 	}
-	if f.byToken() {
+	switch {
+	case single > 0 && f.byToken():
 		f.alone(single)
-	} else {
+	case n <= compute.FewTokens && !tiles:
+		single = n
+		f.apart(n)
+	default:
 		f.apart(single)
 	}
 	if tiles {
