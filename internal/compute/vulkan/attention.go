@@ -44,7 +44,8 @@ func attentionQueries(l compute.KVShape) int {
 // attend attends with every query head to the positions of its sequence that the token sees. Single tokens of running
 // sequences, and a few others, have a workgroup for every split of the positions, and their parts are put together by
 // combine.comp. Those that there is no room for go through all splits in a workgroup each. Many tokens of prompts share
-// workgroups. All give the same bytes.
+// workgroups. All give the same bytes; attention_token.comp and attention_tile.comp, which some of each kind go by, have
+// bytes of their own.
 func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a compute.Attention) {
 	l := c.Layers[layer]
 	n, heads := q.Rows, q.Cols/l.Key
@@ -59,13 +60,27 @@ func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a 
 		return
 	}
 	r.check(needPlaces(c.CacheSpec, layer))
-	single := r.single(q)
-	if n <= compute.FewTokens {
-		single = n
-	}
 	f := attending{r: r, out: out, q: q, c: c, layer: layer, how: a, heads: heads, group: heads / l.Heads, queries: queries}
-	f.apart(single)
-	f.together(single, n-single)
+	single := r.single(q)
+	var tile attentionTile
+	tiles := false
+	if single < n {
+		tile, tiles = f.byTile()
+	}
+	switch {
+	case single > 0 && f.byToken():
+		f.alone(single)
+	case n <= compute.FewTokens && !tiles:
+		single = n
+		f.apart(n)
+	default:
+		f.apart(single)
+	}
+	if tiles {
+		f.tiles(tile, single, n-single)
+	} else {
+		f.together(single, n-single)
+	}
 }
 
 // attending is one Attend.
@@ -101,15 +116,23 @@ func (f *attending) apart(n int) {
 	// How many splits there are is known when it runs. Workgroups without one end at once.
 	attend.groups[2] = max(1, min(maxSplits, splitGroups/(attend.groups[0]*attend.groups[1])))
 	r.dispatch(attend)
+	f.combine(splits, splitPositions, maxSplits, 0, split)
+}
+
+// combine puts together the parts of the softmax that n tokens from first on left in splits: at most so many, of so many
+// positions each.
+func (f *attending) combine(splits driver.View, positions, most, first, n int) {
+	r, value := f.r, f.c.Layers[f.layer].Value
 	form, pack := floats(f.out), false // stands in
-	if l.Value%quant.QK == 0 && split == f.out.Rows {
+	if value%quant.QK == 0 && n == f.out.Rows {
 		form, pack = r.packing(f.out)
 	}
 	r.dispatch(call{
-		shader: "combine", local: combineLocal, spec: []uint32{truth(pack), truth(f.how.Sinks != nil), truth(f.how.Later), uint32(l.Value)},
+		shader: "combine", local: combineLocal,
+		spec:   []uint32{truth(pack), truth(f.how.Sinks != nil), truth(f.how.Later), uint32(value), uint32(positions)},
 		bind:   []binding{read(splits), write(floats(f.out)), read(r.params()), write(form), read(elementsOr(f.how.Sinks, floats(f.q)))},
-		push:   append([]uint32{uint32(f.heads), uint32(maxSplits), uint32(r.seg.params.rows), uint32(r.seg.params.out)}, packedScales(split*f.out.Cols), window(f.how)),
-		groups: [3]int{f.heads, split, 1},
+		push:   []uint32{uint32(f.heads), uint32(most), uint32(r.seg.params.rows), uint32(r.seg.params.out), packedScales(f.out.Rows * f.out.Cols), window(f.how), uint32(first)},
+		groups: [3]int{f.heads, n, 1},
 	})
 	r.packed(f.out, form, pack)
 }

@@ -235,7 +235,7 @@ func (r *recorder) zeroed(name string, size int64) driver.View {
 }
 
 // scratch is memory for what lies between the dispatches of a verb: the same for the same name, and as large as anyone
-// asked for. Recordings that use a smaller one keep it.
+// asked for, zeros at first. Recordings that use a smaller one keep it.
 func (r *recorder) scratch(name string, size int64) driver.View {
 	d := r.d
 	if r.sizing {
@@ -245,7 +245,7 @@ func (r *recorder) scratch(name string, size int64) driver.View {
 	v, ok := d.scratches[name]
 	if !ok || v.Size < size {
 		var err error
-		if v, err = d.alloc(max(size, d.sizes[name])); err != nil {
+		if v, err = d.zeros(max(size, d.sizes[name])); err != nil {
 			r.fail(fmt.Errorf("scratch for %s: %w", name, err))
 			return driver.View{Size: size} // nothing is recorded any more
 		}

@@ -53,6 +53,8 @@ type long struct {
 	tuned   *tuned // nil: not read yet
 	timed   bool   // software is timed, too: tests ask for it
 	decoded int    // bytes of weights that are decoded at a time; 0: decodedBytes. The check has some tiles at a time
+
+	attended map[headShape]error // attention by tiles of heads that were tried: why they are not used; nil: they are
 }
 
 // arithmetic returns how a product of a prompt's rows with weights of type t is computed, however few they are: a
@@ -133,6 +135,9 @@ func (d *Device) Note() string {
 		if err != nil && !lacks {
 			failed = errors.Join(failed, err)
 		}
+	}
+	for _, err := range d.long.attended {
+		failed = errors.Join(failed, err)
 	}
 	if failed == nil {
 		return ""

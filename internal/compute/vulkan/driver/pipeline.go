@@ -183,11 +183,12 @@ func (p *Pipelines) newModule(name string) (vk.ShaderModule, error) {
 const (
 	MatricesShader       = "cooperative"
 	ExpertMatricesShader = "cooperative_experts"
+	AttentionShader      = "attention_tile"
 )
 
 func (p *Pipelines) compile(v Variant, module vk.ShaderModule) (vk.Pipeline, error) {
 	subgroup := p.g.Subgroup.Size
-	if v.Shader == MatricesShader || v.Shader == ExpertMatricesShader {
+	if v.Shader == MatricesShader || v.Shader == ExpertMatricesShader || v.Shader == AttentionShader {
 		subgroup = p.g.Matrices.Subgroup
 	}
 	constants := append([]uint32{v.Local, uint32(subgroup)}, v.Spec[:v.Specs]...)

@@ -1,7 +1,9 @@
 // How parts of a softmax are put together, in attention.comp and combine.comp alike: in the same order, to the same bytes.
 
 // SPLIT positions of a sequence are attended to at a time, whatever the step's tokens.
+#ifndef SPLIT
 const uint SPLIT = 256;
+#endif
 
 // A part of the softmax of one query: the largest score, and the sum of all exponentials relative to it.
 struct Part {

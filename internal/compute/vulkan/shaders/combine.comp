@@ -1,10 +1,11 @@
-// The parts of a softmax that attention.comp left, put together, and with PACK the same in eight bits besides: a workgroup for
+// The parts of a softmax that attention.comp or attention_tile.comp left, put together, and with PACK the same in eight bits besides: a workgroup for
 // every token and head.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #define PACKED 3
 #include "packing.glsl"
+#define SPLIT POSITIONS
 #include "attention.glsl"
 
 layout(constant_id = 2) const bool PACK = false; // DIM is a multiple of 32
@@ -15,6 +16,7 @@ layout(set = 0, binding = 1, std430) writeonly buffer Out { float result[]; };
 layout(constant_id = 3) const bool SINKS = false;
 layout(constant_id = 4) const bool LATER = false;
 layout(constant_id = 5) const uint DIM = 128; // of a value
+layout(constant_id = 6) const uint POSITIONS = 256; // of a part
 
 layout(set = 0, binding = 4, std430) readonly buffer Sinks { float sinks[]; }; // [heads]
 
@@ -24,6 +26,7 @@ layout(push_constant) uniform Push {
 	uint room, outs;
 	uint scales;
 	uint window; // positions that a token sees; 0: all
+	uint first_; // token
 } push;
 #define PARAMS 2
 #define ROWS push.room
@@ -34,10 +37,10 @@ layout(push_constant) uniform Push {
 shared float values[DIM]; // of the head
 
 void main() {
-	uint head = gl_WorkGroupID.x, token = gl_WorkGroupID.y;
+	uint head = gl_WorkGroupID.x, row = gl_WorkGroupID.y, token = push.first_ + row;
 	uint count = padding(token) ? 0 : uint(lastSeen(token, push.window, LATER)) / SPLIT + 1, size = DIM + 2;
 	uint begin = uint(firstSeen(token, push.window, LATER)) / SPLIT;
-	uint first = (token * push.heads + head) * push.maxSplits * size;
+	uint first = (row * push.heads + head) * push.maxSplits * size;
 	for (uint d = gl_LocalInvocationID.x; d < DIM; d += gl_WorkGroupSize.x) {
 		Part total = Part(0, 1); // of padding, which has no parts
 		float value = 0;

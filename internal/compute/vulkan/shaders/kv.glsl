@@ -4,18 +4,9 @@ const uint KV_F16 = 0, KV_BF16 = 1, KV_F32 = 2, KV_Q8_0 = 3, KV_Q4_0 = 4;
 // kvBlocks is the number of a head's blocks that have a scale.
 uint kvBlocks(uint type, uint elements) { return type >= KV_Q8_0 ? elements / 32 : 0; }
 
-// kvWords is the number of words of a position's elements of a head.
-uint kvWords(uint type, uint elements) {
-	switch (type) {
-	case KV_F32:
-		return elements;
-	case KV_Q8_0:
-		return elements / 4;
-	case KV_Q4_0:
-		return elements / 8;
-	}
-	return elements / 2;
-}
+// kvWords is the number of words of a position's elements of a head: KV_WORDS, as a constant of constants.
+#define KV_WORDS(type, elements) ((type) == KV_F32 ? (elements) : (type) == KV_Q8_0 ? (elements) / 4 : (type) == KV_Q4_0 ? (elements) / 8 : (elements) / 2)
+uint kvWords(uint type, uint elements) { return KV_WORDS(type, elements); }
 
 // kvUnits is the number of pieces that are stored at a time: pairs, or blocks.
 uint kvUnits(uint type, uint elements) { return type >= KV_Q8_0 ? elements / 32 : elements / 2; }
