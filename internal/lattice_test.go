@@ -70,7 +70,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/compute/vulkan/shaders", "internal/quant"},
 	{"internal/compute/vulkan/shaders/compile", "internal/compute/vulkan/shaders"},
 	{"internal/compute/vulkan/driver", "internal/compute/vulkan/shaders internal/compute/vulkan/vk internal/trace internal/setting"},
-	{"internal/compute/vulkan", "internal/compute/vulkan/driver internal/monotime internal/compute internal/compute/vulkan/shaders internal/compute/vulkan/vk internal/quant internal/trace internal/setting internal/fault"},
+	{"internal/compute/vulkan", "internal/compute/vulkan/driver internal/atomicfile internal/monotime internal/compute internal/compute/vulkan/shaders internal/compute/vulkan/vk internal/quant internal/trace internal/setting internal/fault"},
 	{"internal/train", "internal/compute/cpu/gemm internal/compute/cpu/kernel internal/compute/cpu/pool internal/quant"},
 	{"internal/nn", "internal/compute internal/gguf internal/quant internal/setting"},
 	{"internal/family", "internal/nn internal/compute"},

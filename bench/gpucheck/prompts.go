@@ -13,7 +13,7 @@ import (
 
 // arithmetics returns the ways to compute products of a prompt, which are timed against each other.
 func arithmetics() []vulkan.Arithmetic {
-	return []vulkan.Arithmetic{vulkan.Matrices, vulkan.Mixed, vulkan.Packed, vulkan.Ordered}
+	return []vulkan.Arithmetic{vulkan.Groups, vulkan.Matrices, vulkan.Integers, vulkan.Mixed, vulkan.Packed, vulkan.Ordered}
 }
 
 // prompts times products of many tokens in every arithmetic that the GPU has.

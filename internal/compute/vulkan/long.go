@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
@@ -45,7 +46,8 @@ func exponent(a Arithmetic) uint32 {
 type long struct {
 	asked   Arithmetic
 	checked [Ordered]bool
-	failed  [Ordered]error // why it is not used
+	failed  [Ordered]error    // why it is not used
+	left    map[variant]error // variants that are not used
 	chosen  map[quant.Type]Arithmetic
 	tuned   *tuned // nil: not read yet
 	timed   bool   // software is timed, too: tests ask for it
@@ -119,6 +121,11 @@ func (d *Device) can(a Arithmetic) error {
 // Empty: there is nothing.
 func (d *Device) Note() string {
 	var failed error
+	for a := range Ordered {
+		if d.long.failed[a] == nil { // else that says it
+			failed = errors.Join(failed, d.leftOf(a))
+		}
+	}
 	for a, err := range d.long.failed {
 		lacks := Arithmetic(a) == Groups && len(d.gpu.Workgroup.Shapes) == 0 || Arithmetic(a) == Matrices && d.gpu.Matrices.M == 0
 		if err != nil && !lacks {
@@ -260,12 +267,35 @@ func (d *Device) check(a Arithmetic) error {
 			}
 			for _, v := range d.variants(a) {
 				if err := t.checkProduct(k, v, x, w, byNeuron); err != nil {
-					return err
+					d.leave(v, err)
 				}
+			}
+			if len(d.variants(a)) == 0 {
+				return d.leftOf(a)
 			}
 		}
 	}
 	return nil
+}
+
+// leave notes that a variant is not used, because it failed or computed something else.
+func (d *Device) leave(v variant, err error) {
+	if d.long.left == nil {
+		d.long.left = map[variant]error{}
+	}
+	d.long.left[v] = fmt.Errorf("%s in tiles of %s are not used: %w", v.by, v, err)
+}
+
+// leftOf returns why variants of a are not used; nil: all are.
+func (d *Device) leftOf(a Arithmetic) error {
+	var all []error
+	for v, err := range d.long.left {
+		if v.by == a {
+			all = append(all, err)
+		}
+	}
+	slices.SortFunc(all, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(all...)
 }
 
 // apart returns a device that has d's GPU and pipelines, and memory of its own, which is given back by reset.

@@ -70,6 +70,20 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestVariantLeftOut: a variant that computes something else is not used, and Note says so; the others are.
+func TestVariantLeftOut(t *testing.T) {
+	d, _ := software(t, Options{Long: Mixed})
+	defer d.Close()
+	all := d.variants(Mixed)
+	d.leave(all[0], errors.New("wrong"))
+	if a, why := d.LongProducts(quant.F16); a != Mixed || why != nil {
+		t.Errorf("%q, %v", a, why)
+	}
+	if v := d.variant(Mixed, quant.F16, 64, 64); v != all[1] || !strings.Contains(d.Note(), "halves as floats in tiles of 64×64 are not used: wrong") {
+		t.Errorf("%s, %q", v, d.Note())
+	}
+}
+
 // TestTiles: the same bytes in every variant, and again; a sum that leaves the range of halves is right,
 // too.
 func TestTiles(t *testing.T) {

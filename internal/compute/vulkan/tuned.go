@@ -123,7 +123,8 @@ func (d *Device) variant(a Arithmetic, t quant.Type, rows, n int) variant {
 // other bytes.
 func (d *Device) chooses() bool { return d.times() && d.found().path != "" }
 
-// faster returns the arithmetic, of those that serve for t, whose products are the fastest.
+// faster returns the arithmetic, of those that serve for t, whose products are the fastest. One variant of each is
+// timed, for each takes a while to compile.
 func (d *Device) faster(t quant.Type, serve []Arithmetic) Arithmetic {
 	known := d.found()
 	of := t.String()
@@ -138,7 +139,7 @@ func (d *Device) faster(t quant.Type, serve []Arithmetic) Arithmetic {
 	const rows, n = 4096, 512
 	best, least := serve[0], 0.0
 	for i, a := range serve {
-		took, err := d.timeProducts(t, rows, n, []variant{d.variant(a, t, rows, n)})
+		took, err := d.timeProducts(t, rows, n, []variant{likely(d.variants(a), rows, n)})
 		if err != nil {
 			return serve[0]
 		}

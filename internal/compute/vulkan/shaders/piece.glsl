@@ -43,9 +43,6 @@ Piece loadPiece(Weights w, uint row, uint p) {
 const bool SIGNED = CODEBOOK != 0 || BITS == 8;
 const int MOVED = 1024 + OFFSET + (SIGNED ? 128 : 0);
 
-#ifdef SWEEP
-f16vec2 byteHalves(uint8_t a, uint8_t b) { return unpackFloat2x16(pack32(u8vec4(a, uint8_t(0x64), b, uint8_t(0x64)))) - f16vec2(MOVED); }
-#endif
 f16vec2 halvesOf(uint pair) { return unpackFloat2x16(pair & 0x00ff00ffu | 0x64006400u) - f16vec2(MOVED); }
 
 // eight are the halves of two words of bytes.
@@ -55,13 +52,6 @@ uvec4 eight(ivec2 bytes, Scale s, bool second, uvec4 each) {
 		uint b = uint(bytes[i]) ^ (SIGNED ? 0x80808080u : 0);
 		f16vec2 even = halvesOf(b), odd = halvesOf(b >> 8); // elements 0 and 2, 1 and 3
 		f16vec2 x = f16vec2(even.x, odd.x), y = f16vec2(even.y, odd.y);
-#ifdef SWEEP
-		if ((MODE & 64) != 0) {
-			u8vec4 bb = unpack8(b);
-			x = byteHalves(bb.x, bb.y);
-			y = byteHalves(bb.z, bb.w);
-		}
-#endif
 		if (GROUPED) {
 			x *= unpackFloat2x16(each[2 * i]);
 			y *= unpackFloat2x16(each[2 * i + 1]);
