@@ -42,6 +42,9 @@ func TestArithmetic(t *testing.T) {
 					t.Errorf("%v", why)
 				}
 			}
+			if note := d.Note(); note != "" { // every variant passes its check
+				t.Error(note)
+			}
 			if used := d.Used(); used != 0 {
 				t.Errorf("the check left %d bytes in use", used)
 			}

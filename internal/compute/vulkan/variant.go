@@ -18,6 +18,7 @@ type variant struct {
 	// Of Matrices, whose subgroups divide the tile.
 	subRows, subTokens int // of a subgroup's part
 	buffers            int // 2: the next step's columns get into shared memory while these are multiplied
+	way                int // in which sums get to memory: cooperative.glsl
 
 	local int // invocations of a workgroup, of Groups
 }
@@ -29,17 +30,32 @@ func (v variant) String() string {
 	case v.by != Matrices:
 		return fmt.Sprintf("%d×%d", v.rows, v.tokens)
 	}
-	return fmt.Sprintf("%d×%d by %d×%d, %d columns, %d buffers", v.rows, v.tokens, v.subRows, v.subTokens, v.step, v.buffers)
+	way := [...]string{"in phases", "one by one", "directly"}[v.way]
+	return fmt.Sprintf("%d×%d by %d×%d, %d columns, %d buffers, %s", v.rows, v.tokens, v.subRows, v.subTokens, v.step, v.buffers, way)
 }
 
 // matrixVariants are those of Matrices, the smallest first.
-var matrixVariants = []variant{
-	{by: Matrices, rows: 64, tokens: 64, step: 32, subRows: 32, subTokens: 32, buffers: 2},
-	{by: Matrices, rows: 128, tokens: 64, step: 32, subRows: 32, subTokens: 32, buffers: 2},
-	{by: Matrices, rows: 128, tokens: 128, step: 32, subRows: 64, subTokens: 32, buffers: 2},
-	{by: Matrices, rows: 128, tokens: 128, step: 32, subRows: 64, subTokens: 64, buffers: 2},
-	{by: Matrices, rows: 128, tokens: 256, step: 32, subRows: 64, subTokens: 64, buffers: 1},
-}
+var matrixVariants = func() (all []variant) {
+	for _, v := range []variant{
+		{rows: 64, tokens: 64, step: 64, subRows: 32, subTokens: 32, buffers: 2},
+		{rows: 128, tokens: 64, step: 64, subRows: 32, subTokens: 32, buffers: 1},
+		{rows: 128, tokens: 128, step: 64, subRows: 64, subTokens: 32, buffers: 1},
+		{rows: 128, tokens: 128, step: 32, subRows: 64, subTokens: 64, buffers: 2},
+	} {
+		for _, way := range []int{inPhases, oneByOne, directly} {
+			v.by, v.way = Matrices, way
+			all = append(all, v)
+		}
+	}
+	return all
+}()
+
+// The ways of sums to memory.
+const (
+	inPhases = iota // by shared memory, as many matrices at once as fit there
+	oneByOne        // by shared memory
+	directly        // whole tiles
+)
 
 // The shapes of Mixed and Packed.
 const narrowTile, wideTile = 64, 128
@@ -58,7 +74,7 @@ func (v variant) shader(m driver.Matrices) (name string, local int, spec []uint3
 	case Mixed, Packed:
 		return "matmat_half", matLocal, []uint32{truth(v.by == Packed)}
 	}
-	return driver.MatricesShader, v.subgroups() * m.Subgroup, []uint32{uint32(m.M), uint32(m.N), uint32(m.K), uint32(v.subRows), uint32(v.step), uint32(v.buffers)}
+	return driver.MatricesShader, v.subgroups() * m.Subgroup, []uint32{uint32(m.M), uint32(m.N), uint32(m.K), uint32(v.subRows), uint32(v.step), uint32(v.buffers), uint32(v.way)}
 }
 
 // subgroups returns how many a workgroup has.

@@ -19,7 +19,7 @@ type Variant struct {
 }
 
 // MaxSpec bounds the number of a shader's own specialisation constants.
-const MaxSpec = 12
+const MaxSpec = 13
 
 // Pipelines are compiled when they are asked for or, in the background, when it is known that they will be. They live
 // until the device is closed. Drivers compile in several threads at a time: vkCreateComputePipelines is safe to call

@@ -7,6 +7,15 @@ layout(constant_id = 10) const uint K = 16;
 layout(constant_id = 11) const uint SUBGROUP_ROWS = 32; // of the tile
 layout(constant_id = 12) const uint STEP = 32;
 layout(constant_id = 13) const uint BUFFERS = 2;
+layout(constant_id = 14) const uint WAY = 0; // of sums to memory: variant.go
+
+// The ways. Matrices of sums stay in registers only where the compiler unrolls all loops over them, which depends on what else is in these:
+// NVIDIA's has been seen to keep them in memory, at a fifth of the speed.
+const uint IN_PHASES = 0;  // by shared memory, as many matrices at once as fit there
+const uint ONE_BY_ONE = 1;
+const uint DIRECTLY = 2;   // whole tiles are stored as they are and completed in place; others one by one
+
+layout(set = 0, binding = 2, std430) workgroupcoherent buffer OutStored { float stored[]; }; // what other invocations read again
 
 #define Rows fcoopmatNV<16, gl_ScopeSubgroup, M, K>
 #define Tokens fcoopmatNV<16, gl_ScopeSubgroup, K, N>
@@ -24,6 +33,17 @@ const uint TILE_QUADS = BUFFERS * (ROW_QUADS + TOKEN_QUADS), ALL_SUM_QUADS = SUB
 
 // So many of a subgroup's matrices fit where the tile was.
 const uint FIT = TILE_QUADS > ALL_SUM_QUADS ? TILE_QUADS / ALL_SUM_QUADS : 1;
+
+// Where the phases end. There are at most eight: variant.go.
+const uint END_0 = 1 * FIT < MATRICES ? 1 * FIT : MATRICES;
+const uint END_1 = 2 * FIT < MATRICES ? 2 * FIT : MATRICES;
+const uint END_2 = 3 * FIT < MATRICES ? 3 * FIT : MATRICES;
+const uint END_3 = 4 * FIT < MATRICES ? 4 * FIT : MATRICES;
+const uint END_4 = 5 * FIT < MATRICES ? 5 * FIT : MATRICES;
+const uint END_5 = 6 * FIT < MATRICES ? 6 * FIT : MATRICES;
+const uint END_6 = 7 * FIT < MATRICES ? 7 * FIT : MATRICES;
+const uint END_7 = 8 * FIT < MATRICES ? 8 * FIT : MATRICES;
+const uint LANE_QUADS = (SUM_QUADS + SUBGROUP - 1) / SUBGROUP;
 
 shared uvec4 tile[TILE_QUADS > ALL_SUM_QUADS ? TILE_QUADS : ALL_SUM_QUADS];
 
@@ -118,7 +138,7 @@ void carefully(uint r, uint t) {
 	if (t >= count() || r >= push.rows || !here(r))
 		return;
 	uint at = outAt(t, r);
-	precise float v = result[at];
+	precise float v = stored[at];
 	if (outOfRange(v))
 		v = finished(r, t, actScales[push.actScales + actRow(t)], v);
 	result[at] = v;
@@ -131,6 +151,18 @@ uvec2 placeOf(uint quad) {
 	uint i = quad / SUM_QUADS, j = quad % SUM_QUADS;
 	return uvec2(i % MATRICES_ROWS * M + j % (M / 4) * 4, i / MATRICES_ROWS * N + j / (M / 4));
 }
+
+#define PHASE(p) \
+	if (p * FIT < MATRICES) { \
+		[[unroll]] for (uint i = p * FIT; i < END_##p; i++) \
+			coopMatStoreNV(sums[i], tile, mine + (i - p * FIT) * SUM_QUADS, M / 4, true); \
+		subgroupBarrier(); \
+		[[dont_unroll]] for (uint j = lane; j < (END_##p - p * FIT) * SUM_QUADS; j += SUBGROUP) { \
+			uvec2 at = corner + placeOf(p * FIT * SUM_QUADS + j); \
+			left = quickly(at.x, at.y, n, uintBitsToFloat(tile[mine + j])) || left; \
+		} \
+		subgroupBarrier(); \
+	}
 
 void main() {
 	uint firstToken = gl_WorkGroupID.x * TILE_TOKENS, firstRow = gl_WorkGroupID.y * TILE_ROWS;
@@ -171,23 +203,43 @@ void main() {
 		lay(firstRow, next, (step + 1) % BUFFERS);
 		barrier();
 	}
-	// The matrices of sums stay in registers only where the loops over them are unrolled, and for that these are short.
-	uint mine = gl_SubgroupID * FIT * SUM_QUADS, n = count();
+	uint lane = gl_SubgroupInvocationID, n = count();
+	uvec2 corner = uvec2(firstRow + row, firstToken + token);
 	bool left = false;
-	[[unroll]] for (uint first = 0; first < MATRICES; first += FIT) {
-		[[unroll]] for (uint i = 0; i < FIT; i++)
-			if (first + i < MATRICES)
-				coopMatStoreNV(sums[first + i], tile, mine + i * SUM_QUADS, M / 4, true);
+#ifdef BY_EXPERT
+	const bool whole = false;
+#else
+	bool whole = firstRow + TILE_ROWS <= push.rows && firstToken + TILE_TOKENS <= n;
+#endif
+	if (WAY == IN_PHASES) {
+		uint mine = gl_SubgroupID * FIT * SUM_QUADS;
+		PHASE(0) PHASE(1) PHASE(2) PHASE(3) PHASE(4) PHASE(5) PHASE(6) PHASE(7)
+	} else if (WAY == DIRECTLY && whole) {
+		[[unroll]] for (uint i = 0; i < MATRICES; i++)
+			coopMatStoreNV(sums[i], stored, outAt(corner.y + i / MATRICES_ROWS * N, corner.x + i % MATRICES_ROWS * M), push.stride, true);
 		subgroupBarrier();
-		[[dont_unroll]] for (uint j = gl_SubgroupInvocationID; j < min(FIT, MATRICES - first) * SUM_QUADS; j += SUBGROUP) {
-			uvec2 at = uvec2(firstRow + row, firstToken + token) + placeOf(first * SUM_QUADS + j);
-			left = quickly(at.x, at.y, n, uintBitsToFloat(tile[mine + j])) || left;
+		[[dont_unroll]] for (uint j = lane; j < MATRICES * SUM_QUADS; j += SUBGROUP) {
+			uvec2 at = corner + placeOf(j);
+			uint to = outAt(at.y, at.x);
+			left = quickly(at.x, at.y, n, vec4(stored[to], stored[to + 1], stored[to + 2], stored[to + 3])) || left;
 		}
-		subgroupBarrier();
+	} else {
+		uint mine = gl_SubgroupID * SUM_QUADS;
+		[[unroll]] for (uint i = 0; i < MATRICES; i++) {
+			coopMatStoreNV(sums[i], tile, mine, M / 4, true);
+			subgroupBarrier();
+			[[unroll]] for (uint s = 0; s < LANE_QUADS; s++) {
+				uint j = s * SUBGROUP + lane;
+				uvec2 at = corner + uvec2(i % MATRICES_ROWS * M + j % (M / 4) * 4, i / MATRICES_ROWS * N + j / (M / 4));
+				if (SUM_QUADS % SUBGROUP == 0 || j < SUM_QUADS)
+					left = quickly(at.x, at.y, n, uintBitsToFloat(tile[mine + j])) || left;
+			}
+			subgroupBarrier();
+		}
 	}
 	if (ADDED || subgroupOr(uint(left)) != 0)
-		[[dont_unroll]] for (uint j = gl_SubgroupInvocationID; j < MATRICES * SUM_QUADS; j += SUBGROUP) {
-			uvec2 at = uvec2(firstRow + row, firstToken + token) + placeOf(j);
+		[[dont_unroll]] for (uint j = lane; j < MATRICES * SUM_QUADS; j += SUBGROUP) {
+			uvec2 at = corner + placeOf(j);
 			[[dont_unroll]] for (uint k = 0; k < 4; k++)
 				carefully(at.x + k, at.y);
 		}
