@@ -124,7 +124,9 @@ func (on *layerTrial) time(ctx context.Context, open func() (compute.Device, err
 		if ctx.Err() != nil {
 			return t, ctx.Err()
 		}
-		*part.to = y.time(part.make())
+		read, ops := part.make()
+		y.tune()
+		*part.to = y.time(read, ops)
 		step()
 	}
 	var weights []compute.SparseWeights
@@ -136,6 +138,7 @@ func (on *layerTrial) time(ctx context.Context, open func() (compute.Device, err
 			weights = y.neurons()
 		}
 		read, ops := y.sparse(weights, share)
+		y.tune()
 		if on.gap > 0 {
 			t.sparse = append(t.sparse, timed{read, y.timeApart(ops, on.gap)})
 		} else {
@@ -144,6 +147,13 @@ func (on *layerTrial) time(ctx context.Context, open func() (compute.Device, err
 		step()
 	}
 	return t, y.err
+}
+
+// tune has the device choose its kernels for the weights that it took in, as it does when a model is loaded.
+func (y *layers) tune() {
+	if d, ok := y.d.(compute.Tuner); ok && y.err == nil {
+		d.Tune()
+	}
 }
 
 // time returns the time of one of ops, which read so many bytes each.
