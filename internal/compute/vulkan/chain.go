@@ -132,8 +132,9 @@ func (chainFusion) record(r *recorder, ops []compute.Op) {
 		}
 	}
 	local, quads := r.d.chainLocal(x.Cols)
-	form, pack := floats(last.dst), false                                                               // stands in
-	if last.norm() && last.dst.Mem != x.Mem || len(ops) > 1 && (last.norm() || last.kind == chainAdd) { // heads are normed in place, and no product takes them
+	form, pack := floats(last.dst), false // stands in
+	// Every norm is packed here, one in place too: packing an RMSNorm's result later rounds another way.
+	if last.norm() || len(ops) > 1 && last.kind == chainAdd {
 		form, pack = r.packing(last.dst)
 	}
 	c := call{

@@ -135,7 +135,7 @@ void main() {
 					if (bitfieldExtract(push.biased, int(i), 1) != 0)
 						y += bias[i * QUADS + q];
 				}
-				v[q] = y;
+				v[q] = here[q] ? y : vec4(0); // the mean of a LAYER is of all invocations
 				if (kind != RMS)
 					packed[q] = y;
 				if (here[q])
