@@ -119,13 +119,24 @@ func (m *Machine) overheads(b *modelcost.Cost, p *placement.Plan, streams []hybr
 // most plans take beside what is placed: one that has every kind of layer, and all of the model but a few neurons, on
 // one GPU. A plan that takes more is found out when it is counted.
 func (m *Machine) most(b *modelcost.Cost, j int, stream hybrid.Streaming) (int64, error) {
+	most, err := m.mostWith(b, j, stream, 0)
+	if err != nil || len(b.Model.Layers) != 2 {
+		return most, err
+	}
+	// The last layer computes few rows of a prompt, so the first one is divided, too.
+	other, err := m.mostWith(b, j, stream, 1)
+	return max(most, other), err
+}
+
+// mostWith is that of a plan in which the layer of that number is whole, and the others are divided.
+func (m *Machine) mostWith(b *modelcost.Cost, j int, stream hybrid.Streaming, whole int) (int64, error) {
 	p := placement.Plan{VRAM: make([]int64, len(m.gpus))}
 	streams := make([]hybrid.Streaming, len(m.gpus))
 	streams[j] = stream
 	for l := range b.Model.Layers {
 		y := &b.Model.Layers[l]
 		hot := len(y.Units.Sometimes)
-		if l > 0 { // of whole blocks
+		if l != whole { // of whole blocks
 			hot = max(0, hot-1) / blocks * blocks
 		}
 		p.Layers = append(p.Layers, placement.Priced{

@@ -227,6 +227,26 @@ func attended(s headShape, row, head, seq, pos int) []float64 {
 	return out
 }
 
+// tileGrid is how tiles share the attention of some tokens.
+type tileGrid struct {
+	together int   // query heads of a workgroup
+	x, y     int   // workgroups of rows and of heads
+	chunks   int   // of the positions
+	parts    int64 // bytes of what workgroups leave that share a row's chunks; 0: none share them
+}
+
+// grid returns that of n tokens.
+func (f *attending) grid(t attentionTile, n int) tileGrid {
+	l, rows := &f.c.Layers[f.layer], t.rows(f.r.d.gpu.Matrices)
+	g := tileGrid{together: max(1, min(f.group, rows/n)), chunks: ceil(f.c.Pages*compute.PagePositions, chunkPositions)}
+	g.x, g.y = ceil(n, rows/g.together), l.Heads*ceil(f.group, g.together)
+	parts := 4 * int64(n) * int64(f.heads) * int64(g.chunks) * int64(l.Value+2)
+	if g.chunks > 1 && g.x*g.y < enoughAttention && parts <= min(f.r.d.maxBinding, splitBytes) {
+		g.parts = parts
+	}
+	return g
+}
+
 // tiles computes n tokens from first on by cooperative matrices. Where they are few, the chunks of the positions are
 // shared among workgroups, and combine.comp puts their parts together. Both give the same bytes.
 func (f *attending) tiles(t attentionTile, first, n int) {
@@ -234,21 +254,25 @@ func (f *attending) tiles(t attentionTile, first, n int) {
 		return
 	}
 	r, l, m := f.r, &f.c.Layers[f.layer], f.r.d.gpu.Matrices
-	rows := t.rows(m)
-	together := max(1, min(f.group, rows/n)) // query heads of a workgroup
-	x, y := ceil(n, rows/together), l.Heads*ceil(f.group, together)
-	chunks := ceil(f.c.Pages*compute.PagePositions, chunkPositions)
-	size := 4 * int64(n) * int64(f.heads) * int64(chunks) * int64(l.Value+2)
-	whole := chunks == 1 || x*y >= enoughAttention || size > min(r.d.maxBinding, splitBytes)
-	splits, z := floats(f.out), 1 // stands in where there are none
+	if r.d.gpu.Counts() { // a shorter prompt may take more memory than a long one, which shares nothing
+		most := int64(0)
+		for n := range n {
+			most = max(most, f.grid(t, n+1).parts)
+		}
+		if most > 0 {
+			r.scratch("attention", most)
+		}
+	}
+	g := f.grid(t, n)
+	splits, whole, z := floats(f.out), g.parts == 0, 1 // stands in where there are none
 	if !whole {
-		splits, z = r.scratch("attention", size), max(1, min(chunks, splitGroups/(x*y)))
+		splits, z = r.scratch("attention", g.parts), max(1, min(g.chunks, splitGroups/(g.x*g.y)))
 	}
 	keys, values := cacheLayer(f.c, f.layer)
 	r.dispatch(call{
 		shader: driver.AttentionShader, local: t.local,
 		spec: []uint32{
-			uint32(l.Key), uint32(l.Value), uint32(together), uint32(t.positions), uint32(l.KeyType), uint32(l.ValueType),
+			uint32(l.Key), uint32(l.Value), uint32(g.together), uint32(t.positions), uint32(l.KeyType), uint32(l.ValueType),
 			truth(f.how.Sinks != nil) | truth(f.how.Slopes != nil)<<1 | truth(f.how.Later)<<2 | truth(whole)<<3 | truth(r.d.gpu.Info.Kind != driver.CPU)<<4,
 			uint32(m.M), uint32(m.N), uint32(m.K), uint32(t.deep),
 		},
@@ -258,11 +282,11 @@ func (f *attending) tiles(t attentionTile, first, n int) {
 		},
 		push: []uint32{
 			uint32(first + n), uint32(f.heads), uint32(l.Heads), math.Float32bits(f.how.Scale), uint32(r.seg.params.rows), uint32(r.seg.params.out),
-			window(f.how), math.Float32bits(f.how.SoftCap), truth(f.c.IsWindowed(f.layer)), uint32(first), uint32(chunks),
+			window(f.how), math.Float32bits(f.how.SoftCap), truth(f.c.IsWindowed(f.layer)), uint32(first), uint32(g.chunks),
 		},
-		groups: [3]int{x, y, z},
+		groups: [3]int{g.x, g.y, z},
 	})
 	if !whole {
-		f.combine(splits, chunkPositions, chunks, first, n)
+		f.combine(splits, chunkPositions, g.chunks, first, n)
 	}
 }

@@ -33,7 +33,8 @@ func tokenBytes(l compute.KVShape) int {
 	return 4*(room+l.Key+tokenTile+tokenTile/2+l.Value) + packing + attentionRest
 }
 
-// alone computes the first n tokens by attention_token.comp.
+// alone computes the first n tokens by attention_token.comp, up to fewRows at a time: they are enough for any GPU, and
+// the parts of more would take memory that weights can use.
 func (f *attending) alone(n int) {
 	if n == 0 {
 		return
@@ -41,9 +42,9 @@ func (f *attending) alone(n int) {
 	r, l := f.r, &f.c.Layers[f.layer]
 	chunks := min(ceil(f.c.Pages*compute.PagePositions, tokenTile), tokenChunks)
 	part := 4 * int64(f.heads) * int64(chunks) * int64(l.Value+4)
-	most := max(1, int(min(r.d.maxBinding, splitBytes)/part)) // tokens at a time
-	parts := r.scratch("attention", part*int64(min(n, most)))
-	done := r.scratch("finished attention", 4*int64(f.heads)*int64(min(n, most)))
+	most := max(1, min(n, fewRows, int(min(r.d.maxBinding, splitBytes)/part))) // tokens at a time
+	parts := r.scratch("attention", part*int64(most))
+	done := r.scratch("finished attention", 4*int64(f.heads)*int64(most))
 	form, pack := floats(f.out), false // stands in
 	if l.Value%quant.QK == 0 && n == f.out.Rows {
 		form, pack = r.packing(f.out)
