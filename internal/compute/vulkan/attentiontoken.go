@@ -15,8 +15,8 @@ const (
 )
 
 // byToken reports whether single tokens go by attention_token.comp: where values lie for themselves, in whole vectors,
-// and no query heads share them. On an H200 it read 16,384 positions of 32 heads in 84 µs where attention.comp took 128;
-// with four query heads to a KV head it took 107 where that took 53.
+// and no query heads share them. On an H200 a 7B model made 522 tokens a second with it and 490 without, at the beginning
+// of a context. Where four query heads share a KV head it seemed slower, while the card's clocks were still rising.
 func (f *attending) byToken() bool {
 	l := &f.c.Layers[f.layer]
 	if l.Within || f.group != 1 || l.Value%8 != 0 || l.Value > 8*tokenLocal {
