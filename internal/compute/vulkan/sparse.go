@@ -19,7 +19,7 @@ const (
 	// listedGroups bounds the workgroups for a token's set, whose size the host does not know: they go on in strides.
 	listedGroups = 2048
 	// everyTokens are computed at a time where every neuron is, to bound the memory for gates and ups.
-	everyTokens = 512
+	everyTokens = 128
 )
 
 // sparse is one SparseFFN.
