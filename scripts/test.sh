@@ -7,7 +7,7 @@ export POWERINFER_LEFT_OUT=$PWD/.cache/left-out
 rm -f "$POWERINFER_LEFT_OUT"
 go vet ./...
 status=0
-go test -vet=off -timeout 30m "$@" ./... || status=$? # vetted above, with more checks
+go test -vet=off -timeout 50m "$@" ./... || status=$? # vetted above, with more checks
 if [ -e "$POWERINFER_LEFT_OUT" ]; then
 	echo "left out: $(cut -f1 "$POWERINFER_LEFT_OUT" | sort | uniq -c | sed 's/^ *\([0-9]*\) /\1 tests /' | paste -sd ';' | sed 's/;/; /g')"
 fi
