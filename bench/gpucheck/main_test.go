@@ -58,7 +58,7 @@ func software(t *testing.T) *check {
 	return c
 }
 
-// evenSpeeds are those of a processor that reads so many bytes per second whatever it computes.
+// evenSpeeds returns the speeds of a processor that reads so many bytes per second in every operation.
 func evenSpeeds(read float64) *placement.Speeds {
 	even := placement.Rate{Read: read}
 	return &placement.Speeds{Attention: even, Predictor: even, Dense: even, Sparse: even}

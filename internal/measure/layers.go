@@ -120,7 +120,7 @@ func (on *layerTrial) time(ctx context.Context, open func() (compute.Device, err
 	for _, part := range []struct {
 		to   *timed
 		make func() (bytes float64, ops []func(compute.Verbs))
-	}{{&t.attention, y.attention}, {&t.dense, y.dense}, {&t.predictor, func() (float64, []func(compute.Verbs)) { return y.predictor(50) }}} {
+	}{{&t.attention, y.attention}, {&t.dense, y.dense}, {&t.predictor, y.predictor}} {
 		if ctx.Err() != nil {
 			return t, ctx.Err()
 		}
@@ -365,12 +365,12 @@ func (y *layers) predictorOf(share int, seed uint64, hid, out compute.Tensor) (p
 	return p, active
 }
 
-// predictor returns predictors alone.
-func (y *layers) predictor(share int) (bytes float64, ops []func(compute.Verbs)) {
+// predictor returns predictors alone, which find half of the neurons active.
+func (y *layers) predictor() (bytes float64, ops []func(compute.Verbs)) {
 	bytes = float64(y.shape.rank*layerType.RowBytes(y.shape.embd) + y.shape.ff*layerType.RowBytes(y.shape.rank))
 	hid, out := y.tensor(y.shape.rank), y.tensor(y.shape.ff)
 	for l := range y.count(bytes) {
-		p, _ := y.predictorOf(share, uint64(l), hid, out)
+		p, _ := y.predictorOf(50, uint64(l), hid, out)
 		ops = append(ops, func(b compute.Verbs) { p.do(b, y.x) })
 	}
 	return bytes, ops

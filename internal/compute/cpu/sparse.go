@@ -15,7 +15,7 @@ const (
 	pairNeurons  = 64 // of a pair of a token and an expert: there are several pairs to share among threads
 )
 
-// Threads take what a few tokens need of a layer in pieces that are small beside a thread's share. Otherwise all would
+// Threads share the work of a few tokens in a layer in pieces much smaller than a thread's share. Otherwise all would
 // wait for those that take one piece more: with 15 threads and 16 pieces half of the time. No byte depends on pieces.
 const (
 	listPieces = 96 // of a list of neurons whose gates or a_i are computed

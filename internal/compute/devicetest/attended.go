@@ -6,7 +6,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// attended is what a script attends with, for what halves may cost.
+// attended holds a script's queries, from which the error that halves may cause is derived.
 type attended struct {
 	heads          heads
 	how            compute.Attention

@@ -44,7 +44,7 @@ const (
 	turnTolerance = 4e-7
 	// attentionTolerance is the share of a row's largest magnitude that float32 scores and sums over halves may cost.
 	attentionTolerance = 2e-5
-	// roughAttention is what halves of queries and exponentials may cost of normal numbers: 2^-11 of a score, which is
+	// roughAttention bounds the error that halves of queries and exponentials cause in normal numbers: 2^-11 of a score, which is
 	// some units, and of the share of each of some positions.
 	roughAttention = 4e-3
 	// recurrentTolerance is the share of a row's largest magnitude that float32 sums, exponentials of decays and states

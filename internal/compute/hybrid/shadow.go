@@ -16,7 +16,7 @@ type shadowOf struct {
 	windowed bool
 }
 
-// shadowed is what a recording's shadow holds: a layer of the host's cache.
+// shadowed names the layer of the host's cache that a recording's shadow holds.
 type shadowed struct {
 	cache *compute.Cache // of the GPU; nil: nothing is held
 	of    *compute.Cache

@@ -204,7 +204,7 @@ func (d *Device) fillCache(c *compute.Cache, pages [][]int32) error {
 	return nil
 }
 
-// attended is what a row's head attends to in the known case, by the definition.
+// attended returns the result of a row's head in the known case, by the definition.
 func attended(s headShape, row, head, seq, pos int) []float64 {
 	kv := head / attendGroup
 	out, shares, top := make([]float64, s.value), make([]float64, pos+1), math.Inf(-1)
@@ -227,7 +227,7 @@ func attended(s headShape, row, head, seq, pos int) []float64 {
 	return out
 }
 
-// tileGrid is how tiles share the attention of some tokens.
+// tileGrid says how tiles share the attention of some tokens.
 type tileGrid struct {
 	together int   // query heads of a workgroup
 	x, y     int   // workgroups of rows and of heads

@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
-// headsFusion is what attention does with its heads before it attends: norms, rotations and the like of queries, keys
+// headsFusion fuses the operations on heads before attention: norms, rotations and the like of queries, keys
 // and values, each in place, and a StoreKV of keys and values. One dispatch computes any sequence of them, and a single
 // rotation or StoreKV, too.
 type headsFusion struct{}

@@ -18,8 +18,8 @@ import (
 const MaxThreads = 512
 
 const (
-	// spinTime is how long a worker spins before it sleeps. Beside a GPU, which computes attention for 20 to 150 µs
-	// between two regions, sleeping costs more than that: waking 15 threads took 12 µs, and spinning ones took 3.
+	// spinTime is the time that a worker spins before it sleeps. While a GPU computes attention, for 20 to 150 µs between
+	// two regions, sleeping costs more than spinning: waking 15 threads took 12 µs, and spinning ones took 3.
 	spinTime   = 250 * time.Microsecond
 	stepPauses = 256 // between looks at Go's scheduler: an assembly loop cannot be preempted
 )

@@ -234,7 +234,7 @@ func (s *search) loaders() (paths []string) {
 	return slices.Compact(paths)
 }
 
-// Installed is what there is of Vulkan on a Linux machine.
+// Installed lists the parts of Vulkan that were found on a Linux machine.
 type Installed struct {
 	Loaders []string   // files
 	NoLoad  error      // why the loader cannot be opened
