@@ -424,7 +424,7 @@ func chooseTemplate(c *cli.Command, e *session.Session, o *server.ModelOptions) 
 	if o.Template, err = readTemplate(c, e.File); err != nil || o.Template != nil {
 		return err
 	}
-	if e.Config().Family.Headless { // it answers no chats
+	if e.Config().Headless { // it answers no chats
 		o.Template, err = chat.Named("chatml", e.File)
 		return err
 	}

@@ -331,7 +331,7 @@ func (e *Engine) contextOf(r *Request) int {
 
 // checkHead refuses models of embeddings, which give no logits.
 func (e *Engine) checkHead() error {
-	if e.config.Family.Headless {
+	if e.config.Headless {
 		return fmt.Errorf("%s models give embeddings and no text: serve one and ask /v1/embeddings", e.config.Arch)
 	}
 	return nil

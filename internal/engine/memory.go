@@ -151,7 +151,7 @@ func (o *Options) needs(f *gguf.File, c model.Config, on placement.Layout) Memor
 // activations returns the bytes that a step of n tokens takes: activations, the widest of them again as integers with
 // scales, with room to grow by a quarter, and lists of open neurons where layers are computed by neuron.
 func (o *Options) activations(c model.Config, n int) int64 {
-	widest := max(c.Embd, c.FF, c.Heads*c.HeadDim, c.States.Inner)
+	widest := max(c.Embd, c.FF, c.Heads*c.HeadDim)
 	bytes := c.ActivationBytes(n) + int64(n)*int64(widest)*layout.ActBytes*5/(4*256)
 	if mode, err := c.Resolve(o.Sparse); err == nil && mode != model.Off {
 		bytes += 4 * int64(n) * int64(c.FF)

@@ -71,14 +71,15 @@ func newGemma3n(k *nn.Keys, b *nn.Binder) Program {
 // block binds block i.
 func (m *gemma3n) block(b *nn.Binder, i int) gemma3nBlock {
 	l := m.layers[i]
-	a := b.Attention(l.HeadShape)
-	a.QNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps)
+	var a *nn.Attention
 	if i < m.own {
+		a = b.Attention(l.HeadShape)
 		b.QKV(a, m.embd, nn.Optional)
 		a.KNorm, a.VNorm = b.HeadNorm("attn_k_norm", l.Key, m.eps), b.UnitNorm(l.Value, m.eps)
 	} else {
-		b.QueriesOf(a, m.embd, nn.Optional)
+		a = b.QueriesOf(nn.LastOfKind(m.windowed, m.own, i), l.HeadShape, m.embd, nn.Optional)
 	}
+	a.QNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps)
 	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
 	if m.windowed[i] {
 		a.Rope, a.How.Window = m.windowRope, m.window

@@ -77,14 +77,15 @@ func newGemma4(k *nn.Keys, b *nn.Binder) Program {
 // block binds block i.
 func (m *gemma4) block(b *nn.Binder, i int) gemma4Block {
 	l := m.layers[i]
-	a := b.Attention(l.HeadShape)
-	a.QNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps)
+	var a *nn.Attention
 	if i < m.own {
+		a = b.Attention(l.HeadShape)
 		b.QKVOrQK(a, m.embd, nn.Optional)
 		a.KNorm, a.VNorm = b.HeadNorm("attn_k_norm", l.Key, m.eps), b.UnitNorm(l.Value, m.eps)
 	} else {
-		b.QueriesOf(a, m.embd, nn.Optional)
+		a = b.QueriesOf(nn.LastOfKind(m.windowed, m.own, i), l.HeadShape, m.embd, nn.Optional)
 	}
+	a.QNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps)
 	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
 	if m.windowed[i] {
 		a.Rope, a.How.Window = m.windowRope, m.window

@@ -29,38 +29,48 @@ func (c *Config) cacheSpec(size compute.CacheSpec, types compute.CacheTypes, pla
 		}
 		spec.Layers = append(spec.Layers, shape)
 	}
+	if like := c.likeFurther(); c.FurtherCached && like >= 0 {
+		spec.Layers = append(spec.Layers, spec.Layers[like])
+	}
 	for l, b := range c.Blocks {
-		if b.State == 0 || b.Heads == 0 {
-			continue
-		}
-		spec.Layers, spec.Further = append(spec.Layers, b.state()), append(spec.Further, l)
-		if spec.Windowed != nil {
-			spec.Windowed = append(spec.Windowed, false)
+		main := b.main()
+		for i, shape := range b.Stored {
+			if i != main {
+				shape.KeyType, shape.ValueType = types.Key, types.Value
+				spec.Layers, spec.Further = append(spec.Layers, shape), append(spec.Further, l)
+			}
 		}
 	}
-	if like := c.likeFurther(); c.FurtherCached && like >= 0 {
-		shape := spec.Layers[like]
-		spec.Layers = append(spec.Layers, shape)
-		if spec.Windowed != nil {
-			spec.Windowed = append(spec.Windowed, false)
-		}
+	for len(spec.Windowed) > 0 && len(spec.Windowed) < len(spec.Layers) {
+		spec.Windowed = append(spec.Windowed, false)
 	}
 	return spec
 }
 
-// statePart returns the part of the cache with layer l's state: the layer's own, or one after all layers' where it has keys
-// and values there.
-func (c *Config) statePart(l int) int {
-	if l >= c.Layers || c.Blocks[l].State == 0 || c.Blocks[l].Heads == 0 {
-		return l
+// cacheParts returns the parts of the cache that layer l has, in the order of its Block's Stored. storage is the layers'. The
+// first parts of all layers come first, then the MTP layer's, then what layers have besides.
+func (c *Config) cacheParts(l int, storage []int) []int {
+	if l == c.Layers {
+		return []int{l}
 	}
-	part := c.Layers
+	next := c.Layers
+	if c.FurtherCached {
+		next++
+	}
 	for _, b := range c.Blocks[:l] {
-		if b.State > 0 && b.Heads > 0 {
-			part++
-		}
+		next += max(0, len(b.Stored)-1)
 	}
-	return part
+	var parts []int
+	main := c.Blocks[l].main()
+	for i := range c.Blocks[l].Stored {
+		if i == main {
+			parts = append(parts, storage[l])
+			continue
+		}
+		parts = append(parts, next)
+		next++
+	}
+	return parts
 }
 
 // ReadPage reads a page's first positions of the KV cache, in every layer: see compute.Device.

@@ -8,13 +8,15 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
-// Config is a model's hyperparameters, read from the file's metadata.
+// Config is what a model consists of and how it is to be computed. It follows from an outline of the model: what the
+// family's program binds.
 type Config struct {
 	Arch    string // general.architecture: Family.Name
 	Name    string // general.name
@@ -29,21 +31,19 @@ type Config struct {
 	Experts       Experts // of the layers that have any
 	// ExpertUse counts which experts the tokens of some texts used, numbered as the file has them; nil: the file does
 	// not say.
-	ExpertUse *neuron.Experts
-	FF        int
-	Heads     int
-	KVHeads   int
-	HeadDim   int     // of keys
-	Vocab     int     // rows of the token embedding
-	Eps       float32 // of the norms
-	Rope      nn.RopeSpec
-	Later     bool // tokens see later positions, too
-	Types     int  // of tokens, as BERT's texts have; 0: none
-	// QueryLatent is the width of the latent vector of queries, in latent attention; 0: queries are products of the
-	// input.
-	QueryLatent int
-	Act         compute.Activation
-	States      StateSpace // of recurrent layers
+	ExpertUse           *neuron.Experts
+	FF                  int
+	Heads               int
+	KVHeads             int
+	HeadDim             int     // of keys
+	Vocab               int     // rows of the token embedding
+	Eps                 float32 // of the norms
+	Later               bool    // tokens see later positions, too
+	Headless            bool    // there are no logits: hidden states are the result
+	Types               int     // of tokens, as BERT's texts have; 0: none
+	Act                 compute.Activation
+	perToken, perOutput int // elements of the activations of a step, for each of its tokens and rows of logits
+	mtp                 mtpKind
 	// Predictors says that the file carries predictors: it is an original PowerInfer file or a prepared one.
 	Predictors bool
 	// ExpertPredictors says that some layer's experts have predictors of their neurons.
@@ -61,27 +61,17 @@ type Config struct {
 	Magnitudes []float32
 }
 
-// Rotation says how a layer's heads are rotated to their positions.
-type Rotation int
-
-// The rotations of layers.
-const (
-	Rotated   Rotation = iota // as Config.Rope says
-	Locally                   // as Config.Local says
-	Unrotated                 // not at all
-)
-
 // uniform reports whether all layers have as many neurons.
 func (c *Config) uniform() bool {
 	return !slices.ContainsFunc(c.Blocks, func(b Block) bool { return b.FF != c.FF })
 }
 
-// ReadConfig reads and checks the hyperparameters of f. activation, when not empty, overrides the file's.
+// ReadConfig outlines the model in f and checks its hyperparameters. activation, when not empty, overrides the file's.
 func ReadConfig(f *gguf.File, activation string) (Config, error) {
-	m := &nn.Keys{File: f, Act: activation}
-	c := Config{Arch: m.Text("general.architecture", ""), Name: m.Text("general.name", "")}
-	if m.Err != nil {
-		return c, m.Err
+	k := &nn.Keys{File: f, Act: activation}
+	c := Config{Arch: k.Text("general.architecture", ""), Name: k.Text("general.name", "")}
+	if k.Err != nil {
+		return c, k.Err
 	}
 	if c.Arch == "" {
 		return c, fmt.Errorf("%s: key %q is missing: this is no model's file, or its first part is another one", f.Path, "general.architecture")
@@ -90,106 +80,126 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	if c.Family, ok = arch.Named(c.Arch); !ok {
 		return c, fmt.Errorf("%s: architecture %q is not supported; supported are %s", f.Path, c.Arch, arch.Names(nil))
 	}
-	m.Arch = c.Arch
-	key := func(s string) string { return c.Arch + "." + s }
-	c.Context = m.Context()
-	c.Embd = m.Count(key("embedding_length"), 0, nn.MaxWidth)
-	c.Layers = m.Layers()
-	c.Further = m.Extra
-	c.readBlocks(m)
-	c.readStates(m)
-	c.readExperts(m)
-	c.readInputs(m)
-	if eps := cmp.Or(c.Family.UsualEps, 1e-5); c.Family.LayerNorm {
-		c.Eps = m.LayerNormEpsilon(eps)
-	} else {
-		c.Eps = m.RMSEpsilon(eps)
-	}
-	if v := m.Text(key("rope.scaling.type"), "none"); v != "none" && v != "linear" && v != "yarn" && v != "longrope" && v != "dynamic" {
-		m.Fail("key %q: rope scaling %q is not supported; supported are none, linear, yarn, longrope, dynamic", key("rope.scaling.type"), v)
-	}
-	c.Rope = readRope(m, &c)
-	c.readPositions(m)
-	c.Threshold = float32(m.Within("powerinfer.sparse_threshold", 0, math.Inf(-1), math.Inf(1)))
-	original := f.Magic == "PWRI"
-	if original && c.Family.Original == "" {
-		m.Fail("original PowerInfer files of architecture %q do not exist; supported are %s", c.Arch, arch.Originals())
-	}
-	if m.Err != nil {
-		return c, m.Err
-	}
-	embd := f.Tensor("token_embd.weight")
-	if embd == nil {
+	if f.Tensor("token_embd.weight") == nil {
 		return c, fmt.Errorf("%s: tensor \"token_embd.weight\" is missing; this file holds no model", f.Path)
 	}
-	c.Vocab = embd.Rows()
-	c.Act = m.ActivationOr(compute.Activation{Kind: c.Family.Activation, Slope: c.Family.Slope, Limit: c.Family.Limit}, c.Family.Original)
-	if m.Err != nil {
-		return c, m.Err
-	}
-	var err error
-	if err := c.readExpertUse(f); err != nil {
-		return c, err
-	}
-	if c.Curve, err = prepared.ReadCurve(f, c.Layers); err != nil {
-		return c, err
+	k.Arch = c.Arch
+	c.Threshold = float32(k.Within("powerinfer.sparse_threshold", 0, math.Inf(-1), math.Inf(1)))
+	original := f.Magic == "PWRI"
+	if original && c.Family.Original == "" {
+		k.Fail("original PowerInfer files of architecture %q do not exist; supported are %s", c.Arch, arch.Originals())
 	}
 	info, ok, err := prepared.Read(f)
 	if ok {
 		c.Prepared = &info
 	}
 	c.Predictors, c.Transposed = original || ok, original || ok
+	if c.outline(k); k.Err != nil {
+		return c, k.Err
+	}
+	if err := c.readExpertUse(f); err != nil {
+		return c, err
+	}
+	var curveErr error
+	if c.Curve, curveErr = prepared.ReadCurve(f, c.Layers); curveErr != nil {
+		return c, curveErr
+	}
 	for l := range c.Blocks {
 		if c.Blocks[l].Experts && f.Tensor(expertPredictor(l, 1)) != nil {
 			c.ExpertPredictors = true
 		}
 	}
 	if err == nil && c.Transposed {
-		err = c.checkByNeuron(m)
+		err = c.checkByNeuron(k)
 	}
 	return c, err
 }
 
-// checkByNeuron refuses a file whose down projections are stored by neuron where layers cannot be computed so.
-func (c *Config) checkByNeuron(m *nn.Keys) error {
-	if c.Experts.Count > 0 {
-		return fmt.Errorf("%s: predictors of models with experts are not supported", m.File.Path)
+// outline binds the family's program to the shapes of the file's tensors, and describes it.
+func (c *Config) outline(k *nn.Keys) {
+	b := nn.NewOutline(k.File, nn.Plan{Layer: func(int) nn.LayerPlan {
+		return nn.LayerPlan{Neurons: nn.NeuronPlan{Transposed: c.Transposed, Predictor: nn.PredictorPlan{Held: c.Predictors}}}
+	}})
+	program := family.Open(k, b)
+	c.Layers, c.Context = k.Layers(), k.Context()
+	c.Further = k.Extra
+	if k.Err == nil {
+		k.Err = b.Err
 	}
-	if !c.uniform() {
-		return fmt.Errorf("%s: key %q: predictors of layers that differ in their number of neurons are not supported", m.File.Path, c.Arch+".feed_forward_length")
+	if k.Err != nil {
+		return
 	}
-	return nil
-}
-
-// readPositions reads how scores depend on positions besides the rotation, and what keys and values are computed from.
-func (c *Config) readPositions(m *nn.Keys) {
-	f := &c.Family
-	c.Later = !m.Flag(".attention.causal", !f.Later)
-	if t := m.File.Tensor("token_types.weight"); t != nil {
-		c.Types = t.Rows()
+	embed, output := program.Ends()
+	c.Vocab, c.Embd = embed.Table.Rows, embed.Table.Cols
+	c.Headless = !output.Head.Bound()
+	c.Eps = cmp.Or(output.Norm.Epsilon, embed.Norm.Epsilon)
+	if embed.Types != nil {
+		c.Types = embed.Types.Rows
 	}
-	if f.Latent && m.Err == nil {
-		c.readLatent(m)
+	parts := b.Parts()
+	if len(parts) < c.Layers {
+		k.Fail("key %q: the model has %d layers, and its program binds %d", c.Arch+".block_count", c.Layers, len(parts))
+		return
 	}
-}
-
-// readLatent reads what latent attention computes with: in all layers the same.
-func (c *Config) readLatent(m *nn.Keys) {
-	key := c.Arch + ".attention.kv_lora_rank"
-	width := m.Count(key, 0, nn.MaxWidth)
-	c.QueryLatent = m.Optional(c.Arch+".attention.q_lora_rank", nn.MaxWidth)
-	if c.Rope.First = c.HeadDim - c.Rope.Dims; c.Rope.First < 1 {
-		m.Fail("key %q: %d rotated elements leave none of a head's %d", c.Arch+".rope.dimension_count", c.Rope.Dims, c.HeadDim)
-	}
-	for l := range c.Blocks {
-		b, first := &c.Blocks[l], &c.Blocks[0]
-		b.Latent, b.Rotated = width, c.Rope.Dims
+	known := false
+	c.Act = k.Activation(compute.SiLU)
+	for l := range c.Layers {
+		p := &parts[l]
+		c.Blocks = append(c.Blocks, newBlock(l, p))
+		y := &c.Blocks[l]
+		c.FF, c.Heads, c.KVHeads, c.HeadDim = max(c.FF, y.FF), max(c.Heads, y.Heads), max(c.KVHeads, y.KVHeads), max(c.HeadDim, y.Key)
+		if a := p.Attention; a != nil {
+			c.Later = a.How.Later
+			if r := a.Rope; r != nil && (r.First+r.Dims > a.Key || r.Dims%2 != 0) {
+				k.Fail("key %q: %d rotated elements do not fit a head of %d", c.Arch+".rope.dimension_count", r.Dims, a.Key)
+			}
+			if of := &c.Blocks[y.KV]; of.KVHeads != y.KVHeads || of.Key != y.Key || of.Value != y.Value {
+				k.Fail("key %q: layer %d finds no layer of its kind whose keys and values it could read", c.Arch+".attention.shared_kv_layers", l)
+			}
+		}
 		switch {
-		case b.Heads != first.Heads || b.Key != first.Key || b.Value != first.Value:
-			m.Fail("layer %d has other heads than layer 0, which attention with a latent vector does not allow", l)
-		case width%8 != 0 || c.Rope.Dims%8 != 0 || b.Heads*(width+c.Rope.Dims) > nn.MaxWidth:
-			m.Fail("key %q: latent vectors of %d elements for %d heads, with %d rotated ones, are not supported: take multiples of 8 that make %d at most for all heads",
-				key, width, b.Heads, c.Rope.Dims, nn.MaxWidth)
+		case known:
+		case p.Experts != nil:
+			c.Act, known = p.Experts.Weights.Act, true
+		case p.FFN != nil:
+			c.Act, known = p.FFN.Act, true
 		}
 	}
+	c.takeExperts(k, parts)
+	c.mtp = mtpOf(program, output)
+	if k.Err == nil {
+		c.measure(program, b.Dev)
+	}
+}
+
+// measure finds what the activations of a step take: steps whose operations nobody does show it.
+func (c *Config) measure(program family.Program, dev compute.Device) {
+	spec := c.CacheSpec(compute.CacheSpec{Pages: 1, States: 1}, compute.CacheTypes{})
+	pass := nn.Pass{Params: &compute.Params{}, Cache: &compute.Cache{CacheSpec: spec}, LastLayer: -1}
+	pool := nn.NewPool(dev, 1, 1)
+	for {
+		for _, expanded := range []bool{false, c.Latent()} {
+			pass.Step = nn.Step{Kind: nn.States, Expanded: expanded}
+			pass.Begin(compute.NewVerbs(nothing{}), pool, 1, 1)
+			pass.Outputs(program.Forward(&pass))
+		}
+		if !pool.Grown() {
+			break
+		}
+	}
+	c.perToken, c.perOutput = pool.Widths()
+}
+
+// ActivationBytes returns what the activations of a step of n tokens take, but for logits.
+func (c *Config) ActivationBytes(n int) int64 { return 4 * int64(n) * int64(c.perToken+c.perOutput) }
+
+// checkByNeuron refuses a file whose down projections are stored by neuron where layers cannot be computed so.
+func (c *Config) checkByNeuron(k *nn.Keys) error {
+	if c.Experts.Count > 0 {
+		return fmt.Errorf("%s: predictors of models with experts are not supported", k.File.Path)
+	}
+	if !c.uniform() {
+		return fmt.Errorf("%s: key %q: predictors of layers that differ in their number of neurons are not supported", k.File.Path, c.Arch+".feed_forward_length")
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -8,9 +9,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
-
-// maxExperts bounds the experts of a layer.
-const maxExperts = nn.MaxExperts
 
 // Experts are the hyperparameters of layers with experts.
 type Experts struct {
@@ -22,73 +20,35 @@ type Experts struct {
 	Routing compute.Routing
 }
 
-// readExperts reads what files say of experts. Layers with a router have some.
-func (c *Config) readExperts(m *nn.Keys) {
+// takeExperts describes the experts of the layers that have some, which consist of parts, and checks that the file's keys
+// say the same.
+func (c *Config) takeExperts(k *nn.Keys, parts []nn.Parts) {
 	key := func(s string) string { return c.Arch + "." + s }
-	router := func(l int) string { return fmt.Sprintf("blk.%d.ffn_gate_inp.weight", l) }
-	n, said, err := m.File.Uint(key("expert_count"))
-	f := c.Family.Experts
-	switch {
-	case m.Err != nil:
-		return
-	case err != nil:
-		m.Err = err
-		return
-	case f == nil && n > 0:
-		m.Fail("key %q: %d experts in a family that has none", key("expert_count"), n)
-		return
-	case n == 0 && (f == nil || f.Optional):
-		if used, _, _ := m.File.Uint(key("expert_used_count")); used > 0 && !said { // as --experts-used has it of a model without experts
-			m.Fail("key %q: %d experts are to be used, and the model has none", key("expert_used_count"), used)
-		}
-		return
-	}
-	e := &c.Experts
-	def := c.FF
-	if f.Divided {
-		def = max(1, c.FF/m.Count(key("expert_used_count"), 0, maxExperts))
-	}
-	m.Count(key("expert_count"), 0, maxExperts) // it must have some
-	usual := nn.ExpertSpec{Neurons: def, Routing: compute.Routing{Score: f.Score, Normalised: f.Normalised, MinSum: f.MinSum}}
-	if f.Shared {
-		usual.Shared = c.FF
-	}
-	x := m.Experts(usual)
-	e.Count, e.Used, e.FF, e.Shared, e.Routing = x.Count, x.Used, x.Neurons, x.Shared, x.Routing
-	if e.Shared == 0 && f.SharedAsWide {
-		e.Shared = e.FF
-	}
-	if f.Latent {
-		e.Latent = m.Optional(key("moe_latent_size"), nn.MaxWidth)
-	}
-	lead, _, err := m.File.Uint(key("leading_dense_block_count"))
-	if err != nil && m.Err == nil {
-		m.Err = err
-	}
-	with := 0
+	lead, _, err := k.File.Uint(key("leading_dense_block_count"))
+	k.Err = cmp.Or(k.Err, err)
 	for l := range c.Blocks {
-		b := &c.Blocks[l]
-		if m.File.Tensor(router(l)) == nil {
-			if down := fmt.Sprintf("blk.%d.ffn_down_exps.weight", l); m.File.Tensor(down) != nil {
-				m.Fail("tensor %q is missing, the router of the experts in %q: the file is incomplete; download or convert it again", router(l), down)
-			}
-			if b.FF == 0 && !c.Family.OnePart {
-				m.Fail("key %q: layer %d has neither neurons nor experts", key("feed_forward_length"), l)
-			}
+		x := parts[l].Experts
+		if x == nil {
 			continue
 		}
 		if uint64(l) < lead {
-			m.Fail("tensor %q gives layer %d experts, and key %q says that the first %d layers have none", router(l), l, key("leading_dense_block_count"), lead)
+			k.Fail("tensor \"blk.%d.ffn_gate_inp.weight\" gives layer %d experts, and key %q says that the first %d layers have none", l, l, key("leading_dense_block_count"), lead)
 		}
-		b.Experts, b.FF = true, e.Shared
-		with++
+		e := &c.Experts
+		e.Count, e.Used, e.FF, e.Routing = x.Count, x.Used, x.Neurons(), x.Routing
+		if x.Narrow.Bound() {
+			e.Latent = x.Narrow.W.Rows
+		}
+		e.Shared = max(e.Shared, c.Blocks[l].FF)
 	}
-	if with == 0 {
-		m.Fail("key %q: %d experts, and no layer has a router (tensor \"blk.N.ffn_gate_inp.weight\")", key("expert_count"), e.Count)
-	}
-	c.FF = 0
-	for _, b := range c.Blocks {
-		c.FF = max(c.FF, b.FF)
+	n, said, err := k.File.Uint(key("expert_count"))
+	k.Err = cmp.Or(k.Err, err)
+	switch used, _, _ := k.File.Uint(key("expert_used_count")); {
+	case c.Experts.Count > 0:
+	case n > 0:
+		k.Fail("key %q: %d experts, and no layer has a router (tensor \"blk.N.ffn_gate_inp.weight\")", key("expert_count"), n)
+	case used > 0 && !said: // as --experts-used has it of a model without experts
+		k.Fail("key %q: %d experts are to be used, and the model has none", key("expert_used_count"), used)
 	}
 }
 

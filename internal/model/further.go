@@ -31,6 +31,25 @@ type further struct {
 	head       nn.Linear // [n_vocab, n_embd]; the model's where the layer has none
 }
 
+// mtpKind says whether a program has an MTP layer.
+type mtpKind int
+
+const (
+	noMTP      mtpKind = iota
+	centredMTP         // it would, with LayerNorms
+	someMTP
+)
+
+func mtpOf(p family.Program, output *nn.Output) mtpKind {
+	switch _, ok := p.(family.MTP); {
+	case !ok:
+		return noMTP
+	case output.Norm.Centered:
+		return centredMTP
+	}
+	return someMTP
+}
+
 // CanGuessFurther says why layers of the file that predict further tokens cannot be computed, or nil.
 func (c *Config) CanGuessFurther() error {
 	refuse := func(why string) error {
@@ -39,11 +58,11 @@ func (c *Config) CanGuessFurther() error {
 	if c.Further == 0 {
 		return fmt.Errorf("the file names no layer that predicts further tokens (%s.nextn_predict_layers)", c.Arch)
 	}
-	switch f := &c.Family; {
-	case f.LayerNorm:
+	switch {
+	case c.mtp == noMTP:
+		return refuse("its program has none")
+	case c.mtp == centredMTP:
 		return refuse("its norms subtract the mean, and the layer's are RMS norms")
-	case f.NormSum || f.OnePart:
-		return refuse("its blocks are not attention and then a feed-forward layer")
 	case c.Transposed:
 		return refuse("the file stores down projections by neuron")
 	}
@@ -52,7 +71,7 @@ func (c *Config) CanGuessFurther() error {
 		return refuse("no layer has attention")
 	}
 	switch b := &c.Blocks[like]; {
-	case b.State > 0:
+	case b.recurrent():
 		return refuse("attention and a recurrent state share a layer")
 	case b.Window > 0:
 		return refuse("its last attention has a sliding window")
@@ -93,7 +112,7 @@ func (c *Config) shapeOf(name string) *Block {
 func (c *Config) furtherConfig() Config {
 	d := *c
 	block := c.Blocks[c.likeFurther()]
-	block.KV = c.Layers
+	block.KV, block.Stored = c.Layers, []compute.KVShape{block.kv()}
 	d.Blocks = append(slices.Clone(c.Blocks), block)
 	d.Sparse, d.Prepared, d.Predicting, d.Magnitudes = Off, nil, nil, nil
 	return d

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -16,7 +17,7 @@ const leastGain = 0.2
 // expands reports whether a step has keys and values made of what is cached: where that is fewer multiplications, and
 // no row goes by the arithmetic of single tokens.
 func (m *Model) expands(p *compute.Params) bool {
-	if !m.Family.Latent || p.Decode > 0 || len(p.Tokens) <= compute.FewTokens {
+	if !m.Latent() || p.Decode > 0 || len(p.Tokens) <= compute.FewTokens {
 		return false
 	}
 	made, pairs := 0, 0 // positions whose keys and values are made, and pairs of a query and a position that it sees
@@ -26,7 +27,7 @@ func (m *Model) expands(p *compute.Params) bool {
 			made += int(pos) + 1
 		}
 	}
-	b := &m.Blocks[0]
+	b := &m.Blocks[slices.IndexFunc(m.Blocks, func(b Block) bool { return b.Latent > 0 })]
 	once := (b.Key - b.Rotated + b.Value) * b.Latent // of a position to make them, and of a query to meet the cache and to leave it
 	with, without := made*once+pairs*(b.Key+b.Value), len(p.Tokens)*once+pairs*(2*b.Latent+b.Rotated)
 	return float64(with) < (1-leastGain)*float64(without)

@@ -57,7 +57,7 @@ type Model struct {
 	further *further   // predicts a further token; or nil
 	Head    Head       // after pooling
 	output  nn.Output
-	ropes   [Unrotated + 1]*compute.Rope // by Rotation; nil where heads are not rotated
+	ropes   [2]*compute.Rope // of layers that see all positions, and of others; nil where heads are not rotated
 
 	adapters *nn.Adapters
 	files    []Adapter
@@ -188,32 +188,35 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 // canNarrow reports whether steps of Forward may leave out what the last layer adds to rows whose logits are not
 // wanted. An observer sees all rows, and Recall counts them.
 func (m *Model) canNarrow(o *Options) bool {
-	if o.Observer != nil || o.Recall || m.Family.Headless {
+	if o.Observer != nil || o.Recall || m.Headless {
 		return false
 	}
 	p, ok := m.program.(family.AllRows)
 	return !ok || !p.AllRows()
 }
 
-// takeRopes finds the layers' rotations.
+// takeRopes finds the rotations of layers that see all positions, and of the others. Where there is one, both are the
+// same.
 func (m *Model) takeRopes() {
-	for i := range m.parts {
-		a := m.parts[i].Attention
-		if l := m.parts[i].Latent; l != nil {
-			m.ropes[Rotated] = l.Rope
-		}
-		switch {
-		case a == nil || a.Rope == nil:
-		case m.ropes[Rotated] == nil && m.Blocks[i].Rotation == Rotated:
-			m.ropes[Rotated] = a.Rope
-		case m.ropes[Locally] == nil && m.Blocks[i].Rotation == Locally:
-			m.ropes[Locally] = a.Rope
+	var all []*compute.Rope
+	full := -1
+	for _, p := range m.parts {
+		switch a := p.Attention; {
+		case p.Latent != nil && p.Latent.Rope != nil:
+			all = append(all, p.Latent.Rope)
+		case a != nil && a.Rope != nil:
+			if full < 0 && a.How.Window == 0 {
+				full = len(all)
+			}
+			all = append(all, a.Rope)
 		}
 	}
-	for i, other := range []Rotation{Locally, Rotated} { // where no layer has one, it is that of the others
-		if m.ropes[i] == nil {
-			m.ropes[i] = m.ropes[other]
-		}
+	if len(all) == 0 {
+		return
+	}
+	m.ropes = [2]*compute.Rope{all[max(0, full)], all[max(0, full)]}
+	if i := slices.IndexFunc(all, func(r *compute.Rope) bool { return r != m.ropes[0] }); i >= 0 {
+		m.ropes[1] = all[i]
 	}
 }
 
@@ -239,7 +242,7 @@ func (m *Model) allocate(rows, outputs int) (err error) {
 	m.pass.Params, m.pass.Scales = &compute.Params{}, slices.Repeat([]float32{1}, len(m.Scales))
 	pretend := func() {
 		for _, kind := range kinds {
-			for _, expanded := range []bool{false, m.Family.Latent} {
+			for _, expanded := range []bool{false, m.Latent()} {
 				m.pass.Step = nn.Step{Kind: kind, Expanded: expanded}
 				for _, n := range []int{rows, 1} { // one token: devices are told how to guess at neurons
 					m.segment = compute.Segment{Rows: n, Out: min(n, outputs)}

@@ -10,18 +10,16 @@ func (m *Model) plan(positions int) nn.Plan {
 	storage := m.storage(m.places)
 	return nn.Plan{Head: m.place(m.Layers), Context: positions, Layer: func(i int) nn.LayerPlan {
 		if i == m.Layers {
-			return m.furtherModel().layerPlan(i)
+			return m.furtherModel().layerPlan(i, nil)
 		}
-		l := m.layerPlan(i)
-		l.Stored = storage[i]
-		return l
+		return m.layerPlan(i, storage)
 	}}
 }
 
-// layerPlan returns how layer i is bound, but for its part of the cache.
-func (m *Model) layerPlan(i int) nn.LayerPlan {
+// layerPlan returns how layer i is bound. storage says which part of the cache each layer's keys and values are in.
+func (m *Model) layerPlan(i int, storage []int) nn.LayerPlan {
 	return nn.LayerPlan{
-		Place: m.place(i), Stored: i, State: m.statePart(i), Neurons: m.neuronPlan(i),
+		Place: m.place(i), Stored: m.cacheParts(i, storage), Neurons: m.neuronPlan(i),
 		Experts: nn.ExpertPlan{Exact: m.ExpertMode() != Off, Used: m.ExpertMode() == Predict, Prior: m.Prior(i)},
 	}
 }

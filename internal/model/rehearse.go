@@ -13,7 +13,7 @@ func CachePages(positions int) int {
 }
 
 // Encoder reports whether the model evaluates a text in one step and gives nothing but states.
-func (c *Config) Encoder() bool { return c.Later && c.Family.Headless }
+func (c *Config) Encoder() bool { return c.Later && c.Headless }
 
 // storage returns in which layer's part of the cache each layer's keys and values lie. An encoder needs them no longer
 // than the layer runs, so that layers of one shape use the same part, as far as they are in one place. places may be

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -109,12 +110,8 @@ func TestRopeKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		config, err := ReadConfig(f, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		rope, err := ropeOf(f)
 		f.Close()
-		rope, err := config.Rope.Rope(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,11 +145,7 @@ func TestRopeMagnitude(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		config, err := ReadConfig(f, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		rope, err := config.Rope.Rope(nil)
+		rope, err := ropeOf(f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,4 +153,14 @@ func TestRopeMagnitude(t *testing.T) {
 			t.Errorf("%v: magnitude %g, want %g", c.keys, rope.Scale, c.want)
 		}
 	}
+}
+
+// ropeOf returns what a llama file says of its rotation.
+func ropeOf(f *gguf.File) (*compute.Rope, error) {
+	k := &nn.Keys{File: f, Arch: "llama"}
+	spec := k.Rope(nn.RopeSpec{Dims: 32, Trained: k.Context()})
+	if k.Err != nil {
+		return nil, k.Err
+	}
+	return spec.Rope(nil)
 }

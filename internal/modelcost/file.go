@@ -409,7 +409,7 @@ func (r *reader) adaptedNeuron(l int, name, half string, neurons int) (n int64) 
 // further is the layer that predicts a further token.
 func (r *reader) further() {
 	y := &r.b.Further
-	y.KV = kv(r.cache.Layers[len(r.cache.Layers)-1], r.b.Context)
+	y.KV = kv(r.cache.Layers[r.c.Layers], r.b.Context)
 	prefix := fmt.Sprintf("blk.%d.", r.c.Layers)
 	for _, t := range r.f.Tensors {
 		switch {

@@ -13,7 +13,8 @@ type Attention struct {
 	HeadShape
 	Layer  int  // its number
 	Stored int  // the part of the cache with its keys and values
-	Reads  bool // it shares the keys and values of another layer, and has none of its own
+	Reads  bool // it shares the keys and values of layer From, and has none of its own
+	From   int  // with Reads
 
 	Gated       bool                // in Q each head's query is followed by a gate of the same size; its sigmoid multiplies the head's output
 	Clamp       float32             // queries, keys and values are brought into [-Clamp, Clamp]; 0: they stay
@@ -31,10 +32,30 @@ type HeadShape struct {
 
 // Attention returns the layer's attention, which has no weights yet.
 func (b *Binder) Attention(s HeadShape) *Attention {
-	a := &Attention{HeadShape: s, Layer: b.layer, Stored: b.plan.Stored}
+	a := &Attention{HeadShape: s, Layer: b.layer}
 	b.parts[b.layer].Attention = a
+	b.checkHeads(s)
+	a.Stored = b.Store(compute.KVShape{Heads: s.KVHeads, Key: s.Key, Value: s.Value})
 	return a
 }
+
+// checkHeads fails unless attention with heads of that shape can be computed.
+func (b *Binder) checkHeads(s HeadShape) {
+	if s.KVHeads == 0 || s.Heads%s.KVHeads != 0 {
+		b.Fail("%d attention heads do not share %d KV heads evenly", s.Heads, s.KVHeads)
+	}
+	for _, n := range []int{s.Key, s.Value} {
+		if n%8 != 0 || n > maxHead {
+			b.Fail("heads of %d elements are not supported; a multiple of 8 up to %d is", n, maxHead)
+		}
+	}
+	if s.Heads*max(s.Key, s.Value) > MaxWidth {
+		b.Fail("%d heads of %d elements are wider than %d", s.Heads, max(s.Key, s.Value), MaxWidth)
+	}
+}
+
+// maxHead bounds the elements of a head's key and of its value.
+const maxHead = 512
 
 // Forward returns the residual and attention of in, its norm, which is to be added to it. It overwrites in. In a
 // step that wants few logits the last layer stores keys and values of all rows, and goes on with the rows whose logits

@@ -38,6 +38,7 @@ type binding struct {
 	tiedHead bool    // the head was bound, and is the table of tokens
 	parts    []Parts // of the layers that were bound
 	pinned   bool    // the mapping outlives the device: compute in place where possible
+	outline  bool    // see NewOutline
 	taken    map[string]bool
 	original map[*gguf.Tensor]*gguf.Tensor // the file's tensor, by the one that scaled made of it
 	room     []byte                        // the data of the last tensor that scaled made
@@ -67,6 +68,18 @@ func (b *Binder) Layer(i int) *Binder {
 		b.parts = append(b.parts, Parts{})
 	}
 	return l
+}
+
+// Store reserves a part of the cache for the layer, with keys and values of each position or a state of each sequence,
+// and returns the part's number. A layer may have several parts. The shape's types do not matter.
+func (b *Binder) Store(s compute.KVShape) int {
+	parts := &b.parts[b.layer]
+	n := len(parts.Stored)
+	parts.Stored = append(parts.Stored, s)
+	if n >= len(b.plan.Stored) { // an outline has no cache
+		return b.layer
+	}
+	return b.plan.Stored[n]
 }
 
 // Parts returns what the layers that were bound consist of, by their numbers.
@@ -124,11 +137,17 @@ func (b *Binder) take(name string, cols, rows int) *gguf.Tensor {
 		b.Fail("tensor %q has shape %v, not [%d %d]: the file is damaged, or its keys are those of another model; convert it again", name, t.Shape, cols, rows)
 		return nil
 	}
+	if b.outline {
+		return t
+	}
 	return b.scaled(t)
 }
 
 // loaded reports the progress of a tensor that has been bound. If its data were copied, its pages are given back.
 func (b *binding) loaded(t *gguf.Tensor, copied bool) {
+	if b.outline {
+		return
+	}
 	if of := b.original[t]; of != nil {
 		delete(b.original, t)
 		t, copied = of, true
@@ -313,7 +332,9 @@ func (b *Binder) Table(name string, cols int) []float32 {
 		return nil
 	}
 	out := make([]float32, t.Rows()*cols)
-	quant.Decode(t.Type, out, t.Data)
+	if !b.outline {
+		quant.Decode(t.Type, out, t.Data)
+	}
 	b.loaded(t, true)
 	return out
 }
@@ -398,10 +419,11 @@ func (b *Binder) slicesOf(t *gguf.Tensor, lens ...int) []*compute.Vector {
 	var out []*compute.Vector
 	at := 0
 	for _, n := range lens {
-		v, err := b.Dev.Vector(compute.Source{
-			Name: t.Name, Type: t.Type, Rows: 1, Cols: n,
-			Data: t.Data[t.Type.RowBytes(at):t.Type.RowBytes(at+n)], Split: compute.Split{Tier: b.Tier},
-		})
+		src := compute.Source{Name: t.Name, Type: t.Type, Rows: 1, Cols: n, Split: compute.Split{Tier: b.Tier}}
+		if t.Data != nil { // else the shape alone is known, and wanted
+			src.Data = t.Data[t.Type.RowBytes(at):t.Type.RowBytes(at+n)]
+		}
+		v, err := b.Dev.Vector(src)
 		if err != nil {
 			b.Fail("%w", err)
 			return nil
@@ -458,7 +480,9 @@ func (b *Binder) Floats(name string, n int) []float32 {
 		return nil
 	}
 	out := make([]float32, n)
-	quant.Decode(t.Type, out, t.Data)
+	if t.Data != nil { // else the shape alone is known, and wanted
+		quant.Decode(t.Type, out, t.Data)
+	}
 	b.loaded(t, false)
 	return out
 }

@@ -93,6 +93,10 @@ func (b *Binder) HasExperts() bool { return b.Has("ffn_gate_inp.weight") }
 // of it. ffn describes the latter, and but for the number of neurons the shared experts.
 func (b *Binder) FFNOrExperts(ffn FFNSpec, experts ExpertSpec) FeedForward {
 	if !b.HasExperts() {
+		if down := "ffn_down_exps.weight"; b.Has(down) {
+			b.Fail("tensor %q is missing, the router of the experts in %q: the file is incomplete; download or convert it again",
+				b.prefix+"ffn_gate_inp.weight", b.prefix+down)
+		}
 		return b.FFN(ffn)
 	}
 	ffn.Neurons, ffn.UpBias, ffn.DownBias = experts.Shared, Absent, Absent
@@ -103,6 +107,10 @@ func (b *Binder) FFNOrExperts(ffn FFNSpec, experts ExpertSpec) FeedForward {
 func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 	x := &Experts{Count: s.Count, Used: s.Used, Routing: s.Routing, Shared: shared}
 	b.parts[b.layer].Experts = x
+	if s.Count == 0 {
+		b.Fail("key %q is missing, or 0, and layer %d has a router", b.key("expert_count"), b.layer)
+		return x
+	}
 	x.Router = b.Adapted(b.Matrix("ffn_gate_inp.weight", s.Count, s.Width, compute.Precise))
 	x.Router.B = b.perExpert("ffn_gate_inp.bias", s.Count, s.Biases)
 	for _, name := range []string{"exp_probs_b.weight", "exp_probs_b.bias"} { // files have either

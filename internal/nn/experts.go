@@ -81,6 +81,15 @@ func (e *Experts) compute(p *Pass, out, x compute.Tensor, choice compute.Choice)
 	}
 }
 
+// Neurons returns those of an expert.
+func (e *Experts) Neurons() int {
+	n := e.Weights.Up.Rows / e.Count
+	if e.Weights.Fused {
+		n /= 2
+	}
+	return n
+}
+
 // Bytes returns what reading all experts takes.
 func (e *Experts) Bytes() int64 {
 	return bytesOf(e.Weights.Gate) + bytesOf(e.Weights.Up) + bytesOf(e.Weights.Down)

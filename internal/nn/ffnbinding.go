@@ -26,6 +26,9 @@ const (
 
 // FFN binds the layer's feed-forward layer.
 func (b *Binder) FFN(s FFNSpec) *FFN {
+	if s.Neurons < 1 {
+		b.Fail("key %q: layer %d has neither neurons nor experts", b.key("feed_forward_length"), b.layer)
+	}
 	return b.ffn(s, "", min(b.plan.Place.Bound, s.Neurons))
 }
 

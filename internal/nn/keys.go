@@ -108,6 +108,17 @@ func (k *Keys) OwnKV(n, usual int) int {
 	return n - int(shared)
 }
 
+// LastOfKind returns the last of the first own layers that has a window if layer i has one: the layer whose keys and
+// values layer i reads. It is -1 where there is none.
+func LastOfKind(windowed []bool, own, i int) int {
+	for l := own - 1; l >= 0; l-- {
+		if windowed[l] == windowed[i] {
+			return l
+		}
+	}
+	return -1
+}
+
 // maxDeviations bounds what gates may have to be above their mean by, in standard deviations: beyond it none or all
 // are.
 const maxDeviations = 10

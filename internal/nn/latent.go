@@ -87,8 +87,12 @@ type LatentShape struct {
 // LatentAttention binds the layer's attention, but for its last product. Files hold the heads' matrices of keys and
 // values as one tensor, attn_kv_b, or as two.
 func (b *Binder) LatentAttention(s LatentShape, width int, eps float32) *LatentAttention {
-	a := &LatentAttention{LatentShape: s, Layer: b.layer, Stored: b.plan.Stored}
+	a := &LatentAttention{LatentShape: s, Layer: b.layer}
 	b.parts[b.layer].Latent = a
+	if !b.checkLatent(s) {
+		return a
+	}
+	a.Stored = b.Store(compute.KVShape{Heads: 1, Key: s.Latent + s.Rotated, Value: s.Latent, Within: true})
 	if s.Query > 0 && b.Has("attn_q_a.weight") {
 		a.QueryDown, a.QueryNorm = b.Linear("attn_q_a", s.Query, width, Absent), b.RMSNorm("attn_q_a_norm", s.Query, eps)
 		a.Q = b.Linear("attn_q_b", s.Heads*s.Key, s.Query, Absent)
@@ -110,6 +114,19 @@ func (b *Binder) LatentAttention(s LatentShape, width int, eps float32) *LatentA
 		a.ExpandedKeys = b.across(t, s.Heads, s.Latent, own)
 	}
 	return a
+}
+
+// checkLatent reports whether attention of that shape can be computed. Else Err says why not.
+func (b *Binder) checkLatent(s LatentShape) bool {
+	key := b.key("attention.kv_lora_rank")
+	switch {
+	case s.Key-s.Rotated < 1:
+		b.Fail("key %q: %d rotated elements leave none of a head's %d", b.key("rope.dimension_count"), s.Rotated, s.Key)
+	case s.Latent%8 != 0 || s.Rotated%8 != 0 || s.Heads*(s.Latent+s.Rotated) > MaxWidth || s.Heads*max(s.Key, s.Value) > MaxWidth:
+		b.Fail("key %q: latent vectors of %d elements for %d heads, with %d rotated ones, are not supported: take multiples of 8 that make %d at most for all heads",
+			key, s.Latent, s.Heads, s.Rotated, MaxWidth)
+	}
+	return b.Err == nil
 }
 
 // expands reports whether prompts may have the layer's keys and values made of what is cached.
@@ -135,7 +152,7 @@ func (b *Binder) across(t *gguf.Tensor, heads, rows, cols int) *compute.Matrix {
 	typ, rowBytes := Transposed(t.Type), t.Type.RowBytes(cols)
 	out := make([]byte, 0, heads*cols*typ.RowBytes(rows))
 	head, column := make([]float32, rows*cols), make([]float32, rows)
-	for h := range heads {
+	for h := range b.decoded(heads) {
 		quant.Decode(t.Type, head, t.Data[h*rows*rowBytes:][:rows*rowBytes])
 		for c := range cols {
 			for r := range column {
@@ -164,7 +181,7 @@ func (b *Binder) heads(name string, heads, own, value, latent int, wanted bool) 
 	var whole []byte
 	across, rest := make([]byte, 0, heads*latent*typ.RowBytes(own)), make([]byte, 0, heads*value*rowBytes)
 	head, column := make([]float32, own*latent), make([]float32, own)
-	for h := range heads {
+	for h := range b.decoded(heads) {
 		rows := t.Data[h*(own+value)*rowBytes:][:(own+value)*rowBytes]
 		quant.Decode(t.Type, head, rows[:own*rowBytes])
 		for c := range latent {

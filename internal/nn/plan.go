@@ -13,8 +13,7 @@ type Plan struct {
 // LayerPlan says where a layer goes and how it is computed.
 type LayerPlan struct {
 	Place   compute.Place
-	Stored  int // the part of the cache with its keys and values
-	State   int // the part of the cache with its state
+	Stored  []int // the parts of the cache that the layer has, in the order of its calls of Binder.Store
 	Neurons NeuronPlan
 	Experts ExpertPlan
 }
@@ -54,6 +53,7 @@ type Parts struct {
 	FFN       *FFN // dense, or the shared experts
 	FFNNorm   Norm // see FFNSpec
 	Experts   *Experts
+	Stored    []compute.KVShape // parts of the cache, in the order of calls of Binder.Store; their types are not set
 
 	parallel bool // see FFNSpec
 }

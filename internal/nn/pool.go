@@ -51,6 +51,19 @@ func (p *Pool) Allocate() error {
 	return p.err
 }
 
+// Widths returns how many elements the activations have that passes needed so far, for each token and for each row of
+// logits.
+func (p *Pool) Widths() (token, output int) {
+	for _, s := range p.slots {
+		if s.outputs {
+			output += s.cols
+		} else {
+			token += s.cols
+		}
+	}
+	return token, output
+}
+
 // take returns an activation of cols columns that has as many rows as like, of the same kind.
 func (p *Pool) take(like compute.Tensor, cols int) compute.Tensor {
 	s := p.find(like.Outputs, cols)

@@ -26,23 +26,48 @@ func (s StateSpec) channels() int { return s.inner() + 2*s.Groups*s.State }
 // convolved returns the numbers of a state that the convolution has: the inputs of the positions before the next.
 func (s StateSpec) convolved() int { return (s.Taps - 1) * s.channels() }
 
-// Bounds of a convolution's positions and of the columns of a head's state.
+// size returns the numbers of a state: the convolution's, and a matrix [dim, state] for each head.
+func (s StateSpec) size() int { return s.convolved() + s.inner()*s.State }
+
+// Bounds of a convolution's positions, of the columns of a head's state, and of the numbers of a layer's state.
 const (
-	maxTaps  = 16
-	maxState = 1 << 12
+	maxTaps      = 16
+	maxState     = 1 << 12
+	maxStateSize = 1 << 28
 )
 
 // States reads the sizes of recurrent layers.
 func (k *Keys) States() StateSpec {
-	heads := k.Count(".ssm.time_step_rank", 0, MaxWidth)
-	return StateSpec{
+	inner, heads := k.Count(".ssm.inner_size", 0, MaxWidth), k.Count(".ssm.time_step_rank", 0, MaxWidth)
+	s := StateSpec{
 		StateSpace: compute.StateSpace{
-			Heads: heads, Dim: k.Count(".ssm.inner_size", 0, MaxWidth) / heads, State: k.Count(".ssm.state_size", 0, maxState),
-			Groups: k.Count(".ssm.group_count", 0, MaxWidth),
+			Heads: heads, Dim: inner / heads, State: k.Count(".ssm.state_size", 0, maxState), Groups: k.Count(".ssm.group_count", 0, MaxWidth),
 		},
-		Taps: k.Count(".ssm.conv_kernel", 0, maxTaps),
+		Taps: k.Taps(".ssm.conv_kernel"),
 	}
+	switch {
+	case k.Err != nil:
+	case inner%heads != 0 || heads%s.Groups != 0:
+		k.Fail("keys %q, %q and %q: %d elements of %d heads in %d groups are not all alike", k.name(".ssm.inner_size"), k.name(".ssm.time_step_rank"),
+			k.name(".ssm.group_count"), inner, heads, s.Groups)
+	case s.channels() > MaxWidth || s.size() > maxStateSize:
+		k.Fail("keys %q and %q: a state of %d numbers, written by %d channels, is larger than %d and %d", k.name(".ssm.inner_size"), k.name(".ssm.state_size"),
+			s.size(), s.channels(), maxStateSize, MaxWidth)
+	}
+	return s
 }
+
+// Taps reads the number of positions that a convolution sees.
+func (k *Keys) Taps(key string) int {
+	taps := k.Count(key, 0, maxTaps)
+	if k.Err == nil && taps < 2 {
+		k.Fail("key %q: a convolution of %d positions is not supported; 2 to %d are", k.name(key), taps, maxTaps)
+	}
+	return taps
+}
+
+// state reserves a state of n numbers in the cache, and returns its part.
+func (b *Binder) state(n int) int { return b.Store(compute.KVShape{State: n}) }
 
 // usualInterval is how far apart layers with attention are in files that do not say it.
 const usualInterval = 4
@@ -61,13 +86,13 @@ func (k *Keys) Recurrent(n int) []bool {
 }
 
 // ShortConvTaps reads the number of positions that short convolutions see.
-func (k *Keys) ShortConvTaps() int { return k.Count(".shortconv.l_cache", 0, maxTaps) }
+func (k *Keys) ShortConvTaps() int { return k.Taps(".shortconv.l_cache") }
 
 // ShortConv binds the layer's short convolution, which sees as many positions as taps.
 func (b *Binder) ShortConv(width, taps int) *ShortConv {
 	s := &ShortConv{
 		In: b.Linear("shortconv.in_proj", 3*width, width, Absent), Out: b.Linear("shortconv.out_proj", width, width, Absent),
-		Conv: Conv{Taps: b.taps("shortconv.conv.weight", width, taps), Stored: b.plan.State},
+		Conv: Conv{Taps: b.taps("shortconv.conv.weight", width, taps), Stored: b.state((taps - 1) * width)},
 	}
 	b.parts[b.layer].Recurrent = s
 	return s
@@ -80,7 +105,7 @@ func (b *Binder) Mamba2(s StateSpec, width int, eps float32, norm Presence) *Mam
 		m.Gate, m.In, m.Step = in[0], in[1], in[2]
 	}
 	m.Out = b.Linear("ssm_out", width, s.inner(), Absent)
-	m.Conv = Conv{Taps: b.taps("ssm_conv1d.weight", s.channels(), s.Taps), Bias: b.Bias("ssm_conv1d", s.channels(), Optional), Stored: b.plan.State}
+	m.Conv = Conv{Taps: b.taps("ssm_conv1d.weight", s.channels(), s.Taps), Bias: b.Bias("ssm_conv1d", s.channels(), Optional), Stored: b.state(s.size())}
 	m.Scan = compute.Scan{
 		A: b.rowsVector("ssm_a", s.Heads, 1), D: b.rowsVector("ssm_d", s.Heads, 1), Bias: b.Vector("ssm_dt.bias", s.Heads),
 		Shape: s.StateSpace, At: s.convolved(),
@@ -104,7 +129,7 @@ func (b *Binder) DeltaNet(s StateSpec, width int, eps float32, tiled bool) *Delt
 	} else {
 		d.Step, d.Write = b.Linear("ssm_alpha", s.Heads, width, Absent), b.Linear("ssm_beta", s.Heads, width, Absent)
 	}
-	d.Conv = Conv{Taps: b.taps("ssm_conv1d.weight", s.channels(), s.Taps), Stored: b.plan.State}
+	d.Conv = Conv{Taps: b.taps("ssm_conv1d.weight", s.channels(), s.Taps), Stored: b.state(s.size())}
 	d.Norm = b.Vector("ssm_norm.weight", s.Dim)
 	d.Delta = compute.Delta{A: b.Vector("ssm_a", s.Heads), Bias: b.Vector("ssm_dt.bias", s.Heads), Shape: s.StateSpace, Tiled: tiled, Epsilon: eps, At: s.convolved()}
 	b.parts[b.layer].Recurrent = d
@@ -233,9 +258,11 @@ func (b *Binder) taps(name string, channels, taps int) *compute.Vector {
 		return nil
 	}
 	data := make([]float32, taps*channels)
-	quant.Decode(t.Type, data, t.Data)
+	if !b.outline {
+		quant.Decode(t.Type, data, t.Data)
+	}
 	turned := make([]float32, len(data))
-	for c := range channels {
+	for c := range b.decoded(channels) {
 		for k := range taps {
 			turned[k*channels+c] = data[c*taps+k]
 		}

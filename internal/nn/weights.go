@@ -54,6 +54,9 @@ func (b *Binder) QKV(a *Attention, width int, bias Presence) {
 	q, k, v := a.Heads*a.Key, a.KVHeads*a.Key, a.KVHeads*a.Value
 	if a.Gated {
 		q *= 2
+		if a.Key != a.Value {
+			b.Fail("heads of %d elements of keys and %d of values are not supported: each has a gate as wide as its query", a.Key, a.Value)
+		}
 	}
 	if b.Has("attn_qkv.weight") {
 		if qkv := b.slices("attn_qkv.weight", width, compute.Precise, q, k, v); qkv != nil {
@@ -80,14 +83,23 @@ func (b *Binder) QKVOrQK(a *Attention, width int, bias Presence) {
 	a.Q, a.K = b.Linear("attn_q", a.Heads*a.Key, width, bias), b.Linear("attn_k", a.KVHeads*a.Key, width, bias)
 }
 
-// QueriesOf binds the queries of a, which reads another layer's keys and values. Files may hold what it would need for
-// its own.
-func (b *Binder) QueriesOf(a *Attention, width int, bias Presence) {
-	a.Reads = true
+// QueriesOf binds the queries of attention that reads the keys and values of layer from. Files may hold what it would
+// need for its own.
+func (b *Binder) QueriesOf(from int, s HeadShape, width int, bias Presence) *Attention {
+	a := &Attention{HeadShape: s, Layer: b.layer, Stored: from, Reads: true, From: from}
+	b.parts[b.layer].Attention = a
+	if b.checkHeads(s); from < 0 {
+		b.Fail("key %q: layer %d finds no layer of its kind whose keys and values it could read", b.key("attention.shared_kv_layers"), b.layer)
+		return a
+	}
+	if of := b.model.Layer(from).Stored; len(of) > 0 {
+		a.Stored = of[0]
+	}
 	a.Q = b.Linear("attn_q", a.Heads*a.Key, width, bias)
 	for _, name := range []string{"attn_k.weight", "attn_v.weight", "attn_k_norm.weight"} {
 		b.Ignore(name)
 	}
+	return a
 }
 
 // UnitNorm binds an RMSNorm without weights of n elements.

@@ -1,0 +1,71 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// Block is what a layer consists of.
+type Block struct {
+	FF         int // neurons of the feed-forward layer; in layers with experts those of the shared experts, 0 if no expert is shared
+	Experts    bool
+	Heads      int // of attention; 0: there is none
+	KVHeads    int
+	Key, Value int               // elements of a head's key and of its value
+	Window     int               // positions that a token attends to; 0: all
+	Rotated    int               // elements of a key that are rotated and the same for all heads, in latent attention
+	Latent     int               // width of the latent vector of keys and values, in latent attention; else 0
+	Query      int               // width of the latent vector of queries there; 0: queries follow from the input
+	KV         int               // the layer whose keys and values it reads: its own, or an earlier one
+	TopK       *float32          // gates that are not above their mean by so many deviations are zero; nil: all stay
+	Stored     []compute.KVShape // its parts of the cache, see nn.Parts
+}
+
+// newBlock describes layer l, which consists of p.
+func newBlock(l int, p *nn.Parts) Block {
+	b := Block{KV: l, Stored: p.Stored, Experts: p.Experts != nil}
+	if a := p.Attention; a != nil {
+		b.Heads, b.KVHeads, b.Key, b.Value, b.Window = a.Heads, a.KVHeads, a.Key, a.Value, a.How.Window
+		if a.Reads {
+			b.KV = a.From
+		}
+	}
+	if a := p.Latent; a != nil {
+		b.Heads, b.KVHeads, b.Key, b.Value = a.Heads, a.Heads, a.Key, a.Value
+		b.Latent, b.Rotated, b.Query, b.Window = a.Latent, a.Rotated, a.LatentShape.Query, a.How.Window
+	}
+	if p.FFN != nil && p.FFN.Bound() {
+		b.FF, b.TopK = p.FFN.Neurons(), p.FFN.TopK
+	}
+	return b
+}
+
+// main returns which of the layer's parts of the cache has its keys and values; where it has none, the first part.
+func (b *Block) main() int {
+	return max(0, slices.IndexFunc(b.Stored, func(s compute.KVShape) bool { return s.State == 0 }))
+}
+
+// kv returns the shape of the layer's keys and values in the cache, or of its state where it has only that.
+func (b *Block) kv() compute.KVShape {
+	if len(b.Stored) == 0 {
+		return compute.KVShape{}
+	}
+	return b.Stored[b.main()]
+}
+
+// recurrent reports whether the layer keeps states.
+func (b *Block) recurrent() bool {
+	return slices.ContainsFunc(b.Stored, func(s compute.KVShape) bool { return s.State > 0 })
+}
+
+// Recurrent reports whether some layers keep states instead of keys and values.
+func (c *Config) Recurrent() bool {
+	return slices.ContainsFunc(c.Blocks, func(b Block) bool { return b.recurrent() })
+}
+
+// Latent reports whether some layers have latent attention.
+func (c *Config) Latent() bool {
+	return slices.ContainsFunc(c.Blocks, func(b Block) bool { return b.Latent > 0 })
+}
