@@ -65,6 +65,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/compute/cpu/gemm", "internal/compute/cpu/pool"},
 	{"internal/compute/cpu", "internal/compute internal/compute/cpu/kernel internal/compute/cpu/layout internal/compute/cpu/pool internal/memlock internal/monotime internal/quant internal/setting internal/fault"},
 	{"internal/measure", "internal/monotime internal/compute internal/compute/cpu internal/hw internal/atomicfile internal/placement internal/quant"},
+	{"internal/measure/measuretest", "internal/measure internal/placement"},
 	{"internal/compute/hybrid", "internal/compute internal/fault internal/monotime internal/quant internal/residency internal/trace"},
 	{"internal/compute/vulkan/vk", ""},
 	{"internal/compute/vulkan/shaders", "internal/quant"},

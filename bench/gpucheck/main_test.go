@@ -15,10 +15,8 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
-	"github.com/powerinfer-go/powerinfer/internal/hw"
-	"github.com/powerinfer-go/powerinfer/internal/measure"
+	"github.com/powerinfer-go/powerinfer/internal/measure/measuretest"
 	"github.com/powerinfer-go/powerinfer/internal/model"
-	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
@@ -46,22 +44,11 @@ func software(t *testing.T) *check {
 	}
 	c := &check{device: vulkan.Software, info: info, out: t.TempDir(), only: regexp.MustCompile(""), tiny: true}
 	c.models = filepath.Join(c.out, "models")
-	cpu := hw.Detect()
-	m := measure.Machine{CPU: cpu.Name, Cores: cpu.Usable, Products: 1e11, Packs: 1e9, Taken: &measure.Taken{}, Speeds: evenSpeeds(20e9), RAM: []measure.RAM{{Threads: 1, Stream: 20e9, Rows: []measure.Rows{{Bytes: 4096, Read: 10e9}}}}}
-	if mem, err := hw.ReadMemory(); err == nil {
-		m.Memory = mem.Total
-	}
-	m.GPUs = []measure.GPU{{Speeds: evenSpeeds(5e9), ID: c.found()[0].ID, Read: 5e9, Upload: 5e9, Download: 5e9, HandOff: 1e-4, Launch: 1e-4}}
+	m := measuretest.Machine(c.found())
 	if err := m.Write(c.machineFile()); err != nil {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// evenSpeeds returns the speeds of a processor that reads so many bytes per second in every operation.
-func evenSpeeds(read float64) *placement.Speeds {
-	even := placement.Rate{Read: read}
-	return &placement.Speeds{Attention: even, Predictor: even, Dense: even, Sparse: even}
 }
 
 // section runs the part of that name and returns what it wrote.

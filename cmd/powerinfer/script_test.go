@@ -29,7 +29,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hub/hubtest"
+	"github.com/powerinfer-go/powerinfer/internal/measure/measuretest"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
@@ -69,13 +71,20 @@ func TestGPUScripts(t *testing.T) {
 	if _, err := vulkan.Chosen(vulkan.Software); err != nil {
 		testenv.Missing(t, "vulkan", err.Error())
 	}
-	home := t.TempDir() // what is measured of the machine is no script's subject: once for all
-	doctor := exec.Command("powerinfer", "doctor")
-	doctor.Env = append(os.Environ(), "XDG_CACHE_HOME="+home, "MESA_SHADER_CACHE_DIR="+shaderCache(t))
-	if out, err := doctor.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	home := t.TempDir() // one for all, so that each pipeline is made once
+	describeMachine(t, home)
 	runScripts(t, "testdata/script/gpu", func(e *testscript.Env) { e.Setenv("XDG_CACHE_HOME", home) })
+}
+
+// describeMachine has commands that keep their cache in dir find this machine described: measuring takes ten seconds of
+// a processor, and what scripts expect of a plan should not depend on a busy machine's speed.
+func describeMachine(t *testing.T, dir string) {
+	t.Helper()
+	devices, _ := vulkan.Devices()
+	m := measuretest.Machine(planner.Found(devices))
+	if err := m.Write(filepath.Join(dir, "powerinfer", "machine.json")); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // shaderCache returns the folder where Mesa keeps what lavapipe compiled for this user's other processes, other tests

@@ -31,7 +31,7 @@ func CacheFile() (string, error) {
 // not be measured again; ok is false otherwise.
 func Cached(path string, found []Found) (m Machine, ok bool) {
 	m, err := Read(path)
-	return m, err == nil && m.Taken != nil && m.Speeds != nil && !m.Taken.due(hw.BusyTasks()) && m.same(this(found))
+	return m, err == nil && m.Taken != nil && m.Speeds != nil && !m.Taken.due(hw.BusyTasks()) && m.same(This(found))
 }
 
 // same reports whether m was measured on the machine that now is; memory may differ by what a limit or the kernel

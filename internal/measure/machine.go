@@ -92,7 +92,7 @@ func Kernels() string { return cpu.Kernels() }
 // Take measures the machine with its GPUs. progress is called with the steps done, of all of them. A GPU that cannot be
 // measured keeps its reason in Lacks. Kernels are measured by TakeKernels.
 func Take(ctx context.Context, found []Found, progress func(done, total int64)) (Machine, error) {
-	m := this(found)
+	m := This(found)
 	left, done := int64(ramSteps(m.Cores)+productSteps+speedSteps+gpuSteps*len(found)), int64(0)
 	step := func() {
 		done, left = done+1, left-1
@@ -147,8 +147,8 @@ func (m *Machine) measureSpeeds(ctx context.Context, step func()) error {
 	return nil
 }
 
-// this returns the machine before it is measured.
-func this(found []Found) Machine {
+// This returns the machine before it is measured.
+func This(found []Found) Machine {
 	cpu := hw.Detect()
 	m := Machine{CPU: cpu.Name, Cores: cpu.Usable}
 	if mem, err := hw.ReadMemory(); err == nil {

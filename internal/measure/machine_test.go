@@ -131,7 +131,7 @@ func TestCache(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "b", "machine.json")
 	m := example()
 	found := []Found{{ID: m.GPUs[0].ID}}
-	now := this(found)
+	now := This(found)
 	m.CPU, m.Cores, m.Memory = now.CPU, now.Cores, now.Memory+1
 	if _, ok := Cached(path, found); ok {
 		t.Error("found before it was written")

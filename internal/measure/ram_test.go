@@ -113,7 +113,7 @@ func TestDue(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "machine.json")
 	m := example()
-	now := this(nil)
+	now := This(nil)
 	m.CPU, m.Cores, m.Memory, m.GPUs = now.CPU, now.Cores, now.Memory, nil
 	for _, c := range []struct {
 		taken *Taken

@@ -213,7 +213,7 @@ func figuresBy(ctx context.Context, take measuring, all []vulkan.Info, progress 
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
-	return take(ctx, path, found(all), progress)
+	return take(ctx, path, Found(all), progress)
 }
 
 // Kept reports whether this machine's figures were kept from an earlier time, so that This takes no time for measuring.
@@ -229,7 +229,7 @@ func kept() (m measure.Machine, ok bool) {
 		return m, false
 	}
 	all, _ := vulkan.Devices()
-	return measure.Cached(path, found(all))
+	return measure.Cached(path, Found(all))
 }
 
 // Forget drops the figures that were kept.
@@ -239,8 +239,8 @@ func Forget() {
 	}
 }
 
-// found returns all devices as measure takes them.
-func found(all []vulkan.Info) []measure.Found {
+// Found returns all devices as measure takes them.
+func Found(all []vulkan.Info) []measure.Found {
 	usual := vulkan.Usual(all)
 	var found []measure.Found
 	for _, d := range all {
