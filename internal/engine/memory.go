@@ -119,18 +119,18 @@ func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memo
 func (o *Options) needs(f *gguf.File, c model.Config, on placement.Layout) Memory {
 	m := Memory{OnGPUs: on.Bytes}
 	for _, t := range f.Tensors {
-		if !c.Loads(t.Name) {
+		if _, loaded := c.Purpose(t.Name); !loaded {
 			continue
 		}
 		typ, bytes, copied := c.Loaded(f, t)
 		if copied || !o.NoRepack { // pages of a mapped file may be dropped and read again
-			m.Weights += layout.InHugePages(c.InRAM(f, t.Name, layout.Packed(typ, bytes), on.Places))
+			m.Weights += layout.InHugePages(c.InRAM(t.Name, layout.Packed(typ, bytes), on.Places))
 		}
 		m.Weights += c.ExpandedBytes(t, on.Places)
 	}
 	for _, a := range o.Adapters {
 		for _, t := range a.File.Tensors {
-			m.Weights += c.InRAM(f, nn.Adapted(t.Name), nn.AdapterBytes(t), on.Places)
+			m.Weights += c.InRAM(nn.Adapted(t.Name), nn.AdapterBytes(t), on.Places)
 		}
 	}
 	context := pick(o.Context, c.Context)

@@ -19,6 +19,7 @@ type Block struct {
 	Latent     int               // width of the latent vector of keys and values, in latent attention; else 0
 	Query      int               // width of the latent vector of queries there; 0: queries follow from the input
 	KV         int               // the layer whose keys and values it reads: its own, or an earlier one
+	Gated      bool              // the feed-forward layer has gates
 	TopK       *float32          // gates that are not above their mean by so many deviations are zero; nil: all stay
 	Stored     []compute.KVShape // its parts of the cache, see nn.Parts
 }
@@ -37,7 +38,7 @@ func newBlock(l int, p *nn.Parts) Block {
 		b.Latent, b.Rotated, b.Query, b.Window = a.Latent, a.Rotated, a.LatentShape.Query, a.How.Window
 	}
 	if p.FFN != nil && p.FFN.Bound() {
-		b.FF, b.TopK = p.FFN.Neurons(), p.FFN.TopK
+		b.FF, b.Gated, b.TopK = p.FFN.Neurons(), p.FFN.Gate.Bound(), p.FFN.TopK
 	}
 	return b
 }

@@ -23,21 +23,16 @@ func (c *Config) cacheSpec(size compute.CacheSpec, types compute.CacheTypes, pla
 		if storage[l] != l {
 			shape.Heads = 0 // they lie with another layer's
 		}
-		shape.KeyType, shape.ValueType = types.Key, types.Value
-		if shape.Within { // there are no values beside the keys that could be of another type
-			shape.ValueType = types.Key
-		}
-		spec.Layers = append(spec.Layers, shape)
+		spec.Layers = append(spec.Layers, typed(shape, types))
 	}
-	if like := c.likeFurther(); c.FurtherCached && like >= 0 {
-		spec.Layers = append(spec.Layers, spec.Layers[like])
+	if c.FurtherCached && c.mtp != nil {
+		spec.Layers = append(spec.Layers, typed(c.mtp.kv(), types))
 	}
 	for l, b := range c.Blocks {
 		main := b.main()
 		for i, shape := range b.Stored {
 			if i != main {
-				shape.KeyType, shape.ValueType = types.Key, types.Value
-				spec.Layers, spec.Further = append(spec.Layers, shape), append(spec.Further, l)
+				spec.Layers, spec.Further = append(spec.Layers, typed(shape, types)), append(spec.Further, l)
 			}
 		}
 	}
@@ -45,6 +40,15 @@ func (c *Config) cacheSpec(size compute.CacheSpec, types compute.CacheTypes, pla
 		spec.Windowed = append(spec.Windowed, false)
 	}
 	return spec
+}
+
+// typed returns shape with the types of its keys and values.
+func typed(shape compute.KVShape, types compute.CacheTypes) compute.KVShape {
+	shape.KeyType, shape.ValueType = types.Key, types.Value
+	if shape.Within { // values are a part of the keys
+		shape.ValueType = types.Key
+	}
+	return shape
 }
 
 // cacheParts returns the parts of the cache that layer l has, in the order of its Block's Stored. storage is the layers'. The

@@ -42,8 +42,10 @@ type Config struct {
 	Headless            bool    // there are no logits: hidden states are the result
 	Types               int     // of tokens, as BERT's texts have; 0: none
 	Act                 compute.Activation
-	perToken, perOutput int // elements of the activations of a step, for each of its tokens and rows of logits
-	mtp                 mtpKind
+	perToken, perOutput int                   // elements of the activations of a step, for each of its tokens and rows of logits
+	mtp                 *Block                // the first of the Further layers; nil: it cannot be computed, or there is none
+	mtpErr              error                 // why it cannot be
+	purposes            map[string]nn.Purpose // of the tensors that are loaded, by name
 	// Predictors says that the file carries predictors: it is an original PowerInfer file or a prepared one.
 	Predictors bool
 	// ExpertPredictors says that some layer's experts have predictors of their neurons.
@@ -117,8 +119,15 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 
 // outline binds the family's program to the shapes of the file's tensors, and describes it.
 func (c *Config) outline(k *nn.Keys) {
-	b := nn.NewOutline(k.File, nn.Plan{Layer: func(int) nn.LayerPlan {
-		return nn.LayerPlan{Neurons: nn.NeuronPlan{Transposed: c.Transposed, Predictor: nn.PredictorPlan{Held: c.Predictors}}}
+	b := nn.NewOutline(k.File, nn.Plan{Layer: func(i int) nn.LayerPlan {
+		p := nn.LayerPlan{Neurons: nn.NeuronPlan{Transposed: c.Transposed}, Experts: nn.ExpertPlan{Used: true}}
+		r := &p.Neurons.Predictor
+		r.Held = c.Predictors
+		r.Used = r.Held && k.File.Tensor(fmt.Sprintf("blk.%d.fc1.weight", i)) != nil // some layers of a prepared file have none
+		if c.Prepared != nil && i < len(c.Prepared.Layers) {
+			r.Rank, r.AlwaysOn = c.Prepared.Layers[i].Rank, c.Prepared.Layers[i].AlwaysOn
+		}
+		return p
 	}})
 	program := family.Open(k, b)
 	c.Layers, c.Context = k.Layers(), k.Context()
@@ -166,7 +175,11 @@ func (c *Config) outline(k *nn.Keys) {
 		}
 	}
 	c.takeExperts(k, parts)
-	c.mtp = mtpOf(program, output)
+	var head Head // after pooling
+	head.bind(b, c)
+	k.Err = cmp.Or(k.Err, b.Err)
+	c.outlineFurther(k, b, program)
+	c.purposes = b.Purposes()
 	if k.Err == nil {
 		c.measure(program, b.Dev)
 	}

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -31,89 +33,56 @@ type further struct {
 	head       nn.Linear // [n_vocab, n_embd]; the model's where the layer has none
 }
 
-// mtpKind says whether a program has an MTP layer.
-type mtpKind int
-
-const (
-	noMTP      mtpKind = iota
-	centredMTP         // it would, with LayerNorms
-	someMTP
-)
-
-func mtpOf(p family.Program, output *nn.Output) mtpKind {
-	switch _, ok := p.(family.MTP); {
-	case !ok:
-		return noMTP
-	case output.Norm.Centered:
-		return centredMTP
+// outlineFurther describes the first layer behind the last, where the file has one and the program binds it.
+func (c *Config) outlineFurther(k *nn.Keys, b *nn.Binder, program family.Program) {
+	if c.Further == 0 || k.Err != nil {
+		return
 	}
-	return someMTP
+	bindFurther(b.Layer(c.Layers), program, c)
+	if c.mtpErr, k.Err, b.Err = cmp.Or(k.Err, b.Err), nil, nil; c.mtpErr != nil {
+		return
+	}
+	y := newBlock(c.Layers, &b.Parts()[c.Layers])
+	switch {
+	case c.Transposed:
+		c.mtpErr = errors.New("the file stores down projections by neuron")
+	case len(y.Stored) != 1 || y.recurrent():
+		c.mtpErr = errors.New("it has no attention of its own alone")
+	default:
+		c.mtp = &y
+	}
 }
 
 // CanGuessFurther says why layers of the file that predict further tokens cannot be computed, or nil.
 func (c *Config) CanGuessFurther() error {
-	refuse := func(why string) error {
-		return fmt.Errorf("layers of %s that predict further tokens are not supported: %s", c.Arch, why)
-	}
-	if c.Further == 0 {
+	switch {
+	case c.Further == 0:
 		return fmt.Errorf("the file names no layer that predicts further tokens (%s.nextn_predict_layers)", c.Arch)
-	}
-	switch {
-	case c.mtp == noMTP:
-		return refuse("its program has none")
-	case c.mtp == centredMTP:
-		return refuse("its norms subtract the mean, and the layer's are RMS norms")
-	case c.Transposed:
-		return refuse("the file stores down projections by neuron")
-	}
-	like := c.likeFurther()
-	if like < 0 {
-		return refuse("no layer has attention")
-	}
-	switch b := &c.Blocks[like]; {
-	case b.recurrent():
-		return refuse("attention and a recurrent state share a layer")
-	case b.Window > 0:
-		return refuse("its last attention has a sliding window")
-	case b.KV != like:
-		return refuse("its last attention reads another layer's keys and values")
+	case c.mtpErr != nil:
+		return fmt.Errorf("the layer of this %s that predicts further tokens is not supported: %w", c.Arch, c.mtpErr)
 	}
 	return nil
 }
 
-// likeFurther returns the layer whose attention has the shape of a further layer's: the last that has any; -1: none
-// has.
-func (c *Config) likeFurther() int {
-	for l := c.Layers - 1; l >= 0; l-- {
-		if c.Blocks[l].Heads > 0 {
-			return l
-		}
-	}
-	return -1
-}
-
-// shapeOf returns the shape of the layer that the tensor of that name is of, which may be the layer behind the last
-// where that is loaded; nil: of none.
-func (c *Config) shapeOf(name string) *Block {
-	l, ok := blockOf(name)
+// blockOf returns the block that the tensor of that name belongs to, which may be of the layer behind the last where
+// that is loaded, and the layer's number; nil: it belongs to none.
+func (c *Config) blockOf(name string) (*Block, int) {
+	p, ok := c.purposes[name]
 	switch {
-	case !ok || l < 0 || l > c.Layers:
-		return nil
-	case l < c.Layers:
-		return &c.Blocks[l]
+	case !ok || p.Layer < 0:
+		return nil, -1
+	case p.Layer < c.Layers:
+		return &c.Blocks[p.Layer], p.Layer
+	case c.FurtherCached:
+		return c.mtp, p.Layer
 	}
-	if like := c.likeFurther(); c.FurtherCached && like >= 0 {
-		return &c.Blocks[like]
-	}
-	return nil
+	return nil, -1
 }
 
 // furtherConfig returns c with the layer behind the last, computed whole.
 func (c *Config) furtherConfig() Config {
 	d := *c
-	block := c.Blocks[c.likeFurther()]
-	block.KV, block.Stored = c.Layers, []compute.KVShape{block.kv()}
-	d.Blocks = append(slices.Clone(c.Blocks), block)
+	d.Blocks = append(slices.Clone(c.Blocks), *c.mtp)
 	d.Sparse, d.Prepared, d.Predicting, d.Magnitudes = Off, nil, nil, nil
 	return d
 }
@@ -133,33 +102,31 @@ func (m *Model) furtherModel() *Model {
 	return sub
 }
 
-// bindFurther binds the first layer behind the last. An embedding table of its own stays in RAM.
-func (m *Model) bindFurther(b *nn.Binder) {
-	n, sub := m.Layers, m.furtherModel()
-	f := &further{embd: m.embed.Table, norm: m.output.Norm, head: nn.Linear{W: m.output.Head.W}}
-	name := func(s string) string { return fmt.Sprintf("blk.%d.nextn.%s.weight", n, s) }
-	p, ok := m.program.(family.MTP)
+// bindFurther binds the first layer behind the last, whose binder b is. An embedding table of its own stays in RAM.
+func bindFurther(b *nn.Binder, program family.Program, c *Config) *further {
+	p, ok := program.(family.MTP)
 	if !ok {
-		b.Fail("layers of %s that predict further tokens are not supported", m.Arch)
-		return
+		b.Fail("the program of the family has no such layer")
+		return nil
 	}
-	f.block = p.BindMTP(b.Layer(n))
-	b.Place(sub.place(n))
-	norm := func(s string) nn.Norm { return nn.Norm{Weight: b.Vector(name(s), m.Embd), Epsilon: m.Eps} }
-	f.embdNorm, f.hiddenNorm = norm("enorm"), norm("hnorm")
-	f.join = b.Adapted(b.Matrix(name("eh_proj"), m.Embd, 2*m.Embd, compute.Precise))
-	if b.Has(name("embed_tokens")) {
-		b.GPU = false
-		f.embd = b.Matrix(name("embed_tokens"), m.Vocab, m.Embd, compute.Lookup)
-		b.Place(sub.place(n))
+	embed, output := program.Ends()
+	if output.Norm.Centered {
+		b.Fail("the model's norms subtract the mean, and the layer's are RMS norms")
+		return nil
 	}
-	if b.Has(name("shared_head_norm")) {
-		f.norm = norm("shared_head_norm")
+	f := &further{embd: embed.Table, norm: output.Norm, head: nn.Linear{W: output.Head.W}, block: p.BindMTP(b)}
+	f.embdNorm, f.hiddenNorm = b.RMSNorm("nextn.enorm", c.Embd, c.Eps), b.RMSNorm("nextn.hnorm", c.Embd, c.Eps)
+	f.join = b.Linear("nextn.eh_proj", c.Embd, 2*c.Embd, nn.Absent)
+	if b.Has("nextn.embed_tokens.weight") {
+		f.embd = b.Lookup("nextn.embed_tokens", c.Vocab, c.Embd)
 	}
-	if b.Has(name("shared_head_head")) {
-		f.head = b.Adapted(b.Matrix(name("shared_head_head"), m.Vocab, m.Embd, compute.Head))
+	if b.Has("nextn.shared_head_norm.weight") {
+		f.norm = b.RMSNorm("nextn.shared_head_norm", c.Embd, c.Eps)
 	}
-	m.further = f
+	if b.Has("nextn.shared_head_head.weight") {
+		f.head = b.Adapted(b.Matrix("nextn.shared_head_head.weight", c.Vocab, c.Embd, compute.Head))
+	}
+	return f
 }
 
 // GuessesFurther reports whether the model was loaded with a layer that predicts a further token.

@@ -37,17 +37,17 @@ type table struct {
 }
 
 // bind reads the head's tensors and keys, as far as the file has them.
-func (h *Head) bind(b *nn.Binder, m *Model) {
-	f := &m.Family
-	h.gelu, h.softmax, h.eps, h.Pooling = f.HeadGELU, f.RankShares, m.Eps, f.RankPooling
-	width := m.Embd
+func (h *Head) bind(b *nn.Binder, c *Config) {
+	f := &c.Family
+	h.gelu, h.softmax, h.eps, h.Pooling = f.HeadGELU, f.RankShares, c.Eps, f.RankPooling
+	width := c.Embd
 	for _, name := range []string{"dense_2.weight", "dense_3.weight"} { // as Sentence Transformers' folders number their modules
 		if t := hostTable(b, name, width); t.data != nil {
 			h.dense = append(h.dense, t)
 			width = t.rows
 		}
 	}
-	width = m.Embd
+	width = c.Embd
 	if h.class = hostLayer(b, "cls", width); h.class.data != nil {
 		width = h.class.rows
 	}

@@ -44,11 +44,8 @@ func (b *Block) latentBytes(t quant.Type) int64 {
 // which places say; nil: all do. The keys' matrices of latent attention are there as they are, too, for prompts
 // (Model.expanding). It is 0 for other tensors.
 func (c *Config) ExpandedBytes(t *gguf.Tensor, places []compute.Place) int64 {
-	b := c.shapeOf(t.Name)
-	if b == nil || b.Latent == 0 {
-		return 0
-	}
-	if l, _ := blockOf(t.Name); c.attendsOnGPU(l, places) {
+	b, l := c.blockOf(t.Name)
+	if b == nil || b.Latent == 0 || c.attendsOnGPU(l, places) {
 		return 0
 	}
 	rows := int64(b.Heads) * int64(b.Key-b.Rotated)
@@ -65,7 +62,7 @@ func (c *Config) ExpandedBytes(t *gguf.Tensor, places []compute.Place) int64 {
 // loaded. copied: they are not the file's own, even where that is computed on as it is mapped, for a factor is put into
 // them, or heads gives them another form.
 func (c *Config) Loaded(f *gguf.File, t *gguf.Tensor) (typ quant.Type, bytes int64, copied bool) {
-	if b := c.shapeOf(t.Name); b != nil && b.Latent > 0 && strings.HasSuffix(t.Name, ".attn_kv_b.weight") {
+	if b, _ := c.blockOf(t.Name); b != nil && b.Latent > 0 && strings.HasSuffix(t.Name, ".attn_kv_b.weight") {
 		return nn.Transposed(t.Type), b.latentBytes(t.Type), true
 	}
 	base, weight := strings.CutSuffix(t.Name, ".weight")

@@ -142,7 +142,7 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if p := m.embed.Positions; p != nil {
 		m.Context = min(m.Context, p.Rows-m.embed.Before)
 	}
-	m.Head.bind(b, m)
+	m.Head.bind(b, &m.Config)
 	b.ChainPredictors()
 	m.parts = b.Parts()[:m.Layers:m.Layers]
 	m.takeRopes()
@@ -151,7 +151,7 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 		if err := m.CanGuessFurther(); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Path, err)
 		}
-		m.bindFurther(b)
+		m.further = bindFurther(b.Layer(m.Layers), m.program, &m.Config)
 	}
 	m.ignoreFurther(b)
 	if err := b.Finish(); err != nil {

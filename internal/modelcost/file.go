@@ -96,6 +96,7 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 		}
 	}
 	r.tables()
+	b.config = c
 	b.File, b.Activation, b.CacheTypes = f, o.Activation, o.CacheTypes
 	return b, b.Model.Check()
 }
@@ -248,10 +249,10 @@ func evenly(e model.Experts) []float32 {
 // experts returns the units of a layer with experts: one for each of them.
 func (r *reader) experts(l int) placement.Units {
 	u := placement.Units{InOrder: true, Sometimes: make([]float64, r.c.Experts.Count)}
-	prefix := fmt.Sprintf("blk.%d.", l)
 	for _, t := range r.f.Tensors {
-		name, ok := strings.CutPrefix(t.Name, prefix)
-		if ok && model.OfExpert(name) && (!model.OfPredictor(name) || r.c.ExpertMode() == model.Predict) {
+		switch p, _ := r.c.Purpose(t.Name); {
+		case p.Layer != l:
+		case p.Role == nn.OfExperts, p.Role == nn.PredictsExperts && r.c.ExpertMode() == model.Predict:
 			u.Size += share(t, r.c.Experts.Count)
 		}
 	}
@@ -263,10 +264,9 @@ func (r *reader) experts(l int) placement.Units {
 
 // The matrices that hold the neurons of a layer without experts.
 const (
-	nameGate    = "ffn_gate.weight"
-	nameUp      = "ffn_up.weight"
-	nameDown    = "ffn_down.weight"
-	nameColumns = "ffn_down_t.weight" // of prepared files
+	nameGate = "ffn_gate.weight"
+	nameUp   = "ffn_up.weight"
+	nameDown = "ffn_down.weight"
 )
 
 func (r *reader) assume(format string, args ...any) {
@@ -300,7 +300,7 @@ func (r *reader) layer(l int) error {
 	if len(r.frequency[l]) != ff {
 		return fmt.Errorf("%s: layer %d: %d frequencies for %d neurons", r.f.Path, l, len(r.frequency[l]), ff)
 	}
-	rows := r.c.Family.Neurons(r.f, l)
+	rows := r.c.NeuronRows(r.f, l)
 	n := neurons{
 		gate: share(rows.Gate, ff), up: share(rows.Up, ff),
 		down: r.row(l, "ffn_down.weight", ff) + r.row(l, "ffn_down_t.weight", ff), frequency: r.frequency[l], precision: usualPrecision,
@@ -331,7 +331,6 @@ func (r *reader) layer(l int) error {
 
 // add adds a layer whose units are known.
 func (r *reader) add(l int, y placement.Layer, mode model.SparseMode) {
-	shape := r.c.Blocks[l]
 	for part, cached := range r.cache.Layers {
 		switch {
 		case r.cache.LayerOf(part) != l:
@@ -343,37 +342,28 @@ func (r *reader) add(l int, y placement.Layer, mode model.SparseMode) {
 			y.KV += kv(cached, r.b.Context)
 		}
 	}
-	prefix := fmt.Sprintf("blk.%d.", l)
 	for _, t := range r.f.Tensors {
-		name, ok := strings.CutPrefix(t.Name, prefix)
-		if !ok {
+		p, ok := r.c.Purpose(t.Name)
+		if !ok || p.Layer != l {
 			continue
 		}
 		y.Expanded += r.c.ExpandedBytes(t, nil)
-		switch name {
-		case nameGate, nameUp, nameDown, nameColumns:
-			if r.b.Type == "" && name == "ffn_up.weight" {
+		switch p.Role {
+		case nn.OfNeurons, nn.OfExperts:
+			if r.b.Type == "" && t.Shape[0] == r.c.Embd { // a row of the ups or gates
 				r.b.Type, r.b.RowBytes = t.Type.String(), t.Type.RowBytes(r.c.Embd)
 			}
-		case "fc1.weight", "fc2.weight":
+		case nn.OfPredictor:
 			if mode == model.Predict {
 				y.Predictor += t.Bytes()
 			}
-		case "ffn_gate_exps.weight", "ffn_up_exps.weight", "ffn_down_exps.weight":
-			if r.b.Type == "" && name == "ffn_up_exps.weight" {
-				r.b.Type, r.b.RowBytes = t.Type.String(), t.Type.RowBytes(r.c.Embd)
-			}
-		case "attn_k.weight", "attn_v.weight", "attn_k_norm.weight":
-			if shape.KV == l { // else it is left in the file
-				y.Attention += t.Bytes()
-			}
-		default:
-			if !model.OfExpert(name) {
-				y.Attention += r.loaded(t)
-			}
+		case nn.InTable:
+			r.b.Rest += t.Bytes()
+		case nn.InLayer:
+			y.Attention += r.loaded(t)
 		}
 	}
-	y.Attention += r.adapted(prefix)
+	y.Attention += r.adapted(fmt.Sprintf("blk.%d.", l))
 	r.b.Model.Layers = append(r.b.Model.Layers, y)
 }
 
@@ -410,11 +400,10 @@ func (r *reader) adaptedNeuron(l int, name, half string, neurons int) (n int64) 
 func (r *reader) further() {
 	y := &r.b.Further
 	y.KV = kv(r.cache.Layers[r.c.Layers], r.b.Context)
-	prefix := fmt.Sprintf("blk.%d.", r.c.Layers)
 	for _, t := range r.f.Tensors {
-		switch {
-		case !strings.HasPrefix(t.Name, prefix):
-		case model.StaysInRAM(t.Name):
+		switch p, ok := r.c.Purpose(t.Name); {
+		case !ok || p.Layer != r.c.Layers:
+		case p.Role == nn.InTable:
 			r.b.Rest += t.Bytes()
 		default:
 			y.Attention += r.loaded(t)
@@ -437,9 +426,9 @@ func (r *reader) tables() {
 		r.further()
 	}
 	for _, t := range r.f.Tensors {
-		switch {
-		case strings.HasPrefix(t.Name, "blk."):
-		case model.OfHead(r.f, t.Name):
+		switch p, ok := r.c.Purpose(t.Name); {
+		case !ok || p.Layer >= 0:
+		case p.Role == nn.InHead:
 			r.b.Model.Head += t.Bytes()
 		default:
 			r.b.Rest += t.Bytes()

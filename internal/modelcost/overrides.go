@@ -1,7 +1,6 @@
 package modelcost
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
@@ -9,7 +8,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
-	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
@@ -218,30 +217,20 @@ func (b *Cost) pin(layer int, p part, at pinned) error {
 
 // partOf returns what part of a model a tensor belongs to, and of which layer.
 func (b *Cost) partOf(t *gguf.Tensor) (layer int, p part) {
-	rest, inLayer := strings.CutPrefix(t.Name, "blk.")
+	of, ok := b.config.Purpose(t.Name)
 	switch {
-	case len(t.Shape) < 2:
+	case !ok || len(t.Shape) < 2 || of.Layer >= len(b.Model.Layers):
 		return 0, partCommon
-	case !inLayer && model.OfHead(b.File, t.Name):
+	case of.Role == nn.InHead:
 		return len(b.Model.Layers), partHead
-	case !inLayer:
+	case of.Role == nn.InTable:
 		return 0, partTables
+	case of.Role == nn.PredictsExperts: // they go where their experts go
+		return of.Layer, partCommon
+	case of.Role == nn.OfExperts, of.Role == nn.OfNeurons:
+		return of.Layer, partUnits
+	case of.Role == nn.OfPredictor:
+		return of.Layer, partPredictor
 	}
-	number, name, _ := strings.Cut(rest, ".")
-	layer, err := strconv.Atoi(number)
-	if err != nil || layer < 0 || layer >= len(b.Model.Layers) {
-		return 0, partCommon
-	}
-	y := &b.Model.Layers[layer]
-	switch {
-	case model.OfExpert(name) && model.OfPredictor(name): // lies where its expert does
-		return layer, partCommon
-	case model.OfExpert(name), !y.Experts && model.OfNeuron(name):
-		return layer, partUnits
-	case name != "fc1.weight" && name != "fc2.weight":
-		return layer, partAttention
-	case y.Predictor > 0:
-		return layer, partPredictor
-	}
-	return layer, partCommon
+	return of.Layer, partAttention
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/convert"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
-	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -172,7 +171,7 @@ func (r *routed) header() (*gguf.File, error) {
 			if l < r.lead {
 				return strings.Contains(name, "exp") || strings.HasPrefix(name, "ffn_gate_inp")
 			}
-			return model.OfNeuron(name)
+			return name == nameGate || name == nameUp || name == nameDown
 		})
 	}
 	f := gguf.Describe(r.name, "GGUF", r.keys(&family), h.tensors)

@@ -23,7 +23,8 @@ type Binder struct {
 	GPU  bool
 
 	prefix string    // of the layer's tensors; empty outside of layers
-	layer  int       // its number
+	layer  int       // its number; -1 outside of layers
+	role   Role      // of the tensors that are bound next
 	plan   LayerPlan // of the layer
 }
 
@@ -40,6 +41,7 @@ type binding struct {
 	pinned   bool    // the mapping outlives the device: compute in place where possible
 	outline  bool    // see NewOutline
 	taken    map[string]bool
+	purposes map[string]Purpose
 	original map[*gguf.Tensor]*gguf.Tensor // the file's tensor, by the one that scaled made of it
 	room     []byte                        // the data of the last tensor that scaled made
 	adapters *Adapters
@@ -51,11 +53,11 @@ type binding struct {
 // NewBinder returns a binder of f's tensors to dev, for what is outside of layers. pinned says that f stays open as
 // long as dev lives. progress, which may be nil, learns of the bytes that were bound.
 func NewBinder(ctx context.Context, f *gguf.File, dev compute.Device, plan Plan, pinned bool, adapters *Adapters, progress func(done, total int64)) *Binder {
-	b := &binding{File: f, Dev: dev, ctx: ctx, model: plan, pinned: pinned, adapters: adapters, taken: map[string]bool{}, original: map[*gguf.Tensor]*gguf.Tensor{}, progress: progress}
+	b := &binding{File: f, Dev: dev, ctx: ctx, model: plan, pinned: pinned, adapters: adapters, taken: map[string]bool{}, purposes: map[string]Purpose{}, original: map[*gguf.Tensor]*gguf.Tensor{}, progress: progress}
 	for _, t := range f.Tensors {
 		b.total += int64(len(t.Data))
 	}
-	root := &Binder{binding: b}
+	root := &Binder{binding: b, layer: -1, role: InHead}
 	root.Place(plan.Head)
 	return root
 }
@@ -132,7 +134,7 @@ func (b *Binder) take(name string, cols, rows int) *gguf.Tensor {
 		b.Fail("tensor %q is bound twice", name)
 		return nil
 	}
-	b.taken[name] = true
+	b.taken[name], b.purposes[name] = true, Purpose{b.role, b.layer}
 	if t.Shape[0] != cols || t.Rows() != rows {
 		b.Fail("tensor %q has shape %v, not [%d %d]: the file is damaged, or its keys are those of another model; convert it again", name, t.Shape, cols, rows)
 		return nil
@@ -320,6 +322,7 @@ func (b *Binder) Adapted(m *compute.Matrix) Linear {
 
 // Table reads a matrix with any number of rows into host memory. [rows·cols] It returns nil if the file has none.
 func (b *Binder) Table(name string, cols int) []float32 {
+	b = b.as(InTable)
 	t := b.tensor(name)
 	if t == nil || b.Err != nil {
 		return nil

@@ -32,10 +32,7 @@ func (e *Embedding) Forward(p *Pass) compute.Tensor {
 // in RAM.
 func (b *Binder) Embedding(width int) Embedding {
 	b.Place(b.model.Head)
-	b.GPU = b.GPU && b.tied()
-	e := Embedding{Table: b.Matrix("token_embd.weight", b.Rows("token_embd.weight"), width, compute.Lookup)}
-	b.Place(b.model.Head)
-	return e
+	return Embedding{Table: b.lookup("token_embd.weight", b.Rows("token_embd.weight"), width, b.tied())}
 }
 
 // tied reports whether the head is the table of tokens.
@@ -45,10 +42,22 @@ func (b *Binder) tied() bool { return !b.Has("output.weight") }
 // tokens and was bound before.
 func (b *Binder) Lookups(name string, width int) *compute.Matrix {
 	b.Place(b.model.Head)
-	b.GPU = b.GPU && b.tiedHead
-	m := b.Matrix(name+".weight", b.Rows(name+".weight"), width, compute.Lookup)
-	b.Place(b.model.Head)
-	return m
+	return b.lookup(name+".weight", b.Rows(name+".weight"), width, b.tiedHead)
+}
+
+// Lookup binds a table of rows that stays in RAM.
+func (b *Binder) Lookup(name string, rows, cols int) *compute.Matrix {
+	return b.lookup(name+".weight", rows, cols, false)
+}
+
+// lookup binds a table of rows. It goes where the head goes, or stays in RAM.
+func (b *Binder) lookup(name string, rows, cols int, withHead bool) *compute.Matrix {
+	t := b.as(InTable)
+	if withHead {
+		t.role = InHead
+	}
+	t.GPU = t.GPU && withHead
+	return t.Matrix(name, rows, cols, compute.Lookup)
 }
 
 // Output turns the residual into logits:

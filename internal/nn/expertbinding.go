@@ -126,16 +126,17 @@ func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 		x.Narrow = b.Adapted(b.Matrix("ffn_latent_down.weight", width, s.Width, compute.Precise))
 		x.Widen = b.Adapted(b.Matrix("ffn_latent_up.weight", s.Width, width, compute.Precise))
 	}
+	of := b.as(OfExperts)
 	if b.Has("ffn_gate_up_exps.weight") {
 		w.Fused = true
-		w.Up, w.UpBias = b.stack("ffn_gate_up_exps.weight", s.Count, 2*s.Neurons, width, false), b.perExpert("ffn_gate_up_exps.bias", s.Count*2*s.Neurons, Optional)
+		w.Up, w.UpBias = of.stack("ffn_gate_up_exps.weight", s.Count, 2*s.Neurons, width, false), of.perExpert("ffn_gate_up_exps.bias", s.Count*2*s.Neurons, Optional)
 	} else {
 		if s.Gated {
-			w.Gate, w.GateBias = b.stack("ffn_gate_exps.weight", s.Count, s.Neurons, width, false), b.perExpert("ffn_gate_exps.bias", s.Count*s.Neurons, s.Biases)
+			w.Gate, w.GateBias = of.stack("ffn_gate_exps.weight", s.Count, s.Neurons, width, false), of.perExpert("ffn_gate_exps.bias", s.Count*s.Neurons, s.Biases)
 		}
-		w.Up, w.UpBias = b.stack("ffn_up_exps.weight", s.Count, s.Neurons, width, false), b.perExpert("ffn_up_exps.bias", s.Count*s.Neurons, s.Biases)
+		w.Up, w.UpBias = of.stack("ffn_up_exps.weight", s.Count, s.Neurons, width, false), of.perExpert("ffn_up_exps.bias", s.Count*s.Neurons, s.Biases)
 	}
-	w.Down, w.DownBias = b.stack("ffn_down_exps.weight", s.Count, width, s.Neurons, true), b.perExpert("ffn_down_exps.bias", s.Count*width, s.Biases)
+	w.Down, w.DownBias = of.stack("ffn_down_exps.weight", s.Count, width, s.Neurons, true), of.perExpert("ffn_down_exps.bias", s.Count*width, s.Biases)
 	b.bindExpertPredictors(w, s, width)
 	w.Count, w.Bins, w.Prior = &x.Uses, &x.Bins, &compute.Prior{Shares: plan.Prior}
 	if s.Gate {
@@ -153,6 +154,7 @@ func (b *Binder) bindExpertPredictors(w *compute.ExpertWeights, s ExpertSpec, wi
 		b.Ignore(fc1)
 		b.Ignore(fc2)
 	default:
+		b = b.as(PredictsExperts)
 		rank := max(1, b.Rows(fc1)/s.Count)
 		w.FC1, w.FC2 = b.stack(fc1, s.Count, rank, width, false), b.stack(fc2, s.Count, s.Neurons, rank, false)
 	}

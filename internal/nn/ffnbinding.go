@@ -49,6 +49,10 @@ func (b *Binder) ffn(s FFNSpec, suffix string, hot int) *FFN {
 	if plan.Cut > 0 {
 		f.Act.Threshold = plan.Cut
 	}
+	units := b // shared experts go where attention goes
+	if suffix == "" {
+		units = b.as(OfNeurons)
+	}
 	gate, up, down := "ffn_gate"+suffix+".weight", "ffn_up"+suffix+".weight", "ffn_down"+suffix
 	order := plan.Order
 	if t := b.tensor("ffn_down.weight"); t != nil && t.Type.BlockElems() > 1 { // columns that share scales stay together
@@ -68,26 +72,26 @@ func (b *Binder) ffn(s FFNSpec, suffix string, hot int) *FFN {
 	}
 	switch t := b.tensor(up); {
 	case s.Gated && !b.Has(gate) && (t == nil || t.Rows() != s.Neurons): // it holds the gates' rows, then the ups'
-		if both := b.neuronSlices(up, s.Width, rows, hot, order, s.Neurons, s.Neurons); both != nil {
+		if both := units.neuronSlices(up, s.Width, rows, hot, order, s.Neurons, s.Neurons); both != nil {
 			f.Gate, f.Up = both[0], both[1]
 		}
 	default:
 		if s.Gated {
-			f.Gate = b.Adapted(b.neurons(gate, s.Neurons, s.Width, rows, hot, order))
+			f.Gate = b.Adapted(units.neurons(gate, s.Neurons, s.Width, rows, hot, order))
 		}
-		f.Up = b.Adapted(b.neurons(up, s.Neurons, s.Width, rows, hot, order))
+		f.Up = b.Adapted(units.neurons(up, s.Neurons, s.Width, rows, hot, order))
 	}
 	if bias := "ffn_up" + suffix + ".bias"; b.Present(bias, s.UpBias) {
 		f.Up.B = b.neuronVector(bias, s.Neurons, order)
 	}
 	if plan.Transposed {
 		down = "ffn_down_t"
-		f.Down = b.Adapted(b.neurons("ffn_down_t.weight", s.Neurons, s.Width, compute.Rows, hot, order))
+		f.Down = b.Adapted(units.neurons("ffn_down_t.weight", s.Neurons, s.Width, compute.Rows, hot, order))
 	} else {
 		if !f.ByNeuron && hot > 0 {
 			hot = s.Width // all of its rows
 		}
-		f.Down = b.Adapted(b.neurons(down+".weight", s.Width, s.Neurons, columns, hot, order))
+		f.Down = b.Adapted(units.neurons(down+".weight", s.Width, s.Neurons, columns, hot, order))
 	}
 	if bias := down + ".bias"; b.Present(bias, s.DownBias) {
 		f.Down.B = b.Vector(bias, s.Width)
@@ -112,6 +116,7 @@ func (b *Binder) bindPredictor(f *FFN, s FFNSpec, order []int32) {
 		b.Ignore(fc2)
 		return
 	}
+	b = b.as(OfPredictor)
 	b.GPU = b.plan.Place.Predictor
 	rank := plan.Rank
 	if rank == 0 {
@@ -125,7 +130,6 @@ func (b *Binder) bindPredictor(f *FFN, s FFNSpec, order []int32) {
 	} else {
 		f.Predictor.FC2 = b.neurons(fc2, n, rank, compute.Dense, b.whole(n), order)
 	}
-	b.GPU = b.plan.Place.Attention
 }
 
 // ChainPredictors has each layer with a predictor know the next layer's, in blocks whose feed-forward layers read the

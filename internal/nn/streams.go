@@ -170,11 +170,8 @@ func (b *Binder) LowRank(width int, eps float32) LowRank {
 // LayerInputs binds the embeddings of that width that tokens have for each of n layers. Their table stays in RAM.
 func (b *Binder) LayerInputs(vocab, n, width, embd int, eps float32) LayerInputs {
 	b.Place(b.model.Head)
-	b.GPU = false
-	table := b.Matrix("per_layer_token_embd.weight", vocab, n*width, compute.Lookup)
-	b.Place(b.model.Head)
 	return LayerInputs{
-		Table: table, Proj: b.Linear("per_layer_model_proj", n*width, embd, Absent), Norm: b.RMSNorm("per_layer_proj_norm", width, eps), Width: width,
+		Table: b.Lookup("per_layer_token_embd", vocab, n*width), Proj: b.Linear("per_layer_model_proj", n*width, embd, Absent), Norm: b.RMSNorm("per_layer_proj_norm", width, eps), Width: width,
 	}
 }
 

@@ -19,7 +19,7 @@ type cost struct {
 // layerCost reads the types of a layer's tensors.
 func layerCost(f *gguf.File, c model.Config, layer int, predictor quant.Type) (cost, error) {
 	k := cost{ff: c.FF, embd: c.Embd, predictor: predictor}
-	n := c.Family.Neurons(f, layer)
+	n := c.NeuronRows(f, layer)
 	down := f.Tensor(fmt.Sprintf("blk.%d.ffn_down.weight", layer))
 	if down == nil { // of a prepared file
 		down = f.Tensor(fmt.Sprintf("blk.%d.ffn_down_t.weight", layer))
@@ -28,7 +28,7 @@ func layerCost(f *gguf.File, c model.Config, layer int, predictor quant.Type) (c
 		name   string
 		tensor *gguf.Tensor
 		absent bool // rightly
-	}{{"ffn_up", n.Up, false}, {"ffn_down", down, false}, {"ffn_gate", n.Gate, !c.Family.Gated}} {
+	}{{"ffn_up", n.Up, false}, {"ffn_down", down, false}, {"ffn_gate", n.Gate, !c.Blocks[layer].Gated}} {
 		if t.tensor == nil && !t.absent {
 			return k, fmt.Errorf("%s: layer %d has no %s", f.Path, layer, t.name)
 		}

@@ -166,13 +166,13 @@ func (t *trainer) fit(ctx context.Context, s *train.Samples, k cost, l, always i
 // gateRows reads the rows that decide whether a layer's neurons are active, and what is added to their products.
 func (t *trainer) gateRows(l int) (func(row []float32, neuron int) float32, error) {
 	bias := []float32(nil)
-	if !t.c.Family.Gated {
+	if !t.c.Blocks[l].Gated {
 		if b := t.f.Tensor(fmt.Sprintf("blk.%d.ffn_up.bias", l)); b != nil && b.Elems() == t.c.FF && b.Type.BlockElems() == 1 {
 			bias = make([]float32, t.c.FF)
 			quant.Decode(b.Type, bias, b.Data)
 		}
 	}
-	n := t.c.Family.Neurons(t.f, l)
+	n := t.c.NeuronRows(t.f, l)
 	w := n.Deciding()
 	if w == nil || w.Rows() != t.c.FF || w.Shape[0] != t.c.Embd {
 		return nil, fmt.Errorf("%s: layer %d has no rows that decide about %d neurons", t.f.Path, l, t.c.FF)

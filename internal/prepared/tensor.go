@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -33,9 +32,9 @@ func (m *model) prepare(p Plan) ([]gguf.Source, error) {
 		}
 		role[name("ffn_gate.weight")] = rows
 		role[name("ffn_up.weight")] = rows
-		if f, _ := arch.Named(m.arch); f.FusedGate && m.f.Tensor(name("ffn_gate.weight")) == nil {
+		if up := m.f.Tensor(name("ffn_up.weight")); up != nil && up.Rows() == 2*m.ff && m.f.Tensor(name("ffn_gate.weight")) == nil {
 			role[name("ffn_up.weight")] = func(t *gguf.Tensor) ([]gguf.Source, error) {
-				n := f.Neurons(m.f, l)
+				n := RowsOf(m.f, l, true)
 				return []gguf.Source{ordered(n.Gate, order), ordered(n.Up, order)}, shaped(m.f, t, m.embd, 2*m.ff)
 			}
 			for _, end := range []string{"scale", "input_scale"} { // of both
