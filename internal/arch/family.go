@@ -187,7 +187,7 @@ func All() []Family {
 	return []Family{
 		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), dbrx(), deepseek(), deepseek2(), deepseekOCR(), ernie(), ernieMoE(), euroBERT(), exaone(), exaone4(), falcon(), falconH1(), gemma(), gemma2(), gemma3(), gemma3n(),
 		gemma4(), gemmaEmbedding(), glm4(), glm4MoE(), gpt2(), gptOSS(),
-		gptneox(), granite(), graniteHybrid(), graniteMoE(), hunyuanDense(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), lfm2(), lfm2MoE(), llama4(), llamaEmbed(), mamba2(), mixtral(), minicpm(), minicpm3(), minimaxM2(), mistral3(), modernBERT(), mpt(),
+		gptneox(), granite(), graniteHybrid(), graniteMoE(), hunyuanDense(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), lfm2(), lfm2MoE(), llama4(), llamaEmbed(), mamba2(), mixtral(), minicpm(), minicpm3(), minimaxM2(), mistral3(), mistral4(), modernBERT(), mpt(),
 		nemotron(), nemotronH(), nemotronHMoE(), nomicBERT(), nomicBERTMoE(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
 		qwen2VL(), qwen3(), qwen35(), qwen35MoE(), qwen3MoE(), qwen3Next(), qwen3VL(), qwen3VLMoE(), seedOSS(), smallThinker(), smollm3(),
 		stablelm(), starcoder2(),

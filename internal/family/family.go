@@ -90,6 +90,7 @@ var programs = map[string]func(*nn.Keys, *nn.Binder) Program{
 	"minicpm3":        newMiniCPM3,
 	"minimax-m2":      newMiniMaxM2,
 	"mistral3":        newMistral3,
+	"mistral4":        newMistral4,
 	"modern-bert":     newModernBERT,
 	"mpt":             newMPT,
 	"nemotron":        newNemotron,
