@@ -137,14 +137,16 @@ const (
 
 	// SiTU is β·tanh(g/β)·sigmoid(g)·l·tanh(u/l), with β Slope and l Limit, which is 0 where u stays as it is.
 	SiTU
+
+	Softplus // ln(1+exp(g))·u, of what attention is multiplied by, as Logistic
 )
 
 func (n Nonlinearity) String() string {
-	return [...]string{"silu", "gelu", "relu", "fatrelu", "drelu", "relu2", "clamped_swiglu", "logistic", "limited_swiglu", "capped_swiglu", "situ"}[n]
+	return [...]string{"silu", "gelu", "relu", "fatrelu", "drelu", "relu2", "clamped_swiglu", "logistic", "limited_swiglu", "capped_swiglu", "situ", "softplus"}[n]
 }
 
 // Limited reports whether a nonlinearity has limits, which files say or families have.
-func (n Nonlinearity) Limited() bool { return n == ClampedSwiGLU || n > Logistic }
+func (n Nonlinearity) Limited() bool { return n == ClampedSwiGLU || n >= LimitedSwiGLU && n <= SiTU }
 
 // Nonlinearities returns all that feed-forward layers may have.
 func Nonlinearities() []Nonlinearity {

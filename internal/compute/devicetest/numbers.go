@@ -371,10 +371,15 @@ func activations() []compute.Activation {
 	}
 }
 
+// ofAttention returns the nonlinearities that no feed-forward layer has.
+func ofAttention() []compute.Activation {
+	return []compute.Activation{{Kind: compute.Logistic}, {Kind: compute.Softplus}}
+}
+
 // named returns act's name for a script.
 func named(act compute.Activation) string {
 	names := map[compute.Nonlinearity]string{compute.SiLU: "SiLU", compute.GELU: "GELU", compute.ReLU: "ReLU", compute.FATReLU: "FATReLU", compute.DReLU: "dReLU", compute.ReLU2: "ReLU2", compute.Logistic: "logistic",
-		compute.LimitedSwiGLU: "limited SwiGLU", compute.CappedSwiGLU: "capped SwiGLU", compute.SiTU: "SiTU"}
+		compute.LimitedSwiGLU: "limited SwiGLU", compute.CappedSwiGLU: "capped SwiGLU", compute.SiTU: "SiTU", compute.Softplus: "softplus"}
 	if act.Small() {
 		return names[act.Kind] + " without small ones"
 	}

@@ -240,6 +240,8 @@ func Activation(act compute.Activation, g float64) float64 {
 		return min(g/(1+math.Exp(-g)), float64(act.Limit))
 	case compute.SiTU:
 		return soft(g, float64(act.Slope)) / (1 + math.Exp(-g))
+	case compute.Softplus:
+		return max(g, 0) + math.Log1p(math.Exp(-math.Abs(g)))
 	}
 	panic("ref: unknown activation")
 }

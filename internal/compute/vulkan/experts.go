@@ -55,8 +55,9 @@ func (r *recorder) route(o *compute.Route) {
 	})
 }
 
-// gateRows multiplies rows by the sigmoid of their logits.
-func (r *recorder) gateRows(x, logits compute.Tensor) {
+// gateRows multiplies rows by what follows from their logits.
+func (r *recorder) gateRows(o *compute.GateRows) {
+	x, logits := o.X, o.Logits
 	if logits.Rows != x.Rows || logits.Cols != 1 {
 		panic("vulkan: GateRows of shapes that do not fit")
 	}
@@ -65,7 +66,7 @@ func (r *recorder) gateRows(x, logits compute.Tensor) {
 		return
 	}
 	r.dispatch(call{
-		shader: "gaterows", local: elementwise,
+		shader: "gaterows", local: elementwise, spec: []uint32{uint32(o.Act)},
 		bind:   []binding{update(floats(x)), read(floats(logits))},
 		push:   []uint32{uint32(n), uint32(x.Cols)},
 		groups: r.groupsFor(n),

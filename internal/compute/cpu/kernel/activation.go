@@ -88,6 +88,20 @@ func factor(u float32, act compute.Activation) float32 {
 	return u
 }
 
+// softplus is ln(1+exp(x)): max(x, 0) + ln(1+e), e being exp(-|x|) in (0, 1]. The logarithm is 2·artanh(e/(2+e)), and
+// the artanh of a number up to 1/3 a short series.
+func softplus(x float32) float32 {
+	e := exp32(-max(x, -x))
+	z := e / (2 + e)
+	y := z * z
+	p := float32(1.0/13)*y + 1.0/11
+	p = p*y + 1.0/9
+	p = p*y + 1.0/7
+	p = p*y + 1.0/5
+	p = p*y + 1.0/3
+	return max(x, 0) + 2*z*(p*y+1)
+}
+
 // soft is limit·tanh(x/limit).
 func soft(x, limit float32) float32 { return limit * (1 - 2/(1+exp32(2/limit*x))) }
 
@@ -117,6 +131,8 @@ func activation(g float32, act compute.Activation) float32 {
 		return min(g/(1+exp32(-g)), act.Limit)
 	case compute.SiTU:
 		return soft(g, act.Slope) / (1 + exp32(-g))
+	case compute.Softplus:
+		return softplus(g)
 	}
 	panic("kernel: unknown activation")
 }

@@ -1,6 +1,6 @@
 // The activations of compute.Activation.
 
-const uint SILU = 0, GELU = 1, RELU = 2, FATRELU = 3, DRELU = 4, RELU2 = 5, CLAMPED = 6, LOGISTIC = 7, LIMITED = 8, CAPPED = 9, SITU = 10;
+const uint SILU = 0, GELU = 1, RELU = 2, FATRELU = 3, DRELU = 4, RELU2 = 5, CLAMPED = 6, LOGISTIC = 7, LIMITED = 8, CAPPED = 9, SITU = 10, SOFTPLUS = 11;
 
 struct Nonlinearity {
 	uint kind; // compute.Nonlinearity
@@ -26,6 +26,13 @@ float within(float x, float limit) { return numberless(x) ? x : clamp(x, -limit,
 // soft is limit·tanh(x/limit).
 float soft(float x, float limit) { return limit * (2.0 * sigmoid(2.0 / limit * x) - 1.0); }
 
+// softplus is ln(1+exp(x)): max(x, 0) + ln(1+e), e being exp(-|x|). The logarithm is 2·artanh(e/(2+e)), a short series.
+float softplus(float x) {
+	if (numberless(x)) return x;
+	float e = exp(max(-abs(x), -80.0)), z = e / (2.0 + e), y = z * z;
+	return max(x, 0.0) + 2.0 * z * (((((((1.0 / 13.0 * y + 1.0 / 11.0) * y + 1.0 / 9.0) * y + 1.0 / 7.0) * y + 1.0 / 5.0) * y + 1.0 / 3.0) * y) + 1.0);
+}
+
 // activation is act(g), before it is multiplied by factor(u).
 float activation(Nonlinearity act, float g) {
 	switch (act.kind) {
@@ -45,6 +52,7 @@ float activation(Nonlinearity act, float g) {
 	}
 	case CAPPED: return atMost(g * sigmoid(g), act.limit);
 	case SITU: return soft(g, act.slope) * sigmoid(g);
+	case SOFTPLUS: return softplus(g);
 	}
 	float p = above(g, act.kind == FATRELU ? act.threshold : 0.0);
 	return act.kind == RELU2 ? p * p : p;
