@@ -42,6 +42,7 @@ type Block interface {
 
 // programs are the families by general.architecture. Families of one constructor are the same program.
 var programs = map[string]func(*nn.Keys, *nn.Binder) Program{
+	"afmoe":           newAFMoE,
 	"arcee":           newArcee,
 	"baichuan":        newBaichuan,
 	"bamboo":          newBamboo,
@@ -49,6 +50,7 @@ var programs = map[string]func(*nn.Keys, *nn.Binder) Program{
 	"bloom":           newBloom,
 	"chatglm":         newChatGLM,
 	"cohere2":         newCohere2,
+	"cohere2moe":      newCohere2MoE,
 	"command-r":       newCommandR,
 	"dbrx":            newDBRX,
 	"deepseek":        newDeepseek,
@@ -58,6 +60,7 @@ var programs = map[string]func(*nn.Keys, *nn.Binder) Program{
 	"ernie4_5-moe":    newErnieMoE,
 	"eurobert":        newEuroBERT,
 	"exaone":          newExaone,
+	"exaone-moe":      newExaoneMoE,
 	"exaone4":         newExaone4,
 	"falcon":          newFalcon,
 	"falcon-h1":       newFalconH1,
@@ -76,16 +79,20 @@ var programs = map[string]func(*nn.Keys, *nn.Binder) Program{
 	"granitehybrid":   newGraniteHybrid,
 	"granitemoe":      newGranite,
 	"hunyuan-dense":   newHunyuanDense,
+	"hunyuan-moe":     newHunyuanMoE,
+	"hy_v3":           newHyV3,
 	"internlm2":       newInternLM2,
 	"jais2":           newJais2,
 	"jina-bert-v2":    newJinaBERTV2,
 	"jina-bert-v3":    newJinaBERTV3,
+	"laguna":          newLaguna,
 	"lfm2":            newLFM2,
 	"lfm2moe":         newLFM2,
 	"llama":           newLlama,
 	"llama-embed":     newLlamaEmbed,
 	"llama4":          newLlama4,
 	"mamba2":          newMamba2,
+	"mimo2":           newMiMo2,
 	"minicpm":         newMiniCPM,
 	"minicpm3":        newMiniCPM3,
 	"minimax-m2":      newMiniMaxM2,
@@ -93,6 +100,7 @@ var programs = map[string]func(*nn.Keys, *nn.Binder) Program{
 	"mistral4":        newMistral4,
 	"modern-bert":     newModernBERT,
 	"mpt":             newMPT,
+	"muse-glimmer":    newMuseGlimmer,
 	"nemotron":        newNemotron,
 	"nemotron_h":      newNemotronH,
 	"nemotron_h_moe":  newNemotronH,
@@ -119,6 +127,7 @@ var programs = map[string]func(*nn.Keys, *nn.Binder) Program{
 	"smollm3":         newSmolLM3,
 	"stablelm":        newStableLM,
 	"starcoder2":      newStarCoder2,
+	"step35":          newStep35,
 }
 
 // Names returns the families that are programs, in the order of their names.

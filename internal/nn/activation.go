@@ -3,6 +3,7 @@ package nn
 import (
 	"cmp"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,30 @@ func (k *Keys) ActivationOr(own compute.Activation, original string) compute.Act
 		act.Threshold = 0
 	}
 	return act
+}
+
+// Limits reads the limits of activations of each of n layers, which may be one number; 0: there is none.
+func (k *Keys) Limits(key string, n int) []float32 {
+	out := make([]float32, n)
+	v, ok := k.File.Lookup(k.name(key))
+	if !ok || reflect.ValueOf(v).Kind() != reflect.Slice {
+		limit := float32(k.Within(key, 0, 0, MaxScale))
+		for l := range out {
+			out[l] = limit
+		}
+		return out
+	}
+	list, _, err := k.File.Float32s(k.name(key))
+	if err != nil || !k.fits(len(list), n) {
+		k.Fail("key %q: it is not a list of a number for each of %d layers", k.name(key), n)
+		return out
+	}
+	for l := range out {
+		if out[l] = list[min(l, len(list)-1)]; !(out[l] >= 0 && out[l] <= MaxScale) {
+			k.Fail("key %q: %g of layer %d is not a limit up to %g", k.name(key), out[l], l, float64(MaxScale))
+		}
+	}
+	return out
 }
 
 // namedActivation is ActivationOr, with FATReLU's threshold whatever the activation is.
