@@ -39,7 +39,8 @@ type Config struct {
 	NumExperts      int      `json:"num_experts"`
 	LocalExperts    int      `json:"num_local_experts"`
 	ExpertsPerToken int      `json:"num_experts_per_tok"`
-	ExpertWidth     int      `json:"moe_intermediate_size"`
+	ExpertWidths    Counts   `json:"moe_intermediate_size"`
+	ExpertWidth     int      `json:"-"` // the first of ExpertWidths
 	SharedWidth     int      `json:"shared_expert_intermediate_size"`
 	SharedMLP       int      `json:"shared_intermediate_size"` // Granite
 	NormTopK        *bool    `json:"norm_topk_prob"`
@@ -68,6 +69,7 @@ type Config struct {
 	Further       int     `json:"num_nextn_predict_layers"` // layers behind the last, which predict further tokens
 
 	SmallThinker
+	Mixtures
 	NemotronH
 	DeltaNet
 	Mamba

@@ -62,6 +62,22 @@ func mlpExperts(block []Tensor) []Tensor {
 	return withExperts(block, "mlp.gate.weight", "mlp.experts.%d.gate_proj.weight", "mlp.experts.%d.up_proj.weight", "mlp.experts.%d.down_proj.weight")
 }
 
+// wholeExperts returns block with experts that newer folders hold as one tensor of gates and ups and one of downs.
+func wholeExperts(block []Tensor) []Tensor {
+	block = slices.Clone(block)
+	for i, t := range block {
+		if t.Change == Stacked {
+			all, _, _ := strings.Cut(t.Source, "%d.")
+			if t.Name == "ffn_down_exps.weight" {
+				block[i].Source += " " + all + "down_proj"
+			} else {
+				block[i].Source += " " + all + "gate_up_proj"
+			}
+		}
+	}
+	return block
+}
+
 // sharedExpert returns block with an expert that all tokens use; prefix is its name on Hugging Face.
 func sharedExpert(block []Tensor, prefix string) []Tensor {
 	return append(slices.Clone(block),

@@ -110,6 +110,8 @@ type Family struct {
 	// GatedAttention says that attn_q has behind each head's query as many rows of a gate, whose sigmoid multiplies
 	// what the head reads.
 	GatedAttention bool
+	// HeadGate says that attn_gate has a row for each head; else it has one for each element that heads read.
+	HeadGate bool
 	// OnePart says that a layer is one part, recurrent, attention or a feed-forward layer, whose norm is attn_norm:
 	// files tell which by numbers of KV heads and of neurons, of which one at most is not 0.
 	OnePart bool
@@ -185,12 +187,12 @@ const (
 // All returns every family, by name.
 func All() []Family {
 	return []Family{
-		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), dbrx(), deepseek(), deepseek2(), deepseekOCR(), ernie(), ernieMoE(), euroBERT(), exaone(), exaone4(), falcon(), falconH1(), gemma(), gemma2(), gemma3(), gemma3n(),
+		afmoe(), arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), cohere2MoE(), commandR(), dbrx(), deepseek(), deepseek2(), deepseekOCR(), ernie(), ernieMoE(), euroBERT(), exaone(), exaone4(), exaoneMoE(), falcon(), falconH1(), gemma(), gemma2(), gemma3(), gemma3n(),
 		gemma4(), gemmaEmbedding(), glm4(), glm4MoE(), gpt2(), gptOSS(),
-		gptneox(), granite(), graniteHybrid(), graniteMoE(), hunyuanDense(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), lfm2(), lfm2MoE(), llama4(), llamaEmbed(), mamba2(), mixtral(), minicpm(), minicpm3(), minimaxM2(), mistral3(), modernBERT(), mpt(),
+		gptneox(), granite(), graniteHybrid(), graniteMoE(), hunyuanDense(), hunyuanMoE(), hyV3(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), laguna(), lfm2(), lfm2MoE(), llama4(), llamaEmbed(), mamba2(), mimo2(), mixtral(), minicpm(), minicpm3(), minimaxM2(), mistral3(), mistral4(), modernBERT(), mpt(), museGlimmer(),
 		nemotron(), nemotronH(), nemotronHMoE(), nomicBERT(), nomicBERTMoE(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
 		qwen2VL(), qwen3(), qwen35(), qwen35MoE(), qwen3MoE(), qwen3Next(), qwen3VL(), qwen3VLMoE(), seedOSS(), smallThinker(), smollm3(),
-		stablelm(), starcoder2(),
+		stablelm(), starcoder2(), step35(),
 	}
 }
 

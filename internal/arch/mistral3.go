@@ -7,13 +7,11 @@ func mistral3() Family {
 	f.Name, f.HuggingFace = "mistral3", []string{"Mistral3ForConditionalGeneration", "Ministral3ForCausalLM"}
 	f.Tempered, f.Original, f.Root = true, "", textRoots()
 	f.MaxContext = 8192
-	f.Read = readMistral3
-	return f
-}
-
-func readMistral3(c *Config) error {
-	if c.Kind == "mistral4" {
-		return c.Errorf("model_type", "Mistral 4, a mixture of experts, is not supported")
+	f.Really = func(c *Config) string {
+		if c.Kind == "mistral4" {
+			return c.Kind
+		}
+		return ""
 	}
-	return readLlama(c)
+	return f
 }

@@ -105,7 +105,13 @@ func (f *Family) weight(stem string, s Sizes) []int {
 	case "ssm_alpha", "ssm_beta":
 		return []int{s.StateHeads, s.Embd}
 	case "attn_gate":
-		return []int{s.Inner, s.Embd}
+		if f.Delta {
+			return []int{s.Inner, s.Embd}
+		}
+		if f.HeadGate {
+			return []int{s.Heads, s.Embd}
+		}
+		return []int{s.Heads * s.Value, s.Embd}
 	case "ssm_a", "ssm_d":
 		if f.Delta {
 			return []int{s.StateHeads}

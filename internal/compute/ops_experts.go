@@ -247,10 +247,11 @@ func (v Verbs) Experts(out, x Tensor, c Choice, w ExpertWeights) {
 	v.Do(&v.calls.experts)
 }
 
-// GateRows computes X = sigmoid(Logits)·X, row by row: how much a shared expert counts for a token.
+// GateRows computes X = act(Logits)·X, row by row: how much a shared expert counts for a token, or what a head reads.
 type GateRows struct {
-	X      Tensor // [n, cols]
-	Logits Tensor // [n, 1]
+	X      Tensor       // [n, cols]
+	Logits Tensor       // [n, 1]
+	Act    Nonlinearity // Logistic or Softplus
 }
 
 // Visit implements Op.
@@ -259,8 +260,11 @@ func (o *GateRows) Visit(v Visitor) {
 	v.Tensor(&o.Logits, Read)
 }
 
-// GateRows does a GateRows.
-func (v Verbs) GateRows(x, logits Tensor) {
-	v.calls.gateRows = GateRows{x, logits}
+// GateRows does a GateRows by the sigmoid.
+func (v Verbs) GateRows(x, logits Tensor) { v.GateRowsBy(x, logits, Logistic) }
+
+// GateRowsBy does a GateRows.
+func (v Verbs) GateRowsBy(x, logits Tensor, act Nonlinearity) {
+	v.calls.gateRows = GateRows{x, logits, act}
 	v.Do(&v.calls.gateRows)
 }

@@ -89,6 +89,9 @@ func (c *config) decode(path string, data []byte) error {
 	if len(c.Widths) > 0 {
 		c.FF = slices.Max(c.Widths)
 	}
+	if len(c.ExpertWidths) > 0 {
+		c.ExpertWidth = c.ExpertWidths[0]
+	}
 	return nil
 }
 

@@ -56,6 +56,9 @@ func (c *config) rope(f arch.Family) (keys []gguf.KV, factors map[string][]float
 			return nil, nil, c.Errorf(where, "llama_4_scaling_beta %g is not supported in %s", s.Temperature, f.Name)
 		}
 		keys = append(keys, gguf.KV{Key: f.Name + ".attention.temperature_scale", Value: float32(s.Temperature)})
+		if f.Latent { // whose files say it beside the context of YaRN
+			keys = append(keys, gguf.KV{Key: f.Name + ".attention.temperature_length", Value: uint32(original)})
+		}
 		add("scaling.original_context_length", uint32(original))
 	}
 	kind := s.Type

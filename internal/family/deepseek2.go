@@ -17,6 +17,7 @@ type deepseek2 struct {
 	latent  nn.LatentShape
 	rope    *compute.Rope // of queries, whose last elements it rotates
 	shared  *compute.Rope // of the part of keys that heads share, which it rotates whole
+	grown   compute.Temperature
 	scores  nn.Scores
 	experts nn.ExpertSpec
 
@@ -32,9 +33,14 @@ type deepseek2Block struct {
 }
 
 func newDeepSeek2(k *nn.Keys, b *nn.Binder) Program {
-	m := &deepseek2{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
+	return bindDeepSeek2(k, b, compute.Temperature{}, false)
+}
+
+// bindDeepSeek2 binds a model whose queries grow with their position as grown says. inBoth is of nn.RopeSpec.
+func bindDeepSeek2(k *nn.Keys, b *nn.Binder, grown compute.Temperature, inBoth bool) *deepseek2 {
+	m := &deepseek2{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), grown: grown, scores: k.Scores(nn.Scores{})}
 	shape, rope := readLatent(k, &m.sizes, compute.Interleaved, true)
-	rope.InScores, rope.LogMul = true, 10*rope.LogMul // files hold a tenth of it
+	rope.InScores, rope.InBoth, rope.LogMul = true, inBoth, 10*rope.LogMul // files hold a tenth of it
 	m.scores.Grown = rope.ScoreScale()
 	factors := b.RopeFactors(rope)
 	m.latent, m.rope, m.shared = shape, b.Rope(rope, factors), b.Rope(rope.Whole(), factors)
@@ -54,7 +60,7 @@ func newDeepSeek2(k *nn.Keys, b *nn.Binder) Program {
 // block binds a block of l's sizes.
 func (m *deepseek2) block(b *nn.Binder, l layer) deepseek2Block {
 	a := b.LatentAttention(m.latent, m.embd, m.eps)
-	a.Rope, a.SharedRope, a.How = m.rope, m.shared, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
+	a.Rope, a.SharedRope, a.Temperature, a.How = m.rope, m.shared, m.grown, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
 	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.Absent)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)

@@ -16,3 +16,23 @@ func newHunyuanDense(k *nn.Keys, b *nn.Binder) Program {
 		},
 	})
 }
+
+// newHunyuanMoE binds Hunyuan A13B: the plain decoder with routed experts, as wide as feed_forward_length says, and a
+// shared one. Queries and keys are normed as in the models without experts.
+//
+// Source: Tencent 2025, Hunyuan-A13B Technical Report.
+func newHunyuanMoE(k *nn.Keys, b *nn.Binder) Program {
+	m := readMoE(k, moeSpec{
+		style: compute.Halves, outBias: nn.Optional,
+		attention: func(m *moe, b *nn.Binder, a *nn.Attention) {
+			normHeads(m, b, a)
+			a.RotateFirst = true
+		},
+		experts: nn.ExpertSpec{Routing: compute.Routing{Normalised: true}},
+	})
+	m.experts.Neurons, m.experts.Routing.Normalised = m.ff(), true // whatever files say
+	m.experts.ShareOne()
+	rope := m.readRope(k)
+	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	return m.bind(k, b)
+}

@@ -7,17 +7,20 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// moe is the plain decoder with experts: pre-norm blocks, grouped-query attention, and experts, which are SwiGLUs, with
-// shared ones that all tokens use where files have some. Layers without a router in the file have one feed-forward
-// layer instead. Several families are this program and differ in what moeSpec says.
+// moe is the plain decoder with experts: pre-norm blocks, grouped-query attention, perhaps with windows in some layers,
+// and experts, which are SwiGLUs, with shared ones that all tokens use where files have some. Layers without a router
+// in the file have one feed-forward layer instead. Several families are this program and differ in what moeSpec says.
 type moe struct {
 	sizes
 	spec    moeSpec
 	eps     float32 // of norms
 	act     compute.Activation
-	rope    *compute.Rope
 	scores  nn.Scores
 	experts nn.ExpertSpec
+
+	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows; nil: heads are not rotated
+	window           int           // positions that a token sees in layers with windows; 0: all
+	windowed         []bool        // [layers], and the first MTP layer's; nil: none has a window
 
 	ends
 	blocks []moeBlock
@@ -38,45 +41,75 @@ type moeSpec struct {
 	experts          nn.ExpertSpec
 	// attention, if it is set, adds what the family's attention has besides.
 	attention func(m *moe, b *nn.Binder, a *nn.Attention)
+	// acts, if it is set, returns the activations of layer i's routed experts and of its other neurons.
+	acts func(m *moe, i int) (routed, others compute.Activation)
 }
 
 // newMoE binds a plain decoder with experts.
 func newMoE(k *nn.Keys, b *nn.Binder, spec moeSpec) *moe {
-	m := &moe{sizes: readSizes(k), spec: spec, eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
-	rope := k.Rope(nn.RopeSpec{Style: spec.style, Dims: m.key(), Trained: m.context})
+	m := readMoE(k, spec)
+	rope := m.readRope(k)
 	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	return m.bind(k, b)
+}
+
+// readMoE reads the hyperparameters of a plain decoder with experts, but for windows and rotations.
+func readMoE(k *nn.Keys, spec moeSpec) *moe {
+	m := &moe{sizes: readSizes(k), spec: spec, eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
 	x := &m.spec.experts
 	x.Width, x.Gated, x.Act, x.Routing.MinSum = m.embd, true, m.act, nn.LeastSum
 	if x.Neurons == 0 {
 		x.Neurons = m.ff()
 	}
 	m.experts = k.Experts(*x)
+	return m
+}
 
+// readRope reads how heads of layers that see all positions are rotated.
+func (m *moe) readRope(k *nn.Keys) nn.RopeSpec {
+	return k.Rope(nn.RopeSpec{Style: m.spec.style, Dims: m.key(), Trained: m.context})
+}
+
+// readWindows reads which layers have windows.
+func (m *moe) readWindows(k *nn.Keys, usual nn.WindowSpec) {
+	m.window, m.windowed = k.Windows(usual, len(m.layers)+min(1, k.Extra), m.context)
+}
+
+// bind binds the model after its hyperparameters were read.
+func (m *moe) bind(k *nn.Keys, b *nn.Binder) *moe {
 	m.embed = b.Embedding(m.embd)
 	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
 	m.output.SoftCap = k.LogitCap(0)
-	for i, l := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
 	}
 	return m
 }
 
-// block binds a block of l's sizes.
-func (m *moe) block(b *nn.Binder, l layer) moeBlock {
+// block binds block i.
+func (m *moe) block(b *nn.Binder, i int) moeBlock {
+	l := m.at(i)
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, max(nn.Optional, m.spec.qkvBias))
 	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	if m.windowed != nil && m.windowed[i] {
+		a.Rope, a.How.Window = m.windowRope, m.window
+	}
 	if m.spec.attention != nil {
 		m.spec.attention(m, b, a)
 	}
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, m.spec.outBias)
 
+	experts, act := m.experts, m.act
+	if m.spec.acts != nil {
+		experts.Act, act = m.spec.acts(m, i)
+	}
 	ffnNorm := b.RMSNorm(cmp.Or(m.spec.ffnNorm, "ffn_norm"), m.embd, m.eps)
 	return moeBlock{
 		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		attn:     a,
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
+		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: act, Norm: ffnNorm}, experts),
 	}
 }
 
@@ -99,6 +132,11 @@ func (l *moeBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 func (l *moeBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
 
 func (m *moe) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, m.layers[len(m.layers)-1])
+	l := m.block(b, len(m.layers))
 	return &l
+}
+
+// normHeads binds norms of each head's queries and keys.
+func normHeads(m *moe, b *nn.Binder, a *nn.Attention) {
+	a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", a.Key, m.eps), b.HeadNorm("attn_k_norm", a.Key, m.eps)
 }

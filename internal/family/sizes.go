@@ -6,7 +6,8 @@ import "github.com/powerinfer-go/powerinfer/internal/nn"
 type sizes struct {
 	embd    int // width of the residual
 	layers  []layer
-	context int // positions that the model was trained for
+	further layer // the first MTP layer's, where files have one
+	context int   // positions that the model was trained for
 }
 
 // layer has the sizes of one layer. In most models they are the same in all.
@@ -24,7 +25,8 @@ func readHybridSizes(k *nn.Keys) sizes { return readSizesFrom(k, 0) }
 // readSizesFrom reads them, where layers have at least so many heads and neurons.
 func readSizesFrom(k *nn.Keys, least int32) sizes {
 	s := sizes{embd: k.Count(".embedding_length", 0, nn.MaxWidth), context: k.Context()}
-	n := k.Layers()
+	layers := k.Layers()
+	n := layers + min(1, k.Extra)
 	var none func(int) int // the neurons of layers in files that do not say them: they must
 	if k.Optional(".expert_count", nn.MaxExperts) > 0 && k.Optional(".expert_feed_forward_length", nn.MaxWidth) > 0 {
 		none = func(int) int { return 0 } // all layers may have experts
@@ -41,7 +43,18 @@ func readSizesFrom(k *nn.Keys, least int32) sizes {
 		}
 		s.layers = append(s.layers, each)
 	}
+	if n > layers {
+		s.layers, s.further = s.layers[:layers:layers], s.layers[layers]
+	}
 	return s
+}
+
+// at returns the sizes of layer i, which may be the first MTP layer.
+func (s *sizes) at(i int) layer {
+	if i == len(s.layers) {
+		return s.further
+	}
+	return s.layers[i]
 }
 
 // attention returns the number of the last layer with attention; 0: none has any.

@@ -3,6 +3,8 @@ package nn
 import (
 	"cmp"
 	"math"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,6 +26,30 @@ func (k *Keys) ActivationOr(own compute.Activation, original string) compute.Act
 	return act
 }
 
+// Limits reads the limits of activations of each of n layers, which may be one number; 0: there is none.
+func (k *Keys) Limits(key string, n int) []float32 {
+	out := make([]float32, n)
+	v, ok := k.File.Lookup(k.name(key))
+	if !ok || reflect.ValueOf(v).Kind() != reflect.Slice {
+		limit := float32(k.Within(key, 0, 0, MaxScale))
+		for l := range out {
+			out[l] = limit
+		}
+		return out
+	}
+	list, _, err := k.File.Float32s(k.name(key))
+	if err != nil || !k.fits(len(list), n) {
+		k.Fail("key %q: it is not a list of a number for each of %d layers", k.name(key), n)
+		return out
+	}
+	for l := range out {
+		if out[l] = list[min(l, len(list)-1)]; !(out[l] >= 0 && out[l] <= MaxScale) {
+			k.Fail("key %q: %g of layer %d is not a limit up to %g", k.name(key), out[l], l, float64(MaxScale))
+		}
+	}
+	return out
+}
+
 // namedActivation is ActivationOr, with FATReLU's threshold whatever the activation is.
 func (k *Keys) namedActivation(own compute.Activation, original string) compute.Activation {
 	name := cmp.Or(k.Act, k.Text("powerinfer.activation", ""), k.Text(".hidden_activation", "")) // the last as encoders' files have it
@@ -36,11 +62,12 @@ func (k *Keys) namedActivation(own compute.Activation, original string) compute.
 		return act
 	}
 	kind, threshold, hasThreshold := strings.Cut(strings.ToLower(name), ":")
-	act.Kind = compute.SiLU
-	for act.Kind <= compute.ClampedSwiGLU && act.Kind.String() != kind {
-		act.Kind++
-	}
-	if act.Kind > compute.ClampedSwiGLU || act.Kind == compute.ClampedSwiGLU && own.Kind != act.Kind {
+	at := slices.IndexFunc(compute.Nonlinearities(), func(n compute.Nonlinearity) bool {
+		return n.String() == kind && (!n.Limited() || n == own.Kind) // limits are the family's own
+	})
+	if at >= 0 {
+		act.Kind = compute.Nonlinearities()[at]
+	} else {
 		k.Fail("activation %q is not supported; supported are silu, gelu, relu, fatrelu[:threshold], drelu, relu2", name)
 		return act
 	}

@@ -10,6 +10,9 @@ type Attention struct {
 	QNorm, KNorm HeadNorm
 	VNorm        Norm // [value] of each head, or none
 
+	Gate   Linear               // [heads, n_embd] or [heads·value, n_embd]; not bound where what heads read is not multiplied
+	GateBy compute.Nonlinearity // of Gate's product, which multiplies what heads read, or each element of it
+
 	HeadShape
 	Layer  int  // its number
 	Stored int  // the part of the cache with its keys and values
@@ -21,6 +24,7 @@ type Attention struct {
 	Rope        *compute.Rope       // nil: heads are not rotated
 	RotateFirst bool                // heads are rotated before their norms, not after them
 	Temperature compute.Temperature // scales queries by their position; its Scale is 0 if they are not scaled
+	Scale       float32             // of what is added to the residual; 0: 1
 	How         compute.Attention
 }
 
@@ -64,6 +68,9 @@ func (a *Attention) Forward(p *Pass, residual, in compute.Tensor) (_, out comput
 	x, heads := a.ReadWanted(p, residual, in)
 	out = p.reuse(in, residual, heads, a.Out.W.Rows)
 	p.LinearTo(out, heads, &a.Out)
+	if a.Scale != 0 {
+		p.Scale(out, a.Scale)
+	}
 	p.pool.giveBack(heads)
 	return x, out
 }
@@ -109,9 +116,30 @@ func (a *Attention) Read(p *Pass, x compute.Tensor) compute.Tensor {
 		if a.Gated {
 			p.verbs.Activate(heads, gate, heads, compute.Activation{Kind: compute.Logistic})
 		}
+		if a.Gate.Bound() {
+			a.gate(p, heads, p.Linear(x, &a.Gate))
+		}
 	}
 	p.Leave(scope)
 	return heads
+}
+
+// gate multiplies what heads read by GateBy of gate, which has a number for each head or for each element.
+func (a *Attention) gate(p *Pass, heads, gate compute.Tensor) {
+	if gate.Cols == a.Heads {
+		p.verbs.GateRowsBy(heads.Split(a.Value), gate.Split(1), a.GateBy)
+	} else {
+		p.verbs.Activate(heads, gate, heads, compute.Activation{Kind: a.GateBy})
+	}
+}
+
+// GateHeads binds a's gate, attn_gate, which the file has for each head or for each element that heads read.
+func (b *Binder) GateHeads(a *Attention, width int, by compute.Nonlinearity) {
+	rows := a.Heads * a.Value
+	if b.Rows("attn_gate.weight") == a.Heads {
+		rows = a.Heads
+	}
+	a.Gate, a.GateBy = b.Linear("attn_gate", rows, width, Absent), by
 }
 
 // project returns queries, keys and values, and the gates of queries where there are some.

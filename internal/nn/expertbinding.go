@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -46,6 +47,9 @@ func (k *Keys) Experts(usual ExpertSpec) ExpertSpec {
 	s.Routing = k.routing(usual.Routing, s.Used, s.Count)
 	return s
 }
+
+// ShareOne has files that say no width of shared experts mean one as wide as the others.
+func (s *ExpertSpec) ShareOne() { s.Shared = cmp.Or(s.Shared, s.Neurons) }
 
 // sharedExperts returns the neurons of the experts that all tokens use, of which there may be several as wide as the
 // others.
@@ -113,7 +117,7 @@ func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 	}
 	x.Router = b.Adapted(b.Matrix("ffn_gate_inp.weight", s.Count, s.Width, compute.Precise))
 	x.Router.B = b.perExpert("ffn_gate_inp.bias", s.Count, s.Biases)
-	for _, name := range []string{"exp_probs_b.weight", "exp_probs_b.bias"} { // files have either
+	for _, name := range []string{"exp_probs_b.weight", "exp_probs_b", "exp_probs_b.bias"} { // files have one of them
 		if x.ChoiceBias == nil && (b.Has(name) || name == "exp_probs_b.bias") {
 			x.ChoiceBias = b.perExpert(name, s.Count, s.Choice)
 		}

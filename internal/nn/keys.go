@@ -18,6 +18,8 @@ type Keys struct {
 	Act   string // the user's choice of an activation; empty: none
 	Extra int    // MTP layers: arrays may have their numbers after those of the model's layers
 	Err   error
+
+	layers int // of the model, after Layers
 }
 
 // MaxWidth and MaxLayers bound numbers from outside: a file with larger ones is taken for damaged.
@@ -77,7 +79,14 @@ func (k *Keys) Layers() int {
 	default:
 		k.Extra = int(n)
 	}
-	return layers - k.Extra
+	k.layers = layers - k.Extra
+	return k.layers
+}
+
+// fits reports whether an array of that length may have a number for each of n layers: one for each, or for each of the
+// model's layers and of the MTP layers. Where it ends before the first MTP layer, that has the last layer's number.
+func (k *Keys) fits(length, n int) bool {
+	return length == n || length == n+k.Extra || k.layers > 0 && (length == k.layers || length == k.layers+k.Extra)
 }
 
 // Context reads the number of positions that the model was trained for.
@@ -166,19 +175,21 @@ func (k *Keys) CountsFrom(least int32, key string, n int, def func(layer int) in
 		switch {
 		case err != nil && k.Err == nil:
 			k.Err = err
-		case err == nil && len(list) != n && len(list) != n+k.Extra:
+		case err == nil && !k.fits(len(list), n):
 			k.Fail("key %q: %d numbers for %d layers", k.name(key), len(list), n)
 		}
 		for l := range out {
 			out[l] = 1
-			switch {
-			case k.Err != nil:
-			case list[l] == 0 && least > 0 && def != nil:
+			if k.Err != nil {
+				continue
+			}
+			switch v := list[min(l, len(list)-1)]; {
+			case v == 0 && least > 0 && def != nil:
 				out[l] = def(l)
-			case list[l] < least || list[l] > MaxWidth:
-				k.Fail("key %q: %d of layer %d is outside %d…%d", k.name(key), list[l], l, least, MaxWidth)
+			case v < least || v > MaxWidth:
+				k.Fail("key %q: %d of layer %d is outside %d…%d", k.name(key), v, l, least, MaxWidth)
 			default:
-				out[l] = int(list[l])
+				out[l] = int(v)
 			}
 		}
 		return out
@@ -204,9 +215,12 @@ func (k *Keys) PerLayer(key string, n int) (yes []bool, said bool) {
 	switch {
 	case err != nil:
 		k.Err = cmp.Or(k.Err, err)
-	case len(yes) != n && len(yes) != n+k.Extra:
+	case !k.fits(len(yes), n):
 		k.Fail("key %q: %d values for %d layers", k.name(key), len(yes), n)
 	default:
+		for len(yes) < n {
+			yes = append(yes, yes[len(yes)-1])
+		}
 		return yes[:n:n], true
 	}
 	return nil, false

@@ -36,6 +36,7 @@ type LatentAttention struct {
 	Layer, Stored int           // as in Attention
 	Rope          *compute.Rope // of queries, whose last elements it rotates
 	SharedRope    *compute.Rope // of r, which it rotates whole
+	Temperature   compute.Temperature
 	How           compute.Attention
 }
 
@@ -56,6 +57,9 @@ func (a *LatentAttention) Read(p *Pass, x compute.Tensor) compute.Tensor {
 	p.Normalize(c, a.Norm)
 	p.verbs.RoPE(q, a.Key, a.Rope)
 	p.verbs.RoPE(r, a.Rotated, a.SharedRope)
+	if a.Temperature.Scale != 0 {
+		p.verbs.Temper(q, a.Temperature)
+	}
 	k := p.New(x, row)
 	p.verbs.CopyColumns(k, c, compute.Ranges{}, compute.Ranges{}, a.Latent, 1)
 	p.verbs.CopyColumns(k, r, compute.Ranges{First: a.Latent}, compute.Ranges{}, a.Rotated, 1)

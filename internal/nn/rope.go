@@ -27,6 +27,7 @@ type RopeSpec struct {
 	Exact      bool    // yarn: the ends of the range between which it passes are not rounded to whole pairs
 	LogMul     float64 // yarn: what the magnitude is divided by grows with it as the magnitude does with 1; 0: it is not divided
 	InScores   bool    // yarn: with a LogMul scores grow with it instead, and what is rotated keeps its size
+	InBoth     bool    // yarn: what is rotated is magnified as without InScores, and scores grow with both
 }
 
 // Limits on numbers from outside: beyond them frequencies stop being numbers.
@@ -150,7 +151,7 @@ func (r RopeSpec) Rope(factors []float32) (*compute.Rope, error) {
 	}
 	if r.Scaling == "yarn" {
 		switch {
-		case r.InScores && r.LogMul > 0:
+		case r.InScores && r.LogMul > 0 && !r.InBoth:
 		case r.Magnitude > 0:
 			out.Scale *= r.Magnitude
 		case r.ExtFactor != 0:
@@ -166,6 +167,9 @@ func (r RopeSpec) ScoreScale() float64 {
 		return 1
 	}
 	one := 1 + 0.1*r.LogMul*math.Log(r.Factor)
+	if r.InBoth { // the divisor of the magnitude cancels
+		one = 1 + 0.1*math.Log(r.Factor)
+	}
 	return one * one
 }
 

@@ -30,6 +30,15 @@ func (k *Keys) Scores(usual Scores) Scores {
 	}
 }
 
+// Temperature reads how queries grow with their position. The key called length has the positions after which they do;
+// files that do not say it mean the positions that the model was trained for.
+func (k *Keys) Temperature(length string) compute.Temperature {
+	return compute.Temperature{
+		Scale:  float32(k.Within(".attention.temperature_scale", 0, 0, MaxScale)),
+		Length: k.Count(length, k.Context(), 1<<30),
+	}
+}
+
 // LogitCap reads the soft cap of logits, which files of any family may have; 0: none.
 func (k *Keys) LogitCap(usual float64) float32 {
 	return float32(k.Within(".final_logit_softcapping", usual, 0, MaxScale))

@@ -55,8 +55,10 @@ func (m *model) experts(layer int, in amplitudes, n *neurons) {
 	m.plain(func() {
 		m.reader(name("ffn_gate_inp.weight"), m.Experts, routed, routerDeviation, m.expertOffset(layer))
 	})
-	if m.has("exp_probs_b.bias") {
-		m.random(name("exp_probs_b.bias"), m.Experts, 0, 0.1)
+	for _, bias := range []string{"exp_probs_b.bias", "exp_probs_b"} {
+		if m.has(bias) {
+			m.random(name(bias), m.Experts, 0, 0.1)
+		}
 	}
 	offset := func(i int) float32 { return n.offset(i % m.FF) }
 	up := offset

@@ -389,6 +389,9 @@ func (m *model) attention(layer int) {
 		m.maybe(layer, "attn_k_norm.weight", 1, 0.1)
 	}
 	m.maybe(layer, "attn_sinks.weight", 0, 1)
+	if m.has("attn_gate.weight") && !m.fam.Delta {
+		m.reader(name("attn_gate.weight"), m.fam.Shape("attn_gate.weight", m.sizes())[0], in, 1, nil)
+	}
 	// The energy that an average over positions leaves, measured on a few hundred tokens of text. A text's first
 	// positions keep more.
 	const kept = 0.2

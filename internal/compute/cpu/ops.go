@@ -82,7 +82,7 @@ func (d *Device) do(op compute.Op) {
 	case *compute.Experts:
 		d.chosenExperts(o.Out, o.X, o.Choice, o.Weights)
 	case *compute.GateRows:
-		d.gateRows(o.X, o.Logits)
+		d.gateRows(o)
 	case *compute.Convolve:
 		d.convolution.run(o)
 	case *compute.Scan:

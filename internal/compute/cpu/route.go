@@ -226,12 +226,18 @@ func finishWeights(weights []float32, how *compute.Routing) {
 	}
 }
 
-// gateRows multiplies each row by the sigmoid of its logit.
-func (d *Device) gateRows(x, logits compute.Tensor) {
-	d.rows.run(rowwiseArgs{verb: gateRowsRows, x: floats(x), cols: x.Cols, w: floats(logits)}, x.Rows)
+// gateRows multiplies each row by what follows from its logit.
+func (d *Device) gateRows(o *compute.GateRows) {
+	act := compute.Activation{Kind: o.Act}
+	d.rows.run(rowwiseArgs{verb: gateRowsRows, x: floats(o.X), cols: o.X.Cols, w: floats(o.Logits), act: act}, o.X.Rows)
 }
 
-// gated multiplies x by the sigmoid of a logit.
-func gated(x []float32, logit float32) {
-	scaled(x, float32(1/(1+math.Exp(-float64(logit)))))
+// gated multiplies x by the sigmoid or the softplus of a logit.
+func gated(x []float32, logit float32, by compute.Nonlinearity) {
+	g := float64(logit)
+	if by == compute.Softplus {
+		scaled(x, float32(max(g, 0)+math.Log1p(math.Exp(-math.Abs(g)))))
+		return
+	}
+	scaled(x, float32(1/(1+math.Exp(-g))))
 }

@@ -152,7 +152,7 @@ func (r *rowwise) row(i int) {
 	case correctRows:
 		corrected(&a.streams, i, cut(a.x), row(a.values, i), a.w, a.active)
 	case gateRowsRows:
-		gated(cut(a.x), a.w[i])
+		gated(cut(a.x), a.w[i], a.act.Kind)
 	case embedRows:
 		unpackRow(a.table, cut(a.dst), int(r.d.p.Tokens[i]))
 	}

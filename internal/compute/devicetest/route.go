@@ -56,12 +56,22 @@ func routeScripts() (all []script) {
 		all = append(all, script{name: fmt.Sprintf("Route/ties/%d tokens", n), tokens: n, play: playTies})
 		all = append(all, script{name: fmt.Sprintf("Route/no numbers/%d tokens", n), tokens: n, play: playNoNumbers})
 		for _, cols := range []int{1, 33, 4096} {
-			all = append(all, script{name: fmt.Sprintf("GateRows/%d columns/%d tokens", cols, n), tokens: n, play: func(s *stage) {
-				x, logits := s.inOut(cols, s.uneven(s.all, cols)), s.input(1, s.normal(s.all))
-				s.run(func(v compute.Verbs) { v.GateRows(x, logits) })
-				s.keep("gated", x, element(smoothTolerance))
-			}})
+			for _, act := range ofAttention() {
+				all = append(all, script{name: fmt.Sprintf("GateRows/%s/%d columns/%d tokens", named(act), cols, n), tokens: n, play: func(s *stage) {
+					x, logits := s.inOut(cols, s.uneven(s.all, cols)), s.input(1, s.normal(s.all))
+					s.run(func(v compute.Verbs) { v.GateRowsBy(x, logits, act.Kind) })
+					s.keep("gated", x, element(smoothTolerance))
+				}})
+			}
 		}
+	}
+	const heads, head, n = 6, 24, 33 // rows of heads, each with a logit of its own
+	for _, act := range ofAttention() {
+		all = append(all, script{name: fmt.Sprintf("GateRows/%s/%d heads of %d/%d tokens", named(act), heads, head, n), tokens: n, play: func(s *stage) {
+			x, logits := s.inOut(heads*head, s.uneven(s.all, heads*head)), s.input(heads, s.normal(s.all*heads))
+			s.run(func(v compute.Verbs) { v.GateRowsBy(x.Split(head), logits.Split(1), act.Kind) })
+			s.keep("gated", x, element(smoothTolerance))
+		}})
 	}
 	return all
 }

@@ -311,12 +311,12 @@ func countExpert(n int, w *compute.ExpertWeights) {
 	}
 }
 
-// gateRows multiplies each row by the sigmoid of its logit.
-func (d *Device) gateRows(x, logits compute.Tensor) {
-	for t := range x.Rows {
-		by := 1 / (1 + math.Exp(-float64(row(logits, t)[0])))
-		for i, v := range row(x, t) {
-			row(x, t)[i] = float32(by * float64(v))
+// gateRows multiplies each row by what follows from its logit.
+func (d *Device) gateRows(o *compute.GateRows) {
+	for t := range o.X.Rows {
+		by := Activation(compute.Activation{Kind: o.Act}, float64(row(o.Logits, t)[0]))
+		for i, v := range row(o.X, t) {
+			row(o.X, t)[i] = float32(by * float64(v))
 		}
 	}
 }

@@ -68,7 +68,7 @@ func (d *Device) Do(op compute.Op) {
 	case *compute.Experts:
 		d.experts(o.Out, o.X, o.Choice, o.Weights)
 	case *compute.GateRows:
-		d.gateRows(o.X, o.Logits)
+		d.gateRows(o)
 	case *compute.Convolve:
 		d.convolve(o)
 	case *compute.Scan:

@@ -55,8 +55,9 @@ func (r *recorder) route(o *compute.Route) {
 	})
 }
 
-// gateRows multiplies rows by the sigmoid of their logits.
-func (r *recorder) gateRows(x, logits compute.Tensor) {
+// gateRows multiplies rows by what follows from their logits.
+func (r *recorder) gateRows(o *compute.GateRows) {
+	x, logits := o.X, o.Logits
 	if logits.Rows != x.Rows || logits.Cols != 1 {
 		panic("vulkan: GateRows of shapes that do not fit")
 	}
@@ -65,7 +66,7 @@ func (r *recorder) gateRows(x, logits compute.Tensor) {
 		return
 	}
 	r.dispatch(call{
-		shader: "gaterows", local: elementwise,
+		shader: "gaterows", local: elementwise, spec: []uint32{uint32(o.Act)},
 		bind:   []binding{update(floats(x)), read(floats(logits))},
 		push:   []uint32{uint32(n), uint32(x.Cols)},
 		groups: r.groupsFor(n),
@@ -220,9 +221,9 @@ func (f *experts) activate(a, up, logits compute.Tensor) {
 		bind: []binding{
 			update(floats(a)), read(floats(up)), read(floats(choices(f.c))), update(f.counts), read(f.r.paramsOf(f.c.Outputs)), read(f.table), read(floats(logits)),
 		},
-		push: []uint32{
-			uint32(f.pairs()), uint32(f.ff), uint32(f.c.Used), uint32(f.first), f.tabled(), uint32(f.held), uint32(f.w.Act.Kind), math.Float32bits(f.w.Act.Threshold),
-		},
+		push: append([]uint32{
+			uint32(f.pairs()), uint32(f.ff), uint32(f.c.Used), uint32(f.first), f.tabled(), uint32(f.held),
+		}, nonlinearity(f.w.Act)...),
 		groups: [3]int{min(ceil(f.pairs()*f.ff, elementwise), listedGroups), 1, 1},
 	})
 }

@@ -66,7 +66,7 @@ func (r *recorder) perform(op compute.Op) {
 	case *compute.Experts:
 		r.chosenExperts(o)
 	case *compute.GateRows:
-		r.gateRows(o.X, o.Logits)
+		r.gateRows(o)
 	case *compute.Convolve:
 		r.convolve(o)
 	case *compute.Scan:

@@ -64,18 +64,46 @@ func activate(dst, gate, up []float32, act compute.Activation) {
 	gate = gate[:len(dst)]
 	for i, g := range gate {
 		a := activation(g, act)
-		switch {
-		case up == nil:
-		case act.Kind == compute.DReLU:
-			a *= above(up[i], 0)
-		case act.Kind == compute.ClampedSwiGLU:
-			a *= 1 + min(max(up[i], -act.Limit), act.Limit)
-		default:
-			a *= up[i]
+		if up != nil {
+			a *= factor(up[i], act)
 		}
 		dst[i] = a
 	}
 }
+
+// factor is what act(g) is multiplied by.
+func factor(u float32, act compute.Activation) float32 {
+	switch act.Kind {
+	case compute.DReLU:
+		return above(u, 0)
+	case compute.ClampedSwiGLU:
+		return 1 + min(max(u, -act.Limit), act.Limit)
+	case compute.LimitedSwiGLU, compute.CappedSwiGLU:
+		return min(max(u, -act.Limit), act.Limit)
+	case compute.SiTU:
+		if act.Limit > 0 {
+			return soft(u, act.Limit)
+		}
+	}
+	return u
+}
+
+// softplus is ln(1+exp(x)): max(x, 0) + ln(1+e), e being exp(-|x|) in (0, 1]. The logarithm is 2·artanh(e/(2+e)), and
+// the artanh of a number up to 1/3 a short series.
+func softplus(x float32) float32 {
+	e := exp32(-max(x, -x))
+	z := e / (2 + e)
+	y := z * z
+	p := float32(1.0/13)*y + 1.0/11
+	p = p*y + 1.0/9
+	p = p*y + 1.0/7
+	p = p*y + 1.0/5
+	p = p*y + 1.0/3
+	return max(x, 0) + 2*z*(p*y+1)
+}
+
+// soft is limit·tanh(x/limit).
+func soft(x, limit float32) float32 { return limit * (1 - 2/(1+exp32(2/limit*x))) }
 
 // activation is act(g) before it is multiplied by up.
 func activation(g float32, act compute.Activation) float32 {
@@ -96,6 +124,15 @@ func activation(g float32, act compute.Activation) float32 {
 		return g / (1 + exp32(-act.Slope*g))
 	case compute.Logistic:
 		return 1 / (1 + exp32(-g))
+	case compute.LimitedSwiGLU:
+		g = min(g, act.Limit)
+		return g / (1 + exp32(-g))
+	case compute.CappedSwiGLU:
+		return min(g/(1+exp32(-g)), act.Limit)
+	case compute.SiTU:
+		return soft(g, act.Slope) / (1 + exp32(-g))
+	case compute.Softplus:
+		return softplus(g)
 	}
 	panic("kernel: unknown activation")
 }

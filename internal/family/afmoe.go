@@ -1,0 +1,118 @@
+package family
+
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// afmoe is Trinity: norms before and after attention and SwiGLUs, norms of each head of queries and keys, and a gate
+// whose sigmoid multiplies each element that heads read. Three of four layers have windows; the fourth does not rotate
+// heads. Experts are scored by a sigmoid, with a bias that counts for the choice only, beside shared ones; the first
+// layers have one feed-forward layer instead, as all layers of Muse Glimmer have.
+//
+// Source: Arcee AI 2026, Trinity Large Technical Report.
+type afmoe struct {
+	sizes
+	eps, after float32 // of norms, and of those after attention and SwiGLUs
+	act        compute.Activation
+	scores     nn.Scores
+	experts    nn.ExpertSpec // none in models without experts
+
+	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows
+	window           int           // positions that a token sees in layers with windows; 0: all
+	windowed         []bool        // [layers]
+	rotated          []bool        // [layers]
+
+	ends
+	blocks []afmoeBlock
+}
+
+type afmoeBlock struct {
+	attnNorm, attnAfter nn.Norm
+	attn                *nn.Attention
+	ffnNorm, ffnAfter   nn.Norm
+	ffn                 nn.FeedForward // experts, or dense
+}
+
+func newAFMoE(k *nn.Keys, b *nn.Binder) Program {
+	m := readAFMoE(k, b, compute.Halves)
+	for i := range m.layers {
+		m.rotated = append(m.rotated, i%4 != 3)
+	}
+	m.after = m.eps
+	m.experts = k.Experts(nn.ExpertSpec{
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid, MinSum: nn.LeastSum}, Choice: nn.Optional,
+	})
+	m.bind(k, b)
+	m.embed.Scale = float32(math.Sqrt(float64(m.embd)))
+	return m
+}
+
+// readAFMoE reads the hyperparameters but for which layers are rotated, norms after parts, and experts.
+func readAFMoE(k *nn.Keys, b *nn.Binder, style compute.RopeStyle) *afmoe {
+	m := &afmoe{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
+	m.window, m.windowed = k.Windows(nn.WindowSpec{FullEvery: 4}, len(m.layers), m.context)
+	rope := k.Rope(nn.RopeSpec{Style: style, Dims: m.key(), Trained: m.context})
+	m.rope, m.windowRope = b.Rope(rope, nil), b.Rope(k.WindowRope(rope, 0), nil)
+	return m
+}
+
+func (m *afmoe) bind(k *nn.Keys, b *nn.Binder) {
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	m.output.SoftCap = k.LogitCap(0)
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
+	}
+}
+
+// block binds block i.
+func (m *afmoe) block(b *nn.Binder, i int) afmoeBlock {
+	l := m.layers[i]
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, nn.Optional)
+	b.GateHeads(a, m.embd, compute.Logistic)
+	a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps), b.HeadNorm("attn_k_norm", l.Key, m.eps)
+	a.How = b.Scores(m.scores, l.HeadShape)
+	if m.rotated[i] {
+		a.Rope = m.rope
+	}
+	if m.windowed[i] {
+		a.How.Window = m.window
+		if m.rotated[i] {
+			a.Rope = m.windowRope
+		}
+	}
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
+
+	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
+	return afmoeBlock{
+		attnNorm:  b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:      a,
+		attnAfter: b.RMSNorm("post_attention_norm", m.embd, m.after),
+		ffnNorm:   ffnNorm,
+		ffn:       b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
+		ffnAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.after),
+	}
+}
+
+func (m *afmoe) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}
+
+func (l *afmoeBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
+	p.Normalize(y, l.attnAfter)
+	p.Add(x, y)
+	y = l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm))
+	p.Normalize(y, l.ffnAfter)
+	p.Add(x, y)
+	return x
+}
