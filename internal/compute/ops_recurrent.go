@@ -122,25 +122,32 @@ func (s StateSpace) Channels() int { return s.Heads*s.Dim + 2*s.Groups*s.State }
 //
 // The heads' S lie in the state from number At on, each [dim, state].
 //
-// Source: Dao and Gu 2024, Transformers are SSMs (Mamba-2).
+// Without a step Δ is 1, and S is what linear attention with the decays exp(A[h]) adds up: x are values, B keys and C
+// queries.
+//
+// Sources: Dao and Gu 2024, Transformers are SSMs (Mamba-2); Qin et al. 2024, Lightning Attention-2.
 type Scan struct {
-	Out   Tensor // [n, heads·dim]
-	X     Tensor // [n, Shape.Channels()]
-	Step  Tensor // [n, heads]
-	A     *Vector
-	D     *Vector
-	Bias  *Vector // [heads] each
+	Out   Tensor  // [n, heads·dim]
+	X     Tensor  // [n, Shape.Channels()]
+	Step  Tensor  // [n, heads], or without Mem
+	A     *Vector // [heads]
+	D     *Vector // [heads], or nil: 0
+	Bias  *Vector // [heads], or nil where there is no step
 	Shape StateSpace
 	At    int
 	Cache *Cache
 	Layer int
 }
 
+// Stepped reports whether there is a step.
+func (o *Scan) Stepped() bool { return o.Step.Mem != nil }
+
 // Fits reports whether the operands' shapes belong together.
 func (o *Scan) Fits() bool {
 	s := o.Shape
-	return s.Groups > 0 && s.Heads%s.Groups == 0 && o.Out.Cols == s.Heads*s.Dim && o.X.Cols == s.Channels() && o.Step.Cols == s.Heads &&
-		o.X.Rows == o.Out.Rows && o.Step.Rows == o.Out.Rows && o.A.Len == s.Heads && o.D.Len == s.Heads && o.Bias.Len == s.Heads &&
+	return s.Groups > 0 && s.Heads%s.Groups == 0 && o.Out.Cols == s.Heads*s.Dim && o.X.Cols == s.Channels() && o.X.Rows == o.Out.Rows &&
+		(!o.Stepped() && o.Bias == nil || o.Stepped() && o.Step.Cols == s.Heads && o.Step.Rows == o.Out.Rows && o.Bias != nil && o.Bias.Len == s.Heads) &&
+		o.A.Len == s.Heads && (o.D == nil || o.D.Len == s.Heads) &&
 		o.At >= 0 && o.At+s.Size() <= o.Cache.Layers[o.Layer].State
 }
 
@@ -163,23 +170,27 @@ func (v Verbs) Scan(o Scan) {
 
 // Delta computes a gated delta rule over the positions of a sequence. X's row holds the queries of all groups, their
 // keys, and the heads' values, one behind the other [groups·state], [groups·state], [heads·dim]. With q and k those of
-// a head's group, each divided by √(Σx²+Epsilon) and q by √state besides, v of the head, β = sigmoid(Write[h]) and Δ =
-// softplus(Step[h] + Bias[h]):
+// a head's group, each divided by √(Σx²+Epsilon) and q by √state besides, v of the head, β = sigmoid(Write[h]) and g the
+// head's decay:
 //
-//	S = exp(Δ·A[h])·S
+//	S = g·S
 //	S = S + β·(v − S·k)·kᵀ
 //	Out = S·q
 //
+// g is exp(A[h]·softplus(Step[h] + Bias[h])), or where decays have a Bound exp(Bound·sigmoid(A[h]·(Step[h] + Bias[h]))).
+// Where Step has a column for each column of a head's S, so has g, which multiplies S column by column.
+//
 // The heads' S lie in the state from number At on, each [dim, state].
 //
-// Source: Yang, Kautz and Hatamizadeh 2024, Gated Delta Networks.
+// Sources: Yang, Kautz and Hatamizadeh 2024, Gated Delta Networks; Kimi Team 2025, Kimi Linear (a decay per column).
 type Delta struct {
-	Out   Tensor // [n, heads·dim]
-	X     Tensor // [n, Shape.Channels()]
-	Write Tensor // [n, heads]
-	Step  Tensor // [n, heads]; may be Write, of twice the columns: for each group its heads' Write, then their Step
-	A     *Vector
-	Bias  *Vector // [heads] each
+	Out   Tensor  // [n, heads·dim]
+	X     Tensor  // [n, Shape.Channels()]
+	Write Tensor  // [n, heads]
+	Step  Tensor  // [n, heads], or [n, heads·state]; may be Write, with 2·heads columns: for each group its heads' Write, then their Step
+	A     *Vector // [heads]
+	Bias  *Vector // [heads], or [heads·state] with as many columns of Step
+	Bound float32 // the least logarithm of a decay; 0: none
 	Shape StateSpace
 	// Tiled says that head h is of group h mod groups; else neighbouring heads are of one group.
 	Tiled   bool
@@ -191,6 +202,9 @@ type Delta struct {
 
 // Joined reports whether Write and Step are one tensor.
 func (o *Delta) Joined() bool { return o.Write == o.Step }
+
+// ByColumn reports whether each column of a head's S has a decay of its own.
+func (o *Delta) ByColumn() bool { return o.Bias.Len > o.Shape.Heads }
 
 // Group returns that of head h.
 func (o *Delta) Group(h int) int {
@@ -212,13 +226,17 @@ func (o *Delta) Columns(h int) (write, step int) {
 
 // Fits reports whether the operands' shapes belong together.
 func (o *Delta) Fits() bool {
-	s, columns := o.Shape, o.Shape.Heads
-	if o.Joined() {
-		columns *= 2
+	s := o.Shape
+	writes, steps, decays := s.Heads, s.Heads, s.Heads
+	switch {
+	case o.ByColumn():
+		steps, decays = s.Heads*s.State, s.Heads*s.State
+	case o.Joined():
+		writes, steps = 2*writes, 2*steps
 	}
 	return s.Groups > 0 && s.Heads%s.Groups == 0 && o.Out.Cols == s.Heads*s.Dim && o.X.Cols == s.Channels() &&
-		o.Write.Cols == columns && o.Step.Cols == columns &&
-		o.X.Rows == o.Out.Rows && o.Write.Rows == o.Out.Rows && o.Step.Rows == o.Out.Rows && o.A.Len == s.Heads && o.Bias.Len == s.Heads &&
+		o.Write.Cols == writes && o.Step.Cols == steps && o.Bound <= 0 &&
+		o.X.Rows == o.Out.Rows && o.Write.Rows == o.Out.Rows && o.Step.Rows == o.Out.Rows && o.A.Len == s.Heads && o.Bias.Len == decays &&
 		o.At >= 0 && o.At+s.Size() <= o.Cache.Layers[o.Layer].State
 }
 

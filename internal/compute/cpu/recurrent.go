@@ -109,16 +109,20 @@ func (v *scans) chunk(chunk, worker int) {
 	if r.Fresh {
 		clear(state)
 	}
-	a, d, bias := vector(o.A)[h], vector(o.D)[h], vector(o.Bias)[h]
+	a, step := float64(vector(o.A)[h]), 1.0
 	scaled := grown(&v.d.worker(worker).floats, s.Dim)
 	inner, group := s.Heads*s.Dim, h*s.Groups/s.Heads
 	for t := r.From; t < r.To; t++ {
 		in, out := row(o.X, t), row(o.Out, t)[h*s.Dim:][:s.Dim]
 		x := in[h*s.Dim:][:s.Dim]
-		step := softplus(float64(row(o.Step, t)[h]) + float64(bias))
+		if o.Stepped() {
+			step = softplus(float64(row(o.Step, t)[h]) + float64(vector(o.Bias)[h]))
+		}
 		k.Vector.Scale(scaled, x, float32(step))
-		k.Scan(out, state, scaled, in[inner+group*s.State:][:s.State], in[inner+(s.Groups+group)*s.State:][:s.State], float32(math.Exp(step*float64(a))))
-		k.AddScaled(out, x, d)
+		k.Scan(out, state, scaled, in[inner+group*s.State:][:s.State], in[inner+(s.Groups+group)*s.State:][:s.State], float32(math.Exp(step*a)))
+		if o.D != nil {
+			k.AddScaled(out, x, vector(o.D)[h])
+		}
 	}
 }
 
@@ -153,8 +157,11 @@ func (v *deltas) run(o *compute.Delta) {
 	v.d.pool.Run(len(v.runs)*o.Shape.Heads, v.chunkFn)
 }
 
-// position is what a position writes to the state and reads it by.
+// position is what a position writes to the state and reads it by. A decay of each column is among its units.
 type position struct{ decay, beta, kq float32 }
+
+// deltaUnits are the vectors of a position: its key, its query, and the decays of columns, where these have their own.
+const deltaUnits = 3
 
 // chunk computes a head of a run.
 func (v *deltas) chunk(chunk, worker int) {
@@ -164,19 +171,25 @@ func (v *deltas) chunk(chunk, worker int) {
 	if r.Fresh {
 		clear(state)
 	}
-	units := grown(&v.d.worker(worker).floats, deltaPositions*2*s.State)
+	units := grown(&v.d.worker(worker).floats, deltaPositions*deltaUnits*s.State)
 	var at [deltaPositions]position
 	for t := r.From; t < r.To; t += deltaPositions {
 		n := min(deltaPositions, r.To-t)
 		for i := range n {
-			at[i] = v.position(units[i*2*s.State:][:2*s.State], t+i, h)
+			at[i] = v.position(units[i*deltaUnits*s.State:][:deltaUnits*s.State], t+i, h)
 		}
 		for from := 0; from < s.Dim; from += deltaRows {
 			to := min(s.Dim, from+deltaRows)
 			rows := state[from*s.State : to*s.State]
 			for i, p := range at[:n] {
 				values := row(o.X, t+i)[2*s.Groups*s.State+h*s.Dim:][from:to]
-				key, query := units[i*2*s.State:][:s.State], units[(i*2+1)*s.State:][:s.State]
+				of := units[i*deltaUnits*s.State:]
+				key, query, decays := of[:s.State], of[s.State:][:s.State], of[2*s.State:][:s.State]
+				if o.ByColumn() {
+					for r := rows; len(r) > 0; r = r[s.State:] {
+						k.Mul(r[:s.State], decays)
+					}
+				}
 				k.Delta(row(o.Out, t+i)[h*s.Dim:][from:to], rows, values, key, query, p.decay, p.beta, p.kq)
 			}
 		}
@@ -196,12 +209,31 @@ func (v *deltas) position(units []float32, t, h int) position {
 	}
 	perKey, perQuery := 1/math.Sqrt(kk), 1/math.Sqrt(qq*float64(s.State))
 	v.d.k.Vector.Scale(units[:s.State], k, float32(perKey))
-	v.d.k.Vector.Scale(units[s.State:], q, float32(perQuery))
+	v.d.k.Vector.Scale(units[s.State:2*s.State], q, float32(perQuery))
 	write, step := o.Columns(h)
-	past := softplus(float64(row(o.Step, t)[step]) + float64(vector(o.Bias)[h]))
-	return position{
-		decay: float32(math.Exp(past * float64(vector(o.A)[h]))),
-		beta:  float32(1 / (1 + math.Exp(-float64(row(o.Write, t)[write])))),
-		kq:    float32(kq * perKey * perQuery),
+	p := position{decay: 1, beta: float32(logistic(float64(row(o.Write, t)[write]))), kq: float32(kq * perKey * perQuery)}
+	if a := float64(vector(o.A)[h]); o.ByColumn() {
+		v.decays(units[2*s.State:], row(o.Step, t)[h*s.State:][:s.State], vector(o.Bias)[h*s.State:][:s.State], a)
+	} else {
+		p.decay = float32(math.Exp(v.exponent(float64(row(o.Step, t)[step])+float64(vector(o.Bias)[h]), a)))
 	}
+	return p
 }
+
+// decays computes those of a head's columns.
+func (v *deltas) decays(dst, steps, bias []float32, a float64) {
+	for i, e := range steps {
+		dst[i] = float32(v.exponent(float64(e)+float64(bias[i]), a))
+	}
+	v.d.k.Exp(dst, dst)
+}
+
+// exponent returns the logarithm of a decay, of a step with its bias.
+func (v *deltas) exponent(x, a float64) float64 {
+	if v.o.Bound < 0 {
+		return float64(v.o.Bound) * logistic(a*x)
+	}
+	return a * softplus(x)
+}
+
+func logistic(x float64) float64 { return 1 / (1 + math.Exp(-x)) }

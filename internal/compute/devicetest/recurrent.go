@@ -20,7 +20,10 @@ type recurrentCase struct {
 	unbiased bool
 	// A delta rule takes the place of the state space, whose groups are tiled, or whose gates are one tensor.
 	delta, tiled, joined bool
-	gated                bool // the convolution
+	byColumn             bool    // a decay for each column
+	bound                float32 // of decays
+	stepless             bool    // a state space without steps, which is linear attention
+	gated                bool    // the convolution
 }
 
 const recurrentLayer = 1 // of two, the other of which has keys and values
@@ -41,6 +44,11 @@ func recurrentScripts() (all []script) {
 		{name: "delta rules, tokens and parts of prompts", past: []int{3, 7, 0, 2}, rows: []int{1, 1, 20, 2}, shape: small, width: 4, delta: true, tiled: true},
 		{name: "as wide as a gated delta net", past: []int{2, 0}, rows: []int{18, 1}, shape: compute.StateSpace{Heads: 4, Dim: 128, State: 128, Groups: 2}, width: 4, delta: true, joined: true, unbiased: true},
 		{name: "a delta rule of odd sizes", past: []int{4, 0}, rows: []int{5, 3}, shape: compute.StateSpace{Heads: 6, Dim: 7, State: 21, Groups: 3}, width: 3, delta: true, joined: true, tiled: true},
+		{name: "a delta rule of a decay for each column", past: []int{0, 3, 6}, rows: []int{37, 1, 4}, shape: compute.StateSpace{Heads: 4, Dim: 8, State: 16, Groups: 4}, width: 4, delta: true, byColumn: true, unbiased: true},
+		{name: "as wide as Kimi delta attention", past: []int{2, 0}, rows: []int{18, 1}, shape: compute.StateSpace{Heads: 2, Dim: 128, State: 128, Groups: 2}, width: 4, delta: true, byColumn: true, bound: -5, unbiased: true},
+		{name: "decays for each column, of odd sizes", past: []int{4, 0}, rows: []int{5, 3}, shape: compute.StateSpace{Heads: 6, Dim: 7, State: 21, Groups: 3}, width: 3, delta: true, byColumn: true, bound: -2, tiled: true},
+		{name: "bounded decays of heads", past: []int{4, 0}, rows: []int{5, 3}, shape: small, width: 4, delta: true, bound: -3},
+		{name: "linear attention", past: []int{3, 7, 0, 2}, rows: []int{1, 1, 20, 2}, shape: compute.StateSpace{Heads: 4, Dim: 16, State: 16, Groups: 4}, width: 2, stepless: true, unbiased: true},
 	} {
 		tokens := 0
 		for _, n := range c.rows {
@@ -53,8 +61,11 @@ func recurrentScripts() (all []script) {
 
 // gates returns the columns of steps.
 func (c *recurrentCase) gates() int {
-	if c.joined {
+	switch {
+	case c.joined:
 		return 2 * c.shape.Heads
+	case c.byColumn:
+		return c.shape.Heads * c.shape.State
 	}
 	return c.shape.Heads
 }
@@ -65,9 +76,19 @@ type recurrentWeights struct{ taps, convBias, a, d, bias *compute.Vector }
 // recurrentWeights returns random ones: A is negative, and steps are small, as in trained models.
 func (s *stage) recurrentWeights(c *recurrentCase) recurrentWeights {
 	heads, channels := c.shape.Heads, c.shape.Channels()
-	a, bias := s.normal(heads), s.normal(heads)
+	sign, biases := float32(-1), heads
+	if c.bound < 0 {
+		sign = 1
+	}
+	if c.byColumn {
+		biases *= c.shape.State
+	}
+	a, bias := s.normal(heads), s.normal(biases)
 	for i := range a {
-		a[i], bias[i] = -float32(math.Exp(float64(a[i]))), 3*bias[i]-2
+		a[i] = sign * float32(math.Exp(float64(a[i])))
+	}
+	for i := range bias {
+		bias[i] = 3*bias[i] - 2
 	}
 	w := recurrentWeights{taps: s.vector(s.normal(c.width * channels)), a: s.vector(a), d: s.vector(s.normal(heads)), bias: s.vector(bias)}
 	if convBias := s.normal(channels); !c.unbiased {
@@ -106,14 +127,18 @@ func playRecurrent(s *stage, c recurrentCase) {
 		v.Convolve(compute.Convolve{Out: mixed, X: x, W: w.taps, Bias: w.convBias, Cache: cache, Layer: recurrentLayer, Gated: c.gated})
 		if c.delta {
 			v.Delta(compute.Delta{
-				Out: out, X: mixed, Write: write, Step: step, A: w.a, Bias: w.bias, Shape: shape, Tiled: c.tiled, Epsilon: 1e-6,
+				Out: out, X: mixed, Write: write, Step: step, A: w.a, Bias: w.bias, Bound: c.bound, Shape: shape, Tiled: c.tiled, Epsilon: 1e-6,
 				At: (c.width - 1) * shape.Channels(), Cache: cache, Layer: recurrentLayer,
 			})
 			return
 		}
-		v.Scan(compute.Scan{
+		scan := compute.Scan{
 			Out: out, X: mixed, Step: step, A: w.a, D: w.d, Bias: w.bias, Shape: shape, At: (c.width - 1) * shape.Channels(), Cache: cache, Layer: recurrentLayer,
-		})
+		}
+		if c.stepless {
+			scan.Step, scan.D, scan.Bias = compute.Tensor{}, nil, nil
+		}
+		v.Scan(scan)
 	}
 	var twice []int32 // each sequence's slot in the second playing
 	for seq, n := range c.rows {
@@ -140,7 +165,7 @@ func playRecurrent(s *stage, c recurrentCase) {
 		oneStep := s.place(1, c.gates(), func(int) []float32 { return steps[i*c.gates():][:c.gates()] }, true)
 		oneWrite := oneStep
 		if c.delta && !c.joined {
-			oneWrite = s.place(1, c.gates(), func(int) []float32 { return writes[i*c.gates():][:c.gates()] }, true)
+			oneWrite = s.place(1, shape.Heads, func(int) []float32 { return writes[i*shape.Heads:][:shape.Heads] }, true)
 		}
 		p := compute.Params{Tokens: []int32{0}, Seq: []int32{s.params.Seq[i]}, Pos: []int32{s.params.Pos[i]}, States: twice, Decode: s.decode & 1}
 		seg := compute.Segment{Name: fmt.Sprintf("%s, row %d", s.name, i), Rows: 1, Decode: p.Decode}

@@ -75,14 +75,19 @@ func (d *Device) scanHead(o *compute.Scan, t, h int, state []float32) {
 	inner, group := s.Heads*s.Dim, h*s.Groups/s.Heads
 	x := in[h*s.Dim:][:s.Dim]
 	b, c := in[inner+group*s.State:][:s.State], in[inner+(s.Groups+group)*s.State:][:s.State]
-	step := float64(row(o.Step, t)[h]) + float64(elements(o.Bias)[h])
-	if step < 30 { // beyond, softplus is the identity
-		step = math.Log1p(math.Exp(step))
+	step, direct := 1.0, 0.0
+	if o.Stepped() {
+		if step = float64(row(o.Step, t)[h]) + float64(elements(o.Bias)[h]); step < 30 { // beyond, softplus is the identity
+			step = math.Log1p(math.Exp(step))
+		}
+	}
+	if o.D != nil {
+		direct = float64(elements(o.D)[h])
 	}
 	decay := math.Exp(step * float64(elements(o.A)[h]))
 	out := row(o.Out, t)[h*s.Dim:][:s.Dim]
 	for p := range s.Dim {
-		sum := float64(elements(o.D)[h]) * float64(x[p])
+		sum := direct * float64(x[p])
 		for n := range s.State {
 			v := &state[p*s.State+n]
 			*v = float32(decay*float64(*v) + step*float64(x[p])*float64(b[n]))
@@ -116,22 +121,37 @@ func deltaHead(o *compute.Delta, t, h int, state []float32) {
 	v, out := in[2*s.Groups*s.State+h*s.Dim:][:s.Dim], row(o.Out, t)[h*s.Dim:][:s.Dim]
 	write, step := o.Columns(h)
 	beta := 1 / (1 + math.Exp(-float64(row(o.Write, t)[write])))
-	past := float64(row(o.Step, t)[step]) + float64(elements(o.Bias)[h])
-	if past < 30 { // beyond, softplus is the identity
-		past = math.Log1p(math.Exp(past))
+	decays := make([]float64, s.State)
+	for j := range decays {
+		if of := h*s.State + j; o.ByColumn() {
+			decays[j] = deltaDecay(o, h, row(o.Step, t)[of], elements(o.Bias)[of])
+		} else {
+			decays[j] = deltaDecay(o, h, row(o.Step, t)[step], elements(o.Bias)[h])
+		}
 	}
-	decay := math.Exp(past * float64(elements(o.A)[h]))
 	for i := range s.Dim {
 		own, known, sum := state[i*s.State:][:s.State], 0.0, 0.0
 		for j, e := range own {
-			known += decay * float64(e) * k[j]
+			known += decays[j] * float64(e) * k[j]
 		}
 		for j := range own {
-			own[j] = float32(decay*float64(own[j]) + beta*(float64(v[i])-known)*k[j])
+			own[j] = float32(decays[j]*float64(own[j]) + beta*(float64(v[i])-known)*k[j])
 			sum += float64(own[j]) * q[j]
 		}
 		out[i] = float32(sum)
 	}
+}
+
+// deltaDecay returns what a step and its bias leave of head h.
+func deltaDecay(o *compute.Delta, h int, step, bias float32) float64 {
+	x, a := float64(step)+float64(bias), float64(elements(o.A)[h])
+	switch {
+	case o.Bound < 0:
+		return math.Exp(float64(o.Bound) / (1 + math.Exp(-a*x)))
+	case x < 30: // beyond, softplus is the identity
+		x = math.Log1p(math.Exp(x))
+	}
+	return math.Exp(x * a)
 }
 
 // unit returns x of a length of scale.

@@ -77,12 +77,16 @@ func (r *recorder) scan(o *compute.Scan) {
 		return
 	}
 	r.about(o.A.Name)
+	step := o.Step
+	if !o.Stepped() {
+		step = o.X // for the binding alone
+	}
 	state, _ := cacheLayer(o.Cache, o.Layer)
 	push := []uint32{uint32(o.X.Rows), uint32(s.Heads), uint32(s.Dim), uint32(s.Groups), uint32(o.At), uint32(o.Cache.Layers[o.Layer].State)}
 	r.dispatch(call{
-		shader: "scan", local: elementwise, spec: []uint32{uint32(s.State), uint32(ceil(s.State, scanLanes))},
+		shader: "scan", local: elementwise, spec: []uint32{uint32(s.State), uint32(ceil(s.State, scanLanes)), truth(o.Stepped()), truth(o.D != nil)},
 		bind: []binding{
-			write(floats(o.Out)), read(floats(o.X)), read(floats(o.Step)), read(elements(o.A)), read(elements(o.D)), read(elements(o.Bias)),
+			write(floats(o.Out)), read(floats(o.X)), read(floats(step)), read(elements(o.A)), read(elementsOr(o.D, floats(o.X))), read(elementsOr(o.Bias, floats(o.X))),
 			update(state), read(r.runs(o.Cache.States)),
 		},
 		push:   slices.Clip(push),
@@ -102,13 +106,13 @@ func (r *recorder) delta(o *compute.Delta) {
 	r.about(o.A.Name)
 	state, _ := cacheLayer(o.Cache, o.Layer)
 	r.dispatch(call{
-		shader: "delta", local: elementwise, spec: []uint32{uint32(s.State), uint32(ceil(s.State, scanLanes)), truth(o.Tiled), truth(o.Joined())},
+		shader: "delta", local: elementwise, spec: []uint32{uint32(s.State), uint32(ceil(s.State, scanLanes)), truth(o.Tiled), truth(o.Joined()), truth(o.ByColumn())},
 		bind: []binding{
 			write(floats(o.Out)), read(floats(o.X)), read(floats(o.Write)), read(floats(o.Step)), read(elements(o.A)), read(elements(o.Bias)),
 			update(state), read(r.runs(o.Cache.States)),
 		},
 		push: []uint32{
-			uint32(o.X.Rows), uint32(s.Heads), uint32(s.Dim), uint32(s.Groups), uint32(o.At), uint32(o.Cache.Layers[o.Layer].State), math.Float32bits(o.Epsilon),
+			uint32(o.X.Rows), uint32(s.Heads), uint32(s.Dim), uint32(s.Groups), uint32(o.At), uint32(o.Cache.Layers[o.Layer].State), math.Float32bits(o.Epsilon), math.Float32bits(o.Bound),
 		},
 		groups: [3]int{s.Heads * ceil(s.Dim, scanRows), min(o.X.Rows, int(r.d.gpu.Limits.MaxComputeWorkGroupCount[1])), 1},
 	})

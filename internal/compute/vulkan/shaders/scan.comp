@@ -7,6 +7,8 @@
 
 layout(constant_id = 2) const uint N = 128;   // columns of S
 layout(constant_id = 3) const uint EACH = 8;  // of a lane, the first ones the widest apart: neighbours read neighbours
+layout(constant_id = 4) const bool STEPPED = true; // else Δ is 1
+layout(constant_id = 5) const bool DIRECT = true;  // else d is 0
 const uint LANES = 16, ROWS = 16;
 
 layout(set = 0, binding = 0, std430) writeonly buffer Out { float out_[]; };
@@ -41,7 +43,7 @@ void main() {
 		}
 		for (uint t = row; t < row + n; t++) {
 			uint in_ = t * columns;
-			float step = softplus(steps[t * push.heads + h] + bias[h]), decay = exp(step * a[h]);
+			float step = STEPPED ? softplus(steps[t * push.heads + h] + bias[h]) : 1.0, decay = exp(step * a[h]);
 			float v = p < push.dim ? x[in_ + h * push.dim + p] : 0.0, written = step * v, sum = 0.0;
 			for (uint i = 0; i < EACH; i++) {
 				uint c = i * LANES + lane;
@@ -53,7 +55,7 @@ void main() {
 			sums[gl_LocalInvocationID.x] = sum;
 			barrier();
 			if (lane == 0 && p < push.dim) {
-				float all = d[h] * v;
+				float all = DIRECT ? d[h] * v : 0.0;
 				for (uint i = 0; i < LANES; i++) all += sums[own * LANES + i];
 				out_[t * inner + h * push.dim + p] = all;
 			}
