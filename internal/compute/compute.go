@@ -110,8 +110,8 @@ const (
 type Activation struct {
 	Kind      Nonlinearity
 	Threshold float32 // FATReLU: z > Threshold ? z : 0; SiLU and GELU: act(g) of a magnitude below it is taken as 0
-	Slope     float32 // ClampedSwiGLU only: of the sigmoid's input
-	Limit     float32 // ClampedSwiGLU only: the largest g, and the largest magnitude of u
+	Slope     float32 // of ClampedSwiGLU: of the sigmoid's input; of SiTU: its β
+	Limit     float32 // of the last kinds: what g, or of CappedSwiGLU its SiLU, and u are kept within
 }
 
 // Nonlinearity names the function in an Activation.
@@ -131,10 +131,24 @@ const (
 	// Source: OpenAI 2025, gpt-oss-120b & gpt-oss-20b model card; reference implementation.
 	ClampedSwiGLU
 	Logistic // sigmoid(g)·u, of what attention is multiplied by; no feed-forward layer has it
+
+	LimitedSwiGLU // min(g,l)·sigmoid(min(g,l))·min(max(u,-l),l), with l Limit
+	CappedSwiGLU  // min(g·sigmoid(g),l)·min(max(u,-l),l)
+
+	// SiTU is β·tanh(g/β)·sigmoid(g)·l·tanh(u/l), with β Slope and l Limit, which is 0 where u stays as it is.
+	SiTU
 )
 
 func (n Nonlinearity) String() string {
-	return [...]string{"silu", "gelu", "relu", "fatrelu", "drelu", "relu2", "clamped_swiglu", "logistic"}[n]
+	return [...]string{"silu", "gelu", "relu", "fatrelu", "drelu", "relu2", "clamped_swiglu", "logistic", "limited_swiglu", "capped_swiglu", "situ"}[n]
+}
+
+// Limited reports whether a nonlinearity has limits, which files say or families have.
+func (n Nonlinearity) Limited() bool { return n == ClampedSwiGLU || n > Logistic }
+
+// Nonlinearities returns all that feed-forward layers may have.
+func Nonlinearities() []Nonlinearity {
+	return []Nonlinearity{SiLU, GELU, ReLU, FATReLU, DReLU, ReLU2, ClampedSwiGLU, LimitedSwiGLU, CappedSwiGLU, SiTU}
 }
 
 // Sparse reports whether the activation is exactly zero for part of its inputs.

@@ -3,6 +3,7 @@ package nn
 import (
 	"cmp"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,11 +37,12 @@ func (k *Keys) namedActivation(own compute.Activation, original string) compute.
 		return act
 	}
 	kind, threshold, hasThreshold := strings.Cut(strings.ToLower(name), ":")
-	act.Kind = compute.SiLU
-	for act.Kind <= compute.ClampedSwiGLU && act.Kind.String() != kind {
-		act.Kind++
-	}
-	if act.Kind > compute.ClampedSwiGLU || act.Kind == compute.ClampedSwiGLU && own.Kind != act.Kind {
+	at := slices.IndexFunc(compute.Nonlinearities(), func(n compute.Nonlinearity) bool {
+		return n.String() == kind && (!n.Limited() || n == own.Kind) // limits are the family's own
+	})
+	if at >= 0 {
+		act.Kind = compute.Nonlinearities()[at]
+	} else {
 		k.Fail("activation %q is not supported; supported are silu, gelu, relu, fatrelu[:threshold], drelu, relu2", name)
 		return act
 	}

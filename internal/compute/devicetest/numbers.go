@@ -364,17 +364,25 @@ func activations() []compute.Activation {
 		{Kind: compute.FATReLU, Threshold: -0.5},
 		{Kind: compute.DReLU},
 		{Kind: compute.ReLU2},
+		{Kind: compute.LimitedSwiGLU, Limit: 0.75},
+		{Kind: compute.CappedSwiGLU, Limit: 0.5},
+		{Kind: compute.SiTU, Slope: 2, Limit: 1.5},
+		{Kind: compute.SiTU, Slope: 4},
 	}
 }
 
 // named returns act's name for a script.
 func named(act compute.Activation) string {
-	names := map[compute.Nonlinearity]string{compute.SiLU: "SiLU", compute.GELU: "GELU", compute.ReLU: "ReLU", compute.FATReLU: "FATReLU", compute.DReLU: "dReLU", compute.ReLU2: "ReLU2", compute.Logistic: "logistic"}
+	names := map[compute.Nonlinearity]string{compute.SiLU: "SiLU", compute.GELU: "GELU", compute.ReLU: "ReLU", compute.FATReLU: "FATReLU", compute.DReLU: "dReLU", compute.ReLU2: "ReLU2", compute.Logistic: "logistic",
+		compute.LimitedSwiGLU: "limited SwiGLU", compute.CappedSwiGLU: "capped SwiGLU", compute.SiTU: "SiTU"}
 	if act.Small() {
 		return names[act.Kind] + " without small ones"
 	}
 	if act.Threshold < 0 {
 		return names[act.Kind] + " below zero"
+	}
+	if act.Kind == compute.SiTU && act.Limit == 0 {
+		return names[act.Kind] + " of gates alone"
 	}
 	return names[act.Kind]
 }

@@ -181,11 +181,11 @@ func playActivate(s *stage, act compute.Activation, cols int, gated, inPlace boo
 	if !act.Sparse() || act.Small() {
 		b = func(bounds []float64, _ []float32, r int) {
 			for c := range bounds {
-				if bounds[c] = smoothTolerance * math.Abs(float64(g[r*cols+c])); act.Kind == compute.Logistic {
+				if bounds[c] = smoothTolerance * math.Max(math.Abs(float64(g[r*cols+c])), float64(act.Slope)); act.Kind == compute.Logistic {
 					bounds[c] = smoothTolerance
 				}
 				if gated {
-					bounds[c] *= math.Abs(float64(u[r*cols+c]))
+					bounds[c] *= math.Max(math.Abs(float64(u[r*cols+c])), float64(act.Limit))
 				}
 			}
 		}

@@ -233,6 +233,13 @@ func Activation(act compute.Activation, g float64) float64 {
 		return g / (1 + math.Exp(-float64(act.Slope)*g))
 	case compute.Logistic:
 		return 1 / (1 + math.Exp(-g))
+	case compute.LimitedSwiGLU:
+		g = min(g, float64(act.Limit))
+		return g / (1 + math.Exp(-g))
+	case compute.CappedSwiGLU:
+		return min(g/(1+math.Exp(-g)), float64(act.Limit))
+	case compute.SiTU:
+		return soft(g, float64(act.Slope)) / (1 + math.Exp(-g))
 	}
 	panic("ref: unknown activation")
 }
@@ -245,8 +252,11 @@ func large(x, s float64) float64 {
 	return x
 }
 
-// Factor returns what a gated layer multiplies by: u, its positive part in dReLU, or in a clamped SwiGLU 1 more than u
-// within the limit.
+// soft brings x smoothly within a limit.
+func soft(x, limit float64) float64 { return limit * math.Tanh(x/limit) }
+
+// Factor returns what a gated layer multiplies by: u, its positive part in dReLU, u within the limit where there is one,
+// or in a clamped SwiGLU 1 more.
 func Factor(act compute.Activation, u float64) float64 {
 	switch act.Kind {
 	case compute.DReLU:
@@ -254,6 +264,13 @@ func Factor(act compute.Activation, u float64) float64 {
 	case compute.ClampedSwiGLU:
 		l := float64(act.Limit)
 		return 1 + min(max(u, -l), l)
+	case compute.LimitedSwiGLU, compute.CappedSwiGLU:
+		l := float64(act.Limit)
+		return min(max(u, -l), l)
+	case compute.SiTU:
+		if act.Limit > 0 {
+			return soft(u, float64(act.Limit))
+		}
 	}
 	return u
 }

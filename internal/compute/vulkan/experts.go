@@ -220,9 +220,9 @@ func (f *experts) activate(a, up, logits compute.Tensor) {
 		bind: []binding{
 			update(floats(a)), read(floats(up)), read(floats(choices(f.c))), update(f.counts), read(f.r.paramsOf(f.c.Outputs)), read(f.table), read(floats(logits)),
 		},
-		push: []uint32{
-			uint32(f.pairs()), uint32(f.ff), uint32(f.c.Used), uint32(f.first), f.tabled(), uint32(f.held), uint32(f.w.Act.Kind), math.Float32bits(f.w.Act.Threshold),
-		},
+		push: append([]uint32{
+			uint32(f.pairs()), uint32(f.ff), uint32(f.c.Used), uint32(f.first), f.tabled(), uint32(f.held),
+		}, nonlinearity(f.w.Act)...),
 		groups: [3]int{min(ceil(f.pairs()*f.ff, elementwise), listedGroups), 1, 1},
 	})
 }

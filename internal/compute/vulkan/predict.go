@@ -82,17 +82,17 @@ const (
 // election is a product of n of x's rows, those from first on, by which neurons are chosen: those that pass the test,
 // and the first, which w has no rows for. Results begin at their first row.
 type election struct {
-	test            uint32
-	x               *operand
-	first, n        int
-	w               *compute.Matrix
-	and             added
-	neurons         int
-	values          compute.Tensor // what the test makes of the products
-	bits            driver.View    // of those chosen, but for testNone
-	packed          driver.View    // of testNone: the values above zero in eight bits, or nothing
-	kind, threshold uint32         // of the activation, for testOpen
-	rows            *memberRows    // that are computed with it, or nil
+	test     uint32
+	x        *operand
+	first, n int
+	w        *compute.Matrix
+	and      added
+	neurons  int
+	values   compute.Tensor     // what the test makes of the products
+	bits     driver.View        // of those chosen, but for testNone
+	packed   driver.View        // of testNone: the values above zero in eight bits, or nothing
+	act      compute.Activation // for testOpen
+	rows     *memberRows        // that are computed with it, or nil
 }
 
 // memberRows are the rows of gate and up of an election's members, of the first neurons that have some.
@@ -141,8 +141,8 @@ func (r *recorder) elect(e *election) {
 	c := call{
 		shader: "members",
 		bind:   []binding{read(p.memory), read(x), write(floats(e.values)), read(sums), write(e.bits), read(params), read(p.memory)}, // the last stands in
-		push: append(m.push(p), uint32(e.neurons), uint32(e.neurons-e.w.Rows), uint32(e.n), uint32(e.first), 0, scales, adds, e.kind, e.threshold,
-			packedScales(e.x.x.Rows*e.neurons)),
+		push: append(append(m.push(p), uint32(e.neurons), uint32(e.neurons-e.w.Rows), uint32(e.n), uint32(e.first), 0, scales, adds),
+			append(nonlinearity(e.act), packedScales(e.x.x.Rows*e.neurons))...),
 	}
 	if e.packed.Slab != nil {
 		c.bind[6] = write(e.packed)
@@ -179,7 +179,7 @@ func (r *recorder) choose(e *election, products compute.Tensor) {
 	r.dispatch(call{
 		shader: "choose", local: elementwise, spec: []uint32{e.test},
 		bind:   []binding{read(floats(products)), write(e.bits), to, read(r.params())},
-		push:   []uint32{uint32(e.neurons), uint32(e.neurons - products.Cols), e.kind, e.threshold},
+		push:   append([]uint32{uint32(e.neurons), uint32(e.neurons - products.Cols)}, nonlinearity(e.act)...),
 		groups: [3]int{ceil(e.neurons, elementwise), e.n, 1},
 	})
 }

@@ -158,9 +158,9 @@ func (f *sparse) count(first, rows, steps int) {
 	})
 }
 
-// activation returns the layer's, as the shaders take it.
-func (f *sparse) activation() (kind, threshold uint32) {
-	return uint32(f.w.Act.Kind), math.Float32bits(f.w.Act.Threshold)
+// nonlinearity returns an activation as shaders take it.
+func nonlinearity(a compute.Activation) []uint32 {
+	return []uint32{uint32(a.Kind), math.Float32bits(a.Threshold), math.Float32bits(a.Slope), math.Float32bits(a.Limit)}
 }
 
 // words returns those of a row of bits.
@@ -228,7 +228,7 @@ func (f *sparse) someNeurons(first, n int) {
 	case f.elected != nil:
 		e := f.elected
 		e.rows, e.values = &memberRows{x: &f.operand, gate: f.w.Gate, up: f.w.Up, gates: gates, ups: ups, first: first}, f.a
-		e.kind, e.threshold = f.activation()
+		e.act = f.w.Act
 		f.r.elect(e)
 	case f.all && gated:
 		if !f.open(first, n, f.w.Gate, gates, &memberRows{x: &f.operand, up: f.w.Up, ups: ups, first: first}) {
@@ -267,7 +267,7 @@ func (f *sparse) follows(e *election) bool {
 // it is not zero. It reports whether it has computed the members' rows, too.
 func (f *sparse) open(first, n int, w *compute.Matrix, and added, rows *memberRows) bool {
 	e := election{test: testOpen, x: &f.operand, first: first, n: n, w: w, and: and, neurons: f.n, values: f.a, bits: f.members}
-	e.kind, e.threshold = f.activation()
+	e.act = f.w.Act
 	if f.w.Cut == nil && n <= compute.FewTokens && len(mem(w).parts) == 1 {
 		if rows != nil && pairable(w, rows.up) {
 			e.rows = rows
@@ -336,14 +336,13 @@ func (f *sparse) bothRows(first, n int, gates, ups added) {
 // rowsOf dispatches rows.comp for a part of a matrix, and the part of up that goes with it.
 func (f *sparse) rowsOf(first, n int, m *compute.Matrix, p *part, step, adds, upAdds uint32, sums, upSums, up driver.View) {
 	x, scales := f.operand.of(m.Type)
-	kind, threshold := f.activation()
 	f.r.dispatch(call{
 		shader: f.r.dotting("rows"), local: rowsLocal, spec: []uint32{uint32(m.Type), step, uint32(ceil(ceil(f.n, 32), rowsLocal))},
 		bind: []binding{
 			read(p.memory), read(x), read(f.members), update(floats(f.a)), read(sums), read(upSums), read(f.r.paramsOf(f.x.Outputs)), read(up),
 		},
-		push: append(mem(m).push(p), uint32(p.rows), uint32(p.first), uint32(f.n), uint32(f.bitWords), uint32(f.firstBits), uint32(first), uint32(first), scales,
-			adds, upAdds, kind, threshold),
+		push: append(append(mem(m).push(p), uint32(p.rows), uint32(p.first), uint32(f.n), uint32(f.bitWords), uint32(f.firstBits), uint32(first), uint32(first), scales,
+			adds, upAdds), nonlinearity(f.w.Act)...),
 		groups: [3]int{min(rowsMost, ceil(f.n, rowsLocal/vecLanes)), n, 1},
 	})
 }
@@ -398,7 +397,6 @@ func (f *sparse) everyNeuron(first, n int) {
 		f.multiply(f.by(f.w.Up), first, n, gates, f.w.Up, f.addedUps(first, n))
 		ups = f.tensor("ups", 1, 1)
 	}
-	kind, threshold := f.activation()
 	members := f.counts // stands in where all are
 	if !f.all {
 		members = bits(f.set)
@@ -406,7 +404,7 @@ func (f *sparse) everyNeuron(first, n int) {
 	f.r.dispatch(call{
 		shader: "mask", local: elementwise, spec: []uint32{truth(f.w.Gate != nil), truth(f.all)},
 		bind:   []binding{update(floats(gates)), read(floats(ups)), read(members), update(f.counts), read(f.r.paramsOf(f.x.Outputs))},
-		push:   []uint32{uint32(n), uint32(f.n), f.words(), uint32(first), kind, threshold},
+		push:   append([]uint32{uint32(n), uint32(f.n), f.words(), uint32(first)}, nonlinearity(f.w.Act)...),
 		groups: [3]int{min(ceil(n*f.n, elementwise), listedGroups), 1, 1},
 	})
 	f.columns(f.by(f.w.Down), first, n, gates, compute.Product{Out: f.out, W: f.w.Down, Bias: f.w.DownBias})

@@ -64,18 +64,32 @@ func activate(dst, gate, up []float32, act compute.Activation) {
 	gate = gate[:len(dst)]
 	for i, g := range gate {
 		a := activation(g, act)
-		switch {
-		case up == nil:
-		case act.Kind == compute.DReLU:
-			a *= above(up[i], 0)
-		case act.Kind == compute.ClampedSwiGLU:
-			a *= 1 + min(max(up[i], -act.Limit), act.Limit)
-		default:
-			a *= up[i]
+		if up != nil {
+			a *= factor(up[i], act)
 		}
 		dst[i] = a
 	}
 }
+
+// factor is what act(g) is multiplied by.
+func factor(u float32, act compute.Activation) float32 {
+	switch act.Kind {
+	case compute.DReLU:
+		return above(u, 0)
+	case compute.ClampedSwiGLU:
+		return 1 + min(max(u, -act.Limit), act.Limit)
+	case compute.LimitedSwiGLU, compute.CappedSwiGLU:
+		return min(max(u, -act.Limit), act.Limit)
+	case compute.SiTU:
+		if act.Limit > 0 {
+			return soft(u, act.Limit)
+		}
+	}
+	return u
+}
+
+// soft is limit·tanh(x/limit).
+func soft(x, limit float32) float32 { return limit * (1 - 2/(1+exp32(2/limit*x))) }
 
 // activation is act(g) before it is multiplied by up.
 func activation(g float32, act compute.Activation) float32 {
@@ -96,6 +110,13 @@ func activation(g float32, act compute.Activation) float32 {
 		return g / (1 + exp32(-act.Slope*g))
 	case compute.Logistic:
 		return 1 / (1 + exp32(-g))
+	case compute.LimitedSwiGLU:
+		g = min(g, act.Limit)
+		return g / (1 + exp32(-g))
+	case compute.CappedSwiGLU:
+		return min(g/(1+exp32(-g)), act.Limit)
+	case compute.SiTU:
+		return soft(g, act.Slope) / (1 + exp32(-g))
 	}
 	panic("kernel: unknown activation")
 }

@@ -2,11 +2,10 @@
 
 #include "activation.glsl"
 
-const uint LOGISTIC = 7; // of attention alone
-
 float activated(float gate, float up) {
-	precise float a = KIND == CLAMPED ? clampedGate(push.slope, push.limit, gate) : KIND == LOGISTIC ? sigmoid(gate) : activation(KIND, push.threshold, gate);
+	Nonlinearity act = Nonlinearity(KIND, push.threshold, push.slope, push.limit);
+	precise float a = activation(act, gate);
 	if (GATED)
-		a *= KIND == CLAMPED ? clampedUp(push.limit, up) : factor(KIND, up);
+		a *= factor(act, up);
 	return a;
 }

@@ -13,8 +13,7 @@ layout(set = 0, binding = 2, std430) writeonly buffer Values { float values[]; }
 layout(push_constant) uniform Push {
 	uint neurons;
 	uint always;
-	uint kind;       // compute.Nonlinearity
-	float threshold; // of the activation
+	Nonlinearity act;
 } push;
 #define PARAMS 3
 #define ROWS 0
@@ -33,7 +32,7 @@ void main() {
 	barrier();
 	bool always = neuron < push.always;
 	float product = always || neuron >= push.neurons ? 0 : products[token * (push.neurons - push.always) + neuron - push.always];
-	if (neuron < push.neurons && member(TEST, always, push.kind, push.threshold, product))
+	if (neuron < push.neurons && member(TEST, always, push.act, product))
 		atomicOr(chosen[id / 32], 1u << id % 32);
 	if (neuron < push.neurons && TEST == OPEN)
 		values[token * push.neurons + neuron] = product;

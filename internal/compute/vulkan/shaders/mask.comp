@@ -17,8 +17,7 @@ layout(push_constant) uniform Push {
 	uint neurons;    // of the layer; sets may have more
 	uint words;      // of a row of bits
 	uint firstToken; // row of the step, and of the bits, that belongs to the first token
-	uint kind;       // compute.Nonlinearity
-	float threshold; // of the activation
+	Nonlinearity act;
 } push;
 #define PARAMS 4
 #define ROWS 0
@@ -31,8 +30,8 @@ void main() {
 		uint token = push.firstToken + i / push.neurons, neuron = i % push.neurons;
 		float a = 0;
 		if (!padding(token) && (ALL || (bits[token * push.words + neuron / 32] >> neuron % 32 & 1) != 0)) {
-			float gate = activation(push.kind, push.threshold, gates[i]);
-			a = GATED ? gate == 0 ? 0 : gate * factor(push.kind, ups[i]) : gate;
+			float gate = activation(push.act, gates[i]);
+			a = GATED ? gate == 0 ? 0 : gate * factor(push.act, ups[i]) : gate;
 			n += uvec3(1, gate != 0 ? 1 : 0, a != 0 ? 1 : 0);
 		}
 		gates[i] = a;

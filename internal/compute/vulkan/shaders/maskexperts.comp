@@ -20,8 +20,7 @@ layout(push_constant) uniform Push {
 	uint firstToken; // row of the step, and of the choices, that belongs to the first token
 	uint tabled;     // there is a table of slots
 	uint experts;    // that there are gates of
-	uint kind;       // compute.Nonlinearity
-	float threshold; // of the activation
+	Nonlinearity act;
 } push;
 #define PARAMS 4
 #define ROWS 0
@@ -41,8 +40,8 @@ void main() {
 			gates[i] = 0;
 			continue;
 		}
-		float gate = activation(push.kind, push.threshold, gates[i]);
-		float a = GATED ? gate == 0 ? 0 : gate * factor(push.kind, ups[i]) : gate;
+		float gate = activation(push.act, gates[i]);
+		float a = GATED ? gate == 0 ? 0 : gate * factor(push.act, ups[i]) : gate;
 		gates[i] = a;
 		if (!padding(token))
 			n += uvec3(1, gate != 0 ? 1 : 0, a != 0 ? 1 : 0);

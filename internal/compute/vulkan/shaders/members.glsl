@@ -67,8 +67,7 @@ layout(push_constant) uniform Push {
 	uint firstOut; // and of the bits and values
 	uint actScales;
 	uint adds;       // 0: nothing, 1: a bias, EACH: each token's own
-	uint kind;       // compute.Nonlinearity
-	float threshold; // of the activation
+	Nonlinearity act;
 	uint packedScales; // where the packed products' scales begin, in pairs of words
 #ifdef THEN
 	Weights rows;   // of gate and up
@@ -136,13 +135,13 @@ void then(uint t, uint firstNeuron) {
 		if (TEST == LOGIT) {
 			if (push.gateAdds != 0)
 				gate += gateBias[(push.gateAdds == EACH ? t * push.rowNeurons : 0) + neuron];
-			gate = activation(push.kind, push.threshold, gate);
+			gate = activation(push.act, gate);
 		} else {
 			gate = products[t * OWN + own];
 		}
 		if (push.upAdds != 0)
 			product += upBias[(push.upAdds == EACH ? t * push.rowNeurons : 0) + neuron];
-		values[t * push.rowNeurons + neuron] = gate == 0 ? CLOSED : marked(gate * factor(push.kind, product));
+		values[t * push.rowNeurons + neuron] = gate == 0 ? CLOSED : marked(gate * factor(push.act, product));
 	}
 }
 #endif
@@ -187,7 +186,7 @@ void main() {
 			sum += parts[from + l];
 		if (push.adds != 0)
 			sum += bias[(push.adds == EACH ? t * push.neurons : 0) + neuron];
-		if (member(TEST, neuron < push.always, push.kind, push.threshold, sum))
+		if (member(TEST, neuron < push.always, push.act, sum))
 			atomicOr(masks[t * (OWN / 8) + own / 8], 1u << own % 8);
 #ifndef THEN
 		if (TEST != LOGIT)

@@ -40,8 +40,7 @@ layout(push_constant) uniform Push {
 	uint actScales;
 	uint adds;       // 0: nothing, 1: a bias, OWN: each token's own
 	uint upAdds;     // to the product with ups, likewise
-	uint kind;       // compute.Nonlinearity
-	float threshold; // of the activation
+	Nonlinearity act;
 } push;
 #define PARAMS 6
 #define ROWS 0
@@ -143,12 +142,12 @@ void main() {
 			continue;
 		precise float total = added(push.adds, token, neuron, ordered(group));
 		if (STEP == BOTH) {
-			gate = activation(push.kind, push.threshold, total);
-			total = gate * factor(push.kind, addedUp(push.upAdds, token, neuron, orderedUp(group)));
+			gate = activation(push.act, total);
+			total = gate * factor(push.act, addedUp(push.upAdds, token, neuron, orderedUp(group)));
 		} else if (STEP == UP) {
-			total = gate * factor(push.kind, total);
+			total = gate * factor(push.act, total);
 		} else {
-			gate = total = activation(push.kind, push.threshold, total);
+			gate = total = activation(push.act, total);
 		}
 		values[value] = gate == 0 ? CLOSED : marked(total);
 	}

@@ -4,9 +4,9 @@ const uint NONE = 0;  // no set is made
 const uint LOGIT = 1; // the first neurons always, those behind them whose logit reaches the step's threshold
 const uint OPEN = 2;  // those whose act(product) is not zero, which takes the product's place
 
-bool member(uint test, bool always, uint kind, float threshold_, inout float product) {
+bool member(uint test, bool always, Nonlinearity act, inout float product) {
 	if (test == OPEN) {
-		float a = activation(kind, threshold_, product);
+		float a = activation(act, product);
 		product = a == 0 ? 0 : a;
 		return a != 0;
 	}
