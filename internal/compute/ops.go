@@ -38,4 +38,5 @@ type calls struct {
 	convolve    Convolve
 	scan        Scan
 	delta       Delta
+	residuals   AttendResiduals
 }

@@ -89,6 +89,8 @@ func (d *Device) do(op compute.Op) {
 		d.scans.run(o)
 	case *compute.Delta:
 		d.deltas.run(o)
+	case *compute.AttendResiduals:
+		d.attendResiduals(o)
 	default:
 		panic("cpu: no operation " + compute.Name(op))
 	}

@@ -29,6 +29,7 @@ const (
 	correctRows
 	gateRowsRows
 	embedRows
+	residualRows
 )
 
 // rowwiseArgs are the operands of one call.
@@ -52,6 +53,8 @@ type rowwiseArgs struct {
 	how     compute.Temperature
 	store   cacheSlot
 	table   *compute.Matrix // of embedRows
+
+	residuals *compute.AttendResiduals // of residualRows
 }
 
 // rowwise runs row verbs, on the pool where there is enough to do.
@@ -155,6 +158,8 @@ func (r *rowwise) row(i int) {
 		gated(cut(a.x), a.w[i], a.act.Kind)
 	case embedRows:
 		unpackRow(a.table, cut(a.dst), int(r.d.p.Tokens[i]))
+	case residualRows:
+		r.d.residual(a.residuals, i)
 	}
 }
 

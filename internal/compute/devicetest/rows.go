@@ -11,7 +11,7 @@ import (
 
 // rowScripts returns the verbs that treat every token alone, but for MatMul.
 func rowScripts() []script {
-	return slices.Concat(lookupScripts(), normScripts(), activateScripts(), numberlessScripts(), addScripts(), scaleScripts(), softCapScripts(), clampScripts(), copyScripts(),
+	return slices.Concat(lookupScripts(), normScripts(), residualScripts(), activateScripts(), numberlessScripts(), addScripts(), scaleScripts(), softCapScripts(), clampScripts(), copyScripts(),
 		streamScripts(), hostScripts())
 }
 

@@ -75,6 +75,8 @@ func (d *Device) Do(op compute.Op) {
 		d.scan(o)
 	case *compute.Delta:
 		d.delta(o)
+	case *compute.AttendResiduals:
+		d.attendResiduals(o)
 	default:
 		panic("ref: no operation " + compute.Name(op))
 	}

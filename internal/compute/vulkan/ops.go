@@ -73,6 +73,8 @@ func (r *recorder) perform(op compute.Op) {
 		r.scan(o)
 	case *compute.Delta:
 		r.delta(o)
+	case *compute.AttendResiduals:
+		r.attendResiduals(o)
 	default:
 		panic("vulkan: no operation " + compute.Name(op))
 	}
