@@ -151,7 +151,6 @@ func (c *Config) outline(k *nn.Keys) {
 		return
 	}
 	known := false
-	c.Act = k.Activation(compute.SiLU)
 	for l := range c.Layers {
 		p := &parts[l]
 		c.Blocks = append(c.Blocks, newBlock(l, p))
@@ -173,6 +172,9 @@ func (c *Config) outline(k *nn.Keys) {
 		case p.FFN != nil:
 			c.Act, known = p.FFN.Act, true
 		}
+	}
+	if !known { // no layer has neurons
+		c.Act = k.Activation(compute.SiLU)
 	}
 	c.takeExperts(k, parts)
 	var head Head // after pooling
