@@ -85,6 +85,7 @@ var programs = map[string]func(*nn.Keys, *nn.Binder) Program{
 	"llama":           newLlama,
 	"llama-embed":     newLlamaEmbed,
 	"llama4":          newLlama4,
+	"maincoder":       newMaincoder,
 	"mamba2":          newMamba2,
 	"minicpm":         newMiniCPM,
 	"minicpm3":        newMiniCPM3,
@@ -97,9 +98,12 @@ var programs = map[string]func(*nn.Keys, *nn.Binder) Program{
 	"nemotron_h_moe":  newNemotronH,
 	"nomic-bert":      newNomicBERT,
 	"nomic-bert-moe":  newNomicBERTMoE,
+	"olmo":            newOLMo,
 	"olmo2":           newOLMo2,
 	"olmoe":           newOLMoE,
 	"opt":             newOPT,
+	"orion":           newOrion,
+	"pangu-embedded":  newPangu,
 	"phi2":            newPhi2,
 	"phi3":            newPhi3,
 	"plm":             newPLM,
@@ -117,7 +121,9 @@ var programs = map[string]func(*nn.Keys, *nn.Binder) Program{
 	"smallthinker":    newSmallThinker,
 	"smollm3":         newSmolLM3,
 	"stablelm":        newStableLM,
+	"starcoder":       newStarCoder,
 	"starcoder2":      newStarCoder2,
+	"xverse":          newXverse,
 }
 
 // Names returns the families that are programs, in the order of their names.

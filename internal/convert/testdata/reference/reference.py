@@ -87,7 +87,7 @@ def attention(q, k, v, window=None, scale=None, cap=None, slopes=None, later=Fal
     """Causal, unless tokens see later positions, too, with half of a window before and half behind them. q [n, heads, head_dim], k and v [n, kv_heads, head_dim]; a token sees the last window positions, its own included, or, where it is negative, those of its part of as many positions. Scores fall by a
     head's slope for each position between. sinks [heads] are scores that take their share and have no value."""
     n, heads, dim = q.shape
-    scale = scale or 1 / math.sqrt(dim)
+    scale = 1 / math.sqrt(dim) if scale is None else scale
     i, j = np.arange(n)[:, None], np.arange(n)[None, :]
     seen = j <= i
     if window and window < 0:
@@ -1915,16 +1915,22 @@ def delta_nets():
 
 EXPERTS = (delta_nets, lfm2, mamba2, falcon_h1, granite_hybrid, nemotron_h, mixtral, qwen3moe, qwen3vlmoe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss, glm4_moe, smallthinker, dbrx, deepseek, of_deepseeks_form, turbosparse, llama4)
 
-for family in FIRST + SECOND + EXPERTS:
-    for name, m, context, logits in family():
-        with open(name + ".json", "w") as f:
-            more = {"files": m.files} if m.files else {}
-            if m.result is not None:
-                more["result"] = [float(f"{v:.7g}") for v in m.result]
-            if m.predicted:
-                more["predicted"] = True
-            if m.types:
-                more["types"] = m.types
-            json.dump({"how": f"reference.py, numpy {np.__version__}, float64", "config": m.folder, "tensors": m.tensors, "context": context,
-                       "tokens": TOKENS, "logits": [[float(f"{v:.7g}") for v in row] for row in logits], **more}, f)
-            f.write("\n")
+
+def write(families):
+    for family in families:
+        for name, m, context, logits in family():
+            with open(name + ".json", "w") as f:
+                more = {"files": m.files} if m.files else {}
+                if m.result is not None:
+                    more["result"] = [float(f"{v:.7g}") for v in m.result]
+                if m.predicted:
+                    more["predicted"] = True
+                if m.types:
+                    more["types"] = m.types
+                json.dump({"how": f"reference.py, numpy {np.__version__}, float64", "config": m.folder, "tensors": m.tensors, "context": context,
+                           "tokens": TOKENS, "logits": [[float(f"{v:.7g}") for v in row] for row in logits], **more}, f)
+                f.write("\n")
+
+
+if __name__ == "__main__":
+    write(FIRST + SECOND + EXPERTS)
