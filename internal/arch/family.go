@@ -82,6 +82,8 @@ type Family struct {
 	Original       string               // the activation of the original PowerInfer's files; empty: it does not run the family
 	Layout         string               // tensor_data_layout, where the family has one
 	HeadsFillWidth bool                 // heads·key must be the width of the residual stream
+	OwnHeads       bool                 // query heads have keys and values of their own, whatever files say
+	HeadIsRotated  bool                 // a head is as wide as what is rotated of it
 	AlwaysTied     bool                 // files hold no output.weight: the head is the embedding
 	MaxContext     int                  // of synthetic models
 
@@ -192,7 +194,7 @@ func All() []Family {
 		nemotron(), nemotronH(), nemotronHMoE(), nomicBERT(), nomicBERTMoE(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
 		qwen2VL(), qwen3(), qwen35(), qwen35MoE(), qwen3MoE(), qwen3Next(), qwen3VL(), qwen3VLMoE(), seedOSS(), smallThinker(), smollm3(),
 		stablelm(), starcoder2(),
-		maincoder(), olmo(), orion(), pangu(), starcoder(), xverse(),
+		bailingMoE(), bailingMoE2(), dots1(), maincoder(), mellum(), olmo(), orion(), pangu(), starcoder(), xverse(),
 	}
 }
 

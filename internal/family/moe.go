@@ -15,9 +15,12 @@ type moe struct {
 	spec    moeSpec
 	eps     float32 // of norms
 	act     compute.Activation
-	rope    *compute.Rope
 	scores  nn.Scores
 	experts nn.ExpertSpec
+
+	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows
+	window           int           // positions that a token sees in layers with windows; 0: all
+	windowed         []bool        // [layers]
 
 	ends
 	blocks []moeBlock
@@ -36,6 +39,12 @@ type moeSpec struct {
 	qkvBias, outBias nn.Presence
 	ffnNorm          string // the name of the feed-forward layer's norm; empty: ffn_norm
 	experts          nn.ExpertSpec
+	windows          *nn.WindowSpec // which layers have windows of files that do not say it; nil: none has
+
+	// windowRope, if it is set, returns how heads are rotated in layers with windows, by how they are in the others.
+	windowRope func(nn.RopeSpec) nn.RopeSpec
+	// shape, if it is set, corrects what files say of a layer's heads.
+	shape func(*nn.HeadShape)
 	// attention, if it is set, adds what the family's attention has besides.
 	attention func(m *moe, b *nn.Binder, a *nn.Attention)
 }
@@ -43,8 +52,12 @@ type moeSpec struct {
 // newMoE binds a plain decoder with experts.
 func newMoE(k *nn.Keys, b *nn.Binder, spec moeSpec) *moe {
 	m := &moe{sizes: readSizes(k), spec: spec, eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
-	rope := k.Rope(nn.RopeSpec{Style: spec.style, Dims: m.key(), Trained: m.context})
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	if spec.shape != nil {
+		for i := range m.layers {
+			spec.shape(&m.layers[i].HeadShape)
+		}
+	}
+	m.bindRotation(k, b)
 	x := &m.spec.experts
 	x.Width, x.Gated, x.Act, x.Routing.MinSum = m.embd, true, m.act, nn.LeastSum
 	if x.Neurons == 0 {
@@ -55,17 +68,36 @@ func newMoE(k *nn.Keys, b *nn.Binder, spec moeSpec) *moe {
 	m.embed = b.Embedding(m.embd)
 	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
 	m.output.SoftCap = k.LogitCap(0)
-	for i, l := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
 	}
 	return m
 }
 
-// block binds a block of l's sizes.
-func (m *moe) block(b *nn.Binder, l layer) moeBlock {
+// bindRotation reads which layers have windows, and how heads are rotated in these and in the others.
+func (m *moe) bindRotation(k *nn.Keys, b *nn.Binder) {
+	rope := k.Rope(nn.RopeSpec{Style: m.spec.style, Dims: m.key(), Trained: m.context})
+	factors := b.RopeFactors(rope)
+	m.rope, m.windowed = b.Rope(rope, factors), make([]bool, len(m.layers))
+	if m.spec.windows != nil {
+		m.window, m.windowed = k.Windows(*m.spec.windows, len(m.layers), m.context)
+		of := k.WindowRope(rope, 0)
+		if m.spec.windowRope != nil {
+			of = m.spec.windowRope(rope)
+		}
+		m.windowRope = b.Rope(of, factors)
+	}
+}
+
+// block binds a block like that of layer i.
+func (m *moe) block(b *nn.Binder, i int) moeBlock {
+	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, max(nn.Optional, m.spec.qkvBias))
 	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	if m.windowed[i] {
+		a.Rope, a.How.Window = m.windowRope, m.window
+	}
 	if m.spec.attention != nil {
 		m.spec.attention(m, b, a)
 	}
@@ -99,6 +131,6 @@ func (l *moeBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 func (l *moeBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
 
 func (m *moe) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, m.layers[len(m.layers)-1])
+	l := m.block(b, len(m.layers)-1)
 	return &l
 }

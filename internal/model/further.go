@@ -156,6 +156,9 @@ func (m *Model) bindFurther(b *nn.Binder) {
 	if b.Has(name("shared_head_norm")) {
 		f.norm = norm("shared_head_norm")
 	}
+	if last := fmt.Sprintf("blk.%d.layer_output_norm", n); b.Has(last + ".weight") { // as Ling's files name it
+		f.norm = b.RMSNorm(last, m.Embd, m.Eps)
+	}
 	if b.Has(name("shared_head_head")) {
 		f.head = b.Adapted(b.Matrix(name("shared_head_head"), m.Vocab, m.Embd, compute.Head))
 	}
