@@ -70,6 +70,7 @@ type Config struct {
 
 	SmallThinker
 	Mixtures
+	Bailing
 	NemotronH
 	DeltaNet
 	Mamba
@@ -258,6 +259,7 @@ type Config struct {
 	PaddingRows  int              `json:"-"` // of the table of positions, before the first position's
 	FullEvery    int              `json:"-"` // of layers with windows, the first of every so many has none; 0: as the family has it
 	UnitHead     bool             `json:"-"` // the head's rows are brought to a length of 1
+	UnitColumns  bool             `json:"-"` // its columns are
 	MaxAlibi     *float64         `json:"-"` // the largest exponent of ALiBi's slopes, where files say it
 	Clamp        float64          `json:"-"` // limit of queries, keys and values; 0: none
 	ScoreScale   float64          `json:"-"` // of the products q·k; 0: 1/√key

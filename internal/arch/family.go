@@ -37,6 +37,7 @@ type Family struct {
 	PartialRotary  bool                 // only the first elements of a head may be rotated
 	LearnedOffset  int                  // rows of position_embd before position 0
 	LayerNorm      bool                 // norms are LayerNorms; else RMSNorms
+	BareNorms      bool                 // norms have no weights, and files no tensors of them
 	Parallel       bool                 // attention and the feed-forward layer both read the block's input; else one after the other
 	ParallelKey    string               // the key by which files say whether Parallel holds; empty: it always does, or never
 	PerhapsBeside  bool                 // files may lack ffn_norm: Beside is their family
@@ -81,6 +82,8 @@ type Family struct {
 	Original       string               // the activation of the original PowerInfer's files; empty: it does not run the family
 	Layout         string               // tensor_data_layout, where the family has one
 	HeadsFillWidth bool                 // heads·key must be the width of the residual stream
+	OwnHeads       bool                 // query heads have keys and values of their own, whatever files say
+	HeadIsRotated  bool                 // a head is as wide as what is rotated of it
 	AlwaysTied     bool                 // files hold no output.weight: the head is the embedding
 	MaxContext     int                  // of synthetic models
 
@@ -193,6 +196,7 @@ func All() []Family {
 		nemotron(), nemotronH(), nemotronHMoE(), nomicBERT(), nomicBERTMoE(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
 		qwen2VL(), qwen3(), qwen35(), qwen35MoE(), qwen3MoE(), qwen3Next(), qwen3VL(), qwen3VLMoE(), seedOSS(), smallThinker(), smollm3(),
 		stablelm(), starcoder2(), step35(),
+		bailingMoE(), bailingMoE2(), dots1(), maincoder(), mellum(), olmo(), orion(), pangu(), starcoder(), xverse(),
 	}
 }
 
@@ -283,7 +287,7 @@ func (f *Family) Outside(name string) (Tensor, bool) {
 // PreNorm reports whether the parts of a block read the norm of the residual, not the residual itself.
 func (f *Family) PreNorm() bool {
 	_, ok := f.InBlock("attn_norm.weight")
-	return ok
+	return ok || f.BareNorms
 }
 
 // NormBiases reports whether norms have biases.

@@ -62,11 +62,11 @@ func TestFamilies(t *testing.T) {
 			t.Errorf("%s: Gated is %v, FusedGate %v, and blocks have a gate of their own: %v", f.Name, f.Gated, f.FusedGate, gate)
 		}
 		before := f.NormWeight(cmp.Or(f.FFNNorm, "ffn_norm"))
-		if _, ffnNorm := f.InBlock(before); f.PreNorm() && ffnNorm == f.Parallel && f.ParallelKey == "" && !f.OnePart {
+		if _, ffnNorm := f.InBlock(before); f.PreNorm() && !f.BareNorms && ffnNorm == f.Parallel && f.ParallelKey == "" && !f.OnePart {
 			t.Errorf("%s: Parallel is %v, and ffn_norm is there: %v", f.Name, f.Parallel, ffnNorm)
 		}
 		for _, norms := range [][2]string{{"attn_norm.weight", "post_attention_norm.weight"}, {before, "post_ffw_norm.weight"}} {
-			if _, after := f.InBlock(norms[1]); !has(f, norms[0]) && !after && !f.Parallel && !f.OnePart && !(f.NormSum && has(f, "attn_output_norm.weight") && has(f, "layer_output_norm.weight")) {
+			if _, after := f.InBlock(norms[1]); !has(f, norms[0]) && !after && !f.Parallel && !f.OnePart && !f.BareNorms && !(f.NormSum && has(f, "attn_output_norm.weight") && has(f, "layer_output_norm.weight")) {
 				t.Errorf("%s: blocks have neither %s nor %s", f.Name, norms[0], norms[1])
 			}
 		}
@@ -172,4 +172,28 @@ func TestQwen35Sections(t *testing.T) {
 	if err := f.Read(&c); err != nil || !slices.Equal(c.Rope.Sections, []int{4, 2, 2}) {
 		t.Errorf("sections %v, error %v", c.Rope.Sections, err)
 	}
+}
+
+// TestConfigKeys: encoding/json ignores a key that two embedded structs have.
+func TestConfigKeys(t *testing.T) {
+	owner := map[string]string{}
+	var walk func(reflect.Type)
+	walk = func(of reflect.Type) {
+		for i := range of.NumField() {
+			f := of.Field(i)
+			if f.Anonymous {
+				walk(f.Type)
+				continue
+			}
+			key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if key == "" || key == "-" {
+				continue
+			}
+			if other, taken := owner[key]; taken {
+				t.Errorf("key %q is a field of %s and of %s", key, other, of.Name())
+			}
+			owner[key] = of.Name()
+		}
+	}
+	walk(reflect.TypeFor[Config]())
 }

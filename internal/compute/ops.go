@@ -27,6 +27,7 @@ type calls struct {
 	match       Match
 	slice       Slice
 	multiply    Multiply
+	shift       Shift
 	altUp       AltUpPredict
 	correct     AltUpCorrect
 	gather      Gather

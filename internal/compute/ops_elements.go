@@ -116,3 +116,21 @@ func (v Verbs) Multiply(dst, x Tensor, w *Vector) {
 	v.calls.multiply = Multiply{dst, x, w}
 	v.Do(&v.calls.multiply)
 }
+
+// Shift computes X = X + B, column by column.
+type Shift struct {
+	X Tensor  // [n, cols]
+	B *Vector // [cols]
+}
+
+// Visit implements Op.
+func (o *Shift) Visit(v Visitor) {
+	v.Tensor(&o.X, ReadWrite)
+	v.Vector(&o.B)
+}
+
+// Shift does a Shift.
+func (v Verbs) Shift(x Tensor, b *Vector) {
+	v.calls.shift = Shift{x, b}
+	v.Do(&v.calls.shift)
+}

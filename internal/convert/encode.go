@@ -82,6 +82,11 @@ func (e *encoder) write(w io.Writer, t *tensor, typ quant.Type) error {
 	if t.row != nil && len(t.shape) == 1 || t.single {
 		rowLen, rows = 1, rowLen*rows
 	}
+	if t.unitCols {
+		if err := t.measure(); err != nil {
+			return err
+		}
+	}
 	var working sync.WaitGroup
 	defer working.Wait() // lanes read what the caller closes
 	step := max(1, chunkElems/rowLen)
@@ -208,6 +213,11 @@ func (l *lane) read(t *tensor, rowLen, from, to int) error {
 			}
 		}
 	}
+	if t.lengths != nil {
+		for i, v := range l.floats {
+			l.floats[i] = float32(float64(v) / t.lengths[i%rowLen])
+		}
+	}
 	if t.multiplied != nil {
 		for i := range l.floats {
 			l.floats[i] *= float32(t.multiplier(from + i/rowLen))
@@ -223,6 +233,31 @@ func (l *lane) read(t *tensor, rowLen, from, to int) error {
 			l.floats[i] += t.plus
 		}
 	}
+	return nil
+}
+
+// columnEpsilon is what is added to columns' lengths, as published code has it.
+const columnEpsilon = 1e-7
+
+// measure finds the lengths of t's columns.
+func (t *tensor) measure() error {
+	cols, rows := t.shape[0], t.shape[1]
+	l, square := lane{}, make([]float64, cols)
+	for from := 0; from < rows; {
+		to := min(rows, from+max(1, chunkElems/cols))
+		l.floats = resize(l.floats, (to-from)*cols)
+		if err := l.read(t, cols, from, to); err != nil {
+			return err
+		}
+		for i, v := range l.floats {
+			square[i%cols] += float64(v) * float64(v)
+		}
+		from = to
+	}
+	for i, v := range square {
+		square[i] = math.Sqrt(v) + columnEpsilon
+	}
+	t.lengths = square
 	return nil
 }
 

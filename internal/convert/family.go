@@ -34,6 +34,8 @@ type tensor struct {
 
 	negatedExp bool              // every element e becomes −exp(e)
 	unit       bool              // rows are brought to a length of 1
+	unitCols   bool              // columns are
+	lengths    []float64         // of columns, of a tensor with unitCols that is being written
 	multiplied []arch.Multiplied // what rows of from are multiplied by; nil: nothing
 	values     []float32         // computed elements, where from is nil
 	factors    []float32         // of the matrices of mapped, which multiply elements; nil: one
@@ -235,6 +237,9 @@ func (p *plan) furtherParts(c *config, l int, names *furtherNames) {
 		if len(t.shape) == 1 && stored == arch.PlusOne {
 			w.plus = 1
 		}
+	}
+	if last := names.block + "final_layernorm.weight"; p.source.Tensors[last] != nil { // as Ling's folders name it
+		p.add(fmt.Sprintf("blk.%d.layer_output_norm.weight", l), last, c.Hidden)
 	}
 }
 

@@ -21,7 +21,7 @@ func (p *plan) head(c *config) {
 	}
 	if !c.TiedHead {
 		t := p.add("output.weight", head, c.Vocab, c.Hidden)
-		t.unit = c.UnitHead
+		t.unit, t.unitCols = c.UnitHead, c.UnitColumns
 		p.multiply(c, t, "output.weight")
 		return
 	}

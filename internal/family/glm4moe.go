@@ -16,7 +16,7 @@ func newGLM4MoE(k *nn.Keys, b *nn.Binder) Program {
 		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid}, Choice: nn.Required},
 		attention: func(m *moe, b *nn.Binder, a *nn.Attention) {
 			if b.Has("attn_q_norm.weight") {
-				a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", a.Key, m.eps), b.HeadNorm("attn_k_norm", a.Key, m.eps)
+				normHeads(m, b, a)
 			}
 		},
 	})

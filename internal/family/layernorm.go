@@ -28,13 +28,16 @@ type layerNormSpec struct {
 	act      compute.Nonlinearity
 	original string // see nn.Keys.ActivationOr
 
-	rotated   bool // heads are, by halves
-	window    bool // layers have one
-	positions nn.Presence
-	before    int  // see nn.Embedding
-	embedNorm bool // embeddings are normed
-	alibi     float64
-	clamped   bool // files may limit the elements of queries, keys and values
+	gated      bool // feed-forward layers have a gate
+	rotated    bool // heads are, by halves
+	neighbours bool // the pairs that are rotated are neighbours
+	window     bool // layers have one
+	positions  nn.Presence
+	before     int  // see nn.Embedding
+	embedNorm  bool // embeddings are normed
+	alibi      float64
+	clamped    bool // files may limit the elements of queries, keys and values
+	bare       bool // norms have no weights
 
 	normBias, qkvBias, outBias, ffnBias nn.Presence
 }
@@ -58,7 +61,11 @@ func newLayerNorm(k *nn.Keys, b *nn.Binder, spec layerNormSpec) *layerNorm {
 		m.window, m.windowed = k.Windows(nn.WindowSpec{}, len(m.layers), m.context)
 	}
 	if spec.rotated {
-		rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
+		style := compute.Halves
+		if spec.neighbours {
+			style = compute.Interleaved
+		}
+		rope := k.Rope(nn.RopeSpec{Style: style, Dims: m.key(), Trained: m.context})
 		factors := b.RopeFactors(rope)
 		m.rope, m.windowRope = b.Rope(rope, factors), b.Rope(k.WindowRope(rope, 0), factors)
 	}
@@ -67,7 +74,7 @@ func newLayerNorm(k *nn.Keys, b *nn.Binder, spec layerNormSpec) *layerNorm {
 	if spec.embedNorm {
 		m.embed.Norm = b.LayerNorm("token_embd_norm", m.embd, m.eps, nn.Required)
 	}
-	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, spec.normBias))
+	m.output = b.Output(&m.embed, m.norm(b, "output_norm"))
 	m.output.SoftCap = k.LogitCap(0)
 	if b.Present("position_embd.weight", spec.positions) {
 		m.embed.Positions, m.embed.Before = b.Lookups("position_embd", m.embd), spec.before
@@ -89,13 +96,21 @@ func (m *layerNorm) block(b *nn.Binder, i int) layerNormBlock {
 	}
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, m.outBias)
 
-	ffnNorm := b.LayerNorm("ffn_norm", m.embd, m.eps, m.normBias)
+	ffnNorm := m.norm(b, "ffn_norm")
 	return layerNormBlock{
-		attnNorm: b.LayerNorm("attn_norm", m.embd, m.eps, m.normBias),
+		attnNorm: m.norm(b, "attn_norm"),
 		attn:     a,
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, UpBias: m.ffnBias, DownBias: m.ffnBias, Norm: ffnNorm}),
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: m.gated, Act: m.act, UpBias: m.ffnBias, DownBias: m.ffnBias, Norm: ffnNorm}),
 	}
+}
+
+// norm binds a norm of the residual.
+func (m *layerNorm) norm(b *nn.Binder, name string) nn.Norm {
+	if m.bare {
+		return b.UnitLayerNorm(m.embd, m.eps)
+	}
+	return b.LayerNorm(name, m.embd, m.eps, m.normBias)
 }
 
 func (m *layerNorm) Forward(p *nn.Pass) compute.Tensor {

@@ -47,10 +47,7 @@ type moeSpec struct {
 
 // newMoE binds a plain decoder with experts.
 func newMoE(k *nn.Keys, b *nn.Binder, spec moeSpec) *moe {
-	m := readMoE(k, spec)
-	rope := m.readRope(k)
-	m.rope = b.Rope(rope, b.RopeFactors(rope))
-	return m.bind(k, b)
+	return readMoE(k, spec).rotate(k, b).bind(k, b)
 }
 
 // readMoE reads the hyperparameters of a plain decoder with experts, but for windows and rotations.
@@ -68,6 +65,13 @@ func readMoE(k *nn.Keys, spec moeSpec) *moe {
 // readRope reads how heads of layers that see all positions are rotated.
 func (m *moe) readRope(k *nn.Keys) nn.RopeSpec {
 	return k.Rope(nn.RopeSpec{Style: m.spec.style, Dims: m.key(), Trained: m.context})
+}
+
+// rotate reads how heads are rotated, in all layers alike.
+func (m *moe) rotate(k *nn.Keys, b *nn.Binder) *moe {
+	rope := m.readRope(k)
+	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	return m
 }
 
 // readWindows reads which layers have windows.

@@ -152,7 +152,7 @@ func (f *FFN) predict(p *Pass, residual, x compute.Tensor) compute.Set {
 // The residual changes little from layer to layer, and the next layer's predictor finds most of its neurons in this
 // layer's residual.
 func (f *FFN) foresee(p *Pass, residual compute.Tensor) {
-	if f.Next == nil || residual.Rows != 1 || p.Whole || p.Draft || f.NextNorm.Centered { // a guess goes through an RMSNorm
+	if f.Next == nil || residual.Rows != 1 || p.Whole || p.Draft || f.NextNorm.Centered || f.NextNorm.Bias != nil { // a guess goes through an RMSNorm
 		return
 	}
 	r := &f.Next.Predictor

@@ -2,10 +2,10 @@ package nn
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// Norm is an RMSNorm, or a LayerNorm where Centered is set. The zero value is no norm.
+// Norm is an RMSNorm, or a LayerNorm where Centered is set, to which Bias is added. The zero value is no norm.
 type Norm struct {
 	Weight   *compute.Vector // [n]
-	Bias     *compute.Vector // [n] of a LayerNorm, or nil
+	Bias     *compute.Vector // [n] or nil
 	Epsilon  float32
 	Centered bool // the mean is subtracted
 }
@@ -38,6 +38,9 @@ func (p *Pass) NormTo(y, x compute.Tensor, n Norm) {
 		p.verbs.LayerNorm(y, x, n.Weight, n.Bias, n.Epsilon)
 	default:
 		p.verbs.RMSNorm(y, x, n.Weight, n.Epsilon)
+		if n.Bias != nil {
+			p.verbs.Shift(y, n.Bias)
+		}
 	}
 }
 

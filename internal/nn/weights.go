@@ -104,3 +104,8 @@ func (b *Binder) QueriesOf(from int, s HeadShape, width int, bias Presence) *Att
 
 // UnitNorm binds an RMSNorm without weights of n elements.
 func (b *Binder) UnitNorm(n int, eps float32) Norm { return Norm{Weight: b.ones(n), Epsilon: eps} }
+
+// UnitLayerNorm binds a LayerNorm without weights of n elements.
+func (b *Binder) UnitLayerNorm(n int, eps float32) Norm {
+	return Norm{Weight: b.ones(n), Epsilon: eps, Centered: true}
+}

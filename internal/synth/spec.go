@@ -100,7 +100,9 @@ func (s Spec) complete() (Spec, error) {
 			*p = v
 		}
 	}
-	def(&s.KVHeads, s.Heads)
+	if def(&s.KVHeads, s.Heads); fam.OwnHeads {
+		s.KVHeads = s.Heads
+	}
 	def(&s.HeadDim, s.Embd/s.Heads)
 	def(&s.Vocab, 512)
 	def(&s.Context, fam.MaxContext)

@@ -110,6 +110,9 @@ func (m *model) random(name string, n int, mean, deviation float32) {
 
 // norm lists a norm's weight, and its bias where the family has one.
 func (m *model) norm(name string) {
+	if m.fam.BareNorms {
+		return
+	}
 	stem := name[strings.LastIndexByte(name, '.')+1:] // in blocks after "blk.N."
 	m.random(strings.TrimSuffix(name, stem)+m.fam.NormWeight(stem), m.Embd, 1, 0.02)
 	_, inBlock := m.fam.InBlock(stem + ".bias")
@@ -267,6 +270,9 @@ func (m *model) head() {
 		if _, ok := m.fam.Outside(last + ".weight"); ok {
 			m.norm(last)
 		}
+		return
+	}
+	if m.Tied && m.fam.BareNorms { // nothing turns directions round
 		return
 	}
 	if !m.Tied {

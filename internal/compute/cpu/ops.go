@@ -61,6 +61,8 @@ func (d *Device) do(op compute.Op) {
 		d.slice(o.Dst, o.X, o.From)
 	case *compute.Multiply:
 		d.scaleColumns(o.Dst, o.X, o.W)
+	case *compute.Shift:
+		d.shift(o.X, o.B)
 	case *compute.AltUpPredict:
 		d.altUpPredict(o.X, o.M, o.W)
 	case *compute.AltUpCorrect:

@@ -25,6 +25,7 @@ const (
 	topKRows
 	matchRows
 	multiplyRows
+	shiftRows
 	predictRows
 	correctRows
 	gateRowsRows
@@ -149,6 +150,11 @@ func (r *rowwise) row(i int) {
 	case multiplyRows:
 		for j, v := range cut(a.x) {
 			cut(a.dst)[j] = v * a.w[j]
+		}
+	case shiftRows:
+		x := cut(a.dst)
+		for j, v := range a.b {
+			x[j] += v
 		}
 	case predictRows:
 		predicted(&a.streams, i, row(a.values, i), a.w)

@@ -33,6 +33,11 @@ func (d *Device) scaleColumns(dst, x compute.Tensor, w *compute.Vector) {
 	d.rows.run(rowwiseArgs{verb: multiplyRows, dst: floats(dst), x: floats(x), w: vector(w), cols: x.Cols}, x.Rows)
 }
 
+// shift adds b to every row.
+func (d *Device) shift(x compute.Tensor, b *compute.Vector) {
+	d.rows.run(rowwiseArgs{verb: shiftRows, dst: floats(x), b: vector(b), cols: x.Cols}, x.Rows)
+}
+
 // altUpPredict mixes the streams.
 func (d *Device) altUpPredict(x compute.Streams, m compute.Tensor, w *compute.Vector) {
 	d.rows.run(rowwiseArgs{verb: predictRows, w: vector(w), cols: x[0].Cols, streams: x, values: m}, m.Rows)

@@ -46,6 +46,11 @@ func streamScripts() (all []script) {
 				s.keep("elsewhere", y, exact)
 				s.keep("in place", x, exact)
 			})
+			add("Shift", func(s *stage) {
+				x, b := s.inOut(cols, s.uneven(s.all, cols)), s.vector(s.normal(cols))
+				s.run(func(v compute.Verbs) { v.Shift(x, b) })
+				s.keep("shifted", x, exact)
+			})
 			add("AltUp", func(s *stage) { playAltUp(s, cols) })
 		}
 	}

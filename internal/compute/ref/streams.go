@@ -64,6 +64,15 @@ func (d *Device) scaleColumns(dst, x compute.Tensor, w *compute.Vector) {
 	}
 }
 
+// shift adds b to every row.
+func (d *Device) shift(x compute.Tensor, b *compute.Vector) {
+	for t := range x.Rows {
+		for i := range row(x, t) {
+			row(x, t)[i] += elements(b)[i]
+		}
+	}
+}
+
 // altUpPredict mixes the streams.
 func (d *Device) altUpPredict(x compute.Streams, m compute.Tensor, w *compute.Vector) {
 	const n = compute.AltUpStreams

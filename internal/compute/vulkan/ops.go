@@ -45,6 +45,8 @@ func (r *recorder) perform(op compute.Op) {
 		r.slice(o.Dst, o.X, o.From)
 	case *compute.Multiply:
 		r.scaleColumns(o.Dst, o.X, o.W)
+	case *compute.Shift:
+		r.shift(o.X, o.B)
 	case *compute.AltUpPredict:
 		r.altUpPredict(o.X, o.M, o.W)
 	case *compute.AltUpCorrect:

@@ -88,6 +88,21 @@ func (r *recorder) scaleColumns(dst, x compute.Tensor, w *compute.Vector) {
 	})
 }
 
+// shift adds b to every row.
+func (r *recorder) shift(x compute.Tensor, b *compute.Vector) {
+	n := x.Rows * x.Cols
+	if n == 0 {
+		return
+	}
+	r.about(b.Name)
+	r.dispatch(call{
+		shader: "shift", local: elementwise,
+		bind:   []binding{update(floats(x)), read(elements(b))},
+		push:   []uint32{uint32(n), uint32(x.Cols)},
+		groups: r.groupsFor(n),
+	})
+}
+
 // altUpPredict mixes the streams.
 func (r *recorder) altUpPredict(x compute.Streams, m compute.Tensor, w *compute.Vector) {
 	r.streams(x, "altuppredict", w, []binding{read(floats(m)), read(elements(w))})
