@@ -61,7 +61,7 @@ type Config struct {
 	RoutedExperts int     `json:"n_routed_experts"`
 	SharedExperts int     `json:"n_shared_experts"` // each as wide as a routed one
 	FirstDense    int     `json:"first_k_dense_replace"`
-	ExpertEvery   int     `json:"moe_layer_freq"`
+	ExpertEvery   Counts  `json:"moe_layer_freq"` // every so manyth layer has experts, or for each layer whether it has
 	ExpertScale   float64 `json:"routed_scaling_factor"`
 	TopKMethod    string  `json:"topk_method"`
 	ExpertGroups  int     `json:"n_group"`
@@ -261,6 +261,9 @@ type Config struct {
 	UnitHead     bool             `json:"-"` // the head's rows are brought to a length of 1
 	UnitColumns  bool             `json:"-"` // its columns are
 	MaxAlibi     *float64         `json:"-"` // the largest exponent of ALiBi's slopes, where files say it
+	LayerHeads   []int            `json:"-"` // heads of each layer, where they differ
+	LayerKV      []int            `json:"-"` // KV heads of each layer, where they differ
+	WindowRotary float64          `json:"-"` // share of a head that is rotated in layers with windows, where it differs; 0: it does not
 	Clamp        float64          `json:"-"` // limit of queries, keys and values; 0: none
 	ScoreScale   float64          `json:"-"` // of the products q·k; 0: 1/√key
 	StateSpace   StateSpace       `json:"-"` // of recurrent layers
@@ -356,6 +359,7 @@ func (c *Config) ropeByKind() {
 	}
 	if c.Rope.Sliding != nil {
 		c.WindowTheta = cmp.Or(c.Rope.Sliding.Theta, c.WindowTheta)
+		c.WindowRotary = c.Rope.Sliding.Partial
 	}
 	c.Rope = c.Rope.Full
 }

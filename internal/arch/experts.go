@@ -78,12 +78,17 @@ func wholeExperts(block []Tensor) []Tensor {
 	return block
 }
 
-// sharedExpert returns block with an expert that all tokens use; prefix is its name on Hugging Face.
-func sharedExpert(block []Tensor, prefix string) []Tensor {
-	return append(slices.Clone(block),
-		Tensor{Name: "ffn_gate_shexp.weight", Source: prefix + ".gate_proj.weight", Optional: true},
-		Tensor{Name: "ffn_up_shexp.weight", Source: prefix + ".up_proj.weight", Optional: true},
-		Tensor{Name: "ffn_down_shexp.weight", Source: prefix + ".down_proj.weight", Optional: true})
+// sharedExpert returns block with an expert that all tokens use; names are its alternative ones on Hugging Face.
+func sharedExpert(block []Tensor, names ...string) []Tensor {
+	block = slices.Clone(block)
+	for _, part := range []string{"gate", "up", "down"} {
+		var sources []string
+		for _, name := range names {
+			sources = append(sources, name+"."+part+"_proj.weight")
+		}
+		block = append(block, Tensor{Name: "ffn_" + part + "_shexp.weight", Source: strings.Join(sources, " "), Optional: true})
+	}
+	return block
 }
 
 // Mixture holds what config.json says of experts. Config.mixture reads the names that most families use; families with
@@ -124,7 +129,10 @@ func (c *Config) mixture(width int) {
 func (c *Config) routed() error {
 	c.mixture(c.ExpertWidth)
 	m := &c.Mixture
-	m.Count, m.Shared, m.First, m.Every, m.Scale = c.RoutedExperts, c.SharedExperts*c.ExpertWidth, c.FirstDense, c.ExpertEvery, c.ExpertScale
+	m.Count, m.Shared, m.First, m.Scale = c.RoutedExperts, c.SharedExperts*c.ExpertWidth, c.FirstDense, c.ExpertScale
+	if len(c.ExpertEvery) > 0 {
+		m.Every = c.ExpertEvery[0]
+	}
 	if c.ExpertGroups > 1 {
 		m.Groups, m.GroupsUsed = c.ExpertGroups, c.GroupsUsed
 	}

@@ -48,6 +48,7 @@ type Family struct {
 	Window         bool                 // attention.sliding_window is applied
 	FullEvery      int                  // of layers with windows, every so manyth sees all positions instead; 0: none does. Files may say otherwise
 	FullFirst      bool                 // the first of FullEvery layers sees all positions, not the last
+	WindowList     bool                 // files list which layers have windows
 	UsualWindow    int                  // of a file that does not say it; 0: none
 	UsualEps       float64              // epsilon of the norms, of a file that does not say it; 0: 1e-5
 	UsualBase      float64              // θ, of a file that does not say it; 0: 10000

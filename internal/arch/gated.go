@@ -20,6 +20,9 @@ type Mixtures struct {
 	Gating       json.RawMessage `json:"gating"` // whether attention's gate is by head or by element
 	ValueScale   float64         `json:"attention_value_scale"`
 	WindowKV     int             `json:"swa_num_key_value_heads"`
+	WindowBase   float64         `json:"swa_rope_theta"`
+	Hybrid       []int           `json:"hybrid_layer_pattern"` // 1 of layers with windows
+	ElementGate  bool            `json:"-"`                    // attention's gate has a number for each element, where the family's has one for each head
 	SharedBy     string          `json:"shared_expert_combination_strategy"`
 	UsedByLayer  Counts          `json:"moe_topk"`
 	SharedLayers Counts          `json:"num_shared_expert"`
@@ -208,35 +211,87 @@ func laguna() Family {
 	f.Name, f.HuggingFace, f.Original = "laguna", []string{"LagunaForCausalLM"}, ""
 	f.Rotation, f.PartialRotary, f.Window, f.FullEvery, f.FullFirst, f.UsualWindow = HalvesApart, true, true, 4, true, 512
 	f.HeadGate, f.Experts = true, scored()
-	f.Experts.Normalised, f.Experts.SharedAsWide = true, true
-	f.Block = append(sharedExpert(wholeExperts(mlpExperts(gatedBlock(Same, "self_attn.g_proj.weight"))), "mlp.shared_experts mlp.shared_expert"),
+	f.Experts.SharedAsWide = true
+	f.Block = append(sharedExpert(wholeExperts(mlpExperts(gatedBlock(Same, "self_attn.g_proj.weight"))), "mlp.shared_experts", "mlp.shared_expert"),
 		Tensor{Name: "exp_probs_b.bias", Source: "mlp.gate.e_score_correction_bias mlp.experts.e_score_correction_bias"})
-	f.HuggingFace = nil
-	f.Read = readLlama
+	f.WindowBase = 10000
+	f.Read = readLaguna
 	return f
+}
+
+func readLaguna(c *Config) error {
+	c.ropeByKind()
+	c.mixture(c.ExpertWidth)
+	m := &c.Mixture
+	m.First, m.Scale = c.denseFirst(1), c.RoutedScale
+	if len(c.HeadsByLayer) > 0 && len(c.HeadsByLayer) != c.Layers {
+		return c.Errorf("num_attention_heads_per_layer", "%d numbers for %d layers", len(c.HeadsByLayer), c.Layers)
+	}
+	c.LayerHeads = c.HeadsByLayer
+	normalised := true
+	m.Normalised = &normalised
+	gate := ""
+	c.ElementGate = json.Unmarshal(c.Gating, &gate) == nil && gate == "per-element"
+	return readLlama(c)
 }
 
 // mimo2 describes MiMo-V2-Flash and its kin: values narrower than keys, windows with sinks and KV heads of their own in
 // most layers, and experts behind the first.
 func mimo2() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "mimo2", nil, ""
-	f.Rotation, f.PartialRotary, f.Window = HalvesApart, true, true
+	f.Name, f.HuggingFace, f.Original = "mimo2", []string{"MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM"}, ""
+	f.Rotation, f.PartialRotary, f.Window, f.WindowList, f.FullEvery = HalvesApart, true, true, true, 6
 	f.Experts = scored()
-	f.Experts.Normalised = true
-	f.Block = append(mlpExperts(llamaBlock(Same)),
-		Tensor{Name: "attn_sinks.weight", Source: "self_attn.attention_sink_bias", Optional: true},
+	f.Experts.Normalised, f.WindowBase = true, 10000
+	f.Block = append(wholeExperts(mlpExperts(llamaBlock(Same))),
+		Tensor{Name: "attn_sinks.weight", Source: "self_attn.sinks self_attn.attention_sink_bias", Optional: true},
 		Tensor{Name: "exp_probs_b.bias", Source: "mlp.gate.e_score_correction_bias", Optional: true})
-	f.Read = readLlama
+	f.Read = readMiMo2
 	return f
+}
+
+// readMiMo2 reads the names of older folders, too, which tell layers' kinds by lists of 0 and 1.
+func readMiMo2(c *Config) error {
+	c.ropeByKind()
+	c.mixture(c.ExpertWidth)
+	m := &c.Mixture
+	m.Count, m.Scale = c.RoutedExperts, c.ExpertScale
+	m.First = c.denseFirst(1)
+	if i := slices.Index(c.ExpertEvery, 1); len(c.ExpertEvery) == c.Layers && i >= 0 {
+		m.First = i
+	}
+	if c.ExpertGroups > 1 {
+		m.Groups, m.GroupsUsed = c.ExpertGroups, c.GroupsUsed
+	}
+	for _, window := range c.Hybrid {
+		kind := "full_attention"
+		if window == 1 {
+			kind = "sliding_attention"
+		}
+		c.LayerTypes = append(c.LayerTypes, kind)
+	}
+	if len(c.LayerTypes) != c.Layers {
+		return c.Errorf("layer_types", "%d for %d layers", len(c.LayerTypes), c.Layers)
+	}
+	if c.WindowKV > 0 {
+		for _, kind := range c.LayerTypes {
+			n := c.KVHeads
+			if kind == "sliding_attention" {
+				n = c.WindowKV
+			}
+			c.LayerKV = append(c.LayerKV, n)
+		}
+	}
+	c.WindowTheta = cmp.Or(c.WindowTheta, c.WindowBase)
+	c.RMSEps = cmp.Or(c.RMSEps, c.NormEpsGLM, 1e-5)
+	return readLlama(c)
 }
 
 // step35 describes Step 3.5 Flash: gated attention, windows in three of four layers, which have heads and a base of
 // their own, and experts behind the first layers, beside a shared one.
 func step35() Family {
 	f := laguna()
-	f.Name, f.FullEvery, f.FullFirst, f.UsualWindow = "step35", 0, false, 0
-	f.Experts.Normalised = false
+	f.Name, f.HuggingFace, f.FullEvery, f.FullFirst, f.UsualWindow, f.Read = "step35", nil, 0, false, 0, readLlama
 	for i := range f.Block {
 		f.Block[i].Optional = f.Block[i].Optional || f.Block[i].Name == "attn_gate.weight"
 	}

@@ -22,9 +22,10 @@ type Sizes struct {
 	Input          int // width of a layer's own embedding of a token
 	LowRank        int // of what is added to attention
 	Experts        int
-	ExpertFF       int // neurons of an expert
-	SharedFF       int // neurons of the shared experts, together
-	ExpertLatent   int // width of what experts read and write; 0: that of the residual
+	ExpertFF       int  // neurons of an expert
+	SharedFF       int  // neurons of the shared experts, together
+	ExpertLatent   int  // width of what experts read and write; 0: that of the residual
+	ElementGate    bool // attention's gate has a number for each element, where the family's has one for each head
 
 	StateSpace // of recurrent layers
 }
@@ -108,7 +109,7 @@ func (f *Family) weight(stem string, s Sizes) []int {
 		if f.Delta {
 			return []int{s.Inner, s.Embd}
 		}
-		if f.HeadGate {
+		if f.HeadGate && !s.ElementGate {
 			return []int{s.Heads, s.Embd}
 		}
 		return []int{s.Heads * s.Value, s.Embd}

@@ -252,10 +252,16 @@ func (c *config) sizes(l int) arch.Sizes {
 		Embd: c.Hidden, Vocab: c.Vocab, Positions: c.Context, FF: c.neurons(l), Heads: c.Heads, KVHeads: c.KVHeads, Key: c.HeadDim, Value: c.value(),
 		Latent: c.Latent, QueryLatent: c.QueryLatent, Rotated: c.Turned, Types: c.TokenTypes, Layers: c.Layers, Input: c.Input, LowRank: c.LowRank,
 		Experts: c.Mixture.Count, ExpertFF: c.Mixture.Width, SharedFF: c.Mixture.Shared, ExpertLatent: c.Mixture.Latent,
-		StateSpace: c.StateSpace,
+		ElementGate: c.ElementGate, StateSpace: c.StateSpace,
 	}
 	if c.LayerParts != nil && c.LayerParts[l]&arch.Attention == 0 {
 		s.KVHeads = 0
+	}
+	if n := len(c.LayerHeads); n > 0 { // those of layers behind the last are the last's
+		s.Heads = c.LayerHeads[min(l, n-1)]
+	}
+	if n := len(c.LayerKV); n > 0 {
+		s.KVHeads = c.LayerKV[min(l, n-1)]
 	}
 	if c.GlobalHead > 0 && l < len(c.LayerTypes) && c.LayerTypes[l] == "full_attention" {
 		s.KVHeads, s.Key, s.Value = c.GlobalKV, c.GlobalHead, c.GlobalHead

@@ -18,7 +18,7 @@ func (c *config) sizeKeys(f arch.Family) []gguf.KV {
 		{Key: key("embedding_length"), Value: uint32(c.Hidden)},
 		{Key: key("block_count"), Value: uint32(c.Layers)},
 		{Key: key("feed_forward_length"), Value: c.perLayer(func(s arch.Sizes) int { return s.FF })},
-		{Key: key("attention.head_count"), Value: uint32(c.Heads)},
+		{Key: key("attention.head_count"), Value: c.perLayer(func(s arch.Sizes) int { return s.Heads })},
 		{Key: key("attention.head_count_kv"), Value: c.perLayer(func(s arch.Sizes) int { return c.cachedHeads(f, s) })},
 		{Key: key("vocab_size"), Value: uint32(c.Vocab)},
 	}
@@ -26,7 +26,7 @@ func (c *config) sizeKeys(f arch.Family) []gguf.KV {
 		keys = append(keys,
 			gguf.KV{Key: key("attention.key_length"), Value: uint32(c.Latent + c.Turned)},
 			gguf.KV{Key: key("attention.value_length"), Value: uint32(c.Latent)})
-	} else if !f.OnlyRecurrent() && (c.HeadDim*c.Heads != c.Hidden || c.value() != c.HeadDim || c.GlobalHead > 0) {
+	} else if !f.OnlyRecurrent() && (c.HeadDim*c.Heads != c.Hidden || c.value() != c.HeadDim || c.GlobalHead > 0 || c.LayerHeads != nil) {
 		keys = append(keys,
 			gguf.KV{Key: key("attention.key_length"), Value: uint32(cmp.Or(c.GlobalHead, c.HeadDim))},
 			gguf.KV{Key: key("attention.value_length"), Value: uint32(cmp.Or(c.GlobalHead, c.value()))})
@@ -67,6 +67,9 @@ func (c *config) attentionKeys(f arch.Family) (keys []gguf.KV, err error) {
 	}
 	if f.Later {
 		add("causal", false)
+	}
+	if c.ValueScale != 0 {
+		add("value_scale", float32(c.ValueScale))
 	}
 	if _, ok := f.Outside("token_types.weight"); ok {
 		keys = append(keys, gguf.KV{Key: "tokenizer.ggml.token_type_count", Value: uint32(c.TokenTypes)})
@@ -212,9 +215,6 @@ func (c *config) windowKeys(f arch.Family) ([]gguf.KV, error) {
 		}
 	}
 	period(implied, cmp.Or(c.FullEvery, f.FullEvery))
-	if f.FullFirst { // whose files have a number
-		keys = append(keys, gguf.KV{Key: f.Name + ".attention.sliding_window_pattern", Value: uint32(cmp.Or(c.FullEvery, f.FullEvery))})
-	}
 	copy(said, implied)
 	switch {
 	case f.FullEvery == 0: // all have it
@@ -249,13 +249,10 @@ func (c *config) windowKeys(f arch.Family) ([]gguf.KV, error) {
 			return nil, c.Errorf("sliding_window_pattern", "%.40s is neither a number nor a text such as LLLG", p)
 		}
 	}
-	if f.FullFirst {
-		if !slices.Equal(said, implied) {
-			return nil, c.Errorf("layer_types", "%s's layers must have a window but for every %d, the first one included", f.Name, cmp.Or(c.FullEvery, f.FullEvery))
-		}
-		return keys, nil
+	if f.FullFirst && slices.Equal(said, implied) { // whose files have a number
+		return append(keys, gguf.KV{Key: f.Name + ".attention.sliding_window_pattern", Value: uint32(cmp.Or(c.FullEvery, f.FullEvery))}), nil
 	}
-	if !slices.Equal(said, implied) || f.WindowHeads {
+	if !slices.Equal(said, implied) || f.WindowHeads || f.WindowList {
 		keys = append(keys, gguf.KV{Key: f.Name + ".attention.sliding_window_pattern", Value: said})
 	}
 	return keys, nil

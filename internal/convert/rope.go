@@ -44,7 +44,10 @@ func (c *config) rope(f arch.Family) (keys []gguf.KV, factors map[string][]float
 	}
 	add("dimension_count", uint32(dims))
 	add("freq_base", float32(base))
-	if f.WindowBase > 0 {
+	if c.WindowRotary > 0 && c.WindowRotary != share {
+		add("dimension_count_swa", uint32(c.WindowRotary*float64(c.HeadDim)))
+	}
+	if f.WindowBase > 0 && (c.Window > 0 || c.WindowTheta > 0) {
 		if !(c.WindowTheta >= 1) || math.IsInf(c.WindowTheta, 0) {
 			return nil, nil, c.Errorf("rope_local_base_freq", "%g is not a number of at least 1", c.WindowTheta)
 		}
