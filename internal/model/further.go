@@ -122,6 +122,8 @@ func bindFurther(b *nn.Binder, program family.Program, c *Config) *further {
 	}
 	if b.Has("nextn.shared_head_norm.weight") {
 		f.norm = b.RMSNorm("nextn.shared_head_norm", c.Embd, c.Eps)
+	} else if b.Has("layer_output_norm.weight") { // as Ling's files have it
+		f.norm = b.RMSNorm("layer_output_norm", c.Embd, c.Eps)
 	}
 	if b.Has("nextn.shared_head_head.weight") {
 		f.head = b.Adapted(b.Matrix("nextn.shared_head_head.weight", c.Vocab, c.Embd, compute.Head))
