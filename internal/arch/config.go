@@ -77,6 +77,8 @@ type Config struct {
 	Mamba2
 	FalconH1
 	LFM2
+	Kimi
+	MiniMax01
 
 	// Falcon, with its older names.
 	FalconAct    string  `json:"activation"`

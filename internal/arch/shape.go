@@ -63,7 +63,15 @@ func (f *Family) Shape(name string, s Sizes) []int {
 }
 
 func (f *Family) weight(stem string, s Sizes) []int {
-	q, k, v := s.Heads*s.Key, s.KVHeads*s.Key, s.KVHeads*s.Value
+	q, k, v, read := s.Heads*s.Key, s.KVHeads*s.Key, s.KVHeads*s.Value, s.Heads*s.Value
+	if s.KVHeads == 0 && f.DeltaAttention() { // in place of attention
+		q, k, v, read = s.Inner, s.Inner, s.Inner, s.Inner
+	}
+	if f.DeltaAttention() {
+		if shape := f.deltaShape(stem, s); shape != nil {
+			return shape
+		}
+	}
 	switch stem {
 	case "token_embd", "output":
 		return []int{s.Vocab, s.Embd}
@@ -88,6 +96,9 @@ func (f *Family) weight(stem string, s Sizes) []int {
 	case "token_types":
 		return []int{s.Types, s.Embd}
 	case "token_embd_norm", "attn_output_norm", "layer_output_norm", "output_norm", "attn_norm", "attn_norm_2", "ffn_norm", "post_attention_norm", "post_ffw_norm":
+		if stem == "attn_norm_2" && f.Lightning() {
+			return []int{s.Inner}
+		}
 		return []int{s.Embd}
 	case "ssm_in":
 		return []int{s.Inner + s.Channels() + s.StateHeads, s.Embd}
@@ -137,8 +148,11 @@ func (f *Family) weight(stem string, s Sizes) []int {
 	case "attn_v":
 		return []int{v, s.Embd}
 	case "attn_qkv":
-		if f.Delta {
+		switch {
+		case f.Delta:
 			return []int{s.Channels(), s.Embd}
+		case f.Lightning() && s.KVHeads == 0:
+			return []int{3 * q, s.Embd}
 		}
 		return []int{q + k + v, s.Embd}
 	case "attn_q_norm":
@@ -158,7 +172,7 @@ func (f *Family) weight(stem string, s Sizes) []int {
 		}
 		return []int{s.Key}
 	case "attn_output":
-		return []int{s.Embd, s.Heads * s.Value}
+		return []int{s.Embd, read}
 	case "ffn_up":
 		if f.FusedGate {
 			return []int{2 * s.FF, s.Embd}

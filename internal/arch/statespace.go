@@ -17,6 +17,10 @@ const (
 func (f *Family) PartOf(name string) Part {
 	stem, _, _ := strings.Cut(name, ".")
 	switch {
+	case (f.DeltaAttention() || f.Lightning()) && strings.HasPrefix(stem, "attn_") && stem != "attn_norm" && stem != "attn_res_score":
+		return f.ofMixers(stem)
+	case stem == "attn_res_score":
+		return 0
 	case f.Delta && (stem == "attn_qkv" || stem == "attn_gate"):
 		return Recurrent
 	case strings.HasSuffix(stem, "attn_norm"), strings.HasPrefix(stem, "post_"):

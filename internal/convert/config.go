@@ -193,8 +193,8 @@ func (c *config) activation(key, name string) (kind string, threshold float64, e
 		return "drelu", 0, nil
 	case "relu2", "squared_relu", "relu_squared":
 		return "relu2", 0, nil
-	case arch.ClampedSwiGLU(): // as gpt-oss has silu
-		return name, 0, nil
+	case arch.ClampedSwiGLU(), "situ": // the first as gpt-oss has silu
+		return strings.ToLower(name), 0, nil
 	case "fatrelu":
 		threshold := or(c.ActParam, prosparseThreshold)
 		if !(threshold >= 0) {

@@ -223,10 +223,13 @@ func (l *lane) read(t *tensor, rowLen, from, to int) error {
 			l.floats[i] *= float32(t.multiplier(from + i/rowLen))
 		}
 	}
-	if t.negatedExp {
+	if t.exp != 0 {
 		for i, e := range l.floats {
-			l.floats[i] = -float32(math.Exp(float64(e)))
+			l.floats[i] = t.exp * float32(math.Exp(float64(e)))
 		}
+	}
+	if t.by != nil {
+		return l.multiplyBy(t.by)
 	}
 	if t.plus != 0 {
 		for i := range l.floats {
@@ -258,6 +261,23 @@ func (t *tensor) measure() error {
 		square[i] = math.Sqrt(v) + columnEpsilon
 	}
 	t.lengths = square
+	return nil
+}
+
+// multiplyBy multiplies a vector by another one.
+func (l *lane) multiplyBy(by *checkpoint.Tensor) error {
+	typ, ok := by.Type()
+	if !ok {
+		return fmt.Errorf("%s: offset %d: a vector of dtype %s is not supported", by.Path(), by.Offset, by.DType)
+	}
+	factors, raw := make([]float32, len(l.floats)), make([]byte, typ.RowBytes(len(l.floats)))
+	if err := by.ReadAt(raw, 0); err != nil {
+		return err
+	}
+	quant.Decode(typ, factors, raw)
+	for i, f := range factors {
+		l.floats[i] *= f
+	}
 	return nil
 }
 

@@ -73,7 +73,11 @@ func (c *config) expertKeys(f arch.Family) (keys []gguf.KV, err error) {
 		if m.Latent > maxWidth {
 			return nil, c.Errorf("moe_latent_size", "%d is outside 1…%d", m.Latent, maxWidth)
 		}
-		add("moe_latent_size", uint32(m.Latent))
+		key := "moe_latent_size"
+		if f.DeltaAttention() {
+			key = "expert_latent_length"
+		}
+		add(key, uint32(m.Latent))
 	}
 	if n := m.Normalised; n != nil && *n != f.Experts.Normalised {
 		add("expert_weights_norm", *n)

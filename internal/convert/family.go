@@ -32,15 +32,16 @@ type tensor struct {
 	plus   float32              // added to every element
 	order  func(int) int        // the element of a row in the source for one of the output; nil is the identity
 
-	negatedExp bool              // every element e becomes −exp(e)
-	unit       bool              // rows are brought to a length of 1
-	unitCols   bool              // columns are
-	lengths    []float64         // of columns, of a tensor with unitCols that is being written
-	multiplied []arch.Multiplied // what rows of from are multiplied by; nil: nothing
-	values     []float32         // computed elements, where from is nil
-	factors    []float32         // of the matrices of mapped, which multiply elements; nil: one
-	mapped     *gguf.Tensor      // a GGUF file's elements, where from is nil
-	plain      bool              // stays F32 whatever the output type: vectors, learned positions
+	exp        float32            // every element e becomes exp·e^e; 0: it stays
+	by         *checkpoint.Tensor // elements are multiplied by this vector's
+	unit       bool               // rows are brought to a length of 1
+	unitCols   bool               // columns are
+	lengths    []float64          // of columns, of a tensor with unitCols that is being written
+	multiplied []arch.Multiplied  // what rows of from are multiplied by; nil: nothing
+	values     []float32          // computed elements, where from is nil
+	factors    []float32          // of the matrices of mapped, which multiply elements; nil: one
+	mapped     *gguf.Tensor       // a GGUF file's elements, where from is nil
+	plain      bool               // stays F32 whatever the output type: vectors, learned positions
 	// importance holds one for each element of a row, matrix after matrix; nil: none are known.
 	importance []float32
 }
@@ -341,6 +342,10 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 		t.Source = whole
 		t.Change = map[string]arch.Change{"ffn_gate_exps.weight": arch.FirstHalf, "ffn_up_exps.weight": arch.SecondHalf}[t.Name]
 	}
+	if t.Change == arch.Product {
+		p.product(prefix+t.Name, from, strings.Fields(t.Source), p.family.Shape(t.Name, sizes))
+		return
+	}
 	source := p.found(from, strings.Fields(t.Source), "")
 	if t.Change == arch.Outputs || t.Change == arch.EvenOutputs || t.Change == arch.OddOutputs {
 		p.outputs(prefix+t.Name, from+source, p.family.Shape(t.Name, sizes), t.Change)
@@ -379,10 +384,27 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 	}
 }
 
+// product plans output tensor name, the product of two vectors of that shape, of which the folder may have the second as
+// a row.
+func (p *plan) product(name, from string, factors []string, shape []int) {
+	out := p.from(name, from+factors[0], shape, shape)
+	by := p.source.Tensors[from+factors[1]]
+	switch {
+	case p.err != nil || p.pairs != nil:
+	case by == nil:
+		p.err = fmt.Errorf("%s: tensor %q is missing: the folder is incomplete, or not of the architecture that config.json names; download it again", p.source.Path, from+factors[1])
+	case !slices.Equal(by.Shape, shape) && !slices.Equal(by.Shape, []int{1, shape[0]}):
+		p.err = fmt.Errorf("%s: offset %d: tensor %q has shape %v, config.json makes it %v", by.Path(), by.Offset, from+factors[1], by.Shape, shape)
+	default:
+		p.used[from+factors[1]] = true
+		out.by = by
+	}
+}
+
 // staysFloat reports whether a tensor is kept in F32 whatever type the matrices get.
 func staysFloat(name string) bool {
 	return strings.HasPrefix(name, "altup_predict") || strings.HasPrefix(name, "altup_correct") || name == "ffn_gate_inp.weight" ||
-		strings.HasSuffix(name, "_norm.weight") || name == "position_embd.weight" || name == "token_types.weight"
+		strings.HasSuffix(name, "_norm.weight") || strings.HasSuffix(name, "_res_score.weight") || strings.HasPrefix(name, "ssm_conv1d_") || name == "position_embd.weight" || name == "token_types.weight"
 }
 
 // stored returns the shape that the folder's tensor source has, from which the file's tensor t of that shape is taken;
@@ -401,14 +423,14 @@ func (p *plan) stored(c *config, sizes arch.Sizes, t arch.Tensor, source string,
 		stored = []int{sizes.Heads * keyValueRows(sizes), sizes.Latent}
 	case arch.FirstHalf, arch.SecondHalf:
 		stored[len(stored)-2] *= 2
-	case arch.NegatedExp, arch.Column, arch.Groups:
+	case arch.NegatedExp, arch.Exp, arch.Column, arch.Groups:
 		if len(shape) > 1 {
 			stored = []int{shape[0] * shape[1]}
 		}
 	case arch.GroupedMixed, arch.GroupedGates:
 		stored[0] = sizes.Channels() + sizes.Inner
 	case arch.Taps:
-		stored = []int{shape[0], 1, shape[1]}
+		stored = []int{shape[0], 1, shape[len(shape)-1]}
 	case arch.Joined:
 		stored = []int{shape[0] * shape[1], shape[2]}
 	case arch.JoinedColumns:
@@ -416,6 +438,9 @@ func (p *plan) stored(c *config, sizes arch.Sizes, t arch.Tensor, source string,
 	}
 	if t.Name == "ffn_gate_inp_shexp.weight" {
 		stored = []int{1, stored[0]}
+	}
+	if s := p.source.Tensors[source]; t.Name == "ssm_a" && s != nil && len(s.Shape) > 1 && slices.Max(s.Shape) == shape[0] { // the others are 1
+		stored = s.Shape
 	}
 	if s := p.source.Tensors[source]; t.Name == "exp_probs_b.bias" && s != nil && len(s.Shape) == 2 {
 		stored = []int{1, stored[0]}
@@ -451,8 +476,14 @@ func (p *plan) rearrange(c *config, sizes arch.Sizes, change arch.Change, shape 
 		out.row = ungrouped(c.Heads, c.KVHeads, c.HeadDim)
 	case arch.PlusOne:
 		out.plus = 1
-	case arch.NegatedExp, arch.Column, arch.Groups, arch.Taps:
-		out.plain, out.negatedExp = true, change == arch.NegatedExp
+	case arch.NegatedExp, arch.Exp, arch.Column, arch.Groups, arch.Taps:
+		out.plain = true
+		switch change {
+		case arch.NegatedExp:
+			out.exp = -1
+		case arch.Exp:
+			out.exp = 1
+		}
 	case arch.FirstHalf:
 		out.row = half(shape[len(shape)-2], 0)
 	case arch.SecondHalf:

@@ -39,7 +39,7 @@ func (c *config) sizeKeys(f arch.Family) []gguf.KV {
 func (c *config) cachedHeads(f arch.Family, s arch.Sizes) int {
 	switch {
 	case f.KeysByHead():
-		return 1
+		return min(1, s.KVHeads)
 	case f.Delta:
 		return c.KVHeads
 	}

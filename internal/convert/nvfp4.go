@@ -181,7 +181,7 @@ func (p *plan) finishSmall() {
 		if t.small == nil {
 			continue
 		}
-		if t.column || t.single || t.unit || t.unitCols || t.multiplied != nil || t.negatedExp || t.plus != 0 || t.rows > 0 || len(t.small) != 1+len(t.more) || !strings.HasSuffix(t.name, ".weight") {
+		if t.column || t.single || t.unit || t.unitCols || t.multiplied != nil || t.exp != 0 || t.by != nil || t.plus != 0 || t.rows > 0 || len(t.small) != 1+len(t.more) || !strings.HasSuffix(t.name, ".weight") {
 			p.err = fmt.Errorf("%s: tensor %q is in NVFP4, and %q is made of it in another order than its rows have, or of others that are not: this is not supported; convert the model that it was made from",
 				t.from.Path(), t.from.Name, t.name)
 			return

@@ -17,6 +17,19 @@ func (c *config) stateKeys(f arch.Family) (keys []gguf.KV, err error) {
 		}
 		return []gguf.KV{{Key: f.Name + ".shortconv.l_cache", Value: uint32(s.Taps)}}, nil
 	}
+	if f.Lightning() {
+		full := make([]bool, c.Layers)
+		for l := range full {
+			full[l] = c.LayerParts[l]&arch.Recurrent != 0
+		}
+		return []gguf.KV{
+			{Key: f.Name + ".attention.recurrent_layers", Value: full},
+			{Key: f.Name + ".residual_scale", Value: float32(c.FullAlpha)},
+		}, nil
+	}
+	if f.DeltaAttention() {
+		return c.deltaAttentionKeys(f)
+	}
 	names := [...]string{"conv_kernel", "mamba_num_heads", "ssm_state_size", "n_groups"}
 	if f.PerhapsRotated || f.AllLayers&arch.Attention != 0 {
 		names = [...]string{"mamba_d_conv", "mamba_n_heads", "mamba_d_state", "mamba_n_groups"}
@@ -56,6 +69,43 @@ func (c *config) stateKeys(f arch.Family) (keys []gguf.KV, err error) {
 	}
 	// llama.cpp requires it, for layers that predict further tokens.
 	return append(keys, gguf.KV{Key: f.Name + ".attention.layer_norm_epsilon", Value: float32(c.Epsilon.Value)}), nil
+}
+
+// deltaAttentionKeys returns the keys of Kimi delta attention, and of what such models have besides.
+func (c *config) deltaAttentionKeys(f arch.Family) (keys []gguf.KV, err error) {
+	add := func(key string, v any) { keys = append(keys, gguf.KV{Key: f.Name + "." + key, Value: v}) }
+	s := &c.StateSpace
+	if s.Taps < 2 || s.Taps > maxTaps {
+		return nil, c.Errorf("short_conv_kernel_size", "%d is outside 2…%d", s.Taps, maxTaps)
+	}
+	add("ssm.conv_kernel", uint32(s.Taps))
+	add("kda.head_dim", uint32(s.StateSize))
+	if c.LowerBound < 0 {
+		add("kda.gate_lower_bound", float32(c.LowerBound))
+		add("kda.safe_gate", true)
+	}
+	if c.CheckEvery > 0 {
+		add("attn_res.block_size", uint32(c.CheckEvery))
+		add("activation.situ_beta", float32(c.SituGate))
+		add("activation.situ_linear_beta", float32(max(0, c.SituUp)))
+	}
+	for _, l := range []struct {
+		from, to string
+		values   []float64
+	}{{"expert_swiglu_limit_list", "swiglu_clamp_exp", c.RouterLimits}, {"share_expert_swiglu_limit_list", "swiglu_clamp_shexp", c.SharedLimits}} {
+		if l.values == nil {
+			continue
+		}
+		all := make([]float32, c.Layers+c.Further)
+		for i, v := range l.values[:min(len(l.values), len(all))] {
+			if !(v >= 0 && v <= maxScale) {
+				return nil, c.Errorf(l.from, "%g is not a limit from 0 to %g", v, maxScale)
+			}
+			all[i] = float32(v)
+		}
+		add(l.to, all)
+	}
+	return keys, nil
 }
 
 // deltaSizes are those of a delta net. Its heads of values share the queries and keys of as many groups of neighbours.

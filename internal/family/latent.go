@@ -9,7 +9,7 @@ import (
 // last elements. Files that are byHead have the sizes of heads in keys of their own, and in the usual ones those of the
 // cache.
 func readLatent(k *nn.Keys, s *sizes, style compute.RopeStyle, byHead bool) (nn.LatentShape, nn.RopeSpec) {
-	heads := s.layers[0].Heads
+	heads := max(1, s.heads()) // layers of other kinds have none
 	size := func(name string, usual int) int {
 		return k.Counts(name, len(s.layers), func(int) int { return usual })[0]
 	}

@@ -124,13 +124,9 @@ func bindFurther(b *nn.Binder, program family.Program, c *Config) *further {
 	if b.Has("nextn.embed_tokens.weight") {
 		f.embd = b.Lookup("nextn.embed_tokens", c.Vocab, c.Embd)
 	}
-	for _, norm := range []string{"nextn.shared_head_norm", "layer_output_norm"} { // files have either, or none
-		if b.Has(norm + ".weight") {
-			f.norm = b.RMSNorm(norm, c.Embd, c.Eps)
-			break
-		}
-	}
-	if b.Has("layer_output_norm.weight") { // as Ling's files name it
+	if b.Has("nextn.shared_head_norm.weight") {
+		f.norm = b.RMSNorm("nextn.shared_head_norm", c.Embd, c.Eps)
+	} else if b.Has("layer_output_norm.weight") { // as Ling's files have it
 		f.norm = b.RMSNorm("layer_output_norm", c.Embd, c.Eps)
 	}
 	if b.Has("nextn.shared_head_head.weight") {

@@ -19,12 +19,13 @@ const LeastSum = 1.0 / (1 << 14)
 // ExpertSpec describes a layer's experts. Their tensors are ffn_gate_exps, ffn_up_exps and ffn_down_exps, or
 // ffn_gate_up_exps, and the router's is ffn_gate_inp.
 type ExpertSpec struct {
-	Width   int // n_embd
-	Count   int // of the layer
-	Used    int // by a token
-	Neurons int // of an expert
-	Shared  int // of the experts that all tokens use, together
-	Latent  int // width of what experts read and write; 0: n_embd
+	Width   int     // n_embd
+	Count   int     // of the layer
+	Used    int     // by a token
+	Neurons int     // of an expert
+	Shared  int     // of the experts that all tokens use, together
+	Latent  int     // width of what experts read and write; 0: n_embd
+	Eps     float32 // of the norm of what they write there, which files may lack
 	Gated   bool
 	Act     compute.Activation
 	Routing compute.Routing
@@ -127,8 +128,14 @@ func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 	width := s.Width
 	if s.Latent > 0 {
 		width = s.Latent
-		x.Narrow = b.Adapted(b.Matrix("ffn_latent_down.weight", width, s.Width, compute.Precise))
-		x.Widen = b.Adapted(b.Matrix("ffn_latent_up.weight", s.Width, width, compute.Precise))
+		of := "ffn_latent"
+		if b.Has("ffn_routed_down.weight") {
+			of = "ffn_routed"
+		}
+		x.Narrow, x.Widen = b.Linear(of+"_down", width, s.Width, Absent), b.Linear(of+"_up", s.Width, width, Absent)
+		if b.Has("ffn_routed_norm.weight") {
+			x.Norm = b.RMSNorm("ffn_routed_norm", width, s.Eps)
+		}
 	}
 	of := b.as(OfExperts)
 	if b.Has("ffn_gate_up_exps.weight") {

@@ -12,7 +12,8 @@ type Experts struct {
 	Count      int // of the layer
 
 	Narrow Linear // [latent, n_embd] of what experts read; not bound where they read the residual's width
-	Widen  Linear // [n_embd, latent] of what they write
+	Norm   Norm   // [latent] of what they write, or none
+	Widen  Linear // [n_embd, latent] of it
 
 	Weights    compute.ExpertWeights
 	Shared     *FFN   // the shared experts, or nil
@@ -71,6 +72,7 @@ func (e *Experts) compute(p *Pass, out, x compute.Tensor, choice compute.Choice)
 		low := p.Linear(x, &e.Narrow)
 		sum := p.New(x, e.Widen.W.Cols)
 		p.verbs.Experts(sum, low, choice, e.Weights)
+		p.Normalize(sum, e.Norm)
 		p.LinearTo(out, sum, &e.Widen)
 		p.Leave(scope)
 	} else {

@@ -27,6 +27,7 @@ type LatentAttention struct {
 	Norm      Norm            // of c
 	Keys      *compute.Matrix // [heads·latent, key-rotated] the heads' K_h, transposed
 	Values    *compute.Matrix // [heads·value, latent] their V_h
+	Gate      Linear          // [heads or heads·value, n_embd]: its sigmoid multiplies what heads read; not bound: nothing does
 	Out       Linear          // [n_embd, heads·value]
 
 	ExpandedKeys *compute.Matrix // [heads·(key-rotated), latent] their K_h, or nil where no step expands keys
@@ -34,7 +35,7 @@ type LatentAttention struct {
 	LatentShape
 
 	Layer, Stored int           // as in Attention
-	Rope          *compute.Rope // of queries, whose last elements it rotates
+	Rope          *compute.Rope // of queries, whose last elements it rotates; nil: neither queries nor keys are rotated
 	SharedRope    *compute.Rope // of r, which it rotates whole
 	Temperature   compute.Temperature
 	How           compute.Attention
@@ -55,8 +56,10 @@ func (a *LatentAttention) Read(p *Pass, x compute.Tensor) compute.Tensor {
 		q, c, r = p.Linear3(x, &a.Q, &a.Down, &a.Shared)
 	}
 	p.Normalize(c, a.Norm)
-	p.verbs.RoPE(q, a.Key, a.Rope)
-	p.verbs.RoPE(r, a.Rotated, a.SharedRope)
+	if a.Rope != nil {
+		p.verbs.RoPE(q, a.Key, a.Rope)
+		p.verbs.RoPE(r, a.Rotated, a.SharedRope)
+	}
 	if a.Temperature.Scale != 0 {
 		p.verbs.Temper(q, a.Temperature)
 	}
@@ -76,6 +79,14 @@ func (a *LatentAttention) Read(p *Pass, x compute.Tensor) compute.Tensor {
 		sums := p.New(x, a.Heads*a.Latent)
 		p.verbs.Attend(sums, wide, p.Cache, a.Stored, a.How)
 		p.verbs.MatMulByHead(heads, compute.Ranges{Step: a.Value}, sums, a.Values)
+	}
+	if a.Gate.Bound() {
+		gate := p.Linear(x, &a.Gate)
+		if gate.Cols == heads.Cols {
+			p.verbs.Activate(heads, gate, heads, compute.Activation{Kind: compute.Logistic})
+		} else {
+			p.verbs.GateRows(heads.Split(a.Value), gate.Split(1))
+		}
 	}
 	p.Leave(scope)
 	return heads
@@ -131,6 +142,17 @@ func (b *Binder) checkLatent(s LatentShape) bool {
 			key, s.Latent, s.Heads, s.Rotated, MaxWidth)
 	}
 	return b.Err == nil
+}
+
+// GateOfHeads binds a's gate, which files may lack: one for each head, or for each element that heads read.
+func (b *Binder) GateOfHeads(a *LatentAttention, width int) {
+	switch rows := b.Rows("attn_gate.weight"); {
+	case !b.Has("attn_gate.weight"):
+	case rows == a.Heads:
+		a.Gate = b.Linear("attn_gate", rows, width, Absent)
+	default:
+		a.Gate = b.Linear("attn_gate", a.Heads*a.Value, width, Absent)
+	}
 }
 
 // expands reports whether prompts may have the layer's keys and values made of what is cached.

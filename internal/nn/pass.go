@@ -158,11 +158,34 @@ func (p *Pass) Multiply(x compute.Tensor, w *compute.Vector) {
 	}
 }
 
+// Replace makes x what y is.
+func (p *Pass) Replace(x, y compute.Tensor) {
+	if x.Rows > 0 {
+		p.verbs.CopyColumns(x, y, compute.Ranges{}, compute.Ranges{}, x.Cols, 1)
+	}
+}
+
 // Slice returns cols columns of x, from the given one.
 func (p *Pass) Slice(x compute.Tensor, from, cols int) compute.Tensor {
 	y := p.New(x, cols)
 	if x.Rows > 0 {
 		p.verbs.Slice(y, x, from)
+	}
+	return y
+}
+
+// Beside returns the columns of several activations, one behind the other.
+func (p *Pass) Beside(parts ...compute.Tensor) compute.Tensor {
+	cols, at := 0, 0
+	for _, x := range parts {
+		cols += x.Cols
+	}
+	y := p.New(parts[0], cols)
+	for _, x := range parts {
+		if x.Rows > 0 {
+			p.verbs.CopyColumns(y, x, compute.Ranges{First: at}, compute.Ranges{}, x.Cols, 1)
+		}
+		at += x.Cols
 	}
 	return y
 }

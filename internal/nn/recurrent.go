@@ -73,12 +73,15 @@ func (b *Binder) state(n int) int { return b.Store(compute.KVShape{State: n}) }
 const usualInterval = 4
 
 // Recurrent tells which of n layers are recurrent, of models whose files give no number of KV heads for each layer.
-func (k *Keys) Recurrent(n int) []bool {
+func (k *Keys) Recurrent(n int) []bool { return k.RecurrentBut(usualInterval, n) }
+
+// RecurrentBut is Recurrent where one of so many layers has attention in files that do not say it.
+func (k *Keys) RecurrentBut(usual, n int) []bool {
 	if is, said := k.PerLayer(".attention.recurrent_layers", n); said {
 		return is
 	}
 	is := make([]bool, n)
-	every := k.Count(".full_attention_interval", usualInterval, MaxLayers)
+	every := k.Count(".full_attention_interval", usual, MaxLayers)
 	for l := range is {
 		is[l] = (l+1)%every != 0
 	}
@@ -249,24 +252,31 @@ func (d *DeltaNet) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 
 // taps binds the weights of a convolution of each channel, [channels, taps] in files, the oldest position's first.
 func (b *Binder) taps(name string, channels, taps int) *compute.Vector {
-	t := b.take(name, taps, channels)
-	if t == nil {
-		return nil
-	}
-	if t.Type.BlockElems() != 1 || t.Type == quant.I32 {
-		b.Fail("tensor %q: a convolution of type %s is not supported", t.Name, t.Type)
-		return nil
-	}
-	data := make([]float32, taps*channels)
-	if !b.outline {
-		quant.Decode(t.Type, data, t.Data)
-	}
-	turned := make([]float32, len(data))
-	for c := range b.decoded(channels) {
-		for k := range taps {
-			turned[k*channels+c] = data[c*taps+k]
+	return b.joinedTaps(channels, taps, name)
+}
+
+// joinedTaps is taps of several convolutions of channels each, one behind the other.
+func (b *Binder) joinedTaps(channels, taps int, names ...string) *compute.Vector {
+	data, all := make([]float32, taps*channels), channels*len(names)
+	turned := make([]float32, taps*all)
+	for i, name := range names {
+		t := b.take(name, taps, channels)
+		if t == nil {
+			return nil
 		}
+		if t.Type.BlockElems() != 1 || t.Type == quant.I32 {
+			b.Fail("tensor %q: a convolution of type %s is not supported", t.Name, t.Type)
+			return nil
+		}
+		if !b.outline {
+			quant.Decode(t.Type, data, t.Data)
+		}
+		for c := range b.decoded(channels) {
+			for k := range taps {
+				turned[k*all+i*channels+c] = data[c*taps+k]
+			}
+		}
+		b.loaded(t, true)
 	}
-	b.loaded(t, true)
-	return b.numbers(t.Name, turned)
+	return b.numbers(b.prefix+names[0], turned)
 }

@@ -58,13 +58,7 @@ func (b *Binder) QKV(a *Attention, width int, bias Presence) {
 			b.Fail("heads of %d elements of keys and %d of values are not supported: each has a gate as wide as its query", a.Key, a.Value)
 		}
 	}
-	if b.Has("attn_qkv.weight") {
-		if qkv := b.slices("attn_qkv.weight", width, compute.Precise, q, k, v); qkv != nil {
-			a.Q, a.K, a.V = qkv[0], qkv[1], qkv[2]
-		}
-	} else {
-		a.Q, a.K, a.V = b.Linear("attn_q", q, width, Absent), b.Linear("attn_k", k, width, Absent), b.Linear("attn_v", v, width, Absent)
-	}
+	a.Q, a.K, a.V = b.qkv(width, q, k, v)
 	if b.Has("attn_qkv.bias") {
 		if qkv := b.vectors("attn_qkv.bias", q, k, v); qkv != nil {
 			a.Q.B, a.K.B, a.V.B = qkv[0], qkv[1], qkv[2]
@@ -72,6 +66,18 @@ func (b *Binder) QKV(a *Attention, width int, bias Presence) {
 		return
 	}
 	a.Q.B, a.K.B, a.V.B = b.Bias("attn_q", q, bias), b.Bias("attn_k", k, bias), b.Bias("attn_v", v, bias)
+}
+
+// qkv binds the matrices of queries, keys and values, which have so many rows.
+func (b *Binder) qkv(width, q, k, v int) (_, _, _ Linear) {
+	if !b.Has("attn_qkv.weight") {
+		return b.Linear("attn_q", q, width, Absent), b.Linear("attn_k", k, width, Absent), b.Linear("attn_v", v, width, Absent)
+	}
+	all := b.slices("attn_qkv.weight", width, compute.Precise, q, k, v)
+	if all == nil {
+		return Linear{}, Linear{}, Linear{}
+	}
+	return all[0], all[1], all[2]
 }
 
 // QKVOrQK is QKV of families whose files may lack the matrix of values: they are the keys.

@@ -45,7 +45,7 @@ func (m *model) parts(layer int) arch.Part {
 
 // perLayer returns a number that layers with a part have, or one for all layers.
 func (m *model) perLayer(part arch.Part, n int) any {
-	if m.fam.Delta { // whose files tell which by attentionEvery
+	if m.fam.Delta || m.fam.Lightning() { // whose files tell which by attentionEvery
 		return uint32(n)
 	}
 	if m.fam.AllLayers != 0 && m.fam.AllLayers&part == 0 {
@@ -74,6 +74,9 @@ func (m *model) stateSpace() arch.StateSpace {
 	if m.fam.ShortConv {
 		return arch.StateSpace{Inner: m.Embd, Taps: 3}
 	}
+	if m.fam.DeltaAttention() || m.fam.Lightning() { // heads as attention has them
+		return arch.StateSpace{Inner: m.Heads * m.HeadDim, StateSize: m.HeadDim, StateHeads: m.Heads, Groups: m.Heads, Taps: 4}
+	}
 	if m.fam.Delta { // heads as wide as their keys, two of a group
 		const head = 32
 		return arch.StateSpace{Inner: 2 * m.Embd, StateSize: head, StateHeads: 2 * m.Embd / head, Groups: m.Embd / head, Taps: 4}
@@ -89,6 +92,12 @@ func (m *model) stateKeys(a func(string) string) []gguf.KV {
 	}
 	if m.fam.ShortConv {
 		return []gguf.KV{{Key: a("shortconv.l_cache"), Value: uint32(m.stateSpace().Taps)}}
+	}
+	if m.fam.DeltaAttention() {
+		return m.deltaKeys(a)
+	}
+	if m.fam.Lightning() {
+		return []gguf.KV{{Key: a("full_attention_interval"), Value: uint32(attentionEvery)}, {Key: a("residual_scale"), Value: float32(1.25)}}
 	}
 	if m.fam.Delta {
 		return append(m.stateSizes(a), gguf.KV{Key: a("full_attention_interval"), Value: uint32(attentionEvery)})
@@ -126,6 +135,11 @@ func (m *model) recurrent(layer int) {
 		m.reader(name("shortconv.in_proj.weight"), 3*s.Inner, in, 1, nil)
 		m.taps(name("shortconv.conv.weight"))
 		m.writer(name("shortconv.out_proj.weight"), s.Inner, false, func(i int) int { return i }, func(int) float32 { return weight })
+		return
+	}
+	if m.fam.DeltaAttention() || m.fam.Lightning() {
+		m.linearAttention(layer, in)
+		m.writer(name("attn_output.weight"), s.Inner, false, func(i int) int { return i }, func(int) float32 { return weight })
 		return
 	}
 	if m.fam.Delta {

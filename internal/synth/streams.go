@@ -122,6 +122,8 @@ func (m *model) mixing(layer int) {
 		m.floats(name("proj.weight"), m.Type, m.Embd, n, 0, 1/float32(math.Sqrt(float64(n))))
 		m.random(name("post_norm.weight"), m.Embd, 0.05, 0.01)
 	}
+	m.maybe(layer, "attn_res_score.weight", 0, 0.05)
+	m.maybe(layer, "ffn_res_score.weight", 0, 0.05)
 	if !m.fam.AltUp {
 		return
 	}

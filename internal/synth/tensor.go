@@ -229,6 +229,9 @@ func (m *model) tensors() []gguf.Source {
 		m.classifier()
 	}
 	m.streams()
+	if _, ok := m.fam.Outside("output_res_score.weight"); ok {
+		m.random("output_res_score.weight", m.Embd, 0, 0.05)
+	}
 	for i := range m.Layers {
 		m.block(i)
 	}
@@ -322,25 +325,7 @@ func (m *model) queryLatent() bool {
 // latentAttention lists the queries, keys and values of a block with latent attention.
 func (m *model) latentAttention(layer int, in amplitudes) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
-	upward := func(tensor string, deviation float64) { // from latent vectors, whose elements are about 1
-		shape, k := m.fam.Shape(tensor, m.sizes()), m.stream(name(tensor))
-		cols, rows := shape[len(shape)-1], 1
-		for _, n := range shape[:len(shape)-1] {
-			rows *= n
-		}
-		typ := m.Type
-		if cols%typ.BlockElems() != 0 { // rows of keys by head are short
-			typ = quant.F16
-		}
-		src := source(name(tensor), typ, rows, cols, m.space.k, func(i int, row, _ []float32) {
-			for e := range row {
-				row[e] = float32(deviation) * k.normal(i*len(row)+e)
-			}
-		})
-		slices.Reverse(shape)
-		src.Shape = shape
-		m.out = append(m.out, src)
-	}
+	upward := func(tensor string, deviation float64) { m.upward(name(tensor), tensor, deviation) }
 	unit := func(width int) float64 { return 1 / math.Sqrt(float64(width)) }
 	if m.queryLatent() {
 		m.reader(name("attn_q_a.weight"), m.QueryLatent, in, 1, nil)
@@ -359,6 +344,27 @@ func (m *model) latentAttention(layer int, in amplitudes) {
 	upward("attn_kv_b.weight", unit(m.Latent))
 }
 
+// upward lists a tensor of the block that reads latent vectors, whose elements are about 1.
+func (m *model) upward(name, tensor string, deviation float64) {
+	shape, k := m.fam.Shape(tensor, m.sizes()), m.stream(name)
+	cols, rows := shape[len(shape)-1], 1
+	for _, n := range shape[:len(shape)-1] {
+		rows *= n
+	}
+	typ := m.Type
+	if cols%typ.BlockElems() != 0 { // rows of keys by head are short
+		typ = quant.F16
+	}
+	src := source(name, typ, rows, cols, m.space.k, func(i int, row, _ []float32) {
+		for e := range row {
+			row[e] = float32(deviation) * k.normal(i*len(row)+e)
+		}
+	})
+	slices.Reverse(shape)
+	src.Shape = shape
+	m.out = append(m.out, src)
+}
+
 // attention lists one block's attention: scores have a deviation of 2, so that few positions weigh much.
 func (m *model) attention(layer int) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
@@ -366,11 +372,14 @@ func (m *model) attention(layer int) {
 	q, kv := m.Heads*m.HeadDim, m.KVHeads*m.HeadDim
 	for _, norm := range []string{"attn_norm", "attn_norm_2"} {
 		_, known := m.fam.InBlock(norm + ".weight")
+		if norm == "attn_norm_2" && m.fam.Lightning() {
+			continue
+		}
 		if m.has(norm+".weight") || known && m.fam.Headless && layer > 0 { // ModernBERT's first layer has none
 			m.norm(name(norm))
 		}
 	}
-	fused := m.has("attn_qkv.weight") && !m.fam.Delta
+	fused := m.has("attn_qkv.weight") && !m.fam.Delta && !m.fam.Lightning()
 	switch {
 	case fused:
 		m.reader(name("attn_qkv.weight"), q+2*kv, in, math.Sqrt2, nil)
@@ -395,7 +404,7 @@ func (m *model) attention(layer int) {
 		m.maybe(layer, "attn_k_norm.weight", 1, 0.1)
 	}
 	m.maybe(layer, "attn_sinks.weight", 0, 1)
-	if m.has("attn_gate.weight") && !m.fam.Delta {
+	if m.has("attn_gate.weight") && !m.fam.Delta && !m.fam.Lightning() {
 		m.reader(name("attn_gate.weight"), m.fam.Shape("attn_gate.weight", m.sizes())[0], in, 1, nil)
 	}
 	// The energy that an average over positions leaves, measured on a few hundred tokens of text. A text's first

@@ -1,0 +1,97 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// kimiLinear is Kimi Linear and Ling 3: pre-norm blocks, of which most have Kimi delta attention and the others, those
+// with KV heads, latent attention. Experts follow, which are SwiGLUs, with shared ones that all tokens use; layers
+// without a router in the file, the first ones, have one feed-forward layer instead. Ling's layers may limit what their
+// SwiGLUs multiply.
+//
+// Sources: Kimi Team 2025, Kimi Linear; Ling 3's configuration.
+type kimiLinear struct {
+	sizes
+	mixers         mixers
+	act            compute.Activation
+	experts        nn.ExpertSpec
+	limits, others []float32 // of experts, and of shared experts and dense layers; 0: there is none
+
+	ends
+	blocks []kimiLinearBlock
+}
+
+type kimiLinearBlock struct {
+	norm    nn.Norm
+	mixer   mixer
+	ffnNorm nn.Norm
+	ffn     nn.FeedForward // experts, or dense
+}
+
+// newKimiLinear binds Kimi Linear, whose latent attention knows no positions, and whose weights of experts always add up
+// to 1.
+func newKimiLinear(k *nn.Keys, b *nn.Binder) Program {
+	return bindKimiLinear(k, b, false)
+}
+
+// newBailingMoE3 binds Ling 3, whose latent attention is rotated.
+func newBailingMoE3(k *nn.Keys, b *nn.Binder) Program {
+	return bindKimiLinear(k, b, true)
+}
+
+func bindKimiLinear(k *nn.Keys, b *nn.Binder, rotated bool) Program {
+	m := &kimiLinear{sizes: readHybridSizes(k), act: k.Activation(compute.SiLU)}
+	m.mixers = readMixers(k, b, &m.sizes, rotated)
+	m.experts = k.Experts(nn.ExpertSpec{
+		Width: m.embd, Neurons: m.ff(), Gated: true, Routing: compute.Routing{MinSum: nn.LeastSum}, Choice: nn.Optional,
+	})
+	m.experts.Routing.Normalised = m.experts.Routing.Normalised || !rotated
+	n := len(m.layers) + min(1, k.Extra)
+	m.limits, m.others = k.Limits(".swiglu_clamp_exp", n), k.Limits(".swiglu_clamp_shexp", n)
+
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.mixers.eps))
+	for i, l := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i, l))
+	}
+	return m
+}
+
+// block binds block i, of l's sizes.
+func (m *kimiLinear) block(b *nn.Binder, i int, l layer) kimiLinearBlock {
+	eps, experts := m.mixers.eps, m.experts
+	experts.Act = capped(m.act, m.limits[i])
+	ffnNorm := b.RMSNorm("ffn_norm", m.embd, eps)
+	return kimiLinearBlock{
+		norm:    b.RMSNorm("attn_norm", m.embd, eps),
+		mixer:   m.mixers.bind(b, i, l),
+		ffnNorm: ffnNorm,
+		ffn:     b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: capped(m.act, m.others[i]), Norm: ffnNorm}, experts),
+	}
+}
+
+func (m *kimiLinear) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}
+
+func (l *kimiLinearBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	x, y := l.mixer.Forward(p, x, p.Norm(x, l.norm))
+	p.Add(x, y)
+	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
+	return x
+}
+
+func (l *kimiLinearBlock) Store(p *nn.Pass, x compute.Tensor) {
+	l.mixer.latent.Read(p, p.Norm(x, l.norm))
+}
+
+func (m *kimiLinear) BindMTP(b *nn.Binder) Block {
+	l := m.block(b, len(m.layers), m.layers[m.attention()])
+	return &l
+}

@@ -1,0 +1,97 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// minimax01 is MiniMax-Text-01 and MiniMax-M1: most layers have lightning attention, the others attention whose heads
+// are rotated in part; experts, which are SwiGLUs, follow. What each part gives is added to what it reads, the norm of
+// the residual, multiplied by a factor.
+//
+// Source: MiniMax 2025, MiniMax-01: Scaling Foundation Models with Lightning Attention.
+type minimax01 struct {
+	sizes
+	eps     float32 // of norms
+	factor  float32 // of what parts read, where what they give is added to it
+	rope    *compute.Rope
+	scores  nn.Scores
+	experts nn.ExpertSpec
+
+	ends
+	blocks []minimax01Block
+}
+
+type minimax01Block struct {
+	number    int
+	factor    float32
+	norm      nn.Norm
+	lightning *nn.Lightning // or nil: there is attention
+	attn      *nn.Attention
+	ffnNorm   nn.Norm
+	experts   nn.FeedForward
+}
+
+// lightningInterval is how far apart layers with attention are in files that do not say it.
+const lightningInterval = 8
+
+func newMiniMax01(k *nn.Keys, b *nn.Binder) Program {
+	m := &minimax01{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), factor: k.Factor(".residual_scale", 1), scores: k.Scores(nn.Scores{})}
+	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
+	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.experts = k.Experts(nn.ExpertSpec{
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: k.Activation(compute.SiLU), Routing: compute.Routing{MinSum: nn.LeastSum}, Choice: nn.Absent,
+	})
+	m.experts.Routing.Normalised = true
+
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	for i, recurrent := range k.RecurrentBut(lightningInterval, len(m.layers)) {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i, recurrent))
+	}
+	return m
+}
+
+func (m *minimax01) block(b *nn.Binder, i int, recurrent bool) minimax01Block {
+	l := m.layers[i]
+	block := minimax01Block{number: i, factor: m.factor, norm: b.RMSNorm("attn_norm", m.embd, m.eps), ffnNorm: b.RMSNorm("ffn_norm", m.embd, m.eps)}
+	if recurrent {
+		block.lightning = b.Lightning(l.Heads, l.Key, m.embd, len(m.layers), m.eps)
+	} else {
+		a := b.Attention(l.HeadShape)
+		b.QKV(a, m.embd, nn.Absent)
+		a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
+		block.attn = a
+	}
+	block.experts = b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.experts.Act, Norm: block.ffnNorm}, m.experts)
+	return block
+}
+
+func (m *minimax01) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}
+
+func (l *minimax01Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	p.Normalize(x, l.norm)
+	var y compute.Tensor
+	if l.lightning != nil {
+		y = l.lightning.Forward(p, x)
+		x, y = p.Wanted(l.number, x), p.Wanted(l.number, y)
+	} else {
+		x, y = l.attn.Forward(p, x, x)
+	}
+	p.Scale(x, l.factor)
+	p.Add(x, y)
+
+	p.Normalize(x, l.ffnNorm)
+	y = l.experts.Forward(p, x, x)
+	p.Scale(x, l.factor)
+	p.Add(x, y)
+	return x
+}

@@ -1,0 +1,59 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// mixers describes the token mixers of models with Kimi delta attention: layers with KV heads have latent attention
+// instead.
+type mixers struct {
+	embd   int
+	eps    float32 // of norms
+	states nn.StateSpec
+	bound  float32 // of decays; 0: none
+	latent nn.LatentShape
+	rope   *compute.Rope // of queries, whose last elements it rotates; nil: positions are in the states alone
+	shared *compute.Rope // of the part of keys that heads share, which it rotates whole
+	scores nn.Scores
+}
+
+// mixer is a layer's token mixer.
+type mixer struct {
+	number int
+	delta  *nn.DeltaAttention  // or nil
+	latent *nn.LatentAttention // where there is no delta attention
+}
+
+// readMixers reads what a file says of them. rotated says that latent attention rotates neighbours.
+func readMixers(k *nn.Keys, b *nn.Binder, s *sizes, rotated bool) mixers {
+	m := mixers{embd: s.embd, eps: k.RMSEpsilon(1e-5), scores: k.Scores(nn.Scores{})}
+	m.states, m.bound = k.DeltaHeads(k.Counts(".attention.head_count", len(s.layers), nil)[0])
+	shape, rope := readLatent(k, s, compute.Interleaved, true)
+	if m.latent = shape; rotated {
+		factors := b.RopeFactors(rope)
+		m.rope, m.shared = b.Rope(rope, factors), b.Rope(rope.Whole(), factors)
+	}
+	return m
+}
+
+// bind binds the mixer of layer i.
+func (m *mixers) bind(b *nn.Binder, i int, l layer) mixer {
+	if l.KVHeads == 0 {
+		return mixer{number: i, delta: b.DeltaAttention(m.states, m.bound, m.embd, m.eps)}
+	}
+	a := b.LatentAttention(m.latent, m.embd, m.eps)
+	b.GateOfHeads(a, m.embd)
+	a.Rope, a.SharedRope, a.How = m.rope, m.shared, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
+	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.Absent)
+	return mixer{number: i, latent: a}
+}
+
+// Forward returns the residual and what is to be added to it for in, as Attention.Forward does. [n, n_embd] of each
+func (l *mixer) Forward(p *nn.Pass, residual, in compute.Tensor) (x, y compute.Tensor) {
+	if l.delta == nil {
+		return l.latent.Forward(p, residual, in)
+	}
+	y = l.delta.Forward(p, in)
+	return p.Wanted(l.number, residual), p.Wanted(l.number, y)
+}
