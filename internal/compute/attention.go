@@ -240,6 +240,7 @@ type Attention struct {
 	SoftCap float32 // a score s becomes SoftCap·tanh(s/SoftCap); 0: scores stay as they are
 	Slopes  *Vector // [heads] ALiBi: a capped score falls by its head's slope for each position between the token and the one it sees; nil: none does
 	Sinks   *Vector // [heads] a score for each query head that takes its share of the softmax and has no value; nil: none
+	Seen    Seen    // a token sees these alone of the positions up to its own; then Window is 0, Later false and Slopes nil
 }
 
 // Span returns the positions [from, to) that a token at position pos sees; last is the last position of its sequence in

@@ -15,6 +15,7 @@ type calls struct {
 	loadKeys    LoadKeys
 	attend      Attend
 	latent      AttendLatent
+	choose      Select
 	add         Add
 	scale       Scale
 	softCap     SoftCap

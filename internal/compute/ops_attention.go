@@ -76,6 +76,7 @@ func (o *Attend) Visit(v Visitor) {
 	v.Cache(&o.Cache, &o.Layer)
 	v.Vector(&o.How.Slopes)
 	v.Vector(&o.How.Sinks)
+	v.Tensor(&o.How.Seen.Blocks, Read)
 }
 
 // Attend does an Attend.

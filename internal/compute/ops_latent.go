@@ -42,6 +42,7 @@ func (o *AttendLatent) Visit(v Visitor) {
 	v.Cache(&o.Cache, &o.Layer)
 	v.Vector(&o.How.Slopes)
 	v.Vector(&o.How.Sinks)
+	v.Tensor(&o.How.Seen.Blocks, Read)
 }
 
 // AttendLatent does an AttendLatent.

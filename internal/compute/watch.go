@@ -103,7 +103,7 @@ type Watched interface {
 // PartOf returns the part of a model that an operation belongs to.
 func PartOf(op Op) Part {
 	switch o := op.(type) {
-	case *Attend, *AttendLatent, *StoreKV, *LoadKeys, *RoPE, *Temper, *Convolve, *Scan, *Delta:
+	case *Attend, *AttendLatent, *Select, *StoreKV, *LoadKeys, *RoPE, *Temper, *Convolve, *Scan, *Delta:
 		return PartAttention
 	case *Predict:
 		return PartPredictor
@@ -123,7 +123,7 @@ func PartOf(op Op) Part {
 // PartNamed returns the part of a model that a weight belongs to.
 func PartNamed(weight string) Part {
 	switch {
-	case strings.Contains(weight, ".attn"), strings.Contains(weight, ".ssm"):
+	case strings.Contains(weight, ".attn"), strings.Contains(weight, ".ssm"), strings.Contains(weight, ".indexer"):
 		return PartAttention
 	case strings.Contains(weight, ".ffn"):
 		return PartNeurons

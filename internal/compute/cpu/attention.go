@@ -185,7 +185,7 @@ type attention struct {
 	chunks   int           // of the longest sequence
 	tile     int           // tokens of a tile
 	partials []float32     // [tokens, kv_heads, parts, chunks] of PartialLen(part, value)
-	spans    []kernel.Span // [tokens] positions attended to
+	spans    []kernel.Span // [tokens] positions attended to; with how.Seen [tokens, kv_heads], of which there are as many
 }
 
 func (a *attention) init(d *Device) {
@@ -212,17 +212,7 @@ func (d *Device) attendTo(out, q compute.Tensor, kv keysAndValues, first, heads 
 	a.out, a.q, a.how, a.shape, a.first = out, q, how, kv.shape, first
 	a.tables, a.k, a.v, a.slopes, a.sinks = kv.tables, kv.k, kv.v, vector(how.Slopes), vector(how.Sinks)
 	a.group = heads / a.shape.Heads
-	spans := grown(&a.spans, q.Rows)
-	longest, last := 0, 0
-	for i := range spans {
-		if how.Later && (i == 0 || d.p.Seq[i] != d.p.Seq[i-1]) {
-			last = d.p.Last(d.p.Seq[i])
-		}
-		pos := d.p.Pos[i]
-		from, to := how.Span(int(pos), last)
-		spans[i] = kernel.Span{From: int32(from), To: int32(to), At: pos}
-		longest = max(longest, to)
-	}
+	longest := a.span(q.Rows)
 	few := q.Rows <= compute.FewTokens // the chunks of a sequence are spread over workers; else the tokens are
 	a.part = min(a.group, tileQueries)
 	if few {
@@ -238,7 +228,51 @@ func (d *Device) attendTo(out, q compute.Tensor, kv keysAndValues, first, heads 
 		return
 	}
 	a.tile = max(1, tileQueries/a.part)
+	if !how.Seen.All() { // tokens see different positions
+		a.tile = 1
+	}
 	d.pool.Run((q.Rows+a.tile-1)/a.tile*parts, a.tileFn)
+}
+
+// span fills spans for so many tokens, and returns the most positions that are before the end of one.
+func (a *attention) span(tokens int) (longest int) {
+	p := a.d.p
+	if !a.how.Seen.All() {
+		n := a.shape.Heads
+		for i := range grown(&a.spans, tokens*n) {
+			pos := p.Pos[i/n]
+			to := a.how.Seen.Len(a.seen(i/n, i%n), int(pos))
+			a.spans[i] = kernel.Span{To: int32(to), At: pos}
+			longest = max(longest, to)
+		}
+		return longest
+	}
+	last := 0
+	spans := grown(&a.spans, tokens)
+	for i := range spans {
+		if a.how.Later && (i == 0 || p.Seq[i] != p.Seq[i-1]) {
+			last = p.Last(p.Seq[i])
+		}
+		pos := p.Pos[i]
+		from, to := a.how.Span(int(pos), last)
+		spans[i] = kernel.Span{From: int32(from), To: int32(to), At: pos}
+		longest = max(longest, to)
+	}
+	return longest
+}
+
+// seen returns the blocks that a token sees of a KV head.
+func (a *attention) seen(token, head int) []float32 {
+	s := &a.how.Seen
+	return s.List(row(s.Blocks, token), head*s.Groups/a.shape.Heads)
+}
+
+// spansOf returns those of tokens [t, end) for a KV head.
+func (a *attention) spansOf(t, end, head int) []kernel.Span {
+	if a.how.Seen.All() {
+		return a.spans[t:end]
+	}
+	return a.spans[t*a.shape.Heads+head:][:end-t]
 }
 
 // queries are n query heads from first on, which share a KV head.
@@ -259,8 +293,13 @@ func (a *attention) partial(token, part, chunk int) kernel.Partial {
 	return kernel.NewPartial(a.partials[at*n:][:n], a.queries(part).n, a.shape.Value)
 }
 
-func (a *attention) kv(seq int32, head int, w *workerScratch) kernel.KV {
-	return kernel.KV{K: a.k, V: a.v, Pages: a.tables[seq], Head: head, Shape: a.shape, Scratch: grown(&w.decoded, kernel.ScratchLen(a.shape))}
+// kv returns what a token, and those that it shares a tile with, attend to of a KV head.
+func (a *attention) kv(token, head int, w *workerScratch) kernel.KV {
+	kv := kernel.KV{K: a.k, V: a.v, Pages: a.tables[a.d.p.Seq[token]], Head: head, Shape: a.shape, Scratch: grown(&w.decoded, kernel.ScratchLen(a.shape))}
+	if !a.how.Seen.All() {
+		kv.Picks = kernel.Picks{Blocks: a.seen(token, head), Block: a.how.Seen.Block, Last: int(a.d.p.Pos[token]), Room: grown(&w.gathered, kernel.GatherLen(a.shape))}
+	}
+	return kv
 }
 
 // scores returns how the scores of query heads are changed.
@@ -284,14 +323,15 @@ func (a *attention) scaled(dst []float32, t, end int, h queries) {
 func (a *attention) chunk(i, worker int) {
 	heads := a.shape.Heads * a.parts
 	token, part, chunk := i/a.chunks/heads, i/a.chunks%heads, i%a.chunks
-	if first, end := chunksOf(a.spans[token : token+1]); chunk < first || chunk >= end {
+	h := a.queries(part)
+	spans := a.spansOf(token, token+1, h.kv)
+	if first, end := chunksOf(spans); chunk < first || chunk >= end {
 		return
 	}
-	h := a.queries(part)
 	q := grown(&a.d.worker(worker).floats, h.n*a.shape.Key)
 	a.scaled(q, token, token+1, h)
-	kv := a.kv(a.d.p.Seq[token], h.kv, a.d.worker(worker))
-	a.d.k.AttendChunk(a.partial(token, part, chunk), q, &kv, a.spans[token:token+1], a.scores(h), chunk)
+	kv := a.kv(token, h.kv, a.d.worker(worker))
+	a.d.k.AttendChunk(a.partial(token, part, chunk), q, &kv, spans, a.scores(h), chunk)
 }
 
 // chunksOf returns the chunks [first, end) that hold what some of the spans do.
@@ -307,7 +347,7 @@ func chunksOf(spans []kernel.Span) (first, end int) {
 func (a *attention) merge(i, _ int) {
 	heads := a.shape.Heads * a.parts
 	token, part := i/heads, i%heads
-	first, end := chunksOf(a.spans[token : token+1])
+	first, end := chunksOf(a.spansOf(token, token+1, a.queries(part).kv))
 	sum := a.partial(token, part, first)
 	for c := first + 1; c < end; c++ {
 		a.d.k.Merge(sum, a.partial(token, part, c))
@@ -351,7 +391,7 @@ func (a *attention) tokens(t, end int, h queries, w *workerScratch) {
 	q, mem := mem[:n*a.shape.Key], mem[n*a.shape.Key:]
 	sum, next := kernel.NewPartial(mem[:size], n, a.shape.Value), kernel.NewPartial(mem[size:], n, a.shape.Value)
 	a.scaled(q, t, end, h)
-	kv, spans := a.kv(a.d.p.Seq[t], h.kv, w), a.spans[t:end]
+	kv, spans := a.kv(t, h.kv, w), a.spansOf(t, end, h.kv)
 	first, last := chunksOf(spans)
 	how := a.scores(h)
 	a.d.k.AttendChunk(sum, q, &kv, spans, how, first)

@@ -48,6 +48,7 @@ type Device struct {
 	heads   byHead
 	att     attention
 	expand  expansion
+	choose  selecting
 	rows    rowwise
 	sparse  sparseFFN
 	routing routing
@@ -98,6 +99,7 @@ func New(o Options) (*Device, error) {
 	d.heads.init(d)
 	d.att.init(d)
 	d.expand.init(d)
+	d.choose.init(d)
 	d.rows.init(d)
 	d.sparse.init(d)
 	d.routing.init(d)

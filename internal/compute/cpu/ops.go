@@ -43,6 +43,8 @@ func (d *Device) do(op compute.Op) {
 		d.attend(o.Out, o.Q, o.Cache, o.Layer, o.How)
 	case *compute.AttendLatent:
 		d.attendLatent(o)
+	case *compute.Select:
+		d.choose.run(o)
 	case *compute.Add:
 		d.add(o.Dst, o.X)
 	case *compute.Scale:

@@ -20,11 +20,12 @@ import (
 const attentionAgrees = 1e-4
 
 // attended returns what attention with a window, a cap of the scores and sinks gives in each layer, each with sinks of
-// its own, for a prompt and the token after it. [steps][layers][tokens·heads·dim]
+// its own, for a prompt and the token after it, and behind the layers what each gives with positions that are selected.
+// [steps][2·layers][tokens·heads·dim]
 func attended(t *testing.T, dev compute.Device, places []compute.Place, seed uint64) (all [][][]float32) {
 	t.Helper()
 	defer dev.Close()
-	const kv, group, dim, prompt = 2, 3, 32, 20
+	const kv, group, dim, prompt, selected = 2, 3, 32, 20, 4
 	rng := rand.New(rand.NewPCG(seed, 0))
 	bytes := func(rows, cols int, scale float64) []byte {
 		x := make([]float32, rows*cols)
@@ -51,10 +52,15 @@ func attended(t *testing.T, dev compute.Device, places []compute.Place, seed uin
 		must(err)
 		return x
 	}
-	queries, keys, values := table(kv*group*dim), table(kv*dim), table(kv*dim)
-	q, k, v := tensor(kv*group*dim), tensor(kv*dim), tensor(kv*dim)
-	cache, err := dev.Cache(compute.CacheSpec{Layers: slices.Repeat([]compute.KVShape{{Heads: kv, Key: dim, Value: dim}}, layers), Pages: 1})
+	queries, keys, values, indices := table(kv*group*dim), table(kv*dim), table(kv*dim), table(dim)
+	q, k, v, index := tensor(kv*group*dim), tensor(kv*dim), tensor(kv*dim), tensor(dim)
+	spec := compute.CacheSpec{Layers: slices.Repeat([]compute.KVShape{{Heads: kv, Key: dim, Value: dim}}, layers), Pages: 1}
+	for l := range layers { // index keys
+		spec.Layers, spec.Further = append(spec.Layers, compute.KVShape{Heads: 1, Key: dim, Value: dim, Within: true}), append(spec.Further, l)
+	}
+	cache, err := dev.Cache(spec)
 	must(err)
+	blocks := tensor(kv * (1 + selected))
 	var outs []compute.Tensor
 	var sinks, slopes []*compute.Vector
 	for l := range layers {
@@ -63,6 +69,9 @@ func attended(t *testing.T, dev compute.Device, places []compute.Place, seed uin
 		fall, err := dev.Vector(compute.Source{Name: "slopes", Type: quant.F32, Rows: 1, Cols: kv * group, Data: bytes(1, kv*group, 0.1), Split: places[l].Split})
 		must(err)
 		outs, sinks, slopes = append(outs, tensor(kv*group*dim)), append(sinks, s), append(slopes, fall)
+	}
+	for range layers {
+		outs = append(outs, tensor(kv*group*dim))
 	}
 	for _, step := range [][2]int{{0, prompt}, {prompt, prompt + 1}} {
 		n := step[1] - step[0]
@@ -74,11 +83,16 @@ func attended(t *testing.T, dev compute.Device, places []compute.Place, seed uin
 			verbs.Embed(q.First(n), queries)
 			verbs.Embed(k.First(n), keys)
 			verbs.Embed(v.First(n), values)
+			verbs.Embed(index.First(n), indices)
 			for l := range layers {
 				verbs.StoreKV(cache, l, k.First(n), v.First(n))
 				verbs.Attend(outs[l].First(n), q.First(n), cache, l, compute.Attention{
 					Scale: float32(1 / math.Sqrt(dim)), Window: 11 + l, SoftCap: float32(1 + l), Slopes: slopes[l], Sinks: sinks[l], Later: l == 1,
 				})
+				how := compute.Selection{Groups: kv, Block: 1 + l, Top: selected, Local: l}
+				verbs.StoreKV(cache, layers+l, index.First(n), compute.Tensor{})
+				verbs.Select(compute.Select{Blocks: blocks.First(n), Q: q.First(n), Cache: cache, Layer: layers + l, How: how})
+				verbs.Attend(outs[layers+l].First(n), q.First(n), cache, l, compute.Attention{Scale: 0.1, Seen: how.Seen(blocks.First(n))})
 			}
 		}))
 		var rows [][]float32
@@ -147,7 +161,7 @@ func attentionOfSeveral(t *testing.T, plans map[string][layers + 1]compute.Place
 			}
 		}
 	}
-	for l := 1; l < layers; l++ {
+	for l := 1; l < 2*layers; l++ {
 		if slices.Equal(want[0][0], want[0][l]) {
 			t.Errorf("layers 0 and %d give the same, so that nothing shows which parameters were taken", l)
 		}

@@ -42,8 +42,8 @@ func (r *router) Do(op compute.Op) {
 		r.experts(o)
 	case *compute.StoreKV:
 		r.storeKV(o)
-	case *compute.Attend:
-		r.attend(o)
+	case *compute.Attend, *compute.Select:
+		r.attend(op)
 	case *compute.Precede: // what Params.Before has is in the host's memory
 		r.on(false, op, operandsOf(op))
 	default:

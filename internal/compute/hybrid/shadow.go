@@ -111,15 +111,18 @@ func (r *router) settle() {
 	}
 }
 
-// attend attends where the layer's keys and values are, or in their shadow.
-func (r *router) attend(o *compute.Attend) {
-	if m := o.Cache.Mem.(*cache); r.held.cache != nil && r.held.of == m.host && r.held.layer == m.index[o.Layer] && !r.d.caches(o.Cache.LayerOf(o.Layer)) {
-		r.toGPU(o.Q)
-		r.gpu.Do(moved(o, inShadow{shadow: r.held.cache}))
-		written(o.Out, true)
+// attend does op, which reads a layer's keys, where they are, or in their shadow.
+func (r *router) attend(op compute.Op) {
+	o := operandsOf(op)
+	if m := o.cache.Mem.(*cache); r.held.cache != nil && r.held.of == m.host && r.held.layer == m.index[o.layer] && !r.d.caches(o.cache.LayerOf(o.layer)) {
+		r.toGPU(o.reads...)
+		r.gpu.Do(moved(op, inShadow{shadow: r.held.cache}))
+		for _, t := range o.writes {
+			written(t, true)
+		}
 		return
 	}
-	r.whole(o)
+	r.whole(op)
 }
 
 // inShadow replaces operands by their parts on the GPU, and the cache by a shadow.

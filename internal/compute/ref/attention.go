@@ -151,10 +151,16 @@ func (d *Device) attend(out, q compute.Tensor, c *compute.Cache, layer int, a co
 func (d *Device) attendHead(out, q []float32, t int, c *compute.Cache, layer, number, kv int, a compute.Attention) {
 	pos, l := int(d.p.Pos[t]), c.Layers[layer]
 	first, end := a.Span(pos, d.p.Last(d.p.Seq[t]))
-	scores := make([]float64, end-first)
+	var places []int // positions
+	for at := first; at < end; at++ {
+		if d.sees(t, at, kv*a.Seen.Groups/l.Heads, a) {
+			places = append(places, at)
+		}
+	}
+	scores := make([]float64, len(places))
 	top, sum := math.Inf(-1), 0.0
-	for i := range scores {
-		page, slot := d.slot(c, layer, d.p.Seq[t], first+i)
+	for i, at := range places {
+		page, slot := d.slot(c, layer, d.p.Seq[t], at)
 		k, _ := position(c, layer, page, slot)
 		for j, e := range head(k, l.KeyType, kv, len(q)) {
 			scores[i] += float64(q[j]) * float64(e)
@@ -164,7 +170,7 @@ func (d *Device) attendHead(out, q []float32, t int, c *compute.Cache, layer, nu
 			scores[i] = float64(a.SoftCap) * math.Tanh(scores[i]/float64(a.SoftCap))
 		}
 		if a.Slopes != nil {
-			scores[i] -= float64(elements(a.Slopes)[number]) * math.Abs(float64(pos-first-i))
+			scores[i] -= float64(elements(a.Slopes)[number]) * math.Abs(float64(pos-at))
 		}
 		top = max(top, scores[i])
 	}
@@ -177,7 +183,7 @@ func (d *Device) attendHead(out, q []float32, t int, c *compute.Cache, layer, nu
 	for i := range scores {
 		weight := math.Exp(scores[i] - top)
 		sum += weight
-		page, slot := d.slot(c, layer, d.p.Seq[t], first+i)
+		page, slot := d.slot(c, layer, d.p.Seq[t], places[i])
 		for j, e := range value(c, layer, page, slot, kv) {
 			acc[j] += weight * float64(e)
 		}

@@ -18,11 +18,17 @@ func (d *Device) attendLatent(o *compute.AttendLatent) {
 	}
 	for t := range o.Q.Rows {
 		from, to := o.How.Span(int(d.p.Pos[t]), d.p.Last(d.p.Seq[t]))
+		var places []int // positions
+		for at := from; at < to; at++ {
+			if d.sees(t, at, 0, o.How) {
+				places = append(places, at)
+			}
+		}
 		for h := range o.Heads {
 			q := row(o.Q, t)[h*(own+shared):][:own+shared]
-			scores, values, top := make([]float64, to-from), make([][]float64, to-from), math.Inf(-1)
-			for i := range scores {
-				page, slot := d.slot(o.Cache, o.Layer, d.p.Seq[t], from+i)
+			scores, values, top := make([]float64, len(places)), make([][]float64, len(places)), math.Inf(-1)
+			for i, at := range places {
+				page, slot := d.slot(o.Cache, o.Layer, d.p.Seq[t], at)
 				cached, _ := position(o.Cache, o.Layer, page, slot)
 				x := head(cached, l.KeyType, 0, l.Key)
 				for j, e := range rows(o.Keys, h, own, x[:l.Value]) {

@@ -29,6 +29,8 @@ func (d *Device) Do(op compute.Op) {
 		d.attend(o.Out, o.Q, o.Cache, o.Layer, o.How)
 	case *compute.AttendLatent:
 		d.attendLatent(o)
+	case *compute.Select:
+		d.choose(o)
 	case *compute.Add:
 		d.add(o.Dst, o.X)
 	case *compute.Scale:

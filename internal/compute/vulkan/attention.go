@@ -64,11 +64,11 @@ func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a 
 	single := r.single(q)
 	var tile attentionTile
 	tiles := false
-	if single < n {
+	if single < n && a.Seen.All() {
 		tile, tiles = f.byTile()
 	}
 	switch {
-	case single > 0 && f.byToken():
+	case single > 0 && a.Seen.All() && f.byToken():
 		f.alone(single)
 	case n <= compute.FewTokens && !tiles:
 		single = n
@@ -129,9 +129,9 @@ func (f *attending) combine(splits driver.View, positions, most, first, n int) {
 	}
 	r.dispatch(call{
 		shader: "combine", local: combineLocal,
-		spec:   []uint32{truth(pack), truth(f.how.Sinks != nil), truth(f.how.Later), uint32(value), uint32(positions)},
-		bind:   []binding{read(splits), write(floats(f.out)), read(r.params()), write(form), read(elementsOr(f.how.Sinks, floats(f.q)))},
-		push:   []uint32{uint32(f.heads), uint32(most), uint32(r.seg.params.rows), uint32(r.seg.params.out), packedScales(f.out.Rows * f.out.Cols), window(f.how), uint32(first)},
+		spec:   []uint32{truth(pack), truth(f.how.Sinks != nil), truth(f.how.Later), uint32(value), uint32(positions), truth(!f.how.Seen.All())},
+		bind:   []binding{read(splits), write(floats(f.out)), read(r.params()), write(form), read(elementsOr(f.how.Sinks, floats(f.q))), read(f.lists())},
+		push:   append([]uint32{uint32(f.heads), uint32(most), uint32(r.seg.params.rows), uint32(r.seg.params.out), packedScales(f.out.Rows * f.out.Cols), window(f.how), uint32(first)}, f.picks()...),
 		groups: [3]int{f.heads, n, 1},
 	})
 	r.packed(f.out, form, pack)
@@ -140,7 +140,11 @@ func (f *attending) combine(splits driver.View, positions, most, first, n int) {
 // together computes n tokens from first on, as many in a workgroup as it has rows for.
 func (f *attending) together(first, n int) {
 	if n > 0 {
-		f.r.dispatch(f.call(first, n, f.queries/min(f.group, f.queries), 1, nil))
+		tokens := f.queries / min(f.group, f.queries)
+		if !f.how.Seen.All() { // each sees other positions
+			tokens = 1
+		}
+		f.r.dispatch(f.call(first, n, tokens, 1, nil))
 	}
 }
 
@@ -158,15 +162,32 @@ func (f *attending) call(first, n, tokens, maxSplits int, splits *driver.View) c
 		shader: "attention", local: splitPositions,
 		spec: []uint32{
 			uint32(l.Key), uint32(tokens * shared), uint32(shared), truth(splits == nil), uint32(l.Value), truth(a.Sinks != nil), uint32(l.KeyType), uint32(l.ValueType),
-			truth(a.Slopes != nil), truth(a.Later), truth(l.Within),
+			truth(a.Slopes != nil), truth(a.Later), truth(l.Within), truth(!a.Seen.All()),
 		},
-		bind: []binding{read(floats(f.q)), read(keys), read(values), write(floats(f.out)), write(parts), read(r.params()), read(sinks), read(slopes)},
-		push: []uint32{
+		bind: []binding{read(floats(f.q)), read(keys), read(values), write(floats(f.out)), write(parts), read(r.params()), read(sinks), read(slopes), read(f.lists())},
+		push: append([]uint32{
 			uint32(first + n), uint32(f.heads), uint32(l.Heads), uint32(maxSplits), math.Float32bits(a.Scale), uint32(r.seg.params.rows), uint32(r.seg.params.out),
 			window(*a), math.Float32bits(a.SoftCap), truth(f.c.IsWindowed(f.layer)), uint32(first),
-		},
+		}, f.picks()...),
 		groups: [3]int{ceil(n, tokens), l.Heads * ceil(f.group, shared), 1},
 	}
+}
+
+// lists returns the memory of the blocks that tokens see; another's where they see all.
+func (f *attending) lists() driver.View {
+	if f.how.Seen.All() {
+		return floats(f.q)
+	}
+	return floats(f.how.Seen.Blocks)
+}
+
+// picks returns what shaders/picked.glsl is told of them: lists of a token, their elements, and positions of a block.
+func (f *attending) picks() []uint32 {
+	s := &f.how.Seen
+	if s.All() {
+		return []uint32{0, 0, 0}
+	}
+	return []uint32{uint32(s.Groups), uint32(s.Blocks.Cols / s.Groups), uint32(s.Block)}
 }
 
 // parts is IN_PARTS of shaders/seen.glsl.

@@ -27,6 +27,8 @@ func (r *recorder) perform(op compute.Op) {
 		r.loadKeys(o.Cache, o.Layer, o.K)
 	case *compute.Attend:
 		r.attend(o.Out, o.Q, o.Cache, o.Layer, o.How)
+	case *compute.Select:
+		r.selectBlocks(o)
 	case *compute.Add:
 		r.add(o.Dst, o.X)
 	case *compute.Scale:

@@ -22,6 +22,33 @@ type KV struct {
 	Head    int             // this one
 	Shape   compute.KVShape // widths that are not multiples of 8 take the scalar way
 	Scratch []float32       // [ScratchLen(Shape)]
+	Picks   Picks           // positions that are read in place of the sequence's; the zero value: those are
+}
+
+// Picks are positions of a sequence in ascending order. Those that a chunk reads are gathered from the cache's pages, so
+// that kernels find them as they find a sequence's.
+type Picks struct {
+	Blocks []float32 // numbers of blocks: positions of blocks that follow one another; nil: the last position of every block
+	Block  int       // positions of a block; 0: there are no picks
+	Last   int       // no position is behind this
+	Room   []byte    // [GatherLen(Shape)]
+}
+
+// at returns pick number i.
+func (p *Picks) at(i int) int {
+	if p.Blocks == nil {
+		return min(i*p.Block+p.Block-1, p.Last)
+	}
+	return min(min(max(int(p.Blocks[i/p.Block]), 0), p.Last/p.Block)*p.Block+i%p.Block, p.Last)
+}
+
+// GatherLen returns the room that a page of gathered keys and values takes.
+func GatherLen(s compute.KVShape) int {
+	n := s.KeyType.RowBytes(s.Key)
+	if !s.Within {
+		n += s.ValueType.RowBytes(s.Value)
+	}
+	return compute.PagePositions * n
 }
 
 // ScratchLen returns the elements of the scratch that holds a tile's scores, and, of quantised types, a decoded page of
@@ -35,6 +62,30 @@ func ScratchLen(s compute.KVShape) int {
 		n += compute.PagePositions * s.Value
 	}
 	return n
+}
+
+// gathered returns the first n picks of the i-th page of them, as page does.
+func (kv *KV) gathered(i, n int) (k, v []byte) {
+	const page = compute.PagePositions
+	first := kv.Picks.at(i * page)
+	if n == page && first%page == 0 && kv.Picks.at(i*page+n-1) == first+n-1 { // they lie together
+		return kv.page(first / page)
+	}
+	nk, nv := kv.Shape.KeyType.RowBytes(kv.Shape.Key), 0
+	if !kv.Shape.Within {
+		nv = kv.Shape.ValueType.RowBytes(kv.Shape.Value)
+	}
+	k, v = kv.Picks.Room[:page*nk], kv.Picks.Room[page*nk:][:page*nv]
+	for j := range n {
+		at := kv.Picks.at(i*page + j)
+		keys, values := kv.page(at / page)
+		copy(k[j*nk:][:nk], keys[at%page*nk:])
+		copy(v[j*nv:][:nv], values[at%page*nv:])
+	}
+	if kv.Shape.Within {
+		return k, k
+	}
+	return k, v
 }
 
 // page returns keys [PagePositions] and values [PagePositions] of the i-th page of the sequence, as they lie; values
@@ -128,7 +179,7 @@ func (v *Vector) AttendChunk(out Partial, q []float32, kv *KV, spans []Span, how
 		out.Max[i], out.Sum[i] = float32(math.Inf(-1)), 0
 	}
 	clear(out.Acc)
-	w := walk{v: v, kernels: v.attention, out: out, q: q, spans: spans, how: how, group: len(out.Max) / len(spans), key: kv.Shape.Key, value: kv.Shape.Value, scores: kv.Scratch[:scoresLen]}
+	w := walk{v: v, kernels: v.attention, out: out, q: q, spans: spans, how: how, group: len(out.Max) / len(spans), key: kv.Shape.Key, value: kv.Shape.Value, scores: kv.Scratch[:scoresLen], queries: len(out.Max)}
 	if w.key%8 != 0 || w.value%8 != 0 {
 		w.kernels = scalarAttention
 	}
@@ -172,6 +223,7 @@ type walk struct {
 	group      int
 	key, value int // widths
 
+	queries   int
 	first     int       // position at which the page begins
 	positions int       // of it that are read
 	keys      rows      // [PagePositions, key]
@@ -183,9 +235,14 @@ type walk struct {
 
 // load makes page number i of the sequence, of which so many positions are read, the walk's.
 func (w *walk) load(kv *KV, i, positions int) {
-	k, v := kv.page(i)
+	var k, v []byte
+	if kv.Picks.Block > 0 {
+		k, v = kv.gathered(i, positions)
+	} else {
+		k, v = kv.page(i)
+	}
 	next := v
-	if i+1 < len(kv.Pages) { // even of the next chunk: +40 % with one thread
+	if kv.Picks.Block == 0 && i+1 < len(kv.Pages) { // even of the next chunk: +40 % with one thread
 		next, _ = kv.page(i + 1)
 	}
 	w.positions, w.scratch = positions, kv.Scratch[scoresLen:]
@@ -201,7 +258,7 @@ func (w *walk) load(kv *KV, i, positions int) {
 // readable returns r as kernels read it, decoded into scratch if need be while what lies ahead is fetched. Rows behind
 // those that are read, up to a multiple of 8, may be anything.
 func (w *walk) readable(r rows) rows {
-	if w.kernels.direct(r.t, w.value, len(w.out.Max)) {
+	if w.kernels.direct(r.t, w.value, w.queries) {
 		return r
 	}
 	n := compute.PagePositions * r.width

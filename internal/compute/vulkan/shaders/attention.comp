@@ -18,6 +18,7 @@ layout(constant_id = 9) const uint VALUE_TYPE = KV_F16;
 layout(constant_id = 10) const bool SLOPES = false;
 layout(constant_id = 11) const bool LATER = false;
 layout(constant_id = 12) const bool WITHIN = false; // a value is the first elements of its key
+layout(constant_id = 13) const bool PICKED = false; // a workgroup has one token, which sees what a list names
 
 layout(set = 0, binding = 0, std430) readonly buffer Q { float q[]; };
 layout(set = 0, binding = 1, std430) readonly buffer K { uint k[]; }; // words of elements [pages, kv_heads, words, 64], and scales; kv.go has the layout
@@ -29,6 +30,7 @@ layout(set = 0, binding = 4, std430) writeonly buffer Splits { float splits[]; }
 
 layout(set = 0, binding = 6, std430) readonly buffer Sinks { float sinks[]; }; // [heads]
 layout(set = 0, binding = 7, std430) readonly buffer Slopes { float falls[]; }; // [heads]
+layout(set = 0, binding = 8, std430) readonly buffer Lists { float lists[]; };
 
 layout(push_constant) uniform Push {
 	uint tokens;    // the last of them, and one
@@ -41,12 +43,16 @@ layout(push_constant) uniform Push {
 	float softCap; // 0: none
 	uint near;     // 1: the layer is one of those with windows; else 0
 	uint first;    // of the tokens
+	uint groups, list, block; // with PICKED: lists of a token, their elements, and positions of a block
 } push;
 #define PARAMS 5
 #define ROWS push.room
 #define OUT push.outs
 #include "params.glsl"
 #include "seen.glsl"
+#include "picked.glsl"
+
+#include "pairs.glsl"
 
 const uint PAGE = 64, KEYS = KEY / 2, PAIRS = DIM / 2; // pairs of a key, of a value
 const uint TOKENS = QUERIES / HEADS;
@@ -58,41 +64,6 @@ const uint EACH = (DIM + LOCAL - 1) / LOCAL; // elements of an output that an in
 const uint QUADS = (QUERIES + 3) / 4; // rows of q, four to a vector
 const uint HELD = QUADS * TURNS; // sums of an invocation, each of four rows
 const uint AHEAD = 4; // positions whose values an invocation loads at a time
-
-// pairOf is two neighbouring elements of type, a float type or a quantised one with its scale. In word, theirs, they are number j of it; the second float of
-// F32 is next.
-vec2 pairOf(uint type, uint word, uint next, uint j, float scale) {
-	switch (type) {
-	case KV_F16:
-		return unpackHalf2x16(word);
-	case KV_BF16:
-		return vec2(uintBitsToFloat(word << 16), uintBitsToFloat(word & 0xffff0000u));
-	case KV_F32:
-		return vec2(uintBitsToFloat(word), uintBitsToFloat(next));
-	case KV_Q8_0:
-		return vec2(bitfieldExtract(int(word), int(16 * j), 8), bitfieldExtract(int(word), int(16 * j + 8), 8)) * scale;
-	}
-	return vec2(int(bitfieldExtract(word, int(j), 4)) - 8, int(bitfieldExtract(word, int(j) + 8, 4)) - 8) * scale;
-}
-
-// wordOf is the word of a head's elements that has pair j.
-uint wordOf(uint type, uint j) {
-	if (type == KV_F32)
-		return 2 * j;
-	if (type == KV_Q8_0)
-		return j / 2;
-	return type == KV_Q4_0 ? j / 16 * 4 + j % 8 / 2 : j;
-}
-
-// inWord is pair j's number in it; in Q4_0 its first bit, for the second half of a block lies in the upper halves of bytes.
-uint inWord(uint type, uint j) { return type == KV_Q4_0 ? j % 2 * 16 + j % 16 / 8 * 4 : j % 2; }
-
-// keyPair is pair j of the key at slot of a head's page.
-vec2 keyPair(uint block, uint slot, uint j) {
-	uint base = block * kvHeadWords(KEY_TYPE, KEY), at = base + wordOf(KEY_TYPE, j) * 64 + slot;
-	float scale = KEY_TYPE >= KV_Q8_0 ? unpackHalf2x16(uint(keyScales[2 * (base + 64 * kvWords(KEY_TYPE, KEY)) + j / 16 * 64 + slot])).x : 1;
-	return pairOf(KEY_TYPE, k[at], KEY_TYPE == KV_F32 ? k[at + 64] : 0, inWord(KEY_TYPE, j), scale);
-}
 
 // valuePair is pair j of the value at slot.
 vec2 valuePair(uint block, uint slot, uint j) {
@@ -112,6 +83,7 @@ shared ivec4 limits[QUADS];           // the last position that a row attends to
 shared ivec4 starts[QUADS];           // the first
 shared vec4 places[QUADS], fallings[QUADS]; // a row's own position, and by what its scores fall with the distance
 shared uint blocks[SPLIT / PAGE]; // the head's blocks of the split's pages
+shared uint places_[PICKED ? SPLIT : 1]; // of the split's positions: the head's block, times PAGE, and the slot
 
 uint id = gl_LocalInvocationID.x;
 
@@ -155,6 +127,15 @@ void reduce(bool added) {
 
 const float NOTHING = -3.4e38; // less than any score
 
+// lastOf and firstOf are the ends of what a row attends to: of positions, or with PICKED of places in its list.
+int lastOf(uint row) {
+	return PICKED ? pickedLen(listOf(row, kvHead * push.groups / push.kvHeads, push.groups, push.list), push.list, push.block, int(position(row))) - 1 : lastSeen(row, push.window, LATER);
+}
+int firstOf(uint row) { return PICKED ? 0 : firstSeen(row, push.window, LATER); }
+
+// place is where number i of a split's positions lies: the head's block, and the slot.
+uvec2 place(uint i) { return PICKED ? uvec2(places_[i] / PAGE, places_[i] % PAGE) : uvec2(blocks[i / PAGE], i % PAGE); }
+
 // sees is which of four rows attend to a position.
 bvec4 sees(uint quad, int position) {
 	bvec4 before = lessThanEqual(ivec4(position), limits[quad]), after = greaterThanEqual(ivec4(position), starts[quad]);
@@ -163,7 +144,12 @@ bvec4 sees(uint quad, int position) {
 
 // score fills scores with the exponentials of a split's positions, and parts.
 void score(uint sequence, uint from, int begin, int last) {
-	if (id < SPLIT / PAGE && int(from + id * PAGE) <= last)
+	if (PICKED) {
+		if (int(from + id) <= last) {
+			int at = picked(listOf(firstToken, kvHead * push.groups / push.kvHeads, push.groups, push.list), push.block, from + id, int(position(firstToken)));
+			places_[id] = (page(sequence, uint(at) / PAGE, push.near) * push.kvHeads + kvHead) * PAGE + uint(at) % PAGE;
+		}
+	} else if (id < SPLIT / PAGE && int(from + id * PAGE) <= last)
 		blocks[id] = page(sequence, from / PAGE + id, push.near) * push.kvHeads + kvHead;
 	barrier();
 	int position = int(from + id);
@@ -171,8 +157,9 @@ void score(uint sequence, uint from, int begin, int last) {
 	[[unroll]] for (uint i = 0; i < QUADS; i++)
 		s[i] = vec4(0);
 	if (position >= begin && position <= last) {
+		uvec2 at = place(id);
 		for (uint j = 0; j < KEYS; j++) {
-			vec2 key = keyPair(blocks[id / PAGE], id % PAGE, j);
+			vec2 key = keyPair(at.x, at.y, j);
 			[[unroll]] for (uint i = 0; i < QUADS; i++) {
 				precise vec4 sum = fma(queries[2 * j * QUADS + i], key.xxxx, s[i]);
 				sum = fma(queries[(2 * j + 1) * QUADS + i], key.yyyy, sum);
@@ -214,7 +201,8 @@ void values(uint from, int begin, int last, out vec4 even[HELD], out vec4 odd[HE
 			vec2 value[AHEAD];
 			[[unroll]] for (uint j = 0; j < AHEAD; j++) {
 				uint p = min(first + j, end - 1);
-				value[j] = valuePair(blocks[p / PAGE], p % PAGE, pair);
+				uvec2 at = place(p);
+				value[j] = valuePair(at.x, at.y, pair);
 			}
 			[[unroll]] for (uint j = 0; j < AHEAD; j++) {
 				if (first + j >= end)
@@ -284,8 +272,8 @@ void attend(uint from, uint end, uint firstSplit) {
 	if (id < 4 * QUADS) {
 		uint t = id / HEADS;
 		bool takesPart = id < QUERIES && exists(id) && !padding(tokenOf(id)) && t >= from && t < end;
-		limits[id / 4][id % 4] = takesPart ? lastSeen(tokenOf(id), push.window, LATER) : -1;
-		starts[id / 4][id % 4] = takesPart ? firstSeen(tokenOf(id), push.window, LATER) : 0;
+		limits[id / 4][id % 4] = takesPart ? lastOf(tokenOf(id)) : -1;
+		starts[id / 4][id % 4] = takesPart ? firstOf(tokenOf(id)) : 0;
 		if (SLOPES) {
 			places[id / 4][id % 4] = takesPart ? float(position(tokenOf(id))) : 0;
 			fallings[id / 4][id % 4] = takesPart ? falls[headOf(id)] : 0;
@@ -317,7 +305,7 @@ void main() {
 	kvHead = gl_WorkGroupID.y / tiles;
 	firstHead = kvHead * group + gl_WorkGroupID.y % tiles * HEADS;
 	firstToken = push.first + gl_WorkGroupID.x * TOKENS;
-	if (!WHOLE && (padding(firstToken) || int(gl_WorkGroupID.z * SPLIT) > lastSeen(firstToken, push.window, LATER))) // it has one token
+	if (!WHOLE && (padding(firstToken) || int(gl_WorkGroupID.z * SPLIT) > lastOf(firstToken))) // it has one token
 		return;
 	for (uint i = id; i < 4 * QUADS * KEY; i += LOCAL) {
 		uint r = i / KEY, d = i % KEY;

@@ -17,8 +17,10 @@ layout(constant_id = 3) const bool SINKS = false;
 layout(constant_id = 4) const bool LATER = false;
 layout(constant_id = 5) const uint DIM = 128; // of a value
 layout(constant_id = 6) const uint POSITIONS = 256; // of a part
+layout(constant_id = 7) const bool PICKED = false; // tokens see what their lists name
 
 layout(set = 0, binding = 4, std430) readonly buffer Sinks { float sinks[]; }; // [heads]
+layout(set = 0, binding = 5, std430) readonly buffer Lists { float lists[]; };
 
 layout(push_constant) uniform Push {
 	uint heads;
@@ -27,19 +29,28 @@ layout(push_constant) uniform Push {
 	uint scales;
 	uint window; // positions that a token sees; 0: all
 	uint first_; // token
+	uint groups, list, block; // with PICKED: as in attention.comp
 } push;
 #define PARAMS 2
 #define ROWS push.room
 #define OUT push.outs
 #include "params.glsl"
 #include "seen.glsl"
+#include "picked.glsl"
 
 shared float values[DIM]; // of the head
 
 void main() {
 	uint head = gl_WorkGroupID.x, row = gl_WorkGroupID.y, token = push.first_ + row;
-	uint count = padding(token) ? 0 : uint(lastSeen(token, push.window, LATER)) / SPLIT + 1, size = DIM + 2;
-	uint begin = uint(firstSeen(token, push.window, LATER)) / SPLIT;
+	uint begin = 0, count = 0, size = DIM + 2;
+	if (padding(token)) {
+	} else if (PICKED) {
+		uint at = listOf(token, head * push.groups / push.heads, push.groups, push.list);
+		count = uint(pickedLen(at, push.list, push.block, int(position(token))) - 1) / SPLIT + 1;
+	} else {
+		begin = uint(firstSeen(token, push.window, LATER)) / SPLIT;
+		count = uint(lastSeen(token, push.window, LATER)) / SPLIT + 1;
+	}
 	uint first = (row * push.heads + head) * push.maxSplits * size;
 	for (uint d = gl_LocalInvocationID.x; d < DIM; d += gl_WorkGroupSize.x) {
 		Part total = Part(0, 1); // of padding, which has no parts
