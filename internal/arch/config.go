@@ -58,18 +58,19 @@ type Config struct {
 	ErnieEvery      int      `json:"moe_layer_interval"`
 
 	// DeepSeek.
-	RoutedExperts int     `json:"n_routed_experts"`
-	SharedExperts int     `json:"n_shared_experts"` // each as wide as a routed one
-	FirstDense    int     `json:"first_k_dense_replace"`
-	ExpertEvery   int     `json:"moe_layer_freq"`
-	ExpertScale   float64 `json:"routed_scaling_factor"`
-	TopKMethod    string  `json:"topk_method"`
-	ExpertGroups  int     `json:"n_group"`
-	GroupsUsed    int     `json:"topk_group"`
-	Further       int     `json:"num_nextn_predict_layers"` // layers behind the last, which predict further tokens
+	RoutedExperts int       `json:"n_routed_experts"`
+	SharedExperts int       `json:"n_shared_experts"` // each as wide as a routed one
+	FirstDense    int       `json:"first_k_dense_replace"`
+	ExpertEvery   Frequency `json:"moe_layer_freq"`
+	ExpertScale   float64   `json:"routed_scaling_factor"`
+	TopKMethod    string    `json:"topk_method"`
+	ExpertGroups  int       `json:"n_group"`
+	GroupsUsed    int       `json:"topk_group"`
+	Further       int       `json:"num_nextn_predict_layers"` // layers behind the last, which predict further tokens
 
 	SmallThinker
 	Mixtures
+	Indexing
 	NemotronH
 	DeltaNet
 	Mamba
@@ -337,6 +338,20 @@ func (c *Counts) UnmarshalJSON(data []byte) error {
 		*c = Counts{n}
 	}
 	return err
+}
+
+// Frequency says which layers have something: every so manyth, or, of newer folders, those whose number is not 0.
+type Frequency struct {
+	Every  int
+	Layers []int
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (f *Frequency) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '[' {
+		return json.Unmarshal(data, &f.Layers)
+	}
+	return json.Unmarshal(data, &f.Every)
 }
 
 // Shares returns how many layers at the end read keys and values of others.

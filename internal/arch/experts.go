@@ -124,7 +124,7 @@ func (c *Config) mixture(width int) {
 func (c *Config) routed() error {
 	c.mixture(c.ExpertWidth)
 	m := &c.Mixture
-	m.Count, m.Shared, m.First, m.Every, m.Scale = c.RoutedExperts, c.SharedExperts*c.ExpertWidth, c.FirstDense, c.ExpertEvery, c.ExpertScale
+	m.Count, m.Shared, m.First, m.Every, m.Scale = c.RoutedExperts, c.SharedExperts*c.ExpertWidth, c.FirstDense, c.ExpertEvery.Every, c.ExpertScale
 	if c.ExpertGroups > 1 {
 		m.Groups, m.GroupsUsed = c.ExpertGroups, c.GroupsUsed
 	}
