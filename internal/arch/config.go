@@ -71,6 +71,7 @@ type Config struct {
 	SmallThinker
 	Mixtures
 	Bailing
+	Indexing
 	NemotronH
 	DeltaNet
 	Mamba
