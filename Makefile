@@ -5,18 +5,22 @@
 build:
 	CGO_ENABLED=0 go build -o powerinfer ./cmd/powerinfer
 
-# One case of each kind; POWERINFER_EXHAUSTIVE=1 runs whole matrices, as .ci/run does. It ends with a line of what was left out.
+# One case of each kind; POWERINFER_EXHAUSTIVE=1 runs whole matrices, as .ci/night does. It ends with a line of what was left out.
 test:
 	@scripts/tools.sh test
 	@scripts/test.sh
 
 # A race run of the packages that share memory between goroutines, and of what passes between Go and the Vulkan driver. Kernels are single-threaded:
 # of element types those that are divided among threads in a way of their own are enough. Tests that only compare one split's numbers with another's
-# run the goroutines that TestTrace and TestCompanyOnGPU run.
+# run the goroutines that TestTrace and TestCompanyOnGPU run. Of the engine those tests are run in which several goroutines meet.
 race:
-	CGO_ENABLED=1 go test -timeout 30m -race -short ./internal/compute/cpu ./internal/compute/cpu/pool ./internal/engine -skip \
-		'^(TestDemoOn|TestSplitsOnGPU|TestStreamedPrompts|TestTooSmall|TestTwoGPUs)|^TestConformance$$/.*/^(exact,_)?(IQ|TQ|Q[1235]|Q4_1|Q6_K|MXFP4|NVFP4|BF16)|^TestConformance$$/^Attention$$/^heads_of_(64_and|80|96|576)'
+	CGO_ENABLED=1 go test -timeout 30m -race -short ./internal/compute/cpu ./internal/compute/cpu/pool -skip \
+		'^TestTune$$|^TestConformance$$/.*/^(exact,_)?(F32|IQ|TQ|Q[12358]|Q4_1|Q6_K|MXFP4|NVFP4|BF16)|^TestConformance$$/^(Experts|Predict)$$/^Q4_K|^TestConformance$$/^Attention$$/^heads_of_(64_and|80|96|576)'
+	CGO_ENABLED=1 go test -timeout 30m -race -short ./internal/engine -run '^Test($(RACED))$$' -skip '^TestCompanyOnGPU$$/^(off|exact)'
 	CGO_ENABLED=1 go test -timeout 30m -race -short -run 'TestUpload|TestReplay|TestOverlap|TestHost|TestConformance/^Embed$$' ./internal/compute/vulkan
+
+RACED := TwoHundredRequests|Gap|ForgottenStream|CancelWaiting|CancelInRecurrentStep|CloseWhileAwaiting|NeverFits|FailedStep|LostForGood|Together|EmbedLater|$(\
+	)DraftModel|FurtherDrafts|PrefixReuse|Checkpoints|RecurrentCompany|SaveBesideRequests|Company|CompanyOnGPU|Threads|Watch|SetThreshold|Trace|WorkOnGPU|WindowsFreePages
 
 fuzz:
 	@scripts/fuzz.sh $${FUZZTIME:-15s}

@@ -141,7 +141,7 @@ func (f figures) row(t quant.Type, kern kernel, peak float64) []string {
 func (c *check) wanted(tokens int) int64 {
 	switch {
 	case c.tiny:
-		return 1 << 20
+		return 256 << 10
 	case tokens > 1:
 		return 256 << 20
 	}
@@ -195,8 +195,11 @@ func (k *kit) time(ctx context.Context, kern kernel, s dims, wanted int64, once 
 		return 0, err
 	}
 	k.counting, k.recorded = false, 0
-	passes, best := 1, 0.0
-	for run := 0; run < runs && ctx.Err() == nil; run++ {
+	passes, best, most := 1, 0.0, runs
+	if once {
+		most = 1
+	}
+	for run := 0; run < most && ctx.Err() == nil; run++ {
 		took, err := k.run(passes, calls)
 		if err != nil {
 			return 0, err

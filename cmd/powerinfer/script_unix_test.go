@@ -63,7 +63,7 @@ func end(ts *testscript.TestScript, by syscall.Signal, args []string) {
 		first = append(first, one...)
 	}
 	if made {
-		for until := time.Now().Add(time.Minute); !exists(ts.MkAbs(file)) && time.Now().Before(until); {
+		for until := time.Now().Add(processLimit); !exists(ts.MkAbs(file)) && time.Now().Before(until); {
 			time.Sleep(time.Millisecond)
 		}
 	}

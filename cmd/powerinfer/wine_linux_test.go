@@ -96,7 +96,7 @@ func virtualDisplay(t *testing.T) string {
 
 // windowsLimit is the time in seconds after which a Windows program counts as hung. It includes setting up wine and
 // measuring the machine.
-const windowsLimit = "120"
+const windowsLimit = "1200"
 
 // windows runs the Windows binary: windows ARGS...
 func windows(ts *testscript.TestScript, neg bool, args []string) {

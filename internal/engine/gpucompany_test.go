@@ -11,6 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // TestCompanyOnGPU: on a GPU, too, requests say the same, to the byte, alone and among others. The prompts of F16
@@ -18,16 +19,17 @@ import (
 // more than any product takes as a few. The longest prompt is cut wherever the others leave room for it. Some of the
 // neurons are the processor's.
 func TestCompanyOnGPU(t *testing.T) {
-	for _, m := range []struct {
+	type part struct {
 		mode model.SparseMode
 		hot  int // neurons on the GPU
 		spec synth.Spec
-	}{
+	}
+	for _, m := range testenv.Some(t, 2, []part{
 		{model.Off, 128, synth.Spec{Arch: "llama", Type: quant.F16}},
+		{model.Predict, 64, synth.Spec{Arch: "llama", Type: quant.F16, Magic: "PWRI"}},
 		{model.Exact, 128, synth.Spec{Arch: "llama", Type: quant.F16}},
 		{model.Exact, 64, synth.Spec{Arch: "llama", Type: quant.F16}},
-		{model.Predict, 64, synth.Spec{Arch: "llama", Type: quant.F16, Magic: "PWRI"}},
-	} {
+	}) {
 		t.Run(fmt.Sprintf("%s %s %d", m.mode, m.spec.Type, m.hot), func(t *testing.T) {
 			const others, tokens = 40, 4
 			m.spec.Layers, m.spec.Embd, m.spec.FF, m.spec.Heads, m.spec.Sparsity, m.spec.PowerLaw, m.spec.Seed = 1, 64, 128, 2, 0.9, 1, 5

@@ -96,14 +96,14 @@ func Missing(t testing.TB, what, reason string) {
 	t.Skip(reason)
 }
 
-// Exhaustive reports whether the test runs its whole matrix: .ci/run sets POWERINFER_EXHAUSTIVE for that. Otherwise the
+// Exhaustive reports whether the test runs its whole matrix: .ci/night sets POWERINFER_EXHAUSTIVE for that. Otherwise the
 // test runs one case of each kind, so that make test takes minutes.
 func Exhaustive(t testing.TB) bool {
 	t.Helper()
 	if os.Getenv("POWERINFER_EXHAUSTIVE") != "" && !testing.Short() {
 		return true
 	}
-	leftOut(t, "with one case of each kind, where .ci/run has all")
+	leftOut(t, "with one case of each kind, where .ci/night has all")
 	return false
 }
 

@@ -37,7 +37,7 @@ type script struct {
 	halves      bool // long steps' products may be computed in halves: see Promise
 	pinnedApart bool // weights that stay where they are may be multiplied another way
 
-	turn, turns int // its place among the scripts of its group, and their number
+	turn, turns int // its place among the scripts that take turns with the ways to play them, and their number
 	play        func(s *stage)
 }
 
@@ -46,25 +46,42 @@ func (sc *script) group() string {
 	return strings.Join(parts[:min(2, len(parts))], "/")
 }
 
+func (sc *script) verb() string {
+	verb, _, _ := strings.Cut(sc.name, "/")
+	return verb
+}
+
 // scripts are all, the longest groups first: groups are played side by side.
 func scripts() []script {
 	return slices.Concat(sparseScripts(), expertScripts(), matMulScripts(), byHeadScripts(), attentionScripts(), latentScripts(), selectScripts(), recurrentScripts(), predictScripts(), ropeScripts(), rowScripts(), routeScripts())
 }
 
 // groups returns the scripts by their verb and first variant. A group is played on one device, so that what a verb
-// leaves behind meets the next one. Of a group's scripts one in so many is taken.
+// leaves behind meets the next one. Of a group's scripts one in so many is taken. The scripts of a group take turns with
+// the ways to play them or, where some are left out, those of a verb, whatever their types.
 func groups(oneIn int) (names []string, by map[string][]script) {
 	by = map[string][]script{}
-	count := map[string]int{}
+	count, turns := map[string]int{}, map[string]int{}
+	inTurn := (*script).group
+	if oneIn > 1 {
+		inTurn = (*script).verb
+	}
 	for _, sc := range scripts() {
 		g := sc.group()
 		if count[g] == 0 {
 			names = append(names, g)
 		}
 		if count[g]%oneIn == 0 {
+			sc.turn = turns[inTurn(&sc)]
+			turns[inTurn(&sc)]++
 			by[g] = append(by[g], sc)
 		}
 		count[g]++
+	}
+	for _, group := range by {
+		for i := range group {
+			group[i].turns = turns[inTurn(&group[i])]
+		}
 	}
 	return names, by
 }
@@ -84,6 +101,9 @@ type Promise struct {
 	// activations are rounded to these, which have the range of a token, and sums are in another order than those of
 	// fewer tokens.
 	Halves bool
+	// Slow says that the device takes long, to compile shaders on a processor, say: as many scripts are left out as in
+	// short tests, unless the test is exhaustive.
+	Slow bool
 	// Lacks lists groups of scripts whose operations the device does not have yet: names that their names begin with.
 	// It is there for the time between an operation's definition and its last device, and refuses no script by more
 	// than that.
@@ -97,14 +117,14 @@ func Run(t *testing.T, families ...Family) {
 }
 
 // Run holds the first of every family to the scalar device, and the others to the first. It closes what it opens. It
-// plays every fourth script of each group, short tests every eighth, exhaustive ones all.
+// plays every fourth script of each group, on slow devices and in short tests every eighth, in exhaustive ones all.
 func (p Promise) Run(t *testing.T, families ...Family) {
 	t.Helper()
 	oneIn := 4
-	if testing.Short() {
-		oneIn = 8
-	} else if testenv.Exhaustive(t) {
+	if testenv.Exhaustive(t) {
 		oneIn = 1
+	} else if p.Slow || testing.Short() {
+		oneIn = 8
 	}
 	p.run(t, oneIn, families...)
 }
@@ -120,8 +140,7 @@ func (p Promise) run(t *testing.T, oneIn int, families ...Family) {
 			t.Parallel()
 			reference := subject{ref.New(), map[string]any{}}
 			devices := opened(t, families)
-			for i, sc := range by[name] {
-				sc.turn, sc.turns = i, len(by[name])
+			for _, sc := range by[name] {
 				sc.halves = p.Halves && sc.tokens > p.Few
 				if sc.rough || sc.halves {
 					sc.few, sc.kinds = p.Few, true
@@ -244,7 +263,8 @@ func everyone(n int) []int32 {
 	return all
 }
 
-// leastPlayed is how many scripts of a group are played in each of the other ways at least, if it has so many.
+// leastPlayed is how many of the scripts that take turns are played in each of the other ways at least, if there are so
+// many.
 const leastPlayed = 4
 
 // inTurn returns those of all that it is sc's turn to be played in.
@@ -262,8 +282,8 @@ func (sc *script) inTurn(all ...playing) (own []playing) {
 // others are the ways to play sc but that of all tokens of a prompt: pinned, and where it makes a difference, all of
 // them or some as tokens of running sequences; and steps with only some of the tokens: one alone, two apart, the first
 // nine, and the longest that agrees with them, and, where that makes a difference, the last and the first twelve as
-// tokens of running sequences. The scripts of a group take turns with them, because on some devices long steps of all
-// of them take minutes.
+// tokens of running sequences. Scripts take turns with them, because on some devices long steps of all of them take
+// minutes, and each length of a step compiles shaders of its own.
 func (sc *script) others() []playing {
 	n := sc.tokens
 	some := func(decode int, step ...int32) playing { return playing{step: step, decode: decode} }

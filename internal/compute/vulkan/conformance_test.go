@@ -118,7 +118,7 @@ const assistedVariable = "POWERINFER_TEST_ASSISTED"
 func TestConformance(t *testing.T) {
 	part, _ := strconv.ParseInt(os.Getenv(partVariable), 10, 64)
 	// Layers whose cache a GPU has attend to latent vectors themselves: see compute.LatentExpander.
-	devicetest.Promise{Halves: true, Lacks: []string{"AttendLatent"}}.Run(t, devicetest.Family{lastingDevice(t, Options{maxBinding: part, assisted: os.Getenv(assistedVariable) != ""})})
+	devicetest.Promise{Halves: true, Slow: true, Lacks: []string{"AttendLatent"}}.Run(t, devicetest.Family{lastingDevice(t, Options{maxBinding: part, assisted: os.Getenv(assistedVariable) != ""})})
 }
 
 // TestVariants plays a part of the suite in processes where the validation layer checks the address of every access,
