@@ -1,6 +1,7 @@
 package cpu_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -22,10 +23,14 @@ func opens(kernels string, threads, batch int) func(t *testing.T) compute.Device
 
 // TestConformance holds every set of kernels that this machine runs to the scalar device, and every number of threads
 // to the same bytes. Steps of one token have other threads than longer ones, as users have it. Generic kernels compute
-// row by row, which threads cannot change.
+// row by row, which threads cannot change. Short tests, as those of the race detector, have the fastest set and that one.
 func TestConformance(t *testing.T) {
 	var all []devicetest.Family
-	for _, k := range kernel.Variants() {
+	variants := kernel.Variants()
+	if testing.Short() {
+		variants = slices.Compact([]*kernel.Kernels{variants[0], variants[len(variants)-1]})
+	}
+	for _, k := range variants {
 		f := devicetest.Family{opens(k.Name, 2, 4)}
 		if k.Name != kernel.Generic {
 			f = append(f, opens(k.Name, 1, 1))
