@@ -13,12 +13,16 @@ const (
 	gpuRead   = 5e9
 )
 
+// kernel stands for those of the processor: with one described, doctor measures none.
+const kernel = "described"
+
 // Machine returns this machine with the GPUs found. Its figures are the same everywhere, and every operation reads at
 // the same speed. GPUs that are not usable have none, as after a measurement.
 func Machine(found []measure.Found) measure.Machine {
 	m := measure.This(found)
 	m.Products, m.Packs, m.Taken, m.Speeds = 1e11, 1e9, &measure.Taken{}, even(ramStream)
 	m.RAM = []measure.RAM{{Threads: 1, Stream: ramStream, Rows: []measure.Rows{{Bytes: 4096, Read: ramRows}}}}
+	m.Kernels = []measure.Kernel{{Type: "Q4_0", Cols: 4096, Chosen: kernel, Usual: kernel, Why: "described", Speeds: []measure.KernelSpeed{{Kernel: kernel, Speed: ramStream}}}}
 	for i := range m.GPUs {
 		g := &m.GPUs[i]
 		if g.Lacks = found[i].Lacks; g.Lacks == "" {
