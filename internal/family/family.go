@@ -26,6 +26,12 @@ type MTP interface {
 	BindMTP(b *nn.Binder) Block
 }
 
+// PlainMTP is an MTP whose layer may read what the last layer gives before the last norm; else it reads the norm.
+type PlainMTP interface {
+	MTP
+	PlainMTP() bool
+}
+
 // AllRows is a Program whose last layer may have to compute all rows, whatever logits are wanted.
 type AllRows interface {
 	Program

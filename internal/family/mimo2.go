@@ -14,7 +14,7 @@ import (
 func newMiMo2(k *nn.Keys, b *nn.Binder) Program {
 	scale := k.Factor(".attention.value_scale", 1)
 	m := readMoE(k, moeSpec{
-		style:   compute.Halves,
+		style: compute.Halves, plainMTP: true,
 		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid}, Choice: nn.Optional},
 		attention: func(_ *moe, b *nn.Binder, a *nn.Attention) {
 			a.Scale = scale

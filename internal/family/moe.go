@@ -39,6 +39,7 @@ type moeSpec struct {
 	qkvBias, outBias nn.Presence
 	ffnNorm          string // the name of the feed-forward layer's norm; empty: ffn_norm
 	experts          nn.ExpertSpec
+	plainMTP         bool // see PlainMTP
 	// attention, if it is set, adds what the family's attention has besides.
 	attention func(m *moe, b *nn.Binder, a *nn.Attention)
 	// acts, if it is set, returns the activations of layer i's routed experts and of its other neurons.
@@ -139,6 +140,9 @@ func (m *moe) BindMTP(b *nn.Binder) Block {
 	l := m.block(b, len(m.layers))
 	return &l
 }
+
+// PlainMTP is of family.PlainMTP.
+func (m *moe) PlainMTP() bool { return m.spec.plainMTP }
 
 // normHeads binds norms of each head's queries and keys.
 func normHeads(m *moe, b *nn.Binder, a *nn.Attention) {

@@ -13,7 +13,7 @@ import (
 // Source: StepFun 2026, Step 3.5 Flash.
 func newStep35(k *nn.Keys, b *nn.Binder) Program {
 	m := readMoE(k, moeSpec{
-		style:   compute.Halves,
+		style: compute.Halves, plainMTP: true,
 		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid}, Choice: nn.Optional},
 		attention: func(m *moe, b *nn.Binder, a *nn.Attention) {
 			if b.Has("attn_q_norm.weight") {

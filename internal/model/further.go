@@ -31,6 +31,7 @@ type further struct {
 	block      family.Block
 	norm       nn.Norm   // before the head; the model's where the layer has none
 	head       nn.Linear // [n_vocab, n_embd]; the model's where the layer has none
+	plain      bool      // h is taken before the last norm, and so is the block's output that stands for it
 }
 
 // outlineFurther describes the first layer behind the last, where the file has one and the program binds it.
@@ -115,13 +116,19 @@ func bindFurther(b *nn.Binder, program family.Program, c *Config) *further {
 		return nil
 	}
 	f := &further{embd: embed.Table, norm: output.Norm, head: nn.Linear{W: output.Head.W}, block: p.BindMTP(b)}
+	if p, ok := program.(family.PlainMTP); ok {
+		f.plain = p.PlainMTP()
+	}
 	f.embdNorm, f.hiddenNorm = b.RMSNorm("nextn.enorm", c.Embd, c.Eps), b.RMSNorm("nextn.hnorm", c.Embd, c.Eps)
 	f.join = b.Linear("nextn.eh_proj", c.Embd, 2*c.Embd, nn.Absent)
 	if b.Has("nextn.embed_tokens.weight") {
 		f.embd = b.Lookup("nextn.embed_tokens", c.Vocab, c.Embd)
 	}
-	if b.Has("nextn.shared_head_norm.weight") {
-		f.norm = b.RMSNorm("nextn.shared_head_norm", c.Embd, c.Eps)
+	for _, norm := range []string{"nextn.shared_head_norm", "layer_output_norm"} { // files have either, or none
+		if b.Has(norm + ".weight") {
+			f.norm = b.RMSNorm(norm, c.Embd, c.Eps)
+			break
+		}
 	}
 	if b.Has("layer_output_norm.weight") { // as Ling's files name it
 		f.norm = b.RMSNorm("layer_output_norm", c.Embd, c.Eps)
@@ -153,7 +160,11 @@ func (m *Model) forwardFurther(p *nn.Pass) {
 	x := f.block.Forward(p, f.input(p, m))
 	m.keep(p, x, f.norm)
 	if _, outputs := p.Rows(); outputs > 0 {
-		p.LinearTo(m.logits.Like(compute.Tensor{Rows: outputs, Outputs: true}), p.Outputs(m.hidden.Like(x)), &f.head)
+		last := p.Outputs(m.hidden.Like(x))
+		if f.plain {
+			p.Normalize(last, f.norm)
+		}
+		p.LinearTo(m.logits.Like(last), last, &f.head)
 	}
 }
 

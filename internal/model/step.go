@@ -89,9 +89,14 @@ func (m *Model) forward(p *nn.Pass) {
 	}
 }
 
-// keep makes the step's hidden states norm of x.
+// keep makes the step's hidden states norm of x, or x itself where an MTP layer reads that.
 func (m *Model) keep(p *nn.Pass, x compute.Tensor, norm nn.Norm) {
-	if m.further != nil {
+	switch {
+	case m.further == nil:
+	case m.further.plain && p.Kind != nn.States:
+		p.Verbs().CopyColumns(m.hidden.Like(x), x, compute.Ranges{}, compute.Ranges{}, m.Embd, 1)
+		return
+	default:
 		p.NormTo(m.hidden.Like(x), x, norm)
 		return
 	}
@@ -105,8 +110,8 @@ func (m *Model) keep(p *nn.Pass, x compute.Tensor, norm nn.Norm) {
 func (m *Model) Logits(i int) ([]float32, error) { return m.dev.Read(m.logits, i) }
 
 // Hidden returns row i of the hidden states [n_embd] of the last step, which ForwardHidden, ForwardBoth or
-// ForwardFurther ran: the last layer's outputs after the last norm, from which logits are computed. It is valid until
-// the next step. It fails where a GPU does.
+// ForwardFurther ran: the last layer's outputs after the last norm, from which logits are computed, or of the latter two
+// what MTP layers read. It is valid until the next step. It fails where a GPU does.
 func (m *Model) Hidden(i int) ([]float32, error) {
 	return m.dev.Read(m.hidden, i)
 }
