@@ -538,7 +538,8 @@ func (p *plan) leaveOutFurther(c *config, notes func(string)) {
 		if l, err := strconv.Atoi(number); ok && err == nil && p.further == 0 && l >= c.Layers && l-c.Layers < c.Further {
 			p.used[name], left = true, true
 		}
-		if strings.HasPrefix(name, mtp) && (p.family.Delta || c.Further > 0) && !p.used[name] {
+		known := p.family.Delta || c.Further > 0
+		if (strings.HasPrefix(name, mtp) && known || strings.HasPrefix(name, "model."+mtp)) && !p.used[name] {
 			p.used[name], left = true, true
 		}
 	}
