@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
@@ -49,17 +50,13 @@ type loading struct {
 // tracedFamilies returns the families by name, with the number of layers that show all their kinds.
 func tracedFamilies() map[string]int {
 	layers := map[string]int{}
-	for _, name := range strings.Fields(`arcee baichuan bamboo bert bloom chatglm command-r dbrx deepseek deepseek2 deepseek2-ocr deepseek32 dots3note ernie4_5 ernie4_5-moe
-		eurobert exaone falcon falcon-h1 gemma gemma2 glm4 glm-dsa glm4moe gpt2 gpt-oss gptneox granite granitehybrid granitemoe hunyuan-dense hunyuan-moe hy_v3 internlm2 jais2 jina-bert-v2
-		jina-bert-v3 lfm2 lfm2moe llama llama-embed mamba2 mimo2 minicpm minicpm3 minimax-m2 minimax-m3 mistral3 mistral4 mpt nemotron nomic-bert nomic-bert-moe olmo2 olmoe opt phi2
-		phi3 plm qwen2 qwen2moe qwen2vl qwen3 qwen3moe qwen3vl qwen3vlmoe seed_oss stablelm starcoder2 step35
-		bailingmoe bailingmoe2 dots1 maincoder olmo orion pangu-embedded starcoder xverse`) {
+	for _, name := range family.Names() {
 		layers[name] = 3
 	}
 	for name, n := range map[string]int{
-		"afmoe": 5, "cohere2": 5, "cohere2moe": 5, "exaone4": 5, "exaone-moe": 5, "laguna": 5, "muse-glimmer": 5, "gemma3": 7, "gemma-embedding": 7, "gemma3n": 6, "gemma4": 6, "llama4": 5, "mellum": 5, "modern-bert": 4, "nemotron_h": 5, "nemotron_h_moe": 5,
-		"bailingmoe3": 3, "kimi-k3": 4, "kimi-linear": 3, "minimax-01": 3,
-		"qwen35": 4, "qwen35moe": 4, "qwen3next": 4, "smallthinker": 5, "smollm3": 5,
+		"afmoe": 5, "cohere2": 5, "cohere2moe": 5, "exaone4": 5, "exaone-moe": 5, "gemma3": 7, "gemma-embedding": 7, "gemma3n": 6, "gemma4": 6, "kimi-k3": 4,
+		"laguna": 5, "llama4": 5, "mellum": 5, "modern-bert": 4, "muse-glimmer": 5, "nemotron_h": 5, "nemotron_h_moe": 5, "qwen35": 4, "qwen35moe": 4,
+		"qwen3next": 4, "smallthinker": 5, "smollm3": 5,
 	} {
 		layers[name] = n
 	}
