@@ -84,6 +84,9 @@ func (c *config) deltaAttentionKeys(f arch.Family) (keys []gguf.KV, err error) {
 		add("kda.gate_lower_bound", float32(c.LowerBound))
 		add("kda.safe_gate", true)
 	}
+	if c.Mixture.First == 0 { // llama.cpp requires it of Ling
+		add("leading_dense_block_count", uint32(0))
+	}
 	if c.CheckEvery > 0 {
 		add("attn_res.block_size", uint32(c.CheckEvery))
 		add("activation.situ_beta", float32(c.SituGate))

@@ -29,6 +29,9 @@ func activations() map[string]activation {
 		"drelu": {f: relu, sparse: true, gated: true},
 		"relu2": {f: func(z float64) float64 { return relu(z) * relu(z) }, sparse: true},
 		"silu":  {f: func(z float64) float64 { return z / (1 + math.Exp(-z)) }},
+		"situ": {f: func(z float64) float64 { // of ups near 0, within the limit of synthetic files
+			return situGates * math.Tanh(z/situGates) / (1 + math.Exp(-z))
+		}, gated: true},
 		"clamped_swiglu": {f: func(z float64) float64 { // of ups near 0, with gpt-oss's slope and limit
 			z = min(z, 7)
 			return z / (1 + math.Exp(-1.702*z))

@@ -7,6 +7,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
+// situGates and situUps are the limits of SiTU.
+const (
+	situGates = 4
+	situUps   = 8
+)
+
 // checkpointsEvery is how many layers lie between checkpoints of the residual, in families that have some.
 const checkpointsEvery = 2
 
@@ -17,11 +23,14 @@ func (m *model) deltaKeys(a func(string) string) []gguf.KV {
 	if !m.has("ssm_g_b.weight") { // of newer families
 		keys = append(keys, gguf.KV{Key: a("kda.gate_lower_bound"), Value: float32(-5)})
 	}
+	if m.Dense == 0 { // llama.cpp requires it of Ling
+		keys = append(keys, gguf.KV{Key: a("leading_dense_block_count"), Value: uint32(0)})
+	}
 	if m.has("attn_res_score.weight") {
 		keys = append(keys,
 			gguf.KV{Key: a("attn_res.block_size"), Value: uint32(checkpointsEvery)},
-			gguf.KV{Key: a("activation.situ_beta"), Value: float32(4)},
-			gguf.KV{Key: a("activation.situ_linear_beta"), Value: float32(8)})
+			gguf.KV{Key: a("activation.situ_beta"), Value: float32(situGates)},
+			gguf.KV{Key: a("activation.situ_linear_beta"), Value: float32(situUps)})
 	}
 	return keys
 }
@@ -57,6 +66,9 @@ func (m *model) linearAttention(layer int, in amplitudes) {
 	m.plain(func() {
 		m.matrix(name("ssm_a"), s.StateHeads, 1, func(i int, row, _ []float32) { row[0] = sign * float32(math.Exp(float64(rates.normal(i)))) })
 	})
+	if shape := m.fam.Shape("ssm_a", m.sizes()); len(shape) == 1 {
+		m.out[len(m.out)-1].Shape = shape
+	}
 	m.random(name("ssm_dt.bias"), s.Inner, -3, 1)
 	m.random(name("ssm_norm.weight"), s.StateSize, 1, 0.02)
 }

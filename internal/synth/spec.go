@@ -188,7 +188,7 @@ func (s Spec) check(fam arch.Family) error {
 	case s.Context < 1 || s.Context > 1<<30:
 		return fmt.Errorf("a context of %d positions: give at least 1", s.Context)
 	case !ok:
-		return fmt.Errorf("activation %q is not one of relu, fatrelu, drelu, relu2, silu, gelu, clamped_swiglu", s.Activation)
+		return fmt.Errorf("activation %q is not one of relu, fatrelu, drelu, relu2, silu, gelu, clamped_swiglu, situ", s.Activation)
 	case act.gated && !fam.Gated:
 		return fmt.Errorf("activation %s needs a gate, which %s has not", s.Activation, s.Arch)
 	case !(s.ExpertLaw >= 0 && s.ExpertLaw <= 10) || s.ExpertLaw > 0 && (s.Experts == 0 || s.Used == s.Experts):
