@@ -70,6 +70,7 @@ type Config struct {
 
 	SmallThinker
 	Mixtures
+	Indexing
 	Bailing
 	NemotronH
 	DeltaNet

@@ -27,6 +27,8 @@ type Sizes struct {
 	ExpertLatent   int  // width of what experts read and write; 0: that of the residual
 	ElementGate    bool // attention's gate has a number for each element, where the family's has one for each head
 
+	IndexHeads, IndexKey int // of an indexer: its heads, and their elements
+
 	StateSpace // of recurrent layers
 }
 
@@ -85,6 +87,16 @@ func (f *Family) weight(stem string, s Sizes) []int {
 		return []int{s.QueryLatent}
 	case "attn_q_b":
 		return []int{q, s.QueryLatent}
+	case "indexer.attn_q_b":
+		return []int{s.IndexHeads * s.IndexKey, s.QueryLatent}
+	case "indexer.q_proj":
+		return []int{s.IndexHeads * s.IndexKey, s.Embd}
+	case "indexer.attn_k", "indexer.k_proj":
+		return []int{s.IndexKey, s.Embd}
+	case "indexer.q_norm", "indexer.k_norm":
+		return []int{s.IndexKey}
+	case "indexer.proj":
+		return []int{s.IndexHeads, s.Embd}
 	case "token_types":
 		return []int{s.Types, s.Embd}
 	case "token_embd_norm", "attn_output_norm", "layer_output_norm", "output_norm", "attn_norm", "attn_norm_2", "ffn_norm", "post_attention_norm", "post_ffw_norm":
@@ -150,6 +162,9 @@ func (f *Family) weight(stem string, s Sizes) []int {
 		}
 		return []int{s.Key}
 	case "attn_k_norm":
+		if f.Latent { // of what heads share
+			return []int{s.Rotated}
+		}
 		if f.HeadNorms {
 			return []int{s.KVHeads, s.Key}
 		}

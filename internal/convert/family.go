@@ -252,7 +252,7 @@ func (c *config) sizes(l int) arch.Sizes {
 		Embd: c.Hidden, Vocab: c.Vocab, Positions: c.Context, FF: c.neurons(l), Heads: c.Heads, KVHeads: c.KVHeads, Key: c.HeadDim, Value: c.value(),
 		Latent: c.Latent, QueryLatent: c.QueryLatent, Rotated: c.Turned, Types: c.TokenTypes, Layers: c.Layers, Input: c.Input, LowRank: c.LowRank,
 		Experts: c.Mixture.Count, ExpertFF: c.Mixture.Width, SharedFF: c.Mixture.Shared, ExpertLatent: c.Mixture.Latent,
-		ElementGate: c.ElementGate, StateSpace: c.StateSpace,
+		ElementGate: c.ElementGate, IndexHeads: c.IndexHeads, IndexKey: c.IndexHead, StateSpace: c.StateSpace,
 	}
 	if c.LayerParts != nil && c.LayerParts[l]&arch.Attention == 0 {
 		s.KVHeads = 0

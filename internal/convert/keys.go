@@ -80,6 +80,22 @@ func (c *config) attentionKeys(f arch.Family) (keys []gguf.KV, err error) {
 			add("q_lora_rank", uint32(c.QueryLatent))
 		}
 	}
+	if c.IndexHeads > 0 {
+		add("indexer.head_count", uint32(c.IndexHeads))
+		add("indexer.key_length", uint32(c.IndexHead))
+		add("indexer.top_k", uint32(c.IndexTop))
+		if x := c.BlockIndexing; x != nil {
+			add("indexer.block_size", uint32(x.Block))
+			add("indexer.local_blocks", uint32(x.Local))
+		}
+		if kinds := c.IndexerTypes; kinds != nil {
+			full := make([]bool, len(kinds))
+			for l, kind := range kinds {
+				full[l] = kind == "full"
+			}
+			add("indexer.types", full)
+		}
+	}
 	if f.KeysByHead() {
 		add("key_length_mla", uint32(c.HeadDim))
 		add("value_length_mla", uint32(c.value()))

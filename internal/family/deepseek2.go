@@ -15,9 +15,10 @@ type deepseek2 struct {
 	eps     float32 // of norms
 	act     compute.Activation
 	latent  nn.LatentShape
+	spec    deepseek2Spec
+	turned  nn.RopeSpec
 	rope    *compute.Rope // of queries, whose last elements it rotates
 	shared  *compute.Rope // of the part of keys that heads share, which it rotates whole
-	grown   compute.Temperature
 	scores  nn.Scores
 	experts nn.ExpertSpec
 
@@ -32,36 +33,47 @@ type deepseek2Block struct {
 	ffn      nn.FeedForward // experts, or dense
 }
 
-func newDeepSeek2(k *nn.Keys, b *nn.Binder) Program {
-	return bindDeepSeek2(k, b, compute.Temperature{}, false)
+// deepseek2Spec says how a family differs from the others that share this program.
+type deepseek2Spec struct {
+	grown  compute.Temperature // queries grow with their position
+	inBoth bool                // see nn.RopeSpec
+	score  compute.Score       // of experts in files that do not say it
+	// attention, if it is set, adds what the family's attention has besides, in layer i, which may be the MTP layer.
+	attention func(m *deepseek2, b *nn.Binder, a *nn.LatentAttention, i int)
 }
 
-// bindDeepSeek2 binds a model whose queries grow with their position as grown says. inBoth is of nn.RopeSpec.
-func bindDeepSeek2(k *nn.Keys, b *nn.Binder, grown compute.Temperature, inBoth bool) *deepseek2 {
-	m := &deepseek2{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), grown: grown, scores: k.Scores(nn.Scores{})}
+func newDeepSeek2(k *nn.Keys, b *nn.Binder) Program { return bindDeepSeek2(k, b, deepseek2Spec{}) }
+
+func bindDeepSeek2(k *nn.Keys, b *nn.Binder, spec deepseek2Spec) *deepseek2 {
+	m := &deepseek2{spec: spec, sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
 	shape, rope := readLatent(k, &m.sizes, compute.Interleaved, true)
-	rope.InScores, rope.InBoth, rope.LogMul = true, inBoth, 10*rope.LogMul // files hold a tenth of it
+	rope.InScores, rope.InBoth, rope.LogMul = true, spec.inBoth, 10*rope.LogMul // files hold a tenth of it
 	m.scores.Grown = rope.ScoreScale()
 	factors := b.RopeFactors(rope)
-	m.latent, m.rope, m.shared = shape, b.Rope(rope, factors), b.Rope(rope.Whole(), factors)
+	m.latent, m.turned, m.rope, m.shared = shape, rope, b.Rope(rope, factors), b.Rope(rope.Whole(), factors)
 	m.experts = k.Experts(nn.ExpertSpec{
-		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{MinSum: nn.LeastSum}, Choice: nn.Optional,
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: spec.score, MinSum: nn.LeastSum}, Choice: nn.Optional,
 	})
 
 	m.embed = b.Embedding(m.embd)
 	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
 	m.output.SoftCap = k.LogitCap(0)
-	for i, l := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
 	}
 	return m
 }
 
-// block binds a block of l's sizes.
-func (m *deepseek2) block(b *nn.Binder, l layer) deepseek2Block {
+// block binds the block of layer i, which may be the MTP layer.
+func (m *deepseek2) block(b *nn.Binder, i int) deepseek2Block {
+	l := m.layers[min(i, len(m.layers)-1)]
 	a := b.LatentAttention(m.latent, m.embd, m.eps)
-	a.Rope, a.SharedRope, a.Temperature, a.How = m.rope, m.shared, m.grown, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
+	a.Rope, a.SharedRope, a.Temperature, a.How = m.rope, m.shared, m.spec.grown, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
 	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.Absent)
+
+	if m.spec.attention != nil {
+		m.spec.attention(m, b, a, i)
+	}
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	return deepseek2Block{
@@ -91,6 +103,6 @@ func (l *deepseek2Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 func (l *deepseek2Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
 
 func (m *deepseek2) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, m.layers[len(m.layers)-1])
+	l := m.block(b, len(m.layers))
 	return &l
 }

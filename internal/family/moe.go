@@ -36,6 +36,7 @@ type moeBlock struct {
 // moeSpec says how a family differs from the others that share this program.
 type moeSpec struct {
 	style            compute.RopeStyle
+	act              compute.Activation // of all neurons, unless it is SiLU or files say another
 	qkvBias, outBias nn.Presence
 	ffnNorm          string // the name of the feed-forward layer's norm; empty: ffn_norm
 	experts          nn.ExpertSpec
@@ -52,7 +53,7 @@ func newMoE(k *nn.Keys, b *nn.Binder, spec moeSpec) *moe {
 
 // readMoE reads the hyperparameters of a plain decoder with experts, but for windows and rotations.
 func readMoE(k *nn.Keys, spec moeSpec) *moe {
-	m := &moe{sizes: readSizes(k), spec: spec, eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
+	m := &moe{sizes: readSizes(k), spec: spec, eps: k.RMSEpsilon(1e-5), act: k.ActivationOr(spec.act, ""), scores: k.Scores(nn.Scores{})}
 	x := &m.spec.experts
 	x.Width, x.Gated, x.Act, x.Routing.MinSum = m.embd, true, m.act, nn.LeastSum
 	if x.Neurons == 0 {

@@ -28,11 +28,15 @@ func (c *Config) cacheSpec(size compute.CacheSpec, types compute.CacheTypes, pla
 	if c.FurtherCached && c.mtp != nil {
 		spec.Layers = append(spec.Layers, typed(c.mtp.kv(), types))
 	}
+	beside := types // of index keys, for which blocks are too rough
+	if beside.Key.Type().Quantised() {
+		beside.Key = compute.KVF16
+	}
 	for l, b := range c.Blocks {
 		main := b.main()
 		for i, shape := range b.Stored {
 			if i != main {
-				spec.Layers, spec.Further = append(spec.Layers, typed(shape, types)), append(spec.Further, l)
+				spec.Layers, spec.Further = append(spec.Layers, typed(shape, beside)), append(spec.Further, l)
 			}
 		}
 	}

@@ -56,6 +56,8 @@ func (m *Model) CheckTurns() error {
 			return errors.New("the model's scores fall with the distance of positions (ALiBi)")
 		case a.Temperature.Scale != 0:
 			return errors.New("the model's queries grow with their positions")
+		case a.Indexer != nil:
+			return errors.New("the model sees blocks of positions, whose borders would move")
 		case a.How.Later:
 			return errors.New("the model's tokens see those behind them")
 		}

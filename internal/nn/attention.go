@@ -23,6 +23,7 @@ type Attention struct {
 	Clamp       float32             // queries, keys and values are brought into [-Clamp, Clamp]; 0: they stay
 	Rope        *compute.Rope       // nil: heads are not rotated
 	RotateFirst bool                // heads are rotated before their norms, not after them
+	Indexer     *Indexer            // chooses the positions that it sees; nil: it sees all
 	Temperature compute.Temperature // scales queries by their position; its Scale is 0 if they are not scaled
 	Scale       float32             // of what is added to the residual; 0: 1
 	How         compute.Attention
@@ -90,6 +91,10 @@ func (a *Attention) ReadWanted(p *Pass, residual, in compute.Tensor) (_, heads c
 func (a *Attention) Read(p *Pass, x compute.Tensor) compute.Tensor {
 	heads := p.New(x, a.Heads*a.Value)
 	scope := p.Scope()
+	how := a.How
+	if a.Indexer != nil {
+		how.Seen = a.Indexer.Choose(p, x, x)
+	}
 	q, k, v, gate := a.project(p, x)
 	if a.Clamp > 0 {
 		p.verbs.Clamp(q, a.Clamp)
@@ -112,7 +117,7 @@ func (a *Attention) Read(p *Pass, x compute.Tensor) compute.Tensor {
 		p.verbs.StoreKV(p.Cache, a.Stored, k, v)
 	}
 	if !p.narrows(a.Layer) || p.outs > 0 { // else keys and values are all that is wanted
-		p.verbs.Attend(heads, q, p.Cache, a.Stored, a.How)
+		p.verbs.Attend(heads, q, p.Cache, a.Stored, how)
 		if a.Gated {
 			p.verbs.Activate(heads, gate, heads, compute.Activation{Kind: compute.Logistic})
 		}

@@ -25,6 +25,7 @@ type LatentAttention struct {
 	Down      Linear          // [latent, n_embd] gives c
 	Shared    Linear          // [rotated, n_embd] gives r
 	Norm      Norm            // of c
+	KeyNorm   Norm            // of r before its rotation, or none
 	Keys      *compute.Matrix // [heads·latent, key-rotated] the heads' K_h, transposed
 	Values    *compute.Matrix // [heads·value, latent] their V_h
 	Out       Linear          // [n_embd, heads·value]
@@ -32,6 +33,10 @@ type LatentAttention struct {
 	ExpandedKeys *compute.Matrix // [heads·(key-rotated), latent] their K_h, or nil where no step expands keys
 
 	LatentShape
+
+	Indexer  *Indexer // chooses the positions that it sees, by queries from the same latent vector as its own; or nil
+	SeesSame bool     // it sees the positions that the last layer with an Indexer chose
+	Gate     Linear   // [heads, n_embd] the sigmoid of its product multiplies what a head reads; or not bound
 
 	Layer, Stored int           // as in Attention
 	Rope          *compute.Rope // of queries, whose last elements it rotates
@@ -45,16 +50,23 @@ func (a *LatentAttention) Read(p *Pass, x compute.Tensor) compute.Tensor {
 	heads := p.New(x, a.Heads*a.Value)
 	scope := p.Scope()
 	own, row := a.Key-a.Rotated, a.Latent+a.Rotated
-	var q, c, r compute.Tensor
+	var q, c, r, down compute.Tensor
 	if a.QueryDown.Bound() {
-		var down compute.Tensor
 		down, c, r = p.Linear3(x, &a.QueryDown, &a.Down, &a.Shared)
 		p.Normalize(down, a.QueryNorm)
 		q = p.Linear(down, &a.Q)
 	} else {
 		q, c, r = p.Linear3(x, &a.Q, &a.Down, &a.Shared)
 	}
+	how := a.How
+	switch {
+	case a.Indexer != nil:
+		how.Seen = a.Indexer.Choose(p, x, down)
+	case a.SeesSame:
+		how.Seen = p.seen
+	}
 	p.Normalize(c, a.Norm)
+	p.Normalize(r, a.KeyNorm)
 	p.verbs.RoPE(q, a.Key, a.Rope)
 	p.verbs.RoPE(r, a.Rotated, a.SharedRope)
 	if a.Temperature.Scale != 0 {
@@ -66,7 +78,7 @@ func (a *LatentAttention) Read(p *Pass, x compute.Tensor) compute.Tensor {
 	p.verbs.StoreKV(p.Cache, a.Stored, k, compute.Tensor{})
 	switch {
 	case a.ExpandedKeys != nil && p.Expanded:
-		p.verbs.AttendLatent(compute.AttendLatent{Out: heads, Q: q, Heads: a.Heads, Keys: a.ExpandedKeys, Values: a.Values, Cache: p.Cache, Layer: a.Stored, How: a.How})
+		p.verbs.AttendLatent(compute.AttendLatent{Out: heads, Q: q, Heads: a.Heads, Keys: a.ExpandedKeys, Values: a.Values, Cache: p.Cache, Layer: a.Stored, How: how})
 	default:
 		query := p.New(x, a.Heads*own)
 		p.verbs.CopyColumns(query, q, compute.Ranges{Step: own}, compute.Ranges{Step: a.Key}, own, a.Heads)
@@ -74,8 +86,11 @@ func (a *LatentAttention) Read(p *Pass, x compute.Tensor) compute.Tensor {
 		p.verbs.MatMulByHead(wide, compute.Ranges{Step: row}, query, a.Keys)
 		p.verbs.CopyColumns(wide, q, compute.Ranges{First: a.Latent, Step: row}, compute.Ranges{First: own, Step: a.Key}, a.Rotated, a.Heads)
 		sums := p.New(x, a.Heads*a.Latent)
-		p.verbs.Attend(sums, wide, p.Cache, a.Stored, a.How)
+		p.verbs.Attend(sums, wide, p.Cache, a.Stored, how)
 		p.verbs.MatMulByHead(heads, compute.Ranges{Step: a.Value}, sums, a.Values)
+	}
+	if a.Gate.Bound() {
+		p.verbs.GateRows(heads.Split(a.Value), p.Linear(x, &a.Gate).Split(1))
 	}
 	p.Leave(scope)
 	return heads

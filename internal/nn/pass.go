@@ -68,15 +68,16 @@ type Pass struct {
 
 	verbs compute.Verbs
 	pool  *Pool
-	rows  int // tokens
-	outs  int // rows of logits
-	outer int // the scope that layers are in
+	rows  int          // tokens
+	outs  int          // rows of logits
+	outer int          // the scope that layers are in
+	seen  compute.Seen // what indexers choose, where layers share it: see KeepSeen
 }
 
 // Begin begins a pass over so many tokens (rows) and rows of logits (outputs). It gives back all activations of the
 // last pass.
 func (p *Pass) Begin(v compute.Verbs, pool *Pool, rows, outputs int) {
-	p.verbs, p.pool, p.rows, p.outs = v, pool, rows, outputs
+	p.verbs, p.pool, p.rows, p.outs, p.seen = v, pool, rows, outputs, compute.Seen{}
 	pool.release(0)
 }
 

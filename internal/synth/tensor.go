@@ -296,7 +296,7 @@ func (m *model) head() {
 // asked for.
 func (m *model) has(name string) bool {
 	t, ok := m.fam.InBlock(name)
-	return ok && (!t.Optional || m.AttnNorm2 && strings.HasPrefix(name, "attn_norm_2."))
+	return ok && (!t.Optional || strings.HasPrefix(name, "indexer.") || m.AttnNorm2 && strings.HasPrefix(name, "attn_norm_2."))
 }
 
 // maybe lists a vector of the block, if the family has it, with the mean and deviation given.
@@ -310,6 +310,7 @@ func (m *model) sizes() arch.Sizes {
 	return arch.Sizes{
 		Embd: m.Embd, Vocab: m.Vocab, Positions: m.Context, FF: m.FF, Heads: m.Heads, KVHeads: m.KVHeads, Key: m.HeadDim, Value: m.HeadDim,
 		Latent: m.Latent, QueryLatent: m.QueryLatent, Rotated: m.RopeDims, StateSpace: m.stateSpace(),
+		IndexHeads: m.indexHeads(), IndexKey: m.indexKey(),
 	}
 }
 
@@ -318,6 +319,23 @@ func (m *model) queryLatent() bool {
 	_, ok := m.fam.InBlock("attn_q_a.weight")
 	return ok && !m.DirectQueries
 }
+
+// An indexer chooses so few positions, or blocks of so many, that tests' texts have more.
+const indexTop, indexBlock, indexBlocks = 12, 4, 3
+
+// byBlock reports whether indexers choose blocks of positions.
+func (m *model) byBlock() bool { return m.has("indexer.q_proj.weight") }
+
+// indexHeads returns the heads of an indexer: of blocks one for each head of keys and values.
+func (m *model) indexHeads() int {
+	if m.byBlock() {
+		return m.KVHeads
+	}
+	return 3
+}
+
+// indexKey returns the elements of an indexer's head: whole blocks that have room for the rotated ones.
+func (m *model) indexKey() int { return (m.RopeDims + 31) / 32 * 32 }
 
 // latentAttention lists the queries, keys and values of a block with latent attention.
 func (m *model) latentAttention(layer int, in amplitudes) {
@@ -348,6 +366,13 @@ func (m *model) latentAttention(layer int, in amplitudes) {
 		upward("attn_q_b.weight", 2*unit(m.QueryLatent))
 	} else {
 		m.reader(name("attn_q.weight"), m.Heads*m.HeadDim, in, 2, nil)
+	}
+	if m.has("indexer.attn_k.weight") {
+		upward("indexer.attn_q_b.weight", unit(m.QueryLatent))
+		m.reader(name("indexer.attn_k.weight"), m.indexKey(), in, 1, nil)
+		m.random(name("indexer.k_norm.weight"), m.indexKey(), 1, 0.02)
+		m.random(name("indexer.k_norm.bias"), m.indexKey(), 0, 0.02)
+		m.reader(name("indexer.proj.weight"), m.indexHeads(), in, 1, nil)
 	}
 	m.reader(name("attn_kv_a_mqa.weight"), m.Latent+m.RopeDims, in, 1, nil)
 	m.random(name("attn_kv_a_norm.weight"), m.Latent, 1, 0.02)
@@ -382,6 +407,12 @@ func (m *model) attention(layer int) {
 			m.reader(name("attn_k.weight"), kv, in, 1, nil)
 			m.reader(name("attn_v.weight"), kv, in, 1, nil)
 		}
+	}
+	if m.byBlock() && m.Experts > 0 && layer >= m.Dense {
+		m.reader(name("indexer.q_proj.weight"), m.indexHeads()*m.indexKey(), in, 1, nil)
+		m.reader(name("indexer.k_proj.weight"), m.indexKey(), in, 1, nil)
+		m.random(name("indexer.q_norm.weight"), m.indexKey(), 1, 0.1)
+		m.random(name("indexer.k_norm.weight"), m.indexKey(), 1, 0.1)
 	}
 	for _, bias := range []string{"attn_qkv.bias", "attn_q.bias", "attn_k.bias", "attn_v.bias"} {
 		m.maybe(layer, bias, 0, 0.1)

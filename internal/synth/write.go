@@ -84,6 +84,7 @@ func (m *model) keys() []gguf.KV {
 		keys = append(keys, gguf.KV{Key: a("attention.clamp_kqv"), Value: float32(4)})
 	}
 	keys = append(keys, m.latentKeys(a)...)
+	keys = append(keys, m.indexerKeys(a)...)
 	keys = append(keys, m.stateKeys(a)...)
 	if k := m.fam.ParallelKey; k != "" {
 		keys = append(keys, gguf.KV{Key: a(k), Value: m.fam.Parallel})
@@ -132,6 +133,26 @@ func (m *model) cachedHeads() int {
 		return 1
 	}
 	return m.KVHeads
+}
+
+// indexerKeys returns the keys of indexers.
+func (m *model) indexerKeys(a func(string) string) (keys []gguf.KV) {
+	add := func(key string, v int) {
+		keys = append(keys, gguf.KV{Key: a("attention.indexer." + key), Value: uint32(v)})
+	}
+	top := indexTop
+	switch {
+	case m.byBlock():
+		add("block_size", indexBlock)
+		add("local_blocks", 1)
+		top = indexBlocks
+	case !m.has("indexer.attn_k.weight"):
+		return nil
+	}
+	add("head_count", m.indexHeads())
+	add("key_length", m.indexKey())
+	add("top_k", top)
+	return keys
 }
 
 // latentKeys returns the keys of latent attention.

@@ -1,0 +1,85 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// deepseek32 is DeepSeek V3.2 and GLM 5: DeepSeek V3 whose attention sees the positions alone that an indexer chooses. A
+// layer without an indexer sees those that the last one chose. The MTP layer sees all.
+//
+// Sources: DeepSeek-AI 2025, DeepSeek-V3.2; GLM-5 Team 2026, GLM-5.
+type deepseek32 struct {
+	*deepseek2
+	index nn.IndexerSpec
+	rope  compute.RopeStyle // of index queries and keys, whose first elements are rotated
+	owns  []bool            // which layers have an indexer
+}
+
+// indexEpsilon is that of the norm of index keys.
+const indexEpsilon = 1e-6
+
+func newDeepSeek32(k *nn.Keys, b *nn.Binder) Program {
+	m := &deepseek32{index: k.Indexer(), rope: compute.Halves}
+	m.deepseek2 = bindDeepSeek2(k, b, deepseek2Spec{inBoth: true, attention: m.attention})
+	return m
+}
+
+// newGLMDSA binds GLM 5, 5.1 and 5.2. Index queries and keys are rotated as the others, by neighbours. In 5.2, which is
+// for longer contexts, one of four layers has an indexer, after three at the beginning.
+func newGLMDSA(k *nn.Keys, b *nn.Binder) Program {
+	const long = 1 << 20 // positions
+	m := &deepseek32{index: k.Indexer(), rope: compute.Interleaved}
+	owns, said := k.PerLayer(".attention.indexer.types", k.Layers())
+	if !said && k.Context() >= long {
+		owns = make([]bool, k.Layers())
+		for i := range owns {
+			owns[i] = i < 2 || (i-2)%4 == 0
+		}
+	}
+	if owns != nil && !owns[0] {
+		k.Fail("key %q: the first layer has no indexer, and there is none before it", k.Arch+".attention.indexer.types")
+	}
+	m.owns = owns
+	m.deepseek2 = bindDeepSeek2(k, b, deepseek2Spec{inBoth: true, score: compute.Sigmoid, attention: m.attention})
+	return m
+}
+
+// attention gives layer i its indexer.
+func (m *deepseek32) attention(of *deepseek2, b *nn.Binder, a *nn.LatentAttention, i int) {
+	switch {
+	case i >= len(of.layers): // the MTP layer, whose indexer nobody asks
+		for _, name := range []string{"attn_q_b.weight", "attn_k.weight", "k_norm.weight", "k_norm.bias", "proj.weight"} {
+			b.Ignore("indexer." + name)
+		}
+		return
+	case m.owns != nil && !m.owns[i]:
+		a.SeesSame = true
+		return
+	}
+	turned := of.turned.Whole()
+	turned.Style = m.rope
+	a.Indexer = latentIndexer(b, m.index, a, of.embd, b.Rope(turned, nil))
+}
+
+// latentIndexer binds an indexer whose queries follow from the latent vector of a's queries.
+func latentIndexer(b *nn.Binder, s nn.IndexerSpec, a *nn.LatentAttention, width int, rope *compute.Rope) *nn.Indexer {
+	x := b.Indexer(s, rope)
+	if !a.QueryDown.Bound() {
+		b.Fail("tensor %q is missing: the queries of an indexer follow from what it gives", "attn_q_a.weight")
+	}
+	x.Q = b.Linear("indexer.attn_q_b", s.Heads*s.Key, a.Query, nn.Absent)
+	x.K, x.KNorm = b.Linear("indexer.attn_k", s.Key, width, nn.Absent), b.LayerNorm("indexer.k_norm", s.Key, indexEpsilon, nn.Required)
+	x.Weights = b.Linear("indexer.proj", s.Heads, width, nn.Absent)
+	return x
+}
+
+func (m *deepseek32) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	p.KeepSeen(m.index.Selection)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}

@@ -1,0 +1,97 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// dots3note is dots.3 Note: latent attention of two shapes, with windows in most layers, and in the others to the
+// positions alone that an indexer chooses. The part of keys that heads share is normed before its rotation, and each
+// head has a gate. Experts are DeepSeek V3's.
+//
+// Source: rednote-hilab 2026, dots3-note.
+type dots3note struct {
+	sizes
+	eps      float32 // of norms
+	act      compute.Activation
+	kinds    [2]latentKind // of layers that see all positions, and of those with windows
+	windowed []bool
+	index    nn.IndexerSpec
+	turned   *compute.Rope // of index queries and keys, whose first elements it rotates
+	scores   nn.Scores
+	experts  nn.ExpertSpec
+
+	ends
+	blocks []deepseek2Block
+}
+
+// latentKind is what layers with latent attention of the same shape share.
+type latentKind struct {
+	nn.LatentShape // but for its heads
+	rope, shared   *compute.Rope
+	window         int
+}
+
+func newDots3Note(k *nn.Keys, b *nn.Binder) Program {
+	m := &dots3note{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), index: k.Indexer(), scores: k.Scores(nn.Scores{})}
+	full, rope := readLatent(k, &m.sizes, compute.Interleaved, true)
+	windows := full
+	windows.Latent = k.Count(".attention.kv_lora_rank_swa", full.Latent, nn.MaxWidth)
+	windows.Key = k.Count(".attention.key_length_mla_swa", full.Key, nn.MaxWidth)
+	windows.Value = k.Count(".attention.value_length_mla_swa", full.Value, nn.MaxWidth)
+	var window int
+	window, m.windowed = k.Windows(nn.WindowSpec{}, len(m.layers), m.context)
+	kind := func(s nn.LatentShape, r nn.RopeSpec, window int) latentKind {
+		r.First = s.Key - r.Dims
+		return latentKind{s, b.Rope(r, nil), b.Rope(r.Whole(), nil), window}
+	}
+	m.kinds = [2]latentKind{kind(full, rope, 0), kind(windows, k.WindowRope(rope, 0), window)}
+	rope.Style = compute.Halves
+	m.turned = b.Rope(rope.Whole(), nil)
+	m.experts = k.Experts(nn.ExpertSpec{
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid, MinSum: nn.LeastSum}, Choice: nn.Optional,
+	})
+
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
+	}
+	return m
+}
+
+// block binds the block of layer i.
+func (m *dots3note) block(b *nn.Binder, i int) deepseek2Block {
+	l, kind := m.layers[i], m.kinds[0]
+	if m.windowed[i] {
+		kind = m.kinds[1]
+	}
+	shape := kind.LatentShape
+	shape.Heads = l.Heads
+	a := b.LatentAttention(shape, m.embd, m.eps)
+	a.Rope, a.SharedRope, a.KeyNorm = kind.rope, kind.shared, b.RMSNorm("attn_k_norm", shape.Rotated, m.eps)
+	a.How = b.Scores(m.scores, nn.HeadShape{Heads: shape.Heads, Key: shape.Key})
+	a.How.Window = kind.window
+	a.Gate = b.Linear("attn_gate", shape.Heads, m.embd, nn.Absent)
+	a.Out = b.Linear("attn_output", m.embd, shape.Heads*shape.Value, nn.Absent)
+	if !m.windowed[i] {
+		a.Indexer = latentIndexer(b, m.index, a, m.embd, m.turned)
+	}
+
+	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
+	return deepseek2Block{
+		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:     a,
+		ffnNorm:  ffnNorm,
+		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
+	}
+}
+
+func (m *dots3note) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}

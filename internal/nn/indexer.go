@@ -1,0 +1,86 @@
+package nn
+
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// Indexer chooses which of the earlier positions attention sees. Its own queries and keys, which are small, score all
+// positions; the cache has a part for its keys.
+//
+// Source: DeepSeek-AI 2025, DeepSeek-V3.2.
+type Indexer struct {
+	Q       Linear // [groups·heads·key, …]
+	K       Linear // [key, n_embd]
+	Weights Linear // [groups·heads, n_embd] by what the heads' products are multiplied; not bound: by 1
+
+	QNorm, KNorm Norm          // of each head's query, and of the key
+	Rope         *compute.Rope // of both
+	Key          int           // elements of a head
+	Stored       int           // the part of the cache with the keys
+	How          compute.Selection
+}
+
+// IndexerSpec are the sizes of an indexer.
+type IndexerSpec struct {
+	Heads, Key int
+	compute.Selection
+}
+
+// maxSelected bounds what may be selected from outside.
+const maxSelected = 1 << 20
+
+// Indexer reads the sizes of an indexer that chooses single positions.
+func (k *Keys) Indexer() IndexerSpec {
+	const in = ".attention.indexer."
+	return IndexerSpec{
+		Heads: k.Count(in+"head_count", 0, MaxWidth), Key: k.Count(in+"key_length", 0, maxHead),
+		Selection: compute.Selection{Groups: 1, Block: 1, Top: k.Count(in+"top_k", 0, maxSelected), Rectified: true},
+	}
+}
+
+// BlockIndexer reads those of one that chooses blocks of positions, for each head of keys and values.
+func (k *Keys) BlockIndexer() IndexerSpec {
+	const in = ".attention.indexer."
+	s := IndexerSpec{Heads: k.Count(in+"head_count", 0, MaxWidth), Key: k.Count(in+"key_length", 0, maxHead)}
+	s.Selection = compute.Selection{Groups: s.Heads, Block: k.Count(in+"block_size", 0, maxSelected), Top: k.Count(in+"top_k", 0, maxSelected)}
+	s.Local = min(k.Optional(in+"local_blocks", maxSelected), s.Top)
+	return s
+}
+
+// Indexer returns the layer's indexer, which has no weights yet.
+func (b *Binder) Indexer(s IndexerSpec, rope *compute.Rope) *Indexer {
+	if rope != nil && rope.First+rope.Dims > s.Key {
+		b.Fail("key %q: %d rotated elements do not fit a head of %d", b.key("attention.indexer.key_length"), rope.Dims, s.Key)
+	}
+	if s.Key%8 != 0 || s.Heads*s.Key > MaxWidth {
+		b.Fail("key %q: %d heads of %d elements are not supported; a multiple of 8 that makes %d at most for all heads is", b.key("attention.indexer.key_length"), s.Heads, s.Key, MaxWidth)
+	}
+	return &Indexer{Rope: rope, Key: s.Key, How: s.Selection, Stored: b.Store(compute.KVShape{Heads: 1, Key: s.Key, Value: s.Key, Within: true})}
+}
+
+// KeepSeen takes memory for what indexers choose, so that layers without one can see what the last one chose. A pass
+// calls it before the first layer; how is that of all.
+func (p *Pass) KeepSeen(how compute.Selection) { p.seen = how.Seen(p.Tokens(how.Groups * how.Row())) }
+
+// Choose returns what the tokens see, in, the input of attention, and queries, which the index queries follow from. It
+// stores the index keys.
+func (x *Indexer) Choose(p *Pass, in, queries compute.Tensor) compute.Seen {
+	seen := p.seen
+	if seen.All() {
+		seen = x.How.Seen(p.New(in, x.How.Groups*x.How.Row()))
+	}
+	scope := p.Scope()
+	q, w := p.Linear(queries, &x.Q), compute.Tensor{}
+	var k compute.Tensor
+	if x.Weights.Bound() {
+		k, w = p.Linear2(in, &x.K, &x.Weights)
+	} else {
+		k = p.Linear(in, &x.K)
+	}
+	p.Normalize(q.Split(x.Key), x.QNorm)
+	p.Normalize(k, x.KNorm)
+	p.verbs.RoPE(q, x.Key, x.Rope)
+	p.verbs.RoPE(k, x.Key, x.Rope)
+	p.verbs.StoreKV(p.Cache, x.Stored, k, compute.Tensor{})
+	p.verbs.Select(compute.Select{Blocks: seen.Blocks, Q: q, W: w, Cache: p.Cache, Layer: x.Stored, How: x.How})
+	p.Leave(scope)
+	return seen
+}
