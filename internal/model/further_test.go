@@ -25,7 +25,7 @@ const furtherTolerance = 2e-3
 // hidden states that the model of the first layers gives; keys and values come from the prompt's step, and a chain of
 // two guesses from the layer's own.
 func TestFurtherLayer(t *testing.T) {
-	for family, experts := range map[string]int{"glm4moe": 8, "deepseek2": 8, "qwen35": 0, "qwen3next": 8} {
+	for family, experts := range map[string]int{"glm4moe": 8, "deepseek2": 8, "deepseek32": 8, "qwen35": 0, "qwen3next": 8} {
 		t.Run(family, func(t *testing.T) {
 			spec := synth.Spec{Arch: family, Layers: 3, Embd: 64, FF: 32, Heads: 4, Type: quant.F16, Experts: experts, Used: experts / 4, Activation: "silu", Seed: 5}
 			if strings.HasPrefix(family, "qwen") { // of two times two recurrent layers and one with attention the last is the further one

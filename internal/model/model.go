@@ -132,6 +132,11 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 		return nil, fmt.Errorf("%s: a plan of %d layers is not for this model of %d", f.Path, len(o.Places)-1, m.Layers)
 	}
 	m.drafts = o.Drafts && m.places == nil && c.CanDraft()
+	if m.FurtherCached = o.Further; o.Further { // parts of the cache are numbered with it
+		if err := m.CanGuessFurther(); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Path, err)
+		}
+	}
 	b := nn.NewBinder(ctx, f, dev, m.plan(o.Context), o.Pinned, extra, o.Progress)
 	keys := &nn.Keys{File: f, Arch: c.Arch, Act: o.Activation}
 	if m.program = family.Open(keys, b); keys.Err != nil {
@@ -147,10 +152,7 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	m.parts = b.Parts()[:m.Layers:m.Layers]
 	m.takeRopes()
 	m.hotOnly = o.Drafts && slices.ContainsFunc(m.parts, func(p nn.Parts) bool { return p.FFN != nil && p.FFN.Divided })
-	if m.FurtherCached = o.Further; o.Further {
-		if err := m.CanGuessFurther(); err != nil {
-			return nil, fmt.Errorf("%s: %w", f.Path, err)
-		}
+	if o.Further {
 		m.further = bindFurther(b.Layer(m.Layers), m.program, &m.Config)
 	}
 	m.ignoreFurther(b)
