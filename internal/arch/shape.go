@@ -51,6 +51,9 @@ func (f *Family) Shape(name string, s Sizes) []int {
 	if at := strings.LastIndexByte(name, '.'); at >= 0 {
 		stem, kind = name[:at], name[at+1:]
 	}
+	if kind == "scale" {
+		return map[string][]int{"ffn_gate_inp": {s.Embd}, "ffn_down_exps": {s.Experts}}[stem]
+	}
 	shape := f.weight(stem, s)
 	if kind == "bias" {
 		if stem == "ffn_down_t" {
@@ -99,7 +102,8 @@ func (f *Family) weight(stem string, s Sizes) []int {
 		return []int{s.IndexHeads, s.Embd}
 	case "token_types":
 		return []int{s.Types, s.Embd}
-	case "token_embd_norm", "attn_output_norm", "layer_output_norm", "output_norm", "attn_norm", "attn_norm_2", "ffn_norm", "post_attention_norm", "post_ffw_norm":
+	case "token_embd_norm", "attn_output_norm", "layer_output_norm", "output_norm", "attn_norm", "attn_norm_2", "ffn_norm", "post_attention_norm", "post_ffw_norm",
+		"pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2":
 		return []int{s.Embd}
 	case "ssm_in":
 		return []int{s.Inner + s.Channels() + s.StateHeads, s.Embd}

@@ -514,22 +514,35 @@ func (m *model) feedForward(layer int) {
 	if norm := cmp.Or(m.fam.FFNNorm, "ffn_norm"); m.has(m.fam.NormWeight(norm)) {
 		m.norm(name(norm))
 	}
-	if m.Experts > 0 && layer >= m.Dense {
+	mixed := m.Experts > 0 && layer >= m.Dense
+	if mixed {
 		// This should be m.input(depth), as below: input takes a depth and e is an energy, so that deep layers' experts
 		// are made for the residual of layer 0 or 1 and their gates deviate by up to 1.15 instead of 1. It stays
 		// because the perplexities and speeds of docs/benchmarks/2026-11-experts.md and 2026-11-families.md are of
 		// models with these weights; mend it when those are measured anew.
 		m.experts(layer, m.input(e), n)
-		if m.fam.NormSum {
-			m.norm(name("layer_output_norm"))
-		}
-		m.after(layer, "post_ffw_norm.weight", 1-attentionShare)
-		return
 	}
-	sign := name("ffn_up.weight") // of the matrix whose sign decides
+	if !mixed || m.fam.Experts.Beside {
+		m.dense(layer, depth, n)
+	}
+	if m.fam.NormSum {
+		m.norm(name("layer_output_norm"))
+	}
+	m.after(layer, "post_ffw_norm.weight", 1-attentionShare)
+	if m.Magic == "PWRI" {
+		sign := name("ffn_up.weight") // of the matrix whose sign decides
+		if m.has("ffn_gate.weight") {
+			sign = name("ffn_gate.weight")
+		}
+		m.predictor(layer, e, sign, n)
+	}
+}
+
+// dense lists the matrices and biases of one block's neurons, which read the residual at that depth.
+func (m *model) dense(layer int, depth float64, n *neurons) {
+	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
 	if m.has("ffn_gate.weight") {
-		sign = name("ffn_gate.weight")
-		m.reader(sign, m.FF, m.input(depth), 1, n.offset)
+		m.reader(name("ffn_gate.weight"), m.FF, m.input(depth), 1, n.offset)
 	}
 	m.ups(name("ffn_up.weight"), m.input(depth), n)
 	if m.has("ffn_up.bias") {
@@ -542,13 +555,6 @@ func (m *model) feedForward(layer int) {
 	m.down(down, n)
 	if m.has("ffn_down.bias") {
 		m.random(down+".bias", m.Embd, 0, 0.02)
-	}
-	if m.fam.NormSum {
-		m.norm(name("layer_output_norm"))
-	}
-	m.after(layer, "post_ffw_norm.weight", 1-attentionShare)
-	if m.Magic == "PWRI" {
-		m.predictor(layer, e, sign, n)
 	}
 }
 

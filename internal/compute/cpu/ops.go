@@ -82,7 +82,7 @@ func (d *Device) do(op compute.Op) {
 	case *compute.SparseFFN:
 		d.sparseFFN(o.Out, o.X, o.Set, o.Weights)
 	case *compute.Route:
-		d.route(o.Choice, o.Logits, o.Bias, o.How)
+		d.route(o)
 	case *compute.Experts:
 		d.chosenExperts(o.Out, o.X, o.Choice, o.Weights)
 	case *compute.GateRows:
