@@ -41,4 +41,8 @@ type calls struct {
 	scan        Scan
 	delta       Delta
 	residuals   AttendResiduals
+
+	connections  ConnectionWeights
+	readStreams  ReadStreams
+	writeStreams WriteStreams
 }

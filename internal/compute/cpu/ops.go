@@ -67,6 +67,12 @@ func (d *Device) do(op compute.Op) {
 		d.altUpPredict(o.X, o.M, o.W)
 	case *compute.AltUpCorrect:
 		d.altUpCorrect(o.X, o.Y, o.M, o.W, o.Active)
+	case *compute.ConnectionWeights:
+		d.connectionWeights(o)
+	case *compute.ReadStreams:
+		d.readStreams(o)
+	case *compute.WriteStreams:
+		d.writeStreams(o)
 	case *compute.Clamp:
 		d.clamp(o.X, o.Limit)
 	case *compute.CopyColumns:

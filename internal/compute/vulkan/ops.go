@@ -51,6 +51,12 @@ func (r *recorder) perform(op compute.Op) {
 		r.altUpPredict(o.X, o.M, o.W)
 	case *compute.AltUpCorrect:
 		r.altUpCorrect(o.X, o.Y, o.M, o.W, o.Active)
+	case *compute.ConnectionWeights:
+		r.connectionWeights(o)
+	case *compute.ReadStreams:
+		r.readStreams(o)
+	case *compute.WriteStreams:
+		r.writeStreams(o)
 	case *compute.Clamp:
 		r.clamp(o.X, o.Limit)
 	case *compute.CopyColumns:
