@@ -74,6 +74,7 @@ type Config struct {
 	Bailing
 	NemotronH
 	DeltaNet
+	Qwen4Exp
 	Mamba
 	Mamba2
 	FalconH1

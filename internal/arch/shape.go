@@ -30,6 +30,7 @@ type Sizes struct {
 	IndexHeads, IndexKey int // of an indexer: its heads, and their elements
 
 	StateSpace // of recurrent layers
+	Gated      Gated
 }
 
 // StateSpace are the sizes of recurrent layers.
@@ -53,6 +54,11 @@ func (f *Family) Shape(name string, s Sizes) []int {
 	}
 	if kind == "scale" {
 		return map[string][]int{"ffn_gate_inp": {s.Embd}, "ffn_down_exps": {s.Experts}}[stem]
+	}
+	if f.GatedStreams {
+		if shape := gatedShape(stem, s); shape != nil {
+			return shape
+		}
 	}
 	shape := f.weight(stem, s)
 	if kind == "bias" {

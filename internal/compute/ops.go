@@ -44,5 +44,10 @@ type calls struct {
 
 	connections  ConnectionWeights
 	readStreams  ReadStreams
+	readGated    ReadGated
 	writeStreams WriteStreams
+
+	recent       Recent
+	embedNGrams  EmbedNGrams
+	matchStreams MatchStreams
 }

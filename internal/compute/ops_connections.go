@@ -87,8 +87,36 @@ func (v Verbs) ReadStreams(out, x, w Tensor, streams int) {
 	v.Do(&v.calls.readStreams)
 }
 
+// ReadGated computes what a part of a block reads of streams that have a gate for each element: Out = Σ_c X_c·σ(Gate_c) /
+// streams.
+type ReadGated struct {
+	Out     Tensor // [n, width]
+	X, Gate Tensor // [n, streams·width]; Gate may be overwritten
+}
+
+// Streams returns their number.
+func (o *ReadGated) Streams() int { return o.X.Cols / max(1, o.Out.Cols) }
+
+// Fits reports whether the operands' shapes belong together.
+func (o *ReadGated) Fits() bool {
+	return o.Streams() >= 1 && o.Streams() <= MostStreams && o.X.Cols == o.Streams()*o.Out.Cols && o.Gate.Cols == o.X.Cols && o.X.Rows == o.Out.Rows && o.Gate.Rows == o.Out.Rows
+}
+
+// Visit implements Op.
+func (o *ReadGated) Visit(v Visitor) {
+	v.Tensor(&o.Out, Write)
+	v.Tensor(&o.X, Read)
+	v.Tensor(&o.Gate, ReadWrite)
+}
+
+// ReadGated does a ReadGated.
+func (v Verbs) ReadGated(out, x, gate Tensor) {
+	v.calls.readGated = ReadGated{out, x, gate}
+	v.Do(&v.calls.readGated)
+}
+
 // WriteStreams adds what a part of a block gives to the streams: X_c = W[C+c]·Y + Σ_s W[2·C + C·s + c]·X_s, or, where W
-// has no weights of mixing, X_c + W[C+c]·Y.
+// has no weights of mixing, X_c + W[C+c]·Y. A W of C columns has the weights of writing alone.
 type WriteStreams struct {
 	X       Tensor // [n, streams·width]
 	Y       Tensor // [n, width]
@@ -106,9 +134,17 @@ func (o *WriteStreams) Visit(v Visitor) {
 // Mixes reports whether streams are mixed.
 func (o *WriteStreams) Mixes() bool { return o.W.Cols == (2+o.Streams)*o.Streams }
 
+// First returns the column of W with the first weight of writing.
+func (o *WriteStreams) First() int {
+	if o.W.Cols == o.Streams {
+		return 0
+	}
+	return o.Streams
+}
+
 // Fits reports whether the operands' shapes belong together.
 func (o *WriteStreams) Fits() bool {
-	return o.Streams >= 1 && o.Streams <= MostStreams && o.X.Cols == o.Streams*o.Y.Cols && (o.Mixes() || o.W.Cols == 2*o.Streams) && o.X.Rows == o.Y.Rows && o.W.Rows == o.Y.Rows
+	return o.Streams >= 1 && o.Streams <= MostStreams && o.X.Cols == o.Streams*o.Y.Cols && (o.Mixes() || o.W.Cols == 2*o.Streams || o.W.Cols == o.Streams) && o.X.Rows == o.Y.Rows && o.W.Rows == o.Y.Rows
 }
 
 // WriteStreams does a WriteStreams.

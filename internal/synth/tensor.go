@@ -229,6 +229,7 @@ func (m *model) tensors() []gguf.Source {
 		m.classifier()
 	}
 	m.streams()
+	m.gatedOuter()
 	for i := range m.Layers {
 		m.block(i)
 	}
@@ -276,7 +277,9 @@ func (m *model) head() {
 		return
 	}
 	if !m.Tied {
-		m.norm(last)
+		if _, ok := m.fam.Outside(last + ".weight"); ok {
+			m.norm(last)
+		}
 		m.reader("output.weight", m.Vocab, m.space.normed(e), logitDeviation/m.scales.logits, nil)
 		return
 	}
@@ -309,7 +312,7 @@ func (m *model) maybe(layer int, name string, mean, deviation float32) {
 func (m *model) sizes() arch.Sizes {
 	return arch.Sizes{
 		Embd: m.Embd, Vocab: m.Vocab, Positions: m.Context, FF: m.FF, Heads: m.Heads, KVHeads: m.KVHeads, Key: m.HeadDim, Value: m.HeadDim,
-		Latent: m.Latent, QueryLatent: m.QueryLatent, Rotated: m.RopeDims, StateSpace: m.stateSpace(),
+		Latent: m.Latent, QueryLatent: m.QueryLatent, Rotated: m.RopeDims, StateSpace: m.stateSpace(), Gated: m.gated(),
 		IndexHeads: m.indexHeads(), IndexKey: m.indexKey(),
 	}
 }
@@ -323,8 +326,8 @@ func (m *model) queryLatent() bool {
 // An indexer chooses so few positions, or blocks of so many, that tests' texts have more.
 const indexTop, indexBlock, indexBlocks = 12, 4, 3
 
-// byBlock reports whether indexers choose blocks of positions.
-func (m *model) byBlock() bool { return m.has("indexer.q_proj.weight") }
+// byBlock reports whether indexers choose blocks of positions for each head of keys and values.
+func (m *model) byBlock() bool { return m.has("indexer.q_proj.weight") && !m.fam.GatedStreams }
 
 // indexHeads returns the heads of an indexer: of blocks one for each head of keys and values.
 func (m *model) indexHeads() int {
@@ -459,7 +462,7 @@ func (m *model) input(depth float64) amplitudes {
 	switch {
 	case m.fam.NormSum:
 		return m.space.normed(m.summed(depth))
-	case m.fam.PreNorm():
+	case m.fam.PreNorm() || m.fam.GatedStreams:
 		return m.space.normed(e)
 	}
 	return m.space.plain(e)

@@ -153,9 +153,10 @@ func (c *connections) add(chunk, _ int) {
 	var streams [compute.MostStreams][]float32
 	w, y := c.part(chunk, &streams)
 	n := c.streams
-	if len(w) == 2*n {
+	if len(w) <= 2*n {
+		w = w[len(w)-n:]
 		for s, x := range streams[:n] {
-			by := w[n+s]
+			by := w[s]
 			for i, v := range y {
 				x[i] += by * v
 			}

@@ -62,6 +62,7 @@ type Device struct {
 	convolution convolution
 	scans       scans
 	deltas      deltas
+	runs        []compute.Run // of recent
 }
 
 // New opens the device.

@@ -71,8 +71,16 @@ func (d *Device) do(op compute.Op) {
 		d.connectionWeights(o)
 	case *compute.ReadStreams:
 		d.readStreams(o)
+	case *compute.ReadGated:
+		d.readGated(o)
 	case *compute.WriteStreams:
 		d.writeStreams(o)
+	case *compute.Recent:
+		d.recent(o)
+	case *compute.EmbedNGrams:
+		d.embedNGrams(o)
+	case *compute.MatchStreams:
+		d.matchStreams(o)
 	case *compute.Clamp:
 		d.clamp(o.X, o.Limit)
 	case *compute.CopyColumns:

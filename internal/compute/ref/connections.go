@@ -109,8 +109,27 @@ func (d *Device) writeStreams(o *compute.WriteStreams) {
 						sum += float64(w[2*n+n*s+c]) * v
 					}
 				}
-				x[c*o.Y.Cols+i] = float32(sum + float64(w[n+c])*float64(y))
+				x[c*o.Y.Cols+i] = float32(sum + float64(w[o.First()+c])*float64(y))
 			}
+		}
+	}
+}
+
+// readGated sums the gated streams.
+func (d *Device) readGated(o *compute.ReadGated) {
+	if !o.Fits() {
+		panic("ref: ReadGated of shapes that do not fit")
+	}
+	n := o.Streams()
+	for t := range o.Out.Rows {
+		x, gate, out := row(o.X, t), row(o.Gate, t), row(o.Out, t)
+		for i := range out {
+			sum := 0.0
+			for c := range n {
+				at := c*len(out) + i
+				sum += float64(x[at]) / (1 + math.Exp(-float64(gate[at])))
+			}
+			out[i] = float32(sum / float64(n))
 		}
 	}
 }

@@ -54,7 +54,24 @@ func (r *recorder) writeStreams(o *compute.WriteStreams) {
 	r.dispatch(call{
 		shader: "writestreams", local: elementwise, spec: []uint32{uint32(o.Streams), truth(o.Mixes())},
 		bind:   []binding{update(floats(o.X)), read(floats(o.Y)), read(floats(o.W))},
-		push:   []uint32{uint32(n), uint32(o.Y.Cols), uint32(o.W.Cols)},
+		push:   []uint32{uint32(n), uint32(o.Y.Cols), uint32(o.W.Cols), uint32(o.First())},
+		groups: r.groupsFor(n),
+	})
+}
+
+// readGated sums the gated streams.
+func (r *recorder) readGated(o *compute.ReadGated) {
+	if !o.Fits() {
+		panic("vulkan: ReadGated of shapes that do not fit")
+	}
+	n := o.Out.Rows * o.Out.Cols
+	if n == 0 {
+		return
+	}
+	r.dispatch(call{
+		shader: "readgated", local: elementwise, spec: []uint32{uint32(o.Streams())},
+		bind:   []binding{write(floats(o.Out)), read(floats(o.X)), read(floats(o.Gate))},
+		push:   []uint32{uint32(n), uint32(o.Out.Cols)},
 		groups: r.groupsFor(n),
 	})
 }
