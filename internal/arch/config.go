@@ -70,10 +70,11 @@ type Config struct {
 
 	SmallThinker
 	Mixtures
-	Bailing
 	Indexing
+	Bailing
 	NemotronH
 	DeltaNet
+	Qwen4Exp
 	Mamba
 	Mamba2
 	FalconH1
@@ -141,6 +142,7 @@ type Config struct {
 	GlobalKV         int             `json:"num_global_key_value_heads"`
 	Wider            bool            `json:"use_double_wide_mlp"` // layers that share keys and values have twice as many neurons
 	Experts          bool            `json:"enable_moe_block"`
+	TopExperts       int             `json:"top_k_experts"` // that a token uses
 
 	// SmolLM3.
 	NoRope      []int `json:"no_rope_layers"` // 0 of layers that are not rotated, despite the name

@@ -27,6 +27,7 @@ type Experts struct {
 	Before       bool   // weights multiply what experts read, not what they give
 	Predictor    string // name of an expert's predictor on Hugging Face, where folders may hold some, %d its number; "": they never do
 	Early        bool   // routers read the layer's input, before the norm of attention
+	Beside       bool   // layers with experts have a feed-forward layer, too, with its own names
 }
 
 // Gating returns the value of the key expert_gating_func.
@@ -39,7 +40,12 @@ const leastSum = 1.0 / (1 << 14)
 
 // OfExperts reports whether a tensor, by its name in GGUF after "blk.N.", is of layers with experts only.
 func OfExperts(name string) bool {
-	return strings.HasPrefix(name, "ffn_gate_inp") || strings.HasPrefix(name, "exp_probs_b") || strings.HasPrefix(name, "ffn_latent_") || strings.HasPrefix(name, "ffn_routed_") || strings.Contains(name, "_exps.") || strings.Contains(name, "_shexp.")
+	return NormOfExperts(name) || strings.HasPrefix(name, "ffn_gate_inp") || strings.HasPrefix(name, "exp_probs_b") || strings.HasPrefix(name, "ffn_latent_") || strings.HasPrefix(name, "ffn_routed_") || strings.Contains(name, "_exps.") || strings.Contains(name, "_shexp.")
+}
+
+// NormOfExperts reports whether a tensor, likewise, is a norm of layers with experts: it is of no single expert.
+func NormOfExperts(name string) bool {
+	return slices.Contains([]string{"ffn_gate_inp.scale", "pre_ffw_norm_2.weight", "post_ffw_norm_1.weight", "post_ffw_norm_2.weight"}, name)
 }
 
 // InsteadOfExperts reports whether a tensor, likewise, is of layers without experts only.

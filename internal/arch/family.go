@@ -116,6 +116,9 @@ type Family struct {
 	GatedAttention bool
 	// HeadGate says that attn_gate has a row for each head; else it has one for each element that heads read.
 	HeadGate bool
+	// GatedStreams says that the residual is several streams, which hyper-connections of low rank read and write, and
+	// that attention has an indexer.
+	GatedStreams bool
 	// OnePart says that a layer is one part, recurrent, attention or a feed-forward layer, whose norm is attn_norm:
 	// files tell which by numbers of KV heads and of neurons, of which one at most is not 0.
 	OnePart bool
@@ -188,6 +191,9 @@ const (
 	SecondOutputs        // the second half
 	GroupedMixed         // of rows of each group's queries, keys, values and gates the first three: all queries, all keys, all values
 	GroupedGates         // of the same the gates
+	IndexQueries         // of rows of an indexer's queries and then its key the queries
+	IndexKeys            // of the same the key
+	Shards               // the rows of several matrices, one behind the other, in the layer that reads them
 )
 
 // All returns every family, by name.
@@ -201,7 +207,7 @@ func All() []Family {
 		kimiLinear(), laguna(), lfm2(), lfm2MoE(), llama4(), llamaEmbed(), mamba2(), mimo2(), minicpm(), minicpm3(),
 		minimax01(), minimaxM2(), minimaxM3(), mistral3(), mistral4(), mixtral(), modernBERT(), mpt(), museGlimmer(),
 		nemotron(), nemotronH(), nemotronHMoE(), nomicBERT(), nomicBERTMoE(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
-		qwen2VL(), qwen3(), qwen35(), qwen35MoE(), qwen3MoE(), qwen3Next(), qwen3VL(), qwen3VLMoE(), seedOSS(), smallThinker(), smollm3(),
+		qwen2VL(), qwen3(), qwen35(), qwen35MoE(), qwen3MoE(), qwen3Next(), qwen3VL(), qwen3VLMoE(), qwen4Exp(), seedOSS(), smallThinker(), smollm3(),
 		stablelm(), starcoder2(), step35(),
 		bailingMoE(), bailingMoE2(), dots1(), maincoder(), mellum(), olmo(), orion(), pangu(), starcoder(), xverse(),
 	}

@@ -66,7 +66,7 @@ func TestFamilies(t *testing.T) {
 			t.Errorf("%s: Parallel is %v, and ffn_norm is there: %v", f.Name, f.Parallel, ffnNorm)
 		}
 		for _, norms := range [][2]string{{"attn_norm.weight", "post_attention_norm.weight"}, {before, "post_ffw_norm.weight"}} {
-			if _, after := f.InBlock(norms[1]); !has(f, norms[0]) && !after && !f.Parallel && !f.OnePart && !f.BareNorms && !(f.NormSum && has(f, "attn_output_norm.weight") && has(f, "layer_output_norm.weight")) {
+			if _, after := f.InBlock(norms[1]); !has(f, norms[0]) && !after && !f.Parallel && !f.OnePart && !f.BareNorms && !f.GatedStreams && !(f.NormSum && has(f, "attn_output_norm.weight") && has(f, "layer_output_norm.weight")) {
 				t.Errorf("%s: blocks have neither %s nor %s", f.Name, norms[0], norms[1])
 			}
 		}

@@ -30,6 +30,7 @@ type Sizes struct {
 	IndexHeads, IndexKey int // of an indexer: its heads, and their elements
 
 	StateSpace // of recurrent layers
+	Gated      Gated
 }
 
 // StateSpace are the sizes of recurrent layers.
@@ -50,6 +51,14 @@ func (f *Family) Shape(name string, s Sizes) []int {
 	stem, kind := name, ""
 	if at := strings.LastIndexByte(name, '.'); at >= 0 {
 		stem, kind = name[:at], name[at+1:]
+	}
+	if kind == "scale" {
+		return map[string][]int{"ffn_gate_inp": {s.Embd}, "ffn_down_exps": {s.Experts}}[stem]
+	}
+	if f.GatedStreams {
+		if shape := gatedShape(stem, s); shape != nil {
+			return shape
+		}
 	}
 	shape := f.weight(stem, s)
 	if kind == "bias" {
@@ -107,7 +116,8 @@ func (f *Family) weight(stem string, s Sizes) []int {
 		return []int{s.IndexHeads, s.Embd}
 	case "token_types":
 		return []int{s.Types, s.Embd}
-	case "token_embd_norm", "attn_output_norm", "layer_output_norm", "output_norm", "attn_norm", "attn_norm_2", "ffn_norm", "post_attention_norm", "post_ffw_norm":
+	case "token_embd_norm", "attn_output_norm", "layer_output_norm", "output_norm", "attn_norm", "attn_norm_2", "ffn_norm", "post_attention_norm", "post_ffw_norm",
+		"pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2":
 		if stem == "attn_norm_2" && f.Lightning() {
 			return []int{s.Inner}
 		}

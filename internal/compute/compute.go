@@ -177,6 +177,7 @@ type Rope struct {
 	Dims  int       // rotated elements of a head
 	Freqs []float64 // [Dims/2] radians per position, scaling included
 	Scale float64   // magnitude of the rotated pair; 1 but for YaRN
+	Back  int       // positions that are taken off a row's own, which may so become negative
 }
 
 // Params holds the inputs that change from step to step: everything a forward pass branches on lies here.

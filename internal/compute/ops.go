@@ -41,4 +41,13 @@ type calls struct {
 	scan        Scan
 	delta       Delta
 	residuals   AttendResiduals
+
+	connections  ConnectionWeights
+	readStreams  ReadStreams
+	readGated    ReadGated
+	writeStreams WriteStreams
+
+	recent       Recent
+	embedNGrams  EmbedNGrams
+	matchStreams MatchStreams
 }

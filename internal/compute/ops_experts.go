@@ -60,14 +60,17 @@ func (r *Routing) Check(used, n int) error {
 // Route chooses each token's experts. An expert's score is what How.Score makes of its logit. Experts are ranked by
 // their logits, but by score plus Bias where there is a bias or there are groups (by logit plus Bias with
 // SoftmaxChosen); of equals the one with the lower number is ranked higher, and what is no number is ranked as -∞. The
-// Used highest are chosen. Their weights are their scores, without Bias, normalised and scaled as How says.
+// Used highest are chosen. Their weights are their scores, without Bias, normalised and scaled as How says, times their
+// Factors where there are some.
 //
 // A token with a NaN among its logits has NaN for all its weights, so that what is computed from them shows the fault.
 type Route struct {
 	Choice Choice  // [n, Used of N]
 	Logits Tensor  // [n, N]
 	Bias   *Vector // [N] or nil
-	How    Routing
+	// Factors multiply the experts' weights, after these are normalised. [N] or nil
+	Factors *Vector
+	How     Routing
 }
 
 // Visit implements Op.
@@ -75,11 +78,12 @@ func (o *Route) Visit(v Visitor) {
 	v.Choice(&o.Choice, Write)
 	v.Tensor(&o.Logits, Read)
 	v.Vector(&o.Bias)
+	v.Vector(&o.Factors)
 }
 
-// Route does a Route; bias may be nil.
-func (v Verbs) Route(c Choice, logits Tensor, bias *Vector, how Routing) {
-	v.calls.route = Route{c, logits, bias, how}
+// Route does a Route; bias and factors may be nil.
+func (v Verbs) Route(c Choice, logits Tensor, bias, factors *Vector, how Routing) {
+	v.calls.route = Route{c, logits, bias, factors, how}
 	v.Do(&v.calls.route)
 }
 

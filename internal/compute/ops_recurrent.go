@@ -65,7 +65,7 @@ func (p *Params) CheckRuns(slots int) error {
 // silu(Bias[c] + Σ_k W[k·channels + c]·x[t − (width−1) + k, c]). The positions before the step are in the state's first
 // (width−1)·channels numbers, the oldest first.
 //
-// Where it is Gated, a row of X holds gates of what is convolved, gates of the result, and x, one behind the other
+// Where it is Linear, there is no SiLU. Where it is Gated, a row of X holds gates of what is convolved, gates of the result, and x, one behind the other
 // [channels] each; x·gate is convolved, and the result is multiplied by its gate in place of SiLU.
 type Convolve struct {
 	Out   Tensor  // [n, channels]
@@ -74,7 +74,9 @@ type Convolve struct {
 	Bias  *Vector // [channels] or nil
 	Cache *Cache
 	Layer int
-	Gated bool
+
+	Linear bool
+	Gated  bool
 }
 
 // Width returns how many positions an output depends on.

@@ -152,7 +152,7 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 			}
 		}
 		for _, t := range p.family.Block {
-			if with := c.Mixture.In(l); with && arch.InsteadOfExperts(t.Name) || !with && arch.OfExperts(t.Name) {
+			if with := c.Mixture.In(l); with && !p.family.Experts.Beside && arch.InsteadOfExperts(t.Name) || !with && arch.OfExperts(t.Name) {
 				continue
 			}
 			if part := p.family.PartOf(t.Name); c.LayerParts != nil && part != 0 && part&c.LayerParts[l] == 0 {

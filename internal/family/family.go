@@ -144,6 +144,7 @@ var programs = map[string]func(*nn.Keys, *nn.Binder) Program{
 	"qwen3next":       newQwen3Next,
 	"qwen3vl":         newQwen3,
 	"qwen3vlmoe":      newQwen3MoE,
+	"qwen4exp":        newQwen4Exp,
 	"seed_oss":        newSeedOSS,
 	"smallthinker":    newSmallThinker,
 	"smollm3":         newSmolLM3,

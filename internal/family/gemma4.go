@@ -7,16 +7,17 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// gemma4 is the text part of the dense models of Gemma 4: norms before and after attention and the feed-forward layer,
-// norms of every head of queries, keys and values, and a window in five of six layers, which have heads of another size
-// and a rotation of their own. Keys may be the values, too. The small models have an embedding of each token for each
-// layer besides, and their last layers read the keys and values of earlier ones. Embeddings are scaled by the square
-// root of their width.
+// gemma4 is the text part of Gemma 4: norms before and after attention and the feed-forward layer, norms of every head
+// of queries, keys and values, and a window in five of six layers, which have heads of another size and a rotation of
+// their own. Keys may be the values, too. The small models have an embedding of each token for each layer besides, and
+// their last layers read the keys and values of earlier ones. The 26B-A4B has experts beside the feed-forward layer.
+// Embeddings are scaled by the square root of their width.
 type gemma4 struct {
 	sizes
-	eps    float32 // of norms
-	act    compute.Activation
-	scores nn.Scores
+	eps     float32 // of norms
+	act     compute.Activation
+	scores  nn.Scores
+	experts nn.ExpertSpec // Count is 0 in models without experts
 
 	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows
 	window           int           // positions that a token sees in layers with windows; 0: all
@@ -35,14 +36,27 @@ type gemma4Block struct {
 	attnAfter nn.Norm // of what attention adds to the residual
 	ffnNorm   nn.Norm
 	ffn       *nn.FFN
-	ffnAfter  nn.Norm       // of what the feed-forward layer adds
-	input     nn.LayerInput // or none
-	scale     float32       // of the residual after the block
+	mixture   *gemma4Mixture // or nil
+	ffnAfter  nn.Norm        // of what the feed-forward layer adds
+	input     nn.LayerInput  // or none
+	scale     float32        // of the residual after the block
+}
+
+// gemma4Mixture is a block's experts. They, their router and the feed-forward layer read the residual through norms of
+// their own, and what experts and feed-forward layer give is normed before it is added up.
+type gemma4Mixture struct {
+	routerNorm             nn.Norm // its weights are divided by the square root of the width
+	norm                   nn.Norm // before the experts
+	experts                *nn.Experts
+	ffnAfter, expertsAfter nn.Norm // of the feed-forward layer's output and of the experts'
 }
 
 func newGemma4(k *nn.Keys, b *nn.Binder) Program {
 	m := &gemma4{sizes: readSizes(k), eps: k.RMSEpsilon(1e-6), act: k.Activation(compute.GELU), scores: k.Scores(nn.Scores{Scale: 1})}
 	n := len(m.layers)
+	m.experts = k.Experts(nn.ExpertSpec{
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Softmax, Normalised: true, MinSum: nn.LeastSum},
+	})
 	m.window, m.windowed = k.Windows(nn.WindowSpec{Window: 512, FullEvery: 6}, n, m.context)
 	m.own = k.OwnKV(n, 0)
 	narrow := 0 // elements of a head of layers with windows
@@ -99,9 +113,13 @@ func (m *gemma4) block(b *nn.Binder, i int) gemma4Block {
 		attn:      a,
 		attnAfter: b.RMSNorm("post_attention_norm", m.embd, m.eps),
 		ffnNorm:   ffnNorm,
-		ffn:       b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
 		ffnAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
 		scale:     1,
+	}
+	if ffn := (nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}); b.HasExperts() {
+		block.ffn, block.mixture = b.FFNBesideExperts(ffn), m.mixture(b)
+	} else {
+		block.ffn = b.FFN(ffn)
 	}
 	if m.inputs.Width > 0 {
 		block.input = b.LayerInput(m.inputs.Width, m.embd, m.eps)
@@ -112,6 +130,17 @@ func (m *gemma4) block(b *nn.Binder, i int) gemma4Block {
 		}
 	}
 	return block
+}
+
+// mixture binds a block's experts.
+func (m *gemma4) mixture(b *nn.Binder) *gemma4Mixture {
+	return &gemma4Mixture{
+		routerNorm:   b.ScaledNorm("ffn_gate_inp.scale", m.embd, m.eps, float32(1/math.Sqrt(float64(m.embd)))),
+		norm:         b.RMSNorm("pre_ffw_norm_2", m.embd, m.eps),
+		experts:      b.Experts(m.experts, nil),
+		ffnAfter:     b.RMSNorm("post_ffw_norm_1", m.embd, m.eps),
+		expertsAfter: b.RMSNorm("post_ffw_norm_2", m.embd, m.eps),
+	}
 }
 
 // AllRows is of family.AllRows: layers' own embeddings are of all rows.
@@ -135,6 +164,10 @@ func (l *gemma4Block) forward(p *nn.Pass, x, inputs compute.Tensor) compute.Tens
 	p.Normalize(y, l.attnAfter)
 	p.Add(x, y)
 	y = l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm))
+	if l.mixture != nil {
+		p.Normalize(y, l.mixture.ffnAfter)
+		p.Add(y, l.mixture.forward(p, x))
+	}
 	p.Normalize(y, l.ffnAfter)
 	p.Add(x, y)
 	if l.input.Bound() {
@@ -142,4 +175,11 @@ func (l *gemma4Block) forward(p *nn.Pass, x, inputs compute.Tensor) compute.Tens
 	}
 	p.Scale(x, l.scale)
 	return x
+}
+
+// forward returns the normed output of the experts for the residual x. [n, n_embd]
+func (l *gemma4Mixture) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	y := l.experts.Mix(p, l.experts.Rate(p, p.Norm(x, l.routerNorm)), x, p.Norm(x, l.norm))
+	p.Normalize(y, l.expertsAfter)
+	return y
 }

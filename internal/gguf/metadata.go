@@ -128,6 +128,19 @@ func (f *File) Int32s(key string) ([]int32, bool, error) {
 	})
 }
 
+// Uints reads an array of whole numbers from 0 on.
+func (f *File) Uints(key string) ([]uint64, bool, error) {
+	return array(f, key, "an array of whole numbers from 0 on", func(r reflect.Value) (uint64, bool) {
+		switch {
+		case r.CanUint():
+			return r.Uint(), true
+		case r.CanInt():
+			return uint64(r.Int()), r.Int() >= 0
+		}
+		return 0, false
+	})
+}
+
 // IDs reads one id from 0 to n-1 or an array of them, and leaves out other numbers. In files in circulation negative
 // numbers and the largest of a type mean that there is no id; strange reports whether there are others.
 func (f *File) IDs(key string, n int) (ids []int32, strange bool, err error) {

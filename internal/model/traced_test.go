@@ -56,7 +56,7 @@ func tracedFamilies() map[string]int {
 	for name, n := range map[string]int{
 		"afmoe": 5, "cohere2": 5, "cohere2moe": 5, "exaone4": 5, "exaone-moe": 5, "gemma3": 7, "gemma-embedding": 7, "gemma3n": 6, "gemma4": 6, "kimi-k3": 4,
 		"laguna": 5, "llama4": 5, "mellum": 5, "modern-bert": 4, "muse-glimmer": 5, "nemotron_h": 5, "nemotron_h_moe": 5, "qwen35": 4, "qwen35moe": 4,
-		"qwen3next": 4, "smallthinker": 5, "smollm3": 5,
+		"qwen3next": 4, "qwen4exp": 4, "smallthinker": 5, "smollm3": 5,
 	} {
 		layers[name] = n
 	}

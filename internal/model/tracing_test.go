@@ -374,7 +374,13 @@ func (r *recording) fields(o *operation, name string, v reflect.Value) {
 		for _, f := range x.Freqs {
 			sum += f
 		}
-		add(field{text: fmt.Sprintf("%s %d+%d, %.5g to %.5g, sum %.8g, ×%.6g", [...]string{"neighbours", "halves"}[x.Style], x.First, x.Dims, x.Freqs[0], x.Freqs[len(x.Freqs)-1], sum, x.Scale)})
+		text := fmt.Sprintf("%s %d+%d, %.5g to %.5g, sum %.8g, ×%.6g", [...]string{"neighbours", "halves"}[x.Style], x.First, x.Dims, x.Freqs[0], x.Freqs[len(x.Freqs)-1], sum, x.Scale)
+		if x.Back > 0 {
+			text += fmt.Sprintf(", %d positions back", x.Back)
+		}
+		add(field{text: text})
+	case *compute.NGrams:
+		add(field{text: fmt.Sprintf("up to %d tokens by %d heads, cut by token %d", len(x.Factors), x.Heads, x.End)})
 	case compute.Nonlinearity:
 		add(field{text: x.String()})
 	case compute.Score:

@@ -106,6 +106,9 @@ func (b *Binder) Has(name string) bool { return b.tensor(name) != nil }
 // tensor returns the file's tensor of that name, or nil.
 func (b *Binder) tensor(name string) *gguf.Tensor { return b.File.Tensor(b.prefix + name) }
 
+// bound reports whether a tensor of that name was bound.
+func (b *Binder) bound(name string) bool { return b.taken[b.prefix+name] }
+
 // Rows returns the number of rows of a tensor, which follows from no key. It is 1 where the file lacks the tensor,
 // whose name the error then tells when it is bound.
 func (b *Binder) Rows(name string) int {

@@ -91,6 +91,12 @@ func (k *Keys) routing(usual compute.Routing, used, n int) compute.Routing {
 	return r
 }
 
+// FFNBesideExperts binds the feed-forward layer, ffn_gate, ffn_up and ffn_down, of a layer that has experts, too. It goes
+// where attention goes.
+func (b *Binder) FFNBesideExperts(s FFNSpec) *FFN {
+	return b.ffn(s, "", InLayer, b.whole(s.Neurons))
+}
+
 // HasExperts reports whether the layer has a router, and so experts.
 func (b *Binder) HasExperts() bool { return b.Has("ffn_gate_inp.weight") }
 
@@ -148,6 +154,9 @@ func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 		w.Up, w.UpBias = of.stack("ffn_up_exps.weight", s.Count, s.Neurons, width, false), of.perExpert("ffn_up_exps.bias", s.Count*s.Neurons, s.Biases)
 	}
 	w.Down, w.DownBias = of.stack("ffn_down_exps.weight", s.Count, width, s.Neurons, true), of.perExpert("ffn_down_exps.bias", s.Count*width, s.Biases)
+	if name := "ffn_down_exps" + FactorSuffix; !b.bound(name) { // else the matrix contains them
+		x.Factors = b.perExpert(name, s.Count, Optional)
+	}
 	b.bindExpertPredictors(w, s, width)
 	w.Count, w.Bins, w.Prior = &x.Uses, &x.Bins, &compute.Prior{Shares: plan.Prior}
 	if s.Gate {

@@ -7,6 +7,7 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 type Experts struct {
 	Router     Linear          // [experts, n_embd]; not bound: the layer has no experts
 	ChoiceBias *compute.Vector // [experts] added for the choice only, or nil
+	Factors    *compute.Vector // [experts] of the experts' outputs, or nil
 	Routing    compute.Routing
 	Used       int // experts of a token
 	Count      int // of the layer
@@ -48,7 +49,7 @@ func (e *Experts) Mix(p *Pass, logits, residual, x compute.Tensor) compute.Tenso
 		return out
 	}
 	choice := p.pool.takeChoice(x, e.Used, e.Count)
-	p.verbs.Route(choice, logits, e.ChoiceBias, e.Routing)
+	p.verbs.Route(choice, logits, e.ChoiceBias, e.Factors, e.Routing)
 	e.compute(p, out, x, choice)
 	if e.Shared == nil {
 		return out

@@ -29,7 +29,7 @@ func (b *Binder) FFN(s FFNSpec) *FFN {
 	if s.Neurons < 1 {
 		b.Fail("key %q: layer %d has neither neurons nor experts", b.key("feed_forward_length"), b.layer)
 	}
-	return b.ffn(s, "", min(b.plan.Place.Bound, s.Neurons))
+	return b.ffn(s, "", OfNeurons, min(b.plan.Place.Bound, s.Neurons))
 }
 
 // SharedExperts binds the layer's experts that all tokens use, which are one feed-forward layer. They go where
@@ -38,21 +38,19 @@ func (b *Binder) SharedExperts(s FFNSpec) *FFN {
 	if s.Neurons == 0 {
 		return nil
 	}
-	return b.ffn(s, "_shexp", b.whole(s.Neurons))
+	return b.ffn(s, "_shexp", InLayer, b.whole(s.Neurons))
 }
 
-// ffn binds a layer, the first hot of its neurons on the GPU. suffix ends the names of its tensors.
-func (b *Binder) ffn(s FFNSpec, suffix string, hot int) *FFN {
+// ffn binds a layer, the first hot of its neurons on the GPU. suffix ends the names of its tensors, whose neurons have that
+// role.
+func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
 	f, plan := &FFN{Act: s.Act, TopK: s.TopK}, &b.plan.Neurons
 	parts := &b.parts[b.layer]
 	parts.FFN, parts.FFNNorm, parts.parallel = f, s.Norm, s.Parallel
 	if plan.Cut > 0 {
 		f.Act.Threshold = plan.Cut
 	}
-	units := b // shared experts go where attention goes
-	if suffix == "" {
-		units = b.as(OfNeurons)
-	}
+	units := b.as(role)
 	gate, up, down := "ffn_gate"+suffix+".weight", "ffn_up"+suffix+".weight", "ffn_down"+suffix
 	order := plan.Order
 	if t := b.tensor("ffn_down.weight"); t != nil && t.Type.BlockElems() > 1 { // columns that share scales stay together

@@ -13,6 +13,8 @@ type Indexer struct {
 
 	QNorm, KNorm Norm          // of each head's query, and of the key
 	Rope         *compute.Rope // of both
+	Mean         Conv          // makes the key of a block's last position the mean of the block's keys; without Taps: keys stay
+	MeanRope     *compute.Rope // of such a key, to the block's first position; nil: Rope
 	Key          int           // elements of a head
 	Stored       int           // the part of the cache with the keys
 	How          compute.Selection
@@ -76,9 +78,13 @@ func (x *Indexer) Choose(p *Pass, in, queries compute.Tensor) compute.Seen {
 		k = p.Linear(in, &x.K)
 	}
 	p.Normalize(q.Split(x.Key), x.QNorm)
+	rope := x.Rope
+	if x.Mean.Taps != nil {
+		k, rope = x.Mean.mean(p, k), x.MeanRope
+	}
 	p.Normalize(k, x.KNorm)
 	p.verbs.RoPE(q, x.Key, x.Rope)
-	p.verbs.RoPE(k, x.Key, x.Rope)
+	p.verbs.RoPE(k, x.Key, rope)
 	p.verbs.StoreKV(p.Cache, x.Stored, k, compute.Tensor{})
 	p.verbs.Select(compute.Select{Blocks: seen.Blocks, Q: q, W: w, Cache: p.Cache, Layer: x.Stored, How: x.How})
 	p.Leave(scope)

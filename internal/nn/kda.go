@@ -74,7 +74,7 @@ func (b *Binder) DeltaAttention(s StateSpec, bound float32, width int, eps float
 	}
 	d.Write = b.Linear("ssm_beta", s.Heads, width, Absent)
 	d.Out = b.Linear("attn_output", width, inner, Absent)
-	d.Conv = Conv{Taps: b.joinedTaps(inner, s.Taps, "ssm_conv1d_q.weight", "ssm_conv1d_k.weight", "ssm_conv1d_v.weight"), Stored: b.state(s.size())}
+	d.Conv = Conv{Taps: b.joinedTaps(inner, s.Taps, 1, "ssm_conv1d_q.weight", "ssm_conv1d_k.weight", "ssm_conv1d_v.weight"), Stored: b.state(s.size())}
 	d.Norm = b.Vector("ssm_norm.weight", s.Dim)
 	d.Delta = compute.Delta{A: b.rates(s.Heads, bound), Bias: b.Vector("ssm_dt.bias", inner), Bound: bound, Shape: s.StateSpace, Epsilon: eps, At: s.convolved()}
 	b.parts[b.layer].Recurrent = d

@@ -152,6 +152,14 @@ func (c *Conv) forward(p *Pass, x compute.Tensor, channels int, gated bool) comp
 	return y
 }
 
+// mean returns the means of each row of x and of those at the positions before it, as many as there are taps. [n,
+// columns of x]
+func (c *Conv) mean(p *Pass, x compute.Tensor) compute.Tensor {
+	y := p.New(x, x.Cols)
+	p.verbs.Convolve(compute.Convolve{Out: y, X: x, W: c.Taps, Cache: p.Cache, Layer: c.Stored, Linear: true})
+	return y
+}
+
 // ShortConv is a short convolution with gates before and after it.
 //
 // Source: Liquid AI 2025, LFM2 Technical Report.
@@ -221,13 +229,14 @@ type DeltaNet struct {
 	Write Linear // [heads, n_embd]; not bound where Step has its rows
 	Out   Linear // [n_embd, inner]
 	Conv  Conv
-	Delta compute.Delta   // weights and sizes
-	Norm  *compute.Vector // [dim] of each head
+	Delta compute.Delta        // weights and sizes
+	Norm  *compute.Vector      // [dim] of each head
+	Act   compute.Nonlinearity // of Gate's output: SiLU, or Logistic
 }
 
 // Forward returns [n, n_embd]
 //
-//	Out·(norm(delta(convolve(In·x), Write·x, Step·x))·silu(Gate·x))
+//	Out·(norm(delta(convolve(In·x), Write·x, Step·x))·act(Gate·x))
 //
 // with a norm over each head.
 func (d *DeltaNet) Forward(p *Pass, x compute.Tensor) compute.Tensor {
@@ -244,7 +253,7 @@ func (d *DeltaNet) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 	p.verbs.Delta(delta)
 	heads := delta.Out.Split(d.Norm.Len)
 	p.verbs.RMSNorm(heads, heads, d.Norm, delta.Epsilon)
-	p.Activate(gate, delta.Out, compute.Activation{Kind: compute.SiLU})
+	p.Activate(gate, delta.Out, compute.Activation{Kind: d.Act})
 	p.LinearTo(out, gate, &d.Out)
 	p.Leave(scope)
 	return out
@@ -252,13 +261,14 @@ func (d *DeltaNet) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 
 // taps binds the weights of a convolution of each channel, [channels, taps] in files, the oldest position's first.
 func (b *Binder) taps(name string, channels, taps int) *compute.Vector {
-	return b.joinedTaps(channels, taps, name)
+	return b.joinedTaps(channels, taps, 1, name)
 }
 
-// joinedTaps is taps of several convolutions of channels each, one behind the other.
-func (b *Binder) joinedTaps(channels, taps int, names ...string) *compute.Vector {
+// joinedTaps is taps of several convolutions of channels each, one after the other, which see one of so many positions
+// (apart) only.
+func (b *Binder) joinedTaps(channels, taps, apart int, names ...string) *compute.Vector {
 	data, all := make([]float32, taps*channels), channels*len(names)
-	turned := make([]float32, taps*all)
+	turned := make([]float32, ((taps-1)*apart+1)*all)
 	for i, name := range names {
 		t := b.take(name, taps, channels)
 		if t == nil {
@@ -273,7 +283,7 @@ func (b *Binder) joinedTaps(channels, taps int, names ...string) *compute.Vector
 		}
 		for c := range b.decoded(channels) {
 			for k := range taps {
-				turned[k*all+i*channels+c] = data[c*taps+k]
+				turned[k*apart*all+i*channels+c] = data[c*taps+k]
 			}
 		}
 		b.loaded(t, true)

@@ -90,7 +90,7 @@ func (b *Binder) QKVOrQK(a *Attention, width int, bias Presence) {
 }
 
 // QueriesOf binds the queries of attention that reads the keys and values of layer from. Files may hold what it would
-// need for its own.
+// need for its own, perhaps in one tensor with the queries.
 func (b *Binder) QueriesOf(from int, s HeadShape, width int, bias Presence) *Attention {
 	a := &Attention{HeadShape: s, Layer: b.layer, Stored: from, Reads: true, From: from}
 	b.parts[b.layer].Attention = a
@@ -101,11 +101,25 @@ func (b *Binder) QueriesOf(from int, s HeadShape, width int, bias Presence) *Att
 	if of := b.model.Layer(from).Stored; len(of) > 0 {
 		a.Stored = of[0]
 	}
-	a.Q = b.Linear("attn_q", a.Heads*a.Key, width, bias)
+	if b.Has("attn_qkv.weight") {
+		b.QKV(a, width, bias)
+		a.K, a.V = Linear{}, Linear{}
+	} else {
+		a.Q = b.Linear("attn_q", a.Heads*a.Key, width, bias)
+	}
 	for _, name := range []string{"attn_k.weight", "attn_v.weight", "attn_k_norm.weight"} {
 		b.Ignore(name)
 	}
 	return a
+}
+
+// ScaledNorm binds the RMSNorm with factor times the vector name as weights. [n]
+func (b *Binder) ScaledNorm(name string, n int, eps, factor float32) Norm {
+	weights := b.Floats(name, n)
+	for i := range weights {
+		weights[i] *= factor
+	}
+	return Norm{Weight: b.numbers(name, weights), Epsilon: eps}
 }
 
 // UnitNorm binds an RMSNorm without weights of n elements.

@@ -125,6 +125,7 @@ func TestPrepareExperts(t *testing.T) {
 		"softmax, quantised":  {spec("qwen3moe", "silu", typed(quant.Q4_0)), false, roundingAlone, false},
 		"biases":              {spec("gpt-oss", "clamped_swiglu", nil), false, roundingAlone, false},
 		"groups":              {spec("deepseek2", "silu", groups), false, roundingAlone, false},
+		"factors, beside":     {spec("gemma4", "gelu", nil), false, roundingAlone, false},
 		"early router, zeros": {spec("smallthinker", "relu", nil), false, roundingAlone, true},
 		"zeros, quantised":    {spec("smallthinker", "relu", typed(quant.Q8_0)), false, roundingAlone, false},
 		"zeros, requantised":  {spec("smallthinker", "relu", typed(quant.Q8_0)), true, quantisedAgain, true},

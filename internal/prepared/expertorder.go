@@ -75,7 +75,7 @@ func movedWith(name string, layers int) (layer int, known bool) {
 	if n, _ := fmt.Sscanf(name, "blk.%d.%s", &layer, &rest); n < 2 || layer >= layers {
 		return layer, true
 	}
-	return layer, !arch.OfExperts(rest) || strings.Contains(rest, "_shexp.")
+	return layer, !arch.OfExperts(rest) || strings.Contains(rest, "_shexp.") || arch.NormOfExperts(rest)
 }
 
 // stacks moves the stacked matrices of a layer's n experts.

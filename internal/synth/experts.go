@@ -69,6 +69,16 @@ func (m *model) experts(layer int, in amplitudes, n *neurons) {
 	m.stacked(func() { m.reader(name("ffn_up_exps.weight"), m.Experts*m.FF, in, 1, up) })
 	m.downs(name("ffn_down_exps.weight"), n)
 	m.expertBiases(layer)
+	if m.has("ffn_gate_inp.scale") { // and it is divided by the root of the width
+		root := float32(math.Sqrt(float64(m.Embd)))
+		m.random(name("ffn_gate_inp.scale"), m.Embd, root, 0.02*root)
+	}
+	if m.has("ffn_down_exps.scale") && m.Type != quant.NVFP4 { // whose matrices all have one
+		m.random(name("ffn_down_exps.scale"), m.Experts, 1, 0.1)
+	}
+	for _, norm := range []string{"pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"} {
+		m.maybe(layer, norm+".weight", 1, 0.02)
+	}
 	if x := m.fam.Experts; x.Shared || x.Counted || x.SharedAsWide {
 		width, weight, up := m.FF*m.Shared, m.downWeight(n), offset
 		if m.fam.Gated {

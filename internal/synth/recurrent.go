@@ -24,6 +24,7 @@ func (m *model) block(layer int) {
 		m.feedForward(layer)
 	}
 	m.mixing(layer)
+	m.gatedBlock(layer)
 }
 
 // attentionEvery is how far apart layers with attention are, in families with recurrent ones.
@@ -125,7 +126,7 @@ func (m *model) stateSizes(a func(string) string) []gguf.KV {
 func (m *model) recurrent(layer int) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
 	s := m.stateSpace()
-	if m.parts(layer)&arch.Attention == 0 {
+	if m.parts(layer)&arch.Attention == 0 && m.fam.PreNorm() {
 		m.norm(name("attn_norm"))
 	}
 	in := m.input(float64(layer))

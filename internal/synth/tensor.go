@@ -232,6 +232,7 @@ func (m *model) tensors() []gguf.Source {
 	if _, ok := m.fam.Outside("output_res_score.weight"); ok {
 		m.random("output_res_score.weight", m.Embd, 0, 0.05)
 	}
+	m.gatedOuter()
 	for i := range m.Layers {
 		m.block(i)
 	}
@@ -279,7 +280,9 @@ func (m *model) head() {
 		return
 	}
 	if !m.Tied {
-		m.norm(last)
+		if _, ok := m.fam.Outside(last + ".weight"); ok {
+			m.norm(last)
+		}
 		m.reader("output.weight", m.Vocab, m.space.normed(e), logitDeviation/m.scales.logits, nil)
 		return
 	}
@@ -312,7 +315,7 @@ func (m *model) maybe(layer int, name string, mean, deviation float32) {
 func (m *model) sizes() arch.Sizes {
 	return arch.Sizes{
 		Embd: m.Embd, Vocab: m.Vocab, Positions: m.Context, FF: m.FF, Heads: m.Heads, KVHeads: m.KVHeads, Key: m.HeadDim, Value: m.HeadDim,
-		Latent: m.Latent, QueryLatent: m.QueryLatent, Rotated: m.RopeDims, StateSpace: m.stateSpace(),
+		Latent: m.Latent, QueryLatent: m.QueryLatent, Rotated: m.RopeDims, StateSpace: m.stateSpace(), Gated: m.gated(),
 		IndexHeads: m.indexHeads(), IndexKey: m.indexKey(),
 	}
 }
@@ -326,8 +329,8 @@ func (m *model) queryLatent() bool {
 // An indexer chooses so few positions, or blocks of so many, that tests' texts have more.
 const indexTop, indexBlock, indexBlocks = 12, 4, 3
 
-// byBlock reports whether indexers choose blocks of positions.
-func (m *model) byBlock() bool { return m.has("indexer.q_proj.weight") }
+// byBlock reports whether indexers choose blocks of positions for each head of keys and values.
+func (m *model) byBlock() bool { return m.has("indexer.q_proj.weight") && !m.fam.GatedStreams }
 
 // indexHeads returns the heads of an indexer: of blocks one for each head of keys and values.
 func (m *model) indexHeads() int {
@@ -468,7 +471,7 @@ func (m *model) input(depth float64) amplitudes {
 	switch {
 	case m.fam.NormSum:
 		return m.space.normed(m.summed(depth))
-	case m.fam.PreNorm():
+	case m.fam.PreNorm() || m.fam.GatedStreams:
 		return m.space.normed(e)
 	}
 	return m.space.plain(e)
@@ -523,22 +526,35 @@ func (m *model) feedForward(layer int) {
 	if norm := cmp.Or(m.fam.FFNNorm, "ffn_norm"); m.has(m.fam.NormWeight(norm)) {
 		m.norm(name(norm))
 	}
-	if m.Experts > 0 && layer >= m.Dense {
+	mixed := m.Experts > 0 && layer >= m.Dense
+	if mixed {
 		// This should be m.input(depth), as below: input takes a depth and e is an energy, so that deep layers' experts
 		// are made for the residual of layer 0 or 1 and their gates deviate by up to 1.15 instead of 1. It stays
 		// because the perplexities and speeds of docs/benchmarks/2026-11-experts.md and 2026-11-families.md are of
 		// models with these weights; mend it when those are measured anew.
 		m.experts(layer, m.input(e), n)
-		if m.fam.NormSum {
-			m.norm(name("layer_output_norm"))
-		}
-		m.after(layer, "post_ffw_norm.weight", 1-attentionShare)
-		return
 	}
-	sign := name("ffn_up.weight") // of the matrix whose sign decides
+	if !mixed || m.fam.Experts.Beside {
+		m.dense(layer, depth, n)
+	}
+	if m.fam.NormSum {
+		m.norm(name("layer_output_norm"))
+	}
+	m.after(layer, "post_ffw_norm.weight", 1-attentionShare)
+	if m.Magic == "PWRI" {
+		sign := name("ffn_up.weight") // of the matrix whose sign decides
+		if m.has("ffn_gate.weight") {
+			sign = name("ffn_gate.weight")
+		}
+		m.predictor(layer, e, sign, n)
+	}
+}
+
+// dense lists the matrices and biases of one block's neurons, which read the residual at that depth.
+func (m *model) dense(layer int, depth float64, n *neurons) {
+	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
 	if m.has("ffn_gate.weight") {
-		sign = name("ffn_gate.weight")
-		m.reader(sign, m.FF, m.input(depth), 1, n.offset)
+		m.reader(name("ffn_gate.weight"), m.FF, m.input(depth), 1, n.offset)
 	}
 	m.ups(name("ffn_up.weight"), m.input(depth), n)
 	if m.has("ffn_up.bias") {
@@ -551,13 +567,6 @@ func (m *model) feedForward(layer int) {
 	m.down(down, n)
 	if m.has("ffn_down.bias") {
 		m.random(down+".bias", m.Embd, 0, 0.02)
-	}
-	if m.fam.NormSum {
-		m.norm(name("layer_output_norm"))
-	}
-	m.after(layer, "post_ffw_norm.weight", 1-attentionShare)
-	if m.Magic == "PWRI" {
-		m.predictor(layer, e, sign, n)
 	}
 }
 

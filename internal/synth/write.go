@@ -104,6 +104,7 @@ func (m *model) keys() []gguf.KV {
 		keys = append(keys, gguf.KV{Key: a("logit_scale"), Value: float32(m.scales.logits)})
 	}
 	keys = append(keys, m.streamKeys(a)...)
+	keys = append(keys, m.gatedKeys(a)...)
 	keys = append(keys, m.expertKeys(a)...)
 	if window := a("attention.sliding_window"); m.fam.UsualWindow > 0 && !slices.ContainsFunc(m.Keys, func(k gguf.KV) bool { return k.Key == window }) {
 		keys = append(keys, gguf.KV{Key: window, Value: uint32(m.fam.UsualWindow)})

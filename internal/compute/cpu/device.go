@@ -52,14 +52,17 @@ type Device struct {
 	rows    rowwise
 	sparse  sparseFFN
 	routing routing
-	experts experts
-	ahead   readAhead
-	turns   rotations
-	tuner   tuner
+
+	connections connections
+	experts     experts
+	ahead       readAhead
+	turns       rotations
+	tuner       tuner
 
 	convolution convolution
 	scans       scans
 	deltas      deltas
+	runs        []compute.Run // of recent
 }
 
 // New opens the device.
@@ -103,6 +106,7 @@ func New(o Options) (*Device, error) {
 	d.rows.init(d)
 	d.sparse.init(d)
 	d.routing.init(d)
+	d.connections.init(d)
 	d.experts.init(d)
 	d.ahead.init(d)
 	d.convolution.init(d)

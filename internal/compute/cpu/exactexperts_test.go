@@ -89,7 +89,7 @@ func (e *benchExperts) step() error {
 	e.turn += benchUsed
 	p := compute.Params{Decode: 1, Tokens: []int32{0}}
 	return e.d.Run(compute.Segment{Rows: 1, Decode: 1}, &p, func(v compute.Verbs) {
-		v.Route(e.choice, e.logits, nil, compute.Routing{Score: compute.Softmax, Scale: 1})
+		v.Route(e.choice, e.logits, nil, nil, compute.Routing{Score: compute.Softmax, Scale: 1})
 		begun := monotime.Now()
 		v.Experts(e.out, e.x, e.choice, e.w)
 		e.seconds = append(e.seconds, monotime.Since(begun).Seconds())

@@ -70,7 +70,7 @@ func TestExpertBytesRead(t *testing.T) {
 				choice := must(d.Choice(most, c.used, n)).First(c.tokens)
 				count = compute.NeuronCount{}
 				err := d.Run(compute.Segment{}, &compute.Params{Tokens: make([]int32, c.tokens), Decode: c.tokens}, func(v compute.Verbs) {
-					v.Route(choice, logits.First(c.tokens), nil, compute.Routing{Score: compute.Softmax, Scale: 1})
+					v.Route(choice, logits.First(c.tokens), nil, nil, compute.Routing{Score: compute.Softmax, Scale: 1})
 					v.Experts(out.First(c.tokens), x.First(c.tokens), choice, w)
 				})
 				if want := c.experts * expert; err != nil || count.Bytes != want || count.RAM != want {

@@ -74,9 +74,10 @@ func (v *convolution) chunk(chunk, worker int) {
 		for i := range past + 1 {
 			k.MulAdd(out, w[i*channels:][from:to], input(t-past+i))
 		}
-		if o.Gated {
+		switch {
+		case o.Gated:
 			k.Mul(out, row(o.X, t)[channels:][from:to])
-		} else {
+		case !o.Linear:
 			k.Activate(out, out, nil, compute.Activation{Kind: compute.SiLU})
 		}
 	}

@@ -57,10 +57,11 @@ type routing struct {
 	d       *Device
 	chunkFn func(chunk, worker int)
 
-	c      compute.Choice
-	logits compute.Tensor
-	bias   []float32
-	how    compute.Routing
+	c       compute.Choice
+	logits  compute.Tensor
+	bias    []float32
+	factors []float32
+	how     compute.Routing
 }
 
 func (r *routing) init(d *Device) {
@@ -69,12 +70,13 @@ func (r *routing) init(d *Device) {
 }
 
 // route chooses the experts of every token.
-func (d *Device) route(c compute.Choice, logits compute.Tensor, bias *compute.Vector, how compute.Routing) {
-	if logits.Cols != c.N || logits.Rows != c.Rows {
+func (d *Device) route(o *compute.Route) {
+	c := o.Choice
+	if o.Logits.Cols != c.N || o.Logits.Rows != c.Rows || o.Factors != nil && o.Factors.Len != c.N {
 		panic("cpu: Route of shapes that do not fit")
 	}
 	r := &d.routing
-	r.c, r.logits, r.bias, r.how = c, logits, vector(bias), how
+	r.c, r.logits, r.bias, r.factors, r.how = c, o.Logits, vector(o.Bias), vector(o.Factors), o.How
 	d.pool.Run((c.Rows+routeRows-1)/routeRows, r.chunkFn)
 }
 
@@ -110,6 +112,11 @@ func (r *routing) token(t int, w *workerScratch) {
 		softmax(r.d.k, weights, weights)
 	}
 	finishWeights(weights, &r.how)
+	if r.factors != nil {
+		for i, e := range experts {
+			weights[i] *= r.factors[e]
+		}
+	}
 	for _, l := range logits {
 		if l != l {
 			fill(weights, float32(math.NaN()))

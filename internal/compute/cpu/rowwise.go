@@ -31,31 +31,36 @@ const (
 	gateRowsRows
 	embedRows
 	residualRows
+	ngramRows
+	readGatedRows
+	matchStreamsRows
 )
 
 // rowwiseArgs are the operands of one call.
 type rowwiseArgs struct {
-	verb    rowVerb
-	dst, x  []float32 // [n, cols]; of activateRows: dst and gate
-	up      []float32 // [n, cols] or nil
-	w, b    []float32 // [cols]; of gateRowsRows [n]
-	cols    int
-	eps     float32
-	factor  float32 // of scaleRows; the limit of capRows and clampRows, the deviations of topKRows
-	copied  *compute.CopyColumns
-	act     compute.Activation
-	headDim int
-	rope    *compute.Rope
-	acts    []byte // [n, form.ActRow(cols)]
-	form    kernel.Form
-	values  compute.Tensor // of storeRows, beside x [n, kv_heads·value], or none; of predictRows and correctRows the modalities
-	streams compute.Streams
-	active  int
-	how     compute.Temperature
-	store   cacheSlot
-	table   *compute.Matrix // of embedRows
-
+	verb      rowVerb
+	dst, x    []float32 // [n, cols]; of activateRows: dst and gate
+	up        []float32 // [n, cols] or nil
+	w, b      []float32 // [cols]; of gateRowsRows [n]
+	cols      int
+	eps       float32
+	factor    float32 // of scaleRows; the limit of capRows and clampRows, the deviations of topKRows
+	copied    *compute.CopyColumns
+	act       compute.Activation
+	headDim   int
+	rope      *compute.Rope
+	acts      []byte // [n, form.ActRow(cols)]
+	form      kernel.Form
+	values    compute.Tensor // of storeRows, beside x [n, kv_heads·value], or none; of predictRows and correctRows the modalities
+	streams   compute.Streams
+	active    int
+	how       compute.Temperature
+	store     cacheSlot
 	residuals *compute.AttendResiduals // of residualRows
+	table     *compute.Matrix          // of embedRows and ngramRows
+	grams     *compute.NGrams          // of ngramRows, whose x are the last tokens
+	match     compute.MatchStreams
+	gated     compute.ReadGated
 }
 
 // rowwise runs row verbs, on the pool where there is enough to do.
@@ -166,6 +171,15 @@ func (r *rowwise) row(i int) {
 		unpackRow(a.table, cut(a.dst), int(r.d.p.Tokens[i]))
 	case residualRows:
 		r.d.residual(a.residuals, i)
+	case ngramRows:
+		out, n := cut(a.dst), len(a.grams.Factors)
+		for h := range a.grams.First {
+			unpackRow(a.table, out[h*a.table.Cols:][:a.table.Cols], a.grams.Row(a.x[i*n:][:n], h))
+		}
+	case readGatedRows:
+		r.readGated(row(a.gated.Out, i), row(a.gated.X, i), row(a.gated.Gate, i))
+	case matchStreamsRows:
+		matchStreams(&a.match, i)
 	}
 }
 

@@ -230,7 +230,7 @@ func playExperts(s *stage, c expertCase) {
 		}
 	}
 	how := routes()[c.route]
-	choice := s.route(logits, c.used, c.n, nil, how)
+	choice := s.route(logits, c.used, c.n, nil, nil, how)
 	l := newExpertLayers(s, c, logits, how)
 	in, out := s.input(c.embd, l.x), s.output(c.embd)
 	var count compute.NeuronCount

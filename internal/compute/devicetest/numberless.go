@@ -123,7 +123,7 @@ func playNumberlessExperts(s *stage, typ quant.Type, act compute.Activation, exa
 	for t := 1; t < s.all; t += 3 {
 		x[t*embd+5*t] = nans()[t/3%3]
 	}
-	chosen := s.route(s.logits(n), used, n, nil, compute.Routing{Scale: 1})
+	chosen := s.route(s.logits(n), used, n, nil, nil, compute.Routing{Scale: 1})
 	in, out := s.input(embd, x), s.output(embd)
 	s.run(func(v compute.Verbs) { v.Experts(out, in, chosen, w) })
 	keepNumberless(s, out)

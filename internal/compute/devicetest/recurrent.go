@@ -23,7 +23,7 @@ type recurrentCase struct {
 	byColumn             bool    // a decay for each column
 	bound                float32 // of decays
 	stepless             bool    // a state space without steps, which is linear attention
-	gated                bool    // the convolution
+	gated, linear        bool    // the convolution
 }
 
 const recurrentLayer = 1 // of two, the other of which has keys and values
@@ -38,6 +38,7 @@ func recurrentScripts() (all []script) {
 		{name: "as wide as Mamba-2", past: []int{2, 0}, rows: []int{9, 1}, shape: compute.StateSpace{Heads: 6, Dim: 64, State: 128, Groups: 1}, width: 4},
 		{name: "many channels", past: []int{1}, rows: []int{3}, shape: compute.StateSpace{Heads: 24, Dim: 64, State: 32, Groups: 8}, width: 2},
 		{name: "odd sizes", past: []int{4, 0}, rows: []int{5, 3}, shape: compute.StateSpace{Heads: 3, Dim: 7, State: 21, Groups: 3}, width: 3},
+		{name: "a linear convolution, tokens and parts of prompts", past: []int{3, 7, 0, 2}, rows: []int{1, 1, 20, 2}, shape: small, width: 4, linear: true, unbiased: true},
 		{name: "a gated convolution, tokens and parts of prompts", past: []int{3, 7, 0, 2}, rows: []int{1, 1, 20, 2}, shape: small, width: 3, gated: true, unbiased: true},
 		{name: "a gated convolution of many channels", past: []int{1, 0}, rows: []int{9, 1}, shape: compute.StateSpace{Heads: 24, Dim: 64, State: 32, Groups: 8}, width: 4, gated: true},
 		{name: "a delta rule begins", past: []int{0}, rows: []int{37}, shape: small, width: 4, delta: true, unbiased: true},
@@ -124,7 +125,7 @@ func playRecurrent(s *stage, c recurrentCase) {
 	}
 	mixed, out := s.output(shape.Channels()), s.output(shape.Heads*shape.Dim)
 	layer := func(v compute.Verbs, mixed, out, x, write, step compute.Tensor) {
-		v.Convolve(compute.Convolve{Out: mixed, X: x, W: w.taps, Bias: w.convBias, Cache: cache, Layer: recurrentLayer, Gated: c.gated})
+		v.Convolve(compute.Convolve{Out: mixed, X: x, W: w.taps, Bias: w.convBias, Cache: cache, Layer: recurrentLayer, Gated: c.gated, Linear: c.linear})
 		if c.delta {
 			v.Delta(compute.Delta{
 				Out: out, X: mixed, Write: write, Step: step, A: w.a, Bias: w.bias, Bound: c.bound, Shape: shape, Tiled: c.tiled, Epsilon: 1e-6,

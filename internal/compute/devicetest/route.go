@@ -43,13 +43,17 @@ func routeScripts() (all []script) {
 			if how.Check(shape.used, shape.n) != nil {
 				continue
 			}
+			const n = 33 // fewer tokens are parts of this step: see companies
 			for _, biased := range []bool{false, true} {
-				const n = 33 // fewer tokens are parts of this step: see companies
 				all = append(all, script{
 					name: fmt.Sprintf("Route/%s/%d of %d/biased %t/%d tokens", name, shape.used, shape.n, biased, n), tokens: n,
-					play: func(s *stage) { playRoute(s, shape.used, shape.n, biased, how) },
+					play: func(s *stage) { playRoute(s, shape.used, shape.n, biased, false, how) },
 				})
 			}
+			all = append(all, script{
+				name: fmt.Sprintf("Route/%s/%d of %d/factors/%d tokens", name, shape.used, shape.n, n), tokens: n,
+				play: func(s *stage) { playRoute(s, shape.used, shape.n, false, true, how) },
+			})
 		}
 	}
 	for _, n := range []int{1, 33} {
@@ -105,22 +109,25 @@ func (s *stage) biases(n int) []float32 {
 }
 
 // playRoute shows the weight of every expert: each adds a one to an output of its own.
-func playRoute(s *stage, used, n int, biased bool, how compute.Routing) {
+func playRoute(s *stage, used, n int, biased, factored bool, how compute.Routing) {
 	logits := s.logits(n)
-	var bias *compute.Vector
+	var bias, factors *compute.Vector
 	if biased {
 		bias = s.vector(s.biases(n))
 	}
-	keepWeights(s, "weights", s.route(logits, used, n, bias, how), element(weightTolerance))
+	if factored {
+		factors = s.vector(s.normal(n))
+	}
+	keepWeights(s, "weights", s.route(logits, used, n, bias, factors, how), element(weightTolerance))
 }
 
 // route does a Route of logits [all, n].
-func (s *stage) route(logits []float32, used, n int, bias *compute.Vector, how compute.Routing) compute.Choice {
+func (s *stage) route(logits []float32, used, n int, bias, factors *compute.Vector, how compute.Routing) compute.Choice {
 	c, err := s.dev.Choice(len(s.step)+guardRows, used, n)
 	s.must(err)
 	c = c.First(len(s.step))
 	in := s.input(n, logits)
-	s.run(func(v compute.Verbs) { v.Route(c, in, bias, how) })
+	s.run(func(v compute.Verbs) { v.Route(c, in, bias, factors, how) })
 	return c
 }
 
@@ -154,8 +161,8 @@ func playTies(s *stage) {
 		t, e := i/n, i%n
 		logits[i] = float32((e*5 + t) % 3)
 	}
-	keepWeights(s, "weights", s.route(logits, used, n, nil, routes()["softmax, normalised"]), element(weightTolerance))
-	keepWeights(s, "one of each", s.route(make([]float32, s.all*n), 1, n, nil, compute.Routing{Score: compute.Sigmoid, Scale: 1}), element(weightTolerance))
+	keepWeights(s, "weights", s.route(logits, used, n, nil, nil, routes()["softmax, normalised"]), element(weightTolerance))
+	keepWeights(s, "one of each", s.route(make([]float32, s.all*n), 1, n, nil, nil, compute.Routing{Score: compute.Sigmoid, Scale: 1}), element(weightTolerance))
 }
 
 // playNoNumbers has tokens with NaN and infinities among their logits. Those with NaN have NaN for all weights,
@@ -173,7 +180,7 @@ func playNoNumbers(s *stage) {
 		}
 	}
 	for _, name := range routeNames() {
-		c := s.route(logits, used, n, nil, routes()[name])
+		c := s.route(logits, used, n, nil, nil, routes()[name])
 		out := experts(s, c)
 		o := output{label: name + ": which are numbers", bound: exact}
 		for i := range out.Rows {

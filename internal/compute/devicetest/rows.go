@@ -12,7 +12,7 @@ import (
 // rowScripts returns the verbs that treat every token alone, but for MatMul.
 func rowScripts() []script {
 	return slices.Concat(lookupScripts(), normScripts(), residualScripts(), activateScripts(), numberlessScripts(), addScripts(), scaleScripts(), softCapScripts(), clampScripts(), copyScripts(),
-		streamScripts(), hostScripts())
+		streamScripts(), connectionScripts(), ngramScripts(), hostScripts())
 }
 
 func lookupScripts() (all []script) {
@@ -304,10 +304,10 @@ func ropeScripts() (all []script) {
 	return all
 }
 
-// playRoPE turns by two ropes in one step, of which the second turns the last elements of heads, and by the first again
+// playRoPE turns by two ropes in one step, of which the second turns the last elements of heads to positions before their own, and by the first again
 // in later steps at other positions, at last those of Turns: a device may keep a step's sines, and only a step's.
 func playRoPE(s *stage, style compute.RopeStyle, headDim, dims, heads int) {
-	first, second := compute.Rope{Style: style, Dims: dims, Scale: 1}, compute.Rope{Style: style, First: headDim - dims, Dims: dims, Scale: 1.25}
+	first, second := compute.Rope{Style: style, Dims: dims, Scale: 1}, compute.Rope{Style: style, First: headDim - dims, Dims: dims, Scale: 1.25, Back: 3}
 	for i := range dims / 2 {
 		first.Freqs = append(first.Freqs, math.Pow(10000, -2*float64(i)/float64(dims)))
 		second.Freqs = append(second.Freqs, math.Pow(500000, -2*float64(i)/float64(dims))/8)

@@ -159,6 +159,7 @@ func TestSplits(t *testing.T) {
 		{synth.Spec{Arch: "gemma4", Type: quant.F32}, model.Exact},
 		{synth.Spec{Arch: "deepseek2", Type: quant.F32}, model.Off},
 		{synth.Spec{Arch: "qwen2moe", Type: quant.F32, Experts: 170, Used: 3, FF: 32}, model.Off},       // plans split layers by expert, too
+		{synth.Spec{Arch: "gemma4", Type: quant.F32, Experts: 170, Used: 3, FF: 32}, model.Off},         // and a feed-forward layer is beside them
 		{synth.Spec{Arch: "smallthinker", Type: quant.F32, Experts: 170, Used: 3, FF: 32}, model.Exact}, // routers are read before attention, perhaps on another GPU
 		{synth.Spec{Arch: "falcon", Type: quant.F16, Magic: "PWRI"}, model.Predict},
 	} {

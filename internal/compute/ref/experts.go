@@ -22,14 +22,18 @@ func (d *Device) Choice(rows, used, n int) (compute.Choice, error) {
 }
 
 // route chooses the experts of every token.
-func (d *Device) route(c compute.Choice, logits compute.Tensor, bias *compute.Vector, how compute.Routing) {
-	if logits.Cols != c.N || logits.Rows != c.Rows {
+func (d *Device) route(o *compute.Route) {
+	c, factors := o.Choice, elements(o.Factors)
+	if o.Logits.Cols != c.N || o.Logits.Rows != c.Rows || factors != nil && len(factors) != c.N {
 		panic("ref: Route of shapes that do not fit")
 	}
 	m := c.Mem.(*choice)
 	for t := range c.Rows {
-		m.experts[t], m.weights[t] = Chosen(row(logits, t), elements(bias), c.Used, how)
+		m.experts[t], m.weights[t] = Chosen(row(o.Logits, t), elements(o.Bias), c.Used, o.How)
 		for i, w := range m.weights[t] {
+			if factors != nil {
+				w *= float64(factors[m.experts[t][i]])
+			}
 			m.weights[t][i] = float64(float32(w))
 		}
 	}

@@ -66,7 +66,7 @@ func TestExperts(t *testing.T) {
 	}
 	do := func(w compute.ExpertWeights) {
 		run(compute.Params{}, func(v compute.Verbs) {
-			v.Route(c, logits, nil, compute.Routing{Score: compute.SoftmaxChosen, Scale: 1})
+			v.Route(c, logits, nil, nil, compute.Routing{Score: compute.SoftmaxChosen, Scale: 1})
 			v.Experts(out, x, c, w)
 		})
 	}

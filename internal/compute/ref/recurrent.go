@@ -42,11 +42,13 @@ func (d *Device) convolve(o *compute.Convolve) {
 				for k := range width {
 					sum += float64(w[k*channels+c]) * float64(window[k*channels+c])
 				}
-				if o.Gated {
-					row(o.Out, t)[c] = float32(sum * float64(x[channels+c]))
-				} else {
-					row(o.Out, t)[c] = float32(sum / (1 + math.Exp(-sum)))
+				switch {
+				case o.Gated:
+					sum *= float64(x[channels+c])
+				case !o.Linear:
+					sum /= 1 + math.Exp(-sum)
 				}
+				row(o.Out, t)[c] = float32(sum)
 			}
 			copy(past, window[channels:])
 		}

@@ -150,6 +150,7 @@ func TestModels(t *testing.T) {
 	play("bamboo", synth.Spec{Arch: "bamboo", Type: quant.Q8_0}, model.Exact, quantLogits)
 	play("arcee", synth.Spec{Arch: "arcee", Type: quant.Q4_0}, model.Exact, quantLogits)
 	play("gemma4 with shared layers", synth.Spec{Arch: "gemma4", Type: quant.F32, Layers: 5}, model.Off, floatLogits)
+	play("gemma4 with experts", synth.Spec{Arch: "gemma4", Type: quant.F32, Layers: 6, Experts: 8}, model.Off, floatLogits)
 	window := []gguf.KV{{Key: "phi3.attention.sliding_window", Value: uint32(7)}}
 	play("phi3 with a window", synth.Spec{Arch: "phi3", Type: quant.Q4_0, Keys: window}, model.Exact, quantLogits)
 	window = []gguf.KV{{Key: "gemma2.attention.sliding_window", Value: uint32(7)}}

@@ -51,6 +51,20 @@ func (r *recorder) perform(op compute.Op) {
 		r.altUpPredict(o.X, o.M, o.W)
 	case *compute.AltUpCorrect:
 		r.altUpCorrect(o.X, o.Y, o.M, o.W, o.Active)
+	case *compute.ConnectionWeights:
+		r.connectionWeights(o)
+	case *compute.ReadStreams:
+		r.readStreams(o)
+	case *compute.ReadGated:
+		r.readGated(o)
+	case *compute.WriteStreams:
+		r.writeStreams(o)
+	case *compute.Recent:
+		r.recent(o)
+	case *compute.EmbedNGrams:
+		r.embedNGrams(o)
+	case *compute.MatchStreams:
+		r.matchStreams(o)
 	case *compute.Clamp:
 		r.clamp(o.X, o.Limit)
 	case *compute.CopyColumns:

@@ -58,7 +58,7 @@ func (r *recorder) convolve(o *compute.Convolve) {
 	r.about(o.W.Name)
 	state, _ := cacheLayer(o.Cache, o.Layer)
 	r.dispatch(call{
-		shader: "convolve", local: elementwise, spec: []uint32{uint32(o.Width()), truth(o.Bias != nil), truth(o.Gated)},
+		shader: "convolve", local: elementwise, spec: []uint32{uint32(o.Width()), truth(o.Bias != nil), truth(o.Gated), truth(o.Linear)},
 		bind: []binding{
 			write(floats(o.Out)), read(floats(o.X)), read(elements(o.W)), read(elementsOr(o.Bias, floats(o.X))), update(state), read(r.runs(o.Cache.States)),
 		},

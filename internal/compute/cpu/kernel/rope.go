@@ -10,7 +10,7 @@ import (
 // exact to float32 at any position: angles are reduced in float64.
 func Turn(cos, sin []float32, pos int, r *compute.Rope) {
 	for i, f := range r.Freqs {
-		s, c := math.Sincos(float64(pos) * f)
+		s, c := math.Sincos(float64(pos-r.Back) * f)
 		cos[i], sin[i] = float32(c*r.Scale), float32(s*r.Scale)
 	}
 }

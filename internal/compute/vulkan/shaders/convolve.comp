@@ -4,11 +4,12 @@
 
 // out[t, c] = silu(bias[c] + Σ_k w[k, c]·x[t − (WIDTH−1) + k, c]) over the positions of a sequence. The state holds the last WIDTH−1 positions before
 // the step. Each channel of a run has an invocation. If GATED, a row of x holds, one behind the other, gates of inputs, gates of results, and inputs;
-// there is no SiLU then.
+// there is no SiLU then, and neither if LINEAR.
 
 layout(constant_id = 2) const uint WIDTH = 4;
 layout(constant_id = 3) const bool BIASED = false;
 layout(constant_id = 4) const bool GATED = false;
+layout(constant_id = 5) const bool LINEAR = false;
 
 layout(set = 0, binding = 0, std430) writeonly buffer Out { float out_[]; };
 layout(set = 0, binding = 1, std430) readonly buffer X { float x[]; };
@@ -36,7 +37,7 @@ void main() {
 			window[WIDTH - 1] = GATED ? x[in_] * x[in_ + 2 * push.channels] : x[in_];
 			float sum = first;
 			for (uint k = 0; k < WIDTH; k++) sum = fma(weights[k], window[k], sum);
-			out_[t * push.channels + c] = GATED ? sum * x[in_ + push.channels] : sum / (1.0 + exp(-sum));
+			out_[t * push.channels + c] = GATED ? sum * x[in_ + push.channels] : LINEAR ? sum : sum / (1.0 + exp(-sum));
 		}
 		for (uint k = 0; k + 1 < WIDTH; k++) state[at + k * push.channels] = window[k + 1];
 	}

@@ -13,6 +13,7 @@ const uint SOFTMAX = 0, SIGMOID = 1, SOFTMAX_CHOSEN = 2; // compute.Score
 layout(set = 0, binding = 0, std430) writeonly buffer Choice { float choice[]; }; // [tokens, 2·used]
 layout(set = 0, binding = 1, std430) readonly buffer Logits { float logits[]; };  // [tokens, experts]
 layout(set = 0, binding = 2, std430) readonly buffer Bias { float bias[]; };
+layout(set = 0, binding = 3, std430) readonly buffer Factors { float factors[]; };
 layout(push_constant) uniform Push {
 	uint experts, used;
 	uint score;
@@ -22,6 +23,7 @@ layout(push_constant) uniform Push {
 	uint normalised;
 	float minSum;
 	float scale;
+	uint factored;
 } push;
 
 const uint LOWEST = 0x007fffffu; // rank of -∞
@@ -166,6 +168,9 @@ void main() {
 	}
 	for (uint k = i; k < push.used; k += gl_WorkGroupSize.x) {
 		choice[token * 2 * push.used + k] = float(pick[k]);
-		choice[(token * 2 + 1) * push.used + k] = broken != 0 ? uintBitsToFloat(0x7fc00000u) : scores[k] * by;
+		float w = scores[k] * by;
+		if (push.factored != 0)
+			w *= factors[pick[k]];
+		choice[(token * 2 + 1) * push.used + k] = broken != 0 ? uintBitsToFloat(0x7fc00000u) : w;
 	}
 }
