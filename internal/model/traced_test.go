@@ -53,11 +53,11 @@ func tracedFamilies() map[string]int {
 		eurobert exaone falcon falcon-h1 gemma gemma2 glm4 glm-dsa glm4moe gpt2 gpt-oss gptneox granite granitehybrid granitemoe hunyuan-dense hunyuan-moe hy_v3 internlm2 jais2 jina-bert-v2
 		jina-bert-v3 lfm2 lfm2moe llama llama-embed mamba2 mimo2 minicpm minicpm3 minimax-m2 minimax-m3 mistral3 mistral4 mpt nemotron nomic-bert nomic-bert-moe olmo2 olmoe opt phi2
 		phi3 plm qwen2 qwen2moe qwen2vl qwen3 qwen3moe qwen3vl qwen3vlmoe seed_oss stablelm starcoder2 step35
-		bailingmoe bailingmoe2 dots1 maincoder olmo orion pangu-embedded starcoder xverse`) {
+		bailingmoe bailingmoe2 dots1 maincoder olmo orion pangu-embedded phimoe plamo3 starcoder xverse`) {
 		layers[name] = 3
 	}
 	for name, n := range map[string]int{
-		"afmoe": 5, "cohere2": 5, "cohere2moe": 5, "exaone4": 5, "exaone-moe": 5, "laguna": 5, "muse-glimmer": 5, "gemma3": 7, "gemma-embedding": 7, "gemma3n": 6, "gemma4": 6, "llama4": 5, "mellum": 5, "modern-bert": 4, "nemotron_h": 5, "nemotron_h_moe": 5,
+		"afmoe": 5, "cohere2": 5, "cohere2moe": 5, "exaone4": 5, "exaone-moe": 5, "laguna": 5, "muse-glimmer": 5, "gemma3": 7, "gemma-embedding": 7, "gemma3n": 6, "gemma4": 6, "granite_swa": 5, "llama4": 5, "maple": 5, "mellum": 5, "spark2_5": 5, "modern-bert": 4, "nemotron_h": 5, "nemotron_h_moe": 5,
 		"bailingmoe3": 3, "kimi-k3": 4, "kimi-linear": 3, "minimax-01": 3,
 		"qwen35": 4, "qwen35moe": 4, "qwen3next": 4, "smallthinker": 5, "smollm3": 5,
 	} {
@@ -115,7 +115,7 @@ func variants(family string) []variant {
 	switch {
 	case slices.Contains(headless(), family):
 		list = append(list, variant{name: "a classification head", spec: func(s *synth.Spec) { s.Labels = 2 }})
-	case family == "phi3" || family == "minicpm" || family == "minicpm3":
+	case family == "phi3" || family == "phimoe" || family == "minicpm" || family == "minicpm3":
 		list = append(list, variant{name: "factors for short and long contexts", keys: map[string]any{"rope.scaling.original_context_length": uint32(64)}, change: func(a *altered) { a.addFactors() }})
 	}
 	for name, n := range map[string]int{"baichuan": 40, "gemma2": 46, "gemma3": 62, "gemma3n": 22} {
