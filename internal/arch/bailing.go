@@ -18,7 +18,7 @@ type Bailing struct {
 func bailingMoE() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Original = "bailingmoe", []string{"BailingMoeForCausalLM"}, ""
-	f.QKV, f.HeadIsRotated = "attention.query_key_value", true
+	f.QKV = "attention.query_key_value"
 	f.Experts = &Experts{MinSum: leastSum, Counted: true}
 	f.Outer = bailingOuter()
 	f.Block = bailingBlock(
@@ -37,7 +37,7 @@ const sarvam = "SarvamMoEForCausalLM"
 func bailingMoE2() Family {
 	f := bailingMoE()
 	f.Name, f.HuggingFace, f.QKV = "bailingmoe2", []string{"BailingMoeV2ForCausalLM", sarvam}, ""
-	f.Rotation, f.PartialRotary, f.HeadIsRotated = HalvesApart, true, false
+	f.Rotation, f.PartialRotary = HalvesApart, true
 	f.Experts = &Experts{Score: compute.Sigmoid, MinSum: leastSum, Counted: true}
 	f.Block = append(bailingBlock(
 		Tensor{Name: "attn_qkv.weight", Source: "attention.query_key_value.weight"},

@@ -148,6 +148,15 @@ type Config struct {
 	NoRope      []int `json:"no_rope_layers"` // 0 of layers that are not rotated, despite the name
 	NoRopeEvery int   `json:"no_rope_layer_interval"`
 
+	// Spark and Maple.
+	HeadGates    *bool  `json:"headwise_attn_output_gate"`
+	GateAct      string `json:"gate_attn_act_mode"`
+	GlobalTurned *bool  `json:"nope_on_global_attention"` // false: heads of layers without a window are rotated
+
+	// PLaMo 3.
+	PLaMoWindow    int     `json:"window_size"`
+	RopeLocalTheta float64 `json:"rope_local_theta"`
+
 	// StableLM.
 	OldLayerNormEps float64 `json:"layer_norm_eps"`
 	OldRotary       float64 `json:"rope_pct"` // share of a head that is rotated
@@ -312,6 +321,8 @@ type RopeScaling struct {
 	MScaleAll float64 `json:"mscale_all_dim"`
 	Alpha     float64 `json:"alpha"` // Hunyuan: the base grows by a power of it
 	Partial   float64 `json:"partial_rotary_factor"`
+	ShortM    float64 `json:"short_mscale"` // Phi-3.5 MoE: the magnitude of longrope
+	LongM     float64 `json:"long_mscale"`
 	Truncate  *bool   `json:"truncate"` // of YaRN: the pairs between which it passes are whole numbers
 
 	Temperature float64 `json:"llama_4_scaling_beta"` // by which queries grow with the logarithm of how many original contexts lie before them

@@ -43,6 +43,7 @@ type Family struct {
 	PerhapsBeside  bool                 // files may lack ffn_norm: Beside is their family
 	Gated          bool                 // feed-forward layers have a gate
 	FusedGate      bool                 // ffn_up holds the gates' rows, then the ups'
+	FusedShared    bool                 // ffn_up_shexp does
 	HeadNorms      bool                 // the norms of q and k have weights of their own for each head
 	WideNorm       bool                 // the norms of q and k are over all heads together; else over each
 	Window         bool                 // attention.sliding_window is applied
@@ -53,6 +54,8 @@ type Family struct {
 	UsualEps       float64              // epsilon of the norms, of a file that does not say it; 0: 1e-5
 	UsualBase      float64              // θ, of a file that does not say it; 0: 10000
 	WindowBase     float64              // θ of layers with windows, of a file that does not say it; 0: that of the others
+	ExpertLimit    float32              // of experts' gates and ups, which files say; 0: none
+	SaysRotated    bool                 // files may say which layers are rotated
 	UnrotatedFull  bool                 // of models with windows, layers without one are not rotated
 	FFNNorm        string               // the norm before the feed-forward layer; empty: ffn_norm
 	ScaledInput    bool                 // embeddings are multiplied by √n_embd
@@ -84,7 +87,6 @@ type Family struct {
 	Layout         string               // tensor_data_layout, where the family has one
 	HeadsFillWidth bool                 // heads·key must be the width of the residual stream
 	OwnHeads       bool                 // query heads have keys and values of their own, whatever files say
-	HeadIsRotated  bool                 // a head is as wide as what is rotated of it
 	AlwaysTied     bool                 // files hold no output.weight: the head is the embedding
 	MaxContext     int                  // of synthetic models
 
@@ -168,6 +170,8 @@ const (
 	Pairs                // rows of each head, from halves apart to neighbours
 	Ungroup              // from groups of query heads, each followed by its key and value head, to all queries, all keys, all values
 	PlusOne              // 1 is added: the checkpoint stores a norm's weight less 1
+	PlusFifth            // likewise 1/5
+	PlusEleventh         // likewise 1/√5³
 	Stacked              // several, whose numbers stand for %d in their name, become one
 	Computed             // it is not in the checkpoint, but follows from config.json
 	Transposed           // columns become rows
@@ -209,7 +213,8 @@ func All() []Family {
 		nemotron(), nemotronH(), nemotronHMoE(), nomicBERT(), nomicBERTMoE(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
 		qwen2VL(), qwen3(), qwen35(), qwen35MoE(), qwen3MoE(), qwen3Next(), qwen3VL(), qwen3VLMoE(), qwen4Exp(), seedOSS(), smallThinker(), smollm3(),
 		stablelm(), starcoder2(), step35(),
-		bailingMoE(), bailingMoE2(), dots1(), maincoder(), mellum(), olmo(), orion(), pangu(), starcoder(), xverse(),
+		bailingMoE(), bailingMoE2(), dots1(), graniteSWA(), maincoder(), maple(), mellum(), olmo(), orion(), pangu(), phiMoE(), plamo3(), spark25(), starcoder(),
+		xverse(),
 	}
 }
 

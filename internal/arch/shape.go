@@ -218,6 +218,9 @@ func (f *Family) weight(stem string, s Sizes) []int {
 	case "ffn_down_exps":
 		return []int{s.Experts, cmp.Or(s.ExpertLatent, s.Embd), s.ExpertFF}
 	case "ffn_gate_shexp", "ffn_up_shexp":
+		if f.FusedShared {
+			return []int{2 * s.SharedFF, s.Embd}
+		}
 		return []int{s.SharedFF, s.Embd}
 	case "ffn_down_shexp":
 		return []int{s.Embd, s.SharedFF}

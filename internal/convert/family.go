@@ -476,6 +476,10 @@ func (p *plan) rearrange(c *config, sizes arch.Sizes, change arch.Change, shape 
 		out.row = ungrouped(c.Heads, c.KVHeads, c.HeadDim)
 	case arch.PlusOne:
 		out.plus = 1
+	case arch.PlusFifth:
+		out.plus = 1. / 5
+	case arch.PlusEleventh:
+		out.plus = float32(math.Pow(5, -1.5))
 	case arch.NegatedExp, arch.Exp, arch.Column, arch.Groups, arch.Taps:
 		out.plain = true
 		switch change {

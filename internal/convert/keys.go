@@ -135,6 +135,19 @@ func (c *config) layerKeys(f arch.Family) ([]gguf.KV, error) {
 		add("altup.active_idx", uint32(c.ActiveStream))
 		add("altup.num_inputs", uint32(c.Streams))
 	}
+	if f.ExpertLimit > 0 {
+		add("swiglu_clamp_exp", slices.Repeat([]float32{f.ExpertLimit}, c.Layers))
+	}
+	if f.SaysRotated && c.NoRope != nil {
+		if len(c.NoRope) != c.Layers {
+			return nil, c.Errorf("no_rope_layers", "%d numbers for %d layers", len(c.NoRope), c.Layers)
+		}
+		rotated := make([]bool, c.Layers)
+		for l, v := range c.NoRope {
+			rotated[l] = v != 0
+		}
+		add("attention.rope_pattern", rotated)
+	}
 	if f.WindowHeads {
 		add("attention.key_length_swa", uint32(c.HeadDim))
 		add("attention.value_length_swa", uint32(c.HeadDim))

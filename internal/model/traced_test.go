@@ -54,9 +54,9 @@ func tracedFamilies() map[string]int {
 		layers[name] = 3
 	}
 	for name, n := range map[string]int{
-		"afmoe": 5, "cohere2": 5, "cohere2moe": 5, "exaone4": 5, "exaone-moe": 5, "gemma3": 7, "gemma-embedding": 7, "gemma3n": 6, "gemma4": 6, "kimi-k3": 4,
-		"laguna": 5, "llama4": 5, "mellum": 5, "modern-bert": 4, "muse-glimmer": 5, "nemotron_h": 5, "nemotron_h_moe": 5, "qwen35": 4, "qwen35moe": 4,
-		"qwen3next": 4, "qwen4exp": 4, "smallthinker": 5, "smollm3": 5,
+		"afmoe": 5, "cohere2": 5, "cohere2moe": 5, "exaone4": 5, "exaone-moe": 5, "gemma3": 7, "gemma-embedding": 7, "gemma3n": 6, "gemma4": 6, "granite_swa": 5, "kimi-k3": 4,
+		"laguna": 5, "llama4": 5, "maple": 5, "mellum": 5, "modern-bert": 4, "muse-glimmer": 5, "nemotron_h": 5, "nemotron_h_moe": 5, "qwen35": 4, "qwen35moe": 4,
+		"qwen3next": 4, "qwen4exp": 4, "smallthinker": 5, "smollm3": 5, "spark2_5": 5,
 	} {
 		layers[name] = n
 	}
@@ -112,7 +112,7 @@ func variants(family string) []variant {
 	switch {
 	case slices.Contains(headless(), family):
 		list = append(list, variant{name: "a classification head", spec: func(s *synth.Spec) { s.Labels = 2 }})
-	case family == "phi3" || family == "minicpm" || family == "minicpm3":
+	case family == "phi3" || family == "phimoe" || family == "minicpm" || family == "minicpm3":
 		list = append(list, variant{name: "factors for short and long contexts", keys: map[string]any{"rope.scaling.original_context_length": uint32(64)}, change: func(a *altered) { a.addFactors() }})
 	}
 	for name, n := range map[string]int{"baichuan": 40, "gemma2": 46, "gemma3": 62, "gemma3n": 22} {

@@ -111,6 +111,9 @@ func (b *Binder) FFNOrExperts(ffn FFNSpec, experts ExpertSpec) FeedForward {
 		return b.FFN(ffn)
 	}
 	ffn.Neurons, ffn.UpBias, ffn.DownBias = experts.Shared, Absent, Absent
+	if t := b.tensor("ffn_down_shexp.weight"); t != nil { // its columns, whatever keys say of counts and widths
+		ffn.Neurons = t.Shape[0]
+	}
 	return b.Experts(experts, b.SharedExperts(ffn))
 }
 

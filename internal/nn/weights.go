@@ -23,6 +23,13 @@ func (b *Binder) RMSNorm(name string, n int, eps float32) Norm {
 	return Norm{Weight: b.Vector(name+".weight", n), Epsilon: eps}
 }
 
+// BiasedRMSNorm binds name.weight and name.bias [n].
+func (b *Binder) BiasedRMSNorm(name string, n int, eps float32) Norm {
+	norm := b.RMSNorm(name, n, eps)
+	norm.Bias = b.Bias(name, n, Required)
+	return norm
+}
+
 // HeadNorm binds the RMSNorm of each head of queries or keys, whose elements share name.weight [key].
 func (b *Binder) HeadNorm(name string, key int, eps float32) HeadNorm {
 	return HeadNorm{Norm: b.RMSNorm(name, key, eps)}

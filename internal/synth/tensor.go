@@ -462,7 +462,7 @@ func (m *model) attention(layer int) {
 // after lists the norm behind a part of the block, which adds that share of what the layer adds.
 func (m *model) after(layer int, name string, share float64) {
 	root := float32(math.Sqrt(growth*share/float64(m.Layers)) / m.scales.residual)
-	m.maybe(layer, name, root, 0.02*root)
+	m.maybe(layer, m.fam.NormWeight(strings.TrimSuffix(name, ".weight")), root, 0.02*root)
 }
 
 // input returns what a part of a block reads at that depth, in layers.

@@ -4,7 +4,8 @@
 
 Sources: the configurations and model cards of XVERSE (xverse), openPangu Embedded (pangu-embedded), Maincoder (maincoder) and Orion (orion). olmo: Groeneveld et al.
 2024. starcoder: Li et al. 2023. bailingmoe: Ling team 2025 and its published code (norms of the head's columns, groups of experts). dots1: Huo et al. 2025. mellum:
-its configuration and model card.
+its configuration and model card. phimoe: Abdin et al. 2024, but for the norms, which files take for RMSNorms with biases. granite_swa: IBM's configurations. plamo3: Preferred
+Networks 2025 and its configuration. spark2_5, maple: their configurations and model cards.
 """
 import math
 
@@ -168,5 +169,123 @@ def mellum():
     yield "mellum", m, 128, run(m, rms, lambda layer: slowed if full(layer) else plain, mlp, heads=head_norms, window=lambda layer: None if full(layer) else 6)
 
 
+def biased_rms(m, x, name):
+    return rms(m, x, name) + m.get(name + ".bias", m.c["hidden_size"])
+
+
+def softmax_mlp(m, h, p, names, used):
+    z = router(m, h, p + "gate.weight", 8)
+    return experts(m, h, normalised(chosen(z, softmax(z), used)), names, m.c.get("moe_intermediate_size", m.c["intermediate_size"]))
+
+
+def phimoe():
+    """RMSNorms with biases, and the two best experts, where the published model has LayerNorms and chooses the second among those that are left."""
+    base = {"architectures": ["PhiMoEForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "num_local_experts": 8, "num_experts_per_tok": 2, "attention_bias": True,
+            "lm_head_bias": True, "original_max_position_embeddings": 64}
+    for name, context in (("phimoe-short", 64), ("phimoe-long", 65)):
+        factors = {"short_factor": [1 + 0.125 * i for i in range(8)], "long_factor": [1 + 0.75 * i for i in range(8)]}
+        m = Model({**base, "rope_scaling": {"type": "longrope", "short_mscale": 1.25, "long_mscale": 1.25, "original_max_position_embeddings": 64, **factors}})
+
+        def mlp(m, h, p):
+            p = p.replace("mlp.", "block_sparse_moe.")
+            return softmax_mlp(m, h, p, [f"{p}experts.%d.{w}.weight" for w in ("w1", "w3", "w2")], 2)
+        freqs = frequencies(m, 16) / np.array(factors["long_factor" if context > 64 else "short_factor"])
+        logits = run(m, biased_rms, freqs, mlp, magnitude=1.25, biased="all", queries=0.1)
+        yield name, m, context, logits + m.get("lm_head.bias", 48)
+
+
+def granite_swa():
+    """A sink in each head, windows in all but every fourth layer from the first on, layers whose heads are not rotated; experts with a shared one, whose gates and ups are one
+    tensor."""
+    base = {"hidden_act": "silu", "rms_norm_eps": 1e-5, "num_hidden_layers": 5, "embedding_multiplier": 6.0, "attention_multiplier": 0.125, "residual_multiplier": 0.35,
+            "logits_scaling": 4.0, "sliding_window": 6}
+
+    def halves(h, both, out):
+        gate, up = np.split(h @ both.T, 2, -1)
+        return silu(gate) * up @ out.T
+
+    def mlp(m, h, p):
+        p = p.replace("mlp.", "")
+        z = router(m, h, p + "block_sparse_moe.router.layer.weight", 8)
+        weights = normalised(chosen(z, softmax(z), 3))
+        into, out = m.get(p + "block_sparse_moe.experts.gate_up_proj", 8, 64, 64), m.get(p + "block_sparse_moe.experts.down_proj", 8, 64, 32)
+        y = sum(weights[:, e:e + 1] * halves(h, into[e], out[e]) for e in range(8))
+        return y + halves(h, m.get(p + "shared_mlp.input_linear.weight", 96, 64), m.get(p + "shared_mlp.output_linear.weight", 64, 48))
+    for name, config, of in (("granite_swa", {"architectures": ["GraniteSWAForCausalLM"], "no_rope_layers": [0, 1, 1, 0, 1]}, swiglu),
+                             ("granite_swa-moe", {"architectures": ["GraniteMoeSWAForCausalLM"], "num_local_experts": 8, "num_experts_per_tok": 3, "intermediate_size": 32,
+                                                  "shared_intermediate_size": 48, "layer_types": ["sliding_attention", "full_attention"] * 2 + ["sliding_attention"]}, mlp)):
+        m = Model({**base, **config})
+        full = [i % 4 == 0 for i in range(5)] if name == "granite_swa" else [i % 2 == 1 for i in range(5)]
+        turned = m.c.get("no_rope_layers", [1] * 5)
+        every = frequencies(m, 16)
+        yield name, m, 128, run(m, rms, lambda layer: every if turned[layer] else None, of, embedding=6.0, scale=0.125, residual=0.35, logits=4.0,
+                                window=lambda layer: None if full[layer] else 6, sinks=lambda m, p: m.get(p + "self_attn.sinks", 4, scale=1.0))
+
+
+def plamo3():
+    """Norms' weights are stored less 1, those behind attention less 1/5, and those behind the feed-forward layer less 1/5^1.5."""
+    m = Model({"architectures": ["Plamo3ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-6, "num_hidden_layers": 9, "head_dim": 24, "window_size": 6,
+               "sliding_window_pattern": 8, "rope_theta": 1000000.0, "rope_local_theta": 5000.0, "tie_word_embeddings": True})
+    norm = lambda x, name, plus, n=64: rms_norm(x, m.get(name + ".weight", n) + plus, 1e-6)
+    embedding = m.get("model.embed_tokens.weight", 48, 64, scale=1.0)
+    x = embedding[TOKENS]
+    for layer in range(9):
+        p, full = f"model.layers.layers.{layer}.", layer == 7
+        freqs = (1000000.0 if full else 5000.0) ** (-np.arange(0, 24, 2) / 24)
+        qkv = norm(x, p + "pre_mixer_norm", 1) @ m.get(p + "mixer.qkv_proj.weight", 8 * 24, 64, scale=0.2).T
+        q, k, v = (heads_of(t, 24) for t in np.split(qkv, [96, 144], -1))
+        q, k = (rotate(norm(t, f"{p}mixer.{n}_norm", 1, 24), freqs) for t, n in ((q, "q"), (k, "k")))
+        y = attention(q, k, v, None if full else 6) @ m.get(p + "mixer.o_proj.weight", 64, 96).T
+        x = x + norm(y, p + "post_mixer_norm", 1 / 5)
+        gate, up = np.split(norm(x, p + "pre_mlp_norm", 1) @ m.get(p + "mlp.gate_up_proj.weight", 192, 64).T, 2, -1)
+        x = x + norm(silu(gate) * up @ m.get(p + "mlp.down_proj.weight", 64, 96).T, p + "post_mlp_norm", 5**-1.5)
+    yield "plamo3", m, 128, norm(x, "model.norm", 1) @ embedding.T
+
+
+def spark():
+    """A gate's sigmoid multiplies what each head reads; layers with windows rotate another part of a head by another base."""
+    kinds = ["sliding_attention"] * 3 + ["full_attention", "sliding_attention"]
+    m = Model({"architectures": ["Spark2_5ForCausalLM"], "hidden_act": "gelu", "rms_norm_eps": 1e-6, "num_hidden_layers": 5, "head_dim": 16, "sliding_window": 6,
+               "layer_types": kinds, "gate_attn_act_mode": "sigmoid", "headwise_attn_output_gate": True, "tie_word_embeddings": True,
+               "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1000000.0, "partial_rotary_factor": 1.0},
+                                   "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}}})
+    embedding = m.get("model.embed_tokens.weight", 48, 64, scale=1.0)
+    x = embedding[TOKENS]
+    for layer, kind in enumerate(kinds):
+        p, full = f"model.layers.{layer}.", kind == "full_attention"
+        freqs = 1000000.0 ** (-np.arange(0, 16, 2) / 16) if full else 10000.0 ** (-np.arange(0, 8, 2) / 8)
+        h = rms(m, x, p + "input_layernorm")
+        q, k, v = (heads_of(t, 16) for t in np.split(h @ m.get(p + "self_attn.q_k_v_proj.weight", 128, 64, scale=0.2).T, [64, 96], -1))
+        q, k = rotate(q, freqs), rotate(k, freqs)
+        gate = 1 / (1 + np.exp(-h @ m.get(p + "self_attn.g_proj.weight", 4, 64).T))
+        y = heads_of(attention(q, k, v, None if full else 6), 16) * gate[:, :, None]
+        x = x + y.reshape(len(x), 64) @ m.get(p + "self_attn.o_proj.weight", 64, 64).T
+        h = rms(m, x, p + "post_attention_layernorm")
+        gate, up = (h @ m.get(f"{p}mlp.{n}_proj.weight", 96, 64).T for n in ("gate", "up"))
+        x = x + gelu(gate) * up @ m.get(p + "mlp.down_proj.weight", 64, 96).T
+    yield "spark2_5", m, 128, rms(m, x, "model.norm") @ embedding.T
+
+
+def maple():
+    """Gates of experts are at most 7, and ups within 7; layers without a window are not rotated."""
+    kinds = ["sliding_attention", "full_attention"] * 2 + ["sliding_attention"]
+    m = Model({"architectures": ["MapleForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-6, "num_hidden_layers": 5, "head_dim": 16, "num_experts": 8,
+               "num_experts_per_tok": 3, "moe_intermediate_size": 32, "norm_topk_prob": True, "nope_on_global_attention": True, "sliding_window": 6, "layer_types": kinds,
+               "partial_rotary_factor": 0.5, "rope_theta": 100000.0})
+
+    def mlp(m, h, p):
+        z = router(m, h, p + "gate.weight", 8)
+        weights = normalised(chosen(z, softmax(z), 3))
+        y = 0
+        for e in range(8):
+            gate, up, down = (m.get(f"{p}experts.{e}.{w}.weight", *s, scale=r) for w, r, s in
+                              zip(PROJECTIONS, (0.6, 0.6, 0.05), ((32, 64), (32, 64), (64, 32))))
+            y = y + weights[:, e:e + 1] * (silu(np.minimum(h @ gate.T, 7)) * np.clip(h @ up.T, -7, 7) @ down.T)
+        return y
+    freqs = 100000.0 ** (-np.arange(0, 8, 2) / 8)
+    of = lambda layer: kinds[layer] == "sliding_attention"
+    yield "maple", m, 128, run(m, rms, lambda layer: freqs if of(layer) else None, mlp, heads=head_norms, window=lambda layer: 6 if of(layer) else None)
+
+
 if __name__ == "__main__":
-    write((xverse, pangu, maincoder, orion, olmo, starcoder, bailing, dots1, mellum))
+    write((xverse, pangu, maincoder, orion, olmo, starcoder, bailing, dots1, mellum, phimoe, granite_swa, plamo3, spark, maple))

@@ -1,0 +1,87 @@
+package family
+
+import (
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// graniteSWA is Granite with a window in most layers: Granite's factors, a sink in each head, a score that takes a share
+// of attention and has no value, and perhaps layers whose heads are not rotated. Feed-forward layers are SwiGLUs, or
+// experts with a shared one.
+//
+// Source: IBM's configurations of GraniteSWA and GraniteMoeSWA.
+type graniteSWA struct {
+	sizes
+	eps     float32 // of norms
+	act     compute.Activation
+	rope    *compute.Rope
+	scores  nn.Scores
+	part    float32 // factor of what each part of a block adds to the residual
+	experts nn.ExpertSpec
+
+	window            int    // positions that a token sees in layers with windows; 0: all
+	windowed, rotated []bool // [layers]
+
+	ends
+	blocks []graniteBlock
+}
+
+func newGraniteSWA(k *nn.Keys, b *nn.Binder) Program {
+	m := &graniteSWA{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
+	m.experts = k.Experts(nn.ExpertSpec{
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
+	})
+	m.part = k.Factor(".residual_scale", 1)
+	m.window, m.windowed = k.Windows(nn.WindowSpec{FullEvery: 4, FullFirst: true}, len(m.layers), m.context)
+	rope := k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context})
+	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	rotated, said := k.PerLayer(".attention.rope_pattern", len(m.layers))
+	if m.rotated = rotated; !said {
+		m.rotated = slices.Repeat([]bool{true}, len(m.layers))
+	}
+
+	m.embed = b.Embedding(m.embd)
+	m.embed.Scale = k.Factor(".embedding_scale", 1)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	m.output.Scale, m.output.SoftCap = 1/k.Factor(".logit_scale", 1), k.LogitCap(0)
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
+	}
+	return m
+}
+
+// block binds block i.
+func (m *graniteSWA) block(b *nn.Binder, i int) graniteBlock {
+	l := m.layers[i]
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, nn.Optional)
+	a.How = b.Scores(m.scores, l.HeadShape)
+	a.How.Sinks = b.Vector("attn_sinks.weight", l.Heads)
+	if m.rotated[i] {
+		a.Rope = m.rope
+	}
+	if m.windowed[i] {
+		a.How.Window = m.window
+	}
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+
+	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
+	return graniteBlock{
+		part:     m.part,
+		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:     a,
+		ffnNorm:  ffnNorm,
+		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, UpBias: nn.Optional, DownBias: nn.Optional, Norm: ffnNorm}, m.experts),
+	}
+}
+
+func (m *graniteSWA) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}

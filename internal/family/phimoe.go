@@ -1,0 +1,68 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// phiMoE is Phi-3.5 MoE: pre-norm blocks, grouped-query attention, and experts, which are SwiGLUs, with biases of norms,
+// of attention's products and of the head. Long contexts divide frequencies by factors of their own.
+//
+// The published model has LayerNorms, and chooses its two experts one after the other; GGUF files and llama.cpp mean
+// RMSNorms with biases, and the two best experts with weights that are normalised.
+//
+// Source: Microsoft 2024, Phi-3 Technical Report.
+type phiMoE struct {
+	sizes
+	eps     float32 // of norms
+	act     compute.Activation
+	rope    *compute.Rope
+	scores  nn.Scores
+	experts nn.ExpertSpec
+
+	ends
+	blocks []moeBlock
+}
+
+func newPhiMoE(k *nn.Keys, b *nn.Binder) Program {
+	m := &phiMoE{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
+	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
+	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.experts = k.Experts(nn.ExpertSpec{
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
+	})
+
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.BiasedRMSNorm("output_norm", m.embd, m.eps))
+	m.output.Head.B = b.Bias("output", b.Rows("token_embd.weight"), nn.Required)
+	m.output.SoftCap = k.LogitCap(0)
+	for i, l := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
+	}
+	return m
+}
+
+// block binds a block of l's sizes.
+func (m *phiMoE) block(b *nn.Binder, l layer) moeBlock {
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, nn.Optional)
+	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Required)
+
+	ffnNorm := b.BiasedRMSNorm("ffn_norm", m.embd, m.eps)
+	return moeBlock{
+		attnNorm: b.BiasedRMSNorm("attn_norm", m.embd, m.eps),
+		attn:     a,
+		ffnNorm:  ffnNorm,
+		ffn:      b.Experts(m.experts, nil),
+	}
+}
+
+func (m *phiMoE) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}

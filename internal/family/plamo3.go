@@ -1,0 +1,72 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// plamo3 is PLaMo 3: norms before and after attention and SwiGLU, a norm of every head of queries and keys, and a window
+// in all but every eighth layer. Files hold queries, keys and values as one tensor, and gates and ups as another.
+//
+// Source: Preferred Networks 2025, the model card and configuration of PLaMo 3 NICT.
+type plamo3 struct {
+	sizes
+	eps    float32 // of norms
+	act    compute.Activation
+	scores nn.Scores
+
+	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows
+	window           int           // positions that a token sees in layers with windows; 0: all
+	windowed         []bool        // [layers]
+
+	ends
+	blocks []gemma2Block
+}
+
+func newPLaMo3(k *nn.Keys, b *nn.Binder) Program {
+	m := &plamo3{sizes: readSizes(k), eps: k.RMSEpsilon(1e-6), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
+	m.window, m.windowed = k.Windows(nn.WindowSpec{FullEvery: 8}, len(m.layers), m.context)
+	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
+	factors := b.RopeFactors(rope)
+	m.rope, m.windowRope = b.Rope(rope, factors), b.Rope(k.WindowRope(rope.Unscaled(), 10000), factors)
+
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	m.output.SoftCap = k.LogitCap(0)
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
+	}
+	return m
+}
+
+// block binds a block like that of layer i.
+func (m *plamo3) block(b *nn.Binder, i int) gemma2Block {
+	l := m.layers[i]
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, nn.Absent)
+	a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps), b.HeadNorm("attn_k_norm", l.Key, m.eps)
+	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	if m.windowed[i] {
+		a.Rope, a.How.Window = m.windowRope, m.window
+	}
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
+
+	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
+	return gemma2Block{
+		attnNorm:  b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:      a,
+		attnAfter: nn.Norm{Weight: b.Vector("post_attention_norm", m.embd), Epsilon: m.eps},
+		ffnNorm:   ffnNorm,
+		ffn:       b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
+		ffnAfter:  nn.Norm{Weight: b.Vector("post_ffw_norm", m.embd), Epsilon: m.eps},
+	}
+}
+
+func (m *plamo3) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}
