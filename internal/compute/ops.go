@@ -41,4 +41,5 @@ type calls struct {
 	scan        Scan
 	delta       Delta
 	residuals   AttendResiduals
+	wkv         WKV
 }

@@ -60,6 +60,7 @@ type Device struct {
 	convolution convolution
 	scans       scans
 	deltas      deltas
+	wkvs        wkvs
 }
 
 // New opens the device.
@@ -108,6 +109,7 @@ func New(o Options) (*Device, error) {
 	d.convolution.init(d)
 	d.scans.init(d)
 	d.deltas.init(d)
+	d.wkvs.init(d)
 	return d, nil
 }
 
