@@ -75,6 +75,8 @@ type Config struct {
 	DeltaNet
 	Mamba
 	Mamba2
+	Selection
+	RWKV
 	FalconH1
 	LFM2
 
