@@ -193,10 +193,10 @@ const (
 // All returns every family, by name.
 func All() []Family {
 	return []Family{
-		afmoe(), arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), cohere2MoE(), commandR(), dbrx(), deepseek(), deepseek2(), deepseekOCR(), ernie(), ernieMoE(), euroBERT(), exaone(), exaone4(), exaoneMoE(), falcon(), falconH1(), gemma(), gemma2(), gemma3(), gemma3n(),
+		afmoe(), apertus(), arcee(), baichuan(), bamboo(), bert(), bitNet(), bloom(), chatglm(), cohere2(), cohere2MoE(), commandR(), dbrx(), deci(), deepseek(), deepseek2(), deepseekOCR(), ernie(), ernieMoE(), euroBERT(), exaone(), exaone4(), exaoneMoE(), falcon(), falconH1(), gemma(), gemma2(), gemma3(), gemma3n(),
 		gemma4(), gemmaEmbedding(), glm4(), glm4MoE(), gpt2(), gptOSS(),
-		gptneox(), granite(), graniteHybrid(), graniteMoE(), hunyuanDense(), hunyuanMoE(), hyV3(), internlm2(), jais2(), jamba(), jinaBERTV2(), jinaBERTV3(), laguna(), lfm2(), lfm2MoE(), llama4(), llamaEmbed(), mamba(), mamba2(), mimo2(), mixtral(), minicpm(), minicpm3(), minimaxM2(), mistral3(), mistral4(), modernBERT(), mpt(), museGlimmer(),
-		nemotron(), nemotronH(), nemotronHMoE(), nomicBERT(), nomicBERTMoE(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
+		gptneox(), granite(), graniteHybrid(), graniteMoE(), hunyuanDense(), hunyuanMoE(), hyV3(), internlm2(), jais2(), jamba(), jinaBERTV2(), jinaBERTV3(), laguna(), lfm2(), lfm2MoE(), llama4(), llamaEmbed(), mamba(), mamba2(), mimo2(), mixtral(), minicpm(), minicpm3(), minimaxM2(), mistral3(), mistral4(), modernBERT(), mpt(), museGlimmer(), nanbeige(),
+		nemotron(), nemotronH(), nemotronHMoE(), nomicBERT(), nomicBERTMoE(), olmo2(), olmoe(), openELM(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
 		qwen2VL(), qwen3(), qwen35(), qwen35MoE(), qwen3MoE(), qwen3Next(), qwen3VL(), qwen3VLMoE(), rwkv7(), seedOSS(), smallThinker(), smollm3(),
 		stablelm(), starcoder2(), step35(),
 		bailingMoE(), bailingMoE2(), dots1(), maincoder(), mellum(), olmo(), orion(), pangu(), starcoder(), xverse(),

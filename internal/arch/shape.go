@@ -164,6 +164,10 @@ func (f *Family) weight(stem string, s Sizes) []int {
 			return []int{k}
 		}
 		return []int{s.Key}
+	case "attn_sub_norm":
+		return []int{s.Heads * s.Value}
+	case "ffn_sub_norm":
+		return []int{s.FF}
 	case "attn_output":
 		return []int{s.Embd, s.Heads * s.Value}
 	case "ffn_up":

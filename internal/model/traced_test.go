@@ -49,9 +49,9 @@ type loading struct {
 // tracedFamilies returns the families by name, with the number of layers that show all their kinds.
 func tracedFamilies() map[string]int {
 	layers := map[string]int{}
-	for _, name := range strings.Fields(`arcee baichuan bamboo bert bloom chatglm command-r dbrx deepseek deepseek2 deepseek2-ocr ernie4_5 ernie4_5-moe
+	for _, name := range strings.Fields(`apertus arcee baichuan bamboo bert bitnet bloom chatglm command-r dbrx deci deepseek deepseek2 deepseek2-ocr ernie4_5 ernie4_5-moe
 		eurobert exaone falcon falcon-h1 gemma gemma2 glm4 glm4moe gpt2 gpt-oss gptneox granite granitehybrid granitemoe hunyuan-dense hunyuan-moe hy_v3 internlm2 jais2 jina-bert-v2
-		jamba jina-bert-v3 lfm2 lfm2moe llama llama-embed mamba mamba2 mimo2 minicpm minicpm3 minimax-m2 mistral3 mistral4 mpt nemotron nomic-bert nomic-bert-moe olmo2 olmoe opt phi2
+		jamba jina-bert-v3 lfm2 lfm2moe llama llama-embed mamba mamba2 mimo2 minicpm minicpm3 minimax-m2 mistral3 mistral4 mpt nanbeige nemotron nomic-bert nomic-bert-moe olmo2 olmoe openelm opt phi2
 		phi3 plm qwen2 qwen2moe qwen2vl qwen3 qwen3moe qwen3vl qwen3vlmoe rwkv7 seed_oss stablelm starcoder2 step35
 		bailingmoe bailingmoe2 dots1 maincoder olmo orion pangu-embedded starcoder xverse`) {
 		layers[name] = 3

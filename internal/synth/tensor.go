@@ -408,6 +408,7 @@ func (m *model) attention(layer int) {
 	weight := float32(math.Sqrt(added/(kept*float64(q)*float64(m.space.k))) / m.scales.residual)
 	m.writer(name("attn_output.weight"), q, false, func(i int) int { return i }, func(int) float32 { return weight })
 	m.maybe(layer, "attn_output.bias", 0, 0.02)
+	m.maybe(layer, "attn_sub_norm.weight", 1, 0.02)
 	if m.fam.NormSum {
 		m.norm(name("attn_output_norm"))
 	}
@@ -515,6 +516,7 @@ func (m *model) feedForward(layer int) {
 	if m.fam.NormSum {
 		m.norm(name("layer_output_norm"))
 	}
+	m.maybe(layer, "ffn_sub_norm.weight", 1, 0.02)
 	m.after(layer, "post_ffw_norm.weight", 1-attentionShare)
 	if m.Magic == "PWRI" {
 		m.predictor(layer, e, sign, n)
