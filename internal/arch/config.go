@@ -77,6 +77,8 @@ type Config struct {
 	Qwen4Exp
 	Mamba
 	Mamba2
+	Selection
+	RWKV
 	FalconH1
 	LFM2
 	Kimi

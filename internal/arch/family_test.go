@@ -54,7 +54,7 @@ func TestFamilies(t *testing.T) {
 			in, gates = "ffn_up_exps.weight", "ffn_gate_exps.weight"
 		}
 		for _, name := range []string{"attn_output.weight", in, strings.Replace(in, "up", "down", 1)} {
-			if _, ok := f.InBlock(name); !ok {
+			if _, ok := f.InBlock(name); !ok && !(f.TimeMixed() && name == "attn_output.weight") {
 				t.Errorf("%s: blocks have no %s", f.Name, name)
 			}
 		}

@@ -38,8 +38,9 @@ type StateSpace struct {
 	Inner      int // width of what the state is written with and read as: heads times their size
 	StateSize  int // columns of a head's state
 	StateHeads int
-	Groups     int // of heads that share how the state is written and read
-	Taps       int // positions that the convolution sees
+	Groups     int   // of heads that share how the state is written and read
+	Taps       int   // positions that the convolution sees
+	Ranks      Ranks // of RWKV
 }
 
 // Channels returns what is convolved.
@@ -61,6 +62,12 @@ func (f *Family) Shape(name string, s Sizes) []int {
 		}
 	}
 	shape := f.weight(stem, s)
+	if f.Selective() && strings.HasPrefix(stem, "ssm_") {
+		shape = selectiveShape(stem, s)
+	}
+	if shape == nil {
+		shape = timeMixShape(stem, s)
+	}
 	if kind == "bias" {
 		if stem == "ffn_down_t" {
 			return []int{s.Embd}
@@ -196,6 +203,10 @@ func (f *Family) weight(stem string, s Sizes) []int {
 			return []int{k}
 		}
 		return []int{s.Key}
+	case "attn_sub_norm":
+		return []int{s.Heads * s.Value}
+	case "ffn_sub_norm":
+		return []int{s.FF}
 	case "attn_output":
 		return []int{s.Embd, read}
 	case "ffn_up":

@@ -25,11 +25,11 @@ func (f *Family) PartOf(name string) Part {
 		return Recurrent
 	case strings.HasSuffix(stem, "attn_norm"), strings.HasPrefix(stem, "post_"):
 		return 0
-	case strings.HasPrefix(stem, "ssm_"), stem == "shortconv":
+	case strings.HasPrefix(stem, "ssm_"), strings.HasPrefix(stem, "time_mix_"), stem == "shortconv":
 		return Recurrent
 	case strings.HasPrefix(stem, "attn_"):
 		return Attention
-	case strings.HasPrefix(stem, "ffn_"), strings.HasPrefix(stem, "exp_probs_b"):
+	case strings.HasPrefix(stem, "ffn_"), strings.HasPrefix(stem, "channel_mix_"), strings.HasPrefix(stem, "exp_probs_b"):
 		return FeedForward
 	}
 	return 0

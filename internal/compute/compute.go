@@ -110,8 +110,10 @@ const (
 type Activation struct {
 	Kind      Nonlinearity
 	Threshold float32 // FATReLU: z > Threshold ? z : 0; SiLU and GELU: act(g) of a magnitude below it is taken as 0
-	Slope     float32 // of ClampedSwiGLU: of the sigmoid's input; of SiTU: its β
-	Limit     float32 // of the last kinds: what g, or of CappedSwiGLU its SiLU, and u are kept within
+	Slope     float32 // of ClampedSwiGLU: of the sigmoid's input; of SiTU: its β; of XIELU: b
+	Limit     float32 // of the last kinds: what g, or of CappedSwiGLU its SiLU, and u are kept within; of XIELU: e
+	Above     float32 // of XIELU: p
+	Below     float32 // of XIELU: n
 }
 
 // Nonlinearity names the function in an Activation.
@@ -139,10 +141,16 @@ const (
 	SiTU
 
 	Softplus // ln(1+exp(g))·u, of what attention is multiplied by, as Logistic
+	Identity // g·u, likewise
+
+	// XIELU is (p·g² + b·g)·u above 0, and (n·(expm1(min(g,e)) − g) + b·g)·u elsewhere. Only Activate computes it.
+	//
+	// Source: Huang and Schlag 2025, Deriving Activation Functions Using Integration.
+	XIELU
 )
 
 func (n Nonlinearity) String() string {
-	return [...]string{"silu", "gelu", "relu", "fatrelu", "drelu", "relu2", "clamped_swiglu", "logistic", "limited_swiglu", "capped_swiglu", "situ", "softplus"}[n]
+	return [...]string{"silu", "gelu", "relu", "fatrelu", "drelu", "relu2", "clamped_swiglu", "logistic", "limited_swiglu", "capped_swiglu", "situ", "softplus", "identity", "xielu"}[n]
 }
 
 // Limited reports whether a nonlinearity has limits, which files say or families have.

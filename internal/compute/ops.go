@@ -41,6 +41,7 @@ type calls struct {
 	scan        Scan
 	delta       Delta
 	residuals   AttendResiduals
+	wkv         WKV
 
 	connections  ConnectionWeights
 	readStreams  ReadStreams

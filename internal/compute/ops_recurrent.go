@@ -62,10 +62,12 @@ func (p *Params) CheckRuns(slots int) error {
 }
 
 // Convolve computes a causal convolution of each channel over the positions of a sequence, and SiLU of it: Out[t, c] =
-// silu(Bias[c] + Σ_k W[k·channels + c]·x[t − (width−1) + k, c]). The positions before the step are in the state's first
-// (width−1)·channels numbers, the oldest first.
+// silu(Bias[c] + Σ_k W[k·channels + c]·x[t − (width−1) + k, c]). The positions before the step are in
+// (width−1)·channels numbers of the state from At on, the oldest first.
 //
-// Where it is Linear, there is no SiLU. Where it is Gated, a row of X holds gates of what is convolved, gates of the result, and x, one behind the other
+// A Plain convolution has no SiLU. One that Peeks leaves the state as it is, for another convolution of the same rows.
+//
+// Where it is Gated, a row of X holds gates of what is convolved, gates of the result, and x, one behind the other
 // [channels] each; x·gate is convolved, and the result is multiplied by its gate in place of SiLU.
 type Convolve struct {
 	Out   Tensor  // [n, channels]
@@ -74,9 +76,10 @@ type Convolve struct {
 	Bias  *Vector // [channels] or nil
 	Cache *Cache
 	Layer int
-
-	Linear bool
-	Gated  bool
+	At    int // the number of the state that the positions before the step begin at
+	Gated bool
+	Plain bool
+	Peek  bool
 }
 
 // Width returns how many positions an output depends on.
@@ -88,7 +91,7 @@ func (o *Convolve) Fits() bool {
 	if o.Gated {
 		columns *= 3
 	}
-	return columns == o.X.Cols && o.Out.Rows == o.X.Rows && w >= 2 && o.W.Len == w*c && (o.Bias == nil || o.Bias.Len == c) && (w-1)*c <= o.Cache.Layers[o.Layer].State
+	return columns == o.X.Cols && o.Out.Rows == o.X.Rows && w >= 2 && o.W.Len == w*c && (o.Bias == nil || o.Bias.Len == c) && o.At >= 0 && o.At+(w-1)*c <= o.Cache.Layers[o.Layer].State
 }
 
 // Visit implements Op.
@@ -122,34 +125,55 @@ func (s StateSpace) Channels() int { return s.Heads*s.Dim + 2*s.Groups*s.State }
 //	S = exp(Δ·A[h])·S + Δ·x·Bᵀ
 //	Out = S·C + D[h]·x
 //
-// The heads' S lie in the state from number At on, each [dim, state].
+// The heads' S lie in the state from number At on, each [dim, state]. If the scan is Fine, each row of S has a Δ and a
+// D of its own, and each element an A.
 //
 // Without a step Δ is 1, and S is what linear attention with the decays exp(A[h]) adds up: x are values, B keys and C
 // queries.
 //
-// Sources: Dao and Gu 2024, Transformers are SSMs (Mamba-2); Qin et al. 2024, Lightning Attention-2.
+// Sources: Dao and Gu 2024, Transformers are SSMs (Mamba-2); Gu and Dao 2023, Mamba, whose scan is fine; Qin et al. 2024,
+// Lightning Attention-2.
 type Scan struct {
 	Out   Tensor  // [n, heads·dim]
-	X     Tensor  // [n, Shape.Channels()]
-	Step  Tensor  // [n, heads], or without Mem
-	A     *Vector // [heads]
-	D     *Vector // [heads], or nil: 0
-	Bias  *Vector // [heads], or nil where there is no step
+	X     Tensor  // [n, Shape.Channels()], or [n, heads·dim] where BC has the rest
+	BC    Tensor  // [n, 2·groups·state]; without Mem: X has B and C
+	Step  Tensor  // [n, heads], fine: [n, heads·dim], or without Mem
+	A     *Vector // [heads]; fine: [heads·dim·state]
+	D     *Vector // [heads], fine: [heads·dim], or nil: 0
+	Bias  *Vector // as Step, or nil where there is no step
 	Shape StateSpace
 	At    int
 	Cache *Cache
 	Layer int
+	Fine  bool
 }
 
 // Stepped reports whether there is a step.
 func (o *Scan) Stepped() bool { return o.Step.Mem != nil }
 
+// Apart reports whether B and C are in a tensor of their own.
+func (o *Scan) Apart() bool { return o.BC.Mem != nil }
+
 // Fits reports whether the operands' shapes belong together.
 func (o *Scan) Fits() bool {
 	s := o.Shape
-	return s.Groups > 0 && s.Heads%s.Groups == 0 && o.Out.Cols == s.Heads*s.Dim && o.X.Cols == s.Channels() && o.X.Rows == o.Out.Rows &&
-		(!o.Stepped() && o.Bias == nil || o.Stepped() && o.Step.Cols == s.Heads && o.Step.Rows == o.Out.Rows && o.Bias != nil && o.Bias.Len == s.Heads) &&
-		o.A.Len == s.Heads && (o.D == nil || o.D.Len == s.Heads) &&
+	inner, written := s.Heads*s.Dim, 2*s.Groups*s.State
+	steps, decays, columns := s.Heads, s.Heads, inner+written
+	if o.Fine {
+		steps, decays = inner, inner*s.State
+		if !o.Stepped() || o.D == nil {
+			return false
+		}
+	}
+	if o.Apart() {
+		columns = inner
+		if o.BC.Cols != written || o.BC.Rows != o.Out.Rows {
+			return false
+		}
+	}
+	return s.Groups > 0 && s.Heads%s.Groups == 0 && o.Out.Cols == inner && o.X.Cols == columns && o.X.Rows == o.Out.Rows &&
+		(!o.Stepped() && o.Bias == nil || o.Stepped() && o.Step.Cols == steps && o.Step.Rows == o.Out.Rows && o.Bias != nil && o.Bias.Len == steps) &&
+		o.A.Len == decays && (o.D == nil || o.D.Len == steps) &&
 		o.At >= 0 && o.At+s.Size() <= o.Cache.Layers[o.Layer].State
 }
 
@@ -157,6 +181,7 @@ func (o *Scan) Fits() bool {
 func (o *Scan) Visit(v Visitor) {
 	v.Tensor(&o.Out, Write)
 	v.Tensor(&o.X, Read)
+	v.Tensor(&o.BC, Read)
 	v.Tensor(&o.Step, Read)
 	v.Vector(&o.A)
 	v.Vector(&o.D)

@@ -103,7 +103,7 @@ type Watched interface {
 // PartOf returns the part of a model that an operation belongs to.
 func PartOf(op Op) Part {
 	switch o := op.(type) {
-	case *Attend, *AttendLatent, *Select, *StoreKV, *LoadKeys, *RoPE, *Temper, *Convolve, *Scan, *Delta:
+	case *Attend, *AttendLatent, *Select, *StoreKV, *LoadKeys, *RoPE, *Temper, *Convolve, *Scan, *Delta, *WKV:
 		return PartAttention
 	case *Predict:
 		return PartPredictor
@@ -123,9 +123,9 @@ func PartOf(op Op) Part {
 // PartNamed returns the part of a model that a weight belongs to.
 func PartNamed(weight string) Part {
 	switch {
-	case strings.Contains(weight, ".attn"), strings.Contains(weight, ".ssm"), strings.Contains(weight, ".indexer"):
+	case strings.Contains(weight, ".attn"), strings.Contains(weight, ".ssm"), strings.Contains(weight, ".indexer"), strings.Contains(weight, ".time_mix"):
 		return PartAttention
-	case strings.Contains(weight, ".ffn"):
+	case strings.Contains(weight, ".ffn"), strings.Contains(weight, ".channel_mix"):
 		return PartNeurons
 	case strings.Contains(weight, ".fc1"), strings.Contains(weight, ".fc2"):
 		return PartPredictor

@@ -158,6 +158,7 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 			if part := p.family.PartOf(t.Name); c.LayerParts != nil && part != 0 && part&c.LayerParts[l] == 0 {
 				continue
 			}
+			t = p.family.InLayer(t, l)
 			if l >= c.Layers-c.Shares() && slices.Contains(ofOwnKV, t.Name) {
 				t.Optional = true
 			}
@@ -264,6 +265,9 @@ func (c *config) sizes(l int) arch.Sizes {
 	if n := len(c.LayerKV); n > 0 {
 		s.KVHeads = c.LayerKV[min(l, n-1)]
 	}
+	if l == 0 { // see arch.Family.InLayer
+		s.Ranks.Value = s.Ranks.Rate
+	}
 	if c.GlobalHead > 0 && l < len(c.LayerTypes) && c.LayerTypes[l] == "full_attention" {
 		s.KVHeads, s.Key, s.Value = c.GlobalKV, c.GlobalHead, c.GlobalHead
 	}
@@ -346,6 +350,10 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 		p.product(prefix+t.Name, from, strings.Fields(t.Source), p.family.Shape(t.Name, sizes))
 		return
 	}
+	if t.Change == arch.Gathered {
+		p.gathered(prefix+t.Name, from, strings.Fields(t.Source), p.family.Shape(t.Name, sizes))
+		return
+	}
 	source := p.found(from, strings.Fields(t.Source), "")
 	if t.Change == arch.Outputs || t.Change == arch.EvenOutputs || t.Change == arch.OddOutputs {
 		p.outputs(prefix+t.Name, from+source, p.family.Shape(t.Name, sizes), t.Change)
@@ -425,7 +433,7 @@ func (p *plan) stored(c *config, sizes arch.Sizes, t arch.Tensor, source string,
 		stored[len(stored)-2] *= 2
 	case arch.NegatedExp, arch.Exp, arch.Column, arch.Groups:
 		if len(shape) > 1 {
-			stored = []int{shape[0] * shape[1]}
+			stored = p.likewise(source, []int{shape[0] * shape[1]})
 		}
 	case arch.GroupedMixed, arch.GroupedGates:
 		stored[0] = sizes.Channels() + sizes.Inner
@@ -433,6 +441,8 @@ func (p *plan) stored(c *config, sizes arch.Sizes, t arch.Tensor, source string,
 		stored = []int{shape[0], 1, shape[len(shape)-1]}
 	case arch.Joined:
 		stored = []int{shape[0] * shape[1], shape[2]}
+	case arch.Flat:
+		stored = p.likewise(source, shape)
 	case arch.JoinedColumns:
 		stored = []int{shape[0] * shape[2], shape[1]}
 	}
@@ -476,6 +486,8 @@ func (p *plan) rearrange(c *config, sizes arch.Sizes, change arch.Change, shape 
 		out.row = ungrouped(c.Heads, c.KVHeads, c.HeadDim)
 	case arch.PlusOne:
 		out.plus = 1
+	case arch.Flat:
+		out.plain = true
 	case arch.PlusFifth:
 		out.plus = 1. / 5
 	case arch.PlusEleventh:
@@ -499,6 +511,40 @@ func (p *plan) rearrange(c *config, sizes arch.Sizes, change arch.Change, shape 
 	case arch.GroupedGates:
 		out.row = deltaSizes(sizes.StateSpace).gates
 	}
+}
+
+// likewise returns the shape of the folder's tensor, if it has as many elements as shape, else shape.
+func (p *plan) likewise(source string, shape []int) []int {
+	s := p.source.Tensors[source]
+	if s == nil {
+		return shape
+	}
+	elements := func(dims []int) int {
+		n := 1
+		for _, d := range dims {
+			n *= d
+		}
+		return n
+	}
+	if elements(s.Shape) == elements(shape) {
+		return s.Shape
+	}
+	return shape
+}
+
+// gathered plans output tensor name of shape dims [n, …] from n of the folder's tensors, whose names begin with from.
+func (p *plan) gathered(name, from string, names []string, dims []int) {
+	one := append([]int{1}, dims[1:]...)
+	first := p.from(name, from+names[0], dims, p.likewise(from+names[0], one))
+	for _, n := range names[1:] {
+		if p.err != nil {
+			return
+		}
+		next := p.from(name, from+n, dims, p.likewise(from+n, one))
+		p.tensors = p.tensors[:len(p.tensors)-1]
+		first.more = append(first.more, next.from)
+	}
+	first.plain = true
 }
 
 // stacked plans output tensor name of shape dims [n, …] from n checkpoint tensors, whose numbers stand for %d

@@ -30,6 +30,22 @@ func (c *config) stateKeys(f arch.Family) (keys []gguf.KV, err error) {
 	if f.DeltaAttention() {
 		return c.deltaAttentionKeys(f)
 	}
+	switch {
+	case f.Selective():
+		return c.selectiveKeys(f)
+	case f.TimeMixed():
+		r := s.Ranks
+		for _, k := range []struct {
+			name  string
+			value int
+		}{
+			{"wkv.head_size", s.StateSize}, {"attention.decay_lora_rank", r.Decay}, {"attention.iclr_lora_rank", r.Rate},
+			{"attention.value_residual_mix_lora_rank", r.Value}, {"attention.gate_lora_rank", r.Gate},
+		} {
+			keys = append(keys, gguf.KV{Key: f.Name + "." + k.name, Value: uint32(k.value)})
+		}
+		return keys, nil
+	}
 	names := [...]string{"conv_kernel", "mamba_num_heads", "ssm_state_size", "n_groups"}
 	if f.PerhapsRotated || f.AllLayers&arch.Attention != 0 {
 		names = [...]string{"mamba_d_conv", "mamba_n_heads", "mamba_d_state", "mamba_n_groups"}
@@ -107,6 +123,29 @@ func (c *config) deltaAttentionKeys(f arch.Family) (keys []gguf.KV, err error) {
 			all[i] = float32(v)
 		}
 		add(l.to, all)
+	}
+	return keys, nil
+}
+
+// selectiveKeys returns the keys of the sizes of Mamba's layers.
+func (c *config) selectiveKeys(f arch.Family) (keys []gguf.KV, err error) {
+	s := &c.StateSpace
+	for _, k := range []struct {
+		from, to   string
+		value, max int
+	}{
+		{"conv_kernel", "conv_kernel", s.Taps, maxTaps},
+		{"hidden_size", "inner_size", s.Inner, maxWidth},
+		{"state_size", "state_size", s.StateSize, maxWidth},
+		{"time_step_rank", "time_step_rank", s.StateHeads, maxWidth},
+	} {
+		if k.value < 1 || k.value > k.max {
+			return nil, c.Errorf(k.from, "%d is outside 1…%d", k.value, k.max)
+		}
+		keys = append(keys, gguf.KV{Key: f.Name + ".ssm." + k.to, Value: uint32(k.value)})
+	}
+	if f.OnlyRecurrent() {
+		keys = append(keys, gguf.KV{Key: f.Name + ".ssm.dt_b_c_rms", Value: c.NormedSteps})
 	}
 	return keys, nil
 }

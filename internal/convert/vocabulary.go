@@ -34,7 +34,7 @@ const (
 // vocabulary is the tokenizer as GGUF describes it.
 type vocabulary struct {
 	path   string // the file it was read from, for errors
-	model  string // tokenizer.ggml.model: "llama" (SentencePiece), "gpt2" (byte-level BPE), "t5" (Unigram), "bert" (WordPiece) or "plamo2"
+	model  string // tokenizer.ggml.model: "llama" (SentencePiece), "gpt2" (byte-level BPE), "t5" (Unigram), "bert" (WordPiece), "plamo2" or "rwkv"
 	pre    string // pre-tokenizer
 	tokens []string
 	scores []float32 // llama, t5 and plamo2
@@ -59,7 +59,7 @@ type vocabulary struct {
 }
 
 // readVocabulary reads the folder's tokenizer: tokenizer.model where there is a usable one, else tokenizer.json,
-// else vocab.json with merges.txt, else tokenizer.jsonl. gen may name ends of texts.
+// else vocab.json with merges.txt, else tokenizer.jsonl, else RWKV's World vocabulary. gen may name ends of texts.
 func readVocabulary(dir string, c *config, gen generation, notes func(string)) (*vocabulary, error) {
 	tok, err := readTokenizerConfig(dir)
 	if err != nil {
@@ -71,6 +71,9 @@ func readVocabulary(dir string, c *config, gen generation, notes func(string)) (
 	}
 	v.fill(c.Vocab)
 	v.findSpecials(tok, c, gen, notes)
+	if v.model == "rwkv" {
+		v.endWorld()
+	}
 	if tok.AddBOS != nil {
 		v.addBOS = tok.AddBOS
 	}
@@ -84,6 +87,9 @@ func readVocabulary(dir string, c *config, gen generation, notes func(string)) (
 		return nil, err
 	}
 	v.templates, err = tok.chatTemplates(dir)
+	if v.model == "rwkv" && v.templates["default"] == "" {
+		v.templates = map[string]string{"default": "rwkv-world"} // the name of a form that llama.cpp knows, and so do we
+	}
 	return v, err
 }
 
@@ -132,6 +138,9 @@ func readTokens(dir string, c *config, tok *tokenizerConfig, notes func(string))
 	}
 	if list := filepath.Join(dir, "tokenizer.jsonl"); checkpoint.Exists(list) {
 		return readTokenList(list, c.Vocab)
+	}
+	if world := filepath.Join(dir, worldFile); checkpoint.Exists(world) {
+		return readWorld(world, c.Vocab)
 	}
 	return nil, fmt.Errorf("%s: no tokenizer.model, tokenizer.json, tokenizer.jsonl or vocab.json in it; download the model's folder with all its files", dir)
 }

@@ -33,6 +33,9 @@ type decoderSpec struct {
 	ungated  bool   // feed-forward layers have no gate, and may have biases
 	ffnNorm  string // the name of the feed-forward layer's norm; empty: ffn_norm
 
+	acts  []compute.Activation // of each layer, where they differ
+	inner bool                 // attn_sub_norm and ffn_sub_norm norm what attn_output and ffn_down read
+
 	// attention, if it is set, adds what the family's attention has besides, in layer i.
 	attention func(m *decoder, b *nn.Binder, a *nn.Attention, i int)
 }
@@ -89,6 +92,12 @@ func (m *decoder) block(b *nn.Binder, i int) decoderBlock {
 	ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: !m.spec.ungated, Act: m.act, Norm: ffnNorm}
 	if m.spec.ungated {
 		ffn.UpBias, ffn.DownBias = nn.Optional, nn.Optional
+	}
+	if m.spec.acts != nil {
+		ffn.Act = m.spec.acts[i]
+	}
+	if m.spec.inner {
+		a.Inner, ffn.Inner = b.RMSNorm("attn_sub_norm", l.Heads*l.Value, m.eps), b.RMSNorm("ffn_sub_norm", l.ff, m.eps)
 	}
 	return decoderBlock{
 		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),

@@ -19,6 +19,8 @@ type dialect struct {
 	usual map[string]any    // values of keys that files leave out, after the architecture's name
 	pre   string            // tokenizer.ggml.pre of files that name none, or "default"
 	more  func(f *File)     // what else differs; called when names are llama.cpp's
+	// own says that parts are llama.cpp's own names, and files are written with them.
+	own bool
 }
 
 // dialectOf returns what is peculiar to one architecture.
@@ -54,6 +56,8 @@ func dialectOf(arch string) dialect {
 		return dialect{arch: "olmo2"}
 	case "qwen25vl":
 		return dialect{arch: "qwen2vl"}
+	case "rwkv7":
+		return dialect{parts: map[string]string{"channel_mix_key": "ffn_up", "channel_mix_value": "ffn_down"}, own: true}
 	}
 	return dialect{}
 }
@@ -219,6 +223,34 @@ func (f *File) renameTensors(d dialect) {
 		}
 		f.rename(t, name)
 	}
+}
+
+// written returns tensors with the names that llama.cpp has for them in files with those keys, where it has others than
+// for most architectures.
+func written(keys []KV, tensors []Source) []Source {
+	arch := ""
+	for _, k := range keys {
+		if k.Key == archKey {
+			arch, _ = k.Value.(string)
+		}
+	}
+	d := dialectOf(arch)
+	if !d.own {
+		return tensors
+	}
+	out := slices.Clone(tensors)
+	for i := range out {
+		list := strings.Split(out[i].Name, ".")
+		for j, part := range list {
+			for name, ours := range d.parts {
+				if part == ours {
+					list[j] = name
+				}
+			}
+		}
+		out[i].Name = strings.Join(list, ".")
+	}
+	return out
 }
 
 // rename gives t another name, unless it is another tensor's.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"reflect"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/fault"
@@ -39,6 +40,10 @@ func Create(ctx context.Context, path, magic string, keys []KV, tensors []Source
 
 // CreateParts is Create of several files. They appear when all are complete: all or none.
 func CreateParts(ctx context.Context, magic string, parts []Part, progress func(done, total int64)) error {
+	parts = slices.Clone(parts)
+	for i := range parts {
+		parts[i].Tensors = written(parts[i].Keys, parts[i].Tensors)
+	}
 	var files []*atomicfile.File
 	var sizes []int64
 	var total int64

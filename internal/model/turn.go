@@ -31,8 +31,10 @@ func (m *Model) unscaled(r *compute.Rope) *compute.Rope {
 
 func (m *Model) rotateKeys(p *nn.Pass) {
 	for i := range m.parts {
-		if a := m.parts[i].Attention; a != nil && a.Rope != nil && !a.Reads {
-			a.RotateKeys(p, m.unscaled(a.Rope))
+		for _, a := range append([]*nn.Attention{m.parts[i].Attention}, m.parts[i].Again...) {
+			if a != nil && a.Rope != nil && !a.Reads {
+				a.RotateKeys(p, m.unscaled(a.Rope))
+			}
 		}
 	}
 }

@@ -9,6 +9,7 @@ type Attention struct {
 
 	QNorm, KNorm HeadNorm
 	VNorm        Norm // [value] of each head, or none
+	Inner        Norm // [heads·value] of what Out reads, or none
 
 	Gate   Linear               // [heads, n_embd] or [heads·value, n_embd]; not bound where what heads read is not multiplied
 	GateBy compute.Nonlinearity // of Gate's product, which multiplies what heads read, or each element of it
@@ -44,6 +45,22 @@ func (b *Binder) Attention(s HeadShape) *Attention {
 	return a
 }
 
+// Again returns a, the layer's attention, for another time that tokens go through the layer: with the same weights, and
+// keys and values of its own. Only the last time goes on with the rows alone whose logits are wanted.
+func (b *Binder) Again(a *Attention) *Attention {
+	if a == nil {
+		return nil
+	}
+	again := *a
+	again.Stored = b.Store(compute.KVShape{Heads: a.KVHeads, Key: a.Key, Value: a.Value})
+	parts := &b.parts[b.layer]
+	for _, before := range append([]*Attention{parts.Attention}, parts.Again...) {
+		before.Layer = -1
+	}
+	parts.Again = append(parts.Again, &again)
+	return &again
+}
+
 // checkHeads fails unless attention with heads of that shape can be computed.
 func (b *Binder) checkHeads(s HeadShape) {
 	if s.KVHeads == 0 || s.Heads%s.KVHeads != 0 {
@@ -67,6 +84,7 @@ const maxHead = 512
 // are wanted: both have these alone. [n, n_embd] of each
 func (a *Attention) Forward(p *Pass, residual, in compute.Tensor) (_, out compute.Tensor) {
 	x, heads := a.ReadWanted(p, residual, in)
+	p.Normalize(heads, a.Inner)
 	out = p.reuse(in, residual, heads, a.Out.W.Rows)
 	p.LinearTo(out, heads, &a.Out)
 	if a.Scale != 0 {

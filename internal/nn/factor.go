@@ -49,6 +49,18 @@ func (b *binding) scaled(t *gguf.Tensor) *gguf.Tensor {
 	return out
 }
 
+// factorOf returns the factor that the file has of the matrix name.weight, or 0. One of NVFP4 is part of its blocks.
+func (b *Binder) factorOf(name string) float32 {
+	if t := b.tensor(name + ".weight"); t == nil || t.Type == quant.NVFP4 || !b.Has(name+FactorSuffix) {
+		return 0
+	}
+	f := b.Floats(name+FactorSuffix, 1)
+	if f == nil {
+		return 0
+	}
+	return f[0]
+}
+
 // factors reads the numbers of t's matrices.
 func (b *binding) factors(name string, t *gguf.Tensor) []float32 {
 	n := 1

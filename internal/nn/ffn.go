@@ -14,8 +14,9 @@ type FFN struct {
 	Up   Linear // [n_ff, n_embd], with the bias of layers without gates
 	Down Linear // [n_embd, n_ff]; [n_ff, n_embd], one row per neuron, where files hold it so
 
-	Act  compute.Activation
-	TopK *float32 // gates that are not above their mean by this many standard deviations are zero; nil: all stay
+	Act   compute.Activation
+	Inner Norm     // [n_ff] of what Down reads, or none
+	TopK  *float32 // gates that are not above their mean by this many standard deviations are zero; nil: all stay
 
 	ByNeuron bool // Forward computes chosen neurons, by SparseFFN
 	Divided  bool // some neurons are on a GPU and some in RAM
@@ -52,6 +53,10 @@ func (r *Predictor) Bytes() int64 { return bytesOf(r.FC1) + bytesOf(r.FC2) }
 
 // Bound reports whether there is a layer.
 func (f *FFN) Bound() bool { return f.Up.Bound() }
+
+// Whole reports whether neurons cannot be left out or computed in two places: a norm is over all of them, or only
+// Activate computes their activation.
+func (f *FFN) Whole() bool { return f.Inner.Bound() || f.Act.Kind == compute.XIELU }
 
 // Bytes returns what reading all neurons takes.
 func (f *FFN) Bytes() int64 { return f.Gate.Bytes() + f.Up.Bytes() + f.Down.Bytes() }
@@ -91,6 +96,7 @@ func (f *FFN) dense(p *Pass, residual, x compute.Tensor) compute.Tensor {
 		f.ObserveGates(p, gate)
 	}
 	p.Activate(gate, up, f.Act)
+	p.Normalize(gate, f.Inner)
 	if f.Observe != nil {
 		f.Observe(p, residual, x, gate)
 	}

@@ -11,6 +11,7 @@ type FFNSpec struct {
 	TopK             *float32 // see FFN
 	UpBias, DownBias Presence
 	Norm             Norm // that the layer reads of the residual after attention: the layer before guesses with it which neurons it will need
+	Inner            Norm // [n_ff] of what ffn_down reads, or none
 	Parallel         bool // the layer is computed beside attention instead, so that no layer before can guess
 }
 
@@ -44,7 +45,7 @@ func (b *Binder) SharedExperts(s FFNSpec) *FFN {
 // ffn binds a layer, the first hot of its neurons on the GPU. suffix ends the names of its tensors, whose neurons have that
 // role.
 func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
-	f, plan := &FFN{Act: s.Act, TopK: s.TopK}, &b.plan.Neurons
+	f, plan := &FFN{Act: s.Act, TopK: s.TopK, Inner: s.Inner}, &b.plan.Neurons
 	parts := &b.parts[b.layer]
 	parts.FFN, parts.FFNNorm, parts.parallel = f, s.Norm, s.Parallel
 	if plan.Cut > 0 {
@@ -59,11 +60,11 @@ func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
 			hot -= hot % t.Type.BlockElems()
 		}
 	}
-	if f.TopK != nil && hot < s.Neurons { // all gates decide which stay, so they are computed in one place
+	if (f.TopK != nil || f.Whole()) && hot < s.Neurons { // all gates decide which stay, so they are computed in one place
 		hot = 0
 	}
 	f.Divided = hot > 0 && hot < s.Neurons
-	f.ByNeuron = plan.ByNeuron || plan.Transposed || f.Divided
+	f.ByNeuron = plan.ByNeuron && !f.Whole() || plan.Transposed || f.Divided
 	rows, columns := compute.Rows, compute.Columns
 	if !f.ByNeuron {
 		rows, columns, order = compute.Dense, compute.Dense, nil // an order makes no difference to a dense layer
@@ -93,6 +94,13 @@ func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
 	}
 	if bias := down + ".bias"; b.Present(bias, s.DownBias) {
 		f.Down.B = b.Vector(bias, s.Width)
+	}
+	if f.Whole() { // others may be computed by neuron, without factors
+		for name, l := range map[string]*Linear{"ffn_gate": &f.Gate, "ffn_up": &f.Up, "ffn_down": &f.Down} {
+			if l.Bound() {
+				l.factor = b.factorOf(name + suffix)
+			}
+		}
 	}
 	if plan.Predictor.Held {
 		b.bindPredictor(f, s, order)

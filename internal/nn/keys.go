@@ -238,6 +238,22 @@ func (k *Keys) Float(key string, def float64) float64 {
 	return v
 }
 
+// Numbers reads a number of each of n layers: an array, or one for all.
+func (k *Keys) Numbers(key string, n int) []float32 {
+	if v, ok := k.File.Lookup(k.name(key)); !ok || reflect.ValueOf(v).Kind() != reflect.Slice {
+		if !ok {
+			k.Fail("key %q is missing", k.name(key))
+		}
+		return slices.Repeat([]float32{float32(k.Within(key, 0, -MaxScale, MaxScale))}, n)
+	}
+	list, _, err := k.File.Float32s(k.name(key))
+	if err != nil || len(list) != n || slices.ContainsFunc(list, func(x float32) bool { return !(x >= -MaxScale && x <= MaxScale) }) {
+		k.Fail("key %q: it is not a list of %d numbers", k.name(key), n)
+		return make([]float32, n)
+	}
+	return list
+}
+
 // Within reads a number from low to high, and not NaN. If it is absent, Within returns def. A 0 below low means absent,
 // too.
 func (k *Keys) Within(key string, def, low, high float64) float64 {

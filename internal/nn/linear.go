@@ -2,10 +2,12 @@ package nn
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// Linear is a linear layer: W·x + B, and what adapters add to that. The zero value is no layer, see Bound.
+// Linear is a linear layer: W·x + B, or a factor times W·x, and what adapters add to that. The zero value is no layer, see Bound.
 type Linear struct {
 	W *compute.Matrix // [out, in]
 	B *compute.Vector // [out] or nil
+
+	factor float32 // of W·x, in layers without B; 0: 1
 
 	adapters []lowRank
 	neurons  *neuronAdapter // set if the matrix has neurons and adapters change it
@@ -37,7 +39,7 @@ func (p *Pass) LinearTo(y, x compute.Tensor, l *Linear) {
 		return
 	}
 	p.verbs.MatMul(x, compute.Products{{Out: y, W: l.W, Bias: l.B}})
-	p.adapt(y, x, l)
+	p.finish(y, x, l)
 }
 
 // Linear2 returns two products of x. The device prepares x for products once.
@@ -45,8 +47,8 @@ func (p *Pass) Linear2(x compute.Tensor, a, b *Linear) (compute.Tensor, compute.
 	y, z := p.New(x, a.W.Rows), p.New(x, b.W.Rows)
 	if x.Rows > 0 {
 		p.verbs.MatMul(x, compute.Products{{Out: y, W: a.W, Bias: a.B}, {Out: z, W: b.W, Bias: b.B}})
-		p.adapt(y, x, a)
-		p.adapt(z, x, b)
+		p.finish(y, x, a)
+		p.finish(z, x, b)
 	}
 	return y, z
 }
@@ -56,11 +58,19 @@ func (p *Pass) Linear3(x compute.Tensor, a, b, c *Linear) (_, _, _ compute.Tenso
 	u, v, w := p.New(x, a.W.Rows), p.New(x, b.W.Rows), p.New(x, c.W.Rows)
 	if x.Rows > 0 {
 		p.verbs.MatMul(x, compute.Products{{Out: u, W: a.W, Bias: a.B}, {Out: v, W: b.W, Bias: b.B}, {Out: w, W: c.W, Bias: c.B}})
-		p.adapt(u, x, a)
-		p.adapt(v, x, b)
-		p.adapt(w, x, c)
+		p.finish(u, x, a)
+		p.finish(v, x, b)
+		p.finish(w, x, c)
 	}
 	return u, v, w
+}
+
+// finish multiplies y, which is l's product of x, by l's factor, and adds what adapters add.
+func (p *Pass) finish(y, x compute.Tensor, l *Linear) {
+	if l.factor != 0 {
+		p.Scale(y, l.factor)
+	}
+	p.adapt(y, x, l)
 }
 
 // adapt adds to y, which is l's product of x, what adapters add.

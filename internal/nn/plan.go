@@ -53,6 +53,7 @@ type Parts struct {
 	FFN       *FFN // dense, or the shared experts
 	FFNNorm   Norm // see FFNSpec
 	Experts   *Experts
+	Again     []*Attention      // Attention, each further time that tokens go through the layer
 	Stored    []compute.KVShape // parts of the cache, in the order of calls of Binder.Store; their types are not set
 
 	parallel bool // see FFNSpec

@@ -156,7 +156,7 @@ func (c *Conv) forward(p *Pass, x compute.Tensor, channels int, gated bool) comp
 // columns of x]
 func (c *Conv) mean(p *Pass, x compute.Tensor) compute.Tensor {
 	y := p.New(x, x.Cols)
-	p.verbs.Convolve(compute.Convolve{Out: y, X: x, W: c.Taps, Cache: p.Cache, Layer: c.Stored, Linear: true})
+	p.verbs.Convolve(compute.Convolve{Out: y, X: x, W: c.Taps, Cache: p.Cache, Layer: c.Stored, Plain: true})
 	return y
 }
 

@@ -6,7 +6,10 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 // layer's attention goes. Neurons, experts, tables and the head are bound by FFN, Experts, Embedding and Output.
 func (b *Binder) Linear(name string, out, in int, bias Presence) Linear {
 	l := b.Adapted(b.Matrix(name+".weight", out, in, compute.Precise))
-	l.B = b.Bias(name, out, bias)
+	l.B, l.factor = b.Bias(name, out, bias), b.factorOf(name)
+	if l.B != nil && l.factor != 0 {
+		b.Fail("tensor %q: a factor of a product with a bias is not supported", b.prefix+name+FactorSuffix)
+	}
 	return l
 }
 

@@ -78,6 +78,13 @@ func (m *model) stateSpace() arch.StateSpace {
 	if m.fam.DeltaAttention() || m.fam.Lightning() { // heads as attention has them
 		return arch.StateSpace{Inner: m.Heads * m.HeadDim, StateSize: m.HeadDim, StateHeads: m.Heads, Groups: m.Heads, Taps: 4}
 	}
+	if m.fam.Selective() {
+		return arch.StateSpace{Inner: 2 * m.Embd, StateSize: 16, StateHeads: max(1, m.Embd/16), Taps: 4}
+	}
+	if m.fam.TimeMixed() {
+		rank := max(1, m.Embd/32) * 8
+		return arch.StateSpace{Inner: m.Embd, StateSize: 32, Ranks: arch.Ranks{Decay: rank, Rate: rank, Value: rank, Gate: 2 * rank}}
+	}
 	if m.fam.Delta { // heads as wide as their keys, two of a group
 		const head = 32
 		return arch.StateSpace{Inner: 2 * m.Embd, StateSize: head, StateHeads: 2 * m.Embd / head, Groups: m.Embd / head, Taps: 4}
@@ -99,6 +106,17 @@ func (m *model) stateKeys(a func(string) string) []gguf.KV {
 	}
 	if m.fam.Lightning() {
 		return []gguf.KV{{Key: a("full_attention_interval"), Value: uint32(attentionEvery)}, {Key: a("residual_scale"), Value: float32(1.25)}}
+	}
+	if m.fam.Selective() {
+		return m.stateSizes(a)[:4] // without groups
+	}
+	if m.fam.TimeMixed() {
+		s := m.stateSpace()
+		rank := uint32(s.Ranks.Decay)
+		return []gguf.KV{
+			{Key: a("wkv.head_size"), Value: uint32(s.StateSize)}, {Key: a("attention.decay_lora_rank"), Value: rank}, {Key: a("attention.iclr_lora_rank"), Value: rank},
+			{Key: a("attention.value_residual_mix_lora_rank"), Value: rank}, {Key: a("attention.gate_lora_rank"), Value: 2 * rank},
+		}
 	}
 	if m.fam.Delta {
 		return append(m.stateSizes(a), gguf.KV{Key: a("full_attention_interval"), Value: uint32(attentionEvery)})
@@ -132,6 +150,14 @@ func (m *model) recurrent(layer int) {
 	in := m.input(float64(layer))
 	added := growth * attentionShare / float64(m.Layers) * float64(m.Embd)
 	weight := float32(math.Sqrt(added/(float64(s.Inner)*float64(m.space.k))) / m.scales.residual)
+	if m.fam.Selective() {
+		m.selective(layer, in, weight)
+		return
+	}
+	if m.fam.TimeMixed() {
+		m.timeMix(layer, in, weight)
+		return
+	}
 	if m.fam.ShortConv {
 		m.reader(name("shortconv.in_proj.weight"), 3*s.Inner, in, 1, nil)
 		m.taps(name("shortconv.conv.weight"))

@@ -451,6 +451,7 @@ func (m *model) attention(layer int) {
 	weight := float32(math.Sqrt(added/(kept*float64(q)*float64(m.space.k))) / m.scales.residual)
 	m.writer(name("attn_output.weight"), q, false, func(i int) int { return i }, func(int) float32 { return weight })
 	m.maybe(layer, "attn_output.bias", 0, 0.02)
+	m.maybe(layer, "attn_sub_norm.weight", 1, 0.02)
 	if m.fam.NormSum {
 		m.norm(name("attn_output_norm"))
 	}
@@ -568,6 +569,7 @@ func (m *model) dense(layer int, depth float64, n *neurons) {
 	if m.has("ffn_down.bias") {
 		m.random(down+".bias", m.Embd, 0, 0.02)
 	}
+	m.maybe(layer, "ffn_sub_norm.weight", 1, 0.02)
 }
 
 // ups lists the up projection. Its rows have the offset where they decide, too, unless that is in the bias; after the

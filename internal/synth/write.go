@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -82,6 +83,12 @@ func (m *model) keys() []gguf.KV {
 	}
 	if m.fam.Clamped && m.fam.LayerNorm { // llama.cpp does not clamp in OLMoE
 		keys = append(keys, gguf.KV{Key: a("attention.clamp_kqv"), Value: float32(4)})
+	}
+	if m.fam.Activation == compute.XIELU { // these keys have no architecture before their names
+		for _, name := range []string{"alpha_n", "alpha_p", "beta"} {
+			keys = append(keys, gguf.KV{Key: "xielu." + name, Value: float32(0.5)})
+		}
+		keys = append(keys, gguf.KV{Key: "xielu.eps", Value: float32(-1e-6)})
 	}
 	keys = append(keys, m.latentKeys(a)...)
 	keys = append(keys, m.indexerKeys(a)...)

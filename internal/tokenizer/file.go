@@ -152,7 +152,8 @@ func (m *charsmap) replace(text string) string {
 	return b.String()
 }
 
-// rwkv takes the longest token at each place.
+// rwkv takes the longest token at each place. Unlike llama.cpp it finds control and unused tokens only where special tokens
+// are asked for, so that a user's text cannot pretend to be a template's.
 type rwkv struct {
 	tree    *prefixTree
 	unknown int32
@@ -161,7 +162,9 @@ type rwkv struct {
 func (t *Tokenizer) followRWKV() error {
 	r := &rwkv{tree: newPrefixTree(4 * len(t.v.Tokens)), unknown: t.v.UNK}
 	for id, text := range t.v.Tokens {
-		r.tree.add(unescape(text), int32(id))
+		if kind := t.v.kind(int32(id)); kind != Control && kind != Unused {
+			r.tree.add(unescape(text), int32(id))
+		}
 	}
 	t.model, t.writing = r, escaped
 	return nil

@@ -63,6 +63,7 @@ type Device struct {
 	scans       scans
 	deltas      deltas
 	runs        []compute.Run // of recent
+	wkvs        wkvs
 }
 
 // New opens the device.
@@ -112,6 +113,7 @@ func New(o Options) (*Device, error) {
 	d.convolution.init(d)
 	d.scans.init(d)
 	d.deltas.init(d)
+	d.wkvs.init(d)
 	return d, nil
 }
 

@@ -109,6 +109,8 @@ func (d *Device) do(op compute.Op) {
 		d.deltas.run(o)
 	case *compute.AttendResiduals:
 		d.attendResiduals(o)
+	case *compute.WKV:
+		d.wkvs.run(o)
 	default:
 		panic("cpu: no operation " + compute.Name(op))
 	}

@@ -40,18 +40,27 @@ func (v *convolution) chunk(chunk, worker int) {
 	channels, past := o.Out.Cols, o.Width()-1
 	from := chunk % v.blocks * channelBlock
 	to := min(channels, from+channelBlock)
-	w, bias, state := vector(o.W), vector(o.Bias), states(o.Cache, o.Layer, r.Slot)
-	if r.Fresh {
+	w, bias, state := vector(o.W), vector(o.Bias), states(o.Cache, o.Layer, r.Slot)[o.At:]
+	if r.Fresh && !o.Peek {
 		for i := range past {
 			clear(state[i*channels:][from:to])
 		}
 	}
-	var products []float32 // of a gated convolution: the last inputs multiplied by their gates, in turn
-	if o.Gated {
-		products = grown(&v.d.worker(worker).floats, (past+1)*(to-from))
+	// Products are the last inputs of a gated convolution multiplied by their gates, in turn; none are the positions
+	// before a sequence whose state is not written.
+	var products, none []float32
+	if width := to - from; o.Gated || r.Fresh && o.Peek {
+		room := grown(&v.d.worker(worker).floats, (past+2)*width)
+		products = room[width:]
+		if r.Fresh && o.Peek {
+			none = room[:width]
+			clear(none)
+		}
 	}
 	input := func(t int) []float32 { // of the run, or where t < r.From of the positions before it
 		switch {
+		case t < r.From && none != nil:
+			return none
 		case t < r.From:
 			return state[(t-r.From+past)*channels:][from:to]
 		case o.Gated:
@@ -77,33 +86,57 @@ func (v *convolution) chunk(chunk, worker int) {
 		switch {
 		case o.Gated:
 			k.Mul(out, row(o.X, t)[channels:][from:to])
-		case !o.Linear:
+		case !o.Plain:
 			k.Activate(out, out, nil, compute.Activation{Kind: compute.SiLU})
 		}
+	}
+	if o.Peek {
+		return
 	}
 	for i := range past { // ascending: what moves within the state was not overwritten yet
 		copy(state[i*channels:][from:to], input(r.To-past+i))
 	}
 }
 
-// scans is the state of one Scan. Workers share the runs' heads, and each goes through a run's positions in order, so
-// that a head's state stays in its cache.
+// scans is the state of one Scan. Workers share the runs' heads, or blocks of rows of a fine scan, and each goes through
+// a run's positions in order, so that its part of the state stays in its cache.
 type scans struct {
-	d       *Device
-	chunkFn func(chunk, worker int)
-	o       compute.Scan
-	runs    []compute.Run
+	d      *Device
+	headFn func(chunk, worker int)
+	rowsFn func(chunk, worker int)
+	o      compute.Scan
+	runs   []compute.Run
+	blocks int // of rows of a head
 }
 
-func (v *scans) init(d *Device) { v.d, v.chunkFn = d, v.chunk }
+// scanBlock is the number of rows of a fine scan that a worker computes together.
+const scanBlock = 32
+
+func (v *scans) init(d *Device) { v.d, v.headFn, v.rowsFn = d, v.head, v.rows }
 
 func (v *scans) run(o *compute.Scan) {
 	v.o, v.runs = *o, v.d.p.AppendRuns(v.runs[:0])
-	v.d.pool.Run(len(v.runs)*o.Shape.Heads, v.chunkFn)
+	if o.Fine {
+		v.blocks = (o.Shape.Dim + scanBlock - 1) / scanBlock
+		v.d.pool.Run(len(v.runs)*o.Shape.Heads*v.blocks, v.rowsFn)
+		return
+	}
+	v.d.pool.Run(len(v.runs)*o.Shape.Heads, v.headFn)
 }
 
-// chunk computes a head of a run.
-func (v *scans) chunk(chunk, worker int) {
+// written returns B and C of head h at token t.
+func (v *scans) written(t, h int) (b, c []float32) {
+	s := v.o.Shape
+	all := row(v.o.X, t)[s.Heads*s.Dim:]
+	if v.o.Apart() {
+		all = row(v.o.BC, t)
+	}
+	group := h * s.Groups / s.Heads
+	return all[group*s.State:][:s.State], all[(s.Groups+group)*s.State:][:s.State]
+}
+
+// head computes a head of a run.
+func (v *scans) head(chunk, worker int) {
 	o, s, k := &v.o, v.o.Shape, v.d.k
 	r, h := v.runs[chunk/s.Heads], chunk%s.Heads
 	state := states(o.Cache, o.Layer, r.Slot)[o.At+h*s.Dim*s.State:][:s.Dim*s.State]
@@ -112,18 +145,46 @@ func (v *scans) chunk(chunk, worker int) {
 	}
 	a, step := float64(vector(o.A)[h]), 1.0
 	scaled := grown(&v.d.worker(worker).floats, s.Dim)
-	inner, group := s.Heads*s.Dim, h*s.Groups/s.Heads
 	for t := r.From; t < r.To; t++ {
-		in, out := row(o.X, t), row(o.Out, t)[h*s.Dim:][:s.Dim]
-		x := in[h*s.Dim:][:s.Dim]
+		x, out := row(o.X, t)[h*s.Dim:][:s.Dim], row(o.Out, t)[h*s.Dim:][:s.Dim]
+		b, c := v.written(t, h)
 		if o.Stepped() {
 			step = softplus(float64(row(o.Step, t)[h]) + float64(vector(o.Bias)[h]))
 		}
 		k.Vector.Scale(scaled, x, float32(step))
-		k.Scan(out, state, scaled, in[inner+group*s.State:][:s.State], in[inner+(s.Groups+group)*s.State:][:s.State], float32(math.Exp(step*a)))
+		k.Scan(out, state, scaled, b, c, float32(math.Exp(step*a)))
 		if o.D != nil {
 			k.AddScaled(out, x, vector(o.D)[h])
 		}
+	}
+}
+
+// rows computes a block of rows of a head of a run.
+func (v *scans) rows(chunk, worker int) {
+	o, s, k := &v.o, v.o.Shape, v.d.k
+	block, at := chunk%v.blocks, chunk/v.blocks
+	r, h := v.runs[at/s.Heads], at%s.Heads
+	first := h*s.Dim + block*scanBlock
+	rows := min(scanBlock, s.Dim-block*scanBlock)
+	state := states(o.Cache, o.Layer, r.Slot)[o.At+first*s.State:][:rows*s.State]
+	if r.Fresh {
+		clear(state)
+	}
+	a, d, bias := vector(o.A)[first*s.State:][:rows*s.State], vector(o.D)[first:][:rows], vector(o.Bias)[first:][:rows]
+	room := grown(&v.d.worker(worker).floats, rows*(1+s.State))
+	scaled, decay := room[:rows], room[rows:]
+	for t := r.From; t < r.To; t++ {
+		x, out, steps := row(o.X, t)[first:][:rows], row(o.Out, t)[first:][:rows], row(o.Step, t)[first:][:rows]
+		for p := range rows {
+			step := float32(softplus(float64(steps[p]) + float64(bias[p])))
+			k.Vector.Scale(decay[p*s.State:][:s.State], a[p*s.State:][:s.State], step)
+			scaled[p] = step * x[p]
+		}
+		k.Exp(decay, decay)
+		k.Mul(state, decay)
+		b, c := v.written(t, h)
+		k.Scan(out, state, scaled, b, c, 1)
+		k.MulAdd(out, x, d)
 	}
 }
 

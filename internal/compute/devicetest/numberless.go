@@ -12,11 +12,11 @@ import (
 // numberlessScripts hold devices to NaN staying NaN behind every activation, those that leave zeros included: what is
 // no number is refused where it shows in logits, and would otherwise be taken for a neuron that is not active.
 func numberlessScripts() (all []script) {
-	for _, act := range append(activations(), ofAttention()...) {
+	for _, act := range slices.Concat(activations(), alone()) {
 		for _, gated := range []bool{false, true} {
 			all = append(all, script{name: fmt.Sprintf("NaN/Activate/%s/gated %t", named(act), gated), tokens: 5, play: func(s *stage) { playNumberless(s, act, gated) }})
 		}
-		if act.Kind == compute.GELU || slices.Contains(ofAttention(), act) || act.Small() || act.Threshold < 0 { // which SparseFFN treats like others
+		if act.Kind == compute.GELU || slices.Contains(alone(), act) || act.Small() || act.Threshold < 0 { // which SparseFFN treats like others
 			continue
 		}
 		for _, gated := range []bool{false, true} {

@@ -23,7 +23,8 @@ type recurrentCase struct {
 	byColumn             bool    // a decay for each column
 	bound                float32 // of decays
 	stepless             bool    // a state space without steps, which is linear attention
-	gated, linear        bool    // the convolution
+	gated, plain         bool    // the convolution
+	fine                 bool    // the scan, whose B and C are apart; the convolution is plain, begins behind the state, and another one peeks
 }
 
 const recurrentLayer = 1 // of two, the other of which has keys and values
@@ -38,7 +39,7 @@ func recurrentScripts() (all []script) {
 		{name: "as wide as Mamba-2", past: []int{2, 0}, rows: []int{9, 1}, shape: compute.StateSpace{Heads: 6, Dim: 64, State: 128, Groups: 1}, width: 4},
 		{name: "many channels", past: []int{1}, rows: []int{3}, shape: compute.StateSpace{Heads: 24, Dim: 64, State: 32, Groups: 8}, width: 2},
 		{name: "odd sizes", past: []int{4, 0}, rows: []int{5, 3}, shape: compute.StateSpace{Heads: 3, Dim: 7, State: 21, Groups: 3}, width: 3},
-		{name: "a linear convolution, tokens and parts of prompts", past: []int{3, 7, 0, 2}, rows: []int{1, 1, 20, 2}, shape: small, width: 4, linear: true, unbiased: true},
+		{name: "a plain convolution, tokens and parts of prompts", past: []int{3, 7, 0, 2}, rows: []int{1, 1, 20, 2}, shape: small, width: 4, plain: true, unbiased: true},
 		{name: "a gated convolution, tokens and parts of prompts", past: []int{3, 7, 0, 2}, rows: []int{1, 1, 20, 2}, shape: small, width: 3, gated: true, unbiased: true},
 		{name: "a gated convolution of many channels", past: []int{1, 0}, rows: []int{9, 1}, shape: compute.StateSpace{Heads: 24, Dim: 64, State: 32, Groups: 8}, width: 4, gated: true},
 		{name: "a delta rule begins", past: []int{0}, rows: []int{37}, shape: small, width: 4, delta: true, unbiased: true},
@@ -50,6 +51,9 @@ func recurrentScripts() (all []script) {
 		{name: "decays for each column, of odd sizes", past: []int{4, 0}, rows: []int{5, 3}, shape: compute.StateSpace{Heads: 6, Dim: 7, State: 21, Groups: 3}, width: 3, delta: true, byColumn: true, bound: -2, tiled: true},
 		{name: "bounded decays of heads", past: []int{4, 0}, rows: []int{5, 3}, shape: small, width: 4, delta: true, bound: -3},
 		{name: "linear attention", past: []int{3, 7, 0, 2}, rows: []int{1, 1, 20, 2}, shape: compute.StateSpace{Heads: 4, Dim: 16, State: 16, Groups: 4}, width: 2, stepless: true, unbiased: true},
+		{name: "a fine scan begins", past: []int{0}, rows: []int{13}, shape: compute.StateSpace{Heads: 1, Dim: 96, State: 16, Groups: 1}, width: 4, fine: true},
+		{name: "fine scans, tokens and parts of prompts", past: []int{3, 7, 0, 2}, rows: []int{1, 1, 20, 2}, shape: compute.StateSpace{Heads: 1, Dim: 70, State: 16, Groups: 1}, width: 2, fine: true, unbiased: true},
+		{name: "a fine scan of odd sizes", past: []int{4, 0}, rows: []int{5, 3}, shape: compute.StateSpace{Heads: 3, Dim: 7, State: 21, Groups: 3}, width: 3, fine: true},
 	} {
 		tokens := 0
 		for _, n := range c.rows {
@@ -67,6 +71,16 @@ func (c *recurrentCase) gates() int {
 		return 2 * c.shape.Heads
 	case c.byColumn:
 		return c.shape.Heads * c.shape.State
+	case c.fine:
+		return c.shape.Heads * c.shape.Dim
+	}
+	return c.shape.Heads
+}
+
+// decays returns the number of decays.
+func (c *recurrentCase) decays() int {
+	if c.fine {
+		return c.shape.Size()
 	}
 	return c.shape.Heads
 }
@@ -76,22 +90,21 @@ type recurrentWeights struct{ taps, convBias, a, d, bias *compute.Vector }
 
 // recurrentWeights returns random ones: A is negative, and steps are small, as in trained models.
 func (s *stage) recurrentWeights(c *recurrentCase) recurrentWeights {
-	heads, channels := c.shape.Heads, c.shape.Channels()
-	sign, biases := float32(-1), heads
+	channels, sign, steps := c.shape.Channels(), float32(-1), c.gates()
 	if c.bound < 0 {
 		sign = 1
 	}
-	if c.byColumn {
-		biases *= c.shape.State
+	if c.joined {
+		steps /= 2
 	}
-	a, bias := s.normal(heads), s.normal(biases)
+	a, bias := s.normal(c.decays()), s.normal(steps)
 	for i := range a {
 		a[i] = sign * float32(math.Exp(float64(a[i])))
 	}
 	for i := range bias {
 		bias[i] = 3*bias[i] - 2
 	}
-	w := recurrentWeights{taps: s.vector(s.normal(c.width * channels)), a: s.vector(a), d: s.vector(s.normal(heads)), bias: s.vector(bias)}
+	w := recurrentWeights{taps: s.vector(s.normal(c.width * channels)), a: s.vector(a), d: s.vector(s.normal(steps)), bias: s.vector(bias)}
 	if convBias := s.normal(channels); !c.unbiased {
 		w.convBias = s.vector(convBias)
 	}
@@ -124,20 +137,42 @@ func playRecurrent(s *stage, c recurrentCase) {
 		write = s.input(shape.Heads, writes)
 	}
 	mixed, out := s.output(shape.Channels()), s.output(shape.Heads*shape.Dim)
+	inner := shape.Heads * shape.Dim
+	var apart, apartAlone [2]compute.Tensor // x, and B and C
+	if c.fine {
+		apart = [2]compute.Tensor{s.output(inner), s.output(width - inner)}
+		apartAlone = [2]compute.Tensor{s.place(1, inner, nil, false), s.place(1, width-inner, nil, false)}
+	}
 	layer := func(v compute.Verbs, mixed, out, x, write, step compute.Tensor) {
-		v.Convolve(compute.Convolve{Out: mixed, X: x, W: w.taps, Bias: w.convBias, Cache: cache, Layer: recurrentLayer, Gated: c.gated, Linear: c.linear})
+		convolve := compute.Convolve{Out: mixed, X: x, W: w.taps, Bias: w.convBias, Cache: cache, Layer: recurrentLayer, Gated: c.gated, Plain: c.plain || c.fine}
+		scanned := (c.width - 1) * shape.Channels()
+		if c.fine {
+			convolve.At, scanned = shape.Size(), 0
+			convolve.Peek = true
+			v.Convolve(convolve)
+			convolve.Peek = false
+		}
+		v.Convolve(convolve)
 		if c.delta {
 			v.Delta(compute.Delta{
 				Out: out, X: mixed, Write: write, Step: step, A: w.a, Bias: w.bias, Bound: c.bound, Shape: shape, Tiled: c.tiled, Epsilon: 1e-6,
-				At: (c.width - 1) * shape.Channels(), Cache: cache, Layer: recurrentLayer,
+				At: scanned, Cache: cache, Layer: recurrentLayer,
 			})
 			return
 		}
 		scan := compute.Scan{
-			Out: out, X: mixed, Step: step, A: w.a, D: w.d, Bias: w.bias, Shape: shape, At: (c.width - 1) * shape.Channels(), Cache: cache, Layer: recurrentLayer,
+			Out: out, X: mixed, Step: step, A: w.a, D: w.d, Bias: w.bias, Shape: shape, At: scanned, Cache: cache, Layer: recurrentLayer, Fine: c.fine,
 		}
-		if c.stepless {
+		switch {
+		case c.stepless:
 			scan.Step, scan.D, scan.Bias = compute.Tensor{}, nil, nil
+		case c.fine:
+			scan.X, scan.BC = apart[0], apart[1]
+			if mixed.Rows == 1 {
+				scan.X, scan.BC = apartAlone[0], apartAlone[1]
+			}
+			v.Slice(scan.X, mixed, 0)
+			v.Slice(scan.BC, mixed, scan.X.Cols)
 		}
 		v.Scan(scan)
 	}

@@ -138,7 +138,7 @@ func layerNorm(x, w, b []float32, eps float64) bound {
 }
 
 func activateScripts() (all []script) {
-	for _, act := range append(activations(), ofAttention()...) {
+	for _, act := range slices.Concat(activations(), alone()) {
 		for _, cols := range []int{1, 7, 96, 352} {
 			for _, n := range []int{5, 130} { // one token alone is a step of each, too
 				if (n == 130) != (cols == 96) {
@@ -181,10 +181,16 @@ func playActivate(s *stage, act compute.Activation, cols int, gated, inPlace boo
 	if !act.Sparse() || act.Small() {
 		b = func(bounds []float64, _ []float32, r int) {
 			for c := range bounds {
-				if bounds[c] = smoothTolerance * math.Max(math.Abs(float64(g[r*cols+c])), float64(act.Slope)); act.Kind == compute.Logistic {
+				x := math.Abs(float64(g[r*cols+c]))
+				switch bounds[c] = smoothTolerance * math.Max(x, float64(act.Slope)); {
+				case act.Kind == compute.Logistic:
 					bounds[c] = smoothTolerance
-				} else if act.Kind == compute.Softplus {
-					bounds[c] = smoothTolerance * math.Max(1, math.Abs(float64(g[r*cols+c])))
+				case act.Kind == compute.Softplus:
+					bounds[c] = smoothTolerance * math.Max(1, x)
+				case act.Kind == compute.XIELU && g[r*cols+c] > 0:
+					bounds[c] = smoothTolerance * x * (float64(act.Slope) + float64(act.Above)*x)
+				case act.Kind == compute.XIELU:
+					bounds[c] = smoothTolerance * (2*x + math.Abs(float64(act.Limit)))
 				}
 				if gated {
 					bounds[c] *= math.Max(math.Abs(float64(u[r*cols+c])), float64(act.Limit))

@@ -16,7 +16,7 @@ func TestRecurrent(t *testing.T) {
 	on := func(gpu compute.Tier, attention bool) compute.Place {
 		return compute.Place{Split: compute.Split{Tier: gpu}, Attention: attention}
 	}
-	for _, family := range []string{"falcon-h1", "mamba2", "granitehybrid", "nemotron_h", "qwen35", "qwen4exp", "lfm2"} {
+	for _, family := range []string{"falcon-h1", "mamba2", "granitehybrid", "nemotron_h", "qwen35", "qwen4exp", "lfm2", "mamba", "rwkv7"} {
 		f := synthtest.Sparse(t, synth.Spec{Arch: family, Type: quant.F16}, layers)
 		o := model.Options{Sparse: model.Off}
 		want, _ := logits(t, f, host(t), o)

@@ -95,6 +95,8 @@ func (d *Device) Do(op compute.Op) {
 		d.delta(o)
 	case *compute.AttendResiduals:
 		d.attendResiduals(o)
+	case *compute.WKV:
+		d.wkv(o)
 	default:
 		panic("ref: no operation " + compute.Name(op))
 	}

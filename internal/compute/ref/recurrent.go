@@ -2,6 +2,7 @@ package ref
 
 import (
 	"math"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
@@ -24,7 +25,10 @@ func (d *Device) convolve(o *compute.Convolve) {
 	channels, width := o.Out.Cols, o.Width()
 	w, bias := elements(o.W), elements(o.Bias)
 	d.eachRun(o.Cache, o.Layer, func(r compute.Run, state []float32) {
-		past := state[:(width-1)*channels]
+		past := state[o.At:][:(width-1)*channels]
+		if o.Peek {
+			past = slices.Clone(past)
+		}
 		if r.Fresh {
 			clear(past)
 		}
@@ -45,7 +49,7 @@ func (d *Device) convolve(o *compute.Convolve) {
 				switch {
 				case o.Gated:
 					sum *= float64(x[channels+c])
-				case !o.Linear:
+				case !o.Plain:
 					sum /= 1 + math.Exp(-sum)
 				}
 				row(o.Out, t)[c] = float32(sum)
@@ -73,30 +77,44 @@ func (d *Device) scan(o *compute.Scan) {
 
 // scanHead computes head h of token t. state [dim, state]
 func (d *Device) scanHead(o *compute.Scan, t, h int, state []float32) {
-	s, in := o.Shape, row(o.X, t)
-	inner, group := s.Heads*s.Dim, h*s.Groups/s.Heads
-	x := in[h*s.Dim:][:s.Dim]
-	b, c := in[inner+group*s.State:][:s.State], in[inner+(s.Groups+group)*s.State:][:s.State]
-	step, direct := 1.0, 0.0
-	if o.Stepped() {
-		if step = float64(row(o.Step, t)[h]) + float64(elements(o.Bias)[h]); step < 30 { // beyond, softplus is the identity
-			step = math.Log1p(math.Exp(step))
-		}
+	s, x := o.Shape, row(o.X, t)
+	written := x[s.Heads*s.Dim:]
+	if o.Apart() {
+		written = row(o.BC, t)
 	}
-	if o.D != nil {
-		direct = float64(elements(o.D)[h])
-	}
-	decay := math.Exp(step * float64(elements(o.A)[h]))
-	out := row(o.Out, t)[h*s.Dim:][:s.Dim]
+	group := h * s.Groups / s.Heads
+	b, c := written[group*s.State:][:s.State], written[(s.Groups+group)*s.State:][:s.State]
 	for p := range s.Dim {
-		sum := direct * float64(x[p])
+		at := h
+		if o.Fine {
+			at = h*s.Dim + p
+		}
+		x, step, sum := float64(x[h*s.Dim+p]), 1.0, 0.0
+		if o.Stepped() {
+			step = softplus(float64(row(o.Step, t)[at]) + float64(elements(o.Bias)[at]))
+		}
+		if o.D != nil {
+			sum = float64(elements(o.D)[at]) * x
+		}
 		for n := range s.State {
+			a := elements(o.A)[h]
+			if o.Fine {
+				a = elements(o.A)[at*s.State+n]
+			}
 			v := &state[p*s.State+n]
-			*v = float32(decay*float64(*v) + step*float64(x[p])*float64(b[n]))
+			*v = float32(math.Exp(step*float64(a))*float64(*v) + step*x*float64(b[n]))
 			sum += float64(*v) * float64(c[n])
 		}
-		out[p] = float32(sum)
+		row(o.Out, t)[h*s.Dim+p] = float32(sum)
 	}
+}
+
+// softplus returns ln(1+e^x).
+func softplus(x float64) float64 {
+	if x > 30 { // beyond, it is the identity
+		return x
+	}
+	return math.Log1p(math.Exp(x))
 }
 
 // delta computes a Delta. The state is rounded to float32 after each position.
@@ -147,13 +165,10 @@ func deltaHead(o *compute.Delta, t, h int, state []float32) {
 // deltaDecay returns what a step and its bias leave of head h.
 func deltaDecay(o *compute.Delta, h int, step, bias float32) float64 {
 	x, a := float64(step)+float64(bias), float64(elements(o.A)[h])
-	switch {
-	case o.Bound < 0:
+	if o.Bound < 0 {
 		return math.Exp(float64(o.Bound) / (1 + math.Exp(-a*x)))
-	case x < 30: // beyond, softplus is the identity
-		x = math.Log1p(math.Exp(x))
 	}
-	return math.Exp(x * a)
+	return math.Exp(softplus(x) * a)
 }
 
 // unit returns x of a length of scale.

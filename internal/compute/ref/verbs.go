@@ -242,6 +242,13 @@ func Activation(act compute.Activation, g float64) float64 {
 		return soft(g, float64(act.Slope)) / (1 + math.Exp(-g))
 	case compute.Softplus:
 		return max(g, 0) + math.Log1p(math.Exp(-math.Abs(g)))
+	case compute.Identity:
+		return g
+	case compute.XIELU:
+		if g > 0 {
+			return float64(act.Above)*g*g + float64(act.Slope)*g
+		}
+		return (math.Expm1(min(g, float64(act.Limit)))-g)*float64(act.Below) + float64(act.Slope)*g
 	}
 	panic("ref: unknown activation")
 }

@@ -93,6 +93,8 @@ func (r *recorder) perform(op compute.Op) {
 		r.delta(o)
 	case *compute.AttendResiduals:
 		r.attendResiduals(o)
+	case *compute.WKV:
+		r.wkv(o)
 	default:
 		panic("vulkan: no operation " + compute.Name(op))
 	}

@@ -58,11 +58,11 @@ func (r *recorder) convolve(o *compute.Convolve) {
 	r.about(o.W.Name)
 	state, _ := cacheLayer(o.Cache, o.Layer)
 	r.dispatch(call{
-		shader: "convolve", local: elementwise, spec: []uint32{uint32(o.Width()), truth(o.Bias != nil), truth(o.Gated), truth(o.Linear)},
+		shader: "convolve", local: elementwise, spec: []uint32{uint32(o.Width()), truth(o.Bias != nil), truth(o.Gated), truth(o.Plain), truth(o.Peek)},
 		bind: []binding{
 			write(floats(o.Out)), read(floats(o.X)), read(elements(o.W)), read(elementsOr(o.Bias, floats(o.X))), update(state), read(r.runs(o.Cache.States)),
 		},
-		push:   []uint32{uint32(o.X.Rows), uint32(o.Out.Cols), uint32(o.Cache.Layers[o.Layer].State)},
+		push:   []uint32{uint32(o.X.Rows), uint32(o.Out.Cols), uint32(o.Cache.Layers[o.Layer].State), uint32(o.At)},
 		groups: [3]int{ceil(o.Out.Cols, elementwise), min(o.X.Rows, int(r.d.gpu.Limits.MaxComputeWorkGroupCount[1])), 1},
 	})
 }
@@ -83,10 +83,15 @@ func (r *recorder) scan(o *compute.Scan) {
 	}
 	state, _ := cacheLayer(o.Cache, o.Layer)
 	push := []uint32{uint32(o.X.Rows), uint32(s.Heads), uint32(s.Dim), uint32(s.Groups), uint32(o.At), uint32(o.Cache.Layers[o.Layer].State)}
+	x, bc := floats(o.X), floats(o.X)
+	if o.Apart() {
+		bc = floats(o.BC)
+	}
 	r.dispatch(call{
-		shader: "scan", local: elementwise, spec: []uint32{uint32(s.State), uint32(ceil(s.State, scanLanes)), truth(o.Stepped()), truth(o.D != nil)},
+		shader: "scan", local: elementwise,
+		spec: []uint32{uint32(s.State), uint32(ceil(s.State, scanLanes)), truth(o.Stepped()), truth(o.D != nil), truth(o.Apart()), truth(o.Fine)},
 		bind: []binding{
-			write(floats(o.Out)), read(floats(o.X)), read(floats(step)), read(elements(o.A)), read(elementsOr(o.D, floats(o.X))), read(elementsOr(o.Bias, floats(o.X))),
+			write(floats(o.Out)), read(x), read(bc), read(floats(step)), read(elements(o.A)), read(elementsOr(o.D, x)), read(elementsOr(o.Bias, x)),
 			update(state), read(r.runs(o.Cache.States)),
 		},
 		push:   slices.Clip(push),

@@ -101,7 +101,7 @@ func (r *recorder) activate(dst, gate, up compute.Tensor, act compute.Activation
 	r.dispatch(call{
 		shader: "activate", local: elementwise, spec: []uint32{uint32(act.Kind), gated, truth(pack)},
 		bind:   inPlace(dst, gate, read(floats(second)), write(form)),
-		push:   []uint32{uint32(n), math.Float32bits(act.Threshold), packedScales(n), math.Float32bits(act.Slope), math.Float32bits(act.Limit)},
+		push:   []uint32{uint32(n), math.Float32bits(act.Threshold), packedScales(n), math.Float32bits(act.Slope), math.Float32bits(act.Limit), math.Float32bits(act.Above), math.Float32bits(act.Below)},
 		groups: r.groupsFor(invocations),
 	})
 	r.packed(dst, form, pack)

@@ -133,6 +133,13 @@ func activation(g float32, act compute.Activation) float32 {
 		return soft(g, act.Slope) / (1 + exp32(-g))
 	case compute.Softplus:
 		return softplus(g)
+	case compute.Identity:
+		return g
+	case compute.XIELU:
+		if g > 0 {
+			return g * (act.Above*g + act.Slope)
+		}
+		return float32(math.Expm1(float64(min(g, act.Limit)))-float64(g))*act.Below + act.Slope*g
 	}
 	panic("kernel: unknown activation")
 }

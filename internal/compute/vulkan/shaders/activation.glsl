@@ -1,6 +1,6 @@
 // The activations of compute.Activation.
 
-const uint SILU = 0, GELU = 1, RELU = 2, FATRELU = 3, DRELU = 4, RELU2 = 5, CLAMPED = 6, LOGISTIC = 7, LIMITED = 8, CAPPED = 9, SITU = 10, SOFTPLUS = 11;
+const uint SILU = 0, GELU = 1, RELU = 2, FATRELU = 3, DRELU = 4, RELU2 = 5, CLAMPED = 6, LOGISTIC = 7, LIMITED = 8, CAPPED = 9, SITU = 10, SOFTPLUS = 11, IDENTITY = 12;
 
 struct Nonlinearity {
 	uint kind; // compute.Nonlinearity
@@ -53,6 +53,7 @@ float activation(Nonlinearity act, float g) {
 	case CAPPED: return atMost(g * sigmoid(g), act.limit);
 	case SITU: return soft(g, act.slope) * sigmoid(g);
 	case SOFTPLUS: return softplus(g);
+	case IDENTITY: return g;
 	}
 	float p = above(g, act.kind == FATRELU ? act.threshold : 0.0);
 	return act.kind == RELU2 ? p * p : p;

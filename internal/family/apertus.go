@@ -1,0 +1,36 @@
+package family
+
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// newApertus binds Apertus: queries and keys are normed in each head, and feed-forward layers have no gate, and xIELU,
+// whose numbers are learned in each layer.
+//
+// Sources: Swiss AI Initiative 2025, Apertus; Huang and Schlag 2025 (xIELU).
+func newApertus(k *nn.Keys, b *nn.Binder) Program {
+	spec := decoderSpec{style: compute.Halves, act: compute.XIELU, ungated: true, outBias: nn.Optional, attention: headNorms}
+	if act := k.Activation(spec.act); act.Kind == compute.XIELU {
+		n := k.Layers()
+		// These keys have no architecture before their names.
+		positive, negative, slope, limit := k.Numbers("xielu.alpha_p", n), k.Numbers("xielu.alpha_n", n), k.Numbers("xielu.beta", n), k.Numbers("xielu.eps", n)
+		for l := range n {
+			act.Above, act.Below, act.Slope, act.Limit = softplus(positive[l]), slope[l]+softplus(negative[l]), slope[l], limit[l]
+			spec.acts = append(spec.acts, act)
+		}
+	}
+	return newDecoder(k, b, spec)
+}
+
+// headNorms adds the norms of each head of queries and keys.
+func headNorms(m *decoder, b *nn.Binder, a *nn.Attention, _ int) {
+	a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", a.Key, m.eps), b.HeadNorm("attn_k_norm", a.Key, m.eps)
+}
+
+// softplus returns ln(1+e^x).
+func softplus(x float32) float32 {
+	return float32(math.Max(float64(x), 0) + math.Log1p(math.Exp(-math.Abs(float64(x)))))
+}

@@ -1,0 +1,86 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// jamba is Jamba: pre-norm blocks, most of them with Mamba, whose steps, B and C have norms, the others with
+// grouped-query attention that knows no positions. SwiGLU follows, or experts whose shares a softmax over all gives.
+//
+// Source: Lieber et al. 2024, Jamba: A Hybrid Transformer-Mamba Language Model.
+type jamba struct {
+	sizes
+	eps     float32 // of norms
+	act     compute.Activation
+	scores  nn.Scores
+	experts nn.ExpertSpec
+	states  nn.MambaSpec
+
+	ends
+	blocks []jambaBlock
+}
+
+type jambaBlock struct {
+	number  int
+	norm    nn.Norm
+	mamba   *nn.Mamba // or nil: there is attention
+	attn    *nn.Attention
+	ffnNorm nn.Norm
+	ffn     nn.FeedForward // dense, or experts
+}
+
+func newJamba(k *nn.Keys, b *nn.Binder) Program {
+	m := &jamba{sizes: readHybridSizes(k), eps: k.RMSEpsilon(1e-6), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
+	m.states = k.Mamba()
+	m.experts = k.Experts(nn.ExpertSpec{Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act})
+
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	m.output.SoftCap = k.LogitCap(0)
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
+	}
+	return m
+}
+
+// block binds block i.
+func (m *jamba) block(b *nn.Binder, i int) jambaBlock {
+	l := m.layers[i]
+	block := jambaBlock{number: i, norm: b.RMSNorm("attn_norm", m.embd, m.eps), ffnNorm: b.RMSNorm("ffn_norm", m.embd, m.eps)}
+	if l.KVHeads == 0 {
+		block.mamba = b.Mamba(m.states, m.embd)
+		b.MambaNorms(block.mamba, m.states, m.eps, nn.Required)
+	} else {
+		a := b.Attention(l.HeadShape)
+		b.QKV(a, m.embd, nn.Optional)
+		a.How = b.Scores(m.scores, l.HeadShape)
+		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
+		block.attn = a
+	}
+	block.ffn = b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: block.ffnNorm}, m.experts)
+	return block
+}
+
+func (m *jamba) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}
+
+func (l *jambaBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	in := p.Norm(x, l.norm)
+	if l.mamba != nil {
+		p.Add(x, l.mamba.Forward(p, in))
+		x = p.Wanted(l.number, x)
+	} else {
+		var y compute.Tensor
+		x, y = l.attn.Forward(p, x, in)
+		p.Add(x, y)
+	}
+	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
+	return x
+}

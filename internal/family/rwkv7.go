@@ -1,0 +1,64 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// rwkv7 is RWKV-7 "Goose": LayerNorms, one of which embeddings go through, time mixing in place of attention, and channel
+// mixing, a feed-forward layer without a gate that reads a mixture with the row before. Its squared ReLU leaves neurons
+// at zero. Values move towards those of the first layer.
+//
+// Source: Peng et al. 2025, RWKV-7 "Goose" with Expressive Dynamic State Evolution.
+type rwkv7 struct {
+	embd  int
+	first compute.Tensor // the first layer's values, in a pass
+
+	ends
+	blocks []rwkv7Block
+}
+
+type rwkv7Block struct {
+	number   int
+	timeNorm nn.Norm
+	time     *nn.TimeMix
+	norm     nn.Norm // of channel mixing
+	shift    nn.Shift
+	channel  *nn.FFN
+}
+
+func newRWKV7(k *nn.Keys, b *nn.Binder) Program {
+	m := &rwkv7{embd: k.Count(".embedding_length", 0, nn.MaxWidth)}
+	layers, eps, act := k.Layers(), k.LayerNormEpsilon(1e-5), k.Activation(compute.ReLU2)
+	ff, sizes := k.Counts(".feed_forward_length", layers, nil), k.RWKV(m.embd)
+
+	m.embed = b.Embedding(m.embd)
+	m.embed.Norm = b.LayerNorm("token_embd_norm", m.embd, eps, nn.Required)
+	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, eps, nn.Required))
+	for i := range layers {
+		b := b.Layer(i)
+		block := rwkv7Block{number: i, timeNorm: b.LayerNorm("attn_norm", m.embd, eps, nn.Required), norm: b.LayerNorm("attn_norm_2", m.embd, eps, nn.Required)}
+		block.time, block.shift = b.TimeMix(sizes, &m.first)
+		block.channel = b.FFN(nn.FFNSpec{Width: m.embd, Neurons: ff[i], Act: act, Parallel: true})
+		m.blocks = append(m.blocks, block)
+	}
+	return m
+}
+
+func (m *rwkv7) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	m.first = p.Tokens(m.embd)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].forward(p, x)
+	}
+	return x
+}
+
+func (l *rwkv7Block) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	p.Add(x, l.time.Forward(p, p.Norm(x, l.timeNorm)))
+	in := p.Wanted(l.number, p.Shift(p.Norm(x, l.norm), &l.shift))
+	x = p.Wanted(l.number, x)
+	p.Add(x, l.channel.Forward(p, x, in))
+	return x
+}
