@@ -72,6 +72,7 @@ type Config struct {
 	Mixtures
 	Bailing
 	Indexing
+	Connected
 	NemotronH
 	DeltaNet
 	Mamba

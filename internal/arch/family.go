@@ -188,16 +188,17 @@ const (
 	SecondOutputs        // the second half
 	GroupedMixed         // of rows of each group's queries, keys, values and gates the first three: all queries, all keys, all values
 	GroupedGates         // of the same the gates
+	Numbers              // whole numbers
 )
 
 // All returns every family, by name.
 func All() []Family {
 	return []Family{
 		afmoe(), arcee(), baichuan(), bailingMoE3(), bamboo(), bert(), bloom(), chatglm(), cohere2(), cohere2MoE(),
-		commandR(), dbrx(), deepseek(), deepseek2(), deepseek32(), deepseekOCR(), dots3Note(), ernie(), ernieMoE(),
+		commandR(), dbrx(), deepseek(), deepseek2(), deepseek32(), deepseek4(), deepseekOCR(), dots3Note(), ernie(), ernieMoE(),
 		euroBERT(), exaone(), exaone4(), exaoneMoE(), falcon(), falconH1(), gemma(), gemma2(), gemma3(), gemma3n(),
 		gemma4(), gemmaEmbedding(), glm4(), glm4MoE(), glmDSA(), gpt2(), gptneox(), gptOSS(), granite(), graniteHybrid(),
-		graniteMoE(), hunyuanDense(), hunyuanMoE(), hyV3(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), kimiK3(),
+		graniteMoE(), hunyuanDense(), hunyuanMoE(), hyV3(), hyV4(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), kimiK3(),
 		kimiLinear(), laguna(), lfm2(), lfm2MoE(), llama4(), llamaEmbed(), mamba2(), mimo2(), minicpm(), minicpm3(),
 		minimax01(), minimaxM2(), minimaxM3(), mistral3(), mistral4(), mixtral(), modernBERT(), mpt(), museGlimmer(),
 		nemotron(), nemotronH(), nemotronHMoE(), nomicBERT(), nomicBERTMoE(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),

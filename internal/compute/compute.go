@@ -177,6 +177,28 @@ type Rope struct {
 	Dims  int       // rotated elements of a head
 	Freqs []float64 // [Dims/2] radians per position, scaling included
 	Scale float64   // magnitude of the rotated pair; 1 but for YaRN
+	Every int       // positions are rounded down to a multiple of it; 0: they are not
+}
+
+// At returns the position that a position is rotated to.
+func (r *Rope) At(pos int32) int {
+	if r.Every > 0 {
+		return int(pos) / r.Every * r.Every
+	}
+	return int(pos)
+}
+
+// Back returns the rotation that undoes r; nil for nil.
+func (r *Rope) Back() *Rope {
+	if r == nil {
+		return nil
+	}
+	back := *r
+	back.Scale, back.Freqs = 1/r.Scale, make([]float64, len(r.Freqs))
+	for i, f := range r.Freqs {
+		back.Freqs[i] = -f
+	}
+	return &back
 }
 
 // Params holds the inputs that change from step to step: everything a forward pass branches on lies here.

@@ -41,4 +41,11 @@ type calls struct {
 	scan        Scan
 	delta       Delta
 	residuals   AttendResiduals
+
+	connections  ConnectionWeights
+	readStreams  ReadStreams
+	writeStreams WriteStreams
+
+	compress     Compress
+	attendBlocks AttendBlocks
 }

@@ -49,8 +49,8 @@ type loading struct {
 // tracedFamilies returns the families by name, with the number of layers that show all their kinds.
 func tracedFamilies() map[string]int {
 	layers := map[string]int{}
-	for _, name := range strings.Fields(`arcee baichuan bamboo bert bloom chatglm command-r dbrx deepseek deepseek2 deepseek2-ocr deepseek32 dots3note ernie4_5 ernie4_5-moe
-		eurobert exaone falcon falcon-h1 gemma gemma2 glm4 glm-dsa glm4moe gpt2 gpt-oss gptneox granite granitehybrid granitemoe hunyuan-dense hunyuan-moe hy_v3 internlm2 jais2 jina-bert-v2
+	for _, name := range strings.Fields(`arcee baichuan bamboo bert bloom chatglm command-r dbrx deepseek deepseek2 deepseek2-ocr deepseek32 deepseek4 dots3note ernie4_5 ernie4_5-moe
+		eurobert exaone falcon falcon-h1 gemma gemma2 glm4 glm-dsa glm4moe gpt2 gpt-oss gptneox granite granitehybrid granitemoe hunyuan-dense hunyuan-moe hy_v3 hy_v4 internlm2 jais2 jina-bert-v2
 		jina-bert-v3 lfm2 lfm2moe llama llama-embed mamba2 mimo2 minicpm minicpm3 minimax-m2 minimax-m3 mistral3 mistral4 mpt nemotron nomic-bert nomic-bert-moe olmo2 olmoe opt phi2
 		phi3 plm qwen2 qwen2moe qwen2vl qwen3 qwen3moe qwen3vl qwen3vlmoe seed_oss stablelm starcoder2 step35
 		bailingmoe bailingmoe2 dots1 maincoder olmo orion pangu-embedded starcoder xverse`) {

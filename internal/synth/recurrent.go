@@ -24,6 +24,7 @@ func (m *model) block(layer int) {
 		m.feedForward(layer)
 	}
 	m.mixing(layer)
+	m.rest(blockName(layer), layer, m.fam.Block)
 }
 
 // attentionEvery is how far apart layers with attention are, in families with recurrent ones.

@@ -52,10 +52,13 @@ type Device struct {
 	rows    rowwise
 	sparse  sparseFFN
 	routing routing
-	experts experts
-	ahead   readAhead
-	turns   rotations
-	tuner   tuner
+
+	connections connections
+	blocks      blocks
+	experts     experts
+	ahead       readAhead
+	turns       rotations
+	tuner       tuner
 
 	convolution convolution
 	scans       scans
@@ -103,6 +106,8 @@ func New(o Options) (*Device, error) {
 	d.rows.init(d)
 	d.sparse.init(d)
 	d.routing.init(d)
+	d.connections.init(d)
+	d.blocks.init(d)
 	d.experts.init(d)
 	d.ahead.init(d)
 	d.convolution.init(d)

@@ -60,6 +60,7 @@ type routing struct {
 	c      compute.Choice
 	logits compute.Tensor
 	bias   []float32
+	chosen compute.Tensor
 	how    compute.Routing
 }
 
@@ -69,12 +70,13 @@ func (r *routing) init(d *Device) {
 }
 
 // route chooses the experts of every token.
-func (d *Device) route(c compute.Choice, logits compute.Tensor, bias *compute.Vector, how compute.Routing) {
-	if logits.Cols != c.N || logits.Rows != c.Rows {
+func (d *Device) route(o *compute.Route) {
+	c := o.Choice
+	if !o.Fits() {
 		panic("cpu: Route of shapes that do not fit")
 	}
 	r := &d.routing
-	r.c, r.logits, r.bias, r.how = c, logits, vector(bias), how
+	r.c, r.logits, r.bias, r.chosen, r.how = c, o.Logits, vector(o.Bias), o.Chosen, o.How
 	d.pool.Run((c.Rows+routeRows-1)/routeRows, r.chunkFn)
 }
 
@@ -93,16 +95,22 @@ func (r *routing) token(t int, w *workerScratch) {
 	buf := grown(&w.floats, 2*n+r.how.Groups)
 	scores, rank, groups := buf[:n], buf[n:2*n], buf[2*n:]
 	r.score(scores, logits)
-	copy(rank, logits)
-	if r.how.Ranked(r.bias != nil) {
-		copy(rank, scores)
+	if r.chosen.Mem != nil {
+		for i, e := range row(r.chosen, t) {
+			experts[i] = min(max(int32(e), 0), int32(n-1))
+		}
+	} else {
+		copy(rank, logits)
+		if r.how.Ranked(r.bias != nil) {
+			copy(rank, scores)
+		}
+		if r.bias != nil {
+			r.d.k.Add(rank, r.bias)
+		}
+		numbers(rank)
+		r.excludeGroups(rank, groups)
+		highest(experts, rank)
 	}
-	if r.bias != nil {
-		r.d.k.Add(rank, r.bias)
-	}
-	numbers(rank)
-	r.excludeGroups(rank, groups)
-	highest(experts, rank)
 	for i, e := range experts {
 		weights[i] = scores[e]
 	}
@@ -131,6 +139,11 @@ func (r *routing) score(scores, logits []float32) {
 		}
 	case compute.SoftmaxChosen:
 		copy(scores, logits)
+	case compute.RootSoftplus:
+		for i, l := range logits {
+			x := float64(l)
+			scores[i] = float32(math.Sqrt(max(x, 0) + math.Log1p(math.Exp(-math.Abs(x)))))
+		}
 	}
 }
 

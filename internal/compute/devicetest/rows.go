@@ -12,7 +12,7 @@ import (
 // rowScripts returns the verbs that treat every token alone, but for MatMul.
 func rowScripts() []script {
 	return slices.Concat(lookupScripts(), normScripts(), residualScripts(), activateScripts(), numberlessScripts(), addScripts(), scaleScripts(), softCapScripts(), clampScripts(), copyScripts(),
-		streamScripts(), hostScripts())
+		streamScripts(), connectionScripts(), hostScripts())
 }
 
 func lookupScripts() (all []script) {

@@ -53,6 +53,16 @@ func (d *Device) Do(op compute.Op) {
 		d.altUpPredict(o.X, o.M, o.W)
 	case *compute.AltUpCorrect:
 		d.altUpCorrect(o.X, o.Y, o.M, o.W, o.Active)
+	case *compute.Compress:
+		d.compress(o)
+	case *compute.AttendBlocks:
+		d.attendBlocks(o)
+	case *compute.ConnectionWeights:
+		d.connectionWeights(o)
+	case *compute.ReadStreams:
+		d.readStreams(o)
+	case *compute.WriteStreams:
+		d.writeStreams(o)
 	case *compute.Clamp:
 		d.clamp(o.X, o.Limit)
 	case *compute.CopyColumns:
@@ -68,7 +78,7 @@ func (d *Device) Do(op compute.Op) {
 	case *compute.SparseFFN:
 		d.sparseFFN(o.Out, o.X, o.Set, o.Weights)
 	case *compute.Route:
-		d.route(o.Choice, o.Logits, o.Bias, o.How)
+		d.route(o)
 	case *compute.Experts:
 		d.experts(o.Out, o.X, o.Choice, o.Weights)
 	case *compute.GateRows:
