@@ -72,6 +72,7 @@ type Config struct {
 	Mixtures
 	Indexing
 	Bailing
+	Connected
 	NemotronH
 	DeltaNet
 	Qwen4Exp

@@ -200,22 +200,23 @@ const (
 	Shards               // the rows of several matrices, one behind the other, in the layer that reads them
 	Flat                 // the elements of a tensor, whatever its shape is
 	Gathered             // of several tensors, whose names are apart by spaces, one behind the other
+	Numbers              // whole numbers
 )
 
 // All returns every family, by name.
 func All() []Family {
 	return []Family{
 		afmoe(), apertus(), arcee(), baichuan(), bailingMoE3(), bamboo(), bert(), bitNet(), bloom(), chatglm(), cohere2(),
-		cohere2MoE(), commandR(), dbrx(), deci(), deepseek(), deepseek2(), deepseek32(), deepseekOCR(), dots3Note(),
-		ernie(), ernieMoE(), euroBERT(), exaone(), exaone4(), exaoneMoE(), falcon(), falconH1(), gemma(), gemma2(),
-		gemma3(), gemma3n(), gemma4(), gemmaEmbedding(), glm4(), glm4MoE(), glmDSA(), gpt2(), gptneox(), gptOSS(),
-		granite(), graniteHybrid(), graniteMoE(), hunyuanDense(), hunyuanMoE(), hyV3(), internlm2(), jais2(), jamba(),
-		jinaBERTV2(), jinaBERTV3(), kimiK3(), kimiLinear(), laguna(), lfm2(), lfm2MoE(), llama4(), llamaEmbed(), mamba(),
-		mamba2(), mimo2(), minicpm(), minicpm3(), minimax01(), minimaxM2(), minimaxM3(), mistral3(), mistral4(), mixtral(),
-		modernBERT(), mpt(), museGlimmer(), nanbeige(), nemotron(), nemotronH(), nemotronHMoE(), nomicBERT(),
-		nomicBERTMoE(), olmo2(), olmoe(), openELM(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(), qwen2VL(), qwen3(),
-		qwen35(), qwen35MoE(), qwen3MoE(), qwen3Next(), qwen3VL(), qwen3VLMoE(), qwen4Exp(), rwkv7(), seedOSS(),
-		smallThinker(), smollm3(),
+		cohere2MoE(), commandR(), dbrx(), deci(), deepseek(), deepseek2(), deepseek32(), deepseek4(), deepseekOCR(),
+		dots3Note(), ernie(), ernieMoE(), euroBERT(), exaone(), exaone4(), exaoneMoE(), falcon(), falconH1(), gemma(),
+		gemma2(), gemma3(), gemma3n(), gemma4(), gemmaEmbedding(), glm4(), glm4MoE(), glmDSA(), gpt2(), gptneox(),
+		gptOSS(), granite(), graniteHybrid(), graniteMoE(), hunyuanDense(), hunyuanMoE(), hyV3(), hyV4(), internlm2(),
+		jais2(), jamba(), jinaBERTV2(), jinaBERTV3(), kimiK3(), kimiLinear(), laguna(), lfm2(), lfm2MoE(), llama4(),
+		llamaEmbed(), mamba(), mamba2(), mimo2(), minicpm(), minicpm3(), minimax01(), minimaxM2(), minimaxM3(), mistral3(),
+		mistral4(), mixtral(), modernBERT(), mpt(), museGlimmer(), nanbeige(), nemotron(), nemotronH(), nemotronHMoE(),
+		nomicBERT(), nomicBERTMoE(), olmo2(), olmoe(), openELM(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
+		qwen2VL(), qwen3(), qwen35(), qwen35MoE(), qwen3MoE(), qwen3Next(), qwen3VL(), qwen3VLMoE(), qwen4Exp(), rwkv7(),
+		seedOSS(), smallThinker(), smollm3(),
 		stablelm(), starcoder2(), step35(),
 		bailingMoE(), bailingMoE2(), dots1(), graniteSWA(), maincoder(), maple(), mellum(), olmo(), orion(), pangu(), phiMoE(), plamo3(), spark25(), starcoder(),
 		xverse(),

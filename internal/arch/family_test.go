@@ -53,7 +53,11 @@ func TestFamilies(t *testing.T) {
 		if !has(f, in) && f.Experts != nil && !f.Experts.Optional { // all layers have experts
 			in, gates = "ffn_up_exps.weight", "ffn_gate_exps.weight"
 		}
-		for _, name := range []string{"attn_output.weight", in, strings.Replace(in, "up", "down", 1)} {
+		out := "attn_output.weight"
+		if f.Compresses() { // in two products
+			out = "attn_output_b.weight"
+		}
+		for _, name := range []string{out, in, strings.Replace(in, "up", "down", 1)} {
 			if _, ok := f.InBlock(name); !ok && !(f.TimeMixed() && name == "attn_output.weight") {
 				t.Errorf("%s: blocks have no %s", f.Name, name)
 			}

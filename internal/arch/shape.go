@@ -29,8 +29,9 @@ type Sizes struct {
 
 	IndexHeads, IndexKey int // of an indexer: its heads, and their elements
 
-	StateSpace // of recurrent layers
-	Gated      Gated
+	StateSpace  // of recurrent layers
+	Gated       Gated
+	Connections // of the residual's streams
 }
 
 // StateSpace are the sizes of recurrent layers.
@@ -84,6 +85,11 @@ func (f *Family) weight(stem string, s Sizes) []int {
 	q, k, v, read := s.Heads*s.Key, s.KVHeads*s.Key, s.KVHeads*s.Value, s.Heads*s.Value
 	if s.KVHeads == 0 && f.DeltaAttention() { // in place of attention
 		q, k, v, read = s.Inner, s.Inner, s.Inner, s.Inner
+	}
+	if streams, mixes := f.connected(); streams && (mixes || strings.Contains(stem, "hc_")) {
+		if shape := s.Connections.shape(stem, s, mixes); shape != nil {
+			return shape
+		}
 	}
 	if f.DeltaAttention() {
 		if shape := f.deltaShape(stem, s); shape != nil {

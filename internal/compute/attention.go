@@ -58,11 +58,59 @@ type KVShape struct {
 	KeyType, ValueType KVType
 	Within             bool // a head's value is the first elements of its key and takes no memory of its own: multi-head latent attention's
 	State              int  // float32 numbers of a sequence's recurrent state, which the layer has in place of keys and values; else 0
+	Every              int  // only the last of every so many positions has keys and values, and a page's are Rows; 0: every position has. PagePositions divides it, or it PagePositions
+	Reach              int  // positions that are read, up to a token's own; 0: all
+	Floats             bool // they are not quantised, whatever the cache's types are
+	Exact              bool // they are F32, whatever the cache's types are
 }
+
+// Typed returns s with the types of a cache, as far as it takes them.
+func (s KVShape) Typed(t CacheTypes) KVShape {
+	s.KeyType, s.ValueType = s.typed(t.Key), s.typed(t.Value)
+	if s.Within { // there are no values beside the keys that could be of another type
+		s.ValueType = s.KeyType
+	}
+	return s
+}
+
+func (s KVShape) typed(t KVType) KVType {
+	switch {
+	case s.Exact:
+		return KVF32
+	case s.Floats && t.Type().Quantised():
+		return KVF16
+	}
+	return t
+}
+
+// Rows returns how many positions of a page have keys and values.
+func (s KVShape) Rows() int {
+	if s.Every > 0 {
+		return max(1, PagePositions/s.Every)
+	}
+	return PagePositions
+}
+
+// Row returns which of its page's rows a position has; kept is false where it has none.
+func (s KVShape) Row(pos int) (row int, kept bool) {
+	if s.Every == 0 {
+		return pos % PagePositions, true
+	}
+	return pos % PagePositions / s.Every, (pos+1)%s.Every == 0
+}
+
+// PartRows returns how many of a page's rows its first so many positions have.
+func (s KVShape) PartRows(positions int) int { return positions * s.Rows() / PagePositions }
+
+// PartBytes returns what the keys and values of a page's first so many positions take.
+func (s KVShape) PartBytes(positions int) int { return s.PartRows(positions) * s.PositionBytes() }
 
 // Check reports whether the widths hold whole blocks of the types, and whether keys hold the values that are said to
 // lie within them.
 func (s KVShape) Check() error {
+	if e := s.Every; e < 0 || e > 0 && e%PagePositions != 0 && PagePositions%e != 0 {
+		return fmt.Errorf("a KV cache: the last of every %d positions does not lie alike in all pages of %d", e, PagePositions)
+	}
 	if s.Within && (s.Value > s.Key || s.ValueType != s.KeyType) {
 		return fmt.Errorf("a KV cache: values of %d elements in %s do not lie within keys of %d in %s", s.Value, s.ValueType, s.Key, s.KeyType)
 	}
@@ -99,12 +147,12 @@ func (s KVShape) StateBytes() int { return 4 * s.State }
 func (s KVShape) PageBytes() int64 { return s.KeyPage() + s.ValuePage() }
 
 // KeyPage returns the part of PageBytes that is keys', or a state's.
-func (s KVShape) KeyPage() int64 { return PagePositions*int64(s.KeyBytes()) + int64(s.StateBytes()) }
+func (s KVShape) KeyPage() int64 { return int64(s.Rows())*int64(s.KeyBytes()) + int64(s.StateBytes()) }
 
 // ValuePage returns the part that is values'.
-func (s KVShape) ValuePage() int64 { return PagePositions * int64(s.ValueBytes()) }
+func (s KVShape) ValuePage() int64 { return int64(s.Rows()) * int64(s.ValueBytes()) }
 
-// Positions returns how many positions a layer's part of a page holds, in the order of Device.ReadPage: first the keys
+// Positions returns how many rows, those of positions, a layer's part of a page holds, in the order of Device.ReadPage: first the keys
 // [n, kv_heads] of a row of the type each, as a file has it, and then the values, unless they lie within the keys.
 func (s KVShape) Positions(part []byte) int { return len(part) / max(1, s.PositionBytes()) }
 

@@ -186,6 +186,29 @@ type Rope struct {
 	Freqs []float64 // [Dims/2] radians per position, scaling included
 	Scale float64   // magnitude of the rotated pair; 1 but for YaRN
 	Back  int       // positions that are taken off a row's own, which may so become negative
+	Every int       // positions are rounded down to a multiple of it; 0: they are not
+}
+
+// At returns the position that a position is rotated to.
+func (r *Rope) At(pos int32) int {
+	at := int(pos)
+	if r.Every > 0 {
+		at = at / r.Every * r.Every
+	}
+	return at - r.Back
+}
+
+// Inverse returns the rotation that undoes r; nil for nil.
+func (r *Rope) Inverse() *Rope {
+	if r == nil {
+		return nil
+	}
+	back := *r
+	back.Scale, back.Freqs = 1/r.Scale, make([]float64, len(r.Freqs))
+	for i, f := range r.Freqs {
+		back.Freqs[i] = -f
+	}
+	return &back
 }
 
 // Params holds the inputs that change from step to step: everything a forward pass branches on lies here.

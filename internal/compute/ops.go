@@ -51,4 +51,7 @@ type calls struct {
 	recent       Recent
 	embedNGrams  EmbedNGrams
 	matchStreams MatchStreams
+
+	compress     Compress
+	attendBlocks AttendBlocks
 }

@@ -18,7 +18,8 @@ func (v Verbs) RoPE(x Tensor, headDim int, r *Rope) {
 	v.Do(&v.calls.rope)
 }
 
-// StoreKV writes keys and values to the tokens' positions in a layer of a cache.
+// StoreKV writes keys and values to the tokens' positions in a layer of a cache, of those that have some there: see
+// KVShape.Every.
 type StoreKV struct {
 	Cache *Cache
 	Layer int

@@ -21,10 +21,11 @@ const (
 	Softmax       Score = iota // over all experts
 	Sigmoid                    // of each expert's logit alone
 	SoftmaxChosen              // experts are ranked by their logits, and the softmax is over those that are chosen
+	RootSoftplus               // √ln(1+e^logit)
 )
 
 // GatingFunctions returns what the values of a file's key expert_gating_func mean, from 1.
-func GatingFunctions() []Score { return []Score{Softmax, Sigmoid, SoftmaxChosen} }
+func GatingFunctions() []Score { return []Score{Softmax, Sigmoid, SoftmaxChosen, RootSoftplus} }
 
 // Routing says how the experts of a token follow from its logits.
 type Routing struct {
@@ -63,6 +64,9 @@ func (r *Routing) Check(used, n int) error {
 // Used highest are chosen. Their weights are their scores, without Bias, normalised and scaled as How says, times their
 // Factors where there are some.
 //
+// Where there are Chosen, these experts are chosen instead, whatever their scores, and an expert may be chosen twice. A
+// number that is no expert's stands for the nearest that is one.
+//
 // A token with a NaN among its logits has NaN for all its weights, so that what is computed from them shows the fault.
 type Route struct {
 	Choice Choice  // [n, Used of N]
@@ -71,6 +75,7 @@ type Route struct {
 	// Factors multiply the experts' weights, after these are normalised. [N] or nil
 	Factors *Vector
 	How     Routing
+	Chosen  Tensor // [n, Used] experts' numbers, or without Mem
 }
 
 // Visit implements Op.
@@ -79,12 +84,25 @@ func (o *Route) Visit(v Visitor) {
 	v.Tensor(&o.Logits, Read)
 	v.Vector(&o.Bias)
 	v.Vector(&o.Factors)
+	v.Tensor(&o.Chosen, Read)
 }
 
 // Route does a Route; bias and factors may be nil.
 func (v Verbs) Route(c Choice, logits Tensor, bias, factors *Vector, how Routing) {
-	v.calls.route = Route{c, logits, bias, factors, how}
+	v.calls.route = Route{Choice: c, Logits: logits, Bias: bias, Factors: factors, How: how}
 	v.Do(&v.calls.route)
+}
+
+// RouteTo does a Route to experts that were chosen before.
+func (v Verbs) RouteTo(c Choice, logits, chosen Tensor, how Routing) {
+	v.calls.route = Route{Choice: c, Logits: logits, How: how, Chosen: chosen}
+	v.Do(&v.calls.route)
+}
+
+// Fits reports whether the operands' shapes belong together.
+func (o *Route) Fits() bool {
+	c := o.Choice
+	return o.Logits.Cols == c.N && o.Logits.Rows == c.Rows && (o.Bias == nil || o.Bias.Len == c.N) && (o.Factors == nil || o.Factors.Len == c.N) && (o.Chosen.Mem == nil || o.Chosen.Cols == c.Used && o.Chosen.Rows == c.Rows)
 }
 
 // Experts computes the chosen experts' feed-forward layers: Out = Σ_k w_k·(Down_e·a_k + DownBias_e) with e the k-th

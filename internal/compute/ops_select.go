@@ -58,7 +58,7 @@ func (s Selection) OpenAt(pos int) bool { return s.Open && (pos+1)%s.Block != 0 
 func (o *Select) Fits() bool {
 	h, l := &o.How, o.Cache.Layers[o.Layer]
 	return h.Groups > 0 && h.Block > 0 && h.Top > 0 && h.Local >= 0 && h.Local <= h.Top && (h.Ends || !h.Open) && (h.Local == 0 || !h.Ends) &&
-		l.Heads == 1 && o.Q.Cols > 0 && o.Q.Cols%(h.Groups*l.Key) == 0 && o.Blocks.Cols == h.Groups*h.Row() && o.Blocks.Rows == o.Q.Rows &&
+		l.Heads == 1 && (l.Every == 0 || h.Ends && l.Every == h.Block) && o.Q.Cols > 0 && o.Q.Cols%(h.Groups*l.Key) == 0 && o.Blocks.Cols == h.Groups*h.Row() && o.Blocks.Rows == o.Q.Rows &&
 		(o.W.Mem == nil || o.W.Cols == o.Q.Cols/l.Key && o.W.Rows == o.Q.Rows)
 }
 

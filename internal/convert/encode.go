@@ -47,6 +47,8 @@ func sources(tensors []*tensor, keys []gguf.KV, o Options) []gguf.Source {
 // storeAs returns the type of t in the output.
 func (t *tensor) storeAs(o Options, m *mixer, others *narrowings) quant.Type {
 	switch {
+	case t.whole:
+		return quant.I32
 	case t.plain:
 		return quant.F32
 	case t.scales != nil: // what another type would make of it is larger or less exact
@@ -135,7 +137,7 @@ func (l *lane) encode(t *tensor, typ quant.Type, rowLen, from, to int) error {
 			return err
 		}
 	}
-	if err := t.check(l.floats, typ); err != nil {
+	if err := t.check(l.floats, typ); err != nil && !t.whole {
 		return err
 	}
 	if t.importance == nil {

@@ -39,6 +39,7 @@ type tensor struct {
 	lengths    []float64          // of columns, of a tensor with unitCols that is being written
 	multiplied []arch.Multiplied  // what rows of from are multiplied by; nil: nothing
 	values     []float32          // computed elements, where from is nil
+	whole      bool               // values are whole numbers, and stay them
 	factors    []float32          // of the matrices of mapped, which multiply elements; nil: one
 	mapped     *gguf.Tensor       // a GGUF file's elements, where from is nil
 	plain      bool               // stays F32 whatever the output type: vectors, learned positions
@@ -255,6 +256,10 @@ func (c *config) sizes(l int) arch.Sizes {
 		Latent: c.Latent, QueryLatent: c.QueryLatent, Rotated: c.Turned, Types: c.TokenTypes, Layers: c.Layers, Input: c.Input, LowRank: c.LowRank,
 		Experts: c.Mixture.Count, ExpertFF: c.Mixture.Width, SharedFF: c.Mixture.Shared, ExpertLatent: c.Mixture.Latent,
 		ElementGate: c.ElementGate, IndexHeads: c.IndexHeads, IndexKey: c.IndexHead, StateSpace: c.StateSpace,
+		Connections: arch.Connections{Streams: c.ResidualStreams, OutputGroups: c.OutputGroups, Low: c.OutputLow, Used: c.Mixture.Used},
+	}
+	if l < len(c.Ratios) {
+		s.Block = c.Ratios[l]
 	}
 	if c.LayerParts != nil && c.LayerParts[l]&arch.Attention == 0 {
 		s.KVHeads = 0
@@ -367,6 +372,10 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 		return
 	}
 	shape := p.family.Shape(t.Name, sizes)
+	if t.Change == arch.Numbers {
+		p.numbers(prefix+t.Name, from+source, shape)
+		return
+	}
 	stem, _, _ := strings.Cut(t.Name, ".")
 	part, packed := packedAt(sizes)[stem]
 	packed = packed && p.family.QKV != "" && strings.HasPrefix(source, p.family.QKV+".")
@@ -409,9 +418,37 @@ func (p *plan) product(name, from string, factors []string, shape []int) {
 	}
 }
 
+// numbers plans output tensor name of shape dims, which are whole numbers, from checkpoint tensor from.
+func (p *plan) numbers(name, from string, dims []int) {
+	if p.err != nil || p.pairs != nil {
+		return
+	}
+	s := p.source.Tensors[from]
+	if !slices.Equal(s.Shape, dims) {
+		p.err = fmt.Errorf("%s: offset %d: tensor %q has shape %v, config.json makes it %v", s.Path(), s.Offset, from, s.Shape, dims)
+		return
+	}
+	all, err := s.Numbers()
+	if err != nil {
+		p.err = err
+		return
+	}
+	t := &tensor{name: name, whole: true, shape: slices.Clone(dims)}
+	slices.Reverse(t.shape)
+	for _, v := range all {
+		if v != math.Trunc(v) || math.Abs(v) > 1<<24 {
+			p.err = fmt.Errorf("%s: offset %d: tensor %q has the element %g, which is no number of an expert; the model is damaged", s.Path(), s.Offset, from, v)
+			return
+		}
+		t.values = append(t.values, float32(v))
+	}
+	p.used[from] = true
+	p.tensors = append(p.tensors, t)
+}
+
 // staysFloat reports whether a tensor is kept in F32 whatever type the matrices get.
 func staysFloat(name string) bool {
-	return strings.HasPrefix(name, "altup_predict") || strings.HasPrefix(name, "altup_correct") || name == "ffn_gate_inp.weight" ||
+	return strings.HasPrefix(name, "altup_predict") || strings.HasPrefix(name, "altup_correct") || name == "ffn_gate_inp.weight" || strings.Contains(name, "hc_") || strings.HasSuffix(name, "_ape.weight") ||
 		strings.HasSuffix(name, "_norm.weight") || strings.HasSuffix(name, "_res_score.weight") || strings.HasPrefix(name, "ssm_conv1d_") || name == "position_embd.weight" || name == "token_types.weight"
 }
 

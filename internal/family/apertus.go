@@ -16,7 +16,7 @@ func newApertus(k *nn.Keys, b *nn.Binder) Program {
 	if act := k.Activation(spec.act); act.Kind == compute.XIELU {
 		n := k.Layers()
 		// These keys have no architecture before their names.
-		positive, negative, slope, limit := k.Numbers("xielu.alpha_p", n), k.Numbers("xielu.alpha_n", n), k.Numbers("xielu.beta", n), k.Numbers("xielu.eps", n)
+		positive, negative, slope, limit := k.RequiredNumbers("xielu.alpha_p", n), k.RequiredNumbers("xielu.alpha_n", n), k.RequiredNumbers("xielu.beta", n), k.RequiredNumbers("xielu.eps", n)
 		for l := range n {
 			act.Above, act.Below, act.Slope, act.Limit = softplus(positive[l]), slope[l]+softplus(negative[l]), slope[l], limit[l]
 			spec.acts = append(spec.acts, act)

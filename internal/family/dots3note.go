@@ -75,7 +75,7 @@ func (m *dots3note) block(b *nn.Binder, i int) deepseek2Block {
 	a.Gate = b.Linear("attn_gate", shape.Heads, m.embd, nn.Absent)
 	a.Out = b.Linear("attn_output", m.embd, shape.Heads*shape.Value, nn.Absent)
 	if !m.windowed[i] {
-		a.Indexer = latentIndexer(b, m.index, a, m.embd, m.turned)
+		a.Indexer = latentIndexer(b, m.index, a, m.embd, indexEpsilon, m.turned)
 	}
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)

@@ -63,7 +63,7 @@ func (h *Header) Bytes() int64 {
 	n := int64(len(h.Labels))
 	size := int64(fixed+len(h.Name)+layerBytes*len(h.Layers)) + 4*n + 4 + 4*int64(h.Pages())
 	for i, l := range h.Layers {
-		size += h.positions(i)*int64(l.PositionBytes()) + int64(l.StateBytes())
+		size += int64(l.PartBytes(int(h.positions(i)))) + int64(l.StateBytes())
 	}
 	if h.recurrent() {
 		size += 4
@@ -102,7 +102,7 @@ func (h *Header) NewPage(i int) [][]byte {
 	page, n := make([][]byte, len(h.Layers)), h.PageLen(i)
 	for l, shape := range h.Layers {
 		if h.has(l, i) {
-			page[l] = make([]byte, n*shape.PositionBytes())
+			page[l] = make([]byte, shape.PartBytes(n))
 		}
 	}
 	return page
@@ -128,6 +128,12 @@ const (
 // withinKey is a bit of a layer's elements of a value: it is the first elements of the key and not stored.
 const withinKey = 1 << 31
 
+// Of the same elements the bits from everyShift on say that only the last of every so many positions has a row.
+const (
+	everyShift = 21
+	mostEvery  = 1<<10 - 1
+)
+
 func (h *Header) encode() ([]byte, error) {
 	if len(h.Name) > maxName || len(h.Layers) > maxLayers || len(h.Labels) > maxTokens {
 		return nil, fmt.Errorf("%d tokens of %d layers are more than a file of keys and values can hold", len(h.Labels), len(h.Layers))
@@ -150,6 +156,10 @@ func (h *Header) encode() ([]byte, error) {
 		if l.Within {
 			value |= withinKey
 		}
+		if l.Every > mostEvery {
+			return nil, fmt.Errorf("a layer that keeps the last of every %d positions is more than a file of keys and values can hold", l.Every)
+		}
+		value |= uint32(l.Every) << everyShift
 		key := uint32(l.Key)
 		if l.State > 0 {
 			heads, key = heads|stateLayer, uint32(l.State)
@@ -252,7 +262,7 @@ func (f *Reader) decode(b []byte, name, layers, tokens int, size int64) error {
 	for i := range layers {
 		heads := le.Uint32(b)
 		f.Windowed = append(f.Windowed, heads&windowedLayer != 0)
-		l := compute.KVShape{Heads: int(heads &^ windowedLayer), Key: int(le.Uint32(b[4:])), Value: int(le.Uint32(b[8:]) &^ withinKey), Within: le.Uint32(b[8:])&withinKey != 0}
+		l := compute.KVShape{Heads: int(heads &^ windowedLayer), Key: int(le.Uint32(b[4:])), Value: int(le.Uint32(b[8:]) & (1<<everyShift - 1)), Within: le.Uint32(b[8:])&withinKey != 0, Every: int(le.Uint32(b[8:]) >> everyShift & mostEvery)}
 		if heads&stateLayer != 0 {
 			l.Heads, l.State, l.Key = l.Heads&^stateLayer, l.Key, 0
 			if l.Heads != 0 || l.Value != 0 || l.State < 1 || int64(l.State) > rest/4 {
@@ -277,7 +287,7 @@ func (f *Reader) decode(b []byte, name, layers, tokens int, size int64) error {
 		if err := l.Check(); err != nil {
 			return fmt.Errorf("the file is damaged: %w", err)
 		}
-		n, each := f.positions(i), int64(l.PositionBytes())
+		n, each := int64(l.PartRows(int(f.positions(i)))), int64(l.PositionBytes())
 		if n > 0 && each > rest/n {
 			return fmt.Errorf("the file has %d bytes, fewer than the layers of %d tokens take: it was cut short or is damaged", size, tokens)
 		}

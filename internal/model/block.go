@@ -37,6 +37,9 @@ func newBlock(l int, p *nn.Parts) Block {
 		b.Heads, b.KVHeads, b.Key, b.Value = a.Heads, a.Heads, a.Key, a.Value
 		b.Latent, b.Rotated, b.Query, b.Window = a.Latent, a.Rotated, a.LatentShape.Query, a.How.Window
 	}
+	if a := p.Compressed; a != nil {
+		b.Heads, b.KVHeads, b.Key, b.Value, b.Window = a.Heads, a.KVHeads, a.Key, a.Value, a.How.Window
+	}
 	if p.FFN != nil && p.FFN.Bound() {
 		b.FF, b.Gated, b.TopK = p.FFN.Neurons(), p.FFN.Gate.Bound(), p.FFN.TopK
 	}

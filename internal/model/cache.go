@@ -23,36 +23,23 @@ func (c *Config) cacheSpec(size compute.CacheSpec, types compute.CacheTypes, pla
 		if storage[l] != l {
 			shape.Heads = 0 // they lie with another layer's
 		}
-		spec.Layers = append(spec.Layers, typed(shape, types))
+		spec.Layers = append(spec.Layers, shape.Typed(types))
 	}
 	if c.FurtherCached && c.mtp != nil {
-		spec.Layers = append(spec.Layers, typed(c.mtp.kv(), types))
-	}
-	beside := types // of index keys, for which blocks are too rough
-	if beside.Key.Type().Quantised() {
-		beside.Key = compute.KVF16
+		spec.Layers = append(spec.Layers, c.mtp.kv().Typed(types))
 	}
 	for l, b := range c.Blocks {
 		main := b.main()
 		for i, shape := range b.Stored {
 			if i != main {
-				spec.Layers, spec.Further = append(spec.Layers, typed(shape, beside)), append(spec.Further, l)
+				spec.Layers, spec.Further = append(spec.Layers, shape.Typed(types)), append(spec.Further, l)
 			}
 		}
 	}
 	for len(spec.Windowed) > 0 && len(spec.Windowed) < len(spec.Layers) {
-		spec.Windowed = append(spec.Windowed, false)
+		spec.Windowed = append(spec.Windowed, spec.Layers[len(spec.Windowed)].Reach > 0)
 	}
 	return spec
-}
-
-// typed returns shape with the types of its keys and values.
-func typed(shape compute.KVShape, types compute.CacheTypes) compute.KVShape {
-	shape.KeyType, shape.ValueType = types.Key, types.Value
-	if shape.Within { // values are a part of the keys
-		shape.ValueType = types.Key
-	}
-	return shape
 }
 
 // cacheParts returns the parts of the cache that layer l has, in the order of its Block's Stored. storage is the layers'. The
@@ -98,7 +85,11 @@ func (m *Model) KVShapes() (shapes []compute.KVShape, windowed []bool) {
 	if windowed == nil {
 		windowed = make([]bool, len(m.cache.Layers))
 	}
-	return m.cache.Layers, windowed
+	for _, s := range m.cache.Layers {
+		s.Reach, s.Floats, s.Exact = 0, false, false // what they decide is in the shape already
+		shapes = append(shapes, s)
+	}
+	return shapes, windowed
 }
 
 // CopyPage copies one page of the KV cache, in every layer.

@@ -206,6 +206,8 @@ func (m *Model) takeRopes() {
 		switch a := p.Attention; {
 		case p.Latent != nil && p.Latent.Rope != nil:
 			all = append(all, p.Latent.Rope)
+		case p.Compressed != nil:
+			all = append(all, p.Compressed.Rope)
 		case a != nil && a.Rope != nil:
 			if full < 0 && a.How.Window == 0 {
 				full = len(all)

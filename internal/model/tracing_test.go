@@ -374,7 +374,7 @@ func (r *recording) fields(o *operation, name string, v reflect.Value) {
 		for _, f := range x.Freqs {
 			sum += f
 		}
-		text := fmt.Sprintf("%s %d+%d, %.5g to %.5g, sum %.8g, ×%.6g", [...]string{"neighbours", "halves"}[x.Style], x.First, x.Dims, x.Freqs[0], x.Freqs[len(x.Freqs)-1], sum, x.Scale)
+		text := fmt.Sprintf("%s %d+%d, %.5g to %.5g, sum %.8g, ×%.6g", [...]string{"neighbours", "halves"}[x.Style], x.First, x.Dims, x.Freqs[0], x.Freqs[len(x.Freqs)-1], sum, x.Scale) + every(x.Every)
 		if x.Back > 0 {
 			text += fmt.Sprintf(", %d positions back", x.Back)
 		}
@@ -384,7 +384,7 @@ func (r *recording) fields(o *operation, name string, v reflect.Value) {
 	case compute.Nonlinearity:
 		add(field{text: x.String()})
 	case compute.Score:
-		add(field{text: [...]string{"softmax", "sigmoid", "softmax of the chosen"}[x]})
+		add(field{text: [...]string{"softmax", "sigmoid", "softmax of the chosen", "root of softplus"}[x]})
 	case compute.Ranges:
 		add(field{text: fmt.Sprintf("%d+%d·i", x.First, x.Step)})
 	case *float32:
@@ -479,3 +479,11 @@ func (w *writes) Choice(c *compute.Choice, a compute.Access) {
 func (w *writes) Matrix(**compute.Matrix)     {}
 func (w *writes) Vector(**compute.Vector)     {}
 func (w *writes) Cache(**compute.Cache, *int) {}
+
+// every says that positions are rounded down to a multiple of n; 0: they are not.
+func every(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", to every %dth position", n)
+}

@@ -51,6 +51,8 @@ func (m *Model) CheckTurns() error {
 			return errors.New("the model has recurrent layers, which go through positions one by one")
 		case l.Latent != nil:
 			return errors.New("the model has latent attention, whose keys are not kept as they are rotated")
+		case l.Compressed != nil:
+			return errors.New("the model has compressed attention, whose blocks of positions cannot move")
 		case a == nil:
 		case a.How.Window > 0:
 			return errors.New("the model has layers with windows of positions, which see no further in a longer context")

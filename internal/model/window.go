@@ -24,6 +24,11 @@ func (c *Config) Window(context int) int {
 			window = max(window, c.Blocks[l].Window)
 		}
 	}
+	for _, b := range c.Blocks {
+		for _, s := range b.Stored {
+			window = max(window, s.Reach)
+		}
+	}
 	if window >= context {
 		return 0
 	}

@@ -2,11 +2,14 @@ package nn
 
 import (
 	"cmp"
+	"encoding/binary"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // MaxExperts bounds the experts of a layer from outside.
@@ -75,7 +78,7 @@ func (k *Keys) routing(usual compute.Routing, used, n int) compute.Routing {
 	}
 	functions := compute.GatingFunctions()
 	if v, ok, err := k.File.Uint(k.name(".expert_gating_func")); err != nil || v > uint64(len(functions)) {
-		k.Fail("key %q: it is none of 1 (softmax), 2 (sigmoid), 3 (softmax of those chosen)", k.name(".expert_gating_func"))
+		k.Fail("key %q: it is none of 1 (softmax), 2 (sigmoid), 3 (softmax of those chosen), 4 (root of softplus)", k.name(".expert_gating_func"))
 	} else if ok && v > 0 {
 		r.Score = functions[v-1]
 	}
@@ -95,6 +98,34 @@ func (k *Keys) routing(usual compute.Routing, used, n int) compute.Routing {
 // where attention goes.
 func (b *Binder) FFNBesideExperts(s FFNSpec) *FFN {
 	return b.ffn(s, "", InLayer, b.whole(s.Neurons))
+}
+
+// GivenExperts binds name [n_vocab, used], which has the numbers of the experts that each token uses.
+func (b *Binder) GivenExperts(name string, vocab, used, n int) *compute.Matrix {
+	t := b.take(name, used, vocab)
+	if t == nil {
+		return nil
+	}
+	if t.Type != quant.I32 {
+		b.Fail("tensor %q: experts' numbers of type %s are not supported; I32 is", t.Name, t.Type)
+		return nil
+	}
+	data := make([]byte, 0, 4*vocab*used)
+	for i := range b.decoded(vocab * used) {
+		e := int32(binary.LittleEndian.Uint32(t.Data[4*i:]))
+		if e < 0 || int(e) >= n {
+			b.Fail("tensor %q: token %d uses expert %d of %d: the file is damaged; download or convert it again", t.Name, i/used, e, n)
+			return nil
+		}
+		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(e)))
+	}
+	m, err := b.Dev.Matrix(compute.Source{Name: t.Name, Type: quant.F32, Rows: vocab, Cols: used, Data: data, Split: compute.Split{Tier: b.Tier, Bound: b.whole(vocab)}}, compute.Lookup)
+	if err != nil {
+		b.Fail("%w", err)
+		return nil
+	}
+	b.loaded(t, true)
+	return m
 }
 
 // HasExperts reports whether the layer has a router, and so experts.

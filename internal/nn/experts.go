@@ -9,8 +9,9 @@ type Experts struct {
 	ChoiceBias *compute.Vector // [experts] added for the choice only, or nil
 	Factors    *compute.Vector // [experts] of the experts' outputs, or nil
 	Routing    compute.Routing
-	Used       int // experts of a token
-	Count      int // of the layer
+	Given      *compute.Matrix // [n_vocab, used] the experts of each token, or nil: they are chosen by the router
+	Used       int             // experts of a token
+	Count      int             // of the layer
 
 	Narrow Linear // [latent, n_embd] of what experts read; not bound where they read the residual's width
 	Norm   Norm   // [latent] of what they write, or none
@@ -49,7 +50,17 @@ func (e *Experts) Mix(p *Pass, logits, residual, x compute.Tensor) compute.Tenso
 		return out
 	}
 	choice := p.pool.takeChoice(x, e.Used, e.Count)
-	p.verbs.Route(choice, logits, e.ChoiceBias, e.Factors, e.Routing)
+	if e.Given != nil {
+		scope := p.Scope()
+		given := p.Lookup(e.Given)
+		if x.Outputs {
+			given = p.Outputs(given)
+		}
+		p.verbs.RouteTo(choice, logits, given, e.Routing)
+		p.Leave(scope)
+	} else {
+		p.verbs.Route(choice, logits, e.ChoiceBias, e.Factors, e.Routing)
+	}
 	e.compute(p, out, x, choice)
 	if e.Shared == nil {
 		return out

@@ -55,7 +55,7 @@ func (b *Binder) Indexer(s IndexerSpec, rope *compute.Rope) *Indexer {
 	if s.Key%8 != 0 || s.Heads*s.Key > MaxWidth {
 		b.Fail("key %q: %d heads of %d elements are not supported; a multiple of 8 that makes %d at most for all heads is", b.key("attention.indexer.key_length"), s.Heads, s.Key, MaxWidth)
 	}
-	return &Indexer{Rope: rope, Key: s.Key, How: s.Selection, Stored: b.Store(compute.KVShape{Heads: 1, Key: s.Key, Value: s.Key, Within: true})}
+	return &Indexer{Rope: rope, Key: s.Key, How: s.Selection, Stored: b.Store(compute.KVShape{Heads: 1, Key: s.Key, Value: s.Key, Within: true, Floats: true})}
 }
 
 // KeepSeen takes memory for what indexers choose, so that layers without one can see what the last one chose. A pass

@@ -226,6 +226,32 @@ func (k *Keys) PerLayer(key string, n int) (yes []bool, said bool) {
 	return nil, false
 }
 
+// Numbers reads a number for each of n layers, and for each MTP layer: one for all of them, or an array. Those that are
+// absent are 0.
+func (k *Keys) Numbers(key string, n int) []float32 {
+	out := make([]float32, n+k.Extra)
+	v, ok := k.File.Lookup(k.name(key))
+	if !ok || reflect.ValueOf(v).Kind() != reflect.Slice {
+		one := float32(k.Within(key, 0, -math.MaxFloat32, math.MaxFloat32))
+		for i := range out {
+			out[i] = one
+		}
+		return out
+	}
+	list, _, err := k.File.Float32s(k.name(key))
+	switch {
+	case err != nil:
+		k.Err = cmp.Or(k.Err, err)
+	case len(list) != n && len(list) != len(out):
+		k.Fail("key %q: %d numbers for %d layers", k.name(key), len(list), n)
+	case slices.ContainsFunc(list, func(x float32) bool { return math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) }):
+		k.Fail("key %q: not all of its elements are numbers", k.name(key))
+	default:
+		copy(out, list)
+	}
+	return out
+}
+
 // Float reads a number; absent is def.
 func (k *Keys) Float(key string, def float64) float64 {
 	v, ok, err := k.File.Float(k.name(key))
@@ -238,8 +264,8 @@ func (k *Keys) Float(key string, def float64) float64 {
 	return v
 }
 
-// Numbers reads a number of each of n layers: an array, or one for all.
-func (k *Keys) Numbers(key string, n int) []float32 {
+// RequiredNumbers reads a number of each of n layers: an array, or one for all.
+func (k *Keys) RequiredNumbers(key string, n int) []float32 {
 	if v, ok := k.File.Lookup(k.name(key)); !ok || reflect.ValueOf(v).Kind() != reflect.Slice {
 		if !ok {
 			k.Fail("key %q is missing", k.name(key))

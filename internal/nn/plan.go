@@ -47,14 +47,15 @@ type ExpertPlan struct {
 
 // Parts are what a layer consists of; what it lacks is nil.
 type Parts struct {
-	Attention *Attention
-	Latent    *LatentAttention
-	Recurrent Recurrent
-	FFN       *FFN // dense, or the shared experts
-	FFNNorm   Norm // see FFNSpec
-	Experts   *Experts
-	Again     []*Attention      // Attention, each further time that tokens go through the layer
-	Stored    []compute.KVShape // parts of the cache, in the order of calls of Binder.Store; their types are not set
+	Attention  *Attention
+	Latent     *LatentAttention
+	Compressed *CompressedAttention
+	Recurrent  Recurrent
+	FFN        *FFN // dense, or the shared experts
+	FFNNorm    Norm // see FFNSpec
+	Experts    *Experts
+	Again      []*Attention      // Attention, each further time that tokens go through the layer
+	Stored     []compute.KVShape // parts of the cache, in the order of calls of Binder.Store; their types are not set
 
 	parallel bool // see FFNSpec
 }

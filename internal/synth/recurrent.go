@@ -25,6 +25,7 @@ func (m *model) block(layer int) {
 	}
 	m.mixing(layer)
 	m.gatedBlock(layer)
+	m.rest(blockName(layer), layer, m.fam.Block)
 }
 
 // attentionEvery is how far apart layers with attention are, in families with recurrent ones.

@@ -100,12 +100,19 @@ func (s Spec) complete() (Spec, error) {
 			*p = v
 		}
 	}
+	if fam.Compresses() { // there is one head of keys
+		s.KVHeads = 1
+	}
 	if def(&s.KVHeads, s.Heads); fam.OwnHeads {
 		s.KVHeads = s.Heads
 	}
 	def(&s.HeadDim, s.Embd/s.Heads)
 	def(&s.Vocab, 512)
 	def(&s.Context, fam.MaxContext)
+	if fam.Compresses() {
+		def(&s.RopeDims, s.HeadDim/2/8*8)
+		def(&s.QueryLatent, max(1, s.Embd/128)*32)
+	}
 	if fam.Latent {
 		def(&s.RopeDims, s.HeadDim/2/8*8)
 		def(&s.Latent, max(1, s.Embd/128)*32)

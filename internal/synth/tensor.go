@@ -233,6 +233,7 @@ func (m *model) tensors() []gguf.Source {
 		m.random("output_res_score.weight", m.Embd, 0, 0.05)
 	}
 	m.gatedOuter()
+	m.rest("", -1, m.fam.Outer)
 	for i := range m.Layers {
 		m.block(i)
 	}
@@ -413,6 +414,9 @@ func (m *model) attention(layer int) {
 		m.reader(name("attn_qkv.weight"), q+2*kv, in, math.Sqrt2, nil)
 	case m.fam.Latent:
 		m.latentAttention(layer, in)
+	case m.fam.Compresses(): // see rest
+		m.maybe(layer, "attn_sinks.weight", 0, 1)
+		return
 	default:
 		m.reader(name("attn_q.weight"), m.fam.Shape("attn_q.weight", m.sizes())[0], in, 2, nil)
 		if layer < m.Layers-m.shared() {

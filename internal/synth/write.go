@@ -96,7 +96,7 @@ func (m *model) keys() []gguf.KV {
 	if k := m.fam.ParallelKey; k != "" {
 		keys = append(keys, gguf.KV{Key: a(k), Value: m.fam.Parallel})
 	}
-	if !m.fam.OnlyRecurrent() && (m.HeadDim*m.Heads != m.Embd || m.has("attn_q_norm.weight") || m.fam.Latent) && !m.fam.KeysByHead() {
+	if !m.fam.OnlyRecurrent() && (m.HeadDim*m.Heads != m.Embd || m.has("attn_q_norm.weight") || m.fam.Latent || m.fam.Compresses()) && !m.fam.KeysByHead() {
 		keys = append(keys,
 			gguf.KV{Key: a("attention.key_length"), Value: uint32(m.HeadDim)},
 			gguf.KV{Key: a("attention.value_length"), Value: uint32(m.HeadDim)})
@@ -112,6 +112,7 @@ func (m *model) keys() []gguf.KV {
 	}
 	keys = append(keys, m.streamKeys(a)...)
 	keys = append(keys, m.gatedKeys(a)...)
+	keys = append(keys, m.connectionKeys(a)...)
 	keys = append(keys, m.expertKeys(a)...)
 	if window := a("attention.sliding_window"); m.fam.UsualWindow > 0 && !slices.ContainsFunc(m.Keys, func(k gguf.KV) bool { return k.Key == window }) {
 		keys = append(keys, gguf.KV{Key: window, Value: uint32(m.fam.UsualWindow)})

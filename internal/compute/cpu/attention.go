@@ -83,7 +83,7 @@ func pageRows(c *compute.Cache, page compute.Page, layers [][]byte, visit func(r
 			}
 			for pos := range n {
 				for h := range l.Heads {
-					at := (int(c.In(i, page))*l.Heads+h)*compute.PagePositions + pos
+					at := (int(c.In(i, page))*l.Heads+h)*l.Rows() + pos
 					visit(side.memory[at*side.width:][:side.width], rest[:side.width])
 					rest = rest[side.width:]
 				}
@@ -124,12 +124,16 @@ func (d *Device) load(s *cacheSlot, i int, k []float32) {
 
 // place returns the number of a position's row among the keys, or the values, of a layer's heads.
 func (s *cacheSlot) place(page, pos, head int) int {
-	return (page*s.shape.Heads+head)*compute.PagePositions + pos%compute.PagePositions
+	at, _ := s.shape.Row(pos)
+	return (page*s.shape.Heads+head)*s.shape.Rows() + at
 }
 
 // store writes token i's k [kv_heads·key] and v [kv_heads·value], which is nil where there are none to write.
 func (d *Device) store(s *cacheSlot, i int, k, v []float32) {
 	pos := int(d.p.Pos[i])
+	if _, kept := s.shape.Row(pos); !kept {
+		return
+	}
 	d.storeAt(s, int(s.tables[d.p.Seq[i]][pos/compute.PagePositions]), pos, k, v)
 }
 

@@ -54,6 +54,7 @@ type Device struct {
 	routing routing
 
 	connections connections
+	blocks      blocks
 	experts     experts
 	ahead       readAhead
 	turns       rotations
@@ -108,6 +109,7 @@ func New(o Options) (*Device, error) {
 	d.sparse.init(d)
 	d.routing.init(d)
 	d.connections.init(d)
+	d.blocks.init(d)
 	d.experts.init(d)
 	d.ahead.init(d)
 	d.convolution.init(d)

@@ -193,19 +193,20 @@ type scratch struct {
 }
 
 type workerScratch struct {
-	packed   []byte    // rows packed on the fly
-	floats   []float32 // a row, or a chunk's queries and partial sums
-	sums     []float32 // of a token's chunks
-	sum      kernel.RowSum
-	groups   kernel.GroupSum
-	rows     [kernel.RowsHeld][]byte // down rows packed on the fly
-	turn     int                     // the last of rows in use
-	list     []int32                 // neurons
-	decoded  []float32               // a page of quantised keys and values
-	gathered []byte                  // a page of keys and values from several
-	panel    []byte                  // a prompt's down columns, see panel
-	block    [][superblock]float32   // neurons on their way into it
-	_        [64]byte                // workers write side by side
+	packed        []byte    // rows packed on the fly
+	floats        []float32 // a row, or a chunk's queries and partial sums
+	sums          []float32 // of a token's chunks
+	sum           kernel.RowSum
+	groups        kernel.GroupSum
+	rows          [kernel.RowsHeld][]byte // down rows packed on the fly
+	turn          int                     // the last of rows in use
+	list          []int32                 // neurons
+	decoded       []float32               // a page of quantised keys and values
+	gathered      []byte                  // pages of keys that lie apart in the cache
+	gatheredPages []int32                 // their numbers
+	panel         []byte                  // a prompt's down columns, see panel
+	block         [][superblock]float32   // neurons on their way into it
+	_             [64]byte                // workers write side by side
 }
 
 func (d *Device) worker(i int) *workerScratch { return &d.scratch.workers[i] }

@@ -61,6 +61,7 @@ type routing struct {
 	logits  compute.Tensor
 	bias    []float32
 	factors []float32
+	chosen  compute.Tensor
 	how     compute.Routing
 }
 
@@ -72,11 +73,11 @@ func (r *routing) init(d *Device) {
 // route chooses the experts of every token.
 func (d *Device) route(o *compute.Route) {
 	c := o.Choice
-	if o.Logits.Cols != c.N || o.Logits.Rows != c.Rows || o.Factors != nil && o.Factors.Len != c.N {
+	if !o.Fits() {
 		panic("cpu: Route of shapes that do not fit")
 	}
 	r := &d.routing
-	r.c, r.logits, r.bias, r.factors, r.how = c, o.Logits, vector(o.Bias), vector(o.Factors), o.How
+	r.c, r.logits, r.bias, r.factors, r.chosen, r.how = c, o.Logits, vector(o.Bias), vector(o.Factors), o.Chosen, o.How
 	d.pool.Run((c.Rows+routeRows-1)/routeRows, r.chunkFn)
 }
 
@@ -95,16 +96,22 @@ func (r *routing) token(t int, w *workerScratch) {
 	buf := grown(&w.floats, 2*n+r.how.Groups)
 	scores, rank, groups := buf[:n], buf[n:2*n], buf[2*n:]
 	r.score(scores, logits)
-	copy(rank, logits)
-	if r.how.Ranked(r.bias != nil) {
-		copy(rank, scores)
+	if r.chosen.Mem != nil {
+		for i, e := range row(r.chosen, t) {
+			experts[i] = min(max(int32(e), 0), int32(n-1))
+		}
+	} else {
+		copy(rank, logits)
+		if r.how.Ranked(r.bias != nil) {
+			copy(rank, scores)
+		}
+		if r.bias != nil {
+			r.d.k.Add(rank, r.bias)
+		}
+		numbers(rank)
+		r.excludeGroups(rank, groups)
+		highest(experts, rank)
 	}
-	if r.bias != nil {
-		r.d.k.Add(rank, r.bias)
-	}
-	numbers(rank)
-	r.excludeGroups(rank, groups)
-	highest(experts, rank)
 	for i, e := range experts {
 		weights[i] = scores[e]
 	}
@@ -138,6 +145,11 @@ func (r *routing) score(scores, logits []float32) {
 		}
 	case compute.SoftmaxChosen:
 		copy(scores, logits)
+	case compute.RootSoftplus:
+		for i, l := range logits {
+			x := float64(l)
+			scores[i] = float32(math.Sqrt(max(x, 0) + math.Log1p(math.Exp(-math.Abs(x)))))
+		}
 	}
 }
 

@@ -305,7 +305,7 @@ func (t *turns) fill(r *compute.Rope, pos []int32) {
 	t.rope, t.half = r, len(r.Freqs)
 	cos, sin := grown(&t.cos, len(pos)*t.half), grown(&t.sin, len(pos)*t.half)
 	for i, p := range pos {
-		kernel.Turn(cos[i*t.half:][:t.half], sin[i*t.half:][:t.half], int(p), r)
+		kernel.Turn(cos[i*t.half:][:t.half], sin[i*t.half:][:t.half], r.At(p), r)
 	}
 }
 

@@ -53,7 +53,7 @@ func (sc *script) verb() string {
 
 // scripts are all, the longest groups first: groups are played side by side.
 func scripts() []script {
-	return slices.Concat(sparseScripts(), expertScripts(), matMulScripts(), byHeadScripts(), attentionScripts(), latentScripts(), selectScripts(), recurrentScripts(), wkvScripts(), predictScripts(), ropeScripts(), rowScripts(), routeScripts())
+	return slices.Concat(sparseScripts(), expertScripts(), matMulScripts(), byHeadScripts(), attentionScripts(), blockScripts(), latentScripts(), selectScripts(), recurrentScripts(), wkvScripts(), predictScripts(), ropeScripts(), rowScripts(), routeScripts())
 }
 
 // groups returns the scripts by their verb and first variant. A group is played on one device, so that what a verb

@@ -22,6 +22,7 @@ func routes() map[string]compute.Routing {
 		"sigmoid, normalised": {Score: compute.Sigmoid, Normalised: true, MinSum: 1e-20, Scale: 1.8},
 		"large least sum":     {Score: compute.Softmax, Normalised: true, MinSum: 100, Scale: 1},
 		"softmax of chosen":   {Score: compute.SoftmaxChosen, Scale: 1},
+		"root of softplus":    {Score: compute.RootSoftplus, Normalised: true, MinSum: 1e-20, Scale: 1.5},
 		"groups":              {Score: compute.Sigmoid, Groups: 4, GroupsUsed: 2, Normalised: true, MinSum: 1e-20, Scale: 2.5},
 		"groups of softmax":   {Score: compute.Softmax, Groups: 4, GroupsUsed: 3, Scale: 16},
 	}
@@ -59,6 +60,7 @@ func routeScripts() (all []script) {
 	for _, n := range []int{1, 33} {
 		all = append(all, script{name: fmt.Sprintf("Route/ties/%d tokens", n), tokens: n, play: playTies})
 		all = append(all, script{name: fmt.Sprintf("Route/no numbers/%d tokens", n), tokens: n, play: playNoNumbers})
+		all = append(all, script{name: fmt.Sprintf("Route/given/%d tokens", n), tokens: n, play: playGiven})
 		for _, cols := range []int{1, 33, 4096} {
 			for _, act := range ofAttention() {
 				all = append(all, script{name: fmt.Sprintf("GateRows/%s/%d columns/%d tokens", named(act), cols, n), tokens: n, play: func(s *stage) {
@@ -119,6 +121,21 @@ func playRoute(s *stage, used, n int, biased, factored bool, how compute.Routing
 		factors = s.vector(s.normal(n))
 	}
 	keepWeights(s, "weights", s.route(logits, used, n, bias, factors, how), element(weightTolerance))
+}
+
+// playGiven gives tokens their experts, some twice.
+func playGiven(s *stage) {
+	const used, n = 3, 8
+	given := make([]float32, s.all*used)
+	for i := range given {
+		given[i] = float32(i * i % n)
+	}
+	c, err := s.dev.Choice(len(s.step)+guardRows, used, n)
+	s.must(err)
+	c = c.First(len(s.step))
+	in, chosen := s.input(n, s.logits(n)), s.input(used, given)
+	s.run(func(v compute.Verbs) { v.RouteTo(c, in, chosen, routes()["root of softplus"]) })
+	keepWeights(s, "weights", c, element(weightTolerance))
 }
 
 // route does a Route of logits [all, n].

@@ -15,6 +15,7 @@ type selectCase struct {
 	key     int
 	typ     compute.KVType // of index keys
 	weights bool
+	rows    bool // the cache keeps the last positions of blocks alone
 }
 
 func selectScripts() (all []script) {
@@ -23,14 +24,16 @@ func selectScripts() (all []script) {
 		lone = append(lone, token{0, p})
 	}
 	for _, c := range []selectCase{
-		{"single positions", compute.Selection{Groups: 1, Block: 1, Top: 5, Rectified: true}, 3, 32, compute.KVF16, true},
-		{"many positions", compute.Selection{Groups: 1, Block: 1, Top: 290, Rectified: true}, 17, 64, compute.KVF32, true},
-		{"odd keys", compute.Selection{Groups: 3, Block: 1, Top: 33}, 7, 20, compute.KVBF16, true},
-		{"blocks", compute.Selection{Groups: 2, Block: 16, Top: 4, Local: 2}, 1, 32, compute.KVF16, false},
-		{"large blocks", compute.Selection{Groups: 2, Block: 128, Top: 3, Local: 1}, 1, 64, compute.KVF32, false},
-		{"blocks of three", compute.Selection{Groups: 1, Block: 3, Top: 9}, 2, 64, compute.KVF32, true},
-		{"ends of blocks, and the open one", compute.Selection{Groups: 1, Block: 4, Top: 6, Ends: true, Open: true, Rectified: true}, 3, 32, compute.KVF16, true},
-		{"ends of blocks", compute.Selection{Groups: 1, Block: 16, Top: 2, Ends: true}, 3, 32, compute.KVF16, true},
+		{"single positions", compute.Selection{Groups: 1, Block: 1, Top: 5, Rectified: true}, 3, 32, compute.KVF16, true, false},
+		{"many positions", compute.Selection{Groups: 1, Block: 1, Top: 290, Rectified: true}, 17, 64, compute.KVF32, true, false},
+		{"odd keys", compute.Selection{Groups: 3, Block: 1, Top: 33}, 7, 20, compute.KVBF16, true, false},
+		{"blocks", compute.Selection{Groups: 2, Block: 16, Top: 4, Local: 2}, 1, 32, compute.KVF16, false, false},
+		{"large blocks", compute.Selection{Groups: 2, Block: 128, Top: 3, Local: 1}, 1, 64, compute.KVF32, false, false},
+		{"blocks of three", compute.Selection{Groups: 1, Block: 3, Top: 9}, 2, 64, compute.KVF32, true, false},
+		{"ends of blocks, and the open one", compute.Selection{Groups: 1, Block: 4, Top: 6, Ends: true, Open: true, Rectified: true}, 3, 32, compute.KVF16, true, false},
+		{"ends of blocks", compute.Selection{Groups: 1, Block: 16, Top: 2, Ends: true}, 3, 32, compute.KVF16, true, false},
+		{"rows of blocks", compute.Selection{Groups: 1, Block: 4, Top: 20, Ends: true, Rectified: true}, 3, 64, compute.KVF16, true, true},
+		{"rows of long blocks", compute.Selection{Groups: 1, Block: 128, Top: 2, Ends: true}, 2, 40, compute.KVF32, true, true},
 	} {
 		for what, places := range map[string][]token{lonely: lone, "prompts": append(span(0, 240, 25), span(1, 60, 9)...)} {
 			all = append(all, script{name: fmt.Sprintf("Select/%s/%s", c.name, what), tokens: len(places), each: what == lonely, play: func(s *stage) { playSelect(s, &c, places) }})
@@ -50,10 +53,11 @@ func (s *stage) small(n int) []float32 {
 
 // playSelect chooses blocks, and attends to them by several shapes of attention.
 func playSelect(s *stage, c *selectCase, places []token) {
-	index, err := s.dev.Cache(compute.CacheSpec{Layers: []compute.KVShape{
-		{Heads: 1, Key: 16, Value: 16},
-		{Heads: 1, Key: c.key, Value: c.key, KeyType: c.typ, ValueType: c.typ, Within: true},
-	}, Pages: attentionPages})
+	keys := compute.KVShape{Heads: 1, Key: c.key, Value: c.key, KeyType: c.typ, ValueType: c.typ, Within: true}
+	if c.rows {
+		keys.Every = c.how.Block
+	}
+	index, err := s.dev.Cache(compute.CacheSpec{Layers: []compute.KVShape{{Heads: 1, Key: 16, Value: 16}, keys}, Pages: attentionPages})
 	s.must(err)
 	const layer = 1
 	s.store(index, layer, conversations(), token{0, 0}, s.small(longest*c.key), nil)

@@ -21,7 +21,7 @@ func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 	}
 	m := &cache{}
 	for i, l := range spec.Layers {
-		n := spec.PagesOf(i) * compute.PagePositions
+		n := spec.PagesOf(i) * l.Rows()
 		m.k, m.v = append(m.k, make([]byte, n*l.KeyBytes())), append(m.v, make([]byte, n*l.ValueBytes()))
 		m.states = append(m.states, make([]float32, spec.States*l.State))
 	}
@@ -32,7 +32,7 @@ func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 // [kv_heads·value]
 func position(c *compute.Cache, layer int, page int32, slot int) (k, v []byte) {
 	m, l := c.Mem.(*cache), c.Layers[layer]
-	at, nk, nv := int(page)*compute.PagePositions+slot, l.KeyBytes(), l.ValueBytes()
+	at, nk, nv := int(page)*l.Rows()+slot, l.KeyBytes(), l.ValueBytes()
 	return m.k[layer][at*nk:][:nk], m.v[layer][at*nv:][:nv]
 }
 
@@ -55,7 +55,8 @@ func head(row []byte, t compute.KVType, h, elements int) []float32 {
 
 // slot returns where position pos of sequence seq lies in a layer.
 func (d *Device) slot(c *compute.Cache, layer int, seq int32, pos int) (page int32, slot int) {
-	return c.Tables(layer, d.p)[seq][pos/compute.PagePositions], pos % compute.PagePositions
+	slot, _ = c.Layers[layer].Row(pos)
+	return c.Tables(layer, d.p)[seq][pos/compute.PagePositions], slot
 }
 
 // CopyPage copies one page in every layer.
@@ -69,7 +70,7 @@ func (d *Device) CopyPage(c *compute.Cache, to, from compute.Page) {
 			copy(state(c, layer, to), state(c, layer, from))
 			continue
 		}
-		for slot := range compute.PagePositions {
+		for slot := range c.Layers[layer].Rows() {
 			k, v := position(c, layer, from, slot)
 			toK, toV := position(c, layer, to, slot)
 			copy(toK, k)
@@ -118,6 +119,9 @@ func (d *Device) WritePage(c *compute.Cache, page compute.Page, layers [][]byte)
 func (d *Device) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
 	l := c.Layers[layer]
 	for t := range k.Rows {
+		if _, kept := l.Row(int(d.p.Pos[t])); !kept {
+			continue
+		}
 		page, slot := d.slot(c, layer, d.p.Seq[t], int(d.p.Pos[t]))
 		toK, toV := position(c, layer, page, slot)
 		quant.Encode(l.KeyType.Type(), toK, row(k, t))

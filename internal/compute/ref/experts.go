@@ -24,12 +24,16 @@ func (d *Device) Choice(rows, used, n int) (compute.Choice, error) {
 // route chooses the experts of every token.
 func (d *Device) route(o *compute.Route) {
 	c, factors := o.Choice, elements(o.Factors)
-	if o.Logits.Cols != c.N || o.Logits.Rows != c.Rows || factors != nil && len(factors) != c.N {
+	if !o.Fits() {
 		panic("ref: Route of shapes that do not fit")
 	}
 	m := c.Mem.(*choice)
 	for t := range c.Rows {
-		m.experts[t], m.weights[t] = Chosen(row(o.Logits, t), elements(o.Bias), c.Used, o.How)
+		if logits := row(o.Logits, t); o.Chosen.Mem != nil {
+			m.experts[t], m.weights[t] = given(row(o.Chosen, t), logits, o.How)
+		} else {
+			m.experts[t], m.weights[t] = Chosen(logits, elements(o.Bias), c.Used, o.How)
+		}
 		for i, w := range m.weights[t] {
 			if factors != nil {
 				w *= float64(factors[m.experts[t][i]])
@@ -39,11 +43,11 @@ func (d *Device) route(o *compute.Route) {
 	}
 }
 
-// Chosen returns a token's experts, the highest ranked first, and their weights. bias may be nil.
-func Chosen(logits, bias []float32, used int, how compute.Routing) (experts []int, weights []float64) {
-	scores, rank := make([]float64, len(logits)), make([]float64, len(logits))
+// scoresOf returns the scores of a token's logits.
+func scoresOf(logits []float32, how compute.Routing) []float64 {
+	scores := make([]float64, len(logits))
 	for i, l := range logits {
-		scores[i], rank[i] = float64(l), float64(l)
+		scores[i] = float64(l)
 	}
 	switch how.Score {
 	case compute.Softmax:
@@ -52,6 +56,27 @@ func Chosen(logits, bias []float32, used int, how compute.Routing) (experts []in
 		for i, l := range scores {
 			scores[i] = 1 / (1 + math.Exp(-l))
 		}
+	case compute.RootSoftplus:
+		for i, l := range scores {
+			scores[i] = math.Sqrt(max(l, 0) + math.Log1p(math.Exp(-math.Abs(l))))
+		}
+	}
+	return scores
+}
+
+// given returns the experts of that numbers, and their weights.
+func given(numbers, logits []float32, how compute.Routing) (experts []int, weights []float64) {
+	for _, e := range numbers {
+		experts = append(experts, min(max(int(e), 0), len(logits)-1))
+	}
+	return experts, weightsOf(experts, scoresOf(logits, how), logits, how)
+}
+
+// Chosen returns a token's experts, the highest ranked first, and their weights. bias may be nil.
+func Chosen(logits, bias []float32, used int, how compute.Routing) (experts []int, weights []float64) {
+	scores, rank := scoresOf(logits, how), make([]float64, len(logits))
+	for i, l := range logits {
+		rank[i] = float64(l)
 	}
 	if how.Ranked(bias != nil) {
 		copy(rank, scores)
@@ -66,6 +91,11 @@ func Chosen(logits, bias []float32, used int, how compute.Routing) (experts []in
 	}
 	excludeGroups(rank, how)
 	experts = highest(rank, used)
+	return experts, weightsOf(experts, scores, logits, how)
+}
+
+// weightsOf returns the weights of experts.
+func weightsOf(experts []int, scores []float64, logits []float32, how compute.Routing) (weights []float64) {
 	for _, e := range experts {
 		weights = append(weights, scores[e])
 	}
@@ -80,7 +110,7 @@ func Chosen(logits, bias []float32, used int, how compute.Routing) (experts []in
 			}
 		}
 	}
-	return experts, weights
+	return weights
 }
 
 // softmax makes logits their softmax.

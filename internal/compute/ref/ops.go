@@ -53,6 +53,10 @@ func (d *Device) Do(op compute.Op) {
 		d.altUpPredict(o.X, o.M, o.W)
 	case *compute.AltUpCorrect:
 		d.altUpCorrect(o.X, o.Y, o.M, o.W, o.Active)
+	case *compute.Compress:
+		d.compress(o)
+	case *compute.AttendBlocks:
+		d.attendBlocks(o)
 	case *compute.ConnectionWeights:
 		d.connectionWeights(o)
 	case *compute.ReadStreams:

@@ -123,7 +123,7 @@ func (d *Device) rope(x compute.Tensor, headDim int, r *compute.Rope) {
 				if r.Style == compute.Halves {
 					a, b = i, i+r.Dims/2
 				}
-				sin, cos := math.Sincos(float64(int(d.p.Turn()[t])-r.Back) * freq)
+				sin, cos := math.Sincos(float64(r.At(d.p.Turn()[t])) * freq)
 				a, b = a+r.First, b+r.First
 				xa, xb := float64(head[a]), float64(head[b])
 				head[a] = float32(r.Scale * (xa*cos - xb*sin))

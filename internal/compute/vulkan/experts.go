@@ -38,18 +38,22 @@ func choices(c compute.Choice) compute.Tensor {
 // route chooses the experts of every token.
 func (r *recorder) route(o *compute.Route) {
 	c, how := o.Choice, o.How
-	if o.Logits.Cols != c.N || o.Logits.Rows != c.Rows || o.Bias != nil && o.Bias.Len != c.N || o.Factors != nil && o.Factors.Len != c.N {
+	if !o.Fits() {
 		panic("vulkan: Route of shapes that do not fit")
 	}
 	if c.Rows == 0 {
 		return
 	}
+	chosen := floats(o.Logits) // stands in
+	if o.Chosen.Mem != nil {
+		chosen = floats(o.Chosen)
+	}
 	r.dispatch(call{
 		shader: "route", local: routeLocal,
-		bind: []binding{write(floats(choices(c))), read(floats(o.Logits)), read(elementsOr(o.Bias, floats(o.Logits))), read(elementsOr(o.Factors, floats(o.Logits)))},
+		bind: []binding{write(floats(choices(c))), read(floats(o.Logits)), read(elementsOr(o.Bias, floats(o.Logits))), read(elementsOr(o.Factors, floats(o.Logits))), read(chosen)},
 		push: []uint32{
 			uint32(c.N), uint32(c.Used), uint32(how.Score), truth(how.Ranked(o.Bias != nil)), truth(o.Bias != nil), uint32(how.Groups), uint32(how.GroupsUsed),
-			truth(how.Normalised), math.Float32bits(how.MinSum), math.Float32bits(how.Scale), truth(o.Factors != nil),
+			truth(how.Normalised), math.Float32bits(how.MinSum), math.Float32bits(how.Scale), truth(o.Factors != nil), truth(o.Chosen.Mem != nil),
 		},
 		groups: [3]int{c.Rows, 1, 1},
 	})

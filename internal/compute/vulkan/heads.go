@@ -147,7 +147,7 @@ func (p *program) take(op compute.Op) bool {
 	case *compute.StoreKV:
 		l := o.Cache.Layers[o.Layer]
 		k := p.add(o.K, o.K.Rows, l.Key, 0)
-		if k == nil || o.K.Cols != l.Heads*l.Key {
+		if k == nil || o.K.Cols != l.Heads*l.Key || l.Every > 0 {
 			return false
 		}
 		if o.V.Mem != nil {

@@ -10,8 +10,8 @@ import (
 // cache is the memory of a compute.Cache: two views for each layer, of pages. What a page has of a head, its keys or
 // its values, are words of elements and, in quantised types, behind them the scales of blocks, halves. Keys lie across
 // positions, [words of a key][64 positions] and [blocks][64], so that neighbouring positions are read together; values
-// [64 positions][words] and [64][blocks]. Of layers whose values lie within the keys, values is those. Of recurrent
-// layers keys are [slots] of a state's numbers, and values the same.
+// [64 positions][words] and [64][blocks]. Of layers whose values lie within the keys, values is those. In layers that
+// keep the keys of some positions alone these lie one behind the other, as values do. Of recurrent layers keys are [slots] of a state's numbers, and values the same.
 type cache struct {
 	keys, values []driver.View // by layer
 }
@@ -21,22 +21,23 @@ type side struct {
 	t        compute.KVType
 	elements int
 	across   bool // positions lie next to each other: keys
+	rows     int  // of a page
 }
 
 // sides returns what a layer stores: keys, and values unless they lie within them.
 func sides(l compute.KVShape) []side {
-	keys := side{l.KeyType, l.Key, true}
+	keys := side{l.KeyType, l.Key, l.Every == 0, l.Rows()}
 	if l.Within {
 		return []side{keys}
 	}
-	return []side{keys, {l.ValueType, l.Value, false}}
+	return []side{keys, {l.ValueType, l.Value, false, l.Rows()}}
 }
 
 // rowBytes returns what a position takes.
 func (s side) rowBytes() int { return s.t.RowBytes(s.elements) }
 
 // pageBytes returns what a page takes.
-func (s side) pageBytes() int { return compute.PagePositions * s.rowBytes() }
+func (s side) pageBytes() int { return s.rows * s.rowBytes() }
 
 // blocks returns the number of scales of a position, and the bytes of a block behind its scale; 0, 0 in types without.
 func (s side) blocks() (n, bytes int) {
@@ -61,7 +62,7 @@ func (s side) eachPiece(memory []byte, pos int, row []byte, f func(cached, outsi
 	words := s.words()
 	place := func(i, n int) int {
 		if s.across {
-			return i*compute.PagePositions + pos
+			return i*s.rows + pos
 		}
 		return pos*n + i
 	}
@@ -72,7 +73,7 @@ func (s side) eachPiece(memory []byte, pos int, row []byte, f func(cached, outsi
 		}
 		return
 	}
-	scales := memory[compute.PagePositions*4*words:]
+	scales := memory[s.rows*4*words:]
 	for b := range blocks {
 		block := row[b*(scaleBytes+bytes):]
 		f(scales[scaleBytes*place(b, blocks):][:scaleBytes], block)

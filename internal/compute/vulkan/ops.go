@@ -22,6 +22,10 @@ func (r *recorder) perform(op compute.Op) {
 	case *compute.RoPE:
 		r.alone(o, o.X)
 	case *compute.StoreKV:
+		if o.Cache.Layers[o.Layer].Every > 0 {
+			r.storeRows(o)
+			return
+		}
 		r.alone(o, o.K)
 	case *compute.LoadKeys:
 		r.loadKeys(o.Cache, o.Layer, o.K)
@@ -51,6 +55,10 @@ func (r *recorder) perform(op compute.Op) {
 		r.altUpPredict(o.X, o.M, o.W)
 	case *compute.AltUpCorrect:
 		r.altUpCorrect(o.X, o.Y, o.M, o.W, o.Active)
+	case *compute.Compress:
+		r.compress(o)
+	case *compute.AttendBlocks:
+		r.attendBlocks(o)
 	case *compute.ConnectionWeights:
 		r.connectionWeights(o)
 	case *compute.ReadStreams:

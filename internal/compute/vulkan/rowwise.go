@@ -260,7 +260,7 @@ func (r *recorder) turns(rp *compute.Rope, rows int) driver.View {
 		for t := range rows {
 			pos := 0.0 // of padding
 			if i := t - lead; i >= 0 && i < len(positions) {
-				pos = float64(int(positions[i]) - rp.Back)
+				pos = float64(rp.At(positions[i]))
 			}
 			for i, f := range rp.Freqs {
 				sin, cos := math.Sincos(pos * f)

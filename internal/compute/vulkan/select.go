@@ -48,7 +48,7 @@ func (r *recorder) selectBlocks(o *compute.Select) {
 		if scored {
 			r.dispatch(call{
 				shader: "index", local: selectLocal,
-				spec: []uint32{uint32(l.Key), uint32(l.KeyType), truth(o.W.Mem != nil), truth(h.Rectified), truth(h.Ends)},
+				spec: []uint32{uint32(l.Key), uint32(l.KeyType), truth(o.W.Mem != nil), truth(h.Rectified), truth(h.Ends), uint32(l.Every)},
 				bind: []binding{read(floats(o.Q)), read(keys), read(weights), write(scores), read(r.params())},
 				push: []uint32{
 					uint32(from), uint32(h.Groups), uint32(o.Q.Cols / h.Groups / l.Key), uint32(stride), uint32(h.Block), uint32(h.Top), uint32(layout.rows),

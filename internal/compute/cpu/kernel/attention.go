@@ -17,7 +17,7 @@ func Chunks(n int) int { return (n + ChunkPositions - 1) / ChunkPositions }
 
 // KV is the cache of one KV head of one sequence in one layer.
 type KV struct {
-	K, V    []byte          // the layer's cache [pages, heads, PagePositions] of rows of the shape's keys or values, in its types
+	K, V    []byte          // the layer's cache [pages, heads, Shape.Rows()] of rows of the shape's keys or values, in its types
 	Pages   []int32         // page ids of the sequence
 	Head    int             // this one
 	Shape   compute.KVShape // widths that are not multiples of 8 take the scalar way
@@ -79,8 +79,9 @@ func (kv *KV) gathered(i, n int) (k, v []byte) {
 	for j := range n {
 		at := kv.Picks.at(i*page + j)
 		keys, values := kv.page(at / page)
-		copy(k[j*nk:][:nk], keys[at%page*nk:])
-		copy(v[j*nv:][:nv], values[at%page*nv:])
+		row, _ := kv.Shape.Row(at)
+		copy(k[j*nk:][:nk], keys[row*nk:])
+		copy(v[j*nv:][:nv], values[row*nv:])
 	}
 	if kv.Shape.Within {
 		return k, k
@@ -88,16 +89,17 @@ func (kv *KV) gathered(i, n int) (k, v []byte) {
 	return k, v
 }
 
-// page returns keys [PagePositions] and values [PagePositions] of the i-th page of the sequence, as they lie; values
+// page returns keys [Shape.Rows()] and values [Shape.Rows()] of the i-th page of the sequence, as they lie; values
 // within keys are those.
 func (kv *KV) page(i int) (k, v []byte) {
-	at := (int(kv.Pages[i])*kv.Shape.Heads + kv.Head) * compute.PagePositions
+	rows := kv.Shape.Rows()
+	at := (int(kv.Pages[i])*kv.Shape.Heads + kv.Head) * rows
 	nk, nv := kv.Shape.KeyType.RowBytes(kv.Shape.Key), kv.Shape.ValueType.RowBytes(kv.Shape.Value)
-	k = kv.K[at*nk:][:compute.PagePositions*nk]
+	k = kv.K[at*nk:][:rows*nk]
 	if kv.Shape.Within {
 		return k, k
 	}
-	return k, kv.V[at*nv:][:compute.PagePositions*nv]
+	return k, kv.V[at*nv:][:rows*nv]
 }
 
 // rows are some positions' keys or values.

@@ -10,3 +10,10 @@ uint halfBits(float x) {
 	}
 	return sign | (a - 0x38000000u + 0xfffu + (a >> 13 & 1)) >> 13;
 }
+
+// bfloatBits is the BF16 nearest to x, ties to even.
+uint bfloatBits(float x) {
+	uint bits = floatBitsToUint(x);
+	if ((bits & 0x7fffffffu) > 0x7f800000u) return bits >> 16 | 64; // NaN
+	return bits + 0x7fffu + (bits >> 16 & 1) >> 16;
+}

@@ -9,6 +9,7 @@ layout(constant_id = 3) const uint KEY_TYPE = KV_F16;
 layout(constant_id = 4) const bool WEIGHTS = false;
 layout(constant_id = 5) const bool RECTIFIED = false;
 layout(constant_id = 6) const bool ENDS = false; // only the last positions of blocks have scores
+layout(constant_id = 7) const uint EVERY = 0; // only the last of every so many positions has a row; 0: every position has
 
 layout(set = 0, binding = 0, std430) readonly buffer Q { float q[]; }; // [tokens, groups, heads, KEY]
 layout(set = 0, binding = 1, std430) readonly buffer K { uint k[]; }; // one KV head
@@ -27,6 +28,10 @@ layout(push_constant) uniform Push {
 #define OUT push.outs
 #include "params.glsl"
 #include "pairs.glsl"
+#include "rows_of_blocks.glsl"
+
+// rowPair is pair j of a row of a float type that begins at a word.
+vec2 rowPair(uint at, uint j) { return KEY_TYPE == KV_F32 ? pairOf(KV_F32, k[at + 2 * j], k[at + 2 * j + 1], 0, 1) : pairOf(KEY_TYPE, k[at + j], 0, 0, 1); }
 
 const uint TILE = 8; // queries at a time
 shared float queries[TILE * KEY];
@@ -42,6 +47,8 @@ void main() {
 	for (uint from = gl_WorkGroupID.x * gl_WorkGroupSize.x; from < n; from += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
 		uint i = from + id, at = min(ENDS ? i * push.block + push.block - 1 : i, own);
 		uint lies = page(sequence(token), at / 64, push.near);
+		if (EVERY > 0)
+			lies = rowWord(lies, at, KEY_TYPE, KEY);
 		float score = 0;
 		for (uint h = 0; h < push.heads; h += TILE) {
 			barrier();
@@ -52,7 +59,7 @@ void main() {
 			[[unroll]] for (uint t = 0; t < TILE; t++)
 				products[t] = 0;
 			for (uint j = 0; j < KEY / 2; j++) {
-				vec2 key = keyPair(lies, at % 64, j);
+				vec2 key = EVERY > 0 ? rowPair(lies, j) : keyPair(lies, at % 64, j);
 				[[unroll]] for (uint t = 0; t < TILE; t++) {
 					precise float sum = fma(queries[t * KEY + 2 * j], key.x, products[t]);
 					sum = fma(queries[t * KEY + 2 * j + 1], key.y, sum);

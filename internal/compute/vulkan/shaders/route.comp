@@ -8,12 +8,13 @@
 // Experts are ranked by integers in the order of their floats, so that nothing depends on how a processor compares what is no number.
 
 const uint MOST = 1024; // experts; experts.go says the same
-const uint SOFTMAX = 0, SIGMOID = 1, SOFTMAX_CHOSEN = 2; // compute.Score
+const uint SOFTMAX = 0, SIGMOID = 1, SOFTMAX_CHOSEN = 2, ROOT_SOFTPLUS = 3; // compute.Score
 
 layout(set = 0, binding = 0, std430) writeonly buffer Choice { float choice[]; }; // [tokens, 2·used]
 layout(set = 0, binding = 1, std430) readonly buffer Logits { float logits[]; };  // [tokens, experts]
 layout(set = 0, binding = 2, std430) readonly buffer Bias { float bias[]; };
 layout(set = 0, binding = 3, std430) readonly buffer Factors { float factors[]; };
+layout(set = 0, binding = 4, std430) readonly buffer Chosen { float chosen[]; }; // [tokens, used]
 layout(push_constant) uniform Push {
 	uint experts, used;
 	uint score;
@@ -24,6 +25,7 @@ layout(push_constant) uniform Push {
 	float minSum;
 	float scale;
 	uint factored;
+	uint given; // experts are chosen already
 } push;
 
 const uint LOWEST = 0x007fffffu; // rank of -∞
@@ -103,6 +105,9 @@ void excludeGroups() {
 	barrier();
 }
 
+// softplusOf is ln(1+x) of an x from 0 to 1, which may be small.
+float softplusOf(float x) { return x < 1e-3 ? x * (1 - x * (0.5 - x / 3)) : log(1 + x); }
+
 // softmax makes the first n of scores their softmax; all invocations call it.
 void softmax(uint n) {
 	uint i = gl_LocalInvocationID.x;
@@ -130,7 +135,7 @@ void main() {
 		if (!isNumber(l))
 			broken = 1;
 		ranks[e] = rankOf(push.biased != 0 && push.ranked == 0 ? l + bias[e] : l);
-		scores[e] = push.score == SIGMOID ? sigmoid(l) : l;
+		scores[e] = push.score == SIGMOID ? sigmoid(l) : push.score == ROOT_SOFTPLUS ? sqrt(max(l, 0) + softplusOf(exp(-abs(l)))) : l;
 	}
 	barrier();
 	if (push.score == SOFTMAX)
@@ -142,7 +147,12 @@ void main() {
 		if (push.groups != 0)
 			excludeGroups();
 	}
-	for (uint k = 0; k < push.used; k++) {
+	if (push.given != 0) {
+		for (uint k = i; k < push.used; k += gl_WorkGroupSize.x)
+			pick[k] = min(uint(max(int(chosen[token * push.used + k]), 0)), n - 1);
+		barrier();
+	}
+	for (uint k = 0; k < push.used && push.given == 0; k++) {
 		uint e = highest(n);
 		if (i == 0) {
 			pick[k] = e;

@@ -6,13 +6,6 @@ layout(set = 0, binding = KEY_CACHE, std430) writeonly buffer KeyScales { uint16
 layout(set = 0, binding = VALUE_CACHE, std430) writeonly buffer Values { uint valueCache[]; };
 layout(set = 0, binding = VALUE_CACHE, std430) writeonly buffer ValueScales { uint16_t valueScales[]; };
 
-// bfloatBits is the BF16 nearest to x, ties to even.
-uint bfloatBits(float x) {
-	uint bits = floatBitsToUint(x);
-	if ((bits & 0x7fffffffu) > 0x7f800000u) return bits >> 16 | 64; // NaN
-	return bits + 0x7fffu + (bits >> 16 & 1) >> 16;
-}
-
 void put(bool key, uint at, uint word) {
 	if (key)
 		keyCache[at] = word;
