@@ -30,7 +30,7 @@ type rwkv7Block struct {
 func newRWKV7(k *nn.Keys, b *nn.Binder) Program {
 	m := &rwkv7{embd: k.Count(".embedding_length", 0, nn.MaxWidth)}
 	layers, eps, act := k.Layers(), k.LayerNormEpsilon(1e-5), k.Activation(compute.ReLU2)
-	ff, sizes := k.Counts(".feed_forward_length", layers, nil), k.RWKV(m.embd)
+	ff, sizes := k.Counts(".feed_forward_length", layers, nil), k.TimeMixing(m.embd)
 
 	m.embed = b.Embedding(m.embd)
 	m.embed.Norm = b.LayerNorm("token_embd_norm", m.embd, eps, nn.Required)

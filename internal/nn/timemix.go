@@ -6,7 +6,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// TimeMix is RWKV-7's token mixer. Each of its products reads a mixture of its own of a position's input and the one
+// TimeMix mixes tokens by a state that each token decays, corrects and writes. Each of its products reads a mixture of its own of a position's input and the one
 // before.
 //
 // Source: Peng et al. 2025, RWKV-7 "Goose" with Expressive Dynamic State Evolution.
@@ -54,16 +54,16 @@ func (l *Bottleneck) forward(p *Pass, x compute.Tensor, act func(low compute.Ten
 	return y
 }
 
-// RWKVSpec are the sizes of RWKV layers.
-type RWKVSpec struct {
+// TimeMixSpec are the sizes of time mixing.
+type TimeMixSpec struct {
 	Width int // n_embd
 	Head  int // elements of a head
 }
 
-// RWKV reads the sizes of RWKV layers.
-func (k *Keys) RWKV(width int) RWKVSpec {
+// TimeMixing reads the sizes of time mixing.
+func (k *Keys) TimeMixing(width int) TimeMixSpec {
 	const key = ".wkv.head_size"
-	s := RWKVSpec{width, k.Count(key, 0, compute.MaxWKV)}
+	s := TimeMixSpec{width, k.Count(key, 0, compute.MaxWKV)}
 	if k.Err == nil && width%s.Head != 0 {
 		k.Fail("key %q: heads of %d elements do not make up %d", k.name(key), s.Head, width)
 	}
@@ -72,7 +72,7 @@ func (k *Keys) RWKV(width int) RWKVSpec {
 
 // TimeMix binds the layer's time mixing, and the Shift of its channel mixing, which share a state. values are the first
 // layer's.
-func (b *Binder) TimeMix(s RWKVSpec, values *compute.Tensor) (*TimeMix, Shift) {
+func (b *Binder) TimeMix(s TimeMixSpec, values *compute.Tensor) (*TimeMix, Shift) {
 	d, heads := s.Width, s.Width/s.Head
 	t := &TimeMix{Values: values, Stored: b.state(2*d + d*s.Head)}
 	shares := b.vectorsFloats("time_mix_lerp_fused.weight", d, len(t.Mixtures))
