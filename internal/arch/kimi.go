@@ -93,7 +93,7 @@ func (f *Family) DeltaAttention() bool {
 // Lightning reports whether recurrent layers are lightning attention.
 func (f *Family) Lightning() bool {
 	_, norm := f.InBlock("attn_norm_2.weight")
-	return norm && f.StateSpace
+	return norm && f.StateSpace && !f.TimeMixed()
 }
 
 // ofMixers returns the parts that have a tensor of a token mixer, in families whose recurrent layers and attention have
