@@ -73,7 +73,7 @@ func (m *afmoe) block(b *nn.Binder, i int) afmoeBlock {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.Optional)
-	b.GateHeads(a, m.embd, compute.Logistic)
+	a.Gate = b.HeadGate(a.Heads, a.Value, m.embd, compute.Logistic)
 	a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps), b.HeadNorm("attn_k_norm", l.Key, m.eps)
 	a.How = b.Scores(m.scores, l.HeadShape)
 	if m.rotated[i] {

@@ -72,7 +72,7 @@ func (m *dots3note) block(b *nn.Binder, i int) deepseek2Block {
 	a.Rope, a.SharedRope, a.KeyNorm = kind.rope, kind.shared, b.RMSNorm("attn_k_norm", shape.Rotated, m.eps)
 	a.How = b.Scores(m.scores, nn.HeadShape{Heads: shape.Heads, Key: shape.Key})
 	a.How.Window = kind.window
-	a.Gate = b.Linear("attn_gate", shape.Heads, m.embd, nn.Absent)
+	a.Gate = b.HeadGate(a.Heads, a.Value, m.embd, compute.Logistic)
 	a.Out = b.Linear("attn_output", m.embd, shape.Heads*shape.Value, nn.Absent)
 	if !m.windowed[i] {
 		a.Indexer = latentIndexer(b, m.index, a, m.embd, indexEpsilon, m.turned)

@@ -74,7 +74,7 @@ func (m *hyV4) block(b *nn.Binder, i int) hyV4Block {
 	a := b.LatentAttention(m.latent, m.embd, m.eps)
 	a.Rope, a.SharedRope, a.How = m.rope, m.shared, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
 	a.How.Sinks = b.Vector("attn_sinks.weight", m.latent.Heads)
-	a.Gate = b.Linear("attn_gate", m.latent.Heads*m.latent.Value, m.embd, nn.Absent)
+	a.Gate = b.HeadGate(a.Heads, a.Value, m.embd, compute.Logistic)
 	switch {
 	case m.indexed == nil:
 	case m.indexed[i]:

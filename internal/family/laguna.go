@@ -17,7 +17,7 @@ func newLaguna(k *nn.Keys, b *nn.Binder) Program {
 		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid}, Choice: nn.Required},
 		attention: func(m *moe, b *nn.Binder, a *nn.Attention) {
 			normHeads(m, b, a)
-			b.GateHeads(a, m.embd, compute.Softplus)
+			a.Gate = b.HeadGate(a.Heads, a.Value, m.embd, compute.Softplus)
 		},
 	})
 	m.experts.ShareOne()

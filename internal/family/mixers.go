@@ -43,7 +43,9 @@ func (m *mixers) bind(b *nn.Binder, i int, l layer) mixer {
 		return mixer{number: i, delta: b.DeltaAttention(m.states, m.bound, m.embd, m.eps)}
 	}
 	a := b.LatentAttention(m.latent, m.embd, m.eps)
-	b.GateOfHeads(a, m.embd)
+	if b.Has("attn_gate.weight") {
+		a.Gate = b.HeadGate(a.Heads, a.Value, m.embd, compute.Logistic)
+	}
 	a.Rope, a.SharedRope, a.How = m.rope, m.shared, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
 	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.Absent)
 	return mixer{number: i, latent: a}

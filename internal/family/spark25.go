@@ -18,7 +18,7 @@ func newSpark25(k *nn.Keys, b *nn.Binder) Program {
 	m.rope = b.Rope(rope, nil)
 	windowRope := b.Rope(local, nil)
 	m.spec.attention = func(m *decoder, b *nn.Binder, a *nn.Attention, i int) {
-		b.GateHeads(a, m.embd, compute.Logistic)
+		a.Gate = b.HeadGate(a.Heads, a.Value, m.embd, compute.Logistic)
 		if windowed[i] {
 			a.Rope, a.How.Window = windowRope, window
 		}

@@ -20,7 +20,7 @@ func newStep35(k *nn.Keys, b *nn.Binder) Program {
 				normHeads(m, b, a)
 			}
 			if b.Has("attn_gate.weight") {
-				b.GateHeads(a, m.embd, compute.Logistic)
+				a.Gate = b.HeadGate(a.Heads, a.Value, m.embd, compute.Logistic)
 			}
 		},
 	})

@@ -11,8 +11,7 @@ type Attention struct {
 	VNorm        Norm // [value] of each head, or none
 	Inner        Norm // [heads·value] of what Out reads, or none
 
-	Gate   Linear               // [heads, n_embd] or [heads·value, n_embd]; not bound where what heads read is not multiplied
-	GateBy compute.Nonlinearity // of Gate's product, which multiplies what heads read, or each element of it
+	Gate HeadGate // of what heads read, or none
 
 	HeadShape
 	Layer  int  // its number
@@ -139,30 +138,10 @@ func (a *Attention) Read(p *Pass, x compute.Tensor) compute.Tensor {
 		if a.Gated {
 			p.verbs.Activate(heads, gate, heads, compute.Activation{Kind: compute.Logistic})
 		}
-		if a.Gate.Bound() {
-			a.gate(p, heads, p.Linear(x, &a.Gate))
-		}
+		a.Gate.apply(p, heads, x, a.Value)
 	}
 	p.Leave(scope)
 	return heads
-}
-
-// gate multiplies what heads read by GateBy of gate, which has a number for each head or for each element.
-func (a *Attention) gate(p *Pass, heads, gate compute.Tensor) {
-	if gate.Cols == a.Heads {
-		p.verbs.GateRowsBy(heads.Split(a.Value), gate.Split(1), a.GateBy)
-	} else {
-		p.verbs.Activate(heads, gate, heads, compute.Activation{Kind: a.GateBy})
-	}
-}
-
-// GateHeads binds a's gate, attn_gate, which the file has for each head or for each element that heads read.
-func (b *Binder) GateHeads(a *Attention, width int, by compute.Nonlinearity) {
-	rows := a.Heads * a.Value
-	if b.Rows("attn_gate.weight") == a.Heads {
-		rows = a.Heads
-	}
-	a.Gate, a.GateBy = b.Linear("attn_gate", rows, width, Absent), by
 }
 
 // project returns queries, keys and values, and the gates of queries where there are some.

@@ -28,7 +28,7 @@ type LatentAttention struct {
 	KeyNorm   Norm            // of r before its rotation, or none
 	Keys      *compute.Matrix // [heads·latent, key-rotated] the heads' K_h, transposed
 	Values    *compute.Matrix // [heads·value, latent] their V_h
-	Gate      Linear          // [heads or heads·value, n_embd]: its sigmoid multiplies what heads read; not bound: nothing does
+	Gate      HeadGate        // of what heads read, or none
 	Out       Linear          // [n_embd, heads·value]
 
 	ExpandedKeys *compute.Matrix // [heads·(key-rotated), latent] their K_h, or nil where no step expands keys
@@ -91,14 +91,7 @@ func (a *LatentAttention) Read(p *Pass, x compute.Tensor) compute.Tensor {
 		p.verbs.Attend(sums, wide, p.Cache, a.Stored, how)
 		p.verbs.MatMulByHead(heads, compute.Ranges{Step: a.Value}, sums, a.Values)
 	}
-	if a.Gate.Bound() {
-		gate := p.Linear(x, &a.Gate)
-		if gate.Cols == heads.Cols {
-			p.verbs.Activate(heads, gate, heads, compute.Activation{Kind: compute.Logistic})
-		} else {
-			p.verbs.GateRows(heads.Split(a.Value), gate.Split(1))
-		}
-	}
+	a.Gate.apply(p, heads, x, a.Value)
 	p.Leave(scope)
 	return heads
 }
@@ -153,17 +146,6 @@ func (b *Binder) checkLatent(s LatentShape) bool {
 			key, s.Latent, s.Heads, s.Rotated, MaxWidth)
 	}
 	return b.Err == nil
-}
-
-// GateOfHeads binds a's gate, which files may lack: one for each head, or for each element that heads read.
-func (b *Binder) GateOfHeads(a *LatentAttention, width int) {
-	switch rows := b.Rows("attn_gate.weight"); {
-	case !b.Has("attn_gate.weight"):
-	case rows == a.Heads:
-		a.Gate = b.Linear("attn_gate", rows, width, Absent)
-	default:
-		a.Gate = b.Linear("attn_gate", a.Heads*a.Value, width, Absent)
-	}
 }
 
 // expands reports whether prompts may have the layer's keys and values made of what is cached.
