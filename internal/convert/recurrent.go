@@ -39,8 +39,11 @@ func (c *config) stateKeys(f arch.Family) (keys []gguf.KV, err error) {
 			name  string
 			value int
 		}{
-			{"wkv.head_size", s.StateSize}, {"attention.decay_lora_rank", r.Decay}, {"attention.iclr_lora_rank", r.Rate},
-			{"attention.value_residual_mix_lora_rank", r.Value}, {"attention.gate_lora_rank", r.Gate},
+			{"wkv.head_size", s.StateSize},
+			{"attention.decay_lora_rank", r.Decay},
+			{"attention.iclr_lora_rank", r.Rate},
+			{"attention.value_residual_mix_lora_rank", r.Value},
+			{"attention.gate_lora_rank", r.Gate},
 		} {
 			keys = append(keys, gguf.KV{Key: f.Name + "." + k.name, Value: uint32(k.value)})
 		}

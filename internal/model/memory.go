@@ -2,8 +2,9 @@ package model
 
 import (
 	"fmt"
-	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"

@@ -115,8 +115,11 @@ func (m *model) stateKeys(a func(string) string) []gguf.KV {
 		s := m.stateSpace()
 		rank := uint32(s.Ranks.Decay)
 		return []gguf.KV{
-			{Key: a("wkv.head_size"), Value: uint32(s.StateSize)}, {Key: a("attention.decay_lora_rank"), Value: rank}, {Key: a("attention.iclr_lora_rank"), Value: rank},
-			{Key: a("attention.value_residual_mix_lora_rank"), Value: rank}, {Key: a("attention.gate_lora_rank"), Value: 2 * rank},
+			{Key: a("wkv.head_size"), Value: uint32(s.StateSize)},
+			{Key: a("attention.decay_lora_rank"), Value: rank},
+			{Key: a("attention.iclr_lora_rank"), Value: rank},
+			{Key: a("attention.value_residual_mix_lora_rank"), Value: rank},
+			{Key: a("attention.gate_lora_rank"), Value: 2 * rank},
 		}
 	}
 	if m.fam.Delta {

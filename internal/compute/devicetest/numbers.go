@@ -383,8 +383,10 @@ func alone() []compute.Activation {
 
 // named returns act's name for a script.
 func named(act compute.Activation) string {
-	names := map[compute.Nonlinearity]string{compute.SiLU: "SiLU", compute.GELU: "GELU", compute.ReLU: "ReLU", compute.FATReLU: "FATReLU", compute.DReLU: "dReLU", compute.ReLU2: "ReLU2", compute.Logistic: "logistic",
-		compute.LimitedSwiGLU: "limited SwiGLU", compute.CappedSwiGLU: "capped SwiGLU", compute.SiTU: "SiTU", compute.Softplus: "softplus", compute.Identity: "identity", compute.XIELU: "xIELU"}
+	names := map[compute.Nonlinearity]string{
+		compute.SiLU: "SiLU", compute.GELU: "GELU", compute.ReLU: "ReLU", compute.FATReLU: "FATReLU", compute.DReLU: "dReLU", compute.ReLU2: "ReLU2", compute.Logistic: "logistic",
+		compute.LimitedSwiGLU: "limited SwiGLU", compute.CappedSwiGLU: "capped SwiGLU", compute.SiTU: "SiTU", compute.Softplus: "softplus", compute.Identity: "identity", compute.XIELU: "xIELU",
+	}
 	if act.Small() {
 		return names[act.Kind] + " without small ones"
 	}
