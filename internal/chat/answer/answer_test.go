@@ -24,7 +24,9 @@ var sources = map[string]string{
 	"apriel": "<tool_calls>[ [BEGIN FINAL RESPONSE]", "mistral": "[TOOL_CALLS][ARGS][THINK]", "mistral-list": "[TOOL_CALLS]", "command-r": "<|START_ACTION|><|START_THINKING|>",
 	"granite": "<|tool_call|> <response></response>", "functionary1": "<function=", "functionary2": ">>>all", "functools": "functools[", "llama": "<|python_tag|>",
 	"pythonic": "[func_name1(params_name1=", "harmony": "<|channel|><|message|>", "generic": "",
-	"gemma": "<|tool_call>call:<|channel>thought\n<channel|>",
+	"gemma": "<|tool_call>call:<|channel>thought\n<channel|>", "k3": "<|open|><|close|><|end_of_msg|>", "hy3": "<think{}><arg_key{}>:opensource",
+	"apertus": "<|tools_prefix|><|inner_prefix|>", "m2": "<minimax:tool_call><think>", "m1": `<tool_calls>\n{"name"`, "lfm2": "<|tool_call_start|><think>",
+	"nemotron2": "<TOOLCALL>", "hunyuan": "<|extra_0|><|extra_4|><tool_calls>[{",
 }
 
 type testCall struct{ id, name, arguments string }
@@ -90,6 +92,42 @@ var answerCases = []struct {
 		"kimi", "", "Text.<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{\"city\": \"Paris\"}<|tool_call_end|><|tool_call_begin|>functions.now:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>", "Text.", "",
 		[]testCall{{"functions.get_weather:0", "get_weather", `{"city": "Paris"}`}, {"functions.now:1", "now", `{}`}},
 	},
+	// Kimi K3.
+	{"k3", "<|open|>think<|sep|>", "Hm.<|close|>think<|sep|><|open|>response<|sep|>Text.<|close|>response<|sep|><|close|>message<|sep|>", "Text.", "Hm.", nil},
+	{"k3", "", "<|open|>think<|sep|>Hm.<|close|>think<|sep|><|open|>response<|sep|>The <|open|> tag.<|close|>response<|sep|>", "The <|open|> tag.", "Hm.", nil},
+	{
+		"k3", "<|open|>think<|sep|>", "Hm.<|close|>think<|sep|><|open|>response<|sep|>I look.<|close|>response<|sep|><|open|>tools<|sep|><|open|>call tool=\"get_weather\" index=\"1\"<|sep|>" +
+			"<|open|>argument key=\"city\" type=\"string\"<|sep|>São \"P\"<|close|>argument<|sep|><|open|>argument key=\"days\" type=\"number\"<|sep|>3<|close|>argument<|sep|>" +
+			"<|open|>argument key=\"wind\" type=\"boolean\"<|sep|>true<|close|>argument<|sep|><|open|>argument key=\"options\" type=\"object\"<|sep|>{\"a\": [1, {\"b\": null}]}<|close|>argument<|sep|>" +
+			"<|close|>call<|sep|><|open|>call tool=\"now\" index=\"2\"<|sep|><|close|>call<|sep|><|close|>tools<|sep|>", "I look.", "Hm.",
+		[]testCall{tc("get_weather", `{"city":"São \"P\"","days":3,"wind":true,"options":{"a": [1, {"b": null}]}}`), tc("now", `{}`)},
+	},
+	{
+		"k3", "", "<|open|>tools<|sep|><|open|>call tool=\"get_weather\" index=\"1\"<|sep|><|open|>json type=\"object\"<|sep|>{\"city\": \"Rome\"}<|close|>json<|sep|><|close|>call<|sep|><|close|>tools<|sep|><|close|>message<|sep|>", "", "",
+		[]testCall{tc("get_weather", `{"city": "Rome"}`)},
+	},
+	{"k3", "", "<|open|>tools<|sep|><|open|>call tool=\"unknown\" index=\"1\"<|sep|><|close|>call<|sep|>", "<|open|>tools<|sep|><|open|>call tool=\"unknown\" index=\"1\"<|sep|><|close|>call<|sep|>", "", nil},
+	// Hy3 and Hunyuan.
+	{
+		"hy3", "<think:opensource>", "Hm.</think:opensource>I look.<tool_calls:opensource>\n<tool_call:opensource>get_weather<tool_sep:opensource>\n<arg_key:opensource>city</arg_key:opensource>\n<arg_value:opensource>Paris</arg_value:opensource>\n" +
+			"<arg_key:opensource>days</arg_key:opensource>\n<arg_value:opensource>3</arg_value:opensource>\n</tool_call:opensource>\n<tool_call:opensource>now<tool_sep:opensource>\n</tool_call:opensource>\n</tool_calls:opensource>", "I look.", "Hm.",
+		[]testCall{tc("get_weather", `{"city":"Paris","days":3}`), tc("now", `{}`)},
+	},
+	{"hy3", "<think:opensource></think:opensource>", "A <tool_call> is a tag.", "A <tool_call> is a tag.", "", nil},
+	{"hunyuan", "", "<think>\nHm.\n</think>\n<answer>\n<tool_calls>[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}, {\"name\": \"now\", \"arguments\": {}}]</tool_calls>\n</answer>", "", "Hm.", []testCall{tc("get_weather", `{"city": "Paris"}`), tc("now", `{}`)}},
+	{"hunyuan", "", "<think>\n\n</think>\n<answer>\nText.\n</answer>", "Text.", "", nil},
+	// MiniMax.
+	{
+		"m2", "<think>\n", "Hm.\n</think>\n\nI look.\n<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">4</parameter>\n<parameter name=\"options\">{\"a\": [1]}</parameter>\n</invoke>\n<invoke name=\"now\">\n</invoke>\n</minimax:tool_call>", "I look.", "Hm.",
+		[]testCall{tc("get_weather", `{"city":"4","options":{"a": [1]}}`), tc("now", `{}`)},
+	},
+	{"m1", "", "Text.\n<tool_calls>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n{\"name\": \"now\", \"arguments\": {}}\n</tool_calls>", "Text.", "", []testCall{tc("get_weather", `{"city": "Paris"}`), tc("now", `{}`)}},
+	// Apertus, LFM2, Nemotron Nano 2.
+	{"apertus", "", "<|inner_prefix|>Hm.<|inner_suffix|>Text.<|tools_prefix|>[{\"get_weather\": {\"city\": \"Paris\"}}, {\"now\": {}}]<|tools_suffix|>", "Text.", "Hm.", []testCall{tc("get_weather", `{"city": "Paris"}`), tc("now", `{}`)}},
+	{"apertus", "", "<|inner_prefix|>Hm.<|tools_prefix|>[{\"now\": {}}]<|tools_suffix|>", "", "Hm.", []testCall{tc("now", `{}`)}},
+	{"apertus", "", "<|tools_prefix|>[{\"unknown\": {}}]<|tools_suffix|>", "<|tools_prefix|>[{\"unknown\": {}}]<|tools_suffix|>", "", nil},
+	{"lfm2", "", "<think>Hm.</think><|tool_call_start|>[get_weather(city='Rome', days=3, options={\"a\": [1, true]}), now()]<|tool_call_end|>Done.", "Done.", "Hm.", []testCall{tc("get_weather", `{"city":"Rome","days":3,"options":{"a":[1,true]}}`), tc("now", `{}`)}},
+	{"nemotron2", "", "<TOOLCALL>[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}]</TOOLCALL>", "", "", []testCall{tc("get_weather", `{"city": "Paris"}`)}},
 	// Lists.
 	{"apriel", "Here are my reasoning steps:\n", "Hm.\n[BEGIN FINAL RESPONSE]\nText.\n<tool_calls>[{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}]</tool_calls>", "Text.", "Hm.", []testCall{tc("now", `{}`), tc("get_weather", `{"city": "Paris"}`)}},
 	{"mistral-list", "", "[TOOL_CALLS][{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}, \"id\": \"abcdef123\"}, {\"name\": \"now\", \"arguments\": {}}]", "", "", []testCall{tc("get_weather", `{"city": "Paris"}`), tc("now", `{}`)}},

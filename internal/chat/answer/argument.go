@@ -11,6 +11,14 @@ import (
 func (p *Parser) tagged(t *tags) bool {
 	known := p.call.tool.parameters()
 	p.call.known = known
+	if t.json[0] != "" && p.literal(t.json[0]) {
+		p.space()
+		if c, _ := p.peek(); c != '{' || !p.value(p.arg, 0) {
+			return false
+		}
+		p.space()
+		return p.literal(t.json[1])
+	}
 	p.arg('{')
 	for first := true; ; first = false {
 		p.space()
@@ -30,14 +38,13 @@ func (p *Parser) tagged(t *tags) bool {
 		if i := slices.IndexFunc(known, func(k parameter) bool { return k.name == key }); i >= 0 {
 			par = known[i]
 		}
-		if t.typed {
-			switch {
-			case p.literal(`true">`):
-				par.types = []string{"string"}
-			case p.literal(`false">`):
-				par.types = nil
-			default:
+		if len(t.typed) > 0 {
+			i := slices.IndexFunc(t.typed, func(k typing) bool { return p.literal(k.text) })
+			if i < 0 {
 				return false
+			}
+			if par.types = nil; slices.Contains(t.typed[i].types, "string") {
+				par.types = []string{"string"}
 			}
 		}
 		if !first {

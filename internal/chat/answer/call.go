@@ -161,6 +161,10 @@ func (p *Parser) part(t part) bool {
 		}
 		p.call.id = t.text + p.call.tool.Name + ":" + n
 		return true
+	case partDigits:
+		n := p.word(`" <`)
+		_, err := strconv.Atoi(n)
+		return err == nil
 	case partArguments:
 		if c, ok := p.peek(); !ok || c != '{' {
 			return false

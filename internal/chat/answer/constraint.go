@@ -143,6 +143,7 @@ func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 			if primed == nil && !f.forms[0].first {
 				calls = grammar.Sequence(gap, calls)
 			}
+			calls = c.wrapped(f, calls)
 			said = append(said, calls)
 		}
 		if c.form != nil {
@@ -159,7 +160,7 @@ func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 		}
 		ways := []grammar.Expr{all}
 		for i := range f.thoughts { // some models write other markers than those of the template's instructions
-			ways = append(ways, grammar.Sequence(gap, c.Marker(f.thoughts[i].open), c.thought(f, &f.thoughts[i], all)))
+			ways = append(ways, grammar.Sequence(gap, c.text(f.thoughts[i].open), c.thought(f, &f.thoughts[i], all)))
 		}
 		return grammar.Choice(ways...)
 	}
@@ -181,7 +182,7 @@ func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 			continue // the grammar is of the first form that begins so
 		}
 		opens = append(opens, open)
-		roots = append(roots, c.calls(form, primed == form))
+		roots = append(roots, c.ended(f, c.calls(form, primed == form)))
 		c.trigger(form, primed == form, t)
 	}
 	return grammar.Choice(roots...)
@@ -189,9 +190,9 @@ func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 
 // thought is a thought that has begun, and what comes after it. A call may end it, as parsers take it.
 func (c *composer) thought(f *Format, t *thought, after grammar.Expr) grammar.Expr {
-	e := grammar.Sequence(c.Until(t.close), gap, after)
+	e := grammar.Sequence(c.Until(split(t.close)...), gap, after)
 	if form := f.forms[0]; len(c.o.Tools) > 0 && !form.first {
-		e = grammar.Choice(e, c.callsAfter(form, c.UpTo([]grammar.End{{t.close}, split(form.open)}, 1, nil)))
+		e = grammar.Choice(e, c.callsAfter(form, c.UpTo([]grammar.End{split(t.close), split(form.open)}, 1, nil)))
 	}
 	return e
 }
@@ -202,8 +203,11 @@ func (c *composer) writes(marker string) bool { return strings.Contains(c.o.Text
 // content is the answer's text with what the format puts around it.
 func (c *composer) content(f *Format, primed bool) grammar.Expr {
 	text := *c.form
-	for i := 0; i < len(f.drop); i += 2 {
-		text = grammar.Sequence(grammar.Optional(c.Marker(f.drop[i])), text, grammar.Optional(c.Marker(f.drop[i+1])))
+	for _, w := range f.wraps {
+		text = grammar.Sequence(grammar.Optional(c.text(w.open)), text, grammar.Optional(c.text(w.close)))
+		if w.end != "" {
+			text = grammar.Sequence(text, grammar.Optional(c.text(w.end)))
+		}
 	}
 	for _, form := range f.forms {
 		if form.aside == "" {
@@ -216,6 +220,33 @@ func (c *composer) content(f *Format, primed bool) grammar.Expr {
 		return grammar.Sequence(open, grammar.Literal(form.aside), text)
 	}
 	return text
+}
+
+// wrapped is calls with what the format puts around them, or before them.
+func (c *composer) wrapped(f *Format, calls grammar.Expr) grammar.Expr {
+	calls = c.ended(f, calls)
+	for _, w := range f.wraps {
+		switch {
+		case w.around:
+			calls = grammar.Sequence(grammar.Optional(grammar.Sequence(gap, c.text(w.open))), calls)
+		case w.empty:
+			calls = grammar.Sequence(grammar.Optional(c.text(w.open+w.close)), calls)
+		}
+	}
+	return calls
+}
+
+// ended is calls with what the format puts after them.
+func (c *composer) ended(f *Format, calls grammar.Expr) grammar.Expr {
+	for _, w := range f.wraps {
+		if w.around {
+			calls = grammar.Sequence(calls, grammar.Optional(grammar.Sequence(gap, c.text(w.close))))
+		}
+		if w.end != "" {
+			calls = grammar.Sequence(calls, grammar.Optional(c.text(w.end)))
+		}
+	}
+	return calls
 }
 
 // trigger adds where a form's calls begin.
@@ -270,7 +301,7 @@ func (c *composer) callsAfter(f *form, opening grammar.Expr) grammar.Expr {
 		open = grammar.Optional(open)
 	}
 	first := grammar.Sequence(opening, body)
-	if c.o.Parallel && !f.list && !f.many && (!f.first || f.between != "") {
+	if c.o.Parallel && !f.list && !f.many && !f.lines && (!f.first || f.between != "") {
 		first = grammar.Sequence(first, grammar.Repeat(grammar.Sequence(between, open, body), 0, -1))
 	}
 	if c.o.Parallel { // else the answer is over, and the model need not say so
@@ -308,7 +339,7 @@ func (c *composer) body(f *form) grammar.Expr {
 			run = append(run, grammar.Repeat(grammar.Sequence(comma, call), 0, -1))
 		}
 		run = append(run, gap, grammar.Literal("]"))
-	case f.many && c.o.Parallel:
+	case (f.many || f.lines) && c.o.Parallel:
 		run = append(run, call, grammar.Repeat(grammar.Sequence(gap, call), 0, -1))
 	default:
 		run = append(run, call)
@@ -380,6 +411,8 @@ func (c *composer) part(f *form, p part, tool int) grammar.Expr {
 		return grammar.Literal(t.Name)
 	case partIdentifier:
 		return grammar.Optional(grammar.Sequence(c.text(p.text), identifier))
+	case partDigits:
+		return grammar.Repeat(digit, 1, 3)
 	case partNumber:
 		return grammar.Sequence(grammar.Literal(":"), grammar.Repeat(digit, 1, 3))
 	case partArguments:
@@ -479,12 +512,18 @@ func (t *taggedCall) begun(next grammar.Expr, over bool) grammar.Expr {
 // value is a value of a parameter, the tag after it and what follows.
 func (t *taggedCall) value(p *parameter, next grammar.Expr, over bool) grammar.Expr {
 	k, typed := t.tags, grammar.Sequence()
-	is := func(text string) {
-		if k.typed {
-			typed = grammar.Literal(text + `">`)
+	is := func(types ...string) {
+		var all []grammar.Expr
+		for _, w := range k.typed {
+			if w.types == nil && types[0] != "string" || slices.ContainsFunc(types, func(name string) bool { return slices.Contains(w.types, name) }) {
+				all = append(all, t.text(w.text))
+			}
+		}
+		if len(all) > 0 {
+			typed = grammar.Choice(all...)
 		}
 	}
-	is("true")
+	is("string")
 	follows := grammar.Sequence(t.text(k.close), gap, t.begun(next, over))
 	switch {
 	case p.text() && !p.free:
@@ -504,7 +543,7 @@ func (t *taggedCall) value(p *parameter, next grammar.Expr, over bool) grammar.E
 		}
 		return grammar.Sequence(typed, text)
 	}
-	is("false")
+	is(p.types...)
 	return grammar.Sequence(typed, gap, t.composer.value(t.tool, p), gap, follows)
 }
 

@@ -10,6 +10,7 @@ type form struct {
 	head  []part // what stands between open and the calls
 	list  bool   // the calls of a run lie in [ and ], with commas between
 	many  bool   // a run may have several calls, each beginning with the first of its parts
+	lines bool   // a run may have several calls, JSON objects on lines of their own
 	call  []part
 
 	between string // may stand between calls that follow each other without their openings
@@ -35,6 +36,7 @@ const (
 	partName                       // the tool's name
 	partIdentifier                 // text and the call's id, or nothing
 	partNumber                     // the call's number: text, the tool's name, a colon and the number are the call's id
+	partDigits                     // a number that means nothing to a reader
 	partArguments                  // a JSON object, the arguments
 	partObject                     // a JSON object with the tool's name and the arguments
 	partTagged                     // the arguments one by one, between tags
@@ -53,8 +55,15 @@ type tags struct {
 	open   string
 	middle []string // with white space between
 	close  string
-	typed  bool // after middle comes true"> or false">, which says whether the value is a string
-	lines  bool // the value stands on lines of its own
+	typed  []typing  // after middle comes one of them
+	lines  bool      // the value stands on lines of its own
+	json   [2]string // what is around all arguments as a JSON object, which may come instead; empty where it may not
+}
+
+// A typing is a text that says of which types of JSON Schema a value is; without types, of any but a string.
+type typing struct {
+	text  string
+	types []string
 }
 
 // beginning returns the first part of a call that is no white space.
@@ -110,14 +119,22 @@ var (
 	plain    = named("name", "arguments")
 )
 
-// Hermes, Qwen 2.5 and 3, and Apriel: JSON between tags.
+// Hermes, Qwen 2.5 and 3, Apriel and Hunyuan A13B, MiniMax M1, Nemotron Nano 2: JSON between tags.
 var (
 	hermes = form{open: "<tool_call>", call: []part{space, plain}, close: "</tool_call>"}
 
 	hermesList = form{open: "<tool_call>", list: true, call: []part{plain}, close: "</tool_call>"} // which some write instead
 
-	apriel = form{open: "<tool_calls>", list: true, call: []part{plain}, close: "</tool_calls>"}
+	apriel    = form{open: "<tool_calls>", list: true, call: []part{plain}, close: "</tool_calls>"}
+	minimaxM1 = form{open: "<tool_calls>", lines: true, call: []part{space, plain}, close: "</tool_calls>"}
+	nemotron2 = form{open: "<TOOLCALL>", list: true, call: []part{plain}, close: "</TOOLCALL>"}
 )
+
+// Lists of objects that have the tool's name as their only key: Apertus.
+var apertus = form{
+	open: "<|tools_prefix|>", list: true, close: "<|tools_suffix|>",
+	call: []part{lit("{"), space, lit(`"`), toolName, lit(`"`), space, lit(":"), space, args, space, lit("}")},
+}
 
 // Lists of JSON objects after a marker: Granite, Command-R7B, Mistral before its eleventh tokenizer, Firefunction.
 var (
@@ -131,13 +148,14 @@ var (
 )
 
 // Llama 3.1 and later: an object that is the whole answer, perhaps after a marker; calls as in Python, alone or in a
-// list.
+// list, which LFM2 has between markers.
 var (
 	llamaBare     = form{open: "{", first: true, keep: true, between: ";", call: []part{named("name", "parameters")}}
 	llamaTagged   = form{open: "<|python_tag|>", between: ";", call: []part{space, named("name", "parameters")}}
 	llamaList     = form{open: "[", first: true, keep: true, list: true, call: []part{named("name", "parameters")}}
 	llamaFunction = form{open: "<|python_tag|>", call: []part{space, {kind: partPython}}}
 	pythonic      = form{open: "[", first: true, keep: true, list: true, call: []part{{kind: partPython}}}
+	lfm2          = form{open: "<|tool_call_start|>", list: true, call: []part{{kind: partPython}}, close: "<|tool_call_end|>"}
 )
 
 // The tool's name and then the arguments in JSON: Mistral's later form, DeepSeek, Kimi K2, Functionary.
@@ -175,7 +193,10 @@ var (
 // Gemma 4.
 var gemma = form{open: "<|tool_call>", call: []part{space, lit("call:"), space, toolName, space, {kind: partBare}, space}, close: "<tool_call|>"}
 
-// Arguments one by one: Qwen3-Coder, Seed-OSS, GLM 4.5 and later, DeepSeek V3.2 and V4.
+// hy3 ends the names of Hy3's tags.
+const hy3 = ":opensource"
+
+// Arguments one by one: Qwen3-Coder, Seed-OSS, GLM 4.5 and later, Hy3, MiniMax M2, DeepSeek V3.2 and V4, Kimi K3.
 var (
 	coder = form{open: "<tool_call>", close: "</tool_call>", call: []part{
 		space, lit("<function="), toolName, lit(">"), space,
@@ -199,6 +220,42 @@ var (
 		{kind: partTagged, tags: tags{open: "<arg_key>", middle: []string{"</arg_key>", "<arg_value>"}, close: "</arg_value>"}},
 		space, lit("</tool_call>"),
 	}}
+	hunyuan3 = form{
+		open: "<tool_calls" + hy3 + ">", many: true, close: "</tool_calls" + hy3 + ">",
+		head: []part{space},
+		call: []part{
+			lit("<tool_call" + hy3 + ">"), space, toolName, space, lit("<tool_sep" + hy3 + ">"), space,
+			{kind: partTagged, tags: tags{
+				open: "<arg_key" + hy3 + ">", middle: []string{"</arg_key" + hy3 + ">", "<arg_value" + hy3 + ">"}, close: "</arg_value" + hy3 + ">",
+			}},
+			space, lit("</tool_call" + hy3 + ">"),
+		},
+	}
+	minimaxM2 = form{
+		open: "<minimax:tool_call>", many: true, close: "</minimax:tool_call>",
+		head: []part{space},
+		call: []part{
+			lit(`<invoke name="`), toolName, lit(`">`), space,
+			{kind: partTagged, tags: tags{open: `<parameter name="`, middle: []string{`">`}, close: "</parameter>"}},
+			space, lit("</invoke>"),
+		},
+	}
+	kimiK3 = form{
+		open: "<|open|>tools<|sep|>", many: true, close: "<|close|>tools<|sep|>",
+		head: []part{space},
+		call: []part{
+			lit(`<|open|>call tool="`), toolName, lit(`" index="`), {kind: partDigits}, lit(`"<|sep|>`), space,
+			{kind: partTagged, tags: tags{
+				open: `<|open|>argument key="`, middle: []string{`" type="`}, close: "<|close|>argument<|sep|>",
+				typed: []typing{
+					{`string"<|sep|>`, []string{"string"}}, {`number"<|sep|>`, []string{"number", "integer"}}, {`boolean"<|sep|>`, []string{"boolean"}},
+					{`object"<|sep|>`, []string{"object"}}, {`array"<|sep|>`, []string{"array"}}, {`null"<|sep|>`, []string{"null"}},
+				},
+				json: [2]string{`<|open|>json type="object"<|sep|>`, "<|close|>json<|sep|>"},
+			}},
+			space, lit("<|close|>call<|sep|>"),
+		},
+	}
 	dsmlV32 = dsml("function_calls")
 	dsmlV4  = dsml("tool_calls")
 )
@@ -209,7 +266,10 @@ func dsml(section string) form {
 		head: []part{space},
 		call: []part{
 			lit("<｜DSML｜invoke name=\""), toolName, lit("\">"), space,
-			{kind: partTagged, tags: tags{open: "<｜DSML｜parameter name=\"", middle: []string{"\" string=\""}, close: "</｜DSML｜parameter>", typed: true}},
+			{kind: partTagged, tags: tags{
+				open: "<｜DSML｜parameter name=\"", middle: []string{"\" string=\""}, close: "</｜DSML｜parameter>",
+				typed: []typing{{`true">`, []string{"string"}}, {`false">`, nil}},
+			}},
 			space, lit("</｜DSML｜invoke>"),
 		},
 	}

@@ -17,36 +17,53 @@ type Format struct {
 	name     string
 	forms    []*form
 	thoughts []thought
-	drop     []string // markers that mean nothing to a reader: those around an answer's text, in pairs
+	wraps    []wrapping
+	drop     []string // markers that mean nothing to a reader, such as those around an answer's text
 	control  bool     // calls begin with a control token, which nobody quotes: it ends an open thought
 	harmony  bool     // gpt-oss: messages in channels
 	thinks   bool     // the template shows markers of thoughts
 }
 
-// A thought is the markers around a model's thoughts.
-type thought struct{ open, close string }
+// A thought is the markers around a model's thoughts. A template shows one of them, or the sign, if there is one.
+type thought struct{ open, close, sign string }
 
 // Name returns the format's name, for logs.
 func (f *Format) Name() string { return f.name }
 
-var commonThoughts = []thought{{"<think>", "</think>"}}
+var commonThoughts = []thought{{"<think>", "</think>", ""}}
 
-// thoughts of which a template shows one of the markers, if not the common ones.
+// otherThoughts are thoughts with other markers than the common ones.
 var otherThoughts = []thought{
-	{"<seed:think>", "</seed:think>"},
-	{"[THINK]", "[/THINK]"},
-	{"<|START_THINKING|>", "<|END_THINKING|>"},
-	{"<thinking>", "</thinking>"},
-	{"<|channel>thought", "<channel|>"}, // Gemma 4
-	{"Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"},
+	{"<seed:think>", "</seed:think>", ""},
+	{"<mm:think>", "</mm:think>", ""},
+	{"[THINK]", "[/THINK]", ""},
+	{"<|START_THINKING|>", "<|END_THINKING|>", ""},
+	{"<thinking>", "</thinking>", ""},
+	{"<|inner_prefix|>", "<|inner_suffix|>", ""}, // Apertus
+	{"<|channel>thought", "<channel|>", ""},      // Gemma 4
+	{"Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", ""},
+	{"<think" + hy3 + ">", "</think" + hy3 + ">", "<think{}>"},
+	{"<|open|>think<|sep|>", "<|close|>think<|sep|>", "<|end_of_msg|>"}, // Kimi K3
 }
 
-// wrappings are markers around an answer's text, with the texts in templates by which they are known: Granite's prompt
-// for thoughts, Command-R7B, Cohere's later models.
-var wrappings = []struct{ sign, open, close string }{
-	{"<response></response>", "<response>", "</response>"},
-	{"<|START_RESPONSE|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"},
-	{"<|START_TEXT|>", "<|START_TEXT|>", "<|END_TEXT|>"},
+// A wrapping is markers around an answer's text, with the text in templates by which they are known.
+type wrapping struct {
+	sign, open, close string
+	around            bool   // they are around calls, too
+	empty             bool   // they are before calls, too, with no text where there is none
+	end               string // what ends an answer, before the token that does
+}
+
+// wrappings are those of Granite's prompt for thoughts, Command-R7B, Cohere's later models, Hunyuan A13B and Kimi K3.
+var wrappings = []wrapping{
+	{sign: "<response></response>", open: "<response>", close: "</response>"},
+	{sign: "<|START_RESPONSE|>", open: "<|START_RESPONSE|>", close: "<|END_RESPONSE|>"},
+	{sign: "<|START_TEXT|>", open: "<|START_TEXT|>", close: "<|END_TEXT|>"},
+	{sign: "<|extra_4|>", open: "<answer>", close: "</answer>", around: true},
+	{
+		sign: "<|end_of_msg|>", open: "<|open|>response<|sep|>", close: "<|close|>response<|sep|>", empty: true,
+		end: "<|close|>message<|sep|>",
+	},
 }
 
 // signs are the texts in templates by which forms are known, the more special ones before others.
@@ -62,6 +79,15 @@ var signs = []struct {
 	{"deepseek-r1", []string{"<｜tool▁calls▁begin｜>", "```json"}, []*form{&deepseekR1, &deepseekV31}, true},
 	{"deepseek-v3.1", []string{"<｜tool▁calls▁begin｜>"}, []*form{&deepseekV31, &deepseekR1}, true},
 	{"kimi-k2", []string{"<|tool_calls_section_begin|>"}, []*form{&kimi}, true},
+	{"kimi-k3", []string{"<|open|>", "<|close|>", "<|end_of_msg|>"}, []*form{&kimiK3}, true},
+	{"hy3", []string{"<arg_key{}>", hy3}, []*form{&hunyuan3}, true},
+	{"apertus", []string{"<|tools_prefix|>"}, []*form{&apertus}, true},
+	{"minimax-m2", []string{"<minimax:tool_call>"}, []*form{&minimaxM2}, false},
+	{"minimax-m1", []string{`<tool_calls>\n{`}, []*form{&minimaxM1, &apriel}, false},
+	{"lfm2", []string{"<|tool_call_start|>"}, []*form{&lfm2}, true},
+	{"lfm2", []string{"<|tool_list_start|>"}, []*form{&lfm2}, true},
+	{"lfm2", []string{"List of tools: ["}, []*form{&lfm2}, true},
+	{"nemotron-2", []string{"<TOOLCALL>"}, []*form{&nemotron2}, false},
 	{"seed-oss", []string{"<seed:tool_call>"}, []*form{&seed}, false},
 	{"apriel", []string{"<tool_calls>"}, []*form{&apriel}, false},
 	{"glm", []string{"<arg_key>"}, []*form{&glm}, false},
@@ -102,14 +128,18 @@ func FormatOf(source string, tools, calls bool) *Format {
 	f.thoughts = slices.Clone(commonThoughts)
 	f.thinks = strings.Contains(source, commonThoughts[0].open) || strings.Contains(source, commonThoughts[0].close)
 	for _, t := range otherThoughts {
-		if strings.Contains(source, t.open) || strings.Contains(source, t.close) {
+		if strings.Contains(source, t.open) || strings.Contains(source, t.close) || t.sign != "" && strings.Contains(source, t.sign) {
 			f.thoughts = append([]thought{t}, f.thoughts...)
 			f.thinks = true
 		}
 	}
 	for _, w := range wrappings {
 		if strings.Contains(source, w.sign) {
+			f.wraps = append(f.wraps, w)
 			f.drop = append(f.drop, w.open, w.close)
+			if w.end != "" {
+				f.drop = append(f.drop, w.end)
+			}
 		}
 	}
 	return f
