@@ -77,5 +77,11 @@ func (t *Tokenizer) findEnds() map[int32]bool {
 			delete(ends, id)
 		}
 	}
+	// In Muse Glimmer <|eom|> ends a message that others of the same answer follow; Llama 4's messages begin otherwise.
+	if control("<|start|>") >= 0 && control("<|message|>") >= 0 && control("<|eot|>") >= 0 {
+		if id, ok := t.ids["<|eom|>"]; ok {
+			delete(ends, id)
+		}
+	}
 	return ends
 }

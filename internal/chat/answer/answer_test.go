@@ -26,7 +26,7 @@ var sources = map[string]string{
 	"pythonic": "[func_name1(params_name1=", "harmony": "<|channel|><|message|>", "generic": "",
 	"gemma": "<|tool_call>call:<|channel>thought\n<channel|>", "k3": "<|open|><|close|><|end_of_msg|>", "hy3": "<think{}><arg_key{}>:opensource",
 	"apertus": "<|tools_prefix|><|inner_prefix|>", "m2": "<minimax:tool_call><think>", "m1": `<tool_calls>\n{"name"`, "lfm2": "<|tool_call_start|><think>",
-	"nemotron2": "<TOOLCALL>", "hunyuan": "<|extra_0|><|extra_4|><tool_calls>[{",
+	"muse": "<atem:function_calls><|eom|><|message|>", "nemotron2": "<TOOLCALL>", "hunyuan": "<|extra_0|><|extra_4|><tool_calls>[{",
 }
 
 type testCall struct{ id, name, arguments string }
@@ -158,6 +158,18 @@ var answerCases = []struct {
 	{"harmony", "", "Plain text", "Plain text", "", nil},
 	{"harmony", "", "<|channel|>commentary to=functions.unknown <|constrain|>json<|message|>{}<|call|>", "<|channel|>commentary to=functions.unknown <|constrain|>json<|message|>{}<|call|>", "", nil},
 	{"harmony", "", "<|channel|>commentary to=functions.now<|message|>{]<|call|>", "<|channel|>commentary to=functions.now<|message|>{]", "", nil},
+	// Muse Glimmer.
+	{"muse", "<|start|>assistant", " to=self<|message|>Hm.<|eom|><|start|>assistant to=user<|message|>Text.<|eot|>", "Text.", "Hm.", nil},
+	{
+		"muse", "<|start|>assistant", " to=self<|message|>Hm.<|eom|><|start|>assistant to=get_weather<|message|><atem:function_calls>\n<atem:invoke name=\"get_weather\">\n<atem:parameter name=\"city\">São \"P\"\n</atem:parameter>\n" +
+			"<atem:parameter name=\"options\">{\"a\": [1]}</atem:parameter>\n</atem:invoke>\n</atem:function_calls><|eom|><|start|>assistant to=now<|message|><atem:function_calls>\n<atem:invoke name=\"now\">\n</atem:invoke>\n</atem:function_calls>", "", "Hm.",
+		[]testCall{tc("get_weather", `{"city":"São \"P\"\n","options":{"a": [1]}}`), tc("now", `{}`)},
+	},
+	{"muse", "<|start|>assistant", " to=user<|message|>I look.<|eom|><|start|>assistant to=now<|message|><atem:function_calls>\n<atem:invoke name=\"now\">\n</atem:invoke>\n</atem:function_calls>", "I look.", "", []testCall{tc("now", `{}`)}},
+	{"muse", "<|start|>assistant", " to=user<|message|>I look.\n<atem:function_calls>\n<atem:invoke name=\"now\">\n</atem:invoke>\n</atem:function_calls><|eot|>", "I look.", "", []testCall{tc("now", `{}`)}},
+	{"muse", "<|start|>assistant to=self<|message|>", "I could write <atem:function_calls>.<|eom|><|start|>assistant to=self<|message|>No.<|eom|><|start|>assistant<|message|>Text.", "Text.", "I could write <atem:function_calls>.No.", nil},
+	{"muse", "", "Plain to=user text", "Plain to=user text", "", nil},
+	{"muse", "<|start|>assistant", " to=unknown<|message|><atem:function_calls>\n<atem:invoke name=\"unknown\">", " to=unknown<|message|><atem:function_calls>\n<atem:invoke name=\"unknown\">", "", nil},
 	// Gemma 4.
 	{"gemma", "", "<|channel>thought\nHm.\n<channel|>Text.<|tool_call>call:get_weather{city:<|\"|>Paris, \"x\"\n<|\"|>,days:3,options:{a:[1,true,<|\"|>b<|\"|>],<|\"|>c d<|\"|>:null},wind:false}<tool_call|>", "Text.", "Hm.", []testCall{tc("get_weather", `{"city":"Paris, \"x\"\n","days":3,"options":{"a":[1,true,"b"],"c d":null},"wind":false}`)}},
 	{"gemma", "<|channel>thought\n<channel|>", "<|tool_call>call:now{}<tool_call|><|tool_call>call:get_weather{city:<|\"|>Rome<|\"|>}<tool_call|>", "", "", []testCall{tc("now", `{}`), tc("get_weather", `{"city":"Rome"}`)}},
@@ -293,7 +305,7 @@ func TestTextWithoutCallsIsUnchanged(t *testing.T) {
 		if c.prompt == ">>>" {
 			want = strings.TrimPrefix(want, "all\n")
 		}
-		if c.format != "harmony" && m.Content != want {
+		if f.channels == nil && m.Content != want {
 			t.Errorf("%s: got %q, want %q", c.format, m.Content, want)
 		}
 	}

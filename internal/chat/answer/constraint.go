@@ -65,8 +65,8 @@ func (f *Format) Constraint(ctx context.Context, o ConstraintOptions) (*Constrai
 	}
 	out := &Constraint{Lazy: !o.Required && c.form == nil, Loose: c.loose}
 	var root grammar.Expr
-	if f.harmony {
-		root = c.harmony(&out.Triggers)
+	if f.channels != nil {
+		root = c.messages(f.channels, &out.Triggers)
 	} else {
 		root = c.answer(f, &out.Triggers)
 	}
@@ -132,7 +132,7 @@ func (c *composer) read(schema json.RawMessage, strict bool) (*grammar.Schema, g
 	return s, e, err
 }
 
-// answer is an answer in a format that is not harmony.
+// answer is an answer that is one message.
 func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 	primed := f.primed(c.o.Prompt)
 	opened := f.opened(c.o.Prompt)
@@ -317,14 +317,7 @@ func (c *composer) body(f *form) grammar.Expr {
 	}
 	var one []grammar.Expr
 	for i := range c.o.Tools {
-		var parts []grammar.Expr
-		for _, p := range f.call {
-			parts = append(parts, c.part(f, p, i))
-			if p.kind == partTagged { // with all that follows
-				break
-			}
-		}
-		one = append(one, grammar.Sequence(parts...))
+		one = append(one, c.one(f, i))
 	}
 	call := c.Rule("call", grammar.Choice(one...))
 	var run []grammar.Expr
@@ -350,6 +343,18 @@ func (c *composer) body(f *form) grammar.Expr {
 	e := c.Rule("calls", grammar.Sequence(run...))
 	c.bodies[f] = e
 	return e
+}
+
+// one is a call of the tool with that index.
+func (c *composer) one(f *form, tool int) grammar.Expr {
+	var parts []grammar.Expr
+	for _, p := range f.call {
+		parts = append(parts, c.part(f, p, tool))
+		if p.kind == partTagged { // with all that follows
+			break
+		}
+	}
+	return grammar.Sequence(parts...)
 }
 
 // special are texts that may be tokens without bytes.
@@ -581,47 +586,4 @@ func (c *composer) inOrder(params []parameter, argument func(*parameter) grammar
 		first, later = grammar.Choice(e, first), c.Rule("argument", grammar.Choice(withComma, later))
 	}
 	return first
-}
-
-// harmony is an answer of gpt-oss: thoughts, where a call is required, and a call in either order of its header.
-func (c *composer) harmony(t *grammar.Triggers) grammar.Expr {
-	*t = grammar.Triggers{
-		Words: []string{" to=" + harmonyFunctions}, First: []string{"to=" + harmonyFunctions},
-		Quiet: grammar.Quiet{Begin: harmonyChannel + harmonyThought, End: "<|end|>"},
-	}
-	var calls []grammar.Expr
-	channel := grammar.Sequence(c.Marker(harmonyChannel), grammar.Literal("commentary"))
-	space := grammar.Optional(grammar.Literal(" "))
-	content := grammar.Choice(grammar.Literal(" json"), grammar.Sequence(space, c.Marker("<|constrain|>"), grammar.Literal("json")))
-	for i := range c.o.Tools {
-		calls = append(calls, grammar.Sequence(grammar.Literal("to="+harmonyFunctions+c.o.Tools[i].Name), grammar.Optional(grammar.Sequence(space, channel)),
-			grammar.Optional(content), c.Marker(harmonyMessage), c.arguments[i], grammar.Optional(c.Marker("<|call|>"))))
-	}
-	call := grammar.Choice(calls...)
-	if !c.o.Required && c.form == nil {
-		return grammar.Sequence(space, call)
-	}
-	if c.writes(harmonyChannel) {
-		return *c.form
-	}
-	said := grammar.Choice()
-	if len(calls) > 0 {
-		said = grammar.Sequence(grammar.Optional(channel), grammar.Literal(" "), call)
-	}
-	if c.form != nil {
-		header := grammar.Sequence(c.Marker(harmonyChannel), grammar.Literal("final"), grammar.Optional(content), c.Marker(harmonyMessage))
-		said = grammar.Choice(said, grammar.Sequence(header, *c.form))
-	}
-	next := grammar.Sequence(c.Until("<|end|>"), c.Marker(harmonyStart), grammar.Literal("assistant"))
-	header := grammar.Sequence(c.Marker(harmonyChannel), grammar.Literal(harmonyThought), c.Marker(harmonyMessage))
-	further := grammar.Repeat(grammar.Sequence(header, next), 0, -1)
-	switch channel, inside := harmonyBody(c.o.Prompt); {
-	case inside && channel == harmonyThought:
-		return grammar.Sequence(next, further, said)
-	case inside && c.form != nil: // within the text, which goes on
-		return *c.form
-	case c.o.Plain:
-		return said
-	}
-	return grammar.Sequence(further, said)
 }

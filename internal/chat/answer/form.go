@@ -231,16 +231,8 @@ var (
 			space, lit("</tool_call" + hy3 + ">"),
 		},
 	}
-	minimaxM2 = form{
-		open: "<minimax:tool_call>", many: true, close: "</minimax:tool_call>",
-		head: []part{space},
-		call: []part{
-			lit(`<invoke name="`), toolName, lit(`">`), space,
-			{kind: partTagged, tags: tags{open: `<parameter name="`, middle: []string{`">`}, close: "</parameter>"}},
-			space, lit("</invoke>"),
-		},
-	}
-	kimiK3 = form{
+	minimaxM2 = invocations("<", "minimax:tool_call")
+	kimiK3    = form{
 		open: "<|open|>tools<|sep|>", many: true, close: "<|close|>tools<|sep|>",
 		head: []part{space},
 		call: []part{
@@ -259,6 +251,20 @@ var (
 	dsmlV32 = dsml("function_calls")
 	dsmlV4  = dsml("tool_calls")
 )
+
+// invocations are calls as of MiniMax M2, with a prefix of all tags and a section around them.
+func invocations(prefix, section string) form {
+	closing := "</" + prefix[1:]
+	return form{
+		open: "<" + section + ">", many: true, close: "</" + section + ">",
+		head: []part{space},
+		call: []part{
+			lit(prefix + `invoke name="`), toolName, lit(`">`), space,
+			{kind: partTagged, tags: tags{open: prefix + `parameter name="`, middle: []string{`">`}, close: closing + "parameter>"}},
+			space, lit(closing + "invoke>"),
+		},
+	}
+}
 
 func dsml(section string) form {
 	return form{

@@ -18,10 +18,10 @@ type Format struct {
 	forms    []*form
 	thoughts []thought
 	wraps    []wrapping
-	drop     []string // markers that mean nothing to a reader, such as those around an answer's text
-	control  bool     // calls begin with a control token, which nobody quotes: it ends an open thought
-	harmony  bool     // gpt-oss: messages in channels
-	thinks   bool     // the template shows markers of thoughts
+	drop     []string  // markers that mean nothing to a reader, such as those around an answer's text
+	control  bool      // calls begin with a control token, which nobody quotes: it ends an open thought
+	thinks   bool      // the template shows markers of thoughts
+	channels *channels // an answer is several messages; nil: it is one
 }
 
 // A thought is the markers around a model's thoughts. A template shows one of them, or the sign, if there is one.
@@ -111,7 +111,10 @@ var signs = []struct {
 func FormatOf(source string, tools, calls bool) *Format {
 	f := &Format{name: "generic"}
 	if strings.Contains(source, "<|channel|>") && strings.Contains(source, "<|message|>") {
-		return &Format{name: "harmony", harmony: true}
+		return &Format{name: "harmony", channels: &harmony}
+	}
+	if strings.Contains(source, atem.open) && strings.Contains(source, museEnd) {
+		return &Format{name: "muse", channels: &muse}
 	}
 	for _, s := range signs {
 		if !slices.ContainsFunc(s.signs, func(sign string) bool { return !strings.Contains(source, sign) }) {
@@ -148,9 +151,9 @@ func FormatOf(source string, tools, calls bool) *Format {
 // Thought returns the markers around the thoughts that an answer behind prompt may begin with, and whether the prompt
 // ends within one. Both are empty where the model was not trained to think.
 func (f *Format) Thought(prompt string) (begin, end string, inside bool) {
-	if f.harmony {
-		channel, inside := harmonyBody(prompt)
-		return harmonyChannel + harmonyThought + harmonyMessage, "<|end|>", inside && channel == harmonyThought
+	if f.channels != nil {
+		thought, inside := f.channels.body(prompt)
+		return f.channels.opening(), f.channels.end, inside && thought
 	}
 	if t := f.opened(prompt); t != nil {
 		return t.open, t.close, true
@@ -189,11 +192,11 @@ func (f *Format) Closing(prompt string) string {
 // Place says where in an answer a prompt ends: it is the same for prompts after which the same may be said.
 func (f *Format) Place(prompt string) string {
 	_, _, inside := f.Thought(prompt)
-	channel, body := "", false
-	if f.harmony {
-		channel, body = harmonyBody(prompt)
+	thought, body := false, false
+	if f.channels != nil {
+		thought, body = f.channels.body(prompt)
 	}
-	return fmt.Sprint(inside, f.Closing(prompt), f.closed(prompt), f.primed(prompt) != nil, body, channel)
+	return fmt.Sprint(inside, f.Closing(prompt), f.closed(prompt), f.primed(prompt) != nil, body, thought)
 }
 
 // primed returns the form whose opening a prompt ends with, nil if there is none.

@@ -286,8 +286,8 @@ func (p *Parser) until(marker string, put func([]byte)) bool {
 
 // run reads the whole answer.
 func (p *Parser) run() {
-	if p.format.harmony {
-		p.messages()
+	if p.format.channels != nil {
+		p.messages(p.format.channels)
 		return
 	}
 	thoughts := p.format.thoughts

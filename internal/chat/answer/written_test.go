@@ -54,6 +54,10 @@ var around = map[string]struct {
 		"</arg_value:opensource>\n</tool_call:opensource>\n</tool_calls:opensource>",
 		[]string{"print('</arg_value:opensource>')", "</tool_call:opensource>", "</arg_value>\n</tool_call>"},
 	},
+	"muse": {
+		" to=write<|message|><atem:function_calls>\n<atem:invoke name=\"write\">\n<atem:parameter name=\"path\">a.py</atem:parameter>\n<atem:parameter name=\"content\">", "</atem:parameter>\n</atem:invoke>\n</atem:function_calls>",
+		[]string{"print('</atem:parameter>')", "</atem:invoke>", "</atem:function_calls>", "<|eom|>"},
+	},
 	"m2": {
 		"<minimax:tool_call>\n<invoke name=\"write\">\n<parameter name=\"path\">a.py</parameter>\n<parameter name=\"content\">", "</parameter>\n</invoke>\n</minimax:tool_call>",
 		[]string{"print('</parameter>')", "</invoke>", "</minimax:tool_call>", "</parameter>\n</invoke", "<parameter name=\"b\">1"},
