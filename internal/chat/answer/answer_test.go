@@ -26,7 +26,7 @@ var sources = map[string]string{
 	"pythonic": "[func_name1(params_name1=", "harmony": "<|channel|><|message|>", "generic": "",
 	"gemma": "<|tool_call>call:<|channel>thought\n<channel|>", "k3": "<|open|><|close|><|end_of_msg|>", "hy3": "<think{}><arg_key{}>:opensource",
 	"apertus": "<|tools_prefix|><|inner_prefix|>", "m2": "<minimax:tool_call><think>", "m1": `<tool_calls>\n{"name"`, "lfm2": "<|tool_call_start|><think>",
-	"muse": "<atem:function_calls><|eom|><|message|>", "nemotron2": "<TOOLCALL>", "hunyuan": "<|extra_0|><|extra_4|><tool_calls>[{",
+	"m3": "]<]minimax[>[<tool_call><mm:think>", "muse": "<atem:function_calls><|eom|><|message|>", "nemotron2": "<TOOLCALL>", "hunyuan": "<|extra_0|><|extra_4|><tool_calls>[{",
 }
 
 type testCall struct{ id, name, arguments string }
@@ -121,6 +121,15 @@ var answerCases = []struct {
 		"m2", "<think>\n", "Hm.\n</think>\n\nI look.\n<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">4</parameter>\n<parameter name=\"options\">{\"a\": [1]}</parameter>\n</invoke>\n<invoke name=\"now\">\n</invoke>\n</minimax:tool_call>", "I look.", "Hm.",
 		[]testCall{tc("get_weather", `{"city":"4","options":{"a": [1]}}`), tc("now", `{}`)},
 	},
+	{
+		"m3", "", "<mm:think>Hm.</mm:think>I look.]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"get_weather\">]<]minimax[>[<city>São \"4\"\n]<]minimax[>[</city>]<]minimax[>[<days>3]<]minimax[>[</days>" +
+			"]<]minimax[>[<options>]<]minimax[>[<a>]<]minimax[>[<item>1]<]minimax[>[</item>]<]minimax[>[<item>b]<]minimax[>[</item>]<]minimax[>[</a>]<]minimax[>[<c>]<]minimax[>[<d>]<]minimax[>[<e>true]<]minimax[>[</e>]<]minimax[>[</d>]<]minimax[>[</c>]<]minimax[>[</options>" +
+			"]<]minimax[>[</invoke>\n]<]minimax[>[<invoke name=\"now\">]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>", "I look.", "Hm.",
+		[]testCall{tc("get_weather", `{"city":"São \"4\"\n","days":3,"options":{"a":[1,"b"],"c":{"d":{"e":true}}}}`), tc("now", `{}`)},
+	},
+	{"m3", "", "</mm:think>Text with ]<] and <item>.", "Text with ]<] and <item>.", "", nil},
+	{"m3", "", "]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"get_weather\">]<]minimax[>[<city>4]<]minimax[>[</city>]<]minimax[>[<options>]<]minimax[>[</options>]<]minimax[>[</invoke>]<]minimax[>[</tool_call>", "", "", []testCall{tc("get_weather", `{"city":"4","options":{}}`)}},
+	{"m3", "", "]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"get_weather\">]<]minimax[>[<city>4", "]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"get_weather\">]<]minimax[>[<city>4", "", nil},
 	{"m1", "", "Text.\n<tool_calls>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n{\"name\": \"now\", \"arguments\": {}}\n</tool_calls>", "Text.", "", []testCall{tc("get_weather", `{"city": "Paris"}`), tc("now", `{}`)}},
 	// Apertus, LFM2, Nemotron Nano 2.
 	{"apertus", "", "<|inner_prefix|>Hm.<|inner_suffix|>Text.<|tools_prefix|>[{\"get_weather\": {\"city\": \"Paris\"}}, {\"now\": {}}]<|tools_suffix|>", "Text.", "Hm.", []testCall{tc("get_weather", `{"city": "Paris"}`), tc("now", `{}`)}},

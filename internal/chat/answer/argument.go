@@ -73,23 +73,29 @@ func (p *Parser) argument(t *tags, par *parameter) bool {
 	if !p.untilTag(t, func(b []byte) { raw = append(raw, b...) }, func() bool { return json.Valid(bytes.TrimSpace(raw)) }) {
 		return false
 	}
+	p.written(raw, &par.kinds, t.lines)
+	return true
+}
+
+// written adds a value that was written without JSON's quotes: JSON or a Python literal, or else a string, perhaps on
+// lines of its own.
+func (p *Parser) written(raw []byte, k *kinds, lines bool) {
 	value := bytes.TrimSpace(raw)
 	switch {
-	case par.text() && string(value) != "null":
+	case k.text() && string(value) != "null":
 	case json.Valid(value):
 		p.call.args = append(p.call.args, value...)
-		return true
+		return
 	default:
 		if literal, ok := fromPython(value); ok {
 			p.call.args = append(p.call.args, literal...)
-			return true
+			return
 		}
 	}
-	if t.lines {
+	if lines {
 		raw = bytes.TrimSuffix(bytes.TrimPrefix(raw, []byte("\n")), []byte("\n"))
 	}
 	putText(string(raw), p.arg)
-	return true
 }
 
 // compoundArgument reads an object or a list in JSON, in whose strings the tag that ends an argument ends nothing. It

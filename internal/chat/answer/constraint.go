@@ -83,8 +83,10 @@ type composer struct {
 	arguments []grammar.Expr    // [tools] as JSON objects
 	loose     []error
 	bodies    map[*form]grammar.Expr
-	bareMade  *bareValues
 	form      *grammar.Expr // what an answer is that is no call; nil: it may be any text
+
+	bareMade     *bareValues
+	elementsMade *elementValues
 }
 
 // gap is white space between calls and their parts; it is bounded, since models can go on with it forever.
@@ -358,7 +360,7 @@ func (c *composer) one(f *form, tool int) grammar.Expr {
 }
 
 // special are texts that may be tokens without bytes.
-var special = regexp.MustCompile(`<\|[a-z_]+>|<[a-z_]+\|>|<\|[^|]*\|>|<｜[^｜]*｜>|｜DSML｜|\[[A-Z_]+\]|</?[a-z_:]+>|\[BEGIN FINAL RESPONSE\]`)
+var special = regexp.MustCompile(`<\|[a-z_]+>|<[a-z_]+\|>|<\|[^|]*\|>|<｜[^｜]*｜>|｜DSML｜|\[[A-Z_]+\]|</?[a-z_:]+>|\]<\]minimax\[>\[|\[BEGIN FINAL RESPONSE\]`)
 
 // split cuts a text into those that may be special tokens and others.
 func split(s string) []string {
@@ -428,6 +430,8 @@ func (c *composer) part(f *form, p part, tool int) grammar.Expr {
 		return c.tagged(f, &p.tags, tool)
 	case partBare:
 		return c.bare(tool)
+	case partElements:
+		return c.elements(p.text, tool)
 	}
 	return c.python(tool)
 }

@@ -19,7 +19,7 @@ import (
 var closings = []string{
 	"</think>", "</seed:think>", "[/THINK]", "<|END_THINKING|>", "[BEGIN FINAL RESPONSE]", "</parameter>", "</arg_value>",
 	"</｜DSML｜parameter>", "<|end|>", `"}`, "<channel|>", `<|"|>`, "</parameter></function></tool_call>",
-	"</parameter></function></seed:tool_call>", "<|close|>argument<|sep|>", "</arg_value:opensource>", "</parameter></invoke></minimax:tool_call>", "<|eom|>", "</atem:parameter></atem:invoke></atem:function_calls>",
+	"]<]minimax[>[</city>", "]<]minimax[>[</invoke>", "]<]minimax[>[", "</x>", "</parameter></function></seed:tool_call>", "<|close|>argument<|sep|>", "</arg_value:opensource>", "</parameter></invoke></minimax:tool_call>", "<|eom|>", "</atem:parameter></atem:invoke></atem:function_calls>",
 	"</arg_value:opensource></tool_call:opensource>", "<|close|>argument<|sep|><|close|>call<|sep|>", "</think:opensource>", "<|close|>think<|sep|>", "<|inner_suffix|>", "</arg_value></tool_call>", "</｜DSML｜parameter></｜DSML｜invoke>",
 }
 
@@ -28,7 +28,7 @@ var controls = []string{
 	"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>", "<|tool_call|>", "[TOOL_CALLS]", "[ARGS]", "<|START_ACTION|>",
 	"<|END_ACTION|>", "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "｜DSML｜", "<|python_tag|>",
 	"<|tool_call>", "<tool_call|>", "<|open|>", "<|close|>", "<|sep|>", "<|tools_prefix|>", "<|tools_suffix|>", "<tool_calls:opensource>", "<|tool_call_start|>",
-	"<arg_value:opensource>", "<|inner_suffix|>", "<|eom|>",
+	"<arg_value:opensource>", "<|inner_suffix|>", "]<]minimax[>[", "<|eom|>",
 }
 
 // vocabulary has a token for each byte, the closings, the controls where there are any, and the end.

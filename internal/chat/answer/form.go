@@ -22,7 +22,7 @@ type form struct {
 // A part is a piece of a call.
 type part struct {
 	kind partKind
-	text string // of partLiteral, partOptional, partIdentifier and partNumber
+	text string // of partLiteral, partOptional, partIdentifier, partNumber and partElements
 	keys keys   // of partObject
 	tags tags   // of partTagged
 }
@@ -42,6 +42,7 @@ const (
 	partTagged                     // the arguments one by one, between tags
 	partPython                     // a call as in Python
 	partBare                       // arguments in Gemma 4's form
+	partElements                   // arguments in MiniMax M3's form; text comes before their tags
 )
 
 // keys are the members of a call as a JSON object, as grammars write it; the parser takes those of all forms.
@@ -189,6 +190,20 @@ var (
 	functionary31 = form{open: "<function=", call: []part{toolName, lit(">"), space, args, space, lit("</function>")}}
 	functionary32 = form{open: ">>>", aside: "all\n", call: []part{toolName, lit("\n"), space, args}}
 )
+
+// minimaxPrefix comes before the tags of MiniMax M3.
+const minimaxPrefix = "]<]minimax[>["
+
+// MiniMax M3.
+var minimaxM3 = form{
+	open: minimaxPrefix + "<tool_call>", many: true, close: minimaxPrefix + "</tool_call>",
+	head: []part{space},
+	call: []part{
+		lit(minimaxPrefix + `<invoke name="`), toolName, lit(`">`), space,
+		{kind: partElements, text: minimaxPrefix},
+		space, lit(minimaxPrefix + "</invoke>"),
+	},
+}
 
 // Gemma 4.
 var gemma = form{open: "<|tool_call>", call: []part{space, lit("call:"), space, toolName, space, {kind: partBare}, space}, close: "<tool_call|>"}

@@ -38,6 +38,7 @@ func TestTextsBeginAfterThoughts(t *testing.T) {
 		{"hy3", "<think:opensource></think:opensource>", "{\"n\": 4}", ""},
 		{"hy3", "<think:opensource>", "Hm.</think:opensource>{\"n\": 4}", "Hm."},
 		{"apertus", "", "<|inner_prefix|>Hm.<|inner_suffix|>{\"n\": 4}", "Hm."},
+		{"m3", "", "<mm:think>Hm.</mm:think>{\"n\": 4}", "Hm."},
 		{"muse", "<|start|>assistant", " to=self<|message|>Hm.<|eom|><|start|>assistant to=user<|message|>{\"n\": 4}", "Hm."},
 		{"muse", "<|start|>assistant", "<|message|>{\"n\": 4}", ""},
 		{"muse", "<|start|>assistant to=user<|message|>", "{\"n\": 4}", ""},

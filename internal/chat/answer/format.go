@@ -82,6 +82,7 @@ var signs = []struct {
 	{"kimi-k3", []string{"<|open|>", "<|close|>", "<|end_of_msg|>"}, []*form{&kimiK3}, true},
 	{"hy3", []string{"<arg_key{}>", hy3}, []*form{&hunyuan3}, true},
 	{"apertus", []string{"<|tools_prefix|>"}, []*form{&apertus}, true},
+	{"minimax-m3", []string{minimaxPrefix}, []*form{&minimaxM3}, true},
 	{"minimax-m2", []string{"<minimax:tool_call>"}, []*form{&minimaxM2}, false},
 	{"minimax-m1", []string{`<tool_calls>\n{`}, []*form{&minimaxM1, &apriel}, false},
 	{"lfm2", []string{"<|tool_call_start|>"}, []*form{&lfm2}, true},

@@ -58,6 +58,10 @@ var around = map[string]struct {
 		" to=write<|message|><atem:function_calls>\n<atem:invoke name=\"write\">\n<atem:parameter name=\"path\">a.py</atem:parameter>\n<atem:parameter name=\"content\">", "</atem:parameter>\n</atem:invoke>\n</atem:function_calls>",
 		[]string{"print('</atem:parameter>')", "</atem:invoke>", "</atem:function_calls>", "<|eom|>"},
 	},
+	"m3": {
+		"]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"write\">]<]minimax[>[<path>a.py]<]minimax[>[</path>]<]minimax[>[<content>", "]<]minimax[>[</content>]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>",
+		[]string{"print('</content>')", "</invoke>", "]<]minimax[>[<item>1]<]minimax[>[</item>", "]<]minimax[>[</invoke>"},
+	},
 	"m2": {
 		"<minimax:tool_call>\n<invoke name=\"write\">\n<parameter name=\"path\">a.py</parameter>\n<parameter name=\"content\">", "</parameter>\n</invoke>\n</minimax:tool_call>",
 		[]string{"print('</parameter>')", "</invoke>", "</minimax:tool_call>", "</parameter>\n</invoke", "<parameter name=\"b\">1"},
