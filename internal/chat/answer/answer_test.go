@@ -26,7 +26,7 @@ var sources = map[string]string{
 	"pythonic": "[func_name1(params_name1=", "harmony": "<|channel|><|message|>", "generic": "",
 	"gemma": "<|tool_call>call:<|channel>thought\n<channel|>", "k3": "<|open|><|close|><|end_of_msg|>", "hy3": "<think{}><arg_key{}>:opensource",
 	"apertus": "<|tools_prefix|><|inner_prefix|>", "m2": "<minimax:tool_call><think>", "m1": `<tool_calls>\n{"name"`, "lfm2": "<|tool_call_start|><think>",
-	"m3": "]<]minimax[>[<tool_call><mm:think>", "muse": "<atem:function_calls><|eom|><|message|>", "nemotron2": "<TOOLCALL>", "hunyuan": "<|extra_0|><|extra_4|><tool_calls>[{",
+	"m3": "]<]minimax[>[<tool_call><mm:think>", "muse": "<atem:function_calls><|eom|><|message|>", "nemotron2": "<TOOLCALL>", "hunyuan": "<|extra_0|><|extra_4|><tool_calls>[{ 助手：",
 }
 
 type testCall struct{ id, name, arguments string }
@@ -116,6 +116,8 @@ var answerCases = []struct {
 	{"hy3", "<think:opensource></think:opensource>", "A <tool_call> is a tag.", "A <tool_call> is a tag.", "", nil},
 	{"hunyuan", "", "<think>\nHm.\n</think>\n<answer>\n<tool_calls>[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}, {\"name\": \"now\", \"arguments\": {}}]</tool_calls>\n</answer>", "", "Hm.", []testCall{tc("get_weather", `{"city": "Paris"}`), tc("now", `{}`)}},
 	{"hunyuan", "", "<think>\n\n</think>\n<answer>\nText.\n</answer>", "Text.", "", nil},
+	{"hunyuan", "", "<think>\n\n</think>\n<answer>\n助手：The word 助手： is kept.\n</answer>", "The word 助手： is kept.", "", nil},
+	{"hunyuan", "", "助手：Text.", "Text.", "", nil},
 	// MiniMax.
 	{
 		"m2", "<think>\n", "Hm.\n</think>\n\nI look.\n<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">4</parameter>\n<parameter name=\"options\">{\"a\": [1]}</parameter>\n</invoke>\n<invoke name=\"now\">\n</invoke>\n</minimax:tool_call>", "I look.", "Hm.",
@@ -308,7 +310,7 @@ func TestPiecesDoNotMatter(t *testing.T) {
 func TestTextWithoutCallsIsUnchanged(t *testing.T) {
 	for _, c := range answerCases {
 		f := FormatOf(sources[c.format], true, true)
-		f.drop = nil
+		f.drop, f.speaker = nil, ""
 		m, _ := parse(f, Options{Reasoning: ReasoningNone, Prompt: c.prompt}, c.text)
 		want := c.text
 		if c.prompt == ">>>" {

@@ -21,6 +21,7 @@ type Format struct {
 	drop     []string  // markers that mean nothing to a reader, such as those around an answer's text
 	control  bool      // calls begin with a control token, which nobody quotes: it ends an open thought
 	thinks   bool      // the template shows markers of thoughts
+	speaker  string    // what a text may begin with, and means nothing to a reader
 	channels *channels // an answer is several messages; nil: it is one
 }
 
@@ -52,6 +53,7 @@ type wrapping struct {
 	around            bool   // they are around calls, too
 	empty             bool   // they are before calls, too, with no text where there is none
 	end               string // what ends an answer, before the token that does
+	speaker           string // what a template may tell models to begin a text with, and means nothing to a reader
 }
 
 // wrappings are those of Granite's prompt for thoughts, Command-R7B, Cohere's later models, Hunyuan A13B and Kimi K3.
@@ -59,7 +61,7 @@ var wrappings = []wrapping{
 	{sign: "<response></response>", open: "<response>", close: "</response>"},
 	{sign: "<|START_RESPONSE|>", open: "<|START_RESPONSE|>", close: "<|END_RESPONSE|>"},
 	{sign: "<|START_TEXT|>", open: "<|START_TEXT|>", close: "<|END_TEXT|>"},
-	{sign: "<|extra_4|>", open: "<answer>", close: "</answer>", around: true},
+	{sign: "<|extra_4|>", open: "<answer>", close: "</answer>", around: true, speaker: "助手："},
 	{
 		sign: "<|end_of_msg|>", open: "<|open|>response<|sep|>", close: "<|close|>response<|sep|>", empty: true,
 		end: "<|close|>message<|sep|>",
@@ -141,6 +143,9 @@ func FormatOf(source string, tools, calls bool) *Format {
 		if strings.Contains(source, w.sign) {
 			f.wraps = append(f.wraps, w)
 			f.drop = append(f.drop, w.open, w.close)
+			if strings.Contains(source, w.speaker) {
+				f.speaker = w.speaker
+			}
 			if w.end != "" {
 				f.drop = append(f.drop, w.end)
 			}
