@@ -26,7 +26,7 @@ var sources = map[string]string{
 	"pythonic": "[func_name1(params_name1=", "harmony": "<|channel|><|message|>", "generic": "",
 	"gemma": "<|tool_call>call:<|channel>thought\n<channel|>", "k3": "<|open|><|close|><|end_of_msg|>", "hy3": "<think{}><arg_key{}>:opensource",
 	"apertus": "<|tools_prefix|><|inner_prefix|>", "m2": "<minimax:tool_call><think>", "m1": `<tool_calls>\n{"name"`, "lfm2": "<|tool_call_start|><think>",
-	"m3": "]<]minimax[>[<tool_call><mm:think>", "muse": "<atem:function_calls><|eom|><|message|>", "nemotron2": "<TOOLCALL>", "hunyuan": "<|extra_0|><|extra_4|><tool_calls>[{ 助手：",
+	"gigachat": "<|role_sep|>'function call'", "gigachat1": "<|role_sep|><|function_call|>", "m3": "]<]minimax[>[<tool_call><mm:think>", "muse": "<atem:function_calls><|eom|><|message|>", "nemotron2": "<TOOLCALL>", "hunyuan": "<|extra_0|><|extra_4|><tool_calls>[{ 助手：",
 }
 
 type testCall struct{ id, name, arguments string }
@@ -138,6 +138,8 @@ var answerCases = []struct {
 	{"apertus", "", "<|inner_prefix|>Hm.<|tools_prefix|>[{\"now\": {}}]<|tools_suffix|>", "", "Hm.", []testCall{tc("now", `{}`)}},
 	{"apertus", "", "<|tools_prefix|>[{\"unknown\": {}}]<|tools_suffix|>", "<|tools_prefix|>[{\"unknown\": {}}]<|tools_suffix|>", "", nil},
 	{"lfm2", "", "<think>Hm.</think><|tool_call_start|>[get_weather(city='Rome', days=3, options={\"a\": [1, true]}), now()]<|tool_call_end|>Done.", "Done.", "Hm.", []testCall{tc("get_weather", `{"city":"Rome","days":3,"options":{"a":[1,true]}}`), tc("now", `{}`)}},
+	{"gigachat", "", "Text.<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}", "Text.", "", []testCall{tc("get_weather", `{"city": "Paris"}`)}},
+	{"gigachat1", "", "Text.<|function_call|>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}", "Text.", "", []testCall{tc("get_weather", `{"city": "Paris"}`)}},
 	{"nemotron2", "", "<TOOLCALL>[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}]</TOOLCALL>", "", "", []testCall{tc("get_weather", `{"city": "Paris"}`)}},
 	// Lists.
 	{"apriel", "Here are my reasoning steps:\n", "Hm.\n[BEGIN FINAL RESPONSE]\nText.\n<tool_calls>[{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}]</tool_calls>", "Text.", "Hm.", []testCall{tc("now", `{}`), tc("get_weather", `{"city": "Paris"}`)}},

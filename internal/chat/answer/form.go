@@ -120,7 +120,8 @@ var (
 	plain    = named("name", "arguments")
 )
 
-// Hermes, Qwen 2.5 and 3, Apriel and Hunyuan A13B, MiniMax M1, Nemotron Nano 2: JSON between tags.
+// Hermes, Qwen 2.5 and 3, Apriel and Hunyuan A13B, MiniMax M1, GigaChat 3 and 3.1, Nemotron Nano 2: JSON between tags or
+// after one.
 var (
 	hermes = form{open: "<tool_call>", call: []part{space, plain}, close: "</tool_call>"}
 
@@ -128,6 +129,8 @@ var (
 
 	apriel    = form{open: "<tool_calls>", list: true, call: []part{plain}, close: "</tool_calls>"}
 	minimaxM1 = form{open: "<tool_calls>", lines: true, call: []part{space, plain}, close: "</tool_calls>"}
+	gigachat  = form{open: "<|message_sep|>\n\nfunction call<|role_sep|>\n", call: []part{space, plain}}
+	gigachat1 = form{open: "<|function_call|>", call: []part{space, plain}}
 	nemotron2 = form{open: "<TOOLCALL>", list: true, call: []part{plain}, close: "</TOOLCALL>"}
 )
 

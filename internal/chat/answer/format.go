@@ -90,6 +90,8 @@ var signs = []struct {
 	{"lfm2", []string{"<|tool_call_start|>"}, []*form{&lfm2}, true},
 	{"lfm2", []string{"<|tool_list_start|>"}, []*form{&lfm2}, true},
 	{"lfm2", []string{"List of tools: ["}, []*form{&lfm2}, true},
+	{"gigachat-3.1", []string{"<|role_sep|>", "<|function_call|>"}, []*form{&gigachat1}, true},
+	{"gigachat-3", []string{"<|role_sep|>", "'function call'"}, []*form{&gigachat}, true},
 	{"nemotron-2", []string{"<TOOLCALL>"}, []*form{&nemotron2}, false},
 	{"seed-oss", []string{"<seed:tool_call>"}, []*form{&seed}, false},
 	{"apriel", []string{"<tool_calls>"}, []*form{&apriel}, false},
