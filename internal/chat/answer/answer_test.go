@@ -26,7 +26,7 @@ var sources = map[string]string{
 	"pythonic": "[func_name1(params_name1=", "harmony": "<|channel|><|message|>", "generic": "",
 	"gemma": "<|tool_call>call:<|channel>thought\n<channel|>", "k3": "<|open|><|close|><|end_of_msg|>", "hy3": "<think{}><arg_key{}>:opensource",
 	"apertus": "<|tools_prefix|><|inner_prefix|>", "m2": "<minimax:tool_call><think>", "m1": `<tool_calls>\n{"name"`, "lfm2": "<|tool_call_start|><think>",
-	"gigachat": "<|role_sep|>'function call'", "gigachat1": "<|role_sep|><|function_call|>", "m3": "]<]minimax[>[<tool_call><mm:think>", "muse": "<atem:function_calls><|eom|><|message|>", "nemotron2": "<TOOLCALL>", "hunyuan": "<|extra_0|><|extra_4|><tool_calls>[{ 助手：",
+	"gigachat": "<|role_sep|>'function call'", "gigachat1": "<|role_sep|><|function_call|>", "m3": "]<]minimax[>[<tool_call><mm:think>", "muse": "<atem:function_calls><|eom|><|message|>", "nemotron2": "<TOOLCALL>", "hunyuan-dense": "<tool_calls><tool_call>function_name\n```json", "hunyuan": "<|extra_0|><|extra_4|><tool_calls>[{ 助手：",
 }
 
 type testCall struct{ id, name, arguments string }
@@ -117,6 +117,10 @@ var answerCases = []struct {
 	{"hunyuan", "", "<think>\nHm.\n</think>\n<answer>\n<tool_calls>[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}, {\"name\": \"now\", \"arguments\": {}}]</tool_calls>\n</answer>", "", "Hm.", []testCall{tc("get_weather", `{"city": "Paris"}`), tc("now", `{}`)}},
 	{"hunyuan", "", "<think>\n\n</think>\n<answer>\nText.\n</answer>", "Text.", "", nil},
 	{"hunyuan", "", "<think>\n\n</think>\n<answer>\n助手：The word 助手： is kept.\n</answer>", "The word 助手： is kept.", "", nil},
+	{
+		"hunyuan-dense", "", "<think>\nHm.\n</think>\nText.<tool_calls><tool_call>get_weather\n```json\n{\"city\": \"Paris\"}\n```</tool_call><tool_call>now\n```json\n{}\n```</tool_call></tool_calls>", "Text.", "Hm.",
+		[]testCall{tc("get_weather", `{"city": "Paris"}`), tc("now", `{}`)},
+	},
 	{"hunyuan", "", "助手：Text.", "Text.", "", nil},
 	// MiniMax.
 	{

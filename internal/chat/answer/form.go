@@ -162,7 +162,8 @@ var (
 	lfm2          = form{open: "<|tool_call_start|>", list: true, call: []part{{kind: partPython}}, close: "<|tool_call_end|>"}
 )
 
-// The tool's name and then the arguments in JSON: Mistral's later form, DeepSeek, Kimi K2, Functionary.
+// The tool's name and then the arguments in JSON: Mistral's later form, DeepSeek, Hunyuan's dense models, Kimi K2,
+// Functionary.
 var (
 	mistral = form{
 		open: "[TOOL_CALLS]",
@@ -178,6 +179,11 @@ var (
 	deepseekV31 = form{
 		open: "<｜tool▁calls▁begin｜>", many: true, close: "<｜tool▁calls▁end｜>",
 		call: []part{lit("<｜tool▁call▁begin｜>"), toolName, lit("<｜tool▁sep｜>"), space, args, space, lit("<｜tool▁call▁end｜>")},
+	}
+	hunyuan = form{
+		open: "<tool_calls>", many: true, close: "</tool_calls>",
+		head: []part{space},
+		call: []part{lit("<tool_call>"), toolName, lit("\n```json\n"), space, args, space, lit("```"), space, lit("</tool_call>")},
 	}
 	kimi = form{
 		open: "<|tool_calls_section_begin|>", many: true, close: "<|tool_calls_section_end|>",

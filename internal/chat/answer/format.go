@@ -94,6 +94,7 @@ var signs = []struct {
 	{"gigachat-3", []string{"<|role_sep|>", "'function call'"}, []*form{&gigachat}, true},
 	{"nemotron-2", []string{"<TOOLCALL>"}, []*form{&nemotron2}, false},
 	{"seed-oss", []string{"<seed:tool_call>"}, []*form{&seed}, false},
+	{"hunyuan", []string{"<tool_calls>", "```json"}, []*form{&hunyuan, &apriel}, false},
 	{"apriel", []string{"<tool_calls>"}, []*form{&apriel}, false},
 	{"glm", []string{"<arg_key>"}, []*form{&glm}, false},
 	{"qwen3-coder", []string{"<tool_call>", "<parameter="}, []*form{&coder, &hermes, &hermesList, &coderBare}, false},
