@@ -3,6 +3,7 @@ package answer
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -211,7 +212,8 @@ func TestGeneratedCallsAreRead(t *testing.T) {
 	}
 	plain, plainTexts := vocabulary(t, nil)
 	special, specialTexts := vocabulary(t, controls)
-	for format, source := range sources {
+	for _, format := range slices.Sorted(maps.Keys(sources)) {
+		source := sources[format]
 		f := FormatOf(source, format != "generic", true)
 		read := 0
 		for i := range 16 {
@@ -288,7 +290,8 @@ func TestFortyToolsCompileInTime(t *testing.T) {
 		t.Fatalf("the schemas have only %d bytes", size)
 	}
 	v, texts := vocabulary(t, controls)
-	for format, source := range sources {
+	for _, format := range slices.Sorted(maps.Keys(sources)) {
+		source := sources[format]
 		begin := testenv.ProcessorTime(t)
 		s := compile(t, constraint(t, FormatOf(source, format != "generic", true), ConstraintOptions{Tools: tools, Required: true, Parallel: true}), v)
 		if err := s.Mask(make([]uint32, (len(texts)+31)/32)); err != nil {
@@ -354,7 +357,8 @@ func TestTextsHaveASchema(t *testing.T) {
 	v, texts := vocabulary(t, nil)
 	schema := json.RawMessage(`{"type":"object","properties":{"answer":{"type":"integer","minimum":0,"maximum":99}},"required":["answer"],"additionalProperties":false}`)
 	said, called := 0, 0
-	for format, source := range sources {
+	for _, format := range slices.Sorted(maps.Keys(sources)) {
+		source := sources[format]
 		f := FormatOf(source, format != "generic", true)
 		for range 12 {
 			o := ConstraintOptions{Tools: testTools, Text: grammar.Text{Schema: schema}, Plain: true}
