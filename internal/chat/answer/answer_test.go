@@ -192,6 +192,7 @@ var answerCases = []struct {
 	{"gemma", "<|channel>thought\n<channel|>", "<|tool_call>call:now{}<tool_call|><|tool_call>call:get_weather{city:<|\"|>Rome<|\"|>}<tool_call|>", "", "", []testCall{tc("now", `{}`), tc("get_weather", `{"city":"Rome"}`)}},
 	{"gemma", "", "<|tool_call>call:get_weather{city:<|\"|>a <|\"|> b<|\"|>}<tool_call|>", "", "", []testCall{tc("get_weather", `{"city":"a <|\"|> b"}`)}},
 	{"gemma", "", "<|tool_call>call:get_weather{city: Rome, \"days\": 2}<tool_call|>", "", "", []testCall{tc("get_weather", `{"city":"Rome","days":2}`)}},
+	{"gemma", "", "<|tool_call>call:get_weather{unit:nullish,days:1st}<tool_call|>", "", "", []testCall{tc("get_weather", `{"unit":"nullish","days":"1st"}`)}},
 	{"gemma", "<|channel>thought\n", "So<|tool_call>call:now{}<tool_call|>", "", "So", []testCall{tc("now", `{}`)}},
 	{"gemma", "", "<|tool_call>call:unknown{}<tool_call|>", "<|tool_call>call:unknown{}<tool_call|>", "", nil},
 	// Generic.
@@ -302,6 +303,7 @@ func TestPiecesDoNotMatter(t *testing.T) {
 		for _, c := range answerCases {
 			f := FormatOf(sources[c.format], c.format != "generic", true)
 			o := Options{Tools: testTools, Prompt: c.prompt, Reasoning: ReasoningFormat(r.IntN(2))}
+			check(t, f, o, c.text, strings.Split(c.text, ""))
 			check(t, f, o, c.text, cuts(r, c.text))
 			text := damaged(r, c.text)
 			check(t, f, o, text, cuts(r, text))
