@@ -5,10 +5,10 @@ import "slices"
 // endTexts are the texts of tokens that end a generation in the families that have them, whatever a file says. No text
 // that a model writes has them, so that a file which calls one normal is mended: it becomes a control token.
 //
-// Source: llama.cpp's src/llama-vocab.cpp (at 00ad355e); <|eot|> and <|eom|> are Llama 4's.
+// Source: llama.cpp's src/llama-vocab.cpp (at 00ad355e); <|eot|> and <|eom|> are Llama 4's, <|end_of_msg|> is Kimi K3's.
 var endTexts = []string{
 	"<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "<end_of_utterance>",
-	"<|return|>", "<|call|>", "<|calls|>", "<|flush|>", "<turn|>", "<|tool_response>", "<｜end▁of▁sentence｜>", "[e~[",
+	"<|return|>", "<|call|>", "<|calls|>", "<|flush|>", "<turn|>", "<|tool_response>", "<|end_of_msg|>", "<｜end▁of▁sentence｜>", "[e~[",
 }
 
 // endTextsOfControl are further such texts, which ordinary text may have: only control and user-defined tokens count.
@@ -74,6 +74,12 @@ func (t *Tokenizer) findEnds() map[int32]bool {
 	// In gpt-oss and Solar Open <|end|> ends a part of an answer, such as its thoughts, even where a file names it.
 	if call := control("<|call|>") >= 0 || control("<|calls|>") >= 0; call && (control("<|return|>") >= 0 || control("<|flush|>") >= 0) {
 		if id, ok := t.ids["<|end|>"]; ok {
+			delete(ends, id)
+		}
+	}
+	// In Muse Glimmer <|eom|> ends a message that others of the same answer follow; Llama 4's messages begin otherwise.
+	if control("<|start|>") >= 0 && control("<|message|>") >= 0 && control("<|eot|>") >= 0 {
+		if id, ok := t.ids["<|eom|>"]; ok {
 			delete(ends, id)
 		}
 	}

@@ -24,6 +24,8 @@ func TestEnds(t *testing.T) {
 		{"gpt-oss", []string{"<|return|>", "<|call|>", "<|end|>", "<|start|>", "<|channel|>", "<|endoftext|>"}, nil, 4, nil, []string{"</s>", "<|return|>", "<|call|>", "<|endoftext|>"}},
 		{"gpt-oss that names <|end|>", []string{"<|return|>", "<|call|>", "<|end|>"}, nil, 6, []int32{6}, []string{"</s>", "<|return|>", "<|call|>"}},
 		{"Solar Open", []string{"<|flush|>", "<|calls|>", "<|end|>"}, nil, 4, nil, []string{"</s>", "<|flush|>", "<|calls|>"}},
+		{"Kimi K3", []string{"[EOS]", "<|open|>", "<|end_of_msg|>"}, nil, 4, nil, []string{"</s>", "[EOS]", "<|end_of_msg|>"}},
+		{"Muse Glimmer", []string{"<|start|>", "<|message|>", "<|eom|>", "<|eot|>"}, nil, 7, nil, []string{"</s>", "<|eot|>"}},
 		{"Phi 3", []string{"<|end|>", "<|user|>", "<|assistant|>", "<|endoftext|>"}, nil, 7, nil, []string{"</s>", "<|end|>", "<|endoftext|>"}},
 		{"GLM 4", []string{"<|endoftext|>", "<|user|>", "<|assistant|>", "<|observation|>"}, nil, 4, nil, []string{"</s>", "<|endoftext|>", "<|user|>", "<|observation|>"}},
 		{

@@ -11,6 +11,14 @@ import (
 func (p *Parser) tagged(t *tags) bool {
 	known := p.call.tool.parameters()
 	p.call.known = known
+	if t.json[0] != "" && p.literal(t.json[0]) {
+		p.space()
+		if c, _ := p.peek(); c != '{' || !p.value(p.arg, 0) {
+			return false
+		}
+		p.space()
+		return p.literal(t.json[1])
+	}
 	p.arg('{')
 	for first := true; ; first = false {
 		p.space()
@@ -30,14 +38,13 @@ func (p *Parser) tagged(t *tags) bool {
 		if i := slices.IndexFunc(known, func(k parameter) bool { return k.name == key }); i >= 0 {
 			par = known[i]
 		}
-		if t.typed {
-			switch {
-			case p.literal(`true">`):
-				par.types = []string{"string"}
-			case p.literal(`false">`):
-				par.types = nil
-			default:
+		if len(t.typed) > 0 {
+			i := slices.IndexFunc(t.typed, func(k typing) bool { return p.literal(k.text) })
+			if i < 0 {
 				return false
+			}
+			if par.types = nil; slices.Contains(t.typed[i].types, "string") {
+				par.types = []string{"string"}
 			}
 		}
 		if !first {
@@ -66,23 +73,29 @@ func (p *Parser) argument(t *tags, par *parameter) bool {
 	if !p.untilTag(t, func(b []byte) { raw = append(raw, b...) }, func() bool { return json.Valid(bytes.TrimSpace(raw)) }) {
 		return false
 	}
+	p.written(raw, &par.kinds, t.lines)
+	return true
+}
+
+// written adds a value that was written without JSON's quotes: JSON or a Python literal, or else a string, perhaps on
+// lines of its own.
+func (p *Parser) written(raw []byte, k *kinds, lines bool) {
 	value := bytes.TrimSpace(raw)
 	switch {
-	case par.text() && string(value) != "null":
+	case k.text() && string(value) != "null":
 	case json.Valid(value):
 		p.call.args = append(p.call.args, value...)
-		return true
+		return
 	default:
 		if literal, ok := fromPython(value); ok {
 			p.call.args = append(p.call.args, literal...)
-			return true
+			return
 		}
 	}
-	if t.lines {
+	if lines {
 		raw = bytes.TrimSuffix(bytes.TrimPrefix(raw, []byte("\n")), []byte("\n"))
 	}
 	putText(string(raw), p.arg)
-	return true
 }
 
 // compoundArgument reads an object or a list in JSON, in whose strings the tag that ends an argument ends nothing. It

@@ -43,8 +43,9 @@ func (p *Parser) bareValue(put func(byte), depth int) bool {
 	was := p.holding
 	p.holding = true
 	read := p.pythonValue(put, depth)
+	c, ok = p.peek()
 	p.holding = was
-	if c, ok = p.peek(); read && ok && (isSpace(c) || strings.IndexByte(",}]", c) >= 0) {
+	if read && ok && (isSpace(c) || strings.IndexByte(",}]", c) >= 0) {
 		return true
 	}
 	p.pos, p.call.args = start, p.call.args[:had]

@@ -161,6 +161,10 @@ func (p *Parser) part(t part) bool {
 		}
 		p.call.id = t.text + p.call.tool.Name + ":" + n
 		return true
+	case partDigits:
+		n := p.word(`" <`)
+		_, err := strconv.Atoi(n)
+		return err == nil
 	case partArguments:
 		if c, ok := p.peek(); !ok || c != '{' {
 			return false
@@ -175,6 +179,9 @@ func (p *Parser) part(t part) bool {
 		}
 		p.begin()
 		return p.bareCompound('{', p.arg, 0)
+	case partElements:
+		p.begin()
+		return p.elements(t.text, shapeOf(p.call.tool.Parameters, p.call.tool.Parameters), 0)
 	case partTagged:
 		p.begin()
 		return p.tagged(&t.tags)

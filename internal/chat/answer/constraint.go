@@ -65,8 +65,8 @@ func (f *Format) Constraint(ctx context.Context, o ConstraintOptions) (*Constrai
 	}
 	out := &Constraint{Lazy: !o.Required && c.form == nil, Loose: c.loose}
 	var root grammar.Expr
-	if f.harmony {
-		root = c.harmony(&out.Triggers)
+	if f.channels != nil {
+		root = c.messages(f.channels, &out.Triggers)
 	} else {
 		root = c.answer(f, &out.Triggers)
 	}
@@ -83,8 +83,10 @@ type composer struct {
 	arguments []grammar.Expr    // [tools] as JSON objects
 	loose     []error
 	bodies    map[*form]grammar.Expr
-	bareMade  *bareValues
 	form      *grammar.Expr // what an answer is that is no call; nil: it may be any text
+
+	bareMade     *bareValues
+	elementsMade *elementValues
 }
 
 // gap is white space between calls and their parts; it is bounded, since models can go on with it forever.
@@ -132,7 +134,7 @@ func (c *composer) read(schema json.RawMessage, strict bool) (*grammar.Schema, g
 	return s, e, err
 }
 
-// answer is an answer in a format that is not harmony.
+// answer is an answer that is one message.
 func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 	primed := f.primed(c.o.Prompt)
 	opened := f.opened(c.o.Prompt)
@@ -143,6 +145,7 @@ func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 			if primed == nil && !f.forms[0].first {
 				calls = grammar.Sequence(gap, calls)
 			}
+			calls = c.wrapped(f, calls)
 			said = append(said, calls)
 		}
 		if c.form != nil {
@@ -159,7 +162,7 @@ func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 		}
 		ways := []grammar.Expr{all}
 		for i := range f.thoughts { // some models write other markers than those of the template's instructions
-			ways = append(ways, grammar.Sequence(gap, c.Marker(f.thoughts[i].open), c.thought(f, &f.thoughts[i], all)))
+			ways = append(ways, grammar.Sequence(gap, c.text(f.thoughts[i].open), c.thought(f, &f.thoughts[i], all)))
 		}
 		return grammar.Choice(ways...)
 	}
@@ -181,7 +184,7 @@ func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 			continue // the grammar is of the first form that begins so
 		}
 		opens = append(opens, open)
-		roots = append(roots, c.calls(form, primed == form))
+		roots = append(roots, c.ended(f, c.calls(form, primed == form)))
 		c.trigger(form, primed == form, t)
 	}
 	return grammar.Choice(roots...)
@@ -189,9 +192,9 @@ func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 
 // thought is a thought that has begun, and what comes after it. A call may end it, as parsers take it.
 func (c *composer) thought(f *Format, t *thought, after grammar.Expr) grammar.Expr {
-	e := grammar.Sequence(c.Until(t.close), gap, after)
+	e := grammar.Sequence(c.Until(split(t.close)...), gap, after)
 	if form := f.forms[0]; len(c.o.Tools) > 0 && !form.first {
-		e = grammar.Choice(e, c.callsAfter(form, c.UpTo([]grammar.End{{t.close}, split(form.open)}, 1, nil)))
+		e = grammar.Choice(e, c.callsAfter(form, c.UpTo([]grammar.End{split(t.close), split(form.open)}, 1, nil)))
 	}
 	return e
 }
@@ -202,8 +205,11 @@ func (c *composer) writes(marker string) bool { return strings.Contains(c.o.Text
 // content is the answer's text with what the format puts around it.
 func (c *composer) content(f *Format, primed bool) grammar.Expr {
 	text := *c.form
-	for i := 0; i < len(f.drop); i += 2 {
-		text = grammar.Sequence(grammar.Optional(c.Marker(f.drop[i])), text, grammar.Optional(c.Marker(f.drop[i+1])))
+	for _, w := range f.wraps {
+		text = grammar.Sequence(grammar.Optional(c.text(w.open)), text, grammar.Optional(c.text(w.close)))
+		if w.end != "" {
+			text = grammar.Sequence(text, grammar.Optional(c.text(w.end)))
+		}
 	}
 	for _, form := range f.forms {
 		if form.aside == "" {
@@ -216,6 +222,33 @@ func (c *composer) content(f *Format, primed bool) grammar.Expr {
 		return grammar.Sequence(open, grammar.Literal(form.aside), text)
 	}
 	return text
+}
+
+// wrapped is calls with what the format puts around them, or before them.
+func (c *composer) wrapped(f *Format, calls grammar.Expr) grammar.Expr {
+	calls = c.ended(f, calls)
+	for _, w := range f.wraps {
+		switch {
+		case w.around:
+			calls = grammar.Sequence(grammar.Optional(grammar.Sequence(gap, c.text(w.open))), calls)
+		case w.empty:
+			calls = grammar.Sequence(grammar.Optional(c.text(w.open+w.close)), calls)
+		}
+	}
+	return calls
+}
+
+// ended is calls with what the format puts after them.
+func (c *composer) ended(f *Format, calls grammar.Expr) grammar.Expr {
+	for _, w := range f.wraps {
+		if w.around {
+			calls = grammar.Sequence(calls, grammar.Optional(grammar.Sequence(gap, c.text(w.close))))
+		}
+		if w.end != "" {
+			calls = grammar.Sequence(calls, grammar.Optional(c.text(w.end)))
+		}
+	}
+	return calls
 }
 
 // trigger adds where a form's calls begin.
@@ -270,7 +303,7 @@ func (c *composer) callsAfter(f *form, opening grammar.Expr) grammar.Expr {
 		open = grammar.Optional(open)
 	}
 	first := grammar.Sequence(opening, body)
-	if c.o.Parallel && !f.list && !f.many && (!f.first || f.between != "") {
+	if c.o.Parallel && !f.list && !f.many && !f.lines && (!f.first || f.between != "") {
 		first = grammar.Sequence(first, grammar.Repeat(grammar.Sequence(between, open, body), 0, -1))
 	}
 	if c.o.Parallel { // else the answer is over, and the model need not say so
@@ -286,14 +319,7 @@ func (c *composer) body(f *form) grammar.Expr {
 	}
 	var one []grammar.Expr
 	for i := range c.o.Tools {
-		var parts []grammar.Expr
-		for _, p := range f.call {
-			parts = append(parts, c.part(f, p, i))
-			if p.kind == partTagged { // with all that follows
-				break
-			}
-		}
-		one = append(one, grammar.Sequence(parts...))
+		one = append(one, c.one(f, i))
 	}
 	call := c.Rule("call", grammar.Choice(one...))
 	var run []grammar.Expr
@@ -308,7 +334,7 @@ func (c *composer) body(f *form) grammar.Expr {
 			run = append(run, grammar.Repeat(grammar.Sequence(comma, call), 0, -1))
 		}
 		run = append(run, gap, grammar.Literal("]"))
-	case f.many && c.o.Parallel:
+	case (f.many || f.lines) && c.o.Parallel:
 		run = append(run, call, grammar.Repeat(grammar.Sequence(gap, call), 0, -1))
 	default:
 		run = append(run, call)
@@ -321,8 +347,20 @@ func (c *composer) body(f *form) grammar.Expr {
 	return e
 }
 
+// one is a call of the tool with that index.
+func (c *composer) one(f *form, tool int) grammar.Expr {
+	var parts []grammar.Expr
+	for _, p := range f.call {
+		parts = append(parts, c.part(f, p, tool))
+		if p.kind == partTagged { // with all that follows
+			break
+		}
+	}
+	return grammar.Sequence(parts...)
+}
+
 // special are texts that may be tokens without bytes.
-var special = regexp.MustCompile(`<\|[a-z_]+>|<[a-z_]+\|>|<\|[^|]*\|>|<｜[^｜]*｜>|｜DSML｜|\[[A-Z_]+\]|</?[a-z_:]+>|\[BEGIN FINAL RESPONSE\]`)
+var special = regexp.MustCompile(`<\|[a-z_]+>|<[a-z_]+\|>|<\|[^|]*\|>|<｜[^｜]*｜>|｜DSML｜|\[[A-Z_]+\]|</?[a-z_:]+>|\]<\]minimax\[>\[|\[BEGIN FINAL RESPONSE\]`)
 
 // split cuts a text into those that may be special tokens and others.
 func split(s string) []string {
@@ -380,6 +418,8 @@ func (c *composer) part(f *form, p part, tool int) grammar.Expr {
 		return grammar.Literal(t.Name)
 	case partIdentifier:
 		return grammar.Optional(grammar.Sequence(c.text(p.text), identifier))
+	case partDigits:
+		return grammar.Repeat(digit, 1, 3)
 	case partNumber:
 		return grammar.Sequence(grammar.Literal(":"), grammar.Repeat(digit, 1, 3))
 	case partArguments:
@@ -390,6 +430,8 @@ func (c *composer) part(f *form, p part, tool int) grammar.Expr {
 		return c.tagged(f, &p.tags, tool)
 	case partBare:
 		return c.bare(tool)
+	case partElements:
+		return c.elements(p.text, tool)
 	}
 	return c.python(tool)
 }
@@ -479,12 +521,18 @@ func (t *taggedCall) begun(next grammar.Expr, over bool) grammar.Expr {
 // value is a value of a parameter, the tag after it and what follows.
 func (t *taggedCall) value(p *parameter, next grammar.Expr, over bool) grammar.Expr {
 	k, typed := t.tags, grammar.Sequence()
-	is := func(text string) {
-		if k.typed {
-			typed = grammar.Literal(text + `">`)
+	is := func(types ...string) {
+		var all []grammar.Expr
+		for _, w := range k.typed {
+			if w.types == nil && types[0] != "string" || slices.ContainsFunc(types, func(name string) bool { return slices.Contains(w.types, name) }) {
+				all = append(all, t.text(w.text))
+			}
+		}
+		if len(all) > 0 {
+			typed = grammar.Choice(all...)
 		}
 	}
-	is("true")
+	is("string")
 	follows := grammar.Sequence(t.text(k.close), gap, t.begun(next, over))
 	switch {
 	case p.text() && !p.free:
@@ -504,7 +552,7 @@ func (t *taggedCall) value(p *parameter, next grammar.Expr, over bool) grammar.E
 		}
 		return grammar.Sequence(typed, text)
 	}
-	is("false")
+	is(p.types...)
 	return grammar.Sequence(typed, gap, t.composer.value(t.tool, p), gap, follows)
 }
 
@@ -542,47 +590,4 @@ func (c *composer) inOrder(params []parameter, argument func(*parameter) grammar
 		first, later = grammar.Choice(e, first), c.Rule("argument", grammar.Choice(withComma, later))
 	}
 	return first
-}
-
-// harmony is an answer of gpt-oss: thoughts, where a call is required, and a call in either order of its header.
-func (c *composer) harmony(t *grammar.Triggers) grammar.Expr {
-	*t = grammar.Triggers{
-		Words: []string{" to=" + harmonyFunctions}, First: []string{"to=" + harmonyFunctions},
-		Quiet: grammar.Quiet{Begin: harmonyChannel + harmonyThought, End: "<|end|>"},
-	}
-	var calls []grammar.Expr
-	channel := grammar.Sequence(c.Marker(harmonyChannel), grammar.Literal("commentary"))
-	space := grammar.Optional(grammar.Literal(" "))
-	content := grammar.Choice(grammar.Literal(" json"), grammar.Sequence(space, c.Marker("<|constrain|>"), grammar.Literal("json")))
-	for i := range c.o.Tools {
-		calls = append(calls, grammar.Sequence(grammar.Literal("to="+harmonyFunctions+c.o.Tools[i].Name), grammar.Optional(grammar.Sequence(space, channel)),
-			grammar.Optional(content), c.Marker(harmonyMessage), c.arguments[i], grammar.Optional(c.Marker("<|call|>"))))
-	}
-	call := grammar.Choice(calls...)
-	if !c.o.Required && c.form == nil {
-		return grammar.Sequence(space, call)
-	}
-	if c.writes(harmonyChannel) {
-		return *c.form
-	}
-	said := grammar.Choice()
-	if len(calls) > 0 {
-		said = grammar.Sequence(grammar.Optional(channel), grammar.Literal(" "), call)
-	}
-	if c.form != nil {
-		header := grammar.Sequence(c.Marker(harmonyChannel), grammar.Literal("final"), grammar.Optional(content), c.Marker(harmonyMessage))
-		said = grammar.Choice(said, grammar.Sequence(header, *c.form))
-	}
-	next := grammar.Sequence(c.Until("<|end|>"), c.Marker(harmonyStart), grammar.Literal("assistant"))
-	header := grammar.Sequence(c.Marker(harmonyChannel), grammar.Literal(harmonyThought), c.Marker(harmonyMessage))
-	further := grammar.Repeat(grammar.Sequence(header, next), 0, -1)
-	switch channel, inside := harmonyBody(c.o.Prompt); {
-	case inside && channel == harmonyThought:
-		return grammar.Sequence(next, further, said)
-	case inside && c.form != nil: // within the text, which goes on
-		return *c.form
-	case c.o.Plain:
-		return said
-	}
-	return grammar.Sequence(further, said)
 }

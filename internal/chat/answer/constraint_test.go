@@ -3,6 +3,7 @@ package answer
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -19,14 +20,16 @@ import (
 var closings = []string{
 	"</think>", "</seed:think>", "[/THINK]", "<|END_THINKING|>", "[BEGIN FINAL RESPONSE]", "</parameter>", "</arg_value>",
 	"</｜DSML｜parameter>", "<|end|>", `"}`, "<channel|>", `<|"|>`, "</parameter></function></tool_call>",
-	"</parameter></function></seed:tool_call>", "</arg_value></tool_call>", "</｜DSML｜parameter></｜DSML｜invoke>",
+	"]<]minimax[>[</city>", "]<]minimax[>[</invoke>", "]<]minimax[>[", "</x>", "</parameter></function></seed:tool_call>", "<|close|>argument<|sep|>", "</arg_value:opensource>", "</parameter></invoke></minimax:tool_call>", "<|eom|>", "</atem:parameter></atem:invoke></atem:function_calls>",
+	"</arg_value:opensource></tool_call:opensource>", "<|close|>argument<|sep|><|close|>call<|sep|>", "</think:opensource>", "<|close|>think<|sep|>", "<|inner_suffix|>", "</arg_value></tool_call>", "</｜DSML｜parameter></｜DSML｜invoke>",
 }
 
 // controls are tokens that stand for no bytes.
 var controls = []string{
 	"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>", "<|tool_call|>", "[TOOL_CALLS]", "[ARGS]", "<|START_ACTION|>",
 	"<|END_ACTION|>", "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "｜DSML｜", "<|python_tag|>",
-	"<|tool_call>", "<tool_call|>",
+	"<|tool_call>", "<tool_call|>", "<|open|>", "<|close|>", "<|sep|>", "<|tools_prefix|>", "<|tools_suffix|>", "<tool_calls:opensource>", "<|tool_call_start|>",
+	"<arg_value:opensource>", "<|inner_suffix|>", "]<]minimax[>[", "<|eom|>",
 }
 
 // vocabulary has a token for each byte, the closings, the controls where there are any, and the end.
@@ -92,7 +95,7 @@ func compile(t testing.TB, c *Constraint, v *grammar.Vocabulary) *grammar.State 
 // otherForms are the cases that the grammars leave out: what parsers take beyond the form that models are held to.
 var otherForms = []string{
 	`"type"`, `{"arguments"`, `"arguments": "{`, "a\nb", "<tool_call><tool_call>", "\nDone.", "many", "'a': [1, T", `"id": "x"`, "{\n  \"tool", "[CALL_ID]", "python_tag", `functools[`,
-	`"tool_call_id": 1`, "=now>\n</function>", `='Pa`, `a <|"|> b`, "city: Rome",
+	`"tool_call_id": 1`, "=now>\n</function>", `='Pa`, `a <|"|> b`, "city: Rome", "|>json type=", "city='Rome'", "nullish", "I look.\n<atem",
 }
 
 // TestGrammarsBeginWhereCallsBegin feeds the answers with calls to the lazy grammars: all is free before a call, and
@@ -209,7 +212,8 @@ func TestGeneratedCallsAreRead(t *testing.T) {
 	}
 	plain, plainTexts := vocabulary(t, nil)
 	special, specialTexts := vocabulary(t, controls)
-	for format, source := range sources {
+	for _, format := range slices.Sorted(maps.Keys(sources)) {
+		source := sources[format]
 		f := FormatOf(source, format != "generic", true)
 		read := 0
 		for i := range 16 {
@@ -286,7 +290,8 @@ func TestFortyToolsCompileInTime(t *testing.T) {
 		t.Fatalf("the schemas have only %d bytes", size)
 	}
 	v, texts := vocabulary(t, controls)
-	for format, source := range sources {
+	for _, format := range slices.Sorted(maps.Keys(sources)) {
+		source := sources[format]
 		begin := testenv.ProcessorTime(t)
 		s := compile(t, constraint(t, FormatOf(source, format != "generic", true), ConstraintOptions{Tools: tools, Required: true, Parallel: true}), v)
 		if err := s.Mask(make([]uint32, (len(texts)+31)/32)); err != nil {
@@ -352,7 +357,8 @@ func TestTextsHaveASchema(t *testing.T) {
 	v, texts := vocabulary(t, nil)
 	schema := json.RawMessage(`{"type":"object","properties":{"answer":{"type":"integer","minimum":0,"maximum":99}},"required":["answer"],"additionalProperties":false}`)
 	said, called := 0, 0
-	for format, source := range sources {
+	for _, format := range slices.Sorted(maps.Keys(sources)) {
+		source := sources[format]
 		f := FormatOf(source, format != "generic", true)
 		for range 12 {
 			o := ConstraintOptions{Tools: testTools, Text: grammar.Text{Schema: schema}, Plain: true}

@@ -10,6 +10,7 @@ type form struct {
 	head  []part // what stands between open and the calls
 	list  bool   // the calls of a run lie in [ and ], with commas between
 	many  bool   // a run may have several calls, each beginning with the first of its parts
+	lines bool   // a run may have several calls, JSON objects on lines of their own
 	call  []part
 
 	between string // may stand between calls that follow each other without their openings
@@ -21,7 +22,7 @@ type form struct {
 // A part is a piece of a call.
 type part struct {
 	kind partKind
-	text string // of partLiteral, partOptional, partIdentifier and partNumber
+	text string // of partLiteral, partOptional, partIdentifier, partNumber and partElements
 	keys keys   // of partObject
 	tags tags   // of partTagged
 }
@@ -35,11 +36,13 @@ const (
 	partName                       // the tool's name
 	partIdentifier                 // text and the call's id, or nothing
 	partNumber                     // the call's number: text, the tool's name, a colon and the number are the call's id
+	partDigits                     // a number that means nothing to a reader
 	partArguments                  // a JSON object, the arguments
 	partObject                     // a JSON object with the tool's name and the arguments
 	partTagged                     // the arguments one by one, between tags
 	partPython                     // a call as in Python
 	partBare                       // arguments in Gemma 4's form
+	partElements                   // arguments in MiniMax M3's form; text comes before their tags
 )
 
 // keys are the members of a call as a JSON object, as grammars write it; the parser takes those of all forms.
@@ -53,8 +56,15 @@ type tags struct {
 	open   string
 	middle []string // with white space between
 	close  string
-	typed  bool // after middle comes true"> or false">, which says whether the value is a string
-	lines  bool // the value stands on lines of its own
+	typed  []typing  // after middle comes one of them
+	lines  bool      // the value stands on lines of its own
+	json   [2]string // what is around all arguments as a JSON object, which may come instead; empty where it may not
+}
+
+// A typing is a text that says of which types of JSON Schema a value is; without types, of any but a string.
+type typing struct {
+	text  string
+	types []string
 }
 
 // beginning returns the first part of a call that is no white space.
@@ -110,14 +120,25 @@ var (
 	plain    = named("name", "arguments")
 )
 
-// Hermes, Qwen 2.5 and 3, and Apriel: JSON between tags.
+// Hermes, Qwen 2.5 and 3, Apriel and Hunyuan A13B, MiniMax M1, GigaChat 3 and 3.1, Nemotron Nano 2: JSON between tags or
+// after one.
 var (
 	hermes = form{open: "<tool_call>", call: []part{space, plain}, close: "</tool_call>"}
 
 	hermesList = form{open: "<tool_call>", list: true, call: []part{plain}, close: "</tool_call>"} // which some write instead
 
-	apriel = form{open: "<tool_calls>", list: true, call: []part{plain}, close: "</tool_calls>"}
+	apriel    = form{open: "<tool_calls>", list: true, call: []part{plain}, close: "</tool_calls>"}
+	minimaxM1 = form{open: "<tool_calls>", lines: true, call: []part{space, plain}, close: "</tool_calls>"}
+	gigachat  = form{open: "<|message_sep|>\n\nfunction call<|role_sep|>\n", call: []part{space, plain}}
+	gigachat1 = form{open: "<|function_call|>", call: []part{space, plain}}
+	nemotron2 = form{open: "<TOOLCALL>", list: true, call: []part{plain}, close: "</TOOLCALL>"}
 )
+
+// Lists of objects that have the tool's name as their only key: Apertus.
+var apertus = form{
+	open: "<|tools_prefix|>", list: true, close: "<|tools_suffix|>",
+	call: []part{lit("{"), space, lit(`"`), toolName, lit(`"`), space, lit(":"), space, args, space, lit("}")},
+}
 
 // Lists of JSON objects after a marker: Granite, Command-R7B, Mistral before its eleventh tokenizer, Firefunction.
 var (
@@ -131,16 +152,18 @@ var (
 )
 
 // Llama 3.1 and later: an object that is the whole answer, perhaps after a marker; calls as in Python, alone or in a
-// list.
+// list, which LFM2 has between markers.
 var (
 	llamaBare     = form{open: "{", first: true, keep: true, between: ";", call: []part{named("name", "parameters")}}
 	llamaTagged   = form{open: "<|python_tag|>", between: ";", call: []part{space, named("name", "parameters")}}
 	llamaList     = form{open: "[", first: true, keep: true, list: true, call: []part{named("name", "parameters")}}
 	llamaFunction = form{open: "<|python_tag|>", call: []part{space, {kind: partPython}}}
 	pythonic      = form{open: "[", first: true, keep: true, list: true, call: []part{{kind: partPython}}}
+	lfm2          = form{open: "<|tool_call_start|>", list: true, call: []part{{kind: partPython}}, close: "<|tool_call_end|>"}
 )
 
-// The tool's name and then the arguments in JSON: Mistral's later form, DeepSeek, Kimi K2, Functionary.
+// The tool's name and then the arguments in JSON: Mistral's later form, DeepSeek, Hunyuan's dense models, Kimi K2,
+// Functionary.
 var (
 	mistral = form{
 		open: "[TOOL_CALLS]",
@@ -157,6 +180,11 @@ var (
 		open: "<｜tool▁calls▁begin｜>", many: true, close: "<｜tool▁calls▁end｜>",
 		call: []part{lit("<｜tool▁call▁begin｜>"), toolName, lit("<｜tool▁sep｜>"), space, args, space, lit("<｜tool▁call▁end｜>")},
 	}
+	hunyuan = form{
+		open: "<tool_calls>", many: true, close: "</tool_calls>",
+		head: []part{space},
+		call: []part{lit("<tool_call>"), toolName, lit("\n```json\n"), space, args, space, lit("```"), space, lit("</tool_call>")},
+	}
 	kimi = form{
 		open: "<|tool_calls_section_begin|>", many: true, close: "<|tool_calls_section_end|>",
 		call: []part{
@@ -172,10 +200,27 @@ var (
 	functionary32 = form{open: ">>>", aside: "all\n", call: []part{toolName, lit("\n"), space, args}}
 )
 
+// minimaxPrefix comes before the tags of MiniMax M3.
+const minimaxPrefix = "]<]minimax[>["
+
+// MiniMax M3.
+var minimaxM3 = form{
+	open: minimaxPrefix + "<tool_call>", many: true, close: minimaxPrefix + "</tool_call>",
+	head: []part{space},
+	call: []part{
+		lit(minimaxPrefix + `<invoke name="`), toolName, lit(`">`), space,
+		{kind: partElements, text: minimaxPrefix},
+		space, lit(minimaxPrefix + "</invoke>"),
+	},
+}
+
 // Gemma 4.
 var gemma = form{open: "<|tool_call>", call: []part{space, lit("call:"), space, toolName, space, {kind: partBare}, space}, close: "<tool_call|>"}
 
-// Arguments one by one: Qwen3-Coder, Seed-OSS, GLM 4.5 and later, DeepSeek V3.2 and V4.
+// hy3 ends the names of Hy3's tags.
+const hy3 = ":opensource"
+
+// Arguments one by one: Qwen3-Coder, Seed-OSS, GLM 4.5 and later, Hy3, MiniMax M2, DeepSeek V3.2 and V4, Kimi K3.
 var (
 	coder = form{open: "<tool_call>", close: "</tool_call>", call: []part{
 		space, lit("<function="), toolName, lit(">"), space,
@@ -199,9 +244,51 @@ var (
 		{kind: partTagged, tags: tags{open: "<arg_key>", middle: []string{"</arg_key>", "<arg_value>"}, close: "</arg_value>"}},
 		space, lit("</tool_call>"),
 	}}
+	hunyuan3 = form{
+		open: "<tool_calls" + hy3 + ">", many: true, close: "</tool_calls" + hy3 + ">",
+		head: []part{space},
+		call: []part{
+			lit("<tool_call" + hy3 + ">"), space, toolName, space, lit("<tool_sep" + hy3 + ">"), space,
+			{kind: partTagged, tags: tags{
+				open: "<arg_key" + hy3 + ">", middle: []string{"</arg_key" + hy3 + ">", "<arg_value" + hy3 + ">"}, close: "</arg_value" + hy3 + ">",
+			}},
+			space, lit("</tool_call" + hy3 + ">"),
+		},
+	}
+	minimaxM2 = invocations("<", "minimax:tool_call")
+	kimiK3    = form{
+		open: "<|open|>tools<|sep|>", many: true, close: "<|close|>tools<|sep|>",
+		head: []part{space},
+		call: []part{
+			lit(`<|open|>call tool="`), toolName, lit(`" index="`), {kind: partDigits}, lit(`"<|sep|>`), space,
+			{kind: partTagged, tags: tags{
+				open: `<|open|>argument key="`, middle: []string{`" type="`}, close: "<|close|>argument<|sep|>",
+				typed: []typing{
+					{`string"<|sep|>`, []string{"string"}}, {`number"<|sep|>`, []string{"number", "integer"}}, {`boolean"<|sep|>`, []string{"boolean"}},
+					{`object"<|sep|>`, []string{"object"}}, {`array"<|sep|>`, []string{"array"}}, {`null"<|sep|>`, []string{"null"}},
+				},
+				json: [2]string{`<|open|>json type="object"<|sep|>`, "<|close|>json<|sep|>"},
+			}},
+			space, lit("<|close|>call<|sep|>"),
+		},
+	}
 	dsmlV32 = dsml("function_calls")
 	dsmlV4  = dsml("tool_calls")
 )
+
+// invocations are calls as of MiniMax M2, with a prefix of all tags and a section around them.
+func invocations(prefix, section string) form {
+	closing := "</" + prefix[1:]
+	return form{
+		open: "<" + section + ">", many: true, close: "</" + section + ">",
+		head: []part{space},
+		call: []part{
+			lit(prefix + `invoke name="`), toolName, lit(`">`), space,
+			{kind: partTagged, tags: tags{open: prefix + `parameter name="`, middle: []string{`">`}, close: closing + "parameter>"}},
+			space, lit(closing + "invoke>"),
+		},
+	}
+}
 
 func dsml(section string) form {
 	return form{
@@ -209,7 +296,10 @@ func dsml(section string) form {
 		head: []part{space},
 		call: []part{
 			lit("<｜DSML｜invoke name=\""), toolName, lit("\">"), space,
-			{kind: partTagged, tags: tags{open: "<｜DSML｜parameter name=\"", middle: []string{"\" string=\""}, close: "</｜DSML｜parameter>", typed: true}},
+			{kind: partTagged, tags: tags{
+				open: "<｜DSML｜parameter name=\"", middle: []string{"\" string=\""}, close: "</｜DSML｜parameter>",
+				typed: []typing{{`true">`, []string{"string"}}, {`false">`, nil}},
+			}},
 			space, lit("</｜DSML｜invoke>"),
 		},
 	}

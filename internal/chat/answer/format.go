@@ -17,36 +17,55 @@ type Format struct {
 	name     string
 	forms    []*form
 	thoughts []thought
-	drop     []string // markers that mean nothing to a reader: those around an answer's text, in pairs
-	control  bool     // calls begin with a control token, which nobody quotes: it ends an open thought
-	harmony  bool     // gpt-oss: messages in channels
-	thinks   bool     // the template shows markers of thoughts
+	wraps    []wrapping
+	drop     []string  // markers that mean nothing to a reader, such as those around an answer's text
+	control  bool      // calls begin with a control token, which nobody quotes: it ends an open thought
+	thinks   bool      // the template shows markers of thoughts
+	speaker  string    // what a text may begin with, and means nothing to a reader
+	channels *channels // an answer is several messages; nil: it is one
 }
 
-// A thought is the markers around a model's thoughts.
-type thought struct{ open, close string }
+// A thought is the markers around a model's thoughts. A template shows one of them, or the sign, if there is one.
+type thought struct{ open, close, sign string }
 
 // Name returns the format's name, for logs.
 func (f *Format) Name() string { return f.name }
 
-var commonThoughts = []thought{{"<think>", "</think>"}}
+var commonThoughts = []thought{{"<think>", "</think>", ""}}
 
-// thoughts of which a template shows one of the markers, if not the common ones.
+// otherThoughts are thoughts with other markers than the common ones.
 var otherThoughts = []thought{
-	{"<seed:think>", "</seed:think>"},
-	{"[THINK]", "[/THINK]"},
-	{"<|START_THINKING|>", "<|END_THINKING|>"},
-	{"<thinking>", "</thinking>"},
-	{"<|channel>thought", "<channel|>"}, // Gemma 4
-	{"Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"},
+	{"<seed:think>", "</seed:think>", ""},
+	{"<mm:think>", "</mm:think>", ""},
+	{"[THINK]", "[/THINK]", ""},
+	{"<|START_THINKING|>", "<|END_THINKING|>", ""},
+	{"<thinking>", "</thinking>", ""},
+	{"<|inner_prefix|>", "<|inner_suffix|>", ""}, // Apertus
+	{"<|channel>thought", "<channel|>", ""},      // Gemma 4
+	{"Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", ""},
+	{"<think" + hy3 + ">", "</think" + hy3 + ">", "<think{}>"},
+	{"<|open|>think<|sep|>", "<|close|>think<|sep|>", "<|end_of_msg|>"}, // Kimi K3
 }
 
-// wrappings are markers around an answer's text, with the texts in templates by which they are known: Granite's prompt
-// for thoughts, Command-R7B, Cohere's later models.
-var wrappings = []struct{ sign, open, close string }{
-	{"<response></response>", "<response>", "</response>"},
-	{"<|START_RESPONSE|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"},
-	{"<|START_TEXT|>", "<|START_TEXT|>", "<|END_TEXT|>"},
+// A wrapping is markers around an answer's text, with the text in templates by which they are known.
+type wrapping struct {
+	sign, open, close string
+	around            bool   // they are around calls, too
+	empty             bool   // they are before calls, too, with no text where there is none
+	end               string // what ends an answer, before the token that does
+	speaker           string // what a template may tell models to begin a text with, and means nothing to a reader
+}
+
+// wrappings are those of Granite's prompt for thoughts, Command-R7B, Cohere's later models, Hunyuan A13B and Kimi K3.
+var wrappings = []wrapping{
+	{sign: "<response></response>", open: "<response>", close: "</response>"},
+	{sign: "<|START_RESPONSE|>", open: "<|START_RESPONSE|>", close: "<|END_RESPONSE|>"},
+	{sign: "<|START_TEXT|>", open: "<|START_TEXT|>", close: "<|END_TEXT|>"},
+	{sign: "<|extra_4|>", open: "<answer>", close: "</answer>", around: true, speaker: "助手："},
+	{
+		sign: "<|end_of_msg|>", open: "<|open|>response<|sep|>", close: "<|close|>response<|sep|>", empty: true,
+		end: "<|close|>message<|sep|>",
+	},
 }
 
 // signs are the texts in templates by which forms are known, the more special ones before others.
@@ -62,7 +81,20 @@ var signs = []struct {
 	{"deepseek-r1", []string{"<｜tool▁calls▁begin｜>", "```json"}, []*form{&deepseekR1, &deepseekV31}, true},
 	{"deepseek-v3.1", []string{"<｜tool▁calls▁begin｜>"}, []*form{&deepseekV31, &deepseekR1}, true},
 	{"kimi-k2", []string{"<|tool_calls_section_begin|>"}, []*form{&kimi}, true},
+	{"kimi-k3", []string{"<|open|>", "<|close|>", "<|end_of_msg|>"}, []*form{&kimiK3}, true},
+	{"hy3", []string{"<arg_key{}>", hy3}, []*form{&hunyuan3}, true},
+	{"apertus", []string{"<|tools_prefix|>"}, []*form{&apertus}, true},
+	{"minimax-m3", []string{minimaxPrefix}, []*form{&minimaxM3}, true},
+	{"minimax-m2", []string{"<minimax:tool_call>"}, []*form{&minimaxM2}, false},
+	{"minimax-m1", []string{`<tool_calls>\n{`}, []*form{&minimaxM1, &apriel}, false},
+	{"lfm2", []string{"<|tool_call_start|>"}, []*form{&lfm2}, true},
+	{"lfm2", []string{"<|tool_list_start|>"}, []*form{&lfm2}, true},
+	{"lfm2", []string{"List of tools: ["}, []*form{&lfm2}, true},
+	{"gigachat-3.1", []string{"<|role_sep|>", "<|function_call|>"}, []*form{&gigachat1}, true},
+	{"gigachat-3", []string{"<|role_sep|>", "'function call'"}, []*form{&gigachat}, true},
+	{"nemotron-2", []string{"<TOOLCALL>"}, []*form{&nemotron2}, false},
 	{"seed-oss", []string{"<seed:tool_call>"}, []*form{&seed}, false},
+	{"hunyuan", []string{"<tool_calls>", "```json"}, []*form{&hunyuan, &apriel}, false},
 	{"apriel", []string{"<tool_calls>"}, []*form{&apriel}, false},
 	{"glm", []string{"<arg_key>"}, []*form{&glm}, false},
 	{"qwen3-coder", []string{"<tool_call>", "<parameter="}, []*form{&coder, &hermes, &hermesList, &coderBare}, false},
@@ -85,7 +117,10 @@ var signs = []struct {
 func FormatOf(source string, tools, calls bool) *Format {
 	f := &Format{name: "generic"}
 	if strings.Contains(source, "<|channel|>") && strings.Contains(source, "<|message|>") {
-		return &Format{name: "harmony", harmony: true}
+		return &Format{name: "harmony", channels: &harmony}
+	}
+	if strings.Contains(source, atem.open) && strings.Contains(source, museEnd) {
+		return &Format{name: "muse", channels: &muse}
 	}
 	for _, s := range signs {
 		if !slices.ContainsFunc(s.signs, func(sign string) bool { return !strings.Contains(source, sign) }) {
@@ -102,14 +137,21 @@ func FormatOf(source string, tools, calls bool) *Format {
 	f.thoughts = slices.Clone(commonThoughts)
 	f.thinks = strings.Contains(source, commonThoughts[0].open) || strings.Contains(source, commonThoughts[0].close)
 	for _, t := range otherThoughts {
-		if strings.Contains(source, t.open) || strings.Contains(source, t.close) {
+		if strings.Contains(source, t.open) || strings.Contains(source, t.close) || t.sign != "" && strings.Contains(source, t.sign) {
 			f.thoughts = append([]thought{t}, f.thoughts...)
 			f.thinks = true
 		}
 	}
 	for _, w := range wrappings {
 		if strings.Contains(source, w.sign) {
+			f.wraps = append(f.wraps, w)
 			f.drop = append(f.drop, w.open, w.close)
+			if strings.Contains(source, w.speaker) {
+				f.speaker = w.speaker
+			}
+			if w.end != "" {
+				f.drop = append(f.drop, w.end)
+			}
 		}
 	}
 	return f
@@ -118,9 +160,9 @@ func FormatOf(source string, tools, calls bool) *Format {
 // Thought returns the markers around the thoughts that an answer behind prompt may begin with, and whether the prompt
 // ends within one. Both are empty where the model was not trained to think.
 func (f *Format) Thought(prompt string) (begin, end string, inside bool) {
-	if f.harmony {
-		channel, inside := harmonyBody(prompt)
-		return harmonyChannel + harmonyThought + harmonyMessage, "<|end|>", inside && channel == harmonyThought
+	if f.channels != nil {
+		thought, inside := f.channels.body(prompt)
+		return f.channels.opening(), f.channels.end, inside && thought
 	}
 	if t := f.opened(prompt); t != nil {
 		return t.open, t.close, true
@@ -159,11 +201,11 @@ func (f *Format) Closing(prompt string) string {
 // Place says where in an answer a prompt ends: it is the same for prompts after which the same may be said.
 func (f *Format) Place(prompt string) string {
 	_, _, inside := f.Thought(prompt)
-	channel, body := "", false
-	if f.harmony {
-		channel, body = harmonyBody(prompt)
+	thought, body := false, false
+	if f.channels != nil {
+		thought, body = f.channels.body(prompt)
 	}
-	return fmt.Sprint(inside, f.Closing(prompt), f.closed(prompt), f.primed(prompt) != nil, body, channel)
+	return fmt.Sprint(inside, f.Closing(prompt), f.closed(prompt), f.primed(prompt) != nil, body, thought)
 }
 
 // primed returns the form whose opening a prompt ends with, nil if there is none.

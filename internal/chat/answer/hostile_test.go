@@ -47,10 +47,17 @@ func TestHostileAnswersTakeLinearTime(t *testing.T) {
 		"calls in an argument": "<tool_call><function=get_weather><parameter=city>" + repeat("<tool_call></parameter></function></tool_call>x"),
 		"further arguments":    "<tool_call><function=get_weather><parameter=city>" + repeat("</parameter><parameter=city>"),
 		"white space in tags":  "<tool_call><function=get_weather><parameter=city>" + repeat("</parameter>"+strings.Repeat(" ", 1000)),
+		"Muse's messages":      repeat(" to=self<|message|>a<|eom|><|start|>assistant"),
+		"Muse's calls":         " to=now<|message|>" + repeat(`<atem:function_calls><atem:invoke name="now"></atem:invoke></atem:function_calls>`),
+		"Muse's call":          ` to=now<|message|><atem:function_calls><atem:invoke name="get_weather"><atem:parameter name="city">` + repeat("</atem:parameter><"),
+		"M3's elements":        `]<]minimax[>[<tool_call>]<]minimax[>[<invoke name="get_weather">` + repeat("]<]minimax[>[<options>"),
+		"M3's items":           `]<]minimax[>[<tool_call>]<]minimax[>[<invoke name="get_weather">]<]minimax[>[<options>]<]minimax[>[<a>` + repeat("]<]minimax[>[<item>1]<]minimax[>[</item>"),
+		"M3's texts":           `]<]minimax[>[<tool_call>]<]minimax[>[<invoke name="get_weather">]<]minimax[>[<city>` + repeat("]<]minimax"),
+		"Kimi K3's arguments":  `<|open|>tools<|sep|><|open|>call tool="get_weather" index="1"<|sep|><|open|>argument key="city" type="string"<|sep|>` + repeat("<|close|>argument"),
 		"Gemma's quotes":       `<|tool_call>call:get_weather{city:` + repeat(bareQuote),
 		"Gemma's objects":      `<|tool_call>call:get_weather{options:` + repeat("{a:"),
 	} {
-		for _, format := range []string{"coder", "harmony", "pythonic", "generic", "gemma"} {
+		for _, format := range []string{"coder", "harmony", "pythonic", "generic", "gemma", "muse", "k3", "m3"} {
 			f := FormatOf(sources[format], format != "generic", true)
 			begin := testenv.ProcessorTime(t)
 			p := f.NewParser(Options{Tools: testTools})

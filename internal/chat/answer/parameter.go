@@ -33,6 +33,50 @@ type schema struct {
 	Const        any
 	AnyOf, OneOf []json.RawMessage
 	Ref          string `json:"$ref"`
+
+	Properties, AdditionalProperties, Items json.RawMessage
+}
+
+// shape is what a schema within root, and those that it refers to, say of a value.
+type shape struct {
+	kinds
+	root    json.RawMessage
+	schemas []schema
+}
+
+func shapeOf(root, raw json.RawMessage) shape {
+	s := shape{root: root}
+	walk(root, raw, 0, func(one *schema) {
+		s.schemas = append(s.schemas, *one)
+		s.kinds.take(one)
+	})
+	return s
+}
+
+// member returns the shape of an object's member.
+func (s *shape) member(name string) shape {
+	for _, one := range s.schemas {
+		var members map[string]json.RawMessage
+		if json.Unmarshal(one.Properties, &members) == nil && members[name] != nil {
+			return shapeOf(s.root, members[name])
+		}
+	}
+	return s.first(func(one *schema) json.RawMessage { return one.AdditionalProperties })
+}
+
+// item returns the shape of a list's items.
+func (s *shape) item() shape {
+	return s.first(func(one *schema) json.RawMessage { return one.Items })
+}
+
+// first returns the shape that the first schema says which says any.
+func (s *shape) first(of func(*schema) json.RawMessage) shape {
+	for i := range s.schemas {
+		if raw := of(&s.schemas[i]); raw != nil {
+			return shapeOf(s.root, raw)
+		}
+	}
+	return shape{root: s.root}
 }
 
 // pointer and unpointer write a name within a JSON pointer (RFC 6901), and read it.
@@ -69,18 +113,14 @@ func (t *Tool) parameters() []parameter {
 		}
 		p := parameter{name: name.(string)}
 		p.required = slices.Contains(object.Required, p.name)
-		p.kinds.add(t.Parameters, s, 0)
+		walk(t.Parameters, s, 0, p.kinds.take)
 		out = append(out, p)
 	}
 	return out
 }
 
-// add adds what a schema within root allows.
-func (k *kinds) add(root, raw json.RawMessage, depth int) {
-	var s schema
-	if depth > maxReference || json.Unmarshal(raw, &s) != nil {
-		return
-	}
+// take adds what a schema allows, without those that it refers to.
+func (k *kinds) take(s *schema) {
 	if s.Const != nil {
 		s.Enum = append(s.Enum, s.Const)
 	}
@@ -106,8 +146,17 @@ func (k *kinds) add(root, raw json.RawMessage, depth int) {
 		}
 		k.free = k.free || slices.Contains(k.types[before:], "string")
 	}
+}
+
+// walk visits a schema within root and those that it refers to.
+func walk(root, raw json.RawMessage, depth int, visit func(*schema)) {
+	var s schema
+	if depth > maxReference || json.Unmarshal(raw, &s) != nil {
+		return
+	}
+	visit(&s)
 	for _, sub := range append(s.AnyOf, s.OneOf...) {
-		k.add(root, sub, depth+1)
+		walk(root, sub, depth+1, visit)
 	}
 	if path, ok := strings.CutPrefix(s.Ref, "#/"); ok {
 		at := root
@@ -118,6 +167,6 @@ func (k *kinds) add(root, raw json.RawMessage, depth int) {
 			}
 			at = object[unpointer.Replace(key)]
 		}
-		k.add(root, at, depth+1)
+		walk(root, at, depth+1, visit)
 	}
 }

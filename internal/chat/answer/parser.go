@@ -286,8 +286,8 @@ func (p *Parser) until(marker string, put func([]byte)) bool {
 
 // run reads the whole answer.
 func (p *Parser) run() {
-	if p.format.harmony {
-		p.messages()
+	if p.format.channels != nil {
+		p.messages(p.format.channels)
 		return
 	}
 	thoughts := p.format.thoughts
@@ -314,10 +314,26 @@ func (p *Parser) run() {
 			p.pos += len(m)
 			p.emit(Event{Kind: Mark})
 			p.lead = true
+			p.speaker()
 		default:
 			p.calls(calls[m], false, Content)
 		}
 	}
+}
+
+// speaker reads who speaks, at the beginning of a text.
+func (p *Parser) speaker() {
+	if p.format.speaker == "" {
+		return
+	}
+	start := p.pos
+	p.space()
+	if !p.literal(p.format.speaker) {
+		p.pos = start
+		return
+	}
+	p.emit(Event{Kind: Mark})
+	p.lead = true
 }
 
 // finish tells the rest of the answer.
@@ -365,6 +381,7 @@ func (p *Parser) beginning(thoughts []thought) bool {
 		}
 	}
 	p.fresh = false
+	p.speaker()
 	for i := range thoughts {
 		if p.literal(thoughts[i].open) {
 			p.thought(&thoughts[i])

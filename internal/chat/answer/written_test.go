@@ -44,6 +44,28 @@ var around = map[string]struct {
 		"</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
 		[]string{"print('</｜DSML｜parameter>')", "</｜DSML｜invoke>", "</｜DSML｜function_calls>"},
 	},
+	"k3": {
+		"<|open|>tools<|sep|><|open|>call tool=\"write\" index=\"1\"<|sep|><|open|>argument key=\"path\" type=\"string\"<|sep|>a.py<|close|>argument<|sep|><|open|>argument key=\"content\" type=\"string\"<|sep|>",
+		"<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
+		[]string{"print('<|close|>argument<|sep|>')", "<|close|>call<|sep|>", "<|close|>tools<|sep|>", "<|close|>argument", "<|open|>argument key=\"b\" type=\"string\"<|sep|>"},
+	},
+	"hy3": {
+		"<tool_calls:opensource>\n<tool_call:opensource>write<tool_sep:opensource>\n<arg_key:opensource>path</arg_key:opensource>\n<arg_value:opensource>a.py</arg_value:opensource>\n<arg_key:opensource>content</arg_key:opensource>\n<arg_value:opensource>",
+		"</arg_value:opensource>\n</tool_call:opensource>\n</tool_calls:opensource>",
+		[]string{"print('</arg_value:opensource>')", "</tool_call:opensource>", "</arg_value>\n</tool_call>"},
+	},
+	"muse": {
+		" to=write<|message|><atem:function_calls>\n<atem:invoke name=\"write\">\n<atem:parameter name=\"path\">a.py</atem:parameter>\n<atem:parameter name=\"content\">", "</atem:parameter>\n</atem:invoke>\n</atem:function_calls>",
+		[]string{"print('</atem:parameter>')", "</atem:invoke>", "</atem:function_calls>", "<|eom|>"},
+	},
+	"m3": {
+		"]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"write\">]<]minimax[>[<path>a.py]<]minimax[>[</path>]<]minimax[>[<content>", "]<]minimax[>[</content>]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>",
+		[]string{"print('</content>')", "</invoke>", "]<]minimax[>[<item>1]<]minimax[>[</item>", "]<]minimax[>[</invoke>"},
+	},
+	"m2": {
+		"<minimax:tool_call>\n<invoke name=\"write\">\n<parameter name=\"path\">a.py</parameter>\n<parameter name=\"content\">", "</parameter>\n</invoke>\n</minimax:tool_call>",
+		[]string{"print('</parameter>')", "</invoke>", "</minimax:tool_call>", "</parameter>\n</invoke", "<parameter name=\"b\">1"},
+	},
 	"hermes": {
 		`<tool_call>{"name": "write", "arguments": {"path": "a.py", "content": "`, `"}}</tool_call>`,
 		[]string{"print('</tool_call>')", "}}</tool_call>", "<tool_call>"},
