@@ -104,7 +104,7 @@ func TestRefusals(t *testing.T) {
 		{"--shape", "tiny", "--sparsity", "1.5"},
 		{"--shape", "tiny", "--activation", "swish"},
 		{"--shape", "tiny", "--vocab", "3"},
-		{"--shape", "tiny", "--arch", "mamba"},
+		{"--shape", "tiny", "--arch", "perceptron"},
 		{"--shape", "tiny", "stray"},
 	} {
 		if _, err := synthesise(t, args...); err == nil || strings.Contains(err.Error(), "\n") {

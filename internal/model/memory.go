@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/powerinfer-go/powerinfer/internal/prepared"
-
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
 // InRAM returns how many of n bytes are in RAM: those of the tensor of c's file that is called name, or of what an

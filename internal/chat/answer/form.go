@@ -260,12 +260,18 @@ var (
 		open: "<|open|>tools<|sep|>", many: true, close: "<|close|>tools<|sep|>",
 		head: []part{space},
 		call: []part{
-			lit(`<|open|>call tool="`), toolName, lit(`" index="`), {kind: partDigits}, lit(`"<|sep|>`), space,
+			lit(`<|open|>call tool="`), toolName, lit(`" index="`),
+			{kind: partDigits},
+			lit(`"<|sep|>`), space,
 			{kind: partTagged, tags: tags{
 				open: `<|open|>argument key="`, middle: []string{`" type="`}, close: "<|close|>argument<|sep|>",
 				typed: []typing{
-					{`string"<|sep|>`, []string{"string"}}, {`number"<|sep|>`, []string{"number", "integer"}}, {`boolean"<|sep|>`, []string{"boolean"}},
-					{`object"<|sep|>`, []string{"object"}}, {`array"<|sep|>`, []string{"array"}}, {`null"<|sep|>`, []string{"null"}},
+					{`string"<|sep|>`, []string{"string"}},
+					{`number"<|sep|>`, []string{"number", "integer"}},
+					{`boolean"<|sep|>`, []string{"boolean"}},
+					{`object"<|sep|>`, []string{"object"}},
+					{`array"<|sep|>`, []string{"array"}},
+					{`null"<|sep|>`, []string{"null"}},
 				},
 				json: [2]string{`<|open|>json type="object"<|sep|>`, "<|close|>json<|sep|>"},
 			}},
