@@ -6,11 +6,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// Turn computes the cosines and sines [len(r.Freqs)] of one position, times r.Scale. It is
+// Turn computes the cosines and sines [len(r.Freqs)] of a rotation to pos (see Rope.At), times r.Scale. It is
 // exact to float32 at any position: angles are reduced in float64.
 func Turn(cos, sin []float32, pos int, r *compute.Rope) {
 	for i, f := range r.Freqs {
-		s, c := math.Sincos(float64(pos-r.Back) * f)
+		s, c := math.Sincos(float64(pos) * f)
 		cos[i], sin[i] = float32(c*r.Scale), float32(s*r.Scale)
 	}
 }
