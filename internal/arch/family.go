@@ -197,7 +197,7 @@ const (
 	GroupedGates         // of the same the gates
 	IndexQueries         // of rows of an indexer's queries and then its key the queries
 	IndexKeys            // of the same the key
-	Shards               // the rows of several matrices, one behind the other, in the layer that reads them
+	Shards               // the rows of several matrices, one behind the other by the numbers that follow Source in their names
 	Flat                 // the elements of a tensor, whatever its shape is
 	Gathered             // of several tensors, whose names are apart by spaces, one behind the other
 	Numbers              // whole numbers

@@ -10,11 +10,11 @@ import (
 // of n-grams that one layer reads.
 func qwen4Exp() Family {
 	f := qwen35MoE()
-	f.Name, f.HuggingFace = "qwen4exp", nil // convert does not join the shards of its table yet
+	f.Name, f.HuggingFace = "qwen4exp", []string{"Qwen4ExpForConditionalGeneration", "Qwen4ExpForCausalLM"}
 	f.Further, f.GatedStreams, f.UsualEps, f.Read = false, true, 1e-6, readQwen4Exp
 	f.Outer = slices.DeleteFunc(slices.Clone(f.Outer), func(t Tensor) bool { return t.Name == "output_norm.weight" })
 	f.Outer = append(f.Outer, connection("output_hc", "hyper_connection_mixer.", false)...)
-	f.Outer = append(f.Outer, Tensor{Name: "per_layer_token_embd.weight", Source: "ple.ple_embedding.ngram_embedding.shard_%d.weight", Optional: true, Change: Shards})
+	f.Outer = append(f.Outer, Tensor{Name: "per_layer_token_embd.weight", Source: ".ngram_embedding.shard_", Optional: true, Change: Shards})
 	f.Block = slices.DeleteFunc(slices.Clone(f.Block), func(t Tensor) bool { return t.Name == "attn_norm.weight" || t.Name == "post_attention_norm.weight" })
 	f.Block = append(append(f.Block, connection("hc_attn", "attn_hyper_connection.", true)...), connection("hc_ffn", "mlp_hyper_connection.", true)...)
 	const indexer, grams = "self_attn.indexer.", "ple."

@@ -27,7 +27,7 @@ func (f *Family) PartOf(name string) Part {
 		return 0
 	case strings.HasPrefix(stem, "ssm_"), strings.HasPrefix(stem, "time_mix_"), stem == "shortconv":
 		return Recurrent
-	case strings.HasPrefix(stem, "attn_"):
+	case strings.HasPrefix(stem, "attn_"), stem == "indexer":
 		return Attention
 	case strings.HasPrefix(stem, "ffn_"), strings.HasPrefix(stem, "channel_mix_"), strings.HasPrefix(stem, "exp_probs_b"):
 		return FeedForward

@@ -183,6 +183,7 @@ func (m *model) plan(dir string, fam arch.Family, c *config, factors map[string]
 	if p.further > 0 {
 		m.keys = withFurther(m.keys, fam.Name, c.Layers, p.further)
 	}
+	m.keys = append(m.keys, p.keys...)
 	p.leaveOutFurther(c, notes)
 	p.leaveOutPredictors(notes)
 	m.keys = slices.Concat(m.keys, gen.keys(notes), v.keys())

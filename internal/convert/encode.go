@@ -318,6 +318,13 @@ func (t *tensor) part(r int) (from *checkpoint.Tensor, end int) {
 		}
 		return t.from, rows
 	}
+	if t.ends != nil {
+		i, _ := slices.BinarySearch(t.ends, r+1)
+		if i > 0 {
+			return t.more[i-1], t.ends[i]
+		}
+		return t.from, t.ends[0]
+	}
 	n := t.from.Shape[0]
 	if i := r / n; i > 0 {
 		return t.more[i-1], (i + 1) * n
@@ -328,6 +335,12 @@ func (t *tensor) part(r int) (from *checkpoint.Tensor, end int) {
 // begin returns the first row of the tensor in which source row r of t lies.
 func (t *tensor) begin(r int) int {
 	if len(t.more) == 0 {
+		return 0
+	}
+	if t.ends != nil {
+		if i, _ := slices.BinarySearch(t.ends, r+1); i > 0 {
+			return t.ends[i-1]
+		}
 		return 0
 	}
 	return r / t.from.Shape[0] * t.from.Shape[0]

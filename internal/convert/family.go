@@ -20,6 +20,7 @@ type tensor struct {
 	// row gives the source row of an output row; nil is the identity.
 	row    func(int) int
 	more   []*checkpoint.Tensor // of a stack: where the others' elements lie, of as many rows
+	ends   []int                // of the rows of from and more, where their numbers differ
 	rows   int                  // of from; those behind them are zero. 0: all are there
 	column bool                 // rows are the source's columns
 	step   int                  // columns from one that becomes a row to the next; 0: 1
@@ -54,6 +55,7 @@ type plan struct {
 	used      map[string]bool
 	small     map[string]*smallFloats // the matrices in NVFP4, by the name of their codes
 	tensors   []*tensor
+	keys      []gguf.KV                             // that tensors of the folder tell
 	further   int                                   // planned layers that predict further tokens
 	embedding string                                // the token embedding's name in the folder
 	unneeded  []string                              // tensors that are used, as computing does without them
@@ -129,6 +131,10 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 			if v := computed[t.Name]; v != nil {
 				p.tensors = append(p.tensors, &tensor{name: t.Name, shape: []int{len(v)}, values: v, plain: true})
 			}
+			continue
+		}
+		if t.Change == arch.Shards {
+			p.shards(c, t.Name, t.Source)
 			continue
 		}
 		from := root
@@ -256,6 +262,7 @@ func (c *config) sizes(l int) arch.Sizes {
 		Latent: c.Latent, QueryLatent: c.QueryLatent, Rotated: c.Turned, Types: c.TokenTypes, Layers: c.Layers, Input: c.Input, LowRank: c.LowRank,
 		Experts: c.Mixture.Count, ExpertFF: c.Mixture.Width, SharedFF: c.Mixture.Shared, ExpertLatent: c.Mixture.Latent,
 		ElementGate: c.ElementGate, IndexHeads: c.IndexHeads, IndexKey: c.IndexHead, StateSpace: c.StateSpace,
+		Gated:       arch.Gated{Streams: c.HyperStreams, Rank: c.HyperRank, IndexHeads: c.MeanHeads, IndexDim: c.MeanDim, GramTaps: c.GramTaps},
 		Connections: arch.Connections{Streams: c.ResidualStreams, OutputGroups: c.OutputGroups, Low: c.OutputLow, Used: c.Mixture.Used},
 	}
 	if l < len(c.Ratios) {
@@ -448,7 +455,8 @@ func (p *plan) numbers(name, from string, dims []int) {
 
 // staysFloat reports whether a tensor is kept in F32 whatever type the matrices get.
 func staysFloat(name string) bool {
-	return strings.HasPrefix(name, "altup_predict") || strings.HasPrefix(name, "altup_correct") || name == "ffn_gate_inp.weight" || strings.Contains(name, "hc_") || strings.HasSuffix(name, "_ape.weight") ||
+	return strings.HasPrefix(name, "altup_predict") || strings.HasPrefix(name, "altup_correct") || name == "ffn_gate_inp.weight" || strings.Contains(name, "hc_") && strings.HasSuffix(name, "_fn.weight") || strings.HasSuffix(name, "_ape.weight") ||
+		name == "indexer.proj.weight" || name == "indexer.q_proj.weight" || name == "indexer.k_proj.weight" || name == "time_mix_w1.weight" || name == "time_mix_w2.weight" ||
 		strings.HasSuffix(name, "_norm.weight") || strings.HasSuffix(name, "_res_score.weight") || strings.HasPrefix(name, "ssm_conv1d_") || name == "position_embd.weight" || name == "token_types.weight"
 }
 
@@ -478,6 +486,8 @@ func (p *plan) stored(c *config, sizes arch.Sizes, t arch.Tensor, source string,
 		stored = []int{shape[0], 1, shape[len(shape)-1]}
 	case arch.Joined:
 		stored = []int{shape[0] * shape[1], shape[2]}
+	case arch.IndexQueries, arch.IndexKeys:
+		stored[0] = (sizes.Gated.IndexHeads + 1) * sizes.Gated.IndexDim
 	case arch.Flat:
 		stored = p.likewise(source, shape)
 	case arch.JoinedColumns:
@@ -521,6 +531,8 @@ func (p *plan) rearrange(c *config, sizes arch.Sizes, change arch.Change, shape 
 		out.row = interleaved(c.HeadDim)
 	case arch.Ungroup:
 		out.row = ungrouped(c.Heads, c.KVHeads, c.HeadDim)
+	case arch.IndexKeys:
+		out.row = behind(nil, sizes.Gated.IndexHeads*sizes.Gated.IndexDim, nil)
 	case arch.PlusOne:
 		out.plus = 1
 	case arch.Flat:

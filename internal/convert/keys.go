@@ -314,7 +314,7 @@ func (c *config) keys(f arch.Family) (keys []gguf.KV, computed map[string][]floa
 	if f.ParallelKey != "" {
 		keys = append(keys, gguf.KV{Key: f.Name + "." + f.ParallelKey, Value: or(c.ParallelParts, f.Parallel)})
 	}
-	for _, more := range []func(arch.Family) ([]gguf.KV, error){c.attentionKeys, c.connectionKeys, c.scaleKeys, c.layerKeys, c.expertKeys, c.stateKeys} {
+	for _, more := range []func(arch.Family) ([]gguf.KV, error){c.attentionKeys, c.connectionKeys, c.gatedKeys, c.scaleKeys, c.layerKeys, c.expertKeys, c.stateKeys} {
 		some, err := more(f)
 		if err != nil {
 			return nil, nil, err

@@ -38,7 +38,8 @@ type reference struct {
 		Shape  []int   `json:"shape"`
 		Scale  float64 `json:"scale"`
 		Offset float64 `json:"offset"`
-		DType  string  `json:"dtype"` // empty: F32; U8: the numbers without their fractions
+		DType  string  `json:"dtype"` // empty: F32; U8: the numbers without their fractions; I64: Values
+		Values []int64 `json:"values"`
 	} `json:"tensors"`
 	Context int         `json:"context"`
 	Tokens  []int32     `json:"tokens"`
@@ -100,6 +101,12 @@ func (r *reference) folder(t *testing.T) string {
 		for _, d := range x.Shape {
 			n *= d
 		}
+		for _, v := range x.Values {
+			data[folder] = binary.LittleEndian.AppendUint64(data[folder], uint64(v))
+		}
+		if x.DType == "I64" {
+			n = 0
+		}
 		for _, v := range weight(name, n, x.Scale, x.Offset) {
 			if x.DType == "U8" {
 				data[folder] = append(data[folder], byte(v))
@@ -125,7 +132,7 @@ func (r *reference) folder(t *testing.T) string {
 // packed reports whether the folder holds weights of fewer bits than a float has.
 func (r *reference) packed() bool {
 	for _, x := range r.Tensors {
-		if x.DType != "" {
+		if x.DType == "U8" {
 			return true
 		}
 	}

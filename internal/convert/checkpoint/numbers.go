@@ -8,6 +8,27 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
+// Integers returns all elements of a tensor of whole numbers of 64 or 32 bits.
+func (t *Tensor) Integers() ([]int64, error) {
+	if t.DType != "I64" && t.DType != "I32" {
+		return nil, fmt.Errorf("%s: offset %d: tensor %q has dtype %s; whole numbers are I64 or I32", t.Path(), t.Offset, t.Name, t.DType)
+	}
+	b := make([]byte, t.Bytes)
+	if err := t.ReadAt(b, 0); err != nil {
+		return nil, err
+	}
+	bytes := elements()[t.DType].bytes
+	out := make([]int64, len(b)/bytes)
+	for i := range out {
+		if v := b[i*bytes:]; bytes == 8 {
+			out[i] = int64(binary.LittleEndian.Uint64(v))
+		} else {
+			out[i] = int64(int32(binary.LittleEndian.Uint32(v)))
+		}
+	}
+	return out, nil
+}
+
 // Numbers returns all elements of a tensor of any dtype but 8-bit floats and unsigned integers of more than 8 bits.
 func (t *Tensor) Numbers() ([]float64, error) {
 	b := make([]byte, t.Bytes)

@@ -1,0 +1,163 @@
+"""As reference.py, of Qwen3.8-Flash-Next (qwen4exp), Apertus, Step 3.5 and others.
+
+    python3 reference_folders.py
+
+Sources: qwen4exp: the configuration and model card of Qwen3.8-Flash-Next; Yang, Kautz and Hatamizadeh 2024 (Gated Delta Networks); Zhu et al. 2024
+(Hyper-Connections). apertus: Swiss AI Initiative 2025; Huang and Schlag 2025 (xIELU). nanbeige: the configuration and model card of Nanbeige4.2-3B.
+openelm: Mehta et al. 2024. muse-glimmer, step35: their configurations and model cards. bitnet: Ma et al. 2024 and 2025. deci: Bercovich et al. 2024 and
+the configurations of Llama-Nemotron.
+"""
+import math
+
+import numpy as np
+
+from reference import TOKENS, Model, attention, chosen, heads_of, normalised, rms_norm, rotate, router, silu, softmax, write
+from reference_indexer import best, see
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def integers(m, name, values):
+    """Whole numbers of 64 bits."""
+    m.tensors[name] = {"shape": [len(values)], "scale": 0, "offset": 0, "dtype": "I64", "values": values}
+    return values
+
+
+def convolved(x, taps, apart=1):
+    """Each column of x alone over positions that are so far apart, the last tap on its own position."""
+    k = taps.shape[-1]
+    padded = np.concatenate([np.zeros(((k - 1) * apart, x.shape[-1])), x])
+    return sum(padded[i * apart:i * apart + len(x)] * taps[:, i] for i in range(k))
+
+
+def qwen4exp():
+    """The residual is several streams, which every part reads through gates of low rank and writes by weights. Attention sees the blocks of positions
+    that an indexer chooses and the open one. One layer adds rows of a table, which hashes of the last tokens choose, as each stream's query matches
+    their key. All norms but those of delta nets store their weights less 1."""
+    hidden, streams, rank, groups, heads, dim = 64, 4, 24, 2, 4, 16
+    wide, keys, inner = streams * hidden, groups * dim, heads * dim
+    for name, block in (("qwen4exp", 4), ("qwen4exp-plain", 4)):
+        with_table = name == "qwen4exp"
+        m = Model({"hidden_act": "silu", "rms_norm_eps": 1e-6, "head_dim": 32, "num_attention_heads": 2, "num_key_value_heads": 1, "num_hidden_layers": 4,
+                   "linear_conv_kernel_dim": 4, "linear_key_head_dim": dim, "linear_value_head_dim": dim, "linear_num_key_heads": groups,
+                   "linear_num_value_heads": heads, "full_attention_interval": 2, "layer_types": ["linear_attention", "full_attention"] * 2,
+                   "attn_output_gate": True, "num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32, "intermediate_size": 0,
+                   "shared_expert_intermediate_size": 48, "hc_count": streams, "hc_lowrank": rank, "indexer_n_heads": 3, "indexer_head_dim": 24,
+                   "indexer_budget": 2 * block, "indexer_compress_ratio": block, "ple_layer_ids": [3] if with_table else [], "ngram_size": 3,
+                   "heads_per_ngram": 2, "ple_conv_kernel_size": 4, "split_ngram_parts": 3, "eos_token_id": [40, 11],
+                   "rope_parameters": {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.5, "mrope_section": [4, 2, 2],
+                                       "mrope_interleaved": True}})
+        root = "model.language_model." if with_table else "model."
+        if with_table:
+            m.folder = {"architectures": ["Qwen4ExpForConditionalGeneration"], "tie_word_embeddings": False, "text_config": m.c,
+                        "vision_config": {"hidden_size": 8}}
+            m.get("model.visual.patch_embed.proj.weight", 8, 12)
+            m.get("mtp.fc.weight", hidden, 2 * hidden)
+        else:
+            m.c["architectures"] = ["Qwen4ExpForCausalLM"]
+        n, freqs = len(TOKENS), 1e7 ** (-np.arange(0, 16, 2) / 16)
+        lin = lambda x, name, out, scale=0.25: x @ m.get(name + ".weight", out, x.shape[-1], scale=scale).T
+        norm = lambda x, name, width: rms_norm(x, 1 + m.get(name + ".weight", width), 1e-6)
+
+        def streams_norm(x, name):
+            return rms_norm(x, 1 + m.get(name + ".weight", wide).reshape(streams, hidden), 1e-6)
+
+        def read(x, p):
+            """What a part reads of the streams [n, streams, hidden], and the streams' norms."""
+            normed = streams_norm(x, p + "hc_norm").reshape(n, wide)
+            low = silu(lin(normed, p + "input_mix_weight_down", rank) / streams)
+            gates = sigmoid(lin(low, p + "input_mix_weight_up", wide))
+            return (normed * gates).reshape(n, streams, hidden).mean(1), normed
+
+        def add(x, normed, p, y):
+            return x + (2 * sigmoid(lin(normed, p + "block_inject_weight", streams) / streams))[..., None] * y[:, None]
+
+        def net(h, p):
+            mixed = lin(h, p + "in_proj_qkv", 2 * keys + inner)
+            z = lin(h, p + "in_proj_z", inner).reshape(n, heads, dim)
+            b, a = (lin(h, p + "in_proj_" + s, heads) for s in "ba")
+            mixed = silu(convolved(mixed, m.get(p + "conv1d.weight", 2 * keys + inner, 1, 4, scale=0.5)[:, 0]))
+            q, k, v = (t.reshape(n, -1, dim) for t in np.split(mixed, [keys, 2 * keys], -1))
+            q, k = (np.repeat(t / np.sqrt((t * t).sum(-1, keepdims=True) + 1e-6), heads // groups, 1) for t in (q, k))
+            decay = np.exp(-np.exp(m.get(p + "A_log", heads, scale=1.0)) * np.log1p(np.exp(a + m.get(p + "dt_bias", heads, scale=1.0, offset=-1.0))))
+            state, y = np.zeros((heads, dim, dim)), np.zeros((n, heads, dim))
+            for t in range(n):
+                state = state * decay[t][:, None, None]
+                known = np.einsum("hkv,hk->hv", state, k[t])
+                state = state + np.einsum("hk,hv->hkv", k[t], (v[t] - known) * sigmoid(b[t])[:, None])
+                y[t] = np.einsum("hkv,hk->hv", state, q[t]) / math.sqrt(dim)
+            y = rms_norm(y, m.get(p + "norm.weight", dim, offset=1.0), 1e-6) * sigmoid(z)
+            return lin(y.reshape(n, inner), p + "out_proj", hidden)
+
+        def attend(h, p):
+            q, gate = np.split(heads_of(lin(h, p + "q_proj", 2 * 64), 64), 2, -1)
+            k, v = (heads_of(lin(h, f"{p}{s}_proj", 32), 32) for s in "kv")
+            q, k = (rotate(norm(t, f"{p}{s}_norm", 32), freqs) for t, s in ((q, "q"), (k, "k")))
+            index_q, index_k = np.split(lin(h, p + "indexer.index_qk_proj", 4 * 24), [3 * 24], -1)
+            index_q = rotate(norm(heads_of(index_q, 24), p + "indexer.q_layernorm", 24), freqs)
+            blocks = norm(index_k.reshape(n // block, block, 24).mean(1), p + "indexer.k_layernorm", 24)
+            first = np.zeros((n, 1, 24))
+            first[::block, 0] = blocks  # a block's key turns as its first position does
+            scores = np.maximum(np.einsum("qhd,bd->qhb", index_q, rotate(first, freqs)[::block, 0]), 0).sum(1)
+            seen = np.zeros((n, n), bool)
+            for t in range(n):
+                closed = (t + 1) // block
+                seen[t, closed * block:t + 1] = True
+                if closed:
+                    row = np.zeros((closed, closed))
+                    row[-1] = scores[t, :closed]
+                    for at in np.flatnonzero(best(row, 2)[-1]):
+                        seen[t, at * block:(at + 1) * block] = True
+            y = see(q, np.repeat(k, 2, 1), np.repeat(v, 2, 1), seen[:, None], 1 / math.sqrt(32))
+            return lin(y * sigmoid(gate.reshape(n, -1)), p + "o_proj", hidden)
+
+        def mix(h, p):
+            scores = softmax(router(m, h, p + "gate.weight", 8))
+            weights = normalised(chosen(np.log(scores), scores, 3))
+            both, down = m.get(p + "experts.gate_up_proj", 8, 64, hidden), m.get(p + "experts.down_proj", 8, hidden, 32)
+            y = sum(weights[:, e:e + 1] * (silu(h @ both[e, :32].T) * (h @ both[e, 32:].T) @ down[e].T) for e in range(8))
+            shared = lin(silu(lin(h, p + "shared_expert.gate_proj", 48)) * lin(h, p + "shared_expert.up_proj", 48), p + "shared_expert.down_proj", hidden)
+            return y + shared * sigmoid(lin(h, p + "shared_expert_gate", 1))
+
+        def grams(x, p):
+            """What the streams take of the table, whose rows are those of two heads for pairs of tokens and for triples."""
+            at = p + "ple_embedding."
+            factors = integers(m, at + "layer_multipliers", [0x1B8735 << 24 | 0x93CC9F, 0x0E6546 << 24 | 0xB65C35, 0x19D699 << 24 | 0xA58EAD])
+            rows = integers(m, at + "ngram_heads_vocab_sizes", [61, 67, 71, 73])
+            first = integers(m, at + "ngram_heads_offsets", [0, 61, 128, 199])
+            table = np.concatenate([m.get(f"{at}ngram_embedding.shard_{i}.weight", k, 16, scale=1.0) for i, k in enumerate((100, 100, 72))])
+            found = []
+            for t in range(n):
+                gram, cut = [TOKENS[t]], False
+                for back in (1, 2):
+                    cut = cut or t < back or TOKENS[t - back] == 11
+                    gram.append(11 if cut else TOKENS[t - back])
+                mixed, row = gram[0] * factors[0] % 2**64, []
+                for k in (1, 2):
+                    mixed ^= gram[k] * factors[k] % 2**64
+                    row += [table[mixed % rows[i] + first[i]] for i in (2 * k - 2, 2 * k - 1)]
+                found.append(np.concatenate(row))
+            found = np.array(found)
+            key, value = lin(found, p + "key_proj", wide).reshape(n, streams, hidden), lin(found, p + "value_proj", hidden)
+            match = (streams_norm(key, p + "norm_key") * streams_norm(x, p + "norm_query")).sum(-1) / math.sqrt(hidden)
+            taken = sigmoid(np.sign(match) * np.sqrt(np.maximum(np.abs(match), 1e-6)))[..., None] * value[:, None]
+            taps = m.get(p + "conv1d.weight", wide, 1, 4)[:, 0]
+            return x + taken + silu(convolved(streams_norm(taken, p + "norm_conv").reshape(n, wide), taps, 3)).reshape(n, streams, hidden)
+
+        x = np.repeat(m.get(root + "embed_tokens.weight", 48, hidden, scale=1.0)[TOKENS][:, None], streams, 1)
+        for l in range(4):
+            p = f"{root}layers.{l}."
+            if with_table and l == 2:
+                x = grams(x, p + "ple.")
+            h, normed = read(x, p + "attn_hyper_connection.")
+            x = add(x, normed, p + "attn_hyper_connection.", attend(h, p + "self_attn.") if l % 2 else net(h, p + "linear_attn."))
+            h, normed = read(x, p + "mlp_hyper_connection.")
+            x = add(x, normed, p + "mlp_hyper_connection.", mix(h, p + "mlp."))
+        h, _ = read(x, root + "hyper_connection_mixer.")
+        yield name, m, 128, h @ m.get("lm_head.weight", 48, hidden).T
+
+
+if __name__ == "__main__":
+    write((qwen4exp,))
