@@ -453,7 +453,7 @@ func (n *narrowings) tell(note func(string)) {
 }
 
 // kept reports what stays as it is in every type: vectors, what is no weight, and matrices that are small and matter.
-// Source: llama.cpp's list.
+// Source: llama.cpp's list; indexer.proj its converter keeps in F32, and its quantiser does not.
 func kept(name string, shape []int) bool {
 	dims := len(shape)
 	for dims > 1 && shape[dims-1] == 1 {
@@ -464,7 +464,7 @@ func kept(name string, shape []int) bool {
 	}
 	return slices.ContainsFunc([]string{
 		"_norm.weight", "ffn_gate_inp.weight", "ffn_gate_tid2eid.weight", "altup", "laurel", "per_layer_model_proj",
-		"ssm_conv1d", "shortconv.conv.weight", "indexer.k_proj.weight", "indexer.q_proj.weight",
+		"ssm_conv1d", "shortconv.conv.weight", "indexer.k_proj.weight", "indexer.q_proj.weight", "indexer.proj.weight",
 		"time_mix_first.weight", "time_mix_w0.weight", "time_mix_w1.weight", "time_mix_w2.weight", "time_mix_v0.weight", "time_mix_v1.weight",
 		"time_mix_v2.weight", "time_mix_a0.weight", "time_mix_a1.weight", "time_mix_a2.weight", "time_mix_g1.weight", "time_mix_g2.weight",
 		"time_mix_decay_w1.weight", "time_mix_decay_w2.weight", "time_mix_lerp_fused.weight",
