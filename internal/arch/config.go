@@ -76,6 +76,7 @@ type Config struct {
 	NemotronH
 	DeltaNet
 	Qwen4Exp
+	Looped
 	Mamba
 	Mamba2
 	Selection

@@ -201,6 +201,8 @@ const (
 	Flat                 // the elements of a tensor, whatever its shape is
 	Gathered             // of several tensors, whose names are apart by spaces, one behind the other
 	Numbers              // whole numbers
+	LayerNumbers         // a number of each layer, after Layer in its name; files hold a key of all of them
+	Ternary              // each element becomes −1, 0 or 1, whichever is next, times the mean magnitude of all
 )
 
 // All returns every family, by name.

@@ -57,6 +57,9 @@ func (f *Family) Shape(name string, s Sizes) []int {
 	if kind == "scale" {
 		return map[string][]int{"ffn_gate_inp": {s.Embd}, "ffn_down_exps": {s.Experts}}[stem]
 	}
+	if stem == "xielu" {
+		return []int{s.Layers}
+	}
 	if f.GatedStreams {
 		if shape := gatedShape(stem, s); shape != nil {
 			return shape

@@ -19,6 +19,7 @@ const (
 
 	maxExponent = 64 // of ALiBi's slopes
 	maxTaps     = 16 // positions of a short convolution
+	maxLoops    = 64 // times that tokens go through the layers
 )
 
 // prosparseThreshold is FATReLU's threshold in the published ProSparse configuration.
@@ -193,7 +194,7 @@ func (c *config) activation(key, name string) (kind string, threshold float64, e
 		return "drelu", 0, nil
 	case "relu2", "squared_relu", "relu_squared":
 		return "relu2", 0, nil
-	case arch.ClampedSwiGLU(), "situ": // the first as gpt-oss has silu
+	case arch.ClampedSwiGLU(), "situ", "xielu": // the first as gpt-oss has silu
 		return strings.ToLower(name), 0, nil
 	case "fatrelu":
 		threshold := or(c.ActParam, prosparseThreshold)

@@ -84,6 +84,11 @@ func (e *encoder) write(w io.Writer, t *tensor, typ quant.Type) error {
 	if t.row != nil && len(t.shape) == 1 || t.single {
 		rowLen, rows = 1, rowLen*rows
 	}
+	if t.ternary {
+		if err := t.average(); err != nil {
+			return err
+		}
+	}
 	if t.unitCols {
 		if err := t.measure(); err != nil {
 			return err
@@ -220,6 +225,11 @@ func (l *lane) read(t *tensor, rowLen, from, to int) error {
 			l.floats[i] = float32(float64(v) / t.lengths[i%rowLen])
 		}
 	}
+	if t.mean > 0 {
+		for i, v := range l.floats {
+			l.floats[i] = float32(max(-1, min(1, math.RoundToEven(float64(v)/t.mean))) * t.mean)
+		}
+	}
 	if t.multiplied != nil {
 		for i := range l.floats {
 			l.floats[i] *= float32(t.multiplier(from + i/rowLen))
@@ -263,6 +273,29 @@ func (t *tensor) measure() error {
 		square[i] = math.Sqrt(v) + columnEpsilon
 	}
 	t.lengths = square
+	return nil
+}
+
+// leastMean is the least that the mean magnitude of a matrix of three values counts as, as published code has it.
+const leastMean = 1e-5
+
+// average finds the mean of the magnitudes of t's elements.
+func (t *tensor) average() error {
+	cols, rows := t.shape[0], t.shape[1]
+	t.mean = 0 // read leaves elements as they are
+	l, sum := lane{}, 0.0
+	for from := 0; from < rows; {
+		to := min(rows, from+max(1, chunkElems/cols))
+		l.floats = resize(l.floats, (to-from)*cols)
+		if err := l.read(t, cols, from, to); err != nil {
+			return err
+		}
+		for _, v := range l.floats {
+			sum += math.Abs(float64(v))
+		}
+		from = to
+	}
+	t.mean = max(leastMean, sum/float64(cols*rows))
 	return nil
 }
 

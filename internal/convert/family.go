@@ -37,6 +37,8 @@ type tensor struct {
 	by         *checkpoint.Tensor // elements are multiplied by this vector's
 	unit       bool               // rows are brought to a length of 1
 	unitCols   bool               // columns are
+	ternary    bool               // elements become −1, 0 or 1, times the mean of their magnitudes
+	mean       float64            // that, of a tensor with ternary that is being written
 	lengths    []float64          // of columns, of a tensor with unitCols that is being written
 	multiplied []arch.Multiplied  // what rows of from are multiplied by; nil: nothing
 	values     []float32          // computed elements, where from is nil
@@ -131,6 +133,10 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 			if v := computed[t.Name]; v != nil {
 				p.tensors = append(p.tensors, &tensor{name: t.Name, shape: []int{len(v)}, values: v, plain: true})
 			}
+			continue
+		}
+		if t.Change == arch.LayerNumbers {
+			p.layerNumbers(c, t, root+layer)
 			continue
 		}
 		if t.Change == arch.Shards {
@@ -453,6 +459,33 @@ func (p *plan) numbers(name, from string, dims []int) {
 	p.tensors = append(p.tensors, t)
 }
 
+// layerNumbers reads the key that t names from the folder's tensors, one of each layer; block is what their names begin
+// with, with %d for the layer.
+func (p *plan) layerNumbers(c *config, t arch.Tensor, block string) {
+	if p.err != nil || p.pairs != nil {
+		return
+	}
+	var all []float32
+	for l := range c.Layers {
+		from := fmt.Sprintf(block, l) + t.Source
+		s := p.source.Tensors[from]
+		if s == nil {
+			p.err = fmt.Errorf("%s: tensor %q is missing: the folder is incomplete, or not of the architecture that config.json names; download it again", p.source.Path, from)
+			return
+		}
+		values, err := s.Numbers()
+		if err == nil && (len(values) != 1 || math.IsNaN(values[0]) || math.Abs(values[0]) > maxScale) {
+			err = fmt.Errorf("%s: offset %d: tensor %q is no number up to %g; the model is damaged", s.Path(), s.Offset, from, maxScale)
+		}
+		if p.err = err; err != nil {
+			return
+		}
+		p.used[from] = true
+		all = append(all, float32(values[0]))
+	}
+	p.keys = append(p.keys, gguf.KV{Key: t.Name, Value: all})
+}
+
 // staysFloat reports whether a tensor is kept in F32 whatever type the matrices get.
 func staysFloat(name string) bool {
 	return strings.HasPrefix(name, "altup_predict") || strings.HasPrefix(name, "altup_correct") || name == "ffn_gate_inp.weight" || strings.Contains(name, "hc_") && strings.HasSuffix(name, "_fn.weight") || strings.HasSuffix(name, "_ape.weight") ||
@@ -531,6 +564,8 @@ func (p *plan) rearrange(c *config, sizes arch.Sizes, change arch.Change, shape 
 		out.row = interleaved(c.HeadDim)
 	case arch.Ungroup:
 		out.row = ungrouped(c.Heads, c.KVHeads, c.HeadDim)
+	case arch.Ternary:
+		out.ternary = p.pairs == nil
 	case arch.IndexKeys:
 		out.row = behind(nil, sizes.Gated.IndexHeads*sizes.Gated.IndexDim, nil)
 	case arch.PlusOne:

@@ -148,6 +148,13 @@ func (c *config) layerKeys(f arch.Family) ([]gguf.KV, error) {
 		}
 		add("attention.rope_pattern", rotated)
 	}
+	if c.Loops != 0 {
+		if c.Loops < 1 || c.Loops > maxLoops {
+			return nil, c.Errorf("num_loops", "%d is outside 1…%d", c.Loops, maxLoops)
+		}
+		add("num_loops", uint32(c.Loops))
+		add("skip_loop_final_norm", c.SkipsLoopNorm)
+	}
 	if f.WindowHeads {
 		add("attention.key_length_swa", uint32(c.HeadDim))
 		add("attention.value_length_swa", uint32(c.HeadDim))

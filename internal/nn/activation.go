@@ -67,7 +67,7 @@ func (k *Keys) namedActivation(own compute.Activation, original string) compute.
 	})
 	if at >= 0 {
 		act.Kind = compute.Nonlinearities()[at]
-	} else {
+	} else if kind != own.Kind.String() {
 		k.Fail("activation %q is not supported; supported are silu, gelu, relu, fatrelu[:threshold], drelu, relu2", name)
 		return act
 	}

@@ -11,7 +11,8 @@ import math
 
 import numpy as np
 
-from reference import TOKENS, Model, attention, chosen, heads_of, normalised, rms_norm, rotate, router, silu, softmax, write
+from reference import (TOKENS, Model, attention, chosen, frequencies, head_norms, heads_of, normalised, relu2, rms, rms_norm, rotate, router, run, silu, softmax,
+                       swiglu, write)
 from reference_indexer import best, see
 
 
@@ -159,5 +160,65 @@ def qwen4exp():
         yield name, m, 128, h @ m.get("lm_head.weight", 48, hidden).T
 
 
+def apertus():
+    """xIELU: p·x² + b·x above 0, else n·(expm1(min(x, e)) − x) + b·x, with p = softplus(alpha_p) and n = b + softplus(alpha_n)."""
+    def mlp(m, h, p):
+        x = h @ m.get(p + "up_proj.weight", 96, 64).T
+        above, below = (np.log1p(np.exp(m.get(f"{p}act_fn.alpha_{s}", 1, scale=0.5))) for s in "pn")
+        beta, eps = m.get(p + "act_fn.beta", offset=0.5, scale=0.1), m.get(p + "act_fn.eps", offset=-1e-6, scale=0.0)
+        y = np.where(x > 0, above * x * x, (np.expm1(np.minimum(x, eps)) - x) * (beta + below)) + beta * x
+        return y @ m.get(p + "down_proj.weight", 64, 96, scale=0.125).T
+    m = Model({"architectures": ["ApertusForCausalLM"], "hidden_act": "xielu", "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "qk_norm": True})
+    yield "apertus", m, 128, run(m, rms, frequencies(m, 16), mlp, before=("attention_layernorm", "feedforward_layernorm"), heads=head_norms)
+
+
+def parts(m, x, layer, linear, sub, mlp):
+    """x with what a layer of Llama's form adds. linear is a product with weights; sub norms what the last products read."""
+    c, p = m.c, f"model.layers.{layer}."
+    heads, kv, dim = c["num_attention_heads"], c["num_key_value_heads"], m.head_dim
+    h, freqs = rms(m, x, p + "input_layernorm"), frequencies(m, dim)
+    q, k, v = (heads_of(linear(h, f"{p}self_attn.{n}_proj", w * dim), dim) for n, w in (("q", heads), ("k", kv), ("v", kv)))
+    x = x + linear(sub(attention(rotate(q, freqs), rotate(k, freqs), v), p + "self_attn.attn_sub_norm"), p + "self_attn.o_proj", 64)
+    return x + mlp(rms(m, x, p + "post_attention_layernorm"), p + "mlp.")
+
+
+def nanbeige():
+    """Tokens go through the layers several times, each time with keys and values of their own; the last norm is between the times, too, unless the
+    configuration says otherwise."""
+    for name, loops, skips in (("nanbeige", 2, False), ("nanbeige-skip", 3, True)):
+        m = Model({"architectures": ["NanbeigeForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "num_loops": loops, "skip_loop_final_norm": skips,
+                   "num_hidden_layers": 2})
+        x = m.get("model.embed_tokens.weight", 48, 64, scale=1.0)[TOKENS]
+        for time in range(loops):
+            if time and not skips:
+                x = rms(m, x, "model.norm")
+            for layer in range(2):
+                x = parts(m, x, layer, lambda h, p, n: h @ m.get(p + ".weight", n, h.shape[-1], scale=0.15).T, lambda h, p: h, lambda h, p: swiglu(m, h, p))
+        yield name, m, 128, rms(m, x, "model.norm") @ m.get("lm_head.weight", 48, 64).T
+
+
+def bitnet():
+    """Every weight of a product becomes -1, 0 or 1, whichever is next, times the mean magnitude of its matrix. Activations are not rounded."""
+    for name, act, of in (("bitnet", "relu2", relu2), ("bitnet-silu", "silu", silu)):
+        m = Model({"architectures": ["BitNetForCausalLM"], "hidden_act": act, "rms_norm_eps": 1e-5, "tie_word_embeddings": True})
+
+        def linear(h, p, n):
+            w = m.get(p + ".weight", n, h.shape[-1])
+            mean = np.abs(w).mean()
+            return h @ (np.clip(np.round(w / mean), -1, 1) * mean).T
+
+        def sub(h, p):
+            return rms_norm(h, m.get(p + ".weight", h.shape[-1], offset=1.0), 1e-5)
+
+        def mlp(h, p):
+            return linear(sub(of(linear(h, p + "gate_proj", 96)) * linear(h, p + "up_proj", 96), p + "ffn_sub_norm"), p + "down_proj", 64)
+
+        table = m.get("model.embed_tokens.weight", 48, 64, scale=1.0)
+        x = table[TOKENS]
+        for layer in range(3):
+            x = parts(m, x, layer, linear, sub, mlp)
+        yield name, m, 128, rms(m, x, "model.norm") @ table.T
+
+
 if __name__ == "__main__":
-    write((qwen4exp,))
+    write((qwen4exp, apertus, nanbeige, bitnet))
