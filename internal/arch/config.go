@@ -269,24 +269,25 @@ type Config struct {
 	EnableBias *bool  `json:"enable_bias"`
 	NormAffine *bool  `json:"layer_norm_elementwise_affine"`
 
-	Mixture      Mixture          `json:"-"`
-	Epsilon      Setting[float64] `json:"-"` // of the norms
-	Nonlinearity Setting[string]  `json:"-"` // as Hugging Face names it
-	TiedHead     bool             `json:"-"` // the head is the embedding
-	SplitHead    bool             `json:"-"` // but with another factor, so that files hold both
-	PaddingRows  int              `json:"-"` // of the table of positions, before the first position's
-	FullEvery    int              `json:"-"` // of layers with windows, the first of every so many has none; 0: as the family has it
-	UnitHead     bool             `json:"-"` // the head's rows are brought to a length of 1
-	UnitColumns  bool             `json:"-"` // its columns are
-	MaxAlibi     *float64         `json:"-"` // the largest exponent of ALiBi's slopes, where files say it
-	LayerHeads   []int            `json:"-"` // heads of each layer, where they differ
-	LayerKV      []int            `json:"-"` // KV heads of each layer, where they differ
-	WindowRotary float64          `json:"-"` // share of a head that is rotated in layers with windows, where it differs; 0: it does not
-	Clamp        float64          `json:"-"` // limit of queries, keys and values; 0: none
-	ScoreScale   float64          `json:"-"` // of the products q·k; 0: 1/√key
-	StateSpace   StateSpace       `json:"-"` // of recurrent layers
-	Unrotated    bool             `json:"-"` // no head is rotated, in families whose models may be
-	LayerParts   []Part           `json:"-"` // of each layer, in families whose layers are one part; nil: all have all
+	Mixture      Mixture              `json:"-"`
+	Epsilon      Setting[float64]     `json:"-"` // of the norms
+	Nonlinearity Setting[string]      `json:"-"` // as Hugging Face names it
+	TiedHead     bool                 `json:"-"` // the head is the embedding
+	SplitHead    bool                 `json:"-"` // but with another factor, so that files hold both
+	PaddingRows  int                  `json:"-"` // of the table of positions, before the first position's
+	FullEvery    int                  `json:"-"` // of layers with windows, the first of every so many has none; 0: as the family has it
+	UnitHead     bool                 `json:"-"` // the head's rows are brought to a length of 1
+	UnitColumns  bool                 `json:"-"` // its columns are
+	MaxAlibi     *float64             `json:"-"` // the largest exponent of ALiBi's slopes, where files say it
+	LayerHeads   []int                `json:"-"` // heads of each layer, where they differ
+	LayerKV      []int                `json:"-"` // KV heads of each layer, where they differ
+	WindowRotary float64              `json:"-"` // share of a head that is rotated in layers with windows, where it differs; 0: it does not
+	Clamp        float64              `json:"-"` // limit of queries, keys and values; 0: none
+	ScoreScale   float64              `json:"-"` // of the products q·k; 0: 1/√key
+	StateSpace   StateSpace           `json:"-"` // of recurrent layers
+	Unrotated    bool                 `json:"-"` // no head is rotated, in families whose models may be
+	Given        map[string][]float32 `json:"-"` // elements of tensors of every block that follow from the configuration
+	LayerParts   []Part               `json:"-"` // of each layer, in families whose layers are one part; nil: all have all
 }
 
 // SmallThinker are the keys of that family's configuration.

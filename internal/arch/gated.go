@@ -25,6 +25,8 @@ type Mixtures struct {
 	ElementGate  bool            `json:"-"`                    // attention's gate has a number for each element, where the family's has one for each head
 	SharedBy     string          `json:"shared_expert_combination_strategy"`
 	UsedByLayer  Counts          `json:"moe_topk"`
+	QueryFactor  float64         `json:"qk_scale_factor"`
+	OutputFactor float64         `json:"output_multiplier"` // of logits
 	SharedLayers Counts          `json:"num_shared_expert"`
 }
 
@@ -86,13 +88,42 @@ func afmoe() Family {
 	return f
 }
 
-// museGlimmer describes the text part of Muse Glimmer, of GGUF files: Trinity's form without experts.
+// museGlimmer describes the text part of Muse Glimmer: Trinity's form without experts. Norms of heads have no weights but
+// a factor of queries, which files hold as these. Layers' norms store their weights less 1.
 func museGlimmer() Family {
 	f := afmoe()
-	f.Name, f.HuggingFace, f.Experts = "muse-glimmer", nil, nil
+	f.Name, f.HuggingFace, f.Experts = "muse-glimmer", []string{"MuseGlimmerForConditionalGeneration"}, nil
 	f.Rotation, f.ScaledInput, f.ScaledLogits, f.UsualWindow = Neighbours, false, true, 1024
+	f.Root = textRoots()
 	f.Block = slices.DeleteFunc(f.Block, func(t Tensor) bool { return OfExperts(t.Name) })
-	f.Read = readLlama
+	for i := range f.Block {
+		t := &f.Block[i]
+		switch t.Name {
+		case "attn_q.weight", "attn_k.weight":
+			t.Change = Pairs
+		case "attn_q_norm.weight", "attn_k_norm.weight":
+			t.Source, t.Change = "", Computed
+		case "attn_norm.weight", "post_attention_norm.weight":
+			t.Change = PlusOne
+		case "ffn_norm.weight":
+			t.Source, t.Change = "pre_feedforward_layernorm.weight "+t.Source, PlusOne
+		case "post_ffw_norm.weight":
+			t.Source, t.Change = "post_feedforward_layernorm.weight "+t.Source, PlusOne
+		}
+	}
+	f.Read = func(c *Config) error {
+		if c.HeadDim < 1 || c.HeadDim > 1<<16 {
+			return c.Errorf("head_dim", "heads of %d elements are not supported", c.HeadDim)
+		}
+		if c.QueryFactor == 0 {
+			return c.Errorf("qk_scale_factor", "it is missing")
+		}
+		c.LogitFactor = c.OutputFactor
+		c.Given = map[string][]float32{
+			"attn_q_norm.weight": slices.Repeat([]float32{float32(c.QueryFactor)}, c.HeadDim), "attn_k_norm.weight": slices.Repeat([]float32{1}, c.HeadDim),
+		}
+		return readLlama(c)
+	}
 	return f
 }
 

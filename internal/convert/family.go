@@ -171,6 +171,12 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 			if part := p.family.PartOf(t.Name); c.LayerParts != nil && part != 0 && part&c.LayerParts[l] == 0 {
 				continue
 			}
+			if t.Change == arch.Computed {
+				if v := c.Given[t.Name]; v != nil && p.pairs == nil {
+					p.tensors = append(p.tensors, &tensor{name: fmt.Sprintf("blk.%d.%s", l, t.Name), shape: []int{len(v)}, values: v, plain: true})
+				}
+				continue
+			}
 			t = p.family.InLayer(t, l)
 			if l >= c.Layers-c.Shares() && slices.Contains(ofOwnKV, t.Name) {
 				t.Optional = true

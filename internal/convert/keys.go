@@ -220,7 +220,7 @@ func (c *config) scaleKeys(f arch.Family) (keys []gguf.KV, err error) {
 		{"logit_scale", "logit_scale", c.LogitFactor, f.ScaledLogits},
 		{"query_pre_attn_scalar", "attention.scale", c.ScoreScale, true},
 		{"attn_logit_softcapping", "attn_logit_softcapping", or(c.ScoreCap, 0), f.ScaledInput},
-		{"final_logit_softcapping", "final_logit_softcapping", or(c.LogitCap, 0), f.ScaledInput},
+		{"final_logit_softcapping", "final_logit_softcapping", or(c.LogitCap, 0), f.ScaledInput || c.OutputFactor != 0},
 	} {
 		switch {
 		case s.value == 0: // absent

@@ -220,5 +220,32 @@ def bitnet():
         yield name, m, 128, rms(m, x, "model.norm") @ table.T
 
 
+def muse_glimmer():
+    """Embeddings, queries and keys are normed without weights, and queries have a factor. A gate's sigmoid multiplies each element that heads read. Only
+    layers with windows are rotated. The norms after parts have an epsilon of their own, and all norms of layers store their weights less 1."""
+    kinds, layers = ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"], 4
+    m = Model({"hidden_act": "silu", "rms_norm_eps": 1e-5, "head_dim": 24, "num_hidden_layers": layers, "sliding_window": 6, "layer_types": kinds,
+               "qk_scale_factor": 1.2, "output_multiplier": 0.4, "final_logit_softcapping": 6.0, "rope_theta": 500000.0})
+    m.folder = {"architectures": ["MuseGlimmerForConditionalGeneration"], "tie_word_embeddings": False, "text_config": m.c, "vision_config": {"hidden_size": 8}}
+    m.get("model.vision_tower.patch_embedder.patch_embedding.weight", 8, 12)
+    root, freqs = "model.language_model.", 500000.0 ** (-np.arange(0, 24, 2) / 24)
+    lin = lambda x, name, out: x @ m.get(name + ".weight", out, x.shape[-1]).T
+    norm = lambda x, name, eps=1e-5: rms_norm(x, 1 + m.get(name + ".weight", 64), eps)
+    x = rms_norm(m.get(root + "embed_tokens.weight", 48, 64, scale=1.0)[TOKENS], 1, 1e-5)
+    for l in range(layers):
+        p, window = f"{root}layers.{l}.", kinds[l] == "sliding_attention"
+        h, a = norm(x, p + "input_layernorm"), p + "self_attn."
+        q, k, v = (heads_of(lin(h, f"{a}{n}_proj", w * 24), 24) for n, w in (("q", 4), ("k", 2), ("v", 2)))
+        q, k = rms_norm(q, 1.2, 1e-5), rms_norm(k, 1, 1e-5)
+        if window:
+            q, k = rotate(q, freqs), rotate(k, freqs)
+        y = attention(q, k, v, 6 if window else None) * sigmoid(lin(h, a + "gate_proj", 96))
+        x = x + norm(lin(y, a + "o_proj", 64), p + "post_attention_layernorm", 1e-8)
+        h = norm(x, p + "pre_feedforward_layernorm")
+        x = x + norm(swiglu(m, h, p + "mlp."), p + "post_feedforward_layernorm", 1e-8)
+    x = rms_norm(x, m.get(root + "norm.weight", 64, offset=1.0), 1e-5)
+    yield "muse-glimmer", m, 128, 6 * np.tanh(x @ m.get("lm_head.weight", 48, 64).T * 0.4 / 6)
+
+
 if __name__ == "__main__":
-    write((qwen4exp, apertus, nanbeige, bitnet))
+    write((qwen4exp, apertus, nanbeige, bitnet, muse_glimmer))
