@@ -30,15 +30,6 @@ func apertus() Family {
 	return f
 }
 
-// openELM describes OpenELM, whose layers differ in their heads. Folders are not converted.
-func openELM() Family {
-	f := llama()
-	f.Name, f.HuggingFace, f.Original = "openelm", nil, ""
-	f.Rotation, f.AlwaysTied, f.UsualEps = HalvesApart, true, 1e-6
-	f.Block = headNorms(llamaBlock(Same))
-	return f
-}
-
 // deci describes DeciLM and the Nemotrons that a search made of Llama. Folders are not converted.
 func deci() Family {
 	f := llama()

@@ -77,6 +77,7 @@ type Config struct {
 	DeltaNet
 	Qwen4Exp
 	Looped
+	OpenELM
 	Mamba
 	Mamba2
 	Selection
@@ -88,7 +89,7 @@ type Config struct {
 
 	// Falcon, with its older names.
 	FalconAct    string  `json:"activation"`
-	FalconKV     int     `json:"num_kv_heads"`
+	FalconKV     Counts  `json:"num_kv_heads"` // of OpenELM in each layer
 	OldLayers    int     `json:"n_layer"`
 	OldHeads     int     `json:"n_head"`
 	OldKVHeads   int     `json:"n_head_kv"`

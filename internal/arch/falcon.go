@@ -45,11 +45,11 @@ func readFalcon(c *Config) error {
 	// As the model's own code decides it: without the new layout, multi-query means one KV head whatever else is said.
 	switch {
 	case c.NewDecoder:
-		c.KVHeads = cmp.Or(c.FalconKV, c.OldKVHeads, c.Heads)
+		c.KVHeads = cmp.Or(c.falconKV(), c.OldKVHeads, c.Heads)
 	case or(c.MultiQuery, true) && c.OldKVHeads <= 1:
 		c.KVHeads = 1
 	default:
-		c.KVHeads = cmp.Or(c.FalconKV, c.OldKVHeads, c.Heads)
+		c.KVHeads = cmp.Or(c.falconKV(), c.OldKVHeads, c.Heads)
 	}
 	c.FF = cmp.Or(c.FalconFF, 4*min(c.Hidden, 1<<20))
 	c.Context = cmp.Or(c.Context, falconContext)
@@ -60,4 +60,12 @@ func readFalcon(c *Config) error {
 	}
 	c.TiedHead = or(c.Tied, true)
 	return nil
+}
+
+// falconKV returns the number of KV heads by its newer name; 0: the configuration lacks it.
+func (c *Config) falconKV() int {
+	if len(c.FalconKV) == 0 {
+		return 0
+	}
+	return c.FalconKV[0]
 }

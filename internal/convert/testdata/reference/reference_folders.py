@@ -247,5 +247,29 @@ def muse_glimmer():
     yield "muse-glimmer", m, 128, 6 * np.tanh(x @ m.get("lm_head.weight", 48, 64).T * 0.4 / 6)
 
 
+def openelm():
+    """Layers differ in their heads and neurons, which are multiples of a divisor, by no more than a tenth less than a multiple of the width."""
+    heads, kv = [4, 6, 8], [2, 2, 4]
+    m = Model({"architectures": ["OpenELMForCausalLM"], "activation_fn_name": "swish", "model_dim": 64, "num_transformer_layers": 3, "head_dim": 16,
+               "max_context_length": 128, "num_query_heads": heads, "num_kv_heads": kv, "ffn_multipliers": [0.5, 1.2, 2.0], "ffn_dim_divisor": 32,
+               "ffn_with_glu": True, "normalize_qk_projections": True, "share_input_output_layers": True, "rope_freq_constant": 20000})
+    for key in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "max_position_embeddings",
+                "tie_word_embeddings"):
+        del m.c[key]
+    norm = lambda x, name, n: rms_norm(x, m.get(name + ".weight", n, offset=1.0), 1e-6)
+    lin = lambda x, name, out: x @ m.get(name + ".weight", out, x.shape[-1]).T
+    table, freqs = m.get("transformer.token_embeddings.weight", 48, 64, scale=1.0), 20000.0 ** (-np.arange(0, 16, 2) / 16)
+    x = table[TOKENS]
+    for l, width in enumerate((32, 96, 128)):
+        p = f"transformer.layers.{l}."
+        qkv = heads_of(lin(norm(x, p + "attn_norm", 64), p + "attn.qkv_proj", (heads[l] + 2 * kv[l]) * 16), 16)
+        q, k, v = np.split(qkv, [heads[l], heads[l] + kv[l]], 1)
+        q, k = (rotate(norm(t, f"{p}attn.{n}_norm", 16), freqs) for n, t in (("q", q), ("k", k)))
+        x = x + lin(attention(q, k, v), p + "attn.out_proj", 64)
+        gate, up = np.split(lin(norm(x, p + "ffn_norm", 64), p + "ffn.proj_1", 2 * width), 2, -1)
+        x = x + lin(silu(gate) * up, p + "ffn.proj_2", 64)
+    yield "openelm", m, 128, norm(x, "transformer.norm", 64) @ table.T
+
+
 if __name__ == "__main__":
-    write((qwen4exp, apertus, nanbeige, bitnet, muse_glimmer))
+    write((qwen4exp, apertus, nanbeige, bitnet, muse_glimmer, openelm))
