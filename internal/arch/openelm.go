@@ -2,22 +2,19 @@ package arch
 
 import "cmp"
 
-// openELM describes OpenELM, whose layers differ in their heads and neurons. Folders hold queries, keys and values as one
-// matrix, and gates and ups.
+// openELM describes OpenELM, whose layers differ in their heads and neurons. Queries, keys and values are one matrix.
 func openELM() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Original = "openelm", []string{"OpenELMForCausalLM"}, ""
 	f.Rotation, f.AlwaysTied, f.UsualEps = HalvesApart, true, 1e-6
-	f.Root, f.QKV = []string{"transformer."}, "attn.qkv_proj"
+	f.Root = []string{"transformer."}
 	f.Outer = []Tensor{
 		{Name: "token_embd.weight", Source: "token_embeddings.weight"},
 		{Name: "output_norm.weight", Source: "norm.weight"},
 	}
 	f.Block = []Tensor{
 		{Name: "attn_norm.weight", Source: "attn_norm.weight"},
-		{Name: "attn_q.weight", Source: f.QKV + ".weight"},
-		{Name: "attn_k.weight", Source: f.QKV + ".weight"},
-		{Name: "attn_v.weight", Source: f.QKV + ".weight"},
+		{Name: "attn_qkv.weight", Source: "attn.qkv_proj.weight"},
 		{Name: "attn_q_norm.weight", Source: "attn.q_norm.weight"},
 		{Name: "attn_k_norm.weight", Source: "attn.k_norm.weight"},
 		{Name: "attn_output.weight", Source: "attn.out_proj.weight"},
