@@ -45,8 +45,8 @@ func (k *Keys) Experts(usual ExpertSpec) ExpertSpec {
 	if s.Count = k.Optional(".expert_count", MaxExperts); s.Count == 0 {
 		return s
 	}
-	s.Used = k.Count(".expert_used_count", 0, s.Count)
-	s.Neurons = k.Count(".expert_feed_forward_length", usual.Neurons, MaxWidth)
+	s.Used = k.Same(".expert_used_count", 0, s.Count)
+	s.Neurons = k.Same(".expert_feed_forward_length", usual.Neurons, MaxWidth)
 	s.Shared = k.sharedExperts(usual.Shared, s.Neurons)
 	s.Routing = k.routing(usual.Routing, s.Used, s.Count)
 	return s
