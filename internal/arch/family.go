@@ -219,7 +219,7 @@ func All() []Family {
 		qwen2VL(), qwen3(), qwen35(), qwen35MoE(), qwen3MoE(), qwen3Next(), qwen3VL(), qwen3VLMoE(), qwen4Exp(), rwkv7(),
 		seedOSS(), smallThinker(), smollm3(),
 		stablelm(), starcoder2(), step35(),
-		bailingMoE(), bailingMoE2(), dots1(), graniteSWA(), grok(), maincoder(), maple(), mellum(), olmo(), orion(), pangu(), phiMoE(), plamo3(), spark25(), starcoder(),
+		bailingMoE(), bailingMoE2(), dots1(), graniteSWA(), grok(), groveMoE(), maincoder(), maple(), mellum(), olmo(), orion(), pangu(), phiMoE(), plamo3(), spark25(), starcoder(),
 		xverse(),
 	}
 }

@@ -97,6 +97,7 @@ var programs = map[string]func(*nn.Keys, *nn.Binder) Program{
 	"granitehybrid":   newGraniteHybrid,
 	"granitemoe":      newGranite,
 	"grok":            newGrok,
+	"grovemoe":        newGroveMoE,
 	"hunyuan-dense":   newHunyuanDense,
 	"hunyuan-moe":     newHunyuanMoE,
 	"hy_v3":           newHyV3,

@@ -199,6 +199,28 @@ func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 	return x
 }
 
+// GroupExperts binds e's small experts of so many neurons, ffn_gate_chexps, ffn_up_chexps and ffn_down_chexps, each of
+// which per neighbours of the others share. They go where attention goes, like shared experts.
+func (b *Binder) GroupExperts(e *Experts, width, neurons, per int, act compute.Activation, scale float32) {
+	if e.Count%per != 0 {
+		b.Fail("key %q: groups of %d do not divide %d experts", b.key("experts_per_group"), per, e.Count)
+		return
+	}
+	n := e.Count / per
+	table := &compute.ExpertTable{Held: n, At: make([]int32, e.Count)}
+	for i := range table.At {
+		table.At[i] = int32(i / per)
+	}
+	stack := func(name string, rows, cols int) *compute.Matrix {
+		return b.bind(compute.Source{Name: name, Rows: n * rows, Cols: cols, Split: compute.Split{Tier: b.Tier, Bound: b.whole(n * rows)}, Stack: n}, compute.Dense)
+	}
+	e.Group = compute.ExpertWeights{
+		Gate: stack("ffn_gate_chexps.weight", neurons, width), Up: stack("ffn_up_chexps.weight", neurons, width),
+		Down: stack("ffn_down_chexps.weight", width, neurons), Act: act, Table: table,
+	}
+	e.GroupScale = scale
+}
+
 // bindExpertPredictors binds the predictors of experts' neurons, or leaves them in the file where they are not used.
 func (b *Binder) bindExpertPredictors(w *compute.ExpertWeights, s ExpertSpec, width int) {
 	const fc1, fc2 = "fc1_exps.weight", "fc2_exps.weight"
