@@ -86,6 +86,7 @@ type Config struct {
 	LFM2
 	Kimi
 	MiniMax01
+	Grok
 
 	// Falcon, with its older names.
 	FalconAct    string  `json:"activation"`

@@ -40,7 +40,7 @@ const leastSum = 1.0 / (1 << 14)
 
 // OfExperts reports whether a tensor, by its name in GGUF after "blk.N.", is of layers with experts only.
 func OfExperts(name string) bool {
-	return NormOfExperts(name) || strings.HasPrefix(name, "ffn_gate_inp") || strings.HasPrefix(name, "exp_probs_b") || strings.HasPrefix(name, "ffn_latent_") || strings.HasPrefix(name, "ffn_routed_") || strings.Contains(name, "_exps.") || strings.Contains(name, "_shexp.")
+	return NormOfExperts(name) || strings.HasPrefix(name, "ffn_gate_inp") || strings.HasPrefix(name, "exp_probs_b") || strings.HasPrefix(name, "ffn_latent_") || strings.HasPrefix(name, "ffn_routed_") || strings.Contains(name, "_exps.") || strings.Contains(name, "_chexps.") || strings.Contains(name, "_shexp.")
 }
 
 // NormOfExperts reports whether a tensor, likewise, is a norm of layers with experts: it is of no single expert.

@@ -71,6 +71,7 @@ type Family struct {
 	YarnScores     bool                 // YaRN's multiplier, of which files hold a tenth, is of scores, not of what is rotated
 	Multipliers    bool                 // files scale embeddings, attention, what a part adds to the residual, and divide logits
 	ScaledLogits   bool                 // files give a factor of logits
+	ProductScale   bool                 // files give factors of embeddings and of the products q·k
 	Sections       bool                 // pictures have positions of their own in sections of a head (M-RoPE); a text's are the same in all
 	ScoreScale     float64              // of the products q·k, of a file that does not say it; 0: 1/√key
 	WindowHeads    bool                 // heads of layers with windows have a size of their own
@@ -220,7 +221,7 @@ func All() []Family {
 		qwen2VL(), qwen3(), qwen35(), qwen35MoE(), qwen3MoE(), qwen3Next(), qwen3VL(), qwen3VLMoE(), qwen4Exp(), rwkv7(),
 		seedOSS(), smallThinker(), smollm3(),
 		stablelm(), starcoder2(), step35(),
-		bailingMoE(), bailingMoE2(), dots1(), graniteSWA(), maincoder(), maple(), mellum(), olmo(), orion(), pangu(), phiMoE(), plamo3(), spark25(), starcoder(),
+		bailingMoE(), bailingMoE2(), dots1(), graniteSWA(), grok(), groveMoE(), maincoder(), maple(), mellum(), olmo(), orion(), pangu(), phiMoE(), plamo3(), spark25(), starcoder(),
 		xverse(),
 	}
 }

@@ -237,6 +237,10 @@ func (f *Family) weight(stem string, s Sizes) []int {
 		return []int{s.Experts, s.ExpertFF, cmp.Or(s.ExpertLatent, s.Embd)}
 	case "ffn_down_exps":
 		return []int{s.Experts, cmp.Or(s.ExpertLatent, s.Embd), s.ExpertFF}
+	case "ffn_gate_chexps", "ffn_up_chexps": // of two experts each
+		return []int{s.Experts / 2, s.ExpertFF, s.Embd}
+	case "ffn_down_chexps":
+		return []int{s.Experts / 2, s.Embd, s.ExpertFF}
 	case "ffn_gate_shexp", "ffn_up_shexp":
 		if f.FusedShared {
 			return []int{2 * s.SharedFF, s.Embd}

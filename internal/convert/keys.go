@@ -219,8 +219,10 @@ func (c *config) scaleKeys(f arch.Family) (keys []gguf.KV, err error) {
 		{"logits_scaling", "logit_scale", c.LogitScale, f.Multipliers},
 		{"logit_scale", "logit_scale", c.LogitFactor, f.ScaledLogits},
 		{"query_pre_attn_scalar", "attention.scale", c.ScoreScale, true},
-		{"attn_logit_softcapping", "attn_logit_softcapping", or(c.ScoreCap, 0), f.ScaledInput},
-		{"final_logit_softcapping", "final_logit_softcapping", or(c.LogitCap, 0), f.ScaledInput || c.OutputFactor != 0},
+		{"attn_logit_softcapping", "attn_logit_softcapping", or(c.ScoreCap, 0), f.ScaledInput || f.ProductScale},
+		{"final_logit_softcapping", "final_logit_softcapping", or(c.LogitCap, 0), f.ScaledInput || f.ProductScale || c.OutputFactor != 0},
+		{"embedding_multiplier_scale", "embedding_scale", c.InputScale, f.ProductScale},
+		{"attn_output_multiplier", "attention.output_scale", c.Products, f.ProductScale},
 	} {
 		switch {
 		case s.value == 0: // absent

@@ -96,6 +96,8 @@ var programs = map[string]func(*nn.Keys, *nn.Binder) Program{
 	"granite_swa":     newGraniteSWA,
 	"granitehybrid":   newGraniteHybrid,
 	"granitemoe":      newGranite,
+	"grok":            newGrok,
+	"grovemoe":        newGroveMoE,
 	"hunyuan-dense":   newHunyuanDense,
 	"hunyuan-moe":     newHunyuanMoE,
 	"hy_v3":           newHyV3,

@@ -43,6 +43,8 @@ type moeSpec struct {
 	plainMTP         bool // see PlainMTP
 	// attention, if it is set, adds what the family's attention has besides.
 	attention func(m *moe, b *nn.Binder, a *nn.Attention)
+	// group, if it is set, binds the experts that others share in groups.
+	group func(m *moe, b *nn.Binder, x *nn.Experts)
 	// acts, if it is set, returns the activations of layer i's routed experts and of its other neurons.
 	acts func(m *moe, i int) (routed, others compute.Activation)
 }
@@ -111,12 +113,16 @@ func (m *moe) block(b *nn.Binder, i int) moeBlock {
 		experts.Act, act = m.spec.acts(m, i)
 	}
 	ffnNorm := b.RMSNorm(cmp.Or(m.spec.ffnNorm, "ffn_norm"), m.embd, m.eps)
-	return moeBlock{
+	block := moeBlock{
 		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		attn:     a,
 		ffnNorm:  ffnNorm,
 		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: act, Norm: ffnNorm}, experts),
 	}
+	if x, ok := block.ffn.(*nn.Experts); ok && m.spec.group != nil {
+		m.spec.group(m, b, x)
+	}
+	return block
 }
 
 func (m *moe) Forward(p *nn.Pass) compute.Tensor {

@@ -19,8 +19,8 @@ func newQwen2MoE(k *nn.Keys, b *nn.Binder) Program {
 		style: compute.Halves, qkvBias: nn.Required, outBias: nn.Optional,
 		experts: nn.ExpertSpec{
 			Gate:    true,
-			Neurons: max(1, s.ff()/k.Count(".expert_used_count", 0, nn.MaxExperts)), // of files that say what a token's experts have together
-			Shared:  s.ff(),                                                         // of files that do not say it
+			Neurons: max(1, s.ff()/k.Same(".expert_used_count", 0, nn.MaxExperts)), // of files that say what a token's experts have together
+			Shared:  s.ff(),                                                        // of files that do not say it
 		},
 	})
 }

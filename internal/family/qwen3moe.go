@@ -35,7 +35,7 @@ func newQwen3MoE(k *nn.Keys, b *nn.Binder) Program {
 	m.rope = b.Rope(rope, b.RopeFactors(rope))
 	m.experts = k.Experts(nn.ExpertSpec{
 		Width: m.embd, Gated: true, Act: m.act, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
-		Neurons: max(1, m.ff()/k.Count(".expert_used_count", 0, nn.MaxExperts)), // of files that say what a token's experts have together
+		Neurons: max(1, m.ff()/k.Same(".expert_used_count", 0, nn.MaxExperts)), // of files that say what a token's experts have together
 	})
 
 	m.embed = b.Embedding(m.embd)

@@ -48,7 +48,8 @@ func bindQwen3Next(k *nn.Keys, b *nn.Binder, tiled bool) Program {
 	}
 	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
 	m.rope = b.Rope(rope, b.RopeFactors(rope))
-	if used := k.Optional(".expert_used_count", nn.MaxExperts); used > 0 {
+	if k.Says(".expert_used_count") {
+		used := k.Same(".expert_used_count", 1, nn.MaxExperts)
 		m.experts = k.Experts(nn.ExpertSpec{
 			Width: m.embd, Gated: true, Act: m.act, Gate: true, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
 			Neurons: max(1, m.ff()/used), // of files that say what a token's experts have together

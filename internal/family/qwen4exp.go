@@ -52,8 +52,8 @@ func newQwen4Exp(k *nn.Keys, b *nn.Binder) Program {
 	m.rope = b.Rope(rope, b.RopeFactors(rope))
 	m.experts = k.Experts(nn.ExpertSpec{
 		Width: m.embd, Gated: true, Act: m.act, Gate: true, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
-		Neurons: max(1, m.ff()/max(1, k.Optional(".expert_used_count", nn.MaxExperts))), // of files that say what a token's experts have together
-		Shared:  m.ff(),                                                                 // of files that do not say it
+		Neurons: max(1, m.ff()/k.Same(".expert_used_count", 1, nn.MaxExperts)), // of files that say what a token's experts have together
+		Shared:  m.ff(),                                                        // of files that do not say it
 	})
 	m.streams, m.seen, m.grams = k.GatedConnections(m.embd, m.eps), k.MeanIndexers(len(m.layers)), k.NGrams(len(m.layers))
 

@@ -28,7 +28,7 @@ func readSizesFrom(k *nn.Keys, least int32) sizes {
 	layers := k.Layers()
 	n := layers + min(1, k.Extra)
 	var none func(int) int // the neurons of layers in files that do not say them: they must
-	if k.Optional(".expert_count", nn.MaxExperts) > 0 && k.Optional(".expert_feed_forward_length", nn.MaxWidth) > 0 {
+	if k.Optional(".expert_count", nn.MaxExperts) > 0 && k.Says(".expert_feed_forward_length") {
 		none = func(int) int { return 0 } // all layers may have experts
 	}
 	ff := k.CountsFrom(least, ".feed_forward_length", n, none)

@@ -1,15 +1,13 @@
 package family
 
 import (
-	"slices"
-
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
 // stableLM is StableLM 3B, 2 1.6B and Zephyr: LayerNorms before attention, of whose heads a part is rotated, as files
 // say, and before SwiGLU. In StableLM 2 12B both read one norm of the residual, side by side, and each head of queries
-// and keys has a norm.
+// and keys has a norm: layers without a norm of their own before SwiGLU do.
 //
 // Source: Bellagente et al. 2024, Stable LM 2 1.6B Technical Report.
 type stableLM struct {
@@ -20,14 +18,13 @@ type stableLM struct {
 	scores nn.Scores
 
 	ends
-	parallel bool // the parts of blocks are computed side by side
-	blocks   []stableLMBlock
+	blocks []stableLMBlock
 }
 
 type stableLMBlock struct {
 	attnNorm nn.Norm
 	attn     *nn.Attention
-	ffnNorm  nn.Norm // not bound where blocks are parallel
+	ffnNorm  nn.Norm // not bound where both parts read attnNorm, side by side
 	ffn      *nn.FFN
 }
 
@@ -39,13 +36,8 @@ func newStableLM(k *nn.Keys, b *nn.Binder) Program {
 	m.embed = b.Embedding(m.embd)
 	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.Required))
 	m.output.SoftCap = k.LogitCap(0)
-	var layers []*nn.Binder
-	for i := range m.layers {
-		layers = append(layers, b.Layer(i))
-	}
-	m.parallel = !slices.ContainsFunc(layers, func(b *nn.Binder) bool { return b.Has("ffn_norm.weight") })
-	for i, b := range layers {
-		m.blocks = append(m.blocks, m.block(b, m.layers[i]))
+	for i, l := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
 	}
 	return m
 }
@@ -61,10 +53,11 @@ func (m *stableLM) block(b *nn.Binder, l layer) stableLMBlock {
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
 
 	block := stableLMBlock{attnNorm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.Required), attn: a}
-	if !m.parallel {
+	parallel := !b.Has("ffn_norm.weight")
+	if !parallel {
 		block.ffnNorm = b.LayerNorm("ffn_norm", m.embd, m.eps, nn.Required)
 	}
-	block.ffn = b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: block.ffnNorm, Parallel: m.parallel})
+	block.ffn = b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: block.ffnNorm, Parallel: parallel})
 	return block
 }
 
@@ -72,10 +65,10 @@ func (m *stableLM) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
 		p.Layer(i)
-		if m.parallel {
-			x = m.blocks[i].parallel(p, x)
+		if l := &m.blocks[i]; l.ffnNorm.Bound() {
+			x = l.sequential(p, x)
 		} else {
-			x = m.blocks[i].sequential(p, x)
+			x = l.parallel(p, x)
 		}
 	}
 	return x

@@ -76,7 +76,7 @@ func optionalBiases(family string) []string {
 		attention: `bamboo deepseek deepseek2-ocr ernie4_5 ernie4_5-moe eurobert exaone4 gemma gemma-embedding gemma2 gemma3 gemma3n gemma4 glm4 glm4moe granite
 			granitehybrid granitemoe hunyuan-dense llama llama-embed llama4 minicpm minimax-m2 mistral3 olmo2 olmoe qwen3 qwen35 qwen35moe qwen3moe qwen3next
 			qwen3vl qwen3vlmoe seed_oss smallthinker smollm3 cohere2 command-r falcon-h1
-			bailingmoe dots1 granite_swa maincoder maple mellum pangu-embedded xverse`,
+			bailingmoe dots1 granite_swa grok grovemoe maincoder maple mellum pangu-embedded xverse`,
 		"attn_output":                          "qwen2 qwen2moe qwen2vl nemotron_h_moe",
 		attention + " ffn_up ffn_down":         "arcee nemotron",
 		"attn_q attn_k attn_v":                 "chatglm orion stablelm",

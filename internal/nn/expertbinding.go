@@ -45,8 +45,8 @@ func (k *Keys) Experts(usual ExpertSpec) ExpertSpec {
 	if s.Count = k.Optional(".expert_count", MaxExperts); s.Count == 0 {
 		return s
 	}
-	s.Used = k.Count(".expert_used_count", 0, s.Count)
-	s.Neurons = k.Count(".expert_feed_forward_length", usual.Neurons, MaxWidth)
+	s.Used = k.Same(".expert_used_count", 0, s.Count)
+	s.Neurons = k.Same(".expert_feed_forward_length", usual.Neurons, MaxWidth)
 	s.Shared = k.sharedExperts(usual.Shared, s.Neurons)
 	s.Routing = k.routing(usual.Routing, s.Used, s.Count)
 	return s
@@ -197,6 +197,28 @@ func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 		x.SharedGate = b.Adapted(b.Matrix("ffn_gate_inp_shexp.weight", 1, s.Width, compute.Precise))
 	}
 	return x
+}
+
+// GroupExperts binds e's small experts of so many neurons, ffn_gate_chexps, ffn_up_chexps and ffn_down_chexps, each of
+// which per neighbours of the others share. They go where attention goes, like shared experts.
+func (b *Binder) GroupExperts(e *Experts, width, neurons, per int, act compute.Activation, scale float32) {
+	if e.Count%per != 0 {
+		b.Fail("key %q: groups of %d do not divide %d experts", b.key("experts_per_group"), per, e.Count)
+		return
+	}
+	n := e.Count / per
+	table := &compute.ExpertTable{Held: n, At: make([]int32, e.Count)}
+	for i := range table.At {
+		table.At[i] = int32(i / per)
+	}
+	stack := func(name string, rows, cols int) *compute.Matrix {
+		return b.bind(compute.Source{Name: name, Rows: n * rows, Cols: cols, Split: compute.Split{Tier: b.Tier, Bound: b.whole(n * rows)}, Stack: n}, compute.Dense)
+	}
+	e.Group = compute.ExpertWeights{
+		Gate: stack("ffn_gate_chexps.weight", neurons, width), Up: stack("ffn_up_chexps.weight", neurons, width),
+		Down: stack("ffn_down_chexps.weight", width, neurons), Act: act, Table: table,
+	}
+	e.GroupScale = scale
 }
 
 // bindExpertPredictors binds the predictors of experts' neurons, or leaves them in the file where they are not used.

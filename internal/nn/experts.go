@@ -18,8 +18,10 @@ type Experts struct {
 	Widen  Linear // [n_embd, latent] of it
 
 	Weights    compute.ExpertWeights
-	Shared     *FFN   // the shared experts, or nil
-	SharedGate Linear // [1, n_embd]: its sigmoid weighs the shared experts' output; not bound: 1
+	Group      compute.ExpertWeights // of small experts, each of which as many neighbours of the others share, or none
+	GroupScale float32               // of what they add
+	Shared     *FFN                  // the shared experts, or nil
+	SharedGate Linear                // [1, n_embd]: its sigmoid weighs the shared experts' output; not bound: 1
 
 	Uses compute.NeuronCount
 	Bins compute.NeuronBins
@@ -41,7 +43,7 @@ func (e *Experts) Forward(p *Pass, residual, x compute.Tensor) compute.Tensor {
 
 // Mix is Forward with the router's logits, which may have read something else: [n, n_embd]
 //
-//	Σ_k w_k·expert_k(x) + sigmoid(SharedGate·x)·shared(x)
+//	Σ_k w_k·(expert_k(x) + GroupScale·group_k(x)) + sigmoid(SharedGate·x)·shared(x)
 //
 // with the experts k and weights w_k that Routing makes of logits, the router's.
 func (e *Experts) Mix(p *Pass, logits, residual, x compute.Tensor) compute.Tensor {
@@ -62,6 +64,14 @@ func (e *Experts) Mix(p *Pass, logits, residual, x compute.Tensor) compute.Tenso
 		p.verbs.Route(choice, logits, e.ChoiceBias, e.Factors, e.Routing)
 	}
 	e.compute(p, out, x, choice)
+	if e.Group.Up != nil {
+		scope := p.Scope()
+		y := p.New(x, residual.Cols)
+		p.verbs.Experts(y, x, choice, e.Group)
+		p.Scale(y, e.GroupScale)
+		p.Add(out, y)
+		p.Leave(scope)
+	}
 	if e.Shared == nil {
 		return out
 	}

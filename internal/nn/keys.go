@@ -65,6 +65,40 @@ func (k *Keys) Count(key string, def, max int) int {
 	return 1
 }
 
+// Same is Count of a key that may have an array, with a number for each layer, all of which must be the same: but for 0,
+// which says nothing, as of layers without experts.
+func (k *Keys) Same(key string, def, max int) int {
+	if v, ok := k.File.Lookup(k.name(key)); !ok || reflect.ValueOf(v).Kind() != reflect.Slice {
+		return k.Count(key, def, max)
+	}
+	list, _, err := k.File.Int32s(k.name(key))
+	if err != nil {
+		k.Err = cmp.Or(k.Err, err)
+		return 1
+	}
+	if k.layers > 0 && !k.fits(len(list), k.layers) {
+		k.Fail("key %q: %d numbers for %d layers", k.name(key), len(list), k.layers)
+		return 1
+	}
+	same := 0
+	for l, v := range list {
+		switch n := int(v); {
+		case n < 0 || n > max:
+			k.Fail("key %q: %d of layer %d is outside 1…%d", k.name(key), n, l, max)
+			return 1
+		case same > 0 && n > 0 && n != same:
+			k.Fail("key %q: layers with %d and with %d are not supported in one model; all with the same number are", k.name(key), same, n)
+			return 1
+		default:
+			same = cmp.Or(same, n)
+		}
+	}
+	if same = cmp.Or(same, def); same == 0 {
+		k.Fail("key %q is missing", k.name(key))
+	}
+	return cmp.Or(same, 1)
+}
+
 // Layers reads the number of the model's layers. MTP layers, which files count among them, are Extra.
 func (k *Keys) Layers() int {
 	const key = ".nextn_predict_layers"
@@ -159,6 +193,12 @@ func (k *Keys) Optional(key string, max int) int {
 		return 0
 	}
 	return k.Count(key, 0, max)
+}
+
+// Says reports whether the file has key with a number other than 0, or an array.
+func (k *Keys) Says(key string) bool {
+	v, ok := k.File.Lookup(k.name(key))
+	return ok && !reflect.ValueOf(v).IsZero()
 }
 
 // Counts reads an integer in [1, MaxWidth] for each of n layers: one for all of them, or an array. def gives those that

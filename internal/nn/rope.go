@@ -38,7 +38,7 @@ const (
 )
 
 // Rope reads how heads are rotated. usual has the style, and what files that do not say it mean: the rotated elements,
-// the base (0: 10000) and the positions of the model.
+// the base (0: 10000), the positions of the model and YaRN's BetaFast (0: 32).
 func (k *Keys) Rope(usual RopeSpec) RopeSpec {
 	const in = ".rope."
 	return RopeSpec{
@@ -55,7 +55,7 @@ func (k *Keys) Rope(usual RopeSpec) RopeSpec {
 		AttnFactor: cmp.Or(k.Within(in+"scaling.attn_factor", 1, 0, maxRope), 1),
 		// llama.cpp's converter writes Hugging Face's attention_factor here, which is the whole magnitude.
 		Magnitude: k.Within(in+"scaling.yarn_attn_factor", 0, 0, maxRope),
-		BetaFast:  k.Within(in+"scaling.yarn_beta_fast", 32, leastBeta, maxRope),
+		BetaFast:  k.Within(in+"scaling.yarn_beta_fast", cmp.Or(usual.BetaFast, 32), leastBeta, maxRope),
 		BetaSlow:  k.Within(in+"scaling.yarn_beta_slow", 1, leastBeta, maxRope),
 		Exact:     !k.Flag(in+"scaling.yarn_truncate", true),
 		LogMul:    k.Within(in+"scaling.yarn_log_multiplier", 0, 0, maxRope),

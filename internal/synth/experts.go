@@ -24,6 +24,12 @@ func (m *model) expertKeys(a func(string) string) []gguf.KV {
 		{Key: a("expert_used_count"), Value: uint32(m.Used)},
 		{Key: a("expert_feed_forward_length"), Value: uint32(m.FF)},
 	}
+	if m.has("ffn_up_chexps.weight") {
+		keys = append(keys,
+			gguf.KV{Key: a("expert_chunk_feed_forward_length"), Value: uint32(m.FF)},
+			gguf.KV{Key: a("experts_per_group"), Value: uint32(2)},
+			gguf.KV{Key: a("expert_group_scale"), Value: float32(0.05)})
+	}
 	if m.fam.Experts.Score != compute.Softmax {
 		keys = append(keys, gguf.KV{Key: a("expert_gating_func"), Value: m.fam.Experts.Gating()})
 	}
@@ -68,6 +74,15 @@ func (m *model) experts(layer int, in amplitudes, n *neurons) {
 	}
 	m.stacked(func() { m.reader(name("ffn_up_exps.weight"), m.Experts*m.FF, in, 1, up) })
 	m.downs(name("ffn_down_exps.weight"), n)
+	if m.has("ffn_up_chexps.weight") { // of two experts each
+		all := m.Experts
+		m.Experts /= 2
+		for _, part := range []string{"gate", "up"} {
+			m.stacked(func() { m.reader(name("ffn_"+part+"_chexps.weight"), m.Experts*m.FF, in, 1, nil) })
+		}
+		m.downs(name("ffn_down_chexps.weight"), n)
+		m.Experts = all
+	}
 	m.expertBiases(layer)
 	if m.has("ffn_gate_inp.scale") { // and it is divided by the root of the width
 		root := float32(math.Sqrt(float64(m.Embd)))

@@ -458,8 +458,8 @@ func (m *model) attention(layer int) {
 	m.maybe(layer, "attn_sub_norm.weight", 1, 0.02)
 	if m.fam.NormSum {
 		m.norm(name("attn_output_norm"))
-	}
-	if m.fam.FFNNorm == "" {
+	} else if m.fam.FFNNorm == "" {
+		m.after(layer, "attn_output_norm.weight", attentionShare)
 		m.after(layer, "post_attention_norm.weight", attentionShare)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -106,6 +107,11 @@ func (m *model) keys() []gguf.KV {
 			gguf.KV{Key: a("embedding_scale"), Value: float32(m.scales.embedding)},
 			gguf.KV{Key: a("residual_scale"), Value: float32(m.scales.residual)},
 			gguf.KV{Key: a("logit_scale"), Value: float32(1 / m.scales.logits)})
+	}
+	if m.fam.ProductScale {
+		keys = append(keys,
+			gguf.KV{Key: a("embedding_scale"), Value: float32(m.scales.embedding)},
+			gguf.KV{Key: a("attention.output_scale"), Value: float32(1 / math.Sqrt(float64(m.HeadDim)))})
 	}
 	if m.fam.ScaledLogits {
 		keys = append(keys, gguf.KV{Key: a("logit_scale"), Value: float32(m.scales.logits)})

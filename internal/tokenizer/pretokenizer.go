@@ -101,8 +101,12 @@ func preTokenizer(name string) (*preTokenization, bool) {
 		return one(`[\r\n]`, latin, `\s?[!-/:-~！-／：-～‘-‟　-。]+`, `\s+$`, `[一-龥ࠀ-一가-퟿]+`, `\p{N}+`)
 	case "deepseek-coder":
 		return one(`[\r\n]`, `\s?\p{L}+`, `\s?\p{P}+`, `[一-龥ࠀ-一가-퟿]+`, `\p{N}`)
-	case "deepseek-v3", "hunyuan-dense", "joyai-llm":
+	case "deepseek-v3", "hunyuan-dense", "hy_v4", "joyai-llm":
 		return one(`\p{N}{1,3}`, kana, marked)
+	case "spark2_5":
+		return one(`\p{N}{1,3}`, kana, asciiMarks+`[A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+|[\r\n]|\s+(?!\S)|\s+`, `\p{N}`)
+	case "ufakzeka": // Turkish, whose suffixes stay with their apostrophes
+		return one(letters + `|\p{N}|` + marks)
 	case "afmoe":
 		return one(`\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))`,
 			`[一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+`, marked)

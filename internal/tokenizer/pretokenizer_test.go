@@ -44,7 +44,7 @@ func matches(re *regexp.Regexp, text string) []string {
 // givesBack reports whether word is a match of \s+(?!\S), which leaves the last blank before a word to it. A match
 // that ends with a newline is one of \s*[\r\n]+ where the expression has that.
 func givesBack(re *regexp.Regexp, word string) bool {
-	if strings.TrimRight(word, "\r\n") != word && re.String() != gpt2Syntax {
+	if strings.TrimRight(word, "\r\n") != word && strings.Contains(re.String(), `]*[\r\n]+`) {
 		return false
 	}
 	return regexp.MustCompile(`^[` + white + `]+$`).MatchString(word)
@@ -64,6 +64,9 @@ func TestPreTokenizers(t *testing.T) {
 	gpt2 := regexp.MustCompile(gpt2Syntax)
 	llama3 := regexp.MustCompile(llamaHead + `{1,3}` + llamaTail)
 	qwen2 := regexp.MustCompile(llamaHead + llamaTail)
+	spark := regexp.MustCompile(asciiMarks + `[A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+|[\r\n]|[` + white + `]+`)
+	turkish := regexp.MustCompile(strings.TrimPrefix(llamaHead, `(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|`) + llamaTail)
+	cjk := regexp.MustCompile(`[一-龥぀-ゟ゠-ヿ]+`)
 	punctuation, three := regexp.MustCompile("[\\p{P}$+<=>^~|`]+"), regexp.MustCompile(`[0-9][0-9][0-9]`)
 	number, numbers, plain := regexp.MustCompile(`\p{N}`), regexp.MustCompile(`\p{N}+`), regexp.MustCompile(`[\p{P}$+<=>^~|]+`)
 	want := map[string]func(string) []string{
@@ -73,6 +76,8 @@ func TestPreTokenizers(t *testing.T) {
 		"falcon":    func(s string) []string { return inEach(three, inEach(gpt2, matches(punctuation, s))) },
 		"default":   func(s string) []string { return inEach(three, inEach(numbers, inEach(gpt2, matches(plain, s)))) },
 		"smollm":    func(s string) []string { return inEach(gpt2, matches(number, s)) },
+		"spark2_5":  func(s string) []string { return inEach(spark, inEach(cjk, matches(number, s))) },
+		"ufakzeka":  func(s string) []string { return matches(turkish, s) },
 	}
 	const seed = 1
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -113,7 +118,7 @@ func TestPreTokenizers(t *testing.T) {
 	}
 }
 
-// TestNamedPreTokenizers: every name that llama.cpp 3f545bec knows has expressions that compile; another name means the
+// TestNamedPreTokenizers: every name that llama.cpp knows has expressions that compile; another name means the
 // default's.
 func TestNamedPreTokenizers(t *testing.T) {
 	for _, name := range strings.Fields(`default minicpm5 llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano deepseek-llm
@@ -122,7 +127,7 @@ func TestNamedPreTokenizers(t *testing.T) {
 		f2llmv2 qwen35 stablelm2 olmo dbrx smaug-bpe poro-chat glm4 chatglm-bpe viking jais tekken smollm codeshell bloom gpt3-finnish exaone exaone4
 		exaone-moe chameleon minerva-7b megrez gpt-4o llama4 kanana2 talkie granite-embed-multi-97m tiny_aya cohere2moe superbpe trillion
 		granite-docling bailingmoe bailingmoe2 llada-moe seed-coder hunyuan hunyuan-dense joyai-llm kimi-k2 grok-2 afmoe laguna minimax-m2 solar-open
-		mellum2`) {
+		mellum2 hy_v4 spark2_5 ufakzeka`) {
 		if pre, known := preTokenizer(name); !known {
 			t.Errorf("%s is not known", name)
 		} else if _, err := pre.splitters(); err != nil {
@@ -140,15 +145,15 @@ func TestNamedPreTokenizers(t *testing.T) {
 }
 
 // llamaPreTokenizers are the names that llama.cpp compares tokenizer.ggml.pre with: tokenizer_pre in
-// src/llama-vocab.cpp at 3f545becc.
+// src/llama-vocab.cpp at v0.5.0.
 const llamaPreTokenizers = `
 a.x-4.0 afmoe bailingmoe bailingmoe2 bloom chameleon chatglm-bpe codeshell cohere2moe command-r dbrx deepseek-coder deepseek-llm
 deepseek-r1-qwen deepseek-v3 default exaone exaone-moe exaone4 f2llmv2 falcon falcon-h1 falcon3 gemma4 gigachat glm4 gpt-2 gpt-4o
-gpt3-finnish granite-docling granite-embed-multi-311m granite-embed-multi-97m grok-2 hunyuan hunyuan-dense jais jais-2 jina-de jina-es
+gpt3-finnish granite-docling granite-embed-multi-311m granite-embed-multi-97m grok-2 hunyuan hunyuan-dense hy_v4 jais jais-2 jina-de jina-es
 jina-v1-en jina-v2-code jina-v2-de jina-v2-es jina-v5-nano joyai-llm kanana2 kimi-k2 kormo laguna lfm2 llada-moe llama-bpe llama-v3 llama3
 llama4 megrez mellum mellum2 midm-2.0 minerva-7b minicpm5 minimax-m2 modern-bert mpt olmo phi-2 pixtral poro-chat qwen2 qwen35 refact
-roberta-bpe sarvam-moe seed-coder smaug-bpe smollm solar-open stablelm2 starcoder superbpe talkie tekken tiny_aya trillion viking whitespace
-youtu`
+roberta-bpe sarvam-moe seed-coder smaug-bpe smollm solar-open stablelm2 spark2_5 starcoder superbpe talkie tekken tiny_aya trillion
+ufakzeka viking whitespace youtu`
 
 // TestLlamaPreTokenizers: every name that llama.cpp knows is known.
 func TestLlamaPreTokenizers(t *testing.T) {

@@ -21,6 +21,9 @@ type expertStream struct {
 
 // streamExperts has the GPU compute all experts of a layer, and reports whether that is possible and pays.
 func (r *router) streamExperts(o *compute.Experts) bool {
+	if o.Weights.Table != nil { // the model's own, by which several experts have one place
+		return false
+	}
 	if o.Weights.Exact { // the host has down projections by neuron, which it does not give back by row
 		return false
 	}

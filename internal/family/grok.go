@@ -1,0 +1,105 @@
+package family
+
+import (
+	"cmp"
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// grok is Grok 1 and 2: norms before and after attention, and before and after experts, which are GEGLUs. Scores have a
+// soft cap. Grok 2 adds a feed-forward layer for all tokens to the experts, and divides the sum by √2. Embeddings, scores
+// and logits have factors.
+//
+// Source: xAI 2024 and 2025, the published code and configurations of Grok-1 and Grok 2.
+type grok struct {
+	sizes
+	eps     float32 // of norms
+	act     compute.Activation
+	rope    *compute.Rope
+	scores  nn.Scores
+	experts nn.ExpertSpec
+
+	ends
+	blocks []grokBlock
+}
+
+type grokBlock struct {
+	attnNorm  nn.Norm
+	attn      *nn.Attention
+	attnAfter nn.Norm // of what attention adds to the residual
+	ffnNorm   nn.Norm
+	ffn       *nn.FFN // of all tokens, or nil
+	experts   *nn.Experts
+	ffnAfter  nn.Norm // of what both add
+}
+
+func newGrok(k *nn.Keys, b *nn.Binder) Program {
+	m := &grok{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.GELU)}
+	m.scores = k.Scores(nn.Scores{Scale: k.Within(".attention.output_scale", 1/math.Sqrt(128), 0, nn.MaxScale), SoftCap: 30})
+	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context, BetaFast: 8})
+	rope.AttnFactor, rope.Magnitude = rope.AttnFactor*cmp.Or(rope.Magnitude, 1), 0 // files have a factor of YaRN's magnitude there
+	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.experts = k.Experts(nn.ExpertSpec{
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
+	})
+
+	m.embed = b.Embedding(m.embd)
+	m.embed.Scale = k.Factor(".embedding_scale", 78.38367176906169) // of files that do not say them, Grok 1's
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	m.output.Scale, m.output.SoftCap = k.Factor(".logit_scale", 1/math.Sqrt(3)), k.LogitCap(0)
+	for i, l := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
+	}
+	return m
+}
+
+// block binds a block of l's sizes.
+func (m *grok) block(b *nn.Binder, l layer) grokBlock {
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, nn.Optional)
+	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+
+	block := grokBlock{
+		attnNorm:  b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:      a,
+		attnAfter: b.RMSNorm("attn_output_norm", m.embd, m.eps),
+		ffnNorm:   b.RMSNorm("ffn_norm", m.embd, m.eps),
+		experts:   b.Experts(m.experts, nil),
+	}
+	if b.Has("ffn_up.weight") {
+		block.ffn = b.FFNBesideExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act})
+	}
+	after := "post_ffw_norm"
+	if b.Has("layer_output_norm.weight") { // as files of Grok 1 name it
+		after = "layer_output_norm"
+	}
+	block.ffnAfter = b.RMSNorm(after, m.embd, m.eps)
+	return block
+}
+
+func (m *grok) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].forward(p, x)
+	}
+	return x
+}
+
+func (l *grokBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
+	p.Normalize(y, l.attnAfter)
+	p.Add(x, y)
+	in := p.Norm(x, l.ffnNorm)
+	y = l.experts.Forward(p, x, in)
+	if l.ffn != nil {
+		p.Add(y, l.ffn.Forward(p, x, in))
+		p.Scale(y, 1/math.Sqrt2)
+	}
+	p.Normalize(y, l.ffnAfter)
+	p.Add(x, y)
+	return x
+}
