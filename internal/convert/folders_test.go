@@ -44,7 +44,7 @@ func TestBadFolders(t *testing.T) {
 		damage func(t *testing.T, f *folder) // after saving
 		want   string
 	}{
-		{"architecture", set("architectures", []string{"RwkvForCausalLM"}), nil, `config.json: key "architectures": "RwkvForCausalLM" is not supported; supported are ArceeForCausalLM, `},
+		{"architecture", set("architectures", []string{"PerceptronForCausalLM"}), nil, `config.json: key "architectures": "PerceptronForCausalLM" is not supported; supported are AfmoeForCausalLM, `},
 		{"no architecture", set("architectures", nil), nil, `key "architectures": 0 names instead of one`},
 		{"type", set("hidden_size", "wide"), nil, `key "hidden_size": a JSON string where an integer belongs`},
 		{"missing size", set("hidden_size", 0), nil, `key "hidden_size": it is missing`},

@@ -20,9 +20,15 @@ func (c *config) gatedKeys(f arch.Family) (keys []gguf.KV, err error) {
 	}
 	add := func(key string, v any) { keys = append(keys, gguf.KV{Key: f.Name + "." + key, Value: v}) }
 	for _, s := range []size{
-		{"hc_count", c.HyperStreams, maxWidth}, {"hc_lowrank", c.HyperRank, maxWidth}, {"indexer_n_heads", c.MeanHeads, maxWidth},
-		{"indexer_head_dim", c.MeanDim, maxWidth}, {"indexer_budget", c.MeanTop, 1 << 30}, {"indexer_compress_ratio", c.MeanBlock, 1 << 30},
-		{"ngram_size", c.GramSize, maxTaps}, {"heads_per_ngram", c.GramHeads, maxWidth}, {"ple_conv_kernel_size", c.GramTaps, maxTaps},
+		{"hc_count", c.HyperStreams, maxWidth},
+		{"hc_lowrank", c.HyperRank, maxWidth},
+		{"indexer_n_heads", c.MeanHeads, maxWidth},
+		{"indexer_head_dim", c.MeanDim, maxWidth},
+		{"indexer_budget", c.MeanTop, 1 << 30},
+		{"indexer_compress_ratio", c.MeanBlock, 1 << 30},
+		{"ngram_size", c.GramSize, maxTaps},
+		{"heads_per_ngram", c.GramHeads, maxWidth},
+		{"ple_conv_kernel_size", c.GramTaps, maxTaps},
 	} {
 		if s.value < 0 || s.value > s.max {
 			return nil, c.Errorf(s.key, "%d is outside 1…%d", s.value, s.max)

@@ -40,8 +40,6 @@ type Cost struct {
 	CacheTypes compute.CacheTypes
 	Cache      compute.CacheSpec // its pages only
 	Adapters   []model.Adapter
-
-	config model.Config // of File
 }
 
 // Law is the assumption about frequencies that are not known: which part of the neurons is active for a token, and

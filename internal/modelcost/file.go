@@ -96,7 +96,6 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 		}
 	}
 	r.tables()
-	b.config = c
 	b.File, b.Activation, b.CacheTypes = f, o.Activation, o.CacheTypes
 	return b, b.Model.Check()
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
@@ -104,6 +105,10 @@ type pinned struct {
 // Pin holds the tensors whose names match to where the first override that matches says, and returns the patterns that
 // match no tensor. What a plan cannot divide is refused.
 func (b *Cost) Pin(list []Override) (unmatched []string, err error) {
+	c, err := model.ReadConfig(b.File, b.Activation)
+	if err != nil {
+		return nil, err
+	}
 	b.Model = b.Model.Free()
 	matched := make([]bool, len(list))
 	type key struct {
@@ -112,7 +117,7 @@ func (b *Cost) Pin(list []Override) (unmatched []string, err error) {
 	}
 	first := map[key]pinned{}
 	for _, t := range b.File.Tensors {
-		layer, p := b.partOf(t)
+		layer, p := b.partOf(&c, t)
 		now := pinned{tensor: t.Name}
 		for i := range list {
 			hit, err := list[i].match.MatchString(t.Name)
@@ -215,9 +220,9 @@ func (b *Cost) pin(layer int, p part, at pinned) error {
 	return nil
 }
 
-// partOf returns what part of a model a tensor belongs to, and of which layer.
-func (b *Cost) partOf(t *gguf.Tensor) (layer int, p part) {
-	of, ok := b.config.Purpose(t.Name)
+// partOf returns what part of the model c a tensor belongs to, and of which layer.
+func (b *Cost) partOf(c *model.Config, t *gguf.Tensor) (layer int, p part) {
+	of, ok := c.Purpose(t.Name)
 	switch {
 	case !ok || len(t.Shape) < 2 || of.Layer >= len(b.Model.Layers):
 		return 0, partCommon
@@ -225,7 +230,7 @@ func (b *Cost) partOf(t *gguf.Tensor) (layer int, p part) {
 		return len(b.Model.Layers), partHead
 	case of.Role == nn.InTable:
 		return 0, partTables
-	case of.Role == nn.PredictsExperts: // they go where their experts go
+	case of.Role == nn.PredictsExperts, of.Role == nn.OfPredictor && b.Model.Layers[of.Layer].Predictor == 0: // they go where their experts go, or are not loaded
 		return of.Layer, partCommon
 	case of.Role == nn.OfExperts, of.Role == nn.OfNeurons:
 		return of.Layer, partUnits
