@@ -182,6 +182,10 @@ func (c *Config) outline(k *nn.Keys) {
 	k.Err = cmp.Or(k.Err, b.Err)
 	c.outlineFurther(k, b, program)
 	c.purposes = b.Purposes()
+	c.ignoreFurther(b)
+	for _, name := range b.Left() { // loading refuses it, unless there is no room for it
+		c.purposes[name] = nn.Purpose{Role: nn.InTable, Layer: -1}
+	}
 	if k.Err == nil {
 		c.measure(program, b.Dev)
 	}

@@ -500,17 +500,22 @@ func (b *Binder) Ignore(name string) {
 	}
 }
 
+// Left returns the tensors that nothing has claimed.
+func (b *Binder) Left() (names []string) {
+	for _, t := range b.File.Tensors {
+		if !b.taken[t.Name] {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
 // Finish returns Err, or an error that names the tensors that nothing has claimed.
 func (b *Binder) Finish() error {
 	if b.Err != nil {
 		return b.Err
 	}
-	var left []string
-	for _, t := range b.File.Tensors {
-		if !b.taken[t.Name] {
-			left = append(left, t.Name)
-		}
-	}
+	left := b.Left()
 	if len(left) == 0 {
 		return nil
 	}
