@@ -38,7 +38,7 @@ func deci() Family {
 }
 
 // bitNet describes BitNet b1.58: norms before the last products of attention and of feed-forward layers, and matrices of
-// three values. Folders hold the weights that training goes on with, of which conversion makes these.
+// three values. Folders hold the weights of training; conversion rounds them to these.
 func bitNet() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Original = "bitnet", []string{"BitNetForCausalLM", "BitnetForCausalLM"}, ""

@@ -13,7 +13,7 @@ type Bailing struct {
 	AnyQKVBias bool   `json:"use_qkv_bias"`
 }
 
-// bailingMoE describes Ling Lite and Plus: shared experts beside those that a softmax chooses. Checkpoints hold q, k and
+// bailingMoE describes Ling Lite and Plus: shared experts, and others that a softmax chooses. Checkpoints hold q, k and
 // v in one tensor.
 func bailingMoE() Family {
 	f := llama()

@@ -1,7 +1,7 @@
 package arch
 
 // bailingMoE3 describes Ling 3: Kimi delta attention in most layers, latent attention with a gate of each head in the
-// others, and experts in groups behind the first layers. Its decays have a bound.
+// others, and experts in groups after the first layers. Its decays have a bound.
 func bailingMoE3() Family {
 	const prefix = "attention."
 	f := deltaAttention(prefix, prefix+"o_proj.weight "+prefix+"dense.weight",

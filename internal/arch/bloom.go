@@ -6,14 +6,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// bloomMaxAlibi is the largest exponent of BLOOM's slopes; its files do not say it.
-const bloomMaxAlibi = 8
-
 // bloom describes BLOOM: ALiBi, a norm of the embedding, q, k and v in one tensor, biases everywhere.
 func bloom() Family {
 	return Family{
 		Name: "bloom", HuggingFace: []string{"BloomForCausalLM", "BloomModel"},
-		Rotation: NotRotated, MaxAlibi: bloomMaxAlibi, LayerNorm: true, Activation: compute.GELU, HeadsFillWidth: true, MaxContext: 2048,
+		Rotation: NotRotated, LayerNorm: true, Activation: compute.GELU, HeadsFillWidth: true, MaxContext: 2048,
 		Root: []string{"transformer.", ""}, Layer: "h.%d.",
 		Outer: []Tensor{
 			{Name: "token_embd.weight", Source: "word_embeddings.weight"},

@@ -24,7 +24,7 @@ func commandR() Family {
 func cohere2() Family {
 	f := commandR()
 	f.Name, f.HuggingFace = "cohere2", []string{"Cohere2ForCausalLM"}
-	f.Window, f.UsualWindow, f.FullEvery, f.UnrotatedFull = true, 4096, cohere2FullEvery, true
+	f.Window, f.UsualWindow, f.FullEvery = true, 4096, cohere2FullEvery
 	f.Read = func(c *Config) error {
 		c.Window = cmp.Or(c.Window, f.UsualWindow)
 		return readCommandR(c)

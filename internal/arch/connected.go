@@ -29,7 +29,7 @@ type Connections struct {
 	Used              int // experts of a token
 }
 
-// ShortBlock is the length of blocks that overlap, and of which an indexer chooses some.
+// ShortBlock is the length of blocks that overlap. An indexer chooses among them.
 const ShortBlock = 4
 
 // shape returns the shape of a tensor of hyper-connections or compressed attention. A layer does not have those without

@@ -18,7 +18,7 @@ type Indexing struct {
 	DenseFF       int            `json:"dense_intermediate_size"` // neurons of layers without experts
 }
 
-// BlockIndexing is what MiniMax M3 says of them.
+// BlockIndexing has the keys by which MiniMax M3 describes its indexers.
 type BlockIndexing struct {
 	Heads int `json:"sparse_num_index_heads"`
 	Key   int `json:"sparse_index_dim"`

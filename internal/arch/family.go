@@ -51,12 +51,9 @@ type Family struct {
 	FullFirst      bool                 // the first of FullEvery layers sees all positions, not the last
 	WindowList     bool                 // files list which layers have windows
 	UsualWindow    int                  // of a file that does not say it; 0: none
-	UsualEps       float64              // epsilon of the norms, of a file that does not say it; 0: 1e-5
-	UsualBase      float64              // θ, of a file that does not say it; 0: 10000
 	WindowBase     float64              // θ of layers with windows, of a file that does not say it; 0: that of the others
 	ExpertLimit    float32              // of experts' gates and ups, which files say; 0: none
 	SaysRotated    bool                 // files may say which layers are rotated
-	UnrotatedFull  bool                 // of models with windows, layers without one are not rotated
 	FFNNorm        string               // the norm before the feed-forward layer; empty: ffn_norm
 	ScaledInput    bool                 // embeddings are multiplied by √n_embd
 	PerhapsRotated bool                 // files may say that no head is rotated (rope.scaling.finetuned)
@@ -76,14 +73,11 @@ type Family struct {
 	ScoreScale     float64              // of the products q·k, of a file that does not say it; 0: 1/√key
 	WindowHeads    bool                 // heads of layers with windows have a size of their own
 	SharedKV       bool                 // the last layers read the keys and values of the last layer of their kind that has some
-	UsualKV        int                  // layers that have keys and values, of a file that does not say how many share them; 0: all
 	LayerInputs    bool                 // tokens may have an embedding for each layer besides
 	AltUp          bool                 // the residual is in several streams, of which blocks compute one
 	TopK           bool                 // layers may set all but the largest of their gates to zero
 	Tempered       bool                 // files may say that queries grow with their position
-	MaxAlibi       float64              // the largest exponent of ALiBi's slopes, of a file that does not say it; 0: scores do not fall with distance
 	Activation     compute.Nonlinearity // of a GGUF file without powerinfer.activation
-	Slope, Limit   float32              // of a clamped SwiGLU
 	Original       string               // the activation of the original PowerInfer's files; empty: it does not run the family
 	Layout         string               // tensor_data_layout, where the family has one
 	HeadsFillWidth bool                 // heads·key must be the width of the residual stream
@@ -198,9 +192,9 @@ const (
 	GroupedGates         // of the same the gates
 	IndexQueries         // of rows of an indexer's queries and then its key the queries
 	IndexKeys            // of the same the key
-	Shards               // the rows of several matrices, one behind the other by the numbers that follow Source in their names
+	Shards               // the rows of several matrices in a row, in the order of the numbers that follow Source in their names
 	Flat                 // the elements of a tensor, whatever its shape is
-	Gathered             // of several tensors, whose names are apart by spaces, one behind the other
+	Gathered             // the elements of several tensors in a row; spaces separate their names
 	Numbers              // whole numbers
 	LayerNumbers         // a number of each layer, after Layer in its name; files hold a key of all of them
 	Ternary              // each element becomes −1, 0 or 1, whichever is next, times the mean magnitude of all

@@ -64,7 +64,7 @@ func gatedBlock(change Change, gate string) []Tensor {
 func afmoe() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Original = "afmoe", []string{"AfmoeForCausalLM"}, ""
-	f.Rotation, f.Window, f.FullEvery, f.UnrotatedFull, f.ScaledInput, f.UsualWindow = HalvesApart, true, 4, true, true, 2048
+	f.Rotation, f.Window, f.FullEvery, f.ScaledInput, f.UsualWindow = HalvesApart, true, 4, true, 2048
 	f.Experts = scored()
 	f.Experts.Counted = true
 	block := replaced(gatedBlock(Same, "self_attn.gate_proj.weight"), "ffn_norm.weight",
@@ -161,7 +161,7 @@ func cohere2MoE() Family {
 func exaoneMoE() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Original = "exaone-moe", []string{"ExaoneMoEForCausalLM", "ExaoneMoeForCausalLM"}, ""
-	f.Rotation, f.Window, f.FullEvery, f.UnrotatedFull, f.UsualWindow = HalvesApart, true, 4, true, 128
+	f.Rotation, f.Window, f.FullEvery, f.UsualWindow = HalvesApart, true, 4, 128
 	f.Experts = scored()
 	f.Experts.SharedAsWide = true
 	f.Block = append(sharedExpert(wholeExperts(mlpExperts(headNorms(llamaBlock(Same)))), "mlp.shared_experts"),
@@ -218,7 +218,7 @@ func hunyuanMoE() Family {
 func hyV3() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Original = "hy_v3", []string{"HYV3ForCausalLM"}, ""
-	f.Rotation, f.Further, f.UsualBase = HalvesApart, true, 11158840
+	f.Rotation, f.Further = HalvesApart, true
 	f.Experts = scored()
 	f.Experts.SharedAsWide = true
 	f.Block = append(sharedExpert(wholeExperts(mlpExperts(headNorms(llamaBlock(Same)))), "mlp.shared_experts"),

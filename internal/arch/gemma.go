@@ -24,7 +24,7 @@ func gemma() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "gemma", []string{"GemmaForCausalLM"}
 	f.Rotation, f.ScaledInput, f.AlwaysTied, f.Activation, f.Original = HalvesApart, true, true, compute.GELU, ""
-	f.MaxContext, f.UsualEps = 8192, gemmaEps
+	f.MaxContext = 8192
 	f.Outer, f.Block = plusOne(f.Outer), plusOne(llamaBlock(Same))
 	f.Read = readGemma
 	return f
@@ -53,7 +53,7 @@ func gemma3() Family {
 	f := gemma()
 	f.Name, f.HuggingFace = "gemma3", []string{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}
 	f.AlwaysTied, f.Window, f.FullEvery, f.WindowBase = false, true, gemma3FullEvery, gemma3Base
-	f.Root, f.UsualBase = textRoots(), gemma3FullBase
+	f.Root = textRoots()
 	f.Block = plusOne(headNorms(bothNorms(llamaBlock(Same))))
 	f.Read = readGemma3
 	return f

@@ -21,7 +21,7 @@ const (
 func gemma3n() Family {
 	f := gemma3()
 	f.Name, f.HuggingFace = "gemma3n", []string{"Gemma3nForConditionalGeneration", "Gemma3nForCausalLM"}
-	f.FullEvery, f.ScoreScale, f.UsualKV = gemma3nFullEvery, 1, gemma3nKV
+	f.FullEvery, f.ScoreScale = gemma3nFullEvery, 1
 	f.UsualWindow = gemma3nWindow
 	f.SharedKV, f.LayerInputs, f.AltUp, f.TopK = true, true, true, true
 	f.Outer = append(llamaOuter(), layerInputs(false)...)

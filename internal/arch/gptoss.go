@@ -23,7 +23,7 @@ func gptOSS() Family {
 	f.Name, f.HuggingFace = "gpt-oss", []string{"GptOssForCausalLM"}
 	f.Rotation, f.Window, f.FullEvery, f.UsualWindow, f.Original = HalvesApart, true, gptOSSFullEvery, gptOSSWindow, ""
 	f.FFNNorm, f.MaxContext = "post_attention_norm", 131072
-	f.Activation, f.Slope, f.Limit = compute.ClampedSwiGLU, gptOSSSlope, gptOSSLimit
+	f.Activation = compute.ClampedSwiGLU
 	f.Experts = &Experts{Score: compute.SoftmaxChosen}
 	f.Block = replaced(llamaBlock(Same), "ffn_norm.weight", Tensor{Name: "post_attention_norm.weight", Source: "post_attention_layernorm.weight"})
 	for i := range f.Block {

@@ -8,7 +8,7 @@ const jinaMaxAlibi = 8
 func jinaBERTV2() Family {
 	f := encoder()
 	f.Name, f.HuggingFace = "jina-bert-v2", []string{"JinaBertModel", "JinaBertForMaskedLM", "JinaBertForSequenceClassification"}
-	f.Rotation, f.MaxAlibi, f.Gated, f.FusedGate, f.MaxContext = NotRotated, jinaMaxAlibi, true, true, 8192
+	f.Rotation, f.Gated, f.FusedGate, f.MaxContext = NotRotated, true, true, 8192
 	f.Layer = "encoder.layer.%d."
 	f.Outer = typedEmbedding()
 	f.Block = append(bertAttention(),

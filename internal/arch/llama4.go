@@ -22,7 +22,7 @@ func llama4() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Original = "llama4", []string{"Llama4ForConditionalGeneration", "Llama4ForCausalLM"}, ""
 	f.Root, f.MaxContext = textRoots(), 131072
-	f.Window, f.FullEvery, f.UsualWindow, f.UnrotatedFull = true, llama4FullEvery, llama4Part, true
+	f.Window, f.FullEvery, f.UsualWindow = true, llama4FullEvery, llama4Part
 	f.Experts = &Experts{Score: compute.Sigmoid, Before: true, SharedAsWide: true}
 	const ffn = "feed_forward."
 	block := llamaBlock(Same)

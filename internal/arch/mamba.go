@@ -20,7 +20,7 @@ func mamba() Family {
 func jamba() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Original = "jamba", []string{"JambaForCausalLM"}, ""
-	f.Rotation, f.StateSpace, f.MaxContext, f.UsualEps = NotRotated, true, 4096, 1e-6
+	f.Rotation, f.StateSpace, f.MaxContext = NotRotated, true, 4096
 	f.Experts = &Experts{Optional: true}
 	for i, t := range f.Outer {
 		if t.Name == "output_norm.weight" {

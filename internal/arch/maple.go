@@ -1,6 +1,6 @@
 package arch
 
-// mapleLimit is what gates and ups of experts are kept within, which configurations do not tell.
+// mapleLimit is the limit of the gates and ups of experts. Configurations do not give it.
 const mapleLimit = 7
 
 // maple describes Maple: Qwen 3's models with experts, whose gates and ups are limited, and windows in most layers, which
@@ -8,7 +8,7 @@ const mapleLimit = 7
 func maple() Family {
 	f := qwen3MoE()
 	f.Name, f.HuggingFace = "maple", []string{"MapleForCausalLM"}
-	f.PartialRotary, f.Window, f.FullEvery, f.WindowList, f.UnrotatedFull = true, true, 4, true, true
+	f.PartialRotary, f.Window, f.FullEvery, f.WindowList = true, true, 4, true
 	f.Experts = &Experts{Normalised: true, MinSum: leastSum}
 	f.ExpertLimit = mapleLimit
 	f.Read = func(c *Config) error {

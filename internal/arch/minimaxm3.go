@@ -13,7 +13,7 @@ func minimaxM3() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "minimax-m3", []string{"MiniMaxM3SparseForCausalLM", "MiniMaxM3SparseForConditionalGeneration"}
 	f.Rotation, f.PartialRotary, f.Original, f.Root = HalvesApart, true, "", textRoots()
-	f.Activation, f.Slope, f.Limit = compute.ClampedSwiGLU, gptOSSSlope, gptOSSLimit
+	f.Activation = compute.ClampedSwiGLU
 	f.Experts = &Experts{Score: compute.Sigmoid, Normalised: true, MinSum: leastSum, Counted: true}
 	const experts = "block_sparse_moe.experts.%d."
 	f.Block = append(withExperts(headNorms(llamaBlock(Same)), "block_sparse_moe.gate.weight", experts+"w1.weight", experts+"w3.weight", experts+"w2.weight"),

@@ -6,7 +6,7 @@ import "cmp"
 func openELM() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Original = "openelm", []string{"OpenELMForCausalLM"}, ""
-	f.Rotation, f.AlwaysTied, f.UsualEps = HalvesApart, true, 1e-6
+	f.Rotation, f.AlwaysTied = HalvesApart, true
 	f.Root = []string{"transformer."}
 	f.Outer = []Tensor{
 		{Name: "token_embd.weight", Source: "token_embeddings.weight"},

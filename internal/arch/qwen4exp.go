@@ -11,7 +11,7 @@ import (
 func qwen4Exp() Family {
 	f := qwen35MoE()
 	f.Name, f.HuggingFace = "qwen4exp", []string{"Qwen4ExpForConditionalGeneration", "Qwen4ExpForCausalLM"}
-	f.Further, f.GatedStreams, f.UsualEps, f.Read = false, true, 1e-6, readQwen4Exp
+	f.Further, f.GatedStreams, f.Read = false, true, readQwen4Exp
 	f.Outer = slices.DeleteFunc(slices.Clone(f.Outer), func(t Tensor) bool { return t.Name == "output_norm.weight" })
 	f.Outer = append(f.Outer, connection("output_hc", "hyper_connection_mixer.", false)...)
 	f.Outer = append(f.Outer, Tensor{Name: "per_layer_token_embd.weight", Source: ".ngram_embedding.shard_", Optional: true, Change: Shards})

@@ -16,7 +16,7 @@ func smallThinker() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "smallthinker", []string{"SmallThinkerForCausalLM"}
 	f.Rotation, f.Activation, f.Original, f.MaxContext = HalvesApart, compute.ReLU, "", 16384
-	f.Window, f.FullEvery, f.FullFirst, f.UnrotatedFull = true, smallThinkerFullEvery, true, true
+	f.Window, f.FullEvery, f.FullFirst = true, smallThinkerFullEvery, true
 	f.Experts = &Experts{Score: compute.Sigmoid, Normalised: true, MinSum: leastSum, Early: true}
 	const experts = "block_sparse_moe.experts.%d."
 	f.Block = withExperts(llamaBlock(Same), "block_sparse_moe.primary_router.weight", experts+"gate.weight", experts+"up.weight", experts+"down.weight")

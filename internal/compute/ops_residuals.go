@@ -9,7 +9,7 @@ package compute
 // Source: Kimi Team 2026, Attention Residuals.
 type AttendResiduals struct {
 	Out     Tensor // [n, width], not X
-	Stack   Tensor // [n, at least Count·width]: the checkpoints, one behind the other
+	Stack   Tensor // [n, at least Count·width]: the checkpoints, one after the other
 	X       Tensor // [n, width]
 	W       *Vector
 	Count   int // of the checkpoints, at most MostCheckpoints

@@ -92,6 +92,9 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 		k.Fail("original PowerInfer files of architecture %q do not exist; supported are %s", c.Arch, arch.Originals())
 	}
 	info, ok, err := prepared.Read(f)
+	if err != nil {
+		return c, err
+	}
 	if ok {
 		c.Prepared = &info
 	}
@@ -102,19 +105,18 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	if err := c.readExpertUse(f); err != nil {
 		return c, err
 	}
-	var curveErr error
-	if c.Curve, curveErr = prepared.ReadCurve(f, c.Layers); curveErr != nil {
-		return c, curveErr
+	if c.Curve, err = prepared.ReadCurve(f, c.Layers); err != nil {
+		return c, err
 	}
 	for l := range c.Blocks {
 		if c.Blocks[l].Experts && f.Tensor(expertPredictor(l, 1)) != nil {
 			c.ExpertPredictors = true
 		}
 	}
-	if err == nil && c.Transposed {
-		err = c.checkByNeuron(k)
+	if c.Transposed {
+		return c, c.checkByNeuron(k)
 	}
-	return c, err
+	return c, nil
 }
 
 // outline binds the family's program to the shapes of the file's tensors, and describes it.

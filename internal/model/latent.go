@@ -17,7 +17,7 @@ const leastGain = 0.2
 // expands reports whether a step has keys and values made of what is cached: where that is fewer multiplications, and
 // no row goes by the arithmetic of single tokens.
 func (m *Model) expands(p *compute.Params) bool {
-	if !m.Latent() || p.Decode > 0 || len(p.Tokens) <= compute.FewTokens {
+	if p.Decode > 0 || len(p.Tokens) <= compute.FewTokens || !m.Latent() { // a token asks no layer
 		return false
 	}
 	made, pairs := 0, 0 // positions whose keys and values are made, and pairs of a query and a position that it sees

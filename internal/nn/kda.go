@@ -13,7 +13,7 @@ import (
 // Source: Kimi Team 2025, Kimi Linear: An Expressive, Efficient Attention Architecture.
 type DeltaAttention struct {
 	Q, K, V Linear // [inner, n_embd]
-	Conv    Conv   // of queries, keys and values, one behind the other
+	Conv    Conv   // of queries, keys and values, in this order
 	Step    Factored
 	Write   Linear // [heads, n_embd]
 	Gate    Factored

@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/grammar"
 )
 
-// channels is how a format writes an answer as several messages: a message is a header, a marker and a body. The header
+// channels describes a format that writes an answer as several messages. A message is a header, a marker and a body. The header
 // says whether the body is a thought, and for which tool it is.
 type channels struct {
 	start   string   // what a message begins with, before the role

@@ -37,7 +37,7 @@ type schema struct {
 	Properties, AdditionalProperties, Items json.RawMessage
 }
 
-// shape is what a schema within root, and those that it refers to, say of a value.
+// shape describes the values that a schema within root allows, with the schemas that it refers to.
 type shape struct {
 	kinds
 	root    json.RawMessage

@@ -219,7 +219,7 @@ func (v *deltas) run(o *compute.Delta) {
 	v.d.pool.Run(len(v.runs)*o.Shape.Heads, v.chunkFn)
 }
 
-// position is what a position writes to the state and reads it by. A decay of each column is among its units.
+// position has the values by which a position writes to the state and reads it. A decay of each column is among its units.
 type position struct{ decay, beta, kq float32 }
 
 // deltaUnits are the vectors of a position: its key, its query, and the decays of columns, where these have their own.

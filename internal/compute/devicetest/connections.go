@@ -9,7 +9,7 @@ import (
 
 // Tolerances of hyper-connections.
 const (
-	// connectionTolerance is what exponentials and rounds of divisions in float32 may cost weights of about 1.
+	// connectionTolerance is the error that exponentials and repeated divisions in float32 leave in weights of about 1.
 	connectionTolerance = 2e-5
 	// streamsTolerance is the share of Σ|w||x| that a sum of a few products may cost.
 	streamsTolerance = 1e-6

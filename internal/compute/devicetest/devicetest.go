@@ -263,8 +263,8 @@ func everyone(n int) []int32 {
 	return all
 }
 
-// leastPlayed is how many of the scripts that take turns are played in each of the other ways at least, if there are so
-// many.
+// leastPlayed is the least number of the scripts that take turns to be played in each of the other ways, where there
+// are that many.
 const leastPlayed = 4
 
 // inTurn returns those of all that it is sc's turn to be played in.

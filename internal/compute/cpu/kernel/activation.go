@@ -71,7 +71,7 @@ func activate(dst, gate, up []float32, act compute.Activation) {
 	}
 }
 
-// factor is what act(g) is multiplied by.
+// factor returns the factor of act(g).
 func factor(u float32, act compute.Activation) float32 {
 	switch act.Kind {
 	case compute.DReLU:
