@@ -288,6 +288,7 @@ type Attention struct {
 	SoftCap float32 // a score s becomes SoftCap·tanh(s/SoftCap); 0: scores stay as they are
 	Slopes  *Vector // [heads] ALiBi: a capped score falls by its head's slope for each position between the token and the one it sees; nil: none does
 	Sinks   *Vector // [heads] a score for each query head that takes its share of the softmax and has no value; nil: none
+	Bounded bool    // a token sees the positions of Params.Bounds in place of those up to its own, as far as Window reaches back; then Parts and Later are false
 	Seen    Seen    // a token sees these alone of the positions up to its own; then Window is 0, Later false and Slopes nil
 }
 
@@ -305,6 +306,18 @@ func (a Attention) Span(pos, last int) (from, to int) {
 		return max(0, pos+1-a.Window), pos + 1
 	}
 	return 0, pos + 1
+}
+
+// Bounds are positions From to To-1.
+type Bounds struct{ From, To int32 }
+
+// Span returns the positions [from, to) that row i sees in a layer with attention a; last is as in Attention.Span.
+func (p *Params) Span(i int, a *Attention, last int) (from, to int) {
+	from, to = a.Span(int(p.Pos[i]), last)
+	if !a.Bounded {
+		return from, to
+	}
+	return max(from, int(p.Bounds[i].From)), int(p.Bounds[i].To)
 }
 
 // Last returns the last position in the step of a sequence.

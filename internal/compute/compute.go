@@ -187,6 +187,7 @@ type Rope struct {
 	Scale float64   // magnitude of the rotated pair; 1 but for YaRN
 	Back  int       // positions that are taken off a row's own, which may so become negative
 	Every int       // positions are rounded down to a multiple of it; 0: they are not
+	Axes  []uint8   // [Dims/2] the axis of Params.Axes by which a pair turns; nil: all turn by Params.Turn
 }
 
 // At returns the position that a position is rotated to.
@@ -196,6 +197,17 @@ func (r *Rope) At(pos int32) int {
 		at = at / r.Every * r.Every
 	}
 	return at - r.Back
+}
+
+// Angles fills at with the angle of each pair of row i. [Dims/2]
+func (p *Params) Angles(at []float64, r *Rope, i int) {
+	pos := float64(r.At(p.Turn()[i]))
+	for j, f := range r.Freqs {
+		if r.Axes != nil && p.Axes != nil {
+			pos = float64(r.At(p.Axes[r.Axes[j]][i]))
+		}
+		at[j] = pos * f
+	}
 }
 
 // Inverse returns the rotation that undoes r; nil for nil.
@@ -221,6 +233,7 @@ type Params struct {
 	Tokens    []int32   // [n] token ids
 	Pos       []int32   // [n] position within the sequence
 	Turns     []int32   // [n] the positions that RoPE turns rows to, where they are others than Pos, negative ones too; nil: Pos
+	Axes      [][]int32 // [axis][n] the positions of rows along several axes, for rotations that tell axes apart (M-RoPE); nil: each axis has those of Turn
 	Types     []int32   // [n] which of BERT's types a token has; nil: all have the first
 	Seq       []int32   // [n] index into Pages
 	Pages     [][]int32 // [sequence][page] page ids of a sequence's KV; token i attends to positions 0…Pos[i]
@@ -234,6 +247,9 @@ type Params struct {
 	Before [][]float32 // [sequence][n_embd] hidden state of the position before the sequence's first row, where a model predicts further tokens; nil: it is not known
 
 	Uses []ExpertUse // [sequence] devices add what each has used of experts in layers with slots; empty: nobody asks
+
+	Given  [][]float32 // [n] numbers from outside for rows that are no tokens but parts of pictures, see Insert; nil: for the other rows, or for none
+	Bounds []Bounds    // [n] the positions that rows see in layers whose Attention is Bounded; nil where none is
 
 	Draft bool // the step guesses tokens: a model that was loaded for this computes fewer neurons than in other steps
 
@@ -273,6 +289,24 @@ func (p *Params) Type(i int) int32 {
 		return 0
 	}
 	return p.Types[i]
+}
+
+// Insert does an Insert to rows of a step, which x returns. [cols]
+func (p *Params) Insert(x func(row int) []float32, first int, add bool) {
+	for i, given := range p.Given {
+		if given == nil {
+			continue
+		}
+		to := x(i)
+		given = given[first:][:len(to)]
+		if !add {
+			copy(to, given)
+			continue
+		}
+		for j, v := range given {
+			to[j] += v
+		}
+	}
 }
 
 // Precede does a Precede whose rows of a step dst and x return. [cols]

@@ -32,6 +32,7 @@ type calls struct {
 	correct     AltUpCorrect
 	gather      Gather
 	precede     Precede
+	insert      Insert
 	predict     Predict
 	sparseFFN   SparseFFN
 	route       Route

@@ -116,6 +116,23 @@ func (v Verbs) Gather(dst, x Tensor) {
 	v.Do(&v.calls.gather)
 }
 
+// Insert makes a row of X what Params.Given has for it, from column First on, or adds that where Add is set. Rows for
+// which nothing is given stay as they are.
+type Insert struct {
+	X     Tensor // [n, cols]
+	First int
+	Add   bool
+}
+
+// Visit implements Op.
+func (o *Insert) Visit(v Visitor) { v.Tensor(&o.X, ReadWrite) }
+
+// Insert does an Insert.
+func (v Verbs) Insert(x Tensor, first int, add bool) {
+	v.calls.insert = Insert{x, first, add}
+	v.Do(&v.calls.insert)
+}
+
 // Precede copies row i-1 of X to row i of Dst, where it is of the same sequence and the position before. Other rows of
 // Dst become what Params.Before has of their sequence, or zeros where it has nothing.
 type Precede struct {

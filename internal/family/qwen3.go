@@ -29,10 +29,11 @@ type qwen3Block struct {
 
 func newQwen3(k *nn.Keys, b *nn.Binder) Program {
 	m := &qwen3{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
-	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
+	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Mixed: true, Dims: m.key(), Trained: m.context})
 	m.rope = b.Rope(rope, b.RopeFactors(rope))
 
 	m.embed = b.Embedding(m.embd)
+	m.embed.Deep = k.Deep(len(m.layers))
 	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
 	m.output.SoftCap = k.LogitCap(0)
 	for i, l := range m.layers {
@@ -63,6 +64,7 @@ func (m *qwen3) Forward(p *nn.Pass) compute.Tensor {
 	for i := range m.blocks {
 		p.Layer(i)
 		x = m.blocks[i].Forward(p, x)
+		p.InsertDeep(x, i, m.embed.Deep)
 	}
 	return x
 }

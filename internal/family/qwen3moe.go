@@ -31,7 +31,7 @@ type qwen3MoEBlock struct {
 
 func newQwen3MoE(k *nn.Keys, b *nn.Binder) Program {
 	m := &qwen3MoE{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
-	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
+	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Mixed: true, Dims: m.key(), Trained: m.context})
 	m.rope = b.Rope(rope, b.RopeFactors(rope))
 	m.experts = k.Experts(nn.ExpertSpec{
 		Width: m.embd, Gated: true, Act: m.act, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
@@ -39,6 +39,7 @@ func newQwen3MoE(k *nn.Keys, b *nn.Binder) Program {
 	})
 
 	m.embed = b.Embedding(m.embd)
+	m.embed.Deep = k.Deep(len(m.layers))
 	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
 	m.output.SoftCap = k.LogitCap(0)
 	for i, l := range m.layers {
@@ -69,6 +70,7 @@ func (m *qwen3MoE) Forward(p *nn.Pass) compute.Tensor {
 	for i := range m.blocks {
 		p.Layer(i)
 		x = m.blocks[i].Forward(p, x)
+		p.InsertDeep(x, i, m.embed.Deep)
 	}
 	return x
 }

@@ -46,7 +46,7 @@ func bindQwen3Next(k *nn.Keys, b *nn.Binder, tiled bool) Program {
 			m.layers[i].HeadShape = nn.HeadShape{}
 		}
 	}
-	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
+	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Mixed: true, Dims: m.key(), Trained: m.context})
 	m.rope = b.Rope(rope, b.RopeFactors(rope))
 	if k.Says(".expert_used_count") {
 		used := k.Same(".expert_used_count", 1, nn.MaxExperts)

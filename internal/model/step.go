@@ -42,7 +42,7 @@ func (m *Model) begin(kind nn.Kind, p *compute.Params) string {
 		p.Threshold = -math.MaxFloat32
 	}
 	m.pass.Params, m.pass.Scales = p, m.scalesOf(p)
-	m.pass.Step = nn.Step{Kind: kind, Whole: m.drafts && !p.Draft, Draft: p.Draft, Expanded: m.expands(p), Scales: nn.ScalesKey(m.pass.Scales)}
+	m.pass.Step = nn.Step{Kind: kind, Whole: m.drafts && !p.Draft, Draft: p.Draft, Pictures: p.Given != nil, Bounded: p.Bounds != nil, Expanded: m.expands(p), Scales: nn.ScalesKey(m.pass.Scales)}
 	if m.pass.Step.Scales != "" { // clients choose scales: names of all that they try would never be dropped
 		return m.pass.Step.String()
 	}

@@ -109,6 +109,7 @@ func (a *Attention) Read(p *Pass, x compute.Tensor) compute.Tensor {
 	heads := p.New(x, a.Heads*a.Value)
 	scope := p.Scope()
 	how := a.How
+	how.Bounded = how.Bounded || p.Bounded && !how.Later
 	if a.Indexer != nil {
 		how.Seen = a.Indexer.Choose(p, x, x)
 	}

@@ -10,14 +10,27 @@ type Embedding struct {
 	Before    int             // rows of Positions before position 0
 	Types     *compute.Matrix // [types, n_embd] added by the type of a token, or nil
 	Norm      Norm            // of the sum, or none
+	Deep      int             // layers, the first ones, whose outputs have something of pictures added, see Pass.InsertDeep
 }
 
-// Forward returns the embeddings of the step's tokens. [n, n_embd]
+// Given returns how many numbers are given for a row of a picture: its embedding, and what layers add.
+func (e *Embedding) Given() int { return (1 + e.Deep) * e.Table.Cols }
+
+// Deep reads how many of the first layers, of so many, have something of pictures added.
+func (k *Keys) Deep(layers int) int {
+	if layers < 2 {
+		return 0
+	}
+	return k.Optional(".n_deepstack_layers", layers-1)
+}
+
+// Forward returns the embeddings of the step's tokens, and what is given of pictures in place of theirs. [n, n_embd]
 func (e *Embedding) Forward(p *Pass) compute.Tensor {
 	x := p.Lookup(e.Table)
 	if e.Scale != 0 {
 		p.Scale(x, e.Scale)
 	}
+	p.Insert(x, 0)
 	if e.Positions != nil {
 		p.verbs.AddPosition(x, e.Positions, e.Before)
 	}

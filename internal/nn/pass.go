@@ -14,6 +14,8 @@ type Step struct {
 	Kind     Kind
 	Whole    bool   // every neuron is computed although there are predictors
 	Draft    bool   // a draft of tokens: divided layers compute only their neurons on GPUs, and nothing is counted in Bins
+	Pictures bool   // Params.Given has rows of pictures
+	Bounded  bool   // layers see the positions of Params.Bounds
 	Expanded bool   // latent attention computes keys and values from the latent vectors, in layers that can
 	Scales   string // the adapters' scales, see ScalesKey
 }
@@ -35,7 +37,7 @@ func (s Step) String() string {
 	for _, part := range []struct {
 		is   bool
 		name string
-	}{{s.Whole, " whole"}, {s.Draft, " draft"}, {s.Expanded, " expanded"}} {
+	}{{s.Whole, " whole"}, {s.Draft, " draft"}, {s.Pictures, " pictures"}, {s.Bounded, " bounded"}, {s.Expanded, " expanded"}} {
 		if part.is {
 			name += part.name
 		}
@@ -112,6 +114,23 @@ func (p *Pass) Lookup(table *compute.Matrix) compute.Tensor {
 	x := p.Tokens(table.Cols)
 	p.verbs.Embed(x, table)
 	return x
+}
+
+// Insert makes rows of pictures in x what Params.Given has for them, from its column first on.
+func (p *Pass) Insert(x compute.Tensor, first int) {
+	if p.Pictures && x.Rows > 0 {
+		p.verbs.Insert(x, first, false)
+	}
+}
+
+// InsertDeep adds to x, the residual after layer i of a model, what rows of pictures have for this layer, as far as the
+// first layers deep have something: Params.Given has it after the rows' embeddings.
+//
+// Source: Meng et al. 2024, DeepStack: Deeply Stacking Visual Tokens is Surprisingly Simple and Effective for LMMs.
+func (p *Pass) InsertDeep(x compute.Tensor, i, deep int) {
+	if p.Pictures && x.Rows > 0 && i < deep {
+		p.verbs.Insert(x, (i+1)*x.Cols, true)
+	}
 }
 
 // Add does x += y. It gives y back: y is not valid afterwards.

@@ -27,6 +27,8 @@ type RopeSpec struct {
 	Exact      bool    // yarn: the ends of the range between which it passes are not rounded to whole pairs
 	LogMul     float64 // yarn: what the magnitude is divided by grows with it as the magnitude does with 1; 0: it is not divided
 	InScores   bool    // yarn: with a LogMul scores grow with it instead, and what is rotated keeps its size
+	Sections   []int   // rotated pairs that turn by each of three axes, in their order, or mixed if Mixed is set; nil: all turn by one
+	Mixed      bool    // pairs of the axes take turns (interleaved M-RoPE), as long as each has some left
 	InBoth     bool    // yarn: what is rotated is magnified as without InScores, and scores grow with both
 }
 
@@ -58,8 +60,60 @@ func (k *Keys) Rope(usual RopeSpec) RopeSpec {
 		BetaFast:  k.Within(in+"scaling.yarn_beta_fast", cmp.Or(usual.BetaFast, 32), leastBeta, maxRope),
 		BetaSlow:  k.Within(in+"scaling.yarn_beta_slow", 1, leastBeta, maxRope),
 		Exact:     !k.Flag(in+"scaling.yarn_truncate", true),
+		Sections:  k.sections(in + "dimension_sections"),
+		Mixed:     usual.Mixed,
 		LogMul:    k.Within(in+"scaling.yarn_log_multiplier", 0, 0, maxRope),
 	}
+}
+
+// sections reads how many pairs turn by time, by height and by width; nil: the file does not say it, or has no pictures.
+func (k *Keys) sections(key string) []int {
+	list, _, err := k.File.Int32s(k.name(key))
+	if err != nil {
+		k.Err = cmp.Or(k.Err, err)
+	}
+	sections := make([]int, axes)
+	sum := 0
+	for i, n := range list {
+		if n < 0 || n > MaxWidth || i >= axes && n != 0 {
+			k.Fail("key %q: %v are not pairs of %d axes", k.name(key), list, axes)
+			return nil
+		}
+		if i < axes {
+			sections[i] = int(n)
+			sum += int(n)
+		}
+	}
+	if sum == 0 {
+		return nil
+	}
+	return sections
+}
+
+// axes are those of a picture's positions: time, height and width.
+const axes = 3
+
+// pairAxes returns the axis of each of so many pairs. Pairs that no section has turn by time.
+//
+// Source: Wang et al. 2024, arXiv:2409.12191, section 2.1 (M-RoPE, in order).
+func (r RopeSpec) pairAxes(pairs int) []uint8 {
+	if r.Sections == nil {
+		return nil
+	}
+	out := make([]uint8, pairs)
+	next := 0
+	for axis, n := range r.Sections {
+		for i := range n {
+			at := next
+			if r.Mixed {
+				at = axes*i + axis
+			}
+			if next++; at < pairs {
+				out[at] = uint8(axis)
+			}
+		}
+	}
+	return out
 }
 
 // RopeFits fails unless heads of that many elements have the rotated ones, which key says.
@@ -121,7 +175,7 @@ func (b *Binder) Rope(r RopeSpec, factors []float32) *compute.Rope {
 // Sources: Su et al. 2021 (RoPE), Chen et al. 2023 (linear), Peng et al. 2023 (YaRN, and dynamic NTK as its section 3
 // tells it), Ding et al. 2024 (longrope).
 func (r RopeSpec) Rope(factors []float32) (*compute.Rope, error) {
-	out := &compute.Rope{Style: r.Style, First: r.First, Dims: r.Dims, Freqs: make([]float64, r.Dims/2), Scale: cmp.Or(r.AttnFactor, 1)}
+	out := &compute.Rope{Style: r.Style, First: r.First, Dims: r.Dims, Freqs: make([]float64, r.Dims/2), Scale: cmp.Or(r.AttnFactor, 1), Axes: r.pairAxes(r.Dims / 2)}
 	if factors != nil && len(factors) != r.Dims/2 {
 		return nil, fmt.Errorf("there are %d factors of frequencies, not %d", len(factors), r.Dims/2)
 	}

@@ -258,7 +258,7 @@ func (a *attention) span(tokens int) (longest int) {
 			last = p.Last(p.Seq[i])
 		}
 		pos := p.Pos[i]
-		from, to := a.how.Span(int(pos), last)
+		from, to := p.Span(i, &a.how, last)
 		spans[i] = kernel.Span{From: int32(from), To: int32(to), At: pos}
 		longest = max(longest, to)
 	}

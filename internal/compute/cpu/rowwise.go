@@ -233,7 +233,7 @@ func (d *Device) activate(dst, gate, up compute.Tensor, act compute.Activation) 
 
 // rope rotates every head of x to its token's position.
 func (d *Device) rope(x compute.Tensor, headDim int, r *compute.Rope) {
-	d.turns.prepare(r, d.p.Turn())
+	d.turns.prepare(r, d.p)
 	d.rows.run(rowwiseArgs{verb: rotateRows, x: floats(x), cols: x.Cols, headDim: headDim, rope: r}, x.Rows)
 }
 
@@ -283,12 +283,13 @@ type rotations struct {
 type turns struct {
 	rope     *compute.Rope
 	cos, sin []float32 // [n, Dims/2]
+	angles   []float64 // [Dims/2] of a row
 	half     int
 }
 
 func (t *rotations) reset() { t.used = 0 }
 
-func (t *rotations) prepare(r *compute.Rope, pos []int32) {
+func (t *rotations) prepare(r *compute.Rope, p *compute.Params) {
 	for t.now = range t.used {
 		if t.tables[t.now].rope == r {
 			return
@@ -298,14 +299,16 @@ func (t *rotations) prepare(r *compute.Rope, pos []int32) {
 		t.tables = append(t.tables, turns{})
 	}
 	t.used++
-	t.tables[t.now].fill(r, pos)
+	t.tables[t.now].fill(r, p)
 }
 
-func (t *turns) fill(r *compute.Rope, pos []int32) {
+func (t *turns) fill(r *compute.Rope, p *compute.Params) {
 	t.rope, t.half = r, len(r.Freqs)
-	cos, sin := grown(&t.cos, len(pos)*t.half), grown(&t.sin, len(pos)*t.half)
-	for i, p := range pos {
-		kernel.Turn(cos[i*t.half:][:t.half], sin[i*t.half:][:t.half], r.At(p), r)
+	n := len(p.Turn())
+	cos, sin, angles := grown(&t.cos, n*t.half), grown(&t.sin, n*t.half), grown(&t.angles, t.half)
+	for i := range n {
+		p.Angles(angles, r, i)
+		kernel.Turn(cos[i*t.half:][:t.half], sin[i*t.half:][:t.half], angles, r.Scale)
 	}
 }
 

@@ -154,7 +154,7 @@ func (d *Device) attend(out, q compute.Tensor, c *compute.Cache, layer int, a co
 // attendHead computes query head number number of token t over KV head kv. out [value], q [key]
 func (d *Device) attendHead(out, q []float32, t int, c *compute.Cache, layer, number, kv int, a compute.Attention) {
 	pos, l := int(d.p.Pos[t]), c.Layers[layer]
-	first, end := a.Span(pos, d.p.Last(d.p.Seq[t]))
+	first, end := d.p.Span(t, &a, d.p.Last(d.p.Seq[t]))
 	var places []int // positions
 	for at := first; at < end; at++ {
 		if d.sees(t, at, kv*a.Seen.Groups/l.Heads, a) {

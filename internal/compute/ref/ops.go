@@ -79,6 +79,8 @@ func (d *Device) Do(op compute.Op) {
 		d.activate(o.Dst, o.Gate, o.Up, o.Act)
 	case *compute.Gather:
 		d.gather(o.Dst, o.X)
+	case *compute.Insert:
+		d.p.Insert(func(i int) []float32 { return row(o.X, i) }, o.First, o.Add)
 	case *compute.Precede:
 		d.precede(o.Dst, o.X)
 	case *compute.Predict:

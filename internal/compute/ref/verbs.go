@@ -114,16 +114,18 @@ func (d *Device) matMulByHead(o *compute.MatMulByHead) {
 	}
 }
 
-// rope turns the i-th pair of every head by Pos·Freqs[i].
+// rope turns the i-th pair of every head by the angle of Params.Angles.
 func (d *Device) rope(x compute.Tensor, headDim int, r *compute.Rope) {
 	for t := range x.Rows {
+		angles := make([]float64, len(r.Freqs))
+		d.p.Angles(angles, r, t)
 		for head := row(x, t); len(head) > 0; head = head[headDim:] {
-			for i, freq := range r.Freqs {
+			for i, angle := range angles {
 				a, b := 2*i, 2*i+1
 				if r.Style == compute.Halves {
 					a, b = i, i+r.Dims/2
 				}
-				sin, cos := math.Sincos(float64(r.At(d.p.Turn()[t])) * freq)
+				sin, cos := math.Sincos(angle)
 				a, b = a+r.First, b+r.First
 				xa, xb := float64(head[a]), float64(head[b])
 				head[a] = float32(r.Scale * (xa*cos - xb*sin))

@@ -6,12 +6,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// Turn computes the cosines and sines [len(r.Freqs)] of a rotation to pos (see Rope.At), times r.Scale. It is
-// exact to float32 at any position: angles are reduced in float64.
-func Turn(cos, sin []float32, pos int, r *compute.Rope) {
-	for i, f := range r.Freqs {
-		s, c := math.Sincos(float64(pos) * f)
-		cos[i], sin[i] = float32(c*r.Scale), float32(s*r.Scale)
+// Turn computes the cosines and sines of a row's angles (see Params.Angles), times scale. It is exact to float32 at any
+// angle: angles are reduced in float64. [Dims/2] of each
+func Turn(cos, sin []float32, angles []float64, scale float64) {
+	for i, a := range angles {
+		s, c := math.Sincos(a)
+		cos[i], sin[i] = float32(c*scale), float32(s*scale)
 	}
 }
 

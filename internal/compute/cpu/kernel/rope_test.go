@@ -28,7 +28,7 @@ func TestRotate(t *testing.T) {
 				r := rope(style, c.dims, 1.25)
 				pos := rng.IntN(100000)
 				cos, sin := make([]float32, c.dims/2), make([]float32, c.dims/2)
-				Turn(cos, sin, pos, r)
+				Turn(cos, sin, angles(pos, r), r.Scale)
 				x := normals(rng, c.heads*c.headDim)
 				got, check := guarded(t, x)
 				k.Rotate(got, c.headDim, cos, sin, style)
@@ -63,7 +63,7 @@ func TestRotationIsRelative(t *testing.T) {
 		for _, style := range []compute.RopeStyle{compute.Interleaved, compute.Halves} {
 			at := func(x []float32, pos int) []float32 {
 				cos, sin := make([]float32, dims/2), make([]float32, dims/2)
-				Turn(cos, sin, pos, rope(style, dims, 1))
+				Turn(cos, sin, angles(pos, rope(style, dims, 1)), 1)
 				y := append([]float32(nil), x...)
 				k.Rotate(y, dims, cos, sin, style)
 				return y
@@ -80,4 +80,12 @@ func TestRotationIsRelative(t *testing.T) {
 			}
 		}
 	}
+}
+
+// angles returns those of a row at pos.
+func angles(pos int, r *compute.Rope) []float64 {
+	at := make([]float64, len(r.Freqs))
+	p := compute.Params{Pos: []int32{int32(pos)}}
+	p.Angles(at, r, 0)
+	return at
 }
