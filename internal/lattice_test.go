@@ -32,6 +32,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/residency", ""},
 	{"internal/speculate", ""},
 	{"internal/filekind", ""},
+	{"internal/picture", ""},
 	{"internal/wholefile", ""},
 	{"internal/atomicfile", "internal/hw internal/wholefile"},
 	{"internal/folderlock", ""},

@@ -183,6 +183,7 @@ type faultRun struct {
 // outcome says how a command ended.
 type outcome struct {
 	calls  []faults.Call
+	at     int // number of the call that failed; -1: none did
 	status int // -1: it was killed
 	stderr string
 }
@@ -203,7 +204,7 @@ func (f *faultRun) test(t *testing.T) {
 	}
 	f.old = f.read(f.template)
 	dir := f.copied(t)
-	whole := f.run(t, dir, w.args, faults.Fault{At: -1})
+	whole := f.run(t, dir, w.args, faults.Fault{})
 	f.new = f.read(dir)
 	if whole.status != 0 || len(f.new) != len(w.files) || len(whole.calls) == 0 {
 		t.Fatalf("without faults: exit status %d, %d files, %d calls: %s", whole.status, len(f.new), len(whole.calls), whole.stderr)
@@ -214,15 +215,14 @@ func (f *faultRun) test(t *testing.T) {
 			f.names[name] = struct{}{}
 		}
 	}
-	for _, fault := range f.faults(whole.calls) {
+	for _, fault := range f.faults(t, whole.calls) {
 		dir := f.copied(t)
 		o := f.run(t, dir, w.args, fault)
-		what := "no call"
-		if fault.At < len(o.calls) {
-			what = fmt.Sprintf("%s of %s", o.calls[fault.At].Name, filepath.Base(o.calls[fault.At].Path))
+		said := fmt.Sprintf("%s, number %d, %s", fault.Kind, fault.Nth, faultName(fault))
+		t.Logf("%d of %d calls: %s: exit status %d: %s", o.at, len(whole.calls), said, o.status, o.stderr)
+		if o.at < 0 {
+			t.Fatalf("%s: it did not happen: this run made other calls than the one without faults: %q, %q", said, o.calls, whole.calls)
 		}
-		said := fmt.Sprintf("%s, call %d, %s", faultName(fault), fault.At, what)
-		t.Logf("%d of %d calls: %s: exit status %d: %s", fault.At, len(whole.calls), said, o.status, o.stderr)
 		f.check(t, dir, said, fault, o)
 		if t.Failed() {
 			return
@@ -241,28 +241,33 @@ func faultName(f faults.Fault) string {
 	return unix.ErrnoName(f.Errno)
 }
 
-// faults chooses some of the calls for each kind of fault, or takes all.
-func (f *faultRun) faults(calls []faults.Call) (all []faults.Fault) {
+// faults chooses some of the calls for each kind of fault, or takes all. A call is named by its kind and by its number
+// among the calls of that kind, and one of thousands of writes is as likely as a rename.
+func (f *faultRun) faults(t *testing.T, calls []faults.Call) (all []faults.Fault) {
 	add := func(most int, fault faults.Fault, possible func(c faults.Call) bool) {
-		kinds, names := map[string][]int{}, []string(nil) // numbers of calls by what they do, so that one of thousands of writes is as likely as a rename
-		for i, c := range calls {
+		counts, kinds := map[string]int{}, []string(nil)
+		for _, c := range calls {
 			if !possible(c) {
 				continue
 			}
+			kind := c.Kind()
+			if counts[kind] == 0 {
+				kinds = append(kinds, kind)
+			}
 			if *everyFault {
-				fault.At = i
+				fault.Kind, fault.Nth = kind, counts[kind]
 				all = append(all, fault)
-				continue
 			}
-			name := c.Name + digits.ReplaceAllString(filepath.Base(c.Path), "")
-			if kinds[name] == nil {
-				names = append(names, name)
-			}
-			kinds[name] = append(kinds[name], i)
+			counts[kind]++
 		}
-		for _, k := range f.random.Perm(len(names))[:min(most, len(names))] {
-			at := kinds[names[k]]
-			fault.At = at[f.random.IntN(len(at))]
+		if len(kinds) == 0 {
+			t.Fatalf("%s can happen to none of the calls %q", faultName(fault), calls)
+		}
+		if *everyFault {
+			return
+		}
+		for _, k := range f.random.Perm(len(kinds))[:min(most, len(kinds))] {
+			fault.Kind, fault.Nth = kinds[k], f.random.IntN(counts[kinds[k]])
 			all = append(all, fault)
 		}
 	}
@@ -275,13 +280,10 @@ func (f *faultRun) faults(calls []faults.Call) (all []faults.Fault) {
 	add(3, faults.Fault{Errno: unix.EIO}, each)
 	add(1, faults.Fault{Errno: unix.ENOSPC, Sticky: true}, faults.Call.Needs)
 	add(1, faults.Fault{Errno: unix.EINTR}, each)
-	add(1, faults.Fault{Short: true}, faults.Call.Writes)
+	add(1, faults.Fault{Short: true}, faults.Call.Shortens)
 	add(2, faults.Fault{Kill: true}, each)
 	return all
 }
-
-// digits tell files of one kind apart.
-var digits = regexp.MustCompile(`[0-9]+`)
 
 // check holds what a command left to the rules.
 func (f *faultRun) check(t *testing.T, dir, said string, fault faults.Fault, o outcome) {
@@ -331,7 +333,7 @@ func (f *faultRun) check(t *testing.T, dir, said string, fault faults.Fault, o o
 	if _, err := os.Stat(filepath.Join(dir, w.partial)); err == nil {
 		args += w.resumes
 	}
-	if o := f.run(t, dir, args, faults.Fault{At: -1}); o.status != 0 {
+	if o := f.run(t, dir, args, faults.Fault{}); o.status != 0 {
 		t.Errorf("%s: the next run does not go on: %s", said, o.stderr)
 	}
 	now = f.read(dir)
@@ -378,12 +380,12 @@ func (f *faultRun) run(t *testing.T, dir, args string, fault faults.Fault) (o ou
 	cmd := f.command("faulty", args, f.w.stdin, dir)
 	var text bytes.Buffer
 	cmd.Stderr = &text
-	calls, err := faults.Run(cmd, dir, fault)
+	calls, at, err := faults.Run(cmd, dir, fault)
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		testenv.Missing(t, "seccomp", err.Error())
 	}
-	return outcome{calls, cmd.ProcessState.ExitCode(), text.String()}
+	return outcome{calls, at, cmd.ProcessState.ExitCode(), text.String()}
 }
 
 // read returns the content of the command's files in a folder.

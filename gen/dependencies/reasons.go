@@ -29,7 +29,7 @@ var reasons = []reason{
 	{"github.com/rivo/uniseg", "graphemes: the precompiled normalization of Unigram tokenizers replaces them, and folded thoughts have their columns", "the kept one; no dependencies"},
 	{"github.com/schollz/progressbar/v3", "progress bars", "rate and time left on a terminal"},
 	{"github.com/urfave/cli/v3", "command line", "takes llama.cpp's `-ngl 20 --temp 0.8` as they are, flags after positionals, environment variables"},
-	{"golang.org/x/image", "text and filled shapes in PNG pictures", "the Go project's own, fonts included; gonum/plot would bring PDF, LaTeX and SVG writers"},
+	{"golang.org/x/image", "WebP and BMP files of pictures; text and filled shapes in PNG pictures that reports draw", "the Go project's own, fonts included; gonum/plot would bring PDF, LaTeX and SVG writers, and other WebP readers are cgo or WebAssembly"},
 	{"golang.org/x/sys", "CPU features, affinity, sysctl, Windows calls, mmap", "the Go project's own; no cgo"},
 	{"golang.org/x/term", "whether standard error is a terminal, and its width", "the Go project's own"},
 	{"golang.org/x/text", "Unicode's normal forms of texts", "the Go project's own; tables of characters and their parts"},

@@ -31,7 +31,7 @@ const lockPoll = 200 * time.Millisecond
 // longCheck is the size in bytes from which hashing takes seconds.
 const longCheck = 4 << 30
 
-// copyBuffer is read and hashed at a time.
+// copyBuffer is hashed and written at a time.
 const copyBuffer = 256 << 10
 
 // newHash returns the hash that names a content.
@@ -255,12 +255,17 @@ func (d *download) try(ctx context.Context) error {
 	}
 	buf := make([]byte, copyBuffer)
 	for d.done < end {
-		watch.Reset(d.h.stall)
-		n, err := resp.Body.Read(buf[:min(copyBuffer, end-d.done)])
-		if n > 0 {
-			if err := d.keep(buf[:n]); err != nil {
-				return err
-			}
+		part := buf[:min(copyBuffer, end-d.done)]
+		n, err := 0, error(nil)
+		for n < len(part) && err == nil { // whole buffers are written, however little arrives at a time
+			watch.Reset(d.h.stall)
+			var came int
+			came, err = resp.Body.Read(part[n:])
+			n += came
+			d.report(d.done + int64(n))
+		}
+		if err := d.keep(part[:n]); err != nil {
+			return err
 		}
 		if err != nil && d.done < end {
 			if cause := context.Cause(ctx); cause != nil {
@@ -389,7 +394,6 @@ func (d *download) keep(b []byte) error {
 	}
 	d.hash.Write(b)
 	d.done += int64(len(b))
-	d.report(d.done)
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -21,18 +22,30 @@ import (
 
 // Fault says what happens at one of the calls.
 type Fault struct {
-	At     int        // number of the call, from 0 on; negative: none fails
+	Kind   string     // of the call; empty: none fails
+	Nth    int        // of the calls of that kind, from 0 on
 	Errno  unix.Errno // with what it fails
 	Sticky bool       // all later calls that need room fail, too, as on a full disk
-	Short  bool       // if it writes, it writes half; else it happens
+	Short  bool       // it writes half; see Call.Shortens
 	Kill   bool       // the process is killed in its place
 }
+
+// variable parts of names differ from run to run or tell files of one kind apart: numbers, and random text.
+var variable = regexp.MustCompile(`[A-Z2-7]{26}|[0-9]+`)
 
 // Call is a system call that changed a file, or was to.
 type Call struct {
 	Name string
 	Path string // of the file, or of its new name
 }
+
+// Kind returns what the call does to files of what kind. It is the same in every run, and many calls may share it.
+func (c Call) Kind() string {
+	return c.Name + " of " + variable.ReplaceAllString(filepath.Base(c.Path), "")
+}
+
+// Shortens reports whether the call can write half.
+func (c Call) Shortens() bool { return c.Name == "write" || c.Name == "pwrite64" }
 
 // Needs reports whether the call needs room on the disk.
 func (c Call) Needs() bool {
@@ -45,15 +58,15 @@ func (c Call) Writes() bool {
 }
 
 // Run runs a program that calls Become with its arguments, and lets a call fail that concerns a file in folder. It
-// returns the calls, in their order.
-func Run(cmd *exec.Cmd, folder string, f Fault) (calls []Call, err error) {
+// returns the calls, in their order, and the number of the one that failed; -1: none did.
+func Run(cmd *exec.Cmd, folder string, f Fault) (calls []Call, at int, err error) {
 	folder, err = filepath.EvalSymlinks(folder)
 	if err != nil {
-		return nil, err
+		return nil, -1, err
 	}
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return nil, -1, err
 	}
 	ours, theirs := os.NewFile(uintptr(ends[0]), "supervisor"), os.NewFile(uintptr(ends[1]), "supervised")
 	defer ours.Close()
@@ -61,14 +74,14 @@ func Run(cmd *exec.Cmd, folder string, f Fault) (calls []Call, err error) {
 	err = cmd.Start()
 	theirs.Close()
 	if err != nil {
-		return nil, err
+		return nil, -1, err
 	}
 	listener, err := receive(ours)
 	if err != nil {
 		_ = cmd.Process.Kill()
-		return nil, errors.Join(err, cmd.Wait())
+		return nil, -1, errors.Join(err, cmd.Wait())
 	}
-	s := &supervisor{listener: listener, kinds: supervised(), process: cmd.Process, folder: folder + "/", fault: f}
+	s := &supervisor{listener: listener, kinds: supervised(), process: cmd.Process, folder: folder + "/", fault: f, nth: f.Nth, at: -1}
 	failed := s.serve()
 	unix.Close(listener)
 	if failed != nil {
@@ -78,7 +91,7 @@ func Run(cmd *exec.Cmd, folder string, f Fault) (calls []Call, err error) {
 	if failed != nil {
 		err = failed
 	}
-	return s.calls, err
+	return s.calls, s.at, err
 }
 
 // receive takes the descriptor by which the kernel asks.
@@ -111,7 +124,9 @@ type supervisor struct {
 	kinds    map[int]kind
 	folder   string // with a slash
 	fault    Fault
+	nth      int // of the calls of the fault's kind that are still to come
 	calls    []Call
+	at       int // number of the call that failed; -1: none yet
 }
 
 // serve answers until the program ends.
@@ -133,40 +148,53 @@ func (s *supervisor) serve() error {
 		if err != nil {
 			return err
 		}
-		a := s.answer(n)
+		a, answered := s.answer(n)
+		if !answered {
+			continue
+		}
 		if err := send(s.listener, &a); err != nil && err != unix.ENOENT {
 			return err
 		}
 	}
 }
 
-// answer decides what becomes of a call.
-func (s *supervisor) answer(n *notification) response {
+// answer decides what becomes of a call; ok is false where it gets no answer, since the process is killed.
+func (s *supervisor) answer(n *notification) (r response, ok bool) {
 	happens := response{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
 	c, ok := s.call(n)
 	if !ok {
-		return happens
+		return happens, true
 	}
-	at := len(s.calls)
 	s.calls = append(s.calls, c)
 	f := &s.fault
-	switch {
-	case f.At < 0 || at < f.At || at > f.At && !(f.Sticky && c.Needs()):
-		return happens
-	case f.Kill:
-		_ = s.process.Kill()
-		return happens
-	case f.Short:
-		if !c.Writes() {
-			return happens
+	if s.at >= 0 {
+		if f.Sticky && c.Needs() {
+			return response{id: n.id, err: -int32(f.Errno)}, true
 		}
+		return happens, true
+	}
+	if c.Kind() != f.Kind {
+		return happens, true
+	}
+	if s.nth--; s.nth >= 0 {
+		return happens, true
+	}
+	at := len(s.calls) - 1
+	switch {
+	case f.Kill:
+		s.at = at
+		_ = s.process.Kill()
+		return response{}, false
+	case f.Short:
 		written, err := s.half(n)
 		if err != nil {
-			return happens
+			return happens, true
 		}
-		return response{id: n.id, val: int64(written)}
+		s.at = at
+		return response{id: n.id, val: int64(written)}, true
 	}
-	return response{id: n.id, err: -int32(f.Errno)}
+	s.at = at
+	return response{id: n.id, err: -int32(f.Errno)}, true
 }
 
 // call returns what n is about; ok is false where it is no file of the folder.
@@ -236,7 +264,7 @@ func (s *supervisor) path(n *notification, k kind) (string, bool) {
 // half does half of a write in the program's place, to its own open file.
 func (s *supervisor) half(n *notification) (int, error) {
 	length := int(n.args[2]) / 2
-	if nr := int(n.nr); length == 0 || nr != unix.SYS_WRITE && nr != unix.SYS_PWRITE64 {
+	if length == 0 {
 		return 0, errors.ErrUnsupported
 	}
 	data := make([]byte, length)

@@ -1,0 +1,196 @@
+package picture
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/gif"
+	"image/jpeg"
+	"image/png"
+
+	"golang.org/x/image/bmp"
+	"golang.org/x/image/webp"
+)
+
+func sized(c image.Config, err error) (header, error) {
+	return header{width: c.Width, height: c.Height}, err
+}
+
+// mostScans bounds the scans of a JPEG file. Each goes over all pixels, however few bytes it has; usual files have up
+// to 20.
+const mostScans = 100
+
+func jpegConfig(data []byte) (header, error) {
+	h, err := sized(jpeg.DecodeConfig(bytes.NewReader(data)))
+	h.least = h.width * h.height / 64 / 8 // a bit for a block of 8 x 8
+	scans := 0
+	for at := 2; at+4 <= len(data); {
+		if data[at] != 0xff {
+			skip := bytes.IndexByte(data[at:], 0xff) // pixels of a scan, or what the decoder will refuse
+			if skip < 0 {
+				break
+			}
+			at += skip
+			continue
+		}
+		marker := data[at+1]
+		if marker == 0xff { // filler
+			at++
+			continue
+		}
+		if marker == 0 || marker == 0xd8 || marker >= 0xd0 && marker <= 0xd7 || marker == 1 { // without a length
+			at += 2
+			continue
+		}
+		if marker == 0xd9 {
+			break
+		}
+		end := at + 2 + int(binary.BigEndian.Uint16(data[at+2:]))
+		if end < at+4 || end > len(data) {
+			break
+		}
+		body := data[at+4 : end]
+		if exif, ok := bytes.CutPrefix(body, []byte("Exif\x00\x00")); ok && marker == 0xe1 && h.exif == nil {
+			h.exif = exif
+		}
+		if marker == 0xda {
+			scans++
+		}
+		at = end
+	}
+	if scans > mostScans {
+		return h, fmt.Errorf("it has %d scans, more than %d", scans, mostScans)
+	}
+	return h, err
+}
+
+func pngConfig(data []byte) (header, error) {
+	c, err := png.DecodeConfig(bytes.NewReader(data))
+	h, err := sized(c, err)
+	if err != nil {
+		return h, err
+	}
+	depth, colour := int(data[24]), data[25]
+	channels := map[byte]int{0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
+	h.least = h.width / 8 * depth * channels * h.height / 1032 // what deflate saves at most
+	for at := 8; at+12 <= len(data); {
+		size := int(binary.BigEndian.Uint32(data[at:]))
+		if size > len(data)-at-12 {
+			break
+		}
+		if string(data[at+4:at+8]) == "eXIf" {
+			h.exif = data[at+8:][:size]
+		}
+		at += 12 + size
+	}
+	return h, nil
+}
+
+func gifConfig(data []byte) (header, error) { return sized(gif.DecodeConfig(bytes.NewReader(data))) }
+
+func bmpConfig(data []byte) (header, error) {
+	c, err := bmp.DecodeConfig(bytes.NewReader(data))
+	h, err := sized(c, err)
+	if err == nil && len(data) >= 30 {
+		h.least = h.width * h.height / 8 * int(binary.LittleEndian.Uint16(data[28:]))
+	}
+	return h, err
+}
+
+func isWebP(data []byte) bool {
+	return len(data) >= 12 && string(data[:4]) == "RIFF" && string(data[8:12]) == "WEBP"
+}
+
+// chunks calls f for each chunk of a WebP file's body, until it returns false.
+func chunks(data []byte, f func(name string, body []byte) bool) {
+	for len(data) >= 8 {
+		size := int(binary.LittleEndian.Uint32(data[4:]))
+		if size > len(data)-8 || !f(string(data[:4]), data[8:][:size]) {
+			return
+		}
+		data = data[min(8+size+size%2, len(data)):]
+	}
+}
+
+func webpConfig(data []byte) (header, error) {
+	h, err := sized(webp.DecodeConfig(bytes.NewReader(data)))
+	chunks(data[12:], func(name string, body []byte) bool {
+		if name == "EXIF" {
+			h.exif = bytes.TrimPrefix(body, []byte("Exif\x00\x00"))
+		}
+		return h.exif == nil
+	})
+	return h, err
+}
+
+// webpDecode returns the picture, or the first frame of an animation in its place on the canvas.
+func webpDecode(data []byte) (image.Image, error) {
+	frame := []byte(nil)
+	chunks(data[12:], func(name string, body []byte) bool {
+		if name == "ANMF" {
+			frame = body
+		}
+		return frame == nil
+	})
+	if frame == nil {
+		m, err := webp.Decode(bytes.NewReader(data))
+		return video(m), err
+	}
+	if len(frame) < 16 {
+		return nil, errors.New("its first frame is cut off")
+	}
+	number := func(at int) int { return int(frame[at]) | int(frame[at+1])<<8 | int(frame[at+2])<<16 }
+	x, y, width, height := 2*number(0), 2*number(3), number(6)+1, number(9)+1
+	c, err := webp.DecodeConfig(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	if width > c.Width-x || height > c.Height-y {
+		return nil, errors.New("its first frame is larger than its canvas")
+	}
+	// A file of its own: the header that says whether there is a channel of transparency, and the frame's chunks.
+	extended := make([]byte, 18, 18+len(frame))
+	copy(extended, "VP8X\x0a\x00\x00\x00")
+	copy(extended[12:], frame[6:12])
+	chunks(frame[16:], func(name string, _ []byte) bool {
+		if name == "ALPH" {
+			extended[8] = 1 << 4
+		}
+		return true
+	})
+	file := append([]byte("RIFF\x00\x00\x00\x00WEBP"), append(extended, frame[16:]...)...)
+	binary.LittleEndian.PutUint32(file[4:], uint32(len(file)-8))
+	m, err := webp.Decode(bytes.NewReader(file))
+	if err != nil {
+		return nil, err
+	}
+	return moved{video(m), image.Pt(x, y)}, nil
+}
+
+// moved is a picture whose upper left corner is elsewhere.
+type moved struct {
+	image.Image
+	at image.Point
+}
+
+// video marks a lossy WebP picture: its luma runs from 16 to 235, where JPEG's runs from 0 to 255.
+func video(m image.Image) image.Image {
+	switch m := m.(type) {
+	case *image.YCbCr:
+		return videoRange{m, nil, 0}
+	case *image.NYCbCrA:
+		return videoRange{&m.YCbCr, m.A, m.AStride}
+	}
+	return m
+}
+
+type videoRange struct {
+	*image.YCbCr
+	alpha  []byte
+	stride int
+}
+
+func (videoRange) ColorModel() color.Model { return color.RGBAModel }

@@ -1,0 +1,219 @@
+package picture
+
+import "math"
+
+// A Filter says how a picture comes to another size.
+type Filter int
+
+// Filters of Pillow, by its arithmetic: two passes over bytes with 22 bits after the point. Except Nearest they smooth
+// when the picture becomes smaller: the filter grows with the pixel.
+const (
+	Nearest Filter = iota
+	Bilinear
+	Bicubic // a = -0.5
+	Lanczos // three lobes
+)
+
+// Filters of torch's interpolate(antialias=False), which look at the four or sixteen nearest pixels whatever the size:
+// floats, rounded to bytes at the end.
+const (
+	PlainBilinear Filter = iota + 16
+	PlainBicubic         // a = -0.75
+)
+
+// kernel is a filter's weight at a distance, and the distance from which on it is 0, in pixels.
+type kernel struct {
+	reach float64
+	at    func(x float64) float64
+}
+
+func triangle(x float64) float64 { return max(0, 1-math.Abs(x)) }
+
+func cubic(a float64) func(x float64) float64 {
+	return func(x float64) float64 {
+		switch x = math.Abs(x); {
+		case x < 1:
+			return ((a+2)*x-(a+3))*x*x + 1
+		case x < 2:
+			return (((x-5)*x+8)*x - 4) * a
+		}
+		return 0
+	}
+}
+
+func sinc(x float64) float64 {
+	if x == 0 {
+		return 1
+	}
+	return math.Sin(x*math.Pi) / (x * math.Pi)
+}
+
+func lanczos(x float64) float64 {
+	if x < -3 || x >= 3 {
+		return 0
+	}
+	return sinc(x) * sinc(x/3)
+}
+
+var kernels = map[Filter]kernel{
+	Bilinear: {1, triangle},
+	Bicubic:  {2, cubic(-0.5)},
+	Lanczos:  {3, lanczos},
+}
+
+// A window is the part of a row or column that makes one new pixel: weights of the pixels from start on.
+type window struct {
+	start   int
+	weights []float64
+}
+
+// windows returns the windows of every new pixel, step old ones apart; the weights of each add up to 1. A kernel grows
+// with the step where pixels become fewer (antialias).
+func windows(from, to int, step float64, k kernel) []window {
+	grow := max(step, 1)
+	reach := k.reach * grow
+	all := make([]window, to)
+	weights := make([]float64, 0, to*(2*int(math.Ceil(reach))+1))
+	for i := range all {
+		center := (float64(i) + 0.5) * step
+		first, end := max(int(center-reach+0.5), 0), min(int(center+reach+0.5), from)
+		base, sum := len(weights), 0.0
+		for x := first; x < end; x++ {
+			w := k.at((float64(x) - center + 0.5) * (1 / grow))
+			weights = append(weights, w)
+			sum += w
+		}
+		all[i] = window{start: first, weights: weights[base:]}
+		if sum != 0 {
+			for j := range all[i].weights {
+				all[i].weights[j] /= sum
+			}
+		}
+	}
+	return all
+}
+
+// Resize returns the picture at another size, at least one pixel each way. Pillow's filters give Pillow's bytes
+// (Image.resize of an RGB image, src/libImaging/Resample.c).
+func (m *Image) Resize(width, height int, f Filter) *Image {
+	width, height = max(width, 1), max(height, 1)
+	if width == m.Width && height == m.Height {
+		return m.Clone()
+	}
+	switch f {
+	case Nearest:
+		return m.nearest(width, height)
+	case PlainBilinear, PlainBicubic:
+		return m.plain(width, height, f)
+	}
+	k := kernels[f]
+	across := m
+	if width != m.Width {
+		across = m.across(width, fixed(windows(m.Width, width, float64(m.Width)/float64(width), k)))
+	}
+	if height != m.Height {
+		return across.down(height, fixed(windows(m.Height, height, float64(m.Height)/float64(height), k)))
+	}
+	return across
+}
+
+const fraction = 32 - 8 - 2 // bits after the point of a weight
+
+type fixedWindow struct {
+	start   int
+	weights []int32
+}
+
+func fixed(all []window) []fixedWindow {
+	of := make([]fixedWindow, len(all))
+	for i, w := range all {
+		of[i] = fixedWindow{w.start, make([]int32, len(w.weights))}
+		for j, v := range w.weights {
+			of[i].weights[j] = int32(v*(1<<fraction) + math.Copysign(0.5, v))
+		}
+	}
+	return of
+}
+
+func clip(sum int32) byte { return byte(min(max(sum>>fraction, 0), 255)) }
+
+func (m *Image) across(width int, of []fixedWindow) *Image {
+	to := Blank(width, m.Height, [3]byte{})
+	for y := range m.Height {
+		from, dst := m.row(0, y, m.Width), to.row(0, y, width)
+		for _, w := range of {
+			const half = 1 << (fraction - 1)
+			r, g, b := int32(half), int32(half), int32(half)
+			src := from[3*w.start:][:3*len(w.weights)]
+			for _, v := range w.weights {
+				r += int32(src[0]) * v
+				g += int32(src[1]) * v
+				b += int32(src[2]) * v
+				src = src[3:]
+			}
+			dst[0], dst[1], dst[2] = clip(r), clip(g), clip(b)
+			dst = dst[3:]
+		}
+	}
+	return to
+}
+
+func (m *Image) down(height int, of []fixedWindow) *Image {
+	to := Blank(m.Width, height, [3]byte{})
+	sums := make([]int32, 3*m.Width)
+	for y, w := range of {
+		for i := range sums {
+			sums[i] = 1 << (fraction - 1)
+		}
+		for j, v := range w.weights {
+			for i, p := range m.row(0, w.start+j, m.Width) {
+				sums[i] += int32(p) * v
+			}
+		}
+		for i, dst := 0, to.row(0, y, m.Width); i < len(dst); i++ {
+			dst[i] = clip(sums[i])
+		}
+	}
+	return to
+}
+
+func (m *Image) nearest(width, height int) *Image {
+	to := Blank(width, height, [3]byte{})
+	columns, rows := steps(m.Width, width), steps(m.Height, height)
+	for y, from := range rows {
+		src, dst := m.row(0, from, m.Width), to.row(0, y, width)
+		for x, from := range columns {
+			copy(dst[3*x:3*x+3], src[3*from:])
+		}
+	}
+	return to
+}
+
+// steps returns the old pixel of each new one. It adds steps up, as Pillow does, so that it rounds as Pillow does.
+func steps(from, to int) []int {
+	step := float64(from) / float64(to)
+	at := step * 0.5
+	of := make([]int, to)
+	for i := range of {
+		of[i] = min(int(at), from-1)
+		at += step
+	}
+	return of
+}
+
+func (m *Image) plain(width, height int, f Filter) *Image {
+	src, dst := make([]float32, len(m.Pix)), make([]float32, 3*width*height)
+	for i, v := range m.Pix {
+		src[i] = float32(v)
+	}
+	by := Interpolation{Filter: Bilinear}
+	if f == PlainBicubic {
+		by.Filter = Bicubic
+	}
+	Interpolate(dst, height, width, src, m.Height, m.Width, 3, by)
+	to := Blank(width, height, [3]byte{})
+	for i, v := range dst {
+		to.Pix[i] = byte(min(max(math.RoundToEven(float64(v)), 0), 255))
+	}
+	return to
+}
