@@ -147,10 +147,13 @@ const (
 	//
 	// Source: Huang and Schlag 2025, Deriving Activation Functions Using Integration.
 	XIELU
+
+	GELUErf   // 0.5·g·(1+erf(g/√2))·u. Only Activate computes it, as the next
+	GELUQuick // g·sigmoid(1.702g)·u
 )
 
 func (n Nonlinearity) String() string {
-	return [...]string{"silu", "gelu", "relu", "fatrelu", "drelu", "relu2", "clamped_swiglu", "logistic", "limited_swiglu", "capped_swiglu", "situ", "softplus", "identity", "xielu"}[n]
+	return [...]string{"silu", "gelu", "relu", "fatrelu", "drelu", "relu2", "clamped_swiglu", "logistic", "limited_swiglu", "capped_swiglu", "situ", "softplus", "identity", "xielu", "gelu_erf", "gelu_quick"}[n]
 }
 
 // Limited reports whether a nonlinearity has limits, which files say or families have.

@@ -64,12 +64,19 @@ func NewBinder(ctx context.Context, f *gguf.File, dev compute.Device, plan Plan,
 
 // Layer returns the binder of layer i, which goes where the plan says.
 func (b *Binder) Layer(i int) *Binder {
-	l := &Binder{binding: b.binding, prefix: fmt.Sprintf("blk.%d.", i), layer: i, plan: b.model.Layer(i)}
+	l := &Binder{binding: b.binding, prefix: fmt.Sprintf("%sblk.%d.", b.prefix, i), layer: i, plan: b.model.Layer(i)}
 	l.Place(l.plan.Place)
 	for len(b.parts) <= i {
 		b.parts = append(b.parts, Parts{})
 	}
 	return l
+}
+
+// Under returns the binder of what has names that begin with prefix, outside of layers, and of layers with such names.
+func (b *Binder) Under(prefix string) *Binder {
+	under := *b
+	under.prefix = prefix
+	return &under
 }
 
 // Store reserves a part of the cache for the layer, with keys and values of each position or a state of each sequence,
@@ -121,6 +128,22 @@ func (b *Binder) Rows(name string) int {
 // take claims a tensor and checks that it has so many rows of cols elements. A factor that the file has for it (see
 // FactorSuffix) is applied.
 func (b *Binder) take(name string, cols, rows int) *gguf.Tensor {
+	t := b.claim(name)
+	if t == nil {
+		return nil
+	}
+	if t.Shape[0] != cols || t.Rows() != rows {
+		b.Fail("tensor %q has shape %v, not [%d %d]: the file is damaged, or its keys are those of another model; convert it again", t.Name, t.Shape, cols, rows)
+		return nil
+	}
+	if b.outline {
+		return t
+	}
+	return b.scaled(t)
+}
+
+// claim returns a tensor that nothing has claimed.
+func (b *Binder) claim(name string) *gguf.Tensor {
 	if b.Err == nil {
 		b.Err = b.ctx.Err()
 	}
@@ -138,14 +161,7 @@ func (b *Binder) take(name string, cols, rows int) *gguf.Tensor {
 		return nil
 	}
 	b.taken[name], b.purposes[name] = true, Purpose{b.role, b.layer}
-	if t.Shape[0] != cols || t.Rows() != rows {
-		b.Fail("tensor %q has shape %v, not [%d %d]: the file is damaged, or its keys are those of another model; convert it again", name, t.Shape, cols, rows)
-		return nil
-	}
-	if b.outline {
-		return t
-	}
-	return b.scaled(t)
+	return t
 }
 
 // loaded reports the progress of a tensor that has been bound. If its data were copied, its pages are given back.
@@ -238,6 +254,56 @@ func (b *Binder) adaptNeurons(name string, use compute.Use, hot int, order []int
 	default:
 		b.Err = b.adapters.bindRows(to, name, w, hot, order)
 	}
+}
+
+// Filter binds the weights of a convolution over areas that do not overlap, name.weight [out, channels, height, width],
+// as a matrix [out, in] over an area's elements, whose order is channel, row, column, and name.bias [out].
+func (b *Binder) Filter(name string, out, in int, bias Presence) Linear {
+	t := b.claim(name + ".weight")
+	if t == nil {
+		return Linear{}
+	}
+	if t.Elems() != out*in || t.Shape[len(t.Shape)-1] != out && t.Rows() != out || t.Type.BlockElems() > 1 && t.Shape[0] != in {
+		b.Fail("tensor %q has shape %v, not that of %d filters of %d elements: the file is damaged, or its keys are those of another model; convert it again", t.Name, t.Shape, out, in)
+		return Linear{}
+	}
+	m, err := b.Dev.Matrix(compute.Source{
+		Name: t.Name, Type: t.Type, Rows: out, Cols: in, Data: t.Data, Pinned: b.pinned, Split: compute.Split{Tier: b.Tier, Bound: b.whole(out)},
+	}, compute.Precise)
+	if err != nil {
+		b.Fail("%w", err)
+		return Linear{}
+	}
+	b.loaded(t, !b.pinned)
+	return Linear{W: m, B: b.Bias(name, out, bias)}
+}
+
+// Transposed binds name.weight, which files hold by columns [in, out], as the matrix [out, in].
+func (b *Binder) Transposed(name string, out, in int) Linear {
+	t := b.take(name+".weight", out, in)
+	if t == nil {
+		return Linear{}
+	}
+	size := t.Type.RowBytes(1)
+	if t.Type.BlockElems() > 1 {
+		b.Fail("tensor %q: a matrix by columns of type %s is not supported", t.Name, t.Type)
+		return Linear{}
+	}
+	src := compute.Source{Name: t.Name, Type: t.Type, Rows: out, Cols: in, Split: compute.Split{Tier: b.Tier, Bound: b.whole(out)}}
+	if t.Data != nil { // else the shape alone is known, and wanted
+		src.Data = make([]byte, len(t.Data))
+		for i := range in {
+			for j := range out {
+				copy(src.Data[(j*in+i)*size:][:size], t.Data[(i*out+j)*size:])
+			}
+		}
+	}
+	m, err := b.Dev.Matrix(src, compute.Precise)
+	if err != nil {
+		b.Fail("%w", err)
+	}
+	b.loaded(t, true)
+	return Linear{W: m}
 }
 
 // matrixFrom binds the rows of name [rows, cols] from row first on.

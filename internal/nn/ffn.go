@@ -56,7 +56,7 @@ func (f *FFN) Bound() bool { return f.Up.Bound() }
 
 // Whole reports whether neurons cannot be left out or computed in two places: a norm is over all of them, or only
 // Activate computes their activation.
-func (f *FFN) Whole() bool { return f.Inner.Bound() || f.Act.Kind == compute.XIELU }
+func (f *FFN) Whole() bool { return f.Inner.Bound() || f.Act.Kind >= compute.XIELU }
 
 // Bytes returns what reading all neurons takes.
 func (f *FFN) Bytes() int64 { return f.Gate.Bytes() + f.Up.Bytes() + f.Down.Bytes() }

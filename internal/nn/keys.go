@@ -304,6 +304,16 @@ func (k *Keys) Float(key string, def float64) float64 {
 	return v
 }
 
+// Colour reads a number of red, of green and of blue.
+func (k *Keys) Colour(key string) (rgb [3]float32) {
+	list, _, err := k.File.Float32s(k.name(key))
+	if err != nil || len(list) != len(rgb) || slices.ContainsFunc(list, func(x float32) bool { return !(x >= -MaxScale && x <= MaxScale) }) {
+		k.Fail("key %q: it is not a list of %d numbers", k.name(key), len(rgb))
+		return [3]float32{1, 1, 1}
+	}
+	return [3]float32(list)
+}
+
 // RequiredNumbers reads a number of each of n layers: an array, or one for all.
 func (k *Keys) RequiredNumbers(key string, n int) []float32 {
 	if v, ok := k.File.Lookup(k.name(key)); !ok || reflect.ValueOf(v).Kind() != reflect.Slice {

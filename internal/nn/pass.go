@@ -123,13 +123,20 @@ func (p *Pass) Insert(x compute.Tensor, first int) {
 	}
 }
 
+// InsertMore adds to x what Params.Given has for rows of pictures, from its column first on.
+func (p *Pass) InsertMore(x compute.Tensor, first int) {
+	if p.Pictures && x.Rows > 0 {
+		p.verbs.Insert(x, first, true)
+	}
+}
+
 // InsertDeep adds to x, the residual after layer i of a model, what rows of pictures have for this layer, as far as the
 // first layers deep have something: Params.Given has it after the rows' embeddings.
 //
 // Source: Meng et al. 2024, DeepStack: Deeply Stacking Visual Tokens is Surprisingly Simple and Effective for LMMs.
 func (p *Pass) InsertDeep(x compute.Tensor, i, deep int) {
-	if p.Pictures && x.Rows > 0 && i < deep {
-		p.verbs.Insert(x, (i+1)*x.Cols, true)
+	if i < deep {
+		p.InsertMore(x, (i+1)*x.Cols)
 	}
 }
 
@@ -175,6 +182,13 @@ func (p *Pass) Activate(gate, up compute.Tensor, act compute.Activation) {
 func (p *Pass) Multiply(x compute.Tensor, w *compute.Vector) {
 	if x.Rows > 0 {
 		p.verbs.Multiply(x, x, w)
+	}
+}
+
+// MultiplyBy is Multiply, where there is a w.
+func (p *Pass) MultiplyBy(x compute.Tensor, w *compute.Vector) {
+	if w != nil {
+		p.Multiply(x, w)
 	}
 }
 

@@ -221,6 +221,10 @@ func Activation(act compute.Activation, g float64) float64 {
 		return large(g/(1+math.Exp(-g)), float64(act.Threshold))
 	case compute.GELU:
 		return large(0.5*g*(1+math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g))), float64(act.Threshold))
+	case compute.GELUErf:
+		return 0.5 * g * (1 + math.Erf(g/math.Sqrt2))
+	case compute.GELUQuick:
+		return g / (1 + math.Exp(-1.702*g))
 	case compute.ReLU, compute.DReLU:
 		return max(g, 0)
 	case compute.FATReLU:

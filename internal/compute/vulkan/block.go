@@ -171,7 +171,7 @@ func paired(a, b *compute.Product) bool {
 func activates(m *compute.MatMul, op compute.Op) bool {
 	gate, up := &m.Products[0], &m.Products[1]
 	a, ok := op.(*compute.Activate)
-	return ok && a.Act.Kind != compute.XIELU && a.Dst == gate.Out && a.Gate == gate.Out && (up.W == nil && a.Up.Mem == nil || up.W != nil && a.Up == up.Out)
+	return ok && a.Act.Kind < compute.XIELU && a.Dst == gate.Out && a.Gate == gate.Out && (up.W == nil && a.Up.Mem == nil || up.W != nil && a.Up == up.Out)
 }
 
 // secondOf returns m's second product, if there is one.

@@ -140,6 +140,10 @@ func activation(g float32, act compute.Activation) float32 {
 			return g * (act.Above*g + act.Slope)
 		}
 		return float32(math.Expm1(float64(min(g, act.Limit)))-float64(g))*act.Below + act.Slope*g
+	case compute.GELUErf:
+		return float32(0.5 * float64(g) * math.Erfc(-float64(g)/math.Sqrt2))
+	case compute.GELUQuick:
+		return g / (1 + exp32(-1.702*g))
 	}
 	panic("kernel: unknown activation")
 }

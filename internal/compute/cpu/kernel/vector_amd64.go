@@ -110,7 +110,7 @@ func layerNormAVX2(dst, x, weight, bias []float32, eps float32) {
 }
 
 func activateAVX2(dst, gate, up []float32, act compute.Activation) {
-	if act.Kind.Limited() || act.Kind == compute.Softplus || act.Kind == compute.XIELU {
+	if act.Kind.Limited() || act.Kind == compute.Softplus || act.Kind >= compute.XIELU {
 		activate(dst, gate, up, act)
 		return
 	}

@@ -1,0 +1,56 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+	"github.com/powerinfer-go/powerinfer/internal/picture"
+)
+
+// gemma3Tower is Gemma 3's: SigLIP, the average of each block of patches, and a linear layer.
+//
+// Sources: Zhai et al. 2023, Sigmoid Loss for Language Image Pre-Training; Gemma Team 2025, Gemma 3 Technical Report.
+type gemma3Tower struct {
+	vit
+	positions []float32 // [n, width] of the patches, row after row
+	side      int       // of a block, in patches
+	norm      nn.Norm   // of the averages
+	out       nn.Linear // [rows, width]
+}
+
+func newGemma3Tower(k *nn.Keys, b *nn.Binder, _ TowerLimits) Tower {
+	t := readTower(k)
+	m := &gemma3Tower{side: k.Count(".projector.scale_factor", 4, maxPatch)}
+	if t.image%(t.patch*m.side) != 0 {
+		k.Fail("pictures of %d pixels are not blocks of %d patches of %d", t.image, m.side, t.patch)
+	}
+	m.vit = newViT(t, b, vitSpec{bias: nn.Required})
+	m.positions = b.Table("v.position_embd.weight", t.width)
+	m.norm = b.RMSNorm("mm.soft_emb_norm", t.width, t.eps)
+	m.out = b.Transposed("mm.input_projection", t.rows, t.width)
+	if n := t.image / t.patch; k.Err == nil && b.Err == nil && len(m.positions) != n*n*t.width {
+		b.Fail("tensor %q has not a row for each of %d patches", "v.position_embd.weight", n*n)
+	}
+	return m
+}
+
+func (m *gemma3Tower) Sizes() TowerSizes {
+	n := m.image / m.patch
+	return TowerSizes{Width: m.rows, Patches: n * n, Rows: n * n / (m.side * m.side)}
+}
+
+// Show stretches every picture to the same square.
+func (m *gemma3Tower) Show(of *picture.Image) ([]Part, error) {
+	n := m.image / m.patch
+	patches := m.cut(of.Resize(m.image, m.image, picture.Bilinear), m.width)
+	for i, p := range patches {
+		copy(p[m.pixels():], m.positions[i*m.width:])
+	}
+	v := &View{Wide: n, High: n, Patches: ordered(patches, inBlocks(n, n, m.side)), Rows: m.Sizes().Rows, Mutual: true}
+	return []Part{{Text: "\n\n<start_of_image>"}, {View: v}, {Text: "<end_of_image>\n\n"}}, nil
+}
+
+func (m *gemma3Tower) Forward(p *nn.Pass, _ *View) compute.Tensor {
+	x := averaged(p, m.encode(p, m.embed(p, true)), m.side*m.side)
+	p.Normalize(x, m.norm)
+	return p.Linear(x, &m.out)
+}

@@ -1,0 +1,65 @@
+package family
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+	"github.com/powerinfer-go/powerinfer/internal/picture"
+)
+
+// Tower is a program that turns pictures into rows, which a text model reads in place of tokens' embeddings.
+type Tower interface {
+	// Show returns what stands in a prompt in place of a picture: texts, such as the tokens around it, and views of it.
+	Show(m *picture.Image) ([]Part, error)
+	// Forward returns the rows of a view, as many as its Rows says. [rows, width]
+	Forward(p *nn.Pass, v *View) compute.Tensor
+	// Sizes returns how large views may become.
+	Sizes() TowerSizes
+}
+
+// Part is a text or a view.
+type Part struct {
+	Text string // is split into tokens, special ones included; empty: there is a view
+	View *View
+}
+
+// View is a picture, or a tile of one, in the form that a tower reads.
+type View struct {
+	Wide, High int              // patches
+	Patches    [][]float32      // [n] what the tower reads of each patch, in the order of its rows: pixels, and what the program puts after them
+	Axes       [][]int32        // [axis][n] the patches' positions, for towers with rotations
+	Bounds     []compute.Bounds // [n] see compute.Params, for towers with windows
+
+	Rows         int  // that Forward returns
+	Across, Down int  // of Rows, where a text model tells them apart (M-RoPE): they are Down rows of Across; 0: one after another
+	Mutual       bool // in the text model the view's rows all see each other
+}
+
+// TowerSizes bounds a tower's views.
+type TowerSizes struct {
+	Width   int // of rows: numbers that a text model is given for one
+	Patches int // of the largest view
+	Rows    int // of the largest view
+}
+
+// TowerLimits bound how many rows a text model is given for a picture, where the tower has a choice; 0: as files and
+// families say.
+type TowerLimits struct{ Least, Most int }
+
+// towers are the programs by clip.projector_type.
+var towers = map[string]func(*nn.Keys, *nn.Binder, TowerLimits) Tower{
+	"gemma3": newGemma3Tower,
+}
+
+// TowerNames returns the kinds of towers that are programs, in the order of their names.
+func TowerNames() []string { return slices.Sorted(maps.Keys(towers)) }
+
+// HasTower reports whether there is a program for a kind of tower.
+func HasTower(kind string) bool { return towers[kind] != nil }
+
+// OpenTower binds a tower of a kind for which there is a program. Errors are k's and b's.
+func OpenTower(kind string, k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
+	return towers[kind](k, b, limits)
+}

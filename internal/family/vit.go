@@ -1,0 +1,218 @@
+package family
+
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+	"github.com/powerinfer-go/powerinfer/internal/picture"
+)
+
+// towerKeys are hyperparameters that the files of all towers have.
+type towerKeys struct {
+	width, ff, layers int
+	heads             nn.HeadShape
+	image, patch      int // sides in pixels
+	rows              int // numbers of a row, as the text model takes it
+	eps               float32
+	act               compute.Activation
+	mean, std         [3]float32 // of red, green and blue
+}
+
+// readTower reads them.
+func readTower(k *nn.Keys) towerKeys {
+	t := towerKeys{
+		width: k.Count(".embedding_length", 0, nn.MaxWidth), ff: k.Count(".feed_forward_length", 0, nn.MaxWidth),
+		layers: k.Count(".block_count", 0, nn.MaxLayers),
+		image:  k.Count(".image_size", 0, maxSide), patch: k.Count(".patch_size", 0, maxPatch),
+		rows: k.Count(".projection_dim", 0, nn.MaxWidth),
+		eps:  k.LayerNormEpsilon(1e-6), act: compute.Activation{Kind: compute.GELUQuick},
+		mean: k.Colour(".image_mean"), std: k.Colour(".image_std"),
+	}
+	heads := k.Count(".attention.head_count", 0, nn.MaxWidth)
+	if t.width%heads != 0 {
+		k.Fail("%d heads do not share a width of %d evenly", heads, t.width)
+		heads = 1
+	}
+	t.heads = nn.HeadShape{Heads: heads, KVHeads: heads, Key: t.width / heads, Value: t.width / heads}
+	switch {
+	case k.Flag("clip.use_gelu", false):
+		t.act.Kind = compute.GELU
+	case k.Flag("clip.use_silu", false):
+		t.act.Kind = compute.SiLU
+	}
+	for _, s := range t.std {
+		if s == 0 {
+			k.Fail("key %q: a colour without deviation", "clip.vision.image_std")
+		}
+	}
+	return t
+}
+
+// maxSide bounds a picture's side, and maxPatch a patch's, in pixels.
+const (
+	maxSide  = 1 << 14
+	maxPatch = 1 << 8
+)
+
+// pixels returns the numbers of a patch.
+func (t *towerKeys) pixels() int { return 3 * t.patch * t.patch }
+
+// cut returns the patches of a picture, row after row, each with room for more numbers after its pixels.
+func (t *towerKeys) cut(m *picture.Image, more int) (patches [][]float32) {
+	for y := 0; y+t.patch <= m.Height; y += t.patch {
+		for x := 0; x+t.patch <= m.Width; x += t.patch {
+			one := make([]float32, t.pixels()+more)
+			m.Patch(one[:t.pixels()], x, y, t.patch, t.mean, t.std)
+			patches = append(patches, one)
+		}
+	}
+	return patches
+}
+
+// vit is a vision transformer: pre-norm blocks of attention in which all patches see each other, and of feed-forward
+// layers.
+//
+// Source: Dosovitskiy et al. 2021, An Image is Worth 16x16 Words.
+type vit struct {
+	towerKeys
+	patches nn.Linear // [width, 3·patch·patch]
+	before  nn.Norm   // of what the first block reads, or none
+	blocks  []vitBlock
+	after   nn.Norm // of what the last block gives, or none
+}
+
+type vitBlock struct {
+	attnNorm  nn.Norm
+	attn      *nn.Attention
+	attnScale *compute.Vector // [width] of what attention adds, or nil
+	ffnNorm   nn.Norm
+	ffn       *nn.FFN
+	ffnScale  *compute.Vector // [width] of what the feed-forward layer adds, or nil
+}
+
+// vitSpec says how a tower differs from the others that share these blocks.
+type vitSpec struct {
+	rms   bool          // norms are RMSNorms
+	gated bool          // feed-forward layers are
+	rope  *compute.Rope // nil: heads are not rotated
+	bias  nn.Presence   // of the products
+}
+
+// newViT binds the blocks, and the filter of the patches. b is for all tensors of the file.
+func newViT(t towerKeys, b *nn.Binder, s vitSpec) vit {
+	v := b.Under("v.")
+	m := vit{towerKeys: t, patches: v.Filter("patch_embd", t.width, t.pixels(), nn.Optional)}
+	if v.Has("pre_ln.weight") {
+		m.before = s.norm(v, "pre_ln", &t)
+	}
+	for i := range t.layers {
+		m.blocks = append(m.blocks, m.block(v.Layer(i), s))
+	}
+	if v.Has("post_ln.weight") {
+		m.after = s.norm(v, "post_ln", &t)
+	}
+	return m
+}
+
+func (s *vitSpec) norm(b *nn.Binder, name string, t *towerKeys) nn.Norm {
+	if s.rms {
+		return b.RMSNorm(name, t.width, t.eps)
+	}
+	return b.LayerNorm(name, t.width, t.eps, nn.Required)
+}
+
+// block binds a block.
+func (m *vit) block(b *nn.Binder, s vitSpec) vitBlock {
+	a := b.Attention(m.heads)
+	b.QKV(a, m.width, s.bias)
+	for _, n := range []struct {
+		name string
+		norm *nn.HeadNorm
+	}{{"attn_q_norm", &a.QNorm}, {"attn_k_norm", &a.KNorm}} {
+		if b.Has(n.name + ".weight") {
+			*n.norm = b.HeadNorm(n.name, m.heads.Key, m.eps)
+		}
+	}
+	a.Rope = s.rope
+	a.How = compute.Attention{Scale: float32(1 / math.Sqrt(float64(m.heads.Key))), Later: true}
+	a.Out = b.Linear("attn_out", m.width, m.width, s.bias)
+	l := vitBlock{
+		attnNorm: s.norm(b, "ln1", &m.towerKeys), attn: a,
+		ffnNorm: s.norm(b, "ln2", &m.towerKeys),
+		ffn:     b.FFN(nn.FFNSpec{Width: m.width, Neurons: m.ff, Gated: s.gated, Act: m.act, UpBias: s.bias, DownBias: s.bias}),
+	}
+	if b.Has("ls1.weight") {
+		l.attnScale, l.ffnScale = b.Vector("ls1.weight", m.width), b.Vector("ls2.weight", m.width)
+	}
+	return l
+}
+
+// embed returns the patches' embeddings. Where learned is set, the view has learned positions after each patch's
+// pixels, which are added. [n, width]
+func (m *vit) embed(p *nn.Pass, learned bool) compute.Tensor {
+	pixels := p.Tokens(m.pixels())
+	p.Insert(pixels, 0)
+	x := p.Linear(pixels, &m.patches)
+	if learned {
+		p.InsertMore(x, m.pixels())
+	}
+	return x
+}
+
+// encode returns what the blocks make of the patches' embeddings x. [n, width]
+func (m *vit) encode(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	p.Normalize(x, m.before)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].forward(p, x)
+	}
+	p.Normalize(x, m.after)
+	return x
+}
+
+func (l *vitBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
+	p.MultiplyBy(y, l.attnScale)
+	p.Add(x, y)
+	y = l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm))
+	p.MultiplyBy(y, l.ffnScale)
+	p.Add(x, y)
+	return x
+}
+
+// averaged returns the averages of each n consecutive rows. [rows/n, cols]
+func averaged(p *nn.Pass, x compute.Tensor, n int) compute.Tensor {
+	cols := x.Cols
+	groups := x.Split(n * cols)
+	sum := p.Slice(groups, 0, cols)
+	for i := 1; i < n; i++ {
+		p.Add(sum, p.Slice(groups, i*cols, cols))
+	}
+	p.Scale(sum, 1/float32(n))
+	return sum
+}
+
+// inBlocks returns the numbers, row after row, of the patches of a picture of wide times high patches, in the order of
+// blocks of side times side patches: blocks row after row, and the patches of a block row after row.
+func inBlocks(wide, high, side int) (order []int) {
+	for y := 0; y < high; y += side {
+		for x := 0; x < wide; x += side {
+			for dy := range side {
+				for dx := range side {
+					order = append(order, (y+dy)*wide+x+dx)
+				}
+			}
+		}
+	}
+	return order
+}
+
+// ordered returns the patches in an order.
+func ordered[T any](patches []T, order []int) []T {
+	out := make([]T, len(order))
+	for i, n := range order {
+		out[i] = patches[n]
+	}
+	return out
+}

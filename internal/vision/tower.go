@@ -1,0 +1,322 @@
+// Package vision shows pictures to text models: it opens files of towers (mmproj), and runs their programs.
+package vision
+
+import (
+	"container/list"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/family"
+	"github.com/powerinfer-go/powerinfer/internal/fault"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+	"github.com/powerinfer-go/powerinfer/internal/picture"
+)
+
+// Rows are what a text model is given in place of tokens' embeddings. They are shared and not to be changed.
+type Rows struct {
+	Sum          [32]byte    // equal sums mean equal rows
+	Vectors      [][]float32 // [n][width]
+	Across, Down int         // see family.View
+	Mutual       bool        // see family.View
+}
+
+// Positions returns how many positions of a text model with positions along several axes the rows take.
+func (r *Rows) Positions() int {
+	if r.Across == 0 {
+		return len(r.Vectors)
+	}
+	return max(r.Across, r.Down)
+}
+
+// Part is a text, which is split into tokens, special ones included, or rows.
+type Part struct {
+	Text string
+	Rows *Rows
+}
+
+// Options are the choices made when a tower is opened.
+type Options struct {
+	Limits family.TowerLimits
+	Width  int   // of the rows that the text model takes; 0: any
+	Keep   int64 // bytes of rows that are kept for pictures that come again; 0: DefaultKeep
+	Pinned bool  // compute on the mapped file in place
+}
+
+// DefaultKeep is the memory for rows of earlier pictures, in bytes: some hundred pictures of 256 rows.
+const DefaultKeep = 256 << 20
+
+// Tower is an open tower on a device of its own. Its methods may be called by several goroutines; one picture is
+// computed at a time.
+type Tower struct {
+	dev     compute.Device
+	program family.Tower
+	sizes   family.TowerSizes
+	sum     [32]byte // of the file, as far as rows depend on it
+	cache   *compute.Cache
+	pages   []int32
+
+	mu        sync.Mutex // of what follows, and of dev
+	pool      *nn.Pool
+	allocated bool // pool is
+	pass      nn.Pass
+	kept      kept
+}
+
+// IsTower reports whether f holds a tower rather than a text model.
+func IsTower(f *gguf.File) bool {
+	arch, _, _ := f.String("general.architecture")
+	return arch == "clip"
+}
+
+// kind returns the name of f's projector.
+func kind(f *gguf.File) (string, error) {
+	for _, key := range []string{"clip.vision.projector_type", "clip.projector_type"} {
+		if name, ok, err := f.String(key); err != nil {
+			return "", err
+		} else if ok {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("%s: key %q is missing: the file is no mmproj file, or an old one; convert it again", f.Path, "clip.projector_type")
+}
+
+// outline binds f's program to the shapes of its tensors.
+func outline(f *gguf.File, o Options) (family.Tower, error) {
+	return bind(f, nn.NewOutline(f, plan()), o)
+}
+
+func plan() nn.Plan { return nn.Plan{Layer: func(int) nn.LayerPlan { return nn.LayerPlan{} }} }
+
+func bind(f *gguf.File, b *nn.Binder, o Options) (family.Tower, error) {
+	name, err := kind(f)
+	switch {
+	case err != nil:
+		return nil, err
+	case !IsTower(f):
+		return nil, fmt.Errorf("%s: the file holds a text model, not a tower for pictures; give --mmproj an mmproj file", f.Path)
+	case !family.HasTower(name):
+		return nil, fmt.Errorf("%s: projector %q is not supported; these are: %s", f.Path, name, strings.Join(family.TowerNames(), ", "))
+	}
+	k := &nn.Keys{File: f, Arch: "clip.vision"}
+	program := family.OpenTower(name, k, b, o.Limits)
+	if k.Err != nil {
+		return nil, k.Err
+	}
+	for _, t := range f.Tensors { // of another sense
+		if strings.HasPrefix(t.Name, "a.") || strings.HasPrefix(t.Name, "mm.a.") {
+			b.Ignore(t.Name)
+		}
+	}
+	if err := b.Finish(); err != nil {
+		return nil, err
+	}
+	if s := program.Sizes(); o.Width > 0 && s.Width != o.Width {
+		return nil, fmt.Errorf("%s: its rows have %d numbers, and the text model takes %d: the two files are of different models", f.Path, s.Width, o.Width)
+	}
+	return program, nil
+}
+
+// Open opens the tower in f on dev, which Close closes. f may be closed afterwards unless Options.Pinned.
+func Open(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (t *Tower, err error) {
+	err = fault.Guard(func() error {
+		t, err = open(ctx, f, dev, o)
+		return err
+	})
+	if errors.Is(err, fault.Err) {
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
+	}
+	return t, err
+}
+
+func open(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Tower, error) {
+	b := nn.NewBinder(ctx, f, dev, plan(), o.Pinned, nil, nil)
+	program, err := bind(f, b, o)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tower{dev: dev, program: program, sizes: program.Sizes(), kept: newKept(o.Keep)}
+	t.sum = sha256.Sum256(fmt.Appendf(nil, "%x %+v", f.Digest(), o.Limits))
+	if stored := storedBy(b.Parts()); stored.Heads > 0 {
+		n := pages(t.sizes)
+		if t.cache, err = dev.Cache(compute.CacheSpec{Layers: []compute.KVShape{stored}, Pages: n}); err != nil {
+			return nil, err
+		}
+		for page := range int32(n) {
+			t.pages = append(t.pages, page)
+		}
+	}
+	t.pass.Cache, t.pass.LastLayer = t.cache, -1
+	t.pass.Pictures = true
+	t.pool = nn.NewPool(dev, t.sizes.Patches, 1)
+	return t, nil
+}
+
+// pages returns how many pages of keys and values the largest view takes.
+func pages(s family.TowerSizes) int {
+	return (s.Patches + compute.PagePositions - 1) / compute.PagePositions
+}
+
+// storedBy returns the widest shape of keys and values that a layer stores. All layers share one part of the cache: a
+// layer's keys and values are of no use after it.
+func storedBy(parts []nn.Parts) (widest compute.KVShape) {
+	for _, p := range parts {
+		for _, s := range p.Stored {
+			if s.Heads*(s.Key+s.Value) > widest.Heads*(widest.Key+widest.Value) {
+				widest = s
+			}
+		}
+	}
+	widest.Exact = true
+	return widest.Typed(compute.CacheTypes{})
+}
+
+// Show returns what stands in a prompt in place of a picture. It computes nothing for a picture whose rows it still has.
+func (t *Tower) Show(ctx context.Context, m *picture.Image) ([]Part, error) {
+	parts, err := t.program.Show(m)
+	if err != nil {
+		return nil, err
+	}
+	sum := m.Sum()
+	var shown []Part
+	for i, p := range parts {
+		if p.View == nil {
+			shown = append(shown, Part{Text: p.Text})
+			continue
+		}
+		rows, err := t.rows(ctx, sha256.Sum256(fmt.Appendf(nil, "%x %x %d", t.sum, sum, i)), p.View)
+		if err != nil {
+			return nil, err
+		}
+		shown = append(shown, Part{Rows: rows})
+	}
+	return shown, nil
+}
+
+// rows returns the rows of a view, which sum names.
+func (t *Tower) rows(ctx context.Context, sum [32]byte, v *family.View) (*Rows, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r := t.kept.find(sum); r != nil {
+		return r, nil
+	}
+	if err := ctx.Err(); err != nil { // it may have waited for others
+		return nil, err
+	}
+	r := &Rows{Sum: sum, Across: v.Across, Down: v.Down, Mutual: v.Mutual}
+	var err error
+	if r.Vectors, err = t.compute(v); err != nil {
+		return nil, err
+	}
+	t.kept.add(r)
+	return r, nil
+}
+
+// compute runs the program over a view. [rows][width]
+func (t *Tower) compute(v *family.View) ([][]float32, error) {
+	n := len(v.Patches)
+	if n == 0 || n > t.sizes.Patches {
+		return nil, fmt.Errorf("a view of %d patches does not fit a tower for %d", n, t.sizes.Patches)
+	}
+	p := &compute.Params{
+		Tokens: make([]int32, n), Pos: make([]int32, n), Seq: make([]int32, n), Pages: [][]int32{t.pages},
+		Given: v.Patches, Axes: v.Axes, Bounds: v.Bounds,
+	}
+	for i := range p.Pos {
+		p.Pos[i] = int32(i)
+	}
+	t.pass.Params = p
+	var rows compute.Tensor
+	seg := p.Segment(fmt.Sprintf("tower %dx%d", v.Wide, v.High))
+	record := func(verbs compute.Verbs) {
+		t.pass.Begin(verbs, t.pool, n, 0)
+		rows = t.program.Forward(&t.pass, v)
+	}
+	if !t.allocated {
+		for record(compute.NewVerbs(nothing{})); t.pool.Grown(); record(compute.NewVerbs(nothing{})) { // shows which activations there are
+		}
+		if err := t.pool.Allocate(); err != nil {
+			return nil, err
+		}
+		t.allocated = true
+	}
+	if err := t.dev.Run(seg, p, record); err != nil {
+		return nil, err
+	}
+	if rows.Rows != v.Rows || rows.Cols != t.sizes.Width {
+		panic(fmt.Sprintf("vision: a tower gave %d rows of %d for a view of %d rows of %d", rows.Rows, rows.Cols, v.Rows, t.sizes.Width))
+	}
+	vectors := make([][]float32, rows.Rows)
+	for i := range vectors {
+		row, err := t.dev.Read(rows, i)
+		if err != nil {
+			return nil, err
+		}
+		vectors[i] = slices.Clone(row)
+	}
+	return vectors, nil
+}
+
+// nothing does no operation.
+type nothing struct{}
+
+func (nothing) Do(compute.Op)     {}
+func (nothing) Host(func() error) {}
+
+// Sizes returns the tower's.
+func (t *Tower) Sizes() family.TowerSizes { return t.sizes }
+
+// Close closes the device.
+func (t *Tower) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.dev.Close()
+}
+
+// kept has rows of pictures, those used last first, up to a number of bytes.
+type kept struct {
+	room  int64
+	order *list.List // of *Rows
+	by    map[[32]byte]*list.Element
+}
+
+func newKept(room int64) kept {
+	if room == 0 {
+		room = DefaultKeep
+	}
+	return kept{room, list.New(), map[[32]byte]*list.Element{}}
+}
+
+func (r *Rows) bytes() int64 {
+	if len(r.Vectors) == 0 {
+		return 0
+	}
+	return 4 * int64(len(r.Vectors)) * int64(len(r.Vectors[0]))
+}
+
+func (k *kept) find(sum [32]byte) *Rows {
+	e := k.by[sum]
+	if e == nil {
+		return nil
+	}
+	k.order.MoveToFront(e)
+	return e.Value.(*Rows)
+}
+
+func (k *kept) add(r *Rows) {
+	k.by[r.Sum] = k.order.PushFront(r)
+	k.room -= r.bytes()
+	for k.room < 0 && k.order.Len() > 1 {
+		last := k.order.Back()
+		k.order.Remove(last)
+		old := last.Value.(*Rows)
+		delete(k.by, old.Sum)
+		k.room += old.bytes()
+	}
+}
