@@ -9,7 +9,9 @@ import (
 	"image/gif"
 	"image/jpeg"
 	"image/png"
+	"io"
 	"iter"
+	"strings"
 
 	"golang.org/x/image/bmp"
 	"golang.org/x/image/webp"
@@ -42,6 +44,11 @@ func jpegHeader(data []byte) (header, error) {
 		return h, fmt.Errorf("it has %d scans, more than %d", scans, mostScans)
 	}
 	return h, nil
+}
+
+// jpegDecode reads files without their end mark, too, as browsers do: cameras and chats lose it.
+func jpegDecode(data []byte) (image.Image, error) {
+	return jpeg.Decode(io.MultiReader(bytes.NewReader(data), strings.NewReader("\xff\xd9")))
 }
 
 // segments ranges over the segments of a JPEG file that have a body.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"image"
 	"image/gif"
-	"image/jpeg"
 	"image/png"
 	"io"
 	"strings"
@@ -68,7 +67,7 @@ func reading(decode func(io.Reader) (image.Image, error)) func([]byte) (image.Im
 
 func formats() []format {
 	return []format{
-		{"JPEG", begins("\xff\xd8\xff"), jpegHeader, reading(jpeg.Decode)},
+		{"JPEG", begins("\xff\xd8\xff"), jpegHeader, jpegDecode},
 		{"PNG", begins("\x89PNG\r\n\x1a\n"), pngHeader, reading(png.Decode)},
 		{"GIF", begins("GIF8"), gifHeader, reading(gif.Decode)},
 		{"WebP", isWebP, webpHeader, webpDecode},
@@ -132,7 +131,7 @@ func (f *format) damaged(err error) *Error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		text = "it is cut off"
 	}
-	for _, by := range []string{"jpeg: ", "png: ", "gif: ", "webp: ", "vp8: ", "vp8l: ", "bmp: ", "riff: ", "invalid JPEG format: ", "invalid format: "} {
+	for _, by := range []string{"png: ", "gif: ", "webp: ", "vp8: ", "vp8l: ", "bmp: ", "riff: ", "invalid JPEG format: ", "invalid format: "} {
 		text = strings.TrimPrefix(text, by)
 	}
 	return &Error{fmt.Sprintf("the %s file cannot be read (%s); save it again, as PNG or JPEG", f.name, text), err}
@@ -170,10 +169,28 @@ func foreign(data []byte) string {
 		return "video"
 	}
 	for _, known := range []struct{ magic, name string }{
-		{"II*\x00", "TIFF"}, {"MM\x00*", "TIFF"}, {"II+\x00", "TIFF"}, {"MM\x00+", "TIFF"}, {"%PDF-", "PDF"},
-		{"\xff\x0a", "JPEG XL"}, {"\x00\x00\x00\x0cJXL ", "JPEG XL"}, {"\x00\x00\x00\x0cjP  ", "JPEG 2000"}, {"\xff\x4f\xff\x51", "JPEG 2000"},
-		{"8BPS", "Photoshop"}, {"\x00\x00\x01\x00", "ICO"}, {"qoif", "QOI"}, {"\x1aE\xdf\xa3", "video"}, {"P1\n", "PBM"}, {"P2\n", "PGM"}, {"P3\n", "PPM"},
-		{"P4\n", "PBM"}, {"P5\n", "PGM"}, {"P6\n", "PPM"}, {"\x76\x2f\x31\x01", "OpenEXR"}, {"#?RADIANCE", "Radiance HDR"}, {"%!PS", "PostScript"},
+		{"II*\x00", "TIFF"},
+		{"MM\x00*", "TIFF"},
+		{"II+\x00", "TIFF"},
+		{"MM\x00+", "TIFF"},
+		{"%PDF-", "PDF"},
+		{"\xff\x0a", "JPEG XL"},
+		{"\x00\x00\x00\x0cJXL ", "JPEG XL"},
+		{"\x00\x00\x00\x0cjP  ", "JPEG 2000"},
+		{"\xff\x4f\xff\x51", "JPEG 2000"},
+		{"8BPS", "Photoshop"},
+		{"\x00\x00\x01\x00", "ICO"},
+		{"qoif", "QOI"},
+		{"P1\n", "PBM"},
+		{"P2\n", "PGM"},
+		{"P3\n", "PPM"},
+		{"P4\n", "PBM"},
+		{"P5\n", "PGM"},
+		{"P6\n", "PPM"},
+		{"\x76\x2f\x31\x01", "OpenEXR"},
+		{"#?RADIANCE", "Radiance HDR"},
+		{"%!PS", "PostScript"},
+		{"\x1aE\xdf\xa3", "video"},
 	} {
 		if strings.HasPrefix(head, known.magic) {
 			return known.name

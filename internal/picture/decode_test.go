@@ -218,6 +218,20 @@ func TestManyScans(t *testing.T) {
 	}
 }
 
+func TestJPEGWithoutItsEnd(t *testing.T) {
+	file := find(t, "jpeg 420")
+	whole, err := Decode(file, Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := Decode(file[:len(file)-2], Limits{}); err != nil || m.Sum() != whole.Sum() {
+		t.Errorf("without its end mark it was not read: %v", err)
+	}
+	if _, err := Decode(file[:len(file)-20], Limits{}); err == nil {
+		t.Error("without its last pixels it was read")
+	}
+}
+
 // TestTextsInPNG gives a PNG with a compressed text of 8 MiB, which nobody needs.
 func TestTextsInPNG(t *testing.T) {
 	var file, text bytes.Buffer

@@ -7,11 +7,9 @@ import (
 
 // draw writes a decoded picture over this one.
 func (m *Image) draw(from image.Image) {
-	at := image.Point{}
+	at := from.Bounds().Min
 	if f, ok := from.(moved); ok {
 		from, at = f.Image, f.at
-	} else {
-		at = from.Bounds().Min
 	}
 	b := from.Bounds()
 	width, height := min(b.Dx(), m.Width-at.X), min(b.Dy(), m.Height-at.Y)

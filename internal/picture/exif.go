@@ -61,18 +61,23 @@ func (m *Image) upright(orientation int) *Image {
 		to.Width, to.Height = m.Height, m.Width
 		across, down = 3*m.Height, 3
 	}
-	for y := range m.Height {
-		toY := y
-		if mirrorY {
-			toY = m.Height - 1 - y
-		}
-		src, at, step := m.row(0, y, m.Width), toY*down, across
-		if mirrorX {
-			at, step = at+(m.Width-1)*across, -across
-		}
-		for ; len(src) > 0; src = src[3:] {
-			copy(to.Pix[at:at+3], src[:3])
-			at += step
+	const block = 64 // columns, so that the rows that they become stay in the cache
+	for x0 := 0; x0 < m.Width; x0 += block {
+		width := min(block, m.Width-x0)
+		for y := range m.Height {
+			toX, toY := x0, y
+			step := across
+			if mirrorX {
+				toX, step = m.Width-1-x0, -across
+			}
+			if mirrorY {
+				toY = m.Height - 1 - y
+			}
+			at := toX*across + toY*down
+			for src := m.row(x0, y, width); len(src) > 0; src = src[3:] {
+				copy(to.Pix[at:at+3], src[:3])
+				at += step
+			}
 		}
 	}
 	return to

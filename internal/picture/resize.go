@@ -29,13 +29,14 @@ type kernel struct {
 
 func triangle(x float64) float64 { return max(0, 1-math.Abs(x)) }
 
+// cubic rounds each product, so that no processor fuses it with a sum and weights are the same everywhere.
 func cubic(a float64) func(x float64) float64 {
 	return func(x float64) float64 {
 		switch x = math.Abs(x); {
 		case x < 1:
-			return ((a+2)*x-(a+3))*x*x + 1
+			return float64((float64((a+2)*x)-(a+3))*x*x) + 1
 		case x < 2:
-			return (((x-5)*x+8)*x - 4) * a
+			return (float64((float64((x-5)*x)+8)*x) - 4) * a
 		}
 		return 0
 	}
@@ -71,11 +72,11 @@ type window struct {
 // with the step where pixels become fewer (antialias).
 func windows(from, to int, step float64, k kernel) []window {
 	grow := max(step, 1)
-	reach := k.reach * grow
+	reach := float64(k.reach * grow)
 	all := make([]window, to)
 	weights := make([]float64, 0, to*(2*int(math.Ceil(reach))+1))
 	for i := range all {
-		center := (float64(i) + 0.5) * step
+		center := float64((float64(i) + 0.5) * step)
 		first, end := max(int(center-reach+0.5), 0), min(int(center+reach+0.5), from)
 		base, sum := len(weights), 0.0
 		for x := first; x < end; x++ {
