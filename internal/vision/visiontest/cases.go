@@ -160,7 +160,7 @@ func (f *file) siglip(s shape) {
 }
 
 func gemma3(f *file) {
-	s := shape{64, 224, 14, 72, 104, 3, 4, half, half, 1e-6}
+	s := shape{64, 224, 14, 72, 104, 3, 3, half, half, 1e-6}
 	f.common("gemma3", s)
 	f.key("clip.use_gelu", true)
 	f.siglip(s)
@@ -304,7 +304,7 @@ func internvl(f *file) {
 }
 
 func lfm2(f *file) {
-	s := shape{64, 256, 16, 72, 104, 2, 4, half, half, 1e-6}
+	s := shape{64, 256, 16, 72, 104, 2, 3, half, half, 1e-6}
 	f.common("lfm2", s)
 	f.key("clip.vision.projector.scale_factor", uint32(2))
 	f.key("clip.use_gelu", true)
