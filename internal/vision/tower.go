@@ -92,7 +92,8 @@ func outline(f *gguf.File, o Options) (family.Tower, error) {
 	return bind(f, nn.NewOutline(f, plan()), o)
 }
 
-func plan() nn.Plan { return nn.Plan{Layer: func(int) nn.LayerPlan { return nn.LayerPlan{} }} }
+// plan has all layers share one part of the cache: a layer's keys and values are of no use after it.
+func plan() nn.Plan { return nn.Plan{Layer: func(int) nn.LayerPlan { return nn.LayerPlan{Stored: []int{0}} }} }
 
 func bind(f *gguf.File, b *nn.Binder, o Options) (family.Tower, error) {
 	name, err := kind(f)
@@ -163,8 +164,7 @@ func pages(s family.TowerSizes) int {
 	return (s.Patches + compute.PagePositions - 1) / compute.PagePositions
 }
 
-// storedBy returns the widest shape of keys and values that a layer stores. All layers share one part of the cache: a
-// layer's keys and values are of no use after it.
+// storedBy returns the widest shape of keys and values that a layer stores.
 func storedBy(parts []nn.Parts) (widest compute.KVShape) {
 	for _, p := range parts {
 		for _, s := range p.Stored {
