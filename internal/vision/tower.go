@@ -93,7 +93,9 @@ func outline(f *gguf.File, o Options) (family.Tower, error) {
 }
 
 // plan has all layers share one part of the cache: a layer's keys and values are of no use after it.
-func plan() nn.Plan { return nn.Plan{Layer: func(int) nn.LayerPlan { return nn.LayerPlan{Stored: []int{0}} }} }
+func plan() nn.Plan {
+	return nn.Plan{Layer: func(int) nn.LayerPlan { return nn.LayerPlan{Stored: []int{0}} }}
+}
 
 func bind(f *gguf.File, b *nn.Binder, o Options) (family.Tower, error) {
 	name, err := kind(f)
