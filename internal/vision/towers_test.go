@@ -19,16 +19,6 @@ import (
 // and sum in other orders, which makes about 1e-6.
 const tolerance = 2e-5
 
-// pictureOf returns a case's picture as files of pictures are read.
-func pictureOf(p visiontest.Picture) *picture.Image {
-	from := p.Image()
-	m := picture.Blank(p.Width, p.Height, [3]byte{})
-	for i := range p.Width * p.Height {
-		copy(m.Pix[3*i:3*i+3], from.Pix[4*i:])
-	}
-	return m
-}
-
 func devices(t *testing.T) map[string]compute.Device {
 	onCPU, err := cpu.New(cpu.Options{Threads: 2})
 	if err != nil {
@@ -109,7 +99,7 @@ func TestTowers(t *testing.T) {
 					if published := peer[p.Name].PublishedRows; published != nil {
 						want = *published
 					}
-					if d := visiontest.Summarize(rowsOf(t, tower, pictureOf(p), peer[p.Name])).Distance(want); d > tolerance {
+					if d := visiontest.Summarize(rowsOf(t, tower, p.Image(), peer[p.Name])).Distance(want); d > tolerance {
 						t.Errorf("picture %s: distance %.2g", p.Name, d)
 					} else {
 						t.Logf("picture %s: distance %.2g", p.Name, d)
