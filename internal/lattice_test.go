@@ -91,7 +91,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/bench", "internal/monotime internal/engine internal/gguf internal/model internal/sample"},
 	{"internal/synth", "internal/arch internal/compute internal/gguf internal/neuron internal/quant internal/tokenizer"},
 	{"internal/synth/synthtest", "internal/gguf internal/quant internal/synth"},
-	{"internal/vision/visiontest", "internal/gguf internal/quant internal/synth internal/tokenizer"},
+	{"internal/vision/visiontest", "internal/gguf internal/picture internal/quant internal/synth internal/tokenizer"},
 	{"bench/synth", "internal/quant internal/synth"},
 	{"bench/visiontest", "internal/vision/visiontest"},
 	{"bench/experts", "internal/compute internal/compute/cpu internal/gguf internal/model internal/modelcost internal/placement internal/residency"},

@@ -5,6 +5,7 @@ package visiontest
 import (
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
@@ -12,7 +13,7 @@ import (
 
 // Case is a text model, a tower and pictures that go together.
 type Case struct {
-	Name     string // the folder's; the projector type, and what differs from the usual
+	Name     string // the folder's: the projector, and what differs from the usual
 	Pictures []Picture
 
 	text   synth.Spec
@@ -40,7 +41,7 @@ func (c Case) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := writeText(filepath.Join(dir, TextFile), "text "+c.Name, c.text, c.tokens); err != nil {
+	if err := c.WriteText(filepath.Join(dir, TextFile)); err != nil {
 		return err
 	}
 	if err := c.WriteTower(filepath.Join(dir, TowerFile)); err != nil {
@@ -61,6 +62,21 @@ func (c Case) Write(dir string) error {
 	}
 	return nil
 }
+
+// Projector returns the kind of the case's tower.
+func (c Case) Projector() string {
+	f := file{}
+	c.tower(&f)
+	for _, k := range f.keys {
+		if strings.HasSuffix(k.Key, ".projector_type") {
+			return k.Value.(string)
+		}
+	}
+	panic("visiontest: a tower without a name")
+}
+
+// WriteText writes the text model alone.
+func (c Case) WriteText(path string) error { return writeText(path, "text "+c.Name, c.text, c.tokens) }
 
 // WriteTower writes the tower alone.
 func (c Case) WriteTower(path string) error {
