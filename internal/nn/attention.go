@@ -115,10 +115,10 @@ func (a *Attention) Read(p *Pass, x compute.Tensor) compute.Tensor {
 	}
 	q, k, v, gate := a.project(p, x)
 	if a.Clamp > 0 {
-		p.verbs.Clamp(q, a.Clamp)
+		p.verbs.Clamp(q, -a.Clamp, a.Clamp)
 		if !a.Reads {
-			p.verbs.Clamp(k, a.Clamp)
-			p.verbs.Clamp(v, a.Clamp)
+			p.verbs.Clamp(k, -a.Clamp, a.Clamp)
+			p.verbs.Clamp(v, -a.Clamp, a.Clamp)
 		}
 	}
 	a.rotate(p, q, &a.QNorm)
