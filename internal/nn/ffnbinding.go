@@ -13,6 +13,7 @@ type FFNSpec struct {
 	Norm             Norm // that the layer reads of the residual after attention: the layer before guesses with it which neurons it will need
 	Inner            Norm // [n_ff] of what ffn_down reads, or none
 	Parallel         bool // the layer is computed beside attention instead, so that no layer before can guess
+	Swapped          bool // the file calls ffn_up what is ffn_down, and the other way round
 }
 
 // Presence says whether files hold a tensor.
@@ -53,6 +54,10 @@ func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
 	}
 	units := b.as(role)
 	gate, up, down := "ffn_gate"+suffix+".weight", "ffn_up"+suffix+".weight", "ffn_down"+suffix
+	upBias := "ffn_up" + suffix + ".bias"
+	if s.Swapped {
+		up, down, upBias = down+".weight", "ffn_up"+suffix, down+".bias"
+	}
 	order := plan.Order
 	if t := b.tensor("ffn_down.weight"); t != nil && t.Type.BlockElems() > 1 { // columns that share scales stay together
 		order = nil
@@ -80,8 +85,8 @@ func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
 		}
 		f.Up = b.Adapted(units.neurons(up, s.Neurons, s.Width, rows, hot, order))
 	}
-	if bias := "ffn_up" + suffix + ".bias"; b.Present(bias, s.UpBias) {
-		f.Up.B = b.neuronVector(bias, s.Neurons, order)
+	if b.Present(upBias, s.UpBias) {
+		f.Up.B = b.neuronVector(upBias, s.Neurons, order)
 	}
 	if plan.Transposed {
 		down = "ffn_down_t"
