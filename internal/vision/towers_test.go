@@ -66,7 +66,7 @@ func caseOf(t *testing.T, name string) visiontest.Case {
 }
 
 func TestTowers(t *testing.T) {
-	for _, name := range []string{"gemma3"} {
+	for _, name := range []string{"gemma3", "qwen3vl_merger", "qwen3vl_merger_f16", "qwen2.5vl_merger", "pixtral", "lfm2", "glm4v", "kimik25"} {
 		c := caseOf(t, name)
 		peer, err := c.Peer()
 		if err != nil {
