@@ -76,6 +76,7 @@ type Engine struct {
 	tok     *tokenizer.Tokenizer
 	dev     compute.Device
 	file    *gguf.File
+	names   pictureNames
 	options Options
 	config  model.Config
 	head    *model.Head

@@ -79,7 +79,8 @@ type scheduler struct {
 	turns    compute.Params // of turnKeys
 	rotated  []int32        // the step's positions where some are not those in the cache
 	types    []int32        // the step's types of tokens where some are not the first
-	hidden   []int32        // rows of the step whose hidden states are wanted
+	pictures pictureParams
+	hidden   []int32 // rows of the step whose hidden states are wanted
 	step     []part
 	counts   counts
 	stepping bool // the runner has the step

@@ -143,6 +143,11 @@ func (s *scheduler) admit(t *task, drafts, most, outputs int) (n, out int) {
 	if s.kv.States > 0 {
 		n, out = s.upToCheckpoint(t, n, out)
 	}
+	if t.pictures != nil {
+		if n, out = s.upToPicture(t, n, out); n == 0 {
+			return 0, 0
+		}
+	}
 	drafts = min(drafts, t.extension.room(at)-n)
 	if drafts < t.fewest || !t.kv.Reserve(n+drafts) {
 		drafts = 0
@@ -199,6 +204,7 @@ func (s *scheduler) fill() {
 	if p.Types = nil; slices.ContainsFunc(s.step, func(c part) bool { return c.t.types != nil }) {
 		p.Types = s.types[:0]
 	}
+	s.fillPictures()
 	p.Uses = slices.Grow(p.Uses[:0], len(s.step))[:len(s.step)]
 	clear(p.Uses)
 	p.Draft, p.Everything, p.Scales = false, s.step[0].t.dense, s.step[0].t.scales
@@ -210,7 +216,7 @@ func (s *scheduler) fill() {
 			p.Decode = len(p.Tokens)
 		}
 	}
-	if p.Turns != nil {
+	if p.Turns != nil && p.Axes == nil {
 		s.rotated = p.Turns
 	}
 	if p.Types != nil {
@@ -245,7 +251,10 @@ func (s *scheduler) fillPart(i int, decoded bool) {
 		if c.t.pools(pos) || s.further && c.t.pooled == nil && pos >= at+c.n-1 {
 			s.hidden = append(s.hidden, int32(len(p.Tokens)))
 		}
-		if p.Turns != nil {
+		if p.Given != nil || p.Axes != nil || p.Bounds != nil {
+			s.fillPicture(c.t, pos)
+		}
+		if p.Turns != nil && p.Axes == nil {
 			p.Turns = append(p.Turns, c.t.extension.position(pos, c.t.turned))
 		}
 		if p.Types != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/speculate"
+	"github.com/powerinfer-go/powerinfer/internal/vision"
 )
 
 // StopReason says why a generation ended.
@@ -57,8 +58,9 @@ const (
 // Request asks for a continuation of Prompt.
 type Request struct {
 	Prompt      []int32
-	Max         int // tokens to generate; negative: until the model or the context ends
-	Context     int // tokens that the text may have with its prompt, at most the engine's context, which 0 stands for
+	Pictures    []vision.Placed // in Prompt, in its order; their tokens there are ignored
+	Max         int             // tokens to generate; negative: until the model or the context ends
+	Context     int             // tokens that the text may have with its prompt, at most the engine's context, which 0 stands for
 	Sampler     Sampler
 	IgnoreEOG   bool
 	StopTokens  []int32  // end the text without being part of it, as do
@@ -68,7 +70,7 @@ type Request struct {
 	Logprobs    bool     // Token.Logprob is wanted
 	TopLogprobs int      // so many of the likeliest tokens are wanted in Token.Top, where Logprobs is set
 	Chances     bool     // these are the probabilities behind the sampler's changes, not those before, if the sampler knows them
-	Shift       *Shift   // what to do where the context is full; nil: the text ends
+	Shift       *Shift   // what to do where the context is full; nil: the text ends, as texts with pictures do
 	Reuse       Reuse
 	Scales      []float32 // of the adapters, for this request, which then is computed by steps of its own; nil: the engine's
 	Neurons     bool      // Result.Neurons is wanted
@@ -190,6 +192,9 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	if err := e.checkHead(); err != nil {
 		return nil, err
 	}
+	if err := e.checkPictures(&r); err != nil {
+		return nil, err
+	}
 	if r.Scales != nil {
 		if err := e.checkScales(r.Scales); err != nil {
 			return nil, err
@@ -210,15 +215,18 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	for _, id := range r.Prompt {
 		t.labels = append(t.labels, kvcache.LabelOf(id, len(r.Prompt) < e.sched.short))
 	}
+	e.show(t, r.Pictures)
 	if st.most, t.fewest, t.least = e.DraftsOf(&r); st.most > 0 {
 		if e.hot != nil {
 			e.hot.budget.Begin()
 		}
 		st.guess = e.guesser(&r)
 	}
-	for _, id := range r.Prompt {
-		r.Sampler.Accept(id)
-		st.note(id)
+	for i, id := range r.Prompt {
+		if p, _ := t.picture(i); p == nil {
+			r.Sampler.Accept(id)
+			st.note(id)
+		}
 	}
 	if r.Constraint != nil {
 		r.Sampler.Constrain(r.Constraint)
@@ -374,7 +382,7 @@ func (st *Stream) drafts(n int) (guesses []int32, wish int) {
 		return cost
 	}
 	guesses = st.guess.Draft(most, cost)
-	if len(guesses) > 0 || st.e.hot == nil || st.t.extension.on() { // hot neurons are asked at positions as they are in the cache
+	if len(guesses) > 0 || st.e.hot == nil || st.t.extension.on() || st.t.pictures != nil { // hot neurons are asked at positions as they are in the cache
 		return guesses, 0
 	}
 	wish = st.e.hot.wish(most, cost, st.e.sched.guessTime)
@@ -385,7 +393,7 @@ func (st *Stream) drafts(n int) (guesses []int32, wish int) {
 // full ends a text whose context is full, or has it go on behind id with what is kept of it.
 func (st *Stream) full(id int32) {
 	sh := st.r.Shift
-	if sh == nil {
+	if sh == nil || st.t.pictures != nil {
 		st.end(StopContext, nil)
 		return
 	}

@@ -63,6 +63,8 @@ type task struct {
 	awaited bool          // the scheduler gives its client a moment before the next step
 	late    bool          // it did not come back within that moment the last time
 
+	pictures []shown // among labels, in their order; nil: there are none
+
 	pooled *pooled // what becomes of its hidden states; nil: they are not wanted
 	types  []int32 // of the tokens of a pair of texts, whose keys no other has; nil: all have the first
 
@@ -196,7 +198,7 @@ func (t *task) shorten(short int) {
 		return
 	}
 	for i, l := range t.labels[at:] {
-		t.labels[at+i] = kvcache.LabelOf(l.Token(), true)
+		t.labels[at+i] = l.As(true)
 	}
 }
 

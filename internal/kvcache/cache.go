@@ -16,9 +16,9 @@ package kvcache
 
 import "slices"
 
-// Label names what was computed at a position: a token, and by which arithmetic. Equal labels at equal places behind
-// equal labels mean equal keys and values, to the byte.
-type Label uint32
+// Label names what was computed at a position: a token or a row of a picture, and by which arithmetic. Equal labels at
+// equal places after equal labels mean equal keys and values, to the byte.
+type Label uint64
 
 // The bits of a label below its token.
 const (
@@ -26,6 +26,15 @@ const (
 	foreign
 	kindBits = 2
 )
+
+// The bits of a label above its token, of rows of pictures: the picture's number, and that it is one.
+const (
+	pictureShift       = kindBits + 31
+	pictureRow   Label = 1 << 63
+)
+
+// MostPictures is the number of pictures that labels tell apart.
+const MostPictures = 1 << 30
 
 // LabelOf returns the label of a token that was evaluated as part of a prompt, or, if single, by the arithmetic of
 // single tokens of running sequences, which short prompts are evaluated by too.
@@ -37,8 +46,27 @@ func LabelOf(token int32, single bool) Label {
 	return l
 }
 
-// Token returns l's token.
-func (l Label) Token() int32 { return int32(l >> kindBits) }
+// PictureLabel returns the label of a row of a picture, whose number is below MostPictures.
+func PictureLabel(picture uint32, row int32, single bool) Label {
+	return LabelOf(row, single) | Label(picture)<<pictureShift | pictureRow
+}
+
+// Token returns l's token. It is 0 for rows of pictures.
+func (l Label) Token() int32 {
+	if l&pictureRow != 0 {
+		return 0
+	}
+	return int32(l >> kindBits)
+}
+
+// As returns the label of what l names where it is evaluated as part of a prompt or, if single, as a single token.
+func (l Label) As(single bool) Label {
+	l &^= decoded | foreign
+	if single {
+		l |= decoded
+	}
+	return l
+}
 
 // Decoded reports whether the token was evaluated by the arithmetic of single tokens of running sequences.
 func (l Label) Decoded() bool { return l&decoded != 0 }

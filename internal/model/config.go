@@ -22,6 +22,7 @@ type Config struct {
 	Name    string // general.name
 	Context int    // positions the model was trained for
 	Embd    int    // width of the residual stream
+	Given   int    // numbers that are given for a row of a picture, see nn.Embedding
 	Layers  int
 	Further int // layers of the file behind these, which predict further tokens than the next and are not computed, but for guesses
 	// FurtherCached says that the KV cache has a part of the first of these.
@@ -141,7 +142,7 @@ func (c *Config) outline(k *nn.Keys) {
 		return
 	}
 	embed, output := program.Ends()
-	c.Vocab, c.Embd = embed.Table.Rows, embed.Table.Cols
+	c.Vocab, c.Embd, c.Given = embed.Table.Rows, embed.Table.Cols, embed.Given()
 	c.Headless = !output.Head.Bound()
 	c.Eps = cmp.Or(output.Norm.Epsilon, embed.Norm.Epsilon)
 	if embed.Types != nil {

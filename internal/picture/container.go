@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"image"
-	"image/color"
 	"image/gif"
 	"image/jpeg"
 	"image/png"
+	"io"
+	"iter"
+	"strings"
 
 	"golang.org/x/image/bmp"
 	"golang.org/x/image/webp"
@@ -23,78 +25,89 @@ func sized(c image.Config, err error) (header, error) {
 // to 20.
 const mostScans = 100
 
-func jpegConfig(data []byte) (header, error) {
+func jpegHeader(data []byte) (header, error) {
 	h, err := sized(jpeg.DecodeConfig(bytes.NewReader(data)))
-	h.least = h.width * h.height / 64 / 8 // a bit for a block of 8 x 8
+	if err != nil {
+		return h, err
+	}
+	h.least = h.width * h.height / 64 / 8 // a bit for each block of 8 x 8
 	scans := 0
-	for at := 2; at+4 <= len(data); {
-		if data[at] != 0xff {
-			skip := bytes.IndexByte(data[at:], 0xff) // pixels of a scan, or what the decoder will refuse
-			if skip < 0 {
-				break
-			}
-			at += skip
-			continue
-		}
-		marker := data[at+1]
-		if marker == 0xff { // filler
-			at++
-			continue
-		}
-		if marker == 0 || marker == 0xd8 || marker >= 0xd0 && marker <= 0xd7 || marker == 1 { // without a length
-			at += 2
-			continue
-		}
-		if marker == 0xd9 {
-			break
-		}
-		end := at + 2 + int(binary.BigEndian.Uint16(data[at+2:]))
-		if end < at+4 || end > len(data) {
-			break
-		}
-		body := data[at+4 : end]
-		if exif, ok := bytes.CutPrefix(body, []byte("Exif\x00\x00")); ok && marker == 0xe1 && h.exif == nil {
-			h.exif = exif
+	for marker, body := range segments(data) {
+		if marker == 0xe1 && h.exif == nil && bytes.HasPrefix(body, []byte(exifMark)) {
+			h.exif = body
 		}
 		if marker == 0xda {
 			scans++
 		}
-		at = end
 	}
 	if scans > mostScans {
 		return h, fmt.Errorf("it has %d scans, more than %d", scans, mostScans)
 	}
-	return h, err
+	return h, nil
 }
 
-func pngConfig(data []byte) (header, error) {
-	c, err := png.DecodeConfig(bytes.NewReader(data))
-	h, err := sized(c, err)
+// jpegDecode reads files without their end mark, too, as browsers do: cameras and chats lose it.
+func jpegDecode(data []byte) (image.Image, error) {
+	return jpeg.Decode(io.MultiReader(bytes.NewReader(data), strings.NewReader("\xff\xd9")))
+}
+
+// segments ranges over the segments of a JPEG file that have a body.
+func segments(data []byte) iter.Seq2[byte, []byte] {
+	return func(yield func(byte, []byte) bool) {
+		for at := 2; at+4 <= len(data); {
+			switch marker := data[at+1]; {
+			case data[at] != 0xff: // pixels of a scan, or what the decoder will refuse
+				skip := bytes.IndexByte(data[at:], 0xff)
+				if skip < 0 {
+					return
+				}
+				at += skip
+			case marker == 0xff: // filler
+				at++
+			case marker <= 1, marker >= 0xd0 && marker <= 0xd8: // without a body
+				at += 2
+			case marker == 0xd9:
+				return
+			default:
+				end := at + 2 + int(binary.BigEndian.Uint16(data[at+2:]))
+				if end < at+4 || end > len(data) || !yield(marker, data[at+4:end]) {
+					return
+				}
+				at = end
+			}
+		}
+	}
+}
+
+func pngHeader(data []byte) (header, error) {
+	h, err := sized(png.DecodeConfig(bytes.NewReader(data)))
 	if err != nil {
 		return h, err
 	}
-	depth, colour := int(data[24]), data[25]
-	channels := map[byte]int{0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
-	h.least = h.width / 8 * depth * channels * h.height / 1032 // what deflate saves at most
 	for at := 8; at+12 <= len(data); {
-		size := int(binary.BigEndian.Uint32(data[at:]))
-		if size > len(data)-at-12 {
+		size := int64(binary.BigEndian.Uint32(data[at:]))
+		if size > int64(len(data)-at-12) {
 			break
 		}
-		if string(data[at+4:at+8]) == "eXIf" {
-			h.exif = data[at+8:][:size]
+		switch body := data[at+8:][:size]; string(data[at+4 : at+8]) {
+		case "IHDR":
+			if size == 13 {
+				channels := map[byte]int{0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[body[9]]
+				h.least = h.width / 8 * int(body[8]) * channels * h.height / 1032 // deflate saves no more
+			}
+		case "eXIf":
+			h.exif = body
 		}
-		at += 12 + size
+		at += 12 + int(size)
 	}
 	return h, nil
 }
 
-func gifConfig(data []byte) (header, error) { return sized(gif.DecodeConfig(bytes.NewReader(data))) }
+func gifHeader(data []byte) (header, error) { return sized(gif.DecodeConfig(bytes.NewReader(data))) }
 
-func bmpConfig(data []byte) (header, error) {
-	c, err := bmp.DecodeConfig(bytes.NewReader(data))
-	h, err := sized(c, err)
-	if err == nil && len(data) >= 30 {
+func bmpHeader(data []byte) (header, error) {
+	h, err := sized(bmp.DecodeConfig(bytes.NewReader(data)))
+	if err == nil {
 		h.least = h.width * h.height / 8 * int(binary.LittleEndian.Uint16(data[28:]))
 	}
 	return h, err
@@ -107,19 +120,19 @@ func isWebP(data []byte) bool {
 // chunks calls f for each chunk of a WebP file's body, until it returns false.
 func chunks(data []byte, f func(name string, body []byte) bool) {
 	for len(data) >= 8 {
-		size := int(binary.LittleEndian.Uint32(data[4:]))
-		if size > len(data)-8 || !f(string(data[:4]), data[8:][:size]) {
+		size := int64(binary.LittleEndian.Uint32(data[4:]))
+		if size > int64(len(data)-8) || !f(string(data[:4]), data[8:][:size]) {
 			return
 		}
-		data = data[min(8+size+size%2, len(data)):]
+		data = data[min(8+int(size+size%2), len(data)):]
 	}
 }
 
-func webpConfig(data []byte) (header, error) {
+func webpHeader(data []byte) (header, error) {
 	h, err := sized(webp.DecodeConfig(bytes.NewReader(data)))
 	chunks(data[12:], func(name string, body []byte) bool {
 		if name == "EXIF" {
-			h.exif = bytes.TrimPrefix(body, []byte("Exif\x00\x00"))
+			h.exif = body
 		}
 		return h.exif == nil
 	})
@@ -137,7 +150,7 @@ func webpDecode(data []byte) (image.Image, error) {
 	})
 	if frame == nil {
 		m, err := webp.Decode(bytes.NewReader(data))
-		return video(m), err
+		return lossy(m), err
 	}
 	if len(frame) < 16 {
 		return nil, errors.New("its first frame is cut off")
@@ -167,7 +180,7 @@ func webpDecode(data []byte) (image.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return moved{video(m), image.Pt(x, y)}, nil
+	return moved{lossy(m), image.Pt(x, y)}, nil
 }
 
 // moved is a picture whose upper left corner is elsewhere.
@@ -176,21 +189,15 @@ type moved struct {
 	at image.Point
 }
 
-// video marks a lossy WebP picture: its luma runs from 16 to 235, where JPEG's runs from 0 to 255.
-func video(m image.Image) image.Image {
+// lossy gives a lossy picture the way in which libwebp interpolates and converts its colours.
+func lossy(m image.Image) image.Image {
 	switch m := m.(type) {
 	case *image.YCbCr:
-		return videoRange{m, nil, 0}
+		return newYCC(m, true)
 	case *image.NYCbCrA:
-		return videoRange{&m.YCbCr, m.A, m.AStride}
+		planes := newYCC(&m.YCbCr, true)
+		planes.alpha, planes.alphaStride = m.A, m.AStride
+		return planes
 	}
 	return m
 }
-
-type videoRange struct {
-	*image.YCbCr
-	alpha  []byte
-	stride int
-}
-
-func (videoRange) ColorModel() color.Model { return color.RGBAModel }

@@ -2,11 +2,12 @@ package picture
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"image"
 	"image/gif"
-	"image/jpeg"
 	"image/png"
+	"io"
 	"strings"
 
 	"golang.org/x/image/bmp"
@@ -18,66 +19,72 @@ type Limits struct {
 	Pixels int   // width x height; DefaultPixels
 }
 
-// Defaults of Limits. Decoding takes up to 24 bytes of memory per pixel (a progressive CMYK JPEG), usually six.
+// Defaults of Limits. Of pixels they allow a camera's 50 millions (8192 x 6144). Decoding takes about 6 bytes of memory
+// a pixel of a usual JPEG, 10 of a PNG, and at most 26, which a progressive CMYK JPEG needs.
 const (
 	DefaultBytes  = 64 << 20
-	DefaultPixels = 64 << 20
+	DefaultPixels = 48 << 20
 )
 
 // An Error says in one sentence what is wrong with a picture's file and what to do. The fault is in the file: a server
 // answers it with 400.
 type Error struct {
 	text string
-	err  error
+	err  error // the decoder's; may be nil
 }
 
 func (e *Error) Error() string { return e.text }
 
-// Unwrap returns the decoder's error, if there is one.
+// Unwrap returns the decoder's error, or nil.
 func (e *Error) Unwrap() error { return e.err }
 
-func errorf(format string, values ...any) error {
-	err := &Error{text: fmt.Sprintf(format, values...)}
-	for _, v := range values {
-		if inner, ok := v.(error); ok {
-			err.err = inner
-		}
-	}
-	return err
+func errorf(format string, values ...any) *Error {
+	return &Error{text: fmt.Sprintf(format, values...)}
 }
 
-// A format reads one kind of file. config returns the size and whatever else is known before a pixel is decoded.
+// A format reads one kind of file.
 type format struct {
 	name   string
 	is     func(data []byte) bool
-	config func(data []byte) (header, error)
+	header func(data []byte) (header, error)
 	decode func(data []byte) (image.Image, error)
 }
 
 // A header is what a file says before its pixels.
 type header struct {
 	width, height int
-	exif          []byte // the TIFF structure that may hold the orientation; nil: there is none
-	least         int    // bytes that a whole file of this size has at least
+	exif          []byte // may hold the orientation; nil if there is none
+	least         int    // bytes that a whole file of so many pixels has at least
 }
 
 func begins(magic string) func([]byte) bool {
-	return func(data []byte) bool { return strings.HasPrefix(string(data[:min(len(data), 16)]), magic) }
+	return func(data []byte) bool { return bytes.HasPrefix(data, []byte(magic)) }
+}
+
+func reading(decode func(io.Reader) (image.Image, error)) func([]byte) (image.Image, error) {
+	return func(data []byte) (image.Image, error) { return decode(bytes.NewReader(data)) }
 }
 
 func formats() []format {
 	return []format{
-		{"JPEG", begins("\xff\xd8\xff"), jpegConfig, func(data []byte) (image.Image, error) { return jpeg.Decode(bytes.NewReader(data)) }},
-		{"PNG", begins("\x89PNG\r\n\x1a\n"), pngConfig, func(data []byte) (image.Image, error) { return png.Decode(bytes.NewReader(data)) }},
-		{"GIF", begins("GIF8"), gifConfig, func(data []byte) (image.Image, error) { return gif.Decode(bytes.NewReader(data)) }},
-		{"WebP", isWebP, webpConfig, webpDecode},
-		{"BMP", begins("BM"), bmpConfig, func(data []byte) (image.Image, error) { return bmp.Decode(bytes.NewReader(data)) }},
+		{"JPEG", begins("\xff\xd8\xff"), jpegHeader, jpegDecode},
+		{"PNG", begins("\x89PNG\r\n\x1a\n"), pngHeader, reading(png.Decode)},
+		{"GIF", begins("GIF8"), gifHeader, reading(gif.Decode)},
+		{"WebP", isWebP, webpHeader, webpDecode},
+		{"BMP", begins("BM"), bmpHeader, reading(bmp.Decode)},
 	}
 }
 
-// Decode reads a JPEG, PNG, GIF, WebP or BMP file; of an animation its first frame. The picture is upright: it is turned
-// and mirrored as its EXIF orientation says. Transparent pixels are over white, as the tools of Qwen and Mistral show
-// them to their models. Its errors are of the type Error.
+// Decode reads a JPEG, PNG, GIF, WebP or BMP file; of an animation its first frame. Limits are checked before pixels
+// are decoded. Its errors are of the type *Error.
+//
+// The pixels are those of Pillow, as near as the decoders allow: those of a lossless file and of WebP exactly, those of
+// a JPEG within rounding. Of 16 bits a channel the upper 8 are kept; colour profiles are not applied. The picture is
+// upright: it is turned and mirrored as its EXIF orientation says (ImageOps.exif_transpose).
+//
+// What is transparent is over white, as Qwen's and Mistral's own tools (qwen_vl_utils, mistral_common) and vLLM show it
+// to their models. The convert("RGB") of transformers and stb_image in llama.cpp drop transparency instead, so that
+// colours appear that nobody has seen: black text on a clear ground becomes black on black.
 func Decode(data []byte, limits Limits) (*Image, error) {
 	most, pixels := limits.Bytes, limits.Pixels
 	if most == 0 {
@@ -98,7 +105,7 @@ func Decode(data []byte, limits Limits) (*Image, error) {
 }
 
 func (f *format) read(data []byte, pixels int) (*Image, error) {
-	h, err := f.config(data)
+	h, err := f.header(data)
 	switch {
 	case err != nil:
 		return nil, f.damaged(err)
@@ -106,7 +113,7 @@ func (f *format) read(data []byte, pixels int) (*Image, error) {
 		return nil, errorf("the %s file has no pixels: its size is %d x %d", f.name, h.width, h.height)
 	case h.width > pixels/h.height:
 		return nil, errorf("the picture has %d x %d pixels, more than the %d that are allowed; make it smaller", h.width, h.height, pixels)
-	case len(data) < h.least:
+	case len(data) < h.least: // refused before there is memory for the pixels
 		return nil, f.damaged(fmt.Errorf("%d bytes are too few for %d x %d pixels", len(data), h.width, h.height))
 	}
 	decoded, err := f.decode(data)
@@ -118,26 +125,33 @@ func (f *format) read(data []byte, pixels int) (*Image, error) {
 	return m.upright(orientation(h.exif)), nil
 }
 
-func (f *format) damaged(err error) error {
+// damaged is the error of a file that its decoder refused.
+func (f *format) damaged(err error) *Error {
 	text := err.Error()
-	for _, prefix := range []string{"jpeg: ", "png: ", "gif: ", "webp: ", "bmp: ", "invalid JPEG format: ", "invalid format: ", "unsupported JPEG feature: ", "unsupported feature: "} {
-		text = strings.TrimPrefix(text, prefix)
-	}
-	if text == "EOF" || text == "unexpected EOF" {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		text = "it is cut off"
+	}
+	for _, by := range []string{"png: ", "gif: ", "webp: ", "vp8: ", "vp8l: ", "bmp: ", "riff: ", "invalid JPEG format: ", "invalid format: "} {
+		text = strings.TrimPrefix(text, by)
 	}
 	return &Error{fmt.Sprintf("the %s file cannot be read (%s); save it again, as PNG or JPEG", f.name, text), err}
 }
 
-// unknown is the error of a file in another format.
-func unknown(data []byte) error {
-	if len(data) == 0 {
-		return errorf("the picture's file is empty")
+// unknown is the error of a file in no format that Decode reads.
+func unknown(data []byte) *Error {
+	switch what := foreign(data); what {
+	case "":
+		if len(data) == 0 {
+			return errorf("the picture's file is empty")
+		}
+		return errorf("the file is not a picture in a format that can be read; JPEG, PNG, GIF, WebP and BMP can")
+	case "HTML":
+		return errorf("the file is a web page, not a picture; send the picture itself")
+	case "video":
+		return errorf("the file is a video, not a picture; send a frame of it as PNG or JPEG")
+	default:
+		return errorf("the picture's format is %s, which cannot be read; convert it to PNG or JPEG", what)
 	}
-	if name := foreign(data); name != "" {
-		return errorf("%s files cannot be read; convert it to PNG or JPEG", name)
-	}
-	return errorf("the file is no picture that can be read; JPEG, PNG, GIF, WebP and BMP can")
 }
 
 // foreign names a well-known format that Decode does not read.
@@ -155,10 +169,28 @@ func foreign(data []byte) string {
 		return "video"
 	}
 	for _, known := range []struct{ magic, name string }{
-		{"II*\x00", "TIFF"}, {"MM\x00*", "TIFF"}, {"II+\x00", "TIFF"}, {"MM\x00+", "TIFF"}, {"%PDF-", "PDF"},
-		{"\xff\x0a", "JPEG XL"}, {"\x00\x00\x00\x0cJXL ", "JPEG XL"}, {"\x00\x00\x00\x0cjP  ", "JPEG 2000"}, {"\xff\x4f\xff\x51", "JPEG 2000"},
-		{"8BPS", "Photoshop"}, {"\x00\x00\x01\x00", "icon"}, {"qoif", "QOI"}, {"\x1aE\xdf\xa3", "video"}, {"P1\n", "PBM"}, {"P2\n", "PGM"}, {"P3\n", "PPM"},
-		{"P4\n", "PBM"}, {"P5\n", "PGM"}, {"P6\n", "PPM"}, {"\x76\x2f\x31\x01", "OpenEXR"}, {"#?RADIANCE", "Radiance"}, {"%!PS", "PostScript"},
+		{"II*\x00", "TIFF"},
+		{"MM\x00*", "TIFF"},
+		{"II+\x00", "TIFF"},
+		{"MM\x00+", "TIFF"},
+		{"%PDF-", "PDF"},
+		{"\xff\x0a", "JPEG XL"},
+		{"\x00\x00\x00\x0cJXL ", "JPEG XL"},
+		{"\x00\x00\x00\x0cjP  ", "JPEG 2000"},
+		{"\xff\x4f\xff\x51", "JPEG 2000"},
+		{"8BPS", "Photoshop"},
+		{"\x00\x00\x01\x00", "ICO"},
+		{"qoif", "QOI"},
+		{"P1\n", "PBM"},
+		{"P2\n", "PGM"},
+		{"P3\n", "PPM"},
+		{"P4\n", "PBM"},
+		{"P5\n", "PGM"},
+		{"P6\n", "PPM"},
+		{"\x76\x2f\x31\x01", "OpenEXR"},
+		{"#?RADIANCE", "Radiance HDR"},
+		{"%!PS", "PostScript"},
+		{"\x1aE\xdf\xa3", "video"},
 	} {
 		if strings.HasPrefix(head, known.magic) {
 			return known.name
@@ -166,10 +198,10 @@ func foreign(data []byte) string {
 	}
 	text := strings.ToLower(strings.TrimLeft(strings.TrimPrefix(head, "\ufeff"), " \t\r\n"))
 	switch {
-	case strings.HasPrefix(text, "<svg"), strings.HasPrefix(text, "<?xml") && strings.Contains(text, "<svg"):
-		return "SVG"
 	case strings.HasPrefix(text, "<!doctype html"), strings.HasPrefix(text, "<html"):
 		return "HTML"
+	case strings.HasPrefix(text, "<") && strings.Contains(text, "<svg"):
+		return "SVG"
 	}
 	return ""
 }

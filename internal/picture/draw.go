@@ -7,11 +7,9 @@ import (
 
 // draw writes a decoded picture over this one.
 func (m *Image) draw(from image.Image) {
-	at := image.Point{}
+	at := from.Bounds().Min
 	if f, ok := from.(moved); ok {
 		from, at = f.Image, f.at
-	} else {
-		at = from.Bounds().Min
 	}
 	b := from.Bounds()
 	width, height := min(b.Dx(), m.Width-at.X), min(b.Dy(), m.Height-at.Y)
@@ -29,24 +27,10 @@ func (m *Image) draw(from image.Image) {
 func reader(from image.Image) func(dst []byte, x, y int) {
 	switch from := from.(type) {
 	case *image.YCbCr:
-		return func(dst []byte, x, y int) {
-			for i := 0; i < len(dst); i, x = i+3, x+1 {
-				luma, chroma := from.YOffset(x, y), from.COffset(x, y)
-				dst[i], dst[i+1], dst[i+2] = color.YCbCrToRGB(from.Y[luma], from.Cb[chroma], from.Cr[chroma])
-			}
-		}
-	case videoRange:
-		return func(dst []byte, x, y int) {
-			for i := 0; i < len(dst); i, x = i+3, x+1 {
-				luma, chroma := from.YOffset(x, y), from.COffset(x, y)
-				r, g, b := limitedToRGB(from.Y[luma], from.Cb[chroma], from.Cr[chroma])
-				if from.alpha == nil {
-					dst[i], dst[i+1], dst[i+2] = r, g, b
-					continue
-				}
-				over(dst[i:i+3], r, g, b, from.alpha[y*from.stride+x])
-			}
-		}
+		planes := newYCC(from, false)
+		return func(dst []byte, _, y int) { planes.row(dst, y) }
+	case *ycc:
+		return func(dst []byte, _, y int) { from.row(dst, y) }
 	case *image.Gray:
 		return func(dst []byte, x, y int) {
 			for _, v := range from.Pix[from.PixOffset(x, y):][:len(dst)/3] {
@@ -126,13 +110,4 @@ func over(dst []byte, r, g, b, alpha byte) {
 	for c, v := range [3]byte{r, g, b} {
 		dst[c] = byte(by255(uint32(v)*a + uint32(dst[c])*(255-a)))
 	}
-}
-
-// limitedToRGB converts a colour by ITU-R BT.601 with luma from 16 to 235, in libwebp's fixed point (src/dsp/yuv.h).
-func limitedToRGB(y, cb, cr byte) (r, g, b byte) {
-	luma := 19077 * int32(y) >> 8
-	to8 := func(v int32) byte { return byte(min(max(v>>6, 0), 255)) }
-	return to8(luma + 26149*int32(cr)>>8 - 14234),
-		to8(luma - 6419*int32(cb)>>8 - 13320*int32(cr)>>8 + 8708),
-		to8(luma + 33050*int32(cb)>>8 - 17685)
 }

@@ -51,7 +51,9 @@ func taps(from, to int, by Interpolation) [][]tap {
 	all := make([][]tap, to)
 	step := float64(from) / float64(to)
 	if by.AlignCorners {
-		step = float64(from-1) / float64(max(to-1, 1))
+		if step = 0; to > 1 {
+			step = float64(from-1) / float64(to-1)
+		}
 	}
 	if by.Antialias {
 		for i, w := range windows(from, to, step, kernels[by.Filter]) {

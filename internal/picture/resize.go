@@ -29,13 +29,14 @@ type kernel struct {
 
 func triangle(x float64) float64 { return max(0, 1-math.Abs(x)) }
 
+// cubic rounds each product, so that no processor fuses it with a sum and weights are the same everywhere.
 func cubic(a float64) func(x float64) float64 {
 	return func(x float64) float64 {
 		switch x = math.Abs(x); {
 		case x < 1:
-			return ((a+2)*x-(a+3))*x*x + 1
+			return float64((float64((a+2)*x)-(a+3))*x*x) + 1
 		case x < 2:
-			return (((x-5)*x+8)*x - 4) * a
+			return (float64((float64((x-5)*x)+8)*x) - 4) * a
 		}
 		return 0
 	}
@@ -71,11 +72,11 @@ type window struct {
 // with the step where pixels become fewer (antialias).
 func windows(from, to int, step float64, k kernel) []window {
 	grow := max(step, 1)
-	reach := k.reach * grow
+	reach := float64(k.reach * grow)
 	all := make([]window, to)
 	weights := make([]float64, 0, to*(2*int(math.Ceil(reach))+1))
 	for i := range all {
-		center := (float64(i) + 0.5) * step
+		center := float64((float64(i) + 0.5) * step)
 		first, end := max(int(center-reach+0.5), 0), min(int(center+reach+0.5), from)
 		base, sum := len(weights), 0.0
 		for x := first; x < end; x++ {
@@ -137,27 +138,35 @@ func fixed(all []window) []fixedWindow {
 
 func clip(sum int32) byte { return byte(min(max(sum>>fraction, 0), 255)) }
 
+// across changes the width. Red and blue of a pixel share an integer, so that one product serves both: each sum fits
+// into its 32 bits, with its sign.
 func (m *Image) across(width int, of []fixedWindow) *Image {
 	to := Blank(width, m.Height, [3]byte{})
+	redBlue, green := make([]int64, m.Width), make([]int64, m.Width)
 	for y := range m.Height {
-		from, dst := m.row(0, y, m.Width), to.row(0, y, width)
+		src, dst := m.row(0, y, m.Width), to.row(0, y, width)
+		for x := range redBlue {
+			redBlue[x], green[x] = int64(src[0])|int64(src[2])<<32, int64(src[1])
+			src = src[3:]
+		}
 		for _, w := range of {
 			const half = 1 << (fraction - 1)
-			r, g, b := int32(half), int32(half), int32(half)
-			src := from[3*w.start:][:3*len(w.weights)]
-			for _, v := range w.weights {
-				r += int32(src[0]) * v
-				g += int32(src[1]) * v
-				b += int32(src[2]) * v
-				src = src[3:]
+			rb, g := int64(half|half<<32), int64(half)
+			greens := green[w.start:][:len(w.weights)]
+			for i, v := range redBlue[w.start:][:len(w.weights)] {
+				weight := int64(w.weights[i])
+				rb += v * weight
+				g += greens[i] * weight
 			}
-			dst[0], dst[1], dst[2] = clip(r), clip(g), clip(b)
+			r := int32(rb)
+			dst[0], dst[1], dst[2] = clip(r), clip(int32(g)), clip(int32((rb-int64(r))>>32))
 			dst = dst[3:]
 		}
 	}
 	return to
 }
 
+// down changes the height.
 func (m *Image) down(height int, of []fixedWindow) *Image {
 	to := Blank(m.Width, height, [3]byte{})
 	sums := make([]int32, 3*m.Width)
@@ -165,10 +174,19 @@ func (m *Image) down(height int, of []fixedWindow) *Image {
 		for i := range sums {
 			sums[i] = 1 << (fraction - 1)
 		}
-		for j, v := range w.weights {
-			for i, p := range m.row(0, w.start+j, m.Width) {
-				sums[i] += int32(p) * v
+		for at, left := w.start, w.weights; len(left) > 0; {
+			first := m.row(0, at, m.Width)[:len(sums)]
+			if len(left) == 1 {
+				for i, v := range first {
+					sums[i] += int32(v) * left[0]
+				}
+				break
 			}
+			second, v0, v1 := m.row(0, at+1, m.Width)[:len(sums)], left[0], left[1]
+			for i := range sums {
+				sums[i] += int32(first[i])*v0 + int32(second[i])*v1
+			}
+			at, left = at+2, left[2:]
 		}
 		for i, dst := 0, to.row(0, y, m.Width); i < len(dst); i++ {
 			dst[i] = clip(sums[i])

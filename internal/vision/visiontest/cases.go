@@ -52,13 +52,13 @@ func Cases() []Case {
 			},
 		},
 		{
-			Name: "pixtral", Pictures: []Picture{{"even", 140, 84}, {"odd", 201, 133}},
+			Name: "pixtral", Pictures: []Picture{{"even", 140, 84}, {"odd", 217, 133}},
 			text:   text("mistral3", "silu", 3),
 			tokens: []string{"[IMG]", "[IMG_BREAK]", "[IMG_END]"},
 			tower:  pixtral,
 		},
 		{
-			Name: "internvl", Pictures: []Picture{{"even", 56, 56}, {"odd", 100, 67}},
+			Name: "internvl", Pictures: []Picture{{"even", 56, 56}, {"tiles", 112, 56}},
 			text:   text("qwen3", "silu", 3),
 			tokens: []string{"<img>", "<IMG_CONTEXT>", "</img>"},
 			tower:  internvl,

@@ -1,0 +1,227 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/kvcache"
+	"github.com/powerinfer-go/powerinfer/internal/vision"
+)
+
+// shown is a picture in a task's labels.
+type shown struct {
+	vision.Placed
+	moved int // by how many positions the picture, and the ones before it, are shorter than their rows, see Rows.Positions
+}
+
+func (p *shown) end() int { return p.At + len(p.Vectors) }
+
+// pictureNames gives numbers to rows of pictures. Equal rows have the same number, so that they have the same labels.
+type pictureNames struct {
+	mu    sync.Mutex
+	names map[[32]byte]uint32
+	next  uint32
+}
+
+// mostPictureNames bounds the numbers that are remembered. Rows whose number was forgotten get another one, under which
+// the cache holds nothing.
+const mostPictureNames = 1 << 14
+
+func (n *pictureNames) name(sum [32]byte) uint32 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if id, ok := n.names[sum]; ok {
+		return id
+	}
+	if n.names == nil || len(n.names) >= mostPictureNames {
+		n.names = map[[32]byte]uint32{}
+	}
+	n.next = (n.next + 1) % kvcache.MostPictures
+	n.names[sum] = n.next
+	return n.next
+}
+
+// checkPictures says why a request's pictures cannot be shown, or nil.
+func (e *Engine) checkPictures(r *Request) error {
+	if len(r.Pictures) == 0 {
+		return nil
+	}
+	if e.options.Extension.on() {
+		return errors.New("pictures and self-extension do not go together: leave out --grp-attn-n")
+	}
+	end := 0
+	for i := range r.Pictures {
+		p := &r.Pictures[i]
+		n := len(p.Vectors)
+		if p.At < end || n == 0 || p.At+n > len(r.Prompt) {
+			return fmt.Errorf("picture %d has %d rows at token %d of a prompt of %d", i, n, p.At, len(r.Prompt))
+		}
+		end = p.At + n
+		for _, v := range p.Vectors {
+			if len(v) != e.config.Given {
+				return fmt.Errorf("a row of picture %d has %d numbers, and the model takes %d", i, len(v), e.config.Given)
+			}
+		}
+		if most := e.ubatch - 2*e.outputs; p.Mutual && n > most {
+			return fmt.Errorf("a picture has %d tokens, which the model reads in one step of at most %d: give -ub %d (--ubatch-size), or fewer tokens for a picture with --image-max-tokens", n, most, n+2*e.outputs)
+		}
+	}
+	return nil
+}
+
+// show gives t the pictures of a prompt, and their labels.
+func (e *Engine) show(t *task, pictures []vision.Placed) {
+	moved := 0
+	for _, p := range pictures {
+		moved += len(p.Vectors) - p.Positions()
+		t.pictures = append(t.pictures, shown{p, moved})
+		name := e.names.name(p.Sum)
+		for i := range p.Vectors {
+			at := p.At + i
+			t.labels[at] = kvcache.PictureLabel(name, int32(i), t.labels[at].Decoded())
+		}
+	}
+}
+
+// picture returns the picture that position i of t belongs to, or nil, and by how many positions the pictures that end
+// before i are shorter than their rows.
+func (t *task) picture(i int) (p *shown, moved int) {
+	n, _ := slices.BinarySearchFunc(t.pictures, i, func(p shown, i int) int {
+		if p.end() <= i {
+			return -1
+		}
+		return 1
+	})
+	if n > 0 {
+		moved = t.pictures[n-1].moved
+	}
+	if n < len(t.pictures) && t.pictures[n].At <= i {
+		p = &t.pictures[n]
+	}
+	return p, moved
+}
+
+// uncut returns how many of t's positions from at on, about n of them, make up a step that ends in no picture whose rows
+// see each other: more than n where it begins in one.
+func (t *task) uncut(at, n int) int {
+	if n == 0 {
+		return 0
+	}
+	p, _ := t.picture(at + n - 1)
+	switch {
+	case p == nil || !p.Mutual || p.end() == at+n:
+		return n
+	case p.At > at:
+		return p.At - at
+	}
+	return p.end() - at
+}
+
+// seesPictures reports whether the step has rows of pictures, rows at other positions because of pictures before them,
+// and rows that see each other.
+func (s *scheduler) seesPictures() (rows, moved, mutual bool) {
+	for i := range s.step {
+		t, n := s.step[i].t, s.step[i].n
+		at := t.kv.Len()
+		for j := range t.pictures {
+			p := &t.pictures[j]
+			if p.At < at+n+s.step[i].drafts && p.moved != 0 {
+				moved = true
+			}
+			if p.At < at+n && p.end() > at {
+				rows, mutual = true, mutual || p.Mutual
+				moved = moved || p.Across > 0
+			}
+		}
+	}
+	return rows, moved, mutual
+}
+
+// fillPictures makes room in the step's params for what pictures need.
+func (s *scheduler) fillPictures() {
+	p, room := &s.params, &s.pictures
+	rows, moved, mutual := s.seesPictures()
+	if p.Given = nil; rows {
+		p.Given = slices.Grow(room.given[:0], s.rows)
+		room.given = p.Given
+	}
+	if p.Axes = nil; moved {
+		for axis := range room.axes {
+			room.axes[axis] = slices.Grow(room.axes[axis][:0], s.rows)
+		}
+		p.Axes = room.axes[:]
+	}
+	if p.Bounds = nil; mutual {
+		p.Bounds = slices.Grow(room.bounds[:0], s.rows)
+		room.bounds = p.Bounds
+	}
+}
+
+// pictureParams is memory for params.
+type pictureParams struct {
+	given  [][]float32      // [n]
+	axes   [axes][]int32    // [n] of each
+	bounds []compute.Bounds // [n]
+}
+
+// axes are those of positions where pictures have several: time, height and width.
+const axes = 3
+
+// fillPicture writes what is given for row pos of t, where it is, and what it sees.
+func (s *scheduler) fillPicture(t *task, pos int) {
+	p := &s.params
+	one, moved := t.picture(pos)
+	if p.Given != nil {
+		var given []float32
+		if one != nil {
+			given = one.Vectors[pos-one.At]
+		}
+		p.Given = append(p.Given, given)
+	}
+	if p.Axes != nil {
+		at := [axes]int{pos - moved, pos - moved, pos - moved}
+		if one != nil && one.Across > 0 {
+			begin, i := one.At-moved, pos-one.At
+			at = [axes]int{begin, begin + i/one.Across, begin + i%one.Across}
+		}
+		for axis := range p.Axes {
+			p.Axes[axis] = append(p.Axes[axis], int32(at[axis]))
+		}
+		p.Turns = p.Axes[0]
+	}
+	if p.Bounds != nil {
+		to := pos + 1
+		if one != nil && one.Mutual {
+			to = one.end()
+		}
+		p.Bounds = append(p.Bounds, compute.Bounds{To: int32(min(to, math.MaxInt32))})
+	}
+}
+
+// upToPicture changes t's next n positions, of which logits of out are wanted, so that a step ends in no picture whose
+// rows see each other. There are none where the step has no room for the picture.
+func (s *scheduler) upToPicture(t *task, n, out int) (int, int) {
+	at := t.kv.Len()
+	whole := t.uncut(at, n)
+	room := s.rows - s.outputs // those of single tokens keep theirs
+	for i := range s.step {
+		room -= s.step[i].n + s.step[i].drafts
+	}
+	if whole > n && whole > room && len(s.step) > 0 {
+		return 0, 0
+	}
+	for i := min(n, whole); i < max(n, whole); i++ {
+		if t.wants(at + i) {
+			if whole > n {
+				out++
+			} else {
+				out--
+			}
+		}
+	}
+	return whole, out
+}
