@@ -28,7 +28,7 @@ func main() {
 		Name:  "visiontest",
 		Usage: "tiny models that see",
 		Commands: []*cli.Command{
-			{Name: "write", Usage: "writes models and pictures", ArgsUsage: "FOLDER [CASE...]", Action: write},
+			{Name: "write", Usage: "writes models and pictures of all cases, or of those named; gemma3_large is not among all", ArgsUsage: "FOLDER [CASE...]", Action: write},
 			{Name: "figures", Usage: "prints figures.json from what llama.cpp wrote", ArgsUsage: "FOLDER", Action: figures},
 		},
 	}
@@ -39,11 +39,11 @@ func main() {
 }
 
 func write(_ context.Context, c *cli.Command) error {
-	names := c.Args().Tail()
-	for _, v := range visiontest.Cases() {
-		if len(names) > 0 && !slices.Contains(names, v.Name) {
-			continue
-		}
+	cases := visiontest.Cases()
+	if names := c.Args().Tail(); len(names) > 0 {
+		cases = slices.DeleteFunc(append(cases, visiontest.Large()), func(v visiontest.Case) bool { return !slices.Contains(names, v.Name) })
+	}
+	for _, v := range cases {
 		if err := v.Write(filepath.Join(c.Args().First(), v.Name)); err != nil {
 			return fmt.Errorf("%s: %w", v.Name, err)
 		}

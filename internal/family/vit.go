@@ -168,6 +168,9 @@ func (m *vit) ffnSpec(b *nn.Binder, s vitSpec) nn.FFNSpec {
 		Width: m.width, Neurons: m.ff, Gated: s.gated, Act: m.act, UpBias: s.bias, DownBias: s.bias,
 		Swapped: b.Rows(down) != m.width && b.Rows(up) == m.width,
 	}
+	if s.gated {
+		ffn.GateBias = s.bias
+	}
 	if ffn.Neurons == 0 {
 		ffn.Neurons = b.Rows(up)
 		if ffn.Swapped {

@@ -9,6 +9,7 @@ type FFNSpec struct {
 	Gated            bool
 	Act              compute.Activation
 	TopK             *float32 // see FFN
+	GateBias         Presence
 	UpBias, DownBias Presence
 	Norm             Norm // that the layer reads of the residual after attention: the layer before guesses with it which neurons it will need
 	Inner            Norm // [n_ff] of what ffn_down reads, or none
@@ -58,6 +59,9 @@ func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
 	if s.Swapped {
 		up, down, upBias = down+".weight", "ffn_up"+suffix, down+".bias"
 	}
+	if bias := "ffn_gate" + suffix + ".bias"; b.Present(bias, s.GateBias) {
+		f.Gate.B = b.Vector(bias, s.Neurons)
+	}
 	order := plan.Order
 	if t := b.tensor("ffn_down.weight"); t != nil && t.Type.BlockElems() > 1 { // columns that share scales stay together
 		order = nil
@@ -77,11 +81,14 @@ func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
 	switch t := b.tensor(up); {
 	case s.Gated && !b.Has(gate) && (t == nil || t.Rows() != s.Neurons): // it holds the gates' rows, then the ups'
 		if both := units.neuronSlices(up, s.Width, rows, hot, order, s.Neurons, s.Neurons); both != nil {
+			both[0].B = f.Gate.B
 			f.Gate, f.Up = both[0], both[1]
 		}
 	default:
 		if s.Gated {
+			bias := f.Gate.B
 			f.Gate = b.Adapted(units.neurons(gate, s.Neurons, s.Width, rows, hot, order))
+			f.Gate.B = bias
 		}
 		f.Up = b.Adapted(units.neurons(up, s.Neurons, s.Width, rows, hot, order))
 	}

@@ -30,7 +30,7 @@ func Cases() []Case {
 			Name: "gemma3", Pictures: []Picture{{"even", 224, 224}, {"odd", 201, 133}},
 			text:   text("gemma3", "gelu", 7, gguf.KV{Key: "gemma3.attention.sliding_window", Value: uint32(16)}),
 			tokens: []string{"<start_of_image>", "<image_soft_token>", "<end_of_image>"},
-			tower:  gemma3,
+			tower:  func(f *file) { f.gemma3(shape{64, 224, 14, 72, 104, 3, 3, half, half, 1e-6}) },
 		},
 		{
 			Name: "qwen2.5vl_merger", Pictures: []Picture{{"even", 168, 140}, {"odd", 201, 133}},
@@ -104,6 +104,18 @@ func Cases() []Case {
 	}
 }
 
+// Large returns a case with Gemma 3's tower in its published shape, in F16, to measure speed with. It has no figures.
+func Large() Case {
+	for _, c := range Cases() {
+		if c.Name == "gemma3" {
+			c.Name, c.half, c.Pictures = "gemma3_large", true, []Picture{{"even", 896, 896}}
+			c.tower = func(f *file) { f.gemma3(shape{64, 896, 14, 1152, 4304, 27, 16, half, half, 1e-6}) }
+			return c
+		}
+	}
+	panic("visiontest: there is no case gemma3")
+}
+
 // layers adds the tensors of a tower's layers.
 func (f *file) layers(s shape, each func(prefix string)) {
 	for i := range s.layers {
@@ -159,8 +171,7 @@ func (f *file) siglip(s shape) {
 	f.layerNorm("v.post_ln", s.embd)
 }
 
-func gemma3(f *file) {
-	s := shape{64, 224, 14, 72, 104, 3, 3, half, half, 1e-6}
+func (f *file) gemma3(s shape) {
 	f.common("gemma3", s)
 	f.key("clip.use_gelu", true)
 	f.siglip(s)

@@ -5,6 +5,7 @@ package visiontest
 import (
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
@@ -12,7 +13,7 @@ import (
 
 // Case is a text model, a tower and pictures that go together.
 type Case struct {
-	Name     string // the folder's; the projector type, and what differs from the usual
+	Name     string // the folder's: the projector, and what differs from the usual
 	Pictures []Picture
 
 	text   synth.Spec
@@ -60,6 +61,18 @@ func (c Case) Write(dir string) error {
 		}
 	}
 	return nil
+}
+
+// Projector returns the kind of the case's tower.
+func (c Case) Projector() string {
+	f := file{}
+	c.tower(&f)
+	for _, k := range f.keys {
+		if strings.HasSuffix(k.Key, ".projector_type") {
+			return k.Value.(string)
+		}
+	}
+	panic("visiontest: a tower without a name")
 }
 
 // WriteTower writes the tower alone.
