@@ -90,7 +90,7 @@ func Cases() []Case {
 			tower:  glm4v,
 		},
 		{
-			Name: "kimik25", Pictures: []Picture{{"even", 140, 84}, {"odd", 201, 133}},
+			Name: "kimik25", Pictures: []Picture{{"even", 140, 84}, {"odd", 280, 168}},
 			text:   latent,
 			tokens: []string{"<|media_begin|>", "<|media_pad|>", "<|media_end|>"},
 			tower:  kimik25,
@@ -360,7 +360,7 @@ func kimik25(f *file) {
 	f.key("clip.use_gelu", true)
 	f.key("clip.vision.projector.scale_factor", uint32(2))
 	f.key("clip.vision.image_min_pixels", uint32(8*14*14))
-	f.key("clip.vision.image_max_pixels", uint32(16384*14*14))
+	f.key("clip.vision.image_max_pixels", uint32(140*84)) // 16384*14*14 in published files
 	f.patches("v.patch_embd.weight", s)
 	f.bias("v.patch_embd.bias", s.embd)
 	f.add(quant.F32, "v.position_embd.weight", 0, 0.5, s.embd, 8, 8)
