@@ -40,12 +40,8 @@ func (m *gemma3Tower) Sizes() TowerSizes {
 
 // Show stretches every picture to the same square.
 func (m *gemma3Tower) Show(of *picture.Image) ([]Part, error) {
-	n := m.image / m.patch
-	patches := m.cut(of.Resize(m.image, m.image, picture.Bilinear), m.width)
-	for i, p := range patches {
-		copy(p[m.pixels():], m.positions[i*m.width:])
-	}
-	v := &View{Wide: n, High: n, Patches: ordered(patches, inBlocks(n, n, m.side)), Rows: m.Sizes().Rows, Mutual: true}
+	v := m.view(of.Resize(m.image, m.image, picture.Bilinear), m.side, m.positions)
+	v.Mutual = true
 	return []Part{{Text: "\n\n<start_of_image>"}, {View: v}, {Text: "<end_of_image>\n\n"}}, nil
 }
 

@@ -13,7 +13,7 @@ import (
 type Tower interface {
 	// Show returns what stands in a prompt in place of a picture: texts, such as the tokens around it, and views of it.
 	Show(m *picture.Image) ([]Part, error)
-	// Forward returns the rows of a view, as many as its Rows says. [rows, width]
+	// Forward returns the rows of a view, as many as its Rows says, or its Order names. [rows, width]
 	Forward(p *nn.Pass, v *View) compute.Tensor
 	// Sizes returns how large views may become.
 	Sizes() TowerSizes
@@ -32,9 +32,11 @@ type View struct {
 	Axes       [][]int32        // [axis][n] the patches' positions, for towers with rotations
 	Bounds     []compute.Bounds // [n] see compute.Params, for towers with windows
 
-	Rows         int  // that Forward returns
-	Across, Down int  // of Rows, where a text model tells them apart (M-RoPE): they are Down rows of Across; 0: one after another
-	Mutual       bool // in the text model the view's rows all see each other
+	Rows         int       // that a text model is given
+	Order        []int32   // [Rows] the row of Forward's that each of them is, or -1: it is Break; nil: they are Forward's, in its order
+	Break        []float32 // [width] the row between others
+	Across, Down int       // of Rows, where a text model tells them apart (M-RoPE): they are Down rows of Across; 0: one after another
+	Mutual       bool      // in the text model the view's rows all see each other
 }
 
 // TowerSizes bounds a tower's views.
@@ -50,7 +52,18 @@ type TowerLimits struct{ Least, Most int }
 
 // towers are the programs by clip.projector_type.
 var towers = map[string]func(*nn.Keys, *nn.Binder, TowerLimits) Tower{
-	"gemma3": newGemma3Tower,
+	"gemma3":           newGemma3Tower,
+	"gemma4uv":         newGemma4UnifiedTower,
+	"gemma4v":          newGemma4Tower,
+	"glm4v":            newGLM4VTower,
+	"internvl":         newInternVLTower,
+	"kimik25":          newKimiK25Tower,
+	"lfm2":             newLFM2Tower,
+	"llama4":           newLlama4Tower,
+	"pixtral":          newPixtralTower,
+	"qwen2.5vl_merger": newQwen25Tower,
+	"qwen2vl_merger":   newQwen2Tower,
+	"qwen3vl_merger":   newQwen3Tower,
 }
 
 // TowerNames returns the kinds of towers that are programs, in the order of their names.

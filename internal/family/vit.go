@@ -22,14 +22,14 @@ type towerKeys struct {
 // readTower reads them.
 func readTower(k *nn.Keys) towerKeys {
 	t := towerKeys{
-		width: k.Count(".embedding_length", 0, nn.MaxWidth), ff: k.Count(".feed_forward_length", 0, nn.MaxWidth),
-		layers: k.Count(".block_count", 0, nn.MaxLayers),
+		width: k.Count(".embedding_length", 0, nn.MaxWidth), ff: k.Optional(".feed_forward_length", nn.MaxWidth),
+		layers: k.Optional(".block_count", nn.MaxLayers),
 		image:  k.Count(".image_size", 0, maxSide), patch: k.Count(".patch_size", 0, maxPatch),
 		rows: k.Count(".projection_dim", 0, nn.MaxWidth),
 		eps:  k.LayerNormEpsilon(1e-6), act: compute.Activation{Kind: compute.GELUQuick},
 		mean: k.Colour(".image_mean"), std: k.Colour(".image_std"),
 	}
-	heads := k.Count(".attention.head_count", 0, nn.MaxWidth)
+	heads := k.Count(".attention.head_count", 1, nn.MaxWidth) // some towers have no layers
 	if t.width%heads != 0 {
 		k.Fail("%d heads do not share a width of %d evenly", heads, t.width)
 		heads = 1
@@ -58,12 +58,18 @@ const (
 // pixels returns the numbers of a patch.
 func (t *towerKeys) pixels() int { return 3 * t.patch * t.patch }
 
-// cut returns the patches of a picture, row after row, each with room for more numbers after its pixels.
-func (t *towerKeys) cut(m *picture.Image, more int) (patches [][]float32) {
+// cut returns the patches of a picture, row after row: pixels, and the patch's learned position, if there are positions
+// [n, width].
+func (t *towerKeys) cut(m *picture.Image, positions []float32) (patches [][]float32) {
+	more := 0
+	if positions != nil {
+		more = t.width
+	}
 	for y := 0; y+t.patch <= m.Height; y += t.patch {
 		for x := 0; x+t.patch <= m.Width; x += t.patch {
 			one := make([]float32, t.pixels()+more)
 			m.Patch(one[:t.pixels()], x, y, t.patch, t.mean, t.std)
+			copy(one[t.pixels():], positions[len(patches)*more:])
 			patches = append(patches, one)
 		}
 	}
@@ -85,29 +91,43 @@ type vit struct {
 type vitBlock struct {
 	attnNorm  nn.Norm
 	attn      *nn.Attention
+	attnAfter nn.Norm         // of what attention adds, or none
 	attnScale *compute.Vector // [width] of what attention adds, or nil
 	ffnNorm   nn.Norm
 	ffn       *nn.FFN
+	ffnAfter  nn.Norm         // of what the feed-forward layer adds, or none
 	ffnScale  *compute.Vector // [width] of what the feed-forward layer adds, or nil
+	scale     *compute.Vector // [width] of what the block gives, or nil
 }
 
 // vitSpec says how a tower differs from the others that share these blocks.
 type vitSpec struct {
-	rms   bool          // norms are RMSNorms
-	gated bool          // feed-forward layers are
-	rope  *compute.Rope // nil: heads are not rotated
-	bias  nn.Presence   // of the products
+	rms      bool          // norms are RMSNorms
+	gated    bool          // feed-forward layers are
+	rope     *compute.Rope // nil: heads are not rotated
+	bias     nn.Presence   // of the products
+	times    int           // filters of a patch, for pictures that follow one another; 0: one
+	unbiased bool          // the patches' bias is not added by their product
+	every    int           // each every-th layer alone sees the whole picture, the others View.Bounds; 0: all see it
 }
 
 // newViT binds the blocks, and the filter of the patches. b is for all tensors of the file.
 func newViT(t towerKeys, b *nn.Binder, s vitSpec) vit {
 	v := b.Under("v.")
-	m := vit{towerKeys: t, patches: v.Filter("patch_embd", t.width, t.pixels(), nn.Optional)}
+	bias := nn.Optional
+	if s.unbiased {
+		bias = nn.Absent
+	}
+	m := vit{towerKeys: t, patches: v.Filter("patch_embd", t.width, t.pixels(), max(1, s.times), bias)}
 	if v.Has("pre_ln.weight") {
 		m.before = s.norm(v, "pre_ln", &t)
 	}
 	for i := range t.layers {
-		m.blocks = append(m.blocks, m.block(v.Layer(i), s))
+		block := m.block(v.Layer(i), s)
+		if s.every > 0 && (i+1)%s.every != 0 {
+			block.attn.How.Later, block.attn.How.Bounded = false, true
+		}
+		m.blocks = append(m.blocks, block)
 	}
 	if v.Has("post_ln.weight") {
 		m.after = s.norm(v, "post_ln", &t)
@@ -130,7 +150,11 @@ func (m *vit) block(b *nn.Binder, s vitSpec) vitBlock {
 		name string
 		norm *nn.HeadNorm
 	}{{"attn_q_norm", &a.QNorm}, {"attn_k_norm", &a.KNorm}} {
-		if b.Has(n.name + ".weight") {
+		switch weight := n.name + ".weight"; {
+		case !b.Has(weight):
+		case b.Cols(weight) == m.width:
+			*n.norm = b.WideNorm(n.name, m.width, m.eps)
+		default:
 			*n.norm = b.HeadNorm(n.name, m.heads.Key, m.eps)
 		}
 	}
@@ -140,12 +164,38 @@ func (m *vit) block(b *nn.Binder, s vitSpec) vitBlock {
 	l := vitBlock{
 		attnNorm: s.norm(b, "ln1", &m.towerKeys), attn: a,
 		ffnNorm: s.norm(b, "ln2", &m.towerKeys),
-		ffn:     b.FFN(nn.FFNSpec{Width: m.width, Neurons: m.ff, Gated: s.gated, Act: m.act, UpBias: s.bias, DownBias: s.bias}),
+		ffn:     b.FFN(m.ffnSpec(b, s)),
+	}
+	if b.Has("attn_post_norm.weight") {
+		l.attnAfter, l.ffnAfter = s.norm(b, "attn_post_norm", &m.towerKeys), s.norm(b, "ffn_post_norm", &m.towerKeys)
 	}
 	if b.Has("ls1.weight") {
 		l.attnScale, l.ffnScale = b.Vector("ls1.weight", m.width), b.Vector("ls2.weight", m.width)
 	}
+	if b.Has("out_scale.weight") {
+		l.scale = b.Spread("out_scale.weight", m.width)
+	}
 	return l
+}
+
+// ffnSpec describes a block's feed-forward layer. Old files have exchanged the names of its matrices, and say nothing of
+// its width.
+func (m *vit) ffnSpec(b *nn.Binder, s vitSpec) nn.FFNSpec {
+	const up, down = "ffn_up.weight", "ffn_down.weight"
+	ffn := nn.FFNSpec{
+		Width: m.width, Neurons: m.ff, Gated: s.gated, Act: m.act, UpBias: s.bias, DownBias: s.bias,
+		Swapped: b.Rows(down) != m.width && b.Rows(up) == m.width,
+	}
+	if s.gated {
+		ffn.GateBias = s.bias
+	}
+	if ffn.Neurons == 0 {
+		ffn.Neurons = b.Rows(up)
+		if ffn.Swapped {
+			ffn.Neurons = b.Rows(down)
+		}
+	}
+	return ffn
 }
 
 // embed returns the patches' embeddings. Where learned is set, the view has learned positions after each patch's
@@ -161,11 +211,17 @@ func (m *vit) embed(p *nn.Pass, learned bool) compute.Tensor {
 }
 
 // encode returns what the blocks make of the patches' embeddings x. [n, width]
-func (m *vit) encode(p *nn.Pass, x compute.Tensor) compute.Tensor {
+func (m *vit) encode(p *nn.Pass, x compute.Tensor) compute.Tensor { return m.encodeWith(p, x, nil) }
+
+// encodeWith is encode. each, which may be nil, sees what each block gives.
+func (m *vit) encodeWith(p *nn.Pass, x compute.Tensor, each func(i int, x compute.Tensor)) compute.Tensor {
 	p.Normalize(x, m.before)
 	for i := range m.blocks {
 		p.Layer(i)
 		x = m.blocks[i].forward(p, x)
+		if each != nil {
+			each(i, x)
+		}
 	}
 	p.Normalize(x, m.after)
 	return x
@@ -173,12 +229,46 @@ func (m *vit) encode(p *nn.Pass, x compute.Tensor) compute.Tensor {
 
 func (l *vitBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
+	p.Normalize(y, l.attnAfter)
 	p.MultiplyBy(y, l.attnScale)
 	p.Add(x, y)
 	y = l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm))
+	p.Normalize(y, l.ffnAfter)
 	p.MultiplyBy(y, l.ffnScale)
 	p.Add(x, y)
+	p.MultiplyBy(x, l.scale)
 	return x
+}
+
+// multilayer is two linear layers with an activation between.
+type multilayer struct {
+	in, out nn.Linear
+	act     compute.Activation
+}
+
+// bindMultilayer binds the layers of those names, in → hidden → out. Presence is that of the biases.
+func bindMultilayer(b *nn.Binder, first, second string, in, hidden, out int, act compute.Nonlinearity, bias nn.Presence) multilayer {
+	return multilayer{b.Linear(first, hidden, in, bias), b.Linear(second, out, hidden, bias), compute.Activation{Kind: act}}
+}
+
+// forward returns the layers' output for x, of whose rows there are n times fewer than patches. [rows, out]
+func (m *multilayer) forward(p *nn.Pass, x compute.Tensor, n int) compute.Tensor {
+	y := merged(p, x, m.in.W.Rows, n)
+	p.LinearTo(y, x, &m.in)
+	p.Activate(y, compute.Tensor{}, m.act)
+	z := merged(p, x, m.out.W.Rows, n)
+	p.LinearTo(z, y, &m.out)
+	return z
+}
+
+// merged returns an activation of cols columns for the rows of x, of which there are n times fewer than patches. It is
+// made of memory for n times more rows that are n times narrower, as far as cols allows. Its content is undefined.
+func merged(p *nn.Pass, x compute.Tensor, cols, n int) compute.Tensor {
+	if cols%n != 0 {
+		return p.New(x, cols)
+	}
+	x.Rows *= n
+	return p.New(x, cols/n).Split(cols)
 }
 
 // averaged returns the averages of each n consecutive rows. [rows/n, cols]

@@ -125,6 +125,14 @@ func (b *Binder) Rows(name string) int {
 	return 1
 }
 
+// Cols returns the length of a tensor's rows likewise.
+func (b *Binder) Cols(name string) int {
+	if t := b.tensor(name); t != nil {
+		return t.Shape[0]
+	}
+	return 1
+}
+
 // take claims a tensor and checks that it has so many rows of cols elements. A factor that the file has for it (see
 // FactorSuffix) is applied.
 func (b *Binder) take(name string, cols, rows int) *gguf.Tensor {
@@ -256,56 +264,6 @@ func (b *Binder) adaptNeurons(name string, use compute.Use, hot int, order []int
 	}
 }
 
-// Filter binds the weights of a convolution over areas that do not overlap, name.weight [out, channels, height, width],
-// as a matrix [out, in] over an area's elements, whose order is channel, row, column, and name.bias [out].
-func (b *Binder) Filter(name string, out, in int, bias Presence) Linear {
-	t := b.claim(name + ".weight")
-	if t == nil {
-		return Linear{}
-	}
-	if t.Elems() != out*in || t.Shape[len(t.Shape)-1] != out && t.Rows() != out || t.Type.BlockElems() > 1 && t.Shape[0] != in {
-		b.Fail("tensor %q has shape %v, not that of %d filters of %d elements: the file is damaged, or its keys are those of another model; convert it again", t.Name, t.Shape, out, in)
-		return Linear{}
-	}
-	m, err := b.Dev.Matrix(compute.Source{
-		Name: t.Name, Type: t.Type, Rows: out, Cols: in, Data: t.Data, Pinned: b.pinned, Split: compute.Split{Tier: b.Tier, Bound: b.whole(out)},
-	}, compute.Precise)
-	if err != nil {
-		b.Fail("%w", err)
-		return Linear{}
-	}
-	b.loaded(t, !b.pinned)
-	return Linear{W: m, B: b.Bias(name, out, bias)}
-}
-
-// Transposed binds name.weight, which files hold by columns [in, out], as the matrix [out, in].
-func (b *Binder) Transposed(name string, out, in int) Linear {
-	t := b.take(name+".weight", out, in)
-	if t == nil {
-		return Linear{}
-	}
-	size := t.Type.RowBytes(1)
-	if t.Type.BlockElems() > 1 {
-		b.Fail("tensor %q: a matrix by columns of type %s is not supported", t.Name, t.Type)
-		return Linear{}
-	}
-	src := compute.Source{Name: t.Name, Type: t.Type, Rows: out, Cols: in, Split: compute.Split{Tier: b.Tier, Bound: b.whole(out)}}
-	if t.Data != nil { // else the shape alone is known, and wanted
-		src.Data = make([]byte, len(t.Data))
-		for i := range in {
-			for j := range out {
-				copy(src.Data[(j*in+i)*size:][:size], t.Data[(i*out+j)*size:])
-			}
-		}
-	}
-	m, err := b.Dev.Matrix(src, compute.Precise)
-	if err != nil {
-		b.Fail("%w", err)
-	}
-	b.loaded(t, true)
-	return Linear{W: m}
-}
-
 // matrixFrom binds the rows of name [rows, cols] from row first on.
 func (b *Binder) matrixFrom(name string, first, rows, cols int, use compute.Use) *compute.Matrix {
 	t := b.take(name, cols, rows)
@@ -416,9 +374,7 @@ func (b *Binder) numbers(what string, x []float32) *compute.Vector {
 	if b.Err != nil {
 		return nil
 	}
-	data := make([]byte, quant.F32.RowBytes(len(x)))
-	quant.Encode(quant.F32, data, x)
-	v, err := b.Dev.Vector(compute.Source{Name: what, Type: quant.F32, Rows: 1, Cols: len(x), Data: data, Split: compute.Split{Tier: b.Tier}})
+	v, err := b.Dev.Vector(compute.Source{Name: what, Type: quant.F32, Rows: 1, Cols: len(x), Data: encoded(x), Split: compute.Split{Tier: b.Tier}})
 	if err != nil {
 		b.Fail("%w", err)
 		return nil
@@ -507,14 +463,20 @@ func (b *Binder) slicesOf(t *gguf.Tensor, lens ...int) []*compute.Vector {
 	return out
 }
 
+// encoded returns x as F32.
+func encoded(x []float32) []byte {
+	data := make([]byte, quant.F32.RowBytes(len(x)))
+	quant.Encode(quant.F32, data, x)
+	return data
+}
+
 // ones binds a vector of n ones: the weights of a norm that has none in the file.
 func (b *Binder) ones(n int) *compute.Vector {
 	data := make([]float32, n)
 	for i := range data {
 		data[i] = 1
 	}
-	src := compute.Source{Name: "ones", Type: quant.F32, Rows: 1, Cols: n, Data: make([]byte, quant.F32.RowBytes(n)), Split: compute.Split{Tier: b.Tier}}
-	quant.Encode(quant.F32, src.Data, data)
+	src := compute.Source{Name: "ones", Type: quant.F32, Rows: 1, Cols: n, Data: encoded(data), Split: compute.Split{Tier: b.Tier}}
 	v, err := b.Dev.Vector(src)
 	if err != nil {
 		b.Fail("%w", err)

@@ -10,8 +10,8 @@ type FeedForward interface {
 
 // FFN is a feed-forward layer: dense, or by neuron. A neuron is a row of Gate, a row of Up and a column of Down.
 type FFN struct {
-	Gate Linear // [n_ff, n_embd]; not bound in layers without gates
-	Up   Linear // [n_ff, n_embd], with the bias of layers without gates
+	Gate Linear // [n_ff, n_embd], perhaps with a bias; not bound in layers without gates
+	Up   Linear // [n_ff, n_embd], perhaps with a bias
 	Down Linear // [n_embd, n_ff]; [n_ff, n_embd], one row per neuron, where files hold it so
 
 	Act   compute.Activation
@@ -54,9 +54,9 @@ func (r *Predictor) Bytes() int64 { return bytesOf(r.FC1) + bytesOf(r.FC2) }
 // Bound reports whether there is a layer.
 func (f *FFN) Bound() bool { return f.Up.Bound() }
 
-// Whole reports whether neurons cannot be left out or computed in two places: a norm is over all of them, or only
-// Activate computes their activation.
-func (f *FFN) Whole() bool { return f.Inner.Bound() || f.Act.Kind >= compute.XIELU }
+// Whole reports whether neurons cannot be left out or computed in two places: a norm is over all of them, their gates have
+// a bias, or only Activate computes their activation.
+func (f *FFN) Whole() bool { return f.Inner.Bound() || f.Gate.B != nil || f.Act.Kind >= compute.XIELU }
 
 // Bytes returns what reading all neurons takes.
 func (f *FFN) Bytes() int64 { return f.Gate.Bytes() + f.Up.Bytes() + f.Down.Bytes() }

@@ -9,10 +9,12 @@ type FFNSpec struct {
 	Gated            bool
 	Act              compute.Activation
 	TopK             *float32 // see FFN
+	GateBias         Presence
 	UpBias, DownBias Presence
 	Norm             Norm // that the layer reads of the residual after attention: the layer before guesses with it which neurons it will need
 	Inner            Norm // [n_ff] of what ffn_down reads, or none
 	Parallel         bool // the layer is computed beside attention instead, so that no layer before can guess
+	Swapped          bool // the file calls ffn_up what is ffn_down, and the other way round
 }
 
 // Presence says whether files hold a tensor.
@@ -53,6 +55,13 @@ func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
 	}
 	units := b.as(role)
 	gate, up, down := "ffn_gate"+suffix+".weight", "ffn_up"+suffix+".weight", "ffn_down"+suffix
+	upBias := "ffn_up" + suffix + ".bias"
+	if s.Swapped {
+		up, down, upBias = down+".weight", "ffn_up"+suffix, down+".bias"
+	}
+	if bias := "ffn_gate" + suffix + ".bias"; b.Present(bias, s.GateBias) {
+		f.Gate.B = b.Vector(bias, s.Neurons)
+	}
 	order := plan.Order
 	if t := b.tensor("ffn_down.weight"); t != nil && t.Type.BlockElems() > 1 { // columns that share scales stay together
 		order = nil
@@ -72,16 +81,19 @@ func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
 	switch t := b.tensor(up); {
 	case s.Gated && !b.Has(gate) && (t == nil || t.Rows() != s.Neurons): // it holds the gates' rows, then the ups'
 		if both := units.neuronSlices(up, s.Width, rows, hot, order, s.Neurons, s.Neurons); both != nil {
+			both[0].B = f.Gate.B
 			f.Gate, f.Up = both[0], both[1]
 		}
 	default:
 		if s.Gated {
+			bias := f.Gate.B
 			f.Gate = b.Adapted(units.neurons(gate, s.Neurons, s.Width, rows, hot, order))
+			f.Gate.B = bias
 		}
 		f.Up = b.Adapted(units.neurons(up, s.Neurons, s.Width, rows, hot, order))
 	}
-	if bias := "ffn_up" + suffix + ".bias"; b.Present(bias, s.UpBias) {
-		f.Up.B = b.neuronVector(bias, s.Neurons, order)
+	if b.Present(upBias, s.UpBias) {
+		f.Up.B = b.neuronVector(upBias, s.Neurons, order)
 	}
 	if plan.Transposed {
 		down = "ffn_down_t"

@@ -252,12 +252,17 @@ func (t *Tower) compute(v *family.View) ([][]float32, error) {
 	if err := t.dev.Run(seg, p, record); err != nil {
 		return nil, err
 	}
-	if rows.Rows != v.Rows || rows.Cols != t.sizes.Width {
-		panic(fmt.Sprintf("vision: a tower gave %d rows of %d for a view of %d rows of %d", rows.Rows, rows.Cols, v.Rows, t.sizes.Width))
+	order := v.Order
+	if order == nil {
+		order = p.Pos[:v.Rows]
 	}
-	vectors := make([][]float32, rows.Rows)
-	for i := range vectors {
-		row, err := t.dev.Read(rows, i)
+	vectors := make([][]float32, v.Rows)
+	for i, n := range order {
+		if n < 0 {
+			vectors[i] = v.Break
+			continue
+		}
+		row, err := t.dev.Read(rows, int(n))
 		if err != nil {
 			return nil, err
 		}

@@ -39,6 +39,12 @@ func Cases() []Case {
 			tower:  qwen25vl,
 		},
 		{
+			Name: "qwen2vl_merger", Pictures: []Picture{{"even", 168, 140}, {"odd", 201, 133}},
+			text:   text("qwen2vl", "silu", 2),
+			tokens: []string{"<|vision_start|>", "<|image_pad|>", "<|vision_end|>"},
+			tower:  qwen2vl,
+		},
+		{
 			Name: "gemma4v", Pictures: []Picture{{"even", 480, 336}, {"odd", 401, 533}},
 			text: text("gemma4", "gelu", 6), tokens: gemma, tower: func(f *file) { f.gemma4v(64) },
 			peer: func(f *file) { f.key("clip.use_gelu", true) }, // files have no such key, and it takes quick GELU then
@@ -55,7 +61,13 @@ func Cases() []Case {
 			Name: "pixtral", Pictures: []Picture{{"even", 140, 84}, {"odd", 217, 133}},
 			text:   text("mistral3", "silu", 3),
 			tokens: []string{"[IMG]", "[IMG_BREAK]", "[IMG_END]"},
-			tower:  pixtral,
+			tower:  func(f *file) { f.pixtral(2) },
+		},
+		{
+			Name: "pixtral_patches", Pictures: []Picture{{"even", 56, 42}},
+			text:   text("mistral3", "silu", 2),
+			tokens: []string{"[IMG]", "[IMG_BREAK]", "[IMG_END]"},
+			tower:  func(f *file) { f.pixtral(1) },
 		},
 		{
 			Name: "internvl", Pictures: []Picture{{"even", 56, 56}, {"tiles", 112, 56}},
@@ -87,16 +99,22 @@ func Cases() []Case {
 			Name: "glm4v", Pictures: []Picture{{"even", 140, 84}, {"odd", 201, 133}},
 			text:   text("glm4", "silu", 3, gguf.KV{Key: "glm4.rope.dimension_sections", Value: []int32{2, 3, 3, 0}}),
 			tokens: []string{"<|begin_of_image|>", "<|image|>", "<|end_of_image|>"},
-			tower:  glm4v,
+			tower:  func(f *file) { f.glm4v(false) },
 		},
 		{
-			Name: "kimik25", Pictures: []Picture{{"even", 140, 84}, {"odd", 201, 133}},
+			Name: "glm4v_ocr", Pictures: []Picture{{"even", 140, 84}},
+			text:   text("glm4", "silu", 2, gguf.KV{Key: "glm4.rope.dimension_sections", Value: []int32{2, 3, 3, 0}}),
+			tokens: []string{"<|begin_of_image|>", "<|image|>", "<|end_of_image|>"},
+			tower:  func(f *file) { f.glm4v(true) },
+		},
+		{
+			Name: "kimik25", Pictures: []Picture{{"even", 140, 84}, {"odd", 280, 168}},
 			text:   latent,
 			tokens: []string{"<|media_begin|>", "<|media_pad|>", "<|media_end|>"},
 			tower:  kimik25,
 		},
 		{
-			Name: "llama4", Pictures: []Picture{{"even", 56, 56}, {"odd", 100, 67}},
+			Name: "llama4", Pictures: []Picture{{"even", 56, 56}, {"tiles", 112, 112}},
 			text:   text("llama4", "silu", 4),
 			tokens: []string{"<|image_start|>", "<|image|>", "<|image_end|>"},
 			tower:  llama4,
@@ -202,6 +220,28 @@ func qwen25vl(f *file) {
 	f.linear("mm.2", 4*s.embd, s.text)
 }
 
+// qwen2vl adds Qwen2-VL's tower as old files have it: without the width of the feed-forward layers, whose matrices have
+// each other's names.
+func qwen2vl(f *file) {
+	s := shape{64, 560, 14, 64, 0, 3, 4, clipMean, clipDeviation, 1e-6}
+	f.common("qwen2vl_merger", s)
+	f.patches("v.patch_embd.weight", s)
+	f.patches("v.patch_embd.weight.1", s)
+	f.layers(s, func(p string) {
+		f.layerNorm(p+"ln1", s.embd)
+		f.linear(p+"attn_q", s.embd, s.embd)
+		f.linear(p+"attn_k", s.embd, s.embd)
+		f.linear(p+"attn_v", s.embd, s.embd)
+		f.linear(p+"attn_out", s.embd, s.embd)
+		f.layerNorm(p+"ln2", s.embd)
+		f.linear(p+"ffn_down", s.embd, 96)
+		f.linear(p+"ffn_up", 96, s.embd)
+	})
+	f.layerNorm("v.post_ln", s.embd)
+	f.linear("mm.0", 4*s.embd, 4*s.embd)
+	f.linear("mm.2", 4*s.embd, s.text)
+}
+
 // gated adds a layer with RMS norms, a gate and no biases, as Pixtral, Gemma 4 and GLM-4V have.
 func (f *file) gated(p string, s shape) {
 	f.norm(p+"ln1.weight", s.embd)
@@ -268,21 +308,29 @@ func gemma4uv(f *file) {
 	f.matrix("mm.input_projection.weight", s.embd, s.text)
 }
 
-func pixtral(f *file) {
+// pixtral adds Pixtral's tower, whose rows are merged of side times side patches.
+func (f *file) pixtral(side int) {
 	s := shape{64, 280, 14, 64, 96, 3, 4, clipMean, clipDeviation, 1e-5}
 	f.common("pixtral", s)
 	f.key("clip.use_silu", true)
-	f.key("clip.vision.spatial_merge_size", uint32(2))
+	if side > 1 {
+		f.key("clip.vision.spatial_merge_size", uint32(side))
+	}
 	f.patches("v.patch_embd.weight", s)
 	f.norm("v.pre_ln.weight", s.embd)
 	f.layers(s, func(p string) {
 		f.gated(p, s)
 		f.projections(p, s)
 	})
-	f.norm("mm.input_norm.weight", s.embd)
-	f.matrix("mm.patch_merger.weight", 4*s.embd, s.embd)
-	f.matrix("mm.1.weight", s.embd, s.text)
-	f.matrix("mm.2.weight", s.text, s.text)
+	if side > 1 {
+		f.norm("mm.input_norm.weight", s.embd)
+		f.matrix("mm.patch_merger.weight", side*side*s.embd, s.embd)
+		f.matrix("mm.1.weight", s.embd, s.text)
+		f.matrix("mm.2.weight", s.text, s.text)
+	} else {
+		f.linear("mm.1", s.embd, s.text)
+		f.linear("mm.2", s.text, s.text)
+	}
 	f.add(quant.F32, "v.token_embd.img_break", 0, 1, s.text)
 }
 
@@ -325,7 +373,8 @@ func lfm2(f *file) {
 	f.linear("mm.2", 96, s.text)
 }
 
-func glm4v(f *file) {
+// glm4v adds the tower of GLM-4.1V, or that of GLM-OCR, which has biases, norms of heads and no learned positions.
+func (f *file) glm4v(ocr bool) {
 	s := shape{64, 112, 14, 64, 96, 3, 4, clipMean, clipDeviation, 1e-5}
 	f.common("glm4v", s)
 	f.key("clip.use_silu", true)
@@ -333,10 +382,21 @@ func glm4v(f *file) {
 	f.patches("v.patch_embd.weight.1", s)
 	f.bias("v.patch_embd.bias", s.embd)
 	f.norm("v.norm_embd.weight", s.embd)
-	f.add(quant.F32, "v.position_embd.weight", 0, 0.5, s.embd, 64)
+	if !ocr {
+		f.add(quant.F32, "v.position_embd.weight", 0, 0.5, s.embd, 64)
+	}
 	f.layers(s, func(p string) {
 		f.gated(p, s)
 		f.matrix(p+"attn_qkv.weight", s.embd, 3*s.embd)
+		if ocr {
+			f.bias(p+"attn_qkv.bias", 3*s.embd)
+			f.bias(p+"attn_out.bias", s.embd)
+			f.bias(p+"ffn_gate.bias", s.ff)
+			f.bias(p+"ffn_up.bias", s.ff)
+			f.bias(p+"ffn_down.bias", s.embd)
+			f.norm(p+"attn_q_norm.weight", s.embd/s.heads)
+			f.norm(p+"attn_k_norm.weight", s.embd/s.heads)
+		}
 	})
 	f.norm("v.post_ln.weight", s.embd)
 	f.matrix("mm.patch_merger.weight", 2, 2, s.embd, s.text)
@@ -360,7 +420,7 @@ func kimik25(f *file) {
 	f.key("clip.use_gelu", true)
 	f.key("clip.vision.projector.scale_factor", uint32(2))
 	f.key("clip.vision.image_min_pixels", uint32(8*14*14))
-	f.key("clip.vision.image_max_pixels", uint32(16384*14*14))
+	f.key("clip.vision.image_max_pixels", uint32(140*84)) // 16384*14*14 in published files
 	f.patches("v.patch_embd.weight", s)
 	f.bias("v.patch_embd.bias", s.embd)
 	f.add(quant.F32, "v.position_embd.weight", 0, 0.5, s.embd, 8, 8)

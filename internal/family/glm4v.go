@@ -1,0 +1,75 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+	"github.com/powerinfer-go/powerinfer/internal/picture"
+)
+
+// glm4VTower is that of GLM-4.1V and later: a vision transformer with rotations and mostly learned positions, too, and
+// a convolution that merges blocks of patches.
+//
+// Source: GLM-V Team 2025, GLM-4.1V-Thinking and GLM-4.5V.
+type glm4VTower struct {
+	vit
+	sizing
+	side      int           // of a block, in patches
+	embedNorm nn.Norm       // of the patches' embeddings
+	positions *positionGrid // nil: there are none
+	merger    nn.Linear     // [rows, side²·width]
+	inner     nn.Linear     // [rows, rows]
+	innerNorm nn.Norm       // of it, before GELU
+	gate, up  nn.Linear     // [hidden, rows]
+	down      nn.Linear     // [rows, hidden]
+}
+
+func newGLM4VTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
+	t := readTower(k)
+	m := &glm4VTower{side: k.Count(".spatial_merge_size", 2, maxPatch)}
+	m.sizing = readSizing(k, &t, t.patch*m.side, 8, 4096, limits)
+	m.vit = newViT(t, b, vitSpec{rms: true, gated: true, bias: nn.Optional, times: 2, rope: gridRope(compute.Halves, t.heads.Key, 10000, false)})
+	m.embedNorm = b.RMSNorm("v.norm_embd", t.width, t.eps)
+	if b.Has("v.position_embd.weight") {
+		grid := bindPositions(b, t.width, picture.Interpolation{Filter: picture.Bicubic})
+		m.positions = &grid
+	}
+	m.merger = b.Merger("mm.patch_merger", t.rows, t.width, m.side*m.side, nn.Required)
+	m.inner = b.Linear("mm.model.fc", t.rows, t.rows, nn.Absent)
+	m.innerNorm = b.LayerNorm("mm.post_norm", t.rows, 1e-5, nn.Optional)
+	hidden := b.Rows("mm.up.weight")
+	m.gate, m.up = b.Linear("mm.gate", hidden, t.rows, nn.Optional), b.Linear("mm.up", hidden, t.rows, nn.Optional)
+	m.down = b.Linear("mm.down", t.rows, hidden, nn.Optional)
+	return m
+}
+
+func (m *glm4VTower) Sizes() TowerSizes { return m.sizes(&m.towerKeys, m.rows) }
+
+func (m *glm4VTower) Show(of *picture.Image) ([]Part, error) {
+	width, height := m.sizing.of(of)
+	var positions []float32
+	if m.positions != nil {
+		positions = m.positions.at(width/m.patch, height/m.patch)
+	}
+	v := m.view(of.Resize(width, height, picture.Bicubic), m.side, positions)
+	v.Across, v.Down = width/m.unit, height/m.unit
+	return []Part{{Text: "<|begin_of_image|>"}, {View: v}, {Text: "<|end_of_image|>"}}, nil
+}
+
+func (m *glm4VTower) Forward(p *nn.Pass, _ *View) compute.Tensor {
+	x, n := m.embed(p, false), m.side*m.side
+	p.Normalize(x, m.embedNorm)
+	if m.positions != nil {
+		p.InsertMore(x, m.pixels())
+	}
+	x = m.encode(p, x).Split(n * m.width)
+	y := merged(p, x, m.rows, n)
+	p.LinearTo(y, x, &m.merger)
+	z := merged(p, x, m.rows, n)
+	p.LinearTo(z, y, &m.inner)
+	p.Normalize(z, m.innerNorm)
+	p.Activate(z, compute.Tensor{}, compute.Activation{Kind: compute.GELUErf})
+	gate, up := p.Linear2(z, &m.gate, &m.up)
+	p.Activate(gate, up, m.act)
+	p.LinearTo(y, gate, &m.down)
+	return y
+}

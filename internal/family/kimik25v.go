@@ -1,0 +1,83 @@
+package family
+
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+	"github.com/powerinfer-go/powerinfer/internal/picture"
+)
+
+// kimiK25Tower is that of Kimi K2.5, MoonViT: a vision transformer with learned positions and rotations, and blocks of
+// patches that become rows.
+//
+// Source: Kimi Team 2025, Kimi-VL Technical Report.
+type kimiK25Tower struct {
+	vit
+	sizing
+	side      int // of a block, in patches
+	more      int // patches that pictures get beyond most, because what is missing is added
+	positions positionGrid
+	norm      nn.Norm    // of a patch before it is merged
+	out       multilayer // of a block's patches one after another
+}
+
+// mostKimiSide bounds a picture's sides, in patches.
+const mostKimiSide = 512
+
+func newKimiK25Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
+	t := readTower(k)
+	m := &kimiK25Tower{side: k.Count(".projector.scale_factor", 2, maxPatch)}
+	m.sizing = readSizing(k, &t, t.patch*m.side, 2, 4096, limits)
+	if limits.Least == 0 {
+		m.least = 1
+	}
+	if limits.Most == 0 {
+		m.more = 3*(mostKimiSide+m.most/(t.patch*t.patch)/mostKimiSide) + 9
+	}
+	m.vit = newViT(t, b, vitSpec{bias: nn.Required, rope: gridRope(compute.Interleaved, t.heads.Key, 10000, false)})
+	m.positions = bindPositions(b, t.width, picture.Interpolation{Filter: picture.Bicubic})
+	m.norm = b.LayerNorm("mm.input_norm", t.width, t.eps, nn.Required)
+	wide := t.width * m.side * m.side
+	m.out = bindMultilayer(b, "mm.1", "mm.2", wide, wide, t.rows, compute.GELUErf, nn.Required)
+	return m
+}
+
+func (m *kimiK25Tower) Sizes() TowerSizes {
+	s := m.sizes(&m.towerKeys, m.rows)
+	return TowerSizes{Width: s.Width, Patches: s.Patches + m.more, Rows: s.Rows + m.more/(m.side*m.side)}
+}
+
+// Show keeps a picture's aspect: what is missing to whole blocks is black, at the right and below.
+func (m *kimiK25Tower) Show(of *picture.Image) ([]Part, error) {
+	w, h := m.inside(of)
+	width, height := m.whole(w), m.whole(h)
+	padded := of.Resize(w, h, picture.Bicubic).Crop(0, 0, width, height)
+	v := m.view(padded, m.side, m.positions.at(width/m.patch, height/m.patch))
+	v.Axes[0], v.Axes[1] = v.Axes[1], v.Axes[0]
+	return []Part{{Text: "<|media_begin|>"}, {View: v}, {Text: "<|media_end|>"}}, nil
+}
+
+// whole returns a side as whole blocks.
+func (m *kimiK25Tower) whole(side int) int { return (side + m.unit - 1) / m.unit * m.unit }
+
+// inside returns the size to which a picture comes before what is missing is added. Only a user's bounds on rows may
+// change the aspect.
+func (m *kimiK25Tower) inside(of *picture.Image) (width, height int) {
+	patch := float64(m.patch)
+	w, h := float64(of.Width), float64(of.Height)
+	across, down := max(1, math.Floor(w/patch)), max(1, math.Floor(h/patch))
+	scale := min(1, math.Sqrt(float64(m.most)/(patch*patch*across*down)), mostKimiSide*patch/w, mostKimiSide*patch/h)
+	width, height = max(1, int(w*scale)), max(1, int(h*scale))
+	if n := m.whole(width) * m.whole(height); n < m.least || n > m.most+m.more*m.patch*m.patch {
+		return m.sizing.of(of)
+	}
+	return width, height
+}
+
+func (m *kimiK25Tower) Forward(p *nn.Pass, _ *View) compute.Tensor {
+	n := m.side * m.side
+	x := m.encode(p, m.embed(p, true))
+	p.Normalize(x, m.norm)
+	return m.out.forward(p, x.Split(n*m.width), n)
+}

@@ -1,0 +1,88 @@
+package family
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+	"github.com/powerinfer-go/powerinfer/internal/picture"
+)
+
+// lfm2Tower is that of LFM2-VL: SigLIP 2, which takes pictures of any aspect, and blocks of patches that become rows. A
+// large picture is cut into tiles, which a small one of the whole follows.
+//
+// Sources: Tschannen et al. 2025, SigLIP 2, section 2.4 (NaFlex); Liquid AI 2025, LFM2 Technical Report.
+type lfm2Tower struct {
+	vit
+	sizing
+	side      int // of a block, in patches
+	positions positionGrid
+	norm      nn.Norm    // of a block's patches one after another, or none
+	out       multilayer // of them
+}
+
+// How LFM2-VL's image processor cuts pictures.
+const (
+	lfm2Tile      = 512 // pixels each way
+	lfm2FewTiles  = 2
+	lfm2MostTiles = 10
+	lfm2Large     = 2 // pictures are cut if they are larger than this many times the largest that is not
+)
+
+func newLFM2Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
+	t := readTower(k)
+	m := &lfm2Tower{side: k.Count(".projector.scale_factor", 2, maxPatch)}
+	m.sizing = readSizing(k, &t, t.patch*m.side, 64, 256, limits)
+	m.thin = true
+	if lfm2Tile%m.unit != 0 {
+		k.Fail("tiles of %d pixels are not blocks of %d patches of %d", lfm2Tile, m.side, t.patch)
+	}
+	m.vit = newViT(t, b, vitSpec{bias: nn.Required})
+	m.positions = bindPositions(b, t.width, picture.Interpolation{Filter: picture.Bilinear, Antialias: true})
+	wide := t.width * m.side * m.side
+	if b.Has("mm.input_norm.weight") {
+		m.norm = b.LayerNorm("mm.input_norm", wide, 1e-5, nn.Optional)
+	}
+	m.out = bindMultilayer(b, "mm.1", "mm.2", wide, b.Rows("mm.1.weight"), t.rows, compute.GELUErf, nn.Required)
+	return m
+}
+
+func (m *lfm2Tower) Sizes() TowerSizes {
+	s := m.sizes(&m.towerKeys, m.rows)
+	s.Patches, s.Rows = max(s.Patches, (lfm2Tile/m.patch)*(lfm2Tile/m.patch)), max(s.Rows, (lfm2Tile/m.unit)*(lfm2Tile/m.unit))
+	return s
+}
+
+func (m *lfm2Tower) Show(of *picture.Image) ([]Part, error) {
+	width, height := m.sizing.of(of)
+	whole := m.shown(of.Resize(width, height, picture.Bilinear))
+	if !m.large(of) {
+		return []Part{{Text: "<|image_start|>"}, {View: whole}, {Text: "<|image_end|>"}}, nil
+	}
+	columns, rows := closestGrid(of, lfm2FewTiles, lfm2MostTiles, lfm2Tile)
+	parts := []Part{{Text: "<|image_start|>"}}
+	for i, tile := range tiles(of.Resize(columns*lfm2Tile, rows*lfm2Tile, picture.Bilinear), lfm2Tile) {
+		parts = append(parts, Part{Text: fmt.Sprintf("<|img_row_%d_col_%d|>", i/columns+1, i%columns+1)}, Part{View: m.shown(tile)})
+	}
+	return append(parts, Part{Text: "<|img_thumbnail|>"}, Part{View: whole}, Part{Text: "<|image_end|>"}), nil
+}
+
+// shown returns the view of a picture, or of a tile.
+func (m *lfm2Tower) shown(of *picture.Image) *View {
+	return m.view(of, m.side, m.positions.at(of.Width/m.patch, of.Height/m.patch))
+}
+
+// large reports whether a picture is cut.
+func (m *lfm2Tower) large(of *picture.Image) bool {
+	unit := float64(m.unit)
+	side := func(n int) float64 { return max(float64(m.patch), math.RoundToEven(float64(n)/unit)*unit) }
+	return side(of.Width)*side(of.Height) > lfm2Large*float64(m.most)
+}
+
+func (m *lfm2Tower) Forward(p *nn.Pass, _ *View) compute.Tensor {
+	n := m.side * m.side
+	x := m.encode(p, m.embed(p, true)).Split(n * m.width)
+	p.Normalize(x, m.norm)
+	return m.out.forward(p, x, n)
+}
