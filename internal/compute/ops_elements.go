@@ -47,18 +47,18 @@ func (v Verbs) SoftCap(x Tensor, limit float32) {
 	v.Do(&v.calls.softCap)
 }
 
-// Clamp brings every element of X into [−Limit, Limit].
+// Clamp brings every element of X into [Low, High].
 type Clamp struct {
-	X     Tensor // [n, cols]
-	Limit float32
+	X         Tensor // [n, cols]
+	Low, High float32
 }
 
 // Visit implements Op.
 func (o *Clamp) Visit(v Visitor) { v.Tensor(&o.X, ReadWrite) }
 
 // Clamp does a Clamp.
-func (v Verbs) Clamp(x Tensor, limit float32) {
-	v.calls.clamp = Clamp{x, limit}
+func (v Verbs) Clamp(x Tensor, low, high float32) {
+	v.calls.clamp = Clamp{x, low, high}
 	v.Do(&v.calls.clamp)
 }
 

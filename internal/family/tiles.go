@@ -3,6 +3,8 @@ package family
 import (
 	"math"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
@@ -36,4 +38,84 @@ func tiles(of *picture.Image, side int) (all []*picture.Image) {
 		}
 	}
 	return all
+}
+
+// tiledTower is a vision transformer for square tiles: it has a class, which is no patch but attention reads, and blocks
+// of patches become rows.
+type tiledTower struct {
+	vit
+	side      int       // of a block, in patches
+	positions []float32 // [n, width] of the patches, row after row
+	class     []float32 // [width] with its position
+}
+
+// bindTiled binds the tower's class, and its positions: the class's is the first or the last of them.
+func bindTiled(k *nn.Keys, b *nn.Binder, t towerKeys, first bool, s vitSpec) tiledTower {
+	m := tiledTower{side: k.Count(".projector.scale_factor", 2, maxPatch)}
+	if t.image%(t.patch*m.side) != 0 {
+		k.Fail("tiles of %d pixels are not blocks of %d patches of %d", t.image, m.side, t.patch)
+	}
+	m.vit = newViT(t, b, s)
+	const name = "v.position_embd.weight"
+	n := t.image / t.patch * (t.image / t.patch)
+	all := b.Table(name, t.width)
+	m.class = b.Floats("v.class_embd", t.width)
+	var bias []float32 // of the patches, which the class does not have
+	if s.unbiased && b.Has("v.patch_embd.bias") {
+		bias = b.Floats("v.patch_embd.bias", t.width)
+	}
+	if k.Err != nil || b.Err != nil {
+		return m
+	}
+	if len(all) != (n+1)*t.width {
+		b.Fail("tensor %q has not a row for each of %d patches and one for the class: the file is damaged, or its keys are those of another model; convert it again", name, n)
+		return m
+	}
+	own := all[n*t.width:]
+	m.positions = all[:n*t.width]
+	if first {
+		own, m.positions = all[:t.width], all[t.width:]
+	}
+	add(m.class, own)
+	for i := 0; bias != nil && i < n; i++ {
+		add(m.positions[i*t.width:], bias)
+	}
+	return m
+}
+
+// add does x += y.
+func add(x, y []float32) {
+	for i, v := range y {
+		x[i] += v
+	}
+}
+
+func (m *tiledTower) Sizes() TowerSizes {
+	n := m.image / m.patch
+	return TowerSizes{Width: m.rows, Patches: n*n + 1, Rows: n * n / (m.side * m.side)}
+}
+
+// tile returns the view of a tile. The class follows the patches; its axes are 0.
+func (m *tiledTower) tile(of *picture.Image) *View {
+	v := m.view(of, m.side, m.positions)
+	v.Patches = append(v.Patches, append(make([]float32, m.pixels()), m.class...))
+	for i := range v.Axes {
+		v.Axes[i] = append(v.Axes[i], 0)
+	}
+	return v
+}
+
+// blocksOf returns the blocks' patches one after another, without the class. [rows, side·side·width]
+func (m *tiledTower) blocksOf(p *nn.Pass) compute.Tensor {
+	x := m.encode(p, m.embed(p, true))
+	return x.First(x.Rows - 1).Split(m.side * m.side * m.width)
+}
+
+// most returns how many tiles a picture is cut into at most, of which the user's bound on rows may allow fewer. A small
+// picture of the whole follows them.
+func (m *tiledTower) most(usual int, limits TowerLimits) int {
+	if limits.Most == 0 {
+		return usual
+	}
+	return max(1, min(usual, limits.Most/m.Sizes().Rows-1))
 }

@@ -53,9 +53,13 @@ type TowerLimits struct{ Least, Most int }
 // towers are the programs by clip.projector_type.
 var towers = map[string]func(*nn.Keys, *nn.Binder, TowerLimits) Tower{
 	"gemma3":           newGemma3Tower,
+	"gemma4uv":         newGemma4UnifiedTower,
+	"gemma4v":          newGemma4Tower,
 	"glm4v":            newGLM4VTower,
+	"internvl":         newInternVLTower,
 	"kimik25":          newKimiK25Tower,
 	"lfm2":             newLFM2Tower,
+	"llama4":           newLlama4Tower,
 	"pixtral":          newPixtralTower,
 	"qwen2.5vl_merger": newQwen25Tower,
 	"qwen2vl_merger":   newQwen2Tower,

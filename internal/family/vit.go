@@ -91,26 +91,34 @@ type vit struct {
 type vitBlock struct {
 	attnNorm  nn.Norm
 	attn      *nn.Attention
+	attnAfter nn.Norm         // of what attention adds, or none
 	attnScale *compute.Vector // [width] of what attention adds, or nil
 	ffnNorm   nn.Norm
 	ffn       *nn.FFN
+	ffnAfter  nn.Norm         // of what the feed-forward layer adds, or none
 	ffnScale  *compute.Vector // [width] of what the feed-forward layer adds, or nil
+	scale     *compute.Vector // [width] of what the block gives, or nil
 }
 
 // vitSpec says how a tower differs from the others that share these blocks.
 type vitSpec struct {
-	rms   bool          // norms are RMSNorms
-	gated bool          // feed-forward layers are
-	rope  *compute.Rope // nil: heads are not rotated
-	bias  nn.Presence   // of the products
-	times int           // filters of a patch, for pictures that follow one another; 0: one
-	every int           // each every-th layer alone sees the whole picture, the others View.Bounds; 0: all see it
+	rms      bool          // norms are RMSNorms
+	gated    bool          // feed-forward layers are
+	rope     *compute.Rope // nil: heads are not rotated
+	bias     nn.Presence   // of the products
+	times    int           // filters of a patch, for pictures that follow one another; 0: one
+	unbiased bool          // the patches' bias is not added by their product
+	every    int           // each every-th layer alone sees the whole picture, the others View.Bounds; 0: all see it
 }
 
 // newViT binds the blocks, and the filter of the patches. b is for all tensors of the file.
 func newViT(t towerKeys, b *nn.Binder, s vitSpec) vit {
 	v := b.Under("v.")
-	m := vit{towerKeys: t, patches: v.Filter("patch_embd", t.width, t.pixels(), max(1, s.times), nn.Optional)}
+	bias := nn.Optional
+	if s.unbiased {
+		bias = nn.Absent
+	}
+	m := vit{towerKeys: t, patches: v.Filter("patch_embd", t.width, t.pixels(), max(1, s.times), bias)}
 	if v.Has("pre_ln.weight") {
 		m.before = s.norm(v, "pre_ln", &t)
 	}
@@ -142,7 +150,11 @@ func (m *vit) block(b *nn.Binder, s vitSpec) vitBlock {
 		name string
 		norm *nn.HeadNorm
 	}{{"attn_q_norm", &a.QNorm}, {"attn_k_norm", &a.KNorm}} {
-		if b.Has(n.name + ".weight") {
+		switch weight := n.name + ".weight"; {
+		case !b.Has(weight):
+		case b.Cols(weight) == m.width:
+			*n.norm = b.WideNorm(n.name, m.width, m.eps)
+		default:
 			*n.norm = b.HeadNorm(n.name, m.heads.Key, m.eps)
 		}
 	}
@@ -154,8 +166,14 @@ func (m *vit) block(b *nn.Binder, s vitSpec) vitBlock {
 		ffnNorm: s.norm(b, "ln2", &m.towerKeys),
 		ffn:     b.FFN(m.ffnSpec(b, s)),
 	}
+	if b.Has("attn_post_norm.weight") {
+		l.attnAfter, l.ffnAfter = s.norm(b, "attn_post_norm", &m.towerKeys), s.norm(b, "ffn_post_norm", &m.towerKeys)
+	}
 	if b.Has("ls1.weight") {
 		l.attnScale, l.ffnScale = b.Vector("ls1.weight", m.width), b.Vector("ls2.weight", m.width)
+	}
+	if b.Has("out_scale.weight") {
+		l.scale = b.Spread("out_scale.weight", m.width)
 	}
 	return l
 }
@@ -211,11 +229,14 @@ func (m *vit) encodeWith(p *nn.Pass, x compute.Tensor, each func(i int, x comput
 
 func (l *vitBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
+	p.Normalize(y, l.attnAfter)
 	p.MultiplyBy(y, l.attnScale)
 	p.Add(x, y)
 	y = l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm))
+	p.Normalize(y, l.ffnAfter)
 	p.MultiplyBy(y, l.ffnScale)
 	p.Add(x, y)
+	p.MultiplyBy(x, l.scale)
 	return x
 }
 

@@ -22,6 +22,7 @@ type Attention struct {
 	Gated       bool                // in Q each head's query is followed by a gate of the same size; its sigmoid multiplies the head's output
 	Clamp       float32             // queries, keys and values are brought into [-Clamp, Clamp]; 0: they stay
 	Rope        *compute.Rope       // nil: heads are not rotated
+	Then        *compute.Rope       // a further rotation of other elements, or nil
 	RotateFirst bool                // heads are rotated before their norms, not after them
 	Indexer     *Indexer            // chooses the positions that it sees; nil: it sees all
 	Temperature compute.Temperature // scales queries by their position; its Scale is 0 if they are not scaled
@@ -115,10 +116,10 @@ func (a *Attention) Read(p *Pass, x compute.Tensor) compute.Tensor {
 	}
 	q, k, v, gate := a.project(p, x)
 	if a.Clamp > 0 {
-		p.verbs.Clamp(q, a.Clamp)
+		p.verbs.Clamp(q, -a.Clamp, a.Clamp)
 		if !a.Reads {
-			p.verbs.Clamp(k, a.Clamp)
-			p.verbs.Clamp(v, a.Clamp)
+			p.verbs.Clamp(k, -a.Clamp, a.Clamp)
+			p.verbs.Clamp(v, -a.Clamp, a.Clamp)
 		}
 	}
 	a.rotate(p, q, &a.QNorm)
@@ -173,6 +174,9 @@ func (a *Attention) rotate(p *Pass, x compute.Tensor, n *HeadNorm) {
 	p.normalizeHeads(x, a.Key, n)
 	if a.Rope != nil && !a.RotateFirst {
 		p.verbs.RoPE(x, a.Key, a.Rope)
+	}
+	if a.Then != nil {
+		p.verbs.RoPE(x, a.Key, a.Then)
 	}
 }
 

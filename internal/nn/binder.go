@@ -125,6 +125,14 @@ func (b *Binder) Rows(name string) int {
 	return 1
 }
 
+// Cols returns the length of a tensor's rows likewise.
+func (b *Binder) Cols(name string) int {
+	if t := b.tensor(name); t != nil {
+		return t.Shape[0]
+	}
+	return 1
+}
+
 // take claims a tensor and checks that it has so many rows of cols elements. A factor that the file has for it (see
 // FactorSuffix) is applied.
 func (b *Binder) take(name string, cols, rows int) *gguf.Tensor {

@@ -8,6 +8,7 @@ type Linear struct {
 	B *compute.Vector // [out] or nil
 
 	factor float32 // of W·x, in layers without B; 0: 1
+	clip   *clip   // nil: numbers stay
 
 	adapters []lowRank
 	neurons  *neuronAdapter // set if the matrix has neurons and adapters change it
@@ -38,14 +39,38 @@ func (p *Pass) LinearTo(y, x compute.Tensor, l *Linear) {
 	if x.Rows == 0 {
 		return
 	}
+	if l.clip != nil {
+		p.clipped(y, x, l)
+		return
+	}
 	p.verbs.MatMul(x, compute.Products{{Out: y, W: l.W, Bias: l.B}})
 	p.finish(y, x, l)
+}
+
+// clip has the ranges within which a layer keeps what it reads, and what it gives: [low, high] of each.
+type clip struct{ in, out [2]float32 }
+
+// clipped is LinearTo of a layer with ranges.
+func (p *Pass) clipped(y, x compute.Tensor, l *Linear) {
+	scope := p.Scope()
+	in := p.New(x, x.Cols)
+	p.Replace(in, x)
+	p.verbs.Clamp(in, l.clip.in[0], l.clip.in[1])
+	p.verbs.MatMul(in, compute.Products{{Out: y, W: l.W, Bias: l.B}})
+	p.finish(y, in, l)
+	p.verbs.Clamp(y, l.clip.out[0], l.clip.out[1])
+	p.Leave(scope)
 }
 
 // Linear2 returns two products of x. The device prepares x for products once.
 func (p *Pass) Linear2(x compute.Tensor, a, b *Linear) (compute.Tensor, compute.Tensor) {
 	y, z := p.New(x, a.W.Rows), p.New(x, b.W.Rows)
-	if x.Rows > 0 {
+	switch {
+	case x.Rows == 0:
+	case a.clip != nil || b.clip != nil:
+		p.LinearTo(y, x, a)
+		p.LinearTo(z, x, b)
+	default:
 		p.verbs.MatMul(x, compute.Products{{Out: y, W: a.W, Bias: a.B}, {Out: z, W: b.W, Bias: b.B}})
 		p.finish(y, x, a)
 		p.finish(z, x, b)
@@ -56,7 +81,13 @@ func (p *Pass) Linear2(x compute.Tensor, a, b *Linear) (compute.Tensor, compute.
 // Linear3 returns three products of x. The device prepares x for products once.
 func (p *Pass) Linear3(x compute.Tensor, a, b, c *Linear) (_, _, _ compute.Tensor) {
 	u, v, w := p.New(x, a.W.Rows), p.New(x, b.W.Rows), p.New(x, c.W.Rows)
-	if x.Rows > 0 {
+	switch {
+	case x.Rows == 0:
+	case a.clip != nil || b.clip != nil || c.clip != nil:
+		p.LinearTo(u, x, a)
+		p.LinearTo(v, x, b)
+		p.LinearTo(w, x, c)
+	default:
 		p.verbs.MatMul(x, compute.Products{{Out: u, W: a.W, Bias: a.B}, {Out: v, W: b.W, Bias: b.B}, {Out: w, W: c.W, Bias: c.B}})
 		p.finish(u, x, a)
 		p.finish(v, x, b)

@@ -192,6 +192,13 @@ func (p *Pass) MultiplyBy(x compute.Tensor, w *compute.Vector) {
 	}
 }
 
+// ShiftBy adds b to each row of x, where there is a b.
+func (p *Pass) ShiftBy(x compute.Tensor, b *compute.Vector) {
+	if b != nil && x.Rows > 0 {
+		p.verbs.Shift(x, b)
+	}
+}
+
 // Replace makes x what y is.
 func (p *Pass) Replace(x, y compute.Tensor) {
 	if x.Rows > 0 {

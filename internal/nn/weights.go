@@ -1,6 +1,11 @@
 package nn
 
-import "github.com/powerinfer-go/powerinfer/internal/compute"
+import (
+	"math"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
 
 // Linear binds the matrix name.weight [out, in], and name.bias [out], of a token mixer or a router: it goes where the
 // layer's attention goes. Neurons, experts, tables and the head are bound by FFN, Experts, Embedding and Output.
@@ -138,4 +143,52 @@ func (b *Binder) UnitNorm(n int, eps float32) Norm { return Norm{Weight: b.ones(
 // UnitLayerNorm binds a LayerNorm without weights of n elements.
 func (b *Binder) UnitLayerNorm(n int, eps float32) Norm {
 	return Norm{Weight: b.ones(n), Epsilon: eps, Centered: true}
+}
+
+// Negative binds the numbers of the vector name with the opposite sign. [n]
+func (b *Binder) Negative(name string, n int) *compute.Vector {
+	x := b.Floats(name, n)
+	for i := range x {
+		x[i] = -x[i]
+	}
+	return b.numbers(name, x)
+}
+
+// Spread binds the vector name [n], or one number that stands for n.
+func (b *Binder) Spread(name string, n int) *compute.Vector {
+	if b.Cols(name) != 1 {
+		return b.Vector(name, n)
+	}
+	one := b.Floats(name, 1)
+	if one == nil {
+		return nil
+	}
+	return b.numbers(name, slices.Repeat(one, n))
+}
+
+// Clip gives l, which files call name, the ranges within which it keeps what it reads and what it gives, where the file
+// has some: scalars in name.input_min, name.input_max, name.output_min and name.output_max, which may be absent.
+func (b *Binder) Clip(name string, l *Linear) {
+	c, any := clip{}, false
+	for _, of := range []struct {
+		low, high string
+		to        *[2]float32
+	}{{".input_min", ".input_max", &c.in}, {".output_min", ".output_max", &c.out}} {
+		*of.to = [2]float32{-math.MaxFloat32, math.MaxFloat32}
+		for i, end := range []string{of.low, of.high} {
+			if !b.Has(name + end) {
+				continue
+			}
+			any = true
+			if x := b.Floats(name+end, 1); x != nil {
+				of.to[i] = min(max(x[0], -math.MaxFloat32), math.MaxFloat32)
+			}
+		}
+		if !(of.to[0] <= of.to[1]) {
+			b.Fail("tensors %q and %q: %g to %g is no range", b.prefix+name+of.low, b.prefix+name+of.high, of.to[0], of.to[1])
+		}
+	}
+	if any {
+		l.clip = &c
+	}
 }

@@ -44,7 +44,8 @@ type rowwiseArgs struct {
 	w, b      []float32 // [cols]; of gateRowsRows [n]
 	cols      int
 	eps       float32
-	factor    float32 // of scaleRows; the limit of capRows and clampRows, the deviations of topKRows
+	factor    float32 // of scaleRows; the limit of capRows, the upper one of clampRows, the deviations of topKRows
+	low       float32 // of clampRows
 	copied    *compute.CopyColumns
 	act       compute.Activation
 	headDim   int
@@ -113,7 +114,7 @@ func (r *rowwise) row(i int) {
 		kernel.SoftCap(cut(a.x), a.factor)
 	case clampRows:
 		for j, x := range cut(a.x) {
-			cut(a.x)[j] = min(max(x, -a.factor), a.factor)
+			cut(a.x)[j] = min(max(x, a.low), a.factor)
 		}
 	case copyRows:
 		dst, src, o := row(a.copied.Dst, i), row(a.copied.Src, i), a.copied
@@ -212,9 +213,9 @@ func (d *Device) softCap(x compute.Tensor, limit float32) {
 	d.rows.run(rowwiseArgs{verb: capRows, x: floats(x), cols: part, factor: limit}, x.Rows*(x.Cols/part))
 }
 
-// clamp brings every element of x into [-limit, limit].
-func (d *Device) clamp(x compute.Tensor, limit float32) {
-	d.rows.run(rowwiseArgs{verb: clampRows, x: floats(x), cols: x.Cols, factor: limit}, x.Rows)
+// clamp brings every element of x into [low, high].
+func (d *Device) clamp(x compute.Tensor, low, high float32) {
+	d.rows.run(rowwiseArgs{verb: clampRows, x: floats(x), cols: x.Cols, low: low, factor: high}, x.Rows)
 }
 
 // copyColumns copies ranges of columns.

@@ -241,13 +241,13 @@ func softCapScripts() (all []script) {
 	return all
 }
 
-// clampScripts: numbers within the limit keep every bit.
+// clampScripts: numbers within the limits keep every bit.
 func clampScripts() (all []script) {
 	for _, cols := range []int{1, 33, 4096} {
 		const n = 33 // one token alone is a step of it, too
 		all = append(all, script{name: fmt.Sprintf("Clamp/%d columns/%d tokens", cols, n), tokens: n, play: func(s *stage) {
 			x := s.inOut(cols, s.uneven(s.all, cols))
-			s.run(func(v compute.Verbs) { v.Clamp(x, 0.75) })
+			s.run(func(v compute.Verbs) { v.Clamp(x, -0.5, 0.75) })
 			s.keep("clamped", x, exact)
 		}})
 	}

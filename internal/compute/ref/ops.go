@@ -72,7 +72,7 @@ func (d *Device) Do(op compute.Op) {
 	case *compute.MatchStreams:
 		d.matchStreams(o)
 	case *compute.Clamp:
-		d.clamp(o.X, o.Limit)
+		d.clamp(o.X, o.Low, o.High)
 	case *compute.CopyColumns:
 		d.copyColumns(o)
 	case *compute.Activate:

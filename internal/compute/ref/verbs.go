@@ -162,11 +162,11 @@ func (d *Device) softCap(x compute.Tensor, limit float32) {
 	}
 }
 
-// clamp brings every element of x into [-limit, limit].
-func (d *Device) clamp(x compute.Tensor, limit float32) {
+// clamp brings every element of x into [low, high].
+func (d *Device) clamp(x compute.Tensor, low, high float32) {
 	for t := range x.Rows {
 		for i, v := range row(x, t) {
-			row(x, t)[i] = min(max(v, -limit), limit)
+			row(x, t)[i] = min(max(v, low), high)
 		}
 	}
 }

@@ -139,10 +139,10 @@ func (p *program) take(op compute.Op) bool {
 		p.rope = o.Rope
 		return p.add(o.X, o.X.Rows, o.HeadDim, headsTurn) != nil
 	case *compute.Clamp:
-		if p.clamps && p.limit != o.Limit {
+		if p.clamps && p.limit != o.High || o.Low != -o.High {
 			return false
 		}
-		p.clamps, p.limit = true, o.Limit
+		p.clamps, p.limit = true, o.High
 		return p.add(o.X, o.X.Rows, 0, headsClamp) != nil
 	case *compute.StoreKV:
 		l := o.Cache.Layers[o.Layer]

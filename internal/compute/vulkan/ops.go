@@ -74,7 +74,7 @@ func (r *recorder) perform(op compute.Op) {
 	case *compute.MatchStreams:
 		r.matchStreams(o)
 	case *compute.Clamp:
-		r.clamp(o.X, o.Limit)
+		r.clamp(o.X, o.Low, o.High)
 	case *compute.CopyColumns:
 		r.copyColumns(o)
 	case *compute.Activate:

@@ -130,9 +130,9 @@ func TestFusions(t *testing.T) {
 				func(v compute.Verbs, s *setting) { v.RMSNorm(s.y, s.x, bias, 1e-5) },
 			}},
 			{"heads", false, []verb{
-				func(v compute.Verbs, s *setting) { v.Clamp(s.q, 1) },
-				func(v compute.Verbs, s *setting) { v.Clamp(s.k, 1) },
-				func(v compute.Verbs, s *setting) { v.Clamp(s.v, 1) },
+				func(v compute.Verbs, s *setting) { v.Clamp(s.q, -1, 1) },
+				func(v compute.Verbs, s *setting) { v.Clamp(s.k, -1, 1) },
+				func(v compute.Verbs, s *setting) { v.Clamp(s.v, -1, 1) },
 				func(v compute.Verbs, s *setting) { v.RoPE(s.q, head, rope) },
 				func(v compute.Verbs, s *setting) { v.RoPE(s.k, head, rope) },
 				func(v compute.Verbs, s *setting) { v.StoreKV(s.cache, 0, s.k, s.v) },

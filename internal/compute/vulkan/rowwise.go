@@ -67,8 +67,8 @@ func (r *recorder) softCap(x compute.Tensor, limit float32) {
 	})
 }
 
-// clamp brings every element of x into [-limit, limit].
-func (r *recorder) clamp(x compute.Tensor, limit float32) {
+// clamp brings every element of x into [low, high].
+func (r *recorder) clamp(x compute.Tensor, low, high float32) {
 	n := x.Rows * x.Cols
 	if n == 0 {
 		return
@@ -76,7 +76,7 @@ func (r *recorder) clamp(x compute.Tensor, limit float32) {
 	r.dispatch(call{
 		shader: "clamp", local: elementwise,
 		bind:   []binding{update(floats(x))},
-		push:   []uint32{uint32(n), math.Float32bits(limit)},
+		push:   []uint32{uint32(n), math.Float32bits(low), math.Float32bits(high)},
 		groups: r.groupsFor(n),
 	})
 }

@@ -114,7 +114,7 @@ func Cases() []Case {
 			tower:  kimik25,
 		},
 		{
-			Name: "llama4", Pictures: []Picture{{"even", 56, 56}, {"odd", 100, 67}},
+			Name: "llama4", Pictures: []Picture{{"even", 56, 56}, {"tiles", 112, 112}},
 			text:   text("llama4", "silu", 4),
 			tokens: []string{"<|image_start|>", "<|image|>", "<|image_end|>"},
 			tower:  llama4,
