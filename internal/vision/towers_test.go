@@ -24,16 +24,6 @@ const tolerance = 2e-5
 // BF16, which has eight bits.
 const halfTolerance = 5e-3
 
-// pictureOf returns a case's picture as files of pictures are read.
-func pictureOf(p visiontest.Picture) *picture.Image {
-	from := p.Image()
-	m := picture.Blank(p.Width, p.Height, [3]byte{})
-	for i := range p.Width * p.Height {
-		copy(m.Pix[3*i:3*i+3], from.Pix[4*i:])
-	}
-	return m
-}
-
 func devices(t *testing.T) map[string]compute.Device {
 	onCPU, err := cpu.New(cpu.Options{Threads: 2})
 	if err != nil {
@@ -121,7 +111,7 @@ func TestTowers(t *testing.T) {
 					if published := peer[p.Name].PublishedRows; published != nil {
 						want = *published
 					}
-					if d := visiontest.Summarize(rowsOf(t, tower, pictureOf(p), peer[p.Name])).Distance(want); d > most {
+					if d := visiontest.Summarize(rowsOf(t, tower, p.Image(), peer[p.Name])).Distance(want); d > most {
 						t.Errorf("picture %s: distance %.2g", p.Name, d)
 					} else {
 						t.Logf("picture %s: distance %.2g", p.Name, d)
