@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -9,6 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/picture"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/vision"
@@ -35,7 +38,7 @@ func (s *spelling) Constrain(sample.Constraint) {}
 func (s *spelling) Done() bool                  { return false }
 func (s *spelling) Err() error                  { return nil }
 
-// TestPictures: after a picture the logits are llama.cpp's.
+// TestPictures: a prompt with a picture has llama.cpp's tokens, and the logits after the picture are its.
 func TestPictures(t *testing.T) {
 	for _, c := range visiontest.Cases() {
 		if !family.HasTower(c.Projector()) {
@@ -86,6 +89,17 @@ func TestPictures(t *testing.T) {
 					placed = append(placed, vision.Placed{At: len(prompt), Rows: parts[0].Rows})
 					prompt, parts = append(prompt, make([]int32, k.Rows)...), parts[1:]
 				}
+				// Gemma 3's and Llama 4's published prompts have more around pictures than llama.cpp's.
+				if projector := c.Projector(); projector != "gemma3" && projector != "llama4" {
+					marked := vision.Marked{Text: visiontest.Prompt, Mark: visiontest.Marker, Pictures: []*picture.Image{p.Image()}}
+					ids, at, err := tower.Prompt(t.Context(), &marked, func(text string, first bool) ([]int32, error) {
+						return e.Tokenizer().Encode(text, first, true), nil
+					})
+					same := func(a, b vision.Placed) bool { return a.At == b.At && a.Sum == b.Sum }
+					if err != nil || !slices.Equal(ids, prompt) || !slices.EqualFunc(at, placed, same) {
+						t.Errorf("picture %s: tokens %v, want %v; %v", p.Name, ids, prompt, err)
+					}
+				}
 				after := figures.After()
 				s := &spelling{text: after[1:]}
 				if _, err := e.Generate(t.Context(), engine.Request{
@@ -93,7 +107,11 @@ func TestPictures(t *testing.T) {
 				}, nil); err != nil {
 					t.Fatal(err)
 				}
-				if d := visiontest.Summarize(s.logits).Distance(want); d > 1e-4 {
+				most := 1e-4
+				if strings.HasSuffix(c.Name, "_f16") {
+					most = 1e-2 // the processor rounds what it multiplies with matrices in F16
+				}
+				if d := visiontest.Summarize(s.logits).Distance(want); d > most {
 					t.Errorf("picture %s: distance %.2g", p.Name, d)
 				}
 			}
@@ -116,7 +134,7 @@ func openTower(t *testing.T, c visiontest.Case) *vision.Tower {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tower, err := vision.Open(t.Context(), f, dev, vision.Options{})
+	tower, err := vision.Open(t.Context(), f, dev, vision.Options{Limits: family.TowerLimits{Least: c.Least}})
 	if err != nil {
 		t.Fatal(err)
 	}
