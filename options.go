@@ -89,6 +89,11 @@ type Options struct {
 	// there is room, else in RAM; if RAM has no room for it, either, the model runs without it.
 	FurtherDrafts bool
 
+	// Pictures are shown by a tower, which has a file of its own (mmproj).
+	Tower                                 string // its path; empty: the one beside the model's file, if there is one
+	NoTower                               bool   // none is loaded
+	LeastPictureTokens, MostPictureTokens int    // of a picture, where the tower has a choice; 0: as the model was published
+
 	// Expect is told, before weights are loaded, how much memory that will take, and how many tokens per second can be
 	// expected if memory limits them; rate is 0 if this machine was not measured. It may be nil.
 	Expect func(m Memory, rate float64)
@@ -170,7 +175,7 @@ func (o *Options) session() (session.Options, error) {
 	for _, f := range []struct {
 		name  string
 		value int
-	}{{"Context", o.Context}, {"Sequences", o.Sequences}, {"Batch", o.Batch}, {"UBatch", o.UBatch}, {"Threads", o.Threads}, {"ThreadsBatch", o.ThreadsBatch}} {
+	}{{"Context", o.Context}, {"Sequences", o.Sequences}, {"Batch", o.Batch}, {"UBatch", o.UBatch}, {"Threads", o.Threads}, {"ThreadsBatch", o.ThreadsBatch}, {"LeastPictureTokens", o.LeastPictureTokens}, {"MostPictureTokens", o.MostPictureTokens}} {
 		if f.value < 0 {
 			return session.Options{}, fmt.Errorf("the field Options.%s is %d; give a positive number, or 0 for the default", f.name, f.value)
 		}
@@ -207,6 +212,7 @@ func (o *Options) session() (session.Options, error) {
 	if d := o.Draft; d.Path != "" {
 		so.Draft = &session.Draft{Path: d.Path, Least: d.Least, Device: d.Devices, Layers: d.GPULayers}
 	}
+	so.Tower = session.Tower{Path: o.Tower, Off: o.NoTower, Least: o.LeastPictureTokens, Most: o.MostPictureTokens}
 	for _, a := range o.Adapters {
 		so.Adapters = append(so.Adapters, session.Adapter(a))
 	}

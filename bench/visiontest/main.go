@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -107,19 +108,26 @@ func read(dir string) (f visiontest.Figures, err error) {
 		f.Images = append(f.Images, c.Images...)
 		f.Chunks = append(f.Chunks, visiontest.Chunk{Position: c.Pos, Tokens: c.Tokens, Rows: c.Rows, Positions: c.Positions, Both: c.NonCausal})
 	}
+	all := 0
+	for _, c := range f.Chunks {
+		all += len(c.Tokens)
+	}
+	after := float64(len(f.After())) / float64(all)
 	for _, v := range []struct {
 		name string
+		part float64
 		to   *visiontest.Summary
-	}{{"pixels", &f.Pixels}, {"embd.exact", &f.Rows}, {"logits.exact", &f.Logits}} {
-		if *v.to, err = summary(dir, v.name); err != nil {
+	}{{"pixels", 1, &f.Pixels}, {"embd.exact", 1, &f.Rows}, {"logits.exact", after, &f.Logits}} {
+		if *v.to, err = summary(dir, v.name, v.part); err != nil {
 			return f, err
 		}
 	}
 	for _, v := range []struct {
 		name string
+		part float64
 		to   **visiontest.Summary
-	}{{"embd.published", &f.PublishedRows}, {"logits.published", &f.PublishedLogits}} {
-		s, err := summary(dir, v.name)
+	}{{"embd.published", 1, &f.PublishedRows}, {"logits.published", after, &f.PublishedLogits}} {
+		s, err := summary(dir, v.name, v.part)
 		if err == nil {
 			*v.to = &s
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -129,7 +137,8 @@ func read(dir string) (f visiontest.Figures, err error) {
 	return f, nil
 }
 
-func summary(dir, name string) (visiontest.Summary, error) {
+// summary summarizes the last part of a file's numbers.
+func summary(dir, name string, part float64) (visiontest.Summary, error) {
 	b, err := os.ReadFile(filepath.Join(dir, name+".f32"))
 	if err != nil {
 		return visiontest.Summary{}, err
@@ -138,7 +147,7 @@ func summary(dir, name string) (visiontest.Summary, error) {
 	if err := binary.Read(bytes.NewReader(b), binary.LittleEndian, x); err != nil {
 		return visiontest.Summary{}, err
 	}
-	s := visiontest.Summarize(x)
+	s := visiontest.Summarize(x[len(x)-int(math.Round(part*float64(len(x)))):])
 	for _, v := range append([]*float64{&s.Norm}, pointers(&s)...) {
 		if *v, err = strconv.ParseFloat(strconv.FormatFloat(*v, 'g', digits, 64), 64); err != nil {
 			return s, err

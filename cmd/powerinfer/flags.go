@@ -243,6 +243,9 @@ func openOptions(c *cli.Command) (powerinfer.Options, error) {
 	if o.Draft, err = readDraftModel(c); err != nil {
 		return o, err
 	}
+	if err := readTower(c, &o); err != nil {
+		return o, err
+	}
 	o.FurtherDrafts = names(c, specFurther) && o.Drafts > 0
 	switch o.NoLookup = !slices.ContainsFunc(strings.Split(c.String("spec-type"), ","), looksUp); {
 	case names(c, specHot):
@@ -346,6 +349,7 @@ func sessionOptions(c *cli.Command, outputs int) (session.Options, *powerinfer.O
 	if d := o.Draft; d.Path != "" {
 		so.Draft = &session.Draft{Path: d.Path, Least: d.Least, Device: d.Devices, Layers: d.GPULayers}
 	}
+	so.Tower = session.Tower{Path: o.Tower, Off: o.NoTower, Least: o.LeastPictureTokens, Most: o.MostPictureTokens}
 	for _, a := range o.Adapters {
 		so.Adapters = append(so.Adapters, session.Adapter(a))
 	}

@@ -28,11 +28,12 @@ const (
 	gpuSubject      = "GPUs"
 	neuronSubject   = "Neurons and experts"
 	draftSubject    = "Draft tokens"
+	pictureSubject  = "Pictures"
 	networkSubject  = "Network"
 	logSubject      = "Log and trace"
 )
 
-var subjects = []string{modelSubject, "", chatSubject, formSubject, samplingSubject, contextSubject, memorySubject, gpuSubject, neuronSubject, draftSubject, networkSubject, logSubject}
+var subjects = []string{modelSubject, "", chatSubject, pictureSubject, formSubject, samplingSubject, contextSubject, memorySubject, gpuSubject, neuronSubject, draftSubject, networkSubject, logSubject}
 
 // about gives a subject to the flags that have none.
 func about(subject string, flags []cli.Flag) []cli.Flag {

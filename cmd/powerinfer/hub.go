@@ -53,6 +53,7 @@ func openHub(c *cli.Command) (*hub.Hub, error) {
 	}
 	o.Offline = o.Offline || c.Bool("offline")
 	o.Note = note
+	o.Towers = has(c, "no-mmproj") && !c.Bool("no-mmproj") && c.String("mmproj") == ""
 	return hub.New(o)
 }
 
@@ -93,8 +94,16 @@ func fetched(action cli.ActionFunc) cli.ActionFunc {
 		if err := fetchDraft(ctx, c); err != nil {
 			return err
 		}
+		if err := fetchTower(ctx, c); err != nil {
+			return err
+		}
 		return action(ctx, c)
 	}
+}
+
+// has reports whether a command has a flag.
+func has(c *cli.Command, name string) bool {
+	return slices.ContainsFunc(c.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 }
 
 // fetchDraft fetches the draft model that -hfd or -md names.
@@ -118,7 +127,7 @@ func fetchDraft(ctx context.Context, c *cli.Command) error {
 }
 
 func fetchModel(ctx context.Context, c *cli.Command) error {
-	if !slices.ContainsFunc(c.Flags, func(f cli.Flag) bool { return f.Names()[0] == "hf-repo" }) {
+	if !has(c, "hf-repo") {
 		return nil
 	}
 	if word := namedModel(c); word != "" {

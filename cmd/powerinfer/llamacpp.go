@@ -24,7 +24,7 @@ func grantedFlags() []llamaFlag {
 		nice        = "priorities are the system's to give: nice powerinfer …"
 		draft       = "a draft model takes the model's own settings"
 		lookup      = "how many tokens are guessed is measured; --spec-draft-n-max N bounds it"
-		pictures    = "only text is read"
+		videos      = "only text and pictures are read"
 		divide      = "the plan divides a model between GPUs; --vram-budget 8,11 bounds each"
 		fit         = "the plan always fits the model to the memory"
 		checkpoints = "what the KV cache lacks is evaluated again"
@@ -56,8 +56,11 @@ func grantedFlags() []llamaFlag {
 		{[]string{"display-prompt"}, false, "it is the default"},
 		{[]string{"verbose-prompt"}, false, "powerinfer tokenize shows a prompt's tokens"},
 		{[]string{"escape", "e"}, false, "it is the default"},
-		{[]string{"no-mmproj", "no-mmproj-auto", "mmproj-auto", "mmproj-offload", "no-mmproj-offload"}, false, "projectors of images are never loaded"},
-		{[]string{"mmproj", "mm", "mmproj-url", "mmu", "mmproj-device", "mmdev", "image-min-tokens", "image-max-tokens", "mtmd-batch-max-tokens", "video-fps", "video-timestamp-interval", "video-ffmpeg-dir"}, true, pictures},
+		{[]string{"mmproj-auto"}, false, "it is the default of run, chat and serve"},
+		{[]string{"mmproj-offload", "no-mmproj-offload"}, false, "pictures are computed by the processor"},
+		{[]string{"mmproj-device", "mmdev"}, true, "pictures are computed by the processor"},
+		{[]string{"mtmd-batch-max-tokens"}, true, "one picture is computed at a time"},
+		{[]string{"video-fps", "video-timestamp-interval", "video-ffmpeg-dir"}, true, videos},
 		{[]string{"media-path"}, true, "no file is read for a request"},
 		{[]string{"prio", "prio-batch"}, true, nice},
 		{[]string{"poll", "poll-batch"}, true, "workers wait for 100 µs before they sleep"},

@@ -18,7 +18,7 @@ import (
 
 // generationFlags are of the commands that generate one text.
 func generationFlags() []cli.Flag {
-	return slices.Concat(engineFlags(), speculationFlags(), grammarFlags(), []cli.Flag{
+	return slices.Concat(engineFlags(), speculationFlags(), towerFlags(), grammarFlags(), []cli.Flag{
 		&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Usage: "`TEXT` to continue, or a conversation's first message"},
 		&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "read the prompt from `FILE`; - is standard input"},
 		&cli.BoolFlag{Name: "no-escape", Usage: `take \n, \t and the like in -p literally`},

@@ -72,19 +72,19 @@ func TestGPUScripts(t *testing.T) {
 		testenv.Missing(t, "vulkan", err.Error())
 	}
 	home := t.TempDir() // one for all, so that each pipeline is made once
-	describeMachine(t, home)
+	if err := describeMachine(home); err != nil {
+		t.Fatal(err)
+	}
 	runScripts(t, "testdata/script/gpu", func(e *testscript.Env) { e.Setenv("XDG_CACHE_HOME", home) })
 }
 
-// describeMachine has commands that keep their cache in dir find this machine described: measuring takes ten seconds of
-// a processor, and what scripts expect of a plan should not depend on a busy machine's speed.
-func describeMachine(t *testing.T, dir string) {
-	t.Helper()
+// describeMachine has commands that keep their cache in dir find this machine described: measuring takes twenty seconds
+// of a processor, and what scripts expect of a plan should not depend on a busy machine's speed. The doctor's script
+// measures.
+func describeMachine(dir string) error {
 	devices, _ := vulkan.Devices()
 	m := measuretest.Machine(planner.Found(devices))
-	if err := m.Write(filepath.Join(dir, "powerinfer", "machine.json")); err != nil {
-		t.Fatal(err)
-	}
+	return m.Write(filepath.Join(dir, "powerinfer", "machine.json"))
 }
 
 // shaderCache returns the folder where Mesa keeps what lavapipe compiled for this user's other processes, other tests
@@ -112,11 +112,12 @@ func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
 			e.Setenv("LLAMA_ARG_DEVICE", "none")  // whatever GPU this machine has
 			e.Setenv("LLAMA_ARG_THREADS", "2")    // whatever else keeps it busy, which a note would tell
 			e.Setenv("POWERINFER_PATIENCE", hung) // however long a task takes on a busy machine
-			e.Setenv("XDG_CACHE_HOME", filepath.Join(e.WorkDir, "cache"))
+			cache := filepath.Join(e.WorkDir, "cache")
+			e.Setenv("XDG_CACHE_HOME", cache)
 			e.Setenv("MESA_SHADER_CACHE_DIR", shaders) // ten seconds of a processor for every process that compiles them all
 			e.Values[standIn{}] = new(*hubtest.Hub)
 			setup(e)
-			return nil
+			return describeMachine(cache)
 		},
 	})
 }

@@ -46,7 +46,7 @@ powerinfer serve --models-dir models --host 0.0.0.0 --api-key SECRET`, Usage: "a
 		Description: `The page is at http://127.0.0.1:8080; clients of OpenAI's API take http://127.0.0.1:8080/v1 as their base URL.
 docs/server.md has all routes and fields. Ctrl-C stops the server when the running requests have ended, a second Ctrl-C at once.
 All requests together take at most --request-memory, besides the model.`,
-		Flags: slices.Concat(engineFlags(), speculationFlags(), libraryFlags(), listenFlags(), clientFlags(), shiftFlags(), []cli.Flag{
+		Flags: slices.Concat(engineFlags(), speculationFlags(), towerFlags(), libraryFlags(), listenFlags(), clientFlags(), shiftFlags(), []cli.Flag{
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: usualSlots, Usage: "`N` requests that generate at a time, over one KV cache; with --ctx-size each has the Nth part of it, unless --kv-unified is given, too", Sources: env("N_PARALLEL")},
 			&cli.BoolFlag{Name: "kv-unified", Aliases: []string{"kvu"}, Usage: "with --ctx-size and --parallel, a request may use the whole context while the others leave it room", Sources: env("KV_UNIFIED")},
 			&cli.BoolFlag{Name: "no-kv-unified", Aliases: []string{"no-kvu"}, Hidden: true},

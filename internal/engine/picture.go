@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 	"github.com/powerinfer-go/powerinfer/internal/vision"
 )
 
@@ -51,7 +51,7 @@ func (e *Engine) checkPictures(r *Request) error {
 		return nil
 	}
 	if e.options.Extension.on() {
-		return errors.New("pictures and self-extension do not go together: leave out --grp-attn-n")
+		return setting.Errorf("pictures and self-extension do not go together: leave out %s", setting.Extension)
 	}
 	end := 0
 	for i := range r.Pictures {
@@ -67,7 +67,7 @@ func (e *Engine) checkPictures(r *Request) error {
 			}
 		}
 		if most := e.ubatch - 2*e.outputs; p.Mutual && n > most {
-			return fmt.Errorf("a picture has %d tokens, which the model reads in one step of at most %d: give -ub %d (--ubatch-size), or fewer tokens for a picture with --image-max-tokens", n, most, n+2*e.outputs)
+			return setting.Errorf("a picture has %d tokens, which the model reads in one step of at most %d: give %s, or pictures fewer tokens with %s", n, most, setting.Step.To(n+2*e.outputs), setting.MostRows)
 		}
 	}
 	return nil

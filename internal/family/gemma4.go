@@ -104,6 +104,7 @@ func (m *gemma4) block(b *nn.Binder, i int) gemma4Block {
 	if m.windowed[i] {
 		a.Rope, a.How.Window = m.windowRope, m.window
 	}
+	a.Onward = !m.windowed[i]
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)

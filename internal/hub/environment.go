@@ -16,6 +16,7 @@ type Options struct {
 	Endpoint string            // address of the hub
 	Folder   string            // the cache: models--user--repo and .locks lie in it
 	Token    string            // sent to Endpoint and to nobody else; empty: none
+	Towers   bool              // Use and Pull bring the file along that shows a model pictures
 	Offline  bool              // nothing is asked of the network
 	Links    bool              // symbolic links are used where the system has them
 	Note     func(line string) // told what takes time, such as another process's download; nil: nobody

@@ -139,7 +139,11 @@ func (h *Hub) local(n Name) (m Model, certain bool, err error) {
 		}
 		if m, ok := r.complete(c, chosen); ok {
 			m.Name = nameOf(n.Repo, files, chosen[0].Path)
-			return m, i == 0 && (exact || usual), nil
+			whole := true
+			if tower, ok := towerOf(files, chosen[0].Path); ok && h.o.Towers {
+				_, whole = r.complete(c, []File{tower})
+			}
+			return m, i == 0 && (exact || usual) && whole, nil
 		}
 	}
 	return m, false, h.notCached(n)

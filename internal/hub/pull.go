@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 )
@@ -59,10 +60,14 @@ func (p *pull) run(ctx context.Context, n Name) (Model, error) {
 		return Model{}, err
 	}
 	p.now = Progress{Model: nameOf(n.Repo, p.files, chosen[0].Path)}
-	if err := p.room(chosen); err != nil {
+	wanted := slices.Clip(chosen)
+	if tower, ok := towerOf(p.files, chosen[0].Path); ok && p.h.o.Towers {
+		wanted = append(wanted, tower)
+	}
+	if err := p.room(wanted); err != nil {
 		return Model{}, err
 	}
-	for _, f := range chosen {
+	for _, f := range wanted {
 		if err := p.file(ctx, f); err != nil {
 			return Model{}, err
 		}
@@ -70,8 +75,9 @@ func (p *pull) run(ctx context.Context, n Name) (Model, error) {
 	if err := p.r.write("refs/main", []byte(p.commit)); err != nil {
 		return Model{}, err
 	}
+	_, whole := p.r.complete(p.commit, wanted[len(chosen)-1:]) // links the tower beside the model
 	m, ok := p.r.complete(p.commit, chosen)
-	if !ok {
+	if !ok || !whole {
 		return m, fmt.Errorf("%s was downloaded, and is gone from %s; something else removes files there", n, p.h.o.Folder)
 	}
 	m.Name = p.now.Model

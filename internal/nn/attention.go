@@ -19,6 +19,7 @@ type Attention struct {
 	Reads  bool // it shares the keys and values of layer From, and has none of its own
 	From   int  // with Reads
 
+	Onward      bool                // rows see no later ones, also of a picture whose rows see each other in other layers
 	Gated       bool                // in Q each head's query is followed by a gate of the same size; its sigmoid multiplies the head's output
 	Clamp       float32             // queries, keys and values are brought into [-Clamp, Clamp]; 0: they stay
 	Rope        *compute.Rope       // nil: heads are not rotated
@@ -110,7 +111,7 @@ func (a *Attention) Read(p *Pass, x compute.Tensor) compute.Tensor {
 	heads := p.New(x, a.Heads*a.Value)
 	scope := p.Scope()
 	how := a.How
-	how.Bounded = how.Bounded || p.Bounded && !how.Later
+	how.Bounded = how.Bounded || p.Bounded && !how.Later && !a.Onward
 	if a.Indexer != nil {
 		how.Seen = a.Indexer.Choose(p, x, x)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
+	"github.com/powerinfer-go/powerinfer/internal/vision"
 )
 
 // Options are the choices made when a model is opened. Zero values mean defaults.
@@ -29,6 +30,7 @@ type Options struct {
 	Statistics string          // the file that profile wrote, for a model that holds no statistics
 	Adapters   []Adapter       // Engine.Adapters is set by Open
 	Draft      *Draft          // nil: tokens are guessed from the text alone
+	Tower      Tower           // shows the model pictures
 
 	// Expect is told before loading what that will take of memory, and how many tokens per second are then expected;
 	// rate is 0 where nothing is known of it. It may be nil.
@@ -54,7 +56,8 @@ type Adapter struct {
 type Session struct {
 	*engine.Engine
 	adapters []*gguf.File
-	draft    *Session // nil: none
+	draft    *Session      // nil: none
+	tower    *vision.Tower // nil: none
 	sampling Sampling
 	File     *gguf.File
 	Planner  *planner.Planner
@@ -72,7 +75,7 @@ func (s *Session) Sampling() Sampling {
 func Open(ctx context.Context, f *gguf.File, o Options) (*Session, error) {
 	s := &Session{File: f}
 	if err := fault.Guard(func() error { return s.open(ctx, o) }); err != nil {
-		return nil, errors.Join(err, s.closeAdapters(), s.closeDraft())
+		return nil, errors.Join(err, s.closeAdapters(), s.closeDraft(), s.closeTower())
 	}
 	return s, nil
 }
@@ -86,6 +89,9 @@ func (s *Session) open(ctx context.Context, o Options) error {
 		}
 		s.adapters = append(s.adapters, file)
 		o.Engine.Adapters = append(o.Engine.Adapters, model.Adapter{File: file, Scale: a.Scale})
+	}
+	if err := s.openTower(ctx, &o); err != nil {
+		return err
 	}
 	if err := s.openDraft(ctx, &o); err != nil {
 		return err
@@ -131,7 +137,7 @@ func (s *Session) openDraft(ctx context.Context, o *Options) error {
 	e.Drafts, e.Adapters, e.Sparse, e.Activation, e.Threshold, e.Magnitudes, e.Bound, e.AlwaysOn, e.Predicting, e.Trace = 0, nil, model.Auto, "", nil, nil, model.Bound{}, 0, nil, nil
 	p := o.Planner
 	p.Device, p.Layers, p.Tensors, p.Processor.Note = d.Device, d.Layers, nil, nil
-	if s.draft, err = Open(ctx, f, Options{Engine: e, Planner: p}); err != nil {
+	if s.draft, err = Open(ctx, f, Options{Engine: e, Planner: p, Tower: Tower{Off: true}}); err != nil {
 		return errors.Join(err, f.Close())
 	}
 	o.Engine.DraftModel = engine.DraftModel{Engine: s.draft.Engine, Least: d.Least}
@@ -255,7 +261,7 @@ func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, err
 
 // Close frees the model and closes its file.
 func (s *Session) Close() error {
-	return errors.Join(s.Engine.Close(), s.closeDraft(), s.closeAdapters(), s.File.Close())
+	return errors.Join(s.Engine.Close(), s.closeTower(), s.closeDraft(), s.closeAdapters(), s.File.Close())
 }
 
 // Override replaces keys of f's metadata: each is KEY=TYPE:VALUE with a type of int, float, bool or str, as llama.cpp's

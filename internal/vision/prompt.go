@@ -2,10 +2,10 @@ package vision
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/picture"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // Placed are rows in a prompt.
@@ -22,7 +22,7 @@ type Marked struct {
 }
 
 // ErrNoTower says that a model cannot be shown pictures.
-var ErrNoTower = errors.New("the model reads text and cannot be shown a picture: take a model with an mmproj file, and give that with --mmproj")
+var ErrNoTower = setting.Errorf("the model reads text and cannot be shown a picture: take a model with an mmproj file, and give that with %s", setting.Tower)
 
 // Prompt returns the tokens of a marked text, and the pictures among them. encode splits a text into tokens, special ones
 // included; first says that it is the prompt's beginning. t may be nil, for texts without pictures.
@@ -72,4 +72,4 @@ func (t *Tower) Prompt(ctx context.Context, m *Marked, encode func(text string, 
 }
 
 // errMarks says that a template lost or repeated a picture's mark.
-var errMarks = errors.New("the chat template does not show each picture once: take another with --chat-template, or the one that the model was published with")
+var errMarks = setting.Errorf("the chat template does not show each picture once: take another with %s, or the one that the model was published with", setting.Template)

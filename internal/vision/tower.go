@@ -17,6 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/picture"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // Rows are what a text model is given in place of tokens' embeddings. They are shared and not to be changed.
@@ -103,7 +104,7 @@ func bind(f *gguf.File, b *nn.Binder, o Options) (family.Tower, error) {
 	case err != nil:
 		return nil, err
 	case !IsTower(f):
-		return nil, fmt.Errorf("%s: the file holds a text model, not a tower for pictures; give --mmproj an mmproj file", f.Path)
+		return nil, setting.Errorf("%s: the file holds a text model, not a tower for pictures; %s takes an mmproj file", f.Path, setting.Tower)
 	case !family.HasTower(name):
 		return nil, fmt.Errorf("%s: projector %q is not supported; these are: %s", f.Path, name, strings.Join(family.TowerNames(), ", "))
 	}

@@ -13,7 +13,7 @@ type Figures struct {
 	Chunks []Chunk  `json:"chunks"`
 	Pixels Summary  `json:"pixels"` // of all images, normalised; a row a pixel, red, green and blue
 	Rows   Summary  `json:"rows"`   // of all pictures' rows [rows, width]
-	Logits Summary  `json:"logits"` // of all tokens of text [tokens, vocabulary]
+	Logits Summary  `json:"logits"` // of the tokens of text after the picture [tokens, vocabulary]
 	// PublishedRows and PublishedLogits are what the published model gives, where llama.cpp does not.
 	PublishedRows   *Summary `json:"published_rows,omitempty"`
 	PublishedLogits *Summary `json:"published_logits,omitempty"`
@@ -27,6 +27,9 @@ type Chunk struct {
 	Positions int     `json:"positions,omitempty"` // that the rows take
 	Both      bool    `json:"both,omitempty"`      // the text model has the rows see each other both ways
 }
+
+// After returns the tokens of text after the picture.
+func (f *Figures) After() []int32 { return f.Chunks[len(f.Chunks)-1].Tokens }
 
 // Summary stands for a vector: its first elements, its norm, and sums of its elements with random signs.
 type Summary struct {

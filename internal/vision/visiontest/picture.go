@@ -2,9 +2,10 @@ package visiontest
 
 import (
 	"image"
-	"image/color"
 	"image/png"
 	"os"
+
+	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
 // Picture is the name and the size of a picture of a case.
@@ -17,24 +18,22 @@ type Picture struct {
 const cell = 24
 
 // Image makes the picture: colours that change smoothly, with a little noise. It is the same on every platform.
-func (p Picture) Image() *image.NRGBA {
-	img := image.NewNRGBA(image.Rect(0, 0, p.Width, p.Height))
+func (p Picture) Image() *picture.Image {
+	m := picture.Blank(p.Width, p.Height, [3]byte{})
 	points, noise := named("points "+p.Name), named("noise "+p.Name)
 	point := func(x, y, c int) int { return int(points.bits((y*1000+x)*3+c) >> 56) }
 	for y := range p.Height {
 		for x := range p.Width {
-			var rgb [3]uint8
-			for c := range rgb {
+			for c := range 3 {
 				i, j, u, v := x/cell, y/cell, x%cell, y%cell
 				top := point(i, j, c)*(cell-u) + point(i+1, j, c)*u
 				bottom := point(i, j+1, c)*(cell-u) + point(i+1, j+1, c)*u
 				value := (top*(cell-v)+bottom*v)/(cell*cell) + int(noise.bits((y*p.Width+x)*3+c)>>60) - 8
-				rgb[c] = uint8(min(max(value, 0), 255))
+				m.Pix[(y*p.Width+x)*3+c] = byte(min(max(value, 0), 255))
 			}
-			img.SetNRGBA(x, y, color.NRGBA{rgb[0], rgb[1], rgb[2], 255})
 		}
 	}
-	return img
+	return m
 }
 
 // Write writes the picture as a PNG file.
@@ -44,7 +43,11 @@ func (p Picture) Write(path string) error {
 		return err
 	}
 	defer f.Close()
-	if err := png.Encode(f, p.Image()); err != nil {
+	m, opaque := p.Image(), image.NewNRGBA(image.Rect(0, 0, p.Width, p.Height))
+	for i := range p.Width * p.Height {
+		copy(opaque.Pix[4*i:], append(m.Pix[3*i:3*i+3:3*i+3], 255))
+	}
+	if err := png.Encode(f, opaque); err != nil {
 		return err
 	}
 	return f.Close()

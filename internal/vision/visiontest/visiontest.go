@@ -41,7 +41,7 @@ func (c Case) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := writeText(filepath.Join(dir, TextFile), "text "+c.Name, c.text, c.tokens); err != nil {
+	if err := c.WriteText(filepath.Join(dir, TextFile)); err != nil {
 		return err
 	}
 	if err := c.WriteTower(filepath.Join(dir, TowerFile)); err != nil {
@@ -74,6 +74,9 @@ func (c Case) Projector() string {
 	}
 	panic("visiontest: a tower without a name")
 }
+
+// WriteText writes the text model alone.
+func (c Case) WriteText(path string) error { return writeText(path, "text "+c.Name, c.text, c.tokens) }
 
 // WriteTower writes the tower alone.
 func (c Case) WriteTower(path string) error {

@@ -1,0 +1,125 @@
+package engine_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/family"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/sample"
+	"github.com/powerinfer-go/powerinfer/internal/vision"
+	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
+)
+
+// spelling has a text generated, and keeps the logits of the prompt's last token and of the text's.
+type spelling struct {
+	text   []int32
+	logits []float32
+	chosen int
+}
+
+func (s *spelling) Sample(logits []float32) int32 {
+	s.logits = append(s.logits, logits...)
+	if s.chosen++; s.chosen > len(s.text) {
+		return 0
+	}
+	return s.text[s.chosen-1]
+}
+
+func (s *spelling) Accept(int32)                {}
+func (s *spelling) Constrain(sample.Constraint) {}
+func (s *spelling) Done() bool                  { return false }
+func (s *spelling) Err() error                  { return nil }
+
+// TestPictures: after a picture the logits are llama.cpp's.
+func TestPictures(t *testing.T) {
+	for _, c := range visiontest.Cases() {
+		if !family.HasTower(c.Projector()) {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			peer, err := c.Peer()
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(t.TempDir(), visiontest.TextFile)
+			if err := c.WriteText(path); err != nil {
+				t.Fatal(err)
+			}
+			f, err := gguf.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			e := openFile(t, f, engine.Options{
+				Devices: planner.CPU(planner.Processor{Threads: 2}), Context: 2048,
+				CacheTypes: compute.CacheTypes{Key: compute.KVF32, Value: compute.KVF32},
+			})
+			tower := openTower(t, c)
+			for _, p := range c.Pictures {
+				figures := peer[p.Name]
+				want := figures.Logits
+				switch {
+				case figures.PublishedLogits != nil:
+					want = *figures.PublishedLogits
+				case figures.PublishedRows != nil:
+					continue // llama.cpp gives rows alone
+				}
+				parts, err := tower.Show(t.Context(), p.Image())
+				if err != nil {
+					t.Fatal(err)
+				}
+				var prompt []int32
+				var placed []vision.Placed
+				for _, k := range figures.Chunks {
+					if k.Rows == 0 {
+						prompt = append(prompt, k.Tokens...)
+						continue
+					}
+					for parts[0].Rows == nil {
+						parts = parts[1:]
+					}
+					placed = append(placed, vision.Placed{At: len(prompt), Rows: parts[0].Rows})
+					prompt, parts = append(prompt, make([]int32, k.Rows)...), parts[1:]
+				}
+				after := figures.After()
+				s := &spelling{text: after[1:]}
+				if _, err := e.Generate(t.Context(), engine.Request{
+					Prompt: prompt[:len(prompt)-len(after)+1], Pictures: placed, Max: len(after), Sampler: s, IgnoreEOG: true,
+				}, nil); err != nil {
+					t.Fatal(err)
+				}
+				if d := visiontest.Summarize(s.logits).Distance(want); d > 1e-4 {
+					t.Errorf("picture %s: distance %.2g", p.Name, d)
+				}
+			}
+		})
+	}
+}
+
+func openTower(t *testing.T, c visiontest.Case) *vision.Tower {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), visiontest.TowerFile)
+	if err := c.WriteTower(path); err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	dev, err := cpu.New(cpu.Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tower, err := vision.Open(t.Context(), f, dev, vision.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tower.Close() })
+	return tower
+}

@@ -1,0 +1,81 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/family"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/hub"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
+	"github.com/powerinfer-go/powerinfer/internal/vision"
+)
+
+// Tower says by what pictures are shown to a model.
+type Tower struct {
+	Path        string // of the tower's file; empty: the one beside the model's, if there is one
+	Off         bool   // pictures are not shown
+	Least, Most int    // tokens of a picture, where the tower has a choice; 0: as files and families say
+}
+
+// file opens the tower's file for the model in f; nil: there is none.
+func (t *Tower) file(f *gguf.File) (*gguf.File, error) {
+	switch path := t.Path; {
+	case t.Off && path != "":
+		return nil, setting.Errorf("%s names a tower for pictures, and %s has none loaded: give one of them", setting.Tower, setting.NoTower)
+	case t.Off:
+		return nil, nil
+	case path != "":
+		return gguf.Open(path)
+	}
+	path := hub.TowerBeside(f.Path)
+	if path == "" {
+		return nil, nil
+	}
+	return gguf.Open(path)
+}
+
+// openTower opens the tower of the model in s.File, if there is one. One that was only found beside the model and does
+// not go with it is left alone.
+func (s *Session) openTower(ctx context.Context, o *Options) error {
+	limits := family.TowerLimits{Least: o.Tower.Least, Most: o.Tower.Most}
+	if limits.Most > 0 && limits.Least > limits.Most {
+		return fmt.Errorf("a picture cannot have at least %d tokens and at most %d", limits.Least, limits.Most)
+	}
+	f, err := o.Tower.file(s.File)
+	if f == nil || err != nil {
+		return err
+	}
+	defer f.Close()
+	c, err := model.ReadConfig(s.File, o.Engine.Activation)
+	if err != nil {
+		return err
+	}
+	dev, err := o.Planner.Processor.Open()
+	if err != nil {
+		return err
+	}
+	if s.tower, err = vision.Open(ctx, f, dev, vision.Options{Limits: limits, Width: c.Given}); err == nil {
+		return nil
+	}
+	err = errors.Join(err, dev.Close())
+	if o.Tower.Path != "" || ctx.Err() != nil {
+		return err
+	}
+	if o.Planner.Notice != nil {
+		o.Planner.Notice(fmt.Sprintf("pictures cannot be shown to the model: %v", err))
+	}
+	return nil
+}
+
+func (s *Session) closeTower() error {
+	if s.tower == nil {
+		return nil
+	}
+	return s.tower.Close()
+}
+
+// Tower returns what shows pictures to the model; nil: nothing does.
+func (s *Session) Tower() *vision.Tower { return s.tower }
