@@ -99,6 +99,9 @@ func TestTowers(t *testing.T) {
 		for device, dev := range devices(t) {
 			t.Run(c.Name+" "+device, func(t *testing.T) {
 				tower := open(t, c, dev)
+				if device == "ref" && strings.HasSuffix(c.Name, "_causal") {
+					t.Skip("the tower is another case's")
+				}
 				pictures := c.Pictures
 				if device == "ref" { // it is slow, and the others take the same operations
 					pictures = pictures[:1]
