@@ -112,7 +112,11 @@ func bad(r *rand.Rand) any {
 	all := []any{
 		uint32(0), uint32(1), uint32(2), uint32(3), uint32(1 << 8), uint32(1 << 14), uint32(1 << 31), uint64(1 << 62), uint64(math.MaxUint64),
 		int32(-1), int64(math.MinInt64), float32(0), float32(-1), float32(1e30), float32(math.NaN()), float32(math.Inf(1)), true, false, "", "gelu",
-		[]float32{}, []float32{0, 0, 0}, []float32{float32(math.NaN()), 1, 1}, []int32{-1, 1 << 30}, []string{"a"},
+		[]float32{},
+		[]float32{0, 0, 0},
+		[]float32{float32(math.NaN()), 1, 1},
+		[]int32{-1, 1 << 30},
+		[]string{"a"},
 	}
 	return all[r.IntN(len(all))]
 }

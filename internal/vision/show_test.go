@@ -88,7 +88,9 @@ func TestShown(t *testing.T) {
 		{"internvl", family.TowerLimits{Most: 12}, 300, 200, "<img>{4}{4}{4}</img>"},
 		{"llama4", family.TowerLimits{}, 30, 30, "<|image_start|><|image|>{4}<|image_end|>"},
 		{
-			"llama4", family.TowerLimits{}, 112, 60,
+			"llama4",
+			family.TowerLimits{},
+			112, 60,
 			"<|image_start|>{4}<|tile_x_separator|>{4}<|tile_y_separator|>{4}<|tile_x_separator|>{4}<|tile_y_separator|><|image|>{4}<|image_end|>",
 		},
 		{"llama4", family.TowerLimits{Most: 8}, 112, 60, "<|image_start|><|image|>{4}<|image_end|>"},
