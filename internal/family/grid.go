@@ -39,7 +39,7 @@ func (s *sizing) limit(k *nn.Keys, t *towerKeys, user TowerLimits) {
 	area := s.unit * s.unit
 	room := maxPatches * t.patch * t.patch / area // rows
 	if user.Most > room || user.Least > room {
-		k.Fail("a picture may have %d rows at most", room)
+		k.Fail("a picture has %d rows at most, and not the %d that are asked for", room, max(user.Most, user.Least))
 		return
 	}
 	if user.Most > 0 {
@@ -52,7 +52,7 @@ func (s *sizing) limit(k *nn.Keys, t *towerKeys, user TowerLimits) {
 	}
 	s.most = max(area, min(s.most, room*area))
 	if s.least > s.most {
-		k.Fail("a picture would have at least %d pixels and at most %d", s.least, s.most)
+		k.Fail("keys %q and %q: a picture would have at least %d pixels and at most %d", "clip.vision.image_min_pixels", "clip.vision.image_max_pixels", s.least, s.most)
 	}
 }
 
