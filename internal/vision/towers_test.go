@@ -43,7 +43,7 @@ func open(t *testing.T, c visiontest.Case, dev compute.Device) *vision.Tower {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	tower, err := vision.Open(context.Background(), f, dev, vision.Options{})
+	tower, err := vision.Open(context.Background(), f, dev, vision.Options{Limits: family.TowerLimits{Least: c.Least}})
 	if err != nil {
 		t.Fatal(err)
 	}
