@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -93,7 +94,11 @@ func TestPictures(t *testing.T) {
 				}, nil); err != nil {
 					t.Fatal(err)
 				}
-				if d := visiontest.Summarize(s.logits).Distance(want); d > 1e-4 {
+				most := 1e-4
+				if strings.HasSuffix(c.Name, "_f16") {
+					most = 1e-2 // the processor rounds what it multiplies with matrices in F16
+				}
+				if d := visiontest.Summarize(s.logits).Distance(want); d > most {
 					t.Errorf("picture %s: distance %.2g", p.Name, d)
 				}
 			}
@@ -116,7 +121,7 @@ func openTower(t *testing.T, c visiontest.Case) *vision.Tower {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tower, err := vision.Open(t.Context(), f, dev, vision.Options{})
+	tower, err := vision.Open(t.Context(), f, dev, vision.Options{Limits: family.TowerLimits{Least: c.Least}})
 	if err != nil {
 		t.Fatal(err)
 	}
