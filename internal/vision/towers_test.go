@@ -124,10 +124,14 @@ func TestTowers(t *testing.T) {
 		for device, dev := range devices(t) {
 			t.Run(c.Name+" "+device, func(t *testing.T) {
 				tower := open(t, c, dev)
-				for _, p := range c.Pictures {
-					if device == "ref" && p.Name == "tiles" && len(peer[p.Name].Images) > 2 {
-						continue // takes a minute
-					}
+				if device == "ref" && strings.HasSuffix(c.Name, "_causal") {
+					t.Skip("the tower is another case's")
+				}
+				pictures := c.Pictures
+				if device == "ref" { // it is slow, and the others take the same operations
+					pictures = pictures[:1]
+				}
+				for _, p := range pictures {
 					most := tolerance
 					if device == "cpu" && strings.HasSuffix(c.Name, "_f16") {
 						most = halfTolerance
