@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -93,7 +94,11 @@ func TestPictures(t *testing.T) {
 				}, nil); err != nil {
 					t.Fatal(err)
 				}
-				if d := visiontest.Summarize(s.logits).Distance(want); d > 1e-4 {
+				most := 1e-4
+				if strings.HasSuffix(c.Name, "_f16") { // the processor may round matrices of feed-forward layers to BF16, of eight bits
+					most = 5e-3
+				}
+				if d := visiontest.Summarize(s.logits).Distance(want); d > most {
 					t.Errorf("picture %s: distance %.2g", p.Name, d)
 				}
 			}

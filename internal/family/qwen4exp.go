@@ -60,6 +60,7 @@ func newQwen4Exp(k *nn.Keys, b *nn.Binder) Program {
 	m.embed = b.Embedding(m.embd)
 	if m.grams.Layer >= 0 {
 		m.table = b.NGramTable(m.grams)
+		m.embed.Picture = m.grams.Picture
 	}
 	m.last = b.LastGatedConnection("output_hc", m.streams)
 	m.output = b.Output(&m.embed, nn.Norm{})

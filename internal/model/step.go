@@ -41,6 +41,11 @@ func (m *Model) begin(kind nn.Kind, p *compute.Params) string {
 	if p.Threshold = m.Threshold; p.Everything {
 		p.Threshold = -math.MaxFloat32
 	}
+	for i, given := range p.Given {
+		if given != nil {
+			p.Tokens[i] = m.embed.Picture
+		}
+	}
 	m.pass.Params, m.pass.Scales = p, m.scalesOf(p)
 	m.pass.Step = nn.Step{Kind: kind, Whole: m.drafts && !p.Draft, Draft: p.Draft, Pictures: p.Given != nil, Bounded: p.Bounds != nil, Expanded: m.expands(p), Scales: nn.ScalesKey(m.pass.Scales)}
 	if m.pass.Step.Scales != "" { // clients choose scales: names of all that they try would never be dropped

@@ -10,6 +10,7 @@ type Embedding struct {
 	Before    int             // rows of Positions before position 0
 	Types     *compute.Matrix // [types, n_embd] added by the type of a token, or nil
 	Norm      Norm            // of the sum, or none
+	Picture   int32           // the token that rows of pictures are for layers that look tokens up
 	Deep      int             // layers, the first ones, whose outputs have something of pictures added, see Pass.InsertDeep
 }
 

@@ -25,6 +25,8 @@ type NGramSpec struct {
 	Width int // of a row
 	Taps  int // of the convolution, which sees one of as many positions as the longest n-gram has tokens
 	How   *compute.NGrams
+
+	Picture int32 // the token that rows of pictures count as
 }
 
 // NGrams reads it. Files without the key have none.
@@ -56,6 +58,10 @@ func (k *Keys) NGrams(layers int) NGramSpec {
 		k.Fail("key %q: it is no token", k.name(in+"eos_token_id"))
 	}
 	g.End = uint32(min(end, compute.MostTokens))
+	s.Picture = int32(k.Optional(in+"image_token_id", compute.MostTokens))
+	if s.Picture == 0 {
+		s.Picture = int32(g.End)
+	}
 	heads := (n - 1) * g.Heads
 	factors, first, rows := list("layer_multipliers"), list("head_offsets"), list("head_vocab_sizes")
 	switch {

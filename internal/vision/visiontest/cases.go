@@ -3,9 +3,11 @@ package visiontest
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
 // Cases returns all cases.
@@ -14,7 +16,13 @@ func Cases() []Case {
 		Name: "qwen3vl_merger", Pictures: []Picture{{"even", 160, 96}, {"odd", 201, 133}},
 		text:   text("qwen3vl", "silu", 4, gguf.KV{Key: "qwen3vl.n_deepstack_layers", Value: uint32(2)}),
 		tokens: []string{"<|vision_start|>", "<|image_pad|>", "<|vision_end|>"},
-		tower:  qwen3vl,
+		tower:  func(f *file) { f.qwen3vl(0, 2) },
+	}
+	// of returns a case of another text model, without rows for its layers.
+	of := func(s synth.Spec) Case {
+		c := qwen3
+		c.Name, c.text, c.tower, c.Pictures = "qwen3vl_merger_"+s.Arch, s, func(f *file) { f.qwen3vl() }, qwen3.Pictures[:1]
+		return c
 	}
 	halves := qwen3
 	halves.Name, halves.half = "qwen3vl_merger_f16", true
@@ -26,6 +34,10 @@ func Cases() []Case {
 	return []Case{
 		qwen3,
 		halves,
+		of(text("qwen3vlmoe", "silu", 3)),
+		of(text("qwen35", "silu", 4)),
+		of(text("qwen35moe", "silu", 4)),
+		of(text("glm4moe", "silu", 3, gguf.KV{Key: "glm4moe.rope.dimension_sections", Value: []int32{2, 3, 3, 0}})),
 		{
 			Name: "gemma3", Pictures: []Picture{{"even", 224, 224}, {"odd", 201, 133}},
 			text:   text("gemma3", "gelu", 7, gguf.KV{Key: "gemma3.attention.sliding_window", Value: uint32(16)}),
@@ -141,12 +153,13 @@ func (f *file) layers(s shape, each func(prefix string)) {
 	}
 }
 
-func qwen3vl(f *file) {
+// qwen3vl adds Qwen3-VL's tower, with rows of some layers.
+func (f *file) qwen3vl(deep ...int) {
 	s := shape{64, 128, 16, 64, 96, 3, 4, half, half, 1e-6}
 	f.common("qwen3vl_merger", s)
 	f.key("clip.use_gelu", true)
 	f.key("clip.vision.spatial_merge_size", uint32(2))
-	f.key("clip.vision.is_deepstack_layers", []bool{true, false, true})
+	f.key("clip.vision.is_deepstack_layers", []bool{slices.Contains(deep, 0), slices.Contains(deep, 1), slices.Contains(deep, 2)})
 	f.patches("v.patch_embd.weight", s)
 	f.patches("v.patch_embd.weight.1", s)
 	f.bias("v.patch_embd.bias", s.embd)
@@ -162,7 +175,7 @@ func qwen3vl(f *file) {
 	f.layerNorm("v.post_ln", s.embd)
 	f.linear("mm.0", 4*s.embd, 4*s.embd)
 	f.linear("mm.2", 4*s.embd, s.text)
-	for _, i := range []int{0, 2} {
+	for _, i := range deep {
 		p := fmt.Sprintf("v.deepstack.%d.", i)
 		f.layerNorm(p+"norm", 4*s.embd)
 		f.linear(p+"fc1", 4*s.embd, 4*s.embd)

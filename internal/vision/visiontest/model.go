@@ -150,7 +150,7 @@ func writeText(path, seed string, s synth.Spec, tokens []string) error {
 	out.key("tokenizer.ggml.add_space_prefix", false)
 	for _, w := range f.Tensors {
 		switch n := w.Name; {
-		case n == "rope_freqs.weight" || strings.HasSuffix(n, "scale.weight"):
+		case n == "rope_freqs.weight" || strings.HasSuffix(n, ".ssm_a") || strings.HasSuffix(n, "scale.weight"):
 			out.tensors = append(out.tensors, gguf.Source{Name: n, Type: w.Type, Shape: w.Shape, Write: func(to io.Writer) error {
 				_, err := to.Write(w.Data)
 				return err
