@@ -170,12 +170,50 @@ var activations = []struct {
 		f.logistic(x, y, table)
 		large(f, x, s)
 	}},
+	{"geluErf", func(f *file, x, _ vec, table reg) {
+		c, t, y, p, k := f.vec(), f.vec(), f.vec(), f.vec(), f.vec()
+		f.op2("fabs", c, x)
+		f.constant(k, table, splat(12)...)
+		f.op("fminnm", c, c, k)
+		f.power(t, 0)
+		f.power(y, 0)
+		f.constant(k, table, splat(erfSlope*math.Sqrt2/2)...)
+		f.op("fmla", t, c, k)
+		f.op("fdiv", t, y, t)
+		f.op("fmul", y, c, c)
+		f.constant(k, table, splat(-0.5)...)
+		f.op("fmul", y, y, k)
+		e := f.vec()
+		f.exp(e, y, table)
+		f.constant(p, table, splat(erfs[0]/2)...)
+		for _, coefficient := range erfs[1:] {
+			f.constant(k, table, splat(coefficient/2)...)
+			f.op("fmla", k, p, t)
+			p, k = k, p
+		}
+		f.op("fmul", p, p, t)
+		f.op("fmul", p, p, c)
+		f.op("eor", y, y, y)
+		f.op("fmax", x, x, y)
+		f.op("fmls", x, e, p)
+	}},
+	{"geluQuick", func(f *file, x, _ vec, table reg) {
+		y := f.vec()
+		f.constant(y, table, splat(-1.702)...)
+		f.op("fmul", y, y, x)
+		f.logistic(x, y, table)
+	}},
 	{"relu", above},
 	{"relu2", func(f *file, x, s vec, table reg) {
 		above(f, x, s, table)
 		f.op("fmul", x, x, x)
 	}},
 }
+
+// erfSlope and erfs are gen/vector's.
+const erfSlope = 0.44
+
+var erfs = [...]float64{0.0712231681, -0.2779467522, 0.2966852871, -0.02017865177, 0.2158111766, 0.2173138653, 0.248871132, 0.2482209566}
 
 // logistic replaces x by x / (1 + e^y).
 func (f *file) logistic(x, y vec, table reg) {

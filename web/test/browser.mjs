@@ -59,12 +59,13 @@ export async function say(page, text) {
 export const answered = (page) => page.getByRole("button", { name: "Send" }).waitFor();
 export const lastAnswer = (page) => page.locator(".message.assistant").last();
 
-/** Has the page's answers come from push, piece by piece, in place of the server; finish ends one. */
+/** Has the page's answers come from push, piece by piece, in place of the server; finish ends one. window.asked is the request. */
 export async function scripted(page) {
   await page.evaluate(() => {
     const real = window.fetch;
     window.fetch = (address, init) => {
       if (!String(address).endsWith("/v1/chat/completions")) return real(address, init);
+      window.asked = JSON.parse(init.body);
       const body = new ReadableStream({
         start: (c) => {
           window.push = (data) => (data ? c.enqueue(new TextEncoder().encode(`data: ${data}\n\n`)) : c.close());

@@ -2,12 +2,13 @@
 // and of one of several models, and a folder for pictures. Every step fails by throwing; messages on the console and requests to elsewhere fail at
 // the end.
 import assert from "node:assert/strict";
-import { accessible, browser, open, pictures, said } from "./browser.mjs";
+import { accessible, browser, open, pictures as folder, said } from "./browser.mjs";
 import { archive, attachments, conversation, probabilities, stopping } from "./chat.mjs";
 import { imports, untrusted } from "./imports.mjs";
 import { phone, themes } from "./looks.mjs";
 import { fetching, fullContext, oneModel, places, severalModels } from "./models.mjs";
 import { neurons } from "./neurons.mjs";
+import { blind, photos, pictures, picturesLook, picturesStored } from "./pictures.mjs";
 import { closed, deletions, keys, stale, stored, together } from "./tabs.mjs";
 import { streaming, text } from "./text.mjs";
 
@@ -36,11 +37,16 @@ try {
     places,
     themes,
     phone,
+    pictures,
+    picturesStored,
+    photos,
+    blind,
+    picturesLook,
   ])
     await timed(step);
   assert.deepEqual(said, [], "messages on the console, errors, requests to elsewhere");
 } catch (failure) {
-  if (pictures) for (const c of browser.contexts()) for (const p of c.pages()) await p.screenshot({ path: `${pictures}/failure.png` });
+  if (folder) for (const c of browser.contexts()) for (const p of c.pages()) await p.screenshot({ path: `${folder}/failure.png` });
   console.error(said.join("\n"));
   throw failure;
 } finally {

@@ -54,7 +54,7 @@ test("an export is imported without a loss", () => {
   const full = conversation(
     "full",
     [
-      message("a", null, { attachments: [{ name: "x.txt", text: "<b>" }] }),
+      message("a", null, { attachments: [{ name: "x.txt", text: "<b>" }], pictures: [{ name: "x.png", url: "data:image/png;base64,iVBORw0=" }] }),
       message("b", "a", {
         role: "assistant",
         reasoning: "hm",
@@ -128,6 +128,10 @@ test("every field of an export is checked", () => {
       ],
       /entry 2 of its attachments/,
     ],
+    [`${m}.b.pictures`, {}, /its pictures is not a list/],
+    [`${m}.b.pictures`, [{ name: "x", url: "https://example.com/x.png" }], /entry 1 of its pictures/],
+    [`${m}.b.pictures`, [{ name: "x", url: "data:image/svg+xml;base64,AAAA" }], /entry 1 of its pictures/],
+    [`${m}.b.pictures`, [{ name: 1, url: "data:image/png;base64,AAAA" }], /entry 1 of its pictures/],
     [`${m}.b.tokens`, [{ token: "a", logprob: "0", top: [] }], /entry 1 of its tokens/],
     [`${m}.b.tokens`, [{ token: "a", logprob: 0, top: [null] }], /entry 1 of its tokens/],
     [`${m}.b.timings`, { predicted_n: "5" }, /timings/],
@@ -236,6 +240,7 @@ const nodes = [
     extra: [
       { type: "TEXT", name: "a.txt", content: "text" },
       { type: "IMAGE", name: "a.png", base64Url: "data:image/png;base64,AAAA" },
+      { type: "IMAGE", name: "a.svg", base64Url: "data:image/svg+xml;base64,AAAA" },
     ],
   },
   {
@@ -271,7 +276,15 @@ const kings = {
   created: 3,
   updated: 9000,
   messages: {
-    n2: { id: "n2", parent: null, role: "user", content: "Who?", attachments: [{ name: "a.txt", text: "text" }], created: 3 },
+    n2: {
+      id: "n2",
+      parent: null,
+      role: "user",
+      content: "Who?",
+      attachments: [{ name: "a.txt", text: "text" }],
+      pictures: [{ name: "a.png", url: "data:image/png;base64,AAAA" }],
+      created: 3,
+    },
     n3: {
       id: "n3",
       parent: "n2",
@@ -315,7 +328,7 @@ test("exports of llama-server's page are read in all their forms", () => {
     const { conversations, notes } = read(file instanceof Uint8Array ? file : bytes(file));
     assert.equal(conversations.length, n, form);
     assert.deepEqual(conversations[0], kings, form);
-    assert.match(notes.join(), /Left out, .*: \d system messages?, \d pictures?\./, form);
+    assert.match(notes.join(), /Left out, .*: \d system messages?, \d pictures? of an unknown kind\./, form);
   }
   const first = {
     id: "conv-1700000000000",

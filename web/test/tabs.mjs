@@ -272,7 +272,7 @@ export async function stored() {
   await b.evaluate(
     () =>
       new Promise((resolve, reject) => {
-        const open = indexedDB.open("powerinfer", 2);
+        const open = indexedDB.open("powerinfer", 3);
         open.onsuccess = () => (open.result.close(), resolve());
         open.onerror = () => reject(open.error);
       }),

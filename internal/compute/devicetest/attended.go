@@ -12,11 +12,12 @@ type attended struct {
 	how            compute.Attention
 	slopes, sinks  []float32 // those of how
 	places         []token
-	q              []float32    // [tokens, kv·group·key]
-	k, v           [2][]float32 // of a sequence [positions, kv·key], [positions, kv·value]
-	roughly        float64      // the share of a row's largest magnitude that is lost besides
-	last           [2]int       // position of a sequence in the step
-	shares, spread []float64    // of the softmax of one head, and by how much a score may be off
+	bounds         []compute.Bounds // see compute.Params
+	q              []float32        // [tokens, kv·group·key]
+	k, v           [2][]float32     // of a sequence [positions, kv·key], [positions, kv·value]
+	roughly        float64          // the share of a row's largest magnitude that is lost besides
+	last           [2]int           // position of a sequence in the step
+	shares, spread []float64        // of the softmax of one head, and by how much a score may be off
 }
 
 // bound bounds attention whose queries and exponentials are rounded to halves, each in a range of its own, and whose
@@ -71,11 +72,20 @@ func (a *attended) value(seq int32, pos, kv, c int) float64 {
 	return float64(a.v[seq][(pos*a.heads.kv+kv)*a.heads.shape().Value+c])
 }
 
+// span returns the positions that row r sees.
+func (a *attended) span(r int) (from, to int) {
+	p := compute.Params{Pos: []int32{a.places[r].pos}}
+	if a.bounds != nil {
+		p.Bounds = a.bounds[r:]
+	}
+	return p.Span(0, &a.how, a.last[a.places[r].seq])
+}
+
 // weigh fills shares with the softmax of row r's head h, and spread with the variances of its scores by the rounding of
 // q to steps, and by that of the keys. It returns the first position.
 func (a *attended) weigh(r, h int, q []float32, steps []float64) (from int) {
 	p, kv := a.places[r], h/a.heads.group
-	from, to := a.how.Span(int(p.pos), a.last[p.seq])
+	from, to := a.span(r)
 	a.shares, a.spread = a.shares[:0], a.spread[:0]
 	scale, top := float64(a.how.Scale), math.Inf(-1)
 	if a.sinks != nil {

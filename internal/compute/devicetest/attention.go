@@ -123,7 +123,8 @@ func attentionScripts() (all []script) {
 	for _, t := range compute.KVTypes() {
 		all = append(all, loadScript(t))
 	}
-	return append(append(all, kindScripts()...), peakedScript(), storeScript(), copyPageScript(), nearPagesScript(), movePageScript(halves(), halves()),
+	all = append(append(append(all, kindScripts()...), boundedScripts()...), farScripts()...)
+	return append(all, peakedScript(), storeScript(), copyPageScript(), nearPagesScript(), movePageScript(halves(), halves()),
 		movePageScript(cacheTypes{compute.KVQ8_0, compute.KVQ4_0}, cacheTypes{compute.KVF32, compute.KVBF16}))
 }
 
@@ -215,7 +216,8 @@ type kind struct {
 	slopes    bool
 	sinks     bool
 	later     bool
-	rounded   bool // queries are numbers that halves do not hold
+	bounds    []compute.Bounds // of each place; nil: it sees what is before it
+	rounded   bool             // queries are numbers that halves do not hold
 }
 
 // playAttention stores and attends in one step, as a model does. What other tokens of the sequences stored lies there
@@ -246,7 +248,8 @@ func playAttention(s *stage, h heads, places []token, kind kind) {
 			queries[i] = quant.F32FromF16(quant.F16FromF32(x))
 		}
 	}
-	how := compute.Attention{Scale: float32(1 / math.Sqrt(float64(h.dim))), Window: kind.window, Parts: kind.parts, Later: kind.later, SoftCap: kind.softCap}
+	how := compute.Attention{Scale: float32(1 / math.Sqrt(float64(h.dim))), Window: kind.window, Parts: kind.parts, Later: kind.later, SoftCap: kind.softCap, Bounded: kind.bounds != nil}
+	s.params.Bounds = kind.bounds
 	var slopes, sinks []float32
 	if kind.slopes {
 		slopes = make([]float32, h.kv*h.group)
@@ -270,7 +273,7 @@ func playAttention(s *stage, h heads, places []token, kind kind) {
 	})
 	bounded := ofRow(tolerance)
 	if s.halves {
-		a := attended{heads: h, how: how, slopes: slopes, sinks: sinks, places: places, q: queries, k: c.k, v: c.v, roughly: tolerance}
+		a := attended{heads: h, how: how, slopes: slopes, sinks: sinks, places: places, bounds: kind.bounds, q: queries, k: c.k, v: c.v, roughly: tolerance}
 		bounded = a.bound()
 	}
 	s.keep("attention", out, bounded)
@@ -309,6 +312,74 @@ func kindScripts() (all []script) {
 		}
 	}
 	return all
+}
+
+// pictures are places in which rows of pictures stand among text, and what the rows see: text what is before it, a
+// picture's rows each other, too, as far as they are in the step or the cache.
+func pictures() (places []token, bounds []compute.Bounds) {
+	places = append(span(0, 240, 60), append(span(1, 50, 40), span(0, 500, 30)...)...)
+	for _, p := range places {
+		to := p.pos + 1
+		for _, picture := range []struct{ seq, from, to int32 }{{0, 246, 262}, {0, 262, 290}, {1, 60, 87}, {0, 480, 520}} {
+			if p.seq == picture.seq && p.pos >= picture.from && p.pos < picture.to {
+				to = picture.to
+			}
+		}
+		bounds = append(bounds, compute.Bounds{To: to})
+	}
+	return places, bounds
+}
+
+// boundedScripts attend to positions that Params.Bounds names: pictures in prompts, in steps of few tokens and of many,
+// and ranges that divide a step, as windows of a tower do.
+func boundedScripts() (all []script) {
+	add := func(name string, h heads, places []token, kind kind) {
+		all = append(all, script{name: fmt.Sprintf("Attention/bounded, %s/%s", name, h), tokens: len(places), play: func(s *stage) { playAttention(s, h, places, kind) }})
+	}
+	floats := cacheTypes{compute.KVF32, compute.KVF32}
+	among, seen := pictures()
+	ranges, own := span(0, 0, 130), []compute.Bounds(nil)
+	for i := range ranges {
+		from := int32(i / 49 * 49)
+		own = append(own, compute.Bounds{From: from, To: min(from+49, 130)})
+	}
+	few := []token{{0, 300}, {1, 70}, {0, 301}, {0, 700}}
+	around := []compute.Bounds{{From: 290, To: 310}, {From: 3, To: 80}, {From: 290, To: 310}, {From: 0, To: 701}}
+	for _, h := range []heads{{dim: 64, kv: 2, group: 3}, {dim: 72, kv: 2, group: 1, types: floats}, {dim: 80, kv: 1, group: 1, types: floats}, {dim: 64, kv: 1, group: 2, types: floats}, {dim: 16, kv: 2, group: 1, types: floats}, {dim: 80, kv: 2, group: 1}} {
+		add("pictures", h, among, kind{bounds: seen})
+		add("pictures and windows", h, among, kind{bounds: seen, window: 70})
+		add("ranges", h, ranges, kind{bounds: own})
+		add("few", h, few, kind{bounds: around})
+		add("few, windows", h, few, kind{bounds: around, window: 65, sinks: true, softCap: 3})
+	}
+	add("pictures, all together", heads{dim: 128, kv: 1, group: 4}, among, kind{bounds: seen, window: 65, softCap: 2, slopes: true, sinks: true})
+	return all
+}
+
+// farScripts attend in one step to all of its positions, many more than a chunk has on any device.
+func farScripts() (all []script) {
+	for _, h := range []heads{{dim: 16, kv: 1, group: 1, types: cacheTypes{compute.KVF32, compute.KVF32}}, {dim: 16, kv: 1, group: 1}} {
+		all = append(all, script{name: fmt.Sprintf("Attention/later positions, far/%s", h), tokens: 1600, whole: true, play: func(s *stage) { playFar(s, h) }})
+	}
+	return all
+}
+
+// playFar has a cache of its own, with pages out of order.
+func playFar(s *stage, h heads) {
+	pages := (s.all + compute.PagePositions - 1) / compute.PagePositions
+	c, err := s.dev.Cache(compute.CacheSpec{Layers: []compute.KVShape{h.shape()}, Pages: pages})
+	s.must(err)
+	s.params.Pages = [][]int32{everyone(pages)}
+	slices.Reverse(s.params.Pages[0])
+	s.params.Pos, s.params.Seq = everyone(s.all), make([]int32, s.all)
+	n := h.kv * h.dim
+	q, k, v := s.input(n*h.group, s.normal(s.all*n*h.group)), s.input(n, s.normal(s.all*n)), s.input(n, s.normal(s.all*n))
+	out := s.output(n * h.group)
+	s.run(func(verbs compute.Verbs) {
+		verbs.StoreKV(c, 0, k, v)
+		verbs.Attend(out, q, c, 0, compute.Attention{Scale: float32(1 / math.Sqrt(float64(h.dim))), Later: true})
+	})
+	s.keep("attention", out, s.attended())
 }
 
 // peakedScript: scores lie hundreds apart, so that only a subtracted maximum keeps the exponentials finite.

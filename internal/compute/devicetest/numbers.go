@@ -378,7 +378,8 @@ func ofAttention() []compute.Activation {
 
 // alone returns the nonlinearities that only Activate computes.
 func alone() []compute.Activation {
-	return append(ofAttention(), compute.Activation{Kind: compute.Identity}, compute.Activation{Kind: compute.XIELU, Slope: 0.5, Limit: -1e-6, Above: 0.8, Below: 1.3})
+	return append(ofAttention(), compute.Activation{Kind: compute.Identity}, compute.Activation{Kind: compute.XIELU, Slope: 0.5, Limit: -1e-6, Above: 0.8, Below: 1.3},
+		compute.Activation{Kind: compute.GELUErf}, compute.Activation{Kind: compute.GELUQuick})
 }
 
 // named returns act's name for a script.
@@ -386,6 +387,7 @@ func named(act compute.Activation) string {
 	names := map[compute.Nonlinearity]string{
 		compute.SiLU: "SiLU", compute.GELU: "GELU", compute.ReLU: "ReLU", compute.FATReLU: "FATReLU", compute.DReLU: "dReLU", compute.ReLU2: "ReLU2", compute.Logistic: "logistic",
 		compute.LimitedSwiGLU: "limited SwiGLU", compute.CappedSwiGLU: "capped SwiGLU", compute.SiTU: "SiTU", compute.Softplus: "softplus", compute.Identity: "identity", compute.XIELU: "xIELU",
+		compute.GELUErf: "GELU by erf", compute.GELUQuick: "quick GELU",
 	}
 	if act.Small() {
 		return names[act.Kind] + " without small ones"

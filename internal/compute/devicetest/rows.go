@@ -11,7 +11,7 @@ import (
 
 // rowScripts returns the verbs that treat every token alone, but for MatMul.
 func rowScripts() []script {
-	return slices.Concat(lookupScripts(), normScripts(), residualScripts(), activateScripts(), numberlessScripts(), addScripts(), scaleScripts(), softCapScripts(), clampScripts(), copyScripts(),
+	return slices.Concat(lookupScripts(), normScripts(), residualScripts(), activateScripts(), numberlessScripts(), addScripts(), insertScripts(), scaleScripts(), softCapScripts(), clampScripts(), copyScripts(),
 		streamScripts(), connectionScripts(), ngramScripts(), hostScripts())
 }
 
@@ -214,6 +214,39 @@ func addScripts() (all []script) {
 	return all
 }
 
+// insertScripts: rows for which something is given become it, or that is added, and others stay, in steps that have such
+// rows and in others.
+func insertScripts() (all []script) {
+	for _, cols := range []int{1, 33, 4096} {
+		for _, n := range []int{9, 40} { // one token alone is a step of each, too
+			all = append(all, script{name: fmt.Sprintf("Insert/%d columns/%d tokens", cols, n), tokens: n, play: func(s *stage) { playInsert(s, cols) }})
+		}
+	}
+	return all
+}
+
+func playInsert(s *stage, cols int) {
+	const before, behind = 5, 3 // of what is given, columns that are not inserted
+	given := make([][]float32, s.all)
+	for i := range given {
+		if row := s.normal(before + 2*cols + behind); i%4 != 1 {
+			given[i] = row
+		}
+	}
+	x, y := s.inOut(cols, s.normal(s.all*cols)), s.inOut(cols, s.normal(s.all*cols))
+	insert := func(v compute.Verbs) {
+		v.Insert(x, before, false)
+		v.Insert(y, before, true)
+		v.Insert(x, before+cols, true)
+	}
+	for i, rows := range [][][]float32{given, make([][]float32, s.all), nil, given} {
+		s.params.Given = rows
+		s.run(insert)
+		s.keep(fmt.Sprintf("inserted, step %d", i), x, exact)
+		s.keep(fmt.Sprintf("added, step %d", i), y, exact)
+	}
+}
+
 // scaleScripts: every device rounds a product of two floats once, so results are exact.
 func scaleScripts() (all []script) {
 	for _, cols := range []int{1, 33, 4096} {
@@ -307,7 +340,69 @@ func ropeScripts() (all []script) {
 			}
 		}
 	}
+	for _, style := range []compute.RopeStyle{compute.Interleaved, compute.Halves} {
+		for _, h := range []struct{ headDim, dims, heads int }{{64, 64, 3}, {80, 40, 2}, {16, 16, 1}} {
+			name := fmt.Sprintf("RoPE/by axes, %s/%d heads of %d, %d turned", []string{"interleaved", "halves"}[style], h.heads, h.headDim, h.dims)
+			all = append(all, script{name: name, tokens: 11, play: func(s *stage) { playRoPEByAxes(s, style, h.headDim, h.dims, h.heads) }})
+		}
+	}
 	return all
+}
+
+// playRoPEByAxes turns pairs by the positions of three axes, in turns, and in a later step without such positions by that
+// of the row alone. A rope that knows no axes is turned beside it.
+func playRoPEByAxes(s *stage, style compute.RopeStyle, headDim, dims, heads int) {
+	plain := compute.Rope{Style: style, Dims: dims, Scale: 1}
+	for i := range dims / 2 {
+		plain.Freqs = append(plain.Freqs, math.Pow(10000, -2*float64(i)/float64(dims)))
+	}
+	byAxes := plain
+	byAxes.Scale, byAxes.Axes = 1.25, make([]uint8, dims/2)
+	for i := range byAxes.Axes {
+		byAxes.Axes[i] = uint8(i * 5 % 3)
+	}
+	at, axes := make([]int32, s.all), [][]int32{make([]int32, s.all), make([]int32, s.all), make([]int32, s.all)}
+	for i := range int32(s.all) {
+		at[i] = 4000 + i
+		axes[0][i], axes[1][i], axes[2][i] = 3990, 3990+i/4, 3990+i%4
+	}
+	cols := heads * headDim
+	var values [4][]float32
+	var x [4]compute.Tensor
+	for i := range x {
+		values[i] = s.normal(s.all * cols)
+		x[i] = s.inOut(cols, values[i])
+	}
+	s.params.Pos, s.params.Axes = at, axes
+	s.run(func(v compute.Verbs) {
+		v.RoPE(x[0], headDim, &byAxes)
+		v.RoPE(x[1], headDim, &plain)
+	})
+	s.params.Axes = nil
+	s.run(func(v compute.Verbs) {
+		v.RoPE(x[2], headDim, &byAxes)
+		v.RoPE(x[3], headDim, &plain)
+	})
+	for i := range x {
+		s.keep(fmt.Sprintf("turn %d", i), x[i], turned(values[i], &plain, cols, headDim))
+	}
+}
+
+// turned bounds what r makes of rows of x.
+func turned(x []float32, r *compute.Rope, cols, headDim int) bound {
+	return func(bounds []float64, _ []float32, row int) {
+		for c := range bounds {
+			head, at := x[row*cols+c/headDim*headDim:][:headDim][r.First:], c%headDim-r.First
+			pair := at ^ 1
+			if r.Style == compute.Halves {
+				pair = (at + r.Dims/2) % r.Dims
+			}
+			bounds[c] = 0
+			if at >= 0 && at < r.Dims {
+				bounds[c] = turnTolerance * math.Hypot(float64(head[at]), float64(head[pair]))
+			}
+		}
+	}
 }
 
 // playRoPE turns by two ropes in one step, of which the second turns the last elements of heads to positions before their own, and by the first again
@@ -341,21 +436,10 @@ func playRoPE(s *stage, style compute.RopeStyle, headDim, dims, heads int) {
 	s.params.Turns = back
 	s.run(func(v compute.Verbs) { v.RoPE(x[4], headDim, &first) })
 	for i := range x {
-		s.keep(fmt.Sprintf("turn %d", i), x[i], func(bounds []float64, _ []float32, r int) {
-			for c := range bounds {
-				head, at := values[i][r*cols+c/headDim*headDim:][:headDim], c%headDim
-				if i == 1 {
-					head, at = head[second.First:], at-second.First
-				}
-				pair := at ^ 1
-				if style == compute.Halves {
-					pair = (at + dims/2) % dims
-				}
-				bounds[c] = 0
-				if at >= 0 && at < dims {
-					bounds[c] = turnTolerance * math.Hypot(float64(head[at]), float64(head[pair]))
-				}
-			}
-		})
+		by := &first
+		if i == 1 {
+			by = &second
+		}
+		s.keep(fmt.Sprintf("turn %d", i), x[i], turned(values[i], by, cols, headDim))
 	}
 }

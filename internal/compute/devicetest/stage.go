@@ -208,19 +208,23 @@ func (s *stage) run(body func(compute.Verbs)) {
 	s.t.Helper()
 	p := s.params
 	p.Decode = s.decode
-	p.Tokens, p.Pos, p.Turns, p.Types, p.Seq = s.cut(p.Tokens), s.cut(p.Pos), s.cut(p.Turns), s.cut(p.Types), s.cut(p.Seq)
+	p.Tokens, p.Pos, p.Turns, p.Types, p.Seq = ofStep(s, p.Tokens), ofStep(s, p.Pos), ofStep(s, p.Turns), ofStep(s, p.Types), ofStep(s, p.Seq)
+	p.Given, p.Bounds, p.Axes = ofStep(s, p.Given), ofStep(s, p.Bounds), slices.Clone(p.Axes)
+	for i, axis := range p.Axes {
+		p.Axes[i] = ofStep(s, axis)
+	}
 	if p.Tokens == nil {
 		p.Tokens = slices.Clone(s.step)
 	}
 	s.must(s.dev.Run(p.Segment(s.name), &p, body))
 }
 
-// cut returns the step's part of a slice over all tokens.
-func (s *stage) cut(of []int32) []int32 {
+// ofStep returns the step's part of a slice over all tokens.
+func ofStep[T any](s *stage, of []T) []T {
 	if of == nil {
 		return nil
 	}
-	cut := make([]int32, len(s.step))
+	cut := make([]T, len(s.step))
 	for i, t := range s.step {
 		cut[i] = of[t]
 	}

@@ -44,7 +44,7 @@ func (r *router) Do(op compute.Op) {
 		r.storeKV(o)
 	case *compute.Attend, *compute.Select:
 		r.attend(op)
-	case *compute.Precede, *compute.Insert: // what Params.Before and Params.Given have is in the host's memory
+	case *compute.Precede: // what Params.Before has is in the host's memory
 		r.on(false, op, operandsOf(op))
 	default:
 		r.whole(op)

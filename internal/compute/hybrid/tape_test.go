@@ -66,6 +66,14 @@ func pad(seg compute.Segment, p *compute.Params) *compute.Params {
 	copy(q.Tokens[lead:], p.Tokens)
 	copy(q.Pos[lead:], p.Pos)
 	copy(q.Seq[lead:], p.Seq)
+	if p.Given != nil {
+		q.Given = make([][]float32, seg.Rows)
+		copy(q.Given[lead:], p.Given)
+	}
+	if p.Bounds != nil {
+		q.Bounds = slices.Repeat([]compute.Bounds{{To: 1}}, seg.Rows)
+		copy(q.Bounds[lead:], p.Bounds)
+	}
 	for i := range q.Out {
 		if i >= seg.DecodeOut {
 			q.Out[i] = int32(seg.Rows - 1)

@@ -60,6 +60,9 @@ func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a 
 		return
 	}
 	r.check(needPlaces(c.CacheSpec, layer))
+	if a.Bounded {
+		r.check(needBounds(c.CacheSpec, layer))
+	}
 	f := attending{r: r, out: out, q: q, c: c, layer: layer, how: a, heads: heads, group: heads / l.Heads, queries: queries}
 	single := r.single(q)
 	var tile attentionTile
@@ -190,13 +193,20 @@ func (f *attending) picks() []uint32 {
 	return []uint32{uint32(s.Groups), uint32(s.Blocks.Cols / s.Groups), uint32(s.Block)}
 }
 
-// parts is IN_PARTS of shaders/seen.glsl.
-const parts = 1 << 31
+// parts and bounded are IN_PARTS and BOUNDED of shaders/seen.glsl.
+const (
+	parts   = 1 << 31
+	bounded = 1 << 30
+)
 
 // window returns what shaders are told of a layer's window.
 func window(a compute.Attention) uint32 {
+	w := uint32(a.Window)
 	if a.Parts && a.Window > 0 {
-		return uint32(a.Window) | parts
+		w |= parts
 	}
-	return uint32(a.Window)
+	if a.Bounded {
+		w |= bounded
+	}
+	return w
 }

@@ -81,6 +81,8 @@ func (r *recorder) perform(op compute.Op) {
 		r.activate(o.Dst, o.Gate, o.Up, o.Act)
 	case *compute.Gather:
 		r.gather(o.Dst, o.X)
+	case *compute.Insert:
+		r.insert(o.X, o.First, o.Add)
 	case *compute.Precede:
 		r.precede(o.Dst, o.X)
 	case *compute.Predict:

@@ -11,7 +11,7 @@ import (
 // paramsLayout holds the offsets of a step's compute.Params in device memory, for shaders/params.glsl; a recording
 // fixes it. In words of four bytes: tokens of the step, rows of logits, threshold, the segment's first row that is the
 // step's; then Tokens[rows], Pos[rows], Seq[rows], the last position in the step of each row's sequence [rows],
-// Out[out], where each sequence's pages begin [sequences], the pages, each in layers without windows and in those with,
+// the first and the last position of Bounds[rows] of each, Out[out], where each sequence's pages begin [sequences], the pages, each in layers without windows and in those with,
 // and behind the room for them Types[rows]. Padding has zeros, and as a row of logits the step's first row.
 type paramsLayout struct {
 	rows, out int
@@ -67,7 +67,7 @@ func (l paramsLayout) rowsOf(p *compute.Params, outputs bool) (lead, n int) {
 }
 
 // types returns where the tokens' types begin.
-func (l paramsLayout) types() int { return paramsHeader + 4*l.rows + l.out + l.tables }
+func (l paramsLayout) types() int { return paramsHeader + 6*l.rows + l.out + l.tables }
 
 func (l paramsLayout) words() int { return l.types() + l.rows }
 
@@ -94,19 +94,26 @@ func (l paramsLayout) write(p *compute.Params, dst []byte) {
 	lasts := w[at:][:l.rows]
 	clear(lasts)
 	at += l.rows
-	ends := w[at+l.out:][:len(p.Pages)] // where the pages begin is written there later
-	clear(ends)
+	latest := w[at+2*l.rows+l.out:][:len(p.Pages)] // where the pages begin is written there later
+	clear(latest)
 	placed := min(len(p.Seq), len(p.Pos))
 	for i, seq := range p.Seq[:placed] {
-		if uint(seq) < uint(len(ends)) { // others are refused where they are used
-			ends[seq] = max(ends[seq], uint32(p.Pos[i]))
+		if uint(seq) < uint(len(latest)) { // others are refused where they are used
+			latest[seq] = max(latest[seq], uint32(p.Pos[i]))
 		}
 	}
 	for i, seq := range p.Seq[:placed] {
-		if uint(seq) < uint(len(ends)) {
-			lasts[int(lead)+i] = ends[seq]
+		if uint(seq) < uint(len(latest)) {
+			lasts[int(lead)+i] = latest[seq]
 		}
 	}
+	firsts, ends := w[at:][:l.rows], w[at+l.rows:][:l.rows]
+	clear(firsts)
+	clear(ends)
+	for i, b := range p.Bounds {
+		firsts[int(lead)+i], ends[int(lead)+i] = uint32(b.From), uint32(b.To-1)
+	}
+	at += 2 * l.rows
 	outs, leadOut := w[at:][:l.out], l.decodeOut-p.DecodeOut()
 	for i := range outs {
 		outs[i] = lead
@@ -148,8 +155,8 @@ func numbers(b []byte) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
 }
 
-// needTokens, needPositions, needTypes, needTurns, needPlaces and needRows check what verbs take from the params; a
-// wrong one would be read from elsewhere.
+// needTokens, needPositions, needTypes, needTurns, needPlaces, needBounds, needGiven and needRows check what verbs take from
+// the params; a wrong one would be read from elsewhere.
 func needTokens(rows int) func(*compute.Params) error {
 	return func(p *compute.Params) error { return within("token", p.Tokens, 0, rows) }
 }
@@ -167,9 +174,20 @@ func needTypes(rows int) func(*compute.Params) error {
 	}
 }
 
-// needTurns checks that every token has a position to be turned to. Those of a step's own may be negative: what was
-// turned is turned back.
-func needTurns(p *compute.Params) error {
+// needTurns checks that every token has the positions that rp turns it to. Those of a step's own may be negative: what
+// was turned is turned back.
+func needTurns(rp *compute.Rope) func(*compute.Params) error {
+	return func(p *compute.Params) error {
+		for _, axis := range rp.Axes {
+			if p.Axes != nil && (int(axis) >= len(p.Axes) || len(p.Axes[axis]) < len(p.Tokens)) {
+				return fmt.Errorf("not every one of %d rows has a position along axis %d", len(p.Tokens), axis)
+			}
+		}
+		return needTurn(p)
+	}
+}
+
+func needTurn(p *compute.Params) error {
 	if p.Turns == nil {
 		return within("position", p.Pos, len(p.Tokens), math.MaxInt32)
 	}
@@ -177,6 +195,37 @@ func needTurns(p *compute.Params) error {
 		return fmt.Errorf("%d numbers of a turn for %d rows", len(p.Turns), len(p.Tokens))
 	}
 	return nil
+}
+
+// needBounds checks that every token sees something, and nothing that has no place.
+func needBounds(spec compute.CacheSpec, layer int) func(*compute.Params) error {
+	return func(p *compute.Params) error {
+		if len(p.Bounds) != len(p.Tokens) {
+			return fmt.Errorf("%d bounds for %d rows", len(p.Bounds), len(p.Tokens))
+		}
+		tables := spec.Tables(layer, p)
+		for i, b := range p.Bounds {
+			if pages := len(tables[p.Seq[i]]); b.From < 0 || b.From > p.Pos[i] || b.To <= p.Pos[i] || int(b.To) > pages*compute.PagePositions {
+				return fmt.Errorf("token %d at position %d sees positions %d to %d of %d pages", i, p.Pos[i], b.From, b.To-1, pages)
+			}
+		}
+		return nil
+	}
+}
+
+// needGiven checks that rows from outside have so many numbers.
+func needGiven(cols int) func(*compute.Params) error {
+	return func(p *compute.Params) error {
+		if len(p.Given) > len(p.Tokens) {
+			return fmt.Errorf("%d rows are given for a step of %d", len(p.Given), len(p.Tokens))
+		}
+		for i, row := range p.Given {
+			if row != nil && len(row) < cols {
+				return fmt.Errorf("row %d is given as %d numbers instead of %d", i, len(row), cols)
+			}
+		}
+		return nil
+	}
 }
 
 func needRows() func(*compute.Params) error {

@@ -226,6 +226,33 @@ func (r *recorder) precede(dst, x compute.Tensor) {
 	to = r.Upload(dst)
 }
 
+// insert takes what Params.Given has from memory that the host fills before the step: whether a row has something, and
+// what.
+func (r *recorder) insert(x compute.Tensor, first int, add bool) {
+	n := x.Rows * x.Cols
+	if n == 0 {
+		return
+	}
+	r.check(needGiven(first + x.Cols))
+	layout := r.seg.params
+	given := r.hostData(4*int64(x.Rows+n), func(p *compute.Params, dst []byte) {
+		has, to, lead := words(dst)[:x.Rows], numbers(dst)[x.Rows:], layout.lead(p)
+		clear(has)
+		for i, row := range p.Given {
+			if row != nil {
+				has[lead+i] = 1
+				copy(to[(lead+i)*x.Cols:][:x.Cols], row[first:])
+			}
+		}
+	})
+	r.dispatch(call{
+		shader: "insert", local: elementwise, spec: []uint32{truth(add)},
+		bind:   []binding{update(floats(x)), read(given)},
+		push:   []uint32{uint32(n), uint32(x.Cols), uint32(x.Rows)},
+		groups: r.groupsFor(n),
+	})
+}
+
 // copyColumns copies ranges of columns.
 func (r *recorder) copyColumns(o *compute.CopyColumns) {
 	dst, src, last := o.Dst, o.Src, o.Count-1
@@ -253,18 +280,19 @@ func (r *recorder) turns(rp *compute.Rope, rows int) driver.View {
 	if v, ok := r.ropes[rp]; ok && v.Size >= 8*int64(rows)*int64(len(rp.Freqs)) {
 		return v
 	}
-	r.check(needTurns)
+	r.check(needTurns(rp))
 	layout := r.seg.params
 	v := r.hostData(8*int64(rows)*int64(len(rp.Freqs)), func(p *compute.Params, dst []byte) {
-		w, lead, positions := numbers(dst), layout.lead(p), p.Turn()
+		w, lead, n := numbers(dst), layout.lead(p), len(p.Turn())
+		angles := make([]float64, len(rp.Freqs))
 		for t := range rows {
-			pos := 0.0 // of padding
-			if i := t - lead; i >= 0 && i < len(positions) {
-				pos = float64(rp.At(positions[i]))
+			clear(angles) // of padding
+			if i := t - lead; i >= 0 && i < n {
+				p.Angles(angles, rp, i)
 			}
-			for i, f := range rp.Freqs {
-				sin, cos := math.Sincos(pos * f)
-				at := 2 * (t*len(rp.Freqs) + i)
+			for i, angle := range angles {
+				sin, cos := math.Sincos(angle)
+				at := 2 * (t*len(angles) + i)
 				w[at], w[at+1] = float32(rp.Scale*cos), float32(rp.Scale*sin)
 			}
 		}

@@ -34,10 +34,13 @@ export interface Progress {
   time_ms: number;
 }
 
+/** A part of a message's content. */
+export type WirePart = { type: "text"; text: string } | { type: "image_url"; image_url: { url: string } };
+
 /** A message as the server takes it. */
 export interface WireMessage {
   role: string;
-  content: string | null;
+  content: string | null | WirePart[];
   reasoning_content?: string;
   tool_call_id?: string;
   tool_calls?: { id: string; type: "function"; function: { name: string; arguments: string } }[];

@@ -1,4 +1,4 @@
-import type { Conversation } from "./conversation";
+import type { Conversation, Picture } from "./conversation";
 import { isObject } from "./check";
 
 /** What the list of conversations shows. */
@@ -21,8 +21,11 @@ export interface Records {
 }
 
 const database = "powerinfer";
-const version = 1;
+const version = 2; // 2: with pictures
 const store = "conversations";
+
+/** The store of pictures' addresses by conversation, message and place in it: a conversation is written often, and its pictures are large. */
+const pictures = "pictures";
 
 /**
  * Conversations in the browser's database, which all tabs of the page share: what a tab changes it reads in the same transaction. Where there is no
@@ -31,6 +34,7 @@ const store = "conversations";
 export class Archive {
   private opening: Promise<IDBDatabase | null> | null = null;
   private memory = new Map<string, Stored>();
+  private seen = { id: "", urls: new Map<string, string>() }; // of the conversation read last: what does not change is read once
 
   /** tell is called with what the user should know about the database, and with nothing when that is over. */
   constructor(private readonly tell: (trouble: string) => void) {}
@@ -49,7 +53,10 @@ export class Archive {
       } catch {
         return none();
       }
-      request.onupgradeneeded = () => request.result.createObjectStore(store, { keyPath: "id" }).createIndex("entry", ["updated", "id", "title"]);
+      request.onupgradeneeded = ({ oldVersion }) => {
+        if (oldVersion < 1) request.result.createObjectStore(store, { keyPath: "id" }).createIndex("entry", ["updated", "id", "title"]);
+        request.result.createObjectStore(pictures);
+      };
       request.onblocked = () => this.tell("Another tab of this page holds the stored conversations. Close it.");
       request.onerror = () => {
         if (request.error?.name !== "VersionError") return none();
@@ -75,7 +82,7 @@ export class Archive {
     for (let first = true; ; first = false) {
       const db = await this.open();
       try {
-        return db && db.transaction(store, mode);
+        return db && db.transaction([store, pictures], mode);
       } catch (failure) {
         if (!first || (failure as Error).name !== "InvalidStateError") throw failure;
         this.opening = null; // the browser has closed it
@@ -100,18 +107,50 @@ export class Archive {
 
   async get(id: string): Promise<Stored | undefined> {
     const tx = await this.transaction("readonly");
-    return whole(tx ? await done(tx.objectStore(store).get(id)) : this.memory.get(id));
+    return tx ? this.read(tx, id) : this.memory.get(id);
+  }
+
+  private async read(tx: IDBTransaction, id: string): Promise<Stored | undefined> {
+    const s = whole(await done(tx.objectStore(store).get(id)));
+    if (!s || isDeleted(s)) return s;
+    const urls = this.seen.id === id ? this.seen.urls : new Map<string, string>();
+    for (const { key } of placesOf(s)) {
+      const url = urls.has(nameOf(key)) || (await done(tx.objectStore(pictures).get(key)));
+      if (typeof url === "string") urls.set(nameOf(key), url);
+    }
+    this.seen = { id, urls };
+    return withPictures(s, (picture, key) => {
+      const url = urls.get(nameOf(key));
+      return url === undefined ? [] : [{ ...picture, url }];
+    });
+  }
+
+  private put(tx: IDBTransaction, s: Stored): void {
+    const { id } = s;
+    tx.objectStore(store).put(isDeleted(s) ? s : withPictures(s, ({ url: _, ...rest }) => [rest as Picture]));
+    this.putPictures(tx, id, isDeleted(s) ? [] : placesOf(s));
+  }
+
+  /** Makes these the stored pictures of a conversation. */
+  private putPictures(tx: IDBTransaction, id: string, all: Place[]): void {
+    const stored = tx.objectStore(pictures);
+    const keys = stored.getAllKeys(IDBKeyRange.bound([id], [id, []]));
+    keys.onsuccess = () => {
+      const there = new Map(keys.result.map((key) => [nameOf(key), key]));
+      for (const { key, picture } of all) if (!there.delete(nameOf(key))) stored.put(picture.url, key);
+      for (const key of there.values()) stored.delete(key);
+    };
+    if (all.length === 0 && this.seen.id === id) this.seen = { id: "", urls: new Map() };
   }
 
   /** Calls see with each conversation, one after the other, in a state of all at one time. */
   async each(see: (c: Conversation) => void): Promise<void> {
-    const one = (v: unknown) => {
-      const s = whole(v);
-      if (s && !isDeleted(s)) see(s);
-    };
     const tx = await this.transaction("readonly");
-    if (tx) await each(tx.objectStore(store).openCursor(), (cursor) => one(cursor.value));
-    else for (const s of this.memory.values()) one(s);
+    const ids = tx ? await done(tx.objectStore(store).getAllKeys()) : this.memory.keys();
+    for (const id of ids) {
+      const s = tx ? await this.read(tx, String(id)) : this.memory.get(String(id));
+      if (s && !isDeleted(s)) see(s);
+    }
   }
 
   /** Does work in one transaction: all that it puts is stored when write returns, or nothing is and it fails. work waits for nothing but records. */
@@ -123,7 +162,6 @@ export class Archive {
       this.memory = now;
       return result;
     }
-    const records = tx.objectStore(store);
     const stored = new Promise<void>((resolve, reject) => {
       tx.oncomplete = () => resolve();
       tx.onabort = () => reject(failureOf(tx.error));
@@ -132,9 +170,12 @@ export class Archive {
     let result: T;
     try {
       result = await work({
-        get: async (id) => whole(await done(records.get(id))),
-        put: (s) => void records.put(s),
-        remove: (id) => void records.delete(id),
+        get: (id) => this.read(tx, id),
+        put: (s) => this.put(tx, s),
+        remove: (id) => {
+          tx.objectStore(store).delete(id);
+          this.putPictures(tx, id, []);
+        },
       });
     } catch (failure) {
       try {
@@ -147,6 +188,28 @@ export class Archive {
     await stored;
     return result;
   }
+}
+
+/** A picture and where it is stored. */
+interface Place {
+  key: IDBValidKey;
+  picture: Picture;
+}
+
+const nameOf = (key: IDBValidKey) => JSON.stringify(key);
+
+function placesOf(c: Conversation): Place[] {
+  return Object.entries(c.messages).flatMap(([m, { pictures }]) =>
+    Array.isArray(pictures) ? pictures.map((picture, i) => ({ key: [c.id, m, i], picture })) : [],
+  );
+}
+
+/** c with what make gives in place of each picture. */
+function withPictures(c: Conversation, make: (p: Picture, key: IDBValidKey) => Picture[]): Conversation {
+  const messages = { ...c.messages };
+  for (const [id, m] of Object.entries(messages))
+    if (Array.isArray(m.pictures)) messages[id] = { ...m, pictures: m.pictures.flatMap((p, i) => make(p, [c.id, id, i])) };
+  return { ...c, messages };
 }
 
 /** Why nothing was stored, and what to do. */

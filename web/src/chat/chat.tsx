@@ -8,7 +8,8 @@ import { Composer } from "./composer";
 import { spokenBlocks } from "./markdown";
 import { MessageView } from "./message";
 import { model, models, modelsError, modelsOpen, server } from "./models";
-import { contextSize, demo } from "./settings";
+import { PictureSheet } from "./pictures";
+import { contextSize, demo, sees } from "./settings";
 import { current, notice, running, shown, trouble } from "./state";
 
 export function Chat() {
@@ -36,8 +37,12 @@ export function Chat() {
           </p>
         )}
         {running.value?.elsewhere && <p class="lead">Another tab receives this answer. Stop ends it there; then a message can follow.</p>}
+        {sees.value === false && messages.some((m) => m.pictures) && (
+          <p class="lead">{model.value?.id} reads text only: of the pictures in this conversation it is told the names.</p>
+        )}
         <Composer />
       </div>
+      <PictureSheet />
     </section>
   );
 }

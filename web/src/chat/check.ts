@@ -1,5 +1,5 @@
 import type { Call, Likely, Timings, Token } from "../api/chat";
-import { root, type Attachment, type Conversation, type Message } from "./conversation";
+import { root, type Attachment, type Conversation, type Message, type Picture } from "./conversation";
 
 /** Called where something does not fit, with its place and what is wrong. Where it returns, the reader goes on without. */
 export type Complain = (place: string, what: string) => void;
@@ -23,7 +23,7 @@ export function isID(v: unknown): v is string {
 
 const roles = ["user", "assistant", "tool"];
 const conversationFields = ["id", "title", "created", "updated", "messages", "chosen"];
-const messageFields = "id parent role content reasoning calls callID attachments tokens timings finish error model first created".split(" ");
+const messageFields = "id parent role content reasoning calls callID attachments pictures tokens timings finish error model first created".split(" ");
 
 /**
  * Reads conversations field by field, since neither a file nor what is stored is trusted. Fields that it does not know are left out, and their names
@@ -89,6 +89,7 @@ export class Reader {
       calls: this.list<Call>(v.calls, place, "calls", (c) => texts(c, ["id", "name", "arguments"])),
       callID: this.text(v.callID, place, "callID"),
       attachments: this.list<Attachment>(v.attachments, place, "attachments", (a) => texts(a, ["name", "text"])),
+      pictures: this.list<Picture>(v.pictures, place, "pictures", picture),
       tokens: this.list<Token>(v.tokens, place, "tokens", token),
       timings: this.timings(v.timings, place),
       finish: this.text(v.finish, place, "finish"),
@@ -180,6 +181,14 @@ function sameState(m: Message, v: unknown): boolean {
 function texts<T>(v: unknown, names: (keyof T & string)[]): T | null {
   if (!isObject(v) || !names.every((n) => typeof v[n] === "string")) return null;
   return Object.fromEntries(names.map((n) => [n, v[n]])) as T;
+}
+
+/** The files that the server takes, in a form that an <img> shows and nothing else. */
+const pictureURL = /^data:image\/(png|jpeg|webp|gif|bmp);base64,[A-Za-z0-9+/]+={0,2}$/;
+
+export function picture(v: unknown): Picture | null {
+  const p = texts<Picture>(v, ["name", "url"]);
+  return p && pictureURL.test(p.url) ? p : null;
 }
 
 function likely(v: unknown): Likely | null {

@@ -1,9 +1,15 @@
-import type { Call, Timings, Token, WireMessage } from "../api/chat";
+import type { Call, Timings, Token, WireMessage, WirePart } from "../api/chat";
 
 /** A text file that goes before a message. */
 export interface Attachment {
   name: string;
   text: string;
+}
+
+/** A picture that the model is shown with a message. */
+export interface Picture {
+  name: string;
+  url: string; // a data URI, which holds the file
 }
 
 /** A message of a conversation, which is a tree: messages with the same parent are branches. Messages are never changed, but replaced. */
@@ -16,6 +22,7 @@ export interface Message {
   calls?: Call[];
   callID?: string; // of a tool's message: the call that it answers
   attachments?: Attachment[];
+  pictures?: Picture[];
   tokens?: Token[];
   timings?: Partial<Timings>;
   finish?: string; // stop, length, tool_calls; stopped: by the user; error
@@ -153,15 +160,18 @@ export function followed(own: Conversation["chosen"], before: Conversation["chos
 const longestTitle = 60;
 
 function titleOf(m: Message): string {
-  const line = m.content.trim().split("\n", 1)[0] || m.attachments?.[0]?.name || "";
+  const line = m.content.trim().split("\n", 1)[0] || m.attachments?.[0]?.name || m.pictures?.[0]?.name || "";
   return line.length > longestTitle ? `${line.slice(0, longestTitle - 1).trimEnd()}…` : line;
 }
 
-/** The messages as the server takes them. Thoughts of earlier answers are left out, as templates expect. */
-export function wire(messages: Message[], system: string): WireMessage[] {
+/**
+ * The messages as the server takes them. Thoughts of earlier answers are left out, as templates expect. A model that does not see is told the names of
+ * pictures.
+ */
+export function wire(messages: Message[], system: string, sees = true): WireMessage[] {
   const all: WireMessage[] = system.trim() ? [{ role: "system", content: system }] : [];
   for (const m of messages) {
-    const out: WireMessage = { role: m.role, content: textOf(m) };
+    const out: WireMessage = { role: m.role, content: sees && m.pictures?.length ? partsOf(m, m.pictures) : textOf(m, m.pictures) };
     if (m.calls?.length) out.tool_calls = m.calls.map((c) => ({ id: c.id, type: "function", function: { name: c.name, arguments: c.arguments } }));
     if (m.callID) out.tool_call_id = m.callID;
     all.push(out);
@@ -169,12 +179,20 @@ export function wire(messages: Message[], system: string): WireMessage[] {
   return all;
 }
 
-/** A message's text with its files before it, each between fences longer than any in it. */
-function textOf(m: Message): string {
+/** Pictures come before the text: what the server has computed of them serves another question, too. */
+function partsOf(m: Message, pictures: Picture[]): WirePart[] {
+  const parts: WirePart[] = pictures.map(({ url }) => ({ type: "image_url", image_url: { url } }));
+  const text = textOf(m);
+  return text ? [...parts, { type: "text", text }] : parts;
+}
+
+/** A message's text with its files before it, each between fences longer than any in it, and the names of pictures. */
+function textOf(m: Message, unseen: Picture[] = []): string {
+  const names = unseen.map(({ name }) => `[picture: ${name}]\n`);
   const files = (m.attachments ?? []).map(({ name, text }) => {
     const longest = Math.max(2, ...Array.from(text.matchAll(/`+/g), (run) => run[0].length));
     const fence = "`".repeat(longest + 1);
     return `${name}:\n${fence}\n${text.replace(/\n$/, "")}\n${fence}\n\n`;
   });
-  return files.join("") + m.content;
+  return [...names, ...files].join("") + m.content;
 }

@@ -1,4 +1,4 @@
-import { defined, isObject, isTime, longestName, shown } from "./check";
+import { defined, isObject, isTime, longestName, picture, shown } from "./check";
 import { root } from "./conversation";
 
 // What llama-server's page exports. It writes a conversation as lines of JSON: one of type session, then one of type message for each message.
@@ -45,7 +45,11 @@ export function sessionsIn(doc: unknown): Session[] | null {
 }
 
 /** What this page has no place for. */
-export const plurals = { "system message": "system messages", picture: "pictures", "file without a text": "files without a text" };
+export const plurals = {
+  "system message": "system messages",
+  "picture of an unknown kind": "pictures of an unknown kind",
+  "file without a text": "files without a text",
+};
 export type Left = keyof typeof plurals;
 
 /**
@@ -116,7 +120,7 @@ function message(id: string, m: Fields, leave: (what: Left) => void, no: (what: 
     reasoning: m.reasoningContent || m.thinking || undefined,
     calls,
     callID: m.toolCallId ?? undefined,
-    attachments: files(m.extra, leave, no),
+    ...files(m.extra, leave, no),
     timings: timings(m.timings),
     finish: m.role !== "assistant" ? undefined : calls ? "tool_calls" : "stop",
     model: m.model ?? undefined,
@@ -141,16 +145,18 @@ function callsOf(v: unknown, no: (what: string) => never): unknown[] | undefined
   return calls.length > 0 ? calls : undefined;
 }
 
-/** The page keeps files that have a text, and no others. */
-function files(v: unknown, leave: (what: Left) => void, no: (what: string) => never): unknown[] | undefined {
-  if (v === undefined || v === null) return undefined;
-  if (!Array.isArray(v)) return no("its extra is not a list");
-  const all = v.flatMap((e: unknown) => {
-    if (isObject(e) && typeof e.content === "string") return [{ name: e.name ?? "file", text: e.content }];
-    leave(isObject(e) && typeof e.base64Url === "string" ? "picture" : "file without a text");
-    return [];
-  });
-  return all.length > 0 ? all : undefined;
+/** The page keeps files that have a text, and pictures. */
+function files(v: unknown, leave: (what: Left) => void, no: (what: string) => never): Fields {
+  if (v !== undefined && v !== null && !Array.isArray(v)) return no("its extra is not a list");
+  const attachments: unknown[] = [];
+  const pictures: unknown[] = [];
+  for (const e of v ?? []) {
+    const shown = isObject(e) && picture({ name: e.name ?? "picture", url: e.base64Url });
+    if (shown) pictures.push(shown);
+    else if (isObject(e) && typeof e.content === "string") attachments.push({ name: e.name ?? "file", text: e.content });
+    else leave(isObject(e) && typeof e.base64Url === "string" ? "picture of an unknown kind" : "file without a text");
+  }
+  return { attachments: attachments.length > 0 ? attachments : undefined, pictures: pictures.length > 0 ? pictures : undefined };
 }
 
 /** Speeds are not in the file. */

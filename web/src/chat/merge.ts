@@ -70,9 +70,9 @@ function find(stored: Conversation, m: Message, parent: string | null): Message 
 }
 
 function same(a: Message, b: Message): boolean {
-  const said = ({ role, content, reasoning, calls, callID, attachments }: Message) =>
-    JSON.stringify([role, content, reasoning || null, calls ?? [], callID ?? null, attachments ?? []]);
-  return said(a) === said(b);
+  const said = ({ role, content, reasoning, calls, callID, attachments, pictures = [] }: Message) =>
+    JSON.stringify([role, content, reasoning || null, calls ?? [], callID ?? null, attachments ?? [], pictures.map((p) => p.name)]);
+  return said(a) === said(b) && (a.pictures ?? []).every((p, i) => p.url === b.pictures![i]!.url);
 }
 
 /** Whether a is b, gone on since b was exported. */

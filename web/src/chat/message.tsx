@@ -6,6 +6,7 @@ import { Icon, type IconName } from "../shell/icon";
 import { siblings, type Message } from "./conversation";
 import { Markdown } from "./markdown";
 import { model } from "./models";
+import { Pictures } from "./pictures";
 import { contextSize, probabilities } from "./settings";
 import { current, discard, edit, giveResult, goOn, retry, running, showBranch } from "./state";
 import { Tokens } from "./tokens";
@@ -19,6 +20,7 @@ export function MessageView({ message: m, live }: { message: Message; live: bool
   return (
     <li class={`message ${m.role}`}>
       <h2 class="hidden">{who}</h2>
+      {m.pictures && <Pictures all={m.pictures} />}
       {m.attachments?.map((a, i) => (
         <details key={i} class="attachment">
           <summary>
@@ -234,6 +236,7 @@ function Editor({ message: m, done }: { message: Message; done: () => void }) {
   };
   return (
     <li class={`message ${m.role} editing`}>
+      {m.pictures && <Pictures all={m.pictures} />}
       <form
         onSubmit={(e) => {
           e.preventDefault();

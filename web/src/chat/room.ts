@@ -7,6 +7,7 @@ export interface Question {
   fields: Record<string, unknown>;
   system: string;
   messages: Message[];
+  sees: boolean; // the model does, as far as is known
   from?: string; // the first message that the answer before was given for
   context: number; // tokens; 0: not known yet
 }
@@ -18,6 +19,9 @@ const left = 1 / 2;
 /** Tokens that a template adds at most, as a rule: to a prompt, and to each of its messages. */
 const around = 500;
 const aroundMessage = 50;
+
+/** Tokens that a picture takes at most, as a rule. */
+const mostPicture = 4096;
 
 /** Asks for an answer, without the oldest messages where the context has no room for all. */
 export async function* answerWithin(q: Question, abort: AbortSignal): AsyncGenerator<Piece> {
@@ -36,7 +40,7 @@ async function* asked(q: Question, abort: AbortSignal): AsyncGenerator<Piece> {
 }
 
 function request(q: Question, from: number): Record<string, unknown> {
-  return { ...q.fields, messages: wire(q.messages.slice(from), q.system) };
+  return { ...q.fields, messages: wire(q.messages.slice(from), q.system, q.sees) };
 }
 
 /** Where the messages begin that the context has room for. The last turn stays whole. */
@@ -69,5 +73,7 @@ async function beginning(q: Question, abort: AbortSignal): Promise<number> {
 
 /** A number of tokens that a prompt hardly exceeds: a token has a byte at least. */
 function bound(q: Question, from: number): number {
-  return around + aroundMessage * q.messages.length + new TextEncoder().encode(JSON.stringify(request(q, from))).length;
+  const pictures = q.sees ? q.messages.slice(from).reduce((n, m) => n + (m.pictures?.length ?? 0), 0) : 0;
+  const texts = JSON.stringify(request({ ...q, sees: false }, from));
+  return around + aroundMessage * q.messages.length + mostPicture * pictures + new TextEncoder().encode(texts).length;
 }

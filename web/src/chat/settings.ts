@@ -130,12 +130,16 @@ export const contextSize = signal(0);
 /** Whether the model is the one in the program, which cannot chat. */
 export const demo = signal(false);
 
+/** Whether the model can be shown pictures; null: not known, as before it is loaded. */
+export const sees = signal<boolean | null>(null);
+
 /** Asks for the settings of the model that answers, when it is loaded. */
 effect(() => {
   const name = loadedModel.value;
   defaults.value = {};
   contextSize.value = 0;
   demo.value = false;
+  sees.value = null;
   if (name) void loadDefaults(name).catch(() => {}); // the fields then show no defaults
 });
 
@@ -143,6 +147,7 @@ async function loadDefaults(name: string): Promise<void> {
   const props = await askJSON<any>(`props?model=${encodeURIComponent(name)}&autoload=false`);
   if (name !== loadedModel.value) return;
   demo.value = props.demo === true;
+  sees.value = typeof props.modalities?.vision === "boolean" ? props.modalities.vision : null;
   const g = props.default_generation_settings ?? {};
   contextSize.value = numberOf(g.n_ctx);
   const params: Record<string, number> = {};

@@ -17,13 +17,14 @@ import {
   type Change,
   type Conversation,
   type Message,
+  type Picture,
 } from "./conversation";
 import { exportEnds, readFile } from "./imports";
 import { merged, told, type Outcome } from "./merge";
 import { model, whileLoading } from "./models";
 import { answerWithin } from "./room";
 import { ended, hearOf, run, runs, tellAll } from "./runs";
-import { contextSize, fields, instructions } from "./settings";
+import { contextSize, fields, instructions, sees } from "./settings";
 import { listen, tell, type News } from "./tabs";
 
 /** What the user should know about where conversations are stored; empty where all is well. */
@@ -302,9 +303,10 @@ function add(m: Message): void {
 }
 
 /** Sends a message behind parent and has it answered. */
-export function say(content: string, attachments: Attachment[], parent = shown.value.at(-1)?.id ?? null): void {
+export function say(content: string, attachments: Attachment[], pictures: Picture[], parent = shown.value.at(-1)?.id ?? null): void {
   const m: Message = { id: newID(), parent, role: "user", content, created: Date.now() };
   if (attachments.length > 0) m.attachments = attachments;
+  if (pictures.length > 0) m.pictures = pictures;
   add(m);
   location.hash = `#/${current.value.id}`;
   respond(m.id);
@@ -334,7 +336,7 @@ export function goOn(answer: Message): void {
 
 /** Says something else in the place of m. An answer that is changed is not answered. */
 export function edit(m: Message, content: string): void {
-  if (m.role === "user") return say(content, m.attachments ?? [], m.parent);
+  if (m.role === "user") return say(content, m.attachments ?? [], m.pictures ?? [], m.parent);
   add({ ...m, id: newID(), content, tokens: undefined, timings: undefined, created: Date.now() });
 }
 
@@ -372,6 +374,7 @@ function request(message: Message): void {
     fields: { ...chosen, model: message.model },
     system: instructions.value.system,
     messages: asked,
+    sees: message.model !== model.value?.id || sees.value !== false,
     from: asked.findLast((m) => m.role === "assistant" && m.id !== message.id)?.first,
     context: message.model === model.value?.id ? contextSize.value : 0,
   };

@@ -24,6 +24,7 @@ const paths = {
   grid: "M4 4h6v6H4zM14 4h6v6h-6zM4 14h6v6H4zM14 14h6v6h-6z",
   tokens: "M4 6h6M13 6h7M4 12h3M10 12h10M4 18h9M16 18h4",
   file: "M6 3h8l4 4v14H6zM14 3v4h4",
+  picture: "M4 5h16v14H4zM4 16l5-5 4 4 2-2 5 4M15.5 9.5h.01",
   tool: "M14 6a4 4 0 0 0 5 5l-9 9a2.8 2.8 0 0 1-4-4l9-9zM14 6l3-3a4 4 0 0 1 4 4l-3 3",
 } as const;
 

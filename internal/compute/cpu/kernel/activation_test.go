@@ -54,6 +54,8 @@ var activationsUnderTest = []struct {
 	{"GELU", compute.Activation{Kind: compute.GELU}, func(g, u float64) float64 {
 		return 0.5 * g * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g))) * u
 	}},
+	{"GELU by erf", compute.Activation{Kind: compute.GELUErf}, func(g, u float64) float64 { return 0.5 * g * math.Erfc(-g/math.Sqrt2) * u }},
+	{"quick GELU", compute.Activation{Kind: compute.GELUQuick}, func(g, u float64) float64 { return g / (1 + math.Exp(-1.702*g)) * u }},
 	{"SiLU without small ones", compute.Activation{Kind: compute.SiLU, Threshold: 0.2}, func(g, u float64) float64 {
 		if y := g / (1 + math.Exp(-g)); math.Abs(y) >= float64(float32(0.2)) {
 			return y * u
@@ -122,6 +124,23 @@ func TestSparseActivationsAreExactlyZero(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestGELUByErf: the result is right relative to itself, far into the tail, as long as it is worth adding.
+func TestGELUByErf(t *testing.T) {
+	var g []float32
+	for x := -5.0; x < 14; x += 0.001 {
+		g = append(g, float32(x))
+	}
+	for _, k := range Variants() {
+		dst := make([]float32, len(g))
+		k.Activate(dst, g, nil, compute.Activation{Kind: compute.GELUErf})
+		near(t, k.Name, dst, func(i int) (float64, float64) {
+			x := float64(g[i])
+			y := x * 0.5 * math.Erfc(-x/math.Sqrt2)
+			return y, math.Abs(y)
+		}, 1e-6)
 	}
 }
 

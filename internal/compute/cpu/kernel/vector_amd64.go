@@ -110,7 +110,7 @@ func layerNormAVX2(dst, x, weight, bias []float32, eps float32) {
 }
 
 func activateAVX2(dst, gate, up []float32, act compute.Activation) {
-	if act.Kind.Limited() || act.Kind == compute.Softplus || act.Kind >= compute.XIELU {
+	if act.Kind.Limited() || act.Kind == compute.Softplus || act.Kind == compute.XIELU {
 		activate(dst, gate, up, act)
 		return
 	}
@@ -130,6 +130,10 @@ func activateAVX2(dst, gate, up []float32, act compute.Activation) {
 			relu2AVX2(d, g, n, 0)
 		case compute.Logistic:
 			logisticAVX2(d, g, n, 0)
+		case compute.GELUErf:
+			geluErfAVX2(d, g, n, 0)
+		case compute.GELUQuick:
+			geluQuickAVX2(d, g, n, 0)
 		case compute.Identity:
 			copy(dst, gate)
 		default:
@@ -153,6 +157,10 @@ func activateAVX2(dst, gate, up []float32, act compute.Activation) {
 		relu2MulAVX2(d, g, u, n, 0)
 	case compute.Logistic:
 		logisticMulAVX2(d, g, u, n, 0)
+	case compute.GELUErf:
+		geluErfMulAVX2(d, g, u, n, 0)
+	case compute.GELUQuick:
+		geluQuickMulAVX2(d, g, u, n, 0)
 	case compute.Identity:
 		mulAVX2(d, g, u, n)
 	default:

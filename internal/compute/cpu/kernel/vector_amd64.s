@@ -1574,6 +1574,852 @@ done:
 	VZEROUPPER
 	RET
 
+// func geluErfAVX2(dst *float32, gate *float32, n int, s float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·geluErfAVX2(SB), NOSPLIT, $0-28
+	MOVQ         dst+0(FP), AX
+	MOVQ         gate+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS s+24(FP), Y0
+
+by16:
+	CMPQ         DX, $0x10
+	JL           below16
+	VMOVUPS      (CX), Y0
+	VANDPS       magnitudes<>+0(SB), Y0, Y1
+	VMINPS       erfMost<>+0(SB), Y1, Y1
+	VMOVUPS      one<>+0(SB), Y3
+	VMOVAPS      Y3, Y2
+	VFMADD231PS  erfSlope<>+0(SB), Y1, Y2
+	VDIVPS       Y2, Y3, Y2
+	VMULPS       Y1, Y1, Y3
+	VMULPS       minusHalf<>+0(SB), Y3, Y3
+	VMULPS       log2E<>+0(SB), Y3, Y4
+	VROUNDPS     $0x08, Y4, Y4
+	VMOVAPS      Y3, Y5
+	VFNMADD231PS ln2Hi<>+0(SB), Y4, Y5
+	VFNMADD231PS ln2Lo<>+0(SB), Y4, Y5
+	VMOVUPS      exp6<>+0(SB), Y6
+	VFMADD213PS  exp5<>+0(SB), Y5, Y6
+	VFMADD213PS  exp4<>+0(SB), Y5, Y6
+	VFMADD213PS  exp3<>+0(SB), Y5, Y6
+	VFMADD213PS  exp2<>+0(SB), Y5, Y6
+	VFMADD213PS  exp1<>+0(SB), Y5, Y6
+	VMULPS       Y5, Y5, Y7
+	VFMADD213PS  Y5, Y7, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y4, Y6, Y6
+	VCMPPS       $0x11, expMin<>+0(SB), Y3, Y7
+	VANDNPS      Y6, Y7, Y6
+	VCMPPS       $0x1e, expMax<>+0(SB), Y3, Y7
+	VBLENDVPS    Y7, inf<>+0(SB), Y6, Y6
+	VMOVUPS      erf7<>+0(SB), Y3
+	VFMADD213PS  erf6<>+0(SB), Y2, Y3
+	VFMADD213PS  erf5<>+0(SB), Y2, Y3
+	VFMADD213PS  erf4<>+0(SB), Y2, Y3
+	VFMADD213PS  erf3<>+0(SB), Y2, Y3
+	VFMADD213PS  erf2<>+0(SB), Y2, Y3
+	VFMADD213PS  erf1<>+0(SB), Y2, Y3
+	VFMADD213PS  erf0<>+0(SB), Y2, Y3
+	VMULPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VXORPS       Y1, Y1, Y1
+	VMAXPS       Y0, Y1, Y1
+	VFNMADD231PS Y6, Y3, Y1
+	VMOVUPS      Y1, (AX)
+	VMOVUPS      32(CX), Y0
+	VANDPS       magnitudes<>+0(SB), Y0, Y1
+	VMINPS       erfMost<>+0(SB), Y1, Y1
+	VMOVUPS      one<>+0(SB), Y3
+	VMOVAPS      Y3, Y2
+	VFMADD231PS  erfSlope<>+0(SB), Y1, Y2
+	VDIVPS       Y2, Y3, Y2
+	VMULPS       Y1, Y1, Y3
+	VMULPS       minusHalf<>+0(SB), Y3, Y3
+	VMULPS       log2E<>+0(SB), Y3, Y4
+	VROUNDPS     $0x08, Y4, Y4
+	VMOVAPS      Y3, Y5
+	VFNMADD231PS ln2Hi<>+0(SB), Y4, Y5
+	VFNMADD231PS ln2Lo<>+0(SB), Y4, Y5
+	VMOVUPS      exp6<>+0(SB), Y6
+	VFMADD213PS  exp5<>+0(SB), Y5, Y6
+	VFMADD213PS  exp4<>+0(SB), Y5, Y6
+	VFMADD213PS  exp3<>+0(SB), Y5, Y6
+	VFMADD213PS  exp2<>+0(SB), Y5, Y6
+	VFMADD213PS  exp1<>+0(SB), Y5, Y6
+	VMULPS       Y5, Y5, Y7
+	VFMADD213PS  Y5, Y7, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y4, Y6, Y6
+	VCMPPS       $0x11, expMin<>+0(SB), Y3, Y7
+	VANDNPS      Y6, Y7, Y6
+	VCMPPS       $0x1e, expMax<>+0(SB), Y3, Y7
+	VBLENDVPS    Y7, inf<>+0(SB), Y6, Y6
+	VMOVUPS      erf7<>+0(SB), Y3
+	VFMADD213PS  erf6<>+0(SB), Y2, Y3
+	VFMADD213PS  erf5<>+0(SB), Y2, Y3
+	VFMADD213PS  erf4<>+0(SB), Y2, Y3
+	VFMADD213PS  erf3<>+0(SB), Y2, Y3
+	VFMADD213PS  erf2<>+0(SB), Y2, Y3
+	VFMADD213PS  erf1<>+0(SB), Y2, Y3
+	VFMADD213PS  erf0<>+0(SB), Y2, Y3
+	VMULPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VXORPS       Y1, Y1, Y1
+	VMAXPS       Y0, Y1, Y1
+	VFNMADD231PS Y6, Y3, Y1
+	VMOVUPS      Y1, 32(AX)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x10, DX
+	JMP          by16
+
+below16:
+by8:
+	CMPQ         DX, $0x08
+	JL           below8
+	VMOVUPS      (CX), Y0
+	VANDPS       magnitudes<>+0(SB), Y0, Y1
+	VMINPS       erfMost<>+0(SB), Y1, Y1
+	VMOVUPS      one<>+0(SB), Y3
+	VMOVAPS      Y3, Y2
+	VFMADD231PS  erfSlope<>+0(SB), Y1, Y2
+	VDIVPS       Y2, Y3, Y2
+	VMULPS       Y1, Y1, Y3
+	VMULPS       minusHalf<>+0(SB), Y3, Y3
+	VMULPS       log2E<>+0(SB), Y3, Y4
+	VROUNDPS     $0x08, Y4, Y4
+	VMOVAPS      Y3, Y5
+	VFNMADD231PS ln2Hi<>+0(SB), Y4, Y5
+	VFNMADD231PS ln2Lo<>+0(SB), Y4, Y5
+	VMOVUPS      exp6<>+0(SB), Y6
+	VFMADD213PS  exp5<>+0(SB), Y5, Y6
+	VFMADD213PS  exp4<>+0(SB), Y5, Y6
+	VFMADD213PS  exp3<>+0(SB), Y5, Y6
+	VFMADD213PS  exp2<>+0(SB), Y5, Y6
+	VFMADD213PS  exp1<>+0(SB), Y5, Y6
+	VMULPS       Y5, Y5, Y7
+	VFMADD213PS  Y5, Y7, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y4, Y6, Y6
+	VCMPPS       $0x11, expMin<>+0(SB), Y3, Y7
+	VANDNPS      Y6, Y7, Y6
+	VCMPPS       $0x1e, expMax<>+0(SB), Y3, Y7
+	VBLENDVPS    Y7, inf<>+0(SB), Y6, Y6
+	VMOVUPS      erf7<>+0(SB), Y3
+	VFMADD213PS  erf6<>+0(SB), Y2, Y3
+	VFMADD213PS  erf5<>+0(SB), Y2, Y3
+	VFMADD213PS  erf4<>+0(SB), Y2, Y3
+	VFMADD213PS  erf3<>+0(SB), Y2, Y3
+	VFMADD213PS  erf2<>+0(SB), Y2, Y3
+	VFMADD213PS  erf1<>+0(SB), Y2, Y3
+	VFMADD213PS  erf0<>+0(SB), Y2, Y3
+	VMULPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VXORPS       Y1, Y1, Y1
+	VMAXPS       Y0, Y1, Y1
+	VFNMADD231PS Y6, Y3, Y1
+	VMOVUPS      Y1, (AX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, DX
+	JMP          by8
+
+below8:
+	TESTQ        DX, DX
+	JZ           done
+	VMOVQ        DX, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lane<>+0(SB), Y0, Y0
+	VMASKMOVPS   (CX), Y0, Y1
+	VANDPS       magnitudes<>+0(SB), Y1, Y2
+	VMINPS       erfMost<>+0(SB), Y2, Y2
+	VMOVUPS      one<>+0(SB), Y4
+	VMOVAPS      Y4, Y3
+	VFMADD231PS  erfSlope<>+0(SB), Y2, Y3
+	VDIVPS       Y3, Y4, Y3
+	VMULPS       Y2, Y2, Y4
+	VMULPS       minusHalf<>+0(SB), Y4, Y4
+	VMULPS       log2E<>+0(SB), Y4, Y5
+	VROUNDPS     $0x08, Y5, Y5
+	VMOVAPS      Y4, Y6
+	VFNMADD231PS ln2Hi<>+0(SB), Y5, Y6
+	VFNMADD231PS ln2Lo<>+0(SB), Y5, Y6
+	VMOVUPS      exp6<>+0(SB), Y7
+	VFMADD213PS  exp5<>+0(SB), Y6, Y7
+	VFMADD213PS  exp4<>+0(SB), Y6, Y7
+	VFMADD213PS  exp3<>+0(SB), Y6, Y7
+	VFMADD213PS  exp2<>+0(SB), Y6, Y7
+	VFMADD213PS  exp1<>+0(SB), Y6, Y7
+	VMULPS       Y6, Y6, Y8
+	VFMADD213PS  Y6, Y8, Y7
+	VADDPS       one<>+0(SB), Y7, Y7
+	VCVTPS2DQ    Y5, Y5
+	VPSLLD       $0x17, Y5, Y5
+	VPADDD       Y5, Y7, Y7
+	VCMPPS       $0x11, expMin<>+0(SB), Y4, Y8
+	VANDNPS      Y7, Y8, Y7
+	VCMPPS       $0x1e, expMax<>+0(SB), Y4, Y8
+	VBLENDVPS    Y8, inf<>+0(SB), Y7, Y7
+	VMOVUPS      erf7<>+0(SB), Y4
+	VFMADD213PS  erf6<>+0(SB), Y3, Y4
+	VFMADD213PS  erf5<>+0(SB), Y3, Y4
+	VFMADD213PS  erf4<>+0(SB), Y3, Y4
+	VFMADD213PS  erf3<>+0(SB), Y3, Y4
+	VFMADD213PS  erf2<>+0(SB), Y3, Y4
+	VFMADD213PS  erf1<>+0(SB), Y3, Y4
+	VFMADD213PS  erf0<>+0(SB), Y3, Y4
+	VMULPS       Y3, Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VXORPS       Y2, Y2, Y2
+	VMAXPS       Y1, Y2, Y2
+	VFNMADD231PS Y7, Y4, Y2
+	VMASKMOVPS   Y2, Y0, (AX)
+
+done:
+	VZEROUPPER
+	RET
+
+DATA erfMost<>+0(SB)/4, $0x41400000
+DATA erfMost<>+4(SB)/4, $0x41400000
+DATA erfMost<>+8(SB)/4, $0x41400000
+DATA erfMost<>+12(SB)/4, $0x41400000
+DATA erfMost<>+16(SB)/4, $0x41400000
+DATA erfMost<>+20(SB)/4, $0x41400000
+DATA erfMost<>+24(SB)/4, $0x41400000
+DATA erfMost<>+28(SB)/4, $0x41400000
+GLOBL erfMost<>(SB), RODATA|NOPTR, $32
+
+DATA erfSlope<>+0(SB)/4, $0x3e9f4c09
+DATA erfSlope<>+4(SB)/4, $0x3e9f4c09
+DATA erfSlope<>+8(SB)/4, $0x3e9f4c09
+DATA erfSlope<>+12(SB)/4, $0x3e9f4c09
+DATA erfSlope<>+16(SB)/4, $0x3e9f4c09
+DATA erfSlope<>+20(SB)/4, $0x3e9f4c09
+DATA erfSlope<>+24(SB)/4, $0x3e9f4c09
+DATA erfSlope<>+28(SB)/4, $0x3e9f4c09
+GLOBL erfSlope<>(SB), RODATA|NOPTR, $32
+
+DATA minusHalf<>+0(SB)/4, $0xbf000000
+DATA minusHalf<>+4(SB)/4, $0xbf000000
+DATA minusHalf<>+8(SB)/4, $0xbf000000
+DATA minusHalf<>+12(SB)/4, $0xbf000000
+DATA minusHalf<>+16(SB)/4, $0xbf000000
+DATA minusHalf<>+20(SB)/4, $0xbf000000
+DATA minusHalf<>+24(SB)/4, $0xbf000000
+DATA minusHalf<>+28(SB)/4, $0xbf000000
+GLOBL minusHalf<>(SB), RODATA|NOPTR, $32
+
+DATA erf7<>+0(SB)/4, $0x3d11dd74
+DATA erf7<>+4(SB)/4, $0x3d11dd74
+DATA erf7<>+8(SB)/4, $0x3d11dd74
+DATA erf7<>+12(SB)/4, $0x3d11dd74
+DATA erf7<>+16(SB)/4, $0x3d11dd74
+DATA erf7<>+20(SB)/4, $0x3d11dd74
+DATA erf7<>+24(SB)/4, $0x3d11dd74
+DATA erf7<>+28(SB)/4, $0x3d11dd74
+GLOBL erf7<>(SB), RODATA|NOPTR, $32
+
+DATA erf6<>+0(SB)/4, $0xbe0e4f09
+DATA erf6<>+4(SB)/4, $0xbe0e4f09
+DATA erf6<>+8(SB)/4, $0xbe0e4f09
+DATA erf6<>+12(SB)/4, $0xbe0e4f09
+DATA erf6<>+16(SB)/4, $0xbe0e4f09
+DATA erf6<>+20(SB)/4, $0xbe0e4f09
+DATA erf6<>+24(SB)/4, $0xbe0e4f09
+DATA erf6<>+28(SB)/4, $0xbe0e4f09
+GLOBL erf6<>(SB), RODATA|NOPTR, $32
+
+DATA erf5<>+0(SB)/4, $0x3e17e722
+DATA erf5<>+4(SB)/4, $0x3e17e722
+DATA erf5<>+8(SB)/4, $0x3e17e722
+DATA erf5<>+12(SB)/4, $0x3e17e722
+DATA erf5<>+16(SB)/4, $0x3e17e722
+DATA erf5<>+20(SB)/4, $0x3e17e722
+DATA erf5<>+24(SB)/4, $0x3e17e722
+DATA erf5<>+28(SB)/4, $0x3e17e722
+GLOBL erf5<>(SB), RODATA|NOPTR, $32
+
+DATA erf4<>+0(SB)/4, $0xbc254db3
+DATA erf4<>+4(SB)/4, $0xbc254db3
+DATA erf4<>+8(SB)/4, $0xbc254db3
+DATA erf4<>+12(SB)/4, $0xbc254db3
+DATA erf4<>+16(SB)/4, $0xbc254db3
+DATA erf4<>+20(SB)/4, $0xbc254db3
+DATA erf4<>+24(SB)/4, $0xbc254db3
+DATA erf4<>+28(SB)/4, $0xbc254db3
+GLOBL erf4<>(SB), RODATA|NOPTR, $32
+
+DATA erf3<>+0(SB)/4, $0x3ddcfd9b
+DATA erf3<>+4(SB)/4, $0x3ddcfd9b
+DATA erf3<>+8(SB)/4, $0x3ddcfd9b
+DATA erf3<>+12(SB)/4, $0x3ddcfd9b
+DATA erf3<>+16(SB)/4, $0x3ddcfd9b
+DATA erf3<>+20(SB)/4, $0x3ddcfd9b
+DATA erf3<>+24(SB)/4, $0x3ddcfd9b
+DATA erf3<>+28(SB)/4, $0x3ddcfd9b
+GLOBL erf3<>(SB), RODATA|NOPTR, $32
+
+DATA erf2<>+0(SB)/4, $0x3dde8787
+DATA erf2<>+4(SB)/4, $0x3dde8787
+DATA erf2<>+8(SB)/4, $0x3dde8787
+DATA erf2<>+12(SB)/4, $0x3dde8787
+DATA erf2<>+16(SB)/4, $0x3dde8787
+DATA erf2<>+20(SB)/4, $0x3dde8787
+DATA erf2<>+24(SB)/4, $0x3dde8787
+DATA erf2<>+28(SB)/4, $0x3dde8787
+GLOBL erf2<>(SB), RODATA|NOPTR, $32
+
+DATA erf1<>+0(SB)/4, $0x3dfed813
+DATA erf1<>+4(SB)/4, $0x3dfed813
+DATA erf1<>+8(SB)/4, $0x3dfed813
+DATA erf1<>+12(SB)/4, $0x3dfed813
+DATA erf1<>+16(SB)/4, $0x3dfed813
+DATA erf1<>+20(SB)/4, $0x3dfed813
+DATA erf1<>+24(SB)/4, $0x3dfed813
+DATA erf1<>+28(SB)/4, $0x3dfed813
+GLOBL erf1<>(SB), RODATA|NOPTR, $32
+
+DATA erf0<>+0(SB)/4, $0x3dfe2da2
+DATA erf0<>+4(SB)/4, $0x3dfe2da2
+DATA erf0<>+8(SB)/4, $0x3dfe2da2
+DATA erf0<>+12(SB)/4, $0x3dfe2da2
+DATA erf0<>+16(SB)/4, $0x3dfe2da2
+DATA erf0<>+20(SB)/4, $0x3dfe2da2
+DATA erf0<>+24(SB)/4, $0x3dfe2da2
+DATA erf0<>+28(SB)/4, $0x3dfe2da2
+GLOBL erf0<>(SB), RODATA|NOPTR, $32
+
+// func geluErfMulAVX2(dst *float32, gate *float32, up *float32, n int, s float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·geluErfMulAVX2(SB), NOSPLIT, $0-36
+	MOVQ         dst+0(FP), AX
+	MOVQ         gate+8(FP), CX
+	MOVQ         up+16(FP), DX
+	MOVQ         n+24(FP), BX
+	VBROADCASTSS s+32(FP), Y0
+
+by16:
+	CMPQ         BX, $0x10
+	JL           below16
+	VMOVUPS      (CX), Y0
+	VMOVUPS      (DX), Y1
+	VANDPS       magnitudes<>+0(SB), Y0, Y2
+	VMINPS       erfMost<>+0(SB), Y2, Y2
+	VMOVUPS      one<>+0(SB), Y4
+	VMOVAPS      Y4, Y3
+	VFMADD231PS  erfSlope<>+0(SB), Y2, Y3
+	VDIVPS       Y3, Y4, Y3
+	VMULPS       Y2, Y2, Y4
+	VMULPS       minusHalf<>+0(SB), Y4, Y4
+	VMULPS       log2E<>+0(SB), Y4, Y5
+	VROUNDPS     $0x08, Y5, Y5
+	VMOVAPS      Y4, Y6
+	VFNMADD231PS ln2Hi<>+0(SB), Y5, Y6
+	VFNMADD231PS ln2Lo<>+0(SB), Y5, Y6
+	VMOVUPS      exp6<>+0(SB), Y7
+	VFMADD213PS  exp5<>+0(SB), Y6, Y7
+	VFMADD213PS  exp4<>+0(SB), Y6, Y7
+	VFMADD213PS  exp3<>+0(SB), Y6, Y7
+	VFMADD213PS  exp2<>+0(SB), Y6, Y7
+	VFMADD213PS  exp1<>+0(SB), Y6, Y7
+	VMULPS       Y6, Y6, Y8
+	VFMADD213PS  Y6, Y8, Y7
+	VADDPS       one<>+0(SB), Y7, Y7
+	VCVTPS2DQ    Y5, Y5
+	VPSLLD       $0x17, Y5, Y5
+	VPADDD       Y5, Y7, Y7
+	VCMPPS       $0x11, expMin<>+0(SB), Y4, Y8
+	VANDNPS      Y7, Y8, Y7
+	VCMPPS       $0x1e, expMax<>+0(SB), Y4, Y8
+	VBLENDVPS    Y8, inf<>+0(SB), Y7, Y7
+	VMOVUPS      erf7<>+0(SB), Y4
+	VFMADD213PS  erf6<>+0(SB), Y3, Y4
+	VFMADD213PS  erf5<>+0(SB), Y3, Y4
+	VFMADD213PS  erf4<>+0(SB), Y3, Y4
+	VFMADD213PS  erf3<>+0(SB), Y3, Y4
+	VFMADD213PS  erf2<>+0(SB), Y3, Y4
+	VFMADD213PS  erf1<>+0(SB), Y3, Y4
+	VFMADD213PS  erf0<>+0(SB), Y3, Y4
+	VMULPS       Y3, Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VXORPS       Y2, Y2, Y2
+	VMAXPS       Y0, Y2, Y2
+	VFNMADD231PS Y7, Y4, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VMOVUPS      32(CX), Y0
+	VMOVUPS      32(DX), Y1
+	VANDPS       magnitudes<>+0(SB), Y0, Y2
+	VMINPS       erfMost<>+0(SB), Y2, Y2
+	VMOVUPS      one<>+0(SB), Y4
+	VMOVAPS      Y4, Y3
+	VFMADD231PS  erfSlope<>+0(SB), Y2, Y3
+	VDIVPS       Y3, Y4, Y3
+	VMULPS       Y2, Y2, Y4
+	VMULPS       minusHalf<>+0(SB), Y4, Y4
+	VMULPS       log2E<>+0(SB), Y4, Y5
+	VROUNDPS     $0x08, Y5, Y5
+	VMOVAPS      Y4, Y6
+	VFNMADD231PS ln2Hi<>+0(SB), Y5, Y6
+	VFNMADD231PS ln2Lo<>+0(SB), Y5, Y6
+	VMOVUPS      exp6<>+0(SB), Y7
+	VFMADD213PS  exp5<>+0(SB), Y6, Y7
+	VFMADD213PS  exp4<>+0(SB), Y6, Y7
+	VFMADD213PS  exp3<>+0(SB), Y6, Y7
+	VFMADD213PS  exp2<>+0(SB), Y6, Y7
+	VFMADD213PS  exp1<>+0(SB), Y6, Y7
+	VMULPS       Y6, Y6, Y8
+	VFMADD213PS  Y6, Y8, Y7
+	VADDPS       one<>+0(SB), Y7, Y7
+	VCVTPS2DQ    Y5, Y5
+	VPSLLD       $0x17, Y5, Y5
+	VPADDD       Y5, Y7, Y7
+	VCMPPS       $0x11, expMin<>+0(SB), Y4, Y8
+	VANDNPS      Y7, Y8, Y7
+	VCMPPS       $0x1e, expMax<>+0(SB), Y4, Y8
+	VBLENDVPS    Y8, inf<>+0(SB), Y7, Y7
+	VMOVUPS      erf7<>+0(SB), Y4
+	VFMADD213PS  erf6<>+0(SB), Y3, Y4
+	VFMADD213PS  erf5<>+0(SB), Y3, Y4
+	VFMADD213PS  erf4<>+0(SB), Y3, Y4
+	VFMADD213PS  erf3<>+0(SB), Y3, Y4
+	VFMADD213PS  erf2<>+0(SB), Y3, Y4
+	VFMADD213PS  erf1<>+0(SB), Y3, Y4
+	VFMADD213PS  erf0<>+0(SB), Y3, Y4
+	VMULPS       Y3, Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VXORPS       Y2, Y2, Y2
+	VMAXPS       Y0, Y2, Y2
+	VFNMADD231PS Y7, Y4, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x10, BX
+	JMP          by16
+
+below16:
+by8:
+	CMPQ         BX, $0x08
+	JL           below8
+	VMOVUPS      (CX), Y0
+	VMOVUPS      (DX), Y1
+	VANDPS       magnitudes<>+0(SB), Y0, Y2
+	VMINPS       erfMost<>+0(SB), Y2, Y2
+	VMOVUPS      one<>+0(SB), Y4
+	VMOVAPS      Y4, Y3
+	VFMADD231PS  erfSlope<>+0(SB), Y2, Y3
+	VDIVPS       Y3, Y4, Y3
+	VMULPS       Y2, Y2, Y4
+	VMULPS       minusHalf<>+0(SB), Y4, Y4
+	VMULPS       log2E<>+0(SB), Y4, Y5
+	VROUNDPS     $0x08, Y5, Y5
+	VMOVAPS      Y4, Y6
+	VFNMADD231PS ln2Hi<>+0(SB), Y5, Y6
+	VFNMADD231PS ln2Lo<>+0(SB), Y5, Y6
+	VMOVUPS      exp6<>+0(SB), Y7
+	VFMADD213PS  exp5<>+0(SB), Y6, Y7
+	VFMADD213PS  exp4<>+0(SB), Y6, Y7
+	VFMADD213PS  exp3<>+0(SB), Y6, Y7
+	VFMADD213PS  exp2<>+0(SB), Y6, Y7
+	VFMADD213PS  exp1<>+0(SB), Y6, Y7
+	VMULPS       Y6, Y6, Y8
+	VFMADD213PS  Y6, Y8, Y7
+	VADDPS       one<>+0(SB), Y7, Y7
+	VCVTPS2DQ    Y5, Y5
+	VPSLLD       $0x17, Y5, Y5
+	VPADDD       Y5, Y7, Y7
+	VCMPPS       $0x11, expMin<>+0(SB), Y4, Y8
+	VANDNPS      Y7, Y8, Y7
+	VCMPPS       $0x1e, expMax<>+0(SB), Y4, Y8
+	VBLENDVPS    Y8, inf<>+0(SB), Y7, Y7
+	VMOVUPS      erf7<>+0(SB), Y4
+	VFMADD213PS  erf6<>+0(SB), Y3, Y4
+	VFMADD213PS  erf5<>+0(SB), Y3, Y4
+	VFMADD213PS  erf4<>+0(SB), Y3, Y4
+	VFMADD213PS  erf3<>+0(SB), Y3, Y4
+	VFMADD213PS  erf2<>+0(SB), Y3, Y4
+	VFMADD213PS  erf1<>+0(SB), Y3, Y4
+	VFMADD213PS  erf0<>+0(SB), Y3, Y4
+	VMULPS       Y3, Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VXORPS       Y2, Y2, Y2
+	VMAXPS       Y0, Y2, Y2
+	VFNMADD231PS Y7, Y4, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x08, BX
+	JMP          by8
+
+below8:
+	TESTQ        BX, BX
+	JZ           done
+	VMOVQ        BX, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lane<>+0(SB), Y0, Y0
+	VMASKMOVPS   (CX), Y0, Y1
+	VMASKMOVPS   (DX), Y0, Y2
+	VANDPS       magnitudes<>+0(SB), Y1, Y3
+	VMINPS       erfMost<>+0(SB), Y3, Y3
+	VMOVUPS      one<>+0(SB), Y5
+	VMOVAPS      Y5, Y4
+	VFMADD231PS  erfSlope<>+0(SB), Y3, Y4
+	VDIVPS       Y4, Y5, Y4
+	VMULPS       Y3, Y3, Y5
+	VMULPS       minusHalf<>+0(SB), Y5, Y5
+	VMULPS       log2E<>+0(SB), Y5, Y6
+	VROUNDPS     $0x08, Y6, Y6
+	VMOVAPS      Y5, Y7
+	VFNMADD231PS ln2Hi<>+0(SB), Y6, Y7
+	VFNMADD231PS ln2Lo<>+0(SB), Y6, Y7
+	VMOVUPS      exp6<>+0(SB), Y8
+	VFMADD213PS  exp5<>+0(SB), Y7, Y8
+	VFMADD213PS  exp4<>+0(SB), Y7, Y8
+	VFMADD213PS  exp3<>+0(SB), Y7, Y8
+	VFMADD213PS  exp2<>+0(SB), Y7, Y8
+	VFMADD213PS  exp1<>+0(SB), Y7, Y8
+	VMULPS       Y7, Y7, Y9
+	VFMADD213PS  Y7, Y9, Y8
+	VADDPS       one<>+0(SB), Y8, Y8
+	VCVTPS2DQ    Y6, Y6
+	VPSLLD       $0x17, Y6, Y6
+	VPADDD       Y6, Y8, Y8
+	VCMPPS       $0x11, expMin<>+0(SB), Y5, Y9
+	VANDNPS      Y8, Y9, Y8
+	VCMPPS       $0x1e, expMax<>+0(SB), Y5, Y9
+	VBLENDVPS    Y9, inf<>+0(SB), Y8, Y8
+	VMOVUPS      erf7<>+0(SB), Y5
+	VFMADD213PS  erf6<>+0(SB), Y4, Y5
+	VFMADD213PS  erf5<>+0(SB), Y4, Y5
+	VFMADD213PS  erf4<>+0(SB), Y4, Y5
+	VFMADD213PS  erf3<>+0(SB), Y4, Y5
+	VFMADD213PS  erf2<>+0(SB), Y4, Y5
+	VFMADD213PS  erf1<>+0(SB), Y4, Y5
+	VFMADD213PS  erf0<>+0(SB), Y4, Y5
+	VMULPS       Y4, Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VXORPS       Y3, Y3, Y3
+	VMAXPS       Y1, Y3, Y3
+	VFNMADD231PS Y8, Y5, Y3
+	VMULPS       Y2, Y3, Y3
+	VMASKMOVPS   Y3, Y0, (AX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func geluQuickAVX2(dst *float32, gate *float32, n int, s float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·geluQuickAVX2(SB), NOSPLIT, $0-28
+	MOVQ         dst+0(FP), AX
+	MOVQ         gate+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS s+24(FP), Y0
+
+by16:
+	CMPQ         DX, $0x10
+	JL           below16
+	VMOVUPS      (CX), Y0
+	VMULPS       minusQuick<>+0(SB), Y0, Y1
+	VMULPS       log2E<>+0(SB), Y1, Y2
+	VROUNDPS     $0x08, Y2, Y2
+	VMOVAPS      Y1, Y3
+	VFNMADD231PS ln2Hi<>+0(SB), Y2, Y3
+	VFNMADD231PS ln2Lo<>+0(SB), Y2, Y3
+	VMOVUPS      exp6<>+0(SB), Y4
+	VFMADD213PS  exp5<>+0(SB), Y3, Y4
+	VFMADD213PS  exp4<>+0(SB), Y3, Y4
+	VFMADD213PS  exp3<>+0(SB), Y3, Y4
+	VFMADD213PS  exp2<>+0(SB), Y3, Y4
+	VFMADD213PS  exp1<>+0(SB), Y3, Y4
+	VMULPS       Y3, Y3, Y5
+	VFMADD213PS  Y3, Y5, Y4
+	VADDPS       one<>+0(SB), Y4, Y4
+	VCVTPS2DQ    Y2, Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPADDD       Y2, Y4, Y4
+	VCMPPS       $0x11, expMin<>+0(SB), Y1, Y5
+	VANDNPS      Y4, Y5, Y4
+	VCMPPS       $0x1e, expMax<>+0(SB), Y1, Y5
+	VBLENDVPS    Y5, inf<>+0(SB), Y4, Y4
+	VADDPS       one<>+0(SB), Y4, Y4
+	VDIVPS       Y4, Y0, Y4
+	VMOVUPS      Y4, (AX)
+	VMOVUPS      32(CX), Y0
+	VMULPS       minusQuick<>+0(SB), Y0, Y1
+	VMULPS       log2E<>+0(SB), Y1, Y2
+	VROUNDPS     $0x08, Y2, Y2
+	VMOVAPS      Y1, Y3
+	VFNMADD231PS ln2Hi<>+0(SB), Y2, Y3
+	VFNMADD231PS ln2Lo<>+0(SB), Y2, Y3
+	VMOVUPS      exp6<>+0(SB), Y4
+	VFMADD213PS  exp5<>+0(SB), Y3, Y4
+	VFMADD213PS  exp4<>+0(SB), Y3, Y4
+	VFMADD213PS  exp3<>+0(SB), Y3, Y4
+	VFMADD213PS  exp2<>+0(SB), Y3, Y4
+	VFMADD213PS  exp1<>+0(SB), Y3, Y4
+	VMULPS       Y3, Y3, Y5
+	VFMADD213PS  Y3, Y5, Y4
+	VADDPS       one<>+0(SB), Y4, Y4
+	VCVTPS2DQ    Y2, Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPADDD       Y2, Y4, Y4
+	VCMPPS       $0x11, expMin<>+0(SB), Y1, Y5
+	VANDNPS      Y4, Y5, Y4
+	VCMPPS       $0x1e, expMax<>+0(SB), Y1, Y5
+	VBLENDVPS    Y5, inf<>+0(SB), Y4, Y4
+	VADDPS       one<>+0(SB), Y4, Y4
+	VDIVPS       Y4, Y0, Y4
+	VMOVUPS      Y4, 32(AX)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x10, DX
+	JMP          by16
+
+below16:
+by8:
+	CMPQ         DX, $0x08
+	JL           below8
+	VMOVUPS      (CX), Y0
+	VMULPS       minusQuick<>+0(SB), Y0, Y1
+	VMULPS       log2E<>+0(SB), Y1, Y2
+	VROUNDPS     $0x08, Y2, Y2
+	VMOVAPS      Y1, Y3
+	VFNMADD231PS ln2Hi<>+0(SB), Y2, Y3
+	VFNMADD231PS ln2Lo<>+0(SB), Y2, Y3
+	VMOVUPS      exp6<>+0(SB), Y4
+	VFMADD213PS  exp5<>+0(SB), Y3, Y4
+	VFMADD213PS  exp4<>+0(SB), Y3, Y4
+	VFMADD213PS  exp3<>+0(SB), Y3, Y4
+	VFMADD213PS  exp2<>+0(SB), Y3, Y4
+	VFMADD213PS  exp1<>+0(SB), Y3, Y4
+	VMULPS       Y3, Y3, Y5
+	VFMADD213PS  Y3, Y5, Y4
+	VADDPS       one<>+0(SB), Y4, Y4
+	VCVTPS2DQ    Y2, Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPADDD       Y2, Y4, Y4
+	VCMPPS       $0x11, expMin<>+0(SB), Y1, Y5
+	VANDNPS      Y4, Y5, Y4
+	VCMPPS       $0x1e, expMax<>+0(SB), Y1, Y5
+	VBLENDVPS    Y5, inf<>+0(SB), Y4, Y4
+	VADDPS       one<>+0(SB), Y4, Y4
+	VDIVPS       Y4, Y0, Y4
+	VMOVUPS      Y4, (AX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, DX
+	JMP          by8
+
+below8:
+	TESTQ        DX, DX
+	JZ           done
+	VMOVQ        DX, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lane<>+0(SB), Y0, Y0
+	VMASKMOVPS   (CX), Y0, Y1
+	VMULPS       minusQuick<>+0(SB), Y1, Y2
+	VMULPS       log2E<>+0(SB), Y2, Y3
+	VROUNDPS     $0x08, Y3, Y3
+	VMOVAPS      Y2, Y4
+	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y4
+	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y4
+	VMOVUPS      exp6<>+0(SB), Y5
+	VFMADD213PS  exp5<>+0(SB), Y4, Y5
+	VFMADD213PS  exp4<>+0(SB), Y4, Y5
+	VFMADD213PS  exp3<>+0(SB), Y4, Y5
+	VFMADD213PS  exp2<>+0(SB), Y4, Y5
+	VFMADD213PS  exp1<>+0(SB), Y4, Y5
+	VMULPS       Y4, Y4, Y6
+	VFMADD213PS  Y4, Y6, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VCVTPS2DQ    Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y3, Y5, Y5
+	VCMPPS       $0x11, expMin<>+0(SB), Y2, Y6
+	VANDNPS      Y5, Y6, Y5
+	VCMPPS       $0x1e, expMax<>+0(SB), Y2, Y6
+	VBLENDVPS    Y6, inf<>+0(SB), Y5, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VDIVPS       Y5, Y1, Y5
+	VMASKMOVPS   Y5, Y0, (AX)
+
+done:
+	VZEROUPPER
+	RET
+
+DATA minusQuick<>+0(SB)/4, $0xbfd9db23
+DATA minusQuick<>+4(SB)/4, $0xbfd9db23
+DATA minusQuick<>+8(SB)/4, $0xbfd9db23
+DATA minusQuick<>+12(SB)/4, $0xbfd9db23
+DATA minusQuick<>+16(SB)/4, $0xbfd9db23
+DATA minusQuick<>+20(SB)/4, $0xbfd9db23
+DATA minusQuick<>+24(SB)/4, $0xbfd9db23
+DATA minusQuick<>+28(SB)/4, $0xbfd9db23
+GLOBL minusQuick<>(SB), RODATA|NOPTR, $32
+
+// func geluQuickMulAVX2(dst *float32, gate *float32, up *float32, n int, s float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·geluQuickMulAVX2(SB), NOSPLIT, $0-36
+	MOVQ         dst+0(FP), AX
+	MOVQ         gate+8(FP), CX
+	MOVQ         up+16(FP), DX
+	MOVQ         n+24(FP), BX
+	VBROADCASTSS s+32(FP), Y0
+
+by16:
+	CMPQ         BX, $0x10
+	JL           below16
+	VMOVUPS      (CX), Y0
+	VMOVUPS      (DX), Y1
+	VMULPS       minusQuick<>+0(SB), Y0, Y2
+	VMULPS       log2E<>+0(SB), Y2, Y3
+	VROUNDPS     $0x08, Y3, Y3
+	VMOVAPS      Y2, Y4
+	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y4
+	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y4
+	VMOVUPS      exp6<>+0(SB), Y5
+	VFMADD213PS  exp5<>+0(SB), Y4, Y5
+	VFMADD213PS  exp4<>+0(SB), Y4, Y5
+	VFMADD213PS  exp3<>+0(SB), Y4, Y5
+	VFMADD213PS  exp2<>+0(SB), Y4, Y5
+	VFMADD213PS  exp1<>+0(SB), Y4, Y5
+	VMULPS       Y4, Y4, Y6
+	VFMADD213PS  Y4, Y6, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VCVTPS2DQ    Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y3, Y5, Y5
+	VCMPPS       $0x11, expMin<>+0(SB), Y2, Y6
+	VANDNPS      Y5, Y6, Y5
+	VCMPPS       $0x1e, expMax<>+0(SB), Y2, Y6
+	VBLENDVPS    Y6, inf<>+0(SB), Y5, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VDIVPS       Y5, Y0, Y5
+	VMULPS       Y1, Y5, Y5
+	VMOVUPS      Y5, (AX)
+	VMOVUPS      32(CX), Y0
+	VMOVUPS      32(DX), Y1
+	VMULPS       minusQuick<>+0(SB), Y0, Y2
+	VMULPS       log2E<>+0(SB), Y2, Y3
+	VROUNDPS     $0x08, Y3, Y3
+	VMOVAPS      Y2, Y4
+	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y4
+	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y4
+	VMOVUPS      exp6<>+0(SB), Y5
+	VFMADD213PS  exp5<>+0(SB), Y4, Y5
+	VFMADD213PS  exp4<>+0(SB), Y4, Y5
+	VFMADD213PS  exp3<>+0(SB), Y4, Y5
+	VFMADD213PS  exp2<>+0(SB), Y4, Y5
+	VFMADD213PS  exp1<>+0(SB), Y4, Y5
+	VMULPS       Y4, Y4, Y6
+	VFMADD213PS  Y4, Y6, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VCVTPS2DQ    Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y3, Y5, Y5
+	VCMPPS       $0x11, expMin<>+0(SB), Y2, Y6
+	VANDNPS      Y5, Y6, Y5
+	VCMPPS       $0x1e, expMax<>+0(SB), Y2, Y6
+	VBLENDVPS    Y6, inf<>+0(SB), Y5, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VDIVPS       Y5, Y0, Y5
+	VMULPS       Y1, Y5, Y5
+	VMOVUPS      Y5, 32(AX)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x10, BX
+	JMP          by16
+
+below16:
+by8:
+	CMPQ         BX, $0x08
+	JL           below8
+	VMOVUPS      (CX), Y0
+	VMOVUPS      (DX), Y1
+	VMULPS       minusQuick<>+0(SB), Y0, Y2
+	VMULPS       log2E<>+0(SB), Y2, Y3
+	VROUNDPS     $0x08, Y3, Y3
+	VMOVAPS      Y2, Y4
+	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y4
+	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y4
+	VMOVUPS      exp6<>+0(SB), Y5
+	VFMADD213PS  exp5<>+0(SB), Y4, Y5
+	VFMADD213PS  exp4<>+0(SB), Y4, Y5
+	VFMADD213PS  exp3<>+0(SB), Y4, Y5
+	VFMADD213PS  exp2<>+0(SB), Y4, Y5
+	VFMADD213PS  exp1<>+0(SB), Y4, Y5
+	VMULPS       Y4, Y4, Y6
+	VFMADD213PS  Y4, Y6, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VCVTPS2DQ    Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y3, Y5, Y5
+	VCMPPS       $0x11, expMin<>+0(SB), Y2, Y6
+	VANDNPS      Y5, Y6, Y5
+	VCMPPS       $0x1e, expMax<>+0(SB), Y2, Y6
+	VBLENDVPS    Y6, inf<>+0(SB), Y5, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VDIVPS       Y5, Y0, Y5
+	VMULPS       Y1, Y5, Y5
+	VMOVUPS      Y5, (AX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x08, BX
+	JMP          by8
+
+below8:
+	TESTQ        BX, BX
+	JZ           done
+	VMOVQ        BX, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lane<>+0(SB), Y0, Y0
+	VMASKMOVPS   (CX), Y0, Y1
+	VMASKMOVPS   (DX), Y0, Y2
+	VMULPS       minusQuick<>+0(SB), Y1, Y3
+	VMULPS       log2E<>+0(SB), Y3, Y4
+	VROUNDPS     $0x08, Y4, Y4
+	VMOVAPS      Y3, Y5
+	VFNMADD231PS ln2Hi<>+0(SB), Y4, Y5
+	VFNMADD231PS ln2Lo<>+0(SB), Y4, Y5
+	VMOVUPS      exp6<>+0(SB), Y6
+	VFMADD213PS  exp5<>+0(SB), Y5, Y6
+	VFMADD213PS  exp4<>+0(SB), Y5, Y6
+	VFMADD213PS  exp3<>+0(SB), Y5, Y6
+	VFMADD213PS  exp2<>+0(SB), Y5, Y6
+	VFMADD213PS  exp1<>+0(SB), Y5, Y6
+	VMULPS       Y5, Y5, Y7
+	VFMADD213PS  Y5, Y7, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y4, Y6, Y6
+	VCMPPS       $0x11, expMin<>+0(SB), Y3, Y7
+	VANDNPS      Y6, Y7, Y6
+	VCMPPS       $0x1e, expMax<>+0(SB), Y3, Y7
+	VBLENDVPS    Y7, inf<>+0(SB), Y6, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VDIVPS       Y6, Y1, Y6
+	VMULPS       Y2, Y6, Y6
+	VMASKMOVPS   Y6, Y0, (AX)
+
+done:
+	VZEROUPPER
+	RET
+
 // func reluAVX2(dst *float32, gate *float32, n int, s float32)
 // Requires: AVX, AVX2
 TEXT ·reluAVX2(SB), NOSPLIT, $0-28

@@ -118,6 +118,9 @@ var activators = map[compute.Nonlinearity]struct {
 	compute.FATReLU: {reluNEON, reluMulNEON},
 	compute.DReLU:   {reluNEON, dreluMulNEON},
 	compute.ReLU2:   {relu2NEON, relu2MulNEON},
+
+	compute.GELUErf:   {geluErfNEON, geluErfMulNEON},
+	compute.GELUQuick: {geluQuickNEON, geluQuickMulNEON},
 }
 
 func activateNEON(dst, gate, up []float32, act compute.Activation) {

@@ -30,11 +30,35 @@ DATA neonTable<>+192(SB)/8, $0xbd922279bd922279
 DATA neonTable<>+200(SB)/8, $0xbd922279bd922279
 DATA neonTable<>+208(SB)/8, $0xbfcc422abfcc422a
 DATA neonTable<>+216(SB)/8, $0xbfcc422abfcc422a
-DATA neonTable<>+224(SB)/8, $0xff800000ff800000
-DATA neonTable<>+232(SB)/8, $0xff800000ff800000
-DATA neonTable<>+240(SB)/8, $0x0000000100000000
-DATA neonTable<>+248(SB)/8, $0x0000000300000002
-GLOBL neonTable<>(SB), RODATA|NOPTR, $256
+DATA neonTable<>+224(SB)/8, $0x4140000041400000
+DATA neonTable<>+232(SB)/8, $0x4140000041400000
+DATA neonTable<>+240(SB)/8, $0x3e9f4c093e9f4c09
+DATA neonTable<>+248(SB)/8, $0x3e9f4c093e9f4c09
+DATA neonTable<>+256(SB)/8, $0xbf000000bf000000
+DATA neonTable<>+264(SB)/8, $0xbf000000bf000000
+DATA neonTable<>+272(SB)/8, $0x3d11dd743d11dd74
+DATA neonTable<>+280(SB)/8, $0x3d11dd743d11dd74
+DATA neonTable<>+288(SB)/8, $0xbe0e4f09be0e4f09
+DATA neonTable<>+296(SB)/8, $0xbe0e4f09be0e4f09
+DATA neonTable<>+304(SB)/8, $0x3e17e7223e17e722
+DATA neonTable<>+312(SB)/8, $0x3e17e7223e17e722
+DATA neonTable<>+320(SB)/8, $0xbc254db3bc254db3
+DATA neonTable<>+328(SB)/8, $0xbc254db3bc254db3
+DATA neonTable<>+336(SB)/8, $0x3ddcfd9b3ddcfd9b
+DATA neonTable<>+344(SB)/8, $0x3ddcfd9b3ddcfd9b
+DATA neonTable<>+352(SB)/8, $0x3dde87873dde8787
+DATA neonTable<>+360(SB)/8, $0x3dde87873dde8787
+DATA neonTable<>+368(SB)/8, $0x3dfed8133dfed813
+DATA neonTable<>+376(SB)/8, $0x3dfed8133dfed813
+DATA neonTable<>+384(SB)/8, $0x3dfe2da23dfe2da2
+DATA neonTable<>+392(SB)/8, $0x3dfe2da23dfe2da2
+DATA neonTable<>+400(SB)/8, $0xbfd9db23bfd9db23
+DATA neonTable<>+408(SB)/8, $0xbfd9db23bfd9db23
+DATA neonTable<>+416(SB)/8, $0xff800000ff800000
+DATA neonTable<>+424(SB)/8, $0xff800000ff800000
+DATA neonTable<>+432(SB)/8, $0x0000000100000000
+DATA neonTable<>+440(SB)/8, $0x0000000300000002
+GLOBL neonTable<>(SB), RODATA|NOPTR, $448
 
 // func addNEON(dst, y, x *float32, n int)
 TEXT ·addNEON(SB), NOSPLIT, $0-32
@@ -1380,6 +1404,1014 @@ one:
 onedone:
 	RET
 
+// func geluErfNEON(dst, gate *float32, n int, s float32)
+TEXT ·geluErfNEON(SB), NOSPLIT, $0-28
+	MOVD dst+0(FP), R0
+	MOVD gate+8(FP), R1
+	MOVD n+16(FP), R2
+	MOVD $neonTable<>(SB), R3
+	MOVWU s+24(FP), R4
+	WORD $0x4e040c80 // dup v0.4s, w4
+many:
+	CMP $8, R2
+	BLT manydone
+	WORD $0x3dc00021 // ldr q1, [x1]
+	WORD $0x4ea0f822 // fabs v2.4s, v1.4s
+	WORD $0x3dc03866 // ldr q6, [x3, #224]
+	WORD $0x4ea6c442 // fminnm v2.4s, v2.4s, v6.4s
+	WORD $0x4f03f603 // fmov v3.4s, #1.000000000000000000e+00
+	WORD $0x4f03f604 // fmov v4.4s, #1.000000000000000000e+00
+	WORD $0x3dc03c66 // ldr q6, [x3, #240]
+	WORD $0x4e26cc43 // fmla v3.4s, v2.4s, v6.4s
+	WORD $0x6e23fc83 // fdiv v3.4s, v4.4s, v3.4s
+	WORD $0x6e22dc44 // fmul v4.4s, v2.4s, v2.4s
+	WORD $0x3dc04066 // ldr q6, [x3, #256]
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x3dc0006b // ldr q11, [x3]
+	WORD $0x6e2bdc88 // fmul v8.4s, v4.4s, v11.4s
+	WORD $0x4e218908 // frintn v8.4s, v8.4s
+	WORD $0x4ea41c89 // mov v9.16b, v4.16b
+	WORD $0x3dc0046b // ldr q11, [x3, #16]
+	WORD $0x4eabcd09 // fmls v9.4s, v8.4s, v11.4s
+	WORD $0x3dc0086b // ldr q11, [x3, #32]
+	WORD $0x4eabcd09 // fmls v9.4s, v8.4s, v11.4s
+	WORD $0x3dc00c6a // ldr q10, [x3, #48]
+	WORD $0x3dc0106b // ldr q11, [x3, #64]
+	WORD $0x4e29cd4b // fmla v11.4s, v10.4s, v9.4s
+	WORD $0x3dc0146a // ldr q10, [x3, #80]
+	WORD $0x4e29cd6a // fmla v10.4s, v11.4s, v9.4s
+	WORD $0x3dc0186b // ldr q11, [x3, #96]
+	WORD $0x4e29cd4b // fmla v11.4s, v10.4s, v9.4s
+	WORD $0x3dc01c6a // ldr q10, [x3, #112]
+	WORD $0x4e29cd6a // fmla v10.4s, v11.4s, v9.4s
+	WORD $0x3dc0206b // ldr q11, [x3, #128]
+	WORD $0x4e29cd4b // fmla v11.4s, v10.4s, v9.4s
+	WORD $0x6e29dd2a // fmul v10.4s, v9.4s, v9.4s
+	WORD $0x4e2acd69 // fmla v9.4s, v11.4s, v10.4s
+	WORD $0x4f03f60a // fmov v10.4s, #1.000000000000000000e+00
+	WORD $0x4e2ad529 // fadd v9.4s, v9.4s, v10.4s
+	WORD $0x4e21a908 // fcvtns v8.4s, v8.4s
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4ea88529 // add v9.4s, v9.4s, v8.4s
+	WORD $0x3dc0246a // ldr q10, [x3, #144]
+	WORD $0x6ea4e54a // fcmgt v10.4s, v10.4s, v4.4s
+	WORD $0x4e6a1d27 // bic v7.16b, v9.16b, v10.16b
+	WORD $0x3dc0286a // ldr q10, [x3, #160]
+	WORD $0x6eaae48a // fcmgt v10.4s, v4.4s, v10.4s
+	WORD $0x3dc02c6b // ldr q11, [x3, #176]
+	WORD $0x6eaa1d67 // bit v7.16b, v11.16b, v10.16b
+	WORD $0x3dc04465 // ldr q5, [x3, #272]
+	WORD $0x3dc04866 // ldr q6, [x3, #288]
+	WORD $0x4e23cca6 // fmla v6.4s, v5.4s, v3.4s
+	WORD $0x3dc04c65 // ldr q5, [x3, #304]
+	WORD $0x4e23ccc5 // fmla v5.4s, v6.4s, v3.4s
+	WORD $0x3dc05066 // ldr q6, [x3, #320]
+	WORD $0x4e23cca6 // fmla v6.4s, v5.4s, v3.4s
+	WORD $0x3dc05465 // ldr q5, [x3, #336]
+	WORD $0x4e23ccc5 // fmla v5.4s, v6.4s, v3.4s
+	WORD $0x3dc05866 // ldr q6, [x3, #352]
+	WORD $0x4e23cca6 // fmla v6.4s, v5.4s, v3.4s
+	WORD $0x3dc05c65 // ldr q5, [x3, #368]
+	WORD $0x4e23ccc5 // fmla v5.4s, v6.4s, v3.4s
+	WORD $0x3dc06066 // ldr q6, [x3, #384]
+	WORD $0x4e23cca6 // fmla v6.4s, v5.4s, v3.4s
+	WORD $0x6e23dcc6 // fmul v6.4s, v6.4s, v3.4s
+	WORD $0x6e22dcc6 // fmul v6.4s, v6.4s, v2.4s
+	WORD $0x6e241c84 // eor v4.16b, v4.16b, v4.16b
+	WORD $0x4e24f421 // fmax v1.4s, v1.4s, v4.4s
+	WORD $0x4ea6cce1 // fmls v1.4s, v7.4s, v6.4s
+	WORD $0x3d800001 // str q1, [x0]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x4ea0f822 // fabs v2.4s, v1.4s
+	WORD $0x3dc03866 // ldr q6, [x3, #224]
+	WORD $0x4ea6c442 // fminnm v2.4s, v2.4s, v6.4s
+	WORD $0x4f03f603 // fmov v3.4s, #1.000000000000000000e+00
+	WORD $0x4f03f604 // fmov v4.4s, #1.000000000000000000e+00
+	WORD $0x3dc03c66 // ldr q6, [x3, #240]
+	WORD $0x4e26cc43 // fmla v3.4s, v2.4s, v6.4s
+	WORD $0x6e23fc83 // fdiv v3.4s, v4.4s, v3.4s
+	WORD $0x6e22dc44 // fmul v4.4s, v2.4s, v2.4s
+	WORD $0x3dc04066 // ldr q6, [x3, #256]
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x3dc0006b // ldr q11, [x3]
+	WORD $0x6e2bdc88 // fmul v8.4s, v4.4s, v11.4s
+	WORD $0x4e218908 // frintn v8.4s, v8.4s
+	WORD $0x4ea41c89 // mov v9.16b, v4.16b
+	WORD $0x3dc0046b // ldr q11, [x3, #16]
+	WORD $0x4eabcd09 // fmls v9.4s, v8.4s, v11.4s
+	WORD $0x3dc0086b // ldr q11, [x3, #32]
+	WORD $0x4eabcd09 // fmls v9.4s, v8.4s, v11.4s
+	WORD $0x3dc00c6a // ldr q10, [x3, #48]
+	WORD $0x3dc0106b // ldr q11, [x3, #64]
+	WORD $0x4e29cd4b // fmla v11.4s, v10.4s, v9.4s
+	WORD $0x3dc0146a // ldr q10, [x3, #80]
+	WORD $0x4e29cd6a // fmla v10.4s, v11.4s, v9.4s
+	WORD $0x3dc0186b // ldr q11, [x3, #96]
+	WORD $0x4e29cd4b // fmla v11.4s, v10.4s, v9.4s
+	WORD $0x3dc01c6a // ldr q10, [x3, #112]
+	WORD $0x4e29cd6a // fmla v10.4s, v11.4s, v9.4s
+	WORD $0x3dc0206b // ldr q11, [x3, #128]
+	WORD $0x4e29cd4b // fmla v11.4s, v10.4s, v9.4s
+	WORD $0x6e29dd2a // fmul v10.4s, v9.4s, v9.4s
+	WORD $0x4e2acd69 // fmla v9.4s, v11.4s, v10.4s
+	WORD $0x4f03f60a // fmov v10.4s, #1.000000000000000000e+00
+	WORD $0x4e2ad529 // fadd v9.4s, v9.4s, v10.4s
+	WORD $0x4e21a908 // fcvtns v8.4s, v8.4s
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4ea88529 // add v9.4s, v9.4s, v8.4s
+	WORD $0x3dc0246a // ldr q10, [x3, #144]
+	WORD $0x6ea4e54a // fcmgt v10.4s, v10.4s, v4.4s
+	WORD $0x4e6a1d27 // bic v7.16b, v9.16b, v10.16b
+	WORD $0x3dc0286a // ldr q10, [x3, #160]
+	WORD $0x6eaae48a // fcmgt v10.4s, v4.4s, v10.4s
+	WORD $0x3dc02c6b // ldr q11, [x3, #176]
+	WORD $0x6eaa1d67 // bit v7.16b, v11.16b, v10.16b
+	WORD $0x3dc04465 // ldr q5, [x3, #272]
+	WORD $0x3dc04866 // ldr q6, [x3, #288]
+	WORD $0x4e23cca6 // fmla v6.4s, v5.4s, v3.4s
+	WORD $0x3dc04c65 // ldr q5, [x3, #304]
+	WORD $0x4e23ccc5 // fmla v5.4s, v6.4s, v3.4s
+	WORD $0x3dc05066 // ldr q6, [x3, #320]
+	WORD $0x4e23cca6 // fmla v6.4s, v5.4s, v3.4s
+	WORD $0x3dc05465 // ldr q5, [x3, #336]
+	WORD $0x4e23ccc5 // fmla v5.4s, v6.4s, v3.4s
+	WORD $0x3dc05866 // ldr q6, [x3, #352]
+	WORD $0x4e23cca6 // fmla v6.4s, v5.4s, v3.4s
+	WORD $0x3dc05c65 // ldr q5, [x3, #368]
+	WORD $0x4e23ccc5 // fmla v5.4s, v6.4s, v3.4s
+	WORD $0x3dc06066 // ldr q6, [x3, #384]
+	WORD $0x4e23cca6 // fmla v6.4s, v5.4s, v3.4s
+	WORD $0x6e23dcc6 // fmul v6.4s, v6.4s, v3.4s
+	WORD $0x6e22dcc6 // fmul v6.4s, v6.4s, v2.4s
+	WORD $0x6e241c84 // eor v4.16b, v4.16b, v4.16b
+	WORD $0x4e24f421 // fmax v1.4s, v1.4s, v4.4s
+	WORD $0x4ea6cce1 // fmls v1.4s, v7.4s, v6.4s
+	WORD $0x3d800401 // str q1, [x0, #16]
+	ADD $32, R0, R0
+	ADD $32, R1, R1
+	SUB $8, R2, R2
+	JMP many
+manydone:
+four:
+	CMP $4, R2
+	BLT fourdone
+	WORD $0x3dc00021 // ldr q1, [x1]
+	WORD $0x4ea0f822 // fabs v2.4s, v1.4s
+	WORD $0x3dc03866 // ldr q6, [x3, #224]
+	WORD $0x4ea6c442 // fminnm v2.4s, v2.4s, v6.4s
+	WORD $0x4f03f603 // fmov v3.4s, #1.000000000000000000e+00
+	WORD $0x4f03f604 // fmov v4.4s, #1.000000000000000000e+00
+	WORD $0x3dc03c66 // ldr q6, [x3, #240]
+	WORD $0x4e26cc43 // fmla v3.4s, v2.4s, v6.4s
+	WORD $0x6e23fc83 // fdiv v3.4s, v4.4s, v3.4s
+	WORD $0x6e22dc44 // fmul v4.4s, v2.4s, v2.4s
+	WORD $0x3dc04066 // ldr q6, [x3, #256]
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x3dc0006b // ldr q11, [x3]
+	WORD $0x6e2bdc88 // fmul v8.4s, v4.4s, v11.4s
+	WORD $0x4e218908 // frintn v8.4s, v8.4s
+	WORD $0x4ea41c89 // mov v9.16b, v4.16b
+	WORD $0x3dc0046b // ldr q11, [x3, #16]
+	WORD $0x4eabcd09 // fmls v9.4s, v8.4s, v11.4s
+	WORD $0x3dc0086b // ldr q11, [x3, #32]
+	WORD $0x4eabcd09 // fmls v9.4s, v8.4s, v11.4s
+	WORD $0x3dc00c6a // ldr q10, [x3, #48]
+	WORD $0x3dc0106b // ldr q11, [x3, #64]
+	WORD $0x4e29cd4b // fmla v11.4s, v10.4s, v9.4s
+	WORD $0x3dc0146a // ldr q10, [x3, #80]
+	WORD $0x4e29cd6a // fmla v10.4s, v11.4s, v9.4s
+	WORD $0x3dc0186b // ldr q11, [x3, #96]
+	WORD $0x4e29cd4b // fmla v11.4s, v10.4s, v9.4s
+	WORD $0x3dc01c6a // ldr q10, [x3, #112]
+	WORD $0x4e29cd6a // fmla v10.4s, v11.4s, v9.4s
+	WORD $0x3dc0206b // ldr q11, [x3, #128]
+	WORD $0x4e29cd4b // fmla v11.4s, v10.4s, v9.4s
+	WORD $0x6e29dd2a // fmul v10.4s, v9.4s, v9.4s
+	WORD $0x4e2acd69 // fmla v9.4s, v11.4s, v10.4s
+	WORD $0x4f03f60a // fmov v10.4s, #1.000000000000000000e+00
+	WORD $0x4e2ad529 // fadd v9.4s, v9.4s, v10.4s
+	WORD $0x4e21a908 // fcvtns v8.4s, v8.4s
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4ea88529 // add v9.4s, v9.4s, v8.4s
+	WORD $0x3dc0246a // ldr q10, [x3, #144]
+	WORD $0x6ea4e54a // fcmgt v10.4s, v10.4s, v4.4s
+	WORD $0x4e6a1d27 // bic v7.16b, v9.16b, v10.16b
+	WORD $0x3dc0286a // ldr q10, [x3, #160]
+	WORD $0x6eaae48a // fcmgt v10.4s, v4.4s, v10.4s
+	WORD $0x3dc02c6b // ldr q11, [x3, #176]
+	WORD $0x6eaa1d67 // bit v7.16b, v11.16b, v10.16b
+	WORD $0x3dc04465 // ldr q5, [x3, #272]
+	WORD $0x3dc04866 // ldr q6, [x3, #288]
+	WORD $0x4e23cca6 // fmla v6.4s, v5.4s, v3.4s
+	WORD $0x3dc04c65 // ldr q5, [x3, #304]
+	WORD $0x4e23ccc5 // fmla v5.4s, v6.4s, v3.4s
+	WORD $0x3dc05066 // ldr q6, [x3, #320]
+	WORD $0x4e23cca6 // fmla v6.4s, v5.4s, v3.4s
+	WORD $0x3dc05465 // ldr q5, [x3, #336]
+	WORD $0x4e23ccc5 // fmla v5.4s, v6.4s, v3.4s
+	WORD $0x3dc05866 // ldr q6, [x3, #352]
+	WORD $0x4e23cca6 // fmla v6.4s, v5.4s, v3.4s
+	WORD $0x3dc05c65 // ldr q5, [x3, #368]
+	WORD $0x4e23ccc5 // fmla v5.4s, v6.4s, v3.4s
+	WORD $0x3dc06066 // ldr q6, [x3, #384]
+	WORD $0x4e23cca6 // fmla v6.4s, v5.4s, v3.4s
+	WORD $0x6e23dcc6 // fmul v6.4s, v6.4s, v3.4s
+	WORD $0x6e22dcc6 // fmul v6.4s, v6.4s, v2.4s
+	WORD $0x6e241c84 // eor v4.16b, v4.16b, v4.16b
+	WORD $0x4e24f421 // fmax v1.4s, v1.4s, v4.4s
+	WORD $0x4ea6cce1 // fmls v1.4s, v7.4s, v6.4s
+	WORD $0x3d800001 // str q1, [x0]
+	ADD $16, R0, R0
+	ADD $16, R1, R1
+	SUB $4, R2, R2
+	JMP four
+fourdone:
+one:
+	CMP $1, R2
+	BLT onedone
+	WORD $0xbd400021 // ldr s1, [x1]
+	WORD $0x4ea0f822 // fabs v2.4s, v1.4s
+	WORD $0x3dc03866 // ldr q6, [x3, #224]
+	WORD $0x4ea6c442 // fminnm v2.4s, v2.4s, v6.4s
+	WORD $0x4f03f603 // fmov v3.4s, #1.000000000000000000e+00
+	WORD $0x4f03f604 // fmov v4.4s, #1.000000000000000000e+00
+	WORD $0x3dc03c66 // ldr q6, [x3, #240]
+	WORD $0x4e26cc43 // fmla v3.4s, v2.4s, v6.4s
+	WORD $0x6e23fc83 // fdiv v3.4s, v4.4s, v3.4s
+	WORD $0x6e22dc44 // fmul v4.4s, v2.4s, v2.4s
+	WORD $0x3dc04066 // ldr q6, [x3, #256]
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x3dc0006b // ldr q11, [x3]
+	WORD $0x6e2bdc88 // fmul v8.4s, v4.4s, v11.4s
+	WORD $0x4e218908 // frintn v8.4s, v8.4s
+	WORD $0x4ea41c89 // mov v9.16b, v4.16b
+	WORD $0x3dc0046b // ldr q11, [x3, #16]
+	WORD $0x4eabcd09 // fmls v9.4s, v8.4s, v11.4s
+	WORD $0x3dc0086b // ldr q11, [x3, #32]
+	WORD $0x4eabcd09 // fmls v9.4s, v8.4s, v11.4s
+	WORD $0x3dc00c6a // ldr q10, [x3, #48]
+	WORD $0x3dc0106b // ldr q11, [x3, #64]
+	WORD $0x4e29cd4b // fmla v11.4s, v10.4s, v9.4s
+	WORD $0x3dc0146a // ldr q10, [x3, #80]
+	WORD $0x4e29cd6a // fmla v10.4s, v11.4s, v9.4s
+	WORD $0x3dc0186b // ldr q11, [x3, #96]
+	WORD $0x4e29cd4b // fmla v11.4s, v10.4s, v9.4s
+	WORD $0x3dc01c6a // ldr q10, [x3, #112]
+	WORD $0x4e29cd6a // fmla v10.4s, v11.4s, v9.4s
+	WORD $0x3dc0206b // ldr q11, [x3, #128]
+	WORD $0x4e29cd4b // fmla v11.4s, v10.4s, v9.4s
+	WORD $0x6e29dd2a // fmul v10.4s, v9.4s, v9.4s
+	WORD $0x4e2acd69 // fmla v9.4s, v11.4s, v10.4s
+	WORD $0x4f03f60a // fmov v10.4s, #1.000000000000000000e+00
+	WORD $0x4e2ad529 // fadd v9.4s, v9.4s, v10.4s
+	WORD $0x4e21a908 // fcvtns v8.4s, v8.4s
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4ea88529 // add v9.4s, v9.4s, v8.4s
+	WORD $0x3dc0246a // ldr q10, [x3, #144]
+	WORD $0x6ea4e54a // fcmgt v10.4s, v10.4s, v4.4s
+	WORD $0x4e6a1d27 // bic v7.16b, v9.16b, v10.16b
+	WORD $0x3dc0286a // ldr q10, [x3, #160]
+	WORD $0x6eaae48a // fcmgt v10.4s, v4.4s, v10.4s
+	WORD $0x3dc02c6b // ldr q11, [x3, #176]
+	WORD $0x6eaa1d67 // bit v7.16b, v11.16b, v10.16b
+	WORD $0x3dc04465 // ldr q5, [x3, #272]
+	WORD $0x3dc04866 // ldr q6, [x3, #288]
+	WORD $0x4e23cca6 // fmla v6.4s, v5.4s, v3.4s
+	WORD $0x3dc04c65 // ldr q5, [x3, #304]
+	WORD $0x4e23ccc5 // fmla v5.4s, v6.4s, v3.4s
+	WORD $0x3dc05066 // ldr q6, [x3, #320]
+	WORD $0x4e23cca6 // fmla v6.4s, v5.4s, v3.4s
+	WORD $0x3dc05465 // ldr q5, [x3, #336]
+	WORD $0x4e23ccc5 // fmla v5.4s, v6.4s, v3.4s
+	WORD $0x3dc05866 // ldr q6, [x3, #352]
+	WORD $0x4e23cca6 // fmla v6.4s, v5.4s, v3.4s
+	WORD $0x3dc05c65 // ldr q5, [x3, #368]
+	WORD $0x4e23ccc5 // fmla v5.4s, v6.4s, v3.4s
+	WORD $0x3dc06066 // ldr q6, [x3, #384]
+	WORD $0x4e23cca6 // fmla v6.4s, v5.4s, v3.4s
+	WORD $0x6e23dcc6 // fmul v6.4s, v6.4s, v3.4s
+	WORD $0x6e22dcc6 // fmul v6.4s, v6.4s, v2.4s
+	WORD $0x6e241c84 // eor v4.16b, v4.16b, v4.16b
+	WORD $0x4e24f421 // fmax v1.4s, v1.4s, v4.4s
+	WORD $0x4ea6cce1 // fmls v1.4s, v7.4s, v6.4s
+	WORD $0xbd000001 // str s1, [x0]
+	ADD $4, R0, R0
+	ADD $4, R1, R1
+	SUB $1, R2, R2
+	JMP one
+onedone:
+	RET
+
+// func geluErfMulNEON(dst, gate, up *float32, n int, s float32)
+TEXT ·geluErfMulNEON(SB), NOSPLIT, $0-36
+	MOVD dst+0(FP), R0
+	MOVD gate+8(FP), R1
+	MOVD up+16(FP), R2
+	MOVD n+24(FP), R3
+	MOVD $neonTable<>(SB), R4
+	MOVWU s+32(FP), R5
+	WORD $0x4e040ca0 // dup v0.4s, w5
+many:
+	CMP $8, R3
+	BLT manydone
+	WORD $0x3dc00021 // ldr q1, [x1]
+	WORD $0x3dc00042 // ldr q2, [x2]
+	WORD $0x4ea0f823 // fabs v3.4s, v1.4s
+	WORD $0x3dc03887 // ldr q7, [x4, #224]
+	WORD $0x4ea7c463 // fminnm v3.4s, v3.4s, v7.4s
+	WORD $0x4f03f604 // fmov v4.4s, #1.000000000000000000e+00
+	WORD $0x4f03f605 // fmov v5.4s, #1.000000000000000000e+00
+	WORD $0x3dc03c87 // ldr q7, [x4, #240]
+	WORD $0x4e27cc64 // fmla v4.4s, v3.4s, v7.4s
+	WORD $0x6e24fca4 // fdiv v4.4s, v5.4s, v4.4s
+	WORD $0x6e23dc65 // fmul v5.4s, v3.4s, v3.4s
+	WORD $0x3dc04087 // ldr q7, [x4, #256]
+	WORD $0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD $0x3dc0008c // ldr q12, [x4]
+	WORD $0x6e2cdca9 // fmul v9.4s, v5.4s, v12.4s
+	WORD $0x4e218929 // frintn v9.4s, v9.4s
+	WORD $0x4ea51caa // mov v10.16b, v5.16b
+	WORD $0x3dc0048c // ldr q12, [x4, #16]
+	WORD $0x4eaccd2a // fmls v10.4s, v9.4s, v12.4s
+	WORD $0x3dc0088c // ldr q12, [x4, #32]
+	WORD $0x4eaccd2a // fmls v10.4s, v9.4s, v12.4s
+	WORD $0x3dc00c8b // ldr q11, [x4, #48]
+	WORD $0x3dc0108c // ldr q12, [x4, #64]
+	WORD $0x4e2acd6c // fmla v12.4s, v11.4s, v10.4s
+	WORD $0x3dc0148b // ldr q11, [x4, #80]
+	WORD $0x4e2acd8b // fmla v11.4s, v12.4s, v10.4s
+	WORD $0x3dc0188c // ldr q12, [x4, #96]
+	WORD $0x4e2acd6c // fmla v12.4s, v11.4s, v10.4s
+	WORD $0x3dc01c8b // ldr q11, [x4, #112]
+	WORD $0x4e2acd8b // fmla v11.4s, v12.4s, v10.4s
+	WORD $0x3dc0208c // ldr q12, [x4, #128]
+	WORD $0x4e2acd6c // fmla v12.4s, v11.4s, v10.4s
+	WORD $0x6e2add4b // fmul v11.4s, v10.4s, v10.4s
+	WORD $0x4e2bcd8a // fmla v10.4s, v12.4s, v11.4s
+	WORD $0x4f03f60b // fmov v11.4s, #1.000000000000000000e+00
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e21a929 // fcvtns v9.4s, v9.4s
+	WORD $0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD $0x4ea9854a // add v10.4s, v10.4s, v9.4s
+	WORD $0x3dc0248b // ldr q11, [x4, #144]
+	WORD $0x6ea5e56b // fcmgt v11.4s, v11.4s, v5.4s
+	WORD $0x4e6b1d48 // bic v8.16b, v10.16b, v11.16b
+	WORD $0x3dc0288b // ldr q11, [x4, #160]
+	WORD $0x6eabe4ab // fcmgt v11.4s, v5.4s, v11.4s
+	WORD $0x3dc02c8c // ldr q12, [x4, #176]
+	WORD $0x6eab1d88 // bit v8.16b, v12.16b, v11.16b
+	WORD $0x3dc04486 // ldr q6, [x4, #272]
+	WORD $0x3dc04887 // ldr q7, [x4, #288]
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x3dc04c86 // ldr q6, [x4, #304]
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x3dc05087 // ldr q7, [x4, #320]
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x3dc05486 // ldr q6, [x4, #336]
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x3dc05887 // ldr q7, [x4, #352]
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x3dc05c86 // ldr q6, [x4, #368]
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x3dc06087 // ldr q7, [x4, #384]
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x6e24dce7 // fmul v7.4s, v7.4s, v4.4s
+	WORD $0x6e23dce7 // fmul v7.4s, v7.4s, v3.4s
+	WORD $0x6e251ca5 // eor v5.16b, v5.16b, v5.16b
+	WORD $0x4e25f421 // fmax v1.4s, v1.4s, v5.4s
+	WORD $0x4ea7cd01 // fmls v1.4s, v8.4s, v7.4s
+	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
+	WORD $0x3d800001 // str q1, [x0]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00442 // ldr q2, [x2, #16]
+	WORD $0x4ea0f823 // fabs v3.4s, v1.4s
+	WORD $0x3dc03887 // ldr q7, [x4, #224]
+	WORD $0x4ea7c463 // fminnm v3.4s, v3.4s, v7.4s
+	WORD $0x4f03f604 // fmov v4.4s, #1.000000000000000000e+00
+	WORD $0x4f03f605 // fmov v5.4s, #1.000000000000000000e+00
+	WORD $0x3dc03c87 // ldr q7, [x4, #240]
+	WORD $0x4e27cc64 // fmla v4.4s, v3.4s, v7.4s
+	WORD $0x6e24fca4 // fdiv v4.4s, v5.4s, v4.4s
+	WORD $0x6e23dc65 // fmul v5.4s, v3.4s, v3.4s
+	WORD $0x3dc04087 // ldr q7, [x4, #256]
+	WORD $0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD $0x3dc0008c // ldr q12, [x4]
+	WORD $0x6e2cdca9 // fmul v9.4s, v5.4s, v12.4s
+	WORD $0x4e218929 // frintn v9.4s, v9.4s
+	WORD $0x4ea51caa // mov v10.16b, v5.16b
+	WORD $0x3dc0048c // ldr q12, [x4, #16]
+	WORD $0x4eaccd2a // fmls v10.4s, v9.4s, v12.4s
+	WORD $0x3dc0088c // ldr q12, [x4, #32]
+	WORD $0x4eaccd2a // fmls v10.4s, v9.4s, v12.4s
+	WORD $0x3dc00c8b // ldr q11, [x4, #48]
+	WORD $0x3dc0108c // ldr q12, [x4, #64]
+	WORD $0x4e2acd6c // fmla v12.4s, v11.4s, v10.4s
+	WORD $0x3dc0148b // ldr q11, [x4, #80]
+	WORD $0x4e2acd8b // fmla v11.4s, v12.4s, v10.4s
+	WORD $0x3dc0188c // ldr q12, [x4, #96]
+	WORD $0x4e2acd6c // fmla v12.4s, v11.4s, v10.4s
+	WORD $0x3dc01c8b // ldr q11, [x4, #112]
+	WORD $0x4e2acd8b // fmla v11.4s, v12.4s, v10.4s
+	WORD $0x3dc0208c // ldr q12, [x4, #128]
+	WORD $0x4e2acd6c // fmla v12.4s, v11.4s, v10.4s
+	WORD $0x6e2add4b // fmul v11.4s, v10.4s, v10.4s
+	WORD $0x4e2bcd8a // fmla v10.4s, v12.4s, v11.4s
+	WORD $0x4f03f60b // fmov v11.4s, #1.000000000000000000e+00
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e21a929 // fcvtns v9.4s, v9.4s
+	WORD $0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD $0x4ea9854a // add v10.4s, v10.4s, v9.4s
+	WORD $0x3dc0248b // ldr q11, [x4, #144]
+	WORD $0x6ea5e56b // fcmgt v11.4s, v11.4s, v5.4s
+	WORD $0x4e6b1d48 // bic v8.16b, v10.16b, v11.16b
+	WORD $0x3dc0288b // ldr q11, [x4, #160]
+	WORD $0x6eabe4ab // fcmgt v11.4s, v5.4s, v11.4s
+	WORD $0x3dc02c8c // ldr q12, [x4, #176]
+	WORD $0x6eab1d88 // bit v8.16b, v12.16b, v11.16b
+	WORD $0x3dc04486 // ldr q6, [x4, #272]
+	WORD $0x3dc04887 // ldr q7, [x4, #288]
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x3dc04c86 // ldr q6, [x4, #304]
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x3dc05087 // ldr q7, [x4, #320]
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x3dc05486 // ldr q6, [x4, #336]
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x3dc05887 // ldr q7, [x4, #352]
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x3dc05c86 // ldr q6, [x4, #368]
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x3dc06087 // ldr q7, [x4, #384]
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x6e24dce7 // fmul v7.4s, v7.4s, v4.4s
+	WORD $0x6e23dce7 // fmul v7.4s, v7.4s, v3.4s
+	WORD $0x6e251ca5 // eor v5.16b, v5.16b, v5.16b
+	WORD $0x4e25f421 // fmax v1.4s, v1.4s, v5.4s
+	WORD $0x4ea7cd01 // fmls v1.4s, v8.4s, v7.4s
+	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
+	WORD $0x3d800401 // str q1, [x0, #16]
+	ADD $32, R0, R0
+	ADD $32, R1, R1
+	ADD $32, R2, R2
+	SUB $8, R3, R3
+	JMP many
+manydone:
+four:
+	CMP $4, R3
+	BLT fourdone
+	WORD $0x3dc00021 // ldr q1, [x1]
+	WORD $0x3dc00042 // ldr q2, [x2]
+	WORD $0x4ea0f823 // fabs v3.4s, v1.4s
+	WORD $0x3dc03887 // ldr q7, [x4, #224]
+	WORD $0x4ea7c463 // fminnm v3.4s, v3.4s, v7.4s
+	WORD $0x4f03f604 // fmov v4.4s, #1.000000000000000000e+00
+	WORD $0x4f03f605 // fmov v5.4s, #1.000000000000000000e+00
+	WORD $0x3dc03c87 // ldr q7, [x4, #240]
+	WORD $0x4e27cc64 // fmla v4.4s, v3.4s, v7.4s
+	WORD $0x6e24fca4 // fdiv v4.4s, v5.4s, v4.4s
+	WORD $0x6e23dc65 // fmul v5.4s, v3.4s, v3.4s
+	WORD $0x3dc04087 // ldr q7, [x4, #256]
+	WORD $0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD $0x3dc0008c // ldr q12, [x4]
+	WORD $0x6e2cdca9 // fmul v9.4s, v5.4s, v12.4s
+	WORD $0x4e218929 // frintn v9.4s, v9.4s
+	WORD $0x4ea51caa // mov v10.16b, v5.16b
+	WORD $0x3dc0048c // ldr q12, [x4, #16]
+	WORD $0x4eaccd2a // fmls v10.4s, v9.4s, v12.4s
+	WORD $0x3dc0088c // ldr q12, [x4, #32]
+	WORD $0x4eaccd2a // fmls v10.4s, v9.4s, v12.4s
+	WORD $0x3dc00c8b // ldr q11, [x4, #48]
+	WORD $0x3dc0108c // ldr q12, [x4, #64]
+	WORD $0x4e2acd6c // fmla v12.4s, v11.4s, v10.4s
+	WORD $0x3dc0148b // ldr q11, [x4, #80]
+	WORD $0x4e2acd8b // fmla v11.4s, v12.4s, v10.4s
+	WORD $0x3dc0188c // ldr q12, [x4, #96]
+	WORD $0x4e2acd6c // fmla v12.4s, v11.4s, v10.4s
+	WORD $0x3dc01c8b // ldr q11, [x4, #112]
+	WORD $0x4e2acd8b // fmla v11.4s, v12.4s, v10.4s
+	WORD $0x3dc0208c // ldr q12, [x4, #128]
+	WORD $0x4e2acd6c // fmla v12.4s, v11.4s, v10.4s
+	WORD $0x6e2add4b // fmul v11.4s, v10.4s, v10.4s
+	WORD $0x4e2bcd8a // fmla v10.4s, v12.4s, v11.4s
+	WORD $0x4f03f60b // fmov v11.4s, #1.000000000000000000e+00
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e21a929 // fcvtns v9.4s, v9.4s
+	WORD $0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD $0x4ea9854a // add v10.4s, v10.4s, v9.4s
+	WORD $0x3dc0248b // ldr q11, [x4, #144]
+	WORD $0x6ea5e56b // fcmgt v11.4s, v11.4s, v5.4s
+	WORD $0x4e6b1d48 // bic v8.16b, v10.16b, v11.16b
+	WORD $0x3dc0288b // ldr q11, [x4, #160]
+	WORD $0x6eabe4ab // fcmgt v11.4s, v5.4s, v11.4s
+	WORD $0x3dc02c8c // ldr q12, [x4, #176]
+	WORD $0x6eab1d88 // bit v8.16b, v12.16b, v11.16b
+	WORD $0x3dc04486 // ldr q6, [x4, #272]
+	WORD $0x3dc04887 // ldr q7, [x4, #288]
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x3dc04c86 // ldr q6, [x4, #304]
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x3dc05087 // ldr q7, [x4, #320]
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x3dc05486 // ldr q6, [x4, #336]
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x3dc05887 // ldr q7, [x4, #352]
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x3dc05c86 // ldr q6, [x4, #368]
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x3dc06087 // ldr q7, [x4, #384]
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x6e24dce7 // fmul v7.4s, v7.4s, v4.4s
+	WORD $0x6e23dce7 // fmul v7.4s, v7.4s, v3.4s
+	WORD $0x6e251ca5 // eor v5.16b, v5.16b, v5.16b
+	WORD $0x4e25f421 // fmax v1.4s, v1.4s, v5.4s
+	WORD $0x4ea7cd01 // fmls v1.4s, v8.4s, v7.4s
+	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
+	WORD $0x3d800001 // str q1, [x0]
+	ADD $16, R0, R0
+	ADD $16, R1, R1
+	ADD $16, R2, R2
+	SUB $4, R3, R3
+	JMP four
+fourdone:
+one:
+	CMP $1, R3
+	BLT onedone
+	WORD $0xbd400021 // ldr s1, [x1]
+	WORD $0xbd400042 // ldr s2, [x2]
+	WORD $0x4ea0f823 // fabs v3.4s, v1.4s
+	WORD $0x3dc03887 // ldr q7, [x4, #224]
+	WORD $0x4ea7c463 // fminnm v3.4s, v3.4s, v7.4s
+	WORD $0x4f03f604 // fmov v4.4s, #1.000000000000000000e+00
+	WORD $0x4f03f605 // fmov v5.4s, #1.000000000000000000e+00
+	WORD $0x3dc03c87 // ldr q7, [x4, #240]
+	WORD $0x4e27cc64 // fmla v4.4s, v3.4s, v7.4s
+	WORD $0x6e24fca4 // fdiv v4.4s, v5.4s, v4.4s
+	WORD $0x6e23dc65 // fmul v5.4s, v3.4s, v3.4s
+	WORD $0x3dc04087 // ldr q7, [x4, #256]
+	WORD $0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD $0x3dc0008c // ldr q12, [x4]
+	WORD $0x6e2cdca9 // fmul v9.4s, v5.4s, v12.4s
+	WORD $0x4e218929 // frintn v9.4s, v9.4s
+	WORD $0x4ea51caa // mov v10.16b, v5.16b
+	WORD $0x3dc0048c // ldr q12, [x4, #16]
+	WORD $0x4eaccd2a // fmls v10.4s, v9.4s, v12.4s
+	WORD $0x3dc0088c // ldr q12, [x4, #32]
+	WORD $0x4eaccd2a // fmls v10.4s, v9.4s, v12.4s
+	WORD $0x3dc00c8b // ldr q11, [x4, #48]
+	WORD $0x3dc0108c // ldr q12, [x4, #64]
+	WORD $0x4e2acd6c // fmla v12.4s, v11.4s, v10.4s
+	WORD $0x3dc0148b // ldr q11, [x4, #80]
+	WORD $0x4e2acd8b // fmla v11.4s, v12.4s, v10.4s
+	WORD $0x3dc0188c // ldr q12, [x4, #96]
+	WORD $0x4e2acd6c // fmla v12.4s, v11.4s, v10.4s
+	WORD $0x3dc01c8b // ldr q11, [x4, #112]
+	WORD $0x4e2acd8b // fmla v11.4s, v12.4s, v10.4s
+	WORD $0x3dc0208c // ldr q12, [x4, #128]
+	WORD $0x4e2acd6c // fmla v12.4s, v11.4s, v10.4s
+	WORD $0x6e2add4b // fmul v11.4s, v10.4s, v10.4s
+	WORD $0x4e2bcd8a // fmla v10.4s, v12.4s, v11.4s
+	WORD $0x4f03f60b // fmov v11.4s, #1.000000000000000000e+00
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e21a929 // fcvtns v9.4s, v9.4s
+	WORD $0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD $0x4ea9854a // add v10.4s, v10.4s, v9.4s
+	WORD $0x3dc0248b // ldr q11, [x4, #144]
+	WORD $0x6ea5e56b // fcmgt v11.4s, v11.4s, v5.4s
+	WORD $0x4e6b1d48 // bic v8.16b, v10.16b, v11.16b
+	WORD $0x3dc0288b // ldr q11, [x4, #160]
+	WORD $0x6eabe4ab // fcmgt v11.4s, v5.4s, v11.4s
+	WORD $0x3dc02c8c // ldr q12, [x4, #176]
+	WORD $0x6eab1d88 // bit v8.16b, v12.16b, v11.16b
+	WORD $0x3dc04486 // ldr q6, [x4, #272]
+	WORD $0x3dc04887 // ldr q7, [x4, #288]
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x3dc04c86 // ldr q6, [x4, #304]
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x3dc05087 // ldr q7, [x4, #320]
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x3dc05486 // ldr q6, [x4, #336]
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x3dc05887 // ldr q7, [x4, #352]
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x3dc05c86 // ldr q6, [x4, #368]
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x3dc06087 // ldr q7, [x4, #384]
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x6e24dce7 // fmul v7.4s, v7.4s, v4.4s
+	WORD $0x6e23dce7 // fmul v7.4s, v7.4s, v3.4s
+	WORD $0x6e251ca5 // eor v5.16b, v5.16b, v5.16b
+	WORD $0x4e25f421 // fmax v1.4s, v1.4s, v5.4s
+	WORD $0x4ea7cd01 // fmls v1.4s, v8.4s, v7.4s
+	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
+	WORD $0xbd000001 // str s1, [x0]
+	ADD $4, R0, R0
+	ADD $4, R1, R1
+	ADD $4, R2, R2
+	SUB $1, R3, R3
+	JMP one
+onedone:
+	RET
+
+// func geluQuickNEON(dst, gate *float32, n int, s float32)
+TEXT ·geluQuickNEON(SB), NOSPLIT, $0-28
+	MOVD dst+0(FP), R0
+	MOVD gate+8(FP), R1
+	MOVD n+16(FP), R2
+	MOVD $neonTable<>(SB), R3
+	MOVWU s+24(FP), R4
+	WORD $0x4e040c80 // dup v0.4s, w4
+many:
+	CMP $8, R2
+	BLT manydone
+	WORD $0x3dc00021 // ldr q1, [x1]
+	WORD $0x3dc06462 // ldr q2, [x3, #400]
+	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD $0x3dc00068 // ldr q8, [x3]
+	WORD $0x6e28dc45 // fmul v5.4s, v2.4s, v8.4s
+	WORD $0x4e2188a5 // frintn v5.4s, v5.4s
+	WORD $0x4ea21c46 // mov v6.16b, v2.16b
+	WORD $0x3dc00468 // ldr q8, [x3, #16]
+	WORD $0x4ea8cca6 // fmls v6.4s, v5.4s, v8.4s
+	WORD $0x3dc00868 // ldr q8, [x3, #32]
+	WORD $0x4ea8cca6 // fmls v6.4s, v5.4s, v8.4s
+	WORD $0x3dc00c67 // ldr q7, [x3, #48]
+	WORD $0x3dc01068 // ldr q8, [x3, #64]
+	WORD $0x4e26cce8 // fmla v8.4s, v7.4s, v6.4s
+	WORD $0x3dc01467 // ldr q7, [x3, #80]
+	WORD $0x4e26cd07 // fmla v7.4s, v8.4s, v6.4s
+	WORD $0x3dc01868 // ldr q8, [x3, #96]
+	WORD $0x4e26cce8 // fmla v8.4s, v7.4s, v6.4s
+	WORD $0x3dc01c67 // ldr q7, [x3, #112]
+	WORD $0x4e26cd07 // fmla v7.4s, v8.4s, v6.4s
+	WORD $0x3dc02068 // ldr q8, [x3, #128]
+	WORD $0x4e26cce8 // fmla v8.4s, v7.4s, v6.4s
+	WORD $0x6e26dcc7 // fmul v7.4s, v6.4s, v6.4s
+	WORD $0x4e27cd06 // fmla v6.4s, v8.4s, v7.4s
+	WORD $0x4f03f607 // fmov v7.4s, #1.000000000000000000e+00
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x4f3754a5 // shl v5.4s, v5.4s, #23
+	WORD $0x4ea584c6 // add v6.4s, v6.4s, v5.4s
+	WORD $0x3dc02467 // ldr q7, [x3, #144]
+	WORD $0x6ea2e4e7 // fcmgt v7.4s, v7.4s, v2.4s
+	WORD $0x4e671cc3 // bic v3.16b, v6.16b, v7.16b
+	WORD $0x3dc02867 // ldr q7, [x3, #160]
+	WORD $0x6ea7e447 // fcmgt v7.4s, v2.4s, v7.4s
+	WORD $0x3dc02c68 // ldr q8, [x3, #176]
+	WORD $0x6ea71d03 // bit v3.16b, v8.16b, v7.16b
+	WORD $0x4f03f604 // fmov v4.4s, #1.000000000000000000e+00
+	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+	WORD $0x6e23fc21 // fdiv v1.4s, v1.4s, v3.4s
+	WORD $0x3d800001 // str q1, [x0]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc06462 // ldr q2, [x3, #400]
+	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD $0x3dc00068 // ldr q8, [x3]
+	WORD $0x6e28dc45 // fmul v5.4s, v2.4s, v8.4s
+	WORD $0x4e2188a5 // frintn v5.4s, v5.4s
+	WORD $0x4ea21c46 // mov v6.16b, v2.16b
+	WORD $0x3dc00468 // ldr q8, [x3, #16]
+	WORD $0x4ea8cca6 // fmls v6.4s, v5.4s, v8.4s
+	WORD $0x3dc00868 // ldr q8, [x3, #32]
+	WORD $0x4ea8cca6 // fmls v6.4s, v5.4s, v8.4s
+	WORD $0x3dc00c67 // ldr q7, [x3, #48]
+	WORD $0x3dc01068 // ldr q8, [x3, #64]
+	WORD $0x4e26cce8 // fmla v8.4s, v7.4s, v6.4s
+	WORD $0x3dc01467 // ldr q7, [x3, #80]
+	WORD $0x4e26cd07 // fmla v7.4s, v8.4s, v6.4s
+	WORD $0x3dc01868 // ldr q8, [x3, #96]
+	WORD $0x4e26cce8 // fmla v8.4s, v7.4s, v6.4s
+	WORD $0x3dc01c67 // ldr q7, [x3, #112]
+	WORD $0x4e26cd07 // fmla v7.4s, v8.4s, v6.4s
+	WORD $0x3dc02068 // ldr q8, [x3, #128]
+	WORD $0x4e26cce8 // fmla v8.4s, v7.4s, v6.4s
+	WORD $0x6e26dcc7 // fmul v7.4s, v6.4s, v6.4s
+	WORD $0x4e27cd06 // fmla v6.4s, v8.4s, v7.4s
+	WORD $0x4f03f607 // fmov v7.4s, #1.000000000000000000e+00
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x4f3754a5 // shl v5.4s, v5.4s, #23
+	WORD $0x4ea584c6 // add v6.4s, v6.4s, v5.4s
+	WORD $0x3dc02467 // ldr q7, [x3, #144]
+	WORD $0x6ea2e4e7 // fcmgt v7.4s, v7.4s, v2.4s
+	WORD $0x4e671cc3 // bic v3.16b, v6.16b, v7.16b
+	WORD $0x3dc02867 // ldr q7, [x3, #160]
+	WORD $0x6ea7e447 // fcmgt v7.4s, v2.4s, v7.4s
+	WORD $0x3dc02c68 // ldr q8, [x3, #176]
+	WORD $0x6ea71d03 // bit v3.16b, v8.16b, v7.16b
+	WORD $0x4f03f604 // fmov v4.4s, #1.000000000000000000e+00
+	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+	WORD $0x6e23fc21 // fdiv v1.4s, v1.4s, v3.4s
+	WORD $0x3d800401 // str q1, [x0, #16]
+	ADD $32, R0, R0
+	ADD $32, R1, R1
+	SUB $8, R2, R2
+	JMP many
+manydone:
+four:
+	CMP $4, R2
+	BLT fourdone
+	WORD $0x3dc00021 // ldr q1, [x1]
+	WORD $0x3dc06462 // ldr q2, [x3, #400]
+	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD $0x3dc00068 // ldr q8, [x3]
+	WORD $0x6e28dc45 // fmul v5.4s, v2.4s, v8.4s
+	WORD $0x4e2188a5 // frintn v5.4s, v5.4s
+	WORD $0x4ea21c46 // mov v6.16b, v2.16b
+	WORD $0x3dc00468 // ldr q8, [x3, #16]
+	WORD $0x4ea8cca6 // fmls v6.4s, v5.4s, v8.4s
+	WORD $0x3dc00868 // ldr q8, [x3, #32]
+	WORD $0x4ea8cca6 // fmls v6.4s, v5.4s, v8.4s
+	WORD $0x3dc00c67 // ldr q7, [x3, #48]
+	WORD $0x3dc01068 // ldr q8, [x3, #64]
+	WORD $0x4e26cce8 // fmla v8.4s, v7.4s, v6.4s
+	WORD $0x3dc01467 // ldr q7, [x3, #80]
+	WORD $0x4e26cd07 // fmla v7.4s, v8.4s, v6.4s
+	WORD $0x3dc01868 // ldr q8, [x3, #96]
+	WORD $0x4e26cce8 // fmla v8.4s, v7.4s, v6.4s
+	WORD $0x3dc01c67 // ldr q7, [x3, #112]
+	WORD $0x4e26cd07 // fmla v7.4s, v8.4s, v6.4s
+	WORD $0x3dc02068 // ldr q8, [x3, #128]
+	WORD $0x4e26cce8 // fmla v8.4s, v7.4s, v6.4s
+	WORD $0x6e26dcc7 // fmul v7.4s, v6.4s, v6.4s
+	WORD $0x4e27cd06 // fmla v6.4s, v8.4s, v7.4s
+	WORD $0x4f03f607 // fmov v7.4s, #1.000000000000000000e+00
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x4f3754a5 // shl v5.4s, v5.4s, #23
+	WORD $0x4ea584c6 // add v6.4s, v6.4s, v5.4s
+	WORD $0x3dc02467 // ldr q7, [x3, #144]
+	WORD $0x6ea2e4e7 // fcmgt v7.4s, v7.4s, v2.4s
+	WORD $0x4e671cc3 // bic v3.16b, v6.16b, v7.16b
+	WORD $0x3dc02867 // ldr q7, [x3, #160]
+	WORD $0x6ea7e447 // fcmgt v7.4s, v2.4s, v7.4s
+	WORD $0x3dc02c68 // ldr q8, [x3, #176]
+	WORD $0x6ea71d03 // bit v3.16b, v8.16b, v7.16b
+	WORD $0x4f03f604 // fmov v4.4s, #1.000000000000000000e+00
+	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+	WORD $0x6e23fc21 // fdiv v1.4s, v1.4s, v3.4s
+	WORD $0x3d800001 // str q1, [x0]
+	ADD $16, R0, R0
+	ADD $16, R1, R1
+	SUB $4, R2, R2
+	JMP four
+fourdone:
+one:
+	CMP $1, R2
+	BLT onedone
+	WORD $0xbd400021 // ldr s1, [x1]
+	WORD $0x3dc06462 // ldr q2, [x3, #400]
+	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD $0x3dc00068 // ldr q8, [x3]
+	WORD $0x6e28dc45 // fmul v5.4s, v2.4s, v8.4s
+	WORD $0x4e2188a5 // frintn v5.4s, v5.4s
+	WORD $0x4ea21c46 // mov v6.16b, v2.16b
+	WORD $0x3dc00468 // ldr q8, [x3, #16]
+	WORD $0x4ea8cca6 // fmls v6.4s, v5.4s, v8.4s
+	WORD $0x3dc00868 // ldr q8, [x3, #32]
+	WORD $0x4ea8cca6 // fmls v6.4s, v5.4s, v8.4s
+	WORD $0x3dc00c67 // ldr q7, [x3, #48]
+	WORD $0x3dc01068 // ldr q8, [x3, #64]
+	WORD $0x4e26cce8 // fmla v8.4s, v7.4s, v6.4s
+	WORD $0x3dc01467 // ldr q7, [x3, #80]
+	WORD $0x4e26cd07 // fmla v7.4s, v8.4s, v6.4s
+	WORD $0x3dc01868 // ldr q8, [x3, #96]
+	WORD $0x4e26cce8 // fmla v8.4s, v7.4s, v6.4s
+	WORD $0x3dc01c67 // ldr q7, [x3, #112]
+	WORD $0x4e26cd07 // fmla v7.4s, v8.4s, v6.4s
+	WORD $0x3dc02068 // ldr q8, [x3, #128]
+	WORD $0x4e26cce8 // fmla v8.4s, v7.4s, v6.4s
+	WORD $0x6e26dcc7 // fmul v7.4s, v6.4s, v6.4s
+	WORD $0x4e27cd06 // fmla v6.4s, v8.4s, v7.4s
+	WORD $0x4f03f607 // fmov v7.4s, #1.000000000000000000e+00
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x4f3754a5 // shl v5.4s, v5.4s, #23
+	WORD $0x4ea584c6 // add v6.4s, v6.4s, v5.4s
+	WORD $0x3dc02467 // ldr q7, [x3, #144]
+	WORD $0x6ea2e4e7 // fcmgt v7.4s, v7.4s, v2.4s
+	WORD $0x4e671cc3 // bic v3.16b, v6.16b, v7.16b
+	WORD $0x3dc02867 // ldr q7, [x3, #160]
+	WORD $0x6ea7e447 // fcmgt v7.4s, v2.4s, v7.4s
+	WORD $0x3dc02c68 // ldr q8, [x3, #176]
+	WORD $0x6ea71d03 // bit v3.16b, v8.16b, v7.16b
+	WORD $0x4f03f604 // fmov v4.4s, #1.000000000000000000e+00
+	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+	WORD $0x6e23fc21 // fdiv v1.4s, v1.4s, v3.4s
+	WORD $0xbd000001 // str s1, [x0]
+	ADD $4, R0, R0
+	ADD $4, R1, R1
+	SUB $1, R2, R2
+	JMP one
+onedone:
+	RET
+
+// func geluQuickMulNEON(dst, gate, up *float32, n int, s float32)
+TEXT ·geluQuickMulNEON(SB), NOSPLIT, $0-36
+	MOVD dst+0(FP), R0
+	MOVD gate+8(FP), R1
+	MOVD up+16(FP), R2
+	MOVD n+24(FP), R3
+	MOVD $neonTable<>(SB), R4
+	MOVWU s+32(FP), R5
+	WORD $0x4e040ca0 // dup v0.4s, w5
+many:
+	CMP $8, R3
+	BLT manydone
+	WORD $0x3dc00021 // ldr q1, [x1]
+	WORD $0x3dc00042 // ldr q2, [x2]
+	WORD $0x3dc06483 // ldr q3, [x4, #400]
+	WORD $0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD $0x3dc00089 // ldr q9, [x4]
+	WORD $0x6e29dc66 // fmul v6.4s, v3.4s, v9.4s
+	WORD $0x4e2188c6 // frintn v6.4s, v6.4s
+	WORD $0x4ea31c67 // mov v7.16b, v3.16b
+	WORD $0x3dc00489 // ldr q9, [x4, #16]
+	WORD $0x4ea9ccc7 // fmls v7.4s, v6.4s, v9.4s
+	WORD $0x3dc00889 // ldr q9, [x4, #32]
+	WORD $0x4ea9ccc7 // fmls v7.4s, v6.4s, v9.4s
+	WORD $0x3dc00c88 // ldr q8, [x4, #48]
+	WORD $0x3dc01089 // ldr q9, [x4, #64]
+	WORD $0x4e27cd09 // fmla v9.4s, v8.4s, v7.4s
+	WORD $0x3dc01488 // ldr q8, [x4, #80]
+	WORD $0x4e27cd28 // fmla v8.4s, v9.4s, v7.4s
+	WORD $0x3dc01889 // ldr q9, [x4, #96]
+	WORD $0x4e27cd09 // fmla v9.4s, v8.4s, v7.4s
+	WORD $0x3dc01c88 // ldr q8, [x4, #112]
+	WORD $0x4e27cd28 // fmla v8.4s, v9.4s, v7.4s
+	WORD $0x3dc02089 // ldr q9, [x4, #128]
+	WORD $0x4e27cd09 // fmla v9.4s, v8.4s, v7.4s
+	WORD $0x6e27dce8 // fmul v8.4s, v7.4s, v7.4s
+	WORD $0x4e28cd27 // fmla v7.4s, v9.4s, v8.4s
+	WORD $0x4f03f608 // fmov v8.4s, #1.000000000000000000e+00
+	WORD $0x4e28d4e7 // fadd v7.4s, v7.4s, v8.4s
+	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
+	WORD $0x4f3754c6 // shl v6.4s, v6.4s, #23
+	WORD $0x4ea684e7 // add v7.4s, v7.4s, v6.4s
+	WORD $0x3dc02488 // ldr q8, [x4, #144]
+	WORD $0x6ea3e508 // fcmgt v8.4s, v8.4s, v3.4s
+	WORD $0x4e681ce4 // bic v4.16b, v7.16b, v8.16b
+	WORD $0x3dc02888 // ldr q8, [x4, #160]
+	WORD $0x6ea8e468 // fcmgt v8.4s, v3.4s, v8.4s
+	WORD $0x3dc02c89 // ldr q9, [x4, #176]
+	WORD $0x6ea81d24 // bit v4.16b, v9.16b, v8.16b
+	WORD $0x4f03f605 // fmov v5.4s, #1.000000000000000000e+00
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x6e24fc21 // fdiv v1.4s, v1.4s, v4.4s
+	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
+	WORD $0x3d800001 // str q1, [x0]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00442 // ldr q2, [x2, #16]
+	WORD $0x3dc06483 // ldr q3, [x4, #400]
+	WORD $0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD $0x3dc00089 // ldr q9, [x4]
+	WORD $0x6e29dc66 // fmul v6.4s, v3.4s, v9.4s
+	WORD $0x4e2188c6 // frintn v6.4s, v6.4s
+	WORD $0x4ea31c67 // mov v7.16b, v3.16b
+	WORD $0x3dc00489 // ldr q9, [x4, #16]
+	WORD $0x4ea9ccc7 // fmls v7.4s, v6.4s, v9.4s
+	WORD $0x3dc00889 // ldr q9, [x4, #32]
+	WORD $0x4ea9ccc7 // fmls v7.4s, v6.4s, v9.4s
+	WORD $0x3dc00c88 // ldr q8, [x4, #48]
+	WORD $0x3dc01089 // ldr q9, [x4, #64]
+	WORD $0x4e27cd09 // fmla v9.4s, v8.4s, v7.4s
+	WORD $0x3dc01488 // ldr q8, [x4, #80]
+	WORD $0x4e27cd28 // fmla v8.4s, v9.4s, v7.4s
+	WORD $0x3dc01889 // ldr q9, [x4, #96]
+	WORD $0x4e27cd09 // fmla v9.4s, v8.4s, v7.4s
+	WORD $0x3dc01c88 // ldr q8, [x4, #112]
+	WORD $0x4e27cd28 // fmla v8.4s, v9.4s, v7.4s
+	WORD $0x3dc02089 // ldr q9, [x4, #128]
+	WORD $0x4e27cd09 // fmla v9.4s, v8.4s, v7.4s
+	WORD $0x6e27dce8 // fmul v8.4s, v7.4s, v7.4s
+	WORD $0x4e28cd27 // fmla v7.4s, v9.4s, v8.4s
+	WORD $0x4f03f608 // fmov v8.4s, #1.000000000000000000e+00
+	WORD $0x4e28d4e7 // fadd v7.4s, v7.4s, v8.4s
+	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
+	WORD $0x4f3754c6 // shl v6.4s, v6.4s, #23
+	WORD $0x4ea684e7 // add v7.4s, v7.4s, v6.4s
+	WORD $0x3dc02488 // ldr q8, [x4, #144]
+	WORD $0x6ea3e508 // fcmgt v8.4s, v8.4s, v3.4s
+	WORD $0x4e681ce4 // bic v4.16b, v7.16b, v8.16b
+	WORD $0x3dc02888 // ldr q8, [x4, #160]
+	WORD $0x6ea8e468 // fcmgt v8.4s, v3.4s, v8.4s
+	WORD $0x3dc02c89 // ldr q9, [x4, #176]
+	WORD $0x6ea81d24 // bit v4.16b, v9.16b, v8.16b
+	WORD $0x4f03f605 // fmov v5.4s, #1.000000000000000000e+00
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x6e24fc21 // fdiv v1.4s, v1.4s, v4.4s
+	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
+	WORD $0x3d800401 // str q1, [x0, #16]
+	ADD $32, R0, R0
+	ADD $32, R1, R1
+	ADD $32, R2, R2
+	SUB $8, R3, R3
+	JMP many
+manydone:
+four:
+	CMP $4, R3
+	BLT fourdone
+	WORD $0x3dc00021 // ldr q1, [x1]
+	WORD $0x3dc00042 // ldr q2, [x2]
+	WORD $0x3dc06483 // ldr q3, [x4, #400]
+	WORD $0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD $0x3dc00089 // ldr q9, [x4]
+	WORD $0x6e29dc66 // fmul v6.4s, v3.4s, v9.4s
+	WORD $0x4e2188c6 // frintn v6.4s, v6.4s
+	WORD $0x4ea31c67 // mov v7.16b, v3.16b
+	WORD $0x3dc00489 // ldr q9, [x4, #16]
+	WORD $0x4ea9ccc7 // fmls v7.4s, v6.4s, v9.4s
+	WORD $0x3dc00889 // ldr q9, [x4, #32]
+	WORD $0x4ea9ccc7 // fmls v7.4s, v6.4s, v9.4s
+	WORD $0x3dc00c88 // ldr q8, [x4, #48]
+	WORD $0x3dc01089 // ldr q9, [x4, #64]
+	WORD $0x4e27cd09 // fmla v9.4s, v8.4s, v7.4s
+	WORD $0x3dc01488 // ldr q8, [x4, #80]
+	WORD $0x4e27cd28 // fmla v8.4s, v9.4s, v7.4s
+	WORD $0x3dc01889 // ldr q9, [x4, #96]
+	WORD $0x4e27cd09 // fmla v9.4s, v8.4s, v7.4s
+	WORD $0x3dc01c88 // ldr q8, [x4, #112]
+	WORD $0x4e27cd28 // fmla v8.4s, v9.4s, v7.4s
+	WORD $0x3dc02089 // ldr q9, [x4, #128]
+	WORD $0x4e27cd09 // fmla v9.4s, v8.4s, v7.4s
+	WORD $0x6e27dce8 // fmul v8.4s, v7.4s, v7.4s
+	WORD $0x4e28cd27 // fmla v7.4s, v9.4s, v8.4s
+	WORD $0x4f03f608 // fmov v8.4s, #1.000000000000000000e+00
+	WORD $0x4e28d4e7 // fadd v7.4s, v7.4s, v8.4s
+	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
+	WORD $0x4f3754c6 // shl v6.4s, v6.4s, #23
+	WORD $0x4ea684e7 // add v7.4s, v7.4s, v6.4s
+	WORD $0x3dc02488 // ldr q8, [x4, #144]
+	WORD $0x6ea3e508 // fcmgt v8.4s, v8.4s, v3.4s
+	WORD $0x4e681ce4 // bic v4.16b, v7.16b, v8.16b
+	WORD $0x3dc02888 // ldr q8, [x4, #160]
+	WORD $0x6ea8e468 // fcmgt v8.4s, v3.4s, v8.4s
+	WORD $0x3dc02c89 // ldr q9, [x4, #176]
+	WORD $0x6ea81d24 // bit v4.16b, v9.16b, v8.16b
+	WORD $0x4f03f605 // fmov v5.4s, #1.000000000000000000e+00
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x6e24fc21 // fdiv v1.4s, v1.4s, v4.4s
+	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
+	WORD $0x3d800001 // str q1, [x0]
+	ADD $16, R0, R0
+	ADD $16, R1, R1
+	ADD $16, R2, R2
+	SUB $4, R3, R3
+	JMP four
+fourdone:
+one:
+	CMP $1, R3
+	BLT onedone
+	WORD $0xbd400021 // ldr s1, [x1]
+	WORD $0xbd400042 // ldr s2, [x2]
+	WORD $0x3dc06483 // ldr q3, [x4, #400]
+	WORD $0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD $0x3dc00089 // ldr q9, [x4]
+	WORD $0x6e29dc66 // fmul v6.4s, v3.4s, v9.4s
+	WORD $0x4e2188c6 // frintn v6.4s, v6.4s
+	WORD $0x4ea31c67 // mov v7.16b, v3.16b
+	WORD $0x3dc00489 // ldr q9, [x4, #16]
+	WORD $0x4ea9ccc7 // fmls v7.4s, v6.4s, v9.4s
+	WORD $0x3dc00889 // ldr q9, [x4, #32]
+	WORD $0x4ea9ccc7 // fmls v7.4s, v6.4s, v9.4s
+	WORD $0x3dc00c88 // ldr q8, [x4, #48]
+	WORD $0x3dc01089 // ldr q9, [x4, #64]
+	WORD $0x4e27cd09 // fmla v9.4s, v8.4s, v7.4s
+	WORD $0x3dc01488 // ldr q8, [x4, #80]
+	WORD $0x4e27cd28 // fmla v8.4s, v9.4s, v7.4s
+	WORD $0x3dc01889 // ldr q9, [x4, #96]
+	WORD $0x4e27cd09 // fmla v9.4s, v8.4s, v7.4s
+	WORD $0x3dc01c88 // ldr q8, [x4, #112]
+	WORD $0x4e27cd28 // fmla v8.4s, v9.4s, v7.4s
+	WORD $0x3dc02089 // ldr q9, [x4, #128]
+	WORD $0x4e27cd09 // fmla v9.4s, v8.4s, v7.4s
+	WORD $0x6e27dce8 // fmul v8.4s, v7.4s, v7.4s
+	WORD $0x4e28cd27 // fmla v7.4s, v9.4s, v8.4s
+	WORD $0x4f03f608 // fmov v8.4s, #1.000000000000000000e+00
+	WORD $0x4e28d4e7 // fadd v7.4s, v7.4s, v8.4s
+	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
+	WORD $0x4f3754c6 // shl v6.4s, v6.4s, #23
+	WORD $0x4ea684e7 // add v7.4s, v7.4s, v6.4s
+	WORD $0x3dc02488 // ldr q8, [x4, #144]
+	WORD $0x6ea3e508 // fcmgt v8.4s, v8.4s, v3.4s
+	WORD $0x4e681ce4 // bic v4.16b, v7.16b, v8.16b
+	WORD $0x3dc02888 // ldr q8, [x4, #160]
+	WORD $0x6ea8e468 // fcmgt v8.4s, v3.4s, v8.4s
+	WORD $0x3dc02c89 // ldr q9, [x4, #176]
+	WORD $0x6ea81d24 // bit v4.16b, v9.16b, v8.16b
+	WORD $0x4f03f605 // fmov v5.4s, #1.000000000000000000e+00
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x6e24fc21 // fdiv v1.4s, v1.4s, v4.4s
+	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
+	WORD $0xbd000001 // str s1, [x0]
+	ADD $4, R0, R0
+	ADD $4, R1, R1
+	ADD $4, R2, R2
+	SUB $1, R3, R3
+	JMP one
+onedone:
+	RET
+
 // func reluNEON(dst, gate *float32, n int, s float32)
 TEXT ·reluNEON(SB), NOSPLIT, $0-28
 	MOVD dst+0(FP), R0
@@ -1807,10 +2839,10 @@ TEXT ·maxNEON(SB), NOSPLIT, $0-20
 	MOVD x+0(FP), R0
 	MOVD n+8(FP), R1
 	MOVD $neonTable<>(SB), R2
-	WORD $0x3dc03840 // ldr q0, [x2, #224]
-	WORD $0x3dc03841 // ldr q1, [x2, #224]
-	WORD $0x3dc03842 // ldr q2, [x2, #224]
-	WORD $0x3dc03843 // ldr q3, [x2, #224]
+	WORD $0x3dc06840 // ldr q0, [x2, #416]
+	WORD $0x3dc06841 // ldr q1, [x2, #416]
+	WORD $0x3dc06842 // ldr q2, [x2, #416]
+	WORD $0x3dc06843 // ldr q3, [x2, #416]
 many:
 	CMP $16, R1
 	BLT manydone
@@ -8524,9 +9556,9 @@ TEXT ·softmaxNEON(SB), NOSPLIT, $0-32
 	MOVWU old+16(FP), R3
 	WORD $0x4e040c60 // dup v0.4s, w3
 	WORD $0x4e040c21 // dup v1.4s, w1
-	WORD $0x3dc03c42 // ldr q2, [x2, #240]
+	WORD $0x3dc06c42 // ldr q2, [x2, #432]
 	WORD $0x4f000483 // movi v3.4s, #0x4
-	WORD $0x3dc03844 // ldr q4, [x2, #224]
+	WORD $0x3dc06844 // ldr q4, [x2, #416]
 	WORD $0x3dc00006 // ldr q6, [x0]
 	WORD $0x4ea23425 // cmgt v5.4s, v1.4s, v2.4s
 	WORD $0x4ea38442 // add v2.4s, v2.4s, v3.4s

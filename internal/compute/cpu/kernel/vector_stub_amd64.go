@@ -62,6 +62,26 @@ func logisticAVX2(dst *float32, gate *float32, n int, s float32)
 //go:noescape
 func logisticMulAVX2(dst *float32, gate *float32, up *float32, n int, s float32)
 
+// geluErfAVX2 computes dst = act(gate). Scalar twin: activate.
+//
+//go:noescape
+func geluErfAVX2(dst *float32, gate *float32, n int, s float32)
+
+// geluErfMulAVX2 computes dst = act(gate)·up. Scalar twin: activate.
+//
+//go:noescape
+func geluErfMulAVX2(dst *float32, gate *float32, up *float32, n int, s float32)
+
+// geluQuickAVX2 computes dst = act(gate). Scalar twin: activate.
+//
+//go:noescape
+func geluQuickAVX2(dst *float32, gate *float32, n int, s float32)
+
+// geluQuickMulAVX2 computes dst = act(gate)·up. Scalar twin: activate.
+//
+//go:noescape
+func geluQuickMulAVX2(dst *float32, gate *float32, up *float32, n int, s float32)
+
 // reluAVX2 computes dst = act(gate). Scalar twin: activate.
 //
 //go:noescape

@@ -54,6 +54,26 @@ func geluNEON(dst, gate *float32, n int, s float32)
 //go:noescape
 func geluMulNEON(dst, gate, up *float32, n int, s float32)
 
+// geluErfNEON computes dst = act(gate). Scalar twin: activate.
+//
+//go:noescape
+func geluErfNEON(dst, gate *float32, n int, s float32)
+
+// geluErfMulNEON computes dst = act(gate)·up. Scalar twin: activate.
+//
+//go:noescape
+func geluErfMulNEON(dst, gate, up *float32, n int, s float32)
+
+// geluQuickNEON computes dst = act(gate). Scalar twin: activate.
+//
+//go:noescape
+func geluQuickNEON(dst, gate *float32, n int, s float32)
+
+// geluQuickMulNEON computes dst = act(gate)·up. Scalar twin: activate.
+//
+//go:noescape
+func geluQuickMulNEON(dst, gate, up *float32, n int, s float32)
+
 // reluNEON computes dst = act(gate). Scalar twin: activate.
 //
 //go:noescape

@@ -20,7 +20,7 @@ layout(push_constant) uniform Push { uint n; float threshold; uint scales; float
 
 #include "activated.glsl"
 
-const uint XIELU = 13;
+const uint XIELU = 13, GELU_ERF = 14, GELU_QUICK = 15;
 
 // expm1 is e^x − 1 of x up to 0, by its series near 0, where the difference would lose all bits.
 float expm1(float x) {
@@ -33,7 +33,30 @@ float xielu(float g, float u) {
 	return GATED ? a * u : a;
 }
 
-float result(float g, float u) { return KIND == XIELU ? xielu(g, u) : activated(g, u); }
+// geluErf is g·(1+erf(g/√2))/2: what is above 0 less |g|·erfc(z)/2, z being |g|/√2. erfc(z) is exp(-z²) times a polynomial of
+// 1/(1+0.44z), with a relative error of 2e-7.
+//
+// Source: Abramowitz and Stegun, 7.1.26, for its form; the coefficients are package kernel's.
+float geluErf(float g) {
+	if (numberless(g))
+		return g;
+	float c = min(abs(g), 12.0), t = 1.0 / (1.0 + 0.44 * 0.70710678 * c); // beyond, erfc is nothing
+	float p = fma(fma(fma(fma(fma(fma(fma(0.0712231681, t, -0.2779467522), t, 0.2966852871), t, -0.02017865177), t, 0.2158111766), t, 0.2173138653), t, 0.248871132), t, 0.2482209566);
+	return max(g, 0.0) - 0.5 * c * p * t * exp(-0.5 * c * c);
+}
+
+float result(float g, float u) {
+	precise float a;
+	switch (KIND) {
+	case XIELU: return xielu(g, u);
+	case GELU_ERF: a = geluErf(g); break;
+	case GELU_QUICK: a = g * sigmoid(1.702 * g); break;
+	default: return activated(g, u);
+	}
+	if (GATED)
+		a *= u;
+	return a;
+}
 
 void main() {
 	if (!PACK) {

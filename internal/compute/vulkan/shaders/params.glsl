@@ -12,7 +12,9 @@ uint token(uint i) { return params[4 + i]; }
 uint position(uint i) { return params[4 + ROWS + i]; }
 uint sequence(uint i) { return params[4 + 2 * ROWS + i]; }
 uint last(uint i) { return params[4 + 3 * ROWS + i]; } // position in the step of the row's sequence
-uint outRow(uint i) { return params[4 + 4 * ROWS + i]; }
+uint boundsFirst(uint i) { return params[4 + 4 * ROWS + i]; } // of the positions that a row sees in layers with bounds
+uint boundsLast(uint i) { return params[4 + 5 * ROWS + i]; }
+uint outRow(uint i) { return params[4 + 6 * ROWS + i]; }
 
 // page is page number j of a sequence, in layers with windows if near is 1, else it is 0.
-uint page(uint seq, uint j, uint near) { return params[params[4 + 4 * ROWS + OUT + seq] + 2 * j + near]; }
+uint page(uint seq, uint j, uint near) { return params[params[4 + 6 * ROWS + OUT + seq] + 2 * j + near]; }
