@@ -169,26 +169,26 @@ func (b *Binder) Spread(name string, n int) *compute.Vector {
 // Clip gives l, which files call name, the ranges within which it keeps what it reads and what it gives, where the file
 // has some: scalars in name.input_min, name.input_max, name.output_min and name.output_max, which may be absent.
 func (b *Binder) Clip(name string, l *Linear) {
-	c, any := clip{}, false
+	all := [2]float32{-math.MaxFloat32, math.MaxFloat32}
+	c := clip{all, all}
 	for _, of := range []struct {
-		low, high string
-		to        *[2]float32
-	}{{".input_min", ".input_max", &c.in}, {".output_min", ".output_max", &c.out}} {
-		*of.to = [2]float32{-math.MaxFloat32, math.MaxFloat32}
-		for i, end := range []string{of.low, of.high} {
-			if !b.Has(name + end) {
+		name string
+		to   *[2]float32
+	}{{"input", &c.in}, {"output", &c.out}} {
+		for i, end := range []string{"min", "max"} {
+			tensor := name + "." + of.name + "_" + end
+			if !b.Has(tensor) {
 				continue
 			}
-			any = true
-			if x := b.Floats(name+end, 1); x != nil {
-				of.to[i] = min(max(x[0], -math.MaxFloat32), math.MaxFloat32)
+			if x := b.Floats(tensor, 1); x != nil {
+				of.to[i] = min(max(x[0], all[0]), all[1])
 			}
 		}
 		if !(of.to[0] <= of.to[1]) {
-			b.Fail("tensors %q and %q: %g to %g is no range", b.prefix+name+of.low, b.prefix+name+of.high, of.to[0], of.to[1])
+			b.Fail("tensors %q and %q: %g to %g is no range", b.prefix+name+"."+of.name+"_min", b.prefix+name+"."+of.name+"_max", of.to[0], of.to[1])
 		}
 	}
-	if any {
+	if c != (clip{all, all}) {
 		l.clip = &c
 	}
 }

@@ -68,6 +68,7 @@ type Tower struct {
 	allocated bool // pool is
 	pass      nn.Pass
 	kept      kept
+	results   map[compute.Segment]compute.Tensor // the rows of views: a device may repeat a segment without asking for its operations again
 }
 
 // IsTower reports whether f holds a tower rather than a text model.
@@ -145,7 +146,7 @@ func open(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*To
 	if err != nil {
 		return nil, err
 	}
-	t := &Tower{dev: dev, program: program, sizes: program.Sizes(), kept: newKept(o.Keep)}
+	t := &Tower{dev: dev, program: program, sizes: program.Sizes(), results: map[compute.Segment]compute.Tensor{}, kept: newKept(o.Keep)}
 	t.sum = sha256.Sum256(fmt.Appendf(nil, "%x %+v", f.Digest(), o.Limits))
 	if stored := storedBy(b.Parts()); stored.Heads > 0 {
 		n := pages(t.sizes)
@@ -235,11 +236,10 @@ func (t *Tower) compute(v *family.View) ([][]float32, error) {
 		p.Pos[i] = int32(i)
 	}
 	t.pass.Params = p
-	var rows compute.Tensor
 	seg := p.Segment(fmt.Sprintf("tower %dx%d", v.Wide, v.High))
 	record := func(verbs compute.Verbs) {
 		t.pass.Begin(verbs, t.pool, n, 0)
-		rows = t.program.Forward(&t.pass, v)
+		t.results[seg] = t.program.Forward(&t.pass, v)
 	}
 	if !t.allocated {
 		for record(compute.NewVerbs(nothing{})); t.pool.Grown(); record(compute.NewVerbs(nothing{})) { // shows which activations there are
@@ -262,7 +262,7 @@ func (t *Tower) compute(v *family.View) ([][]float32, error) {
 			vectors[i] = v.Break
 			continue
 		}
-		row, err := t.dev.Read(rows, int(n))
+		row, err := t.dev.Read(t.results[seg], int(n))
 		if err != nil {
 			return nil, err
 		}

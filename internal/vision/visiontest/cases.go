@@ -57,12 +57,12 @@ func Cases() []Case {
 			tower:  qwen2vl,
 		},
 		{
-			Name: "gemma4v", Pictures: []Picture{{"even", 480, 336}, {"odd", 401, 533}},
+			Name: "gemma4v", Pictures: []Picture{{"even", 192, 96}, {"odd", 161, 213}}, Least: 4,
 			text: text("gemma4", "gelu", 6), tokens: gemma, tower: func(f *file) { f.gemma4v(64) },
 			peer: func(f *file) { f.key("clip.use_gelu", true) }, // files have no such key, and it takes quick GELU then
 		},
 		{
-			Name: "gemma4v_causal", Pictures: []Picture{{"even", 480, 336}},
+			Name: "gemma4v_causal", Pictures: []Picture{{"even", 192, 96}}, Least: 4,
 			text: wide, tokens: gemma,
 			tower: func(f *file) {
 				f.gemma4v(wide.Embd)
@@ -104,7 +104,7 @@ func Cases() []Case {
 			tower: lfm2,
 		},
 		{
-			Name: "gemma4uv", Pictures: []Picture{{"even", 480, 336}, {"odd", 401, 533}},
+			Name: "gemma4uv", Pictures: []Picture{{"even", 192, 96}, {"odd", 161, 213}}, Least: 4,
 			text: text("gemma4", "gelu", 6), tokens: gemma, tower: gemma4uv,
 		},
 		{

@@ -15,6 +15,7 @@ import (
 type Case struct {
 	Name     string // the folder's: the projector, and what differs from the usual
 	Pictures []Picture
+	Least    int // of a picture's rows, as the tower's limits ask; 0: as usual
 
 	text   synth.Spec
 	tokens []string // the special ones
