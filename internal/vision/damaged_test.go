@@ -1,14 +1,24 @@
 package vision_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/family"
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
+	"github.com/powerinfer-go/powerinfer/internal/vision"
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
 )
 
@@ -60,6 +70,134 @@ func TestDamagedTensors(t *testing.T) {
 				table := axis > 0 && strings.Contains(w.Name, "position_embd") // another grid, or a longer table, is one, too
 				if err == nil && !table || err != nil && !strings.Contains(err.Error(), "tensor") {
 					t.Errorf("%s with %s %v: error %v", c.Name, w.Name, other[i].Shape, err)
+				}
+			}
+		}
+	}
+}
+
+// bad is a value that a key may not have, or seldom.
+func bad(r *rand.Rand) any {
+	all := []any{
+		uint32(0), uint32(1), uint32(2), uint32(3), uint32(7), uint32(1 << 8), uint32(1 << 14), uint32(1 << 31), uint32(math.MaxUint32), uint64(1 << 62), uint64(math.MaxUint64),
+		int32(-1), int64(math.MinInt64), float32(0), float32(-1), float32(1e30), float32(math.NaN()), float32(math.Inf(1)), true, false, "", "gelu",
+		[]float32{},
+		[]float32{1, 2},
+		[]float32{0, 0, 0},
+		[]float32{float32(math.NaN()), 1, 1},
+		[]int32{-1, 1 << 30},
+		[]string{"a"},
+	}
+	return all[r.IntN(len(all))]
+}
+
+// mostMemory bounds what opening a damaged file of less than a megabyte, and preparing a picture, may take.
+const mostMemory = 1 << 30
+
+// tried opens a file whose keys or tensors are damaged and shows it a small picture. It returns an error that tells the
+// user of the file, and fails for any other, for a fault, and for memory that follows from no more than a number in
+// the file.
+func tried(t *testing.T, what string, c visiontest.Case, f *gguf.File) error {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	patches := 0
+	err := fault.Guard(func() error {
+		k := &nn.Keys{File: f, Arch: "clip.vision"}
+		b := nn.NewOutline(f, nn.Plan{Layer: func(int) nn.LayerPlan { return nn.LayerPlan{} }})
+		tower := family.OpenTower(c.Projector(), k, b, family.TowerLimits{})
+		if k.Err != nil {
+			return k.Err
+		}
+		if err := b.Finish(); err != nil {
+			return err
+		}
+		parts, err := tower.Show(gradient(60, 45))
+		for _, p := range parts {
+			if p.View == nil {
+				continue
+			}
+			patches += len(p.View.Patches)
+			if s := tower.Sizes(); len(p.View.Patches) > s.Patches || p.View.Rows > s.Rows {
+				t.Errorf("%s: a view of %d patches and %d rows is larger than %+v", what, len(p.View.Patches), p.View.Rows, s)
+			}
+		}
+		patches = max(patches, tower.Sizes().Patches/16)
+		return err
+	})
+	runtime.ReadMemStats(&after)
+	if taken := after.TotalAlloc - before.TotalAlloc; taken > mostMemory {
+		t.Errorf("%s: took %d MB", what, taken>>20)
+	}
+	if errors.Is(err, fault.Err) {
+		t.Errorf("%s: %v", what, err)
+	}
+	const few = 300 // that a test has time to compute
+	if err != nil || patches > few {
+		return err
+	}
+	dev, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tower, err := vision.Open(context.Background(), f, dev, vision.Options{})
+	if err != nil {
+		dev.Close()
+		if errors.Is(err, fault.Err) || !strings.HasPrefix(err.Error(), "tower.gguf: ") || strings.ContainsAny(err.Error(), "\n\r") {
+			t.Errorf("%s: error %q", what, err)
+		}
+		return err
+	}
+	defer tower.Close()
+	if _, err := tower.Show(context.Background(), gradient(60, 45)); err != nil {
+		t.Errorf("%s: it opens, but shows nothing: %v", what, err)
+	}
+	return nil
+}
+
+// TestDamagedKeys gives each key of each case values of any kind, and of any size.
+func TestDamagedKeys(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, c := range visiontest.Cases() {
+		if !family.HasTower(c.Projector()) {
+			continue
+		}
+		path := filepath.Join(t.TempDir(), visiontest.TowerFile)
+		if err := c.WriteTower(path); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, err := gguf.Parse("tower.gguf", data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var keys []string
+		for _, k := range whole.Keys {
+			if strings.HasPrefix(k.Key, "clip.") && !strings.HasSuffix(k.Key, "projector_type") {
+				keys = append(keys, k.Key)
+			}
+		}
+		for _, more := range []string{
+			"image_min_pixels", "image_max_pixels", "projector.scale_factor", "spatial_merge_size", "preproc_min_tiles", "preproc_max_tiles", "n_wa_pattern",
+		} {
+			if key := "clip.vision." + more; !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+		for _, key := range keys {
+			for range 2 {
+				f, err := gguf.Parse("tower.gguf", data)
+				if err != nil {
+					t.Fatal(err)
+				}
+				value := bad(r)
+				f.Set(key, value)
+				err = tried(t, fmt.Sprintf("%s with %s = %v", c.Name, key, value), c, f)
+				if err != nil && !strings.ContainsAny(err.Error(), "\"0123456789") && !strings.Contains(err.Error(), "surplus tensors") {
+					t.Errorf("%s with %s = %v: error %q names no key, tensor or number", c.Name, key, value, err)
 				}
 			}
 		}
