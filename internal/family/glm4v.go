@@ -43,7 +43,11 @@ func newGLM4VTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	return m
 }
 
-func (m *glm4VTower) Sizes() TowerSizes { return m.sizes(&m.towerKeys, m.rows) }
+func (m *glm4VTower) Sizes() TowerSizes {
+	s := m.sizes(&m.towerKeys, m.rows)
+	s.Axes = true
+	return s
+}
 
 // size returns the size to which a picture comes: one with a side of less than a unit has first that side grow to it.
 func (m *glm4VTower) size(of *picture.Image) (width, height int) {

@@ -46,7 +46,11 @@ func bindQwen2Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits, spec vitSpec) 
 	return m
 }
 
-func (m *qwen2Tower) Sizes() TowerSizes { return m.sizes(&m.towerKeys, m.rows) }
+func (m *qwen2Tower) Sizes() TowerSizes {
+	s := m.sizes(&m.towerKeys, m.rows)
+	s.Axes = true
+	return s
+}
 
 func (m *qwen2Tower) Show(of *picture.Image) ([]Part, error) {
 	width, height := m.sizing.of(of)

@@ -54,7 +54,9 @@ func (m *qwen3Tower) Sizes() TowerSizes {
 			width += m.rows
 		}
 	}
-	return m.sizes(&m.towerKeys, width)
+	s := m.sizes(&m.towerKeys, width)
+	s.Axes = true
+	return s
 }
 
 func (m *qwen3Tower) Show(of *picture.Image) ([]Part, error) {

@@ -203,3 +203,40 @@ func TestDamagedKeys(t *testing.T) {
 		}
 	}
 }
+
+// A tower is refused for a text model that takes other rows, or cannot tell where they are in the picture.
+func TestTowerOfAnother(t *testing.T) {
+	for _, c := range visiontest.Cases() {
+		path := filepath.Join(t.TempDir(), visiontest.TowerFile)
+		if c.Name != "qwen3vl_merger" && c.Name != "gemma3" {
+			continue
+		}
+		if err := c.WriteTower(path); err != nil {
+			t.Fatal(err)
+		}
+		f, err := gguf.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		width := map[string]int{"qwen3vl_merger": 3 * 64, "gemma3": 64}[c.Name]
+		for _, o := range []vision.Options{{Width: width, Axes: true}, {Width: width}, {Width: 32, Axes: true}, {}} {
+			want := ""
+			switch {
+			case o.Width == 32:
+				want = "the two files are of different models"
+			case o.Width > 0 && !o.Axes && c.Name == "qwen3vl_merger":
+				want = "rope.dimension_sections"
+			}
+			dev, err := cpu.New(cpu.Options{Threads: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = vision.Open(context.Background(), f, dev, o)
+			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%s for %+v: error %v, not %q", c.Name, o, err, want)
+			}
+			dev.Close()
+		}
+	}
+}
