@@ -26,6 +26,7 @@ type glm4VTower struct {
 func newGLM4VTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	t := readTower(k)
 	m := &glm4VTower{side: k.Count(".spatial_merge_size", 2, maxPatch)}
+	checkBlocks(k, &t, m.side)
 	m.sizing = readSizing(k, &t, t.patch*m.side, 8, 4096, limits)
 	m.vit = newViT(t, b, vitSpec{rms: true, gated: true, bias: nn.Optional, times: 2, rope: gridRope(compute.Halves, t.heads.Key, 10000, false)})
 	m.embedNorm = b.RMSNorm("v.norm_embd", t.width, t.eps)
@@ -42,10 +43,23 @@ func newGLM4VTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	return m
 }
 
-func (m *glm4VTower) Sizes() TowerSizes { return m.sizes(&m.towerKeys, m.rows) }
+func (m *glm4VTower) Sizes() TowerSizes {
+	s := m.sizes(&m.towerKeys, m.rows)
+	s.Axes = true
+	return s
+}
+
+// size returns the size to which a picture comes: one with a side of less than a unit has first that side grow to it.
+func (m *glm4VTower) size(of *picture.Image) (width, height int) {
+	if least := min(of.Width, of.Height); least < m.unit {
+		grow := float64(m.unit) / float64(least)
+		of = &picture.Image{Width: int(float64(of.Width) * grow), Height: int(float64(of.Height) * grow)}
+	}
+	return m.sizing.of(of)
+}
 
 func (m *glm4VTower) Show(of *picture.Image) ([]Part, error) {
-	width, height := m.sizing.of(of)
+	width, height := m.size(of)
 	var positions []float32
 	if m.positions != nil {
 		positions = m.positions.at(width/m.patch, height/m.patch)

@@ -28,6 +28,7 @@ const mostKimiSide = 512
 func newKimiK25Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	t := readTower(k)
 	m := &kimiK25Tower{side: k.Count(".projector.scale_factor", 2, maxPatch)}
+	checkBlocks(k, &t, m.side)
 	m.sizing = readSizing(k, &t, t.patch*m.side, 2, 4096, limits)
 	if limits.Least == 0 {
 		m.least = 1
@@ -54,8 +55,8 @@ func (m *kimiK25Tower) Show(of *picture.Image) ([]Part, error) {
 	width, height := m.whole(w), m.whole(h)
 	padded := of.Resize(w, h, picture.Bicubic).Crop(0, 0, width, height)
 	v := m.view(padded, m.side, m.positions.at(width/m.patch, height/m.patch))
-	v.Axes[0], v.Axes[1] = v.Axes[1], v.Axes[0]
-	return []Part{{Text: "<|media_begin|>"}, {View: v}, {Text: "<|media_end|>"}}, nil
+	v.Axes[0], v.Axes[1] = v.Axes[1], v.Axes[0] // columns turn the first half of a head
+	return []Part{{Text: "<|media_begin|>image<|media_content|>"}, {View: v}, {Text: "<|media_end|>"}}, nil
 }
 
 // whole returns a side as whole blocks.

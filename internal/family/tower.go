@@ -41,9 +41,10 @@ type View struct {
 
 // TowerSizes bounds a tower's views.
 type TowerSizes struct {
-	Width   int // of rows: numbers that a text model is given for one
-	Patches int // of the largest view
-	Rows    int // of the largest view
+	Width   int  // of rows: numbers that a text model is given for one
+	Patches int  // of the largest view
+	Rows    int  // of the largest view
+	Axes    bool // the text model has to tell rows' columns and lines apart (M-RoPE), see View.Across
 }
 
 // TowerLimits bound how many rows a text model is given for a picture, where the tower has a choice; 0: as files and

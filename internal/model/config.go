@@ -23,6 +23,7 @@ type Config struct {
 	Context int    // positions the model was trained for
 	Embd    int    // width of the residual stream
 	Given   int    // numbers that are given for a row of a picture, see nn.Embedding
+	Axes    bool   // rotations tell the axes of a picture's positions apart
 	Layers  int
 	Further int // layers of the file behind these, which predict further tokens than the next and are not computed, but for guesses
 	// FurtherCached says that the KV cache has a part of the first of these.
@@ -161,6 +162,7 @@ func (c *Config) outline(k *nn.Keys) {
 		c.FF, c.Heads, c.KVHeads, c.HeadDim = max(c.FF, y.FF), max(c.Heads, y.Heads), max(c.KVHeads, y.KVHeads), max(c.HeadDim, y.Key)
 		if a := p.Attention; a != nil {
 			c.Later = a.How.Later
+			c.Axes = c.Axes || a.Rope != nil && a.Rope.Axes != nil
 			if r := a.Rope; r != nil && (r.First+r.Dims > a.Key || r.Dims%2 != 0) {
 				k.Fail("key %q: %d rotated elements do not fit a head of %d", c.Arch+".rope.dimension_count", r.Dims, a.Key)
 			}

@@ -57,7 +57,7 @@ func (s *Session) openTower(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	if s.tower, err = vision.Open(ctx, f, dev, vision.Options{Limits: limits, Width: c.Given}); err == nil {
+	if s.tower, err = vision.Open(ctx, f, dev, vision.Options{Limits: limits, Width: c.Given, Axes: c.Axes}); err == nil {
 		return nil
 	}
 	err = errors.Join(err, dev.Close())

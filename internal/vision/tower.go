@@ -45,7 +45,8 @@ type Part struct {
 // Options are the choices made when a tower is opened.
 type Options struct {
 	Limits family.TowerLimits
-	Width  int   // of the rows that the text model takes; 0: any
+	Width  int   // of the rows that the text model takes; 0: any model
+	Axes   bool  // the text model tells the axes of positions apart
 	Keep   int64 // bytes of rows that are kept for pictures that come again; 0: DefaultKeep
 	Pinned bool  // compute on the mapped file in place
 }
@@ -124,6 +125,9 @@ func bind(f *gguf.File, b *nn.Binder, o Options) (family.Tower, error) {
 	}
 	if s := program.Sizes(); o.Width > 0 && s.Width != o.Width {
 		return nil, fmt.Errorf("%s: its rows have %d numbers, and the text model takes %d: the two files are of different models", f.Path, s.Width, o.Width)
+	}
+	if o.Width > 0 && program.Sizes().Axes && !o.Axes {
+		return nil, fmt.Errorf("%s: the text model's file says nothing of a picture's columns and lines, key %q: it is not the tower's, or an old one; convert it again", f.Path, "rope.dimension_sections")
 	}
 	return program, nil
 }
