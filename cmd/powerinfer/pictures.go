@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
 // towerFlags say by what pictures are shown to the model.
@@ -30,6 +33,31 @@ func readTower(c *cli.Command, o *powerinfer.Options) error {
 		return errors.New("--image-min-tokens and --image-max-tokens take numbers of tokens; 0 is as the model was published")
 	}
 	return nil
+}
+
+// plannedTower returns a sentence about what the model's tower takes; empty: there is none.
+func plannedTower(c *cli.Command, m *planner.Machine) (string, error) {
+	if c.IsSet("describe") {
+		return "", nil
+	}
+	var o powerinfer.Options
+	if err := readTower(c, &o); err != nil {
+		return "", err
+	}
+	f, err := openModel(c)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	need, found, err := session.NeedOfTower(f, &session.Tower{Path: o.Tower, Off: o.NoTower, Least: o.LeastPictureTokens, Most: o.MostPictureTokens})
+	if !found || err != nil {
+		return "", err
+	}
+	text := "Pictures: " + need.String()
+	if rate := m.Products(); rate > 0 {
+		text += fmt.Sprintf(", for about %.1f s", float64(need.Products)/rate)
+	}
+	return text + ". All of this is in RAM, and computed by the processor.", nil
 }
 
 // fetchTower fetches the tower that --mmproj names at the hub.

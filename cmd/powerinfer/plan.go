@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,7 +25,7 @@ func planCommand() *cli.Command {
 		Name: "plan", UsageText: `powerinfer plan -m model.gguf
 powerinfer plan -m model.gguf --gpu 24:1008 --vram-budget 8`, Usage: "show where a model's parts would be stored, and how fast it should be",
 		Description: "No weights are loaded. The machine is this one, as doctor measures it, or described; so is the\nmodel. Speeds are estimates that count memory alone.",
-		Flags: append(append(modelFlags(), tensorFlags()...),
+		Flags: append(slices.Concat(modelFlags(), tensorFlags(), towerFlags()),
 			&cli.StringFlag{Name: "describe", Usage: "plan for `SHAPE[,KEY=VALUE…]` instead of a file: llama-70b,type=q4_0,active=0.1"},
 			&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens; 0 is the model's own", Sources: env("CTX_SIZE")},
 			batchFlag(), ubatchFlag(), cacheKeysFlag(), cacheValuesFlag(), wholeCacheFlag(), expertsFlag(),
@@ -81,6 +82,9 @@ func plan(ctx context.Context, c *cli.Command) error {
 	}
 	d, err := newDrawing(b, m, o)
 	if err != nil {
+		return err
+	}
+	if d.tower, err = plannedTower(c, m); err != nil {
 		return err
 	}
 	if html := c.String("html"); html != "" {

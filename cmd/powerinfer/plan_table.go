@@ -28,6 +28,7 @@ type drawing struct {
 	whole    int            // of these
 	ways     []planner.Way  // of a model with experts
 	follows  bool           // plan is the one in which experts follow the text
+	tower    string         // what shows the model pictures takes; empty: nothing does
 	further  int            // the GPU of the layer for multi-token prediction, where it guesses; -1: it lies in RAM
 }
 
@@ -100,7 +101,10 @@ func (d *drawing) layers() []placement.Priced { return d.plan.Layers[:len(d.plan
 
 // notes returns remarks that the table has no column for.
 func (d *drawing) notes() []string {
-	notes := d.b.Assumed
+	notes := slices.Clip(d.b.Assumed)
+	if d.tower != "" {
+		notes = append(notes, d.tower)
+	}
 	if ram := d.ram(); d.memory > 0 && uint64(ram) > d.memory {
 		notes = append(notes, fmt.Sprintf("This does not fit: %.1f GiB lie in RAM, and the machine has %.1f. %s", gib(ram), gib(d.memory), d.mapped(ram)))
 	}

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/picture"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/vision"
@@ -36,7 +38,7 @@ func (s *spelling) Constrain(sample.Constraint) {}
 func (s *spelling) Done() bool                  { return false }
 func (s *spelling) Err() error                  { return nil }
 
-// TestPictures: after a picture the logits are llama.cpp's.
+// TestPictures: a prompt with a picture has llama.cpp's tokens, and the logits after the picture are its.
 func TestPictures(t *testing.T) {
 	for _, c := range visiontest.Cases() {
 		if !family.HasTower(c.Projector()) {
@@ -86,6 +88,17 @@ func TestPictures(t *testing.T) {
 					}
 					placed = append(placed, vision.Placed{At: len(prompt), Rows: parts[0].Rows})
 					prompt, parts = append(prompt, make([]int32, k.Rows)...), parts[1:]
+				}
+				// Gemma 3's and Llama 4's published prompts have more around pictures than llama.cpp's.
+				if projector := c.Projector(); projector != "gemma3" && projector != "llama4" {
+					marked := vision.Marked{Text: visiontest.Prompt, Mark: visiontest.Marker, Pictures: []*picture.Image{p.Image()}}
+					ids, at, err := tower.Prompt(t.Context(), &marked, func(text string, first bool) ([]int32, error) {
+						return e.Tokenizer().Encode(text, first, true), nil
+					})
+					same := func(a, b vision.Placed) bool { return a.At == b.At && a.Sum == b.Sum }
+					if err != nil || !slices.Equal(ids, prompt) || !slices.EqualFunc(at, placed, same) {
+						t.Errorf("picture %s: tokens %v, want %v; %v", p.Name, ids, prompt, err)
+					}
 				}
 				after := figures.After()
 				s := &spelling{text: after[1:]}

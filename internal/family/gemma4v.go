@@ -40,7 +40,6 @@ func newGemma4Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 		t.mean[i], t.std[i] = mean+t.std[i]/2, t.std[i]/2
 	}
 	m := &gemma4Tower{side: k.Count(".projector.scale_factor", 3, maxPatch), mutual: t.rows != 1536 && t.rows != 2560}
-	checkBlocks(k, &t, m.side)
 	m.sizing = readSizing(k, &t, t.patch*m.side, gemma4Least, gemma4Most, limits)
 	m.vit = newViT(t, b, vitSpec{rms: true, gated: true})
 	for i := range m.blocks {
@@ -163,7 +162,6 @@ type gemma4UnifiedTower struct {
 func newGemma4UnifiedTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	t := readTower(k)
 	side := k.Count(".projector.scale_factor", 3, maxPatch)
-	checkBlocks(k, &t, side)
 	if t.patch *= side; t.patch > maxPatch {
 		k.Fail("patches of %d pixels are too large", t.patch)
 		t.patch = 1

@@ -27,17 +27,21 @@ func readSizing(k *nn.Keys, t *towerKeys, unit, least, most int, user TowerLimit
 	area := unit * unit
 	s := sizing{
 		unit:  unit,
-		least: k.Count(".image_min_pixels", least*area, maxSide*maxSide),
-		most:  k.Count(".image_max_pixels", most*area, maxSide*maxSide),
+		least: k.Count(".image_min_pixels", least*area, math.MaxInt32),
+		most:  k.Count(".image_max_pixels", most*area, math.MaxInt32),
 	}
 	s.limit(k, t, user)
 	return s
 }
 
-// limit applies the user's bounds on rows.
+// limit applies the user's bounds on rows, and those on memory.
 func (s *sizing) limit(k *nn.Keys, t *towerKeys, user TowerLimits) {
+	if s.unit > maxImage {
+		k.Fail("blocks of patches of %d pixels each way are too large", s.unit)
+		return
+	}
 	area := s.unit * s.unit
-	room := maxPatches * t.patch * t.patch / area // rows
+	room := max(1, min(maxPatches*t.patch*t.patch, maxPixels)/area) // rows
 	if user.Most > room || user.Least > room {
 		k.Fail("a picture has %d rows at most, and not the %d that are asked for", room, max(user.Most, user.Least))
 		return
@@ -167,11 +171,4 @@ func gridRope(style compute.RopeStyle, head int, base float64, between bool) *co
 		r.Freqs[i] = math.Pow(base, -2*at/float64(head))
 	}
 	return r
-}
-
-// checkBlocks fails unless rows of n patches each way are possible.
-func checkBlocks(k *nn.Keys, t *towerKeys, n int) {
-	if t.patch*n > maxSide {
-		k.Fail("blocks of %d patches of %d pixels are too large", n, t.patch)
-	}
 }

@@ -114,6 +114,7 @@ func (m *tiledTower) blocksOf(p *nn.Pass) compute.Tensor {
 // most returns how many tiles a picture is cut into at most, of which the user's bound on rows may allow fewer. A small
 // picture of the whole follows them.
 func (m *tiledTower) most(usual int, limits TowerLimits) int {
+	usual = max(1, min(usual, maxPixels/(m.image*m.image)))
 	if limits.Most == 0 {
 		return usual
 	}

@@ -24,7 +24,7 @@ func readTower(k *nn.Keys) towerKeys {
 	t := towerKeys{
 		width: k.Count(".embedding_length", 0, nn.MaxWidth), ff: k.Optional(".feed_forward_length", nn.MaxWidth),
 		layers: k.Optional(".block_count", nn.MaxLayers),
-		image:  k.Count(".image_size", 0, maxSide), patch: k.Count(".patch_size", 0, maxPatch),
+		image:  k.Count(".image_size", 0, maxImage), patch: k.Count(".patch_size", 0, maxPatch),
 		rows: k.Count(".projection_dim", 0, nn.MaxWidth),
 		eps:  k.LayerNormEpsilon(1e-6), act: compute.Activation{Kind: compute.GELUQuick},
 		mean: k.Colour(".image_mean"), std: k.Colour(".image_std"),
@@ -49,10 +49,12 @@ func readTower(k *nn.Keys) towerKeys {
 	return t
 }
 
-// maxSide bounds a picture's side, and maxPatch a patch's, in pixels.
+// Bounds on what a tower sees, in pixels: on the side of a square that all pictures or tiles become, or of a block of
+// patches; on a patch's side; and on all of a picture.
 const (
-	maxSide  = 1 << 14
-	maxPatch = 1 << 8
+	maxImage  = 1 << 12
+	maxPatch  = 1 << 8
+	maxPixels = 1 << 25
 )
 
 // pixels returns the numbers of a patch.

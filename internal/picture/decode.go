@@ -26,6 +26,10 @@ const (
 	DefaultPixels = 48 << 20
 )
 
+// maxSide bounds a picture's sides, as JPEG does. A file of few bytes may say that a picture is a pixel wide and as high as
+// Pixels allows, and resizing goes through one of the new width and the old height.
+const maxSide = 1<<16 - 1
+
 // An Error says in one sentence what is wrong with a picture's file and what to do. The fault is in the file: a server
 // answers it with 400.
 type Error struct {
@@ -113,6 +117,8 @@ func (f *format) read(data []byte, pixels int) (*Image, error) {
 		return nil, errorf("the %s file has no pixels: its size is %d x %d", f.name, h.width, h.height)
 	case h.width > pixels/h.height:
 		return nil, errorf("the picture has %d x %d pixels, more than the %d that are allowed; make it smaller", h.width, h.height, pixels)
+	case max(h.width, h.height) > maxSide:
+		return nil, errorf("the picture has %d x %d pixels, and a side may have %d; cut it into several", h.width, h.height, maxSide)
 	case len(data) < h.least: // refused before there is memory for the pixels
 		return nil, f.damaged(fmt.Errorf("%d bytes are too few for %d x %d pixels", len(data), h.width, h.height))
 	}

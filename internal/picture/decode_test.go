@@ -202,6 +202,13 @@ func TestLimitsComeFirst(t *testing.T) {
 			t.Errorf("%s: %d bytes of memory were taken for 8000 x 6000 pixels that are not there: %v", name, took, err)
 		}
 	}
+	var long bytes.Buffer
+	if err := png.Encode(&long, image.NewGray(image.Rect(0, 0, 1, 1<<16))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Decode(long.Bytes(), Limits{}); err == nil || !strings.Contains(err.Error(), "a side may have 65535") {
+		t.Errorf("too long: %v", err)
+	}
 	if _, err := Decode(make([]byte, 1001), Limits{Bytes: 1000}); err == nil || !strings.Contains(err.Error(), "1001 bytes, more than the 1000") {
 		t.Errorf("too many bytes: %v", err)
 	}

@@ -24,6 +24,10 @@ type Machine struct {
 	gpus     []gpu
 }
 
+// Products returns how many multiplications and additions a second the processor reaches in a prompt's products; 0: it
+// is not known.
+func (m *Machine) Products() float64 { return m.figures.Products }
+
 // gpu is a GPU that a plan may use.
 type gpu struct {
 	name     string

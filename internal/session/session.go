@@ -192,8 +192,15 @@ func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 	}
 	on := plan.Layout()
 	n.GPU = on.Bytes
-	if n.RAM, err = o.Engine.Memory(f, on); err != nil || plan == nil {
+	tower, _, err := NeedOfTower(f, &o.Tower)
+	if err != nil {
 		return n, err
+	}
+	if n.RAM, err = o.Engine.Memory(f, on); err != nil {
+		return n, err
+	}
+	if n.RAM += tower.Weights + tower.Activations; plan == nil {
+		return n, nil
 	}
 	plan = nil // all in RAM
 	n.Wanted, err = o.Engine.Memory(f, plan.Layout())

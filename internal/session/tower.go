@@ -70,6 +70,20 @@ func (s *Session) openTower(ctx context.Context, o *Options) error {
 	return nil
 }
 
+// NeedOfTower returns what the tower of the model in f takes; found is false where there is none.
+func NeedOfTower(f *gguf.File, o *Tower) (need vision.Need, found bool, err error) {
+	file, err := o.file(f)
+	if file == nil || err != nil {
+		return need, false, err
+	}
+	defer file.Close()
+	need, err = vision.NeedOf(file, vision.Options{Limits: family.TowerLimits{Least: o.Least, Most: o.Most}})
+	if err != nil && o.Path == "" { // it was only found, and is left alone
+		return need, false, nil
+	}
+	return need, err == nil, err
+}
+
 func (s *Session) closeTower() error {
 	if s.tower == nil {
 		return nil

@@ -158,3 +158,24 @@ func TestTooLong(t *testing.T) {
 		t.Errorf("error %v, not that the picture is too long", err)
 	}
 }
+
+// Views of the thinnest pictures are within what a tower says.
+func TestThin(t *testing.T) {
+	for _, c := range visiontest.Cases() {
+		if !family.HasTower(c.Projector()) || strings.Contains(c.Name, "merger_") {
+			continue
+		}
+		tower := program(t, c.Name, family.TowerLimits{})
+		for _, size := range [][2]int{{1, 65535}, {65535, 1}, {1, 1}} {
+			parts, err := tower.Show(gradient(size[0], size[1]))
+			if err != nil && !strings.Contains(err.Error(), "too long") {
+				t.Errorf("%s, %v: %v", c.Name, size, err)
+			}
+			for _, p := range parts {
+				if v := p.View; v != nil && (len(v.Patches) > tower.Sizes().Patches || v.Rows > tower.Sizes().Rows || v.Rows < 1) {
+					t.Errorf("%s, %v: a view of %d patches and %d rows is larger than %+v", c.Name, size, len(v.Patches), v.Rows, tower.Sizes())
+				}
+			}
+		}
+	}
+}

@@ -90,11 +90,6 @@ func kind(f *gguf.File) (string, error) {
 	return "", fmt.Errorf("%s: key %q is missing: the file is no mmproj file, or an old one; convert it again", f.Path, "clip.projector_type")
 }
 
-// outline binds f's program to the shapes of its tensors.
-func outline(f *gguf.File, o Options) (family.Tower, error) {
-	return bind(f, nn.NewOutline(f, plan()), o)
-}
-
 // plan has all layers share one part of the cache: a layer's keys and values are of no use after it.
 func plan() nn.Plan {
 	return nn.Plan{Layer: func(int) nn.LayerPlan { return nn.LayerPlan{Stored: []int{0}} }}
@@ -115,8 +110,8 @@ func bind(f *gguf.File, b *nn.Binder, o Options) (family.Tower, error) {
 	if k.Err != nil {
 		return nil, k.Err
 	}
-	for _, t := range f.Tensors { // of another sense
-		if strings.HasPrefix(t.Name, "a.") || strings.HasPrefix(t.Name, "mm.a.") {
+	for _, t := range f.Tensors {
+		if hears(t.Name) {
 			b.Ignore(t.Name)
 		}
 	}
@@ -130,6 +125,11 @@ func bind(f *gguf.File, b *nn.Binder, o Options) (family.Tower, error) {
 		return nil, fmt.Errorf("%s: the text model's file says nothing of a picture's columns and lines, key %q: it is not the tower's, or an old one; convert it again", f.Path, "rope.dimension_sections")
 	}
 	return program, nil
+}
+
+// hears reports whether a tensor is of what shows sounds to a model, in files that have both.
+func hears(tensor string) bool {
+	return strings.HasPrefix(tensor, "a.") || strings.HasPrefix(tensor, "mm.a.")
 }
 
 // Open opens the tower in f on dev, which Close closes. f may be closed afterwards unless Options.Pinned.
