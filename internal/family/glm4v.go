@@ -26,7 +26,6 @@ type glm4VTower struct {
 func newGLM4VTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	t := readTower(k)
 	m := &glm4VTower{side: k.Count(".spatial_merge_size", 2, maxPatch)}
-	checkBlocks(k, &t, m.side)
 	m.sizing = readSizing(k, &t, t.patch*m.side, 8, 4096, limits)
 	m.vit = newViT(t, b, vitSpec{rms: true, gated: true, bias: nn.Optional, times: 2, rope: gridRope(compute.Halves, t.heads.Key, 10000, false)})
 	m.embedNorm = b.RMSNorm("v.norm_embd", t.width, t.eps)

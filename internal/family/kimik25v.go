@@ -28,7 +28,6 @@ const mostKimiSide = 512
 func newKimiK25Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	t := readTower(k)
 	m := &kimiK25Tower{side: k.Count(".projector.scale_factor", 2, maxPatch)}
-	checkBlocks(k, &t, m.side)
 	m.sizing = readSizing(k, &t, t.patch*m.side, 2, 4096, limits)
 	if limits.Least == 0 {
 		m.least = 1

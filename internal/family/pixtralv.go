@@ -28,7 +28,6 @@ func newPixtralTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 		t.act.Kind = compute.GELUErf
 	}
 	m := &pixtralTower{side: k.Count(".spatial_merge_size", 1, maxPatch)}
-	checkBlocks(k, &t, m.side)
 	unit := t.patch * m.side
 	longest := (t.image + unit - 1) / unit // rows
 	m.sizing = sizing{unit: unit, least: 1, most: longest * longest * unit * unit}

@@ -34,7 +34,6 @@ func newQwen25Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 func bindQwen2Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits, spec vitSpec) Tower {
 	t := readTower(k)
 	m := &qwen2Tower{side: k.Count(".spatial_merge_size", 2, maxPatch)}
-	checkBlocks(k, &t, m.side)
 	m.sizing = readSizing(k, &t, t.patch*m.side, 8, 4096, limits)
 	if spec.every > 0 {
 		m.window = max(1, windowSide/m.unit)

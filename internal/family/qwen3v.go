@@ -30,7 +30,6 @@ type deepStack struct {
 func newQwen3Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	t := readTower(k)
 	m := &qwen3Tower{side: k.Count(".spatial_merge_size", 2, maxPatch)}
-	checkBlocks(k, &t, m.side)
 	m.sizing = readSizing(k, &t, t.patch*m.side, 8, 4096, limits)
 	m.vit = newViT(t, b, vitSpec{bias: nn.Required, times: 2, rope: gridRope(compute.Halves, t.heads.Key, 10000, false)})
 	m.positions = bindPositions(b, t.width, picture.Interpolation{Filter: picture.Bilinear, AlignCorners: true})
