@@ -89,8 +89,8 @@ func TestPictures(t *testing.T) {
 					placed = append(placed, vision.Placed{At: len(prompt), Rows: parts[0].Rows})
 					prompt, parts = append(prompt, make([]int32, k.Rows)...), parts[1:]
 				}
-				// Gemma 3's and Llama 4's published prompts have more around pictures than llama.cpp's.
-				if projector := c.Projector(); projector != "gemma3" && projector != "llama4" {
+				// These published prompts have more around pictures than llama.cpp's.
+				if !slices.Contains([]string{"gemma3", "kimik25", "llama4"}, c.Projector()) {
 					marked := vision.Marked{Text: visiontest.Prompt, Mark: visiontest.Marker, Pictures: []*picture.Image{p.Image()}}
 					ids, at, err := tower.Prompt(t.Context(), &marked, func(text string, first bool) ([]int32, error) {
 						return e.Tokenizer().Encode(text, first, true), nil

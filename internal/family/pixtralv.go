@@ -24,6 +24,9 @@ type pixtralTower struct {
 
 func newPixtralTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	t := readTower(k)
+	if t.act.Kind == compute.GELU {
+		t.act.Kind = compute.GELUErf
+	}
 	m := &pixtralTower{side: k.Count(".spatial_merge_size", 1, maxPatch)}
 	unit := t.patch * m.side
 	longest := (t.image + unit - 1) / unit // rows

@@ -94,6 +94,23 @@ func TestShown(t *testing.T) {
 			"<|image_start|>{4}<|tile_x_separator|>{4}<|tile_y_separator|>{4}<|tile_x_separator|>{4}<|tile_y_separator|><|image|>{4}<|image_end|>",
 		},
 		{"llama4", family.TowerLimits{Most: 8}, 112, 60, "<|image_start|><|image|>{4}<|image_end|>"},
+		{"qwen3vl_merger", family.TowerLimits{}, 300, 200, "<|vision_start|>{54}<|vision_end|>"},
+		{"qwen3vl_merger", family.TowerLimits{Most: 20}, 300, 200, "<|vision_start|>{15}<|vision_end|>"},
+		{"qwen3vl_merger", family.TowerLimits{Least: 100}, 300, 200, "<|vision_start|>{117}<|vision_end|>"},
+		{"qwen2.5vl_merger", family.TowerLimits{}, 300, 200, "<|vision_start|>{77}<|vision_end|>"},
+		{"glm4v", family.TowerLimits{}, 300, 200, "<|begin_of_image|>{77}<|end_of_image|>"},
+		{"glm4v", family.TowerLimits{}, 20, 100, "<|begin_of_image|>{14}<|end_of_image|>"},
+		{"pixtral", family.TowerLimits{}, 300, 200, "{76}[IMG_END]"}, // 10 by 7, and a row between lines
+		{"pixtral", family.TowerLimits{Most: 20}, 300, 200, "{17}[IMG_END]"},
+		{"lfm2", family.TowerLimits{}, 300, 200, "<|image_start|>{70}<|image_end|>"},
+		{
+			"lfm2",
+			family.TowerLimits{},
+			1200, 600,
+			"<|image_start|><|img_row_1_col_1|>{256}<|img_row_1_col_2|>{256}<|img_thumbnail|>{242}<|image_end|>",
+		},
+		{"kimik25", family.TowerLimits{}, 300, 200, "<|media_begin|>image<|media_content|>{20}<|media_end|>"}, // 135 by 90 pixels and black
+		{"kimik25", family.TowerLimits{Most: 10}, 300, 200, "<|media_begin|>image<|media_content|>{6}<|media_end|>"},
 	} {
 		if got, _ := told(t, program(t, c.name, c.limits), c.width, c.height); got != c.want {
 			t.Errorf("%s, %+v: a picture of %d×%d becomes %q, not %q", c.name, c.limits, c.width, c.height, got, c.want)

@@ -325,7 +325,7 @@ func gemma4uv(f *file) {
 func (f *file) pixtral(side int) {
 	s := shape{64, 280, 14, 64, 96, 3, 4, clipMean, clipDeviation, 1e-5}
 	f.common("pixtral", s)
-	f.key("clip.use_silu", true)
+	f.key(map[bool]string{true: "clip.use_silu", false: "clip.use_gelu"}[side > 1], true) // Pixtral 12B has GELU
 	if side > 1 {
 		f.key("clip.vision.spatial_merge_size", uint32(side))
 	}
