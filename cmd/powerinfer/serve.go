@@ -59,6 +59,7 @@ All requests together take at most --request-memory, besides the model.`,
 			&cli.StringFlag{Name: "api-key-file", Usage: "read keys from `FILE`, one on each line; lines that begin with # are comments; it is read again when it changes"},
 			&cli.BoolFlag{Name: "no-webui", Aliases: []string{"no-ui"}, Usage: "serve no page to browsers", Sources: env("NO_WEBUI")},
 			&cli.StringSliceFlag{Name: "cors-origin", Aliases: []string{"cors-origins"}, Usage: "let web pages of this `ORIGIN` ask, such as https://example.org, or several with commas; * is all, localhost those of this machine; may be repeated; default: all where there are keys, else those of this machine", Sources: env("CORS_ORIGINS")},
+			&cli.StringSliceFlag{Name: "media-domains", Usage: "fetch pictures that requests give by their addresses from this `HOST`, such as example.org or *.example.org, or several with commas; * is every host of the public network; may be repeated; default: none, pictures come in requests"},
 			&cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: -1, Usage: "tokens of an answer where a request says nothing; -1: until the text or the context ends", Sources: env("N_PREDICT")},
 			poolingFlag(),
 			&cli.BoolFlag{Name: "rerank", Aliases: []string{"reranking"}, Usage: "rank documents, as --pooling rank does", Sources: env("RERANKING")},
@@ -218,6 +219,7 @@ const demoAnswers = 3
 // completeOptions sets what the model decides where the flags do not.
 func completeOptions(c *cli.Command, e *session.Session, o *server.ModelOptions) error {
 	var err error
+	o.Tower = e.Tower()
 	if o.Sampling, err = samplerOptions(c, e); err != nil {
 		return err
 	}
@@ -373,6 +375,15 @@ func serverOptions(c *cli.Command, log *slog.Logger) (server.Options, error) {
 				return o, fmt.Errorf("--allowed-hosts: %w", err)
 			}
 			o.Hosts = append(o.Hosts, host)
+		}
+	}
+	for _, hosts := range c.StringSlice("media-domains") {
+		for _, text := range listOf(hosts) {
+			host, err := server.ParseHost(text)
+			if err != nil {
+				return o, fmt.Errorf("--media-domains: %w", err)
+			}
+			o.MediaDomains = append(o.MediaDomains, host)
 		}
 	}
 	if !c.Bool("no-webui") {

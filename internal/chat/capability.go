@@ -47,8 +47,8 @@ func (t *Template) probe() {
 	c.ContentString = true
 	c.ContentString = t.shows(needle, Request{Messages: []Message{{Role: "user", Content: needle}}})
 	c.ContentParts = true
-	c.ContentParts = t.shows(needle, Request{Messages: []Message{{Role: "user", Parts: []Part{{"text", needle}}}}}) &&
-		!t.shows("'text': '"+needle, Request{Messages: []Message{{Role: "user", Parts: []Part{{"text", needle}}}}})
+	c.ContentParts = t.shows(needle, Request{Messages: []Message{{Role: "user", Parts: []Part{{Type: "text", Text: needle}}}}}) &&
+		!t.shows("'text': '"+needle, Request{Messages: []Message{{Role: "user", Parts: []Part{{Type: "text", Text: needle}}}}})
 	if !c.ContentString && !c.ContentParts {
 		c.ContentString = true // it shows nothing that is known: let the rendering say why
 	}

@@ -1,9 +1,11 @@
 package chat
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat/jinja"
+	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
 // A Message is one message of a conversation.
@@ -20,10 +22,13 @@ type Message struct {
 	results []Message // of its calls, for templates that show them in the same message
 }
 
-// A Part is a piece of a message's content.
-type Part struct{ Type, Text string }
+// A Part is a piece of a message's content: a text, or a picture of the type image.
+type Part struct {
+	Type, Text string
+	Picture    *picture.Image
+}
 
-// text returns the content as one string.
+// text returns the content as one string, without pictures.
 func (m *Message) text() string {
 	if m.silent {
 		return silence
@@ -36,6 +41,11 @@ func (m *Message) text() string {
 		b.WriteString(p.Text)
 	}
 	return b.String()
+}
+
+// IsEmpty reports whether the content has neither a text nor a picture.
+func (m *Message) IsEmpty() bool {
+	return strings.TrimSpace(m.text()) == "" && !slices.ContainsFunc(m.Parts, func(p Part) bool { return p.Picture != nil })
 }
 
 func dict(pairs ...any) *jinja.Dict {
@@ -95,7 +105,7 @@ func (m *Message) value(c *Capabilities) *jinja.Dict {
 func (m *Message) partList() *jinja.List {
 	parts := m.Parts
 	if parts == nil {
-		parts = []Part{{"text", m.text()}}
+		parts = []Part{{Type: "text", Text: m.text()}}
 	}
 	l := &jinja.List{}
 	for _, p := range parts {
@@ -104,11 +114,23 @@ func (m *Message) partList() *jinja.List {
 	return l
 }
 
-// A Text is put together from parts, in time that grows with their length.
-type Text struct{ b strings.Builder }
+// A Text is put together from parts, in time that grows with their length. Pictures may stand in it.
+type Text struct {
+	b        strings.Builder
+	pictures []placed
+}
+
+// placed is a picture after so many bytes of a text.
+type placed struct {
+	at int
+	*picture.Image
+}
 
 // Add adds a part that goes on where the last one ended.
 func (t *Text) Add(part string) { t.b.WriteString(part) }
+
+// Picture adds a picture.
+func (t *Text) Picture(m *picture.Image) { t.pictures = append(t.pictures, placed{t.b.Len(), m}) }
 
 // Paragraph adds a part after an empty line, if neither it nor what is before is empty.
 func (t *Text) Paragraph(part string) {
@@ -118,7 +140,32 @@ func (t *Text) Paragraph(part string) {
 	t.b.WriteString(part)
 }
 
+// String returns the text without its pictures.
 func (t *Text) String() string { return t.b.String() }
+
+// Empty reports whether there is neither text nor picture.
+func (t *Text) Empty() bool { return t.b.Len() == 0 && len(t.pictures) == 0 }
+
+// Fill makes t the content of m.
+func (t *Text) Fill(m *Message) {
+	m.Content, m.Parts = t.String(), nil
+	if len(t.pictures) == 0 {
+		return
+	}
+	text, from := m.Content, 0
+	add := func(to int) {
+		if from < to {
+			m.Parts = append(m.Parts, Part{Type: "text", Text: text[from:to]})
+		}
+		from = to
+	}
+	for _, p := range t.pictures {
+		add(p.at)
+		m.Parts = append(m.Parts, Part{Type: "image", Picture: p.Image})
+	}
+	add(len(text))
+	m.Content = ""
+}
 
 // Paragraphs joins texts with empty lines between them, without those that are empty.
 func Paragraphs(texts ...string) string {

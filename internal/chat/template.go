@@ -155,9 +155,30 @@ func (t *Template) forTools(tools bool) *Template {
 	return t
 }
 
-// Render returns the text of a conversation, with the special tokens that the template writes. What the template cannot
-// express is put into words that it can: see workaround.go and adaptation.go.
+// Render returns the text of a conversation without pictures: see RenderMarked.
 func (t *Template) Render(q Request) (string, error) {
+	m, err := t.RenderMarked(q)
+	if err == nil && len(m.Pictures) > 0 {
+		return "", errors.New("the conversation has pictures, which a text alone does not show")
+	}
+	return m.Text, err
+}
+
+// RenderMarked returns the text of a conversation, with the special tokens that the template writes and with marks in
+// the places of its pictures. What the template cannot express is put into words that it can: see workaround.go and
+// adaptation.go.
+func (t *Template) RenderMarked(q Request) (Marked, error) {
+	m := newMarks()
+	q.Messages = m.put(q.Messages)
+	text, err := t.renderText(q)
+	if err != nil {
+		return Marked{}, err
+	}
+	return m.collect(text)
+}
+
+// renderText returns the text of a conversation whose pictures are marks.
+func (t *Template) renderText(q Request) (string, error) {
 	t = t.forTools(len(q.Tools) > 0)
 	if q.ContinueFinalMessage && q.AddGenerationPrompt {
 		return "", errors.New("a conversation cannot both continue its last message and begin a new one")

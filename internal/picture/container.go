@@ -18,7 +18,7 @@ import (
 )
 
 func sized(c image.Config, err error) (header, error) {
-	return header{width: c.Width, height: c.Height}, err
+	return header{width: c.Width, height: c.Height, deep: 8}, err
 }
 
 // mostScans bounds the scans of a JPEG file. Each goes over all pixels, however few bytes it has; usual files have up
@@ -36,8 +36,15 @@ func jpegHeader(data []byte) (header, error) {
 		if marker == 0xe1 && h.exif == nil && bytes.HasPrefix(body, []byte(exifMark)) {
 			h.exif = body
 		}
-		if marker == 0xda {
+		switch {
+		case marker == 0xda:
 			scans++
+		case marker >= 0xc0 && marker <= 0xc2 && len(body) >= 6: // the frame's header
+			const coefficient = 4 // bytes; a progressive file's stay until its last scan
+			h.deep = int(body[5])
+			if marker == 0xc2 {
+				h.deep *= 1 + coefficient
+			}
 		}
 	}
 	if scans > mostScans {

@@ -59,6 +59,7 @@ type header struct {
 	width, height int
 	exif          []byte // may hold the orientation; nil if there is none
 	least         int    // bytes that a whole file of so many pixels has at least
+	deep          int    // bytes of memory that decoding takes for each pixel, without the Image
 }
 
 func begins(magic string) func([]byte) bool {
@@ -90,37 +91,9 @@ func formats() []format {
 // to their models. The convert("RGB") of transformers and stb_image in llama.cpp drop transparency instead, so that
 // colours appear that nobody has seen: black text on a clear ground becomes black on black.
 func Decode(data []byte, limits Limits) (*Image, error) {
-	most, pixels := limits.Bytes, limits.Pixels
-	if most == 0 {
-		most = DefaultBytes
-	}
-	if pixels == 0 {
-		pixels = DefaultPixels
-	}
-	if int64(len(data)) > most {
-		return nil, errorf("the picture's file has %d bytes, more than the %d that are allowed; save it smaller", len(data), most)
-	}
-	for _, f := range formats() {
-		if f.is(data) {
-			return f.read(data, pixels)
-		}
-	}
-	return nil, unknown(data)
-}
-
-func (f *format) read(data []byte, pixels int) (*Image, error) {
-	h, err := f.header(data)
-	switch {
-	case err != nil:
-		return nil, f.damaged(err)
-	case h.width < 1 || h.height < 1:
-		return nil, errorf("the %s file has no pixels: its size is %d x %d", f.name, h.width, h.height)
-	case h.width > pixels/h.height:
-		return nil, errorf("the picture has %d x %d pixels, more than the %d that are allowed; make it smaller", h.width, h.height, pixels)
-	case max(h.width, h.height) > maxSide:
-		return nil, errorf("the picture has %d x %d pixels, and a side may have %d; cut it into several", h.width, h.height, maxSide)
-	case len(data) < h.least: // refused before there is memory for the pixels
-		return nil, f.damaged(fmt.Errorf("%d bytes are too few for %d x %d pixels", len(data), h.width, h.height))
+	f, h, err := begin(data, limits)
+	if err != nil {
+		return nil, err
 	}
 	decoded, err := f.decode(data)
 	if err != nil {
@@ -129,6 +102,58 @@ func (f *format) read(data []byte, pixels int) (*Image, error) {
 	m := Blank(h.width, h.height, [3]byte{255, 255, 255})
 	m.draw(decoded)
 	return m.upright(orientation(h.exif)), nil
+}
+
+// Cost returns about how many bytes of memory Decode takes for a file, the Image included. Its errors are those of Decode
+// that are known before a pixel is decoded.
+func Cost(data []byte, limits Limits) (int64, error) {
+	_, h, err := begin(data, limits)
+	if err != nil {
+		return 0, err
+	}
+	deep := h.deep + 3
+	if h.exif != nil {
+		deep += 3 // it may have to be turned
+	}
+	return int64(h.width) * int64(h.height) * int64(deep), nil
+}
+
+// begin returns the format of a file, and what it says before its pixels.
+func begin(data []byte, limits Limits) (*format, header, error) {
+	most, pixels := limits.Bytes, limits.Pixels
+	if most == 0 {
+		most = DefaultBytes
+	}
+	if pixels == 0 {
+		pixels = DefaultPixels
+	}
+	if int64(len(data)) > most {
+		return nil, header{}, errorf("the picture's file has %d bytes, more than the %d that are allowed; save it smaller", len(data), most)
+	}
+	for _, f := range formats() {
+		if f.is(data) {
+			h, err := f.begin(data, pixels)
+			return &f, h, err
+		}
+	}
+	return nil, header{}, unknown(data)
+}
+
+func (f *format) begin(data []byte, pixels int) (header, error) {
+	h, err := f.header(data)
+	switch {
+	case err != nil:
+		return h, f.damaged(err)
+	case h.width < 1 || h.height < 1:
+		return h, errorf("the %s file has no pixels: its size is %d x %d", f.name, h.width, h.height)
+	case h.width > pixels/h.height:
+		return h, errorf("the picture has %d x %d pixels, more than the %d that are allowed; make it smaller", h.width, h.height, pixels)
+	case max(h.width, h.height) > maxSide:
+		return h, errorf("the picture has %d x %d pixels, and a side may have %d; cut it into several", h.width, h.height, maxSide)
+	case len(data) < h.least: // refused before there is memory for the pixels
+		return h, f.damaged(fmt.Errorf("%d bytes are too few for %d x %d pixels", len(data), h.width, h.height))
+	}
+	return h, nil
 }
 
 // damaged is the error of a file that its decoder refused.

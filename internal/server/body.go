@@ -20,6 +20,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (*Fields, erro
 	if err == nil {
 		f.unknown = func(name string) { s.unknown.tell(s.o.Log, r.URL.Path, name) }
 		f.of(r)
+		f.media = &attached{web: s.web}
 	}
 	return f, err
 }
@@ -111,6 +112,13 @@ func reserve(ctx context.Context, n int64) error {
 		return nil // a test's writer
 	}
 	return x.share.more(ctx, x.s.Stopping(), n)
+}
+
+// unreserve gives back n bytes that reserve took for the request that ctx belongs to.
+func unreserve(ctx context.Context, n int64) {
+	if x, _ := ctx.Value(exchangeKey{}).(*exchange); x != nil && x.share.pool != nil && n > 0 {
+		x.share.pool.give(&x.share, n)
+	}
 }
 
 // Encode returns the tokens of a text as tokenizer.Encode does. It reserves the memory that they take, and ends with

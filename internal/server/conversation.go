@@ -3,13 +3,16 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
+	"github.com/powerinfer-go/powerinfer/internal/picture"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
+	"github.com/powerinfer-go/powerinfer/internal/vision"
 )
 
 // A Conversation is one for which an answer is asked.
@@ -18,6 +21,9 @@ type Conversation struct {
 	Choice         *ToolChoice // nil: no tool may be called
 	Reasoning      answer.ReasoningFormat
 	ThinkingBudget *int // tokens after which a thought is ended; nil: no limit
+
+	views vision.Views // of the messages' pictures
+	taken int64        // bytes that were reserved for them
 }
 
 // Think says whether the model thinks before it answers, in the words of those templates that leave the choice.
@@ -94,7 +100,7 @@ func (r *Reading) Read(text string) answer.Message {
 // NewConversation returns a conversation without messages, with the template's variables that the server was started
 // with.
 func (m *Model) NewConversation() *Conversation {
-	c := &Conversation{Request: chat.Request{Kwargs: Kwargs{}, AddGenerationPrompt: true}, ThinkingBudget: m.ThinkingBudget, Reasoning: m.Thoughts}
+	c := &Conversation{Request: chat.Request{Kwargs: Kwargs{}, AddGenerationPrompt: true}, views: vision.Views{}, ThinkingBudget: m.ThinkingBudget, Reasoning: m.Thoughts}
 	switch m.Reasoning {
 	case "on":
 		c.Kwargs["enable_thinking"] = json.RawMessage("true")
@@ -112,11 +118,12 @@ func (m *Model) NewConversation() *Conversation {
 func (m *Model) Prepare(c *Conversation, g *Generation) (*Reading, error) {
 	g.Special = true // calls are made of special tokens, too
 	g.StopStrings = append(g.StopStrings, m.Stop...)
-	prompt, ids, err := m.Render(g.context(), c)
+	shown, laid, err := m.lay(g.context(), c)
 	if err != nil {
 		return nil, err
 	}
-	g.Prompt = ids
+	prompt := shown.Text
+	g.Ask(laid)
 	plain, withTools := m.formats()
 	r := &Reading{plain, answer.Options{Prompt: prompt, Reasoning: c.Reasoning}}
 	if c.Choice != nil {
@@ -131,25 +138,69 @@ func (m *Model) Prepare(c *Conversation, g *Generation) (*Reading, error) {
 	return r, err
 }
 
-// Render returns a conversation's text and tokens. A thought that a template opens in spite of all is closed where the
-// model is not to think.
+// Render returns a conversation's text, in which MediaMark stands for pictures, and its tokens. It computes no picture.
 func (m *Model) Render(ctx context.Context, c *Conversation) (string, []int32, error) {
+	shown, laid, err := m.lay(ctx, c)
+	if err != nil {
+		return "", nil, err
+	}
+	if len(shown.Pictures) > 0 {
+		shown.Text = strings.ReplaceAll(shown.Text, shown.Mark, MediaMark)
+	}
+	return shown.Text, laid.IDs, nil
+}
+
+// lay returns a conversation's text, and its tokens with places for pictures. A thought that a template opens in spite of
+// all is closed where the model is not to think.
+func (m *Model) lay(ctx context.Context, c *Conversation) (*chat.Marked, *Prompt, error) {
 	q := c.Request
 	q.Kwargs = chat.WithThinking(q.Kwargs)
 	q.Adapted, q.Context = m.noteAdapted, ctx
-	text, err := m.Template.Render(q)
+	shown, err := m.Template.RenderMarked(q)
 	if ctx.Err() != nil {
-		return "", nil, context.Cause(ctx)
+		return nil, nil, context.Cause(ctx)
 	}
 	if err != nil {
-		return "", nil, Invalid("%s", err)
+		return nil, nil, Invalid("%s", err)
 	}
 	if c.plain() && !c.ContinueFinalMessage {
 		format, _ := m.formats()
-		text += format.Closing(text)
+		shown.Text += format.Closing(shown.Text)
 	}
-	ids, err := m.Engine.Tokenizer().EncodeTemplateWithin(text, reserving(ctx))
-	return text, ids, err
+	laid, err := m.layMarked(ctx, vision.Marked(shown), c.views, &c.taken, m.Engine.Tokenizer().EncodeTemplateWithin)
+	return &shown, laid, err
+}
+
+// layMarked returns the tokens of a marked text. It reserves the memory that its pictures take for the tower, as far as
+// that is more than taken. begin splits the beginning of the text into tokens.
+func (m *Model) layMarked(ctx context.Context, marked vision.Marked, views vision.Views, taken *int64, begin func(text string, more func(int64) error) ([]int32, error)) (*Prompt, error) {
+	laid, err := m.Tower.Lay(&marked, views, func(text string, first bool) ([]int32, error) {
+		if first {
+			return begin(text, reserving(ctx))
+		}
+		return m.Encode(ctx, text, false, true)
+	})
+	if err != nil {
+		return nil, pictureError(err)
+	}
+	if len(marked.Pictures) > 0 {
+		if n := laid.Bytes(m.Tower.Sizes().Width); n > *taken {
+			err = reserve(ctx, n-*taken)
+			*taken = n
+		}
+	}
+	return laid, err
+}
+
+// pictureError returns an error as that of a request if it is about what the request shows.
+func pictureError(err error) error {
+	if wrong, ok := errors.AsType[*picture.Error](err); ok || errors.Is(err, vision.ErrNoTower) || errors.Is(err, vision.ErrMarks) {
+		if ok {
+			err = wrong
+		}
+		return Invalid("%s", err)
+	}
+	return err
 }
 
 // noteAdapted logs how conversations are changed that the chat template refuses, each change once.

@@ -29,13 +29,14 @@ type Fields struct {
 
 	ctx    context.Context // the request's, or nil
 	client string          // see clientOf
+	media  *attached       // what the request sends besides text; nil: nothing is fetched for it
 }
 
 // Within returns the fields of an object within the body.
 func (f *Fields) Within(object json.RawMessage) (*Fields, error) {
 	inner, err := parseFields(object)
 	if err == nil {
-		inner.unknown, inner.ctx, inner.client = f.unknown, f.ctx, f.client
+		inner.unknown, inner.ctx, inner.client, inner.media = f.unknown, f.ctx, f.client, f.media
 	}
 	return inner, err
 }

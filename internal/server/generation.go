@@ -11,6 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/grammar"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
+	"github.com/powerinfer-go/powerinfer/internal/vision"
 )
 
 // A Generation is one text that a request asks for.
@@ -22,7 +23,8 @@ type Generation struct {
 	ReportProgress bool
 	ReportTimings  bool // with each token
 	Limits         Limits
-	Slot           int // which has to generate it, or AnySlot
+	Slot           int     // which has to generate it, or AnySlot
+	shown          *Prompt // Prompt with the pictures in it; nil: there are none
 
 	ctx    context.Context // the request's, or nil
 	client string          // see clientOf
@@ -34,6 +36,33 @@ func (g *Generation) context() context.Context {
 		return context.Background()
 	}
 	return g.ctx
+}
+
+// A Prompt is what a text follows: tokens, and pictures among them.
+type Prompt = vision.Laid
+
+// Ask makes p the prompt.
+func (g *Generation) Ask(p *Prompt) { g.Prompt, g.shown = p.IDs, p }
+
+// Continue puts tokens before the prompt, in the place of its first cut ones.
+func (g *Generation) Continue(before []int32, cut int) {
+	g.shown.Prepend(before, cut)
+	g.Prompt = g.shown.IDs
+}
+
+// HasPictures reports whether there are pictures in the prompt.
+func (g *Generation) HasPictures() bool { return g.shown.HasPictures() }
+
+// PromptText returns the text of g's prompt, in which MediaMark stands for pictures.
+func (m *Model) PromptText(g *Generation) string {
+	var text strings.Builder
+	from, tok := 0, m.Engine.Tokenizer()
+	g.shown.Places(func(at, n int) {
+		text.WriteString(tok.Decode(g.Prompt[from:at], true) + MediaMark)
+		from = at + n
+	})
+	text.WriteString(tok.Decode(g.Prompt[from:], true))
+	return text.String()
 }
 
 // An Event is something that happened to one of a request's texts. One of Token, Progress and End is set, or none: then
@@ -178,6 +207,9 @@ func (m *Model) run(ctx context.Context, g *Generation, slot int, begin time.Tim
 	if err != nil {
 		return engine.Result{}, err
 	}
+	if r.Pictures, err = m.Tower.Place(ctx, g.shown); err != nil {
+		return engine.Result{}, pictureError(err)
+	}
 	var st *engine.Stream
 	if g.ReportProgress {
 		r.Progress = g.progress(func() int { return st.Reused() }, tell)
@@ -287,7 +319,7 @@ func newTranscript(m *Model, g *Generation) *transcript {
 	if !m.LogPrompts {
 		return &transcript{}
 	}
-	m.Log.Info("prompt", "text", m.Engine.Tokenizer().Decode(g.Prompt, true))
+	m.Log.Info("prompt", "text", m.PromptText(g))
 	return &transcript{m: m}
 }
 

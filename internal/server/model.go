@@ -13,6 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/session"
+	"github.com/powerinfer-go/powerinfer/internal/vision"
 )
 
 // ModelOptions are the choices made when a model is given to a server.
@@ -28,6 +29,7 @@ type ModelOptions struct {
 	Predict     int            // tokens that an answer has at most where a request does not say; -1: no limit
 	Sampling    sample.Options // where a request says nothing else
 	Template    *chat.Template
+	Tower       *vision.Tower // shows pictures to the model; nil: it reads text only
 	Stop        []string      // texts that end every answer of a chat
 	Kwargs      Kwargs        // variables of the chat template
 	Plan        *planner.Plan // what was planned to lie on GPUs; nil: nothing

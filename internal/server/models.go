@@ -48,6 +48,7 @@ type Listed struct {
 	Path     string   // of its file
 	Size     int64    // of its files, bytes
 	Modified time.Time
+	Sees     bool // it can be shown pictures, as far as is known while it is not loaded
 	State    State
 	Model    *Model    // nil unless loaded; only what cannot change may be asked of it: it may be freed meanwhile
 	Memory   int64     // bytes that it takes, as planned, with its KV cache; 0 where it is not known
@@ -55,6 +56,9 @@ type Listed struct {
 	Expires  time.Time // when it is freed if nobody asks; zero: never
 	Err      error     // of State Failed
 }
+
+// CanSee reports whether the model can be shown pictures.
+func (l *Listed) CanSee() bool { return l.Sees || l.Model != nil && l.Model.Sees() }
 
 // Listed returns the model of a name.
 func (s *Server) Listed(name string) (*Listed, error) {

@@ -97,7 +97,7 @@ func (r *Record) end(end *engine.Result) *Ending {
 	return &Ending{
 		Model: r.model.Name, Settings: r.model.Settings(g), HasNewLine: strings.Contains(r.Content, "\n"), StopType: kind,
 		Truncated: end.Stop == engine.StopContext || end.Shifts > 0, StoppingWord: end.StopText, TokensCached: r.TokensEvaluated + r.TokensPredicted,
-		Prompt: r.model.Engine.Tokenizer().Decode(g.Prompt, true),
+		Prompt: r.model.PromptText(g),
 	}
 }
 

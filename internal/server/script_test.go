@@ -18,6 +18,7 @@ const itself = "\x00"
 // requests' grammars, decoded, parsed and sent.
 type script struct {
 	tok *tokenizer.Tokenizer
+	m   *server.Model
 	mu  sync.Mutex
 	say func(prompt string) string // nil: what the model says by itself
 }
@@ -39,7 +40,7 @@ func (s *script) hold(g *server.Generation, c sample.Constraint) sample.Constrai
 	if say == nil {
 		return c
 	}
-	text := say(s.tok.Decode(g.Prompt, true))
+	text := say(s.m.PromptText(g))
 	if text == itself {
 		return c
 	}

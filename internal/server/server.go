@@ -43,6 +43,8 @@ type Options struct {
 	RAM     int64                                // bytes of the machine's memory; 0: unknown
 	TLS     *tls.Config                          // nil: plain HTTP
 
+	MediaDomains []string // hosts that pictures may be fetched from, such as a.org and *.b.org; none: pictures come in requests only
+
 	Grace       time.Duration // Serve ends within this time; 0: 30 s
 	Memory      int64         // bytes that all requests together may take; 0: 1 GiB
 	Connections int           // connections that may be open; 0: 1024
@@ -73,6 +75,7 @@ type Server struct {
 	began  time.Time
 
 	unknown unknownFields
+	web     *web
 
 	memory *pool // the memory that requests take
 
@@ -85,7 +88,7 @@ type Server struct {
 
 // New returns a server of models, which stay the caller's. Routes are added by API.
 func New(models Models, o Options) *Server {
-	s := &Server{Models: renamed{models}, o: o, mux: http.NewServeMux(), forms: map[string]ErrorForm{}, variants: map[string]variant{}, began: time.Now(), memory: newPool(o.Memory)}
+	s := &Server{Models: renamed{models}, o: o, mux: http.NewServeMux(), forms: map[string]ErrorForm{}, variants: map[string]variant{}, began: time.Now(), memory: newPool(o.Memory), web: newWeb(o.MediaDomains)}
 	s.o.Timeout, s.o.Grace = cmp.Or(o.Timeout, usualTimeout), cmp.Or(o.Grace, usualGrace)
 	s.keys, s.hosts = newKeys(&o), newHosts(&o)
 	s.stopping, s.stop = context.WithCancel(context.Background())

@@ -111,6 +111,7 @@ func start(t testing.TB, change func(*choices)) *live {
 	l.says.tok = e.Tokenizer()
 	o.model.Restrict = l.says.hold
 	l.m = server.NewModel(e.Engine, o.model)
+	l.says.m = l.m
 	single := &server.Single{}
 	single.Set(server.Listed{Name: o.model.Name, Aliases: o.model.Aliases, Tags: o.model.Tags, Model: l.m})
 	l.s = server.New(single, o.Options)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sort"
-	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 )
@@ -25,7 +24,7 @@ func (m *Model) Shorten(ctx context.Context, c *Conversation) error {
 		}
 	}
 	asked := len(all) - 1
-	for asked >= first && (all[asked].Role != "user" || strings.TrimSpace(all[asked].Content) == "") {
+	for asked >= first && (all[asked].Role != "user" || all[asked].IsEmpty()) {
 		asked--
 	}
 	var err error

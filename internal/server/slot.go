@@ -106,7 +106,7 @@ func (s *slots) change(slot int, f func(*Slot)) {
 func (s *slots) begin(slot int, g *Generation) {
 	if g != nil { // the slot keeps what was asked, without what belongs to the request
 		asked := *g
-		asked.Constrain, asked.ctx = nil, nil
+		asked.Constrain, asked.ctx, asked.shown = nil, nil, nil
 		g = &asked
 	}
 	s.change(slot, func(p *Slot) {

@@ -117,6 +117,17 @@ func Some[T any](t testing.TB, n int, cases []T) []T {
 	return cases[:n]
 }
 
+// InTurn returns one of the cases for the subject with that number, or all of them if the test is Exhaustive. Subjects
+// that take turns try every case: families, say, with their modes.
+func InTurn[T any](t testing.TB, subject int, cases ...T) []T {
+	t.Helper()
+	if len(cases) <= 1 || Exhaustive(t) {
+		return cases
+	}
+	at := subject % len(cases)
+	return cases[at : at+1]
+}
+
 // leftOut adds a line to the file that POWERINFER_LEFT_OUT names. scripts/test.sh reads it and says what was left out.
 func leftOut(t testing.TB, how string) {
 	t.Helper()

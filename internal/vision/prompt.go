@@ -2,8 +2,10 @@ package vision
 
 import (
 	"context"
+	"slices"
 	"strings"
 
+	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
@@ -24,52 +26,145 @@ type Marked struct {
 // ErrNoTower says that a model cannot be shown pictures.
 var ErrNoTower = setting.Errorf("the model reads text and cannot be shown a picture: take a model with an mmproj file, and give that with %s", setting.Tower)
 
-// Prompt returns the tokens of a marked text, and the pictures among them. encode splits a text into tokens, special ones
-// included; first says that it is the prompt's beginning. t may be nil, for texts without pictures.
-func (t *Tower) Prompt(ctx context.Context, m *Marked, encode func(text string, first bool) ([]int32, error)) (ids []int32, placed []Placed, err error) {
+// Laid are the tokens of a prompt in which pictures have their places, and no row is computed yet.
+type Laid struct {
+	IDs   []int32
+	views []placedView
+}
+
+// placedView is a view whose rows come in the place of tokens from at on.
+type placedView struct {
+	at  int
+	sum [32]byte // of the rows
+	*family.View
+}
+
+// Bytes returns the memory that the views take, and their rows when they are computed.
+func (l *Laid) Bytes(width int) (n int64) {
+	for _, v := range l.views {
+		n += 4 * int64(v.Rows) * int64(width)
+		for _, p := range v.Patches {
+			n += 4 * int64(len(p))
+		}
+	}
+	return n
+}
+
+// HasPictures reports whether there are pictures in the prompt.
+func (l *Laid) HasPictures() bool { return l != nil && len(l.views) > 0 }
+
+// Places calls f for each view of a picture: the first of its tokens, and how many there are.
+func (l *Laid) Places(f func(at, n int)) {
+	if l != nil {
+		for _, v := range l.views {
+			f(v.at, v.Rows)
+		}
+	}
+}
+
+// Prepend puts tokens before the prompt, in the place of its first cut ones.
+func (l *Laid) Prepend(before []int32, cut int) {
+	l.IDs = slices.Concat(before, l.IDs[cut:])
+	for i := range l.views {
+		l.views[i].at += len(before) - cut
+	}
+}
+
+// Views remembers how pictures are shown, for prompts of the same pictures.
+type Views map[*picture.Image]viewed
+
+type viewed struct {
+	sum   [32]byte // of the picture
+	parts []family.Part
+}
+
+// of returns how a picture is shown.
+func (v Views) of(t *Tower, m *picture.Image) (viewed, error) {
+	if known, ok := v[m]; ok {
+		return known, nil
+	}
+	parts, err := t.program.Show(m)
+	shown := viewed{m.Sum(), parts}
+	if err == nil && v != nil {
+		v[m] = shown
+	}
+	return shown, err
+}
+
+// Lay returns the tokens of a marked text, in which pictures have their places. encode splits a text into tokens, special
+// ones included; first says that it is the prompt's beginning. t may be nil, for texts without pictures, and so may views,
+// which remembers them.
+func (t *Tower) Lay(m *Marked, views Views, encode func(text string, first bool) ([]int32, error)) (*Laid, error) {
+	l := &Laid{}
+	begun := false
 	add := func(text string) error {
-		if text == "" && len(ids) > 0 {
+		if text == "" && begun {
 			return nil
 		}
-		more, err := encode(text, len(ids) == 0)
-		ids = append(ids, more...)
+		more, err := encode(text, !begun)
+		l.IDs, begun = append(l.IDs, more...), true
 		return err
 	}
 	if len(m.Pictures) == 0 {
-		err := add(m.Text)
-		return ids, nil, err
+		return l, add(m.Text)
 	}
 	if t == nil {
-		return nil, nil, ErrNoTower
+		return nil, ErrNoTower
 	}
 	texts := strings.Split(m.Text, m.Mark)
 	if len(texts) != len(m.Pictures)+1 {
-		return nil, nil, errMarks
+		return nil, ErrMarks
 	}
 	// Texts between rows are split into tokens together with what the tower puts around the rows.
 	pending := texts[0]
 	for i, one := range m.Pictures {
-		parts, err := t.Show(ctx, one)
+		shown, err := views.of(t, one)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		for _, p := range parts {
-			if p.Rows == nil {
+		for k, p := range shown.parts {
+			if p.View == nil {
 				pending += p.Text
 				continue
 			}
 			if err := add(pending); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 			pending = ""
-			placed = append(placed, Placed{len(ids), p.Rows})
-			ids = append(ids, make([]int32, len(p.Rows.Vectors))...)
+			l.views = append(l.views, placedView{len(l.IDs), t.sumOf(shown.sum, k), p.View})
+			l.IDs = append(l.IDs, make([]int32, p.View.Rows)...)
 		}
 		pending += texts[i+1]
 	}
-	err = add(pending)
-	return ids, placed, err
+	return l, add(pending)
 }
 
-// errMarks says that a template lost or repeated a picture's mark.
-var errMarks = setting.Errorf("the chat template does not show each picture once: take another with %s, or the one that the model was published with", setting.Template)
+// Place returns the rows of a prompt's pictures. It computes those that are not kept; the end of ctx ends the waiting for
+// others' pictures.
+func (t *Tower) Place(ctx context.Context, l *Laid) ([]Placed, error) {
+	if l == nil {
+		return nil, nil
+	}
+	var placed []Placed
+	for _, v := range l.views {
+		rows, err := t.rows(ctx, v.sum, v.View)
+		if err != nil {
+			return nil, err
+		}
+		placed = append(placed, Placed{v.at, rows})
+	}
+	return placed, nil
+}
+
+// Prompt returns the tokens of a marked text, and the pictures among them: see Lay and Place.
+func (t *Tower) Prompt(ctx context.Context, m *Marked, encode func(text string, first bool) ([]int32, error)) (ids []int32, placed []Placed, err error) {
+	l, err := t.Lay(m, nil, encode)
+	if err != nil {
+		return nil, nil, err
+	}
+	placed, err = t.Place(ctx, l)
+	return l.IDs, placed, err
+}
+
+// ErrMarks says that a template lost or repeated a picture's mark.
+var ErrMarks = setting.Errorf("the chat template does not show each picture once: take another with %s, or the one that the model was published with", setting.Template)

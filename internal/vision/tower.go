@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/family"
@@ -64,7 +63,7 @@ type Tower struct {
 	cache   *compute.Cache
 	pages   []int32
 
-	mu        sync.Mutex // of what follows, and of dev
+	turn      chan struct{} // holds a value while somebody uses what follows, or dev
 	pool      *nn.Pool
 	allocated bool // pool is
 	pass      nn.Pass
@@ -150,7 +149,7 @@ func open(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*To
 	if err != nil {
 		return nil, err
 	}
-	t := &Tower{dev: dev, program: program, sizes: program.Sizes(), results: map[compute.Segment]compute.Tensor{}, kept: newKept(o.Keep)}
+	t := &Tower{dev: dev, program: program, sizes: program.Sizes(), results: map[compute.Segment]compute.Tensor{}, turn: make(chan struct{}, 1), kept: newKept(o.Keep)}
 	t.sum = sha256.Sum256(fmt.Appendf(nil, "%x %+v", f.Digest(), o.Limits))
 	if stored := storedBy(b.Parts()); stored.Heads > 0 {
 		n := pages(t.sizes)
@@ -198,7 +197,7 @@ func (t *Tower) Show(ctx context.Context, m *picture.Image) ([]Part, error) {
 			shown = append(shown, Part{Text: p.Text})
 			continue
 		}
-		rows, err := t.rows(ctx, sha256.Sum256(fmt.Appendf(nil, "%x %x %d", t.sum, sum, i)), p.View)
+		rows, err := t.rows(ctx, t.sumOf(sum, i), p.View)
 		if err != nil {
 			return nil, err
 		}
@@ -207,15 +206,21 @@ func (t *Tower) Show(ctx context.Context, m *picture.Image) ([]Part, error) {
 	return shown, nil
 }
 
+// sumOf returns what names the rows of part i of a picture of the given sum.
+func (t *Tower) sumOf(picture [32]byte, i int) [32]byte {
+	return sha256.Sum256(fmt.Appendf(nil, "%x %x %d", t.sum, picture, i))
+}
+
 // rows returns the rows of a view, which sum names.
 func (t *Tower) rows(ctx context.Context, sum [32]byte, v *family.View) (*Rows, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	select {
+	case t.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-t.turn }()
 	if r := t.kept.find(sum); r != nil {
 		return r, nil
-	}
-	if err := ctx.Err(); err != nil { // it may have waited for others
-		return nil, err
 	}
 	r := &Rows{Sum: sum, Across: v.Across, Down: v.Down, Mutual: v.Mutual}
 	var err error
@@ -286,8 +291,8 @@ func (t *Tower) Sizes() family.TowerSizes { return t.sizes }
 
 // Close closes the device.
 func (t *Tower) Close() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.turn <- struct{}{}
+	defer func() { <-t.turn }()
 	return t.dev.Close()
 }
 

@@ -232,10 +232,22 @@ func (d *Device) attendTo(out, q compute.Tensor, kv keysAndValues, first, heads 
 		return
 	}
 	a.tile = max(1, tileQueries/a.part)
+	if longest >= kernel.TermPositions && a.terms() { // which pays for more queries, but every thread is to have some
+		a.tile = max(a.tile, min(kernel.TermQueries/a.part, q.Rows*parts/(tilesOfThread*d.pool.Threads())))
+	}
 	if !how.Seen.All() { // tokens see different positions
 		a.tile = 1
 	}
 	d.pool.Run((q.Rows+a.tile-1)/a.tile*parts, a.tileFn)
+}
+
+// tilesOfThread is how many tiles a thread has at least, about, so that no thread waits long for others.
+const tilesOfThread = 4
+
+// terms reports whether tokens that see enough go by kernel.AttendByTerms: all of a sequence see the same, so that
+// a token's way is its own.
+func (a *attention) terms() bool {
+	return a.how.Later && a.how.Window == 0 && a.slopes == nil && a.d.k.AttendsByTerms(a.shape)
 }
 
 // span fills spans for so many tokens, and returns the most positions that are before the end of one.
@@ -398,6 +410,11 @@ func (a *attention) tokens(t, end int, h queries, w *workerScratch) {
 	kv, spans := a.kv(t, h.kv, w), a.spansOf(t, end, h.kv)
 	first, last := chunksOf(spans)
 	how := a.scores(h)
+	if to := int(spans[0].To); to >= kernel.TermPositions && a.terms() {
+		a.d.k.AttendByTerms(sum, q, &kv, to, how.SoftCap, grown(&w.packed, kernel.TermRoom(a.shape, n)))
+		a.finish(sum, t, end, h)
+		return
+	}
 	a.d.k.AttendChunk(sum, q, &kv, spans, how, first)
 	for c := first + 1; c < last; c++ {
 		a.d.k.AttendChunk(next, q, &kv, spans, how, c)

@@ -42,6 +42,7 @@ type source struct {
 	MediaType string          `json:"media_type"`
 	Data      string          `json:"data"`
 	Content   json.RawMessage `json:"content"` // a text or blocks
+	URL       string          `json:"url"`
 }
 
 // blocksOf returns a content's blocks.
@@ -98,15 +99,43 @@ func (b *block) text() string {
 
 // textOf returns the text of a content.
 func textOf(content json.RawMessage) string {
+	text, _ := contentOf(content, nil) // without pictures there are no errors
+	return text.String()
+}
+
+// contentOf returns a content with its pictures, if they can be shown.
+func contentOf(content json.RawMessage, pictures *server.Pictures) (*chat.Text, error) {
+	text := &chat.Text{}
 	all, err := blocksOf(content)
 	if err != nil {
-		return server.Described(content)
+		text.Add(server.Described(content))
+		return text, nil
 	}
-	var text chat.Text
 	for i := range all {
-		all[i].addTo(&text)
+		if b := &all[i]; b.Type != "image" || !pictures.Shown() {
+			b.addTo(text)
+		} else if err := b.show(text, pictures); err != nil {
+			return nil, server.Invalid("content.%d: %s", i, err)
+		}
 	}
-	return text.String()
+	return text, nil
+}
+
+// show adds the block's picture.
+func (b *block) show(text *chat.Text, pictures *server.Pictures) error {
+	var p struct {
+		Source source `json:"source"`
+	}
+	json.Unmarshal(b.raw, &p) // without a source there is no data
+	source := p.Source.Data
+	if p.Source.Type == "url" {
+		source = p.Source.URL
+	}
+	one, err := pictures.Read(source)
+	if err == nil {
+		text.Picture(one)
+	}
+	return err
 }
 
 // addTo adds the block's text. Blocks of text go on where the last one ended.
@@ -128,8 +157,9 @@ func (b *block) refused(i int) error {
 
 // A converter turns messages into those that templates take.
 type converter struct {
-	names map[string]string // of the tools that were called, by the calls' ids
-	out   []chat.Message
+	names    map[string]string // of the tools that were called, by the calls' ids
+	pictures *server.Pictures
+	out      []chat.Message
 }
 
 func (c *converter) add(m *message) error {
@@ -163,12 +193,23 @@ func (c *converter) addUser(blocks []block) error {
 			if b.ToolUseID == "" {
 				return server.Invalid("content.%d: the tool_use_id is missing", i)
 			}
-			result := textOf(b.Content)
-			if b.IsError && !strings.Contains(strings.ToLower(result), "error") { // templates have no other way to say it
-				result = "Error: " + result
+			result, err := contentOf(b.Content, c.pictures)
+			if err != nil {
+				return server.Invalid("content.%d: %s", i, err)
+			}
+			m := chat.Message{Role: "tool", ToolCallID: b.ToolUseID, Name: c.names[b.ToolUseID]}
+			result.Fill(&m)
+			if b.IsError && !strings.Contains(strings.ToLower(result.String()), "error") { // templates have no other way to say it
+				if m.Content = "Error: " + m.Content; m.Parts != nil {
+					m.Parts = slices.Insert(m.Parts, 0, chat.Part{Type: "text", Text: m.Content})
+				}
 			}
 			results++
-			c.out = append(c.out, chat.Message{Role: "tool", Content: result, ToolCallID: b.ToolUseID, Name: c.names[b.ToolUseID]})
+			c.out = append(c.out, m)
+		case "image":
+			if err := b.show(&all, c.pictures); err != nil {
+				return server.Invalid("content.%d: %s", i, err)
+			}
 		default:
 			if err := b.refused(i); err != nil {
 				return err
@@ -176,8 +217,10 @@ func (c *converter) addUser(blocks []block) error {
 			b.addTo(&all)
 		}
 	}
-	if text := all.String(); results == 0 || text != "" {
-		c.out = append(c.out, chat.Message{Role: "user", Content: text})
+	if results == 0 || !all.Empty() {
+		m := chat.Message{Role: "user"}
+		all.Fill(&m)
+		c.out = append(c.out, m)
 	}
 	return nil
 }

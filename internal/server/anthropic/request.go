@@ -48,7 +48,7 @@ func readRequest(m *server.Model, f *server.Fields) (*request, error) {
 // readConversation reads the fields that make a prompt.
 func readConversation(m *server.Model, f *server.Fields) *server.Conversation {
 	c := m.NewConversation()
-	convert := converter{names: map[string]string{}}
+	convert := converter{names: map[string]string{}, pictures: m.Pictures(f)}
 	if raw := f.Raw("system"); raw != nil {
 		text, err := systemOf(raw)
 		if err != nil {

@@ -27,7 +27,7 @@ func complete(w http.ResponseWriter, r *http.Request, f *server.Fields, m *serve
 }
 
 // completeTokens answers with what follows prompts.
-func completeTokens(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model, prompts ...[]int32) error {
+func completeTokens(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model, prompts ...*server.Prompt) error {
 	c := &completion{model: m}
 	g := m.ReadGeneration(f)
 	m.ReadConstraint(f, &g)
@@ -52,7 +52,7 @@ func completeTokens(w http.ResponseWriter, r *http.Request, f *server.Fields, m 
 	}
 	g.Logprobs = g.TopLogprobs > 0
 	for _, prompt := range prompts {
-		g.Prompt = prompt
+		g.Ask(prompt)
 		c.texts = append(c.texts, server.Several(g, n)...)
 	}
 	c.records = m.NewRecords(c.texts)

@@ -75,5 +75,5 @@ func infill(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.
 	if tok.AddsBOS() {
 		ids = slices.Insert(ids, 0, tok.BOS())
 	}
-	return completeTokens(w, r, f, m, append(ids, end...))
+	return completeTokens(w, r, f, m, &server.Prompt{IDs: append(ids, end...)})
 }

@@ -126,7 +126,7 @@ func Properties(m *server.Model) map[string]any {
 		},
 		"total_slots": m.Slots, "model_alias": m.Name, "model_path": m.FileName(), "chat_template": template,
 		"bos_token": tok.Text(tok.BOS()), "eos_token": tok.Text(tok.EOS()),
-		"modalities": map[string]bool{"vision": false, "audio": false}, "build_info": build, "is_sleeping": false, "demo": m.Demo,
+		"modalities": map[string]bool{"vision": m.Sees(), "audio": false}, "media_marker": server.MediaMark, "build_info": build, "is_sleeping": false, "demo": m.Demo,
 	}
 }
 

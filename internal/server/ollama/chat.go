@@ -14,13 +14,13 @@ import (
 
 // A message is one of a conversation in Ollama's form.
 type message struct {
-	Role       string            `json:"role"`
-	Content    string            `json:"content"`
-	Thinking   string            `json:"thinking"`
-	Images     []json.RawMessage `json:"images"`
-	ToolCalls  []call            `json:"tool_calls"`
-	ToolName   string            `json:"tool_name"`
-	ToolCallID string            `json:"tool_call_id"`
+	Role       string   `json:"role"`
+	Content    string   `json:"content"`
+	Thinking   string   `json:"thinking"`
+	Images     []string `json:"images"`
+	ToolCalls  []call   `json:"tool_calls"`
+	ToolName   string   `json:"tool_name"`
+	ToolCallID string   `json:"tool_call_id"`
 }
 
 // said is a message of the model's.
@@ -64,9 +64,9 @@ func (a *api) chat(w http.ResponseWriter, r *http.Request, f *server.Fields) err
 	defer release()
 	a.readText(f, q)
 	c := q.model.NewConversation()
+	pictures := q.model.Pictures(f)
 	for i := range messages {
-		noImages(f, messages[i].Images)
-		m, err := messages[i].convert()
+		m, err := messages[i].convert(pictures)
 		if err != nil {
 			f.Fail(server.Invalid("message %d: %s", i, err))
 		}
@@ -93,8 +93,8 @@ func (a *api) chat(w http.ResponseWriter, r *http.Request, f *server.Fields) err
 }
 
 // convert returns the message as templates take it.
-func (m *message) convert() (chat.Message, error) {
-	out := chat.Message{Role: strings.ToLower(m.Role), Content: m.Content, Reasoning: m.Thinking, Name: m.ToolName, ToolCallID: m.ToolCallID}
+func (m *message) convert(pictures *server.Pictures) (chat.Message, error) {
+	out := chat.Message{Role: strings.ToLower(m.Role), Reasoning: m.Thinking, Name: m.ToolName, ToolCallID: m.ToolCallID}
 	switch out.Role {
 	case "system", "developer", "user", "assistant", "tool":
 	default:
@@ -103,7 +103,7 @@ func (m *message) convert() (chat.Message, error) {
 	for _, k := range m.ToolCalls {
 		out.ToolCalls = append(out.ToolCalls, chat.ToolCall{ID: k.ID, Name: k.Function.Name, Arguments: k.Function.Arguments})
 	}
-	return out, nil
+	return out, withImages(&out, pictures, m.Images, m.Content)
 }
 
 // readTools reads the tools into c.

@@ -3,6 +3,7 @@ package ollama
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat"
@@ -21,7 +22,7 @@ func generatedOf(h head, p *piece, t tail) any { return generated{h, p.content, 
 
 func (a *api) generate(w http.ResponseWriter, r *http.Request, f *server.Fields) error {
 	var prompt, suffix, system, template string
-	var images []json.RawMessage
+	var images []string
 	var before []int32
 	raw := false
 	f.Read("prompt", &prompt)
@@ -31,7 +32,6 @@ func (a *api) generate(w http.ResponseWriter, r *http.Request, f *server.Fields)
 	f.Read("raw", &raw)
 	f.Read("images", &images)
 	f.Read("context", &before)
-	noImages(f, images)
 	q, release, done, err := a.begin(r.Context(), f, prompt == "" && suffix == "" && images == nil)
 	if err != nil {
 		return err
@@ -52,29 +52,39 @@ func (a *api) generate(w http.ResponseWriter, r *http.Request, f *server.Fields)
 	checkTokens(f, q.model, before)
 	c := q.model.NewConversation()
 	readThink(f, q.model, q.name, c)
-	if err := f.Close(); err != nil {
-		return err
-	}
 	if raw {
-		if q.text.Prompt, err = q.model.Encode(r.Context(), prompt, true, true); err != nil {
+		list, _ := json.Marshal(images) // texts
+		p, err := q.model.MarkedPrompt(f, strings.Repeat(server.MediaMark, len(images))+prompt, list)
+		if err != nil {
+			f.Fail(err)
+		}
+		if err := f.Close(); err != nil {
 			return err
 		}
+		q.text.Ask(p)
 		return q.answer(w, r, generatedOf)
+	}
+	asked := chat.Message{Role: "user"}
+	if err := withImages(&asked, q.model.Pictures(f), images, prompt); err != nil {
+		f.Fail(err)
+	}
+	if err := f.Close(); err != nil {
+		return err
 	}
 	if system != "" {
 		c.Messages = append(c.Messages, chat.Message{Role: "system", Content: system})
 	}
-	c.Messages = append(c.Messages, chat.Message{Role: "user", Content: prompt})
+	c.Messages = append(c.Messages, asked)
 	if q.reading, err = q.model.Prepare(c, &q.text); err != nil {
 		return err
 	}
-	q.context = true
+	q.context = !q.text.HasPictures() // which tokens do not hold
 	if len(before) > 0 {
-		tok, next := q.model.Engine.Tokenizer(), q.text.Prompt
+		tok, next, cut := q.model.Engine.Tokenizer(), q.text.Prompt, 0
 		if tok.AddsBOS() && len(next) > 0 && next[0] == tok.BOS() {
-			next = next[1:]
+			cut = 1
 		}
-		q.text.Prompt = append(before, next...)
+		q.text.Continue(before, cut)
 	}
 	return q.answer(w, r, generatedOf)
 }

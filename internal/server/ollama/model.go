@@ -36,6 +36,7 @@ type entry struct {
 	Size     int64     `json:"size"`
 	Digest   string    `json:"digest"`
 	Details  details   `json:"details"`
+	Can      []string  `json:"capabilities"`
 }
 
 // loaded is a model of the list of those in memory.
@@ -53,10 +54,19 @@ type loaded struct {
 func (a *api) tags(w http.ResponseWriter, _ *http.Request) error {
 	all := []entry{}
 	for _, l := range a.s.Models.List() {
-		all = append(all, entry{l.Name, l.Name, l.Modified, l.Size, digest(&l), detailsOf(&l)})
+		all = append(all, entry{l.Name, l.Name, l.Modified, l.Size, digest(&l), detailsOf(&l), capabilities(&l)})
 	}
 	server.WriteJSON(w, map[string]any{"models": all})
 	return nil
+}
+
+// capabilities returns what a model can do in lists: what takes a look at its template only /api/show tells.
+func capabilities(l *server.Listed) []string {
+	can := []string{"completion", "tools"}
+	if l.CanSee() {
+		can = append(can, "vision")
+	}
+	return can
 }
 
 func (a *api) running(w http.ResponseWriter, _ *http.Request) error {
@@ -99,11 +109,13 @@ func detailsOf(l *server.Listed) details {
 	d := details{Format: "gguf", Families: []string{}}
 	if f := open(l); f != nil {
 		defer f.Close()
-		return describe(f)
-	}
-	if l.Model != nil { // embedded in the program
+		d = describe(f)
+	} else if l.Model != nil { // embedded in the program
 		d.Family = l.Model.Engine.Config().Arch
 		d.Families = []string{d.Family}
+	}
+	if l.CanSee() { // older clients know by this that a model sees
+		d.Families = append(d.Families, "clip")
 	}
 	return d
 }
@@ -166,7 +178,7 @@ type tensor struct {
 func shownOf(l *server.Listed, verbose bool) shown {
 	s := shown{
 		Modelfile: "FROM " + l.Name + "\n", Details: detailsOf(l), Info: map[string]any{},
-		Capabilities: []string{"completion", "tools"}, Modified: l.Modified,
+		Capabilities: capabilities(l), Modified: l.Modified,
 	}
 	var template *chat.Template
 	if f := open(l); f != nil {

@@ -2,11 +2,11 @@ package ollama
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
@@ -65,11 +65,19 @@ func (a *api) readText(f *server.Fields, q *request) {
 	}
 }
 
-// noImages refuses images.
-func noImages(f *server.Fields, images []json.RawMessage) {
-	if len(images) > 0 {
-		f.Fail(server.Invalid("image input is not supported; the model reads text"))
+// withImages makes a text after images the content of a message.
+func withImages(to *chat.Message, pictures *server.Pictures, images []string, text string) error {
+	var content chat.Text
+	for i, source := range images {
+		one, err := pictures.Read(source)
+		if err != nil {
+			return server.Invalid("image %d: %s", i, err)
+		}
+		content.Picture(one)
 	}
+	content.Add(text)
+	content.Fill(to)
+	return nil
 }
 
 // answer generates the text and sends it in the form of d.

@@ -3,6 +3,7 @@ package openai
 import (
 	"iter"
 	"net/http"
+	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/server"
@@ -65,7 +66,7 @@ func completion(w http.ResponseWriter, r *http.Request, f *server.Fields, m *ser
 		return err
 	}
 	for _, p := range prompts {
-		g.Prompt = p
+		g.Ask(p)
 		c.texts = append(c.texts, server.Several(g, c.n)...)
 	}
 	events, err := m.Generate(r.Context(), c.texts)
@@ -87,11 +88,12 @@ func (c *textRequest) begin(index int) string {
 	if !c.echo {
 		return ""
 	}
-	prompt := c.texts[index].Prompt
-	if tok := c.model.Engine.Tokenizer(); tok.AddsBOS() && len(prompt) > 0 && prompt[0] == tok.BOS() {
-		prompt = prompt[1:]
+	g := &c.texts[index]
+	text := c.model.PromptText(g)
+	if tok := c.model.Engine.Tokenizer(); tok.AddsBOS() && len(g.Prompt) > 0 && g.Prompt[0] == tok.BOS() {
+		text = strings.TrimPrefix(text, string(tok.Piece(tok.BOS(), true)))
 	}
-	return c.model.Engine.Tokenizer().Decode(prompt, true)
+	return text
 }
 
 // logs returns a token's log probabilities, where they are wanted.

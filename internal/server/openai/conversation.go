@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/server"
@@ -38,8 +39,9 @@ func readConversation(m *server.Model, f *server.Fields) *server.Conversation {
 	if !f.Read("messages", &messages) || len(messages) == 0 {
 		f.Fail(server.Invalid("the field messages has no message"))
 	}
+	pictures := m.Pictures(f)
 	for i := range messages {
-		m, err := messages[i].convert()
+		m, err := messages[i].convert(pictures)
 		if err != nil {
 			f.Fail(server.Invalid("message %d: %s", i, err))
 		}
@@ -86,7 +88,7 @@ func readContinue(f *server.Fields, q *server.Conversation) {
 }
 
 // convert returns the message as templates take it.
-func (m *message) convert() (chat.Message, error) {
+func (m *message) convert(pictures *server.Pictures) (chat.Message, error) {
 	out := chat.Message{Role: m.Role, Reasoning: m.Reasoning, Name: m.Name, ToolCallID: m.ToolCallID}
 	switch m.Role {
 	case "system", "developer", "user", "assistant", "tool":
@@ -98,7 +100,7 @@ func (m *message) convert() (chat.Message, error) {
 	if m.FunctionCall != nil {
 		m.ToolCalls = append(m.ToolCalls, toolCall{Function: *m.FunctionCall})
 	}
-	if err := m.read(&out); err != nil {
+	if err := m.read(&out, pictures); err != nil {
 		return out, err
 	}
 	if len(m.Content) == 0 && len(m.ToolCalls) == 0 && m.Role != "assistant" {
@@ -120,7 +122,7 @@ func (m *message) convert() (chat.Message, error) {
 
 // read reads the content: a text, nothing, or a list of parts. What a tool gave back may have parts that cannot be
 // shown, which only a user's message may not.
-func (m *message) read(out *chat.Message) error {
+func (m *message) read(out *chat.Message, pictures *server.Pictures) error {
 	if len(m.Content) == 0 || json.Unmarshal(m.Content, &out.Content) == nil {
 		return nil
 	}
@@ -145,6 +147,7 @@ func (m *message) read(out *chat.Message) error {
 			return server.Invalid("a part of the content cannot be read: %s", err)
 		}
 		file, isText := server.TextFile(p.File.Data)
+		picture := slices.Contains(server.PictureTypes, p.Type)
 		switch {
 		case p.Type == "text" || p.Type == "input_text" || p.Type == "output_text":
 			if p.Text == nil {
@@ -156,17 +159,24 @@ func (m *message) read(out *chat.Message) error {
 		case p.Type == "thinking":
 			thought := message{Content: p.Thinking}
 			var read chat.Message
-			if thought.read(&read) == nil {
+			if thought.read(&read, pictures) == nil {
 				reasoning.Paragraph(read.Content)
 			}
 		case p.Type == "file" && isText:
 			content.Paragraph(file)
+		case picture && (out.Role != "tool" || pictures.Shown()):
+			one, err := pictures.Read(server.PictureURL(raw))
+			if err != nil {
+				return server.Invalid("a part of type %s: %s", p.Type, err)
+			}
+			content.Picture(one)
 		case out.Role != "tool" && (server.IsMedia(p.Type) || p.Type == "file"):
 			return server.Invalid("parts of type %.40q are not supported; the model reads text", p.Type)
 		default:
 			content.Paragraph(server.Described(raw))
 		}
 	}
-	out.Content, out.Reasoning = content.String(), reasoning.String()
+	content.Fill(out)
+	out.Reasoning = reasoning.String()
 	return nil
 }

@@ -41,6 +41,15 @@ type entry struct {
 	Tags    []string       `json:"tags"`
 	Status  status         `json:"status"`
 	Meta    map[string]int `json:"meta,omitempty"` // of a loaded model
+
+	Architecture architecture `json:"architecture"`
+	Can          []string     `json:"capabilities"`
+}
+
+// architecture says what the model reads and writes.
+type architecture struct {
+	Input  []string `json:"input_modalities"`
+	Output []string `json:"output_modalities"`
 }
 
 type status struct {
@@ -49,6 +58,10 @@ type status struct {
 
 func (l list) entry(m *server.Listed) entry {
 	e := entry{ID: m.Name, Object: "model", Created: l.s.Began().Unix(), OwnedBy: "powerinfer", Aliases: append([]string{}, m.Aliases...), Tags: append([]string{}, m.Tags...), Status: status{m.State}}
+	e.Architecture, e.Can = architecture{[]string{"text"}, []string{"text"}}, []string{"completion"}
+	if m.CanSee() { // in llama-server's words
+		e.Architecture.Input, e.Can = append(e.Architecture.Input, "image"), append(e.Can, "multimodal")
+	}
 	if m.Model != nil {
 		c := m.Model.Engine.Config()
 		e.Meta = map[string]int{"n_vocab": c.Vocab, "n_ctx": m.Model.Context(), "n_ctx_train": c.Context, "n_embd": c.Embd}

@@ -31,7 +31,7 @@ type inputItem struct {
 
 // readInput reads the field input: a text, which is a user's, or items. Without any the model answers an empty message,
 // as clients ask that only want to know whether the server is there. It returns the tools that items define, too.
-func readInput(f *server.Fields) ([]chat.Message, []json.RawMessage) {
+func readInput(m *server.Model, f *server.Fields) ([]chat.Message, []json.RawMessage) {
 	raw := f.Raw("input")
 	var text string
 	if raw == nil || json.Unmarshal(raw, &text) == nil {
@@ -45,7 +45,7 @@ func readInput(f *server.Fields) ([]chat.Message, []json.RawMessage) {
 	if len(items) == 0 {
 		return []chat.Message{{Role: "user"}}, nil
 	}
-	c := conversation{calls: map[string]string{}}
+	c := conversation{calls: map[string]string{}, pictures: m.Pictures(f)}
 	for i, raw := range items {
 		if err := c.read(raw); err != nil {
 			f.Fail(server.Invalid("item %d of the field input: %s", i, err))
@@ -63,6 +63,8 @@ type conversation struct {
 	messages []chat.Message
 	tools    []json.RawMessage
 	calls    map[string]string // names of tools by the ids of their calls
+
+	pictures *server.Pictures
 
 	content, reasoning *chat.Text // of the assistant's last message
 }
@@ -164,25 +166,37 @@ func inputOf(text json.RawMessage) json.RawMessage {
 
 // addResult adds what a call's tool gave back: a text, parts, or fields of its own.
 func (c *conversation) addResult(i *inputItem, raw json.RawMessage) error {
-	text, err := textOf(i.Output, true)
-	if err != nil || len(i.Output) == 0 {
-		text = server.Described(raw)
+	m := chat.Message{Role: "tool", ToolCallID: i.CallID, Name: c.calls[i.CallID]}
+	output := i.Output
+	if len(output) > 0 && output[0] == '{' { // a part alone, such as a screenshot
+		output = slices.Concat([]byte("["), output, []byte("]"))
 	}
-	c.messages = append(c.messages, chat.Message{Role: "tool", Content: text, ToolCallID: i.CallID, Name: c.calls[i.CallID]})
+	text, err := contentOf(output, true, c.pictures)
+	if c.pictures.Err() != nil {
+		return c.pictures.Err()
+	}
+	if err == nil && len(i.Output) > 0 {
+		text.Fill(&m)
+	} else {
+		m.Content = server.Described(raw)
+	}
+	c.messages = append(c.messages, m)
 	return nil
 }
 
 func (c *conversation) addMessage(i *inputItem) error {
-	text, err := textOf(i.Content, false)
+	text, err := contentOf(i.Content, false, c.pictures)
 	if err != nil {
 		return err
 	}
 	switch i.Role {
 	case "system", "developer", "user":
-		c.messages = append(c.messages, chat.Message{Role: i.Role, Content: text})
+		m := chat.Message{Role: i.Role}
+		text.Fill(&m)
+		c.messages = append(c.messages, m)
 	case "assistant":
 		m := c.assistant()
-		c.content.Paragraph(text)
+		c.content.Paragraph(text.String())
 		m.Content = c.content.String()
 	default:
 		return server.Invalid("there is no role %.40q; there are system, developer, user and assistant", i.Role)
@@ -218,41 +232,57 @@ type part struct {
 	File    string  `json:"file_data"`
 }
 
-// textOf returns a content's text: a text, nothing, or a list of parts that are texts. What a tool gave back may have
-// parts that cannot be shown, which only a user's message may not.
-func textOf(content json.RawMessage, result bool) (string, error) {
+// textOf returns the text of a content that is no user's.
+func textOf(content json.RawMessage) (string, error) {
+	text, err := contentOf(content, true, nil)
+	if err != nil {
+		return "", err
+	}
+	return text.String(), nil
+}
+
+// contentOf returns a content: a text, nothing, or a list of parts that are texts and pictures. What a tool gave back may
+// have parts that cannot be shown, which only a user's message may not.
+func contentOf(content json.RawMessage, result bool, pictures *server.Pictures) (*chat.Text, error) {
+	text := &chat.Text{}
 	var whole string
 	if len(content) == 0 || json.Unmarshal(content, &whole) == nil {
-		return whole, nil
+		text.Add(whole)
+		return text, nil
 	}
-	var text chat.Text
 	var parts []json.RawMessage
 	if json.Unmarshal(content, &parts) != nil {
-		return "", server.Invalid("the content or output is neither a text nor a list of parts")
+		return nil, server.Invalid("the content or output is neither a text nor a list of parts")
 	}
 	for _, raw := range parts {
 		var p part
 		if err := json.Unmarshal(raw, &p); err != nil {
-			return "", server.Invalid("a part cannot be read: %s", err)
+			return nil, server.Invalid("a part cannot be read: %s", err)
 		}
 		file, isText := server.TextFile(p.File)
 		switch {
 		case slices.Contains(textParts, p.Type):
 			if p.Text == nil {
-				return "", server.Invalid("a part is of type %s and has no text", p.Type)
+				return nil, server.Invalid("a part is of type %s and has no text", p.Type)
 			}
 			text.Add(*p.Text)
 		case p.Type == "refusal":
 			text.Add(p.Refusal)
 		case p.Type == "input_file" && isText:
 			text.Paragraph(file)
+		case slices.Contains(server.PictureTypes, p.Type) && (!result || pictures.Shown()):
+			one, err := pictures.Read(server.PictureURL(raw))
+			if err != nil {
+				return nil, server.Invalid("a part of type %s: %s", p.Type, err)
+			}
+			text.Picture(one)
 		case !result && (server.IsMedia(p.Type) || p.Type == "input_file"):
-			return "", server.Invalid("parts of type %.40q are not supported; the model reads text", p.Type)
+			return nil, server.Invalid("parts of type %.40q are not supported; the model reads text", p.Type)
 		default:
 			text.Paragraph(server.Described(raw))
 		}
 	}
-	return text.String(), nil
+	return text, nil
 }
 
 // textParts are the types of parts that are texts.
@@ -269,7 +299,7 @@ func seal(thought string) string {
 // thought returns a reasoning item's text, or its summary where it has none. Other servers' encrypted thoughts cannot
 // be read.
 func (i *inputItem) thought() (string, error) {
-	text, err := textOf(i.Content, true)
+	text, err := textOf(i.Content)
 	if err != nil || text != "" {
 		return text, err
 	}
@@ -282,11 +312,11 @@ func (i *inputItem) thought() (string, error) {
 	}
 	var parts []json.RawMessage
 	if json.Unmarshal(i.Summary, &parts) != nil {
-		return textOf(i.Summary, true)
+		return textOf(i.Summary)
 	}
 	var all chat.Text
 	for _, p := range parts {
-		one, err := textOf(slices.Concat([]byte("["), p, []byte("]")), true)
+		one, err := textOf(slices.Concat([]byte("["), p, []byte("]")))
 		if err != nil {
 			return "", err
 		}

@@ -66,7 +66,7 @@ func read(m *server.Model, f *server.Fields) (*request, error) {
 	if e.Instructions != nil && *e.Instructions != "" {
 		q.conversation.Messages = append(q.conversation.Messages, chat.Message{Role: "system", Content: *e.Instructions})
 	}
-	messages, tools := readInput(f)
+	messages, tools := readInput(m, f)
 	q.conversation.Messages = append(q.conversation.Messages, messages...)
 	if f.Read("max_output_tokens", &e.MaxOutputTokens) {
 		if *e.MaxOutputTokens < 1 || *e.MaxOutputTokens > math.MaxInt32 {

@@ -146,7 +146,7 @@ type call struct {
 	x         unsafe.Pointer
 	xStride   int
 	n         int // superblocks, or groups of eight elements
-	tail      int // elements of float rows behind the last group
+	tail      int // elements of float rows behind the last whole group
 	term      int // bytes from a row of activations to its next term, or to its scales
 	// Bytes of weights and of activations in a step of n, and the steps that are computed at a time for many tokens.
 	step, xStep, part int
@@ -228,24 +228,11 @@ func (c *call) addTail(t quant.Type, r, at, cols, tokens int) {
 
 // tailOf returns a row of activations from element from on; buf is free.
 func (c *call) tailOf(x unsafe.Pointer, from int, buf []float32) []float32 {
-	switch c.form {
-	case Floats:
+	if c.form == Floats {
 		return unsafe.Slice((*float32)(x), from+len(buf))[from:]
-	case Shorts:
-		return unsafe.Slice((*float32)(unsafe.Add(x, shortActs(from+len(buf))-shortTail)), len(buf))
 	}
-	values := func(term int) []uint16 {
-		return unsafe.Slice((*uint16)(unsafe.Add(x, term*c.term)), from+len(buf))[from:]
-	}
-	for i, v := range values(0) {
+	for i, v := range unsafe.Slice((*uint16)(x), from+len(buf))[from:] {
 		buf[i] = flushed(math.Float32frombits(uint32(v) << 16))
-	}
-	if c.form == Terms {
-		for t := 1; t < layout.ActTerms; t++ {
-			for i, v := range values(t) {
-				buf[i] += flushed(math.Float32frombits(uint32(v) << 16))
-			}
-		}
 	}
 	return buf
 }

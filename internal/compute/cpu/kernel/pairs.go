@@ -31,8 +31,6 @@ const pairAsks = layout.PairTile / 64 / 4
 const (
 	shortNorm = 46320 // the length of integers before they are rounded; √512/2 more is below √2³¹
 	shortMost = math.MaxInt16
-	// shortTail is the room for the activations behind the last group, as they are, in bytes.
-	shortTail = 4 * bf16Group
 )
 
 // shortScales returns where the scales of a row of cols activations lie, and shortActs its size, in bytes.
@@ -40,7 +38,7 @@ func shortScales(cols int) int { return bf16Acts(cols) }
 
 func shortActs(cols int) int {
 	parts := (cols + layout.ShortPart - 1) / layout.ShortPart
-	return shortScales(cols) + (4*parts+fetchLine-1)/fetchLine*fetchLine + shortTail
+	return shortScales(cols) + (4*parts+fetchLine-1)/fetchLine*fetchLine
 }
 
 // multiplyVectors is multiplyPairs by vectors.

@@ -66,18 +66,20 @@ func shortener(size sizeShorts, write writeShorts) func(dst, w *byte, n uintptr)
 	}
 }
 
-// shortRow writes a row of activations: integers, scales, and what lies behind the last group as it is.
+// shortRow writes a row of activations: integers, zeros up to a whole group, and scales.
 func shortRow(size sizeShorts, write writeShorts, dst []byte, x []float32) {
 	_ = dst[:shortActs(len(x))]
-	groups := len(x) / bf16Group
-	scales := unsafe.Slice((*float32)(unsafe.Pointer(&dst[shortScales(len(x))])), (groups+pairGroups-1)/pairGroups)
+	scales := unsafe.Slice((*float32)(unsafe.Pointer(&dst[shortScales(len(x))])), (len(x)+layout.ShortPart-1)/layout.ShortPart)
 	for i := range scales {
-		from, n := i*layout.ShortPart, uintptr(min(pairGroups, groups-i*pairGroups))
-		at := (*byte)(unsafe.Pointer(&x[from]))
+		part := x[i*layout.ShortPart:][:min(layout.ShortPart, len(x)-i*layout.ShortPart)]
+		if len(part)%bf16Group > 0 {
+			var padded [layout.ShortPart]float32
+			copy(padded[:], part)
+			part = padded[:bf16Groups(len(part))*bf16Group]
+		}
+		at, n := (*byte)(unsafe.Pointer(&part[0])), uintptr(len(part)/bf16Group)
 		factor, scale := shortFactor(size(at, n))
-		write(&dst[2*from], at, factor, n)
+		write(&dst[2*i*layout.ShortPart], at, factor, n)
 		scales[i] = scale
 	}
-	tail := unsafe.Slice((*float32)(unsafe.Pointer(&dst[shortActs(len(x))-shortTail])), bf16Group)
-	copy(tail, x[groups*bf16Group:])
 }

@@ -41,6 +41,7 @@ type blockScratch struct {
 	acts  [maxTokens / 2 * partSupers * layout.PairActs]byte // a tile's tokens of one part of the columns, arranged
 	// scales are those of integers of 16 bits, of each part of the columns for pairRows rows.
 	scales [matrixSize / (2 * layout.PairTile) / pairGroups * pairRows]float32
+	row    [pairLine]byte // the end of a row that is no whole groups
 }
 
 // maxTokens is the largest block.tokens.

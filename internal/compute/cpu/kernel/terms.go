@@ -91,24 +91,16 @@ func (k *Kernels) MatMulPrompt(next Next, t quant.Type, out []float32, outStride
 		return
 	}
 	c := k.call(t, out, outStride, w, cols, x, xStride)
-	c.form, c.n, c.tail, c.term = k.PromptForm(t), cols/bf16Group, cols%bf16Group, bf16Acts(cols)
+	c.form, c.n, c.tail, c.term = k.PromptForm(t), bf16Groups(cols), cols%bf16Group, bf16Acts(cols)
 	_ = w[rows*c.rowBytes-1]
 	_ = out[(tokens-1)*outStride+rows-1]
-	if c.n > 0 {
-		s := k.scratch.Get().(*blockScratch)
-		c.byPairs(s, rows, tokens, next)
-		k.scratch.Put(s)
-	} else {
-		for i := range tokens {
-			clear(out[i*outStride:][:rows])
-		}
-	}
-	if c.tail > 0 {
-		for r := range rows {
-			c.addTail(t, r, r, cols, tokens)
-		}
-	}
+	s := k.scratch.Get().(*blockScratch)
+	c.byPairs(s, rows, tokens, next)
+	k.scratch.Put(s)
 }
+
+// bf16Groups returns the groups of n elements, the last of which may be padded.
+func bf16Groups(n int) int { return (n + bf16Group - 1) / bf16Group }
 
 // byPairs computes rows [0, rows) of all tokens, a part of the columns after the other, whose tiles stay in the
 // second-level cache. Rows that would reach past the last begin before it instead. next is what is read after this.
@@ -177,7 +169,7 @@ func (c *call) multiplyPairs(s *blockScratch, out *float32, outStride, t, tokens
 }
 
 // fillPairs makes tiles of n groups, from group from on, of rows [first, first+rows), of which there are at most
-// pairRows; the others are zero.
+// pairRows; the others are zero, and so is what the last group has behind the row's elements, as activations have.
 func (c *call) fillPairs(s *blockScratch, first, rows, from, n int, f *fetching) {
 	m, step := &c.m.pairs, c.pairStep()
 	split := s.panel[len(s.panel)-pairRoom:]
@@ -188,7 +180,8 @@ func (c *call) fillPairs(s *blockScratch, first, rows, from, n int, f *fetching)
 		for g := 0; g < n; g += pairGroups {
 			f.some()
 			groups, to := min(pairGroups, n-g), s.panel[g*step+tile*layout.PairTile:]
-			if whole {
+			padded := c.tail > 0 && from+g+groups == c.n
+			if whole && !padded {
 				m.fill(&to[0], uintptr(step), at(r, from+g), uintptr(c.rowBytes), uintptr(groups))
 				continue
 			}
@@ -196,14 +189,19 @@ func (c *call) fillPairs(s *blockScratch, first, rows, from, n int, f *fetching)
 				clear(split)
 			}
 			for i := range have {
-				row := &split[i*pairLine]
+				row, w := &split[i*pairLine], at(r+i, from+g)
+				if padded {
+					n := copy(s.row[:], unsafe.Slice(w, 2*(bf16Group*(groups-1)+c.tail)))
+					clear(s.row[n:])
+					w = &s.row[0]
+				}
 				switch {
 				case m.shorten != nil:
-					s.scales[g/pairGroups*pairRows+tile*layout.MatrixRows+i] = m.shorten(row, at(r+i, from+g), uintptr(groups))
+					s.scales[g/pairGroups*pairRows+tile*layout.MatrixRows+i] = m.shorten(row, w, uintptr(groups))
 				case m.split != nil:
-					m.split(row, pairTerm, at(r+i, from+g), uintptr(groups))
+					m.split(row, pairTerm, w, uintptr(groups))
 				default:
-					copy(split[i*pairLine:], unsafe.Slice(at(r+i, from+g), 2*bf16Group*groups))
+					copy(split[i*pairLine:], unsafe.Slice(w, 2*bf16Group*groups))
 				}
 			}
 			for term := range m.terms {
