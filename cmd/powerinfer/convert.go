@@ -21,15 +21,19 @@ import (
 func convertCommand() *cli.Command {
 	return &cli.Command{
 		Name: "convert", UsageText: `powerinfer convert hugging-face-folder --outfile model.gguf --outtype f16
+powerinfer convert hugging-face-folder --mmproj
 powerinfer convert peft-folder --base hugging-face-folder --outfile lora.gguf`, Usage: "turn a Hugging Face folder into a GGUF file", ArgsUsage: "FOLDER [PREDICTORS]",
 		Description: `A folder of a LoRA adapter, as PEFT saves it, becomes a GGUF adapter for --lora; --base
-names the folder of the model that it is for. With PREDICTORS, a folder of published predictors
+names the folder of the model that it is for. With --mmproj, the part of a model that sees
+pictures becomes a file of its own, which --mmproj of other commands reads beside the
+model's; without it, the rest does. With PREDICTORS, a folder of published predictors
 (model_0.pt, model_1.pt, ..., config.json), the model becomes a file of the original
 PowerInfer, with the predictors in it. With --format original and a prepared file instead of
 FOLDER, that file is rewritten so that the original PowerInfer loads it.`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "outfile", Aliases: []string{"o"}, Usage: "GGUF `FILE` to write, in whose name {ftype} stands for the type; default: FOLDER-TYPE.gguf here"},
+			&cli.StringFlag{Name: "outfile", Aliases: []string{"o"}, Usage: "GGUF `FILE` to write, in whose name {ftype} stands for the type; default: FOLDER-TYPE.gguf here, with --mmproj mmproj-FOLDER-TYPE.gguf"},
 			&cli.StringFlag{Name: "outtype", Value: "f16", Usage: "`TYPE` of the matrices: " + convert.OutTypes() + "; auto: bf16 if most of the folder's matrices are, else f16; with predictors f16 or q4_0"},
+			&cli.BoolFlag{Name: "mmproj", Usage: "write the file of the tower for pictures, of a model that has one: f32, f16, bf16 or q8_0"},
 			&cli.StringFlag{Name: "base", Usage: "`FOLDER` with the config.json of the model that an adapter is for; default: as the adapter says"},
 			&cli.StringFlag{Name: "model-name", Usage: "`NAME` to write as general.name; default: config.json's, else FOLDER's"},
 			&cli.BoolFlag{Name: "no-mtp", Aliases: []string{"no-nextn"}, Usage: "leave out layers that predict further tokens (multi-token prediction), which only run --spec-type draft-mtp and llama.cpp use"},
@@ -61,11 +65,15 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 		return errors.New("--outtype: a prepared file keeps its types")
 	case predictors == "" && format == "original" && !file:
 		return errors.New("--format original needs predictors: powerinfer convert FOLDER PREDICTORS, or a prepared file in place of both")
+	case c.Bool("mmproj") && (file || predictors != "" || format == "original"):
+		return errors.New("--mmproj takes the folder of a Hugging Face model alone")
 	case predictors != "" && format == "gguf":
 		return errors.New("predictors are written in the original's form; leave --format out")
 	}
 	adapter := !file && convert.IsAdapter(dir)
 	switch {
+	case adapter && c.Bool("mmproj"):
+		return fmt.Errorf("%s is an adapter, which has no tower for pictures; convert the folder of its model with --mmproj", dir)
 	case adapter && (predictors != "" || format == "original"):
 		return fmt.Errorf("%s is an adapter; predictors belong to models", dir)
 	case !adapter && c.IsSet("base"):
@@ -117,6 +125,8 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 		err = convert.Adapter(ctx, dir, c.String("base"), out, o)
 	case predictors != "":
 		err = convert.Original(ctx, dir, predictors, out, o)
+	case c.Bool("mmproj"):
+		err = convert.Tower(ctx, dir, out, o)
 	default:
 		err = convert.HuggingFace(ctx, dir, out, o)
 	}
@@ -125,6 +135,9 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	fmt.Fprintln(stderr, "wrote", out)
+	if !file && !adapter && !c.Bool("mmproj") && convert.HasTower(dir) {
+		note(fmt.Sprintf("the model also sees pictures: powerinfer convert --mmproj %s writes the file that --mmproj takes for that", dir))
+	}
 	return nil
 }
 
@@ -141,6 +154,8 @@ func convertOutfile(c *cli.Command, source string, file, predictors bool) (strin
 		}
 		out = filepath.Base(abs) + "-" + strings.ToLower(c.String("outtype"))
 		switch {
+		case c.Bool("mmproj"):
+			out = "mmproj-" + filepath.Base(abs) + "-" + strings.ToUpper(c.String("outtype")) + ".gguf"
 		case file:
 			out = strings.TrimSuffix(filepath.Base(abs), ".gguf") + ".powerinfer.gguf"
 		case predictors:

@@ -43,10 +43,15 @@ func HuggingFace(ctx context.Context, dir, outfile string, o Options) error {
 		return err
 	}
 	defer m.close()
-	tensors := sources(m.tensors, m.keys, o)
+	return o.write(ctx, outfile, m.keys, m.tensors)
+}
+
+// write writes a file of keys and tensors.
+func (o Options) write(ctx context.Context, outfile string, keys []gguf.KV, tensors []*tensor) error {
+	encoded := sources(tensors, keys, o)
 	if o.Plan != nil {
 		var size int64
-		for _, t := range tensors {
+		for _, t := range encoded {
 			elems := 1
 			for _, d := range t.Shape {
 				elems *= d
@@ -55,7 +60,7 @@ func HuggingFace(ctx context.Context, dir, outfile string, o Options) error {
 		}
 		o.Plan(size, memory(runtime.GOMAXPROCS(0)))
 	}
-	return gguf.Create(ctx, outfile, "GGUF", m.keys, tensors, o.Progress)
+	return gguf.Create(ctx, outfile, "GGUF", keys, encoded, o.Progress)
 }
 
 // memory returns the bytes that writing will have taken at its end: those that reading the folder took from the system,

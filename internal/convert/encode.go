@@ -38,7 +38,11 @@ func sources(tensors []*tensor, keys []gguf.KV, o Options) []gguf.Source {
 	for _, i := range inLayerOrder(names) {
 		t := tensors[i]
 		typ := t.storeAs(o, m, &others)
-		out[i] = gguf.Source{Name: t.name, Type: typ, Shape: t.shape, Write: func(w io.Writer) error { return e.write(w, t, typ) }}
+		shape := t.shape
+		if t.stated != nil {
+			shape = t.stated
+		}
+		out[i] = gguf.Source{Name: t.name, Type: typ, Shape: shape, Write: func(w io.Writer) error { return e.write(w, t, typ) }}
 	}
 	others.tell(o.Notes)
 	return out
@@ -51,6 +55,8 @@ func (t *tensor) storeAs(o Options, m *mixer, others *narrowings) quant.Type {
 		return quant.I32
 	case t.plain:
 		return quant.F32
+	case t.half:
+		return quant.F16
 	case t.scales != nil: // what another type would make of it is larger or less exact
 		return quant.MXFP4
 	case t.small != nil:
@@ -346,7 +352,7 @@ func (t *tensor) part(r int) (from *checkpoint.Tensor, end int) {
 	}
 	if len(t.more) == 0 {
 		rows := 1
-		for _, d := range t.from.Shape[:max(1, len(t.from.Shape)-1)] {
+		for _, d := range t.from.Shape[:min(len(t.from.Shape), max(1, len(t.from.Shape)-1))] {
 			rows *= d
 		}
 		return t.from, rows

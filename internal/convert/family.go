@@ -14,9 +14,10 @@ import (
 
 // tensor is one tensor of the output.
 type tensor struct {
-	name  string
-	shape []int              // row length first
-	from  *checkpoint.Tensor // where its elements lie, or nil
+	name   string
+	shape  []int              // row length first
+	stated []int              // what the file says instead, of as many elements; nil: shape
+	from   *checkpoint.Tensor // where its elements lie, or nil
 	// row gives the source row of an output row; nil is the identity.
 	row    func(int) int
 	more   []*checkpoint.Tensor // of a stack: where the others' elements lie, of as many rows
@@ -46,6 +47,7 @@ type tensor struct {
 	factors    []float32          // of the matrices of mapped, which multiply elements; nil: one
 	mapped     *gguf.Tensor       // a GGUF file's elements, where from is nil
 	plain      bool               // stays F32 whatever the output type: vectors, learned positions
+	half       bool               // is F16 where the output type is smaller than F32
 	// importance holds one for each element of a row, matrix after matrix; nil: none are known.
 	importance []float32
 }
@@ -651,7 +653,7 @@ func (p *plan) stacked(name, from string, dims []int) *tensor {
 
 // otherParts are the prefixes of tensors of pictures and sound in folders that hold such a model beside the text model,
 // with and without "model." before them.
-var otherParts = []string{"vision_tower.", "vision_model.", "vision_embedder.", "embed_vision.", "visual.", "multi_modal_projector.", "audio_tower.", "embed_audio."}
+var otherParts = []string{"vision_tower.", "vision_model.", "vision_embedder.", "embed_vision.", "visual.", "multi_modal_projector.", "audio_tower.", "embed_audio.", "mm_projector.", "mlp1."}
 
 // leaveOut marks the tensors of other parts than the text model as used, and says how many they are.
 func (p *plan) leaveOut(notes func(string)) {
