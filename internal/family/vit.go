@@ -10,21 +10,20 @@ import (
 
 // towerKeys are hyperparameters that the files of all towers have.
 type towerKeys struct {
-	width, ff, layers int
-	heads             nn.HeadShape
-	image, patch      int // sides in pixels
-	rows              int // numbers of a row, as the text model takes it
-	eps               float32
-	act               compute.Activation
-	mean, std         [3]float32 // of red, green and blue
+	width, layers int
+	heads         nn.HeadShape
+	image, patch  int // sides in pixels
+	rows          int // numbers of a row, as the text model takes it
+	eps           float32
+	act           compute.Activation
+	mean, std     [3]float32 // of red, green and blue
 }
 
 // readTower reads them.
 func readTower(k *nn.Keys) towerKeys {
 	t := towerKeys{
-		width: k.Count(".embedding_length", 0, nn.MaxWidth), ff: k.Optional(".feed_forward_length", nn.MaxWidth),
-		layers: k.Optional(".block_count", nn.MaxLayers),
-		image:  k.Count(".image_size", 0, maxImage), patch: k.Count(".patch_size", 0, maxPatch),
+		width: k.Count(".embedding_length", 0, nn.MaxWidth), layers: k.Optional(".block_count", nn.MaxLayers),
+		image: k.Count(".image_size", 0, maxImage), patch: k.Count(".patch_size", 0, maxPatch),
 		rows: k.Count(".projection_dim", 0, nn.MaxWidth),
 		eps:  k.LayerNormEpsilon(1e-6), act: compute.Activation{Kind: compute.GELUQuick},
 		mean: k.Colour(".image_mean"), std: k.Colour(".image_std"),
@@ -180,22 +179,19 @@ func (m *vit) block(b *nn.Binder, s vitSpec) vitBlock {
 	return l
 }
 
-// ffnSpec describes a block's feed-forward layer. Old files have exchanged the names of its matrices, and say nothing of
-// its width.
+// ffnSpec describes a block's feed-forward layer. Old files have exchanged the names of its matrices. Its width is that of
+// the matrices: of GLM-4.1V and Qwen2-VL llama.cpp's files state another one.
 func (m *vit) ffnSpec(b *nn.Binder, s vitSpec) nn.FFNSpec {
 	const up, down = "ffn_up.weight", "ffn_down.weight"
 	ffn := nn.FFNSpec{
-		Width: m.width, Neurons: m.ff, Gated: s.gated, Act: m.act, UpBias: s.bias, DownBias: s.bias,
+		Width: m.width, Neurons: b.Rows(up), Gated: s.gated, Act: m.act, UpBias: s.bias, DownBias: s.bias,
 		Swapped: b.Rows(down) != m.width && b.Rows(up) == m.width,
 	}
 	if s.gated {
 		ffn.GateBias = s.bias
 	}
-	if ffn.Neurons == 0 {
-		ffn.Neurons = b.Rows(up)
-		if ffn.Swapped {
-			ffn.Neurons = b.Rows(down)
-		}
+	if ffn.Swapped {
+		ffn.Neurons = b.Rows(down)
 	}
 	return ffn
 }

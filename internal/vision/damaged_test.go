@@ -240,3 +240,19 @@ func TestTowerOfAnother(t *testing.T) {
 		}
 	}
 }
+
+// Files of llama.cpp state another width of feed-forward layers than GLM-4.1V and Qwen2-VL have, and open.
+func TestStatedWidth(t *testing.T) {
+	eachTower(t, func(t *testing.T, keys []gguf.KV, all []gguf.Source) {
+		for i := range keys {
+			if keys[i].Key == "clip.vision.feed_forward_length" {
+				keys[i].Value = uint32(13696)
+			}
+		}
+		tower, err := opened(t, keys, all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tower.Close()
+	})
+}
