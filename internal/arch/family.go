@@ -70,6 +70,7 @@ type Family struct {
 	ScaledLogits   bool                 // files give a factor of logits
 	ProductScale   bool                 // files give factors of embeddings and of the products q·k
 	Sections       bool                 // pictures have positions of their own in sections of a head (M-RoPE); a text's are the same in all
+	HalvedSections bool                 // folders may name sections, with the pairs of a head as neighbours, of which files with sections make halves
 	ScoreScale     float64              // of the products q·k, of a file that does not say it; 0: 1/√key
 	WindowHeads    bool                 // heads of layers with windows have a size of their own
 	SharedKV       bool                 // the last layers read the keys and values of the last layer of their kind that has some

@@ -30,6 +30,7 @@ type config struct {
 	arch.Config
 	beside
 	embeds bool // the folder is one of Sentence Transformers', for embeddings
+	halved int  // elements of a head that turn, of which pairs are neighbours in the folder and halves in the file; 0: none
 	parts  bool // the folder holds other models, of pictures or sound, beside the text model
 }
 
@@ -111,6 +112,9 @@ func (c *config) family() (arch.Family, error) {
 		}
 	}
 	if err := f.Read(&c.Config); err != nil {
+		return f, err
+	}
+	if err := c.halve(&f); err != nil {
 		return f, err
 	}
 	if f.PerhapsBeside && or(c.ParallelParts, false) {

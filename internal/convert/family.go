@@ -408,6 +408,9 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 	p.multiply(c, out, t.Name)
 	out.plain = out.plain || staysFloat(t.Name)
 	p.rearrange(c, sizes, t.Change, shape, out)
+	if c.halved > 0 && (stem == "attn_q" || stem == "attn_k") {
+		out.row = halves(c.HeadDim, c.halved)
+	}
 	if p.family.Tiled && p.pairs != nil && stem == "ssm_out" && out.from != nil {
 		p.err = fmt.Errorf("%s: adapters of %q are not supported; merge the adapter into the model and convert that", p.source.Path, from+source)
 	}

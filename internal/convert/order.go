@@ -35,6 +35,18 @@ func interleaved(headDim int) func(int) int {
 	}
 }
 
+// halves gives, for rotation of pairs (j, j+dims/2), the row of a head whose rotation pairs neighbours (2j, 2j+1) of its
+// first dims elements.
+func halves(headDim, dims int) func(int) int {
+	return func(r int) int {
+		i := r % headDim
+		if i >= dims {
+			return r
+		}
+		return r - i + i%(dims/2)*2 + i/(dims/2)
+	}
+}
+
 // ungrouped gives the source row of a row of all q heads, then all k heads, then all v heads. The source lies in
 // groups: heads/kvHeads q heads, followed by the k and the v head that they share.
 func ungrouped(heads, kvHeads, headDim int) func(int) int {

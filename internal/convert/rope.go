@@ -239,6 +239,16 @@ func (c *config) rotated(f arch.Family, share float64) (int, error) {
 	return dims, nil
 }
 
+// halve finds out whether the file has sections, and thus the pairs of heads as halves, where the folder has neighbours.
+func (c *config) halve(f *arch.Family) (err error) {
+	s := cmp.Or(c.RopeScale, c.Rope)
+	if f.HalvedSections && s != nil && len(s.Sections) > 0 {
+		f.Sections = true
+		c.halved, err = c.rotated(*f, cmp.Or(s.Partial, c.Rotary, 1))
+	}
+	return err
+}
+
 // llama3Factors returns the divisors of Llama 3.1's context extension: short waves keep their frequency, waves longer
 // than original/low are slowed by factor, those between are blended.
 //

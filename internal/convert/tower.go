@@ -49,7 +49,7 @@ func HasTower(dir string) bool {
 
 // Limits of towers, as those that the engine has.
 const (
-	maxSide  = 1 << 14 // pixels of pictures
+	maxSide  = 1 << 12 // pixels of squares
 	maxPatch = 1 << 8  // of patches
 )
 

@@ -284,7 +284,7 @@ func kimiK25Tower(t *towerPlan) {
 	t.scale(n)
 	const least = 8 // patches of a picture, as llama.cpp has it
 	t.key("vision.image_min_pixels", uint32(least*patch*patch))
-	t.key("vision.image_max_pixels", uint32(min(maxSide*maxSide, t.processor.count(16384, maxWidth, "in_patch_limit")*patch*patch)))
+	t.key("vision.image_max_pixels", uint32(min(math.MaxInt32, t.processor.count(16384, maxWidth, "in_patch_limit")*patch*patch)))
 	root := t.in("vision_tower.")
 	t.filter(root + "patch_embed.proj")
 	t.float("v.position_embd.weight", root+"patch_embed.pos_emb.weight", high, wide, t.width)

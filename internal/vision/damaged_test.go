@@ -243,16 +243,28 @@ func TestTowerOfAnother(t *testing.T) {
 
 // Files of llama.cpp state another width of feed-forward layers than GLM-4.1V and Qwen2-VL have, and open.
 func TestStatedWidth(t *testing.T) {
-	eachTower(t, func(t *testing.T, keys []gguf.KV, all []gguf.Source) {
+	for _, c := range visiontest.Cases() {
+		path := filepath.Join(t.TempDir(), visiontest.TowerFile)
+		if err := c.WriteTower(path); err != nil {
+			t.Fatal(err)
+		}
+		f, err := gguf.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		keys := slices.Clone(f.Keys)
 		for i := range keys {
 			if keys[i].Key == "clip.vision.feed_forward_length" {
 				keys[i].Value = uint32(13696)
 			}
 		}
-		tower, err := opened(t, keys, all)
-		if err != nil {
-			t.Fatal(err)
+		of := gguf.Describe("tower.gguf", "GGUF", keys, f.Tensors)
+		k := &nn.Keys{File: of, Arch: "clip.vision"}
+		b := nn.NewOutline(of, nn.Plan{Layer: func(int) nn.LayerPlan { return nn.LayerPlan{} }})
+		family.OpenTower(c.Projector(), k, b, family.TowerLimits{})
+		if k.Err != nil || b.Finish() != nil {
+			t.Errorf("%s: %v, %v", c.Name, k.Err, b.Finish())
 		}
-		tower.Close()
-	})
+	}
 }
