@@ -2,6 +2,7 @@ package convert
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,9 +30,10 @@ const prosparseThreshold = 0.01
 type config struct {
 	arch.Config
 	beside
-	embeds bool // the folder is one of Sentence Transformers', for embeddings
-	halved int  // elements of a head that turn, of which pairs are neighbours in the folder and halves in the file; 0: none
-	parts  bool // the folder holds other models, of pictures or sound, beside the text model
+	embeds bool     // the folder is one of Sentence Transformers', for embeddings
+	part   []string // the architectures of the text model, where it is a part and says them
+	halved int      // elements of a head that turn, of which pairs are neighbours in the folder and halves in the file; 0: none
+	parts  bool     // the folder holds other models, of pictures or sound, beside the text model
 }
 
 // beside is the content of config.json other than the hyperparameters.
@@ -56,18 +58,23 @@ func readConfig(dir string) (*config, error) {
 	}
 	var whole struct {
 		Text json.RawMessage `json:"text_config"`
+		Old  json.RawMessage `json:"llm_config"` // the same in InternVL's folders
 	}
 	if err := checkpoint.DecodeJSON(c.Path, data, &whole); err != nil {
 		return nil, err
 	}
-	c.parts = len(whole.Text) > 0 || c.Vision != nil
-	if len(whole.Text) > 0 { // the text model's own keys go before those beside it
+	key, text := "text_config", whole.Text
+	if len(text) == 0 {
+		key, text = "llm_config", whole.Old
+	}
+	c.parts = len(text) > 0 || c.Vision != nil
+	if len(text) > 0 { // the text model's own keys go before those beside it
 		architectures := c.Architectures
-		c.outerEOS = c.EOS
-		if err := c.decode(c.Path+`: key "text_config"`, whole.Text); err != nil {
+		c.outerEOS, c.Architectures = c.EOS, nil
+		if err := c.decode(fmt.Sprintf("%s: key %q", c.Path, key), text); err != nil {
 			return nil, err
 		}
-		c.Architectures = architectures
+		c.Architectures, c.part = architectures, c.Architectures
 	}
 	c.embeds = checkpoint.Exists(filepath.Join(dir, "modules.json"))
 	if c.Quantizing == nil || c.Quantizing.Method == "modelopt" && c.Quantizing.Algo == "" {
@@ -103,6 +110,9 @@ func (c *config) family() (arch.Family, error) {
 		return arch.Family{}, c.Errorf("architectures", "%d names instead of one", len(c.Architectures))
 	}
 	f, ok := arch.Converted(c.Architectures[0])
+	if !ok && c.parts {
+		f, ok = c.familyOfPart()
+	}
 	if !ok {
 		return f, c.Errorf("architectures", "%q is not supported; supported are %s", c.Architectures[0], arch.Sources())
 	}
@@ -127,6 +137,31 @@ func (c *config) family() (arch.Family, error) {
 		return f, c.Errorf("num_attention_heads", "%d heads of %d do not make up a width of %d", c.Heads, c.HeadDim, c.Hidden)
 	}
 	return f, nil
+}
+
+// usualArchitectures are those of text models that are parts and say no more than their kind.
+var usualArchitectures = map[string]string{
+	"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM",
+}
+
+// familyOfPart finds the architecture of a text model that is a part of one that no family knows.
+func (c *config) familyOfPart() (arch.Family, bool) {
+	name := usualArchitectures[c.Kind]
+	if len(c.part) == 1 {
+		name = c.part[0]
+	}
+	f, ok := arch.Converted(name)
+	if !ok {
+		return f, false
+	}
+	c.Architectures = []string{name}
+	for _, root := range f.Root {
+		f.Root = append(f.Root[:len(f.Root):len(f.Root)], "language_model."+root, "model.language_model."+strings.TrimPrefix(root, "model."))
+	}
+	for _, head := range strings.Fields(f.Head) {
+		f.Head += " language_model." + head
+	}
+	return f, true
 }
 
 // size is one hyperparameter and the range it must lie in.

@@ -141,11 +141,12 @@ func (r *reference) packed() bool {
 
 // vocabulary returns the number of tokens.
 func (r *reference) vocabulary() int {
-	text, ok := r.Config["text_config"].(map[string]any)
-	if !ok {
-		text = r.Config
+	for _, key := range []string{"text_config", "llm_config"} {
+		if text, ok := r.Config[key].(map[string]any); ok {
+			return int(text["vocab_size"].(float64))
+		}
 	}
-	return int(text["vocab_size"].(float64))
+	return int(r.Config["vocab_size"].(float64))
 }
 
 // TestReference converts tiny models of each family that reference.py knows, and compares their logits on the scalar

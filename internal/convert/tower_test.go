@@ -58,9 +58,6 @@ func readTowerReference(t *testing.T, name string) *towerReference {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := r.Config["text_config"]; !ok {
-		r.Config["vocab_size"] = 48.0
-	}
 	return r
 }
 

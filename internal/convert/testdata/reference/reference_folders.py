@@ -271,5 +271,21 @@ def openelm():
     yield "openelm", m, 128, norm(x, "transformer.norm", 64) @ table.T
 
 
+def parts():
+    """Text models of families that folders of models of pictures have as parts."""
+    usual = {"hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 1000000.0}
+    m = Model({"architectures": ["Qwen2ForCausalLM"], **usual})
+    m.folder = {"architectures": ["InternVLChatModel"], "llm_config": m.c, "vision_config": {"hidden_size": 8}, "downsample_ratio": 0.5}
+    logits = run(m, rms, frequencies(m, 16), swiglu, biased=True, queries=0.1, root="language_model.model.", head="language_model.lm_head.weight")
+    m.get("vision_model.embeddings.class_embedding", 1, 1, 8)
+    m.get("mlp1.1.weight", 64, 32)
+    yield "internvl", m, 128, logits
+    m = Model({"model_type": "mistral", "head_dim": 24, **usual})
+    m.folder = {"architectures": ["LlavaForConditionalGeneration"], "text_config": m.c, "vision_config": {"hidden_size": 8, "model_type": "pixtral"}, "model_type": "llava"}
+    logits = run(m, rms, frequencies(m, 24), swiglu, root="model.language_model.")
+    m.get("model.vision_tower.patch_conv.weight", 8, 3, 2, 2)
+    yield "pixtral", m, 128, logits
+
+
 if __name__ == "__main__":
-    write((qwen4exp, apertus, nanbeige, bitnet, muse_glimmer, openelm))
+    write((parts, qwen4exp, apertus, nanbeige, bitnet, muse_glimmer, openelm))

@@ -75,7 +75,8 @@ class Folder:
 
     def write(self, name, rows):
         n = [[float(f"{v:.7g}") for v in row] for row in rows]
-        config = json.dumps({"config": self.config, "files": self.files, "tensors": self.tensors, "picture": self.size, "rows": n}, separators=(",", ":"))
+        how = f"towers.py, numpy {np.__version__}, torch {torch.__version__}, float64"
+        config = json.dumps({"how": how, "config": self.config, "files": self.files, "tensors": self.tensors, "picture": self.size, "rows": n}, separators=(",", ":"))
         (HERE / (name + ".json")).write_text(config + "\n")
 
 
