@@ -34,6 +34,7 @@ type Message struct {
 	Thoughts string     `json:"thoughts,omitempty"` // what an assistant thought before it answered
 	Calls    []ToolCall `json:"calls,omitempty"`    // of tools, by an assistant
 	CallID   string     `json:"call_id,omitempty"`  // of a tool's message: the call that it answers
+	Pictures []*Picture `json:"pictures,omitempty"` // before Content; for models that see: see Model.Sees
 }
 
 // Tool is a function that a model may call. The program that asked runs it and answers with a message of RoleTool.
@@ -136,7 +137,8 @@ func (m *Model) Answer(ctx context.Context, c Conversation, g Generation) (Answe
 	return last, nil
 }
 
-// Prompt returns the text that Chat has the model continue; TokenizeTemplate makes tokens of it.
+// Prompt returns the text that Chat has the model continue; TokenizeTemplate makes tokens of it. Where pictures are, it has
+// marks that are others each time.
 func (m *Model) Prompt(c Conversation) (string, error) {
 	q, err := m.question(&c)
 	if err != nil {
@@ -199,6 +201,8 @@ func (w *written) message() Message {
 // question is a conversation as the model reads it.
 type question struct {
 	prompt  string
+	mark    string         // in prompt, of each picture
+	shown   []*Picture     // in the order of their marks
 	format  *answer.Format // of the answer
 	told    []answer.Tool  // tools that the model is told
 	allowed []answer.Tool  // those of them that it may call
@@ -238,9 +242,11 @@ func (m *Model) question(c *Conversation) (*question, error) {
 	if r.Kwargs, err = variablesOf(c); err != nil {
 		return nil, err
 	}
-	if q.prompt, err = t.Render(r); err != nil {
+	marked, err := t.RenderMarked(r)
+	if err != nil {
 		return nil, err
 	}
+	q.prompt, q.mark, q.shown = marked.Text, marked.Mark, marked.Pictures
 	can := t.Can(len(q.told) > 0)
 	q.format = answer.FormatOf(t.Source(), can.Tools, can.ToolCalls)
 	if c.NoThoughts && !q.goesOn {
@@ -267,6 +273,12 @@ func messagesOf(messages []Message) ([]chat.Message, error) {
 			return nil, fmt.Errorf("message %d has the role %q; there are system, user, assistant and tool", i, m.Role)
 		}
 		all[i] = chat.Message{Role: string(m.Role), Content: m.Content, Reasoning: m.Thoughts, ToolCallID: m.CallID, Name: names[m.CallID]}
+		if len(m.Pictures) > 0 {
+			for _, p := range m.Pictures {
+				all[i].Parts = append(all[i].Parts, chat.Part{Type: "image", Picture: p})
+			}
+			all[i].Parts = append(all[i].Parts, chat.Part{Type: "text", Text: m.Content})
+		}
 		for _, c := range m.Calls {
 			names[c.ID] = c.Name
 			if len(c.Arguments) == 0 {
@@ -338,7 +350,12 @@ func (m *Model) ask(ctx context.Context, q *question, g Generation) (*Stream, er
 	if err != nil {
 		return nil, err
 	}
-	return m.start(ctx, m.TokenizeTemplate(q.prompt), g, constraint)
+	tokens, places, err := m.TokenizeMarked(q.prompt, q.mark, q.shown, true)
+	if err != nil {
+		return nil, err
+	}
+	g.Pictures = places
+	return m.start(ctx, tokens, g, constraint)
 }
 
 // heldCalls is a compiled grammar of calls.

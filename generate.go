@@ -31,6 +31,8 @@ type Generation struct {
 	Keep         int       // so many tokens at the beginning of the prompt stay then, with the one that begins a text
 	Reproducible bool      // keys and values of texts that other generations generated are not used again: they may differ in rounding
 
+	Pictures *Places // in the prompt: see Model.TokenizeMarked; nil: there are none
+
 	Progress func(read, total int) // is told how many tokens of the prompt are read; may be nil
 }
 
@@ -111,7 +113,8 @@ func (m *Model) Generate(ctx context.Context, prompt string, g Generation) iter.
 	}
 }
 
-// Start begins to continue the tokens of a prompt, and returns at once. When ctx ends, so does the generation, and its
+// Start begins to continue the tokens of a prompt, and returns at once; if there are pictures in it that the model was not
+// shown lately, it returns when they are computed. When ctx ends, so does the generation, and its
 // memory is given back.
 func (m *Model) Start(ctx context.Context, prompt []int32, g Generation) (*Stream, error) {
 	constraint, err := m.constraint(ctx, &g, prompt)
@@ -146,6 +149,9 @@ func (m *Model) start(ctx context.Context, prompt []int32, g Generation, constra
 	}
 	if g.Reproducible {
 		r.Reuse = engine.ReuseSame
+	}
+	if r.Pictures, err = m.shown(ctx, g.Pictures); err != nil {
+		return nil, tell(err)
 	}
 	s, err := m.session.Submit(ctx, r)
 	if err != nil {

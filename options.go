@@ -92,6 +92,7 @@ type Options struct {
 	// Pictures are shown by a tower, which has a file of its own (mmproj).
 	Tower                                 string // its path; empty: the one beside the model's file, if there is one
 	NoTower                               bool   // none is loaded
+	TowerInRAM                            bool   // the processor computes pictures, although a GPU has room for the tower
 	LeastPictureTokens, MostPictureTokens int    // of a picture, where the tower has a choice; 0: as the model was published
 
 	// Expect is told, before weights are loaded, how much memory that will take, and how many tokens per second can be
@@ -212,7 +213,7 @@ func (o *Options) session() (session.Options, error) {
 	if d := o.Draft; d.Path != "" {
 		so.Draft = &session.Draft{Path: d.Path, Least: d.Least, Device: d.Devices, Layers: d.GPULayers}
 	}
-	so.Tower = session.Tower{Path: o.Tower, Off: o.NoTower, Least: o.LeastPictureTokens, Most: o.MostPictureTokens}
+	so.Tower = session.Tower{Path: o.Tower, Off: o.NoTower, OnProcessor: o.TowerInRAM, Least: o.LeastPictureTokens, Most: o.MostPictureTokens}
 	for _, a := range o.Adapters {
 		so.Adapters = append(so.Adapters, session.Adapter(a))
 	}

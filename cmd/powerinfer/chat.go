@@ -48,6 +48,7 @@ type talk struct {
 	interrupts  <-chan os.Signal // Ctrl-C; nil: it ends the program
 	keep        int              // tokens of a prompt that a shift of the context leaves
 	attached    string           // by /read, to the next message
+	pictures    []attached       // by /image, likewise
 
 	load            time.Duration // of the model
 	answers, tokens int           // so far
@@ -87,6 +88,9 @@ func runChat(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error
 		t.input = newPlainLines(ctx, os.Stdin, t.interrupts, t.interactive)
 	}
 	t.greet()
+	if err := t.tellPictures(t.pictures); err != nil {
+		return err
+	}
 	if err := t.converse(ctx); err != nil {
 		return err
 	}
@@ -123,6 +127,9 @@ func openTalk(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (*ta
 		return nil, err
 	}
 	if t.keep, err = readKeep(c); err != nil {
+		return nil, err
+	}
+	if t.pictures, err = readImages(c); err != nil {
 		return nil, err
 	}
 	return t, t.openModel(ctx)
@@ -261,7 +268,7 @@ func (t *talk) converse(ctx context.Context) error {
 func (t *talk) handle(ctx context.Context, message string) error {
 	var err error
 	switch {
-	case strings.HasPrefix(message, "/") && !strings.Contains(message, "\n"):
+	case strings.HasPrefix(message, "/") && !strings.Contains(message, "\n") && !(t.interactive && beginsWithPicture(message)):
 		err = t.obey(ctx, message)
 	case strings.TrimSpace(message) == "":
 	default:
@@ -276,15 +283,31 @@ func (t *talk) handle(ctx context.Context, message string) error {
 
 // take answers a message.
 func (t *talk) take(ctx context.Context, message string) error {
+	message, found, done, err := t.pictured(message)
+	if err != nil || done {
+		return err
+	}
+	pictures := slices.Concat(t.pictures, found)
+	before := ""
+	if len(found) > 0 {
+		before = strings.Repeat(mediaMark, len(t.pictures))
+	}
 	if t.attached != "" {
 		message = t.attached + "\n\n" + message
 	}
-	t.said.ask(message)
-	err := t.answer(ctx)
-	if err != nil {
+	if len(pictures) == 0 {
+		t.said.ask(message)
+	} else {
+		parts, err := partsOf(before+message, pictures)
+		if err != nil {
+			return err
+		}
+		t.said.show(parts, pictures)
+	}
+	if err := t.answer(ctx); err != nil {
 		t.said.withdraw()
 		return err
 	}
-	t.attached = ""
+	t.attached, t.pictures = "", nil
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 
 // answer generates an answer to the conversation, shows it while it comes, and adds it to the conversation.
 func (t *talk) answer(ctx context.Context) error {
-	prompt, tokens, err := t.room()
+	prompt, tokens, places, err := t.room()
 	if err != nil {
 		return err
 	}
@@ -36,15 +36,19 @@ func (t *talk) answer(ctx context.Context) error {
 	var limited bool
 	g.Max, limited = t.answerLimit(prompted)
 	g.Progress = func(done, total int) { bar.set(int64(done), int64(total)) }
+	g.Pictures = places
 	stream, err := t.model.Start(ctx, tokens, g)
 	if err != nil {
 		return err
 	}
-	show := t.newAnswer(prompt)
-	t.evaluated = tokens
+	show := t.newAnswer(prompt.Text)
+	kept := places.Tokens() == 0 // pictures' keys and values are not saved
+	if t.evaluated = nil; kept {
+		t.evaluated = tokens
+	}
 	for token, ok := stream.Next(); ok; token, ok = stream.Next() {
 		bar.finish()
-		if token.ID >= 0 {
+		if token.ID >= 0 && kept {
 			t.evaluated = append(t.evaluated, token.ID)
 		}
 		if err := show.push(token.Text); err != nil {

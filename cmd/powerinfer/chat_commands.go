@@ -33,12 +33,13 @@ func chatActions() []chatAction {
 		{"help", "", "list the commands", func(_ context.Context, t *talk, _ string) error { t.help(); return nil }},
 		{"clear", "", "begin a new conversation", func(_ context.Context, t *talk, _ string) error {
 			t.said.clear()
-			t.attached, t.evaluated = "", nil
+			t.attached, t.pictures, t.evaluated = "", nil, nil
 			t.note("a new conversation")
 			return nil
 		}},
 		{"regen", "", "answer the last message again", func(ctx context.Context, t *talk, _ string) error { return t.again(ctx) }},
-		{"read", "FILE", "put a file's text before the next message", func(_ context.Context, t *talk, file string) error { return t.attach(file) }},
+		{"read", "FILE", "put a file's text before the next message", func(_ context.Context, t *talk, file string) error { return t.attach(fileIn(file)) }},
+		{"image", "FILE", "show the model a picture with the next message", func(_ context.Context, t *talk, files string) error { return t.attachPictures(files) }},
 		{"system", "TEXT", "set the system text; without TEXT remove it", func(_ context.Context, t *talk, text string) error {
 			t.said.system = text
 			if text == "" {
@@ -49,8 +50,8 @@ func chatActions() []chatAction {
 			return nil
 		}},
 		{"set", "NAME VALUE", "set a sampling option such as temp; without NAME show all", func(_ context.Context, t *talk, argument string) error { return t.set(argument) }},
-		{"save", "FILE", "write the conversation to a file, as JSON, and its KV cache to FILE.kv", func(ctx context.Context, t *talk, file string) error { return t.save(ctx, file) }},
-		{"load", "FILE", "go on with a conversation that /save wrote", func(ctx context.Context, t *talk, file string) error { return t.restore(ctx, file) }},
+		{"save", "FILE", "write the conversation to a file, as JSON, and its KV cache to FILE.kv", func(ctx context.Context, t *talk, file string) error { return t.save(ctx, fileIn(file)) }},
+		{"load", "FILE", "go on with a conversation that /save wrote", func(ctx context.Context, t *talk, file string) error { return t.restore(ctx, fileIn(file)) }},
 		{"model", "NAME", "go on with another model; without NAME say which one answers", func(ctx context.Context, t *talk, name string) error {
 			return t.changeModel(ctx, name)
 		}},
@@ -106,7 +107,7 @@ func (t *talk) again(ctx context.Context) error {
 		return errors.New("there is no message yet")
 	}
 	t.said.messages = slices.Clone(t.said.messages)
-	t.said.ask(question)
+	t.said.add(question)
 	if err := t.answer(ctx); err != nil {
 		t.said.messages = before
 		return err
@@ -201,7 +202,7 @@ func (t *talk) recall() {
 		return
 	}
 	for _, m := range t.said.messages[max(0, n-recalled):] {
-		text := terminal.Clean(strings.TrimSpace(m.Content))
+		text := terminal.Clean(strings.TrimSpace(textOf(&m, "[picture] ")))
 		if m.Role == "user" {
 			fmt.Fprintln(stdout, promptFirst+strings.ReplaceAll(text, "\n", "\n"+promptMore))
 			continue

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/reeflective/readline"
@@ -195,17 +196,32 @@ func (e *lineEditor) insert() {
 	e.shell.Cursor().InsertAt(e.shell.Keys.Caller()...)
 }
 
-// completeAction completes the names of commands.
+// completeAction completes the names of commands, and of the files that they take.
 func completeAction(line []rune, cursor int) readline.Completions {
 	text := string(line[:cursor])
-	if !strings.HasPrefix(text, "/") || strings.Contains(text, " ") {
+	if !strings.HasPrefix(text, "/") {
 		return readline.Completions{}
+	}
+	if name, argument, ok := strings.Cut(text[1:], " "); ok {
+		return completeFile(name, argument)
 	}
 	var described []string
 	for _, a := range chatActions() {
 		described = append(described, "/"+a.name, a.help)
 	}
 	return readline.CompleteValuesDescribed(described...)
+}
+
+// completeFile completes the last name of a file in a command's argument.
+func completeFile(command, argument string) readline.Completions {
+	of := slices.IndexFunc(chatActions(), func(a chatAction) bool { return a.name == command && a.argument == "FILE" })
+	if of < 0 {
+		return readline.Completions{}
+	}
+	typed, names := filesBeginning(argument, command == "image")
+	c := readline.CompleteValues(names...).NoSpace()
+	c.PREFIX = typed
+	return c
 }
 
 func (e *lineEditor) readLine(prompt string) (string, error) {

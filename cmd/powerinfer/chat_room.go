@@ -1,6 +1,9 @@
 package main
 
-import "github.com/powerinfer-go/powerinfer"
+import (
+	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/internal/chat"
+)
 
 // Room in the context of a conversation, in tokens. An answer leaves room for the next message and its answer, up to
 // answerReserve, and takes at least half of what is free. Where less than leastRoom is free before an answer, the oldest
@@ -10,15 +13,17 @@ const (
 	leastRoom     = 512
 )
 
-// room returns a prompt of the conversation that leaves room for an answer, and its tokens.
-func (t *talk) room() (prompt string, tokens []int32, err error) {
+// room returns a prompt of the conversation that leaves room for an answer, its tokens, and the places of pictures.
+func (t *talk) room() (prompt chat.Marked, tokens []int32, places *powerinfer.Places, err error) {
 	context, before := t.model.Info().Context, t.said.left
 	most := context - min(leastRoom, context/4)
 	for {
 		if prompt, err = t.said.prompt(); err != nil {
-			return "", nil, err
+			return prompt, nil, nil, err
 		}
-		tokens = t.said.tokens(prompt, t.model)
+		if tokens, places, err = t.said.tokens(&prompt, t.model); err != nil {
+			return prompt, nil, nil, err
+		}
 		if len(tokens) <= most || !t.said.leaveOut() {
 			break
 		}
@@ -27,7 +32,7 @@ func (t *talk) room() (prompt string, tokens []int32, err error) {
 	if t.said.left > before {
 		t.note("the context of %d tokens is full: the model no longer sees the first %s; -c gives a larger context, /clear begins anew", context, count(t.said.left, "message"))
 	}
-	return prompt, tokens, nil
+	return prompt, tokens, places, nil
 }
 
 // answerLimit returns how many tokens an answer to a prompt of so many may have, as powerinfer.Generation has it. own

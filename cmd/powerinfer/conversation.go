@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,32 +21,52 @@ type conversation struct {
 	template *chat.Template // nil: the texts are joined and continued
 	kwargs   map[string]json.RawMessage
 	system   string
-	messages []chat.Message // users' and assistants' by turns
-	left     int            // of messages, the oldest, that prompts leave out because the context has no room for them
+	messages []chat.Message                 // users' and assistants' by turns
+	files    map[*powerinfer.Picture][]byte // of their pictures
+	left     int                            // of messages, the oldest, that prompts leave out because the context has no room for them
 }
 
 // prompt returns the text that the next answer continues.
-func (c *conversation) prompt() (string, error) {
+func (c *conversation) prompt() (chat.Marked, error) {
 	if c.template == nil {
-		var b strings.Builder
-		b.WriteString(c.system)
+		p := chat.Marked{Text: c.system}
+		mark := "picture" + rand.Text()
 		for _, m := range c.messages[c.left:] {
-			if m.Role == "user" && b.Len() > 0 {
-				b.WriteString("\n")
+			if m.Role == "user" && p.Text != "" {
+				p.Text += "\n"
 			}
-			b.WriteString(m.Content)
+			p.Text += textOf(&m, mark)
+			for _, part := range m.Parts {
+				if part.Picture != nil {
+					p.Mark, p.Pictures = mark, append(p.Pictures, part.Picture)
+				}
+			}
 		}
-		return b.String(), nil
+		return p, nil
 	}
-	return c.template.Render(chat.Request{Messages: c.with(c.messages[c.left:]), Kwargs: chat.WithThinking(c.kwargs), AddGenerationPrompt: true})
+	return c.template.RenderMarked(chat.Request{Messages: c.with(c.messages[c.left:]), Kwargs: chat.WithThinking(c.kwargs), AddGenerationPrompt: true})
 }
 
-// tokens returns a prompt's tokens.
-func (c *conversation) tokens(prompt string, m *powerinfer.Model) []int32 {
-	if c.template == nil {
-		return m.Tokenize(prompt, true, false)
+// textOf returns a message's text with mark in the places of its pictures.
+func textOf(m *chat.Message, mark string) string {
+	var b strings.Builder
+	b.WriteString(m.Content)
+	for _, p := range m.Parts {
+		if p.Picture != nil {
+			b.WriteString(mark)
+		} else {
+			b.WriteString(p.Text)
+		}
 	}
-	return m.TokenizeTemplate(prompt)
+	return b.String()
+}
+
+// tokens returns a prompt's tokens, and the places of pictures among them.
+func (c *conversation) tokens(prompt *chat.Marked, m *powerinfer.Model) ([]int32, *powerinfer.Places, error) {
+	if c.template == nil && len(prompt.Pictures) == 0 {
+		return m.Tokenize(prompt.Text, true, false), nil, nil
+	}
+	return m.TokenizeMarked(prompt.Text, prompt.Mark, prompt.Pictures, c.template != nil)
 }
 
 // with returns the system message and messages.
@@ -69,30 +90,107 @@ func (c *conversation) leaveOut() bool {
 }
 
 // clear begins a new conversation.
-func (c *conversation) clear() { c.messages, c.left = nil, 0 }
+func (c *conversation) clear() { c.messages, c.files, c.left = nil, nil, 0 }
 
-// ask adds a user's message.
-func (c *conversation) ask(text string) {
-	c.messages = append(c.messages, chat.Message{Role: "user", Content: text})
+// ask adds a user's message of a text.
+func (c *conversation) ask(text string) { c.add(chat.Message{Role: "user", Content: text}) }
+
+// show adds a user's message with pictures.
+func (c *conversation) show(parts []chat.Part, pictures []attached) {
+	c.add(chat.Message{Role: "user", Parts: parts})
+	if c.files == nil {
+		c.files = map[*powerinfer.Picture][]byte{}
+	}
+	for _, p := range pictures {
+		c.files[p.Picture] = p.file
+	}
 }
 
+func (c *conversation) add(m chat.Message) { c.messages = append(c.messages, m) }
+
 // withdraw takes the last question and its answer, if there is one, out of the conversation, and returns the question.
-func (c *conversation) withdraw() (string, bool) {
+func (c *conversation) withdraw() (chat.Message, bool) {
 	for n := len(c.messages); n > 0; n-- {
 		if m := c.messages[n-1]; m.Role == "user" {
 			c.messages = c.messages[:n-1]
 			c.left = min(c.left, len(c.messages))
-			return m.Content, true
+			return m, true
 		}
 	}
-	return "", false
+	return chat.Message{}, false
 }
 
 // savedMessage is a message in a file, in the form of OpenAI's API.
 type savedMessage struct {
 	Role      string `json:"role"`
-	Content   string `json:"content"`
+	Content   any    `json:"content"` // a text, or parts
 	Reasoning string `json:"reasoning_content,omitempty"`
+}
+
+// savedPart is a text or a picture, which is a data URI.
+type savedPart struct {
+	Type  string        `json:"type"`
+	Text  string        `json:"text,omitempty"`
+	Image *savedPicture `json:"image_url,omitempty"`
+}
+
+type savedPicture struct {
+	URL string `json:"url"`
+}
+
+// saved returns a message as it is in a file.
+func (c *conversation) saved(m *chat.Message) savedMessage {
+	s := savedMessage{m.Role, m.Content, m.Reasoning}
+	if len(m.Parts) == 0 {
+		return s
+	}
+	var parts []savedPart
+	for _, p := range m.Parts {
+		if p.Picture != nil {
+			parts = append(parts, savedPart{Type: "image_url", Image: &savedPicture{dataURI(c.files[p.Picture])}})
+		} else {
+			parts = append(parts, savedPart{Type: "text", Text: p.Text})
+		}
+	}
+	s.Content = parts
+	return s
+}
+
+// addSaved adds a message of a file.
+func (c *conversation) addSaved(s *savedMessage) error {
+	text, ok := s.Content.(string)
+	if ok {
+		c.add(chat.Message{Role: s.Role, Content: text, Reasoning: s.Reasoning})
+		return nil
+	}
+	data, err := json.Marshal(s.Content)
+	if err != nil {
+		return err
+	}
+	var saved []savedPart
+	if err := json.Unmarshal(data, &saved); err != nil {
+		return fmt.Errorf("its content is neither a text nor parts: %w", err)
+	}
+	var parts []chat.Part
+	var pictures []attached
+	for _, p := range saved {
+		if p.Image == nil {
+			parts = append(parts, chat.Part{Type: "text", Text: p.Text})
+			continue
+		}
+		file, err := fileOf(p.Image.URL)
+		if err != nil {
+			return err
+		}
+		picture, err := powerinfer.ReadPicture(file)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, chat.Part{Type: "image", Picture: picture})
+		pictures = append(pictures, attached{file: file, Picture: picture})
+	}
+	c.show(parts, pictures)
+	return nil
 }
 
 type savedConversation struct {
@@ -108,7 +206,7 @@ func conversationKind() atomicfile.Kind {
 func (c *conversation) save(path string) error {
 	var s savedConversation
 	for _, m := range c.with(c.messages) {
-		s.Messages = append(s.Messages, savedMessage{m.Role, m.Content, m.Reasoning})
+		s.Messages = append(s.Messages, c.saved(&m))
 	}
 	data, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -137,17 +235,20 @@ func (c *conversation) load(path string) error {
 	if err := json.Unmarshal(data, &s); err != nil {
 		return fmt.Errorf("%s holds no conversation that /save wrote: %w", path, err)
 	}
-	system, messages := "", []chat.Message(nil)
+	loaded := conversation{template: c.template, kwargs: c.kwargs}
 	for i, m := range s.Messages {
+		text, isText := m.Content.(string)
 		switch {
-		case m.Role == "system" && i == 0:
-			system = m.Content
-		case m.Role == "user" || m.Role == "assistant":
-			messages = append(messages, chat.Message{Role: m.Role, Content: m.Content, Reasoning: m.Reasoning})
+		case m.Role == "system" && i == 0 && isText:
+			loaded.system = text
+		case m.Role == "user" || m.Role == "assistant" && isText:
+			if err := loaded.addSaved(&m); err != nil {
+				return fmt.Errorf("%s: message %d: %w", path, i+1, err)
+			}
 		default:
 			return fmt.Errorf("%s: message %d has the role %q; there may be a system message first, then user and assistant", path, i+1, m.Role)
 		}
 	}
-	c.system, c.messages, c.left = system, messages, 0
+	*c = loaded
 	return nil
 }

@@ -22,8 +22,8 @@ func TestLeaveOut(t *testing.T) {
 	answer(&c, "two")
 	c.ask("3")
 	for _, want := range []string{"S\n1one\n2two\n3", "S\n2two\n3", "S\n3"} {
-		if got, err := c.prompt(); err != nil || got != want {
-			t.Errorf("the prompt is %q (%v), want %q", got, err, want)
+		if got, err := c.prompt(); err != nil || got.Text != want {
+			t.Errorf("the prompt is %q (%v), want %q", got.Text, err, want)
 		}
 		c.leaveOut()
 	}
@@ -45,7 +45,7 @@ func TestLeaveOut(t *testing.T) {
 		}
 	}
 	c.ask("4")
-	if got, _ := c.prompt(); got != "S\n4" {
-		t.Errorf("the prompt is %q", got)
+	if got, _ := c.prompt(); got.Text != "S\n4" {
+		t.Errorf("the prompt is %q", got.Text)
 	}
 }

@@ -349,7 +349,7 @@ func sessionOptions(c *cli.Command, outputs int) (session.Options, *powerinfer.O
 	if d := o.Draft; d.Path != "" {
 		so.Draft = &session.Draft{Path: d.Path, Least: d.Least, Device: d.Devices, Layers: d.GPULayers}
 	}
-	so.Tower = session.Tower{Path: o.Tower, Off: o.NoTower, Least: o.LeastPictureTokens, Most: o.MostPictureTokens}
+	so.Tower = session.Tower{Path: o.Tower, Off: o.NoTower, OnProcessor: o.TowerInRAM, Least: o.LeastPictureTokens, Most: o.MostPictureTokens}
 	for _, a := range o.Adapters {
 		so.Adapters = append(so.Adapters, session.Adapter(a))
 	}

@@ -5,7 +5,7 @@ package main
 func missingFlags() []missing {
 	const (
 		draft     = "leave it out: a draft model, -md FILE, takes the model's own settings"
-		pictures  = "only text is read: use llama.cpp for pictures and sound"
+		sound     = "only text and pictures are read: use llama.cpp for sound"
 		audio     = "only text is written: use llama.cpp for speech"
 		diffusion = "diffusion models are not supported: use llama.cpp for them"
 		training  = "weights are not trained here: use llama.cpp or PyTorch, and convert the result"
@@ -34,7 +34,7 @@ func missingFlags() []missing {
 		{[]string{"hellaswag", "hellaswag-tasks", "winogrande", "winogrande-tasks", "multiple-choice", "multiple-choice-tasks"}, tasks},
 		{[]string{"ppl-output-type"}, "powerinfer perplexity prints chunk after chunk"},
 		{[]string{"ns", "sequences"}, "powerinfer batch continues many prompts, --parallel at a time"},
-		{[]string{"image", "audio", "video"}, pictures},
+		{[]string{"audio", "video"}, sound},
 		{[]string{"rpc"}, "one machine computes: docs/kubernetes.md shares requests among several"},
 		{[]string{"fitp", "fit-print"}, fit},
 		{[]string{"control-vector", "control-vector-scaled", "control-vector-layer-range"}, vectors},

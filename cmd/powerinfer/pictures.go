@@ -17,6 +17,7 @@ func towerFlags() []cli.Flag {
 	return about(pictureSubject, []cli.Flag{
 		&cli.StringFlag{Name: "mmproj", Aliases: []string{"mm", "mmproj-url", "mmu"}, Usage: "GGUF `FILE` that shows pictures to the model, or its name at the Hugging Face hub; default: the one beside the model or in its repository, if there is one", Sources: env("MMPROJ", "MMPROJ_URL")},
 		&cli.BoolFlag{Name: "no-mmproj", Aliases: []string{"no-mmproj-auto"}, Usage: "load none", Sources: env("NO_MMPROJ")},
+		&cli.BoolFlag{Name: "no-mmproj-offload", Usage: "compute pictures on the processor, although a GPU could", Sources: env("NO_MMPROJ_OFFLOAD")},
 		&cli.IntFlag{Name: "image-min-tokens", Usage: "a picture has at least `N` tokens, if the model has a choice; smaller ones are enlarged", Sources: env("IMAGE_MIN_TOKENS"), HideDefault: true},
 		&cli.IntFlag{Name: "image-max-tokens", Usage: "a picture has at most `N` tokens, if the model has a choice; larger ones are reduced", Sources: env("IMAGE_MAX_TOKENS"), HideDefault: true},
 	})
@@ -27,7 +28,7 @@ func readTower(c *cli.Command, o *powerinfer.Options) error {
 	if o.NoTower = !has(c, "mmproj"); o.NoTower {
 		return nil
 	}
-	o.Tower, o.NoTower = c.String("mmproj"), c.Bool("no-mmproj")
+	o.Tower, o.NoTower, o.TowerInRAM = c.String("mmproj"), c.Bool("no-mmproj"), c.Bool("no-mmproj-offload")
 	o.LeastPictureTokens, o.MostPictureTokens = c.Int("image-min-tokens"), c.Int("image-max-tokens")
 	if o.LeastPictureTokens < 0 || o.MostPictureTokens < 0 {
 		return errors.New("--image-min-tokens and --image-max-tokens take numbers of tokens; 0 is as the model was published")
@@ -57,7 +58,7 @@ func plannedTower(c *cli.Command, m *planner.Machine) (string, error) {
 	if rate := m.Products(); rate > 0 {
 		text += fmt.Sprintf(", for about %.1f s", float64(need.Products)/rate)
 	}
-	return text + ". All of this is in RAM, and computed by the processor.", nil
+	return text + ", if the processor computes it. A GPU does where it has room.", nil
 }
 
 // fetchTower fetches the tower that --mmproj names at the hub.

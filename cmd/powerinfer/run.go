@@ -18,7 +18,7 @@ import (
 
 // generationFlags are of the commands that generate one text.
 func generationFlags() []cli.Flag {
-	return slices.Concat(engineFlags(), speculationFlags(), towerFlags(), grammarFlags(), []cli.Flag{
+	return slices.Concat(engineFlags(), speculationFlags(), towerFlags(), []cli.Flag{imageFlag()}, grammarFlags(), []cli.Flag{
 		&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Usage: "`TEXT` to continue, or a conversation's first message"},
 		&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "read the prompt from `FILE`; - is standard input"},
 		&cli.BoolFlag{Name: "no-escape", Usage: `take \n, \t and the like in -p literally`},
@@ -78,9 +78,10 @@ powerinfer run -m model.gguf -f question.txt --json-schema '{"type":"object"}'`,
 }
 
 // asAnswer has run hold a conversation of one answer where the text came as words or by standard input, and the model
-// has a chat template: such a text is a question. What -p and -f give is continued.
+// has a chat template: such a text is a question, and so is one about a picture. What else -p and -f give is continued.
 func asAnswer(c *cli.Command) error {
-	if !asked(c) || c.Bool("no-conversation") || c.IsSet("prompt-cache") {
+	shown := c.IsSet("image") && (c.IsSet("prompt") || c.IsSet("file"))
+	if !asked(c) && !shown || c.Bool("no-conversation") || c.IsSet("prompt-cache") {
 		return nil
 	}
 	t, err := modelTemplate(c)
@@ -101,6 +102,9 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	if err != nil {
 		return err
 	}
+	if cached.path != "" && c.IsSet("image") {
+		return errors.New("--prompt-cache keeps texts without pictures: leave out --image, or --prompt-cache")
+	}
 	given := c.IsSet("prompt") || c.IsSet("file")
 	if !given && cached.path == "" {
 		if path := c.String("model"); path != "" {
@@ -117,6 +121,10 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 		note(demoNote)
 	}
 	prompt, err := readText(c)
+	if err != nil {
+		return err
+	}
+	pictures, err := readImages(c)
 	if err != nil {
 		return err
 	}
@@ -146,6 +154,11 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 		return err
 	}
 	ids := m.Tokenize(prompt, true, true)
+	if len(pictures) > 0 {
+		if ids, err = withPictures(m, prompt, pictures, &g); err != nil {
+			return err
+		}
+	}
 	if !given {
 		if ids = cached.held; len(ids) == 0 {
 			return fmt.Errorf("--prompt-cache %s holds no text yet, and there is %w", cached.path, errNoPrompt)

@@ -36,6 +36,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
+	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
 )
 
 // scriptPrograms are what scripts run by exec besides the system's.
@@ -100,7 +101,7 @@ func shaderCache(t *testing.T) string {
 func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
 		"refuse": refuse, "figure": figure, "json": validJSON, "width": width, "greedy": greedy,
-		"model": writeModel, "dense": writeDense, "experts": writeExperts, "encoder": writeEncoder, "prepared": writePrepared, "profiled": writeProfile, "truncate": truncate, "huge": hugeTensor, "hub": startHub, "patched": writePatched, "samples": sameSamples,
+		"model": writeModel, "dense": writeDense, "experts": writeExperts, "encoder": writeEncoder, "seeing": writeSeeing, "prepared": writePrepared, "profiled": writeProfile, "truncate": truncate, "huge": hugeTensor, "hub": startHub, "patched": writePatched, "samples": sameSamples,
 	}
 	for name, f := range systemCommands {
 		cmds[name] = f
@@ -225,6 +226,13 @@ func writeEncoder(ts *testscript.TestScript, _ bool, args []string) {
 		spec.Labels = n
 	}
 	ts.Check(synth.Write(context.Background(), ts.MkAbs(args[0]), spec, nil))
+}
+
+// writeSeeing writes a tiny model that sees, its tower and pictures to a folder: seeing FOLDER
+func writeSeeing(ts *testscript.TestScript, _ bool, args []string) {
+	cases := visiontest.Cases()
+	of := slices.IndexFunc(cases, func(c visiontest.Case) bool { return c.Name == "gemma3" })
+	ts.Check(cases[of].Write(ts.MkAbs(args[0])))
 }
 
 // writePatched writes the embedded model with the first of each pair of bytes replaced by the second, a Go string of

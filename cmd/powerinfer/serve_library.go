@@ -66,7 +66,7 @@ func serveLibrary(ctx context.Context, c *cli.Command, o server.Options, m serve
 	opener := &modelOpener{c: c, session: so, model: m}
 	models := library.New(library.Options{
 		Opener: opener, Keep: c.Duration("keep-alive"), Most: c.Int("models-max"), Asked: c.Bool("no-models-autoload"), Log: o.Log, Meter: o.Meter,
-		Scan: func() ([]library.Source, error) { return completeModels(h, dirs) },
+		Scan: func() ([]library.Source, error) { return completeModels(h, dirs, !c.Bool("no-mmproj")) },
 	})
 	s := newServer(c, models, h, o)
 	o.Log.Info("listening", "url", url, "models", len(models.List()), "folder", c.String("models-dir"))
@@ -83,7 +83,7 @@ func serveSleeping(ctx context.Context, c *cli.Command, o server.Options, m serv
 	if err != nil {
 		return err
 	}
-	source := library.Source{Name: m.Name, Path: path, Aliases: m.Aliases, Tags: m.Tags, Modified: time.Now()}
+	source := library.Source{Name: m.Name, Path: path, Aliases: m.Aliases, Tags: m.Tags, Modified: time.Now(), Sees: !c.Bool("no-mmproj") && (c.String("mmproj") != "" || hub.TowerBeside(path) != "")}
 	if source.Name == "" {
 		source.Name = cmp.Or(calledShort(c), strings.TrimSuffix(filepath.Base(cmp.Or(path, demo.Name)), ".gguf"))
 	}
@@ -139,8 +139,9 @@ func (s *sleeping) Peek(name string) (*server.Model, func(), error) {
 	return s.Library.Peek(name)
 }
 
-// completeModels returns the models of folders and of the cache of which no file is missing.
-func completeModels(h *hub.Hub, dirs []string) ([]library.Source, error) {
+// completeModels returns the models of folders and of the cache of which no file is missing. With towers they see if they
+// have one.
+func completeModels(h *hub.Hub, dirs []string, towers bool) ([]library.Source, error) {
 	all, err := h.List(dirs...)
 	if err != nil {
 		return nil, err
@@ -148,7 +149,7 @@ func completeModels(h *hub.Hub, dirs []string) ([]library.Source, error) {
 	var sources []library.Source
 	for i := range all {
 		if m := &all[i]; m.Complete {
-			sources = append(sources, library.Source{Name: m.Name, Path: m.Path(), Size: m.Size, Modified: m.Modified})
+			sources = append(sources, library.Source{Name: m.Name, Path: m.Path(), Size: m.Size, Modified: m.Modified, Sees: towers && hub.TowerBeside(m.Path()) != ""})
 		}
 	}
 	return sources, nil

@@ -51,9 +51,6 @@ func (p *Plan) Layout() placement.Layout {
 	return placement.Layout{Places: p.places(), Bytes: p.Bytes}
 }
 
-// Open opens the processor for itself.
-func (p Processor) Open() (*cpu.Device, error) { return p.open(false) }
-
 // open opens the processor, which has company where GPUs work, too.
 func (p Processor) open(company bool) (*cpu.Device, error) {
 	idle := 0

@@ -144,12 +144,7 @@ func (p *profiler) FeedForward(layer int, s model.FFNStep) {
 		t := p.sampled[i]
 		records[i] = appendRecord(nil, p.documents[t], inputs[i], rows[t], p.norms[layer])
 	})
-	for _, b := range records {
-		if err := p.traces.append(p.role, layer, b); err != nil {
-			p.err = err
-			return
-		}
-	}
+	p.err = p.traces.append(p.role, layer, records...)
 }
 
 // reset forgets what was counted.

@@ -69,6 +69,7 @@ type traces struct {
 	files [roles][]*os.File
 	size  [roles][]int64 // [layer]
 	left  [roles]int64   // bytes that may still be written
+	buf   []byte         // of append
 }
 
 // openTraces opens the files of all layers, cut to the sizes given; nil: empty.
@@ -103,14 +104,18 @@ func openTraces(w *work, layers int, size [roles][]int64) (*traces, error) {
 	return t, nil
 }
 
-// append adds whole records to a layer's trace. Once the bound is reached nothing more is written.
-func (t *traces) append(r role, layer int, b []byte) error {
-	if int64(len(b)) > t.left[r] {
-		t.left[r] = 0
-		return nil
+// append adds whole records to a layer's trace, in one write. Once the bound is reached nothing more is written.
+func (t *traces) append(r role, layer int, records ...[]byte) error {
+	t.buf = t.buf[:0]
+	for _, b := range records {
+		if int64(len(b)) > t.left[r] {
+			t.left[r] = 0
+			break
+		}
+		t.left[r] -= int64(len(b))
+		t.buf = append(t.buf, b...)
 	}
-	t.left[r] -= int64(len(b))
-	n, err := t.files[r][layer].WriteAt(b, t.size[r][layer])
+	n, err := t.files[r][layer].WriteAt(t.buf, t.size[r][layer])
 	t.size[r][layer] += int64(n)
 	return err
 }

@@ -3,6 +3,7 @@ package server_test
 import (
 	"crypto/sha256"
 	"fmt"
+	"image/color"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat"
+	"github.com/powerinfer-go/powerinfer/internal/server"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
@@ -108,15 +110,32 @@ func installed(t *testing.T, source string) string {
 	return kept
 }
 
-// TestClients: the clients that people use, unmodified, chat, stream, call tools, have answers held to a schema, abort,
-// and are refused.
-func TestClients(t *testing.T) {
+// clients returns the folder of the clients for Node.
+func clients(t *testing.T) string {
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
 			testenv.Missing(t, "npm", program+" is absent")
 		}
 	}
-	folder := installed(t, filepath.Join("testdata", "clients"))
+	return installed(t, filepath.Join("testdata", "clients"))
+}
+
+// TestClientsShowPictures: the same clients show pictures, each in its own form.
+func TestClientsShowPictures(t *testing.T) {
+	folder := clients(t)
+	l := start(t, seeing(t))
+	l.says.answer(func(prompt string) string { return fmt.Sprint(strings.Count(prompt, server.MediaMark), " pictures") })
+	node := exec.CommandContext(t.Context(), "node", "pictures.mjs", l.url, pngOf(t, color.RGBA{200, 30, 30, 255}))
+	node.Dir = folder
+	if out, err := node.CombinedOutput(); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+}
+
+// TestClients: the clients that people use, unmodified, chat, stream, call tools, have answers held to a schema, abort,
+// and are refused.
+func TestClients(t *testing.T) {
+	folder := clients(t)
 	for script, change := range map[string]func(*choices){
 		"openai.mjs": func(o *choices) { o.Keys = []string{"secret"} }, "anthropic.mjs": thinking(t), "ollama.mjs": thinking(t),
 		"langchain.mjs": thinking(t), "aisdk.mjs": thinking(t),

@@ -64,9 +64,16 @@ func commonBody(e *Error) any {
 	return map[string]body{"error": {e.Status, e.Message, e.Type, e.PromptTokens, e.Context}}
 }
 
-// Invalid returns the error of a request that cannot be understood or granted.
+// Invalid returns the error of a request that cannot be understood or granted. An error among the values that has another
+// status, such as that of a request that needs too much memory, keeps it.
 func Invalid(format string, values ...any) *Error {
-	return newError(http.StatusBadRequest, "invalid_request_error", format, values...)
+	e := newError(http.StatusBadRequest, "invalid_request_error", format, values...)
+	for _, v := range values {
+		if inner, ok := v.(*Error); ok && inner.Status != e.Status {
+			e.Status, e.Type, e.RetryAfter = inner.Status, inner.Type, inner.RetryAfter
+		}
+	}
+	return e
 }
 
 // Unusable returns the error of a field with a schema or a grammar that cannot be used. An error that is not the

@@ -51,15 +51,16 @@ func (p *Pictures) Err() error {
 }
 
 // Read returns the picture that a client gives as a data URI, as base64 or as an address. It reserves the memory that
-// the picture takes.
+// the picture takes. After an error it returns that.
 func (p *Pictures) Read(source string) (*picture.Image, error) {
 	if !p.Shown() { // which is known before anything is decoded
 		return nil, Invalid("image input is not supported: %s", vision.ErrNoTower)
 	}
-	m, err := p.read(source)
-	if p.err == nil {
-		p.err = err
+	if p.err != nil { // the request is refused: nothing more is fetched and decoded for it
+		return nil, p.err
 	}
+	m, err := p.read(source)
+	p.err = err
 	return m, err
 }
 

@@ -58,7 +58,12 @@ type Listed struct {
 }
 
 // CanSee reports whether the model can be shown pictures.
-func (l *Listed) CanSee() bool { return l.Sees || l.Model != nil && l.Model.Sees() }
+func (l *Listed) CanSee() bool {
+	if l.Model != nil {
+		return l.Model.Sees()
+	}
+	return l.Sees
+}
 
 // Listed returns the model of a name.
 func (s *Server) Listed(name string) (*Listed, error) {

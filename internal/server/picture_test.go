@@ -4,13 +4,23 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"image"
 	"image/color"
+	"image/gif"
+	"image/jpeg"
 	"image/png"
+	"io"
+	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/image/bmp"
 
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
@@ -110,6 +120,66 @@ var pictureRequests = []struct {
 		`{"messages":[{"role":"user","content":[{"type":"image_url","image_url":"data:image/png;base64,{PNG}"},{"type":"text","text":"What is this?"}]}]}`,
 		"/v1/chat/completions/input_tokens", []any{"usage", "prompt_tokens"}, shown + "What is this?",
 	},
+	{
+		"openai, a tool's result", "/v1/chat/completions",
+		`{"messages":[{"role":"user","content":"Look."},{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"look","arguments":"{}"}}]},` +
+			`{"role":"tool","tool_call_id":"call_1","content":[{"type":"text","text":"seen"},{"type":"image_url","image_url":{"url":"data:image/png;base64,{PNG}"}}]}]}`,
+		"/v1/chat/completions/input_tokens", []any{"usage", "prompt_tokens"}, "seen" + shown,
+	},
+	{
+		"open webui", "/v1/chat/completions", // a file's data URI has its parameters, and the text comes first
+		`{"stream":false,"model":"tales","messages":[{"role":"user","content":[{"type":"text","text":"What is this?"},{"type":"image_url","image_url":{"url":"data:image/png;name=a%20b.png;base64,{PNG}"}}]}],"params":{},"features":{}}`,
+		"/v1/chat/completions/input_tokens", []any{"usage", "prompt_tokens"}, "What is this?" + shown,
+	},
+	{
+		"responses", "/v1/responses",
+		`{"model":"tales","input":[{"role":"user","content":[{"type":"input_text","text":"What is this?"},{"type":"input_image","image_url":"data:image/png;base64,{PNG}","detail":"auto"}]}]}`,
+		"/v1/responses/input_tokens", []any{"usage", "input_tokens"}, "What is this?" + shown,
+	},
+	{
+		"responses, a tool's result", "/v1/responses",
+		`{"input":[{"role":"user","content":"Look."},{"type":"function_call","call_id":"call_1","name":"look","arguments":"{}"},` +
+			`{"type":"function_call_output","call_id":"call_1","output":[{"type":"input_text","text":"seen"},{"type":"input_image","image_url":"data:image/png;base64,{PNG}"}]}]}`,
+		"/v1/responses/input_tokens", []any{"usage", "input_tokens"}, "seen" + shown,
+	},
+	{
+		"responses, a screenshot", "/v1/responses",
+		`{"input":[{"role":"user","content":"Look."},{"type":"computer_call","call_id":"call_1","action":{"type":"screenshot"},"status":"completed"},` +
+			`{"type":"computer_call_output","call_id":"call_1","output":{"type":"computer_screenshot","image_url":"data:image/png;base64,{PNG}"}}]}`,
+		"/v1/responses/input_tokens", []any{"usage", "input_tokens"}, shown,
+	},
+	{
+		"anthropic", "/v1/messages",
+		`{"model":"tales","max_tokens":100,"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"{PNG}"}},{"type":"text","text":"What is this?"}]}]}`,
+		"/v1/messages/count_tokens", []any{"usage", "input_tokens"}, shown + "What is this?",
+	},
+	{
+		"claude code, which has read a picture's file", "/v1/messages",
+		`{"model":"tales","max_tokens":100,"messages":[{"role":"user","content":[{"type":"text","text":"Read a.png"}]},` +
+			`{"role":"assistant","content":[{"type":"tool_use","id":"toolu_1","name":"Read","input":{"file_path":"/a.png"}}]},` +
+			`{"role":"user","content":[{"tool_use_id":"toolu_1","type":"tool_result","content":[{"type":"image","source":{"type":"base64","data":"{PNG}","media_type":"image/png"}}],"cache_control":{"type":"ephemeral"}}]}]}`,
+		"/v1/messages/count_tokens", []any{"usage", "input_tokens"}, shown,
+	},
+	{
+		"ollama, chat", "/api/chat", `{"model":"tales","stream":false,"messages":[{"role":"user","content":"What is this?","images":["{PNG}","{PNG}"]}]}`,
+		"", []any{"prompt_eval_count"}, shown + shown + "What is this?",
+	},
+	{
+		"ollama, generate", "/api/generate", `{"model":"tales","stream":false,"prompt":"What is this?","images":["{PNG}"]}`,
+		"", []any{"prompt_eval_count"}, shown + "What is this?",
+	},
+	{
+		"ollama, raw", "/api/generate", `{"model":"tales","stream":false,"raw":true,"prompt":"What is this?","images":["{PNG}"]}`,
+		"", []any{"prompt_eval_count"}, shown + "What is this?",
+	},
+	{
+		"llama-server", "/completion", `{"prompt":{"prompt_string":"See <__media__> here.","multimodal_data":["{PNG}"]}}`,
+		"", []any{"tokens_evaluated"}, "See " + shown + " here.",
+	},
+	{
+		"llama-server's form at OpenAI's route", "/v1/completions", `{"prompt":[{"prompt_string":"See <__media__><__media__>","multimodal_data":["{PNG}","{PNG}"]}],"max_tokens":20}`,
+		"", []any{"usage", "prompt_tokens"}, "See " + shown + shown,
+	},
 }
 
 // TestPictures: pictures come to the model in the place where the client put them, and their rows count as tokens of the
@@ -135,6 +205,9 @@ func TestPictures(t *testing.T) {
 			}
 			without := l.m.Engine.Tokenizer().Encode(strings.ReplaceAll(prompt, server.MediaMark, ""), false, true)
 			n, _ := at(t, doc, q.tokens...).(float64)
+			if cached, ok := at(t, doc, "usage", "cache_read_input_tokens").(float64); ok { // Anthropic's input_tokens are without them
+				n += cached
+			}
 			if least := len(without) + pictureRows*strings.Count(prompt, server.MediaMark); int(n) < least-2 || int(n) > least+4 {
 				t.Errorf("the prompt counts %v tokens, want about %d", n, least)
 			}
@@ -171,5 +244,216 @@ func TestPicturesRefused(t *testing.T) {
 		if message, _ := at(t, doc, "error", "message").(string); status != http.StatusBadRequest || !strings.Contains(message, want) {
 			t.Errorf("%q: status %d: %v", source, status, doc)
 		}
+	}
+}
+
+// TestSeesInLists: lists and properties say of a model whether it sees, as each API's clients expect it.
+func TestSeesInLists(t *testing.T) {
+	for _, sees := range []bool{false, true} {
+		l := start(t, func(o *choices) {
+			if sees {
+				seeing(t)(o)
+			}
+		})
+		props, _ := l.get("/props")
+		models, _ := l.get("/v1/models")
+		one, _ := l.get("/v1/models/tales")
+		tags, _ := l.get("/api/tags")
+		show := l.good("/api/show", `{"model":"tales"}`)
+		has := func(list any, what string) bool {
+			all, _ := list.([]any)
+			return slices.Contains(all, any(what))
+		}
+		for what, said := range map[string]bool{
+			"/props":                  at(t, props, "modalities", "vision") == true,
+			"/v1/models":              has(at(t, models, "data", 0, "architecture", "input_modalities"), "image"),
+			"/v1/models capabilities": has(at(t, models, "data", 0, "capabilities"), "multimodal"),
+			"/v1/models/tales":        has(at(t, one, "architecture", "input_modalities"), "image"),
+			"/api/tags":               has(at(t, tags, "models", 0, "capabilities"), "vision"),
+			"/api/tags families":      has(at(t, tags, "models", 0, "details", "families"), "clip"),
+			"/api/show":               has(show["capabilities"], "vision"),
+		} {
+			if said != sees {
+				t.Errorf("%s says %v of a model that sees: %v", what, said, sees)
+			}
+		}
+		if props["media_marker"] != server.MediaMark {
+			t.Errorf("the mark of a picture is %v", props["media_marker"])
+		}
+	}
+}
+
+// TestBlindModels: a model without a tower is shown no picture, which all routes say before they read it. What a tool
+// gave back is told in words.
+func TestBlindModels(t *testing.T) {
+	l := start(t, func(o *choices) { o.context = 1024 })
+	l.says.text("a king")
+	for _, q := range pictureRequests {
+		doc, status := l.ask(q.path, strings.ReplaceAll(q.body, "{PNG}", "!!"))
+		text, _ := json.Marshal(doc)
+		if strings.Contains(q.body, "tool_result") || strings.Contains(q.body, "_output") || strings.Contains(q.body, "tool_call_id") {
+			if status != http.StatusOK {
+				t.Errorf("%s: status %d: %s", q.name, status, text)
+			}
+		} else if status != http.StatusBadRequest || !strings.Contains(string(text), "image input is not supported") || !strings.Contains(string(text), "--mmproj") {
+			t.Errorf("%s: status %d: %s", q.name, status, text)
+		}
+	}
+}
+
+// TestPicturesDecoded: base64 in all forms that clients write.
+func TestPicturesDecoded(t *testing.T) {
+	l := start(t, seeing(t))
+	standard := pngOf(t, color.RGBA{250, 30, 30, 255})
+	data, _ := base64.StdEncoding.DecodeString(standard)
+	var lines strings.Builder
+	for i := 0; i < len(standard); i += 20 {
+		lines.WriteString(standard[i:min(i+20, len(standard))] + "\r\n")
+	}
+	count := func(source string) any {
+		t.Helper()
+		body, _ := json.Marshal(map[string]any{"messages": []any{map[string]any{"role": "user", "content": []any{map[string]any{"type": "image_url", "image_url": source}}}}})
+		return l.good("/v1/chat/completions/input_tokens", string(body))["input_tokens"]
+	}
+	want := count(standard)
+	for _, source := range []string{
+		"data:image/png;base64," + standard, "DATA:IMAGE/PNG;BASE64," + standard, "data:;base64," + standard,
+		"data:image/jpeg;charset=utf-8;base64," + strings.TrimRight(standard, "="), "data:image/png;base64," + lines.String(),
+		"data:image/png;base64," + base64.URLEncoding.EncodeToString(data), base64.RawURLEncoding.EncodeToString(data),
+		"data:image/png;base64," + url.QueryEscape(standard), "data:image/png," + url.PathEscape(string(data)), " \n" + standard,
+	} {
+		if got := count(source); got != want {
+			t.Errorf("%.60q: %v tokens, want %v", source, got, want)
+		}
+	}
+}
+
+// TestDamagedPictures: 2,000 damaged files, through all routes, are answered by 400 or 200, in time, and without
+// memory that stays reserved.
+func TestDamagedPictures(t *testing.T) {
+	l := start(t, seeing(t))
+	l.says.text("a king")
+	whole := fileOf(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	refused := 0
+	for i := range 2000 {
+		data := slices.Clone(whole[i%len(whole)])
+		switch i / len(whole) % 3 {
+		case 0: // cut off
+			data = data[:random.IntN(len(data))]
+		case 1: // bytes changed
+			for range 1 + random.IntN(8) {
+				data[random.IntN(len(data))] = byte(random.Uint32())
+			}
+		case 2: // header changed, where sizes are
+			data[random.IntN(min(40, len(data)))] ^= byte(1 + random.IntN(255))
+		}
+		q := pictureRequests[i%len(pictureRequests)]
+		path := q.path
+		if q.count != "" {
+			path = q.count // without generating
+		}
+		doc, status := l.ask(path, strings.ReplaceAll(q.body, "{PNG}", base64.StdEncoding.EncodeToString(data)))
+		message := fmt.Sprint(doc["error"])
+		switch {
+		case status == http.StatusBadRequest && len(message) > 10:
+			refused++
+		case status == http.StatusRequestEntityTooLarge && strings.Contains(message, "--request-memory"): // its header says that it is large
+			refused++
+		case status != http.StatusOK:
+			t.Fatalf("file %d, %s: status %d: %v", i, path, status, doc)
+		}
+	}
+	if refused < 500 {
+		t.Errorf("%d were refused", refused)
+	}
+	eventually(t, "all memory was given back", func() bool { return l.s.TakenMemory() == 0 })
+}
+
+// fileOf returns files of pictures in several formats.
+func fileOf(t testing.TB) [][]byte {
+	t.Helper()
+	m := image.NewPaletted(image.Rect(0, 0, 24, 16), color.Palette{color.Black, color.White, color.RGBA{200, 0, 0, 255}})
+	for i := range m.Pix {
+		m.Pix[i] = byte(i * i % 3)
+	}
+	var files [][]byte
+	for _, encode := range []func(w io.Writer) error{
+		func(w io.Writer) error { return png.Encode(w, m) },
+		func(w io.Writer) error { return jpeg.Encode(w, m, nil) },
+		func(w io.Writer) error { return gif.Encode(w, m, nil) },
+		func(w io.Writer) error { return bmp.Encode(w, m) },
+	} {
+		var b bytes.Buffer
+		if err := encode(&b); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, b.Bytes())
+	}
+	return files
+}
+
+// TestPicturesWithinMemory: what a picture takes is reserved before it is decoded, and a request for too much is refused
+// with what to do.
+func TestPicturesWithinMemory(t *testing.T) {
+	l := start(t, func(o *choices) {
+		seeing(t)(o)
+		o.Memory = 24 << 20
+	})
+	var b bytes.Buffer
+	if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, 4000, 3000))); err != nil { // few bytes, many pixels
+		t.Fatal(err)
+	}
+	body := strings.ReplaceAll(pictureRequests[0].body, "{PNG}", base64.StdEncoding.EncodeToString(b.Bytes()))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	doc, status := l.ask("/v1/chat/completions", body)
+	runtime.ReadMemStats(&after)
+	if message, _ := at(t, doc, "error", "message").(string); status != http.StatusRequestEntityTooLarge || !strings.Contains(message, "--request-memory") {
+		t.Errorf("status %d: %v", status, doc)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 {
+		t.Errorf("the refused picture took %d bytes", took)
+	}
+	many := strings.Repeat(`{"type":"image_url","image_url":"{PNG}"},`, 101)
+	doc, status = l.ask("/v1/chat/completions", strings.ReplaceAll(`{"messages":[{"role":"user","content":[`+many[:len(many)-1]+`]}]}`, "{PNG}", pngOf(t, color.White)))
+	if message, _ := at(t, doc, "error", "message").(string); status != http.StatusBadRequest || !strings.Contains(message, "more than 100 pictures") {
+		t.Errorf("status %d: %v", status, doc)
+	}
+	eventually(t, "all memory was given back", func() bool { return l.s.TakenMemory() == 0 })
+}
+
+// TestPicturesInTurns: a second turn finds the first one's picture in the cache; another picture of the same size is not
+// taken for it.
+func TestPicturesInTurns(t *testing.T) {
+	l := start(t, seeing(t))
+	l.says.text("a king")
+	ask := func(c color.Color, more string) (cached float64) {
+		t.Helper()
+		doc := l.good("/v1/chat/completions", strings.ReplaceAll(`{"messages":[{"role":"user","content":[{"type":"image_url","image_url":"{PNG}"},{"type":"text","text":"What?"}]}`+more+`]}`, "{PNG}", pngOf(t, c)))
+		n, _ := at(t, doc, "usage", "prompt_tokens_details", "cached_tokens").(float64)
+		return n
+	}
+	red, blue := color.RGBA{255, 0, 0, 255}, color.RGBA{0, 0, 255, 255}
+	const more = `,{"role":"assistant","content":"a king"},{"role":"user","content":"Why?"}`
+	ask(red, "")
+	other, same := ask(blue, ""), ask(red, more)
+	if same < other+pictureRows { // the texts before the pictures are the same
+		t.Errorf("of another picture %v tokens are in the cache, of the same one %v", other, same)
+	}
+}
+
+// TestOllamaContextWithPictures: a text goes on after tokens of an earlier one with a picture behind them, and tokens
+// that hold a picture are not offered to go on with.
+func TestOllamaContextWithPictures(t *testing.T) {
+	l := start(t, seeing(t))
+	l.says.text("a king")
+	first := l.good("/api/generate", `{"model":"tales","stream":false,"prompt":"Hi"}`)
+	before, _ := json.Marshal(first["context"])
+	var prompt string
+	l.says.answer(func(p string) string { prompt = p; return "a king" })
+	doc := l.good("/api/generate", strings.ReplaceAll(`{"model":"tales","stream":false,"prompt":"What?","images":["{PNG}"],"context":`+string(before)+`}`, "{PNG}", pngOf(t, color.White)))
+	if doc["context"] != nil || !strings.Contains(prompt, "Hi") || strings.Index(prompt, server.MediaMark) < strings.Index(prompt, "a king") {
+		t.Errorf("%q: %v", prompt, doc)
 	}
 }

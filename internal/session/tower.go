@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
@@ -17,6 +18,7 @@ import (
 type Tower struct {
 	Path        string // of the tower's file; empty: the one beside the model's, if there is one
 	Off         bool   // pictures are not shown
+	OnProcessor bool   // the processor computes them, although a GPU could
 	Least, Most int    // tokens of a picture, where the tower has a choice; 0: as files and families say
 }
 
@@ -53,14 +55,13 @@ func (s *Session) openTower(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	dev, err := o.Planner.Processor.Open()
-	if err != nil {
-		return err
+	options := vision.Options{Limits: limits, Width: c.Given, Axes: c.Axes}
+	if err = s.openOnGPU(ctx, f, o, options); err == nil && s.tower == nil {
+		s.tower, err = openOn(ctx, f, o.Planner.Processor.Beside, options)
 	}
-	if s.tower, err = vision.Open(ctx, f, dev, vision.Options{Limits: limits, Width: c.Given, Axes: c.Axes}); err == nil {
+	if err == nil {
 		return nil
 	}
-	err = errors.Join(err, dev.Close())
 	if o.Tower.Path != "" || ctx.Err() != nil {
 		return err
 	}
@@ -68,6 +69,41 @@ func (s *Session) openTower(ctx context.Context, o *Options) error {
 		o.Planner.Notice(fmt.Sprintf("pictures cannot be shown to the model: %v", err))
 	}
 	return nil
+}
+
+// openOnGPU opens the tower in f on a GPU, unless none has room for it or it is to be on the processor.
+func (s *Session) openOnGPU(ctx context.Context, f *gguf.File, o *Options, options vision.Options) error {
+	need, err := vision.NeedOf(f, options)
+	if err != nil || o.Tower.OnProcessor {
+		return err
+	}
+	options.Again = func(failed error) (compute.Device, error) {
+		if o.Planner.Notice != nil {
+			o.Planner.Notice(fmt.Sprintf("%v; pictures are computed on the processor from now on", failed))
+		}
+		return o.Planner.Processor.Beside()
+	}
+	s.tower, err = openOn(ctx, f, func() (compute.Device, error) { return o.Planner.Beside(need.Weights + need.Activations) }, options)
+	if err != nil && ctx.Err() == nil {
+		if o.Planner.Notice != nil {
+			o.Planner.Notice(fmt.Sprintf("%v; pictures are computed on the processor", err))
+		}
+		return nil
+	}
+	return err
+}
+
+// openOn opens the tower in f on the device that open gives. It opens none where there is no device.
+func openOn(ctx context.Context, f *gguf.File, open func() (compute.Device, error), options vision.Options) (*vision.Tower, error) {
+	dev, err := open()
+	if dev == nil || err != nil {
+		return nil, err
+	}
+	t, err := vision.Open(ctx, f, dev, options)
+	if err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	return t, nil
 }
 
 // NeedOfTower returns what the tower of the model in f takes; found is false where there is none.

@@ -34,13 +34,10 @@ func NeedOf(f *gguf.File, o Options) (n Need, err error) {
 	}
 	count := counter{patches: int64(n.Sizes.Patches)}
 	pool := nn.NewPool(nil, n.Sizes.Patches, 1)
-	pass := nn.Pass{Params: &compute.Params{}, LastLayer: -1}
+	pass := nn.Pass{LastLayer: -1}
 	pass.Pictures = true
-	for range 2 { // activations have their full widths in the second pass
-		count.products = 0
-		pass.Begin(compute.NewVerbs(&count), pool, n.Sizes.Patches, 0)
-		program.Forward(&pass, &family.View{Rows: n.Sizes.Rows})
-	}
+	rehearse(program, &pass, pool, nothing{})
+	rehearse(program, &pass, pool, &count) // once
 	n.Products = count.products
 	width, _ := pool.Widths()
 	stored := storedBy(b.Parts())

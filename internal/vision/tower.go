@@ -48,6 +48,10 @@ type Options struct {
 	Axes   bool  // the text model tells the axes of positions apart
 	Keep   int64 // bytes of rows that are kept for pictures that come again; 0: DefaultKeep
 	Pinned bool  // compute on the mapped file in place
+
+	// Again opens another device, on which the tower goes on where the first fails while a picture is computed; nil:
+	// the error is the picture's.
+	Again func(failed error) (compute.Device, error)
 }
 
 // DefaultKeep is the memory for rows of earlier pictures, in bytes: some hundred pictures of 256 rows.
@@ -56,6 +60,8 @@ const DefaultKeep = 256 << 20
 // Tower is an open tower on a device of its own. Its methods may be called by several goroutines; one picture is
 // computed at a time.
 type Tower struct {
+	path    string // of the file
+	options Options
 	dev     compute.Device
 	program family.Tower
 	sizes   family.TowerSizes
@@ -63,12 +69,11 @@ type Tower struct {
 	cache   *compute.Cache
 	pages   []int32
 
-	turn      chan struct{} // holds a value while somebody uses what follows, or dev
-	pool      *nn.Pool
-	allocated bool // pool is
-	pass      nn.Pass
-	kept      kept
-	results   map[compute.Segment]compute.Tensor // the rows of views: a device may repeat a segment without asking for its operations again
+	turn    chan struct{} // holds a value while somebody uses what follows, or dev
+	pool    *nn.Pool
+	pass    nn.Pass
+	kept    kept
+	results map[compute.Segment]compute.Tensor // the rows of views: a device may repeat a segment without asking for its operations again
 }
 
 // IsTower reports whether f holds a tower rather than a text model.
@@ -149,7 +154,7 @@ func open(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*To
 	if err != nil {
 		return nil, err
 	}
-	t := &Tower{dev: dev, program: program, sizes: program.Sizes(), results: map[compute.Segment]compute.Tensor{}, turn: make(chan struct{}, 1), kept: newKept(o.Keep)}
+	t := &Tower{path: f.Path, options: o, dev: dev, program: program, sizes: program.Sizes(), results: map[compute.Segment]compute.Tensor{}, turn: make(chan struct{}, 1), kept: newKept(o.Keep)}
 	t.sum = sha256.Sum256(fmt.Appendf(nil, "%x %+v", f.Digest(), o.Limits))
 	if stored := storedBy(b.Parts()); stored.Heads > 0 {
 		n := pages(t.sizes)
@@ -163,7 +168,21 @@ func open(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*To
 	t.pass.Cache, t.pass.LastLayer = t.cache, -1
 	t.pass.Pictures = true
 	t.pool = nn.NewPool(dev, t.sizes.Patches, 1)
-	return t, nil
+	rehearse(program, &t.pass, t.pool, nothing{})
+	return t, t.pool.Allocate()
+}
+
+// rehearse shows pool which activations the largest view needs; what is done goes to to.
+func rehearse(program family.Tower, pass *nn.Pass, pool *nn.Pool, to compute.Executor) {
+	sizes := program.Sizes()
+	pass.Params = &compute.Params{}
+	for {
+		pass.Begin(compute.NewVerbs(to), pool, sizes.Patches, 0)
+		program.Forward(pass, &family.View{Rows: sizes.Rows})
+		if !pool.Grown() {
+			return
+		}
+	}
 }
 
 // pages returns how many pages of keys and values the largest view takes.
@@ -224,11 +243,39 @@ func (t *Tower) rows(ctx context.Context, sum [32]byte, v *family.View) (*Rows, 
 	}
 	r := &Rows{Sum: sum, Across: v.Across, Down: v.Down, Mutual: v.Mutual}
 	var err error
-	if r.Vectors, err = t.compute(v); err != nil {
+	if r.Vectors, err = t.compute(v); err != nil && t.options.Again != nil {
+		if err = t.moveOn(ctx, err); err == nil {
+			r.Vectors, err = t.compute(v)
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	t.kept.add(r)
 	return r, nil
+}
+
+// moveOn loads the tower again on another device, because its own failed.
+func (t *Tower) moveOn(ctx context.Context, failed error) error {
+	dev, err := t.options.Again(failed)
+	if err != nil {
+		return errors.Join(failed, err)
+	}
+	f, err := gguf.Open(t.path)
+	if err != nil {
+		return errors.Join(failed, err, dev.Close())
+	}
+	defer f.Close()
+	o := t.options
+	o.Again, o.Pinned = nil, false
+	other, err := Open(ctx, f, dev, o)
+	if err != nil {
+		return errors.Join(failed, err, dev.Close())
+	}
+	t.dev.Close() // it has failed
+	t.options, t.dev, t.program, t.cache, t.pages = o, dev, other.program, other.cache, other.pages
+	t.pool, t.pass, t.results = other.pool, other.pass, other.results
+	return nil
 }
 
 // compute runs the program over a view. [rows][width]
@@ -249,14 +296,6 @@ func (t *Tower) compute(v *family.View) ([][]float32, error) {
 	record := func(verbs compute.Verbs) {
 		t.pass.Begin(verbs, t.pool, n, 0)
 		t.results[seg] = t.program.Forward(&t.pass, v)
-	}
-	if !t.allocated {
-		for record(compute.NewVerbs(nothing{})); t.pool.Grown(); record(compute.NewVerbs(nothing{})) { // shows which activations there are
-		}
-		if err := t.pool.Allocate(); err != nil {
-			return nil, err
-		}
-		t.allocated = true
 	}
 	if err := t.dev.Run(seg, p, record); err != nil {
 		return nil, err

@@ -34,6 +34,7 @@ type Source struct {
 	Modified time.Time
 	Aliases  []string // other names
 	Tags     []string // for lists
+	Sees     bool     // it has a tower, by which it is shown pictures
 }
 
 // Options are the choices of a library.
@@ -352,7 +353,7 @@ func (l *Library) List() []server.Listed {
 	list := make([]server.Listed, len(all))
 	for i, e := range all {
 		list[i] = server.Listed{
-			Name: e.Name, Aliases: e.Aliases, Tags: e.Tags, Path: e.Path, Size: e.Size, Modified: e.Modified, State: e.state, Model: e.model, Err: e.err,
+			Name: e.Name, Aliases: e.Aliases, Tags: e.Tags, Path: e.Path, Size: e.Size, Modified: e.Modified, Sees: e.Sees, State: e.state, Model: e.model, Err: e.err,
 		}
 		if e.state == server.Loaded {
 			list[i].Memory, list[i].GPU = e.need.RAM+e.need.GPU, e.need.GPU

@@ -24,8 +24,11 @@ func Cases() []Case {
 		c.Name, c.text, c.tower, c.Pictures = "qwen3vl_merger_"+s.Arch, s, func(f *file) { f.qwen3vl() }, qwen3.Pictures[:1]
 		return c
 	}
-	halves := qwen3
-	halves.Name, halves.half = "qwen3vl_merger_f16", true
+	typed := func(name string, t quant.Type) Case {
+		c := qwen3
+		c.Name, c.matrices = c.Name+"_"+name, t
+		return c
+	}
 	gemma := []string{"<|image>", "<|image|>", "<image|>"}
 	wide := text("gemma4", "gelu", 4)
 	wide.Embd, wide.HeadDim = 1536, 16 // the width tells the smallest Gemma 4, whose pictures are read in one direction
@@ -33,7 +36,9 @@ func Cases() []Case {
 	latent.KVHeads = latent.Heads
 	return []Case{
 		qwen3,
-		halves,
+		typed("f16", quant.F16),
+		typed("bf16", quant.BF16),
+		typed("q8_0", quant.Q8_0),
 		of(text("qwen3vlmoe", "silu", 3)),
 		of(text("qwen35", "silu", 4)),
 		of(text("qwen35moe", "silu", 4)),
@@ -138,7 +143,7 @@ func Cases() []Case {
 func Large() Case {
 	for _, c := range Cases() {
 		if c.Name == "gemma3" {
-			c.Name, c.half, c.Pictures = "gemma3_large", true, []Picture{{"even", 896, 896}}
+			c.Name, c.matrices, c.Pictures = "gemma3_large", quant.F16, []Picture{{"even", 896, 896}}
 			c.tower = func(f *file) { f.gemma3(shape{64, 896, 14, 1152, 4304, 27, 16, half, half, 1e-6}) }
 			return c
 		}

@@ -19,10 +19,10 @@ import (
 
 // file collects the keys and tensors of a file. Shapes are in GGUF's order: the row length comes first.
 type file struct {
-	seed    string
-	half    bool // matrices are F16
-	keys    []gguf.KV
-	tensors []gguf.Source
+	seed     string
+	matrices quant.Type // F32 unless it is said
+	keys     []gguf.KV
+	tensors  []gguf.Source
 }
 
 func (f *file) key(name string, value any) { f.keys = append(f.keys, gguf.KV{Key: name, Value: value}) }
@@ -54,11 +54,7 @@ func random(t quant.Type, seed, name string, mean, deviation float32, shape []in
 
 // matrix adds weights that keep the variance of what they are multiplied with. The last dimension counts outputs.
 func (f *file) matrix(name string, shape ...int) {
-	t := quant.F32
-	if f.half {
-		t = quant.F16
-	}
-	f.matrixOf(t, name, shape...)
+	f.matrixOf(f.matrices, name, shape...)
 }
 
 func (f *file) matrixOf(t quant.Type, name string, shape ...int) {
@@ -73,7 +69,7 @@ func (f *file) matrixOf(t quant.Type, name string, shape ...int) {
 // than biases do.
 func (f *file) patches(name string, s shape) {
 	t := quant.F32
-	if f.half {
+	if f.matrices == quant.F16 { // files of other types have F32 here
 		t = quant.F16
 	}
 	f.add(t, name, 0, float32(2/math.Sqrt(float64(3*s.patch*s.patch))), s.patch, s.patch, 3, s.embd)

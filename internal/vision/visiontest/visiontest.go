@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
@@ -17,11 +18,11 @@ type Case struct {
 	Pictures []Picture
 	Least    int // of a picture's rows, as the tower's limits ask; 0: as usual
 
-	text   synth.Spec
-	tokens []string // the special ones
-	half   bool     // the tower's matrices are F16
-	tower  func(*file)
-	peer   func(*file) // changes the tower so that llama.cpp computes from it what the published model is
+	text     synth.Spec
+	tokens   []string   // the special ones
+	matrices quant.Type // of the tower
+	tower    func(*file)
+	peer     func(*file) // changes the tower so that llama.cpp computes from it what the published model is
 }
 
 // Prompt is what all cases are asked; Marker is the picture's place in it.
@@ -49,7 +50,7 @@ func (c Case) Write(dir string) error {
 		return err
 	}
 	if c.peer != nil {
-		f := file{seed: "tower " + c.Name, half: c.half}
+		f := file{seed: "tower " + c.Name, matrices: c.matrices}
 		c.tower(&f)
 		c.peer(&f)
 		if err := f.write(filepath.Join(dir, PeerFile)); err != nil {
@@ -81,7 +82,7 @@ func (c Case) WriteText(path string) error { return writeText(path, "text "+c.Na
 
 // WriteTower writes the tower alone.
 func (c Case) WriteTower(path string) error {
-	f := file{seed: "tower " + c.Name, half: c.half}
+	f := file{seed: "tower " + c.Name, matrices: c.matrices}
 	c.tower(&f)
 	return f.write(path)
 }
@@ -98,10 +99,7 @@ func (f *file) common(projector string, s shape) {
 	f.key("general.architecture", "clip")
 	f.key("general.type", "mmproj")
 	f.key("general.name", "tiny "+projector)
-	var fileType uint32
-	if f.half {
-		fileType = 1
-	}
+	fileType, _ := f.matrices.FileType()
 	f.key("general.file_type", fileType)
 	f.key("general.quantization_version", uint32(2))
 	f.key("clip.has_vision_encoder", true)

@@ -1,0 +1,61 @@
+package planner
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+)
+
+// besideShare is the share of a GPU's memory that something beside the model may take: the model gains from most of it.
+const besideShare = 0.5
+
+// Beside opens the processor for what is computed there beside a model.
+func (p Processor) Beside() (compute.Device, error) {
+	d, err := p.open(false)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// Beside opens the first of the GPUs that o chooses with room for so many bytes, for what is computed there beside the
+// model that o plans for. Where o has budgets, the GPU's is less from then on. The device is nil where no GPU has room.
+// What is software, or shares the processor's memory, is taken only if o names it.
+func (o *Options) Beside(bytes int64) (compute.Device, error) {
+	if o.Device == vulkan.None || o.Layers != nil && *o.Layers == 0 {
+		return nil, nil
+	}
+	all, none := vulkan.Devices()
+	infos, _, err := chosen(all, none, o.Device)
+	if err != nil || len(infos) == 0 {
+		return nil, err
+	}
+	if err := checkCount(o.Budgets, len(infos)); err != nil {
+		return nil, err
+	}
+	budgets := slices.Clone(o.Budgets)
+	if len(budgets) == 1 {
+		budgets = slices.Repeat(budgets, len(infos))
+	}
+	for i, info := range infos {
+		room := Budget(info.Free)
+		if budgets != nil {
+			room = min(room, budgets[i])
+		}
+		if o.Device == "" && info.Kind != vulkan.Discrete || float64(bytes) > besideShare*float64(room) {
+			continue
+		}
+		g, err := vulkan.Open(vulkan.Options{Device: strconv.Itoa(info.Index), Budget: bytes + bytes/8, Cache: pipelineCache(), Messages: o.Messages, Compiled: o.Compiling})
+		if err != nil {
+			return nil, err
+		}
+		if budgets != nil {
+			budgets[i] -= bytes
+			o.Budgets = budgets
+		}
+		return g, nil
+	}
+	return nil, nil
+}

@@ -1,0 +1,53 @@
+package powerinfer
+
+import (
+	"context"
+
+	"github.com/powerinfer-go/powerinfer/internal/picture"
+	"github.com/powerinfer-go/powerinfer/internal/vision"
+)
+
+// Picture is a picture that a model can be shown: Width x Height pixels, from the top, of red, green and blue (sRGB).
+type Picture = picture.Image
+
+// ReadPicture reads a file of a picture: JPEG, PNG, GIF (its first frame), WebP or BMP. The picture is upright, as its
+// EXIF data says, and over white where it is transparent. A file may have 64 MiB, and a picture 48 Mi pixels.
+func ReadPicture(file []byte) (*Picture, error) { return picture.Decode(file, picture.Limits{}) }
+
+// Sees reports whether the model can be shown pictures: see Options.Tower.
+func (m *Model) Sees() bool { return m.session.Tower() != nil }
+
+// Places are those of pictures among the tokens of a prompt: see TokenizeMarked.
+type Places struct{ laid *vision.Laid }
+
+// Tokens returns how many tokens of the prompt stand for pictures.
+func (p *Places) Tokens() (n int) {
+	if p != nil {
+		p.laid.Places(func(_, tokens int) { n += tokens })
+	}
+	return n
+}
+
+// TokenizeMarked returns the tokens of a prompt in which each mark stands for one of pictures, in their order. The text is
+// split as TokenizeTemplate splits it with template, and otherwise as Tokenize does with all tokens. Generation.Pictures
+// takes the places; nothing is computed yet. A model that does not see gives an error if there are pictures.
+func (m *Model) TokenizeMarked(text, mark string, pictures []*Picture, template bool) ([]int32, *Places, error) {
+	laid, err := m.session.Tower().Lay(&vision.Marked{Text: text, Mark: mark, Pictures: pictures}, nil, func(text string, first bool) ([]int32, error) {
+		if first && template {
+			return m.TokenizeTemplate(text), nil
+		}
+		return m.Tokenize(text, first, true), nil
+	})
+	if err != nil {
+		return nil, nil, tell(err)
+	}
+	return laid.IDs, &Places{laid}, nil
+}
+
+// shown returns the pictures of a prompt, and computes those that are not kept from before.
+func (m *Model) shown(ctx context.Context, p *Places) ([]vision.Placed, error) {
+	if p.Tokens() == 0 {
+		return nil, nil
+	}
+	return m.session.Tower().Place(ctx, p.laid)
+}
