@@ -227,6 +227,8 @@ func TestPicturesRefused(t *testing.T) {
 	l := start(t, seeing(t))
 	for source, want := range map[string]string{
 		"":                                "no data",
+		"data":                            "not a picture", // base64
+		"ftp://example.org/cat.png":       "neither a data URI",
 		"cat.png":                         "neither base64",
 		"file:///etc/passwd":              "server's files",
 		"FILE:/etc/passwd":                "server's files",
@@ -455,5 +457,44 @@ func TestOllamaContextWithPictures(t *testing.T) {
 	doc := l.good("/api/generate", strings.ReplaceAll(`{"model":"tales","stream":false,"prompt":"What?","images":["{PNG}"],"context":`+string(before)+`}`, "{PNG}", pngOf(t, color.White)))
 	if doc["context"] != nil || !strings.Contains(prompt, "Hi") || strings.Index(prompt, server.MediaMark) < strings.Index(prompt, "a king") {
 		t.Errorf("%q: %v", prompt, doc)
+	}
+}
+
+// TestAlteredPictureRequests: a picture's request in which a value is another or gone is refused, or granted as the API's
+// document has it; nothing is answered by a 5xx.
+func TestAlteredPictureRequests(t *testing.T) {
+	l := start(t, seeing(t))
+	l.says.text("a king")
+	picture, random := pngOf(t, color.White), rand.New(rand.NewPCG(3, 4))
+	for range 30 {
+		for _, q := range pictureRequests {
+			body := altered(t, random, strings.ReplaceAll(q.body, "{PNG}", picture))
+			res := l.request(t.Context(), "POST", q.path, body)
+			io.Copy(io.Discard, res.Body)
+			res.Body.Close()
+			if res.StatusCode >= http.StatusInternalServerError {
+				t.Errorf("%s %.300s: status %d", q.path, body, res.StatusCode)
+			}
+		}
+	}
+}
+
+// TestPicturesLeftOut: where a conversation is too long, the oldest messages go with their pictures.
+func TestPicturesLeftOut(t *testing.T) {
+	l := start(t, func(o *choices) {
+		seeing(t)(o)
+		o.context = 512
+	})
+	picture := pngOf(t, color.White)
+	for path, body := range map[string]string{
+		"/api/chat":     `{"model":"tales","stream":false,"options":{"num_predict":20},"messages":[{"role":"user","content":"{LONG}","images":["{PNG}","{PNG}"]},{"role":"assistant","content":"Yes."},{"role":"user","content":"This?","images":["{PNG}"]}]}`,
+		"/v1/responses": `{"truncation":"auto","max_output_tokens":20,"input":[{"role":"user","content":[{"type":"input_text","text":"{LONG}"},{"type":"input_image","image_url":"{PNG}"}]},{"role":"assistant","content":"Yes."},{"role":"user","content":[{"type":"input_image","image_url":"{PNG}"},{"type":"input_text","text":"This?"}]}]}`,
+	} {
+		var prompt string
+		l.says.answer(func(p string) string { prompt = p; return "a king" })
+		l.good(path, strings.NewReplacer("{PNG}", picture, "{LONG}", strings.Repeat("king ", 600)).Replace(body))
+		if strings.Count(prompt, server.MediaMark) != 1 || !strings.Contains(prompt, "This?") || strings.Contains(prompt, "king king") {
+			t.Errorf("%s: the prompt is %.300q", path, prompt)
+		}
 	}
 }
