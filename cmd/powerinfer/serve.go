@@ -46,7 +46,9 @@ powerinfer serve --models-dir models --host 0.0.0.0 --api-key SECRET`, Usage: "a
 		Description: `The page is at http://127.0.0.1:8080; clients of OpenAI's API take http://127.0.0.1:8080/v1 as their base URL.
 docs/server.md has all routes and fields. Ctrl-C stops the server when the running requests have ended, a second Ctrl-C at once.
 All requests together take at most --request-memory, besides the model.`,
-		Flags: slices.Concat(engineFlags(), speculationFlags(), towerFlags(), libraryFlags(), listenFlags(), clientFlags(), shiftFlags(), []cli.Flag{
+		Flags: slices.Concat(engineFlags(), speculationFlags(), towerFlags(), about(pictureSubject, []cli.Flag{
+			&cli.StringSliceFlag{Name: "media-domains", Usage: "fetch pictures that requests give by their addresses from this `HOST`, such as example.org or *.example.org, or several with commas; * is every host of the public network; may be repeated; default: none, pictures come in requests"},
+		}), libraryFlags(), listenFlags(), clientFlags(), shiftFlags(), []cli.Flag{
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: usualSlots, Usage: "`N` requests that generate at a time, over one KV cache; with --ctx-size each has the Nth part of it, unless --kv-unified is given, too", Sources: env("N_PARALLEL")},
 			&cli.BoolFlag{Name: "kv-unified", Aliases: []string{"kvu"}, Usage: "with --ctx-size and --parallel, a request may use the whole context while the others leave it room", Sources: env("KV_UNIFIED")},
 			&cli.BoolFlag{Name: "no-kv-unified", Aliases: []string{"no-kvu"}, Hidden: true},
@@ -59,7 +61,6 @@ All requests together take at most --request-memory, besides the model.`,
 			&cli.StringFlag{Name: "api-key-file", Usage: "read keys from `FILE`, one on each line; lines that begin with # are comments; it is read again when it changes"},
 			&cli.BoolFlag{Name: "no-webui", Aliases: []string{"no-ui"}, Usage: "serve no page to browsers", Sources: env("NO_WEBUI")},
 			&cli.StringSliceFlag{Name: "cors-origin", Aliases: []string{"cors-origins"}, Usage: "let web pages of this `ORIGIN` ask, such as https://example.org, or several with commas; * is all, localhost those of this machine; may be repeated; default: all where there are keys, else those of this machine", Sources: env("CORS_ORIGINS")},
-			&cli.StringSliceFlag{Name: "media-domains", Usage: "fetch pictures that requests give by their addresses from this `HOST`, such as example.org or *.example.org, or several with commas; * is every host of the public network; may be repeated; default: none, pictures come in requests"},
 			&cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: -1, Usage: "tokens of an answer where a request says nothing; -1: until the text or the context ends", Sources: env("N_PREDICT")},
 			poolingFlag(),
 			&cli.BoolFlag{Name: "rerank", Aliases: []string{"reranking"}, Usage: "rank documents, as --pooling rank does", Sources: env("RERANKING")},

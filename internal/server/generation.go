@@ -225,7 +225,11 @@ func (m *Model) run(ctx context.Context, g *Generation, slot int, begin time.Tim
 	})
 	st.Close()
 	res, err := st.Result(), st.Err()
-	m.slots.change(slot, func(p *Slot) { p.Tokens, p.Result = st.History(), res })
+	m.slots.change(slot, func(p *Slot) {
+		if p.Tokens, p.Result = st.History(), res; g.HasPictures() {
+			p.Tokens = nil // they do not say what is in the cache
+		}
+	})
 	if goesOn {
 		res.Text, _ = limit.pass(res.Text)
 		res.Text += limit.rest()

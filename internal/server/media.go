@@ -72,7 +72,7 @@ func (p *Pictures) read(source string) (*picture.Image, error) {
 	if sent.pictures++; sent.pictures > maxPictures {
 		return nil, Invalid("the request has more than %d pictures; send fewer", maxPictures)
 	}
-	data, err := sent.bytes(ctx, source)
+	data, fetched, err := sent.bytes(ctx, source)
 	if err != nil {
 		return nil, err
 	}
@@ -87,30 +87,37 @@ func (p *Pictures) read(source string) (*picture.Image, error) {
 	if err != nil {
 		return nil, Invalid("%s", err)
 	}
-	unreserve(ctx, cost-int64(len(m.Pix)))
+	unreserve(ctx, fetched+cost-int64(len(m.Pix)))
 	return m, nil
 }
 
-// bytes returns a picture's file.
-func (s *attached) bytes(ctx context.Context, source string) ([]byte, error) {
+// bytes returns a picture's file, and how many bytes of memory were reserved for it because it was no part of the body.
+func (s *attached) bytes(ctx context.Context, source string) (data []byte, fetched int64, err error) {
 	if source = strings.TrimSpace(source); source == "" {
-		return nil, Invalid("a picture has no data: send it as a data URI with base64, since the server stores no files that a request could name")
+		return nil, 0, Invalid("a picture has no data: send it as a data URI with base64, since the server stores no files that a request could name")
 	}
-	scheme, _, _ := strings.Cut(source[:min(len(source), 8)], ":")
+	scheme, _, isURI := strings.Cut(source[:min(len(source), 8)], ":")
+	if !isURI {
+		data, err = fromBase64(source)
+		return data, 0, err
+	}
 	switch strings.ToLower(scheme) {
 	case "data":
-		return dataURI(source[len("data:"):])
+		data, err = dataURI(source[len("data:"):])
 	case "http", "https":
 		if s.until.IsZero() {
 			s.until = time.Now().Add(webTime)
 		}
 		ctx, cancel := context.WithDeadline(ctx, s.until)
 		defer cancel()
-		return s.web.fetch(ctx, source)
+		data, err = s.web.fetch(ctx, source)
+		fetched = int64(cap(data))
 	case "file":
-		return nil, Invalid("pictures are not read from the server's files; send the picture itself, as a data URI with base64")
+		err = Invalid("pictures are not read from the server's files; send the picture itself, as a data URI with base64")
+	default:
+		err = Invalid("a picture's address cannot be used: %.100q is neither a data URI nor an address of the kind https://host/path", source)
 	}
-	return fromBase64(source)
+	return data, fetched, err
 }
 
 // dataURI returns the data of a URI after its scheme: a type and parameters, which mean nothing here, a comma, and the

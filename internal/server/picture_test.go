@@ -113,72 +113,100 @@ var pictureRequests = []struct {
 	{
 		"openai", "/v1/chat/completions",
 		`{"model":"tales","messages":[{"role":"user","content":[{"type":"text","text":"What is this?"},{"type":"image_url","image_url":{"url":"data:image/png;base64,{PNG}","detail":"low"}}]}]}`,
-		"/v1/chat/completions/input_tokens", []any{"usage", "prompt_tokens"}, "What is this?" + shown,
+		"/v1/chat/completions/input_tokens",
+		[]any{"usage", "prompt_tokens"},
+		"What is this?" + shown,
 	},
 	{
 		"openai, an address alone", "/v1/chat/completions",
 		`{"messages":[{"role":"user","content":[{"type":"image_url","image_url":"data:image/png;base64,{PNG}"},{"type":"text","text":"What is this?"}]}]}`,
-		"/v1/chat/completions/input_tokens", []any{"usage", "prompt_tokens"}, shown + "What is this?",
+		"/v1/chat/completions/input_tokens",
+		[]any{"usage", "prompt_tokens"},
+		shown + "What is this?",
 	},
 	{
 		"openai, a tool's result", "/v1/chat/completions",
 		`{"messages":[{"role":"user","content":"Look."},{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"look","arguments":"{}"}}]},` +
 			`{"role":"tool","tool_call_id":"call_1","content":[{"type":"text","text":"seen"},{"type":"image_url","image_url":{"url":"data:image/png;base64,{PNG}"}}]}]}`,
-		"/v1/chat/completions/input_tokens", []any{"usage", "prompt_tokens"}, "seen" + shown,
+		"/v1/chat/completions/input_tokens",
+		[]any{"usage", "prompt_tokens"},
+		"seen" + shown,
 	},
 	{
 		"open webui", "/v1/chat/completions", // a file's data URI has its parameters, and the text comes first
 		`{"stream":false,"model":"tales","messages":[{"role":"user","content":[{"type":"text","text":"What is this?"},{"type":"image_url","image_url":{"url":"data:image/png;name=a%20b.png;base64,{PNG}"}}]}],"params":{},"features":{}}`,
-		"/v1/chat/completions/input_tokens", []any{"usage", "prompt_tokens"}, "What is this?" + shown,
+		"/v1/chat/completions/input_tokens",
+		[]any{"usage", "prompt_tokens"},
+		"What is this?" + shown,
 	},
 	{
 		"responses", "/v1/responses",
 		`{"model":"tales","input":[{"role":"user","content":[{"type":"input_text","text":"What is this?"},{"type":"input_image","image_url":"data:image/png;base64,{PNG}","detail":"auto"}]}]}`,
-		"/v1/responses/input_tokens", []any{"usage", "input_tokens"}, "What is this?" + shown,
+		"/v1/responses/input_tokens",
+		[]any{"usage", "input_tokens"},
+		"What is this?" + shown,
 	},
 	{
 		"responses, a tool's result", "/v1/responses",
 		`{"input":[{"role":"user","content":"Look."},{"type":"function_call","call_id":"call_1","name":"look","arguments":"{}"},` +
 			`{"type":"function_call_output","call_id":"call_1","output":[{"type":"input_text","text":"seen"},{"type":"input_image","image_url":"data:image/png;base64,{PNG}"}]}]}`,
-		"/v1/responses/input_tokens", []any{"usage", "input_tokens"}, "seen" + shown,
+		"/v1/responses/input_tokens",
+		[]any{"usage", "input_tokens"},
+		"seen" + shown,
 	},
 	{
 		"responses, a screenshot", "/v1/responses",
 		`{"input":[{"role":"user","content":"Look."},{"type":"computer_call","call_id":"call_1","action":{"type":"screenshot"},"status":"completed"},` +
 			`{"type":"computer_call_output","call_id":"call_1","output":{"type":"computer_screenshot","image_url":"data:image/png;base64,{PNG}"}}]}`,
-		"/v1/responses/input_tokens", []any{"usage", "input_tokens"}, shown,
+		"/v1/responses/input_tokens",
+		[]any{"usage", "input_tokens"},
+		shown,
 	},
 	{
 		"anthropic", "/v1/messages",
 		`{"model":"tales","max_tokens":100,"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"{PNG}"}},{"type":"text","text":"What is this?"}]}]}`,
-		"/v1/messages/count_tokens", []any{"usage", "input_tokens"}, shown + "What is this?",
+		"/v1/messages/count_tokens",
+		[]any{"usage", "input_tokens"},
+		shown + "What is this?",
 	},
 	{
 		"claude code, which has read a picture's file", "/v1/messages",
 		`{"model":"tales","max_tokens":100,"messages":[{"role":"user","content":[{"type":"text","text":"Read a.png"}]},` +
 			`{"role":"assistant","content":[{"type":"tool_use","id":"toolu_1","name":"Read","input":{"file_path":"/a.png"}}]},` +
 			`{"role":"user","content":[{"tool_use_id":"toolu_1","type":"tool_result","content":[{"type":"image","source":{"type":"base64","data":"{PNG}","media_type":"image/png"}}],"cache_control":{"type":"ephemeral"}}]}]}`,
-		"/v1/messages/count_tokens", []any{"usage", "input_tokens"}, shown,
+		"/v1/messages/count_tokens",
+		[]any{"usage", "input_tokens"},
+		shown,
 	},
 	{
 		"ollama, chat", "/api/chat", `{"model":"tales","stream":false,"messages":[{"role":"user","content":"What is this?","images":["{PNG}","{PNG}"]}]}`,
-		"", []any{"prompt_eval_count"}, shown + shown + "What is this?",
+		"",
+		[]any{"prompt_eval_count"},
+		shown + shown + "What is this?",
 	},
 	{
 		"ollama, generate", "/api/generate", `{"model":"tales","stream":false,"prompt":"What is this?","images":["{PNG}"]}`,
-		"", []any{"prompt_eval_count"}, shown + "What is this?",
+		"",
+		[]any{"prompt_eval_count"},
+		shown + "What is this?",
 	},
 	{
 		"ollama, raw", "/api/generate", `{"model":"tales","stream":false,"raw":true,"prompt":"What is this?","images":["{PNG}"]}`,
-		"", []any{"prompt_eval_count"}, shown + "What is this?",
+		"",
+		[]any{"prompt_eval_count"},
+		shown + "What is this?",
 	},
 	{
 		"llama-server", "/completion", `{"prompt":{"prompt_string":"See <__media__> here.","multimodal_data":["{PNG}"]}}`,
-		"", []any{"tokens_evaluated"}, "See " + shown + " here.",
+		"",
+		[]any{"tokens_evaluated"},
+		"See " + shown + " here.",
 	},
 	{
 		"llama-server's form at OpenAI's route", "/v1/completions", `{"prompt":[{"prompt_string":"See <__media__><__media__>","multimodal_data":["{PNG}","{PNG}"]}],"max_tokens":20}`,
-		"", []any{"usage", "prompt_tokens"}, "See " + shown + shown,
+		"",
+		[]any{"usage", "prompt_tokens"},
+		"See " + shown + shown,
 	},
 }
 
@@ -227,6 +255,8 @@ func TestPicturesRefused(t *testing.T) {
 	l := start(t, seeing(t))
 	for source, want := range map[string]string{
 		"":                                "no data",
+		"data":                            "not a picture", // base64
+		"ftp://example.org/cat.png":       "neither a data URI",
 		"cat.png":                         "neither base64",
 		"file:///etc/passwd":              "server's files",
 		"FILE:/etc/passwd":                "server's files",
@@ -455,5 +485,44 @@ func TestOllamaContextWithPictures(t *testing.T) {
 	doc := l.good("/api/generate", strings.ReplaceAll(`{"model":"tales","stream":false,"prompt":"What?","images":["{PNG}"],"context":`+string(before)+`}`, "{PNG}", pngOf(t, color.White)))
 	if doc["context"] != nil || !strings.Contains(prompt, "Hi") || strings.Index(prompt, server.MediaMark) < strings.Index(prompt, "a king") {
 		t.Errorf("%q: %v", prompt, doc)
+	}
+}
+
+// TestAlteredPictureRequests: a picture's request in which a value is another or gone is refused, or granted as the API's
+// document has it; nothing is answered by a 5xx.
+func TestAlteredPictureRequests(t *testing.T) {
+	l := start(t, seeing(t))
+	l.says.text("a king")
+	picture, random := pngOf(t, color.White), rand.New(rand.NewPCG(3, 4))
+	for range 30 {
+		for _, q := range pictureRequests {
+			body := altered(t, random, strings.ReplaceAll(q.body, "{PNG}", picture))
+			res := l.request(t.Context(), "POST", q.path, body)
+			io.Copy(io.Discard, res.Body)
+			res.Body.Close()
+			if res.StatusCode >= http.StatusInternalServerError {
+				t.Errorf("%s %.300s: status %d", q.path, body, res.StatusCode)
+			}
+		}
+	}
+}
+
+// TestPicturesLeftOut: where a conversation is too long, the oldest messages go with their pictures.
+func TestPicturesLeftOut(t *testing.T) {
+	l := start(t, func(o *choices) {
+		seeing(t)(o)
+		o.context = 512
+	})
+	picture := pngOf(t, color.White)
+	for path, body := range map[string]string{
+		"/api/chat":     `{"model":"tales","stream":false,"options":{"num_predict":20},"messages":[{"role":"user","content":"{LONG}","images":["{PNG}","{PNG}"]},{"role":"assistant","content":"Yes."},{"role":"user","content":"This?","images":["{PNG}"]}]}`,
+		"/v1/responses": `{"truncation":"auto","max_output_tokens":20,"input":[{"role":"user","content":[{"type":"input_text","text":"{LONG}"},{"type":"input_image","image_url":"{PNG}"}]},{"role":"assistant","content":"Yes."},{"role":"user","content":[{"type":"input_image","image_url":"{PNG}"},{"type":"input_text","text":"This?"}]}]}`,
+	} {
+		var prompt string
+		l.says.answer(func(p string) string { prompt = p; return "a king" })
+		l.good(path, strings.NewReplacer("{PNG}", picture, "{LONG}", strings.Repeat("king ", 600)).Replace(body))
+		if strings.Count(prompt, server.MediaMark) != 1 || !strings.Contains(prompt, "This?") || strings.Contains(prompt, "king king") {
+			t.Errorf("%s: the prompt is %.300q", path, prompt)
+		}
 	}
 }

@@ -128,7 +128,7 @@ func (m *Model) SaveSlot(ctx context.Context, slot int, name string) (s engine.S
 	err = m.withSlot(ctx, slot, name, func(path string) error {
 		tokens := m.SlotStates()[slot].Tokens
 		if len(tokens) == 0 {
-			return Invalid("slot %d has no text to save: generate one with id_slot %d", slot, slot)
+			return Invalid("slot %d has no text to save, or one with pictures, which cannot be saved: generate another with id_slot %d", slot, slot)
 		}
 		s, err = m.Engine.SaveFile(ctx, path, tokens, 0)
 		switch {

@@ -147,8 +147,11 @@ func (b *block) addTo(text *chat.Text) {
 	text.Paragraph(b.text())
 }
 
-// refused returns an error for what the model cannot be shown, as a user's picture.
+// refused returns an error for what the model cannot be shown, as a user's document that is no text.
 func (b *block) refused(i int) error {
+	if b.Type == "" {
+		return server.Invalid("content.%d.type: it is missing", i)
+	}
 	if server.IsMedia(b.Type) || b.Type == "document" && b.text() == server.Described(b.raw) {
 		return server.Invalid("content.%d: %s input is not supported; the model reads text", i, b.Type)
 	}

@@ -164,6 +164,8 @@ func (m *message) read(out *chat.Message, pictures *server.Pictures) error {
 			}
 		case p.Type == "file" && isText:
 			content.Paragraph(file)
+		case p.Type == "" && out.Role == "user":
+			return server.Invalid("a part of the content has no type")
 		case picture && (out.Role != "tool" || pictures.Shown()):
 			one, err := pictures.Read(server.PictureURL(raw))
 			if err != nil {
