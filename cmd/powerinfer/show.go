@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -46,6 +47,7 @@ type shown struct {
 	Prepared  bool   `json:"prepared"`             // for --sparse predict
 	Neurons   string `json:"neurons"`
 	Sampling  string `json:"sampling,omitempty"` // what the file advises
+	Tower     string `json:"mmproj,omitempty"`   // the file by which the model sees
 	Plan      string `json:"plan"`
 }
 
@@ -62,7 +64,7 @@ func show(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	defer f.Close()
-	s := shown{Name: m.Name, Path: m.Path(), Size: m.Size, Details: hub.Describe(f), NameQuant: m.Quant}
+	s := shown{Name: m.Name, Path: m.Path(), Size: m.Size, Details: hub.Describe(f), NameQuant: m.Quant, Tower: hub.TowerBeside(m.Path())}
 	if s.Prepared, s.Neurons, err = neuronState(f); err != nil {
 		return err
 	}
@@ -190,6 +192,9 @@ func (s *shown) print() error {
 	row("layers", number(s.Layers))
 	row("embedding", number(s.Embedding))
 	row("chat template", template)
+	if s.Tower != "" {
+		row("pictures", "shown by "+plain(filepath.Base(s.Tower)))
+	}
 	row("licence", plain(s.Licence))
 	row("sampling", plain(s.Sampling))
 	row("neurons", s.Neurons)

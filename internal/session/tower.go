@@ -46,6 +46,17 @@ func (s *Session) openTower(ctx context.Context, o *Options) error {
 	if limits.Most > 0 && limits.Least > limits.Most {
 		return fmt.Errorf("a picture cannot have at least %d tokens and at most %d", limits.Least, limits.Most)
 	}
+	err := s.openTowerFile(ctx, o, limits)
+	if err == nil || o.Tower.Path != "" || ctx.Err() != nil {
+		return err
+	}
+	if o.Planner.Notice != nil {
+		o.Planner.Notice(fmt.Sprintf("pictures cannot be shown to the model: %v", err))
+	}
+	return nil
+}
+
+func (s *Session) openTowerFile(ctx context.Context, o *Options, limits family.TowerLimits) error {
 	f, err := o.Tower.file(s.File)
 	if f == nil || err != nil {
 		return err
@@ -59,16 +70,7 @@ func (s *Session) openTower(ctx context.Context, o *Options) error {
 	if err = s.openOnGPU(ctx, f, o, options); err == nil && s.tower == nil {
 		s.tower, err = openOn(ctx, f, o.Planner.Processor.Beside, options)
 	}
-	if err == nil {
-		return nil
-	}
-	if o.Tower.Path != "" || ctx.Err() != nil {
-		return err
-	}
-	if o.Planner.Notice != nil {
-		o.Planner.Notice(fmt.Sprintf("pictures cannot be shown to the model: %v", err))
-	}
-	return nil
+	return err
 }
 
 // openOnGPU opens the tower in f on a GPU, unless none has room for it or it is to be on the processor.
@@ -109,6 +111,9 @@ func openOn(ctx context.Context, f *gguf.File, open func() (compute.Device, erro
 // NeedOfTower returns what the tower of the model in f takes; found is false where there is none.
 func NeedOfTower(f *gguf.File, o *Tower) (need vision.Need, found bool, err error) {
 	file, err := o.file(f)
+	if err != nil && o.Path == "" { // it was only found, and is left alone
+		return need, false, nil
+	}
 	if file == nil || err != nil {
 		return need, false, err
 	}
