@@ -35,6 +35,7 @@ func amxFloats() {
 	fillPairs()
 	splitFloats("splitF32", layout.ActTerms)
 	splitFloats("splitF16", layout.WeightTerms)
+	weighTerms()
 }
 
 // Tiles 0 to 3 hold sums, of the tokens' tile and the rows' tile i at 2·tokens+i; 4 and 5 activations, 6 and 7 weights.

@@ -168,10 +168,11 @@ func accumulate(c element, T int, widths []int) {
 	end()
 }
 
-// accumulateWide emits accumulate for six queries in 512-bit vectors, of widths that are multiples of 16.
+// accumulateWide emits accumulate for six queries in 512-bit vectors, and in one of 256 bits where the width is no
+// multiple of 16.
 func accumulateWide(c element) {
 	function(fmt.Sprintf("accumulate%d%s", wideQueries, c.wide()), "func(acc, p *float32, v, ahead *byte, keys, headDim, width int)",
-		fmt.Sprintf("computes acc[t] += Σ p[t][j]·v[j] for %d queries, term after term; rows of v are width elements apart, and headDim is a multiple of 16. Scalar twin: accumulate.", wideQueries))
+		fmt.Sprintf("computes acc[t] += Σ p[t][j]·v[j] for %d queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.", wideQueries))
 	acc, p, v, ahead := pointer("acc"), pointer("p"), pointer("v"), pointer("ahead")
 	keys, headDim := pointer("keys"), pointer("headDim")
 	accStride, vStride := GP64(), pointer("width")
@@ -190,6 +191,10 @@ func accumulateWide(c element) {
 		JMP(LabelRef(loop))
 		Label(next)
 	}
+	CMPQ(headDim, U32(8))
+	JL(LabelRef("done"))
+	c.pass("keys8", YMM, 0, 1, wideQueries, acc, accStride, p, v, vStride, ahead, keys)
+	Label("done")
 	end()
 }
 

@@ -28,7 +28,7 @@ func amx() *Kernels {
 	k.types[quant.F16].pairs = plain
 	k.exact.types[quant.F16].pairs = pairTiles{
 		product: [2]func(*byte, *float32, uintptr, *byte, uintptr, *byte, uintptr, uintptr, uintptr){pairsTerms1AMX, pairsTerms2AMX},
-		fill:    fillPairsAMX, split: splitF16BF16, terms: layout.WeightTerms,
+		fill:    fillPairsAMX, split: splitF16BF16, terms: layout.WeightTerms, weigh: weighTermsAMX,
 	}
 	k.split, k.exact.split = splitRowBF16, splitRowBF16
 	return k

@@ -52,6 +52,27 @@ func TestTermsAreTheirDefinition(t *testing.T) {
 			}
 		}
 	}
+	scores, sum := make([]float32, len(x)), 0.0
+	for i := range scores {
+		scores[i] = float32(-7 * math.Abs(rng.NormFloat64()))
+	}
+	scores[5], scores[40], scores[77] = float32(math.Inf(-1)), -200, 0
+	weights := make([]byte, layout.ActTerms*term+canary)
+	total := weighTermsAMX(&weights[0], term, &scores[0], groups, 0)
+	for i, v := range scores {
+		e := exp32(v)
+		sum += float64(e)
+		have, want := float64(0), float64(e)
+		for n := range layout.ActTerms {
+			have += float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(weights[n*term+2*i:])) << 16))
+		}
+		if math.Abs(have-want) > 2*expTolerance*want {
+			t.Fatalf("the terms of the weight of %g add up to %g, not %g", v, have, want)
+		}
+	}
+	if math.Abs(float64(total)-sum) > 1e-6*sum {
+		t.Errorf("weights sum up to %g, not %g", total, sum)
+	}
 	const rowBytes, step = 2*bf16Group*groups + 64, layout.PairTile + 64
 	w := make([]byte, layout.MatrixRows*rowBytes)
 	for i := range w {

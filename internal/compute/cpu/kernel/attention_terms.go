@@ -127,9 +127,7 @@ func (a *termAttention) chunk(out Partial, first, n int) {
 			a.multiply(&a.scores[j*pairRows], ChunkPositions, a.keys[j*keyGroups*pairPanel:], keyGroups, a.queries[i*key:], key, now, layout.FirstPart)
 		}
 		for t := range now {
-			s := a.scores[t*ChunkPositions:][:ChunkPositions]
-			a.weigh(out, i+t, s, n)
-			a.k.Exact().split(a.weights[t*row:][:row], s)
+			a.weigh(out, i+t, a.weights[t*row:][:row], a.scores[t*ChunkPositions:][:ChunkPositions], n)
 		}
 		for j := range a.width / pairRows {
 			a.multiply(&a.sums[i*a.width+j*pairRows], a.width, a.values[j*bf16Groups(ChunkPositions)*pairPanel:], groups, a.weights, row, now, 0)
@@ -143,24 +141,19 @@ func (a *termAttention) multiply(out *float32, outStride int, w []byte, groups i
 	product(&tileConfigs[tokens][0], out, uintptr(4*outStride), &w[0], uintptr(groups), &x[0], uintptr(stride), uintptr(stride/layout.ActTerms), part)
 }
 
-// weigh turns query i's scores s [ChunkPositions], of which n are of positions, into weights, and the others into zeros.
-// It brings what the query has summed so far to the new maximum.
-func (a *termAttention) weigh(out Partial, i int, s []float32, n int) {
-	const page = compute.PagePositions
+// weigh turns query i's scores s [ChunkPositions], of which n are of positions, into the terms of weights, and of zeros up
+// to whole groups. It brings what the query has summed so far to the new maximum.
+func (a *termAttention) weigh(out Partial, i int, terms []byte, s []float32, n int) {
 	if a.limit > 0 {
 		SoftCap(s[:n], a.limit)
 	}
 	old := out.Max[i]
 	m := max(old, a.k.Max(s[:n]))
-	sum := float32(0)
-	for from := 0; from < ChunkPositions; from += page {
-		if from >= n {
-			clear(s[from:])
-			break
-		}
-		_, part := a.k.attention.softmax(s[from:][:page], min(page, n-from), m)
-		sum += part
+	groups := bf16Groups(n)
+	for j := n; j < groups*bf16Group; j++ {
+		s[j] = float32(math.Inf(-1))
 	}
+	sum := a.pairs.weigh(&terms[0], uintptr(len(terms)/layout.ActTerms), &s[0], uintptr(groups), m)
 	if m != old {
 		c := exp32(old - m)
 		sums := a.sums[i*a.width:][:a.width]

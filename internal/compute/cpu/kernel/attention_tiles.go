@@ -16,7 +16,7 @@ func first[T any](x []T) *T { return unsafe.SliceData(x) }
 type tileKernels struct {
 	scores     [maxTile + 1]func(s, q *float32, k, ahead *byte, keys, headDim int)
 	accumulate [maxTile + 1]func(acc, p *float32, v, ahead *byte, keys, headDim, width int)
-	// Those of maxTile queries in 512-bit vectors, with the same bytes; nil: none. Values' widths are multiples of 16.
+	// Those of maxTile queries in 512-bit vectors, with the same bytes; nil: none.
 	wideScores     func(s, q *float32, k, ahead *byte, keys, headDim int)
 	wideAccumulate func(acc, p *float32, v, ahead *byte, keys, headDim, width int)
 }
@@ -52,7 +52,7 @@ func (a attention) accumulate(acc, p []float32, v rows, tile, keys, headDim int)
 	_, _, _ = acc[tile*headDim-1], p[(tile-1)*compute.PagePositions+keys-1], v.data[(keys-1)*v.t.RowBytes(v.width)+v.t.RowBytes(headDim)-1]
 	tiles := &attentionTiles[v.t]
 	f := tiles.accumulate[tile]
-	if a == wideAttention && tile == maxTile && headDim%16 == 0 && tiles.wideAccumulate != nil {
+	if a == wideAttention && tile == maxTile && tiles.wideAccumulate != nil {
 		f = tiles.wideAccumulate
 	}
 	f(first(acc), first(p), first(v.data), unsafe.SliceData(v.ahead), keys, headDim, v.width)

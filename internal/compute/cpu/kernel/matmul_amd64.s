@@ -125345,6 +125345,140 @@ group:
 	VZEROUPPER
 	RET
 
+// func weighTermsAMX(dst *byte, term uintptr, s *float32, n uintptr, m float32) (sum float32)
+// Requires: AVX, AVX512F, AVX512VL
+TEXT ·weighTermsAMX(SB), NOSPLIT, $0-44
+	MOVQ         dst+0(FP), AX
+	MOVQ         term+8(FP), CX
+	MOVQ         s+16(FP), DX
+	MOVQ         n+24(FP), BX
+	VBROADCASTSS m+32(FP), Z0
+	MOVL         $0x3fb8aa3b, SI
+	VMOVD        SI, X1
+	VBROADCASTSS X1, Z1
+	MOVL         $0x3f318000, SI
+	VMOVD        SI, X2
+	VBROADCASTSS X2, Z2
+	MOVL         $0xb95e8083, SI
+	VMOVD        SI, X3
+	VBROADCASTSS X3, Z3
+	MOVL         $0xc2aeac4f, SI
+	VMOVD        SI, X4
+	VBROADCASTSS X4, Z4
+	MOVL         $0x3f800000, SI
+	VMOVD        SI, X5
+	VBROADCASTSS X5, Z5
+	MOVL         $0x39506967, SI
+	VMOVD        SI, X6
+	VBROADCASTSS X6, Z6
+	MOVL         $0x3ab743ce, SI
+	VMOVD        SI, X7
+	VBROADCASTSS X7, Z7
+	MOVL         $0x3c088908, SI
+	VMOVD        SI, X8
+	VBROADCASTSS X8, Z8
+	MOVL         $0x3d2aa9c1, SI
+	VMOVD        SI, X9
+	VBROADCASTSS X9, Z9
+	MOVL         $0x3e2aaaaa, SI
+	VMOVD        SI, X10
+	VBROADCASTSS X10, Z10
+	MOVL         $0x3f000000, SI
+	VMOVD        SI, X11
+	VBROADCASTSS X11, Z11
+	VPXORD       Z14, Z14, Z14
+	VPXORD       Z15, Z15, Z15
+
+group:
+	VMOVUPS      (DX), Z12
+	VSUBPS       Z0, Z12, Z12
+	VCMPPS       $0x1d, Z4, Z12, K1
+	VMULPS       Z1, Z12, Z18
+	VRNDSCALEPS  $0x08, Z18, Z18
+	VFNMADD231PS Z2, Z18, Z12
+	VFNMADD231PS Z3, Z18, Z12
+	VMOVAPS      Z6, Z20
+	VFMADD213PS  Z7, Z12, Z20
+	VFMADD213PS  Z8, Z12, Z20
+	VFMADD213PS  Z9, Z12, Z20
+	VFMADD213PS  Z10, Z12, Z20
+	VFMADD213PS  Z11, Z12, Z20
+	VMULPS       Z12, Z12, Z19
+	VFMADD213PS  Z12, Z19, Z20
+	VADDPS       Z5, Z20, Z20
+	VCVTPS2DQ    Z18, Z18
+	VPSLLD       $0x17, Z18, Z18
+	VPADDD.Z     Z18, Z20, K1, Z12
+	VADDPS       Z12, Z14, Z14
+	VMOVUPS      64(DX), Z13
+	VSUBPS       Z0, Z13, Z13
+	VCMPPS       $0x1d, Z4, Z13, K1
+	VMULPS       Z1, Z13, Z18
+	VRNDSCALEPS  $0x08, Z18, Z18
+	VFNMADD231PS Z2, Z18, Z13
+	VFNMADD231PS Z3, Z18, Z13
+	VMOVAPS      Z6, Z20
+	VFMADD213PS  Z7, Z13, Z20
+	VFMADD213PS  Z8, Z13, Z20
+	VFMADD213PS  Z9, Z13, Z20
+	VFMADD213PS  Z10, Z13, Z20
+	VFMADD213PS  Z11, Z13, Z20
+	VMULPS       Z13, Z13, Z19
+	VFMADD213PS  Z13, Z19, Z20
+	VADDPS       Z5, Z20, Z20
+	VCVTPS2DQ    Z18, Z18
+	VPSLLD       $0x17, Z18, Z18
+	VPADDD.Z     Z18, Z20, K1, Z13
+	VADDPS       Z13, Z15, Z15
+	ADDQ         $0x00000080, DX
+	MOVQ         AX, SI
+
+	// VCVTNE2PS2BF16 Z12, Z13, Z16
+	LONG          $0x4817c262
+	WORD          $0xc472
+	VMOVDQU32     Z16, (SI)
+	ADDQ          CX, SI
+	VPMOVZXWD     Y16, Z17
+	VPSLLD        $0x10, Z17, Z17
+	VSUBPS        Z17, Z12, Z12
+	VEXTRACTI64X4 $0x01, Z16, Y16
+	VPMOVZXWD     Y16, Z17
+	VPSLLD        $0x10, Z17, Z17
+	VSUBPS        Z17, Z13, Z13
+
+	// VCVTNE2PS2BF16 Z12, Z13, Z16
+	LONG          $0x4817c262
+	WORD          $0xc472
+	VMOVDQU32     Z16, (SI)
+	ADDQ          CX, SI
+	VPMOVZXWD     Y16, Z17
+	VPSLLD        $0x10, Z17, Z17
+	VSUBPS        Z17, Z12, Z12
+	VEXTRACTI64X4 $0x01, Z16, Y16
+	VPMOVZXWD     Y16, Z17
+	VPSLLD        $0x10, Z17, Z17
+	VSUBPS        Z17, Z13, Z13
+
+	// VCVTNE2PS2BF16 Z12, Z13, Z16
+	LONG          $0x4817c262
+	WORD          $0xc472
+	VMOVDQU32     Z16, (SI)
+	ADDQ          $0x40, AX
+	DECQ          BX
+	JNZ           group
+	VADDPS        Z15, Z14, Z14
+	VEXTRACTF64X4 $0x01, Z14, Y15
+	VADDPS        Y15, Y14, Y14
+	VEXTRACTF32X4 $0x01, Y14, X15
+	VADDPS        X15, X14, X14
+	VPERMILPS     $0x4e, X14, X15
+	VADDPS        X15, X14, X14
+	VPERMILPS     $0xb1, X14, X15
+	VADDPS        X15, X14, X14
+	VMOVSS        X14, sum+40(FP)
+	VZEROUPPER
+	RET
+
 // func pairsBF16Vectors12(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·pairsBF16Vectors12(SB), NOSPLIT, $0-88

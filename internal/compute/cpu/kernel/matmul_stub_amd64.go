@@ -1745,6 +1745,11 @@ func splitF32BF16(dst *byte, term uintptr, x *float32, n uintptr)
 //go:noescape
 func splitF16BF16(dst *byte, term uintptr, x *byte, n uintptr)
 
+// weighTermsAMX writes e^(s-m) of n groups of 32 scores as 3 terms of BF16, which lie term bytes apart, and returns their sum. Scalar twins: exp32 in activation.go, splitGeneric in terms.go.
+//
+//go:noescape
+func weighTermsAMX(dst *byte, term uintptr, s *float32, n uintptr, m float32) (sum float32)
+
 // pairsBF16Vectors12 computes n groups of 32 rows and 12 tokens. Scalar twin: dotLaneGeneric in pairs.go.
 func pairsBF16Vectors12(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 

@@ -32,6 +32,8 @@ type pairTiles struct {
 	// scale.
 	shorten func(dst, w *byte, n uintptr) (scale float32)
 	terms   int // of weights
+	// weigh writes e^(s-m) of n groups of scores as terms, and returns their sum.
+	weigh func(dst *byte, term uintptr, s *float32, n uintptr, m float32) (sum float32)
 }
 
 // termProducts lists the terms of weights and activations that are multiplied, by the number of terms of weights.

@@ -9876,7 +9876,7 @@ dims:
 	RET
 
 // func accumulate6AVX512(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
-// Requires: AVX, AVX512F, MMX+
+// Requires: AVX, AVX512F, F16C, FMA3, MMX+
 TEXT ·accumulate6AVX512(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
 	MOVQ p+8(FP), CX
@@ -10059,6 +10059,54 @@ keys16:
 	JMP          dims16
 
 below16:
+	CMPQ    DI, $0x00000008
+	JL      done
+	VMOVUPS (AX), Y0
+	ADDQ    R8, AX
+	VMOVUPS (AX), Y1
+	ADDQ    R8, AX
+	VMOVUPS (AX), Y2
+	ADDQ    R8, AX
+	VMOVUPS (AX), Y3
+	ADDQ    R8, AX
+	VMOVUPS (AX), Y4
+	ADDQ    R8, AX
+	VMOVUPS (AX), Y5
+	MOVQ    CX, CX
+
+keys8:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000010, BX
+	VCVTPH2PS    (DX), Y6
+	VBROADCASTSS (CX), Y7
+	VFMADD231PS  Y6, Y7, Y0
+	VBROADCASTSS 256(CX), Y7
+	VFMADD231PS  Y6, Y7, Y1
+	VBROADCASTSS 512(CX), Y7
+	VFMADD231PS  Y6, Y7, Y2
+	VBROADCASTSS 768(CX), Y7
+	VFMADD231PS  Y6, Y7, Y3
+	VBROADCASTSS 1024(CX), Y7
+	VFMADD231PS  Y6, Y7, Y4
+	VBROADCASTSS 1280(CX), Y7
+	VFMADD231PS  Y6, Y7, Y5
+	ADDQ         $0x04, CX
+	ADDQ         R9, DX
+	DECQ         SI
+	JNZ          keys8
+	VMOVUPS      Y5, (AX)
+	SUBQ         R8, AX
+	VMOVUPS      Y4, (AX)
+	SUBQ         R8, AX
+	VMOVUPS      Y3, (AX)
+	SUBQ         R8, AX
+	VMOVUPS      Y2, (AX)
+	SUBQ         R8, AX
+	VMOVUPS      Y1, (AX)
+	SUBQ         R8, AX
+	VMOVUPS      Y0, (AX)
+
+done:
 	VZEROUPPER
 	RET
 
@@ -10300,7 +10348,7 @@ dims:
 	RET
 
 // func accumulate6BF16AVX512(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
-// Requires: AVX, AVX512F, MMX+
+// Requires: AVX, AVX2, AVX512F, FMA3, MMX+
 TEXT ·accumulate6BF16AVX512(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
 	MOVQ p+8(FP), CX
@@ -10488,6 +10536,55 @@ keys16:
 	JMP          dims16
 
 below16:
+	CMPQ    DI, $0x00000008
+	JL      done
+	VMOVUPS (AX), Y0
+	ADDQ    R8, AX
+	VMOVUPS (AX), Y1
+	ADDQ    R8, AX
+	VMOVUPS (AX), Y2
+	ADDQ    R8, AX
+	VMOVUPS (AX), Y3
+	ADDQ    R8, AX
+	VMOVUPS (AX), Y4
+	ADDQ    R8, AX
+	VMOVUPS (AX), Y5
+	MOVQ    CX, CX
+
+keys8:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000010, BX
+	VPMOVZXWD    (DX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VBROADCASTSS (CX), Y7
+	VFMADD231PS  Y6, Y7, Y0
+	VBROADCASTSS 256(CX), Y7
+	VFMADD231PS  Y6, Y7, Y1
+	VBROADCASTSS 512(CX), Y7
+	VFMADD231PS  Y6, Y7, Y2
+	VBROADCASTSS 768(CX), Y7
+	VFMADD231PS  Y6, Y7, Y3
+	VBROADCASTSS 1024(CX), Y7
+	VFMADD231PS  Y6, Y7, Y4
+	VBROADCASTSS 1280(CX), Y7
+	VFMADD231PS  Y6, Y7, Y5
+	ADDQ         $0x04, CX
+	ADDQ         R9, DX
+	DECQ         SI
+	JNZ          keys8
+	VMOVUPS      Y5, (AX)
+	SUBQ         R8, AX
+	VMOVUPS      Y4, (AX)
+	SUBQ         R8, AX
+	VMOVUPS      Y3, (AX)
+	SUBQ         R8, AX
+	VMOVUPS      Y2, (AX)
+	SUBQ         R8, AX
+	VMOVUPS      Y1, (AX)
+	SUBQ         R8, AX
+	VMOVUPS      Y0, (AX)
+
+done:
 	VZEROUPPER
 	RET
 
@@ -10715,7 +10812,7 @@ dims:
 	RET
 
 // func accumulate6F32AVX512(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
-// Requires: AVX, AVX512F, MMX+
+// Requires: AVX, AVX512F, FMA3, MMX+
 TEXT ·accumulate6F32AVX512(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
 	MOVQ p+8(FP), CX
@@ -10900,6 +10997,54 @@ keys16:
 	JMP          dims16
 
 below16:
+	CMPQ    DI, $0x00000008
+	JL      done
+	VMOVUPS (AX), Y0
+	ADDQ    R8, AX
+	VMOVUPS (AX), Y1
+	ADDQ    R8, AX
+	VMOVUPS (AX), Y2
+	ADDQ    R8, AX
+	VMOVUPS (AX), Y3
+	ADDQ    R8, AX
+	VMOVUPS (AX), Y4
+	ADDQ    R8, AX
+	VMOVUPS (AX), Y5
+	MOVQ    CX, CX
+
+keys8:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000020, BX
+	VMOVUPS      (DX), Y6
+	VBROADCASTSS (CX), Y7
+	VFMADD231PS  Y6, Y7, Y0
+	VBROADCASTSS 256(CX), Y7
+	VFMADD231PS  Y6, Y7, Y1
+	VBROADCASTSS 512(CX), Y7
+	VFMADD231PS  Y6, Y7, Y2
+	VBROADCASTSS 768(CX), Y7
+	VFMADD231PS  Y6, Y7, Y3
+	VBROADCASTSS 1024(CX), Y7
+	VFMADD231PS  Y6, Y7, Y4
+	VBROADCASTSS 1280(CX), Y7
+	VFMADD231PS  Y6, Y7, Y5
+	ADDQ         $0x04, CX
+	ADDQ         R9, DX
+	DECQ         SI
+	JNZ          keys8
+	VMOVUPS      Y5, (AX)
+	SUBQ         R8, AX
+	VMOVUPS      Y4, (AX)
+	SUBQ         R8, AX
+	VMOVUPS      Y3, (AX)
+	SUBQ         R8, AX
+	VMOVUPS      Y2, (AX)
+	SUBQ         R8, AX
+	VMOVUPS      Y1, (AX)
+	SUBQ         R8, AX
+	VMOVUPS      Y0, (AX)
+
+done:
 	VZEROUPPER
 	RET
 

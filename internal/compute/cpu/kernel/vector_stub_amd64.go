@@ -417,7 +417,7 @@ func accumulate6Q4_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys in
 //go:noescape
 func scores6AVX512(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 
-// accumulate6AVX512 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term; rows of v are width elements apart, and headDim is a multiple of 16. Scalar twin: accumulate.
+// accumulate6AVX512 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
 func accumulate6AVX512(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
@@ -427,7 +427,7 @@ func accumulate6AVX512(acc *float32, p *float32, v *byte, ahead *byte, keys int,
 //go:noescape
 func scores6BF16AVX512(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 
-// accumulate6BF16AVX512 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term; rows of v are width elements apart, and headDim is a multiple of 16. Scalar twin: accumulate.
+// accumulate6BF16AVX512 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
 func accumulate6BF16AVX512(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
@@ -437,7 +437,7 @@ func accumulate6BF16AVX512(acc *float32, p *float32, v *byte, ahead *byte, keys 
 //go:noescape
 func scores6F32AVX512(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 
-// accumulate6F32AVX512 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term; rows of v are width elements apart, and headDim is a multiple of 16. Scalar twin: accumulate.
+// accumulate6F32AVX512 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
 func accumulate6F32AVX512(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
