@@ -6,6 +6,7 @@ package arch
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
@@ -231,10 +232,15 @@ func Converted(architecture string) (Family, bool) {
 	return find(func(f *Family) bool { return slices.Contains(f.HuggingFace, architecture) })
 }
 
+// known is what All returns, made once, for families are asked for at every tensor. Nobody changes what a found family
+// points to.
+var known = sync.OnceValue(All)
+
 func find(is func(*Family) bool) (Family, bool) {
-	for _, f := range All() {
-		if is(&f) {
-			return f, true
+	all := known()
+	for i := range all {
+		if is(&all[i]) {
+			return all[i], true
 		}
 	}
 	return Family{}, false

@@ -12,12 +12,15 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/ref"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
@@ -46,6 +49,18 @@ func (sc *script) group() string {
 	return strings.Join(parts[:min(2, len(parts))], "/")
 }
 
+// kind is the name of sc's group without types and numbers: "Attention/a window of " for windows of all sizes.
+func (sc *script) kind() string { return differing().ReplaceAllString(sc.group(), "") }
+
+// differing matches the types and the numbers in a name.
+var differing = sync.OnceValue(func() *regexp.Regexp {
+	var types []string
+	for _, t := range quant.Types() {
+		types = append(types, t.String())
+	}
+	return regexp.MustCompile(`\b(` + strings.Join(types, "|") + `|[0-9]+)\b`)
+})
+
 func (sc *script) verb() string {
 	verb, _, _ := strings.Cut(sc.name, "/")
 	return verb
@@ -56,22 +71,58 @@ func scripts() []script {
 	return slices.Concat(sparseScripts(), expertScripts(), matMulScripts(), byHeadScripts(), attentionScripts(), blockScripts(), latentScripts(), selectScripts(), recurrentScripts(), wkvScripts(), predictScripts(), ropeScripts(), rowScripts(), routeScripts())
 }
 
-// groups returns the scripts by their verb and first variant. A group is played on one device, so that what a verb
-// leaves behind meets the next one. Of a group's scripts one in so many is taken. The scripts of a group take turns with
-// the ways to play them or, where some are left out, those of a verb, whatever their types.
-func groups(oneIn int) (names []string, by map[string][]script) {
-	by = map[string][]script{}
+// selection says how much of the suite is played: one in so many of a group's scripts, and of the groups of a kind.
+type selection struct{ scripts, groups int }
+
+// ofEveryType are the verbs that are played with every type, so that each type's blocks are decoded and multiplied by.
+var ofEveryType = []string{"Embed", "MatMul"}
+
+// named returns the names of the groups that are played, in their order. Those left out are others for each kind, so that
+// types and sizes take turns with the operations.
+func (s selection) named(all []script) (names []string) {
+	var groups, kinds []string
+	groupsOf, has := map[string][]string{}, map[string]bool{}
+	for _, sc := range all {
+		group, kind := sc.group(), sc.kind()
+		if slices.Contains(ofEveryType, sc.verb()) {
+			kind = group
+		}
+		if has[group] {
+			continue
+		}
+		has[group] = true
+		groups = append(groups, group)
+		if groupsOf[kind] == nil {
+			kinds = append(kinds, kind)
+		}
+		groupsOf[kind] = append(groupsOf[kind], group)
+	}
+	taken := map[string]bool{}
+	for k, kind := range kinds {
+		of := groupsOf[kind]
+		for i := k % min(s.groups, len(of)); i < len(of); i += s.groups {
+			taken[of[i]] = true
+		}
+	}
+	return slices.DeleteFunc(groups, func(group string) bool { return !taken[group] })
+}
+
+// of returns the selected scripts by their verb and first variant, and the groups' names. A group is played on one
+// device, so that what a verb leaves behind meets the next one. The scripts of a group take turns with the ways to play
+// them or, where some are left out, those of a verb, whatever their types.
+func (s selection) of(all []script) (names []string, by map[string][]script) {
+	names, by = s.named(all), map[string][]script{}
 	count, turns := map[string]int{}, map[string]int{}
 	inTurn := (*script).group
-	if oneIn > 1 {
+	if s.scripts > 1 {
 		inTurn = (*script).verb
 	}
-	for _, sc := range scripts() {
+	for _, sc := range all {
 		g := sc.group()
-		if count[g] == 0 {
-			names = append(names, g)
+		if !slices.Contains(names, g) {
+			continue
 		}
-		if count[g]%oneIn == 0 {
+		if count[g]%s.scripts == 0 {
 			sc.turn = turns[inTurn(&sc)]
 			turns[inTurn(&sc)]++
 			by[g] = append(by[g], sc)
@@ -101,8 +152,8 @@ type Promise struct {
 	// activations are rounded to these, which have the range of a token, and sums are in another order than those of
 	// fewer tokens.
 	Halves bool
-	// Slow says that the device takes long, to compile shaders on a processor, say: as many scripts are left out as in
-	// short tests, unless the test is exhaustive.
+	// Slow says that the device takes long, to compile shaders on a processor, say: more is left out than on others,
+	// unless the test is exhaustive.
 	Slow bool
 	// Lacks lists groups of scripts whose operations the device does not have yet: names that their names begin with.
 	// It is there for the time between an operation's definition and its last device, and refuses no script by more
@@ -117,21 +168,25 @@ func Run(t *testing.T, families ...Family) {
 }
 
 // Run holds the first of every family to the scalar device, and the others to the first. It closes what it opens. It
-// plays every fourth script of each group, on slow devices and in short tests every eighth, in exhaustive ones all.
+// plays every fourth script of each group, in short tests every eighth, on slow devices every eighth of every fourth group
+// of a kind, and in exhaustive tests all.
 func (p Promise) Run(t *testing.T, families ...Family) {
 	t.Helper()
-	oneIn := 4
-	if testenv.Exhaustive(t) {
-		oneIn = 1
-	} else if p.Slow || testing.Short() {
-		oneIn = 8
+	s := selection{scripts: 4, groups: 1}
+	switch {
+	case testenv.Exhaustive(t):
+		s.scripts = 1
+	case testing.Short():
+		s.scripts = 8
+	case p.Slow:
+		s = selection{scripts: 8, groups: 4}
 	}
-	p.run(t, oneIn, families...)
+	p.run(t, s, families...)
 }
 
-func (p Promise) run(t *testing.T, oneIn int, families ...Family) {
+func (p Promise) run(t *testing.T, s selection, families ...Family) {
 	t.Helper()
-	names, by := groups(oneIn)
+	names, by := s.of(scripts())
 	for _, name := range names {
 		if slices.ContainsFunc(p.Lacks, func(lacking string) bool { return strings.HasPrefix(name, lacking) }) {
 			continue

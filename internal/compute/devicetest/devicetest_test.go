@@ -12,7 +12,7 @@ import (
 // TestScalarDevice plays every third script on the device that defines it: scripts are sound, and the definition itself
 // gives the same bytes for any company.
 func TestScalarDevice(t *testing.T) {
-	Promise{Few: 8}.run(t, 3, Family{func(*testing.T) compute.Device { return ref.New() }})
+	Promise{Few: 8}.run(t, selection{scripts: 3, groups: 1}, Family{func(*testing.T) compute.Device { return ref.New() }})
 }
 
 // faulty is the scalar device with an operation gone wrong.
@@ -187,7 +187,7 @@ func TestFaults(t *testing.T) {
 		{"one layer copied", "CopyPage/all layers", onlyFirstLayer{ref.New()}, "layer 1"},
 		{"keys not read", "MovePage/all layers", keysUnread{ref.New()}, "page of layer 2"},
 	} {
-		_, by := groups(1)
+		_, by := selection{scripts: 1, groups: 1}.of(scripts())
 		found := false
 		for _, sc := range by[c.group] {
 			err := sc.verify(t, subject{ref.New(), map[string]any{}}, [][]subject{{{c.dev, map[string]any{}}}})
