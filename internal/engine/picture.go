@@ -51,7 +51,7 @@ func (e *Engine) checkPictures(r *Request) error {
 		return nil
 	}
 	if e.options.Extension.on() {
-		return setting.Errorf("pictures and self-extension do not go together: leave out %s", setting.Extension)
+		return &vision.PictureError{Err: setting.Errorf("pictures and self-extension do not go together: leave out %s", setting.Extension)}
 	}
 	end := 0
 	for i := range r.Pictures {
@@ -67,7 +67,7 @@ func (e *Engine) checkPictures(r *Request) error {
 			}
 		}
 		if most := e.ubatch - 2*e.outputs; p.Mutual && n > most {
-			return setting.Errorf("a picture has %d tokens, which the model reads in one step of at most %d: give %s, or pictures fewer tokens with %s", n, most, setting.Step.To(n+2*e.outputs), setting.MostRows)
+			return &vision.PictureError{Err: setting.Errorf("a picture has %d tokens, which the model reads in one step of at most %d: give %s, or pictures fewer tokens with %s", n, most, setting.Step.To(n+2*e.outputs), setting.MostRows)}
 		}
 	}
 	return nil

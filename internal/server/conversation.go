@@ -3,14 +3,12 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
-	"github.com/powerinfer-go/powerinfer/internal/picture"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/vision"
 )
@@ -181,7 +179,7 @@ func (m *Model) layMarked(ctx context.Context, marked vision.Marked, views visio
 		return m.Encode(ctx, text, false, true)
 	})
 	if err != nil {
-		return nil, pictureError(err)
+		return nil, err
 	}
 	if len(marked.Pictures) > 0 {
 		if n := laid.Bytes(m.Tower.Sizes().Width); n > *taken {
@@ -190,17 +188,6 @@ func (m *Model) layMarked(ctx context.Context, marked vision.Marked, views visio
 		}
 	}
 	return laid, err
-}
-
-// pictureError returns an error as that of a request if it is about what the request shows.
-func pictureError(err error) error {
-	if wrong, ok := errors.AsType[*picture.Error](err); ok || errors.Is(err, vision.ErrNoTower) || errors.Is(err, vision.ErrMarks) {
-		if ok {
-			err = wrong
-		}
-		return Invalid("%s", err)
-	}
-	return err
 }
 
 // noteAdapted logs how conversations are changed that the chat template refuses, each change once.

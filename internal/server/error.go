@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/vision"
 )
 
 // An Error is the reason why a request is refused, with the names that llama-server and OpenAI use. Its message is for
@@ -111,6 +112,7 @@ func Unavailable(format string, values ...any) *Error {
 func errorOf(err error) *Error {
 	var known *Error
 	var long *engine.ContextError
+	var picture *vision.PictureError
 	switch {
 	case errors.As(err, &known):
 		return known
@@ -119,6 +121,8 @@ func errorOf(err error) *Error {
 			Status: http.StatusBadRequest, Type: "exceed_context_size_error", PromptTokens: long.Tokens, Context: long.Context,
 			Message: fmt.Sprintf("the prompt has %d tokens, which exceeds the available context size of %d tokens", long.Tokens, long.Context),
 		}
+	case errors.As(err, &picture):
+		return Invalid("%s", picture)
 	case errors.Is(err, engine.ErrClosed), errors.Is(err, context.Canceled):
 		return &Error{Status: http.StatusServiceUnavailable, Type: "unavailable_error", Message: "the server or the model is being stopped"}
 	}

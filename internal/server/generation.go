@@ -208,7 +208,7 @@ func (m *Model) run(ctx context.Context, g *Generation, slot int, begin time.Tim
 		return engine.Result{}, err
 	}
 	if r.Pictures, err = m.Tower.Place(ctx, g.shown); err != nil {
-		return engine.Result{}, pictureError(err)
+		return engine.Result{}, err
 	}
 	var st *engine.Stream
 	if g.ReportProgress {

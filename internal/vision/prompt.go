@@ -23,8 +23,17 @@ type Marked struct {
 	Pictures []*picture.Image
 }
 
+// A PictureError says why a picture cannot be shown to a model. The fault is the picture's or the model's choice: a server
+// answers it with 400.
+type PictureError struct{ Err error }
+
+func (e *PictureError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what is wrong.
+func (e *PictureError) Unwrap() error { return e.Err }
+
 // ErrNoTower says that a model cannot be shown pictures.
-var ErrNoTower = setting.Errorf("the model reads text and cannot be shown a picture: take a model with an mmproj file, and give that with %s", setting.Tower)
+var ErrNoTower = &PictureError{setting.Errorf("the model reads text and cannot be shown a picture: take a model with an mmproj file, and give that with %s", setting.Tower)}
 
 // Laid are the tokens of a prompt in which pictures have their places, and no row is computed yet.
 type Laid struct {
@@ -84,11 +93,14 @@ func (v Views) of(t *Tower, m *picture.Image) (viewed, error) {
 		return known, nil
 	}
 	parts, err := t.program.Show(m)
+	if err != nil {
+		return viewed{}, &PictureError{err}
+	}
 	shown := viewed{m.Sum(), parts}
-	if err == nil && v != nil {
+	if v != nil {
 		v[m] = shown
 	}
-	return shown, err
+	return shown, nil
 }
 
 // Lay returns the tokens of a marked text, in which pictures have their places. encode splits a text into tokens, special
@@ -167,4 +179,4 @@ func (t *Tower) Prompt(ctx context.Context, m *Marked, encode func(text string, 
 }
 
 // ErrMarks says that a template lost or repeated a picture's mark.
-var ErrMarks = setting.Errorf("the chat template does not show each picture once: take another with %s, or the one that the model was published with", setting.Template)
+var ErrMarks = &PictureError{setting.Errorf("the chat template does not show each picture once: take another with %s, or the one that the model was published with", setting.Template)}

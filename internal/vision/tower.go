@@ -207,7 +207,7 @@ func storedBy(parts []nn.Parts) (widest compute.KVShape) {
 func (t *Tower) Show(ctx context.Context, m *picture.Image) ([]Part, error) {
 	parts, err := t.program.Show(m)
 	if err != nil {
-		return nil, err
+		return nil, &PictureError{err}
 	}
 	sum := m.Sum()
 	var shown []Part
