@@ -169,7 +169,7 @@ func (m *Model) lay(ctx context.Context, c *Conversation) (*chat.Marked, *Prompt
 	return &shown, laid, err
 }
 
-// layMarked returns the tokens of a marked text. It reserves the memory that its pictures take for the tower, as far as
+// layMarked returns the tokens of a marked text. It reserves the memory that the rows of its pictures take, as far as
 // that is more than taken. begin splits the beginning of the text into tokens.
 func (m *Model) layMarked(ctx context.Context, marked vision.Marked, views vision.Views, taken *int64, begin func(text string, more func(int64) error) ([]int32, error)) (*Prompt, error) {
 	laid, err := m.Tower.Lay(&marked, views, func(text string, first bool) ([]int32, error) {
@@ -182,7 +182,7 @@ func (m *Model) layMarked(ctx context.Context, marked vision.Marked, views visio
 		return nil, err
 	}
 	if len(marked.Pictures) > 0 {
-		if n := laid.Bytes(m.Tower.Sizes().Width); n > *taken {
+		if n := int64(laid.Rows()) * int64(m.Tower.Sizes().Width) * perNumber; n > *taken {
 			err = reserve(ctx, n-*taken)
 			*taken = n
 		}

@@ -18,6 +18,7 @@ const (
 	perByte   = 10   // for each byte of the body
 	perValue  = 100  // for each number, text and name in it
 	perObject = 1000 // for each object and list in it
+	perNumber = 4    // for each number of a picture's rows
 )
 
 // How the memory for requests is shared.

@@ -43,18 +43,16 @@ type Laid struct {
 
 // placedView is a view whose rows come in the place of tokens from at on.
 type placedView struct {
-	at  int
-	sum [32]byte // of the rows
-	*family.View
+	at, rows int
+	sum      [32]byte // of the rows
+	of       *picture.Image
+	part     int // of what is shown of the picture
 }
 
-// Bytes returns the memory that the views take, and their rows when they are computed.
-func (l *Laid) Bytes(width int) (n int64) {
+// Rows returns how many rows of pictures there are.
+func (l *Laid) Rows() (n int) {
 	for _, v := range l.views {
-		n += 4 * int64(v.Rows) * int64(width)
-		for _, p := range v.Patches {
-			n += 4 * int64(len(p))
-		}
+		n += v.rows
 	}
 	return n
 }
@@ -66,7 +64,7 @@ func (l *Laid) HasPictures() bool { return l != nil && len(l.views) > 0 }
 func (l *Laid) Places(f func(at, n int)) {
 	if l != nil {
 		for _, v := range l.views {
-			f(v.at, v.Rows)
+			f(v.at, v.rows)
 		}
 	}
 }
@@ -84,7 +82,14 @@ type Views map[*picture.Image]viewed
 
 type viewed struct {
 	sum   [32]byte // of the picture
-	parts []family.Part
+	parts []shownPart
+}
+
+// shownPart is a text, or the number of rows that a view has. The view itself is made again when its rows are computed,
+// since patches take far more memory than pictures.
+type shownPart struct {
+	text string
+	rows int // 0: there is a text
 }
 
 // of returns how a picture is shown.
@@ -92,11 +97,18 @@ func (v Views) of(t *Tower, m *picture.Image) (viewed, error) {
 	if known, ok := v[m]; ok {
 		return known, nil
 	}
-	parts, err := t.program.Show(m)
+	parts, err := t.cut(m)
 	if err != nil {
-		return viewed{}, &PictureError{err}
+		return viewed{}, err
 	}
-	shown := viewed{m.Sum(), parts}
+	shown := viewed{sum: m.Sum()}
+	for _, p := range parts {
+		one := shownPart{text: p.Text}
+		if p.View != nil {
+			one.rows = p.View.Rows
+		}
+		shown.parts = append(shown.parts, one)
+	}
 	if v != nil {
 		v[m] = shown
 	}
@@ -135,16 +147,16 @@ func (t *Tower) Lay(m *Marked, views Views, encode func(text string, first bool)
 			return nil, err
 		}
 		for k, p := range shown.parts {
-			if p.View == nil {
-				pending += p.Text
+			if p.rows == 0 {
+				pending += p.text
 				continue
 			}
 			if err := add(pending); err != nil {
 				return nil, err
 			}
 			pending = ""
-			l.views = append(l.views, placedView{len(l.IDs), t.sumOf(shown.sum, k), p.View})
-			l.IDs = append(l.IDs, make([]int32, p.View.Rows)...)
+			l.views = append(l.views, placedView{len(l.IDs), p.rows, t.sumOf(shown.sum, k), one, k})
+			l.IDs = append(l.IDs, make([]int32, p.rows)...)
 		}
 		pending += texts[i+1]
 	}
@@ -158,8 +170,19 @@ func (t *Tower) Place(ctx context.Context, l *Laid) ([]Placed, error) {
 		return nil, nil
 	}
 	var placed []Placed
+	var cut *picture.Image // into parts
+	var parts []family.Part
 	for _, v := range l.views {
-		rows, err := t.rows(ctx, v.sum, v.View)
+		rows, err := t.rows(ctx, v.sum, func() (_ *family.View, err error) {
+			if cut != v.of {
+				parts, err = t.cut(v.of)
+				cut = v.of
+			}
+			if err != nil {
+				return nil, err
+			}
+			return parts[v.part].View, nil
+		})
 		if err != nil {
 			return nil, err
 		}

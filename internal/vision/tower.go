@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/family"
@@ -68,6 +69,9 @@ type Tower struct {
 	sum     [32]byte // of the file, as far as rows depend on it
 	cache   *compute.Cache
 	pages   []int32
+
+	shows   family.Tower // the program by which pictures are shown; it is not replaced with the device
+	showing sync.Mutex   // held by whoever cuts a picture into patches, which take much memory
 
 	turn    chan struct{} // holds a value while somebody uses what follows, or dev
 	pool    *nn.Pool
@@ -154,7 +158,7 @@ func open(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*To
 	if err != nil {
 		return nil, err
 	}
-	t := &Tower{path: f.Path, options: o, dev: dev, program: program, sizes: program.Sizes(), results: map[compute.Segment]compute.Tensor{}, turn: make(chan struct{}, 1), kept: newKept(o.Keep)}
+	t := &Tower{path: f.Path, options: o, dev: dev, program: program, shows: program, sizes: program.Sizes(), results: map[compute.Segment]compute.Tensor{}, turn: make(chan struct{}, 1), kept: newKept(o.Keep)}
 	t.sum = sha256.Sum256(fmt.Appendf(nil, "%x %+v", f.Digest(), o.Limits))
 	if stored := storedBy(b.Parts()); stored.Heads > 0 {
 		n := pages(t.sizes)
@@ -205,9 +209,9 @@ func storedBy(parts []nn.Parts) (widest compute.KVShape) {
 
 // Show returns what stands in a prompt in place of a picture. It computes nothing for a picture whose rows it still has.
 func (t *Tower) Show(ctx context.Context, m *picture.Image) ([]Part, error) {
-	parts, err := t.program.Show(m)
+	parts, err := t.cut(m)
 	if err != nil {
-		return nil, &PictureError{err}
+		return nil, err
 	}
 	sum := m.Sum()
 	var shown []Part
@@ -216,7 +220,7 @@ func (t *Tower) Show(ctx context.Context, m *picture.Image) ([]Part, error) {
 			shown = append(shown, Part{Text: p.Text})
 			continue
 		}
-		rows, err := t.rows(ctx, t.sumOf(sum, i), p.View)
+		rows, err := t.rows(ctx, t.sumOf(sum, i), func() (*family.View, error) { return p.View, nil })
 		if err != nil {
 			return nil, err
 		}
@@ -230,8 +234,19 @@ func (t *Tower) sumOf(picture [32]byte, i int) [32]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%x %x %d", t.sum, picture, i))
 }
 
-// rows returns the rows of a view, which sum names.
-func (t *Tower) rows(ctx context.Context, sum [32]byte, v *family.View) (*Rows, error) {
+// cut returns what stands in a prompt in place of a picture. One picture is cut at a time.
+func (t *Tower) cut(m *picture.Image) ([]family.Part, error) {
+	t.showing.Lock()
+	defer t.showing.Unlock()
+	parts, err := t.shows.Show(m)
+	if err != nil {
+		return nil, &PictureError{err}
+	}
+	return parts, nil
+}
+
+// rows returns the rows of the view that view returns, which sum names.
+func (t *Tower) rows(ctx context.Context, sum [32]byte, view func() (*family.View, error)) (*Rows, error) {
 	select {
 	case t.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -241,8 +256,11 @@ func (t *Tower) rows(ctx context.Context, sum [32]byte, v *family.View) (*Rows, 
 	if r := t.kept.find(sum); r != nil {
 		return r, nil
 	}
+	v, err := view()
+	if err != nil {
+		return nil, err
+	}
 	r := &Rows{Sum: sum, Across: v.Across, Down: v.Down, Mutual: v.Mutual}
-	var err error
 	if r.Vectors, err = t.compute(v); err != nil && t.options.Again != nil {
 		if err = t.moveOn(ctx, err); err == nil {
 			r.Vectors, err = t.compute(v)
