@@ -9,6 +9,6 @@ go vet ./...
 status=0
 go test -vet=off -timeout 50m "$@" ./... || status=$? # vetted above, with more checks
 if [ -e "$POWERINFER_LEFT_OUT" ]; then
-	echo "left out: $(cut -f1 "$POWERINFER_LEFT_OUT" | sort | uniq -c | sed 's/^ *\([0-9]*\) /\1 tests /' | paste -sd ';' | sed 's/;/; /g')"
+	echo "left out: $(sort -u "$POWERINFER_LEFT_OUT" | cut -f1 | uniq -c | sed 's/^ *\([0-9]*\) /\1 tests /' | paste -sd ';' | sed 's/;/; /g')"
 fi
 exit "$status"

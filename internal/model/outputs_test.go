@@ -32,13 +32,14 @@ func TestOutputRows(t *testing.T) {
 		})
 	}
 	types := testenv.Some(t, 1, []quant.Type{quant.F16, quant.Q4_0})
+	modes := testenv.Turns(t, model.Exact, model.Off) // TestReplay has the others
 	for i, family := range arch.All() {
 		if family.Headless {
 			continue
 		}
 		for _, typ := range types {
 			f := synthtest.Sparse(t, synth.Spec{Arch: family.Name, Type: typ}, 2)
-			for _, mode := range testenv.InTurn(t, i, model.Exact, model.Off) { // TestReplay has the others
+			for _, mode := range modes(i) {
 				compare(fmt.Sprintf("%s %s", family.Name, typ), f, mode)
 			}
 		}

@@ -38,12 +38,13 @@ func TestReplay(t *testing.T) {
 	}
 	replay("demo", demo, model.Off)
 	replay("demo", demo, model.Exact)
+	modes := testenv.Turns(t, model.Off, model.Exact)
 	for i, family := range arch.All() {
 		if family.Headless {
 			continue
 		}
 		f := synthtest.Sparse(t, synth.Spec{Arch: family.Name, Type: quant.Q8_0}, 2)
-		for _, mode := range testenv.InTurn(t, i, model.Off, model.Exact) {
+		for _, mode := range modes(i) {
 			replay(family.Name, f, mode)
 		}
 	}

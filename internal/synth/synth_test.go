@@ -253,11 +253,14 @@ const shareTolerance = 0.12
 // lawShares returns the cumulative curve of p_r = min(0.995, c·r^-s) with the asked mean, from the definition: c is
 // found by scanning.
 func lawShares(s synth.Spec) []float64 {
+	law := make([]float64, s.FF)
+	for i := range law {
+		law[i] = math.Pow(float64(i/2+1), -s.PowerLaw) // neurons come in pairs of equal probability
+	}
 	curve := func(c float64) []float64 {
-		cumulative := []float64{0}
-		for i := range s.FF {
-			p := min(0.995, c*math.Pow(float64(i/2+1), -s.PowerLaw)) // neurons come in pairs of equal probability
-			cumulative = append(cumulative, cumulative[i]+p)
+		cumulative := make([]float64, 1, s.FF+1)
+		for i, p := range law {
+			cumulative = append(cumulative, cumulative[i]+min(0.995, c*p))
 		}
 		return cumulative
 	}

@@ -117,18 +117,22 @@ func Some[T any](t testing.TB, n int, cases []T) []T {
 	return cases[:n]
 }
 
-// InTurn returns one of the cases for the subject with that number, or all of them if the test is Exhaustive. Subjects
-// that take turns try every case: families, say, with their modes.
-func InTurn[T any](t testing.TB, subject int, cases ...T) []T {
+// Turns returns the cases for each subject by its number: one of them, so that subjects take turns with the cases, as
+// families do with modes, or all of them if the test is Exhaustive.
+func Turns[T any](t testing.TB, cases ...T) func(subject int) []T {
 	t.Helper()
-	if len(cases) <= 1 || Exhaustive(t) {
-		return cases
+	whole := Exhaustive(t)
+	return func(subject int) []T {
+		if whole {
+			return cases
+		}
+		at := subject % len(cases)
+		return cases[at : at+1]
 	}
-	at := subject % len(cases)
-	return cases[at : at+1]
 }
 
-// leftOut adds a line to the file that POWERINFER_LEFT_OUT names. scripts/test.sh reads it and says what was left out.
+// leftOut adds a line to the file that POWERINFER_LEFT_OUT names: how, the test's program and the test. scripts/test.sh
+// reads it and says what was left out, of a test once.
 func leftOut(t testing.TB, how string) {
 	t.Helper()
 	path := os.Getenv("POWERINFER_LEFT_OUT")
@@ -137,7 +141,7 @@ func leftOut(t testing.TB, how string) {
 	}
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err == nil {
-		_, err = f.WriteString(how + "\t" + t.Name() + "\n")
+		_, err = f.WriteString(how + "\t" + filepath.Base(os.Args[0]) + " " + t.Name() + "\n")
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
