@@ -17,6 +17,7 @@ type lfm2Tower struct {
 	vit
 	sizing
 	side      int // of a block, in patches
+	mostTiles int // of a picture; below lfm2FewTiles none is cut
 	positions positionGrid
 	norm      nn.Norm    // of a block's patches one after another, or none
 	out       multilayer // of them
@@ -37,6 +38,11 @@ func newLFM2Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	m.thin = true
 	if lfm2Tile%m.unit != 0 {
 		k.Fail("tiles of %d pixels are not blocks of %d patches of %d", lfm2Tile, m.side, t.patch)
+	}
+	m.mostTiles = lfm2MostTiles
+	if limits.Most > 0 { // it bounds the tiles and the picture of the whole together, which is no larger than usual
+		m.most = min(m.most, readSizing(k, &t, m.unit, 64, 256, TowerLimits{Least: limits.Least}).most)
+		m.mostTiles = min(m.mostTiles, (limits.Most*m.unit*m.unit-m.most)/(lfm2Tile*lfm2Tile))
 	}
 	m.vit = newViT(t, b, vitSpec{bias: nn.Required})
 	m.positions = bindPositions(b, t.width, picture.Interpolation{Filter: picture.Bilinear, Antialias: true})
@@ -60,7 +66,7 @@ func (m *lfm2Tower) Show(of *picture.Image) ([]Part, error) {
 	if !m.large(of) {
 		return []Part{{Text: "<|image_start|>"}, {View: whole}, {Text: "<|image_end|>"}}, nil
 	}
-	columns, rows := closestGrid(of, lfm2FewTiles, lfm2MostTiles, lfm2Tile)
+	columns, rows := closestGrid(of, lfm2FewTiles, m.mostTiles, lfm2Tile)
 	parts := []Part{{Text: "<|image_start|>"}}
 	for i, tile := range tiles(of.Resize(columns*lfm2Tile, rows*lfm2Tile, picture.Bilinear), lfm2Tile) {
 		parts = append(parts, Part{Text: fmt.Sprintf("<|img_row_%d_col_%d|>", i/columns+1, i%columns+1)}, Part{View: m.shown(tile)})
@@ -75,6 +81,9 @@ func (m *lfm2Tower) shown(of *picture.Image) *View {
 
 // large reports whether a picture is cut.
 func (m *lfm2Tower) large(of *picture.Image) bool {
+	if m.mostTiles < lfm2FewTiles {
+		return false
+	}
 	unit := float64(m.unit)
 	side := func(n int) float64 { return max(float64(m.patch), math.RoundToEven(float64(n)/unit)*unit) }
 	return side(of.Width)*side(of.Height) > lfm2Large*float64(m.most)

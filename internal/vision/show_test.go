@@ -109,6 +109,14 @@ func TestShown(t *testing.T) {
 			1200, 600,
 			"<|image_start|><|img_row_1_col_1|>{256}<|img_row_1_col_2|>{256}<|img_thumbnail|>{242}<|image_end|>",
 		},
+		{"lfm2", family.TowerLimits{Most: 64}, 1200, 600, "<|image_start|>{55}<|image_end|>"}, // tiles would be more
+		{"lfm2", family.TowerLimits{Most: 700}, 1200, 600, "<|image_start|>{242}<|image_end|>"},
+		{
+			"lfm2",
+			family.TowerLimits{Most: 768},
+			1200, 600,
+			"<|image_start|><|img_row_1_col_1|>{256}<|img_row_1_col_2|>{256}<|img_thumbnail|>{242}<|image_end|>",
+		},
 		{"kimik25", family.TowerLimits{}, 300, 200, "<|media_begin|>image<|media_content|>{20}<|media_end|>"}, // 135 by 90 pixels and black
 		{"kimik25", family.TowerLimits{Most: 10}, 300, 200, "<|media_begin|>image<|media_content|>{6}<|media_end|>"},
 	} {
