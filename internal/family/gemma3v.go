@@ -14,7 +14,7 @@ type gemma3Tower struct {
 	positions []float32 // [n, width] of the patches, row after row
 	side      int       // of a block, in patches
 	norm      nn.Norm   // of the averages
-	out       nn.Linear // [rows, width]
+	out       nn.Linear // [textWidth, width]
 }
 
 func newGemma3Tower(k *nn.Keys, b *nn.Binder, _ TowerLimits) Tower {
@@ -26,7 +26,7 @@ func newGemma3Tower(k *nn.Keys, b *nn.Binder, _ TowerLimits) Tower {
 	m.vit = newViT(t, b, vitSpec{bias: nn.Required})
 	m.positions = b.Table("v.position_embd.weight", t.width)
 	m.norm = b.RMSNorm("mm.soft_emb_norm", t.width, t.eps)
-	m.out = b.Transposed("mm.input_projection", t.rows, t.width)
+	m.out = b.Transposed("mm.input_projection", t.textWidth, t.width)
 	if n := t.image / t.patch; k.Err == nil && b.Err == nil && len(m.positions) != n*n*t.width {
 		b.Fail("tensor %q has not a row for each of %d patches", "v.position_embd.weight", n*n)
 	}
@@ -35,7 +35,7 @@ func newGemma3Tower(k *nn.Keys, b *nn.Binder, _ TowerLimits) Tower {
 
 func (m *gemma3Tower) Sizes() TowerSizes {
 	n := m.image / m.patch
-	return TowerSizes{Width: m.rows, Patches: n * n, Rows: n * n / (m.side * m.side)}
+	return TowerSizes{Width: m.textWidth, Patches: n * n, Rows: n * n / (m.side * m.side)}
 }
 
 // Show stretches every picture to the same square.

@@ -20,7 +20,7 @@ type gemma4Tower struct {
 	places       gemma4Places
 	shift, scale *compute.Vector // [width] of the averages; nil: they stay
 	norm         nn.Norm         // of what out reads
-	out          nn.Linear       // [rows, width]
+	out          nn.Linear       // [textWidth, width]
 	mutual       bool            // see View
 }
 
@@ -39,7 +39,7 @@ func newGemma4Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	for i, mean := range t.mean { // the tower reads numbers from -1 to 1
 		t.mean[i], t.std[i] = mean+t.std[i]/2, t.std[i]/2
 	}
-	m := &gemma4Tower{side: k.Count(".projector.scale_factor", 3, maxPatch), mutual: t.rows != 1536 && t.rows != 2560}
+	m := &gemma4Tower{side: k.Count(".projector.scale_factor", 3, maxPatch), mutual: t.textWidth != 1536 && t.textWidth != 2560}
 	m.sizing = readSizing(k, &t, t.patch*m.side, gemma4Least, gemma4Most, limits)
 	m.vit = newViT(t, b, vitSpec{rms: true, gated: true})
 	for i := range m.blocks {
@@ -50,7 +50,7 @@ func newGemma4Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 		m.shift, m.scale = b.Negative("v.std_bias", t.width), b.Vector("v.std_scale", t.width)
 	}
 	m.norm = b.UnitNorm(t.width, t.eps)
-	m.out = b.Linear("mm.input_projection", t.rows, t.width, nn.Absent)
+	m.out = b.Linear("mm.input_projection", t.textWidth, t.width, nn.Absent)
 	b.Clip("mm.input_projection", &m.out)
 	return m
 }
@@ -82,7 +82,7 @@ func (m *gemma4Tower) adjust(b *nn.Binder, a *nn.Attention, f *nn.FFN) {
 	}
 }
 
-func (m *gemma4Tower) Sizes() TowerSizes { return m.sizes(&m.towerKeys, m.rows) }
+func (m *gemma4Tower) Sizes() TowerSizes { return m.sizes(&m.towerKeys, m.textWidth) }
 
 func (m *gemma4Tower) Show(of *picture.Image) ([]Part, error) {
 	width, height := m.sizing.of(of)
@@ -175,11 +175,11 @@ func newGemma4UnifiedTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	m.places = bindGemma4Places(b, t.width)
 	m.placeNorm = v.LayerNorm("patch_norm.3", t.width, eps, nn.Required)
 	m.norm = b.UnitNorm(t.width, t.eps)
-	m.out = b.Linear("mm.input_projection", t.rows, t.width, nn.Absent)
+	m.out = b.Linear("mm.input_projection", t.textWidth, t.width, nn.Absent)
 	return m
 }
 
-func (m *gemma4UnifiedTower) Sizes() TowerSizes { return m.sizes(&m.towerKeys, m.rows) }
+func (m *gemma4UnifiedTower) Sizes() TowerSizes { return m.sizes(&m.towerKeys, m.textWidth) }
 
 func (m *gemma4UnifiedTower) Show(of *picture.Image) ([]Part, error) {
 	width, height := m.sizing.of(of)

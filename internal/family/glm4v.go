@@ -16,11 +16,11 @@ type glm4VTower struct {
 	side      int           // of a block, in patches
 	embedNorm nn.Norm       // of the patches' embeddings
 	positions *positionGrid // nil: there are none
-	merger    nn.Linear     // [rows, side²·width]
-	inner     nn.Linear     // [rows, rows]
+	merger    nn.Linear     // [textWidth, side²·width]
+	inner     nn.Linear     // [textWidth, textWidth]
 	innerNorm nn.Norm       // of it, before GELU
-	gate, up  nn.Linear     // [hidden, rows]
-	down      nn.Linear     // [rows, hidden]
+	gate, up  nn.Linear     // [hidden, textWidth]
+	down      nn.Linear     // [textWidth, hidden]
 }
 
 func newGLM4VTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
@@ -33,17 +33,17 @@ func newGLM4VTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 		grid := bindPositions(b, t.width, picture.Interpolation{Filter: picture.Bicubic})
 		m.positions = &grid
 	}
-	m.merger = b.Merger("mm.patch_merger", t.rows, t.width, m.side*m.side, nn.Required)
-	m.inner = b.Linear("mm.model.fc", t.rows, t.rows, nn.Absent)
-	m.innerNorm = b.LayerNorm("mm.post_norm", t.rows, 1e-5, nn.Optional)
+	m.merger = b.Merger("mm.patch_merger", t.textWidth, t.width, m.side*m.side, nn.Required)
+	m.inner = b.Linear("mm.model.fc", t.textWidth, t.textWidth, nn.Absent)
+	m.innerNorm = b.LayerNorm("mm.post_norm", t.textWidth, 1e-5, nn.Optional)
 	hidden := b.Rows("mm.up.weight")
-	m.gate, m.up = b.Linear("mm.gate", hidden, t.rows, nn.Optional), b.Linear("mm.up", hidden, t.rows, nn.Optional)
-	m.down = b.Linear("mm.down", t.rows, hidden, nn.Optional)
+	m.gate, m.up = b.Linear("mm.gate", hidden, t.textWidth, nn.Optional), b.Linear("mm.up", hidden, t.textWidth, nn.Optional)
+	m.down = b.Linear("mm.down", t.textWidth, hidden, nn.Optional)
 	return m
 }
 
 func (m *glm4VTower) Sizes() TowerSizes {
-	s := m.sizes(&m.towerKeys, m.rows)
+	s := m.sizes(&m.towerKeys, m.textWidth)
 	s.Axes = true
 	return s
 }
@@ -75,9 +75,9 @@ func (m *glm4VTower) Forward(p *nn.Pass, _ *View) compute.Tensor {
 		p.InsertMore(x, m.pixels())
 	}
 	x = m.encode(p, x).Split(n * m.width)
-	y := merged(p, x, m.rows, n)
+	y := merged(p, x, m.textWidth, n)
 	p.LinearTo(y, x, &m.merger)
-	z := merged(p, x, m.rows, n)
+	z := merged(p, x, m.textWidth, n)
 	p.LinearTo(z, y, &m.inner)
 	p.Normalize(z, m.innerNorm)
 	p.Activate(z, compute.Tensor{}, compute.Activation{Kind: compute.GELUErf})

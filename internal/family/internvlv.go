@@ -22,9 +22,7 @@ const mostTiles = 1 << 8
 
 func newInternVLTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	t := readTower(k)
-	if t.act.Kind == compute.GELU { // files call both forms so
-		t.act.Kind = compute.GELUErf
-	}
+	t.geluErf()
 	m := &internVLTower{fewest: k.Count(".preproc_min_tiles", 1, mostTiles), largest: k.Count(".preproc_max_tiles", 12, mostTiles)}
 	if m.fewest > m.largest {
 		k.Fail("a picture would have at least %d tiles and at most %d", m.fewest, m.largest)
@@ -35,7 +33,7 @@ func newInternVLTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	m.fewest = min(m.fewest, m.largest)
 	wide := t.width * m.side * m.side
 	m.norm = b.LayerNorm("mm.model.mlp.0", wide, 1e-5, nn.Required)
-	m.out = bindMultilayer(b, "mm.model.mlp.1", "mm.model.mlp.3", wide, t.rows, t.rows, compute.GELUErf, nn.Required)
+	m.out = bindMultilayer(b, "mm.model.mlp.1", "mm.model.mlp.3", wide, t.textWidth, t.textWidth, compute.GELUErf, nn.Required)
 	return m
 }
 

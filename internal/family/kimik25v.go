@@ -39,12 +39,12 @@ func newKimiK25Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	m.positions = bindPositions(b, t.width, picture.Interpolation{Filter: picture.Bicubic})
 	m.norm = b.LayerNorm("mm.input_norm", t.width, t.eps, nn.Required)
 	wide := t.width * m.side * m.side
-	m.out = bindMultilayer(b, "mm.1", "mm.2", wide, wide, t.rows, compute.GELUErf, nn.Required)
+	m.out = bindMultilayer(b, "mm.1", "mm.2", wide, wide, t.textWidth, compute.GELUErf, nn.Required)
 	return m
 }
 
 func (m *kimiK25Tower) Sizes() TowerSizes {
-	s := m.sizes(&m.towerKeys, m.rows)
+	s := m.sizes(&m.towerKeys, m.textWidth)
 	return TowerSizes{Width: s.Width, Patches: s.Patches + m.more, Rows: s.Rows + m.more/(m.side*m.side)}
 }
 

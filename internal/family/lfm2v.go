@@ -50,12 +50,12 @@ func newLFM2Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	if b.Has("mm.input_norm.weight") {
 		m.norm = b.LayerNorm("mm.input_norm", wide, 1e-5, nn.Optional)
 	}
-	m.out = bindMultilayer(b, "mm.1", "mm.2", wide, b.Rows("mm.1.weight"), t.rows, compute.GELUErf, nn.Required)
+	m.out = bindMultilayer(b, "mm.1", "mm.2", wide, b.Rows("mm.1.weight"), t.textWidth, compute.GELUErf, nn.Required)
 	return m
 }
 
 func (m *lfm2Tower) Sizes() TowerSizes {
-	s := m.sizes(&m.towerKeys, m.rows)
+	s := m.sizes(&m.towerKeys, m.textWidth)
 	s.Patches, s.Rows = max(s.Patches, (lfm2Tile/m.patch)*(lfm2Tile/m.patch)), max(s.Rows, (lfm2Tile/m.unit)*(lfm2Tile/m.unit))
 	return s
 }

@@ -16,7 +16,7 @@ type llama4Tower struct {
 	tiledTower
 	largest int        // tiles of a picture
 	merge   multilayer // of a block's patches one after another
-	out     nn.Linear  // [rows, …] of their activation
+	out     nn.Linear  // [textWidth, mm.model.mlp.2's rows] of their activation
 }
 
 // llama4Tiles is the largest number of tiles of a picture, which files do not say.
@@ -24,14 +24,12 @@ const llama4Tiles = 16
 
 func newLlama4Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	t := readTower(k)
-	if t.act.Kind == compute.GELU { // files call both forms so
-		t.act.Kind = compute.GELUErf
-	}
+	t.geluErf()
 	m := &llama4Tower{tiledTower: bindTiled(k, b, t, false, vitSpec{bias: nn.Optional, rope: gridRope(compute.Interleaved, t.heads.Key, 10000, false)})}
 	m.largest = m.most(llama4Tiles, limits)
 	hidden, given := b.Rows("mm.model.mlp.1.weight"), b.Rows("mm.model.mlp.2.weight")
 	m.merge = bindMultilayer(b, "mm.model.mlp.1", "mm.model.mlp.2", t.width*m.side*m.side, hidden, given, compute.GELUErf, nn.Absent)
-	m.out = b.Linear("mm.model.fc", t.rows, given, nn.Absent)
+	m.out = b.Linear("mm.model.fc", t.textWidth, given, nn.Absent)
 	return m
 }
 

@@ -19,14 +19,12 @@ type pixtralTower struct {
 	norm   nn.Norm   // of the patches before they are merged, or none
 	merger nn.Linear // [width, side²·width] of a block, or none
 	out    multilayer
-	line   []float32 // [rows] the row after each line but the last
+	line   []float32 // [textWidth] the row after each line but the last
 }
 
 func newPixtralTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	t := readTower(k)
-	if t.act.Kind == compute.GELU {
-		t.act.Kind = compute.GELUErf
-	}
+	t.geluErf()
 	m := &pixtralTower{side: k.Count(".spatial_merge_size", 1, maxPatch)}
 	unit := t.patch * m.side
 	longest := (t.image + unit - 1) / unit // rows
@@ -38,13 +36,13 @@ func newPixtralTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 		m.norm = b.RMSNorm("mm.input_norm", t.width, t.eps)
 		m.merger = b.Merger("mm.patch_merger", t.width, t.width, n, nn.Absent)
 	}
-	m.out = bindMultilayer(b, "mm.1", "mm.2", t.width, t.rows, t.rows, compute.GELUErf, nn.Optional)
-	m.line = b.Floats("v.token_embd.img_break", t.rows)
+	m.out = bindMultilayer(b, "mm.1", "mm.2", t.width, t.textWidth, t.textWidth, compute.GELUErf, nn.Optional)
+	m.line = b.Floats("v.token_embd.img_break", t.textWidth)
 	return m
 }
 
 func (m *pixtralTower) Sizes() TowerSizes {
-	s := m.sizes(&m.towerKeys, m.rows)
+	s := m.sizes(&m.towerKeys, m.textWidth)
 	s.Rows = 2 * s.Rows // with those between lines
 	return s
 }

@@ -41,12 +41,12 @@ func bindQwen2Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits, spec vitSpec) 
 	spec.bias, spec.times, spec.rope = nn.Required, 2, gridRope(compute.Halves, t.heads.Key, 10000, false)
 	m.vit = newViT(t, b, spec)
 	wide := t.width * m.side * m.side
-	m.out = bindMultilayer(b, "mm.0", "mm.2", wide, wide, t.rows, compute.GELUErf, nn.Required)
+	m.out = bindMultilayer(b, "mm.0", "mm.2", wide, wide, t.textWidth, compute.GELUErf, nn.Required)
 	return m
 }
 
 func (m *qwen2Tower) Sizes() TowerSizes {
-	s := m.sizes(&m.towerKeys, m.rows)
+	s := m.sizes(&m.towerKeys, m.textWidth)
 	s.Axes = true
 	return s
 }

@@ -34,12 +34,12 @@ func newQwen3Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	m.vit = newViT(t, b, vitSpec{bias: nn.Required, times: 2, rope: gridRope(compute.Halves, t.heads.Key, 10000, false)})
 	m.positions = bindPositions(b, t.width, picture.Interpolation{Filter: picture.Bilinear, AlignCorners: true})
 	wide := t.width * m.side * m.side
-	m.out = bindMultilayer(b, "mm.0", "mm.2", wide, wide, t.rows, compute.GELUErf, nn.Required)
+	m.out = bindMultilayer(b, "mm.0", "mm.2", wide, wide, t.textWidth, compute.GELUErf, nn.Required)
 	for i := range t.layers {
 		var d deepStack
 		if of := b.Under(fmt.Sprintf("v.deepstack.%d.", i)); of.Has("fc1.weight") {
 			d.norm = of.LayerNorm("norm", wide, t.eps, nn.Required)
-			d.out = bindMultilayer(of, "fc1", "fc2", wide, wide, t.rows, compute.GELUErf, nn.Required)
+			d.out = bindMultilayer(of, "fc1", "fc2", wide, wide, t.textWidth, compute.GELUErf, nn.Required)
 		}
 		m.deep = append(m.deep, d)
 	}
@@ -47,10 +47,10 @@ func newQwen3Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 }
 
 func (m *qwen3Tower) Sizes() TowerSizes {
-	width := m.rows
+	width := m.textWidth
 	for _, d := range m.deep {
 		if d.norm.Bound() {
-			width += m.rows
+			width += m.textWidth
 		}
 	}
 	s := m.sizes(&m.towerKeys, width)
@@ -70,14 +70,14 @@ func (m *qwen3Tower) Forward(p *nn.Pass, v *View) compute.Tensor {
 	n := m.side * m.side
 	x := m.embed(p, true)
 	all := merged(p, compute.Tensor{Rows: v.Rows}, m.Sizes().Width, n)
-	at := m.rows
+	at := m.textWidth
 	x = m.encodeWith(p, x, func(i int, x compute.Tensor) {
 		if d := &m.deep[i]; d.norm.Bound() {
 			row := d.out.forward(p, p.Norm(x.Split(n*m.width), d.norm), n)
-			p.Verbs().CopyColumns(all, row, compute.Ranges{First: at}, compute.Ranges{}, m.rows, 1)
-			at += m.rows
+			p.Verbs().CopyColumns(all, row, compute.Ranges{First: at}, compute.Ranges{}, m.textWidth, 1)
+			at += m.textWidth
 		}
 	})
-	p.Verbs().CopyColumns(all, m.out.forward(p, x.Split(n*m.width), n), compute.Ranges{}, compute.Ranges{}, m.rows, 1)
+	p.Verbs().CopyColumns(all, m.out.forward(p, x.Split(n*m.width), n), compute.Ranges{}, compute.Ranges{}, m.textWidth, 1)
 	return all
 }

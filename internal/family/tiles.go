@@ -92,7 +92,7 @@ func add(x, y []float32) {
 
 func (m *tiledTower) Sizes() TowerSizes {
 	n := m.image / m.patch
-	return TowerSizes{Width: m.rows, Patches: n*n + 1, Rows: n * n / (m.side * m.side)}
+	return TowerSizes{Width: m.textWidth, Patches: n*n + 1, Rows: n * n / (m.side * m.side)}
 }
 
 // tile returns the view of a tile. The class follows the patches; its axes are 0.

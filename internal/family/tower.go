@@ -13,7 +13,8 @@ import (
 type Tower interface {
 	// Show returns what stands in a prompt in place of a picture: texts, such as the tokens around it, and views of it.
 	Show(m *picture.Image) ([]Part, error)
-	// Forward returns the rows of a view, as many as its Rows says, or its Order names. [rows, width]
+	// Forward returns the rows of a view, as many as its Rows says, or its Order names. Its operations are the same for
+	// all views of as many patches. [rows, width]
 	Forward(p *nn.Pass, v *View) compute.Tensor
 	// Sizes returns how large views may become.
 	Sizes() TowerSizes

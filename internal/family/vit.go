@@ -13,19 +13,19 @@ type towerKeys struct {
 	width, layers int
 	heads         nn.HeadShape
 	image, patch  int // sides in pixels
-	rows          int // numbers of a row, as the text model takes it
+	textWidth     int // numbers of a row that the text model reads
 	eps           float32
 	act           compute.Activation
 	mean, std     [3]float32 // of red, green and blue
 }
 
-// readTower reads them.
+// readTower reads the hyperparameters that the files of all towers have.
 func readTower(k *nn.Keys) towerKeys {
 	t := towerKeys{
 		width: k.Count(".embedding_length", 0, nn.MaxWidth), layers: k.Optional(".block_count", nn.MaxLayers),
 		image: k.Count(".image_size", 0, maxImage), patch: k.Count(".patch_size", 0, maxPatch),
-		rows: k.Count(".projection_dim", 0, nn.MaxWidth),
-		eps:  k.LayerNormEpsilon(1e-6), act: compute.Activation{Kind: compute.GELUQuick},
+		textWidth: k.Count(".projection_dim", 0, nn.MaxWidth),
+		eps:       k.LayerNormEpsilon(1e-6), act: compute.Activation{Kind: compute.GELUQuick},
 		mean: k.Colour(".image_mean"), std: k.Colour(".image_std"),
 	}
 	heads := k.Count(".attention.head_count", 1, nn.MaxWidth) // some towers have no layers
@@ -46,6 +46,13 @@ func readTower(k *nn.Keys) towerKeys {
 		}
 	}
 	return t
+}
+
+// geluErf makes GELU the one by erf, in towers that have it so: files name both forms alike.
+func (t *towerKeys) geluErf() {
+	if t.act.Kind == compute.GELU {
+		t.act.Kind = compute.GELUErf
+	}
 }
 
 // Bounds on what a tower sees, in pixels: on the side of a square that all pictures or tiles become, or of a block of

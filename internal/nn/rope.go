@@ -27,9 +27,9 @@ type RopeSpec struct {
 	Exact      bool    // yarn: the ends of the range between which it passes are not rounded to whole pairs
 	LogMul     float64 // yarn: what the magnitude is divided by grows with it as the magnitude does with 1; 0: it is not divided
 	InScores   bool    // yarn: with a LogMul scores grow with it instead, and what is rotated keeps its size
-	Sections   []int   // rotated pairs that turn by each of three axes, in their order, or mixed if Mixed is set; nil: all turn by one
-	Mixed      bool    // pairs of the axes take turns (interleaved M-RoPE), as long as each has some left
 	InBoth     bool    // yarn: what is rotated is magnified as without InScores, and scores grow with both
+	Sections   []int   // [axes] rotated pairs that turn by each axis of positions (M-RoPE); nil: all turn by one position
+	Mixed      bool    // pairs of the axes take turns as long as each has some left; otherwise they follow each other
 }
 
 // Limits on numbers from outside: beyond them frequencies stop being numbers.
@@ -95,7 +95,8 @@ const axes = 3
 
 // pairAxes returns the axis of each of so many pairs. Pairs that no section has turn by time.
 //
-// Source: Wang et al. 2024, arXiv:2409.12191, section 2.1 (M-RoPE, in order).
+// Sources: Wang et al. 2024, arXiv:2409.12191, section 2.1 (M-RoPE, in order); Bai et al. 2025, Qwen3-VL Technical Report
+// (interleaved M-RoPE, Mixed).
 func (r RopeSpec) pairAxes(pairs int) []uint8 {
 	if r.Sections == nil {
 		return nil

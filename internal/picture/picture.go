@@ -65,23 +65,12 @@ func (m *Image) Paste(x, y int, of *Image) {
 // Patch writes the p x p pixels from (x, y) on to dst, [3][p][p]: channel, row, column, the order of a convolution's
 // weights. A value v becomes (v/255 - mean) / std.
 func (m *Image) Patch(dst []float32, x, y, p int, mean, std [3]float32) {
-	m.normalize(dst, x, y, p, p, mean, std)
-}
-
-// Normalize returns all pixels as Patch does: [3][Height][Width].
-func (m *Image) Normalize(mean, std [3]float32) []float32 {
-	dst := make([]float32, 3*m.Width*m.Height)
-	m.normalize(dst, 0, 0, m.Width, m.Height, mean, std)
-	return dst
-}
-
-func (m *Image) normalize(dst []float32, x, y, w, h int, mean, std [3]float32) {
 	for c := range 3 {
-		plane := dst[c*w*h:][:w*h]
-		for i := range h {
-			row := m.row(x, y+i, w)
-			for j := range w {
-				plane[i*w+j] = (float32(row[3*j+c])/255 - mean[c]) / std[c]
+		plane := dst[c*p*p:][:p*p]
+		for i := range p {
+			row := m.row(x, y+i, p)
+			for j := range p {
+				plane[i*p+j] = (float32(row[3*j+c])/255 - mean[c]) / std[c]
 			}
 		}
 	}

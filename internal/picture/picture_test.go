@@ -58,13 +58,13 @@ func TestSumNamesSizeAndPixels(t *testing.T) {
 	}
 }
 
-func TestPatchAndNormalize(t *testing.T) {
+func TestPatch(t *testing.T) {
 	m := numbered(11, 9)
 	mean, std := [3]float32{0.48145466, 0.4578275, 0.40821073}, [3]float32{0.26862954, 0.26130258, 0.27577711}
 	value := func(x, y, c int) float64 {
 		return (float64(m.at(x, y)[c])/255 - float64(mean[c])) / float64(std[c])
 	}
-	patch, all := make([]float32, 3*4*4), m.Normalize(mean, std)
+	patch := make([]float32, 3*4*4)
 	m.Patch(patch, 6, 3, 4, mean, std)
 	for c := range 3 {
 		for y := range 4 {
@@ -74,36 +74,12 @@ func TestPatchAndNormalize(t *testing.T) {
 				}
 			}
 		}
-		for y := range 9 {
-			for x := range 11 {
-				if got, want := all[(c*9+y)*11+x], value(x, y, c); math.Abs(float64(got)-want) > 1e-6 {
-					t.Fatalf("picture: channel %d, row %d, column %d is %v, not %v", c, y, x, got, want)
-				}
-			}
-		}
-	}
-}
-
-func TestPlainFiltersAreTorchs(t *testing.T) {
-	m := numbered(13, 10)
-	src := make([]float32, len(m.Pix))
-	for i, v := range m.Pix {
-		src[i] = float32(v)
-	}
-	for f, by := range map[Filter]Filter{PlainBilinear: Bilinear, PlainBicubic: Bicubic} {
-		got, dst := m.Resize(5, 21, f), make([]float32, 3*5*21)
-		Interpolate(dst, 21, 5, src, 10, 13, 3, Interpolation{Filter: by})
-		for i, v := range dst {
-			if math.Abs(math.Min(math.Max(float64(v), 0), 255)-float64(got.Pix[i])) > 0.5001 {
-				t.Fatalf("filter %d: value %d is %d, not %v", f, i, got.Pix[i], v)
-			}
-		}
 	}
 }
 
 func TestResizeToTheSameSizeCopies(t *testing.T) {
 	m := numbered(5, 4)
-	same := m.Resize(5, 4, Lanczos)
+	same := m.Resize(5, 4, Bicubic)
 	if !slices.Equal(m.Pix, same.Pix) || &m.Pix[0] == &same.Pix[0] {
 		t.Error("not a copy")
 	}
@@ -114,7 +90,7 @@ func TestResizeToTheSameSizeCopies(t *testing.T) {
 
 func BenchmarkResize(b *testing.B) {
 	m := numbered(4000, 3000)
-	for name, f := range map[string]Filter{"bilinear": Bilinear, "bicubic": Bicubic, "lanczos": Lanczos} {
+	for name, f := range map[string]Filter{"bilinear": Bilinear, "bicubic": Bicubic} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				m.Resize(896, 896, f)

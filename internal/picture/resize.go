@@ -5,20 +5,11 @@ import "math"
 // A Filter says how a picture comes to another size.
 type Filter int
 
-// Filters of Pillow, by its arithmetic: two passes over bytes with 22 bits after the point. Except Nearest they smooth
-// when the picture becomes smaller: the filter grows with the pixel.
+// Filters of Pillow, by its arithmetic: two passes over bytes with 22 bits after the point. They smooth when the picture
+// becomes smaller: the filter grows with the pixel.
 const (
-	Nearest Filter = iota
-	Bilinear
-	Bicubic // a = -0.5
-	Lanczos // three lobes
-)
-
-// Filters of torch's interpolate(antialias=False), which look at the four or sixteen nearest pixels whatever the size:
-// floats, rounded to bytes at the end.
-const (
-	PlainBilinear Filter = iota + 16
-	PlainBicubic         // a = -0.75
+	Bilinear Filter = iota
+	Bicubic         // a = -0.5
 )
 
 // kernel is a filter's weight at a distance, and the distance from which on it is 0, in pixels.
@@ -42,24 +33,9 @@ func cubic(a float64) func(x float64) float64 {
 	}
 }
 
-func sinc(x float64) float64 {
-	if x == 0 {
-		return 1
-	}
-	return math.Sin(x*math.Pi) / (x * math.Pi)
-}
-
-func lanczos(x float64) float64 {
-	if x < -3 || x >= 3 {
-		return 0
-	}
-	return sinc(x) * sinc(x/3)
-}
-
-var kernels = map[Filter]kernel{
+var kernels = [...]kernel{
 	Bilinear: {1, triangle},
 	Bicubic:  {2, cubic(-0.5)},
-	Lanczos:  {3, lanczos},
 }
 
 // A window is the part of a row or column that makes one new pixel: weights of the pixels from start on.
@@ -94,18 +70,12 @@ func windows(from, to int, step float64, k kernel) []window {
 	return all
 }
 
-// Resize returns the picture at another size, at least one pixel each way. Pillow's filters give Pillow's bytes
-// (Image.resize of an RGB image, src/libImaging/Resample.c).
+// Resize returns the picture at another size, at least one pixel each way. The bytes are Pillow's (Image.resize of an RGB
+// image, src/libImaging/Resample.c).
 func (m *Image) Resize(width, height int, f Filter) *Image {
 	width, height = max(width, 1), max(height, 1)
 	if width == m.Width && height == m.Height {
 		return m.Clone()
-	}
-	switch f {
-	case Nearest:
-		return m.nearest(width, height)
-	case PlainBilinear, PlainBicubic:
-		return m.plain(width, height, f)
 	}
 	k := kernels[f]
 	across := m
@@ -191,47 +161,6 @@ func (m *Image) down(height int, of []fixedWindow) *Image {
 		for i, dst := 0, to.row(0, y, m.Width); i < len(dst); i++ {
 			dst[i] = clip(sums[i])
 		}
-	}
-	return to
-}
-
-func (m *Image) nearest(width, height int) *Image {
-	to := Blank(width, height, [3]byte{})
-	columns, rows := steps(m.Width, width), steps(m.Height, height)
-	for y, from := range rows {
-		src, dst := m.row(0, from, m.Width), to.row(0, y, width)
-		for x, from := range columns {
-			copy(dst[3*x:3*x+3], src[3*from:])
-		}
-	}
-	return to
-}
-
-// steps returns the old pixel of each new one. It adds steps up, as Pillow does, so that it rounds as Pillow does.
-func steps(from, to int) []int {
-	step := float64(from) / float64(to)
-	at := step * 0.5
-	of := make([]int, to)
-	for i := range of {
-		of[i] = min(int(at), from-1)
-		at += step
-	}
-	return of
-}
-
-func (m *Image) plain(width, height int, f Filter) *Image {
-	src, dst := make([]float32, len(m.Pix)), make([]float32, 3*width*height)
-	for i, v := range m.Pix {
-		src[i] = float32(v)
-	}
-	by := Interpolation{Filter: Bilinear}
-	if f == PlainBicubic {
-		by.Filter = Bicubic
-	}
-	Interpolate(dst, height, width, src, m.Height, m.Width, 3, by)
-	to := Blank(width, height, [3]byte{})
-	for i, v := range dst {
-		to.Pix[i] = byte(min(max(math.RoundToEven(float64(v)), 0), 255))
 	}
 	return to
 }

@@ -24,15 +24,16 @@ type Tower struct {
 
 // file opens the tower's file for the model in f; nil: there is none.
 func (t *Tower) file(f *gguf.File) (*gguf.File, error) {
-	switch path := t.Path; {
-	case t.Off && path != "":
+	if t.Off && t.Path != "" {
 		return nil, setting.Errorf("%s names a tower for pictures, and %s has none loaded: give one of them", setting.Tower, setting.NoTower)
-	case t.Off:
-		return nil, nil
-	case path != "":
-		return gguf.Open(path)
 	}
-	path := hub.TowerBeside(f.Path)
+	if t.Off {
+		return nil, nil
+	}
+	path := t.Path
+	if path == "" {
+		path = hub.TowerBeside(f.Path)
+	}
 	if path == "" {
 		return nil, nil
 	}
@@ -108,21 +109,18 @@ func openOn(ctx context.Context, f *gguf.File, open func() (compute.Device, erro
 	return t, nil
 }
 
-// NeedOfTower returns what the tower of the model in f takes; found is false where there is none.
+// NeedOfTower returns what the tower of the model in f takes; found is false where there is none. As when the model is
+// opened, one that was only found beside the model and does not go with it is left alone.
 func NeedOfTower(f *gguf.File, o *Tower) (need vision.Need, found bool, err error) {
 	file, err := o.file(f)
-	if err != nil && o.Path == "" { // it was only found, and is left alone
-		return need, false, nil
+	if file != nil {
+		defer file.Close()
+		need, err = vision.NeedOf(file, vision.Options{Limits: family.TowerLimits{Least: o.Least, Most: o.Most}})
 	}
-	if file == nil || err != nil {
-		return need, false, err
+	if err != nil && o.Path == "" {
+		return vision.Need{}, false, nil
 	}
-	defer file.Close()
-	need, err = vision.NeedOf(file, vision.Options{Limits: family.TowerLimits{Least: o.Least, Most: o.Most}})
-	if err != nil && o.Path == "" { // it was only found, and is left alone
-		return need, false, nil
-	}
-	return need, err == nil, err
+	return need, file != nil && err == nil, err
 }
 
 func (s *Session) closeTower() error {

@@ -47,16 +47,15 @@ type Options struct {
 	Limits family.TowerLimits
 	Width  int   // of the rows that the text model takes; 0: any model
 	Axes   bool  // the text model tells the axes of positions apart
-	Keep   int64 // bytes of rows that are kept for pictures that come again; 0: DefaultKeep
-	Pinned bool  // compute on the mapped file in place
+	Keep   int64 // bytes of rows that are kept for pictures that come again; 0: defaultKeep
 
 	// Again opens another device, on which the tower goes on where the first fails while a picture is computed; nil:
 	// the error is the picture's.
 	Again func(failed error) (compute.Device, error)
 }
 
-// DefaultKeep is the memory for rows of earlier pictures, in bytes: some hundred pictures of 256 rows.
-const DefaultKeep = 256 << 20
+// defaultKeep is the memory for rows of earlier pictures, in bytes: some hundred pictures of 256 rows.
+const defaultKeep = 256 << 20
 
 // Tower is an open tower on a device of its own. Its methods may be called by several goroutines; one picture is
 // computed at a time.
@@ -77,7 +76,7 @@ type Tower struct {
 	pool    *nn.Pool
 	pass    nn.Pass
 	kept    kept
-	results map[compute.Segment]compute.Tensor // the rows of views: a device may repeat a segment without asking for its operations again
+	results map[compute.Segment]compute.Tensor // what Forward gave: a device may repeat a segment without calling it again
 }
 
 // IsTower reports whether f holds a tower rather than a text model.
@@ -140,7 +139,7 @@ func hears(tensor string) bool {
 	return strings.HasPrefix(tensor, "a.") || strings.HasPrefix(tensor, "mm.a.")
 }
 
-// Open opens the tower in f on dev, which Close closes. f may be closed afterwards unless Options.Pinned.
+// Open opens the tower in f on dev, which Close closes. f may be closed afterwards.
 func Open(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (t *Tower, err error) {
 	err = fault.Guard(func() error {
 		t, err = open(ctx, f, dev, o)
@@ -153,7 +152,7 @@ func Open(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (t *
 }
 
 func open(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Tower, error) {
-	b := nn.NewBinder(ctx, f, dev, plan(), o.Pinned, nil, nil)
+	b := nn.NewBinder(ctx, f, dev, plan(), false, nil, nil)
 	program, err := bind(f, b, o)
 	if err != nil {
 		return nil, err
@@ -285,7 +284,7 @@ func (t *Tower) moveOn(ctx context.Context, failed error) error {
 	}
 	defer f.Close()
 	o := t.options
-	o.Again, o.Pinned = nil, false
+	o.Again = nil
 	other, err := Open(ctx, f, dev, o)
 	if err != nil {
 		return errors.Join(failed, err, dev.Close())
@@ -310,7 +309,7 @@ func (t *Tower) compute(v *family.View) ([][]float32, error) {
 		p.Pos[i] = int32(i)
 	}
 	t.pass.Params = p
-	seg := p.Segment(fmt.Sprintf("tower %dx%d", v.Wide, v.High))
+	seg := p.Segment("tower")
 	record := func(verbs compute.Verbs) {
 		t.pass.Begin(verbs, t.pool, n, 0)
 		t.results[seg] = t.program.Forward(&t.pass, v)
@@ -362,7 +361,7 @@ type kept struct {
 
 func newKept(room int64) kept {
 	if room == 0 {
-		room = DefaultKeep
+		room = defaultKeep
 	}
 	return kept{room, list.New(), map[[32]byte]*list.Element{}}
 }

@@ -3,6 +3,7 @@ package vision_test
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,12 +98,16 @@ func rowsOf(t *testing.T, tower *vision.Tower, m *picture.Image, want visiontest
 	return rows
 }
 
-// TestVulkan: a device that repeats what was recorded gives the rows of each tile.
-func TestVulkan(t *testing.T) {
+func onVulkan(t *testing.T) compute.Device {
 	dev, err := vulkan.Open(vulkan.Options{Device: vulkan.Software})
 	if err != nil {
 		testenv.Missing(t, "vulkan", err.Error())
 	}
+	return dev
+}
+
+// TestVulkan: a device that repeats what was recorded gives the rows of each tile.
+func TestVulkan(t *testing.T) {
 	for _, c := range visiontest.Cases() {
 		if c.Name != "internvl" {
 			continue
@@ -111,10 +116,38 @@ func TestVulkan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tower := open(t, c, dev)
+		tower := open(t, c, onVulkan(t))
 		for _, p := range c.Pictures {
 			if d := visiontest.Summarize(rowsOf(t, tower, p.Image(), peer[p.Name])).Distance(*peer[p.Name].PublishedRows); d > tolerance {
 				t.Errorf("picture %s: distance %.2g", p.Name, d)
+			}
+		}
+	}
+}
+
+// TestShapesOnVulkan: a device that repeats what was recorded gives the rows of pictures of other shapes with as many
+// patches, whose positions and windows are others.
+func TestShapesOnVulkan(t *testing.T) {
+	for _, c := range visiontest.Cases() {
+		if c.Name != "qwen2.5vl_merger" {
+			continue
+		}
+		first, second := open(t, c, devices(t)["cpu"]), open(t, c, onVulkan(t))
+		for _, size := range [][2]int{{280, 56}, {56, 280}} {
+			var rows [2][]float32
+			for i, tower := range []*vision.Tower{first, second} {
+				parts, err := tower.Show(t.Context(), gradient(size[0], size[1]))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, p := range parts {
+					if p.Rows != nil {
+						rows[i] = slices.Concat(rows[i], slices.Concat(p.Rows.Vectors...))
+					}
+				}
+			}
+			if d := visiontest.Summarize(rows[1]).Distance(visiontest.Summarize(rows[0])); d > tolerance {
+				t.Errorf("a picture of %v: distance %.2g", size, d)
 			}
 		}
 	}

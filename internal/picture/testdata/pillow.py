@@ -6,7 +6,7 @@ import numpy
 import PIL
 from PIL import Image, ImageOps
 
-FILTERS = [("nearest", Image.NEAREST), ("bilinear", Image.BILINEAR), ("bicubic", Image.BICUBIC), ("lanczos", Image.LANCZOS)]
+FILTERS = [("bilinear", Image.BILINEAR), ("bicubic", Image.BICUBIC)]
 
 
 def scene(width, height, channels=3):
