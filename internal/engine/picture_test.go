@@ -108,7 +108,7 @@ func TestPictures(t *testing.T) {
 					t.Fatal(err)
 				}
 				most := 1e-4
-				if strings.HasSuffix(c.Name, "f16") || strings.HasSuffix(c.Name, "q8_0") {
+				if strings.HasSuffix(c.Name, "bf16") || strings.HasSuffix(c.Name, "q8_0") {
 					most = 1e-2 // the processor rounds what it multiplies with a tower's matrices of these types
 				}
 				if d := visiontest.Summarize(s.logits).Distance(want); d > most {

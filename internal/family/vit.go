@@ -191,7 +191,7 @@ func (m *vit) block(b *nn.Binder, s vitSpec) vitBlock {
 func (m *vit) ffnSpec(b *nn.Binder, s vitSpec) nn.FFNSpec {
 	const up, down = "ffn_up.weight", "ffn_down.weight"
 	ffn := nn.FFNSpec{
-		Width: m.width, Neurons: b.Rows(up), Gated: s.gated, Act: m.act, UpBias: s.bias, DownBias: s.bias,
+		Width: m.width, Neurons: b.Rows(up), Gated: s.gated, Act: m.act, UpBias: s.bias, DownBias: s.bias, Precise: true,
 		Swapped: b.Rows(down) != m.width && b.Rows(up) == m.width,
 	}
 	if s.gated {

@@ -13,6 +13,7 @@ type FFNSpec struct {
 	UpBias, DownBias Presence
 	Norm             Norm // that the layer reads of the residual after attention: the layer before guesses with it which neurons it will need
 	Inner            Norm // [n_ff] of what ffn_down reads, or none
+	Precise          bool // products keep all bits of float weights: see compute.Precise
 	Parallel         bool // the layer is computed beside attention instead, so that no layer before can guess
 	Swapped          bool // the file calls ffn_up what is ffn_down, and the other way round
 }
@@ -77,6 +78,9 @@ func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
 	rows, columns := compute.Rows, compute.Columns
 	if !f.ByNeuron {
 		rows, columns, order = compute.Dense, compute.Dense, nil // an order makes no difference to a dense layer
+		if s.Precise {
+			rows, columns = compute.Precise, compute.Precise
+		}
 	}
 	switch t := b.tensor(up); {
 	case s.Gated && !b.Has(gate) && (t == nil || t.Rows() != s.Neurons): // it holds the gates' rows, then the ups'

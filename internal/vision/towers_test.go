@@ -23,11 +23,11 @@ import (
 // and sum in other orders, which makes about 1e-6.
 const tolerance = 2e-5
 
-// toleranceOf returns that of a case on the processor, which for many rows may round matrices in F16 to BF16, of eight bits,
-// and multiplies vectors of bytes with those in Q8_0.
+// toleranceOf returns that of a case on the processor, which rounds what it multiplies with matrices in BF16 to eight bits,
+// as llama.cpp does, and with those in Q8_0 to bytes.
 func toleranceOf(name string) float64 {
 	switch {
-	case strings.HasSuffix(name, "f16"):
+	case strings.HasSuffix(name, "bf16"):
 		return 5e-3
 	case strings.HasSuffix(name, "q8_0"):
 		return 3e-2
