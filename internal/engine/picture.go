@@ -45,6 +45,16 @@ func (n *pictureNames) name(sum [32]byte) uint32 {
 	return n.next
 }
 
+func pictureStep(step, outputs int) int { return max(1, step-2*outputs) }
+
+// PictureError is the error of a request whose pictures cannot be shown.
+type PictureError struct{ Err error }
+
+func (e *PictureError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what is in the way.
+func (e *PictureError) Unwrap() error { return e.Err }
+
 // checkPictures says why a request's pictures cannot be shown, or nil.
 func (e *Engine) checkPictures(r *Request) error {
 	if len(r.Pictures) == 0 {
@@ -66,7 +76,7 @@ func (e *Engine) checkPictures(r *Request) error {
 				return fmt.Errorf("a row of picture %d has %d numbers, and the model takes %d", i, len(v), e.config.Given)
 			}
 		}
-		if most := e.ubatch - 2*e.outputs; p.Mutual && n > most {
+		if most := pictureStep(e.ubatch, e.outputs); p.Mutual && n > most {
 			return setting.Errorf("a picture has %d tokens, which the model reads in one step of at most %d: give %s, or pictures fewer tokens with %s", n, most, setting.Step.To(n+2*e.outputs), setting.MostRows)
 		}
 	}

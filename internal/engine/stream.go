@@ -193,7 +193,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 		return nil, err
 	}
 	if err := e.checkPictures(&r); err != nil {
-		return nil, err
+		return nil, &PictureError{err}
 	}
 	if r.Scales != nil {
 		if err := e.checkScales(r.Scales); err != nil {

@@ -111,6 +111,7 @@ func Unavailable(format string, values ...any) *Error {
 func errorOf(err error) *Error {
 	var known *Error
 	var long *engine.ContextError
+	var pictures *engine.PictureError
 	switch {
 	case errors.As(err, &known):
 		return known
@@ -119,6 +120,8 @@ func errorOf(err error) *Error {
 			Status: http.StatusBadRequest, Type: "exceed_context_size_error", PromptTokens: long.Tokens, Context: long.Context,
 			Message: fmt.Sprintf("the prompt has %d tokens, which exceeds the available context size of %d tokens", long.Tokens, long.Context),
 		}
+	case errors.As(err, &pictures):
+		return Invalid("%s", pictures)
 	case errors.Is(err, engine.ErrClosed), errors.Is(err, context.Canceled):
 		return &Error{Status: http.StatusServiceUnavailable, Type: "unavailable_error", Message: "the server or the model is being stopped"}
 	}

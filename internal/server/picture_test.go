@@ -24,6 +24,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/server"
@@ -524,5 +525,18 @@ func TestPicturesLeftOut(t *testing.T) {
 		if strings.Count(prompt, server.MediaMark) != 1 || !strings.Contains(prompt, "This?") || strings.Contains(prompt, "king king") {
 			t.Errorf("%s: the prompt is %.300q", path, prompt)
 		}
+	}
+}
+
+// TestPicturesBeyondStep: a picture that the model cannot read in one step is the request's fault, and the answer says
+// what to set.
+func TestPicturesBeyondStep(t *testing.T) {
+	l := start(t, func(o *choices) {
+		seeing(t)(o)
+		o.engine = func(e *engine.Options) { e.UBatch = 16 }
+	})
+	doc, status := l.ask("/v1/chat/completions", strings.ReplaceAll(pictureRequests[0].body, "{PNG}", pngOf(t, color.White)))
+	if message, _ := at(t, doc, "error", "message").(string); status != http.StatusBadRequest || !strings.Contains(message, "-ub 20") {
+		t.Errorf("status %d: %v", status, doc)
 	}
 }

@@ -42,7 +42,7 @@ func (t *Tower) file(f *gguf.File) (*gguf.File, error) {
 // openTower opens the tower of the model in s.File, if there is one. One that was only found beside the model and does
 // not go with it is left alone.
 func (s *Session) openTower(ctx context.Context, o *Options) error {
-	limits := family.TowerLimits{Least: o.Tower.Least, Most: o.Tower.Most}
+	limits := o.Tower.limits(o.Engine.PictureStep())
 	if limits.Most > 0 && limits.Least > limits.Most {
 		return fmt.Errorf("a picture cannot have at least %d tokens and at most %d", limits.Least, limits.Most)
 	}
@@ -108,8 +108,13 @@ func openOn(ctx context.Context, f *gguf.File, open func() (compute.Device, erro
 	return t, nil
 }
 
-// NeedOfTower returns what the tower of the model in f takes; found is false where there is none.
-func NeedOfTower(f *gguf.File, o *Tower) (need vision.Need, found bool, err error) {
+func (t *Tower) limits(step int) family.TowerLimits {
+	return family.TowerLimits{Least: t.Least, Most: t.Most, Step: step}
+}
+
+// NeedOfTower returns what the tower of the model in f takes; found is false where there is none. step is
+// engine.Options.PictureStep.
+func NeedOfTower(f *gguf.File, o *Tower, step int) (need vision.Need, found bool, err error) {
 	file, err := o.file(f)
 	if err != nil && o.Path == "" { // it was only found, and is left alone
 		return need, false, nil
@@ -118,7 +123,7 @@ func NeedOfTower(f *gguf.File, o *Tower) (need vision.Need, found bool, err erro
 		return need, false, err
 	}
 	defer file.Close()
-	need, err = vision.NeedOf(file, vision.Options{Limits: family.TowerLimits{Least: o.Least, Most: o.Most}})
+	need, err = vision.NeedOf(file, vision.Options{Limits: o.limits(step)})
 	if err != nil && o.Path == "" { // it was only found, and is left alone
 		return need, false, nil
 	}
