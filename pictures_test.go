@@ -88,3 +88,37 @@ func TestPictures(t *testing.T) {
 		t.Error("half a picture is read")
 	}
 }
+
+// TestPictureInStep: a photo, which Gemma 4 reads in one step, is brought to a size of which the usual step has room. A
+// tower that leaves no choice is refused with the step that it takes.
+func TestPictureInStep(t *testing.T) {
+	for _, c := range visiontest.Cases() {
+		if c.Name != "gemma4uv" && c.Name != "gemma3" {
+			continue
+		}
+		dir := t.TempDir()
+		if err := c.Write(dir); err != nil {
+			t.Fatal(err)
+		}
+		o := powerinfer.Options{Devices: powerinfer.NoGPU, Threads: 1, Context: 1024}
+		if c.Name == "gemma3" {
+			o.UBatch, o.Tower = 17, filepath.Join(dir, visiontest.TowerFile)
+			if _, err := powerinfer.Open(t.Context(), filepath.Join(dir, visiontest.TextFile), o); err == nil || !strings.Contains(err.Error(), "raise Options.UBatch by 1") {
+				t.Errorf("a step of 17 for 16 rows and two tokens: %v", err)
+			}
+			continue
+		}
+		m, err := powerinfer.Open(t.Context(), filepath.Join(dir, visiontest.TextFile), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		photo := visiontest.Picture{Name: "photo", Width: 1500, Height: 1000}.Image()
+		a, err := m.Answer(t.Context(), powerinfer.Conversation{Template: "gemma", Messages: []powerinfer.Message{
+			{Role: powerinfer.RoleUser, Content: "What is it?", Pictures: []*powerinfer.Picture{photo}},
+		}}, powerinfer.Generation{Max: 1, Sampling: greedy()})
+		if err != nil {
+			t.Errorf("%+v, %v", a, err)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
@@ -50,7 +51,8 @@ func plannedTower(c *cli.Command, m *planner.Machine) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	need, found, err := session.NeedOfTower(f, &session.Tower{Path: o.Tower, Off: o.NoTower, Least: o.LeastPictureTokens, Most: o.MostPictureTokens})
+	e := engine.Options{Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size")}
+	need, found, err := session.NeedOfTower(f, &session.Tower{Path: o.Tower, Off: o.NoTower, Least: o.LeastPictureTokens, Most: o.MostPictureTokens}, e.PictureStep())
 	if !found || err != nil {
 		return "", err
 	}

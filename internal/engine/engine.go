@@ -67,6 +67,9 @@ func (o *Options) LargestStep() int {
 	return min(pick(o.UBatch, model.UsualStep), pick(o.Batch, UsualBatch))
 }
 
+// PictureStep returns how many rows of a picture that see each other a step has room for, beside single tokens.
+func (o *Options) PictureStep() int { return pictureStep(o.LargestStep(), pick(o.Outputs, 1)) }
+
 // Engine owns a loaded model and its cache. Its methods may be called from several goroutines.
 type Engine struct {
 	sched   *scheduler

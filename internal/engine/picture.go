@@ -45,6 +45,9 @@ func (n *pictureNames) name(sum [32]byte) uint32 {
 	return n.next
 }
 
+// pictureStep returns how many rows that see each other a step may have. Those of sequences that generate keep theirs.
+func pictureStep(step, outputs int) int { return max(1, step-2*outputs) }
+
 // checkPictures says why a request's pictures cannot be shown, or nil.
 func (e *Engine) checkPictures(r *Request) error {
 	if len(r.Pictures) == 0 {
@@ -66,7 +69,7 @@ func (e *Engine) checkPictures(r *Request) error {
 				return fmt.Errorf("a row of picture %d has %d numbers, and the model takes %d", i, len(v), e.config.Given)
 			}
 		}
-		if most := e.ubatch - 2*e.outputs; p.Mutual && n > most {
+		if most := pictureStep(e.ubatch, e.outputs); p.Mutual && n > most {
 			return &vision.PictureError{Err: setting.Errorf("a picture has %d tokens, which the model reads in one step of at most %d: give %s, or pictures fewer tokens with %s", n, most, setting.Step.To(n+2*e.outputs), setting.MostRows)}
 		}
 	}

@@ -35,7 +35,7 @@ func newGemma3Tower(k *nn.Keys, b *nn.Binder, _ TowerLimits) Tower {
 
 func (m *gemma3Tower) Sizes() TowerSizes {
 	n := m.image / m.patch
-	return TowerSizes{Width: m.textWidth, Patches: n * n, Rows: n * n / (m.side * m.side)}
+	return TowerSizes{Width: m.textWidth, Patches: n * n, Rows: n * n / (m.side * m.side), Mutual: true}
 }
 
 // Show stretches every picture to the same square.

@@ -41,6 +41,9 @@ func newGemma4Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	}
 	m := &gemma4Tower{side: k.Count(".projector.scale_factor", 3, maxPatch), mutual: t.textWidth != 1536 && t.textWidth != 2560}
 	m.sizing = readSizing(k, &t, t.patch*m.side, gemma4Least, gemma4Most, limits)
+	if m.mutual {
+		m.inStep(limits)
+	}
 	m.vit = newViT(t, b, vitSpec{rms: true, gated: true})
 	for i := range m.blocks {
 		m.adjust(b.Under("v.").Layer(i), m.blocks[i].attn, m.blocks[i].ffn)
@@ -82,7 +85,11 @@ func (m *gemma4Tower) adjust(b *nn.Binder, a *nn.Attention, f *nn.FFN) {
 	}
 }
 
-func (m *gemma4Tower) Sizes() TowerSizes { return m.sizes(&m.towerKeys, m.textWidth) }
+func (m *gemma4Tower) Sizes() TowerSizes {
+	s := m.sizes(&m.towerKeys, m.textWidth)
+	s.Mutual = m.mutual
+	return s
+}
 
 func (m *gemma4Tower) Show(of *picture.Image) ([]Part, error) {
 	width, height := m.sizing.of(of)
@@ -168,6 +175,7 @@ func newGemma4UnifiedTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	}
 	const eps = 1e-5 // files do not say it
 	m := &gemma4UnifiedTower{towerKeys: t, sizing: readSizing(k, &t, t.patch, gemma4Least, gemma4Most, limits)}
+	m.inStep(limits)
 	v := b.Under("v.")
 	m.pixelNorm = v.LayerNorm("patch_norm.1", t.pixels(), eps, nn.Required)
 	m.patches = v.Filter("patch_embd", t.width, t.pixels(), 1, nn.Required)
@@ -179,7 +187,11 @@ func newGemma4UnifiedTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	return m
 }
 
-func (m *gemma4UnifiedTower) Sizes() TowerSizes { return m.sizes(&m.towerKeys, m.textWidth) }
+func (m *gemma4UnifiedTower) Sizes() TowerSizes {
+	s := m.sizes(&m.towerKeys, m.textWidth)
+	s.Mutual = true
+	return s
+}
 
 func (m *gemma4UnifiedTower) Show(of *picture.Image) ([]Part, error) {
 	width, height := m.sizing.of(of)

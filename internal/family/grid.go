@@ -60,6 +60,14 @@ func (s *sizing) limit(k *nn.Keys, t *towerKeys, user TowerLimits) {
 	}
 }
 
+// inStep has rows that see each other be no more than the text model reads in a step, unless the user wants more.
+func (s *sizing) inStep(user TowerLimits) {
+	if area := s.unit * s.unit; user.Step > 0 && s.most/area > user.Step {
+		s.most = max(user.Step, min(s.most/area, user.Least)) * area
+		s.least = min(s.least, s.most)
+	}
+}
+
 // of returns the size, in pixels, to which a picture comes.
 func (s sizing) of(m *picture.Image) (width, height int) {
 	w, h, unit := float64(m.Width), float64(m.Height), float64(s.unit)

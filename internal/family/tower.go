@@ -46,11 +46,15 @@ type TowerSizes struct {
 	Patches int  // of the largest view
 	Rows    int  // of the largest view
 	Axes    bool // the text model has to tell rows' columns and lines apart (M-RoPE), see View.Across
+	Mutual  bool // see View.Mutual
 }
 
 // TowerLimits bound how many rows a text model is given for a picture, where the tower has a choice; 0: as files and
 // families say.
-type TowerLimits struct{ Least, Most int }
+type TowerLimits struct {
+	Least, Most int
+	Step        int // rows of a view with View.Mutual, which the text model reads in one step; 0: any number
+}
 
 // towers are the programs by clip.projector_type.
 var towers = map[string]func(*nn.Keys, *nn.Binder, TowerLimits) Tower{

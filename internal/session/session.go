@@ -192,7 +192,7 @@ func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 	}
 	on := plan.Layout()
 	n.GPU = on.Bytes
-	tower, _, err := NeedOfTower(f, &o.Tower)
+	tower, _, err := NeedOfTower(f, &o.Tower, o.Engine.PictureStep())
 	if err != nil {
 		return n, err
 	}

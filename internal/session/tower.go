@@ -43,7 +43,7 @@ func (t *Tower) file(f *gguf.File) (*gguf.File, error) {
 // openTower opens the tower of the model in s.File, if there is one. One that was only found beside the model and does
 // not go with it is left alone.
 func (s *Session) openTower(ctx context.Context, o *Options) error {
-	limits := family.TowerLimits{Least: o.Tower.Least, Most: o.Tower.Most}
+	limits := o.Tower.limits(o.Engine.PictureStep())
 	if limits.Most > 0 && limits.Least > limits.Most {
 		return fmt.Errorf("a picture cannot have at least %d tokens and at most %d", limits.Least, limits.Most)
 	}
@@ -109,13 +109,18 @@ func openOn(ctx context.Context, f *gguf.File, open func() (compute.Device, erro
 	return t, nil
 }
 
+func (t *Tower) limits(step int) family.TowerLimits {
+	return family.TowerLimits{Least: t.Least, Most: t.Most, Step: step}
+}
+
 // NeedOfTower returns what the tower of the model in f takes; found is false where there is none. As when the model is
-// opened, one that was only found beside the model and does not go with it is left alone.
-func NeedOfTower(f *gguf.File, o *Tower) (need vision.Need, found bool, err error) {
+// opened, one that was only found beside the model and does not go with it is left alone. step is
+// engine.Options.PictureStep.
+func NeedOfTower(f *gguf.File, o *Tower, step int) (need vision.Need, found bool, err error) {
 	file, err := o.file(f)
 	if file != nil {
 		defer file.Close()
-		need, err = vision.NeedOf(file, vision.Options{Limits: family.TowerLimits{Least: o.Least, Most: o.Most}})
+		need, err = vision.NeedOf(file, vision.Options{Limits: o.limits(step)})
 	}
 	if err != nil && o.Path == "" {
 		return vision.Need{}, false, nil

@@ -83,6 +83,10 @@ func TestShown(t *testing.T) {
 		{"gemma4v", family.TowerLimits{Most: 20}, 480, 336, "<|image>{15}<image|>"},
 		{"gemma4v", family.TowerLimits{Least: 100}, 480, 336, "<|image>{108}<image|>"},
 		{"gemma4uv", family.TowerLimits{Most: 20}, 480, 336, "<|image>{15}<image|>"},
+		{"gemma4uv", family.TowerLimits{}, 1500, 1000, "<|image>{651}<image|>"},
+		{"gemma4uv", family.TowerLimits{Step: 504}, 1500, 1000, "<|image>{486}<image|>"}, // its rows see each other
+		{"gemma4uv", family.TowerLimits{Step: 504, Most: 600}, 1500, 1000, "<|image>{486}<image|>"},
+		{"qwen3vl_merger", family.TowerLimits{Step: 20}, 300, 200, "<|vision_start|>{54}<|vision_end|>"}, // and these do not
 		{"internvl", family.TowerLimits{}, 30, 30, "<img>{4}</img>"},
 		{"internvl", family.TowerLimits{}, 300, 200, "<img>{4}{4}{4}{4}{4}{4}{4}</img>"},
 		{"internvl", family.TowerLimits{Most: 12}, 300, 200, "<img>{4}{4}{4}</img>"},

@@ -103,12 +103,13 @@ func plan() nn.Plan {
 }
 
 func bind(f *gguf.File, b *nn.Binder, o Options) (family.Tower, error) {
+	if !IsTower(f) {
+		return nil, setting.Errorf("%s: the file holds a text model, not a tower for pictures; %s takes an mmproj file", f.Path, setting.Tower)
+	}
 	name, err := kind(f)
 	switch {
 	case err != nil:
 		return nil, err
-	case !IsTower(f):
-		return nil, setting.Errorf("%s: the file holds a text model, not a tower for pictures; %s takes an mmproj file", f.Path, setting.Tower)
 	case !family.HasTower(name):
 		return nil, fmt.Errorf("%s: projector %q is not supported; these are: %s", f.Path, name, strings.Join(family.TowerNames(), ", "))
 	}
@@ -130,6 +131,9 @@ func bind(f *gguf.File, b *nn.Binder, o Options) (family.Tower, error) {
 	}
 	if o.Width > 0 && program.Sizes().Axes && !o.Axes {
 		return nil, fmt.Errorf("%s: the text model's file says nothing of a picture's columns and lines, key %q: it is not the tower's, or an old one; convert it again", f.Path, "rope.dimension_sections")
+	}
+	if s := program.Sizes(); s.Mutual && o.Limits.Step > 0 && s.Rows > o.Limits.Step {
+		return nil, setting.Errorf("%s: a picture may have %d tokens, and the model reads one in a step of at most %d: raise %s by %d", f.Path, s.Rows, o.Limits.Step, setting.Step, s.Rows-o.Limits.Step)
 	}
 	return program, nil
 }
