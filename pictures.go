@@ -35,7 +35,7 @@ func (p *Places) Tokens() (n int) {
 // split as TokenizeTemplate splits it with template, and otherwise as Tokenize does with all tokens. Generation.Pictures
 // takes the places; nothing is computed yet. A model that does not see gives an error if there are pictures.
 func (m *Model) TokenizeMarked(text, mark string, pictures []*Picture, template bool) ([]int32, *Places, error) {
-	laid, err := m.session.Tower().Lay(&vision.Marked{Text: text, Mark: mark, Pictures: pictures}, nil, func(text string, first bool) ([]int32, error) {
+	laid, err := m.session.Tower().Lay(&picture.Marked{Text: text, Mark: mark, Pictures: pictures}, nil, func(text string, first bool) ([]int32, error) {
 		if first && template {
 			return m.TokenizeTemplate(text), nil
 		}
