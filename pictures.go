@@ -10,8 +10,11 @@ import (
 // Picture is a picture that a model can be shown: Width x Height pixels, from the top, of red, green and blue (sRGB).
 type Picture = picture.Image
 
+// LargestPicture is the size of the largest file that ReadPicture reads, in bytes.
+const LargestPicture = picture.DefaultBytes
+
 // ReadPicture reads a file of a picture: JPEG, PNG, GIF (its first frame), WebP or BMP. The picture is upright, as its
-// EXIF data says, and over white where it is transparent. A file may have 64 MiB, and a picture 48 Mi pixels.
+// EXIF data says, and over white where it is transparent. A picture may have 48 Mi pixels.
 func ReadPicture(file []byte) (*Picture, error) { return picture.Decode(file, picture.Limits{}) }
 
 // Sees reports whether the model can be shown pictures: see Options.Tower.
@@ -32,7 +35,7 @@ func (p *Places) Tokens() (n int) {
 // split as TokenizeTemplate splits it with template, and otherwise as Tokenize does with all tokens. Generation.Pictures
 // takes the places; nothing is computed yet. A model that does not see gives an error if there are pictures.
 func (m *Model) TokenizeMarked(text, mark string, pictures []*Picture, template bool) ([]int32, *Places, error) {
-	laid, err := m.session.Tower().Lay(&vision.Marked{Text: text, Mark: mark, Pictures: pictures}, nil, func(text string, first bool) ([]int32, error) {
+	laid, err := m.session.Tower().Lay(&picture.Marked{Text: text, Mark: mark, Pictures: pictures}, nil, func(text string, first bool) ([]int32, error) {
 		if first && template {
 			return m.TokenizeTemplate(text), nil
 		}

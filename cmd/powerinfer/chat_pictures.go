@@ -23,9 +23,6 @@ import (
 // mediaMark stands for a picture in a text that a user gives, as in llama.cpp.
 const mediaMark = "<__media__>"
 
-// largestPicture is the size in bytes of the largest file of a picture that is read.
-const largestPicture = 64 << 20
-
 func imageFlag() cli.Flag {
 	return about(pictureSubject, []cli.Flag{
 		&cli.StringSliceFlag{Name: "image", Usage: "show the model the picture in `FILE` (JPEG, PNG, GIF, WebP, BMP) with the text, before it or in the place of " + mediaMark + "; may be repeated, or a list with commas"},
@@ -41,7 +38,7 @@ type attached struct {
 
 // readPicture reads a file of a picture.
 func readPicture(path string) (attached, error) {
-	file, err := wholefile.Read(path, largestPicture)
+	file, err := wholefile.Read(path, powerinfer.LargestPicture)
 	if err != nil {
 		return attached{}, err
 	}

@@ -10,12 +10,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
-// Marked is a conversation's text in which marks stand for pictures.
-type Marked struct {
-	Text     string
-	Mark     string           // of each picture; empty: there are none
-	Pictures []*picture.Image // in the order of their marks
-}
+// Marked is a conversation's text.
+type Marked = picture.Marked
 
 // marks put texts in the places of pictures: a random text, which no message can hold, and the picture's number. To a
 // template they are a part of the message's text, so that every template shows them, and whatever moves or joins

@@ -93,8 +93,8 @@ type towerPlan struct {
 	name      string // that config.json gives
 
 	width, layers, heads int
-	unused               int  // layers of the folder behind those
-	rows                 int  // numbers of a row, as the text model takes it
+	unused               int  // the folder's layers after those
+	textWidth            int  // numbers of a row that the text model reads
 	image, patch         int  // sides in pixels
 	exact                bool // the output is F32
 	more                 []gguf.KV
@@ -220,7 +220,7 @@ func (t *towerPlan) readRows() {
 			break
 		}
 	}
-	t.rows = text.count(0, maxWidth, "hidden_size")
+	t.textWidth = text.count(0, maxWidth, "hidden_size")
 	if t.vision.err == nil {
 		t.vision.err = text.err
 	}
@@ -228,7 +228,7 @@ func (t *towerPlan) readRows() {
 
 // common adds the keys that the files of all towers have.
 func (t *towerPlan) common(eps float64) {
-	t.key("vision.projection_dim", uint32(t.rows))
+	t.key("vision.projection_dim", uint32(t.textWidth))
 	t.key("vision.image_size", uint32(t.image))
 	t.key("vision.patch_size", uint32(t.patch))
 	t.key("vision.embedding_length", uint32(t.width))

@@ -86,7 +86,7 @@ func (t *towerPlan) merge(of *fields) int {
 	return n
 }
 
-// inverse returns the whole number of which a key has the inverse.
+// inverse returns 1 divided by the number that a key has, which must be whole.
 func (t *towerPlan) inverse(of *fields, key string) int {
 	v := 1 / of.number(0.5, key)
 	if n := math.Round(v); of.err == nil && n >= 1 && n <= maxPatch && math.Abs(v-n) < 1e-6 {
@@ -128,7 +128,7 @@ func gemma3Tower(t *towerPlan) {
 	t.float("v.position_embd.weight", root+"embeddings.position_embedding.weight", grid*grid, t.width)
 	t.siglip(root)
 	t.norm("mm.soft_emb_norm", projector+"mm_soft_emb_norm", t.width).plus = 1
-	shape := []int{t.width, t.rows}
+	shape := []int{t.width, t.textWidth}
 	t.halved(t.from("mm.input_projection.weight", projector+"mm_input_projection_weight", shape, shape))
 }
 
@@ -158,14 +158,14 @@ func gemma4Tower(t *towerPlan) {
 			t.float("v."+name, root+name, t.width)
 		}
 	}
-	t.clamped("mm.input_projection", t.in("embed_vision.")+"embedding_projection", t.rows, t.width)
+	t.clamped("mm.input_projection", t.in("embed_vision.")+"embedding_projection", t.textWidth, t.width)
 }
 
 // gemma4UnifiedTower is of a tower without blocks.
 func gemma4UnifiedTower(t *towerPlan) {
 	v := t.vision
 	t.width = v.count(0, maxWidth, "mm_embed_dim")
-	t.patch, t.image = v.count(16, maxPatch, "patch_size"), 224 // of which programs make nothing
+	t.patch, t.image = v.count(16, maxPatch, "patch_size"), 224 // programs do not use the image's size
 	t.readRows()
 	t.common(v.number(1e-6, "rms_norm_eps"))
 	t.key("vision.feed_forward_length", uint32(0))
@@ -187,7 +187,7 @@ func gemma4UnifiedTower(t *towerPlan) {
 	n := t.rowsOf(root + "pos_embedding")
 	p := t.from("v.position_embd.weight", root+"pos_embedding", []int{2, n, t.width}, []int{n, 2, t.width})
 	p.row, p.plain = func(r int) int { return r%n*2 + r/n }, true
-	t.clamped("mm.input_projection", t.in("embed_vision.")+"embedding_projection", t.rows, t.width)
+	t.clamped("mm.input_projection", t.in("embed_vision.")+"embedding_projection", t.textWidth, t.width)
 }
 
 func glm4VTower(t *towerPlan) {
@@ -207,15 +207,15 @@ func glm4VTower(t *towerPlan) {
 		gate: "mlp.gate_proj", up: "mlp.up_proj", down: "mlp.down_proj",
 	})
 	t.norm("v.post_ln", root+"post_layernorm", t.width)
-	block := []int{t.rows, t.width, n, n}
+	block := []int{t.textWidth, t.width, n, n}
 	t.halved(t.from("mm.patch_merger.weight", root+"downsample.weight", block, block))
-	t.float("mm.patch_merger.bias", root+"downsample.bias", t.rows)
-	t.linear("mm.model.fc", root+"merger.proj", t.rows, t.rows)
-	t.norm("mm.post_norm", root+"merger.post_projection_norm", t.rows)
+	t.float("mm.patch_merger.bias", root+"downsample.bias", t.textWidth)
+	t.linear("mm.model.fc", root+"merger.proj", t.textWidth, t.textWidth)
+	t.norm("mm.post_norm", root+"merger.post_projection_norm", t.textWidth)
 	hidden := t.rowsOf(root + "merger.up_proj.weight")
-	t.linear("mm.gate", root+"merger.gate_proj", hidden, t.rows)
-	t.linear("mm.up", root+"merger.up_proj", hidden, t.rows)
-	t.linear("mm.down", root+"merger.down_proj", t.rows, hidden)
+	t.linear("mm.gate", root+"merger.gate_proj", hidden, t.textWidth)
+	t.linear("mm.up", root+"merger.up_proj", hidden, t.textWidth)
+	t.linear("mm.down", root+"merger.down_proj", t.textWidth, hidden)
 }
 
 func internVLTower(t *towerPlan) {
@@ -271,7 +271,7 @@ func (t *towerPlan) internVLProjector(norm, first, second string, n int) {
 	wide, hidden := n*n*t.width, t.rowsOf(first+".weight")
 	t.norm("mm.model.mlp.0", norm, wide)
 	t.linear("mm.model.mlp.1", first, hidden, wide)
-	t.linear("mm.model.mlp.3", second, t.rows, hidden)
+	t.linear("mm.model.mlp.3", second, t.textWidth, hidden)
 }
 
 func kimiK25Tower(t *towerPlan) {
@@ -301,7 +301,7 @@ func kimiK25Tower(t *towerPlan) {
 	}
 	hidden := t.rowsOf(first + ".weight")
 	t.linear("mm.1", first, hidden, n*n*t.width)
-	t.linear("mm.2", second, t.rows, hidden)
+	t.linear("mm.2", second, t.textWidth, hidden)
 }
 
 // splitHalves gives, for heads of which the first half turns by the column and the second by the row, the row of a head
@@ -346,7 +346,7 @@ func lfm2Tower(t *towerPlan) {
 	}
 	hidden := t.rowsOf(projector + "linear_1.weight")
 	t.linear("mm.1", projector+"linear_1", hidden, wide)
-	t.linear("mm.2", projector+"linear_2", t.rows, hidden)
+	t.linear("mm.2", projector+"linear_2", t.textWidth, hidden)
 }
 
 func llama4Tower(t *towerPlan) {
@@ -371,7 +371,7 @@ func llama4Tower(t *towerPlan) {
 	hidden, out := t.rowsOf(first+".weight"), t.rowsOf(second+".weight")
 	t.linear("mm.model.mlp.1", first, hidden, n*n*t.width)
 	t.linear("mm.model.mlp.2", second, out, hidden)
-	t.linear("mm.model.fc", t.in("multi_modal_projector.")+"linear_1", t.rows, out)
+	t.linear("mm.model.fc", t.in("multi_modal_projector.")+"linear_1", t.textWidth, out)
 }
 
 func pixtralTower(t *towerPlan) {
@@ -398,8 +398,8 @@ func pixtralTower(t *towerPlan) {
 		t.norm("mm.input_norm", projector+"norm", t.width)
 		t.halved(t.product("mm.patch_merger", merger, t.width, n*n*t.width, t.width, nil))
 	}
-	t.linear("mm.1", projector+"linear_1", t.rows, t.width)
-	t.linear("mm.2", projector+"linear_2", t.rows, t.rows)
+	t.linear("mm.1", projector+"linear_1", t.textWidth, t.width)
+	t.linear("mm.2", projector+"linear_2", t.textWidth, t.textWidth)
 	t.lineBreak("[IMG_BREAK]")
 }
 
@@ -413,12 +413,12 @@ func (t *towerPlan) lineBreak(token string) {
 		}
 	}
 	vocab := t.rowsOf(from)
-	w := t.from("v.token_embd.img_break", from, []int{1, t.rows}, []int{vocab, t.rows})
+	w := t.from("v.token_embd.img_break", from, []int{1, t.textWidth}, []int{vocab, t.textWidth})
 	if id >= vocab {
 		t.config.fail("vocab_size", "token %s has the number %d, and there are %d embeddings", token, id, vocab)
 		return
 	}
-	w.row, w.plain, w.stated = func(int) int { return id }, true, []int{t.rows}
+	w.row, w.plain, w.stated = func(int) int { return id }, true, []int{t.textWidth}
 }
 
 // tokenID returns the number of a special token.
@@ -459,7 +459,7 @@ func (t *towerPlan) qwen2Merger(root string) {
 	wide := n * n * t.width
 	t.norm("v.post_ln", root+"merger.ln_q", t.width)
 	t.linear("mm.0", root+"merger.mlp.0", wide, wide)
-	t.linear("mm.2", root+"merger.mlp.2", t.rows, wide)
+	t.linear("mm.2", root+"merger.mlp.2", t.textWidth, wide)
 }
 
 func qwen25Tower(t *towerPlan) {
@@ -515,10 +515,10 @@ func qwen3Tower(t *towerPlan) {
 		to, from := fmt.Sprintf("v.deepstack.%d.", l), fmt.Sprintf("%sdeepstack_merger_list.%d.", root, i)
 		t.norm(to+"norm", from+"norm", wide)
 		t.linear(to+"fc1", from+"linear_fc1", wide, wide)
-		t.linear(to+"fc2", from+"linear_fc2", t.rows, wide)
+		t.linear(to+"fc2", from+"linear_fc2", t.textWidth, wide)
 	}
 	t.key("vision.is_deepstack_layers", flags)
 	t.norm("v.post_ln", root+"merger.norm", t.width)
 	t.linear("mm.0", root+"merger.linear_fc1", wide, wide)
-	t.linear("mm.2", root+"merger.linear_fc2", t.rows, wide)
+	t.linear("mm.2", root+"merger.linear_fc2", t.textWidth, wide)
 }

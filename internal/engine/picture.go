@@ -8,6 +8,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 	"github.com/powerinfer-go/powerinfer/internal/vision"
 )
@@ -167,12 +168,9 @@ func (s *scheduler) fillPictures() {
 // pictureParams is memory for params.
 type pictureParams struct {
 	given  [][]float32      // [n]
-	axes   [axes][]int32    // [n] of each
+	axes   [nn.Axes][]int32 // [n] of each
 	bounds []compute.Bounds // [n]
 }
-
-// axes are those of positions where pictures have several: time, height and width.
-const axes = 3
 
 // fillPicture writes what is given for row pos of t, where it is, and what it sees.
 func (s *scheduler) fillPicture(t *task, pos int) {
@@ -186,10 +184,10 @@ func (s *scheduler) fillPicture(t *task, pos int) {
 		p.Given = append(p.Given, given)
 	}
 	if p.Axes != nil {
-		at := [axes]int{pos - moved, pos - moved, pos - moved}
+		at := [nn.Axes]int{pos - moved, pos - moved, pos - moved}
 		if one != nil && one.Across > 0 {
 			begin, i := one.At-moved, pos-one.At
-			at = [axes]int{begin, begin + i/one.Across, begin + i%one.Across}
+			at = [nn.Axes]int{begin, begin + i/one.Across, begin + i%one.Across}
 		}
 		for axis := range p.Axes {
 			p.Axes[axis] = append(p.Axes[axis], int32(at[axis]))

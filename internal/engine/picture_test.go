@@ -91,7 +91,7 @@ func TestPictures(t *testing.T) {
 				}
 				// These published prompts have more around pictures than llama.cpp's.
 				if !slices.Contains([]string{"gemma3", "kimik25", "llama4"}, c.Projector()) {
-					marked := vision.Marked{Text: visiontest.Prompt, Mark: visiontest.Marker, Pictures: []*picture.Image{p.Image()}}
+					marked := picture.Marked{Text: visiontest.Prompt, Mark: visiontest.Marker, Pictures: []*picture.Image{p.Image()}}
 					ids, at, err := tower.Prompt(t.Context(), &marked, func(text string, first bool) ([]int32, error) {
 						return e.Tokenizer().Encode(text, first, true), nil
 					})

@@ -28,7 +28,7 @@ type RopeSpec struct {
 	LogMul     float64 // yarn: what the magnitude is divided by grows with it as the magnitude does with 1; 0: it is not divided
 	InScores   bool    // yarn: with a LogMul scores grow with it instead, and what is rotated keeps its size
 	InBoth     bool    // yarn: what is rotated is magnified as without InScores, and scores grow with both
-	Sections   []int   // [axes] rotated pairs that turn by each axis of positions (M-RoPE); nil: all turn by one position
+	Sections   []int   // [Axes] rotated pairs that turn by each axis of positions (M-RoPE); nil: all turn by one position
 	Mixed      bool    // pairs of the axes take turns as long as each has some left; otherwise they follow each other
 }
 
@@ -72,14 +72,14 @@ func (k *Keys) sections(key string) []int {
 	if err != nil {
 		k.Err = cmp.Or(k.Err, err)
 	}
-	sections := make([]int, axes)
+	sections := make([]int, Axes)
 	sum := 0
 	for i, n := range list {
-		if n < 0 || n > MaxWidth || i >= axes && n != 0 {
-			k.Fail("key %q: %v are not pairs of %d axes", k.name(key), list, axes)
+		if n < 0 || n > MaxWidth || i >= Axes && n != 0 {
+			k.Fail("key %q: %v are not pairs of %d axes", k.name(key), list, Axes)
 			return nil
 		}
-		if i < axes {
+		if i < Axes {
 			sections[i] = int(n)
 			sum += int(n)
 		}
@@ -90,8 +90,8 @@ func (k *Keys) sections(key string) []int {
 	return sections
 }
 
-// axes are those of a picture's positions: time, height and width.
-const axes = 3
+// Axes is the number of axes of positions in text models that tell them apart (M-RoPE): time, height and width.
+const Axes = 3
 
 // pairAxes returns the axis of each of so many pairs. Pairs that no section has turn by time.
 //
@@ -107,7 +107,7 @@ func (r RopeSpec) pairAxes(pairs int) []uint8 {
 		for i := range n {
 			at := next
 			if r.Mixed {
-				at = axes*i + axis
+				at = Axes*i + axis
 			}
 			if next++; at < pairs {
 				out[at] = uint8(axis)

@@ -14,6 +14,13 @@ type Image struct {
 	Pix           []byte // [Height][Width][3]
 }
 
+// Marked is a text in which marks stand for pictures.
+type Marked struct {
+	Text     string
+	Mark     string   // of each picture; empty: there are none
+	Pictures []*Image // in the order of their marks
+}
+
 // Blank returns a picture of one colour.
 func Blank(width, height int, colour [3]byte) *Image {
 	m := &Image{Width: width, Height: height, Pix: make([]byte, 3*width*height)}

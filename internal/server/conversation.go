@@ -9,6 +9,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
+	"github.com/powerinfer-go/powerinfer/internal/picture"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/vision"
 )
@@ -150,7 +151,7 @@ func (m *Model) Render(ctx context.Context, c *Conversation) (string, []int32, e
 
 // lay returns a conversation's text, and its tokens with places for pictures. A thought that a template opens in spite of
 // all is closed where the model is not to think.
-func (m *Model) lay(ctx context.Context, c *Conversation) (*chat.Marked, *Prompt, error) {
+func (m *Model) lay(ctx context.Context, c *Conversation) (*picture.Marked, *Prompt, error) {
 	q := c.Request
 	q.Kwargs = chat.WithThinking(q.Kwargs)
 	q.Adapted, q.Context = m.noteAdapted, ctx
@@ -165,13 +166,13 @@ func (m *Model) lay(ctx context.Context, c *Conversation) (*chat.Marked, *Prompt
 		format, _ := m.formats()
 		shown.Text += format.Closing(shown.Text)
 	}
-	laid, err := m.layMarked(ctx, vision.Marked(shown), c.views, &c.taken, m.Engine.Tokenizer().EncodeTemplateWithin)
+	laid, err := m.layMarked(ctx, shown, c.views, &c.taken, m.Engine.Tokenizer().EncodeTemplateWithin)
 	return &shown, laid, err
 }
 
 // layMarked returns the tokens of a marked text. It reserves the memory that the rows of its pictures take, as far as
 // that is more than taken. begin splits the beginning of the text into tokens.
-func (m *Model) layMarked(ctx context.Context, marked vision.Marked, views vision.Views, taken *int64, begin func(text string, more func(int64) error) ([]int32, error)) (*Prompt, error) {
+func (m *Model) layMarked(ctx context.Context, marked picture.Marked, views vision.Views, taken *int64, begin func(text string, more func(int64) error) ([]int32, error)) (*Prompt, error) {
 	laid, err := m.Tower.Lay(&marked, views, func(text string, first bool) ([]int32, error) {
 		if first {
 			return begin(text, reserving(ctx))

@@ -2,6 +2,7 @@ package vision
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -14,13 +15,6 @@ import (
 type Placed struct {
 	At int // of the prompt's tokens, the first in whose place they are; those tokens are ignored
 	*Rows
-}
-
-// Marked is a text in which marks stand for pictures, in their order.
-type Marked struct {
-	Text     string
-	Mark     string // of each picture; empty: there are none
-	Pictures []*picture.Image
 }
 
 // A PictureError says why a picture cannot be shown to a model. The fault is the picture's or the model's choice: a server
@@ -118,7 +112,7 @@ func (v Views) of(t *Tower, m *picture.Image) (viewed, error) {
 // Lay returns the tokens of a marked text, in which pictures have their places. encode splits a text into tokens, special
 // ones included; first says that it is the prompt's beginning. t may be nil, for texts without pictures, and so may views,
 // which remembers them.
-func (t *Tower) Lay(m *Marked, views Views, encode func(text string, first bool) ([]int32, error)) (*Laid, error) {
+func (t *Tower) Lay(m *picture.Marked, views Views, encode func(text string, first bool) ([]int32, error)) (*Laid, error) {
 	l := &Laid{}
 	begun := false
 	add := func(text string) error {
@@ -136,7 +130,7 @@ func (t *Tower) Lay(m *Marked, views Views, encode func(text string, first bool)
 		return nil, ErrNoTower
 	}
 	texts := strings.Split(m.Text, m.Mark)
-	if len(texts) != len(m.Pictures)+1 {
+	if m.Mark == "" || len(texts) != len(m.Pictures)+1 {
 		return nil, ErrMarks
 	}
 	// Texts between rows are split into tokens together with what the tower puts around the rows.
@@ -192,7 +186,7 @@ func (t *Tower) Place(ctx context.Context, l *Laid) ([]Placed, error) {
 }
 
 // Prompt returns the tokens of a marked text, and the pictures among them: see Lay and Place.
-func (t *Tower) Prompt(ctx context.Context, m *Marked, encode func(text string, first bool) ([]int32, error)) (ids []int32, placed []Placed, err error) {
+func (t *Tower) Prompt(ctx context.Context, m *picture.Marked, encode func(text string, first bool) ([]int32, error)) (ids []int32, placed []Placed, err error) {
 	l, err := t.Lay(m, nil, encode)
 	if err != nil {
 		return nil, nil, err
@@ -201,5 +195,5 @@ func (t *Tower) Prompt(ctx context.Context, m *Marked, encode func(text string, 
 	return l.IDs, placed, err
 }
 
-// ErrMarks says that a template lost or repeated a picture's mark.
-var ErrMarks = &PictureError{setting.Errorf("the chat template does not show each picture once: take another with %s, or the one that the model was published with", setting.Template)}
+// ErrMarks says that a prompt has fewer or more marks than pictures.
+var ErrMarks = &PictureError{errors.New("the prompt does not have one mark for each picture: write as many marks as there are pictures")}

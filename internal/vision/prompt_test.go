@@ -34,7 +34,7 @@ func gemma3(t *testing.T) *vision.Tower {
 // laid out without computing are those of the rows.
 func TestPrompt(t *testing.T) {
 	tower := gemma3(t)
-	m := &vision.Marked{Text: "a#b##", Mark: "#", Pictures: []*picture.Image{
+	m := &picture.Marked{Text: "a#b##", Mark: "#", Pictures: []*picture.Image{
 		picture.Blank(10, 10, [3]byte{1}), picture.Blank(20, 10, [3]byte{2}), picture.Blank(10, 10, [3]byte{1}),
 	}}
 	views := vision.Views{}
@@ -81,16 +81,17 @@ func TestPrompt(t *testing.T) {
 		t.Error("sums do not tell pictures apart")
 	}
 
-	for text, n := range map[string]int{"no mark": 1, "## two": 1} {
-		if _, err := tower.Lay(&vision.Marked{Text: text, Mark: "#", Pictures: m.Pictures[:n]}, nil, bytesOf); !errors.Is(err, vision.ErrMarks) {
-			t.Errorf("%q: %v", text, err)
+	for _, wrong := range []picture.Marked{{Text: "no mark", Mark: "#"}, {Text: "## two", Mark: "#"}, {Text: "ab"}} {
+		wrong.Pictures = m.Pictures[:1]
+		if _, err := tower.Lay(&wrong, nil, bytesOf); !errors.Is(err, vision.ErrMarks) {
+			t.Errorf("%q: %v", wrong.Text, err)
 		}
 	}
 	var none *vision.Tower
 	if _, err := none.Lay(m, nil, bytesOf); !errors.Is(err, vision.ErrNoTower) {
 		t.Errorf("without a tower: %v", err)
 	}
-	plain, err := none.Lay(&vision.Marked{Text: "ab"}, nil, bytesOf)
+	plain, err := none.Lay(&picture.Marked{Text: "ab"}, nil, bytesOf)
 	if err != nil || !slices.Equal(plain.IDs, []int32{-1, 'a', 'b'}) || plain.HasPictures() {
 		t.Errorf("a text alone: %v, %v", plain, err)
 	}

@@ -131,9 +131,8 @@ var (
 )
 
 const (
-	vocab  = 512
-	limit  = 4096 // of positions
-	prompt = "see this: " + Marker + " what is it?"
+	vocab = 512
+	limit = 4096 // of positions
 )
 
 // text describes the text model of a family.
