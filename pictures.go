@@ -21,12 +21,12 @@ func ReadPicture(file []byte) (*Picture, error) { return picture.Decode(file, pi
 func (m *Model) Sees() bool { return m.session.Tower() != nil }
 
 // Places are those of pictures among the tokens of a prompt: see TokenizeMarked.
-type Places struct{ laid *vision.Laid }
+type Places struct{ prompt *vision.Prompt }
 
 // Tokens returns how many tokens of the prompt stand for pictures.
 func (p *Places) Tokens() (n int) {
 	if p != nil {
-		p.laid.Places(func(_, tokens int) { n += tokens })
+		n = p.prompt.Rows()
 	}
 	return n
 }
@@ -35,7 +35,7 @@ func (p *Places) Tokens() (n int) {
 // split as TokenizeTemplate splits it with template, and otherwise as Tokenize does with all tokens. Generation.Pictures
 // takes the places; nothing is computed yet. A model that does not see gives an error if there are pictures.
 func (m *Model) TokenizeMarked(text, mark string, pictures []*Picture, template bool) ([]int32, *Places, error) {
-	laid, err := m.session.Tower().Lay(&picture.Marked{Text: text, Mark: mark, Pictures: pictures}, nil, func(text string, first bool) ([]int32, error) {
+	prompt, err := m.session.Tower().Tokenize(&picture.Marked{Text: text, Mark: mark, Pictures: pictures}, nil, func(text string, first bool) ([]int32, error) {
 		if first && template {
 			return m.TokenizeTemplate(text), nil
 		}
@@ -44,7 +44,7 @@ func (m *Model) TokenizeMarked(text, mark string, pictures []*Picture, template 
 	if err != nil {
 		return nil, nil, tell(err)
 	}
-	return laid.IDs, &Places{laid}, nil
+	return prompt.IDs, &Places{prompt}, nil
 }
 
 // shown returns the pictures of a prompt, and computes those that are not kept from before.
@@ -52,5 +52,5 @@ func (m *Model) shown(ctx context.Context, p *Places) ([]vision.Placed, error) {
 	if p.Tokens() == 0 {
 		return nil, nil
 	}
-	return m.session.Tower().Place(ctx, p.laid)
+	return m.session.Tower().Compute(ctx, p.prompt)
 }

@@ -92,12 +92,16 @@ func TestPictures(t *testing.T) {
 				// These published prompts have more around pictures than llama.cpp's.
 				if !slices.Contains([]string{"gemma3", "kimik25", "llama4"}, c.Projector()) {
 					marked := picture.Marked{Text: visiontest.Prompt, Mark: visiontest.Marker, Pictures: []*picture.Image{p.Image()}}
-					ids, at, err := tower.Prompt(t.Context(), &marked, func(text string, first bool) ([]int32, error) {
+					ours, err := tower.Tokenize(&marked, nil, func(text string, first bool) ([]int32, error) {
 						return e.Tokenizer().Encode(text, first, true), nil
 					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					at, err := tower.Compute(t.Context(), ours)
 					same := func(a, b vision.Placed) bool { return a.At == b.At && a.Sum == b.Sum }
-					if err != nil || !slices.Equal(ids, prompt) || !slices.EqualFunc(at, placed, same) {
-						t.Errorf("picture %s: tokens %v, want %v; %v", p.Name, ids, prompt, err)
+					if err != nil || !slices.Equal(ours.IDs, prompt) || !slices.EqualFunc(at, placed, same) {
+						t.Errorf("picture %s: tokens %v, want %v; %v", p.Name, ours.IDs, prompt, err)
 					}
 				}
 				after := figures.After()

@@ -173,7 +173,7 @@ func (m *Model) lay(ctx context.Context, c *Conversation) (*picture.Marked, *Pro
 // layMarked returns the tokens of a marked text. It reserves the memory that the rows of its pictures take, as far as
 // that is more than taken. begin splits the beginning of the text into tokens.
 func (m *Model) layMarked(ctx context.Context, marked picture.Marked, views vision.Views, taken *int64, begin func(text string, more func(int64) error) ([]int32, error)) (*Prompt, error) {
-	laid, err := m.Tower.Lay(&marked, views, func(text string, first bool) ([]int32, error) {
+	laid, err := m.Tower.Tokenize(&marked, views, func(text string, first bool) ([]int32, error) {
 		if first {
 			return begin(text, reserving(ctx))
 		}

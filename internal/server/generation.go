@@ -39,7 +39,7 @@ func (g *Generation) context() context.Context {
 }
 
 // A Prompt is what a text follows: tokens, and pictures among them.
-type Prompt = vision.Laid
+type Prompt = vision.Prompt
 
 // Ask makes p the prompt.
 func (g *Generation) Ask(p *Prompt) { g.Prompt, g.shown = p.IDs, p }
@@ -207,7 +207,7 @@ func (m *Model) run(ctx context.Context, g *Generation, slot int, begin time.Tim
 	if err != nil {
 		return engine.Result{}, err
 	}
-	if r.Pictures, err = m.Tower.Place(ctx, g.shown); err != nil {
+	if r.Pictures, err = m.Tower.Compute(ctx, g.shown); err != nil {
 		return engine.Result{}, err
 	}
 	var st *engine.Stream

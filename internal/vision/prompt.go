@@ -29,9 +29,9 @@ func (e *PictureError) Unwrap() error { return e.Err }
 // ErrNoTower says that a model cannot be shown pictures.
 var ErrNoTower = &PictureError{setting.Errorf("the model reads text and cannot be shown a picture: take a model with an mmproj file, and give that with %s", setting.Tower)}
 
-// Laid are the tokens of a prompt in which pictures have their places, and no row is computed yet.
-type Laid struct {
-	IDs   []int32
+// Prompt has the tokens of a prompt, and the views of its pictures, of which no row is computed yet.
+type Prompt struct {
+	IDs   []int32 // a token for each row of a picture, too, which is ignored
 	views []placedView
 }
 
@@ -44,30 +44,30 @@ type placedView struct {
 }
 
 // Rows returns how many rows of pictures there are.
-func (l *Laid) Rows() (n int) {
-	for _, v := range l.views {
+func (p *Prompt) Rows() (n int) {
+	for _, v := range p.views {
 		n += v.rows
 	}
 	return n
 }
 
 // HasPictures reports whether there are pictures in the prompt.
-func (l *Laid) HasPictures() bool { return l != nil && len(l.views) > 0 }
+func (p *Prompt) HasPictures() bool { return p != nil && len(p.views) > 0 }
 
 // Places calls f for each view of a picture: the first of its tokens, and how many there are.
-func (l *Laid) Places(f func(at, n int)) {
-	if l != nil {
-		for _, v := range l.views {
+func (p *Prompt) Places(f func(at, n int)) {
+	if p != nil {
+		for _, v := range p.views {
 			f(v.at, v.rows)
 		}
 	}
 }
 
 // Prepend puts tokens before the prompt, in the place of its first cut ones.
-func (l *Laid) Prepend(before []int32, cut int) {
-	l.IDs = slices.Concat(before, l.IDs[cut:])
-	for i := range l.views {
-		l.views[i].at += len(before) - cut
+func (p *Prompt) Prepend(before []int32, cut int) {
+	p.IDs = slices.Concat(before, p.IDs[cut:])
+	for i := range p.views {
+		p.views[i].at += len(before) - cut
 	}
 }
 
@@ -109,22 +109,22 @@ func (v Views) of(t *Tower, m *picture.Image) (viewed, error) {
 	return shown, nil
 }
 
-// Lay returns the tokens of a marked text, in which pictures have their places. encode splits a text into tokens, special
-// ones included; first says that it is the prompt's beginning. t may be nil, for texts without pictures, and so may views,
+// Tokenize returns the prompt of a marked text, and computes no picture. encode splits a text into tokens, special ones
+// included; first says that it is the prompt's beginning. t may be nil, for texts without pictures, and so may views,
 // which remembers them.
-func (t *Tower) Lay(m *picture.Marked, views Views, encode func(text string, first bool) ([]int32, error)) (*Laid, error) {
-	l := &Laid{}
+func (t *Tower) Tokenize(m *picture.Marked, views Views, encode func(text string, first bool) ([]int32, error)) (*Prompt, error) {
+	prompt := &Prompt{}
 	begun := false
 	add := func(text string) error {
 		if text == "" && begun {
 			return nil
 		}
 		more, err := encode(text, !begun)
-		l.IDs, begun = append(l.IDs, more...), true
+		prompt.IDs, begun = append(prompt.IDs, more...), true
 		return err
 	}
 	if len(m.Pictures) == 0 {
-		return l, add(m.Text)
+		return prompt, add(m.Text)
 	}
 	if t == nil {
 		return nil, ErrNoTower
@@ -149,24 +149,24 @@ func (t *Tower) Lay(m *picture.Marked, views Views, encode func(text string, fir
 				return nil, err
 			}
 			pending = ""
-			l.views = append(l.views, placedView{len(l.IDs), p.rows, t.sumOf(shown.sum, k), one, k})
-			l.IDs = append(l.IDs, make([]int32, p.rows)...)
+			prompt.views = append(prompt.views, placedView{len(prompt.IDs), p.rows, t.sumOf(shown.sum, k), one, k})
+			prompt.IDs = append(prompt.IDs, make([]int32, p.rows)...)
 		}
 		pending += texts[i+1]
 	}
-	return l, add(pending)
+	return prompt, add(pending)
 }
 
-// Place returns the rows of a prompt's pictures. It computes those that are not kept; the end of ctx ends the waiting for
+// Compute returns the rows of a prompt's pictures. It computes those that are not kept; the end of ctx ends the waiting for
 // others' pictures.
-func (t *Tower) Place(ctx context.Context, l *Laid) ([]Placed, error) {
-	if l == nil {
+func (t *Tower) Compute(ctx context.Context, prompt *Prompt) ([]Placed, error) {
+	if prompt == nil {
 		return nil, nil
 	}
 	var placed []Placed
 	var cut *picture.Image // into parts
 	var parts []family.Part
-	for _, v := range l.views {
+	for _, v := range prompt.views {
 		rows, err := t.rows(ctx, v.sum, func() (_ *family.View, err error) {
 			if cut != v.of {
 				parts, err = t.cut(v.of)
@@ -183,16 +183,6 @@ func (t *Tower) Place(ctx context.Context, l *Laid) ([]Placed, error) {
 		placed = append(placed, Placed{v.at, rows})
 	}
 	return placed, nil
-}
-
-// Prompt returns the tokens of a marked text, and the pictures among them: see Lay and Place.
-func (t *Tower) Prompt(ctx context.Context, m *picture.Marked, encode func(text string, first bool) ([]int32, error)) (ids []int32, placed []Placed, err error) {
-	l, err := t.Lay(m, nil, encode)
-	if err != nil {
-		return nil, nil, err
-	}
-	placed, err = t.Place(ctx, l)
-	return l.IDs, placed, err
 }
 
 // ErrMarks says that a prompt has fewer or more marks than pictures.

@@ -38,7 +38,7 @@ func TestPrompt(t *testing.T) {
 		picture.Blank(10, 10, [3]byte{1}), picture.Blank(20, 10, [3]byte{2}), picture.Blank(10, 10, [3]byte{1}),
 	}}
 	views := vision.Views{}
-	laid, err := tower.Lay(m, views, bytesOf)
+	laid, err := tower.Tokenize(m, views, bytesOf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestPrompt(t *testing.T) {
 		t.Errorf("pictures are at %v, want %v", places, at)
 	}
 	laid.Prepend([]int32{7, 8, 9}, 1)
-	placed, err := tower.Place(t.Context(), laid)
+	placed, err := tower.Compute(t.Context(), laid)
 	if err != nil || len(placed) != 3 || len(views) != 3 {
 		t.Fatalf("%d pictures: %v", len(placed), err)
 	}
@@ -83,19 +83,19 @@ func TestPrompt(t *testing.T) {
 
 	for _, wrong := range []picture.Marked{{Text: "no mark", Mark: "#"}, {Text: "## two", Mark: "#"}, {Text: "ab"}} {
 		wrong.Pictures = m.Pictures[:1]
-		if _, err := tower.Lay(&wrong, nil, bytesOf); !errors.Is(err, vision.ErrMarks) {
+		if _, err := tower.Tokenize(&wrong, nil, bytesOf); !errors.Is(err, vision.ErrMarks) {
 			t.Errorf("%q: %v", wrong.Text, err)
 		}
 	}
 	var none *vision.Tower
-	if _, err := none.Lay(m, nil, bytesOf); !errors.Is(err, vision.ErrNoTower) {
+	if _, err := none.Tokenize(m, nil, bytesOf); !errors.Is(err, vision.ErrNoTower) {
 		t.Errorf("without a tower: %v", err)
 	}
-	plain, err := none.Lay(&picture.Marked{Text: "ab"}, nil, bytesOf)
+	plain, err := none.Tokenize(&picture.Marked{Text: "ab"}, nil, bytesOf)
 	if err != nil || !slices.Equal(plain.IDs, []int32{-1, 'a', 'b'}) || plain.HasPictures() {
 		t.Errorf("a text alone: %v, %v", plain, err)
 	}
-	if placed, err := none.Place(t.Context(), plain); placed != nil || err != nil {
+	if placed, err := none.Compute(t.Context(), plain); placed != nil || err != nil {
 		t.Errorf("a text alone has pictures: %v, %v", placed, err)
 	}
 }
