@@ -45,17 +45,16 @@ type Part struct {
 // Options are the choices made when a tower is opened.
 type Options struct {
 	Limits family.TowerLimits
-	Width  int   // of the rows that the text model takes; 0: any model
-	Axes   bool  // the text model tells the axes of positions apart
-	Keep   int64 // bytes of rows that are kept for pictures that come again; 0: defaultKeep
+	Width  int  // of the rows that the text model takes; 0: any model
+	Axes   bool // the text model tells the axes of positions apart
 
 	// Again opens another device, on which the tower goes on where the first fails while a picture is computed; nil:
 	// the error is the picture's.
 	Again func(failed error) (compute.Device, error)
 }
 
-// defaultKeep is the memory for rows of earlier pictures, in bytes: some hundred pictures of 256 rows.
-const defaultKeep = 256 << 20
+// mostKept is the memory for rows of earlier pictures, in bytes: some hundred pictures of 256 rows.
+const mostKept = 256 << 20
 
 // Tower is an open tower on a device of its own. Its methods may be called by several goroutines; one picture is
 // computed at a time.
@@ -161,7 +160,7 @@ func open(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*To
 	if err != nil {
 		return nil, err
 	}
-	t := &Tower{path: f.Path, options: o, dev: dev, program: program, shows: program, sizes: program.Sizes(), results: map[compute.Segment]compute.Tensor{}, turn: make(chan struct{}, 1), kept: newKept(o.Keep)}
+	t := &Tower{path: f.Path, options: o, dev: dev, program: program, shows: program, sizes: program.Sizes(), results: map[compute.Segment]compute.Tensor{}, turn: make(chan struct{}, 1), kept: newKept()}
 	t.sum = sha256.Sum256(fmt.Appendf(nil, "%x %+v", f.Digest(), o.Limits))
 	if stored := storedBy(b.Parts()); stored.Heads > 0 {
 		n := pages(t.sizes)
@@ -356,19 +355,14 @@ func (t *Tower) Close() error {
 	return t.dev.Close()
 }
 
-// kept has rows of pictures, those used last first, up to a number of bytes.
+// kept has rows of pictures, those used last first, up to mostKept.
 type kept struct {
-	room  int64
+	room  int64      // bytes left
 	order *list.List // of *Rows
 	by    map[[32]byte]*list.Element
 }
 
-func newKept(room int64) kept {
-	if room == 0 {
-		room = defaultKeep
-	}
-	return kept{room, list.New(), map[[32]byte]*list.Element{}}
-}
+func newKept() kept { return kept{mostKept, list.New(), map[[32]byte]*list.Element{}} }
 
 func (r *Rows) bytes() int64 {
 	if len(r.Vectors) == 0 {
