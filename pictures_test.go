@@ -122,3 +122,17 @@ func TestPictureInStep(t *testing.T) {
 		}
 	}
 }
+
+// TestTowerAsModel: who gives a tower's file as the model is told so, and not that its architecture is none of a hundred.
+func TestTowerAsModel(t *testing.T) {
+	dir := t.TempDir()
+	if err := visiontest.Cases()[0].Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	var notices []string
+	o := powerinfer.Options{Devices: powerinfer.NoGPU, Notice: func(line string) { notices = append(notices, line) }}
+	_, err := powerinfer.Open(t.Context(), filepath.Join(dir, visiontest.TowerFile), o)
+	if err == nil || !strings.Contains(err.Error(), "tower for pictures") || !strings.Contains(err.Error(), "Options.Tower") || notices != nil {
+		t.Errorf("%v, and before it %q", err, notices)
+	}
+}

@@ -75,6 +75,7 @@ func TowerBeside(model string) string {
 			others[bare(name)] = true
 		}
 	}
+	named = nearest(named, filepath.Base(model))
 	if len(named) == 0 && len(others) <= 1 {
 		named = towers
 	}
@@ -82,6 +83,22 @@ func TowerBeside(model string) string {
 		return filepath.Join(filepath.Dir(model), name)
 	}
 	return ""
+}
+
+// nearest returns those of towers whose names say the same of the model besides its type, and that is nearest to the
+// model's own: a fine-tuned model has its base's name and more, and may have a tower of its own.
+func nearest(towers []string, model string) (near []string) {
+	own, least := len(bare(model)), 0
+	for _, t := range towers {
+		far := max(own-len(bare(t)), len(bare(t))-own)
+		if len(near) == 0 || far < least {
+			near, least = nil, far
+		}
+		if far == least {
+			near = append(near, t)
+		}
+	}
+	return near
 }
 
 // bare returns what a file's name says of the model alone, in small letters and digits.

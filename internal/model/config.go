@@ -13,6 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // Config is what a model consists of and how it is to be computed. It follows from an outline of the model: what the
@@ -79,6 +80,9 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	}
 	if c.Arch == "" {
 		return c, fmt.Errorf("%s: key %q is missing: this is no model's file, or its first part is another one", f.Path, "general.architecture")
+	}
+	if c.Arch == "clip" {
+		return c, setting.Errorf("%s: the file holds a tower for pictures, not a text model: name the model's file, and this one with %s", f.Path, setting.Tower)
 	}
 	var ok bool
 	if c.Family, ok = arch.Named(c.Arch); !ok {

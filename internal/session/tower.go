@@ -43,11 +43,15 @@ func (t *Tower) file(f *gguf.File) (*gguf.File, error) {
 // openTower opens the tower of the model in s.File, if there is one. One that was only found beside the model and does
 // not go with it is left alone.
 func (s *Session) openTower(ctx context.Context, o *Options) error {
+	c, err := model.ReadConfig(s.File, o.Engine.Activation)
+	if err != nil {
+		return err
+	}
 	limits := o.Tower.limits(o.Engine.PictureStep())
 	if limits.Most > 0 && limits.Least > limits.Most {
 		return fmt.Errorf("a picture cannot have at least %d tokens and at most %d", limits.Least, limits.Most)
 	}
-	err := s.openTowerFile(ctx, o, limits)
+	err = s.openTowerFile(ctx, o, vision.Options{Limits: limits, Width: c.Given, Axes: c.Axes})
 	if err == nil || o.Tower.Path != "" || ctx.Err() != nil {
 		return err
 	}
@@ -57,17 +61,12 @@ func (s *Session) openTower(ctx context.Context, o *Options) error {
 	return nil
 }
 
-func (s *Session) openTowerFile(ctx context.Context, o *Options, limits family.TowerLimits) error {
+func (s *Session) openTowerFile(ctx context.Context, o *Options, options vision.Options) error {
 	f, err := o.Tower.file(s.File)
 	if f == nil || err != nil {
 		return err
 	}
 	defer f.Close()
-	c, err := model.ReadConfig(s.File, o.Engine.Activation)
-	if err != nil {
-		return err
-	}
-	options := vision.Options{Limits: limits, Width: c.Given, Axes: c.Axes}
 	if err = s.openOnGPU(ctx, f, o, options); err == nil && s.tower == nil {
 		s.tower, err = openOn(ctx, f, o.Planner.Processor.Beside, options)
 	}

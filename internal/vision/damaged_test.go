@@ -241,6 +241,22 @@ func TestTowerOfAnother(t *testing.T) {
 	}
 }
 
+// A text model's file is refused as such, with what to give.
+func TestTextAsTower(t *testing.T) {
+	dir := t.TempDir()
+	if err := visiontest.Cases()[0].Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Open(filepath.Join(dir, visiontest.TextFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err = vision.NeedOf(f, vision.Options{}); err == nil || !strings.Contains(err.Error(), "holds a text model") {
+		t.Errorf("error %v, not that it is a text model", err)
+	}
+}
+
 // Files of llama.cpp state another width of feed-forward layers than GLM-4.1V and Qwen2-VL have, and open.
 func TestStatedWidth(t *testing.T) {
 	for _, c := range visiontest.Cases() {
