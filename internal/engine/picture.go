@@ -213,6 +213,7 @@ func (s *scheduler) upToPicture(t *task, n, out int) (int, int) {
 		room -= s.step[i].n + s.step[i].drafts
 	}
 	if whole > n && whole > room && len(s.step) > 0 {
+		s.crowded = true
 		return 0, 0
 	}
 	for i := min(n, whole); i < max(n, whole); i++ {

@@ -85,6 +85,7 @@ type scheduler struct {
 	counts   counts
 	stepping bool // the runner has the step
 	stale    bool // what it computes is to be forgotten
+	crowded  bool // a picture had no room in the last step, so that the next one checks no drafts
 	lone     bool // tasks with steps of their own had the first choice of the last step
 
 	loneSteps uint64 // how many there were

@@ -66,6 +66,9 @@ func (s *scheduler) composeShared() {
 	running = min(running, s.rows, s.outputs)
 	rows, outputs, prompts := s.rows-running, s.outputs-running, s.rows-running // that are not kept for those that run
 	drafts := min(s.drafts, rows)
+	if s.crowded {
+		drafts, s.crowded = 0, false
+	}
 	if hurry {
 		prompts = min(s.pace.chunk(s.rows), prompts)
 	}

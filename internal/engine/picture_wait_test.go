@@ -1,0 +1,57 @@
+package engine
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/vision"
+)
+
+// TestPictureAmongDrafts: a picture that needs most of a step does not wait until a text ends whose guesses leave no room
+// for it.
+func TestPictureAmongDrafts(t *testing.T) {
+	const rows, outputs, drafts, context = 24, 2, 8, 512
+	e, m := openFake(t, 2*context/compute.PagePositions+2, limits{rows: rows, outputs: outputs, drafts: drafts, context: context})
+	e.ubatch, e.outputs, e.config.Given = rows, outputs, 1
+	e.guesser = func(*Request) guesser { return &fakeGuesser{sure: true} }
+	var shown atomic.Bool
+	m.cost = func(p *compute.Params) time.Duration {
+		if slices.ContainsFunc(p.Given, func(v []float32) bool { return v != nil }) {
+			shown.Store(true)
+		}
+		took := time.Duration(len(p.Tokens)) * time.Microsecond
+		if p.Decode > 0 {
+			took += time.Millisecond
+		}
+		return took // prompts cost little, so that a step may read much of them
+	}
+	long, err := e.Submit(t.Context(), Request{Prompt: make([]int32, 4), Max: 300, Sampler: greedySampler{}, IgnoreEOG: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer long.Close()
+	read := func(n int) {
+		t.Helper()
+		for range n {
+			if _, ok := long.Next(); !ok {
+				t.Fatal(long.Err())
+			}
+		}
+	}
+	read(20)
+	picture := vision.Rows{Vectors: slices.Repeat([][]float32{{1}}, pictureStep(rows, outputs)), Mutual: true}
+	st, err := e.Submit(t.Context(), Request{
+		Prompt: make([]int32, len(picture.Vectors)+2), Pictures: []vision.Placed{{At: 1, Rows: &picture}}, Max: 1, Sampler: greedySampler{}, IgnoreEOG: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	read(100)
+	if !shown.Load() {
+		t.Errorf("100 tokens later the picture of %d rows has had no step", len(picture.Vectors))
+	}
+}
