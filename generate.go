@@ -33,6 +33,7 @@ type Generation struct {
 
 	Pictures *Places // in the prompt: see Model.TokenizeMarked; nil: there are none
 
+	Looking  func(done, total int) // is told how much of the pictures is computed; may be nil
 	Progress func(read, total int) // is told how many tokens of the prompt are read; may be nil
 }
 
@@ -150,7 +151,7 @@ func (m *Model) start(ctx context.Context, prompt []int32, g Generation, constra
 	if g.Reproducible {
 		r.Reuse = engine.ReuseSame
 	}
-	if r.Pictures, err = m.shown(ctx, g.Pictures); err != nil {
+	if r.Pictures, err = m.shown(ctx, g.Pictures, g.Looking); err != nil {
 		return nil, tell(err)
 	}
 	s, err := m.session.Submit(ctx, r)

@@ -48,9 +48,9 @@ func (m *Model) TokenizeMarked(text, mark string, pictures []*Picture, template 
 }
 
 // shown returns the pictures of a prompt, and computes those that are not kept from before.
-func (m *Model) shown(ctx context.Context, p *Places) ([]vision.Placed, error) {
+func (m *Model) shown(ctx context.Context, p *Places, progress func(done, total int)) ([]vision.Placed, error) {
 	if p.Tokens() == 0 {
 		return nil, nil
 	}
-	return m.session.Tower().Compute(ctx, p.prompt)
+	return m.session.Tower().Compute(ctx, p.prompt, progress)
 }

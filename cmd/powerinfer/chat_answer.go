@@ -35,6 +35,7 @@ func (t *talk) answer(ctx context.Context) error {
 	g := t.generation()
 	var limited bool
 	g.Max, limited = t.answerLimit(prompted)
+	g.Looking = looking()
 	g.Progress = func(done, total int) { bar.set(int64(done), int64(total)) }
 	g.Pictures = places
 	stream, err := t.model.Start(ctx, tokens, g)

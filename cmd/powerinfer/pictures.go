@@ -37,6 +37,18 @@ func readTower(c *cli.Command, o *powerinfer.Options) error {
 	return nil
 }
 
+// looking shows how much of a prompt's pictures is computed, as Generation.Looking is told.
+func looking() func(done, total int) {
+	bar := newProgress("looking at the pictures", unitTime)
+	return func(done, total int) {
+		if done == total {
+			bar.finish()
+			return
+		}
+		bar.set(int64(done), int64(total))
+	}
+}
+
 // plannedTower returns a sentence about what the model's tower takes; empty: there is none.
 func plannedTower(c *cli.Command, m *planner.Machine) (string, error) {
 	if c.IsSet("describe") {

@@ -172,6 +172,7 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	if !c.Bool("no-display-prompt") {
 		text.prompt = prompt
 	}
+	g.Looking = looking()
 	g.Progress = func(done, total int) { text.bar.set(int64(done), int64(total)) }
 	res, generated, err := generate(ctx, m, ids, g, text)
 	if err != nil {

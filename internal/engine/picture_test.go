@@ -98,7 +98,7 @@ func TestPictures(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					at, err := tower.Compute(t.Context(), ours)
+					at, err := tower.Compute(t.Context(), ours, nil)
 					same := func(a, b vision.Placed) bool { return a.At == b.At && a.Sum == b.Sum }
 					if err != nil || !slices.Equal(ours.IDs, prompt) || !slices.EqualFunc(at, placed, same) {
 						t.Errorf("picture %s: tokens %v, want %v; %v", p.Name, ours.IDs, prompt, err)

@@ -64,9 +64,10 @@ type Pass struct {
 	Step
 	Params    *compute.Params // of the step that runs
 	Cache     *compute.Cache
-	Scales    []float32 // [adapters]
-	Recall    bool      // layers with predictors also compute every neuron, and FFN.Found counts what predictors found
-	LastLayer int       // steps of kind Logits drop all rows without wanted logits in this layer; -1: in none
+	Scales    []float32       // [adapters]
+	Recall    bool            // layers with predictors also compute every neuron, and FFN.Found counts what predictors found
+	Begins    func(layer int) // is told of each layer before its operations are called; may be nil
+	LastLayer int             // steps of kind Logits drop all rows without wanted logits in this layer; -1: in none
 
 	verbs compute.Verbs
 	pool  *Pool
@@ -101,7 +102,20 @@ func (p *Pass) Layer(i int) {
 		p.outer = p.Scope()
 	}
 	p.Leave(p.outer)
+	if p.Begins != nil {
+		p.Begins(i)
+	}
 }
+
+// Stop has the pass's further operations done by nobody. Its results are undefined then. It is for devices that do
+// operations at once: a recording would lack them.
+func (p *Pass) Stop() { p.verbs = compute.NewVerbs(nothing{}) }
+
+// nothing does no operation.
+type nothing struct{}
+
+func (nothing) Do(compute.Op)     {}
+func (nothing) Host(func() error) {}
 
 // New returns an activation of cols columns for the rows of like. Its content is undefined.
 func (p *Pass) New(like compute.Tensor, cols int) compute.Tensor { return p.pool.take(like, cols) }

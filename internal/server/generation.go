@@ -207,7 +207,7 @@ func (m *Model) run(ctx context.Context, g *Generation, slot int, begin time.Tim
 	if err != nil {
 		return engine.Result{}, err
 	}
-	if r.Pictures, err = m.Tower.Compute(ctx, g.shown); err != nil {
+	if r.Pictures, err = m.Tower.Compute(ctx, g.shown, nil); err != nil {
 		return engine.Result{}, err
 	}
 	var st *engine.Stream

@@ -68,6 +68,7 @@ func (s *Session) openTowerFile(ctx context.Context, o *Options, options vision.
 	}
 	defer f.Close()
 	if err = s.openOnGPU(ctx, f, o, options); err == nil && s.tower == nil {
+		options.AtOnce = true
 		s.tower, err = openOn(ctx, f, o.Planner.Processor.Beside, options)
 	}
 	return err

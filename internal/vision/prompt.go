@@ -157,16 +157,21 @@ func (t *Tower) Tokenize(m *picture.Marked, views Views, encode func(text string
 	return prompt, add(pending)
 }
 
-// Compute returns the rows of a prompt's pictures. It computes those that are not kept; the end of ctx ends the waiting for
-// others' pictures.
-func (t *Tower) Compute(ctx context.Context, prompt *Prompt) ([]Placed, error) {
-	if prompt == nil {
+// Compute returns the rows of a prompt's pictures. It computes those that are not kept, until ctx ends. progress is told how
+// much of that is done, of total; it may be nil.
+func (t *Tower) Compute(ctx context.Context, prompt *Prompt, progress func(done, total int)) ([]Placed, error) {
+	if !prompt.HasPictures() {
 		return nil, nil
 	}
 	var placed []Placed
 	var cut *picture.Image // into parts
 	var parts []family.Part
-	for _, v := range prompt.views {
+	for i, v := range prompt.views {
+		layer := func(l int) {
+			if progress != nil {
+				progress(i*t.layers+l, len(prompt.views)*t.layers)
+			}
+		}
 		rows, err := t.rows(ctx, v.sum, func() (_ *family.View, err error) {
 			if cut != v.of {
 				parts, err = t.cut(v.of)
@@ -176,11 +181,14 @@ func (t *Tower) Compute(ctx context.Context, prompt *Prompt) ([]Placed, error) {
 				return nil, err
 			}
 			return parts[v.part].View, nil
-		})
+		}, layer)
 		if err != nil {
 			return nil, err
 		}
 		placed = append(placed, Placed{v.at, rows})
+	}
+	if n := len(prompt.views) * t.layers; progress != nil {
+		progress(n, n)
 	}
 	return placed, nil
 }

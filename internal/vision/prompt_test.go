@@ -68,7 +68,7 @@ func TestPrompt(t *testing.T) {
 		t.Errorf("pictures are at %v, want %v", places, at)
 	}
 	laid.Prepend([]int32{7, 8, 9}, 1)
-	placed, err := tower.Compute(t.Context(), laid)
+	placed, err := tower.Compute(t.Context(), laid, nil)
 	if err != nil || len(placed) != 3 || len(views) != 3 {
 		t.Fatalf("%d pictures: %v", len(placed), err)
 	}
@@ -95,7 +95,7 @@ func TestPrompt(t *testing.T) {
 	if err != nil || !slices.Equal(plain.IDs, []int32{-1, 'a', 'b'}) || plain.HasPictures() {
 		t.Errorf("a text alone: %v, %v", plain, err)
 	}
-	if placed, err := none.Compute(t.Context(), plain); placed != nil || err != nil {
+	if placed, err := none.Compute(t.Context(), plain, nil); placed != nil || err != nil {
 		t.Errorf("a text alone has pictures: %v, %v", placed, err)
 	}
 }

@@ -48,6 +48,8 @@ type Options struct {
 	Width  int  // of the rows that the text model takes; 0: any model
 	Axes   bool // the text model tells the axes of positions apart
 
+	AtOnce bool // the device does operations when they are called, and records none
+
 	// Again opens another device, on which the tower goes on where the first fails while a picture is computed; nil:
 	// the error is the picture's.
 	Again func(failed error) (compute.Device, error)
@@ -67,6 +69,7 @@ type Tower struct {
 	sum     [32]byte // of the file, as far as rows depend on it
 	cache   *compute.Cache
 	pages   []int32
+	layers  int
 
 	shows   family.Tower // the program by which pictures are shown; it is not replaced with the device
 	showing sync.Mutex   // held by whoever cuts a picture into patches, which take much memory
@@ -171,6 +174,7 @@ func open(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*To
 			t.pages = append(t.pages, page)
 		}
 	}
+	t.layers = max(1, len(b.Parts()))
 	t.pass.Cache, t.pass.LastLayer = t.cache, -1
 	t.pass.Pictures = true
 	t.pool = nn.NewPool(dev, t.sizes.Patches, 1)
@@ -222,7 +226,7 @@ func (t *Tower) Show(ctx context.Context, m *picture.Image) ([]Part, error) {
 			shown = append(shown, Part{Text: p.Text})
 			continue
 		}
-		rows, err := t.rows(ctx, t.sumOf(sum, i), func() (*family.View, error) { return p.View, nil })
+		rows, err := t.rows(ctx, t.sumOf(sum, i), func() (*family.View, error) { return p.View, nil }, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -248,7 +252,7 @@ func (t *Tower) cut(m *picture.Image) ([]family.Part, error) {
 }
 
 // rows returns the rows of the view that view returns, which sum names.
-func (t *Tower) rows(ctx context.Context, sum [32]byte, view func() (*family.View, error)) (*Rows, error) {
+func (t *Tower) rows(ctx context.Context, sum [32]byte, view func() (*family.View, error), layer func(i int)) (*Rows, error) {
 	select {
 	case t.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -263,10 +267,21 @@ func (t *Tower) rows(ctx context.Context, sum [32]byte, view func() (*family.Vie
 		return nil, err
 	}
 	r := &Rows{Sum: sum, Across: v.Across, Down: v.Down, Mutual: v.Mutual}
+	t.pass.Begins = func(i int) {
+		if layer != nil {
+			layer(i)
+		}
+		if t.options.AtOnce && ctx.Err() != nil { // a large picture takes a processor a minute
+			t.pass.Stop()
+		}
+	}
 	if r.Vectors, err = t.compute(v); err != nil && t.options.Again != nil {
 		if err = t.moveOn(ctx, err); err == nil {
 			r.Vectors, err = t.compute(v)
 		}
+	}
+	if t.options.AtOnce && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -287,7 +302,7 @@ func (t *Tower) moveOn(ctx context.Context, failed error) error {
 	}
 	defer f.Close()
 	o := t.options
-	o.Again = nil
+	o.Again, o.AtOnce = nil, true
 	other, err := Open(ctx, f, dev, o)
 	if err != nil {
 		return errors.Join(failed, err, dev.Close())
