@@ -35,7 +35,7 @@ func (p *Places) Tokens() (n int) {
 // split as TokenizeTemplate splits it with template, and otherwise as Tokenize does with all tokens. Generation.Pictures
 // takes the places; nothing is computed yet. A model that does not see gives an error if there are pictures.
 func (m *Model) TokenizeMarked(text, mark string, pictures []*Picture, template bool) ([]int32, *Places, error) {
-	prompt, err := m.session.Tower().Tokenize(&picture.Marked{Text: text, Mark: mark, Pictures: pictures}, nil, func(text string, first bool) ([]int32, error) {
+	prompt, err := m.session.Tower().Tokenize(&picture.Marked{Text: text, Mark: mark, Pictures: pictures, Plain: !template}, nil, func(text string, first bool) ([]int32, error) {
 		if first && template {
 			return m.TokenizeTemplate(text), nil
 		}

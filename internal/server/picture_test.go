@@ -102,7 +102,10 @@ func pngOf(t testing.TB, c color.Color) string {
 }
 
 // shown is what stands in a prompt in the place of a picture.
-const shown = "\n\n<start_of_image>" + server.MediaMark + "<end_of_image>\n\n"
+const shown = "\n\n" + shownPlain + "\n\n"
+
+// shownPlain is what it becomes in a prompt that is no conversation.
+const shownPlain = "<start_of_image>" + server.MediaMark + "<end_of_image>"
 
 // pictureRequests are requests for a text about a picture, {PNG}, as clients send them, and what they ask.
 var pictureRequests = []struct {
@@ -201,13 +204,13 @@ var pictureRequests = []struct {
 		"llama-server", "/completion", `{"prompt":{"prompt_string":"See <__media__> here.","multimodal_data":["{PNG}"]}}`,
 		"",
 		[]any{"tokens_evaluated"},
-		"See " + shown + " here.",
+		"See " + shownPlain + " here.",
 	},
 	{
 		"llama-server's form at OpenAI's route", "/v1/completions", `{"prompt":[{"prompt_string":"See <__media__><__media__>","multimodal_data":["{PNG}","{PNG}"]}],"max_tokens":20}`,
 		"",
 		[]any{"usage", "prompt_tokens"},
-		"See " + shown + shown,
+		"See " + shownPlain + shownPlain,
 	},
 }
 

@@ -79,7 +79,7 @@ func (m *Model) MarkedPrompt(f *Fields, text string, list json.RawMessage) (*Pro
 	if len(list) > 0 && json.Unmarshal(list, &sources) != nil {
 		return nil, Invalid("the field multimodal_data is no list of pictures in base64")
 	}
-	marked := picture.Marked{Text: text, Mark: MediaMark}
+	marked := picture.Marked{Text: text, Mark: MediaMark, Plain: true}
 	if len(sources) == 0 {
 		marked.Mark = ""
 	} else if n := strings.Count(text, MediaMark); n != len(sources) {

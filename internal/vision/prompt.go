@@ -142,6 +142,9 @@ func (t *Tower) Tokenize(m *picture.Marked, views Views, encode func(text string
 		}
 		for k, p := range shown.parts {
 			if p.rows == 0 {
+				if m.Plain { // as in llama.cpp
+					p.text = strings.Trim(p.text, "\n")
+				}
 				pending += p.text
 				continue
 			}

@@ -67,6 +67,12 @@ func TestPrompt(t *testing.T) {
 	if !slices.Equal(places, []int{at[0], rows, at[1], rows, at[2], rows}) || !laid.HasPictures() || laid.Rows() != 3*rows {
 		t.Errorf("pictures are at %v, want %v", places, at)
 	}
+	noLines := *m
+	noLines.Plain = true
+	short, err := tower.Tokenize(&noLines, views, bytesOf)
+	if blank := 4 * len(at); err != nil || len(short.IDs) != len(laid.IDs)-blank {
+		t.Errorf("without blank lines there are %d tokens, not %d: %v", len(short.IDs), len(laid.IDs)-blank, err)
+	}
 	laid.Prepend([]int32{7, 8, 9}, 1)
 	placed, err := tower.Compute(t.Context(), laid, nil)
 	if err != nil || len(placed) != 3 || len(views) != 3 {
