@@ -198,7 +198,7 @@ var pictureRequests = []struct {
 		"ollama, raw", "/api/generate", `{"model":"tales","stream":false,"raw":true,"prompt":"What is this?","images":["{PNG}"]}`,
 		"",
 		[]any{"prompt_eval_count"},
-		shown + "What is this?",
+		shownPlain + "What is this?",
 	},
 	{
 		"llama-server", "/completion", `{"prompt":{"prompt_string":"See <__media__> here.","multimodal_data":["{PNG}"]}}`,
