@@ -50,7 +50,7 @@ const manyFlags = 24
 
 // firstFlags are the flags that most users need, of any command.
 var firstFlags = []string{
-	"model", "prompt", "file", "system-prompt", "models-dir", "host", "port", "api-key", "output", "n-prompt", "n-gen", "repetitions", "chunks", "parallel",
+	"model", "prompt", "file", "image", "system-prompt", "models-dir", "host", "port", "api-key", "output", "n-prompt", "n-gen", "repetitions", "chunks", "parallel",
 	"n-predict", "ctx-size", "temp", "seed", "json-schema", "threads", "device", "vram-budget", "sparse", "verbose",
 }
 
