@@ -139,7 +139,7 @@ func (s *sleeping) Peek(name string) (*server.Model, func(), error) {
 	return s.Library.Peek(name)
 }
 
-// completeModels returns the models of folders and of the cache of which no file is missing. With towers they see if they
+// completeModels returns the models of folders and of the cache that have all their files. With towers they see if they
 // have one.
 func completeModels(h *hub.Hub, dirs []string, towers bool) ([]library.Source, error) {
 	all, err := h.List(dirs...)

@@ -277,7 +277,7 @@ type Config struct {
 	TiedHead     bool                 `json:"-"` // the head is the embedding
 	SplitHead    bool                 `json:"-"` // but with another factor, so that files hold both
 	PaddingRows  int                  `json:"-"` // of the table of positions, before the first position's
-	FullEvery    int                  `json:"-"` // of layers with windows, the first of every so many has none; 0: as the family has it
+	FullEvery    int                  `json:"-"` // every FullEvery-th layer sees all positions and has no window, beginning with the first; 0: as the family has it
 	UnitHead     bool                 `json:"-"` // the head's rows are brought to a length of 1
 	UnitColumns  bool                 `json:"-"` // its columns are
 	MaxAlibi     *float64             `json:"-"` // the largest exponent of ALiBi's slopes, where files say it

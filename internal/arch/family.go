@@ -71,7 +71,7 @@ type Family struct {
 	ScaledLogits   bool                 // files give a factor of logits
 	ProductScale   bool                 // files give factors of embeddings and of the products q·k
 	Sections       bool                 // pictures have positions of their own in sections of a head (M-RoPE); a text's are the same in all
-	HalvedSections bool                 // folders may name sections, with the pairs of a head as neighbours, of which files with sections make halves
+	HalvedSections bool                 // folders may name sections, and then a head's pairs are neighbouring elements; files with sections have them as halves
 	ScoreScale     float64              // of the products q·k, of a file that does not say it; 0: 1/√key
 	WindowHeads    bool                 // heads of layers with windows have a size of their own
 	SharedKV       bool                 // the last layers read the keys and values of the last layer of their kind that has some
@@ -232,8 +232,8 @@ func Converted(architecture string) (Family, bool) {
 	return find(func(f *Family) bool { return slices.Contains(f.HuggingFace, architecture) })
 }
 
-// known is what All returns, made once, for families are asked for at every tensor. Nobody changes what a found family
-// points to.
+// known returns All's families, which are made once, because families are looked up for every tensor. Callers do not
+// change what a family's fields point to.
 var known = sync.OnceValue(All)
 
 func find(is func(*Family) bool) (Family, bool) {

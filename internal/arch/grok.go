@@ -20,8 +20,8 @@ type Grok struct {
 	TurnShare   *float64 `json:"extrapolation_factor"`
 }
 
-// grok describes Grok 2: norms before and after attention and experts, which are GEGLUs beside one for all tokens, soft
-// caps, and factors of embeddings, scores and logits. GGUF files of Grok 1 have no feed-forward layer beside the experts.
+// grok describes Grok 2: norms before and after attention and experts, GEGLU experts and one that all tokens use, soft
+// caps, and factors of embeddings, scores and logits. GGUF files of Grok 1 lack the expert that all tokens use.
 func grok() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Original = "grok", []string{"Grok1ForCausalLM", "GrokForCausalLM"}, ""

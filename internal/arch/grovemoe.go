@@ -2,7 +2,7 @@ package arch
 
 import "slices"
 
-// groveMoE describes GroveMoE's files: Qwen 3 with experts, of which neighbours share small ones.
+// groveMoE describes GroveMoE's files: Qwen 3 with experts. Neighbouring experts share a small one.
 func groveMoE() Family {
 	f := qwen3MoE()
 	f.Name, f.HuggingFace = "grovemoe", nil

@@ -34,7 +34,7 @@ type OpenELM struct {
 	ELMContext   int       `json:"max_context_length"`
 	QueryHeads   []int     `json:"num_query_heads"`
 	Multipliers  []float64 `json:"ffn_multipliers"` // neurons of each layer by the width
-	WidthDivisor int       `json:"ffn_dim_divisor"` // of which neurons are a multiple
+	WidthDivisor int       `json:"ffn_dim_divisor"` // numbers of neurons are multiples of it
 	ELMAct       string    `json:"activation_fn_name"`
 	ELMTheta     float64   `json:"rope_freq_constant"`
 	ELMNormed    *bool     `json:"normalize_qk_projections"`

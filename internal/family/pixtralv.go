@@ -8,8 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
-// pixtralTower is that of Pixtral and of Mistral's models since Small 3.1: a vision transformer with rotations, blocks
-// of patches that become rows, and a row between lines.
+// pixtralTower is the tower of Pixtral and of Mistral's models since Small 3.1: a vision transformer with rotations. Each
+// block of patches becomes a row, and a further row separates lines.
 //
 // Source: Agrawal et al. 2024, Pixtral 12B.
 type pixtralTower struct {

@@ -20,7 +20,7 @@ type qwen2Tower struct {
 	out    multilayer // of a block's patches one after another
 }
 
-// windowSide is that of Qwen2.5-VL's windows, in pixels, which files do not say.
+// windowSide is the side of Qwen2.5-VL's windows in pixels. Files do not say it.
 const windowSide = 112
 
 func newQwen2Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {

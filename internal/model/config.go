@@ -208,7 +208,7 @@ func (c *Config) measure(program family.Program, dev compute.Device) {
 	for {
 		for _, expanded := range []bool{false, c.Latent()} {
 			pass.Step = nn.Step{Kind: nn.States, Expanded: expanded}
-			pass.Begin(compute.NewVerbs(nothing{}), pool, 1, 1)
+			pass.Begin(compute.NewVerbs(nn.Nothing{}), pool, 1, 1)
 			pass.Outputs(program.Forward(&pass))
 		}
 		if !pool.Grown() {

@@ -250,7 +250,7 @@ func (m *Model) allocate(rows, outputs int) (err error) {
 				m.pass.Step = nn.Step{Kind: kind, Expanded: expanded}
 				for _, n := range []int{rows, 1} { // one token: devices are told how to guess at neurons
 					m.segment = compute.Segment{Rows: n, Out: min(n, outputs)}
-					m.record(compute.NewVerbs(nothing{}))
+					m.record(compute.NewVerbs(nn.Nothing{}))
 				}
 			}
 		}
@@ -266,12 +266,6 @@ func (m *Model) allocate(rows, outputs int) (err error) {
 	}
 	return nil
 }
-
-// nothing does no operation.
-type nothing struct{}
-
-func (nothing) Do(compute.Op)     {}
-func (nothing) Host(func() error) {}
 
 // settle decides how feed-forward layers are computed.
 func (c *Config) settle(mode SparseMode, o *Options) (err error) {

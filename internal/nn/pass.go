@@ -109,13 +109,16 @@ func (p *Pass) Layer(i int) {
 
 // Stop has the pass's further operations done by nobody. Its results are undefined then. It is for devices that do
 // operations at once: a recording would lack them.
-func (p *Pass) Stop() { p.verbs = compute.NewVerbs(nothing{}) }
+func (p *Pass) Stop() { p.verbs = compute.NewVerbs(Nothing{}) }
 
-// nothing does no operation.
-type nothing struct{}
+// Nothing does no operation. A pass over it shows which activations the pass needs.
+type Nothing struct{}
 
-func (nothing) Do(compute.Op)     {}
-func (nothing) Host(func() error) {}
+// Do implements compute.Executor.
+func (Nothing) Do(compute.Op) {}
+
+// Host implements compute.Executor.
+func (Nothing) Host(func() error) {}
 
 // New returns an activation of cols columns for the rows of like. Its content is undefined.
 func (p *Pass) New(like compute.Tensor, cols int) compute.Tensor { return p.pool.take(like, cols) }

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// pillow is what Pillow reads from small files, and its resizing: testdata/pillow.py asked it.
+// pillow holds pixels that Pillow read from small files, and checksums of pictures that it resized; testdata/pillow.py made
+// them.
 type pillow struct {
 	Files []struct {
 		Name          string

@@ -19,7 +19,7 @@ const maxPictures = 100
 // MediaMark stands for a picture in texts that clients write and read.
 const MediaMark = "<__media__>"
 
-// attached is what a request sends besides text.
+// attached counts a request's pictures and bounds how they are fetched.
 type attached struct {
 	web      *web
 	pictures int

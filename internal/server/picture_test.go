@@ -101,10 +101,10 @@ func pngOf(t testing.TB, c color.Color) string {
 	return base64.StdEncoding.EncodeToString(b.Bytes())
 }
 
-// shown is what stands in a prompt in the place of a picture.
+// shown is the text in place of a picture in the prompt of a conversation.
 const shown = "\n\n" + shownPlain + "\n\n"
 
-// shownPlain is what it becomes in a prompt that is no conversation.
+// shownPlain is the text in place of a picture in any other prompt.
 const shownPlain = "<start_of_image>" + server.MediaMark + "<end_of_image>"
 
 // pictureRequests are requests for a text about a picture, {PNG}, as clients send them, and what they ask.

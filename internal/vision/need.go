@@ -36,7 +36,7 @@ func NeedOf(f *gguf.File, o Options) (n Need, err error) {
 	pool := nn.NewPool(nil, n.Sizes.Patches, 1)
 	pass := nn.Pass{LastLayer: -1}
 	pass.Pictures = true
-	rehearse(program, &pass, pool, nothing{})
+	rehearse(program, &pass, pool, nn.Nothing{})
 	rehearse(program, &pass, pool, &count) // once
 	n.Products = count.products
 	width, _ := pool.Widths()

@@ -178,7 +178,7 @@ func open(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*To
 	t.pass.Cache, t.pass.LastLayer = t.cache, -1
 	t.pass.Pictures = true
 	t.pool = nn.NewPool(dev, t.sizes.Patches, 1)
-	rehearse(program, &t.pass, t.pool, nothing{})
+	rehearse(program, &t.pass, t.pool, nn.Nothing{})
 	return t, t.pool.Allocate()
 }
 
@@ -353,12 +353,6 @@ func (t *Tower) compute(v *family.View) ([][]float32, error) {
 	}
 	return vectors, nil
 }
-
-// nothing does no operation.
-type nothing struct{}
-
-func (nothing) Do(compute.Op)     {}
-func (nothing) Host(func() error) {}
 
 // Sizes returns the tower's.
 func (t *Tower) Sizes() family.TowerSizes { return t.sizes }

@@ -241,7 +241,7 @@ func (d *Device) attendTo(out, q compute.Tensor, kv keysAndValues, first, heads 
 	d.pool.Run((q.Rows+a.tile-1)/a.tile*parts, a.tileFn)
 }
 
-// tilesOfThread is how many tiles a thread has at least, about, so that no thread waits long for others.
+// tilesOfThread is about the smallest number of tiles for each thread. With fewer, threads wait long for others.
 const tilesOfThread = 4
 
 // terms reports whether tokens that see enough go by kernel.AttendByTerms: all of a sequence see the same, so that

@@ -10,21 +10,33 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestAttendByTerms holds attention by terms to its definition, and a query to the same bytes in any company.
+// termCase is the shape of an attention by terms.
+type termCase struct {
+	key, value, positions, queries int
+	softCap                        float32
+}
+
+// TestAttendByTerms holds attention by terms to its definition, and a query to the same bytes in any company. Where the
+// processor lacks the unit, TestMissingInstructions does so with fewer shapes.
 func TestAttendByTerms(t *testing.T) {
-	shape := func(key, value int) compute.KVShape {
-		return compute.KVShape{Heads: 2, Key: key, Value: value, KeyType: compute.KVF32, ValueType: compute.KVF32}
-	}
-	k := Variants()[0]
-	if !k.AttendsByTerms(shape(64, 64)) {
+	if !Variants()[0].AttendsByTerms(floatShape(64, 64)) {
 		t.Skip("this processor has no unit that multiplies tiles of BF16")
 	}
+	holdAttentionByTerms(t, Variants()[0], []termCase{
+		{72, 72, 700, 40, 0}, {64, 64, 256, 1, 0}, {80, 80, 257, 33, 0}, {16, 40, 300, 16, 2}, {128, 96, 511, 17, 0}, {20, 12, 64, 3, 0},
+	})
+}
+
+// floatShape returns the shape of keys and values in F32 of two heads.
+func floatShape(key, value int) compute.KVShape {
+	return compute.KVShape{Heads: 2, Key: key, Value: value, KeyType: compute.KVF32, ValueType: compute.KVF32}
+}
+
+func holdAttentionByTerms(t *testing.T, k *Kernels, cases []termCase) {
+	t.Helper()
 	rng := testenv.Rand(t)
-	for _, c := range []struct {
-		key, value, positions, queries int
-		softCap                        float32
-	}{{72, 72, 700, 40, 0}, {64, 64, 256, 1, 0}, {80, 80, 257, 33, 0}, {16, 40, 300, 16, 2}, {128, 96, 511, 17, 0}, {20, 12, 64, 3, 0}} {
-		s := newSequenceIn(rng, shape(c.key, c.value), 1, c.positions, c.queries, 0)
+	for _, c := range cases {
+		s := newSequenceIn(rng, floatShape(c.key, c.value), 1, c.positions, c.queries, 0)
 		s.softCap = c.softCap
 		for i := range s.spans {
 			s.spans[i] = Span{To: int32(c.positions)}

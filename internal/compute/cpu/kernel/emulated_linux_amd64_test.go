@@ -99,6 +99,7 @@ func TestMissingInstructions(t *testing.T) {
 			prompts(t, s.k, quant.BF16)
 			prompts(t, s.k, quant.F16)
 			prompts(t, s.k.Exact(), quant.F16)
+			holdAttentionByTerms(t, s.k, []termCase{{72, 72, 70, 17, 0}, {20, 12, 64, 3, 2}})
 		})
 	}
 }
