@@ -1,8 +1,9 @@
-// Package residency decides which experts lie in a GPU's memory while text is generated: it counts which experts tokens
-// use, and says when copying one to the GPU pays. It moves no bytes and reads no clock, so that a simulation decides by
-// the same code as a running model.
+// Package residency decides which parts of a model are in fast memory while text is generated. Policy decides which
+// experts are on a GPU: it counts which experts tokens use, and says when copying one to the GPU pays. Cache decides
+// which units of a model that is larger than RAM are in RAM. Neither moves bytes or reads a clock, so that a simulation
+// decides by the same code as a running model.
 //
-// docs/placement.md tells the rule and what it is worth.
+// docs/placement.md tells the rules and what they are worth.
 package residency
 
 import (

@@ -1,0 +1,387 @@
+package residency
+
+import (
+	"math"
+	"slices"
+)
+
+// CacheTuning are the constants of Cache; TunedCache has those that served best in the simulations of
+// docs/placement.md.
+type CacheTuning struct {
+	HalfLife float64 // tokens after which a use counts half
+	Waste    float64 // guesses that may be lost unused, for each unit that a step needed to have read
+	Burst    float64 // guesses that may be lost unused besides
+	Spare    float64 // a guess takes the slot of a unit only if less than this share of tokens is expected to use that
+}
+
+// TunedCache returns the constants that served best in the simulations of docs/placement.md.
+func TunedCache() CacheTuning {
+	return CacheTuning{HalfLife: 256, Waste: 0.5, Burst: 16, Spare: 0.25}
+}
+
+// Cache decides which units of a model stay in RAM's slots: a unit is what is read from disk at a time, an expert or a
+// neuron. It moves no bytes. It belongs to one goroutine.
+//
+// A unit's weight is the number of its uses, each of which counts half after every HalfLife tokens. In place of
+// lowering all weights as time passes, a later use counts more (forward decay: Cormode, Shkapenyuk, Srivastava and Xu,
+// "Forward Decay: A Practical Time Decay Model for Streaming Systems", 2009), so that the order of two units changes
+// only when one of them is used. Absent units keep their weights: one use does not put a unit above those that are used
+// often, and what a prompt reads once goes before what texts use all the time.
+//
+// A heap finds the unit with the least weight. As weights only grow, its keys are allowed to be old: they are brought
+// up to date when they come to the top. So Use is one addition, and Admit is O(log slots) in the long run. After Add
+// nothing is allocated.
+type Cache struct {
+	tuning CacheTuning
+	long   float64   // weight, in uses of now, of a unit that every token uses
+	age    float64   // tokens since a use had a weight of 1
+	now    float64   // weight of a use by the last token of the step
+	each   float64   // mean weight of a use by the tokens of the step
+	weight []float64 // [units]
+	slot   []int32   // [units] where each is, or Absent
+	seats  []seat    // [slots]
+	free   []int32   // slots that hold nothing; the last one is taken first
+	order  []ranked  // heap of 4 children a node: what may be evicted, the least first
+	use    CacheUse
+	credit float64 // guesses that may be lost now
+	right  float64 // share of the last guesses that was used
+}
+
+type seat struct {
+	unit    int32 // Absent: none
+	holds   int32
+	ordered bool // it is in order
+	guess   bool // the unit was read for a guess and has not been used
+}
+
+// ranked is a slot in the order of eviction. Its key is not above its unit's weight.
+type ranked struct {
+	key  float64
+	slot int32
+}
+
+func (a ranked) before(b ranked) bool { return a.key < b.key || a.key == b.key && a.slot < b.slot }
+
+// CacheUse counts what a cache of units did. A step's use of a unit is one, by however many tokens.
+type CacheUse struct {
+	Hits        int64 // uses of units that had stayed
+	Misses      int64 // uses of units that were absent
+	Guessed     int64 // units that were read for a guess
+	GuessesUsed int64 // of these, used before they were evicted: neither hits nor misses
+	GuessesLost int64 // of these, evicted before they were used
+}
+
+// Add adds what another cache counted.
+func (u *CacheUse) Add(v CacheUse) {
+	u.Hits += v.Hits
+	u.Misses += v.Misses
+	u.Guessed += v.Guessed
+	u.GuessesUsed += v.GuessesUsed
+	u.GuessesLost += v.GuessesLost
+}
+
+// Since returns what was counted after then, an earlier state.
+func (u CacheUse) Since(then CacheUse) CacheUse {
+	return CacheUse{
+		u.Hits - then.Hits, u.Misses - then.Misses,
+		u.Guessed - then.Guessed, u.GuessesUsed - then.GuessesUsed, u.GuessesLost - then.GuessesLost,
+	}
+}
+
+// Uses returns how many times steps used units.
+func (u CacheUse) Uses() int64 { return u.Hits + u.Misses + u.GuessesUsed }
+
+// NewCache returns a cache of so many empty slots that knows no units.
+func NewCache(slots int, t CacheTuning) *Cache {
+	c := &Cache{
+		tuning: t, long: 1 / -math.Expm1(-math.Ln2/t.HalfLife), now: 1, each: 1,
+		seats: make([]seat, slots), free: make([]int32, slots), order: make([]ranked, 0, slots),
+		credit: t.Burst, right: 1,
+	}
+	for i := range c.seats {
+		c.seats[i].unit = Absent
+		c.free[i] = int32(slots - 1 - i)
+	}
+	return c
+}
+
+// Add adds so many units, which are absent, and returns the first one's number.
+func (c *Cache) Add(units int) (first int32) {
+	first = int32(len(c.slot))
+	c.weight = append(c.weight, make([]float64, units)...)
+	c.slot = append(c.slot, slices.Repeat([]int32{Absent}, units)...)
+	return first
+}
+
+// Slots returns the number of slots.
+func (c *Cache) Slots() int { return len(c.seats) }
+
+// Expect says that so many of the tokens, a share, are expected to use a unit, as a profile measured it. It is as if
+// tokens had used the unit so until now.
+func (c *Cache) Expect(unit int32, share float64) {
+	if share > 0 {
+		c.weight[unit] += share * c.long * c.now
+	}
+}
+
+// Expected returns the share of tokens that is expected to use a unit.
+func (c *Cache) Expected(unit int32) float64 { return c.weight[unit] / (c.long * c.now) }
+
+// Hottest returns the absent units that are expected to be used most, the first one most, as many as slots are free.
+// Units that nothing is known of are not among them. It looks at all units.
+func (c *Cache) Hottest() []int32 {
+	var units []int32
+	for u, s := range c.slot {
+		if s == Absent && c.weight[u] > 0 {
+			units = append(units, int32(u))
+		}
+	}
+	slices.SortStableFunc(units, func(a, b int32) int {
+		switch {
+		case c.weight[a] > c.weight[b]:
+			return -1
+		case c.weight[a] < c.weight[b]:
+			return 1
+		}
+		return 0
+	})
+	return units[:min(len(units), len(c.free))]
+}
+
+// Weights are divided by 2^rescaled before they could leave the range of numbers. What is then too small for it has not
+// been used for as many half-lives.
+const rescaled = 512
+
+// Step begins a step of so many tokens: as much time passes, and the uses that follow are theirs.
+func (c *Cache) Step(tokens int) {
+	if tokens < 1 {
+		return
+	}
+	c.age += float64(tokens)
+	for c.age > rescaled*c.tuning.HalfLife {
+		c.age -= rescaled * c.tuning.HalfLife
+		c.rescale()
+	}
+	c.now = math.Exp2(c.age / c.tuning.HalfLife)
+	c.each = c.now
+	if tokens > 1 { // the mean of now·2^(−i/HalfLife) for i below tokens
+		c.each *= -math.Expm1(-math.Ln2*float64(tokens)/c.tuning.HalfLife) * c.long / float64(tokens)
+	}
+}
+
+func (c *Cache) rescale() {
+	factor := math.Ldexp(1, -rescaled)
+	for i := range c.weight {
+		c.weight[i] *= factor
+	}
+	for i := range c.order {
+		c.order[i].key = c.weight[c.seats[c.order[i].slot].unit]
+	}
+	for i := len(c.order)/4 + 1; i >= 0; i-- {
+		c.down(i)
+	}
+}
+
+// Use counts that so many tokens of the step use a unit. It goes before the unit's Admit.
+func (c *Cache) Use(unit int32, tokens int) {
+	c.weight[unit] += float64(tokens) * c.each
+	s := c.slot[unit]
+	switch {
+	case s == Absent:
+		c.use.Misses++
+		c.earn()
+	case c.seats[s].guess:
+		c.seats[s].guess = false
+		c.use.GuessesUsed++
+		c.credit++
+		c.settle(1)
+		c.earn()
+	default:
+		c.use.Hits++
+	}
+}
+
+// earn counts a unit that had to be read. The fewer of the last guesses were used, the fewer the next ones may be.
+func (c *Cache) earn() {
+	c.credit = min(c.credit+c.tuning.Waste*c.right, c.tuning.Burst)
+}
+
+// settle counts a guess that was used, 1, or lost, 0.
+func (c *Cache) settle(used float64) {
+	const recent = 64 // guesses
+	c.right += (used - c.right) / recent
+}
+
+// Slot returns where a unit is, or Absent.
+func (c *Cache) Slot(unit int32) int32 { return c.slot[unit] }
+
+// Hold has a unit that is not absent keep its slot until Release was called as often as Hold, Admit and Guess.
+func (c *Cache) Hold(unit int32) { c.seats[c.slot[unit]].holds++ }
+
+// Release ends a Hold, or that of Admit or Guess.
+func (c *Cache) Release(unit int32) {
+	s := c.slot[unit]
+	if s == Absent || c.seats[s].holds == 0 {
+		return
+	}
+	if c.seats[s].holds--; c.seats[s].holds == 0 && !c.seats[s].ordered {
+		c.seats[s].ordered = true
+		c.order = append(c.order, ranked{c.weight[unit], s})
+		c.up(len(c.order) - 1)
+	}
+}
+
+// Admit gives an absent unit a slot and holds it: a free one, or that of the unit with the least weight that is not
+// held; that unit is then absent and is returned as lost, else lost is Absent. It returns not ok where every slot is
+// held. A unit that has a slot is held in it.
+func (c *Cache) Admit(unit int32) (slot, lost int32, ok bool) {
+	if s := c.slot[unit]; s != Absent {
+		c.seats[s].holds++
+		return s, Absent, true
+	}
+	if len(c.free) == 0 && c.least() == Absent {
+		return Absent, Absent, false
+	}
+	slot, lost = c.seat(unit)
+	return slot, lost, true
+}
+
+// Guess gives an absent unit that a step may need a slot, as Admit does, and holds it. It returns not ok where the unit
+// has a slot, where Guesses is 0, and where the slot is worth more to the unit in it: unless that is a guess, too, that
+// was not used, less than a share of Spare of the tokens must be expected to use it.
+func (c *Cache) Guess(unit int32) (slot, lost int32, ok bool) {
+	if c.slot[unit] != Absent || c.Guesses() == 0 {
+		return Absent, Absent, false
+	}
+	if len(c.free) == 0 {
+		s := c.least()
+		if s == Absent || !c.seats[s].guess && c.Expected(c.seats[s].unit) >= c.tuning.Spare {
+			return Absent, Absent, false
+		}
+	}
+	slot, lost = c.seat(unit)
+	c.seats[slot].guess = true
+	c.use.Guessed++
+	c.credit--
+	return slot, lost, true
+}
+
+// Guesses returns how many guesses may be made now. In all, at most Waste times the number of units that steps needed
+// to have read, and Burst, are lost unused or have yet to be used. The fewer of the last guesses were used, the fewer
+// are made.
+func (c *Cache) Guesses() int { return int(max(c.credit, 0)) }
+
+// Drop takes a unit's slot from it, because the bytes did not come. All that held it is forgotten. A guess that is
+// dropped counts as never made.
+func (c *Cache) Drop(unit int32) {
+	s := c.slot[unit]
+	if s == Absent {
+		return
+	}
+	y := &c.seats[s]
+	if y.ordered {
+		i := slices.IndexFunc(c.order, func(r ranked) bool { return r.slot == s })
+		c.remove(i)
+	}
+	if y.guess {
+		c.use.Guessed--
+		c.credit++
+	}
+	*y = seat{unit: Absent}
+	c.slot[unit] = Absent
+	c.free = append(c.free, s)
+}
+
+// Counted returns what the cache did until now.
+func (c *Cache) Counted() CacheUse { return c.use }
+
+// seat puts an absent unit into a free slot, or into that of the unit at the top of the order, as least left it.
+func (c *Cache) seat(unit int32) (slot, lost int32) {
+	lost = Absent
+	if n := len(c.free); n > 0 {
+		slot, c.free = c.free[n-1], c.free[:n-1]
+	} else {
+		slot = c.order[0].slot
+		c.remove(0)
+		lost = c.seats[slot].unit
+		c.slot[lost] = Absent
+		if c.seats[slot].guess {
+			c.use.GuessesLost++
+			c.settle(0)
+		}
+	}
+	c.seats[slot] = seat{unit: unit, holds: 1}
+	c.slot[unit] = slot
+	return slot, lost
+}
+
+// least brings to the top of the order the slot of the unit with the least weight that is not held, and returns it, or
+// Absent. Held ones leave the order until they are released.
+func (c *Cache) least() int32 {
+	for len(c.order) > 0 {
+		top := &c.order[0]
+		s := &c.seats[top.slot]
+		if s.holds > 0 {
+			s.ordered = false
+			c.remove(0)
+			continue
+		}
+		if w := c.weight[s.unit]; w > top.key {
+			top.key = w
+			c.down(0)
+			continue
+		}
+		return top.slot
+	}
+	return Absent
+}
+
+func (c *Cache) remove(i int) {
+	last := len(c.order) - 1
+	moved := c.order[last]
+	c.order = c.order[:last]
+	if i < last {
+		c.order[i] = moved
+		c.down(i)
+		c.up(i)
+	}
+}
+
+func (c *Cache) up(i int) {
+	r := c.order[i]
+	for i > 0 {
+		parent := (i - 1) / 4
+		if !r.before(c.order[parent]) {
+			break
+		}
+		c.order[i] = c.order[parent]
+		i = parent
+	}
+	c.order[i] = r
+}
+
+func (c *Cache) down(i int) {
+	n := len(c.order)
+	if i >= n {
+		return
+	}
+	r := c.order[i]
+	for {
+		first := 4*i + 1
+		if first >= n {
+			break
+		}
+		child := first
+		for j := first + 1; j < min(first+4, n); j++ {
+			if c.order[j].before(c.order[child]) {
+				child = j
+			}
+		}
+		if !c.order[child].before(r) {
+			break
+		}
+		c.order[i] = c.order[child]
+		i = child
+	}
+	c.order[i] = r
+}
