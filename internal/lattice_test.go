@@ -36,6 +36,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/wholefile", ""},
 	{"internal/atomicfile", "internal/hw internal/wholefile"},
 	{"internal/folderlock", ""},
+	{"internal/disk", ""},
 	{"internal/testenv", ""},
 	{"internal/testenv/faults", ""},
 	{"internal/memlock", "internal/setting"},
