@@ -62,6 +62,7 @@ type Source struct {
 	Pinned     bool
 	Order      []int32 // neuron i of a matrix for Rows or Columns is the source's Order[i]; nil keeps the source's order
 	Split      Split   // which tiers of a device of several the neurons go to; other devices ignore it, and vectors go to Tier whole
+	Disk       *OnDisk // where the weight stays on disk, for devices that keep units; else nil. Data is not read then
 	Stack      int     // so many matrices, of experts, lie one behind the other, each with neurons of its own, and Split counts rows; 0: one
 }
 
@@ -82,6 +83,9 @@ func (s *Source) Check() error {
 	}
 	if s.Rows < 1 || s.Cols < 1 || s.Cols%s.Type.BlockElems() != 0 || len(s.Data)%s.Rows != 0 || len(s.Data)/s.Rows != s.Type.RowBytes(s.Cols) {
 		return fmt.Errorf("tensor %q: %d bytes do not hold %d rows of %d elements of %s", s.Name, len(s.Data), s.Rows, s.Cols, s.Type)
+	}
+	if s.Disk != nil {
+		return s.Disk.Check(s)
 	}
 	return nil
 }

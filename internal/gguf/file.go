@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/powerinfer-go/powerinfer/internal/disk"
 	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/filekind"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -67,7 +68,8 @@ type File struct {
 
 	index    map[string]int // of Keys
 	tensors  map[string]*Tensor
-	mappings [][]byte // owned; nil for Parse
+	mappings [][]byte           // owned; nil for Parse
+	direct   map[int]*disk.File // owned: parts that are read past their mappings
 }
 
 // mappable says why a file cannot be mapped, if so.
@@ -162,7 +164,41 @@ func (f *File) Close() error {
 		}
 	}
 	f.mappings = nil
+	for _, d := range f.direct {
+		if err := d.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	f.direct = nil
 	return first
+}
+
+// Direct opens the part of a split file that t is in, or the file, for reads past the page cache. It stays f's, which
+// closes it.
+func (f *File) Direct(t *Tensor) (*disk.File, error) {
+	if d := f.direct[t.PartNo]; d != nil {
+		return d, nil
+	}
+	if len(f.mappings) == 0 {
+		return nil, fmt.Errorf("%s: it is in memory only", f.Path)
+	}
+	path := f.Path
+	if m := partName.FindStringSubmatch(f.Path); m != nil && len(f.mappings) > 1 {
+		path = PartNames(m[1], len(f.mappings))[t.PartNo]
+	}
+	d, err := disk.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if size := int64(len(f.mappings[t.PartNo])); d.Size() != size {
+		d.Close()
+		return nil, fmt.Errorf("%s: it has %d bytes now, and had %d when it was opened: it was replaced meanwhile; start again", path, d.Size(), size)
+	}
+	if f.direct == nil {
+		f.direct = map[int]*disk.File{}
+	}
+	f.direct[t.PartNo] = d
+	return d, nil
 }
 
 // Tensor returns the tensor of that name, or nil.

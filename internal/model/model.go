@@ -38,6 +38,7 @@ type Options struct {
 	Cache      compute.CacheSpec // only Pages and Near are read; the rest follows from the file
 	CacheTypes compute.CacheTypes
 	Adapters   []Adapter
+	OnDisk     bool                    // experts stay on disk, but for those on GPUs; the device keeps in RAM what is used most
 	Pinned     bool                    // compute on the mapped file in place (--no-repack)
 	Progress   func(done, total int64) // bytes of weights taken in; may be nil
 }
@@ -51,6 +52,7 @@ type Model struct {
 
 	orders  [][]int32       // Options.Order
 	places  []compute.Place // Options.Places
+	onDisk  bool            // Options.OnDisk
 	embed   nn.Embedding
 	program family.Program
 	parts   []nn.Parts // of layers
@@ -118,7 +120,7 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if err := c.settle(c.ModeWith(o.mode(), o.Adapters), &o); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
-	m := &Model{Config: c, dev: dev, adapters: extra, files: o.Adapters, names: map[nn.Step]string{}}
+	m := &Model{Config: c, dev: dev, onDisk: o.OnDisk, adapters: extra, files: o.Adapters, names: map[nn.Step]string{}}
 	for _, a := range o.Adapters {
 		m.Scales = append(m.Scales, a.Scale)
 	}
@@ -161,6 +163,11 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	}
 	if err := extra.Finish(); err != nil {
 		return nil, err
+	}
+	if keeper, ok := dev.(compute.UnitKeeper); ok {
+		if err := keeper.Keep(ctx, o.Progress); err != nil {
+			return nil, err
+		}
 	}
 	if m.cache, err = dev.Cache(m.cacheSpec(o.Cache, o.CacheTypes, m.places)); err != nil {
 		return nil, err

@@ -222,6 +222,10 @@ func (b *Binder) bind(src compute.Source, use compute.Use) *compute.Matrix {
 	name := t.Name
 	src.Name = name
 	src.Type, src.Data, src.Pinned = t.Type, t.Data, b.pinned && b.original[t] == nil
+	if src.Disk != nil && b.original[t] != nil {
+		b.Fail("tensor %q: the file has a factor for it, so it cannot stay on disk; give more memory", name)
+		return nil
+	}
 	m, err := b.Dev.Matrix(src, use)
 	if err != nil {
 		b.Fail("%w", err)

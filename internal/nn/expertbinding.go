@@ -192,6 +192,9 @@ func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 		x.Factors = b.perExpert(name, s.Count, Optional)
 	}
 	b.bindExpertPredictors(w, s, width)
+	if plan.Disk {
+		b.bundle(plan.Prior, w.Gate, w.Up, w.Down, w.FC1, w.FC2)
+	}
 	w.Count, w.Bins, w.Prior = &x.Uses, &x.Bins, &compute.Prior{Shares: plan.Prior}
 	if s.Gate {
 		x.SharedGate = b.Adapted(b.Matrix("ffn_gate_inp_shexp.weight", 1, s.Width, compute.Precise))
@@ -251,9 +254,41 @@ func (b *Binder) stack(name string, n, rows, cols int, down bool) *compute.Matri
 	if exact && down {
 		use = compute.Columns
 	}
-	return b.bind(compute.Source{
+	src := compute.Source{
 		Name: name, Rows: n * rows, Cols: cols, Split: compute.Split{Tier: b.Tier, Bound: hot * rows, Slots: b.plan.Place.Slots && !exact}, Stack: n,
-	}, use)
+	}
+	if b.plan.Experts.Disk && !b.outline {
+		src.Disk = b.onDisk(name, n)
+	}
+	return b.bind(src, use)
+}
+
+// onDisk returns where the n units of a tensor are that stays on disk.
+func (b *Binder) onDisk(name string, n int) *compute.OnDisk {
+	t := b.tensor(name)
+	if t == nil || b.Err != nil {
+		return nil
+	}
+	file, err := b.File.Direct(t)
+	if err != nil {
+		b.Err = err
+		return nil
+	}
+	return &compute.OnDisk{File: file, Offset: t.Offset, Stride: t.Bytes() / int64(n), Units: n}
+}
+
+// bundle says that the units of parts, some of which may be nil, are read together.
+func (b *Binder) bundle(prior []float64, parts ...*compute.Matrix) {
+	if b.Err != nil || b.outline {
+		return
+	}
+	keeper, ok := b.Dev.(compute.UnitKeeper)
+	if !ok {
+		b.Fail("%s cannot compute with experts on disk", b.Dev.Name())
+		return
+	}
+	bound := slices.DeleteFunc(parts, func(m *compute.Matrix) bool { return m == nil })
+	b.Err = keeper.Bundle(prior, bound...)
 }
 
 // perExpert returns a vector of n numbers, which may be one for each row of stacked matrices; nil where the file lacks

@@ -42,6 +42,7 @@ type PredictorPlan struct {
 type ExpertPlan struct {
 	Exact bool      // neurons that are zero are left out
 	Used  bool      // the experts' predictors are bound
+	Disk  bool      // those in RAM stay on disk, and the device keeps in RAM what is used most
 	Prior []float64 // see compute.Prior
 }
 

@@ -8,6 +8,7 @@ package cpu
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,6 +29,7 @@ type Options struct {
 	Set          string            // a kernel set by name, for tests; empty: the fastest this machine runs
 	Floats       bool              // products with floats are of floats in prompts, too, for tests: see kernel.Kernels.Floats
 	Kernels      string            // for one token: KernelsAuto, KernelsUsual or a kernel's name; or an instruction set's for all; empty: KernelsUsual
+	Units        int64             // bytes of RAM for units of weights on disk
 	Note         func(line string) // told which kernels Tune chose; may be nil
 }
 
@@ -53,6 +55,7 @@ type Device struct {
 	sparse  sparseFFN
 	routing routing
 
+	units       *store
 	connections connections
 	blocks      blocks
 	experts     experts
@@ -88,7 +91,7 @@ func New(o Options) (*Device, error) {
 	if ways := k.AllWays(); o.Kernels != KernelsAuto && o.Kernels != KernelsUsual && !slices.Contains(ways, o.Kernels) {
 		return nil, fmt.Errorf("kernels %q are not among those of this processor: auto, usual, %s; of all: %s", o.Kernels, strings.Join(ways, ", "), strings.Join(kernel.Names(), ", "))
 	}
-	d := &Device{k: k, mem: arena{lock: o.Lock}, tuner: tuner{kernels: o.Kernels, note: o.Note}}
+	d := &Device{k: k, mem: arena{lock: o.Lock}, units: newStore(o.Units), tuner: tuner{kernels: o.Kernels, note: o.Note}}
 	d.verbs = compute.NewVerbs(d)
 	d.scratch.workers = make([]workerScratch, max(o.Threads, o.ThreadsBatch))
 	d.decode = pool.New(o.Threads)
@@ -156,7 +159,7 @@ func (d *Device) Close() error {
 	if d.batch != d.decode {
 		d.batch.Close()
 	}
-	return d.mem.free()
+	return errors.Join(d.units.close(), d.mem.free())
 }
 
 // Run computes body at once.
@@ -173,6 +176,7 @@ func (d *Device) run(p *compute.Params, body func(compute.Verbs)) error {
 	d.pool.Begin(kindOfRegions(len(p.Tokens)))
 	d.turns.reset()
 	d.err = nil
+	d.units.step(len(p.Tokens))
 	body(d.verbs)
 	d.p = nil
 	return d.err

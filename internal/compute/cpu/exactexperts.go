@@ -171,8 +171,10 @@ func (f *experts) fewPairs() (few []int32, most int) {
 func (f *experts) sumExact(block, _ int) {
 	r := block * superblock
 	rows := min(superblock, f.out.Cols-r)
-	for t := range f.tokens {
-		clear(row(f.out, t)[r:][:rows])
+	if !f.more {
+		for t := range f.tokens {
+			clear(row(f.out, t)[r:][:rows])
+		}
 	}
 	for _, e := range f.present {
 		for p := int(f.first[e]); p < int(f.first[e+1]); p++ {

@@ -25,9 +25,11 @@ type experts struct {
 	choice  *choice
 	tokens  int
 	used    int     // experts of a token
+	all     int     // experts of the layer
 	n       int     // experts that the matrices hold; first and present count them by their place there
 	ff      int     // neurons of an expert
 	pairs   int     // of a token and an expert that there are weights of
+	more    bool    // outputs are added to what the step's experts of lower numbers gave
 	first   []int32 // [n+1] the first place of each expert's pairs
 	present []int32 // places, among the matrices' experts, of those that some pair is of, in the order of the experts' numbers
 	pair    []int32 // [pairs] the pair at each place
@@ -42,6 +44,7 @@ type experts struct {
 	openIn   int     // chunks of an expert's neurons
 	downRows int     // outputs of a chunk
 	exact    exactExperts
+	disk     onDisk
 }
 
 // gathered locates a step's activations in one form; rows of pairs are copied from there.
@@ -67,23 +70,32 @@ func (d *Device) chosenExperts(out, x compute.Tensor, c compute.Choice, w comput
 	}
 	f := &d.experts
 	f.w, f.out, f.choice = w, out, c.Mem.(*choice)
-	f.tokens, f.used, f.n, f.ff = x.Rows, c.Used, w.Holds(c.N), w.Neurons(c.N)
+	f.tokens, f.used, f.all, f.n, f.ff, f.more = x.Rows, c.Used, c.N, w.Holds(c.N), w.Neurons(c.N), false
+	if p := mem(w.Up).disk; p != nil {
+		f.computeOnDisk(x, p.bundle)
+		return
+	}
+	f.compute(x)
+}
+
+// compute computes the experts that the matrices hold.
+func (f *experts) compute(x compute.Tensor) {
 	f.sort()
 	if f.pairs == 0 {
 		f.none()
 		return
 	}
-	if w.FC1 != nil {
+	if f.w.FC1 != nil {
 		f.predict(x)
 	}
 	f.take(x, f.w.Up, f.w.Gate)
 	f.hidden = grown(&f.hidden, f.pairs*f.ff)
 	f.openChunks()
-	if w.Exact {
+	if f.w.Exact {
 		f.computeExact()
 		return
 	}
-	d.pool.Run(len(f.present)*f.openIn, f.openFn)
+	f.d.pool.Run(len(f.present)*f.openIn, f.openFn)
 	f.projectDown()
 	f.count()
 }
@@ -304,8 +316,10 @@ func (f *experts) downChunks() {
 func (f *experts) down(chunk, worker int) {
 	r := chunk * f.downRows
 	rows := min(f.downRows, f.out.Cols-r)
-	for t := range f.tokens {
-		clear(row(f.out, t)[r:][:rows])
+	if !f.more {
+		for t := range f.tokens {
+			clear(row(f.out, t)[r:][:rows])
+		}
 	}
 	for i, e := range f.present {
 		from := int(e)*f.out.Cols + r
@@ -333,15 +347,17 @@ func (f *experts) down(chunk, worker int) {
 
 // none ends a step in which no chosen expert is held: its sums are zero.
 func (f *experts) none() {
-	for t := range f.tokens {
-		clear(row(f.out, t))
+	if !f.more {
+		for t := range f.tokens {
+			clear(row(f.out, t))
+		}
 	}
 	f.count()
 }
 
 // count adds the step to the layer's counts.
 func (f *experts) count() {
-	if b := f.w.Bins; b != nil && b.On {
+	if b := f.w.Bins; b != nil && b.On && !f.more {
 		b.Outputs = f.out.Outputs
 		b.Add(0, f.choice.experts[:f.tokens*f.used])
 	}
@@ -359,8 +375,10 @@ func (f *experts) count() {
 			read = f.bytes()
 		}
 	}
-	c.Steps++
-	c.Tokens += int64(f.tokens)
+	if !f.more {
+		c.Steps++
+		c.Tokens += int64(f.tokens)
+	}
 	c.Predicted += neurons
 	c.PredictedRAM += neurons
 	c.Gated += gated

@@ -11,12 +11,13 @@ import (
 
 // matrix is a weight as the device holds it.
 type matrix struct {
-	data     []byte // rows of rowBytes, in the arena or in the mapped file; or groups
+	data     []byte // rows of rowBytes, in the arena or in the mapped file; or groups. Of a weight on disk: nil
 	rowBytes int
 	k        *kernel.Kernels // it is multiplied by these
 	packed   bool            // in the kernels' layout; otherwise as in the file
 	layout   layout
-	ofTokens bool // it is multiplied with all of a step's tokens
+	ofTokens bool  // it is multiplied with all of a step's tokens
+	disk     *part // of a weight that stays on disk; else nil
 }
 
 // layout says what the rows in memory are.
@@ -51,23 +52,33 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 	if use == compute.Rows {
 		m.layout = neurons
 	}
-	var err error
+	var p packing
 	switch {
-	case src.Pinned && src.Order == nil:
+	case src.Pinned && src.Order == nil && src.Disk == nil:
 		m.data, m.rowBytes, m.packed = src.Data, src.Type.RowBytes(src.Cols), !src.Type.Quantised()
 	case use == compute.Columns && !src.Type.Quantised():
-		err = d.transpose(m, src)
+		p = transposing{m}
+		m.layout, m.rowBytes = neurons, perColumn(&src)*src.Type.RowBytes(1)
 	case use == compute.Columns && src.Type.Traits().Columns && src.Order == nil:
-		err = d.packGroups(m, src)
+		p = grouping{m}
+		m.layout, m.rowBytes = groups, kernel.GroupBytes(src.Type, perColumn(&src))
 	case use == compute.Columns && src.Order != nil:
 		return nil, fmt.Errorf("tensor %q: columns of %s share scales and cannot be reordered", src.Name, src.Type)
 	case out.Type != src.Type:
-		err = d.packRows(m, src, d.k.RoundRow)
+		p = rowPacking{m, d.k.RoundRow}
 	default:
-		err = d.packRows(m, src, d.k.PackRow)
+		p = rowPacking{m, d.k.PackRow}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("tensor %q: %w", src.Name, err)
+	if src.Disk != nil {
+		m.disk = newPart(src, p)
+		return out, nil
+	}
+	if p != nil {
+		var err error
+		if m.data, err = d.mem.bytes(p.bytes(&src)); err != nil {
+			return nil, fmt.Errorf("tensor %q: %w", src.Name, err)
+		}
+		d.batch.Run(p.chunks(&src), func(chunk, _ int) { p.pack(m.data, &src, chunk) })
 	}
 	if use != compute.Lookup && (m.layout == plain || m.packed && m.layout == neurons && use == compute.Rows) {
 		d.tuner.add(out)
@@ -75,70 +86,95 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 	return out, nil
 }
 
-// packRows fills m with src's rows as pack writes them, in the order asked for.
-func (d *Device) packRows(m *matrix, src compute.Source, pack func(t quant.Type, dst, src []byte, cols int)) error {
-	var err error
-	if m.data, err = d.mem.bytes(src.Rows * m.rowBytes); err != nil {
-		return err
-	}
-	fileRow := src.Type.RowBytes(src.Cols)
-	d.batch.Run((src.Rows+packRows-1)/packRows, func(chunk, _ int) {
-		for r := chunk * packRows; r < min(src.Rows, (chunk+1)*packRows); r++ {
-			from := r
-			if src.Order != nil {
-				from = int(src.Order[r])
-			}
-			pack(src.Type, m.data[r*m.rowBytes:][:m.rowBytes], src.Data[from*fileRow:][:fileRow], src.Cols)
-		}
-	})
-	return nil
+// packing brings a source's weights into a matrix's form.
+type packing interface {
+	// bytes returns what they take in that form.
+	bytes(src *compute.Source) int
+	// chunks returns the number of chunks that they are packed in, which may be packed at the same time.
+	chunks(src *compute.Source) int
+	// pack writes a chunk's part of dst. [bytes]
+	pack(dst []byte, src *compute.Source, chunk int)
 }
 
-// transpose fills m with src's columns, in the order asked for, as rows.
-func (d *Device) transpose(m *matrix, src compute.Source) error {
-	size := src.Type.RowBytes(1)
-	stack, rows := src.Stacked()
-	m.layout, m.rowBytes = neurons, rows*size
-	var err error
-	if m.data, err = d.mem.bytes(stack * src.Cols * m.rowBytes); err != nil {
-		return err
+// perColumn returns the rows of each of a source's stacked matrices, which a column of it has as many elements as.
+func perColumn(src *compute.Source) int {
+	_, rows := src.Stacked()
+	return rows
+}
+
+// rowPacking packs row by row, in the order asked for.
+type rowPacking struct {
+	m   *matrix
+	row func(t quant.Type, dst, src []byte, cols int)
+}
+
+func (p rowPacking) bytes(src *compute.Source) int  { return src.Rows * p.m.rowBytes }
+func (p rowPacking) chunks(src *compute.Source) int { return (src.Rows + packRows - 1) / packRows }
+
+func (p rowPacking) pack(dst []byte, src *compute.Source, chunk int) {
+	fileRow, rowBytes := src.Type.RowBytes(src.Cols), p.m.rowBytes
+	for r := chunk * packRows; r < min(src.Rows, (chunk+1)*packRows); r++ {
+		from := r
+		if src.Order != nil {
+			from = int(src.Order[r])
+		}
+		p.row(src.Type, dst[r*rowBytes:][:rowBytes], src.Data[from*fileRow:][:fileRow], src.Cols)
 	}
+}
+
+// transposing makes rows of columns, in the order asked for.
+type transposing struct{ m *matrix }
+
+func (p transposing) bytes(src *compute.Source) int {
+	stack, _ := src.Stacked()
+	return stack * src.Cols * p.m.rowBytes
+}
+
+// columnChunks returns the chunks of one of a source's stacked matrices.
+func columnChunks(src *compute.Source) int { return (src.Cols + packRows - 1) / packRows }
+
+func (p transposing) chunks(src *compute.Source) int {
+	stack, _ := src.Stacked()
+	return stack * columnChunks(src)
+}
+
+func (p transposing) pack(dst []byte, src *compute.Source, chunk int) {
+	_, rows := src.Stacked()
+	size, rowBytes := src.Type.RowBytes(1), p.m.rowBytes
 	fileRow := src.Cols * size
-	chunks := (src.Cols + packRows - 1) / packRows // of one of the stack
-	d.batch.Run(stack*chunks, func(chunk, _ int) {
-		e, chunk := chunk/chunks, chunk%chunks
-		from, to := src.Data[e*rows*fileRow:][:rows*fileRow], m.data[e*src.Cols*m.rowBytes:][:src.Cols*m.rowBytes]
-		end := min(src.Cols, (chunk+1)*packRows)
-		for r := range rows { // a chunk reads whole cache lines of every row
-			for n := chunk * packRows; n < end; n++ {
-				col := n
-				if src.Order != nil {
-					col = int(src.Order[n])
-				}
-				copy(to[n*m.rowBytes+r*size:][:size], from[r*fileRow+col*size:])
+	e, chunk := chunk/columnChunks(src), chunk%columnChunks(src)
+	from, to := src.Data[e*rows*fileRow:][:rows*fileRow], dst[e*src.Cols*rowBytes:][:src.Cols*rowBytes]
+	end := min(src.Cols, (chunk+1)*packRows)
+	for r := range rows { // a chunk reads whole cache lines of every row
+		for n := chunk * packRows; n < end; n++ {
+			col := n
+			if src.Order != nil {
+				col = int(src.Order[n])
 			}
+			copy(to[n*rowBytes+r*size:][:size], from[r*fileRow+col*size:])
 		}
-	})
-	return nil
+	}
 }
 
-// packGroups fills m with groups of src's columns.
-func (d *Device) packGroups(m *matrix, src compute.Source) error {
-	stack, rows := src.Stacked()
-	m.layout, m.rowBytes = groups, kernel.GroupBytes(src.Type, rows)
-	count := src.Cols / kernel.GroupNeurons // of one of the stack
-	var err error
-	if m.data, err = d.mem.bytes(stack * count * m.rowBytes); err != nil {
-		return err
+// grouping makes groups of columns.
+type grouping struct{ m *matrix }
+
+func (p grouping) bytes(src *compute.Source) int { return p.chunks(src) * p.m.rowBytes }
+
+func (p grouping) chunks(src *compute.Source) int {
+	stack, _ := src.Stacked()
+	return stack * (src.Cols / kernel.GroupNeurons)
+}
+
+func (p grouping) pack(dst []byte, src *compute.Source, g int) {
+	_, rows := src.Stacked()
+	fileRow, count := src.Type.RowBytes(src.Cols), src.Cols/kernel.GroupNeurons
+	from := src.Data[g/count*rows*fileRow:][:rows*fileRow]
+	to := dst[g*p.m.rowBytes:][:p.m.rowBytes]
+	clear(to)
+	for s := range kernel.Super(rows) {
+		kernel.PackGroup(src.Type, to, from, rows, fileRow, g%count, s)
 	}
-	fileRow := src.Type.RowBytes(src.Cols)
-	d.batch.Run(stack*count, func(g, _ int) {
-		from := src.Data[g/count*rows*fileRow:][:rows*fileRow]
-		for s := range kernel.Super(rows) {
-			kernel.PackGroup(src.Type, m.data[g*m.rowBytes:][:m.rowBytes], from, rows, fileRow, g%count, s)
-		}
-	})
-	return nil
 }
 
 // packedRow returns row r of w in the kernels' layout, in scratch where it is not stored so.

@@ -1,0 +1,99 @@
+package cpu
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/residency"
+)
+
+// leastWave is the number of experts that are computed at a time while others arrive, at least.
+const leastWave = 8
+
+// onDisk is the state of an Experts with weights on disk.
+type onDisk struct {
+	counts []int32 // [units] uses by the step's tokens
+	units  []int32 // that the step uses, in the order of their experts' numbers
+	uses   []int32 // of each
+	number []int32 // its expert's
+}
+
+// computeOnDisk computes the chosen experts as they arrive, in the order of their numbers, which is that of the sums.
+// Of a single token it is all at once.
+func (f *experts) computeOnDisk(x compute.Tensor, b *bundle) {
+	s, y := f.d.units, &f.disk
+	if f.d.err != nil { // nobody will read what is computed
+		return
+	}
+	f.listUnits(b)
+	s.begin(b, y.units, y.uses)
+	table := f.tableOf(b)
+	least := leastWave
+	if f.tokens <= compute.FewTokens {
+		least = len(y.units)
+	}
+	w := f.w
+	f.w.Table, f.n = table, table.Held
+	f.w.Up, f.w.Gate, f.w.Down, f.w.FC1, f.w.FC2 = b.inSlots(w.Up), b.inSlots(w.Gate), b.inSlots(w.Down), b.inSlots(w.FC1), b.inSlots(w.FC2)
+	for at := 0; at < len(y.units); {
+		n, err := s.take(at, least)
+		if err != nil {
+			s.abandon(at)
+			f.d.err = err
+			return
+		}
+		for i := at; i < at+n; i++ {
+			table.At[y.number[i]] = b.slot(y.units[i])
+		}
+		f.compute(x)
+		f.more = true
+		for i := at; i < at+n; i++ {
+			table.At[y.number[i]] = residency.Absent
+		}
+		s.release(at, n)
+		at += n
+	}
+	if len(y.units) == 0 {
+		f.compute(x)
+	}
+}
+
+// listUnits lists the units that the step's experts are.
+func (f *experts) listUnits(b *bundle) {
+	y := &f.disk
+	counts := grown(&y.counts, f.all)
+	clear(counts)
+	for _, e := range f.choice.experts[:f.tokens*f.used] {
+		if f.w.At(int(e)) != compute.Absent {
+			counts[e]++
+		}
+	}
+	y.units, y.uses, y.number = y.units[:0], y.uses[:0], y.number[:0]
+	for e, n := range counts {
+		if n > 0 {
+			y.units, y.uses, y.number = append(y.units, int32(f.w.At(e))), append(y.uses, n), append(y.number, int32(e))
+		}
+	}
+}
+
+// tableOf returns b's table, in which no expert has a slot.
+func (f *experts) tableOf(b *bundle) *compute.ExpertTable {
+	if len(b.table.At) != f.all {
+		b.table.At = make([]int32, f.all)
+	}
+	for e := range b.table.At {
+		b.table.At[e] = residency.Absent
+	}
+	return &b.table
+}
+
+// inSlots returns m, a part of b, as the matrix of all slots; nil for nil.
+func (b *bundle) inSlots(m *compute.Matrix) *compute.Matrix {
+	if m == nil {
+		return nil
+	}
+	for i, p := range b.parts {
+		if mem(m).disk == p {
+			return &b.slotted[i]
+		}
+	}
+	panic("cpu: tensor " + m.Name + " is not bundled with the others of its layer")
+}

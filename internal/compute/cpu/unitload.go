@@ -1,0 +1,149 @@
+package cpu
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/disk"
+)
+
+// load is a unit that is being read into its slot.
+type load struct {
+	s      *store
+	b      *bundle
+	unit   int32
+	slot   int32
+	guess  bool // nobody has asked for the unit yet
+	holds  bool // the unit is held until it has arrived
+	pieces []spanRead
+	left   atomic.Int32 // pieces that have not arrived
+	failed atomic.Pointer[error]
+}
+
+// spanRead is a read of a span.
+type spanRead struct {
+	disk.Piece
+	src compute.Source // the part that is being packed
+}
+
+// read begins to read a unit into a slot. A guess is read after all units that are needed.
+func (s *store) read(b *bundle, unit, slot int32, guess bool) *load {
+	l := s.newLoad(len(b.spans))
+	l.b, l.unit, l.slot, l.guess, l.holds = b, unit, slot, guess, guess
+	l.left.Store(int32(len(b.spans)))
+	b.loads[unit] = l
+	at := int64(unit)
+	if order := b.parts[0].order; order != nil {
+		at = int64(order[unit])
+	}
+	for i := range b.spans {
+		y, p := &b.spans[i], &l.pieces[i]
+		p.File, p.Offset, p.Bytes = y.file, y.offset+at*y.stride, y.bytes
+		s.use.Reads++
+		s.use.Bytes += int64(y.bytes)
+		if guess {
+			s.reader.Later(&p.Piece)
+		} else {
+			s.reader.Read(&p.Piece)
+		}
+	}
+	return l
+}
+
+// newLoad returns a load of so many pieces.
+func (s *store) newLoad(pieces int) *load {
+	var l *load
+	if n := len(s.unused); n > 0 {
+		l, s.unused = s.unused[n-1], s.unused[:n-1]
+	} else {
+		l = &load{s: s}
+	}
+	for len(l.pieces) < pieces {
+		l.pieces = make([]spanRead, pieces)
+		for i := range l.pieces {
+			l.pieces[i].Done = func(data []byte, err error) { l.arrive(i, data, err) }
+		}
+	}
+	return l
+}
+
+// arrive packs what was read of span i. It runs on a goroutine of the reader.
+func (l *load) arrive(i int, data []byte, err error) {
+	if err != nil {
+		l.failed.Store(&err)
+	} else {
+		y, src := &l.b.spans[i], &l.pieces[i].src
+		for j, n := range y.parts {
+			p := l.b.parts[n]
+			*src = p.src
+			src.Data = data[y.at[j]:][:p.fileSize]
+			dst := l.b.class.slabs[n][int(l.slot)*p.size:][:p.size]
+			for c := range p.packing.chunks(src) {
+				p.packing.pack(dst, src, c)
+			}
+		}
+		src.Data = nil
+	}
+	if l.left.Add(-1) > 0 {
+		return
+	}
+	l.s.mu.Lock()
+	l.s.arrived = append(l.s.arrived, l)
+	l.s.mu.Unlock()
+	l.s.arrival.Signal()
+}
+
+// hurry has a guess read with what is needed, since it is.
+func (l *load) hurry(r *disk.Reader) {
+	if !l.guess {
+		return
+	}
+	l.guess = false
+	for i := range l.pieces[:len(l.b.spans)] {
+		r.Hurry(&l.pieces[i].Piece)
+	}
+}
+
+// await waits until some load has arrived, and finishes those that have.
+func (s *store) await() (finished int) {
+	s.mu.Lock()
+	for len(s.arrived) == 0 {
+		s.arrival.Wait()
+	}
+	s.mu.Unlock()
+	return s.drain()
+}
+
+// drain finishes the loads that have arrived.
+func (s *store) drain() (finished int) {
+	s.mu.Lock()
+	s.arrived, s.finished = s.finished[:0], s.arrived
+	s.mu.Unlock()
+	for _, l := range s.finished {
+		s.finish(l)
+	}
+	return len(s.finished)
+}
+
+// finish makes a unit that has arrived one that is in RAM. If it could not be read, its slot is free again.
+func (s *store) finish(l *load) {
+	cache, n := l.b.class.cache, l.b.first+l.unit
+	l.b.loads[l.unit] = nil
+	switch err := l.failed.Swap(nil); {
+	case err != nil:
+		cache.Drop(n)
+		if !l.guess {
+			s.failed = cmp.Or(s.failed, *err)
+		}
+		if s.b == l.b {
+			if i := slices.Index(s.units, l.unit); i >= 0 {
+				s.held[i] = false
+			}
+		}
+	case l.holds:
+		cache.Release(n)
+	}
+	s.unused = append(s.unused, l)
+}

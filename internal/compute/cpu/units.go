@@ -1,0 +1,439 @@
+package cpu
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/disk"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
+	"github.com/powerinfer-go/powerinfer/internal/residency"
+)
+
+// A unit is what is read from disk at a time: an expert or a neuron. A store keeps the units that are used most in slots
+// of RAM. A layer's units are a bundle, each of which has a part in several matrices. Bundles whose units are equally
+// large are a class and share slots.
+//
+// The device's goroutine decides what is read and what its slot held before; goroutines of the reader pack what arrives.
+type store struct {
+	budget  int64 // bytes for slots
+	reader  *disk.Reader
+	bundles []*bundle
+	classes []*class
+	use     compute.UnitUse
+
+	// What the operation in progress needs
+	b     *bundle
+	units []int32
+	held  []bool // [units] the unit has a slot, which it keeps
+	asked int    // units before it are held, or were released
+
+	failed   error // of a unit that is needed
+	finished []*load
+	unused   []*load
+
+	mu      sync.Mutex // guards what follows
+	arrival *sync.Cond
+	arrived []*load
+}
+
+// class is bundles whose units are equally large.
+type class struct {
+	sizes   []int // bytes of a unit's parts
+	bytes   int64 // of a unit
+	units   int
+	slots   int
+	slabs   [][]byte // by part: [slots][size]
+	cache   *residency.Cache
+	bundles []*bundle
+}
+
+// bundle is the units of a layer.
+type bundle struct {
+	parts []*part
+	spans []span
+	units int
+	prior []float64 // [units] or nil
+	class *class
+	first int32   // unit 0's number in the class's cache
+	loads []*load // [units] that are being read; else nil
+	next  *bundle // the one that was bundled after this one, or nil
+
+	slotted []compute.Matrix    // the parts, with slots for units
+	table   compute.ExpertTable // scratch: the slots of experts that are computed
+}
+
+// part is what a matrix has of its bundle's units.
+type part struct {
+	m        *compute.Matrix
+	src      compute.Source // of one unit, without data
+	disk     *compute.OnDisk
+	order    []int32 // unit u is the file's order[u]; nil: the file's u
+	packing  packing
+	size     int // bytes of a unit in RAM
+	fileSize int // bytes in the file
+	bundle   *bundle
+}
+
+// newPart returns what src has on disk of units, which p packs.
+func newPart(src compute.Source, p packing) *part {
+	y := &part{disk: src.Disk, order: src.Order, packing: p}
+	y.src = compute.Source{Name: src.Name, Type: src.Type, Rows: src.Rows / src.Disk.Units, Cols: src.Cols}
+	y.size, y.fileSize = p.bytes(&y.src), y.src.Rows*src.Type.RowBytes(src.Cols)
+	return y
+}
+
+// span is a range of a file that holds some parts of a unit.
+type span struct {
+	file           *disk.File
+	offset, stride int64
+	bytes          int
+	parts          []int // of the bundle, by their places in the span
+	at             []int // where they begin
+}
+
+// spanGap is the largest gap between parts that is read rather than left out: a read more costs about as much.
+const spanGap = 16 << 10
+
+// newStore returns a store of units in so many bytes of RAM.
+func newStore(budget int64) *store {
+	s := &store{budget: budget}
+	s.arrival = sync.NewCond(&s.mu)
+	return s
+}
+
+// readDepth is the number of reads that are under way at a time, at most.
+const readDepth = 32
+
+// Bundle implements compute.UnitKeeper.
+func (d *Device) Bundle(prior []float64, parts ...*compute.Matrix) error {
+	s := d.units
+	b := &bundle{prior: prior}
+	for _, m := range parts {
+		p := mem(m).disk
+		if p == nil {
+			return fmt.Errorf("tensor %q does not stay on disk with the others of its layer", m.Name)
+		}
+		p.m, p.bundle = m, b
+		b.parts = append(b.parts, p)
+		if b.units = p.disk.Units; b.units != b.parts[0].disk.Units {
+			return fmt.Errorf("tensor %q: it has %d units on disk, and %q has %d", m.Name, b.units, parts[0].Name, b.parts[0].disk.Units)
+		}
+	}
+	if prior != nil && len(prior) != b.units {
+		return fmt.Errorf("tensor %q: uses of %d units are expected, and it has %d", parts[0].Name, len(prior), b.units)
+	}
+	b.findSpans()
+	b.loads = make([]*load, b.units)
+	if n := len(s.bundles); n > 0 {
+		s.bundles[n-1].next = b
+	}
+	s.bundles = append(s.bundles, b)
+	return nil
+}
+
+// findSpans joins parts that are near each other in a file.
+func (b *bundle) findSpans() {
+	order := make([]int, len(b.parts))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int {
+		p, q := b.parts[i].disk, b.parts[j].disk
+		return cmp.Or(cmp.Compare(p.File.Path(), q.File.Path()), cmp.Compare(p.Offset, q.Offset))
+	})
+	for _, i := range order {
+		p := b.parts[i]
+		if n := len(b.spans); n > 0 {
+			y := &b.spans[n-1]
+			at := p.disk.Offset - y.offset
+			if y.file == p.disk.File && y.stride == p.disk.Stride && at >= int64(y.bytes) && at <= int64(y.bytes+spanGap) && at+int64(p.fileSize) <= y.stride {
+				y.bytes = int(at) + p.fileSize
+				y.parts, y.at = append(y.parts, i), append(y.at, int(at))
+				continue
+			}
+		}
+		b.spans = append(b.spans, span{file: p.disk.File, offset: p.disk.Offset, stride: p.disk.Stride, bytes: p.fileSize, parts: []int{i}, at: []int{0}})
+	}
+}
+
+// bytes returns what a unit takes in RAM.
+func (b *bundle) bytes() (n int64) {
+	for _, p := range b.parts {
+		n += int64(p.size)
+	}
+	return n
+}
+
+// sizes returns what the parts of a unit take in RAM.
+func (b *bundle) sizes() []int {
+	sizes := make([]int, len(b.parts))
+	for i, p := range b.parts {
+		sizes[i] = p.size
+	}
+	return sizes
+}
+
+// Keep implements compute.UnitKeeper.
+func (d *Device) Keep(ctx context.Context, progress func(done, total int64)) (err error) {
+	s := d.units
+	if len(s.bundles) == 0 || s.classes != nil {
+		return nil
+	}
+	if s.reader, err = disk.NewReader(readDepth); err != nil {
+		return err
+	}
+	for _, b := range s.bundles {
+		s.classify(b)
+	}
+	total := s.use.OnDisk
+	for _, c := range s.classes {
+		c.slots = int(min(float64(c.units), float64(s.budget)/float64(total)*float64(c.units)))
+		if c.slots < 1 {
+			return fmt.Errorf("%d MiB of memory have no room for a unit of %d MiB; give more memory", s.budget>>20, c.bytes>>20)
+		}
+		if err := c.allocate(d); err != nil {
+			return err
+		}
+		s.use.Slots += int64(c.slots)
+		s.use.Kept += int64(c.slots) * c.bytes
+	}
+	if err := s.warm(ctx, progress); err != nil {
+		return err
+	}
+	for _, b := range s.bundles {
+		for i := range b.slotted {
+			if m := &b.slotted[i]; mem(m).layout == plain || mem(m).packed && mem(m).layout == neurons {
+				d.tuner.add(m)
+			}
+		}
+	}
+	return nil
+}
+
+// classify adds b to the class of bundles with its sizes.
+func (s *store) classify(b *bundle) {
+	sizes := b.sizes()
+	i := slices.IndexFunc(s.classes, func(c *class) bool { return slices.Equal(c.sizes, sizes) })
+	if i < 0 {
+		i = len(s.classes)
+		s.classes = append(s.classes, &class{sizes: sizes, bytes: b.bytes()})
+	}
+	b.class = s.classes[i]
+	b.class.units += b.units
+	b.class.bundles = append(b.class.bundles, b)
+	s.use.Units += int64(b.units)
+	s.use.OnDisk += int64(b.units) * b.class.bytes
+}
+
+// allocate makes the class's slots.
+func (c *class) allocate(d *Device) error {
+	for _, size := range c.sizes {
+		slab, err := d.mem.bytes(c.slots * size)
+		if err != nil {
+			return err
+		}
+		c.slabs = append(c.slabs, slab)
+	}
+	c.cache = residency.NewCache(c.slots, residency.TunedCache())
+	for _, b := range c.bundles {
+		b.first = c.cache.Add(b.units)
+		for u, share := range b.prior {
+			c.cache.Expect(b.first+int32(u), share)
+		}
+		for i, p := range b.parts {
+			m, w := *p.m, *mem(p.m)
+			m.Rows, w.data, w.disk = c.slots*p.src.Rows, c.slabs[i], nil
+			m.Mem = &w
+			b.slotted = append(b.slotted, m)
+		}
+		b.table.Held = c.slots
+	}
+	return nil
+}
+
+// warm reads units into the slots: those that are expected to be used most, of equals some of every layer.
+func (s *store) warm(ctx context.Context, progress func(done, total int64)) error {
+	type candidate struct {
+		b     *bundle
+		unit  int32
+		share float64
+	}
+	var list []candidate
+	for _, c := range s.classes {
+		var of []candidate
+		for _, b := range c.bundles {
+			for u := range b.units {
+				share := 0.0
+				if b.prior != nil {
+					share = b.prior[u]
+				}
+				of = append(of, candidate{b, int32(u), share})
+			}
+		}
+		slices.SortStableFunc(of, func(x, y candidate) int {
+			return cmp.Or(cmp.Compare(y.share, x.share), cmp.Compare(x.unit, y.unit))
+		})
+		list = append(list, of[:c.slots]...)
+	}
+	slices.SortStableFunc(list, func(x, y candidate) int { // as the file has them
+		return cmp.Or(cmp.Compare(x.b.parts[0].disk.Offset, y.b.parts[0].disk.Offset), cmp.Compare(x.unit, y.unit))
+	})
+	under, done := 0, int64(0)
+	for i := 0; i < len(list) || under > 0; {
+		if err := ctx.Err(); err != nil && i < len(list) {
+			list = list[:i]
+			continue
+		}
+		if i < len(list) && under < 2*readDepth {
+			y := list[i]
+			slot, _, ok := y.b.class.cache.Admit(y.b.first + y.unit)
+			if !ok {
+				return errors.New("the units' slots are all held") // they are as many as the list has
+			}
+			s.read(y.b, y.unit, slot, false).holds = true
+			i++
+			under++
+			continue
+		}
+		n := s.await()
+		if s.failed != nil {
+			return s.failed
+		}
+		under -= n
+		for _, l := range s.finished {
+			done += l.b.class.bytes
+		}
+		if progress != nil {
+			progress(done, s.use.Kept)
+		}
+	}
+	return ctx.Err()
+}
+
+// UnitUse implements compute.UnitUser.
+func (d *Device) UnitUse() compute.UnitUse {
+	use := d.units.use
+	for _, c := range d.units.classes {
+		use.CacheUse.Add(c.cache.Counted())
+	}
+	return use
+}
+
+// step says that a step of so many tokens begins.
+func (s *store) step(tokens int) {
+	for _, c := range s.classes {
+		c.cache.Step(tokens)
+	}
+}
+
+// begin counts uses of b's units, uses[i] of unit units[i], by the step, and begins to read those that are not in RAM,
+// in that order. [len(units)]
+func (s *store) begin(b *bundle, units, uses []int32) {
+	s.b, s.units, s.asked = b, units, 0
+	s.held = grown(&s.held, len(units))
+	s.drain()
+	s.failed = nil
+	cache := b.class.cache
+	for i, u := range units {
+		n := b.first + u
+		cache.Use(n, int(uses[i]))
+		if s.held[i] = cache.Slot(n) != residency.Absent; !s.held[i] {
+			continue
+		}
+		cache.Hold(n)
+		if l := b.loads[u]; l != nil {
+			l.hurry(s.reader)
+		}
+	}
+	s.admit()
+}
+
+// admit begins to read units that have no slot, as long as there are slots for them.
+func (s *store) admit() {
+	for ; s.asked < len(s.units); s.asked++ {
+		if s.held[s.asked] {
+			continue
+		}
+		u := s.units[s.asked]
+		slot, _, ok := s.b.class.cache.Admit(s.b.first + u)
+		if !ok {
+			return
+		}
+		s.held[s.asked] = true
+		s.read(s.b, u, slot, false)
+	}
+}
+
+// take waits until the unit at place at of those that begin was given is in RAM, and returns how many there are from it
+// on, one after the other: at least so many, unless there are no slots for them.
+func (s *store) take(at, least int) (n int, err error) {
+	for !s.held[at] {
+		if s.failed != nil {
+			return 0, s.failed
+		}
+		s.admit()
+		if !s.held[at] && !s.giveUp(at) {
+			return 0, errors.New("memory for experts has no room for one more; give more memory") // all are under way
+		}
+	}
+	least = min(least, len(s.units)-at)
+	for {
+		s.drain()
+		if s.failed != nil {
+			return 0, s.failed
+		}
+		for at+n < len(s.units) && s.held[at+n] && s.b.loads[s.units[at+n]] == nil {
+			n++
+		}
+		if n >= least || n > 0 && !s.held[at+n] {
+			return n, nil
+		}
+		from := monotime.Now()
+		s.await()
+		s.use.Wait += monotime.Since(from)
+	}
+}
+
+// giveUp releases the last unit that has a slot which a unit before it needs.
+func (s *store) giveUp(at int) bool {
+	for i := len(s.units) - 1; i > at; i-- {
+		if s.held[i] && s.b.loads[s.units[i]] == nil {
+			s.held[i] = false
+			s.asked = min(s.asked, at)
+			s.b.class.cache.Release(s.b.first + s.units[i])
+			return true
+		}
+	}
+	return false
+}
+
+// release says that n units from place at on have been computed.
+func (s *store) release(at, n int) {
+	for i := at; i < at+n; i++ {
+		if s.held[i] {
+			s.b.class.cache.Release(s.b.first + s.units[i])
+		}
+	}
+}
+
+// abandon ends an operation that failed before the unit at place at was computed.
+func (s *store) abandon(at int) {
+	s.release(at, len(s.units)-at)
+	s.units = nil
+}
+
+// slot returns where a unit in RAM is.
+func (b *bundle) slot(unit int32) int32 { return b.class.cache.Slot(b.first + unit) }
+
+// close ends all reads.
+func (s *store) close() error {
+	if s.reader == nil {
+		return nil
+	}
+	return s.reader.Close()
+}
