@@ -29,7 +29,7 @@ type Options struct {
 	Set          string            // a kernel set by name, for tests; empty: the fastest this machine runs
 	Floats       bool              // products with floats are of floats in prompts, too, for tests: see kernel.Kernels.Floats
 	Kernels      string            // for one token: KernelsAuto, KernelsUsual or a kernel's name; or an instruction set's for all; empty: KernelsUsual
-	Units        int64             // bytes of RAM for units of weights on disk
+	UnitCache    int64             // bytes of RAM for units of weights on disk
 	Note         func(line string) // told which kernels Tune chose; may be nil
 }
 
@@ -91,7 +91,7 @@ func New(o Options) (*Device, error) {
 	if ways := k.AllWays(); o.Kernels != KernelsAuto && o.Kernels != KernelsUsual && !slices.Contains(ways, o.Kernels) {
 		return nil, fmt.Errorf("kernels %q are not among those of this processor: auto, usual, %s; of all: %s", o.Kernels, strings.Join(ways, ", "), strings.Join(kernel.Names(), ", "))
 	}
-	d := &Device{k: k, mem: arena{lock: o.Lock}, units: newStore(o.Units), tuner: tuner{kernels: o.Kernels, note: o.Note}}
+	d := &Device{k: k, mem: arena{lock: o.Lock}, units: newStore(o.UnitCache), tuner: tuner{kernels: o.Kernels, note: o.Note}}
 	d.verbs = compute.NewVerbs(d)
 	d.scratch.workers = make([]workerScratch, max(o.Threads, o.ThreadsBatch))
 	d.decode = pool.New(o.Threads)

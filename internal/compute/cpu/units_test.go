@@ -112,7 +112,7 @@ func TestExpertsOnDisk(t *testing.T) {
 					defer inRAM.Close()
 					// packed rows take more than those in the file, by their padding
 					room := int64(slots) * l.expertBytes() * 7 / 5
-					onDisk := must(cpu.New(cpu.Options{Threads: 2, Units: room}))
+					onDisk := must(cpu.New(cpu.Options{Threads: 2, UnitCache: room}))
 					defer onDisk.Close()
 					devices := []*cpu.Device{inRAM, onDisk}
 					weights := []compute.ExpertWeights{l.bind(t, inRAM, exact, false), l.bind(t, onDisk, exact, true)}
@@ -165,7 +165,7 @@ func TestExpertsOnDisk(t *testing.T) {
 func TestExpertCannotBeRead(t *testing.T) {
 	const embd, ff, n = 256, 256, 8
 	l := newExpertLayer(t, quant.Q8_0, embd, ff, n)
-	d := must(cpu.New(cpu.Options{Threads: 1, Units: 3 * l.expertBytes() * 5 / 4}))
+	d := must(cpu.New(cpu.Options{Threads: 1, UnitCache: 3 * l.expertBytes() * 5 / 4}))
 	defer d.Close()
 	w := l.bind(t, d, false, true)
 	if err := d.Keep(context.Background(), nil); err != nil {
