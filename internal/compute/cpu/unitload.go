@@ -34,6 +34,7 @@ func (s *store) read(b *bundle, unit, slot int32, guess bool) *load {
 	l.b, l.unit, l.slot, l.guess, l.holds = b, unit, slot, guess, guess
 	l.left.Store(int32(len(b.spans)))
 	b.loads[unit] = l
+	s.under++
 	at := int64(unit)
 	if order := b.parts[0].order; order != nil {
 		at = int64(order[unit])
@@ -131,6 +132,7 @@ func (s *store) drain() (finished int) {
 func (s *store) finish(l *load) {
 	cache, n := l.b.class.cache, l.b.first+l.unit
 	l.b.loads[l.unit] = nil
+	s.under--
 	switch err := l.failed.Swap(nil); {
 	case err != nil:
 		cache.Drop(n)

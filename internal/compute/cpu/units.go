@@ -33,6 +33,7 @@ type store struct {
 	asked int    // units before it are held, or were released
 
 	failed   error // of a unit that is needed
+	under    int   // loads that have not finished
 	finished []*load
 	unused   []*load
 
@@ -377,8 +378,12 @@ func (s *store) take(at, least int) (n int, err error) {
 			return 0, s.failed
 		}
 		s.admit()
-		if !s.held[at] && !s.giveUp(at) {
-			return 0, errors.New("memory for experts has no room for one more; give more memory") // all are under way
+		switch {
+		case s.held[at] || s.giveUp(at):
+		case s.under > 0: // all slots are of units on their way
+			s.await()
+		default:
+			return 0, errors.New("RAM has no room for another unit of the model; give more memory")
 		}
 	}
 	least = min(least, len(s.units)-at)
