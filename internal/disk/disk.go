@@ -99,11 +99,6 @@ func (f *File) Close() error {
 	return err
 }
 
-// extent returns the aligned range that has the bytes from offset on.
-func (f *File) extent(offset int64, bytes int) (from, to int64) {
-	return offset &^ (f.align - 1), (offset + int64(bytes) + f.align - 1) &^ (f.align - 1)
-}
-
 // check returns an error if the file never had these bytes.
 func (f *File) check(offset int64, bytes int) error {
 	if offset < 0 || bytes < 0 || offset > f.Size() || int64(bytes) > f.Size()-offset {

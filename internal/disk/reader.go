@@ -186,19 +186,12 @@ func (r *Reader) take() *batch {
 			return nil
 		}
 	}
-	p := q.first
 	b := &batch{guess: q == &r.later}
-	if p.File.check(p.Offset, p.Bytes) == nil {
-		b.from, b.to = p.File.extent(p.Offset, p.Bytes)
-	}
-	last := p
-	for n := p.next; n != nil && n.File == p.File && n.File.check(n.Offset, n.Bytes) == nil; n = n.next {
-		from, to := n.File.extent(n.Offset, n.Bytes)
-		if from, to = min(from, b.from), max(to, b.to); n.follows(b) && to-from <= mostMerged {
-			b.from, b.to, last = from, to, n
-			continue
-		}
-		break
+	b.from, b.to = q.first.extent()
+	last := q.first
+	for n := last.next; n != nil && n.joins(b); n = n.next {
+		from, to := n.extent()
+		b.from, b.to, last = min(from, b.from), max(to, b.to), n
 	}
 	var ok bool
 	if b.buffer, b.stale, ok = r.buffers.take(b.to-b.from, r.active == 0); !ok {
@@ -218,10 +211,19 @@ func (r *Reader) take() *batch {
 	return b
 }
 
-// follows reports whether the piece touches the batch's range.
-func (p *Piece) follows(b *batch) bool {
-	from, to := p.File.extent(p.Offset, p.Bytes)
-	return from <= b.to && to >= b.from && b.from < b.to
+// extent returns the aligned range of the file that has the piece; nothing if it has no bytes, or the file never had it.
+func (p *Piece) extent() (from, to int64) {
+	f := p.File
+	if p.Bytes == 0 || f.check(p.Offset, p.Bytes) != nil {
+		return 0, 0
+	}
+	return p.Offset &^ (f.align - 1), (p.Offset + int64(p.Bytes) + f.align - 1) &^ (f.align - 1)
+}
+
+// joins reports whether the piece is read at once with the batch that waits in front of it: their ranges touch.
+func (p *Piece) joins(b *batch) bool {
+	from, to := p.extent()
+	return p.prev.File == p.File && from < to && b.from < b.to && from <= b.to && b.from <= to && max(to, b.to)-min(from, b.from) <= mostMerged
 }
 
 // run reads batches until none may begin.
@@ -272,7 +274,7 @@ func (b *batch) give(err error) {
 	if err != nil && len(b.pieces) > 1 {
 		for _, p := range b.pieces {
 			alone := batch{pieces: []*Piece{p}, buffer: b.buffer}
-			alone.from, alone.to = p.File.extent(p.Offset, p.Bytes)
+			alone.from, alone.to = p.extent()
 			alone.give(alone.read())
 		}
 		return

@@ -30,6 +30,9 @@ type Machine struct {
 	Speeds *placement.Speeds `json:"speeds,omitempty"`
 
 	Kernels []Kernel `json:"kernels,omitempty"` // of the types that the processor has several for; nil: not measured
+
+	// Disks are those of a machine that is described; DiskOf keeps this machine's in a file of their own.
+	Disks []Disk `json:"disks,omitempty"`
 }
 
 // Best returns the number of threads that reads fastest, and what it gets.
@@ -67,6 +70,11 @@ func (m *Machine) Check() error {
 	}
 	for i := range m.Kernels {
 		if err := m.Kernels[i].check(); err != nil {
+			return err
+		}
+	}
+	for i := range m.Disks {
+		if err := m.Disks[i].Check(); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,195 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
+)
+
+// What Measure tries.
+var (
+	measuredSizes  = []int64{4 << 10, 8 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20}
+	measuredDepths = []int{1, 2, 4, 8, 16, 32, 64}
+	inOrder        = Speed{Bytes: 1 << 20, Depth: 8, InOrder: true}
+)
+
+const (
+	// trial is how long a speed is measured.
+	trial     = 65 * time.Millisecond
+	temporary = 256 << 20 // bytes that are written to measure with
+	// gain is how much faster twice the depth must be, lest deeper ones be not tried after two that were not.
+	gain = 1.03
+)
+
+// Measure measures how fast the disk of path is read, in at most some 3 seconds. path is a file of at least 64 MiB that
+// is only read, or a folder where 256 MiB may be written for it. progress, which may be nil, is told the steps done, of
+// all of them.
+func Measure(ctx context.Context, path string, progress func(done, total int64)) (Speeds, error) {
+	if progress == nil {
+		progress = func(int64, int64) {}
+	}
+	f, err := measurable(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var list Speeds
+	done, total := int64(0), int64(1+len(measuredSizes)*len(measuredDepths))
+	step := func() { done++; progress(done, total) }
+	rng := rand.New(rand.NewPCG(uint64(f.Size()), 1))
+	add := func(s Speed) (float64, error) {
+		var err error
+		if s.Read, err = s.take(ctx, f, rng); err == nil {
+			list = append(list, s)
+		}
+		return s.Read, err
+	}
+	if _, err := add(inOrder); err != nil {
+		return nil, err
+	}
+	step()
+	for _, size := range measuredSizes {
+		best, idle := 0.0, 0 // depths in a row that were no faster
+		for _, depth := range measuredDepths {
+			if idle < 2 && size*int64(depth) <= mostBuffered {
+				read, err := add(Speed{Bytes: size, Depth: depth})
+				if err != nil {
+					return nil, err
+				}
+				if idle++; read >= gain*best {
+					idle = 0
+				}
+				best = max(best, read)
+			}
+			step()
+		}
+	}
+	return list, list.Check()
+}
+
+// LeastMeasured is what a file must have so that a disk can be measured with it. [bytes]
+const LeastMeasured = 64 << 20
+
+// measurable opens a file to measure with.
+func measurable(ctx context.Context, path string) (*File, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return writeTemporary(ctx, path)
+	}
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if f.Size() < LeastMeasured {
+		f.Close()
+		return nil, fmt.Errorf("%s has %d bytes, too few to measure a disk with; name a file of at least %d MiB, or a folder where %d MiB may be written",
+			path, f.Size(), LeastMeasured>>20, temporary>>20)
+	}
+	return f, nil
+}
+
+// writeTemporary writes a file in folder, which is gone when it is closed.
+func writeTemporary(ctx context.Context, folder string) (*File, error) {
+	w, err := os.CreateTemp(folder, "powerinfer-disk-*.tmp")
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	fail := func(err error) (*File, error) {
+		w.Close()
+		return nil, errors.Join(err, os.Remove(w.Name()))
+	}
+	block, random := make([]byte, 1<<20), rand.NewChaCha8([32]byte{}) // what a disk cannot compress
+	for range temporary / len(block) {
+		_, _ = random.Read(block)
+		if _, err := w.Write(block); err != nil {
+			return fail(err)
+		}
+		if err := ctx.Err(); err != nil {
+			return fail(err)
+		}
+	}
+	if err := w.Sync(); err != nil {
+		return fail(err)
+	}
+	f, err := Open(w.Name())
+	if err != nil {
+		return fail(err)
+	}
+	w.Close()
+	if os.Remove(f.path) != nil { // where no open file can be removed
+		f.source = removed{f.source, f.path}
+	}
+	return f, nil
+}
+
+// removed is a file that is removed when it is closed.
+type removed struct {
+	source
+	path string
+}
+
+func (r removed) Close() error { return errors.Join(r.source.Close(), os.Remove(r.path)) }
+
+// take measures what is read in a second, by as many pieces as are read at a time, each of which is read anew, from
+// another offset, when it has come.
+func (s *Speed) take(ctx context.Context, f *File, rng *rand.Rand) (float64, error) {
+	r, err := NewReader(s.Depth)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	blocks := f.Size() / s.Bytes
+	var (
+		mu    sync.Mutex // of what follows, rng included
+		next  int64
+		read  int64
+		took  time.Duration
+		left  = s.Depth
+		ended = make(chan struct{})
+		begin = monotime.Now()
+	)
+	place := func(p *Piece) { // mu is held, or nothing runs
+		block := next % blocks
+		if next++; !s.InOrder {
+			block = rng.Int64N(blocks)
+		}
+		p.Offset = block * s.Bytes
+	}
+	pieces := make([]*Piece, s.Depth)
+	for i := range pieces {
+		p := &Piece{File: f, Bytes: int(s.Bytes)}
+		p.Done = func(data []byte, failed error) {
+			mu.Lock()
+			defer mu.Unlock()
+			read, took = read+int64(len(data)), monotime.Since(begin)
+			if err = errors.Join(err, failed, ctx.Err()); err == nil && took < trial {
+				place(p)
+				r.Read(p)
+				return
+			}
+			if left--; left == 0 {
+				close(ended)
+			}
+		}
+		place(p)
+		pieces[i] = p
+	}
+	for _, p := range pieces {
+		r.Read(p)
+	}
+	<-ended
+	if err == nil && took <= 0 {
+		err = errors.New("the clock stands still, so that no disk can be measured")
+	}
+	return float64(read) / took.Seconds(), err
+}

@@ -1,0 +1,103 @@
+package disk
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Speed is how fast a disk was read in pieces of one size, so many at a time.
+type Speed struct {
+	Bytes   int64   `json:"bytes"`              // of a piece
+	Depth   int     `json:"depth"`              // pieces at a time
+	InOrder bool    `json:"in_order,omitempty"` // one after the other; otherwise at random offsets
+	Read    float64 `json:"read"`               // bytes per second
+}
+
+// PerSecond returns how many pieces were read in a second.
+func (s Speed) PerSecond() float64 { return s.Read / float64(s.Bytes) }
+
+// Speeds are those of one disk, as Measure returns them.
+type Speeds []Speed
+
+// Check reports figures that no disk has.
+func (s Speeds) Check() error {
+	for _, v := range s {
+		if v.Bytes < 1 || v.Depth < 1 || !(v.Read > 0 && v.Read < 1e15) {
+			return fmt.Errorf("%g bytes/s in pieces of %d bytes, %d at a time, is no speed of a disk", v.Read, v.Bytes, v.Depth)
+		}
+	}
+	return nil
+}
+
+// InOrder returns the speed of reading in order; 0: it was not measured. [bytes per second]
+func (s Speeds) InOrder() float64 {
+	best := 0.0
+	for _, v := range s {
+		if v.InOrder {
+			best = max(best, v.Read)
+		}
+	}
+	return best
+}
+
+// best returns the fastest speed of each size at random offsets, by rising size.
+func (s Speeds) best() []Speed {
+	fastest := map[int64]Speed{}
+	for _, v := range s {
+		if !v.InOrder && v.Read > fastest[v.Bytes].Read {
+			fastest[v.Bytes] = v
+		}
+	}
+	var list []Speed
+	for _, v := range fastest {
+		list = append(list, v)
+	}
+	slices.SortFunc(list, func(a, b Speed) int { return cmp.Compare(a.Bytes, b.Bytes) })
+	return list
+}
+
+// At returns the speed that reads of so many bytes at random offsets reach at the best depth; 0: nothing was measured.
+// Between two sizes that were measured, the time that a piece takes is interpolated. A smaller piece takes as long as
+// the smallest, a larger one is read as fast as the largest. [bytes per second]
+func (s Speeds) At(size int64) float64 {
+	list := s.best()
+	if len(list) == 0 || size < 1 {
+		return 0
+	}
+	i, found := slices.BinarySearchFunc(list, size, func(v Speed, size int64) int { return cmp.Compare(v.Bytes, size) })
+	switch {
+	case found || i == len(list):
+		return list[min(i, len(list)-1)].Read
+	case i == 0:
+		return float64(size) * list[0].PerSecond()
+	}
+	less, more := list[i-1], list[i]
+	part := float64(size-less.Bytes) / float64(more.Bytes-less.Bytes)
+	return float64(size) / ((1-part)/less.PerSecond() + part/more.PerSecond())
+}
+
+// enough is the part of the best speed that Depth asks for.
+const enough = 0.95
+
+// Depth returns how many pieces of so many bytes must be read at a time for 95 % of the best speed. Of a size that was
+// not measured it is what the next smaller one takes, which is no less. It is 1 if nothing was measured.
+func (s Speeds) Depth(size int64) int {
+	list := s.best()
+	if len(list) == 0 {
+		return 1
+	}
+	best := list[0]
+	for _, v := range list {
+		if v.Bytes <= size {
+			best = v
+		}
+	}
+	depth := best.Depth
+	for _, v := range s {
+		if !v.InOrder && v.Bytes == best.Bytes && v.Read >= enough*best.Read {
+			depth = min(depth, v.Depth)
+		}
+	}
+	return depth
+}

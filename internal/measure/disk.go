@@ -1,0 +1,124 @@
+package measure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
+	"github.com/powerinfer-go/powerinfer/internal/disk"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
+)
+
+// Disk is how fast a disk was read.
+type Disk struct {
+	Device string      `json:"device"` // which file system it is, as disk.Device names it
+	Path   string      `json:"path"`   // the file or folder that it was measured with
+	At     time.Time   `json:"at"`
+	Speeds disk.Speeds `json:"speeds"`
+}
+
+// Check reports figures that no disk has.
+func (d *Disk) Check() error {
+	if len(d.Speeds) == 0 {
+		return fmt.Errorf("disk %s: no speed", d.Path)
+	}
+	if err := d.Speeds.Check(); err != nil {
+		return fmt.Errorf("disk %s: %w", d.Path, err)
+	}
+	return nil
+}
+
+// mostDisks bounds how many disks are kept, the latest ones.
+const mostDisks = 16
+
+// DisksFile returns where DiskOf keeps what was measured.
+func DisksFile() (string, error) {
+	machine, err := CacheFile()
+	return filepath.Join(filepath.Dir(machine), "disks.json"), err
+}
+
+// DiskOf returns how fast the disk of path, a file or a folder, is read: as the file at kept has it, or as it is measured
+// now, in some 3 seconds, and kept there. A small file is measured by a temporary one in its folder. A file that cannot
+// be written is no error; without a name nothing is kept.
+func DiskOf(ctx context.Context, kept, path string, progress func(done, total int64)) (Disk, error) {
+	if d, ok := KeptDisk(kept, path); ok {
+		return d, nil
+	}
+	device, err := disk.Device(path)
+	if err != nil {
+		return Disk{}, err
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return Disk{}, err
+	}
+	if info, err := os.Stat(path); err == nil && !info.IsDir() && info.Size() < disk.LeastMeasured {
+		path = filepath.Dir(path)
+	}
+	d := Disk{Device: device, Path: path, At: time.Now()}
+	if d.Speeds, err = disk.Measure(ctx, path, progress); err != nil {
+		return Disk{}, err
+	}
+	if kept != "" {
+		list, _ := readDisks(kept)
+		list = slices.DeleteFunc(list, func(o Disk) bool { return o.Device == device })
+		list = append(list, d)
+		_ = writeDisks(kept, list[max(0, len(list)-mostDisks):])
+	}
+	return d, nil
+}
+
+// KeptDisk returns what the file at kept says of the disk of path; ok is false if it says nothing.
+func KeptDisk(kept, path string) (d Disk, ok bool) {
+	device, err := disk.Device(path)
+	if err != nil || kept == "" {
+		return d, false
+	}
+	list, err := readDisks(kept)
+	if err != nil {
+		return d, false
+	}
+	i := slices.IndexFunc(list, func(d Disk) bool { return d.Device == device })
+	if i < 0 {
+		return d, false
+	}
+	return list[i], true
+}
+
+// readDisks reads the disks of a file; none is no error.
+func readDisks(path string) ([]Disk, error) {
+	text, err := wholefile.Read(path, cacheLimit)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var list []Disk
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for i := range list {
+		if err := list[i].Check(); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return list, nil
+}
+
+func writeDisks(path string, list []Disk) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return atomicfile.Write(path, atomicfile.Kind{Shared: true}, func(f *atomicfile.File) error {
+		e := json.NewEncoder(f)
+		e.SetIndent("", "  ")
+		return e.Encode(list)
+	})
+}
