@@ -28,7 +28,7 @@ type spanRead struct {
 	src compute.Source // the part that is being packed
 }
 
-// read begins to read a unit into a slot. A guess is read after all units that are needed.
+// read has a unit read into a slot, once flush is called. A guess is read after all units that are needed.
 func (s *store) read(b *bundle, unit, slot int32, guess bool) *load {
 	l := s.newLoad(len(b.spans))
 	l.b, l.unit, l.slot, l.guess, l.holds = b, unit, slot, guess, guess
@@ -45,9 +45,9 @@ func (s *store) read(b *bundle, unit, slot int32, guess bool) *load {
 		s.use.Reads++
 		s.use.Bytes += int64(y.bytes)
 		if guess {
-			s.reader.Later(&p.Piece)
+			s.later = append(s.later, &p.Piece)
 		} else {
-			s.reader.Read(&p.Piece)
+			s.now = append(s.now, &p.Piece)
 		}
 	}
 	return l
@@ -97,7 +97,7 @@ func (l *load) arrive(i int, data []byte, err error) {
 }
 
 // hurry has a guess read with what is needed, since it is.
-func (l *load) hurry(r *disk.Reader) {
+func (l *load) hurry(r pieceReader) {
 	if !l.guess {
 		return
 	}
@@ -105,6 +105,20 @@ func (l *load) hurry(r *disk.Reader) {
 	for i := range l.pieces[:len(l.b.spans)] {
 		r.Hurry(&l.pieces[i].Piece)
 	}
+}
+
+// drop takes a guess back if none of it has begun to be read, and reports whether it did.
+func (l *load) drop(r pieceReader) bool {
+	n := len(l.b.spans)
+	for i := n - 1; i >= 0; i-- { // the last one is the last to begin
+		if !r.Drop(&l.pieces[i].Piece) {
+			for ; i+1 < n; i++ {
+				r.Later(&l.pieces[i+1].Piece)
+			}
+			return false
+		}
+	}
+	return true
 }
 
 // await waits until some load has arrived, and finishes those that have.

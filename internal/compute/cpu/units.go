@@ -21,7 +21,7 @@ import (
 // The device's goroutine decides what is read and what its slot held before; goroutines of the reader pack what arrives.
 type store struct {
 	budget  int64 // bytes for slots
-	reader  *disk.Reader
+	reader  pieceReader
 	bundles []*bundle
 	classes []*class
 	use     compute.UnitUse
@@ -33,13 +33,24 @@ type store struct {
 	asked int    // units before it are held, or were released
 
 	failed   error // of a unit that is needed
-	under    int   // loads that have not finished
+	under    int   // loads that have not been finished
 	finished []*load
 	unused   []*load
+	now      []*disk.Piece // to be read, but not yet passed to the reader
+	later    []*disk.Piece // likewise, of guesses
 
 	mu      sync.Mutex // guards what follows
 	arrival *sync.Cond
 	arrived []*load
+}
+
+// pieceReader is what a store needs of a disk.Reader.
+type pieceReader interface {
+	Read(pieces ...*disk.Piece)
+	Later(pieces ...*disk.Piece)
+	Hurry(p *disk.Piece)
+	Drop(p *disk.Piece) bool
+	Close() error
 }
 
 // class is bundles whose units are equally large.
@@ -63,6 +74,8 @@ type bundle struct {
 	first int32   // unit 0's number in the class's cache
 	loads []*load // [units] that are being read; else nil
 	next  *bundle // the one that was bundled after this one, or nil
+	// The units that are being read, or were, for a guess that no step has confirmed. Some may not be in loads any more.
+	guessed []int32
 
 	slotted []compute.Matrix    // the parts, with slots for units
 	table   compute.ExpertTable // scratch: the slots of experts that are computed
@@ -180,14 +193,16 @@ func (b *bundle) sizes() []int {
 }
 
 // Keep implements compute.UnitKeeper.
-func (d *Device) Keep(ctx context.Context, progress func(done, total int64)) (err error) {
+func (d *Device) Keep(ctx context.Context, progress func(done, total int64)) error {
 	s := d.units
 	if len(s.bundles) == 0 || s.classes != nil {
 		return nil
 	}
-	if s.reader, err = disk.NewReader(readDepth); err != nil {
+	reader, err := disk.NewReader(readDepth)
+	if err != nil {
 		return err
 	}
+	s.reader = reader
 	for _, b := range s.bundles {
 		s.classify(b)
 	}
@@ -301,6 +316,7 @@ func (s *store) warm(ctx context.Context, progress func(done, total int64)) erro
 			under++
 			continue
 		}
+		s.flush()
 		n := s.await()
 		if s.failed != nil {
 			return s.failed
@@ -351,11 +367,65 @@ func (s *store) begin(b *bundle, units, uses []int32) {
 			l.hurry(s.reader)
 		}
 	}
+	s.takeBack(b)
 	s.admit()
+}
+
+// guess begins to read those of b's units that are not in RAM, the likeliest first, because a step may need them soon:
+// as many as guesses may cost, after all units that are needed. What has not begun to be read when b's turn comes, and
+// is not needed then, is taken back. It is called after begin, so that what that asks for is read first.
+func (s *store) guess(b *bundle, units []int32) {
+	cache := b.class.cache
+	for _, u := range units {
+		if cache.Guesses() == 0 {
+			break
+		}
+		if slot, _, ok := cache.Guess(b.first + u); ok {
+			s.read(b, u, slot, true)
+			b.guessed = append(b.guessed, u)
+		}
+	}
+	s.flush()
+}
+
+// takeBack takes b's guesses back that have not begun to be read.
+func (s *store) takeBack(b *bundle) {
+	for _, u := range b.guessed {
+		if l := b.loads[u]; l != nil && l.guess && l.drop(s.reader) {
+			b.class.cache.Drop(b.first + u)
+			b.loads[u] = nil
+			s.under--
+			s.use.Reads -= int64(len(b.spans))
+			s.use.Bytes -= b.fileBytes()
+			s.unused = append(s.unused, l)
+		}
+	}
+	b.guessed = b.guessed[:0]
+}
+
+// fileBytes returns what reading a unit takes.
+func (b *bundle) fileBytes() (n int64) {
+	for i := range b.spans {
+		n += int64(b.spans[i].bytes)
+	}
+	return n
+}
+
+// flush passes what is to be read to the reader.
+func (s *store) flush() {
+	if len(s.now) > 0 {
+		s.reader.Read(s.now...)
+		s.now = s.now[:0]
+	}
+	if len(s.later) > 0 {
+		s.reader.Later(s.later...)
+		s.later = s.later[:0]
+	}
 }
 
 // admit begins to read units that have no slot, as long as there are slots for them.
 func (s *store) admit() {
+	defer s.flush()
 	for ; s.asked < len(s.units); s.asked++ {
 		if s.held[s.asked] {
 			continue
@@ -377,14 +447,13 @@ func (s *store) take(at, least int) (n int, err error) {
 		if s.failed != nil {
 			return 0, s.failed
 		}
-		s.admit()
-		switch {
-		case s.held[at] || s.giveUp(at):
-		case s.under > 0: // all slots are of units on their way
-			s.await()
-		default:
-			return 0, errors.New("RAM has no room for another unit of the model; give more memory")
+		if s.admit(); s.held[at] || s.giveUp(at) {
+			continue
 		}
+		if s.under == 0 {
+			return 0, errors.New("memory for experts has no room for one more; give more memory")
+		}
+		s.wait() // for guesses, and for units that come later
 	}
 	least = min(least, len(s.units)-at)
 	for {
@@ -398,10 +467,15 @@ func (s *store) take(at, least int) (n int, err error) {
 		if n >= least || n > 0 && !s.held[at+n] {
 			return n, nil
 		}
-		from := monotime.Now()
-		s.await()
-		s.use.Wait += monotime.Since(from)
+		s.wait()
 	}
+}
+
+// wait is await, timed.
+func (s *store) wait() {
+	from := monotime.Now()
+	s.await()
+	s.use.Wait += monotime.Since(from)
 }
 
 // giveUp releases the last unit that has a slot which a unit before it needs.

@@ -1,0 +1,191 @@
+package cpu
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/disk"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/residency"
+)
+
+// stepReader reads what is needed at once, and guesses when a test says so.
+type stepReader struct {
+	content []byte
+	reads   int // of what was needed
+	later   []*disk.Piece
+}
+
+func (r *stepReader) Read(pieces ...*disk.Piece) {
+	for _, p := range pieces {
+		r.reads++
+		r.give(p)
+	}
+}
+
+func (r *stepReader) give(p *disk.Piece) { p.Done(r.content[p.Offset:][:p.Bytes], nil) }
+
+func (r *stepReader) Later(pieces ...*disk.Piece) { r.later = append(r.later, pieces...) }
+
+func (r *stepReader) Hurry(p *disk.Piece) {
+	if r.Drop(p) {
+		r.Read(p)
+	}
+}
+
+func (r *stepReader) Drop(p *disk.Piece) bool {
+	i := slices.Index(r.later, p)
+	if i < 0 {
+		return false
+	}
+	r.later = slices.Delete(r.later, i, i+1)
+	return true
+}
+
+func (r *stepReader) Close() error { return nil }
+
+// next reads the first guess that waits.
+func (r *stepReader) next() {
+	p := r.later[0]
+	r.later = r.later[1:]
+	r.give(p)
+}
+
+// newSteppedStore returns the store of a device with two bundles of so many units, whose two parts are read apart, and
+// the reader that it has from now on.
+func newSteppedStore(t *testing.T, units, slots int) (*store, *stepReader) {
+	t.Helper()
+	const cols = 32
+	size := quant.F32.RowBytes(cols)
+	r := &stepReader{content: make([]byte, 4*(units*size+2*spanGap))}
+	for i := range r.content {
+		r.content[i] = byte(i * i >> 7)
+	}
+	path := filepath.Join(t.TempDir(), "units")
+	if err := os.WriteFile(path, r.content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := disk.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	d, err := New(Options{Threads: 1, UnitCache: int64(slots * 2 * size)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	offset := int64(0)
+	for range 2 {
+		var parts []*compute.Matrix
+		for range 2 {
+			m, err := d.Matrix(compute.Source{
+				Type: quant.F32, Rows: units, Cols: cols, Data: make([]byte, units*size), Stack: units, Disk: &compute.OnDisk{File: file, Offset: offset, Stride: int64(size), Units: units},
+			}, compute.Dense)
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts = append(parts, m)
+			offset += int64(units*size) + 2*spanGap
+		}
+		if err := d.Bundle(nil, parts...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Keep(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+	d.units.close()
+	d.units.reader = r
+	return d.units, r
+}
+
+// hold takes units in, checks their bytes and lets them go.
+func hold(t *testing.T, s *store, r *stepReader, b *bundle, units ...int32) {
+	t.Helper()
+	s.step(1)
+	s.begin(b, units, slices.Repeat([]int32{1}, len(units)))
+	for at := 0; at < len(units); {
+		n, err := s.take(at, len(units))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, u := range units[at : at+n] {
+			for i, p := range b.parts {
+				want := r.content[p.disk.Offset+int64(u)*p.disk.Stride:][:p.fileSize]
+				if got := b.class.slabs[i][int(b.slot(u))*p.size:][:p.size]; !slices.Equal(got, want) {
+					t.Errorf("unit %d: part %d is not the file's", u, i)
+				}
+			}
+		}
+		s.release(at, n)
+		at += n
+	}
+}
+
+// TestGuesses: a guess is read after what is needed, in two reads as its parts are apart; it is used without another
+// read, hurried when it is needed before it was read, and taken back when its layer did not need it.
+func TestGuesses(t *testing.T) {
+	s, r := newSteppedStore(t, 8, 8) // slots have units 0 to 3 of both
+	b := s.bundles[1]
+	at := func(u int32) int32 { return b.slot(u) }
+
+	s.guess(b, []int32{1, 5, 6, 7})
+	if len(r.later) != 6 || r.reads != 0 {
+		t.Fatalf("%d guesses wait, want 2 for each of 3 units", len(r.later))
+	}
+	r.next()
+	r.next()
+	r.next()
+	hold(t, s, r, b, 5) // was read; of 6 a part was, 7 is not needed
+	if r.reads != 0 {
+		t.Errorf("%d reads of a unit that had been read", r.reads)
+	}
+	if len(r.later) != 1 || at(6) == residency.Absent || at(7) != residency.Absent {
+		t.Errorf("%d guesses wait, want one part of unit 6", len(r.later))
+	}
+	hold(t, s, r, b, 6)
+	if r.reads != 1 || len(r.later) != 0 {
+		t.Errorf("%d reads, want the part of unit 6 that was missing", r.reads)
+	}
+	s.guess(b, []int32{4, 7})
+	hold(t, s, r, b, 7, 4)
+	if r.reads != 5 {
+		t.Errorf("%d reads, want two more of each of 2 units", r.reads)
+	}
+	use := s.bundles[0].class.cache.Counted()
+	if use.Guessed != 4 || use.GuessesUsed != 4 || use.Misses != 0 || s.under != 0 {
+		t.Errorf("%+v with %d under way, want 4 guesses, all right", use, s.under)
+	}
+	if s.use.Reads-16 != 8 { // after the first 8 units
+		t.Errorf("%d reads counted", s.use.Reads)
+	}
+}
+
+// TestGuessesHoldSlots: a step that needs slots which guesses have waits for these.
+func TestGuessesHoldSlots(t *testing.T) {
+	s, r := newSteppedStore(t, 8, 2)
+	a, b := s.bundles[0], s.bundles[1]
+	hold(t, s, r, a, 4)
+	s.guess(b, []int32{5, 6, 7})
+	n := len(r.later)
+	if n < 2 {
+		t.Fatal("nothing was guessed")
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		hold(t, s, r, a, 1, 2, 3)
+	}()
+	for range n { // a guess is read whatever waits
+		p := r.later[0]
+		r.later = r.later[1:]
+		r.give(p)
+	}
+	<-done
+	hold(t, s, r, b, 5, 6, 7)
+}
