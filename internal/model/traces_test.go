@@ -134,7 +134,7 @@ func (s *story) trace(t *testing.T, m tracedModel, l loading) {
 	segments := map[compute.Segment]string{} // what they did first
 	for _, step := range stepsOf(loaded, m.file, l) {
 		d.run = nil
-		if err := step.run(); err != nil {
+		if _, err := step.run(); err != nil {
 			t.Fatalf("%s, %s, %s: %v", m.name, l.name, step.name, err)
 		}
 		if d.run != nil {
@@ -232,7 +232,7 @@ func (firstRows) Experts(int, model.ExpertStep) {}
 // namedStep is a step of a model.
 type namedStep struct {
 	name string
-	run  func() error
+	run  func() (rows [][]float32, err error) // logits and hidden states
 }
 
 // stepsOf returns the steps that a loaded model is to take: those that it can.
@@ -255,29 +255,33 @@ func stepsOf(m *model.Model, f *gguf.File, l loading) (list []namedStep) {
 		p.Scales = l.scales
 		return p
 	}
-	read := func(p *compute.Params, logits, hidden bool) error {
+	read := func(p *compute.Params, logits, hidden bool) (rows [][]float32, err error) {
+		keep := func(row []float32, err error) error {
+			rows = append(rows, slices.Clone(row))
+			return err
+		}
 		for i := range p.Out {
 			if !logits {
 				break
 			}
-			if _, err := m.Logits(i); err != nil {
-				return err
+			if err := keep(m.Logits(i)); err != nil {
+				return nil, err
 			}
 		}
 		for i := range p.Tokens {
 			if !hidden {
 				break
 			}
-			if _, err := m.Hidden(i); err != nil {
-				return err
+			if err := keep(m.Hidden(i)); err != nil {
+				return nil, err
 			}
 		}
-		return nil
+		return rows, nil
 	}
 	add := func(name string, forward func(*compute.Params) error, hidden bool, p *compute.Params) {
-		list = append(list, namedStep{name, func() error {
+		list = append(list, namedStep{name, func() ([][]float32, error) {
 			if err := forward(p); err != nil {
-				return err
+				return nil, err
 			}
 			return read(p, !l.headless, hidden)
 		}})
@@ -329,7 +333,7 @@ func stepsOf(m *model.Model, f *gguf.File, l loading) (list []namedStep) {
 	if m.CheckTurns() == nil {
 		turn := params(0, nil, rows{0, 3, 4})
 		turn.Turns = slices.Repeat([]int32{-2}, 4)
-		list = append(list, namedStep{"keys turn", func() error { return m.TurnKeys(turn) }})
+		list = append(list, namedStep{"keys turn", func() ([][]float32, error) { return nil, m.TurnKeys(turn) }})
 	}
 	return list
 }

@@ -78,7 +78,7 @@ func (d *Device) restoreGroups(w *matrix, src compute.Source, first int) {
 // KeepsRows reports whether Rows can give m's.
 func (d *Device) KeepsRows(m *compute.Matrix) bool {
 	w := mem(m)
-	return w.layout != groups && m.Rows*w.rowBytes == len(w.data)
+	return w.layout != groups && w.disk == nil && m.Rows*w.rowBytes == len(w.data)
 }
 
 // Rows returns rows [from, to) of m as a file has them, in scratch, which has room for them, or where they lie.
@@ -99,7 +99,7 @@ func (d *Device) Rows(m *compute.Matrix, from, to int, scratch []byte) compute.S
 // HasPlanes reports whether Planes can give m's rows, or its groups of neurons.
 func (d *Device) HasPlanes(m *compute.Matrix) bool {
 	w := mem(m)
-	return w.layout == groups || w.packed && kernel.HasPlanes(m.Type) && d.KeepsRows(m)
+	return w.disk == nil && (w.layout == groups || w.packed && kernel.HasPlanes(m.Type) && d.KeepsRows(m))
 }
 
 // Planes writes row of m by planes, or a group. It may be called on any goroutine.

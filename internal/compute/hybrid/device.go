@@ -100,6 +100,7 @@ type matrix struct {
 	use       compute.Use
 	home      int      // which GPU that is, in a MultiGPU
 	slots     bool     // the host has all rows; those on the GPU are experts that may change
+	units     int      // that the host has on disk; 0: none
 	slotted   *slotted // of a layer's down matrix, once it was recorded; nil where its experts stay where they are
 	known     bool     // slotted says so
 }
@@ -127,17 +128,19 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 	var err error
 	switch hot {
 	case n:
-		src.Pinned = false
+		src.Pinned, src.Disk = false, nil
 		m.gpu, err = d.gpu.Matrix(src, use)
 		err = d.ofGPU(err)
 	case 0:
 		if use == compute.Dense && src.Stack > 0 && d.streaming.Experts > 0 { // prompts may have its rows sent
 			use = compute.Rows
 		}
-		m.host, err = d.host.Matrix(src, use)
+		err = d.toHost(m, src, use)
 	default:
+		held := src
+		held.Disk = nil
 		var part compute.Source
-		if part, err = neurons(src, use, 0, hot); err != nil {
+		if part, err = neurons(held, use, 0, hot); err != nil {
 			return nil, err
 		}
 		part.Pinned = false
@@ -152,12 +155,21 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 		if part, err = neurons(src, use, first, n); err != nil {
 			return nil, err
 		}
-		m.host, err = d.host.Matrix(part, use)
+		err = d.toHost(m, part, use)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+// toHost takes m's part in RAM, or on disk, to the host.
+func (d *Device) toHost(m *matrix, src compute.Source, use compute.Use) (err error) {
+	if src.Disk != nil {
+		m.units = src.Disk.Units
+	}
+	m.host, err = d.host.Matrix(src, use)
+	return err
 }
 
 // vector is on both devices.

@@ -82,13 +82,17 @@ func padded(t *testing.T, plan [layers + 1]compute.Place, streamed, pad bool) co
 // deviceOf is device with GPUs of another kind.
 func deviceOf(t *testing.T, plan [layers + 1]compute.Place, streamed bool, gpu func() compute.Device) compute.Device {
 	t.Helper()
+	return deviceBeside(host(t), plan, streamed, gpu)
+}
+
+// deviceBeside is deviceOf with a host.
+func deviceBeside(processor *cpu.Device, plan [layers + 1]compute.Place, streamed bool, gpu func() compute.Device) compute.Device {
 	gpus := 0
 	for _, p := range plan {
 		gpus = max(gpus, int(p.Tier)+1)
 	}
 	var pairs []*hybrid.Device
 	var home []int
-	processor := host(t)
 	for j := range gpus {
 		var attention []bool
 		for _, p := range plan[:layers] {

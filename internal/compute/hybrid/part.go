@@ -11,6 +11,15 @@ import (
 func neurons(src compute.Source, use compute.Use, from, to int) (compute.Source, error) {
 	part := src
 	part.Order = nil
+	if src.Disk != nil {
+		if use == compute.Columns && src.Stack == 0 {
+			return part, fmt.Errorf("tensor %q: its columns cannot stay on disk, where neurons are rows", src.Name)
+		}
+		rows := src.Rows / src.Disk.Units // of a unit
+		if part.Disk = src.Disk.From(from/rows, (to-from)/rows); src.Order != nil {
+			part.Disk, part.Order = src.Disk.From(0, (to-from)/rows), src.Order[from/rows:to/rows]
+		}
+	}
 	if src.Stack > 0 {
 		_, rows := src.Stacked()
 		if from%rows != 0 || to%rows != 0 {
@@ -29,7 +38,7 @@ func neurons(src compute.Source, use compute.Use, from, to int) (compute.Source,
 	}
 	size := src.Type.RowBytes(src.Cols)
 	part.Rows = to - from
-	if src.Order == nil {
+	if src.Order == nil || src.Disk != nil {
 		part.Data = src.Data[from*size : to*size]
 		return part, nil
 	}

@@ -47,6 +47,9 @@ func (y *stream) choose() bool {
 		if w == nil {
 			continue
 		}
+		if mem(w).units > 0 {
+			return false
+		}
 		cold := mem(w).host
 		use := y.host.Restorable(cold)
 		y.weights, y.uses = append(y.weights, cold), append(y.uses, use)

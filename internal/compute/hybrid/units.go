@@ -1,0 +1,77 @@
+package hybrid
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// Bundle implements compute.UnitKeeper: the host keeps units of which it has a part. What is on the GPU is none of them.
+func (d *Device) Bundle(prior []float64, parts ...*compute.Matrix) error {
+	return bundle(d.host, prior, parts)
+}
+
+// Keep implements compute.UnitKeeper.
+func (d *Device) Keep(ctx context.Context, progress func(done, total int64)) error {
+	return keep(d.host, ctx, progress)
+}
+
+// UnitUse implements compute.UnitUser.
+func (d *Device) UnitUse() compute.UnitUse { return unitUse(d.host) }
+
+// Bundle implements compute.UnitKeeper.
+func (f *MultiGPU) Bundle(prior []float64, parts ...*compute.Matrix) error {
+	return bundle(f.host(), prior, parts)
+}
+
+// Keep implements compute.UnitKeeper.
+func (f *MultiGPU) Keep(ctx context.Context, progress func(done, total int64)) error {
+	return keep(f.host(), ctx, progress)
+}
+
+// UnitUse implements compute.UnitUser.
+func (f *MultiGPU) UnitUse() compute.UnitUse { return unitUse(f.host()) }
+
+// bundle bundles the host's parts of units, the first of which may be on a GPU.
+func bundle(host compute.Host, prior []float64, parts []*compute.Matrix) error {
+	var on []*compute.Matrix
+	units := 0
+	for _, p := range parts {
+		if m := mem(p); m.units > 0 {
+			on, units = append(on, m.host), m.units
+		}
+	}
+	switch {
+	case len(on) == 0:
+		return nil
+	case len(on) < len(parts):
+		return fmt.Errorf("tensor %q: it stays on disk, and others of its layer do not", on[0].Name)
+	}
+	keeper, ok := host.(compute.UnitKeeper)
+	if !ok {
+		return fmt.Errorf("%s cannot compute with weights on disk", host.Name())
+	}
+	if prior != nil {
+		prior = slices.Clone(prior[max(0, len(prior)-units):])
+		if m := mem(parts[0]); m.slots {
+			clear(prior[:m.hot*units/parts[0].Rows]) // the GPU has these
+		}
+	}
+	return keeper.Bundle(prior, on...)
+}
+
+func keep(host compute.Host, ctx context.Context, progress func(done, total int64)) error {
+	if keeper, ok := host.(compute.UnitKeeper); ok {
+		return keeper.Keep(ctx, progress)
+	}
+	return nil
+}
+
+func unitUse(host compute.Host) compute.UnitUse {
+	if user, ok := host.(compute.UnitUser); ok {
+		return user.UnitUse()
+	}
+	return compute.UnitUse{}
+}

@@ -1,0 +1,69 @@
+package hybrid_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+)
+
+// TestExpertsOnDisk: beside GPUs, too, experts on disk give the bytes that they give in RAM, whether GPUs hold some of a
+// layer's, all or none, and whether prompts have the others sent.
+func TestExpertsOnDisk(t *testing.T) {
+	const experts = 24
+	on := func(gpu compute.Tier, held int) compute.Place {
+		return compute.Place{Split: compute.Split{Tier: gpu, Bound: held}, Attention: true}
+	}
+	plans := map[string][layers + 1]compute.Place{
+		"some":     {on(0, 5), on(0, 0), on(0, experts)},
+		"none":     {},
+		"two GPUs": {on(0, 3), on(1, experts), on(1, 7)},
+	}
+	for _, c := range []struct {
+		spec synth.Spec
+		mode model.SparseMode
+	}{
+		{synth.Spec{Arch: "qwen3moe", Type: quant.Q4_0}, model.Off},
+		{synth.Spec{Arch: "smallthinker", Type: quant.F16}, model.Exact},
+	} {
+		c.spec.Experts, c.spec.Used, c.spec.FF = experts, 3, 32
+		f := synthtest.Stored(t, synthtest.Sparse(t, c.spec, layers))
+		for name, plan := range plans {
+			for _, streamed := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s/streamed=%t", c.spec.Arch, name, streamed), func(t *testing.T) {
+					run := func(onDisk bool) ([][]float32, []model.NeuronUse, compute.UnitUse) {
+						processor, err := cpu.New(cpu.Options{Threads: 2, Floats: true, UnitCache: 1 << 20})
+						if err != nil {
+							t.Fatal(err)
+						}
+						dev := deviceBeside(processor, plan, streamed, func() compute.Device { return newTapes(host(t), false) })
+						out, use := logits(t, f, dev, model.Options{Sparse: c.mode, Places: plan[:], OnDisk: onDisk})
+						return out, use, dev.(compute.UnitUser).UnitUse()
+					}
+					want, wantUse, _ := run(false)
+					got, use, units := run(true)
+					if apart(got, want) != 0 {
+						t.Error("other bytes than in RAM")
+					}
+					for l := range use {
+						if use[l] != wantUse[l] {
+							t.Errorf("layer %d counted %+v, in RAM %+v", l, use[l], wantUse[l])
+						}
+					}
+					held := 0
+					for _, p := range plan[:layers] {
+						held += p.Bound
+					}
+					if units.Units != int64(layers*experts-held) || units.Misses == 0 || units.Kept > 1<<20 {
+						t.Errorf("%+v with %d experts on GPUs", units, held)
+					}
+				})
+			}
+		}
+	}
+}
