@@ -114,23 +114,25 @@ func (f *File) Part(layer int, p Part) *compute.OnDisk {
 	if l == nil || l.rows[p] == nil {
 		return nil
 	}
-	return &compute.OnDisk{File: f.file, Offset: l.offset + l.at[p], Stride: l.stride, Units: l.neurons}
+	return &compute.OnDisk{
+		File: f.file, Offset: l.offset + l.at[p], Stride: l.stride, Units: l.neurons,
+		Verify: func(neuron int, row []byte) error { return l.verify(f, p, neuron, row) },
+	}
 }
 
 // castagnoli is the polynomial that processors have an instruction for.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Verify returns an error if data is not the row of a part of a neuron that was written. Rows that were right once are
-// not looked at again. The file must have the part.
-func (f *File) Verify(layer int, p Part, neuron int, data []byte) error {
-	l := f.layers[layer]
+// verify returns an error if row is not that of a part of a neuron which was written. Rows that were right once are not
+// looked at again.
+func (l *open) verify(f *File, p Part, neuron int, row []byte) error {
 	word, bit := &l.seen[p][neuron/32], uint32(1)<<(neuron%32)
 	if word.Load()&bit != 0 {
 		return nil
 	}
-	if crc32.Checksum(data, castagnoli) != l.sums[p][neuron] {
+	if crc32.Checksum(row, castagnoli) != l.sums[p][neuron] {
 		return fmt.Errorf("%s: the %s row of neuron %d of layer %d, at offset %d, is not what was written: its checksum is another; delete the file, and it is made again from the model",
-			f.Path(), p, neuron, layer, l.offset+int64(neuron)*l.stride+l.at[p])
+			f.Path(), p, neuron, l.number, l.offset+int64(neuron)*l.stride+l.at[p])
 	}
 	word.Or(bit)
 	return nil

@@ -93,7 +93,7 @@ func check(t *testing.T, f *File, model *gguf.File, layer int, names [parts]stri
 			if !bytes.Equal(row, w.Data[(first+i)*size:][:size]) {
 				t.Fatalf("%s: row %d differs", name, i)
 			}
-			if err := f.Verify(layer, Part(p), i, row); err != nil {
+			if err := at.Verify(i, row); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -232,11 +232,14 @@ func TestDamaged(t *testing.T) {
 	offset := at.Offset + 7*at.Stride
 	row := whole[offset:][:36]
 	row[5] ^= 4
-	if err := f.Verify(1, Up, 7, row); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), fmt.Sprint("offset ", offset)) || !strings.Contains(err.Error(), "delete") {
+	if err := at.Verify(7, row); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), fmt.Sprint("offset ", offset)) || !strings.Contains(err.Error(), "delete") {
 		t.Error(err)
 	}
 	row[5] ^= 4
-	if err := f.Verify(1, Up, 7, row); err != nil {
+	if err := at.Verify(7, row); err != nil {
+		t.Error(err)
+	}
+	if err := at.From(5, 30).Verify(2, row); err != nil {
 		t.Error(err)
 	}
 }
