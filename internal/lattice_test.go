@@ -58,6 +58,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/placement", "internal/compute internal/neuron"},
 	{"internal/neuronreport", "internal/neuron"},
 	{"internal/prepared", "internal/arch internal/gguf internal/neuron internal/quant internal/fault"},
+	{"internal/bundle", "internal/atomicfile internal/compute internal/disk internal/fault internal/gguf internal/hw internal/prepared internal/quant"},
 	{"internal/compute/ref", "internal/compute internal/quant"},
 	{"internal/compute/devicetest", "internal/compute internal/compute/ref internal/quant internal/testenv"},
 	{"internal/compute/cpu/pool", ""},

@@ -65,7 +65,7 @@ const mostLines = 16 * wholefile.Text
 
 // take locks the file and reads it.
 func (f *Lines) take() error {
-	held, err := lock(f.file)
+	held, err := Lock(f.file)
 	if err != nil {
 		return fmt.Errorf("%s cannot be locked: %w", f.path, err)
 	}

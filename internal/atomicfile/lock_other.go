@@ -6,5 +6,5 @@ import "os"
 
 const appending = os.O_APPEND
 
-// lock does nothing: this system has no such locks.
-func lock(*os.File) (held bool, err error) { return false, nil }
+// Lock does nothing: this system has no such locks.
+func Lock(*os.File) (held bool, err error) { return false, nil }

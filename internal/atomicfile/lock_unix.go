@@ -12,8 +12,8 @@ import (
 // appending has every write go to the end, also where a file system has no locks and another process writes.
 const appending = unix.O_APPEND
 
-// lock locks f until it is closed. held: another process has locked it. On a file system without locks it does nothing.
-func lock(f *os.File) (held bool, err error) {
+// Lock locks f until it is closed. held: another process has locked it. On a file system without locks it does nothing.
+func Lock(f *os.File) (held bool, err error) {
 	for {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err != unix.EINTR {

@@ -16,6 +16,7 @@ type OnDisk struct {
 	Offset int64 // of unit 0's rows, which are as in a GGUF file
 	Stride int64 // bytes from a unit's rows to those of the next
 	Units  int
+	Verify func(unit int, rows []byte) error // returns an error if rows are not what was written; nil: nobody knows
 }
 
 // Check reports whether the weight's rows divide into units that the file can hold. The error names the tensor.
@@ -35,7 +36,12 @@ func (o *OnDisk) From(first, n int) *OnDisk {
 	if o == nil {
 		return nil
 	}
-	return &OnDisk{File: o.File, Offset: o.Offset + int64(first)*o.Stride, Stride: o.Stride, Units: n}
+	from := *o
+	from.Offset, from.Units = o.Offset+int64(first)*o.Stride, n
+	if o.Verify != nil {
+		from.Verify = func(unit int, rows []byte) error { return o.Verify(first+unit, rows) }
+	}
+	return &from
 }
 
 // UnitKeeper is a device that computes with weights on disk: it keeps the units that are used most in RAM.

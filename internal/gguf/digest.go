@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"hash"
 )
 
 // digestSample is the number of bytes that Digest reads at the beginning and in the middle of each tensor's data.
@@ -21,7 +22,21 @@ func (f *File) Digest() [sha256.Size]byte {
 		}
 		h.Write(b)
 	}
-	for _, t := range f.Tensors {
+	f.samples(h, f.Tensors)
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// DigestOf is Digest of some of f's tensors alone: metadata that is changed, or overridden for a run, does not change it.
+func (f *File) DigestOf(tensors []*Tensor) [sha256.Size]byte {
+	h := sha256.New()
+	f.samples(h, tensors)
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// samples adds tensors' names, types, shapes and samples of their data to h.
+func (f *File) samples(h hash.Hash, tensors []*Tensor) {
+	defer f.scattered()()
+	for _, t := range tensors {
 		b := appendText(nil, t.Name)
 		b = fmt.Append(b, t.Type, t.Shape)
 		b = binary.LittleEndian.AppendUint64(b, uint64(len(t.Data)))
@@ -29,5 +44,4 @@ func (f *File) Digest() [sha256.Size]byte {
 		middle := t.Data[len(t.Data)/2:]
 		h.Write(append(b, middle[:min(digestSample, len(middle))]...))
 	}
-	return [sha256.Size]byte(h.Sum(nil))
 }

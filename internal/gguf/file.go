@@ -37,7 +37,7 @@ func (t *Tensor) Part(name string, first, n int) *Tensor {
 	bytes := t.Type.RowBytes(t.Shape[0])
 	return &Tensor{
 		Name: name, Type: t.Type, Shape: []int{t.Shape[0], n},
-		Offset: t.Offset + int64(first*bytes), Data: t.Data[first*bytes:][:n*bytes],
+		Offset: t.Offset + int64(first*bytes), PartNo: t.PartNo, Data: t.Data[first*bytes:][:n*bytes],
 	}
 }
 

@@ -12,13 +12,13 @@ import (
 // ModelKind is the kind of models and adapters, which may replace each other.
 func ModelKind() atomicfile.Kind {
 	return atomicfile.Kind{Name: "a model in the form of GGUF", Shared: true, Is: func(head []byte) bool {
-		return begins(head) && !ofMatrix(head) && !ofStatistics(head)
+		return begins(head) && !ofType(head, typeMatrix) && !ofType(head, typeNeurons) && !ofStatistics(head)
 	}}
 }
 
 // MatrixKind is the kind of importance matrices.
 func MatrixKind() atomicfile.Kind {
-	return atomicfile.Kind{Name: "an importance matrix in the form of GGUF", Shared: true, Is: func(head []byte) bool { return begins(head) && ofMatrix(head) }}
+	return atomicfile.Kind{Name: "an importance matrix in the form of GGUF", Shared: true, Is: func(head []byte) bool { return begins(head) && ofType(head, typeMatrix) }}
 }
 
 // StatisticsKind is the kind of statistics of neurons and experts.
@@ -26,21 +26,30 @@ func StatisticsKind() atomicfile.Kind {
 	return atomicfile.Kind{Name: "a file of statistics that powerinfer profile wrote", Shared: true, Is: func(head []byte) bool { return begins(head) && ofStatistics(head) }}
 }
 
+// NeuronsKind is the kind of files in which the rows of each neuron of a model follow one another.
+func NeuronsKind() atomicfile.Kind {
+	return atomicfile.Kind{Name: "a file of a model's neurons", Shared: true, Is: func(head []byte) bool { return begins(head) && ofType(head, typeNeurons) }}
+}
+
 func begins(head []byte) bool {
 	return bytes.HasPrefix(head, []byte("GGUF")) || bytes.HasPrefix(head, []byte("PWRI"))
 }
 
 const (
-	typeKey    = "general.type"
-	typeMatrix = "imatrix"
-	ownKeys    = "powerinfer." // prefix of the keys of statistics
+	typeKey     = "general.type"
+	typeMatrix  = "imatrix"
+	typeNeurons = "neurons"
+	ownKeys     = "powerinfer." // prefix of the keys of statistics
 )
 
-// ofMatrix reports whether head is the beginning of an importance matrix, which its first key says.
-func ofMatrix(head []byte) bool {
+// TypeOfNeurons is the key that says that a file is of NeuronsKind. It is the file's first.
+func TypeOfNeurons() KV { return KV{typeKey, typeNeurons} }
+
+// ofType reports whether head is the beginning of a file of that type, which its first key says.
+func ofType(head []byte, name string) bool {
 	_, value, ok := bytes.Cut(head, []byte(typeKey))
-	text := binary.LittleEndian.AppendUint64([]byte{kindString, 0, 0, 0}, uint64(len(typeMatrix)))
-	return ok && bytes.HasPrefix(value, append(text, typeMatrix...))
+	text := binary.LittleEndian.AppendUint64([]byte{kindString, 0, 0, 0}, uint64(len(name)))
+	return ok && bytes.HasPrefix(value, append(text, name...))
 }
 
 // ofStatistics reports whether head is the beginning of a file without tensors and with keys of this program.
@@ -51,9 +60,12 @@ func ofStatistics(head []byte) bool {
 
 // contentKind returns the kind of a file with these keys and tensors.
 func contentKind(keys []KV, tensors []Source) atomicfile.Kind {
+	is := func(name string) bool { return slices.Contains(keys, KV{typeKey, name}) }
 	switch {
-	case slices.ContainsFunc(keys, func(kv KV) bool { return kv.Key == typeKey && kv.Value == typeMatrix }):
+	case is(typeMatrix):
 		return MatrixKind()
+	case is(typeNeurons):
+		return NeuronsKind()
 	case len(tensors) == 0 && slices.ContainsFunc(keys, func(kv KV) bool { return strings.HasPrefix(kv.Key, ownKeys) }):
 		return StatisticsKind()
 	}

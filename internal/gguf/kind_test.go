@@ -21,6 +21,7 @@ func TestKinds(t *testing.T) {
 		"model":      {[]KV{{"general.architecture", "llama"}, {"general.type", "model"}, {"powerinfer.version", uint32(1)}}, model},
 		"adapter":    {[]KV{{"general.type", "adapter"}}, model},
 		"matrix":     {[]KV{{"general.type", "imatrix"}}, model},
+		"neurons":    {[]KV{TypeOfNeurons(), {"powerinfer.bundle.version", uint32(1)}}, model},
 		"statistics": {[]KV{{"general.architecture", "llama"}, {"general.name", strings.Repeat("n", 200)}, {"powerinfer.profile.version", uint32(1)}}, nil},
 	}
 	for old, o := range kinds {

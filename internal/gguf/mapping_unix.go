@@ -40,3 +40,15 @@ func (f *File) DontNeed(t *Tensor) {
 		_ = unix.Madvise(t.Data[skip:skip+n], unix.MADV_DONTNEED)
 	}
 }
+
+// scattered has the system read no more of the file than what is touched, until the function that it returns is called:
+// what it would read ahead may be megabytes for each page.
+func (f *File) scattered() (end func()) {
+	advise := func(how int) {
+		for _, m := range f.mappings {
+			_ = unix.Madvise(m, how)
+		}
+	}
+	advise(unix.MADV_RANDOM)
+	return func() { advise(unix.MADV_NORMAL) }
+}

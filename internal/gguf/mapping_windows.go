@@ -45,3 +45,6 @@ func populate(b []byte) error {
 	touch(b)
 	return nil
 }
+
+// scattered does nothing: Windows has no such advice for mapped files.
+func (f *File) scattered() (end func()) { return func() {} }

@@ -164,6 +164,23 @@ func (s *Source) bytes() int {
 	return n
 }
 
+// Layout returns how Create would write a file, for those who write it piece by piece: everything before the tensors'
+// data, with its padding, where in the file the data of each tensor begins, and the file's size. The data of each is
+// followed by zeros up to the next multiple of the alignment.
+func Layout(magic string, keys []KV, tensors []Source) (head []byte, offsets []int64, size int64, err error) {
+	head, alignment, err := encodeHeader(magic, keys, tensors)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	head = append(head, make([]byte, pad(int64(len(head)), alignment)-int64(len(head)))...)
+	size = int64(len(head))
+	for i := range tensors {
+		offsets = append(offsets, size)
+		size += pad(int64(tensors[i].bytes()), alignment)
+	}
+	return head, offsets, size, nil
+}
+
 // encodeHeader makes everything before the tensors' data, and reads it back, so that nothing is written that Parse
 // refuses.
 func encodeHeader(magic string, keys []KV, tensors []Source) (head []byte, alignment int64, err error) {

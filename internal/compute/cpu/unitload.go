@@ -35,10 +35,7 @@ func (s *store) read(b *bundle, unit, slot int32, guess bool) *load {
 	l.left.Store(int32(len(b.spans)))
 	b.loads[unit] = l
 	s.under++
-	at := int64(unit)
-	if order := b.parts[0].order; order != nil {
-		at = int64(order[unit])
-	}
+	at := int64(b.fileUnit(unit))
 	for i := range b.spans {
 		y, p := &b.spans[i], &l.pieces[i]
 		p.File, p.Offset, p.Bytes = y.file, y.offset+at*y.stride, y.bytes
@@ -51,6 +48,14 @@ func (s *store) read(b *bundle, unit, slot int32, guess bool) *load {
 		}
 	}
 	return l
+}
+
+// fileUnit returns which of the file's units a unit is.
+func (b *bundle) fileUnit(unit int32) int32 {
+	if order := b.parts[0].order; order != nil {
+		return order[unit]
+	}
+	return unit
 }
 
 // newLoad returns a load of so many pieces.
@@ -72,20 +77,11 @@ func (s *store) newLoad(pieces int) *load {
 
 // arrive packs what was read of span i. It runs on a goroutine of the reader.
 func (l *load) arrive(i int, data []byte, err error) {
+	if err == nil {
+		err = l.pack(i, data)
+	}
 	if err != nil {
 		l.failed.Store(&err)
-	} else {
-		y, src := &l.b.spans[i], &l.pieces[i].src
-		for j, n := range y.parts {
-			p := l.b.parts[n]
-			*src = p.src
-			src.Data = data[y.at[j]:][:p.fileSize]
-			dst := l.b.class.slabs[n][int(l.slot)*p.size:][:p.size]
-			for c := range p.packing.chunks(src) {
-				p.packing.pack(dst, src, c)
-			}
-		}
-		src.Data = nil
 	}
 	if l.left.Add(-1) > 0 {
 		return
@@ -94,6 +90,27 @@ func (l *load) arrive(i int, data []byte, err error) {
 	l.s.arrived = append(l.s.arrived, l)
 	l.s.mu.Unlock()
 	l.s.arrival.Signal()
+}
+
+// pack packs what was read of span i into the slot.
+func (l *load) pack(i int, data []byte) error {
+	y, src := &l.b.spans[i], &l.pieces[i].src
+	defer func() { src.Data = nil }()
+	for j, n := range y.parts {
+		p := l.b.parts[n]
+		*src = p.src
+		src.Data = data[y.at[j]:][:p.fileSize]
+		if p.disk.Verify != nil {
+			if err := p.disk.Verify(int(l.b.fileUnit(l.unit)), src.Data); err != nil {
+				return err
+			}
+		}
+		dst := l.b.class.slabs[n][int(l.slot)*p.size:][:p.size]
+		for c := range p.packing.chunks(src) {
+			p.packing.pack(dst, src, c)
+		}
+	}
+	return nil
 }
 
 // hurry has a guess read with what is needed, since it is.

@@ -1,11 +1,13 @@
 package cpu_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -78,7 +80,13 @@ func (l *expertLayer) bind(t *testing.T, d *cpu.Device, exact, onDisk bool) comp
 		}
 		src := compute.Source{Name: p.name, Type: l.typ, Rows: l.n * p.rows, Cols: p.cols, Data: p.data, Stack: l.n}
 		if onDisk {
-			src.Disk = &compute.OnDisk{File: l.file, Offset: p.offset, Stride: int64(p.rows * l.typ.RowBytes(p.cols)), Units: l.n}
+			size := p.rows * l.typ.RowBytes(p.cols)
+			src.Disk = &compute.OnDisk{File: l.file, Offset: p.offset, Stride: int64(size), Units: l.n, Verify: func(unit int, rows []byte) error {
+				if !bytes.Equal(rows, p.data[unit*size:][:size]) {
+					return fmt.Errorf("%s: other rows than those of unit %d", p.name, unit)
+				}
+				return nil
+			}}
 			src.Data = make([]byte, len(p.data)) // which is not read
 		}
 		m = append(m, must(d.Matrix(src, use)))
@@ -160,8 +168,8 @@ func TestExpertsOnDisk(t *testing.T) {
 	}
 }
 
-// TestExpertCannotBeRead: a step that needs an expert which the disk does not give fails with the file's name and the
-// place, and later steps that do not need it succeed.
+// TestExpertCannotBeRead: a step that needs an expert which the disk does not give, or not as it was written, fails,
+// and later steps that do not need it succeed.
 func TestExpertCannotBeRead(t *testing.T) {
 	const embd, ff, n = 256, 256, 8
 	l := newExpertLayer(t, quant.Q8_0, embd, ff, n)
@@ -174,6 +182,9 @@ func TestExpertCannotBeRead(t *testing.T) {
 	if err := os.Truncate(l.file.Path(), l.parts[2].offset+int64(len(l.parts[2].data))-100); err != nil {
 		t.Fatal(err)
 	}
+	const damaged = 5
+	up := l.parts[1]
+	damage(t, l.file.Path(), up.offset+int64(damaged*up.rows*l.typ.RowBytes(up.cols)))
 	x, out, logits := must(d.Tensor(1, embd)), must(d.Tensor(1, embd)), must(d.Tensor(1, n))
 	choice := must(d.Choice(1, 1, n))
 	run := func(expert int) error {
@@ -188,8 +199,29 @@ func TestExpertCannotBeRead(t *testing.T) {
 		if err := run(n - 1); err == nil {
 			t.Error("an expert that the file no longer has was computed")
 		}
+		if err := run(damaged); err == nil || !strings.Contains(err.Error(), "other rows than those of unit 5") {
+			t.Errorf("an expert that was damaged: %v", err)
+		}
 		if err := run(4); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// damage changes a byte of a file.
+func damage(t *testing.T, path string, at int64) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b := []byte{0}
+	if _, err = f.ReadAt(b, at); err == nil {
+		b[0] ^= 1
+		_, err = f.WriteAt(b, at)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -27,7 +27,7 @@ type Fault struct {
 	Errno  unix.Errno // with what it fails
 	Sticky bool       // all later calls that need room fail, too, as on a full disk
 	Short  bool       // it writes half; see Call.Shortens
-	Kill   bool       // the process is killed in its place
+	Kill   bool       // the process is killed in its place, or after half of it if Short is set and the call can write half
 }
 
 // variable parts of names differ from run to run or tell files of one kind apart: numbers, and random text.
@@ -182,6 +182,9 @@ func (s *supervisor) answer(n *notification) (r response, ok bool) {
 	at := len(s.calls) - 1
 	switch {
 	case f.Kill:
+		if f.Short && c.Shortens() {
+			_, _ = s.half(n)
+		}
 		s.at = at
 		_ = s.process.Kill()
 		return response{}, false
