@@ -1,11 +1,13 @@
 // Command experts simulates which experts lie on a GPU while text is generated: it replays recorded or synthetic uses
 // of experts against ways to place them, with the very code that plans and decides when a model runs
-// (internal/placement, internal/residency), and prints what a token takes.
+// (internal/placement, internal/residency), and prints what a token takes. Its command cache does so for the units of a
+// model that is larger than RAM, and prints which of them stay in RAM.
 //
 //	go run ./bench/experts                                    # the table of docs/placement.md
 //	go run ./bench/experts --model model.gguf --text book.txt --save uses.jsonl
 //	go run ./bench/experts --model qwen3-30b-a3b --machine gpu8 --trace uses.jsonl
 //	go run ./bench/experts --model qwen3-30b-a3b --machine gpu8 --habits zipf=1,drift=0.7,topic=100,sticky=1
+//	go run ./bench/experts --tokens 3000 cache                # the tables of "The unit cache" in docs/placement.md
 package main
 
 import (
@@ -93,7 +95,8 @@ func main() {
 			&cli.IntFlag{Name: "tokens", Value: 1500, Usage: "of a synthetic text; at most, of one that is read"},
 			&cli.Uint64Flag{Name: "seed", Aliases: []string{"s"}, Value: 1, Usage: "of the synthetic texts"},
 		},
-		Action: func(ctx context.Context, c *cli.Command) error { return run(ctx, c, os.Stdout) },
+		Commands: []*cli.Command{cacheCommand()},
+		Action:   func(ctx context.Context, c *cli.Command) error { return run(ctx, c, os.Stdout) },
 	}
 	if err := c.Run(context.Background(), os.Args); err != nil {
 		fmt.Fprintln(os.Stderr, "experts:", err)

@@ -10,13 +10,13 @@ import (
 type CacheTuning struct {
 	HalfLife float64 // tokens after which a use counts half
 	Waste    float64 // guesses that may be lost unused, for each unit that a step needed to have read
-	Burst    float64 // guesses that may be lost unused besides
+	Burst    float64 // guesses that may be lost unused besides, as a share of the slots
 	Spare    float64 // a guess takes the slot of a unit only if less than this share of tokens is expected to use that
 }
 
 // TunedCache returns the constants that served best in the simulations of docs/placement.md.
 func TunedCache() CacheTuning {
-	return CacheTuning{HalfLife: 256, Waste: 0.5, Burst: 16, Spare: 0.25}
+	return CacheTuning{HalfLife: 128, Waste: 0.5, Burst: 1.0 / 32, Spare: 0.25}
 }
 
 // Cache decides which units of a model stay in RAM's slots: a unit is what is read from disk at a time, an expert or a
@@ -33,25 +33,30 @@ func TunedCache() CacheTuning {
 // nothing is allocated.
 type Cache struct {
 	tuning CacheTuning
-	long   float64   // weight, in uses of now, of a unit that every token uses
-	age    float64   // tokens since a use had a weight of 1
-	now    float64   // weight of a use by the last token of the step
-	each   float64   // mean weight of a use by the tokens of the step
-	weight []float64 // [units]
-	slot   []int32   // [units] where each is, or Absent
-	seats  []seat    // [slots]
-	free   []int32   // slots that hold nothing; the last one is taken first
-	order  []ranked  // heap of 4 children a node: what may be evicted, the least first
+	long   float64 // weight, in uses of now, of a unit that every token uses
+	age    float64 // tokens since a use had a weight of 1
+	now    float64 // weight of a use by the last token of the step
+	each   float64 // mean weight of a use by the tokens of the step
+	units  []cachedUnit
+	seats  []seat   // [slots]
+	free   []int32  // slots that hold nothing; the last one is taken first
+	order  []ranked // heap of 4 children a node: what may be evicted, the least first
 	use    CacheUse
+	burst  float64 // the most that credit may be
 	credit float64 // guesses that may be lost now
 	right  float64 // share of the last guesses that was used
+}
+
+type cachedUnit struct {
+	weight float64
+	slot   int32 // or Absent
+	guess  bool  // it was read for a guess and has not been used
 }
 
 type seat struct {
 	unit    int32 // Absent: none
 	holds   int32
 	ordered bool // it is in order
-	guess   bool // the unit was read for a guess and has not been used
 }
 
 // ranked is a slot in the order of eviction. Its key is not above its unit's weight.
@@ -96,8 +101,9 @@ func NewCache(slots int, t CacheTuning) *Cache {
 	c := &Cache{
 		tuning: t, long: 1 / -math.Expm1(-math.Ln2/t.HalfLife), now: 1, each: 1,
 		seats: make([]seat, slots), free: make([]int32, slots), order: make([]ranked, 0, slots),
-		credit: t.Burst, right: 1,
+		burst: max(math.Ceil(t.Burst*float64(slots)), 1), right: 1,
 	}
+	c.credit = c.burst
 	for i := range c.seats {
 		c.seats[i].unit = Absent
 		c.free[i] = int32(slots - 1 - i)
@@ -107,9 +113,8 @@ func NewCache(slots int, t CacheTuning) *Cache {
 
 // Add adds so many units, which are absent, and returns the first one's number.
 func (c *Cache) Add(units int) (first int32) {
-	first = int32(len(c.slot))
-	c.weight = append(c.weight, make([]float64, units)...)
-	c.slot = append(c.slot, slices.Repeat([]int32{Absent}, units)...)
+	first = int32(len(c.units))
+	c.units = append(c.units, slices.Repeat([]cachedUnit{{slot: Absent}}, units)...)
 	return first
 }
 
@@ -120,27 +125,27 @@ func (c *Cache) Slots() int { return len(c.seats) }
 // tokens had used the unit so until now.
 func (c *Cache) Expect(unit int32, share float64) {
 	if share > 0 {
-		c.weight[unit] += share * c.long * c.now
+		c.units[unit].weight += share * c.long * c.now
 	}
 }
 
 // Expected returns the share of tokens that is expected to use a unit.
-func (c *Cache) Expected(unit int32) float64 { return c.weight[unit] / (c.long * c.now) }
+func (c *Cache) Expected(unit int32) float64 { return c.units[unit].weight / (c.long * c.now) }
 
 // Hottest returns the absent units that are expected to be used most, the first one most, as many as slots are free.
 // Units that nothing is known of are not among them. It looks at all units.
 func (c *Cache) Hottest() []int32 {
 	var units []int32
-	for u, s := range c.slot {
-		if s == Absent && c.weight[u] > 0 {
+	for u := range c.units {
+		if c.units[u].slot == Absent && c.units[u].weight > 0 {
 			units = append(units, int32(u))
 		}
 	}
 	slices.SortStableFunc(units, func(a, b int32) int {
 		switch {
-		case c.weight[a] > c.weight[b]:
+		case c.units[a].weight > c.units[b].weight:
 			return -1
-		case c.weight[a] < c.weight[b]:
+		case c.units[a].weight < c.units[b].weight:
 			return 1
 		}
 		return 0
@@ -171,27 +176,32 @@ func (c *Cache) Step(tokens int) {
 
 func (c *Cache) rescale() {
 	factor := math.Ldexp(1, -rescaled)
-	for i := range c.weight {
-		c.weight[i] *= factor
+	for i := range c.units {
+		c.units[i].weight *= factor
 	}
+	c.reorder()
+}
+
+// reorder brings all keys up to date.
+func (c *Cache) reorder() {
 	for i := range c.order {
-		c.order[i].key = c.weight[c.seats[c.order[i].slot].unit]
+		c.order[i].key = c.units[c.seats[c.order[i].slot].unit].weight
 	}
-	for i := len(c.order)/4 + 1; i >= 0; i-- {
+	for i := len(c.order) / 4; i >= 0; i-- {
 		c.down(i)
 	}
 }
 
 // Use counts that so many tokens of the step use a unit. It goes before the unit's Admit.
 func (c *Cache) Use(unit int32, tokens int) {
-	c.weight[unit] += float64(tokens) * c.each
-	s := c.slot[unit]
+	u := &c.units[unit]
+	u.weight += float64(tokens) * c.each
 	switch {
-	case s == Absent:
+	case u.slot == Absent:
 		c.use.Misses++
 		c.earn()
-	case c.seats[s].guess:
-		c.seats[s].guess = false
+	case u.guess:
+		u.guess = false
 		c.use.GuessesUsed++
 		c.credit++
 		c.settle(1)
@@ -203,7 +213,7 @@ func (c *Cache) Use(unit int32, tokens int) {
 
 // earn counts a unit that had to be read. The fewer of the last guesses were used, the fewer the next ones may be.
 func (c *Cache) earn() {
-	c.credit = min(c.credit+c.tuning.Waste*c.right, c.tuning.Burst)
+	c.credit = min(c.credit+c.tuning.Waste*c.right, c.burst)
 }
 
 // settle counts a guess that was used, 1, or lost, 0.
@@ -213,20 +223,20 @@ func (c *Cache) settle(used float64) {
 }
 
 // Slot returns where a unit is, or Absent.
-func (c *Cache) Slot(unit int32) int32 { return c.slot[unit] }
+func (c *Cache) Slot(unit int32) int32 { return c.units[unit].slot }
 
 // Hold has a unit that is not absent keep its slot until Release was called as often as Hold, Admit and Guess.
-func (c *Cache) Hold(unit int32) { c.seats[c.slot[unit]].holds++ }
+func (c *Cache) Hold(unit int32) { c.seats[c.units[unit].slot].holds++ }
 
 // Release ends a Hold, or that of Admit or Guess.
 func (c *Cache) Release(unit int32) {
-	s := c.slot[unit]
+	s := c.units[unit].slot
 	if s == Absent || c.seats[s].holds == 0 {
 		return
 	}
 	if c.seats[s].holds--; c.seats[s].holds == 0 && !c.seats[s].ordered {
 		c.seats[s].ordered = true
-		c.order = append(c.order, ranked{c.weight[unit], s})
+		c.order = append(c.order, ranked{c.units[unit].weight, s})
 		c.up(len(c.order) - 1)
 	}
 }
@@ -235,7 +245,7 @@ func (c *Cache) Release(unit int32) {
 // held; that unit is then absent and is returned as lost, else lost is Absent. It returns not ok where every slot is
 // held. A unit that has a slot is held in it.
 func (c *Cache) Admit(unit int32) (slot, lost int32, ok bool) {
-	if s := c.slot[unit]; s != Absent {
+	if s := c.units[unit].slot; s != Absent {
 		c.seats[s].holds++
 		return s, Absent, true
 	}
@@ -250,31 +260,31 @@ func (c *Cache) Admit(unit int32) (slot, lost int32, ok bool) {
 // has a slot, where Guesses is 0, and where the slot is worth more to the unit in it: unless that is a guess, too, that
 // was not used, less than a share of Spare of the tokens must be expected to use it.
 func (c *Cache) Guess(unit int32) (slot, lost int32, ok bool) {
-	if c.slot[unit] != Absent || c.Guesses() == 0 {
+	if c.units[unit].slot != Absent || c.Guesses() == 0 {
 		return Absent, Absent, false
 	}
 	if len(c.free) == 0 {
 		s := c.least()
-		if s == Absent || !c.seats[s].guess && c.Expected(c.seats[s].unit) >= c.tuning.Spare {
+		if s == Absent || !c.units[c.seats[s].unit].guess && c.Expected(c.seats[s].unit) >= c.tuning.Spare {
 			return Absent, Absent, false
 		}
 	}
 	slot, lost = c.seat(unit)
-	c.seats[slot].guess = true
+	c.units[unit].guess = true
 	c.use.Guessed++
 	c.credit--
 	return slot, lost, true
 }
 
 // Guesses returns how many guesses may be made now. In all, at most Waste times the number of units that steps needed
-// to have read, and Burst, are lost unused or have yet to be used. The fewer of the last guesses were used, the fewer
+// to have read, and Burst of the slots, are lost unused or have yet to be used. The fewer of the last guesses were used, the fewer
 // are made.
 func (c *Cache) Guesses() int { return int(max(c.credit, 0)) }
 
 // Drop takes a unit's slot from it, because the bytes did not come. All that held it is forgotten. A guess that is
 // dropped counts as never made.
 func (c *Cache) Drop(unit int32) {
-	s := c.slot[unit]
+	s := c.units[unit].slot
 	if s == Absent {
 		return
 	}
@@ -283,12 +293,13 @@ func (c *Cache) Drop(unit int32) {
 		i := slices.IndexFunc(c.order, func(r ranked) bool { return r.slot == s })
 		c.remove(i)
 	}
-	if y.guess {
+	if c.units[unit].guess {
+		c.units[unit].guess = false
 		c.use.Guessed--
 		c.credit++
 	}
 	*y = seat{unit: Absent}
-	c.slot[unit] = Absent
+	c.units[unit].slot = Absent
 	c.free = append(c.free, s)
 }
 
@@ -304,20 +315,23 @@ func (c *Cache) seat(unit int32) (slot, lost int32) {
 		slot = c.order[0].slot
 		c.remove(0)
 		lost = c.seats[slot].unit
-		c.slot[lost] = Absent
-		if c.seats[slot].guess {
+		gone := &c.units[lost]
+		gone.slot = Absent
+		if gone.guess {
+			gone.guess = false
 			c.use.GuessesLost++
 			c.settle(0)
 		}
 	}
 	c.seats[slot] = seat{unit: unit, holds: 1}
-	c.slot[unit] = slot
+	c.units[unit].slot = slot
 	return slot, lost
 }
 
 // least brings to the top of the order the slot of the unit with the least weight that is not held, and returns it, or
 // Absent. Held ones leave the order until they are released.
 func (c *Cache) least() int32 {
+	old := 0 // keys met so far
 	for len(c.order) > 0 {
 		top := &c.order[0]
 		s := &c.seats[top.slot]
@@ -326,9 +340,13 @@ func (c *Cache) least() int32 {
 			c.remove(0)
 			continue
 		}
-		if w := c.weight[s.unit]; w > top.key {
+		if w := c.units[s.unit].weight; w > top.key {
 			top.key = w
 			c.down(0)
+			if old++; old > 64 && old > len(c.order)/16 {
+				c.reorder()
+				old = 0
+			}
 			continue
 		}
 		return top.slot
