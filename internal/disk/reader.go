@@ -39,21 +39,31 @@ type Reader struct {
 	mu      sync.Mutex
 	now     queue // Read's
 	later   queue // Later's
-	reading int   // reads that run
+	reading int   // batches that are being read
 	guesses int   // those of Later's pieces
-	active  int   // goroutines: they read, or call Done
+	active  int   // batches that are being read, or whose Done is not called yet
 	closed  bool
 	buffers buffers
 	ended   sync.Cond // active fell to 0
+
+	ring   ring     // nil: there is none, and a goroutine reads each batch
+	flying int      // batches that are in the ring
+	led    bool     // a goroutine waits for them
+	landed []*batch // those that came and are not worked on yet
+	hands  int      // goroutines that work on them
 }
 
 // NewReader returns a Reader that reads up to depth pieces at a time. Its buffers are outside of Go's heap and take at
 // most 2·depth times the bytes of the largest piece, at most 64 MiB, or the bytes of a single larger piece.
+//
+// A reader's goroutines need some of Go's processors: where computing keeps GOMAXPROCS of them busy, a read begins and
+// ends only when Go's scheduler interrupts the computing, after up to 10 ms. Two more than there are computing threads
+// are enough.
 func NewReader(depth int) (*Reader, error) {
 	if depth < 1 {
 		return nil, fmt.Errorf("a disk cannot be read %d pieces at a time; use 1 or more", depth)
 	}
-	r := &Reader{depth: depth, buffers: buffers{most: mostBuffered}}
+	r := &Reader{depth: depth, buffers: buffers{most: mostBuffered}, ring: newRing(depth)}
 	r.ended.L = &r.mu
 	return r, nil
 }
@@ -119,6 +129,10 @@ func (r *Reader) Close() error {
 		r.ended.Wait()
 	}
 	free := r.buffers.drain()
+	if r.ring != nil {
+		r.ring.close()
+		r.ring = nil
+	}
 	r.mu.Unlock()
 	release(free)
 	return nil
@@ -143,12 +157,13 @@ func (r *Reader) abandon() {
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.leave()
+		r.leave(&batch{})
 	}()
 }
 
-// leave is the end of a goroutine. mu is held.
-func (r *Reader) leave() {
+// leave ends a batch. mu is held.
+func (r *Reader) leave(b *batch) {
+	r.buffers.put(b.buffer)
 	if r.active--; r.active == 0 {
 		r.ended.Broadcast()
 	}
@@ -161,16 +176,18 @@ type batch struct {
 	guess    bool  // they were Later's
 	buffer   buffer
 	stale    []buffer // to be released
+	came     int      // bytes that the ring read; negative: it could not
 }
 
 // start begins as many reads as may run. mu is held.
 func (r *Reader) start() {
-	for {
-		b := r.take()
-		if b == nil {
-			return
+	for b := r.take(); b != nil; b = r.take() {
+		if !r.fly(b) {
+			go r.run(b)
 		}
-		go r.run(b)
+	}
+	if r.ring != nil {
+		r.launch()
 	}
 }
 
@@ -226,46 +243,53 @@ func (p *Piece) joins(b *batch) bool {
 	return p.prev.File == p.File && from < to && b.from < b.to && from <= b.to && b.from <= to && max(to, b.to)-min(from, b.from) <= mostMerged
 }
 
-// run reads batches until none may begin.
+// run reads a batch and calls Done.
 func (r *Reader) run(b *batch) {
-	for b != nil {
-		release(b.stale)
-		err := b.buffer.reserve()
-		if err == nil {
-			err = b.read()
-		}
-		r.mu.Lock()
-		r.reading--
-		if b.guess {
-			r.guesses--
-		}
-		for _, p := range b.pieces {
-			p.busy = false
-		}
-		r.start()
-		r.mu.Unlock()
+	release(b.stale)
+	err := b.buffer.reserve()
+	if err == nil {
+		err = b.read()
+	}
+	r.mu.Lock()
+	r.came(b)
+	r.start()
+	r.mu.Unlock()
 
-		b.give(err)
+	b.give(err)
 
-		r.mu.Lock()
-		r.buffers.put(b.buffer)
-		r.leave()
-		b = r.take()
-		r.start()
-		r.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leave(b)
+	r.start()
+}
+
+// came ends a batch's reading. mu is held.
+func (r *Reader) came(b *batch) {
+	r.reading--
+	if b.guess {
+		r.guesses--
+	}
+	for _, p := range b.pieces {
+		p.busy = false
 	}
 }
 
-// read reads the batch's range, up to the last byte of a piece.
-func (b *batch) read() error {
-	least := int64(0)
+// least returns how much of the batch's range must be there: up to the last byte of a piece.
+func (b *batch) least() int {
+	end := b.from
 	for _, p := range b.pieces {
-		least = max(least, p.Offset+int64(p.Bytes)-b.from)
+		end = max(end, p.Offset+int64(p.Bytes))
 	}
+	return int(end - b.from)
+}
+
+// read reads the batch's range.
+func (b *batch) read() error {
+	p := b.pieces[0]
 	if b.from == b.to { // a piece without bytes, or one that the file never had
-		return b.pieces[0].File.check(b.pieces[0].Offset, b.pieces[0].Bytes)
+		return p.File.check(p.Offset, p.Bytes)
 	}
-	return b.pieces[0].File.read(b.buffer.memory[:b.to-b.from], b.from, int(least))
+	return p.File.read(b.buffer.memory[:b.to-b.from], b.from, b.least())
 }
 
 // give calls each piece's Done. If several pieces could not be read at once, each is read by itself, so that those that

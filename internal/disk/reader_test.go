@@ -43,12 +43,23 @@ func newReader(t *testing.T, depth int) *Reader {
 	return r
 }
 
+// withoutRing has threads read all.
+func withoutRing(r *Reader) {
+	if r.ring != nil {
+		r.ring.close()
+		r.ring = nil
+	}
+}
+
+// Whatever pieces are asked for, they are the file's bytes.
 func TestPiecesAreTheFilesBytes(t *testing.T) {
 	path, content := written(t, 3<<20+12345)
 	f := open(t, path)
-	t.Log("direct:", f.Direct(), "align:", f.Align())
-	for _, depth := range []int{1, 2, 16} {
+	for _, depth := range []int{1, 2, 16, 17} {
 		r := newReader(t, depth)
+		if depth%2 == 1 {
+			withoutRing(r)
+		}
 		rng := rand.New(rand.NewPCG(1, uint64(depth)))
 		var wait sync.WaitGroup
 		for range 200 {

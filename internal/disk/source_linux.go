@@ -14,6 +14,7 @@ func direct(f *os.File) (s source, align int64, ok bool, err error) {
 	}
 	err = o.conn.Control(func(fd uintptr) {
 		if align, ok = setDirect(int(fd)); ok {
+			o.fd = int(fd)
 			return
 		}
 		// The page cache takes part. Nothing is read ahead into it, and what was read is taken out of it, by pages.

@@ -15,11 +15,12 @@ type opened struct {
 	*os.File
 	conn syscall.RawConn
 	read func(fd int, b []byte, offset int64) (int, error)
+	fd   int // for an io_uring; -1: it cannot read the file
 }
 
 func newOpened(f *os.File) (*opened, error) {
 	conn, err := f.SyscallConn()
-	return &opened{f, conn, unix.Pread}, err
+	return &opened{f, conn, unix.Pread, -1}, err
 }
 
 func (o *opened) readAt(b []byte, offset int64) (n int, err error) {

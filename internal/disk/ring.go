@@ -1,0 +1,115 @@
+package disk
+
+import (
+	"runtime"
+	"time"
+)
+
+// ring reads many batches without a thread for each. Its methods are called with the Reader's mutex, but for wait.
+type ring interface {
+	// push takes a batch that submit begins to read; false: the ring cannot read it.
+	push(b *batch) bool
+	// submit begins to read what was pushed and returns those batches that it could not begin.
+	submit() (left []*batch)
+	// wait returns when a batch came, sometimes earlier.
+	wait() error
+	// next returns a batch that came, and how many of its bytes; a negative number: it could not be read. A nil batch:
+	// none came.
+	next() (b *batch, bytes int)
+	close()
+}
+
+// mostFlown bounds what is read by a ring. A thread begins a larger read about as cheaply, and several threads begin
+// several of them at the same time.
+const mostFlown = 32 << 10
+
+// fly gives a batch to the ring and reports whether it could. mu is held.
+func (r *Reader) fly(b *batch) bool {
+	if r.ring == nil || b.from == b.to || b.to-b.from > mostFlown {
+		return false
+	}
+	f := b.pieces[0].File
+	if !f.mu.TryRLock() { // it is being closed
+		return false
+	}
+	release(b.stale)
+	b.stale = nil
+	if f.source == nil || b.buffer.reserve() != nil || !r.ring.push(b) {
+		f.mu.RUnlock()
+		return false
+	}
+	r.flying++
+	return true
+}
+
+// launch begins what was given to the ring. mu is held.
+func (r *Reader) launch() {
+	for _, b := range r.ring.submit() {
+		r.land(b)
+		go r.run(b)
+	}
+	if r.flying > 0 && !r.led {
+		r.led = true
+		go r.lead()
+	}
+}
+
+// land takes a batch out of the ring. mu is held.
+func (r *Reader) land(b *batch) {
+	r.flying--
+	b.pieces[0].File.mu.RUnlock()
+}
+
+// lead waits for batches of the ring. When some have come, the next goroutine leads, and this one works on them: where
+// processors are busy, it takes long until another one begins.
+func (r *Reader) lead() {
+	for came := false; !came; {
+		failed := r.ring.wait()
+		if failed != nil {
+			time.Sleep(time.Millisecond) // nothing says when something comes
+		}
+		r.mu.Lock()
+		for b, bytes := r.ring.next(); b != nil; b, bytes = r.ring.next() {
+			r.land(b)
+			r.came(b)
+			b.came, came = bytes, true
+			r.landed = append(r.landed, b)
+		}
+		r.mu.Unlock()
+	}
+	r.mu.Lock()
+	r.led = false
+	r.start()
+	most := runtime.GOMAXPROCS(0)
+	for n := len(r.landed); n > 1 && r.hands < most-1; n-- {
+		r.hands++
+		go r.work()
+	}
+	if r.hands < most {
+		r.hands++
+		defer r.work()
+	}
+	r.mu.Unlock()
+}
+
+// work calls Done for batches that came out of the ring, until there are none.
+func (r *Reader) work() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.landed) > 0 {
+		b := r.landed[0]
+		r.landed = r.landed[1:]
+		r.mu.Unlock()
+		var err error
+		if b.came < b.least() { // it is read again, to the end or for the error
+			err = b.read()
+		}
+		b.give(err)
+		r.mu.Lock()
+		r.leave(b)
+		if r.reading <= r.depth/2 { // many at a time cost less
+			r.start()
+		}
+	}
+	r.hands--
+}
