@@ -54,6 +54,8 @@ type UnitKeeper interface {
 	// Keep makes room in RAM for units, once all bundles are known, and reads those that are expected to be used most,
 	// as far as there is room. progress learns of the bytes that were read; it may be nil.
 	Keep(ctx context.Context, progress func(done, total int64)) error
+	// Step says that a step of so many tokens begins, whose uses of units the runs that follow count.
+	Step(tokens int)
 }
 
 // UnitUse counts what a device did with units on disk since the model was loaded. A step's use of a unit is one, by

@@ -67,8 +67,9 @@ type Model struct {
 	turns    map[*compute.Rope]*compute.Rope // see unscaled
 
 	cache   *compute.Cache
-	most    compute.Segment // rows of the largest step
-	shaper  compute.Shaper  // the device, if it has a choice of segments, or nil
+	most    compute.Segment    // rows of the largest step
+	keeper  compute.UnitKeeper // the device, if it computes with units on disk, or nil
+	shaper  compute.Shaper     // the device, if it has a choice of segments, or nil
 	pool    *nn.Pool
 	hidden  compute.Tensor // [n, n_embd] the last step's hidden states; in the residual's memory unless there is an MTP layer
 	logits  compute.Tensor // [n_out, n_vocab]
@@ -79,7 +80,7 @@ type Model struct {
 	watch   compute.Watch
 }
 
-// Load binds f's weights to dev. The file may be closed afterwards unless Options.Pinned.
+// Load binds f's weights to dev. The file may be closed afterwards unless Options.Pinned or Options.OnDisk.
 func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (m *Model, err error) {
 	err = fault.Guard(func() error {
 		m, err = load(ctx, f, dev, o)
@@ -168,6 +169,7 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 		if err := keeper.Keep(ctx, o.Progress); err != nil {
 			return nil, err
 		}
+		m.keeper = keeper
 	}
 	if m.cache, err = dev.Cache(m.cacheSpec(o.Cache, o.CacheTypes, m.places)); err != nil {
 		return nil, err

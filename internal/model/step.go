@@ -62,6 +62,9 @@ func (m *Model) begin(kind nn.Kind, p *compute.Params) string {
 // runAs runs a step that has begun as seg.
 func (m *Model) runAs(seg compute.Segment, p *compute.Params) error {
 	m.segment = seg
+	if m.keeper != nil {
+		m.keeper.Step(len(p.Tokens))
+	}
 	return m.dev.Run(seg, p, m.body)
 }
 

@@ -176,7 +176,6 @@ func (d *Device) run(p *compute.Params, body func(compute.Verbs)) error {
 	d.pool.Begin(kindOfRegions(len(p.Tokens)))
 	d.turns.reset()
 	d.err = nil
-	d.units.step(len(p.Tokens))
 	body(d.verbs)
 	d.p = nil
 	return d.err

@@ -341,9 +341,9 @@ func (d *Device) UnitUse() compute.UnitUse {
 	return use
 }
 
-// step says that a step of so many tokens begins.
-func (s *store) step(tokens int) {
-	for _, c := range s.classes {
+// Step implements compute.UnitKeeper.
+func (d *Device) Step(tokens int) {
+	for _, c := range d.units.classes {
 		c.cache.Step(tokens)
 	}
 }
@@ -500,8 +500,12 @@ func (s *store) release(at, n int) {
 	}
 }
 
-// abandon ends an operation that failed before the unit at place at was computed.
+// abandon ends an operation that failed before the unit at place at was computed. What is being read keeps its slot until
+// it has arrived, and its error is this operation's: a later one that needs the unit has it read again.
 func (s *store) abandon(at int) {
+	for slices.ContainsFunc(s.units[at:], func(u int32) bool { l := s.b.loads[u]; return l != nil && !l.guess }) {
+		s.await()
+	}
 	s.release(at, len(s.units)-at)
 	s.units = nil
 }

@@ -469,11 +469,11 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 			return
 		}
 		delete(d.joins, seg)
-		delete(d.ends, seg)
 		r := &router{d: d, gpu: m, seg: seg}
 		body(compute.NewVerbs(r))
 		r.meet(nil)
 		r.settle()
+		d.leave(seg)
 		failed = r.err
 	})
 	if err == nil {
@@ -486,20 +486,25 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 		}
 		return failed
 	}
+	d.slots.forget()
 	return errors.Join(failed, d.whose(err))
+}
+
+// leave keeps where the recording of seg leaves tensors. Its first run may fail, and others may be recorded before the
+// next.
+func (d *Device) leave(seg compute.Segment) {
+	ends := make([]whereabouts, len(d.tensors))
+	for i, t := range d.tensors {
+		ends[i] = t.whereabouts
+	}
+	d.ends[seg] = ends
 }
 
 // arrived says where the run that has ended left tensors: as its recording did, which others may have followed.
 func (d *Device) arrived(seg compute.Segment) {
-	ends, ok := d.ends[seg]
-	for i, t := range d.tensors {
-		if ok && i < len(ends) {
-			t.whereabouts = ends[i]
-		} else if !ok {
-			ends = append(ends, t.whereabouts)
-		}
+	for i, w := range d.ends[seg] {
+		d.tensors[i].whereabouts = w
 	}
-	d.ends[seg] = ends
 }
 
 // Rehearse has the GPU record, and not run, the segments that f runs, if it can: what they need of the GPU is there

@@ -205,6 +205,13 @@ func (s *slots) step(d *Device, p *compute.Params, took time.Duration) error {
 	return nil
 }
 
+// forget leaves out what a step has used that failed.
+func (s *slots) forget() {
+	for _, y := range s.layers {
+		y.bins.List = y.bins.List[:0]
+	}
+}
+
 // count takes the uses of a layer in the step, and reports whether it was part of it.
 func (s *slots) count(i int, y *slotted, p *compute.Params) bool {
 	list := y.bins.List

@@ -18,6 +18,9 @@ func (d *Device) Keep(ctx context.Context, progress func(done, total int64)) err
 	return keep(d.host, ctx, progress)
 }
 
+// Step implements compute.UnitKeeper.
+func (d *Device) Step(tokens int) { step(d.host, tokens) }
+
 // UnitUse implements compute.UnitUser.
 func (d *Device) UnitUse() compute.UnitUse { return unitUse(d.host) }
 
@@ -30,6 +33,9 @@ func (f *MultiGPU) Bundle(prior []float64, parts ...*compute.Matrix) error {
 func (f *MultiGPU) Keep(ctx context.Context, progress func(done, total int64)) error {
 	return keep(f.host(), ctx, progress)
 }
+
+// Step implements compute.UnitKeeper.
+func (f *MultiGPU) Step(tokens int) { step(f.host(), tokens) }
 
 // UnitUse implements compute.UnitUser.
 func (f *MultiGPU) UnitUse() compute.UnitUse { return unitUse(f.host()) }
@@ -67,6 +73,12 @@ func keep(host compute.Host, ctx context.Context, progress func(done, total int6
 		return keeper.Keep(ctx, progress)
 	}
 	return nil
+}
+
+func step(host compute.Host, tokens int) {
+	if keeper, ok := host.(compute.UnitKeeper); ok {
+		keeper.Step(tokens)
+	}
 }
 
 func unitUse(host compute.Host) compute.UnitUse {

@@ -2,6 +2,9 @@ package hybrid_test
 
 import (
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -63,6 +66,74 @@ func TestExpertsOnDisk(t *testing.T) {
 						t.Errorf("%+v with %d experts on GPUs", units, held)
 					}
 				})
+			}
+		}
+	}
+}
+
+// TestUnitCannotBeRead: a step fails whose experts the disk does not give, with the file's name, though it was the first
+// of its kind; and once the disk gives them again, later steps have the bytes that they always had.
+func TestUnitCannotBeRead(t *testing.T) {
+	const experts = 24
+	place := compute.Place{Split: compute.Split{Bound: 5}, Attention: true}
+	plan := [layers + 1]compute.Place{place, {}, place}
+	f := synthtest.Stored(t, synthtest.Sparse(t, synth.Spec{Arch: "qwen3moe", Type: quant.Q4_0, Experts: experts, Used: 3, FF: 32}, layers))
+	o := model.Options{Batch: 16, Outputs: 2, Cache: compute.CacheSpec{Pages: 3}, Sparse: model.Off, Places: plan[:], OnDisk: true}
+	content, err := os.ReadFile(f.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, streamed := range []bool{false, true} {
+		open := func() *model.Model {
+			processor, err := cpu.New(cpu.Options{Threads: 2, Floats: true, UnitCache: 1 << 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			dev := deviceBeside(processor, plan, streamed, func() compute.Device { return newTapes(host(t), false) })
+			t.Cleanup(func() { dev.Close() })
+			m, err := model.Load(t.Context(), f, dev, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m
+		}
+		step := func(m *model.Model, at, n int) ([]float32, error) {
+			p := compute.Params{Pages: [][]int32{{2, 0}}, Out: []int32{int32(n - 1)}}
+			for i := range n {
+				p.Tokens, p.Pos, p.Seq = append(p.Tokens, int32(7*(at+i)+1)), append(p.Pos, int32(at+i)), append(p.Seq, 0)
+			}
+			if err := m.Forward(&p); err != nil {
+				return nil, err
+			}
+			row, err := m.Logits(0)
+			return slices.Clone(row), err
+		}
+		well, ill := open(), open()
+		for at, n := range []int{11, 1, 1} { // of which the second is recorded first where it fails
+			if at > 0 {
+				at += 10
+			}
+			want, err := step(well, at, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if at < 12 {
+				if err := os.Truncate(f.Path, 4096); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := step(ill, at, n); err == nil || !strings.Contains(err.Error(), f.Path) {
+					t.Errorf("a step at %d without experts: %v", at, err)
+				}
+				if err := os.WriteFile(f.Path, content, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := step(ill, at, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("streamed %t: after a step that failed at %d others have other bytes", streamed, at)
 			}
 		}
 	}
