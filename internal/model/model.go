@@ -38,7 +38,7 @@ type Options struct {
 	Cache      compute.CacheSpec // only Pages and Near are read; the rest follows from the file
 	CacheTypes compute.CacheTypes
 	Adapters   []Adapter
-	OnDisk     bool                    // experts stay on disk, but for those on GPUs; the device keeps in RAM what is used most
+	OnDisk     bool                    // experts, and neurons of layers by neuron, stay on disk, but for those on GPUs; the device keeps in RAM what is used most
 	Pinned     bool                    // compute on the mapped file in place (--no-repack)
 	Progress   func(done, total int64) // bytes of weights taken in; may be nil
 }
@@ -119,6 +119,9 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 		return nil, fmt.Errorf("%s: the adapter changes neurons, and %s does not say in which order its own were before it was prepared: prepare the model again, or take it as it was before", path, f.Path)
 	}
 	if err := c.settle(c.ModeWith(o.mode(), o.Adapters), &o); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
+	}
+	if err := c.CanStayOnDisk(); o.OnDisk && err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	m := &Model{Config: c, dev: dev, onDisk: o.OnDisk, adapters: extra, files: o.Adapters, names: map[nn.Step]string{}}

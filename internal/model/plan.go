@@ -28,6 +28,9 @@ func (m *Model) layerPlan(i int, storage []int) nn.LayerPlan {
 func (m *Model) neuronPlan(i int) nn.NeuronPlan {
 	mode := m.LayerMode(i)
 	n := nn.NeuronPlan{ByNeuron: mode != Off, Transposed: m.Transposed, Predictor: nn.PredictorPlan{Held: m.Predictors}}
+	if m.onDisk {
+		n.Disk, n.DiskGates = m.NeuronsOnDisk(i)
+	}
 	if m.orders != nil {
 		n.Order = m.orders[i]
 	}

@@ -150,6 +150,33 @@ func (c *Config) LayerMode(l int) SparseMode {
 	return c.Sparse
 }
 
+// CanStayOnDisk returns why none of the model's weights can stay on disk, or nil: experts can, and neurons of layers
+// that are computed by neuron where the file holds all of a neuron as rows.
+func (c *Config) CanStayOnDisk() error {
+	switch {
+	case c.Experts.Count > 0:
+		return nil
+	case !c.Transposed:
+		return fmt.Errorf("its neurons cannot stay on disk, for the file does not hold their down projections by neuron; prepare the model with: powerinfer prepare, or give more memory")
+	}
+	for l := range c.Blocks {
+		if rows, _ := c.NeuronsOnDisk(l); rows {
+			return nil
+		}
+	}
+	return setting.Errorf("its weights cannot stay on disk, for each of them is read for every token; use %s, or give more memory", setting.Sparse.To("predict"))
+}
+
+// NeuronsOnDisk reports whether layer l's neurons can stay on disk: their rows of ffn_down_t, and of the other
+// projections, where gates says so of that which says which neurons are open, ffn_gate or else ffn_up.
+func (c *Config) NeuronsOnDisk(l int) (rows, gates bool) {
+	if b := &c.Blocks[l]; !c.Transposed || b.FF == 0 || b.Experts {
+		return false, false
+	}
+	mode := c.LayerMode(l)
+	return mode != Off, mode == Predict
+}
+
 // alwaysOn returns how many of layer l's neurons mode Predict computes for every token.
 func (c *Config) alwaysOn(l int) int {
 	if c.Prepared == nil {

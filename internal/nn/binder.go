@@ -192,7 +192,7 @@ func (b *binding) loaded(t *gguf.Tensor, copied bool) {
 
 // Matrix binds the tensor name as a matrix [rows, cols]. use says what the matrix is for, on which its form may depend.
 func (b *Binder) Matrix(name string, rows, cols int, use compute.Use) *compute.Matrix {
-	return b.neurons(name, rows, cols, use, b.whole(rows), nil)
+	return b.neurons(name, rows, cols, use, b.whole(rows), nil, false)
 }
 
 // Place sets Tier and GPU for the tensors that are bound next, to where p puts a layer's attention or the model's head.
@@ -207,9 +207,13 @@ func (b *Binder) whole(n int) int {
 }
 
 // neurons is Matrix for a matrix that has a row or a column for each neuron. Neurons are put into order; nil keeps the
-// file's order. The first hot of them go to the GPU, the others to RAM.
-func (b *Binder) neurons(name string, rows, cols int, use compute.Use, hot int, order []int32) *compute.Matrix {
-	return b.bind(compute.Source{Name: name, Rows: rows, Cols: cols, Order: order, Split: compute.Split{Tier: b.Tier, Bound: hot}}, use)
+// file's order. The first hot of them go to the GPU, the others to RAM, or stay on disk.
+func (b *Binder) neurons(name string, rows, cols int, use compute.Use, hot int, order []int32, onDisk bool) *compute.Matrix {
+	src := compute.Source{Name: name, Rows: rows, Cols: cols, Order: order, Split: compute.Split{Tier: b.Tier, Bound: hot}}
+	if onDisk {
+		src.Disk = b.neuronsOnDisk(name, 0, rows)
+	}
+	return b.bind(src, use)
 }
 
 // bind binds the tensor that src names, as src says. It fills in src's type and data.
@@ -222,8 +226,7 @@ func (b *Binder) bind(src compute.Source, use compute.Use) *compute.Matrix {
 	name := t.Name
 	src.Name = name
 	src.Type, src.Data, src.Pinned = t.Type, t.Data, b.pinned && b.original[t] == nil
-	if src.Disk != nil && b.original[t] != nil {
-		b.Fail("tensor %q: the file has a factor for it, so it cannot stay on disk; give more memory", name)
+	if src.Disk != nil && !b.staysOnDisk(t) {
 		return nil
 	}
 	m, err := b.Dev.Matrix(src, use)
@@ -238,6 +241,14 @@ func (b *Binder) bind(src compute.Source, use compute.Use) *compute.Matrix {
 	}
 	b.loaded(t, !b.pinned)
 	return m
+}
+
+// staysOnDisk reports whether a tensor that was taken is as it is in the file.
+func (b *Binder) staysOnDisk(t *gguf.Tensor) bool {
+	if b.original[t] != nil {
+		b.Fail("tensor %q: the file has a factor for it, so it cannot stay on disk; give more memory", t.Name)
+	}
+	return b.Err == nil
 }
 
 // adapt binds what adapters add to tensor name, on the GPU if gpu is set. w are consecutive rows of the tensor.
@@ -298,12 +309,12 @@ func (b *Binder) slices(name string, cols int, use compute.Use, rows ...int) []L
 	for _, r := range rows {
 		total += r
 	}
-	return b.neuronSlices(name, cols, use, b.whole(total), nil, rows...)
+	return b.neuronSlices(name, cols, use, b.whole(total), nil, nil, rows...)
 }
 
 // neuronSlices is Slices for matrices that may have a row for each neuron, such as a fused gate and up. The rows of each
-// part are put into order, and the first hot rows of each go to the GPU.
-func (b *Binder) neuronSlices(name string, cols int, use compute.Use, hot int, order []int32, rows ...int) []Linear {
+// part are put into order, and the first hot rows of each go to the GPU. Those that onDisk names stay on disk; nil: none.
+func (b *Binder) neuronSlices(name string, cols int, use compute.Use, hot int, order []int32, onDisk []bool, rows ...int) []Linear {
 	total := 0
 	for _, r := range rows {
 		total += r
@@ -314,15 +325,21 @@ func (b *Binder) neuronSlices(name string, cols int, use compute.Use, hot int, o
 	}
 	var out []*compute.Matrix
 	at, rowBytes := 0, t.Type.RowBytes(cols)
-	for _, r := range rows {
+	for i, r := range rows {
 		var data []byte
 		if t.Data != nil { // else the shape alone is known, and wanted
 			data = t.Data[at : at+r*rowBytes]
 		}
-		m, err := b.Dev.Matrix(compute.Source{
+		src := compute.Source{
 			Name: t.Name, Type: t.Type, Rows: r, Cols: cols,
 			Data: data, Pinned: b.pinned && b.original[t] == nil, Order: order, Split: compute.Split{Tier: b.Tier, Bound: min(hot, r)},
-		}, use)
+		}
+		if onDisk != nil && onDisk[i] {
+			if src.Disk = b.neuronsOnDisk(name, at/rowBytes, r); !b.staysOnDisk(t) {
+				return nil
+			}
+		}
+		m, err := b.Dev.Matrix(src, use)
 		if err != nil {
 			b.Fail("%w", err)
 			return nil

@@ -277,6 +277,15 @@ func (b *Binder) onDisk(name string, n int) *compute.OnDisk {
 	return &compute.OnDisk{File: file, Offset: t.Offset, Stride: t.Bytes() / int64(n), Units: n}
 }
 
+// neuronsOnDisk returns where the rows of n neurons of a tensor are that stays on disk, from its row first on.
+func (b *Binder) neuronsOnDisk(name string, first, n int) *compute.OnDisk {
+	t := b.tensor(name)
+	if t == nil {
+		return nil
+	}
+	return b.onDisk(name, t.Rows()).From(first, n)
+}
+
 // bundle says that the units of parts, some of which may be nil, are read together.
 func (b *Binder) bundle(prior []float64, parts ...*compute.Matrix) {
 	if b.Err != nil || b.outline {
@@ -284,7 +293,7 @@ func (b *Binder) bundle(prior []float64, parts ...*compute.Matrix) {
 	}
 	keeper, ok := b.Dev.(compute.UnitKeeper)
 	if !ok {
-		b.Fail("%s cannot compute with experts on disk", b.Dev.Name())
+		b.Fail("%s cannot compute with weights on disk", b.Dev.Name())
 		return
 	}
 	bound := slices.DeleteFunc(parts, func(m *compute.Matrix) bool { return m == nil })

@@ -75,6 +75,9 @@ func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
 	}
 	f.Divided = hot > 0 && hot < s.Neurons
 	f.ByNeuron = plan.ByNeuron && !f.Whole() || plan.Transposed || f.Divided
+	onDisk := plan.Disk && role == OfNeurons && plan.Transposed && !f.Whole() && !b.outline
+	gatesOnDisk := onDisk && plan.DiskGates
+	upsOnDisk := onDisk && (plan.DiskGates || s.Gated)
 	rows, columns := compute.Rows, compute.Columns
 	if !f.ByNeuron {
 		rows, columns, order = compute.Dense, compute.Dense, nil // an order makes no difference to a dense layer
@@ -84,29 +87,29 @@ func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
 	}
 	switch t := b.tensor(up); {
 	case s.Gated && !b.Has(gate) && (t == nil || t.Rows() != s.Neurons): // it holds the gates' rows, then the ups'
-		if both := units.neuronSlices(up, s.Width, rows, hot, order, s.Neurons, s.Neurons); both != nil {
+		if both := units.neuronSlices(up, s.Width, rows, hot, order, []bool{gatesOnDisk, upsOnDisk}, s.Neurons, s.Neurons); both != nil {
 			both[0].B = f.Gate.B
 			f.Gate, f.Up = both[0], both[1]
 		}
 	default:
 		if s.Gated {
 			bias := f.Gate.B
-			f.Gate = b.Adapted(units.neurons(gate, s.Neurons, s.Width, rows, hot, order))
+			f.Gate = b.Adapted(units.neurons(gate, s.Neurons, s.Width, rows, hot, order, gatesOnDisk))
 			f.Gate.B = bias
 		}
-		f.Up = b.Adapted(units.neurons(up, s.Neurons, s.Width, rows, hot, order))
+		f.Up = b.Adapted(units.neurons(up, s.Neurons, s.Width, rows, hot, order, upsOnDisk))
 	}
 	if b.Present(upBias, s.UpBias) {
 		f.Up.B = b.neuronVector(upBias, s.Neurons, order)
 	}
 	if plan.Transposed {
 		down = "ffn_down_t"
-		f.Down = b.Adapted(units.neurons("ffn_down_t.weight", s.Neurons, s.Width, compute.Rows, hot, order))
+		f.Down = b.Adapted(units.neurons("ffn_down_t.weight", s.Neurons, s.Width, compute.Rows, hot, order, onDisk))
 	} else {
 		if !f.ByNeuron && hot > 0 {
 			hot = s.Width // all of its rows
 		}
-		f.Down = b.Adapted(units.neurons(down+".weight", s.Width, s.Neurons, columns, hot, order))
+		f.Down = b.Adapted(units.neurons(down+".weight", s.Width, s.Neurons, columns, hot, order, false))
 	}
 	if bias := down + ".bias"; b.Present(bias, s.DownBias) {
 		f.Down.B = b.Vector(bias, s.Width)
@@ -117,6 +120,16 @@ func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
 				l.factor = b.factorOf(name + suffix)
 			}
 		}
+	}
+	if onDisk {
+		var parts []*compute.Matrix
+		if gatesOnDisk && f.Gate.Bound() {
+			parts = append(parts, f.Gate.W)
+		}
+		if upsOnDisk {
+			parts = append(parts, f.Up.W)
+		}
+		b.bundle(nil, append(parts, f.Down.W)...)
 	}
 	if plan.Predictor.Held {
 		b.bindPredictor(f, s, order)
@@ -150,7 +163,7 @@ func (b *Binder) bindPredictor(f *FFN, s FFNSpec, order []int32) {
 	if plan.More > 0 { // their rows stay in the file
 		f.Predictor.FC2 = b.matrixFrom(fc2, plan.More, n, rank, compute.Dense)
 	} else {
-		f.Predictor.FC2 = b.neurons(fc2, n, rank, compute.Dense, b.whole(n), order)
+		f.Predictor.FC2 = b.neurons(fc2, n, rank, compute.Dense, b.whole(n), order, false)
 	}
 }
 

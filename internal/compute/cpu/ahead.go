@@ -43,8 +43,8 @@ func (a *readAhead) init(d *Device) {
 // of the neurons in s those that decide (gates), then the others; where s is all neurons, whose others nobody knows,
 // those that decide.
 func (d *Device) ReadAhead(s compute.Set, w compute.SparseWeights, done func() bool) {
-	if mem(w.Down).disk != nil { // there is none in RAM
-		return
+	if mem(w.Down).disk != nil {
+		return // rows have no places yet
 	}
 	a := &d.ahead
 	a.first, a.rest = w.Gate, [2]*compute.Matrix{w.Up, w.Down}

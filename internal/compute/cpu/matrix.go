@@ -16,8 +16,9 @@ type matrix struct {
 	k        *kernel.Kernels // it is multiplied by these
 	packed   bool            // in the kernels' layout; otherwise as in the file
 	layout   layout
-	ofTokens bool  // it is multiplied with all of a step's tokens
-	disk     *part // of a weight that stays on disk; else nil
+	ofTokens bool    // it is multiplied with all of a step's tokens
+	disk     *part   // of a weight that stays on disk; else nil
+	slots    *bundle // its rows are slots of this bundle's neurons; else nil
 }
 
 // layout says what the rows in memory are.

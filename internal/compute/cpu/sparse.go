@@ -63,6 +63,7 @@ type sparseFFN struct {
 	kept               []float32 // [tokens, n_ff] a_i of open neurons, where DownA wants them
 	again              bool      // kept holds them: this is DownA's turn
 	panels             panels
+	disk               neuronUnits
 
 	dense, scattered []int32  // the step's rows by the way of their down projection, in order
 	rows             []int32  // of scattered, those that are summed together now
@@ -104,15 +105,23 @@ func (d *Device) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.Spars
 	f := &d.sparse
 	f.begin(out, x, s, w)
 	f.adapt()
+	f.beginOnDisk()
+	if !f.bringDeciding() {
+		return
+	}
 	f.gates(x)
 	if w.Cut != nil {
 		d.gaussianTopK(f.view(&f.views[0], f.hidden), *w.Cut)
 	}
 	d.pool.Run(f.tokens, f.openFn)
-	if w.Gate != nil && (f.tokens > compute.FewTokens || most(f.open.largest(f.tokens), f.n)) {
+	if !f.bringOpen() {
+		return
+	}
+	if w.Gate != nil && !f.disk.picked && (f.tokens > compute.FewTokens || most(f.open.largest(f.tokens), f.n)) {
 		f.ups(x)
 	}
 	whole := f.project()
+	f.letGo()
 	if c := w.Count; c != nil {
 		c.Steps++
 		c.Tokens += int64(x.Rows)

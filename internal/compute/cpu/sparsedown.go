@@ -233,6 +233,9 @@ func (f *sparseFFN) down(t int, list []int32, a []float32, from int, sum []float
 // downRow is row n of down in the kernels' layout. A sum holds rows back, so that rows packed on the fly take turns.
 func (f *sparseFFN) downRow(n int, w *workerScratch) []byte {
 	m := mem(f.w.Down)
+	if m.slots != nil {
+		n = int(m.slots.slot(int32(n)))
+	}
 	if m.packed {
 		return m.data[n*m.rowBytes:][:m.rowBytes]
 	}

@@ -59,7 +59,7 @@ func (f *sparseFFN) gates(x compute.Tensor) {
 	if w == nil {
 		w, bias, more = f.w.Up, f.w.UpBias, f.w.Adapter.UpB != nil
 	}
-	if !f.all && f.tokens <= compute.FewTokens && !most(f.s.largest(f.tokens), f.n) {
+	if f.disk.picked || !f.all && f.tokens <= compute.FewTokens && !most(f.s.largest(f.tokens), f.n) {
 		f.x = operand{}
 		f.x.form(f.d, x, w)
 		f.x.form(f.d, x, f.w.Up)
@@ -236,9 +236,12 @@ func (f *sparseFFN) dots(out []float32, m *compute.Matrix, biases []float32, t i
 // t, plus biases, which may be nil.
 func (f *sparseFFN) dotsOf(out []float32, m *compute.Matrix, first int, biases []float32, t, at int, list []int32, w *workerScratch) {
 	x, _ := f.x.of(m, at)
-	data := mem(m).data[first*mem(m).rowBytes:]
+	data, rows := mem(m).data[first*mem(m).rowBytes:], list
+	if b := mem(m).slots; b != nil {
+		rows = b.slotsOf(list, w)
+	}
 	if mem(m).packed {
-		f.d.k.DotRows(m.Type, out, data, list, m.Cols, x)
+		f.d.k.DotRows(m.Type, out, data, rows, m.Cols, x)
 	} else {
 		f.d.k.DotFileRows(m.Type, out, data, list, m.Cols, x, grown(&w.packed, kernel.RowBytes(m.Type, m.Cols)))
 	}

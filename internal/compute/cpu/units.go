@@ -20,11 +20,14 @@ import (
 //
 // The device's goroutine decides what is read and what its slot held before; goroutines of the reader pack what arrives.
 type store struct {
-	budget  int64 // bytes for slots
-	reader  pieceReader
-	bundles []*bundle
-	classes []*class
-	use     compute.UnitUse
+	budget   int64 // bytes for slots and whole layers
+	forSlots int64 // of these
+	reader   pieceReader
+	bundles  []*bundle
+	classes  []*class
+	use      compute.UnitUse
+	wholes   []*wholeLayer // where there are neurons
+	copies   rowCopies
 
 	// What the operation in progress needs
 	b     *bundle
@@ -78,6 +81,8 @@ type bundle struct {
 	guessed []int32
 
 	slotted []compute.Matrix    // the parts, with slots for units
+	whole   [][]compute.Matrix  // of bundles of neurons: the parts in each of the store's whole layers
+	inFile  []int32             // of bundles of neurons in another order than the file's: the units as the file has them
 	table   compute.ExpertTable // scratch: the slots of experts that are computed
 }
 
@@ -91,6 +96,7 @@ type part struct {
 	size     int // bytes of a unit in RAM
 	fileSize int // bytes in the file
 	bundle   *bundle
+	number   int // among the bundle's parts
 }
 
 // newPart returns what src has on disk of units, which p packs.
@@ -132,7 +138,7 @@ func (d *Device) Bundle(prior []float64, parts ...*compute.Matrix) error {
 		if p == nil {
 			return fmt.Errorf("tensor %q does not stay on disk with the others of its layer", m.Name)
 		}
-		p.m, p.bundle = m, b
+		p.m, p.bundle, p.number = m, b, len(b.parts)
 		b.parts = append(b.parts, p)
 		if b.units = p.disk.Units; b.units != b.parts[0].disk.Units {
 			return fmt.Errorf("tensor %q: it has %d units on disk, and %q has %d", m.Name, b.units, parts[0].Name, b.parts[0].disk.Units)
@@ -206,9 +212,12 @@ func (d *Device) Keep(ctx context.Context, progress func(done, total int64)) err
 	for _, b := range s.bundles {
 		s.classify(b)
 	}
+	if err := s.addWholes(d); err != nil {
+		return err
+	}
 	total := s.use.OnDisk
 	for _, c := range s.classes {
-		c.slots = int(min(float64(c.units), float64(s.budget)/float64(total)*float64(c.units)))
+		c.slots = int(min(float64(c.units), float64(s.forSlots)/float64(total)*float64(c.units)))
 		if c.slots < 1 {
 			return fmt.Errorf("%d MiB of memory have no room for a unit of %d MiB; give more memory", s.budget>>20, c.bytes>>20)
 		}
@@ -222,6 +231,7 @@ func (d *Device) Keep(ctx context.Context, progress func(done, total int64)) err
 		return err
 	}
 	for _, b := range s.bundles {
+		s.addWholeParts(b)
 		for i := range b.slotted {
 			if m := &b.slotted[i]; mem(m).layout == plain || mem(m).packed && mem(m).layout == neurons {
 				d.tuner.add(m)
@@ -264,6 +274,9 @@ func (c *class) allocate(d *Device) error {
 		for i, p := range b.parts {
 			m, w := *p.m, *mem(p.m)
 			m.Rows, w.data, w.disk = c.slots*p.src.Rows, c.slabs[i], nil
+			if b.byNeuron() {
+				w.slots = b
+			}
 			m.Mem = &w
 			b.slotted = append(b.slotted, m)
 		}
@@ -508,6 +521,13 @@ func (s *store) abandon(at int) {
 	}
 	s.release(at, len(s.units)-at)
 	s.units = nil
+}
+
+// count counts uses of b's units that are not taken from slots, uses[i] of unit units[i], by the step.
+func (s *store) count(b *bundle, units, uses []int32) {
+	for i, u := range units {
+		b.class.cache.Use(b.first+u, int(uses[i]))
+	}
 }
 
 // slot returns where a unit in RAM is.

@@ -1,0 +1,276 @@
+package cpu
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/disk"
+	"github.com/powerinfer-go/powerinfer/internal/residency"
+)
+
+const (
+	// wholePiece is what is read at a time of a whole layer, at most. [bytes]
+	wholePiece = 1 << 20
+	// wholeGap is the largest gap of neurons in RAM that is read rather than left out. [bytes]
+	wholeGap = 64 << 10
+	// wholeCopy is the number of neurons that a worker copies at a time.
+	wholeCopy = 64
+	// wholeShare bounds the share of the memory for units that a second whole layer may take, as a divisor.
+	wholeShare = 8
+)
+
+// wholeLayer is memory for all rows of a layer of neurons in their order, for steps that need many: what slots hold is
+// copied, the rest is read in the file's order. Rows do not change, so that what it holds stays right.
+type wholeLayer struct {
+	s    *store
+	at   int // among the store's whole layers
+	data []byte
+	b    *bundle // whose rows it holds or is going to; nil: nobody's
+
+	reads   []*wholeRead
+	used    int // of them
+	under   sync.WaitGroup
+	failed  atomic.Pointer[error]
+	absent  []bool // [units] in the file's order: they are read
+	present []int32
+}
+
+// wholeRead is a read of consecutive units of a span.
+type wholeRead struct {
+	disk.Piece
+	span     *span
+	first, n int // of the units as the file has them
+	src      compute.Source
+}
+
+// rowCopies is the state of copying units from slots to a whole layer.
+type rowCopies struct {
+	w  *wholeLayer
+	fn func(chunk, worker int)
+}
+
+// wholeBytes returns what all rows of b take in RAM.
+func (b *bundle) wholeBytes() (n int64) {
+	for _, p := range b.parts {
+		n += wholePart(p, b.units)
+	}
+	return n
+}
+
+// wholePart returns what all rows of a part take, so that the next begins a cache line.
+func wholePart(p *part, units int) int64 {
+	return (int64(p.size)*int64(units) + cacheLine - 1) &^ (cacheLine - 1)
+}
+
+// addWholes makes room for whole layers where there are neurons on disk: one, or two where they take little of the
+// memory, so that one is read while the other is computed. What is left is for slots.
+func (s *store) addWholes(d *Device) error {
+	s.forSlots = s.budget
+	largest := int64(0)
+	for _, b := range s.bundles {
+		if b.byNeuron() {
+			largest = max(largest, b.wholeBytes())
+		}
+	}
+	if largest == 0 {
+		return nil
+	}
+	n := 1
+	if wholeShare*largest <= s.budget {
+		n = 2
+	}
+	if s.forSlots -= int64(n) * largest; s.forSlots <= 0 {
+		return fmt.Errorf("%d MiB of memory have no room for the neurons of a layer, %d MiB, which a prompt needs together, and for others; give more memory",
+			s.budget>>20, (largest+1<<20-1)>>20)
+	}
+	s.copies.fn = s.copyRows
+	for i := range n {
+		data, err := d.mem.bytes(int(largest))
+		if err != nil {
+			return err
+		}
+		s.wholes = append(s.wholes, &wholeLayer{s: s, at: i, data: data})
+	}
+	return nil
+}
+
+// addWholeParts makes the matrices of b, a bundle of neurons, in whole layers.
+func (s *store) addWholeParts(b *bundle) {
+	if !b.byNeuron() {
+		return
+	}
+	for _, y := range s.wholes {
+		list, at := make([]compute.Matrix, len(b.parts)), int64(0)
+		for i, p := range b.parts {
+			w := *mem(p.m)
+			w.data, w.disk = y.data[at:][:b.units*p.size], nil
+			list[i] = *p.m
+			list[i].Mem = &w
+			at += wholePart(p, b.units)
+		}
+		b.whole = append(b.whole, list)
+	}
+	if order := b.parts[0].order; order != nil {
+		b.inFile = make([]int32, b.units)
+		for u := range b.inFile {
+			b.inFile[u] = int32(u)
+		}
+		slices.SortFunc(b.inFile, func(u, v int32) int { return cmp.Compare(order[u], order[v]) })
+	}
+}
+
+// unitAt returns the i-th of b's units as the file has them, and its place there.
+func (b *bundle) unitAt(i int) (unit int32, place int64) {
+	if b.inFile == nil {
+		return int32(i), int64(i)
+	}
+	unit = b.inFile[i]
+	return unit, int64(b.parts[0].order[unit])
+}
+
+// wholeOf returns b's parts with all rows in their order. ahead: the layer after it will be needed so, too.
+func (d *Device) wholeOf(b *bundle, ahead bool) ([]compute.Matrix, error) {
+	s := d.units
+	y := s.wholeFor(b)
+	if y.b != b {
+		y.read(d, b)
+	}
+	if err := y.wait(); err != nil {
+		return nil, err
+	}
+	if next := b.next; ahead && len(s.wholes) > 1 && next != nil && next.byNeuron() {
+		if z := s.wholes[1-y.at]; z.b != next {
+			z.read(d, next)
+		}
+	}
+	return b.whole[y.at], nil
+}
+
+// wholeFor returns the whole layer that has b's rows, or the one to be used for them.
+func (s *store) wholeFor(b *bundle) *wholeLayer {
+	for _, y := range s.wholes {
+		if y.b == b {
+			return y
+		}
+	}
+	return s.wholes[0]
+}
+
+// wait waits until all has arrived.
+func (y *wholeLayer) wait() error {
+	y.under.Wait()
+	if err := y.failed.Swap(nil); err != nil {
+		y.b = nil
+		return *err
+	}
+	return nil
+}
+
+// read begins to read b's rows, and copies those that are in slots.
+func (y *wholeLayer) read(d *Device, b *bundle) {
+	y.under.Wait()
+	y.failed.Store(nil)
+	y.b = b
+	y.s.drain()
+	cache := b.class.cache
+	absent := grown(&y.absent, b.units)
+	for i := range absent {
+		u, _ := b.unitAt(i)
+		absent[i] = cache.Slot(b.first+u) == residency.Absent || b.loads[u] != nil
+	}
+	y.used = 0
+	for i := range b.spans {
+		y.readSpan(b, &b.spans[i])
+	}
+	y.present = y.present[:0]
+	for i, gone := range absent {
+		if !gone {
+			u, _ := b.unitAt(i)
+			y.present = append(y.present, u)
+		}
+	}
+	y.s.copies.w = y
+	d.pool.Run((len(y.present)+wholeCopy-1)/wholeCopy, y.s.copies.fn)
+}
+
+// readSpan begins to read what is absent of a span.
+func (y *wholeLayer) readSpan(b *bundle, of *span) {
+	absent := y.absent[:b.units]
+	for i := 0; i < b.units; i++ {
+		if !absent[i] {
+			continue
+		}
+		_, place := b.unitAt(i)
+		end := i + 1
+		for j := end; j < b.units; j++ {
+			_, at := b.unitAt(j)
+			if at != place+int64(j-i) || int64(j-i+1)*of.stride > wholePiece || int64(j-end)*of.stride > wholeGap {
+				break
+			}
+			if absent[j] {
+				end = j + 1
+			}
+		}
+		r := y.newRead()
+		r.span, r.first, r.n = of, i, end-i
+		r.File, r.Offset, r.Bytes = of.file, of.offset+place*of.stride, int(int64(end-i-1)*of.stride)+of.bytes
+		y.s.use.Reads++
+		y.s.use.Bytes += int64(r.Bytes)
+		y.under.Add(1)
+		y.s.reader.Read(&r.Piece)
+		i = end - 1
+	}
+}
+
+// newRead returns a read.
+func (y *wholeLayer) newRead() *wholeRead {
+	if y.used == len(y.reads) {
+		r := &wholeRead{}
+		r.Done = func(data []byte, err error) { y.arrive(r, data, err) }
+		y.reads = append(y.reads, r)
+	}
+	y.used++
+	return y.reads[y.used-1]
+}
+
+// arrive packs the rows that were absent of what was read. It runs on a goroutine of the reader.
+func (y *wholeLayer) arrive(r *wholeRead, data []byte, err error) {
+	defer y.under.Done()
+	if err != nil {
+		y.failed.Store(&err)
+		return
+	}
+	for i := range r.n {
+		if !y.absent[r.first+i] {
+			continue
+		}
+		u, _ := y.b.unitAt(r.first + i)
+		for j, n := range r.span.parts {
+			p := y.b.parts[n]
+			r.src = p.src
+			r.src.Data = data[int64(i)*r.span.stride+int64(r.span.at[j]):][:p.fileSize]
+			p.packing.pack(y.row(p, u), &r.src, 0)
+		}
+	}
+	r.src.Data = nil
+}
+
+// row returns where unit u of a part is.
+func (y *wholeLayer) row(p *part, u int32) []byte {
+	return mem(&y.b.whole[y.at][p.number]).data[int(u)*p.size:][:p.size]
+}
+
+// copyRows copies some of the units that are in slots.
+func (s *store) copyRows(chunk, _ int) {
+	y := s.copies.w
+	for _, u := range y.present[chunk*wholeCopy : min(len(y.present), (chunk+1)*wholeCopy)] {
+		slot := int(y.b.slot(u))
+		for i, p := range y.b.parts {
+			copy(y.row(p, u), y.b.class.slabs[i][slot*p.size:][:p.size])
+		}
+	}
+}
