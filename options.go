@@ -48,6 +48,7 @@ type Options struct {
 	UBatch       int    // tokens of the largest step; 0: 512
 	Threads      int    // for generation; 0: the physical cores
 	ThreadsBatch int    // for prompts; 0: Threads
+	RAM          *int64 // bytes of RAM that the model may take in all: of a model with experts that takes more, experts stay on the disk; nil: what is available, less a reserve where experts stay there
 	Mapped       bool   // compute on the mapped file instead of copying weights into memory
 	Lock         bool   // keep weights out of swap
 	Kernels      string // the processor's kernels for generation, which all give the same text: auto (measured while loading), usual, or a name that Chosen was told; empty: auto
@@ -199,7 +200,7 @@ func (o *Options) session() (session.Options, error) {
 		sequences = defaultSequences
 	}
 	e := engine.Options{
-		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Outputs: sequences, Drafts: o.drafts(), NoLookup: o.NoLookup, HotDrafts: engine.HotDrafts(o.HotDrafts), Further: o.FurtherDrafts, LeastHot: o.Draft.Least, NoRepack: o.Mapped, Lock: o.Lock,
+		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Outputs: sequences, Drafts: o.drafts(), NoLookup: o.NoLookup, HotDrafts: engine.HotDrafts(o.HotDrafts), Further: o.FurtherDrafts, LeastHot: o.Draft.Least, NoRepack: o.Mapped, RAM: o.RAM, Lock: o.Lock,
 		Activation: o.Activation, Threshold: o.SparseThreshold, AlwaysOn: o.AlwaysOn, Sparse: mode, Bound: model.Bound{KLD: o.MaxKLD, SameTop: o.MinSameTop}, Progress: o.Progress, CacheTypes: types, WholeCache: o.WholeCache,
 		Extension: engine.Extension(o.Extension),
 	}

@@ -41,11 +41,27 @@ func engineFlags() []cli.Flag {
 		&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Usage: "threads for generation; fewer take part while other programs keep cores busy, where that is faster; default: physical cores", Sources: env("THREADS")},
 		&cli.IntFlag{Name: "threads-batch", Aliases: []string{"tb"}, Usage: "threads for prompts; default: as --threads", Sources: env("THREADS_BATCH")},
 		&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory; the text is the same, except with --sparse exact on a file that is not prepared, where sums round differently", Sources: env("NO_REPACK")},
-		kernelsFlag(),
+		ramBudgetFlag(), kernelsFlag(),
 		&cli.BoolFlag{Name: "mlock", Usage: "keep weights out of swap", Sources: env("MLOCK")},
 		&cli.StringFlag{Name: "activation", Category: neuronSubject, Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
 		sparseFlag(), expertsFlag(),
 	}, boundFlags(), predictionFlags(), loraFlags(), ropeFlags(), gpuFlags()))
+}
+
+func ramBudgetFlag() cli.Flag {
+	return &cli.StringFlag{Name: "ram-budget", Category: memorySubject, Usage: "`GIB` of RAM that the model may take in all; of a model with experts that takes more, experts stay on the disk, and RAM keeps those that are used most; default: what is free, less a reserve where experts stay on the disk", Sources: env("RAM_BUDGET")}
+}
+
+// ramBudget reads that flag: bytes; nil where it is not given.
+func ramBudget(c *cli.Command) (*int64, error) {
+	if !c.IsSet("ram-budget") {
+		return nil, nil
+	}
+	bytes, err := budget(c.String("ram-budget"))
+	if err != nil {
+		return nil, fmt.Errorf("--ram-budget %w", err)
+	}
+	return &bytes, nil
 }
 
 func batchFlag() cli.Flag {
@@ -226,6 +242,9 @@ func openOptions(c *cli.Command) (powerinfer.Options, error) {
 			return o, fmt.Errorf("--%s %d is not a number from 0 to %d", name, *v, 1<<30)
 		}
 	}
+	if o.RAM, err = ramBudget(c); err != nil {
+		return o, err
+	}
 	if _, err := sparseMode(c); err != nil {
 		return o, err
 	}
@@ -332,7 +351,7 @@ func sessionOptions(c *cli.Command, outputs int) (session.Options, *powerinfer.O
 		return session.Options{}, nil, err
 	}
 	e := engine.Options{
-		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.Mapped, Lock: o.Lock, Activation: o.Activation, Threshold: o.SparseThreshold, AlwaysOn: o.AlwaysOn, Bound: model.Bound{KLD: o.MaxKLD, SameTop: o.MinSameTop},
+		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.Mapped, RAM: o.RAM, Lock: o.Lock, Activation: o.Activation, Threshold: o.SparseThreshold, AlwaysOn: o.AlwaysOn, Bound: model.Bound{KLD: o.MaxKLD, SameTop: o.MinSameTop},
 		Outputs: outputs, Drafts: max(0, o.Drafts), NoLookup: o.NoLookup, HotDrafts: engine.HotDrafts(o.HotDrafts), Further: o.FurtherDrafts, LeastHot: o.Draft.Least, Work: c.Bool("metrics"),
 	}
 	if !c.IsSet("ubatch-size") {

@@ -133,7 +133,7 @@ func wholeLayers(c *cli.Command, name, short string) (*int, error) {
 // note prints what the user should know.
 func note(s string) { fmt.Fprintln(stderr, onTerminalLines("note: "+s)) }
 
-// mostBudget bounds --vram-budget, in GiB.
+// mostBudget bounds --vram-budget and --ram-budget, in GiB.
 const mostBudget = 1 << 20
 
 // budgets reads --vram-budget: bytes, one for all GPUs or one for each; nil where the flag is not given.
@@ -143,14 +143,23 @@ func budgets(c *cli.Command) ([]int64, error) {
 	}
 	var all []int64
 	for _, part := range strings.Split(strings.Join(c.StringSlice("vram-budget"), ","), ",") {
-		part = strings.TrimSpace(part)
-		v, err := strconv.ParseFloat(part, 64)
-		if err != nil || !(v >= 0 && v <= mostBudget) {
-			return nil, fmt.Errorf("--vram-budget %.40q is not a number of GiB", part)
+		bytes, err := budget(part)
+		if err != nil {
+			return nil, fmt.Errorf("--vram-budget %w", err)
 		}
-		all = append(all, int64(v*(1<<30)))
+		all = append(all, bytes)
 	}
 	return all, nil
+}
+
+// budget reads a number of GiB, and returns bytes.
+func budget(text string) (int64, error) {
+	text = strings.TrimSpace(text)
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(v >= 0 && v <= mostBudget) {
+		return 0, fmt.Errorf("%.40q is not a number of GiB", text)
+	}
+	return int64(v * (1 << 30)), nil
 }
 
 // statsFlag names statistics of a model that holds none.

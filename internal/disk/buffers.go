@@ -53,6 +53,12 @@ func sized(n int64) int64 {
 	return max(small, int64(1)<<bits.Len64(uint64(n-1)))
 }
 
+// Buffered returns the most bytes that a Reader's buffers take for so many pieces at a time, of so many bytes each.
+func Buffered(pieces int, bytes int64) int64 {
+	each := sized(bytes)
+	return max(min(mostBuffered, int64(pieces)*each), each)
+}
+
 // take returns a buffer of n bytes, to be reserved, and buffers to be released before. ok is false if there is no room;
 // a single buffer always has some.
 func (s *buffers) take(n int64, single bool) (b buffer, stale []buffer, ok bool) {

@@ -17,7 +17,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
-	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
@@ -35,6 +34,7 @@ type Options struct {
 	Further    bool       // the file's layer that predicts a further token guesses besides
 	LeastHot   float32    // guesses of either end before a token that has a smaller probability
 	NoRepack   bool       // compute on the mapped file in place
+	RAM        *int64     // bytes of RAM that the model may take in all; nil: what is available, and less a reserve where weights stay on the disk
 	Lock       bool       // keep weights out of swap (mlock)
 	Activation string     // overrides the file's
 	Threshold  *float32   // overrides the file's sparse threshold
@@ -96,6 +96,7 @@ type Engine struct {
 	hot     *hotDrafts               // nil: nothing is guessed
 	pages   compute.CacheSpec        // how many the KV cache has
 	places  []compute.Place
+	need    Memory
 	rows    [][]float32 // [n_out][n_vocab] logits of the last step
 	states  [][]float32 // [n_hidden][n_embd] hidden states of the last step
 
@@ -155,13 +156,24 @@ func (e *Engine) load(ctx context.Context) error {
 	}
 }
 
-// loadOnce opens the devices and takes the model in.
+// loadOnce checks memory, opens the devices and takes the model in.
 func (e *Engine) loadOnce(ctx context.Context) error {
-	dev, layout, err := e.options.Devices.Open(ctx)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	layout, err := e.options.Devices.Layout()
 	if err != nil {
 		return err
 	}
-	if err := e.loadOn(ctx, dev, layout); err != nil {
+	p, err := e.options.provide(e.file, layout)
+	if err != nil {
+		return err
+	}
+	dev, err := e.options.Devices.Open(ctx, p.need.Units)
+	if err != nil {
+		return err
+	}
+	if err := e.loadOn(ctx, dev, p); err != nil {
 		dev.Close()
 		return err
 	}
@@ -169,29 +181,11 @@ func (e *Engine) loadOnce(ctx context.Context) error {
 }
 
 // loadOn takes the model in on dev.
-func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placement.Layout) error {
-	f, o := e.file, &e.options
-	c, err := model.ReadConfig(f, o.Activation)
-	if err != nil {
-		return err
-	}
-	c.FurtherCached = o.GuessesFurther()
+func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) error {
+	f, o, c := e.file, &e.options, &p.config
 	e.context = pick(o.Context, c.Context)
 	e.ubatch = min(o.LargestStep(), e.context)
-	size := o.cacheSize(c)
-	need := o.memory(f, c, layout)
-	if whole := need; c.FurtherCached && !layout.Further() && !need.fits() {
-		c.FurtherCached = false
-		if need = o.memory(f, c, layout); need.fits() && o.Notice != nil {
-			o.Notice(fmt.Sprintf("the layer that predicts a further token guesses nothing: with it the model would take %s of RAM, and %s are available", bytesText(whole.Need), bytesText(whole.Available)))
-		}
-	}
-	if o.Expect != nil {
-		o.Expect(need)
-	}
-	if !need.fits() {
-		return &MemoryError{File: f.Path, Memory: need, Advice: o.advice(f, c, layout, need)}
-	}
+	size := o.cacheSize(*c)
 	progress := o.Progress
 	if o.NoRepack { // reading ahead is several times faster than faulting page by page
 		if err := f.Populate(ctx, progress); err != nil {
@@ -206,8 +200,8 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	}
 	m, err := model.Load(ctx, f, dev, model.Options{
 		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: e.outputs + o.DraftRows(),
-		Sparse: o.Sparse, Further: c.FurtherCached, Drafts: o.hotDrafts(layout.Places != nil), Magnitudes: o.Magnitudes, Bound: o.Bound, AlwaysOn: o.AlwaysOn, Predicting: o.Predicting, Recall: o.Recall,
-		Order: o.Order, Observer: o.Observer, Places: layout.Places,
+		Sparse: o.Sparse, Further: c.FurtherCached, Drafts: o.hotDrafts(p.layout.Places != nil), Magnitudes: o.Magnitudes, Bound: o.Bound, AlwaysOn: o.AlwaysOn, Predicting: o.Predicting, Recall: o.Recall,
+		Order: o.Order, Observer: o.Observer, Places: p.layout.Places, OnDisk: p.need.OnDisk > 0,
 		Context: e.context, Cache: size, CacheTypes: o.CacheTypes, Adapters: o.Adapters, Pinned: o.NoRepack, Progress: progress,
 	})
 	if err != nil {
@@ -218,7 +212,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 			return fmt.Errorf("%s: self-extension is for models that know positions by rotated keys alone: %w", f.Path, err)
 		}
 	}
-	e.dev, e.model, e.pages, e.places = dev, m, size, layout.Places
+	e.dev, e.model, e.pages, e.places, e.need = dev, m, size, p.layout.Places, p.need
 	if e.hot != nil {
 		e.hot.can.Store(m.GuessesFurther() || m.Drafts() && size.States == 0 && (o.HotDrafts == HotAlways || m.Sparse != model.Predict))
 	}
@@ -290,6 +284,13 @@ func (e *Engine) SlotUse() compute.SlotUse {
 		return d.SlotUse()
 	}
 	return compute.SlotUse{}
+}
+
+// Memory returns what the model was expected to take before it was loaded.
+func (e *Engine) Memory() Memory {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.need
 }
 
 // Config returns the model's hyperparameters.

@@ -59,3 +59,9 @@ func MemoryOf(t *testing.T, f *gguf.File, o Options, on placement.Layout) Memory
 	c.FurtherCached = o.GuessesFurther()
 	return o.memory(f, c, on)
 }
+
+// Provide decides how the model in f is loaded where what on says goes to GPUs.
+func Provide(f *gguf.File, o Options, on placement.Layout) (Memory, error) {
+	p, err := o.provide(f, on)
+	return p.need, err
+}

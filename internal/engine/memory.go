@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -17,17 +19,26 @@ import (
 
 // Memory holds the bytes of a machine's memory that a model is expected to take, before anything is loaded.
 type Memory struct {
-	Weights     int64 // in RAM; those that are computed on in the mapped file are not counted
+	Weights     int64 // in RAM; those that are computed on in the mapped file, or stay on the disk, are not counted
+	Units       int64 // in RAM: room for experts that stay on the disk
+	Reading     int64 // in RAM: buffers that experts are read into
 	Cache       int64 // in RAM, of keys, values and states
 	Activations int64 // of the largest step, and its rows of logits
 	Process     int64 // of the program itself, the vocabulary's share of garbage collection, and sampling
 	Need        int64 // of RAM: the sum
 	Available   int64 // of RAM; 0: unknown
+	Budget      int64 // of RAM, that may be taken; math.MaxInt64: nobody knows a bound
 	OnGPUs      int64 // weights and cache in the memory of GPUs
+	OnDisk      int64 // experts that stay on the disk; Units has room for some of them. 0: nothing stays there
 }
 
-// fits reports whether that is available, as far as is known.
-func (m *Memory) fits() bool { return m.Available == 0 || m.Need <= m.Available }
+// fits reports whether that may be taken.
+func (m *Memory) fits() bool { return m.Need <= m.Budget }
+
+// add makes Need the sum.
+func (m *Memory) add() {
+	m.Need = m.Weights + m.Units + m.Reading + m.Cache + m.Activations + m.Process
+}
 
 // Parts says the sum and its parts, which add up to it as they are written.
 func (m *Memory) Parts() string {
@@ -47,7 +58,11 @@ func (m *Memory) Parts() string {
 		sum += (n + unit/2) / unit * unit
 		return text(n)
 	}
-	parts := fmt.Sprintf("weights %s, KV cache %s, activations %s, the program %s", part(m.Weights), part(m.Cache), part(m.Activations), part(m.Process))
+	parts := "weights " + part(m.Weights)
+	if m.OnDisk > 0 {
+		parts += ", experts from the disk " + part(m.Units+m.Reading)
+	}
+	parts += fmt.Sprintf(", KV cache %s, activations %s, the program %s", part(m.Cache), part(m.Activations), part(m.Process))
 	return fmt.Sprintf("%s %s (%s)", text(sum), name, parts)
 }
 
@@ -58,6 +73,9 @@ func bytesText(n int64) string {
 	}
 	return fmt.Sprintf("%d MiB", n>>20)
 }
+
+// inGiB writes at least n bytes.
+func inGiB(n int64) string { return fmt.Sprintf("%.2f GiB", math.Ceil(float64(n)/(1<<30)*100)/100) }
 
 // MemoryError is the error of a model that does not fit into memory.
 type MemoryError struct {
@@ -70,7 +88,14 @@ func (e *MemoryError) Error() string { return e.Text(setting.Flags) }
 
 // Text implements setting.Namer.
 func (e *MemoryError) Text(n setting.Names) string {
-	return setting.Sprintf(n, "%s: the model needs %s of memory, and %s are available; %s", e.File, e.Parts(), bytesText(e.Available), e.Advice)
+	needs := "the model needs"
+	if e.OnDisk > 0 {
+		needs = "with its experts on the disk the model needs at least"
+	}
+	if e.Budget == e.Available {
+		return setting.Sprintf(n, "%s: %s %s of memory, and %s are available; %s", e.File, needs, e.Parts(), bytesText(e.Available), e.Advice)
+	}
+	return setting.Sprintf(n, "%s: %s %s of memory, and %s may be used; %s", e.File, needs, e.Parts(), bytesText(e.Budget), e.Advice)
 }
 
 // What the program takes besides, as measured on Linux with models of 9, 272 and 651 MB: the binary's own heap, stacks and
@@ -82,51 +107,96 @@ const (
 	sampledBytes = 16
 )
 
-// Memory returns the bytes of RAM that opening the model in f takes where what on says lies on GPUs.
+// Memory returns the bytes of RAM that opening the model in f takes where what on says lies on GPUs, and all the rest in
+// RAM.
 func (o *Options) Memory(f *gguf.File, on placement.Layout) (int64, error) {
-	m, err := o.memoryOf(f, on)
-	return m.Need, err
+	c, err := o.config(f)
+	if err != nil {
+		return 0, err
+	}
+	return o.needs(f, c, on).Need, nil
 }
 
-// Fits reports whether memory has room for the model in f where what on says lies on GPUs, as far as is known.
-func (o *Options) Fits(f *gguf.File, on placement.Layout) (bool, error) {
-	m, err := o.memoryOf(f, on)
-	return m.fits(), err
-}
-
-func (o *Options) memoryOf(f *gguf.File, on placement.Layout) (Memory, error) {
-	c, err := model.ReadConfig(f, o.Activation)
+// Least returns the least that opening the model in f takes where what on says lies on GPUs: with experts on the disk
+// where they may stay there.
+func (o *Options) Least(f *gguf.File, on placement.Layout) (Memory, error) {
+	c, err := o.config(f)
 	if err != nil {
 		return Memory{}, err
 	}
+	return o.least(f, c, on), nil
+}
+
+// config returns what the header of f says of the model.
+func (o *Options) config(f *gguf.File) (model.Config, error) {
+	c, err := model.ReadConfig(f, o.Activation)
 	c.FurtherCached = o.GuessesFurther()
-	return o.memory(f, c, on), nil
+	return c, err
 }
 
 // readMemory is hw.ReadMemory; tests have other machines.
 var readMemory = hw.ReadMemory
 
-// memory returns what the model in f takes where what on says lies on GPUs.
-func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memory {
-	m := o.needs(f, c, on)
-	if free, err := readMemory(); err == nil {
-		m.Available = int64(free.Available)
+// Room is what a model may take of RAM, in bytes; math.MaxInt64: nobody knows a bound.
+type Room struct {
+	Whole  int64 // with all of it in memory
+	OnDisk int64 // with experts on the disk
+}
+
+// diskShare is the share of the available memory that a model takes at most whose experts stay on the disk, where nobody
+// says how much: it would take all.
+const diskShare = 0.94
+
+// RoomIn returns the room that so many available bytes are for a model, of which it may take budget; nil: nobody said.
+func RoomIn(available int64, budget *int64) Room {
+	if budget != nil {
+		n := min(available, *budget)
+		return Room{n, n}
 	}
+	return Room{available, int64(diskShare * float64(available))}
+}
+
+// Room returns what the model may take now.
+func (o *Options) Room() Room {
+	r, _ := o.room()
+	return r
+}
+
+// room is Room, with what is available; 0: unknown.
+func (o *Options) room() (r Room, available int64) {
+	if free, err := readMemory(); err == nil && free.Available > 0 {
+		available = int64(free.Available)
+	}
+	return RoomIn(cmp.Or(available, math.MaxInt64), o.RAM), available
+}
+
+// memory returns what the model in f takes where what on says lies on GPUs: all of it in memory where that may be taken,
+// else with experts on the disk, where they may stay there.
+func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memory {
+	room, available := o.room()
+	m := o.needs(f, c, on)
+	if m.Available, m.Budget = available, room.Whole; m.fits() || !o.canStay(f, c) {
+		return m
+	}
+	m = o.least(f, c, on)
+	m.Available, m.Budget = available, room.OnDisk
+	m.grow(unitsOf(f, c, on).packed)
 	return m
 }
 
-// needs is memory without what is available.
+// needs returns what the model takes with all of it in memory, but for what is available.
 func (o *Options) needs(f *gguf.File, c model.Config, on placement.Layout) Memory {
+	return o.needsWith(f, c, on, false)
+}
+
+// needsWith is needs, or with experts on the disk without room for them.
+func (o *Options) needsWith(f *gguf.File, c model.Config, on placement.Layout, onDisk bool) Memory {
 	m := Memory{OnGPUs: on.Bytes}
 	for _, t := range f.Tensors {
-		if _, loaded := c.Purpose(t.Name); !loaded {
+		if _, loaded := c.Purpose(t.Name); !loaded || onDisk && stays(&c, t) {
 			continue
 		}
-		typ, bytes, copied := c.Loaded(f, t)
-		if copied || !o.NoRepack { // pages of a mapped file may be dropped and read again
-			m.Weights += layout.InHugePages(c.InRAM(t.Name, layout.Packed(typ, bytes), on.Places))
-		}
-		m.Weights += c.ExpandedBytes(t, on.Places)
+		m.Weights += o.loadedBytes(f, &c, t, on)
 	}
 	for _, a := range o.Adapters {
 		for _, t := range a.File.Tensors {
@@ -144,8 +214,17 @@ func (o *Options) needs(f *gguf.File, c model.Config, on placement.Layout) Memor
 		}
 	}
 	m.Process = programBytes + textBytes*int64(texts) + sampledBytes*int64(pick(o.Outputs, 1))*int64(c.Vocab)
-	m.Need = m.Weights + m.Cache + m.Activations + m.Process
+	m.add()
 	return m
+}
+
+// loadedBytes returns what a tensor of f takes in RAM.
+func (o *Options) loadedBytes(f *gguf.File, c *model.Config, t *gguf.Tensor, on placement.Layout) (n int64) {
+	typ, bytes, copied := c.Loaded(f, t)
+	if copied || !o.NoRepack { // pages of a mapped file may be dropped and read again
+		n = layout.InHugePages(c.InRAM(t.Name, layout.Packed(typ, bytes), on.Places))
+	}
+	return n + c.ExpandedBytes(t, on.Places)
 }
 
 // activations returns the bytes that a step of n tokens takes: activations, the widest of them again as integers with
@@ -183,16 +262,19 @@ func advise(text string, changes []change, word string) error {
 	return setting.Errorf(text+strings.Join(texts, word), values...)
 }
 
-// advice says what would make a model fit that needs more than is available: the settings that suffice alone, else all
-// that are needed together.
+// advice says what would make a model fit that needs at least more than may be taken: the settings that suffice alone,
+// else all that are needed together.
 func (o *Options) advice(f *gguf.File, c model.Config, on placement.Layout, need Memory) error {
 	context, step := pick(o.Context, c.Context), o.LargestStep()
 	var alone []change
 	var each []change // at its strongest
+	if o.RAM != nil && (need.Available == 0 || need.Need <= need.Available) {
+		alone = append(alone, change{"%s of at least %s", []any{setting.RAM, inGiB(need.Need)}, nil})
+	}
 	weaken := func(changes ...change) {
 		for _, x := range changes {
 			with := x.to(*o)
-			if with.needs(f, c, on).Need <= need.Available {
+			if with.least(f, c, on).Need <= need.Budget {
 				alone = append(alone, x)
 				break
 			}
@@ -209,24 +291,31 @@ func (o *Options) advice(f *gguf.File, c model.Config, on placement.Layout, need
 		}
 	}
 	weaken(halved(setting.Step, min(step, context), leastStep, func(o Options, n int) Options { o.UBatch = n; return o })...)
-	if !o.NoRepack {
+	if !o.NoRepack && o.RAM == nil {
 		weaken(change{"%s, which computes on the file and is slower", []any{setting.Mapped}, func(o Options) Options { o.NoRepack = true; return o }})
 	}
+	why := ""
+	if !o.canStay(f, c) && !o.NoRepack && need.Weights > need.Budget {
+		why = "its weights cannot stay on the disk, because every token reads all of them; "
+		if c.Experts.Count > 0 {
+			why = "its experts cannot stay on the disk, because loading changes them; "
+		}
+	}
 	if len(alone) > 0 {
-		return advise("what makes it fit: ", alone, ", or ")
+		return advise(why+"what makes it fit: ", alone, ", or ")
 	}
 	all, lowest := *o, need.Need
 	var together []change
 	for _, x := range each {
 		with := x.to(all)
-		if n := with.needs(f, c, on).Need; n < lowest-(need.Need-need.Available)/20 { // a twentieth of what is missing
+		if n := with.least(f, c, on).Need; n < lowest-(need.Need-need.Budget)/20 { // a twentieth of what is missing
 			all, lowest, together = with, n, append(together, x)
 		}
 	}
-	if lowest <= need.Available && len(together) > 0 {
-		return advise("what makes it fit, together: ", together, " and ")
+	if lowest <= need.Budget && len(together) > 0 {
+		return advise(why+"what makes it fit, together: ", together, " and ")
 	}
-	return errors.New("no setting makes it fit: take a smaller model, or the same in a type of fewer bits")
+	return errors.New(why + "no setting makes it fit: take a smaller model, or the same in a type of fewer bits")
 }
 
 // halved returns changes that lower a number by halves, down to the least.

@@ -48,11 +48,13 @@ type mortals struct {
 	causes []error                             // what After was told
 }
 
-func (m *mortals) Open(context.Context) (compute.Device, placement.Layout, error) {
+func (m *mortals) Layout() (placement.Layout, error) { return m.plans[0], nil }
+
+func (m *mortals) Open(context.Context, int64) (compute.Device, error) {
 	now := m.plans[0]
 	host, err := cpu.New(cpu.Options{Threads: 1, ThreadsBatch: 1})
 	if err != nil || now.Places == nil {
-		return host, now, err
+		return host, err
 	}
 	var pairs []*hybrid.Device
 	var homes []int
@@ -64,7 +66,7 @@ func (m *mortals) Open(context.Context) (compute.Device, placement.Layout, error
 	for j := range slices.Max(homes) + 1 {
 		gpu, err := vulkan.Open(vulkan.Options{Device: vulkan.Software, Budget: 1 << 30})
 		if err != nil {
-			return nil, now, err
+			return nil, err
 		}
 		var d compute.Device = gpu
 		if len(m.causes) == 0 {
@@ -73,9 +75,9 @@ func (m *mortals) Open(context.Context) (compute.Device, placement.Layout, error
 		pairs = append(pairs, hybrid.New(d, host, attention[j]))
 	}
 	if len(pairs) == 1 {
-		return pairs[0], now, nil
+		return pairs[0], nil
 	}
-	return hybrid.NewMultiGPU(pairs, homes), now, nil
+	return hybrid.NewMultiGPU(pairs, homes), nil
 }
 
 func (m *mortals) After(err error) bool {

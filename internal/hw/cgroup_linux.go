@@ -105,14 +105,19 @@ func (g cgroups) cpuQuota() float64 {
 
 // memory bounds m by the groups' limits. A group's file cache counts as available, as it does in MemAvailable.
 func (g cgroups) memory(m Memory) Memory {
-	limitFile, usageFile, prefix := "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"
+	limitFiles, usageFile, prefix := []string{"memory.limit_in_bytes"}, "memory.usage_in_bytes", "total_"
 	dirs, unified := g.controllerDirs("memory")
-	if unified {
-		limitFile, usageFile, prefix = "memory.max", "memory.current", ""
+	if unified { // a group beyond memory.high is slowed down until it has given memory back
+		limitFiles, usageFile, prefix = []string{"memory.max", "memory.high"}, "memory.current", ""
 	}
 	for _, dir := range dirs {
-		limit, err := strconv.ParseUint(g.text(dir, limitFile), 10, 64) // "max" is no limit
-		if err != nil || limit >= 1<<62 {                               // nor is version 1's largest page count
+		limit := uint64(math.MaxUint64)
+		for _, file := range limitFiles {
+			if n, err := strconv.ParseUint(g.text(dir, file), 10, 64); err == nil { // "max" is no limit
+				limit = min(limit, n)
+			}
+		}
+		if limit >= 1<<62 { // nor is version 1's largest page count
 			continue
 		}
 		m.Total = min(m.Total, limit)

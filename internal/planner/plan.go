@@ -66,7 +66,7 @@ func (p Processor) open(company bool) (*cpu.Device, error) {
 	if p.Kernels == "" {
 		p.Kernels = KernelsAuto
 	}
-	return cpu.New(cpu.Options{Threads: p.Threads, Idle: idle, ThreadsBatch: p.ThreadsBatch, Lock: p.Lock, Kernels: p.Kernels, Note: p.Note})
+	return cpu.New(cpu.Options{Threads: p.Threads, Idle: idle, ThreadsBatch: p.ThreadsBatch, Lock: p.Lock, UnitCache: p.UnitCache, Kernels: p.Kernels, Note: p.Note})
 }
 
 // open makes one device of the plan's GPUs, which it opens, and host.

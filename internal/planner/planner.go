@@ -23,6 +23,7 @@ type Processor struct {
 	Threads      int               // for generation; 0: physical cores, but for one where a GPU works, too
 	ThreadsBatch int               // for prompts; 0: as Threads
 	Lock         bool              // keep weights out of swap (mlock)
+	UnitCache    int64             // bytes of RAM for experts that stay on the disk, of which it keeps those that are used most; 0: none stay there
 	Kernels      string            // for one token: auto, usual or a kernel's name; empty: auto
 	Note         func(line string) // told which kernels were chosen; may be nil
 }
@@ -155,30 +156,38 @@ func (p *Planner) choose() {
 	}
 }
 
-// Open opens the processor and the plan's GPUs.
-func (p *Planner) Open(ctx context.Context) (compute.Device, placement.Layout, error) {
+// Layout implements engine.Devices.
+func (p *Planner) Layout() (placement.Layout, error) {
+	plan, err := p.Plan()
+	return plan.Layout(), err
+}
+
+// Open opens the processor, which keeps so many bytes of experts that stay on the disk, and the plan's GPUs.
+func (p *Planner) Open(ctx context.Context, unitCache int64) (compute.Device, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, placement.Layout{}, err
+		return nil, err
 	}
 	plan, err := p.Plan()
 	if err != nil {
-		return nil, placement.Layout{}, err
+		return nil, err
 	}
-	host, err := p.o.Processor.open(plan != nil && plan.Bytes > 0) // generation does not wait for GPUs that only prompts use
+	processor := p.o.Processor
+	processor.UnitCache = unitCache
+	host, err := processor.open(plan != nil && plan.Bytes > 0) // generation does not wait for GPUs that only prompts use
 	if err != nil || plan == nil {
 		p.gpus = nil
-		return host, placement.Layout{}, err
+		return host, err
 	}
 	d, gpus, err := plan.open(host, &p.o)
 	if err != nil {
 		host.Close()
-		return nil, placement.Layout{}, err
+		return nil, err
 	}
 	if p.cost.File != nil {
 		foresee(&p.cost, plan, gpus)
 	}
 	p.gpus = gpus
-	return d, plan.Layout(), nil
+	return d, nil
 }
 
 // A GPU that turns out to have less memory than it said is tried again with a smaller share of it, so many times; then

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -16,7 +17,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
-	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
@@ -98,7 +98,7 @@ func (s *Session) open(ctx context.Context, o Options) error {
 	}
 	var err error
 	var cut int
-	s.Planner, cut, err = o.planFitting(ctx, s.File, func(on placement.Layout) (bool, error) { return o.Engine.Fits(s.File, on) })
+	s.Planner, cut, err = o.planFitting(ctx, s.File, o.Engine.Room())
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,16 @@ func (s *Session) openDraft(ctx context.Context, o *Options) error {
 		return errors.Join(err, f.Close())
 	}
 	o.Engine.DraftModel = engine.DraftModel{Engine: s.draft.Engine, Least: d.Least}
+	o.spend(s.draft.Memory().Need)
 	return nil
+}
+
+// spend takes the bytes that something beside the model has in RAM from the model's budget, if there is one.
+func (o *Options) spend(bytes int64) {
+	if o.Engine.RAM != nil {
+		left := max(0, *o.Engine.RAM-bytes)
+		o.Engine.RAM = &left
+	}
 }
 
 func (s *Session) closeDraft() error {
@@ -167,6 +176,7 @@ func Plan(ctx context.Context, f *gguf.File, o Options) (*planner.Planner, error
 // Need is the memory that a model takes or would take, in bytes.
 type Need struct {
 	RAM    int64 // weights, KV cache, activations and what the process itself takes
+	Least  int64 // of RAM, that the model can do with: less than RAM where experts may stay on the disk
 	GPU    int64 // weights and KV cache that are planned for GPUs with what is free of their memory
 	Wanted int64 // that GPUs would hold if they had room for all; 0 where none is used
 }
@@ -175,14 +185,11 @@ type Need struct {
 // cut to what the machine has room for when nothing else runs on it.
 func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 	var n Need
-	devices, _, err := o.planFitting(ctx, f, func(on placement.Layout) (bool, error) {
-		need, err := o.Engine.Memory(f, on)
-		if err != nil {
-			return false, err
-		}
-		memory, err := hw.ReadMemory()
-		return err != nil || uint64(need) <= memory.Total-memory.Total/8, nil
-	})
+	room := engine.Room{Whole: math.MaxInt64, OnDisk: math.MaxInt64}
+	if memory, err := hw.ReadMemory(); err == nil {
+		room = engine.RoomIn(int64(memory.Total-memory.Total/8), o.Engine.RAM)
+	}
+	devices, _, err := o.planFitting(ctx, f, room)
 	if err != nil {
 		return n, err
 	}
@@ -196,10 +203,19 @@ func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 	if err != nil {
 		return n, err
 	}
+	m, err := o.Engine.Least(f, on)
+	if err != nil {
+		return n, err
+	}
 	if n.RAM, err = o.Engine.Memory(f, on); err != nil {
 		return n, err
 	}
-	if n.RAM += tower.Weights + tower.Activations; plan == nil {
+	n.Least = m.Need + tower.Weights + tower.Activations
+	n.RAM += tower.Weights + tower.Activations
+	if o.Engine.RAM != nil { // what is more stays on the disk
+		n.RAM = min(n.RAM, max(n.Least, *o.Engine.RAM))
+	}
+	if plan == nil {
 		return n, nil
 	}
 	plan = nil // all in RAM
@@ -210,9 +226,14 @@ func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 // leastContext is the length to which a context is cut at most, in tokens.
 const leastContext = 4096
 
+// cacheShare is the share of a budget that keys and values take at most in a model whose experts stay on the disk, where
+// nobody asked for a context.
+const cacheShare = 1. / 8
+
 // planFitting plans for the context that is asked for. Where none is, it is the model's own, or halves of that down to
-// leastContext where what the plan leaves in RAM does not fit. cut is the length then, else 0.
-func (o *Options) planFitting(ctx context.Context, f *gguf.File, fits func(placement.Layout) (bool, error)) (p *planner.Planner, cut int, err error) {
+// leastContext where what the plan leaves in RAM has no room. cut is the length then, else 0. Where even leastContext
+// has no room for the whole model and its experts may stay on the disk, the context takes a small share of the room.
+func (o *Options) planFitting(ctx context.Context, f *gguf.File, room engine.Room) (p *planner.Planner, cut int, err error) {
 	p, err = o.plan(ctx, f)
 	if err != nil || o.Engine.Context != 0 {
 		return p, 0, err
@@ -226,7 +247,8 @@ func (o *Options) planFitting(ctx context.Context, f *gguf.File, fits func(place
 		if err != nil {
 			return nil, 0, err
 		}
-		if ok, err := fits(plan.Layout()); ok || err != nil {
+		need, err := o.Engine.Memory(f, plan.Layout())
+		if err != nil || need <= room.Whole {
 			return p, cut, err
 		}
 		length = max(length/2, leastContext)
@@ -235,7 +257,43 @@ func (o *Options) planFitting(ctx context.Context, f *gguf.File, fits func(place
 			return nil, 0, err
 		}
 	}
-	return p, cut, nil
+	if cut == 0 {
+		return p, 0, nil
+	}
+	if cut, err = o.contextOnDisk(f, p, room, c.Context); err != nil || cut == leastContext {
+		return p, cut, err
+	}
+	if o.Engine.Context = cut; cut == c.Context {
+		cut = 0
+	}
+	p, err = o.plan(ctx, f)
+	return p, cut, err
+}
+
+// contextOnDisk returns the context of a model that was planned for leastContext tokens: as many, but where it has no room
+// with them and its experts stay on the disk, most halvings of its own context whose keys and values take cacheShare.
+func (o *Options) contextOnDisk(f *gguf.File, p *planner.Planner, room engine.Room, own int) (int, error) {
+	plan, err := p.Plan()
+	if err != nil {
+		return 0, err
+	}
+	on := plan.Layout()
+	whole, err := o.Engine.Memory(f, on)
+	if err != nil || whole <= room.Whole {
+		return leastContext, err
+	}
+	for length := own; length > leastContext; length /= 2 {
+		with := o.Engine
+		with.Context = length
+		m, err := with.Least(f, on)
+		if err != nil {
+			return 0, err
+		}
+		if m.OnDisk > 0 && m.Need <= room.OnDisk && float64(m.Cache) <= cacheShare*float64(room.OnDisk) {
+			return length, nil
+		}
+	}
+	return leastContext, nil
 }
 
 // plan chooses what the model in f is computed on, and in which order its neurons lie.

@@ -67,10 +67,15 @@ func (s *Session) openTowerFile(ctx context.Context, o *Options, options vision.
 		return err
 	}
 	defer f.Close()
-	if err = s.openOnGPU(ctx, f, o, options); err == nil && s.tower == nil {
-		options.AtOnce = true
-		s.tower, err = openOn(ctx, f, o.Planner.Processor.Beside, options)
+	if err = s.openOnGPU(ctx, f, o, options); err != nil || s.tower != nil {
+		return err
 	}
+	options.AtOnce = true
+	if s.tower, err = openOn(ctx, f, o.Planner.Processor.Beside, options); err != nil {
+		return err
+	}
+	need, err := vision.NeedOf(f, options)
+	o.spend(need.Weights + need.Activations)
 	return err
 }
 

@@ -19,6 +19,7 @@ const (
 	Sparse      Setting = "--sparse|Options.Sparse"
 	Devices     Setting = "--device|Options.Devices"
 	Budgets     Setting = "--vram-budget|Options.VRAM"
+	RAM         Setting = "--ram-budget|Options.RAM"
 	GPULayers   Setting = "-ngl|Options.GPULayers"
 	Tensors     Setting = "--override-tensor|Options.Tensors"
 	KVInRAM     Setting = "--no-kv-offload|Options.KVInRAM"

@@ -20,7 +20,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// machine is a machine with memory for models whose files' names are their sizes: "a-ram-gpu".
+// machine is a machine with memory for models whose files' names are their sizes: "a-ram-gpu", or "a-ram-gpu-least" of
+// RAM where experts may stay on the disk.
 type machine struct {
 	t        testing.TB
 	mu       sync.Mutex
@@ -31,18 +32,20 @@ type machine struct {
 	closing  time.Duration // that freeing a model takes
 }
 
-func sizes(path string) (ram, gpu int64) {
+func sizes(path string) (ram, gpu, least int64) {
 	var name string
-	fmt.Sscanf(strings.ReplaceAll(path, "-", " "), "%s %d %d", &name, &ram, &gpu)
-	return ram, gpu
+	if n, _ := fmt.Sscanf(strings.ReplaceAll(path, "-", " "), "%s %d %d %d", &name, &ram, &gpu, &least); n < 4 {
+		least = ram
+	}
+	return ram, gpu, least
 }
 
 func (m *machine) Need(_ context.Context, path string) (session.Need, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ram, gpu := sizes(path)
+	ram, gpu, least := sizes(path)
 	has := min(gpu, m.gpu)
-	return session.Need{RAM: ram + gpu - has, GPU: has, Wanted: gpu}, nil
+	return session.Need{RAM: ram + gpu - has, Least: least + gpu - has, GPU: has, Wanted: gpu}, nil
 }
 
 func (m *machine) Free() (int64, error) {
@@ -58,6 +61,9 @@ func (m *machine) Open(ctx context.Context, _, path string) (*server.Model, io.C
 	defer m.mu.Unlock()
 	if m.fail != nil {
 		return nil, nil, m.fail
+	}
+	if need.RAM > m.ram && need.Least <= m.ram { // experts stay on the disk
+		need.RAM = m.ram
 	}
 	m.ram, m.gpu, m.opened = m.ram-need.RAM, m.gpu-need.GPU, m.opened+1
 	if m.ram < 0 || m.gpu < 0 {
@@ -142,6 +148,29 @@ func TestEviction(t *testing.T) {
 		}
 		if _, _, err := l.Use(t.Context(), "e-200-0"); err == nil || !strings.Contains(err.Error(), "RAM") {
 			t.Errorf("a model larger than the machine: %v", err)
+		}
+	})
+}
+
+// TestLargerThanMemory: a model that is larger than the machine and can do with less has all that nobody holds, and
+// makes room for others.
+func TestLargerThanMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &machine{t: t, ram: 100}
+		l := newLibrary(m, library.Options{Keep: -1}, "a-40-0", "b-40-0", "c-200-0-30", "d-200-0-130")
+		defer l.Close()
+		use(t, l, "a-40-0")()
+		use(t, l, "b-40-0")()
+		use(t, l, "c-200-0-30")()
+		if got := m.loaded(); got != "c-200-0-30" {
+			t.Errorf("loaded are %s", got)
+		}
+		use(t, l, "a-40-0")()
+		if got := m.loaded(); got != "a-40-0" {
+			t.Errorf("loaded are %s", got)
+		}
+		if _, _, err := l.Use(t.Context(), "d-200-0-130"); err == nil || !strings.Contains(err.Error(), "RAM") {
+			t.Errorf("a model whose least is larger than the machine: %v", err)
 		}
 	})
 }

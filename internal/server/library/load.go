@@ -56,7 +56,8 @@ func (l *Library) load(e *entry) error {
 }
 
 // makeRoom frees models that nobody uses, those first whose last request is longest ago, until e fits into RAM and has
-// what it wants of the GPUs, and returns what it will take. Where all that is left is in use it waits.
+// what it wants of the GPUs, and returns what it will take. Where all that is left is in use it waits. A model that is too
+// large even then is loaded if it can do with less, and takes what is free.
 func (l *Library) makeRoom(e *entry) (session.Need, error) {
 	for {
 		need, err := l.o.Opener.Need(l.ctx, e.Path)
@@ -73,9 +74,9 @@ func (l *Library) makeRoom(e *entry) (session.Need, error) {
 		switch {
 		case many && v == nil, need.RAM > free+idle && busy > 0:
 			err = l.wait(l.ctx) // for a request to end: freeing what is idle would not do
-		case need.RAM > free+idle:
+		case need.RAM > free+idle && need.Least > free+idle:
 			err = tooLarge(e, need, free)
-		case many, need.RAM > free, need.GPU < need.Wanted && v != nil && v.need.GPU > 0:
+		case many, need.RAM > free && v != nil, need.GPU < need.Wanted && v != nil && v.need.GPU > 0:
 			v.leaving = true
 			l.halt(v)
 			l.mu.Unlock()
@@ -86,6 +87,7 @@ func (l *Library) makeRoom(e *entry) (session.Need, error) {
 			continue
 		default:
 			l.mu.Unlock()
+			need.RAM = min(need.RAM, free)
 			return need, nil
 		}
 		l.mu.Unlock()
@@ -123,5 +125,5 @@ func (l *Library) victim(gpusOnly bool) (oldest *entry, loaded, busy int, idle i
 func tooLarge(e *entry, need session.Need, free int64) error {
 	const gib = 1 << 30
 	return server.Invalid("%s needs %.1f GiB of RAM and %.1f GiB are free; a smaller context (-c) or quantisation takes less",
-		e.Name, float64(need.RAM)/gib, float64(free)/gib)
+		e.Name, float64(need.Least)/gib, float64(free)/gib)
 }

@@ -91,7 +91,9 @@ func listen(t *testing.T, s *server.Server, h *hub.Hub, close func()) string {
 // opener opens the embedded model in place of every file.
 type opener struct{}
 
-func (opener) Need(context.Context, string) (session.Need, error) { return session.Need{RAM: 1}, nil }
+func (opener) Need(context.Context, string) (session.Need, error) {
+	return session.Need{RAM: 1, Least: 1}, nil
+}
 
 func (opener) Free() (int64, error) { return 1 << 40, nil }
 

@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
+	"github.com/powerinfer-go/powerinfer/internal/disk"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
+)
+
+// canStay reports whether weights of the model in f may stay on the disk: experts, of which a token reads some, unless
+// the file has factors that loading puts into them.
+func (o *Options) canStay(f *gguf.File, c model.Config) bool {
+	return c.Experts.Count > 0 && !o.NoRepack && !slices.ContainsFunc(f.Tensors, func(t *gguf.Tensor) bool {
+		_, _, copied := c.Loaded(f, t)
+		return copied && stays(&c, t)
+	})
+}
+
+// stays reports whether a tensor is one of those that stay on the disk where experts do: stacked matrices of experts.
+// Their biases and factors are loaded.
+func stays(c *model.Config, t *gguf.Tensor) bool {
+	p, loaded := c.Purpose(t.Name)
+	return loaded && (p.Role == nn.OfExperts || p.Role == nn.PredictsExperts) && strings.HasSuffix(t.Name, ".weight")
+}
+
+// units are experts that stay on the disk, each with the rows of all its matrices.
+type units struct {
+	file    int64 // bytes of all in the file
+	packed  int64 // and in memory
+	least   int64 // in memory, of as many as computing a token takes
+	reading int64 // in memory, of buffers that they are read into, and of the ends of pages that they do not fill
+}
+
+// unitsOf returns the experts of the model in f that are on no GPU.
+func unitsOf(f *gguf.File, c model.Config, on placement.Layout) (u units) {
+	n := int64(c.Experts.Count)
+	type shape struct {
+		file, packed int64 // bytes of all experts of a layer
+		rest         int64 // experts that are on no GPU
+		parts        int64 // matrices
+	}
+	layers := map[int]shape{}
+	pieces, largest := 0, int64(0)
+	places := withoutSlots(on).Places
+	for _, t := range f.Tensors {
+		if !stays(&c, t) {
+			continue
+		}
+		typ, bytes, _ := c.Loaded(f, t)
+		p, _ := c.Purpose(t.Name)
+		y := layers[p.Layer]
+		y.file += bytes
+		y.packed += layout.Packed(typ, bytes)
+		y.rest = c.InRAM(t.Name, n, places)
+		y.parts++
+		layers[p.Layer] = y
+		if y.rest > 0 {
+			pieces, largest = max(pieces, int(y.rest*y.parts)), max(largest, bytes/n)
+		}
+	}
+	type class struct{ rest, held, parts int64 } // experts of layers whose experts are equally large, and how many a layer must have in memory
+	classes := map[int64]class{}                 // by the bytes of an expert
+	for _, y := range layers {
+		if y.rest == 0 {
+			continue
+		}
+		unit := (y.packed + n - 1) / n
+		u.file += y.file * y.rest / n
+		u.packed += unit * y.rest
+		k := classes[unit]
+		classes[unit] = class{k.rest + y.rest, max(k.held, min(y.rest, 2*int64(c.Experts.Used))), y.parts}
+	}
+	one := int64(0) // so that each class, which has its share of memory, has room for an expert
+	for unit, k := range classes {
+		u.least += unit * k.held
+		one = max(one, (u.packed+k.rest-1)/k.rest+1)
+		u.reading += k.parts * layout.HugePage
+	}
+	u.least = max(u.least, one)
+	if u.reading = min(u.reading, u.packed); pieces > 0 {
+		u.reading += disk.Buffered(pieces, largest)
+	}
+	return u
+}
+
+// least returns the least that the model in f takes where what on says lies on GPUs: with experts on the disk if they
+// may stay there and that is less, and room for those that a token of a layer uses and as many that are read.
+func (o *Options) least(f *gguf.File, c model.Config, on placement.Layout) Memory {
+	if !o.canStay(f, c) {
+		return o.needs(f, c, on)
+	}
+	m, u := o.needsWith(f, c, on, true), unitsOf(f, c, on)
+	m.OnDisk = u.file
+	m.Units, m.Reading = u.least, u.reading
+	m.add()
+	if whole := o.needs(f, c, on); whole.Need <= m.Need {
+		return whole
+	}
+	return m
+}
+
+// provision says how a model is loaded.
+type provision struct {
+	config model.Config
+	layout placement.Layout
+	need   Memory
+}
+
+// provide decides how the model in f is loaded where what on says goes to GPUs: all of it in memory if that fits, else
+// without the layer that predicts a further token, else with experts on the disk. It tells the user what changes.
+func (o *Options) provide(f *gguf.File, on placement.Layout) (p provision, err error) {
+	if o.NoRepack && o.RAM != nil {
+		return p, setting.Errorf("%s bounds what is loaded, and with %s the system decides how much of the mapped file is in memory: give one of them", setting.RAM, setting.Mapped)
+	}
+	c, err := o.config(f)
+	if err != nil {
+		return p, err
+	}
+	notice := func(format string, args ...any) {
+		if o.Notice != nil {
+			o.Notice(fmt.Sprintf(format, args...))
+		}
+	}
+	need := o.memory(f, c, on)
+	if c.FurtherCached && !on.Further() && (!need.fits() || need.OnDisk > 0) {
+		without := c
+		without.FurtherCached = false
+		if less := o.memory(f, without, on); less.fits() && (less.OnDisk == 0 || !need.fits()) {
+			notice("the layer that predicts a further token guesses nothing: with it the model would take %s of RAM, and %s are available", bytesText(o.needs(f, c, on).Need), bytesText(less.Budget))
+			c, need = without, less
+		}
+	}
+	if need.OnDisk > 0 {
+		on = withoutSlots(on)
+	}
+	if o.Expect != nil {
+		o.Expect(need)
+	}
+	if !need.fits() {
+		return p, &MemoryError{File: f.Path, Memory: need, Advice: o.advice(f, c, on, need)}
+	}
+	if need.OnDisk > 0 {
+		whole := o.needs(f, c, on)
+		notice("the model takes %s and %s of memory may be used: its experts stay on the disk, and %s of RAM keep those that are used most", bytesText(whole.Need), bytesText(need.Budget), bytesText(need.Units))
+	}
+	return provision{c, on, need}, nil
+}
+
+// withoutSlots returns on with experts that stay where they are: those that follow the text would have to be in RAM.
+func withoutSlots(on placement.Layout) placement.Layout {
+	on.Places = slices.Clone(on.Places)
+	for l := range on.Places {
+		on.Places[l].Slots = false
+	}
+	return on
+}
+
+// grow gives experts on the disk the room that the budget leaves, as far as they have a use for it.
+func (m *Memory) grow(all int64) {
+	if m.OnDisk > 0 && m.Need < m.Budget {
+		m.Units = min(all, m.Units+m.Budget-m.Need)
+		m.add()
+	}
+}

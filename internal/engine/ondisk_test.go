@@ -1,0 +1,213 @@
+package engine_test
+
+import (
+	"errors"
+	"math"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/session"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+)
+
+// described returns the header of a described model.
+func described(t *testing.T, text string) *gguf.File {
+	t.Helper()
+	b, err := modelcost.Described(text, modelcost.Options{Context: 4096})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.File
+}
+
+// TestOnDisk: a model that fits is loaded; experts of one that does not stay on the disk, within what may be taken; one
+// that does not fit even then is refused, with the least that it takes.
+func TestOnDisk(t *testing.T) {
+	f := described(t, "qwen3-30b-a3b")
+	o := engine.Options{Context: 4096}
+	whole, err := o.Memory(f, placement.Layout{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := o.Least(f, placement.Layout{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	least := m.Need
+	// Attention, the head and the embedding of this model in Q4_K_M are about 1.1 GiB, keys and values of 4096 tokens 0.4.
+	if least > 3<<30 || whole < 16<<30 {
+		t.Fatalf("the least is %d bytes, all of it %d", least, whole)
+	}
+	mostly := whole - 1
+	for _, c := range []struct {
+		name      string
+		available int64
+		budget    int64 // -1: none
+		want      string
+	}{
+		{"all fits", whole, -1, "whole"},
+		{"nothing is known", 0, -1, "whole"},
+		{"nothing is known, a budget", 0, mostly, "disk"},
+		{"a byte is missing", mostly, -1, "disk"},
+		{"all fits the budget", 2 * whole, whole, "whole"},
+		{"a byte is missing in the budget", 2 * whole, mostly, "disk"},
+		{"a budget beyond what there is", mostly, 2 * whole, "disk"},
+		{"half", whole / 2, -1, "disk"},
+		{"the least", 2 * whole, least, "disk"},
+		{"less than the least", 2 * whole, least - 1, "refused"},
+		{"no budget at all", 2 * whole, 0, "refused"},
+		{"the least, and a reserve", least*100/94 + 1, -1, "disk"},
+		{"the least without reserve", least, -1, "refused"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			engine.SetAvailable(t, c.available)
+			with := o
+			may := int64(float64(c.available) * 0.94)
+			if c.budget >= 0 {
+				with.RAM, may = &c.budget, c.budget
+				if c.available > 0 {
+					may = min(may, c.available)
+				}
+			}
+			var lines []string
+			with.Notice = func(line string) { lines = append(lines, line) }
+			need, err := engine.Provide(f, with, placement.Layout{})
+			var full *engine.MemoryError
+			switch {
+			case c.want == "refused":
+				if !errors.As(err, &full) || full.Need != least || len(lines) > 0 {
+					t.Fatalf("%v, with the lines %q", err, lines)
+				}
+				if budget := regexp.MustCompile(`--ram-budget of at least ([0-9.]+) GiB`).FindStringSubmatch(err.Error()); c.budget >= 0 {
+					gib, err := strconv.ParseFloat(slices.Concat(budget, []string{"", ""})[1], 64)
+					if bytes := int64(gib * (1 << 30)); err != nil || bytes < least || bytes > least+1<<24 {
+						t.Errorf("%v does not say that %d bytes are enough", full, least)
+					}
+				} else if budget != nil {
+					t.Errorf("%v: nobody gave a budget", err)
+				}
+			case err != nil:
+				t.Fatal(err)
+			case c.want == "whole":
+				if need.Need != whole || need.OnDisk != 0 || need.Units != 0 || len(lines) > 0 {
+					t.Errorf("%+v, with the lines %q", need, lines)
+				}
+			default:
+				if need.Need > may || need.OnDisk == 0 || need.Units == 0 || need.Weights >= 2<<30 {
+					t.Errorf("%+v where %d bytes may be taken", need, may)
+				}
+				if unused := may - need.Need; unused > 0 && need.Units < whole-(2<<30) {
+					t.Errorf("%d bytes are not used", unused)
+				}
+				if len(lines) != 1 || !strings.Contains(lines[0], "experts stay on the disk") {
+					t.Errorf("the lines %q", lines)
+				}
+			}
+		})
+	}
+}
+
+// TestOnlyExpertsStay: a dense model that does not fit is refused and told why; a mapped file needs no disk of ours.
+func TestOnlyExpertsStay(t *testing.T) {
+	engine.SetAvailable(t, 8<<30)
+	dense := described(t, "llama-70b,type=q4_0")
+	_, err := engine.Provide(dense, engine.Options{Context: 4096}, placement.Layout{})
+	if err == nil || !strings.Contains(err.Error(), "every token reads all of them") || !strings.Contains(err.Error(), "--no-repack") {
+		t.Error(err)
+	}
+	if text := setting.Text(err, setting.Fields); strings.Contains(text, "--") || !strings.Contains(text, "Options.Mapped") {
+		t.Error(text)
+	}
+	f := described(t, "qwen3-30b-a3b")
+	o := engine.Options{Context: 4096, NoRepack: true}
+	if need, err := engine.Provide(f, o, placement.Layout{}); err != nil || need.OnDisk > 0 {
+		t.Errorf("mapped: %+v, %v", need, err)
+	}
+	o.RAM = new(int64)
+	if _, err := engine.Provide(f, o, placement.Layout{}); err == nil || !strings.Contains(err.Error(), "give one of them") {
+		t.Error(err)
+	}
+}
+
+// TestOnDiskBesideGPU: experts on a GPU take neither RAM nor disk, and those that would follow the text stay there.
+func TestOnDiskBesideGPU(t *testing.T) {
+	f := described(t, "qwen3-30b-a3b")
+	const experts, layers = 128, 48
+	engine.SetAvailable(t, 8<<30)
+	o := engine.Options{Context: 4096}
+	alone, err := engine.Provide(f, o, placement.Layout{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var on placement.Layout
+	for range layers + 1 {
+		on.Places = append(on.Places, compute.Place{Split: compute.Split{Bound: experts / 4, Slots: true}, Attention: true, Predictor: true})
+	}
+	beside, err := engine.Provide(f, o, on)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if part := float64(beside.OnDisk) / float64(alone.OnDisk); math.Abs(part-0.75) > 1e-6 {
+		t.Errorf("%g of the experts are on the disk, with a quarter on a GPU", part)
+	}
+	if beside.Weights >= alone.Weights || beside.Units <= alone.Units {
+		t.Errorf("%+v, and without a GPU %+v", beside, alone)
+	}
+}
+
+// TestFromDisk: a model with experts on the disk says what it says from memory.
+func TestFromDisk(t *testing.T) {
+	s := synth.Spec{Arch: "qwen3moe", Layers: 10, Embd: 256, FF: 512, Heads: 4, KVHeads: 2, Type: quant.Q8_0, Experts: 8, Used: 1, Activation: "silu", Seed: 5}
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	if err := synth.Write(t.Context(), path, s, nil); err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var want []int32
+	for _, disk := range []bool{false, true} {
+		o := session.Options{Engine: engine.Options{Context: 128, UBatch: 32}, Planner: planner.Options{Device: vulkan.None}}
+		o.Planner.Threads = 2
+		if disk {
+			m, err := o.Engine.Least(f, placement.Layout{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			budget := m.Need + 4<<20
+			o.Engine.RAM = &budget
+		}
+		e, err := session.Open(t.Context(), f, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := e.Memory(); (m.OnDisk > 0) != disk {
+			t.Errorf("on the disk: %+v", m)
+		}
+		got, _ := greedy(t, e.Engine, []int32{5, 6, 7, 8, 9, 10}, 24)
+		if want == nil {
+			want = got
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("from the disk %v, from memory %v", got, want)
+		}
+		if err := e.Engine.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
