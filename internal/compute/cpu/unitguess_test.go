@@ -107,7 +107,9 @@ func newSteppedStore(t *testing.T, units, slots int) (*store, *stepReader) {
 // hold takes units in, checks their bytes and lets them go.
 func hold(t *testing.T, s *store, r *stepReader, b *bundle, units ...int32) {
 	t.Helper()
-	s.step(1)
+	for _, c := range s.classes {
+		c.cache.Step(1)
+	}
 	s.begin(b, units, slices.Repeat([]int32{1}, len(units)))
 	for at := 0; at < len(units); {
 		n, err := s.take(at, len(units))
