@@ -60,7 +60,7 @@ func (r *stepReader) next() {
 func newSteppedStore(t *testing.T, units, slots int) (*store, *stepReader) {
 	t.Helper()
 	const cols = 32
-	size := quant.F32.RowBytes(cols)
+	size := 2 * quant.F32.RowBytes(cols) // an expert of two neurons
 	r := &stepReader{content: make([]byte, 4*(units*size+2*spanGap))}
 	for i := range r.content {
 		r.content[i] = byte(i * i >> 7)
@@ -84,7 +84,7 @@ func newSteppedStore(t *testing.T, units, slots int) (*store, *stepReader) {
 		var parts []*compute.Matrix
 		for range 2 {
 			m, err := d.Matrix(compute.Source{
-				Type: quant.F32, Rows: units, Cols: cols, Data: make([]byte, units*size), Stack: units, Disk: &compute.OnDisk{File: file, Offset: offset, Stride: int64(size), Units: units},
+				Type: quant.F32, Rows: 2 * units, Cols: cols, Data: make([]byte, units*size), Stack: units, Disk: &compute.OnDisk{File: file, Offset: offset, Stride: int64(size), Units: units},
 			}, compute.Dense)
 			if err != nil {
 				t.Fatal(err)
