@@ -25,6 +25,7 @@ func (f *experts) computeOnDisk(x compute.Tensor, b *bundle) {
 	}
 	f.listUnits(b)
 	s.begin(b, y.units, y.uses)
+	f.d.guessExperts()
 	table := f.tableOf(b)
 	least := leastWave
 	if f.tokens <= compute.FewTokens {
