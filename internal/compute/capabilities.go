@@ -100,6 +100,28 @@ func (g *Guess) Visit(v Visitor) {
 	v.Vector(&g.Norm)
 }
 
+// ExpertForeseer is an executor that may have to wait for experts: a guess at those of the next layer lets it ask for
+// them earlier. Nothing that is computed depends on the guess.
+type ExpertForeseer interface {
+	// ForeseeExperts says, before a layer's Experts, how the choice of the next layer's experts can be guessed.
+	ForeseeExperts(g ExpertGuess)
+}
+
+// ExpertGuess is the next layer's router applied to the RMSNorm of this layer's residual, which differs little from the
+// residual that the next layer's router reads.
+type ExpertGuess struct {
+	X          Tensor  // [n, n_embd] the residual
+	Norm       *Vector // [n_embd]
+	Eps        float32
+	Router     *Matrix // [experts, n_embd]
+	RouterBias *Vector // [experts] or nil
+	Bias       *Vector // [experts] as Route's, or nil
+	Used       int     // experts of a token
+	Count      int     // of the layer
+	How        Routing
+	Weights    ExpertWeights // the next layer's
+}
+
 // Idler is an Overlapper that can have the host do something while it waits.
 type Idler interface {
 	Overlapper

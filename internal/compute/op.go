@@ -81,3 +81,10 @@ func (v Verbs) Foresee(g Guess) {
 		f.Foresee(g)
 	}
 }
+
+// ForeseeExperts passes g to executors that have a use for it.
+func (v Verbs) ForeseeExperts(g ExpertGuess) {
+	if f, ok := v.calls.Executor.(ExpertForeseer); ok {
+		f.ForeseeExperts(g)
+	}
+}

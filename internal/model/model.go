@@ -155,6 +155,9 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	}
 	m.Head.bind(b, &m.Config)
 	b.ChainPredictors()
+	if o.OnDisk {
+		b.ChainExperts()
+	}
 	m.parts = b.Parts()[:m.Layers:m.Layers]
 	m.takeRopes()
 	m.hotOnly = o.Drafts && slices.ContainsFunc(m.parts, func(p nn.Parts) bool { return p.FFN != nil && p.FFN.Divided })

@@ -145,7 +145,25 @@ func (b *Binder) FFNOrExperts(ffn FFNSpec, experts ExpertSpec) FeedForward {
 	if t := b.tensor("ffn_down_shexp.weight"); t != nil { // its columns, whatever keys say of counts and widths
 		ffn.Neurons = t.Shape[0]
 	}
-	return b.Experts(experts, b.SharedExperts(ffn))
+	parts := &b.parts[b.layer]
+	parts.routes = true
+	e := b.Experts(experts, b.SharedExperts(ffn))
+	parts.FFNNorm = ffn.Norm
+	return e
+}
+
+// ChainExperts has each layer's experts know the next layer's, in layers whose router reads an RMSNorm of the residual,
+// so that a device can guess at what it will have to read.
+func (b *Binder) ChainExperts() {
+	for i := range len(b.parts) - 1 {
+		e, next, norm := b.parts[i].Experts, b.parts[i+1].Experts, b.parts[i+1].FFNNorm
+		if e == nil || next == nil || !next.Bound() || next.Given != nil || next.Router.clip != nil || !b.parts[i+1].routes {
+			continue
+		}
+		if norm.Bound() && !norm.Centered && norm.Bias == nil {
+			e.Next, e.NextNorm = next, norm
+		}
+	}
 }
 
 // Experts binds the layer's experts. shared are those that all tokens use, or nil.

@@ -23,6 +23,9 @@ type Experts struct {
 	Shared     *FFN                  // the shared experts, or nil
 	SharedGate Linear                // [1, n_embd]: its sigmoid weighs the shared experts' output; not bound: 1
 
+	Next     *Experts // the next layer's, if they are on disk and their choice can be guessed, or nil
+	NextNorm Norm     // what their router reads
+
 	Uses compute.NeuronCount
 	Bins compute.NeuronBins
 
@@ -63,6 +66,7 @@ func (e *Experts) Mix(p *Pass, logits, residual, x compute.Tensor) compute.Tenso
 	} else {
 		p.verbs.Route(choice, logits, e.ChoiceBias, e.Factors, e.Routing)
 	}
+	e.foresee(p, residual)
 	e.compute(p, out, x, choice)
 	if e.Group.Up != nil {
 		scope := p.Scope()
@@ -85,6 +89,19 @@ func (e *Experts) Mix(p *Pass, logits, residual, x compute.Tensor) compute.Tenso
 	}
 	p.Add(shared, out)
 	return shared
+}
+
+// foresee tells a device that keeps experts on disk how to guess which ones the next layer will use: the residual changes
+// little from layer to layer.
+func (e *Experts) foresee(p *Pass, residual compute.Tensor) {
+	next := e.Next
+	if next == nil || residual.Rows > compute.FewTokens {
+		return
+	}
+	p.verbs.ForeseeExperts(compute.ExpertGuess{
+		X: residual, Norm: e.NextNorm.Weight, Eps: e.NextNorm.Epsilon, Router: next.Router.W, RouterBias: next.Router.B, Bias: next.ChoiceBias,
+		Used: next.Used, Count: next.Count, How: next.Routing, Weights: next.Weights,
+	})
 }
 
 // compute makes out the chosen experts' output.

@@ -59,6 +59,7 @@ type Device struct {
 	connections connections
 	blocks      blocks
 	experts     experts
+	foresight   foresight
 	ahead       readAhead
 	turns       rotations
 	tuner       tuner
@@ -176,6 +177,7 @@ func (d *Device) run(p *compute.Params, body func(compute.Verbs)) error {
 	d.pool.Begin(kindOfRegions(len(p.Tokens)))
 	d.turns.reset()
 	d.err = nil
+	d.foresight.g = compute.ExpertGuess{}
 	body(d.verbs)
 	d.p = nil
 	return d.err

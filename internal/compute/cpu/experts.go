@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"cmp"
 	"slices"
 	"unsafe"
 
@@ -24,15 +25,18 @@ type experts struct {
 	out     compute.Tensor
 	choice  *choice
 	tokens  int
-	used    int     // experts of a token
-	all     int     // experts of the layer
-	n       int     // experts that the matrices hold; first and present count them by their place there
-	ff      int     // neurons of an expert
-	pairs   int     // of a token and an expert that there are weights of
-	more    bool    // outputs are added to what the step's experts of lower numbers gave
-	first   []int32 // [n+1] the first place of each expert's pairs
-	present []int32 // places, among the matrices' experts, of those that some pair is of, in the order of the experts' numbers
-	pair    []int32 // [pairs] the pair at each place
+	used    int       // experts of a token
+	all     int       // experts of the layer
+	n       int       // experts that the matrices hold; first and present count them by their place there
+	ff      int       // neurons of an expert
+	pairs   int       // of a token and an expert that there are weights of
+	apart   []float32 // [tokens·used, n_embd] what the experts of pairs gave, where sums wait for all of them; nil: they do not
+	more    bool      // outputs are added to what the step's experts of lower numbers gave
+	first   []int32   // [n+1] the first place of each expert's pairs
+	present []int32   // places, among the matrices' experts, of those that some pair is of, in the order of the experts' numbers
+	pair    []int32   // [pairs] the pair at each place
+	order   []int32   // scratch: a token's experts in the order of their numbers
+	given   []float32 // apart's memory
 
 	x        operand                // of tokens, or of pairs where there are several tokens
 	gathered [kernel.Forms][]byte   // x of pairs
@@ -70,7 +74,7 @@ func (d *Device) chosenExperts(out, x compute.Tensor, c compute.Choice, w comput
 	}
 	f := &d.experts
 	f.w, f.out, f.choice = w, out, c.Mem.(*choice)
-	f.tokens, f.used, f.all, f.n, f.ff, f.more = x.Rows, c.Used, c.N, w.Holds(c.N), w.Neurons(c.N), false
+	f.tokens, f.used, f.all, f.n, f.ff, f.more, f.apart = x.Rows, c.Used, c.N, w.Holds(c.N), w.Neurons(c.N), false, nil
 	if p := mem(w.Up).disk; p != nil {
 		f.computeOnDisk(x, p.bundle)
 		return
@@ -316,7 +320,7 @@ func (f *experts) downChunks() {
 func (f *experts) down(chunk, worker int) {
 	r := chunk * f.downRows
 	rows := min(f.downRows, f.out.Cols-r)
-	if !f.more {
+	if !f.more && f.apart == nil {
 		for t := range f.tokens {
 			clear(row(f.out, t)[r:][:rows])
 		}
@@ -336,18 +340,45 @@ func (f *experts) down(chunk, worker int) {
 			f.d.k.AddBias(y, bias[:rows])
 		}
 		for i, pair := range f.pair[p:end] {
-			weight := f.choice.weights[pair]
-			if f.w.Before {
-				weight = 1
+			if f.apart != nil {
+				copy(f.apart[int(pair)*f.out.Cols+r:], y[i*rows:][:rows])
+				continue
 			}
-			f.d.k.AddScaled(row(f.out, int(pair)/f.used)[r:][:rows], y[i*rows:][:rows], weight)
+			f.d.k.AddScaled(row(f.out, int(pair)/f.used)[r:][:rows], y[i*rows:][:rows], f.share(int(pair)))
+		}
+	}
+}
+
+// share returns what a pair's output is multiplied by.
+func (f *experts) share(pair int) float32 {
+	if f.w.Before {
+		return 1
+	}
+	return f.choice.weights[pair]
+}
+
+// sumApart makes each token's output of what its experts gave, in the order of their numbers.
+func (f *experts) sumApart() {
+	order := grown(&f.order, f.used)
+	for t := range f.tokens {
+		of := f.choice.experts[t*f.used:][:f.used]
+		for k := range order {
+			order[k] = int32(k)
+		}
+		slices.SortFunc(order, func(a, b int32) int { return cmp.Or(cmp.Compare(of[a], of[b]), cmp.Compare(a, b)) })
+		sum := row(f.out, t)
+		clear(sum)
+		for _, k := range order {
+			if pair := t*f.used + int(k); f.w.At(int(of[k])) != compute.Absent {
+				f.d.k.AddScaled(sum, f.apart[pair*f.out.Cols:][:f.out.Cols], f.share(pair))
+			}
 		}
 	}
 }
 
 // none ends a step in which no chosen expert is held: its sums are zero.
 func (f *experts) none() {
-	if !f.more {
+	if !f.more && f.apart == nil {
 		for t := range f.tokens {
 			clear(row(f.out, t))
 		}

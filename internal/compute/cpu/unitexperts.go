@@ -14,45 +14,73 @@ type onDisk struct {
 	units  []int32 // that the step uses, in the order of their experts' numbers
 	uses   []int32 // of each
 	number []int32 // its expert's
+	places []int   // scratch: among units
 }
 
-// computeOnDisk computes the chosen experts as they arrive, in the order of their numbers, which is that of the sums.
-// Of a single token it is all at once.
+// computeOnDisk computes the chosen experts as they arrive. A prompt's are added up as they are computed, in the order of
+// their numbers. Of a few tokens those are computed first that are in RAM, and added up at the end.
 func (f *experts) computeOnDisk(x compute.Tensor, b *bundle) {
-	s, y := f.d.units, &f.disk
 	if f.d.err != nil { // nobody will read what is computed
 		return
 	}
+	s, y, w := f.d.units, &f.disk, f.w
 	f.listUnits(b)
 	s.begin(b, y.units, y.uses)
-	table := f.tableOf(b)
+	f.d.guessExperts()
+	few := f.tokens <= compute.FewTokens && !w.Exact
+	if few {
+		f.apart = grown(&f.given, f.tokens*f.used*f.out.Cols)
+	}
+	f.w.Table = f.tableOf(b)
+	f.n = f.w.Table.Held
+	f.w.Up, f.w.Gate, f.w.Down, f.w.FC1, f.w.FC2 = b.inSlots(w.Up), b.inSlots(w.Gate), b.inSlots(w.Down), b.inSlots(w.FC1), b.inSlots(w.FC2)
+	for at := 0; at < len(y.units); {
+		places, err := f.arrived(at, few)
+		if err != nil {
+			s.abandon(0)
+			f.d.err = err
+			return
+		}
+		f.computePlaces(x, b, places)
+		at += len(places)
+	}
+	if len(y.units) == 0 {
+		f.compute(x)
+	}
+	if f.w = w; few {
+		f.sumApart()
+	}
+}
+
+// arrived waits for units, after at were computed, and returns the places of some, in any order if few is set.
+func (f *experts) arrived(at int, few bool) (places []int, err error) {
+	s, y := f.d.units, &f.disk
+	if few {
+		return s.takeAny()
+	}
 	least := leastWave
 	if f.tokens <= compute.FewTokens {
 		least = len(y.units)
 	}
-	w := f.w
-	f.w.Table, f.n = table, table.Held
-	f.w.Up, f.w.Gate, f.w.Down, f.w.FC1, f.w.FC2 = b.inSlots(w.Up), b.inSlots(w.Gate), b.inSlots(w.Down), b.inSlots(w.FC1), b.inSlots(w.FC2)
-	for at := 0; at < len(y.units); {
-		n, err := s.take(at, least)
-		if err != nil {
-			s.abandon(at)
-			f.d.err = err
-			return
-		}
-		for i := at; i < at+n; i++ {
-			table.At[y.number[i]] = b.slot(y.units[i])
-		}
-		f.compute(x)
-		f.more = true
-		for i := at; i < at+n; i++ {
-			table.At[y.number[i]] = residency.Absent
-		}
-		s.release(at, n)
-		at += n
+	n, err := s.take(at, least)
+	y.places = y.places[:0]
+	for i := range n {
+		y.places = append(y.places, at+i)
 	}
-	if len(y.units) == 0 {
-		f.compute(x)
+	return y.places, err
+}
+
+// computePlaces computes the experts of units that are in RAM.
+func (f *experts) computePlaces(x compute.Tensor, b *bundle, places []int) {
+	y, table := &f.disk, f.w.Table
+	for _, i := range places {
+		table.At[y.number[i]] = b.slot(y.units[i])
+	}
+	f.compute(x)
+	f.more = true
+	for _, i := range places {
+		table.At[y.number[i]] = residency.Absent
+		f.d.units.release(i, 1)
 	}
 }
 

@@ -33,7 +33,9 @@ type store struct {
 	b     *bundle
 	units []int32
 	held  []bool // [units] the unit has a slot, which it keeps
+	done  []bool // [units] the unit was released
 	asked int    // units before it are held, or were released
+	ready []int  // scratch: places
 
 	failed   error // of a unit that is needed
 	under    int   // loads that have not been finished
@@ -365,7 +367,8 @@ func (d *Device) Step(tokens int) {
 // in that order. [len(units)]
 func (s *store) begin(b *bundle, units, uses []int32) {
 	s.b, s.units, s.asked = b, units, 0
-	s.held = grown(&s.held, len(units))
+	s.held, s.done = grown(&s.held, len(units)), grown(&s.done, len(units))
+	clear(s.done)
 	s.drain()
 	s.failed = nil
 	cache := b.class.cache
@@ -440,7 +443,7 @@ func (s *store) flush() {
 func (s *store) admit() {
 	defer s.flush()
 	for ; s.asked < len(s.units); s.asked++ {
-		if s.held[s.asked] {
+		if s.held[s.asked] || s.done[s.asked] {
 			continue
 		}
 		u := s.units[s.asked]
@@ -453,6 +456,8 @@ func (s *store) admit() {
 	}
 }
 
+var errNoSlot = errors.New("RAM has no room for another unit of the model; give more memory")
+
 // take waits until the unit at place at of those that begin was given is in RAM, and returns how many there are from it
 // on, one after the other: at least so many, unless there are no slots for them.
 func (s *store) take(at, least int) (n int, err error) {
@@ -464,7 +469,7 @@ func (s *store) take(at, least int) (n int, err error) {
 			continue
 		}
 		if s.under == 0 {
-			return 0, errors.New("memory for experts has no room for one more; give more memory")
+			return 0, errNoSlot
 		}
 		s.wait() // for guesses, and for units that come later
 	}
@@ -479,6 +484,31 @@ func (s *store) take(at, least int) (n int, err error) {
 		}
 		if n >= least || n > 0 && !s.held[at+n] {
 			return n, nil
+		}
+		s.wait()
+	}
+}
+
+// takeAny waits until some of the units that begin was given are in RAM, and returns the places of all that are, but for
+// those that were released.
+func (s *store) takeAny() (places []int, err error) {
+	for {
+		s.drain()
+		if s.failed != nil {
+			return nil, s.failed
+		}
+		s.admit()
+		s.ready = s.ready[:0]
+		for i, u := range s.units {
+			if s.held[i] && s.b.loads[u] == nil {
+				s.ready = append(s.ready, i)
+			}
+		}
+		switch {
+		case len(s.ready) > 0:
+			return s.ready, nil
+		case s.under == 0:
+			return nil, errNoSlot
 		}
 		s.wait()
 	}
@@ -507,7 +537,9 @@ func (s *store) giveUp(at int) bool {
 // release says that n units from place at on have been computed.
 func (s *store) release(at, n int) {
 	for i := at; i < at+n; i++ {
+		s.done[i] = true
 		if s.held[i] {
+			s.held[i] = false
 			s.b.class.cache.Release(s.b.first + s.units[i])
 		}
 	}

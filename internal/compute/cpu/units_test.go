@@ -225,3 +225,59 @@ func damage(t *testing.T, path string, at int64) {
 		t.Fatal(err)
 	}
 }
+
+// TestExpertsAreForeseen: experts that the next layer's router chooses from this layer's residual are read before that
+// layer's turn, so that none is missed where it chooses from the same.
+func TestExpertsAreForeseen(t *testing.T) {
+	const embd, n, used = 256, 24, 4
+	first, second := newExpertLayer(t, quant.Q4_0, embd, 256, n), newExpertLayer(t, quant.Q4_0, embd, 256, n)
+	d := must(cpu.New(cpu.Options{Threads: 2, UnitCache: 24 * first.expertBytes() * 5 / 4}))
+	defer d.Close()
+	w, next := first.bind(t, d, false, true), second.bind(t, d, false, true)
+	if err := d.Keep(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+	r := testenv.Rand(t)
+	floats := func(n int) []byte {
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = float32(r.NormFloat64())
+		}
+		data := make([]byte, 4*n)
+		quant.Encode(quant.F32, data, values)
+		return data
+	}
+	router := must(d.Matrix(compute.Source{Name: "router", Type: quant.F32, Rows: n, Cols: embd, Data: floats(n * embd)}, compute.Precise))
+	norm := must(d.Vector(compute.Source{Name: "norm", Type: quant.F32, Rows: 1, Cols: embd, Data: floats(embd)}))
+	bias := must(d.Vector(compute.Source{Name: "bias", Type: quant.F32, Rows: 1, Cols: n, Data: floats(n)}))
+	how := compute.Routing{Score: compute.Sigmoid, Scale: 1}
+	x, y, out, logits := must(d.Tensor(1, embd)), must(d.Tensor(1, embd)), must(d.Tensor(1, embd)), must(d.Tensor(1, n))
+	choice := must(d.Choice(1, used, n))
+	for range 5 {
+		for i := range d.Data(x) {
+			d.Data(x)[i] = float32(r.NormFloat64())
+		}
+		var before, after compute.UnitUse
+		err := d.Run(compute.Segment{}, &compute.Params{Tokens: make([]int32, 1), Decode: 1}, func(v compute.Verbs) {
+			v.RMSNorm(y, x, norm, 1e-5)
+			v.MatMul(y, compute.Products{{Out: logits, W: router, Bias: bias}})
+			v.Route(choice, logits, bias, nil, how)
+			v.ForeseeExperts(compute.ExpertGuess{
+				X: x, Norm: norm, Eps: 1e-5, Router: router, RouterBias: bias, Bias: bias, Used: used, Count: n, How: how, Weights: next,
+			})
+			v.Experts(out, y, choice, w)
+			before = d.UnitUse()
+			v.Experts(out, y, choice, next)
+			after = d.UnitUse()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if use := after.Since(before); use.Misses > 0 || use.Uses() != used {
+			t.Errorf("%+v: experts were missed that had been foreseen", use)
+		}
+	}
+	if use := d.UnitUse(); use.GuessesUsed == 0 || use.GuessesUsed != use.Guessed {
+		t.Errorf("%+v: want guesses, all right", use)
+	}
+}

@@ -1,0 +1,52 @@
+package cpu
+
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// foresight is the state of a guess at the next layer's experts.
+type foresight struct {
+	g      compute.ExpertGuess // Router is nil where there is none
+	units  []int32
+	normed buffer
+	logits buffer
+	choice choice
+}
+
+// ForeseeExperts implements compute.ExpertForeseer.
+func (d *Device) ForeseeExperts(g compute.ExpertGuess) { d.foresight.g = g }
+
+// guessExperts has the store read what the next layer will probably need, if there is a guess.
+func (d *Device) guessExperts() {
+	y := &d.foresight
+	g := &y.g
+	if g.Router == nil {
+		return
+	}
+	if p := mem(g.Weights.Up).disk; p != nil && p.bundle.class.cache.Guesses() > 0 {
+		y.compute(d)
+		d.units.guess(p.bundle, y.units)
+	}
+	*g = compute.ExpertGuess{}
+}
+
+// compute lists the units of the guessed experts, the first choices of all tokens first.
+func (y *foresight) compute(d *Device) {
+	g := &y.g
+	tensor := func(b *buffer, cols int) compute.Tensor {
+		grown(&b.data, g.X.Rows*cols)
+		return compute.Tensor{Rows: g.X.Rows, Cols: cols, Outputs: g.X.Outputs, Mem: b}
+	}
+	x, logits := tensor(&y.normed, g.X.Cols), tensor(&y.logits, g.Count)
+	d.rmsNorm(x, g.X, g.Norm, g.Eps)
+	d.matMul(x, compute.Products{{Out: logits, W: g.Router, Bias: g.RouterBias}})
+	grown(&y.choice.experts, g.X.Rows*g.Used)
+	grown(&y.choice.weights, g.X.Rows*g.Used)
+	d.route(&compute.Route{Choice: compute.Choice{Rows: g.X.Rows, Used: g.Used, N: g.Count, Outputs: g.X.Outputs, Mem: &y.choice}, Logits: logits, Bias: g.Bias, How: g.How})
+	y.units = y.units[:0]
+	for k := range g.Used {
+		for t := range g.X.Rows {
+			if at := g.Weights.At(int(y.choice.experts[t*g.Used+k])); at != compute.Absent {
+				y.units = append(y.units, int32(at))
+			}
+		}
+	}
+}
