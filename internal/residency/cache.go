@@ -14,6 +14,10 @@ type CacheTuning struct {
 	Spare    float64 // a guess takes the slot of a unit only if less than this share of tokens is expected to use that
 }
 
+// leastBurst is the least number of guesses that may be lost where there are twice as many slots: a layer's experts are
+// guessed together.
+const leastBurst = 16
+
 // TunedCache returns the constants that served best in the simulations of docs/placement.md.
 func TunedCache() CacheTuning {
 	return CacheTuning{HalfLife: 128, Waste: 0.5, Burst: 1.0 / 32, Spare: 0.25}
@@ -101,7 +105,7 @@ func NewCache(slots int, t CacheTuning) *Cache {
 	c := &Cache{
 		tuning: t, long: 1 / -math.Expm1(-math.Ln2/t.HalfLife), now: 1, each: 1,
 		seats: make([]seat, slots), free: make([]int32, slots), order: make([]ranked, 0, slots),
-		burst: max(math.Ceil(t.Burst*float64(slots)), 1), right: 1,
+		burst: max(math.Ceil(t.Burst*float64(slots)), float64(min(leastBurst, (slots+1)/2))), right: 1,
 	}
 	c.credit = c.burst
 	for i := range c.seats {
