@@ -23,27 +23,39 @@ func (t tally) hits() float64 { return 1 - (t.misses+t.guesses)/t.uses }
 func cached(s *story, slots int, tuning residency.CacheTuning, right float64) (t tally) {
 	c := residency.NewCache(slots, tuning)
 	c.Add(s.units)
+	for _, u := range s.first {
+		c.Admit(u)
+	}
+	for _, u := range s.first {
+		c.Release(u)
+	}
 	r := rand.New(rand.NewPCG(3, 4))
-	var held []int32
-	var guessed []int32
+	var held, absent, guessed []int32
 	var before residency.CacheUse
 	for i := range s.steps {
 		w := &s.steps[i]
 		before = c.Counted()
 		c.Step(w.tokens)
 		for l, touches := range w.layers {
+			absent = absent[:0]
 			for _, u := range touches {
 				c.Use(u.unit, int(u.tokens))
+				if c.Slot(u.unit) == residency.Absent {
+					absent = append(absent, u.unit)
+					continue
+				}
+				c.Hold(u.unit)
+				held = append(held, u.unit)
 			}
-			for _, u := range touches {
-				if _, _, ok := c.Admit(u.unit); !ok {
+			for _, u := range absent {
+				if _, _, ok := c.Admit(u); !ok {
 					for _, h := range held { // a wave of a prompt is computed
 						c.Release(h)
 					}
 					held = held[:0]
-					c.Admit(u.unit)
+					c.Admit(u)
 				}
-				held = append(held, u.unit)
+				held = append(held, u)
 			}
 			for _, h := range guessed {
 				c.Release(h)

@@ -28,7 +28,8 @@ type story struct {
 	units  int // of all layers
 	layers int
 	steps  []work
-	after  int // steps that come before those that are counted
+	first  []int32 // what the cache holds before
+	after  int     // steps that come before those that are counted
 }
 
 // asWork joins some tokens of a trace into a step.

@@ -122,9 +122,6 @@ func (c *Cache) Add(units int) (first int32) {
 	return first
 }
 
-// Slots returns the number of slots.
-func (c *Cache) Slots() int { return len(c.seats) }
-
 // Expect says that so many of the tokens, a share, are expected to use a unit, as a profile measured it. It is as if
 // tokens had used the unit so until now.
 func (c *Cache) Expect(unit int32, share float64) {
@@ -135,27 +132,6 @@ func (c *Cache) Expect(unit int32, share float64) {
 
 // Expected returns the share of tokens that is expected to use a unit.
 func (c *Cache) Expected(unit int32) float64 { return c.units[unit].weight / (c.long * c.now) }
-
-// Hottest returns the absent units that are expected to be used most, the first one most, as many as slots are free.
-// Units that nothing is known of are not among them. It looks at all units.
-func (c *Cache) Hottest() []int32 {
-	var units []int32
-	for u := range c.units {
-		if c.units[u].slot == Absent && c.units[u].weight > 0 {
-			units = append(units, int32(u))
-		}
-	}
-	slices.SortStableFunc(units, func(a, b int32) int {
-		switch {
-		case c.units[a].weight > c.units[b].weight:
-			return -1
-		case c.units[a].weight < c.units[b].weight:
-			return 1
-		}
-		return 0
-	})
-	return units[:min(len(units), len(c.free))]
-}
 
 // Weights are divided by 2^rescaled before they could leave the range of numbers. What is then too small for it has not
 // been used for as many half-lives.

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/residency"
@@ -429,24 +428,6 @@ func TestDrop(t *testing.T) {
 	c.Drop(3)
 	if use := c.Counted(); use.Guessed != 0 || c.Guesses() != 1 {
 		t.Errorf("%+v, and %d guesses may be made, after one was dropped", use, c.Guesses())
-	}
-}
-
-// TestHottest: what a profile expects to be used most fills the free slots.
-func TestHottest(t *testing.T) {
-	c := newCache(5, 3)
-	for u, share := range []float64{0.1, 0.9, 0, 0.5, 0.2} {
-		c.Expect(int32(u), share)
-		if got := c.Expected(int32(u)); math.Abs(got-share) > 1e-12 {
-			t.Errorf("%g of the tokens are expected to use unit %d, not %g", got, u, share)
-		}
-	}
-	if got := c.Hottest(); !slices.Equal(got, []int32{1, 3, 4}) {
-		t.Errorf("the hottest are %v", got)
-	}
-	c.Admit(3)
-	if got := c.Hottest(); !slices.Equal(got, []int32{1, 4}) {
-		t.Errorf("the hottest absent ones are %v", got)
 	}
 }
 
