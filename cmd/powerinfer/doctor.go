@@ -24,11 +24,12 @@ import (
 func doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name: "doctor", Usage: "measure this machine, once, and estimate how fast models would be",
-		Description: "Memory, the CPU's kernels and GPUs are measured once, and kept with the date. -v shows all figures: for each type of\n" +
+		Description: "Memory, the CPU's kernels, GPUs and a disk are measured once, and kept with the date. -v shows all figures: for each type of\n" +
 			"weights and length of rows which kernel was the fastest, and by how much.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "again", Usage: "measure anew what was kept from an earlier time"},
 			&cli.StringFlag{Name: "machine", Usage: "explain a machine's `FILE`, as --json prints it, instead of measuring"},
+			diskFlag(),
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show bandwidths and kernels, too"},
 			&cli.BoolFlag{Name: "json", Usage: "print the figures as JSON, for plan --machine"},
 		},
@@ -54,6 +55,15 @@ func doctor(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
+	var notMeasured error // the disk
+	if described == "" {
+		var d *measure.Disk
+		if d, notMeasured = thisDisk(ctx, c); d != nil {
+			m.Disks = []measure.Disk{*d}
+		} else if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
 	if c.Bool("json") {
 		enc := json.NewEncoder(stdout)
 		enc.SetIndent("", "  ")
@@ -71,6 +81,12 @@ func doctor(ctx context.Context, c *cli.Command) error {
 		fmt.Fprint(out, "\nOther programs were busy meanwhile: doctor --again measures anew.")
 	}
 	fmt.Fprintln(out)
+	if notMeasured != nil {
+		fmt.Fprintf(out, "disk: not measured: %v\n", notMeasured)
+	}
+	for i := range m.Disks {
+		diskLine(out, &m.Disks[i])
+	}
 	verbose := c.Bool("verbose")
 	gpuTable(out, &m, why, verbose)
 	if described == "" {
@@ -85,6 +101,9 @@ func doctor(ctx context.Context, c *cli.Command) error {
 	}
 	fmt.Fprintln(out, "For your model: powerinfer plan -m MODEL")
 	ramTable(out, &m)
+	for i := range m.Disks {
+		diskTable(out, &m.Disks[i])
+	}
 	speedTable(out, &m)
 	kernelTable(out, &m)
 	return out.Flush()

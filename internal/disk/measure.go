@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,16 +21,17 @@ var (
 )
 
 const (
-	// trial is how long a speed is measured.
-	trial     = 65 * time.Millisecond
-	temporary = 256 << 20 // bytes that are written to measure with
-	// gain is how much faster twice the depth must be, lest deeper ones be not tried after two that were not.
-	gain = 1.03
+	// trial is how long a speed is measured at a time. Other programs use the disk, too, so the best of several trials
+	// counts: as many as there is time for.
+	trial    = 22 * time.Millisecond
+	mostTime = 3 * time.Second
+	// temporary is what is written to measure with. [bytes]
+	temporary = 256 << 20
 )
 
-// Measure measures how fast the disk of path is read, in at most some 3 seconds. path is a file of at least 64 MiB that
-// is only read, or a folder where 256 MiB may be written for it. progress, which may be nil, is told the steps done, of
-// all of them.
+// Measure measures how fast the disk of path is read, in some 3 seconds. path is a file of at least 64 MiB that is only
+// read, or a folder where 256 MiB may be written for it. progress, which may be nil, is told the steps done, of all of
+// them.
 func Measure(ctx context.Context, path string, progress func(done, total int64)) (Speeds, error) {
 	if progress == nil {
 		progress = func(int64, int64) {}
@@ -39,37 +41,42 @@ func Measure(ctx context.Context, path string, progress func(done, total int64))
 		return nil, err
 	}
 	defer f.Close()
-	var list Speeds
-	done, total := int64(0), int64(1+len(measuredSizes)*len(measuredDepths))
-	step := func() { done++; progress(done, total) }
-	rng := rand.New(rand.NewPCG(uint64(f.Size()), 1))
-	add := func(s Speed) (float64, error) {
-		var err error
-		if s.Read, err = s.take(ctx, f, rng); err == nil {
-			list = append(list, s)
-		}
-		return s.Read, err
-	}
-	if _, err := add(inOrder); err != nil {
-		return nil, err
-	}
-	step()
+	return measure(ctx, f, trial, mostTime, progress)
+}
+
+// measure tries all sizes and depths, again and again until the time is over.
+func measure(ctx context.Context, f *File, trial, most time.Duration, progress func(done, total int64)) (Speeds, error) {
+	tries := Speeds{inOrder}
 	for _, size := range measuredSizes {
-		best, idle := 0.0, 0 // depths in a row that were no faster
 		for _, depth := range measuredDepths {
-			if idle < 2 && size*int64(depth) <= mostBuffered {
-				read, err := add(Speed{Bytes: size, Depth: depth})
-				if err != nil {
-					return nil, err
-				}
-				if idle++; read >= gain*best {
-					idle = 0
-				}
-				best = max(best, read)
+			if size*int64(depth) <= mostBuffered {
+				tries = append(tries, Speed{Bytes: size, Depth: depth})
 			}
-			step()
 		}
 	}
+	rng := rand.New(rand.NewPCG(uint64(f.Size()), 1))
+	slow := map[int64]int{} // the depth from which on pieces of a size take long: more at a time are not faster
+	begin, last := monotime.Now(), time.Duration(0)
+	for round := 0; round == 0 || monotime.Since(begin)+last < most; round++ {
+		began := monotime.Now()
+		for i := range tries {
+			s := &tries[i]
+			if d, ok := slow[s.Bytes]; ok && s.Depth > d {
+				continue
+			}
+			read, took, err := s.take(ctx, f, trial, rng)
+			if err != nil {
+				return nil, err
+			}
+			if s.Read = max(s.Read, read); took > 4*trial && !s.InOrder {
+				slow[s.Bytes] = s.Depth
+			}
+			progress(int64(min(monotime.Since(begin), most)), int64(most))
+		}
+		last = monotime.Since(began)
+	}
+	progress(int64(most), int64(most))
+	list := slices.DeleteFunc(tries, func(s Speed) bool { return s.Read == 0 })
 	return list, list.Check()
 }
 
@@ -108,6 +115,7 @@ func writeTemporary(ctx context.Context, folder string) (*File, error) {
 		w.Close()
 		return nil, errors.Join(err, os.Remove(w.Name()))
 	}
+	uncache(w)
 	block, random := make([]byte, 1<<20), rand.NewChaCha8([32]byte{}) // what a disk cannot compress
 	for range temporary / len(block) {
 		_, _ = random.Read(block)
@@ -121,6 +129,7 @@ func writeTemporary(ctx context.Context, folder string) (*File, error) {
 	if err := w.Sync(); err != nil {
 		return fail(err)
 	}
+	uncache(w)
 	f, err := Open(w.Name())
 	if err != nil {
 		return fail(err)
@@ -141,11 +150,11 @@ type removed struct {
 func (r removed) Close() error { return errors.Join(r.source.Close(), os.Remove(r.path)) }
 
 // take measures what is read in a second, by as many pieces as are read at a time, each of which is read anew, from
-// another offset, when it has come.
-func (s *Speed) take(ctx context.Context, f *File, rng *rand.Rand) (float64, error) {
+// another offset, when it has come. took is how long it measured.
+func (s *Speed) take(ctx context.Context, f *File, trial time.Duration, rng *rand.Rand) (perSecond float64, took time.Duration, err error) {
 	r, err := NewReader(s.Depth)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer r.Close()
 	blocks := f.Size() / s.Bytes
@@ -153,7 +162,6 @@ func (s *Speed) take(ctx context.Context, f *File, rng *rand.Rand) (float64, err
 		mu    sync.Mutex // of what follows, rng included
 		next  int64
 		read  int64
-		took  time.Duration
 		left  = s.Depth
 		ended = make(chan struct{})
 		begin = monotime.Now()
@@ -188,8 +196,6 @@ func (s *Speed) take(ctx context.Context, f *File, rng *rand.Rand) (float64, err
 		r.Read(p)
 	}
 	<-ended
-	if err == nil && took <= 0 {
-		err = errors.New("the clock stands still, so that no disk can be measured")
-	}
-	return float64(read) / took.Seconds(), err
+	took = max(took, 1) // a clock may be coarse
+	return float64(read) / took.Seconds(), took, err
 }

@@ -90,3 +90,6 @@ func tried(fd int, align int64) bool {
 		}
 	}
 }
+
+// uncache takes a file that was synced out of the page cache.
+func uncache(f *os.File) { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/disk"
+	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
@@ -21,6 +22,7 @@ type Disk struct {
 	Device string      `json:"device"` // which file system it is, as disk.Device names it
 	Path   string      `json:"path"`   // the file or folder that it was measured with
 	At     time.Time   `json:"at"`
+	Busy   int         `json:"busy,omitempty"` // tasks of other programs that ran at the same time
 	Speeds disk.Speeds `json:"speeds"`
 }
 
@@ -34,6 +36,9 @@ func (d *Disk) Check() error {
 	}
 	return nil
 }
+
+// LeastFile is what a file must have so that its disk is measured by reading it. [bytes]
+const LeastFile = disk.LeastMeasured
 
 // mostDisks bounds how many disks are kept, the latest ones.
 const mostDisks = 16
@@ -58,10 +63,10 @@ func DiskOf(ctx context.Context, kept, path string, progress func(done, total in
 	if path, err = filepath.Abs(path); err != nil {
 		return Disk{}, err
 	}
-	if info, err := os.Stat(path); err == nil && !info.IsDir() && info.Size() < disk.LeastMeasured {
+	if info, err := os.Stat(path); err == nil && !info.IsDir() && info.Size() < LeastFile {
 		path = filepath.Dir(path)
 	}
-	d := Disk{Device: device, Path: path, At: time.Now()}
+	d := Disk{Device: device, Path: path, At: time.Now(), Busy: hw.BusyTasks()}
 	if d.Speeds, err = disk.Measure(ctx, path, progress); err != nil {
 		return Disk{}, err
 	}
@@ -74,7 +79,8 @@ func DiskOf(ctx context.Context, kept, path string, progress func(done, total in
 	return d, nil
 }
 
-// KeptDisk returns what the file at kept says of the disk of path; ok is false if it says nothing.
+// KeptDisk returns what the file at kept says of the disk of path; ok is false if it says nothing, or was measured while
+// more than twice as many tasks of other programs ran as do now.
 func KeptDisk(kept, path string) (d Disk, ok bool) {
 	device, err := disk.Device(path)
 	if err != nil || kept == "" {
@@ -85,7 +91,7 @@ func KeptDisk(kept, path string) (d Disk, ok bool) {
 		return d, false
 	}
 	i := slices.IndexFunc(list, func(d Disk) bool { return d.Device == device })
-	if i < 0 {
+	if i < 0 || list[i].Busy > 0 && 2*hw.BusyTasks() < list[i].Busy {
 		return d, false
 	}
 	return list[i], true
