@@ -9,6 +9,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
@@ -39,6 +40,7 @@ func TestExpertsOnDisk(t *testing.T) {
 		for name, plan := range plans {
 			for _, streamed := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/streamed=%t", c.spec.Arch, name, streamed), func(t *testing.T) {
+					var sent [2]int64
 					run := func(onDisk bool) ([][]float32, []model.NeuronUse, compute.UnitUse) {
 						processor, err := cpu.New(cpu.Options{Threads: 2, Floats: true, UnitCache: 1 << 20})
 						if err != nil {
@@ -46,6 +48,11 @@ func TestExpertsOnDisk(t *testing.T) {
 						}
 						dev := deviceBeside(processor, plan, streamed, func() compute.Device { return newTapes(host(t), false) })
 						out, use := logits(t, f, dev, model.Options{Sparse: c.mode, Places: plan[:], OnDisk: onDisk})
+						if d, ok := dev.(*hybrid.Device); ok && onDisk {
+							sent[1] = d.Sent()
+						} else if ok {
+							sent[0] = d.Sent()
+						}
 						return out, use, dev.(compute.UnitUser).UnitUse()
 					}
 					want, wantUse, _ := run(false)
@@ -57,6 +64,9 @@ func TestExpertsOnDisk(t *testing.T) {
 						if use[l] != wantUse[l] {
 							t.Errorf("layer %d counted %+v, in RAM %+v", l, use[l], wantUse[l])
 						}
+					}
+					if sent[1] != sent[0] || streamed && name == "some" && c.mode == model.Off && sent[1] == 0 {
+						t.Errorf("%d bytes were sent, in RAM %d", sent[1], sent[0])
 					}
 					held := 0
 					for _, p := range plan[:layers] {
