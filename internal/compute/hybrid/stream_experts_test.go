@@ -23,7 +23,7 @@ import (
 func TestStreamedExperts(t *testing.T) {
 	const experts, used, width, embd = 24, 3, 32, 256
 	held := []int{5, 0, 20} // of each layer, on the GPU
-	f := synthtest.Sparse(t, synth.Spec{Arch: "qwen3moe", Type: quant.F32, Experts: experts, Used: used, FF: width}, layers)
+	f := synthtest.SparseOnDisk(t, synth.Spec{Arch: "qwen3moe", Type: quant.F32, Experts: experts, Used: used, FF: width}, layers)
 	var plan [layers + 1]compute.Place
 	for l, n := range held {
 		plan[l] = compute.Place{Split: compute.Split{Bound: n}, Attention: true}
@@ -63,7 +63,7 @@ func TestStreamedExperts(t *testing.T) {
 	}
 	d = open(processor, 8, hybrid.Slots{})
 	o.OnDisk = true
-	fromDisk, _ := logits(t, synthtest.Stored(t, f), d, o)
+	fromDisk, _ := logits(t, f, d, o)
 	if apart(fromDisk, streamed) != 0 {
 		t.Error("experts on disk have other bytes where they are sent")
 	}
