@@ -58,6 +58,26 @@ type UnitKeeper interface {
 	Step(tokens int)
 }
 
+// UnitLender is a UnitKeeper that gives units of weights as files have them to another device, which computes with them.
+// Its methods are called by the goroutine that runs steps, but for Row.
+type UnitLender interface {
+	UnitKeeper
+	// Lends reports whether Fetch can give m's rows.
+	Lends(m *Matrix) bool
+	// Fetch begins to read those units of the bundle which m is part of that are not in RAM. It waits for nothing.
+	Fetch(m *Matrix, units []int32) UnitFetch
+}
+
+// UnitFetch is units that are being read, or have been. Release ends it, whatever became of it.
+type UnitFetch interface {
+	// Wait waits until all units are there.
+	Wait() error
+	// Row returns a row of the i-th unit's part of m as a file has it, in scratch, which has room for it, or where it
+	// is. It is called after Wait and before the device does anything else, on any goroutine.
+	Row(m *Matrix, i, row int, scratch []byte) []byte
+	Release()
+}
+
 // UnitUse counts what a device did with units on disk since the model was loaded. A step's use of a unit is one, by
 // however many tokens.
 type UnitUse struct {

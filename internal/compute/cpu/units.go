@@ -43,6 +43,7 @@ type store struct {
 	unused   []*load
 	now      []*disk.Piece // to be read, but not yet passed to the reader
 	later    []*disk.Piece // likewise, of guesses
+	fetches  []*fetch      // that nobody has
 
 	mu      sync.Mutex // guards what follows
 	arrival *sync.Cond

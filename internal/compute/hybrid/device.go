@@ -36,6 +36,7 @@ type Device struct {
 	sent      int64 // bytes of weights, as files have them, that went to the GPU for prompts
 	slots     slots
 	joins     map[compute.Segment][]join // what a run has counted apart
+	fetches   fetches
 	tensors   []*tensor
 	ends      map[compute.Segment][]whereabouts // [tensors] where a run leaves their content
 }
@@ -62,7 +63,7 @@ func (d *Device) ofGPU(err error) error {
 // New returns a device of GPU and host, which it closes. attention says of each layer whether keys and values lie on
 // the GPU.
 func New(gpu compute.Device, host compute.Host, attention []bool) *Device {
-	return &Device{gpu: gpu, host: host, attention: attention, partials: map[partialOf]tensorPair{}, shadows: map[shadowOf]*compute.Cache{}, joins: map[compute.Segment][]join{}, ends: map[compute.Segment][]whereabouts{}}
+	return &Device{gpu: gpu, host: host, attention: attention, partials: map[partialOf]tensorPair{}, shadows: map[shadowOf]*compute.Cache{}, joins: map[compute.Segment][]join{}, fetches: fetches{}, ends: map[compute.Segment][]whereabouts{}}
 }
 
 // HoldFurther has keys and values of the layer that predicts a further token lie on the GPU.
@@ -462,6 +463,8 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 		run = d.gpu.(compute.Recorder).Record
 	}
 	begun := time.Now()
+	d.fetches.start(seg)
+	defer d.fetches.end(seg)
 	err := run(seg, p, func(v compute.Verbs) {
 		m, ok := v.Executor().(compute.Overlapper)
 		if !ok {
@@ -469,6 +472,7 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 			return
 		}
 		delete(d.joins, seg)
+		delete(d.fetches, seg)
 		r := &router{d: d, gpu: m, seg: seg}
 		body(compute.NewVerbs(r))
 		r.meet(nil)

@@ -17,6 +17,7 @@ type expertStream struct {
 	rows    []int // of an expert in each of weights
 	sent    int   // experts, at most
 	brought []compute.ExpertWeights
+	lender  compute.UnitLender // of experts on disk; else nil
 }
 
 // streamExperts has the GPU compute all experts of a layer, and reports whether that is possible and pays.
@@ -62,7 +63,10 @@ func (y *expertStream) choose() bool {
 			continue
 		}
 		cold, rows := mem(m).host, m.Rows/y.n
-		if !y.host.KeepsRows(cold) {
+		switch {
+		case mem(m).units == 0 && y.host.KeepsRows(cold):
+		case mem(m).units > 0 && y.lends(cold):
+		default:
 			return false
 		}
 		y.weights, y.rows = append(y.weights, cold), append(y.rows, rows)
@@ -80,6 +84,12 @@ func (y *expertStream) choose() bool {
 	return true
 }
 
+// lends reports whether the host gives rows of m, which stays on disk.
+func (y *expertStream) lends(m *compute.Matrix) (ok bool) {
+	y.lender, ok = y.r.d.host.(compute.UnitLender)
+	return ok && y.lender.Lends(m)
+}
+
 // room returns how many experts chunk c has room for.
 func (y *expertStream) room(c int) int { return min(y.most, y.sent-c*y.most) }
 
@@ -89,6 +99,30 @@ func (y *expertStream) table(c int) *compute.ExpertTable {
 		return y.slots.chunks[c]
 	}
 	return compute.NewExpertTable(y.n, y.first+c*y.most, y.room(c))
+}
+
+// experts returns which of the host's experts chunk c brings.
+func (y *expertStream) experts(c int) []int32 {
+	if y.slots != nil {
+		return y.slots.chunk(c, y.most)
+	}
+	list := make([]int32, y.room(c))
+	for i := range list {
+		list[i] = int32(c*y.most + i)
+	}
+	return list
+}
+
+// fillFetched is fill for experts on disk.
+func (y *expertStream) fillFetched(units compute.UnitFetch, n, c int, f compute.Filler, i int) int {
+	m, rows := y.weights[i], y.rows[i]
+	f.FillRows(i, func(row int, scratch []byte) []byte {
+		if row/rows >= n {
+			return scratch
+		}
+		return units.Row(m, row/rows, row%rows, scratch)
+	})
+	return y.room(c) * rows * m.Type.RowBytes(m.Cols)
 }
 
 // fill fills in chunk c's rows of the weights i. What is behind the last expert that is absent may be anything.
@@ -114,7 +148,15 @@ func (y *expertStream) bring(c int) {
 		sent = append(sent, compute.Sent{Source: compute.Source{Name: m.Name, Type: m.Type, Rows: y.room(c) * y.rows[i], Cols: m.Cols}, Use: compute.Rows})
 	}
 	w := y.hot
-	w.Gate, w.Up, w.Down = y.parts(y.send(y.o.Weights.Up.Name, sent, func(f compute.Filler, i int) int { return y.fill(c, f, i) }))
+	name := y.o.Weights.Up.Name
+	if y.lender != nil {
+		of := y.r.d.fetches.add(y.r.seg, y.lender, y.weights[0], func() []int32 { return y.experts(c) })
+		w.Gate, w.Up, w.Down = y.parts(y.sendFetched(name, sent, of, func(f compute.Filler, i int) int {
+			return y.fillFetched(of.units, of.n, c, f, i)
+		}))
+	} else {
+		w.Gate, w.Up, w.Down = y.parts(y.send(name, sent, func(f compute.Filler, i int) int { return y.fill(c, f, i) }))
+	}
 	w.Table = y.table(c)
 	y.brought[c] = w
 }

@@ -96,11 +96,22 @@ func (s *sender) reserve(scratch int) error {
 // send records the way of weights to the GPU, in one chunk that a trace names after name, and returns its matrices.
 // fill fills in matrix i, on a goroutine of its own, and returns the bytes that this took of a file.
 func (s *sender) send(name string, weights []compute.Sent, fill func(f compute.Filler, i int) int) []*compute.Matrix {
-	d, room := s.r.d, s.r.fed%Rooms
+	return s.sendFetched(name, weights, nil, fill)
+}
+
+// sendFetched is send for weights of which units are fetched from disk, unless of is nil.
+func (s *sender) sendFetched(name string, weights []compute.Sent, of *fetched, fill func(f compute.Filler, i int) int) []*compute.Matrix {
+	d, seg, room := s.r.d, s.r.seg, s.r.fed%Rooms
 	s.r.fed++
 	var to compute.Filler
 	taken := make([]int, len(weights))
 	s.gpu.Feed(d.rooms.room[room], func(*compute.Params) error {
+		if of != nil {
+			if err := d.fetches.take(seg, of); err != nil {
+				return &hostError{err}
+			}
+			defer of.release()
+		}
 		from, begin := d.trace.Now(), monotime.Now()
 		var all fault.Group
 		for i := range weights { // each with all cores: none waits for the last of another matrix

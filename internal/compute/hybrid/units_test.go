@@ -9,6 +9,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
@@ -35,10 +36,11 @@ func TestExpertsOnDisk(t *testing.T) {
 		{synth.Spec{Arch: "smallthinker", Type: quant.F16}, model.Exact},
 	} {
 		c.spec.Experts, c.spec.Used, c.spec.FF = experts, 3, 32
-		f := synthtest.Stored(t, synthtest.Sparse(t, c.spec, layers))
+		f := synthtest.SparseOnDisk(t, c.spec, layers)
 		for name, plan := range plans {
 			for _, streamed := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/streamed=%t", c.spec.Arch, name, streamed), func(t *testing.T) {
+					var sent [2]int64
 					run := func(onDisk bool) ([][]float32, []model.NeuronUse, compute.UnitUse) {
 						processor, err := cpu.New(cpu.Options{Threads: 2, Floats: true, UnitCache: 1 << 20})
 						if err != nil {
@@ -46,6 +48,11 @@ func TestExpertsOnDisk(t *testing.T) {
 						}
 						dev := deviceBeside(processor, plan, streamed, func() compute.Device { return newTapes(host(t), false) })
 						out, use := logits(t, f, dev, model.Options{Sparse: c.mode, Places: plan[:], OnDisk: onDisk})
+						if d, ok := dev.(*hybrid.Device); ok && onDisk {
+							sent[1] = d.Sent()
+						} else if ok {
+							sent[0] = d.Sent()
+						}
 						return out, use, dev.(compute.UnitUser).UnitUse()
 					}
 					want, wantUse, _ := run(false)
@@ -57,6 +64,9 @@ func TestExpertsOnDisk(t *testing.T) {
 						if use[l] != wantUse[l] {
 							t.Errorf("layer %d counted %+v, in RAM %+v", l, use[l], wantUse[l])
 						}
+					}
+					if sent[1] != sent[0] || streamed && name == "some" && c.mode == model.Off && sent[1] == 0 {
+						t.Errorf("%d bytes were sent, in RAM %d", sent[1], sent[0])
 					}
 					held := 0
 					for _, p := range plan[:layers] {
@@ -77,7 +87,7 @@ func TestUnitCannotBeRead(t *testing.T) {
 	const experts = 24
 	place := compute.Place{Split: compute.Split{Bound: 5}, Attention: true}
 	plan := [layers + 1]compute.Place{place, {}, place}
-	f := synthtest.Stored(t, synthtest.Sparse(t, synth.Spec{Arch: "qwen3moe", Type: quant.Q4_0, Experts: experts, Used: 3, FF: 32}, layers))
+	f := synthtest.SparseOnDisk(t, synth.Spec{Arch: "qwen3moe", Type: quant.Q4_0, Experts: experts, Used: 3, FF: 32}, layers)
 	o := model.Options{Batch: 16, Outputs: 2, Cache: compute.CacheSpec{Pages: 3}, Sparse: model.Off, Places: plan[:], OnDisk: true}
 	content, err := os.ReadFile(f.Path)
 	if err != nil {
@@ -135,6 +145,47 @@ func TestUnitCannotBeRead(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Errorf("streamed %t: after a step that failed at %d others have other bytes", streamed, at)
 			}
+		}
+	}
+}
+
+// TestNeuronsOnDisk: so do neurons.
+func TestNeuronsOnDisk(t *testing.T) {
+	place := func(hot int) compute.Place {
+		return compute.Place{Split: compute.Split{Bound: hot}, Attention: true, Predictor: true}
+	}
+	plan := [layers + 1]compute.Place{place(160), place(0), place(ff)}
+	for _, c := range []struct {
+		arch  string
+		mode  model.SparseMode
+		parts int64 // that are on disk
+	}{{"llama", model.Predict, 3}, {"llama", model.Exact, 2}, {"opt", model.Predict, 2}} {
+		f := synthtest.SparseOnDisk(t, synth.Spec{Arch: c.arch, Type: quant.F16, Magic: "PWRI"}, layers)
+		for _, streamed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/%s/streamed=%t", c.arch, c.mode, streamed), func(t *testing.T) {
+				run := func(onDisk bool) ([][]float32, []model.NeuronUse, compute.UnitUse) {
+					processor, err := cpu.New(cpu.Options{Threads: 2, Floats: true, UnitCache: (ff + 700) * c.parts * 2 * 256 * 5 / 4})
+					if err != nil {
+						t.Fatal(err)
+					}
+					dev := deviceBeside(processor, plan, streamed, func() compute.Device { return newTapes(host(t), false) })
+					out, use := logits(t, f, dev, model.Options{Sparse: c.mode, Places: plan[:], OnDisk: onDisk})
+					return out, use, dev.(compute.UnitUser).UnitUse()
+				}
+				want, wantUse, _ := run(false)
+				got, use, units := run(true)
+				if d := apart(got, want); d != 0 && !(streamed && d <= agree) {
+					t.Errorf("other bytes than in RAM: they differ by %.2g of the largest", d)
+				}
+				for l := range use {
+					if u, w := use[l], wantUse[l]; u.Tokens != w.Tokens || u.Predicted != w.Predicted || u.Active != w.Active || u.Gated != w.Gated {
+						t.Errorf("layer %d counted %+v, in RAM %+v", l, u, w)
+					}
+				}
+				if units.Units != 2*ff-160 || units.Misses == 0 {
+					t.Errorf("%+v with %d neurons on the GPU", units, 160+ff)
+				}
+			})
 		}
 	}
 }

@@ -78,13 +78,3 @@ func Floats(name string, data []float32, shape ...int) gguf.Source {
 		return binary.Write(to, binary.LittleEndian, data)
 	}}
 }
-
-// Stored returns a file on disk with what f has.
-func Stored(t testing.TB, f *gguf.File) *gguf.File {
-	t.Helper()
-	var tensors []gguf.Source
-	for _, w := range f.Tensors {
-		tensors = append(tensors, Copied(w, w.Name))
-	}
-	return Made(t, f.Keys, tensors)
-}

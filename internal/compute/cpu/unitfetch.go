@@ -1,0 +1,217 @@
+package cpu
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
+	"github.com/powerinfer-go/powerinfer/internal/disk"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
+	"github.com/powerinfer-go/powerinfer/internal/residency"
+)
+
+// fetch is units of a bundle whose rows another device is sent. What is in RAM's slots is taken from there; the others
+// are read beside the cache, which keeps what texts use. It implements compute.UnitFetch.
+type fetch struct {
+	d      *Device
+	s      *store
+	b      *bundle
+	units  []int32
+	unit   int        // bytes of a unit, as files have them
+	first  []int      // where each span of a unit begins among them
+	data   []byte     // [units][unit] of those that are read
+	read   []bool     // [units]
+	memory []byte     // data, and room for more: of fetches that follow
+	pieces []*fetched // [units·spans], by span
+
+	mu      sync.Mutex
+	arrival sync.Cond
+	left    int // pieces that have not arrived
+	failed  error
+}
+
+// fetched is a span of a unit.
+type fetched struct {
+	disk.Piece
+	f    *fetch
+	span int
+	unit int32
+	to   []byte
+}
+
+// Lends implements compute.UnitLender.
+func (d *Device) Lends(m *compute.Matrix) bool {
+	w := mem(m)
+	return w.disk != nil && w.layout != groups && w.disk.size == w.disk.src.Rows*w.rowBytes
+}
+
+// Fetch implements compute.UnitLender.
+func (d *Device) Fetch(m *compute.Matrix, units []int32) compute.UnitFetch {
+	s := d.units
+	var f *fetch
+	if n := len(s.fetches); n > 0 {
+		f, s.fetches = s.fetches[n-1], s.fetches[:n-1]
+	} else {
+		f = &fetch{d: d, s: s}
+		f.arrival.L = &f.mu
+	}
+	f.b, f.units = mem(m).disk.bundle, append(f.units[:0], units...)
+	f.first, f.unit = f.first[:0], 0
+	for i := range f.b.spans {
+		f.first = append(f.first, f.unit)
+		f.unit += f.b.spans[i].bytes
+	}
+	f.read = slices.Repeat([]bool{false}, len(units))
+	f.begin()
+	return f
+}
+
+// begin begins to read those of the units that are not in RAM and were not begun.
+func (f *fetch) begin() {
+	f.s.drain()
+	var absent []int // places in units
+	for i, u := range f.units {
+		if !f.read[i] && (f.b.slot(u) == residency.Absent || f.b.loads[u] != nil) {
+			absent = append(absent, i)
+		}
+	}
+	if len(absent) == 0 {
+		return
+	}
+	if size := len(f.units) * f.unit; len(f.memory) < size {
+		memory, err := f.d.mem.bytes(size)
+		if err != nil {
+			f.failed = err
+			return
+		}
+		f.memory = memory
+	}
+	f.data = f.memory[:len(f.units)*f.unit]
+	slices.SortFunc(absent, func(i, j int) int { return cmp.Compare(f.b.fileUnit(f.units[i]), f.b.fileUnit(f.units[j])) })
+	var list []*disk.Piece
+	for n := range f.b.spans { // what touches in a file is read at once
+		y := &f.b.spans[n]
+		for _, i := range absent {
+			p := f.newPiece(len(list))
+			p.span, p.unit, p.to = n, f.units[i], f.data[i*f.unit+f.first[n]:][:y.bytes]
+			p.File, p.Offset, p.Bytes = y.file, y.offset+int64(f.b.fileUnit(f.units[i]))*y.stride, y.bytes
+			list = append(list, &p.Piece)
+			f.s.use.Reads++
+			f.s.use.Bytes += int64(y.bytes)
+		}
+	}
+	for _, i := range absent {
+		f.read[i] = true
+	}
+	f.left = len(list)
+	f.s.reader.Read(list...)
+}
+
+// newPiece returns the i-th piece, which is not being read.
+func (f *fetch) newPiece(i int) *fetched {
+	if i == len(f.pieces) {
+		p := &fetched{f: f}
+		p.Done = p.arrive
+		f.pieces = append(f.pieces, p)
+	}
+	return f.pieces[i]
+}
+
+// arrive keeps what was read. It runs on a goroutine of the reader.
+func (p *fetched) arrive(data []byte, err error) {
+	copy(p.to, data)
+	if err == nil {
+		err = p.verify()
+	}
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
+	p.f.failed = cmp.Or(p.f.failed, err)
+	if p.f.left--; p.f.left == 0 {
+		p.f.arrival.Signal()
+	}
+}
+
+// verify holds what was read to what the file says of it.
+func (p *fetched) verify() error {
+	b := p.f.b
+	y := &b.spans[p.span]
+	for j, n := range y.parts {
+		if part := b.parts[n]; part.disk.Verify != nil {
+			if err := part.disk.Verify(int(b.fileUnit(p.unit)), p.to[y.at[j]:][:part.fileSize]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Wait implements compute.UnitFetch. What was in RAM may have left it since.
+func (f *fetch) Wait() error {
+	from := monotime.Now()
+	err := f.wait()
+	if err == nil {
+		f.begin()
+		err = f.wait()
+	}
+	f.s.use.Wait += monotime.Since(from)
+	return err
+}
+
+func (f *fetch) wait() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.left > 0 {
+		f.arrival.Wait()
+	}
+	return f.failed
+}
+
+// Row implements compute.UnitFetch.
+func (f *fetch) Row(m *compute.Matrix, i, row int, scratch []byte) []byte {
+	w := mem(m)
+	size := w.disk.fileSize / w.disk.src.Rows
+	if f.read[i] {
+		return f.data[i*f.unit+f.offset(w.disk)+row*size:][:size]
+	}
+	n := slices.Index(f.b.parts, w.disk)
+	stored := f.b.class.slabs[n][int(f.b.slot(f.units[i]))*w.disk.size+row*w.rowBytes:][:w.rowBytes]
+	if !w.packed || !m.Type.Quantised() {
+		return stored
+	}
+	kernel.RestoreRow(m.Type, scratch[:size], stored, 0, m.Cols)
+	return scratch[:size]
+}
+
+// offset returns where a part begins among a unit's bytes.
+func (f *fetch) offset(p *part) int {
+	for i := range f.b.spans {
+		y := &f.b.spans[i]
+		for j, n := range y.parts {
+			if f.b.parts[n] == p {
+				return f.first[i] + y.at[j]
+			}
+		}
+	}
+	panic("cpu: a part that no span has")
+}
+
+// Release implements compute.UnitFetch.
+func (f *fetch) Release() {
+	f.mu.Lock()
+	left := f.left
+	f.mu.Unlock()
+	if left > 0 { // nobody asks for it any more
+		for _, p := range f.pieces {
+			if f.s.reader.Drop(&p.Piece) {
+				f.mu.Lock()
+				f.left--
+				f.mu.Unlock()
+			}
+		}
+		_ = f.wait()
+	}
+	f.failed = nil
+	f.s.fetches = append(f.s.fetches, f)
+}
