@@ -3,6 +3,7 @@ package cpu
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
@@ -14,11 +15,47 @@ type neuronGuess struct {
 	g     compute.Guess // FC1 is nil where there is none
 	set   *set          // of one token: that of g is this layer's
 	units []int32
+	pays  guessPay
+}
+
+// guessPay finds out whether guesses pay: they take as long as a predictor does, which a disk that is fast, or that few
+// neurons are read from, does not let them win back. Steps of one token with guesses and without are timed in turn.
+type guessPay struct {
+	without bool             // the step makes no guesses
+	took    time.Duration    // until neurons were in RAM, in all layers of the step
+	mean    [2]time.Duration // of recent steps with guesses, and of those without; 0: unknown
+	steps   int
+}
+
+const (
+	payRecent = 8  // steps that are a mean
+	payTrials = 16 // one of so many steps is the other way
+)
+
+// step says that a step begins.
+func (p *guessPay) step() {
+	if p.took == 0 {
+		return
+	}
+	mean := &p.mean[0]
+	if p.without {
+		mean = &p.mean[1]
+	}
+	if *mean == 0 {
+		*mean = p.took
+	}
+	*mean += (p.took - *mean) / payRecent
+	p.took = 0
+	p.steps++
+	p.without = p.mean[1] > 0 && p.mean[1] < p.mean[0]
+	if p.steps%payTrials == payTrials-1 {
+		p.without = !p.without
+	}
 }
 
 // Foresee implements compute.Foreseer, for neurons on disk.
 func (d *Device) Foresee(g compute.Guess) {
-	if mem(g.Weights.Down).disk != nil {
+	if mem(g.Weights.Down).disk != nil && !d.neuronGuess.pays.without {
 		d.neuronGuess.g = g
 	}
 }

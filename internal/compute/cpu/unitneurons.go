@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
 )
 
 // neuronUnits is the state of a SparseFFN with neurons on disk. Rows are picked from slots where a step needs few
@@ -114,6 +115,7 @@ func (f *sparseFFN) bring(deciding bool) bool {
 		s.count(y.b, y.units, y.uses)
 		return f.bringWhole()
 	}
+	from := monotime.Now()
 	s.begin(y.b, y.units, y.uses)
 	if deciding {
 		f.d.guessNeurons()
@@ -128,6 +130,9 @@ func (f *sparseFFN) bring(deciding bool) bool {
 			s.abandon(0)
 			return f.bringWhole()
 		}
+	}
+	if deciding && f.tokens == 1 {
+		f.d.neuronGuess.pays.took += monotime.Since(from)
 	}
 	f.take(y.b.slotted)
 	y.picked = true
