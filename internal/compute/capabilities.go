@@ -70,8 +70,8 @@ type ChoiceReader interface {
 	ChoiceData(c Choice, chosen []float32)
 }
 
-// Foreseer is an executor of two processors, one of which waits for the other in every layer: a guess at the next
-// layer's neurons lets it bring their rows into its cache meanwhile. Nothing that is computed depends on the guess.
+// Foreseer is an executor that waits in every layer, for another processor or for a disk: a guess at the next layer's
+// neurons lets it bring their rows into its cache, or into RAM, meanwhile. Nothing that is computed depends on the guess.
 type Foreseer interface {
 	// Foresee says, before a layer's SparseFFN, how the next layer's set can be guessed. Once that SparseFFN is done,
 	// the content of g.H, g.Set, g.Hidden and g.Logits is lost.

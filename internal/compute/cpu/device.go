@@ -56,6 +56,7 @@ type Device struct {
 	routing routing
 
 	units       *store
+	neuronGuess neuronGuess
 	connections connections
 	blocks      blocks
 	experts     experts
@@ -177,7 +178,7 @@ func (d *Device) run(p *compute.Params, body func(compute.Verbs)) error {
 	d.pool.Begin(kindOfRegions(len(p.Tokens)))
 	d.turns.reset()
 	d.err = nil
-	d.foresight.g = compute.ExpertGuess{}
+	d.foresight.g, d.neuronGuess.g = compute.ExpertGuess{}, compute.Guess{}
 	body(d.verbs)
 	d.p = nil
 	return d.err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
 )
 
 // neuronUnits is the state of a SparseFFN with neurons on disk. Rows are picked from slots where a step needs few
@@ -46,7 +47,7 @@ func (f *sparseFFN) bringDeciding() bool {
 		return f.bringWhole()
 	}
 	f.list(f.s)
-	return f.bring()
+	return f.bring(true)
 }
 
 // bringOpen has all rows of the open neurons in RAM. It returns whether it did.
@@ -68,7 +69,7 @@ func (f *sparseFFN) bringOpen() bool {
 		f.d.units.count(y.b, y.units, y.uses)
 		return y.whole || f.bringWhole()
 	}
-	return f.bring()
+	return f.bring(false)
 }
 
 // panelled reports whether some row's down projection goes through panels.
@@ -106,14 +107,19 @@ func (f *sparseFFN) list(lists *set) {
 	}
 }
 
-// bring has the listed neurons in slots, or all in their order where they are many.
-func (f *sparseFFN) bring() bool {
+// bring has the listed neurons in slots, or all in their order where they are many. deciding: no activations are in
+// scratch memory yet.
+func (f *sparseFFN) bring(deciding bool) bool {
 	y, s := &f.disk, f.d.units
 	if n := len(y.units); n > y.b.class.slots || f.tokens > compute.FewTokens && promptPicks*n > f.n {
 		s.count(y.b, y.units, y.uses)
 		return f.bringWhole()
 	}
+	from := monotime.Now()
 	s.begin(y.b, y.units, y.uses)
+	if deciding {
+		f.d.guessNeurons()
+	}
 	if n := len(y.units); n > 0 {
 		switch got, err := s.take(0, n); {
 		case err != nil:
@@ -124,6 +130,9 @@ func (f *sparseFFN) bring() bool {
 			s.abandon(0)
 			return f.bringWhole()
 		}
+	}
+	if deciding && f.tokens == 1 {
+		f.d.neuronGuess.pays.took += monotime.Since(from)
 	}
 	f.take(y.b.slotted)
 	y.picked = true

@@ -15,6 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 	"github.com/powerinfer-go/powerinfer/internal/disk"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/residency"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
@@ -278,5 +279,79 @@ func TestNoRoomForLayer(t *testing.T) {
 	l.bind(t, d, compute.Activation{Kind: compute.ReLU}, true, true, true)
 	if err := d.Keep(context.Background(), nil); err == nil || !strings.Contains(err.Error(), "4 MiB") {
 		t.Error(err)
+	}
+}
+
+// TestNeuronsAreForeseen: neurons that the next layer's predictor chooses from this layer's residual are read before that
+// layer's turn, as many as guesses may cost, so that no other is missed where it chooses from the same; and guesses
+// change no byte.
+func TestNeuronsAreForeseen(t *testing.T) {
+	const embd, ff, rank = 256, 512, 32
+	r := testenv.Rand(t)
+	l := newNeuronLayers(t, r, quant.Q4_0, 2, embd, ff, true, false)
+	relu := compute.Activation{Kind: compute.ReLU}
+	inRAM := must(cpu.New(cpu.Options{Threads: 2}))
+	defer inRAM.Close()
+	onDisk := must(cpu.New(cpu.Options{Threads: 2, UnitCache: l.neuronBytes(3) * (ff + 300)}))
+	defer onDisk.Close()
+	floats := func(n int, middle float64) []byte {
+		values, data := make([]float32, n), make([]byte, 4*n)
+		for i := range values {
+			values[i] = float32(middle + r.NormFloat64())
+		}
+		quant.Encode(quant.F32, data, values)
+		return data
+	}
+	w1, w2, scale := floats(rank*embd, 0), floats(ff*rank, 0), floats(embd, 1)
+	devices := []*cpu.Device{inRAM, onDisk}
+	var weights [2][]compute.SparseWeights
+	var fc1, fc2 [2]*compute.Matrix
+	var norm [2]*compute.Vector
+	for i, d := range devices {
+		weights[i] = l.bind(t, d, relu, true, i == 1, true)
+		fc1[i] = must(d.Matrix(compute.Source{Name: "fc1", Type: quant.F32, Rows: rank, Cols: embd, Data: w1}, compute.Dense))
+		fc2[i] = must(d.Matrix(compute.Source{Name: "fc2", Type: quant.F32, Rows: ff, Cols: rank, Data: w2}, compute.Dense))
+		norm[i] = must(d.Vector(compute.Source{Name: "norm", Type: quant.F32, Rows: 1, Cols: embd, Data: scale}))
+	}
+	if err := onDisk.Keep(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 6 {
+		x := make([]float32, embd)
+		for i := range x {
+			x[i] = float32(r.NormFloat64())
+		}
+		var got [2][]float32
+		for i, d := range devices {
+			in, y, out, other := must(d.Tensor(1, embd)), must(d.Tensor(1, embd)), must(d.Tensor(1, embd)), must(d.Tensor(1, embd))
+			hidden, logits, set := must(d.Tensor(1, rank)), must(d.Tensor(1, ff)), must(d.Set(1, ff))
+			copy(d.Data(in), x)
+			err := d.Run(compute.Segment{}, &compute.Params{Tokens: make([]int32, 1), Decode: 1, Threshold: 150}, func(v compute.Verbs) {
+				v.RMSNorm(y, in, norm[i], 1e-5)
+				v.Predict(set, y, hidden, logits, fc1[i], fc2[i])
+				v.Foresee(compute.Guess{
+					X: in, Norm: norm[i], Eps: 1e-5, H: must(d.Tensor(1, embd)), Set: set, Hidden: hidden, Logits: logits, FC1: fc1[i], FC2: fc2[i], Weights: weights[i][1],
+				})
+				v.SparseFFN(out, y, set, weights[i][0])
+				before := d.UnitUse()
+				v.RMSNorm(y, in, norm[i], 1e-5)
+				v.Predict(set, y, hidden, logits, fc1[i], fc2[i])
+				v.SparseFFN(other, y, set, weights[i][1])
+				use := d.UnitUse().Since(before)
+				if few := use.GuessesUsed < int64(residency.TunedCache().Burst*float64(d.UnitUse().Slots)); i == 1 && (use.Misses > 0 && few || use.Uses() == 0) {
+					t.Errorf("%+v: neurons were missed that had been foreseen", use)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[i] = append(slices.Clone(d.Data(out)), d.Data(other)...)
+		}
+		if !slices.Equal(got[0], got[1]) {
+			t.Fatal("outputs differ from those without guesses")
+		}
+	}
+	if use := onDisk.UnitUse(); use.GuessesUsed == 0 || use.GuessesUsed != use.Guessed {
+		t.Errorf("%+v: want guesses, all right", use)
 	}
 }

@@ -359,6 +359,7 @@ func (d *Device) UnitUse() compute.UnitUse {
 
 // Step implements compute.UnitKeeper.
 func (d *Device) Step(tokens int) {
+	d.neuronGuess.pays.step()
 	for _, c := range d.units.classes {
 		c.cache.Step(tokens)
 	}

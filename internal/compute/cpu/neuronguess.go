@@ -1,0 +1,101 @@
+package cpu
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
+	"github.com/powerinfer-go/powerinfer/internal/residency"
+)
+
+// neuronGuess is the state of a guess at the next layer's neurons.
+type neuronGuess struct {
+	g     compute.Guess // FC1 is nil where there is none
+	set   *set          // of one token: that of g is this layer's
+	units []int32
+	pays  guessPay
+}
+
+// guessPay finds out whether guesses pay: they take as long as a predictor does, which a disk that is fast, or that few
+// neurons are read from, does not let them win back. Steps of one token with guesses and without are timed in turn.
+type guessPay struct {
+	without bool             // the step makes no guesses
+	took    time.Duration    // until neurons were in RAM, in all layers of the step
+	mean    [2]time.Duration // of recent steps with guesses, and of those without; 0: unknown
+	steps   int
+}
+
+const (
+	payRecent = 8  // steps that are a mean
+	payTrials = 16 // one of so many steps is the other way
+)
+
+// step says that a step begins.
+func (p *guessPay) step() {
+	if p.took == 0 {
+		return
+	}
+	mean := &p.mean[0]
+	if p.without {
+		mean = &p.mean[1]
+	}
+	if *mean == 0 {
+		*mean = p.took
+	}
+	*mean += (p.took - *mean) / payRecent
+	p.took = 0
+	p.steps++
+	p.without = p.mean[1] > 0 && p.mean[1] < p.mean[0]
+	if p.steps%payTrials == payTrials-1 {
+		p.without = !p.without
+	}
+}
+
+// Foresee implements compute.Foreseer, for neurons on disk.
+func (d *Device) Foresee(g compute.Guess) {
+	if mem(g.Weights.Down).disk != nil && !d.neuronGuess.pays.without {
+		d.neuronGuess.g = g
+	}
+}
+
+// guessNeurons has the store read neurons that the next layer will probably need, if there is a guess. It is computed
+// while this layer's neurons are read.
+func (d *Device) guessNeurons() {
+	g := &d.neuronGuess.g
+	if g.FC1 == nil {
+		return
+	}
+	if b := mem(g.Weights.Down).disk.bundle; b.class.cache.Guesses() > 0 {
+		d.units.guess(b, d.neuronGuess.list(d, b))
+	}
+	*g = compute.Guess{}
+}
+
+// list returns the neurons that the next layer's predictor chooses and RAM does not have, those of the largest logits
+// first.
+func (y *neuronGuess) list(d *Device, b *bundle) []int32 {
+	g, in := &y.g, y.g.X
+	if g.Norm != nil {
+		in = g.H
+		d.rmsNorm(in, g.X, g.Norm, g.Eps)
+	}
+	if y.set == nil || y.set.stride < g.Set.N+kernel.ChooseSlack {
+		y.set = newSet(1, g.Set.N)
+	}
+	of := d.sparse.s
+	d.predict(compute.Set{Rows: 1, N: g.Set.N, Mem: y.set}, in, g.Hidden, g.Logits, g.FC1, g.FC2)
+	d.sparse.s = of
+	y.units = y.units[:0]
+	logits, always := row(g.Logits, 0), int32(g.Set.N-g.FC2.Rows)
+	for _, n := range y.set.token(0) {
+		if n >= always && b.slot(n) == residency.Absent {
+			y.units = append(y.units, n)
+		}
+	}
+	slices.SortFunc(y.units, func(n, m int32) int {
+		return cmp.Or(cmp.Compare(logits[m-always], logits[n-always]), cmp.Compare(n, m))
+	})
+	return y.units
+}
