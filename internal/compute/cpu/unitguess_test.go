@@ -59,8 +59,8 @@ func (r *stepReader) next() {
 // the reader that it has from now on.
 func newSteppedStore(t *testing.T, units, slots int) (*store, *stepReader) {
 	t.Helper()
-	const cols = 32
-	size := 2 * quant.F32.RowBytes(cols) // an expert of two neurons
+	const cols, rows = 16, 2 // of a unit
+	size := rows * quant.F32.RowBytes(cols)
 	r := &stepReader{content: make([]byte, 4*(units*size+2*spanGap))}
 	for i := range r.content {
 		r.content[i] = byte(i * i >> 7)
@@ -84,7 +84,7 @@ func newSteppedStore(t *testing.T, units, slots int) (*store, *stepReader) {
 		var parts []*compute.Matrix
 		for range 2 {
 			m, err := d.Matrix(compute.Source{
-				Type: quant.F32, Rows: 2 * units, Cols: cols, Data: make([]byte, units*size), Stack: units, Disk: &compute.OnDisk{File: file, Offset: offset, Stride: int64(size), Units: units},
+				Type: quant.F32, Rows: units * rows, Cols: cols, Data: make([]byte, units*size), Stack: units, Disk: &compute.OnDisk{File: file, Offset: offset, Stride: int64(size), Units: units},
 			}, compute.Dense)
 			if err != nil {
 				t.Fatal(err)
@@ -132,30 +132,30 @@ func hold(t *testing.T, s *store, r *stepReader, b *bundle, units ...int32) {
 // TestGuesses: a guess is read after what is needed, in two reads as its parts are apart; it is used without another
 // read, hurried when it is needed before it was read, and taken back when its layer did not need it.
 func TestGuesses(t *testing.T) {
-	s, r := newSteppedStore(t, 8, 8) // slots have units 0 to 3 of both
+	s, r := newSteppedStore(t, 128, 128) // slots have units 0 to 63 of both, and guesses may cost 4
 	b := s.bundles[1]
 	at := func(u int32) int32 { return b.slot(u) }
 
-	s.guess(b, []int32{1, 5, 6, 7})
+	s.guess(b, []int32{1, 105, 106, 107})
 	if len(r.later) != 6 || r.reads != 0 {
 		t.Fatalf("%d guesses wait, want 2 for each of 3 units", len(r.later))
 	}
 	r.next()
 	r.next()
 	r.next()
-	hold(t, s, r, b, 5) // was read; of 6 a part was, 7 is not needed
+	hold(t, s, r, b, 105) // was read; of 106 a part was, 107 is not needed
 	if r.reads != 0 {
 		t.Errorf("%d reads of a unit that had been read", r.reads)
 	}
-	if len(r.later) != 1 || at(6) == residency.Absent || at(7) != residency.Absent {
-		t.Errorf("%d guesses wait, want one part of unit 6", len(r.later))
+	if len(r.later) != 1 || at(106) == residency.Absent || at(107) != residency.Absent {
+		t.Errorf("%d guesses wait, want one part of unit 106", len(r.later))
 	}
-	hold(t, s, r, b, 6)
+	hold(t, s, r, b, 106)
 	if r.reads != 1 || len(r.later) != 0 {
-		t.Errorf("%d reads, want the part of unit 6 that was missing", r.reads)
+		t.Errorf("%d reads, want the part of unit 106 that was missing", r.reads)
 	}
-	s.guess(b, []int32{4, 7})
-	hold(t, s, r, b, 7, 4)
+	s.guess(b, []int32{104, 107})
+	hold(t, s, r, b, 107, 104)
 	if r.reads != 5 {
 		t.Errorf("%d reads, want two more of each of 2 units", r.reads)
 	}
@@ -163,19 +163,19 @@ func TestGuesses(t *testing.T) {
 	if use.Guessed != 4 || use.GuessesUsed != 4 || use.Misses != 0 || s.under != 0 {
 		t.Errorf("%+v with %d under way, want 4 guesses, all right", use, s.under)
 	}
-	if s.use.Reads-16 != 8 { // after the first 8 units
+	if s.use.Reads-256 != 8 { // after the first 128 units
 		t.Errorf("%d reads counted", s.use.Reads)
 	}
 }
 
 // TestGuessesHoldSlots: a step that needs slots which guesses have waits for these.
 func TestGuessesHoldSlots(t *testing.T) {
-	s, r := newSteppedStore(t, 8, 2)
+	s, r := newSteppedStore(t, 8, 1)
 	a, b := s.bundles[0], s.bundles[1]
 	hold(t, s, r, a, 4)
 	s.guess(b, []int32{5, 6, 7})
 	n := len(r.later)
-	if n < 2 {
+	if n != 2 { // parts of a unit
 		t.Fatal("nothing was guessed")
 	}
 	done := make(chan struct{})

@@ -32,10 +32,11 @@ type store struct {
 	// What the operation in progress needs
 	b     *bundle
 	units []int32
-	held  []bool // [units] the unit has a slot, which it keeps
-	done  []bool // [units] the unit was released
-	asked int    // units before it are held, or were released
-	ready []int  // scratch: places
+	held  []bool  // [units] the unit has a slot, which it keeps
+	done  []bool  // [units] the unit was released
+	asked int     // units before it are held, or were released
+	ready []int   // scratch: places
+	keep  []int32 // scratch: units that are held for the moment
 
 	failed   error // of a unit that is needed
 	under    int   // loads that have not been finished
@@ -394,6 +395,13 @@ func (s *store) begin(b *bundle, units, uses []int32) {
 // is not needed then, is taken back. It is called after begin, so that what that asks for is read first.
 func (s *store) guess(b *bundle, units []int32) {
 	cache := b.class.cache
+	s.keep = s.keep[:0]
+	for _, u := range units { // no guess takes the slot of another
+		if n := b.first + u; cache.Slot(n) != residency.Absent {
+			cache.Hold(n)
+			s.keep = append(s.keep, n)
+		}
+	}
 	for _, u := range units {
 		if cache.Guesses() == 0 {
 			break
@@ -402,6 +410,9 @@ func (s *store) guess(b *bundle, units []int32) {
 			s.read(b, u, slot, true)
 			b.guessed = append(b.guessed, u)
 		}
+	}
+	for _, n := range s.keep {
+		cache.Release(n)
 	}
 	s.flush()
 }
