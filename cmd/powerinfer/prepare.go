@@ -59,6 +59,7 @@ measured, so that --recall, --accuracy and --trace-budget mean nothing there.`,
 			&cli.BoolFlag{Name: "measure", Usage: "only measure a prepared file anew, on text that it was not prepared with, and store what its settings cost"},
 			&cli.Float64Flag{Name: "max-kld", Usage: fmt.Sprintf("KL divergence that 19 of 20 documents are to keep, in nats a token: marks the setting that does; thresholds are searched for it, default: %g", model.UsualMaxKLD)},
 			&cli.Float64Flag{Name: "min-same-top", Usage: "the same by another measure: the least share of a document's tokens whose likeliest successor stays the same, such as 0.97"},
+			&cli.BoolFlag{Name: "neurons", Usage: "also write OUTPUT.neurons, which a model larger than memory is run from; otherwise that is written when it is first needed"},
 			&cli.StringFlag{Name: "format", Value: "prepared", Usage: "prepared, or original: what the original PowerInfer loads"},
 		),
 		Action: prepareModel,
@@ -97,7 +98,7 @@ func prepareModel(ctx context.Context, c *cli.Command) error {
 	}
 	o.Measure = c.Bool("measure")
 	o.EvalFiles, o.Recall, o.Accuracy = c.StringSlice("eval-file"), c.Float64("recall"), c.Float64("accuracy")
-	o.NoPredictors, o.AllowRequantize = c.Bool("no-predictors"), c.Bool("allow-requantize")
+	o.NoPredictors, o.AllowRequantize, o.Neurons = c.Bool("no-predictors"), c.Bool("allow-requantize"), c.Bool("neurons")
 	bars := newBars(&o)
 	defer sayResume(ctx)()
 	rep, err := prepare.Run(ctx, f, o)
@@ -190,7 +191,7 @@ func newBars(o *prepare.Options) *bars {
 			b.finish()
 			u := unitRuns
 			switch s {
-			case prepare.StageLoad, prepare.StageWrite:
+			case prepare.StageLoad, prepare.StageWrite, prepare.StageNeurons:
 				u = unitBytes
 			case prepare.StageGenerate, prepare.StageProfile:
 				u = unitTokens

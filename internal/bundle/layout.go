@@ -18,8 +18,8 @@ const version = 1
 
 const keyVersion = "powerinfer.bundle.version"
 
-// architecture has other programs refuse the file as a model.
-const architecture = "powerinfer-neurons"
+// Architecture is general.architecture of bundle files, so that no program takes one for a model.
+const Architecture = "powerinfer-neurons"
 
 // block is what a disk reads at least, in bytes; least is the smallest unit of a stride.
 const (
@@ -101,7 +101,7 @@ func layoutOf(f *gguf.File) (*layout, error) {
 	digest := f.DigestOf(all)
 	keys := []gguf.KV{
 		gguf.TypeOfNeurons(),
-		{Key: "general.architecture", Value: architecture},
+		{Key: "general.architecture", Value: Architecture},
 		{Key: "general.alignment", Value: uint32(block)},
 		{Key: keyVersion, Value: uint32(version)},
 		{Key: "powerinfer.bundle.model.digest", Value: hex.EncodeToString(digest[:])},

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/bundle"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -83,6 +84,9 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	}
 	if c.Arch == "clip" {
 		return c, setting.Errorf("%s: the file holds a tower for pictures, not a text model: name the model's file, and this one with %s", f.Path, setting.Tower)
+	}
+	if c.Arch == bundle.Architecture {
+		return c, fmt.Errorf("%s: it has the neurons of a model and nothing else of it: name the model's file", f.Path)
 	}
 	var ok bool
 	if c.Family, ok = arch.Named(c.Arch); !ok {

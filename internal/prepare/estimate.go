@@ -23,6 +23,7 @@ const (
 	StageTrain    Stage = "training predictors"
 	StageWrite    Stage = "writing"
 	StageMeasure  Stage = "measuring"
+	StageNeurons  Stage = "writing neurons"
 )
 
 // Estimate says how long a stage is expected to take: between Least and Most, if the machine stays as busy as it is.
@@ -110,6 +111,9 @@ func (r *observer) estimate(e *runner, samples int) ([]Estimate, error) {
 		weights += float64(len(x.Data))
 	}
 	add(StageWrite, weights/writeRate*float64(time.Second))
+	if r.o.Neurons {
+		add(StageNeurons, weights/writeRate*float64(time.Second))
+	}
 	if r.o.Thresholds {
 		add(StageMeasure, (1+thresholdPoints)*perToken*float64(held))
 	}

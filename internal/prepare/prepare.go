@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
+	"github.com/powerinfer-go/powerinfer/internal/bundle"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/pool"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -44,6 +45,7 @@ type Options struct {
 	Measure         bool        // the model is a prepared file, of which only the curve is made anew
 	Bound           model.Bound // that thresholds of magnitude are to keep; unset: model.UsualMaxKLD
 	Original        bool        // write what the original PowerInfer loads
+	Neurons         bool        // write the file of neurons, too, which a model larger than memory is run from
 	AllowRequantize bool        // of a quantised model's down projections
 	Activation      string      // overrides the file's
 	Seed            uint64
@@ -163,7 +165,27 @@ func Run(ctx context.Context, f *gguf.File, o Options) (*Report, error) {
 	if err != nil && ctx.Err() == nil {
 		r.w.discard()
 	}
-	return rep, resumable(err)
+	if err != nil {
+		return nil, resumable(err)
+	}
+	return rep, o.writeNeurons(ctx)
+}
+
+// writeNeurons writes the file of neurons of the file that was prepared. It does not need the work folder.
+func (o *Options) writeNeurons(ctx context.Context) error {
+	if !o.Neurons {
+		return nil
+	}
+	f, err := gguf.Open(o.Out)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	b, err := bundle.Make(ctx, f, o.Out+bundle.Suffix, bundle.Making{Progress: o.bytes(StageNeurons), Notice: func(line string) { o.note("%s", line) }})
+	if err != nil {
+		return fmt.Errorf("%s is prepared, but %w", o.Out, err)
+	}
+	return b.Close()
 }
 
 // resumable adds what to do to the error of a disk without room.
@@ -324,6 +346,8 @@ func (o *Options) complete(r *run) error {
 		return fmt.Errorf("recall %g and accuracy %g: give numbers between 0 and 1", o.Recall, o.Accuracy)
 	case r.sampled() && r.c.Embd%o.PredictorType.BlockElems() != 0:
 		return fmt.Errorf("predictors of %d inputs cannot be stored in %s: its blocks do not divide the rows", r.c.Embd, o.PredictorType)
+	case o.Neurons && (o.Thresholds || r.c.Experts.Count > 0):
+		return fmt.Errorf("%s: there is no file of neurons of such a model: its experts are read from its own file, and thresholds leave its form as it is; leave --neurons out", r.f.Path)
 	case o.TraceBudget < 1<<20:
 		return fmt.Errorf("a trace budget of %d bytes is less than a MiB", o.TraceBudget)
 	}
