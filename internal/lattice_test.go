@@ -76,7 +76,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/compute/vulkan/driver", "internal/compute/vulkan/shaders internal/compute/vulkan/vk internal/trace internal/setting internal/wholefile"},
 	{"internal/compute/vulkan", "internal/compute/vulkan/driver internal/atomicfile internal/monotime internal/compute internal/compute/vulkan/shaders internal/compute/vulkan/vk internal/quant internal/trace internal/setting internal/fault"},
 	{"internal/train", "internal/compute/cpu/gemm internal/compute/cpu/kernel internal/compute/cpu/pool internal/quant"},
-	{"internal/nn", "internal/compute internal/gguf internal/quant internal/setting"},
+	{"internal/nn", "internal/bundle internal/compute internal/gguf internal/quant internal/setting"},
 	{"internal/family", "internal/nn internal/compute internal/picture"},
 	{"internal/model", "internal/arch internal/bundle internal/nn internal/compute internal/gguf internal/neuron internal/prepared internal/quant internal/tokenizer internal/setting internal/fault internal/family"},
 	{"internal/vision", "internal/compute internal/family internal/fault internal/gguf internal/nn internal/picture internal/setting"},

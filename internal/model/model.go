@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/powerinfer-go/powerinfer/internal/bundle"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/fault"
@@ -39,6 +40,7 @@ type Options struct {
 	CacheTypes compute.CacheTypes
 	Adapters   []Adapter
 	OnDisk     bool                    // experts, and neurons of layers by neuron, stay on disk, but for those on GPUs; the device keeps in RAM what is used most
+	Bundle     *bundle.File            // from which neurons on disk are read; nil: from f
 	Pinned     bool                    // compute on the mapped file in place (--no-repack)
 	Progress   func(done, total int64) // bytes of weights taken in; may be nil
 }
@@ -53,6 +55,7 @@ type Model struct {
 	orders  [][]int32       // Options.Order
 	places  []compute.Place // Options.Places
 	onDisk  bool            // Options.OnDisk
+	bundle  *bundle.File    // Options.Bundle
 	embed   nn.Embedding
 	program family.Program
 	parts   []nn.Parts // of layers
@@ -124,7 +127,7 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if err := c.CanStayOnDisk(); o.OnDisk && err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
-	m := &Model{Config: c, dev: dev, onDisk: o.OnDisk, adapters: extra, files: o.Adapters, names: map[nn.Step]string{}}
+	m := &Model{Config: c, dev: dev, onDisk: o.OnDisk, bundle: o.Bundle, adapters: extra, files: o.Adapters, names: map[nn.Step]string{}}
 	for _, a := range o.Adapters {
 		m.Scales = append(m.Scales, a.Scale)
 	}

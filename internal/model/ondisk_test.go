@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/internal/bundle"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -57,29 +58,43 @@ func TestNeuronsOnDisk(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s/%s/%s/ordered=%t,drafts=%t,recall=%t", c.arch, c.typ, c.options.Sparse, c.options.Order != nil, c.options.Drafts, c.options.Recall), func(t *testing.T) {
 			f := synthtest.SparseOnDisk(t, synth.Spec{Arch: c.arch, Type: c.typ, Magic: "PWRI"}, 2)
-			run := func(cache int64) ([][]float32, []model.NeuronUse, compute.UnitUse) {
-				m, dev, err := loadOnDisk(t, f, c.options, cache)
+			run := func(cache int64, b *bundle.File) ([][]float32, []model.NeuronUse, compute.UnitUse) {
+				o := c.options
+				o.Bundle = b
+				m, dev, err := loadOnDisk(t, f, o, cache)
 				if err != nil {
 					t.Fatal(err)
 				}
 				out := evaluate(t, m, sparseTokens, 11, 1, 1, 3, 1, 2, 1)
 				return out, m.Neurons(), dev.UnitUse()
 			}
-			want, wantUse, _ := run(0)
+			bundled, err := bundle.Make(t.Context(), f, f.Path+bundle.Suffix, bundle.Making{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { bundled.Close() })
+			want, wantUse, _ := run(0, nil)
 			unit := c.parts * int64(c.typ.RowBytes(256))
-			got, use, units := run((1024 + 700) * unit * 5 / 4)
-			for i := range want {
-				if !slices.Equal(got[i], want[i]) {
-					t.Fatalf("token %d: other bytes than in RAM", i)
+			reads := int64(0)
+			for _, from := range []*bundle.File{nil, bundled} {
+				got, use, units := run((1024+700)*unit*5/4, from)
+				for i := range want {
+					if !slices.Equal(got[i], want[i]) {
+						t.Fatalf("bundled=%t: token %d: other bytes than in RAM", from != nil, i)
+					}
 				}
-			}
-			for l := range use {
-				if use[l].Predicted != wantUse[l].Predicted || use[l].Active != wantUse[l].Active || use[l].Tokens != wantUse[l].Tokens {
-					t.Errorf("layer %d counted %+v, in RAM %+v", l, use[l], wantUse[l])
+				for l := range use {
+					if use[l].Predicted != wantUse[l].Predicted || use[l].Active != wantUse[l].Active || use[l].Tokens != wantUse[l].Tokens {
+						t.Errorf("layer %d counted %+v, in RAM %+v", l, use[l], wantUse[l])
+					}
 				}
-			}
-			if units.Units != 2*1024 || units.Slots >= units.Units || units.Misses == 0 || units.Hits == 0 {
-				t.Errorf("%+v, want 2048 neurons on disk, some of which were used", units)
+				if units.Units != 2*1024 || units.Slots >= units.Units || units.Misses == 0 || units.Hits == 0 {
+					t.Errorf("%+v, want 2048 neurons on disk, some of which were used", units)
+				}
+				if from != nil && float64(c.parts*units.Reads) > 1.1*float64(reads) {
+					t.Errorf("%d reads, and %d of neurons that are read at once", reads, units.Reads)
+				}
+				reads = units.Reads
 			}
 		})
 	}

@@ -30,6 +30,7 @@ func (m *Model) neuronPlan(i int) nn.NeuronPlan {
 	n := nn.NeuronPlan{ByNeuron: mode != Off, Transposed: m.Transposed, Predictor: nn.PredictorPlan{Held: m.Predictors}}
 	if m.onDisk {
 		n.Disk, n.DiskGates = m.NeuronsOnDisk(i)
+		n.Bundle = m.bundle
 	}
 	if m.orders != nil {
 		n.Order = m.orders[i]

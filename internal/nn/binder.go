@@ -192,7 +192,7 @@ func (b *binding) loaded(t *gguf.Tensor, copied bool) {
 
 // Matrix binds the tensor name as a matrix [rows, cols]. use says what the matrix is for, on which its form may depend.
 func (b *Binder) Matrix(name string, rows, cols int, use compute.Use) *compute.Matrix {
-	return b.neurons(name, rows, cols, use, b.whole(rows), nil, false)
+	return b.neurons(name, rows, cols, use, b.whole(rows), nil, nil)
 }
 
 // Place sets Tier and GPU for the tensors that are bound next, to where p puts a layer's attention or the model's head.
@@ -207,13 +207,9 @@ func (b *Binder) whole(n int) int {
 }
 
 // neurons is Matrix for a matrix that has a row or a column for each neuron. Neurons are put into order; nil keeps the
-// file's order. The first hot of them go to the GPU, the others to RAM, or stay on disk.
-func (b *Binder) neurons(name string, rows, cols int, use compute.Use, hot int, order []int32, onDisk bool) *compute.Matrix {
-	src := compute.Source{Name: name, Rows: rows, Cols: cols, Order: order, Split: compute.Split{Tier: b.Tier, Bound: hot}}
-	if onDisk {
-		src.Disk = b.neuronsOnDisk(name, 0, rows)
-	}
-	return b.bind(src, use)
+// file's order. The first hot of them go to the GPU, the others to RAM, or stay where disk says; nil: nowhere.
+func (b *Binder) neurons(name string, rows, cols int, use compute.Use, hot int, order []int32, disk *compute.OnDisk) *compute.Matrix {
+	return b.bind(compute.Source{Name: name, Rows: rows, Cols: cols, Order: order, Split: compute.Split{Tier: b.Tier, Bound: hot}, Disk: disk}, use)
 }
 
 // bind binds the tensor that src names, as src says. It fills in src's type and data.
@@ -313,8 +309,9 @@ func (b *Binder) slices(name string, cols int, use compute.Use, rows ...int) []L
 }
 
 // neuronSlices is Slices for matrices that may have a row for each neuron, such as a fused gate and up. The rows of each
-// part are put into order, and the first hot rows of each go to the GPU. Those that onDisk names stay on disk; nil: none.
-func (b *Binder) neuronSlices(name string, cols int, use compute.Use, hot int, order []int32, onDisk []bool, rows ...int) []Linear {
+// part are put into order, and the first hot rows of each go to the GPU. The parts stay where
+// disk says, or nowhere; nil: none does.
+func (b *Binder) neuronSlices(name string, cols int, use compute.Use, hot int, order []int32, disk []*compute.OnDisk, rows ...int) []Linear {
 	total := 0
 	for _, r := range rows {
 		total += r
@@ -334,8 +331,8 @@ func (b *Binder) neuronSlices(name string, cols int, use compute.Use, hot int, o
 			Name: t.Name, Type: t.Type, Rows: r, Cols: cols,
 			Data: data, Pinned: b.pinned && b.original[t] == nil, Order: order, Split: compute.Split{Tier: b.Tier, Bound: min(hot, r)},
 		}
-		if onDisk != nil && onDisk[i] {
-			if src.Disk = b.neuronsOnDisk(name, at/rowBytes, r); !b.staysOnDisk(t) {
+		if disk != nil && disk[i] != nil {
+			if src.Disk = disk[i]; !b.staysOnDisk(t) {
 				return nil
 			}
 		}

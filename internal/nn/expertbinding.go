@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/powerinfer-go/powerinfer/internal/bundle"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -295,8 +296,14 @@ func (b *Binder) onDisk(name string, n int) *compute.OnDisk {
 	return &compute.OnDisk{File: file, Offset: t.Offset, Stride: t.Bytes() / int64(n), Units: n}
 }
 
-// neuronsOnDisk returns where the rows of n neurons of a tensor are that stays on disk, from its row first on.
-func (b *Binder) neuronsOnDisk(name string, first, n int) *compute.OnDisk {
+// neuronsOnDisk returns where the rows of n neurons of a tensor are that stays on disk, from its row first on: in the file
+// of neurons, as part p of each, or in the model's own.
+func (b *Binder) neuronsOnDisk(p bundle.Part, name string, first, n int) *compute.OnDisk {
+	if file := b.plan.Neurons.Bundle; file != nil {
+		if disk := file.Part(b.layer, p); disk != nil && disk.Units == n {
+			return disk
+		}
+	}
 	t := b.tensor(name)
 	if t == nil {
 		return nil

@@ -1,6 +1,9 @@
 package nn
 
-import "github.com/powerinfer-go/powerinfer/internal/compute"
+import (
+	"github.com/powerinfer-go/powerinfer/internal/bundle"
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
 
 // FFNSpec describes a feed-forward layer. Its tensors are ffn_gate, ffn_up and ffn_down.
 type FFNSpec struct {
@@ -78,6 +81,12 @@ func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
 	onDisk := plan.Disk && role == OfNeurons && plan.Transposed && !f.Whole() && !b.outline
 	gatesOnDisk := onDisk && plan.DiskGates
 	upsOnDisk := onDisk && (plan.DiskGates || s.Gated)
+	where := func(stays bool, p bundle.Part, name string, first int) *compute.OnDisk {
+		if !stays {
+			return nil
+		}
+		return b.neuronsOnDisk(p, name, first, s.Neurons)
+	}
 	rows, columns := compute.Rows, compute.Columns
 	if !f.ByNeuron {
 		rows, columns, order = compute.Dense, compute.Dense, nil // an order makes no difference to a dense layer
@@ -87,29 +96,30 @@ func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
 	}
 	switch t := b.tensor(up); {
 	case s.Gated && !b.Has(gate) && (t == nil || t.Rows() != s.Neurons): // it holds the gates' rows, then the ups'
-		if both := units.neuronSlices(up, s.Width, rows, hot, order, []bool{gatesOnDisk, upsOnDisk}, s.Neurons, s.Neurons); both != nil {
+		disk := []*compute.OnDisk{where(gatesOnDisk, bundle.Gate, up, 0), where(upsOnDisk, bundle.Up, up, s.Neurons)}
+		if both := units.neuronSlices(up, s.Width, rows, hot, order, disk, s.Neurons, s.Neurons); both != nil {
 			both[0].B = f.Gate.B
 			f.Gate, f.Up = both[0], both[1]
 		}
 	default:
 		if s.Gated {
 			bias := f.Gate.B
-			f.Gate = b.Adapted(units.neurons(gate, s.Neurons, s.Width, rows, hot, order, gatesOnDisk))
+			f.Gate = b.Adapted(units.neurons(gate, s.Neurons, s.Width, rows, hot, order, where(gatesOnDisk, bundle.Gate, gate, 0)))
 			f.Gate.B = bias
 		}
-		f.Up = b.Adapted(units.neurons(up, s.Neurons, s.Width, rows, hot, order, upsOnDisk))
+		f.Up = b.Adapted(units.neurons(up, s.Neurons, s.Width, rows, hot, order, where(upsOnDisk, bundle.Up, up, 0)))
 	}
 	if b.Present(upBias, s.UpBias) {
 		f.Up.B = b.neuronVector(upBias, s.Neurons, order)
 	}
 	if plan.Transposed {
 		down = "ffn_down_t"
-		f.Down = b.Adapted(units.neurons("ffn_down_t.weight", s.Neurons, s.Width, compute.Rows, hot, order, onDisk))
+		f.Down = b.Adapted(units.neurons("ffn_down_t.weight", s.Neurons, s.Width, compute.Rows, hot, order, where(onDisk, bundle.Down, "ffn_down_t.weight", 0)))
 	} else {
 		if !f.ByNeuron && hot > 0 {
 			hot = s.Width // all of its rows
 		}
-		f.Down = b.Adapted(units.neurons(down+".weight", s.Width, s.Neurons, columns, hot, order, false))
+		f.Down = b.Adapted(units.neurons(down+".weight", s.Width, s.Neurons, columns, hot, order, nil))
 	}
 	if bias := down + ".bias"; b.Present(bias, s.DownBias) {
 		f.Down.B = b.Vector(bias, s.Width)
@@ -163,7 +173,7 @@ func (b *Binder) bindPredictor(f *FFN, s FFNSpec, order []int32) {
 	if plan.More > 0 { // their rows stay in the file
 		f.Predictor.FC2 = b.matrixFrom(fc2, plan.More, n, rank, compute.Dense)
 	} else {
-		f.Predictor.FC2 = b.neurons(fc2, n, rank, compute.Dense, b.whole(n), order, false)
+		f.Predictor.FC2 = b.neurons(fc2, n, rank, compute.Dense, b.whole(n), order, nil)
 	}
 }
 

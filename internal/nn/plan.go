@@ -1,6 +1,9 @@
 package nn
 
-import "github.com/powerinfer-go/powerinfer/internal/compute"
+import (
+	"github.com/powerinfer-go/powerinfer/internal/bundle"
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
 
 // Plan says where a model goes and how it is computed: what the file, options and the GPUs' memory decide, and no
 // family.
@@ -26,8 +29,9 @@ type NeuronPlan struct {
 	Transposed bool    // the file holds down projections by neuron, as ffn_down_t
 	Prepared   []int32 // which neuron of the model that adapters are for each of the file's is; nil: the same. [n_ff]
 	Predictor  PredictorPlan
-	Disk       bool // neurons in RAM stay on disk where the file holds them as rows, and the device keeps in RAM what is used most
-	DiskGates  bool // so do those of the matrix that says which neurons are open: gates, or ups where there are none
+	Disk       bool         // neurons in RAM stay on disk where the file holds them as rows, and the device keeps in RAM what is used most
+	Bundle     *bundle.File // has the rows of those that stay on disk; nil: they are read from the model's file
+	DiskGates  bool         // so do those of the matrix that says which neurons are open: gates, or ups where there are none
 }
 
 // PredictorPlan says how neurons are predicted.

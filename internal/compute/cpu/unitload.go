@@ -100,10 +100,8 @@ func (l *load) pack(i int, data []byte) error {
 		p := l.b.parts[n]
 		*src = p.src
 		src.Data = data[y.at[j]:][:p.fileSize]
-		if p.disk.Verify != nil {
-			if err := p.disk.Verify(int(l.b.fileUnit(l.unit)), src.Data); err != nil {
-				return err
-			}
+		if err := p.verify(l.b.fileUnit(l.unit), src.Data); err != nil {
+			return err
 		}
 		dst := l.b.class.slabs[n][int(l.slot)*p.size:][:p.size]
 		for c := range p.packing.chunks(src) {
@@ -111,6 +109,14 @@ func (l *load) pack(i int, data []byte) error {
 		}
 	}
 	return nil
+}
+
+// verify returns an error if rows are not what was written of a unit of the file.
+func (p *part) verify(unit int32, rows []byte) error {
+	if p.disk.Verify == nil {
+		return nil
+	}
+	return p.disk.Verify(int(unit), rows)
 }
 
 // hurry has a guess read with what is needed, since it is.

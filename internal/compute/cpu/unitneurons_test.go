@@ -1,6 +1,7 @@
 package cpu_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -102,7 +103,12 @@ func (l *neuronLayers) bind(t *testing.T, d *cpu.Device, act compute.Activation,
 		for p := first; p < 3; p++ {
 			src := compute.Source{Name: fmt.Sprint("part ", p, " of layer ", i), Type: l.typ, Rows: l.ff, Cols: l.embd, Data: data[p], Order: l.order}
 			if onDisk && (p > first || deciding) {
-				src.Disk = &compute.OnDisk{File: l.file, Offset: l.at[i][p], Stride: l.stride, Units: l.ff}
+				src.Disk = &compute.OnDisk{File: l.file, Offset: l.at[i][p], Stride: l.stride, Units: l.ff, Verify: func(unit int, row []byte) error {
+					if !bytes.Equal(row, data[p][unit*len(row):][:len(row)]) {
+						return fmt.Errorf("%s: another row than that of neuron %d", l.file.Path(), unit)
+					}
+					return nil
+				}}
 				src.Data = make([]byte, len(data[p])) // which is not read
 			}
 			m[p] = must(d.Matrix(src, compute.Rows))
@@ -229,8 +235,8 @@ func TestNeuronsOnDisk(t *testing.T) {
 	}
 }
 
-// TestNeuronCannotBeRead: a step that needs a neuron, or a layer, which the disk does not give fails with the file's
-// name, and later steps that do not need it succeed.
+// TestNeuronCannotBeRead: a step that needs a neuron, or a layer, which the disk does not give, or not as it was written,
+// fails with the file's name, and later steps that do not need it succeed.
 func TestNeuronCannotBeRead(t *testing.T) {
 	const embd, ff = 256, 256
 	l := newNeuronLayers(t, testenv.Rand(t), quant.Q8_0, 1, embd, ff, true, false)
@@ -240,6 +246,7 @@ func TestNeuronCannotBeRead(t *testing.T) {
 	if err := d.Keep(context.Background(), nil); err != nil {
 		t.Fatal(err)
 	}
+	damage(t, l.file.Path(), l.at[0][2]+100*l.stride)
 	if err := os.Truncate(l.file.Path(), l.at[0][0]+200*l.stride); err != nil {
 		t.Fatal(err)
 	}
@@ -263,6 +270,9 @@ func TestNeuronCannotBeRead(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), l.file.Path()) {
 				t.Errorf("%v, want one that names the file", err)
 			}
+		}
+		if err := run(1, 100); err == nil || !strings.Contains(err.Error(), "neuron 100") {
+			t.Errorf("a damaged row: %v", err)
 		}
 		if err := run(1, 2, 150, 199); err != nil {
 			t.Error(err)

@@ -248,11 +248,15 @@ func (y *wholeLayer) arrive(r *wholeRead, data []byte, err error) {
 		if !y.absent[r.first+i] {
 			continue
 		}
-		u, _ := y.b.unitAt(r.first + i)
+		u, place := y.b.unitAt(r.first + i)
 		for j, n := range r.span.parts {
 			p := y.b.parts[n]
 			r.src = p.src
 			r.src.Data = data[int64(i)*r.span.stride+int64(r.span.at[j]):][:p.fileSize]
+			if err := p.verify(int32(place), r.src.Data); err != nil {
+				y.failed.Store(&err)
+				continue
+			}
 			p.packing.pack(y.row(p, u), &r.src, 0)
 		}
 	}
