@@ -2,110 +2,108 @@ package disk
 
 import (
 	"fmt"
-	"math/bits"
+	"os"
 	"slices"
 )
 
-// buffer is memory that a page's boundary begins, outside of Go's heap.
-type buffer struct {
-	memory []byte // nil: not yet allocated
-	size   int64
+// MostBuffered is how much memory a Reader takes for what it reads. A piece that is larger takes as much as it has for a
+// while. [bytes]
+const MostBuffered = 64 << 20
+
+// span is a part of a Reader's memory.
+type span struct {
+	at, end int64
+	single  bool // it is none, but needs memory of its own: it is larger
 }
 
-// reserve allocates the buffer if it is not there.
-func (b *buffer) reserve() error {
-	if b.memory != nil || b.size == 0 {
-		return nil
-	}
-	memory, err := allocate(int(b.size))
-	if err != nil {
-		return fmt.Errorf("no memory for %d bytes from the disk, close other programs or lower the budget: %w", b.size, err)
-	}
-	b.memory = memory
-	return nil
-}
-
-// release gives buffers back to the system.
-func release(list []buffer) {
-	for _, b := range list {
-		if b.memory != nil {
-			free(b.memory)
-		}
-	}
-}
-
-// buffers counts a Reader's buffers and keeps those that are not used.
+// buffers are a Reader's memory, outside of Go's heap. It is one region, in huge pages where the system has them: a read
+// into few pages takes the processor and the disk less. Spans are taken from its beginning on, so that no more of it is
+// resident than was in use at a time.
 type buffers struct {
-	most int64 // bytes of all of them, but for a single one that is larger
-	held int64 // bytes of all of them
-	free []buffer
+	memory []byte
+	page   int64
+	free   []span // in order, none next to another
+	single bool   // a single span is taken
 }
 
-// sized returns the size of buffers for n bytes. There are few sizes, so that buffers can be used again.
-func sized(n int64) int64 {
-	const small, large = 64 << 10, 1 << 20
+// Buffered returns the most memory that a Reader takes for so many pieces at a time, of so many bytes each. [bytes]
+func Buffered(pieces int, bytes int64) int64 {
+	each := bytes + 2*usualAlign // a piece need not be aligned
+	if each > MostBuffered {
+		return MostBuffered + each
+	}
+	all := min(int64(pieces), (MostBuffered+each-1)/each) * each
+	return min((all+hugePage-1)&^(hugePage-1), MostBuffered)
+}
+
+// hugePage is the largest size of pages that memory is made of, on usual processors. [bytes]
+const hugePage = 2 << 20
+
+func newBuffers() (buffers, error) {
+	memory, err := allocate(MostBuffered)
+	if err != nil {
+		return buffers{}, noMemory(MostBuffered, err)
+	}
+	return buffers{memory: memory, page: int64(os.Getpagesize()), free: []span{{end: MostBuffered}}}, nil
+}
+
+func noMemory(bytes int64, err error) error {
+	return fmt.Errorf("no memory for %d MiB from the disk, close other programs or lower the budget: %w", bytes>>20, err)
+}
+
+// close gives the memory back.
+func (s *buffers) close() {
+	if s.memory != nil {
+		free(s.memory)
+		s.memory, s.free = nil, nil
+	}
+}
+
+// take returns a span for n bytes; ok is false if there is no room for it now.
+func (s *buffers) take(n int64) (b span, ok bool) {
+	n = (n + s.page - 1) &^ (s.page - 1)
 	switch {
 	case n == 0:
-		return 0
-	case n > large:
-		return (n + large - 1) &^ (large - 1)
+		return span{}, true
+	case n > MostBuffered:
+		ok = !s.single
+		s.single = true
+		return span{end: n, single: true}, ok
 	}
-	return max(small, int64(1)<<bits.Len64(uint64(n-1)))
-}
-
-// Buffered returns the most bytes that a Reader's buffers take for so many pieces at a time, of so many bytes each.
-func Buffered(pieces int, bytes int64) int64 {
-	each := sized(bytes)
-	return max(min(mostBuffered, int64(pieces)*each), each)
-}
-
-// take returns a buffer of n bytes, to be reserved, and buffers to be released before. ok is false if there is no room;
-// a single buffer always has some.
-func (s *buffers) take(n int64, single bool) (b buffer, stale []buffer, ok bool) {
-	size := sized(n)
-	if size == 0 {
-		return buffer{}, nil, true
-	}
-	best, unused := -1, int64(0)
-	for i, f := range s.free {
-		unused += f.size
-		if f.size >= size && (best < 0 || f.size < s.free[best].size) {
-			best = i
+	for i := range s.free {
+		f := &s.free[i]
+		if f.end-f.at < n {
+			continue
 		}
+		b = span{at: f.at, end: f.at + n}
+		if f.at = b.end; f.at == f.end {
+			s.free = slices.Delete(s.free, i, i+1)
+		}
+		return b, true
 	}
-	if best >= 0 {
-		b = s.free[best]
-		s.free = slices.Delete(s.free, best, best+1)
-		return b, nil, true
-	}
-	if s.held-unused+size > s.most && !single {
-		return buffer{}, nil, false
-	}
-	for s.held+size > s.most && len(s.free) > 0 {
-		last := len(s.free) - 1
-		s.held -= s.free[last].size
-		stale = append(stale, s.free[last])
-		s.free = s.free[:last]
-	}
-	s.held += size
-	return buffer{size: size}, stale, true
+	return span{}, false
 }
 
-// put takes a buffer back.
-func (s *buffers) put(b buffer) {
-	if b.memory == nil {
-		s.held -= b.size
+// put takes a span back.
+func (s *buffers) put(b span) {
+	switch {
+	case b.single:
+		s.single = false
+		return
+	case b.at == b.end:
 		return
 	}
-	s.free = append(s.free, b)
-}
-
-// drain returns all buffers that are not used, to be released.
-func (s *buffers) drain() []buffer {
-	list := s.free
-	s.free = nil
-	for _, b := range list {
-		s.held -= b.size
+	i := 0
+	for i < len(s.free) && s.free[i].at < b.at {
+		i++
 	}
-	return list
+	s.free = slices.Insert(s.free, i, b)
+	if i+1 < len(s.free) && s.free[i+1].at == b.end {
+		s.free[i].end = s.free[i+1].end
+		s.free = slices.Delete(s.free, i+1, i+2)
+	}
+	if i > 0 && s.free[i-1].end == b.at {
+		s.free[i-1].end = s.free[i].end
+		s.free = slices.Delete(s.free, i, i+1)
+	}
 }

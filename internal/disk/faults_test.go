@@ -336,8 +336,8 @@ func TestCloseDuringReads(t *testing.T) {
 		if len(c.list) != 1 || !errors.Is(c.list[0].err, ErrClosed) {
 			t.Errorf("after Close: %+v", c.list)
 		}
-		if r.buffers.held != 0 {
-			t.Errorf("%d bytes of buffers are left", r.buffers.held)
+		if r.buffers.memory != nil {
+			t.Error("the memory is not given back")
 		}
 	})
 }
@@ -430,7 +430,7 @@ func TestRoomForTheUrgent(t *testing.T) {
 	})
 }
 
-// Buffers are bounded; a single piece may be larger.
+// Memory is bounded; a single piece may be larger.
 func TestMemoryIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sparse")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -440,44 +440,79 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := open(t, path)
-	var held, most atomic.Int64
-	nothing := func(b []byte, offset int64) {
-		now := held.Add(int64(len(b)))
-		for was := most.Load(); now > was && !most.CompareAndSwap(was, now); was = most.Load() {
+	var held, most, large, larger atomic.Int64
+	nothing := func(b []byte, _ int64) {
+		if len(b) > MostBuffered {
+			larger.Store(max(larger.Load(), large.Add(1)))
+			defer large.Add(-1)
+		} else {
+			now := held.Add(int64(len(b)))
+			for was := most.Load(); now > was && !most.CompareAndSwap(was, now); was = most.Load() {
+			}
+			defer held.Add(-int64(len(b)))
 		}
 		runtime.Gosched()
-		held.Add(-int64(len(b)))
 	}
 	f.source = pretended{f.source, nothing}
 	r := newReader(t, 32)
 	rng := rand.New(rand.NewPCG(3, 4))
 	var wait sync.WaitGroup
-	for range 200 {
+	for i := range 400 {
+		size := 1 << (10 + rng.IntN(16))
+		if i%50 == 0 {
+			size = 2 * MostBuffered
+		}
 		wait.Add(1)
-		r.Read(&Piece{File: f, Offset: rng.Int64N(1 << 29), Bytes: 1 << (10 + rng.IntN(15)), Done: func(_ []byte, err error) {
-			if err != nil {
-				t.Error(err)
+		r.Read(&Piece{File: f, Offset: rng.Int64N(1 << 29), Bytes: size, Done: func(data []byte, err error) {
+			if err != nil || len(data) != size {
+				t.Errorf("%d bytes of %d: %v", len(data), size, err)
 			}
-			r.mu.Lock()
-			if r.buffers.held > mostBuffered {
-				t.Errorf("%d bytes of buffers", r.buffers.held)
-			}
-			r.mu.Unlock()
 			wait.Done()
 		}})
 	}
 	wait.Wait()
-	if most.Load() > mostBuffered {
-		t.Errorf("%d bytes were read at a time", most.Load())
+	if most.Load() > MostBuffered || larger.Load() != 1 {
+		t.Errorf("%d bytes were read at a time, and %d larger pieces", most.Load(), larger.Load())
 	}
-	wait.Add(1)
-	r.Read(&Piece{File: f, Bytes: 2 * mostBuffered, Done: func(data []byte, err error) {
-		if err != nil || len(data) != 2*mostBuffered {
-			t.Error(err, len(data))
+}
+
+// Memory that was given back is there again, whole.
+func TestBuffers(t *testing.T) {
+	s, err := newBuffers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	rng := rand.New(rand.NewPCG(8, 9))
+	var taken []span
+	for range 5000 {
+		if len(taken) > 0 && rng.IntN(2) == 0 {
+			i := rng.IntN(len(taken))
+			s.put(taken[i])
+			taken = slices.Delete(taken, i, i+1)
+			continue
 		}
-		wait.Done()
-	}})
-	wait.Wait()
+		n := rng.Int64N(1 << (10 + rng.IntN(17)))
+		b, ok := s.take(n)
+		if !ok {
+			continue
+		}
+		if b.end-b.at < n || b.at < 0 || b.end > MostBuffered || b.at%s.page != 0 {
+			t.Fatalf("%+v for %d bytes", b, n)
+		}
+		for _, o := range taken {
+			if b.at < o.end && o.at < b.end {
+				t.Fatalf("%+v and %+v overlap", b, o)
+			}
+		}
+		taken = append(taken, b)
+	}
+	for _, b := range taken {
+		s.put(b)
+	}
+	if len(s.free) != 1 || s.free[0] != (span{end: MostBuffered}) {
+		t.Errorf("free: %+v", s.free)
+	}
 }
 
 // pretended reads nothing.

@@ -24,12 +24,8 @@ type Piece struct {
 // ErrClosed is the error of pieces that a closed Reader had not begun to read.
 var ErrClosed = errors.New("the reader of the disk is closed")
 
-const (
-	// mostBuffered bounds the bytes of buffers of a Reader, but for a piece that is larger.
-	mostBuffered = 64 << 20
-	// mostMerged bounds the bytes of several pieces that are read at once.
-	mostMerged = 256 << 10
-)
+// mostMerged bounds the bytes of several pieces that are read at once.
+const mostMerged = 256 << 10
 
 // Reader reads pieces of files, several at a time. Its methods may be called by several goroutines, and from Done, but
 // for Close.
@@ -40,8 +36,8 @@ type Reader struct {
 	now     queue // Read's
 	later   queue // Later's
 	reading int   // batches that are being read
+	active  int   // batches that are being read, or whose Done has not returned
 	guesses int   // those of Later's pieces
-	active  int   // batches that are being read, or whose Done is not called yet
 	closed  bool
 	buffers buffers
 	ended   sync.Cond // active fell to 0
@@ -53,8 +49,8 @@ type Reader struct {
 	hands  int      // goroutines that work on them
 }
 
-// NewReader returns a Reader that reads up to depth pieces at a time. Its buffers are outside of Go's heap and take at
-// most 2·depth times the bytes of the largest piece, at most 64 MiB, or the bytes of a single larger piece.
+// NewReader returns a Reader that reads up to depth pieces at a time. Its memory, MostBuffered at most, is outside of Go's
+// heap. Pieces that have no room in it wait.
 //
 // A reader's goroutines need some of Go's processors: where computing keeps GOMAXPROCS of them busy, a read begins and
 // ends only when Go's scheduler interrupts the computing, after up to 10 ms. Two more than there are computing threads
@@ -63,7 +59,11 @@ func NewReader(depth int) (*Reader, error) {
 	if depth < 1 {
 		return nil, fmt.Errorf("a disk cannot be read %d pieces at a time; use 1 or more", depth)
 	}
-	r := &Reader{depth: depth, buffers: buffers{most: mostBuffered}, ring: newRing(depth)}
+	memory, err := newBuffers()
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{depth: depth, buffers: memory, ring: newRing(depth)}
 	r.ended.L = &r.mu
 	return r, nil
 }
@@ -73,7 +73,7 @@ func NewReader(depth int) (*Reader, error) {
 func (r *Reader) Read(pieces ...*Piece) { r.add(&r.now, pieces) }
 
 // Later queues pieces that may not be needed after all. They are read while no piece of Read's waits, and no more than
-// half of the reader's depth at a time, so that a piece that is needed need not wait for many of them.
+// half of the reader's depth at a time, Done included, so that a piece that is needed need not wait for many of them.
 func (r *Reader) Later(pieces ...*Piece) { r.add(&r.later, pieces) }
 
 // add puts pieces into a queue and begins to read.
@@ -123,18 +123,17 @@ func (r *Reader) Drop(p *Piece) bool {
 // returned.
 func (r *Reader) Close() error {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.closed = true
 	r.abandon()
 	for r.active > 0 {
 		r.ended.Wait()
 	}
-	free := r.buffers.drain()
+	r.buffers.close()
 	if r.ring != nil {
 		r.ring.close()
 		r.ring = nil
 	}
-	r.mu.Unlock()
-	release(free)
 	return nil
 }
 
@@ -163,7 +162,10 @@ func (r *Reader) abandon() {
 
 // leave ends a batch. mu is held.
 func (r *Reader) leave(b *batch) {
-	r.buffers.put(b.buffer)
+	r.buffers.put(b.span)
+	if b.guess {
+		r.guesses--
+	}
 	if r.active--; r.active == 0 {
 		r.ended.Broadcast()
 	}
@@ -174,9 +176,9 @@ type batch struct {
 	pieces   []*Piece
 	from, to int64 // the aligned range
 	guess    bool  // they were Later's
-	buffer   buffer
-	stale    []buffer // to be released
-	came     int      // bytes that the ring read; negative: it could not
+	span     span
+	memory   []byte // of the span
+	came     int    // bytes that the ring read; negative: it could not
 }
 
 // start begins as many reads as may run. mu is held.
@@ -211,8 +213,11 @@ func (r *Reader) take() *batch {
 		b.from, b.to, last = min(from, b.from), max(to, b.to), n
 	}
 	var ok bool
-	if b.buffer, b.stale, ok = r.buffers.take(b.to-b.from, r.active == 0); !ok {
+	if b.span, ok = r.buffers.take(b.to - b.from); !ok {
 		return nil
+	}
+	if !b.span.single {
+		b.memory = r.buffers.memory[b.span.at:b.span.end]
 	}
 	for end := last.next; q.first != end; {
 		p := q.first
@@ -245,11 +250,7 @@ func (p *Piece) joins(b *batch) bool {
 
 // run reads a batch and calls Done.
 func (r *Reader) run(b *batch) {
-	release(b.stale)
-	err := b.buffer.reserve()
-	if err == nil {
-		err = b.read()
-	}
+	err := b.read()
 	r.mu.Lock()
 	r.came(b)
 	r.start()
@@ -259,6 +260,9 @@ func (r *Reader) run(b *batch) {
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if b.span.single && b.memory != nil {
+		free(b.memory)
+	}
 	r.leave(b)
 	r.start()
 }
@@ -266,9 +270,6 @@ func (r *Reader) run(b *batch) {
 // came ends a batch's reading. mu is held.
 func (r *Reader) came(b *batch) {
 	r.reading--
-	if b.guess {
-		r.guesses--
-	}
 	for _, p := range b.pieces {
 		p.busy = false
 	}
@@ -289,7 +290,13 @@ func (b *batch) read() error {
 	if b.from == b.to { // a piece without bytes, or one that the file never had
 		return p.File.check(p.Offset, p.Bytes)
 	}
-	return p.File.read(b.buffer.memory[:b.to-b.from], b.from, b.least())
+	if b.memory == nil { // it is single
+		var err error
+		if b.memory, err = allocate(int(b.to - b.from)); err != nil {
+			return noMemory(b.to-b.from, err)
+		}
+	}
+	return p.File.read(b.memory[:b.to-b.from], b.from, b.least())
 }
 
 // give calls each piece's Done. If several pieces could not be read at once, each is read by itself, so that those that
@@ -297,7 +304,7 @@ func (b *batch) read() error {
 func (b *batch) give(err error) {
 	if err != nil && len(b.pieces) > 1 {
 		for _, p := range b.pieces {
-			alone := batch{pieces: []*Piece{p}, buffer: b.buffer}
+			alone := batch{pieces: []*Piece{p}, memory: b.memory}
 			alone.from, alone.to = p.extent()
 			alone.give(alone.read())
 		}
@@ -312,7 +319,7 @@ func (b *batch) give(err error) {
 		if b.from == b.to {
 			at = 0
 		}
-		p.Done(b.buffer.memory[at:at+int64(p.Bytes):at+int64(p.Bytes)], nil)
+		p.Done(b.memory[at:at+int64(p.Bytes):at+int64(p.Bytes)], nil)
 	}
 }
 

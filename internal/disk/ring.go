@@ -32,9 +32,7 @@ func (r *Reader) fly(b *batch) bool {
 	if !f.mu.TryRLock() { // it is being closed
 		return false
 	}
-	release(b.stale)
-	b.stale = nil
-	if f.source == nil || b.buffer.reserve() != nil || !r.ring.push(b) {
+	if f.source == nil || !r.ring.push(b) {
 		f.mu.RUnlock()
 		return false
 	}

@@ -117,7 +117,7 @@ func (r *uring) push(b *batch) bool {
 	i := tail & uint32(len(r.submissions)-1)
 	r.submissions[i] = submission{
 		op: opRead, fd: int32(o.fd), offset: uint64(b.from), bytes: uint32(b.to - b.from), number: number,
-		address: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b.buffer.memory)))),
+		address: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b.memory)))),
 	}
 	r.indices[i] = i
 	atomic.StoreUint32(r.subTail, tail+1)

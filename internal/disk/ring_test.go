@@ -97,7 +97,7 @@ func (s *badRing) next() (b *batch, n int) {
 	case 1:
 		return b, s.rng.IntN(b.least())
 	}
-	n, _ = b.pieces[0].File.source.readAt(b.buffer.memory[:b.to-b.from], b.from)
+	n, _ = b.pieces[0].File.source.readAt(b.memory[:b.to-b.from], b.from)
 	return b, n
 }
 

@@ -93,3 +93,6 @@ func tried(fd int, align int64) bool {
 
 // uncache takes a file that was synced out of the page cache.
 func uncache(f *os.File) { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }
+
+// hugePages asks for huge pages where b is long enough for some.
+func hugePages(b []byte) { _ = unix.Madvise(b, unix.MADV_HUGEPAGE) }

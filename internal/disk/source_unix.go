@@ -34,7 +34,11 @@ func (o *opened) readAt(b []byte, offset int64) (n int, err error) {
 func passes(err error) bool { return errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) }
 
 func allocate(bytes int) ([]byte, error) {
-	return unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	b, err := unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err == nil {
+		hugePages(b)
+	}
+	return b, err
 }
 
 func free(b []byte) { _ = unix.Munmap(b) }

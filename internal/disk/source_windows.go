@@ -41,6 +41,7 @@ func direct(f *os.File) (s source, align int64, ok bool, err error) {
 			}
 			_ = windows.CloseHandle(o.handle)
 		}
+		align, ok = usualAlign, false
 	})
 	return o, align, ok, err
 }
