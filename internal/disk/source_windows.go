@@ -2,6 +2,7 @@ package disk
 
 import (
 	"errors"
+	"io"
 	"os"
 	"runtime"
 	"unsafe"
@@ -12,7 +13,7 @@ import (
 // opened is a file by a second handle, which takes several reads at a time.
 type opened struct {
 	file   *os.File
-	handle windows.Handle
+	handle windows.Handle // windows.InvalidHandle: there is no second one
 }
 
 var reOpenFile = windows.NewLazySystemDLL("kernel32.dll").NewProc("ReOpenFile")
@@ -25,35 +26,31 @@ func direct(f *os.File) (s source, align int64, ok bool, err error) {
 		return nil, 0, false, err
 	}
 	o := &opened{file: f}
-	err = conn.Control(func(fd uintptr) {
-		align = sector(windows.Handle(fd))
-		for _, cached := range []uint32{windows.FILE_FLAG_NO_BUFFERING, windows.FILE_FLAG_RANDOM_ACCESS} {
-			if err = o.reopen(windows.Handle(fd), cached|windows.FILE_FLAG_OVERLAPPED); err != nil {
-				continue
-			}
-			if ok = cached == windows.FILE_FLAG_NO_BUFFERING; !ok {
-				return
-			}
-			for _, align = range []int64{align, max(align, usualAlign)} {
-				if o.tried(align) {
-					return
-				}
-			}
-			_ = windows.CloseHandle(o.handle)
-		}
-		align, ok = usualAlign, false
-	})
+	err = conn.Control(func(fd uintptr) { align, ok = o.reopen(windows.Handle(fd)) })
 	return o, align, ok, err
 }
 
-// reopen fills in the handle.
-func (o *opened) reopen(h windows.Handle, flags uint32) error {
-	const share = windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE
-	again, _, err := reOpenFile.Call(uintptr(h), windows.GENERIC_READ, share, uintptr(flags))
-	if o.handle = windows.Handle(again); o.handle == windows.InvalidHandle {
-		return os.NewSyscallError("ReOpenFile", err)
+// reopen fills in the handle, one past the cache if there is any.
+func (o *opened) reopen(h windows.Handle) (align int64, direct bool) {
+	if o.again(h, windows.FILE_FLAG_NO_BUFFERING) {
+		align := sector(h)
+		for _, align := range []int64{align, max(align, usualAlign)} {
+			if o.tried(align) {
+				return align, true
+			}
+		}
+		_ = windows.CloseHandle(o.handle)
 	}
-	return nil
+	o.again(h, windows.FILE_FLAG_RANDOM_ACCESS)
+	return usualAlign, false
+}
+
+// again opens the file of h for overlapped reads and reports whether it could.
+func (o *opened) again(h windows.Handle, flag uint32) bool {
+	const share = windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE
+	again, _, _ := reOpenFile.Call(uintptr(h), windows.GENERIC_READ, share, uintptr(flag|windows.FILE_FLAG_OVERLAPPED))
+	o.handle = windows.Handle(again)
+	return o.handle != windows.InvalidHandle
 }
 
 // sector returns the size of the disk's sectors, in bytes.
@@ -83,6 +80,13 @@ func (o *opened) tried(align int64) bool {
 }
 
 func (o *opened) readAt(b []byte, offset int64) (int, error) {
+	if o.handle == windows.InvalidHandle {
+		n, err := o.file.ReadAt(b, offset)
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return n, err
+	}
 	event, err := windows.CreateEvent(nil, 1, 0, nil)
 	if err != nil {
 		return 0, os.NewSyscallError("CreateEvent", err)
@@ -103,7 +107,10 @@ func (o *opened) readAt(b []byte, offset int64) (int, error) {
 }
 
 func (o *opened) Close() error {
-	return errors.Join(os.NewSyscallError("CloseHandle", windows.CloseHandle(o.handle)), o.file.Close())
+	if o.handle != windows.InvalidHandle {
+		_ = windows.CloseHandle(o.handle)
+	}
+	return o.file.Close()
 }
 
 // passes reports whether a read that failed with err may succeed if it is tried again at once.
