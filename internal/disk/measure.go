@@ -49,7 +49,7 @@ func measure(ctx context.Context, f *File, trial, most time.Duration, progress f
 	tries := Speeds{inOrder}
 	for _, size := range measuredSizes {
 		for _, depth := range measuredDepths {
-			if size*int64(depth) <= MostBuffered {
+			if size*int64(depth) <= mostReading {
 				tries = append(tries, Speed{Bytes: size, Depth: depth})
 			}
 		}
