@@ -29,6 +29,9 @@ const (
 	mostBuffered = 64 << 20
 	// mostMerged bounds the bytes of several pieces that are read at once.
 	mostMerged = 256 << 10
+	// mostGuessed bounds the bytes of Later's pieces that are read at a time, but for a single one: they keep a disk busy,
+	// and what is needed waits for them about 1 ms.
+	mostGuessed = 2 << 20
 )
 
 // Reader reads pieces of files, several at a time. Its methods may be called by several goroutines, and from Done, but
@@ -41,6 +44,8 @@ type Reader struct {
 	later   queue // Later's
 	reading int   // batches that are being read
 	guesses int   // those of Later's pieces
+	guessed int64 // their bytes
+	spare   []*batch
 	active  int   // batches that are being read, or whose Done is not called yet
 	closed  bool
 	buffers buffers
@@ -73,7 +78,7 @@ func NewReader(depth int) (*Reader, error) {
 func (r *Reader) Read(pieces ...*Piece) { r.add(&r.now, pieces) }
 
 // Later queues pieces that may not be needed after all. They are read while no piece of Read's waits, and no more than
-// half of the reader's depth at a time, so that a piece that is needed need not wait for many of them.
+// half of the reader's depth, and 2 MiB, at a time, so that a piece that is needed need not wait for many of them.
 func (r *Reader) Later(pieces ...*Piece) { r.add(&r.later, pieces) }
 
 // add puts pieces into a queue and begins to read.
@@ -164,6 +169,10 @@ func (r *Reader) abandon() {
 // leave ends a batch. mu is held.
 func (r *Reader) leave(b *batch) {
 	r.buffers.put(b.buffer)
+	if b.run != nil {
+		*b = batch{pieces: b.pieces[:0], run: b.run}
+		r.spare = append(r.spare, b)
+	}
 	if r.active--; r.active == 0 {
 		r.ended.Broadcast()
 	}
@@ -177,13 +186,26 @@ type batch struct {
 	buffer   buffer
 	stale    []buffer // to be released
 	came     int      // bytes that the ring read; negative: it could not
+	run      func()   // Reader.run of it
+}
+
+// newBatch returns an empty batch. mu is held.
+func (r *Reader) newBatch() *batch {
+	if n := len(r.spare); n > 0 {
+		b := r.spare[n-1]
+		r.spare = r.spare[:n-1]
+		return b
+	}
+	b := &batch{}
+	b.run = func() { r.run(b) }
+	return b
 }
 
 // start begins as many reads as may run. mu is held.
 func (r *Reader) start() {
 	for b := r.take(); b != nil; b = r.take() {
 		if !r.fly(b) {
-			go r.run(b)
+			go b.run()
 		}
 	}
 	if r.ring != nil {
@@ -203,8 +225,12 @@ func (r *Reader) take() *batch {
 			return nil
 		}
 	}
-	b := &batch{guess: q == &r.later}
-	b.from, b.to = q.first.extent()
+	from, to := q.first.extent()
+	if q == &r.later && r.guesses > 0 && r.guessed+to-from > mostGuessed {
+		return nil
+	}
+	b := r.newBatch()
+	b.guess, b.from, b.to = q == &r.later, from, to
 	last := q.first
 	for n := last.next; n != nil && n.joins(b); n = n.next {
 		from, to := n.extent()
@@ -212,6 +238,7 @@ func (r *Reader) take() *batch {
 	}
 	var ok bool
 	if b.buffer, b.stale, ok = r.buffers.take(b.to-b.from, r.active == 0); !ok {
+		r.spare = append(r.spare, b)
 		return nil
 	}
 	for end := last.next; q.first != end; {
@@ -224,6 +251,7 @@ func (r *Reader) take() *batch {
 	r.active++
 	if b.guess {
 		r.guesses++
+		r.guessed += b.to - b.from
 	}
 	return b
 }
@@ -268,6 +296,7 @@ func (r *Reader) came(b *batch) {
 	r.reading--
 	if b.guess {
 		r.guesses--
+		r.guessed -= b.to - b.from
 	}
 	for _, p := range b.pieces {
 		p.busy = false

@@ -46,7 +46,7 @@ func (r *Reader) fly(b *batch) bool {
 func (r *Reader) launch() {
 	for _, b := range r.ring.submit() {
 		r.land(b)
-		go r.run(b)
+		go b.run()
 	}
 	if r.flying > 0 && !r.led {
 		r.led = true
