@@ -46,7 +46,7 @@ type Reader struct {
 	guesses int   // those of Later's pieces
 	guessed int64 // their bytes
 	spare   []*batch
-	active  int   // batches that are being read, or whose Done is not called yet
+	active  int // batches that are being read, or whose Done is not called yet
 	closed  bool
 	buffers buffers
 	ended   sync.Cond // active fell to 0
