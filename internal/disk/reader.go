@@ -29,8 +29,8 @@ const (
 	mostBuffered = 64 << 20
 	// mostMerged bounds the bytes of several pieces that are read at once.
 	mostMerged = 256 << 10
-	// mostGuessed bounds the bytes of Later's pieces that are read at a time, but for a single one: they keep a disk busy,
-	// and what is needed waits for them about 1 ms.
+	// mostGuessed bounds the bytes that are read when one of Later's pieces is begun, and its own, unless nothing else is
+	// read: it keeps a disk busy, and what is needed waits for guesses about 1 ms.
 	mostGuessed = 2 << 20
 )
 
@@ -43,8 +43,8 @@ type Reader struct {
 	now     queue // Read's
 	later   queue // Later's
 	reading int   // batches that are being read
+	bytes   int64 // that they read
 	guesses int   // those of Later's pieces
-	guessed int64 // their bytes
 	spare   []*batch
 	active  int // batches that are being read, or whose Done is not called yet
 	closed  bool
@@ -77,8 +77,8 @@ func NewReader(depth int) (*Reader, error) {
 // touch each other in a file are read at once. A piece that Later has queued is moved, one that is being read goes on.
 func (r *Reader) Read(pieces ...*Piece) { r.add(&r.now, pieces) }
 
-// Later queues pieces that may not be needed after all. They are read while no piece of Read's waits, and no more than
-// half of the reader's depth, and 2 MiB, at a time, so that a piece that is needed need not wait for many of them.
+// Later queues pieces that may not be needed after all. They are read while no piece of Read's waits and little
+// is being read, no more than half of the reader's depth at a time, so that pieces that are needed come first.
 func (r *Reader) Later(pieces ...*Piece) { r.add(&r.later, pieces) }
 
 // add puts pieces into a queue and begins to read.
@@ -226,7 +226,7 @@ func (r *Reader) take() *batch {
 		}
 	}
 	from, to := q.first.extent()
-	if q == &r.later && r.guesses > 0 && r.guessed+to-from > mostGuessed {
+	if q == &r.later && r.reading > 0 && r.bytes+to-from > mostGuessed {
 		return nil
 	}
 	b := r.newBatch()
@@ -249,9 +249,9 @@ func (r *Reader) take() *batch {
 	}
 	r.reading++
 	r.active++
+	r.bytes += b.to - b.from
 	if b.guess {
 		r.guesses++
-		r.guessed += b.to - b.from
 	}
 	return b
 }
@@ -294,9 +294,9 @@ func (r *Reader) run(b *batch) {
 // came ends a batch's reading. mu is held.
 func (r *Reader) came(b *batch) {
 	r.reading--
+	r.bytes -= b.to - b.from
 	if b.guess {
 		r.guesses--
-		r.guessed -= b.to - b.from
 	}
 	for _, p := range b.pieces {
 		p.busy = false
