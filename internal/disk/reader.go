@@ -30,6 +30,9 @@ const (
 	// mostReading bounds the bytes that are read at a time, but for a larger piece. A disk of 14 GB/s that answers after
 	// half a millisecond is busy with that, and what is urgent waits for no more.
 	mostReading = 8 << 20
+	// mostGuessed bounds the bytes that are read when one of Later's pieces is begun, and its own, unless nothing else is
+	// read: it keeps a disk busy, and what is needed waits for guesses about 1 ms.
+	mostGuessed = 2 << 20
 )
 
 // Reader reads pieces of files, several at a time. Its methods may be called by several goroutines, and from Done, but
@@ -42,8 +45,9 @@ type Reader struct {
 	later   queue // Later's
 	reading int   // batches that are being read
 	bytes   int64 // of them
-	active  int   // batches that are being read, or whose Done has not returned
 	guesses int   // those of Later's pieces
+	active  int   // batches that are being read, or whose Done has not returned
+	spare   []*batch
 	closed  bool
 	buffers buffers
 	ended   sync.Cond // active fell to 0
@@ -78,8 +82,8 @@ func NewReader(depth int) (*Reader, error) {
 // touch each other in a file are read at once. A piece that Later has queued is moved, one that is being read goes on.
 func (r *Reader) Read(pieces ...*Piece) { r.add(&r.now, pieces) }
 
-// Later queues pieces that may not be needed after all. They are read while no piece of Read's waits, and no more than
-// half of the reader's depth at a time, Done included, so that a piece that is needed need not wait for many of them.
+// Later queues pieces that may not be needed after all. They are read while no piece of Read's waits and little
+// is being read, no more than half of the reader's depth at a time, so that pieces that are needed come first.
 func (r *Reader) Later(pieces ...*Piece) { r.add(&r.later, pieces) }
 
 // add puts pieces into a queue and begins to read.
@@ -169,8 +173,9 @@ func (r *Reader) abandon() {
 // leave ends a batch. mu is held.
 func (r *Reader) leave(b *batch) {
 	r.buffers.put(b.span)
-	if b.guess {
-		r.guesses--
+	if b.run != nil {
+		*b = batch{pieces: b.pieces[:0], run: b.run}
+		r.spare = append(r.spare, b)
 	}
 	if r.active--; r.active == 0 {
 		r.ended.Broadcast()
@@ -185,13 +190,26 @@ type batch struct {
 	span     span
 	memory   []byte // of the span
 	came     int    // bytes that the ring read; negative: it could not
+	run      func() // Reader.run of it
+}
+
+// newBatch returns an empty batch. mu is held.
+func (r *Reader) newBatch() *batch {
+	if n := len(r.spare); n > 0 {
+		b := r.spare[n-1]
+		r.spare = r.spare[:n-1]
+		return b
+	}
+	b := &batch{}
+	b.run = func() { r.run(b) }
+	return b
 }
 
 // start begins as many reads as may run. mu is held.
 func (r *Reader) start() {
 	for b := r.take(); b != nil; b = r.take() {
 		if !r.fly(b) {
-			go r.run(b)
+			go b.run()
 		}
 	}
 	if r.ring != nil {
@@ -207,22 +225,24 @@ func (r *Reader) take() *batch {
 	}
 	q, most := &r.now, int64(mostReading)
 	if q.first == nil {
-		if q, most = &r.later, mostReading/2; q.first == nil || r.guesses >= (r.depth+1)/2 {
+		if q, most = &r.later, mostGuessed; q.first == nil || r.guesses >= (r.depth+1)/2 {
 			return nil
 		}
 	}
-	b := &batch{guess: q == &r.later}
+	b := r.newBatch()
+	b.guess = q == &r.later
 	b.from, b.to = q.first.extent()
 	last := q.first
 	for n := last.next; n != nil && n.joins(b); n = n.next {
 		from, to := n.extent()
 		b.from, b.to, last = min(from, b.from), max(to, b.to), n
 	}
-	if r.reading > 0 && r.bytes+b.to-b.from > most {
-		return nil
+	ok := r.reading == 0 || r.bytes+b.to-b.from <= most
+	if ok {
+		b.span, ok = r.buffers.take(b.to - b.from)
 	}
-	var ok bool
-	if b.span, ok = r.buffers.take(b.to - b.from); !ok {
+	if !ok {
+		r.spare = append(r.spare, b)
 		return nil
 	}
 	if !b.span.single {
@@ -281,6 +301,9 @@ func (r *Reader) run(b *batch) {
 func (r *Reader) came(b *batch) {
 	r.reading--
 	r.bytes -= b.to - b.from
+	if b.guess {
+		r.guesses--
+	}
 	for _, p := range b.pieces {
 		p.busy = false
 	}

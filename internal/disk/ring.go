@@ -19,9 +19,9 @@ type ring interface {
 	close()
 }
 
-// mostFlown bounds what is read by a ring. A thread begins a larger read about as cheaply, and several threads begin
-// several of them at the same time.
-const mostFlown = 32 << 10
+// mostFlown bounds what is read by a ring. A thread begins a read about as cheaply from 64 KiB on, but only once it has a
+// core, and whoever asks for pieces may keep all cores busy.
+const mostFlown = 4 << 20
 
 // fly gives a batch to the ring and reports whether it could. mu is held.
 func (r *Reader) fly(b *batch) bool {
@@ -44,7 +44,7 @@ func (r *Reader) fly(b *batch) bool {
 func (r *Reader) launch() {
 	for _, b := range r.ring.submit() {
 		r.land(b)
-		go r.run(b)
+		go b.run()
 	}
 	if r.flying > 0 && !r.led {
 		r.led = true

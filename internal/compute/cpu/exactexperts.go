@@ -171,18 +171,14 @@ func (f *experts) fewPairs() (few []int32, most int) {
 func (f *experts) sumExact(block, _ int) {
 	r := block * superblock
 	rows := min(superblock, f.out.Cols-r)
-	if !f.more {
+	if !f.more && f.apart == nil {
 		for t := range f.tokens {
 			clear(row(f.out, t)[r:][:rows])
 		}
 	}
 	for _, e := range f.present {
 		for p := int(f.first[e]); p < int(f.first[e+1]); p++ {
-			weight := f.weight(p)
-			if f.w.Before {
-				weight = 1
-			}
-			f.d.k.AddScaled(row(f.out, f.token(p))[r:][:rows], f.exact.out[p*f.out.Cols+r:][:rows], weight)
+			f.give(int(f.pair[p]), r, f.exact.out[p*f.out.Cols+r:][:rows])
 		}
 	}
 }

@@ -340,13 +340,18 @@ func (f *experts) down(chunk, worker int) {
 			f.d.k.AddBias(y, bias[:rows])
 		}
 		for i, pair := range f.pair[p:end] {
-			if f.apart != nil {
-				copy(f.apart[int(pair)*f.out.Cols+r:], y[i*rows:][:rows])
-				continue
-			}
-			f.d.k.AddScaled(row(f.out, int(pair)/f.used)[r:][:rows], y[i*rows:][:rows], f.share(int(pair)))
+			f.give(int(pair), r, y[i*rows:][:rows])
 		}
 	}
+}
+
+// give adds what a pair's expert gave, y, to the token's outputs from r on, or keeps it apart.
+func (f *experts) give(pair, r int, y []float32) {
+	if f.apart != nil {
+		copy(f.apart[pair*f.out.Cols+r:], y)
+		return
+	}
+	f.d.k.AddScaled(row(f.out, pair/f.used)[r:][:len(y)], y, f.share(pair))
 }
 
 // share returns what a pair's output is multiplied by.

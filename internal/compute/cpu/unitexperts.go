@@ -27,7 +27,7 @@ func (f *experts) computeOnDisk(x compute.Tensor, b *bundle) {
 	f.listUnits(b)
 	s.begin(b, y.units, y.uses)
 	f.d.guessExperts()
-	few := f.tokens <= compute.FewTokens && !w.Exact
+	few := f.tokens <= compute.FewTokens
 	if few {
 		f.apart = grown(&f.given, f.tokens*f.used*f.out.Cols)
 	}
@@ -58,11 +58,7 @@ func (f *experts) arrived(at int, few bool) (places []int, err error) {
 	if few {
 		return s.takeAny()
 	}
-	least := leastWave
-	if f.tokens <= compute.FewTokens {
-		least = len(y.units)
-	}
-	n, err := s.take(at, least)
+	n, err := s.take(at, leastWave)
 	y.places = y.places[:0]
 	for i := range n {
 		y.places = append(y.places, at+i)

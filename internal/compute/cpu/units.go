@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -133,6 +134,10 @@ func newStore(budget int64) *store {
 // readDepth is the number of reads that are under way at a time, at most.
 const readDepth = 32
 
+// readProcessors is the number of Go's processors that a reader needs besides those of threads that compute: see
+// disk.NewReader.
+const readProcessors = 2
+
 // Bundle implements compute.UnitKeeper.
 func (d *Device) Bundle(prior []float64, parts ...*compute.Matrix) error {
 	s := d.units
@@ -213,6 +218,9 @@ func (d *Device) Keep(ctx context.Context, progress func(done, total int64)) err
 		return err
 	}
 	s.reader = reader
+	if n := max(d.decode.Threads(), d.batch.Threads()) + readProcessors; runtime.GOMAXPROCS(0) < n {
+		runtime.GOMAXPROCS(n)
+	}
 	for _, b := range s.bundles {
 		s.classify(b)
 	}

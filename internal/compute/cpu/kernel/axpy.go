@@ -270,29 +270,6 @@ func GroupBytes(t quant.Type, rows int) int {
 	return Super(rows)*quant.QKK*2 + GroupNeurons*planeBytes(t, rows)
 }
 
-// PackGroup packs block column group of a matrix in file layout, src with rowBytes per row, to dst [GroupBytes], which
-// is clear. Only superblock s of the outputs is written.
-func PackGroup(t quant.Type, dst, src []byte, rows, rowBytes, group, s int) {
-	block, plane, quants := t.BlockBytes(), planeBytes(t, rows), quantBytes(t)
-	planes := dst[Super(rows)*quant.QKK*2:]
-	for e := range min(quant.QKK, rows-s*quant.QKK) {
-		in := src[(s*quant.QKK+e)*rowBytes+group*block:][:block]
-		b, i := e/32, e%32
-		copy(dst[2*(s*quant.QKK+sumPlace(b, i)):], in[:2])
-		at, shift := s*quants+32*(i/4)+4*b+i%4, uint(0)
-		if t == quant.Q4_0 {
-			at, shift = s*quants+32*(i/4%4)+4*b+i%4, uint(i/16*4)
-		}
-		for n := range GroupNeurons {
-			if t == quant.Q8_0 {
-				planes[n*plane+at] = in[2+n]
-			} else {
-				planes[n*plane+at] |= in[2+n%16] >> (n / 16 * 4) & 15 << shift
-			}
-		}
-	}
-}
-
 // GroupSum adds weighted neurons of a matrix packed in groups.
 type GroupSum struct {
 	k     *Kernels
