@@ -62,6 +62,9 @@ type UnitKeeper interface {
 // Its methods are called by the goroutine that runs steps, but for Row.
 type UnitLender interface {
 	UnitKeeper
+	// Lend has so many bytes of the RAM for units kept for fetches. It is called before Keep, and reports whether there
+	// are enough.
+	Lend(bytes int64) bool
 	// Lends reports whether Fetch can give m's rows.
 	Lends(m *Matrix) bool
 	// Fetch begins to read those units of the bundle which m is part of that are not in RAM. It waits for nothing.

@@ -97,6 +97,7 @@ type Engine struct {
 	pages   compute.CacheSpec        // how many the KV cache has
 	places  []compute.Place
 	need    Memory
+	looked  looked      // at the file
 	rows    [][]float32 // [n_out][n_vocab] logits of the last step
 	states  [][]float32 // [n_hidden][n_embd] hidden states of the last step
 
@@ -371,6 +372,7 @@ func (e *Engine) run(p *compute.Params, hidden []int32) error {
 		forward = e.model.ForwardHidden
 	}
 	err := fault.Guard(func() error { return e.forward(p, forward) })
+	e.lookAtFile(err != nil)
 	e.traceStep(len(p.Tokens), begin)
 	if d, ok := e.dev.(compute.CoreSharer); ok {
 		if sum, threads := d.Yielded(); threads > 0 {

@@ -169,3 +169,28 @@ func (m *Memory) grow(all int64) {
 		m.add()
 	}
 }
+
+// looked says how often the file that experts are read from was looked at.
+type looked struct {
+	steps int
+	told  bool // that it was changed
+}
+
+// stepsPerLook is the number of steps between two looks at the file.
+const stepsPerLook = 64
+
+// lookAtFile tells the user, once, that the file of a model that is read from the disk was replaced or written to. It
+// looks after a step that failed and every now and then.
+func (e *Engine) lookAtFile(failed bool) {
+	y := &e.looked
+	if e.need.OnDisk == 0 || y.told || e.options.Notice == nil {
+		return
+	}
+	if y.steps++; !failed && y.steps%stepsPerLook != 0 {
+		return
+	}
+	if err := e.file.Changed(); err != nil {
+		y.told = true
+		e.options.Notice(err.Error())
+	}
+}

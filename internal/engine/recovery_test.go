@@ -50,9 +50,9 @@ type mortals struct {
 
 func (m *mortals) Layout() (placement.Layout, error) { return m.plans[0], nil }
 
-func (m *mortals) Open(context.Context, int64) (compute.Device, error) {
+func (m *mortals) Open(_ context.Context, unitCache int64) (compute.Device, error) {
 	now := m.plans[0]
-	host, err := cpu.New(cpu.Options{Threads: 1, ThreadsBatch: 1})
+	host, err := cpu.New(cpu.Options{Threads: 1, ThreadsBatch: 1, UnitCache: unitCache})
 	if err != nil || now.Places == nil {
 		return host, err
 	}

@@ -201,5 +201,16 @@ func (f *File) Direct(t *Tensor) (*disk.File, error) {
 	return d, nil
 }
 
+// Changed returns an error if one of the files that Direct opened was replaced or written to meanwhile. What was opened
+// is read on.
+func (f *File) Changed() error {
+	for _, d := range f.direct {
+		if err := d.Changed(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Tensor returns the tensor of that name, or nil.
 func (f *File) Tensor(name string) *Tensor { return f.tensors[name] }

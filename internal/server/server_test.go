@@ -71,6 +71,7 @@ type choices struct {
 	context int                   // 0: the model's own
 	hub     *hub.Hub              // nil: Ollama's routes neither fetch nor remove
 	engine  func(*engine.Options) // changes them; nil: nothing does
+	notice  func(string)          // nil: nobody listens
 }
 
 // start starts a server; change may change its options.
@@ -101,9 +102,12 @@ func start(t testing.TB, change func(*choices)) *live {
 	if o.engine != nil {
 		o.engine(&eo)
 	}
+	if o.notice == nil {
+		o.notice = func(string) {}
+	}
 	e, err := session.Open(t.Context(), f, session.Options{
 		Engine:  eo,
-		Planner: planner.Options{Device: "none", Processor: planner.Processor{Threads: 1, Kernels: planner.KernelsAuto}, Notice: func(string) {}},
+		Planner: planner.Options{Device: "none", Processor: planner.Processor{Threads: 1, Kernels: planner.KernelsAuto}, Notice: o.notice},
 	})
 	if err != nil {
 		t.Fatal(err)

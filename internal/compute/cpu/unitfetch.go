@@ -41,6 +41,15 @@ type fetched struct {
 	to   []byte
 }
 
+// Lend implements compute.UnitLender. Half of the memory stays for slots.
+func (d *Device) Lend(bytes int64) bool {
+	if bytes > d.units.budget/2 {
+		return false
+	}
+	d.units.budget -= bytes
+	return true
+}
+
 // Lends implements compute.UnitLender.
 func (d *Device) Lends(m *compute.Matrix) bool {
 	w := mem(m)

@@ -37,6 +37,8 @@ type Device struct {
 	slots     slots
 	joins     map[compute.Segment][]join // what a run has counted apart
 	fetches   fetches
+	onDisk    bool               // some of the host's weights stay there
+	lender    compute.UnitLender // the host, if prompts have these sent; or nil
 	tensors   []*tensor
 	ends      map[compute.Segment][]whereabouts // [tensors] where a run leaves their content
 }
@@ -167,7 +169,7 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 // toHost takes m's part in RAM, or on disk, to the host.
 func (d *Device) toHost(m *matrix, src compute.Source, use compute.Use) (err error) {
 	if src.Disk != nil {
-		m.units = src.Disk.Units
+		m.units, d.onDisk = src.Disk.Units, true
 	}
 	m.host, err = d.host.Matrix(src, use)
 	return err

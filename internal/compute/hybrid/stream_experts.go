@@ -85,9 +85,9 @@ func (y *expertStream) choose() bool {
 }
 
 // lends reports whether the host gives rows of m, which stays on disk.
-func (y *expertStream) lends(m *compute.Matrix) (ok bool) {
-	y.lender, ok = y.r.d.host.(compute.UnitLender)
-	return ok && y.lender.Lends(m)
+func (y *expertStream) lends(m *compute.Matrix) bool {
+	y.lender = y.r.d.lender
+	return y.lender != nil && y.lender.Lends(m)
 }
 
 // room returns how many experts chunk c has room for.

@@ -57,7 +57,7 @@ func TestStreamedExperts(t *testing.T) {
 		t.Errorf("%d bytes of experts were sent, want %d", d.Sent(), want)
 	}
 
-	processor, err := cpu.New(cpu.Options{Threads: 2, Floats: true, UnitCache: 1 << 20})
+	processor, err := cpu.New(cpu.Options{Threads: 2, Floats: true, UnitCache: 2 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ func (d *Device) Bundle(prior []float64, parts ...*compute.Matrix) error {
 
 // Keep implements compute.UnitKeeper.
 func (d *Device) Keep(ctx context.Context, progress func(done, total int64)) error {
+	lend(d.host, d)
 	return keep(d.host, ctx, progress)
 }
 
@@ -31,6 +32,7 @@ func (f *MultiGPU) Bundle(prior []float64, parts ...*compute.Matrix) error {
 
 // Keep implements compute.UnitKeeper.
 func (f *MultiGPU) Keep(ctx context.Context, progress func(done, total int64)) error {
+	lend(f.host(), f.pairs...)
 	return keep(f.host(), ctx, progress)
 }
 
@@ -66,6 +68,24 @@ func bundle(host compute.Host, prior []float64, parts []*compute.Matrix) error {
 		}
 	}
 	return keeper.Bundle(prior, on...)
+}
+
+// lend has the host keep RAM for the chunks that prompts have sent to GPUs, which take turns. Where it has too little,
+// it computes prompts itself.
+func lend(host compute.Host, pairs ...*Device) {
+	most := int64(0)
+	for _, d := range pairs {
+		if d.onDisk && d.streaming.Experts > 0 {
+			most = max(most, d.streaming.Bytes)
+		}
+	}
+	lender, ok := host.(compute.UnitLender)
+	if !ok || most == 0 || !lender.Lend((1+fetchedAhead)*most) {
+		return
+	}
+	for _, d := range pairs {
+		d.lender = lender
+	}
 }
 
 func keep(host compute.Host, ctx context.Context, progress func(done, total int64)) error {
