@@ -30,7 +30,7 @@ func (m *Model) neuronPlan(i int) nn.NeuronPlan {
 	n := nn.NeuronPlan{ByNeuron: mode != Off, Transposed: m.Transposed, Predictor: nn.PredictorPlan{Held: m.Predictors}}
 	if m.onDisk {
 		n.Disk, n.DiskGates = m.NeuronsOnDisk(i)
-		n.Bundle = m.bundle
+		n.Bundle, n.Prior = m.bundle, m.neuronPrior(i)
 	}
 	if m.orders != nil {
 		n.Order = m.orders[i]
@@ -46,4 +46,31 @@ func (m *Model) neuronPlan(i int) nn.NeuronPlan {
 		r.Rank, r.AlwaysOn, r.More, r.Normed = l.Rank, l.AlwaysOn, m.alwaysOn(i)-l.AlwaysOn, m.Prepared.Input == prepared.Normed
 	}
 	return n
+}
+
+// neuronPrior returns the share of tokens that is expected to use each of layer l's neurons in RAM's order, as a prepared
+// file counted it; nil where none did. [n_ff]
+func (m *Model) neuronPrior(l int) []float64 {
+	if m.Prepared == nil {
+		return nil
+	}
+	y := &m.Prepared.Layers[l]
+	if len(y.Frequency) == 0 {
+		return nil
+	}
+	prior := make([]float64, len(y.Frequency))
+	always := 0
+	if m.LayerMode(l) == Predict {
+		always = m.alwaysOn(l)
+	}
+	for i := range prior {
+		from := i
+		if m.orders != nil && m.orders[l] != nil {
+			from = int(m.orders[l][i])
+		}
+		if prior[i] = float64(y.Frequency[from]); i < always {
+			prior[i] = 1
+		}
+	}
+	return prior
 }

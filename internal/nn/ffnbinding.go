@@ -139,7 +139,7 @@ func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
 		if upsOnDisk {
 			parts = append(parts, f.Up.W)
 		}
-		b.bundle(nil, append(parts, f.Down.W)...)
+		b.bundle(plan.Prior, append(parts, f.Down.W)...)
 	}
 	if plan.Predictor.Held {
 		b.bindPredictor(f, s, order)

@@ -32,6 +32,7 @@ type NeuronPlan struct {
 	Disk       bool         // neurons in RAM stay on disk where the file holds them as rows, and the device keeps in RAM what is used most
 	Bundle     *bundle.File // has the rows of those that stay on disk; nil: they are read from the model's file
 	DiskGates  bool         // so do those of the matrix that says which neurons are open: gates, or ups where there are none
+	Prior      []float64    // share of tokens that is expected to use each of those that stay on disk; nil: unknown. [n_ff]
 }
 
 // PredictorPlan says how neurons are predicted.

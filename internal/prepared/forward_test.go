@@ -102,6 +102,20 @@ func TestAdaptedForwardPass(t *testing.T) {
 						t.Errorf("%s: %s, mode %s, on %s: logits differ by %.2g of the largest", arch, filepath.Base(c.f.Path), mode, name, d)
 					}
 				}
+				if c.f != file || mode == model.Off {
+					continue
+				}
+				var got [2][][]float32
+				for i := range got {
+					dev, err := cpu.New(cpu.Options{Threads: 2, UnitCache: 250 << 10})
+					if err != nil {
+						t.Fatal(err)
+					}
+					got[i] = logitsWith(t, c.f, dev, model.Options{Sparse: mode, Adapters: []model.Adapter{one, two}, OnDisk: i == 1})
+				}
+				if difference(got[1], got[0]) != 0 {
+					t.Errorf("%s: mode %s: other bytes with neurons on disk", arch, mode)
+				}
 			}
 		}
 		old, _, err := prepared.Read(file)
@@ -169,6 +183,59 @@ func archOf(t *testing.T, f *gguf.File) string {
 	return name
 }
 
+// keeper is a device that tells which uses of units it was told to expect.
+type keeper struct {
+	*cpu.Device
+	priors [][]float64
+}
+
+func (k *keeper) Bundle(prior []float64, parts ...*compute.Matrix) error {
+	k.priors = append(k.priors, prior)
+	return k.Device.Bundle(prior, parts...)
+}
+
+// TestExpectedUse: neurons on disk are expected to be used as often as they were when the model was prepared, in the
+// order that they have in RAM, and always where they are computed for every token.
+func TestExpectedUse(t *testing.T) {
+	dir := t.TempDir()
+	plain, mine := filepath.Join(dir, "plain.gguf"), filepath.Join(dir, "prepared.gguf")
+	err := synth.Write(t.Context(), plain, synth.Spec{
+		Arch: "llama", Layers: forwardLayers, Embd: forwardEmbd, FF: forwardFF, Heads: 4, Context: 2048, Type: quant.F16, Activation: "relu", Sparsity: 0.7, Seed: 6,
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := allNeurons(t, "llama")
+	var order [][]int32
+	for l, y := range p.Info.Layers {
+		for i := range y.Frequency {
+			y.Frequency[i] = float32(forwardFF-i) / (2 * forwardFF)
+		}
+		same := make([]int32, forwardFF)
+		for i := range same {
+			same[i] = int32(i)
+		}
+		if l == 2 {
+			slices.Reverse(same)
+		}
+		order = append(order, same)
+	}
+	if err := prepared.Write(t.Context(), mine, open(t, plain), p, nil); err != nil {
+		t.Fatal(err)
+	}
+	dev, err := cpu.New(cpu.Options{Threads: 1, UnitCache: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &keeper{Device: dev}
+	logitsWith(t, open(t, mine), k, model.Options{Sparse: model.Predict, Order: order, OnDisk: true})
+	for l, want := range [][3]float64{{0.5, 0.5 - 20.0/256, 1.0 / 256}, {1, 1, 1.0 / 256}, {1.0 / 256, 21.0 / 256, 0.5}} {
+		if prior := k.priors[l]; len(prior) != forwardFF || [3]float64{prior[0], prior[20], prior[forwardFF-1]} != want {
+			t.Errorf("layer %d: uses %v are expected, want %v at the first, the 20th and the last", l, prior, want)
+		}
+	}
+}
+
 // allNeurons returns a plan with random orders. Layer 0's predictor is of zeros, layer 1's too behind neurons that are
 // always on, and layer 2 has none.
 func allNeurons(t *testing.T, arch string) prepared.Plan {
@@ -220,6 +287,11 @@ func logits(t *testing.T, f *gguf.File, mode model.SparseMode) [][]float32 {
 // adaptedLogits is logits with adapters, on a device that it closes.
 func adaptedLogits(t *testing.T, f *gguf.File, dev compute.Device, mode model.SparseMode, adapters ...model.Adapter) (out [][]float32) {
 	t.Helper()
+	return logitsWith(t, f, dev, model.Options{Sparse: mode, Adapters: adapters})
+}
+
+func logitsWith(t *testing.T, f *gguf.File, dev compute.Device, o model.Options) (out [][]float32) {
+	t.Helper()
 	defer dev.Close()
 	p := compute.Params{Tokens: []int32{1, 300, 7, 45, 260, 9, 410}, Pages: [][]int32{{0}}}
 	n := len(p.Tokens)
@@ -227,9 +299,10 @@ func adaptedLogits(t *testing.T, f *gguf.File, dev compute.Device, mode model.Sp
 	for i := range int32(n) {
 		p.Pos, p.Out = append(p.Pos, i), append(p.Out, i)
 	}
-	m, err := model.Load(t.Context(), f, dev, model.Options{Batch: n, Outputs: n, Sparse: mode, Cache: compute.CacheSpec{Pages: 1}, Adapters: adapters})
+	o.Batch, o.Outputs, o.Cache = n, n, compute.CacheSpec{Pages: 1}
+	m, err := model.Load(t.Context(), f, dev, o)
 	if err != nil {
-		t.Fatal(fmt.Errorf("%s, mode %s: %w", f.Path, mode, err))
+		t.Fatal(fmt.Errorf("%s, mode %s: %w", f.Path, o.Sparse, err))
 	}
 	if err := m.Forward(&p); err != nil {
 		t.Fatal(err)

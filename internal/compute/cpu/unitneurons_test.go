@@ -365,3 +365,36 @@ func TestNeuronsAreForeseen(t *testing.T) {
 		t.Errorf("%+v: want guesses, all right", use)
 	}
 }
+
+// TestNeuronsInSlotsAllocateNothing: a step whose neurons are in slots allocates nothing.
+func TestNeuronsInSlotsAllocateNothing(t *testing.T) {
+	const embd, ff, tokens = 256, 512, 2
+	r := testenv.Rand(t)
+	l := newNeuronLayers(t, r, quant.Q4_0, 1, embd, ff, true, false)
+	d := must(cpu.New(cpu.Options{Threads: 2, UnitCache: l.neuronBytes(3) * (2*ff + 1)}))
+	defer d.Close()
+	w := l.bind(t, d, compute.Activation{Kind: compute.ReLU}, true, true, true)[0]
+	if err := d.Keep(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+	x, out, set := must(d.Tensor(tokens, embd)), must(d.Tensor(tokens, embd)), must(d.Set(tokens, ff))
+	for i := range d.Data(x) {
+		d.Data(x)[i] = float32(r.NormFloat64())
+	}
+	words := make([]uint32, tokens*ff/32)
+	for i := range words {
+		words[i] = 1 << (i % 32)
+	}
+	d.FillSet(set, words, ff/32, 0)
+	p := &compute.Params{Tokens: make([]int32, tokens), Decode: tokens}
+	body := func(v compute.Verbs) { v.SparseFFN(out, x, set, w) }
+	n := testing.AllocsPerRun(10, func() {
+		d.Step(tokens)
+		if err := d.Run(compute.Segment{}, p, body); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if use := d.UnitUse(); n >= 1 || use.Misses > 0 || use.Hits == 0 { // a pool of scratch may be emptied by the collector
+		t.Errorf("%v allocations, %+v", n, use)
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/disk"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
 	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
@@ -162,7 +163,9 @@ func (s *store) wholeFor(b *bundle) *wholeLayer {
 
 // wait waits until all has arrived.
 func (y *wholeLayer) wait() error {
+	from := monotime.Now()
 	y.under.Wait()
+	y.s.use.Wait += monotime.Since(from)
 	if err := y.failed.Swap(nil); err != nil {
 		y.b = nil
 		return *err
