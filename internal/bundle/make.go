@@ -17,7 +17,7 @@ import (
 
 // Making tells what Make does. Each function may be nil.
 type Making struct {
-	Progress func(done, total int64) // bytes of the file
+	Progress func(done, total int64) // bytes of the file, but for what an earlier call has written
 	Notice   func(string)            // a line for the user
 
 	piece int64 // bytes that are written at a time, about; 0: usualPiece
@@ -136,7 +136,8 @@ type writer struct {
 	model  *gguf.File
 	reader *disk.Reader
 	part   *part
-	done   int64 // bytes of the file
+	first  int64 // bytes of the file that an earlier call has written
+	done   int64 // and that are there by now
 }
 
 // all writes the layers that are not there yet, and holds the result to the model.
@@ -144,7 +145,8 @@ func (w *writer) all() error {
 	if err := w.part.begin(); err != nil {
 		return err
 	}
-	w.done = w.part.end()
+	w.first = w.part.end()
+	w.done = w.first
 	if err := w.room(); err != nil {
 		return err
 	}
@@ -266,7 +268,7 @@ func (w *writer) write(data []byte, at int64) error {
 	}
 	w.done += int64(len(data))
 	if w.Progress != nil {
-		w.Progress(w.done, w.y.size)
+		w.Progress(w.done-w.first, w.y.size-w.first)
 	}
 	return nil
 }
