@@ -36,7 +36,7 @@ func For(ctx context.Context, model *gguf.File, m Making) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	places := y.places(model.Path)
+	places := Places(model.Path)
 	for _, path := range places {
 		f, err := y.open(path)
 		if err == nil {
