@@ -48,7 +48,12 @@ func For(ctx context.Context, model *gguf.File, m Making) (*File, error) {
 		}
 	}
 	var last error
-	for _, path := range places {
+	for i, path := range places {
+		if i > 0 {
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				return nil, errors.Join(last, err)
+			}
+		}
 		f, err := y.make(ctx, model, path, m)
 		if err == nil || !notWritable(err) && !errors.Is(err, atomicfile.ErrForeign) {
 			return f, err
@@ -78,7 +83,7 @@ func guarded(model *gguf.File) (y *layout, err error) {
 }
 
 func (y *layout) make(ctx context.Context, model *gguf.File, path string, m Making) (*File, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if _, err := model.Direct(y.layers[0].rows[Down]); err != nil {
 		return nil, err
 	}
 	if err := atomicfile.Check(path, gguf.NeuronsKind()); err != nil {

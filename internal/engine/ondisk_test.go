@@ -212,6 +212,7 @@ func TestOnDiskBesideGPU(t *testing.T) {
 func TestFromDisk(t *testing.T) {
 	experts := synth.Spec{Arch: "qwen3moe", Layers: 10, Embd: 256, FF: 512, Heads: 4, KVHeads: 2, Type: quant.Q8_0, Experts: 8, Used: 1, Activation: "silu", Seed: 5}
 	neurons := synth.Spec{Arch: "llama", Magic: "PWRI", Layers: 20, Embd: 256, FF: 4096, Heads: 4, Type: quant.Q4_0, Sparsity: 0.9, PowerLaw: 1, Seed: 5}
+	var want []int32 // of the spec
 	cache := t.TempDir()
 	for _, name := range []string{"XDG_CACHE_HOME", "LocalAppData", "HOME"} {
 		t.Setenv(name, cache)
@@ -219,12 +220,13 @@ func TestFromDisk(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		spec    synth.Spec
-		foreign bool // there is another file in the way
+		runs    []bool // from the disk, or from memory
+		foreign bool   // there is another file in the way
 		bundled bool
 	}{
-		{name: "experts", spec: experts},
-		{name: "neurons", spec: neurons, bundled: true},
-		{name: "neurons in the model's file", spec: neurons, foreign: true},
+		{name: "experts", spec: experts, runs: []bool{false, true}},
+		{name: "neurons", spec: neurons, runs: []bool{false, true, true}, bundled: true},
+		{name: "neurons in the model's file", spec: neurons, runs: []bool{true}, foreign: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "m.gguf")
@@ -244,8 +246,7 @@ func TestFromDisk(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer f.Close()
-			var want []int32
-			for run, disk := range []bool{false, true, true} {
+			for run, disk := range c.runs {
 				o := session.Options{Engine: engine.Options{Context: 128, UBatch: 32}, Planner: planner.Options{Device: vulkan.None}}
 				o.Planner.Threads = 2
 				var lines []string
@@ -274,7 +275,7 @@ func TestFromDisk(t *testing.T) {
 					t.Errorf("%q", lines)
 				}
 				got, _ := greedy(t, e.Engine, []int32{5, 6, 7, 8, 9, 10}, 8)
-				if want == nil {
+				if !disk {
 					want = got
 				}
 				if !slices.Equal(got, want) {
