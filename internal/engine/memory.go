@@ -182,7 +182,11 @@ func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memo
 	if m.Available, m.Budget = available, room.Whole; m.fits() || !o.canStay(f, c) {
 		return m
 	}
-	m = o.least(f, c, on)
+	least := o.least(f, c, on)
+	if least.OnDisk == 0 { // which would take more
+		return m
+	}
+	m = least
 	m.Available, m.Budget = available, room.OnDisk
 	m.grow(unitsOf(f, c, on).all())
 	return m
