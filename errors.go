@@ -42,7 +42,7 @@ type Memory struct {
 	Available   int64 // of RAM; 0: unknown
 	Budget      int64 // of RAM, that may be taken; math.MaxInt64: nobody knows a bound
 	OnGPUs      int64 // weights and cache in the memory of GPUs
-	OnDisk      int64 // experts that stay on the disk; Units has room for some of them. 0: nothing stays there
+	OnDisk      int64 // experts or neurons that stay on the disk; Units has room for some of them. 0: nothing stays there
 }
 
 // Parts says the sum and its parts, which add up to it as they are written.

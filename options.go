@@ -48,7 +48,7 @@ type Options struct {
 	UBatch       int    // tokens of the largest step; 0: 512
 	Threads      int    // for generation; 0: the physical cores
 	ThreadsBatch int    // for prompts; 0: Threads
-	RAM          *int64 // bytes of RAM that the model may take in all: of a model with experts that takes more, experts stay on the disk; nil: what is available, less a reserve where experts stay there
+	RAM          *int64 // bytes of RAM that the model may take in all: of one that takes more, experts stay on the disk, or neurons of a prepared model; nil: what is available, less a reserve where weights stay there
 	Mapped       bool   // compute on the mapped file instead of copying weights into memory
 	Lock         bool   // keep weights out of swap
 	Kernels      string // the processor's kernels for generation, which all give the same text: auto (measured while loading), usual, or a name that Chosen was told; empty: auto
@@ -102,6 +102,7 @@ type Options struct {
 
 	Measuring func(done, total int64)           // is told how far measuring the machine is, which is done once; may be nil
 	Compiling func(gpu string, done, total int) // is told how many shaders of a GPU are compiled, which is done once, on any goroutine; may be nil
+	Bundling  func(done, total int64)           // is told how many bytes of a model's file of neurons are written, which is done once where neurons stay on the disk; may be nil
 	Progress  func(done, total int64)           // is told how many bytes of weights are loaded; may be nil
 	Notice    func(string)                      // is told in a line what a user should know, such as why a GPU is given up; may be nil
 	Chosen    func(string)                      // is told in a line for each type of weights which kernel was chosen; may be nil
@@ -201,7 +202,7 @@ func (o *Options) session() (session.Options, error) {
 	}
 	e := engine.Options{
 		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Outputs: sequences, Drafts: o.drafts(), NoLookup: o.NoLookup, HotDrafts: engine.HotDrafts(o.HotDrafts), Further: o.FurtherDrafts, LeastHot: o.Draft.Least, NoRepack: o.Mapped, RAM: o.RAM, Lock: o.Lock,
-		Activation: o.Activation, Threshold: o.SparseThreshold, AlwaysOn: o.AlwaysOn, Sparse: mode, Bound: model.Bound{KLD: o.MaxKLD, SameTop: o.MinSameTop}, Progress: o.Progress, CacheTypes: types, WholeCache: o.WholeCache,
+		Activation: o.Activation, Threshold: o.SparseThreshold, AlwaysOn: o.AlwaysOn, Sparse: mode, Bound: model.Bound{KLD: o.MaxKLD, SameTop: o.MinSameTop}, Progress: o.Progress, Bundling: o.Bundling, CacheTypes: types, WholeCache: o.WholeCache,
 		Extension: engine.Extension(o.Extension),
 	}
 	if o.Trace != nil {

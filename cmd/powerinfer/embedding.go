@@ -80,7 +80,7 @@ func embedding(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	ended := showLoading(po)
-	so.Engine.Progress, so.Planner.Measuring, so.Planner.Compiling = po.Progress, po.Measuring, po.Compiling
+	so.Engine.Progress, so.Engine.Bundling, so.Planner.Measuring, so.Planner.Compiling = po.Progress, po.Bundling, po.Measuring, po.Compiling
 	s, err := session.Open(ctx, f, so)
 	ended()
 	if err != nil {

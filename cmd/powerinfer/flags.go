@@ -49,7 +49,7 @@ func engineFlags() []cli.Flag {
 }
 
 func ramBudgetFlag() cli.Flag {
-	return &cli.StringFlag{Name: "ram-budget", Category: memorySubject, Usage: "`GIB` of RAM that the model may take in all; of a model with experts that takes more, experts stay on the disk, and RAM keeps those that are used most; default: what is free, less a reserve where experts stay on the disk", Sources: env("RAM_BUDGET")}
+	return &cli.StringFlag{Name: "ram-budget", Category: memorySubject, Usage: "`GIB` of RAM that the model may take in all; of one that takes more, experts, or neurons of a prepared model, stay on the disk, and RAM keeps those that are used most; default: what is free, less a reserve where weights stay on the disk", Sources: env("RAM_BUDGET")}
 }
 
 // ramBudget reads that flag: bytes; nil where it is not given.
@@ -315,7 +315,14 @@ func open(ctx context.Context, c *cli.Command, adjust func(*powerinfer.Options))
 // showLoading shows how far loading with o is, until the function that it returns is called.
 func showLoading(o *powerinfer.Options) (finish func()) {
 	measuring, compiling, bar := newProgress("measuring", unitRuns), newProgress("compiling", unitRuns), newProgress("loading", unitBytes)
+	writing := newProgress("writing the file of neurons, once", unitBytes)
 	o.Measuring = measuring.set
+	write := sync.OnceFunc(writing.starts)
+	o.Bundling = func(done, total int64) {
+		measuring.finish()
+		write()
+		writing.set(done, total)
+	}
 	begin, compile := sync.OnceFunc(bar.starts), sync.OnceFunc(compiling.starts) // when the machine has been measured
 	var waits, over atomic.Bool                                                  // for shaders: then what is loaded is not what takes time
 	o.Compiling = func(gpu string, done, total int) {
@@ -332,6 +339,7 @@ func showLoading(o *powerinfer.Options) (finish func()) {
 	}
 	o.Progress = func(done, total int64) {
 		measuring.finish()
+		writing.finish()
 		begin()
 		if !waits.Load() {
 			bar.set(done, total)
@@ -340,6 +348,7 @@ func showLoading(o *powerinfer.Options) (finish func()) {
 	return func() {
 		over.Store(true)
 		compiling.finish()
+		writing.finish()
 		bar.finish()
 	}
 }

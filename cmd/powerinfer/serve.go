@@ -178,7 +178,7 @@ func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, mode
 		return nil, err
 	}
 	ended := showLoading(po)
-	so.Engine.Progress, so.Planner.Measuring, so.Planner.Compiling = po.Progress, po.Measuring, po.Compiling
+	so.Engine.Progress, so.Engine.Bundling, so.Planner.Measuring, so.Planner.Compiling = po.Progress, po.Bundling, po.Measuring, po.Compiling
 	e, err := session.Open(ctx, f, so)
 	ended()
 	if err != nil {

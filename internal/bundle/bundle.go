@@ -38,7 +38,7 @@ func (e *errOther) Error() string { return e.text }
 
 // Open opens the bundle file at path, which must be of this very model.
 func Open(path string, model *gguf.File) (*File, error) {
-	y, err := layoutOf(model)
+	y, err := guarded(model)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 
 // Making tells what Make does. Each function may be nil.
 type Making struct {
-	Progress func(done, total int64) // bytes of the file
+	Progress func(done, total int64) // bytes of the file, but for what an earlier call has written
 	Notice   func(string)            // a line for the user
 
 	piece int64 // bytes that are written at a time, about; 0: usualPiece
@@ -36,7 +36,7 @@ func For(ctx context.Context, model *gguf.File, m Making) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	places := y.places(model.Path)
+	places := Places(model.Path)
 	for _, path := range places {
 		f, err := y.open(path)
 		if err == nil {
@@ -48,7 +48,12 @@ func For(ctx context.Context, model *gguf.File, m Making) (*File, error) {
 		}
 	}
 	var last error
-	for _, path := range places {
+	for i, path := range places {
+		if i > 0 {
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				return nil, errors.Join(last, err)
+			}
+		}
 		f, err := y.make(ctx, model, path, m)
 		if err == nil || !notWritable(err) && !errors.Is(err, atomicfile.ErrForeign) {
 			return f, err
@@ -78,7 +83,7 @@ func guarded(model *gguf.File) (y *layout, err error) {
 }
 
 func (y *layout) make(ctx context.Context, model *gguf.File, path string, m Making) (*File, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if _, err := model.Direct(y.layers[0].rows[Down]); err != nil {
 		return nil, err
 	}
 	if err := atomicfile.Check(path, gguf.NeuronsKind()); err != nil {
@@ -136,7 +141,8 @@ type writer struct {
 	model  *gguf.File
 	reader *disk.Reader
 	part   *part
-	done   int64 // bytes of the file
+	first  int64 // bytes of the file that an earlier call has written
+	done   int64 // and that are there by now
 }
 
 // all writes the layers that are not there yet, and holds the result to the model.
@@ -144,7 +150,8 @@ func (w *writer) all() error {
 	if err := w.part.begin(); err != nil {
 		return err
 	}
-	w.done = w.part.end()
+	w.first = w.part.end()
+	w.done = w.first
 	if err := w.room(); err != nil {
 		return err
 	}
@@ -266,7 +273,7 @@ func (w *writer) write(data []byte, at int64) error {
 	}
 	w.done += int64(len(data))
 	if w.Progress != nil {
-		w.Progress(w.done, w.y.size)
+		w.Progress(w.done-w.first, w.y.size-w.first)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/bundle"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -48,14 +49,15 @@ type Options struct {
 	Extension  Extension // of the texts that are generated
 	WholeCache bool      // layers with sliding windows keep the keys and values that no window reaches any more, too
 	Adapters   []model.Adapter
-	Order      [][]int32            // [layers][n_ff] of neurons at load; nil keeps the file's
-	Observer   model.Observer       // sees feed-forward layers, which are then dense; may be nil
-	Devices    Devices              // what the model is computed on
-	Trace      *trace.Log           // keeps steps; may be nil
-	Clock      func() time.Duration // by which steps are timed to choose how many tokens are guessed; nil: the machine's
-	Work       bool                 // steps are timed part by part, also while nobody watches
-	Expect     func(Memory)         // is told what loading will take, before it begins, and once more where it begins anew; may be nil
-	Notice     func(string)         // is told in a line what the user should know; may be nil
+	Order      [][]int32               // [layers][n_ff] of neurons at load; nil keeps the file's
+	Observer   model.Observer          // sees feed-forward layers, which are then dense; may be nil
+	Devices    Devices                 // what the model is computed on
+	Trace      *trace.Log              // keeps steps; may be nil
+	Clock      func() time.Duration    // by which steps are timed to choose how many tokens are guessed; nil: the machine's
+	Work       bool                    // steps are timed part by part, also while nobody watches
+	Expect     func(Memory)            // is told what loading will take, before it begins, and once more where it begins anew; may be nil
+	Notice     func(string)            // is told in a line what the user should know; may be nil
+	Bundling   func(done, total int64) // is told how far the file of neurons is written, once for a model whose neurons stay on the disk; may be nil
 	Progress   func(done, total int64)
 }
 
@@ -97,9 +99,10 @@ type Engine struct {
 	pages   compute.CacheSpec        // how many the KV cache has
 	places  []compute.Place
 	need    Memory
-	looked  looked      // at the file
-	rows    [][]float32 // [n_out][n_vocab] logits of the last step
-	states  [][]float32 // [n_hidden][n_embd] hidden states of the last step
+	looked  looked       // at the file
+	bundle  *bundle.File // from which neurons on the disk are read, or nil
+	rows    [][]float32  // [n_out][n_vocab] logits of the last step
+	states  [][]float32  // [n_hidden][n_embd] hidden states of the last step
 
 	yielded atomic.Int64 // thread time that the device has left to other programs, as a share of all its threads [ns]
 
@@ -127,16 +130,19 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 		e.hot = &hotDrafts{}
 	}
 	if err := e.load(ctx); err != nil {
+		e.closeBundle()
 		return nil, err
 	}
 	if e.guesser, err = e.guessers(o.DraftModel); err != nil {
 		e.dev.Close()
+		e.closeBundle()
 		return nil, err
 	}
 	e.config, e.head = e.model.Config, &e.model.Head
 	e.digest = sync.OnceValue(f.Digest)
 	if tok.Size() > e.model.Vocab {
 		e.dev.Close()
+		e.closeBundle()
 		return nil, fmt.Errorf("%s: the tokenizer has %d tokens but the embedding %d rows", f.Path, tok.Size(), e.model.Vocab)
 	}
 	clock := o.Clock
@@ -170,6 +176,9 @@ func (e *Engine) loadOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := e.openBundle(ctx, p); err != nil {
+		return err
+	}
 	dev, err := e.options.Devices.Open(ctx, p.need.Units)
 	if err != nil {
 		return err
@@ -199,12 +208,11 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 			}
 		}
 	}
-	m, err := model.Load(ctx, f, dev, model.Options{
-		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: e.outputs + o.DraftRows(),
-		Sparse: o.Sparse, Further: c.FurtherCached, Drafts: o.hotDrafts(p.layout.Places != nil), Magnitudes: o.Magnitudes, Bound: o.Bound, AlwaysOn: o.AlwaysOn, Predicting: o.Predicting, Recall: o.Recall,
-		Order: o.Order, Observer: o.Observer, Places: p.layout.Places, OnDisk: p.need.OnDisk > 0,
-		Context: e.context, Cache: size, CacheTypes: o.CacheTypes, Adapters: o.Adapters, Pinned: o.NoRepack, Progress: progress,
-	})
+	mo := o.model()
+	mo.Batch, mo.Outputs, mo.Context, mo.Cache = e.ubatch, e.outputs+o.DraftRows(), e.context, size
+	mo.Further, mo.Drafts = c.FurtherCached, o.hotDrafts(p.layout.Places != nil)
+	mo.Places, mo.OnDisk, mo.Bundle, mo.Progress = p.layout.Places, p.need.OnDisk > 0, e.bundle, progress
+	m, err := model.Load(ctx, f, dev, mo)
 	if err != nil {
 		return err
 	}
@@ -226,6 +234,14 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 		return nil // GPUs have no part in what is observed
 	}
 	return m.Rehearse()
+}
+
+// model returns what o says of the model whatever the machine is.
+func (o *Options) model() model.Options {
+	return model.Options{
+		Activation: o.Activation, Threshold: o.Threshold, Sparse: o.Sparse, Magnitudes: o.Magnitudes, Bound: o.Bound, AlwaysOn: o.AlwaysOn, Predicting: o.Predicting, Recall: o.Recall,
+		Order: o.Order, Observer: o.Observer, CacheTypes: o.CacheTypes, Adapters: o.Adapters, Pinned: o.NoRepack,
+	}
 }
 
 func pick(v, def int) int {
@@ -273,6 +289,7 @@ func (e *Engine) Close() error {
 	}
 	e.broken = ErrClosed
 	err := e.dev.Close()
+	e.closeBundle()
 	runtime.KeepAlive(e.model)
 	return err
 }

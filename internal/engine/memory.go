@@ -20,8 +20,8 @@ import (
 // Memory holds the bytes of a machine's memory that a model is expected to take, before anything is loaded.
 type Memory struct {
 	Weights     int64 // in RAM; those that are computed on in the mapped file, or stay on the disk, are not counted
-	Units       int64 // in RAM: room for experts that stay on the disk
-	Reading     int64 // in RAM: buffers that experts are read into
+	Units       int64 // in RAM: room for experts or neurons that stay on the disk
+	Reading     int64 // in RAM: buffers that those are read into, and lists of neurons
 	Cache       int64 // in RAM, of keys, values and states
 	Activations int64 // of the largest step, and its rows of logits
 	Process     int64 // of the program itself, the vocabulary's share of garbage collection, and sampling
@@ -29,7 +29,7 @@ type Memory struct {
 	Available   int64 // of RAM; 0: unknown
 	Budget      int64 // of RAM, that may be taken; math.MaxInt64: nobody knows a bound
 	OnGPUs      int64 // weights and cache in the memory of GPUs
-	OnDisk      int64 // experts that stay on the disk; Units has room for some of them. 0: nothing stays there
+	OnDisk      int64 // experts or neurons that stay on the disk; Units has room for some of them. 0: nothing stays there
 }
 
 // fits reports whether that may be taken.
@@ -60,7 +60,7 @@ func (m *Memory) Parts() string {
 	}
 	parts := "weights " + part(m.Weights)
 	if m.OnDisk > 0 {
-		parts += ", experts from the disk " + part(m.Units+m.Reading)
+		parts += ", weights from the disk " + part(m.Units+m.Reading)
 	}
 	parts += fmt.Sprintf(", KV cache %s, activations %s, the program %s", part(m.Cache), part(m.Activations), part(m.Process))
 	return fmt.Sprintf("%s %s (%s)", text(sum), name, parts)
@@ -90,7 +90,7 @@ func (e *MemoryError) Error() string { return e.Text(setting.Flags) }
 func (e *MemoryError) Text(n setting.Names) string {
 	needs := "the model needs"
 	if e.OnDisk > 0 {
-		needs = "with its experts on the disk the model needs at least"
+		needs = "with weights on the disk the model needs at least"
 	}
 	if e.Budget == e.Available {
 		return setting.Sprintf(n, "%s: %s %s of memory, and %s are available; %s", e.File, needs, e.Parts(), bytesText(e.Available), e.Advice)
@@ -117,8 +117,8 @@ func (o *Options) Memory(f *gguf.File, on placement.Layout) (int64, error) {
 	return o.needs(f, c, on).Need, nil
 }
 
-// Least returns the least that opening the model in f takes where what on says lies on GPUs: with experts on the disk
-// where they may stay there.
+// Least returns the least that opening the model in f takes where what on says lies on GPUs: with experts or neurons
+// on the disk where they may stay there.
 func (o *Options) Least(f *gguf.File, on placement.Layout) (Memory, error) {
 	c, err := o.config(f)
 	if err != nil {
@@ -131,6 +131,10 @@ func (o *Options) Least(f *gguf.File, on placement.Layout) (Memory, error) {
 func (o *Options) config(f *gguf.File) (model.Config, error) {
 	c, err := model.ReadConfig(f, o.Activation)
 	c.FurtherCached = o.GuessesFurther()
+	if err == nil {
+		mo := o.model()
+		_ = c.Settle(&mo) // loading says what is wrong
+	}
 	return c, err
 }
 
@@ -140,10 +144,10 @@ var readMemory = hw.ReadMemory
 // Room is what a model may take of RAM, in bytes; math.MaxInt64: nobody knows a bound.
 type Room struct {
 	Whole  int64 // with all of it in memory
-	OnDisk int64 // with experts on the disk
+	OnDisk int64 // with experts or neurons on the disk
 }
 
-// diskShare is the share of the available memory that a model takes at most whose experts stay on the disk, where nobody
+// diskShare is the share of the available memory that a model takes at most whose weights stay on the disk, where nobody
 // says how much: it would take all.
 const diskShare = 0.94
 
@@ -178,9 +182,13 @@ func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memo
 	if m.Available, m.Budget = available, room.Whole; m.fits() || !o.canStay(f, c) {
 		return m
 	}
-	m = o.least(f, c, on)
+	least := o.least(f, c, on)
+	if least.OnDisk == 0 { // which would take more
+		return m
+	}
+	m = least
 	m.Available, m.Budget = available, room.OnDisk
-	m.grow(unitsOf(f, c, on).packed)
+	m.grow(unitsOf(f, c, on).all())
 	return m
 }
 
@@ -295,11 +303,8 @@ func (o *Options) advice(f *gguf.File, c model.Config, on placement.Layout, need
 		weaken(change{"%s, which computes on the file and is slower", []any{setting.Mapped}, func(o Options) Options { o.NoRepack = true; return o }})
 	}
 	why := ""
-	if !o.canStay(f, c) && !o.NoRepack && need.Weights > need.Budget {
-		why = "its weights cannot stay on the disk, because every token reads all of them; "
-		if c.Experts.Count > 0 {
-			why = "its experts cannot stay on the disk, because loading changes them; "
-		}
+	if !o.NoRepack && !o.canStay(f, c) && need.Weights > need.Budget {
+		why = o.whyNot(c)
 	}
 	if len(alone) > 0 {
 		return advise(why+"what makes it fit: ", alone, ", or ")

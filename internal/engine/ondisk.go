@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/powerinfer-go/powerinfer/internal/bundle"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/disk"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -14,37 +16,84 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
-// canStay reports whether weights of the model in f may stay on the disk: experts, of which a token reads some, unless
-// the file has factors that loading puts into them.
+// canStay reports whether weights of the model in f may stay on the disk: those of which a token reads some, unless the
+// file has factors that loading puts into them.
 func (o *Options) canStay(f *gguf.File, c model.Config) bool {
-	return c.Experts.Count > 0 && !o.NoRepack && !slices.ContainsFunc(f.Tensors, func(t *gguf.Tensor) bool {
+	return c.CanStayOnDisk() == nil && !o.NoRepack && !slices.ContainsFunc(f.Tensors, func(t *gguf.Tensor) bool {
 		_, _, copied := c.Loaded(f, t)
 		return copied && stays(&c, t)
 	})
 }
 
-// stays reports whether a tensor is one of those that stay on the disk where experts do: stacked matrices of experts.
-// Their biases and factors are loaded.
-func stays(c *model.Config, t *gguf.Tensor) bool {
-	p, loaded := c.Purpose(t.Name)
-	return loaded && (p.Role == nn.OfExperts || p.Role == nn.PredictsExperts) && strings.HasSuffix(t.Name, ".weight")
+// whyNot says why none of a model's weights may stay on the disk, and goes on with a semicolon.
+func (o *Options) whyNot(c model.Config) string {
+	switch {
+	case c.CanStayOnDisk() == nil:
+		return "its " + unitsOn(&c) + " cannot stay on the disk, because loading changes them; "
+	case c.Act.Sparse() && !c.Transposed:
+		return "its neurons could stay on the disk if powerinfer prepare had sorted them; "
+	}
+	return "its weights cannot stay on the disk, because every token reads all of them; "
 }
 
-// units are experts that stay on the disk, each with the rows of all its matrices.
+// unitsOn names what of a model stays on the disk.
+func unitsOn(c *model.Config) string {
+	if c.Experts.Count > 0 {
+		return "experts"
+	}
+	return "neurons"
+}
+
+// stays reports whether a tensor is one of those that stay on the disk where experts or neurons do: stacked matrices of
+// experts, and matrices with a row for each neuron. Their biases and factors are loaded.
+func stays(c *model.Config, t *gguf.Tensor) bool {
+	p, loaded := c.Purpose(t.Name)
+	name, weight := strings.CutSuffix(t.Name, ".weight")
+	if !loaded || !weight {
+		return false
+	}
+	switch p.Role {
+	case nn.OfExperts, nn.PredictsExperts:
+		return true
+	case nn.OfNeurons:
+		rows, gates := c.NeuronsOnDisk(p.Layer)
+		b := &c.Blocks[p.Layer]
+		deciding := strings.HasSuffix(name, ".ffn_gate") || strings.HasSuffix(name, ".ffn_up") && (!b.Gated || t.Rows() != b.FF)
+		return rows && (gates || !deciding)
+	}
+	return false
+}
+
+// units are experts or neurons that stay on the disk, each with the rows of all its matrices.
 type units struct {
 	file    int64 // bytes of all in the file
 	packed  int64 // and in memory
+	whole   int64 // in memory, of all neurons of a layer, which a prompt needs together
 	least   int64 // in memory, of as many as computing a token takes
-	reading int64 // in memory, of buffers that they are read into, and of the ends of pages that they do not fill
+	reading int64 // in memory, of buffers that they are read into, of the ends of pages that they do not fill, and of lists
 }
 
-// unitsOf returns the experts of the model in f that are on no GPU.
+// all returns the most memory that there is a use for: for all units, and for two layers of neurons, one of which is
+// read while the other is computed.
+func (u units) all() int64 { return u.packed + 2*u.whole }
+
+const (
+	// neuronPiece is what is read at a time of neurons, at most. [bytes]
+	neuronPiece = 1 << 20
+	// neuronLists is what lists have of a neuron on the disk: its uses, its slot, its checksums. [bytes]
+	neuronLists = 96
+	// neuronShare is the share of a layer's neurons that a token uses, as a divisor: a prepared model's mostly use less.
+	neuronShare = 8
+)
+
+// unitsOf returns the experts or neurons of the model in f that are on no GPU.
 func unitsOf(f *gguf.File, c model.Config, on placement.Layout) (u units) {
-	n := int64(c.Experts.Count)
 	type shape struct {
-		file, packed int64 // bytes of all experts of a layer
-		rest         int64 // experts that are on no GPU
+		file, packed int64 // bytes of all units of a layer
+		n            int64 // units
+		rest         int64 // that are on no GPU
 		parts        int64 // matrices
+		neurons      bool
 	}
 	layers := map[int]shape{}
 	pieces, largest := 0, int64(0)
@@ -56,42 +105,56 @@ func unitsOf(f *gguf.File, c model.Config, on placement.Layout) (u units) {
 		typ, bytes, _ := c.Loaded(f, t)
 		p, _ := c.Purpose(t.Name)
 		y := layers[p.Layer]
+		y.n = int64(c.Experts.Count)
+		if y.neurons = p.Role == nn.OfNeurons; y.neurons {
+			y.n = int64(c.Blocks[p.Layer].FF)
+		}
 		y.file += bytes
 		y.packed += layout.Packed(typ, bytes)
-		y.rest = c.InRAM(t.Name, n, places)
+		y.rest = c.InRAM(t.Name, y.n, places)
 		y.parts++
 		layers[p.Layer] = y
-		if y.rest > 0 {
-			pieces, largest = max(pieces, int(y.rest*y.parts)), max(largest, bytes/n)
+		switch {
+		case y.rest == 0:
+		case y.neurons:
+			pieces, largest = max(pieces, int(2*y.file/neuronPiece)), neuronPiece
+		default:
+			pieces, largest = max(pieces, int(y.rest*y.parts)), max(largest, bytes/y.n)
 		}
 	}
-	type class struct{ rest, held, parts int64 } // experts of layers whose experts are equally large, and how many a layer must have in memory
-	classes := map[int64]class{}                 // by the bytes of an expert
+	type class struct{ rest, held, parts int64 } // units of layers whose units are equally large, and how many a layer must have in memory
+	classes := map[int64]class{}                 // by the bytes of a unit
 	for _, y := range layers {
 		if y.rest == 0 {
 			continue
 		}
-		unit := (y.packed + n - 1) / n
-		u.file += y.file * y.rest / n
+		unit := (y.packed + y.n - 1) / y.n
+		u.file += y.file * y.rest / y.n
 		u.packed += unit * y.rest
+		held := 2 * int64(c.Experts.Used)
+		if y.neurons {
+			held = max(1, y.n/neuronShare)
+			u.whole = max(u.whole, unit*y.rest+y.parts*layout.HugePage)
+			u.reading += neuronLists * y.rest
+		}
 		k := classes[unit]
-		classes[unit] = class{k.rest + y.rest, max(k.held, min(y.rest, 2*int64(c.Experts.Used))), y.parts}
+		classes[unit] = class{k.rest + y.rest, max(k.held, min(y.rest, held)), y.parts}
 	}
-	one := int64(0) // so that each class, which has its share of memory, has room for an expert
+	one := int64(0) // so that each class, which has its share of memory, has room for a unit
 	for unit, k := range classes {
 		u.least += unit * k.held
 		one = max(one, (u.packed+k.rest-1)/k.rest+1)
 		u.reading += k.parts * layout.HugePage
 	}
-	u.least = max(u.least, one)
+	u.least = max(u.least, one) + u.whole
 	if u.reading = min(u.reading, u.packed); pieces > 0 {
 		u.reading += disk.Buffered(pieces, largest)
 	}
 	return u
 }
 
-// least returns the least that the model in f takes where what on says lies on GPUs: with experts on the disk if they
-// may stay there and that is less, and room for those that a token of a layer uses and as many that are read.
+// least returns the least that the model in f takes where what on says lies on GPUs: with experts or neurons
+// on the disk if they may stay there and that is less, and room for those that a token of a layer uses.
 func (o *Options) least(f *gguf.File, c model.Config, on placement.Layout) Memory {
 	if !o.canStay(f, c) {
 		return o.needs(f, c, on)
@@ -114,7 +177,7 @@ type provision struct {
 }
 
 // provide decides how the model in f is loaded where what on says goes to GPUs: all of it in memory if that fits, else
-// without the layer that predicts a further token, else with experts on the disk. It tells the user what changes.
+// without the layer that predicts a further token, else with experts or neurons on the disk. It tells the user what changes.
 func (o *Options) provide(f *gguf.File, on placement.Layout) (p provision, err error) {
 	if o.NoRepack && o.RAM != nil {
 		return p, setting.Errorf("%s bounds what is loaded, and with %s the system decides how much of the mapped file is in memory: give one of them", setting.RAM, setting.Mapped)
@@ -148,7 +211,7 @@ func (o *Options) provide(f *gguf.File, on placement.Layout) (p provision, err e
 	}
 	if need.OnDisk > 0 {
 		whole := o.needs(f, c, on)
-		notice("the model takes %s and %s of memory may be used: its experts stay on the disk, and %s of RAM keep those that are used most", bytesText(whole.Need), bytesText(need.Budget), bytesText(need.Units))
+		notice("the model takes %s and %s of memory may be used: its %s stay on the disk, and %s of RAM keep those that are used most", bytesText(whole.Need), bytesText(need.Budget), unitsOn(&c), bytesText(need.Units))
 	}
 	return provision{c, on, need}, nil
 }
@@ -162,7 +225,7 @@ func withoutSlots(on placement.Layout) placement.Layout {
 	return on
 }
 
-// grow gives experts on the disk the room that the budget leaves, as far as they have a use for it.
+// grow gives units on the disk the room that the budget leaves, as far as they have a use for it.
 func (m *Memory) grow(all int64) {
 	if m.OnDisk > 0 && m.Need < m.Budget {
 		m.Units = min(all, m.Units+m.Budget-m.Need)
@@ -192,5 +255,39 @@ func (e *Engine) lookAtFile(failed bool) {
 	if err := e.file.Changed(); err != nil {
 		y.told = true
 		e.options.Notice(err.Error())
+	}
+}
+
+// openBundle opens the file of neurons of a model whose neurons stay on the disk, and makes it if there is none. Without
+// it, a neuron's rows are read one by one.
+func (e *Engine) openBundle(ctx context.Context, p provision) (err error) {
+	if p.need.OnDisk == 0 || e.bundle != nil || !severalRows(&p.config) {
+		return nil
+	}
+	o := &e.options
+	e.bundle, err = bundle.For(ctx, e.file, bundle.Making{Progress: o.Bundling, Notice: o.Notice})
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if o.Notice != nil {
+		o.Notice(fmt.Sprintf("neurons are read from the model's own file, which is slower: %v", err))
+	}
+	return nil
+}
+
+// severalRows reports whether neurons of a layer have several rows on the disk.
+func severalRows(c *model.Config) bool {
+	for l := range c.Blocks {
+		if rows, gates := c.NeuronsOnDisk(l); rows && (gates || c.Blocks[l].Gated) {
+			return true
+		}
+	}
+	return false
+}
+
+// closeBundle closes the file of neurons, which is only read.
+func (e *Engine) closeBundle() {
+	if e.bundle != nil {
+		_ = e.bundle.Close()
 	}
 }

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"errors"
 	"math"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -10,10 +11,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/internal/bundle"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
@@ -120,11 +123,47 @@ func TestOnDisk(t *testing.T) {
 	}
 }
 
-// TestOnlyExpertsStay: a dense model that does not fit is refused and told why; a mapped file needs no disk of ours.
-func TestOnlyExpertsStay(t *testing.T) {
+// TestNeuronsOnDisk: neurons of a prepared model that does not fit stay on the disk, within what may be taken.
+func TestNeuronsOnDisk(t *testing.T) {
+	f := described(t, "llama-70b,type=q4_0")
+	o := engine.Options{Context: 4096}
+	whole, err := o.Memory(f, placement.Layout{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := o.Least(f, placement.Layout{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Predictors take 10 % of the weights, attention, the head and the embedding 20 %, a layer's neurons 400 MiB.
+	if m.Need > whole/2 || m.Units < 400<<20 {
+		t.Fatalf("the least is %+v, all of it %d bytes", m, whole)
+	}
+	for _, budget := range []int64{m.Need - 1, m.Need, whole / 2, whole - 1, whole} {
+		engine.SetAvailable(t, whole)
+		o.RAM = &budget
+		var lines []string
+		o.Notice = func(line string) { lines = append(lines, line) }
+		need, err := engine.Provide(f, o, placement.Layout{})
+		switch {
+		case budget < m.Need:
+			var full *engine.MemoryError
+			if !errors.As(err, &full) || full.Need != m.Need {
+				t.Error(err)
+			}
+		case err != nil || need.Need > budget || (need.OnDisk > 0) != (budget < whole):
+			t.Errorf("%d bytes: %+v, %v", budget, need, err)
+		case budget < whole && (len(lines) != 1 || !strings.Contains(lines[0], "neurons stay on the disk")):
+			t.Errorf("the lines %q", lines)
+		}
+	}
+}
+
+// TestMustNotStay: a dense model that does not fit and reads all of it for every token is refused and told why; a mapped file needs no disk of ours.
+func TestMustNotStay(t *testing.T) {
 	engine.SetAvailable(t, 8<<30)
 	dense := described(t, "llama-70b,type=q4_0")
-	_, err := engine.Provide(dense, engine.Options{Context: 4096}, placement.Layout{})
+	_, err := engine.Provide(dense, engine.Options{Context: 4096, Sparse: model.Off}, placement.Layout{})
 	if err == nil || !strings.Contains(err.Error(), "every token reads all of them") || !strings.Contains(err.Error(), "--no-repack") {
 		t.Error(err)
 	}
@@ -168,46 +207,84 @@ func TestOnDiskBesideGPU(t *testing.T) {
 	}
 }
 
-// TestFromDisk: a model with experts on the disk says what it says from memory.
+// TestFromDisk: a model with experts or neurons on the disk says what it says from memory. Neurons are read from a file of
+// their own, or from the model's where there cannot be one.
 func TestFromDisk(t *testing.T) {
-	s := synth.Spec{Arch: "qwen3moe", Layers: 10, Embd: 256, FF: 512, Heads: 4, KVHeads: 2, Type: quant.Q8_0, Experts: 8, Used: 1, Activation: "silu", Seed: 5}
-	path := filepath.Join(t.TempDir(), "m.gguf")
-	if err := synth.Write(t.Context(), path, s, nil); err != nil {
-		t.Fatal(err)
+	experts := synth.Spec{Arch: "qwen3moe", Layers: 10, Embd: 256, FF: 512, Heads: 4, KVHeads: 2, Type: quant.Q8_0, Experts: 8, Used: 1, Activation: "silu", Seed: 5}
+	neurons := synth.Spec{Arch: "llama", Magic: "PWRI", Layers: 20, Embd: 256, FF: 4096, Heads: 4, Type: quant.Q4_0, Sparsity: 0.9, PowerLaw: 1, Seed: 5}
+	var want []int32 // of the spec
+	cache := t.TempDir()
+	for _, name := range []string{"XDG_CACHE_HOME", "LocalAppData", "HOME"} {
+		t.Setenv(name, cache)
 	}
-	f, err := gguf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var want []int32
-	for _, disk := range []bool{false, true} {
-		o := session.Options{Engine: engine.Options{Context: 128, UBatch: 32}, Planner: planner.Options{Device: vulkan.None}}
-		o.Planner.Threads = 2
-		if disk {
-			m, err := o.Engine.Least(f, placement.Layout{})
+	for _, c := range []struct {
+		name    string
+		spec    synth.Spec
+		runs    []bool // from the disk, or from memory
+		foreign bool   // there is another file in the way
+		bundled bool
+	}{
+		{name: "experts", spec: experts, runs: []bool{false, true}},
+		{name: "neurons", spec: neurons, runs: []bool{false, true, true}, bundled: true},
+		{name: "neurons in the model's file", spec: neurons, runs: []bool{true}, foreign: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "m.gguf")
+			if err := synth.Write(t.Context(), path, c.spec, nil); err != nil {
+				t.Fatal(err)
+			}
+			if c.foreign {
+				for _, in := range []string{path + bundle.Suffix, filepath.Join(cache, "powerinfer")} {
+					os.RemoveAll(in)
+					if err := os.WriteFile(in, []byte("another file"), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			f, err := gguf.Open(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			budget := m.Need + 4<<20
-			o.Engine.RAM = &budget
-		}
-		e, err := session.Open(t.Context(), f, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if m := e.Memory(); (m.OnDisk > 0) != disk {
-			t.Errorf("on the disk: %+v", m)
-		}
-		got, _ := greedy(t, e.Engine, []int32{5, 6, 7, 8, 9, 10}, 24)
-		if want == nil {
-			want = got
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("from the disk %v, from memory %v", got, want)
-		}
-		if err := e.Engine.Close(); err != nil {
-			t.Error(err)
-		}
+			defer f.Close()
+			for run, disk := range c.runs {
+				o := session.Options{Engine: engine.Options{Context: 128, UBatch: 32}, Planner: planner.Options{Device: vulkan.None}}
+				o.Planner.Threads = 2
+				var lines []string
+				written := int64(0)
+				o.Planner.Notice = func(line string) { lines = append(lines, line) }
+				o.Engine.Bundling = func(done, total int64) { written = done }
+				if disk {
+					m, err := o.Engine.Least(f, placement.Layout{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					budget := m.Need + 1<<20
+					o.Engine.RAM = &budget
+				}
+				e, err := session.Open(t.Context(), f, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if m := e.Memory(); (m.OnDisk > 0) != disk {
+					t.Errorf("on the disk: %+v", m)
+				}
+				if (written > 0) != (c.bundled && run == 1) {
+					t.Errorf("run %d: %d bytes of neurons were written", run, written)
+				}
+				if slower := strings.Contains(strings.Join(lines, "\n"), "read from the model's own file"); slower != (disk && c.foreign) {
+					t.Errorf("%q", lines)
+				}
+				got, _ := greedy(t, e.Engine, []int32{5, 6, 7, 8, 9, 10}, 8)
+				if !disk {
+					want = got
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("from the disk %v, from memory %v", got, want)
+				}
+				if err := e.Engine.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
 	}
 }

@@ -42,6 +42,9 @@ const (
 	ownKeys     = "powerinfer." // prefix of the keys of statistics
 )
 
+// NeuronsSuffix is added to the name of a model's file to name its file of neurons, which no list of models shows.
+const NeuronsSuffix = ".neurons"
+
 // TypeOfNeurons is the key that says that a file is of NeuronsKind. It is the file's first.
 func TypeOfNeurons() KV { return KV{typeKey, typeNeurons} }
 

@@ -560,8 +560,17 @@ func TestRemoveShared(t *testing.T) {
 	if list := distributed(s); len(list) != 1 {
 		t.Errorf("%d requests for one content", len(list))
 	}
+	one, err := h.Resolve(t.Context(), name(t, "user/one/one-Q8_0.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, made := range []string{".neurons", ".neurons.part"} { // from it
+		if err := os.WriteFile(one.Path()+made, []byte("12345"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	gone, err := h.Remove(t.Context(), name(t, "user/one/one-Q8_0.gguf"))
-	if err != nil || gone.Bytes != 0 {
+	if err != nil || gone.Bytes != 10 {
 		t.Errorf("%+v (%v)", gone, err)
 	}
 	m, err := h.Resolve(t.Context(), name(t, "user/one/copy-Q8_0.gguf"))

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/gofrs/flock"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
 // Removal lists what Remove deleted, or would delete.
@@ -170,7 +172,8 @@ func (h *Hub) removeModel(_ context.Context, r *repository, n Name, really bool)
 	left := 0
 	for _, e := range r.entries() {
 		_, file, _ := strings.Cut(strings.TrimPrefix(e.name, "snapshots/"), "/")
-		if paths[file] {
+		of, _, _ := strings.Cut(file, gguf.NeuronsSuffix) // made from the model, or a part of it
+		if paths[file] || paths[of] {
 			names = append(names, e.name)
 			if validOID(e.oid) {
 				oids[e.oid] = true

@@ -103,17 +103,6 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if err := c.CacheSpec(compute.CacheSpec{}, o.CacheTypes).Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
-	if o.Threshold != nil {
-		c.Threshold = *o.Threshold
-	}
-	if o.Sparse == Threshold && o.Magnitudes != nil { // an observer sees its zeros in dense layers
-		if err := c.takeThresholds(o.Magnitudes); err != nil {
-			return nil, fmt.Errorf("%s: %w", f.Path, err)
-		}
-	}
-	if err := c.takePrediction(&o); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Path, err)
-	}
 	extra, err := nn.NewAdapters(o.Adapters, c.Arch)
 	if err != nil {
 		return nil, err
@@ -121,7 +110,7 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if path := nn.AdaptsNeurons(o.Adapters); path != "" && c.Prepared != nil && !c.Prepared.Ordered() {
 		return nil, fmt.Errorf("%s: the adapter changes neurons, and %s does not say in which order its own were before it was prepared: prepare the model again, or take it as it was before", path, f.Path)
 	}
-	if err := c.settle(c.ModeWith(o.mode(), o.Adapters), &o); err != nil {
+	if err := c.Settle(&o); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	if err := c.CanStayOnDisk(); o.OnDisk && err != nil {
@@ -283,6 +272,22 @@ func (m *Model) allocate(rows, outputs int) (err error) {
 		pretend()
 	}
 	return nil
+}
+
+// Settle takes in what o asks of how layers are computed: the mode, thresholds, and which layers predict.
+func (c *Config) Settle(o *Options) error {
+	if o.Threshold != nil {
+		c.Threshold = *o.Threshold
+	}
+	if o.Sparse == Threshold && o.Magnitudes != nil { // an observer sees its zeros in dense layers
+		if err := c.takeThresholds(o.Magnitudes); err != nil {
+			return err
+		}
+	}
+	if err := c.takePrediction(o); err != nil {
+		return err
+	}
+	return c.settle(c.ModeWith(o.mode(), o.Adapters), o)
 }
 
 // settle decides how feed-forward layers are computed.
