@@ -33,8 +33,8 @@ type ContextError struct {
 // Memory holds the bytes of a machine's memory that a model is expected to take, before anything is loaded.
 type Memory struct {
 	Weights     int64 // in RAM; those that are computed on in the mapped file, or stay on the disk, are not counted
-	Units       int64 // in RAM: room for experts that stay on the disk
-	Reading     int64 // in RAM: buffers that experts are read into
+	Units       int64 // in RAM: room for experts or neurons that stay on the disk
+	Reading     int64 // in RAM: buffers that these are read into, and what they take besides
 	Cache       int64 // in RAM, of keys, values and states
 	Activations int64 // of the largest step, and its rows of logits
 	Process     int64 // of the program itself, the vocabulary and sampling
@@ -42,7 +42,7 @@ type Memory struct {
 	Available   int64 // of RAM; 0: unknown
 	Budget      int64 // of RAM, that may be taken; math.MaxInt64: nobody knows a bound
 	OnGPUs      int64 // weights and cache in the memory of GPUs
-	OnDisk      int64 // experts that stay on the disk; Units has room for some of them. 0: nothing stays there
+	OnDisk      int64 // experts or neurons that stay on the disk; Units has room for some of them. 0: nothing stays there
 }
 
 // Parts says the sum and its parts, which add up to it as they are written.

@@ -5,12 +5,14 @@ package engine
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/bundle"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -97,8 +99,9 @@ type Engine struct {
 	pages   compute.CacheSpec        // how many the KV cache has
 	places  []compute.Place
 	need    Memory
-	rows    [][]float32 // [n_out][n_vocab] logits of the last step
-	states  [][]float32 // [n_hidden][n_embd] hidden states of the last step
+	bundle  *bundle.File // from which neurons on the disk are read; nil: from file, or none are there
+	rows    [][]float32  // [n_out][n_vocab] logits of the last step
+	states  [][]float32  // [n_hidden][n_embd] hidden states of the last step
 
 	yielded atomic.Int64 // thread time that the device has left to other programs, as a share of all its threads [ns]
 
@@ -126,17 +129,15 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 		e.hot = &hotDrafts{}
 	}
 	if err := e.load(ctx); err != nil {
-		return nil, err
+		return nil, errors.Join(err, e.closeBundle())
 	}
 	if e.guesser, err = e.guessers(o.DraftModel); err != nil {
-		e.dev.Close()
-		return nil, err
+		return nil, errors.Join(err, e.dev.Close(), e.closeBundle())
 	}
 	e.config, e.head = e.model.Config, &e.model.Head
 	e.digest = sync.OnceValue(f.Digest)
 	if tok.Size() > e.model.Vocab {
-		e.dev.Close()
-		return nil, fmt.Errorf("%s: the tokenizer has %d tokens but the embedding %d rows", f.Path, tok.Size(), e.model.Vocab)
+		return nil, errors.Join(e.dev.Close(), e.closeBundle(), fmt.Errorf("%s: the tokenizer has %d tokens but the embedding %d rows", f.Path, tok.Size(), e.model.Vocab))
 	}
 	clock := o.Clock
 	if clock == nil {
@@ -169,6 +170,11 @@ func (e *Engine) loadOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if p.neurons {
+		if err := e.bundleNeurons(ctx); err != nil {
+			return err
+		}
+	}
 	dev, err := e.options.Devices.Open(ctx, p.need.Units)
 	if err != nil {
 		return err
@@ -178,6 +184,30 @@ func (e *Engine) loadOnce(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// bundleNeurons opens the file that has each neuron's rows together, and makes it if there is none. Where that cannot be,
+// neurons are read from the model's file, each in several reads.
+func (e *Engine) bundleNeurons(ctx context.Context) error {
+	if e.bundle != nil {
+		return nil
+	}
+	var err error
+	e.bundle, err = bundle.For(ctx, e.file, bundle.Making{Progress: e.options.Progress, Notice: e.options.Notice})
+	if err != nil && ctx.Err() == nil && e.options.Notice != nil {
+		e.options.Notice(fmt.Sprintf("neurons are read in several parts each, which is slower: %v", err))
+	}
+	return ctx.Err()
+}
+
+// closeBundle closes that file.
+func (e *Engine) closeBundle() error {
+	if e.bundle == nil {
+		return nil
+	}
+	err := e.bundle.Close()
+	e.bundle = nil
+	return err
 }
 
 // loadOn takes the model in on dev.
@@ -201,7 +231,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 	m, err := model.Load(ctx, f, dev, model.Options{
 		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: e.outputs + o.DraftRows(),
 		Sparse: o.Sparse, Further: c.FurtherCached, Drafts: o.hotDrafts(p.layout.Places != nil), Magnitudes: o.Magnitudes, Bound: o.Bound, AlwaysOn: o.AlwaysOn, Predicting: o.Predicting, Recall: o.Recall,
-		Order: o.Order, Observer: o.Observer, Places: p.layout.Places, OnDisk: p.need.OnDisk > 0,
+		Order: o.Order, Observer: o.Observer, Places: p.layout.Places, OnDisk: p.need.OnDisk > 0, Bundle: e.bundle,
 		Context: e.context, Cache: size, CacheTypes: o.CacheTypes, Adapters: o.Adapters, Pinned: o.NoRepack, Progress: progress,
 	})
 	if err != nil {
@@ -271,7 +301,7 @@ func (e *Engine) Close() error {
 		return nil // it is closed
 	}
 	e.broken = ErrClosed
-	err := e.dev.Close()
+	err := errors.Join(e.dev.Close(), e.closeBundle())
 	runtime.KeepAlive(e.model)
 	return err
 }

@@ -20,8 +20,8 @@ import (
 // Memory holds the bytes of a machine's memory that a model is expected to take, before anything is loaded.
 type Memory struct {
 	Weights     int64 // in RAM; those that are computed on in the mapped file, or stay on the disk, are not counted
-	Units       int64 // in RAM: room for experts that stay on the disk
-	Reading     int64 // in RAM: buffers that experts are read into
+	Units       int64 // in RAM: room for experts or neurons that stay on the disk
+	Reading     int64 // in RAM: buffers that these are read into, and what they take besides
 	Cache       int64 // in RAM, of keys, values and states
 	Activations int64 // of the largest step, and its rows of logits
 	Process     int64 // of the program itself, the vocabulary's share of garbage collection, and sampling
@@ -29,7 +29,7 @@ type Memory struct {
 	Available   int64 // of RAM; 0: unknown
 	Budget      int64 // of RAM, that may be taken; math.MaxInt64: nobody knows a bound
 	OnGPUs      int64 // weights and cache in the memory of GPUs
-	OnDisk      int64 // experts that stay on the disk; Units has room for some of them. 0: nothing stays there
+	OnDisk      int64 // experts or neurons that stay on the disk; Units has room for some of them. 0: nothing stays there
 }
 
 // fits reports whether that may be taken.
@@ -60,7 +60,7 @@ func (m *Memory) Parts() string {
 	}
 	parts := "weights " + part(m.Weights)
 	if m.OnDisk > 0 {
-		parts += ", experts from the disk " + part(m.Units+m.Reading)
+		parts += ", kept from the disk " + part(m.Units+m.Reading)
 	}
 	parts += fmt.Sprintf(", KV cache %s, activations %s, the program %s", part(m.Cache), part(m.Activations), part(m.Process))
 	return fmt.Sprintf("%s %s (%s)", text(sum), name, parts)
@@ -90,7 +90,7 @@ func (e *MemoryError) Error() string { return e.Text(setting.Flags) }
 func (e *MemoryError) Text(n setting.Names) string {
 	needs := "the model needs"
 	if e.OnDisk > 0 {
-		needs = "with its experts on the disk the model needs at least"
+		needs = "with all on the disk that may stay there, the model needs at least"
 	}
 	if e.Budget == e.Available {
 		return setting.Sprintf(n, "%s: %s %s of memory, and %s are available; %s", e.File, needs, e.Parts(), bytesText(e.Available), e.Advice)
@@ -175,28 +175,36 @@ func (o *Options) room() (r Room, available int64) {
 func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memory {
 	room, available := o.room()
 	m := o.needs(f, c, on)
-	if m.Available, m.Budget = available, room.Whole; m.fits() || !o.canStay(f, c) {
+	if m.Available, m.Budget = available, room.Whole; m.fits() {
+		return m
+	}
+	s := o.staying(f, c)
+	if s.none != nil {
 		return m
 	}
 	m = o.least(f, c, on)
 	m.Available, m.Budget = available, room.OnDisk
-	m.grow(unitsOf(f, c, on).packed)
+	m.grow(s.unitsOf(f, on).packed)
 	return m
 }
 
 // needs returns what the model takes with all of it in memory, but for what is available.
 func (o *Options) needs(f *gguf.File, c model.Config, on placement.Layout) Memory {
-	return o.needsWith(f, c, on, false)
+	return o.needsWith(f, c, on, nil)
 }
 
-// needsWith is needs, or with experts on the disk without room for them.
-func (o *Options) needsWith(f *gguf.File, c model.Config, on placement.Layout, onDisk bool) Memory {
+// needsWith is needs, or with the units of stay on the disk, without room for them.
+func (o *Options) needsWith(f *gguf.File, c model.Config, on placement.Layout, stay *staying) Memory {
 	m := Memory{OnGPUs: on.Bytes}
 	for _, t := range f.Tensors {
-		if _, loaded := c.Purpose(t.Name); !loaded || onDisk && stays(&c, t) {
+		if _, loaded := c.Purpose(t.Name); !loaded {
 			continue
 		}
-		m.Weights += o.loadedBytes(f, &c, t, on)
+		n := o.loadedBytes(f, &c, t, on)
+		if stay != nil {
+			n -= stay.part(t, n)
+		}
+		m.Weights += n
 	}
 	for _, a := range o.Adapters {
 		for _, t := range a.File.Tensors {
@@ -295,11 +303,8 @@ func (o *Options) advice(f *gguf.File, c model.Config, on placement.Layout, need
 		weaken(change{"%s, which computes on the file and is slower", []any{setting.Mapped}, func(o Options) Options { o.NoRepack = true; return o }})
 	}
 	why := ""
-	if !o.canStay(f, c) && !o.NoRepack && need.Weights > need.Budget {
-		why = "its weights cannot stay on the disk, because every token reads all of them; "
-		if c.Experts.Count > 0 {
-			why = "its experts cannot stay on the disk, because loading changes them; "
-		}
+	if stay := o.staying(f, c); stay.none != nil && !o.NoRepack && need.Weights > need.Budget {
+		why = setting.Text(stay.none, setting.Flags) + "; "
 	}
 	if len(alone) > 0 {
 		return advise(why+"what makes it fit: ", alone, ", or ")

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,93 +15,178 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
-// canStay reports whether weights of the model in f may stay on the disk: experts, of which a token reads some, unless
-// the file has factors that loading puts into them.
-func (o *Options) canStay(f *gguf.File, c model.Config) bool {
-	return c.Experts.Count > 0 && !o.NoRepack && !slices.ContainsFunc(f.Tensors, func(t *gguf.Tensor) bool {
-		_, _, copied := c.Loaded(f, t)
-		return copied && stays(&c, t)
-	})
+// staying says which of a model's weights may stay on the disk: experts, of which a token uses some, and neurons of layers
+// that are computed by neuron.
+type staying struct {
+	model.Config       // with the mode in which its layers are computed
+	none         error // why none of them may; nil: some may
 }
 
-// stays reports whether a tensor is one of those that stay on the disk where experts do: stacked matrices of experts.
-// Their biases and factors are loaded.
-func stays(c *model.Config, t *gguf.Tensor) bool {
-	p, loaded := c.Purpose(t.Name)
+// staying returns what of the model in f may stay on the disk.
+func (o *Options) staying(f *gguf.File, c model.Config) staying {
+	s := staying{Config: c}
+	mode := o.Sparse
+	if o.Observer != nil { // it sees every neuron
+		mode = model.Off
+	}
+	if o.Magnitudes == nil || mode != model.Threshold {
+		if choice, err := c.Choose(c.ModeWith(mode, o.Adapters), o.Bound); err == nil { // loading says what is wrong with it
+			s.Take(choice)
+		}
+	} else {
+		s.Sparse, s.Config.Magnitudes = model.Threshold, o.Magnitudes
+	}
+	s.AlwaysOn, s.Predicting = o.AlwaysOn, o.Predicting
+	switch {
+	case o.NoRepack:
+		s.none = errors.New("the file is computed on as it is mapped")
+	case slices.ContainsFunc(f.Tensors, func(t *gguf.Tensor) bool {
+		_, _, copied := c.Loaded(f, t)
+		return copied && s.ofExperts(t)
+	}):
+		s.none = errors.New("its experts cannot stay on the disk, for the file has factors that loading puts into them")
+	default:
+		s.none = s.CanStayOnDisk()
+	}
+	return s
+}
+
+// ofExperts reports whether t has stacked matrices of experts. Their biases and factors are loaded.
+func (s *staying) ofExperts(t *gguf.Tensor) bool {
+	p, loaded := s.Purpose(t.Name)
 	return loaded && (p.Role == nn.OfExperts || p.Role == nn.PredictsExperts) && strings.HasSuffix(t.Name, ".weight")
 }
 
-// units are experts that stay on the disk, each with the rows of all its matrices.
+// part returns how many of n bytes of t may stay on the disk.
+func (s *staying) part(t *gguf.Tensor, n int64) int64 {
+	p, loaded := s.Purpose(t.Name)
+	switch {
+	case s.none != nil || !loaded || !strings.HasSuffix(t.Name, ".weight"):
+		return 0
+	case s.ofExperts(t):
+		return n
+	case p.Role != nn.OfNeurons || p.Layer >= s.Layers:
+		return 0
+	}
+	rows, gates := s.NeuronsOnDisk(p.Layer)
+	b := &s.Blocks[p.Layer]
+	switch {
+	case !rows:
+		return 0
+	case strings.Contains(t.Name, ".ffn_down_t."), gates:
+		return n
+	case b.Gated && t.Rows() == 2*b.FF: // of gates, which say which neurons are open, and ups
+		return n / 2
+	case b.Gated && strings.Contains(t.Name, ".ffn_up."):
+		return n
+	}
+	return 0
+}
+
+// units returns how many experts or neurons a layer has.
+func (s *staying) units(layer int) int64 {
+	if layer >= s.Layers || s.Blocks[layer].Experts {
+		return int64(s.Experts.Count)
+	}
+	return int64(s.Blocks[layer].FF)
+}
+
+// name returns what units are.
+func (s *staying) name() string {
+	if s.Experts.Count > 0 {
+		return "experts"
+	}
+	return "neurons"
+}
+
+// units are experts and neurons that stay on the disk, each with all of its rows that do.
 type units struct {
 	file    int64 // bytes of all in the file
 	packed  int64 // and in memory
-	least   int64 // in memory, of as many as computing a token takes
-	reading int64 // in memory, of buffers that they are read into, and of the ends of pages that they do not fill
+	least   int64 // in memory, of as many as computing takes
+	reading int64 // in memory, of what reading and keeping them takes beside them
 }
 
-// unitsOf returns the experts of the model in f that are on no GPU.
-func unitsOf(f *gguf.File, c model.Config, on placement.Layout) (u units) {
-	n := int64(c.Experts.Count)
-	type shape struct {
-		file, packed int64 // bytes of all experts of a layer
-		rest         int64 // experts that are on no GPU
+// What the device has of a unit, in bytes beside its rows: its use, its checksums, and that of the slot that it may have.
+const unitBytes = 64
+
+// Of neurons, a prompt needs those of a whole layer together, beside which tokens must have room for some.
+const leastNeurons = 1. / 8 // of a layer
+
+// unitsOf returns the units of the model in f that are on no GPU.
+func (s *staying) unitsOf(f *gguf.File, on placement.Layout) (u units) {
+	type layer struct {
+		file, packed int64 // bytes of all of its units
+		rest         int64 // units that are on no GPU
 		parts        int64 // matrices
+		piece        int64 // bytes that are read together
 	}
-	layers := map[int]shape{}
-	pieces, largest := 0, int64(0)
+	layers := map[int]layer{}
 	places := withoutSlots(on).Places
 	for _, t := range f.Tensors {
-		if !stays(&c, t) {
+		typ, bytes, _ := s.Loaded(f, t)
+		stay := s.part(t, bytes)
+		if stay == 0 {
 			continue
 		}
-		typ, bytes, _ := c.Loaded(f, t)
-		p, _ := c.Purpose(t.Name)
-		y := layers[p.Layer]
-		y.file += bytes
-		y.packed += layout.Packed(typ, bytes)
-		y.rest = c.InRAM(t.Name, n, places)
+		p, _ := s.Purpose(t.Name)
+		y, n := layers[p.Layer], s.units(p.Layer)
+		y.file += stay
+		y.packed += layout.Packed(typ, stay)
+		y.rest = s.InRAM(t.Name, n, places)
 		y.parts++
+		y.piece = max(y.piece, stay/n)
 		layers[p.Layer] = y
-		if y.rest > 0 {
-			pieces, largest = max(pieces, int(y.rest*y.parts)), max(largest, bytes/n)
-		}
 	}
-	type class struct{ rest, held, parts int64 } // experts of layers whose experts are equally large, and how many a layer must have in memory
-	classes := map[int64]class{}                 // by the bytes of an expert
-	for _, y := range layers {
+	type class struct{ rest, held, parts int64 } // units of layers whose units are equally large, and how many a layer must have in memory
+	classes := map[int64]class{}                 // by the bytes of a unit
+	whole, buffers, slack := int64(0), int64(0), int64(0)
+	for l, y := range layers {
 		if y.rest == 0 {
 			continue
 		}
+		n := s.units(l)
 		unit := (y.packed + n - 1) / n
 		u.file += y.file * y.rest / n
 		u.packed += unit * y.rest
+		held, pieces := min(y.rest, 2*int64(s.Experts.Used)), y.rest*y.parts
+		if l < s.Layers && !s.Blocks[l].Experts {
+			held = int64(leastNeurons*float64(y.rest)) + 1
+			whole = max(whole, unit*y.rest)
+			y.piece, pieces = min(y.file, wholePiece), y.file/wholePiece+1
+		}
 		k := classes[unit]
-		classes[unit] = class{k.rest + y.rest, max(k.held, min(y.rest, 2*int64(c.Experts.Used))), y.parts}
+		classes[unit] = class{k.rest + y.rest, max(k.held, held), y.parts}
+		buffers = max(buffers, disk.Buffered(int(pieces), y.piece))
+		u.reading += unitBytes * y.rest
 	}
-	one := int64(0) // so that each class, which has its share of memory, has room for an expert
+	one := int64(0) // so that each class, which has its share of memory, has room for a unit
 	for unit, k := range classes {
 		u.least += unit * k.held
 		one = max(one, (u.packed+k.rest-1)/k.rest+1)
-		u.reading += k.parts * layout.HugePage
+		if unit*k.rest >= k.parts*layout.HugePage {
+			slack += k.parts * layout.HugePage // the ends of pages that they do not fill
+		}
 	}
-	u.least = max(u.least, one)
-	if u.reading = min(u.reading, u.packed); pieces > 0 {
-		u.reading += disk.Buffered(pieces, largest)
-	}
+	u.least = whole + max(u.least, one)
+	u.reading += buffers + min(slack, u.packed)
 	return u
 }
 
-// least returns the least that the model in f takes where what on says lies on GPUs: with experts on the disk if they
-// may stay there and that is less, and room for those that a token of a layer uses and as many that are read.
+// wholePiece is what is read at a time of a whole layer of neurons, at most. [bytes]
+const wholePiece = 1 << 20
+
+// least returns the least that the model in f takes where what on says lies on GPUs: with units on the disk if they may
+// stay there and that is less, and room for those that a token of a layer uses and as many that are read.
 func (o *Options) least(f *gguf.File, c model.Config, on placement.Layout) Memory {
-	if !o.canStay(f, c) {
-		return o.needs(f, c, on)
+	whole, s := o.needs(f, c, on), o.staying(f, c)
+	if s.none != nil {
+		return whole
 	}
-	m, u := o.needsWith(f, c, on, true), unitsOf(f, c, on)
+	m, u := o.needsWith(f, c, on, &s), s.unitsOf(f, on)
 	m.OnDisk = u.file
 	m.Units, m.Reading = u.least, u.reading
-	m.add()
-	if whole := o.needs(f, c, on); whole.Need <= m.Need {
+	if m.add(); whole.Need <= m.Need {
 		return whole
 	}
 	return m
@@ -108,13 +194,14 @@ func (o *Options) least(f *gguf.File, c model.Config, on placement.Layout) Memor
 
 // provision says how a model is loaded.
 type provision struct {
-	config model.Config
-	layout placement.Layout
-	need   Memory
+	config  model.Config
+	layout  placement.Layout
+	need    Memory
+	neurons bool // neurons stay on the disk
 }
 
 // provide decides how the model in f is loaded where what on says goes to GPUs: all of it in memory if that fits, else
-// without the layer that predicts a further token, else with experts on the disk. It tells the user what changes.
+// without the layer that predicts a further token, else with units on the disk. It tells the user what changes.
 func (o *Options) provide(f *gguf.File, on placement.Layout) (p provision, err error) {
 	if o.NoRepack && o.RAM != nil {
 		return p, setting.Errorf("%s bounds what is loaded, and with %s the system decides how much of the mapped file is in memory: give one of them", setting.RAM, setting.Mapped)
@@ -148,9 +235,11 @@ func (o *Options) provide(f *gguf.File, on placement.Layout) (p provision, err e
 	}
 	if need.OnDisk > 0 {
 		whole := o.needs(f, c, on)
-		notice("the model takes %s and %s of memory may be used: its experts stay on the disk, and %s of RAM keep those that are used most", bytesText(whole.Need), bytesText(need.Budget), bytesText(need.Units))
+		stay := o.staying(f, c)
+		notice("the model takes %s and %s of memory may be used: its %s stay on the disk, and %s of RAM keep those that are used most", bytesText(whole.Need), bytesText(need.Budget), stay.name(), bytesText(need.Units))
+		p.neurons = c.Transposed
 	}
-	return provision{c, on, need}, nil
+	return provision{c, on, need, p.neurons}, nil
 }
 
 // withoutSlots returns on with experts that stay where they are: those that follow the text would have to be in RAM.

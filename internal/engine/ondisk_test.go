@@ -14,6 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
@@ -112,7 +113,7 @@ func TestOnDisk(t *testing.T) {
 				if unused := may - need.Need; unused > 0 && need.Units < whole-(2<<30) {
 					t.Errorf("%d bytes are not used", unused)
 				}
-				if len(lines) != 1 || !strings.Contains(lines[0], "experts stay on the disk") {
+				if len(lines) != 1 || !strings.Contains(lines[0], "its experts stay on the disk") {
 					t.Errorf("the lines %q", lines)
 				}
 			}
@@ -120,15 +121,20 @@ func TestOnDisk(t *testing.T) {
 	}
 }
 
-// TestOnlyExpertsStay: a dense model that does not fit is refused and told why; a mapped file needs no disk of ours.
-func TestOnlyExpertsStay(t *testing.T) {
-	engine.SetAvailable(t, 8<<30)
+// TestWhatStays: neurons of a dense model stay on the disk where they are predicted. Where every neuron is computed it is
+// refused and told why. A mapped file needs no disk of ours.
+func TestWhatStays(t *testing.T) {
+	engine.SetAvailable(t, 24<<30)
 	dense := described(t, "llama-70b,type=q4_0")
-	_, err := engine.Provide(dense, engine.Options{Context: 4096}, placement.Layout{})
-	if err == nil || !strings.Contains(err.Error(), "every token reads all of them") || !strings.Contains(err.Error(), "--no-repack") {
+	need, err := engine.Provide(dense, engine.Options{Context: 4096}, placement.Layout{})
+	if err != nil || need.OnDisk < 28<<30 || need.Need > 24<<30 || need.Units < 10<<30 || need.Weights > 12<<30 {
+		t.Errorf("predicted: %+v, %v", need, err)
+	}
+	_, err = engine.Provide(dense, engine.Options{Context: 4096, Sparse: model.Off}, placement.Layout{})
+	if err == nil || !strings.Contains(err.Error(), "each of them is read for every token; use --sparse predict") || !strings.Contains(err.Error(), "--no-repack") {
 		t.Error(err)
 	}
-	if text := setting.Text(err, setting.Fields); strings.Contains(text, "--") || !strings.Contains(text, "Options.Mapped") {
+	if text := setting.Text(err, setting.Fields); strings.Contains(text, "Options.Mapped") == strings.Contains(text, "--no-repack") {
 		t.Error(text)
 	}
 	f := described(t, "qwen3-30b-a3b")
@@ -168,46 +174,50 @@ func TestOnDiskBesideGPU(t *testing.T) {
 	}
 }
 
-// TestFromDisk: a model with experts on the disk says what it says from memory.
+// TestFromDisk: a model with experts, or neurons, on the disk says what it says from memory.
 func TestFromDisk(t *testing.T) {
-	s := synth.Spec{Arch: "qwen3moe", Layers: 10, Embd: 256, FF: 512, Heads: 4, KVHeads: 2, Type: quant.Q8_0, Experts: 8, Used: 1, Activation: "silu", Seed: 5}
-	path := filepath.Join(t.TempDir(), "m.gguf")
-	if err := synth.Write(t.Context(), path, s, nil); err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var want []int32
-	for _, disk := range []bool{false, true} {
-		o := session.Options{Engine: engine.Options{Context: 128, UBatch: 32}, Planner: planner.Options{Device: vulkan.None}}
-		o.Planner.Threads = 2
-		if disk {
-			m, err := o.Engine.Least(f, placement.Layout{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			budget := m.Need + 4<<20
-			o.Engine.RAM = &budget
+	for name, s := range map[string]synth.Spec{
+		"experts": {Arch: "qwen3moe", Layers: 10, Embd: 256, FF: 512, Heads: 4, KVHeads: 2, Type: quant.Q8_0, Experts: 8, Used: 1, Activation: "silu", Seed: 5},
+		"neurons": {Arch: "llama", Layers: 5, Embd: 256, FF: 4096, Heads: 4, Type: quant.F16, Magic: "PWRI", Seed: 5},
+	} {
+		path := filepath.Join(t.TempDir(), "m.gguf")
+		if err := synth.Write(t.Context(), path, s, nil); err != nil {
+			t.Fatal(err)
 		}
-		e, err := session.Open(t.Context(), f, o)
+		f, err := gguf.Open(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m := e.Memory(); (m.OnDisk > 0) != disk {
-			t.Errorf("on the disk: %+v", m)
-		}
-		got, _ := greedy(t, e.Engine, []int32{5, 6, 7, 8, 9, 10}, 24)
-		if want == nil {
-			want = got
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("from the disk %v, from memory %v", got, want)
-		}
-		if err := e.Engine.Close(); err != nil {
-			t.Error(err)
+		defer f.Close()
+		var want []int32
+		for _, disk := range []bool{false, true} {
+			o := session.Options{Engine: engine.Options{Context: 128, UBatch: 32}, Planner: planner.Options{Device: vulkan.None}}
+			o.Planner.Threads = 2
+			if disk {
+				m, err := o.Engine.Least(f, placement.Layout{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				budget := m.Need + 4<<20
+				o.Engine.RAM = &budget
+			}
+			e, err := session.Open(t.Context(), f, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m := e.Memory(); (m.OnDisk > 0) != disk {
+				t.Errorf("%s on the disk: %+v", name, m)
+			}
+			got, _ := greedy(t, e.Engine, []int32{5, 6, 7, 8, 9, 10}, 24)
+			if want == nil {
+				want = got
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s from the disk %v, from memory %v", name, got, want)
+			}
+			if err := e.Engine.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }

@@ -33,8 +33,8 @@ func (p *Plan) fromDisk(m *Model, on *Machine) {
 			units = len(u.Sometimes) - y.Bound
 			shares = append(shares, u.shares(y.Bound)...)
 		}
-		stay += u.Size * int64(units)
-		room -= y.RAM - u.Size*int64(units)
+		stay += u.stay() * int64(units)
+		room -= y.RAM - u.stay()*int64(units)
 		n += units
 	}
 	if room < 0 {
@@ -59,10 +59,10 @@ func (p *Plan) fromDisk(m *Model, on *Machine) {
 			uses += s
 		}
 		misses := uses * (1 - d.Hits)
-		y.ColdTime = on.Disk.waits(y.ColdTime, uses, misses, u.Size)
-		y.Disk = int64((1 - part) * float64(u.Size*int64(len(u.Sometimes)-y.Bound)))
+		y.ColdTime = on.Disk.waits(u, y.ColdTime, uses, misses)
+		y.Disk = int64((1 - part) * float64(u.stay()*int64(len(u.Sometimes)-y.Bound)))
 		y.RAM -= y.Disk
-		y.ReadDisk = misses * float64(u.Size)
+		y.ReadDisk = misses * float64(u.stay())
 		d.Units += misses
 		d.Read += y.ReadDisk
 	}
@@ -79,14 +79,17 @@ func marginal(shares []float64, slots int) float64 {
 }
 
 // shares returns the shares of tokens that use the units from unit first on, which are on no GPU: as Kept says, whose
-// units stand for those of a layer without a GPU, or as Sometimes says. [n-first]
+// units stand for those of a layer without a GPU, or as Used or Sometimes says. [n-first]
 func (u *Units) shares(first int) []float64 {
 	n := len(u.Sometimes)
 	list := make([]float64, n-first)
 	for i := range list {
-		if u.Kept != nil {
+		switch {
+		case u.Kept != nil:
 			list[i] = u.Kept[i*n/(n-first)]
-		} else {
+		case u.Used != nil:
+			list[i] = u.Used[first+i]
+		default:
 			list[i] = min(1, u.Sometimes[first+i]/float64(max(1, u.Size-u.Always)))
 		}
 	}
@@ -97,20 +100,49 @@ func (u *Units) shares(first int) []float64 {
 // them and some are missing there, on average, each of size bytes.
 //
 // A layer's missing units are asked for together when the layer begins, and arrive at the disk's rate after the time that
-// a single read takes. A token's units are computed when all are there, so that the two times add up. How many are
-// missing varies from token to token (a binomial law), and a layer of which nothing is missing waits for nothing:
+// a single read takes. Experts that are in RAM are computed meanwhile, the others when all are there. How many are missing
+// varies from token to token (a binomial law), and a layer of which nothing is missing waits for nothing:
 //
-//	layer = cold + P(some are missing) · start + missing · size/read
+//	layer = Σ_k P(k) · (max(cold·(n−k)/n, start + k·size/read) + cold·k/n)    of n experts k are missing; cold for k = 0
 //
-// This is all that a plan says of reads and computing at the same time: other parts of a token wait for no reads, a GPU
-// computes its units of the layer meanwhile (Price), and nothing is read before its layer begins.
-func (d Rate) waits(cold, uses, missing float64, size int64) float64 {
+// Neurons are computed when all are there, so that the two times add up. This is all that a plan says of reads and
+// computing at the same time: other parts of a token wait for no reads, a GPU computes its units of the layer meanwhile
+// (Price), and nothing is taken to be read before its layer begins, so that right guesses make a token faster than planned.
+func (d Rate) waits(u *Units, cold, uses, missing float64) float64 {
 	n := math.Ceil(uses - 1e-9)
 	if n <= 0 || missing <= 0 {
 		return cold
 	}
-	some := 1 - math.Pow(1-min(1, missing/n), n)
-	return cold + some*d.Start + missing*float64(size)/d.Read
+	p, size := min(1, missing/n), float64(u.stay())
+	if !u.InOrder {
+		return cold + (1-math.Pow(1-p, n))*d.Start + missing*size/d.Read
+	}
+	time := 0.0
+	for k := range int(n) + 1 {
+		late, reads := float64(k)/n, 0.0
+		if k > 0 {
+			reads = d.Start + float64(k)*size/d.Read
+		}
+		time += binomial(int(n), k, p) * (max(cold*(1-late), reads) + cold*late)
+	}
+	return time
+}
+
+// binomial returns the probability that k of n happen, each with probability p.
+func binomial(n, k int, p float64) float64 {
+	if p >= 1 {
+		return float64(k / n) // all do
+	}
+	gamma := func(x int) float64 { v, _ := math.Lgamma(float64(x + 1)); return v }
+	return math.Exp(gamma(n) - gamma(k) - gamma(n-k) + float64(k)*math.Log(p) + float64(n-k)*math.Log1p(-p))
+}
+
+// stay returns the bytes of a unit that may stay on the disk: what is read for every token is in RAM.
+func (u *Units) stay() int64 {
+	if !u.Stay {
+		return 0
+	}
+	return u.Size - u.Always
 }
 
 // dear returns what a byte in RAM costs a token in seconds where units stay on the disk: the time in which the unit that
@@ -129,8 +161,8 @@ func (p *Plan) dear(on *Machine) float64 {
 // where a byte there is dear: the slot that it takes from another, or its own reads from the disk, whichever is less.
 func (on *Machine) stays(u *Units, b float64) float64 {
 	slot := on.dear * float64(u.Size)
-	if u.Stay {
-		return min(slot, b/on.Disk.Read)
+	if u.Stay && on.dear > 0 {
+		return on.dear*float64(u.Always) + min(on.dear*float64(u.stay()), b/on.Disk.Read)
 	}
 	return slot
 }

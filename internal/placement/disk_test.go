@@ -128,10 +128,10 @@ func TestDiskByHand(t *testing.T) {
 	if d.Bytes != 400 || d.Kept != 400 || p.RAM != 2900 || !near(d.Hits, hits) || !near(d.Units, 4*(1-hits)) || !near(d.Read, 400*(1-hits)) || d.Lacks != 0 {
 		t.Errorf("%+v of %+v", d, p)
 	}
-	// A token uses two of a layer's units: none, one or both are missing. They take 200 µs in RAM, and 30 + 200 or 30 +
-	// 400 µs on the disk.
+	// A token uses two of a layer's units: none, one or both are missing. They take 200 µs in RAM, half of it meanwhile if
+	// one is there, and 30 + 200 or 30 + 400 µs on the disk.
 	miss := 1 - hits
-	layer := 200 + 2*miss*hits*230 + miss*miss*430
+	layer := hits*hits*200 + 2*miss*hits*(230+100) + miss*miss*(430+200)
 	for l := range 2 {
 		if got := p.Layers[l]; !near(got.ColdTime, layer*µs) || !near(got.Seconds, (1000+layer)*µs) || got.RAM != 1200 || got.Disk != 200 || !near(got.ReadDisk, 200*miss) {
 			t.Errorf("layer %d: %+v, want %g µs", l, got, layer)
