@@ -33,8 +33,8 @@ type ContextError struct {
 // Memory holds the bytes of a machine's memory that a model is expected to take, before anything is loaded.
 type Memory struct {
 	Weights     int64 // in RAM; those that are computed on in the mapped file, or stay on the disk, are not counted
-	Units       int64 // in RAM: room for experts that stay on the disk
-	Reading     int64 // in RAM: buffers that experts are read into
+	Units       int64 // in RAM: room for experts or neurons that stay on the disk
+	Reading     int64 // in RAM: buffers that these are read into, and what they take besides
 	Cache       int64 // in RAM, of keys, values and states
 	Activations int64 // of the largest step, and its rows of logits
 	Process     int64 // of the program itself, the vocabulary and sampling

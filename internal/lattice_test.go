@@ -55,7 +55,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/compute", "internal/disk internal/monotime internal/quant internal/residency"},
 	{"internal/kvfile", "internal/compute internal/kvcache"},
 	{"internal/arch", "internal/compute internal/gguf"},
-	{"internal/placement", "internal/compute internal/neuron"},
+	{"internal/placement", "internal/compute internal/neuron internal/residency"},
 	{"internal/neuronreport", "internal/neuron"},
 	{"internal/prepared", "internal/arch internal/gguf internal/neuron internal/quant internal/fault"},
 	{"internal/bundle", "internal/atomicfile internal/compute internal/disk internal/fault internal/gguf internal/hw internal/prepared internal/quant"},

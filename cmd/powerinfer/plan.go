@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
@@ -30,7 +32,7 @@ powerinfer plan -m model.gguf --gpu 24:1008 --vram-budget 8`, Usage: "show where
 			&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens; 0 is the model's own", Sources: env("CTX_SIZE")},
 			batchFlag(), ubatchFlag(), cacheKeysFlag(), cacheValuesFlag(), wholeCacheFlag(), expertsFlag(),
 			deviceFlag(),
-			budgetFlag(),
+			budgetFlag(), ramBudgetFlag(),
 			streamFlag(),
 			kvInRAMFlag(),
 			&cli.StringFlag{Name: "n-gpu-layers", Aliases: []string{"ngl"}, Usage: "place `N` whole layers, or all, as llama.cpp does, instead of neurons", Sources: env("N_GPU_LAYERS")},
@@ -40,6 +42,7 @@ powerinfer plan -m model.gguf --gpu 24:1008 --vram-budget 8`, Usage: "show where
 			&cli.FloatFlag{Name: "active", Value: modelcost.UsualLaw().Active, Usage: "`SHARE` of the neurons active for a token, of files that hold no frequencies"},
 			&cli.FloatFlag{Name: "share80", Value: modelcost.UsualLaw().Share80, Usage: "`SHARE` of the neurons that makes 80 % of the activations, likewise"},
 			machineFlag(),
+			&cli.FloatFlag{Name: "ssd", Usage: "the machine's SSD is described by the `GB/S` that it reads, from which experts come that RAM has no room for; default: as measured, else 3"},
 			&cli.StringSliceFlag{Name: "gpu", Aliases: []string{"card"}, Usage: "a described GPU of `GIB:GB/S` in the machine; may be repeated"},
 			&cli.BoolFlag{Name: "json", Usage: "print the plan as JSON"},
 			&cli.StringFlag{Name: "html", Usage: "write a report with a picture to `FILE`"},
@@ -80,7 +83,16 @@ func plan(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
+	if err := planRAM(c, &b, m, &o); err != nil {
+		return err
+	}
+	if err := planSSD(c, m); err != nil {
+		return err
+	}
 	d, err := newDrawing(b, m, o)
+	if err == nil && d.onDisk() {
+		d, err = withDisk(ctx, c, d, b, m, o)
+	}
 	if err != nil {
 		return err
 	}
@@ -181,6 +193,61 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 	}
 	b, err = modelcost.Of(f, of)
 	return b, close, err
+}
+
+// planRAM has o say what of the machine's RAM the model may take.
+func planRAM(c *cli.Command, b *modelcost.Cost, m *planner.Machine, o *planner.Options) error {
+	budget, err := ramBudget(c)
+	if err != nil {
+		return err
+	}
+	e := engine.Options{Context: b.Context, UBatch: b.Step, Outputs: b.Outputs, Activation: b.Activation, Sparse: b.Mode}
+	need, err := e.Least(b.File, placement.Layout{})
+	if err != nil {
+		return err
+	}
+	available := int64(math.MaxInt64)
+	if m.Memory > 0 {
+		available = int64(m.Memory)
+	}
+	if room := engine.RoomIn(available, budget); m.Memory > 0 || budget != nil {
+		o.RAM = planner.RAM{Whole: room.Whole, OnDisk: room.OnDisk, Beside: need.Activations + need.Process + need.Reading}
+	}
+	return nil
+}
+
+// planSSD has m have the SSD that is described, if one is.
+func planSSD(c *cli.Command, m *planner.Machine) error {
+	if !c.IsSet("ssd") {
+		return nil
+	}
+	speed := c.Float("ssd")
+	if !(speed >= 0.01 && speed <= 1e3) {
+		return fmt.Errorf("--ssd %g is not a number of GB/s, as in 7", speed)
+	}
+	m.AddSSD(speed * 1e9)
+	return nil
+}
+
+// withDisk returns d planned anew with how fast the disk of the model's file is read, which takes some seconds to measure
+// where nobody has. Of other machines, and of models that are described, nothing can be measured.
+func withDisk(ctx context.Context, c *cli.Command, d *drawing, b modelcost.Cost, m *planner.Machine, o planner.Options) (*drawing, error) {
+	if c.IsSet("ssd") || c.IsSet("machine") || c.IsSet("describe") || isDemo(c) {
+		return d, nil
+	}
+	if !m.KnowDisk(b.File.Path) {
+		bar := newProgress("measuring the disk", unitRuns)
+		err := m.MeasureDisk(ctx, b.File.Path, bar.set)
+		bar.finish()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, err
+			}
+			note(fmt.Sprintf("the disk could not be measured: %v", err))
+			return d, nil
+		}
+	}
+	return newDrawing(b, m, o)
 }
 
 // planMachine returns the machine to plan for.

@@ -54,7 +54,7 @@ func (d *drawing) html(out io.Writer) error {
 	}
 	// The pictures hold numbers and fixed words only.
 	return t.Execute(out, map[string]any{
-		"B": d.b, "Units": d.units(), "On": d.on, "Plan": d.plan, "Rows": rows, "Notes": d.notes(), "Rest": d.ram(), "Timed": d.timed,
+		"B": d.b, "Units": d.units(), "On": d.on, "Plan": d.plan, "Rows": rows, "Notes": d.notes(), "Rest": d.ram(), "Disk": d.plan.Disk.Bytes, "Timed": d.timed,
 		"Layers": d.byLayers, "Whole": d.whole, "InRAM": d.inRAM, "Total": d.b.Model.Bytes() + d.b.Rest, "All": d.ms(d.plan.Seconds),
 		"Ways": d.wayRows(), "Following": d.following(), "Spilled": d.spilled(),
 		"Bytes": template.HTML(d.bytePicture()), "Times": template.HTML(d.timePicture()),
@@ -94,13 +94,14 @@ func (d *drawing) bytePicture() string {
 		var hot, cold int64
 		if l < len(d.layers()) {
 			u := &d.b.Model.Layers[l].Units
-			hot, cold = u.Size*int64(y.Bound), u.Size*int64(len(u.Sometimes)-y.Bound)
+			hot, cold = u.Size*int64(y.Bound), u.Size*int64(len(u.Sometimes)-y.Bound)-y.Disk
 		}
 		return []part{
 			{"gpu-dense", "attention, KV, predictor on the GPU", mib(y.VRAM - hot)},
 			{"gpu-hot", "hot " + d.units() + " on the GPU", mib(hot)},
 			{"ram-dense", "attention, KV, predictor in RAM", mib(y.RAM - cold)},
 			{"ram-cold", "cold " + d.units() + " in RAM", mib(cold)},
+			{"disk", d.units() + " on the disk", mib(y.Disk)},
 		}
 	})
 }

@@ -29,6 +29,7 @@ type drawing struct {
 	ways     []planner.Way  // of a model with experts
 	follows  bool           // plan is the one in which experts follow the text
 	tower    string         // what shows the model pictures takes; empty: nothing does
+	disk     string         // where the figures of the machine's disk are from
 	further  int            // the GPU of the layer for multi-token prediction, where it guesses; -1: it lies in RAM
 }
 
@@ -39,7 +40,10 @@ func newDrawing(b modelcost.Cost, m *planner.Machine, o planner.Options) (*drawi
 		return nil, err
 	}
 	on := s.Machine
-	d := &drawing{b: b, on: on, memory: m.Memory, doubts: m.Doubts(), timed: m.Predictable(), plan: s.Plan}
+	d := &drawing{b: b, on: on, memory: m.Memory, doubts: m.Doubts(), timed: m.Predictable(), plan: s.Plan, disk: m.DiskSource()}
+	if b := o.RAM.Whole; b > 0 && (d.memory == 0 || uint64(b) < d.memory) {
+		d.memory = uint64(b)
+	}
 	d.on.GPUs = slices.Clone(on.GPUs)
 	for j := range d.on.GPUs {
 		if m.Software(j) {
@@ -51,10 +55,12 @@ func newDrawing(b modelcost.Cost, m *planner.Machine, o planner.Options) (*drawi
 	if d.inRAM, err = placement.Solve(b.Model, none); err != nil {
 		return nil, err
 	}
-	if d.whole, d.byLayers, err = placement.MostWhole(b.Model.Dense(), on); err != nil {
+	mapped := on // other programs leave it to the system what of a file is in memory
+	mapped.Disk, mapped.RAM = placement.Rate{}, 0
+	if d.whole, d.byLayers, err = placement.MostWhole(b.Model.Dense(), mapped); err != nil {
 		return nil, err
 	}
-	if d.ways, err = planner.Ways(&b, &s, m.Memory); err != nil {
+	if d.ways, err = planner.Ways(&b, &s, d.memory); err != nil {
 		return nil, err
 	}
 	follow, follows, err := p.Following(&s)
@@ -105,7 +111,11 @@ func (d *drawing) notes() []string {
 	if d.tower != "" {
 		notes = append(notes, d.tower)
 	}
-	if ram := d.ram(); d.memory > 0 && uint64(ram) > d.memory {
+	if d.plan.Disk.Lacks > 0 {
+		notes = append(notes, d.lacks())
+	} else if d.onDisk() {
+		notes = append(notes, d.tiers())
+	} else if ram := d.ram(); d.memory > 0 && uint64(ram) > d.memory {
 		notes = append(notes, fmt.Sprintf("This does not fit: %.1f GiB lie in RAM, and the machine has %.1f. %s", gib(ram), gib(d.memory), d.mapped(ram)))
 	}
 	if len(d.on.GPUs) == 0 {
@@ -224,18 +234,18 @@ func (d *drawing) text(out io.Writer) error {
 	}
 	fmt.Fprintln(out)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "layer\tattention\tpredictor\thot\tVRAM MiB\tRAM MiB\tdense ms\thot ms\tcold ms\twait ms\tms\t")
+	fmt.Fprintln(w, "layer\tattention\tpredictor\thot\tVRAM MiB\tRAM MiB\t"+d.diskColumn("disk MiB")+"dense ms\thot ms\tcold ms\twait ms\tms\t")
 	for _, r := range d.rows() {
 		d.row(w, r[0], r[1])
 	}
 	if place, vram, ram, ok := d.guessing(); ok {
-		fmt.Fprintf(w, "%s\t%s\t\t\t%.1f\t%.1f\t\t\t\t\t\t\n", guessingLayer, place, mib(vram), mib(ram))
+		fmt.Fprintf(w, "%s\t%s\t\t\t%.1f\t%.1f\t%s\t\t\t\t\t\n", guessingLayer, place, mib(vram), mib(ram), d.diskColumn(""))
 	}
 	var vram int64
 	for _, v := range d.plan.VRAM {
 		vram += v
 	}
-	fmt.Fprintf(w, "all\t\t\t\t%.1f\t%.1f\t\t\t\t\t%s\t\n", mib(vram), mib(d.ram()), d.ms(d.plan.Seconds))
+	fmt.Fprintf(w, "all\t\t\t\t%.1f\t%.1f\t%s\t\t\t\t%s\t\n", mib(vram), mib(d.ram()), d.diskColumn(fmt.Sprintf("%.1f", mib(d.plan.Disk.Bytes))), d.ms(d.plan.Seconds))
 	if err := w.Flush(); err != nil {
 		return err
 	}
@@ -245,6 +255,7 @@ func (d *drawing) text(out io.Writer) error {
 			fmt.Fprintf(out, "GPU %d: %.2f of %.2f GiB\n", j, gib(v), gib(d.on.GPUs[j].Budget))
 		}
 	}
+	d.tierRows(out)
 	return d.closing(out)
 }
 
@@ -257,7 +268,7 @@ func mib(n int64) float64 { return float64(n) / (1 << 20) }
 // sameRow reports whether two layers lie and cost alike.
 func sameRow(a, b *placement.Priced) bool {
 	const alike = 1e-7 // seconds: what the table can show
-	return a.Place == b.Place && a.VRAM == b.VRAM && a.RAM == b.RAM && max(a.Seconds-b.Seconds, b.Seconds-a.Seconds) < alike
+	return a.Place == b.Place && a.VRAM == b.VRAM && a.RAM == b.RAM && a.Disk == b.Disk && max(a.Seconds-b.Seconds, b.Seconds-a.Seconds) < alike
 }
 
 func (d *drawing) row(w io.Writer, first, last int) {
@@ -275,8 +286,8 @@ func (d *drawing) row(w io.Writer, first, last int) {
 		}
 		hot = d.hot(first)
 	}
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.1f\t%.1f\t%s\t%s\t%s\t%s\t%s\t\n", d.rowName(first, last), attention, predictor, hot,
-		mib(y.VRAM), mib(y.RAM), d.ms(y.Dense), d.ms(y.HotTime), d.ms(y.ColdTime), d.ms(y.Wait), d.ms(y.Seconds))
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.1f\t%.1f\t%s%s\t%s\t%s\t%s\t%s\t\n", d.rowName(first, last), attention, predictor, hot,
+		mib(y.VRAM), mib(y.RAM), d.diskColumn(fmt.Sprintf("%.1f", mib(y.Disk))), d.ms(y.Dense), d.ms(y.HotTime), d.ms(y.ColdTime), d.ms(y.Wait), d.ms(y.Seconds))
 }
 
 // closing tells the speeds.
@@ -292,6 +303,9 @@ func (d *drawing) closing(out io.Writer) error {
 	if len(d.on.GPUs) > 0 {
 		fmt.Fprintf(out, "without a GPU: %.2f tokens/s\n", 1/d.inRAM.Seconds)
 		fmt.Fprintf(out, "whole dense layers, as llama.cpp -ngl %d: %.2f tokens/s; this is %.2f times that\n", d.whole, 1/d.byLayers.Seconds, d.byLayers.Seconds/d.plan.Seconds)
+		return nil
+	}
+	if d.onDisk() {
 		return nil
 	}
 	_, err := fmt.Fprintf(out, "dense: %.2f tokens/s; this is %.2f times that\n", 1/d.byLayers.Seconds, d.byLayers.Seconds/d.plan.Seconds)
@@ -316,10 +330,10 @@ func (d *drawing) following() string {
 func (d *drawing) compare(out io.Writer) error {
 	fmt.Fprintf(out, "\nexpected at a context of %d tokens; hits: uses of experts on GPUs; MB: for a token\n\n", d.b.Context)
 	w := tabwriter.NewWriter(out, 0, 0, 1, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "way\ttokens/s\thits\tVRAM GiB\tRAM GiB\tVRAM MB\tRAM MB\t")
+	fmt.Fprintln(w, "way\ttokens/s\thits\tVRAM GiB\tRAM GiB\tVRAM MB\tRAM MB\t"+d.diskColumn("disk MB"))
 	for i := range d.ways {
 		y := &d.ways[i]
-		fmt.Fprintf(w, "%s\t%s\t%.0f %%\t%.2f\t%.2f\t%.0f\t%.0f\t\n", y.Name, d.wayRate(y), 100*y.Hits, gib(y.VRAM), gib(y.RAM), y.ReadVRAM/1e6, y.ReadRAM/1e6)
+		fmt.Fprintf(w, "%s\t%s\t%.0f %%\t%.2f\t%.2f\t%.0f\t%.0f\t%s\n", y.Name, d.wayRate(y), 100*y.Hits, gib(y.VRAM), gib(y.RAM), y.ReadVRAM/1e6, y.ReadRAM/1e6, d.diskColumn(fmt.Sprintf("%.0f", y.ReadDisk/1e6)))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -338,6 +352,9 @@ func (d *drawing) compare(out io.Writer) error {
 func (d *drawing) spilled() string {
 	if !d.timed || !slices.ContainsFunc(d.ways, func(y planner.Way) bool { return y.ReadDisk > 0 }) {
 		return ""
+	}
+	if d.onDisk() {
+		return "*: RAM has too little room; the rest is read from the disk. llama.cpp reads it through its mapped file, which\nis taken to come as fast, and in practice comes several times slower."
 	}
 	return fmt.Sprintf("*: RAM has too little room; the rest is read from the file, at %.0f GB/s.", planner.AssumedDisk/1e9)
 }
@@ -361,7 +378,9 @@ func (d *drawing) line() string {
 	for j, v := range d.plan.VRAM {
 		where += fmt.Sprintf(", %.2f on GPU %d", gib(v), j)
 	}
-	if d.memory > 0 && uint64(ram) > d.memory {
+	if d.onDisk() && d.plan.Disk.Lacks == 0 {
+		where += fmt.Sprintf(", %.2f on the disk", gib(d.plan.Disk.Bytes))
+	} else if d.memory > 0 && uint64(ram) > d.memory || d.plan.Disk.Lacks > 0 {
 		return fmt.Sprintf("does not fit: %s, and the machine has %.2f", where, gib(d.memory))
 	}
 	if !d.timed {
@@ -402,6 +421,7 @@ type planJSON struct {
 	MTP          *mtpJSON          `json:"mtp,omitempty"`
 	VRAM         []int64           `json:"vram"` // of each GPU
 	RAM          int64             `json:"ram"`
+	Disk         *diskJSON         `json:"disk,omitempty"`
 	Seconds      number            `json:"seconds"`
 	TokensPerSec number            `json:"tokens_per_second"`
 	RAMOnly      float64           `json:"ram_only_tokens_per_second"`
@@ -436,6 +456,7 @@ type layerJSON struct {
 	Experts   int    `json:"experts,omitempty"` // 0: the layer has none, or is the head
 	VRAM      int64  `json:"vram"`
 	RAM       int64  `json:"ram"`
+	Disk      int64  `json:"disk,omitempty"`
 	Dense     number `json:"dense_seconds"`
 	HotTime   number `json:"hot_seconds"`
 	ColdTime  number `json:"cold_seconds"`
@@ -452,7 +473,7 @@ func (d *drawing) json(out io.Writer) error {
 	}
 	j := planJSON{
 		Model: d.b.Name, Type: d.b.Type, Sparse: d.b.Mode.String(), Context: d.b.Context, Active: d.b.Active, ExpertsUsed: d.b.ExpertsUsed, Notes: d.notes(), Machine: d.on,
-		VRAM: d.plan.VRAM, RAM: d.ram(), Seconds: of(d.plan.Seconds), TokensPerSec: of(1 / d.plan.Seconds),
+		VRAM: d.plan.VRAM, RAM: d.ram(), Disk: d.diskJSON(), Seconds: of(d.plan.Seconds), TokensPerSec: of(1 / d.plan.Seconds),
 		RAMOnly: 1 / d.inRAM.Seconds, WholeLayers: d.whole, WholeSpeed: of(1 / d.byLayers.Seconds),
 	}
 	for l, y := range d.plan.Layers {
@@ -461,7 +482,7 @@ func (d *drawing) json(out io.Writer) error {
 			experts = len(d.b.Model.Layers[l].Units.Sometimes)
 		}
 		j.Layers = append(j.Layers, layerJSON{
-			int(y.Tier), y.Attention, y.Predictor, y.Bound, experts, y.VRAM, y.RAM, of(y.Dense), of(y.HotTime), of(y.ColdTime), of(y.Wait), of(y.Seconds),
+			int(y.Tier), y.Attention, y.Predictor, y.Bound, experts, y.VRAM, y.RAM, y.Disk, of(y.Dense), of(y.HotTime), of(y.ColdTime), of(y.Wait), of(y.Seconds),
 		})
 	}
 	if _, vram, ram, ok := d.guessing(); ok {

@@ -3,6 +3,7 @@ package disk
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -41,11 +42,11 @@ func (s Speeds) InOrder() float64 {
 	return best
 }
 
-// best returns the fastest speed of each size at random offsets, by rising size.
-func (s Speeds) best() []Speed {
+// best returns the fastest speed of each size at random offsets, up to so many at a time, by rising size.
+func (s Speeds) best(depth int) []Speed {
 	fastest := map[int64]Speed{}
 	for _, v := range s {
-		if !v.InOrder && v.Read > fastest[v.Bytes].Read {
+		if !v.InOrder && v.Depth <= depth && v.Read > fastest[v.Bytes].Read {
 			fastest[v.Bytes] = v
 		}
 	}
@@ -60,8 +61,11 @@ func (s Speeds) best() []Speed {
 // At returns the speed that reads of so many bytes at random offsets reach at the best depth; 0: nothing was measured.
 // Between two sizes that were measured, the time that a piece takes is interpolated. A smaller piece takes as long as
 // the smallest, a larger one is read as fast as the largest. [bytes per second]
-func (s Speeds) At(size int64) float64 {
-	list := s.best()
+func (s Speeds) At(size int64) float64 { return s.AtDepth(size, math.MaxInt) }
+
+// AtDepth is At for at most so many reads at a time.
+func (s Speeds) AtDepth(size int64, depth int) float64 {
+	list := s.best(depth)
 	if len(list) == 0 || size < 1 {
 		return 0
 	}
@@ -83,7 +87,7 @@ const enough = 0.95
 // Depth returns how many pieces of so many bytes must be read at a time for 95 % of the best speed. Of a size that was
 // not measured it is what the next smaller one takes, which is no less. It is 1 if nothing was measured.
 func (s Speeds) Depth(size int64) int {
-	list := s.best()
+	list := s.best(math.MaxInt)
 	if len(list) == 0 {
 		return 1
 	}

@@ -117,6 +117,7 @@ type reader struct {
 	frequency [][]float32 // [layers][n_ff] hottest first
 	left      float32     // share of activations that thresholds of magnitude leave out
 	measured  []Use       // Options.Uses
+	followed  []float64   // FollowedUses of the model's experts, once they are needed
 }
 
 // frequencies returns the file's, or those that were counted, or the law's.
@@ -247,7 +248,13 @@ func evenly(e model.Experts) []float32 {
 
 // experts returns the units of a layer with experts: one for each of them.
 func (r *reader) experts(l int) placement.Units {
-	u := placement.Units{InOrder: true, Sometimes: make([]float64, r.c.Experts.Count)}
+	u := placement.Units{InOrder: true, Stay: true, Sometimes: make([]float64, r.c.Experts.Count)}
+	if !r.b.ExpertsKnown {
+		if r.followed == nil {
+			r.followed = FollowedUses(r.c.Experts.Count, r.c.Experts.Used)
+		}
+		u.Kept = r.followed
+	}
 	for _, t := range r.f.Tensors {
 		switch p, _ := r.c.Purpose(t.Name); {
 		case p.Layer != l:

@@ -22,7 +22,7 @@ func (c curve) like(y *Layer) curve {
 
 // same reports whether the units of two layers are the same ones, as in described models, where the layers share them.
 func (u *Units) same(v *Units) bool {
-	return u.Size == v.Size && u.Always == v.Always && u.InOrder == v.InOrder && len(u.Sometimes) == len(v.Sometimes) && len(u.Sometimes) > 0 && &u.Sometimes[0] == &v.Sometimes[0]
+	return u.Size == v.Size && u.Always == v.Always && u.InOrder == v.InOrder && u.Stay == v.Stay && len(u.Sometimes) == len(v.Sometimes) && len(u.Sometimes) > 0 && &u.Sometimes[0] == &v.Sometimes[0]
 }
 
 func newCurve(y *Layer, on *Machine, gpu int) curve {
@@ -31,7 +31,7 @@ func newCurve(y *Layer, on *Machine, gpu int) curve {
 	c := curve{y: y, gpu: gpu, n: n, hot: make([]float64, n+1), cold: make([]float64, n+1), hotStart: g.units(u).Start, coldStart: host.units(u).Start}
 	for i, b := range u.Sometimes {
 		c.hot[i+1] = c.hot[i] + u.seconds(b, &g)
-		c.cold[i+1] = c.cold[i] + u.seconds(b, &host)
+		c.cold[i+1] = c.cold[i] + u.seconds(b, &host) + on.stays(u, b)
 	}
 	c.most = sort.Search(n, func(k int) bool { return c.onGPU(k) >= c.inRAM(k) })
 	if c.most > 0 && c.units(c.most-1) <= c.units(c.most) {

@@ -37,6 +37,9 @@ type Units struct {
 	Size      int64     // bytes of one unit
 	Always    int64     // bytes of each unit that are read for every token, in order: gate rows in exact, everything in dense layers
 	InOrder   bool      // units are so large that each is read at the bandwidth of reading in order, whichever lie beside it: experts
+	Stay      bool      // those that RAM has no room for may stay on the disk, but for Always
+	Used      []float64 // [n] shares of tokens that use them; nil: as Sometimes says. It is what is read from the disk, whole
+	Kept      []float64 // [n] shares of tokens that use units as a cache in RAM sees them, largest first, where the units used most are others in each text; nil: as Sometimes says
 	Sometimes []float64 // [n] expected bytes of each unit read for a token beyond Always, hottest first: never rises
 }
 
@@ -47,6 +50,10 @@ type Machine struct {
 	GPUs    []GPU   // in the order in which layers pass them
 	HandOff float64 // activations from RAM to a GPU and back again, the wait included
 	Speeds  *Speeds // of the processor's own operations; nil: they take what Stream and Rows say
+	RAM     int64   `json:",omitzero"` // bytes of RAM that the model may take, where there is a disk
+	Disk    Rate    `json:",omitzero"` // of units that are read from the disk together; Read of 0: all lies in RAM that is on no GPU
+
+	dear float64 // seconds that a byte in RAM costs a token while a placement is searched: units on the disk want its room
 }
 
 // Rate is what a part of a layer takes for one token: Start seconds, and its bytes at Read bytes per second.
@@ -173,6 +180,9 @@ func (m *Machine) Check() error {
 			return fmt.Errorf("RAM: %w", err)
 		}
 	}
+	if d := m.Disk; d != (Rate{}) && !(d.Start >= 0 && positive(d.Read) && !math.IsInf(d.Start, 1)) {
+		return fmt.Errorf("a disk whose reads take %g s and %g bytes/s", d.Start, d.Read)
+	}
 	for i, g := range m.GPUs {
 		if !positive(g.Read) || !(g.Launch >= 0) || g.Budget < 0 || g.Overhead < 0 {
 			return fmt.Errorf("GPU %d: %g bytes/s, %g s of launches, a budget of %d and an overhead of %d bytes", i, g.Read, g.Launch, g.Budget, g.Overhead)
@@ -192,7 +202,7 @@ func (m *Model) Dense() Model {
 	for _, y := range m.Layers {
 		y.Predictor = 0
 		if !y.Experts {
-			y.Units = Units{Size: y.Units.Size, Always: y.Units.Size, Sometimes: make([]float64, len(y.Units.Sometimes))}
+			y.Units = Units{Size: y.Units.Size, Always: y.Units.Size, Stay: y.Units.Stay, Sometimes: make([]float64, len(y.Units.Sometimes))}
 		}
 		d.Layers = append(d.Layers, y)
 	}

@@ -112,7 +112,10 @@ func token(m Model, on Machine, at []compute.Place) float64 {
 
 // exhaustive tries every placement there is: attention and predictor anywhere that pins allow, every hot count, layers
 // on GPUs in the GPUs' order. It is infinite where there is none.
-func exhaustive(m Model, on Machine) float64 {
+func exhaustive(m Model, on Machine) float64 { return exhaustiveBy(m, on, token) }
+
+// exhaustiveBy is exhaustive by another time of a token.
+func exhaustiveBy(m Model, on Machine, token func(Model, Machine, []compute.Place) float64) float64 {
 	at := slices.Repeat([]compute.Place{{Split: compute.Split{Tier: compute.RAM}}}, len(m.Layers)+1)
 	best := math.Inf(1)
 	left := make([]int64, len(on.GPUs))

@@ -12,14 +12,19 @@ type Plan struct {
 	Seconds float64  // of one token
 	VRAM    []int64  // bytes on each GPU, overhead included
 	RAM     int64    // bytes in RAM
+	Disk    Tier
 }
 
 // Priced is one layer's place with its share of a token's time, in seconds. Dense, the larger of HotTime and ColdTime,
 // and Wait add up to Seconds.
+//
+// Where units are on the disk, ColdTime is longer by what it waits for them, see Rate.waits.
 type Priced struct {
 	compute.Place
 	VRAM     int64   // bytes on the GPU
 	RAM      int64   // bytes in RAM
+	Disk     int64   // bytes on the disk only, in the long run
+	ReadDisk float64 // bytes that a token reads from the disk
 	Dense    float64 // attention and predictor where they lie, and launches
 	HotTime  float64 // the hot units on the GPU
 	ColdTime float64 // the others, meanwhile, in RAM
@@ -44,13 +49,17 @@ func Price(m *Model, on *Machine, places []compute.Place) (Plan, error) {
 		return Plan{}, fmt.Errorf("%d places for %d layers and the head", len(places), len(m.Layers))
 	}
 	p := Plan{VRAM: make([]int64, len(on.GPUs))}
-	home := compute.RAM
 	for l, at := range places {
 		y := m.layer(l)
 		if at.Tier < compute.RAM || int(at.Tier) >= len(on.GPUs) || at.Bound < 0 || at.Bound > len(y.Units.Sometimes) {
 			return Plan{}, fmt.Errorf("layer %d: %d of %d units on GPU %d of %d", l, at.Bound, len(y.Units.Sometimes), at.Tier, len(on.GPUs))
 		}
-		r := price(y, on, at)
+		p.Layers = append(p.Layers, price(y, on, at))
+	}
+	p.fromDisk(m, on)
+	home := compute.RAM
+	for l, at := range places {
+		r := &p.Layers[l]
 		next := compute.RAM
 		if at.Attention {
 			next = at.Tier
@@ -61,7 +70,6 @@ func Price(m *Model, on *Machine, places []compute.Place) (Plan, error) {
 			r.Wait += on.moves(home, compute.RAM)
 		}
 		r.Seconds = r.Dense + max(r.HotTime, r.ColdTime) + r.Wait
-		p.Layers = append(p.Layers, r)
 		p.Seconds += r.Seconds
 		p.RAM += r.RAM
 		if at.Tier != compute.RAM {

@@ -16,11 +16,43 @@ func Solve(m Model, on Machine) (Plan, error) {
 	if err := on.Check(); err != nil {
 		return Plan{}, err
 	}
-	places, err := newMultiGPU(&m, &on).places()
-	if err != nil {
-		return Plan{}, err
+	place := func() (Plan, error) {
+		places, err := newMultiGPU(&m, &on).places()
+		if err != nil {
+			return Plan{}, err
+		}
+		return Price(&m, &on, places)
 	}
-	return Price(&m, &on, places)
+	best, err := place()
+	if err != nil || best.dear(&on) == 0 {
+		return best, err
+	}
+	next := best
+	for range dearer {
+		last := on.dear
+		if on.dear = next.dear(&on); math.Abs(on.dear-last) <= 0.01*last {
+			break
+		}
+		if next, err = place(); err != nil {
+			return best, nil
+		}
+		if next.before(&best) {
+			best = next
+		}
+	}
+	return best, nil
+}
+
+// dearer is how often a model is placed anew, at most, because RAM has room for other units than when its bytes were
+// priced.
+const dearer = 6
+
+// before reports whether p is the better plan: it fits, or lacks less, or is faster.
+func (p *Plan) before(q *Plan) bool {
+	if p.Disk.Lacks != q.Disk.Lacks {
+		return p.Disk.Lacks < q.Disk.Lacks
+	}
+	return p.Seconds < q.Seconds
 }
 
 // solver places consecutive layers, from RAM back to RAM, on one GPU.
@@ -66,10 +98,15 @@ func (m mode) fixed(c *curve, on *Machine, g *GPU) fixed {
 		if onGPU {
 			f.bytes += bytes
 			s = &gpu
+		} else {
+			f.seconds += on.dear * float64(bytes)
 		}
 		f.seconds += part(s).seconds(float64(bytes))
 	}
 	read(c.y.Attention+c.y.KV, m.attention, c.y.attention)
+	if !m.attention {
+		f.seconds += on.dear * float64(c.y.Expanded)
+	}
 	read(c.y.Predictor, m.predictor, func(s *Speeds) Rate { return s.Predictor })
 	switch m.units {
 	case none:

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/model"
@@ -24,10 +25,6 @@ type Way struct {
 // ThisPlan is the name of the way in which experts lie where the plan has them.
 const ThisPlan = "this plan"
 
-// AssumedDisk is the bandwidth, in bytes per second, at which a file is assumed to be read that does not fit into RAM:
-// that of an NVMe drive on PCIe 3.
-const AssumedDisk = 3e9
-
 // Ways returns the ways to compute a model with experts on a machine: the processor alone, llama.cpp's, the plan that
 // was solved, and what the plan is where the GPU's experts follow the text, if they can. It returns none of a model
 // without experts.
@@ -35,12 +32,18 @@ func Ways(b *modelcost.Cost, s *Solution, memory uint64) ([]Way, error) {
 	if b.ExpertsUsed == 0 {
 		return nil, nil
 	}
-	on := slowed(b, s.Machine, memory)
-	way := func(name string, m *placement.Model, p placement.Plan) (Way, error) {
-		err := reprice(m, &s.Machine, &p)
-		return wayOf(name, b, m, p, memory), err
+	ours := s.Machine // has experts on the disk where RAM has no room for all
+	if ours.Disk.Read == 0 {
+		ours = slowed(b, s.Machine, memory)
 	}
-	none := on
+	mapped := s.Machine // leaves it to the system what of a file is in memory
+	mapped.Disk, mapped.RAM = placement.Rate{}, 0
+	disk := cmp.Or(s.Machine.Disk.Read, AssumedDisk)
+	way := func(name string, m *placement.Model, p placement.Plan, on *placement.Machine) (Way, error) {
+		err := reprice(m, on, &p)
+		return wayOf(name, b, m, p, memory, disk), err
+	}
+	none := ours
 	none.GPUs = nil
 	free := b.Model.Free()
 	p, err := placement.Solve(free, none)
@@ -52,25 +55,25 @@ func Ways(b *modelcost.Cost, s *Solution, memory uint64) ([]Way, error) {
 		list = append(list, w)
 		return err
 	}
-	if err := add(way("processor alone", &free, p)); err != nil || len(s.Machine.GPUs) == 0 {
+	if err := add(way("processor alone", &free, p, &s.Machine)); err != nil || len(s.Machine.GPUs) == 0 {
 		return list, err
 	}
-	layers, n, p, err := placement.ExpertsInRAM(free, on)
+	layers, n, p, err := placement.ExpertsInRAM(free, slowed(b, mapped, memory))
 	if err != nil {
 		return nil, err
 	}
-	if err := add(way(fmt.Sprintf("llama.cpp -ngl %d -ncmoe %d", layers, n), &free, p)); err != nil {
+	if err := add(way(fmt.Sprintf("llama.cpp -ngl %d -ncmoe %d", layers, n), &free, p, &mapped)); err != nil {
 		return nil, err
 	}
-	list = append(list, wayOf(ThisPlan, b, &b.Model, s.Plan, memory))
-	if b.ExpertsKnown || b.ExpertMode != model.Off {
+	list = append(list, wayOf(ThisPlan, b, &b.Model, s.Plan, memory, disk))
+	if b.ExpertsKnown || b.ExpertMode != model.Off || ours.Disk.Read > 0 {
 		return list, nil
 	}
 	following := b.Following()
-	if p, err = placement.Solve(following, on); err != nil {
+	if p, err = placement.Solve(following, ours); err != nil {
 		return nil, err
 	}
-	w, err := way("experts follow the text", &following, p)
+	w, err := way("experts follow the text", &following, p, &s.Machine)
 	w.RAM += inBoth(&following, &p)
 	return append(list, w), err
 }
@@ -85,14 +88,18 @@ func inBoth(m *placement.Model, p *placement.Plan) (n int64) {
 	return n
 }
 
-func wayOf(name string, b *modelcost.Cost, m *placement.Model, p placement.Plan, memory uint64) Way {
+func wayOf(name string, b *modelcost.Cost, m *placement.Model, p placement.Plan, memory uint64, disk float64) Way {
 	w := Way{Name: name, Plan: p, Hits: m.Hits(&p), RAM: p.RAM + b.Rest, Seconds: p.Seconds}
 	for _, v := range p.VRAM {
 		w.VRAM += v
 	}
 	w.ReadRAM, w.ReadVRAM = m.Reads(&p)
+	if p.Disk.Bytes > 0 {
+		w.ReadDisk = p.Disk.Read
+		return w
+	}
 	w.ReadDisk = FromDisk(w.RAM, w.ReadRAM, memory)
-	w.Seconds = p.Seconds + w.ReadDisk/AssumedDisk
+	w.Seconds = p.Seconds + w.ReadDisk/disk
 	return w
 }
 
@@ -110,7 +117,7 @@ func slowed(b *modelcost.Cost, on placement.Machine, memory uint64) placement.Ma
 // reprice gives p, which was chosen for another speed of RAM, its times on a machine.
 func reprice(m *placement.Model, on *placement.Machine, p *placement.Plan) error {
 	priced, err := placement.Price(m, on, p.Places())
-	p.Layers, p.Seconds = priced.Layers, priced.Seconds
+	p.Layers, p.Seconds, p.RAM, p.Disk = priced.Layers, priced.Seconds, priced.RAM, priced.Disk
 	return err
 }
 
@@ -171,13 +178,12 @@ func Expect(description string) ([]Expectation, error) {
 		for _, d := range desks() {
 			m := Described(d.gib<<30, d.stream)
 			m.Add(c.name, c.gib<<30, c.bandwidth)
-			planned := slowed(&b, m.on(b.RowBytes), m.Memory).Stream // all that a plan depends on here
-			s, ok := solved[planned]
-			if !ok {
+			s, ok := solved[d.stream]
+			if !ok || s.Machine.Disk.Read > 0 { // what fits is placed alike, however much RAM is left
 				if s, err = With(m, b, Options{}).Solve(); err != nil {
 					return nil, err
 				}
-				solved[planned] = s
+				solved[d.stream] = s
 			}
 			ways, err := Ways(&b, &s, m.Memory)
 			if err != nil {

@@ -22,6 +22,8 @@ type Machine struct {
 	stated   placement.Machine // else: RAM's bandwidths and the hand-off
 	measured bool
 	gpus     []gpu
+	ssd      float64       // bytes per second that are stated of its disk; 0: nothing is
+	disk     *measure.Disk // nil: it was not measured
 }
 
 // Products returns how many multiplications and additions a second the processor reaches in a prompt's products; 0: it
@@ -78,6 +80,9 @@ func (m *Machine) Doubts() []string {
 // Measured returns a machine by its figures, with the GPUs that are used by default.
 func Measured(figures measure.Machine) *Machine {
 	m := &Machine{Memory: figures.Memory, figures: figures, measured: true}
+	if len(figures.Disks) > 0 {
+		m.disk = &figures.Disks[0]
+	}
 	for j := range figures.GPUs {
 		if k := &figures.GPUs[j]; k.Usable() {
 			m.gpus = append(m.gpus, gpu{name: k.Name, memory: k.Memory, read: k.Read, launch: k.Launch, handOff: k.HandOff, known: k})
@@ -364,7 +369,9 @@ func (p *Planner) fit(s *Solution, b *modelcost.Cost) (err error) {
 		}
 		s.Most = append(s.Most, c.Overhead)
 	}
-	s.Plan, err = p.machine.fit(b, slowed(b, s.Machine, p.machine.Memory), s.Streams, p.o.ReadAhead, p.solver())
+	s.Plan, err = p.solveTiers(b, &s.Machine, func(on placement.Machine) (placement.Plan, error) {
+		return p.machine.fit(b, on, s.Streams, p.o.ReadAhead, p.solver())
+	})
 	return err
 }
 

@@ -43,6 +43,7 @@ type Options struct {
 	StreamTokens *int                              // tokens of a prompt's step from which on weights in RAM are sent to the GPU; 0: never; nil: where that is faster
 	ReadAhead    *bool                             // whether the processor reads neurons before it is their turn; nil: where the plan has GPUs wait for it
 	MoECache     *int64                            // bytes of GPU memory, at most, for experts that follow the text, which RAM then holds, too; 0: experts stay where they are; nil: where that should pay
+	RAM          RAM                               // what the model may take of it
 	Trace        *trace.Log                        // keeps when each processor did what; may be nil
 	Messages     func(string)                      // switches the GPUs' validation layer on and is told what it finds; nil: it is off
 	Notice       func(string)                      // is told in a line what the user should know, as why a GPU is given up; may be nil
@@ -102,6 +103,7 @@ func New(ctx context.Context, f *gguf.File, o Options) (*Planner, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.KnowDisk(f.Path)
 	return With(m, cost, o), nil
 }
 
@@ -141,7 +143,9 @@ func rateAlone(f *gguf.File, o Options) float64 {
 	if err != nil {
 		return 0
 	}
-	s, err := With(On(figures, nil), cost, Options{Model: o.Model}).Solve()
+	m := On(figures, nil)
+	m.KnowDisk(f.Path)
+	s, err := With(m, cost, Options{Model: o.Model, RAM: o.RAM}).Solve()
 	if err != nil || s.Plan.Seconds <= 0 {
 		return 0
 	}

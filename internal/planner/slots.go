@@ -30,9 +30,18 @@ func (p *Planner) Following(still *Solution) (s Solution, pays bool, err error) 
 		p.o.notice("experts stay where they are: mode exact lays them out by neuron, so that none can be copied to a GPU; mode off has them follow the text")
 		return s, false, nil
 	}
+	if still.Plan.Disk.Bytes > 0 {
+		if asked {
+			p.o.notice("experts stay where they are: those that follow the text would all have to be in RAM, and some are on the disk")
+		}
+		return s, false, nil
+	}
 	b.Model = b.Following()
 	if s, err = p.solve(&b); err != nil || asked {
 		return s, err == nil, err
+	}
+	if s.Plan.Disk.Bytes > 0 {
+		return s, false, nil
 	}
 	_, bytes := p.slotted(s.Plan.Places())
 	ram := s.Plan.RAM + b.Rest + bytes

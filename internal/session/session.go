@@ -17,6 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
@@ -321,6 +322,12 @@ func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, err
 		Context: e.Context, UBatch: e.LargestStep(), Outputs: e.Outputs, Drafts: e.DraftRows(), Further: e.GuessesFurther(), Sparse: e.Sparse, Bound: e.Bound, Activation: e.Activation, CacheTypes: e.CacheTypes, WholeCache: e.WholeCache, Adapters: e.Adapters,
 		Law: modelcost.UsualLaw(), Stats: stats,
 	}
+	least, err := e.Least(f, placement.Layout{})
+	if err != nil {
+		return nil, err
+	}
+	room := e.Room()
+	p.RAM = planner.RAM{Whole: room.Whole, OnDisk: room.OnDisk, Beside: least.Activations + least.Process + least.Reading, Mapped: e.NoRepack}
 	return planner.New(ctx, f, *p)
 }
 

@@ -1,0 +1,168 @@
+package placement
+
+import (
+	"math"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/residency"
+)
+
+// Tier is what a plan leaves on the disk, and what a token then reads from there.
+type Tier struct {
+	Bytes int64   // of units that RAM has no room for
+	Kept  int64   // bytes of RAM that keep units, those that are used most
+	Hits  float64 // share of the uses of units, but for those on GPUs, that find them in RAM
+	Units float64 // that a token reads
+	Read  float64 // bytes that a token reads
+	Lacks int64   // bytes that RAM lacks for what cannot stay on the disk; then nothing fits
+
+	edge float64 // share of tokens that use the unit which is the first to find no room in RAM
+}
+
+// fromDisk moves units that RAM has no room for from RAM to the disk: it sets p's tier, and its layers' bytes and times.
+func (p *Plan) fromDisk(m *Model, on *Machine) {
+	if !(on.Disk.Read > 0) {
+		return
+	}
+	room, stay, n := on.RAM, int64(0), 0
+	var shares []float64
+	for l := range p.Layers {
+		y, u := &p.Layers[l], &m.layer(l).Units
+		units := 0
+		if u.Stay {
+			units = len(u.Sometimes) - y.Bound
+			shares = append(shares, u.shares(y.Bound)...)
+		}
+		stay += u.stay() * int64(units)
+		room -= y.RAM - u.stay()*int64(units)
+		n += units
+	}
+	if room < 0 {
+		p.Disk.Lacks, room = -room, 0
+	}
+	if stay <= room {
+		return
+	}
+	d := &p.Disk
+	part := float64(room) / float64(stay)
+	d.Kept, d.Bytes = room, stay-room
+	slots := int(part * float64(n))
+	d.Hits = residency.Predict(slots, shares)
+	d.edge = marginal(shares, slots)
+	for l := range p.Layers {
+		y, u := &p.Layers[l], &m.layer(l).Units
+		if !u.Stay || y.Bound == len(u.Sometimes) {
+			continue
+		}
+		uses := 0.0
+		for _, s := range u.shares(y.Bound) {
+			uses += s
+		}
+		misses := uses * (1 - d.Hits)
+		y.ColdTime = on.Disk.waits(u, y.ColdTime, uses, misses)
+		y.Disk = int64((1 - part) * float64(u.stay()*int64(len(u.Sometimes)-y.Bound)))
+		y.RAM -= y.Disk
+		y.ReadDisk = misses * float64(u.stay())
+		d.Units += misses
+		d.Read += y.ReadDisk
+	}
+}
+
+// marginal returns the share of tokens that use the unit which is the first to find no slot.
+func marginal(shares []float64, slots int) float64 {
+	sorted := slices.Clone(shares)
+	slices.Sort(sorted)
+	if i := len(sorted) - 1 - slots; i >= 0 {
+		return sorted[i]
+	}
+	return 0
+}
+
+// shares returns the shares of tokens that use the units from unit first on, which are on no GPU: as Kept says, whose
+// units stand for those of a layer without a GPU, or as Used or Sometimes says. [n-first]
+func (u *Units) shares(first int) []float64 {
+	n := len(u.Sometimes)
+	list := make([]float64, n-first)
+	for i := range list {
+		switch {
+		case u.Kept != nil:
+			list[i] = u.Kept[i*n/(n-first)]
+		case u.Used != nil:
+			list[i] = u.Used[first+i]
+		default:
+			list[i] = min(1, u.Sometimes[first+i]/float64(max(1, u.Size-u.Always)))
+		}
+	}
+	return list
+}
+
+// waits returns the time of a layer's units that are computed in RAM in cold seconds, where a token uses so many of
+// them and some are missing there, on average, each of size bytes.
+//
+// A layer's missing units are asked for together when the layer begins, and arrive at the disk's rate after the time that
+// a single read takes. Experts that are in RAM are computed meanwhile, the others when all are there. How many are missing
+// varies from token to token (a binomial law), and a layer of which nothing is missing waits for nothing:
+//
+//	layer = Σ_k P(k) · (max(cold·(n−k)/n, start + k·size/read) + cold·k/n)    of n experts k are missing; cold for k = 0
+//
+// Neurons are computed when all are there, so that the two times add up. This is all that a plan says of reads and
+// computing at the same time: other parts of a token wait for no reads, a GPU computes its units of the layer meanwhile
+// (Price), and nothing is taken to be read before its layer begins, so that right guesses make a token faster than planned.
+func (d Rate) waits(u *Units, cold, uses, missing float64) float64 {
+	n := math.Ceil(uses - 1e-9)
+	if n <= 0 || missing <= 0 {
+		return cold
+	}
+	p, size := min(1, missing/n), float64(u.stay())
+	if !u.InOrder {
+		return cold + (1-math.Pow(1-p, n))*d.Start + missing*size/d.Read
+	}
+	time := 0.0
+	for k := range int(n) + 1 {
+		late, reads := float64(k)/n, 0.0
+		if k > 0 {
+			reads = d.Start + float64(k)*size/d.Read
+		}
+		time += binomial(int(n), k, p) * (max(cold*(1-late), reads) + cold*late)
+	}
+	return time
+}
+
+// binomial returns the probability that k of n happen, each with probability p.
+func binomial(n, k int, p float64) float64 {
+	if p >= 1 {
+		return float64(k / n) // all do
+	}
+	gamma := func(x int) float64 { v, _ := math.Lgamma(float64(x + 1)); return v }
+	return math.Exp(gamma(n) - gamma(k) - gamma(n-k) + float64(k)*math.Log(p) + float64(n-k)*math.Log1p(-p))
+}
+
+// stay returns the bytes of a unit that may stay on the disk: what is read for every token is in RAM.
+func (u *Units) stay() int64 {
+	if !u.Stay {
+		return 0
+	}
+	return u.Size - u.Always
+}
+
+// dear returns what a byte in RAM costs a token in seconds where units stay on the disk: the time in which the unit that
+// is the first to find no slot is read, by the share of tokens that use it. Where RAM lacks bytes it is more than on's.
+func (p *Plan) dear(on *Machine) float64 {
+	switch {
+	case p.Disk.Lacks > 0:
+		return max(1/on.Disk.Read, 4*on.dear)
+	case p.Disk.Bytes > 0:
+		return p.Disk.edge / on.Disk.Read
+	}
+	return 0
+}
+
+// stays returns what a unit that reads b bytes beyond Always and is on no GPU costs a token beside its time in RAM,
+// where a byte there is dear: the slot that it takes from another, or its own reads from the disk, whichever is less.
+func (on *Machine) stays(u *Units, b float64) float64 {
+	slot := on.dear * float64(u.Size)
+	if u.Stay && on.dear > 0 {
+		return on.dear*float64(u.Always) + min(on.dear*float64(u.stay()), b/on.Disk.Read)
+	}
+	return slot
+}

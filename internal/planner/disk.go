@@ -1,0 +1,127 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/measure"
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+)
+
+// RAM is what a model may take of RAM, in bytes. The zero value is all that a machine has.
+type RAM struct {
+	Whole  int64 // with all of it in memory
+	OnDisk int64 // with experts on the disk
+	Beside int64 // of both: what computing takes beside weights, keys and values
+	Mapped bool  // the file is computed on as it is mapped: the system decides what of it is in memory
+}
+
+// ramOf returns what a model may take of a machine's memory where nobody says how much: all, or a little less where
+// experts stay on the disk, for that takes all there is.
+func ramOf(memory uint64) RAM {
+	return RAM{Whole: int64(memory), OnDisk: int64(reserve * float64(memory))}
+}
+
+// AssumedDisk is the bandwidth, in bytes per second, at which a file is assumed to be read that does not fit into RAM:
+// that of an NVMe drive on PCIe 3.
+const AssumedDisk = 3e9
+
+// What is assumed of a disk that was not measured: reads of experts reach this share of the bandwidth that is stated, and
+// reads that are asked for together take so many seconds beyond their bytes.
+const (
+	assumedDiskRead  = 0.9
+	assumedDiskStart = 100e-6
+)
+
+// AddSSD says at what bandwidth the machine's disk is read, as its maker states it. [bytes per second]
+func (m *Machine) AddSSD(bandwidth float64) { m.ssd = bandwidth }
+
+// KnowDisk has m, this machine, know how fast the disk of the file at path is read, if that was measured earlier. It
+// reports whether it was.
+func (m *Machine) KnowDisk(path string) bool {
+	kept, err := measure.DisksFile()
+	if err != nil || path == "" {
+		return false
+	}
+	d, ok := measure.KeptDisk(kept, path)
+	if ok {
+		m.disk = &d
+	}
+	return ok
+}
+
+// MeasureDisk is KnowDisk, and measures it now, in some 3 seconds, if it was not. progress may be nil.
+func (m *Machine) MeasureDisk(ctx context.Context, path string, progress func(done, total int64)) error {
+	kept, err := measure.DisksFile()
+	if err != nil {
+		kept = "" // without a home folder nothing is kept
+	}
+	d, err := measure.DiskOf(ctx, kept, path, progress)
+	if err == nil {
+		m.disk = &d
+	}
+	return err
+}
+
+// DiskSource says where the figures of the machine's disk are from.
+func (m *Machine) DiskSource() string {
+	switch {
+	case m.ssd > 0:
+		return fmt.Sprintf("%.1f GB/s as stated, of which %.0f %% are assumed for experts", m.ssd/1e9, 100*assumedDiskRead)
+	case m.disk != nil:
+		return "as measured"
+	}
+	return "which is assumed"
+}
+
+// diskRate returns the rate at which matrices of experts of so many bytes are read.
+func (m *Machine) diskRate(piece int64) placement.Rate {
+	switch {
+	case m.ssd > 0:
+		return placement.Rate{Start: assumedDiskStart, Read: assumedDiskRead * m.ssd}
+	case m.disk != nil && m.disk.Speeds.At(piece) > 0:
+		read := m.disk.Speeds.At(piece)
+		r := placement.Rate{Read: read}
+		if alone := m.disk.Speeds.AtDepth(piece, 1); alone > 0 {
+			r.Start = max(0, float64(piece)/alone-float64(piece)/read)
+		}
+		return r
+	}
+	return placement.Rate{Start: assumedDiskStart, Read: AssumedDisk}
+}
+
+// solveTiers places b by solve on a machine in whose RAM it may not fit: all of it in memory if that fits, else with
+// experts on the disk, if there are any. It sets on's RAM and disk accordingly.
+func (p *Planner) solveTiers(b *modelcost.Cost, on *placement.Machine, solve func(placement.Machine) (placement.Plan, error)) (placement.Plan, error) {
+	ram := p.o.RAM
+	if ram.Whole == 0 {
+		known := ramOf(p.machine.Memory)
+		ram.Whole, ram.OnDisk = known.Whole, known.OnDisk
+	}
+	piece := expertPiece(b)
+	if ram.Whole == 0 || ram.Whole == math.MaxInt64 || ram.Mapped || piece == 0 {
+		return solve(slowed(b, *on, p.machine.Memory))
+	}
+	room := func(bytes int64) int64 { return max(0, bytes-ram.Beside-b.Rest) }
+	on.Disk, on.RAM = p.machine.diskRate(piece), room(ram.Whole)
+	plan, err := solve(*on)
+	if err != nil || plan.Disk == (placement.Tier{}) {
+		on.Disk, on.RAM = placement.Rate{}, 0
+		return plan, err
+	}
+	on.RAM = room(ram.OnDisk)
+	return solve(*on)
+}
+
+// expertPiece returns about the bytes of an expert's matrix in the file; 0: the model has no experts.
+func expertPiece(b *modelcost.Cost) int64 {
+	const matrices = 3
+	for l := range b.Model.Layers {
+		if u := &b.Model.Layers[l].Units; u.Stay {
+			return max(1, u.Size/matrices)
+		}
+	}
+	return 0
+}
