@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // Piece is a part of a file that is to be read. A Reader has it until Done is called or Drop returns true; until then
@@ -50,6 +51,7 @@ type Reader struct {
 	spare   []*batch
 	closed  bool
 	buffers buffers
+	usage   usage
 	ended   sync.Cond // active fell to 0
 
 	ring   ring     // nil: there is none, and a goroutine reads each batch
@@ -190,6 +192,7 @@ type batch struct {
 	span     span
 	memory   []byte // of the span
 	came     int    // bytes that the ring read; negative: it could not
+	began    time.Duration
 	run      func() // Reader.run of it
 }
 
@@ -254,6 +257,7 @@ func (r *Reader) take() *batch {
 		p.busy = true
 		b.pieces = append(b.pieces, p)
 	}
+	r.usage.begin(b, r.reading)
 	r.reading++
 	r.bytes += b.to - b.from
 	r.active++
@@ -301,6 +305,7 @@ func (r *Reader) run(b *batch) {
 func (r *Reader) came(b *batch) {
 	r.reading--
 	r.bytes -= b.to - b.from
+	r.usage.end(b, r.reading)
 	if b.guess {
 		r.guesses--
 	}
