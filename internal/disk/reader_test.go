@@ -62,7 +62,7 @@ func TestPiecesAreTheFilesBytes(t *testing.T) {
 		}
 		rng := rand.New(rand.NewPCG(1, uint64(depth)))
 		var wait sync.WaitGroup
-		for range 200 {
+		for range 60 {
 			var list []*Piece
 			for range rng.IntN(8) {
 				at := rng.IntN(len(content) + 1)
