@@ -17,10 +17,20 @@ type OnDisk struct {
 	Stride int64 // bytes from a unit's rows to those of the next
 	Units  int
 	Verify func(unit int, rows []byte) error // returns an error if rows are not what was written; nil: nobody knows
+	// Dense is where the same units are with nothing between them, which is quicker where most are read in order; nil: here.
+	Dense *OnDisk
 }
 
 // Check reports whether the weight's rows divide into units that the file can hold. The error names the tensor.
 func (o *OnDisk) Check(s *Source) error {
+	if d := o.Dense; d != nil {
+		if d.Units != o.Units {
+			return fmt.Errorf("tensor %q: %d units on disk, and %d where nothing is between them", s.Name, o.Units, d.Units)
+		}
+		if err := d.Check(s); err != nil {
+			return err
+		}
+	}
 	if o.Units < 1 || s.Rows%o.Units != 0 {
 		return fmt.Errorf("tensor %q: %d rows are not those of %d units on disk", s.Name, s.Rows, o.Units)
 	}
@@ -37,7 +47,7 @@ func (o *OnDisk) From(first, n int) *OnDisk {
 		return nil
 	}
 	from := *o
-	from.Offset, from.Units = o.Offset+int64(first)*o.Stride, n
+	from.Offset, from.Units, from.Dense = o.Offset+int64(first)*o.Stride, n, o.Dense.From(first, n)
 	if o.Verify != nil {
 		from.Verify = func(unit int, rows []byte) error { return o.Verify(first+unit, rows) }
 	}

@@ -297,18 +297,20 @@ func (b *Binder) onDisk(name string, n int) *compute.OnDisk {
 }
 
 // neuronsOnDisk returns where the rows of n neurons of a tensor are that stays on disk, from its row first on: in the file
-// of neurons, as part p of each, or in the model's own.
+// of neurons, as part p of each, and in the model's own.
 func (b *Binder) neuronsOnDisk(p bundle.Part, name string, first, n int) *compute.OnDisk {
-	if file := b.plan.Neurons.Bundle; file != nil {
-		if disk := file.Part(b.layer, p); disk != nil && disk.Units == n {
-			return disk
-		}
-	}
 	t := b.tensor(name)
 	if t == nil {
 		return nil
 	}
-	return b.onDisk(name, t.Rows()).From(first, n)
+	own := b.onDisk(name, t.Rows()).From(first, n)
+	if file := b.plan.Neurons.Bundle; file != nil && own != nil {
+		if disk := file.Part(b.layer, p); disk != nil && disk.Units == n {
+			disk.Dense = own
+			return disk
+		}
+	}
+	return own
 }
 
 // bundle says that the units of parts, some of which may be nil, are read together.

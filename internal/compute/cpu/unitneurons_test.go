@@ -30,6 +30,7 @@ type neuronLayers struct {
 	file     *disk.File
 	data     [][3][]byte // gate, up and down by layer
 	at       [][3]int64
+	dense    [][3]int64 // of bundled neurons: where the parts are once more, apart
 	stride   int64
 }
 
@@ -49,7 +50,7 @@ func newNeuronLayers(t *testing.T, r *rand.Rand, typ quant.Type, layers, embd, f
 	content, values := make([]byte, 32), make([]float32, embd)
 	for range layers {
 		var parts [3][]byte
-		var at [3]int64
+		var at, dense [3]int64
 		for p := range parts {
 			parts[p] = make([]byte, ff*row)
 			for i := range ff {
@@ -73,8 +74,10 @@ func newNeuronLayers(t *testing.T, r *rand.Rand, typ quant.Type, layers, embd, f
 			for i := range ff {
 				copy(content[at[p]+int64(i)*l.stride:], data[i*row:][:row])
 			}
+			dense[p] = int64(len(content))
+			content = append(content, data...)
 		}
-		l.data, l.at = append(l.data, parts), append(l.at, at)
+		l.data, l.at, l.dense = append(l.data, parts), append(l.at, at), append(l.dense, dense)
 	}
 	path := filepath.Join(t.TempDir(), "neurons")
 	if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -109,6 +112,9 @@ func (l *neuronLayers) bind(t *testing.T, d *cpu.Device, act compute.Activation,
 					}
 					return nil
 				}}
+				if l.bundled && i > 0 {
+					src.Disk.Dense = &compute.OnDisk{File: l.file, Offset: l.dense[i][p], Stride: int64(l.typ.RowBytes(l.embd)), Units: l.ff}
+				}
 				src.Data = make([]byte, len(data[p])) // which is not read
 			}
 			m[p] = must(d.Matrix(src, compute.Rows))

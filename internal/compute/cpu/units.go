@@ -79,6 +79,7 @@ type class struct {
 type bundle struct {
 	parts []*part
 	spans []span
+	dense []span // where the same is for reads of most units in order
 	units int
 	prior []float64 // [units] or nil
 	class *class
@@ -159,7 +160,8 @@ func (d *Device) Bundle(prior []float64, parts ...*compute.Matrix) error {
 	if prior != nil && len(prior) != b.units {
 		return fmt.Errorf("tensor %q: uses of %d units are expected, and it has %d", parts[0].Name, len(prior), b.units)
 	}
-	b.findSpans()
+	b.spans = b.findSpans(func(o *compute.OnDisk) *compute.OnDisk { return o })
+	b.dense = b.findSpans(func(o *compute.OnDisk) *compute.OnDisk { return cmp.Or(o.Dense, o) })
 	b.loads = make([]*load, b.units)
 	if n := len(s.bundles); n > 0 {
 		s.bundles[n-1].next = b
@@ -168,29 +170,30 @@ func (d *Device) Bundle(prior []float64, parts ...*compute.Matrix) error {
 	return nil
 }
 
-// findSpans joins parts that are near each other in a file.
-func (b *bundle) findSpans() {
+// findSpans joins parts that are near each other in a file, where each of them is where says.
+func (b *bundle) findSpans(where func(*compute.OnDisk) *compute.OnDisk) (spans []span) {
 	order := make([]int, len(b.parts))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(i, j int) int {
-		p, q := b.parts[i].disk, b.parts[j].disk
+		p, q := where(b.parts[i].disk), where(b.parts[j].disk)
 		return cmp.Or(cmp.Compare(p.File.Path(), q.File.Path()), cmp.Compare(p.Offset, q.Offset))
 	})
 	for _, i := range order {
-		p := b.parts[i]
-		if n := len(b.spans); n > 0 {
-			y := &b.spans[n-1]
-			at := p.disk.Offset - y.offset
-			if y.file == p.disk.File && y.stride == p.disk.Stride && at >= int64(y.bytes) && at <= int64(y.bytes+spanGap) && at+int64(p.fileSize) <= y.stride {
+		p, disk := b.parts[i], where(b.parts[i].disk)
+		if n := len(spans); n > 0 {
+			y := &spans[n-1]
+			at := disk.Offset - y.offset
+			if y.file == disk.File && y.stride == disk.Stride && at >= int64(y.bytes) && at <= int64(y.bytes+spanGap) && at+int64(p.fileSize) <= y.stride {
 				y.bytes = int(at) + p.fileSize
 				y.parts, y.at = append(y.parts, i), append(y.at, int(at))
 				continue
 			}
 		}
-		b.spans = append(b.spans, span{file: p.disk.File, offset: p.disk.Offset, stride: p.disk.Stride, bytes: p.fileSize, parts: []int{i}, at: []int{0}})
+		spans = append(spans, span{file: disk.File, offset: disk.Offset, stride: disk.Stride, bytes: p.fileSize, parts: []int{i}, at: []int{0}})
 	}
+	return spans
 }
 
 // bytes returns what a unit takes in RAM.

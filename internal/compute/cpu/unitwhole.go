@@ -189,8 +189,8 @@ func (y *wholeLayer) read(d *Device, b *bundle) {
 		absent[i] = cache.Slot(b.first+u) == residency.Absent || b.loads[u] != nil
 	}
 	y.used = 0
-	for i := range b.spans {
-		y.readSpan(b, &b.spans[i])
+	for i := range b.dense {
+		y.readSpan(b, &b.dense[i])
 	}
 	y.present = y.present[:0]
 	for i, gone := range absent {
