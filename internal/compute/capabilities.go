@@ -79,7 +79,7 @@ type Foreseer interface {
 }
 
 // Guess is the next layer's predictor applied to this layer's residual, which differs little from its own input; n is
-// 1.
+// at most FewTokens.
 type Guess struct {
 	X              Tensor  // [n, n_embd] the residual
 	Norm           *Vector // [n_embd] of the RMSNorm before the predictor; nil: it reads X

@@ -20,6 +20,7 @@ type FFN struct {
 
 	ByNeuron bool // Forward computes chosen neurons, by SparseFFN
 	Divided  bool // some neurons are on a GPU and some in RAM
+	OnDisk   bool // those that are in no GPU's memory stay on disk
 
 	Predictor Predictor // or none
 	Count     compute.NeuronCount
@@ -154,11 +155,12 @@ func (f *FFN) predict(p *Pass, residual, x compute.Tensor) compute.Set {
 	return set
 }
 
-// foresee tells a device of two processors, in a step of one token, how to guess the set of the next layer's neurons.
+// foresee tells a device that waits in every layer how to guess the set of the next layer's neurons: in a step of one
+// token, or of a few where it waits for a disk.
 // The residual changes little from layer to layer, and the next layer's predictor finds most of its neurons in this
 // layer's residual.
 func (f *FFN) foresee(p *Pass, residual compute.Tensor) {
-	if f.Next == nil || residual.Rows != 1 || p.Whole || p.Draft || f.NextNorm.Centered || f.NextNorm.Bias != nil { // a guess goes through an RMSNorm
+	if f.Next == nil || residual.Rows > 1 && (residual.Rows > compute.FewTokens || !f.Next.OnDisk) || p.Whole || p.Draft || f.NextNorm.Centered || f.NextNorm.Bias != nil { // a guess goes through an RMSNorm
 		return
 	}
 	r := &f.Next.Predictor

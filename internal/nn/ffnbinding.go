@@ -131,6 +131,7 @@ func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
 			}
 		}
 	}
+	f.OnDisk = onDisk
 	if onDisk {
 		var parts []*compute.Matrix
 		if gatesOnDisk && f.Gate.Bound() {

@@ -13,8 +13,9 @@ import (
 // neuronGuess is the state of a guess at the next layer's neurons.
 type neuronGuess struct {
 	g     compute.Guess // FC1 is nil where there is none
-	set   *set          // of one token: that of g is this layer's
+	set   *set          // that of g is this layer's
 	units []int32
+	score []float32 // [n_ff] by how much the largest logit of each of units is above the threshold, and one; else 0
 	pays  guessPay
 }
 
@@ -81,21 +82,30 @@ func (y *neuronGuess) list(d *Device, b *bundle) []int32 {
 		in = g.H
 		d.rmsNorm(in, g.X, g.Norm, g.Eps)
 	}
-	if y.set == nil || y.set.stride < g.Set.N+kernel.ChooseSlack {
-		y.set = newSet(1, g.Set.N)
+	rows, all := g.X.Rows, g.Set.N
+	if y.set == nil || y.set.stride < all+kernel.ChooseSlack || len(y.set.count) < rows {
+		y.set = newSet(rows, all)
 	}
 	of := d.sparse.s
-	d.predict(compute.Set{Rows: 1, N: g.Set.N, Mem: y.set}, in, g.Hidden, g.Logits, g.FC1, g.FC2)
+	d.predict(compute.Set{Rows: rows, N: all, Mem: y.set}, in, g.Hidden, g.Logits, g.FC1, g.FC2)
 	d.sparse.s = of
+	score, always := grown(&y.score, all), int32(all-g.FC2.Rows)
 	y.units = y.units[:0]
-	logits, always := row(g.Logits, 0), int32(g.Set.N-g.FC2.Rows)
-	for _, n := range y.set.token(0) {
-		if n >= always && b.slot(n) == residency.Absent {
-			y.units = append(y.units, n)
+	for t := range rows {
+		logits := row(g.Logits, t)
+		for _, n := range y.set.token(t) {
+			if n < always || b.slot(n) != residency.Absent {
+				continue
+			}
+			if score[n] == 0 {
+				y.units = append(y.units, n)
+			}
+			score[n] = max(score[n], logits[n-always]-d.p.Threshold+1)
 		}
 	}
-	slices.SortFunc(y.units, func(n, m int32) int {
-		return cmp.Or(cmp.Compare(logits[m-always], logits[n-always]), cmp.Compare(n, m))
-	})
+	slices.SortFunc(y.units, func(n, m int32) int { return cmp.Or(cmp.Compare(score[m], score[n]), cmp.Compare(n, m)) })
+	for _, n := range y.units {
+		score[n] = 0
+	}
 	return y.units
 }

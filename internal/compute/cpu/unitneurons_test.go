@@ -332,21 +332,22 @@ func TestNeuronsAreForeseen(t *testing.T) {
 	if err := onDisk.Keep(context.Background(), nil); err != nil {
 		t.Fatal(err)
 	}
-	for range 6 {
-		x := make([]float32, embd)
+	for step := range 9 {
+		tokens := 1 + step%3
+		x := make([]float32, tokens*embd)
 		for i := range x {
 			x[i] = float32(r.NormFloat64())
 		}
 		var got [2][]float32
 		for i, d := range devices {
-			in, y, out, other := must(d.Tensor(1, embd)), must(d.Tensor(1, embd)), must(d.Tensor(1, embd)), must(d.Tensor(1, embd))
-			hidden, logits, set := must(d.Tensor(1, rank)), must(d.Tensor(1, ff)), must(d.Set(1, ff))
+			in, y, out, other := must(d.Tensor(tokens, embd)), must(d.Tensor(tokens, embd)), must(d.Tensor(tokens, embd)), must(d.Tensor(tokens, embd))
+			hidden, logits, set := must(d.Tensor(tokens, rank)), must(d.Tensor(tokens, ff)), must(d.Set(tokens, ff))
 			copy(d.Data(in), x)
-			err := d.Run(compute.Segment{}, &compute.Params{Tokens: make([]int32, 1), Decode: 1, Threshold: 150}, func(v compute.Verbs) {
+			err := d.Run(compute.Segment{}, &compute.Params{Tokens: make([]int32, tokens), Decode: tokens, Threshold: 150}, func(v compute.Verbs) {
 				v.RMSNorm(y, in, norm[i], 1e-5)
 				v.Predict(set, y, hidden, logits, fc1[i], fc2[i])
 				v.Foresee(compute.Guess{
-					X: in, Norm: norm[i], Eps: 1e-5, H: must(d.Tensor(1, embd)), Set: set, Hidden: hidden, Logits: logits, FC1: fc1[i], FC2: fc2[i], Weights: weights[i][1],
+					X: in, Norm: norm[i], Eps: 1e-5, H: must(d.Tensor(tokens, embd)), Set: set, Hidden: hidden, Logits: logits, FC1: fc1[i], FC2: fc2[i], Weights: weights[i][1],
 				})
 				v.SparseFFN(out, y, set, weights[i][0])
 				before := d.UnitUse()
