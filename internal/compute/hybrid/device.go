@@ -39,6 +39,7 @@ type Device struct {
 	fetches    fetches
 	foresights map[foresightOf]foresight
 	onDisk     bool               // some of the host's weights stay there
+	experts    bool               // some of these are experts
 	lender     compute.UnitLender // the host, if prompts have these sent; or nil
 	tensors    []*tensor
 	ends       map[compute.Segment][]whereabouts // [tensors] where a run leaves their content
@@ -171,6 +172,7 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 func (d *Device) toHost(m *matrix, src compute.Source, use compute.Use) (err error) {
 	if src.Disk != nil {
 		m.units, d.onDisk = src.Disk.Units, true
+		d.experts = d.experts || src.Stack > 0
 	}
 	m.host, err = d.host.Matrix(src, use)
 	return err
