@@ -68,6 +68,15 @@ type UnitKeeper interface {
 	Step(tokens int)
 }
 
+// UnitGuesser is a UnitKeeper that reads units before they are needed.
+type UnitGuesser interface {
+	UnitKeeper
+	// GuessUnits has those of the units of the bundle which m is part of that are not in RAM read, the likeliest first,
+	// after what the next Experts of the run in progress needs, and as far as guesses may cost. Nothing that is computed
+	// depends on it.
+	GuessUnits(m *Matrix, units []int32)
+}
+
 // UnitLender is a UnitKeeper that gives units of weights as files have them to another device, which computes with them.
 // Its methods are called by the goroutine that runs steps, but for Row.
 type UnitLender interface {

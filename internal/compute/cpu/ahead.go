@@ -43,8 +43,11 @@ func (a *readAhead) init(d *Device) {
 // of the neurons in s those that decide (gates), then the others; where s is all neurons, whose others nobody knows,
 // those that decide.
 func (d *Device) ReadAhead(s compute.Set, w compute.SparseWeights, done func() bool) {
-	if mem(w.Down).disk != nil {
-		return // rows have no places yet
+	if p := mem(w.Down).disk; p != nil { // it is for the disk to read
+		if s.Mem != nil {
+			d.units.guess(p.bundle, s.Mem.(*set).token(0))
+		}
+		return
 	}
 	a := &d.ahead
 	a.first, a.rest = w.Gate, [2]*compute.Matrix{w.Up, w.Down}

@@ -178,7 +178,7 @@ func (d *Device) run(p *compute.Params, body func(compute.Verbs)) error {
 	d.pool.Begin(kindOfRegions(len(p.Tokens)))
 	d.turns.reset()
 	d.err = nil
-	d.foresight.g, d.neuronGuess.g = compute.ExpertGuess{}, compute.Guess{}
+	d.foresight.g, d.foresight.of, d.neuronGuess.g = compute.ExpertGuess{}, nil, compute.Guess{}
 	body(d.verbs)
 	d.p = nil
 	return d.err

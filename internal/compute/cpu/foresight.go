@@ -6,6 +6,7 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 type foresight struct {
 	g      compute.ExpertGuess // Router is nil where there is none
 	units  []int32
+	of     *bundle // of units that others have guessed; or nil
 	normed buffer
 	logits buffer
 	choice choice
@@ -14,10 +15,19 @@ type foresight struct {
 // ForeseeExperts implements compute.ExpertForeseer.
 func (d *Device) ForeseeExperts(g compute.ExpertGuess) { d.foresight.g = g }
 
+// GuessUnits implements compute.UnitGuesser.
+func (d *Device) GuessUnits(m *compute.Matrix, units []int32) {
+	d.foresight.of, d.foresight.units = mem(m).disk.bundle, append(d.foresight.units[:0], units...)
+}
+
 // guessExperts has the store read what the next layer will probably need, if there is a guess.
 func (d *Device) guessExperts() {
 	y := &d.foresight
 	g := &y.g
+	if y.of != nil {
+		d.units.guess(y.of, y.units)
+		y.of = nil
+	}
 	if g.Router == nil {
 		return
 	}

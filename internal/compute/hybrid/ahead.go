@@ -29,11 +29,11 @@ type guessed struct {
 	words func() (words []uint32, perRow int)
 }
 
-// idle returns GPU and host if the host is idle where it waits and can make use of it.
+// idle returns GPU and host if the host, or the disk, is idle where it waits and can make use of it.
 func (r *router) idle() (compute.Idler, compute.AheadReader, bool) {
 	gpu, ok := r.gpu.(compute.Idler)
 	host, is := r.d.host.(compute.AheadReader)
-	return gpu, host, ok && is && r.d.ahead != Never && (r.d.ahead == Always || gpu.Idles())
+	return gpu, host, ok && is && r.d.ahead != Never && (r.d.ahead == Always || r.d.onDisk || gpu.Idles())
 }
 
 // Foresee keeps g for this layer's SparseFFN.

@@ -18,29 +18,31 @@ import (
 
 // Device is a GPU and the host. It implements compute.Device.
 type Device struct {
-	gpu       compute.Device // its executor is an Overlapper
-	index     int            // of the GPU, in a MultiGPU
-	host      compute.Host
-	attention []bool                   // of each layer: keys and values are on the GPU
-	further   bool                     // so are those of the layer behind the last, which predicts a further token
-	rows      int                      // of the largest activations: tokens of the largest step
-	partials  map[partialOf]tensorPair // [rows, columns]
-	ahead     Ahead
-	early     compute.Set // the host's, of a guess
-	rehearsal bool        // Run records only
-	trace     *trace.Log  // or nil
-	watch     *compute.Watch
-	streaming Streaming
-	rooms     rooms
-	shadows   map[shadowOf]*compute.Cache
-	sent      int64 // bytes of weights, as files have them, that went to the GPU for prompts
-	slots     slots
-	joins     map[compute.Segment][]join // what a run has counted apart
-	fetches   fetches
-	onDisk    bool               // some of the host's weights stay there
-	lender    compute.UnitLender // the host, if prompts have these sent; or nil
-	tensors   []*tensor
-	ends      map[compute.Segment][]whereabouts // [tensors] where a run leaves their content
+	gpu        compute.Device // its executor is an Overlapper
+	index      int            // of the GPU, in a MultiGPU
+	host       compute.Host
+	attention  []bool                   // of each layer: keys and values are on the GPU
+	further    bool                     // so are those of the layer behind the last, which predicts a further token
+	rows       int                      // of the largest activations: tokens of the largest step
+	partials   map[partialOf]tensorPair // [rows, columns]
+	ahead      Ahead
+	early      compute.Set // the host's, of a guess
+	rehearsal  bool        // Run records only
+	trace      *trace.Log  // or nil
+	watch      *compute.Watch
+	streaming  Streaming
+	rooms      rooms
+	shadows    map[shadowOf]*compute.Cache
+	sent       int64 // bytes of weights, as files have them, that went to the GPU for prompts
+	slots      slots
+	joins      map[compute.Segment][]join // what a run has counted apart
+	fetches    fetches
+	foresights map[foresightOf]foresight
+	onDisk     bool               // some of the host's weights stay there
+	experts    bool               // some of these are experts
+	lender     compute.UnitLender // the host, if prompts have these sent; or nil
+	tensors    []*tensor
+	ends       map[compute.Segment][]whereabouts // [tensors] where a run leaves their content
 }
 
 // GPUError is an error of a GPU, without which others and the host may do.
@@ -65,7 +67,7 @@ func (d *Device) ofGPU(err error) error {
 // New returns a device of GPU and host, which it closes. attention says of each layer whether keys and values lie on
 // the GPU.
 func New(gpu compute.Device, host compute.Host, attention []bool) *Device {
-	return &Device{gpu: gpu, host: host, attention: attention, partials: map[partialOf]tensorPair{}, shadows: map[shadowOf]*compute.Cache{}, joins: map[compute.Segment][]join{}, fetches: fetches{}, ends: map[compute.Segment][]whereabouts{}}
+	return &Device{gpu: gpu, host: host, attention: attention, partials: map[partialOf]tensorPair{}, shadows: map[shadowOf]*compute.Cache{}, joins: map[compute.Segment][]join{}, fetches: fetches{}, foresights: map[foresightOf]foresight{}, ends: map[compute.Segment][]whereabouts{}}
 }
 
 // HoldFurther has keys and values of the layer that predicts a further token lie on the GPU.
@@ -170,6 +172,7 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 func (d *Device) toHost(m *matrix, src compute.Source, use compute.Use) (err error) {
 	if src.Disk != nil {
 		m.units, d.onDisk = src.Disk.Units, true
+		d.experts = d.experts || src.Stack > 0
 	}
 	m.host, err = d.host.Matrix(src, use)
 	return err

@@ -63,7 +63,11 @@ func (r *router) experts(o *compute.Experts) {
 	up := mem(o.Weights.Up)
 	switch {
 	case up.host != nil && r.streamExperts(o):
-	case up.host == nil || up.gpu == nil:
+	case up.host == nil:
+		r.foreseen = nil // nobody has the time
+		r.whole(o)
+	case up.gpu == nil:
+		r.expect()
 		r.whole(o)
 	default:
 		r.bothExperts(o)
@@ -84,6 +88,7 @@ func (r *router) bothExperts(o *compute.Experts) {
 	r.choiceToGPU(&o.Choice)
 	r.toHost(o.X)
 	r.choiceToHost(&o.Choice)
+	r.expect()
 	sum := viewed(o.Out, partial.host)
 	r.onHost(&compute.Experts{Out: sum, X: hostTensor(o.X), Choice: hostChoice(o.Choice), Weights: cold}, o.Weights.Up)
 	work := r.stretch()

@@ -23,6 +23,8 @@ type router struct {
 	guess   *compute.Guess // at the next layer, for this layer's SparseFFN
 	guessed *guessed       // at this layer
 
+	foreseen func() // gives the next turn with experts a guess; or nil
+
 	fed   int      // chunks of weights that were sent
 	held  shadowed // on the GPU
 	later *stretch // what the host does when the GPU has come to mark
@@ -85,6 +87,10 @@ func (r *router) newStretch() *stretch {
 	s.resize.to = window{tokens: rows{n: r.seg.Rows}, outputs: rows{n: r.seg.Out}}
 	s.body = func(v compute.Verbs) {
 		for _, op := range s.ops {
+			if f, ok := op.(*foreseen); ok {
+				f.tell(v)
+				continue
+			}
 			v.Do(op)
 		}
 	}

@@ -104,6 +104,15 @@ func (w *stageExecutor) Foresee(g compute.Guess) {
 	w.to.Foresee(g)
 }
 
+// ForeseeExperts passes guesses at layers of the same GPU on.
+func (w *stageExecutor) ForeseeExperts(g compute.ExpertGuess) {
+	if w.survey != nil || w.n < w.s.from || w.n >= w.s.to || g.Norm.Mem.(*vector).home != w.s.gpu {
+		return
+	}
+	g.X = toStage{w.f, w.s.gpu}.tensor(g.X)
+	w.to.ForeseeExperts(g)
+}
+
 // Host implements compute.Executor.
 func (w *stageExecutor) Host(f func() error) {
 	if w.survey != nil {

@@ -75,7 +75,7 @@ func bundle(host compute.Host, prior []float64, parts []*compute.Matrix) error {
 func lend(host compute.Host, pairs ...*Device) {
 	most := int64(0)
 	for _, d := range pairs {
-		if d.onDisk && d.streaming.Experts > 0 {
+		if d.experts && d.streaming.Experts > 0 {
 			most = max(most, d.streaming.Bytes)
 		}
 	}

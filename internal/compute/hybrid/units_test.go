@@ -79,6 +79,9 @@ func TestExpertsOnDisk(t *testing.T) {
 					if units.Units != int64(layers*experts-held) || units.Misses == 0 || units.Kept > 1<<20+200<<10 {
 						t.Errorf("%+v with %d experts on GPUs", units, held)
 					}
+					if name != "two GPUs" && c.mode == model.Off && units.GuessesUsed == 0 || name == "two GPUs" && units.Guessed > 0 { // the second has all of the layer before
+						t.Errorf("%+v: guesses at the next layer's experts", units)
+					}
 				})
 			}
 		}
@@ -158,7 +161,7 @@ func TestNeuronsOnDisk(t *testing.T) {
 	place := func(hot int) compute.Place {
 		return compute.Place{Split: compute.Split{Bound: hot}, Attention: true, Predictor: true}
 	}
-	plan := [layers + 1]compute.Place{place(160), place(0), place(ff)}
+	plan := [layers + 1]compute.Place{place(160), place(96), place(0)}
 	for _, c := range []struct {
 		arch  string
 		mode  model.SparseMode
@@ -172,7 +175,7 @@ func TestNeuronsOnDisk(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					dev := deviceBeside(processor, plan, streamed, func() compute.Device { return newTapes(host(t), false) })
+					dev := deviceBeside(processor, plan, streamed, func() compute.Device { return &idleTapes{newTapes(host(t), false)} })
 					out, use := logits(t, f, dev, model.Options{Sparse: c.mode, Places: plan[:], OnDisk: onDisk})
 					return out, use, dev.(compute.UnitUser).UnitUse()
 				}
@@ -186,8 +189,11 @@ func TestNeuronsOnDisk(t *testing.T) {
 						t.Errorf("layer %d counted %+v, in RAM %+v", l, u, w)
 					}
 				}
-				if units.Units != 2*ff-160 || units.Misses == 0 {
-					t.Errorf("%+v with %d neurons on the GPU", units, 160+ff)
+				if units.Units != 3*ff-160-96 || units.Misses == 0 {
+					t.Errorf("%+v with %d neurons on the GPU", units, 160+96)
+				}
+				if (units.GuessesUsed > 0) != (c.arch == "llama" && c.mode == model.Predict) {
+					t.Errorf("%+v: guesses at the next layer's neurons", units)
 				}
 			})
 		}

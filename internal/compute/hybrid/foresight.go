@@ -1,0 +1,110 @@
+package hybrid
+
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// While the host computes a layer's experts that are not on the GPU, it may read those that the next layer will probably
+// use and that stay on disk: the GPU applies the next layer's router to this layer's residual.
+
+// foreseen is a guess that the host's next turn with experts takes: an operation that computes nothing.
+type foreseen struct {
+	tell  func(v compute.Verbs)
+	guess compute.ExpertGuess // of the host's operands, where it guesses
+}
+
+// Visit implements compute.Op.
+func (f *foreseen) Visit(v compute.Visitor) {
+	if f.guess.Router != nil {
+		v.Tensor(&f.guess.X, compute.Read)
+	}
+}
+
+// foresight is memory of the GPU for guesses of few tokens: layers take turns.
+type foresight struct {
+	normed, logits compute.Tensor
+	choice         compute.Choice
+}
+
+// foresightOf says what a foresight is for.
+type foresightOf struct{ cols, count, used int }
+
+// foresight returns memory for g.
+func (d *Device) foresight(g *compute.ExpertGuess) (y foresight, err error) {
+	of := foresightOf{g.X.Cols, g.Count, g.Used}
+	y, ok := d.foresights[of]
+	if !ok {
+		if y.normed, err = d.gpu.Tensor(compute.FewTokens, of.cols); err == nil {
+			y.logits, err = d.gpu.Tensor(compute.FewTokens, of.count)
+		}
+		if err == nil {
+			y.choice, err = d.gpu.Choice(compute.FewTokens, of.used, of.count)
+		}
+		if err != nil {
+			return y, d.ofGPU(err)
+		}
+		d.foresights[of] = y
+	}
+	y.normed, y.logits = y.normed.Like(g.X), y.logits.Like(g.X)
+	y.choice.Rows, y.choice.Outputs = g.X.Rows, g.X.Outputs
+	return y, nil
+}
+
+// ForeseeExperts implements compute.ExpertForeseer, where the host has some of the next layer's experts on disk.
+func (r *router) ForeseeExperts(g compute.ExpertGuess) {
+	r.foreseen = nil
+	up, x := mem(g.Weights.Up), g.X.Mem.(*tensor)
+	reader, reads := r.d.host.(compute.UnitGuesser)
+	switch {
+	case up.units == 0 || !reads || g.X.Rows > compute.FewTokens || g.Weights.Table != nil:
+	case onGPU(g.Router) && x.onGPU:
+		r.foreseeOnGPU(g, reader)
+	case up.gpu == nil && mem(g.Router).gpu == nil && x.onHost:
+		f := &foreseen{guess: g}
+		y := &f.guess
+		y.X, y.Norm, y.Router, y.RouterBias, y.Bias = hostTensor(g.X), hostVector(g.Norm), mem(g.Router).host, hostVector(g.RouterBias), hostVector(g.Bias)
+		y.Weights = compute.ExpertWeights{Up: up.host}
+		f.tell = func(v compute.Verbs) { v.ForeseeExperts(f.guess) }
+		r.foreseen = func() { r.onHost(f) }
+	}
+}
+
+// foreseeOnGPU has the GPU guess.
+func (r *router) foreseeOnGPU(g compute.ExpertGuess, reader compute.UnitGuesser) {
+	y, err := r.d.foresight(&g)
+	if err != nil {
+		r.fail(err)
+		return
+	}
+	r.gpu.Do(&compute.RMSNorm{Dst: y.normed, X: gpuTensor(g.X), W: gpuVector(g.Norm), Eps: g.Eps})
+	r.gpu.Do(&compute.MatMul{X: y.normed, Products: compute.Products{{Out: y.logits, W: mem(g.Router).gpu, Bias: gpuVector(g.RouterBias)}}})
+	r.gpu.Do(&compute.Route{Choice: y.choice, Logits: y.logits, Bias: gpuVector(g.Bias), How: g.How})
+	chosen := r.gpu.DownloadChoice(y.choice)
+	up := mem(g.Weights.Up)
+	held, first := up.hot*g.Count/g.Weights.Up.Rows, 0
+	if !up.slots {
+		first = held
+	}
+	var units []int32
+	r.foreseen = func() {
+		s := r.stretch()
+		s.loads = append(s.loads, func(w *window) {
+			data, rows := w.chosen(y.choice, chosen()), w.rows(y.choice.Outputs).n
+			units = units[:0]
+			for k := range g.Used { // the first choices of all tokens first
+				for t := range rows {
+					if e := int(data[t*2*g.Used+k]); e >= held && e < g.Count {
+						units = append(units, int32(e-first))
+					}
+				}
+			}
+		})
+		r.onHost(&foreseen{tell: func(compute.Verbs) { reader.GuessUnits(up.host, units) }})
+	}
+}
+
+// expect has the host's turn that follows take the guess that there is, if any.
+func (r *router) expect() {
+	if r.foreseen != nil {
+		r.foreseen()
+		r.foreseen = nil
+	}
+}
