@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/grammar"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
@@ -83,6 +84,7 @@ type Result struct {
 
 	Neurons []LayerNeurons // what the layers computed in that time, also for other generations, if Generation.Neurons asked for it; [layers]
 	Experts ExpertUse      // likewise, of experts that follow the text: see Options.MoECache
+	Disk    DiskUse        // what was read from disk while the text was generated, also for others
 }
 
 // ExpertUse says what was done with experts of layers in which a GPU's experts follow the text.
@@ -90,6 +92,25 @@ type ExpertUse struct {
 	OnGPU, Elsewhere int64 // uses of an expert by the request's tokens, those of its prompt included, by where the expert was
 	Copied           int64 // experts that were copied to a GPU while the text was generated, also for others, where Generation.Neurons asks for it
 	Bytes            int64 // that this took
+}
+
+// DiskUse says what was done with experts or neurons that stay on disk because the model is larger than memory; nothing
+// where all is in memory. A step's use of one counts once, by however many tokens.
+type DiskUse struct {
+	Kept  int64 // uses of those that memory had
+	Ahead int64 // uses of those that a guess had had read
+	Read  int64 // uses of those that had to be read then
+	Bytes int64 // that were read, also for guesses that were wrong
+
+	Reading time.Duration // reads were under way
+	Waited  time.Duration // steps waited for them
+}
+
+// Uses returns how often steps used experts or neurons on disk.
+func (u DiskUse) Uses() int64 { return u.Kept + u.Ahead + u.Read }
+
+func diskUse(u *compute.UnitUse) DiskUse {
+	return DiskUse{Kept: u.Hits, Ahead: u.GuessesUsed, Read: u.Misses, Bytes: u.Bytes, Reading: u.Busy, Waited: u.Wait}
 }
 
 // Stream is a generation in progress. One goroutine uses it. It ends by itself, with its context, or by Close.
@@ -279,5 +300,6 @@ func (s *Stream) Result() Result {
 		Stopped: Stopped(r.Stop), Cached: r.Reused, Prompt: r.PromptTokens, Tokens: r.Tokens,
 		Wait: r.Wait, PromptTime: r.PromptTime, Time: r.Time, Yielded: r.Yielded, Drafted: r.Drafted, Accepted: r.Accepted, HotDrafted: r.HotDrafted, HotAccepted: r.HotAccepted, FurtherDrafted: r.FurtherDrafted, FurtherAccepted: r.FurtherAccepted, Neurons: layerNeurons(r.Neurons),
 		Experts: ExpertUse{OnGPU: r.Experts.Hits, Elsewhere: r.Experts.Misses, Copied: r.Slots.Promotions, Bytes: r.Slots.Bytes},
+		Disk:    diskUse(&r.Units),
 	}
 }

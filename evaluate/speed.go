@@ -26,6 +26,7 @@ type Benchmark struct {
 type Timing struct {
 	Runs    []time.Duration
 	Neurons NeuronTotals // in all of them
+	Disk    powerinfer.DiskUse
 }
 
 // NeuronTotals are sums of powerinfer.LayerNeurons over layers.
@@ -38,7 +39,7 @@ type NeuronTotals struct {
 // Run times b as llama-bench does. Generated tokens are b's, so that sampling takes no part.
 func (b *Benchmark) Run(ctx context.Context, m *powerinfer.Model) (Timing, error) {
 	r, err := bench.Run(ctx, engineOf(m), bench.Test{Prompt: b.Prompt, Gen: b.Generate, Depth: b.Depth}, b.Tokens, max(1, b.Runs), b.Progress)
-	t := Timing{Neurons: totalsOf(r.Neurons)}
+	t := Timing{Neurons: totalsOf(r.Neurons), Disk: powerinfer.DiskUse(r.Disk)}
 	for _, ns := range r.Samples {
 		t.Runs = append(t.Runs, time.Duration(ns))
 	}

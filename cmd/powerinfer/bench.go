@@ -33,7 +33,7 @@ powerinfer bench -m model.gguf -npp 128 -ntg 128 -npl 1,2,4,8`, Usage: "time pro
 			batchFlag(), ubatchFlag(), cacheKeysFlag(), cacheValuesFlag(),
 			&cli.IntFlag{Name: "repetitions", Aliases: []string{"r"}, Value: 5, Usage: "counted runs of each test"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "md", Usage: "`FORMAT`: md, csv, json or jsonl"},
-			kernelsFlag(),
+			ramBudgetFlag(), kernelsFlag(),
 			&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory"},
 			ramBudgetFlag(),
 			sparseFlag(),
@@ -139,7 +139,7 @@ func (b *benchModel) time(ctx context.Context, tests []bench.Test, tokens []int3
 			Test: t, Threads: b.options.Threads, Batch: b.options.Batch, UBatch: b.options.UBatch, TypeK: b.options.CacheKeys, TypeV: b.options.CacheValues, NoRepack: b.options.Mapped,
 			Commit: commit(), CPU: hw.Detect().Name, File: i.Path, Model: bench.Model{Type: i.Type, Bytes: i.Bytes, Params: i.Parameters}, Time: time.Now().UTC(),
 		}
-		row.Neurons = countedBy(i.Sparse, timing.Neurons)
+		row.Neurons, row.Disk = countedBy(i.Sparse, timing.Neurons), bench.Disk(timing.Disk)
 		for _, d := range timing.Runs {
 			row.Samples = append(row.Samples, d.Nanoseconds())
 		}

@@ -106,6 +106,24 @@ func experts(u powerinfer.ExpertUse) {
 	}
 }
 
+// disk says what was read from disk of a model larger than memory, for steps that chose so many tokens; "" where all is in
+// memory.
+func disk(u powerinfer.DiskUse, steps int, took time.Duration) string {
+	if u.Uses() == 0 || steps < 1 || took <= 0 {
+		return ""
+	}
+	share := func(n int64) float64 { return 100 * float64(n) / float64(u.Uses()) }
+	text := fmt.Sprintf("from disk: %.1f MB a token, waiting %.0f %% of the time", float64(u.Bytes)/1e6/float64(steps), 100*min(1, u.Waited.Seconds()/took.Seconds()))
+	if u.Reading > 0 {
+		text += fmt.Sprintf(", read at %.0f MB/s", float64(u.Bytes)/1e6/u.Reading.Seconds())
+	}
+	text += fmt.Sprintf(" | %.0f %% of what was needed was in RAM", share(u.Kept))
+	if u.Ahead > 0 {
+		text += fmt.Sprintf(", %.0f %% was read ahead", share(u.Ahead))
+	}
+	return text + "\n"
+}
+
 // count returns "1 token" or "2 tokens".
 func count(n int, what string) string {
 	if n == 1 {
@@ -131,6 +149,7 @@ func closing(r powerinfer.Result, load time.Duration) string {
 	text := fmt.Sprintf("load %.0f ms | prompt %s, %.0f ms%s | generated %s, %.0f ms%s%s | stopped: %s\n",
 		ms(load), count(r.Prompt, "token"), ms(r.PromptTime), rate(r.Prompt, r.PromptTime),
 		count(r.Tokens, "token"), ms(r.Time), rate(steps, r.Time), guesses(&r), r.Stopped)
+	text += disk(r.Disk, steps, r.Time)
 	if r.Yielded > engine.NoteYielded {
 		text += fmt.Sprintf("note: other programs kept cores busy: this one had %.0f %% of them while it generated\n", 100*(1-r.Yielded))
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
@@ -39,6 +40,7 @@ func (t Test) Tokens() int { return t.Prompt + t.Gen + t.Depth }
 type Result struct {
 	Samples []int64 // nanoseconds
 	Neurons Neurons
+	Disk    Disk
 }
 
 // Run times t reps times after one warm-up. Tokens are text's, again from its beginning where it ends; an empty one
@@ -58,13 +60,14 @@ func Run(ctx context.Context, e *engine.Engine, t Test, text []int32, reps int, 
 		if err := ctx.Err(); err != nil {
 			return r, err
 		}
-		ns, use, err := once(ctx, e, t, tokens, rep < 0)
+		run, err := once(ctx, e, t, tokens, rep < 0)
 		if err != nil {
 			return r, err
 		}
 		if rep >= 0 {
-			r.Samples = append(r.Samples, ns)
-			r.Neurons.add(use)
+			r.Samples = append(r.Samples, run.ns)
+			r.Neurons.add(run.neurons)
+			r.Disk.add(&run.units)
 		}
 		if progress != nil {
 			progress(rep+2, reps+1)
@@ -76,26 +79,33 @@ func Run(ctx context.Context, e *engine.Engine, t Test, text []int32, reps int, 
 // warmUp is the tokens generated before the first counted run: pages, clocks and caches settle.
 const warmUp = 4
 
-// once runs t in a sequence of its own: nanoseconds, and what its layers computed in them.
-func once(ctx context.Context, e *engine.Engine, t Test, tokens []int32, warm bool) (int64, []model.NeuronUse, error) {
+// timed is what a run of a test took.
+type timed struct {
+	ns      int64
+	neurons []model.NeuronUse // [layers]
+	units   compute.UnitUse
+}
+
+// once runs t in a sequence of its own.
+func once(ctx context.Context, e *engine.Engine, t Test, tokens []int32, warm bool) (r timed, err error) {
 	s := e.NewSequence()
 	defer e.Release(s)
 	if t.Depth > 0 {
 		if err := e.Evaluate(s, tokens[:t.Depth], nil, func(int, []float32) {}); err != nil {
-			return 0, nil, err
+			return r, err
 		}
 	}
-	before := e.Neurons()
+	before, units := e.Neurons(), e.UnitUse()
 	begin := monotime.Now()
 	if err := t.evaluate(ctx, e, s, tokens[t.Depth:], warm); err != nil {
-		return 0, nil, err
+		return r, err
 	}
-	ns := monotime.Since(begin).Nanoseconds()
-	use := e.Neurons()
-	for l := range use {
-		use[l] = use[l].Since(before[l])
+	r.ns = monotime.Since(begin).Nanoseconds()
+	r.neurons, r.units = e.Neurons(), e.UnitUse().Since(units)
+	for l := range r.neurons {
+		r.neurons[l] = r.neurons[l].Since(before[l])
 	}
-	return ns, use, nil
+	return r, nil
 }
 
 // evaluate returns what is timed. tokens [Prompt+Gen]

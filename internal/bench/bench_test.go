@@ -19,6 +19,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-12*math.Abs(b) }
@@ -70,7 +71,7 @@ var llamaBenchFields = []string{
 }
 
 // ourFields follow llama-bench's.
-var ourFields = []string{"repack", "sparse", "predicted_share", "active_share", "ffn_bytes", "ffn_bytes_dense", "plan_ts"}
+var ourFields = []string{"repack", "sparse", "predicted_share", "active_share", "ffn_bytes", "ffn_bytes_dense", "plan_ts", "disk_bytes_per_token", "disk_kept_share", "disk_wait_share"}
 
 func row(name string) Row {
 	return Row{
@@ -196,6 +197,31 @@ func TestNeurons(t *testing.T) {
 	want := `| model                          |       size |     params | backend    | threads |  sparse |  active | FFN read |            test |                  t/s |
 | ------------------------------ | ---------: | ---------: | ---------- | ------: | ------: | ------: | -------: | --------------: | -------------------: |
 | llama 6.7B Q4_0                |   3.56 GiB |      6.7 B | CPU        |       3 |   exact |  10.0 % |   25.0 % |            tg10 |          7.50 ± 3.54 |
+`
+	if got := write(t, "md", r); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// TestDisk: two runs of ten tokens, of which each token read 3 MB.
+func TestDisk(t *testing.T) {
+	r := row("a")
+	for range 2 {
+		u := compute.UnitUse{CacheUse: residency.CacheUse{Hits: 60, Misses: 30, GuessesUsed: 10}, Bytes: 30e6, Busy: time.Second, Wait: 300 * time.Millisecond}
+		r.Disk.add(&u)
+	}
+	var got map[string]any
+	if err := json.Unmarshal([]byte(write(t, "jsonl", r)), &got); err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range map[string]any{"disk_bytes_per_token": 3e6, "disk_kept_share": 0.6, "disk_wait_share": 0.2} {
+		if got[k] != v {
+			t.Errorf("%s is %v, want %v", k, got[k], v)
+		}
+	}
+	want := `| model                          |       size |     params | backend    | threads |  in RAM | disk MB/t | waiting |            test |                  t/s |
+| ------------------------------ | ---------: | ---------: | ---------- | ------: | ------: | --------: | ------: | --------------: | -------------------: |
+| llama 6.7B Q4_0                |   3.56 GiB |      6.7 B | CPU        |       3 |  60.0 % |      3.00 |  20.0 % |            tg10 |          7.50 ± 3.54 |
 `
 	if got := write(t, "md", r); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)

@@ -1,6 +1,11 @@
 package bench
 
-import "github.com/powerinfer-go/powerinfer/internal/model"
+import (
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+)
 
 // Neurons is what feed-forward layers computed. In mode off nothing is counted: they compute all.
 type Neurons struct {
@@ -33,4 +38,36 @@ func ratio(a, b int64) float64 {
 		return 0
 	}
 	return float64(a) / float64(b)
+}
+
+// Disk is what was done with experts or neurons that stay on disk. A step's use of one counts once, by however many
+// tokens. Nothing is counted where everything is in memory.
+type Disk struct {
+	Kept  int64 // uses of those that memory had
+	Ahead int64 // uses of those that a guess had had read
+	Read  int64 // uses of those that had to be read then
+	Bytes int64 // that were read, also for guesses that were wrong
+
+	Reading time.Duration // reads were under way
+	Waited  time.Duration // steps waited for them
+}
+
+func (d *Disk) add(u *compute.UnitUse) {
+	d.Kept += u.Hits
+	d.Ahead += u.GuessesUsed
+	d.Read += u.Misses
+	d.Bytes += u.Bytes
+	d.Reading += u.Busy
+	d.Waited += u.Wait
+}
+
+// uses returns how often steps used what stays on disk.
+func (d *Disk) uses() int64 { return d.Kept + d.Ahead + d.Read }
+
+// sum returns the sum of samples.
+func sum(samples []int64) (n int64) {
+	for _, v := range samples {
+		n += v
+	}
+	return n
 }

@@ -125,6 +125,11 @@ type record struct {
 	FFNBytes  float64 `json:"ffn_bytes"`
 	FFNDense  float64 `json:"ffn_bytes_dense"`
 	Expected  float64 `json:"plan_ts"`
+	// Ours, too, of models larger than memory: bytes read from disk for a token, the share of uses of experts or neurons
+	// that memory had, and the share of the time in which steps waited for the disk. Zeros where all is in memory.
+	DiskBytes float64 `json:"disk_bytes_per_token"`
+	DiskKept  float64 `json:"disk_kept_share"`
+	DiskWait  float64 `json:"disk_wait_share"`
 
 	SampleNS []int64   `json:"samples_ns"`
 	SampleTS []float64 `json:"samples_ts"`
@@ -154,6 +159,8 @@ func (r Row) record() record {
 		AvgNS: int64(avgNS), StddevNS: int64(sdNS), AvgTS: avgTS, StddevTS: sdTS, SampleNS: r.Samples, SampleTS: each,
 		Sparse: n.Mode, Predicted: ratio(n.Predicted, n.Pairs), Active: ratio(n.Active, n.Pairs),
 		FFNBytes: ratio(n.Bytes, n.Steps), FFNDense: ratio(n.Dense, n.Steps), Expected: r.Expected,
+		DiskBytes: ratio(r.Disk.Bytes, int64(len(r.Samples)*(r.Prompt+r.Gen))), DiskKept: ratio(r.Disk.Kept, r.Disk.uses()),
+		DiskWait: ratio(int64(r.Disk.Waited), sum(r.Samples)),
 	}
 }
 
@@ -164,6 +171,7 @@ type Writer struct {
 	rows   int
 	sparse bool // the table has columns for neurons
 	plan   bool // the table has a column for what was expected
+	disk   bool // the table has columns for what was read from disk
 }
 
 // NewWriter checks format: md, csv, json or jsonl.
@@ -204,14 +212,17 @@ func (w *Writer) Write(r Row) error {
 	return w.out.Flush()
 }
 
-// markdown prints llama-bench's columns, and where neurons are skipped the shares that were active and read. The first
-// row's mode decides, as all rows are of one model.
+// markdown prints llama-bench's columns, and where neurons are skipped the shares that were active and read, and
+// where parts of the model are on disk what was read of them. The first row decides, as all rows are of one model.
 func (w *Writer) markdown(r Row, rec record, first bool) {
 	if first {
-		w.sparse, w.plan = r.Neurons.Mode != model.Off.String(), r.Expected > 0
+		w.sparse, w.plan, w.disk = r.Neurons.Mode != model.Off.String(), r.Expected > 0, r.Disk.uses() > 0
 		more, rule := "", ""
 		if w.sparse {
 			more, rule = "  sparse |  active | FFN read |", " ------: | ------: | -------: |"
+		}
+		if w.disk {
+			more, rule = more+"  in RAM | disk MB/t | waiting |", rule+" ------: | --------: | ------: |"
 		}
 		fmt.Fprintln(w.out, "| model                          |       size |     params | backend    | threads |"+more+"            test |                  t/s |"+w.column("plan t/s"))
 		fmt.Fprintln(w.out, "| ------------------------------ | ---------: | ---------: | ---------- | ------: |"+rule+" --------------: | -------------------: |"+w.column("-------:"))
@@ -219,6 +230,9 @@ func (w *Writer) markdown(r Row, rec record, first bool) {
 	more := ""
 	if w.sparse {
 		more = fmt.Sprintf(" %7s | %5.1f %% | %6.1f %% |", rec.Sparse, 100*rec.Active, 100*ratio(r.Neurons.Bytes, r.Neurons.Dense))
+	}
+	if w.disk {
+		more += fmt.Sprintf(" %5.1f %% | %9.2f | %5.1f %% |", 100*rec.DiskKept, rec.DiskBytes/1e6, 100*rec.DiskWait)
 	}
 	expected := ""
 	if r.Expected > 0 && r.Prompt == 0 {

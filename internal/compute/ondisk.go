@@ -83,6 +83,8 @@ type UnitFetch interface {
 type UnitUse struct {
 	residency.CacheUse
 	Reads, Bytes int64         // from disk
+	Busy         time.Duration // in which a read was under way
+	Sum          time.Duration // of the times that reads took: Sum/Busy were under way at a time
 	Wait         time.Duration // that steps spent waiting for them
 	Slots        int64         // units that RAM has room for
 	Units        int64         // units on disk
@@ -94,8 +96,20 @@ func (u UnitUse) Since(then UnitUse) UnitUse {
 	u.CacheUse = u.CacheUse.Since(then.CacheUse)
 	u.Reads -= then.Reads
 	u.Bytes -= then.Bytes
+	u.Busy -= then.Busy
+	u.Sum -= then.Sum
 	u.Wait -= then.Wait
 	return u
+}
+
+// Add adds what was counted at another time.
+func (u *UnitUse) Add(v UnitUse) {
+	u.CacheUse.Add(v.CacheUse)
+	u.Reads += v.Reads
+	u.Bytes += v.Bytes
+	u.Busy += v.Busy
+	u.Sum += v.Sum
+	u.Wait += v.Wait
 }
 
 // UnitUser is a device that can say what it did with units on disk.

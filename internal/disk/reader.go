@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // Piece is a part of a file that is to be read. A Reader has it until Done is called or Drop returns true; until then
@@ -44,6 +45,7 @@ type Reader struct {
 	active  int   // batches that are being read, or whose Done is not called yet
 	closed  bool
 	buffers buffers
+	usage   usage
 	ended   sync.Cond // active fell to 0
 
 	ring   ring     // nil: there is none, and a goroutine reads each batch
@@ -177,6 +179,7 @@ type batch struct {
 	buffer   buffer
 	stale    []buffer // to be released
 	came     int      // bytes that the ring read; negative: it could not
+	began    time.Duration
 }
 
 // start begins as many reads as may run. mu is held.
@@ -220,6 +223,7 @@ func (r *Reader) take() *batch {
 		p.busy = true
 		b.pieces = append(b.pieces, p)
 	}
+	r.usage.begin(b, r.reading)
 	r.reading++
 	r.active++
 	if b.guess {
@@ -266,6 +270,7 @@ func (r *Reader) run(b *batch) {
 // came ends a batch's reading. mu is held.
 func (r *Reader) came(b *batch) {
 	r.reading--
+	r.usage.end(b, r.reading)
 	if b.guess {
 		r.guesses--
 	}

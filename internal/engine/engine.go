@@ -102,6 +102,8 @@ type Engine struct {
 
 	yielded atomic.Int64 // thread time that the device has left to other programs, as a share of all its threads [ns]
 
+	units unitCount
+
 	watchers int      // how many look at what steps do
 	loads    int      // how often the model was loaded: what it counts began anew
 	spent    [2]Spent // while somebody looked: on single tokens, and on steps with prompts
@@ -150,6 +152,9 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 func (e *Engine) load(ctx context.Context) error {
 	for {
 		err := e.loadOnce(ctx)
+		if err == nil {
+			e.units.begin(e.dev)
+		}
 		if err == nil || ctx.Err() != nil || !e.options.Devices.After(err) {
 			return err
 		}
@@ -372,6 +377,7 @@ func (e *Engine) run(p *compute.Params, hidden []int32) error {
 	}
 	err := fault.Guard(func() error { return e.forward(p, forward) })
 	e.traceStep(len(p.Tokens), begin)
+	e.units.take(e.dev)
 	if d, ok := e.dev.(compute.CoreSharer); ok {
 		if sum, threads := d.Yielded(); threads > 0 {
 			e.yielded.Store(int64(sum) / int64(threads))

@@ -137,6 +137,7 @@ type Result struct {
 	Time    time.Duration     // that they took
 	Neurons []model.NeuronUse // [layers] what the steps meanwhile computed, also for others, where Request.Neurons asks for it
 	Slots   compute.SlotUse   // what slots for experts did meanwhile, likewise
+	Units   compute.UnitUse   // what was done with units on disk while tokens were generated, also for others
 	Experts compute.ExpertUse // those of the request alone, its prompt included, in layers with slots; steps that guess tokens do not count
 }
 
@@ -156,6 +157,7 @@ type Stream struct {
 	first  bool          // the first token was chosen
 	before []model.NeuronUse
 	slots  compute.SlotUse // before
+	units  compute.UnitUse // before
 	yield  int64           // Engine.yielded before
 	text   *stopText
 
@@ -481,6 +483,7 @@ func (st *Stream) begins() {
 	st.res.PromptTime = now - st.begin - st.res.Wait
 	st.begin = now
 	st.yield = st.e.yielded.Load()
+	st.units = st.e.UnitUse()
 	if st.r.Neurons {
 		st.before, st.slots = st.e.Neurons(), st.e.SlotUse()
 	}
@@ -504,6 +507,7 @@ func (st *Stream) end(why StopReason, err error) bool {
 		if lost := st.e.yielded.Load() - st.yield; lost > 0 && st.res.Time > 0 { // negative after the model was loaded anew
 			st.res.Yielded = min(float64(lost)/float64(st.res.Time), 1)
 		}
+		st.res.Units = st.e.UnitUse().Since(st.units)
 		if st.r.Neurons {
 			st.res.Neurons, st.res.Slots = st.e.Neurons(), st.e.SlotUse().Since(st.slots)
 			for l := range st.before {

@@ -17,6 +17,7 @@ type Spent struct {
 	Time   time.Duration
 	Work   compute.Work // of Time; a part that is neither the processor's nor a GPU's is waiting for either
 	Read   model.Read
+	Units  compute.UnitUse
 }
 
 // add adds a step's to s, or takes it away where sign is -1.
@@ -29,6 +30,11 @@ func (s *Spent) add(o *Spent, sign int64) {
 	s.Read.All += sign * o.Read.All
 	s.Read.RAM += sign * o.Read.RAM
 	s.Read.Dense += sign * o.Read.Dense
+	if sign < 0 {
+		s.Units = s.Units.Since(o.Units)
+	} else {
+		s.Units.Add(o.Units)
+	}
 }
 
 // Activity sums up an engine's steps over some time.
@@ -127,9 +133,9 @@ func (e *Engine) forward(p *compute.Params, run func(*compute.Params) error) err
 	case e.watchers == 0 && !e.options.Work:
 		return run(p)
 	}
-	begin, work, read := monotime.Now(), e.model.Work(), e.model.Read()
+	begin, work, read, units := monotime.Now(), e.model.Work(), e.model.Read(), unitUseOf(e.dev)
 	err := run(p)
-	step, before := Spent{Steps: 1, Tokens: int64(len(p.Tokens)), Chosen: int64(len(p.Out)), Time: monotime.Since(begin), Work: e.model.Work(), Read: e.model.Read()}, Spent{Work: work, Read: read}
+	step, before := Spent{Steps: 1, Tokens: int64(len(p.Tokens)), Chosen: int64(len(p.Out)), Time: monotime.Since(begin), Work: e.model.Work(), Read: e.model.Read(), Units: unitUseOf(e.dev).Since(units)}, Spent{Work: work, Read: read}
 	step.add(&before, -1)
 	kind := &e.spent[1]
 	if p.Decode == len(p.Tokens) && len(p.Out) == len(p.Tokens) {

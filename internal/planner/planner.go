@@ -94,7 +94,7 @@ func New(ctx context.Context, f *gguf.File, o Options) (*Planner, error) {
 		if _, err := modelcost.ParseOverrides(o.Tensors, nil); err != nil {
 			return nil, err
 		}
-		p := CPU(o.Processor)
+		p := Fixed(nil, o)
 		p.alone = func() float64 { return rateAlone(f, o) }
 		return p, nil
 	}
@@ -174,6 +174,9 @@ func (p *Planner) Open(ctx context.Context, unitCache int64) (compute.Device, er
 	processor := p.o.Processor
 	processor.UnitCache = unitCache
 	host, err := processor.open(plan != nil && plan.Bytes > 0) // generation does not wait for GPUs that only prompts use
+	if err == nil {
+		host.Trace(p.o.Trace)
+	}
 	if err != nil || plan == nil {
 		p.gpus = nil
 		return host, err

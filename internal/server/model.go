@@ -104,6 +104,23 @@ func (m *Model) FileName() string {
 	return filepath.Base(m.Path)
 }
 
+// OnDisk says how much of the experts or neurons that stay on disk RAM has room for.
+type OnDisk struct {
+	Units     int64 `json:"units"`
+	Kept      int64 `json:"kept_units"`
+	Bytes     int64 `json:"bytes"` // of RAM that all would take
+	KeptBytes int64 `json:"kept_bytes"`
+}
+
+// OnDisk returns what of the model stays on disk; nil: nothing does.
+func (m *Model) OnDisk() *OnDisk {
+	u := m.Engine.UnitUse()
+	if u.Units == 0 {
+		return nil
+	}
+	return &OnDisk{u.Units, u.Slots, u.OnDisk, u.Kept}
+}
+
 // Thinks reports whether the model was trained to think before it answers, as its template shows.
 func (m *Model) Thinks() bool {
 	plain, _ := m.formats()

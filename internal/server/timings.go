@@ -26,6 +26,14 @@ type Timings struct {
 	ExpertsGPUN int64 `json:"experts_gpu_n,omitempty"`
 	ExpertsRAMN int64 `json:"experts_ram_n,omitempty"`
 
+	// Of experts or neurons that stay on disk, while the text was generated, also for other texts: uses of those that were
+	// kept in RAM, of those that were read ahead and of the others; bytes read; time that steps waited. They are ours alone.
+	UnitsRAMN   int64   `json:"units_ram_n,omitempty"`
+	UnitsAheadN int64   `json:"units_ahead_n,omitempty"`
+	UnitsDiskN  int64   `json:"units_disk_n,omitempty"`
+	DiskBytes   int64   `json:"disk_bytes,omitempty"`
+	DiskWaitMS  float64 `json:"disk_wait_ms,omitempty"`
+
 	// Those of hot neurons, and of the file's layer that predicts a further token, are ours alone.
 	DraftHotN         int `json:"draft_hot_n,omitempty"`
 	DraftHotNAccepted int `json:"draft_hot_n_accepted,omitempty"`
@@ -36,6 +44,8 @@ type Timings struct {
 // TimingsOf returns the timings of a text.
 func TimingsOf(r *engine.Result) *Timings {
 	t := &Timings{CacheN: r.Reused, PromptN: r.PromptTokens, PredictedN: r.Tokens, DraftN: r.Drafted, DraftNAccepted: r.Accepted, DraftHotN: r.HotDrafted, DraftHotNAccepted: r.HotAccepted, DraftMTPN: r.FurtherDrafted, DraftMTPNAccepted: r.FurtherAccepted, ExpertsGPUN: r.Experts.Hits, ExpertsRAMN: r.Experts.Misses}
+	t.UnitsRAMN, t.UnitsAheadN, t.UnitsDiskN = r.Units.Hits, r.Units.GuessesUsed, r.Units.Misses
+	t.DiskBytes, t.DiskWaitMS = r.Units.Bytes, r.Units.Wait.Seconds()*1000
 	t.PromptMS, t.PromptPerTokenMS, t.PromptPerSecond = rates(r.PromptTime, r.PromptTokens)
 	t.PredictedMS, t.PredictedPerTokenMS, t.PredictedPerSecond = rates(r.Time, r.Tokens-1) // the prompt's step gave the first
 	return t

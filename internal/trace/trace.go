@@ -18,13 +18,15 @@ type Track int
 
 // The tracks. Each GPU has its own from Calls on.
 const (
-	Steps Track = iota // whole steps of a model
-	Host               // what the processor computes beside a GPU
-	Calls              // what the GPU is told, and waited for
-	GPU                // what the GPU does, by its own clock; where that is not known, from submission, or the end of what was before it, until a wait ended
+	Steps     Track = iota // whole steps of a model
+	Host                   // what the processor computes beside a GPU
+	Disk                   // when parts of the model are read from disk
+	DiskWaits              // when a step waits for them
+	Calls                  // what the GPU is told, and waited for
+	GPU                    // what the GPU does, by its own clock; where that is not known, from submission, or the end of what was before it, until a wait ended
 )
 
-var tracks = [...]string{"steps", "processor", "calls", "GPU"}
+var tracks = [...]string{"steps", "processor", "disk", "waiting for the disk", "calls", "GPU"}
 
 // most bounds the number of spans: 48 MiB of them. A token has about four a layer.
 const most = 1 << 20

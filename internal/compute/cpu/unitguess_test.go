@@ -46,6 +46,8 @@ func (r *stepReader) Drop(p *disk.Piece) bool {
 	return true
 }
 
+func (r *stepReader) Use() disk.Use { return disk.Use{} }
+
 func (r *stepReader) Close() error { return nil }
 
 // next reads the first guess that waits.

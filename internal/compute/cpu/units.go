@@ -12,6 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/disk"
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
 	"github.com/powerinfer-go/powerinfer/internal/residency"
+	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
 // A unit is what is read from disk at a time: an expert or a neuron. A store keeps the units that are used most in slots
@@ -26,6 +27,7 @@ type store struct {
 	bundles  []*bundle
 	classes  []*class
 	use      compute.UnitUse
+	trace    *trace.Log
 	wholes   []*wholeLayer // where there are neurons
 	copies   rowCopies
 
@@ -57,6 +59,7 @@ type pieceReader interface {
 	Later(pieces ...*disk.Piece)
 	Hurry(p *disk.Piece)
 	Drop(p *disk.Piece) bool
+	Use() disk.Use
 	Close() error
 }
 
@@ -212,6 +215,7 @@ func (d *Device) Keep(ctx context.Context, progress func(done, total int64)) err
 	if err != nil {
 		return err
 	}
+	traceReads(s.trace, reader)
 	s.reader = reader
 	for _, b := range s.bundles {
 		s.classify(b)
@@ -352,6 +356,10 @@ func (s *store) warm(ctx context.Context, progress func(done, total int64)) erro
 // UnitUse implements compute.UnitUser.
 func (d *Device) UnitUse() compute.UnitUse {
 	use := d.units.use
+	if r := d.units.reader; r != nil {
+		of := r.Use()
+		use.Busy, use.Sum = of.Busy, of.Sum
+	}
 	for _, c := range d.units.classes {
 		use.CacheUse.Add(c.cache.Counted())
 	}
@@ -531,7 +539,7 @@ func (s *store) takeAny() (places []int, err error) {
 func (s *store) wait() {
 	from := monotime.Now()
 	s.await()
-	s.use.Wait += monotime.Since(from)
+	s.waited(from, s.b)
 }
 
 // giveUp releases the last unit that has a slot which a unit before it needs.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/disk"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
 	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
@@ -139,7 +140,10 @@ func (d *Device) wholeOf(b *bundle, ahead bool) ([]compute.Matrix, error) {
 	if y.b != b {
 		y.read(d, b)
 	}
-	if err := y.wait(); err != nil {
+	from := monotime.Now()
+	err := y.wait()
+	s.waited(from, b)
+	if err != nil {
 		return nil, err
 	}
 	if next := b.next; ahead && len(s.wholes) > 1 && next != nil && next.byNeuron() {

@@ -120,7 +120,7 @@ func Properties(m *server.Model) map[string]any {
 		template = m.Template.Source()
 	}
 	usual := server.Generation{Request: engine.Request{Max: m.Predict}, Sampling: m.Sampling}
-	return map[string]any{
+	p := map[string]any{
 		"default_generation_settings": map[string]any{
 			"id": 0, "n_ctx": m.Context(), "is_processing": false, "params": m.Settings(&usual),
 		},
@@ -128,6 +128,10 @@ func Properties(m *server.Model) map[string]any {
 		"bos_token": tok.Text(tok.BOS()), "eos_token": tok.Text(tok.EOS()),
 		"modalities": map[string]bool{"vision": m.Sees(), "audio": false}, "media_marker": server.MediaMark, "build_info": build, "is_sleeping": false, "demo": m.Demo,
 	}
+	if d := m.OnDisk(); d != nil {
+		p["disk"] = d
+	}
+	return p
 }
 
 // perPiece is the memory that a token takes until its text is sent, in bytes.

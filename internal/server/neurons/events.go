@@ -60,13 +60,28 @@ type spent struct {
 	Bytes  int64   `json:"bytes"`       // that were read of feed-forward weights
 	RAM    int64   `json:"ram_bytes"`
 	Dense  int64   `json:"dense_bytes"` // what a dense model would have read
+	Disk   *disk   `json:"disk"`        // nil: nothing stays on disk
 }
 
-func spentOf(s *engine.Spent) spent {
+// disk is what was done with experts or neurons that stay on disk.
+type disk struct {
+	Kept  int64   `json:"kept"`  // uses of those that were kept in RAM
+	Ahead int64   `json:"ahead"` // of those that were read ahead
+	Read  int64   `json:"read"`  // of those that were on disk
+	Reads int64   `json:"reads"`
+	Bytes int64   `json:"bytes"`
+	Busy  float64 `json:"reading_ms"` // reads were under way
+	Wait  float64 `json:"waiting_ms"` // of the step's time, in the processor's parts
+}
+
+func spentOf(s *engine.Spent, onDisk bool) spent {
 	out := spent{
 		Steps: s.Steps, Tokens: s.Tokens, Chosen: s.Chosen, MS: milliseconds(s.Time),
 		parts: partsOf(&s.Work.CPU), Both: milliseconds(s.Work.Together),
 		Bytes: s.Read.All, RAM: s.Read.RAM, Dense: s.Read.Dense,
+	}
+	if u := &s.Units; onDisk {
+		out.Disk = &disk{u.Hits, u.GuessesUsed, u.Misses, u.Reads, u.Bytes, milliseconds(u.Busy), milliseconds(u.Wait)}
 	}
 	if s.Work.GPU.Sum() > 0 {
 		gpu := partsOf(&s.Work.GPU)
@@ -149,7 +164,8 @@ func read(m *server.Model, look *engine.Watch) (e event, happened bool) {
 	if a.Single.Steps+a.Prompts.Steps == 0 {
 		return e, false
 	}
-	e = event{Model: m.Name, Threshold: m.Engine.Threshold(), Generation: spentOf(&a.Single), Prompts: spentOf(&a.Prompts)}
+	onDisk := m.Engine.UnitUse().Units > 0
+	e = event{Model: m.Name, Threshold: m.Engine.Threshold(), Generation: spentOf(&a.Single, onDisk), Prompts: spentOf(&a.Prompts, onDisk)}
 	for l := range a.Neurons {
 		u := &a.Neurons[l]
 		share := func(n int64) float64 {

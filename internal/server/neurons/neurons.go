@@ -64,14 +64,15 @@ type expected struct {
 
 // A description is what does not change from step to step.
 type description struct {
-	Model      string  `json:"model"`
-	Device     string  `json:"device"`
-	Mode       string  `json:"mode"`
-	Activation string  `json:"activation"`
-	Threshold  float32 `json:"threshold"`  // of predictors' logits
-	Adjustable bool    `json:"adjustable"` // it can be changed
-	Layers     []layer `json:"layers"`
-	Plan       *plan   `json:"plan"` // nil: no GPU takes part
+	Model      string         `json:"model"`
+	Device     string         `json:"device"`
+	Mode       string         `json:"mode"`
+	Activation string         `json:"activation"`
+	Threshold  float32        `json:"threshold"`  // of predictors' logits
+	Adjustable bool           `json:"adjustable"` // it can be changed
+	Layers     []layer        `json:"layers"`
+	Plan       *plan          `json:"plan"` // nil: no GPU takes part
+	Disk       *server.OnDisk `json:"disk"` // nil: nothing stays on disk
 }
 
 // A plan is what was planned when the model was loaded.
@@ -92,7 +93,7 @@ func describe(m *server.Model) description {
 	c := e.Config()
 	d := description{
 		Model: m.Name, Device: e.Device(), Mode: c.Sparse.String(), Activation: c.Act.Kind.String(),
-		Threshold: e.Threshold(), Adjustable: c.Sparse == model.Predict,
+		Threshold: e.Threshold(), Adjustable: c.Sparse == model.Predict, Disk: m.OnDisk(),
 	}
 	for l, use := range e.Neurons() {
 		at := e.Placed(l)
