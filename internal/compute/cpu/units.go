@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -213,6 +214,10 @@ func (d *Device) Keep(ctx context.Context, progress func(done, total int64)) err
 		return err
 	}
 	s.reader = reader
+	// Computing must leave some of Go's processors to the reader's goroutines: see disk.NewReader.
+	if n := max(d.decode.Threads(), d.batch.Threads()) + 2; runtime.GOMAXPROCS(0) < n {
+		runtime.GOMAXPROCS(n)
+	}
 	for _, b := range s.bundles {
 		s.classify(b)
 	}
