@@ -256,6 +256,16 @@ func (c *Cache) Guess(unit int32) (slot, lost int32, ok bool) {
 	return slot, lost, true
 }
 
+// Ahead is Admit of an absent unit that the step will very probably use: it is read before its Use, which counts as that
+// of a guess. It costs none of Guesses.
+func (c *Cache) Ahead(unit int32) (slot, lost int32, ok bool) {
+	if slot, lost, ok = c.Admit(unit); ok {
+		c.units[unit].guess = true
+		c.use.Guessed++
+	}
+	return slot, lost, ok
+}
+
 // Guesses returns how many guesses may be made now. In all, at most Waste times the number of units that steps needed
 // to have read, and Burst of the slots, are lost unused or have yet to be used. The fewer of the last guesses were used, the fewer
 // are made.
@@ -276,7 +286,7 @@ func (c *Cache) Drop(unit int32) {
 	if c.units[unit].guess {
 		c.units[unit].guess = false
 		c.use.Guessed--
-		c.credit++
+		c.credit = min(c.credit+1, c.burst)
 	}
 	*y = seat{unit: Absent}
 	c.units[unit].slot = Absent

@@ -41,8 +41,10 @@ func (f *experts) computeOnDisk(x compute.Tensor, b *bundle) {
 			f.d.err = err
 			return
 		}
+		if at += len(places); !few && s.asked == len(y.units) {
+			s.readAhead(f.tokens)
+		}
 		f.computePlaces(x, b, places)
-		at += len(places)
 	}
 	if len(y.units) == 0 {
 		f.compute(x)

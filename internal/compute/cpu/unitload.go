@@ -173,6 +173,7 @@ func (s *store) finish(l *load) {
 	switch err := l.failed.Swap(nil); {
 	case err != nil:
 		cache.Drop(n)
+		s.lose(l.b, l.unit)
 		if !l.guess {
 			s.failed = cmp.Or(s.failed, *err)
 		}

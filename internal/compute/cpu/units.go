@@ -73,6 +73,7 @@ type class struct {
 	slabs   [][]byte // by part: [slots][size]
 	cache   *residency.Cache
 	bundles []*bundle
+	kept    int // units that bundles keep
 }
 
 // bundle is the units of a layer.
@@ -87,6 +88,7 @@ type bundle struct {
 	next  *bundle // the one that was bundled after this one, or nil
 	// The units that are being read, or were, for a guess that no step has confirmed. Some may not be in loads any more.
 	guessed []int32
+	kept    []int32 // units that are held until b's turn, because readAhead expects them to be used
 
 	slotted []compute.Matrix    // the parts, with slots for units
 	whole   [][]compute.Matrix  // of bundles of neurons: the parts in each of the store's whole layers
@@ -402,6 +404,7 @@ func (s *store) begin(b *bundle, units, uses []int32) {
 			l.hurry(s.reader)
 		}
 	}
+	s.letGo(b)
 	s.takeBack(b)
 	s.admit()
 }
@@ -494,7 +497,7 @@ func (s *store) take(at, least int) (n int, err error) {
 		if s.failed != nil {
 			return 0, s.failed
 		}
-		if s.admit(); s.held[at] || s.giveUp(at) {
+		if s.admit(); s.held[at] || s.giveUp(at) || s.letAllGo() {
 			continue
 		}
 		if s.under == 0 {
