@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { accessible, endless, lastAnswer, limitTokens, pictures, say, until } from "./browser.mjs";
+import { accessible, endless, lastAnswer, limitTokens, open, pictures, say, until } from "./browser.mjs";
 
 export async function neurons(page) {
   await page.getByRole("button", { name: "New conversation" }).click();
@@ -66,6 +66,54 @@ export async function neurons(page) {
   await page.getByRole("button", { name: "Stop" }).click();
   await page.getByRole("button", { name: "Close the neurons" }).click();
   assert.equal(await panel.count(), 0);
+}
+
+/** A model larger than memory: where what tokens needed was, and what was read. */
+export async function onDisk() {
+  const page = await open({ viewport: { width: 1280, height: 1000 } });
+  const context = page.context();
+  await context.route("**/neurons?model=*", async (route) => {
+    const d = await (await route.fetch()).json();
+    await route.fulfill({ json: { ...d, disk: { units: 4096, kept_units: 1024, bytes: 4 * 2 ** 30, kept_bytes: 2 ** 30 } } });
+  });
+  const times = { predictor_ms: 0, attention_ms: 20, neurons_ms: 70, head_ms: 5, other_ms: 0 };
+  const steps = { steps: 10, tokens: 10, chosen: 10, ms: 100, ...times, gpu: null, together_ms: 0, bytes: 100 * 2 ** 20, ram_bytes: 80 * 2 ** 20 };
+  const disk = { kept: 75, ahead: 5, read: 20, reads: 60, bytes: 40 * 2 ** 20, reading_ms: 80, waiting_ms: 45 };
+  const generation = { ...steps, dense_bytes: 0, disk };
+  const layers = Array(6).fill(1);
+  const told = {
+    model: "",
+    ms: 100,
+    threshold: 0,
+    generation,
+    prompts: { ...generation, tokens: 0 },
+    computed: layers,
+    active: layers,
+    map: layers.map(() => btoa("a")),
+  };
+  await context.route("**/neurons/events?model=*", (route) =>
+    route.fulfill({ contentType: "text/event-stream", body: `data: ${JSON.stringify(told)}\n\n` }),
+  );
+  await page.reload();
+  await page.getByRole("button", { name: "Neurons", exact: true }).click();
+  const panel = page.getByRole("complementary", { name: "Neurons" });
+  const section = panel.locator("section").filter({ hasText: "Larger than memory" });
+  for (const text of [
+    /4\.0 MiB from disk per token/,
+    /RAM has room for 1,024 of 4,096 neurons, 1\.0 GiB of 4\.0 GiB/,
+    /RAM 75\S* ?%.*Read ahead 5\S* ?%.*Disk 20\S* ?%/,
+    /GPU 2\.0 MiB.*RAM 8\.0 MiB.*Disk 4\.0 MiB/,
+    /Waiting for the disk took 45\S* ?% of the time; it was read at 500 MiB\/s/,
+  ])
+    await section.filter({ hasText: text }).waitFor();
+  // The processor's neurons took 7 ms of a token's 10, of which it waited for 4.5.
+  await panel
+    .locator(".parts")
+    .filter({ hasText: /Neurons 2\.50 ms.*Disk 4\.50 ms/ })
+    .waitFor();
+  await accessible(page, "a model on disk");
+  if (pictures) await page.screenshot({ path: `${pictures}/page-disk.png` });
+  await context.close();
 }
 
 /** Fails unless the lines of all charts go from edge to edge. */

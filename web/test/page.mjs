@@ -7,7 +7,7 @@ import { archive, attachments, conversation, probabilities, stopping } from "./c
 import { imports, untrusted } from "./imports.mjs";
 import { phone, themes } from "./looks.mjs";
 import { fetching, fullContext, oneModel, places, severalModels } from "./models.mjs";
-import { neurons } from "./neurons.mjs";
+import { neurons, onDisk } from "./neurons.mjs";
 import { blind, photos, pictures, picturesLook, picturesStored } from "./pictures.mjs";
 import { closed, deletions, keys, stale, stored, together } from "./tabs.mjs";
 import { streaming, text } from "./text.mjs";
@@ -31,6 +31,7 @@ try {
     imports,
     untrusted,
     oneModel,
+    onDisk,
     severalModels,
     fetching,
     fullContext,

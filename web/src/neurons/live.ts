@@ -25,6 +25,18 @@ export interface Description {
   adjustable: boolean;
   layers: Layer[];
   plan: { gpus: { device: string; budget: number; planned: number }[]; bytes: number; tokens_per_second: number } | null;
+  disk: { units: number; kept_units: number; bytes: number; kept_bytes: number } | null; // experts or neurons; null: none stays there
+}
+
+/** What was done with experts or neurons that stay on disk. */
+export interface OnDisk {
+  kept: number; // uses of those that were kept in RAM
+  ahead: number; // of those that were read ahead
+  read: number; // of those that were on disk
+  reads: number;
+  bytes: number;
+  reading_ms: number; // reads were under way
+  waiting_ms: number; // of the steps' time
 }
 
 /** Milliseconds in which parts of steps were computed. */
@@ -47,6 +59,7 @@ export interface Spent extends Parts {
   bytes: number;
   ram_bytes: number;
   dense_bytes: number;
+  disk: OnDisk | null; // null: nothing stays on disk
 }
 
 interface Event {
@@ -193,6 +206,9 @@ function recall(d: Description): void {
   }
 }
 
+/** Figures are over so many milliseconds. */
+export const recently = 2000;
+
 /** What generating took in the last while, added up: the newest moments that make up so many milliseconds of work. */
 export function recent(ms: number): Spent | null {
   const all: Spent[] = [];
@@ -204,7 +220,8 @@ export function recent(ms: number): Spent | null {
   }
   if (all.length === 0) return null;
   const gpus = all.flatMap((s) => s.gpu ?? []);
-  return { ...total(all), gpu: gpus.length > 0 ? total(gpus) : null };
+  const disks = all.flatMap((s) => s.disk ?? []);
+  return { ...total(all), gpu: gpus.length > 0 ? total(gpus) : null, disk: disks.length > 0 ? total(disks) : null };
 }
 
 /** The sum of objects, number by number. */

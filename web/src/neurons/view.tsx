@@ -5,9 +5,11 @@ import { Icon } from "../shell/icon";
 import { neuronsOpen } from "../shell/neurons";
 import { size } from "../shell/size";
 import { Chart } from "./charts";
+import { Disk } from "./disk";
 import { HeatMap, percent } from "./heatmap";
-import { description, moments, problem, recent, type Parts, type Spent } from "./live";
+import { description, moments, problem, recent, recently, type Parts, type Spent } from "./live";
 import { Plan } from "./plan";
+import { Shares } from "./shares";
 import { Threshold } from "./threshold";
 
 /** How far the view was scrolled when it was last shown. */
@@ -40,6 +42,7 @@ export function Neurons() {
             {modes[d.mode] ?? d.mode} · {d.device}
           </p>
           <Figures />
+          {d.disk && <Disk />}
           <HeatMap />
           <Chart
             title="Neurons per token"
@@ -72,9 +75,6 @@ const modes: Record<string, string> = {
   off: "Every neuron is computed",
 };
 
-/** Figures are over so many milliseconds. */
-const recently = 2000;
-
 function Figures() {
   const s = recent(recently);
   const last = moments.value.at(-1);
@@ -101,7 +101,7 @@ function Figures() {
   );
 }
 
-/** Where a token's milliseconds went: on the processor and, where one takes part, on the GPUs. */
+/** Where a token's milliseconds went: on the processor and, where one takes part, on the GPUs. Waiting for the disk is counted with the processor's neurons. */
 function Times({ gpu }: { gpu: boolean }) {
   const s = recent(recently);
   return (
@@ -110,7 +110,10 @@ function Times({ gpu }: { gpu: boolean }) {
       {s ? (
         <>
           {gpu && <Lane title="GPUs" parts={s.gpu && laneOf(s.gpu, s, "Hot neurons", "hot", "Waiting")} />}
-          <Lane title={gpu ? "Processor" : ""} parts={laneOf(s, s, gpu ? "Cold neurons" : "Neurons", "cold", gpu ? "Waiting" : "Between")} />
+          <Lane
+            title={gpu ? "Processor" : ""}
+            parts={laneOf(computing(s), s, gpu ? "Cold neurons" : "Neurons", "cold", gpu ? "Waiting" : "Between")}
+          />
           {gpu && s.gpu && <p class="lead">Both computed at the same time for {milliseconds(s.together_ms / s.tokens)}.</p>}
         </>
       ) : (
@@ -129,28 +132,21 @@ interface Part {
 /** What somebody did in a token's time. */
 function Lane({ title, parts }: { title: string; parts: Part[] | null }) {
   if (!parts) return <p class="lead">{title}: no clock that can be read.</p>;
-  const all = parts.reduce((sum, p) => sum + p.ms, 0);
   return (
     <div class="lane">
       {title && <h4>{title}</h4>}
-      <div class="times" aria-hidden="true">
-        {parts.map((p) => (
-          <span key={p.name} class={p.kind} style={{ flexGrow: (100 * p.ms) / all }} />
-        ))}
-      </div>
-      <ul class="parts">
-        {parts.map((p) => (
-          <li key={p.name}>
-            <span class={`swatch ${p.kind}`} />
-            {p.name} <b>{milliseconds(p.ms)}</b>
-          </li>
-        ))}
-      </ul>
+      <Shares parts={parts.map((p) => ({ name: p.name, kind: p.kind, share: p.ms, text: milliseconds(p.ms) }))} />
     </div>
   );
 }
 
-function laneOf(of: Parts, s: Spent, neurons: string, kind: string, rest: string): Part[] {
+/** The processor's times, without waiting for the disk among them. */
+function computing(s: Spent): Parts & { waiting_ms?: number } {
+  const waiting_ms = Math.min(s.disk?.waiting_ms ?? 0, s.neurons_ms);
+  return { ...s, neurons_ms: s.neurons_ms - waiting_ms, waiting_ms };
+}
+
+function laneOf(of: Parts & { waiting_ms?: number }, s: Spent, neurons: string, kind: string, rest: string): Part[] {
   const known = of.predictor_ms + of.attention_ms + of.neurons_ms + of.head_ms + of.other_ms;
   const parts = [
     { name: "Predictor", kind: "predictor", ms: of.predictor_ms },
@@ -158,7 +154,8 @@ function laneOf(of: Parts, s: Spent, neurons: string, kind: string, rest: string
     { name: neurons, kind, ms: of.neurons_ms },
     { name: "Head", kind: "head", ms: of.head_ms },
     { name: "Norms and sums", kind: "other", ms: of.other_ms },
-    { name: rest, kind: "between", ms: Math.max(0, s.ms - known) },
+    { name: "Disk", kind: "disk", ms: of.waiting_ms ?? 0 },
+    { name: rest, kind: "between", ms: Math.max(0, s.ms - known - (of.waiting_ms ?? 0)) },
   ];
   return parts.filter((p) => p.ms > 0).map((p) => ({ ...p, ms: p.ms / s.tokens }));
 }
