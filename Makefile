@@ -25,10 +25,12 @@ RACED := TwoHundredRequests|Gap|ForgottenStream|CancelWaiting|CancelInRecurrentS
 fuzz:
 	@scripts/fuzz.sh $${FUZZTIME:-15s}
 
-# Eight clients whose schemas all differ, who leave at random: the server's memory must not grow. Every night, and by hand for 30 minutes:
+# Eight clients whose schemas all differ, who leave at random: the server's memory must not grow. Then four clients of a model larger than the memory
+# that it may take: answers must be those without limit, within the limit. Every night, and by hand for 30 minutes:
 # make soak SOAKTIME=30m. It needs Linux; see CONTRIBUTING.md.
 soak:
 	SOAKTIME=$${SOAKTIME:-10m} go test -tags soak -count 1 -timeout 3h -run TestSoak -v ./internal/server
+	SOAKTIME=$${SOAKTIME:-10m} go test -count 1 -timeout 3h -run TestSoakOnDisk -v ./cmd/powerinfer
 
 lint:
 	@scripts/lint.sh
