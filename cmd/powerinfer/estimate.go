@@ -46,6 +46,9 @@ func expectation(m powerinfer.Memory, rate float64, tokens int) string {
 	if m.OnGPUs > 0 {
 		line += fmt.Sprintf(", and %.2f GiB on GPUs", gib(m.OnGPUs))
 	}
+	if m.OnDisk > 0 {
+		line += fmt.Sprintf("; %.2f GiB stay on the disk", gib(m.OnDisk))
+	}
 	if rate > 0 && rate < mostLimited && tokens != readsOnly {
 		line += fmt.Sprintf("; generates at most about %.1f tokens/s", rate)
 		if whole := time.Duration(float64(tokens) / rate * float64(time.Second)); whole > patience() {

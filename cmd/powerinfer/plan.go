@@ -42,7 +42,7 @@ powerinfer plan -m model.gguf --gpu 24:1008 --vram-budget 8`, Usage: "show where
 			&cli.FloatFlag{Name: "active", Value: modelcost.UsualLaw().Active, Usage: "`SHARE` of the neurons active for a token, of files that hold no frequencies"},
 			&cli.FloatFlag{Name: "share80", Value: modelcost.UsualLaw().Share80, Usage: "`SHARE` of the neurons that makes 80 % of the activations, likewise"},
 			machineFlag(),
-			&cli.FloatFlag{Name: "ssd", Usage: "the machine's SSD is described by the `GB/S` that it reads, from which experts come that RAM has no room for; default: as measured, else 3"},
+			&cli.FloatFlag{Name: "ssd", Usage: "the machine's SSD is described by the `GB/S` that it reads, from which experts and neurons come that RAM has no room for; default: as measured, else 3"},
 			&cli.StringSliceFlag{Name: "gpu", Aliases: []string{"card"}, Usage: "a described GPU of `GIB:GB/S` in the machine; may be repeated"},
 			&cli.BoolFlag{Name: "json", Usage: "print the plan as JSON"},
 			&cli.StringFlag{Name: "html", Usage: "write a report with a picture to `FILE`"},

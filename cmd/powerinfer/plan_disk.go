@@ -5,20 +5,28 @@ import (
 	"io"
 )
 
-// onDisk reports whether the plan leaves experts on the disk.
+// onDisk reports whether the plan leaves experts or neurons on the disk.
 func (d *drawing) onDisk() bool { return d.plan.Disk.Bytes > 0 }
+
+// stays names what may stay on the disk.
+func (d *drawing) stays() string {
+	if d.b.ExpertsUsed > 0 {
+		return "experts"
+	}
+	return "neurons"
+}
 
 // tiers says what lies in RAM and on the disk, and what a token reads there.
 func (d *drawing) tiers() string {
 	t := &d.plan.Disk
-	says := fmt.Sprintf("RAM has no room for all experts that are on no GPU: it keeps %.2f GiB of them, those used most, and %.2f GiB are on the disk only.", gib(t.Kept), gib(t.Bytes))
-	says += fmt.Sprintf(" Of their uses %.0f %% are expected to find them in RAM; a token reads %.1f from the disk, %.0f MB", 100*t.Hits, t.Units, t.Read/1e6)
+	says := fmt.Sprintf("RAM has no room for all %s that are on no GPU: it keeps %.2f GiB of them, those used most, and %.2f GiB are on the disk only.", d.stays(), gib(t.Kept), gib(t.Bytes))
+	says += fmt.Sprintf(" Of their uses %.0f %% are expected to find them in RAM; a token reads %.0f from the disk, %.0f MB", 100*t.Hits, t.Units, t.Read/1e6)
 	return fmt.Sprintf("%s, at %.1f GB/s (%s).", says, d.on.Disk.Read/1e9, d.disk)
 }
 
 // lacks says that not even what must be in RAM fits.
 func (d *drawing) lacks() string {
-	return fmt.Sprintf("This does not fit: with all experts on the disk, RAM lacks %.1f GiB for the rest of the model.", gib(d.plan.Disk.Lacks))
+	return fmt.Sprintf("This does not fit: with all %s on the disk, RAM lacks %.1f GiB for the rest of the model.", d.stays(), gib(d.plan.Disk.Lacks))
 }
 
 // diskColumn returns the heading of a column of the layers' table, or the layer's value there; nothing where nothing is
@@ -40,19 +48,19 @@ func (d *drawing) tierRows(out io.Writer) {
 		fmt.Fprintf(out, " %.2f GiB on GPU %d,", gib(v), j)
 	}
 	fmt.Fprintf(out, " %.2f GiB in RAM, %.2f GiB on the disk\n", gib(d.ram()), gib(d.plan.Disk.Bytes))
-	fmt.Fprintf(out, "from the disk, a token: %.1f experts, %.0f MB, %.1f ms at %.1f GB/s (%s)\n", d.plan.Disk.Units, d.plan.Disk.Read/1e6, 1e3*d.plan.Disk.Read/d.on.Disk.Read, d.on.Disk.Read/1e9, d.disk)
+	fmt.Fprintf(out, "from the disk, a token: %.0f %s, %.0f MB, %.1f ms at %.1f GB/s (%s)\n", d.plan.Disk.Units, d.stays(), d.plan.Disk.Read/1e6, 1e3*d.plan.Disk.Read/d.on.Disk.Read, d.on.Disk.Read/1e9, d.disk)
 }
 
 // diskJSON is what plan --json says of the disk; bytes and bytes per second.
 type diskJSON struct {
-	Bytes   int64   `json:"bytes"`         // of experts that RAM has no room for
-	Kept    int64   `json:"kept"`          // bytes of RAM that keep experts
-	Hits    float64 `json:"hits"`          // share of the uses of experts on no GPU that find them in RAM
-	Experts float64 `json:"experts_token"` // that a token reads
-	Read    float64 `json:"bytes_token"`   // that a token reads
-	Rate    float64 `json:"read"`
-	Source  string  `json:"source"` // where the rate is from
-	Lacks   int64   `json:"ram_lacks,omitempty"`
+	Bytes  int64   `json:"bytes"`       // of experts or neurons that RAM has no room for
+	Kept   int64   `json:"kept"`        // bytes of RAM that keep them
+	Hits   float64 `json:"hits"`        // share of their uses, but for those on GPUs, that find them in RAM
+	Units  float64 `json:"units_token"` // experts or neurons that a token reads
+	Read   float64 `json:"bytes_token"` // that a token reads
+	Rate   float64 `json:"read"`
+	Source string  `json:"source"` // where the rate is from
+	Lacks  int64   `json:"ram_lacks,omitempty"`
 }
 
 func (d *drawing) diskJSON() *diskJSON {

@@ -302,6 +302,9 @@ func (d *drawing) closing(out io.Writer) error {
 	fmt.Fprintf(out, "\nexpected at a context of %d tokens: %.2f tokens/s (%.1f ms a token, %.1f %% of it in hand-offs)\n", d.b.Context, 1/d.plan.Seconds, 1e3*d.plan.Seconds, 100*waits(&d.plan)/d.plan.Seconds)
 	if len(d.on.GPUs) > 0 {
 		fmt.Fprintf(out, "without a GPU: %.2f tokens/s\n", 1/d.inRAM.Seconds)
+		if d.onDisk() {
+			return nil
+		}
 		fmt.Fprintf(out, "whole dense layers, as llama.cpp -ngl %d: %.2f tokens/s; this is %.2f times that\n", d.whole, 1/d.byLayers.Seconds, d.byLayers.Seconds/d.plan.Seconds)
 		return nil
 	}
@@ -526,8 +529,31 @@ func publishedTable(out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(out, "\nTokens per second. The plan counts memory alone: where most activations are on the GPU, something else limited the original.\n"+
-		"llama.cpp is that of 2023; its plan is whole dense layers. Assumptions: docs/placement.md.")
+	if _, err = fmt.Fprintln(out, "\nTokens per second. The plan counts memory alone: where most activations are on the GPU, something else limited the original.\n"+
+		"llama.cpp is that of 2023; its plan is whole dense layers. Assumptions: docs/placement.md."); err != nil {
+		return err
+	}
+	return largerTable(out)
+}
+
+// largerTable prints what is expected of models that are larger than memory.
+func largerTable(out io.Writer) error {
+	list, err := planner.SimulateLarger()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\nLarger than memory: %d GiB of RAM at %.0f GB/s, a GPU of %d GB, and SSDs\n\n", planner.LargerRAM>>30, planner.LargerStream/1e9, planner.LargerGPU)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "model\ttype\tGiB\tSSD GB/s\tplan\tGPU GiB\tRAM GiB\tdisk GiB\thits\tdisk MB\t")
+	for i := range list {
+		y := &list[i]
+		d := &y.Plan.Disk
+		fmt.Fprintf(w, "%s\t%s\t%.1f\t%.1f\t%.2f\t%.1f\t%.1f\t%.1f\t%.0f %%\t%.0f\t\n", y.Model, y.Type, gib(y.Bytes), y.SSD/1e9, 1/y.Plan.Seconds, gib(y.Plan.VRAM[0]), gib(y.RAM), gib(d.Bytes), 100*d.Hits, d.Read/1e6)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, "\nTokens per second; hits are uses of experts that are on no GPU and are found in RAM, MB what a token reads from the SSD.")
 	return err
 }
 
@@ -544,7 +570,7 @@ func expertsTable(out io.Writer, description string) error {
 			return err
 		}
 		if i == 0 {
-			fmt.Fprintf(out, "Tokens per second. *: the model does not fit into RAM, and a part of what a token reads comes from the file, at %.0f GB/s.\n"+
+			fmt.Fprintf(out, "Tokens per second. *: the model does not fit into RAM, and a part of what a token reads comes from the disk, at %.0f GB/s.\n"+
 				"llama.cpp is at its best -ngl and -ncmoe; hits are uses of experts on the GPU, of experts that stay and of experts that follow the text.\n", planner.AssumedDisk/1e9)
 		}
 		fmt.Fprintf(out, "\n%s, %s, %.1f GiB with keys and values of %d tokens\n\n", all[0].Model, all[0].Type, gib(all[0].Bytes), planner.ExpertsContext)
@@ -560,7 +586,11 @@ func expertsTable(out io.Writer, description string) error {
 			}
 			w := e.Ways
 			_, at, _ := strings.Cut(w[1].Name, " ")
-			fmt.Fprintf(out, "| %s | %s | %s | %s | `%s` | %s | %.0f %% | %s | %.0f %% |\n", e.Card, memory, rate(&w[0]), rate(&w[1]), at, rate(&w[2]), 100*w[2].Hits, rate(&w[3]), 100*w[3].Hits)
+			following := "– | –" // experts on the disk follow no text
+			if len(w) > 3 {
+				following = fmt.Sprintf("%s | %.0f %%", rate(&w[3]), 100*w[3].Hits)
+			}
+			fmt.Fprintf(out, "| %s | %s | %s | %s | `%s` | %s | %.0f %% | %s |\n", e.Card, memory, rate(&w[0]), rate(&w[1]), at, rate(&w[2]), 100*w[2].Hits, following)
 		}
 	}
 	return nil

@@ -57,7 +57,8 @@ type shortRow struct {
 	About      string  `json:"about,omitempty"`
 	Downloaded bool    `json:"downloaded"`
 	Fits       bool    `json:"fits"`
-	Rate       float64 `json:"tokens_per_second,omitempty"` // about; 0: it does not fit
+	FromDisk   bool    `json:"from_disk,omitempty"`         // it does not fit, and its experts would stay on the disk
+	Rate       float64 `json:"tokens_per_second,omitempty"` // about; 0: it cannot run
 }
 
 // shortMachine is the machine that models are listed for.
@@ -99,7 +100,12 @@ func (m *shortMachine) row(s *hub.Short, downloaded []string) (shortRow, error) 
 		r.Also = s.Family()
 	}
 	_, ram, err := m.About(planner.Outline{Bytes: r.Bytes, Read: s.Read(), KV: r.Memory - r.Bytes})
-	if r.Fits = ram <= m.free; err != nil || !r.Fits {
+	if err != nil {
+		return r, err
+	}
+	if r.Fits = ram <= m.free; !r.Fits {
+		r.Rate, err = m.AboutOnDisk(planner.Outline{Bytes: r.Bytes, Read: s.Read(), KV: int64(s.Cache) << 10 * timedContext}, m.free)
+		r.FromDisk = r.Rate > 0
 		return r, err
 	}
 	r.Rate, _, err = m.About(planner.Outline{Bytes: r.Bytes, Read: s.Read(), KV: int64(s.Cache) << 10 * timedContext})
@@ -171,8 +177,11 @@ func printShortRows(to io.Writer, rows []shortRow) error {
 		if r.Also != "" {
 			name += " *"
 		}
-		if r.Fits {
+		switch {
+		case r.Fits:
 			speed = rounded(r.Rate) + " tokens/s"
+		case r.FromDisk:
+			speed = rounded(r.Rate) + " tokens/s, from the disk"
 		}
 		var about []string
 		if r.Downloaded {

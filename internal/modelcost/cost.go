@@ -88,15 +88,19 @@ func (n *neurons) units(mode model.SparseMode) placement.Units {
 	switch mode {
 	case model.Exact:
 		u.Always = first
+		u.Used = make([]float64, len(n.frequency))
 		for i, f := range n.frequency {
+			u.Used[i] = float64(f)
 			u.Sometimes[i] = float64(f) * float64(rest)
 		}
 	case model.Predict:
+		u.Used = make([]float64, len(n.frequency))
 		for i, f := range n.frequency {
 			predicted := min(1, float64(f)/n.precision)
 			if i < n.alwaysOn {
 				predicted = 1
 			}
+			u.Used[i] = predicted
 			u.Sometimes[i] = predicted*float64(first) + float64(f)*float64(rest)
 		}
 	default:

@@ -151,6 +151,7 @@ func (s *Shape) Cost(context, ubatch int) Cost {
 	}
 	headDim := s.Embd / s.Heads
 	y := placement.Layer{Units: n.units(s.Mode)}
+	y.Units.Stay = s.Mode == model.Predict
 	y.Attention = row*int64(2*s.Embd+2*s.KVHeads*headDim) + 8*int64(s.Embd) // q, output; k, v; two norms in F32
 	y.KV = kv(compute.KVShape{Heads: s.KVHeads, Key: headDim, Value: headDim, KeyType: s.CacheTypes.Key, ValueType: s.CacheTypes.Value}, context)
 	if s.Mode == model.Predict {

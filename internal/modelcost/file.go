@@ -331,7 +331,9 @@ func (r *reader) layer(l int) error {
 	if r.measured != nil {
 		n.take(r.measured[l])
 	}
-	r.add(l, placement.Layer{Units: n.units(mode)}, mode)
+	units := n.units(mode)
+	units.Stay, _ = r.c.NeuronsOnDisk(l)
+	r.add(l, placement.Layer{Units: units}, mode)
 	return nil
 }
 

@@ -48,6 +48,10 @@ func routedShapes() []routed {
 			optional: append([]string{"attn_q.bias", "attn_k.bias", "attn_v.bias"}, shared...),
 		},
 		{
+			name: "qwen3-235b-a22b", arch: "qwen3moe", used: 8, output: mix,
+			sizes: arch.Sizes{Layers: 94, Embd: 4096, Vocab: 151936, Heads: 64, KVHeads: 4, Key: 128, Value: 128, Experts: 128, ExpertFF: 1536, FF: 12288},
+		},
+		{
 			name: "deepseek-v3", arch: "deepseek2", used: 8, lead: 3, groups: 8, groupsUsed: 4, output: mix,
 			sizes: arch.Sizes{
 				Layers: 61, Embd: 7168, Vocab: 129280, Heads: 128, KVHeads: 128, Key: 192, Value: 128, Rotated: 64, Latent: 512, QueryLatent: 1536,

@@ -25,13 +25,11 @@ func (p *Plan) fromDisk(m *Model, on *Machine) {
 		return
 	}
 	room, stay, n := on.RAM, int64(0), 0
-	var shares []float64
 	for l := range p.Layers {
 		y, u := &p.Layers[l], &m.layer(l).Units
 		units := 0
 		if u.Stay {
 			units = len(u.Sometimes) - y.Bound
-			shares = append(shares, u.shares(y.Bound)...)
 		}
 		stay += u.stay() * int64(units)
 		room -= y.RAM - u.stay()*int64(units)
@@ -46,7 +44,14 @@ func (p *Plan) fromDisk(m *Model, on *Machine) {
 	d := &p.Disk
 	part := float64(room) / float64(stay)
 	d.Kept, d.Bytes = room, stay-room
-	slots := int(part * float64(n))
+	every := n/mostShares + 1
+	var shares []float64
+	for l := range p.Layers {
+		if u := &m.layer(l).Units; u.Stay {
+			shares = append(shares, u.shares(p.Layers[l].Bound, every)...)
+		}
+	}
+	slots := int(part * float64(len(shares)))
 	d.Hits = residency.Predict(slots, shares)
 	d.edge = marginal(shares, slots)
 	for l := range p.Layers {
@@ -55,7 +60,7 @@ func (p *Plan) fromDisk(m *Model, on *Machine) {
 			continue
 		}
 		uses := 0.0
-		for _, s := range u.shares(y.Bound) {
+		for _, s := range u.shares(y.Bound, 1) {
 			uses += s
 		}
 		misses := uses * (1 - d.Hits)
@@ -79,22 +84,26 @@ func marginal(shares []float64, slots int) float64 {
 }
 
 // shares returns the shares of tokens that use the units from unit first on, which are on no GPU: as Kept says, whose
-// units stand for those of a layer without a GPU, or as Used or Sometimes says. [n-first]
-func (u *Units) shares(first int) []float64 {
+// units stand for those of a layer without a GPU, or as Used or Sometimes says. It returns one of every so many, from the
+// middle of these on.
+func (u *Units) shares(first, every int) (list []float64) {
 	n := len(u.Sometimes)
-	list := make([]float64, n-first)
-	for i := range list {
+	for i := every / 2; i < n-first; i += every {
 		switch {
 		case u.Kept != nil:
-			list[i] = u.Kept[i*n/(n-first)]
+			list = append(list, u.Kept[i*n/(n-first)])
 		case u.Used != nil:
-			list[i] = u.Used[first+i]
+			list = append(list, u.Used[first+i])
 		default:
-			list[i] = min(1, u.Sometimes[first+i]/float64(max(1, u.Size-u.Always)))
+			list = append(list, min(1, u.Sometimes[first+i]/float64(max(1, u.Size-u.Always))))
 		}
 	}
 	return list
 }
+
+// mostShares is about the number of units that hits are predicted by, at most: the others of a layer's neurons are used
+// like their neighbours.
+const mostShares = 20000
 
 // waits returns the time of a layer's units that are computed in RAM in cold seconds, where a token uses so many of
 // them and some are missing there, on average, each of size bytes.

@@ -1,6 +1,11 @@
 package planner
 
-import "github.com/powerinfer-go/powerinfer/internal/placement"
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+)
 
 // An Outline is what is known of a model without its file.
 type Outline struct {
@@ -54,3 +59,34 @@ func (m *Machine) About(o Outline) (rate float64, ram int64, err error) {
 	}
 	return 1 / plan.Seconds, plan.RAM, nil
 }
+
+// aboutBeside is what computing is taken to need of RAM where nothing is known of a model but an outline.
+const aboutBeside = 1 << 30
+
+// AboutOnDisk is About for a model that RAM, of which so many bytes are free, has no room for: its experts stay on the
+// disk. rate is 0 where the model has none, or the rest of it has no room either.
+func (m *Machine) AboutOnDisk(o Outline, free int64) (rate float64, err error) {
+	if !(o.Read < 1) {
+		return 0, nil
+	}
+	of := o.model()
+	used := 0.0 // experts of a layer
+	for _, b := range of.Layers[0].Units.Sometimes {
+		used += b / float64(of.Layers[0].Units.Size)
+	}
+	kept := modelcost.FollowedUses(outlineUnits, max(1, int(math.Round(used))))
+	for l := range of.Layers {
+		of.Layers[l].Units.Stay, of.Layers[l].Units.Kept = true, kept
+	}
+	const row = 4096 // as About's
+	on := m.on(row)
+	on.Disk, on.RAM = m.diskRate(usualPiece), ramOf(uint64(free)).OnDisk-aboutBeside
+	plan, err := placement.Solve(of, on)
+	if err != nil || plan.Disk.Lacks > 0 {
+		return 0, err
+	}
+	return 1 / plan.Seconds, nil
+}
+
+// usualPiece is about the bytes of a matrix of an expert.
+const usualPiece = 2 << 20

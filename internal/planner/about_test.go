@@ -25,6 +25,21 @@ func TestAbout(t *testing.T) {
 			t.Errorf("%+v takes %d bytes of RAM", o, ram)
 		}
 	}
+	// Of a model with experts that has no room, a part comes from the disk: slower than from RAM, but faster than if all did.
+	large := Outline{Bytes: 80e9, Read: 0.05, KV: 0}
+	whole, _, err := m.About(large)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rate, err := m.AboutOnDisk(large, 32<<30); err != nil || rate >= whole || rate < AssumedDisk/(0.05*80e9) {
+		t.Errorf("from the disk %.2f tokens/s, from RAM %.2f, %v", rate, whole, err)
+	}
+	if rate, err := m.AboutOnDisk(Outline{Bytes: 80e9, Read: 1}, 32<<30); err != nil || rate != 0 {
+		t.Errorf("a dense model: %.2f tokens/s, %v", rate, err)
+	}
+	if rate, err := m.AboutOnDisk(large, 2<<30); err != nil || rate != 0 {
+		t.Errorf("no room for what every token reads: %.2f tokens/s, %v", rate, err)
+	}
 	m.Add("GPU", 24<<30, 1e12)
 	o := Outline{Bytes: 5e9, Read: 1, KV: 1e9}
 	rate, ram, err := m.About(o)

@@ -28,10 +28,11 @@ func ramOf(memory uint64) RAM {
 // that of an NVMe drive on PCIe 3.
 const AssumedDisk = 3e9
 
-// What is assumed of a disk that was not measured: reads of experts reach this share of the bandwidth that is stated, and
-// reads that are asked for together take so many seconds beyond their bytes.
+// What is assumed of a disk that was not measured: reads reach this share of the bandwidth that is stated, but no more
+// than so many a second, and those that are asked for together take so many seconds beyond their bytes.
 const (
 	assumedDiskRead  = 0.9
+	assumedDiskReads = 300e3
 	assumedDiskStart = 100e-6
 )
 
@@ -69,7 +70,7 @@ func (m *Machine) MeasureDisk(ctx context.Context, path string, progress func(do
 func (m *Machine) DiskSource() string {
 	switch {
 	case m.ssd > 0:
-		return fmt.Sprintf("%.1f GB/s as stated, of which %.0f %% are assumed for experts", m.ssd/1e9, 100*assumedDiskRead)
+		return fmt.Sprintf("%.1f GB/s as stated, of which %.0f %% are assumed", m.ssd/1e9, 100*assumedDiskRead)
 	case m.disk != nil:
 		return "as measured"
 	}
@@ -80,7 +81,7 @@ func (m *Machine) DiskSource() string {
 func (m *Machine) diskRate(piece int64) placement.Rate {
 	switch {
 	case m.ssd > 0:
-		return placement.Rate{Start: assumedDiskStart, Read: assumedDiskRead * m.ssd}
+		return placement.Rate{Start: assumedDiskStart, Read: min(assumedDiskRead*m.ssd, assumedDiskReads*float64(piece))}
 	case m.disk != nil && m.disk.Speeds.At(piece) > 0:
 		read := m.disk.Speeds.At(piece)
 		r := placement.Rate{Read: read}
@@ -89,18 +90,18 @@ func (m *Machine) diskRate(piece int64) placement.Rate {
 		}
 		return r
 	}
-	return placement.Rate{Start: assumedDiskStart, Read: AssumedDisk}
+	return placement.Rate{Start: assumedDiskStart, Read: min(AssumedDisk, assumedDiskReads*float64(piece))}
 }
 
 // solveTiers places b by solve on a machine in whose RAM it may not fit: all of it in memory if that fits, else with
-// experts on the disk, if there are any. It sets on's RAM and disk accordingly.
+// experts or neurons on the disk, if they may stay there. It sets on's RAM and disk accordingly.
 func (p *Planner) solveTiers(b *modelcost.Cost, on *placement.Machine, solve func(placement.Machine) (placement.Plan, error)) (placement.Plan, error) {
 	ram := p.o.RAM
 	if ram.Whole == 0 {
 		known := ramOf(p.machine.Memory)
 		ram.Whole, ram.OnDisk = known.Whole, known.OnDisk
 	}
-	piece := expertPiece(b)
+	piece := readTogether(b)
 	if ram.Whole == 0 || ram.Whole == math.MaxInt64 || ram.Mapped || piece == 0 {
 		return solve(slowed(b, *on, p.machine.Memory))
 	}
@@ -115,12 +116,16 @@ func (p *Planner) solveTiers(b *modelcost.Cost, on *placement.Machine, solve fun
 	return solve(*on)
 }
 
-// expertPiece returns about the bytes of an expert's matrix in the file; 0: the model has no experts.
-func expertPiece(b *modelcost.Cost) int64 {
+// readTogether returns about the bytes that are one read of the disk: an expert's matrix, or all rows of a neuron; 0: no
+// unit of the model may stay there.
+func readTogether(b *modelcost.Cost) int64 {
 	const matrices = 3
 	for l := range b.Model.Layers {
-		if u := &b.Model.Layers[l].Units; u.Stay {
-			return max(1, u.Size/matrices)
+		switch y := &b.Model.Layers[l]; {
+		case y.Units.Stay && y.Experts:
+			return max(1, y.Units.Size/matrices)
+		case y.Units.Stay:
+			return max(1, y.Units.Size-y.Units.Always)
 		}
 	}
 	return 0

@@ -133,3 +133,50 @@ func hotShare(m *placement.Model, p *placement.Plan) float64 {
 	}
 	return hot / max(all, 1)
 }
+
+// The machine of SimulateLarger: a desktop with two channels of DDR5 and an RTX 4060.
+const (
+	LargerRAM    = 32 << 30 // bytes
+	LargerStream = 60e9     // bytes per second
+	LargerGPU    = 8        // GB
+	largerRead   = 272e9    // bytes per second
+	largerBeside = 1 << 30  // bytes of RAM that computing is taken to need
+)
+
+// Larger is what is expected of a model that is larger than the machine's memory.
+type Larger struct {
+	Model, Type string
+	Bytes       int64   // of the model, with keys and values
+	SSD         float64 // bytes per second that its maker states
+	Plan        placement.Plan
+	RAM         int64 // bytes in RAM
+}
+
+// SimulateLarger plans for published models with experts that are larger than a desktop's memory, with SSDs on PCIe 3, 4
+// and 5.
+func SimulateLarger() ([]Larger, error) {
+	var list []Larger
+	for _, name := range []string{"gpt-oss-120b", "glm-4.5-air", "qwen3-235b-a22b", "deepseek-v3"} {
+		b, err := modelcost.Described(name, modelcost.Options{Context: ExpertsContext})
+		if err != nil {
+			return nil, err
+		}
+		m := Described(LargerRAM, LargerStream)
+		m.Add("RTX 4060", LargerGPU<<30, largerRead)
+		on := m.on(b.RowBytes)
+		if on.GPUs[0].Overhead, err = m.most(&b, 0, hybrid.Streaming{}); err != nil {
+			return nil, err
+		}
+		on.RAM = ramOf(m.Memory).OnDisk - largerBeside - b.Rest
+		for _, ssd := range []float64{3.5e9, 7e9, 14e9} {
+			m.AddSSD(ssd)
+			on.Disk = m.diskRate(readTogether(&b))
+			plan, err := placement.Solve(b.Model, on)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, Larger{Model: name, Type: b.Type, Bytes: b.Model.Bytes() + b.Rest, SSD: ssd, Plan: plan, RAM: plan.RAM + b.Rest})
+		}
+	}
+	return list, nil
+}
