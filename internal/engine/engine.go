@@ -13,6 +13,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/bundle"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/disk"
 	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
@@ -56,6 +57,7 @@ type Options struct {
 	Clock      func() time.Duration    // by which steps are timed to choose how many tokens are guessed; nil: the machine's
 	Work       bool                    // steps are timed part by part, also while nobody watches
 	Expect     func(Memory)            // is told what loading will take, before it begins, and once more where it begins anew; may be nil
+	Disk       disk.Speeds             // of the model's file, as measured earlier; empty: unknown
 	Notice     func(string)            // is told in a line what the user should know; may be nil
 	Bundling   func(done, total int64) // is told how far the file of neurons is written, once for a model whose neurons stay on the disk; may be nil
 	Progress   func(done, total int64)
@@ -107,6 +109,7 @@ type Engine struct {
 	yielded atomic.Int64 // thread time that the device has left to other programs, as a share of all its threads [ns]
 
 	units unitCount
+	slow  slowDisk
 
 	watchers int      // how many look at what steps do
 	loads    int      // how often the model was loaded: what it counts began anew
@@ -127,7 +130,7 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 	if err := o.Extension.Check(); err != nil {
 		return nil, err
 	}
-	e := &Engine{rerank: rerank, path: f.Path, file: f, options: o, tok: tok, batch: pick(o.Batch, UsualBatch), outputs: pick(o.Outputs, 1), drafts: o.Drafts}
+	e := &Engine{rerank: rerank, path: f.Path, file: f, options: o, tok: tok, batch: pick(o.Batch, UsualBatch), outputs: pick(o.Outputs, 1), drafts: o.Drafts, slow: slowDisk{speeds: o.Disk}}
 	if e.drafts > 0 {
 		e.hot = &hotDrafts{}
 	}
@@ -397,6 +400,9 @@ func (e *Engine) run(p *compute.Params, hidden []int32) error {
 	e.lookAtFile(err != nil)
 	e.traceStep(len(p.Tokens), begin)
 	e.units.take(e.dev)
+	if line := e.slow.look(e.UnitUse()); line != "" && e.options.Notice != nil {
+		e.options.Notice(line)
+	}
 	if d, ok := e.dev.(compute.CoreSharer); ok {
 		if sum, threads := d.Yielded(); threads > 0 {
 			e.yielded.Store(int64(sum) / int64(threads))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/powerinfer-go/powerinfer/internal/disk"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
@@ -38,6 +39,16 @@ const (
 
 // AddSSD says at what bandwidth the machine's disk is read, as its maker states it. [bytes per second]
 func (m *Machine) AddSSD(bandwidth float64) { m.ssd = bandwidth }
+
+// SpeedsOf returns how fast the disk of the file at path was measured to be; empty: nobody has measured it.
+func SpeedsOf(path string) disk.Speeds {
+	kept, err := measure.DisksFile()
+	if err != nil || path == "" {
+		return nil
+	}
+	d, _ := measure.KeptDisk(kept, path)
+	return d.Speeds
+}
 
 // KnowDisk has m, this machine, know how fast the disk of the file at path is read, if that was measured earlier. It
 // reports whether it was.

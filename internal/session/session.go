@@ -107,6 +107,7 @@ func (s *Session) open(ctx context.Context, o Options) error {
 		o.Planner.Notice(fmt.Sprintf("the context has %d tokens, fewer than the model's own, because memory has no room for more", cut))
 	}
 	o.Engine.Devices, o.Engine.Notice = s.Planner, o.Planner.Notice
+	o.Engine.Disk = planner.SpeedsOf(s.File.Path)
 	if o.Expect != nil {
 		o.Engine.Expect = func(m engine.Memory) { o.Expect(m, s.Planner.Rate()) }
 	}

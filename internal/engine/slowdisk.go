@@ -1,0 +1,43 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/disk"
+)
+
+// Reads from disk are looked at over so much time in which some were under way, and are slow at less than so much of
+// what was measured.
+const (
+	slowWindow = 10 * time.Second
+	slowShare  = 0.5
+)
+
+// slowDisk tells once if reads are much slower than they were measured to be.
+type slowDisk struct {
+	speeds disk.Speeds // empty: nobody has measured the disk, or it was told
+	since  compute.UnitUse
+}
+
+// look returns what there is to tell after a step that left use counted; empty: nothing.
+func (s *slowDisk) look(use compute.UnitUse) string {
+	if len(s.speeds) == 0 {
+		return ""
+	}
+	u := use.Since(s.since)
+	if u.Busy < slowWindow || u.Reads == 0 {
+		return ""
+	}
+	s.since = use
+	rate := float64(u.Bytes) / u.Busy.Seconds()
+	depth := max(1, int(float64(u.Sum)/float64(u.Busy))) // reads that were under way at a time
+	expected := s.speeds.AtDepth(u.Bytes/u.Reads, depth)
+	if rate >= slowShare*expected {
+		return ""
+	}
+	s.speeds = nil
+	return fmt.Sprintf("the disk was read at %.0f MB/s in the last while, and so at %.0f when it was measured: other programs may be using it or all of the processor, or it is too hot",
+		rate/1e6, expected/1e6)
+}

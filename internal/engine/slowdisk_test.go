@@ -1,0 +1,50 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/disk"
+)
+
+// TestSlowDisk: a disk that was measured at 100 MB/s for one read of 100 KB at a time, and at 400 for eight.
+func TestSlowDisk(t *testing.T) {
+	measured := disk.Speeds{{Bytes: 100e3, Depth: 1, Read: 100e6}, {Bytes: 100e3, Depth: 8, Read: 400e6}}
+	for _, c := range []struct {
+		name   string
+		speeds disk.Speeds
+		rate   float64 // of reading
+		depth  int     // reads at a time
+		busy   time.Duration
+		told   bool
+	}{
+		{"as measured, one at a time", measured, 100e6, 1, time.Minute, false},
+		{"slower, but not much", measured, 60e6, 1, time.Minute, false},
+		{"much slower", measured, 40e6, 1, time.Minute, true},
+		{"fast for one at a time, slow for eight", measured, 120e6, 8, time.Minute, true},
+		{"as fast with fewer reads than were measured", measured, 120e6, 4, time.Minute, false},
+		{"slow for a moment", measured, 40e6, 1, time.Second, false},
+		{"nobody measured", nil, 1e6, 1, time.Minute, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := slowDisk{speeds: c.speeds}
+			var use compute.UnitUse
+			lines := 0
+			for range 5 { // it is told once
+				bytes := int64(c.rate * c.busy.Seconds())
+				use.Add(compute.UnitUse{Reads: bytes / 100e3, Bytes: bytes / 100e3 * 100e3, Busy: c.busy, Sum: time.Duration(c.depth) * c.busy})
+				if line := s.look(use); line != "" {
+					lines++
+					if !strings.Contains(line, "MB/s") {
+						t.Errorf("%q", line)
+					}
+				}
+			}
+			if (lines == 1) != c.told || lines > 1 {
+				t.Errorf("told %d times", lines)
+			}
+		})
+	}
+}
