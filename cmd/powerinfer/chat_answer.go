@@ -116,6 +116,9 @@ func (t *talk) status(limited bool) {
 		parts = append(parts, fmt.Sprintf("%.1f tokens/s", float64(r.Tokens-1)/r.Time.Seconds()))
 	}
 	parts = append(parts, fmt.Sprintf("prompt %d read, %d reused", r.Prompt, r.Cached))
+	if n := r.Tokens - 1; r.Disk.Uses() > 0 && n > 0 {
+		parts = append(parts, fmt.Sprintf("%.1f MB a token from disk", float64(r.Disk.Bytes)/1e6/float64(n)))
+	}
 	if active, ok := activeShare(r.Neurons); ok {
 		parts = append(parts, fmt.Sprintf("%.0f %% of neurons active", 100*active))
 	}
