@@ -42,19 +42,28 @@ type Cache struct {
 	now    float64 // weight of a use by the last token of the step
 	each   float64 // mean weight of a use by the tokens of the step
 	units  []cachedUnit
-	seats  []seat   // [slots]
-	free   []int32  // slots that hold nothing; the last one is taken first
-	order  []ranked // heap of 4 children a node: what may be evicted, the least first
+	seats  []seat       // [slots]
+	free   []int32      // slots that hold nothing; the last one is taken first
+	order  []ranked     // heap of 4 children a node: what may be evicted, the least first
+	step   uint16       // counts steps
+	passed []passedUnit // what may be evicted before those in order: the last one first, which has the least weight
 	use    CacheUse
 	burst  float64 // the most that credit may be
 	credit float64 // guesses that may be lost now
 	right  float64 // share of the last guesses that was used
 }
 
+// passedUnit is a unit that a step read for one use.
+type passedUnit struct {
+	unit   int32
+	weight float64 // before that use
+}
+
 type cachedUnit struct {
 	weight float64
-	slot   int32 // or Absent
-	guess  bool  // it was read for a guess and has not been used
+	slot   int32  // or Absent
+	guess  bool   // it was read for a guess and has not been used
+	step   uint16 // the last one that used it, as Cache.step counts
 }
 
 type seat struct {
@@ -142,6 +151,13 @@ func (c *Cache) Step(tokens int) {
 	if tokens < 1 {
 		return
 	}
+	for _, y := range c.passed {
+		if s := c.units[y.unit].slot; s != Absent && c.seats[s].holds == 0 {
+			c.rank(s)
+		}
+	}
+	c.passed = c.passed[:0]
+	c.step++
 	c.age += float64(tokens)
 	for c.age > rescaled*c.tuning.HalfLife {
 		c.age -= rescaled * c.tuning.HalfLife
@@ -176,6 +192,7 @@ func (c *Cache) reorder() {
 func (c *Cache) Use(unit int32, tokens int) {
 	u := &c.units[unit]
 	u.weight += float64(tokens) * c.each
+	u.step = c.step
 	switch {
 	case u.slot == Absent:
 		c.use.Misses++
@@ -214,11 +231,36 @@ func (c *Cache) Release(unit int32) {
 	if s == Absent || c.seats[s].holds == 0 {
 		return
 	}
-	if c.seats[s].holds--; c.seats[s].holds == 0 && !c.seats[s].ordered {
-		c.seats[s].ordered = true
-		c.order = append(c.order, ranked{c.units[unit].weight, s})
+	if c.seats[s].holds--; c.seats[s].holds == 0 {
+		c.rank(s)
+	}
+}
+
+// rank has a slot take part in the order.
+func (c *Cache) rank(slot int32) {
+	if s := &c.seats[slot]; !s.ordered {
+		s.ordered = true
+		c.order = append(c.order, ranked{c.units[s.unit].weight, slot})
 		c.up(len(c.order) - 1)
 	}
+}
+
+// Pass is Release of a unit that was read for the step's tokens, so many of which used it, and that no later part of the
+// step uses. In prompts nearly all units are used once a step, layer after layer, and of those of which equally much is
+// expected the one whose turn has just been is needed last: unless more was expected of the unit before the step than of
+// others, it is the first to lose its slot during the step.
+func (c *Cache) Pass(unit int32, tokens int) {
+	s := c.units[unit].slot
+	if s == Absent || c.seats[s].holds != 1 || c.seats[s].ordered {
+		c.Release(unit)
+		return
+	}
+	c.seats[s].holds = 0
+	y := passedUnit{unit, c.units[unit].weight - float64(tokens)*c.each}
+	at := len(c.passed)
+	for ; at > 0 && c.passed[at-1].weight < y.weight; at-- { // most are not above the last one
+	}
+	c.passed = slices.Insert(c.passed, at, y)
 }
 
 // Admit gives an absent unit a slot and holds it: a free one, or that of the unit with the least weight that is not
@@ -229,7 +271,7 @@ func (c *Cache) Admit(unit int32) (slot, lost int32, ok bool) {
 		c.seats[s].holds++
 		return s, Absent, true
 	}
-	if len(c.free) == 0 && c.least() == Absent {
+	if len(c.free) == 0 && c.victim() == Absent {
 		return Absent, Absent, false
 	}
 	slot, lost = c.seat(unit)
@@ -244,7 +286,7 @@ func (c *Cache) Guess(unit int32) (slot, lost int32, ok bool) {
 		return Absent, Absent, false
 	}
 	if len(c.free) == 0 {
-		s := c.least()
+		s := c.victim()
 		if s == Absent || !c.units[c.seats[s].unit].guess && c.Expected(c.seats[s].unit) >= c.tuning.Spare {
 			return Absent, Absent, false
 		}
@@ -296,14 +338,43 @@ func (c *Cache) Drop(unit int32) {
 // Counted returns what the cache did until now.
 func (c *Cache) Counted() CacheUse { return c.use }
 
-// seat puts an absent unit into a free slot, or into that of the unit at the top of the order, as least left it.
+// victim returns the slot that is given away next, or Absent.
+func (c *Cache) victim() int32 {
+	least := c.least()
+	for n := len(c.passed); n > 0; n-- {
+		y := c.passed[n-1]
+		if s := c.units[y.unit].slot; s != Absent && c.seats[s].holds == 0 && !c.seats[s].ordered {
+			if least == Absent || c.before(y, c.seats[least].unit) {
+				return s
+			}
+			break
+		}
+		c.passed = c.passed[:n-1]
+	}
+	return least
+}
+
+// before reports whether a passed unit is evicted before another one, of which no more is expected. The step's uses count
+// for both or for neither.
+func (c *Cache) before(y passedUnit, other int32) bool {
+	w := y.weight
+	if c.units[other].step == c.step {
+		w = c.units[y.unit].weight
+	}
+	return w <= c.units[other].weight*(1+1e-9) // a difference of rounding is none
+}
+
+// seat puts an absent unit into a free slot, or into that of the victim.
 func (c *Cache) seat(unit int32) (slot, lost int32) {
 	lost = Absent
 	if n := len(c.free); n > 0 {
 		slot, c.free = c.free[n-1], c.free[:n-1]
 	} else {
-		slot = c.order[0].slot
-		c.remove(0)
+		if slot = c.victim(); c.seats[slot].ordered {
+			c.remove(0)
+		} else {
+			c.passed = c.passed[:len(c.passed)-1]
+		}
 		lost = c.seats[slot].unit
 		gone := &c.units[lost]
 		gone.slot = Absent

@@ -517,3 +517,38 @@ func BenchmarkCache(b *testing.B) {
 		})
 	}
 }
+
+// TestPass: of units of which equally much is expected a prompt keeps some from layer to layer, instead of losing each
+// before its next turn; those that are expected to be used more than others stay whenever they come.
+func TestPass(t *testing.T) {
+	const layers, units, slots = 8, 32, 128
+	c := residency.NewCache(slots, residency.TunedCache())
+	c.Add(layers * units)
+	hot := int32(5*units + 3)
+	for round := range 6 {
+		c.Step(512)
+		then := c.Counted()
+		for u := range int32(layers * units) {
+			uses := 32
+			if u == hot {
+				uses = 400
+			}
+			absent := c.Slot(u) == residency.Absent
+			c.Use(u, uses)
+			if _, _, ok := c.Admit(u); !ok {
+				t.Fatal("no slot can be given away")
+			}
+			if absent {
+				c.Pass(u, uses)
+			} else {
+				c.Release(u)
+			}
+		}
+		if use := c.Counted().Since(then); round > 1 && use.Hits < slots-2 {
+			t.Errorf("step %d: %d uses of units that had stayed in %d slots", round, use.Hits, slots)
+		}
+	}
+	if c.Slot(hot) == residency.Absent {
+		t.Error("the unit that is used most did not stay")
+	}
+}

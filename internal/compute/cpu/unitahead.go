@@ -6,56 +6,71 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
-// layersAhead is the number of layers that a prompt reads ahead.
-const layersAhead = 2
+const (
+	// layersAhead is the number of layers that a prompt reads ahead.
+	layersAhead = 2
+	// keptShare is the share of slots, as a divisor, that layers ahead keep.
+	keptShare = 2
+	// aheadShare is the share of slots, as a divisor, for units that are read ahead.
+	aheadShare = 8
+)
 
 // readAhead has the next layers' units read that a prompt of so many tokens will probably use, while the disk has
 // nothing else to read: those that it is expected to use at all, or all of them if this layer used nearly all. What is
-// in RAM of them stays there until their turn. Half of the slots are for these at most.
+// in RAM of them stays there until their turn.
 func (s *store) readAhead(tokens int) {
-	next := s.b.next
 	all := len(s.units) >= s.b.units-s.b.units/8
-	for range layersAhead {
-		if next == nil || !s.ahead(next, tokens, all) {
-			break
+	read := 0
+	for i, b := 0, s.b.next; i < layersAhead && b != nil; i, b = i+1, b.next {
+		likely := func(u int32) bool { return all || b.class.cache.Expected(b.first+u)*float64(tokens) >= 1 }
+		if len(b.kept) == 0 {
+			b.keepLikely(likely)
 		}
-		next = next.next
+		for _, u := range b.kept {
+			if b.fresh[u] {
+				read++
+			}
+		}
+		for u := int32(0); u < int32(b.units) && read < max(1, b.class.slots/aheadShare); u++ {
+			if b.slot(u) == residency.Absent && likely(u) {
+				if !s.ahead(b, u) {
+					break
+				}
+				read++
+			}
+		}
 	}
 	s.flush()
 }
 
-// ahead does it for a layer. It reports whether there is room for more.
-func (s *store) ahead(b *bundle, tokens int, all bool) bool {
-	cache := b.class.cache
-	likely := func(u int32) bool { return all || cache.Expected(b.first+u)*float64(tokens) >= 1 }
-	keep := func(u int32) {
-		b.kept = append(b.kept, u)
-		b.class.kept++
-	}
-	most := b.class.slots / 2
-	if len(b.kept) == 0 {
-		for u := range int32(b.units) {
-			if n := b.first + u; b.class.kept < most && cache.Slot(n) != residency.Absent && likely(u) {
-				cache.Hold(n)
-				keep(u)
-			}
-		}
-	}
+// keepLikely has units that are in RAM keep their slots.
+func (b *bundle) keepLikely(likely func(unit int32) bool) {
 	for u := range int32(b.units) {
-		if cache.Slot(b.first+u) != residency.Absent || !likely(u) {
-			continue
+		if b.slot(u) != residency.Absent && likely(u) && b.class.kept < b.class.slots/keptShare {
+			b.class.cache.Hold(b.first + u)
+			b.keep(u)
 		}
-		if b.class.kept >= most {
-			return false
-		}
-		slot, _, ok := cache.Ahead(b.first + u)
-		if !ok {
-			return false
-		}
-		s.read(b, u, slot, true).holds = false
-		b.guessed = append(b.guessed, u)
-		keep(u)
 	}
+}
+
+// keep notes that a unit is held until b's turn.
+func (b *bundle) keep(unit int32) {
+	b.kept = append(b.kept, unit)
+	b.class.kept++
+}
+
+// ahead begins to read a unit, and reports whether there was a slot for it.
+func (s *store) ahead(b *bundle, unit int32) bool {
+	if b.class.kept >= b.class.slots/keptShare {
+		return false
+	}
+	slot, _, ok := b.class.cache.Ahead(b.first + unit)
+	if !ok {
+		return false
+	}
+	s.read(b, unit, slot, true).holds = false
+	b.guessed = append(b.guessed, unit)
+	b.keep(unit)
 	return true
 }
 

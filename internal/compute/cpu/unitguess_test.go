@@ -193,3 +193,75 @@ func TestGuessesHoldSlots(t *testing.T) {
 	<-done
 	hold(t, s, r, b, 5, 6, 7)
 }
+
+// prompt takes units in as a prompt of many tokens does, which reads the next layers ahead.
+func prompt(t *testing.T, s *store, r *stepReader, b *bundle, units ...int32) {
+	t.Helper()
+	s.begin(b, units, slices.Repeat([]int32{20}, len(units)))
+	for at := 0; at < len(units); {
+		n, err := s.take(at, 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.readAhead(s.tokens)
+		for _, u := range units[at : at+n] {
+			for i, p := range b.parts {
+				want := r.content[p.disk.Offset+int64(u)*p.disk.Stride:][:p.fileSize]
+				if got := b.class.slabs[i][int(b.slot(u))*p.size:][:p.size]; !slices.Equal(got, want) {
+					t.Errorf("unit %d: part %d is not the file's", u, i)
+				}
+			}
+		}
+		s.release(at, n)
+		at += n
+	}
+}
+
+// TestPromptReadsAhead: a prompt has what the next layer will use read while a layer is computed, and what is in RAM of
+// it stays there. Nothing of it is held after the next layer's turn, nor when a step ends without one.
+func TestPromptReadsAhead(t *testing.T) {
+	s, r := newSteppedStore(t, 128, 128) // slots have units 0 to 63 of both
+	a, b := s.bundles[0], s.bundles[1]
+	all := make([]int32, 128)
+	for i := range all {
+		all[i] = int32(i)
+	}
+	step := func(tokens int) {
+		s.letAllGo()
+		s.tokens = tokens
+		for _, c := range s.classes {
+			c.cache.Step(tokens)
+		}
+	}
+	step(512)
+	prompt(t, s, r, a, all...)
+	if n := len(r.later); n != 2*128/aheadShare || len(b.kept) == 0 {
+		t.Fatalf("%d pieces are read ahead, and %d units kept", n, len(b.kept))
+	}
+	for range 5 { // in the middle of a unit
+		r.next()
+	}
+	reads := r.reads
+	prompt(t, s, r, b, all...)
+	if n := r.reads - reads; n > 2*96 || len(r.later) > 0 || s.under > 0 || a.class.kept > 0 {
+		t.Errorf("%d pieces read, %d wait, %d units under way, %d kept", n, len(r.later), s.under, a.class.kept)
+	}
+	step(512)
+	prompt(t, s, r, a, all...)
+	step(1) // the next layer's turn did not come
+	if len(b.kept) > 0 || a.class.kept > 0 {
+		t.Error("units are held after their step")
+	}
+	for len(r.later) > 0 {
+		r.next()
+	}
+	hold(t, s, r, b, 1, 2, 3)
+	for n := range a.class.slots { // every slot can be given away
+		u := int32(n) % 128
+		if n%2 == 0 {
+			hold(t, s, r, a, u)
+		} else {
+			hold(t, s, r, b, u)
+		}
+	}
+}

@@ -33,7 +33,7 @@ func (s *store) read(b *bundle, unit, slot int32, guess bool) *load {
 	l := s.newLoad(len(b.spans))
 	l.b, l.unit, l.slot, l.guess, l.holds = b, unit, slot, guess, guess
 	l.left.Store(int32(len(b.spans)))
-	b.loads[unit] = l
+	b.loads[unit], b.fresh[unit] = l, true
 	s.under++
 	at := int64(b.fileUnit(unit))
 	for i := range b.spans {

@@ -29,17 +29,21 @@ type store struct {
 	classes  []*class
 	use      compute.UnitUse
 	trace    *trace.Log
+	tokens   int           // of the step
 	wholes   []*wholeLayer // where there are neurons
 	copies   rowCopies
 
 	// What the operation in progress needs
-	b     *bundle
-	units []int32
-	held  []bool  // [units] the unit has a slot, which it keeps
-	done  []bool  // [units] the unit was released
-	asked int     // units before it are held, or were released
-	ready []int   // scratch: places
-	keep  []int32 // scratch: units that are held for the moment
+	b        *bundle
+	units    []int32
+	uses     []int32 // [units] by the step's tokens
+	held     []bool  // [units] the unit has a slot, which it keeps
+	done     []bool  // [units] the unit was released
+	asked    int     // units before it are held, or were released
+	came     []bool  // [units] the unit was read for this use
+	admitted int     // units that came, or are to, and were not released
+	ready    []int   // scratch: places
+	keep     []int32 // scratch: units that are held for the moment
 
 	failed   error // of a unit that is needed
 	under    int   // loads that have not been finished
@@ -86,6 +90,7 @@ type bundle struct {
 	class *class
 	first int32   // unit 0's number in the class's cache
 	loads []*load // [units] that are being read; else nil
+	fresh []bool  // [units] that were read and not yet used
 	next  *bundle // the one that was bundled after this one, or nil
 	// The units that are being read, or were, for a guess that no step has confirmed. Some may not be in loads any more.
 	guessed []int32
@@ -164,7 +169,7 @@ func (d *Device) Bundle(prior []float64, parts ...*compute.Matrix) error {
 	}
 	b.spans = b.findSpans(func(o *compute.OnDisk) *compute.OnDisk { return o })
 	b.dense = b.findSpans(func(o *compute.OnDisk) *compute.OnDisk { return cmp.Or(o.Dense, o) })
-	b.loads = make([]*load, b.units)
+	b.loads, b.fresh = make([]*load, b.units), make([]bool, b.units)
 	if n := len(s.bundles); n > 0 {
 		s.bundles[n-1].next = b
 	}
@@ -346,6 +351,7 @@ func (s *store) warm(ctx context.Context, progress func(done, total int64)) erro
 				return errors.New("the units' slots are all held") // they are as many as the list has
 			}
 			s.read(y.b, y.unit, slot, false).holds = true
+			y.b.fresh[y.unit] = false
 			i++
 			under++
 			continue
@@ -382,6 +388,8 @@ func (d *Device) UnitUse() compute.UnitUse {
 // Step implements compute.UnitKeeper.
 func (d *Device) Step(tokens int) {
 	d.neuronGuess.pays.step()
+	d.units.letAllGo()
+	d.units.tokens = tokens
 	for _, c := range d.units.classes {
 		c.cache.Step(tokens)
 	}
@@ -390,9 +398,11 @@ func (d *Device) Step(tokens int) {
 // begin counts uses of b's units, uses[i] of unit units[i], by the step, and begins to read those that are not in RAM,
 // in that order. [len(units)]
 func (s *store) begin(b *bundle, units, uses []int32) {
-	s.b, s.units, s.asked = b, units, 0
+	s.b, s.units, s.uses, s.asked = b, units, uses, 0
 	s.held, s.done = grown(&s.held, len(units)), grown(&s.done, len(units))
+	s.came, s.admitted = grown(&s.came, len(units)), 0
 	clear(s.done)
+	clear(s.came)
 	s.drain()
 	s.failed = nil
 	cache := b.class.cache
@@ -474,19 +484,28 @@ func (s *store) flush() {
 	}
 }
 
-// admit begins to read units that have no slot, as long as there are slots for them.
+// admit begins to read units that have no slot, as long as there are slots for them. A prompt computes what has come, and
+// lets it go, before it has many more read: the next layers' units keep their slots.
 func (s *store) admit() {
 	defer s.flush()
+	most := len(s.units)
+	if s.tokens > compute.FewTokens {
+		most = max(4*leastWave, s.b.class.slots/4)
+	}
 	for ; s.asked < len(s.units); s.asked++ {
 		if s.held[s.asked] || s.done[s.asked] {
 			continue
+		}
+		if s.admitted >= most {
+			return
 		}
 		u := s.units[s.asked]
 		slot, _, ok := s.b.class.cache.Admit(s.b.first + u)
 		if !ok {
 			return
 		}
-		s.held[s.asked] = true
+		s.held[s.asked], s.came[s.asked] = true, true
+		s.admitted++
 		s.read(s.b, u, slot, false)
 	}
 }
@@ -561,6 +580,9 @@ func (s *store) giveUp(at int) bool {
 	for i := len(s.units) - 1; i > at; i-- {
 		if s.held[i] && s.b.loads[s.units[i]] == nil {
 			s.held[i] = false
+			if s.came[i] {
+				s.admitted--
+			}
 			s.asked = min(s.asked, at)
 			s.b.class.cache.Release(s.b.first + s.units[i])
 			return true
@@ -575,9 +597,22 @@ func (s *store) release(at, n int) {
 		s.done[i] = true
 		if s.held[i] {
 			s.held[i] = false
-			s.b.class.cache.Release(s.b.first + s.units[i])
+			if s.came[i] {
+				s.admitted--
+			}
+			s.let(s.b, s.units[i], s.uses[i])
 		}
 	}
+}
+
+// let ends the use of a unit by so many tokens.
+func (s *store) let(b *bundle, unit, uses int32) {
+	if n := b.first + unit; b.fresh[unit] && s.tokens > compute.FewTokens {
+		b.class.cache.Pass(n, int(uses))
+	} else {
+		b.class.cache.Release(n)
+	}
+	b.fresh[unit] = false
 }
 
 // abandon ends an operation that failed before the unit at place at was computed. What is being read keeps its slot until
