@@ -107,6 +107,7 @@ func openBench(ctx context.Context, c *cli.Command, trace *powerinfer.Trace, thr
 	var err error
 	b.Model, err = open(ctx, c, func(o *powerinfer.Options) {
 		o.Threads, o.Context, o.Sequences, o.Trace = threads, tokens, sequences, trace
+		o.UBatch = c.Int("ubatch-size") // the table says it
 		expect(c, o, 0)
 		b.options = *o
 	})

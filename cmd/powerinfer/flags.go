@@ -69,7 +69,7 @@ func batchFlag() cli.Flag {
 }
 
 func ubatchFlag() cli.Flag {
-	return &cli.IntFlag{Name: "ubatch-size", Category: memorySubject, Aliases: []string{"ub"}, Value: model.UsualStep, Usage: "tokens computed at a time", Sources: env("UBATCH")}
+	return &cli.IntFlag{Name: "ubatch-size", Category: memorySubject, Aliases: []string{"ub"}, Value: model.UsualStep, Usage: "tokens computed at a time; by default as many as --batch-size where weights stay on the disk and memory allows", Sources: env("UBATCH")}
 }
 
 func cacheKeysFlag() cli.Flag {
@@ -242,6 +242,9 @@ func openOptions(c *cli.Command) (powerinfer.Options, error) {
 			return o, fmt.Errorf("--%s %d is not a number from 0 to %d", name, *v, 1<<30)
 		}
 	}
+	if !c.IsSet("ubatch-size") { // more where weights stay on the disk
+		o.UBatch = 0
+	}
 	if o.RAM, err = ramBudget(c); err != nil {
 		return o, err
 	}
@@ -362,9 +365,6 @@ func sessionOptions(c *cli.Command, outputs int) (session.Options, *powerinfer.O
 	e := engine.Options{
 		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.Mapped, RAM: o.RAM, Lock: o.Lock, Activation: o.Activation, Threshold: o.SparseThreshold, AlwaysOn: o.AlwaysOn, Bound: model.Bound{KLD: o.MaxKLD, SameTop: o.MinSameTop},
 		Outputs: outputs, Drafts: max(0, o.Drafts), NoLookup: o.NoLookup, HotDrafts: engine.HotDrafts(o.HotDrafts), Further: o.FurtherDrafts, LeastHot: o.Draft.Least, Work: c.Bool("metrics"),
-	}
-	if !c.IsSet("ubatch-size") {
-		e.UBatch = 0
 	}
 	if e.Sparse, err = sparseMode(c); err != nil {
 		return session.Options{}, nil, err

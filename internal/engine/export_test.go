@@ -65,3 +65,9 @@ func Provide(f *gguf.File, o Options, on placement.Layout) (Memory, error) {
 	p, err := o.provide(f, on)
 	return p.need, err
 }
+
+// StepOf returns the tokens of the largest step of the model in f, once it is decided how it is loaded.
+func StepOf(f *gguf.File, o *Options) (int, error) {
+	_, err := o.provide(f, placement.Layout{})
+	return o.LargestStep(), err
+}

@@ -202,6 +202,7 @@ func (o *Options) provide(f *gguf.File, on placement.Layout) (p provision, err e
 	}
 	if need.OnDisk > 0 {
 		on = withoutSlots(on)
+		need = o.takeLongSteps(f, c, on, need)
 	}
 	if o.Expect != nil {
 		o.Expect(need)
@@ -214,6 +215,22 @@ func (o *Options) provide(f *gguf.File, on placement.Layout) (p provision, err e
 		notice("the model takes %s and %s of memory may be used: its %s stay on the disk, and %s of RAM keep those that are used most", bytesText(whole.Need), bytesText(need.Budget), unitsOn(&c), bytesText(need.Units))
 	}
 	return provision{c, on, need}, nil
+}
+
+// takeLongSteps has steps take as many tokens as a batch has, unless the user chose their size, where what that takes of
+// the room for units on the disk is at most an eighth: a prompt has each unit that is not in RAM read once a step.
+func (o *Options) takeLongSteps(f *gguf.File, c model.Config, on placement.Layout, need Memory) Memory {
+	if o.UBatch != 0 {
+		return need
+	}
+	long := *o
+	long.UBatch = pick(o.Batch, UsualBatch)
+	m := long.memory(f, c, on)
+	if !m.fits() || m.Units < need.Units-need.Units/8 {
+		return need
+	}
+	o.UBatch = long.UBatch
+	return m
 }
 
 // withoutSlots returns on with experts that stay where they are: those that follow the text would have to be in RAM.

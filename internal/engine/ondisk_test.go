@@ -288,3 +288,37 @@ func TestFromDisk(t *testing.T) {
 		})
 	}
 }
+
+// TestLongSteps: where units stay on the disk a step takes a whole batch of a prompt, if the user chose no size and it
+// costs little of the units' room.
+func TestLongSteps(t *testing.T) {
+	f := described(t, "qwen3-30b-a3b")
+	whole, err := (&engine.Options{Context: 4096}).Memory(f, placement.Layout{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	least, err := (&engine.Options{Context: 4096}).Least(f, placement.Layout{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name          string
+		chosen, batch int
+		budget        int64
+		want          int
+	}{
+		{"half", 0, 0, whole / 2, engine.UsualBatch},
+		{"smaller batches", 0, 1024, whole / 2, 1024},
+		{"chosen", 256, 0, whole / 2, 256},
+		{"no room", 0, 0, least.Need, model.UsualStep},
+		{"all fits", 0, 0, 2 * whole, model.UsualStep},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			engine.SetAvailable(t, 4*whole)
+			o := engine.Options{Context: 4096, UBatch: c.chosen, Batch: c.batch, RAM: &c.budget}
+			if got, err := engine.StepOf(f, &o); err != nil || got != c.want {
+				t.Errorf("steps of %d tokens, want %d: %v", got, c.want, err)
+			}
+		})
+	}
+}
