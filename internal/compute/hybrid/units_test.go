@@ -94,15 +94,19 @@ func TestUnitCannotBeRead(t *testing.T) {
 	const experts = 24
 	place := compute.Place{Split: compute.Split{Bound: 5}, Attention: true}
 	plan := [layers + 1]compute.Place{place, {}, place}
-	f := synthtest.SparseOnDisk(t, synth.Spec{Arch: "qwen3moe", Type: quant.Q4_0, Experts: experts, Used: 3, FF: 32}, layers)
+	f := synthtest.SparseOnDisk(t, synth.Spec{Arch: "qwen3moe", Type: quant.F16, Experts: experts, Used: 3, FF: 32}, layers)
 	o := model.Options{Batch: 16, Outputs: 2, Cache: compute.CacheSpec{Pages: 3}, Sparse: model.Off, Places: plan[:], OnDisk: true}
 	content, err := os.ReadFile(f.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, streamed := range []bool{false, true} {
+		room := int64(5 * 3 * 32 * 256 * 2) // for fewer experts than a token uses
+		if streamed {                       // and for chunks
+			room = 2 << 20
+		}
 		open := func() *model.Model {
-			processor, err := cpu.New(cpu.Options{Threads: 2, Floats: true, UnitCache: 2 << 20})
+			processor, err := cpu.New(cpu.Options{Threads: 2, Floats: true, UnitCache: room})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -138,7 +142,9 @@ func TestUnitCannotBeRead(t *testing.T) {
 				if err := os.Truncate(f.Path, 4096); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := step(ill, at, n); err == nil || !strings.Contains(err.Error(), f.Path) {
+				switch _, err := step(ill, at, n); {
+				case err == nil && streamed && n == 1: // all may be in RAM
+				case err == nil || !strings.Contains(err.Error(), f.Path):
 					t.Errorf("a step at %d without experts: %v", at, err)
 				}
 				if err := os.WriteFile(f.Path, content, 0o600); err != nil {
