@@ -177,13 +177,13 @@ func printShortRows(to io.Writer, rows []shortRow) error {
 		if r.Also != "" {
 			name += " *"
 		}
-		switch {
-		case r.Fits:
+		if r.Fits || r.FromDisk {
 			speed = rounded(r.Rate) + " tokens/s"
-		case r.FromDisk:
-			speed = rounded(r.Rate) + " tokens/s, from the disk"
 		}
 		var about []string
+		if r.FromDisk {
+			about = append(about, "from the disk")
+		}
 		if r.Downloaded {
 			about = append(about, "downloaded")
 		}

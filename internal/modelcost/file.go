@@ -254,6 +254,10 @@ func (r *reader) experts(l int) placement.Units {
 			r.followed = FollowedUses(r.c.Experts.Count, r.c.Experts.Used)
 		}
 		u.Kept = r.followed
+	} else {
+		for _, share := range r.c.Prior(l) {
+			u.Used = append(u.Used, min(share, 1)) // as they are, for RAM keeps any of them
+		}
 	}
 	for _, t := range r.f.Tensors {
 		switch p, _ := r.c.Purpose(t.Name); {
