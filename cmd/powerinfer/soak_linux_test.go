@@ -153,7 +153,8 @@ func (v *soaked) open() int {
 func (v *soaked) metric(name string) float64 {
 	res, err := v.client().Get("http://x/metrics")
 	if err != nil {
-		v.t.Fatal(err)
+		v.stop()
+		v.t.Fatalf("%v; the server, %v, said:\n%s", err, v.cmd.ProcessState, &v.log)
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)

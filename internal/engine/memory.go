@@ -21,7 +21,7 @@ import (
 type Memory struct {
 	Weights     int64 // in RAM; those that are computed on in the mapped file, or stay on the disk, are not counted
 	Units       int64 // in RAM: room for experts or neurons that stay on the disk
-	Reading     int64 // in RAM: buffers that those are read into, and lists of neurons
+	Reading     int64 // in RAM: buffers that those are read into, lists of neurons, and what the system takes for the process
 	Cache       int64 // in RAM, of keys, values and states
 	Activations int64 // of the largest step, and its rows of logits
 	Process     int64 // of the program itself, the vocabulary's share of garbage collection, and sampling
