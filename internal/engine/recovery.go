@@ -23,8 +23,8 @@ func (e *Engine) recover(err error) error {
 // request, so it has no context of one.
 func (e *Engine) reload(cause error) error {
 	past := e.neurons()
-	_ = e.dev.Close() // says only that a GPU has failed
-	e.options.Progress = nil
+	_ = e.dev.Close()                                    // says only that a GPU has failed
+	e.options.Progress, e.options.UBatch = nil, e.ubatch // the scheduler's steps stay as they are
 	if err := e.load(context.Background()); err != nil {
 		e.broken = fmt.Errorf("%w, and what is left cannot go on: %w", cause, err)
 		return e.broken

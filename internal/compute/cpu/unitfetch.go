@@ -147,10 +147,9 @@ func (p *fetched) verify() error {
 	b := p.f.b
 	y := &b.spans[p.span]
 	for j, n := range y.parts {
-		if part := b.parts[n]; part.disk.Verify != nil {
-			if err := part.disk.Verify(int(b.fileUnit(p.unit)), p.to[y.at[j]:][:part.fileSize]); err != nil {
-				return err
-			}
+		part := b.parts[n]
+		if err := part.verify(b.fileUnit(p.unit), p.to[y.at[j]:][:part.fileSize]); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -164,7 +163,7 @@ func (f *fetch) Wait() error {
 		f.begin()
 		err = f.wait()
 	}
-	f.s.use.Wait += monotime.Since(from)
+	f.s.waited(from, f.b)
 	return err
 }
 

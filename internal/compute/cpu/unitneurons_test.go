@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -282,6 +283,32 @@ func TestNeuronCannotBeRead(t *testing.T) {
 		}
 		if err := run(1, 2, 150, 199); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestLayerAheadCannotBeRead: a layer that could not be read ahead is read again by the step that needs it.
+func TestLayerAheadCannotBeRead(t *testing.T) {
+	const embd, ff, layers, tokens = 256, 64, 12, 20
+	l := newNeuronLayers(t, testenv.Rand(t), quant.Q8_0, layers, embd, ff, true, false)
+	d := must(cpu.New(cpu.Options{Threads: 1, UnitCache: l.neuronBytes(3) * ff * 9})) // two layers, and half of all
+	defer d.Close()
+	weights := l.bind(t, d, compute.Activation{Kind: compute.ReLU}, true, true, true)
+	if err := d.Keep(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+	x, out, set := must(d.Tensor(tokens, embd)), must(d.Tensor(tokens, embd)), must(d.Set(tokens, ff))
+	d.FillSet(set, slices.Repeat([]uint32{math.MaxUint32}, tokens*ff/32), ff/32, 0)
+	last := l.dense[1][2] + int64((ff-1)*l.typ.RowBytes(embd))
+	damage(t, l.file.Path(), last)
+	for layer := range 2 {
+		if err := d.Run(compute.Segment{}, &compute.Params{Tokens: make([]int32, tokens)}, func(v compute.Verbs) {
+			v.SparseFFN(out, x, set, weights[layer])
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if layer == 0 {
+			damage(t, l.file.Path(), last) // as it was
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -38,6 +39,37 @@ func TestTraceOfUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	traced(t, d, log)
+}
+
+// TestTraceOfWholeLayers is TestTraceOfUnits for neurons that prompts need together.
+func TestTraceOfWholeLayers(t *testing.T) {
+	const embd, ff, tokens = 256, 256, 20
+	l := newNeuronLayers(t, testenv.Rand(t), quant.Q8_0, 2, embd, ff, true, false)
+	d := must(cpu.New(cpu.Options{Threads: 1, UnitCache: l.neuronBytes(3) * (ff + 64)}))
+	log := trace.New()
+	d.Trace(log)
+	weights := l.bind(t, d, compute.Activation{Kind: compute.ReLU}, true, true, true)
+	if err := d.Keep(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+	x, out, set := must(d.Tensor(tokens, embd)), must(d.Tensor(tokens, embd)), must(d.Set(tokens, ff))
+	d.FillSet(set, slices.Repeat([]uint32{math.MaxUint32}, tokens*ff/32), ff/32, 0)
+	for range 4 {
+		if err := d.Run(compute.Segment{}, &compute.Params{Tokens: make([]int32, tokens)}, func(v compute.Verbs) {
+			for _, w := range weights {
+				v.SparseFFN(out, x, set, w)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	traced(t, d, log)
+}
+
+// traced compares what log shows of d's reads with what d counted. It closes d.
+func traced(t *testing.T, d *cpu.Device, log *trace.Log) {
+	t.Helper()
 	use := d.UnitUse()
 	if err := d.Close(); err != nil { // no read is under way any more
 		t.Fatal(err)

@@ -137,12 +137,14 @@ func (b *bundle) unitAt(i int) (unit int32, place int64) {
 func (d *Device) wholeOf(b *bundle, ahead bool) ([]compute.Matrix, error) {
 	s := d.units
 	y := s.wholeFor(b)
-	if y.b != b {
-		y.read(d, b)
+	var err error
+	if y.b == b {
+		err = y.wait()
 	}
-	from := monotime.Now()
-	err := y.wait()
-	s.waited(from, b)
+	if y.b != b { // it was not read ahead, or that failed, perhaps in an earlier step
+		y.read(d, b)
+		err = y.wait()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -164,11 +166,11 @@ func (s *store) wholeFor(b *bundle) *wholeLayer {
 	return s.wholes[0]
 }
 
-// wait waits until all has arrived.
+// wait waits until all has arrived. If some could not be read, the layer then holds nobody's rows.
 func (y *wholeLayer) wait() error {
 	from := monotime.Now()
 	y.under.Wait()
-	y.s.use.Wait += monotime.Since(from)
+	y.s.waited(from, y.b)
 	if err := y.failed.Swap(nil); err != nil {
 		y.b = nil
 		return *err
