@@ -242,9 +242,10 @@ func withoutSlots(on placement.Layout) placement.Layout {
 	return on
 }
 
-// kernelShare is the share of the room for units that is left to the system for tables of pages, stacks and sockets, as
-// a divisor. Control groups count these: in one as large as the budget they took 4 MiB of 1300.
-const kernelShare = 128
+// kernelShare is the share of the room for units that is left for what nobody counts, as a divisor: small areas that the
+// system gives huge pages, tables of pages, stacks and sockets, which control groups count, too. In a group of 1300 MiB,
+// as large as the budget, these were some 20 MiB.
+const kernelShare = 32
 
 // grow gives units on the disk the room that the budget leaves, as far as they have a use for it.
 func (m *Memory) grow(all int64) {
