@@ -242,6 +242,10 @@ func (o *Options) activations(c model.Config, n int) int64 {
 	if mode, err := c.Resolve(o.Sparse); err == nil && mode != model.Off {
 		bytes += 4 * int64(n) * int64(c.FF)
 	}
+	if e := &c.Experts; e.Count > 0 {
+		pairs := min(n*e.Used, max(n, layout.MostPairs)) // with all in RAM there may be more
+		bytes += int64(pairs) * layout.PairBytes(pick(e.Latent, c.Embd), e.FF, c.ExpertMode() != model.Off)
+	}
 	return bytes
 }
 

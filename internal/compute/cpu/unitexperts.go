@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	packed "github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
@@ -54,7 +55,8 @@ func (f *experts) computeOnDisk(x compute.Tensor, b *bundle) {
 	}
 }
 
-// arrived waits for units, after at were computed, and returns the places of some, in any order if few is set.
+// arrived waits for units, after at were computed, and returns the places of some, in any order if few is set. What they
+// take together is bounded, unless one expert alone takes more.
 func (f *experts) arrived(at int, few bool) (places []int, err error) {
 	s, y := f.d.units, &f.disk
 	if few {
@@ -62,8 +64,12 @@ func (f *experts) arrived(at int, few bool) (places []int, err error) {
 	}
 	n, err := s.take(at, leastWave)
 	y.places = y.places[:0]
-	for i := range n {
-		y.places = append(y.places, at+i)
+	pairs := 0
+	for i := at; i < at+n; i++ {
+		if pairs += int(y.uses[i]); i > at && pairs > packed.MostPairs {
+			break
+		}
+		y.places = append(y.places, i)
 	}
 	return y.places, err
 }

@@ -98,6 +98,21 @@ const ScaleShift = 7
 // Minima is the offset of the minima of BlockMin.
 const Minima = 16
 
+// MostPairs bounds the pairs of a token and an expert that experts on disk are computed for at a time, in a prompt. One
+// expert alone may have more.
+const MostPairs = 2048
+
+// PairBytes returns the bytes that computing a pair of a token and an expert takes besides weights: of rows of width
+// elements what the expert reads and, where it leaves neurons out (exact), gives, and of ff neurons the gates, and where
+// it leaves neurons out ups, activations and lists. Buffers grow by a quarter more than is needed.
+func PairBytes(width, ff int, exact bool) int64 {
+	elements := width + 2*ff
+	if exact {
+		elements = 2*width + 6*ff
+	}
+	return int64(elements) * 4 * 5 / 4
+}
+
 // ActBytes is the size of one superblock of quantised activations: 256 elements as int8 in lane order
 // (vector v holds elements 4v…4v+3 of block j in its dword j), then per block j, in lane j:
 // scale f32, -8·Σq i32, scale·Σq f32, -32·Σq i32 of the first and of the second half, and both halves' Σq as i16.
