@@ -4,9 +4,9 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 
 // foresight is the state of a guess at the next layer's experts.
 type foresight struct {
-	g      compute.ExpertGuess // Router is nil where there is none
+	g      compute.ExpertGuess // Router is nil: there is no guess
 	units  []int32
-	of     *bundle // of units that others have guessed; or nil
+	of     *bundle // to which units belong, if another device has guessed them; else nil
 	normed buffer
 	logits buffer
 	choice choice
@@ -20,7 +20,7 @@ func (d *Device) GuessUnits(m *compute.Matrix, units []int32) {
 	d.foresight.of, d.foresight.units = mem(m).disk.bundle, append(d.foresight.units[:0], units...)
 }
 
-// guessExperts has the store read what the next layer will probably need, if there is a guess.
+// guessExperts begins to read experts that the next layer will probably need, if there is a guess.
 func (d *Device) guessExperts() {
 	y := &d.foresight
 	g := &y.g

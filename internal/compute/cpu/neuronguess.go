@@ -12,15 +12,15 @@ import (
 
 // neuronGuess is the state of a guess at the next layer's neurons.
 type neuronGuess struct {
-	g     compute.Guess // FC1 is nil where there is none
+	g     compute.Guess // FC1 is nil: there is no guess
 	set   *set          // that of g is this layer's
 	units []int32
-	score []float32 // [n_ff] by how much the largest logit of each of units is above the threshold, and one; else 0
+	score []float32 // [n_ff] for each of units: its largest logit, less the threshold, plus 1; for others 0
 	pays  guessPay
 }
 
-// guessPay finds out whether guesses pay: they take as long as a predictor does, which a disk that is fast, or that few
-// neurons are read from, does not let them win back. Steps of one token with guesses and without are timed in turn.
+// guessPay finds out whether guesses make steps faster. A guess takes the time of a predictor; if the disk is fast, or few
+// neurons are read, it saves less than that. Steps of one token are timed with guesses and without.
 type guessPay struct {
 	without bool             // the step makes no guesses
 	took    time.Duration    // until neurons were in RAM, in all layers of the step
@@ -61,7 +61,7 @@ func (d *Device) Foresee(g compute.Guess) {
 	}
 }
 
-// guessNeurons has the store read neurons that the next layer will probably need, if there is a guess. It is computed
+// guessNeurons begins to read neurons that the next layer will probably need, if there is a guess. The guess is computed
 // while this layer's neurons are read.
 func (d *Device) guessNeurons() {
 	g := &d.neuronGuess.g

@@ -15,9 +15,9 @@ const (
 	aheadShare = 8
 )
 
-// readAhead has the next layers' units read that a prompt of so many tokens will probably use, while the disk has
-// nothing else to read: those that it is expected to use at all, or all of them if this layer used nearly all. What is
-// in RAM of them stays there until their turn.
+// readAhead begins to read units of the next layers that a prompt of so many tokens will probably use: those that it is
+// expected to use at least once, or all of them if this layer used nearly all. The disk reads them when it has nothing
+// else to read. Those that are in RAM already are held there until their layer's turn.
 func (s *store) readAhead(tokens int) {
 	all := len(s.units) >= s.b.units-s.b.units/8
 	read := 0
@@ -43,7 +43,7 @@ func (s *store) readAhead(tokens int) {
 	s.flush()
 }
 
-// keepLikely has units that are in RAM keep their slots.
+// keepLikely holds likely units that are in RAM, so that they keep their slots.
 func (b *bundle) keepLikely(likely func(unit int32) bool) {
 	for u := range int32(b.units) {
 		if b.slot(u) != residency.Absent && likely(u) && b.class.kept < b.class.slots/keptShare {
@@ -74,7 +74,7 @@ func (s *store) ahead(b *bundle, unit int32) bool {
 	return true
 }
 
-// letGo releases the units that b keeps. What is on its way is held until it has arrived.
+// letGo releases the units that b keeps. A unit that is on its way is held until it has arrived.
 func (s *store) letGo(b *bundle) {
 	for _, u := range b.kept {
 		if l := b.loads[u]; l != nil && !l.holds {
@@ -87,7 +87,7 @@ func (s *store) letGo(b *bundle) {
 	b.kept = b.kept[:0]
 }
 
-// letAllGo does it for all bundles, and reports whether any kept some.
+// letAllGo releases the units that any bundle keeps, and reports whether there were some.
 func (s *store) letAllGo() (any bool) {
 	for _, b := range s.bundles {
 		any = any || len(b.kept) > 0
@@ -96,7 +96,7 @@ func (s *store) letAllGo() (any bool) {
 	return any
 }
 
-// lose says that a unit that b keeps could not be read.
+// lose removes a unit that could not be read from those that b keeps.
 func (s *store) lose(b *bundle, unit int32) {
 	if i := slices.Index(b.kept, unit); i >= 0 {
 		b.kept = slices.Delete(b.kept, i, i+1)

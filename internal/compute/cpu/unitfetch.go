@@ -12,8 +12,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
-// fetch is units of a bundle whose rows another device is sent. What is in RAM's slots is taken from there; the others
-// are read beside the cache, which keeps what texts use. It implements compute.UnitFetch.
+// fetch is units of a bundle that are sent to another device. Units in slots are taken from there. The others are read
+// into the fetch's own memory, so that the slots keep what texts use. It implements compute.UnitFetch.
 type fetch struct {
 	d      *Device
 	s      *store
@@ -142,7 +142,7 @@ func (p *fetched) arrive(data []byte, err error) {
 	}
 }
 
-// verify holds what was read to what the file says of it.
+// verify returns an error if what was read is not what was written.
 func (p *fetched) verify() error {
 	b := p.f.b
 	y := &b.spans[p.span]

@@ -15,8 +15,8 @@ type load struct {
 	b      *bundle
 	unit   int32
 	slot   int32
-	guess  bool // nobody has asked for the unit yet
-	holds  bool // the unit is held until it has arrived
+	guess  bool // no step has asked for the unit yet
+	holds  bool // the load itself holds the unit's slot, until it has arrived
 	pieces []spanRead
 	left   atomic.Int32 // pieces that have not arrived
 	failed atomic.Pointer[error]
@@ -28,7 +28,7 @@ type spanRead struct {
 	src compute.Source // the part that is being packed
 }
 
-// read has a unit read into a slot, once flush is called. A guess is read after all units that are needed.
+// read makes the next flush begin to read a unit into a slot. A guess is read after all units that are needed.
 func (s *store) read(b *bundle, unit, slot int32, guess bool) *load {
 	l := s.newLoad(len(b.spans))
 	l.b, l.unit, l.slot, l.guess, l.holds = b, unit, slot, guess, guess
@@ -119,7 +119,7 @@ func (p *part) verify(unit int32, rows []byte) error {
 	return p.disk.Verify(int(unit), rows)
 }
 
-// hurry has a guess read with what is needed, since it is.
+// hurry makes a guess, which is needed now, be read with what else is needed.
 func (l *load) hurry(r pieceReader) {
 	if !l.guess {
 		return
@@ -130,7 +130,7 @@ func (l *load) hurry(r pieceReader) {
 	}
 }
 
-// drop takes a guess back if none of it has begun to be read, and reports whether it did.
+// drop takes a guess back if none of its pieces has begun to be read, and reports whether it did.
 func (l *load) drop(r pieceReader) bool {
 	n := len(l.b.spans)
 	for i := n - 1; i >= 0; i-- { // the last one is the last to begin
@@ -165,7 +165,7 @@ func (s *store) drain() (finished int) {
 	return len(s.finished)
 }
 
-// finish makes a unit that has arrived one that is in RAM. If it could not be read, its slot is free again.
+// finish ends a load that has arrived: its unit is in RAM now. If it could not be read, its slot is free again.
 func (s *store) finish(l *load) {
 	cache, n := l.b.class.cache, l.b.first+l.unit
 	l.b.loads[l.unit] = nil

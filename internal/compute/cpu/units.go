@@ -17,10 +17,11 @@ import (
 )
 
 // A unit is what is read from disk at a time: an expert or a neuron. A store keeps the units that are used most in slots
-// of RAM. A layer's units are a bundle, each of which has a part in several matrices. Bundles whose units are equally
-// large are a class and share slots.
+// of RAM. The units of a layer are a bundle; each unit has a part in several matrices. Bundles with units of equal size
+// are a class and share slots.
 //
-// The device's goroutine decides what is read and what its slot held before; goroutines of the reader pack what arrives.
+// The device's goroutine decides which unit is read and which one loses its slot. Goroutines of the reader pack what
+// arrives into the slot. Until a load has arrived, the unit's slot is held, so that nobody else writes to it or reads it.
 type store struct {
 	budget   int64 // bytes for slots and whole layers
 	forSlots int64 // of these
@@ -37,15 +38,15 @@ type store struct {
 	b        *bundle
 	units    []int32
 	uses     []int32 // [units] by the step's tokens
-	held     []bool  // [units] the unit has a slot, which it keeps
+	held     []bool  // [units] the operation holds the unit's slot
 	done     []bool  // [units] the unit was released
-	asked    int     // units before it are held, or were released
-	came     []bool  // [units] the unit was read for this use
-	admitted int     // units that came, or are to, and were not released
+	asked    int     // all units before this place are held or were released
+	came     []bool  // [units] the unit was read for this operation
+	admitted int     // units that are held and came, or are being read
 	ready    []int   // scratch: places
 	keep     []int32 // scratch: units that are held for the moment
 
-	failed   error // of a unit that is needed
+	failed   error // of a read of a unit that is needed
 	under    int   // loads that have not been finished
 	finished []*load
 	unused   []*load
@@ -68,7 +69,7 @@ type pieceReader interface {
 	Close() error
 }
 
-// class is bundles whose units are equally large.
+// class is bundles with units of equal size.
 type class struct {
 	sizes   []int // bytes of a unit's parts
 	bytes   int64 // of a unit
@@ -84,17 +85,17 @@ type class struct {
 type bundle struct {
 	parts []*part
 	spans []span
-	dense []span // where the same is for reads of most units in order
+	dense []span // the same parts, where most units are best read in order
 	units int
 	prior []float64 // [units] or nil
 	class *class
 	first int32   // unit 0's number in the class's cache
 	loads []*load // [units] that are being read; else nil
-	fresh []bool  // [units] that were read and not yet used
+	fresh []bool  // [units] the unit was read and has not been used since
 	next  *bundle // the one that was bundled after this one, or nil
 	// The units that are being read, or were, for a guess that no step has confirmed. Some may not be in loads any more.
 	guessed []int32
-	kept    []int32 // units that are held until b's turn, because readAhead expects them to be used
+	kept    []int32 // units that are held until the bundle's turn, because readAhead expects them to be used
 
 	slotted []compute.Matrix    // the parts, with slots for units
 	whole   [][]compute.Matrix  // of bundles of neurons: the parts in each of the store's whole layers
@@ -145,7 +146,7 @@ func newStore(budget int64) *store {
 // readDepth is the number of reads that are under way at a time, at most.
 const readDepth = 32
 
-// readProcessors is the number of Go's processors that a reader needs besides those of threads that compute: see
+// readProcessors is the number of Go's processors that a reader needs in addition to those of computing threads: see
 // disk.NewReader.
 const readProcessors = 2
 
@@ -395,8 +396,8 @@ func (d *Device) Step(tokens int) {
 	}
 }
 
-// begin counts uses of b's units, uses[i] of unit units[i], by the step, and begins to read those that are not in RAM,
-// in that order. [len(units)]
+// begin begins an operation that needs units of b. It counts uses[i] uses of units[i] by the step, holds the units that
+// are in RAM or on their way, and begins to read the others in that order. [len(units)]
 func (s *store) begin(b *bundle, units, uses []int32) {
 	s.b, s.units, s.uses, s.asked = b, units, uses, 0
 	s.held, s.done = grown(&s.held, len(units)), grown(&s.done, len(units))
@@ -422,9 +423,9 @@ func (s *store) begin(b *bundle, units, uses []int32) {
 	s.admit()
 }
 
-// guess begins to read those of b's units that are not in RAM, the likeliest first, because a step may need them soon:
-// as many as guesses may cost, after all units that are needed. What has not begun to be read when b's turn comes, and
-// is not needed then, is taken back. It is called after begin, so that what that asks for is read first.
+// guess begins to read units of b that a step may need soon, if they are not in RAM. The likeliest is first. It reads as
+// many as guesses may cost, after all units that are needed; so it is called after begin. When b's turn comes, guesses
+// that are not needed and that no read has begun for are taken back.
 func (s *store) guess(b *bundle, units []int32) {
 	cache := b.class.cache
 	s.keep = s.keep[:0]
@@ -484,8 +485,8 @@ func (s *store) flush() {
 	}
 }
 
-// admit begins to read units that have no slot, as long as there are slots for them. A prompt computes what has come, and
-// lets it go, before it has many more read: the next layers' units keep their slots.
+// admit begins to read units that have no slot, as long as there are slots for them. A prompt reads only so many units
+// before it has computed and released some, so that the next layers' units keep their slots.
 func (s *store) admit() {
 	defer s.flush()
 	most := len(s.units)
@@ -512,8 +513,8 @@ func (s *store) admit() {
 
 var errNoSlot = errors.New("RAM has no room for another unit of the model; give more memory")
 
-// take waits until the unit at place at of those that begin was given is in RAM, and returns how many there are from it
-// on, one after the other: at least so many, unless there are no slots for them.
+// take waits until the unit at place at of begin's units is in RAM. It returns how many consecutive units from there on
+// are in RAM: at least so many as least says, unless there are no slots for them.
 func (s *store) take(at, least int) (n int, err error) {
 	for !s.held[at] {
 		if s.failed != nil {
@@ -543,8 +544,7 @@ func (s *store) take(at, least int) (n int, err error) {
 	}
 }
 
-// takeAny waits until some of the units that begin was given are in RAM, and returns the places of all that are, but for
-// those that were released.
+// takeAny waits until some of begin's units are in RAM, and returns the places of all that are and were not released.
 func (s *store) takeAny() (places []int, err error) {
 	for {
 		s.drain()
@@ -575,7 +575,8 @@ func (s *store) wait() {
 	s.waited(from, s.b)
 }
 
-// giveUp releases the last unit that has a slot which a unit before it needs.
+// giveUp releases the slot of the last unit after place at that is in RAM, for the unit at that place, which needs one.
+// It reports whether there was such a slot. The released unit is read again later.
 func (s *store) giveUp(at int) bool {
 	for i := len(s.units) - 1; i > at; i-- {
 		if s.held[i] && s.b.loads[s.units[i]] == nil {
@@ -615,8 +616,8 @@ func (s *store) let(b *bundle, unit, uses int32) {
 	b.fresh[unit] = false
 }
 
-// abandon ends an operation that failed before the unit at place at was computed. What is being read keeps its slot until
-// it has arrived, and its error is this operation's: a later one that needs the unit has it read again.
+// abandon ends an operation that failed before it computed the unit at place at. It waits for the reads of its units, so
+// that no slot is written to later, and their errors are this operation's. A later one that needs a unit reads it again.
 func (s *store) abandon(at int) {
 	for slices.ContainsFunc(s.units[at:], func(u int32) bool { l := s.b.loads[u]; return l != nil && !l.guess }) {
 		s.await()
@@ -625,7 +626,7 @@ func (s *store) abandon(at int) {
 	s.units = nil
 }
 
-// count counts uses of b's units that are not taken from slots, uses[i] of unit units[i], by the step.
+// count counts uses[i] uses of units[i] of b by the step, which takes these units from elsewhere than slots.
 func (s *store) count(b *bundle, units, uses []int32) {
 	for i, u := range units {
 		b.class.cache.Use(b.first+u, int(uses[i]))

@@ -24,13 +24,13 @@ const (
 	wholeShare = 8
 )
 
-// wholeLayer is memory for all rows of a layer of neurons in their order, for steps that need many: what slots hold is
-// copied, the rest is read in the file's order. Rows do not change, so that what it holds stays right.
+// wholeLayer is memory for all rows of a layer of neurons in their order, for steps that need many: rows in slots are
+// copied from there, the others are read in the file's order. Rows never change, so what it holds stays right.
 type wholeLayer struct {
 	s    *store
 	at   int // among the store's whole layers
 	data []byte
-	b    *bundle // whose rows it holds or is going to; nil: nobody's
+	b    *bundle // it holds the rows of this one, or they are on their way; nil: of none
 
 	reads   []*wholeRead
 	used    int // of them
@@ -133,7 +133,7 @@ func (b *bundle) unitAt(i int) (unit int32, place int64) {
 	return unit, int64(b.parts[0].order[unit])
 }
 
-// wholeOf returns b's parts with all rows in their order. ahead: the layer after it will be needed so, too.
+// wholeOf returns b's parts with all rows in their order. ahead says that the next layer will be needed as a whole, too.
 func (d *Device) wholeOf(b *bundle, ahead bool) ([]compute.Matrix, error) {
 	s := d.units
 	y := s.wholeFor(b)
@@ -166,7 +166,7 @@ func (s *store) wholeFor(b *bundle) *wholeLayer {
 	return s.wholes[0]
 }
 
-// wait waits until all has arrived. If some could not be read, the layer then holds nobody's rows.
+// wait waits until all has arrived. If some could not be read, it holds no bundle's rows then.
 func (y *wholeLayer) wait() error {
 	from := monotime.Now()
 	y.under.Wait()
