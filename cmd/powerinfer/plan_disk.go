@@ -16,7 +16,7 @@ func (d *drawing) stays() string {
 	return "neurons"
 }
 
-// tiers says what lies in RAM and on the disk, and what a token reads there.
+// tiers says what is in RAM and on the disk, and what a token reads from the disk.
 func (d *drawing) tiers() string {
 	t := &d.plan.Disk
 	says := fmt.Sprintf("RAM has no room for all %s that are on no GPU: it keeps %.2f GiB of them, those used most, and %.2f GiB are on the disk only.", d.stays(), gib(t.Kept), gib(t.Bytes))

@@ -107,8 +107,7 @@ const (
 	sampledBytes = 16
 )
 
-// Memory returns the bytes of RAM that opening the model in f takes where what on says lies on GPUs, and all the rest in
-// RAM.
+// Memory returns the bytes of RAM that opening the model in f takes if GPUs hold what on says, and RAM all the rest.
 func (o *Options) Memory(f *gguf.File, on placement.Layout) (int64, error) {
 	c, err := o.config(f)
 	if err != nil {
@@ -117,8 +116,8 @@ func (o *Options) Memory(f *gguf.File, on placement.Layout) (int64, error) {
 	return o.needs(f, c, on).Need, nil
 }
 
-// Least returns the least that opening the model in f takes where what on says lies on GPUs: with experts or neurons
-// on the disk where they may stay there.
+// Least returns the least that opening the model in f takes if GPUs hold what on says: with experts or neurons on the
+// disk if they may stay there.
 func (o *Options) Least(f *gguf.File, on placement.Layout) (Memory, error) {
 	c, err := o.config(f)
 	if err != nil {
@@ -147,11 +146,11 @@ type Room struct {
 	OnDisk int64 // with experts or neurons on the disk
 }
 
-// diskShare is the share of the available memory that a model takes at most whose weights stay on the disk, where nobody
-// says how much: it would take all.
+// diskShare is the share of the available memory that a model with weights on the disk takes without a budget. Otherwise
+// it would take all.
 const diskShare = 0.94
 
-// RoomIn returns the room that so many available bytes are for a model, of which it may take budget; nil: nobody said.
+// RoomIn returns the room for a model if so many bytes are available and it may take budget of them; nil: no budget.
 func RoomIn(available int64, budget *int64) Room {
 	if budget != nil {
 		n := min(available, *budget)
@@ -174,8 +173,8 @@ func (o *Options) room() (r Room, available int64) {
 	return RoomIn(cmp.Or(available, math.MaxInt64), o.RAM), available
 }
 
-// memory returns what the model in f takes where what on says lies on GPUs: all of it in memory where that may be taken,
-// else with experts on the disk, where they may stay there.
+// memory returns what the model in f takes if GPUs hold what on says: with all of it in memory if that fits, else with
+// experts or neurons on the disk if they may stay there.
 func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memory {
 	room, available := o.room()
 	m := o.needs(f, c, on)
@@ -183,7 +182,7 @@ func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memo
 		return m
 	}
 	least := o.least(f, c, on)
-	if least.OnDisk == 0 { // which would take more
+	if least.OnDisk == 0 { // with units on the disk it would take more
 		return m
 	}
 	m = least
@@ -197,7 +196,7 @@ func (o *Options) needs(f *gguf.File, c model.Config, on placement.Layout) Memor
 	return o.needsWith(f, c, on, false)
 }
 
-// needsWith is needs, or with experts on the disk without room for them.
+// needsWith is needs if onDisk is false. Otherwise experts or neurons are on the disk, and RAM has no room for them.
 func (o *Options) needsWith(f *gguf.File, c model.Config, on placement.Layout, onDisk bool) Memory {
 	m := Memory{OnGPUs: on.Bytes}
 	for _, t := range f.Tensors {

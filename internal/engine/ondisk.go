@@ -16,8 +16,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
-// canStay reports whether weights of the model in f may stay on the disk: those of which a token reads some, unless the
-// file has factors that loading puts into them.
+// canStay reports whether weights of the model in f may stay on the disk: it has experts or neurons that only some tokens
+// read, and loading does not change them by factors that the file has.
 func (o *Options) canStay(f *gguf.File, c model.Config) bool {
 	return c.CanStayOnDisk() == nil && !o.NoRepack && !slices.ContainsFunc(f.Tensors, func(t *gguf.Tensor) bool {
 		_, _, copied := c.Loaded(f, t)
@@ -73,8 +73,8 @@ type units struct {
 	reading int64 // in memory, of buffers that they are read into, of the ends of pages that they do not fill, and of lists
 }
 
-// all returns the most memory that there is a use for: for all units, and for two layers of neurons, one of which is
-// read while the other is computed.
+// all returns the most memory that is of use: that of all units, and of two layers of neurons, so that one is read while
+// the other is computed.
 func (u units) all() int64 { return u.packed + 2*u.whole }
 
 const (
@@ -122,8 +122,8 @@ func unitsOf(f *gguf.File, c model.Config, on placement.Layout) (u units) {
 			pieces, largest = max(pieces, int(y.rest*y.parts)), max(largest, bytes/y.n)
 		}
 	}
-	type class struct{ rest, held, parts int64 } // units of layers whose units are equally large, and how many a layer must have in memory
-	classes := map[int64]class{}                 // by the bytes of a unit
+	type class struct{ rest, held, parts int64 } // units on no GPU, how many of these a layer needs in memory together, and matrices
+	classes := map[int64]class{}                 // of units of equal size, by their bytes
 	for _, y := range layers {
 		if y.rest == 0 {
 			continue
@@ -153,8 +153,8 @@ func unitsOf(f *gguf.File, c model.Config, on placement.Layout) (u units) {
 	return u
 }
 
-// least returns the least that the model in f takes where what on says lies on GPUs: with experts or neurons
-// on the disk if they may stay there and that is less, and room for those that a token of a layer uses.
+// least returns the least that the model in f takes if GPUs hold what on says: with experts or neurons on the disk if they
+// may stay there and that is less, and with room for those of a layer that a token uses.
 func (o *Options) least(f *gguf.File, c model.Config, on placement.Layout) Memory {
 	if !o.canStay(f, c) {
 		return o.needs(f, c, on)
@@ -176,8 +176,9 @@ type provision struct {
 	need   Memory
 }
 
-// provide decides how the model in f is loaded where what on says goes to GPUs: all of it in memory if that fits, else
-// without the layer that predicts a further token, else with experts or neurons on the disk. It tells the user what changes.
+// provide decides how the model in f is loaded if GPUs get what on says: with all of it in memory if that fits, else
+// without the layer that predicts a further token, else with experts or neurons on the disk. It tells the user what
+// changes.
 func (o *Options) provide(f *gguf.File, on placement.Layout) (p provision, err error) {
 	if o.NoRepack && o.RAM != nil {
 		return p, setting.Errorf("%s bounds what is loaded, and with %s the system decides how much of the mapped file is in memory: give one of them", setting.RAM, setting.Mapped)
@@ -217,8 +218,9 @@ func (o *Options) provide(f *gguf.File, on placement.Layout) (p provision, err e
 	return provision{c, on, need}, nil
 }
 
-// takeLongSteps has steps take as many tokens as a batch has, unless the user chose their size, where what that takes of
-// the room for units on the disk is at most an eighth: a prompt has each unit that is not in RAM read once a step.
+// takeLongSteps lets steps have as many tokens as a batch, unless the user chose their size: in every step a prompt reads
+// each unit that is not in RAM, so fewer steps are faster. It does so only if the activations of such steps take at most
+// an eighth of the room for units.
 func (o *Options) takeLongSteps(f *gguf.File, c model.Config, on placement.Layout, need Memory) Memory {
 	if o.UBatch != 0 {
 		return need
@@ -233,7 +235,7 @@ func (o *Options) takeLongSteps(f *gguf.File, c model.Config, on placement.Layou
 	return m
 }
 
-// withoutSlots returns on with experts that stay where they are: those that follow the text would have to be in RAM.
+// withoutSlots returns on without slots of GPUs for experts that follow the text: RAM would have to hold all of those.
 func withoutSlots(on placement.Layout) placement.Layout {
 	on.Places = slices.Clone(on.Places)
 	for l := range on.Places {
@@ -246,7 +248,7 @@ func withoutSlots(on placement.Layout) placement.Layout {
 // a divisor. Control groups count these: in one as large as the budget they took 4 MiB of 1300.
 const kernelShare = 128
 
-// grow gives units on the disk the room that the budget leaves, as far as they have a use for it.
+// grow gives units on the disk the room that the budget leaves, but no more than all bytes.
 func (m *Memory) grow(all int64) {
 	if room := m.Budget - m.Need; m.OnDisk > 0 && room > 0 {
 		m.Reading += room / kernelShare
@@ -280,8 +282,8 @@ func (e *Engine) lookAtFile(failed bool) {
 	}
 }
 
-// openBundle opens the file of neurons of a model whose neurons stay on the disk, and makes it if there is none. Without
-// it, a neuron's rows are read one by one.
+// openBundle opens the file of neurons if neurons stay on the disk, and makes it if it is missing. Without this file a
+// neuron's rows are read one by one.
 func (e *Engine) openBundle(ctx context.Context, p provision) (err error) {
 	if p.need.OnDisk == 0 || e.bundle != nil || !severalRows(&p.config) {
 		return nil

@@ -11,10 +11,10 @@ import (
 type Tier struct {
 	Bytes int64   // of units that RAM has no room for
 	Kept  int64   // bytes of RAM that keep units, those that are used most
-	Hits  float64 // share of the uses of units, but for those on GPUs, that find them in RAM
+	Hits  float64 // share of uses that find their unit in RAM, of units that are on no GPU
 	Units float64 // that a token reads
 	Read  float64 // bytes that a token reads
-	Lacks int64   // bytes that RAM lacks for what cannot stay on the disk; then nothing fits
+	Lacks int64   // bytes that RAM lacks for what cannot stay on the disk; if it is above 0, the plan does not fit
 
 	edge float64 // share of tokens that use the unit which is the first to find no room in RAM
 }
@@ -83,9 +83,9 @@ func marginal(shares []float64, slots int) float64 {
 	return 0
 }
 
-// shares returns the shares of tokens that use the units from unit first on, which are on no GPU: as Kept says, whose
-// units stand for those of a layer without a GPU, or as Used or Sometimes says. It returns one of every so many, from the
-// middle of these on.
+// shares returns the shares of tokens that use the units from unit first on, which are on no GPU, as Kept, Used or
+// Sometimes says. Kept is for all units of a layer, so it is stretched over those that are left. One of every so many
+// units is returned, the middle one.
 func (u *Units) shares(first, every int) (list []float64) {
 	n := len(u.Sometimes)
 	for i := every / 2; i < n-first; i += every {
@@ -105,18 +105,18 @@ func (u *Units) shares(first, every int) (list []float64) {
 // like their neighbours.
 const mostShares = 20000
 
-// waits returns the time of a layer's units that are computed in RAM in cold seconds, where a token uses so many of
-// them and some are missing there, on average, each of size bytes.
+// waits returns the time that a layer's units outside GPUs take, in seconds: they are computed in cold seconds, a token
+// uses so many of them, and on average so many of these are missing in RAM.
 //
-// A layer's missing units are asked for together when the layer begins, and arrive at the disk's rate after the time that
-// a single read takes. Experts that are in RAM are computed meanwhile, the others when all are there. How many are missing
-// varies from token to token (a binomial law), and a layer of which nothing is missing waits for nothing:
+// The missing units of a layer are asked for together when the layer begins, and arrive at the disk's rate after the time
+// that a single read takes. Experts in RAM are computed meanwhile, the others when all are there. How many are missing
+// varies from token to token (by a binomial law). A layer without missing units does not wait:
 //
-//	layer = Σ_k P(k) · (max(cold·(n−k)/n, start + k·size/read) + cold·k/n)    of n experts k are missing; cold for k = 0
+//	layer = Σ_k P(k) · (max(cold·(n−k)/n, start + k·size/read) + cold·k/n)    k of n experts are missing; cold for k = 0
 //
-// Neurons are computed when all are there, so that the two times add up. This is all that a plan says of reads and
-// computing at the same time: other parts of a token wait for no reads, a GPU computes its units of the layer meanwhile
-// (Price), and nothing is taken to be read before its layer begins, so that right guesses make a token faster than planned.
+// Neurons are computed when all are there, so the two times add up. A plan knows no other reads and computing at the same
+// time, except that a GPU computes its units of the layer meanwhile (Price): other parts of a token wait for no reads, and
+// nothing is read before its layer begins, so that right guesses make a token faster than planned.
 func (d Rate) waits(u *Units, cold, uses, missing float64) float64 {
 	n := math.Ceil(uses - 1e-9)
 	if n <= 0 || missing <= 0 {
@@ -154,8 +154,9 @@ func (u *Units) stay() int64 {
 	return u.Size - u.Always
 }
 
-// dear returns what a byte in RAM costs a token in seconds where units stay on the disk: the time in which the unit that
-// is the first to find no slot is read, by the share of tokens that use it. Where RAM lacks bytes it is more than on's.
+// dear returns the price of a byte in RAM, in seconds of a token, if units stay on the disk: the time of reading a byte of
+// the unit that is the first to find no slot, times the share of tokens that use this unit. If RAM lacks bytes, the price
+// is higher than on's.
 func (p *Plan) dear(on *Machine) float64 {
 	switch {
 	case p.Disk.Lacks > 0:
@@ -166,8 +167,9 @@ func (p *Plan) dear(on *Machine) float64 {
 	return 0
 }
 
-// stays returns what a unit that reads b bytes beyond Always and is on no GPU costs a token beside its time in RAM,
-// where a byte there is dear: the slot that it takes from another, or its own reads from the disk, whichever is less.
+// stays returns what a unit on no GPU costs a token, in seconds, in addition to its time in RAM. A token reads b bytes of
+// it beyond Always. The cost is that of the slot that it takes from another unit, or of its own reads from the disk,
+// whichever is less.
 func (on *Machine) stays(u *Units, b float64) float64 {
 	slot := on.dear * float64(u.Size)
 	if u.Stay && on.dear > 0 {

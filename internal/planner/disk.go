@@ -15,7 +15,7 @@ import (
 type RAM struct {
 	Whole  int64 // with all of it in memory
 	OnDisk int64 // with experts on the disk
-	Beside int64 // of both: what computing takes beside weights, keys and values
+	Beside int64 // of both: what computing takes in addition to weights, keys and values
 	Mapped bool  // the file is computed on as it is mapped: the system decides what of it is in memory
 }
 

@@ -9,9 +9,9 @@ import (
 // docs/placement.md.
 type CacheTuning struct {
 	HalfLife float64 // tokens after which a use counts half
-	Waste    float64 // guesses that may be lost unused, for each unit that a step needed to have read
-	Burst    float64 // guesses that may be lost unused besides, as a share of the slots
-	Spare    float64 // a guess takes the slot of a unit only if less than this share of tokens is expected to use that
+	Waste    float64 // guesses that may be lost unused for each unit that a step had to read
+	Burst    float64 // further guesses that may be lost unused, as a share of the slots
+	Spare    float64 // a guess takes a unit's slot only if a smaller share of tokens than this is expected to use the unit
 }
 
 // leastBurst is the least number of guesses that may be lost where there are twice as many slots: a layer's experts are
@@ -26,15 +26,15 @@ func TunedCache() CacheTuning {
 // Cache decides which units of a model stay in RAM's slots: a unit is what is read from disk at a time, an expert or a
 // neuron. It moves no bytes. It belongs to one goroutine.
 //
-// A unit's weight is the number of its uses, each of which counts half after every HalfLife tokens. In place of
-// lowering all weights as time passes, a later use counts more (forward decay: Cormode, Shkapenyuk, Srivastava and Xu,
-// "Forward Decay: A Practical Time Decay Model for Streaming Systems", 2009), so that the order of two units changes
-// only when one of them is used. Absent units keep their weights: one use does not put a unit above those that are used
-// often, and what a prompt reads once goes before what texts use all the time.
+// The weight of a unit is the number of its uses, where each use counts half after every HalfLife tokens. Weights are not
+// lowered as time passes; a later use counts more instead (forward decay: Cormode, Shkapenyuk, Srivastava and Xu,
+// "Forward Decay: A Practical Time Decay Model for Streaming Systems", 2009). So the order of two units changes only when
+// one of them is used. Absent units keep their weights: one use does not put a unit above those that are used often, and
+// what a prompt reads once is evicted before what texts use all the time.
 //
-// A heap finds the unit with the least weight. As weights only grow, its keys are allowed to be old: they are brought
-// up to date when they come to the top. So Use is one addition, and Admit is O(log slots) in the long run. After Add
-// nothing is allocated.
+// A heap finds the unit with the least weight. Weights only grow, so the heap's keys may be old: a key is brought up to
+// date when it comes to the top. So Use is one addition, and Admit is O(log slots) in the long run. After Add nothing is
+// allocated.
 type Cache struct {
 	tuning CacheTuning
 	long   float64 // weight, in uses of now, of a unit that every token uses
@@ -46,14 +46,14 @@ type Cache struct {
 	free   []int32      // slots that hold nothing; the last one is taken first
 	order  []ranked     // heap of 4 children a node: what may be evicted, the least first
 	step   uint16       // counts steps
-	passed []passedUnit // what may be evicted before those in order: the last one first, which has the least weight
+	passed []passedUnit // may be evicted before those in order; by falling weight, and the last one goes first
 	use    CacheUse
 	burst  float64 // the most that credit may be
 	credit float64 // guesses that may be lost now
 	right  float64 // share of the last guesses that was used
 }
 
-// passedUnit is a unit that a step read for one use.
+// passedUnit is a unit that a step read and has used for the only time: see Pass.
 type passedUnit struct {
 	unit   int32
 	weight float64 // before that use
@@ -222,7 +222,7 @@ func (c *Cache) settle(used float64) {
 // Slot returns where a unit is, or Absent.
 func (c *Cache) Slot(unit int32) int32 { return c.units[unit].slot }
 
-// Hold has a unit that is not absent keep its slot until Release was called as often as Hold, Admit and Guess.
+// Hold makes a unit that is not absent keep its slot until Release was called as often as Hold, Admit and Guess.
 func (c *Cache) Hold(unit int32) { c.seats[c.units[unit].slot].holds++ }
 
 // Release ends a Hold, or that of Admit or Guess.
@@ -236,7 +236,7 @@ func (c *Cache) Release(unit int32) {
 	}
 }
 
-// rank has a slot take part in the order.
+// rank puts a slot into the order, unless it is there.
 func (c *Cache) rank(slot int32) {
 	if s := &c.seats[slot]; !s.ordered {
 		s.ordered = true
@@ -245,10 +245,10 @@ func (c *Cache) rank(slot int32) {
 	}
 }
 
-// Pass is Release of a unit that was read for the step's tokens, so many of which used it, and that no later part of the
-// step uses. In prompts nearly all units are used once a step, layer after layer, and of those of which equally much is
-// expected the one whose turn has just been is needed last: unless more was expected of the unit before the step than of
-// others, it is the first to lose its slot during the step.
+// Pass is Release of a unit that was read for the step, that so many tokens of the step used, and that no later part of
+// the step uses. A prompt uses nearly all units once a step, layer after layer. Among units that are expected to be used
+// equally often, the one that was just used is needed last. So it is the first to lose its slot during this step, unless
+// its weight before the step was larger than that of others.
 func (c *Cache) Pass(unit int32, tokens int) {
 	s := c.units[unit].slot
 	if s == Absent || c.seats[s].holds != 1 || c.seats[s].ordered {
@@ -263,9 +263,9 @@ func (c *Cache) Pass(unit int32, tokens int) {
 	c.passed = slices.Insert(c.passed, at, y)
 }
 
-// Admit gives an absent unit a slot and holds it: a free one, or that of the unit with the least weight that is not
-// held; that unit is then absent and is returned as lost, else lost is Absent. It returns not ok where every slot is
-// held. A unit that has a slot is held in it.
+// Admit gives an absent unit a slot and holds it: a free slot, or that of the unit with the least weight that is not held.
+// The latter unit is then absent, and is returned as lost; otherwise lost is Absent. ok is false if every slot is held. A
+// unit that has a slot already is held there.
 func (c *Cache) Admit(unit int32) (slot, lost int32, ok bool) {
 	if s := c.units[unit].slot; s != Absent {
 		c.seats[s].holds++
@@ -278,9 +278,9 @@ func (c *Cache) Admit(unit int32) (slot, lost int32, ok bool) {
 	return slot, lost, true
 }
 
-// Guess gives an absent unit that a step may need a slot, as Admit does, and holds it. It returns not ok where the unit
-// has a slot, where Guesses is 0, and where the slot is worth more to the unit in it: unless that is a guess, too, that
-// was not used, less than a share of Spare of the tokens must be expected to use it.
+// Guess gives an absent unit that a step may need a slot, as Admit does, and holds it. ok is false if the unit has a slot,
+// if Guesses is 0, and if the unit that would lose its slot is worth more: that unit must be a guess that was not used, or
+// be expected to be used by less than a share of Spare of the tokens.
 func (c *Cache) Guess(unit int32) (slot, lost int32, ok bool) {
 	if c.units[unit].slot != Absent || c.Guesses() == 0 {
 		return Absent, Absent, false
@@ -298,8 +298,8 @@ func (c *Cache) Guess(unit int32) (slot, lost int32, ok bool) {
 	return slot, lost, true
 }
 
-// Ahead is Admit of an absent unit that the step will very probably use: it is read before its Use, which counts as that
-// of a guess. It costs none of Guesses.
+// Ahead is Admit of an absent unit that the step will very probably use. The unit is read before its Use, which counts as
+// use of a guess. Guesses does not become smaller.
 func (c *Cache) Ahead(unit int32) (slot, lost int32, ok bool) {
 	if slot, lost, ok = c.Admit(unit); ok {
 		c.units[unit].guess = true
@@ -308,13 +308,12 @@ func (c *Cache) Ahead(unit int32) (slot, lost int32, ok bool) {
 	return slot, lost, ok
 }
 
-// Guesses returns how many guesses may be made now. In all, at most Waste times the number of units that steps needed
-// to have read, and Burst of the slots, are lost unused or have yet to be used. The fewer of the last guesses were used, the fewer
-// are made.
+// Guesses returns how many guesses may be made now. The number of guesses that were lost unused or have yet to be used is
+// at most Waste times the number of units that steps had to read, plus Burst times the slots. The fewer of the last
+// guesses were used, the fewer are made.
 func (c *Cache) Guesses() int { return int(max(c.credit, 0)) }
 
-// Drop takes a unit's slot from it, because the bytes did not come. All that held it is forgotten. A guess that is
-// dropped counts as never made.
+// Drop makes a unit absent because its bytes did not come, whoever holds it. A guess that is dropped counts as never made.
 func (c *Cache) Drop(unit int32) {
 	s := c.units[unit].slot
 	if s == Absent {
@@ -354,14 +353,14 @@ func (c *Cache) victim() int32 {
 	return least
 }
 
-// before reports whether a passed unit is evicted before another one, of which no more is expected. The step's uses count
-// for both or for neither.
+// before reports whether a passed unit is evicted before another one: if it was not expected to be used more often. The
+// step's uses count for both units or for neither.
 func (c *Cache) before(y passedUnit, other int32) bool {
 	w := y.weight
 	if c.units[other].step == c.step {
 		w = c.units[y.unit].weight
 	}
-	return w <= c.units[other].weight*(1+1e-9) // a difference of rounding is none
+	return w <= c.units[other].weight*(1+1e-9) // differences by rounding do not count
 }
 
 // seat puts an absent unit into a free slot, or into that of the victim.
