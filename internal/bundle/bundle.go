@@ -28,7 +28,7 @@ type File struct {
 type open struct {
 	layer
 	sums [parts][]uint32        // [n_ff]
-	seen [parts][]atomic.Uint32 // a bit for each neuron whose checksum was right
+	seen [parts][]atomic.Uint32 // a bit for each neuron, which is set once its checksum was right
 }
 
 // errOther is the error of a file that cannot serve the model, and may be made again if it is a bundle file.
@@ -45,8 +45,8 @@ func Open(path string, model *gguf.File) (*File, error) {
 	return y.open(path)
 }
 
-// open is Open of a model with that layout. The layout tells every byte before the neurons and the file's size, so that
-// nothing that the file says is used before it is known to be right.
+// open is Open of a model with that layout. From the layout follow all bytes before the neurons and the file's size, so
+// nothing in the file is used before it is known to be right.
 func (y *layout) open(path string) (*File, error) {
 	d, err := disk.Open(path)
 	if err != nil {
@@ -64,7 +64,7 @@ func (y *layout) open(path string) (*File, error) {
 	return f, nil
 }
 
-// read holds the file to y and reads its checksums.
+// read compares the file with y and reads its checksums.
 func (f *File) read(y *layout) error {
 	file, err := os.Open(f.Path())
 	if err != nil {
@@ -123,8 +123,8 @@ func (f *File) Part(layer int, p Part) *compute.OnDisk {
 // castagnoli is the polynomial that processors have an instruction for.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// verify returns an error if row is not that of a part of a neuron which was written. Rows that were right once are not
-// looked at again.
+// verify returns an error if row is not what was written of a part of a neuron. Rows that were right once are not looked
+// at again.
 func (l *open) verify(f *File, p Part, neuron int, row []byte) error {
 	word, bit := &l.seen[p][neuron/32], uint32(1)<<(neuron%32)
 	if word.Load()&bit != 0 {

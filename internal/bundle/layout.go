@@ -137,7 +137,7 @@ func (l *layer) partBytes(p Part) int {
 	return 0
 }
 
-// find finds the rows of layer l in f. A layer whose down projection has no row for each neuron gets none.
+// find finds the rows of layer l in f. It finds none if the down projection does not have a row for each neuron.
 func (l *layer) find(f *gguf.File) error {
 	down := f.Tensor(fmt.Sprintf("blk.%d.ffn_down_t.weight", l.number))
 	if down == nil {
@@ -171,9 +171,9 @@ func (l *layer) find(f *gguf.File) error {
 	return nil
 }
 
-// strideOf returns the distance between neurons of n bytes. If that takes at most a quarter more room, no neuron
-// touches more blocks of the disk than it must: neurons that begin at multiples of a power of two, which is at least as
-// large as what is left of n after whole blocks, end in as many blocks as neurons that begin with one.
+// strideOf returns the distance between neurons of n bytes. If it takes at most a quarter more room, no neuron touches
+// more blocks of the disk than it must. For that, neurons begin at multiples of a power of two that is at least as large
+// as what is left of n after whole blocks: they touch as few blocks as neurons that begin at a block.
 func strideOf(n int64) int64 {
 	rest := (n-1)%block + 1
 	unit := max(int64(1)<<bits.Len64(uint64(rest-1)), least)

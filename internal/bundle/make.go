@@ -30,7 +30,7 @@ const (
 	readDepth  = 8
 )
 
-// For opens the bundle file of a model, and makes it if there is none.
+// For opens the bundle file of a model, and makes it if it is missing.
 func For(ctx context.Context, model *gguf.File, m Making) (*File, error) {
 	y, err := guarded(model)
 	if err != nil {
@@ -145,7 +145,7 @@ type writer struct {
 	done   int64 // and that are there by now
 }
 
-// all writes the layers that are not there yet, and holds the result to the model.
+// all writes the layers that are missing, and checks that the model was not changed meanwhile.
 func (w *writer) all() error {
 	if err := w.part.begin(); err != nil {
 		return err

@@ -31,8 +31,8 @@ type part struct {
 	file   *os.File
 	direct *os.File // the same file, which is written past the page cache; nil: it cannot be
 	layers int      // that are whole
-	last   int64    // where the last bytes were written that may still be in the page cache,
-	dirty  int64    // and how many these are
+	last   int64    // where bytes begin that were written last and may still be in the page cache
+	dirty  int64    // how many these are
 }
 
 // recordMagic begins a part. A file that begins otherwise is not touched.
@@ -90,8 +90,8 @@ func take(ctx context.Context, y *layout, path string, m *Making) (*part, error)
 	}
 }
 
-// open opens the part, makes it if there is none, and locks it. held: another process has locked it. If another process
-// has given the file another name meanwhile, the part has no file then.
+// open opens the part, makes it if it is missing, and locks it. held: another process has locked it. If another process
+// has renamed the file meanwhile, the part has no file afterwards.
 func (p *part) open() (held bool, err error) {
 	if info, err := os.Lstat(p.path); err == nil && !info.Mode().IsRegular() {
 		return false, p.foreign()
@@ -129,7 +129,7 @@ func (p *part) open() (held bool, err error) {
 	return false, nil
 }
 
-// ours reports whether a file with that beginning is a part, whatever was lost of it when power was.
+// ours reports whether a file with that beginning is a part, even one that is damaged because power was lost.
 func ours(head []byte) bool {
 	return len(bytes.Trim(head, "\x00")) == 0 || bytes.HasPrefix(head, []byte(recordMagic)) || bytes.HasPrefix(head, []byte("GGUF"))
 }
@@ -204,7 +204,7 @@ func blocks(n int64) []byte {
 	return b[skip:][:n:n]
 }
 
-// finished counts a layer more when it is on the disk.
+// finished waits until the layer is on the disk, and counts it.
 func (p *part) finished() error {
 	if err := p.sync(); err != nil {
 		return err
@@ -224,8 +224,7 @@ func (p *part) sync() error {
 	return nil
 }
 
-// publish gives a part whose layers are all there its header and its name. The record, which is right until then, is
-// replaced last.
+// publish gives a part with all layers its header and its name. The record, which is right until then, is replaced last.
 func (p *part) publish(path string) error {
 	for _, at := range []int{recordBytes, 0} {
 		head := p.y.head[at:]

@@ -16,12 +16,12 @@ type OnDisk struct {
 	Offset int64 // of unit 0's rows, which are as in a GGUF file
 	Stride int64 // bytes from a unit's rows to those of the next
 	Units  int
-	Verify func(unit int, rows []byte) error // returns an error if rows are not what was written; nil: nobody knows
-	// Dense is where the same units are with nothing between them, which is quicker where most are read in order; nil: here.
+	Verify func(unit int, rows []byte) error // returns an error if rows are not what was written; nil: there are no checksums
+	// Dense is where the same units are with nothing between them: reading most of them in order is faster there; nil: here.
 	Dense *OnDisk
 }
 
-// Check reports whether the weight's rows divide into units that the file can hold. The error names the tensor.
+// Check returns an error, which names the tensor, unless the weight's rows divide into units that the file can hold.
 func (o *OnDisk) Check(s *Source) error {
 	if d := o.Dense; d != nil {
 		if d.Units != o.Units {
@@ -57,45 +57,45 @@ func (o *OnDisk) From(first, n int) *OnDisk {
 // UnitKeeper is a device that computes with weights on disk: it keeps the units that are used most in RAM.
 type UnitKeeper interface {
 	Device
-	// Bundle says that the units of parts, matrices on disk with as many units each, are read and kept together: unit u
-	// of each is of the same expert or neuron. prior is the share of tokens that are expected to use each unit, or nil.
-	// [units]
+	// Bundle says that units of parts are read and kept together. Parts are matrices on disk with the same number of
+	// units, and unit u of each part belongs to the same expert or neuron. prior is the share of tokens that are expected
+	// to use each unit, or nil. [units]
 	Bundle(prior []float64, parts ...*Matrix) error
 	// Keep makes room in RAM for units, once all bundles are known, and reads those that are expected to be used most,
 	// as far as there is room. progress learns of the bytes that were read; it may be nil.
 	Keep(ctx context.Context, progress func(done, total int64)) error
-	// Step says that a step of so many tokens begins, whose uses of units the runs that follow count.
+	// Step says that a step of so many tokens begins. The runs that follow count their uses of units for it.
 	Step(tokens int)
 }
 
 // UnitGuesser is a UnitKeeper that reads units before they are needed.
 type UnitGuesser interface {
 	UnitKeeper
-	// GuessUnits has those of the units of the bundle which m is part of that are not in RAM read, the likeliest first,
-	// after what the next Experts of the run in progress needs, and as far as guesses may cost. Nothing that is computed
+	// GuessUnits reads units of m's bundle that are not in RAM, because a step may need them. The likeliest is first. They
+	// are read after what the next Experts of the run in progress needs, and as many as guesses may cost. No result
 	// depends on it.
 	GuessUnits(m *Matrix, units []int32)
 }
 
-// UnitLender is a UnitKeeper that gives units of weights as files have them to another device, which computes with them.
-// Its methods are called by the goroutine that runs steps, but for Row.
+// UnitLender is a UnitKeeper that gives another device units of weights, as files have them, to compute with. Its methods
+// are called by the goroutine that runs steps, except Row.
 type UnitLender interface {
 	UnitKeeper
-	// Lend has so many bytes of the RAM for units kept for fetches. It is called before Keep, and reports whether there
+	// Lend reserves so many bytes of the RAM for units for fetches. It is called before Keep, and reports whether there
 	// are enough.
 	Lend(bytes int64) bool
 	// Lends reports whether Fetch can give m's rows.
 	Lends(m *Matrix) bool
-	// Fetch begins to read those units of the bundle which m is part of that are not in RAM. It waits for nothing.
+	// Fetch begins to read units of m's bundle, as far as they are not in RAM. It waits for nothing.
 	Fetch(m *Matrix, units []int32) UnitFetch
 }
 
-// UnitFetch is units that are being read, or have been. Release ends it, whatever became of it.
+// UnitFetch is units that are being read, or have been. It must be released, also after an error.
 type UnitFetch interface {
 	// Wait waits until all units are there.
 	Wait() error
-	// Row returns a row of the i-th unit's part of m as a file has it, in scratch, which has room for it, or where it
-	// is. It is called after Wait and before the device does anything else, on any goroutine.
+	// Row returns a row of the i-th unit's part of m as a file has it, in scratch, which has room for it, or in the
+	// device's memory. It is called after Wait and before the device does anything else, on any goroutine.
 	Row(m *Matrix, i, row int, scratch []byte) []byte
 	Release()
 }
@@ -110,7 +110,7 @@ type UnitUse struct {
 	Wait         time.Duration // that steps spent waiting for them
 	Slots        int64         // units that RAM has room for
 	Units        int64         // units on disk
-	Kept, OnDisk int64         // bytes of RAM for units, and of RAM that all units would take
+	Kept, OnDisk int64         // bytes of RAM for units, and those that all units would take there
 }
 
 // Since returns what was counted after then, an earlier state.

@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// MostBuffered is how much memory a Reader takes for what it reads. A piece that is larger takes as much as it has for a
-// while. [bytes]
+// MostBuffered is how much memory a Reader takes for what it reads. While a larger piece is read, it takes as many bytes
+// as the piece has in addition. [bytes]
 const MostBuffered = 64 << 20
 
 // span is a part of a Reader's memory.
 type span struct {
 	at, end int64
-	single  bool // it is none, but needs memory of its own: it is larger
+	single  bool // it is larger than that memory, and gets memory of its own
 }
 
-// buffers are a Reader's memory, outside of Go's heap. It is one region, in huge pages where the system has them: a read
-// into few pages takes the processor and the disk less. Spans are taken from its beginning on, so that no more of it is
+// buffers are a Reader's memory, outside of Go's heap. It is one region, in huge pages where the system has them: the fewer
+// pages a read writes to, the less work it is. Spans are taken from the region's beginning on, so that no more of it is
 // resident than was in use at a time.
 type buffers struct {
 	memory []byte

@@ -1,5 +1,5 @@
-// Package disk reads parts of large files past the page cache, many at a time: a model's units that are not in RAM. What
-// is read once in a while must not push out of memory what is needed all the time, and a page cache keeps both.
+// Package disk reads parts of large files past the page cache, many at a time: a model's units that are not in RAM. A page
+// cache would keep what is read once in a while, too, and so push out what is needed all the time.
 package disk
 
 import (
@@ -33,8 +33,8 @@ type source interface {
 	io.Closer
 }
 
-// Open opens a file for reading. It is read past the page cache where its file system can do that; elsewhere what was
-// read is taken out of the page cache.
+// Open opens a file for reading. It is read past the page cache if its file system can do that. Otherwise what was read is
+// taken out of the page cache, where the system has a call for that.
 func Open(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -62,8 +62,8 @@ func (f *File) Path() string { return f.path }
 // Size returns the file's size when it was opened. [bytes]
 func (f *File) Size() int64 { return f.opened.Size() }
 
-// Align returns what offsets and lengths of reads are multiples of: a Reader reads other parts with what is around them.
-// It is a power of two. [bytes]
+// Align returns the power of two that offsets and lengths of reads are multiples of. A Reader extends other parts to such
+// ranges. [bytes]
 func (f *File) Align() int64 { return f.align }
 
 // Direct reports whether reads go past the page cache.
@@ -72,8 +72,8 @@ func (f *File) Direct() bool { return f.direct }
 // ErrChanged is the error of a file that is no longer what it was when it was opened.
 var ErrChanged = errors.New("the file was changed while it was in use")
 
-// Changed returns an error, ErrChanged, if the file's path now names another file, or the file was changed since it was
-// opened. Reads go on from the file that was opened, even when its path names another one.
+// Changed returns an error that is ErrChanged if the file's path names another file now, or if the file was written to
+// since it was opened. Reads go on from the file that was opened, even if its path names another one.
 func (f *File) Changed() error {
 	now, err := os.Stat(f.path)
 	switch {

@@ -104,7 +104,7 @@ func measurable(ctx context.Context, path string) (*File, error) {
 	return f, nil
 }
 
-// writeTemporary writes a file in folder, which is gone when it is closed.
+// writeTemporary writes a file in folder. The file is removed when it is closed, or earlier.
 func writeTemporary(ctx context.Context, folder string) (*File, error) {
 	w, err := os.CreateTemp(folder, "powerinfer-disk-*.tmp")
 	if err != nil {
@@ -149,8 +149,8 @@ type removed struct {
 
 func (r removed) Close() error { return errors.Join(r.source.Close(), os.Remove(r.path)) }
 
-// take measures what is read in a second, by as many pieces as are read at a time, each of which is read anew, from
-// another offset, when it has come. took is how long it measured.
+// take measures how many bytes are read in a second. It reads Depth pieces at a time; when a piece has come, it is read
+// again at another offset. took is how long the measuring took.
 func (s *Speed) take(ctx context.Context, f *File, trial time.Duration, rng *rand.Rand) (perSecond float64, took time.Duration, err error) {
 	r, err := NewReader(s.Depth)
 	if err != nil {

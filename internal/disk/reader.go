@@ -28,11 +28,11 @@ var ErrClosed = errors.New("the reader of the disk is closed")
 const (
 	// mostMerged bounds the bytes of several pieces that are read at once.
 	mostMerged = 256 << 10
-	// mostReading bounds the bytes that are read at a time, but for a larger piece. A disk of 14 GB/s that answers after
-	// half a millisecond is busy with that, and what is urgent waits for no more.
+	// mostReading bounds the bytes that are read at a time; a larger piece is read alone. It keeps a disk busy that reads
+	// 14 GB/s and answers after half a millisecond, and an urgent piece waits for no more than these bytes.
 	mostReading = 8 << 20
-	// mostGuessed bounds the bytes that are read when one of Later's pieces is begun, and its own, unless nothing else is
-	// read: it keeps a disk busy, and what is needed waits for guesses about 1 ms.
+	// mostGuessed bounds the bytes that are read at a time once one of Later's pieces is among them, unless that is read
+	// alone. It keeps a disk busy, and a needed piece waits about 1 ms for guesses.
 	mostGuessed = 2 << 20
 )
 
@@ -47,7 +47,7 @@ type Reader struct {
 	reading int   // batches that are being read
 	bytes   int64 // of them
 	guesses int   // those of Later's pieces
-	active  int   // batches that are being read, or whose Done has not returned
+	active  int   // batches that are being read, or with a Done that has not returned
 	spare   []*batch
 	closed  bool
 	buffers buffers
@@ -220,8 +220,8 @@ func (r *Reader) start() {
 	}
 }
 
-// take takes what is to be read next out of its queue; nil: nothing may begin now. Goroutines that call Done count
-// against a bound of their own, so that the disk is not idle while they work. mu is held.
+// take takes what is to be read next out of its queue; nil: nothing may begin now. Batches with a Done that runs have a
+// bound of their own, so that the disk is not idle meanwhile. mu is held.
 func (r *Reader) take() *batch {
 	if r.closed || r.reading >= r.depth || r.active >= 2*r.depth {
 		return nil
@@ -276,7 +276,7 @@ func (p *Piece) extent() (from, to int64) {
 	return p.Offset &^ (f.align - 1), (p.Offset + int64(p.Bytes) + f.align - 1) &^ (f.align - 1)
 }
 
-// joins reports whether the piece is read at once with the batch that waits in front of it: their ranges touch.
+// joins reports whether the piece is read together with the batch before it in the queue: their ranges touch.
 func (p *Piece) joins(b *batch) bool {
 	from, to := p.extent()
 	return p.prev.File == p.File && from < to && b.from < b.to && from <= b.to && b.from <= to && max(to, b.to)-min(from, b.from) <= mostMerged

@@ -57,7 +57,7 @@ func (r *Reader) Use() Use {
 	return r.usage.Use
 }
 
-// Observe has fn called whenever no read is under way any more: with the times, by monotime.Now, when the first one
-// began and the last one ended, and what was read meanwhile. fn must be quick and must not call r. It is set before
-// anything is read.
+// Observe makes r call fn whenever the last read that was under way has ended. fn gets the times, by monotime.Now, when the
+// first of these reads began and the last one ended, and what was read meanwhile. It must be quick and must not call r. It
+// is set before anything is read.
 func (r *Reader) Observe(fn func(from, until time.Duration, of Use)) { r.usage.observe = fn }

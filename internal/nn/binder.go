@@ -207,7 +207,7 @@ func (b *Binder) whole(n int) int {
 }
 
 // neurons is Matrix for a matrix that has a row or a column for each neuron. Neurons are put into order; nil keeps the
-// file's order. The first hot of them go to the GPU, the others to RAM, or stay where disk says; nil: nowhere.
+// file's order. The first hot of them go to the GPU. The others go to RAM, or stay on the disk where disk says; nil: to RAM.
 func (b *Binder) neurons(name string, rows, cols int, use compute.Use, hot int, order []int32, disk *compute.OnDisk) *compute.Matrix {
 	return b.bind(compute.Source{Name: name, Rows: rows, Cols: cols, Order: order, Split: compute.Split{Tier: b.Tier, Bound: hot}, Disk: disk}, use)
 }
@@ -309,8 +309,8 @@ func (b *Binder) slices(name string, cols int, use compute.Use, rows ...int) []L
 }
 
 // neuronSlices is Slices for matrices that may have a row for each neuron, such as a fused gate and up. The rows of each
-// part are put into order, and the first hot rows of each go to the GPU. The parts stay where
-// disk says, or nowhere; nil: none does.
+// part are put into order, and the first hot rows of each go to the GPU. A part stays on the disk if disk, or its element
+// for the part, is not nil.
 func (b *Binder) neuronSlices(name string, cols int, use compute.Use, hot int, order []int32, disk []*compute.OnDisk, rows ...int) []Linear {
 	total := 0
 	for _, r := range rows {

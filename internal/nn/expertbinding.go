@@ -153,8 +153,8 @@ func (b *Binder) FFNOrExperts(ffn FFNSpec, experts ExpertSpec) FeedForward {
 	return e
 }
 
-// ChainExperts has each layer's experts know the next layer's, in layers whose router reads an RMSNorm of the residual,
-// so that a device can guess at what it will have to read.
+// ChainExperts tells each layer's experts those of the next layer, if that layer's router reads an RMSNorm of the
+// residual, so that a device can guess which experts it will have to read.
 func (b *Binder) ChainExperts() {
 	for i := range len(b.parts) - 1 {
 		e, next, norm := b.parts[i].Experts, b.parts[i+1].Experts, b.parts[i+1].FFNNorm
@@ -282,7 +282,7 @@ func (b *Binder) stack(name string, n, rows, cols int, down bool) *compute.Matri
 	return b.bind(src, use)
 }
 
-// onDisk returns where the n units of a tensor are that stays on disk.
+// onDisk returns where the n units of a tensor are on disk.
 func (b *Binder) onDisk(name string, n int) *compute.OnDisk {
 	t := b.tensor(name)
 	if t == nil || b.Err != nil {
@@ -296,8 +296,8 @@ func (b *Binder) onDisk(name string, n int) *compute.OnDisk {
 	return &compute.OnDisk{File: file, Offset: t.Offset, Stride: t.Bytes() / int64(n), Units: n}
 }
 
-// neuronsOnDisk returns where the rows of n neurons of a tensor are that stays on disk, from its row first on: in the file
-// of neurons, as part p of each, and in the model's own.
+// neuronsOnDisk returns where the rows of n neurons of a tensor, from its row first on, are on disk: in the file of neurons
+// if there is one, as part p of each neuron, and in the model's own file.
 func (b *Binder) neuronsOnDisk(p bundle.Part, name string, first, n int) *compute.OnDisk {
 	t := b.tensor(name)
 	if t == nil {

@@ -147,7 +147,7 @@ func (s *Session) openDraft(ctx context.Context, o *Options) error {
 	return nil
 }
 
-// spend takes the bytes that something beside the model has in RAM from the model's budget, if there is one.
+// spend subtracts the bytes that something other than the model takes of RAM from the model's budget, if there is one.
 func (o *Options) spend(bytes int64) {
 	if o.Engine.RAM != nil {
 		left := max(0, *o.Engine.RAM-bytes)
@@ -228,8 +228,8 @@ func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 // leastContext is the length to which a context is cut at most, in tokens.
 const leastContext = 4096
 
-// cacheShare is the share of a budget that keys and values take at most in a model whose experts stay on the disk, where
-// nobody asked for a context.
+// cacheShare is the largest share of the room that keys and values take if experts stay on the disk and nobody asked for a
+// context.
 const cacheShare = 1. / 8
 
 // planFitting plans for the context that is asked for. Where none is, it is the model's own, or halves of that down to
@@ -272,8 +272,9 @@ func (o *Options) planFitting(ctx context.Context, f *gguf.File, room engine.Roo
 	return p, cut, err
 }
 
-// contextOnDisk returns the context of a model that was planned for leastContext tokens: as many, but where it has no room
-// with them and its experts stay on the disk, most halvings of its own context whose keys and values take cacheShare.
+// contextOnDisk returns the context of a model that was planned for leastContext tokens. It is leastContext, unless the
+// whole model has no room even so and its experts stay on the disk: then it is the model's own context, halved until keys
+// and values take at most cacheShare of the room.
 func (o *Options) contextOnDisk(f *gguf.File, p *planner.Planner, room engine.Room, own int) (int, error) {
 	plan, err := p.Plan()
 	if err != nil {

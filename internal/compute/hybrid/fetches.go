@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// fetches are the chunks of weights on disk that recordings send, in their order: while one is packed the next ones are
-// read, those of later layers, too.
+// fetches are the chunks of weights on disk that recordings send, in their order. While one is packed the next ones are
+// read, also those of later layers.
 type fetches map[compute.Segment][]*fetched
 
 // fetchedAhead is the number of chunks that are read while one is packed.
@@ -40,7 +40,7 @@ func (y fetches) start(seg compute.Segment) {
 	}
 }
 
-// take waits for a chunk of seg, and has those after it read.
+// take begins to read the chunks after f, and waits for f.
 func (y fetches) take(seg compute.Segment, f *fetched) error {
 	all := y[seg]
 	at := slices.Index(all, f)
@@ -53,7 +53,7 @@ func (y fetches) take(seg compute.Segment, f *fetched) error {
 	return f.units.Wait()
 }
 
-// end ends what a run of seg has left.
+// end releases what a run of seg has left.
 func (y fetches) end(seg compute.Segment) {
 	for _, f := range y[seg] {
 		f.release()

@@ -99,7 +99,7 @@ func (s *sender) send(name string, weights []compute.Sent, fill func(f compute.F
 	return s.sendFetched(name, weights, nil, fill)
 }
 
-// sendFetched is send for weights of which units are fetched from disk, unless of is nil.
+// sendFetched is send for weights with units that of fetches from disk; nil: they are in memory.
 func (s *sender) sendFetched(name string, weights []compute.Sent, of *fetched, fill func(f compute.Filler, i int) int) []*compute.Matrix {
 	d, seg, room := s.r.d, s.r.seg, s.r.fed%Rooms
 	s.r.fed++

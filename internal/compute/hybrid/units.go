@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// Bundle implements compute.UnitKeeper: the host keeps units of which it has a part. What is on the GPU is none of them.
+// Bundle implements compute.UnitKeeper. The host keeps the units that are not on the GPU.
 func (d *Device) Bundle(prior []float64, parts ...*compute.Matrix) error {
 	return bundle(d.host, prior, parts)
 }
@@ -42,7 +42,7 @@ func (f *MultiGPU) Step(tokens int) { step(f.host(), tokens) }
 // UnitUse implements compute.UnitUser.
 func (f *MultiGPU) UnitUse() compute.UnitUse { return unitUse(f.host()) }
 
-// bundle bundles the host's parts of units, the first of which may be on a GPU.
+// bundle bundles the host's parts. The first units may be on a GPU.
 func bundle(host compute.Host, prior []float64, parts []*compute.Matrix) error {
 	var on []*compute.Matrix
 	units := 0
@@ -70,8 +70,8 @@ func bundle(host compute.Host, prior []float64, parts []*compute.Matrix) error {
 	return keeper.Bundle(prior, on...)
 }
 
-// lend has the host keep RAM for the chunks that prompts have sent to GPUs, which take turns. Where it has too little,
-// it computes prompts itself.
+// lend makes the host reserve RAM for the chunks that are sent to GPUs for prompts; GPUs take turns. If it has too little
+// RAM, the host computes prompts itself.
 func lend(host compute.Host, pairs ...*Device) {
 	most := int64(0)
 	for _, d := range pairs {
