@@ -81,9 +81,9 @@ type UnitGuesser interface {
 // are called by the goroutine that runs steps, except Row.
 type UnitLender interface {
 	UnitKeeper
-	// Lend reserves so many bytes of the RAM for units for fetches. It is called before Keep, and reports whether there
-	// are enough.
-	Lend(bytes int64) bool
+	// Lend reserves some of the RAM for units for so many fetches at a time, of so many bytes each. It is called before
+	// Keep, and reports whether there is enough.
+	Lend(fetches int, bytes int64) bool
 	// Lends reports whether Fetch can give m's rows.
 	Lends(m *Matrix) bool
 	// Fetch begins to read units of m's bundle, as far as they are not in RAM. It waits for nothing.

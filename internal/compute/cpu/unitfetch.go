@@ -42,11 +42,13 @@ type fetched struct {
 }
 
 // Lend implements compute.UnitLender. Half of the memory stays for slots.
-func (d *Device) Lend(bytes int64) bool {
-	if bytes > d.units.budget/2 {
+func (d *Device) Lend(fetches int, bytes int64) bool {
+	s := d.units
+	if bytes > s.budget/2/int64(fetches) {
 		return false
 	}
-	d.units.budget -= bytes
+	s.budget -= int64(fetches) * bytes
+	s.lent = int(bytes)
 	return true
 }
 
@@ -89,8 +91,8 @@ func (f *fetch) begin() {
 	if len(absent) == 0 {
 		return
 	}
-	if size := len(f.units) * f.unit; len(f.memory) < size {
-		memory, err := f.d.mem.bytes(size)
+	if size := len(f.units) * f.unit; len(f.memory) < size { // it is never given back: a fetch gets all that it may have at once
+		memory, err := f.d.mem.bytes(max(size, f.s.lent))
 		if err != nil {
 			f.failed = err
 			return

@@ -53,6 +53,7 @@ type store struct {
 	now      []*disk.Piece // to be read, but not yet passed to the reader
 	later    []*disk.Piece // likewise, of guesses
 	fetches  []*fetch      // that nobody has
+	lent     int           // bytes of a fetch's memory
 
 	mu      sync.Mutex // guards what follows
 	arrival *sync.Cond

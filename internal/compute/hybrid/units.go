@@ -80,7 +80,7 @@ func lend(host compute.Host, pairs ...*Device) {
 		}
 	}
 	lender, ok := host.(compute.UnitLender)
-	if !ok || most == 0 || !lender.Lend((1+fetchedAhead)*most) {
+	if !ok || most == 0 || !lender.Lend(1+fetchedAhead, most) {
 		return
 	}
 	for _, d := range pairs {
