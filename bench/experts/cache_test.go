@@ -6,17 +6,28 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/residency"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
+// stored returns a file on disk with what f has.
+func stored(t *testing.T, f *gguf.File) *gguf.File {
+	t.Helper()
+	var tensors []gguf.Source
+	for _, w := range f.Tensors {
+		tensors = append(tensors, synthtest.Copied(w, w.Name))
+	}
+	return synthtest.Made(t, f.Keys, tensors)
+}
+
 // TestSimulatedCacheIsReal holds the simulator to a model that reads experts from disk, by the uses that it recorded:
 // hits and misses are the same, because the same code decides.
 func TestSimulatedCacheIsReal(t *testing.T) {
 	r := testenv.Rand(t)
-	f := synthtest.Stored(t, realModel(t))
+	f := stored(t, realModel(t))
 	const slots = realLayers * realExperts / 2
 	const expert = 3 * 64 * 32 * 4 // bytes
 	dev, err := cpu.New(cpu.Options{Threads: 1, UnitCache: slots * expert})
