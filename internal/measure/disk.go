@@ -82,11 +82,11 @@ func DiskOf(ctx context.Context, kept, path string, progress func(done, total in
 // KeptDisk returns what the file at kept says of the disk of path; ok is false if it says nothing, or was measured while
 // more than twice as many tasks of other programs ran as do now.
 func KeptDisk(kept, path string) (d Disk, ok bool) {
-	device, err := disk.Device(path)
-	if err != nil || kept == "" {
+	list, err := readDisks(kept)
+	if err != nil || len(list) == 0 {
 		return d, false
 	}
-	list, err := readDisks(kept)
+	device, err := disk.Device(path)
 	if err != nil {
 		return d, false
 	}
@@ -97,8 +97,11 @@ func KeptDisk(kept, path string) (d Disk, ok bool) {
 	return list[i], true
 }
 
-// readDisks reads the disks of a file; none is no error.
+// readDisks reads the disks of a file; no file, or none by that name, has none.
 func readDisks(path string) ([]Disk, error) {
+	if path == "" {
+		return nil, nil
+	}
 	text, err := wholefile.Read(path, cacheLimit)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
