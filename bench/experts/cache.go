@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
-// tally is what a cache did in the steps of answers that are counted.
+// tally counts hits, misses and guesses of a cache in the steps that generate.
 type tally struct {
 	uses, misses float64
 	guesses      float64 // units that were read for a guess

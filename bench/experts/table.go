@@ -32,7 +32,7 @@ const (
 // Sizes of caches, in percent of the units.
 var cacheSizes = []int{25, 50, 75}
 
-// at is how many texts are written at a time, where several are.
+// at is the number of texts that are written at the same time.
 const at = 4
 
 // stories are those of the table. Every text is as long as the command says, four at a time together.

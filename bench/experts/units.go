@@ -9,7 +9,7 @@ import (
 // A unit is what is read from disk at a time: an expert, or a neuron. Units of all layers are numbered one after the
 // other.
 
-// touch is a unit that a step uses, by so many of its tokens.
+// touch records that some tokens of a step use a unit.
 type touch struct {
 	unit   int32
 	tokens int32
@@ -22,7 +22,7 @@ type work struct {
 	layers [][]touch
 }
 
-// story is what a model of so many units did.
+// story records the steps of a model and the units that each used.
 type story struct {
 	name   string
 	units  int // of all layers

@@ -51,7 +51,7 @@ func (d *drawing) tierRows(out io.Writer) {
 	fmt.Fprintf(out, "from the disk, a token: %.0f %s, %.0f MB, %.1f ms at %.1f GB/s (%s)\n", d.plan.Disk.Units, d.stays(), d.plan.Disk.Read/1e6, 1e3*d.plan.Disk.Read/d.on.Disk.Read, d.on.Disk.Read/1e9, d.disk)
 }
 
-// diskJSON is what plan --json says of the disk; bytes and bytes per second.
+// diskJSON is the object "disk" of plan --json. Sizes are in bytes, speeds in bytes per second.
 type diskJSON struct {
 	Bytes  int64   `json:"bytes"`       // of experts or neurons that RAM has no room for
 	Kept   int64   `json:"kept"`        // bytes of RAM that keep them

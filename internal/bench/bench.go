@@ -79,7 +79,7 @@ func Run(ctx context.Context, e *engine.Engine, t Test, text []int32, reps int, 
 // warmUp is the tokens generated before the first counted run: pages, clocks and caches settle.
 const warmUp = 4
 
-// timed is what a run of a test took.
+// timed holds the cost of one run of a test.
 type timed struct {
 	ns      int64
 	neurons []model.NeuronUse // [layers]

@@ -40,7 +40,7 @@ func ratio(a, b int64) float64 {
 	return float64(a) / float64(b)
 }
 
-// Disk is what was done with experts or neurons that stay on disk. A step's use of one counts once, by however many
+// Disk counts uses of experts or neurons that stay on disk, and reads of them. A step's use of one counts once, by however many
 // tokens. Nothing is counted where everything is in memory.
 type Disk struct {
 	Kept  int64 // uses of those that memory had

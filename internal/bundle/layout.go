@@ -21,7 +21,7 @@ const keyVersion = "powerinfer.bundle.version"
 // Architecture is general.architecture of bundle files, so that no program takes one for a model.
 const Architecture = "powerinfer-neurons"
 
-// block is what a disk reads at least, in bytes; least is the smallest unit of a stride.
+// A disk reads whole blocks of block bytes. A stride is a multiple of least bytes.
 const (
 	block = 4096
 	least = 512

@@ -61,7 +61,7 @@ func (y *layout) layersOf(b []byte) int {
 	return int(n)
 }
 
-// patience is how long a process waits before it looks again whether another one is done.
+// patience is the time between two looks at whether another process is done.
 const patience = 200 * time.Millisecond
 
 // take opens and locks the part of the bundle file at path. While another process has it, take waits.
