@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // A kernel that takes no submission any more is done without.
@@ -14,7 +16,7 @@ func TestRingThatTakesNothing(t *testing.T) {
 	r := newReader(t, 8)
 	u, ok := r.ring.(*uring)
 	if !ok {
-		t.Skip("there is no io_uring, or it is not allowed")
+		testenv.Missing(t, "io_uring", "there is no io_uring, or it is not allowed")
 	}
 	_ = unix.Close(u.fd)
 	u.fd = -1

@@ -7,18 +7,20 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // The kernel's ring, where there is one, reads the same bytes as threads, and is used.
 func TestRingIsUsed(t *testing.T) {
 	r := newReader(t, 8)
 	if r.ring == nil {
-		t.Skip("there is no io_uring, or it is not allowed")
+		testenv.Missing(t, "io_uring", "there is no io_uring, or it is not allowed")
 	}
 	path, content := written(t, 1<<20+1)
 	f := open(t, path)
 	if !f.Direct() {
-		t.Skip("files are not read past the page cache here")
+		testenv.Missing(t, "io_uring", "files are not read past the page cache here")
 	}
 	s := &counted{ring: r.ring}
 	r.ring = s
