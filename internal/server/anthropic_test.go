@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -121,18 +122,23 @@ func sameMessage(t *testing.T, got, want map[string]any) {
 	}
 }
 
-// TestMessages: a stream and one piece have the same content, in the right blocks, and say why the answer ended.
-func TestMessages(t *testing.T) {
+// startQwen starts a server whose model has the template of Qwen 3.
+func startQwen(t *testing.T) *live {
 	qwen, err := os.ReadFile(testenv.Shared(t, "chat-templates/Qwen-Qwen3-0.6B.jinja"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := start(t, func(o *choices) {
+	return start(t, func(o *choices) {
 		o.context = 2048
 		if o.model.Template, err = chat.Parse(string(qwen), "", "<|im_end|>"); err != nil {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestMessages: a stream and one piece have the same content, in the right blocks, and say why the answer ended.
+func TestMessages(t *testing.T) {
+	l := startQwen(t)
 	const call = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>"
 	for _, k := range []struct{ name, says, fields, blocks, reason string }{
 		{"text", "Once upon a time.", "", "text=Once upon a time.", "end_turn"},
@@ -261,7 +267,7 @@ func TestMessagesRefused(t *testing.T) {
 		{`{` + hi + `,"mcp_servers":[{}]}`, 400, "invalid_request_error", "mcp_servers"},
 		{`{` + hi + `,"tool_choice":{"type":"any"}}`, 400, "invalid_request_error", "tool_choice"},
 		{`{` + hi + `,"tool_choice":{"type":"tool","name":"fly"},` + anthropicTools + `}`, 400, "invalid_request_error", "fly"},
-		{`{` + hi + `,"tools":[{"type":"computer_20250124","name":"computer"}]}`, 400, "invalid_request_error", "computer_20250124"},
+		{`{` + hi + `,"tools":[{"type":"rocket_20250124","name":"rocket"}]}`, 400, "invalid_request_error", "rocket_20250124"},
 		{`{` + hi + `,"thinking":{"type":"deep"}}`, 400, "invalid_request_error", "deep"},
 		{`{"messages":[{"role":"user","content":[{"type":"image","source":{}}]}]}`, 400, "invalid_request_error", "image input is not supported"},
 		{`{"messages":[{"role":"user","content":[{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"QUJD"}}]}]}`, 400, "invalid_request_error", "document"},
@@ -297,6 +303,50 @@ func TestMessagesWithServersTools(t *testing.T) {
 	}
 	if doc, status := l.ask("/v1/messages", fmt.Sprintf(body, "", `,"tool_choice":{"type":"tool","name":"web_search"}`)); status != 400 {
 		t.Errorf("a tool that is left out is asked for: %d %v", status, doc)
+	}
+}
+
+// TestMessagesWithClientsTools: tools that Anthropic defines and the client runs have no schema in the request. The model
+// is told what Claude knows by training, and its calls have that form.
+func TestMessagesWithClientsTools(t *testing.T) {
+	l := startQwen(t)
+	const body = `{"max_tokens":400,"messages":[{"role":"user","content":"Hi"}],"tools":[{"type":%q,"name":"tool"%s}],"tool_choice":{"type":"tool","name":"tool"}}`
+	for _, test := range []struct {
+		kind, more string
+		told       []string // parts of the prompt
+		untold     string
+		call       string // an input that Claude gives
+	}{
+		{"bash_20250124", "", []string{"bash session", "restart"}, "path", `{"command":"ls -la"}`},
+		{"text_editor_20250124", "", []string{"undo_edit", "Of insert: the text to insert"}, "insert_text", `{"command":"insert","path":"/a.go","insert_line":2,"new_str":"x\n"}`},
+		{"text_editor_20250728", `,"max_characters":100`, []string{"str_replace", "insert_text"}, "undo_edit", `{"command":"view","path":"/a.go","view_range":[1,-1]}`},
+		{"memory_20250818", "", []string{"/memories", "old_path"}, "undo_edit", `{"command":"rename","old_path":"/memories/a","new_path":"/memories/b"}`},
+		{"computer_20250124", `,"display_width_px":1024,"display_height_px":768`, []string{"1024 pixels wide and 768 high", "triple_click"}, "zoom", `{"action":"left_click","coordinate":[10,20]}`},
+		{"computer_20251124", `,"display_width_px":1024,"display_height_px":768,"enable_zoom":true`, []string{"zoom"}, "undo_edit", `{"action":"zoom","region":[0,0,9,9]}`},
+	} {
+		var prompt string
+		l.says.answer(func(p string) string {
+			prompt = p
+			return "<tool_call>{\"name\":\"tool\",\"arguments\":" + test.call + "}</tool_call>"
+		})
+		doc := l.good("/v1/messages", fmt.Sprintf(body, test.kind, test.more))
+		for _, part := range test.told {
+			if !strings.Contains(prompt, part) {
+				t.Errorf("%s: the prompt lacks %q: %s", test.kind, part, prompt)
+			}
+		}
+		if strings.Contains(prompt, test.untold) {
+			t.Errorf("%s: the prompt has %q: %s", test.kind, test.untold, prompt)
+		}
+		content := doc["content"].([]any)
+		block := content[len(content)-1].(map[string]any)
+		var input any
+		if err := json.Unmarshal([]byte(test.call), &input); err != nil {
+			t.Fatal(err)
+		}
+		if block["type"] != "tool_use" || !reflect.DeepEqual(block["input"], input) {
+			t.Errorf("%s: answered %v, not a call with %s", test.kind, doc, test.call)
+		}
 	}
 }
 

@@ -16,6 +16,8 @@ type tool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
 	InputSchema json.RawMessage `json:"input_schema"`
+	Width       int             `json:"display_width_px"` // of the screen that a computer tool controls, in pixels
+	Height      int             `json:"display_height_px"`
 
 	CacheControl map[string]any `json:"cache_control"` // changes nothing
 }
@@ -33,8 +35,7 @@ func (t *tool) definition() (chat.Tool, error) {
 	}{"function", function{t.Name, t.Description, t.InputSchema}})
 }
 
-// serverTools are what the types of tools begin with that Anthropic's servers run: the model is not told of them. A tool
-// that the client runs would be missed in silence.
+// serverTools are what the types of tools begin with that Anthropic's servers run: the model is not told of them.
 var serverTools = []string{"web_search_", "web_fetch_", "code_execution_", "mcp_toolset"}
 
 // readTools reads the fields about tools into c.
@@ -55,8 +56,8 @@ func readTools(f *server.Fields, c *server.Conversation) {
 			f.LeaveOut("tools: " + t.Type)
 			continue
 		}
-		if t.Type != "" && t.Type != "custom" && len(t.InputSchema) == 0 {
-			f.Fail(server.Invalid("tools.%d: tools of type %.60q are not supported; there are only those with an input_schema", i, t.Type))
+		if t.Type != "" && t.Type != "custom" && len(t.InputSchema) == 0 && !t.describe() {
+			f.Fail(server.Invalid("tools.%d: the type %.60q is unknown; give the tool's input_schema", i, t.Type))
 			return
 		}
 		if len(t.InputSchema) == 0 || t.InputSchema[0] != '{' {
