@@ -15,6 +15,8 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
@@ -90,7 +92,7 @@ func nearestCache(name string) func(context.Context, *cli.Command, string) error
 		if !ok {
 			return nil
 		}
-		fmt.Fprintf(stderr, "note: --%s: the KV cache is kept in %s, the nearest to %s\n", name, near, value)
+		fmt.Fprintf(screen.Err, "note: --%s: the KV cache is kept in %s, the nearest to %s\n", name, near, value)
 		return c.Set(name, near)
 	}
 }
@@ -289,7 +291,7 @@ func openOptions(c *cli.Command) (powerinfer.Options, error) {
 		return o, fmt.Errorf("--sparse-always-on %g is not a share from 0 to 1", o.AlwaysOn)
 	}
 	if c.Bool("verbose") {
-		o.Chosen = func(line string) { fmt.Fprintln(stderr, line) }
+		o.Chosen = func(line string) { fmt.Fprintln(screen.Err, line) }
 	}
 	return o, gpuOptions(c, &o)
 }
@@ -317,42 +319,42 @@ func open(ctx context.Context, c *cli.Command, adjust func(*powerinfer.Options))
 
 // showLoading shows how far loading with o is, until the function that it returns is called.
 func showLoading(o *powerinfer.Options) (finish func()) {
-	measuring, compiling, bar := newProgress("measuring", unitRuns), newProgress("compiling", unitRuns), newProgress("loading", unitBytes)
-	writing := newProgress("writing the file of neurons, once", unitBytes)
-	o.Measuring = measuring.set
-	write := sync.OnceFunc(writing.starts)
+	measuring, compiling, bar := progress.New("measuring", progress.Runs), progress.New("compiling", progress.Runs), progress.New("loading", progress.Bytes)
+	writing := progress.New("writing the file of neurons, once", progress.Bytes)
+	o.Measuring = measuring.Set
+	write := sync.OnceFunc(writing.Starts)
 	o.Bundling = func(done, total int64) {
-		measuring.finish()
+		measuring.Finish()
 		write()
-		writing.set(done, total)
+		writing.Set(done, total)
 	}
-	begin, compile := sync.OnceFunc(bar.starts), sync.OnceFunc(compiling.starts) // when the machine has been measured
+	begin, compile := sync.OnceFunc(bar.Starts), sync.OnceFunc(compiling.Starts) // when the machine has been measured
 	var waits, over atomic.Bool                                                  // for shaders: then what is loaded is not what takes time
 	o.Compiling = func(gpu string, done, total int) {
 		if over.Load() { // what is not needed at first goes on
 			return
 		}
 		compile()
-		compiling.say(fmt.Sprintf("compiling %d shaders for %s, once", total, gpu))
-		compiling.set(int64(done), int64(total))
+		compiling.Say(fmt.Sprintf("compiling %d shaders for %s, once", total, gpu))
+		compiling.Set(int64(done), int64(total))
 		if waits.Store(done < total); done == total { // so far: more may be asked for
-			compiling.finish()
-			compiling.starts()
+			compiling.Finish()
+			compiling.Starts()
 		}
 	}
 	o.Progress = func(done, total int64) {
-		measuring.finish()
-		writing.finish()
+		measuring.Finish()
+		writing.Finish()
 		begin()
 		if !waits.Load() {
-			bar.set(done, total)
+			bar.Set(done, total)
 		}
 	}
 	return func() {
 		over.Store(true)
-		compiling.finish()
-		writing.finish()
-		bar.finish()
+		compiling.Finish()
+		writing.Finish()
+		bar.Finish()
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 )
@@ -50,7 +52,7 @@ func streamFlag() cli.Flag {
 func listDevices() error {
 	all, err := vulkan.Devices()
 	if errors.Is(err, vulkan.ErrNone) {
-		out := bufio.NewWriter(stdout)
+		out := bufio.NewWriter(screen.Out)
 		fmt.Fprintln(out, err)
 		drivers(out, vulkan.Found(), false)
 		return out.Flush()
@@ -58,7 +60,7 @@ func listDevices() error {
 	if err != nil {
 		return err
 	}
-	out := bufio.NewWriter(stdout)
+	out := bufio.NewWriter(screen.Out)
 	usual := vulkan.Usual(all)
 	for _, d := range all {
 		note := ""
@@ -70,7 +72,7 @@ func listDevices() error {
 		case !slices.Contains(usual, d):
 			note = ": only where it is named"
 		}
-		fmt.Fprintf(out, "%d  %s (%s, %.1f GiB, %s)%s\n", d.Index, d.Name, d.Kind, gib(d.Memory), d.Driver, note)
+		fmt.Fprintf(out, "%d  %s (%s, %.1f GiB, %s)%s\n", d.Index, d.Name, d.Kind, quantity.GiB(d.Memory), d.Driver, note)
 	}
 	return out.Flush()
 }
@@ -84,7 +86,7 @@ func plannerOptions(c *cli.Command) (planner.Options, error) {
 
 // gpuOptions reads gpuFlags into o.
 func gpuOptions(c *cli.Command, o *powerinfer.Options) error {
-	o.Devices, o.Statistics, o.Tensors, o.KVInRAM, o.Notice = c.String("device"), c.String("stats"), tensorPlaces(c), c.Bool("no-kv-offload"), note
+	o.Devices, o.Statistics, o.Tensors, o.KVInRAM, o.Notice = c.String("device"), c.String("stats"), tensorPlaces(c), c.Bool("no-kv-offload"), screen.Note
 	var err error
 	if o.VRAM, err = budgets(c); err != nil {
 		return err
@@ -129,9 +131,6 @@ func wholeLayers(c *cli.Command, name, short string) (*int, error) {
 	}
 	return &n, nil
 }
-
-// note prints what the user should know.
-func note(s string) { fmt.Fprintln(stderr, onTerminalLines("note: "+s)) }
 
 // mostBudget bounds --vram-budget and --ram-budget, in GiB.
 const mostBudget = 1 << 20

@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 )
 
@@ -37,7 +38,7 @@ func traced(c *cli.Command, f func(t *powerinfer.Trace) error) error {
 		err = failed
 	}
 	if n := t.Dropped(); n > 0 {
-		fmt.Fprintf(stderr, "note: the trace ends early, %d spans found no room in it\n", n)
+		fmt.Fprintf(screen.Err, "note: the trace ends early, %d spans found no room in it\n", n)
 	}
 	return err
 }
