@@ -21,7 +21,7 @@ type Head struct {
 	// Labels name the classification head's numbers, where the file does.
 	Labels []string
 	// Pooling names the state that the classification head reads: one of package arch's.
-	Pooling arch.Pooling
+	Pooling nn.Pooling
 }
 
 // layer is a product with a bias, which may be nil.
@@ -59,12 +59,12 @@ func (h *Head) bind(b *nn.Binder, c *Config) {
 	if v, ok, err := b.File.Strings(f.Name + ".classifier.output_labels"); err == nil && ok {
 		h.Labels = v
 	}
-	h.Pooling = arch.Pooling(keys.Text(arch.RankPoolingKey, string(h.Pooling)))
+	h.Pooling = nn.Pooling(keys.Text(nn.RankPoolingKey, string(h.Pooling)))
 	if h.Pooling == "" {
-		h.Pooling = arch.PoolLast
+		h.Pooling = nn.PoolLast
 	}
 	if !h.Pooling.Single() {
-		keys.Fail("key %q: %q is none of %s, %s and %s", arch.RankPoolingKey, h.Pooling, arch.PoolMean, arch.PoolCLS, arch.PoolLast)
+		keys.Fail("key %q: %q is none of %s, %s and %s", nn.RankPoolingKey, h.Pooling, nn.PoolMean, nn.PoolCLS, nn.PoolLast)
 	}
 	if b.Err == nil {
 		b.Err = keys.Err

@@ -65,9 +65,9 @@ func (m *model) keys() []gguf.KV {
 	}
 	switch {
 	case m.Labels > 0:
-		keys = append(keys, gguf.KV{Key: a("pooling_type"), Value: arch.PoolRank.Number()})
+		keys = append(keys, gguf.KV{Key: a("pooling_type"), Value: nn.PoolRank.Number()})
 	case m.fam.Later:
-		keys = append(keys, gguf.KV{Key: a("pooling_type"), Value: arch.PoolMean.Number()})
+		keys = append(keys, gguf.KV{Key: a("pooling_type"), Value: nn.PoolMean.Number()})
 	}
 	if m.Labels > 1 {
 		labels := make([]string, m.Labels)
