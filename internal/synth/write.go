@@ -13,6 +13,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -49,7 +51,7 @@ func (m *model) keys() []gguf.KV {
 	}
 	implied := m.fam.Activation.String()
 	if m.Magic == "PWRI" {
-		implied = m.fam.Original
+		implied, _ = prepared.OriginalActivation(m.Arch)
 	}
 	if m.Activation != implied {
 		keys = append(keys, gguf.KV{Key: "powerinfer.activation", Value: m.Activation})
