@@ -27,12 +27,17 @@ func (m *tiles) expanded() bool { return m.each.tile != nil }
 func (c *call) eachRow(s *blockScratch, out []float32, first, count int, index []int32, tokens int) {
 	p := expanding{call: *c, s: s, first: first, count: count, index: index, place: c.panelPlace()}
 	p.pair = min(c.n, c.part)*p.place.step + panelPad
-	p.ahead = (expandedAhead/(c.m.each.rows*c.rowBytes) + 1) * c.m.each.rows
+	p.ahead = c.soonRows()
 	for t := 0; t < tokens; t += expandedTokens {
 		for at := 0; at < count; at += c.m.each.rows {
 			p.rows(out[t*c.outStride:], at, t, min(expandedTokens, tokens-t))
 		}
 	}
+}
+
+// soonRows returns how many rows ahead memory is asked for.
+func (c *call) soonRows() int {
+	return (expandedAhead/(c.m.each.rows*c.rowBytes) + 1) * c.m.each.rows
 }
 
 // expanding is a product by panels in progress.
