@@ -184,11 +184,7 @@ func main() {
 	floatPanels()
 	amx()
 	defineUnpacking()
-	for _, typ := range quantised() {
-		if first(typ) == typ && !typ.Traits().Columns {
-			unpackRows(typ)
-		}
-	}
+	unpackPanels()
 	floats := map[string][][2]int{"AVX2": {{1, 1}, {3, 1}, {2, 4}}, "VNNI": {{4, 2}, {4, 3}, {4, 4}}}
 	for _, isa := range []string{"AVX2", "VNNI"} {
 		for _, rt := range floats[isa] {
