@@ -30,12 +30,17 @@ func (c *call) eachRow(s *blockScratch, out []float32, first, count int, index [
 		p.place = panelPlace{together: 1, step: c.m.rowSuper}
 	}
 	p.pair = min(c.n, c.part)*p.place.step + panelPad
-	p.ahead = (expandedAhead/(c.m.each.rows*c.rowBytes) + 1) * c.m.each.rows
+	p.ahead = c.soonRows()
 	for t := 0; t < tokens; t += expandedTokens {
 		for at := 0; at < count; at += c.m.each.rows {
 			p.rows(out[t*c.outStride:], at, t, min(expandedTokens, tokens-t))
 		}
 	}
+}
+
+// soonRows returns how many rows ahead memory is asked for.
+func (c *call) soonRows() int {
+	return (expandedAhead/(c.m.each.rows*c.rowBytes) + 1) * c.m.each.rows
 }
 
 // expanding is a product by panels in progress.

@@ -55,7 +55,9 @@ func neon() *Kernels {
 	k.adders[quant.F32] = adders{floats: addRowsF32NEON}
 	k.adders[quant.F16] = adders{floats: addRowsF16NEON}
 	k.adders[quant.BF16] = adders{floats: addRowsBF16NEON}
-	k.unpack = unpackers()
+	for t, row := range unpackers() {
+		k.unpack[t].row = row
+	}
 	k.turn[quant.Q8_0], k.turn[quant.BF16], k.turn[quant.F32] = turnQ80NEON, turnBF16NEON, turnF32NEON
 	k.choose = [2]chooser{chooseAboveNEON, chooseAtLeastNEON}
 	k.fetch = fetchLines

@@ -13,7 +13,7 @@ func TestEveryTypeHasKernels(t *testing.T) {
 			if m := &k.types[typ]; !m.expanded() && (len(k.Ways(typ, Consecutive)) == 0 || len(k.Ways(typ, Scattered)) == 0) {
 				t.Errorf("%s has no kernels of %s", k.Name, typ)
 			}
-			if typ.Quantised() && !typ.Traits().Columns && k.unpack[typ] == nil {
+			if typ.Quantised() && !typ.Traits().Columns && !k.unpack[typ].known() {
 				t.Errorf("%s has nothing that unpacks %s", k.Name, typ)
 			}
 		}
