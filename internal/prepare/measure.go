@@ -21,18 +21,18 @@ type measurer struct {
 	mapped bool
 }
 
-// Measured says what a prepared file costs on held-out text.
+// Measured is the cost of a prepared file on held-out text.
 type Measured struct {
 	PerplexityDense, PerplexityPredict float64
 	KLDivergence                       float64 // mean, nats a token, of predict from dense
 	Error                              float64 // standard error of KLDivergence
-	SameTop                            float64 // share of tokens whose likeliest successor is the same
-	Tokens                             int     // whose predictions were compared
-	// ExactKLDivergence is that of mode exact where the down projection was quantised again, else 0.
+	SameTop                            float64 // share of tokens with the same likeliest next token
+	Tokens                             int     // number of compared predictions
+	// ExactKLDivergence is that of mode exact if the down projection was quantised again, else 0.
 	ExactKLDivergence float64
 }
 
-// outputs bounds the rows of logits held at a time.
+// outputs bounds the rows of logits held at once.
 const outputs = 128
 
 // setting is a way to compute a file.
