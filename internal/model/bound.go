@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
@@ -93,6 +95,30 @@ func (c *Config) chooseExperts(mode SparseMode, b Bound) Choice {
 	return Choice{Mode: mode, Point: p, Said: fmt.Sprintf(
 		"within %s: experts after the %d highest ranked of a token, with less than %.3g %% of its weights, are left out where they would be read from the disk; if all of those are, %.1f %% of uses, expected of a document are a KL divergence of %.4f (19 of 20: at most %.4f) and the same top token for %.1f %% of tokens (at least %.1f %%)",
 		b, curve.Rank, 100*p.Setting, 100*(1-p.Active), p.KLDivergence, p.MostKLD, 100*p.SameTop, 100*p.LeastSameTop)}
+}
+
+// Left returns the share of experts' uses that are left out if no expert is in RAM, as the file's curve has it; 0: nobody
+// has measured it.
+func (c *Config) Left() float64 {
+	if c.Skip.After == 0 || c.Curve == nil || c.Curve.Way != prepared.ByWeight || c.Curve.Rank != c.Skip.After {
+		return 0
+	}
+	for i := range c.Curve.Points {
+		if p := &c.Curve.Points[i]; p.Setting == c.Skip.Below {
+			return 1 - float64(p.Active)
+		}
+	}
+	return 0
+}
+
+// ExpertBytes returns the bytes of experts of the model in f that a token reads.
+func (c *Config) ExpertBytes(f *gguf.File) (n float64) {
+	for _, t := range f.Tensors {
+		if p, loaded := c.Purpose(t.Name); loaded && p.Role == nn.OfExperts {
+			n += float64(t.Bytes()) / float64(c.Experts.Count) * float64(c.Experts.Used)
+		}
+	}
+	return n
 }
 
 // takeSkip has c leave out what s says, unless that is nothing.

@@ -132,7 +132,7 @@ const slotsExponent = 0.7
 func FollowedUses(n, used int) []float64 { return followed(n, used, slotsExponent) }
 
 // cacheExponent is as slotsExponent, of RAM's slots for experts that are on the disk: a cache takes in what is used at
-// once. It is the mean of the texts of docs/placement.md, "The unit cache", which nobody has seen before: slots for a
+// once. It is the mean of the texts of docs/benchmarks/2026-11-cache-simulated.md, which nobody has seen before: slots for a
 // quarter of the experts have 57 % of the uses on average (44 to 69 %), for half of them 76 % (68 to 84 %), for three
 // quarters 89 % (86 to 93 %).
 const cacheExponent = 0.4

@@ -173,7 +173,7 @@ func (r *reader) frequencies(o Options) error {
 func (r *reader) assumeFrequencies(law Law) {
 	experts := slices.ContainsFunc(r.c.Blocks, func(b model.Block) bool { return b.Experts })
 	if experts && !r.b.ExpertsKnown {
-		r.assume("The file does not say how often experts are used: GPUs are planned as if all were used alike, and what RAM answers of the others' uses is a prior, that of simulated texts. powerinfer profile counts the uses of a text, and --stats takes them.")
+		r.assume("The file does not say how often experts are used: GPUs are planned as if all were used alike, and what RAM has of the others' uses is a prior, that of simulated texts. powerinfer profile counts those of a text.")
 	}
 	switch {
 	case r.c.Sparse == model.Off || len(r.ofNeurons()) == 0:
@@ -248,7 +248,7 @@ func evenly(e model.Experts) []float32 {
 
 // experts returns the units of a layer with experts: one for each of them.
 func (r *reader) experts(l int) placement.Units {
-	u := placement.Units{InOrder: true, Stay: true, Sometimes: make([]float64, r.c.Experts.Count)}
+	u := placement.Units{InOrder: true, Stay: true, Left: r.c.Left(), Sometimes: make([]float64, r.c.Experts.Count)}
 	if !r.b.ExpertsKnown {
 		if r.cached == nil {
 			r.cached = CachedUses(r.c.Experts.Count, r.c.Experts.Used)

@@ -67,7 +67,7 @@ func (p *Plan) fromDisk(m *Model, on *Machine) {
 		for _, s := range u.shares(y.Bound, 1) {
 			uses += s
 		}
-		misses := uses * (1 - d.Hits)
+		misses := uses * (1 - d.Hits) * (1 - u.Left)
 		right, wrong := on.Disk.guesses(u, y.Dense, y.ColdTime, uses, misses)
 		y.ColdTime = on.Disk.waits(u, y.ColdTime, uses, misses-right)
 		y.Disk = int64((1 - part) * float64(u.stay()*int64(len(u.Sometimes)-y.Bound)))
@@ -160,7 +160,7 @@ func (d Rate) waits(u *Units, cold, uses, missing float64) float64 {
 
 // What guesses of the next layer's experts do where 70 % of them are right, as routing usually is from one layer to the
 // next: of the units that RAM lacks they bring this share before its layer begins, and so many others, by the simulation
-// of docs/placement.md, "The unit cache", of favourites that stay. Of other texts they bring more.
+// of docs/benchmarks/2026-11-cache-simulated.md, of favourites that stay. Of other texts they bring more.
 const (
 	guessedRight = 0.36
 	guessedWrong = 0.28

@@ -141,6 +141,16 @@ func TestDiskByHand(t *testing.T) {
 	if !near(p.Seconds, (2500+2*layer)*µs) {
 		t.Errorf("%g µs", p.Seconds/µs)
 	}
+	// Of what is left out half of the uses that would be missing are not read.
+	for l := range m.Layers {
+		m.Layers[l].Units.Left = 0.5
+	}
+	if d := price(2900).Disk; !near(d.Hits, hits) || !near(d.Units, 2*(1-hits)*(1+guessedWrong)) {
+		t.Errorf("%+v", d)
+	}
+	for l := range m.Layers {
+		m.Layers[l].Units.Left = 0
+	}
 	// No room at all, and less than what must be in RAM.
 	if p := price(2500); p.Disk.Hits != 0 || p.Disk.Bytes != 800 || p.Disk.Lacks != 0 {
 		t.Errorf("%+v", p.Disk)

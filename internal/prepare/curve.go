@@ -58,7 +58,7 @@ func (r *run) newCurve(ctx context.Context, file *gguf.File, way prepared.Way) (
 // frequencies foretell them.
 func (m *curveMaker) bounds() (dense, exact float64, err error) {
 	if m.config.Experts.Count > 0 {
-		return expertBytes(m.file, &m.config), 0, nil
+		return m.config.ExpertBytes(m.file), 0, nil
 	}
 	for l := range m.config.Layers {
 		k, err := layerCost(m.file, m.config, l, m.o.PredictorType)

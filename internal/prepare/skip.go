@@ -5,9 +5,7 @@ import (
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
-	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
-	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
@@ -48,16 +46,6 @@ func (r *run) expertCurve(ctx context.Context) (*prepared.Curve, error) {
 	return c, nil
 }
 
-// expertBytes returns the bytes of experts that a token reads.
-func expertBytes(f *gguf.File, c *model.Config) (n float64) {
-	for _, t := range f.Tensors {
-		if p, loaded := c.Purpose(t.Name); loaded && p.Role == nn.OfExperts {
-			n += float64(t.Bytes()) / float64(c.Experts.Count) * float64(c.Experts.Used)
-		}
-	}
-	return n
-}
-
 // expertsRead returns the share of the chosen experts that were computed, and the bytes of experts that a token read.
 func (m *curveMaker) expertsRead(use []model.NeuronUse) (active, bytes float64) {
 	var chosen, computed float64
@@ -68,5 +56,5 @@ func (m *curveMaker) expertsRead(use []model.NeuronUse) (active, bytes float64) 
 		}
 	}
 	active = computed / max(1, chosen)
-	return active, active * expertBytes(m.file, &m.config)
+	return active, active * m.config.ExpertBytes(m.file)
 }
