@@ -67,11 +67,15 @@ type Options struct {
 	AlwaysOn        float64  // share of a prepared file's neurons, the hottest of each layer, that SparsePredict computes for every token, where it is more than the file's
 	Statistics      string   // a file of `powerinfer profile`, for a model that holds no statistics of its neurons
 
+	// LeaveOut says which experts of a model that is larger than memory may be left out in place of MaxKLD and MinSameTop.
+	LeaveOut LeaveOut
+
 	// MaxKLD and MinSameTop bound what leaving neurons out may change. Of the settings that `powerinfer prepare`
 	// measured and stored in the file, the fastest is taken with which 19 of 20 documents keep within a KL divergence
 	// of MaxKLD from computing all neurons, in nats a token, and keep the likeliest token for at least a share
-	// MinSameTop of their tokens. If there is none, or nothing was measured, only neurons at zero are left out. Notice
-	// is told what was chosen. Where both are 0 nothing is bounded, except that SparseMagnitude then takes a MaxKLD of
+	// MinSameTop of their tokens. If there is none, or nothing was measured, only neurons at zero are left out. Of a model
+	// with experts that is larger than memory, experts are left out in the same way instead of being read from disk: see
+	// LeaveOut. Notice is told what was chosen. Where both are 0 nothing is bounded, except that SparseMagnitude then takes a MaxKLD of
 	// 0.01.
 	MaxKLD, MinSameTop float64
 
@@ -136,6 +140,15 @@ const (
 	HotAlways = HotDrafts(engine.HotAlways)
 	HotNever  = HotDrafts(engine.HotNever)
 )
+
+// LeaveOut says which experts of a token may be left out of a model that is larger than memory, so that they are not read
+// from disk: those after the After highest ranked whose weight is less than a share Below of the token's weights, if they
+// are not in RAM, in steps of generation. The zero value leaves out none. The answers then depend on what is in RAM, and
+// `powerinfer prepare --measure` says how far they may be from others.
+type LeaveOut struct {
+	After int     // 1 or more, and less than the experts of a token
+	Below float64 // above 0, up to 1
+}
 
 // DraftModel is a smaller model of the same vocabulary whose likeliest tokens serve as guesses: see Options.Drafts.
 type DraftModel struct {
@@ -202,7 +215,7 @@ func (o *Options) session() (session.Options, error) {
 	}
 	e := engine.Options{
 		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Outputs: sequences, Drafts: o.drafts(), NoLookup: o.NoLookup, HotDrafts: engine.HotDrafts(o.HotDrafts), Further: o.FurtherDrafts, LeastHot: o.Draft.Least, NoRepack: o.Mapped, RAM: o.RAM, Lock: o.Lock,
-		Activation: o.Activation, Threshold: o.SparseThreshold, AlwaysOn: o.AlwaysOn, Sparse: mode, Bound: model.Bound{KLD: o.MaxKLD, SameTop: o.MinSameTop}, Progress: o.Progress, Bundling: o.Bundling, CacheTypes: types, WholeCache: o.WholeCache,
+		Activation: o.Activation, Threshold: o.SparseThreshold, AlwaysOn: o.AlwaysOn, Skip: compute.Skip{After: o.LeaveOut.After, Below: float32(o.LeaveOut.Below)}, Sparse: mode, Bound: model.Bound{KLD: o.MaxKLD, SameTop: o.MinSameTop}, Progress: o.Progress, Bundling: o.Bundling, CacheTypes: types, WholeCache: o.WholeCache,
 		Extension: engine.Extension(o.Extension),
 	}
 	if o.Trace != nil {

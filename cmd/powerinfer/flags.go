@@ -128,8 +128,24 @@ func predictionFlags() []cli.Flag {
 func boundFlags() []cli.Flag {
 	return about(neuronSubject, []cli.Flag{
 		&cli.Float64Flag{Name: "max-kld", Usage: fmt.Sprintf("leave out as many neurons as the file's measured settings allow: the fastest setting with which 19 of 20 documents stay within this KL divergence from computing all neurons, in nats a token; with --sparse threshold the default is %g", model.UsualMaxKLD), Sources: env("MAX_KLD")},
+		&cli.StringFlag{Name: "leave-out", Usage: "`K:SHARE` of experts that may be left out instead of being read from disk, instead of what --max-kld chooses: those after the K highest ranked of a token with less than SHARE of its weights, such as 4:0.05"},
 		&cli.Float64Flag{Name: "min-same-top", Usage: "the same by another measure: the least share of a document's tokens whose likeliest successor stays the same, such as 0.97", Sources: env("MIN_SAME_TOP")},
 	})
+}
+
+// leaveOut parses the value of --leave-out.
+func leaveOut(v string) (o powerinfer.LeaveOut, err error) {
+	after, below, ok := strings.Cut(v, ":")
+	if ok {
+		o.After, err = strconv.Atoi(after)
+	}
+	if ok && err == nil {
+		o.Below, err = strconv.ParseFloat(below, 64)
+	}
+	if !ok || err != nil || o.After < 1 || !(o.Below > 0 && o.Below <= 1) {
+		return o, fmt.Errorf("--leave-out %q: give how many experts of a token stay, 1 or more, and a share of its weights up to 1, such as 4:0.05", v)
+	}
+	return o, nil
 }
 
 // readBound reads those flags.
@@ -290,6 +306,14 @@ func openOptions(c *cli.Command) (powerinfer.Options, error) {
 	if o.AlwaysOn = c.Float64("sparse-always-on"); !(o.AlwaysOn >= 0 && o.AlwaysOn <= 1) {
 		return o, fmt.Errorf("--sparse-always-on %g is not a share from 0 to 1", o.AlwaysOn)
 	}
+	if v := c.String("leave-out"); v != "" {
+		if o.LeaveOut, err = leaveOut(v); err != nil {
+			return o, err
+		}
+		if bound.IsSet() {
+			return o, errors.New("--leave-out sets what --max-kld and --min-same-top choose; give one or the other")
+		}
+	}
 	if c.Bool("verbose") {
 		o.Chosen = func(line string) { fmt.Fprintln(screen.Err, line) }
 	}
@@ -365,7 +389,7 @@ func sessionOptions(c *cli.Command, outputs int) (session.Options, *powerinfer.O
 		return session.Options{}, nil, err
 	}
 	e := engine.Options{
-		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.Mapped, RAM: o.RAM, Lock: o.Lock, Activation: o.Activation, Threshold: o.SparseThreshold, AlwaysOn: o.AlwaysOn, Bound: model.Bound{KLD: o.MaxKLD, SameTop: o.MinSameTop},
+		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.Mapped, RAM: o.RAM, Lock: o.Lock, Activation: o.Activation, Threshold: o.SparseThreshold, AlwaysOn: o.AlwaysOn, Skip: compute.Skip{After: o.LeaveOut.After, Below: float32(o.LeaveOut.Below)}, Bound: model.Bound{KLD: o.MaxKLD, SameTop: o.MinSameTop},
 		Outputs: outputs, Drafts: max(0, o.Drafts), NoLookup: o.NoLookup, HotDrafts: engine.HotDrafts(o.HotDrafts), Further: o.FurtherDrafts, LeastHot: o.Draft.Least, Work: c.Bool("metrics"),
 	}
 	if e.Sparse, err = sparseMode(c); err != nil {

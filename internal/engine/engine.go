@@ -41,11 +41,12 @@ type Options struct {
 	Activation string     // overrides the file's
 	Threshold  *float32   // overrides the file's sparse threshold
 	Sparse     model.SparseMode
-	Magnitudes []float32   // [layers] override the file's thresholds of mode threshold; nil: by Bound
-	Bound      model.Bound // chooses among the settings of the file's curve, see model.Config.Choose
-	AlwaysOn   float64     // as model.Options'
-	Predicting []bool      // as model.Options'
-	Recall     bool        // as model.Options'
+	Magnitudes []float32    // [layers] override the file's thresholds of mode threshold; nil: by Bound
+	Bound      model.Bound  // chooses among the settings of the file's curve, see model.Config.Choose
+	AlwaysOn   float64      // as model.Options'
+	Skip       compute.Skip // as model.Options'
+	Predicting []bool       // as model.Options'
+	Recall     bool         // as model.Options'
 	CacheTypes compute.CacheTypes
 	Extension  Extension // of the texts that are generated
 	WholeCache bool      // layers with sliding windows keep the keys and values that no window reaches any more, too
@@ -247,7 +248,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 // model returns what o says of the model whatever the machine is.
 func (o *Options) model() model.Options {
 	return model.Options{
-		Activation: o.Activation, Threshold: o.Threshold, Sparse: o.Sparse, Magnitudes: o.Magnitudes, Bound: o.Bound, AlwaysOn: o.AlwaysOn, Predicting: o.Predicting, Recall: o.Recall,
+		Activation: o.Activation, Threshold: o.Threshold, Sparse: o.Sparse, Magnitudes: o.Magnitudes, Bound: o.Bound, AlwaysOn: o.AlwaysOn, Skip: o.Skip, Predicting: o.Predicting, Recall: o.Recall,
 		Order: o.Order, Observer: o.Observer, CacheTypes: o.CacheTypes, Adapters: o.Adapters, Pinned: o.NoRepack,
 	}
 }

@@ -26,6 +26,7 @@ type Options struct {
 	Bound      Bound             // chooses among the settings of the file's curve, see Config.Choose
 	AlwaysOn   float64           // as Config.AlwaysOn; for prepared files
 	Predicting []bool            // as Config.Predicting; for prepared files
+	Skip       compute.Skip      // which experts may be left out, instead of what Bound chooses; the zero value: by Bound
 	Recall     bool              // layers that predict compute every neuron besides, and NeuronUse says what predictors found
 	Sparse     SparseMode        // how feed-forward layers are computed
 	Further    bool              // the file's layer that predicts a further token is taken in, for ForwardBoth and ForwardFurther
@@ -287,7 +288,10 @@ func (c *Config) Settle(o *Options) error {
 	if err := c.takePrediction(o); err != nil {
 		return err
 	}
-	return c.settle(c.ModeWith(o.mode(), o.Adapters), o)
+	if err := c.settle(c.ModeWith(o.mode(), o.Adapters), o); err != nil {
+		return err
+	}
+	return c.takeSkip(o.Skip)
 }
 
 // settle decides how feed-forward layers are computed.
@@ -329,6 +333,9 @@ func (m *Model) Meaning() string {
 	}
 	if m.Experts.Count > 0 {
 		s += fmt.Sprintf(", %d experts", m.Experts.Used)
+		if k := m.Skip; k.After > 0 {
+			s += fmt.Sprintf(", those after %d below %v may be left out", k.After, k.Below)
+		}
 	}
 	if m.Sparse == Predict {
 		s += fmt.Sprintf(", neurons predicted from a logit of %v", m.Threshold)

@@ -183,7 +183,7 @@ func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 		}
 	}
 	w, plan := &x.Weights, &b.plan.Experts
-	w.Act, w.Before, w.Exact = s.Act, s.Before, plan.Exact
+	w.Act, w.Before, w.Exact, w.Skip = s.Act, s.Before, plan.Exact, plan.Skip
 	width := s.Width
 	if s.Latent > 0 {
 		width = s.Latent

@@ -57,6 +57,9 @@ func (r *run) newCurve(ctx context.Context, file *gguf.File, way prepared.Way) (
 // bounds returns the bytes of feed-forward weights that a token is expected to read in mode off and in mode exact, by
 // the file's frequencies.
 func (m *curveMaker) bounds() (dense, exact float64, err error) {
+	if m.config.Experts.Count > 0 {
+		return m.config.ExpertBytes(m.file), 0, nil
+	}
 	for l := range m.config.Layers {
 		k, err := layerCost(m.file, m.config, l, m.o.PredictorType)
 		if err != nil {
@@ -94,8 +97,10 @@ func (m *curveMaker) point(ctx context.Context, value float64, s setting) (p pre
 		Setting: float32(value), Magnitudes: s.magnitudes, KLDivergence: float32(max(0, d.KLD.Value)), Error: float32(eval.MeanError(docs)), SameTop: float32(d.SameTop.Value),
 		MostKLD: float32(min(eval.MostKLD(docs), math.MaxFloat32)), LeastSameTop: float32(eval.LeastSameTop(docs)), Perplexity: float32(d.PPL.Value),
 	}
-	active, bytes, err := m.reads(use)
-	if err != nil {
+	var active, bytes float64
+	if m.config.Experts.Count > 0 {
+		active, bytes = m.expertsRead(use)
+	} else if active, bytes, err = m.reads(use); err != nil {
 		return p, err
 	}
 	p.Active, p.Bytes = float32(active), float32(bytes)
@@ -174,7 +179,7 @@ func (r *run) predictorCurve(ctx context.Context, file *gguf.File) (*prepared.Cu
 	return c, nil
 }
 
-// measureCurve measures a prepared file, and writes it with its curve.
+// measureCurve measures a prepared file, or any with experts, and writes it with its curve.
 func (r *run) measureCurve(ctx context.Context) (*Report, error) {
 	v, err := r.observer(nil)
 	if err != nil {
@@ -185,11 +190,15 @@ func (r *run) measureCurve(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	v.close() // before the file is loaded in another mode
-	c, err := r.predictorCurve(ctx, r.f)
+	var c *prepared.Curve
+	if r.c.Experts.Count > 0 {
+		c, err = r.expertCurve(ctx)
+	} else if c, err = r.predictorCurve(ctx, r.f); err == nil {
+		c.Calibration = r.c.Prepared.Calibration
+	}
 	if err != nil {
 		return nil, err
 	}
-	c.Calibration = r.c.Prepared.Calibration
 	if err := prepared.WriteCurve(ctx, r.w.path(fileModel), r.f, c, r.o.bytes(StageWrite)); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/eval"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -40,13 +41,14 @@ type setting struct {
 	mode       model.SparseMode
 	threshold  *float32  // of predictors' logits; nil: the file's
 	magnitudes []float32 // [layers] of mode threshold
+	skip       compute.Skip
 }
 
 // open opens f in a setting.
 func (m *measurer) open(ctx context.Context, f *gguf.File, window int, s setting) (*engine.Engine, error) {
 	return engine.Open(ctx, f, engine.Options{
 		Context: window, UBatch: stepTokens, Outputs: outputs, NoRepack: m.mapped,
-		Activation: m.o.Activation, Sparse: s.mode, Threshold: s.threshold, Magnitudes: s.magnitudes, Progress: m.o.bytes(StageLoad),
+		Activation: m.o.Activation, Sparse: s.mode, Threshold: s.threshold, Magnitudes: s.magnitudes, Skip: s.skip, Progress: m.o.bytes(StageLoad),
 		Devices: planner.CPU(planner.Processor{Threads: m.o.Threads}),
 	})
 }

@@ -42,7 +42,7 @@ type Options struct {
 	SetType         bool
 	NoPredictors    bool        // order only: every layer runs exact
 	Thresholds      bool        // find thresholds of magnitude, for mode threshold, instead of preparing
-	Measure         bool        // the model is a prepared file, and only its curve is measured again
+	Measure         bool        // the model is a prepared file, or one with experts, and only its curve is measured again
 	Bound           model.Bound // that thresholds of magnitude are to keep; unset: model.UsualMaxKLD
 	Original        bool        // write what the original PowerInfer loads
 	Neurons         bool        // also write the file of neurons, for models larger than memory
@@ -396,8 +396,10 @@ func (r *run) check(ctx context.Context) error {
 func (r *run) checkMeasure() error {
 	path := r.f.Path
 	switch {
+	case r.c.Experts.Count > 0:
+		return r.checkExpertCurve()
 	case r.c.Prepared == nil || !r.c.Predictors:
-		return fmt.Errorf("%s: --measure is for files that prepare made, with predictors", path)
+		return fmt.Errorf("%s: --measure is for files that prepare made, with predictors, and for models with experts", path)
 	case r.o.Original:
 		return fmt.Errorf("%s: the original PowerInfer reads no measured settings; leave --format out", path)
 	case len(r.o.Files)+len(r.o.EvalFiles) == 0:

@@ -10,6 +10,7 @@ type foresight struct {
 	normed buffer
 	logits buffer
 	choice choice
+	leaves []bool
 }
 
 // ForeseeExperts implements compute.ExpertForeseer.
@@ -51,10 +52,14 @@ func (y *foresight) compute(d *Device) {
 	grown(&y.choice.experts, g.X.Rows*g.Used)
 	grown(&y.choice.weights, g.X.Rows*g.Used)
 	d.route(&compute.Route{Choice: compute.Choice{Rows: g.X.Rows, Used: g.Used, N: g.Count, Outputs: g.X.Outputs, Mem: &y.choice}, Logits: logits, Bias: g.Bias, How: g.How})
+	leaves := grown(&y.leaves, g.X.Rows*g.Used)
+	for t := range g.X.Rows {
+		g.Weights.Skip.Leaves(y.choice.weights[t*g.Used:][:g.Used], leaves[t*g.Used:][:g.Used])
+	}
 	y.units = y.units[:0]
 	for k := range g.Used {
 		for t := range g.X.Rows {
-			if at := g.Weights.At(int(y.choice.experts[t*g.Used+k])); at != compute.Absent {
+			if at := g.Weights.At(int(y.choice.experts[t*g.Used+k])); at != compute.Absent && !leaves[t*g.Used+k] {
 				y.units = append(y.units, int32(at))
 			}
 		}
