@@ -99,7 +99,7 @@ var floors = []struct{ pkg, imports string }{
 	{"bench/experts", "internal/compute internal/compute/cpu internal/gguf internal/model internal/modelcost internal/placement internal/residency"},
 	{"bench/families", "internal/arch internal/convert internal/gguf internal/quant internal/synth"},
 	{"bench/record", "internal/atomicfile internal/hw internal/quant internal/synth"},
-	{"bench/gpucheck", "internal/bench internal/modelcost internal/monotime internal/compute internal/compute/vulkan internal/engine internal/gguf internal/hw internal/measure internal/model internal/neuron internal/atomicfile internal/placement internal/quant internal/synth internal/trace internal/planner"},
+	{"bench/gpucheck", "internal/bench internal/modelcost internal/monotime internal/compute internal/compute/hybrid internal/compute/vulkan internal/engine internal/gguf internal/hw internal/measure internal/model internal/neuron internal/atomicfile internal/placement internal/quant internal/synth internal/trace internal/planner"},
 	{"scripts/bcryptprimitives", ""},
 	{"bench/compare", "internal/bench internal/gguf internal/measure"},
 	{"bench/load", ""},

@@ -63,7 +63,7 @@ func TestSimulatedCacheIsReal(t *testing.T) {
 		pos += n
 		s.steps = append(s.steps, asWork(rec.trace[len(rec.trace)-n:], realExperts, false))
 	}
-	use, simulated := dev.UnitUse(), cached(&s, slots, residency.TunedCache(), 0)
+	use, simulated := dev.Usage().Units, cached(&s, slots, residency.TunedCache(), 0)
 	t.Logf("%+v in fact, %+v simulated", use, simulated)
 	if use.Slots != slots || float64(use.Uses()) != simulated.uses {
 		t.Fatalf("%d uses and %d slots, %g and %d simulated", use.Uses(), use.Slots, simulated.uses, slots)

@@ -164,7 +164,7 @@ func (e *Engine) load(ctx context.Context) error {
 	for {
 		err := e.loadOnce(ctx)
 		if err == nil {
-			e.units.begin(e.dev)
+			e.units.begin(e.dev.Usage().Units)
 		}
 		if err == nil || ctx.Err() != nil || !e.options.Devices.After(err) {
 			return err
@@ -236,9 +236,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 	}
 	e.loads++
 	m.Watch(o.Work || e.watchers > 0, e.watchers > 0)
-	if t, ok := dev.(compute.Tuner); ok {
-		t.Tune()
-	}
+	dev.Tune()
 	if o.Observer != nil {
 		return nil // GPUs have no part in what is observed
 	}
@@ -307,10 +305,7 @@ func (e *Engine) Close() error {
 func (e *Engine) SlotUse() compute.SlotUse {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if d, ok := e.dev.(compute.SlotUser); ok {
-		return d.SlotUse()
-	}
-	return compute.SlotUse{}
+	return e.dev.Usage().Slots
 }
 
 // Memory returns what the model was expected to take before it was loaded.
@@ -400,14 +395,13 @@ func (e *Engine) run(p *compute.Params, hidden []int32) error {
 	err := fault.Guard(func() error { return e.forward(p, forward) })
 	e.lookAtFile(err != nil)
 	e.traceStep(len(p.Tokens), begin)
-	e.units.take(e.dev)
+	use := e.dev.Usage()
+	e.units.take(use.Units)
 	if line := e.slow.look(e.UnitUse()); line != "" && e.options.Notice != nil {
 		e.options.Notice(line)
 	}
-	if d, ok := e.dev.(compute.CoreSharer); ok {
-		if sum, threads := d.Yielded(); threads > 0 {
-			e.yielded.Store(int64(sum) / int64(threads))
-		}
+	if use.Threads > 0 {
+		e.yielded.Store(int64(use.Yielded) / int64(use.Threads))
 	}
 	if err == nil {
 		err = e.readLogits(len(p.Out))

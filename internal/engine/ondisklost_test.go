@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
@@ -35,7 +36,7 @@ func TestLostGPUFromDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	left := 1 << 30
-	m := &mortals{plans: []placement.Layout{on, {}}, make: func(d compute.Device) compute.Device { return mortal{d, &left, vulkan.ErrLost, false} }}
+	m := &mortals{plans: []placement.Layout{on, {}}, make: func(d hybrid.GPU) hybrid.GPU { return mortal{d, &left, vulkan.ErrLost, false} }}
 	o := Options{Devices: m, Context: 64, UBatch: 16}
 	least, err := o.Least(f, placement.Layout{})
 	if err != nil {

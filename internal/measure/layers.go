@@ -151,8 +151,8 @@ func (on *layerTrial) time(ctx context.Context, open func() (compute.Device, err
 
 // tune makes the device choose its kernels for the loaded weights, as when a model is loaded.
 func (y *layers) tune() {
-	if d, ok := y.d.(compute.Tuner); ok && y.err == nil {
-		d.Tune()
+	if y.err == nil {
+		y.d.Tune()
 	}
 }
 

@@ -71,9 +71,8 @@ type Model struct {
 	turns    map[*compute.Rope]*compute.Rope // see unscaled
 
 	cache   *compute.Cache
-	most    compute.Segment    // rows of the largest step
-	keeper  compute.UnitKeeper // the device, if it computes with units on disk, or nil
-	shaper  compute.Shaper     // the device, if it has a choice of segments, or nil
+	most    compute.Segment // rows of the largest step
+	shaped  bool            // steps run as the segments that the device chooses
 	pool    *nn.Pool
 	hidden  compute.Tensor // [n, n_embd] the last step's hidden states; in the residual's memory unless there is an MTP layer
 	logits  compute.Tensor // [n_out, n_vocab]
@@ -164,20 +163,16 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if err := extra.Finish(); err != nil {
 		return nil, err
 	}
-	if keeper, ok := dev.(compute.UnitKeeper); ok {
-		if err := keeper.Keep(ctx, o.Progress); err != nil {
-			return nil, err
-		}
-		m.keeper = keeper
+	if err := dev.Keep(ctx, o.Progress); err != nil {
+		return nil, err
 	}
 	if m.cache, err = dev.Cache(m.cacheSpec(o.Cache, o.CacheTypes, m.places)); err != nil {
 		return nil, err
 	}
 	m.most = compute.Segment{Rows: o.Batch, Out: o.Outputs}
 	rows := o.Batch
-	if s, ok := dev.(compute.Shaper); ok && o.Observer == nil { // an observer reads rows of the step
-		m.shaper = s
-		rows += s.Spare(o.Batch)
+	if m.shaped = o.Observer == nil; m.shaped { // an observer reads rows of the step
+		rows += dev.Spare(o.Batch)
 	}
 	m.pass.Cache, m.pass.Recall, m.pass.LastLayer = m.cache, o.Recall, -1
 	if m.canNarrow(&o) {
@@ -186,9 +181,7 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if err := m.allocate(rows, o.Outputs); err != nil {
 		return nil, err
 	}
-	if d, ok := dev.(compute.Watched); ok {
-		d.Watch(&m.watch)
-	}
+	dev.Watch(&m.watch)
 	if o.Observer != nil {
 		return m, m.observe(o.Observer)
 	}

@@ -129,5 +129,5 @@ func steps(t *testing.T, f *gguf.File, l loading, unitCache int64) (list []stepR
 		}
 		list = append(list, stepRows{step.name, rows})
 	}
-	return list, dev.UnitUse(), nil
+	return list, dev.Usage().Units, nil
 }

@@ -319,13 +319,8 @@ func (b *Binder) bundle(prior []float64, parts ...*compute.Matrix) {
 	if b.Err != nil || b.outline {
 		return
 	}
-	keeper, ok := b.Dev.(compute.UnitKeeper)
-	if !ok {
-		b.Fail("%s cannot compute with weights on disk", b.Dev.Name())
-		return
-	}
 	bound := slices.DeleteFunc(parts, func(m *compute.Matrix) bool { return m == nil })
-	b.Err = keeper.Bundle(prior, bound...)
+	b.Err = b.Dev.Bundle(prior, bound...)
 }
 
 // perExpert returns a vector of so many numbers of each of n experts, which may be one for each row of stacked matrices;

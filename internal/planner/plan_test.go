@@ -111,7 +111,7 @@ func TestPlanned(t *testing.T) {
 			}
 			defer e.Close()
 			for _, g := range p.gpus {
-				if n := g.(*vulkan.Device).Unforeseen(); n > 0 {
+				if n := g.Unforeseen(); n > 0 {
 					t.Errorf("%d shaders were not foreseen", n)
 				}
 			}
@@ -338,7 +338,7 @@ func TestForesight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := rehearsed(&b, plan, []compute.Device{p.gpus[0].(*vulkan.Device).Foresight()})
+	m, err := rehearsed(&b, plan, []*vulkan.Device{p.gpus[0].Foresight()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +351,7 @@ func TestForesight(t *testing.T) {
 		group.Go(func() { greedy(t, e, ids[i:min(len(ids), 11*i+3)], 3) })
 	}
 	group.Wait()
-	if n := p.gpus[0].(*vulkan.Device).Unforeseen(); n > 0 {
+	if n := p.gpus[0].Unforeseen(); n > 0 {
 		t.Errorf("%d shaders were not foreseen", n)
 	}
 	mu.Lock()

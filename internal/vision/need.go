@@ -51,6 +51,7 @@ func (n Need) String() string {
 
 // counter counts the multiplications of the operations that it is given, and does none.
 type counter struct {
+	compute.Unforeseeing
 	patches  int64 // of the view that attention sees
 	products int64
 }

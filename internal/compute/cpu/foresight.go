@@ -13,10 +13,10 @@ type foresight struct {
 	leaves []bool
 }
 
-// ForeseeExperts implements compute.ExpertForeseer.
+// ForeseeExperts implements compute.Foreseer.
 func (d *Device) ForeseeExperts(g compute.ExpertGuess) { d.foresight.g = g }
 
-// GuessUnits implements compute.UnitGuesser.
+// GuessUnits implements hybrid.Host.
 func (d *Device) GuessUnits(m *compute.Matrix, units []int32) {
 	d.foresight.of, d.foresight.units = mem(m).disk.bundle, append(d.foresight.units[:0], units...)
 }

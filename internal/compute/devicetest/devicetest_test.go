@@ -22,11 +22,12 @@ type faulty struct {
 }
 
 func (f faulty) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
-	return f.Device.Run(seg, p, func(v compute.Verbs) { body(compute.NewVerbs(fault{v, f.wrong, p})) })
+	return f.Device.Run(seg, p, func(v compute.Verbs) { body(compute.NewVerbs(fault{v: v, wrong: f.wrong, p: p})) })
 }
 
 // fault does operations wrongly.
 type fault struct {
+	compute.Unforeseeing
 	v     compute.Verbs
 	wrong func(v compute.Verbs, p *compute.Params, op compute.Op)
 	p     *compute.Params

@@ -76,17 +76,17 @@ func device(t *testing.T, plan [layers + 1]compute.Place, streamed bool) compute
 // padded returns such a device, on whose GPUs steps have padding if so asked.
 func padded(t *testing.T, plan [layers + 1]compute.Place, streamed, pad bool) compute.Device {
 	t.Helper()
-	return deviceOf(t, plan, streamed, func() compute.Device { return newTapes(host(t), pad) })
+	return deviceOf(t, plan, streamed, func() hybrid.GPU { return newTapes(host(t), pad) })
 }
 
 // deviceOf is device with GPUs of another kind.
-func deviceOf(t *testing.T, plan [layers + 1]compute.Place, streamed bool, gpu func() compute.Device) compute.Device {
+func deviceOf(t *testing.T, plan [layers + 1]compute.Place, streamed bool, gpu func() hybrid.GPU) compute.Device {
 	t.Helper()
 	return deviceBeside(host(t), plan, streamed, gpu)
 }
 
 // deviceBeside is deviceOf with a host.
-func deviceBeside(processor *cpu.Device, plan [layers + 1]compute.Place, streamed bool, gpu func() compute.Device) compute.Device {
+func deviceBeside(processor *cpu.Device, plan [layers + 1]compute.Place, streamed bool, gpu func() hybrid.GPU) compute.Device {
 	gpus := 0
 	for _, p := range plan {
 		gpus = max(gpus, int(p.Tier)+1)

@@ -117,7 +117,7 @@ const assistedVariable = "POWERINFER_TEST_ASSISTED"
 // TestConformance holds lavapipe to the scalar device.
 func TestConformance(t *testing.T) {
 	part, _ := strconv.ParseInt(os.Getenv(partVariable), 10, 64)
-	// Layers whose cache a GPU has attend to latent vectors themselves: see compute.LatentExpander.
+	// Layers whose cache a GPU has attend to latent vectors themselves: see compute.Device.ExpandsLatent.
 	devicetest.Promise{Halves: true, Slow: true, Lacks: []string{"AttendLatent"}}.Run(t, devicetest.Family{lastingDevice(t, Options{maxBinding: part, assisted: os.Getenv(assistedVariable) != ""})})
 }
 

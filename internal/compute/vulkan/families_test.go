@@ -58,7 +58,7 @@ func eager() hybrid.Slots {
 }
 
 // loadSplit loads a model on the GPU and a processor of its own, which Close of the device returned gives back.
-func loadSplit(t *testing.T, f *gguf.File, gpu compute.Device, places []compute.Place, s hybrid.Slots) (*model.Model, *hybrid.Device) {
+func loadSplit(t *testing.T, f *gguf.File, gpu hybrid.GPU, places []compute.Place, s hybrid.Slots) (*model.Model, *hybrid.Device) {
 	t.Helper()
 	host, err := cpu.New(cpu.Options{Threads: 1, Floats: true})
 	if err != nil {
@@ -132,7 +132,7 @@ func (b budget) check(t *testing.T, f *gguf.File, gpu *Device, text []int32, log
 	if !slices.Equal(got, text) {
 		t.Errorf("%s: the text is %v, not %v", b.name, got, text)
 	}
-	if use := d.SlotUse(); b.slots && b.experts < expertsOfFamilies != (use.Hits > 0 && use.Misses > 0) {
+	if use := d.Usage().Slots; b.slots && b.experts < expertsOfFamilies != (use.Hits > 0 && use.Misses > 0) {
 		t.Errorf("%s: %+v", b.name, use)
 	}
 	if err := d.Close(); err != nil {
@@ -221,7 +221,7 @@ func copiesBeside(t *testing.T, f *gguf.File, gpu *Device) {
 			}
 		}
 	}
-	if use := d.SlotUse(); use.Promotions == 0 {
+	if use := d.Usage().Slots; use.Promotions == 0 {
 		t.Errorf("no expert was copied: %+v", use)
 	}
 	if err := d.Close(); err != nil {

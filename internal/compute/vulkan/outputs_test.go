@@ -18,6 +18,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
+// What hybrid asks of the executor of a GPU that it runs.
+var _ hybrid.Recorder = (*recorder)(nil)
+
 // outputsSeed is the seed of these tests' steps.
 const outputsSeed = 9
 

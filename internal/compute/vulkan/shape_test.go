@@ -97,8 +97,11 @@ func (s *shaped) memory(t *testing.T) (all []byte) {
 	return all
 }
 
-// exact hides the Shaper.
+// exact runs steps as they are, without rows to spare.
 type exact struct{ compute.Device }
+
+func (exact) Shape(seg, _ compute.Segment) compute.Segment { return seg }
+func (exact) Spare(int) int                                { return 0 }
 
 // small writes a small model and opens it.
 func small(t *testing.T, spec synth.Spec) *gguf.File {

@@ -232,7 +232,7 @@ func newRunner(ctx context.Context, f *gguf.File, o *Options) (*runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{dev: &device{Device: processor, choices: processor, file: f, head: o.Head, sums: map[string]*sums{}}}
+	r := &runner{dev: &device{Device: processor, file: f, head: o.Head, sums: map[string]*sums{}}}
 	n := o.context()
 	step, outputs := min(stepTokens, n), 1
 	if o.Head {

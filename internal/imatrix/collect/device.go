@@ -5,16 +5,16 @@ import (
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
 // device wraps another device and adds up the squares of the inputs of the file's matrices.
 type device struct {
-	compute.Device
-	choices compute.ChoiceReader // the same device
-	file    *gguf.File
-	head    bool             // of the matrix of the logits, too
-	sums    map[string]*sums // by tensor
+	*cpu.Device
+	file *gguf.File
+	head bool             // of the matrix of the logits, too
+	sums map[string]*sums // by tensor
 }
 
 // sums are the sums of one tensor.
@@ -69,6 +69,9 @@ func size(f *gguf.File, name string) (cols, matrices int) {
 	}
 	return t.Shape[0], matrices
 }
+
+// ExpandsLatent returns false: keys and values of latent vectors would be made where nobody sees their products.
+func (d *device) ExpandsLatent() bool { return false }
 
 // Run implements compute.Device.
 func (d *device) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
@@ -161,7 +164,7 @@ func (e *executor) seeExperts(o *compute.Experts) compute.Op {
 	chosen := make([]float32, o.Choice.Rows*2*o.Choice.Used)
 	t := -1
 	e.Host(func() error {
-		e.d.choices.ChoiceData(o.Choice, chosen)
+		e.d.ChoiceData(o.Choice, chosen)
 		return nil
 	})
 	e.rows(o.X, func(row []float32) {
