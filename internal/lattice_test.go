@@ -84,7 +84,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/convert/checkpoint", "internal/filekind internal/quant internal/wholefile"},
 	{"internal/convert/checkpoint/checkpointtest", "internal/quant"},
 	{"internal/convert", "internal/arch internal/convert/checkpoint internal/family internal/gguf internal/imatrix internal/neuron internal/nn internal/prepared internal/quant internal/tokenizer internal/fault"},
-	{"internal/modelcost", "internal/arch internal/compute internal/convert internal/gguf internal/model internal/nn internal/neuron internal/placement internal/prepared internal/quant internal/setting"},
+	{"internal/modelcost", "internal/compute internal/convert internal/family internal/gguf internal/model internal/nn internal/neuron internal/placement internal/prepared internal/quant internal/setting"},
 	{"internal/planner", "internal/disk internal/compute internal/compute/cpu internal/compute/hybrid internal/compute/vulkan internal/gguf internal/hw internal/measure internal/model internal/modelcost internal/placement internal/quant internal/residency internal/trace internal/setting"},
 	{"internal/engine", "internal/bundle internal/vision internal/atomicfile internal/monotime internal/compute internal/compute/cpu/layout internal/disk internal/gguf internal/hw internal/kvcache internal/kvfile internal/model internal/nn internal/placement internal/sample internal/speculate internal/tokenizer internal/trace internal/setting internal/fault"},
 	{"internal/eval/task", "internal/setting internal/atomicfile internal/wholefile"},

@@ -307,19 +307,18 @@ func (p *plan) furtherParts(c *config, l int, names *furtherNames) {
 // ofOwnKV are the tensors that layers need which have keys and values of their own.
 var ofOwnKV = []string{"attn_k.weight", "attn_v.weight", "attn_k_norm.weight"}
 
-// sizes returns what the shapes of a layer's tensors follow from.
-func (c *config) sizes(l int) arch.Sizes {
-	s := arch.Sizes{
-		Embd: c.Hidden, Vocab: c.Vocab, Positions: c.Context, FF: c.neurons(l), Heads: c.Heads, KVHeads: c.KVHeads, Key: c.HeadDim, Value: c.value(),
-		Latent: c.Latent, QueryLatent: c.QueryLatent, Rotated: c.Turned, Types: c.TokenTypes, Layers: c.Layers, Input: c.Input, LowRank: c.LowRank,
-		Experts: c.Mixture.Count, ExpertFF: c.Mixture.Width, SharedFF: c.Mixture.Shared, ExpertLatent: c.Mixture.Latent,
-		ElementGate: c.ElementGate, IndexHeads: c.IndexHeads, IndexKey: c.IndexHead, StateSpace: c.StateSpace,
-		Gated:       arch.Gated{Streams: c.HyperStreams, Rank: c.HyperRank, IndexHeads: c.MeanHeads, IndexDim: c.MeanDim, GramTaps: c.GramTaps},
-		Connections: arch.Connections{Streams: c.ResidualStreams, OutputGroups: c.OutputGroups, Low: c.OutputLow, Used: c.Mixture.Used},
-	}
-	if l < len(c.Ratios) {
-		s.Block = c.Ratios[l]
-	}
+// sizes are those of a layer.
+type sizes struct {
+	FF              int
+	Heads, KVHeads  int
+	Key, Value      int // elements of a head's key and of its value
+	Latent, Rotated int // of latent attention: elements that keys and values follow from, and rotated ones of a head
+	arch.StateSpace     // of recurrent layers
+}
+
+// sizes returns those of layer l.
+func (c *config) sizes(l int) sizes {
+	s := sizes{FF: c.neurons(l), Heads: c.Heads, KVHeads: c.KVHeads, Key: c.HeadDim, Value: c.value(), Latent: c.Latent, Rotated: c.Turned, StateSpace: c.StateSpace}
 	if c.LayerParts != nil && c.LayerParts[l]&arch.Attention == 0 {
 		s.KVHeads = 0
 	}
@@ -429,18 +428,18 @@ func (p *plan) one(c *config, i *item) {
 		p.numbers(name, source, shape)
 		return
 	}
-	sizes := c.sizes(i.layer)
+	of := c.sizes(i.layer)
 	stem, _, _ := strings.Cut(t.Name, ".")
-	part, packed := packedAt(sizes)[stem]
+	part, packed := packedAt(of)[stem]
 	packed = packed && p.family.QKV != "" && strings.HasPrefix(source, i.from+p.family.QKV+".")
-	stored := p.stored(c, sizes, t, source, shape, packed)
+	stored := p.stored(c, of, t, source, shape, packed)
 	out := p.from(name, source, shape, stored)
 	if len(out.shape) == 2 && stored[0] < shape[0] {
 		out.rows = stored[0]
 	}
 	p.multiply(c, out, t.Name)
 	out.plain = out.plain || staysFloat(t.Name)
-	p.rearrange(c, sizes, t.Change, shape, out)
+	p.rearrange(c, of, t.Change, shape, out)
 	if c.halved > 0 && (stem == "attn_q" || stem == "attn_k") {
 		out.row = halves(c.HeadDim, c.halved)
 	}
@@ -448,7 +447,7 @@ func (p *plan) one(c *config, i *item) {
 		p.err = fmt.Errorf("%s: adapters of %q are not supported; merge the adapter into the model and convert that", p.source.Path, source)
 	}
 	if p.family.Tiled {
-		out.tile(stem, deltaSizes(sizes.StateSpace))
+		out.tile(stem, deltaSizes(of.StateSpace))
 	}
 	if packed {
 		out.row = behind(out.row, part, nil)
@@ -539,10 +538,10 @@ func staysFloat(name string) bool {
 
 // stored returns the shape that the folder's tensor source has, from which the file's tensor t of that shape is taken;
 // packed: one tensor holds queries, keys and values.
-func (p *plan) stored(c *config, sizes arch.Sizes, t arch.Tensor, source string, shape []int, packed bool) []int {
+func (p *plan) stored(c *config, of sizes, t arch.Tensor, source string, shape []int, packed bool) []int {
 	stored := slices.Clone(shape)
 	if packed {
-		stored[0] = (sizes.Heads + 2*sizes.KVHeads) * sizes.Key
+		stored[0] = (of.Heads + 2*of.KVHeads) * of.Key
 	}
 	switch t.Change {
 	case arch.Transposed:
@@ -550,7 +549,7 @@ func (p *plan) stored(c *config, sizes arch.Sizes, t arch.Tensor, source string,
 			slices.Reverse(stored)
 		}
 	case arch.LatentKeys, arch.LatentValues:
-		stored = []int{sizes.Heads * keyValueRows(sizes), sizes.Latent}
+		stored = []int{of.Heads * keyValueRows(of), of.Latent}
 	case arch.FirstHalf, arch.SecondHalf:
 		stored[len(stored)-2] *= 2
 	case arch.NegatedExp, arch.Exp, arch.Column, arch.Groups:
@@ -558,13 +557,13 @@ func (p *plan) stored(c *config, sizes arch.Sizes, t arch.Tensor, source string,
 			stored = p.likewise(source, []int{shape[0] * shape[1]})
 		}
 	case arch.GroupedMixed, arch.GroupedGates:
-		stored[0] = sizes.Channels() + sizes.Inner
+		stored[0] = of.Channels() + of.Inner
 	case arch.Taps:
 		stored = []int{shape[0], 1, shape[len(shape)-1]}
 	case arch.Joined:
 		stored = []int{shape[0] * shape[1], shape[2]}
 	case arch.IndexQueries, arch.IndexKeys:
-		stored[0] = (sizes.Gated.IndexHeads + 1) * sizes.Gated.IndexDim
+		stored[0] = (c.MeanHeads + 1) * c.MeanDim
 	case arch.Flat:
 		stored = p.likewise(source, shape)
 	case arch.JoinedColumns:
@@ -590,11 +589,11 @@ func (p *plan) stored(c *config, sizes arch.Sizes, t arch.Tensor, source string,
 
 // keyValueRows returns the rows that a head has in the matrix that makes keys and values of latent vectors: its key's
 // unrotated ones, then its value's.
-func keyValueRows(s arch.Sizes) int { return s.Key - s.Rotated + s.Value }
+func keyValueRows(s sizes) int { return s.Key - s.Rotated + s.Value }
 
 // rearrange has out, of that shape, take its rows and columns from where the folder has them.
-func (p *plan) rearrange(c *config, sizes arch.Sizes, change arch.Change, shape []int, out *tensor) {
-	both := keyValueRows(sizes)
+func (p *plan) rearrange(c *config, of sizes, change arch.Change, shape []int, out *tensor) {
+	both := keyValueRows(of)
 	switch change {
 	case arch.Transposed:
 		out.column = p.pairs == nil
@@ -603,7 +602,7 @@ func (p *plan) rearrange(c *config, sizes arch.Sizes, change arch.Change, shape 
 	case arch.LatentKeys:
 		out.column, out.apart = true, both
 	case arch.LatentValues:
-		out.row = func(r int) int { return r/sizes.Value*both + both - sizes.Value + r%sizes.Value }
+		out.row = func(r int) int { return r/of.Value*both + both - of.Value + r%of.Value }
 	case arch.Pairs:
 		out.row = interleaved(c.HeadDim)
 	case arch.Ungroup:
@@ -611,7 +610,7 @@ func (p *plan) rearrange(c *config, sizes arch.Sizes, change arch.Change, shape 
 	case arch.Ternary:
 		out.ternary = p.pairs == nil
 	case arch.IndexKeys:
-		out.row = behind(nil, sizes.Gated.IndexHeads*sizes.Gated.IndexDim, nil)
+		out.row = behind(nil, c.MeanHeads*c.MeanDim, nil)
 	case arch.PlusOne:
 		out.plus = 1
 	case arch.Flat:
@@ -635,9 +634,9 @@ func (p *plan) rearrange(c *config, sizes arch.Sizes, change arch.Change, shape 
 	case arch.BehindPadding:
 		out.row = behind(nil, c.PaddingRows, nil)
 	case arch.GroupedMixed:
-		out.row = deltaSizes(sizes.StateSpace).mixed
+		out.row = deltaSizes(of.StateSpace).mixed
 	case arch.GroupedGates:
-		out.row = deltaSizes(sizes.StateSpace).gates
+		out.row = deltaSizes(of.StateSpace).gates
 	}
 }
 

@@ -17,9 +17,9 @@ func (c *config) sizeKeys(f arch.Family) []gguf.KV {
 		{Key: key("context_length"), Value: uint32(c.Context)},
 		{Key: key("embedding_length"), Value: uint32(c.Hidden)},
 		{Key: key("block_count"), Value: uint32(c.Layers)},
-		{Key: key("feed_forward_length"), Value: c.perLayer(func(s arch.Sizes) int { return s.FF })},
-		{Key: key("attention.head_count"), Value: c.perLayer(func(s arch.Sizes) int { return s.Heads })},
-		{Key: key("attention.head_count_kv"), Value: c.perLayer(func(s arch.Sizes) int { return c.cachedHeads(f, s) })},
+		{Key: key("feed_forward_length"), Value: c.perLayer(func(s sizes) int { return s.FF })},
+		{Key: key("attention.head_count"), Value: c.perLayer(func(s sizes) int { return s.Heads })},
+		{Key: key("attention.head_count_kv"), Value: c.perLayer(func(s sizes) int { return c.cachedHeads(f, s) })},
 		{Key: key("vocab_size"), Value: uint32(c.Vocab)},
 	}
 	if f.KeysByHead() { // of the cache's rows
@@ -36,7 +36,7 @@ func (c *config) sizeKeys(f arch.Family) []gguf.KV {
 
 // cachedHeads returns the number of KV heads that files state: for latent attention by head one, as the cache has, and
 // for models with delta nets that of the layers with attention.
-func (c *config) cachedHeads(f arch.Family, s arch.Sizes) int {
+func (c *config) cachedHeads(f arch.Family, s sizes) int {
 	switch {
 	case f.KeysByHead():
 		return min(1, s.KVHeads)
@@ -193,7 +193,7 @@ func (c *config) deviations() ([]float32, error) {
 }
 
 // perLayer returns the number of each layer where they differ, else that of all.
-func (c *config) perLayer(of func(s arch.Sizes) int) any {
+func (c *config) perLayer(of func(s sizes) int) any {
 	all, first := make([]int32, c.Layers), of(c.sizes(0))
 	same := true
 	for l := range all {

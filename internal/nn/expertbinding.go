@@ -107,6 +107,9 @@ func (b *Binder) GivenExperts(name string, vocab, used, n int) *compute.Matrix {
 	if t == nil {
 		return nil
 	}
+	if b.held != nil {
+		t.Type = quant.I32
+	}
 	if t.Type != quant.I32 {
 		b.Fail("tensor %q: experts' numbers of type %s are not supported; I32 is", t.Name, t.Type)
 		return nil

@@ -23,12 +23,19 @@ const (
 	gramEnd      = 2
 )
 
-// gated returns the sizes of a family with streams.
-func (m *model) gated() arch.Gated {
+// gatedSizes are those of a family with streams.
+type gatedSizes struct {
+	Streams, Rank          int
+	IndexHeads, IndexDim   int
+	GramTaps               int
+	GramRows, GramElements int // of the table
+}
+
+func (m *model) gated() gatedSizes {
 	if !m.fam.GatedStreams {
-		return arch.Gated{}
+		return gatedSizes{}
 	}
-	g := arch.Gated{Streams: gatedStreams, Rank: gatedRank, IndexHeads: meanHeads, IndexDim: m.HeadDim, GramTaps: gramTaps, GramElements: m.Embd / len(gramRows())}
+	g := gatedSizes{Streams: gatedStreams, Rank: gatedRank, IndexHeads: meanHeads, IndexDim: m.HeadDim, GramTaps: gramTaps, GramElements: m.Embd / len(gramRows())}
 	for _, n := range gramRows() {
 		g.GramRows += int(n)
 	}

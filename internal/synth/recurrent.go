@@ -178,7 +178,7 @@ func (m *model) recurrent(layer int) {
 		m.reader(name("attn_gate.weight"), s.Inner, in, 1, nil)
 		for _, gates := range []string{"ssm_ba.weight", "ssm_beta.weight", "ssm_alpha.weight"} {
 			if m.has(gates) {
-				m.reader(name(gates), m.fam.Shape(gates, m.sizes())[0], in, 1, nil)
+				m.reader(name(gates), m.shape(layer, gates)[0], in, 1, nil)
 			}
 		}
 	} else {

@@ -27,6 +27,9 @@ func Write(ctx context.Context, path string, s Spec, progress func(done, total i
 		return fmt.Errorf("synthetic model: %w", err)
 	}
 	m := newModel(s)
+	if err := m.list(); err != nil {
+		return fmt.Errorf("synthetic model: %w", err)
+	}
 	return gguf.Create(ctx, path, s.Magic, m.keys(), m.tensors(), progress)
 }
 

@@ -71,26 +71,6 @@ func (f *Family) InLayer(t Tensor, l int) Tensor {
 // Ranks are those of RWKV's products through narrower vectors.
 type Ranks struct{ Decay, Rate, Value, Gate int }
 
-// timeMixShape returns the shape of a tensor of RWKV's layers.
-func timeMixShape(stem string, s Sizes) []int {
-	ranks := map[byte]int{'w': s.Ranks.Decay, 'a': s.Ranks.Rate, 'v': s.Ranks.Value, 'g': s.Ranks.Gate}
-	switch stem {
-	case "time_mix_lerp_fused":
-		return []int{6, 1, 1, s.Embd}
-	case "channel_mix_lerp_k":
-		return []int{1, 1, s.Embd}
-	case "time_mix_k_k", "time_mix_k_a", "time_mix_r_k", "time_mix_ln", "time_mix_w0", "time_mix_a0", "time_mix_v0":
-		return []int{s.Embd}
-	case "time_mix_receptance", "time_mix_key", "time_mix_value", "time_mix_output":
-		return []int{s.Embd, s.Embd}
-	case "time_mix_w1", "time_mix_a1", "time_mix_v1", "time_mix_g1":
-		return []int{ranks[stem[len("time_mix_")]], s.Embd}
-	case "time_mix_w2", "time_mix_a2", "time_mix_v2", "time_mix_g2":
-		return []int{s.Embd, ranks[stem[len("time_mix_")]]}
-	}
-	return nil
-}
-
 // RWKV are the keys of that family's configuration.
 type RWKV struct {
 	DecayRank int `json:"decay_low_rank_dim"`

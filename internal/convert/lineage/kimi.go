@@ -108,44 +108,6 @@ func (f *Family) ofMixers(stem string) Part {
 	return Attention
 }
 
-// deltaShape returns the shape of a tensor of Kimi delta attention, or of the latent attention beside it; nil: it has
-// none of its own.
-func (f *Family) deltaShape(stem string, s Sizes) []int {
-	_, factored := f.InBlock(stem[:max(0, len(stem)-2)] + "_b.weight")
-	_, whole := f.InBlock("ssm_g.weight")
-	switch stem {
-	case "ssm_conv1d_q", "ssm_conv1d_k", "ssm_conv1d_v":
-		return []int{s.Inner, 1, s.Taps}
-	case "ssm_f_a", "ssm_g_a":
-		if factored {
-			return []int{s.StateSize, s.Embd}
-		}
-		return []int{s.Inner, s.Embd}
-	case "ssm_f_b", "ssm_g_b":
-		return []int{s.Inner, s.StateSize}
-	case "ssm_g":
-		return []int{s.Inner, s.Embd}
-	case "ssm_dt": // a decay for each element of a key
-		return []int{s.Inner}
-	case "ssm_norm":
-		return []int{s.StateSize}
-	case "ssm_a":
-		if whole {
-			return []int{s.StateHeads}
-		}
-		return []int{s.StateHeads, 1}
-	case "ffn_routed_down":
-		return []int{s.ExpertLatent, s.Embd}
-	case "ffn_routed_up":
-		return []int{s.Embd, s.ExpertLatent}
-	case "ffn_routed_norm":
-		return []int{s.ExpertLatent}
-	case "attn_res_score", "ffn_res_score", "output_res_score":
-		return []int{s.Embd}
-	}
-	return nil
-}
-
 // Kimi are the keys of models with Kimi delta attention.
 type Kimi struct {
 	Linear *struct {

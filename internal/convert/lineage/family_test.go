@@ -8,10 +8,9 @@ import (
 	"testing"
 )
 
-// TestFamilies: every tensor has a shape, stands once, and is found on Hugging Face unless it is computed; every block
+// TestFamilies: every tensor stands once, and is found on Hugging Face unless it is computed; every block
 // has what the forward pass and the neurons need.
 func TestFamilies(t *testing.T) {
-	sizes := Sizes{Embd: 64, Vocab: 100, Positions: 50, Types: 2, FF: 96, Heads: 4, KVHeads: 2, Key: 16, Value: 8, Layers: 3, Input: 8, LowRank: 4, Experts: 8, ExpertFF: 32, SharedFF: 48}
 	names, sources := map[string]bool{}, map[string]bool{}
 	for _, f := range All() {
 		if got, ok := Named(f.Name); !ok || got.Name != f.Name || names[f.Name] {
@@ -32,9 +31,6 @@ func TestFamilies(t *testing.T) {
 			seen[tensor.Name] = true
 			if (tensor.Change == Computed) != (tensor.Source == "") {
 				t.Errorf("%s: %s is from %q and changes by %d", f.Name, tensor.Name, tensor.Source, tensor.Change)
-			}
-			if tensor.Change != Computed && len(f.Shape(tensor.Name, sizes)) == 0 {
-				t.Errorf("%s: %s has no shape", f.Name, tensor.Name)
 			}
 			ofHeads := tensor.Name == "attn_q_norm.weight" || tensor.Name == "attn_k_norm.weight"
 			if f.NormBiases() && !ofHeads && strings.Contains(tensor.Name, "_norm") && strings.HasSuffix(tensor.Name, ".weight") && !has(f, strings.Replace(tensor.Name, ".weight", ".bias", 1)) {
@@ -99,37 +95,6 @@ func has(f Family, name string) bool {
 		}
 	}
 	return false
-}
-
-func TestShape(t *testing.T) {
-	sizes := Sizes{Embd: 64, Vocab: 100, Positions: 50, FF: 96, Heads: 4, KVHeads: 2, Key: 16, Value: 8, Layers: 3, Input: 8, LowRank: 4}
-	phi, learned := phi3(), opt()
-	for _, c := range []struct {
-		f    Family
-		name string
-		want []int
-	}{
-		{phi, "attn_qkv.weight", []int{4*16 + 2*16 + 2*8, 64}},
-		{phi, "attn_output.weight", []int{64, 4 * 8}},
-		{phi, "ffn_up.weight", []int{192, 64}},
-		{learned, "ffn_up.bias", []int{96}},
-		{learned, "ffn_down.bias", []int{64}},
-		{learned, "ffn_down_t.weight", []int{96, 64}},
-		{learned, "ffn_down_t.bias", []int{64}},
-		{learned, "position_embd.weight", []int{52, 64}},
-		{learned, "nothing.weight", nil},
-	} {
-		got := c.f.Shape(c.name, sizes)
-		if len(got) != len(c.want) {
-			t.Errorf("%s: %s has shape %v, want %v", c.f.Name, c.name, got, c.want)
-			continue
-		}
-		for i := range got {
-			if got[i] != c.want[i] {
-				t.Errorf("%s: %s has shape %v, want %v", c.f.Name, c.name, got, c.want)
-			}
-		}
-	}
 }
 
 // TestSmallThinkerLayouts: layouts of layers that GGUF files cannot tell are refused by their key.

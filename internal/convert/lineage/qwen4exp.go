@@ -1,9 +1,6 @@
 package arch
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // qwen4Exp describes the text part of Qwen3.8-Flash-Next: Qwen3.5's delta nets, attention and experts in a residual of
 // several streams, which hyper-connections read and write in place of norms, with an indexer for attention, and a table
@@ -58,59 +55,6 @@ type Qwen4Exp struct {
 	GramHeads    int   `json:"heads_per_ngram"`
 	GramTaps     int   `json:"ple_conv_kernel_size"`
 	GramParts    int   `json:"split_ngram_parts"`
-}
-
-// Gated are the sizes of a family with GatedStreams.
-type Gated struct {
-	Streams, Rank          int
-	IndexHeads, IndexDim   int
-	GramTaps               int
-	GramRows, GramElements int // of the table
-}
-
-// gatedShape returns the shape of a tensor of a family with GatedStreams, by the stem of its name; nil: it is another.
-func gatedShape(stem string, s Sizes) []int {
-	wide := s.Gated.Streams * s.Embd
-	switch of, part := connectionPart(stem); {
-	case !of:
-	case part == "norm":
-		return []int{wide}
-	case part == "down":
-		return []int{s.Gated.Rank, wide}
-	case part == "up":
-		return []int{wide, s.Gated.Rank}
-	case part == "inject":
-		return []int{s.Gated.Streams, wide}
-	}
-	switch stem {
-	case "indexer.q_proj":
-		return []int{s.Gated.IndexHeads * s.Gated.IndexDim, s.Embd}
-	case "indexer.k_proj":
-		return []int{s.Gated.IndexDim, s.Embd}
-	case "indexer.q_norm", "indexer.k_norm":
-		return []int{s.Gated.IndexDim}
-	case "ple_key":
-		return []int{wide, s.Embd}
-	case "ple_value":
-		return []int{s.Embd, s.Embd}
-	case "ple_norm_key", "ple_norm_query", "ple_norm_conv":
-		return []int{wide}
-	case "ple_conv1d":
-		return []int{wide, s.Gated.GramTaps}
-	case "per_layer_token_embd":
-		return []int{s.Gated.GramRows, s.Gated.GramElements}
-	}
-	return nil
-}
-
-// connectionPart returns what a tensor is of a hyper-connection.
-func connectionPart(stem string) (of bool, part string) {
-	for _, name := range []string{"output_hc_", "hc_attn_", "hc_ffn_"} {
-		if rest, ok := strings.CutPrefix(stem, name); ok {
-			return true, rest
-		}
-	}
-	return false, ""
 }
 
 // GramLayer returns the layer that reads the table of n-grams; -1: none does.

@@ -51,3 +51,16 @@ func stateSpaceBlock(prefix string) []Tensor {
 		{Name: "ssm_out.weight", Source: prefix + "out_proj.weight"},
 	}
 }
+
+// StateSpace are the sizes of recurrent layers.
+type StateSpace struct {
+	Inner      int // width of what the state is written with and read as: heads times their size
+	StateSize  int // columns of a head's state
+	StateHeads int
+	Groups     int   // of heads that share how the state is written and read
+	Taps       int   // positions that the convolution sees
+	Ranks      Ranks // of RWKV
+}
+
+// Channels returns what is convolved.
+func (s StateSpace) Channels() int { return s.Inner + 2*s.Groups*s.StateSize }

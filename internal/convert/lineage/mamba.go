@@ -69,31 +69,6 @@ func (f *Family) Selective() bool {
 	return ok
 }
 
-// selectiveShape returns the shape of a tensor of such layers.
-func selectiveShape(stem string, s Sizes) []int {
-	switch stem {
-	case "ssm_in":
-		return []int{2 * s.Inner, s.Embd}
-	case "ssm_conv1d":
-		return []int{s.Inner, s.Taps}
-	case "ssm_x":
-		return []int{s.StateHeads + 2*s.StateSize, s.Inner}
-	case "ssm_dt":
-		return []int{s.Inner, s.StateHeads}
-	case "ssm_dt_norm":
-		return []int{s.StateHeads}
-	case "ssm_b_norm", "ssm_c_norm":
-		return []int{s.StateSize}
-	case "ssm_a":
-		return []int{s.Inner, s.StateSize}
-	case "ssm_d":
-		return []int{s.Inner}
-	case "ssm_out":
-		return []int{s.Embd, s.Inner}
-	}
-	return nil
-}
-
 // Selection are the keys of Mamba's configurations, and of Jamba's, which others do not have.
 type Selection struct {
 	Rank        json.RawMessage `json:"time_step_rank"` // or "auto"

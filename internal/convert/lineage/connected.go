@@ -21,71 +21,8 @@ type Connected struct {
 	HashLayers    int     `json:"num_hash_layers"`
 }
 
-// Connections are the sizes of hyper-connections, and of attention over compressed keys.
-type Connections struct {
-	Streams           int
-	OutputGroups, Low int // of heads, and what each group becomes
-	Block             int // positions; 0: the layer has no compressed keys
-	Used              int // experts of a token
-}
-
 // ShortBlock is the length of blocks that overlap. An indexer chooses among them.
 const ShortBlock = 4
-
-// shape returns the shape of a tensor of hyper-connections or compressed attention. A layer does not have those without
-// elements.
-func (s *Connections) shape(stem string, of Sizes, mixes bool) []int {
-	weights, parts, overlap := 2*s.Streams, 2, 1
-	if mixes {
-		weights, parts = (2+s.Streams)*s.Streams, 3
-	}
-	indexed := 0
-	if s.Block == ShortBlock {
-		overlap, indexed = 2, 1
-	}
-	has := min(s.Block, 1)
-	switch stem {
-	case "hc_attn_fn", "hc_ffn_fn":
-		return []int{weights, s.Streams * of.Embd}
-	case "hc_attn_base", "hc_ffn_base":
-		return []int{weights}
-	case "hc_attn_scale", "hc_ffn_scale":
-		return []int{parts}
-	case "output_hc_fn":
-		return []int{s.Streams, s.Streams * of.Embd}
-	case "output_hc_base":
-		return []int{s.Streams}
-	case "output_hc_scale":
-		return []int{1}
-	case "attn_kv":
-		return []int{of.Key, of.Embd}
-	case "attn_kv_a_norm":
-		return []int{of.Key}
-	case "attn_output_a":
-		return []int{s.OutputGroups * s.Low, of.Heads * of.Key / max(1, s.OutputGroups)}
-	case "attn_output_b":
-		return []int{of.Embd, s.OutputGroups * s.Low}
-	case "attn_compressor_kv", "attn_compressor_gate":
-		return []int{has * overlap * of.Key, of.Embd}
-	case "attn_compressor_ape":
-		return []int{s.Block, overlap * of.Key}
-	case "attn_compressor_norm":
-		return []int{has * of.Key}
-	case "indexer.attn_q_b":
-		return []int{indexed * of.IndexHeads * of.IndexKey, of.QueryLatent}
-	case "indexer.proj":
-		return []int{indexed * of.IndexHeads, of.Embd}
-	case "indexer_compressor_kv", "indexer_compressor_gate":
-		return []int{indexed * 2 * of.IndexKey, of.Embd}
-	case "indexer_compressor_ape":
-		return []int{indexed * s.Block, 2 * of.IndexKey}
-	case "indexer_compressor_norm":
-		return []int{indexed * of.IndexKey}
-	case "ffn_gate_tid2eid":
-		return []int{of.Vocab, s.Used}
-	}
-	return nil
-}
 
 // connected reports whether the residual is several streams, and whether these are mixed.
 func (f *Family) connected() (streams, mixes bool) {
