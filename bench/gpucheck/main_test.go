@@ -84,6 +84,7 @@ const mostApart = 0.05
 // TestDecode: a tiny model is decoded on lavapipe and the processor at every budget, for the same bytes twice and the
 // same choices.
 func TestDecode(t *testing.T) {
+	testenv.Thorough(t)
 	if testing.Short() {
 		t.Skip("decodes on a software device")
 	}
@@ -131,6 +132,7 @@ func TestDecode(t *testing.T) {
 
 // TestKernels: every kernel can be timed in every way.
 func TestKernels(t *testing.T) {
+	testenv.Thorough(t)
 	if testing.Short() {
 		t.Skip("times kernels on a software device")
 	}
@@ -152,6 +154,7 @@ func TestKernels(t *testing.T) {
 
 // TestPrompts: every way that the device has is timed, and the choice is one of them.
 func TestPrompts(t *testing.T) {
+	testenv.Thorough(t)
 	if testing.Short() {
 		t.Skip("times kernels on a software device")
 	}
@@ -368,6 +371,7 @@ func TestCompare(t *testing.T) {
 
 // TestCutOff: behind its time limit a part begins nothing new, and says so.
 func TestCutOff(t *testing.T) {
+	testenv.Thorough(t)
 	c := software(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -107,6 +107,7 @@ func TestVerdicts(t *testing.T) {
 
 // A program cannot pass but by its answers.
 func TestForgeries(t *testing.T) {
+	testenv.Thorough(t)
 	r := runners(t, DefaultLimits())["bare"]
 	tests := "def check(candidate):\n    assert abs(candidate(1) - 2.0) < 1e-6\n    assert candidate(3) == 4\n    assert not isinstance(candidate(5), int) or candidate(5) == 6"
 	for name, text := range map[string]string{
