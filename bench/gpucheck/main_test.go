@@ -85,9 +85,6 @@ const mostApart = 0.05
 // same choices.
 func TestDecode(t *testing.T) {
 	testenv.Thorough(t)
-	if testing.Short() {
-		t.Skip("decodes on a software device")
-	}
 	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // of our own pipelines
 	c := software(t)
 	text := c.sectionOf(t, "7b-q4_0")
@@ -133,9 +130,6 @@ func TestDecode(t *testing.T) {
 // TestKernels: every kernel can be timed in every way.
 func TestKernels(t *testing.T) {
 	testenv.Thorough(t)
-	if testing.Short() {
-		t.Skip("times kernels on a software device")
-	}
 	text := software(t).sectionOf(t, "kernels")
 	if n := len(rows(text, "F16")); n != 12 {
 		t.Fatalf("%d kernels, want 12:\n%s", n, text)
@@ -155,9 +149,6 @@ func TestKernels(t *testing.T) {
 // TestPrompts: every way that the device has is timed, and the choice is one of them.
 func TestPrompts(t *testing.T) {
 	testenv.Thorough(t)
-	if testing.Short() {
-		t.Skip("times kernels on a software device")
-	}
 	text := software(t).sectionOf(t, "prompts")
 	table := rows(text, "F16")
 	if len(table) != 3 {

@@ -69,6 +69,7 @@ func TestSharedScripts(t *testing.T) {
 
 // TestGPUScripts needs lavapipe.
 func TestGPUScripts(t *testing.T) {
+	testenv.Thorough(t)
 	if _, err := vulkan.Chosen(vulkan.Software); err != nil {
 		testenv.Missing(t, "vulkan", err.Error())
 	}
