@@ -444,7 +444,10 @@ func TestCancelled(t *testing.T) {
 	l.Time = time.Hour
 	r := runners(t, l)["bare"]
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(200*time.Millisecond, cancel)
+	go func() {
+		testenv.Eventually(t, "a process", func() bool { return len(confinedProcesses(t)) > 0 })
+		cancel()
+	}()
 	if _, err := r.Check(ctx, Program{Text: "while True: pass", Tests: "pass"}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
