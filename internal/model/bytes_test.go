@@ -36,7 +36,7 @@ func TestSameBytes(t *testing.T) {
 	}
 	experts := synth.Spec{Arch: "smallthinker", Type: quant.Q4_0}
 	all = append(all, models{"smallthinker", synthtest.Sparse(t, experts, 2), model.Exact, sparseTokens})
-	for _, m := range testenv.Few(t, 3, all) {
+	for _, m := range testenv.Few(t, 2, all) {
 		for _, k := range kernel.Variants() {
 			most := 4
 			if k.Name == kernel.Generic { // slow, and row by row: threads can hardly matter
