@@ -191,9 +191,7 @@ func TestUnigramModel(t *testing.T) {
 // tokenizers of npm: a few, or all in exhaustive runs. Those of more than 12 MB take long to read and are left out but
 // where POWERINFER_TOKENIZERS is "all".
 func TestPublishedTokenizers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	testenv.Thorough(t)
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
 			testenv.Missing(t, "npm", program+" is absent")

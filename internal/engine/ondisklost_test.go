@@ -21,6 +21,7 @@ import (
 // TestLostGPUFromDisk: when a GPU fails that holds some of the experts, and the others stay on disk, the processor goes
 // on with all of them on disk; what was opened is closed in the end.
 func TestLostGPUFromDisk(t *testing.T) {
+	testenv.Thorough(t)
 	path := filepath.Join(t.TempDir(), "model.gguf")
 	s := synth.Spec{Arch: "qwen3moe", Layers: 3, Embd: 256, FF: 256, Heads: 4, KVHeads: 2, Type: quant.Q8_0, Experts: 48, Used: 2, Activation: "silu", Seed: 5}
 	if err := synth.Write(t.Context(), path, s, nil); err != nil {

@@ -149,6 +149,7 @@ func likely(t *testing.T, e *Engine, s *Sequence, ids []int32) (out []int32) {
 // TestLostGPU: when the GPU fails in the middle of a text, the processor goes on, and says the same as if it had always
 // been alone; so it does for a sequence that was idle meanwhile, and for one whose pages were shared.
 func TestLostGPU(t *testing.T) {
+	testenv.Thorough(t)
 	for _, c := range []struct {
 		gpus, rest int // rest: those that are left where one of several fails
 		with       error

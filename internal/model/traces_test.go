@@ -16,6 +16,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write the golden files of testdata anew")
@@ -32,7 +33,7 @@ func TestTraces(t *testing.T) {
 		}
 	}
 	t.Run("families", func(t *testing.T) {
-		for _, family := range families {
+		for _, family := range testenv.Few(t, 9, families) {
 			t.Run(family, func(t *testing.T) {
 				t.Parallel()
 				s := &story{programs: dictionary{prefix: "P"}, stretches: dictionary{prefix: "S"}, lists: dictionary{prefix: "W"}, loads: map[string]string{}}

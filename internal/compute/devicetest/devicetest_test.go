@@ -7,11 +7,13 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/ref"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // TestScalarDevice plays every third script on the device that defines it: scripts are sound, and the definition itself
 // gives the same bytes for any company.
 func TestScalarDevice(t *testing.T) {
+	testenv.Thorough(t)
 	Promise{Few: 8}.run(t, selection{scripts: 3, groups: 1}, Family{func(*testing.T) compute.Device { return ref.New() }})
 }
 

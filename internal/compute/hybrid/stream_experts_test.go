@@ -21,6 +21,7 @@ import (
 // TestStreamedExperts: a prompt sends each expert that is not on the GPU there, once, and says the same; single tokens
 // send nothing, and neither does the last layer, which computes a prompt's last row alone.
 func TestStreamedExperts(t *testing.T) {
+	testenv.Thorough(t)
 	const experts, used, width, embd = 24, 3, 32, 256
 	held := []int{5, 0, 20} // of each layer, on the GPU
 	f := synthtest.SparseOnDisk(t, synth.Spec{Arch: "qwen3moe", Type: quant.F32, Experts: experts, Used: used, FF: width}, layers)

@@ -21,15 +21,11 @@ import (
 // TestPromptsBeside: prompts whose experts and cold neurons come by the queue for copies give the bytes that they give
 // where all goes through one queue, also where the two queues run in the worst orders that their waits allow.
 func TestPromptsBeside(t *testing.T) {
-	d, messages := software(t, Options{})
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-		messages.check(t)
-	})
-	d.beside = false               // even on a GPU
-	d.passing = 1                  // a page at a time
+	testenv.Thorough(t)
+	d := lent(t)
+	beside, passing := d.beside, d.passing
+	defer func() { d.beside, d.passing = beside, passing }()
+	d.beside, d.passing = false, 1 // even on a GPU; a page at a time
 	whole := testenv.Exhaustive(t) // else cases take turns with the worst orders
 	for i, c := range []struct {
 		name string

@@ -91,13 +91,13 @@ func greedy(t *testing.T, m *model.Model, n int) (text []int32, logits [][]float
 // expertFamilies holds models of every family with experts to the processor: on every budget of the GPU they say the
 // same text, with the same logits. Where the test is not exhaustive, two families have every budget and the others take
 // turns with them.
-func expertFamilies(t *testing.T, gpu *Device, messages *messages) {
+func expertFamilies(t *testing.T, gpu *Device) {
 	const said = 6
-	whole := testenv.Exhaustive(t)
+	whole, quick := testenv.Exhaustive(t), testenv.Quick(t)
 	budgets := []budget{{name: "no experts"}, {name: "three", experts: 3, head: true}, {name: "all", experts: expertsOfFamilies, head: true}, {name: "slots", experts: 3, slots: true}}
 	turn := 0
 	for _, family := range arch.All() {
-		if family.Experts == nil || family.Headless {
+		if family.Experts == nil || family.Headless || quick && !slices.Contains(quickFamilies, family.Name) {
 			continue
 		}
 		own := budgets
@@ -112,10 +112,13 @@ func expertFamilies(t *testing.T, gpu *Device, messages *messages) {
 			for _, b := range own {
 				b.check(t, f, gpu, text, logits)
 			}
-			messages.check(t)
+			shared.messages.check(t)
 		})
 	}
-	t.Run("faults", func(t *testing.T) { expertFaults(t, gpu, messages) })
+	if quick {
+		return
+	}
+	t.Run("faults", func(t *testing.T) { expertFaults(t, gpu) })
 }
 
 // check holds a model on the budget to the text and the logits of the processor.
@@ -142,7 +145,7 @@ func (b budget) check(t *testing.T, f *gguf.File, gpu *Device, text []int32, log
 
 // expertFaults has a model with experts meet slots of every number, numbers that are none, and a GPU that is lost while
 // an expert is on its way to it.
-func expertFaults(t *testing.T, gpu *Device, messages *messages) {
+func expertFaults(t *testing.T, gpu *Device) {
 	spec := synth.Spec{Arch: "qwen3moe", Type: quant.F32, Layers: layersOfFamilies, Embd: 128, FF: 64, Heads: 4, Experts: expertsOfFamilies, Used: 2, Vocab: 320, Sparsity: 0.5}
 	f, text, logits := decided(t, spec, 6)
 	for _, n := range []int{1, expertsOfFamilies - 1, expertsOfFamilies, expertsOfFamilies + 5} {
@@ -174,7 +177,6 @@ func expertFaults(t *testing.T, gpu *Device, messages *messages) {
 			}
 		}
 	}
-	messages.check(t)
 }
 
 // numberless evaluates tokens one by one, each in a text of its own, and tells of each whether its logits are NaN: the
