@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
@@ -91,7 +92,7 @@ func (p *batchPrompt) generation(usual powerinfer.Generation, m *powerinfer.Mode
 		g.IgnoreEnd = *p.NoEnd
 		maps.DeleteFunc(s.LogitBias, func(id int32, _ float32) bool { return m.EndOfText(id) })
 		if g.IgnoreEnd {
-			banEnds(s.LogitBias, m.Info().Vocabulary, m.EndOfText)
+			flags.BanEnds(s.LogitBias, m.Info().Vocabulary, m.EndOfText)
 		}
 	}
 	if p.Bias != nil {
@@ -138,7 +139,7 @@ func (p *batchSampling) apply(s *powerinfer.Sampling, context int) {
 	set(&s.Mirostat, p.Mirostat)
 	set(&s.RepeatLastN, p.RepeatLastN)
 	set(&s.DRYLastN, p.DRYLastN)
-	s.RepeatLastN, s.DRYLastN = lookBack(s.RepeatLastN, context), lookBack(s.DRYLastN, context)
+	s.RepeatLastN, s.DRYLastN = flags.LookBack(s.RepeatLastN, context), flags.LookBack(s.DRYLastN, context)
 }
 
 func set[T any](to, from *T) {

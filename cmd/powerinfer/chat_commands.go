@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/internal/markdown"
 	"github.com/powerinfer-go/powerinfer/internal/terminal"
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
@@ -257,7 +258,7 @@ func (t *talk) describeModel() {
 
 // value returns a sampling option's value, which may be the one that the model's file advises.
 func (t *talk) value(name string) any {
-	switch field := samplingFields(&t.sampling)[name].(type) {
+	switch field := flags.SamplingFields(&t.sampling)[name].(type) {
 	case *float32:
 		return *field
 	case *int:
@@ -272,9 +273,9 @@ func (t *talk) value(name string) any {
 // set changes a sampling option, or shows them all.
 func (t *talk) set(argument string) error {
 	c := t.command
-	flags := append(samplerFlags(), lengthFlag())
+	options := append(flags.Sampling(), lengthFlag())
 	if argument == "" {
-		for _, f := range flags {
+		for _, f := range options {
 			name := f.Names()[0]
 			fmt.Fprintf(stderr, "  %-22s %v\n", name, t.value(name))
 		}
@@ -282,20 +283,20 @@ func (t *talk) set(argument string) error {
 	}
 	name, value, _ := strings.Cut(argument, " ")
 	var names []string
-	for _, f := range flags {
+	for _, f := range options {
 		names = append(names, f.Names()...)
 	}
 	if !slices.Contains(names, name) {
 		return fmt.Errorf("there is no sampling option %q%s; /set lists them", name, didYouMean(nearest(name, names)))
 	}
-	of := slices.IndexFunc(flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
-	before := fmt.Sprint(t.value(flags[of].Names()[0]))
+	of := slices.IndexFunc(options, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+	before := fmt.Sprint(t.value(options[of].Names()[0]))
 	err := c.Set(name, strings.TrimSpace(value))
 	if err == nil {
-		err = checkGeneration(c)
+		err = flags.CheckGeneration(c)
 	}
 	if err == nil {
-		chosen, failed := sampling(c, t.model)
+		chosen, failed := flags.ReadSampling(c, t.model)
 		if failed == nil {
 			t.sampling = chosen
 			t.note("%s is %v", name, c.Value(name))

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 )
 
 // helpWidth is the longest line of help, in characters; helpIndent is where descriptions begin.
@@ -16,34 +18,6 @@ const (
 	helpWidth  = 80
 	helpIndent = 26
 )
-
-// Subjects of flags, in the order of --help-all. A flag without one belongs to what its command does.
-const (
-	modelSubject    = "Model"
-	formSubject     = "Form of the text"
-	samplingSubject = "Choice of tokens"
-	chatSubject     = "Conversation"
-	contextSubject  = "Context"
-	memorySubject   = "Memory and threads"
-	gpuSubject      = "GPUs"
-	neuronSubject   = "Neurons and experts"
-	draftSubject    = "Draft tokens"
-	pictureSubject  = "Pictures"
-	networkSubject  = "Network"
-	logSubject      = "Log and trace"
-)
-
-var subjects = []string{modelSubject, "", chatSubject, pictureSubject, formSubject, samplingSubject, contextSubject, memorySubject, gpuSubject, neuronSubject, draftSubject, networkSubject, logSubject}
-
-// about gives a subject to the flags that have none.
-func about(subject string, flags []cli.Flag) []cli.Flag {
-	for _, f := range flags {
-		if f, ok := f.(cli.CategorizableFlag); ok && f.GetCategory() == "" {
-			f.SetCategory(subject)
-		}
-	}
-	return flags
-}
 
 // A command with more than manyFlags flags shows firstFlags in --help, and all of them in --help-all.
 const manyFlags = 24
@@ -77,8 +51,8 @@ func writeHelp(w io.Writer, c *cli.Command, all bool) {
 	if len(c.VisibleCommands()) > 0 {
 		out.WriteString(" COMMAND")
 	}
-	flags := c.VisibleFlags()
-	if len(flags) > 0 {
+	list := c.VisibleFlags()
+	if len(list) > 0 {
 		out.WriteString(" [flags]")
 	}
 	if c.ArgsUsage != "" {
@@ -104,24 +78,24 @@ func writeHelp(w io.Writer, c *cli.Command, all bool) {
 		entry(out, sub.Name, sub.Usage)
 	}
 	switch {
-	case len(flags) == 0:
-	case len(flags) <= manyFlags:
-		flagList(out, "Flags", flags, true)
+	case len(list) == 0:
+	case len(list) <= manyFlags:
+		flagList(out, "Flags", list, true)
 	case all:
-		for _, subject := range subjects {
+		for _, subject := range flags.Subjects {
 			title := subject
 			if title == "" {
 				title = "This command"
 			}
-			flagList(out, title, ofSubject(flags, subject), true)
+			flagList(out, title, ofSubject(list, subject), true)
 		}
 	default:
-		first := slices.DeleteFunc(slices.Clone(flags), func(f cli.Flag) bool { return !slices.Contains(firstFlags, f.Names()[0]) })
+		first := slices.DeleteFunc(slices.Clone(list), func(f cli.Flag) bool { return !slices.Contains(firstFlags, f.Names()[0]) })
 		slices.SortStableFunc(first, func(a, b cli.Flag) int {
 			return slices.Index(firstFlags, a.Names()[0]) - slices.Index(firstFlags, b.Names()[0])
 		})
 		flagList(out, "Flags", first, false)
-		fmt.Fprintf(out, "\n%d more flags, by subject: %s --%s\n", len(flags)-len(first), c.FullName(), helpAll)
+		fmt.Fprintf(out, "\n%d more flags, by subject: %s --%s\n", len(list)-len(first), c.FullName(), helpAll)
 	}
 }
 

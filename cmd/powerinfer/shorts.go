@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
@@ -33,7 +34,7 @@ func modelsCommand() *cli.Command {
 			"reads and from the bandwidth that powerinfer doctor measured, or an assumed one. A name with * is what\n"+
 			"the family's name alone means; a quantisation may follow, as in qwen3:8b-q8_0.", shortContext),
 		Flags: []cli.Flag{
-			deviceFlag(), machineFlag(),
+			flags.Device(), machineFlag(),
 			&cli.BoolFlag{Name: "json", Usage: "print them as one JSON array"},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {

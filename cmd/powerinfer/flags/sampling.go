@@ -1,4 +1,4 @@
-package main
+package flags
 
 import (
 	"errors"
@@ -16,27 +16,27 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// samplerFlags choose how the next token is drawn. Where a flag is not given, the model's file decides, else the default.
-func samplerFlags() []cli.Flag {
+// Sampling returns the flags that choose how the next token is drawn. Where a flag is not given, the model's file decides, else the default.
+func Sampling() []cli.Flag {
 	d := sample.DefaultOptions()
-	return about(samplingSubject, []cli.Flag{
-		&cli.Int64Flag{Name: "seed", Aliases: []string{"s"}, Value: -1, Usage: "seed of the random choices; -1: a new one each time", Sources: env("SEED")},
+	return About(SamplingSubject, []cli.Flag{
+		&cli.Int64Flag{Name: "seed", Aliases: []string{"s"}, Value: -1, Usage: "seed of the random choices; -1: a new one each time", Sources: Env("SEED")},
 		&cli.StringFlag{Name: "samplers", Value: sample.ChainNames(d.Chain), Usage: "samplers to apply, in this `ORDER`, separated by ;"},
 		&cli.StringFlag{Name: "sampler-seq", Aliases: []string{"sampling-seq"}, Value: sample.ChainLetters(d.Chain), Usage: "the same as `LETTERS`, one for each sampler; a stands for adaptive_p"},
-		&cli.Float32Flag{Name: "temp", Aliases: []string{"temperature"}, Value: d.Temperature, Usage: "temperature; 0 always takes the likeliest token", Sources: env("TEMPERATURE", "TEMP")},
+		&cli.Float32Flag{Name: "temp", Aliases: []string{"temperature"}, Value: d.Temperature, Usage: "temperature; 0 always takes the likeliest token", Sources: Env("TEMPERATURE", "TEMP")},
 		&cli.Float32Flag{Name: "dynatemp-range", Usage: "vary the temperature by up to this: lower where the model is sure, higher where it is not"},
 		&cli.Float32Flag{Name: "dynatemp-exp", Value: d.DynamicExponent, Usage: "raise the entropy, as a share of the highest possible, to this power before it sets the temperature"},
-		&cli.IntFlag{Name: "top-k", Value: d.TopK, Usage: "keep the k likeliest tokens; 0: all", Sources: env("TOP_K")},
-		&cli.Float32Flag{Name: "top-p", Value: d.TopP, Usage: "keep the likeliest tokens that make up this probability", Sources: env("TOP_P")},
-		&cli.Float32Flag{Name: "min-p", Value: d.MinP, Usage: "drop tokens less likely than this share of the likeliest", Sources: env("MIN_P")},
+		&cli.IntFlag{Name: "top-k", Value: d.TopK, Usage: "keep the k likeliest tokens; 0: all", Sources: Env("TOP_K")},
+		&cli.Float32Flag{Name: "top-p", Value: d.TopP, Usage: "keep the likeliest tokens that make up this probability", Sources: Env("TOP_P")},
+		&cli.Float32Flag{Name: "min-p", Value: d.MinP, Usage: "drop tokens less likely than this share of the likeliest", Sources: Env("MIN_P")},
 		&cli.Float32Flag{Name: "top-n-sigma", Aliases: []string{"top-nsigma"}, Value: d.TopNSigma, Usage: "keep logits at most this many standard deviations below the highest; -1: all"},
 		&cli.Float32Flag{Name: "typical", Aliases: []string{"typical-p"}, Value: d.TypicalP, Usage: "keep the tokens nearest to the expected surprise that make up this probability; 1: all"},
 		&cli.Float32Flag{Name: "xtc-probability", Usage: "probability of leaving out the likeliest tokens, for less predictable texts"},
 		&cli.Float32Flag{Name: "xtc-threshold", Value: d.XTCThreshold, Usage: "XTC leaves out tokens of at least this probability, but keeps the least likely of them"},
 		&cli.IntFlag{Name: "repeat-last-n", Value: d.RepeatLastN, Usage: "tokens that penalties look back on; -1: the context"},
-		&cli.Float32Flag{Name: "repeat-penalty", Value: d.RepeatPenalty, Usage: "divide the logits of recent tokens by this", Sources: env("REPEAT_PENALTY")},
-		&cli.Float32Flag{Name: "presence-penalty", Value: d.PresencePenalty, Usage: "subtract this from the logits of recent tokens", Sources: env("PRESENCE_PENALTY")},
-		&cli.Float32Flag{Name: "frequency-penalty", Value: d.FrequencyPenalty, Usage: "subtract this for every recent occurrence", Sources: env("FREQUENCY_PENALTY")},
+		&cli.Float32Flag{Name: "repeat-penalty", Value: d.RepeatPenalty, Usage: "divide the logits of recent tokens by this", Sources: Env("REPEAT_PENALTY")},
+		&cli.Float32Flag{Name: "presence-penalty", Value: d.PresencePenalty, Usage: "subtract this from the logits of recent tokens", Sources: Env("PRESENCE_PENALTY")},
+		&cli.Float32Flag{Name: "frequency-penalty", Value: d.FrequencyPenalty, Usage: "subtract this for every recent occurrence", Sources: Env("FREQUENCY_PENALTY")},
 		&cli.Float32Flag{Name: "dry-multiplier", Usage: "penalty for a token that would repeat a sequence of tokens; 0: off"},
 		&cli.Float32Flag{Name: "dry-base", Value: d.DRYBase, Usage: "the penalty grows by this factor with every token of the sequence"},
 		&cli.IntFlag{Name: "dry-allowed-length", Value: d.DRYAllowedLength, Usage: "sequences shorter than this may be repeated"},
@@ -52,8 +52,8 @@ func samplerFlags() []cli.Flag {
 	})
 }
 
-// checkGeneration refuses values that make no sense, as far as no model is needed for that.
-func checkGeneration(c *cli.Command) error {
+// CheckGeneration refuses values that make no sense, as far as no model is needed for that.
+func CheckGeneration(c *cli.Command) error {
 	if n := c.Int("n-predict"); n < -1 {
 		return fmt.Errorf("--n-predict %d: give a number of tokens, or -1 for until the text or the context ends", n)
 	}
@@ -87,11 +87,11 @@ func samplerNames(c *cli.Command) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--samplers: %w", err)
 	}
-	var names []string
+	var DraftsBy []string
 	for _, g := range chain {
-		names = append(names, g.String())
+		DraftsBy = append(DraftsBy, g.String())
 	}
-	return names, nil
+	return DraftsBy, nil
 }
 
 // logitBias reads --logit-bias; biases of one token add up.
@@ -112,14 +112,14 @@ func logitBias(c *cli.Command) (map[int32]float32, error) {
 	return biases, nil
 }
 
-// sampling reads samplerFlags for m. A drawn seed is in it, so that it can be told.
-func sampling(c *cli.Command, m *powerinfer.Model) (powerinfer.Sampling, error) {
+// ReadSampling reads Sampling's flags for m. A drawn seed is in it, so that it can be told.
+func ReadSampling(c *cli.Command, m *powerinfer.Model) (powerinfer.Sampling, error) {
 	i := m.Info()
 	return samplingFor(c, m.Sampling(), i.Context, i.Vocabulary, m.EndOfText)
 }
 
-// samplerOptions reads samplerFlags for a model that is served.
-func samplerOptions(c *cli.Command, e *session.Session) (sample.Options, error) {
+// ReadSamplerOptions reads Sampling's flags for a model that is served.
+func ReadSamplerOptions(c *cli.Command, e *session.Session) (sample.Options, error) {
 	tok, vocabulary := e.Tokenizer(), e.Config().Vocab
 	s, err := samplingFor(c, powerinfer.Sampling(e.Sampling()), e.Context(), vocabulary, tok.IsEOG)
 	if err != nil {
@@ -128,7 +128,7 @@ func samplerOptions(c *cli.Command, e *session.Session) (sample.Options, error) 
 	return session.Sampling(s).Options(session.Breakers(tok, vocabulary))
 }
 
-// samplingFor returns s, which the model's file advises, with what samplerFlags say instead, for a model with a context
+// samplingFor returns s, which the model's file advises, with what its flags say instead, for a model with a context
 // and a vocabulary of so many tokens, of which some end a text.
 func samplingFor(c *cli.Command, s powerinfer.Sampling, context, vocabulary int, endOfText func(id int32) bool) (powerinfer.Sampling, error) {
 	if seed := c.Int64("seed"); seed >= 0 {
@@ -136,17 +136,17 @@ func samplingFor(c *cli.Command, s powerinfer.Sampling, context, vocabulary int,
 	} else {
 		s.Seed = uint64(time.Now().UnixNano()) % powerinfer.RandomSeed
 	}
-	names, err := samplerNames(c)
+	DraftsBy, err := samplerNames(c)
 	if err != nil {
 		return s, err
 	}
 	if c.IsSet("samplers") || c.IsSet("sampler-seq") {
-		s.Samplers = names
+		s.Samplers = DraftsBy
 	}
 	if s.LogitBias, err = logitBias(c); err != nil {
 		return s, err
 	}
-	for name, field := range samplingFields(&s) {
+	for name, field := range SamplingFields(&s) {
 		if !c.IsSet(name) {
 			continue
 		}
@@ -157,22 +157,22 @@ func samplingFor(c *cli.Command, s powerinfer.Sampling, context, vocabulary int,
 			*field = c.Int(name)
 		}
 	}
-	s.RepeatLastN, s.DRYLastN = lookBack(s.RepeatLastN, context), lookBack(s.DRYLastN, context)
+	s.RepeatLastN, s.DRYLastN = LookBack(s.RepeatLastN, context), LookBack(s.DRYLastN, context)
 	s.DRYBreakers = breakers(c)
 	if c.Bool("ignore-eos") {
-		banEnds(s.LogitBias, vocabulary, endOfText)
+		BanEnds(s.LogitBias, vocabulary, endOfText)
 	}
 	if err := s.Validate(vocabulary); err != nil {
 		return s, err
 	}
 	if s.AdaptiveTarget >= 0 && !slices.Contains(s.Samplers, sample.AdaptiveP.String()) {
-		fmt.Fprintln(stderr, "note: --adaptive-target changes nothing unless --samplers names adaptive_p")
+		fmt.Fprintln(c.Root().ErrWriter, "note: --adaptive-target changes nothing unless --samplers names adaptive_p")
 	}
 	return s, nil
 }
 
-// samplingFields returns the numbers of s by the flags that set them.
-func samplingFields(s *powerinfer.Sampling) map[string]any {
+// SamplingFields returns the numbers of s by the flags that set them.
+func SamplingFields(s *powerinfer.Sampling) map[string]any {
 	return map[string]any{
 		"temp": &s.Temperature, "dynatemp-range": &s.DynamicRange, "dynatemp-exp": &s.DynamicExponent,
 		"top-k": &s.TopK, "top-p": &s.TopP, "min-p": &s.MinP, "top-n-sigma": &s.TopNSigma, "typical": &s.TypicalP,
@@ -184,8 +184,8 @@ func samplingFields(s *powerinfer.Sampling) map[string]any {
 	}
 }
 
-// banEnds adds biases that ban the tokens of a vocabulary that end a text.
-func banEnds(biases map[int32]float32, vocabulary int, endOfText func(id int32) bool) {
+// BanEnds adds biases that ban the tokens of a vocabulary that end a text.
+func BanEnds(biases map[int32]float32, vocabulary int, endOfText func(id int32) bool) {
 	for id := range int32(vocabulary) {
 		if endOfText(id) {
 			biases[id] = float32(math.Inf(-1))
@@ -193,8 +193,8 @@ func banEnds(biases map[int32]float32, vocabulary int, endOfText func(id int32) 
 	}
 }
 
-// lookBack returns n tokens, -1 standing for the context.
-func lookBack(n, context int) int {
+// LookBack returns n tokens, -1 standing for the context.
+func LookBack(n, context int) int {
 	if n == -1 {
 		return context
 	}
@@ -212,7 +212,7 @@ func breakers(c *cli.Command) []string {
 			texts = nil
 			continue
 		}
-		texts = append(texts, withoutEscapes(t))
+		texts = append(texts, WithoutEscapes(t))
 	}
 	return texts
 }
