@@ -3,11 +3,11 @@
 // (internal/placement, internal/residency), and prints what a token takes. Its command cache does so for the units of a
 // model that is larger than RAM, and prints which of them stay in RAM.
 //
-//	go run ./bench/experts                                    # the table of docs/placement.md
+//	go run ./bench/experts                                    # the table of docs/benchmarks/2026-11-experts-simulated.md
 //	go run ./bench/experts --model model.gguf --text book.txt --save uses.jsonl
 //	go run ./bench/experts --model qwen3-30b-a3b --machine gpu8 --trace uses.jsonl
 //	go run ./bench/experts --model qwen3-30b-a3b --machine gpu8 --habits zipf=1,drift=0.7,topic=100,sticky=1
-//	go run ./bench/experts --tokens 3000 cache                # the tables of "The unit cache" in docs/placement.md
+//	go run ./bench/experts --tokens 3000 cache                # the tables of docs/benchmarks/2026-11-cache-simulated.md
 package main
 
 import (

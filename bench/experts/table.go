@@ -15,7 +15,7 @@ import (
 func cacheCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "cache",
-		Usage: "simulate which units of a model that is larger than RAM stay in RAM, and print the tables of docs/placement.md, or those of one text",
+		Usage: "simulate which units of a model that is larger than RAM stay in RAM, and print the tables of docs/benchmarks/2026-11-cache-simulated.md, or those of one text",
 		Flags: []cli.Flag{
 			&cli.FloatFlag{Name: "half-life", Value: residency.TunedCache().HalfLife, Usage: "`TOKENS` after which a use counts half"},
 		},

@@ -12,6 +12,9 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
@@ -94,7 +97,7 @@ func runBatch(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (err
 	total := len(prompts)
 	prompts = slices.DeleteFunc(prompts, func(p batchPrompt) bool { return answers.done[string(p.ID)] })
 	if len(prompts) < total {
-		fmt.Fprintf(stderr, "note: %d of %d prompts are answered already\n", total-len(prompts), total)
+		fmt.Fprintf(screen.Err, "note: %d of %d prompts are answered already\n", total-len(prompts), total)
 	}
 	if len(prompts) == 0 {
 		return nil
@@ -111,7 +114,7 @@ func runBatch(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (err
 	usual.Sampling = &chosen
 	b := &batch{model: m, usual: usual, answers: answers}
 	err = b.run(ctx, prompts, min(parallel, len(prompts)))
-	fmt.Fprintf(stderr, "generated %s in %s%s\n", count(b.all.Tokens, "token"), count(b.texts, "answer"), guesses(&b.all))
+	fmt.Fprintf(screen.Err, "generated %s in %s%s\n", quantity.Of(b.all.Tokens, "token"), quantity.Of(b.texts, "answer"), guesses(&b.all))
 	return err
 }
 
@@ -128,8 +131,8 @@ type batch struct {
 
 // run continues prompts, so many at a time, in their order.
 func (b *batch) run(ctx context.Context, prompts []batchPrompt, parallel int) error {
-	bar := newProgress("continuing prompts", unitRuns)
-	defer bar.finish()
+	bar := progress.New("continuing prompts", progress.Runs)
+	defer bar.Finish()
 	next := make(chan *batchPrompt)
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -145,7 +148,7 @@ func (b *batch) run(ctx context.Context, prompts []batchPrompt, parallel int) er
 				}
 				mu.Lock()
 				done++
-				bar.set(int64(done), int64(len(prompts)))
+				bar.Count(done, len(prompts))
 				mu.Unlock()
 			}
 		})

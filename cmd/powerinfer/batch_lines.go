@@ -15,6 +15,8 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
@@ -272,13 +274,13 @@ func (a *answers) resume(name string) error {
 	if !strings.HasPrefix(string(torn), beginning) && !strings.HasPrefix(beginning, string(torn)) {
 		return fmt.Errorf("%s: line %d is no answer of a batch; name another file", name, line+1)
 	}
-	note(tornNote(len(torn), name))
+	screen.Note(tornNote(len(torn), name))
 	return a.file.Cut()
 }
 
 // tornNote tells the user that an incomplete line is cut off.
 func tornNote(bytes int, name string) string {
-	return fmt.Sprintf("the last line of %s is incomplete, as an interrupted run leaves it: its %s are removed, and it is computed again", name, count(bytes, "byte"))
+	return fmt.Sprintf("the last line of %s is incomplete, as an interrupted run leaves it: its %s are removed, and it is computed again", name, quantity.Of(bytes, "byte"))
 }
 
 // write adds a line, in one piece.
@@ -314,9 +316,9 @@ func (kept) Close() error { return nil }
 func openStream(ctx context.Context, name string) (io.WriteCloser, error) {
 	switch name {
 	case "", "-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1": // by name: a socket cannot be opened
-		return kept{stdout}, nil
+		return kept{screen.Out}, nil
 	case "/dev/stderr", "/dev/fd/2", "/proc/self/fd/2":
-		return kept{stderr}, nil
+		return kept{screen.Err}, nil
 	}
 	info, err := os.Stat(name)
 	if err != nil || info.Mode().IsRegular() {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/bench"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
@@ -70,7 +72,7 @@ func runBench(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) erro
 		return err
 	}
 	reps := c.Int("repetitions")
-	w, err := bench.NewWriter(stdout, c.String("output"))
+	w, err := bench.NewWriter(screen.Out, c.String("output"))
 	if err != nil {
 		return err
 	}
@@ -126,13 +128,13 @@ func (b *benchModel) encoded(text string) []int32 {
 func (b *benchModel) time(ctx context.Context, tests []bench.Test, tokens []int32, reps int, w *bench.Writer) error {
 	i := b.Info()
 	for _, t := range tests {
-		bar := newProgress(t.Name(), unitRuns)
+		bar := progress.New(t.Name(), progress.Runs)
 		test := evaluate.Benchmark{
 			Prompt: t.Prompt, Generate: t.Gen, Depth: t.Depth, Runs: reps, Tokens: tokens,
-			Progress: func(done, total int) { bar.set(int64(done), int64(total)) },
+			Progress: bar.Count,
 		}
 		timing, err := test.Run(ctx, b.Model)
-		bar.finish()
+		bar.Finish()
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,8 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/bench"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
@@ -52,7 +54,7 @@ func benchBatched(ctx context.Context, c *cli.Command, trace *powerinfer.Trace, 
 	if err != nil {
 		return err
 	}
-	w, err := bench.NewBatchedWriter(stdout, c.String("output"))
+	w, err := bench.NewBatchedWriter(screen.Out, c.String("output"))
 	if err != nil {
 		return err
 	}
@@ -86,7 +88,7 @@ func (b *benchModel) timeSequences(ctx context.Context, tests []bench.Batched, t
 	o := &b.options
 	row := bench.BatchedRow{Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Threads: o.Threads, Layers: plan.OnGPUs()}
 	for _, row.Batched = range tests {
-		bar := newProgress(fmt.Sprintf("%d sequences of %d+%d tokens", row.Sequences, row.Prompt, row.Gen), unitRuns)
+		bar := progress.New(fmt.Sprintf("%d sequences of %d+%d tokens", row.Sequences, row.Prompt, row.Gen), progress.Runs)
 		test := evaluate.Benchmark{Prompt: row.Prompt, Generate: row.Gen, Sequences: row.Sequences, Tokens: tokens}
 		warm := test
 		warm.Generate = min(warm.Generate, 4)
@@ -94,7 +96,7 @@ func (b *benchModel) timeSequences(ctx context.Context, tests []bench.Batched, t
 			return err
 		}
 		prompts, generation, counted, err := test.RunTogether(ctx, b.Model)
-		bar.finish()
+		bar.Finish()
 		if err != nil {
 			return err
 		}

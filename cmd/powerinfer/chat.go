@@ -11,11 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rivo/uniseg"
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
 	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
@@ -69,9 +70,9 @@ func runChat(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error
 		return err
 	}
 	defer func() { t.model.Close() }() // which /model changes
-	t.interactive = onTerminal()
+	t.interactive = screen.Interactive()
 	plain := c.Bool("simple-io") || os.Getenv("TERM") == "dumb" || os.Getenv("NO_COLOR") != ""
-	t.styled = !plain && stdout.IsTerminal()
+	t.styled = !plain && screen.Out.IsTerminal()
 	if t.interactive {
 		signal.Reset(os.Interrupt) // which ends any other command
 		interrupts := make(chan os.Signal, 1)
@@ -96,11 +97,11 @@ func runChat(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error
 		return err
 	}
 	if !t.interactive {
-		fmt.Fprintf(stderr, "%s, %s generated", count(t.answers, "answer"), count(t.tokens, "token"))
+		fmt.Fprintf(screen.Err, "%s, %s generated", quantity.Of(t.answers, "answer"), quantity.Of(t.tokens, "token"))
 		if t.further > 0 && t.time > 0 {
-			fmt.Fprintf(stderr, ", %.1f tokens/s", float64(t.further)/t.time.Seconds())
+			fmt.Fprintf(screen.Err, ", %.1f tokens/s", float64(t.further)/t.time.Seconds())
 		}
-		fmt.Fprintln(stderr)
+		fmt.Fprintln(screen.Err)
 	}
 	return nil
 }
@@ -164,7 +165,7 @@ func (t *talk) openModel(ctx context.Context) error {
 func (t *talk) greet() {
 	if t.interactive && !t.command.Bool("single-turn") {
 		i := t.model.Info()
-		t.note("%s, a context of %s; /help lists commands, Ctrl-D leaves", plain(i.Name), count(i.Context, "token"))
+		t.note("%s, a context of %s; /help lists commands, Ctrl-D leaves", screen.Plain(i.Name), quantity.Of(i.Context, "token"))
 	}
 	switch {
 	case flags.IsDemo(t.command):
@@ -177,11 +178,11 @@ func (t *talk) greet() {
 // note tells the user something, on standard error.
 func (t *talk) note(format string, a ...any) {
 	line := t.fitted(terminal.Clean(fmt.Sprintf(format, a...)), "")
-	if t.styled && t.interactive && stderr.IsTerminal() {
-		fmt.Fprintln(stderr.Styled(), faint+line+normal)
+	if t.styled && t.interactive && screen.Err.IsTerminal() {
+		fmt.Fprintln(screen.Err.Styled(), screen.Faint+line+screen.Normal)
 		return
 	}
-	fmt.Fprintln(stderr, line)
+	fmt.Fprintln(screen.Err, line)
 }
 
 // fitted returns text broken between words where the terminal's window ends, lines but the first behind indent. For a
@@ -190,33 +191,8 @@ func (t *talk) fitted(text, indent string) string {
 	if !t.interactive {
 		return text
 	}
-	width, _ := stderr.Size()
-	return broken(text, indent, width)
-}
-
-// broken returns text broken between words into lines of width columns, all but the first behind indent, which is left
-// out where it takes half of them.
-func broken(text, indent string, width int) string {
-	if 2*len(indent) > width {
-		indent = ""
-	}
-	var b strings.Builder
-	column := 0
-	for i, word := range strings.Split(text, " ") {
-		w := uniseg.StringWidth(word)
-		switch {
-		case i == 0:
-		case width > 0 && column+1+w > width && column > len(indent):
-			b.WriteString("\n" + indent)
-			column = len(indent)
-		default:
-			b.WriteString(" ")
-			column++
-		}
-		b.WriteString(word)
-		column += w
-	}
-	return b.String()
+	width, _ := screen.Err.Size()
+	return screen.Broken(text, indent, width)
 }
 
 // converse answers -p or -f, if given, and then what the user types.
@@ -243,7 +219,7 @@ func (t *talk) converse(ctx context.Context) error {
 			continue
 		case errors.Is(err, io.EOF):
 			if t.interactive {
-				fmt.Fprintln(stdout)
+				fmt.Fprintln(screen.Out)
 			}
 			return nil
 		case err != nil:
@@ -278,7 +254,7 @@ func (t *talk) handle(ctx context.Context, message string) error {
 	if err == nil || !t.interactive || errors.Is(err, errExit) || errors.Is(err, context.Canceled) || errors.Is(err, errInterrupted) {
 		return err
 	}
-	t.note("%s", oneLine(err))
+	t.note("%s", screen.Error(err))
 	return nil
 }
 

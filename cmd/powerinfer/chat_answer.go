@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
 	"github.com/powerinfer-go/powerinfer/internal/markdown"
@@ -30,13 +33,13 @@ func (t *talk) answer(ctx context.Context) error {
 	prompted := len(tokens)
 	ctx, stop := t.untilInterrupted(ctx)
 	defer stop()
-	bar := newProgress("reading the prompt", unitTokens)
-	defer bar.finish()
+	bar := progress.New("reading the prompt", progress.Tokens)
+	defer bar.Finish()
 	g := t.generation()
 	var limited bool
 	g.Max, limited = t.answerLimit(prompted)
 	g.Looking = looking()
-	g.Progress = func(done, total int) { bar.set(int64(done), int64(total)) }
+	g.Progress = bar.Count
 	g.Pictures = places
 	stream, err := t.model.Start(ctx, tokens, g)
 	if err != nil {
@@ -48,7 +51,7 @@ func (t *talk) answer(ctx context.Context) error {
 		t.evaluated = tokens
 	}
 	for token, ok := stream.Next(); ok; token, ok = stream.Next() {
-		bar.finish()
+		bar.Finish()
 		if token.ID >= 0 && kept {
 			t.evaluated = append(t.evaluated, token.ID)
 		}
@@ -111,7 +114,7 @@ func (t *talk) status(limited bool) {
 	if !t.interactive {
 		return
 	}
-	parts := []string{count(r.Tokens, "token")}
+	parts := []string{quantity.Of(r.Tokens, "token")}
 	if r.Tokens > 1 && r.Time > 0 {
 		parts = append(parts, fmt.Sprintf("%.1f tokens/s", float64(r.Tokens-1)/r.Time.Seconds()))
 	}
@@ -153,7 +156,7 @@ type shownAnswer struct {
 }
 
 func (t *talk) newAnswer(prompt string) *shownAnswer {
-	a := &shownAnswer{out: bufio.NewWriter(stdout.Styled()), styled: t.styled, onScreen: stdout.IsTerminal()}
+	a := &shownAnswer{out: bufio.NewWriter(screen.Out.Styled()), styled: t.styled, onScreen: screen.Out.IsTerminal()}
 	if t.format != nil {
 		a.parser = t.format.NewParser(answer.Options{Prompt: prompt})
 	}
@@ -203,7 +206,7 @@ func (a *shownAnswer) show(events ...answer.Event) {
 			continue
 		}
 		if a.styler != nil && e.Kind != answer.Reasoning {
-			a.styler.Width = columnsOf(stdout)
+			a.styler.Width = screen.Columns(screen.Out)
 			e.Text = a.styler.Feed(e.Text)
 		}
 		a.write(e.Text)

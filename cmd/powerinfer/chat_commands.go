@@ -14,6 +14,8 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/markdown"
 	"github.com/powerinfer-go/powerinfer/internal/terminal"
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
@@ -95,7 +97,7 @@ const actionIndent = "                    "
 
 func (t *talk) help() {
 	for _, a := range chatActions() {
-		fmt.Fprintln(stderr, t.fitted(fmt.Sprintf("  %-17s %s", strings.TrimSpace("/"+a.name+" "+a.argument), a.help), actionIndent))
+		fmt.Fprintln(screen.Err, t.fitted(fmt.Sprintf("  %-17s %s", strings.TrimSpace("/"+a.name+" "+a.argument), a.help), actionIndent))
 	}
 	t.note(`A line that ends with \ goes on in the next one, as does text after """ until """.`)
 }
@@ -132,7 +134,7 @@ func (t *talk) attach(file string) error {
 		return fmt.Errorf("%s is not a text: it is not UTF-8", file)
 	}
 	t.attached = strings.TrimPrefix(t.attached+"\n\n", "\n\n") + strings.TrimRight(string(text), "\n")
-	t.note("%s of %s go before your next message", count(len(text), "byte"), file)
+	t.note("%s of %s go before your next message", quantity.Of(len(text), "byte"), file)
 	return nil
 }
 
@@ -148,7 +150,7 @@ func (t *talk) save(ctx context.Context, file string) error {
 	if err := t.said.save(file); err != nil {
 		return err
 	}
-	messages, most := count(len(t.said.messages), "message"), t.command.Int64("save-cache")
+	messages, most := quantity.Of(len(t.said.messages), "message"), t.command.Int64("save-cache")
 	if most == 0 || len(t.evaluated) == 0 {
 		t.note("%s are in %s", messages, file)
 		return nil
@@ -157,11 +159,11 @@ func (t *talk) save(ctx context.Context, file string) error {
 	var size *powerinfer.CacheSizeError
 	switch {
 	case errors.As(err, &size):
-		t.note("%s are in %s; %s; --save-cache %d keeps them", messages, file, oneLine(err), size.Bytes>>20+1)
+		t.note("%s are in %s; %s; --save-cache %d keeps them", messages, file, screen.Error(err), size.Bytes>>20+1)
 	case err != nil:
-		t.note("%s are in %s, without the KV cache: %s", messages, file, oneLine(err))
+		t.note("%s are in %s, without the KV cache: %s", messages, file, screen.Error(err))
 	default:
-		t.note("%s are in %s, the KV cache of %s in %s (%.1f MiB)", messages, file, count(len(s.Tokens), "token"), cacheOf(file), float64(s.Bytes)/(1<<20))
+		t.note("%s are in %s, the KV cache of %s in %s (%.1f MiB)", messages, file, quantity.Of(len(s.Tokens), "token"), cacheOf(file), float64(s.Bytes)/(1<<20))
 	}
 	return nil
 }
@@ -180,10 +182,10 @@ func (t *talk) restore(ctx context.Context, file string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		t.note("the next answer reads the whole conversation: %s", oneLine(err))
+		t.note("the next answer reads the whole conversation: %s", screen.Error(err))
 	default:
 		t.evaluated = s.Tokens
-		t.note("%s of it are in the KV cache and are not read again", count(len(s.Tokens), "token"))
+		t.note("%s of it are in the KV cache and are not read again", quantity.Of(len(s.Tokens), "token"))
 	}
 	return nil
 }
@@ -198,22 +200,22 @@ func (t *talk) recall() {
 	if n > recalled {
 		earlier = fmt.Sprintf("; the last %d are", recalled)
 	}
-	t.note("the conversation has %s%s", count(n, "message"), earlier)
+	t.note("the conversation has %s%s", quantity.Of(n, "message"), earlier)
 	if !t.interactive {
 		return
 	}
 	for _, m := range t.said.messages[max(0, n-recalled):] {
 		text := terminal.Clean(strings.TrimSpace(textOf(&m, "[picture] ")))
 		if m.Role == "user" {
-			fmt.Fprintln(stdout, promptFirst+strings.ReplaceAll(text, "\n", "\n"+promptMore))
+			fmt.Fprintln(screen.Out, promptFirst+strings.ReplaceAll(text, "\n", "\n"+promptMore))
 			continue
 		}
 		if t.styled && t.format != nil {
-			s := markdown.Styler{Width: columnsOf(stdout)}
-			fmt.Fprintln(stdout.Styled(), s.Feed(text)+s.Finish())
+			s := markdown.Styler{Width: screen.Columns(screen.Out)}
+			fmt.Fprintln(screen.Out.Styled(), s.Feed(text)+s.Finish())
 			continue
 		}
-		fmt.Fprintln(stdout, text)
+		fmt.Fprintln(screen.Out, text)
 	}
 }
 
@@ -253,7 +255,7 @@ func (t *talk) changeModel(ctx context.Context, name string) error {
 // describeModel says what the user talks with.
 func (t *talk) describeModel() {
 	i := t.model.Info()
-	t.note("%s: %s, %.1f MiB of weights, a context of %s; %s", plain(i.Name), i.Type, mib(i.Bytes), count(i.Context, "token"), t.model.Device())
+	t.note("%s: %s, %.1f MiB of weights, a context of %s; %s", screen.Plain(i.Name), i.Type, quantity.MiB(i.Bytes), quantity.Of(i.Context, "token"), t.model.Device())
 }
 
 // value returns a sampling option's value, which may be the one that the model's file advises.
@@ -277,7 +279,7 @@ func (t *talk) set(argument string) error {
 	if argument == "" {
 		for _, f := range options {
 			name := f.Names()[0]
-			fmt.Fprintf(stderr, "  %-22s %v\n", name, t.value(name))
+			fmt.Fprintf(screen.Err, "  %-22s %v\n", name, t.value(name))
 		}
 		return nil
 	}
@@ -322,10 +324,10 @@ func (t *talk) stats() error {
 		return errors.New("there is no answer yet")
 	}
 	for line := range strings.Lines(closing(t.last, t.load)) {
-		fmt.Fprintln(stderr, t.fitted(strings.TrimSuffix(line, "\n"), ""))
+		fmt.Fprintln(screen.Err, t.fitted(strings.TrimSuffix(line, "\n"), ""))
 	}
 	used := t.last.Cached + t.last.Prompt + t.last.Tokens
-	fmt.Fprintln(stderr, t.fitted(fmt.Sprintf("%d of %d tokens of context used; %s, %s generated; %s",
-		used, t.model.Info().Context, count(t.answers, "answer"), count(t.tokens, "token"), t.model.Device()), ""))
+	fmt.Fprintln(screen.Err, t.fitted(fmt.Sprintf("%d of %d tokens of context used; %s, %s generated; %s",
+		used, t.model.Info().Context, quantity.Of(t.answers, "answer"), quantity.Of(t.tokens, "token"), t.model.Device()), ""))
 	return nil
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/rivo/uniseg"
 	"golang.org/x/term"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
 
@@ -78,7 +80,7 @@ func (e *lineEditor) abort(library func()) func() {
 		}
 		e.shell.Cursor().Set(e.shell.Line().Len())
 		e.shell.Display.Refresh()
-		fmt.Fprint(stdout.Styled(), "^C"+erase+"\r\n")
+		fmt.Fprint(screen.Out.Styled(), "^C"+screen.Erase+"\r\n")
 		e.shell.History.Accept(false, false, readline.ErrInterrupt)
 	}
 }
@@ -129,18 +131,11 @@ func reflowed(prompt, before string, from, to int) int {
 
 // window returns the terminal's size, as the library asks for it.
 func window() (columns, rows int) {
-	columns, rows = stderr.Size()
+	columns, rows = screen.Err.Size()
 	if columns < 2 || rows < 1 {
 		return 80, 24
 	}
 	return columns, rows
-}
-
-// columnsOf returns the width of an output's terminal, less the column at the right edge, where terminals differ. It is
-// 0 if the width is not known.
-func columnsOf(o *terminal.Output) int {
-	columns, _ := o.Size()
-	return max(0, columns-spareColumns)
 }
 
 // paste returns what is put into the line for a pasted text: the text itself, or a few words where it would take more
@@ -151,7 +146,7 @@ func (e *lineEditor) paste(text string) string {
 	if rows, _ := rowsOf(e.prompt, text, columns); rows <= height/2 {
 		return text
 	}
-	shown := fmt.Sprintf("[paste %08x: %s]", crc32.ChecksumIEEE([]byte(text)), count(strings.Count(strings.TrimSuffix(text, "\n"), "\n")+1, "line"))
+	shown := fmt.Sprintf("[paste %08x: %s]", crc32.ChecksumIEEE([]byte(text)), quantity.Of(strings.Count(strings.TrimSuffix(text, "\n"), "\n")+1, "line"))
 	e.pasted[shown] = text
 	return shown
 }

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 )
 
 // errInterruptedInput says that Ctrl-C was pressed where a message is typed.
@@ -109,13 +111,13 @@ func newPlainLines(ctx context.Context, in io.Reader, interrupts <-chan os.Signa
 
 func (p *plainLines) readLine(prompt string) (string, error) {
 	if p.show {
-		fmt.Fprint(stdout, prompt)
+		fmt.Fprint(screen.Out, prompt)
 	}
 	select {
 	case <-p.ctx.Done():
 		return "", p.ctx.Err()
 	case <-p.interrupts:
-		fmt.Fprintln(stdout)
+		fmt.Fprintln(screen.Out)
 		return "", errInterruptedInput
 	case line, ok := <-p.lines:
 		if !ok {

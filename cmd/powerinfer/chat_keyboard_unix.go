@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 )
 
 // keyboard is a terminal's input while nobody reads it because an answer is written: what is typed then is neither
@@ -95,6 +97,6 @@ func paste(marked bool) error {
 	if marked {
 		sequence = "\x1b[?2004h"
 	}
-	_, err := io.WriteString(stdout.Styled(), sequence)
+	_, err := io.WriteString(screen.Out.Styled(), sequence)
 	return err
 }

@@ -17,6 +17,8 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
@@ -74,7 +76,7 @@ func (p *attached) describe(m *powerinfer.Model) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("picture: %s, %dx%d, %s", filepath.Base(p.name), p.Width, p.Height, count(places.Tokens(), "token")), nil
+	return fmt.Sprintf("picture: %s, %dx%d, %s", filepath.Base(p.name), p.Width, p.Height, quantity.Of(places.Tokens(), "token")), nil
 }
 
 // partsOf returns a message's content with pictures, in the places of marks in its text, or before it if there are none.
@@ -94,7 +96,7 @@ func partsOf(text string, pictures []attached) ([]chat.Part, error) {
 		if len(pictures) == 1 {
 			are = "is"
 		}
-		return nil, fmt.Errorf("the text has %s %s, each of which stands for a picture, and there %s %s", mediaMark, count(n, "time"), are, count(len(pictures), "picture"))
+		return nil, fmt.Errorf("the text has %s %s, each of which stands for a picture, and there %s %s", mediaMark, quantity.Of(n, "time"), are, quantity.Of(len(pictures), "picture"))
 	}
 	for i, p := range pictures {
 		add(texts[i])
@@ -344,7 +346,7 @@ func withPictures(m *powerinfer.Model, text string, pictures []attached, g *powe
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintln(stderr, line)
+		fmt.Fprintln(screen.Err, line)
 		images = append(images, pictures[i].Picture)
 	}
 	if _, err := partsOf(text, pictures); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 )
 
@@ -30,7 +31,7 @@ func (t *talk) room() (prompt chat.Marked, tokens []int32, places *powerinfer.Pl
 		most = context / 2
 	}
 	if t.said.left > before {
-		t.note("the context of %d tokens is full: the model no longer sees the first %s; -c gives a larger context, /clear begins anew", context, count(t.said.left, "message"))
+		t.note("the context of %d tokens is full: the model no longer sees the first %s; -c gives a larger context, /clear begins anew", context, quantity.Of(t.said.left, "message"))
 	}
 	return prompt, tokens, places, nil
 }
@@ -58,6 +59,6 @@ func (t *talk) full(prompted int, limited bool) {
 		}
 		t.note("the context of %d tokens is full, %d of them the prompt's; %s-c gives a larger context", context, prompted, begin)
 	case limited && t.last.Stopped == powerinfer.StoppedMax:
-		t.note("the answer is cut after %s, so that the context of %d has room for your next message: ask to go on, or give a larger context with -c", count(t.last.Tokens, "token"), context)
+		t.note("the answer is cut after %s, so that the context of %d has room for your next message: ask to go on, or give a larger context with -c", quantity.Of(t.last.Tokens, "token"), context)
 	}
 }

@@ -390,26 +390,6 @@ func (s *tube) ends(last ...string) func(rows []string) bool {
 	}
 }
 
-// TestBroken: lines end between words, and a word that is longer than a line stays whole.
-func TestBroken(t *testing.T) {
-	for _, k := range []struct {
-		text, indent string
-		width        int
-		want         string
-	}{
-		{"one two three", "", 7, "one two\nthree"},
-		{"one two three", "", 0, "one two three"},
-		{"one two three", "  ", 9, "one two\n  three"},
-		{"one two three", "     ", 8, "one two\nthree"},
-		{"incomprehensible", "", 5, "incomprehensible"},
-		{"日本 語", "", 5, "日本\n語"},
-	} {
-		if got := broken(k.text, k.indent, k.width); got != k.want {
-			t.Errorf("%q in %d columns: %q, not %q", k.text, k.width, got, k.want)
-		}
-	}
-}
-
 // TestRowsOf: rows as terminals break them, and as the library counts them.
 func TestRowsOf(t *testing.T) {
 	for _, k := range []struct {

@@ -3,14 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v3"
-	"golang.org/x/term"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
@@ -27,12 +26,7 @@ func talks(c *cli.Command) bool {
 	if c.IsSet("prompt-cache") && !c.Bool("conversation") {
 		return false
 	}
-	return c.Bool("conversation") || onlyChat || !c.IsSet("prompt") && !c.IsSet("file") && onTerminal()
-}
-
-// onTerminal reports whether a person sits at standard input and output.
-func onTerminal() bool {
-	return term.IsTerminal(int(os.Stdin.Fd())) && stdout.IsTerminal()
+	return c.Bool("conversation") || onlyChat || !c.IsSet("prompt") && !c.IsSet("file") && screen.Interactive()
 }
 
 // readSystem returns the system's text.

@@ -9,11 +9,9 @@ import (
 
 	"github.com/rivo/uniseg"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
-
-// spareColumns stay free at the right of a thought's lines: terminals differ in where the cursor is behind a full one.
-const spareColumns = 1
 
 // shownThought is a thought on a terminal: faint while it comes, and a single line when it has ended. Its lines are
 // broken here, so that it is known how many there are.
@@ -28,22 +26,15 @@ type shownThought struct {
 }
 
 func newThought(out *bufio.Writer) *shownThought {
-	return beginThought(out, stdout.Size)
+	return beginThought(out, screen.Out.Size)
 }
 
 func beginThought(out *bufio.Writer, size func() (int, int)) *shownThought {
 	s := &shownThought{out: out, size: size, begin: time.Now()}
 	s.width, s.height = size()
-	out.WriteString(faint)
+	out.WriteString(screen.Faint)
 	return s
 }
-
-// Escape sequences (ECMA-48): faint, no attributes any more, and to erase all from the cursor on.
-const (
-	faint  = "\x1b[2m"
-	normal = "\x1b[0m"
-	erase  = "\x1b[J"
-)
 
 // write shows the next piece.
 func (s *shownThought) write(text string) {
@@ -63,7 +54,7 @@ func (s *shownThought) write(text string) {
 // character shows one. A thought that fills the screen is begun anew from the top, for what has scrolled away cannot be
 // erased.
 func (s *shownThought) character(c string) {
-	most, width := s.width-spareColumns, 0
+	most, width := s.width-screen.SpareColumns, 0
 	for _, r := range c { // as terminals have it that show each of an emoji's parts
 		width += uniseg.StringWidth(string(r))
 	}
@@ -94,7 +85,7 @@ func (s *shownThought) newLine() {
 // same reports whether the terminal has the size that it had: else nobody knows where it has put the lines.
 func (s *shownThought) same() bool {
 	width, height := s.size()
-	return width == s.width && height == s.height && width > spareColumns && height > 2
+	return width == s.width && height == s.height && width > screen.SpareColumns && height > 2
 }
 
 // clear erases what is shown.
@@ -103,7 +94,7 @@ func (s *shownThought) clear() {
 	if s.rows > 0 {
 		fmt.Fprintf(s.out, "\x1b[%dA", s.rows)
 	}
-	s.out.WriteString(erase)
+	s.out.WriteString(screen.Erase)
 	s.rows, s.column = 0, 0
 }
 
@@ -117,7 +108,7 @@ func (s *shownThought) fold() {
 			s.out.WriteString("\n")
 		}
 	}
-	fmt.Fprintf(s.out, "▸ thought for %.1f s (/thoughts)%s\n", time.Since(s.begin).Seconds(), normal)
+	fmt.Fprintf(s.out, "▸ thought for %.1f s (/thoughts)%s\n", time.Since(s.begin).Seconds(), screen.Normal)
 }
 
 // thoughts shows those of the last answer.
@@ -132,10 +123,10 @@ func (t *talk) thoughts() error {
 			break
 		}
 		if t.styled {
-			fmt.Fprintln(stdout.Styled(), faint+terminal.Clean(text)+normal)
+			fmt.Fprintln(screen.Out.Styled(), screen.Faint+terminal.Clean(text)+screen.Normal)
 			return nil
 		}
-		fmt.Fprintln(stdout, text)
+		fmt.Fprintln(screen.Out, text)
 		return nil
 	}
 	return errors.New("the last answer has no thoughts")

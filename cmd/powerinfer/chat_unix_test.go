@@ -18,8 +18,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// screen is a terminal in which powerinfer runs.
-type screen struct {
+// pane is a terminal in which powerinfer runs.
+type pane struct {
 	t    *testing.T
 	tty  *os.File
 	cmd  *exec.Cmd
@@ -29,7 +29,7 @@ type screen struct {
 }
 
 // onScreen runs powerinfer with args in a terminal.
-func onScreen(t *testing.T, env []string, args ...string) *screen {
+func onScreen(t *testing.T, env []string, args ...string) *pane {
 	path, err := exec.LookPath("powerinfer")
 	if err != nil {
 		t.Fatal(err)
@@ -38,8 +38,8 @@ func onScreen(t *testing.T, env []string, args ...string) *screen {
 }
 
 // programOnScreen runs a program in a terminal, in a folder of its own.
-func programOnScreen(t *testing.T, path string, env []string, args ...string) *screen {
-	s := &screen{t: t, cmd: exec.Command(path, args...)}
+func programOnScreen(t *testing.T, path string, env []string, args ...string) *pane {
+	s := &pane{t: t, cmd: exec.Command(path, args...)}
 	s.cmd.Dir = t.TempDir()
 	s.cmd.Env = append([]string{"LLAMA_ARG_DEVICE=none", "LLAMA_ARG_THREADS=1", "POWERINFER_PATIENCE=" + hung, "TERM=xterm-256color", "HOME=" + s.cmd.Dir, "XDG_STATE_HOME=" + s.cmd.Dir}, env...)
 	var err error
@@ -53,7 +53,7 @@ func programOnScreen(t *testing.T, path string, env []string, args ...string) *s
 }
 
 // watch keeps what is written.
-func (s *screen) watch() {
+func (s *pane) watch() {
 	buffer := make([]byte, 4096)
 	for {
 		n, err := s.tty.Read(buffer)
@@ -68,7 +68,7 @@ func (s *screen) watch() {
 }
 
 // expect waits until pattern was written.
-func (s *screen) expect(pattern string) {
+func (s *pane) expect(pattern string) {
 	s.t.Helper()
 	want := regexp.MustCompile(pattern)
 	for end := time.Now().Add(processLimit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -89,7 +89,7 @@ func (s *screen) expect(pattern string) {
 const drawn = `(?s:.*?)\x1b\[\?25h`
 
 // keys presses keys, which follow a prompt.
-func (s *screen) keys(keys string) {
+func (s *pane) keys(keys string) {
 	s.t.Helper()
 	s.expect("> " + drawn)
 	if _, err := s.tty.WriteString(keys); err != nil {
@@ -98,7 +98,7 @@ func (s *screen) keys(keys string) {
 }
 
 // ended waits for the program's end and holds it to success.
-func (s *screen) ended() {
+func (s *pane) ended() {
 	s.t.Helper()
 	if err := s.cmd.Wait(); err != nil {
 		s.t.Errorf("%v: %q", err, s.all)

@@ -83,7 +83,7 @@ func TestShells(t *testing.T) {
 }
 
 // write types keys.
-func (s *screen) write(keys string) {
+func (s *pane) write(keys string) {
 	s.t.Helper()
 	if _, err := s.tty.WriteString(keys); err != nil {
 		s.t.Fatal(err)
@@ -91,7 +91,7 @@ func (s *screen) write(keys string) {
 }
 
 // file waits for a file in the program's folder, removes it and returns what it held.
-func (s *screen) file(name string) string {
+func (s *pane) file(name string) string {
 	s.t.Helper()
 	path := filepath.Join(s.cmd.Dir, name)
 	for end := time.Now().Add(processLimit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/convert"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -89,7 +91,7 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 		if err != nil {
 			return err
 		}
-		note("--outtype auto: " + strings.ToLower(auto.String()))
+		screen.Note("--outtype auto: " + strings.ToLower(auto.String()))
 		if err := c.Set("outtype", strings.ToLower(auto.String())); err != nil {
 			return err
 		}
@@ -104,19 +106,19 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 	}
 	o := convert.Options{
 		Output: outtype, Name: c.String("model-name"), NoFurther: c.Bool("no-mtp"),
-		Notes: func(s string) { fmt.Fprintln(stderr, "note:", s) },
+		Notes: func(s string) { fmt.Fprintln(screen.Err, "note:", s) },
 	}
-	bar, left := newProgress("converting", unitBytes), newRemaining("")
-	bar.begins()
+	bar, left := progress.New("converting", progress.Bytes), progress.NewRemaining("")
+	bar.Begins()
 	o.Plan = func(size, memory int64) { // the vocabulary has been read
-		bar.finish()
-		bar = newProgress("converting", unitBytes)
-		note(fmt.Sprintf("%.1f MiB to write, with about %.0f MiB of memory", float64(size)/(1<<20), float64(memory)/(1<<20)))
+		bar.Finish()
+		bar = progress.New("converting", progress.Bytes)
+		screen.Note(fmt.Sprintf("%.1f MiB to write, with about %.0f MiB of memory", float64(size)/(1<<20), float64(memory)/(1<<20)))
 	}
 	o.Progress = func(done, total int64) {
-		bar.begun()
-		left.set(done, total)
-		bar.set(done, total)
+		bar.Begun()
+		left.Set(done, total)
+		bar.Set(done, total)
 	}
 	switch {
 	case file:
@@ -130,13 +132,13 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 	default:
 		err = convert.HuggingFace(ctx, dir, out, o)
 	}
-	bar.finish()
+	bar.Finish()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(stderr, "wrote", out)
+	fmt.Fprintln(screen.Err, "wrote", out)
 	if !file && !adapter && !c.Bool("mmproj") && convert.HasTower(dir) {
-		note(fmt.Sprintf("the model also sees pictures: powerinfer convert --mmproj %s writes the file that --mmproj takes for that", dir))
+		screen.Note(fmt.Sprintf("the model also sees pictures: powerinfer convert --mmproj %s writes the file that --mmproj takes for that", dir))
 	}
 	return nil
 }

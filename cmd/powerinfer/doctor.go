@@ -13,6 +13,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
@@ -65,18 +68,18 @@ func doctor(ctx context.Context, c *cli.Command) error {
 		}
 	}
 	if c.Bool("json") {
-		enc := json.NewEncoder(stdout)
+		enc := json.NewEncoder(screen.Out)
 		enc.SetIndent("", "  ")
 		return enc.Encode(m)
 	}
-	out := bufio.NewWriter(stdout)
+	out := bufio.NewWriter(screen.Out)
 	if described == "" {
 		diagnose(out)
 	} else {
-		fmt.Fprintf(out, "%s, %d cores, %.1f GiB of memory, as described\n", m.CPU, m.Cores, gib(m.Memory))
+		fmt.Fprintf(out, "%s, %d cores, %.1f GiB of memory, as described\n", m.CPU, m.Cores, quantity.GiB(m.Memory))
 	}
 	best := m.Best()
-	fmt.Fprintf(out, "memory is read at %.1f GB/s with %s", best.Stream/1e9, count(best.Threads, "thread"))
+	fmt.Fprintf(out, "memory is read at %.1f GB/s with %s", best.Stream/1e9, quantity.Of(best.Threads, "thread"))
 	if m.Taken != nil && len(m.Taken.Doubts) > 0 {
 		fmt.Fprint(out, "\nOther programs were busy meanwhile: doctor --again measures anew.")
 	}
@@ -115,26 +118,24 @@ func thisMachine(ctx context.Context, all []vulkan.Info, again, kernels bool) (m
 	if again {
 		planner.Forget()
 	}
-	bar := newProgress("measuring", unitRuns)
-	defer bar.finish()
+	bar := progress.New("measuring", progress.Runs)
+	defer bar.Finish()
 	if kernels {
-		return planner.AllFigures(ctx, all, bar.set)
+		return planner.AllFigures(ctx, all, bar.Set)
 	}
-	return planner.Figures(ctx, all, bar.set)
+	return planner.Figures(ctx, all, bar.Set)
 }
-
-func gib[T int64 | uint64](n T) float64 { return float64(n) / (1 << 30) }
 
 // diagnose prints what the machine is, before any figure.
 func diagnose(out io.Writer) {
 	cpu := hw.Detect()
-	cores := count(cpu.PhysicalCores, "physical core")
+	cores := quantity.Of(cpu.PhysicalCores, "physical core")
 	if cpu.Usable != cpu.PhysicalCores {
 		cores += fmt.Sprintf(", %d of them usable by this process", cpu.Usable)
 	}
 	fmt.Fprintf(out, "%s, %s, kernels: %s\n", cpu.Name, cores, measure.Kernels())
 	if mem, err := hw.ReadMemory(); err == nil {
-		fmt.Fprintf(out, "memory: %.1f GiB, %.1f of them available\n", gib(mem.Total), gib(mem.Available))
+		fmt.Fprintf(out, "memory: %.1f GiB, %.1f of them available\n", quantity.GiB(mem.Total), quantity.GiB(mem.Available))
 	} else {
 		fmt.Fprintln(out, "memory: unknown:", err)
 	}
@@ -180,7 +181,7 @@ func ramTable(out io.Writer, m *measure.Machine) {
 	w.Flush()
 	taken(out, m)
 	if m.Products > 0 {
-		fmt.Fprintf(out, "prompts: %.0f billion multiplications and additions a second with %s, in Q4_0; %.1f GB/s packed for a GPU\n", m.Products/1e9, count(m.Cores, "thread"), m.Packs/1e9)
+		fmt.Fprintf(out, "prompts: %.0f billion multiplications and additions a second with %s, in Q4_0; %.1f GB/s packed for a GPU\n", m.Products/1e9, quantity.Of(m.Cores, "thread"), m.Packs/1e9)
 	}
 }
 
@@ -260,7 +261,7 @@ func gpuTable(out io.Writer, m *measure.Machine, why error, verbose bool) {
 		if !verbose && (k.Lacks != "" || k.Software) {
 			continue
 		}
-		fmt.Fprintf(out, "graphics %d: %s, %.1f GiB, %s\n", i, k.Name, gib(k.Memory), k.Driver)
+		fmt.Fprintf(out, "graphics %d: %s, %.1f GiB, %s\n", i, k.Name, quantity.GiB(k.Memory), k.Driver)
 		switch {
 		case k.Lacks != "":
 			fmt.Fprintln(out, "  cannot be used:", k.Lacks)
@@ -339,7 +340,7 @@ func meaning(out io.Writer, m *measure.Machine) error {
 				speed[i] = "does not fit"
 			}
 		}
-		fmt.Fprintf(w, "%s\t%.1f\t%s\t%s\t%s\t\n", size, gib(bytes), speed[0], speed[1], speed[2])
+		fmt.Fprintf(w, "%s\t%.1f\t%s\t%s\t%s\t\n", size, quantity.GiB(bytes), speed[0], speed[1], speed[2])
 	}
 	return w.Flush()
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 )
 
@@ -40,9 +42,9 @@ func thisDisk(ctx context.Context, c *cli.Command) (*measure.Disk, error) {
 			return nil, err
 		}
 	}
-	bar := newProgress("measuring the disk", unitRuns)
-	defer bar.finish()
-	d, err := measure.DiskOf(ctx, kept, path, bar.set)
+	bar := progress.New("measuring the disk", progress.Runs)
+	defer bar.Finish()
+	d, err := measure.DiskOf(ctx, kept, path, bar.Set)
 	if err != nil {
 		return nil, err
 	}
@@ -121,6 +123,6 @@ func diskTable(out io.Writer, d *measure.Disk) {
 	}
 	fmt.Fprintf(out, "measured %s with %s\n", d.At.Local().Format("2006-01-02 15:04"), d.Path)
 	if d.Busy > 0 {
-		fmt.Fprintf(out, "doubtful: other programs were busy with %s\n", count(d.Busy, "task"))
+		fmt.Fprintf(out, "doubtful: other programs were busy with %s\n", quantity.Of(d.Busy, "task"))
 	}
 }

@@ -72,7 +72,7 @@ func embedding(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	so, po, err := sessionOptions(c, 1)
+	so, po, err := flags.ReadSession(c, 1)
 	if err != nil {
 		return err
 	}

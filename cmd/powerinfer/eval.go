@@ -15,6 +15,9 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 )
@@ -109,7 +112,7 @@ func readTask(c *cli.Command, name string) (*evaluate.Task, error) {
 		}
 	}
 	if n := t.Aside(); n > 0 {
-		note(fmt.Sprintf("%d of %d programs are the publishers' test and asked for", t.Len(), t.Len()+n))
+		screen.Note(fmt.Sprintf("%d of %d programs are the publishers' test and asked for", t.Len(), t.Len()+n))
 	}
 	if n := c.Int("limit"); n > 0 {
 		t.Draw(n, c.Uint32("limit-seed"))
@@ -171,7 +174,7 @@ func openEval(ctx context.Context, c *cli.Command, parallel, window int) (*power
 func openSamples(name string, run evaluate.TaskRun) (*evaluate.TaskSamples, error) {
 	s, err := evaluate.OpenTaskSamples(name, run)
 	if err == nil && s.Torn > 0 {
-		note(tornNote(s.Torn, name))
+		screen.Note(tornNote(s.Torn, name))
 	}
 	return s, err
 }
@@ -191,9 +194,9 @@ func evalChoices(ctx context.Context, c *cli.Command, t *evaluate.Task) (err err
 	e := choices{task: t, answers: make([]map[string]float64, len(t.Items))}
 	left := e.resume(samples.Done)
 	if n := len(t.Items) - len(left); n > 0 {
-		note(fmt.Sprintf("%d of %d questions are answered already", n, len(t.Items)))
+		screen.Note(fmt.Sprintf("%d of %d questions are answered already", n, len(t.Items)))
 	}
-	bar, rest := newProgress(string(t.Kind), unitRuns), newRemaining("questions")
+	bar, rest := progress.New(string(t.Kind), progress.Runs), progress.NewRemaining("questions")
 	done, read, all := 0, int64(0), int64(0)
 	for _, i := range left {
 		all += t.Items[i].Bytes()
@@ -201,19 +204,19 @@ func evalChoices(ctx context.Context, c *cli.Command, t *evaluate.Task) (err err
 	if err := e.foretell(ctx, m, left, all, rest); err != nil {
 		return err
 	}
-	rest.begin = rest.now()
+	rest.Starts()
 	err = evaluate.Score(ctx, m, t, left, c.Int("parallel"), func(i int, l []evaluate.Likelihood) error {
 		it := &t.Items[i]
 		e.answers[i] = t.Score(it, l)
 		done++
-		bar.set(int64(done), int64(len(left)))
+		bar.Count(done, len(left))
 		read += it.Bytes()
 		if done >= c.Int("parallel") { // the first ones are done at the same time
-			rest.share(float64(read)/float64(all), int64(len(left)))
+			rest.Share(float64(read)/float64(all), int64(len(left)))
 		}
 		return samples.Add(evaluate.TaskSample{ID: it.ID, Choices: l, Answer: e.answers[i]})
 	})
-	bar.finish()
+	bar.Finish()
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
 			return errInterrupted
@@ -258,7 +261,7 @@ const (
 
 // foretell says how long the questions that are left will take, all of so many bytes, by how fast the model reads the
 // beginning of the first. clock is what tells the time left later on.
-func (e *choices) foretell(ctx context.Context, m *powerinfer.Model, left []int, all int64, clock *remaining) error {
+func (e *choices) foretell(ctx context.Context, m *powerinfer.Model, left []int, all int64, clock *progress.Remaining) error {
 	if all < worthTrial*trialText {
 		return nil
 	}
@@ -272,13 +275,13 @@ func (e *choices) foretell(ctx context.Context, m *powerinfer.Model, left []int,
 	tokens := m.Tokenize(text.String(), true, false)
 	perToken := float64(text.Len()) / float64(max(1, len(tokens)))
 	tokens = tokens[:min(len(tokens), trialRead)]
-	begin := clock.now()
+	begin := clock.Now()
 	if err := m.Logits(ctx, tokens, func(int) bool { return false }, nil); err != nil {
 		return err
 	}
-	whole := time.Duration(float64(clock.now().Sub(begin)) / float64(len(tokens)) * float64(all) / perToken)
-	if whole > patience() {
-		clock.out(fmt.Sprintf("about %s for %s", roundTime(whole), count(len(left), "question")))
+	whole := time.Duration(float64(clock.Now().Sub(begin)) / float64(len(tokens)) * float64(all) / perToken)
+	if whole > progress.Patience() {
+		clock.Out(fmt.Sprintf("about %s for %s", quantity.Time(whole), quantity.Of(len(left), "question")))
 	}
 	return nil
 }
@@ -349,7 +352,7 @@ func newEvalReport(t *evaluate.Task, run evaluate.TaskRun) evalReport {
 // print writes the report to standard output.
 func (r evalReport) print(machine bool) error {
 	if machine {
-		e := json.NewEncoder(stdout)
+		e := json.NewEncoder(screen.Out)
 		e.SetEscapeHTML(false)
 		return e.Encode(r)
 	}
@@ -358,7 +361,7 @@ func (r evalReport) print(machine bool) error {
 		head += ", scored as " + map[string]string{"llama.cpp": "llama.cpp does", "harness": "lm-evaluation-harness does"}[r.Scoring]
 	}
 	if r.Shots > 0 {
-		head += ", behind " + count(r.Shots, "example")
+		head += ", behind " + quantity.Of(r.Shots, "example")
 	}
 	lines := []string{head}
 	if d := r.Drawn; d != nil {
@@ -376,6 +379,6 @@ func (r evalReport) print(machine bool) error {
 		f := r.Subjects[topic]
 		lines = append(lines, fmt.Sprintf("%-9s %6.2f %%  [%.2f, %.2f]  (n = %d)  %s", r.Main, 100*f.Value, 100*f.Low, 100*f.High, f.N, cmp.Or(topic, "no subject")))
 	}
-	_, err := fmt.Fprintln(stdout, strings.Join(lines, "\n"))
+	_, err := fmt.Fprintln(screen.Out, strings.Join(lines, "\n"))
 	return err
 }

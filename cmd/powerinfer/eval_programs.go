@@ -16,6 +16,9 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
@@ -102,7 +105,7 @@ func evalPrograms(ctx context.Context, c *cli.Command, t *evaluate.Task) error {
 		return err
 	}
 	if box == nil {
-		fmt.Fprintf(stderr, "note: %s hold %s; --samples %s --execute runs them\n", c.String("output"), count(len(samples), "program"), c.String("output"))
+		fmt.Fprintf(screen.Err, "note: %s hold %s; --samples %s --execute runs them\n", c.String("output"), quantity.Of(len(samples), "program"), c.String("output"))
 		return nil
 	}
 	report := newEvalReport(t, run)
@@ -139,9 +142,9 @@ func writePrograms(ctx context.Context, c *cli.Command, t *evaluate.Task) (all [
 	w := programs{model: m, task: t, sampling: chosen, most: c.Int("n-predict"), samples: samples, all: samples.Done}
 	left := w.left(tries)
 	if n := len(t.Programs)*tries - len(left); n > 0 {
-		note(fmt.Sprintf("%d of %d programs are written already", n, len(t.Programs)*tries))
+		screen.Note(fmt.Sprintf("%d of %d programs are written already", n, len(t.Programs)*tries))
 	}
-	if err := w.foretell(ctx, left, parallel, newRemaining("programs")); err != nil {
+	if err := w.foretell(ctx, left, parallel, progress.NewRemaining("programs")); err != nil {
 		return nil, run, err
 	}
 	err = w.write(ctx, left, parallel)
@@ -189,11 +192,11 @@ const trialTokens = 32
 
 // foretell says how long programs will take at most, by how fast the model writes the beginning of the first, so many
 // at a time. clock tells the time.
-func (w *programs) foretell(ctx context.Context, left []attempt, parallel int, clock *remaining) error {
+func (w *programs) foretell(ctx context.Context, left []attempt, parallel int, clock *progress.Remaining) error {
 	if len(left) < 2*parallel || w.most < 2*trialTokens { // which takes hardly longer than the trial
 		return nil
 	}
-	begin := clock.now()
+	begin := clock.Now()
 	greedy := w.sampling
 	greedy.Temperature = 0
 	err := inParallel(ctx, parallel, parallel, func(ctx context.Context, i int) error {
@@ -210,16 +213,16 @@ func (w *programs) foretell(ctx context.Context, left []attempt, parallel int, c
 		return err
 	}
 	rounds := (len(left) + parallel - 1) / parallel
-	if whole := clock.now().Sub(begin) * time.Duration(rounds) * time.Duration(w.most) / trialTokens; whole > patience() {
-		clock.out(fmt.Sprintf("at most about %s for %s of up to %d tokens", roundTime(whole), count(len(left), "program"), w.most))
+	if whole := clock.Now().Sub(begin) * time.Duration(rounds) * time.Duration(w.most) / trialTokens; whole > progress.Patience() {
+		clock.Out(fmt.Sprintf("at most about %s for %s of up to %d tokens", quantity.Time(whole), quantity.Of(len(left), "program"), w.most))
 	}
 	return nil
 }
 
 // write has the model write programs, so many at a time.
 func (w *programs) write(ctx context.Context, left []attempt, parallel int) error {
-	bar, rest := newProgress("writing programs", unitRuns), newRemaining("programs")
-	defer bar.finish()
+	bar, rest := progress.New("writing programs", progress.Runs), progress.NewRemaining("programs")
+	defer bar.Finish()
 	done := 0
 	err := inParallel(ctx, len(left), parallel, func(ctx context.Context, i int) error {
 		s, err := w.one(ctx, left[i])
@@ -229,9 +232,9 @@ func (w *programs) write(ctx context.Context, left []attempt, parallel int) erro
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		done++
-		bar.set(int64(done), int64(len(left)))
+		bar.Count(done, len(left))
 		if done >= parallel {
-			rest.set(int64(done), int64(len(left)))
+			rest.Set(int64(done), int64(len(left)))
 		}
 		w.all = append(w.all, s)
 		return w.samples.Add(s)
@@ -314,14 +317,14 @@ func runPrograms(ctx context.Context, t *evaluate.Task, box *evaluate.Sandbox, s
 		return nil, nil, errors.New("no sample is of a question of the data")
 	}
 	if n := given - len(samples); n > 0 {
-		note(fmt.Sprintf("left out: %s of questions that are not asked for", count(n, "sample")))
+		screen.Note(fmt.Sprintf("left out: %s of questions that are not asked for", quantity.Of(n, "sample")))
 	}
 	slices.SortStableFunc(samples, func(a, b evaluate.TaskSample) int { // as they come from several at a time, and from runs that were continued
 		return cmp.Or(cmp.Compare(at[a.ID], at[b.ID]), cmp.Compare(a.Try, b.Try))
 	})
 	verdicts := make([]programVerdict, len(samples))
-	bar, rest := newProgress("running programs", unitRuns), newRemaining("programs to run")
-	defer bar.finish()
+	bar, rest := progress.New("running programs", progress.Runs), progress.NewRemaining("programs to run")
+	defer bar.Finish()
 	parallel := runtime.GOMAXPROCS(0)
 	var mu sync.Mutex
 	done := 0
@@ -332,9 +335,9 @@ func runPrograms(ctx context.Context, t *evaluate.Task, box *evaluate.Sandbox, s
 		mu.Lock()
 		defer mu.Unlock()
 		done++
-		bar.set(int64(done), int64(len(samples)))
+		bar.Count(done, len(samples))
 		if done >= parallel {
-			rest.set(int64(done), int64(len(samples)))
+			rest.Set(int64(done), int64(len(samples)))
 		}
 		return err
 	})
@@ -349,7 +352,7 @@ func runPrograms(ctx context.Context, t *evaluate.Task, box *evaluate.Sandbox, s
 		}
 	}
 	if n := len(t.Programs) - len(tries); n > 0 {
-		note(fmt.Sprintf("%d of %d questions have no sample and are left out", n, len(t.Programs)))
+		screen.Note(fmt.Sprintf("%d of %d questions have no sample and are left out", n, len(t.Programs)))
 	}
 	return evaluate.PassEstimates(tries, passes, ks), verdicts, nil
 }

@@ -8,17 +8,19 @@ import (
 	"time"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/eval/task"
 )
 
 // ticking returns a clock by which every look at it takes a while, and what is told by it.
-func ticking(while time.Duration) (r *remaining, told *[]string) {
+func ticking(while time.Duration) (r *progress.Remaining, told *[]string) {
 	told = new([]string)
 	at := time.Unix(1000, 0)
-	r = newRemaining("questions")
-	r.now, r.out = func() time.Time { at = at.Add(while); return at }, func(s string) { *told = append(*told, s) }
+	r = progress.NewRemaining("questions")
+	r.Now, r.Out = func() time.Time { at = at.Add(while); return at }, func(s string) { *told = append(*told, s) }
 	return r, told
 }
 
@@ -48,8 +50,8 @@ func TestForetell(t *testing.T) {
 		all   int64
 		want  []string
 	}{
-		{time.Second, all, []string{fmt.Sprintf("about %s for 100 questions", roundTime(time.Second*time.Duration(tokens)/128))}},
-		{4 * time.Second, all, []string{fmt.Sprintf("about %s for 100 questions", roundTime(4*time.Second*time.Duration(tokens)/128))}},
+		{time.Second, all, []string{fmt.Sprintf("about %s for 100 questions", quantity.Time(time.Second*time.Duration(tokens)/128))}},
+		{4 * time.Second, all, []string{fmt.Sprintf("about %s for 100 questions", quantity.Time(4*time.Second*time.Duration(tokens)/128))}},
 		{time.Millisecond, all, nil},               // shorter than the patience
 		{time.Hour, worthTrial*trialText - 1, nil}, // too little for a trial
 	} {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 )
 
@@ -13,7 +15,7 @@ import (
 func listDevices() error {
 	all, err := vulkan.Devices()
 	if errors.Is(err, vulkan.ErrNone) {
-		out := bufio.NewWriter(stdout)
+		out := bufio.NewWriter(screen.Out)
 		fmt.Fprintln(out, err)
 		drivers(out, vulkan.Found(), false)
 		return out.Flush()
@@ -21,7 +23,7 @@ func listDevices() error {
 	if err != nil {
 		return err
 	}
-	out := bufio.NewWriter(stdout)
+	out := bufio.NewWriter(screen.Out)
 	usual := vulkan.Usual(all)
 	for _, d := range all {
 		note := ""
@@ -33,10 +35,7 @@ func listDevices() error {
 		case !slices.Contains(usual, d):
 			note = ": only where it is named"
 		}
-		fmt.Fprintf(out, "%d  %s (%s, %.1f GiB, %s)%s\n", d.Index, d.Name, d.Kind, gib(d.Memory), d.Driver, note)
+		fmt.Fprintf(out, "%d  %s (%s, %.1f GiB, %s)%s\n", d.Index, d.Name, d.Kind, quantity.GiB(d.Memory), d.Driver, note)
 	}
 	return out.Flush()
 }
-
-// note prints what the user should know.
-func note(s string) { fmt.Fprintln(stderr, onTerminalLines("note: "+s)) }

@@ -10,6 +10,8 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 )
 
@@ -23,7 +25,7 @@ func openHub(c *cli.Command) (*hub.Hub, error) {
 		o.Token = t
 	}
 	o.Offline = o.Offline || c.Bool("offline")
-	o.Note = note
+	o.Note = screen.Note
 	o.Towers = flags.Has(c, "no-mmproj") && !c.Bool("no-mmproj") && c.String("mmproj") == ""
 	return hub.New(o)
 }
@@ -193,8 +195,8 @@ func bring(ctx context.Context, h *hub.Hub, text string, n hub.Name, get func(co
 // downloading shows the progress of a download of what the user called so, and says what an interruption leaves. In a
 // pipe it is a line at the beginning.
 func downloading(ctx context.Context, called string, get func(func(hub.Progress)) (hub.Model, error)) (hub.Model, error) {
-	tty := stderr.IsTerminal() && os.Getenv("TERM") != "dumb"
-	var bar *progress
+	tty := screen.Err.IsTerminal() && os.Getenv("TERM") != "dumb"
+	var bar *progress.Bar
 	var first, last hub.Progress // first: what was there before
 	told := false
 	m, err := get(func(p hub.Progress) {
@@ -208,20 +210,20 @@ func downloading(ctx context.Context, called string, get func(func(hub.Progress)
 			if called != "" {
 				name = called + ", which is " + p.Model
 			}
-			fmt.Fprintln(stderr, onTerminalLines(fmt.Sprintf("downloading %s: %s", name, amount(first))))
+			fmt.Fprintln(screen.Err, screen.Lines(fmt.Sprintf("downloading %s: %s", name, amount(first))))
 			if tty {
-				bar = newProgress("downloading", unitBytes)
+				bar = progress.New("downloading", progress.Bytes)
 			}
 		}
 		if bar != nil {
-			bar.set(p.Done-first.Done, p.Total-first.Done)
+			bar.Set(p.Done-first.Done, p.Total-first.Done)
 		}
 	})
 	if bar != nil {
-		bar.finish()
+		bar.Finish()
 	}
 	if err != nil && ctx.Err() != nil && last.Total > 0 {
-		fmt.Fprintf(stderr, "interrupted: %s of %s are kept; the same command goes on\n", hub.Bytes(last.Done), hub.Bytes(last.Total))
+		fmt.Fprintf(screen.Err, "interrupted: %s of %s are kept; the same command goes on\n", hub.Bytes(last.Done), hub.Bytes(last.Total))
 	}
 	return m, err
 }

@@ -13,6 +13,9 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/imatrix/collect"
@@ -66,7 +69,7 @@ func makeMatrix(ctx context.Context, c *cli.Command) error {
 		if err != nil {
 			return err
 		}
-		return showStatistics(stdout, m)
+		return showStatistics(screen.Out, m)
 	}
 	out, err := matrixWriter(c)
 	if err != nil {
@@ -100,7 +103,7 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 	if err != nil {
 		return err
 	}
-	bar := newProgress("importances", unitWindows)
+	bar := progress.New("importances", progress.Windows)
 	o := collect.Options{
 		Text: strings.TrimSuffix(text, "\n"), Dataset: c.String("file"), Context: c.Int("ctx-size"), Skip: c.Int("chunk"), Chunks: max(0, c.Int("chunks")),
 		Special: c.Bool("parse-special"), Head: c.Bool("process-output"), Threads: c.Int("threads"), Pinned: c.Bool("no-repack"), Matrix: base,
@@ -111,16 +114,16 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 	}
 	told := false
 	chunks := fmt.Sprintf("chunks of %d tokens", o.Context)
-	var left *remaining // counts, as bar does, from where loading ends
+	var left *progress.Remaining // counts, as bar does, from where loading ends
 	loaded := sync.OnceFunc(func() {
-		left = newRemaining(chunks)
-		bar = newProgress("importances", unitWindows)
-		bar.begins()
+		left = progress.NewRemaining(chunks)
+		bar = progress.New("importances", progress.Windows)
+		bar.Begins()
 	})
 	o.Loading = func(done, total int64) {
 		if !told {
 			told = true
-			note(fmt.Sprintf("about %.1f GiB of memory", float64(memory)/(1<<30)))
+			screen.Note(fmt.Sprintf("about %.1f GiB of memory", float64(memory)/(1<<30)))
 		}
 		if done == total { // which it never is where the file has tensors that are not needed
 			loaded()
@@ -128,13 +131,13 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 	}
 	o.Expect = func(chunks int, whole time.Duration) {
 		loaded()
-		left.foretold(chunks, whole, bar)
+		left.Foretold(chunks, whole, bar)
 	}
 	o.Progress = func(done, total int) {
 		loaded()
-		bar.begun()
-		left.set(int64(done), int64(total))
-		bar.set(int64(done), int64(total))
+		bar.Begun()
+		left.Set(int64(done), int64(total))
+		bar.Count(done, total)
 	}
 	part, saved := out.partial(c.StringSlice("in-file")), false
 	o.Save = func(m *collect.Matrix, done int) error {
@@ -150,16 +153,16 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 		return out.write(context.WithoutCancel(ctx), m, part)
 	}
 	m, err := collect.Run(ctx, f, o)
-	bar.finish()
+	bar.Finish()
 	if err != nil && (m == nil || m.Chunks == base.Chunks) {
 		if saved {
-			note(part + " has what was collected; --in-file adds it")
+			screen.Note(part + " has what was collected; --in-file adds it")
 		}
 		return err
 	}
 	onward := func(verb string) {
 		done := m.Chunks - base.Chunks
-		fmt.Fprintf(stderr, "%s after %s; what was collected is in %s, and --in-file %s --chunk %d goes on\n", verb, count(done, "chunk"), part, part, o.Skip+done)
+		fmt.Fprintf(screen.Err, "%s after %s; what was collected is in %s, and --in-file %s --chunk %d goes on\n", verb, quantity.Of(done, "chunk"), part, part, o.Skip+done)
 	}
 	if err != nil {
 		failed := out.write(context.WithoutCancel(ctx), m, part)
@@ -177,7 +180,7 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 	if saved {
 		_ = os.Remove(part)
 	}
-	fmt.Fprintf(stderr, "wrote %s: %d tensors, %d chunks of %d tokens\n", out.path, len(m.Entries), m.Chunks, m.ChunkTokens)
+	fmt.Fprintf(screen.Err, "wrote %s: %d tensors, %d chunks of %d tokens\n", out.path, len(m.Entries), m.Chunks, m.ChunkTokens)
 	return nil
 }
 
@@ -220,9 +223,9 @@ func (w *matrixFile) partial(inputs []string) string {
 		}
 		chunks := ""
 		if m, err := collect.Sum(nil, []string{name}, collect.UsualContext); err == nil {
-			chunks = " of " + count(m.Chunks, "chunk")
+			chunks = " of " + quantity.Of(m.Chunks, "chunk")
 		}
-		note(fmt.Sprintf("%s has what an interrupted run collected%s; --in-file adds it", name, chunks))
+		screen.Note(fmt.Sprintf("%s has what an interrupted run collected%s; --in-file adds it", name, chunks))
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
@@ -104,19 +105,19 @@ func finite(v any) any {
 }
 
 func inspectJSON(f *gguf.File) error {
-	enc := json.NewEncoder(stdout)
+	enc := json.NewEncoder(screen.Out)
 	enc.SetIndent("", "  ")
 	return enc.Encode(summarise(f))
 }
 
 func inspectText(f *gguf.File) error {
 	s := summarise(f)
-	out := bufio.NewWriter(stdout)
+	out := bufio.NewWriter(screen.Out)
 	fmt.Fprintf(out, "%s: %s v%d, %d keys, %d tensors, %.2f GiB, %.1f M elements\n\n",
 		strconv.Quote(s.File), s.Magic, s.Version, len(f.Keys), len(s.Tensors), float64(s.Bytes)/(1<<30), float64(s.Elements)/1e6)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, kv := range f.Keys {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", plain(kv.Key), strings.TrimPrefix(fmt.Sprintf("%T", kv.Value), "[]interface "), preview(kv.Value))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", screen.Plain(kv.Key), strings.TrimPrefix(fmt.Sprintf("%T", kv.Value), "[]interface "), preview(kv.Value))
 	}
 	w.Flush()
 	fmt.Fprintln(out)
@@ -124,7 +125,7 @@ func inspectText(f *gguf.File) error {
 	fmt.Fprintln(w, "tensor\ttype\tshape\tbytes")
 	byType := map[string]int64{}
 	for _, t := range s.Tensors {
-		fmt.Fprintf(w, "%s\t%s\t%v\t%d\n", plain(t.Name), t.Type, t.Shape, t.Bytes)
+		fmt.Fprintf(w, "%s\t%s\t%v\t%d\n", screen.Plain(t.Name), t.Type, t.Shape, t.Bytes)
 		byType[t.Type] += int64(t.Bytes)
 	}
 	w.Flush()
@@ -140,14 +141,6 @@ const (
 	previewItems = 6
 	previewRunes = 80
 )
-
-// plain returns a name as it is, or quoted where it holds what a terminal would obey instead of print.
-func plain(name string) string {
-	if quoted := strconv.Quote(name); quoted != `"`+name+`"` {
-		return quoted
-	}
-	return name
-}
 
 func preview(v any) string {
 	r := reflect.ValueOf(v)

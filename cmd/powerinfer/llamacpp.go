@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 )
 
 // A llamaFlag is a flag of llama.cpp's whose wish is granted anyway, so that commands written for it work unchanged.
@@ -187,7 +189,7 @@ func noteGranted(c *cli.Command, flags []llamaFlag) {
 		whys[i] = strings.Join(by[why], ", ") + ": " + why
 	}
 	if len(whys) > 0 {
-		fmt.Fprintf(stderr, "note: flags of llama.cpp that change nothing here: %s\n", strings.Join(whys, "; "))
+		fmt.Fprintf(screen.Err, "note: flags of llama.cpp that change nothing here: %s\n", strings.Join(whys, "; "))
 	}
 }
 

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/signal"
-	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -18,10 +16,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/fault"
-	"github.com/powerinfer-go/powerinfer/internal/setting"
-	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
 
 func main() {
@@ -100,15 +97,15 @@ func execute(args []string) int {
 	case readerLeft(err): // what reads the output has seen enough
 		return statusError
 	}
-	fmt.Fprintln(stderr, onTerminalLines("powerinfer: "+oneLine(err)))
+	fmt.Fprintln(screen.Err, screen.Lines("powerinfer: "+screen.Error(err)))
 	return statusError
 }
 
 // runCommandLine runs a command line.
 func runCommandLine(ctx context.Context, args []string) error {
 	root := command()
-	out := &written{to: stdout}
-	root.Writer, root.ErrWriter, cli.ErrWriter = out, stderr, stderr
+	out := &written{to: screen.Out}
+	root.Writer, root.ErrWriter, cli.ErrWriter = out, screen.Err, screen.Err
 	if name, unknown := withoutCommand(root, args); unknown { // whatever flags it has
 		return unknownCommand(root, name)
 	}
@@ -120,14 +117,6 @@ func runCommandLine(ctx context.Context, args []string) error {
 		return unknownCommand(root, strings.TrimSuffix(topic, "'"))
 	}
 	return err
-}
-
-// onTerminalLines returns a line for standard error as it is, or broken between words where that is a terminal.
-func onTerminalLines(line string) string {
-	if width := columnsOf(stderr); width > 0 {
-		return broken(line, "", width)
-	}
-	return line
 }
 
 // written remembers the first error of writing to it, which cli drops when it prints help.
@@ -144,50 +133,9 @@ func (w *written) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// strconvError matches strconv's errors, which repeat the value and name its functions: in groups the function and the
-// cause.
-var strconvError = regexp.MustCompile(`strconv\.(\w+): parsing "(?:[^"\\]|\\.)*": (invalid syntax)?`)
-
-// plainNumbers returns text with strconv's errors in plain words.
-func plainNumbers(text string) string {
-	return strconvError.ReplaceAllStringFunc(text, func(found string) string {
-		switch m := strconvError.FindStringSubmatch(found); {
-		case m[2] == "":
-			return "" // the cause follows
-		case m[1] == "ParseFloat":
-			return "it is not a number"
-		case m[1] == "ParseBool":
-			return "it is neither true nor false"
-		}
-		return "it is not a whole number"
-	})
-}
-
-// plainFiles returns err's text without the system call that did not find or open a file.
-func plainFiles(text string, err error) string {
-	if e, ok := errors.AsType[*fs.PathError](err); ok && slices.Contains([]string{"open", "stat", "lstat", "CreateFile"}, e.Op) {
-		return strings.Replace(text, e.Error(), e.Path+": "+e.Err.Error(), 1)
-	}
-	return text
-}
-
-// longestError is the length at which errors are cut, in characters: files name things at any length.
-const longestError = 1000
-
-// oneLine keeps an error to one line, whatever a library or a file's name put into it. Settings in it are called by
-// their flags.
-func oneLine(err error) string {
-	spaces := strings.NewReplacer("\n", " ", "\t", " ", "\r", " ", "\u2028", " ", "\u2029", " ")
-	line := []rune(terminal.Clean(spaces.Replace(plainNumbers(plainFiles(setting.Text(err, setting.Flags), err)))))
-	if len(line) > longestError {
-		return string(line[:longestError]) + "…"
-	}
-	return string(line)
-}
-
 // withCommand makes a bare `powerinfer -m … -p …` mean run, and `powerinfer` on a terminal chat.
 func withCommand(args []string) []string {
-	if len(args) == 1 && onTerminal() {
+	if len(args) == 1 && screen.Interactive() {
 		return append(slices.Clone(args), "chat")
 	}
 	if len(args) < 2 || !strings.HasPrefix(args[1], "-") {

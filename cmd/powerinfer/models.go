@@ -15,6 +15,8 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 )
@@ -48,7 +50,7 @@ Files go to the cache that Python's huggingface_hub and llama.cpp use, and are f
 				if err != nil {
 					return err
 				}
-				if _, err := fmt.Fprintln(stdout, m.Path()); err != nil {
+				if _, err := fmt.Fprintln(screen.Out, m.Path()); err != nil {
 					return err
 				}
 			}
@@ -84,9 +86,9 @@ func listCommand() *cli.Command {
 				return indented(list)
 			}
 			if len(list) == 0 {
-				note(fmt.Sprintf("no model is cached in %s; powerinfer pull qwen3:0.6b downloads one, powerinfer models lists more", h.Folder()))
+				screen.Note(fmt.Sprintf("no model is cached in %s; powerinfer pull qwen3:0.6b downloads one, powerinfer models lists more", h.Folder()))
 			}
-			return printList(stdout, list)
+			return printList(screen.Out, list)
 		},
 	}
 }
@@ -106,7 +108,7 @@ func newListed(m hub.Model) listed {
 	}
 	f, err := gguf.Open(m.Path())
 	if err != nil {
-		l.Error = oneLine(err)
+		l.Error = screen.Error(err)
 		return l
 	}
 	defer f.Close()
@@ -162,12 +164,12 @@ func printList(to io.Writer, list []listed) error {
 	for _, l := range list {
 		family, parameters, modified := "", "", ""
 		if l.Details != nil {
-			family, parameters = plain(l.Architecture), count3(l.Parameters)
+			family, parameters = screen.Plain(l.Architecture), quantity.Parameters(l.Parameters)
 		}
 		if !l.Modified.IsZero() {
 			modified = l.Modified.Local().Format("2006-01-02 15:04")
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", plain(l.Name), l.quant(), hub.Bytes(l.Size), family, parameters, modified, l.state())
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", screen.Plain(l.Name), l.quant(), hub.Bytes(l.Size), family, parameters, modified, l.state())
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -175,22 +177,9 @@ func printList(to io.Writer, list []listed) error {
 	return out.Flush()
 }
 
-// count3 returns a number of parameters as models are called by it: 7.2B, 135M.
-func count3(n int64) string {
-	for _, u := range []struct {
-		name string
-		size float64
-	}{{"T", 1e12}, {"B", 1e9}, {"M", 1e6}, {"K", 1e3}} {
-		if v := float64(n) / u.size; v >= 1 {
-			return fmt.Sprintf("%.3g%s", v, u.name)
-		}
-	}
-	return fmt.Sprint(n)
-}
-
 // indented prints v as JSON that people can read.
 func indented(v any) error {
-	enc := json.NewEncoder(stdout)
+	enc := json.NewEncoder(screen.Out)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
 }
@@ -241,10 +230,10 @@ func removeModel(ctx context.Context, h *hub.Hub, n hub.Name, yes bool) error {
 		what += " (" + strings.Join(would.Models, ", ") + ")"
 	}
 	if !yes {
-		if !onTerminal() {
+		if !screen.Interactive() {
 			return fmt.Errorf("%s would be removed, %s; -y confirms it", what, hub.Bytes(would.Bytes))
 		}
-		fmt.Fprintf(stdout, "remove %s, %s? [y/N] ", what, hub.Bytes(would.Bytes))
+		fmt.Fprintf(screen.Out, "remove %s, %s? [y/N] ", what, hub.Bytes(would.Bytes))
 		if ok, err := confirmed(ctx); err != nil || !ok {
 			return err
 		}
@@ -253,7 +242,7 @@ func removeModel(ctx context.Context, h *hub.Hub, n hub.Name, yes bool) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stderr, "removed %s, %s\n", what, hub.Bytes(gone.Bytes))
+	fmt.Fprintf(screen.Err, "removed %s, %s\n", what, hub.Bytes(gone.Bytes))
 	return nil
 }
 
@@ -266,7 +255,7 @@ func confirmed(ctx context.Context) (bool, error) {
 	}()
 	select {
 	case <-ctx.Done():
-		fmt.Fprintln(stdout)
+		fmt.Fprintln(screen.Out)
 		return false, errInterrupted
 	case a := <-answer:
 		return a == "y" || a == "yes", nil

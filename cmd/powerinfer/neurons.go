@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/neuronreport"
@@ -27,14 +28,14 @@ func inspectNeurons(f *gguf.File, report string, asJSON bool) error {
 		if err := writeReport(report, p); err != nil {
 			return err
 		}
-		fmt.Fprintln(stderr, "wrote", filepath.Join(report, reportPage), "and its pictures")
+		fmt.Fprintln(screen.Err, "wrote", filepath.Join(report, reportPage), "and its pictures")
 	}
 	if asJSON {
-		enc := json.NewEncoder(stdout)
+		enc := json.NewEncoder(screen.Out)
 		enc.SetIndent("", "  ")
 		return enc.Encode(p)
 	}
-	out := bufio.NewWriter(stdout)
+	out := bufio.NewWriter(screen.Out)
 	if err := p.Text(out); err != nil {
 		return err
 	}

@@ -13,9 +13,9 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
-	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
@@ -59,7 +59,6 @@ func open(ctx context.Context, c *cli.Command, adjust func(*powerinfer.Options))
 	if err != nil {
 		return nil, err
 	}
-	o.Notice = note
 	if adjust != nil {
 		adjust(&o)
 	}
@@ -76,57 +75,43 @@ func open(ctx context.Context, c *cli.Command, adjust func(*powerinfer.Options))
 
 // showLoading shows how far loading with o is, until the function that it returns is called.
 func showLoading(o *powerinfer.Options) (finish func()) {
-	measuring, compiling, bar := newProgress("measuring", unitRuns), newProgress("compiling", unitRuns), newProgress("loading", unitBytes)
-	writing := newProgress("writing the file of neurons, once", unitBytes)
-	o.Measuring = measuring.set
-	write := sync.OnceFunc(writing.starts)
+	measuring, compiling, bar := progress.New("measuring", progress.Runs), progress.New("compiling", progress.Runs), progress.New("loading", progress.Bytes)
+	writing := progress.New("writing the file of neurons, once", progress.Bytes)
+	o.Measuring = measuring.Set
+	write := sync.OnceFunc(writing.Starts)
 	o.Bundling = func(done, total int64) {
-		measuring.finish()
+		measuring.Finish()
 		write()
-		writing.set(done, total)
+		writing.Set(done, total)
 	}
-	begin, compile := sync.OnceFunc(bar.starts), sync.OnceFunc(compiling.starts) // when the machine has been measured
+	begin, compile := sync.OnceFunc(bar.Starts), sync.OnceFunc(compiling.Starts) // when the machine has been measured
 	var waits, over atomic.Bool                                                  // for shaders: then what is loaded is not what takes time
 	o.Compiling = func(gpu string, done, total int) {
 		if over.Load() { // what is not needed at first goes on
 			return
 		}
 		compile()
-		compiling.say(fmt.Sprintf("compiling %d shaders for %s, once", total, gpu))
-		compiling.set(int64(done), int64(total))
+		compiling.Say(fmt.Sprintf("compiling %d shaders for %s, once", total, gpu))
+		compiling.Set(int64(done), int64(total))
 		if waits.Store(done < total); done == total { // so far: more may be asked for
-			compiling.finish()
-			compiling.starts()
+			compiling.Finish()
+			compiling.Starts()
 		}
 	}
 	o.Progress = func(done, total int64) {
-		measuring.finish()
-		writing.finish()
+		measuring.Finish()
+		writing.Finish()
 		begin()
 		if !waits.Load() {
-			bar.set(done, total)
+			bar.Set(done, total)
 		}
 	}
 	return func() {
 		over.Store(true)
-		compiling.finish()
-		writing.finish()
-		bar.finish()
+		compiling.Finish()
+		writing.Finish()
+		bar.Finish()
 	}
-}
-
-// sessionOptions returns what the flags of a server say, of which outputs requests generate at a time.
-func sessionOptions(c *cli.Command, outputs int) (session.Options, *powerinfer.Options, error) {
-	so, o, err := flags.ReadSession(c, outputs)
-	so.Planner.Notice = note
-	return so, o, err
-}
-
-// plannerOptions returns what the flags say of where a model is computed.
-func plannerOptions(c *cli.Command) (planner.Options, error) {
-	o, err := flags.ReadPlanner(c)
-	o.Notice = note
-	return o, err
 }
 
 // readText returns the text of -p, or of the file behind -f ("-" is standard input).

@@ -12,6 +12,8 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 )
@@ -89,27 +91,27 @@ func perplexity(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	defer m.Close()
-	bar, running, left := newProgress("perplexity", unitWindows), newRunning(), newRemaining(fmt.Sprintf("windows of %d tokens", window))
-	bar.begins()
+	bar, running, left := progress.New("perplexity", progress.Windows), newRunning(), progress.NewRemaining(fmt.Sprintf("windows of %d tokens", window))
+	bar.Begins()
 	name := c.String("file")
 	if name == "-" {
 		name = "standard input"
 	}
 	estimate, err := evaluate.Perplexity(ctx, m, text, evaluate.PerplexityOptions{
 		Name: name, Window: window, Windows: max(0, c.Int("chunks")), Stride: stride, Save: base, ByDocument: c.Bool("by-document"),
-		Expect: func(windows int, whole time.Duration) { left.foretold(windows, whole, bar) },
+		Expect: func(windows int, whole time.Duration) { left.Foretold(windows, whole, bar) },
 		Progress: func(done, total int, soFar float64) {
-			bar.begun()
-			left.set(int64(done), int64(total))
-			bar.set(int64(done), int64(total))
+			bar.Begun()
+			left.Set(int64(done), int64(total))
+			bar.Count(done, total)
 			fmt.Fprintf(running, "[%d]%.4f,", done, soFar)
 		},
 	})
-	bar.finish()
+	bar.Finish()
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "%s\nFinal estimate: PPL = %.4f +/- %.5f\n", running.kept.String(), estimate.Value, estimate.Error)
+	_, err = fmt.Fprintf(screen.Out, "%s\nFinal estimate: PPL = %.4f +/- %.5f\n", running.kept.String(), estimate.Value, estimate.Error)
 	return err
 }
 
@@ -131,36 +133,36 @@ func divergence(ctx context.Context, c *cli.Command) error {
 		return fmt.Errorf("%s was saved at a context of %d tokens, not %d; leave -c out", path, base.Window(), n)
 	}
 	if c.IsSet("file") || c.IsSet("prompt") {
-		fmt.Fprintf(stderr, "note: the text is that of %s\n", path)
+		fmt.Fprintf(screen.Err, "note: the text is that of %s\n", path)
 	}
 	m, err := openWindow(ctx, c, base.Window())
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	bar, running, left := newProgress("KL divergence", unitWindows), newRunning(), newRemaining(fmt.Sprintf("windows of %d tokens", base.Window()))
-	bar.begins()
+	bar, running, left := progress.New("KL divergence", progress.Windows), newRunning(), progress.NewRemaining(fmt.Sprintf("windows of %d tokens", base.Window()))
+	bar.Begins()
 	d, err := evaluate.Compare(ctx, m, base, evaluate.DivergenceOptions{
 		Windows: max(0, c.Int("chunks")),
-		Expect:  func(windows int, whole time.Duration) { left.foretold(windows, whole, bar) },
+		Expect:  func(windows int, whole time.Duration) { left.Foretold(windows, whole, bar) },
 		Progress: func(done, total int, soFar evaluate.Divergence) {
-			bar.begun()
-			left.set(int64(done), int64(total))
-			bar.set(int64(done), int64(total))
+			bar.Begun()
+			left.Set(int64(done), int64(total))
+			bar.Count(done, total)
 			if done == 1 {
 				fmt.Fprintln(running, evaluate.DivergenceHeader)
 			}
 			fmt.Fprintln(running, soFar.Line(done))
 		},
 	})
-	bar.finish()
+	bar.Finish()
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintln(stdout, running.kept.String()); err != nil {
+	if _, err := fmt.Fprintln(screen.Out, running.kept.String()); err != nil {
 		return err
 	}
-	return d.Report(stdout)
+	return d.Report(screen.Out)
 }
 
 // openWindow opens the model for windows of so many tokens.
@@ -173,7 +175,7 @@ func openWindow(ctx context.Context, c *cli.Command, window int) (*powerinfer.Mo
 		return nil, err
 	}
 	if trained := m.Info().Trained; window > trained {
-		fmt.Fprintf(stderr, "note: the model was trained for %d tokens, fewer than the window of %d\n", trained, window)
+		fmt.Fprintf(screen.Err, "note: the model was trained for %d tokens, fewer than the window of %d\n", trained, window)
 	}
 	return m, nil
 }
@@ -186,8 +188,8 @@ type running struct {
 }
 
 func newRunning() running {
-	r := running{stdout, &strings.Builder{}}
-	if stdout.IsTerminal() {
+	r := running{screen.Out, &strings.Builder{}}
+	if screen.Out.IsTerminal() {
 		r.Writer = r.kept
 	}
 	return r

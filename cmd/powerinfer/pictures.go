@@ -8,6 +8,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/session"
@@ -15,13 +16,13 @@ import (
 
 // looking shows how much of a prompt's pictures is computed, as Generation.Looking is told.
 func looking() func(done, total int) {
-	bar := newProgress("looking at the pictures", unitTime)
+	bar := progress.New("looking at the pictures", progress.Time)
 	return func(done, total int) {
 		if done == total {
-			bar.finish()
+			bar.Finish()
 			return
 		}
-		bar.set(int64(done), int64(total))
+		bar.Count(done, total)
 	}
 }
 

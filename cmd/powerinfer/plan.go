@@ -13,6 +13,8 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
@@ -61,17 +63,17 @@ func machineFlag() cli.Flag {
 
 func plan(ctx context.Context, c *cli.Command) error {
 	if c.Bool("published-experts") {
-		return expertsTable(stdout, c.String("describe"))
+		return expertsTable(screen.Out, c.String("describe"))
 	}
 	if c.Bool("published") {
-		return publishedTable(stdout)
+		return publishedTable(screen.Out)
 	}
 	if html := c.String("html"); html != "" {
 		if err := atomicfile.Check(html, planKind()); err != nil {
 			return err
 		}
 	}
-	o, err := plannerOptions(c)
+	o, err := flags.ReadPlanner(c)
 	if err != nil {
 		return err
 	}
@@ -110,12 +112,12 @@ func plan(ctx context.Context, c *cli.Command) error {
 		}); err != nil {
 			return err
 		}
-		fmt.Fprintln(stderr, "wrote", html)
+		fmt.Fprintln(screen.Err, "wrote", html)
 	}
 	if c.Bool("json") {
-		return d.json(stdout)
+		return d.json(screen.Out)
 	}
-	out := bufio.NewWriter(stdout)
+	out := bufio.NewWriter(screen.Out)
 	if err := d.text(out); err != nil {
 		return err
 	}
@@ -237,14 +239,14 @@ func withDisk(ctx context.Context, c *cli.Command, d *drawing, b modelcost.Cost,
 		return d, nil
 	}
 	if !m.KnowDisk(b.File.Path) {
-		bar := newProgress("measuring the disk", unitRuns)
-		err := m.MeasureDisk(ctx, b.File.Path, bar.set)
-		bar.finish()
+		bar := progress.New("measuring the disk", progress.Runs)
+		err := m.MeasureDisk(ctx, b.File.Path, bar.Set)
+		bar.Finish()
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil, err
 			}
-			note(fmt.Sprintf("the disk could not be measured: %v", err))
+			screen.Note(fmt.Sprintf("the disk could not be measured: %v", err))
 			return d, nil
 		}
 	}
@@ -258,10 +260,10 @@ func planMachine(ctx context.Context, c *cli.Command, o *planner.Options) (*plan
 	if name := c.String("machine"); name != "" {
 		m, err = describedMachine(name)
 	} else {
-		bar := newProgress("measuring", unitRuns)
-		o.Measuring = bar.set
+		bar := progress.New("measuring", progress.Runs)
+		o.Measuring = bar.Set
 		m, why, err = planner.This(ctx, o)
-		bar.finish()
+		bar.Finish()
 	}
 	if err != nil {
 		return nil, err

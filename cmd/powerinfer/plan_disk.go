@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 )
 
 // onDisk reports whether the plan leaves experts or neurons on the disk.
@@ -19,14 +21,14 @@ func (d *drawing) stays() string {
 // tiers says what is in RAM and on the disk, and what a token reads from the disk.
 func (d *drawing) tiers() string {
 	t := &d.plan.Disk
-	says := fmt.Sprintf("RAM has no room for all %s that are on no GPU: it keeps %.2f GiB of them, those used most, and %.2f GiB are on the disk only.", d.stays(), gib(t.Kept), gib(t.Bytes))
+	says := fmt.Sprintf("RAM has no room for all %s that are on no GPU: it keeps %.2f GiB of them, those used most, and %.2f GiB are on the disk only.", d.stays(), quantity.GiB(t.Kept), quantity.GiB(t.Bytes))
 	says += fmt.Sprintf(" Of their uses %.0f %% are expected to find them in RAM; a token reads %.0f from the disk, %.0f MB", 100*t.Hits, t.Units, t.Read/1e6)
 	return fmt.Sprintf("%s, at %.1f GB/s (%s).", says, d.on.Disk.Read/1e9, d.disk)
 }
 
 // lacks says that not even what must be in RAM fits.
 func (d *drawing) lacks() string {
-	return fmt.Sprintf("This does not fit: with all %s on the disk, RAM lacks %.1f GiB for the rest of the model.", d.stays(), gib(d.plan.Disk.Lacks))
+	return fmt.Sprintf("This does not fit: with all %s on the disk, RAM lacks %.1f GiB for the rest of the model.", d.stays(), quantity.GiB(d.plan.Disk.Lacks))
 }
 
 // diskColumn returns the heading of a column of the layers' table, or the layer's value there; nothing where nothing is
@@ -45,9 +47,9 @@ func (d *drawing) tierRows(out io.Writer) {
 	}
 	fmt.Fprintf(out, "\ntiers:")
 	for j, v := range d.plan.VRAM {
-		fmt.Fprintf(out, " %.2f GiB on GPU %d,", gib(v), j)
+		fmt.Fprintf(out, " %.2f GiB on GPU %d,", quantity.GiB(v), j)
 	}
-	fmt.Fprintf(out, " %.2f GiB in RAM, %.2f GiB on the disk\n", gib(d.ram()), gib(d.plan.Disk.Bytes))
+	fmt.Fprintf(out, " %.2f GiB in RAM, %.2f GiB on the disk\n", quantity.GiB(d.ram()), quantity.GiB(d.plan.Disk.Bytes))
 	fmt.Fprintf(out, "from the disk, a token: %.0f %s, %.0f MB, %.1f ms at %.1f GB/s (%s)\n", d.plan.Disk.Units, d.stays(), d.plan.Disk.Read/1e6, 1e3*d.plan.Disk.Read/d.on.Disk.Read, d.on.Disk.Read/1e9, d.disk)
 }
 

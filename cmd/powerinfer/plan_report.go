@@ -8,6 +8,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 )
 
 //go:embed plan.html
@@ -25,8 +27,8 @@ type planRow struct {
 // html writes the plan as one page that loads nothing from elsewhere.
 func (d *drawing) html(out io.Writer) error {
 	t, err := template.New("plan").Funcs(template.FuncMap{
-		"mib":  func(n int64) string { return fmt.Sprintf("%.1f", mib(n)) },
-		"gib":  func(n int64) string { return fmt.Sprintf("%.2f GiB", gib(n)) },
+		"mib":  func(n int64) string { return fmt.Sprintf("%.1f", quantity.MiB(n)) },
+		"gib":  func(n int64) string { return fmt.Sprintf("%.2f GiB", quantity.GiB(n)) },
 		"rate": func(s float64) string { return fmt.Sprintf("%.2f tokens/s", 1/s) },
 		"gbps": func(v float64) string { return fmt.Sprintf("%.1f GB/s", v/1e9) },
 		"part": func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) },
@@ -75,7 +77,7 @@ func (d *drawing) wayRows() (rows []wayRow) {
 		y := &d.ways[i]
 		mb := func(v float64) string { return fmt.Sprintf("%.0f", v/1e6) }
 		rows = append(rows, wayRow{y.Name, []string{
-			d.wayRate(y), fmt.Sprintf("%.0f %%", 100*y.Hits), fmt.Sprintf("%.2f", gib(y.VRAM)), fmt.Sprintf("%.2f", gib(y.RAM)), mb(y.ReadVRAM), mb(y.ReadRAM), mb(y.ReadDisk),
+			d.wayRate(y), fmt.Sprintf("%.0f %%", 100*y.Hits), fmt.Sprintf("%.2f", quantity.GiB(y.VRAM)), fmt.Sprintf("%.2f", quantity.GiB(y.RAM)), mb(y.ReadVRAM), mb(y.ReadRAM), mb(y.ReadDisk),
 		}})
 	}
 	return rows
@@ -97,11 +99,11 @@ func (d *drawing) bytePicture() string {
 			hot, cold = u.Size*int64(y.Bound), u.Size*int64(len(u.Sometimes)-y.Bound)-y.Disk
 		}
 		return []part{
-			{"gpu-dense", "attention, KV, predictor on the GPU", mib(y.VRAM - hot)},
-			{"gpu-hot", "hot " + d.units() + " on the GPU", mib(hot)},
-			{"ram-dense", "attention, KV, predictor in RAM", mib(y.RAM - cold)},
-			{"ram-cold", "cold " + d.units() + " in RAM", mib(cold)},
-			{"disk", d.units() + " on the disk", mib(y.Disk)},
+			{"gpu-dense", "attention, KV, predictor on the GPU", quantity.MiB(y.VRAM - hot)},
+			{"gpu-hot", "hot " + d.units() + " on the GPU", quantity.MiB(hot)},
+			{"ram-dense", "attention, KV, predictor in RAM", quantity.MiB(y.RAM - cold)},
+			{"ram-cold", "cold " + d.units() + " in RAM", quantity.MiB(cold)},
+			{"disk", d.units() + " on the disk", quantity.MiB(y.Disk)},
 		}
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
@@ -116,7 +118,7 @@ func (d *drawing) notes() []string {
 	} else if d.onDisk() {
 		notes = append(notes, d.tiers())
 	} else if ram := d.ram(); d.memory > 0 && uint64(ram) > d.memory {
-		notes = append(notes, fmt.Sprintf("This does not fit: %.1f GiB lie in RAM, and the machine has %.1f. %s", gib(ram), gib(d.memory), d.mapped(ram)))
+		notes = append(notes, fmt.Sprintf("This does not fit: %.1f GiB lie in RAM, and the machine has %.1f. %s", quantity.GiB(ram), quantity.GiB(d.memory), d.mapped(ram)))
 	}
 	if len(d.on.GPUs) == 0 {
 		notes = append(notes, "No GPU: everything is computed on the processor. --gpu 24:1008 adds a GPU of 24 GiB and 1008 GB/s to the plan.")
@@ -187,16 +189,16 @@ func (d *drawing) shape() string {
 			neurons = max(neurons, len(y.Units.Sometimes))
 		}
 	}
-	says := fmt.Sprintf(": %s of %d experts, %d used", count(routed, "layer"), experts, b.ExpertsUsed)
+	says := fmt.Sprintf(": %s of %d experts, %d used", quantity.Of(routed, "layer"), experts, b.ExpertsUsed)
 	switch {
 	case routed == b.Layers:
 		return says
 	case routed > 0 && b.Mode == model.Off:
-		return fmt.Sprintf("%s, %s of %d neurons", says, count(b.Layers-routed, "layer"), neurons)
+		return fmt.Sprintf("%s, %s of %d neurons", says, quantity.Of(b.Layers-routed, "layer"), neurons)
 	case routed > 0:
-		return fmt.Sprintf(", --sparse %s%s, %s of %d neurons, %.1f %% active", b.Mode, says, count(b.Layers-routed, "layer"), neurons, 100*b.Active)
+		return fmt.Sprintf(", --sparse %s%s, %s of %d neurons, %.1f %% active", b.Mode, says, quantity.Of(b.Layers-routed, "layer"), neurons, 100*b.Active)
 	}
-	return fmt.Sprintf(", --sparse %s: %s of %d neurons, %.1f %% active", b.Mode, count(b.Layers, "layer"), neurons, 100*b.Active)
+	return fmt.Sprintf(", --sparse %s: %s of %d neurons, %.1f %% active", b.Mode, quantity.Of(b.Layers, "layer"), neurons, 100*b.Active)
 }
 
 // units names what layers are split into.
@@ -219,15 +221,15 @@ func (d *drawing) hot(l int) string {
 
 func (d *drawing) text(out io.Writer) error {
 	b := &d.b
-	fmt.Fprintf(out, "%s, %s%s, %.2f GiB with the KV cache of %d tokens\n", plain(b.Name), b.Type, d.shape(), gib(b.Model.Bytes()+b.Rest), b.Context)
+	fmt.Fprintf(out, "%s, %s%s, %.2f GiB with the KV cache of %d tokens\n", screen.Plain(b.Name), b.Type, d.shape(), quantity.GiB(b.Model.Bytes()+b.Rest), b.Context)
 	fmt.Fprintf(out, "RAM reads %.1f GB/s in order, %.1f on rows\n", d.on.Stream/1e9, d.on.Rows/1e9)
 	for j, g := range d.on.GPUs {
 		if g.Read == 0 {
-			fmt.Fprintf(out, "GPU %d: %s; budget %.2f GiB, %.2f of it for compute buffers\n", j, g.Name, gib(g.Budget), gib(g.Overhead))
+			fmt.Fprintf(out, "GPU %d: %s; budget %.2f GiB, %.2f of it for compute buffers\n", j, g.Name, quantity.GiB(g.Budget), quantity.GiB(g.Overhead))
 			continue
 		}
 		fmt.Fprintf(out, "GPU %d: %s reads %.0f GB/s; budget %.2f GiB, %.2f of it for compute buffers; hand-off %.0f µs\n",
-			j, g.Name, g.Read/1e9, gib(g.Budget), gib(g.Overhead), 1e6*d.on.HandOff)
+			j, g.Name, g.Read/1e9, quantity.GiB(g.Budget), quantity.GiB(g.Overhead), 1e6*d.on.HandOff)
 	}
 	for _, n := range d.notes() {
 		fmt.Fprintln(out, n)
@@ -239,20 +241,20 @@ func (d *drawing) text(out io.Writer) error {
 		d.row(w, r[0], r[1])
 	}
 	if place, vram, ram, ok := d.guessing(); ok {
-		fmt.Fprintf(w, "%s\t%s\t\t\t%.1f\t%.1f\t%s\t\t\t\t\t\n", guessingLayer, place, mib(vram), mib(ram), d.diskColumn(""))
+		fmt.Fprintf(w, "%s\t%s\t\t\t%.1f\t%.1f\t%s\t\t\t\t\t\n", guessingLayer, place, quantity.MiB(vram), quantity.MiB(ram), d.diskColumn(""))
 	}
 	var vram int64
 	for _, v := range d.plan.VRAM {
 		vram += v
 	}
-	fmt.Fprintf(w, "all\t\t\t\t%.1f\t%.1f\t%s\t\t\t\t%s\t\n", mib(vram), mib(d.ram()), d.diskColumn(fmt.Sprintf("%.1f", mib(d.plan.Disk.Bytes))), d.ms(d.plan.Seconds))
+	fmt.Fprintf(w, "all\t\t\t\t%.1f\t%.1f\t%s\t\t\t\t%s\t\n", quantity.MiB(vram), quantity.MiB(d.ram()), d.diskColumn(fmt.Sprintf("%.1f", quantity.MiB(d.plan.Disk.Bytes))), d.ms(d.plan.Seconds))
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	if len(d.on.GPUs) > 1 {
 		fmt.Fprintln(out)
 		for j, v := range d.plan.VRAM {
-			fmt.Fprintf(out, "GPU %d: %.2f of %.2f GiB\n", j, gib(v), gib(d.on.GPUs[j].Budget))
+			fmt.Fprintf(out, "GPU %d: %.2f of %.2f GiB\n", j, quantity.GiB(v), quantity.GiB(d.on.GPUs[j].Budget))
 		}
 	}
 	d.tierRows(out)
@@ -262,8 +264,6 @@ func (d *drawing) text(out io.Writer) error {
 // guessingLayer is the name of the layer for multi-token prediction. What it takes of a token's time depends on the
 // text, and is not predicted.
 const guessingLayer = "mtp"
-
-func mib(n int64) float64 { return float64(n) / (1 << 20) }
 
 // sameRow reports whether two layers lie and cost alike.
 func sameRow(a, b *placement.Priced) bool {
@@ -287,7 +287,7 @@ func (d *drawing) row(w io.Writer, first, last int) {
 		hot = d.hot(first)
 	}
 	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.1f\t%.1f\t%s%s\t%s\t%s\t%s\t%s\t\n", d.rowName(first, last), attention, predictor, hot,
-		mib(y.VRAM), mib(y.RAM), d.diskColumn(fmt.Sprintf("%.1f", mib(y.Disk))), d.ms(y.Dense), d.ms(y.HotTime), d.ms(y.ColdTime), d.ms(y.Wait), d.ms(y.Seconds))
+		quantity.MiB(y.VRAM), quantity.MiB(y.RAM), d.diskColumn(fmt.Sprintf("%.1f", quantity.MiB(y.Disk))), d.ms(y.Dense), d.ms(y.HotTime), d.ms(y.ColdTime), d.ms(y.Wait), d.ms(y.Seconds))
 }
 
 // closing tells the speeds.
@@ -336,7 +336,7 @@ func (d *drawing) compare(out io.Writer) error {
 	fmt.Fprintln(w, "way\ttokens/s\thits\tVRAM GiB\tRAM GiB\tVRAM MB\tRAM MB\t"+d.diskColumn("disk MB"))
 	for i := range d.ways {
 		y := &d.ways[i]
-		fmt.Fprintf(w, "%s\t%s\t%.0f %%\t%.2f\t%.2f\t%.0f\t%.0f\t%s\n", y.Name, d.wayRate(y), 100*y.Hits, gib(y.VRAM), gib(y.RAM), y.ReadVRAM/1e6, y.ReadRAM/1e6, d.diskColumn(fmt.Sprintf("%.0f", y.ReadDisk/1e6)))
+		fmt.Fprintf(w, "%s\t%s\t%.0f %%\t%.2f\t%.2f\t%.0f\t%.0f\t%s\n", y.Name, d.wayRate(y), 100*y.Hits, quantity.GiB(y.VRAM), quantity.GiB(y.RAM), y.ReadVRAM/1e6, y.ReadRAM/1e6, d.diskColumn(fmt.Sprintf("%.0f", y.ReadDisk/1e6)))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -377,14 +377,14 @@ func (d *drawing) wayRate(y *planner.Way) string {
 // line tells where the model would be stored and how fast that should be, in a line.
 func (d *drawing) line() string {
 	ram := d.ram()
-	where := fmt.Sprintf("%.2f GiB in RAM", gib(ram))
+	where := fmt.Sprintf("%.2f GiB in RAM", quantity.GiB(ram))
 	for j, v := range d.plan.VRAM {
-		where += fmt.Sprintf(", %.2f on GPU %d", gib(v), j)
+		where += fmt.Sprintf(", %.2f on GPU %d", quantity.GiB(v), j)
 	}
 	if d.onDisk() && d.plan.Disk.Lacks == 0 {
-		where += fmt.Sprintf(", %.2f on the disk", gib(d.plan.Disk.Bytes))
+		where += fmt.Sprintf(", %.2f on the disk", quantity.GiB(d.plan.Disk.Bytes))
 	} else if d.memory > 0 && uint64(ram) > d.memory || d.plan.Disk.Lacks > 0 {
-		return fmt.Sprintf("does not fit: %s, and the machine has %.2f", where, gib(d.memory))
+		return fmt.Sprintf("does not fit: %s, and the machine has %.2f", where, quantity.GiB(d.memory))
 	}
 	if !d.timed {
 		return fmt.Sprintf("%s, with a context of %d tokens; no speed is predicted of a GPU that is software", where, d.b.Context)
@@ -548,7 +548,7 @@ func largerTable(out io.Writer) error {
 	for i := range list {
 		y := &list[i]
 		d := &y.Plan.Disk
-		fmt.Fprintf(w, "%s\t%s\t%.1f\t%.1f\t%.2f\t%.1f\t%.1f\t%.1f\t%.0f %%\t%.0f\t\n", y.Model, y.Type, gib(y.Bytes), y.SSD/1e9, 1/y.Plan.Seconds, gib(y.Plan.VRAM[0]), gib(y.RAM), gib(d.Bytes), 100*d.Hits, d.Read/1e6)
+		fmt.Fprintf(w, "%s\t%s\t%.1f\t%.1f\t%.2f\t%.1f\t%.1f\t%.1f\t%.0f %%\t%.0f\t\n", y.Model, y.Type, quantity.GiB(y.Bytes), y.SSD/1e9, 1/y.Plan.Seconds, quantity.GiB(y.Plan.VRAM[0]), quantity.GiB(y.RAM), quantity.GiB(d.Bytes), 100*d.Hits, d.Read/1e6)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -573,7 +573,7 @@ func expertsTable(out io.Writer, description string) error {
 			fmt.Fprintf(out, "Tokens per second. *: the model does not fit into RAM, and a part of what a token reads comes from the disk, at %.0f GB/s.\n"+
 				"llama.cpp is at its best -ngl and -ncmoe; hits are uses of experts on the GPU, of experts that stay and of experts that follow the text.\n", planner.AssumedDisk/1e9)
 		}
-		fmt.Fprintf(out, "\n%s, %s, %.1f GiB with keys and values of %d tokens\n\n", all[0].Model, all[0].Type, gib(all[0].Bytes), planner.ExpertsContext)
+		fmt.Fprintf(out, "\n%s, %s, %.1f GiB with keys and values of %d tokens\n\n", all[0].Model, all[0].Type, quantity.GiB(all[0].Bytes), planner.ExpertsContext)
 		fmt.Fprint(out, "| GPU | RAM | processor | llama.cpp | at | plan | hits | following | hits |\n|---|---|---:|---:|---|---:|---:|---:|---:|\n")
 		for i := range all {
 			e := &all[i]

@@ -14,6 +14,9 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
@@ -107,10 +110,10 @@ func prepareModel(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := printReport(stdout, f.Path, rep, o); err != nil {
+	if err := printReport(screen.Out, f.Path, rep, o); err != nil {
 		return err
 	}
-	fmt.Fprintln(stderr, "wrote", o.Out)
+	fmt.Fprintln(screen.Err, "wrote", o.Out)
 	return nil
 }
 
@@ -155,7 +158,7 @@ func parseSize(s string) (int64, error) {
 // sayResume says how an interrupted run goes on, as soon as ctx ends, since the run's last step may take long. The
 // function that it returns must be called at the end; it says so where there was no time yet.
 func sayResume(ctx context.Context) func() {
-	say := sync.OnceFunc(func() { fmt.Fprintln(stderr, "interrupted; the same command with --resume goes on") })
+	say := sync.OnceFunc(func() { fmt.Fprintln(screen.Err, "interrupted; the same command with --resume goes on") })
 	stop := context.AfterFunc(ctx, say)
 	return func() {
 		if !stop() {
@@ -167,7 +170,7 @@ func sayResume(ctx context.Context) func() {
 // bars shows the stages of a run one after the other.
 type bars struct {
 	stage prepare.Stage
-	bar   *progress
+	bar   *progress.Bar
 }
 
 // newBars lets o tell of its stages.
@@ -175,7 +178,7 @@ func newBars(o *prepare.Options) *bars {
 	b := &bars{}
 	note := func(format string, args ...any) {
 		b.finish()
-		fmt.Fprintf(stderr, format+"\n", args...)
+		fmt.Fprintf(screen.Err, format+"\n", args...)
 	}
 	o.Note = func(format string, args ...any) { note("note: "+format, args...) }
 	o.Estimate = func(stages []prepare.Estimate) {
@@ -183,23 +186,23 @@ func newBars(o *prepare.Options) *bars {
 		var list []string
 		for _, s := range stages {
 			least, most = least+s.Least, most+s.Most
-			list = append(list, fmt.Sprintf("%s %s", s.Stage, timeSpan(s.Least, s.Most)))
+			list = append(list, fmt.Sprintf("%s %s", s.Stage, quantity.TimeSpan(s.Least, s.Most)))
 		}
-		note("this takes %s: %s", timeSpan(least, most), strings.Join(list, ", "))
+		note("this takes %s: %s", quantity.TimeSpan(least, most), strings.Join(list, ", "))
 	}
 	o.Progress = func(s prepare.Stage, done, total int64) {
 		if s != b.stage {
 			b.finish()
-			u := unitRuns
+			u := progress.Runs
 			switch s {
 			case prepare.StageLoad, prepare.StageWrite, prepare.StageNeurons:
-				u = unitBytes
+				u = progress.Bytes
 			case prepare.StageGenerate, prepare.StageProfile:
-				u = unitTokens
+				u = progress.Tokens
 			}
-			b.stage, b.bar = s, newProgress(string(s), u)
+			b.stage, b.bar = s, progress.New(string(s), u)
 		}
-		b.bar.set(done, total)
+		b.bar.Set(done, total)
 	}
 	o.Layer = func(layer, round int, y *prepare.Layer) {
 		if y.Mode == prepared.Exact {
@@ -211,29 +214,9 @@ func newBars(o *prepare.Options) *bars {
 
 func (b *bars) finish() {
 	if b.bar != nil {
-		b.bar.finish()
+		b.bar.Finish()
 	}
 	b.bar, b.stage = nil, ""
-}
-
-// timeSpan is the time between least and most in words, one time where both round to the same.
-func timeSpan(least, most time.Duration) string {
-	from, to := roundTime(least), roundTime(most)
-	if from == to {
-		return fmt.Sprintf("about %s", to)
-	}
-	return fmt.Sprintf("%s to %s", from, to)
-}
-
-// roundTime is d in steps that a person would use.
-func roundTime(d time.Duration) time.Duration {
-	switch {
-	case d < 10*time.Second:
-		return max(d, time.Second).Round(time.Second)
-	case d < 10*time.Minute:
-		return d.Round(10 * time.Second)
-	}
-	return d.Round(time.Minute)
 }
 
 // printExperts prints a line for each layer with experts.
@@ -285,14 +268,14 @@ func printCurve(out io.Writer, c *prepared.Curve, bound model.Bound) error {
 			at = fmt.Sprintf("%.1f %%", 100*p.Setting)
 		}
 		fmt.Fprintf(w, "%s\t%.5f\t± %.5f\t≤ %.5f\t%.2f %%\t≥ %.2f %%\t%.4f\t%.1f %%\t%s\t%s\t\n",
-			at, p.KLDivergence, p.Error, p.MostKLD, 100*p.SameTop, 100*p.LeastSameTop, p.Perplexity, 100*p.Active, kilobytes(float64(p.Bytes)), mark)
+			at, p.KLDivergence, p.Error, p.MostKLD, 100*p.SameTop, 100*p.LeastSameTop, p.Perplexity, 100*p.Active, quantity.Kilobytes(float64(p.Bytes)), mark)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "feed-forward weights that a token reads: %s dense", kilobytes(float64(c.DenseBytes)))
+	_, err := fmt.Fprintf(out, "feed-forward weights that a token reads: %s dense", quantity.Kilobytes(float64(c.DenseBytes)))
 	if err == nil && c.ExactBytes > 0 {
-		_, err = fmt.Fprintf(out, ", %s exact", kilobytes(float64(c.ExactBytes)))
+		_, err = fmt.Fprintf(out, ", %s exact", quantity.Kilobytes(float64(c.ExactBytes)))
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(out, "; 19 of 20 documents as the %d that were held out keep the limits\n", c.Documents)
@@ -317,10 +300,10 @@ func printPrepared(out io.Writer, r *prepare.Report) error {
 		} else {
 			fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t", y.AlwaysOn, y.Rank, percent(q.MassRecall), percent(q.Recall), percent(q.Precision), percent(q.Accuracy))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t\n", kilobytes(y.Dense), kilobytes(y.Exact), kilobytes(y.Predict))
+		fmt.Fprintf(w, "%s\t%s\t%s\t\n", quantity.Kilobytes(y.Dense), quantity.Kilobytes(y.Exact), quantity.Kilobytes(y.Predict))
 	}
 	dense, exact, predict := r.Bytes()
-	fmt.Fprintf(w, "all\t\t%s\t\t\t\t\t\t\t%s\t%s\t%s\t\n", percent(1-r.Stats.Overall()), kilobytes(dense), kilobytes(exact), kilobytes(predict))
+	fmt.Fprintf(w, "all\t\t%s\t\t\t\t\t\t\t%s\t%s\t%s\t\n", percent(1-r.Stats.Overall()), quantity.Kilobytes(dense), quantity.Kilobytes(exact), quantity.Kilobytes(predict))
 	if err := w.Flush(); err != nil {
 		return err
 	}
@@ -334,12 +317,9 @@ func printPrepared(out io.Writer, r *prepare.Report) error {
 	return nil
 }
 
-// kilobytes is bytes a token as a table shows them.
-func kilobytes(b float64) string { return fmt.Sprintf("%.1f kB", b/1000) }
-
 // advise says what a user should know about the result.
 func advise(r *prepare.Report, o prepare.Options) {
-	note := func(format string, args ...any) { fmt.Fprintf(stderr, "note: "+format+"\n", args...) }
+	note := func(format string, args ...any) { fmt.Fprintf(screen.Err, "note: "+format+"\n", args...) }
 	switch q := r.Measured; {
 	case o.NoPredictors:
 	case q == nil:

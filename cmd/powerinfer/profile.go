@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/neuronreport"
@@ -57,10 +58,10 @@ func profileModel(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := p.Table(stdout); err != nil {
+	if err := p.Table(screen.Out); err != nil {
 		return err
 	}
-	fmt.Fprintln(stderr, "wrote", o.Out)
+	fmt.Fprintln(screen.Err, "wrote", o.Out)
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 )
 
@@ -54,7 +55,7 @@ func (p *promptCache) load(ctx context.Context, m *powerinfer.Model) error {
 	}
 	if info, err := os.Stat(p.path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0 {
 		if p.readOnly {
-			fmt.Fprintf(stderr, "note: %s holds no keys and values yet, and --prompt-cache-ro writes none\n", p.path)
+			fmt.Fprintf(screen.Err, "note: %s holds no keys and values yet, and --prompt-cache-ro writes none\n", p.path)
 		}
 		return nil
 	}

@@ -9,6 +9,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/bench"
 	"github.com/powerinfer-go/powerinfer/internal/convert"
@@ -108,7 +111,7 @@ func quantize(ctx context.Context, c *cli.Command) error {
 	}
 	defer f.Close()
 	for _, line := range f.Notes {
-		note(line)
+		screen.Note(line)
 	}
 	info, _, err := prepared.Read(f)
 	if err != nil {
@@ -132,13 +135,13 @@ func quantize(ctx context.Context, c *cli.Command) error {
 	}
 	q.Notes = nil // Plan has told them
 	e := q.Estimate(choices)
-	if e.Time > patience() {
-		note(fmt.Sprintf("about %s, and %.0f MiB of memory beside the files' pages", roundTime(e.Time), float64(e.Memory)/(1<<20)))
+	if e.Time > progress.Patience() {
+		screen.Note(fmt.Sprintf("about %s, and %.0f MiB of memory beside the files' pages", quantity.Time(e.Time), float64(e.Memory)/(1<<20)))
 	}
-	bar := newProgress("quantising", unitTime) // types take 100 times as long as others
-	q.Progress = func(done, _ int64) { bar.set(int64(e.Done(done)), int64(e.Time)) }
+	bar := progress.New("quantising", progress.Time) // types take 100 times as long as others
+	q.Progress = func(done, _ int64) { bar.Set(int64(e.Done(done)), int64(e.Time)) }
 	err = convert.Quantize(ctx, f, a.out, q)
-	bar.finish()
+	bar.Finish()
 	if err != nil {
 		return err
 	}
@@ -149,10 +152,10 @@ func quantize(ctx context.Context, c *cli.Command) error {
 	}
 	defer after.Close()
 	if info.Quality != nil {
-		note("the quality that the file names was measured on " + a.in)
+		screen.Note("the quality that the file names was measured on " + a.in)
 	}
 	before, now := bench.Describe(f), bench.Describe(after)
-	fmt.Fprintf(stderr, "wrote %s: %.1f MiB before, %.1f MiB after, %.2f bits a weight\n",
+	fmt.Fprintf(screen.Err, "wrote %s: %.1f MiB before, %.1f MiB after, %.2f bits a weight\n",
 		out, float64(before.Bytes)/(1<<20), float64(now.Bytes)/(1<<20), 8*float64(now.Bytes)/float64(now.Params))
 	return nil
 }
@@ -161,7 +164,7 @@ func quantize(ctx context.Context, c *cli.Command) error {
 func quantization(c *cli.Command, a quantizeArguments) (q convert.Quantization, err error) {
 	q = convert.Quantization{
 		Copy: strings.EqualFold(a.kind, "copy"), Pure: c.Bool("pure"), Requantize: c.Bool("allow-requantize"), KeepHead: c.Bool("leave-output-tensor"),
-		KeepSplit: c.Bool("keep-split"), Threads: a.threads, Notes: note,
+		KeepSplit: c.Bool("keep-split"), Threads: a.threads, Notes: screen.Note,
 	}
 	if !q.Copy {
 		if q.Output, err = convert.ParseOutput(a.kind); err != nil {
@@ -240,14 +243,14 @@ func showChoices(choices []convert.Choice) error {
 		if c.NeedsMatrix && needed == "" {
 			needed = t.Name
 		}
-		if _, err := fmt.Fprintf(stdout, "[%4d/%4d] %-36s %-20s %7s -> %7s %9.2f MiB -> %9.2f MiB\n", i+1, len(choices), plain(t.Name), fmt.Sprint(t.Shape), t.Type, c.Type,
+		if _, err := fmt.Fprintf(screen.Out, "[%4d/%4d] %-36s %-20s %7s -> %7s %9.2f MiB -> %9.2f MiB\n", i+1, len(choices), screen.Plain(t.Name), fmt.Sprint(t.Shape), t.Type, c.Type,
 			float64(len(t.Data))/(1<<20), float64(c.Bytes())/(1<<20)); err != nil {
 			return err
 		}
 	}
 	if needed != "" {
-		note(fmt.Sprintf("this needs an importance matrix: tensor %q would be worth nothing without", needed))
+		screen.Note(fmt.Sprintf("this needs an importance matrix: tensor %q would be worth nothing without", needed))
 	}
-	_, err := fmt.Fprintf(stdout, "%.1f MiB before, %.1f MiB after, %.2f bits a weight\n", float64(before)/(1<<20), float64(after)/(1<<20), 8*float64(after)/float64(elems))
+	_, err := fmt.Fprintf(screen.Out, "%.1f MiB before, %.1f MiB after, %.2f bits a weight\n", float64(before)/(1<<20), float64(after)/(1<<20), 8*float64(after)/float64(elems))
 	return err
 }

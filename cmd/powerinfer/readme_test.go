@@ -48,7 +48,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// The table of docs/placement.md is what plan --published prints.
+// TestPublishedTable: the tables of docs/benchmarks/2026-11-planned.md are what plan --published prints.
 func TestPublishedTable(t *testing.T) {
 	var printed strings.Builder
 	if err := publishedTable(&printed); err != nil {
@@ -66,7 +66,7 @@ func TestPublishedTable(t *testing.T) {
 			rows[strings.ReplaceAll(strings.Join(f, " | "), "%", " %")] = true
 		}
 	}
-	text, err := os.ReadFile("../../docs/placement.md")
+	text, err := os.ReadFile("../../docs/benchmarks/2026-11-planned.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 )
 
 // generationFlags are of the commands that generate one text.
@@ -118,8 +120,8 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	if err := flags.CheckGeneration(c); err != nil {
 		return err
 	}
-	if flags.IsDemo(c) && stderr.IsTerminal() {
-		note(demoNote)
+	if flags.IsDemo(c) && screen.Err.IsTerminal() {
+		screen.Note(demoNote)
 	}
 	prompt, err := readText(c)
 	if err != nil {
@@ -169,12 +171,12 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	if len(ids) == 0 {
 		return errors.New("the prompt is empty and the model has no token to begin with; give -p or -f")
 	}
-	text := newText(stdout, "reading the prompt")
+	text := newText(screen.Out, "reading the prompt")
 	if !c.Bool("no-display-prompt") {
 		text.prompt = prompt
 	}
 	g.Looking = looking()
-	g.Progress = func(done, total int) { text.bar.set(int64(done), int64(total)) }
+	g.Progress = text.bar.Count
 	res, generated, err := generate(ctx, m, ids, g, text)
 	if err != nil {
 		return err
@@ -195,7 +197,7 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 		neurons(res.Neurons)
 		experts(res.Experts)
 	}
-	fmt.Fprint(stderr, closing(res, loadTime))
+	fmt.Fprint(screen.Err, closing(res, loadTime))
 	if cancelled {
 		return errInterrupted
 	}
@@ -219,7 +221,7 @@ func readGeneration(c *cli.Command) (powerinfer.Generation, error) {
 // computed and sampled.
 func sayModel(c *cli.Command, m *powerinfer.Model, chosen *powerinfer.Sampling) error {
 	if i := m.Info(); i.Context > i.Trained {
-		fmt.Fprintf(stderr, "note: the model was trained for %d tokens, fewer than the context of %d\n", i.Trained, i.Context)
+		fmt.Fprintf(screen.Err, "note: the model was trained for %d tokens, fewer than the context of %d\n", i.Trained, i.Context)
 	}
 	if !c.Bool("verbose") {
 		return nil
@@ -239,7 +241,7 @@ func wholeText(m *powerinfer.Model, tokens []int32) string {
 // generate continues prompt and prints the text as it comes, until it cannot be printed. It returns the tokens that
 // came, too.
 func generate(ctx context.Context, m *powerinfer.Model, prompt []int32, g powerinfer.Generation, t *text) (_ powerinfer.Result, tokens []int32, _ error) {
-	defer t.bar.finish()
+	defer t.bar.Finish()
 	s, err := m.Start(ctx, prompt, g)
 	if err != nil {
 		return powerinfer.Result{}, nil, err
@@ -257,20 +259,20 @@ func generate(ctx context.Context, m *powerinfer.Model, prompt []int32, g poweri
 // printed when the bar is done.
 type text struct {
 	out    *bufio.Writer
-	bar    *progress
+	bar    *progress.Bar
 	prompt string // printed before the first token
 	begun  bool
 	err    error // of writing
 }
 
 func newText(w io.Writer, what string) *text {
-	return &text{out: bufio.NewWriter(w), bar: newProgress(what, unitTokens)}
+	return &text{out: bufio.NewWriter(w), bar: progress.New(what, progress.Tokens)}
 }
 
 func (t *text) begin() {
 	if !t.begun {
 		t.begun = true
-		t.bar.finish()
+		t.bar.Finish()
 		t.out.WriteString(t.prompt)
 	}
 }

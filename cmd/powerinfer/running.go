@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 )
 
@@ -92,7 +93,7 @@ func stopCommand() *cli.Command {
 					return fmt.Errorf("%s stays loaded: it answers a request, or the server was started with this model alone; Ctrl-C there ends the server", name)
 				}
 			}
-			fmt.Fprintln(stderr, "stopped", name)
+			fmt.Fprintln(screen.Err, "stopped", name)
 			return nil
 		},
 	}
@@ -161,7 +162,7 @@ func printRunning(to io.Writer, list []loadedModel, now time.Time) error {
 		if left := m.Expires.Sub(now); left < 365*24*time.Hour {
 			until = "unused for " + max(left, 0).Round(time.Second).String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", plain(m.Name), hub.Bytes(m.Size), hub.Bytes(m.VRAM), m.Context, until)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", screen.Plain(m.Name), hub.Bytes(m.Size), hub.Bytes(m.VRAM), m.Context, until)
 	}
 	return w.Flush()
 }

@@ -170,7 +170,7 @@ func newServer(c *cli.Command, models server.Models, h *hub.Hub, o server.Option
 
 // loadServed loads the model, with a progress bar, and has it answer.
 func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, models *server.Single, url string) (*session.Session, error) {
-	so, po, err := sessionOptions(c, o.Slots)
+	so, po, err := flags.ReadSession(c, o.Slots)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
@@ -26,7 +27,7 @@ func logFlags() []cli.Flag {
 
 // openLog returns the log that the flags ask for. close is to be called when nothing is logged any more.
 func openLog(c *cli.Command) (log *slog.Logger, closeLog func() error, err error) {
-	var to io.Writer = stderr
+	var to io.Writer = screen.Err
 	closeLog = func() error { return nil }
 	format := c.String("log-format")
 	if format != "text" && format != "json" {

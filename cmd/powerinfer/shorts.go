@@ -13,6 +13,8 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
@@ -81,7 +83,7 @@ func shortsMachine(ctx context.Context, c *cli.Command) (m shortMachine, err err
 			return m, nil
 		}
 	}
-	o, err := plannerOptions(c)
+	o, err := flags.ReadPlanner(c)
 	if err != nil {
 		return m, err
 	}
@@ -144,12 +146,12 @@ func printShorts(ctx context.Context, c *cli.Command) error {
 	if c.Bool("json") {
 		return indented(rows)
 	}
-	if err := printShortRows(stdout, rows); err != nil {
+	if err := printShortRows(screen.Out, rows); err != nil {
 		return err
 	}
-	note("* is what the family's name alone means, such as qwen3")
-	note(m.says())
-	note("powerinfer chat NAME downloads a model and talks; powerinfer pull NAME downloads it")
+	screen.Note("* is what the family's name alone means, such as qwen3")
+	screen.Note(m.says())
+	screen.Note("powerinfer chat NAME downloads a model and talks; powerinfer pull NAME downloads it")
 	return nil
 }
 
@@ -179,7 +181,7 @@ func printShortRows(to io.Writer, rows []shortRow) error {
 			name += " *"
 		}
 		if r.Fits || r.FromDisk {
-			speed = rounded(r.Rate) + " tokens/s"
+			speed = quantity.Rounded(r.Rate) + " tokens/s"
 		}
 		var about []string
 		if r.FromDisk {
@@ -201,12 +203,4 @@ func printShortRows(to io.Writer, rows []shortRow) error {
 		out.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
 	return out.Flush()
-}
-
-// rounded returns an estimate in at most two digits that count.
-func rounded(v float64) string {
-	if v >= 100 {
-		return fmt.Sprintf("%.0f", 10*float64(int(v/10)))
-	}
-	return fmt.Sprintf("%.2g", v)
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
@@ -135,7 +137,7 @@ func neuronState(f *gguf.File) (ready bool, says string, err error) {
 
 // planLine returns what plan would say of f, in a line.
 func planLine(ctx context.Context, c *cli.Command, f *gguf.File) (string, error) {
-	o, err := plannerOptions(c)
+	o, err := flags.ReadPlanner(c)
 	if err != nil {
 		return "", err
 	}
@@ -144,7 +146,7 @@ func planLine(ctx context.Context, c *cli.Command, f *gguf.File) (string, error)
 	}
 	b, err := modelcost.Of(f, modelcost.Options{Context: c.Int("ctx-size"), Law: modelcost.UsualLaw()})
 	if err != nil {
-		return "cannot be run: " + strings.TrimPrefix(oneLine(err), f.Path+": "), nil
+		return "cannot be run: " + strings.TrimPrefix(screen.Error(err), f.Path+": "), nil
 	}
 	if !c.IsSet("machine") && !planner.Kept() {
 		return "unknown: powerinfer doctor measures this machine, once", nil
@@ -155,13 +157,13 @@ func planLine(ctx context.Context, c *cli.Command, f *gguf.File) (string, error)
 	}
 	d, err := newDrawing(b, m, o)
 	if err != nil {
-		return "cannot be run here: " + oneLine(err), nil
+		return "cannot be run here: " + screen.Error(err), nil
 	}
 	return d.line(), nil
 }
 
 func (s *shown) print() error {
-	out := bufio.NewWriter(stdout)
+	out := bufio.NewWriter(screen.Out)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(name, value string) {
 		if value != "" {
@@ -182,22 +184,22 @@ func (s *shown) print() error {
 	if s.Template {
 		template = "yes"
 	}
-	row("name", plain(s.Name))
-	row("title", plain(s.Title))
-	row("file", plain(s.Path))
+	row("name", screen.Plain(s.Name))
+	row("title", screen.Plain(s.Title))
+	row("file", screen.Plain(s.Path))
 	row("size", hub.Bytes(s.Size))
-	row("architecture", plain(s.Architecture))
-	row("parameters", count3(s.Parameters))
+	row("architecture", screen.Plain(s.Architecture))
+	row("parameters", quantity.Parameters(s.Parameters))
 	row("quant", quant)
 	row("context", number(s.Context))
 	row("layers", number(s.Layers))
 	row("embedding", number(s.Embedding))
 	row("chat template", template)
 	if s.Tower != "" {
-		row("pictures", "shown by "+plain(filepath.Base(s.Tower)))
+		row("pictures", "shown by "+screen.Plain(filepath.Base(s.Tower)))
 	}
-	row("licence", plain(s.Licence))
-	row("sampling", plain(s.Sampling))
+	row("licence", screen.Plain(s.Licence))
+	row("sampling", screen.Plain(s.Sampling))
 	row("neurons", s.Neurons)
 	row("plan", s.Plan)
 	if err := w.Flush(); err != nil {

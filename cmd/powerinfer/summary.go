@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 )
 
@@ -25,19 +27,19 @@ func describe(m *powerinfer.Model, o *powerinfer.Sampling) error {
 		parts = append(parts, fmt.Sprintf("%d heads over %d KV heads of %d", i.Heads, i.KVHeads, i.HeadSize))
 	}
 	parts = append(parts, fmt.Sprintf("vocabulary %d", i.Vocabulary))
-	fmt.Fprintf(stderr, "model %q: %s, %.1f MiB of weights; %d layers, n_embd %d, %s\n", i.Name, i.Type, mib(i.Bytes), i.Layers, i.Embedding, strings.Join(parts, ", "))
-	fmt.Fprintf(stderr, "context %d of %d tokens, KV cache %.1f MiB; %s\n", i.Context, i.Trained, mib(i.Cache), m.Device())
+	fmt.Fprintf(screen.Err, "model %q: %s, %.1f MiB of weights; %d layers, n_embd %d, %s\n", i.Name, i.Type, quantity.MiB(i.Bytes), i.Layers, i.Embedding, strings.Join(parts, ", "))
+	fmt.Fprintf(screen.Err, "context %d of %d tokens, KV cache %.1f MiB; %s\n", i.Context, i.Trained, quantity.MiB(i.Cache), m.Device())
 	plan, err := m.Plan()
 	if err != nil {
 		return err
 	}
 	for _, g := range plan.GPUs {
-		fmt.Fprintf(stderr, "%s: video memory %.1f MiB in use, %.1f planned, of a budget of %.1f\n", g.Name, mib(g.Used), mib(g.Planned), mib(g.Budget))
+		fmt.Fprintf(screen.Err, "%s: video memory %.1f MiB in use, %.1f planned, of a budget of %.1f\n", g.Name, quantity.MiB(g.Used), quantity.MiB(g.Planned), quantity.MiB(g.Budget))
 	}
 	if i.Sparse == powerinfer.SparsePredict {
-		fmt.Fprintf(stderr, "sparse: predict, from a logit of %g\n", i.Threshold)
+		fmt.Fprintf(screen.Err, "sparse: predict, from a logit of %g\n", i.Threshold)
 	} else {
-		fmt.Fprintf(stderr, "sparse: %s, activation %s\n", i.Sparse, i.Activation)
+		fmt.Fprintf(screen.Err, "sparse: %s, activation %s\n", i.Sparse, i.Activation)
 	}
 	describeSampling(o)
 	return nil
@@ -48,7 +50,7 @@ func gpuNotes(m *powerinfer.Model) error {
 	plan, err := m.Plan()
 	for _, g := range plan.GPUs {
 		if g.Note != "" {
-			fmt.Fprintf(stderr, "%s: %s\n", g.Name, g.Note)
+			fmt.Fprintf(screen.Err, "%s: %s\n", g.Name, g.Note)
 		}
 	}
 	return err
@@ -56,17 +58,17 @@ func gpuNotes(m *powerinfer.Model) error {
 
 func describeSampling(o *powerinfer.Sampling) {
 	if o.Temperature <= 0 {
-		fmt.Fprintln(stderr, "sampler: the likeliest token")
+		fmt.Fprintln(screen.Err, "sampler: the likeliest token")
 		return
 	}
 	if o.Mirostat > 0 {
-		fmt.Fprintf(stderr, "sampler: seed %d, temperature %g, Mirostat %d for %g bits at rate %g\n", o.Seed, o.Temperature, o.Mirostat, o.MirostatTau, o.MirostatEta)
+		fmt.Fprintf(screen.Err, "sampler: seed %d, temperature %g, Mirostat %d for %g bits at rate %g\n", o.Seed, o.Temperature, o.Mirostat, o.MirostatTau, o.MirostatEta)
 		return
 	}
 	if !slices.Equal(o.Samplers, powerinfer.DefaultSampling().Samplers) {
-		fmt.Fprintf(stderr, "samplers: %s\n", strings.Join(o.Samplers, ";"))
+		fmt.Fprintf(screen.Err, "samplers: %s\n", strings.Join(o.Samplers, ";"))
 	}
-	fmt.Fprintf(stderr, "sampler: seed %d, temperature %g, top-k %d, top-p %g, min-p %g, repeat penalty %g over %d tokens\n",
+	fmt.Fprintf(screen.Err, "sampler: seed %d, temperature %g, top-k %d, top-p %g, min-p %g, repeat penalty %g over %d tokens\n",
 		o.Seed, o.Temperature, o.TopK, o.TopP, o.MinP, o.RepeatPenalty, o.RepeatLastN)
 }
 
@@ -74,7 +76,7 @@ func describeSampling(o *powerinfer.Sampling) {
 func neurons(use []powerinfer.LayerNeurons) {
 	share := func(n, of int64) float64 { return 100 * float64(n) / float64(max(1, of)) }
 	var sum powerinfer.LayerNeurons
-	w := tabwriter.NewWriter(stderr, 0, 0, 2, ' ', tabwriter.AlignRight)
+	w := tabwriter.NewWriter(screen.Err, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "layer\tmode\tpredicted\tactive\tMiB/token\tof dense\t")
 	for l, u := range use {
 		if u.Steps == 0 {
@@ -101,8 +103,8 @@ func neurons(use []powerinfer.LayerNeurons) {
 // experts says how experts followed the text, where they did.
 func experts(u powerinfer.ExpertUse) {
 	if uses := u.OnGPU + u.Elsewhere; uses > 0 {
-		fmt.Fprintf(stderr, "experts: %.1f %% of %d uses were of experts on a GPU; %s copied there, %.1f MiB\n",
-			100*float64(u.OnGPU)/float64(uses), uses, count(int(u.Copied), "expert"), mib(u.Bytes))
+		fmt.Fprintf(screen.Err, "experts: %.1f %% of %d uses were of experts on a GPU; %s copied there, %.1f MiB\n",
+			100*float64(u.OnGPU)/float64(uses), uses, quantity.Of(int(u.Copied), "expert"), quantity.MiB(u.Bytes))
 	}
 }
 
@@ -124,14 +126,6 @@ func disk(u powerinfer.DiskUse, steps int, took time.Duration) string {
 	return text + "\n"
 }
 
-// count returns "1 token" or "2 tokens".
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 // closing tells in lines what the generation took. The first token comes of the prompt's last step, so that one token alone has
 // no speed.
 func closing(r powerinfer.Result, load time.Duration) string {
@@ -147,8 +141,8 @@ func closing(r powerinfer.Result, load time.Duration) string {
 	}
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	text := fmt.Sprintf("load %.0f ms | prompt %s, %.0f ms%s | generated %s, %.0f ms%s%s | stopped: %s\n",
-		ms(load), count(r.Prompt, "token"), ms(r.PromptTime), rate(r.Prompt, r.PromptTime),
-		count(r.Tokens, "token"), ms(r.Time), rate(steps, r.Time), guesses(&r), r.Stopped)
+		ms(load), quantity.Of(r.Prompt, "token"), ms(r.PromptTime), rate(r.Prompt, r.PromptTime),
+		quantity.Of(r.Tokens, "token"), ms(r.Time), rate(steps, r.Time), guesses(&r), r.Stopped)
 	text += disk(r.Disk, steps, r.Time)
 	if r.Yielded > engine.NoteYielded {
 		text += fmt.Sprintf("note: other programs kept cores busy: this one had %.0f %% of them while it generated\n", 100*(1-r.Yielded))
@@ -161,7 +155,7 @@ func guesses(r *powerinfer.Result) string {
 	if r.Drafted == 0 {
 		return ""
 	}
-	s := fmt.Sprintf(", %d of %s accepted", r.Accepted, count(r.Drafted, "draft"))
+	s := fmt.Sprintf(", %d of %s accepted", r.Accepted, quantity.Of(r.Drafted, "draft"))
 	if r.HotDrafted > 0 {
 		s += fmt.Sprintf(" (%d of %d of hot neurons)", r.HotAccepted, r.HotDrafted)
 	}

@@ -15,6 +15,9 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
@@ -76,15 +79,15 @@ func runSweep(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	bar := newProgress("sweep", unitTime)
-	o.Estimate = func(e sweep.Estimate) { note(expectedTime(e)) }
+	bar := progress.New("sweep", progress.Time)
+	o.Estimate = func(e sweep.Estimate) { screen.Note(expectedTime(e)) }
 	o.Progress = func(what string, done, total time.Duration) {
-		bar.say(what)
-		bar.set(int64(done), int64(total))
+		bar.Say(what)
+		bar.Set(int64(done), int64(total))
 	}
 	defer saySame(ctx)()
 	rep, err := sweep.Run(ctx, o)
-	bar.finish()
+	bar.Finish()
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
 			return errInterrupted
@@ -92,30 +95,30 @@ func runSweep(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	if c.Bool("json") {
-		return rep.JSON(stdout)
+		return rep.JSON(screen.Out)
 	}
-	if err := printSweep(stdout, rep); err != nil {
+	if err := printSweep(screen.Out, rep); err != nil {
 		return err
 	}
-	fmt.Fprintln(stderr, "wrote", strings.Join(sweep.Files(&o), ", "))
+	fmt.Fprintln(screen.Err, "wrote", strings.Join(sweep.Files(&o), ", "))
 	return nil
 }
 
 // saySame tells how an interrupted sweep goes on. The function that it returns ends that.
 func saySame(ctx context.Context) (stop func() bool) {
-	return context.AfterFunc(ctx, func() { fmt.Fprintln(stderr, "interrupted; the same command goes on") })
+	return context.AfterFunc(ctx, func() { fmt.Fprintln(screen.Err, "interrupted; the same command goes on") })
 }
 
 // expectedTime says in a line how long a sweep will take.
 func expectedTime(e sweep.Estimate) string {
 	var parts []string
 	for _, p := range e.Parts {
-		parts = append(parts, fmt.Sprintf("%s %s", p.What, roundTime(p.Time)))
+		parts = append(parts, fmt.Sprintf("%s %s", p.What, quantity.Time(p.Time)))
 	}
-	line := fmt.Sprintf("this takes about %s: %s", roundTime(e.Whole()), strings.Join(parts, ", "))
+	line := fmt.Sprintf("this takes about %s: %s", quantity.Time(e.Whole()), strings.Join(parts, ", "))
 	const large = 100 << 20
 	if e.Disk > large {
-		line += fmt.Sprintf("; and %.1f GiB of disk until it is done", gib(e.Disk))
+		line += fmt.Sprintf("; and %.1f GiB of disk until it is done", quantity.GiB(e.Disk))
 	}
 	return line
 }
@@ -141,13 +144,13 @@ func sweepOptions(ctx context.Context, c *cli.Command) (o sweep.Options, err err
 	if err != nil {
 		return o, err
 	}
-	so, common, err := sessionOptions(c, perplexityOutputs)
+	so, common, err := flags.ReadSession(c, perplexityOutputs)
 	if err != nil {
 		return o, err
 	}
 	o = sweep.Options{
 		Session: so, Folder: c.String("output"), Store: c.String("store"), Window: perplexityContext, Windows: max(0, c.Int("chunks")), Generate: c.Int("n-gen"), Rounds: c.Int("repetitions"),
-		LeastSameTop: c.Float64("min-same-top"), Layers: !c.Bool("no-layers"), Note: note,
+		LeastSameTop: c.Float64("min-same-top"), Layers: !c.Bool("no-layers"), Note: screen.Note,
 		Open: func() (*gguf.File, error) { return openWith(path, common.Overrides) },
 	}
 	if o.MaxKLD, err = flags.ReadMaxKLD(c); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
@@ -48,10 +49,10 @@ func tokenize(_ context.Context, c *cli.Command) error {
 		return err
 	}
 	if note := tok.Note(); note != "" {
-		fmt.Fprintln(stderr, note)
+		fmt.Fprintln(screen.Err, note)
 	}
 	ids := tok.Encode(text, !c.Bool("no-bos"), !c.Bool("no-parse-special"))
-	out := bufio.NewWriter(stdout)
+	out := bufio.NewWriter(screen.Out)
 	if c.Bool("ids") {
 		words := make([]string, len(ids))
 		for i, id := range ids {

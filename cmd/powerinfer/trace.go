@@ -7,6 +7,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 )
 
@@ -38,7 +39,7 @@ func traced(c *cli.Command, f func(t *powerinfer.Trace) error) error {
 		err = failed
 	}
 	if n := t.Dropped(); n > 0 {
-		fmt.Fprintf(stderr, "note: the trace ends early, %d spans found no room in it\n", n)
+		fmt.Fprintf(screen.Err, "note: the trace ends early, %d spans found no room in it\n", n)
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 )
 
@@ -53,7 +54,7 @@ func versionCommand() *cli.Command {
 				return err
 			}
 			cpu := hw.Detect()
-			_, err := fmt.Fprintf(stdout, "powerinfer %s\n%s %s/%s\n%s, %d cores\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, cpu.Name, cpu.PhysicalCores)
+			_, err := fmt.Fprintf(screen.Out, "powerinfer %s\n%s %s/%s\n%s, %d cores\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, cpu.Name, cpu.PhysicalCores)
 			return err
 		},
 	}

@@ -38,13 +38,9 @@ func defineCodebooks() {
 		if values == nil {
 			continue
 		}
-		var unsigned, signed, halved []byte
+		var unsigned, signed []byte
 		for _, v := range slices.Concat(values, values)[:16] {
 			unsigned, signed = append(unsigned, byte(int(v)+layout.Offset(typ))), append(signed, byte(v))
-			halved = append(halved, byte((v+layout.OddValue)/2))
-		}
-		if (&tile{typ: typ}).odd() {
-			define("halved"+short(typ), repeat(halved...))
 		}
 		define(codebookName(typ, false), repeat(unsigned...))
 		define(codebookName(typ, true), repeat(signed...))

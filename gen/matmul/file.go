@@ -35,7 +35,7 @@ func fileKernels() {
 			continue
 		}
 		filePack(typ)
-		if typ.Parted() {
+		if typ.Parted() || layout.FormOf(typ) != layout.Own {
 			continue // rows are packed before they are computed on
 		}
 		for _, isa := range []string{"AVX2", "VNNI"} {
@@ -56,7 +56,7 @@ func fileStream(isa string, typ quant.Type, name string, order reading) {
 func (k *fileRow) body(isum reg.VecPhysical) func() {
 	super := k.superAVX2
 	switch {
-	case k.vnni() && (k.bytes() || k.typ == quant.Q4_1): // permutations would not pay
+	case k.vnni() && k.bytes(): // permutations would not pay
 		super = k.blocksVNNI
 	case k.vnni():
 		return k.bodyZ(isum)

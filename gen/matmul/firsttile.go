@@ -47,7 +47,7 @@ func (k *firstTile) emit() {
 	k.next = k.base
 	k.begin0()
 	e := &tile{isa: "AVX2", typ: k.typ, r: rows, t: 1, most: k.base, rb: fromBytes}
-	c := e.panelCodes("VNNI")
+	c := e.panelCodes()
 	mark := k.next
 	sums := k.vecs(k.pairs * k.t)
 	step := 2 * layout.Panel(k.typ, false)
@@ -114,7 +114,7 @@ func (k *firstTile) products(sums []reg.VecPhysical, steps []func()) {
 	if k.apart() {
 		k.beginHalves(sums, second)
 	} else {
-		k.beginSums(sums, x)
+		k.beginSums(sums)
 	}
 	done, slots := 0, 8*k.t
 	for v := range 8 {
@@ -138,7 +138,5 @@ func (k *firstTile) products(sums []reg.VecPhysical, steps []func()) {
 	switch {
 	case k.apart():
 		k.joinPairs(sums, second, w[0], x)
-	case k.odd():
-		k.lessOdd(sums, w[0], x)
 	}
 }

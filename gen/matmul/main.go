@@ -90,8 +90,6 @@ func defineConstants() {
 	}
 	define("turn5", turn)
 	define("x80", repeat(0x80))
-	define("scaledOffset", repeat(scaledOffset, 0))
-	define("oddOffset", repeat(oddOffset, 0))
 	define("ones16", repeat(1, 0))
 	define("mask63", repeat(63, 0, 0, 0))
 	scale, shift := sixBitFields(4)
@@ -108,6 +106,7 @@ func defineConstants() {
 		byToken[4*i] = byte(4*(i%4) + i/4)
 	}
 	define("byToken", byToken)
+	define("signs", repeat(0, 0, 0, 0x80))
 	define("lowWords", repeat(0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13))
 	define("highWords", repeat(2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15))
 }
@@ -132,11 +131,21 @@ func main() {
 		return
 	}
 	defineConstants()
+	defineLifts()
+	expandedProducts()
 	for _, isa := range []string{"AVX2", "VNNI"} {
 		size := map[string][2]int{"AVX2": {2, 2}, "VNNI": {4, 4}}[isa]
 		for _, typ := range quantised() {
 			if first(typ) != typ {
 				continue // packed, it is the same
+			}
+			if layout.FormOf(typ) != layout.Own {
+				if isa == "VNNI" {
+					expandPair(typ)
+				} else {
+					expand(isa, typ)
+				}
+				continue
 			}
 			r := size[0]
 			if (&tile{typ: typ}).twoSums() {
@@ -157,7 +166,7 @@ func main() {
 			} else {
 				(&panel{tile{typ: typ, r: 2, t: 3}}).emit()
 			}
-			if isa == "AVX2" || layout.Panel(typ, true) != layout.Panel(typ, false) || (&tile{typ: typ}).scaled() {
+			if isa == "AVX2" || layout.Panel(typ, true) != layout.Panel(typ, false) {
 				expand(isa, typ)
 			}
 		}

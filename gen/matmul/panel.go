@@ -232,35 +232,20 @@ func (k *panel) accumulatePanel(isum []reg.VecPhysical) {
 }
 
 // panelCodes loads the operands of expandCoded, of types that need some.
-func (k *tile) panelCodes(isa string) *codes {
+func (k *tile) panelCodes() *codes {
 	if !k.coded() {
 		return nil
 	}
-	c := k.codes(false)
-	if isa == "VNNI" && k.odd() {
-		VMOVDQU(constant("halved"+short(k.typ)), c.table)
-	}
-	return c
+	return k.codes(false)
 }
 
 // expandCoded writes groups [from, to), of one half of the eight, of types whose codes are looked up, or have two or
 // three bits.
 func (k *tile) expandCoded(isa string, r, from, to int, c *codes, at func(int) Mem) {
 	w, tmp := k.vec(), k.vec()
-	scaled := isa == "VNNI" && k.scaled()
-	scale, offset := reg.VecPhysical(nil), reg.VecPhysical(nil)
-	if scaled {
-		scale, offset = k.vec(), k.vec()
-		k.byteScales(r, from/4, scale, offset)
-	}
 	for v := from; v < to; v++ {
 		k.group(c, r, v, w, tmp)
-		if scaled {
-			VPMULLW(scale, w, w)
-			if k.offset() > 0 {
-				VPADDW(offset, w, w)
-			}
-		}
+		k.lift(w)
 		if isa == "VNNI" || k.offset() != 128 {
 			VMOVDQU(w, at(layout.PanelQuants+32*v))
 			continue
@@ -273,53 +258,12 @@ func (k *tile) expandCoded(isa string, r, from, to int, c *codes, at func(int) M
 	}
 }
 
-// Panels of 512-bit vectors hold bytes that were multiplied by their half-blocks' scales, where products are small
-// enough:
-//
-//	Q2_K   q·scale is 0 to 45
-//	Q3_K   (q−4)·scale is −124 to 128, as six bits of scale are −32 to 31; the bytes lie scaledOffset above
-//	IQ1_M  value·scale is odd, −135 to 135, as values are odd, at most 9, and scales odd, 1 to 15; the bytes are half of what lies oddOffset above
-const (
-	scaledOffset = 127
-	oddOffset    = 135
-)
-
-// odd reports whether the type is scaled as IQ1_M is.
-func (k *tile) odd() bool { return layout.Odd(k.typ) }
-
-// scaled reports whether such panels hold the type so.
-func (k *tile) scaled() bool {
-	return k.nibbleMinima() || layout.Scaled(k.typ)
-}
+// scaled reports whether panels of 512-bit vectors hold bytes that were multiplied by their half-blocks' scales, where
+// products are small enough: those of Q2_K are 0 to 45.
+func (k *tile) scaled() bool { return k.nibbleMinima() }
 
 // apart reports whether such panels keep the scales of halves apart.
 func (k *tile) apart() bool { return k.twoSums() && !k.scaled() }
-
-// byteScales leaves in scale what multiplies row r's pairs of unsigned quants as words, and in offset what is added
-// then, so that both bytes are those of a scaled panel. A product with a sign borrows from the upper byte what the sum
-// gives back.
-func (k *tile) byteScales(r, half int, scale, offset reg.VecPhysical) {
-	k.halfScales(r, scale)
-	VPSHUFB(constant([]string{"lowWords", "highWords"}[half]), scale, scale)
-	if k.offset() == 0 {
-		return
-	}
-	tmp := k.vec()
-	if k.odd() {
-		VPSLLW(U8(3), scale, offset)
-		VPADDW(scale, offset, offset)
-		VMOVDQU(constant("oddOffset"), tmp)
-		VPSUBW(offset, tmp, offset)
-		VPSRLW(U8(1), offset, offset) // (oddOffset − oddValue·scale)/2
-	} else {
-		VPSLLW(U8(byte(bits.Len(uint(k.offset()))-1)), scale, offset)
-		VMOVDQU(constant("scaledOffset"), tmp)
-		VPSUBW(offset, tmp, offset)
-	}
-	VPSLLW(U8(8), offset, tmp)
-	VPADDW(tmp, offset, offset)
-	k.next--
-}
 
 // expand emits what turns n superblocks of a row into a panel's row.
 func expand(isa string, typ quant.Type) {
@@ -359,7 +303,7 @@ func expandStrip(typ quant.Type) {
 // expandRow turns n superblocks from w on into a panel's, at dst.
 func expandRow(isa string, typ quant.Type, dst, w, n reg.Register) {
 	k := &tile{isa: "AVX2", typ: typ, r: 1, t: 1, wp: w, n: n}
-	c := k.panelCodes(isa)
+	c := k.panelCodes()
 	Label("super")
 	for _, step := range k.expansion(isa, 0, c, func(disp int) Mem { return Mem{Base: dst, Disp: 2 * disp} }) { // the rows of a pair alternate
 		step()
@@ -381,12 +325,8 @@ func (k *tile) expansion(isa string, r int, c *codes, at func(disp int) Mem) []f
 		}
 	}
 	steps := []func(){step(func() { k.expandScales(isa, r, at) })}
-	groups := 1 // of a coded type's step
-	if isa == "VNNI" && k.scaled() {
-		groups = 4
-	}
-	for v := 0; c != nil && v < 8; v += groups {
-		steps = append(steps, step(func() { k.expandCoded(isa, r, v, v+groups, c, at) }))
+	for v := 0; c != nil && v < 8; v++ {
+		steps = append(steps, step(func() { k.expandCoded(isa, r, v, v+1, c, at) }))
 	}
 	for v := 0; c == nil && v < 4; v++ {
 		if k.bytes() {
@@ -426,6 +366,9 @@ func (k *tile) expandScales(isa string, r int, at func(disp int) Mem) {
 		VPSHUFB(constant("lowWords"), m, m)
 	}
 	if k.minima() && !k.nibbleMinima() || apart {
+		if layout.FormOf(k.typ) == layout.BlockMinima { // which adds them
+			VXORPS(constant("signs"), m, m)
+		}
 		VMOVUPS(m, at(layout.PanelMin))
 	}
 }
@@ -462,6 +405,7 @@ func (k *tile) expandNibbles(r, v int, at func(disp int) Mem) {
 			VPAND(constant(above), h, h)
 			VPOR(h, w, w)
 		}
+		k.lift(w)
 		VMOVDQU(w, at(layout.PanelQuants+32*(v+4*half)))
 	}
 }

@@ -16,6 +16,7 @@ import (
 type tile struct {
 	isa  string // "AVX2", "AVXVNNI", "VNNI" or "BF16"
 	typ  quant.Type
+	name string // in the names of kernels, where it is not the type's
 	r, t int
 	next int // vector registers handed out
 	most int // of those that there are, where others have the rest; otherwise 0
@@ -34,6 +35,7 @@ type tile struct {
 	wide           bool            // vectors are 512-bit ones
 	paired         bool            // rows are a panel's: every 32 bytes of a row, then those of the one behind it
 	near           bool            // nobody asks for the next rows but the hardware
+	parted         bool            // a kernel of one token, too, may be called for a part of the columns
 	close          bool            // the next rows are asked for into the first-level cache
 
 	picked []reg.Register // addresses of rows chosen by index; nil: they lie rb apart
@@ -43,6 +45,25 @@ type tile struct {
 var ymm = []reg.VecPhysical{
 	reg.Y0, reg.Y1, reg.Y2, reg.Y3, reg.Y4, reg.Y5, reg.Y6, reg.Y7, reg.Y8, reg.Y9, reg.Y10, reg.Y11, reg.Y12, reg.Y13, reg.Y14, reg.Y15,
 	reg.Y16, reg.Y17, reg.Y18, reg.Y19, reg.Y20, reg.Y21, reg.Y22, reg.Y23, reg.Y24, reg.Y25, reg.Y26, reg.Y27, reg.Y28, reg.Y29, reg.Y30, reg.Y31,
+}
+
+// partly reports whether a kernel may be called for a part of the columns.
+func (k *tile) partly() bool { return k.t > 1 || k.parted }
+
+// short is what the names of kernels have.
+func (k *tile) short() string {
+	if k.name != "" {
+		return k.name
+	}
+	return short(k.typ)
+}
+
+// what says whose rows are computed.
+func (k *tile) what() string {
+	if layout.FormOf(k.typ) != layout.Own {
+		return "expanded"
+	}
+	return k.typ.String()
 }
 
 // super holds the offsets of the parts of a packed superblock.
@@ -174,13 +195,13 @@ func (k *tile) prologueOf(kind string, rows int) {
 
 // parameters loads those of a kernel of so many rows.
 func (k *tile) parameters(kind string, rows int) {
-	name := fmt.Sprintf("%s%s%s%dx%d", kind, short(k.typ), k.isa, rows, k.t)
+	name := fmt.Sprintf("%s%s%s%dx%d", kind, k.short(), k.isa, rows, k.t)
 	signature := "func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)"
-	if k.t > 1 {
+	if k.partly() {
 		signature = strings.TrimSuffix(signature, ")") + ", acc *float32, part uintptr)"
 	}
 	TEXT(name, NOSPLIT, signature)
-	Doc(fmt.Sprintf("%s computes out[t][r] of %d %s rows and %d tokens. Scalar twin: tileGeneric in matmul_generic.go.", name, rows, k.typ, k.t))
+	Doc(fmt.Sprintf("%s computes out[t][r] of %d %s rows and %d tokens. Scalar twin: tileGeneric in matmul_generic.go.", name, rows, k.what(), k.t))
 	k.out, k.outStride = Load(Param("out"), GP64()), Load(Param("outStride"), GP64())
 	k.wp, k.rb = Load(Param("w"), GP64()), Load(Param("rowBytes"), GP64())
 	k.xp, k.xs = Load(Param("x"), GP64()), Load(Param("xStride"), GP64())
@@ -206,7 +227,7 @@ func (k *tile) accumulators(n int) {
 		k.facc[i] = k.vec()
 		k.zero(k.facc[i])
 	}
-	if k.t == 1 {
+	if !k.partly() {
 		return
 	}
 	k.acc, k.part = Load(Param("acc"), GP64()), Load(Param("part"), GP64())
@@ -232,7 +253,7 @@ func (k *tile) accumulators(n int) {
 
 // finish keeps the accumulators for the next part or sums them up.
 func (k *tile) finish() {
-	if k.t > 1 {
+	if k.partly() {
 		k.keep()
 	}
 	if k.wide {

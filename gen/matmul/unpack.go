@@ -154,7 +154,6 @@ func defineUnpacking() {
 	for _, o := range []byte{1, 4, 16, 32} {
 		define(fmt.Sprintf("offset%d", o), repeat(o, 0, 0, 0))
 	}
-	define("signs", repeat(0, 0, 0, 0x80))
 	for q := range byte(4) {
 		var b []byte
 		for i := range byte(8) {

@@ -19,7 +19,7 @@ import (
 type vexPanel struct{ panel }
 
 func vexPanels() {
-	for _, typ := range []quant.Type{quant.Q8_0, quant.Q4_1, quant.Q4_K} {
+	for _, typ := range []quant.Type{quant.Q8_0, quant.Q4_K} {
 		k := &vexPanel{panel{tile{isa: "AVXVNNI", typ: typ, r: 4, t: 3, paired: true, memory: true}}}
 		k.emit()
 	}

@@ -40,10 +40,10 @@ func newWidePanel(k tile) *widePanel {
 func (k *widePanel) strip() {
 	rows := k.r
 	k.r = k.pairs // accumulators are those of pairs
-	name := fmt.Sprintf("strip%s%s%dx%d", short(k.typ), k.isa, rows, k.t)
+	name := fmt.Sprintf("strip%s%s%dx%d", k.short(), k.isa, rows, k.t)
 	TEXT(name, NOSPLIT, "func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride, n uintptr, acc *float32, part, tiles uintptr, "+
 		"next *byte, lines uintptr)")
-	Doc(fmt.Sprintf("%s computes out[t][r] of %d %s rows and %d tokens, tiles times, and brings lines of memory from next on before each tile.", name, rows, k.typ, k.t),
+	Doc(fmt.Sprintf("%s computes out[t][r] of %d %s rows and %d tokens, tiles times, and brings lines of memory from next on before each tile.", name, rows, k.what(), k.t),
 		"Scalar twin: tileGeneric in matmul_generic.go.")
 	k.out, k.outStride = Load(Param("out"), GP64()), Load(Param("outStride"), GP64())
 	k.rb, k.xs = Load(Param("rowBytes"), GP64()), Load(Param("xStride"), GP64())
@@ -211,16 +211,11 @@ func times(v reg.VecPhysical, factor, divisor int) {
 	}
 }
 
-// begin leaves in sum what the offset makes of token t's activations: −offset·Σ. tmp is free.
-func (k *widePanel) begin(t int, sum, tmp reg.VecPhysical) {
+// begin leaves in sum what the offset makes of token t's activations: −offset·Σ.
+func (k *widePanel) begin(t int, sum reg.VecPhysical) {
 	switch o := k.offset(); {
-	case o == 0 || k.odd():
+	case o == 0:
 		k.zero(sum)
-	case k.scaled(): // 8·Σ·(1/8 − 16) is −scaledOffset·Σ
-		k.both(t, layout.ActNeg8, tmp)
-		VPSLLD(U8(4), tmp, sum)
-		VPSRAD(U8(3), tmp, tmp)
-		VPSUBD(tmp, sum, sum)
 	default:
 		k.both(t, layout.ActNeg8, sum)
 		times(sum, o, 8)
@@ -228,9 +223,9 @@ func (k *widePanel) begin(t int, sum, tmp reg.VecPhysical) {
 }
 
 // beginSums is begin of all sums.
-func (k *widePanel) beginSums(sums []reg.VecPhysical, tmp reg.VecPhysical) {
+func (k *widePanel) beginSums(sums []reg.VecPhysical) {
 	for t := range k.t {
-		k.begin(t, sums[t], tmp)
+		k.begin(t, sums[t])
 		for p := 1; p < k.pairs; p++ {
 			VMOVDQA32(sums[t], sums[p*k.t+t])
 		}
@@ -240,7 +235,7 @@ func (k *widePanel) beginSums(sums []reg.VecPhysical, tmp reg.VecPhysical) {
 // sums adds products of bytes that share what scale they still have with all of their block.
 func (k *widePanel) sums(sums []reg.VecPhysical) {
 	w, x := k.vecs(k.pairs), k.vec()
-	k.beginSums(sums, x)
+	k.beginSums(sums)
 	for v := range 8 {
 		for p := range w {
 			VMOVDQU32(k.pair(p, layout.PanelQuants+32*v), w[p])
@@ -250,25 +245,6 @@ func (k *widePanel) sums(sums []reg.VecPhysical) {
 			for p := range w {
 				VPDPBUSD(x, w[p], sums[p*k.t+t])
 			}
-		}
-	}
-	if k.odd() {
-		k.lessOdd(sums, w[0], x)
-	}
-}
-
-// lessOdd makes 2·sum − oddOffset·Σ, which is 8·Σ·(1/8 − 17), of sums.
-func (k *widePanel) lessOdd(sums []reg.VecPhysical, tmp, x reg.VecPhysical) {
-	for t := range k.t {
-		k.both(t, layout.ActNeg8, x)
-		VPSRAD(U8(3), x, tmp)
-		VPSUBD(tmp, x, tmp)
-		VPSLLD(U8(4), x, x)
-		VPADDD(tmp, x, x)
-		for p := range k.pairs {
-			sum := sums[p*k.t+t]
-			VPADDD(sum, sum, sum)
-			VPADDD(x, sum, sum)
 		}
 	}
 }

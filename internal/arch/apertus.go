@@ -12,7 +12,7 @@ import (
 // has.
 func apertus() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "apertus", []string{"ApertusForCausalLM"}, ""
+	f.Name, f.HuggingFace = "apertus", []string{"ApertusForCausalLM"}
 	f.Rotation, f.Gated, f.Activation = HalvesApart, false, compute.XIELU
 	for _, name := range []string{"alpha_p", "alpha_n", "beta", "eps"} {
 		f.Outer = append(f.Outer, Tensor{Name: "xielu." + name, Source: "mlp.act_fn." + name, Change: LayerNumbers})
@@ -33,7 +33,7 @@ func apertus() Family {
 // deci describes DeciLM and the Nemotrons that a search made of Llama. Folders are not converted.
 func deci() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "deci", nil, ""
+	f.Name, f.HuggingFace = "deci", nil
 	return f
 }
 
@@ -41,7 +41,7 @@ func deci() Family {
 // three values. Folders hold the weights of training; conversion rounds them to these.
 func bitNet() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "bitnet", []string{"BitNetForCausalLM", "BitnetForCausalLM"}, ""
+	f.Name, f.HuggingFace = "bitnet", []string{"BitNetForCausalLM", "BitnetForCausalLM"}
 	f.Rotation, f.AlwaysTied = HalvesApart, true
 	f.Block = slices.DeleteFunc(llamaBlock(Same), func(t Tensor) bool { return strings.HasSuffix(t.Name, ".bias") })
 	f.Block = append(f.Block, Tensor{Name: "attn_sub_norm.weight", Source: "self_attn.attn_sub_norm.weight self_attn.inner_attn_ln.weight"}, Tensor{Name: "ffn_sub_norm.weight", Source: "mlp.ffn_sub_norm.weight mlp.ffn_layernorm.weight"})

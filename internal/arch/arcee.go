@@ -11,7 +11,7 @@ import (
 func arcee() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "arcee", []string{"ArceeForCausalLM"}
-	f.Gated, f.Activation, f.Original = false, compute.ReLU2, ""
+	f.Gated, f.Activation = false, compute.ReLU2
 	f.Block = ungated(f.Block)
 	f.Read = func(c *Config) error {
 		if c.Act == "" {

@@ -13,7 +13,7 @@ const (
 func baichuan() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "baichuan", []string{"BaichuanForCausalLM", "BaiChuanForCausalLM"}
-	f.Original, f.HeadsFillWidth, f.QKV = "", true, "self_attn.W_pack"
+	f.HeadsFillWidth, f.QKV = true, "self_attn.W_pack"
 	f.Block = llamaBlock(Pairs)
 	for _, name := range []string{"attn_q", "attn_k", "attn_v", "attn_output"} {
 		f.Block = replaced(f.Block, name+".bias")

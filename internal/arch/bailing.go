@@ -17,7 +17,7 @@ type Bailing struct {
 // v in one tensor.
 func bailingMoE() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "bailingmoe", []string{"BailingMoeForCausalLM"}, ""
+	f.Name, f.HuggingFace = "bailingmoe", []string{"BailingMoeForCausalLM"}
 	f.QKV = "attention.query_key_value"
 	f.Experts = &Experts{MinSum: leastSum, Counted: true}
 	f.Outer = bailingOuter()

@@ -6,7 +6,7 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 func bamboo() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "bamboo", []string{"BambooForCausalLM"}
-	f.Activation, f.Original = compute.DReLU, "drelu"
+	f.Activation = compute.DReLU
 	f.Read = func(c *Config) error {
 		c.Act = "drelu"
 		return readLlama(c)

@@ -7,7 +7,7 @@ import "cmp"
 func chatglm() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "chatglm", []string{"ChatGLMModel", "ChatGLMForConditionalGeneration", "GlmForCausalLM"}
-	f.PartialRotary, f.FusedGate, f.Original, f.MaxContext = true, true, "", 8192
+	f.PartialRotary, f.FusedGate, f.MaxContext = true, true, 8192
 	f.Root, f.Layer = []string{"transformer.", "model."}, "encoder.layers.%d. layers.%d."
 	f.Head, f.QKV, f.Buffers = "transformer.output_layer lm_head", "self_attention.query_key_value", []string{".rotary_pos_emb.inv_freq"}
 	f.Outer = []Tensor{

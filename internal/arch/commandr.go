@@ -10,7 +10,7 @@ const cohere2FullEvery = 4
 func commandR() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "command-r", []string{"CohereForCausalLM"}
-	f.LayerNorm, f.Parallel, f.ScaledLogits, f.AlwaysTied, f.Original = true, true, true, true, ""
+	f.LayerNorm, f.Parallel, f.ScaledLogits, f.AlwaysTied = true, true, true, true
 	f.MaxContext = 8192
 	f.Block = replaced(llamaBlock(Same), "ffn_norm.weight",
 		Tensor{Name: "attn_q_norm.weight", Source: "self_attn.q_norm.weight", Optional: true}, // Command R+'s

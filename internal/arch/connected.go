@@ -179,7 +179,7 @@ func (c *Config) readConnections() error {
 // hyper-connections.
 func deepseek4() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "deepseek4", []string{"DeepseekV4ForCausalLM"}, ""
+	f.Name, f.HuggingFace = "deepseek4", []string{"DeepseekV4ForCausalLM"}
 	f.PartialRotary, f.Window, f.UsualWindow, f.Further = true, true, 128, false
 	f.Root, f.Head = []string{"", "model."}, "head"
 	f.Experts = &Experts{Score: compute.RootSoftplus, Normalised: true, MinSum: leastSum, Counted: true}

@@ -4,7 +4,7 @@ package arch
 // layers have none.
 func deepseek() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "deepseek", []string{"DeepseekForCausalLM"}, ""
+	f.Name, f.HuggingFace = "deepseek", []string{"DeepseekForCausalLM"}
 	f.Experts = &Experts{MinSum: leastSum, Counted: true}
 	f.Block = sharedExpert(mlpExperts(f.Block), "mlp.shared_experts")
 	f.Read = func(c *Config) error {

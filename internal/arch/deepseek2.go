@@ -11,7 +11,7 @@ import (
 // keys and values by head, older ones as one.
 func deepseek2() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "deepseek2", []string{"DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", glm4Lite, "YoutuForCausalLM"}, ""
+	f.Name, f.HuggingFace = "deepseek2", []string{"DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", glm4Lite, "YoutuForCausalLM"}
 	f.PartialRotary, f.Latent, f.YarnScores = true, true, true
 	f.Experts = &Experts{Optional: true, MinSum: leastSum, Counted: true}
 	queries := append(latentQueries(true), Tensor{Name: "attn_q.weight", Source: "self_attn.q_proj.weight", Optional: true})

@@ -6,7 +6,7 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 // the first layers have none. Queries and keys are normed.
 func dots1() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "dots1", []string{"Dots1ForCausalLM"}, ""
+	f.Name, f.HuggingFace = "dots1", []string{"Dots1ForCausalLM"}
 	f.Rotation, f.OwnHeads = HalvesApart, true
 	f.Experts = &Experts{Score: compute.Sigmoid, MinSum: leastSum, Counted: true}
 	f.Block = append(sharedExpert(mlpExperts(headNorms(llamaBlock(Same))), "mlp.shared_experts"),

@@ -6,7 +6,7 @@ import "cmp"
 // side.
 func ernie() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original, f.Block = "ernie4_5", []string{"Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM"}, "", llamaBlock(Same)
+	f.Name, f.HuggingFace, f.Block = "ernie4_5", []string{"Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM"}, llamaBlock(Same)
 	f.Read = func(c *Config) error {
 		c.RMSEps = cmp.Or(c.RMSEps, 1e-5)
 		if err := readLlama(c); err != nil {
@@ -22,7 +22,7 @@ func ernie() Family {
 // first layers have none. Its checkpoints hold the pairs that are rotated side by side.
 func ernieMoE() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "ernie4_5-moe", []string{"Ernie4_5_MoeForCausalLM", "Ernie4_5_MoEForCausalLM"}, ""
+	f.Name, f.HuggingFace = "ernie4_5-moe", []string{"Ernie4_5_MoeForCausalLM", "Ernie4_5_MoEForCausalLM"}
 	f.Experts = &Experts{Normalised: true, MinSum: leastSum}
 	f.Block = append(sharedExpert(mlpExperts(llamaBlock(Same)), "mlp.shared_experts"),
 		Tensor{Name: "exp_probs_b.bias", Source: "mlp.moe_statics.e_score_correction_bias", Optional: true})

@@ -5,7 +5,7 @@ import "cmp"
 // exaone describes EXAONE 3 and 3.5: llama with halves that are rotated, and names of its own.
 func exaone() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "exaone", []string{"ExaoneForCausalLM"}, ""
+	f.Name, f.HuggingFace = "exaone", []string{"ExaoneForCausalLM"}
 	f.Rotation, f.MaxContext = HalvesApart, 32768
 	f.Root, f.Layer, f.Buffers = []string{"transformer."}, "h.%d.", []string{".rotary.inv_freq"}
 	f.Outer = []Tensor{

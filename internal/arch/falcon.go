@@ -13,7 +13,7 @@ const falconContext = 2048
 func falcon() Family {
 	return Family{
 		Name: "falcon", HuggingFace: []string{"FalconForCausalLM", "RWForCausalLM"},
-		Rotation: HalvesApart, LayerNorm: true, Parallel: true, Activation: compute.GELU, Original: "relu",
+		Rotation: HalvesApart, LayerNorm: true, Parallel: true, Activation: compute.GELU,
 		Layout: "jploski", HeadsFillWidth: true, MaxContext: falconContext,
 		Root: []string{"transformer."}, Layer: "h.%d.",
 		Outer: []Tensor{

@@ -7,7 +7,7 @@ import "cmp"
 func falconH1() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "falcon-h1", []string{"FalconH1ForCausalLM"}
-	f.Rotation, f.Original = HalvesApart, ""
+	f.Rotation = HalvesApart
 	f.StateSpace, f.AllLayers = true, Recurrent|Attention|FeedForward
 	f.Outer = []Tensor{
 		{Name: "token_embd.weight", Source: "embed_tokens.weight"},

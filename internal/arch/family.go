@@ -61,9 +61,8 @@ type Family struct {
 	NormSum        bool                 // the norms behind parts are of the residual with the part added, and become the residual; else of what is added
 	Later          bool                 // tokens see later positions, too, unless the file says otherwise
 	Headless       bool                 // there are no logits: hidden states are the result
-	RankPooling    Pooling              // which state of a text a reranker's head reads, unless the file says another; empty: the last
+	RankPooling    string               // which state of a text a reranker's head reads, unless the file says another; empty: the last
 	RankShares     bool                 // a reranker's scores are shares of 1: their softmax
-	HeadGELU       bool                 // the first product of a reranker's head goes through GELU; else through tanh
 	Clamped        bool                 // files may limit the elements of queries, keys and values
 	Latent         bool                 // keys and values follow from a narrower vector, which alone is cached, and the rotated part of keys, the same for all heads, from the input
 	YarnScores     bool                 // YaRN's multiplier, of which files hold a tenth, is of scores, not of what is rotated
@@ -80,7 +79,6 @@ type Family struct {
 	TopK           bool                 // layers may set all but the largest of their gates to zero
 	Tempered       bool                 // files may say that queries grow with their position
 	Activation     compute.Nonlinearity // of a GGUF file without powerinfer.activation
-	Original       string               // the activation of the original PowerInfer's files; empty: it does not run the family
 	Layout         string               // tensor_data_layout, where the family has one
 	HeadsFillWidth bool                 // heads·key must be the width of the residual stream
 	OwnHeads       bool                 // query heads have keys and values of their own, whatever files say
@@ -256,9 +254,6 @@ func Names(wanted func(Family) bool) string {
 	}
 	return strings.Join(names, ", ")
 }
-
-// Originals lists the families that the original PowerInfer runs.
-func Originals() string { return Names(func(f Family) bool { return f.Original != "" }) }
 
 // Sources lists the Hugging Face architectures that can be converted, for messages.
 func Sources() string {

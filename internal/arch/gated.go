@@ -63,7 +63,7 @@ func gatedBlock(change Change, gate string) []Tensor {
 // are rotated, and experts behind the first layers.
 func afmoe() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "afmoe", []string{"AfmoeForCausalLM"}, ""
+	f.Name, f.HuggingFace = "afmoe", []string{"AfmoeForCausalLM"}
 	f.Rotation, f.Window, f.FullEvery, f.ScaledInput, f.UsualWindow = HalvesApart, true, 4, true, 2048
 	f.Experts = scored()
 	f.Experts.Counted = true
@@ -160,7 +160,7 @@ func cohere2MoE() Family {
 // layers.
 func exaoneMoE() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "exaone-moe", []string{"ExaoneMoEForCausalLM", "ExaoneMoeForCausalLM"}, ""
+	f.Name, f.HuggingFace = "exaone-moe", []string{"ExaoneMoEForCausalLM", "ExaoneMoeForCausalLM"}
 	f.Rotation, f.Window, f.FullEvery, f.UsualWindow = HalvesApart, true, 4, 128
 	f.Experts = scored()
 	f.Experts.SharedAsWide = true
@@ -217,7 +217,7 @@ func hunyuanMoE() Family {
 // hyV3 describes Hy3: experts behind the first layers, beside a shared one.
 func hyV3() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "hy_v3", []string{"HYV3ForCausalLM"}, ""
+	f.Name, f.HuggingFace = "hy_v3", []string{"HYV3ForCausalLM"}
 	f.Rotation, f.Further = HalvesApart, true
 	f.Experts = scored()
 	f.Experts.SharedAsWide = true
@@ -239,7 +239,7 @@ func hyV3() Family {
 // own, and experts behind the first layers, beside a shared one.
 func laguna() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "laguna", []string{"LagunaForCausalLM"}, ""
+	f.Name, f.HuggingFace = "laguna", []string{"LagunaForCausalLM"}
 	f.Rotation, f.PartialRotary, f.Window, f.FullEvery, f.FullFirst, f.UsualWindow = HalvesApart, true, true, 4, true, 512
 	f.HeadGate, f.Experts = true, scored()
 	f.Experts.SharedAsWide = true
@@ -270,7 +270,7 @@ func readLaguna(c *Config) error {
 // most layers, and experts behind the first.
 func mimo2() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "mimo2", []string{"MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM"}, ""
+	f.Name, f.HuggingFace = "mimo2", []string{"MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM"}
 	f.Rotation, f.PartialRotary, f.Window, f.WindowList, f.FullEvery = HalvesApart, true, true, true, 6
 	f.Experts = scored()
 	f.Experts.Normalised, f.WindowBase = true, 10000

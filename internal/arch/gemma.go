@@ -23,7 +23,7 @@ const (
 func gemma() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "gemma", []string{"GemmaForCausalLM"}
-	f.Rotation, f.ScaledInput, f.AlwaysTied, f.Activation, f.Original = HalvesApart, true, true, compute.GELU, ""
+	f.Rotation, f.ScaledInput, f.AlwaysTied, f.Activation = HalvesApart, true, true, compute.GELU
 	f.MaxContext = 8192
 	f.Outer, f.Block = plusOne(f.Outer), plusOne(llamaBlock(Same))
 	f.Read = readGemma

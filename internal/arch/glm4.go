@@ -8,7 +8,7 @@ func glm4() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "glm4", []string{"Glm4ForCausalLM", "Glm4vForConditionalGeneration"}
 	f.HalvedSections = true // of GLM 4.1V
-	f.PartialRotary, f.FusedGate, f.Root, f.Original = true, true, textRoots(), ""
+	f.PartialRotary, f.FusedGate, f.Root = true, true, textRoots()
 	f.Block = replaced(llamaBlock(Same), "ffn_norm.weight", // q and k are stored as neighbours already
 		Tensor{Name: "post_attention_norm.weight", Source: "post_self_attn_layernorm.weight"},
 		Tensor{Name: "ffn_norm.weight", Source: "post_attention_layernorm.weight"})

@@ -10,7 +10,7 @@ import (
 // shared ones; the first layers have none. A part of each head is rotated, and the larger models norm queries and keys.
 func glm4MoE() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "glm4moe", []string{"Glm4MoeForCausalLM"}, ""
+	f.Name, f.HuggingFace = "glm4moe", []string{"Glm4MoeForCausalLM"}
 	f.Rotation, f.PartialRotary, f.FFNNorm = HalvesApart, true, "post_attention_norm"
 	f.Experts = &Experts{Score: compute.Sigmoid, MinSum: leastSum, Counted: true}
 	block := replaced(llamaBlock(Same), "ffn_norm.weight", Tensor{Name: "post_attention_norm.weight", Source: "post_attention_layernorm.weight"})

@@ -21,7 +21,7 @@ const (
 func gptOSS() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "gpt-oss", []string{"GptOssForCausalLM"}
-	f.Rotation, f.Window, f.FullEvery, f.UsualWindow, f.Original = HalvesApart, true, gptOSSFullEvery, gptOSSWindow, ""
+	f.Rotation, f.Window, f.FullEvery, f.UsualWindow = HalvesApart, true, gptOSSFullEvery, gptOSSWindow
 	f.FFNNorm, f.MaxContext = "post_attention_norm", 131072
 	f.Activation = compute.ClampedSwiGLU
 	f.Experts = &Experts{Score: compute.SoftmaxChosen}

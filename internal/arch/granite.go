@@ -7,7 +7,7 @@ import "cmp"
 func granite() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "granite", []string{"GraniteForCausalLM"}
-	f.Multipliers, f.Original = true, ""
+	f.Multipliers = true
 	f.Read = func(c *Config) error {
 		c.LogitScale = cmp.Or(c.LogitScale, 1) // llama.cpp reads no file without it
 		// The configuration's default; a GGUF file without the key has 1/√key.

@@ -24,7 +24,7 @@ type Grok struct {
 // caps, and factors of embeddings, scores and logits. GGUF files of Grok 1 lack the expert that all tokens use.
 func grok() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "grok", []string{"Grok1ForCausalLM", "GrokForCausalLM"}, ""
+	f.Name, f.HuggingFace = "grok", []string{"Grok1ForCausalLM", "GrokForCausalLM"}
 	f.Rotation, f.Activation, f.ScaledLogits = HalvesApart, compute.GELU, true
 	f.ProductScale = true
 	f.Experts = &Experts{Normalised: true, MinSum: leastSum, Beside: true}

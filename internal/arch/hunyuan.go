@@ -12,7 +12,7 @@ const hunyuanContext = 1 << 18
 // of q and k behind the rotation.
 func hunyuanDense() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "hunyuan-dense", []string{"HunYuanDenseV1ForCausalLM"}, ""
+	f.Name, f.HuggingFace = "hunyuan-dense", []string{"HunYuanDenseV1ForCausalLM"}
 	f.Rotation = HalvesApart
 	f.Block = headNorms(llamaBlock(Same))
 	for i := range f.Block {

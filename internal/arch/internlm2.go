@@ -4,7 +4,7 @@ package arch
 func internlm2() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "internlm2", []string{"InternLM2ForCausalLM"}
-	f.Original, f.HeadsFillWidth, f.Head, f.QKV, f.Grouped, f.MaxContext = "", true, "output", "attention.wqkv", true, 32768
+	f.HeadsFillWidth, f.Head, f.QKV, f.Grouped, f.MaxContext = true, "output", "attention.wqkv", true, 32768
 	f.Outer = replaced(f.Outer, "token_embd.weight", Tensor{Name: "token_embd.weight", Source: "tok_embeddings.weight"})
 	f.Block = []Tensor{
 		{Name: "attn_norm.weight", Source: "attention_norm.weight"},

@@ -6,7 +6,7 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 func jais2() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "jais2", []string{"Jais2ForCausalLM"}
-	f.Rotation, f.LayerNorm, f.Gated, f.Activation, f.Original, f.MaxContext = HalvesApart, true, false, compute.ReLU2, "", 8192
+	f.Rotation, f.LayerNorm, f.Gated, f.Activation, f.MaxContext = HalvesApart, true, false, compute.ReLU2, 8192
 	f.Outer = append(f.Outer, Tensor{Name: "output_norm.bias", Source: "norm.bias"})
 	f.Block = normBiases(ungated(llamaBlock(Same)), Same)
 	for i := range f.Block {

@@ -58,7 +58,7 @@ func kimiK3() Family {
 // their last products on Hugging Face. more are the tensors that queries, decays and gates follow from.
 func deltaAttention(prefix, out string, more ...Tensor) Family {
 	f := llama()
-	f.Original, f.StateSpace, f.Latent, f.PartialRotary = "", true, true, true
+	f.StateSpace, f.Latent, f.PartialRotary = true, true, true
 	f.Experts = &Experts{Score: compute.Sigmoid, Normalised: true, MinSum: leastSum, Counted: true}
 	f.Block = append([]Tensor{
 		{Name: "attn_norm.weight", Source: "input_layernorm.weight"},

@@ -11,7 +11,7 @@ import (
 // queries and keys are normed.
 func lfm2() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "lfm2", []string{"Lfm2ForCausalLM", "LFM2ForCausalLM", "Lfm2VlForConditionalGeneration"}, ""
+	f.Name, f.HuggingFace = "lfm2", []string{"Lfm2ForCausalLM", "LFM2ForCausalLM", "Lfm2VlForConditionalGeneration"}
 	f.Rotation, f.StateSpace, f.ShortConv, f.MaxContext = HalvesApart, true, true, 128000
 	f.Root = textRoots()
 	f.Outer = []Tensor{

@@ -13,7 +13,7 @@ import (
 func llama() Family {
 	return Family{
 		Name: "llama", HuggingFace: []string{"LlamaForCausalLM", "SparseLlamaForCausalLM", "MistralForCausalLM", "InternLM3ForCausalLM", "LlamaModel", "MistralModel"},
-		Rotation: Neighbours, Gated: true, Activation: compute.SiLU, Original: "relu", MaxContext: 4096,
+		Rotation: Neighbours, Gated: true, Activation: compute.SiLU, MaxContext: 4096,
 		Root: []string{"model.", ""}, Layer: "layers.%d.",
 		Outer: llamaOuter(), Block: llamaBlock(Pairs), Read: readLlama,
 	}

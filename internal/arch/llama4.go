@@ -20,7 +20,7 @@ const (
 // with their position.
 func llama4() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "llama4", []string{"Llama4ForConditionalGeneration", "Llama4ForCausalLM"}, ""
+	f.Name, f.HuggingFace = "llama4", []string{"Llama4ForConditionalGeneration", "Llama4ForCausalLM"}
 	f.Root, f.MaxContext = textRoots(), 131072
 	f.Window, f.FullEvery, f.UsualWindow = true, llama4FullEvery, llama4Part
 	f.Experts = &Experts{Score: compute.Sigmoid, Before: true, SharedAsWide: true}

@@ -6,7 +6,7 @@ import "cmp"
 // pairs that are rotated as files do: neighbours.
 func maincoder() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "maincoder", []string{"MaincoderForCausalLM"}, ""
+	f.Name, f.HuggingFace = "maincoder", []string{"MaincoderForCausalLM"}
 	f.Block = headNorms(llamaBlock(Same))
 	f.Read = func(c *Config) error {
 		c.RMSEps = cmp.Or(c.RMSEps, 1e-5)

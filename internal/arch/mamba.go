@@ -19,7 +19,7 @@ func mamba() Family {
 // experts.
 func jamba() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "jamba", []string{"JambaForCausalLM"}, ""
+	f.Name, f.HuggingFace = "jamba", []string{"JambaForCausalLM"}
 	f.Rotation, f.StateSpace, f.MaxContext = NotRotated, true, 4096
 	f.Experts = &Experts{Optional: true}
 	for i, t := range f.Outer {

@@ -10,7 +10,7 @@ import (
 // attention to all.
 func minicpm() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original, f.Multipliers, f.Factors = "minicpm", []string{"MiniCPMForCausalLM"}, "", true, factorsOfMiniCPM
+	f.Name, f.HuggingFace, f.Multipliers, f.Factors = "minicpm", []string{"MiniCPMForCausalLM"}, true, factorsOfMiniCPM
 	f.Outer = append(f.Outer,
 		Tensor{Name: "rope_factors_long.weight", Optional: true, Change: Computed},
 		Tensor{Name: "rope_factors_short.weight", Optional: true, Change: Computed})

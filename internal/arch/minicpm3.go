@@ -4,7 +4,7 @@ package arch
 // files do not tell.
 func minicpm3() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "minicpm3", []string{"MiniCPM3ForCausalLM"}, ""
+	f.Name, f.HuggingFace = "minicpm3", []string{"MiniCPM3ForCausalLM"}
 	f.Rotation, f.PartialRotary, f.Latent, f.Multipliers = HalvesApart, true, true, true
 	f.Outer = append(f.Outer,
 		Tensor{Name: "rope_factors_long.weight", Optional: true, Change: Computed},

@@ -12,7 +12,7 @@ import (
 func minimaxM2() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "minimax-m2", []string{"MiniMaxM2ForCausalLM"}
-	f.Rotation, f.WideNorm, f.PartialRotary, f.Original = HalvesApart, true, true, ""
+	f.Rotation, f.WideNorm, f.PartialRotary = HalvesApart, true, true
 	f.Experts = &Experts{Score: compute.Sigmoid, Normalised: true, MinSum: leastSum}
 	const experts = "block_sparse_moe.experts.%d."
 	f.Block = append(withExperts(headNorms(llamaBlock(Same)), "block_sparse_moe.gate.weight", experts+"w1.weight", experts+"w3.weight", experts+"w2.weight"),
@@ -35,7 +35,7 @@ func minimaxM2() Family {
 func minimax01() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "minimax-01", []string{"MiniMaxText01ForCausalLM", "MiniMaxM1ForCausalLM"}
-	f.Rotation, f.PartialRotary, f.Original, f.StateSpace = HalvesApart, true, "", true
+	f.Rotation, f.PartialRotary, f.StateSpace = HalvesApart, true, true
 	f.Experts = &Experts{Normalised: true, MinSum: leastSum}
 	const experts = "block_sparse_moe.experts.%d."
 	f.Block = withExperts(slices.DeleteFunc(llamaBlock(Same), func(t Tensor) bool { return InsteadOfExperts(t.Name) }),

@@ -12,7 +12,7 @@ import (
 func minimaxM3() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "minimax-m3", []string{"MiniMaxM3SparseForCausalLM", "MiniMaxM3SparseForConditionalGeneration"}
-	f.Rotation, f.PartialRotary, f.Original, f.Root = HalvesApart, true, "", textRoots()
+	f.Rotation, f.PartialRotary, f.Root = HalvesApart, true, textRoots()
 	f.Activation = compute.ClampedSwiGLU
 	f.Experts = &Experts{Score: compute.Sigmoid, Normalised: true, MinSum: leastSum, Counted: true}
 	const experts = "block_sparse_moe.experts.%d."

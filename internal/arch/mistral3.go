@@ -5,7 +5,7 @@ package arch
 func mistral3() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "mistral3", []string{"Mistral3ForConditionalGeneration", "Ministral3ForCausalLM"}
-	f.Tempered, f.Original, f.Root = true, "", textRoots()
+	f.Tempered, f.Root = true, textRoots()
 	f.MaxContext = 8192
 	f.Really = func(c *Config) string {
 		if c.Kind == "mistral4" {

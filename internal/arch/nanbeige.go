@@ -5,7 +5,7 @@ import "cmp"
 // nanbeige describes Nanbeige 4.2: Llama, through whose layers tokens go several times.
 func nanbeige() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "nanbeige", []string{"NanbeigeForCausalLM"}, ""
+	f.Name, f.HuggingFace = "nanbeige", []string{"NanbeigeForCausalLM"}
 	f.Read = func(c *Config) error {
 		c.Loops = cmp.Or(c.Loops, 1)
 		return readLlama(c)

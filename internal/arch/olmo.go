@@ -8,7 +8,7 @@ import (
 // olmo describes OLMo 1: llama with LayerNorms that have neither weights nor biases.
 func olmo() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "olmo", []string{"OlmoForCausalLM"}, ""
+	f.Name, f.HuggingFace = "olmo", []string{"OlmoForCausalLM"}
 	f.LayerNorm, f.BareNorms, f.Clamped = true, true, true
 	norm := func(t Tensor) bool { return strings.Contains(t.Name, "_norm.") }
 	f.Outer, f.Block = slices.DeleteFunc(f.Outer, norm), slices.DeleteFunc(f.Block, norm)

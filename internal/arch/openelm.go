@@ -5,7 +5,7 @@ import "cmp"
 // openELM describes OpenELM, whose layers differ in their heads and neurons. Queries, keys and values are one matrix.
 func openELM() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "openelm", []string{"OpenELMForCausalLM"}, ""
+	f.Name, f.HuggingFace = "openelm", []string{"OpenELMForCausalLM"}
 	f.Rotation, f.AlwaysTied = HalvesApart, true
 	f.Root = []string{"transformer."}
 	f.Outer = []Tensor{

@@ -10,7 +10,7 @@ import (
 func opt() Family {
 	return Family{
 		Name: "opt", HuggingFace: []string{"OPTForCausalLM"},
-		Rotation: NotRotated, LearnedOffset: 2, LayerNorm: true, Activation: compute.ReLU, Original: "relu",
+		Rotation: NotRotated, LearnedOffset: 2, LayerNorm: true, Activation: compute.ReLU,
 		HeadsFillWidth: true, AlwaysTied: true, MaxContext: 2048,
 		Root: []string{"model.decoder.", "decoder."}, Layer: "layers.%d.", // older checkpoints leave out the outer "model."
 		Outer: []Tensor{

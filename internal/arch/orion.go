@@ -3,7 +3,7 @@ package arch
 // orion describes Orion: llama with LayerNorms, whose epsilon its configuration calls an RMSNorm's.
 func orion() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "orion", []string{"OrionForCausalLM"}, ""
+	f.Name, f.HuggingFace = "orion", []string{"OrionForCausalLM"}
 	f.Rotation, f.LayerNorm = HalvesApart, true
 	f.Outer = append(f.Outer, Tensor{Name: "output_norm.bias", Source: "norm.bias"})
 	f.Block = replaced(normBiases(llamaBlock(Same), Same), "attn_output.bias")

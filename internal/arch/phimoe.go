@@ -7,7 +7,7 @@ import "cmp"
 // LayerNorms.
 func phiMoE() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "phimoe", []string{"PhiMoEForCausalLM", "PhimoeForCausalLM"}, ""
+	f.Name, f.HuggingFace = "phimoe", []string{"PhiMoEForCausalLM", "PhimoeForCausalLM"}
 	f.Rotation = HalvesApart
 	f.Experts = &Experts{Normalised: true, MinSum: leastSum}
 	f.Outer = append(phi3().Outer, Tensor{Name: "output_norm.bias", Source: "norm.bias"}, Tensor{Name: "output.bias", Source: "lm_head.bias"})

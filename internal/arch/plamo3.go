@@ -6,7 +6,7 @@ import "cmp"
 // other constants, a norm of each head of q and k, and a window in all but every eighth layer.
 func plamo3() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "plamo3", []string{"Plamo3ForCausalLM"}, ""
+	f.Name, f.HuggingFace = "plamo3", []string{"Plamo3ForCausalLM"}
 	f.Rotation, f.FusedGate, f.Window, f.FullEvery, f.WindowBase = HalvesApart, true, true, 8, 10000
 	f.Layer = "layers.layers.%d."
 	f.Outer = []Tensor{{Name: "token_embd.weight", Source: "embed_tokens.weight"}, {Name: "output_norm.weight", Source: "norm.weight", Change: PlusOne}}

@@ -4,7 +4,7 @@ package arch
 func qwen2() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "qwen2", []string{"Qwen2ForCausalLM", "Qwen2Model"}
-	f.Rotation, f.Original, f.Block = HalvesApart, "", llamaBlock(Same)
+	f.Rotation, f.Block = HalvesApart, llamaBlock(Same)
 	for i := range f.Block {
 		switch f.Block[i].Name {
 		case "attn_q.bias", "attn_k.bias", "attn_v.bias":

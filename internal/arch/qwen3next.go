@@ -48,7 +48,7 @@ const deltaPrefix = "linear_attn."
 // delta describes what models with delta nets share.
 func delta() Family {
 	f := llama()
-	f.Rotation, f.PartialRotary, f.Original, f.FFNNorm = HalvesApart, true, "", "post_attention_norm"
+	f.Rotation, f.PartialRotary, f.FFNNorm = HalvesApart, true, "post_attention_norm"
 	f.StateSpace, f.Delta, f.GatedAttention, f.Further = true, true, true, true
 	f.Read = readDelta
 	for i := range f.Outer {

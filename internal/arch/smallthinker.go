@@ -15,7 +15,7 @@ const smallThinkerFullEvery = 4
 func smallThinker() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "smallthinker", []string{"SmallThinkerForCausalLM"}
-	f.Rotation, f.Activation, f.Original, f.MaxContext = HalvesApart, compute.ReLU, "", 16384
+	f.Rotation, f.Activation, f.MaxContext = HalvesApart, compute.ReLU, 16384
 	f.Window, f.FullEvery, f.FullFirst = true, smallThinkerFullEvery, true
 	f.Experts = &Experts{Score: compute.Sigmoid, Normalised: true, MinSum: leastSum, Early: true}
 	const experts = "block_sparse_moe.experts.%d."

@@ -7,7 +7,6 @@ const smollm3Unrotated = 4
 func smollm3() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "smollm3", []string{"SmolLM3ForCausalLM"}
-	f.Original = ""
 	f.Read = func(c *Config) error {
 		for l, rotated := range c.NoRope {
 			if (rotated == 0) != ((l+1)%smollm3Unrotated == 0) {

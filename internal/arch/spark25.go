@@ -10,7 +10,7 @@ import (
 // of their own.
 func spark25() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "spark2_5", []string{"Spark2_5ForCausalLM"}, ""
+	f.Name, f.HuggingFace = "spark2_5", []string{"Spark2_5ForCausalLM"}
 	f.Rotation, f.PartialRotary, f.Activation, f.HeadGate = HalvesApart, true, compute.GELU, true
 	f.Window, f.FullEvery, f.WindowList, f.WindowBase = true, 4, true, 10000
 	f.Outer = f.Outer[:2]

@@ -7,7 +7,7 @@ import "cmp"
 func stablelm() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "stablelm", []string{"StableLmForCausalLM", "StableLMEpochForCausalLM"}
-	f.Rotation, f.PartialRotary, f.LayerNorm, f.Original = HalvesApart, true, true, ""
+	f.Rotation, f.PartialRotary, f.LayerNorm = HalvesApart, true, true
 	f.Outer = append(f.Outer, Tensor{Name: "output_norm.bias", Source: "norm.bias"})
 	f.Block = replaced(normBiases(llamaBlock(Same), Same), "attn_output.bias",
 		Tensor{Name: "attn_q_norm.weight", Source: "self_attn.q_layernorm.norms.%d.weight", Optional: true, Change: Stacked},

@@ -11,7 +11,7 @@ import (
 func starcoder2() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "starcoder2", []string{"Starcoder2ForCausalLM"}
-	f.Rotation, f.LayerNorm, f.Window, f.Original = HalvesApart, true, true, ""
+	f.Rotation, f.LayerNorm, f.Window = HalvesApart, true, true
 	f.Gated, f.Activation, f.MaxContext = false, compute.GELU, 16384
 	f.Outer = append(f.Outer, Tensor{Name: "output_norm.bias", Source: "norm.bias"})
 	f.Block = normBiases(ungated(llamaBlock(Same)), Same)

@@ -15,7 +15,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/disk"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
-	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
 // matrix is a tensor of random bytes.
@@ -100,35 +99,32 @@ func check(t *testing.T, f *File, model *gguf.File, layer int, names [parts]stri
 	}
 }
 
-// TestRows holds bundle files to the models that they are made from: with gates and without, the original's files, parts
-// of several types, gates and ups in one tensor, and a model in several files.
-func TestRows(t *testing.T) {
-	gated, ungated := [parts]string{"ffn_gate", "ffn_up", "ffn_down_t"}, [parts]string{"", "ffn_up", "ffn_down_t"}
-	for name, c := range map[string]struct {
-		spec  synth.Spec
-		parts [parts]string
-	}{
-		"llama":    {synth.Spec{Arch: "llama", Type: quant.Q4_0, Transposed: true}, gated},
-		"float":    {synth.Spec{Arch: "llama", Type: quant.F16, Transposed: true}, gated},
-		"opt":      {synth.Spec{Arch: "opt", Type: quant.F16, Transposed: true}, ungated},
-		"original": {synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, gated},
-	} {
-		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "m.gguf")
-			c.spec.Layers, c.spec.Embd, c.spec.FF, c.spec.Heads, c.spec.Sparsity, c.spec.PowerLaw, c.spec.Seed = 3, 128, 352, 4, 0.9, 1, 1
-			if err := synth.Write(t.Context(), path, c.spec, nil); err != nil {
-				t.Fatal(err)
-			}
-			model := opened(t, path)
-			f := made(t, model, path+Suffix, Making{piece: 20000})
-			for l := range 3 {
-				check(t, f, model, l, c.parts)
-			}
-			if g := opened(t, f.Path()); len(g.Tensors) != 6 || g.Alignment != 4096 { // a valid GGUF file
-				t.Errorf("%d tensors, aligned to %d", len(g.Tensors), g.Alignment)
-			}
-		})
+// The names of the parts of neurons with gates, and without.
+var (
+	gated   = [parts]string{"ffn_gate", "ffn_up", "ffn_down_t"}
+	ungated = [parts]string{Up: "ffn_up", Down: "ffn_down_t"}
+)
+
+// CheckRows holds the bundle file of the model at path to it, for tests outside of the package.
+func CheckRows(t *testing.T, path string, layers int, gates bool) {
+	t.Helper()
+	names := ungated
+	if gates {
+		names = gated
 	}
+	model := opened(t, path)
+	f := made(t, model, path+Suffix, Making{piece: 20000})
+	for l := range layers {
+		check(t, f, model, l, names)
+	}
+	if g := opened(t, f.Path()); len(g.Tensors) != 6 || g.Alignment != 4096 { // a valid GGUF file
+		t.Errorf("%d tensors, aligned to %d", len(g.Tensors), g.Alignment)
+	}
+}
+
+// TestRows holds bundle files to the models that they are made from: parts of several types, gates and ups in one
+// tensor, and a model in several files.
+func TestRows(t *testing.T) {
 	t.Run("mixed", func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 1))
 		dir := t.TempDir()

@@ -3,9 +3,11 @@ package compute
 import "reflect"
 
 // Op is an operation of a forward pass with its operands: a pointer to one of the structs in ops_*.go. An operation is
-// described there once; whatever forwards, records, compares or traces operations treats all of them alike through
-// Visit.
+// described there once. Devices do it in their method of Operations; whatever forwards, records, compares or traces
+// operations treats all of them alike through Visit.
 type Op interface {
+	// On calls d's method for the operation.
+	On(d Operations)
 	// Visit passes the operands that live on a device to v, in a fixed order. Absent ones are passed too: tensors and
 	// sets without Mem, nil matrices and vectors.
 	Visit(v Visitor)
@@ -49,8 +51,7 @@ func Name(op Op) string { return reflect.TypeOf(op).Elem().Name() }
 
 // Executor does operations: a device at once, a GPU when a recording of them is submitted.
 type Executor interface {
-	// Do does op, which belongs to the caller again when Do returns. An operation that the executor does not know is a
-	// broken invariant: the conformance suite holds every device to all of them.
+	// Do does op, which belongs to the caller again when Do returns.
 	Do(op Op)
 	// Host ends what may be queued and calls f, which may Read tensors: for observers, not for the token's path. An
 	// error of f's is an error of the run.

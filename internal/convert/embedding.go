@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
 // maxLabels bounds the numbers of a classification head.
@@ -96,10 +96,10 @@ func poolingKeys(path, family string) ([]gguf.KV, error) {
 	if err := checkpoint.ReadJSON(path, &c); err != nil {
 		return nil, err
 	}
-	var way []arch.Pooling
+	var way []nn.Pooling
 	for i, is := range []bool{c.Mean || c.Mode == "mean", c.CLS || c.Mode == "cls", c.Last || c.Mode == "lasttoken"} {
 		if is {
-			way = append(way, []arch.Pooling{arch.PoolMean, arch.PoolCLS, arch.PoolLast}[i])
+			way = append(way, []nn.Pooling{nn.PoolMean, nn.PoolCLS, nn.PoolLast}[i])
 		}
 	}
 	if len(way) != 1 {
@@ -187,15 +187,15 @@ func (m *model) classifier(p *plan, c *config, notes func(string)) error {
 		m.keys = append(m.keys, gguf.KV{Key: m.arch + ".classifier.output_labels", Value: names})
 	}
 	if p.family.Name == "modern-bert" {
-		way := arch.Pooling(c.ClassifierPooling)
+		way := nn.Pooling(c.ClassifierPooling)
 		if way == "" {
-			way = arch.PoolCLS // as Hugging Face's library has it
+			way = nn.PoolCLS // as Hugging Face's library has it
 		}
-		if way != arch.PoolCLS && way != arch.PoolMean {
+		if way != nn.PoolCLS && way != nn.PoolMean {
 			return c.Errorf("classifier_pooling", "%q is not supported; cls and mean are", way)
 		}
-		if way != p.family.RankPooling {
-			m.keys = append(m.keys, gguf.KV{Key: arch.RankPoolingKey, Value: string(way)})
+		if string(way) != p.family.RankPooling {
+			m.keys = append(m.keys, gguf.KV{Key: nn.RankPoolingKey, Value: string(way)})
 			notes(fmt.Sprintf("%s: the classification head reads the first token's state; llama.cpp will give it the mean of all, and other scores", c.Path))
 		}
 	}
@@ -209,7 +209,7 @@ func (m *model) classifier(p *plan, c *config, notes func(string)) error {
 // rerank marks the model as a reranker, whatever else the folder says of pooling.
 func (m *model) rerank() {
 	key := m.arch + ".pooling_type"
-	m.keys = append(slices.DeleteFunc(m.keys, func(kv gguf.KV) bool { return kv.Key == key }), gguf.KV{Key: key, Value: arch.PoolRank.Number()})
+	m.keys = append(slices.DeleteFunc(m.keys, func(kv gguf.KV) bool { return kv.Key == key }), gguf.KV{Key: key, Value: nn.PoolRank.Number()})
 }
 
 // labels returns the names of n numbers, if config.json has as many.

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,33 +26,42 @@ const (
 	// counts: as many as there is time for.
 	trial    = 22 * time.Millisecond
 	mostTime = 3 * time.Second
-	// temporary is what is written to measure with. [bytes]
-	temporary = 256 << 20
+	// patience is how much longer reads that are under way at the end of mostTime are waited for. A disk that is slow,
+	// or whose reads the system holds back, may need minutes for them.
+	patience = time.Second
+	// temporary is what is written to measure with, or as much as mostWriting allows. [bytes]
+	temporary   = 256 << 20
+	mostWriting = 3 * time.Second
 )
 
-// Measure measures how fast the disk of path is read, in some 3 seconds. path is a file of at least 64 MiB that is only
-// read, or a folder where 256 MiB may be written for it. progress, which may be nil, is told the steps done, of all of
-// them.
+// Measure measures how fast the disk of path is read, in some 3 seconds, and 4 at most. path is a file of at least 64 MiB
+// that is only read, or a folder where 256 MiB may be written for it, which takes up to 3 seconds more. Of a slow disk
+// only some sizes and depths are measured. progress, which may be nil, is told the time spent, of all that is needed.
 func Measure(ctx context.Context, path string, progress func(done, total int64)) (Speeds, error) {
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
-	f, err := measurable(ctx, path)
+	f, spent, err := measurable(ctx, path, progress)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	return measure(ctx, f, trial, mostTime, progress)
+	s, err := measure(ctx, f, trial, mostTime, func(done, total int64) { progress(int64(spent)+done, int64(spent)+total) })
+	go f.Close() // which waits for reads that took too long
+	return s, err
 }
 
-// measure tries all sizes and depths, again and again until the time is over.
+// measure tries all sizes and depths, again and again until the time is over: few reads at a time first, which tell
+// whether more at a time take too long.
 func measure(ctx context.Context, f *File, trial, most time.Duration, progress func(done, total int64)) (Speeds, error) {
-	tries := Speeds{inOrder}
-	for _, size := range measuredSizes {
-		for _, depth := range measuredDepths {
-			if size*int64(depth) <= mostReading {
+	var tries Speeds
+	for _, depth := range measuredDepths {
+		for _, size := range measuredSizes {
+			if size*int64(depth) <= mostReading && size <= f.Size() {
 				tries = append(tries, Speed{Bytes: size, Depth: depth})
 			}
+		}
+		if depth == 1 {
+			tries = append(tries, inOrder)
 		}
 	}
 	rng := rand.New(rand.NewPCG(uint64(f.Size()), 1))
@@ -61,10 +71,14 @@ func measure(ctx context.Context, f *File, trial, most time.Duration, progress f
 		began := monotime.Now()
 		for i := range tries {
 			s := &tries[i]
-			if d, ok := slow[s.Bytes]; ok && s.Depth > d {
+			spent := monotime.Since(begin)
+			if d, ok := slow[s.Bytes]; ok && s.Depth > d && (!s.InOrder || spent >= patience) {
 				continue
 			}
-			read, took, err := s.take(ctx, f, trial, rng)
+			if spent >= most+patience || spent >= most && s.Depth > 1 && !s.InOrder {
+				break
+			}
+			read, took, err := s.take(ctx, f, trial, most+patience-spent, rng)
 			if err != nil {
 				return nil, err
 			}
@@ -77,35 +91,39 @@ func measure(ctx context.Context, f *File, trial, most time.Duration, progress f
 	}
 	progress(int64(most), int64(most))
 	list := slices.DeleteFunc(tries, func(s Speed) bool { return s.Read == 0 })
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s: reading %d bytes takes longer than %v, so that the disk cannot be measured; try again when it is less busy", f.path, measuredSizes[0], most+patience)
+	}
 	return list, list.Check()
 }
 
 // LeastMeasured is what a file must have so that a disk can be measured with it. [bytes]
 const LeastMeasured = 64 << 20
 
-// measurable opens a file to measure with.
-func measurable(ctx context.Context, path string) (*File, error) {
+// measurable opens a file to measure with, and returns how long writing it may have taken.
+func measurable(ctx context.Context, path string, progress func(done, total int64)) (f *File, spent time.Duration, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if info.IsDir() {
-		return writeTemporary(ctx, path)
+		f, err = writeTemporary(ctx, path, func(done time.Duration) { progress(int64(done), int64(mostWriting+mostTime)) })
+		return f, mostWriting, err
 	}
-	f, err := Open(path)
-	if err != nil {
-		return nil, err
+	if f, err = Open(path); err != nil {
+		return nil, 0, err
 	}
 	if f.Size() < LeastMeasured {
 		f.Close()
-		return nil, fmt.Errorf("%s has %d bytes, too few to measure a disk with; name a file of at least %d MiB, or a folder where %d MiB may be written",
+		return nil, 0, fmt.Errorf("%s has %d bytes, too few to measure a disk with; name a file of at least %d MiB, or a folder where %d MiB may be written",
 			path, f.Size(), LeastMeasured>>20, temporary>>20)
 	}
-	return f, nil
+	return f, 0, nil
 }
 
-// writeTemporary writes a file in folder. The file is removed when it is closed, or earlier.
-func writeTemporary(ctx context.Context, folder string) (*File, error) {
+// writeTemporary writes a file in folder, as much as can be written in mostWriting. The file is removed when it is
+// closed, or earlier.
+func writeTemporary(ctx context.Context, folder string, progress func(spent time.Duration)) (*File, error) {
 	w, err := os.CreateTemp(folder, "powerinfer-disk-*.tmp")
 	if err != nil {
 		return nil, err
@@ -116,13 +134,17 @@ func writeTemporary(ctx context.Context, folder string) (*File, error) {
 		return nil, errors.Join(err, os.Remove(w.Name()))
 	}
 	uncache(w)
+	const synced = 16 << 20                                           // so that what the system has yet to write does not add up
 	block, random := make([]byte, 1<<20), rand.NewChaCha8([32]byte{}) // what a disk cannot compress
-	for range temporary / len(block) {
+	begin := monotime.Now()
+	for n := len(block); n <= temporary && (n <= synced || monotime.Since(begin) < mostWriting); n += len(block) {
 		_, _ = random.Read(block)
-		if _, err := w.Write(block); err != nil {
-			return fail(err)
+		_, err := w.Write(block)
+		if err == nil && n%synced == 0 {
+			err = w.Sync()
+			progress(min(monotime.Since(begin), mostWriting))
 		}
-		if err := ctx.Err(); err != nil {
+		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return fail(err)
 		}
 	}
@@ -150,18 +172,19 @@ type removed struct {
 func (r removed) Close() error { return errors.Join(r.source.Close(), os.Remove(r.path)) }
 
 // take measures how many bytes are read in a second. It reads Depth pieces at a time; when a piece has come, it is read
-// again at another offset. took is how long the measuring took.
-func (s *Speed) take(ctx context.Context, f *File, trial time.Duration, rng *rand.Rand) (perSecond float64, took time.Duration, err error) {
+// again at another offset. took is how long the measuring took. After most it leaves reads that are under way to
+// themselves.
+func (s *Speed) take(ctx context.Context, f *File, trial, most time.Duration, rng *rand.Rand) (perSecond float64, took time.Duration, err error) {
 	r, err := NewReader(s.Depth)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer r.Close()
 	blocks := f.Size() / s.Bytes
 	var (
 		mu    sync.Mutex // of what follows, rng included
 		next  int64
 		read  int64
+		over  bool
 		left  = s.Depth
 		ended = make(chan struct{})
 		begin = monotime.Now()
@@ -179,6 +202,9 @@ func (s *Speed) take(ctx context.Context, f *File, trial time.Duration, rng *ran
 		p.Done = func(data []byte, failed error) {
 			mu.Lock()
 			defer mu.Unlock()
+			if over {
+				return
+			}
 			read, took = read+int64(len(data)), monotime.Since(begin)
 			if err = errors.Join(err, failed, ctx.Err()); err == nil && took < trial {
 				place(p)
@@ -195,7 +221,21 @@ func (s *Speed) take(ctx context.Context, f *File, trial time.Duration, rng *ran
 	for _, p := range pieces {
 		r.Read(p)
 	}
-	<-ended
+	late := time.NewTimer(most)
+	defer late.Stop()
+	select {
+	case <-ended:
+		r.Close()
+	case <-ctx.Done():
+		go r.Close()
+	case <-late.C:
+		go r.Close()
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if over = true; left > 0 {
+		took, err = monotime.Since(begin), errors.Join(err, ctx.Err())
+	}
 	took = max(took, 1) // a clock may be coarse
 	return float64(read) / took.Seconds(), took, err
 }

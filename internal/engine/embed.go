@@ -7,26 +7,26 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // Pooling says how the hidden states of a text's tokens become one embedding.
-type Pooling = arch.Pooling
+type Pooling = nn.Pooling
 
 // The ways of pooling.
 const (
-	PoolNone = arch.PoolNone
-	PoolMean = arch.PoolMean
-	PoolCLS  = arch.PoolCLS
-	PoolLast = arch.PoolLast
-	PoolRank = arch.PoolRank
+	PoolNone = nn.PoolNone
+	PoolMean = nn.PoolMean
+	PoolCLS  = nn.PoolCLS
+	PoolLast = nn.PoolLast
+	PoolRank = nn.PoolRank
 )
 
 // ParsePooling returns the pooling of a name.
-func ParsePooling(name string) (Pooling, error) { return arch.ParsePooling(name) }
+func ParsePooling(name string) (Pooling, error) { return nn.ParsePooling(name) }
 
 // PoolingOf returns the pooling that a model's file names, or the mean where it names none.
 func PoolingOf(f *gguf.File) (Pooling, error) {
@@ -36,7 +36,7 @@ func PoolingOf(f *gguf.File) (Pooling, error) {
 	}
 	key := family + ".pooling_type"
 	v, ok, err := f.Uint(key)
-	switch ways := arch.Poolings(); {
+	switch ways := nn.Poolings(); {
 	case err != nil:
 		return "", err
 	case !ok:

@@ -29,9 +29,10 @@ type decoderSpec struct {
 	original string               // see nn.Keys.ActivationOr
 	qkvBias  nn.Presence          // files may have one in any family
 	outBias  nn.Presence
-	encodes  bool   // tokens see later positions, too, and there are no logits: hidden states are the result
-	ungated  bool   // feed-forward layers have no gate, and may have biases
-	ffnNorm  string // the name of the feed-forward layer's norm; empty: ffn_norm
+	encodes  bool       // tokens see later positions, too, and there are no logits: hidden states are the result
+	ranking  nn.Pooling // of such models: see nn.Ranking
+	ungated  bool       // feed-forward layers have no gate, and may have biases
+	ffnNorm  string     // the name of the feed-forward layer's norm; empty: ffn_norm
 
 	acts  []compute.Activation // of each layer, where they differ
 	inner bool                 // attn_sub_norm and ffn_sub_norm norm what attn_output and ffn_down read
@@ -72,6 +73,7 @@ func (m *decoder) bind(k *nn.Keys, b *nn.Binder) {
 		m.output = b.Output(&m.embed, m.output.Norm)
 		m.output.SoftCap = k.LogitCap(0)
 	}
+	m.output.Ranking.Pooling = m.spec.ranking
 	for i := range m.layers {
 		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
 	}

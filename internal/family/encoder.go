@@ -52,6 +52,7 @@ func newEncoder(k *nn.Keys, b *nn.Binder, spec encoderSpec) Program {
 	}
 
 	m.embed = b.Embedding(m.embd)
+	m.output.Ranking.Pooling = nn.PoolCLS
 	m.embed.Norm = b.LayerNorm("token_embd_norm", m.embd, m.eps, nn.Required)
 	if b.Present("position_embd.weight", spec.positions) {
 		m.embed.Positions = b.Lookups("position_embd", m.embd)

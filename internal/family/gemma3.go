@@ -47,7 +47,9 @@ func newGemma3(k *nn.Keys, b *nn.Binder) Program {
 //
 // Source: Gemma Team 2025, EmbeddingGemma: Powerful and Lightweight Text Representations.
 func newGemmaEmbedding(k *nn.Keys, b *nn.Binder) Program {
-	return bindGemma3(k, b, nn.Scores{Later: true})
+	m := bindGemma3(k, b, nn.Scores{Later: true})
+	m.output.Ranking.Pooling = nn.PoolMean
+	return m
 }
 
 // bindGemma3 binds all but the head.

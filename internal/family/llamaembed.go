@@ -10,10 +10,10 @@ import (
 //
 // Source: Boizard et al. 2025, EuroBERT: Scaling Multilingual Encoders for European Languages.
 func newEuroBERT(k *nn.Keys, b *nn.Binder) Program {
-	return newDecoder(k, b, decoderSpec{style: compute.Halves, outBias: nn.Optional, encodes: true})
+	return newDecoder(k, b, decoderSpec{style: compute.Halves, outBias: nn.Optional, encodes: true, ranking: nn.PoolCLS})
 }
 
 // newLlamaEmbed binds embeddings made of Llama, as Llama-Embed-Nemotron: likewise.
 func newLlamaEmbed(k *nn.Keys, b *nn.Binder) Program {
-	return newDecoder(k, b, decoderSpec{style: compute.Interleaved, outBias: nn.Optional, encodes: true})
+	return newDecoder(k, b, decoderSpec{style: compute.Interleaved, outBias: nn.Optional, encodes: true, ranking: nn.PoolMean})
 }

@@ -40,6 +40,7 @@ func newModernBERT(k *nn.Keys, b *nn.Binder) Program {
 
 	m.embed = b.Embedding(m.embd)
 	m.embed.Norm = b.LayerNorm("token_embd_norm", m.embd, m.eps, nn.Absent)
+	m.output.Ranking = nn.Ranking{Pooling: nn.PoolMean, GELU: true}
 	m.output.Norm = b.LayerNorm("output_norm", m.embd, m.eps, nn.Absent)
 	for i := range m.layers {
 		m.blocks = append(m.blocks, m.block(b.Layer(i), i))

@@ -35,7 +35,7 @@ func newQwen3(k *nn.Keys, b *nn.Binder) Program {
 	m.embed = b.Embedding(m.embd)
 	m.embed.Deep = k.Deep(len(m.layers))
 	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(0)
+	m.output.SoftCap, m.output.Ranking.Shares = k.LogitCap(0), true
 	for i, l := range m.layers {
 		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
 	}

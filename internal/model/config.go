@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/bundle"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/family"
@@ -20,7 +20,7 @@ import (
 // Config is what a model consists of and how it is to be computed. It follows from an outline of the model: what the
 // family's program binds.
 type Config struct {
-	Arch    string // general.architecture: Family.Name
+	Arch    string // general.architecture
 	Name    string // general.name
 	Context int    // positions the model was trained for
 	Embd    int    // width of the residual stream
@@ -30,7 +30,6 @@ type Config struct {
 	Further int // layers of the file behind these, which predict further tokens than the next and are not computed, but for guesses
 	// FurtherCached says that the KV cache has a part of the first of these.
 	FurtherCached bool
-	Family        arch.Family
 	Blocks        []Block // [Layers]; where they differ, the four below are the largest
 	Experts       Experts // of the layers that have any
 	// ExpertUse counts which experts the tokens of some texts used, numbered as the file has them; nil: the file does
@@ -88,9 +87,8 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	if c.Arch == bundle.Architecture {
 		return c, fmt.Errorf("%s: it has the neurons of a model and nothing else of it: name the model's file", f.Path)
 	}
-	var ok bool
-	if c.Family, ok = arch.Named(c.Arch); !ok {
-		return c, fmt.Errorf("%s: architecture %q is not supported; supported are %s", f.Path, c.Arch, arch.Names(nil))
+	if names := family.Names(); !slices.Contains(names, c.Arch) {
+		return c, fmt.Errorf("%s: architecture %q is not supported; supported are %s", f.Path, c.Arch, strings.Join(names, ", "))
 	}
 	if f.Tensor("token_embd.weight") == nil {
 		return c, fmt.Errorf("%s: tensor \"token_embd.weight\" is missing; this file holds no model", f.Path)
@@ -98,8 +96,8 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	k.Arch = c.Arch
 	c.Threshold = float32(k.Within("powerinfer.sparse_threshold", 0, math.Inf(-1), math.Inf(1)))
 	original := f.Magic == "PWRI"
-	if original && c.Family.Original == "" {
-		k.Fail("original PowerInfer files of architecture %q do not exist; supported are %s", c.Arch, arch.Originals())
+	if _, err := prepared.OriginalActivation(c.Arch); original && err != nil {
+		k.Fail("original PowerInfer files of architecture %q do not exist; supported are %s", c.Arch, prepared.Originals())
 	}
 	info, ok, err := prepared.Read(f)
 	if err != nil {
@@ -191,7 +189,7 @@ func (c *Config) outline(k *nn.Keys) {
 	}
 	c.takeExperts(k, parts)
 	var head Head // after pooling
-	head.bind(b, c)
+	head.bind(b, c, output.Ranking)
 	k.Err = cmp.Or(k.Err, b.Err)
 	c.outlineFurther(k, b, program)
 	c.purposes = b.Purposes()

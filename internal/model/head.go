@@ -3,7 +3,6 @@ package model
 import (
 	"math"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
@@ -20,8 +19,8 @@ type Head struct {
 	eps     float32
 	// Labels name the classification head's numbers, where the file does.
 	Labels []string
-	// Pooling names the state that the classification head reads: one of package arch's.
-	Pooling arch.Pooling
+	// Pooling names the state that the classification head reads: mean, cls or last.
+	Pooling nn.Pooling
 }
 
 // layer is a product with a bias, which may be nil.
@@ -37,9 +36,8 @@ type table struct {
 }
 
 // bind reads the head's tensors and keys, as far as the file has them.
-func (h *Head) bind(b *nn.Binder, c *Config) {
-	f := &c.Family
-	h.gelu, h.softmax, h.eps, h.Pooling = f.HeadGELU, f.RankShares, c.Eps, f.RankPooling
+func (h *Head) bind(b *nn.Binder, c *Config, rank nn.Ranking) {
+	h.gelu, h.softmax, h.eps, h.Pooling = rank.GELU, rank.Shares, c.Eps, rank.Pooling
 	width := c.Embd
 	for _, name := range []string{"dense_2.weight", "dense_3.weight"} { // as Sentence Transformers' folders number their modules
 		if t := hostTable(b, name, width); t.data != nil {
@@ -56,15 +54,15 @@ func (h *Head) bind(b *nn.Binder, c *Config) {
 	}
 	h.output = hostLayer(b, "cls.output", width)
 	keys := &nn.Keys{File: b.File}
-	if v, ok, err := b.File.Strings(f.Name + ".classifier.output_labels"); err == nil && ok {
+	if v, ok, err := b.File.Strings(c.Arch + ".classifier.output_labels"); err == nil && ok {
 		h.Labels = v
 	}
-	h.Pooling = arch.Pooling(keys.Text(arch.RankPoolingKey, string(h.Pooling)))
+	h.Pooling = nn.Pooling(keys.Text(nn.RankPoolingKey, string(h.Pooling)))
 	if h.Pooling == "" {
-		h.Pooling = arch.PoolLast
+		h.Pooling = nn.PoolLast
 	}
 	if !h.Pooling.Single() {
-		keys.Fail("key %q: %q is none of %s, %s and %s", arch.RankPoolingKey, h.Pooling, arch.PoolMean, arch.PoolCLS, arch.PoolLast)
+		keys.Fail("key %q: %q is none of %s, %s and %s", nn.RankPoolingKey, h.Pooling, nn.PoolMean, nn.PoolCLS, nn.PoolLast)
 	}
 	if b.Err == nil {
 		b.Err = keys.Err

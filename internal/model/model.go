@@ -145,7 +145,7 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if p := m.embed.Positions; p != nil {
 		m.Context = min(m.Context, p.Rows-m.embed.Before)
 	}
-	m.Head.bind(b, &m.Config)
+	m.Head.bind(b, &m.Config, output.Ranking)
 	b.ChainPredictors()
 	if o.OnDisk {
 		b.ChainExperts()

@@ -48,6 +48,9 @@ type binding struct {
 	done     int64
 	total    int64
 	progress func(done, total int64)
+
+	held   func(name string) *gguf.Tensor // see NewLister; nil: File has the tensors
+	listed []*gguf.Tensor
 }
 
 // NewBinder returns a binder of f's tensors to dev, for what is outside of layers. pinned says that f stays open as
@@ -111,7 +114,7 @@ func (b *binding) key(name string) string {
 func (b *Binder) Has(name string) bool { return b.tensor(name) != nil }
 
 // tensor returns the file's tensor of that name, or nil.
-func (b *Binder) tensor(name string) *gguf.Tensor { return b.File.Tensor(b.prefix + name) }
+func (b *Binder) tensor(name string) *gguf.Tensor { return b.binding.tensor(b.prefix + name) }
 
 // bound reports whether a tensor of that name was bound.
 func (b *Binder) bound(name string) bool { return b.taken[b.prefix+name] }
@@ -119,7 +122,7 @@ func (b *Binder) bound(name string) bool { return b.taken[b.prefix+name] }
 // Rows returns the number of rows of a tensor, which follows from no key. It is 1 where the file lacks the tensor,
 // whose name the error then tells when it is bound.
 func (b *Binder) Rows(name string) int {
-	if t := b.tensor(name); t != nil {
+	if t := b.tensor(name); sized(t) {
 		return t.Rows()
 	}
 	return 1
@@ -127,7 +130,7 @@ func (b *Binder) Rows(name string) int {
 
 // Cols returns the length of a tensor's rows likewise.
 func (b *Binder) Cols(name string) int {
-	if t := b.tensor(name); t != nil {
+	if t := b.tensor(name); sized(t) {
 		return t.Shape[0]
 	}
 	return 1
@@ -136,9 +139,17 @@ func (b *Binder) Cols(name string) int {
 // take claims a tensor and checks that it has so many rows of cols elements. A factor that the file has for it (see
 // FactorSuffix) is applied.
 func (b *Binder) take(name string, cols, rows int) *gguf.Tensor {
+	return b.takeStacked(name, 0, cols, rows)
+}
+
+// takeStacked is take of a tensor of n matrices, which have so many rows together; 0: it is no stack.
+func (b *Binder) takeStacked(name string, n, cols, rows int) *gguf.Tensor {
 	t := b.claim(name)
 	if t == nil {
 		return nil
+	}
+	if b.held != nil {
+		return b.list(t, n, cols, rows)
 	}
 	if t.Shape[0] != cols || t.Rows() != rows {
 		b.Fail("tensor %q has shape %v, not [%d %d]: the file is damaged, or its keys are those of another model; convert it again", t.Name, t.Shape, cols, rows)
@@ -159,7 +170,10 @@ func (b *Binder) claim(name string) *gguf.Tensor {
 		return nil
 	}
 	name = b.prefix + name
-	t := b.File.Tensor(name)
+	t := b.binding.tensor(name)
+	if t == nil && b.held != nil {
+		t = &gguf.Tensor{Name: name, Type: quant.F32}
+	}
 	if t == nil {
 		b.Fail("tensor %q is missing: the file is incomplete, or not of the architecture that it names; download or convert it again", name)
 		return nil
@@ -215,9 +229,12 @@ func (b *Binder) neurons(name string, rows, cols int, use compute.Use, hot int, 
 // bind binds the tensor that src names, as src says. It fills in src's type and data.
 func (b *Binder) bind(src compute.Source, use compute.Use) *compute.Matrix {
 	hot := src.Split.Bound
-	t := b.take(src.Name, src.Cols, src.Rows)
+	t := b.takeStacked(src.Name, src.Stack, src.Cols, src.Rows)
 	if t == nil {
 		return nil
+	}
+	if src.Rows == 1 {
+		b.shaped(src.Cols, 1)
 	}
 	name := t.Name
 	src.Name = name
@@ -367,12 +384,17 @@ func (b *Binder) Adapted(m *compute.Matrix) Linear {
 
 // Table reads a matrix with any number of rows into host memory. [rows·cols] It returns nil if the file has none.
 func (b *Binder) Table(name string, cols int) []float32 {
-	b = b.as(InTable)
-	t := b.tensor(name)
-	if t == nil || b.Err != nil {
+	if !b.Has(name) || b.Err != nil {
 		return nil
 	}
-	if t = b.take(name, cols, t.Rows()); t == nil {
+	return b.table(name, cols, b.Rows(name))
+}
+
+// table is Table of a matrix of so many rows.
+func (b *Binder) table(name string, cols, rows int) []float32 {
+	b = b.as(InTable)
+	t := b.take(name, cols, rows)
+	if t == nil {
 		return nil
 	}
 	if t.Type == quant.I32 {
@@ -534,15 +556,25 @@ func (b *Binder) Floats(name string, n int) []float32 {
 	out := make([]float32, n)
 	if t.Data != nil { // else the shape alone is known, and wanted
 		quant.Decode(t.Type, out, t.Data)
+	} else {
+		for i := range out {
+			out[i] = 1
+		}
 	}
 	b.loaded(t, false)
 	return out
 }
 
-// Ignore claims tensors that carry nothing the forward pass needs (rope.freqs caches, attention masks).
-func (b *Binder) Ignore(name string) {
-	if t := b.tensor(name); t != nil {
-		b.taken[t.Name] = true
+// Ignore claims a tensor that carries nothing the forward pass needs, such as an attention mask. shape, row length
+// first, is that of files which are to have it nevertheless.
+func (b *Binder) Ignore(name string, shape ...int) {
+	t := b.tensor(name)
+	if t == nil {
+		return
+	}
+	if b.taken[t.Name] = true; b.held != nil && shape != nil {
+		t.Shape = shape
+		b.listed = append(b.listed, t)
 	}
 }
 

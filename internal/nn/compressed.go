@@ -139,7 +139,7 @@ func (b *Binder) compressor(name string, s CompressedSpec, key int, rope RopeSpe
 
 // positions binds name [n, cols], of any type, as one vector, row after row.
 func (b *Binder) positions(name string, n, cols int) *compute.Vector {
-	rows := b.Table(name, cols)
+	rows := b.tableOf(name, cols, n)
 	if len(rows) != n*cols {
 		b.Fail("tensor %q has %d elements, not %d rows of %d: the file is damaged, or its keys are those of another model; convert it again", b.prefix+name, len(rows), n, cols)
 		return nil

@@ -82,6 +82,7 @@ type Output struct {
 	Head    Linear  // [n_vocab, n_embd]; not bound where there are no logits
 	Scale   float32 // 0: 1
 	SoftCap float32 // 0: none
+	Ranking Ranking
 }
 
 // Output binds the head: output, or the table of tokens where the file has none.

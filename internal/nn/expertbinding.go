@@ -143,7 +143,7 @@ func (b *Binder) FFNOrExperts(ffn FFNSpec, experts ExpertSpec) FeedForward {
 		return b.FFN(ffn)
 	}
 	ffn.Neurons, ffn.UpBias, ffn.DownBias = experts.Shared, Absent, Absent
-	if t := b.tensor("ffn_down_shexp.weight"); t != nil { // its columns, whatever keys say of counts and widths
+	if t := b.tensor("ffn_down_shexp.weight"); sized(t) { // its columns, whatever keys say of counts and widths
 		ffn.Neurons = t.Shape[0]
 	}
 	parts := &b.parts[b.layer]
@@ -176,10 +176,10 @@ func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 		return x
 	}
 	x.Router = b.Adapted(b.Matrix("ffn_gate_inp.weight", s.Count, s.Width, compute.Precise))
-	x.Router.B = b.perExpert("ffn_gate_inp.bias", s.Count, s.Biases)
+	x.Router.B = b.perExpert("ffn_gate_inp.bias", s.Count, 1, s.Biases)
 	for _, name := range []string{"exp_probs_b.weight", "exp_probs_b", "exp_probs_b.bias"} { // files have one of them
 		if x.ChoiceBias == nil && (b.Has(name) || name == "exp_probs_b.bias") {
-			x.ChoiceBias = b.perExpert(name, s.Count, s.Choice)
+			x.ChoiceBias = b.perExpert(name, s.Count, 1, s.Choice)
 		}
 	}
 	w, plan := &x.Weights, &b.plan.Experts
@@ -199,16 +199,16 @@ func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 	of := b.as(OfExperts)
 	if b.Has("ffn_gate_up_exps.weight") {
 		w.Fused = true
-		w.Up, w.UpBias = of.stack("ffn_gate_up_exps.weight", s.Count, 2*s.Neurons, width, false), of.perExpert("ffn_gate_up_exps.bias", s.Count*2*s.Neurons, Optional)
+		w.Up, w.UpBias = of.stack("ffn_gate_up_exps.weight", s.Count, 2*s.Neurons, width, false), of.perExpert("ffn_gate_up_exps.bias", s.Count, 2*s.Neurons, Optional)
 	} else {
 		if s.Gated {
-			w.Gate, w.GateBias = of.stack("ffn_gate_exps.weight", s.Count, s.Neurons, width, false), of.perExpert("ffn_gate_exps.bias", s.Count*s.Neurons, s.Biases)
+			w.Gate, w.GateBias = of.stack("ffn_gate_exps.weight", s.Count, s.Neurons, width, false), of.perExpert("ffn_gate_exps.bias", s.Count, s.Neurons, s.Biases)
 		}
-		w.Up, w.UpBias = of.stack("ffn_up_exps.weight", s.Count, s.Neurons, width, false), of.perExpert("ffn_up_exps.bias", s.Count*s.Neurons, s.Biases)
+		w.Up, w.UpBias = of.stack("ffn_up_exps.weight", s.Count, s.Neurons, width, false), of.perExpert("ffn_up_exps.bias", s.Count, s.Neurons, s.Biases)
 	}
-	w.Down, w.DownBias = of.stack("ffn_down_exps.weight", s.Count, width, s.Neurons, true), of.perExpert("ffn_down_exps.bias", s.Count*width, s.Biases)
+	w.Down, w.DownBias = of.stack("ffn_down_exps.weight", s.Count, width, s.Neurons, true), of.perExpert("ffn_down_exps.bias", s.Count, width, s.Biases)
 	if name := "ffn_down_exps" + FactorSuffix; !b.bound(name) { // else the matrix contains them
-		x.Factors = b.perExpert(name, s.Count, Optional)
+		x.Factors = b.perExpert(name, s.Count, 1, Optional)
 	}
 	b.bindExpertPredictors(w, s, width)
 	if plan.Disk {
@@ -217,6 +217,7 @@ func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 	w.Count, w.Bins, w.Prior = &x.Uses, &x.Bins, &compute.Prior{Shares: plan.Prior}
 	if s.Gate {
 		x.SharedGate = b.Adapted(b.Matrix("ffn_gate_inp_shexp.weight", 1, s.Width, compute.Precise))
+		b.shaped(s.Width)
 	}
 	return x
 }
@@ -261,7 +262,7 @@ func (b *Binder) bindExpertPredictors(w *compute.ExpertWeights, s ExpertSpec, wi
 // stack binds the matrices [rows, cols] of n experts, which are in one tensor, one after the other. Their rows are
 // neurons, but in down, where columns are.
 func (b *Binder) stack(name string, n, rows, cols int, down bool) *compute.Matrix {
-	if t := b.tensor(name); t != nil && (len(t.Shape) != 3 && n > 1 || t.Shape[0] != cols || t.Rows() != n*rows || len(t.Shape) == 3 && t.Shape[2] != n) {
+	if t := b.tensor(name); sized(t) && (len(t.Shape) != 3 && n > 1 || t.Shape[0] != cols || t.Rows() != n*rows || len(t.Shape) == 3 && t.Shape[2] != n) {
 		b.Fail("tensor %q has shape %v, and keys %q and %q make it [%d %d %d]", t.Name, t.Shape,
 			b.key("expert_count"), b.key("expert_feed_forward_length"), cols, rows, n)
 		return nil
@@ -327,23 +328,20 @@ func (b *Binder) bundle(prior []float64, parts ...*compute.Matrix) {
 	b.Err = keeper.Bundle(prior, bound...)
 }
 
-// perExpert returns a vector of n numbers, which may be one for each row of stacked matrices; nil where the file lacks
-// it and may.
-func (b *Binder) perExpert(name string, n int, p Presence) *compute.Vector {
+// perExpert returns a vector of so many numbers of each of n experts, which may be one for each row of stacked matrices;
+// nil where the file lacks it and may.
+func (b *Binder) perExpert(name string, n, each int, p Presence) *compute.Vector {
 	t := b.tensor(name)
-	if t == nil {
-		if p == Required {
-			b.take(name, n, 1)
-		}
+	switch {
+	case t == nil && p != Required:
 		return nil
-	}
-	elems := 1
-	for _, d := range t.Shape {
-		elems *= d
-	}
-	if elems != n {
-		b.Fail("tensor %q has shape %v, and key %q makes it %d numbers", t.Name, t.Shape, b.key("expert_count"), n)
+	case sized(t) && t.Elems() != n*each:
+		b.Fail("tensor %q has shape %v, and key %q makes it %d numbers", t.Name, t.Shape, b.key("expert_count"), n*each)
 		return nil
+	case sized(t):
+		return b.flat(name, t.Rows(), t.Shape[0])
+	case each == 1:
+		return b.flat(name, 1, n)
 	}
-	return b.flat(name, t.Rows(), t.Shape[0])
+	return b.flat(name, n, each)
 }

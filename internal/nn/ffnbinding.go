@@ -95,7 +95,7 @@ func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
 		}
 	}
 	switch t := b.tensor(up); {
-	case s.Gated && !b.Has(gate) && (t == nil || t.Rows() != s.Neurons): // it holds the gates' rows, then the ups'
+	case s.Gated && !b.Has(gate) && (!sized(t) || t.Rows() != s.Neurons): // it holds the gates' rows, then the ups'
 		disk := []*compute.OnDisk{where(gatesOnDisk, bundle.Gate, up, 0), where(upsOnDisk, bundle.Up, up, s.Neurons)}
 		if both := units.neuronSlices(up, s.Width, rows, hot, order, disk, s.Neurons, s.Neurons); both != nil {
 			both[0].B = f.Gate.B

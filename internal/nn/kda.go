@@ -86,12 +86,15 @@ func (b *Binder) DeltaAttention(s StateSpec, bound float32, width int, eps float
 func (b *Binder) rates(heads int, bound float32) *compute.Vector {
 	const name = "ssm_a"
 	cols, sign := heads, -1.0
-	if t := b.tensor(name); t != nil && t.Shape[0] == 1 {
+	if t := b.tensor(name); sized(t) && t.Shape[0] == 1 {
 		cols = 1
 	}
 	t := b.take(name, cols, heads/max(1, cols))
 	if t == nil {
 		return nil
+	}
+	if !b.Has("ssm_g.weight") { // as files have it
+		b.shaped(1, heads)
 	}
 	if t.Type.BlockElems() != 1 || t.Type == quant.I32 {
 		b.Fail("tensor %q: a vector of type %s is not supported", t.Name, t.Type)

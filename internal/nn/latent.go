@@ -128,7 +128,9 @@ func (b *Binder) LatentAttention(s LatentShape, width int, eps float32) *LatentA
 		return a
 	}
 	a.Keys = b.Matrix("attn_k_b.weight", s.Heads*s.Latent, own, compute.Precise)
+	b.shaped(own, s.Latent, s.Heads)
 	a.Values = b.Matrix("attn_v_b.weight", s.Heads*s.Value, s.Latent, compute.Precise)
+	b.shaped(s.Latent, s.Value, s.Heads)
 	if t := b.tensor("attn_k_b.weight"); b.expands() && b.Err == nil {
 		a.ExpandedKeys = b.across(t, s.Heads, s.Latent, own)
 	}

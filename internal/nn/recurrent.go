@@ -274,6 +274,9 @@ func (b *Binder) joinedTaps(channels, taps, apart int, names ...string) *compute
 		if t == nil {
 			return nil
 		}
+		if len(names) > 1 { // as files have them
+			b.shaped(taps, 1, channels)
+		}
 		if t.Type.BlockElems() != 1 || t.Type == quant.I32 {
 			b.Fail("tensor %q: a convolution of type %s is not supported", t.Name, t.Type)
 			return nil

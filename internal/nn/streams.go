@@ -144,11 +144,12 @@ func (b *Binder) AltUp(k *Keys, width int) AltUp {
 	if got := k.Count(".altup.num_inputs", n, MaxWidth); got != n {
 		k.Fail("key %q: %d streams of the residual are not supported; %d are", k.name(".altup.num_inputs"), got, n)
 	}
-	return AltUp{
-		Active: int(min(active, n-1)),
-		Split:  b.slices("altup_proj.weight", width, compute.Precise, width, width, width),
-		Merge:  b.slices("altup_unembd_proj.weight", width, compute.Precise, width, width, width),
+	projections := func(name string) []Linear {
+		all := b.slices(name, width, compute.Precise, width, width, width)
+		b.shaped(width, width, n-1)
+		return all
 	}
+	return AltUp{Active: int(min(active, n-1)), Split: projections("altup_proj.weight"), Merge: projections("altup_unembd_proj.weight")}
 }
 
 // AltUpMixing binds a block's mixing of streams.

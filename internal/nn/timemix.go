@@ -83,9 +83,10 @@ func (b *Binder) TimeMix(s TimeMixSpec, values *compute.Tensor) (*TimeMix, Shift
 	t.Decay, t.Rate, t.Gate = b.lowRank("time_mix_w", d), b.lowRank("time_mix_a", d), b.lowRank("time_mix_g", d)
 	t.Decay.Up.B, t.Rate.Up.B = b.Vector("time_mix_w0.weight", d), b.Vector("time_mix_a0.weight", d)
 	if b.layer == 0 { // files may hold copies of another's
-		for _, name := range []string{"time_mix_v0.weight", "time_mix_v1.weight", "time_mix_v2.weight"} {
-			b.Ignore(name)
-		}
+		rank := b.Rows("time_mix_v1.weight")
+		b.Ignore("time_mix_v0.weight", d)
+		b.Ignore("time_mix_v1.weight", d, rank)
+		b.Ignore("time_mix_v2.weight", rank, d)
 	} else {
 		t.Residual = b.lowRank("time_mix_v", d)
 		t.Residual.Up.B = b.Vector("time_mix_v0.weight", d)
@@ -108,7 +109,12 @@ func (b *Binder) lowRank(name string, width int) Bottleneck {
 
 // vectorsFloats reads count vectors of n elements, which are one tensor, into host memory.
 func (b *Binder) vectorsFloats(name string, n, count int) [][]float32 {
-	out, all := make([][]float32, count), b.Table(name, n)
+	out, all := make([][]float32, count), b.tableOf(name, n, count)
+	if count > 1 { // as files have them
+		b.shaped(n, 1, 1, count)
+	} else {
+		b.shaped(n, 1, 1)
+	}
 	if b.Err == nil && len(all) != n*count {
 		b.Fail("tensor %q does not hold %d vectors of %d: the file is damaged; convert it again", b.prefix+name, count, n)
 	}

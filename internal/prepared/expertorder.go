@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -75,7 +74,13 @@ func movedWith(name string, layers int) (layer int, known bool) {
 	if n, _ := fmt.Sscanf(name, "blk.%d.%s", &layer, &rest); n < 2 || layer >= layers {
 		return layer, true
 	}
-	return layer, !arch.OfExperts(rest) || strings.Contains(rest, "_shexp.") || arch.NormOfExperts(rest)
+	for _, beginning := range []string{"ffn_gate_inp", "exp_probs_b", "ffn_latent_", "ffn_routed_"} {
+		moves := strings.HasPrefix(rest, beginning) || strings.Contains(rest, "_exps.") || strings.Contains(rest, "_chexps.")
+		if moves && rest != "ffn_gate_inp.scale" && !strings.Contains(rest, "_shexp.") { // of the router's input, and of an expert that stays
+			return layer, false
+		}
+	}
+	return layer, true
 }
 
 // stacks moves the stacked matrices of a layer's n experts.

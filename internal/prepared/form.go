@@ -3,12 +3,12 @@ package prepared
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
 	"strings"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -16,41 +16,46 @@ import (
 // originalPositions is the only number of learned positions that the original loads.
 const originalPositions = 2050
 
-// originalTensors are the names that the original loads, %d being the layer. Everything is required but what stands in
-// optional.
-type originalTensors struct {
-	outer, block, optional []string
-	eps                    string // key of the norms' epsilon, required; opt's is not read
+// originalForm is what the original loads of an architecture, and how it computes it. It loads no biases that some
+// files of a family lack, and no models with experts. Everything is required but what stands in optional.
+type originalForm struct {
+	activation             string
+	outer, block, optional string // names of tensors, apart by spaces; those of a block after "blk.N."
+	eps                    string // key of the norms' epsilon, required; empty: it is not read
 	rotated                bool   // heads are rotated whole
+	layerNorm              bool   // norms are LayerNorms
 }
 
-// originalOf returns the names that the original loads of a family; ok is false where it does not run it. Optional are
-// norms only: it knows no biases that some files of a family lack.
-func originalOf(name string) (o originalTensors, ok bool) {
-	f, _ := arch.Named(name)
-	for _, t := range f.Outer {
-		if !t.Optional {
-			o.outer = append(o.outer, t.Name)
-		}
+// originalForms returns the architectures that the original runs.
+func originalForms() map[string]originalForm {
+	const predictor = " fc1.weight fc2.weight"
+	llama := originalForm{
+		activation: "relu", eps: "attention.layer_norm_rms_epsilon", rotated: true,
+		outer: "token_embd.weight output_norm.weight output.weight",
+		block: "attn_norm.weight attn_q.weight attn_k.weight attn_v.weight attn_output.weight " +
+			"ffn_norm.weight ffn_gate.weight ffn_up.weight ffn_down_t.weight" + predictor,
 	}
-	if !f.AlwaysTied {
-		o.outer = append(o.outer, "output.weight")
+	bamboo := llama
+	bamboo.activation = "drelu"
+	return map[string]originalForm{
+		"llama": llama, "bamboo": bamboo,
+		"falcon": {
+			activation: "relu", eps: "attention.layer_norm_epsilon", rotated: true, layerNorm: true,
+			outer:    "token_embd.weight output_norm.weight output_norm.bias output.weight",
+			block:    "attn_norm.weight attn_norm.bias attn_qkv.weight attn_output.weight ffn_up.weight ffn_down_t.weight" + predictor,
+			optional: "attn_norm_2.weight attn_norm_2.bias",
+		},
+		"opt": { // the head is always tied
+			activation: "relu", layerNorm: true,
+			outer: "token_embd.weight position_embd.weight output_norm.weight output_norm.bias",
+			block: "attn_norm.weight attn_norm.bias attn_q.weight attn_k.weight attn_v.weight attn_q.bias attn_k.bias attn_v.bias " +
+				"attn_output.weight attn_output.bias ffn_norm.weight ffn_norm.bias ffn_up.weight ffn_up.bias ffn_down_t.weight ffn_down_t.bias" + predictor,
+		},
 	}
-	for _, t := range f.Block {
-		switch {
-		case arch.OfExperts(t.Name): // it runs no models with experts
-		case !t.Optional:
-			o.block = append(o.block, strings.Replace(t.Name, "ffn_down.", "ffn_down_t.", 1))
-		case strings.HasPrefix(t.Name, "attn_norm_2."):
-			o.optional = append(o.optional, t.Name)
-		}
-	}
-	o.block = append(o.block, "fc1.weight", "fc2.weight")
-	if o.rotated = f.Rotation != arch.NotRotated; o.rotated {
-		o.eps = f.EpsilonKey()
-	}
-	return o, f.Original != ""
 }
+
+// Originals lists the architectures that the original runs, for messages.
+func Originals() string { return strings.Join(slices.Sorted(maps.Keys(originalForms())), ", ") }
 
 // CreateOriginal writes a model with predictors as a file of the original PowerInfer, to a temporary name and renamed.
 // Keys get the types that it insists on, and a tied head a copy of its own, which it needs. What it would refuse,
@@ -65,7 +70,7 @@ func CreateOriginal(ctx context.Context, path string, keys []gguf.KV, tensors []
 
 // original is a file in the making.
 type original struct {
-	form                    originalTensors
+	form                    originalForm
 	arch                    string
 	layers, embd, ff, heads int
 	keys                    map[string]any
@@ -97,8 +102,8 @@ func (o *original) readKeys(keys []gguf.KV) error {
 	}
 	o.arch, _ = o.keys["general.architecture"].(string)
 	var ok bool
-	if o.form, ok = originalOf(o.arch); !ok {
-		return bad("general.architecture", "%.80q is not one of %s", o.arch, arch.Originals())
+	if o.form, ok = originalForms()[o.arch]; !ok {
+		return bad("general.architecture", "%.80q is not one of %s", o.arch, Originals())
 	}
 	for _, k := range []struct {
 		name string
@@ -176,15 +181,15 @@ func exactly(key string, v any) (any, error) {
 // readTensors checks names, shapes and types, and unties the head.
 func (o *original) readTensors(tensors []gguf.Source) error {
 	expected := map[string]bool{} // value: required
-	for _, n := range o.form.outer {
+	for _, n := range strings.Fields(o.form.outer) {
 		expected[n] = true
 	}
 	for l := range o.layers {
 		blk := fmt.Sprintf("blk.%d.", l)
-		for _, n := range o.form.block {
+		for _, n := range strings.Fields(o.form.block) {
 			expected[blk+n] = true
 		}
-		for _, n := range o.form.optional {
+		for _, n := range strings.Fields(o.form.optional) {
 			expected[blk+n] = false
 		}
 	}

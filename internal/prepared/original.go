@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -86,16 +85,15 @@ func CheckOriginal(src *gguf.File, info *Info) error {
 // OriginalActivation returns the activation that the original PowerInfer applies in models of an architecture, or why
 // it does not run them.
 func OriginalActivation(name string) (string, error) {
-	f, _ := arch.Named(name)
-	if f.Original == "" {
-		return "", fmt.Errorf("architecture %q: the original PowerInfer runs %s only", name, arch.Originals())
+	form, ok := originalForms()[name]
+	if !ok {
+		return "", fmt.Errorf("architecture %q: the original PowerInfer runs %s only", name, Originals())
 	}
-	return f.Original, nil
+	return form.activation, nil
 }
 
 // original reports what of the keys the original cannot do.
 func (i *Info) original(name string) error {
-	f, _ := arch.Named(name)
 	act, err := OriginalActivation(name)
 	switch {
 	case err != nil:
@@ -104,7 +102,7 @@ func (i *Info) original(name string) error {
 		return bad(keyActivation, "the original PowerInfer runs %s with %s, not %s", name, act, i.Activation)
 	case i.Threshold != 0:
 		return bad(keyThreshold, "the original's form needs predictors for a threshold of 0, not %g", i.Threshold)
-	case i.Input == Normed && f.LayerNorm:
+	case i.Input == Normed && originalForms()[name].layerNorm:
 		return bad(keyInput, "the original's predictors read the residual, and those of a LayerNorm's output cannot be rewritten; prepare %s with predictors of the residual", name)
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -237,8 +238,8 @@ func (s Spec) checkTypes(fam arch.Family) error {
 	}
 	cols := []int{s.Embd, s.Heads * s.HeadDim, s.FF}
 	if s.Magic == "PWRI" {
-		if fam.Original == "" || s.Type != quant.F16 && s.Type != quant.Q4_0 {
-			return fmt.Errorf("the original PowerInfer runs %s in F16 or Q4_0, not %s in %s", arch.Originals(), s.Arch, s.Type)
+		if _, err := prepared.OriginalActivation(s.Arch); err != nil || s.Type != quant.F16 && s.Type != quant.Q4_0 {
+			return fmt.Errorf("the original PowerInfer runs %s in F16 or Q4_0, not %s in %s", prepared.Originals(), s.Arch, s.Type)
 		}
 		if s.Rank < 1 || s.Rank > 1<<20 {
 			return fmt.Errorf("a predictor rank of %d: give at least 1", s.Rank)

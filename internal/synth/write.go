@@ -13,6 +13,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -49,7 +51,7 @@ func (m *model) keys() []gguf.KV {
 	}
 	implied := m.fam.Activation.String()
 	if m.Magic == "PWRI" {
-		implied = m.fam.Original
+		implied, _ = prepared.OriginalActivation(m.Arch)
 	}
 	if m.Activation != implied {
 		keys = append(keys, gguf.KV{Key: "powerinfer.activation", Value: m.Activation})
@@ -65,9 +67,9 @@ func (m *model) keys() []gguf.KV {
 	}
 	switch {
 	case m.Labels > 0:
-		keys = append(keys, gguf.KV{Key: a("pooling_type"), Value: arch.PoolRank.Number()})
+		keys = append(keys, gguf.KV{Key: a("pooling_type"), Value: nn.PoolRank.Number()})
 	case m.fam.Later:
-		keys = append(keys, gguf.KV{Key: a("pooling_type"), Value: arch.PoolMean.Number()})
+		keys = append(keys, gguf.KV{Key: a("pooling_type"), Value: nn.PoolMean.Number()})
 	}
 	if m.Labels > 1 {
 		labels := make([]string, m.Labels)

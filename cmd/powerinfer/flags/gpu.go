@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 )
 
 // GPU returns the flags that choose GPUs and what goes there.
@@ -43,7 +44,7 @@ func Stream() cli.Flag {
 
 // gpuOptions reads the flags of GPU into o.
 func gpuOptions(c *cli.Command, o *powerinfer.Options) error {
-	o.Devices, o.Statistics, o.Tensors, o.KVInRAM = c.String("device"), c.String("stats"), tensorPlaces(c), c.Bool("no-kv-offload")
+	o.Devices, o.Statistics, o.Tensors, o.KVInRAM, o.Notice = c.String("device"), c.String("stats"), tensorPlaces(c), c.Bool("no-kv-offload"), screen.Note
 	var err error
 	if o.VRAM, err = budgets(c); err != nil {
 		return err

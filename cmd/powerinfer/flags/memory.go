@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/model"
@@ -55,7 +56,7 @@ func nearestCache(name string) func(context.Context, *cli.Command, string) error
 		if !ok {
 			return nil
 		}
-		fmt.Fprintf(c.Root().ErrWriter, "note: --%s: the KV cache is kept in %s, the nearest to %s\n", name, near, value)
+		fmt.Fprintf(screen.Err, "note: --%s: the KV cache is kept in %s, the nearest to %s\n", name, near, value)
 		return c.Set(name, near)
 	}
 }

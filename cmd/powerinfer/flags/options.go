@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
@@ -105,7 +106,7 @@ func ReadOptions(c *cli.Command) (powerinfer.Options, error) {
 		return o, fmt.Errorf("--sparse-always-on %g is not a share from 0 to 1", o.AlwaysOn)
 	}
 	if c.Bool("verbose") {
-		o.Chosen = func(line string) { fmt.Fprintln(c.Root().ErrWriter, line) }
+		o.Chosen = func(line string) { fmt.Fprintln(screen.Err, line) }
 	}
 	return o, gpuOptions(c, &o)
 }

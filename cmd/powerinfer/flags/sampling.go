@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
@@ -166,7 +167,7 @@ func samplingFor(c *cli.Command, s powerinfer.Sampling, context, vocabulary int,
 		return s, err
 	}
 	if s.AdaptiveTarget >= 0 && !slices.Contains(s.Samplers, sample.AdaptiveP.String()) {
-		fmt.Fprintln(c.Root().ErrWriter, "note: --adaptive-target changes nothing unless --samplers names adaptive_p")
+		fmt.Fprintln(screen.Err, "note: --adaptive-target changes nothing unless --samplers names adaptive_p")
 	}
 	return s, nil
 }

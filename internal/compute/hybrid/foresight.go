@@ -7,9 +7,12 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 
 // foreseen is a guess that the host's next turn with experts takes: an operation that computes nothing.
 type foreseen struct {
-	tell  func(v compute.Verbs)
+	tell  func()              // tells the host
 	guess compute.ExpertGuess // of the host's operands, where it guesses
 }
+
+// On implements compute.Op.
+func (f *foreseen) On(compute.Operations) { f.tell() }
 
 // Visit implements compute.Op.
 func (f *foreseen) Visit(v compute.Visitor) {
@@ -53,8 +56,9 @@ func (r *router) ForeseeExperts(g compute.ExpertGuess) {
 	r.foreseen = nil
 	up, x := mem(g.Weights.Up), g.X.Mem.(*tensor)
 	reader, reads := r.d.host.(compute.UnitGuesser)
+	host, foresees := r.d.host.(compute.ExpertForeseer)
 	switch {
-	case up.units == 0 || !reads || g.X.Rows > compute.FewTokens || g.Weights.Table != nil:
+	case up.units == 0 || !reads || !foresees || g.X.Rows > compute.FewTokens || g.Weights.Table != nil:
 	case onGPU(g.Router) && x.onGPU:
 		r.foreseeOnGPU(g, reader)
 	case up.gpu == nil && mem(g.Router).gpu == nil && x.onHost:
@@ -62,7 +66,7 @@ func (r *router) ForeseeExperts(g compute.ExpertGuess) {
 		y := &f.guess
 		y.X, y.Norm, y.Router, y.RouterBias, y.Bias = hostTensor(g.X), hostVector(g.Norm), mem(g.Router).host, hostVector(g.RouterBias), hostVector(g.Bias)
 		y.Weights = compute.ExpertWeights{Up: up.host}
-		f.tell = func(v compute.Verbs) { v.ForeseeExperts(f.guess) }
+		f.tell = func() { host.ForeseeExperts(f.guess) }
 		r.foreseen = func() { r.onHost(f) }
 	}
 }
@@ -97,7 +101,7 @@ func (r *router) foreseeOnGPU(g compute.ExpertGuess, reader compute.UnitGuesser)
 				}
 			}
 		})
-		r.onHost(&foreseen{tell: func(compute.Verbs) { reader.GuessUnits(up.host, units) }})
+		r.onHost(&foreseen{tell: func() { reader.GuessUnits(up.host, units) }})
 	}
 }
 

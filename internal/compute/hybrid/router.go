@@ -87,10 +87,6 @@ func (r *router) newStretch() *stretch {
 	s.resize.to = window{tokens: rows{n: r.seg.Rows}, outputs: rows{n: r.seg.Out}}
 	s.body = func(v compute.Verbs) {
 		for _, op := range s.ops {
-			if f, ok := op.(*foreseen); ok {
-				f.tell(v)
-				continue
-			}
 			v.Do(op)
 		}
 	}

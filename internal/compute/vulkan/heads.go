@@ -223,7 +223,7 @@ func (headsFusion) record(r *recorder, ops []compute.Op) {
 			if alone := []compute.Op{before}; (chainFusion{}).takes(r, alone) {
 				chainFusion{}.record(r, alone)
 			} else {
-				r.perform(before)
+				before.On(r)
 			}
 		}
 	}

@@ -1,114 +1,85 @@
 package vulkan
 
-import "github.com/powerinfer-go/powerinfer/internal/compute"
+import (
+	"errors"
 
-// perform records op by itself.
-func (r *recorder) perform(op compute.Op) {
-	switch o := op.(type) {
-	case *compute.Embed:
-		r.embed(o.Dst, o.Table)
-	case *compute.AddPosition:
-		r.addPosition(o.X, o.Table, o.Offset)
-	case *compute.AddType:
-		r.addType(o.X, o.Table)
-	case *compute.RMSNorm:
-		r.rmsNorm(o.Dst, o.X, o.W, o.Eps)
-	case *compute.LayerNorm:
-		r.layerNorm(o.Dst, o.X, o.W, o.B, o.Eps)
-	case *compute.MatMul:
-		r.matMul(o.X, o.Products)
-	case *compute.MatMulByHead:
-		r.matMulByHead(o)
-	case *compute.RoPE:
-		r.alone(o, o.X)
-	case *compute.StoreKV:
-		if o.Cache.Layers[o.Layer].Every > 0 {
-			r.storeRows(o)
-			return
-		}
-		r.alone(o, o.K)
-	case *compute.LoadKeys:
-		r.loadKeys(o.Cache, o.Layer, o.K)
-	case *compute.Attend:
-		r.attend(o.Out, o.Q, o.Cache, o.Layer, o.How)
-	case *compute.Select:
-		r.selectBlocks(o)
-	case *compute.Add:
-		r.add(o.Dst, o.X)
-	case *compute.Scale:
-		r.scale(o.X, o.Factor)
-	case *compute.SoftCap:
-		r.softCap(o.X, o.Limit)
-	case *compute.Temper:
-		r.temper(o.X, o.How)
-	case *compute.GaussianTopK:
-		r.gaussianTopK(o.X, o.Deviations)
-	case *compute.Match:
-		r.match(o.X, o.Like, o.Floor)
-	case *compute.Slice:
-		r.slice(o.Dst, o.X, o.From)
-	case *compute.Multiply:
-		r.scaleColumns(o.Dst, o.X, o.W)
-	case *compute.Shift:
-		r.shift(o.X, o.B)
-	case *compute.AltUpPredict:
-		r.altUpPredict(o.X, o.M, o.W)
-	case *compute.AltUpCorrect:
-		r.altUpCorrect(o.X, o.Y, o.M, o.W, o.Active)
-	case *compute.Compress:
-		r.compress(o)
-	case *compute.AttendBlocks:
-		r.attendBlocks(o)
-	case *compute.ConnectionWeights:
-		r.connectionWeights(o)
-	case *compute.ReadStreams:
-		r.readStreams(o)
-	case *compute.ReadGated:
-		r.readGated(o)
-	case *compute.WriteStreams:
-		r.writeStreams(o)
-	case *compute.Recent:
-		r.recent(o)
-	case *compute.EmbedNGrams:
-		r.embedNGrams(o)
-	case *compute.MatchStreams:
-		r.matchStreams(o)
-	case *compute.Clamp:
-		r.clamp(o.X, o.Low, o.High)
-	case *compute.CopyColumns:
-		r.copyColumns(o)
-	case *compute.Activate:
-		r.activate(o.Dst, o.Gate, o.Up, o.Act)
-	case *compute.Gather:
-		r.gather(o.Dst, o.X)
-	case *compute.Insert:
-		r.insert(o.X, o.First, o.Add)
-	case *compute.Precede:
-		r.precede(o.Dst, o.X)
-	case *compute.Predict:
-		r.predict(o.Set, o.X, o.Hidden, o.Logits, o.FC1, o.FC2)
-	case *compute.SparseFFN:
-		r.sparseFFN(o.Out, o.X, o.Set, o.Weights)
-	case *compute.Route:
-		r.route(o)
-	case *compute.Experts:
-		r.chosenExperts(o)
-	case *compute.GateRows:
-		r.gateRows(o)
-	case *compute.Convolve:
-		r.convolve(o)
-	case *compute.Scan:
-		r.scan(o)
-	case *compute.Delta:
-		r.delta(o)
-	case *compute.AttendResiduals:
-		r.attendResiduals(o)
-	case *compute.WKV:
-		r.wkv(o)
-	default:
-		panic("vulkan: no operation " + compute.Name(op))
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// The recorder's methods of compute.Operations record an operation by itself.
+
+func (r *recorder) Embed(o *compute.Embed)             { r.embed(o.Dst, o.Table) }
+func (r *recorder) EmbedNGrams(o *compute.EmbedNGrams) { r.embedNGrams(o) }
+func (r *recorder) AddPosition(o *compute.AddPosition) { r.addPosition(o.X, o.Table, o.Offset) }
+func (r *recorder) AddType(o *compute.AddType)         { r.addType(o.X, o.Table) }
+func (r *recorder) Gather(o *compute.Gather)           { r.gather(o.Dst, o.X) }
+func (r *recorder) Insert(o *compute.Insert)           { r.insert(o.X, o.First, o.Add) }
+func (r *recorder) Precede(o *compute.Precede)         { r.precede(o.Dst, o.X) }
+func (r *recorder) Recent(o *compute.Recent)           { r.recent(o) }
+func (r *recorder) CopyColumns(o *compute.CopyColumns) { r.copyColumns(o) }
+func (r *recorder) Slice(o *compute.Slice)             { r.slice(o.Dst, o.X, o.From) }
+
+func (r *recorder) RMSNorm(o *compute.RMSNorm)           { r.rmsNorm(o.Dst, o.X, o.W, o.Eps) }
+func (r *recorder) LayerNorm(o *compute.LayerNorm)       { r.layerNorm(o.Dst, o.X, o.W, o.B, o.Eps) }
+func (r *recorder) Match(o *compute.Match)               { r.match(o.X, o.Like, o.Floor) }
+func (r *recorder) Add(o *compute.Add)                   { r.add(o.Dst, o.X) }
+func (r *recorder) Scale(o *compute.Scale)               { r.scale(o.X, o.Factor) }
+func (r *recorder) SoftCap(o *compute.SoftCap)           { r.softCap(o.X, o.Limit) }
+func (r *recorder) Clamp(o *compute.Clamp)               { r.clamp(o.X, o.Low, o.High) }
+func (r *recorder) Activate(o *compute.Activate)         { r.activate(o.Dst, o.Gate, o.Up, o.Act) }
+func (r *recorder) GaussianTopK(o *compute.GaussianTopK) { r.gaussianTopK(o.X, o.Deviations) }
+func (r *recorder) Multiply(o *compute.Multiply)         { r.scaleColumns(o.Dst, o.X, o.W) }
+func (r *recorder) Shift(o *compute.Shift)               { r.shift(o.X, o.B) }
+
+func (r *recorder) MatMul(o *compute.MatMul)             { r.matMul(o.X, o.Products) }
+func (r *recorder) MatMulByHead(o *compute.MatMulByHead) { r.matMulByHead(o) }
+
+func (r *recorder) RoPE(o *compute.RoPE)     { r.alone(o, o.X) }
+func (r *recorder) Temper(o *compute.Temper) { r.temper(o.X, o.How) }
+
+func (r *recorder) StoreKV(o *compute.StoreKV) {
+	if o.Cache.Layers[o.Layer].Every > 0 {
+		r.storeRows(o)
+		return
 	}
+	r.alone(o, o.K)
 }
+
+func (r *recorder) LoadKeys(o *compute.LoadKeys) { r.loadKeys(o.Cache, o.Layer, o.K) }
+func (r *recorder) Attend(o *compute.Attend)     { r.attend(o.Out, o.Q, o.Cache, o.Layer, o.How) }
+
+// AttendLatent fails: latent attention is other operations on a GPU, see compute.LatentExpander.
+func (r *recorder) AttendLatent(*compute.AttendLatent) {
+	r.fail(errors.New("a GPU does not make keys and values of latent vectors"))
+}
+
+func (r *recorder) Select(o *compute.Select)             { r.selectBlocks(o) }
+func (r *recorder) Compress(o *compute.Compress)         { r.compress(o) }
+func (r *recorder) AttendBlocks(o *compute.AttendBlocks) { r.attendBlocks(o) }
+
+func (r *recorder) Convolve(o *compute.Convolve) { r.convolve(o) }
+func (r *recorder) Scan(o *compute.Scan)         { r.scan(o) }
+func (r *recorder) Delta(o *compute.Delta)       { r.delta(o) }
+func (r *recorder) WKV(o *compute.WKV)           { r.wkv(o) }
+
+func (r *recorder) Predict(o *compute.Predict) {
+	r.predict(o.Set, o.X, o.Hidden, o.Logits, o.FC1, o.FC2)
+}
+func (r *recorder) SparseFFN(o *compute.SparseFFN) { r.sparseFFN(o.Out, o.X, o.Set, o.Weights) }
+func (r *recorder) Route(o *compute.Route)         { r.route(o) }
+func (r *recorder) Experts(o *compute.Experts)     { r.chosenExperts(o) }
+func (r *recorder) GateRows(o *compute.GateRows)   { r.gateRows(o) }
+
+func (r *recorder) AttendResiduals(o *compute.AttendResiduals) { r.attendResiduals(o) }
+func (r *recorder) AltUpPredict(o *compute.AltUpPredict)       { r.altUpPredict(o.X, o.M, o.W) }
+func (r *recorder) AltUpCorrect(o *compute.AltUpCorrect) {
+	r.altUpCorrect(o.X, o.Y, o.M, o.W, o.Active)
+}
+func (r *recorder) ConnectionWeights(o *compute.ConnectionWeights) { r.connectionWeights(o) }
+func (r *recorder) ReadStreams(o *compute.ReadStreams)             { r.readStreams(o) }
+func (r *recorder) ReadGated(o *compute.ReadGated)                 { r.readGated(o) }
+func (r *recorder) WriteStreams(o *compute.WriteStreams)           { r.writeStreams(o) }
+func (r *recorder) MatchStreams(o *compute.MatchStreams)           { r.matchStreams(o) }
 
 // alone is of an operation that a fusion records, even by itself: it has no rows then, or its shapes do not fit.
 func (r *recorder) alone(op compute.Op, x compute.Tensor) {

@@ -34,7 +34,7 @@ func (r *recorder) Do(op compute.Op) {
 	}
 	r.settle()
 	if !r.enqueue(op) {
-		r.perform(op)
+		op.On(r)
 	}
 }
 
@@ -67,7 +67,7 @@ func (r *recorder) settle() {
 		r.queue = queue{}
 		if q.best == nil {
 			q.n = 1
-			r.perform(q.ops[0])
+			q.ops[0].On(r)
 		} else {
 			q.best.record(r, q.ops[:q.n])
 		}

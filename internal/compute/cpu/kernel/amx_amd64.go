@@ -62,14 +62,9 @@ func (k *Kernels) multiplyMatrices() {
 		switch t.Traits().Scales {
 		case quant.BlockScale, quant.ByteBlocks, quant.SuperScale, quant.Exponents:
 			m.product, m.form = matrixScalesAMX, layout.FormScales
-		case quant.BlockMin:
-			m.product, m.form = matrixAddedAMX, layout.FormMinima
-		case quant.SixBits:
+		case quant.BlockMin, quant.SixBits:
 			m.product, m.form = matrixMinimaAMX, layout.FormMinima
 		case quant.HalfBlocks:
-			if layout.Scaled(t) {
-				continue // they do not all fit bytes with a sign
-			}
 			m.product, m.form = matrixHalvesAMX, layout.FormHalves
 		default:
 			continue

@@ -8,7 +8,6 @@ import "github.com/powerinfer-go/powerinfer/internal/quant"
 func fileAVX2(k *Kernels) {
 	k.takeFiles("avx2", map[quant.Type]fileKernels{
 		quant.Q4_0: {fileStreamQ40AVX2, fileFarQ40AVX2, fileScatterQ40AVX2},
-		quant.Q4_1: {fileStreamQ41AVX2, fileFarQ41AVX2, fileScatterQ41AVX2},
 		quant.Q8_0: {fileStreamQ80AVX2, fileFarQ80AVX2, fileScatterQ80AVX2},
 		quant.Q4_K: {fileStreamQ4KAVX2, fileFarQ4KAVX2, fileScatterQ4KAVX2},
 		quant.Q5_K: {fileStreamQ5KAVX2, fileFarQ5KAVX2, fileScatterQ5KAVX2},
@@ -32,7 +31,6 @@ func fileAVX2(k *Kernels) {
 func fileVNNI(k *Kernels) {
 	k.takeFiles("vnni", map[quant.Type]fileKernels{
 		quant.Q4_0: {fileStreamQ40VNNI, fileFarQ40VNNI, fileScatterQ40VNNI},
-		quant.Q4_1: {fileStreamQ41VNNI, fileFarQ41VNNI, fileScatterQ41VNNI},
 		quant.Q8_0: {fileStreamQ80VNNI, fileFarQ80VNNI, fileScatterQ80VNNI},
 		quant.Q4_K: {fileStreamQ4KVNNI, fileFarQ4KVNNI, fileScatterQ4KVNNI},
 		quant.Q5_K: {fileStreamQ5KVNNI, fileFarQ5KVNNI, fileScatterQ5KVNNI},

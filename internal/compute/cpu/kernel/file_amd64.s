@@ -401,70 +401,70 @@ DATA signedIQ3XXS<>+62(SB)/1, $0xcc
 DATA signedIQ3XXS<>+63(SB)/1, $0xc2
 GLOBL signedIQ3XXS<>(SB), RODATA|NOPTR, $64
 
-DATA valuesIQ1S<>+0(SB)/1, $0x09
-DATA valuesIQ1S<>+1(SB)/1, $0x11
-DATA valuesIQ1S<>+2(SB)/1, $0x19
-DATA valuesIQ1S<>+3(SB)/1, $0x10
-DATA valuesIQ1S<>+4(SB)/1, $0x07
-DATA valuesIQ1S<>+5(SB)/1, $0x0f
-DATA valuesIQ1S<>+6(SB)/1, $0x17
-DATA valuesIQ1S<>+7(SB)/1, $0x10
-DATA valuesIQ1S<>+8(SB)/1, $0x09
-DATA valuesIQ1S<>+9(SB)/1, $0x11
-DATA valuesIQ1S<>+10(SB)/1, $0x19
-DATA valuesIQ1S<>+11(SB)/1, $0x10
-DATA valuesIQ1S<>+12(SB)/1, $0x07
-DATA valuesIQ1S<>+13(SB)/1, $0x0f
-DATA valuesIQ1S<>+14(SB)/1, $0x17
-DATA valuesIQ1S<>+15(SB)/1, $0x10
-DATA valuesIQ1S<>+16(SB)/1, $0x09
-DATA valuesIQ1S<>+17(SB)/1, $0x11
-DATA valuesIQ1S<>+18(SB)/1, $0x19
-DATA valuesIQ1S<>+19(SB)/1, $0x10
-DATA valuesIQ1S<>+20(SB)/1, $0x07
-DATA valuesIQ1S<>+21(SB)/1, $0x0f
-DATA valuesIQ1S<>+22(SB)/1, $0x17
-DATA valuesIQ1S<>+23(SB)/1, $0x10
-DATA valuesIQ1S<>+24(SB)/1, $0x09
-DATA valuesIQ1S<>+25(SB)/1, $0x11
-DATA valuesIQ1S<>+26(SB)/1, $0x19
-DATA valuesIQ1S<>+27(SB)/1, $0x10
-DATA valuesIQ1S<>+28(SB)/1, $0x07
-DATA valuesIQ1S<>+29(SB)/1, $0x0f
-DATA valuesIQ1S<>+30(SB)/1, $0x17
-DATA valuesIQ1S<>+31(SB)/1, $0x10
-DATA valuesIQ1S<>+32(SB)/1, $0x09
-DATA valuesIQ1S<>+33(SB)/1, $0x11
-DATA valuesIQ1S<>+34(SB)/1, $0x19
-DATA valuesIQ1S<>+35(SB)/1, $0x10
-DATA valuesIQ1S<>+36(SB)/1, $0x07
-DATA valuesIQ1S<>+37(SB)/1, $0x0f
-DATA valuesIQ1S<>+38(SB)/1, $0x17
-DATA valuesIQ1S<>+39(SB)/1, $0x10
-DATA valuesIQ1S<>+40(SB)/1, $0x09
-DATA valuesIQ1S<>+41(SB)/1, $0x11
-DATA valuesIQ1S<>+42(SB)/1, $0x19
-DATA valuesIQ1S<>+43(SB)/1, $0x10
-DATA valuesIQ1S<>+44(SB)/1, $0x07
-DATA valuesIQ1S<>+45(SB)/1, $0x0f
-DATA valuesIQ1S<>+46(SB)/1, $0x17
-DATA valuesIQ1S<>+47(SB)/1, $0x10
-DATA valuesIQ1S<>+48(SB)/1, $0x09
-DATA valuesIQ1S<>+49(SB)/1, $0x11
-DATA valuesIQ1S<>+50(SB)/1, $0x19
-DATA valuesIQ1S<>+51(SB)/1, $0x10
-DATA valuesIQ1S<>+52(SB)/1, $0x07
-DATA valuesIQ1S<>+53(SB)/1, $0x0f
-DATA valuesIQ1S<>+54(SB)/1, $0x17
-DATA valuesIQ1S<>+55(SB)/1, $0x10
-DATA valuesIQ1S<>+56(SB)/1, $0x09
-DATA valuesIQ1S<>+57(SB)/1, $0x11
-DATA valuesIQ1S<>+58(SB)/1, $0x19
-DATA valuesIQ1S<>+59(SB)/1, $0x10
-DATA valuesIQ1S<>+60(SB)/1, $0x07
-DATA valuesIQ1S<>+61(SB)/1, $0x0f
-DATA valuesIQ1S<>+62(SB)/1, $0x17
-DATA valuesIQ1S<>+63(SB)/1, $0x10
+DATA valuesIQ1S<>+0(SB)/1, $0x39
+DATA valuesIQ1S<>+1(SB)/1, $0x41
+DATA valuesIQ1S<>+2(SB)/1, $0x49
+DATA valuesIQ1S<>+3(SB)/1, $0x40
+DATA valuesIQ1S<>+4(SB)/1, $0x37
+DATA valuesIQ1S<>+5(SB)/1, $0x3f
+DATA valuesIQ1S<>+6(SB)/1, $0x47
+DATA valuesIQ1S<>+7(SB)/1, $0x40
+DATA valuesIQ1S<>+8(SB)/1, $0x39
+DATA valuesIQ1S<>+9(SB)/1, $0x41
+DATA valuesIQ1S<>+10(SB)/1, $0x49
+DATA valuesIQ1S<>+11(SB)/1, $0x40
+DATA valuesIQ1S<>+12(SB)/1, $0x37
+DATA valuesIQ1S<>+13(SB)/1, $0x3f
+DATA valuesIQ1S<>+14(SB)/1, $0x47
+DATA valuesIQ1S<>+15(SB)/1, $0x40
+DATA valuesIQ1S<>+16(SB)/1, $0x39
+DATA valuesIQ1S<>+17(SB)/1, $0x41
+DATA valuesIQ1S<>+18(SB)/1, $0x49
+DATA valuesIQ1S<>+19(SB)/1, $0x40
+DATA valuesIQ1S<>+20(SB)/1, $0x37
+DATA valuesIQ1S<>+21(SB)/1, $0x3f
+DATA valuesIQ1S<>+22(SB)/1, $0x47
+DATA valuesIQ1S<>+23(SB)/1, $0x40
+DATA valuesIQ1S<>+24(SB)/1, $0x39
+DATA valuesIQ1S<>+25(SB)/1, $0x41
+DATA valuesIQ1S<>+26(SB)/1, $0x49
+DATA valuesIQ1S<>+27(SB)/1, $0x40
+DATA valuesIQ1S<>+28(SB)/1, $0x37
+DATA valuesIQ1S<>+29(SB)/1, $0x3f
+DATA valuesIQ1S<>+30(SB)/1, $0x47
+DATA valuesIQ1S<>+31(SB)/1, $0x40
+DATA valuesIQ1S<>+32(SB)/1, $0x39
+DATA valuesIQ1S<>+33(SB)/1, $0x41
+DATA valuesIQ1S<>+34(SB)/1, $0x49
+DATA valuesIQ1S<>+35(SB)/1, $0x40
+DATA valuesIQ1S<>+36(SB)/1, $0x37
+DATA valuesIQ1S<>+37(SB)/1, $0x3f
+DATA valuesIQ1S<>+38(SB)/1, $0x47
+DATA valuesIQ1S<>+39(SB)/1, $0x40
+DATA valuesIQ1S<>+40(SB)/1, $0x39
+DATA valuesIQ1S<>+41(SB)/1, $0x41
+DATA valuesIQ1S<>+42(SB)/1, $0x49
+DATA valuesIQ1S<>+43(SB)/1, $0x40
+DATA valuesIQ1S<>+44(SB)/1, $0x37
+DATA valuesIQ1S<>+45(SB)/1, $0x3f
+DATA valuesIQ1S<>+46(SB)/1, $0x47
+DATA valuesIQ1S<>+47(SB)/1, $0x40
+DATA valuesIQ1S<>+48(SB)/1, $0x39
+DATA valuesIQ1S<>+49(SB)/1, $0x41
+DATA valuesIQ1S<>+50(SB)/1, $0x49
+DATA valuesIQ1S<>+51(SB)/1, $0x40
+DATA valuesIQ1S<>+52(SB)/1, $0x37
+DATA valuesIQ1S<>+53(SB)/1, $0x3f
+DATA valuesIQ1S<>+54(SB)/1, $0x47
+DATA valuesIQ1S<>+55(SB)/1, $0x40
+DATA valuesIQ1S<>+56(SB)/1, $0x39
+DATA valuesIQ1S<>+57(SB)/1, $0x41
+DATA valuesIQ1S<>+58(SB)/1, $0x49
+DATA valuesIQ1S<>+59(SB)/1, $0x40
+DATA valuesIQ1S<>+60(SB)/1, $0x37
+DATA valuesIQ1S<>+61(SB)/1, $0x3f
+DATA valuesIQ1S<>+62(SB)/1, $0x47
+DATA valuesIQ1S<>+63(SB)/1, $0x40
 GLOBL valuesIQ1S<>(SB), RODATA|NOPTR, $64
 
 DATA signedIQ1S<>+0(SB)/1, $0xf9
@@ -665,70 +665,70 @@ DATA signedIQ4NL<>+62(SB)/1, $0x59
 DATA signedIQ4NL<>+63(SB)/1, $0x71
 GLOBL signedIQ4NL<>(SB), RODATA|NOPTR, $64
 
-DATA valuesIQ3S<>+0(SB)/1, $0x11
-DATA valuesIQ3S<>+1(SB)/1, $0x13
-DATA valuesIQ3S<>+2(SB)/1, $0x15
-DATA valuesIQ3S<>+3(SB)/1, $0x17
-DATA valuesIQ3S<>+4(SB)/1, $0x19
-DATA valuesIQ3S<>+5(SB)/1, $0x1b
-DATA valuesIQ3S<>+6(SB)/1, $0x1d
-DATA valuesIQ3S<>+7(SB)/1, $0x1f
-DATA valuesIQ3S<>+8(SB)/1, $0x0f
-DATA valuesIQ3S<>+9(SB)/1, $0x0d
-DATA valuesIQ3S<>+10(SB)/1, $0x0b
-DATA valuesIQ3S<>+11(SB)/1, $0x09
-DATA valuesIQ3S<>+12(SB)/1, $0x07
-DATA valuesIQ3S<>+13(SB)/1, $0x05
-DATA valuesIQ3S<>+14(SB)/1, $0x03
-DATA valuesIQ3S<>+15(SB)/1, $0x01
-DATA valuesIQ3S<>+16(SB)/1, $0x11
-DATA valuesIQ3S<>+17(SB)/1, $0x13
-DATA valuesIQ3S<>+18(SB)/1, $0x15
-DATA valuesIQ3S<>+19(SB)/1, $0x17
-DATA valuesIQ3S<>+20(SB)/1, $0x19
-DATA valuesIQ3S<>+21(SB)/1, $0x1b
-DATA valuesIQ3S<>+22(SB)/1, $0x1d
-DATA valuesIQ3S<>+23(SB)/1, $0x1f
-DATA valuesIQ3S<>+24(SB)/1, $0x0f
-DATA valuesIQ3S<>+25(SB)/1, $0x0d
-DATA valuesIQ3S<>+26(SB)/1, $0x0b
-DATA valuesIQ3S<>+27(SB)/1, $0x09
-DATA valuesIQ3S<>+28(SB)/1, $0x07
-DATA valuesIQ3S<>+29(SB)/1, $0x05
-DATA valuesIQ3S<>+30(SB)/1, $0x03
-DATA valuesIQ3S<>+31(SB)/1, $0x01
-DATA valuesIQ3S<>+32(SB)/1, $0x11
-DATA valuesIQ3S<>+33(SB)/1, $0x13
-DATA valuesIQ3S<>+34(SB)/1, $0x15
-DATA valuesIQ3S<>+35(SB)/1, $0x17
-DATA valuesIQ3S<>+36(SB)/1, $0x19
-DATA valuesIQ3S<>+37(SB)/1, $0x1b
-DATA valuesIQ3S<>+38(SB)/1, $0x1d
-DATA valuesIQ3S<>+39(SB)/1, $0x1f
-DATA valuesIQ3S<>+40(SB)/1, $0x0f
-DATA valuesIQ3S<>+41(SB)/1, $0x0d
-DATA valuesIQ3S<>+42(SB)/1, $0x0b
-DATA valuesIQ3S<>+43(SB)/1, $0x09
-DATA valuesIQ3S<>+44(SB)/1, $0x07
-DATA valuesIQ3S<>+45(SB)/1, $0x05
-DATA valuesIQ3S<>+46(SB)/1, $0x03
-DATA valuesIQ3S<>+47(SB)/1, $0x01
-DATA valuesIQ3S<>+48(SB)/1, $0x11
-DATA valuesIQ3S<>+49(SB)/1, $0x13
-DATA valuesIQ3S<>+50(SB)/1, $0x15
-DATA valuesIQ3S<>+51(SB)/1, $0x17
-DATA valuesIQ3S<>+52(SB)/1, $0x19
-DATA valuesIQ3S<>+53(SB)/1, $0x1b
-DATA valuesIQ3S<>+54(SB)/1, $0x1d
-DATA valuesIQ3S<>+55(SB)/1, $0x1f
-DATA valuesIQ3S<>+56(SB)/1, $0x0f
-DATA valuesIQ3S<>+57(SB)/1, $0x0d
-DATA valuesIQ3S<>+58(SB)/1, $0x0b
-DATA valuesIQ3S<>+59(SB)/1, $0x09
-DATA valuesIQ3S<>+60(SB)/1, $0x07
-DATA valuesIQ3S<>+61(SB)/1, $0x05
-DATA valuesIQ3S<>+62(SB)/1, $0x03
-DATA valuesIQ3S<>+63(SB)/1, $0x01
+DATA valuesIQ3S<>+0(SB)/1, $0x41
+DATA valuesIQ3S<>+1(SB)/1, $0x43
+DATA valuesIQ3S<>+2(SB)/1, $0x45
+DATA valuesIQ3S<>+3(SB)/1, $0x47
+DATA valuesIQ3S<>+4(SB)/1, $0x49
+DATA valuesIQ3S<>+5(SB)/1, $0x4b
+DATA valuesIQ3S<>+6(SB)/1, $0x4d
+DATA valuesIQ3S<>+7(SB)/1, $0x4f
+DATA valuesIQ3S<>+8(SB)/1, $0x3f
+DATA valuesIQ3S<>+9(SB)/1, $0x3d
+DATA valuesIQ3S<>+10(SB)/1, $0x3b
+DATA valuesIQ3S<>+11(SB)/1, $0x39
+DATA valuesIQ3S<>+12(SB)/1, $0x37
+DATA valuesIQ3S<>+13(SB)/1, $0x35
+DATA valuesIQ3S<>+14(SB)/1, $0x33
+DATA valuesIQ3S<>+15(SB)/1, $0x31
+DATA valuesIQ3S<>+16(SB)/1, $0x41
+DATA valuesIQ3S<>+17(SB)/1, $0x43
+DATA valuesIQ3S<>+18(SB)/1, $0x45
+DATA valuesIQ3S<>+19(SB)/1, $0x47
+DATA valuesIQ3S<>+20(SB)/1, $0x49
+DATA valuesIQ3S<>+21(SB)/1, $0x4b
+DATA valuesIQ3S<>+22(SB)/1, $0x4d
+DATA valuesIQ3S<>+23(SB)/1, $0x4f
+DATA valuesIQ3S<>+24(SB)/1, $0x3f
+DATA valuesIQ3S<>+25(SB)/1, $0x3d
+DATA valuesIQ3S<>+26(SB)/1, $0x3b
+DATA valuesIQ3S<>+27(SB)/1, $0x39
+DATA valuesIQ3S<>+28(SB)/1, $0x37
+DATA valuesIQ3S<>+29(SB)/1, $0x35
+DATA valuesIQ3S<>+30(SB)/1, $0x33
+DATA valuesIQ3S<>+31(SB)/1, $0x31
+DATA valuesIQ3S<>+32(SB)/1, $0x41
+DATA valuesIQ3S<>+33(SB)/1, $0x43
+DATA valuesIQ3S<>+34(SB)/1, $0x45
+DATA valuesIQ3S<>+35(SB)/1, $0x47
+DATA valuesIQ3S<>+36(SB)/1, $0x49
+DATA valuesIQ3S<>+37(SB)/1, $0x4b
+DATA valuesIQ3S<>+38(SB)/1, $0x4d
+DATA valuesIQ3S<>+39(SB)/1, $0x4f
+DATA valuesIQ3S<>+40(SB)/1, $0x3f
+DATA valuesIQ3S<>+41(SB)/1, $0x3d
+DATA valuesIQ3S<>+42(SB)/1, $0x3b
+DATA valuesIQ3S<>+43(SB)/1, $0x39
+DATA valuesIQ3S<>+44(SB)/1, $0x37
+DATA valuesIQ3S<>+45(SB)/1, $0x35
+DATA valuesIQ3S<>+46(SB)/1, $0x33
+DATA valuesIQ3S<>+47(SB)/1, $0x31
+DATA valuesIQ3S<>+48(SB)/1, $0x41
+DATA valuesIQ3S<>+49(SB)/1, $0x43
+DATA valuesIQ3S<>+50(SB)/1, $0x45
+DATA valuesIQ3S<>+51(SB)/1, $0x47
+DATA valuesIQ3S<>+52(SB)/1, $0x49
+DATA valuesIQ3S<>+53(SB)/1, $0x4b
+DATA valuesIQ3S<>+54(SB)/1, $0x4d
+DATA valuesIQ3S<>+55(SB)/1, $0x4f
+DATA valuesIQ3S<>+56(SB)/1, $0x3f
+DATA valuesIQ3S<>+57(SB)/1, $0x3d
+DATA valuesIQ3S<>+58(SB)/1, $0x3b
+DATA valuesIQ3S<>+59(SB)/1, $0x39
+DATA valuesIQ3S<>+60(SB)/1, $0x37
+DATA valuesIQ3S<>+61(SB)/1, $0x35
+DATA valuesIQ3S<>+62(SB)/1, $0x33
+DATA valuesIQ3S<>+63(SB)/1, $0x31
 GLOBL valuesIQ3S<>(SB), RODATA|NOPTR, $64
 
 DATA signedIQ3S<>+0(SB)/1, $0x01
@@ -1061,136 +1061,70 @@ DATA signedIQ4XS<>+62(SB)/1, $0x59
 DATA signedIQ4XS<>+63(SB)/1, $0x71
 GLOBL signedIQ4XS<>(SB), RODATA|NOPTR, $64
 
-DATA halvedIQ1M<>+0(SB)/1, $0x01
-DATA halvedIQ1M<>+1(SB)/1, $0x05
-DATA halvedIQ1M<>+2(SB)/1, $0x09
-DATA halvedIQ1M<>+3(SB)/1, $0x04
-DATA halvedIQ1M<>+4(SB)/1, $0x00
-DATA halvedIQ1M<>+5(SB)/1, $0x04
-DATA halvedIQ1M<>+6(SB)/1, $0x08
-DATA halvedIQ1M<>+7(SB)/1, $0x04
-DATA halvedIQ1M<>+8(SB)/1, $0x01
-DATA halvedIQ1M<>+9(SB)/1, $0x05
-DATA halvedIQ1M<>+10(SB)/1, $0x09
-DATA halvedIQ1M<>+11(SB)/1, $0x04
-DATA halvedIQ1M<>+12(SB)/1, $0x00
-DATA halvedIQ1M<>+13(SB)/1, $0x04
-DATA halvedIQ1M<>+14(SB)/1, $0x08
-DATA halvedIQ1M<>+15(SB)/1, $0x04
-DATA halvedIQ1M<>+16(SB)/1, $0x01
-DATA halvedIQ1M<>+17(SB)/1, $0x05
-DATA halvedIQ1M<>+18(SB)/1, $0x09
-DATA halvedIQ1M<>+19(SB)/1, $0x04
-DATA halvedIQ1M<>+20(SB)/1, $0x00
-DATA halvedIQ1M<>+21(SB)/1, $0x04
-DATA halvedIQ1M<>+22(SB)/1, $0x08
-DATA halvedIQ1M<>+23(SB)/1, $0x04
-DATA halvedIQ1M<>+24(SB)/1, $0x01
-DATA halvedIQ1M<>+25(SB)/1, $0x05
-DATA halvedIQ1M<>+26(SB)/1, $0x09
-DATA halvedIQ1M<>+27(SB)/1, $0x04
-DATA halvedIQ1M<>+28(SB)/1, $0x00
-DATA halvedIQ1M<>+29(SB)/1, $0x04
-DATA halvedIQ1M<>+30(SB)/1, $0x08
-DATA halvedIQ1M<>+31(SB)/1, $0x04
-DATA halvedIQ1M<>+32(SB)/1, $0x01
-DATA halvedIQ1M<>+33(SB)/1, $0x05
-DATA halvedIQ1M<>+34(SB)/1, $0x09
-DATA halvedIQ1M<>+35(SB)/1, $0x04
-DATA halvedIQ1M<>+36(SB)/1, $0x00
-DATA halvedIQ1M<>+37(SB)/1, $0x04
-DATA halvedIQ1M<>+38(SB)/1, $0x08
-DATA halvedIQ1M<>+39(SB)/1, $0x04
-DATA halvedIQ1M<>+40(SB)/1, $0x01
-DATA halvedIQ1M<>+41(SB)/1, $0x05
-DATA halvedIQ1M<>+42(SB)/1, $0x09
-DATA halvedIQ1M<>+43(SB)/1, $0x04
-DATA halvedIQ1M<>+44(SB)/1, $0x00
-DATA halvedIQ1M<>+45(SB)/1, $0x04
-DATA halvedIQ1M<>+46(SB)/1, $0x08
-DATA halvedIQ1M<>+47(SB)/1, $0x04
-DATA halvedIQ1M<>+48(SB)/1, $0x01
-DATA halvedIQ1M<>+49(SB)/1, $0x05
-DATA halvedIQ1M<>+50(SB)/1, $0x09
-DATA halvedIQ1M<>+51(SB)/1, $0x04
-DATA halvedIQ1M<>+52(SB)/1, $0x00
-DATA halvedIQ1M<>+53(SB)/1, $0x04
-DATA halvedIQ1M<>+54(SB)/1, $0x08
-DATA halvedIQ1M<>+55(SB)/1, $0x04
-DATA halvedIQ1M<>+56(SB)/1, $0x01
-DATA halvedIQ1M<>+57(SB)/1, $0x05
-DATA halvedIQ1M<>+58(SB)/1, $0x09
-DATA halvedIQ1M<>+59(SB)/1, $0x04
-DATA halvedIQ1M<>+60(SB)/1, $0x00
-DATA halvedIQ1M<>+61(SB)/1, $0x04
-DATA halvedIQ1M<>+62(SB)/1, $0x08
-DATA halvedIQ1M<>+63(SB)/1, $0x04
-GLOBL halvedIQ1M<>(SB), RODATA|NOPTR, $64
-
-DATA valuesIQ1M<>+0(SB)/1, $0x09
-DATA valuesIQ1M<>+1(SB)/1, $0x11
-DATA valuesIQ1M<>+2(SB)/1, $0x19
-DATA valuesIQ1M<>+3(SB)/1, $0x10
-DATA valuesIQ1M<>+4(SB)/1, $0x07
-DATA valuesIQ1M<>+5(SB)/1, $0x0f
-DATA valuesIQ1M<>+6(SB)/1, $0x17
-DATA valuesIQ1M<>+7(SB)/1, $0x10
-DATA valuesIQ1M<>+8(SB)/1, $0x09
-DATA valuesIQ1M<>+9(SB)/1, $0x11
-DATA valuesIQ1M<>+10(SB)/1, $0x19
-DATA valuesIQ1M<>+11(SB)/1, $0x10
-DATA valuesIQ1M<>+12(SB)/1, $0x07
-DATA valuesIQ1M<>+13(SB)/1, $0x0f
-DATA valuesIQ1M<>+14(SB)/1, $0x17
-DATA valuesIQ1M<>+15(SB)/1, $0x10
-DATA valuesIQ1M<>+16(SB)/1, $0x09
-DATA valuesIQ1M<>+17(SB)/1, $0x11
-DATA valuesIQ1M<>+18(SB)/1, $0x19
-DATA valuesIQ1M<>+19(SB)/1, $0x10
-DATA valuesIQ1M<>+20(SB)/1, $0x07
-DATA valuesIQ1M<>+21(SB)/1, $0x0f
-DATA valuesIQ1M<>+22(SB)/1, $0x17
-DATA valuesIQ1M<>+23(SB)/1, $0x10
-DATA valuesIQ1M<>+24(SB)/1, $0x09
-DATA valuesIQ1M<>+25(SB)/1, $0x11
-DATA valuesIQ1M<>+26(SB)/1, $0x19
-DATA valuesIQ1M<>+27(SB)/1, $0x10
-DATA valuesIQ1M<>+28(SB)/1, $0x07
-DATA valuesIQ1M<>+29(SB)/1, $0x0f
-DATA valuesIQ1M<>+30(SB)/1, $0x17
-DATA valuesIQ1M<>+31(SB)/1, $0x10
-DATA valuesIQ1M<>+32(SB)/1, $0x09
-DATA valuesIQ1M<>+33(SB)/1, $0x11
-DATA valuesIQ1M<>+34(SB)/1, $0x19
-DATA valuesIQ1M<>+35(SB)/1, $0x10
-DATA valuesIQ1M<>+36(SB)/1, $0x07
-DATA valuesIQ1M<>+37(SB)/1, $0x0f
-DATA valuesIQ1M<>+38(SB)/1, $0x17
-DATA valuesIQ1M<>+39(SB)/1, $0x10
-DATA valuesIQ1M<>+40(SB)/1, $0x09
-DATA valuesIQ1M<>+41(SB)/1, $0x11
-DATA valuesIQ1M<>+42(SB)/1, $0x19
-DATA valuesIQ1M<>+43(SB)/1, $0x10
-DATA valuesIQ1M<>+44(SB)/1, $0x07
-DATA valuesIQ1M<>+45(SB)/1, $0x0f
-DATA valuesIQ1M<>+46(SB)/1, $0x17
-DATA valuesIQ1M<>+47(SB)/1, $0x10
-DATA valuesIQ1M<>+48(SB)/1, $0x09
-DATA valuesIQ1M<>+49(SB)/1, $0x11
-DATA valuesIQ1M<>+50(SB)/1, $0x19
-DATA valuesIQ1M<>+51(SB)/1, $0x10
-DATA valuesIQ1M<>+52(SB)/1, $0x07
-DATA valuesIQ1M<>+53(SB)/1, $0x0f
-DATA valuesIQ1M<>+54(SB)/1, $0x17
-DATA valuesIQ1M<>+55(SB)/1, $0x10
-DATA valuesIQ1M<>+56(SB)/1, $0x09
-DATA valuesIQ1M<>+57(SB)/1, $0x11
-DATA valuesIQ1M<>+58(SB)/1, $0x19
-DATA valuesIQ1M<>+59(SB)/1, $0x10
-DATA valuesIQ1M<>+60(SB)/1, $0x07
-DATA valuesIQ1M<>+61(SB)/1, $0x0f
-DATA valuesIQ1M<>+62(SB)/1, $0x17
-DATA valuesIQ1M<>+63(SB)/1, $0x10
+DATA valuesIQ1M<>+0(SB)/1, $0x39
+DATA valuesIQ1M<>+1(SB)/1, $0x41
+DATA valuesIQ1M<>+2(SB)/1, $0x49
+DATA valuesIQ1M<>+3(SB)/1, $0x40
+DATA valuesIQ1M<>+4(SB)/1, $0x37
+DATA valuesIQ1M<>+5(SB)/1, $0x3f
+DATA valuesIQ1M<>+6(SB)/1, $0x47
+DATA valuesIQ1M<>+7(SB)/1, $0x40
+DATA valuesIQ1M<>+8(SB)/1, $0x39
+DATA valuesIQ1M<>+9(SB)/1, $0x41
+DATA valuesIQ1M<>+10(SB)/1, $0x49
+DATA valuesIQ1M<>+11(SB)/1, $0x40
+DATA valuesIQ1M<>+12(SB)/1, $0x37
+DATA valuesIQ1M<>+13(SB)/1, $0x3f
+DATA valuesIQ1M<>+14(SB)/1, $0x47
+DATA valuesIQ1M<>+15(SB)/1, $0x40
+DATA valuesIQ1M<>+16(SB)/1, $0x39
+DATA valuesIQ1M<>+17(SB)/1, $0x41
+DATA valuesIQ1M<>+18(SB)/1, $0x49
+DATA valuesIQ1M<>+19(SB)/1, $0x40
+DATA valuesIQ1M<>+20(SB)/1, $0x37
+DATA valuesIQ1M<>+21(SB)/1, $0x3f
+DATA valuesIQ1M<>+22(SB)/1, $0x47
+DATA valuesIQ1M<>+23(SB)/1, $0x40
+DATA valuesIQ1M<>+24(SB)/1, $0x39
+DATA valuesIQ1M<>+25(SB)/1, $0x41
+DATA valuesIQ1M<>+26(SB)/1, $0x49
+DATA valuesIQ1M<>+27(SB)/1, $0x40
+DATA valuesIQ1M<>+28(SB)/1, $0x37
+DATA valuesIQ1M<>+29(SB)/1, $0x3f
+DATA valuesIQ1M<>+30(SB)/1, $0x47
+DATA valuesIQ1M<>+31(SB)/1, $0x40
+DATA valuesIQ1M<>+32(SB)/1, $0x39
+DATA valuesIQ1M<>+33(SB)/1, $0x41
+DATA valuesIQ1M<>+34(SB)/1, $0x49
+DATA valuesIQ1M<>+35(SB)/1, $0x40
+DATA valuesIQ1M<>+36(SB)/1, $0x37
+DATA valuesIQ1M<>+37(SB)/1, $0x3f
+DATA valuesIQ1M<>+38(SB)/1, $0x47
+DATA valuesIQ1M<>+39(SB)/1, $0x40
+DATA valuesIQ1M<>+40(SB)/1, $0x39
+DATA valuesIQ1M<>+41(SB)/1, $0x41
+DATA valuesIQ1M<>+42(SB)/1, $0x49
+DATA valuesIQ1M<>+43(SB)/1, $0x40
+DATA valuesIQ1M<>+44(SB)/1, $0x37
+DATA valuesIQ1M<>+45(SB)/1, $0x3f
+DATA valuesIQ1M<>+46(SB)/1, $0x47
+DATA valuesIQ1M<>+47(SB)/1, $0x40
+DATA valuesIQ1M<>+48(SB)/1, $0x39
+DATA valuesIQ1M<>+49(SB)/1, $0x41
+DATA valuesIQ1M<>+50(SB)/1, $0x49
+DATA valuesIQ1M<>+51(SB)/1, $0x40
+DATA valuesIQ1M<>+52(SB)/1, $0x37
+DATA valuesIQ1M<>+53(SB)/1, $0x3f
+DATA valuesIQ1M<>+54(SB)/1, $0x47
+DATA valuesIQ1M<>+55(SB)/1, $0x40
+DATA valuesIQ1M<>+56(SB)/1, $0x39
+DATA valuesIQ1M<>+57(SB)/1, $0x41
+DATA valuesIQ1M<>+58(SB)/1, $0x49
+DATA valuesIQ1M<>+59(SB)/1, $0x40
+DATA valuesIQ1M<>+60(SB)/1, $0x37
+DATA valuesIQ1M<>+61(SB)/1, $0x3f
+DATA valuesIQ1M<>+62(SB)/1, $0x47
+DATA valuesIQ1M<>+63(SB)/1, $0x40
 GLOBL valuesIQ1M<>(SB), RODATA|NOPTR, $64
 
 DATA signedIQ1M<>+0(SB)/1, $0xf9
@@ -2447,138 +2381,6 @@ DATA x80<>+62(SB)/1, $0x80
 DATA x80<>+63(SB)/1, $0x80
 GLOBL x80<>(SB), RODATA|NOPTR, $64
 
-DATA scaledOffset<>+0(SB)/1, $0x7f
-DATA scaledOffset<>+1(SB)/1, $0x00
-DATA scaledOffset<>+2(SB)/1, $0x7f
-DATA scaledOffset<>+3(SB)/1, $0x00
-DATA scaledOffset<>+4(SB)/1, $0x7f
-DATA scaledOffset<>+5(SB)/1, $0x00
-DATA scaledOffset<>+6(SB)/1, $0x7f
-DATA scaledOffset<>+7(SB)/1, $0x00
-DATA scaledOffset<>+8(SB)/1, $0x7f
-DATA scaledOffset<>+9(SB)/1, $0x00
-DATA scaledOffset<>+10(SB)/1, $0x7f
-DATA scaledOffset<>+11(SB)/1, $0x00
-DATA scaledOffset<>+12(SB)/1, $0x7f
-DATA scaledOffset<>+13(SB)/1, $0x00
-DATA scaledOffset<>+14(SB)/1, $0x7f
-DATA scaledOffset<>+15(SB)/1, $0x00
-DATA scaledOffset<>+16(SB)/1, $0x7f
-DATA scaledOffset<>+17(SB)/1, $0x00
-DATA scaledOffset<>+18(SB)/1, $0x7f
-DATA scaledOffset<>+19(SB)/1, $0x00
-DATA scaledOffset<>+20(SB)/1, $0x7f
-DATA scaledOffset<>+21(SB)/1, $0x00
-DATA scaledOffset<>+22(SB)/1, $0x7f
-DATA scaledOffset<>+23(SB)/1, $0x00
-DATA scaledOffset<>+24(SB)/1, $0x7f
-DATA scaledOffset<>+25(SB)/1, $0x00
-DATA scaledOffset<>+26(SB)/1, $0x7f
-DATA scaledOffset<>+27(SB)/1, $0x00
-DATA scaledOffset<>+28(SB)/1, $0x7f
-DATA scaledOffset<>+29(SB)/1, $0x00
-DATA scaledOffset<>+30(SB)/1, $0x7f
-DATA scaledOffset<>+31(SB)/1, $0x00
-DATA scaledOffset<>+32(SB)/1, $0x7f
-DATA scaledOffset<>+33(SB)/1, $0x00
-DATA scaledOffset<>+34(SB)/1, $0x7f
-DATA scaledOffset<>+35(SB)/1, $0x00
-DATA scaledOffset<>+36(SB)/1, $0x7f
-DATA scaledOffset<>+37(SB)/1, $0x00
-DATA scaledOffset<>+38(SB)/1, $0x7f
-DATA scaledOffset<>+39(SB)/1, $0x00
-DATA scaledOffset<>+40(SB)/1, $0x7f
-DATA scaledOffset<>+41(SB)/1, $0x00
-DATA scaledOffset<>+42(SB)/1, $0x7f
-DATA scaledOffset<>+43(SB)/1, $0x00
-DATA scaledOffset<>+44(SB)/1, $0x7f
-DATA scaledOffset<>+45(SB)/1, $0x00
-DATA scaledOffset<>+46(SB)/1, $0x7f
-DATA scaledOffset<>+47(SB)/1, $0x00
-DATA scaledOffset<>+48(SB)/1, $0x7f
-DATA scaledOffset<>+49(SB)/1, $0x00
-DATA scaledOffset<>+50(SB)/1, $0x7f
-DATA scaledOffset<>+51(SB)/1, $0x00
-DATA scaledOffset<>+52(SB)/1, $0x7f
-DATA scaledOffset<>+53(SB)/1, $0x00
-DATA scaledOffset<>+54(SB)/1, $0x7f
-DATA scaledOffset<>+55(SB)/1, $0x00
-DATA scaledOffset<>+56(SB)/1, $0x7f
-DATA scaledOffset<>+57(SB)/1, $0x00
-DATA scaledOffset<>+58(SB)/1, $0x7f
-DATA scaledOffset<>+59(SB)/1, $0x00
-DATA scaledOffset<>+60(SB)/1, $0x7f
-DATA scaledOffset<>+61(SB)/1, $0x00
-DATA scaledOffset<>+62(SB)/1, $0x7f
-DATA scaledOffset<>+63(SB)/1, $0x00
-GLOBL scaledOffset<>(SB), RODATA|NOPTR, $64
-
-DATA oddOffset<>+0(SB)/1, $0x87
-DATA oddOffset<>+1(SB)/1, $0x00
-DATA oddOffset<>+2(SB)/1, $0x87
-DATA oddOffset<>+3(SB)/1, $0x00
-DATA oddOffset<>+4(SB)/1, $0x87
-DATA oddOffset<>+5(SB)/1, $0x00
-DATA oddOffset<>+6(SB)/1, $0x87
-DATA oddOffset<>+7(SB)/1, $0x00
-DATA oddOffset<>+8(SB)/1, $0x87
-DATA oddOffset<>+9(SB)/1, $0x00
-DATA oddOffset<>+10(SB)/1, $0x87
-DATA oddOffset<>+11(SB)/1, $0x00
-DATA oddOffset<>+12(SB)/1, $0x87
-DATA oddOffset<>+13(SB)/1, $0x00
-DATA oddOffset<>+14(SB)/1, $0x87
-DATA oddOffset<>+15(SB)/1, $0x00
-DATA oddOffset<>+16(SB)/1, $0x87
-DATA oddOffset<>+17(SB)/1, $0x00
-DATA oddOffset<>+18(SB)/1, $0x87
-DATA oddOffset<>+19(SB)/1, $0x00
-DATA oddOffset<>+20(SB)/1, $0x87
-DATA oddOffset<>+21(SB)/1, $0x00
-DATA oddOffset<>+22(SB)/1, $0x87
-DATA oddOffset<>+23(SB)/1, $0x00
-DATA oddOffset<>+24(SB)/1, $0x87
-DATA oddOffset<>+25(SB)/1, $0x00
-DATA oddOffset<>+26(SB)/1, $0x87
-DATA oddOffset<>+27(SB)/1, $0x00
-DATA oddOffset<>+28(SB)/1, $0x87
-DATA oddOffset<>+29(SB)/1, $0x00
-DATA oddOffset<>+30(SB)/1, $0x87
-DATA oddOffset<>+31(SB)/1, $0x00
-DATA oddOffset<>+32(SB)/1, $0x87
-DATA oddOffset<>+33(SB)/1, $0x00
-DATA oddOffset<>+34(SB)/1, $0x87
-DATA oddOffset<>+35(SB)/1, $0x00
-DATA oddOffset<>+36(SB)/1, $0x87
-DATA oddOffset<>+37(SB)/1, $0x00
-DATA oddOffset<>+38(SB)/1, $0x87
-DATA oddOffset<>+39(SB)/1, $0x00
-DATA oddOffset<>+40(SB)/1, $0x87
-DATA oddOffset<>+41(SB)/1, $0x00
-DATA oddOffset<>+42(SB)/1, $0x87
-DATA oddOffset<>+43(SB)/1, $0x00
-DATA oddOffset<>+44(SB)/1, $0x87
-DATA oddOffset<>+45(SB)/1, $0x00
-DATA oddOffset<>+46(SB)/1, $0x87
-DATA oddOffset<>+47(SB)/1, $0x00
-DATA oddOffset<>+48(SB)/1, $0x87
-DATA oddOffset<>+49(SB)/1, $0x00
-DATA oddOffset<>+50(SB)/1, $0x87
-DATA oddOffset<>+51(SB)/1, $0x00
-DATA oddOffset<>+52(SB)/1, $0x87
-DATA oddOffset<>+53(SB)/1, $0x00
-DATA oddOffset<>+54(SB)/1, $0x87
-DATA oddOffset<>+55(SB)/1, $0x00
-DATA oddOffset<>+56(SB)/1, $0x87
-DATA oddOffset<>+57(SB)/1, $0x00
-DATA oddOffset<>+58(SB)/1, $0x87
-DATA oddOffset<>+59(SB)/1, $0x00
-DATA oddOffset<>+60(SB)/1, $0x87
-DATA oddOffset<>+61(SB)/1, $0x00
-DATA oddOffset<>+62(SB)/1, $0x87
-DATA oddOffset<>+63(SB)/1, $0x00
-GLOBL oddOffset<>(SB), RODATA|NOPTR, $64
-
 DATA ones16<>+0(SB)/1, $0x01
 DATA ones16<>+1(SB)/1, $0x00
 DATA ones16<>+2(SB)/1, $0x01
@@ -2974,6 +2776,72 @@ DATA byToken<>+61(SB)/1, $0x00
 DATA byToken<>+62(SB)/1, $0x00
 DATA byToken<>+63(SB)/1, $0x00
 GLOBL byToken<>(SB), RODATA|NOPTR, $64
+
+DATA signs<>+0(SB)/1, $0x00
+DATA signs<>+1(SB)/1, $0x00
+DATA signs<>+2(SB)/1, $0x00
+DATA signs<>+3(SB)/1, $0x80
+DATA signs<>+4(SB)/1, $0x00
+DATA signs<>+5(SB)/1, $0x00
+DATA signs<>+6(SB)/1, $0x00
+DATA signs<>+7(SB)/1, $0x80
+DATA signs<>+8(SB)/1, $0x00
+DATA signs<>+9(SB)/1, $0x00
+DATA signs<>+10(SB)/1, $0x00
+DATA signs<>+11(SB)/1, $0x80
+DATA signs<>+12(SB)/1, $0x00
+DATA signs<>+13(SB)/1, $0x00
+DATA signs<>+14(SB)/1, $0x00
+DATA signs<>+15(SB)/1, $0x80
+DATA signs<>+16(SB)/1, $0x00
+DATA signs<>+17(SB)/1, $0x00
+DATA signs<>+18(SB)/1, $0x00
+DATA signs<>+19(SB)/1, $0x80
+DATA signs<>+20(SB)/1, $0x00
+DATA signs<>+21(SB)/1, $0x00
+DATA signs<>+22(SB)/1, $0x00
+DATA signs<>+23(SB)/1, $0x80
+DATA signs<>+24(SB)/1, $0x00
+DATA signs<>+25(SB)/1, $0x00
+DATA signs<>+26(SB)/1, $0x00
+DATA signs<>+27(SB)/1, $0x80
+DATA signs<>+28(SB)/1, $0x00
+DATA signs<>+29(SB)/1, $0x00
+DATA signs<>+30(SB)/1, $0x00
+DATA signs<>+31(SB)/1, $0x80
+DATA signs<>+32(SB)/1, $0x00
+DATA signs<>+33(SB)/1, $0x00
+DATA signs<>+34(SB)/1, $0x00
+DATA signs<>+35(SB)/1, $0x80
+DATA signs<>+36(SB)/1, $0x00
+DATA signs<>+37(SB)/1, $0x00
+DATA signs<>+38(SB)/1, $0x00
+DATA signs<>+39(SB)/1, $0x80
+DATA signs<>+40(SB)/1, $0x00
+DATA signs<>+41(SB)/1, $0x00
+DATA signs<>+42(SB)/1, $0x00
+DATA signs<>+43(SB)/1, $0x80
+DATA signs<>+44(SB)/1, $0x00
+DATA signs<>+45(SB)/1, $0x00
+DATA signs<>+46(SB)/1, $0x00
+DATA signs<>+47(SB)/1, $0x80
+DATA signs<>+48(SB)/1, $0x00
+DATA signs<>+49(SB)/1, $0x00
+DATA signs<>+50(SB)/1, $0x00
+DATA signs<>+51(SB)/1, $0x80
+DATA signs<>+52(SB)/1, $0x00
+DATA signs<>+53(SB)/1, $0x00
+DATA signs<>+54(SB)/1, $0x00
+DATA signs<>+55(SB)/1, $0x80
+DATA signs<>+56(SB)/1, $0x00
+DATA signs<>+57(SB)/1, $0x00
+DATA signs<>+58(SB)/1, $0x00
+DATA signs<>+59(SB)/1, $0x80
+DATA signs<>+60(SB)/1, $0x00
+DATA signs<>+61(SB)/1, $0x00
+DATA signs<>+62(SB)/1, $0x00
+DATA signs<>+63(SB)/1, $0x80
+GLOBL signs<>(SB), RODATA|NOPTR, $64
 
 DATA lowWords<>+0(SB)/1, $0x00
 DATA lowWords<>+1(SB)/1, $0x01
@@ -6613,623 +6481,6 @@ super:
 	ADDQ        $0x000000a0, AX
 	DECQ        DX
 	JNZ         super
-	VZEROUPPER
-	RET
-
-// func fileStreamQ41AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·fileStreamQ41AVX2(SB), NOSPLIT, $0-48
-	MOVQ    out+0(FP), AX
-	MOVQ    w+8(FP), CX
-	MOVQ    rowBytes+16(FP), DX
-	MOVQ    x+24(FP), BX
-	MOVQ    n+32(FP), SI
-	MOVQ    rows+40(FP), DI
-	VMOVDQU mask0f<>+0(SB), Y2
-
-row:
-	MOVQ   CX, R8
-	ADDQ   DX, CX
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1   4096(R8)
-	VMOVDQU      4(R8), X3
-	VINSERTI128  $0x01, 84(R8), Y3, Y3
-	VMOVDQU      24(R8), X4
-	VINSERTI128  $0x01, 104(R8), Y4, Y4
-	VMOVDQU      44(R8), X5
-	VINSERTI128  $0x01, 124(R8), Y5, Y5
-	VMOVDQU      64(R8), X6
-	VINSERTI128  $0x01, 144(R8), Y6, Y6
-	VPUNPCKLDQ   Y4, Y3, Y7
-	VPUNPCKHDQ   Y4, Y3, Y8
-	VPUNPCKLDQ   Y6, Y5, Y3
-	VPUNPCKHDQ   Y6, Y5, Y6
-	VPUNPCKHQDQ  Y3, Y7, Y4
-	VPUNPCKLQDQ  Y3, Y7, Y3
-	VPUNPCKLQDQ  Y6, Y8, Y5
-	VPUNPCKHQDQ  Y6, Y8, Y6
-	VPSRLW       $0x04, Y3, Y7
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y7, Y7
-	VPMADDUBSW   (R9), Y3, Y1
-	VPMADDUBSW   128(R9), Y7, Y8
-	VPADDW       Y8, Y1, Y1
-	VPSRLW       $0x04, Y4, Y7
-	VPAND        Y2, Y4, Y4
-	VPAND        Y2, Y7, Y7
-	VPMADDUBSW   32(R9), Y4, Y8
-	VPADDW       Y8, Y1, Y1
-	VPMADDUBSW   160(R9), Y7, Y8
-	VPADDW       Y8, Y1, Y1
-	VPSRLW       $0x04, Y5, Y7
-	VPAND        Y2, Y5, Y5
-	VPAND        Y2, Y7, Y7
-	VPMADDUBSW   64(R9), Y5, Y8
-	VPADDW       Y8, Y1, Y1
-	VPMADDUBSW   192(R9), Y7, Y8
-	VPADDW       Y8, Y1, Y1
-	VPSRLW       $0x04, Y6, Y7
-	VPAND        Y2, Y6, Y6
-	VPAND        Y2, Y7, Y7
-	VPMADDUBSW   96(R9), Y6, Y8
-	VPADDW       Y8, Y1, Y1
-	VPMADDUBSW   224(R9), Y7, Y8
-	VPADDW       Y8, Y1, Y1
-	VPMADDWD     ones16<>+0(SB), Y1, Y1
-	VMOVD        (R8), X3
-	VPINSRW      $0x01, 20(R8), X3, X3
-	VPINSRW      $0x02, 40(R8), X3, X3
-	VPINSRW      $0x03, 60(R8), X3, X3
-	VPINSRW      $0x04, 80(R8), X3, X3
-	VPINSRW      $0x05, 100(R8), X3, X3
-	VPINSRW      $0x06, 120(R8), X3, X3
-	VPINSRW      $0x07, 140(R8), X3, X3
-	VCVTPH2PS    X3, Y3
-	VMOVD        2(R8), X5
-	VPINSRW      $0x01, 22(R8), X5, X5
-	VPINSRW      $0x02, 42(R8), X5, X5
-	VPINSRW      $0x03, 62(R8), X5, X5
-	VPINSRW      $0x04, 82(R8), X5, X5
-	VPINSRW      $0x05, 102(R8), X5, X5
-	VPINSRW      $0x06, 122(R8), X5, X5
-	VPINSRW      $0x07, 142(R8), X5, X5
-	VCVTPH2PS    X5, Y5
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y3, Y4
-	VFMADD231PS  Y1, Y4, Y0
-	VFMADD231PS  320(R9), Y5, Y0
-	ADDQ         $0x000000a0, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
-	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	DECQ         DI
-	JNZ          row
-	VZEROUPPER
-	RET
-
-// func fileFarQ41AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·fileFarQ41AVX2(SB), NOSPLIT, $0-48
-	MOVQ    out+0(FP), AX
-	MOVQ    w+8(FP), CX
-	MOVQ    rowBytes+16(FP), DX
-	MOVQ    x+24(FP), BX
-	MOVQ    n+32(FP), SI
-	MOVQ    rows+40(FP), DI
-	VMOVDQU mask0f<>+0(SB), Y2
-
-row:
-	MOVQ   CX, R8
-	ADDQ   DX, CX
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1   8192(R8)
-	PREFETCHT1   8256(R8)
-	PREFETCHT1   8320(R8)
-	VMOVDQU      4(R8), X3
-	VINSERTI128  $0x01, 84(R8), Y3, Y3
-	VMOVDQU      24(R8), X4
-	VINSERTI128  $0x01, 104(R8), Y4, Y4
-	VMOVDQU      44(R8), X5
-	VINSERTI128  $0x01, 124(R8), Y5, Y5
-	VMOVDQU      64(R8), X6
-	VINSERTI128  $0x01, 144(R8), Y6, Y6
-	VPUNPCKLDQ   Y4, Y3, Y7
-	VPUNPCKHDQ   Y4, Y3, Y8
-	VPUNPCKLDQ   Y6, Y5, Y3
-	VPUNPCKHDQ   Y6, Y5, Y6
-	VPUNPCKHQDQ  Y3, Y7, Y4
-	VPUNPCKLQDQ  Y3, Y7, Y3
-	VPUNPCKLQDQ  Y6, Y8, Y5
-	VPUNPCKHQDQ  Y6, Y8, Y6
-	VPSRLW       $0x04, Y3, Y7
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y7, Y7
-	VPMADDUBSW   (R9), Y3, Y1
-	VPMADDUBSW   128(R9), Y7, Y8
-	VPADDW       Y8, Y1, Y1
-	VPSRLW       $0x04, Y4, Y7
-	VPAND        Y2, Y4, Y4
-	VPAND        Y2, Y7, Y7
-	VPMADDUBSW   32(R9), Y4, Y8
-	VPADDW       Y8, Y1, Y1
-	VPMADDUBSW   160(R9), Y7, Y8
-	VPADDW       Y8, Y1, Y1
-	VPSRLW       $0x04, Y5, Y7
-	VPAND        Y2, Y5, Y5
-	VPAND        Y2, Y7, Y7
-	VPMADDUBSW   64(R9), Y5, Y8
-	VPADDW       Y8, Y1, Y1
-	VPMADDUBSW   192(R9), Y7, Y8
-	VPADDW       Y8, Y1, Y1
-	VPSRLW       $0x04, Y6, Y7
-	VPAND        Y2, Y6, Y6
-	VPAND        Y2, Y7, Y7
-	VPMADDUBSW   96(R9), Y6, Y8
-	VPADDW       Y8, Y1, Y1
-	VPMADDUBSW   224(R9), Y7, Y8
-	VPADDW       Y8, Y1, Y1
-	VPMADDWD     ones16<>+0(SB), Y1, Y1
-	VMOVD        (R8), X3
-	VPINSRW      $0x01, 20(R8), X3, X3
-	VPINSRW      $0x02, 40(R8), X3, X3
-	VPINSRW      $0x03, 60(R8), X3, X3
-	VPINSRW      $0x04, 80(R8), X3, X3
-	VPINSRW      $0x05, 100(R8), X3, X3
-	VPINSRW      $0x06, 120(R8), X3, X3
-	VPINSRW      $0x07, 140(R8), X3, X3
-	VCVTPH2PS    X3, Y3
-	VMOVD        2(R8), X5
-	VPINSRW      $0x01, 22(R8), X5, X5
-	VPINSRW      $0x02, 42(R8), X5, X5
-	VPINSRW      $0x03, 62(R8), X5, X5
-	VPINSRW      $0x04, 82(R8), X5, X5
-	VPINSRW      $0x05, 102(R8), X5, X5
-	VPINSRW      $0x06, 122(R8), X5, X5
-	VPINSRW      $0x07, 142(R8), X5, X5
-	VCVTPH2PS    X5, Y5
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y3, Y4
-	VFMADD231PS  Y1, Y4, Y0
-	VFMADD231PS  320(R9), Y5, Y0
-	ADDQ         $0x000000a0, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
-	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	DECQ         DI
-	JNZ          row
-	VZEROUPPER
-	RET
-
-// func fileScatterQ41AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·fileScatterQ41AVX2(SB), NOSPLIT, $0-56
-	MOVQ    out+0(FP), AX
-	MOVQ    w+8(FP), CX
-	MOVQ    rowBytes+16(FP), DX
-	MOVQ    x+32(FP), BX
-	MOVQ    n+40(FP), SI
-	MOVQ    rows+48(FP), DI
-	MOVQ    index+24(FP), R11
-	VMOVDQU mask0f<>+0(SB), Y2
-
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
-
-last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	PREFETCHT1   128(R12)
-	ADDQ         $0x000000a0, R12
-	VMOVDQU      4(R8), X3
-	VINSERTI128  $0x01, 84(R8), Y3, Y3
-	VMOVDQU      24(R8), X4
-	VINSERTI128  $0x01, 104(R8), Y4, Y4
-	VMOVDQU      44(R8), X5
-	VINSERTI128  $0x01, 124(R8), Y5, Y5
-	VMOVDQU      64(R8), X6
-	VINSERTI128  $0x01, 144(R8), Y6, Y6
-	VPUNPCKLDQ   Y4, Y3, Y7
-	VPUNPCKHDQ   Y4, Y3, Y8
-	VPUNPCKLDQ   Y6, Y5, Y3
-	VPUNPCKHDQ   Y6, Y5, Y6
-	VPUNPCKHQDQ  Y3, Y7, Y4
-	VPUNPCKLQDQ  Y3, Y7, Y3
-	VPUNPCKLQDQ  Y6, Y8, Y5
-	VPUNPCKHQDQ  Y6, Y8, Y6
-	VPSRLW       $0x04, Y3, Y7
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y7, Y7
-	VPMADDUBSW   (R9), Y3, Y1
-	VPMADDUBSW   128(R9), Y7, Y8
-	VPADDW       Y8, Y1, Y1
-	VPSRLW       $0x04, Y4, Y7
-	VPAND        Y2, Y4, Y4
-	VPAND        Y2, Y7, Y7
-	VPMADDUBSW   32(R9), Y4, Y8
-	VPADDW       Y8, Y1, Y1
-	VPMADDUBSW   160(R9), Y7, Y8
-	VPADDW       Y8, Y1, Y1
-	VPSRLW       $0x04, Y5, Y7
-	VPAND        Y2, Y5, Y5
-	VPAND        Y2, Y7, Y7
-	VPMADDUBSW   64(R9), Y5, Y8
-	VPADDW       Y8, Y1, Y1
-	VPMADDUBSW   192(R9), Y7, Y8
-	VPADDW       Y8, Y1, Y1
-	VPSRLW       $0x04, Y6, Y7
-	VPAND        Y2, Y6, Y6
-	VPAND        Y2, Y7, Y7
-	VPMADDUBSW   96(R9), Y6, Y8
-	VPADDW       Y8, Y1, Y1
-	VPMADDUBSW   224(R9), Y7, Y8
-	VPADDW       Y8, Y1, Y1
-	VPMADDWD     ones16<>+0(SB), Y1, Y1
-	VMOVD        (R8), X3
-	VPINSRW      $0x01, 20(R8), X3, X3
-	VPINSRW      $0x02, 40(R8), X3, X3
-	VPINSRW      $0x03, 60(R8), X3, X3
-	VPINSRW      $0x04, 80(R8), X3, X3
-	VPINSRW      $0x05, 100(R8), X3, X3
-	VPINSRW      $0x06, 120(R8), X3, X3
-	VPINSRW      $0x07, 140(R8), X3, X3
-	VCVTPH2PS    X3, Y3
-	VMOVD        2(R8), X5
-	VPINSRW      $0x01, 22(R8), X5, X5
-	VPINSRW      $0x02, 42(R8), X5, X5
-	VPINSRW      $0x03, 62(R8), X5, X5
-	VPINSRW      $0x04, 82(R8), X5, X5
-	VPINSRW      $0x05, 102(R8), X5, X5
-	VPINSRW      $0x06, 122(R8), X5, X5
-	VPINSRW      $0x07, 142(R8), X5, X5
-	VCVTPH2PS    X5, Y5
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y3, Y4
-	VFMADD231PS  Y1, Y4, Y0
-	VFMADD231PS  320(R9), Y5, Y0
-	ADDQ         $0x000000a0, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
-	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
-	VZEROUPPER
-	RET
-
-// func fileStreamQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·fileStreamQ41VNNI(SB), NOSPLIT, $0-48
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+24(FP), BX
-	MOVQ      n+32(FP), SI
-	MOVQ      rows+40(FP), DI
-	VMOVDQU32 mask0f<>+0(SB), Y2
-
-row:
-	MOVQ   CX, R8
-	ADDQ   DX, CX
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1   4096(R8)
-	VPXORD       Y1, Y1, Y1
-	VMOVDQU      4(R8), X3
-	VINSERTI128  $0x01, 84(R8), Y3, Y3
-	VMOVDQU      24(R8), X4
-	VINSERTI128  $0x01, 104(R8), Y4, Y4
-	VMOVDQU      44(R8), X5
-	VINSERTI128  $0x01, 124(R8), Y5, Y5
-	VMOVDQU      64(R8), X6
-	VINSERTI128  $0x01, 144(R8), Y6, Y6
-	VPUNPCKLDQ   Y4, Y3, Y7
-	VPUNPCKHDQ   Y4, Y3, Y8
-	VPUNPCKLDQ   Y6, Y5, Y3
-	VPUNPCKHDQ   Y6, Y5, Y6
-	VPUNPCKHQDQ  Y3, Y7, Y4
-	VPUNPCKLQDQ  Y3, Y7, Y3
-	VPUNPCKLQDQ  Y6, Y8, Y5
-	VPUNPCKHQDQ  Y6, Y8, Y6
-	VPSRLW       $0x04, Y3, Y7
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y7, Y7
-	VPDPBUSD     (R9), Y3, Y1
-	VPDPBUSD     128(R9), Y7, Y1
-	VPSRLW       $0x04, Y4, Y7
-	VPAND        Y2, Y4, Y4
-	VPAND        Y2, Y7, Y7
-	VPDPBUSD     32(R9), Y4, Y1
-	VPDPBUSD     160(R9), Y7, Y1
-	VPSRLW       $0x04, Y5, Y7
-	VPAND        Y2, Y5, Y5
-	VPAND        Y2, Y7, Y7
-	VPDPBUSD     64(R9), Y5, Y1
-	VPDPBUSD     192(R9), Y7, Y1
-	VPSRLW       $0x04, Y6, Y7
-	VPAND        Y2, Y6, Y6
-	VPAND        Y2, Y7, Y7
-	VPDPBUSD     96(R9), Y6, Y1
-	VPDPBUSD     224(R9), Y7, Y1
-	VMOVD        (R8), X3
-	VPINSRW      $0x01, 20(R8), X3, X3
-	VPINSRW      $0x02, 40(R8), X3, X3
-	VPINSRW      $0x03, 60(R8), X3, X3
-	VPINSRW      $0x04, 80(R8), X3, X3
-	VPINSRW      $0x05, 100(R8), X3, X3
-	VPINSRW      $0x06, 120(R8), X3, X3
-	VPINSRW      $0x07, 140(R8), X3, X3
-	VCVTPH2PS    X3, Y3
-	VMOVD        2(R8), X5
-	VPINSRW      $0x01, 22(R8), X5, X5
-	VPINSRW      $0x02, 42(R8), X5, X5
-	VPINSRW      $0x03, 62(R8), X5, X5
-	VPINSRW      $0x04, 82(R8), X5, X5
-	VPINSRW      $0x05, 102(R8), X5, X5
-	VPINSRW      $0x06, 122(R8), X5, X5
-	VPINSRW      $0x07, 142(R8), X5, X5
-	VCVTPH2PS    X5, Y5
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y3, Y4
-	VFMADD231PS  Y1, Y4, Y0
-	VFMADD231PS  320(R9), Y5, Y0
-	ADDQ         $0x000000a0, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
-	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	DECQ         DI
-	JNZ          row
-	VZEROUPPER
-	RET
-
-// func fileFarQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·fileFarQ41VNNI(SB), NOSPLIT, $0-48
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+24(FP), BX
-	MOVQ      n+32(FP), SI
-	MOVQ      rows+40(FP), DI
-	VMOVDQU32 mask0f<>+0(SB), Y2
-
-row:
-	MOVQ   CX, R8
-	ADDQ   DX, CX
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1   8192(R8)
-	PREFETCHT1   8256(R8)
-	PREFETCHT1   8320(R8)
-	VPXORD       Y1, Y1, Y1
-	VMOVDQU      4(R8), X3
-	VINSERTI128  $0x01, 84(R8), Y3, Y3
-	VMOVDQU      24(R8), X4
-	VINSERTI128  $0x01, 104(R8), Y4, Y4
-	VMOVDQU      44(R8), X5
-	VINSERTI128  $0x01, 124(R8), Y5, Y5
-	VMOVDQU      64(R8), X6
-	VINSERTI128  $0x01, 144(R8), Y6, Y6
-	VPUNPCKLDQ   Y4, Y3, Y7
-	VPUNPCKHDQ   Y4, Y3, Y8
-	VPUNPCKLDQ   Y6, Y5, Y3
-	VPUNPCKHDQ   Y6, Y5, Y6
-	VPUNPCKHQDQ  Y3, Y7, Y4
-	VPUNPCKLQDQ  Y3, Y7, Y3
-	VPUNPCKLQDQ  Y6, Y8, Y5
-	VPUNPCKHQDQ  Y6, Y8, Y6
-	VPSRLW       $0x04, Y3, Y7
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y7, Y7
-	VPDPBUSD     (R9), Y3, Y1
-	VPDPBUSD     128(R9), Y7, Y1
-	VPSRLW       $0x04, Y4, Y7
-	VPAND        Y2, Y4, Y4
-	VPAND        Y2, Y7, Y7
-	VPDPBUSD     32(R9), Y4, Y1
-	VPDPBUSD     160(R9), Y7, Y1
-	VPSRLW       $0x04, Y5, Y7
-	VPAND        Y2, Y5, Y5
-	VPAND        Y2, Y7, Y7
-	VPDPBUSD     64(R9), Y5, Y1
-	VPDPBUSD     192(R9), Y7, Y1
-	VPSRLW       $0x04, Y6, Y7
-	VPAND        Y2, Y6, Y6
-	VPAND        Y2, Y7, Y7
-	VPDPBUSD     96(R9), Y6, Y1
-	VPDPBUSD     224(R9), Y7, Y1
-	VMOVD        (R8), X3
-	VPINSRW      $0x01, 20(R8), X3, X3
-	VPINSRW      $0x02, 40(R8), X3, X3
-	VPINSRW      $0x03, 60(R8), X3, X3
-	VPINSRW      $0x04, 80(R8), X3, X3
-	VPINSRW      $0x05, 100(R8), X3, X3
-	VPINSRW      $0x06, 120(R8), X3, X3
-	VPINSRW      $0x07, 140(R8), X3, X3
-	VCVTPH2PS    X3, Y3
-	VMOVD        2(R8), X5
-	VPINSRW      $0x01, 22(R8), X5, X5
-	VPINSRW      $0x02, 42(R8), X5, X5
-	VPINSRW      $0x03, 62(R8), X5, X5
-	VPINSRW      $0x04, 82(R8), X5, X5
-	VPINSRW      $0x05, 102(R8), X5, X5
-	VPINSRW      $0x06, 122(R8), X5, X5
-	VPINSRW      $0x07, 142(R8), X5, X5
-	VCVTPH2PS    X5, Y5
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y3, Y4
-	VFMADD231PS  Y1, Y4, Y0
-	VFMADD231PS  320(R9), Y5, Y0
-	ADDQ         $0x000000a0, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
-	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	DECQ         DI
-	JNZ          row
-	VZEROUPPER
-	RET
-
-// func fileScatterQ41VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·fileScatterQ41VNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Y2
-
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
-
-last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	PREFETCHT1   128(R12)
-	ADDQ         $0x000000a0, R12
-	VPXORD       Y1, Y1, Y1
-	VMOVDQU      4(R8), X3
-	VINSERTI128  $0x01, 84(R8), Y3, Y3
-	VMOVDQU      24(R8), X4
-	VINSERTI128  $0x01, 104(R8), Y4, Y4
-	VMOVDQU      44(R8), X5
-	VINSERTI128  $0x01, 124(R8), Y5, Y5
-	VMOVDQU      64(R8), X6
-	VINSERTI128  $0x01, 144(R8), Y6, Y6
-	VPUNPCKLDQ   Y4, Y3, Y7
-	VPUNPCKHDQ   Y4, Y3, Y8
-	VPUNPCKLDQ   Y6, Y5, Y3
-	VPUNPCKHDQ   Y6, Y5, Y6
-	VPUNPCKHQDQ  Y3, Y7, Y4
-	VPUNPCKLQDQ  Y3, Y7, Y3
-	VPUNPCKLQDQ  Y6, Y8, Y5
-	VPUNPCKHQDQ  Y6, Y8, Y6
-	VPSRLW       $0x04, Y3, Y7
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y7, Y7
-	VPDPBUSD     (R9), Y3, Y1
-	VPDPBUSD     128(R9), Y7, Y1
-	VPSRLW       $0x04, Y4, Y7
-	VPAND        Y2, Y4, Y4
-	VPAND        Y2, Y7, Y7
-	VPDPBUSD     32(R9), Y4, Y1
-	VPDPBUSD     160(R9), Y7, Y1
-	VPSRLW       $0x04, Y5, Y7
-	VPAND        Y2, Y5, Y5
-	VPAND        Y2, Y7, Y7
-	VPDPBUSD     64(R9), Y5, Y1
-	VPDPBUSD     192(R9), Y7, Y1
-	VPSRLW       $0x04, Y6, Y7
-	VPAND        Y2, Y6, Y6
-	VPAND        Y2, Y7, Y7
-	VPDPBUSD     96(R9), Y6, Y1
-	VPDPBUSD     224(R9), Y7, Y1
-	VMOVD        (R8), X3
-	VPINSRW      $0x01, 20(R8), X3, X3
-	VPINSRW      $0x02, 40(R8), X3, X3
-	VPINSRW      $0x03, 60(R8), X3, X3
-	VPINSRW      $0x04, 80(R8), X3, X3
-	VPINSRW      $0x05, 100(R8), X3, X3
-	VPINSRW      $0x06, 120(R8), X3, X3
-	VPINSRW      $0x07, 140(R8), X3, X3
-	VCVTPH2PS    X3, Y3
-	VMOVD        2(R8), X5
-	VPINSRW      $0x01, 22(R8), X5, X5
-	VPINSRW      $0x02, 42(R8), X5, X5
-	VPINSRW      $0x03, 62(R8), X5, X5
-	VPINSRW      $0x04, 82(R8), X5, X5
-	VPINSRW      $0x05, 102(R8), X5, X5
-	VPINSRW      $0x06, 122(R8), X5, X5
-	VPINSRW      $0x07, 142(R8), X5, X5
-	VCVTPH2PS    X5, Y5
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y3, Y4
-	VFMADD231PS  Y1, Y4, Y0
-	VFMADD231PS  320(R9), Y5, Y0
-	ADDQ         $0x000000a0, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
-	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
 	VZEROUPPER
 	RET
 

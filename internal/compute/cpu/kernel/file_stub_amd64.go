@@ -26,24 +26,6 @@ func fileScatterQ40VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x
 // packQ41AVX2 packs n superblocks of Q4_1, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
 func packQ41AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 
-// fileStreamQ41AVX2 computes one token's products with consecutive rows of Q4_1 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
-func fileStreamQ41AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarQ41AVX2 computes one token's products with consecutive rows of Q4_1 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
-func fileFarQ41AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterQ41AVX2 computes one token's products with rows chosen by index of Q4_1 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
-func fileScatterQ41AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// fileStreamQ41VNNI computes one token's products with consecutive rows of Q4_1 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
-func fileStreamQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarQ41VNNI computes one token's products with consecutive rows of Q4_1 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
-func fileFarQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterQ41VNNI computes one token's products with rows chosen by index of Q4_1 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
-func fileScatterQ41VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
 // packQ50AVX2 packs n superblocks of Q5_0, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
 func packQ50AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 

@@ -56,30 +56,15 @@ func avx2() *Kernels {
 	k.scratch.New = func() any { return newBlockScratch(panelSize) }
 	k.types = generic().types // of types that have no assembly
 	k.types[quant.Q4_0] = tiles{block: block{2, 2, tileQ40AVX22x2}, panel: block{2, 3, panelQ40AVX22x3}, expand: expandQ40AVX2}
-	k.types[quant.Q4_1] = tiles{block: block{2, 2, tileQ41AVX22x2}, panel: block{2, 3, panelQ41AVX22x3}, expand: expandQ41AVX2}
 	k.types[quant.Q8_0] = tiles{block: block{2, 2, tileQ80AVX22x2}, panel: block{2, 3, panelQ80AVX22x3}, expand: expandQ80AVX2}
 	k.types[quant.Q4_K] = tiles{block: block{2, 2, tileQ4KAVX22x2}, panel: block{2, 3, panelQ4KAVX22x3}, expand: expandQ4KAVX2}
 	k.types[quant.Q5_K] = tiles{block: block{2, 2, tileQ5KAVX22x2}, panel: block{2, 3, panelQ5KAVX22x3}, expand: expandQ5KAVX2}
 	k.types[quant.Q6_K] = tiles{block: block{2, 2, tileQ6KAVX22x2}, panel: block{2, 3, panelQ6KAVX22x3}, expand: expandQ6KAVX2}
-	k.types[quant.Q5_0] = tiles{block: block{2, 2, tileQ50AVX22x2}, panel: block{2, 3, panelQ50AVX22x3}, expand: expandQ50AVX2}
-	k.types[quant.Q5_1] = tiles{block: block{2, 2, tileQ51AVX22x2}, panel: block{2, 3, panelQ51AVX22x3}, expand: expandQ51AVX2}
-	k.types[quant.Q2_K] = tiles{block: block{2, 2, tileQ2KAVX22x2}, panel: block{2, 3, panelQ2KAVX22x3}, expand: expandQ2KAVX2}
-	k.types[quant.Q3_K] = tiles{block: block{2, 2, tileQ3KAVX22x2}, panel: block{2, 3, panelQ3KAVX22x3}, expand: expandQ3KAVX2}
-	k.types[quant.IQ2_XXS] = tiles{block: block{2, 2, tileIQ2XXSAVX22x2}, panel: block{2, 3, panelIQ2XXSAVX22x3}, expand: expandIQ2XXSAVX2}
-	k.types[quant.IQ2_XS] = tiles{block: block{2, 2, tileIQ2XSAVX22x2}, panel: block{2, 3, panelIQ2XSAVX22x3}, expand: expandIQ2XSAVX2}
-	k.types[quant.IQ3_XXS] = tiles{block: block{2, 2, tileIQ3XXSAVX22x2}, panel: block{2, 3, panelIQ3XXSAVX22x3}, expand: expandIQ3XXSAVX2}
-	k.types[quant.IQ1_S] = tiles{block: block{2, 2, tileIQ1SAVX22x2}, panel: block{2, 3, panelIQ1SAVX22x3}, expand: expandIQ1SAVX2}
-	k.types[quant.IQ4_NL] = tiles{block: block{2, 2, tileIQ4NLAVX22x2}, panel: block{2, 3, panelIQ4NLAVX22x3}, expand: expandIQ4NLAVX2}
-	k.types[quant.IQ3_S] = tiles{block: block{2, 2, tileIQ3SAVX22x2}, panel: block{2, 3, panelIQ3SAVX22x3}, expand: expandIQ3SAVX2}
 	k.types[quant.IQ4_XS] = tiles{block: block{2, 2, tileIQ4XSAVX22x2}, panel: block{2, 3, panelIQ4XSAVX22x3}, expand: expandIQ4XSAVX2}
-	k.types[quant.IQ1_M] = tiles{block: block{2, 2, tileIQ1MAVX22x2}, panel: block{2, 3, panelIQ1MAVX22x3}, expand: expandIQ1MAVX2}
-	k.types[quant.TQ1_0] = tiles{block: block{2, 2, tileTQ10AVX22x2}, panel: block{2, 3, panelTQ10AVX22x3}, expand: expandTQ10AVX2}
-	k.types[quant.Q1_0] = tiles{block: block{2, 2, tileQ10AVX22x2}, panel: block{2, 3, panelQ10AVX22x3}, expand: expandQ10AVX2}
 	k.types[quant.MXFP4] = tiles{block: block{2, 2, tileMXFP4AVX22x2}, panel: block{2, 3, panelMXFP4AVX22x3}, expand: expandMXFP4AVX2}
-	k.types[quant.NVFP4] = tiles{block: block{2, 2, tileNVFP4AVX22x2}, panel: block{2, 3, panelNVFP4AVX22x3}, expand: expandNVFP4AVX2}
 	k.takeOneToken("avx2", oneTokenAVX2(), usualAVX2())
 	k.takeFloatsAVX2()
-	k.sameTypes()
+	k.expandAVX2()
 	k.types[quant.F32] = tiles{one: tileF32AVX21x1, block: block{2, 4, tileF32AVX22x4}}
 	k.types[quant.F16] = tiles{one: tileF16AVX21x1, block: block{2, 4, tileF16AVX22x4}}
 	k.types[quant.BF16] = tiles{one: tileBF16AVX21x1, block: block{2, 4, tileBF16AVX22x4}}
@@ -106,16 +91,14 @@ func avxVNNI() *Kernels {
 	k.Name = "AVX-VNNI"
 	k.narrowVectors(true)
 	for _, t := range quant.Types() {
-		if !t.Quantised() {
+		if !t.Quantised() || layout.FormOf(t) == layout.SignedBlocks {
 			continue
 		}
 		panel := block{rows: 4, tokens: 3}
 		switch t.Traits().Scales {
 		case quant.BlockScale, quant.ByteBlocks, quant.SuperScale, quant.Exponents:
 			panel.tile = panelQ80AVXVNNI4x3
-		case quant.BlockMin:
-			panel.tile = panelQ41AVXVNNI4x3
-		case quant.SixBits:
+		case quant.BlockMin, quant.SixBits:
 			panel.tile = panelQ4KAVXVNNI4x3
 		default:
 			continue
@@ -124,7 +107,10 @@ func avxVNNI() *Kernels {
 		if offset := layout.Offset(t); offset > 0 {
 			shift = mathbits.TrailingZeros(uint(offset))
 		}
-		m.panel, m.expand, m.panelSuper, m.panelPart = panel, wide.types[t].expand, wide.types[t].panelSuper, uintptr(shift)<<layout.PartShift
+		m.panel, m.panelSuper, m.panelPart = panel, wide.types[t].panelSuper, uintptr(shift)<<layout.PartShift
+		if !m.expanded() {
+			m.expand = wide.types[t].expand
+		}
 	}
 	return k
 }
@@ -156,13 +142,6 @@ func unpackersAVX2() [quant.Limit]func(dst *float32, w *byte, n uintptr) {
 	}
 }
 
-// sameTypes gives types the kernels of those that have the same traits: packed, they are the same.
-func (k *Kernels) sameTypes() {
-	for t, like := range map[quant.Type]quant.Type{quant.IQ2_S: quant.IQ2_XS, quant.TQ2_0: quant.TQ1_0, quant.Q2_0: quant.Q1_0, quant.NVFP4Scaled: quant.NVFP4} {
-		k.types[t], k.ways[t][Consecutive], k.ways[t][Scattered] = k.types[like], k.ways[like][Consecutive], k.ways[like][Scattered]
-	}
-}
-
 // vnni is for processors with AVX-512 VL and VNNI: 32 registers, VPDPBUSD. Its blocks have 256-bit vectors, its tiles
 // of a few tokens, strips and streams 512-bit ones. Where AVX2 is faster it stays, in Q4_0's stream and Q8_0's wide
 // rows: integer sums are exact, so the bits are the same.
@@ -174,10 +153,6 @@ func vnni() *Kernels {
 	k.types[quant.Q4_0] = tiles{
 		block: block{4, 4, tileQ40VNNI4x4}, few: few{fewQ40VNNI4x2, fewQ40VNNI4x3, fewQ40VNNI4x4},
 		strip: strip{6, 18, expandStripQ40, firstQ40VNNI6x4, stripQ40VNNI6x4, stripQ40VNNI6x1}, expand: expandQ40AVX2,
-	}
-	k.types[quant.Q4_1] = tiles{
-		block: block{4, 4, tileQ41VNNI4x4}, few: few{fewQ41VNNI4x2, fewQ41VNNI4x3, fewQ41VNNI4x4},
-		strip: strip{6, 18, expandStripQ41, firstQ41VNNI6x4, stripQ41VNNI6x4, stripQ41VNNI6x1}, expand: expandQ41AVX2,
 	}
 	k.types[quant.Q8_0] = tiles{
 		block: block{4, 4, tileQ80VNNI4x4}, few: few{fewQ80VNNI4x2, fewQ80VNNI4x3, fewQ80VNNI4x4},
@@ -195,72 +170,16 @@ func vnni() *Kernels {
 		block: block{2, 4, tileQ6KVNNI2x4}, few: few{fewQ6KVNNI2x2, fewQ6KVNNI2x3, fewQ6KVNNI2x4},
 		strip: strip{4, 18, expandStripQ6K, firstQ6KVNNI4x4, stripQ6KVNNI4x4, stripQ6KVNNI4x1}, expand: expandQ6KVNNI,
 	}
-	k.types[quant.Q5_0] = tiles{
-		block: block{4, 4, tileQ50VNNI4x4}, few: few{fewQ50VNNI4x2, fewQ50VNNI4x3, fewQ50VNNI4x4},
-		strip: strip{6, 14, expandStripQ50, firstQ50VNNI6x4, stripQ50VNNI6x4, stripQ50VNNI6x1}, expand: expandQ50AVX2,
-	}
-	k.types[quant.Q5_1] = tiles{
-		block: block{4, 4, tileQ51VNNI4x4}, few: few{fewQ51VNNI4x2, fewQ51VNNI4x3, fewQ51VNNI4x4},
-		strip: strip{6, 14, expandStripQ51, firstQ51VNNI6x4, stripQ51VNNI6x4, stripQ51VNNI6x1}, expand: expandQ51AVX2,
-	}
-	k.types[quant.Q2_K] = tiles{
-		block: block{2, 4, tileQ2KVNNI2x4}, few: few{fewQ2KVNNI2x2, fewQ2KVNNI2x3, fewQ2KVNNI2x4},
-		strip: strip{4, 9, expandStripQ2K, firstQ2KVNNI4x4, stripQ2KVNNI4x4, stripQ2KVNNI4x1}, expand: expandQ2KVNNI,
-	}
-	k.types[quant.Q3_K] = tiles{
-		block: block{2, 4, tileQ3KVNNI2x4}, few: few{fewQ3KVNNI2x2, fewQ3KVNNI2x3, fewQ3KVNNI2x4},
-		strip: strip{4, 9, expandStripQ3K, firstQ3KVNNI4x4, stripQ3KVNNI4x4, stripQ3KVNNI4x1}, expand: expandQ3KVNNI,
-	}
-	k.types[quant.IQ2_XXS] = tiles{
-		block: block{4, 4, tileIQ2XXSVNNI4x4}, few: few{fewIQ2XXSVNNI4x2, fewIQ2XXSVNNI4x3, fewIQ2XXSVNNI4x4},
-		strip: strip{6, 9, expandStripIQ2XXS, firstIQ2XXSVNNI6x4, stripIQ2XXSVNNI6x4, stripIQ2XXSVNNI6x1}, expand: expandIQ2XXSAVX2,
-	}
-	k.types[quant.IQ2_XS] = tiles{
-		block: block{2, 4, tileIQ2XSVNNI2x4}, few: few{fewIQ2XSVNNI2x2, fewIQ2XSVNNI2x3, fewIQ2XSVNNI2x4},
-		strip: strip{4, 9, expandStripIQ2XS, firstIQ2XSVNNI4x4, stripIQ2XSVNNI4x4, stripIQ2XSVNNI4x1}, expand: expandIQ2XSVNNI,
-	}
-	k.types[quant.IQ3_XXS] = tiles{
-		block: block{4, 4, tileIQ3XXSVNNI4x4}, few: few{fewIQ3XXSVNNI4x2, fewIQ3XXSVNNI4x3, fewIQ3XXSVNNI4x4},
-		strip: strip{6, 14, expandStripIQ3XXS, firstIQ3XXSVNNI6x4, stripIQ3XXSVNNI6x4, stripIQ3XXSVNNI6x1}, expand: expandIQ3XXSAVX2,
-	}
-	k.types[quant.IQ1_S] = tiles{
-		block: block{4, 4, tileIQ1SVNNI4x4}, few: few{fewIQ1SVNNI4x2, fewIQ1SVNNI4x3, fewIQ1SVNNI4x4},
-		strip: strip{6, 9, expandStripIQ1S, firstIQ1SVNNI6x4, stripIQ1SVNNI6x4, stripIQ1SVNNI6x1}, expand: expandIQ1SAVX2,
-	}
-	k.types[quant.IQ4_NL] = tiles{
-		block: block{4, 4, tileIQ4NLVNNI4x4}, few: few{fewIQ4NLVNNI4x2, fewIQ4NLVNNI4x3, fewIQ4NLVNNI4x4},
-		strip: strip{6, 14, expandStripIQ4NL, firstIQ4NLVNNI6x4, stripIQ4NLVNNI6x4, stripIQ4NLVNNI6x1}, expand: expandIQ4NLVNNI,
-	}
-	k.types[quant.IQ3_S] = tiles{
-		block: block{4, 4, tileIQ3SVNNI4x4}, few: few{fewIQ3SVNNI4x2, fewIQ3SVNNI4x3, fewIQ3SVNNI4x4},
-		strip: strip{6, 14, expandStripIQ3S, firstIQ3SVNNI6x4, stripIQ3SVNNI6x4, stripIQ3SVNNI6x1}, expand: expandIQ3SAVX2,
-	}
 	k.types[quant.IQ4_XS] = tiles{
 		block: block{4, 4, tileIQ4XSVNNI4x4}, few: few{fewIQ4XSVNNI4x2, fewIQ4XSVNNI4x3, fewIQ4XSVNNI4x4},
 		strip: strip{6, 14, expandStripIQ4XS, firstIQ4XSVNNI6x4, stripIQ4XSVNNI6x4, stripIQ4XSVNNI6x1}, expand: expandIQ4XSVNNI,
-	}
-	k.types[quant.IQ1_M] = tiles{
-		block: block{2, 4, tileIQ1MVNNI2x4}, few: few{fewIQ1MVNNI2x2, fewIQ1MVNNI2x3, fewIQ1MVNNI2x4},
-		strip: strip{4, 9, expandStripIQ1M, firstIQ1MVNNI4x4, stripIQ1MVNNI4x4, stripIQ1MVNNI4x1}, expand: expandIQ1MVNNI,
-	}
-	k.types[quant.TQ1_0] = tiles{
-		block: block{4, 4, tileTQ10VNNI4x4}, few: few{fewTQ10VNNI4x2, fewTQ10VNNI4x3, fewTQ10VNNI4x4},
-		strip: strip{6, 18, expandStripTQ10, firstTQ10VNNI6x4, stripTQ10VNNI6x4, stripTQ10VNNI6x1}, expand: expandTQ10AVX2,
-	}
-	k.types[quant.Q1_0] = tiles{
-		block: block{4, 4, tileQ10VNNI4x4}, few: few{fewQ10VNNI4x2, fewQ10VNNI4x3, fewQ10VNNI4x4},
-		strip: strip{6, 18, expandStripQ10, firstQ10VNNI6x4, stripQ10VNNI6x4, stripQ10VNNI6x1}, expand: expandQ10AVX2,
 	}
 	k.types[quant.MXFP4] = tiles{
 		block: block{4, 4, tileMXFP4VNNI4x4}, few: few{fewMXFP4VNNI4x2, fewMXFP4VNNI4x3, fewMXFP4VNNI4x4},
 		strip: strip{6, 14, expandStripMXFP4, firstMXFP4VNNI6x4, stripMXFP4VNNI6x4, stripMXFP4VNNI6x1}, expand: expandMXFP4AVX2,
 	}
-	k.types[quant.NVFP4] = tiles{
-		block: block{2, 4, tileNVFP4VNNI2x4}, few: few{fewNVFP4VNNI2x2, fewNVFP4VNNI2x3, fewNVFP4VNNI2x4},
-		strip: strip{4, 9, expandStripNVFP4, firstNVFP4VNNI4x4, stripNVFP4VNNI4x4, stripNVFP4VNNI4x1}, expand: expandNVFP4AVX2,
-	}
 	k.takeOneToken("vnni", oneTokenVNNI(), usualVNNI())
-	k.sameTypes()
+	k.expandVNNI()
 	for t, f := range map[quant.Type]few{
 		quant.F32:  {tileF32VNNI4x2, tileF32VNNI4x3, tileF32VNNI4x4},
 		quant.F16:  {tileF16VNNI4x2, tileF16VNNI4x3, tileF16VNNI4x4},

@@ -20,8 +20,11 @@ type tiles struct {
 	few    few   // as many rows of packed weights and a few tokens
 	narrow bool  // as many tokens as block has, and more, go by block
 	panel  block // some rows and tokens of a panel
+	each   block // some rows of a panel and one token; types that have it are expanded
 	strip  strip // instead of panel; no rows where there is none
 	expand func(dst, w *byte, n uintptr)
+	// expandPair is expand of two rows that lie in a pair; nil: there is only expand.
+	expandPair func(dst, first, second *byte, n uintptr, soon, soonSecond *byte)
 	// rounded writes n groups of weights as RoundsTo's; nil where nothing is rounded.
 	rounded func(dst, w *byte, n uintptr)
 	// The size of a panel's superblock, or group.
@@ -63,12 +66,14 @@ func (k *Kernels) MatMulBefore(next Next, t quant.Type, out []float32, outStride
 		for i := range tokens {
 			clear(out[i*outStride:][:rows])
 		}
-	} else if tokens >= c.m.leastTokens() && rows >= c.m.block.rows {
+	} else if c.m.expanded() || tokens >= c.m.leastTokens() && rows >= c.m.block.rows {
 		s := k.scratch.Get().(*blockScratch)
 		switch {
 		case c.matrices(s, rows, tokens, next):
 		case c.m.strip.rows > 0 && tokens >= c.m.strip.from && rows >= c.m.strip.rows:
 			c.strips(s, rows, tokens, next)
+		case c.m.expanded() && c.panelRows(rows, tokens) == 0:
+			c.eachRow(s, c.out, 0, rows, nil, tokens)
 		case c.goesByFew(tokens):
 			c.fews(s, rows, tokens)
 		default:
@@ -96,7 +101,12 @@ func (k *Kernels) DotRows(t quant.Type, out []float32, w []byte, index []int32, 
 		_ = w[int(r)*c.rowBytes:][:c.rowBytes]
 	}
 	done := 0
-	if s := c.ways[Scattered].of(0); s != nil && c.n > 0 {
+	if c.m.expanded() && c.n > 0 && len(index) > 0 {
+		s := k.scratch.Get().(*blockScratch)
+		c.eachRow(s, out, 0, len(index), index, 1)
+		k.scratch.Put(s)
+		done = len(index)
+	} else if s := c.ways[Scattered].of(0); s != nil && c.n > 0 {
 		unit := s.rows
 		whole := len(index) / unit * unit
 		for done < whole {

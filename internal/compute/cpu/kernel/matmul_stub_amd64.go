@@ -2,6 +2,68 @@
 
 package kernel
 
+// panelBlocksAVX24x1 computes out[t][r] of 4 expanded rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelBlocksAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelBlocksAVX22x3 computes out[t][r] of 2 expanded rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelBlocksAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// stripBlocksVNNI6x4 computes out[t][r] of 6 expanded rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripBlocksVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripBlocksVNNI6x1 computes out[t][r] of 6 expanded rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripBlocksVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// panelQ5KAVX24x1 computes out[t][r] of 4 Q5_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ5KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelHalvesAVX24x1 computes out[t][r] of 4 expanded rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelHalvesAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelHalvesAVX22x3 computes out[t][r] of 2 expanded rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelHalvesAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// stripHalvesVNNI4x4 computes out[t][r] of 4 expanded rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripHalvesVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripHalvesVNNI4x1 computes out[t][r] of 4 expanded rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripHalvesVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// panelHalfMinimaAVX24x1 computes out[t][r] of 4 expanded rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelHalfMinimaAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelHalfMinimaAVX22x3 computes out[t][r] of 2 expanded rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelHalfMinimaAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// stripHalfMinimaVNNI4x4 computes out[t][r] of 4 expanded rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripHalfMinimaVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripHalfMinimaVNNI4x1 computes out[t][r] of 4 expanded rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripHalfMinimaVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// panelSmallScalesAVX24x1 computes out[t][r] of 4 expanded rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelSmallScalesAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelSmallScalesAVX22x3 computes out[t][r] of 2 expanded rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelSmallScalesAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// stripSmallScalesVNNI4x4 computes out[t][r] of 4 expanded rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripSmallScalesVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripSmallScalesVNNI4x1 computes out[t][r] of 4 expanded rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripSmallScalesVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// panelQ80AVX24x1 computes out[t][r] of 4 Q8_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ80AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // tileQ40AVX22x2 computes out[t][r] of 2 Q4_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ40AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -26,74 +88,11 @@ func panelQ40AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // expandQ40AVX2 writes n superblocks of a packed Q4_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ40AVX2(dst *byte, w *byte, n uintptr)
 
-// tileQ41AVX22x2 computes out[t][r] of 2 Q4_1 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ41AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileQ41AVX24x1 computes out[t][r] of 4 Q4_1 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ41AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamQ41AVX2 computes one token's products with consecutive rows of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
-func streamQ41AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ41AVX2 computes one token's products with consecutive rows of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
-func farQ41AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneQ41AVX2 computes one token's products with rows chosen by index of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneQ41AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterQ41AVX2 computes one token's products with Q4_1 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterQ41AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// panelQ41AVX22x3 computes out[t][r] of 2 Q4_1 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ41AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // expandQ41AVX2 writes n superblocks of a packed Q4_1 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ41AVX2(dst *byte, w *byte, n uintptr)
 
-// tileQ50AVX22x2 computes out[t][r] of 2 Q5_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ50AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileQ50AVX24x1 computes out[t][r] of 4 Q5_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ50AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamQ50AVX2 computes one token's products with consecutive rows of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
-func streamQ50AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ50AVX2 computes one token's products with consecutive rows of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
-func farQ50AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneQ50AVX2 computes one token's products with rows chosen by index of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneQ50AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterQ50AVX2 computes one token's products with Q5_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterQ50AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// panelQ50AVX22x3 computes out[t][r] of 2 Q5_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ50AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // expandQ50AVX2 writes n superblocks of a packed Q5_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ50AVX2(dst *byte, w *byte, n uintptr)
-
-// tileQ51AVX22x2 computes out[t][r] of 2 Q5_1 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ51AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileQ51AVX24x1 computes out[t][r] of 4 Q5_1 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ51AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamQ51AVX2 computes one token's products with consecutive rows of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
-func streamQ51AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ51AVX2 computes one token's products with consecutive rows of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
-func farQ51AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneQ51AVX2 computes one token's products with rows chosen by index of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneQ51AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterQ51AVX2 computes one token's products with Q5_1 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterQ51AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// panelQ51AVX22x3 computes out[t][r] of 2 Q5_1 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ51AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandQ51AVX2 writes n superblocks of a packed Q5_1 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ51AVX2(dst *byte, w *byte, n uintptr)
@@ -122,50 +121,8 @@ func panelQ80AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // expandQ80AVX2 writes n superblocks of a packed Q8_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ80AVX2(dst *byte, w *byte, n uintptr)
 
-// tileQ2KAVX22x2 computes out[t][r] of 2 Q2_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ2KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileQ2KAVX24x1 computes out[t][r] of 4 Q2_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ2KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamQ2KAVX2 computes one token's products with consecutive rows of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
-func streamQ2KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ2KAVX2 computes one token's products with consecutive rows of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
-func farQ2KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneQ2KAVX2 computes one token's products with rows chosen by index of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneQ2KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterQ2KAVX2 computes one token's products with Q2_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterQ2KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// panelQ2KAVX22x3 computes out[t][r] of 2 Q2_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ2KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // expandQ2KAVX2 writes n superblocks of a packed Q2_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ2KAVX2(dst *byte, w *byte, n uintptr)
-
-// tileQ3KAVX22x2 computes out[t][r] of 2 Q3_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ3KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileQ3KAVX24x1 computes out[t][r] of 4 Q3_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ3KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamQ3KAVX2 computes one token's products with consecutive rows of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
-func streamQ3KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ3KAVX2 computes one token's products with consecutive rows of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
-func farQ3KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneQ3KAVX2 computes one token's products with rows chosen by index of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneQ3KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterQ3KAVX2 computes one token's products with Q3_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterQ3KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// panelQ3KAVX22x3 computes out[t][r] of 2 Q3_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ3KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandQ3KAVX2 writes n superblocks of a packed Q3_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ3KAVX2(dst *byte, w *byte, n uintptr)
@@ -242,146 +199,20 @@ func panelQ6KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // expandQ6KAVX2 writes n superblocks of a packed Q6_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ6KAVX2(dst *byte, w *byte, n uintptr)
 
-// tileIQ2XXSAVX22x2 computes out[t][r] of 2 IQ2_XXS rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ2XXSAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileIQ2XXSAVX24x1 computes out[t][r] of 4 IQ2_XXS rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ2XXSAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamIQ2XXSAVX2 computes one token's products with consecutive rows of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
-func streamIQ2XXSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ2XXSAVX2 computes one token's products with consecutive rows of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
-func farIQ2XXSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneIQ2XXSAVX2 computes one token's products with rows chosen by index of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneIQ2XXSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ2XXSAVX2 computes one token's products with IQ2_XXS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterIQ2XXSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// panelIQ2XXSAVX22x3 computes out[t][r] of 2 IQ2_XXS rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ2XXSAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // expandIQ2XXSAVX2 writes n superblocks of a packed IQ2_XXS row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ2XXSAVX2(dst *byte, w *byte, n uintptr)
-
-// tileIQ2XSAVX22x2 computes out[t][r] of 2 IQ2_XS rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ2XSAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileIQ2XSAVX24x1 computes out[t][r] of 4 IQ2_XS rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ2XSAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamIQ2XSAVX2 computes one token's products with consecutive rows of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
-func streamIQ2XSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ2XSAVX2 computes one token's products with consecutive rows of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
-func farIQ2XSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneIQ2XSAVX2 computes one token's products with rows chosen by index of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneIQ2XSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ2XSAVX2 computes one token's products with IQ2_XS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterIQ2XSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// panelIQ2XSAVX22x3 computes out[t][r] of 2 IQ2_XS rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ2XSAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandIQ2XSAVX2 writes n superblocks of a packed IQ2_XS row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ2XSAVX2(dst *byte, w *byte, n uintptr)
 
-// tileIQ3XXSAVX22x2 computes out[t][r] of 2 IQ3_XXS rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ3XXSAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileIQ3XXSAVX24x1 computes out[t][r] of 4 IQ3_XXS rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ3XXSAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamIQ3XXSAVX2 computes one token's products with consecutive rows of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
-func streamIQ3XXSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ3XXSAVX2 computes one token's products with consecutive rows of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
-func farIQ3XXSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneIQ3XXSAVX2 computes one token's products with rows chosen by index of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneIQ3XXSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ3XXSAVX2 computes one token's products with IQ3_XXS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterIQ3XXSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// panelIQ3XXSAVX22x3 computes out[t][r] of 2 IQ3_XXS rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ3XXSAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // expandIQ3XXSAVX2 writes n superblocks of a packed IQ3_XXS row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ3XXSAVX2(dst *byte, w *byte, n uintptr)
-
-// tileIQ1SAVX22x2 computes out[t][r] of 2 IQ1_S rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ1SAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileIQ1SAVX24x1 computes out[t][r] of 4 IQ1_S rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ1SAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamIQ1SAVX2 computes one token's products with consecutive rows of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
-func streamIQ1SAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ1SAVX2 computes one token's products with consecutive rows of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
-func farIQ1SAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneIQ1SAVX2 computes one token's products with rows chosen by index of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneIQ1SAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ1SAVX2 computes one token's products with IQ1_S rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterIQ1SAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// panelIQ1SAVX22x3 computes out[t][r] of 2 IQ1_S rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ1SAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandIQ1SAVX2 writes n superblocks of a packed IQ1_S row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ1SAVX2(dst *byte, w *byte, n uintptr)
 
-// tileIQ4NLAVX22x2 computes out[t][r] of 2 IQ4_NL rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ4NLAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileIQ4NLAVX24x1 computes out[t][r] of 4 IQ4_NL rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ4NLAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamIQ4NLAVX2 computes one token's products with consecutive rows of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
-func streamIQ4NLAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ4NLAVX2 computes one token's products with consecutive rows of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
-func farIQ4NLAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneIQ4NLAVX2 computes one token's products with rows chosen by index of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneIQ4NLAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ4NLAVX2 computes one token's products with IQ4_NL rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterIQ4NLAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// panelIQ4NLAVX22x3 computes out[t][r] of 2 IQ4_NL rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ4NLAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // expandIQ4NLAVX2 writes n superblocks of a packed IQ4_NL row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ4NLAVX2(dst *byte, w *byte, n uintptr)
-
-// tileIQ3SAVX22x2 computes out[t][r] of 2 IQ3_S rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ3SAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileIQ3SAVX24x1 computes out[t][r] of 4 IQ3_S rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ3SAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamIQ3SAVX2 computes one token's products with consecutive rows of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
-func streamIQ3SAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ3SAVX2 computes one token's products with consecutive rows of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
-func farIQ3SAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneIQ3SAVX2 computes one token's products with rows chosen by index of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneIQ3SAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ3SAVX2 computes one token's products with IQ3_S rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterIQ3SAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// panelIQ3SAVX22x3 computes out[t][r] of 2 IQ3_S rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ3SAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandIQ3SAVX2 writes n superblocks of a packed IQ3_S row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ3SAVX2(dst *byte, w *byte, n uintptr)
@@ -410,50 +241,8 @@ func panelIQ4XSAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintpt
 // expandIQ4XSAVX2 writes n superblocks of a packed IQ4_XS row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ4XSAVX2(dst *byte, w *byte, n uintptr)
 
-// tileIQ1MAVX22x2 computes out[t][r] of 2 IQ1_M rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ1MAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileIQ1MAVX24x1 computes out[t][r] of 4 IQ1_M rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ1MAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamIQ1MAVX2 computes one token's products with consecutive rows of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
-func streamIQ1MAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ1MAVX2 computes one token's products with consecutive rows of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
-func farIQ1MAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneIQ1MAVX2 computes one token's products with rows chosen by index of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneIQ1MAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ1MAVX2 computes one token's products with IQ1_M rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterIQ1MAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// panelIQ1MAVX22x3 computes out[t][r] of 2 IQ1_M rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ1MAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // expandIQ1MAVX2 writes n superblocks of a packed IQ1_M row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ1MAVX2(dst *byte, w *byte, n uintptr)
-
-// tileTQ10AVX22x2 computes out[t][r] of 2 TQ1_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileTQ10AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileTQ10AVX24x1 computes out[t][r] of 4 TQ1_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileTQ10AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamTQ10AVX2 computes one token's products with consecutive rows of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
-func streamTQ10AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farTQ10AVX2 computes one token's products with consecutive rows of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
-func farTQ10AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneTQ10AVX2 computes one token's products with rows chosen by index of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneTQ10AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterTQ10AVX2 computes one token's products with TQ1_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterTQ10AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// panelTQ10AVX22x3 computes out[t][r] of 2 TQ1_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelTQ10AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandTQ10AVX2 writes n superblocks of a packed TQ1_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandTQ10AVX2(dst *byte, w *byte, n uintptr)
@@ -482,50 +271,8 @@ func panelMXFP4AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintpt
 // expandMXFP4AVX2 writes n superblocks of a packed MXFP4 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandMXFP4AVX2(dst *byte, w *byte, n uintptr)
 
-// tileNVFP4AVX22x2 computes out[t][r] of 2 NVFP4 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileNVFP4AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileNVFP4AVX24x1 computes out[t][r] of 4 NVFP4 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileNVFP4AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamNVFP4AVX2 computes one token's products with consecutive rows of NVFP4. Scalar twin: tileGeneric in matmul_generic.go.
-func streamNVFP4AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farNVFP4AVX2 computes one token's products with consecutive rows of NVFP4. Scalar twin: tileGeneric in matmul_generic.go.
-func farNVFP4AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneNVFP4AVX2 computes one token's products with rows chosen by index of NVFP4. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneNVFP4AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterNVFP4AVX2 computes one token's products with NVFP4 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterNVFP4AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// panelNVFP4AVX22x3 computes out[t][r] of 2 NVFP4 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelNVFP4AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // expandNVFP4AVX2 writes n superblocks of a packed NVFP4 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandNVFP4AVX2(dst *byte, w *byte, n uintptr)
-
-// tileQ10AVX22x2 computes out[t][r] of 2 Q1_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ10AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileQ10AVX24x1 computes out[t][r] of 4 Q1_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ10AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamQ10AVX2 computes one token's products with consecutive rows of Q1_0. Scalar twin: tileGeneric in matmul_generic.go.
-func streamQ10AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ10AVX2 computes one token's products with consecutive rows of Q1_0. Scalar twin: tileGeneric in matmul_generic.go.
-func farQ10AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneQ10AVX2 computes one token's products with rows chosen by index of Q1_0. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneQ10AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterQ10AVX2 computes one token's products with Q1_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterQ10AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// panelQ10AVX22x3 computes out[t][r] of 2 Q1_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ10AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandQ10AVX2 writes n superblocks of a packed Q1_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ10AVX2(dst *byte, w *byte, n uintptr)
@@ -572,131 +319,17 @@ func fewQ40VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 // fewQ40VNNI4x4 computes out[t][r] of 4 Q4_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func fewQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// tileQ41VNNI4x4 computes out[t][r] of 4 Q4_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ41VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// expandPairQ41 writes n superblocks of two packed rows of Q4_1 as a strip's, and asks for those of two others.
+// Scalar twin: superblock in unpack.go.
+func expandPairQ41(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
 
-// tileQ41VNNI4x1 computes out[t][r] of 4 Q4_1 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ41VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// expandPairQ50 writes n superblocks of two packed rows of Q5_0 as a strip's, and asks for those of two others.
+// Scalar twin: superblock in unpack.go.
+func expandPairQ50(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
 
-// streamQ41VNNI computes one token's products with consecutive rows of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
-func streamQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ41VNNI computes one token's products with consecutive rows of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
-func farQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneQ41VNNI computes one token's products with rows chosen by index of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneQ41VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterQ41VNNI computes one token's products with Q4_1 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterQ41VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// stripQ41VNNI6x4 computes out[t][r] of 6 Q4_1 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ41VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// stripQ41VNNI6x1 computes out[t][r] of 6 Q4_1 rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ41VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// expandStripQ41 writes n superblocks of packed Q4_1 rows as a strip's. Scalar twin: superblock in unpack.go.
-func expandStripQ41(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
-
-// firstQ41VNNI6x4 computes out[t][r] of 6 Q4_1 rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
-// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
-func firstQ41VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
-
-// fewQ41VNNI4x2 computes out[t][r] of 4 Q4_1 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewQ41VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewQ41VNNI4x3 computes out[t][r] of 4 Q4_1 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewQ41VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewQ41VNNI4x4 computes out[t][r] of 4 Q4_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewQ41VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileQ50VNNI4x4 computes out[t][r] of 4 Q5_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ50VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileQ50VNNI4x1 computes out[t][r] of 4 Q5_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ50VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamQ50VNNI computes one token's products with consecutive rows of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
-func streamQ50VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ50VNNI computes one token's products with consecutive rows of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
-func farQ50VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneQ50VNNI computes one token's products with rows chosen by index of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneQ50VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterQ50VNNI computes one token's products with Q5_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterQ50VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// stripQ50VNNI6x4 computes out[t][r] of 6 Q5_0 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ50VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// stripQ50VNNI6x1 computes out[t][r] of 6 Q5_0 rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ50VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// expandStripQ50 writes n superblocks of packed Q5_0 rows as a strip's. Scalar twin: superblock in unpack.go.
-func expandStripQ50(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
-
-// firstQ50VNNI6x4 computes out[t][r] of 6 Q5_0 rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
-// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
-func firstQ50VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
-
-// fewQ50VNNI4x2 computes out[t][r] of 4 Q5_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewQ50VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewQ50VNNI4x3 computes out[t][r] of 4 Q5_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewQ50VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewQ50VNNI4x4 computes out[t][r] of 4 Q5_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewQ50VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileQ51VNNI4x4 computes out[t][r] of 4 Q5_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ51VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileQ51VNNI4x1 computes out[t][r] of 4 Q5_1 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ51VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamQ51VNNI computes one token's products with consecutive rows of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
-func streamQ51VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ51VNNI computes one token's products with consecutive rows of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
-func farQ51VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneQ51VNNI computes one token's products with rows chosen by index of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneQ51VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterQ51VNNI computes one token's products with Q5_1 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterQ51VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// stripQ51VNNI6x4 computes out[t][r] of 6 Q5_1 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ51VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// stripQ51VNNI6x1 computes out[t][r] of 6 Q5_1 rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ51VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// expandStripQ51 writes n superblocks of packed Q5_1 rows as a strip's. Scalar twin: superblock in unpack.go.
-func expandStripQ51(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
-
-// firstQ51VNNI6x4 computes out[t][r] of 6 Q5_1 rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
-// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
-func firstQ51VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
-
-// fewQ51VNNI4x2 computes out[t][r] of 4 Q5_1 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewQ51VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewQ51VNNI4x3 computes out[t][r] of 4 Q5_1 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewQ51VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewQ51VNNI4x4 computes out[t][r] of 4 Q5_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewQ51VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// expandPairQ51 writes n superblocks of two packed rows of Q5_1 as a strip's, and asks for those of two others.
+// Scalar twin: superblock in unpack.go.
+func expandPairQ51(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
 
 // tileQ80VNNI4x4 computes out[t][r] of 4 Q8_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -743,95 +376,13 @@ func fewQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 // expandQ80VNNI writes n superblocks of a packed Q8_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ80VNNI(dst *byte, w *byte, n uintptr)
 
-// tileQ2KVNNI2x4 computes out[t][r] of 2 Q2_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ2KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// expandPairQ2K writes n superblocks of two packed rows of Q2_K as a strip's, and asks for those of two others.
+// Scalar twin: superblock in unpack.go.
+func expandPairQ2K(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
 
-// tileQ2KVNNI4x1 computes out[t][r] of 4 Q2_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ2KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamQ2KVNNI computes one token's products with consecutive rows of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
-func streamQ2KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ2KVNNI computes one token's products with consecutive rows of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
-func farQ2KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneQ2KVNNI computes one token's products with rows chosen by index of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneQ2KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterQ2KVNNI computes one token's products with Q2_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterQ2KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// stripQ2KVNNI4x4 computes out[t][r] of 4 Q2_K rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ2KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// stripQ2KVNNI4x1 computes out[t][r] of 4 Q2_K rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ2KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// expandStripQ2K writes n superblocks of packed Q2_K rows as a strip's. Scalar twin: superblock in unpack.go.
-func expandStripQ2K(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
-
-// firstQ2KVNNI4x4 computes out[t][r] of 4 Q2_K rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
-// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
-func firstQ2KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
-
-// fewQ2KVNNI2x2 computes out[t][r] of 2 Q2_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewQ2KVNNI2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewQ2KVNNI2x3 computes out[t][r] of 2 Q2_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewQ2KVNNI2x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewQ2KVNNI2x4 computes out[t][r] of 2 Q2_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewQ2KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// expandQ2KVNNI writes n superblocks of a packed Q2_K row as a panel's. Scalar twin: superblock in unpack.go.
-func expandQ2KVNNI(dst *byte, w *byte, n uintptr)
-
-// tileQ3KVNNI2x4 computes out[t][r] of 2 Q3_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ3KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileQ3KVNNI4x1 computes out[t][r] of 4 Q3_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ3KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamQ3KVNNI computes one token's products with consecutive rows of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
-func streamQ3KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ3KVNNI computes one token's products with consecutive rows of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
-func farQ3KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneQ3KVNNI computes one token's products with rows chosen by index of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneQ3KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterQ3KVNNI computes one token's products with Q3_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterQ3KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// stripQ3KVNNI4x4 computes out[t][r] of 4 Q3_K rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ3KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// stripQ3KVNNI4x1 computes out[t][r] of 4 Q3_K rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ3KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// expandStripQ3K writes n superblocks of packed Q3_K rows as a strip's. Scalar twin: superblock in unpack.go.
-func expandStripQ3K(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
-
-// firstQ3KVNNI4x4 computes out[t][r] of 4 Q3_K rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
-// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
-func firstQ3KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
-
-// fewQ3KVNNI2x2 computes out[t][r] of 2 Q3_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewQ3KVNNI2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewQ3KVNNI2x3 computes out[t][r] of 2 Q3_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewQ3KVNNI2x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewQ3KVNNI2x4 computes out[t][r] of 2 Q3_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewQ3KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// expandQ3KVNNI writes n superblocks of a packed Q3_K row as a panel's. Scalar twin: superblock in unpack.go.
-func expandQ3KVNNI(dst *byte, w *byte, n uintptr)
+// expandPairQ3K writes n superblocks of two packed rows of Q3_K as a strip's, and asks for those of two others.
+// Scalar twin: superblock in unpack.go.
+func expandPairQ3K(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
 
 // tileQ4KVNNI4x4 computes out[t][r] of 4 Q4_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -962,263 +513,29 @@ func fewQ6KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 // expandQ6KVNNI writes n superblocks of a packed Q6_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ6KVNNI(dst *byte, w *byte, n uintptr)
 
-// tileIQ2XXSVNNI4x4 computes out[t][r] of 4 IQ2_XXS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ2XXSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileIQ2XXSVNNI4x1 computes out[t][r] of 4 IQ2_XXS rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ2XXSVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamIQ2XXSVNNI computes one token's products with consecutive rows of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
-func streamIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ2XXSVNNI computes one token's products with consecutive rows of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
-func farIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneIQ2XXSVNNI computes one token's products with rows chosen by index of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ2XXSVNNI computes one token's products with IQ2_XXS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// stripIQ2XXSVNNI6x4 computes out[t][r] of 6 IQ2_XXS rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripIQ2XXSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// stripIQ2XXSVNNI6x1 computes out[t][r] of 6 IQ2_XXS rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripIQ2XXSVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// expandStripIQ2XXS writes n superblocks of packed IQ2_XXS rows as a strip's. Scalar twin: superblock in unpack.go.
-func expandStripIQ2XXS(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
-
-// firstIQ2XXSVNNI6x4 computes out[t][r] of 6 IQ2_XXS rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
-// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
-func firstIQ2XXSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
-
-// fewIQ2XXSVNNI4x2 computes out[t][r] of 4 IQ2_XXS rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ2XXSVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewIQ2XXSVNNI4x3 computes out[t][r] of 4 IQ2_XXS rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ2XXSVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewIQ2XXSVNNI4x4 computes out[t][r] of 4 IQ2_XXS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ2XXSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileIQ2XSVNNI2x4 computes out[t][r] of 2 IQ2_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ2XSVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileIQ2XSVNNI4x1 computes out[t][r] of 4 IQ2_XS rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ2XSVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamIQ2XSVNNI computes one token's products with consecutive rows of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
-func streamIQ2XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ2XSVNNI computes one token's products with consecutive rows of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
-func farIQ2XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneIQ2XSVNNI computes one token's products with rows chosen by index of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneIQ2XSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ2XSVNNI computes one token's products with IQ2_XS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterIQ2XSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// stripIQ2XSVNNI4x4 computes out[t][r] of 4 IQ2_XS rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripIQ2XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// stripIQ2XSVNNI4x1 computes out[t][r] of 4 IQ2_XS rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripIQ2XSVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// expandStripIQ2XS writes n superblocks of packed IQ2_XS rows as a strip's. Scalar twin: superblock in unpack.go.
-func expandStripIQ2XS(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
-
-// firstIQ2XSVNNI4x4 computes out[t][r] of 4 IQ2_XS rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
-// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
-func firstIQ2XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
-
-// fewIQ2XSVNNI2x2 computes out[t][r] of 2 IQ2_XS rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ2XSVNNI2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewIQ2XSVNNI2x3 computes out[t][r] of 2 IQ2_XS rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ2XSVNNI2x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewIQ2XSVNNI2x4 computes out[t][r] of 2 IQ2_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ2XSVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// expandIQ2XSVNNI writes n superblocks of a packed IQ2_XS row as a panel's. Scalar twin: superblock in unpack.go.
-func expandIQ2XSVNNI(dst *byte, w *byte, n uintptr)
-
-// tileIQ3XXSVNNI4x4 computes out[t][r] of 4 IQ3_XXS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ3XXSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileIQ3XXSVNNI4x1 computes out[t][r] of 4 IQ3_XXS rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ3XXSVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamIQ3XXSVNNI computes one token's products with consecutive rows of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
-func streamIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ3XXSVNNI computes one token's products with consecutive rows of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
-func farIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneIQ3XXSVNNI computes one token's products with rows chosen by index of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ3XXSVNNI computes one token's products with IQ3_XXS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// stripIQ3XXSVNNI6x4 computes out[t][r] of 6 IQ3_XXS rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripIQ3XXSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// stripIQ3XXSVNNI6x1 computes out[t][r] of 6 IQ3_XXS rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripIQ3XXSVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// expandStripIQ3XXS writes n superblocks of packed IQ3_XXS rows as a strip's. Scalar twin: superblock in unpack.go.
-func expandStripIQ3XXS(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
-
-// firstIQ3XXSVNNI6x4 computes out[t][r] of 6 IQ3_XXS rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
-// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
-func firstIQ3XXSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
-
-// fewIQ3XXSVNNI4x2 computes out[t][r] of 4 IQ3_XXS rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ3XXSVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewIQ3XXSVNNI4x3 computes out[t][r] of 4 IQ3_XXS rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ3XXSVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewIQ3XXSVNNI4x4 computes out[t][r] of 4 IQ3_XXS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ3XXSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileIQ1SVNNI4x4 computes out[t][r] of 4 IQ1_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ1SVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileIQ1SVNNI4x1 computes out[t][r] of 4 IQ1_S rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ1SVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamIQ1SVNNI computes one token's products with consecutive rows of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
-func streamIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ1SVNNI computes one token's products with consecutive rows of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
-func farIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneIQ1SVNNI computes one token's products with rows chosen by index of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ1SVNNI computes one token's products with IQ1_S rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// stripIQ1SVNNI6x4 computes out[t][r] of 6 IQ1_S rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripIQ1SVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// stripIQ1SVNNI6x1 computes out[t][r] of 6 IQ1_S rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripIQ1SVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// expandStripIQ1S writes n superblocks of packed IQ1_S rows as a strip's. Scalar twin: superblock in unpack.go.
-func expandStripIQ1S(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
-
-// firstIQ1SVNNI6x4 computes out[t][r] of 6 IQ1_S rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
-// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
-func firstIQ1SVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
-
-// fewIQ1SVNNI4x2 computes out[t][r] of 4 IQ1_S rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ1SVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewIQ1SVNNI4x3 computes out[t][r] of 4 IQ1_S rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ1SVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewIQ1SVNNI4x4 computes out[t][r] of 4 IQ1_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ1SVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileIQ4NLVNNI4x4 computes out[t][r] of 4 IQ4_NL rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ4NLVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileIQ4NLVNNI4x1 computes out[t][r] of 4 IQ4_NL rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ4NLVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamIQ4NLVNNI computes one token's products with consecutive rows of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
-func streamIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ4NLVNNI computes one token's products with consecutive rows of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
-func farIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneIQ4NLVNNI computes one token's products with rows chosen by index of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ4NLVNNI computes one token's products with IQ4_NL rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// stripIQ4NLVNNI6x4 computes out[t][r] of 6 IQ4_NL rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripIQ4NLVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// stripIQ4NLVNNI6x1 computes out[t][r] of 6 IQ4_NL rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripIQ4NLVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// expandStripIQ4NL writes n superblocks of packed IQ4_NL rows as a strip's. Scalar twin: superblock in unpack.go.
-func expandStripIQ4NL(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
-
-// firstIQ4NLVNNI6x4 computes out[t][r] of 6 IQ4_NL rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
-// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
-func firstIQ4NLVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
-
-// fewIQ4NLVNNI4x2 computes out[t][r] of 4 IQ4_NL rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ4NLVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewIQ4NLVNNI4x3 computes out[t][r] of 4 IQ4_NL rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ4NLVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewIQ4NLVNNI4x4 computes out[t][r] of 4 IQ4_NL rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ4NLVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// expandIQ4NLVNNI writes n superblocks of a packed IQ4_NL row as a panel's. Scalar twin: superblock in unpack.go.
-func expandIQ4NLVNNI(dst *byte, w *byte, n uintptr)
-
-// tileIQ3SVNNI4x4 computes out[t][r] of 4 IQ3_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ3SVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileIQ3SVNNI4x1 computes out[t][r] of 4 IQ3_S rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ3SVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamIQ3SVNNI computes one token's products with consecutive rows of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
-func streamIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ3SVNNI computes one token's products with consecutive rows of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
-func farIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneIQ3SVNNI computes one token's products with rows chosen by index of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ3SVNNI computes one token's products with IQ3_S rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// stripIQ3SVNNI6x4 computes out[t][r] of 6 IQ3_S rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripIQ3SVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// stripIQ3SVNNI6x1 computes out[t][r] of 6 IQ3_S rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripIQ3SVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// expandStripIQ3S writes n superblocks of packed IQ3_S rows as a strip's. Scalar twin: superblock in unpack.go.
-func expandStripIQ3S(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
-
-// firstIQ3SVNNI6x4 computes out[t][r] of 6 IQ3_S rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
-// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
-func firstIQ3SVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
-
-// fewIQ3SVNNI4x2 computes out[t][r] of 4 IQ3_S rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ3SVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewIQ3SVNNI4x3 computes out[t][r] of 4 IQ3_S rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ3SVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewIQ3SVNNI4x4 computes out[t][r] of 4 IQ3_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ3SVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// expandPairIQ2XXS writes n superblocks of two packed rows of IQ2_XXS as a strip's, and asks for those of two others.
+// Scalar twin: superblock in unpack.go.
+func expandPairIQ2XXS(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+
+// expandPairIQ2XS writes n superblocks of two packed rows of IQ2_XS as a strip's, and asks for those of two others.
+// Scalar twin: superblock in unpack.go.
+func expandPairIQ2XS(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+
+// expandPairIQ3XXS writes n superblocks of two packed rows of IQ3_XXS as a strip's, and asks for those of two others.
+// Scalar twin: superblock in unpack.go.
+func expandPairIQ3XXS(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+
+// expandPairIQ1S writes n superblocks of two packed rows of IQ1_S as a strip's, and asks for those of two others.
+// Scalar twin: superblock in unpack.go.
+func expandPairIQ1S(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+
+// expandPairIQ4NL writes n superblocks of two packed rows of IQ4_NL as a strip's, and asks for those of two others.
+// Scalar twin: superblock in unpack.go.
+func expandPairIQ4NL(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+
+// expandPairIQ3S writes n superblocks of two packed rows of IQ3_S as a strip's, and asks for those of two others.
+// Scalar twin: superblock in unpack.go.
+func expandPairIQ3S(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
 
 // tileIQ4XSVNNI4x4 computes out[t][r] of 4 IQ4_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileIQ4XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -1265,92 +582,13 @@ func fewIQ4XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // expandIQ4XSVNNI writes n superblocks of a packed IQ4_XS row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ4XSVNNI(dst *byte, w *byte, n uintptr)
 
-// tileIQ1MVNNI2x4 computes out[t][r] of 2 IQ1_M rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ1MVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// expandPairIQ1M writes n superblocks of two packed rows of IQ1_M as a strip's, and asks for those of two others.
+// Scalar twin: superblock in unpack.go.
+func expandPairIQ1M(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
 
-// tileIQ1MVNNI4x1 computes out[t][r] of 4 IQ1_M rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ1MVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamIQ1MVNNI computes one token's products with consecutive rows of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
-func streamIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ1MVNNI computes one token's products with consecutive rows of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
-func farIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneIQ1MVNNI computes one token's products with rows chosen by index of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ1MVNNI computes one token's products with IQ1_M rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// stripIQ1MVNNI4x4 computes out[t][r] of 4 IQ1_M rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripIQ1MVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// stripIQ1MVNNI4x1 computes out[t][r] of 4 IQ1_M rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripIQ1MVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// expandStripIQ1M writes n superblocks of packed IQ1_M rows as a strip's. Scalar twin: superblock in unpack.go.
-func expandStripIQ1M(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
-
-// firstIQ1MVNNI4x4 computes out[t][r] of 4 IQ1_M rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
-// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
-func firstIQ1MVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
-
-// fewIQ1MVNNI2x2 computes out[t][r] of 2 IQ1_M rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ1MVNNI2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewIQ1MVNNI2x3 computes out[t][r] of 2 IQ1_M rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ1MVNNI2x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewIQ1MVNNI2x4 computes out[t][r] of 2 IQ1_M rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ1MVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// expandIQ1MVNNI writes n superblocks of a packed IQ1_M row as a panel's. Scalar twin: superblock in unpack.go.
-func expandIQ1MVNNI(dst *byte, w *byte, n uintptr)
-
-// tileTQ10VNNI4x4 computes out[t][r] of 4 TQ1_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileTQ10VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileTQ10VNNI4x1 computes out[t][r] of 4 TQ1_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileTQ10VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamTQ10VNNI computes one token's products with consecutive rows of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
-func streamTQ10VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farTQ10VNNI computes one token's products with consecutive rows of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
-func farTQ10VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneTQ10VNNI computes one token's products with rows chosen by index of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneTQ10VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterTQ10VNNI computes one token's products with TQ1_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterTQ10VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// stripTQ10VNNI6x4 computes out[t][r] of 6 TQ1_0 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripTQ10VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// stripTQ10VNNI6x1 computes out[t][r] of 6 TQ1_0 rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripTQ10VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// expandStripTQ10 writes n superblocks of packed TQ1_0 rows as a strip's. Scalar twin: superblock in unpack.go.
-func expandStripTQ10(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
-
-// firstTQ10VNNI6x4 computes out[t][r] of 6 TQ1_0 rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
-// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
-func firstTQ10VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
-
-// fewTQ10VNNI4x2 computes out[t][r] of 4 TQ1_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewTQ10VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewTQ10VNNI4x3 computes out[t][r] of 4 TQ1_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewTQ10VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewTQ10VNNI4x4 computes out[t][r] of 4 TQ1_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewTQ10VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// expandPairTQ10 writes n superblocks of two packed rows of TQ1_0 as a strip's, and asks for those of two others.
+// Scalar twin: superblock in unpack.go.
+func expandPairTQ10(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
 
 // tileMXFP4VNNI4x4 computes out[t][r] of 4 MXFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileMXFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -1394,97 +632,17 @@ func fewMXFP4VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // fewMXFP4VNNI4x4 computes out[t][r] of 4 MXFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func fewMXFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// tileNVFP4VNNI2x4 computes out[t][r] of 2 NVFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileNVFP4VNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// expandPairNVFP4 writes n superblocks of two packed rows of NVFP4 as a strip's, and asks for those of two others.
+// Scalar twin: superblock in unpack.go.
+func expandPairNVFP4(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
 
-// tileNVFP4VNNI4x1 computes out[t][r] of 4 NVFP4 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileNVFP4VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamNVFP4VNNI computes one token's products with consecutive rows of NVFP4. Scalar twin: tileGeneric in matmul_generic.go.
-func streamNVFP4VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farNVFP4VNNI computes one token's products with consecutive rows of NVFP4. Scalar twin: tileGeneric in matmul_generic.go.
-func farNVFP4VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneNVFP4VNNI computes one token's products with rows chosen by index of NVFP4. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneNVFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterNVFP4VNNI computes one token's products with NVFP4 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterNVFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// stripNVFP4VNNI4x4 computes out[t][r] of 4 NVFP4 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripNVFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// stripNVFP4VNNI4x1 computes out[t][r] of 4 NVFP4 rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripNVFP4VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// expandStripNVFP4 writes n superblocks of packed NVFP4 rows as a strip's. Scalar twin: superblock in unpack.go.
-func expandStripNVFP4(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
-
-// firstNVFP4VNNI4x4 computes out[t][r] of 4 NVFP4 rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
-// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
-func firstNVFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
-
-// fewNVFP4VNNI2x2 computes out[t][r] of 2 NVFP4 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewNVFP4VNNI2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewNVFP4VNNI2x3 computes out[t][r] of 2 NVFP4 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewNVFP4VNNI2x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewNVFP4VNNI2x4 computes out[t][r] of 2 NVFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewNVFP4VNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileQ10VNNI4x4 computes out[t][r] of 4 Q1_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ10VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileQ10VNNI4x1 computes out[t][r] of 4 Q1_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ10VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamQ10VNNI computes one token's products with consecutive rows of Q1_0. Scalar twin: tileGeneric in matmul_generic.go.
-func streamQ10VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ10VNNI computes one token's products with consecutive rows of Q1_0. Scalar twin: tileGeneric in matmul_generic.go.
-func farQ10VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneQ10VNNI computes one token's products with rows chosen by index of Q1_0. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneQ10VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterQ10VNNI computes one token's products with Q1_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterQ10VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// stripQ10VNNI6x4 computes out[t][r] of 6 Q1_0 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ10VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// stripQ10VNNI6x1 computes out[t][r] of 6 Q1_0 rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ10VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// expandStripQ10 writes n superblocks of packed Q1_0 rows as a strip's. Scalar twin: superblock in unpack.go.
-func expandStripQ10(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
-
-// firstQ10VNNI6x4 computes out[t][r] of 6 Q1_0 rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
-// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
-func firstQ10VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
-
-// fewQ10VNNI4x2 computes out[t][r] of 4 Q1_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewQ10VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewQ10VNNI4x3 computes out[t][r] of 4 Q1_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewQ10VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewQ10VNNI4x4 computes out[t][r] of 4 Q1_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewQ10VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// expandPairQ10 writes n superblocks of two packed rows of Q1_0 as a strip's, and asks for those of two others.
+// Scalar twin: superblock in unpack.go.
+func expandPairQ10(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
 
 // panelQ80AVXVNNI4x3 computes out[t][r] of 4 rows and 3 tokens of types with the form of scales of Q8_0.
 // Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ80AVXVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelQ41AVXVNNI4x3 computes out[t][r] of 4 rows and 3 tokens of types with the form of scales of Q4_1.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ41AVXVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelQ4KAVXVNNI4x3 computes out[t][r] of 4 rows and 3 tokens of types with the form of scales of Q4_K.
 // Scalar twin: tileGeneric in matmul_generic.go.

@@ -42,7 +42,14 @@ type blockScratch struct {
 	// scales are those of integers of 16 bits, of each part of the columns for pairRows rows.
 	scales [matrixSize / (2 * layout.PairTile) / pairGroups * pairRows]float32
 	row    [pairLine]byte // the end of a row that is no whole groups
+	rest   [expandedTokens * maxRows]float32
 }
+
+// maxRows is the largest each.rows, and accPerRow the largest number of accumulators of a row and a token.
+const (
+	maxRows   = 8
+	accPerRow = 8
+)
 
 // maxTokens is the largest block.tokens.
 const maxTokens = 8
@@ -66,6 +73,15 @@ func (c *call) panelPlace() panelPlace {
 	return p
 }
 
+// panelRows returns how many whole rows a panel has room for; 0: so many rows and tokens do not go by one.
+func (c *call) panelRows(rows, tokens int) int {
+	if c.m.panel.tile == nil || c.m.expand == nil || tokens < panelTokens || rows < c.m.panel.rows {
+		return 0
+	}
+	place := c.panelPlace()
+	return min(blockRows, panelSize/place.rowBytes*place.together) / c.m.panel.rows * c.m.panel.rows
+}
+
 func newBlockScratch(size int) *blockScratch {
 	b := make([]byte, size+63)
 	at := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & 63)
@@ -78,12 +94,8 @@ func newBlockScratch(size int) *blockScratch {
 func (c *call) blocks(s *blockScratch, rows, tokens int, next Next) {
 	b, limit := &c.m.block, blockRows
 	at, expand := panelPlace{together: 1, step: c.step, rowBytes: c.rowBytes}, false
-	if c.m.panel.tile != nil && c.m.expand != nil && tokens >= panelTokens && rows >= c.m.panel.rows {
-		place := c.panelPlace()
-		fit := min(blockRows, panelSize/place.rowBytes*place.together) / c.m.panel.rows * c.m.panel.rows
-		if fit > 0 {
-			b, limit, at, expand = &c.m.panel, fit, place, true
-		}
+	if fit := c.panelRows(rows, tokens); fit > 0 {
+		b, limit, at, expand = &c.m.panel, fit, c.panelPlace(), true
 	}
 	limit = limit / b.rows * b.rows
 	for r, n := 0, 0; r < rows; r += n {

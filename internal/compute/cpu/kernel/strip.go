@@ -12,10 +12,10 @@ import (
 type strip struct {
 	rows int
 	from int // the number of tokens from which on strips are faster than tiles of packed rows
-	// expand writes n superblocks of packed rows, whose pairs lie pairBytes apart in a strip.
+	// expand writes n superblocks of packed rows, whose pairs lie pairBytes apart in a strip; nil: expandPair does.
 	expand func(dst *byte, pairBytes uintptr, w *byte, rowBytes, n, rows uintptr)
 	// first computes a tile of stripTokens tokens, and expands all superblocks but the first meanwhile, and then the
-	// first of another strip.
+	// first of another strip. nil: they are expanded before.
 	first firstTile
 	// four and one compute tiles of so many tokens. They may be called for one part of the columns after the other, as
 	// a block's tile.
@@ -66,7 +66,7 @@ func (c *call) strips(s *blockScratch, rows, tokens int, next Next) {
 		p := c.pieces(s, rows, n)
 		for r := 0; r < rows; r += k.rows {
 			acts.some()
-			f.upTo((r+2*k.rows)*c.rowBytes+stripAhead, max(1, n/stripTokens)*((c.n+c.part-1)/c.part))
+			f.upTo((r+2*k.rows)*c.rowBytes+stripAhead, askingTiles(n)*((c.n+c.part-1)/c.part))
 			for from := 0; from < c.n; from += c.part {
 				c.strip(s, &p, t, n, &f)
 			}
@@ -91,7 +91,7 @@ func (c *call) pieces(s *blockScratch, rows, tokens int) pieces {
 	pairBytes := min(c.n, c.part)*2*c.m.panelSuper + panelPad
 	size := (c.m.strip.rows/2*pairBytes + fetchLine - 1) / fetchLine * fetchLine
 	return pieces{
-		rows: rows, to: min(c.part, c.n), pairBytes: pairBytes, ahead: tokens >= stripTokens,
+		rows: rows, to: min(c.part, c.n), pairBytes: pairBytes, ahead: tokens >= stripTokens && c.m.strip.first != nil,
 		panels: [2]*byte{&s.panel[0], &s.panel[size]},
 	}
 }
@@ -129,27 +129,46 @@ func (c *call) strip(s *blockScratch, p *pieces, t, n int, f *fetchingAhead) {
 		if p.ahead {
 			expanded = 1
 		}
-		k.expand(panel, pairBytes, packed, rowBytes, expanded, uintptr(k.rows))
-	}
-	p.next(c)
-	fours := n / stripTokens
-	if fours > 0 {
-		next, lines := f.take(fours)
-		k.first(&out[0], outStride, panel, pairBytes, (*byte)(x), xStride, supers, &s.acc[0], part, next, lines, packed, rowBytes, p.panels[0], p.packed(c))
-		if fours > 1 {
-			if next != nil {
-				next = (*byte)(unsafe.Add(unsafe.Pointer(next), lines*fetchLine))
+		if k.expand != nil {
+			k.expand(panel, pairBytes, packed, rowBytes, expanded, uintptr(k.rows))
+		} else {
+			for i := 0; i < k.rows; i += 2 {
+				first := (*byte)(unsafe.Add(unsafe.Pointer(packed), i*c.rowBytes))
+				second := (*byte)(unsafe.Add(unsafe.Pointer(first), c.rowBytes))
+				c.m.expandPair((*byte)(unsafe.Add(unsafe.Pointer(panel), i/2*int(pairBytes))), first, second, supers, first, second)
 			}
-			const done = stripTokens
-			k.four(&out[done*c.outStride], outStride, panel, pairBytes, (*byte)(unsafe.Add(x, done*c.xStride)), xStride, supers,
-				&s.acc[done*k.rows/2*16], part, uintptr(fours-1), next, lines)
 		}
 	}
-	if rest := n % stripTokens; rest > 0 {
-		done := n - rest
-		k.one(&out[done*c.outStride], outStride, panel, pairBytes, (*byte)(unsafe.Add(x, done*c.xStride)), xStride, supers, &s.acc[done*k.rows/2*16], part,
-			uintptr(rest), nil, 0)
+	p.next(c)
+	fours, done := n/stripTokens, 0
+	next, lines := f.take(askingTiles(n))
+	if fours > 0 && k.first != nil {
+		k.first(&out[0], outStride, panel, pairBytes, (*byte)(x), xStride, supers, &s.acc[0], part, next, lines, packed, rowBytes, p.panels[0], p.packed(c))
+		if next != nil {
+			next = (*byte)(unsafe.Add(unsafe.Pointer(next), lines*fetchLine))
+		}
+		done = stripTokens
 	}
+	if left := fours - done/stripTokens; left > 0 {
+		k.four(&out[done*c.outStride], outStride, panel, pairBytes, (*byte)(unsafe.Add(x, done*c.xStride)), xStride, supers,
+			&s.acc[done*k.rows/2*16], part, uintptr(left), next, lines)
+	}
+	if rest := n % stripTokens; rest > 0 {
+		if fours > 0 {
+			next, lines = nil, 0
+		}
+		done = n - rest
+		k.one(&out[done*c.outStride], outStride, panel, pairBytes, (*byte)(unsafe.Add(x, done*c.xStride)), xStride, supers, &s.acc[done*k.rows/2*16], part,
+			uintptr(rest), next, lines)
+	}
+}
+
+// askingTiles returns how many of n tokens' tiles ask for memory: those of four, or where there are none those of one.
+func askingTiles(n int) int {
+	if n >= stripTokens {
+		return n / stripTokens
+	}
+	return n
 }
 
 // fetchingAhead is fetching of a call's weights and of those that are read then, some way ahead of what is computed.

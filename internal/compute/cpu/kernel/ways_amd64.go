@@ -35,28 +35,13 @@ func (k *Kernels) takeOneToken(isa string, kernels map[quant.Type]oneToken, usua
 
 func oneTokenAVX2() map[quant.Type]oneToken {
 	return map[quant.Type]oneToken{
-		quant.Q4_0:    {streamQ40AVX2, farQ40AVX2, tileQ40AVX24x1, scatterQ40AVX2, scatterOneQ40AVX2},
-		quant.Q4_1:    {streamQ41AVX2, farQ41AVX2, tileQ41AVX24x1, scatterQ41AVX2, scatterOneQ41AVX2},
-		quant.Q8_0:    {streamQ80AVX2, farQ80AVX2, tileQ80AVX24x1, scatterQ80AVX2, scatterOneQ80AVX2},
-		quant.Q4_K:    {streamQ4KAVX2, farQ4KAVX2, tileQ4KAVX24x1, scatterQ4KAVX2, scatterOneQ4KAVX2},
-		quant.Q5_K:    {streamQ5KAVX2, farQ5KAVX2, tileQ5KAVX24x1, scatterQ5KAVX2, scatterOneQ5KAVX2},
-		quant.Q6_K:    {streamQ6KAVX2, farQ6KAVX2, tileQ6KAVX24x1, scatterQ6KAVX2, scatterOneQ6KAVX2},
-		quant.Q5_0:    {streamQ50AVX2, farQ50AVX2, tileQ50AVX24x1, scatterQ50AVX2, scatterOneQ50AVX2},
-		quant.Q5_1:    {streamQ51AVX2, farQ51AVX2, tileQ51AVX24x1, scatterQ51AVX2, scatterOneQ51AVX2},
-		quant.Q2_K:    {streamQ2KAVX2, farQ2KAVX2, tileQ2KAVX24x1, scatterQ2KAVX2, scatterOneQ2KAVX2},
-		quant.Q3_K:    {streamQ3KAVX2, farQ3KAVX2, tileQ3KAVX24x1, scatterQ3KAVX2, scatterOneQ3KAVX2},
-		quant.IQ2_XXS: {streamIQ2XXSAVX2, farIQ2XXSAVX2, tileIQ2XXSAVX24x1, scatterIQ2XXSAVX2, scatterOneIQ2XXSAVX2},
-		quant.IQ2_XS:  {streamIQ2XSAVX2, farIQ2XSAVX2, tileIQ2XSAVX24x1, scatterIQ2XSAVX2, scatterOneIQ2XSAVX2},
-		quant.IQ3_XXS: {streamIQ3XXSAVX2, farIQ3XXSAVX2, tileIQ3XXSAVX24x1, scatterIQ3XXSAVX2, scatterOneIQ3XXSAVX2},
-		quant.IQ1_S:   {streamIQ1SAVX2, farIQ1SAVX2, tileIQ1SAVX24x1, scatterIQ1SAVX2, scatterOneIQ1SAVX2},
-		quant.IQ4_NL:  {streamIQ4NLAVX2, farIQ4NLAVX2, tileIQ4NLAVX24x1, scatterIQ4NLAVX2, scatterOneIQ4NLAVX2},
-		quant.IQ3_S:   {streamIQ3SAVX2, farIQ3SAVX2, tileIQ3SAVX24x1, scatterIQ3SAVX2, scatterOneIQ3SAVX2},
-		quant.IQ4_XS:  {streamIQ4XSAVX2, farIQ4XSAVX2, tileIQ4XSAVX24x1, scatterIQ4XSAVX2, scatterOneIQ4XSAVX2},
-		quant.IQ1_M:   {streamIQ1MAVX2, farIQ1MAVX2, tileIQ1MAVX24x1, scatterIQ1MAVX2, scatterOneIQ1MAVX2},
-		quant.TQ1_0:   {streamTQ10AVX2, farTQ10AVX2, tileTQ10AVX24x1, scatterTQ10AVX2, scatterOneTQ10AVX2},
-		quant.Q1_0:    {streamQ10AVX2, farQ10AVX2, tileQ10AVX24x1, scatterQ10AVX2, scatterOneQ10AVX2},
-		quant.NVFP4:   {streamNVFP4AVX2, farNVFP4AVX2, tileNVFP4AVX24x1, scatterNVFP4AVX2, scatterOneNVFP4AVX2},
-		quant.MXFP4:   {streamMXFP4AVX2, farMXFP4AVX2, tileMXFP4AVX24x1, scatterMXFP4AVX2, scatterOneMXFP4AVX2},
+		quant.Q4_0:   {streamQ40AVX2, farQ40AVX2, tileQ40AVX24x1, scatterQ40AVX2, scatterOneQ40AVX2},
+		quant.Q8_0:   {streamQ80AVX2, farQ80AVX2, tileQ80AVX24x1, scatterQ80AVX2, scatterOneQ80AVX2},
+		quant.Q4_K:   {streamQ4KAVX2, farQ4KAVX2, tileQ4KAVX24x1, scatterQ4KAVX2, scatterOneQ4KAVX2},
+		quant.Q5_K:   {streamQ5KAVX2, farQ5KAVX2, tileQ5KAVX24x1, scatterQ5KAVX2, scatterOneQ5KAVX2},
+		quant.Q6_K:   {streamQ6KAVX2, farQ6KAVX2, tileQ6KAVX24x1, scatterQ6KAVX2, scatterOneQ6KAVX2},
+		quant.IQ4_XS: {streamIQ4XSAVX2, farIQ4XSAVX2, tileIQ4XSAVX24x1, scatterIQ4XSAVX2, scatterOneIQ4XSAVX2},
+		quant.MXFP4:  {streamMXFP4AVX2, farMXFP4AVX2, tileMXFP4AVX24x1, scatterMXFP4AVX2, scatterOneMXFP4AVX2},
 	}
 }
 
@@ -67,28 +52,13 @@ func usualAVX2() map[quant.Type][Classes]string {
 // oneTokenVNNI are in 512-bit vectors, but for those of several rows at a time.
 func oneTokenVNNI() map[quant.Type]oneToken {
 	return map[quant.Type]oneToken{
-		quant.Q4_0:    {streamQ40VNNI, farQ40VNNI, tileQ40VNNI4x1, scatterQ40VNNI, scatterOneQ40VNNI},
-		quant.Q4_1:    {streamQ41VNNI, farQ41VNNI, tileQ41VNNI4x1, scatterQ41VNNI, scatterOneQ41VNNI},
-		quant.Q8_0:    {streamQ80VNNI, farQ80VNNI, tileQ80VNNI4x1, scatterQ80VNNI, scatterOneQ80VNNI},
-		quant.Q4_K:    {streamQ4KVNNI, farQ4KVNNI, tileQ4KVNNI4x1, scatterQ4KVNNI, scatterOneQ4KVNNI},
-		quant.Q5_K:    {streamQ5KVNNI, farQ5KVNNI, tileQ5KVNNI4x1, scatterQ5KVNNI, scatterOneQ5KVNNI},
-		quant.Q6_K:    {streamQ6KVNNI, farQ6KVNNI, tileQ6KVNNI4x1, scatterQ6KVNNI, scatterOneQ6KVNNI},
-		quant.Q5_0:    {streamQ50VNNI, farQ50VNNI, tileQ50VNNI4x1, scatterQ50VNNI, scatterOneQ50VNNI},
-		quant.Q5_1:    {streamQ51VNNI, farQ51VNNI, tileQ51VNNI4x1, scatterQ51VNNI, scatterOneQ51VNNI},
-		quant.Q2_K:    {streamQ2KVNNI, farQ2KVNNI, tileQ2KVNNI4x1, scatterQ2KVNNI, scatterOneQ2KVNNI},
-		quant.Q3_K:    {streamQ3KVNNI, farQ3KVNNI, tileQ3KVNNI4x1, scatterQ3KVNNI, scatterOneQ3KVNNI},
-		quant.IQ2_XXS: {streamIQ2XXSVNNI, farIQ2XXSVNNI, tileIQ2XXSVNNI4x1, scatterIQ2XXSVNNI, scatterOneIQ2XXSVNNI},
-		quant.IQ2_XS:  {streamIQ2XSVNNI, farIQ2XSVNNI, tileIQ2XSVNNI4x1, scatterIQ2XSVNNI, scatterOneIQ2XSVNNI},
-		quant.IQ3_XXS: {streamIQ3XXSVNNI, farIQ3XXSVNNI, tileIQ3XXSVNNI4x1, scatterIQ3XXSVNNI, scatterOneIQ3XXSVNNI},
-		quant.IQ1_S:   {streamIQ1SVNNI, farIQ1SVNNI, tileIQ1SVNNI4x1, scatterIQ1SVNNI, scatterOneIQ1SVNNI},
-		quant.IQ4_NL:  {streamIQ4NLVNNI, farIQ4NLVNNI, tileIQ4NLVNNI4x1, scatterIQ4NLVNNI, scatterOneIQ4NLVNNI},
-		quant.IQ3_S:   {streamIQ3SVNNI, farIQ3SVNNI, tileIQ3SVNNI4x1, scatterIQ3SVNNI, scatterOneIQ3SVNNI},
-		quant.IQ4_XS:  {streamIQ4XSVNNI, farIQ4XSVNNI, tileIQ4XSVNNI4x1, scatterIQ4XSVNNI, scatterOneIQ4XSVNNI},
-		quant.IQ1_M:   {streamIQ1MVNNI, farIQ1MVNNI, tileIQ1MVNNI4x1, scatterIQ1MVNNI, scatterOneIQ1MVNNI},
-		quant.TQ1_0:   {streamTQ10VNNI, farTQ10VNNI, tileTQ10VNNI4x1, scatterTQ10VNNI, scatterOneTQ10VNNI},
-		quant.Q1_0:    {streamQ10VNNI, farQ10VNNI, tileQ10VNNI4x1, scatterQ10VNNI, scatterOneQ10VNNI},
-		quant.NVFP4:   {streamNVFP4VNNI, farNVFP4VNNI, tileNVFP4VNNI4x1, scatterNVFP4VNNI, scatterOneNVFP4VNNI},
-		quant.MXFP4:   {streamMXFP4VNNI, farMXFP4VNNI, tileMXFP4VNNI4x1, scatterMXFP4VNNI, scatterOneMXFP4VNNI},
+		quant.Q4_0:   {streamQ40VNNI, farQ40VNNI, tileQ40VNNI4x1, scatterQ40VNNI, scatterOneQ40VNNI},
+		quant.Q8_0:   {streamQ80VNNI, farQ80VNNI, tileQ80VNNI4x1, scatterQ80VNNI, scatterOneQ80VNNI},
+		quant.Q4_K:   {streamQ4KVNNI, farQ4KVNNI, tileQ4KVNNI4x1, scatterQ4KVNNI, scatterOneQ4KVNNI},
+		quant.Q5_K:   {streamQ5KVNNI, farQ5KVNNI, tileQ5KVNNI4x1, scatterQ5KVNNI, scatterOneQ5KVNNI},
+		quant.Q6_K:   {streamQ6KVNNI, farQ6KVNNI, tileQ6KVNNI4x1, scatterQ6KVNNI, scatterOneQ6KVNNI},
+		quant.IQ4_XS: {streamIQ4XSVNNI, farIQ4XSVNNI, tileIQ4XSVNNI4x1, scatterIQ4XSVNNI, scatterOneIQ4XSVNNI},
+		quant.MXFP4:  {streamMXFP4VNNI, farMXFP4VNNI, tileMXFP4VNNI4x1, scatterMXFP4VNNI, scatterOneMXFP4VNNI},
 	}
 }
 

@@ -152,26 +152,60 @@ func Panel(t quant.Type, avx2 bool) int {
 	return PanelQuants + 256
 }
 
-// OddValue is the largest of IQ1_M's values, all of which that mean a weight are odd.
-const OddValue = 9
+// Form says which products a rare type's panels go by. Few people run such a type, so it has no products of its own: an
+// expander writes its rows as bytes with block scales, and the products of the form multiply those. Any type whose
+// scales have the form is one more expander.
+type Form int
 
-// Odd reports whether t's halves of blocks have scales and values that are odd, as those of IQ1_M.
-func Odd(t quant.Type) bool {
+// The forms.
+const (
+	Own          Form = iota // the type has products of its own
+	Blocks                   // for each 32 elements a scale
+	BlockMinima              // for each 32 elements a scale and a minimum, as panels of Q5_K
+	Halves                   // for each 16 elements a scale that is an integer of eight bits, for each 256 its unit
+	HalfMinima               // the same, and a minimum for each 16 elements
+	SmallScales              // for each 16 elements a float scale
+	SignedBlocks             // for each 32 elements a scale, of values that need eight bits, as panels of Q8_0
+	Forms        = iota
+)
+
+// FormOf returns the form of type t's panels.
+func FormOf(t quant.Type) Form {
+	switch t {
+	case quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q5_K, quant.Q6_K, quant.IQ4_XS, quant.MXFP4:
+		return Own
+	}
 	traits := t.Traits()
-	return traits.Scales == quant.HalfBlocks && traits.Codebook != nil && slices.Max(traits.Codebook) == OddValue
+	switch traits.Scales {
+	case quant.NoScales:
+		return Own
+	case quant.BlockMin:
+		return BlockMinima
+	case quant.HalfBlocks:
+		return Halves
+	case quant.NibbleMinima:
+		return HalfMinima
+	case quant.SmallFloats:
+		return SmallScales
+	}
+	if traits.Codebook != nil && slices.Min(traits.Codebook) < -expandedOffset {
+		return SignedBlocks
+	}
+	return Blocks
 }
 
-// Scaled reports whether panels of 512-bit vectors hold t's quants times the scales of their halves of blocks.
-func Scaled(t quant.Type) bool {
-	traits := t.Traits()
-	return Odd(t) || traits.Scales == quant.HalfBlocks && traits.Bits == 3 && traits.Codebook == nil
-}
+// expandedOffset is what the unsigned quants of a panel of Blocks or Halves lie above their values, of all types:
+// products of 127·127·2 fit 16 bits.
+const expandedOffset = 64
 
 // Offset returns the number that the unsigned quants of products lie above their values: where they are signed, or come
 // from a codebook, the least power of two that leaves none negative.
 func Offset(t quant.Type) int {
 	traits := t.Traits()
+	form := FormOf(t)
 	switch {
+	case form == Blocks || form == Halves:
+		return expandedOffset
 	case traits.Bits == 8:
 		return 128
 	case traits.Codebook != nil:

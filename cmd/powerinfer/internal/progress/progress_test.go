@@ -1,4 +1,4 @@
-package main
+package progress
 
 import (
 	"bytes"
@@ -16,22 +16,22 @@ func (c *clock) pass(d time.Duration) { c.t = c.t.Add(d) }
 func TestProgressLines(t *testing.T) {
 	var out bytes.Buffer
 	c := &clock{time.Unix(1000, 0)}
-	p := startProgress("loading", unitBytes, &out, false, c.now, usualPatience)
-	p.set(100e6, 1000e6)
+	p := start("loading", Bytes, &out, false, c.now, usualPatience)
+	p.Set(100e6, 1000e6)
 	c.pass(usualPatience - time.Millisecond)
-	p.set(200e6, 1000e6)
+	p.Set(200e6, 1000e6)
 	if out.Len() > 0 {
 		t.Fatalf("a task of less than %s shows %q", usualPatience, out.String())
 	}
 	c.pass(3*time.Second + time.Millisecond) // five seconds since the beginning
-	p.set(0, 1000e6)
-	p.set(0, 0)
-	p.set(250e6, 1000e6)
+	p.Set(0, 1000e6)
+	p.Set(0, 0)
+	p.Set(250e6, 1000e6)
 	c.pass(lineEvery - time.Millisecond)
-	p.set(300e6, 1000e6)
+	p.Set(300e6, 1000e6)
 	c.pass(time.Millisecond) // ten
-	p.set(1000e6, 1000e6)
-	p.finish()
+	p.Set(1000e6, 1000e6)
+	p.Finish()
 	want := "loading: 25 % (50 MB/s, 15s left)\nloading: 100 % (100 MB/s, 0s left)\n"
 	if out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
@@ -42,12 +42,12 @@ func TestProgressLines(t *testing.T) {
 func TestProgressStarts(t *testing.T) {
 	var out bytes.Buffer
 	c := &clock{time.Unix(1000, 0)}
-	p := startProgress("loading", unitBytes, &out, false, c.now, usualPatience)
+	p := start("loading", Bytes, &out, false, c.now, usualPatience)
 	c.pass(10 * time.Second) // while the machine is measured
-	p.starts()
-	p.set(100e6, 1000e6)
+	p.Starts()
+	p.Set(100e6, 1000e6)
 	c.pass(2 * time.Second)
-	p.set(500e6, 1000e6)
+	p.Set(500e6, 1000e6)
 	if want := "loading: 50 % (250 MB/s, 2s left)\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
@@ -68,7 +68,7 @@ func TestProgressBegins(t *testing.T) {
 		waits, ending string
 	}{{false, "perplexity: 0 % (7s)\n", ""}, {true, "\rperplexity: 0 % (7s)", "\r\x1b[K"}} {
 		out := make(told, 100) // a busy machine may tell more than once
-		p := startProgress("perplexity", unitWindows, out, c.tty, time.Now, 0)
+		p := start("perplexity", Windows, out, c.tty, time.Now, 0)
 		p.mu.Lock()
 		p.begin, p.now = time.Unix(1000, 0), func() time.Time { return time.Unix(1007, 0) }
 		p.waiting = time.AfterFunc(0, p.wait)
@@ -76,9 +76,9 @@ func TestProgressBegins(t *testing.T) {
 		if got := <-out; got != c.waits {
 			t.Errorf("terminal %v: %q, want %q", c.tty, got, c.waits)
 		}
-		p.begun()
-		p.begun()
-		p.finish()
+		p.Begun()
+		p.Begun()
+		p.Finish()
 		close(out)
 		last := ""
 		for s := range out {
@@ -91,9 +91,9 @@ func TestProgressBegins(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	p := startProgress("perplexity", unitWindows, &out, false, time.Now, time.Hour)
-	p.begins()
-	p.finish()
+	p := start("perplexity", Windows, &out, false, time.Now, time.Hour)
+	p.Begins()
+	p.Finish()
 	p.wait() // as a timer that went off meanwhile does
 	if out.Len() > 0 {
 		t.Errorf("a short task shows %q", out.String())
@@ -101,7 +101,7 @@ func TestProgressBegins(t *testing.T) {
 }
 
 func TestProgressUnits(t *testing.T) {
-	for u, want := range map[unit]string{unitBytes: "2 MB/s", unitTokens: "2000000.0 tokens/s", unitRuns: "2000000.00/s"} {
+	for u, want := range map[Unit]string{Bytes: "2 MB/s", Tokens: "2000000.0 tokens/s", Runs: "2000000.00/s"} {
 		if got := u.rate(2e6); got != want {
 			t.Errorf("unit %d: %q, want %q", u, got, want)
 		}
@@ -112,19 +112,19 @@ func TestProgressBar(t *testing.T) {
 	t.Setenv("NO_COLOR", "1")
 	var out bytes.Buffer
 	c := &clock{time.Now()}
-	p := startProgress("reading the prompt", unitTokens, &out, true, c.now, usualPatience)
-	p.set(512, 4096)
-	p.finish()
+	p := start("reading the prompt", Tokens, &out, true, c.now, usualPatience)
+	p.Set(512, 4096)
+	p.Finish()
 	if out.Len() > 0 {
 		t.Fatalf("a short task shows %q", out.String())
 	}
-	p = startProgress("reading the prompt", unitTokens, &out, true, c.now, usualPatience)
-	p.set(512, 4096)
+	p = start("reading the prompt", Tokens, &out, true, c.now, usualPatience)
+	p.Set(512, 4096)
 	c.pass(usualPatience)
 	time.Sleep(barThrottle) // the bar has its own clock
-	p.set(1024, 4096)
+	p.Set(1024, 4096)
 	shown := out.String()
-	p.finish()
+	p.Finish()
 	for _, want := range []string{"reading the prompt", "25%", "1024/4096", "tokens/s"} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("the bar lacks %q: %q", want, shown)

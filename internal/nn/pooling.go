@@ -1,4 +1,4 @@
-package arch
+package nn
 
 import (
 	"fmt"
@@ -44,3 +44,10 @@ func ParsePooling(name string) (Pooling, error) {
 // RankPoolingKey is the key by which our files say which state their classification head reads, where it is not the one
 // that the family implies.
 const RankPoolingKey = "powerinfer.rank_pooling"
+
+// Ranking says how the classification head of a reranker reads a text, in files of the family that have one.
+type Ranking struct {
+	Pooling Pooling // the state that the head reads, unless the file says another; empty: the last
+	GELU    bool    // the first product of the head goes through GELU; else through tanh
+	Shares  bool    // scores are shares of 1: their softmax
+}

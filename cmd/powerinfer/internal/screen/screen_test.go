@@ -1,27 +1,23 @@
-package main
+package screen
 
 import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// ownSequences are the files that may write escape sequences of their own to a terminal, by Styled; foreign text in
+// ownSequences are the files of the command that may write escape sequences of their own to a terminal, by Styled; foreign text in
 // them has passed terminal.Clean or a Cleaner.
-var ownSequences = []string{"chat.go", "chat_answer.go", "chat_commands.go", "chat_editor.go", "chat_keyboard_unix.go", "chat_thought.go", "progress.go"}
+var ownSequences = []string{"chat.go", "chat_answer.go", "chat_commands.go", "chat_editor.go", "chat_keyboard_unix.go", "chat_thought.go", "internal/progress/progress.go"}
 
 // TestOneWriter: commands write to stdout and stderr, which clean what a terminal is shown, and to nothing that goes
 // past these.
 func TestOneWriter(t *testing.T) {
-	names, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	forbidden := map[string][]string{
 		"os":      {"Stdout", "Stderr", "NewFile"},
 		"syscall": {"Stdout", "Stderr", "Write"},
@@ -30,15 +26,17 @@ func TestOneWriter(t *testing.T) {
 		"log":     {"Print", "Printf", "Println", "Fatal", "Fatalf", "Fatalln", "Panic", "Panicf", "Panicln", "Default"},
 		"slog":    {"Debug", "Info", "Warn", "Error", "Log", "Default"},
 	}
+	const command = "../.." // its folder, from here
 	seen := 0
-	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") || name == "output.go" {
-			continue
+	err := filepath.WalkDir(command, func(path string, d fs.DirEntry, err error) error {
+		name := filepath.ToSlash(strings.TrimPrefix(path, filepath.FromSlash(command)+string(filepath.Separator)))
+		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || name == "internal/screen/screen.go" {
+			return err
 		}
 		files := token.NewFileSet()
-		file, err := parser.ParseFile(files, name, nil, 0)
+		file, err := parser.ParseFile(files, path, nil, 0)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			if call, ok := n.(*ast.CallExpr); ok {
@@ -61,8 +59,29 @@ func TestOneWriter(t *testing.T) {
 			}
 			return true
 		})
-	}
-	if _, err := os.Stat("output.go"); err != nil || seen == 0 {
+		return nil
+	})
+	if err != nil || seen == 0 {
 		t.Errorf("%d places write escape sequences; %v", seen, err)
+	}
+}
+
+// TestBroken: lines end between words, and a word that is longer than a line stays whole.
+func TestBroken(t *testing.T) {
+	for _, k := range []struct {
+		text, indent string
+		width        int
+		want         string
+	}{
+		{"one two three", "", 7, "one two\nthree"},
+		{"one two three", "", 0, "one two three"},
+		{"one two three", "  ", 9, "one two\n  three"},
+		{"one two three", "     ", 8, "one two\nthree"},
+		{"incomprehensible", "", 5, "incomprehensible"},
+		{"日本 語", "", 5, "日本\n語"},
+	} {
+		if got := Broken(k.text, k.indent, k.width); got != k.want {
+			t.Errorf("%q in %d columns: %q, not %q", k.text, k.width, got, k.want)
+		}
 	}
 }

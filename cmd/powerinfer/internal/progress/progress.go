@@ -1,4 +1,6 @@
-package main
+// Package progress shows how far a command's work is: a bar with rate and time left on a terminal, plain lines elsewhere.
+// Nothing is shown of what takes less than the user's patience.
+package progress
 
 import (
 	"fmt"
@@ -10,18 +12,20 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
 
-// unit is the unit in which a progress bar counts.
-type unit int
+// Unit is what a bar counts.
+type Unit int
 
+// Units.
 const (
-	unitBytes unit = iota
-	unitTokens
-	unitRuns
-	unitWindows // of a text's tokens
-	unitTime    // nanoseconds that work was expected to take, which are not shown
+	Bytes Unit = iota
+	Tokens
+	Runs
+	Windows // of a text's tokens
+	Time    // nanoseconds that work was expected to take, which are not shown
 )
 
 // usualPatience is the time that a task takes before anything is shown, and lineEvery the time between plain lines.
@@ -30,9 +34,9 @@ const (
 	lineEvery     = 5 * time.Second
 )
 
-// patience returns the time that a task takes, or is expected to take, before that is told: the usual one, or what
+// Patience returns the time that a task takes, or is expected to take, before that is told: the usual one, or what
 // POWERINFER_PATIENCE says, such as 1h for programs that read standard error.
-func patience() time.Duration {
+func Patience() time.Duration {
 	if d, err := time.ParseDuration(os.Getenv("POWERINFER_PATIENCE")); err == nil {
 		return d
 	}
@@ -42,25 +46,25 @@ func patience() time.Duration {
 // barThrottle is the time between two redraws of a bar.
 const barThrottle = 100 * time.Millisecond
 
-// progress shows a task once it has run longer than its patience: a bar with rate and time left on a terminal, plain
+// Bar shows a task once it has run longer than its patience: a bar with rate and time left on a terminal, plain
 // lines elsewhere.
-type progress struct {
+type Bar struct {
 	mu       sync.Mutex
 	patience time.Duration
 	what     string
-	unit     unit
+	unit     Unit
 	out      io.Writer
 	now      func() time.Time
 	begin    time.Time
 	lastLine time.Time
 	total    int64
 	bar      *progressbar.ProgressBar // where out is a terminal that moves its cursor; writes through late
-	waiting  *time.Timer              // until some of a task is done that begins has told of
+	waiting  *time.Timer              // until some of a task is done that Begins has told of
 	waited   bool                     // that it runs was shown
 }
 
 // late drops what is written before p has run for its patience: a bar must know when its task began to tell its rate.
-type late struct{ p *progress }
+type late struct{ p *Bar }
 
 func (l late) Write(b []byte) (int, error) {
 	if l.p.now().Sub(l.p.begin) < l.p.patience {
@@ -69,14 +73,14 @@ func (l late) Write(b []byte) (int, error) {
 	return l.p.out.Write(b)
 }
 
-// newProgress shows what on standard error.
-func newProgress(what string, u unit) *progress {
-	tty := stderr.IsTerminal() && os.Getenv("TERM") != "dumb"
-	return startProgress(what, u, stderr.Styled(), tty, time.Now, patience())
+// New returns the bar of a task on standard error. what names the task, u is what it is counted in.
+func New(what string, u Unit) *Bar {
+	tty := screen.Err.IsTerminal() && os.Getenv("TERM") != "dumb"
+	return start(what, u, screen.Err.Styled(), tty, time.Now, Patience())
 }
 
-func startProgress(what string, u unit, out io.Writer, tty bool, now func() time.Time, patience time.Duration) *progress {
-	p := &progress{patience: patience, what: terminal.Clean(what), unit: u, out: out, now: now, begin: now()}
+func start(what string, u Unit, out io.Writer, tty bool, now func() time.Time, patience time.Duration) *Bar {
+	p := &Bar{patience: patience, what: terminal.Clean(what), unit: u, out: out, now: now, begin: now()}
 	if tty {
 		p.bar = p.newBar()
 	}
@@ -86,16 +90,16 @@ func startProgress(what string, u unit, out io.Writer, tty bool, now func() time
 // waitEvery is the time between two redraws of the time that a task has run before any of it was done.
 const waitEvery = time.Second
 
-// begins tells that the task runs now, and that its first part may take long: until begun it is shown for how long it
+// Begins tells that the task runs now, and that its first part may take long: until Begun it is shown for how long it
 // has run.
-func (p *progress) begins() {
+func (p *Bar) Begins() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.begin = p.now()
 	p.waiting = time.AfterFunc(p.patience, p.wait)
 }
 
-func (p *progress) wait() {
+func (p *Bar) wait() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.waiting == nil {
@@ -112,8 +116,8 @@ func (p *progress) wait() {
 	p.waiting.Reset(lineEvery)
 }
 
-// starts tells that the task runs since now, where it was to wait for another.
-func (p *progress) starts() {
+// Starts tells that the task runs since now, where it was to wait for another.
+func (p *Bar) Starts() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.begin = p.now()
@@ -122,8 +126,8 @@ func (p *progress) starts() {
 	}
 }
 
-// begun tells that some of the task is done, and leaves the terminal's line empty.
-func (p *progress) begun() {
+// Begun tells that some of the task is done, and leaves the terminal's line empty.
+func (p *Bar) Begun() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.waiting == nil {
@@ -136,8 +140,11 @@ func (p *progress) begun() {
 	}
 }
 
-// set tells how much is done.
-func (p *progress) set(done, total int64) {
+// Count is Set for numbers of parts.
+func (p *Bar) Count(done, total int) { p.Set(int64(done), int64(total)) }
+
+// Set tells how much is done.
+func (p *Bar) Set(done, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if done <= 0 || total <= 0 {
@@ -164,15 +171,15 @@ func (p *progress) set(done, total int64) {
 		fmt.Fprintf(p.out, "%s: %d %%\n", p.what, percent)
 		return
 	}
-	if p.unit == unitTime {
+	if p.unit == Time {
 		fmt.Fprintf(p.out, "%s: %d %% (%s left)\n", p.what, percent, left)
 		return
 	}
 	fmt.Fprintf(p.out, "%s: %d %% (%s, %s left)\n", p.what, percent, p.unit.rate(rate), left)
 }
 
-// say tells what is being done of the task now.
-func (p *progress) say(what string) {
+// Say tells what is being done of the task now.
+func (p *Bar) Say(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.what = terminal.Clean(what); p.bar != nil {
@@ -180,11 +187,11 @@ func (p *progress) say(what string) {
 	}
 }
 
-func (u unit) rate(perSecond float64) string {
+func (u Unit) rate(perSecond float64) string {
 	switch u {
-	case unitBytes:
+	case Bytes:
 		return fmt.Sprintf("%.0f MB/s", perSecond/1e6)
-	case unitTokens:
+	case Tokens:
 		return fmt.Sprintf("%.1f tokens/s", perSecond)
 	}
 	return fmt.Sprintf("%.2f/s", perSecond)
@@ -199,7 +206,7 @@ const (
 )
 
 // barWidth returns how many columns the bar itself has, so that its line fits the terminal.
-func (p *progress) barWidth() int {
+func (p *Bar) barWidth() int {
 	s, ok := p.out.(interface{ Size() (columns, rows int) })
 	if !ok {
 		return usualBar
@@ -212,31 +219,31 @@ func (p *progress) barWidth() int {
 }
 
 // newBar has no colours, so that NO_COLOR holds whatever it is.
-func (p *progress) newBar() *progressbar.ProgressBar {
+func (p *Bar) newBar() *progressbar.ProgressBar {
 	o := []progressbar.Option{
 		progressbar.OptionSetWriter(late{p}), progressbar.OptionSetDescription(p.what),
 		progressbar.OptionSetPredictTime(true),
 		progressbar.OptionSetWidth(p.barWidth()), progressbar.OptionThrottle(barThrottle), progressbar.OptionClearOnFinish(),
 	}
-	if p.unit != unitTime {
+	if p.unit != Time {
 		o = append(o, progressbar.OptionShowCount())
 	}
 	switch p.unit {
-	case unitBytes:
+	case Bytes:
 		o = append(o, progressbar.OptionShowBytes(true)) // with their rate
-	case unitTokens:
+	case Tokens:
 		o = append(o, progressbar.OptionShowIts(), progressbar.OptionSetItsString("tokens"))
-	case unitRuns:
+	case Runs:
 		o = append(o, progressbar.OptionShowIts(), progressbar.OptionSetItsString("runs"))
-	case unitWindows:
+	case Windows:
 		o = append(o, progressbar.OptionShowIts(), progressbar.OptionSetItsString("windows"))
 	}
 	return progressbar.NewOptions64(1, o...)
 }
 
-// finish clears the bar.
-func (p *progress) finish() {
-	p.begun()
+// Finish clears the bar.
+func (p *Bar) Finish() {
+	p.Begun()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.bar != nil && p.total > 0 {

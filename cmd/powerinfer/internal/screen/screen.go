@@ -1,0 +1,75 @@
+// Package screen is what commands write to: standard output and standard error, which may be terminals. It breaks lines
+// where the window ends, keeps errors to one line, and holds the few escape sequences that commands use.
+package screen
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/rivo/uniseg"
+	"golang.org/x/term"
+
+	"github.com/powerinfer-go/powerinfer/internal/terminal"
+)
+
+// Out and Err are the only outputs that commands write to, so that foreign text never commands a terminal.
+// TestOneWriter checks that no other code uses the files.
+var Out, Err = terminal.Of(os.Stdout), terminal.Of(os.Stderr)
+
+// Escape sequences (ECMA-48): faint, no attributes any more, and to erase all from the cursor on.
+const (
+	Faint  = "\x1b[2m"
+	Normal = "\x1b[0m"
+	Erase  = "\x1b[J"
+)
+
+// SpareColumns stay free at the right of lines: terminals differ in where the cursor is after a full one.
+const SpareColumns = 1
+
+// Interactive reports whether a person sits at standard input and output.
+func Interactive() bool {
+	return term.IsTerminal(int(os.Stdin.Fd())) && Out.IsTerminal()
+}
+
+// Columns returns the width of an output's terminal without SpareColumns. It is 0 if the width is not known.
+func Columns(o *terminal.Output) int {
+	columns, _ := o.Size()
+	return max(0, columns-SpareColumns)
+}
+
+// Note tells the user something on standard error.
+func Note(s string) { fmt.Fprintln(Err, Lines("note: "+s)) }
+
+// Lines returns a line for standard error as it is, or broken between words where that is a terminal.
+func Lines(line string) string {
+	if width := Columns(Err); width > 0 {
+		return Broken(line, "", width)
+	}
+	return line
+}
+
+// Broken returns text broken between words into lines of width columns, all but the first after indent, which is left
+// out where it takes half of them.
+func Broken(text, indent string, width int) string {
+	if 2*len(indent) > width {
+		indent = ""
+	}
+	var b strings.Builder
+	column := 0
+	for i, word := range strings.Split(text, " ") {
+		w := uniseg.StringWidth(word)
+		switch {
+		case i == 0:
+		case width > 0 && column+1+w > width && column > len(indent):
+			b.WriteString("\n" + indent)
+			column = len(indent)
+		default:
+			b.WriteString(" ")
+			column++
+		}
+		b.WriteString(word)
+		column += w
+	}
+	return b.String()
+}

@@ -1,0 +1,123 @@
+package kernel
+
+import (
+	"unsafe"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
+)
+
+// A rare type is expanded: a type that few people run has no products of its own. All its products, of one token or
+// many, of rows one after the other or chosen by index, go by panels, which its tiles.expand writes a few superblocks at
+// a time to memory that stays in the first-level cache, and from which the kernels of its form of scales multiply
+// (layout.FormOf). superblock.read is the scalar twin of every expander, and dotGeneric that of the products, so that
+// they have the bits that a kernel of the type's own would have.
+
+const (
+	// expandedTokens bounds the tokens that pass over a panel of a few superblocks, before the next one.
+	expandedTokens = 32
+	// expandedAhead is the least distance, in bytes, at which rows are asked for.
+	expandedAhead = 16 << 10
+)
+
+// expanded reports whether products go by panels only.
+func (m *tiles) expanded() bool { return m.each.tile != nil }
+
+// eachRow computes the products of tokens with count rows from row first on, or with those that index lists where there
+// are any, by tiles of some rows and one token.
+func (c *call) eachRow(s *blockScratch, out []float32, first, count int, index []int32, tokens int) {
+	p := expanding{call: *c, s: s, first: first, count: count, index: index, place: c.panelPlace()}
+	p.pair = min(c.n, c.part)*p.place.step + panelPad
+	p.ahead = (expandedAhead/(c.m.each.rows*c.rowBytes) + 1) * c.m.each.rows
+	for t := 0; t < tokens; t += expandedTokens {
+		for at := 0; at < count; at += c.m.each.rows {
+			p.rows(out[t*c.outStride:], at, t, min(expandedTokens, tokens-t))
+		}
+	}
+}
+
+// expanding is a product by panels in progress.
+type expanding struct {
+	call
+	s     *blockScratch
+	first int
+	count int
+	index []int32
+	pair  int // bytes from a row, or a pair of rows, of the panel to the next
+	place panelPlace
+	ahead int // rows whose memory is asked for lie so many rows ahead
+}
+
+// row returns where row number i of the product begins; of those past the last chosen by index, the last.
+func (p *expanding) row(i int) unsafe.Pointer {
+	i = min(i, p.count-1)
+	if p.index != nil {
+		i = int(p.index[i])
+	} else {
+		i += p.first
+	}
+	return unsafe.Add(p.w, i*p.rowBytes)
+}
+
+// soon returns the row that is asked for while row number i is expanded: perhaps one past the end, which the processor
+// ignores.
+func (p *expanding) soon(i int) unsafe.Pointer {
+	if p.index != nil {
+		return p.row(i + p.ahead)
+	}
+	return unsafe.Add(p.w, (p.first+i+p.ahead)*p.rowBytes)
+}
+
+// rows computes a tile's rows from number at on, or those before the end where fewer are left, and n tokens from token t
+// on, whose outputs begin at out.
+func (p *expanding) rows(out []float32, at, t, n int) {
+	each, tile, stride := &p.m.each, out, p.outStride
+	if p.count < each.rows { // the tile's other rows are the last once more
+		at, tile, stride = 0, p.s.rest[:], each.rows
+	} else {
+		at = min(at, p.count-each.rows)
+		tile = out[at:]
+	}
+	for from := 0; from < p.n; from += p.part {
+		to, part := min(from+p.part, p.n), p.m.panelPart
+		if from == 0 {
+			part |= layout.FirstPart
+		}
+		if to == p.n {
+			part |= layout.LastPart
+		}
+		for i := 0; i < each.rows; i += p.place.together {
+			place := func(row unsafe.Pointer) *byte { return (*byte)(unsafe.Add(row, from*p.step)) }
+			panel := &p.s.panel[i/p.place.together*p.pair]
+			i := at + i
+			p.expand(panel, place(p.row(i)), place(p.row(i+1)), to-from, place(p.soon(i)), place(p.soon(i+1)))
+		}
+		for i := range n {
+			each.tile(&tile[i*stride], uintptr(4*stride), &p.s.panel[0], uintptr(p.pair), (*byte)(unsafe.Add(p.x, (t+i)*p.xStride+from*p.xStep)),
+				uintptr(p.xStride), uintptr(to-from), &p.s.acc[i*each.rows*accPerRow], part)
+		}
+	}
+	if p.count < each.rows {
+		for i := range n {
+			copy(out[i*p.outStride:][:p.count], p.s.rest[i*each.rows:])
+		}
+	}
+}
+
+// expand writes n superblocks of a row of a panel, or of the two rows of a pair, and asks for those at soon meanwhile.
+func (c *call) expand(dst, row, second *byte, n int, soon, soonSecond *byte) {
+	if c.m.expandPair != nil {
+		c.m.expandPair(dst, row, second, uintptr(n), soon, soonSecond)
+		return
+	}
+	c.expandRow(dst, row, n, soon)
+	if c.m.panelPiece > 0 {
+		c.expandRow((*byte)(unsafe.Add(unsafe.Pointer(dst), c.m.panelPiece)), second, n, soonSecond)
+	}
+}
+
+func (c *call) expandRow(dst, row *byte, n int, soon *byte) {
+	if c.fetch != nil && soon != row {
+		c.fetch(soon, uintptr((n*c.step+fetchLine-1)/fetchLine))
+	}
+	c.m.expand(dst, row, uintptr(n))
+}

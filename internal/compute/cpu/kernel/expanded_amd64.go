@@ -1,0 +1,75 @@
+package kernel
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// expanders of a rare type write n superblocks of a packed row as a panel's, or those of two rows as a strip's.
+type expanders struct {
+	row  func(dst, w *byte, n uintptr)
+	pair func(dst, first, second *byte, n uintptr, soon, soonSecond *byte)
+}
+
+func rareTypes() map[quant.Type]expanders {
+	return map[quant.Type]expanders{
+		quant.Q4_1:        {expandQ41AVX2, expandPairQ41},
+		quant.Q5_0:        {expandQ50AVX2, expandPairQ50},
+		quant.Q5_1:        {expandQ51AVX2, expandPairQ51},
+		quant.Q2_K:        {expandQ2KAVX2, expandPairQ2K},
+		quant.Q3_K:        {expandQ3KAVX2, expandPairQ3K},
+		quant.IQ2_XXS:     {expandIQ2XXSAVX2, expandPairIQ2XXS},
+		quant.IQ2_XS:      {expandIQ2XSAVX2, expandPairIQ2XS},
+		quant.IQ2_S:       {expandIQ2XSAVX2, expandPairIQ2XS},
+		quant.IQ3_XXS:     {expandIQ3XXSAVX2, expandPairIQ3XXS},
+		quant.IQ3_S:       {expandIQ3SAVX2, expandPairIQ3S},
+		quant.IQ1_S:       {expandIQ1SAVX2, expandPairIQ1S},
+		quant.IQ1_M:       {expandIQ1MAVX2, expandPairIQ1M},
+		quant.IQ4_NL:      {expandIQ4NLAVX2, expandPairIQ4NL},
+		quant.TQ1_0:       {expandTQ10AVX2, expandPairTQ10},
+		quant.TQ2_0:       {expandTQ10AVX2, expandPairTQ10},
+		quant.Q1_0:        {expandQ10AVX2, expandPairQ10},
+		quant.Q2_0:        {expandQ10AVX2, expandPairQ10},
+		quant.NVFP4:       {expandNVFP4AVX2, expandPairNVFP4},
+		quant.NVFP4Scaled: {expandNVFP4AVX2, expandPairNVFP4},
+	}
+}
+
+// expandAVX2 gives rare types their expanders and the products of their forms.
+func (k *Kernels) expandAVX2() {
+	forms := [layout.Forms]tiles{
+		layout.Blocks:       {each: block{4, 1, panelBlocksAVX24x1}, panel: block{2, 3, panelBlocksAVX22x3}},
+		layout.BlockMinima:  {each: block{4, 1, panelQ5KAVX24x1}, panel: block{2, 3, panelQ5KAVX22x3}},
+		layout.Halves:       {each: block{4, 1, panelHalvesAVX24x1}, panel: block{2, 3, panelHalvesAVX22x3}},
+		layout.HalfMinima:   {each: block{4, 1, panelHalfMinimaAVX24x1}, panel: block{2, 3, panelHalfMinimaAVX22x3}},
+		layout.SmallScales:  {each: block{4, 1, panelSmallScalesAVX24x1}, panel: block{2, 3, panelSmallScalesAVX22x3}},
+		layout.SignedBlocks: {each: block{4, 1, panelQ80AVX24x1}, panel: block{2, 3, panelQ80AVX22x3}},
+	}
+	for t, e := range rareTypes() {
+		m := forms[layout.FormOf(t)]
+		m.expand = e.row
+		k.types[t] = m
+	}
+}
+
+// expandVNNI gives rare types those of 512-bit vectors.
+func (k *Kernels) expandVNNI() {
+	forms := [layout.Forms]strip{
+		layout.Blocks:       {rows: 6, four: stripBlocksVNNI6x4, one: stripBlocksVNNI6x1},
+		layout.BlockMinima:  {rows: 6, four: stripQ5KVNNI6x4, one: stripQ5KVNNI6x1},
+		layout.Halves:       {rows: 4, four: stripHalvesVNNI4x4, one: stripHalvesVNNI4x1},
+		layout.HalfMinima:   {rows: 4, four: stripHalfMinimaVNNI4x4, one: stripHalfMinimaVNNI4x1},
+		layout.SmallScales:  {rows: 4, four: stripSmallScalesVNNI4x4, one: stripSmallScalesVNNI4x1},
+		layout.SignedBlocks: {rows: 6, four: stripQ80VNNI6x4, one: stripQ80VNNI6x1},
+	}
+	for t, e := range rareTypes() {
+		strip := forms[layout.FormOf(t)]
+		one := strip.one
+		k.types[t] = tiles{strip: strip, expandPair: e.pair, each: block{
+			strip.rows, 1,
+			func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride, n uintptr, acc *float32, part uintptr) {
+				one(out, outStride, w, rowBytes, x, xStride, n, acc, part, 1, nil, 0)
+			},
+		}}
+	}
+}

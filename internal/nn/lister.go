@@ -1,0 +1,58 @@
+package nn
+
+import "github.com/powerinfer-go/powerinfer/internal/gguf"
+
+// NewLister returns a binder that takes no tensors, but lists those that the program would take of a file with f's keys,
+// in their shapes. held answers what the binder would ask the file: it returns a tensor of that name if the model is to
+// have it, else nil. What the program needs is listed, whatever held says. The tensor's shape is that of the file where
+// no key tells it, such as the rows of the table of tokens; else it may be empty. Most are F32.
+func NewLister(f *gguf.File, plan Plan, held func(name string) *gguf.Tensor) *Binder {
+	b := NewOutline(f, plan)
+	b.held = held
+	return b
+}
+
+// Listed returns the tensors that a lister has listed, in the order in which the program binds them.
+func (b *Binder) Listed() []*gguf.Tensor { return b.listed }
+
+// tensor returns the file's tensor of that name, or nil. A lister's may have no shape.
+func (b *binding) tensor(name string) *gguf.Tensor {
+	if b.held == nil {
+		return b.File.Tensor(name)
+	}
+	if t := b.held(name); t != nil {
+		return &gguf.Tensor{Name: name, Type: t.Type, Shape: t.Shape}
+	}
+	return nil
+}
+
+// list gives t the shape of n matrices with so many rows of cols elements together, and lists it. n is 0 where it is no
+// stack.
+func (b *binding) list(t *gguf.Tensor, n, cols, rows int) *gguf.Tensor {
+	switch t.Shape = []int{cols, rows}; {
+	case n > 0:
+		t.Shape = []int{cols, rows / n, n}
+	case rows == 1:
+		t.Shape = []int{cols}
+	}
+	b.listed = append(b.listed, t)
+	return t
+}
+
+// tableOf is Table of a matrix that has so many rows, unless the file's has others.
+func (b *Binder) tableOf(name string, cols, rows int) []float32 {
+	if b.held != nil {
+		return b.table(name, cols, rows)
+	}
+	return b.Table(name, cols)
+}
+
+// shaped has a lister's last tensor listed in another shape of as many elements, row length first, as files have it.
+func (b *binding) shaped(dims ...int) {
+	if n := len(b.listed); n > 0 && b.held != nil {
+		b.listed[n-1].Shape = dims
+	}
+}
+
+// sized reports whether a tensor is there, and its shape is known.
+func sized(t *gguf.Tensor) bool { return t != nil && len(t.Shape) > 0 }
