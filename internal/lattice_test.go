@@ -110,7 +110,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/server", "internal/atomicfile internal/chat internal/chat/answer internal/engine internal/grammar internal/hub internal/picture internal/planner internal/sample internal/session internal/vision internal/fault internal/wholefile"},
 	{"internal/server/anthropic", "internal/chat internal/chat/answer internal/engine internal/server"},
 	{"internal/server/llamacpp", "internal/engine internal/hub internal/server"},
-	{"internal/server/ollama", "internal/chat internal/chat/answer internal/engine internal/gguf internal/hub internal/server"},
+	{"internal/server/ollama", "internal/chat internal/chat/answer internal/engine internal/gguf internal/hub internal/sample internal/server"},
 	{"internal/server/openai", "internal/chat internal/chat/answer internal/engine internal/server"},
 	{"internal/server/responses", "internal/chat internal/chat/answer internal/engine internal/server"},
 	{"internal/server/library", "internal/server internal/session"},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -17,6 +18,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/markdown"
+	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/terminal"
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
@@ -260,11 +262,8 @@ func (t *talk) describeModel() {
 
 // value returns a sampling option's value, which may be the one that the model's file advises.
 func (t *talk) value(name string) any {
-	switch field := flags.SamplingFields(&t.sampling)[name].(type) {
-	case *float32:
-		return *field
-	case *int:
-		return *field
+	if n, ok := sample.NumberBy(name); ok {
+		return reflect.ValueOf(n.Of(&t.sampling)).Elem()
 	}
 	if name == "samplers" {
 		return strings.Join(t.sampling.Samplers, ";")

@@ -222,7 +222,7 @@ const demoAnswers = 3
 func completeOptions(c *cli.Command, e *session.Session, o *server.ModelOptions) error {
 	var err error
 	o.Tower = e.Tower()
-	if o.Sampling, err = flags.ReadSamplerOptions(c, e); err != nil {
+	if o.Sampling, err = flags.ReadSessionSampling(c, e); err != nil {
 		return err
 	}
 	if c.Int64("seed") < 0 {
