@@ -30,6 +30,7 @@ func TestNoFlags(t *testing.T) {
 	others := []string{
 		"internal/setting", "internal/convert", "internal/imatrix", "internal/server",
 		"internal/compute/vulkan/shaders/manifest.go", // glslang's
+		"internal/sample/number.go",                   // help of flags
 		"internal/planner/experts.go",                 // llama.cpp's, in the names of its placements
 		"internal/eval/sandbox/child_linux.go",        // Python's
 		"internal/eval/sandbox/runner_linux.go",       // the same

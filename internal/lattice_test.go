@@ -110,7 +110,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/server", "internal/atomicfile internal/chat internal/chat/answer internal/engine internal/grammar internal/hub internal/picture internal/planner internal/sample internal/session internal/vision internal/fault internal/wholefile"},
 	{"internal/server/anthropic", "internal/chat internal/chat/answer internal/engine internal/server"},
 	{"internal/server/llamacpp", "internal/engine internal/hub internal/server"},
-	{"internal/server/ollama", "internal/chat internal/chat/answer internal/engine internal/gguf internal/hub internal/server"},
+	{"internal/server/ollama", "internal/chat internal/chat/answer internal/engine internal/gguf internal/hub internal/sample internal/server"},
 	{"internal/server/openai", "internal/chat internal/chat/answer internal/engine internal/server"},
 	{"internal/server/responses", "internal/chat internal/chat/answer internal/engine internal/server"},
 	{"internal/server/library", "internal/server internal/session"},
@@ -120,10 +120,12 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/server/metrics", "internal/compute internal/engine internal/model internal/server"},
 	{".", "internal/vision internal/picture internal/bench internal/chat internal/chat/answer internal/compute internal/engine internal/gguf internal/grammar internal/hub internal/model internal/planner internal/sample internal/session internal/trace internal/setting internal/fault"},
 	{"evaluate", ". internal/bench internal/engine internal/eval internal/eval/sandbox internal/eval/task internal/session internal/setting"},
-	{"cmd/powerinfer/internal/quantity", ""},
 	{"cmd/powerinfer/internal/screen", "internal/setting internal/terminal"},
+	{"cmd/powerinfer/flags", ". cmd/powerinfer/internal/screen internal/compute internal/engine internal/model internal/modelcost internal/planner internal/sample internal/session"},
+	{"cmd/powerinfer/internal/help", "cmd/powerinfer/flags cmd/powerinfer/internal/screen"},
+	{"cmd/powerinfer/internal/quantity", ""},
 	{"cmd/powerinfer/internal/progress", "cmd/powerinfer/internal/quantity cmd/powerinfer/internal/screen internal/terminal"},
-	{"cmd/powerinfer", "cmd/powerinfer/internal/progress cmd/powerinfer/internal/quantity cmd/powerinfer/internal/screen . evaluate demo internal/hub internal/chat internal/chat/answer internal/markdown internal/server internal/server/anthropic internal/server/llamacpp internal/server/library internal/server/ollama internal/server/openai internal/server/openapi internal/server/metrics internal/server/neurons internal/server/page internal/server/responses internal/session internal/bench internal/modelcost internal/compute internal/compute/vulkan internal/convert internal/engine internal/gguf internal/hw internal/imatrix/collect internal/measure internal/model internal/atomicfile internal/placement internal/neuronreport internal/prepare internal/prepared internal/sample internal/planner internal/sweep internal/setting internal/terminal internal/fault internal/wholefile"},
+	{"cmd/powerinfer", ". cmd/powerinfer/flags cmd/powerinfer/internal/help cmd/powerinfer/internal/progress cmd/powerinfer/internal/quantity cmd/powerinfer/internal/screen demo evaluate internal/atomicfile internal/bench internal/chat internal/chat/answer internal/compute/vulkan internal/convert internal/engine internal/fault internal/gguf internal/hub internal/hw internal/imatrix/collect internal/markdown internal/measure internal/model internal/modelcost internal/neuronreport internal/placement internal/planner internal/prepare internal/prepared internal/sample internal/server internal/server/anthropic internal/server/library internal/server/llamacpp internal/server/metrics internal/server/neurons internal/server/ollama internal/server/openai internal/server/openapi internal/server/page internal/server/responses internal/session internal/setting internal/sweep internal/terminal internal/wholefile"},
 }
 
 func TestImportsPointDownward(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
@@ -40,13 +41,13 @@ Each line of the output is an answer, in the order of completion:
 Where an id is missing the line's number stands for it. What the output already answers is not done again,
 so that an interrupted run is continued by the same command. A file is written by one run at a time:
 shards have an output each. A prompt that cannot be continued is answered by a line with an "error".`,
-		Flags: slices.Concat(engineFlags(), speculationFlags(), []cli.Flag{
+		Flags: slices.Concat(flags.Engine(), flags.Drafts(), []cli.Flag{
 			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "read prompts from `FILE`; - is standard input"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "add answers to `FILE`, also a pipe or device; without it, or with -, they go to standard output"},
 			&cli.StringFlag{Name: "shard", Usage: "answer only one share of the lines: `I/N` is every Nth line from line I on, counted from 0"},
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: usualParallel, Usage: "`N` prompts to continue at a time"},
 			lengthFlag(),
-		}, extensionFlags(), grammarFlags(), samplerFlags(), []cli.Flag{traceFlag()}),
+		}, flags.Extension(), grammarFlags(), flags.Sampling(), []cli.Flag{traceFlag()}),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			return traced(c, func(t *powerinfer.Trace) error { return runBatch(ctx, c, t) })
 		},
@@ -61,7 +62,7 @@ func runBatch(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (err
 	if parallel < 1 || parallel > mostSequences {
 		return fmt.Errorf("--parallel %d is not a number from 1 to %d", parallel, mostSequences)
 	}
-	if err := checkGeneration(c); err != nil {
+	if err := flags.CheckGeneration(c); err != nil {
 		return err
 	}
 	usual := powerinfer.Generation{Max: mostTokens(c.Int("n-predict")), IgnoreEnd: c.Bool("ignore-eos"), Reproducible: true}
@@ -106,7 +107,7 @@ func runBatch(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (err
 		return err
 	}
 	defer m.Close()
-	chosen, err := sampling(c, m)
+	chosen, err := flags.ReadSampling(c, m)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
@@ -31,36 +32,10 @@ type batchPrompt struct {
 	Schema   json.RawMessage `json:"json_schema"`
 	Samplers json.RawMessage `json:"samplers"`   // list of names, or a text of letters
 	Bias     json.RawMessage `json:"logit_bias"` // see sample.AddBiases
-	batchSampling
-}
+	Seed     *int64          `json:"seed"`
+	Breakers *[]string       `json:"dry_sequence_breakers"`
 
-// batchSampling holds the numbers and texts that replace those of the flags' powerinfer.Sampling.
-type batchSampling struct {
-	Seed             *int64    `json:"seed"`
-	Temperature      *float32  `json:"temperature"`
-	DynamicRange     *float32  `json:"dynatemp_range"`
-	DynamicExponent  *float32  `json:"dynatemp_exponent"`
-	TopK             *int      `json:"top_k"`
-	TopP             *float32  `json:"top_p"`
-	MinP             *float32  `json:"min_p"`
-	TopNSigma        *float32  `json:"top_n_sigma"`
-	TypicalP         *float32  `json:"typical_p"`
-	XTCProbability   *float32  `json:"xtc_probability"`
-	XTCThreshold     *float32  `json:"xtc_threshold"`
-	RepeatLastN      *int      `json:"repeat_last_n"`
-	RepeatPenalty    *float32  `json:"repeat_penalty"`
-	PresencePenalty  *float32  `json:"presence_penalty"`
-	FrequencyPenalty *float32  `json:"frequency_penalty"`
-	DRYMultiplier    *float32  `json:"dry_multiplier"`
-	DRYBase          *float32  `json:"dry_base"`
-	DRYAllowedLength *int      `json:"dry_allowed_length"`
-	DRYLastN         *int      `json:"dry_penalty_last_n"`
-	DRYBreakers      *[]string `json:"dry_sequence_breakers"`
-	Mirostat         *int      `json:"mirostat"`
-	MirostatTau      *float32  `json:"mirostat_tau"`
-	MirostatEta      *float32  `json:"mirostat_eta"`
-	AdaptiveTarget   *float32  `json:"adaptive_target"`
-	AdaptiveDecay    *float32  `json:"adaptive_decay"`
+	numbers map[string]float64 // of sampling, by sample.Number.JSON
 }
 
 // generation returns usual, changed where p says so.
@@ -74,15 +49,24 @@ func (p *batchPrompt) generation(usual powerinfer.Generation, m *powerinfer.Mode
 	if p.Grammar != "" || p.Schema != nil {
 		g.Grammar, g.Schema = p.Grammar, string(p.Schema)
 	}
-	p.apply(&s, m.Info().Context)
-	if p.Samplers != nil {
-		chain, err := sample.ReadChain(p.Samplers)
-		if err != nil {
-			return g, fmt.Errorf("samplers cannot be read: %w", err)
+	if p.Seed != nil {
+		s.Seed = powerinfer.RandomSeed
+		if *p.Seed >= 0 {
+			s.Seed = uint64(*p.Seed)
 		}
-		s.Samplers = []string{}
-		for _, stage := range chain {
-			s.Samplers = append(s.Samplers, stage.String())
+	}
+	for _, n := range sample.Numbers() {
+		if v, ok := p.numbers[n.JSON]; ok {
+			n.Set(&s, v, m.Info().Context)
+		}
+	}
+	if p.Breakers != nil {
+		s.DRY.Breakers = *p.Breakers
+	}
+	if p.Samplers != nil {
+		var err error
+		if s.Samplers, err = sample.ReadSamplers(p.Samplers); err != nil {
+			return g, fmt.Errorf("samplers cannot be read: %w", err)
 		}
 	}
 	s.LogitBias = maps.Clone(s.LogitBias)
@@ -93,7 +77,7 @@ func (p *batchPrompt) generation(usual powerinfer.Generation, m *powerinfer.Mode
 		g.IgnoreEnd = *p.NoEnd
 		maps.DeleteFunc(s.LogitBias, func(id int32, _ float32) bool { return m.EndOfText(id) })
 		if g.IgnoreEnd {
-			banEnds(s.LogitBias, m.Info().Vocabulary, m.EndOfText)
+			flags.BanEnds(s.LogitBias, m.Info().Vocabulary, m.EndOfText)
 		}
 	}
 	if p.Bias != nil {
@@ -104,49 +88,27 @@ func (p *batchPrompt) generation(usual powerinfer.Generation, m *powerinfer.Mode
 	return g, nil
 }
 
-// apply changes s where p says so, for a context of so many tokens.
-func (p *batchSampling) apply(s *powerinfer.Sampling, context int) {
-	if p.Seed != nil {
-		s.Seed = powerinfer.RandomSeed
-		if *p.Seed >= 0 {
-			s.Seed = uint64(*p.Seed)
+// decode reads a line's object.
+func (p *batchPrompt) decode(fields map[string]json.RawMessage) error {
+	p.numbers = map[string]float64{}
+	for _, n := range sample.Numbers() {
+		var o powerinfer.Sampling
+		raw, ok := fields[n.JSON]
+		if delete(fields, n.JSON); !ok || string(raw) == "null" {
+			continue
 		}
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(raw, n.Of(&o))); ok {
+			return fmt.Errorf("%s cannot be a JSON %s", n.JSON, wrong.Value)
+		}
+		p.numbers[n.JSON] = n.Get(&o)
 	}
-	for _, f := range []struct{ to, from *float32 }{
-		{&s.Temperature, p.Temperature},
-		{&s.DynamicRange, p.DynamicRange},
-		{&s.DynamicExponent, p.DynamicExponent},
-		{&s.TopP, p.TopP},
-		{&s.MinP, p.MinP},
-		{&s.TopNSigma, p.TopNSigma},
-		{&s.TypicalP, p.TypicalP},
-		{&s.XTCProbability, p.XTCProbability},
-		{&s.XTCThreshold, p.XTCThreshold},
-		{&s.RepeatPenalty, p.RepeatPenalty},
-		{&s.PresencePenalty, p.PresencePenalty},
-		{&s.FrequencyPenalty, p.FrequencyPenalty},
-		{&s.DRYMultiplier, p.DRYMultiplier},
-		{&s.DRYBase, p.DRYBase},
-		{&s.MirostatTau, p.MirostatTau},
-		{&s.MirostatEta, p.MirostatEta},
-		{&s.AdaptiveTarget, p.AdaptiveTarget},
-		{&s.AdaptiveDecay, p.AdaptiveDecay},
-	} {
-		set(f.to, f.from)
+	rest, err := json.Marshal(fields)
+	if err != nil {
+		return err
 	}
-	set(&s.TopK, p.TopK)
-	set(&s.DRYAllowedLength, p.DRYAllowedLength)
-	set(&s.DRYBreakers, p.DRYBreakers)
-	set(&s.Mirostat, p.Mirostat)
-	set(&s.RepeatLastN, p.RepeatLastN)
-	set(&s.DRYLastN, p.DRYLastN)
-	s.RepeatLastN, s.DRYLastN = lookBack(s.RepeatLastN, context), lookBack(s.DRYLastN, context)
-}
-
-func set[T any](to, from *T) {
-	if from != nil {
-		*to = *from
-	}
+	d := json.NewDecoder(bytes.NewReader(rest))
+	d.DisallowUnknownFields()
+	return d.Decode(p)
 }
 
 // readPrompts reads the lines of a batch. Empty ones are skipped.
@@ -160,8 +122,12 @@ func readPrompts(name, text string) (all []batchPrompt, err error) {
 		}
 		p := batchPrompt{}
 		d := json.NewDecoder(strings.NewReader(row))
-		d.DisallowUnknownFields()
-		if err := d.Decode(&p); err != nil {
+		var fields map[string]json.RawMessage
+		err := d.Decode(&fields)
+		if err == nil {
+			err = p.decode(fields)
+		}
+		if err != nil {
 			if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // its text names Go's types
 				err = fmt.Errorf("there is a JSON %s where an object belongs", wrong.Value)
 				if wrong.Field != "" {

@@ -12,12 +12,13 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
 // TestBatchPrompts: what a batch cannot be is refused by its line.
 func TestBatchPrompts(t *testing.T) {
 	good, err := readPrompts("in", "{\"prompt\":\"a\"}\n\n{\"id\":\"x\",\"prompt\":\"b\",\"temperature\":0.5,\"stop\":[\"c\"]}\n{\"id\":-7,\"prompt\":\"d\"}")
-	if err != nil || len(good) != 3 || string(good[0].ID) != "1" || string(good[1].ID) != `"x"` || *good[1].Temperature != 0.5 || good[1].TopK != nil {
+	if err != nil || len(good) != 3 || string(good[0].ID) != "1" || string(good[1].ID) != `"x"` || good[1].numbers["temperature"] != 0.5 || len(good[1].numbers) != 1 {
 		t.Errorf("%+v, %v", good, err)
 	}
 	for text, want := range map[string]string{
@@ -43,7 +44,7 @@ func TestBatchFields(t *testing.T) {
 	line := `{"prompt":"a","n_predict":0,"seed":7,"temperature":0.1,"dynatemp_range":0.2,"dynatemp_exponent":0.3,"top_k":1,"top_p":0.4,"min_p":0.15,
 		"top_n_sigma":0.6,"typical_p":0.7,"xtc_probability":0.8,"xtc_threshold":0.2,"repeat_last_n":-1,"repeat_penalty":1.1,"presence_penalty":1.2,
 		"frequency_penalty":1.3,"dry_multiplier":1.4,"dry_base":1.5,"dry_allowed_length":3,"dry_penalty_last_n":5,"dry_sequence_breakers":["x"],
-		"mirostat":2,"mirostat_tau":1.6,"mirostat_eta":1.7,"adaptive_target":0.9,"adaptive_decay":0.5,"ignore_eos":true,
+		"min_keep":2,"mirostat":2,"mirostat_tau":1.6,"mirostat_eta":1.7,"adaptive_target":0.9,"adaptive_decay":0.5,"ignore_eos":true,
 		"samplers":["top_k","temperature"],"logit_bias":[[3,1.5],["king",false]],"grammar":"root ::= \"b\""}`
 	all, err := readPrompts("in", strings.ReplaceAll(line, "\n", " "))
 	if err != nil {
@@ -59,17 +60,17 @@ func TestBatchFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	was, is := reflect.ValueOf(powerinfer.DefaultSampling()), reflect.ValueOf(*g.Sampling)
-	for i := range is.NumField() {
-		if reflect.DeepEqual(was.Field(i).Interface(), is.Field(i).Interface()) {
-			t.Errorf("%s is %v, as without the line", is.Type().Field(i).Name, is.Field(i))
+	was, is := powerinfer.DefaultSampling(), *g.Sampling
+	for _, n := range sample.Numbers() {
+		if n.Get(&was) == n.Get(&is) {
+			t.Errorf("%s is %v, as without the line", n.Field, n.Get(&is))
 		}
 	}
-	if !reflect.DeepEqual(was.Interface(), reflect.ValueOf(usual).Interface()) {
+	if !reflect.DeepEqual(was, usual) {
 		t.Error("the line changed what the flags say")
 	}
 	s := g.Sampling
-	if s.Seed != 7 || s.MinP != 0.15 || s.RepeatLastN != 128 || s.DRYBreakers[0] != "x" || s.LogitBias[3] != 1.5 || strings.Join(s.Samplers, ";") != "top_k;temperature" {
+	if s.Seed != 7 || s.MinP != 0.15 || s.RepeatLastN != 128 || s.DRY.Breakers[0] != "x" || s.LogitBias[3] != 1.5 || strings.Join(s.Samplers, ";") != "top_k;temperature" {
 		t.Errorf("%+v", s)
 	}
 	for _, id := range m.Tokenize("king", false, true) {

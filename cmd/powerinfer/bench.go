@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/evaluate"
@@ -26,21 +27,21 @@ func benchCommand() *cli.Command {
 		Name: "bench", UsageText: `powerinfer bench model.gguf
 powerinfer bench -m model.gguf -p 512 -n 128 -t 1,2,4
 powerinfer bench -m model.gguf -npp 128 -ntg 128 -npl 1,2,4,8`, Usage: "time prompts and generation, with llama-bench's columns",
-		Flags: slices.Concat(modelFlags(), []cli.Flag{
+		Flags: slices.Concat(flags.Model(), []cli.Flag{
 			&cli.StringSliceFlag{Name: "n-prompt", Aliases: []string{"p"}, Value: []string{"512"}, Usage: "`N` prompt tokens" + list},
 			&cli.StringSliceFlag{Name: "n-gen", Aliases: []string{"n"}, Value: []string{"128"}, Usage: "`N` tokens to generate" + list},
 			&cli.StringSliceFlag{Name: "n-depth", Aliases: []string{"d"}, Value: []string{"0"}, Usage: "`N` tokens already in the context" + list},
-			&cli.StringSliceFlag{Name: "threads", Aliases: []string{"t"}, Usage: "`N` threads, default physical cores; or a list: 1,2,4", Sources: env("THREADS")},
+			&cli.StringSliceFlag{Name: "threads", Aliases: []string{"t"}, Usage: "`N` threads, default physical cores; or a list: 1,2,4", Sources: flags.Env("THREADS")},
 			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "take tokens from the text in `FILE`, which leaves more neurons at zero than random ones; - is standard input"},
-			batchFlag(), ubatchFlag(), cacheKeysFlag(), cacheValuesFlag(),
+			flags.Batch(), flags.UBatch(), flags.CacheKeys(), flags.CacheValues(),
 			&cli.IntFlag{Name: "repetitions", Aliases: []string{"r"}, Value: 5, Usage: "counted runs of each test"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "md", Usage: "`FORMAT`: md, csv, json or jsonl"},
-			ramBudgetFlag(), kernelsFlag(),
+			flags.RAM(), flags.Kernels(),
 			&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory"},
-			sparseFlag(),
+			flags.Sparse(),
 			&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
 			traceFlag(), verboseFlag(),
-		}, boundFlags(), predictionFlags(), batchedFlags(), []cli.Flag{expertsFlag()}, ropeFlags(), gpuFlags()),
+		}, flags.Bound(), flags.Prediction(), batchedFlags(), []cli.Flag{flags.Experts()}, flags.Rope(), flags.GPU()),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			return traced(c, func(t *powerinfer.Trace) error { return runBench(ctx, c, t) })
 		},
@@ -60,7 +61,7 @@ func runBench(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) erro
 			return fmt.Errorf("--%s %d is not a number from 1 to %d", name, v, 1<<20)
 		}
 	}
-	if _, err := cacheTypes(c); err != nil {
+	if _, err := flags.ReadCacheTypes(c); err != nil {
 		return err
 	}
 	if c.IsSet("npl") {

@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
@@ -24,7 +25,7 @@ func chatCommand() *cli.Command {
 	return &cli.Command{
 		Name: "chat", UsageText: `powerinfer chat qwen3:0.6b
 powerinfer chat model.gguf -sys "Answer briefly."
-echo "What is a neuron?" | powerinfer chat model.gguf --single-turn`, Usage: "talk with a model", Flags: slices.Concat(generationFlags(), chatFlags()),
+echo "What is a neuron?" | powerinfer chat model.gguf --single-turn`, Usage: "talk with a model", Flags: slices.Concat(generationFlags(), flags.Chat()),
 		Description: "A message is a line; it goes on after a line that ends with \\, and between two lines of \"\"\".\n" +
 			"Lines that begin with / are commands: /help lists them. Ctrl-C stops an answer, Ctrl-D leaves.\n" +
 			"Without a terminal each line of standard input is a message, and plain text comes out.",
@@ -107,7 +108,7 @@ func runChat(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error
 
 // openTalk opens the model and reads all flags.
 func openTalk(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (*talk, error) {
-	if err := checkGeneration(c); err != nil {
+	if err := flags.CheckGeneration(c); err != nil {
 		return nil, err
 	}
 	if c.IsSet("prompt-cache") {
@@ -121,13 +122,13 @@ func openTalk(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (*ta
 	if t.said.system, err = readSystem(c); err != nil {
 		return nil, err
 	}
-	if t.said.kwargs, err = readKwargs(c); err != nil {
+	if t.said.kwargs, err = flags.ReadKwargs(c); err != nil {
 		return nil, err
 	}
 	if err := readGrammar(c, &t.constraint); err != nil {
 		return nil, err
 	}
-	if t.keep, err = readKeep(c); err != nil {
+	if t.keep, err = flags.ReadKeep(c); err != nil {
 		return nil, err
 	}
 	if t.pictures, err = readImages(c); err != nil {
@@ -147,7 +148,7 @@ func (t *talk) openModel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	chosen, err := sampling(t.command, m)
+	chosen, err := flags.ReadSampling(t.command, m)
 	if err != nil {
 		return errors.Join(err, m.Close())
 	}
@@ -167,7 +168,7 @@ func (t *talk) greet() {
 		t.note("%s, a context of %s; /help lists commands, Ctrl-D leaves", screen.Plain(i.Name), quantity.Of(i.Context, "token"))
 	}
 	switch {
-	case isDemo(t.command):
+	case flags.IsDemo(t.command):
 		t.note("%s", demoNote)
 	case t.said.template == nil:
 		t.note("this model has no chat template: it continues your text; --chat-template NAME gives it one if it was trained on it")

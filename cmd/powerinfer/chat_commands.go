@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -13,9 +14,11 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/markdown"
+	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/terminal"
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
@@ -259,11 +262,8 @@ func (t *talk) describeModel() {
 
 // value returns a sampling option's value, which may be the one that the model's file advises.
 func (t *talk) value(name string) any {
-	switch field := samplingFields(&t.sampling)[name].(type) {
-	case *float32:
-		return *field
-	case *int:
-		return *field
+	if n, ok := sample.NumberBy(name); ok {
+		return reflect.ValueOf(n.Of(&t.sampling)).Elem()
 	}
 	if name == "samplers" {
 		return strings.Join(t.sampling.Samplers, ";")
@@ -274,9 +274,9 @@ func (t *talk) value(name string) any {
 // set changes a sampling option, or shows them all.
 func (t *talk) set(argument string) error {
 	c := t.command
-	flags := append(samplerFlags(), lengthFlag())
+	options := append(flags.Sampling(), lengthFlag())
 	if argument == "" {
-		for _, f := range flags {
+		for _, f := range options {
 			name := f.Names()[0]
 			fmt.Fprintf(screen.Err, "  %-22s %v\n", name, t.value(name))
 		}
@@ -284,20 +284,20 @@ func (t *talk) set(argument string) error {
 	}
 	name, value, _ := strings.Cut(argument, " ")
 	var names []string
-	for _, f := range flags {
+	for _, f := range options {
 		names = append(names, f.Names()...)
 	}
 	if !slices.Contains(names, name) {
 		return fmt.Errorf("there is no sampling option %q%s; /set lists them", name, didYouMean(nearest(name, names)))
 	}
-	of := slices.IndexFunc(flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
-	before := fmt.Sprint(t.value(flags[of].Names()[0]))
+	of := slices.IndexFunc(options, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+	before := fmt.Sprint(t.value(options[of].Names()[0]))
 	err := c.Set(name, strings.TrimSpace(value))
 	if err == nil {
-		err = checkGeneration(c)
+		err = flags.CheckGeneration(c)
 	}
 	if err == nil {
-		chosen, failed := sampling(c, t.model)
+		chosen, failed := flags.ReadSampling(c, t.model)
 		if failed == nil {
 			t.sampling = chosen
 			t.note("%s is %v", name, c.Value(name))

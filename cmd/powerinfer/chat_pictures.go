@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/chat"
@@ -26,7 +27,7 @@ import (
 const mediaMark = "<__media__>"
 
 func imageFlag() cli.Flag {
-	return about(pictureSubject, []cli.Flag{
+	return flags.About(flags.PictureSubject, []cli.Flag{
 		&cli.StringSliceFlag{Name: "image", Usage: "show the model the picture in `FILE` (JPEG, PNG, GIF, WebP, BMP) with the text, before it or in the place of " + mediaMark + "; may be repeated, or a list with commas"},
 	})[0]
 }

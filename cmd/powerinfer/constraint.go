@@ -7,12 +7,13 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 // grammarFlags constrain what is generated.
 func grammarFlags() []cli.Flag {
-	return about(formSubject, []cli.Flag{
+	return flags.About(flags.FormSubject, []cli.Flag{
 		&cli.StringFlag{Name: "grammar", Usage: "generate only what this `GBNF` grammar allows"},
 		&cli.StringFlag{Name: "grammar-file", Usage: "read the grammar from `FILE`"},
 		&cli.StringFlag{Name: "json-schema", Aliases: []string{"j"}, Usage: "generate only JSON that is valid by this `SCHEMA`; {} is any JSON value"},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
@@ -24,7 +25,7 @@ func embeddingCommand() *cli.Command {
 		Name: "embedding", UsageText: `powerinfer embedding -m embeddings.gguf -p "a king\na river"`, Usage: "print the embeddings of texts, or a reranker's scores, as llama-embedding does",
 		Description: `Texts come from -p, -f or standard input, one a line. Several are compared, too: the cosine of the angle between each two.
 A reranker, or --pooling rank, takes a query and a document in a line, with a tab between them, and prints a score for each.`,
-		Flags: slices.Concat(engineFlags(), []cli.Flag{
+		Flags: slices.Concat(flags.Engine(), []cli.Flag{
 			&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Usage: "`TEXTS`"},
 			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "read the texts from `FILE`; - is standard input"},
 			&cli.BoolFlag{Name: "no-escape", Usage: `take \n, \t and the like in -p literally`},
@@ -46,7 +47,7 @@ const normUsage = "how vectors are scaled: -1 not, 0 to a largest number of 3276
 
 func poolingFlag() cli.Flag {
 	return &cli.StringFlag{
-		Name: "pooling", Usage: "how a text's tokens become one embedding: none, mean, cls, last, or rank of rerankers; default: the file's, else mean", Sources: env("POOLING"),
+		Name: "pooling", Usage: "how a text's tokens become one embedding: none, mean, cls, last, or rank of rerankers; default: the file's, else mean", Sources: flags.Env("POOLING"),
 	}
 }
 
@@ -71,7 +72,7 @@ func embedding(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	so, po, err := sessionOptions(c, 1)
+	so, po, err := flags.ReadSession(c, 1)
 	if err != nil {
 		return err
 	}
@@ -116,7 +117,7 @@ func embeddingTexts(c *cli.Command) ([]string, error) {
 	case c.IsSet("prompt") && c.IsSet("file"):
 		return nil, errors.New("-p and -f both give texts; give one")
 	case c.IsSet("prompt"):
-		text = unescape(c)
+		text = flags.Prompt(c)
 	case c.IsSet("file") && c.String("file") != "-":
 		data, err := wholefile.Read(c.String("file"), wholefile.Text)
 		if err != nil {

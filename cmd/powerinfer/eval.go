@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
@@ -31,7 +32,7 @@ func evalCommand() *cli.Command {
 			"Its data comes from -f FILE, in its publishers' form or llama.cpp's: docs/evaluation.md.\n" +
 			"With -o FILE an interrupted run is continued by the same command.\n" +
 			"Programs that a model wrote run only with --execute, in a sandbox, on Linux.",
-		Flags: slices.Concat(engineFlags(), []cli.Flag{
+		Flags: slices.Concat(flags.Engine(), []cli.Flag{
 			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "the task's data `FILE`; of mmlu also a folder of CSV"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "add what the model answered to `FILE`, a JSON object on each line"},
 			&cli.StringFlag{Name: "scoring", Usage: "whose definition scores choices: " + strings.Join(evaluate.TaskScorings(), " or ") + "; default: that of the data's form"},
@@ -42,7 +43,7 @@ func evalCommand() *cli.Command {
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: usualParallel, Usage: "`N` questions to read at a time"},
 			&cli.BoolFlag{Name: "json", Usage: "print the result as JSON"},
 			verboseFlag(),
-		}, programFlags(), samplerFlags()),
+		}, programFlags(), flags.Sampling()),
 		Action: runEval,
 	}
 }
@@ -124,7 +125,7 @@ func readTask(c *cli.Command, name string) (*evaluate.Task, error) {
 // scoreFlags returns the names of the flags that change what a model answers, beyond rounding.
 func scoreFlags() []string {
 	names := []string{"override-kv"}
-	for _, f := range slices.Concat(boundFlags(), predictionFlags(), loraFlags(), ropeFlags(), []cli.Flag{expertsFlag(), cacheKeysFlag(), cacheValuesFlag()}) {
+	for _, f := range slices.Concat(flags.Bound(), flags.Prediction(), flags.Adapters(), flags.Rope(), []cli.Flag{flags.Experts(), flags.CacheKeys(), flags.CacheValues()}) {
 		names = append(names, f.Names()[0])
 	}
 	return names

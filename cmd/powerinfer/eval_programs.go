@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
@@ -122,7 +123,7 @@ func writePrograms(ctx context.Context, c *cli.Command, t *evaluate.Task) (all [
 		return nil, run, err
 	}
 	defer m.Close()
-	chosen, err := sampling(c, m)
+	chosen, err := flags.ReadSampling(c, m)
 	if err != nil {
 		return nil, run, err
 	}

@@ -5,17 +5,20 @@ import (
 	"testing"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/help"
 )
 
 // TestHelpAllHasEveryFlag keeps subjects, which order --help-all, from losing a flag.
 func TestHelpAllHasEveryFlag(t *testing.T) {
 	for _, c := range command().Commands {
-		flags := c.VisibleFlags()
+		list := c.VisibleFlags()
 		var listed []cli.Flag
-		for _, s := range subjects {
-			listed = append(listed, ofSubject(flags, s)...)
+		for _, s := range flags.Subjects {
+			listed = append(listed, help.OfSubject(list, s)...)
 		}
-		for _, f := range flags {
+		for _, f := range list {
 			if !slices.Contains(listed, f) {
 				t.Errorf("powerinfer %s --help-all does not show --%s", c.Name, f.Names()[0])
 			}

@@ -5,44 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 )
-
-// hubFlags choose a model of the Hugging Face hub.
-func hubFlags() []cli.Flag {
-	return slices.Concat([]cli.Flag{
-		&cli.StringFlag{Name: "hf-repo", Aliases: []string{"hf", "hfr"}, Usage: "model of the Hugging Face hub, downloaded unless it is cached: `USER/REPO[:QUANT]`, or a short name; QUANT is Q4_K_M, else Q8_0, else the first file", Sources: env("HF_REPO")},
-	}, accessFlags())
-}
-
-// accessFlags say which file is meant and how the hub is asked.
-func accessFlags() []cli.Flag {
-	return about(modelSubject, []cli.Flag{
-		&cli.StringFlag{Name: "hf-file", Aliases: []string{"hff"}, Usage: "`NAME` of the file in that repository, instead of QUANT", Sources: env("HF_FILE")},
-		&cli.StringFlag{Name: "hf-token", Aliases: []string{"hft"}, Usage: "`TOKEN` for gated and private repositories; default: $HF_TOKEN, or that of the last login"},
-		&cli.BoolFlag{Name: "offline", Usage: "take models from the cache only", Sources: env("OFFLINE")},
-	})
-}
-
-// modelsDirFlag names a folder of models in addition to the cache.
-func modelsDirFlag() cli.Flag {
-	return &cli.StringFlag{Name: "models-dir", Usage: "also the models in this `FOLDER`", Sources: env("MODELS_DIR")}
-}
-
-// modelsDirs returns the folders that modelsDirFlag names.
-func modelsDirs(c *cli.Command) []string {
-	if dir := c.String("models-dir"); dir != "" {
-		return []string{dir}
-	}
-	return nil
-}
 
 // openHub returns the hub that the environment and accessFlags name.
 func openHub(c *cli.Command) (*hub.Hub, error) {
@@ -55,7 +26,7 @@ func openHub(c *cli.Command) (*hub.Hub, error) {
 	}
 	o.Offline = o.Offline || c.Bool("offline")
 	o.Note = screen.Note
-	o.Towers = has(c, "no-mmproj") && !c.Bool("no-mmproj") && c.String("mmproj") == ""
+	o.Towers = flags.Has(c, "no-mmproj") && !c.Bool("no-mmproj") && c.String("mmproj") == ""
 	return hub.New(o)
 }
 
@@ -103,11 +74,6 @@ func fetched(action cli.ActionFunc) cli.ActionFunc {
 	}
 }
 
-// has reports whether a command has a flag.
-func has(c *cli.Command, name string) bool {
-	return slices.ContainsFunc(c.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
-}
-
 // fetchDraft fetches the draft model that -hfd or -md names.
 func fetchDraft(ctx context.Context, c *cli.Command) error {
 	text, file := c.String("spec-draft-hf"), c.String("model-draft")
@@ -129,7 +95,7 @@ func fetchDraft(ctx context.Context, c *cli.Command) error {
 }
 
 func fetchModel(ctx context.Context, c *cli.Command) error {
-	if !has(c, "hf-repo") {
+	if !flags.Has(c, "hf-repo") {
 		return nil
 	}
 	if word := namedModel(c); word != "" {

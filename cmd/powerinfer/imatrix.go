@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
@@ -29,13 +30,13 @@ func imatrixCommand() *cli.Command {
 			"is saved every --output-frequency chunks and when the command is interrupted, in a file with the\n" +
 			"output's name and .partial, which --in-file takes. The output appears when all is read.\n" +
 			"With --in-file and no text, files are added up.",
-		Flags: append(modelFlags(),
+		Flags: append(flags.Model(),
 			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "text `FILE`; - is standard input"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o", "output-file"}, Value: "imatrix.gguf", Usage: "`FILE` to write"},
 			&cli.StringFlag{Name: "output-format", Usage: "`FORM` of the file: gguf, or dat, the older one; default: dat where the name ends in .dat"},
 			&cli.StringSliceFlag{Name: "in-file", Usage: "add what is in `FILE`; may be repeated"},
 			&cli.BoolFlag{Name: "show-statistics", Usage: "describe what is in the one file of --in-file, and write nothing"},
-			&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Value: collect.UsualContext, Usage: "tokens of a chunk", Sources: env("CTX_SIZE")},
+			&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Value: collect.UsualContext, Usage: "tokens of a chunk", Sources: flags.Env("CTX_SIZE")},
 			&cli.IntFlag{Name: "chunks", Value: -1, Usage: "chunks to read; -1: all"},
 			&cli.IntFlag{Name: "chunk", Aliases: []string{"from-chunk"}, Usage: "chunks at the beginning to leave out"},
 			&cli.IntFlag{Name: "output-frequency", Aliases: []string{"ofreq"}, Value: 10, Usage: "save what was collected so far every `N` chunks"},
@@ -43,8 +44,8 @@ func imatrixCommand() *cli.Command {
 			&cli.BoolFlag{Name: "process-output", Usage: "collect for output.weight, too"},
 			&cli.BoolFlag{Name: "parse-special", Usage: "take special tokens in the text as such"},
 			&cli.BoolFlag{Name: "no-ppl", Usage: "does nothing: no perplexity is computed here"},
-			&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory", Sources: env("NO_REPACK")},
-			&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Usage: "default: physical cores", Sources: env("THREADS")},
+			&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory", Sources: flags.Env("NO_REPACK")},
+			&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Usage: "default: physical cores", Sources: flags.Env("THREADS")},
 		),
 		Action: makeMatrix,
 	}

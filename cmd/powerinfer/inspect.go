@@ -16,6 +16,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
@@ -23,7 +24,7 @@ import (
 func inspectCommand() *cli.Command {
 	return &cli.Command{
 		Name: "inspect", Usage: "print a file's metadata, tensors, types and sizes, or its neurons",
-		Flags: append(modelFlags(),
+		Flags: append(flags.Model(),
 			&cli.BoolFlag{Name: "json", Usage: "print everything as one JSON object"},
 			&cli.BoolFlag{Name: "neurons", Usage: "print how often a prepared model's neurons are active, and its predictors, or how its experts are used"},
 			&cli.StringFlag{Name: "report", Usage: "the same as a page and pictures: report.html, curves.png, ranks.png, map.png, of experts reuse.png in `FOLDER`"},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -28,7 +29,7 @@ func pullCommand() *cli.Command {
 NAME the short names are listed, as powerinfer models does.
 Files go to the cache that Python's huggingface_hub and llama.cpp use, and are found there by all of them: $HF_HOME/hub, usually
 ~/.cache/huggingface/hub. A download that was interrupted goes on where it ended. The path of each model is printed.`,
-		Flags: append(accessFlags(), &cli.BoolFlag{Name: "no-mmproj", Usage: "without the file that shows pictures to a model"}),
+		Flags: append(flags.Access(), &cli.BoolFlag{Name: "no-mmproj", Usage: "without the file that shows pictures to a model"}),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.NArg() == 0 {
 				return printShorts(ctx, c)
@@ -62,7 +63,7 @@ func listCommand() *cli.Command {
 	return &cli.Command{
 		Name: "list", Aliases: []string{"ls"}, Usage: "list the models in the Hugging Face cache and in a folder",
 		Flags: []cli.Flag{
-			modelsDirFlag(),
+			flags.ModelsDir(),
 			&cli.BoolFlag{Name: "json", Usage: "print them as one JSON array"},
 		},
 		Action: func(_ context.Context, c *cli.Command) error {
@@ -73,7 +74,7 @@ func listCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			models, err := h.List(modelsDirs(c)...)
+			models, err := h.List(flags.ReadModelsDirs(c)...)
 			if err != nil {
 				return err
 			}

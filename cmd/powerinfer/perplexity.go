@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/evaluate"
@@ -31,7 +32,7 @@ powerinfer perplexity -m model.gguf -f text.txt --kl-divergence-base base.kld
 powerinfer perplexity -m b.gguf --kl-divergence --kl-divergence-base base.kld`, Usage: "measure how well a model predicts a text, by llama.cpp's method",
 		Description: "To compare a model with another: save the other's predictions with --kl-divergence-base FILE,\n" +
 			"then give --kl-divergence --kl-divergence-base FILE with this one. FILE has llama.cpp's form.",
-		Flags: append(engineFlags(),
+		Flags: append(flags.Engine(),
 			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "text `FILE`; - is standard input"},
 			&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Usage: "the `TEXT` itself"},
 			&cli.BoolFlag{Name: "no-escape", Usage: `take \n, \t and the like in -p literally`},

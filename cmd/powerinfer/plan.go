@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
@@ -29,16 +30,16 @@ func planCommand() *cli.Command {
 		Name: "plan", UsageText: `powerinfer plan -m model.gguf
 powerinfer plan -m model.gguf --gpu 24:1008 --vram-budget 8`, Usage: "show where a model's parts would be stored, and how fast it should be",
 		Description: "No weights are loaded. The machine is this one, as doctor measures it, or described; so is the\nmodel. Speeds are estimates that count memory alone.",
-		Flags: append(slices.Concat(modelFlags(), tensorFlags(), towerFlags()),
+		Flags: append(slices.Concat(flags.Model(), flags.Tensors(), flags.Tower()),
 			&cli.StringFlag{Name: "describe", Usage: "plan for `SHAPE[,KEY=VALUE…]` instead of a file: llama-70b,type=q4_0,active=0.1"},
-			&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens; 0 is the model's own", Sources: env("CTX_SIZE")},
-			batchFlag(), ubatchFlag(), cacheKeysFlag(), cacheValuesFlag(), wholeCacheFlag(), expertsFlag(),
-			deviceFlag(),
-			budgetFlag(), ramBudgetFlag(),
-			streamFlag(),
-			kvInRAMFlag(),
-			&cli.StringFlag{Name: "n-gpu-layers", Aliases: []string{"ngl"}, Usage: "place `N` whole layers, or all, as llama.cpp does, instead of neurons", Sources: env("N_GPU_LAYERS")},
-			sparseFlag(), boundFlags()[0], boundFlags()[1], specTypeFlag(), draftsFlag(),
+			&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens; 0 is the model's own", Sources: flags.Env("CTX_SIZE")},
+			flags.Batch(), flags.UBatch(), flags.CacheKeys(), flags.CacheValues(), flags.WholeCache(), flags.Experts(),
+			flags.Device(),
+			flags.VRAM(), flags.RAM(),
+			flags.Stream(),
+			flags.KVInRAM(),
+			&cli.StringFlag{Name: "n-gpu-layers", Aliases: []string{"ngl"}, Usage: "place `N` whole layers, or all, as llama.cpp does, instead of neurons", Sources: flags.Env("N_GPU_LAYERS")},
+			flags.Sparse(), flags.Bound()[0], flags.Bound()[1], flags.DraftType(), flags.MostDrafts(),
 			&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
 			&cli.StringFlag{Name: "stats", Usage: "frequencies, or uses of experts, from the `FILE` that profile wrote, for a model that holds none"},
 			&cli.FloatFlag{Name: "active", Value: modelcost.UsualLaw().Active, Usage: "`SHARE` of the neurons active for a token, of files that hold no frequencies"},
@@ -72,7 +73,7 @@ func plan(ctx context.Context, c *cli.Command) error {
 			return err
 		}
 	}
-	o, err := plannerOptions(c)
+	o, err := flags.ReadPlanner(c)
 	if err != nil {
 		return err
 	}
@@ -136,25 +137,25 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 			return b, close, fmt.Errorf("--%s %d is not a number from 0 to %d", name, v, 1<<30)
 		}
 	}
-	types, err := cacheTypes(c)
+	types, err := flags.ReadCacheTypes(c)
 	if err != nil {
 		return b, close, err
 	}
-	if names(c, specModel) {
-		return b, close, fmt.Errorf("--spec-type %s: a draft model takes memory of its own, which this plan does not count; leave it out, and plan for it alone with -m", specModel)
+	if flags.DraftsBy(c, flags.DraftSimple) {
+		return b, close, fmt.Errorf("--spec-type %s: a draft model takes memory of its own, which this plan does not count; leave it out, and plan for it alone with -m", flags.DraftSimple)
 	}
-	drafts, err := readDrafts(c)
+	drafts, err := flags.ReadDrafts(c)
 	if err != nil {
 		return b, close, err
 	}
-	o.Drafts, o.Further = max(0, drafts), names(c, specFurther)
+	o.Drafts, o.Further = max(0, drafts), flags.DraftsBy(c, flags.DraftMTP)
 	step := o.LargestStep()
 	if text := c.String("describe"); text != "" {
 		if c.IsSet("model") {
 			return b, close, errors.New("-m and --describe both name a model; give one")
 		}
 		if o.GuessesFurther() {
-			return b, close, fmt.Errorf("--spec-type %s: a model that is described has no layer for multi-token prediction; name a file with -m", specFurther)
+			return b, close, fmt.Errorf("--spec-type %s: a model that is described has no layer for multi-token prediction; name a file with -m", flags.DraftMTP)
 		}
 		if ctxSize == 0 {
 			ctxSize = doctorContext
@@ -162,11 +163,11 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 		b, err = modelcost.Described(text, modelcost.Options{Context: ctxSize, UBatch: step, Drafts: o.DraftRows(), CacheTypes: types})
 		return b, close, err
 	}
-	mode, err := sparseMode(c)
+	mode, err := flags.ReadSparse(c)
 	if err != nil {
 		return b, close, err
 	}
-	bound, err := readBound(c)
+	bound, err := flags.ReadBound(c)
 	if err != nil {
 		return b, close, err
 	}
@@ -185,7 +186,7 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 			err = config.CanGuessFurther()
 		}
 		if err != nil {
-			return b, close, fmt.Errorf("--spec-type %s: %s: %w", specFurther, f.Path, err)
+			return b, close, fmt.Errorf("--spec-type %s: %s: %w", flags.DraftMTP, f.Path, err)
 		}
 	}
 	if path := c.String("stats"); path != "" {
@@ -199,7 +200,7 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 
 // planRAM has o say what of the machine's RAM the model may take.
 func planRAM(c *cli.Command, b *modelcost.Cost, m *planner.Machine, o *planner.Options) error {
-	budget, err := ramBudget(c)
+	budget, err := flags.ReadRAM(c)
 	if err != nil {
 		return err
 	}
@@ -234,7 +235,7 @@ func planSSD(c *cli.Command, m *planner.Machine) error {
 // withDisk returns d planned anew with how fast the disk of the model's file is read, which takes some seconds to measure
 // where nobody has. Of other machines, and of models that are described, nothing can be measured.
 func withDisk(ctx context.Context, c *cli.Command, d *drawing, b modelcost.Cost, m *planner.Machine, o planner.Options) (*drawing, error) {
-	if c.IsSet("ssd") || c.IsSet("machine") || c.IsSet("describe") || isDemo(c) {
+	if c.IsSet("ssd") || c.IsSet("machine") || c.IsSet("describe") || flags.IsDemo(c) {
 		return d, nil
 	}
 	if !m.KnowDisk(b.File.Path) {

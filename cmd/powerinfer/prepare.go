@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
@@ -25,7 +26,7 @@ import (
 
 // calibrationFlags returns those of prepare and profile.
 func calibrationFlags() []cli.Flag {
-	return append(modelFlags(),
+	return append(flags.Model(),
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` to write"},
 		&cli.StringSliceFlag{Name: "file", Aliases: []string{"f"}, Usage: "calibration text `FILE`; may be repeated. Documents end at lines of <|endoftext|> or at two empty lines. Without it the model generates text"},
 		&cli.IntFlag{Name: "tokens", Usage: fmt.Sprintf("of calibration text to use at most; default: %d, %d where the model generates it", prepare.DefaultTokens, prepare.DefaultGenerated)},
@@ -34,7 +35,7 @@ func calibrationFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "resume", Usage: "continue the run of the work folder"},
 		&cli.BoolFlag{Name: "keep-work", Usage: "keep the work folder when all went well"},
 		&cli.Uint64Flag{Name: "seed", Aliases: []string{"s"}, Usage: "seed of generated text and of training"},
-		&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Usage: "default: physical cores; the result does not depend on it", Sources: env("THREADS")},
+		&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Usage: "default: physical cores; the result does not depend on it", Sources: flags.Env("THREADS")},
 	)
 }
 
@@ -96,7 +97,7 @@ func prepareModel(ctx context.Context, c *cli.Command) error {
 	default:
 		return fmt.Errorf("--sparse %q: threshold is what can be prepared for; leave it out for a model whose activation leaves zeros", mode)
 	}
-	if o.Bound, err = readBound(c); err != nil {
+	if o.Bound, err = flags.ReadBound(c); err != nil {
 		return err
 	}
 	o.Measure = c.Bool("measure")

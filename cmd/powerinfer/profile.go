@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
@@ -24,7 +25,7 @@ each file of -f apart, so that "inspect --neurons" can compare them.
 --sparse threshold counts, of a model of SiLU or GELU that "prepare --sparse threshold" gave
 thresholds, the neurons that pass those of its setting within --max-kld and --min-same-top. Run
 and plan with --stats then know which are hot.`,
-		Flags: append(calibrationFlags(), append(boundFlags(),
+		Flags: append(calibrationFlags(), append(flags.Bound(),
 			&cli.StringFlag{Name: "sparse", Usage: "`MODE` threshold: count the neurons that pass the file's thresholds of magnitude"})...),
 		Action: profileModel,
 	}
@@ -40,7 +41,7 @@ func profileModel(ctx context.Context, c *cli.Command) error {
 	case "":
 	case model.Threshold.String():
 		o.Thresholds = true
-		if o.Bound, err = readBound(c); err != nil {
+		if o.Bound, err = flags.ReadBound(c); err != nil {
 			return err
 		}
 	default:

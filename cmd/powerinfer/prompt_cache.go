@@ -11,13 +11,14 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 )
 
 // promptCacheFlags are of run: llama.cpp's of its completion tool.
 func promptCacheFlags() []cli.Flag {
-	return about(contextSubject, []cli.Flag{
+	return flags.About(flags.ContextSubject, []cli.Flag{
 		&cli.StringFlag{Name: "prompt-cache", Usage: "keep the prompt's keys and values in `FILE`, and evaluate only what it does not hold yet; without a prompt the file's text is continued"},
 		&cli.BoolFlag{Name: "prompt-cache-all", Usage: "keep those of the generated text in it, too"},
 		&cli.BoolFlag{Name: "prompt-cache-ro", Usage: "only read it"},

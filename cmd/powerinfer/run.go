@@ -14,18 +14,19 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 )
 
 // generationFlags are of the commands that generate one text.
 func generationFlags() []cli.Flag {
-	return slices.Concat(engineFlags(), speculationFlags(), towerFlags(), []cli.Flag{imageFlag()}, grammarFlags(), []cli.Flag{
+	return slices.Concat(flags.Engine(), flags.Drafts(), flags.Tower(), []cli.Flag{imageFlag()}, grammarFlags(), []cli.Flag{
 		&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Usage: "`TEXT` to continue, or a conversation's first message"},
 		&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "read the prompt from `FILE`; - is standard input"},
 		&cli.BoolFlag{Name: "no-escape", Usage: `take \n, \t and the like in -p literally`},
 		lengthFlag(),
-	}, shiftFlags(), extensionFlags(), samplerFlags(), []cli.Flag{
+	}, flags.Shift(), flags.Extension(), flags.Sampling(), []cli.Flag{
 		traceFlag(), verboseFlag(),
 	})
 }
@@ -35,7 +36,7 @@ func verboseFlag() cli.Flag {
 }
 
 func lengthFlag() cli.Flag {
-	return &cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: -1, Usage: "tokens to generate; -1: until the text or the context ends", Sources: env("N_PREDICT")}
+	return &cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: -1, Usage: "tokens to generate; -1: until the text or the context ends", Sources: flags.Env("N_PREDICT")}
 }
 
 // mostTokens returns --n-predict as powerinfer.Generation.Max has it.
@@ -52,7 +53,7 @@ func mostTokens(n int) int {
 func runFlags() []cli.Flag {
 	return slices.Concat(generationFlags(), []cli.Flag{
 		&cli.BoolFlag{Name: "no-display-prompt", Usage: "print only what is generated"},
-	}, promptCacheFlags(), modeFlags(), chatFlags())
+	}, promptCacheFlags(), flags.Mode(), flags.Chat())
 }
 
 func runCommand() *cli.Command {
@@ -116,10 +117,10 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 		}
 		return errNoPrompt
 	}
-	if err := checkGeneration(c); err != nil {
+	if err := flags.CheckGeneration(c); err != nil {
 		return err
 	}
-	if isDemo(c) && screen.Err.IsTerminal() {
+	if flags.IsDemo(c) && screen.Err.IsTerminal() {
 		screen.Note(demoNote)
 	}
 	prompt, err := readText(c)
@@ -144,7 +145,7 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	}
 	defer m.Close()
 	loadTime := time.Since(begin)
-	chosen, err := sampling(c, m)
+	chosen, err := flags.ReadSampling(c, m)
 	if err != nil {
 		return err
 	}
@@ -212,7 +213,7 @@ func readGeneration(c *cli.Command) (powerinfer.Generation, error) {
 		return g, err
 	}
 	var err error
-	g.Keep, err = readKeep(c)
+	g.Keep, err = flags.ReadKeep(c)
 	return g, err
 }
 

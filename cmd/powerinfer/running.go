@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 )
@@ -21,15 +22,15 @@ import (
 // serverFlags say which server a command asks.
 func serverFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "`ADDRESS` of the server; one that ends with .sock is a socket in the file system", Sources: env("HOST")},
-		&cli.IntFlag{Name: "port", Value: 8080, Usage: "its port", Sources: env("PORT")},
-		&cli.StringFlag{Name: "ssl-cert-file", Usage: "PEM `FILE` of the server's certificate, which is trusted whatever its name and whoever signed it", Sources: env("SSL_CERT_FILE")},
+		&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "`ADDRESS` of the server; one that ends with .sock is a socket in the file system", Sources: flags.Env("HOST")},
+		&cli.IntFlag{Name: "port", Value: 8080, Usage: "its port", Sources: flags.Env("PORT")},
+		&cli.StringFlag{Name: "ssl-cert-file", Usage: "PEM `FILE` of the server's certificate, which is trusted whatever its name and whoever signed it", Sources: flags.Env("SSL_CERT_FILE")},
 	}
 }
 
 // keyFlag is of commands that ask a server for more than its health.
 func keyFlag() cli.Flag {
-	return &cli.StringFlag{Name: "api-key", Usage: "a `KEY` of the server, if it asks for one", Sources: cli.NewValueSourceChain(variable("LLAMA_API_KEY"))}
+	return &cli.StringFlag{Name: "api-key", Usage: "a `KEY` of the server, if it asks for one", Sources: cli.NewValueSourceChain(flags.Variable("LLAMA_API_KEY"))}
 }
 
 func psCommand() *cli.Command {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
@@ -46,37 +47,37 @@ powerinfer serve --models-dir models --host 0.0.0.0 --api-key SECRET`, Usage: "a
 		Description: `The page is at http://127.0.0.1:8080; clients of OpenAI's API take http://127.0.0.1:8080/v1 as their base URL.
 docs/server.md has all routes and fields. Ctrl-C stops the server when the running requests have ended, a second Ctrl-C at once.
 All requests together take at most --request-memory, besides the model.`,
-		Flags: slices.Concat(engineFlags(), speculationFlags(), towerFlags(), about(pictureSubject, []cli.Flag{
+		Flags: slices.Concat(flags.Engine(), flags.Drafts(), flags.Tower(), flags.About(flags.PictureSubject, []cli.Flag{
 			&cli.StringSliceFlag{Name: "media-domains", Usage: "fetch pictures that requests give by their addresses from this `HOST`, such as example.org or *.example.org, or several with commas; * is every host of the public network; may be repeated; default: none, pictures come in requests"},
-		}), libraryFlags(), listenFlags(), clientFlags(), shiftFlags(), []cli.Flag{
-			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: usualSlots, Usage: "`N` requests that generate at a time, over one KV cache; with --ctx-size each has the Nth part of it, unless --kv-unified is given, too", Sources: env("N_PARALLEL")},
-			&cli.BoolFlag{Name: "kv-unified", Aliases: []string{"kvu"}, Usage: "with --ctx-size and --parallel, a request may use the whole context while the others leave it room", Sources: env("KV_UNIFIED")},
+		}), libraryFlags(), listenFlags(), clientFlags(), flags.Shift(), []cli.Flag{
+			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: usualSlots, Usage: "`N` requests that generate at a time, over one KV cache; with --ctx-size each has the Nth part of it, unless --kv-unified is given, too", Sources: flags.Env("N_PARALLEL")},
+			&cli.BoolFlag{Name: "kv-unified", Aliases: []string{"kvu"}, Usage: "with --ctx-size and --parallel, a request may use the whole context while the others leave it room", Sources: flags.Env("KV_UNIFIED")},
 			&cli.BoolFlag{Name: "no-kv-unified", Aliases: []string{"no-kvu"}, Hidden: true},
-			&cli.IntFlag{Name: "kv-unified-per-slot", Usage: "`TOKENS` that a request may use of the context", Sources: env("KV_UNIFIED_PER_SLOT"), HideDefault: true},
+			&cli.IntFlag{Name: "kv-unified-per-slot", Usage: "`TOKENS` that a request may use of the context", Sources: flags.Env("KV_UNIFIED_PER_SLOT"), HideDefault: true},
 			&cli.BoolFlag{Name: "lora-init-without-apply", Usage: "load LoRA adapters with the scale 0; requests or POST /lora-adapters set another"},
 			&cli.IntFlag{Name: "max-queue", Value: 64, Usage: "requests that may wait; further ones are told to try again later"},
-			&cli.StringFlag{Name: "alias", Aliases: []string{"a"}, Usage: "the model's `NAME` for clients, or several with commas: lists show the first in the alphabet; default: the short name that it was given by, or the file's", Sources: env("ALIAS")},
-			&cli.StringFlag{Name: "tags", Usage: "`TAGS` of the model in lists, with commas", Sources: env("TAGS")},
-			&cli.StringSliceFlag{Name: "api-key", Usage: "`KEY` that requests must have, or several with commas; may be repeated", Sources: cli.NewValueSourceChain(variable("LLAMA_API_KEY"))},
+			&cli.StringFlag{Name: "alias", Aliases: []string{"a"}, Usage: "the model's `NAME` for clients, or several with commas: lists show the first in the alphabet; default: the short name that it was given by, or the file's", Sources: flags.Env("ALIAS")},
+			&cli.StringFlag{Name: "tags", Usage: "`TAGS` of the model in lists, with commas", Sources: flags.Env("TAGS")},
+			&cli.StringSliceFlag{Name: "api-key", Usage: "`KEY` that requests must have, or several with commas; may be repeated", Sources: cli.NewValueSourceChain(flags.Variable("LLAMA_API_KEY"))},
 			&cli.StringFlag{Name: "api-key-file", Usage: "read keys from `FILE`, one on each line; lines that begin with # are comments; it is read again when it changes"},
-			&cli.BoolFlag{Name: "no-webui", Aliases: []string{"no-ui"}, Usage: "serve no page to browsers", Sources: env("NO_WEBUI")},
-			&cli.StringSliceFlag{Name: "cors-origin", Aliases: []string{"cors-origins"}, Usage: "let web pages of this `ORIGIN` ask, such as https://example.org, or several with commas; * is all, localhost those of this machine; may be repeated; default: all where there are keys, else those of this machine", Sources: env("CORS_ORIGINS")},
-			&cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: -1, Usage: "tokens of an answer where a request says nothing; -1: until the text or the context ends", Sources: env("N_PREDICT")},
+			&cli.BoolFlag{Name: "no-webui", Aliases: []string{"no-ui"}, Usage: "serve no page to browsers", Sources: flags.Env("NO_WEBUI")},
+			&cli.StringSliceFlag{Name: "cors-origin", Aliases: []string{"cors-origins"}, Usage: "let web pages of this `ORIGIN` ask, such as https://example.org, or several with commas; * is all, localhost those of this machine; may be repeated; default: all where there are keys, else those of this machine", Sources: flags.Env("CORS_ORIGINS")},
+			&cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: -1, Usage: "tokens of an answer where a request says nothing; -1: until the text or the context ends", Sources: flags.Env("N_PREDICT")},
 			poolingFlag(),
-			&cli.BoolFlag{Name: "rerank", Aliases: []string{"reranking"}, Usage: "rank documents, as --pooling rank does", Sources: env("RERANKING")},
+			&cli.BoolFlag{Name: "rerank", Aliases: []string{"reranking"}, Usage: "rank documents, as --pooling rank does", Sources: flags.Env("RERANKING")},
 			&cli.IntFlag{Name: "embd-normalize", Value: euclid, Usage: "of /embedding, where a request says nothing: " + normUsage},
-			&cli.BoolFlag{Name: "embeddings", Aliases: []string{"embedding"}, Usage: "accepted; embeddings are always answered", Sources: env("EMBEDDINGS")},
-			&cli.StringFlag{Name: "reasoning", Aliases: []string{"rea"}, Value: "auto", Usage: "whether answers of chats begin with thoughts: on, off, or auto, which is what the template says", Sources: env("REASONING")},
-			&cli.StringFlag{Name: "reasoning-format", Value: "auto", Usage: "where thoughts of chats go where a request does not say: `FORM` auto or deepseek (apart from the content), none (in it), deepseek-legacy (both)", Sources: env("THINK")},
-			&cli.IntFlag{Name: "reasoning-budget", Value: -1, Usage: "`TOKENS` of a thought where a request does not say; -1: no limit", Sources: env("THINK_BUDGET")},
-			&cli.StringFlag{Name: "reasoning-effort", Usage: "`LEVEL` for templates that know reasoning_effort, such as low", Sources: env("REASONING_EFFORT")},
+			&cli.BoolFlag{Name: "embeddings", Aliases: []string{"embedding"}, Usage: "accepted; embeddings are always answered", Sources: flags.Env("EMBEDDINGS")},
+			&cli.StringFlag{Name: "reasoning", Aliases: []string{"rea"}, Value: "auto", Usage: "whether answers of chats begin with thoughts: on, off, or auto, which is what the template says", Sources: flags.Env("REASONING")},
+			&cli.StringFlag{Name: "reasoning-format", Value: "auto", Usage: "where thoughts of chats go where a request does not say: `FORM` auto or deepseek (apart from the content), none (in it), deepseek-legacy (both)", Sources: flags.Env("THINK")},
+			&cli.IntFlag{Name: "reasoning-budget", Value: -1, Usage: "`TOKENS` of a thought where a request does not say; -1: no limit", Sources: flags.Env("THINK_BUDGET")},
+			&cli.StringFlag{Name: "reasoning-effort", Usage: "`LEVEL` for templates that know reasoning_effort, such as low", Sources: flags.Env("REASONING_EFFORT")},
 			&cli.BoolFlag{Name: "no-cache-prompt", Usage: "read every prompt from its beginning, unless a request says cache_prompt"},
 			&cli.BoolFlag{Name: "no-slots", Usage: "answer /slots with 501"},
-			&cli.BoolFlag{Name: "spm-infill", Usage: "/infill puts the suffix before the prefix, as some models were trained", Sources: env("SPM_INFILL")},
-			&cli.IntFlag{Name: "sleep-idle-seconds", Value: -1, Usage: "free the model when nobody asked for `SECONDS`, and load it again for the next request; -1: never", Sources: env("SLEEP_IDLE_SECONDS")},
-			&cli.StringFlag{Name: "slot-save-path", Usage: "let requests save what the KV cache has of their texts in the folder `DIR`, and restore it", Sources: env("SLOT_SAVE_PATH")},
-			&cli.BoolFlag{Name: "metrics", Usage: "answer /metrics, for Prometheus", Sources: env("ENDPOINT_METRICS")},
-		}, templateFlags(), samplerFlags(), logFlags(), []cli.Flag{
+			&cli.BoolFlag{Name: "spm-infill", Usage: "/infill puts the suffix before the prefix, as some models were trained", Sources: flags.Env("SPM_INFILL")},
+			&cli.IntFlag{Name: "sleep-idle-seconds", Value: -1, Usage: "free the model when nobody asked for `SECONDS`, and load it again for the next request; -1: never", Sources: flags.Env("SLEEP_IDLE_SECONDS")},
+			&cli.StringFlag{Name: "slot-save-path", Usage: "let requests save what the KV cache has of their texts in the folder `DIR`, and restore it", Sources: flags.Env("SLOT_SAVE_PATH")},
+			&cli.BoolFlag{Name: "metrics", Usage: "answer /metrics, for Prometheus", Sources: flags.Env("ENDPOINT_METRICS")},
+		}, flags.Template(), flags.Sampling(), logFlags(), []cli.Flag{
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v", "log-verbose"}, Usage: "say how the model is computed, and add prompt and settings to answers in OpenAI's form, as __verbose"},
 		}),
 		Action: func(ctx context.Context, c *cli.Command) error {
@@ -104,7 +105,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	m.Meter = o.Meter
-	if err := checkGeneration(c); err != nil {
+	if err := flags.CheckGeneration(c); err != nil {
 		return err
 	}
 	l, url, err := listen(ctx, c) // before the model is loaded, which takes long
@@ -169,7 +170,7 @@ func newServer(c *cli.Command, models server.Models, h *hub.Hub, o server.Option
 
 // loadServed loads the model, with a progress bar, and has it answer.
 func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, models *server.Single, url string) (*session.Session, error) {
-	so, po, err := sessionOptions(c, o.Slots)
+	so, po, err := flags.ReadSession(c, o.Slots)
 	if err != nil {
 		return nil, err
 	}
@@ -221,13 +222,13 @@ const demoAnswers = 3
 func completeOptions(c *cli.Command, e *session.Session, o *server.ModelOptions) error {
 	var err error
 	o.Tower = e.Tower()
-	if o.Sampling, err = samplerOptions(c, e); err != nil {
+	if o.Sampling, err = flags.ReadSessionSampling(c, e); err != nil {
 		return err
 	}
 	if c.Int64("seed") < 0 {
 		o.Sampling.Seed = sample.RandomSeed // each request draws its own
 	}
-	if o.Demo = isDemo(c) && c.String("models-dir") == ""; o.Demo && !c.IsSet("n-predict") {
+	if o.Demo = flags.IsDemo(c) && c.String("models-dir") == ""; o.Demo && !c.IsSet("n-predict") {
 		o.Predict = e.Context() / demoAnswers
 	}
 	if o.Name == "" {
@@ -337,10 +338,10 @@ func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error)
 	case o.Queue < 0:
 		return o, fmt.Errorf("--max-queue %d is not a number of requests", o.Queue)
 	}
-	if o.Keep, err = readKeep(c); err != nil {
+	if o.Keep, err = flags.ReadKeep(c); err != nil {
 		return o, err
 	}
-	if o.Kwargs, err = readKwargs(c); err != nil {
+	if o.Kwargs, err = flags.ReadKwargs(c); err != nil {
 		return o, err
 	}
 	if effort := c.String("reasoning-effort"); effort != "" && effort != "default" && o.Kwargs["reasoning_effort"] == nil {

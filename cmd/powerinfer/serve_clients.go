@@ -7,14 +7,15 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
 // clientFlags say how long a server waits for its clients, and how much memory they may use.
 func clientFlags() []cli.Flag {
-	return about(networkSubject, []cli.Flag{
-		&cli.IntFlag{Name: "timeout", Aliases: []string{"to"}, Value: 30, Usage: "disconnect a client that for `SECONDS` sends nothing of its request, or reads nothing of its answer; time in which the model computes does not count", Sources: env("TIMEOUT")},
+	return flags.About(flags.NetworkSubject, []cli.Flag{
+		&cli.IntFlag{Name: "timeout", Aliases: []string{"to"}, Value: 30, Usage: "disconnect a client that for `SECONDS` sends nothing of its request, or reads nothing of its answer; time in which the model computes does not count", Sources: flags.Env("TIMEOUT")},
 		&cli.StringFlag{Name: "grace", Value: "30s", Usage: "end within `TIME` after Ctrl-C or SIGTERM, such as 10s or 1m, whatever clients do; running requests may finish until shortly before"},
 		&cli.IntFlag{Name: "request-memory", Value: 1024, Usage: "`MIB` of memory for all requests together, besides the model; one client may use half of it; a request that finds no room waits 10 seconds and is then told to try again later"},
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
@@ -26,9 +27,9 @@ import (
 
 // libraryFlags are those of a server with several models.
 func libraryFlags() []cli.Flag {
-	return about(modelSubject, []cli.Flag{
-		&cli.StringFlag{Name: "models-dir", Usage: "serve the models in this `FOLDER` and those that pull fetched, each loaded when a request names it", Sources: env("MODELS_DIR")},
-		&cli.IntFlag{Name: "models-max", Usage: "models of --models-dir that are loaded at a time, also without that flag those that pull fetched; 0: as many as fit into memory", Sources: env("MODELS_MAX")},
+	return flags.About(flags.ModelSubject, []cli.Flag{
+		&cli.StringFlag{Name: "models-dir", Usage: "serve the models in this `FOLDER` and those that pull fetched, each loaded when a request names it", Sources: flags.Env("MODELS_DIR")},
+		&cli.IntFlag{Name: "models-max", Usage: "models of --models-dir that are loaded at a time, also without that flag those that pull fetched; 0: as many as fit into memory", Sources: flags.Env("MODELS_MAX")},
 		&cli.BoolFlag{Name: "no-models-autoload", Usage: "have only POST /models/load load models of --models-dir, not requests that name them"},
 		&cli.DurationFlag{Name: "keep-alive", Value: 5 * time.Minute, Usage: "how long a model of --models-dir stays loaded after its last request, such as 30s or 1h; negative: until its memory is needed"},
 	})
@@ -52,13 +53,13 @@ func serveLibrary(ctx context.Context, c *cli.Command, o server.Options, m serve
 	if err != nil {
 		return err
 	}
-	dirs := modelsDirs(c)
+	dirs := flags.ReadModelsDirs(c)
 	for _, dir := range dirs {
 		if _, err := hub.Folder(dir); err != nil {
 			return err
 		}
 	}
-	so, _, err := sessionOptions(c, m.Slots)
+	so, _, err := flags.ReadSession(c, m.Slots)
 	if err != nil {
 		return err
 	}
@@ -75,11 +76,11 @@ func serveLibrary(ctx context.Context, c *cli.Command, o server.Options, m serve
 
 // serveSleeping answers with one model, which is freed when nobody asked for a while.
 func serveSleeping(ctx context.Context, c *cli.Command, o server.Options, m server.ModelOptions, l net.Listener, url string) error {
-	so, _, err := sessionOptions(c, m.Slots)
+	so, _, err := flags.ReadSession(c, m.Slots)
 	if err != nil {
 		return err
 	}
-	path, err := modelPath(c)
+	path, err := flags.ModelPath(c)
 	if err != nil {
 		return err
 	}
@@ -203,7 +204,7 @@ func (o *modelOpener) Open(ctx context.Context, name, path string) (*server.Mode
 
 // open opens a file, with what the flags say of its metadata.
 func (o *modelOpener) open(path string) (*gguf.File, error) {
-	list, err := overrides(o.c)
+	list, err := flags.ReadOverrides(o.c)
 	if err != nil {
 		return nil, err
 	}

@@ -12,17 +12,18 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
 // listenFlags say where a server listens, and how it is spoken to.
 func listenFlags() []cli.Flag {
-	return about(networkSubject, []cli.Flag{
-		&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "`ADDRESS` to listen on; 0.0.0.0: every network; one that ends with .sock is a socket in the file system", Sources: env("HOST")},
-		&cli.IntFlag{Name: "port", Value: 8080, Usage: "port to listen on; 0: any free one", Sources: env("PORT")},
-		&cli.StringSliceFlag{Name: "allowed-hosts", Aliases: []string{"allowed-host"}, Usage: "without a key, answer requests to the name `HOST`, too, such as chat.example.org or *.example.org, or several with commas; * is all; may be repeated; IP addresses, localhost and this machine's name are always answered", Sources: env("ALLOWED_HOSTS")},
-		&cli.StringFlag{Name: "ssl-cert-file", Usage: "PEM `FILE` of a certificate, for HTTPS; it is read again when it changes", Sources: env("SSL_CERT_FILE")},
-		&cli.StringFlag{Name: "ssl-key-file", Usage: "PEM `FILE` of the certificate's key", Sources: env("SSL_KEY_FILE")},
+	return flags.About(flags.NetworkSubject, []cli.Flag{
+		&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "`ADDRESS` to listen on; 0.0.0.0: every network; one that ends with .sock is a socket in the file system", Sources: flags.Env("HOST")},
+		&cli.IntFlag{Name: "port", Value: 8080, Usage: "port to listen on; 0: any free one", Sources: flags.Env("PORT")},
+		&cli.StringSliceFlag{Name: "allowed-hosts", Aliases: []string{"allowed-host"}, Usage: "without a key, answer requests to the name `HOST`, too, such as chat.example.org or *.example.org, or several with commas; * is all; may be repeated; IP addresses, localhost and this machine's name are always answered", Sources: flags.Env("ALLOWED_HOSTS")},
+		&cli.StringFlag{Name: "ssl-cert-file", Usage: "PEM `FILE` of a certificate, for HTTPS; it is read again when it changes", Sources: flags.Env("SSL_CERT_FILE")},
+		&cli.StringFlag{Name: "ssl-key-file", Usage: "PEM `FILE` of the certificate's key", Sources: flags.Env("SSL_KEY_FILE")},
 	})
 }
 

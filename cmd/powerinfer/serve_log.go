@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/terminal"
@@ -16,10 +17,10 @@ import (
 
 // logFlags say what a server's log has and where it goes.
 func logFlags() []cli.Flag {
-	return about(logSubject, []cli.Flag{
+	return flags.About(flags.LogSubject, []cli.Flag{
 		&cli.StringFlag{Name: "log-format", Value: "text", Usage: "`FORM` of the log's lines: text or json"},
-		&cli.StringFlag{Name: "log-file", Usage: "append the log to `FILE` instead of writing it to standard error", Sources: env("LOG_FILE")},
-		&cli.IntFlag{Name: "log-verbosity", Aliases: []string{"lv", "verbosity"}, Value: 3, Usage: "1: errors, 2: warnings, 3: requests, too, 4 and more: everything", Sources: env("LOG_VERBOSITY")},
+		&cli.StringFlag{Name: "log-file", Usage: "append the log to `FILE` instead of writing it to standard error", Sources: flags.Env("LOG_FILE")},
+		&cli.IntFlag{Name: "log-verbosity", Aliases: []string{"lv", "verbosity"}, Value: 3, Usage: "1: errors, 2: warnings, 3: requests, too, 4 and more: everything", Sources: flags.Env("LOG_VERBOSITY")},
 		&cli.BoolFlag{Name: "log-prompts", Usage: "write prompts and answers into the log"},
 	})
 }

@@ -10,8 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/powerinfer-go/powerinfer/internal/testenv"
 	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // served is a server that the flags of serve start, on a socket.

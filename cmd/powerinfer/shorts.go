@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
@@ -35,7 +36,7 @@ func modelsCommand() *cli.Command {
 			"reads and from the bandwidth that powerinfer doctor measured, or an assumed one. A name with * is what\n"+
 			"the family's name alone means; a quantisation may follow, as in qwen3:8b-q8_0.", shortContext),
 		Flags: []cli.Flag{
-			deviceFlag(), machineFlag(),
+			flags.Device(), machineFlag(),
 			&cli.BoolFlag{Name: "json", Usage: "print them as one JSON array"},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
@@ -82,7 +83,7 @@ func shortsMachine(ctx context.Context, c *cli.Command) (m shortMachine, err err
 			return m, nil
 		}
 	}
-	o, err := plannerOptions(c)
+	o, err := flags.ReadPlanner(c)
 	if err != nil {
 		return m, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -30,9 +31,9 @@ func showCommand() *cli.Command {
 		Description: "NAME is one that powerinfer list prints, or a short one: powerinfer models. Nothing is downloaded,\n" +
 			"and no weights are loaded.",
 		Flags: []cli.Flag{
-			modelsDirFlag(),
-			&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens to plan for; 0 is the model's own", Sources: env("CTX_SIZE")},
-			deviceFlag(), budgetFlag(), machineFlag(),
+			flags.ModelsDir(),
+			&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens to plan for; 0 is the model's own", Sources: flags.Env("CTX_SIZE")},
+			flags.Device(), flags.VRAM(), machineFlag(),
 			&cli.BoolFlag{Name: "json", Usage: "print it as JSON"},
 		},
 		Action: show,
@@ -109,7 +110,7 @@ func shownModel(ctx context.Context, c *cli.Command) (hub.Model, error) {
 		}
 		return m, err
 	}
-	m, err := h.Lookup(ctx, name, modelsDirs(c)...)
+	m, err := h.Lookup(ctx, name, flags.ReadModelsDirs(c)...)
 	if errors.Is(err, hub.ErrNotFound) && strings.HasSuffix(name, ".gguf") {
 		return m, fmt.Errorf("there is no file %s, and %w", name, err)
 	}
@@ -136,7 +137,7 @@ func neuronState(f *gguf.File) (ready bool, says string, err error) {
 
 // planLine returns what plan would say of f, in a line.
 func planLine(ctx context.Context, c *cli.Command, f *gguf.File) (string, error) {
-	o, err := plannerOptions(c)
+	o, err := flags.ReadPlanner(c)
 	if err != nil {
 		return "", err
 	}

@@ -8,14 +8,15 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 )
 
 // guessesOf returns what the flags of speculation mean in a command.
 func guessesOf(t *testing.T, c *cli.Command, args ...string) (drafts int, d powerinfer.DraftModel, err error) {
 	t.Helper()
 	c.Before, c.Action = nil, func(_ context.Context, c *cli.Command) error {
-		if drafts, err = readDrafts(c); err == nil {
-			d, err = readDraftModel(c)
+		if drafts, err = flags.ReadDrafts(c); err == nil {
+			d, err = flags.ReadDraftModel(c)
 		}
 		return nil
 	}

@@ -61,8 +61,8 @@ func describeSampling(o *powerinfer.Sampling) {
 		fmt.Fprintln(screen.Err, "sampler: the likeliest token")
 		return
 	}
-	if o.Mirostat > 0 {
-		fmt.Fprintf(screen.Err, "sampler: seed %d, temperature %g, Mirostat %d for %g bits at rate %g\n", o.Seed, o.Temperature, o.Mirostat, o.MirostatTau, o.MirostatEta)
+	if o.Mirostat.Version > 0 {
+		fmt.Fprintf(screen.Err, "sampler: seed %d, temperature %g, Mirostat %d for %g bits at rate %g\n", o.Seed, o.Temperature, o.Mirostat.Version, o.Mirostat.Tau, o.Mirostat.Eta)
 		return
 	}
 	if !slices.Equal(o.Samplers, powerinfer.DefaultSampling().Samplers) {

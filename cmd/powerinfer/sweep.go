@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
@@ -55,7 +56,7 @@ func sweepCommand() *cli.Command {
 			&cli.IntFlag{Name: "limit", Usage: "take `N` questions of each task only, those that eval --limit N draws; 0: all"},
 			&cli.BoolFlag{Name: "no-layers", Usage: "do not measure each layer by itself, in a quarter of the text"},
 			&cli.StringSliceFlag{Name: "machine", Usage: "expect speeds on a `MACHINE`: RAM[,GPU…] each as GIB:GB/S, as in 64:60,24:1008, or what plan --machine takes; may be repeated"},
-			&cli.Float64Flag{Name: "max-kld", Value: model.UsualMaxKLD, Usage: "KL divergence from dense that the recommended setting may have, in nats a token", Sources: env("MAX_KLD")},
+			&cli.Float64Flag{Name: "max-kld", Value: model.UsualMaxKLD, Usage: "KL divergence from dense that the recommended setting may have, in nats a token", Sources: flags.Env("MAX_KLD")},
 			&cli.Float64Flag{Name: "min-same-top", Usage: "least share of tokens whose likeliest successor the recommended setting must not change, as in 0.98"},
 			&cli.BoolFlag{Name: "json", Usage: "print the results as JSON"},
 			verboseFlag(),
@@ -67,7 +68,7 @@ func sweepCommand() *cli.Command {
 // sweptFlags are engineFlags without those that a sweep varies.
 func sweptFlags() []cli.Flag {
 	varied := []string{"sparse", "max-kld", "min-same-top", "sparse-threshold", "sparse-always-on", "vram-budget", "n-gpu-layers"}
-	return slices.DeleteFunc(engineFlags(), func(f cli.Flag) bool { return slices.Contains(varied, f.Names()[0]) })
+	return slices.DeleteFunc(flags.Engine(), func(f cli.Flag) bool { return slices.Contains(varied, f.Names()[0]) })
 }
 
 func runSweep(ctx context.Context, c *cli.Command) error {
@@ -139,11 +140,11 @@ func sweepOptions(ctx context.Context, c *cli.Command) (o sweep.Options, err err
 	if n := c.Int("limit"); n < 0 {
 		return o, fmt.Errorf("--limit %d is negative", n)
 	}
-	path, err := modelPath(c)
+	path, err := flags.ModelPath(c)
 	if err != nil {
 		return o, err
 	}
-	so, common, err := sessionOptions(c, perplexityOutputs)
+	so, common, err := flags.ReadSession(c, perplexityOutputs)
 	if err != nil {
 		return o, err
 	}
@@ -152,7 +153,7 @@ func sweepOptions(ctx context.Context, c *cli.Command) (o sweep.Options, err err
 		LeastSameTop: c.Float64("min-same-top"), Layers: !c.Bool("no-layers"), Note: screen.Note,
 		Open: func() (*gguf.File, error) { return openWith(path, common.Overrides) },
 	}
-	if o.MaxKLD, err = maxKLD(c); err != nil {
+	if o.MaxKLD, err = flags.ReadMaxKLD(c); err != nil {
 		return o, err
 	}
 	if !(o.LeastSameTop >= 0 && o.LeastSameTop <= 1) {
@@ -202,7 +203,7 @@ func sweepOptions(ctx context.Context, c *cli.Command) (o sweep.Options, err err
 
 // givenFlags returns the flags that the model is opened with whatever the setting, as they were given.
 func givenFlags(c *cli.Command) (given []string) {
-	chosen := append(modelFlags(), &cli.IntFlag{Name: "ctx-size"})
+	chosen := append(flags.Model(), &cli.IntFlag{Name: "ctx-size"})
 	for _, f := range sweptFlags() {
 		name := f.Names()[0]
 		if !c.IsSet(name) || name != "override-kv" && slices.ContainsFunc(chosen, func(g cli.Flag) bool { return g.Names()[0] == name }) {
@@ -245,7 +246,7 @@ func sweepGrid(c *cli.Command) (g sweep.Grid, err error) {
 	}{
 		{"thresholds", -1e6, 1e6, func(v float64) { g.Thresholds = append(g.Thresholds, float32(v)) }},
 		{"always-on", 0, 1, func(v float64) { g.AlwaysOn = append(g.AlwaysOn, v) }},
-		{"budgets", 0, mostBudget, func(v float64) { g.Budgets = append(g.Budgets, int64(v*(1<<30))) }},
+		{"budgets", 0, flags.MostBudget, func(v float64) { g.Budgets = append(g.Budgets, int64(v*(1<<30))) }},
 	} {
 		texts := list(f.name)
 		if texts != nil { // an empty list is one, too

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
@@ -19,7 +20,7 @@ import (
 func tokenizeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "tokenize", Usage: "print the tokens of a text",
-		Flags: append(modelFlags(),
+		Flags: append(flags.Model(),
 			&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Usage: "`TEXT` to tokenize"},
 			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "read the text from `FILE`"},
 			&cli.BoolFlag{Name: "stdin", Usage: "read the text from standard input"},
@@ -93,7 +94,7 @@ func tokenizeText(c *cli.Command) (string, error) {
 	case c.IsSet("file"):
 		data, err = wholefile.Read(c.String("file"), wholefile.Text)
 	default:
-		return unescape(c), nil
+		return flags.Prompt(c), nil
 	}
 	return string(data), err
 }

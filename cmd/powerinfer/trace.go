@@ -6,12 +6,13 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 )
 
 func traceFlag() cli.Flag {
-	return &cli.StringFlag{Name: "trace", Category: logSubject, Usage: "write when processor and GPU did what to `FILE`, in Chrome's format: open it with ui.perfetto.dev"}
+	return &cli.StringFlag{Name: "trace", Category: flags.LogSubject, Usage: "write when processor and GPU did what to `FILE`, in Chrome's format: open it with ui.perfetto.dev"}
 }
 
 // traceKind is the kind of traces in Chrome's format, whichever program wrote them.

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 	"golang.org/x/term"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
@@ -164,7 +165,7 @@ func takeInput(c *cli.Command) error {
 
 // modelFlagGiven reports whether the command line names a model by a flag, and not only a variable of the environment.
 func modelFlagGiven(c *cli.Command) bool {
-	for flag, variables := range map[string]cli.ValueSourceChain{"model": env("MODEL"), "hf-repo": env("HF_REPO")} {
+	for flag, variables := range map[string]cli.ValueSourceChain{"model": flags.Env("MODEL"), "hf-repo": flags.Env("HF_REPO")} {
 		value, found := variables.Lookup()
 		if c.IsSet(flag) && !(found && value == c.String(flag)) {
 			return true
@@ -240,8 +241,8 @@ func unknownModel(c *cli.Command, word string) error {
 
 // inFolders returns the model of that name in the folder that --models-dir or its variable names.
 func inFolders(c *cli.Command, name string) (m hub.Model, ok bool) {
-	dirs := modelsDirs(c)
-	if dir, found := variable("LLAMA_ARG_MODELS_DIR").Lookup(); found && len(dirs) == 0 {
+	dirs := flags.ReadModelsDirs(c)
+	if dir, found := flags.Variable("LLAMA_ARG_MODELS_DIR").Lookup(); found && len(dirs) == 0 {
 		dirs = []string{dir}
 	}
 	for _, dir := range dirs {

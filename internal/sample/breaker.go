@@ -12,9 +12,6 @@ type Breakers struct {
 	widest  int     // of pieces
 }
 
-// DefaultBreakers returns the texts that llama.cpp takes.
-func DefaultBreakers() []string { return []string{"\n", ":", `"`, "*"} }
-
 // NewBreakers returns the breakers of these texts in a vocabulary of n tokens, with their texts by piece; nil where all texts are empty.
 func NewBreakers(texts []string, n int, piece func(id int32) []byte) *Breakers {
 	b := &Breakers{ends: make([]int32, n)}
@@ -35,8 +32,6 @@ func NewBreakers(texts []string, n int, piece func(id int32) []byte) *Breakers {
 	}
 	return b
 }
-
-func (b *Breakers) size() int { return len(b.ends) }
 
 func (b *Breakers) piece(id int32) []byte {
 	if id == 0 {
@@ -70,4 +65,12 @@ func (b *Breakers) follow(tail []byte, id int32) ([]byte, bool) {
 	keep := min(len(tail), b.longest-1)
 	copy(tail, tail[len(tail)-keep:])
 	return tail[:keep], found
+}
+
+// BreakAt ends the sequences that DRY compares at b's texts, which replace Options.DRY.Breakers; b is of the sampler's
+// vocabulary, or nil. Tokens that were accepted before are not searched for texts.
+func (s *Sampler) BreakAt(b *Breakers) {
+	if s.breakers = b; b != nil {
+		s.tail = b.newTail()
+	}
 }

@@ -13,13 +13,13 @@ type Stage uint8
 // was published.
 const (
 	Penalties   Stage = iota // repetition, presence and frequency
-	DRY                      // penalises what would repeat a sequence
+	DRYStage                 // penalises what would repeat a sequence
 	TopNSigma                // by distance from the highest logit
 	TopK                     // by rank
 	Typical                  // by distance from the expected surprise
 	TopP                     // by the sum of probabilities
 	MinP                     // by the highest probability
-	XTC                      // sometimes leaves out the likeliest
+	XTCStage                 // sometimes leaves out the likeliest
 	Temperature              // divides the logits, by a constant or by their entropy
 	AdaptiveP                // draws near a probability; it comes last wherever it is named
 )
@@ -31,13 +31,13 @@ var stageNames = [...]struct {
 	aliases []string // besides those with - and without _
 }{
 	Penalties:   {"penalties", 'e', nil},
-	DRY:         {"dry", 'd', nil},
+	DRYStage:    {"dry", 'd', nil},
 	TopNSigma:   {"top_n_sigma", 's', nil},
 	TopK:        {"top_k", 'k', nil},
 	Typical:     {"typ_p", 'y', []string{"typ"}},
 	TopP:        {"top_p", 'p', []string{"nucleus"}},
 	MinP:        {"min_p", 'm', nil},
-	XTC:         {"xtc", 'x', nil},
+	XTCStage:    {"xtc", 'x', nil},
 	Temperature: {"temperature", 't', []string{"temp"}},
 	AdaptiveP:   {"adaptive_p", 'a', nil},
 }
@@ -49,35 +49,30 @@ func (g Stage) String() string {
 	return fmt.Sprintf("stage %d", g)
 }
 
-// DefaultChain returns llama.cpp's usual stages and their order.
-func DefaultChain() []Stage {
-	return []Stage{Penalties, DRY, TopNSigma, TopK, Typical, TopP, MinP, XTC, Temperature}
-}
+// defaultChain holds llama.cpp's usual stages in their order.
+var defaultChain = []Stage{Penalties, DRYStage, TopNSigma, TopK, Typical, TopP, MinP, XTCStage, Temperature}
 
-// ChainNames returns the names of stages, separated by semicolons as ParseChain takes them.
-func ChainNames(chain []Stage) string {
-	names := make([]string, len(chain))
+// names returns the names of stages.
+func names(chain []Stage) []string {
+	list := make([]string, len(chain))
 	for i, g := range chain {
-		names[i] = g.String()
+		list[i] = g.String()
 	}
-	return strings.Join(names, ";")
+	return list
 }
 
-// ParseChain returns the stages of a list of names separated by semicolons.
-func ParseChain(names string) ([]Stage, error) {
-	var chain []Stage
-	for name := range strings.SplitSeq(names, ";") {
-		g, err := ParseStage(name)
-		if err != nil {
-			return nil, err
-		}
-		chain = append(chain, g)
-	}
-	return chain, nil
+// ParseSamplers returns the samplers of a list of names separated by semicolons.
+func ParseSamplers(list string) ([]string, error) { return readNames(strings.Split(list, ";")) }
+
+// readNames returns the names of samplers as Options.Samplers has them.
+func readNames(list []string) ([]string, error) {
+	o := Options{Samplers: list}
+	chain, err := o.chain()
+	return names(chain), err
 }
 
-// ParseStage returns the stage of a name, in any case and with _, - or nothing between its words.
-func ParseStage(name string) (Stage, error) {
+// parseStage returns the stage of a name, in any case and with _, - or nothing between its words.
+func parseStage(name string) (Stage, error) {
 	lower := strings.ToLower(name)
 	if lower == "infill" {
 		return 0, fmt.Errorf("the sampler infill is not supported")
@@ -88,12 +83,12 @@ func ParseStage(name string) (Stage, error) {
 			return Stage(g), nil
 		}
 	}
-	return 0, fmt.Errorf("there is no sampler called %q; there are %s", name, ChainNames(append(DefaultChain(), AdaptiveP)))
+	return 0, fmt.Errorf("there is no sampler called %q; there are %s", name, strings.Join(names(append(slices.Clone(defaultChain), AdaptiveP)), ";"))
 }
 
-// ParseLetters returns the stages of a list of letters, one for each.
-func ParseLetters(letters string) ([]Stage, error) {
-	chain := []Stage{}
+// ParseLetters returns the samplers of a list of letters, one for each.
+func ParseLetters(letters string) ([]string, error) {
+	list := []string{}
 	for _, letter := range letters {
 		if letter == 'i' {
 			return nil, fmt.Errorf("the sampler infill (i) is not supported")
@@ -103,17 +98,17 @@ func ParseLetters(letters string) ([]Stage, error) {
 			g++
 		}
 		if g == len(stageNames) {
-			return nil, fmt.Errorf("no sampler has the letter %q; the usual order is %s", letter, ChainLetters(DefaultChain()))
+			return nil, fmt.Errorf("no sampler has the letter %q; the usual order is %s", letter, DefaultLetters())
 		}
-		chain = append(chain, Stage(g))
+		list = append(list, stageNames[g].name)
 	}
-	return chain, nil
+	return list, nil
 }
 
-// ChainLetters returns the letters of stages.
-func ChainLetters(chain []Stage) string {
+// DefaultLetters returns the letters of the usual samplers.
+func DefaultLetters() string {
 	var b strings.Builder
-	for _, g := range chain {
+	for _, g := range defaultChain {
 		b.WriteByte(stageNames[g].letter)
 	}
 	return b.String()
@@ -129,14 +124,14 @@ const (
 	adapts                  // near a probability
 )
 
-// plan returns the stages of o.Chain that change anything, and the choice at their end.
-func (o *Options) plan() ([]Stage, choice) {
-	given, end := o.Chain, draws
+// plan returns those of the given stages that change anything, and the choice at their end.
+func (o *Options) plan(given []Stage) ([]Stage, choice) {
+	end := draws
 	switch {
-	case o.Mirostat != 0:
-		given, end = slices.DeleteFunc(slices.Clone(given), func(g Stage) bool { return g != Penalties && g != DRY }), mirostats
+	case o.Mirostat.Version != 0:
+		given, end = slices.DeleteFunc(slices.Clone(given), func(g Stage) bool { return g != Penalties && g != DRYStage }), mirostats
 		given = append(given, Temperature)
-	case slices.Contains(given, AdaptiveP) && o.AdaptiveTarget >= 0:
+	case slices.Contains(given, AdaptiveP) && o.Adaptive.Target >= 0:
 		end = adapts
 	}
 	var chain []Stage
@@ -161,8 +156,8 @@ func (o *Options) off(g Stage) bool {
 	switch g {
 	case Penalties:
 		return !o.penalises()
-	case DRY:
-		return o.DRYMultiplier == 0 || o.DRYLastN == 0
+	case DRYStage:
+		return o.DRY.Multiplier == 0 || o.DRY.LastN == 0
 	case TopNSigma:
 		return o.TopNSigma <= 0
 	case TopK:
@@ -173,8 +168,8 @@ func (o *Options) off(g Stage) bool {
 		return o.TopP >= 1
 	case MinP:
 		return o.MinP <= 0
-	case XTC:
-		return o.XTCProbability <= 0 || o.XTCThreshold > 0.5
+	case XTCStage:
+		return o.XTC.Probability <= 0 || o.XTC.Threshold > 0.5
 	case Temperature:
 		return o.Temperature == 1 && o.DynamicRange <= 0
 	}

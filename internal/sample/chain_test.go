@@ -131,14 +131,14 @@ func (r *reference) apply(g Stage, accepted []int32) {
 			l -= float32(float32(n) * o.FrequencyPenalty)
 			r.l[id] = float64(l - o.PresencePenalty)
 		}
-	case DRY:
-		window := accepted[max(0, len(accepted)-o.DRYLastN):]
+	case DRYStage:
+		window := accepted[max(0, len(accepted)-o.DRY.LastN):]
 		for id := range r.l {
-			if o.DRYMultiplier == 0 || slices.ContainsFunc(testBreakers, func(b string) bool { return bytes.Contains(letters(int32(id)), []byte(b)) }) {
+			if o.DRY.Multiplier == 0 || slices.ContainsFunc(testBreakers, func(b string) bool { return bytes.Contains(letters(int32(id)), []byte(b)) }) {
 				continue
 			}
-			if n := longestRepeat(window, int32(id), letters, testBreakers); n >= o.DRYAllowedLength {
-				penalty := float64(o.DRYMultiplier) * math.Pow(float64(o.DRYBase), float64(n-o.DRYAllowedLength))
+			if n := longestRepeat(window, int32(id), letters, testBreakers); n >= o.DRY.AllowedLength {
+				penalty := float64(o.DRY.Multiplier) * math.Pow(float64(o.DRY.Base), float64(n-o.DRY.AllowedLength))
 				r.l[id] = float64(float32(r.l[id]) - float32(penalty))
 			}
 		}
@@ -183,10 +183,10 @@ func (r *reference) apply(g Stage, accepted []int32) {
 		p := r.probabilities()
 		n := sort.Search(len(p), func(i int) bool { return p[i] < float64(o.MinP)*p[0] })
 		r.ids = r.ids[:n]
-	case XTC: // at a probability of 0 or 1
+	case XTCStage: // at a probability of 0 or 1
 		p := r.probabilities()
-		n := sort.Search(len(p), func(i int) bool { return p[i] < float64(o.XTCThreshold) })
-		if o.XTCProbability == 1 && n > 1 {
+		n := sort.Search(len(p), func(i int) bool { return p[i] < float64(o.XTC.Threshold) })
+		if o.XTC.Probability == 1 && n > 1 {
 			r.ids = r.ids[n-1:]
 		}
 	case Temperature:
@@ -224,7 +224,8 @@ func distribution(o Options, logits []float32, accepted []int32) []float64 {
 			r.l[i] = math.Inf(-1)
 		}
 	}
-	for _, g := range o.Chain {
+	chain, _ := o.chain()
+	for _, g := range chain {
 		r.apply(g, accepted)
 	}
 	out := make([]float64, len(logits))
@@ -288,13 +289,12 @@ func randomLogits(rng *rand.Rand, n int) []float32 {
 func randomOptions(rng *rand.Rand, n int) Options {
 	pick := func(values ...float32) float32 { return values[rng.IntN(len(values))] }
 	o := Options{
-		Chain: DefaultChain(), Temperature: pick(0, 0.5, 0.8, 1, 2), TopK: []int{-1, 0, 1, 5, 40, n}[rng.IntN(6)], TopP: pick(0, 0.3, 0.95, 1),
+		Samplers: names(defaultChain), Temperature: pick(0, 0.5, 0.8, 1, 2), TopK: []int{-1, 0, 1, 5, 40, n}[rng.IntN(6)], TopP: pick(0, 0.3, 0.95, 1),
 		MinP: pick(0, 0.05, 0.5, 1), RepeatLastN: []int{0, 1, 8, 64}[rng.IntN(4)], RepeatPenalty: pick(1, 1.3, 0.7),
 		PresencePenalty: pick(0, 0.5, -0.5), FrequencyPenalty: pick(0, 0.25, -0.25),
 		DynamicRange: pick(0, 0, 0.3, 1), DynamicExponent: pick(1, 0.5, 2), TopNSigma: pick(-1, 0, 0.7, 2.1), TypicalP: pick(1, 1, 0.9, 0.35),
-		XTCProbability: pick(0, 1), XTCThreshold: pick(0.1, 0.03, 0.6),
-		DRYMultiplier: pick(0, 0.8), DRYBase: pick(1, 1.75), DRYAllowedLength: 1 + rng.IntN(3), DRYLastN: []int{0, 5, 64}[rng.IntN(3)],
-		DRYBreakers: NewBreakers(testBreakers, n, letters),
+		XTC: XTC{pick(0, 1), pick(0.1, 0.03, 0.6)},
+		DRY: DRY{pick(0, 0.8), pick(1, 1.75), 1 + rng.IntN(3), []int{0, 5, 64}[rng.IntN(3)], testBreakers},
 	}
 	if rng.IntN(2) == 0 {
 		o.LogitBias = map[int32]float32{int32(rng.IntN(n)): 2.5, int32(rng.IntN(n)): negInf}
@@ -320,9 +320,9 @@ func TestStagesMatchDefinitions(t *testing.T) {
 		n := 1 + rng.IntN(200)
 		logits, o, tolerance := randomLogits(rng, n), randomOptions(rng, n), probabilityTolerance
 		if round%2 == 1 {
-			rng.Shuffle(len(o.Chain), func(a, b int) { o.Chain[a], o.Chain[b] = o.Chain[b], o.Chain[a] })
-			hot := slices.Index(o.Chain, Temperature)
-			if hot < slices.Index(o.Chain, DRY) || hot < slices.Index(o.Chain, Penalties) {
+			rng.Shuffle(len(o.Samplers), func(a, b int) { o.Samplers[a], o.Samplers[b] = o.Samplers[b], o.Samplers[a] })
+			hot := slices.Index(o.Samplers, "temperature")
+			if hot < slices.Index(o.Samplers, "dry") || hot < slices.Index(o.Samplers, "penalties") {
 				tolerance = settledTolerance
 			}
 		}
@@ -376,8 +376,9 @@ func TestDRYByHand(t *testing.T) {
 		{"breaker itself", []string{"y"}, []int32{a, b, c, d, a, b}, [4]float64{}},
 	} {
 		o := neutral()
-		o.DRYMultiplier, o.DRYBase, o.DRYBreakers = 1, 2, NewBreakers(test.breakers, 4, text)
+		o.DRY.Multiplier, o.DRY.Base = 1, 2
 		s := mustNew(t, o, 4)
+		s.BreakAt(NewBreakers(test.breakers, 4, text))
 		for _, id := range test.accepted {
 			s.Accept(id)
 		}
@@ -393,7 +394,7 @@ func TestDRYByHand(t *testing.T) {
 // TestDRYIsBounded holds that a repetition of any length leaves finite logits.
 func TestDRYIsBounded(t *testing.T) {
 	o := neutral()
-	o.DRYMultiplier, o.DRYBase, o.DRYLastN = 100, 1e30, 1000
+	o.DRY.Multiplier, o.DRY.Base, o.DRY.LastN = 100, 1e30, 1000
 	s := mustNew(t, o, 2)
 	for range 1000 {
 		s.Accept(0)
@@ -405,7 +406,7 @@ func TestDRYIsBounded(t *testing.T) {
 
 func TestXTCComesByChance(t *testing.T) {
 	o := neutral()
-	o.XTCProbability, o.Seed = 0.3, testenv.Rand(t).Uint64()
+	o.XTC.Probability, o.Seed = 0.3, testenv.Rand(t).Uint64()
 	s := mustNew(t, o, 3)
 	const rounds = 20_000
 	excluded := 0
@@ -441,7 +442,7 @@ func TestMirostatKeepsAsPublished(t *testing.T) {
 	for version := 1; version <= 2; version++ {
 		const n, tau, eta = 400, 3., 0.1
 		o := DefaultOptions()
-		o.Mirostat, o.MirostatTau, o.Temperature = version, tau, 0.9
+		o.Mirostat.Version, o.Mirostat.Tau, o.Temperature = version, tau, 0.9
 		s, mu := mustNew(t, o, n), 2*tau
 		var average float64
 		const rounds, settling = 3000, 500
@@ -465,7 +466,7 @@ func TestMirostatKeepsAsPublished(t *testing.T) {
 				t.Fatalf("drew the token of rank %d, the limit is %d", rank, zipfLimit(p, mu))
 			}
 			s.Accept(id)
-			mu -= float64(o.MirostatEta) * (-math.Log2(p[id]) - tau)
+			mu -= float64(o.Mirostat.Eta) * (-math.Log2(p[id]) - tau)
 			if math.Abs(s.feedback.limit-mu) > 1e-6 { // of thousands of additions
 				t.Fatalf("the limit is %v, want %v", s.feedback.limit, mu)
 			}
@@ -500,7 +501,7 @@ func zipfLimit(p []float64, mu float64) int {
 func TestMirostatTakesAnyLogits(t *testing.T) {
 	for version := 1; version <= 2; version++ {
 		o := DefaultOptions()
-		o.Mirostat, o.MirostatTau = version, 0
+		o.Mirostat.Version, o.Mirostat.Tau = version, 0
 		for _, logits := range [][]float32{{1}, {3, 3, 3}, {9, negInf, negInf}, {1e30, -1e30, 0}, {0, float32(math.Inf(1))}} {
 			s := mustNew(t, o, len(logits))
 			for range 50 {
@@ -517,7 +518,7 @@ func TestMirostatTakesAnyLogits(t *testing.T) {
 func TestAdaptiveDrawsNearTheTarget(t *testing.T) {
 	rng := testenv.Rand(t)
 	o := neutral()
-	o.Chain, o.AdaptiveTarget, o.AdaptiveDecay, o.Seed = []Stage{AdaptiveP, Temperature}, 0.3, 0.9, rng.Uint64()
+	o.Samplers, o.Adaptive.Target, o.Adaptive.Decay, o.Seed = []string{"adaptive_p", "temperature"}, 0.3, 0.9, rng.Uint64()
 	logits := []float32{2, 1.5, 1, 0, -1, -2, negInf, -3}
 	p := softmax(logits, 1)
 	s := mustNew(t, o, len(logits))
@@ -541,11 +542,11 @@ func TestAdaptiveDrawsNearTheTarget(t *testing.T) {
 		}
 	}
 	// The feedback.
-	sum, weight := float64(o.AdaptiveTarget)/(1-float64(o.AdaptiveDecay)), 1/(1-float64(o.AdaptiveDecay))
+	sum, weight := float64(o.Adaptive.Target)/(1-float64(o.Adaptive.Decay)), 1/(1-float64(o.Adaptive.Decay))
 	for range 200 {
 		id := s.Sample(logits)
 		s.Accept(id)
-		sum, weight = p[id]+float64(o.AdaptiveDecay)*sum, 1+float64(o.AdaptiveDecay)*weight
+		sum, weight = p[id]+float64(o.Adaptive.Decay)*sum, 1+float64(o.Adaptive.Decay)*weight
 		s.Accept(1) // not chosen: nothing is learned
 	}
 	if got, want := s.feedback.sum/s.feedback.weight, sum/weight; math.Abs(got-want) > 1e-9 {
@@ -558,17 +559,14 @@ func TestChainNames(t *testing.T) {
 		"penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature": "edskypmxt",
 		"Top-K;topk;nucleus;TEMP;typ;adaptive-p":                            "kkptya",
 	} {
-		chain, err := ParseChain(names)
-		if err != nil || ChainLetters(chain) != want {
-			t.Errorf("%s: %s, %v, want %s", names, ChainLetters(chain), err, want)
-		}
-		again, err := ParseLetters(want)
-		if err != nil || !slices.Equal(again, chain) {
-			t.Errorf("%s: %v, %v, want %v", want, again, err, chain)
+		list, err := ParseSamplers(names)
+		again, err2 := ParseLetters(want)
+		if err != nil || err2 != nil || !slices.Equal(again, list) {
+			t.Errorf("%s: %v, %v; %s: %v, %v", names, list, err, want, again, err2)
 		}
 	}
 	for names, want := range map[string]string{"top_k;topq": `"topq"`, "": `called ""`, "infill": "infill is not supported"} {
-		if _, err := ParseChain(names); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ParseSamplers(names); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", names, err)
 		}
 	}

@@ -55,9 +55,9 @@ type feedback struct {
 }
 
 func (s *Sampler) resetFeedback() {
-	memory := 1 / (1 - float64(s.options.AdaptiveDecay))
+	memory := 1 / (1 - float64(s.options.Adaptive.Decay))
 	s.feedback = feedback{
-		limit: 2 * float64(s.options.MirostatTau), sum: float64(s.options.AdaptiveTarget) * memory, weight: memory, chosen: -1,
+		limit: 2 * float64(s.options.Mirostat.Tau), sum: float64(s.options.Adaptive.Target) * memory, weight: memory, chosen: -1,
 	}
 }
 
@@ -70,10 +70,10 @@ func (s *Sampler) learn(id int32) {
 	f.chosen = -1
 	switch s.choice {
 	case mirostats:
-		f.limit -= float64(o.MirostatEta) * (-math.Log2(f.probability) - float64(o.MirostatTau))
+		f.limit -= float64(o.Mirostat.Eta) * (-math.Log2(f.probability) - float64(o.Mirostat.Tau))
 	case adapts:
-		f.sum = f.probability + float64(o.AdaptiveDecay)*f.sum
-		f.weight = 1 + float64(o.AdaptiveDecay)*f.weight
+		f.sum = f.probability + float64(o.Adaptive.Decay)*f.sum
+		f.weight = 1 + float64(o.Adaptive.Decay)*f.weight
 	}
 }
 
@@ -84,7 +84,7 @@ func (s *Sampler) learn(id int32) {
 func (s *Sampler) mirostat(r float64) int32 {
 	p := &s.pool
 	all := p.weigh()
-	if s.options.Mirostat == 1 {
+	if s.options.Mirostat.Version == 1 {
 		p.c = zipf(p.c, s.feedback.limit, s.nVocab)
 	} else if floor := all * math.Exp2(-s.feedback.limit); floor > 1 {
 		p.keepBest()
@@ -149,7 +149,7 @@ const (
 // 17927).
 func (s *Sampler) adapt(r float64) int32 {
 	p, f := &s.pool, &s.feedback
-	target := 2*float64(s.options.AdaptiveTarget) - f.sum/f.weight
+	target := 2*float64(s.options.Adaptive.Target) - f.sum/f.weight
 	target = min(1, max(0, target))
 	all := p.weigh()
 	var sum float64

@@ -10,30 +10,26 @@ import (
 	"strconv"
 )
 
-// maxStages bounds a chain from outside: every token passes all its stages.
-const maxStages = 64
+// maxSamplers bounds samplers from outside: every token passes all of them.
+const maxSamplers = 64
 
-// ReadChain reads a chain as llama-server's field samplers has it: a list of names, or a text of letters.
-func ReadChain(raw json.RawMessage) ([]Stage, error) {
+// ReadSamplers reads samplers as llama-server's field samplers has it: a list of names, or a text of letters.
+func ReadSamplers(raw json.RawMessage) ([]string, error) {
 	var letters string
 	var names []*string
 	switch {
-	case json.Unmarshal(raw, &letters) == nil && len(letters) <= maxStages:
+	case json.Unmarshal(raw, &letters) == nil && len(letters) <= maxSamplers:
 		return ParseLetters(letters)
 	case letters == "" && (json.Unmarshal(raw, &names) != nil || slices.Contains(names, nil)):
 		return nil, errors.New("it is neither a list of names nor a text of letters")
-	case max(len(letters), len(names)) > maxStages:
-		return nil, fmt.Errorf("it has more than %d samplers", maxStages)
+	case max(len(letters), len(names)) > maxSamplers:
+		return nil, fmt.Errorf("it has more than %d samplers", maxSamplers)
 	}
-	chain := []Stage{}
-	for _, name := range names {
-		g, err := ParseStage(*name)
-		if err != nil {
-			return nil, err
-		}
-		chain = append(chain, g)
+	list := make([]string, len(names))
+	for i, name := range names {
+		list[i] = *name
 	}
-	return chain, nil
+	return readNames(list)
 }
 
 // AddBiases adds to biases what llama-server's field logit_bias says: an object of tokens and biases, or a list of

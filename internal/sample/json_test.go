@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-func TestReadChain(t *testing.T) {
-	for text, want := range map[string][]Stage{
-		`"kt"`: {TopK, Temperature}, `["top_k","temp"]`: {TopK, Temperature}, `""`: {}, `[]`: {},
+func TestReadSamplers(t *testing.T) {
+	for text, want := range map[string][]string{
+		`"kt"`: {"top_k", "temperature"}, `["top_k","temp"]`: {"top_k", "temperature"}, `""`: {}, `[]`: {},
 	} {
-		if chain, err := ReadChain(json.RawMessage(text)); err != nil || chain == nil || !slices.Equal(chain, want) {
+		if chain, err := ReadSamplers(json.RawMessage(text)); err != nil || chain == nil || !slices.Equal(chain, want) {
 			t.Errorf("%s: %v, %v, want %v", text, chain, err, want)
 		}
 	}
@@ -21,7 +21,7 @@ func TestReadChain(t *testing.T) {
 		`3`: "neither", `["top_k",null]`: "neither", `["top_k",3]`: "neither", `{"a":1}`: "neither", `"kq"`: "'q'", `["top_k","top_x"]`: `"top_x"`,
 		`"` + strings.Repeat("k", 65) + `"`: "more than 64", `["k"` + strings.Repeat(`,"k"`, 64) + `]`: "more than 64",
 	} {
-		if chain, err := ReadChain(json.RawMessage(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if chain, err := ReadSamplers(json.RawMessage(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.80s: %v, %v, want %q", text, chain, err, want)
 		}
 	}

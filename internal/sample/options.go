@@ -10,178 +10,125 @@ import (
 // RandomSeed asks for a seed nobody knows beforehand; llama.cpp's LLAMA_DEFAULT_SEED.
 const RandomSeed uint64 = 0xFFFFFFFF
 
-// Options set the stages of the chain. The zero value is not useful (its RepeatPenalty is invalid): start from
-// DefaultOptions.
+// Options say how tokens are chosen, in llama.cpp's terms and with its meaning: Numbers has the names, defaults and
+// bounds of the numbers. The zero value is not valid (its RepeatPenalty is 0): start from DefaultOptions.
 type Options struct {
-	Seed  uint64  // of the random numbers; RandomSeed draws one
-	Chain []Stage // in this order, after the logit bias; those that are off change nothing
+	Seed     uint64   // of the random numbers; RandomSeed draws one
+	Samplers []string // by llama.cpp's names, in the order in which they are applied, after LogitBias; those that are off change nothing
 
-	// Temperature divides the logits; <= 0 takes the highest. With a DynamicRange above 0 it is between Temperature -
-	// DynamicRange, but at least 0, and Temperature + DynamicRange: the low end plus the width times (entropy / highest
-	// possible entropy)^DynamicExponent.
+	// Temperature divides the logits; 0 or less takes the likeliest token. With a DynamicRange above 0 it is between
+	// Temperature - DynamicRange, but at least 0, and Temperature + DynamicRange: the low end plus the width times
+	// (entropy / highest possible entropy)^DynamicExponent.
 	Temperature     float32
-	DynamicRange    float32 // 0 is off
+	DynamicRange    float32 // 0: off
 	DynamicExponent float32
 
-	TopK      int     // keeps the K highest logits; <= 0 is off
-	TopP      float32 // keeps the fewest tokens whose probabilities reach P, in [0, 1]; 1 is off
-	MinP      float32 // keeps tokens of at least P times the highest probability, in [0, 1]; 0 is off
-	TopNSigma float32 // keeps logits at most N standard deviations below the highest (arXiv:2411.07641); <= 0 is off
-	TypicalP  float32 // keeps the fewest tokens nearest to the expected surprise that reach P, in [0, 1] (arXiv:2202.00666); 1 is off
+	TopK      int     // keeps the K likeliest tokens; 0 or less: all
+	TopP      float32 // keeps the likeliest tokens that make up this probability; 1: all
+	MinP      float32 // keeps tokens of at least this share of the likeliest one's probability; 0: all
+	TopNSigma float32 // keeps logits at most this many standard deviations below the highest (arXiv:2411.07641); 0 or less: all
+	TypicalP  float32 // keeps the tokens nearest to the expected surprise that make up this probability (arXiv:2202.00666); 1: all
+	MinKeep   int     // tokens that TopP, MinP, TypicalP and XTC keep at least; 0 and 1 are the same
+	XTC       XTC
 
-	MinKeep int // tokens that TopP, MinP, TypicalP and XTC leave at least; 0 and 1 are the same
+	RepeatLastN      int     // recent tokens that the next three penalties apply to; 0: off
+	RepeatPenalty    float32 // divides the logits of recent tokens if they are positive and multiplies the others; 1: off
+	PresencePenalty  float32 // subtracted from the logits of recent tokens; 0: off
+	FrequencyPenalty float32 // subtracted for every recent occurrence; 0: off
 
-	// With this probability, in [0, 1], all tokens of at least the threshold but the least likely of them are left out
-	// ("exclude top choices", text-generation-webui pull request 6335). A threshold above 0.5, which no two tokens
-	// reach, is off.
-	XTCProbability float32
-	XTCThreshold   float32
+	DRY      DRY
+	Mirostat Mirostat
+	Adaptive Adaptive
 
-	RepeatLastN      int     // how many accepted tokens the penalties look back on; 0 is off
-	RepeatPenalty    float32 // divides positive and multiplies other logits of seen tokens; 1 is off
-	PresencePenalty  float32 // taken off the logit of every seen token; 0 is off
-	FrequencyPenalty float32 // taken off the logit once per time seen; 0 is off
-
-	// A token that would repeat a sequence of n + 1 accepted tokens, n at least DRYAllowedLength, loses DRYMultiplier *
-	// DRYBase^(n - DRYAllowedLength) ("don't repeat yourself", text-generation-webui pull request 5677).
-	DRYMultiplier    float32 // 0 is off
-	DRYBase          float32 // at least 1
-	DRYAllowedLength int
-	DRYLastN         int       // how many accepted tokens it looks back on; 0 is off
-	DRYBreakers      *Breakers // texts across which no sequence goes on; nil: none
-
-	// Mirostat 1 and 2 (arXiv:2007.14966) take the place of the stages that drop tokens: they leave so many that the
-	// surprise of the chosen ones, in bits, comes to be MirostatTau, by feedback at the rate MirostatEta. 0 is off.
-	Mirostat    int
-	MirostatTau float32
-	MirostatEta float32
-
-	// The stage AdaptiveP favours tokens whose probability is near AdaptiveTarget, in [0, 1], less what the last tokens
-	// were above it, by an average that forgets at the rate AdaptiveDecay, in [0, 0.99] (llama.cpp pull request 17927).
-	// A negative target is off.
-	AdaptiveTarget float32
-	AdaptiveDecay  float32
-
-	// LogitBias is added to the logits before every stage: -Inf bans a token, which is what --ignore-eos means for the
-	// ends of generation.
-	LogitBias map[int32]float32
+	LogitBias map[int32]float32 // added to the logits of tokens before everything else; -Inf bans a token
 }
 
-// DefaultOptions returns llama.cpp's (common_params_sampling), but for DRY's sequence breakers, which depend on a
-// vocabulary.
+// XTC excludes top choices (text-generation-webui pull request 6335): with a Probability it leaves out all tokens of at
+// least Threshold's probability but the least likely of them.
+type XTC struct {
+	Probability float32 // 0: off
+	Threshold   float32 // above 0.5, which no two tokens reach: off
+}
+
+// DRY penalises repetition ("don't repeat yourself", text-generation-webui pull request 5677): a token that would repeat
+// a sequence of n + 1 tokens, n at least AllowedLength, loses Multiplier·Base^(n - AllowedLength).
+type DRY struct {
+	Multiplier    float32 // 0: off
+	Base          float32 // at least 1
+	AllowedLength int
+	LastN         int      // recent tokens that are searched for the sequence; 0: off
+	Breakers      []string // texts at which sequences end
+}
+
+// Mirostat (arXiv:2007.14966) replaces the samplers that drop tokens. It keeps the surprise of the text near Tau, in
+// bits, by feedback at the rate Eta.
+type Mirostat struct {
+	Version  int // 1 or 2; 0: off
+	Tau, Eta float32
+}
+
+// Adaptive sets the sampler adaptive_p (llama.cpp pull request 17927), which favours tokens of a probability near
+// Target, less what the last tokens were above it.
+type Adaptive struct {
+	Target float32 // negative: off
+	Decay  float32 // how much it remembers of earlier tokens, from 0 to 0.99
+}
+
+// DefaultOptions returns llama.cpp's (common_params_sampling), with a seed that is drawn anew for each text.
 func DefaultOptions() Options {
-	return Options{
-		Seed:             RandomSeed,
-		Chain:            DefaultChain(),
-		Temperature:      0.8,
-		DynamicExponent:  1,
-		TopK:             40,
-		TopP:             0.95,
-		MinP:             0.05,
-		TopNSigma:        -1,
-		TypicalP:         1,
-		XTCThreshold:     0.1,
-		RepeatLastN:      64,
-		RepeatPenalty:    1,
-		DRYBase:          1.75,
-		DRYAllowedLength: 2,
-		DRYLastN:         64,
-		MirostatTau:      5,
-		MirostatEta:      0.1,
-		AdaptiveTarget:   -1,
-		AdaptiveDecay:    0.9,
+	o := Options{Seed: RandomSeed, Samplers: names(defaultChain), DRY: DRY{Breakers: []string{"\n", ":", `"`, "*"}}}
+	for _, n := range Numbers() {
+		n.Set(&o, n.Default, 0)
 	}
+	return o
 }
 
-// Validate returns an error that names an option out of its range, for a vocabulary of nVocab tokens.
-func (o *Options) Validate(nVocab int) error {
-	if nVocab < 1 || nVocab > math.MaxInt32 {
-		return fmt.Errorf("sample: a vocabulary of %d tokens is not in [1, %d]", nVocab, math.MaxInt32)
+// Validate returns an error that names an option out of its range, for a vocabulary of so many tokens.
+func (o *Options) Validate(vocabulary int) error {
+	return setting.For(setting.Fields, o.Check(vocabulary))
+}
+
+// Check is Validate, whose errors name flags.
+func (o *Options) Check(vocabulary int) error {
+	if vocabulary < 1 || vocabulary > math.MaxInt32 {
+		return fmt.Errorf("sample: a vocabulary of %d tokens is not in [1, %d]", vocabulary, math.MaxInt32)
 	}
-	if err := o.validateNumbers(); err != nil {
+	if _, err := o.chain(); err != nil {
 		return err
 	}
-	if o.MinKeep < 0 {
-		return fmt.Errorf("sample: min-keep %d is negative", o.MinKeep)
-	}
-	if o.RepeatLastN < 0 {
-		return setting.Errorf("sample: %s %d is negative; 0 turns it off", setting.Setting("repeat-last-n|Sampling.RepeatLastN"), o.RepeatLastN)
+	for _, n := range Numbers() {
+		if err := n.validate(o); err != nil {
+			return err
+		}
 	}
 	if o.RepeatPenalty <= 0 {
 		return setting.Errorf("sample: %s %v is not positive; 1 turns it off", setting.Setting("repeat-penalty|Sampling.RepeatPenalty"), o.RepeatPenalty)
 	}
-	if o.DRYAllowedLength < 0 {
-		return setting.Errorf("sample: %s %d is negative", setting.Setting("dry-allowed-length|Sampling.DRYAllowedLength"), o.DRYAllowedLength)
-	}
-	if o.DRYLastN < 0 {
-		return setting.Errorf("sample: %s %d is negative; 0 turns it off", setting.Setting("dry-penalty-last-n|Sampling.DRYLastN"), o.DRYLastN)
-	}
-	if o.Mirostat < 0 || o.Mirostat > 2 {
-		return setting.Errorf("sample: %s %d is not 1 or 2, its versions, or 0, which turns it off", setting.Setting("mirostat|Sampling.Mirostat"), o.Mirostat)
-	}
-	for _, g := range o.Chain {
-		if int(g) >= len(stageNames) {
-			return fmt.Errorf("sample: there is no %s", g)
-		}
+	if v := o.Mirostat.Version; v < 0 || v > 2 {
+		return setting.Errorf("sample: %s %d is not 1 or 2, its versions, or 0, which turns it off", setting.Setting("mirostat|Sampling.Mirostat.Version"), v)
 	}
 	for id, b := range o.LogitBias {
-		if id < 0 || int(id) >= nVocab {
-			return fmt.Errorf("sample: logit bias for token %d, but the vocabulary has tokens 0 to %d", id, nVocab-1)
+		if id < 0 || int(id) >= vocabulary {
+			return fmt.Errorf("sample: logit bias for token %d, but the vocabulary has tokens 0 to %d", id, vocabulary-1)
 		}
 		if math.IsNaN(float64(b)) {
 			return fmt.Errorf("sample: logit bias of token %d is not a number", id)
 		}
 	}
-	if b := o.DRYBreakers; b != nil && b.size() != nVocab {
-		return fmt.Errorf("sample: sequence breakers for a vocabulary of %d tokens, not %d", b.size(), nVocab)
-	}
 	return nil
 }
 
-func (o *Options) validateNumbers() error {
-	inf := float32(math.Inf(1))
-	for _, f := range []struct {
-		name    setting.Setting
-		value   float32
-		lo, hi  float32
-		because string
-	}{
-		{"temp|Sampling.Temperature", o.Temperature, -inf, inf, ""},
-		{"dynatemp-range|Sampling.DynamicRange", o.DynamicRange, 0, inf, "0 turns it off"},
-		{"dynatemp-exp|Sampling.DynamicExponent", o.DynamicExponent, 0, inf, ""},
-		{"top-p|Sampling.TopP", o.TopP, 0, 1, "1 turns it off"},
-		{"min-p|Sampling.MinP", o.MinP, 0, 1, "0 turns it off"},
-		{"top-n-sigma|Sampling.TopNSigma", o.TopNSigma, -inf, inf, ""},
-		{"typical|Sampling.TypicalP", o.TypicalP, 0, 1, "1 turns it off"},
-		{"xtc-probability|Sampling.XTCProbability", o.XTCProbability, 0, 1, "0 turns it off"},
-		{"xtc-threshold|Sampling.XTCThreshold", o.XTCThreshold, 0, 1, "more than 0.5 turns it off"},
-		{"repeat-penalty|Sampling.RepeatPenalty", o.RepeatPenalty, -inf, inf, ""},
-		{"presence-penalty|Sampling.PresencePenalty", o.PresencePenalty, -inf, inf, ""},
-		{"frequency-penalty|Sampling.FrequencyPenalty", o.FrequencyPenalty, -inf, inf, ""},
-		{"dry-multiplier|Sampling.DRYMultiplier", o.DRYMultiplier, 0, inf, "0 turns it off"},
-		{"dry-base|Sampling.DRYBase", o.DRYBase, 1, inf, ""},
-		{"mirostat-ent|Sampling.MirostatTau", o.MirostatTau, 0, inf, ""},
-		{"mirostat-lr|Sampling.MirostatEta", o.MirostatEta, 0, inf, ""},
-		{"adaptive-target|Sampling.AdaptiveTarget", o.AdaptiveTarget, -inf, 1, "a negative one turns it off"},
-		{"adaptive-decay|Sampling.AdaptiveDecay", o.AdaptiveDecay, 0, 0.99, ""},
-	} {
-		if f.value >= f.lo && f.value <= f.hi && !math.IsInf(float64(f.value), 0) {
-			continue
+// chain returns the stages that Samplers name.
+func (o *Options) chain() ([]Stage, error) {
+	var chain []Stage
+	for _, name := range o.Samplers {
+		g, err := parseStage(name)
+		if err != nil {
+			return nil, err
 		}
-		if f.because != "" {
-			f.because = "; " + f.because
-		}
-		switch {
-		case f.hi < inf && f.lo > -inf:
-			return setting.Errorf("sample: %s %v is not in [%v, %v]%s", f.name, f.value, f.lo, f.hi, f.because)
-		case f.hi < inf:
-			return setting.Errorf("sample: %s %v is not a number up to %v%s", f.name, f.value, f.hi, f.because)
-		case f.lo > -inf:
-			return setting.Errorf("sample: %s %v is not a finite number from %v%s", f.name, f.value, f.lo, f.because)
-		}
-		return setting.Errorf("sample: %s %v is not a finite number", f.name, f.value)
+		chain = append(chain, g)
 	}
-	return nil
+	return chain, nil
 }
 
 // penalises reports whether any penalty changes anything.

@@ -43,26 +43,26 @@ func (s *Sampler) changeCounted(n int, change func(logit float32, count int32) f
 	}
 }
 
-// dry penalises the tokens that would make the last tokens repeat an earlier sequence: see Options.DRYMultiplier. It
-// takes time linear in DRYLastN.
+// dry penalises the tokens that would make the last tokens repeat an earlier sequence: see DRY. It
+// takes time linear in DRY.LastN.
 func (s *Sampler) dry() {
 	o := &s.options
-	n := min(len(s.history.ids), o.DRYLastN)
+	n := min(len(s.history.ids), o.DRY.LastN)
 	longest := min(n, s.unbroken)
-	if n <= o.DRYAllowedLength || longest < o.DRYAllowedLength {
+	if n <= o.DRY.AllowedLength || longest < o.DRY.AllowedLength {
 		return
 	}
 	s.findRepeats(n)
 	for back := 1; back < n; back++ {
 		length := min(int(s.repeats[back]), longest)
 		id := s.history.at(back - 1) // what followed there
-		if length >= o.DRYAllowedLength && (o.DRYBreakers == nil || !o.DRYBreakers.within(id)) {
+		if length >= o.DRY.AllowedLength && (s.breakers == nil || !s.breakers.within(id)) {
 			s.counts[id] = max(s.counts[id], int32(length)+1) // 0 is for none
 		}
 	}
 	s.changeCounted(n, func(l float32, count int32) float32 {
-		exponent := float64(int(count) - 1 - o.DRYAllowedLength)
-		penalty := float64(o.DRYMultiplier) * math.Pow(float64(o.DRYBase), exponent)
+		exponent := float64(int(count) - 1 - o.DRY.AllowedLength)
+		penalty := float64(o.DRY.Multiplier) * math.Pow(float64(o.DRY.Base), exponent)
 		return l - float32(min(penalty, math.MaxFloat32))
 	})
 }

@@ -13,16 +13,17 @@ var negInf = float32(math.Inf(-1))
 // Sampler draws tokens for one sequence. It is not safe for concurrent use; Clone gives another sequence its own.
 type Sampler struct {
 	options Options
-	chain   []Stage // those of options.Chain that change anything; never written
+	chain   []Stage // those that change anything; never written
 	choice  choice
 	nVocab  int
 	biases  []bias // options.LogitBias, shared by clones, never written
 	seed    uint64 // what rng began with
 	rng     rand.PCG
 
-	history  history // as long as penalties and DRY need it
-	unbroken int     // tokens accepted since the last breaker
-	tail     []byte  // end of the accepted text, in which a breaker may begin
+	breakers *Breakers // of DRY; nil: none
+	history  history   // as long as penalties and DRY need it
+	unbroken int       // tokens accepted since the last breaker
+	tail     []byte    // end of the accepted text, in which a breaker may begin
 	feedback feedback
 
 	constraint Constraint // nil: everything may come
@@ -43,22 +44,26 @@ type bias struct {
 
 // New returns a sampler over nVocab tokens, or an error that names the option out of range.
 func New(o Options, nVocab int) (*Sampler, error) {
-	if err := o.Validate(nVocab); err != nil {
+	if err := o.Check(nVocab); err != nil {
+		return nil, err
+	}
+	given, err := o.chain()
+	if err != nil {
 		return nil, err
 	}
 	s := &Sampler{options: o, nVocab: nVocab}
 	for id, v := range o.LogitBias {
 		s.biases = append(s.biases, bias{id, v})
 	}
-	s.chain, s.choice = o.plan()
-	s.options.LogitBias, s.options.Chain = nil, nil // the caller's may change
+	s.chain, s.choice = o.plan(given)
+	s.options.LogitBias, s.options.Samplers, s.options.DRY.Breakers = nil, nil, nil // the caller's may change
 	last := 0
 	for _, g := range s.chain {
 		switch g {
 		case Penalties:
 			last = max(last, o.RepeatLastN)
-		case DRY:
-			last = max(last, o.DRYLastN)
+		case DRYStage:
+			last = max(last, o.DRY.LastN)
 		}
 	}
 	s.history = newHistory(last)
@@ -75,7 +80,7 @@ func (s *Sampler) allocate() {
 	if len(s.biases) > 0 || s.history.last > 0 || s.constraint != nil {
 		s.logits = make([]float32, s.nVocab)
 	}
-	if b := s.options.DRYBreakers; b != nil {
+	if b := s.breakers; b != nil {
 		s.tail = append(b.newTail(), s.tail...)
 	}
 	s.room = make([]candidate, 0, s.mostCandidates())
@@ -85,7 +90,7 @@ func (s *Sampler) allocate() {
 func (s *Sampler) mostCandidates() int {
 	for _, g := range s.chain {
 		switch {
-		case g == Penalties, g == DRY, g == Temperature && s.options.DynamicRange <= 0:
+		case g == Penalties, g == DRYStage, g == Temperature && s.options.DynamicRange <= 0:
 			continue // they work on logits
 		case g == TopK:
 			return min(s.options.TopK, s.nVocab)
@@ -133,7 +138,7 @@ func (s *Sampler) Accept(id int32) {
 	if id >= 0 && int(id) < s.nVocab {
 		s.history.add(id)
 		s.unbroken++
-		if b := s.options.DRYBreakers; b != nil {
+		if b := s.breakers; b != nil {
 			var broken bool
 			if s.tail, broken = b.follow(s.tail, id); broken {
 				s.unbroken = 0
@@ -148,7 +153,7 @@ func (s *Sampler) Accept(id int32) {
 
 // Sample returns the next token for logits [n_vocab], which it leaves as they are. It does not accept the token. NaN
 // counts as -Inf; among equal logits the lowest id is the better one, so that it returns 0 where every token is banned.
-// Unless it takes the highest logit, each call takes one number from PCG-DXSM (math/rand/v2), and one more for XTC, so
+// Unless it takes the highest logit, each call takes one number from PCG-DXSM (math/rand/v2), and one more for XTCStage, so
 // that seed, options and logits determine the text.
 func (s *Sampler) Sample(logits []float32) int32 {
 	if len(logits) != s.nVocab {
@@ -187,7 +192,7 @@ func (s *Sampler) apply(g Stage) {
 	switch g {
 	case Penalties:
 		s.penalise()
-	case DRY:
+	case DRYStage:
 		s.dry()
 	case TopNSigma:
 		p.cutSigma(o.TopNSigma)
@@ -199,9 +204,9 @@ func (s *Sampler) apply(g Stage) {
 		p.cutTopP(o.TopP, o.MinKeep)
 	case MinP:
 		p.cutMinP(o.MinP, o.MinKeep)
-	case XTC:
-		if s.uniform() < float64(o.XTCProbability) {
-			p.excludeTop(o.XTCThreshold, o.MinKeep)
+	case XTCStage:
+		if s.uniform() < float64(o.XTC.Probability) {
+			p.excludeTop(o.XTC.Threshold, o.MinKeep)
 		}
 	case Temperature:
 		p.heat(o)

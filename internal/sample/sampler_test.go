@@ -17,6 +17,9 @@ func mustNew(t testing.TB, o Options, nVocab int) *Sampler {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if o.DRY.Multiplier != 0 {
+		s.BreakAt(NewBreakers(o.DRY.Breakers, nVocab, letters))
+	}
 	return s
 }
 
@@ -29,11 +32,10 @@ func neutral() Options {
 
 func TestDefaultsAreLlamaCpp(t *testing.T) {
 	got, want := fmt.Sprintf("%+v", DefaultOptions()), fmt.Sprintf("%+v", Options{
-		Seed: 0xFFFFFFFF, Chain: []Stage{Penalties, DRY, TopNSigma, TopK, Typical, TopP, MinP, XTC, Temperature},
+		Seed: 0xFFFFFFFF, Samplers: []string{"penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"},
 		Temperature: 0.8, DynamicRange: 0, DynamicExponent: 1, TopK: 40, TopP: 0.95, MinP: 0.05, TopNSigma: -1, TypicalP: 1,
-		XTCProbability: 0, XTCThreshold: 0.1, RepeatLastN: 64, RepeatPenalty: 1, PresencePenalty: 0, FrequencyPenalty: 0,
-		DRYMultiplier: 0, DRYBase: 1.75, DRYAllowedLength: 2, DRYLastN: 64, Mirostat: 0, MirostatTau: 5, MirostatEta: 0.1,
-		AdaptiveTarget: -1, AdaptiveDecay: 0.9,
+		XTC: XTC{0, 0.1}, RepeatLastN: 64, RepeatPenalty: 1, PresencePenalty: 0, FrequencyPenalty: 0,
+		DRY: DRY{0, 1.75, 2, 64, []string{"\n", ":", `"`, "*"}}, Mirostat: Mirostat{0, 5, 0.1}, Adaptive: Adaptive{-1, 0.9},
 	})
 	if got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -293,19 +295,18 @@ func TestNewRefuses(t *testing.T) {
 		"dynatemp-exp":          func(o *Options) { o.DynamicExponent = inf },
 		"top-n-sigma":           func(o *Options) { o.TopNSigma = nan },
 		"typical 2":             func(o *Options) { o.TypicalP = 2 },
-		"xtc-probability 1.5":   func(o *Options) { o.XTCProbability = 1.5 },
-		"xtc-threshold":         func(o *Options) { o.XTCThreshold = nan },
-		"dry-multiplier -1":     func(o *Options) { o.DRYMultiplier = -1 },
-		"dry-base 0.5":          func(o *Options) { o.DRYBase = 0.5 },
-		"dry-allowed-length -1": func(o *Options) { o.DRYAllowedLength = -1 },
-		"dry-penalty-last-n -2": func(o *Options) { o.DRYLastN = -2 },
-		"vocabulary of 3":       func(o *Options) { o.DRYBreakers = NewBreakers([]string{"a"}, 3, letters) },
-		"mirostat 3":            func(o *Options) { o.Mirostat = 3 },
-		"mirostat-ent":          func(o *Options) { o.MirostatTau = -1 },
-		"mirostat-lr":           func(o *Options) { o.MirostatEta = nan },
-		"adaptive-target 2":     func(o *Options) { o.AdaptiveTarget = 2 },
-		"adaptive-decay 1":      func(o *Options) { o.AdaptiveDecay = 1 },
-		"no stage 99":           func(o *Options) { o.Chain = []Stage{99} },
+		"xtc-probability 1.5":   func(o *Options) { o.XTC.Probability = 1.5 },
+		"xtc-threshold":         func(o *Options) { o.XTC.Threshold = nan },
+		"dry-multiplier -1":     func(o *Options) { o.DRY.Multiplier = -1 },
+		"dry-base 0.5":          func(o *Options) { o.DRY.Base = 0.5 },
+		"dry-allowed-length -1": func(o *Options) { o.DRY.AllowedLength = -1 },
+		"dry-penalty-last-n -2": func(o *Options) { o.DRY.LastN = -2 },
+		"mirostat 3":            func(o *Options) { o.Mirostat.Version = 3 },
+		"mirostat-ent":          func(o *Options) { o.Mirostat.Tau = -1 },
+		"mirostat-lr":           func(o *Options) { o.Mirostat.Eta = nan },
+		"adaptive-target 2":     func(o *Options) { o.Adaptive.Target = 2 },
+		"adaptive-decay 1":      func(o *Options) { o.Adaptive.Decay = 1 },
+		`called "top_99"`:       func(o *Options) { o.Samplers = []string{"top_99"} },
 		"token 10":              func(o *Options) { o.LogitBias = map[int32]float32{10: 1} },
 		"token -1":              func(o *Options) { o.LogitBias = map[int32]float32{-1: 1} },
 		"token 2":               func(o *Options) { o.LogitBias = map[int32]float32{2: nan} },
@@ -336,9 +337,9 @@ func settings(n int) map[string]Options {
 	penalties.RepeatPenalty, penalties.LogitBias = 1.1, map[int32]float32{2: negInf}
 	nucleus.TopP = 0.95
 	many, feedback, likely := DefaultOptions(), DefaultOptions(), DefaultOptions()
-	many.DRYMultiplier, many.DRYBreakers, many.TopNSigma, many.TypicalP, many.XTCProbability, many.DynamicRange = 1, NewBreakers(DefaultBreakers(), n, letters), 2, 0.9, 0.5, 0.3
-	feedback.Mirostat = 2
-	likely.Chain, likely.AdaptiveTarget = []Stage{MinP, AdaptiveP}, 0.3
+	many.DRY.Multiplier, many.TopNSigma, many.TypicalP, many.XTC.Probability, many.DynamicRange = 1, 2, 0.9, 0.5, 0.3
+	feedback.Mirostat.Version = 2
+	likely.Samplers, likely.Adaptive.Target = []string{"min_p", "adaptive_p"}, 0.3
 	return map[string]Options{"every stage": many, "mirostat": feedback, "adaptive": likely, "default": DefaultOptions(), "greedy": greedy, "penalties": penalties, "top-p only": nucleus, "off": all}
 }
 

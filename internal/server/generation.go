@@ -120,7 +120,7 @@ func (m *Model) Generate(ctx context.Context, texts []Generation) (iter.Seq[Even
 		} else if n > m.Context() {
 			return nil, &engine.ContextError{Tokens: n, Context: m.Context()}
 		}
-		if err := texts[i].Sampling.Validate(m.Engine.Config().Vocab); err != nil {
+		if err := texts[i].Sampling.Check(m.Engine.Config().Vocab); err != nil {
 			return nil, Invalid("%s", err)
 		}
 	}
@@ -247,9 +247,13 @@ func (m *Model) run(ctx context.Context, g *Generation, slot int, begin time.Tim
 // request returns what the engine is asked for, and what it is held to, nil for nothing.
 func (m *Model) request(g *Generation) (engine.Request, *heldTo, error) {
 	r := g.Request
-	var err error
-	if r.Sampler, err = sample.New(g.Sampling, m.Engine.Config().Vocab); err != nil {
+	sampler, err := sample.New(g.Sampling, m.Engine.Config().Vocab)
+	if err != nil {
 		return r, nil, Invalid("%s", err)
+	}
+	r.Sampler = sampler
+	if g.Sampling.DRY.Multiplier != 0 {
+		sampler.BreakAt(sample.NewBreakers(g.Sampling.DRY.Breakers, m.Engine.Config().Vocab, m.Piece))
 	}
 	if g.Shift != nil {
 		r.Shift = m.keep(g)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
 // A Completion is a text in llama-server's own form, or a piece of one.
@@ -105,20 +106,14 @@ func (r *Record) end(end *engine.Result) *Ending {
 func (m *Model) Settings(g *Generation) map[string]any {
 	o := &g.Sampling
 	most, fewest, least := m.Engine.DraftsOf(&g.Request)
-	chain := []string{}
-	for _, g := range o.Chain {
-		chain = append(chain, g.String())
-	}
-	return map[string]any{
-		"seed": o.Seed, "samplers": chain, "n_predict": g.Max, "temperature": o.Temperature, "dynatemp_range": o.DynamicRange,
-		"dynatemp_exponent": o.DynamicExponent, "top_k": o.TopK, "top_p": o.TopP, "min_p": o.MinP, "min_keep": o.MinKeep, "top_n_sigma": o.TopNSigma,
-		"typical_p": o.TypicalP, "xtc_probability": o.XTCProbability, "xtc_threshold": o.XTCThreshold, "repeat_last_n": o.RepeatLastN,
-		"repeat_penalty": o.RepeatPenalty, "presence_penalty": o.PresencePenalty, "frequency_penalty": o.FrequencyPenalty,
-		"dry_multiplier": o.DRYMultiplier, "dry_base": o.DRYBase, "dry_allowed_length": o.DRYAllowedLength,
-		"dry_penalty_last_n": o.DRYLastN, "mirostat": o.Mirostat, "mirostat_tau": o.MirostatTau, "mirostat_eta": o.MirostatEta,
-		"logit_bias": biases(o.LogitBias), "adaptive_target": o.AdaptiveTarget, "adaptive_decay": o.AdaptiveDecay,
+	settings := map[string]any{
+		"seed": o.Seed, "samplers": o.Samplers, "n_predict": g.Max, "logit_bias": biases(o.LogitBias),
 		"speculative.n_max": most, "speculative.n_min": fewest, "speculative.p_min": least,
 	}
+	for _, n := range sample.Numbers() {
+		settings[n.JSON] = n.Of(o)
+	}
+	return settings
 }
 
 // biases returns biases in llama-server's form, by token; one that bans is null.

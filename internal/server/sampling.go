@@ -145,41 +145,11 @@ func longText(s string) bool { return len(s) > maxStop }
 
 // readSampling reads the fields that choose how tokens are drawn.
 func (m *Model) readSampling(f *Fields, o *sample.Options) {
-	for _, n := range []struct {
-		name string
-		into *float32
-	}{
-		{"temperature", &o.Temperature},
-		{"dynatemp_range", &o.DynamicRange},
-		{"dynatemp_exponent", &o.DynamicExponent},
-		{"top_p", &o.TopP},
-		{"min_p", &o.MinP},
-		{"top_n_sigma", &o.TopNSigma},
-		{"typical_p", &o.TypicalP},
-		{"xtc_probability", &o.XTCProbability},
-		{"xtc_threshold", &o.XTCThreshold},
-		{"repeat_penalty", &o.RepeatPenalty},
-		{"presence_penalty", &o.PresencePenalty},
-		{"frequency_penalty", &o.FrequencyPenalty},
-		{"dry_multiplier", &o.DRYMultiplier},
-		{"dry_base", &o.DRYBase},
-		{"mirostat_tau", &o.MirostatTau},
-		{"mirostat_eta", &o.MirostatEta},
-		{"adaptive_target", &o.AdaptiveTarget},
-		{"adaptive_decay", &o.AdaptiveDecay},
-	} {
-		f.Read(n.name, n.into)
-	}
-	f.Read("top_k", &o.TopK)
-	f.Read("min_keep", &o.MinKeep)
-	f.Read("mirostat", &o.Mirostat)
-	f.Read("dry_allowed_length", &o.DRYAllowedLength)
-	for name, into := range map[string]*int{"repeat_last_n": &o.RepeatLastN, "dry_penalty_last_n": &o.DRYLastN} {
-		f.Read(name, into)
-		if *into == -1 {
-			*into = m.Context()
+	for _, n := range sample.Numbers() {
+		f.Read(n.JSON, n.Of(o))
+		if v := n.Get(o); n.Context && (v == -1 || v > float64(m.Context())) {
+			n.Set(o, -1, m.Context())
 		}
-		*into = min(*into, m.Context())
 	}
 	var seed int64
 	if f.Read("seed", &seed) {
@@ -187,30 +157,20 @@ func (m *Model) readSampling(f *Fields, o *sample.Options) {
 			o.Seed = sample.RandomSeed
 		}
 	}
-	readChain(f, o)
+	if raw := f.Raw("samplers"); raw != nil {
+		var err error
+		if o.Samplers, err = sample.ReadSamplers(raw); err != nil {
+			f.Fail(Invalid("the field samplers cannot be read: %s", err))
+		}
+	}
 	m.readBias(f, o)
-	texts := sample.DefaultBreakers()
-	f.Read("dry_sequence_breakers", &texts)
+	var texts []string
+	if f.Read("dry_sequence_breakers", &texts) {
+		o.DRY.Breakers = texts
+	}
 	if len(texts) > maxBreakers || slices.ContainsFunc(texts, longText) {
 		f.Fail(Invalid("the field dry_sequence_breakers has more than %d texts, or one longer than %d bytes", maxBreakers, maxStop))
-		return
 	}
-	if o.DRYMultiplier != 0 {
-		o.DRYBreakers = sample.NewBreakers(texts, m.Engine.Config().Vocab, m.Piece)
-	}
-}
-
-// readChain reads the samplers.
-func readChain(f *Fields, o *sample.Options) {
-	raw := f.Raw("samplers")
-	if raw == nil {
-		return
-	}
-	chain, err := sample.ReadChain(raw)
-	if err != nil {
-		f.Fail(Invalid("the field samplers cannot be read: %s", err))
-	}
-	o.Chain = chain
 }
 
 // readBias adds the field logit_bias to the biases that the server was started with.

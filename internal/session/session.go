@@ -20,6 +20,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 	"github.com/powerinfer-go/powerinfer/internal/vision"
@@ -60,16 +61,16 @@ type Session struct {
 	adapters []*gguf.File
 	draft    *Session      // nil: none
 	tower    *vision.Tower // nil: none
-	sampling Sampling
+	sampling sample.Options
 	File     *gguf.File
 	Planner  *planner.Planner
 }
 
 // Sampling returns how tokens are chosen where nobody says otherwise: as the model's file advises, else by the
 // defaults.
-func (s *Session) Sampling() Sampling {
+func (s *Session) Sampling() sample.Options {
 	o := s.sampling
-	o.Samplers, o.DRYBreakers = slices.Clone(o.Samplers), slices.Clone(o.DRYBreakers)
+	o.Samplers, o.DRY.Breakers = slices.Clone(o.Samplers), slices.Clone(o.DRY.Breakers)
 	return o
 }
 

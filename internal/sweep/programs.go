@@ -47,13 +47,9 @@ func (l *lab) programs(ctx context.Context, s Setting, t *Task, told func(float6
 
 // write has the model write a program.
 func write(ctx context.Context, m *session.Session, p *task.Program) (string, error) {
-	greedy := session.DefaultSampling()
+	greedy := sample.DefaultOptions()
 	greedy.Temperature = 0
-	o, err := greedy.Options(nil)
-	if err != nil {
-		return "", err
-	}
-	sampler, err := sample.New(o, m.Config().Vocab)
+	sampler, err := sample.New(greedy, m.Config().Vocab)
 	if err != nil {
 		return "", err
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
@@ -18,20 +19,21 @@ var fixed = []string{
 	"embedding_only", "draft_num_predict", "penalize_newline", "tfs_z",
 }
 
-// numbers, truths are options whose kind is checked, also of those that change nothing here.
-var (
-	numbers = []string{
-		"num_ctx", "num_batch", "num_gpu", "main_gpu", "num_thread", "num_keep", "num_predict", "draft_num_predict", "seed", "top_k", "repeat_last_n", "mirostat",
-		"temperature", "top_p", "min_p", "typical_p", "repeat_penalty", "presence_penalty", "frequency_penalty",
+// numbers returns the options that are numbers, also those that change nothing here.
+func numbers() []string {
+	names := []string{"num_ctx", "num_batch", "num_gpu", "main_gpu", "num_thread", "num_keep", "num_predict", "draft_num_predict", "seed"}
+	for _, n := range sample.Numbers() {
+		names = append(names, n.JSON)
 	}
-	truths = []string{"use_mmap"}
-)
+	return names
+}
 
 // readValues reads the options, by their names.
 func readValues(f *server.Fields) map[string]any {
 	var values map[string]any
 	f.Read("options", &values)
 	maps.DeleteFunc(values, func(_ string, v any) bool { return v == nil })
+	numbers := numbers()
 	for name, v := range values {
 		_, number := v.(float64)
 		_, truth := v.(bool)
@@ -39,7 +41,7 @@ func readValues(f *server.Fields) map[string]any {
 		switch {
 		case slices.Contains(numbers, name) && !number:
 			f.Fail(server.Invalid("option %q must be a number", name))
-		case slices.Contains(truths, name) && !truth:
+		case name == "use_mmap" && !truth:
 			f.Fail(server.Invalid("option %q must be true or false", name))
 		case name == "stop" && !list:
 			f.Fail(server.Invalid("option %q must be a list of texts", name))

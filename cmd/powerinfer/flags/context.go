@@ -1,4 +1,4 @@
-package main
+package flags
 
 import (
 	"errors"
@@ -40,19 +40,19 @@ func ropeFlagTable() []ropeFlag {
 // ropeScalings are the values of --rope-scaling: llama.cpp's, and dynamic.
 func ropeScalings() []string { return []string{"none", "linear", "yarn", "dynamic"} }
 
-// ropeFlags override the file's description of rotary embeddings.
-func ropeFlags() []cli.Flag {
+// Rope returns the flags that override the file's description of rotary embeddings.
+func Rope() []cli.Flag {
 	flags := []cli.Flag{&cli.StringFlag{
-		Name: "rope-scaling", Usage: "how a context beyond the trained one is reached: `METHOD` none, linear, yarn or dynamic (NTK by the length of -c); default: the file's", Sources: env("ROPE_SCALING_TYPE"),
+		Name: "rope-scaling", Usage: "how a context beyond the trained one is reached: `METHOD` none, linear, yarn or dynamic (NTK by the length of -c); default: the file's", Sources: Env("ROPE_SCALING_TYPE"),
 	}}
 	for _, f := range ropeFlagTable() {
-		flags = append(flags, &cli.FloatFlag{Name: f.name, Usage: f.usage, Sources: env(f.variable), HideDefault: true})
+		flags = append(flags, &cli.FloatFlag{Name: f.name, Usage: f.usage, Sources: Env(f.variable), HideDefault: true})
 	}
-	return about(contextSubject, flags)
+	return About(ContextSubject, flags)
 }
 
-// overrides returns what the flags change of the file's metadata: --override-kv first, so that flags win.
-func overrides(c *cli.Command) ([]string, error) {
+// ReadOverrides returns what the flags change of the file's metadata: --override-kv first, so that flags win.
+func ReadOverrides(c *cli.Command) ([]string, error) {
 	list := slices.Clone(c.StringSlice("override-kv"))
 	if method := c.String("rope-scaling"); method != "" {
 		if !slices.Contains(ropeScalings(), method) {
@@ -90,21 +90,16 @@ func overrides(c *cli.Command) ([]string, error) {
 	return list, nil
 }
 
-// expertsFlag overrides how many experts a token uses.
-func expertsFlag() cli.Flag {
-	return &cli.IntFlag{Name: "experts-used", Category: neuronSubject, HideDefault: true, Usage: "use `N` experts for each token; default: as many as the file says. perplexity --kl-divergence measures what fewer cost"}
-}
-
-// extensionFlags are of commands whose texts may be extended: see powerinfer.Extension.
-func extensionFlags() []cli.Flag {
-	return about(contextSubject, []cli.Flag{
-		&cli.IntFlag{Name: "grp-attn-n", Aliases: []string{"gan"}, Value: 1, Usage: "self-extension: have each `N` tokens of a long text share a position, so that it may be N times as long as those that the model was trained on; with -c", Sources: env("GRP_ATTN_N")},
-		&cli.IntFlag{Name: "grp-attn-w", Aliases: []string{"gaw"}, Value: 512, Usage: "at most `N` tokens at a text's end have positions of their own; a multiple of --grp-attn-n", Sources: env("GRP_ATTN_W")},
+// Extension returns the flags of commands whose texts may be extended: see powerinfer.Extension.
+func Extension() []cli.Flag {
+	return About(ContextSubject, []cli.Flag{
+		&cli.IntFlag{Name: "grp-attn-n", Aliases: []string{"gan"}, Value: 1, Usage: "self-extension: have each `N` tokens of a long text share a position, so that it may be N times as long as those that the model was trained on; with -c", Sources: Env("GRP_ATTN_N")},
+		&cli.IntFlag{Name: "grp-attn-w", Aliases: []string{"gaw"}, Value: 512, Usage: "at most `N` tokens at a text's end have positions of their own; a multiple of --grp-attn-n", Sources: Env("GRP_ATTN_W")},
 	})
 }
 
-// readExtension reads extensionFlags, if c has them.
-func readExtension(c *cli.Command) (powerinfer.Extension, error) {
+// ReadExtension reads the flags of Extension, if c has them.
+func ReadExtension(c *cli.Command) (powerinfer.Extension, error) {
 	n, w := c.Int("grp-attn-n"), c.Int("grp-attn-w")
 	switch {
 	case n == 1 || n == 0 && w == 0:
@@ -119,16 +114,16 @@ func readExtension(c *cli.Command) (powerinfer.Extension, error) {
 	return powerinfer.Extension{Group: n, Width: w}, nil
 }
 
-// shiftFlags are of commands whose texts may go on where the context is full.
-func shiftFlags() []cli.Flag {
-	return about(contextSubject, []cli.Flag{
-		&cli.BoolFlag{Name: "context-shift", Usage: "when the context is full, drop the oldest tokens and go on", Sources: env("CONTEXT_SHIFT")},
+// Shift returns the flags of commands that can continue a text when the context is full.
+func Shift() []cli.Flag {
+	return About(ContextSubject, []cli.Flag{
+		&cli.BoolFlag{Name: "context-shift", Usage: "when the context is full, drop the oldest tokens and go on", Sources: Env("CONTEXT_SHIFT")},
 		&cli.IntFlag{Name: "keep", Usage: "with --context-shift, keep `N` tokens at the beginning of the prompt; -1: all of the prompt"},
 	})
 }
 
-// readKeep returns --keep as a number of tokens.
-func readKeep(c *cli.Command) (int, error) {
+// ReadKeep returns --keep as a number of tokens.
+func ReadKeep(c *cli.Command) (int, error) {
 	n := c.Int("keep")
 	switch {
 	case n == -1:

@@ -1,4 +1,4 @@
-package main
+package flags
 
 import (
 	"fmt"
@@ -13,21 +13,21 @@ import (
 // expertTensors matches the names of all matrices of experts.
 const expertTensors = `\.ffn_(up|down|gate|gate_up)_(ch)?exps`
 
-// tensorFlags say where single tensors lie, as in llama.cpp. Of several flags, the first whose pattern matches a tensor
+// Tensors returns the flags that say where single tensors lie, as in llama.cpp. Of several flags, the first whose pattern matches a tensor
 // holds, in the order of the command line, so they share a list.
-func tensorFlags() []cli.Flag {
+func Tensors() []cli.Flag {
 	list := &[]string{}
 	return []cli.Flag{
 		&cli.GenericFlag{
-			Name: tensorFlag, Aliases: []string{"ot"}, Value: &patternFlag{list}, Sources: env("OVERRIDE_TENSOR"),
+			Name: tensorFlag, Aliases: []string{"ot"}, Value: &patternFlag{list}, Sources: Env("OVERRIDE_TENSOR"),
 			Usage: "put the tensors whose names match a pattern into a buffer: `PATTERN=BUFFER`, several separated by commas; a buffer is CPU, Vulkan0 and so on, by the numbers of --list-devices; the plan places the other tensors",
 		},
 		&cli.GenericFlag{
-			Name: "cpu-moe", Aliases: []string{"cmoe"}, Value: &allExpertsFlag{list}, Sources: env("CPU_MOE"),
+			Name: "cpu-moe", Aliases: []string{"cmoe"}, Value: &allExpertsFlag{list}, Sources: Env("CPU_MOE"),
 			Usage: "keep all experts in RAM, computed by the processor",
 		},
 		&cli.GenericFlag{
-			Name: "n-cpu-moe", Aliases: []string{"ncmoe"}, Value: &firstExpertsFlag{list}, Sources: env("N_CPU_MOE"),
+			Name: "n-cpu-moe", Aliases: []string{"ncmoe"}, Value: &firstExpertsFlag{list}, Sources: Env("N_CPU_MOE"),
 			Usage: "keep the experts of the first `N` layers in RAM",
 		},
 	}
@@ -35,7 +35,7 @@ func tensorFlags() []cli.Flag {
 
 const tensorFlag = "override-tensor"
 
-// tensorPlaces returns what the flags of tensorFlags say, in their order.
+// tensorPlaces returns what the flags of Tensors say, in their order.
 func tensorPlaces(c *cli.Command) []string {
 	list, _ := c.Value(tensorFlag).([]string)
 	return list

@@ -1,7 +1,10 @@
-package main
+// Package help prints what a command does and which flags it has, in lines that fit every terminal. A command with many
+// flags shows the important ones first and all of them, by subject, in --help-all.
+package help
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -9,41 +12,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 )
 
-// helpWidth is the longest line of help, in characters; helpIndent is where descriptions begin.
-const (
-	helpWidth  = 80
-	helpIndent = 26
-)
-
-// Subjects of flags, in the order of --help-all. A flag without one belongs to what its command does.
-const (
-	modelSubject    = "Model"
-	formSubject     = "Form of the text"
-	samplingSubject = "Choice of tokens"
-	chatSubject     = "Conversation"
-	contextSubject  = "Context"
-	memorySubject   = "Memory and threads"
-	gpuSubject      = "GPUs"
-	neuronSubject   = "Neurons and experts"
-	draftSubject    = "Draft tokens"
-	pictureSubject  = "Pictures"
-	networkSubject  = "Network"
-	logSubject      = "Log and trace"
-)
-
-var subjects = []string{modelSubject, "", chatSubject, pictureSubject, formSubject, samplingSubject, contextSubject, memorySubject, gpuSubject, neuronSubject, draftSubject, networkSubject, logSubject}
-
-// about gives a subject to the flags that have none.
-func about(subject string, flags []cli.Flag) []cli.Flag {
-	for _, f := range flags {
-		if f, ok := f.(cli.CategorizableFlag); ok && f.GetCategory() == "" {
-			f.SetCategory(subject)
-		}
-	}
-	return flags
-}
+// helpIndent is the column at which descriptions begin.
+const helpIndent = 26
 
 // A command with more than manyFlags flags shows firstFlags in --help, and all of them in --help-all.
 const manyFlags = 24
@@ -57,28 +32,40 @@ var firstFlags = []string{
 // helpAll is the flag that shows all flags of a command.
 const helpAll = "help-all"
 
-func helpAllFlag() cli.Flag {
-	return &cli.BoolFlag{Name: helpAll, Hidden: true, Usage: "show all flags, by subject"}
-}
-
-// printHelp is cli's HelpPrinter: a command's usage and the flags that most users need, in lines that fit a terminal.
-func printHelp(w io.Writer, _ string, data any) {
-	if c, ok := data.(*cli.Command); ok {
-		writeHelp(w, c, false)
+// Extend adds --help-all to a command with many flags.
+func Extend(c *cli.Command) {
+	if len(c.Flags) <= manyFlags {
+		return
+	}
+	action := c.Action
+	c.Flags = append(c.Flags, &cli.BoolFlag{Name: helpAll, Hidden: true, Usage: "show all flags, by subject"})
+	c.Action = func(ctx context.Context, c *cli.Command) error {
+		if c.Bool(helpAll) {
+			write(c.Root().Writer, c, true)
+			return nil
+		}
+		return action(ctx, c)
 	}
 }
 
-// writeHelp writes a command's help, with all flags or with those that most users need.
-func writeHelp(w io.Writer, c *cli.Command, all bool) {
+// Print is cli's HelpPrinter: a command's usage and the flags that most users need, in lines that fit a terminal.
+func Print(w io.Writer, _ string, data any) {
+	if c, ok := data.(*cli.Command); ok {
+		write(w, c, false)
+	}
+}
+
+// write writes a command's help, with all flags or with those that most users need.
+func write(w io.Writer, c *cli.Command, all bool) {
 	out := bufio.NewWriter(w)
 	defer out.Flush()
-	wrapped(out, strings.Fields(c.FullName()+": "+c.Usage), 0, 2)
+	screen.Wrap(out, strings.Fields(c.FullName()+": "+c.Usage), 0, 2)
 	out.WriteString("\nUsage: " + c.FullName())
 	if len(c.VisibleCommands()) > 0 {
 		out.WriteString(" COMMAND")
 	}
-	flags := c.VisibleFlags()
-	if len(flags) > 0 {
+	list := c.VisibleFlags()
+	if len(list) > 0 {
 		out.WriteString(" [flags]")
 	}
 	if c.ArgsUsage != "" {
@@ -104,29 +91,29 @@ func writeHelp(w io.Writer, c *cli.Command, all bool) {
 		entry(out, sub.Name, sub.Usage)
 	}
 	switch {
-	case len(flags) == 0:
-	case len(flags) <= manyFlags:
-		flagList(out, "Flags", flags, true)
+	case len(list) == 0:
+	case len(list) <= manyFlags:
+		flagList(out, "Flags", list, true)
 	case all:
-		for _, subject := range subjects {
+		for _, subject := range flags.Subjects {
 			title := subject
 			if title == "" {
 				title = "This command"
 			}
-			flagList(out, title, ofSubject(flags, subject), true)
+			flagList(out, title, OfSubject(list, subject), true)
 		}
 	default:
-		first := slices.DeleteFunc(slices.Clone(flags), func(f cli.Flag) bool { return !slices.Contains(firstFlags, f.Names()[0]) })
+		first := slices.DeleteFunc(slices.Clone(list), func(f cli.Flag) bool { return !slices.Contains(firstFlags, f.Names()[0]) })
 		slices.SortStableFunc(first, func(a, b cli.Flag) int {
 			return slices.Index(firstFlags, a.Names()[0]) - slices.Index(firstFlags, b.Names()[0])
 		})
 		flagList(out, "Flags", first, false)
-		fmt.Fprintf(out, "\n%d more flags, by subject: %s --%s\n", len(flags)-len(first), c.FullName(), helpAll)
+		fmt.Fprintf(out, "\n%d more flags, by subject: %s --%s\n", len(list)-len(first), c.FullName(), helpAll)
 	}
 }
 
-// ofSubject returns the flags that have a subject.
-func ofSubject(flags []cli.Flag, subject string) (list []cli.Flag) {
+// OfSubject returns the flags that have a subject.
+func OfSubject(flags []cli.Flag, subject string) (list []cli.Flag) {
 	for _, f := range flags {
 		if f, ok := f.(cli.CategorizableFlag); ok && f.GetCategory() == subject {
 			list = append(list, f.(cli.Flag))
@@ -155,7 +142,7 @@ func paragraphs(out *bufio.Writer, text string) {
 	var words []string
 	flush := func() {
 		if len(words) > 0 {
-			wrapped(out, words, 0, 0)
+			screen.Wrap(out, words, 0, 0)
 			words = nil
 		}
 	}
@@ -180,39 +167,14 @@ func entry(out *bufio.Writer, name, text string) {
 	}
 	line += strings.Repeat(" ", helpIndent-utf8.RuneCountInString(line))
 	out.WriteString(line)
-	wrapped(out, strings.Fields(text), helpIndent, helpIndent)
-}
-
-// wrapped prints words in lines of at most helpWidth characters, the first from column at on, the others from column
-// indent on.
-func wrapped(out *bufio.Writer, words []string, at, indent int) {
-	for i := 0; i < len(words); i++ {
-		word := words[i]
-		if cut := strings.LastIndexByte(word[:min(len(word), helpWidth-indent)], ';'); len(word) > helpWidth-indent && cut > 0 { // a list of names
-			words = slices.Insert(slices.Clone(words), i+1, word[cut+1:])
-			word = word[:cut+1]
-		}
-		n := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case at+1+n > helpWidth:
-			out.WriteString("\n" + strings.Repeat(" ", indent))
-			at = indent
-		default:
-			out.WriteString(" ")
-			at++
-		}
-		out.WriteString(word)
-		at += n
-	}
-	out.WriteString("\n")
+	screen.Wrap(out, strings.Fields(text), helpIndent, helpIndent)
 }
 
 // flagNames is "-m, --model FILE": the first short name and the flag's own.
 func flagNames(f cli.Flag) string {
-	names := dashed(f.Names()[0])
+	names := Dashed(f.Names()[0])
 	if short := slices.IndexFunc(f.Names()[1:], isShort); short >= 0 && !isShort(f.Names()[0]) {
-		names = dashed(f.Names()[1+short]) + ", " + names
+		names = Dashed(f.Names()[1+short]) + ", " + names
 	}
 	var parsed any = f
 	if g, is := f.(*cli.GenericFlag); is { // which knows its value only when it was parsed
@@ -220,7 +182,7 @@ func flagNames(f cli.Flag) string {
 	}
 	alone, ok := parsed.(interface{ IsBoolFlag() bool })
 	if d, is := f.(cli.DocGenerationFlag); is && d.TakesValue() && !(ok && alone.IsBoolFlag()) {
-		names += " " + placeholder(d)
+		names += " " + Placeholder(d)
 	}
 	return names
 }
@@ -230,8 +192,8 @@ func spellings(f cli.Flag) string {
 	var also []string
 	shown := strings.FieldsFunc(flagNames(f), func(r rune) bool { return r == ' ' || r == ',' })
 	for _, name := range f.Names() {
-		if !slices.Contains(shown, dashed(name)) {
-			also = append(also, dashed(name))
+		if !slices.Contains(shown, Dashed(name)) {
+			also = append(also, Dashed(name))
 		}
 	}
 	if len(also) == 0 {
@@ -253,15 +215,16 @@ func isShort(name string) bool { return len(name) <= 2 || slices.Contains(shortN
 
 var shortNames = []string{"hff", "hft", "hfd", "ctk", "ctv", "ngl", "nkvo", "ncmoe", "cmoe", "sys", "sysf", "mli", "cnv", "no-cnv", "dev", "devd", "ngld", "rea", "npp", "ntg", "npl", "pps", "tgs", "gan", "gaw"}
 
-func dashed(name string) string {
+// Dashed returns a flag's name with the dashes that help shows.
+func Dashed(name string) string {
 	if isShort(name) {
 		return "-" + name
 	}
 	return "--" + name
 }
 
-// placeholder returns the word that the usage has in backquotes, else one for the type.
-func placeholder(d cli.DocGenerationFlag) string {
+// Placeholder returns the word that the usage has in backquotes, else one for the type.
+func Placeholder(d cli.DocGenerationFlag) string {
 	if _, rest, ok := strings.Cut(d.GetUsage(), "`"); ok {
 		word, _, _ := strings.Cut(rest, "`")
 		return word

@@ -1,0 +1,111 @@
+package flags
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer"
+)
+
+// Names of --spec-type. Those of llama.cpp's ways of guessing from the text mean ours: what is guessed changes speed
+// only.
+const (
+	DraftAuto   = "auto" // ours, as draft-hot
+	DraftNone   = "none"
+	DraftNgram  = "ngram"
+	DraftSimple = "draft-simple"
+	DraftHot    = "draft-hot"
+
+	DraftMTP = "draft-mtp"
+)
+
+// Drafts returns the flags that say how many tokens are guessed and checked at a time.
+func Drafts() []cli.Flag {
+	return About(DraftSubject, []cli.Flag{
+		DraftType(), MostDrafts(),
+		&cli.StringFlag{Name: "model-draft", Aliases: []string{"md", "spec-draft-model"}, Usage: "GGUF `FILE` of a small model of the same vocabulary, which guesses tokens where the text so far offers no guess", Sources: Env("SPEC_DRAFT_MODEL", "MODEL_DRAFT")},
+		&cli.StringFlag{Name: "spec-draft-hf", Aliases: []string{"hfd", "hfrd", "hf-repo-draft"}, Usage: "the draft model, of the Hugging Face hub: `USER/REPO[:QUANT]`, as --hf-repo", Sources: Env("SPEC_DRAFT_HF_REPO")},
+		&cli.StringFlag{Name: "device-draft", Aliases: []string{"devd", "spec-draft-device"}, Usage: "the draft model's GPUs, as --device", Sources: Env("SPEC_DRAFT_DEVICE")},
+		&cli.StringFlag{Name: "n-gpu-layers-draft", Aliases: []string{"ngld", "gpu-layers-draft", "spec-draft-ngl"}, Usage: "the draft model's layers on GPUs, as --n-gpu-layers", Sources: Env("N_GPU_LAYERS_DRAFT")},
+		&cli.Float32Flag{Name: "spec-draft-p-min", Aliases: []string{"draft-p-min"}, Value: 0.3, Usage: "end guesses of the draft model, of hot neurons or of the layer for multi-token prediction before a token less likely than `P`", Sources: Env("SPEC_DRAFT_P_MIN")},
+	})
+}
+
+func DraftType() cli.Flag {
+	return &cli.StringFlag{Name: "spec-type", Value: DraftAuto, Usage: "guess tokens and check several in one step, where that pays; the text stays the same. `TYPE` ngram guesses what followed the last tokens earlier in the text; draft-hot guesses by the model's hot neurons alone: those on GPUs, or with --sparse exact those that a prepared model's predictors choose; draft-mtp guesses by the file's layer for multi-token prediction; none guesses nothing; several are separated by commas; auto is ngram, and draft-hot where GPUs hold some of a layer's neurons and --sparse is not predict. Of llama.cpp's names, ngram-simple and the like mean ngram, and draft-simple what -md does", Sources: Env("SPEC_TYPE")}
+}
+
+func MostDrafts() cli.Flag {
+	return &cli.IntFlag{Name: "spec-draft-n-max", Aliases: []string{"draft-max", "draft", "draft-n"}, Value: powerinfer.DefaultDrafts, Usage: "guess at most `N` tokens at a time", Sources: Env("SPEC_DRAFT_N_MAX", "DRAFT_MAX")}
+}
+
+// ReadDrafts returns what Drafts' flags say as powerinfer.Options.Drafts has it. Commands without them guess
+// nothing.
+func ReadDrafts(c *cli.Command) (int, error) {
+	if c.String("spec-type") == "" && !c.IsSet("spec-type") {
+		return -1, nil
+	}
+	guess := false
+	for _, name := range strings.Split(c.String("spec-type"), ",") {
+		switch {
+		case name == DraftNone:
+		case looksUp(name):
+			guess = true
+		case name == DraftSimple:
+			if c.String("model-draft") == "" {
+				return 0, fmt.Errorf("--spec-type %s: name the draft model with -md", name)
+			}
+			guess = true
+		case name == DraftHot, name == DraftMTP:
+			guess = true
+		case strings.HasPrefix(name, "draft-"):
+			return 0, fmt.Errorf("--spec-type %s: draft models have no such parts here: take %s, %s, %s, %s, %s or %s", name, DraftAuto, DraftNgram, DraftSimple, DraftHot, DraftMTP, DraftNone)
+		default:
+			return 0, fmt.Errorf("--spec-type %q is not %s, %s, %s, %s, %s or %s", name, DraftAuto, DraftNgram, DraftSimple, DraftHot, DraftMTP, DraftNone)
+		}
+	}
+	n := c.Int("spec-draft-n-max")
+	if n < 0 || n > powerinfer.MostDrafts {
+		return 0, fmt.Errorf("--spec-draft-n-max %d is not a number from 0 to %d", n, powerinfer.MostDrafts)
+	}
+	if !guess || n == 0 {
+		return -1, nil
+	}
+	return n, nil
+}
+
+// looksUp reports whether a name of --spec-type is of guesses from the text so far.
+func looksUp(name string) bool {
+	return slices.Contains([]string{DraftAuto, DraftNgram, "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache"}, name)
+}
+
+// DraftsBy reports whether --spec-type names a way of guessing.
+func DraftsBy(c *cli.Command, way string) bool {
+	return slices.Contains(strings.Split(c.String("spec-type"), ","), way)
+}
+
+// ReadDraftModel reads the flags of the draft model.
+func ReadDraftModel(c *cli.Command) (powerinfer.DraftModel, error) {
+	d := powerinfer.DraftModel{Path: c.String("model-draft"), Devices: c.String("device-draft"), Least: c.Float32("spec-draft-p-min")}
+	if d.Least < 0 || d.Least > 1 || d.Least != d.Least {
+		return d, fmt.Errorf("--spec-draft-p-min %g is not a number from 0 to 1", d.Least)
+	}
+	var err error
+	if d.GPULayers, err = wholeLayers(c, "n-gpu-layers-draft", "-ngld"); err != nil {
+		return d, err
+	}
+	if d.Path == "" {
+		for _, name := range []string{"device-draft", "n-gpu-layers-draft"} {
+			if c.IsSet(name) {
+				return d, fmt.Errorf("--%s is for a draft model: name one with -md", name)
+			}
+		}
+		if c.IsSet("spec-draft-p-min") && !DraftsBy(c, DraftAuto) && !DraftsBy(c, DraftHot) && !DraftsBy(c, DraftMTP) {
+			return d, fmt.Errorf("--spec-draft-p-min is for guesses of a draft model, of hot neurons or of a further layer: name a model with -md, or --spec-type %s,%s or %s,%s", DraftNgram, DraftHot, DraftNgram, DraftMTP)
+		}
+	}
+	return d, nil
+}

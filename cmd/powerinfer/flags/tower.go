@@ -1,0 +1,33 @@
+package flags
+
+import (
+	"errors"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer"
+)
+
+// Tower returns the flags that say by what pictures are shown to the model.
+func Tower() []cli.Flag {
+	return About(PictureSubject, []cli.Flag{
+		&cli.StringFlag{Name: "mmproj", Aliases: []string{"mm", "mmproj-url", "mmu"}, Usage: "GGUF `FILE` that shows pictures to the model, or its name at the Hugging Face hub; default: the one beside the model or in its repository, if there is one", Sources: Env("MMPROJ", "MMPROJ_URL")},
+		&cli.BoolFlag{Name: "no-mmproj", Aliases: []string{"no-mmproj-auto"}, Usage: "load none", Sources: Env("NO_MMPROJ")},
+		&cli.BoolFlag{Name: "no-mmproj-offload", Usage: "compute pictures on the processor, although a GPU could", Sources: Env("NO_MMPROJ_OFFLOAD")},
+		&cli.IntFlag{Name: "image-min-tokens", Usage: "a picture has at least `N` tokens, if the model has a choice; smaller ones are enlarged", Sources: Env("IMAGE_MIN_TOKENS"), HideDefault: true},
+		&cli.IntFlag{Name: "image-max-tokens", Usage: "a picture has at most `N` tokens, if the model has a choice; larger ones are reduced", Sources: Env("IMAGE_MAX_TOKENS"), HideDefault: true},
+	})
+}
+
+// ReadTower reads the flags of Tower. Commands without them load no tower.
+func ReadTower(c *cli.Command, o *powerinfer.Options) error {
+	if o.NoTower = !Has(c, "mmproj"); o.NoTower {
+		return nil
+	}
+	o.Tower, o.NoTower, o.TowerInRAM = c.String("mmproj"), c.Bool("no-mmproj"), c.Bool("no-mmproj-offload")
+	o.LeastPictureTokens, o.MostPictureTokens = c.Int("image-min-tokens"), c.Int("image-max-tokens")
+	if o.LeastPictureTokens < 0 || o.MostPictureTokens < 0 {
+		return errors.New("--image-min-tokens and --image-max-tokens take numbers of tokens; 0 is as the model was published")
+	}
+	return nil
+}
