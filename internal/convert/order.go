@@ -1,7 +1,5 @@
 package convert
 
-
-
 // half maps rows of matrices of n rows to those of matrices of 2n rows, of which they are the first half (which is 0)
 // or the second (1).
 func half(n, which int) func(int) int {

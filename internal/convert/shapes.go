@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
@@ -13,7 +13,7 @@ import (
 
 // item is a tensor of the family that is to be planned for one layer, or outside of layers.
 type item struct {
-	arch.Tensor
+	lineage.Tensor
 	layer        int    // 0 outside of layers, too
 	prefix, from string // of its names in the file and in the folder
 }

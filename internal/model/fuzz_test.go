@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -59,7 +59,7 @@ func damaged(kind uint8, n int64, x float64) any {
 // FuzzKeys loads tiny models of every family with two keys of other values than theirs and has them read two tokens:
 // what is wrong is an error in one line that begins with the file's name.
 func FuzzKeys(f *testing.F) {
-	families := arch.All()
+	families := lineage.All()
 	files, dir, ctx := make([]func() []byte, len(families)), f.TempDir(), f.Context()
 	for i, family := range families {
 		files[i] = sync.OnceValue(func() []byte {

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
@@ -27,11 +26,6 @@ func TestTraces(t *testing.T) {
 	var mu sync.Mutex
 	counts := map[string]string{}
 	families := slices.Sorted(maps.Keys(tracedFamilies()))
-	for _, f := range arch.All() {
-		if !slices.Contains(families, f.Name) {
-			t.Errorf("%s is not among the families that are traced", f.Name)
-		}
-	}
 	t.Run("families", func(t *testing.T) {
 		for _, family := range testenv.Few(t, 9, families) {
 			t.Run(family, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -23,7 +23,7 @@ const (
 	longBlock    = 128
 )
 
-func block(layer int) int { return []int{arch.ShortBlock, longBlock, 0}[layer%3] }
+func block(layer int) int { return []int{lineage.ShortBlock, longBlock, 0}[layer%3] }
 
 // groups returns how many groups of heads there are.
 func (m *model) groups() int { return 2 - m.Heads%2 }
@@ -62,18 +62,18 @@ func (m *model) connectionKeys(a func(string) string) (keys []gguf.KV) {
 
 // rest lists the tensors of a block, or outside of blocks, of which no law is known: norms are about 1, others random
 // numbers that keep the size of what they multiply. Hyper-connections read, write and mix the streams about evenly.
-func (m *model) rest(prefix string, layer int, of []arch.Tensor) {
+func (m *model) rest(prefix string, layer int, of []lineage.Tensor) {
 	if !m.fam.HyperConnected() {
 		return
 	}
 	for _, t := range of {
 		name, stem := prefix+t.Name, strings.TrimSuffix(t.Name, ".weight")
 		compressed := strings.Contains(stem, "compressor") || strings.HasPrefix(stem, "indexer.")
-		if with := m.mixed(layer); with && arch.InsteadOfExperts(t.Name) || !with && arch.OfExperts(t.Name) {
+		if with := m.mixed(layer); with && lineage.InsteadOfExperts(t.Name) || !with && lineage.OfExperts(t.Name) {
 			continue
 		}
 		listed := slices.ContainsFunc(m.out, func(s gguf.Source) bool { return s.Name == name })
-		if listed || t.Optional && !compressed && !m.chooses(t.Name, layer) && stem != "ffn_gate_tid2eid" || t.Change == arch.Computed {
+		if listed || t.Optional && !compressed && !m.chooses(t.Name, layer) && stem != "ffn_gate_tid2eid" || t.Change == lineage.Computed {
 			continue
 		}
 		shape := m.shapes[name]

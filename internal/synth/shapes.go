@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
@@ -41,7 +41,7 @@ func (m *model) held(name string) *gguf.Tensor {
 	_, ok := m.fam.InBlock(stem)
 	part, mixed := m.fam.PartOf(stem), m.mixed(layer)
 	switch {
-	case !ok, part != 0 && part&m.parts(layer) == 0, mixed && !m.fam.Experts.Beside && arch.InsteadOfExperts(stem), !mixed && arch.OfExperts(stem):
+	case !ok, part != 0 && part&m.parts(layer) == 0, mixed && !m.fam.Experts.Beside && lineage.InsteadOfExperts(stem), !mixed && lineage.OfExperts(stem):
 		return nil
 	case strings.HasPrefix(stem, "attn_q_a"):
 		if !m.queryLatent() {

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -23,7 +23,7 @@ type fill func(i int, row, scratch []float32)
 // model lists a file's tensors.
 type model struct {
 	Spec
-	fam   arch.Family
+	fam   lineage.Family
 	space space
 	law   law
 	key   key
@@ -39,7 +39,7 @@ type model struct {
 type scales struct{ embedding, residual, logits float64 }
 
 // scalesOf returns the scales of a family's synthetic models.
-func scalesOf(f arch.Family, layers, embd int) scales {
+func scalesOf(f lineage.Family, layers, embd int) scales {
 	if f.Factors != nil {
 		of := f.Factors(layers, embd)
 		return scales{of.Embedding, of.Residual, of.Logits}
@@ -57,7 +57,7 @@ func scalesOf(f arch.Family, layers, embd int) scales {
 }
 
 func newModel(s Spec) *model {
-	fam, _ := arch.Named(s.Arch)
+	fam, _ := lineage.Named(s.Arch)
 	return &model{Spec: s, fam: fam, space: newSpace(s.Embd), law: newLaw(s, fam.Gated), key: key(mix(s.Seed + golden)), scales: scalesOf(fam, s.Layers, s.Embd)}
 }
 

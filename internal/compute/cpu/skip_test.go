@@ -48,7 +48,7 @@ func TestExpertsLeftOut(t *testing.T) {
 				if err := disk.Keep(context.Background(), nil); err != nil {
 					t.Fatal(err)
 				}
-				held := int(disk.UnitUse().Slots) // experts below it are in RAM
+				held := int(disk.Usage().Units.Slots) // experts below it are in RAM
 				xs, ls := make([]float32, tokens*embd), make([]float32, tokens*n)
 				for i := range xs {
 					xs[i] = float32(r.NormFloat64())
@@ -115,7 +115,7 @@ func TestExpertsLeftOut(t *testing.T) {
 				if got, _ := run(disk, w, nil); !slices.Equal(got, want) {
 					t.Errorf("%s: %d experts left out give other outputs than with a weight of zero", name, count)
 				}
-				use := disk.UnitUse()
+				use := disk.Usage().Units
 				if int(use.Left) != count {
 					t.Errorf("%s: %d uses were left out, want %d", name, use.Left, count)
 				}

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -96,7 +96,7 @@ func expertFamilies(t *testing.T, gpu *Device) {
 	whole, quick := testenv.Exhaustive(t), testenv.Quick(t)
 	budgets := []budget{{name: "no experts"}, {name: "three", experts: 3, head: true}, {name: "all", experts: expertsOfFamilies, head: true}, {name: "slots", experts: 3, slots: true}}
 	turn := 0
-	for _, family := range arch.All() {
+	for _, family := range lineage.All() {
 		if family.Experts == nil || family.Headless || quick && !slices.Contains(quickFamilies, family.Name) {
 			continue
 		}

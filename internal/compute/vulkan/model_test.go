@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/demo"
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -129,7 +129,7 @@ func TestModels(t *testing.T) {
 		})
 	}
 	quick := testenv.Quick(t)
-	for _, f := range arch.All() {
+	for _, f := range lineage.All() {
 		if f.Headless || f.Experts != nil && !f.Experts.Optional { // these come last
 			continue
 		}
@@ -165,7 +165,7 @@ func TestModels(t *testing.T) {
 func TestEncoders(t *testing.T) {
 	d := lent(t)
 	quick := testenv.Quick(t)
-	for _, family := range arch.All() {
+	for _, family := range lineage.All() {
 		if !family.Headless || quick && family.Name != "bert" {
 			continue
 		}

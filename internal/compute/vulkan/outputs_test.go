@@ -6,10 +6,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -85,9 +85,9 @@ func outputRows(t *testing.T, f *gguf.File, d compute.Device, o model.Options) {
 // compute all rows, in every family.
 func TestOutputRows(t *testing.T) {
 	testenv.Thorough(t)
-	families := arch.All()
+	families := lineage.All()
 	if !testenv.Exhaustive(t) {
-		families = slices.DeleteFunc(slices.Clone(families), func(f arch.Family) bool {
+		families = slices.DeleteFunc(slices.Clone(families), func(f lineage.Family) bool {
 			return !slices.Contains([]string{"llama", "qwen3moe", "nemotron_h", "gemma3n"}, f.Name)
 		})
 	}

@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 // bailingMoE3 describes Ling 3: Kimi delta attention in most layers, latent attention with a gate of each head in the
 // others, and experts in groups after the first layers. Its decays have a bound.

@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 // deepseek describes DeepSeek's first models with experts: shared ones beside those that a softmax chooses; the first
 // layers have none.

@@ -1,7 +1,8 @@
-// Package arch describes families of models, each in a file of its own: names of tensors and hyperparameters in GGUF
-// files and on Hugging Face, norms, activation, rotation, what is fused. Loading, conversion, preparing and synthetic
-// models read the descriptions, so that a new family is a new file and a line in All.
-package arch
+// Package lineage describes what the makers of models publish, each lineage in a file of its own: the names of tensors
+// on Hugging Face and what becomes of them in GGUF files, config.json's keys, and which keys files have of them. Who
+// writes files reads it: conversion and synthetic models. What a model computes, and the shapes of its tensors, is said
+// by its program in package family.
+package lineage
 
 import (
 	"slices"

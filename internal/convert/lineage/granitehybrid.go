@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 // graniteHybrid describes Granite 4's hybrids: most layers are recurrent (Mamba-2), the others have attention, which is
 // not rotated; behind both come experts beside a shared one, or in the dense models the shared one alone.

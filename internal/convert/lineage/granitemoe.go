@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 // graniteMoE describes Granite 3's models with experts, and those with a shared one besides.
 func graniteMoE() Family {

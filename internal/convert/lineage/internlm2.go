@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 // internlm2 describes InternLM 2 and 2.5: llama whose checkpoints hold q, k and v in groups in one tensor.
 func internlm2() Family {

@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 // jinaMaxAlibi is the largest exponent of the slopes of Jina's version 2.
 const jinaMaxAlibi = 8

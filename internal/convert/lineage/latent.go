@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 // latentBlock returns the tensors of a block whose keys and values follow from a latent vector, in one matrix for both:
 // those of queries come first.

@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 // mapleLimit is the limit of the gates and ups of experts. Configurations do not give it.
 const mapleLimit = 7

@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 // mellum describes Mellum 2: Qwen 3's models with experts, with a window in three of four layers, whose rotation is not
 // scaled for long contexts.

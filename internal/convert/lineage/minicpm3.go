@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 // minicpm3 describes MiniCPM 3: keys, values and queries that follow from latent vectors, and factors that its GGUF
 // files do not tell.

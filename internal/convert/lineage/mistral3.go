@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 // mistral3 describes the text part of Mistral Small 3.1 and 3.2 and of Ministral 3, which is Llama's, and in Ministral
 // 3 has queries that grow with their position.

@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 // mistral4 describes Mistral Small 4: DeepSeek V2's form with queries that grow with their position.
 func mistral4() Family {

@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 import (
 	"slices"

@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 // orion describes Orion: llama with LayerNorms, whose epsilon its configuration calls an RMSNorm's.
 func orion() Family {

@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 // pangu describes openPangu Embedded: llama with biases of q, k, v and o.
 func pangu() Family {

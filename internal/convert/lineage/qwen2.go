@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 // qwen2 describes Qwen 2 and 2.5: llama with biases of q, k and v, and halves that are rotated.
 func qwen2() Family {

@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 // qwen2MoE describes Qwen 1.5's and 2's models with experts, beside which is a shared one that a sigmoid weighs.
 func qwen2MoE() Family {

@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 // qwen3 describes Qwen 3: llama with halves that are rotated, and a norm of every head of q and k. Its embeddings are
 // models of the same form, folders of which may lack the prefix and the head; its rerankers answer yes or no.

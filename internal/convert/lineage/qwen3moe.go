@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 // qwen3MoE describes Qwen 3's models with experts: Qwen 3 with a router instead of one feed-forward layer.
 func qwen3MoE() Family {

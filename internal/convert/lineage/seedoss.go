@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 // seedOSS describes Seed-OSS: qwen2 whose norm before the feed-forward layer files call post_attention_norm.
 func seedOSS() Family {

@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 // smollm3Unrotated is the period of SmolLM3's layers without a rotation; its GGUF files do not say it.
 const smollm3Unrotated = 4

@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 // starcoder describes StarCoder, SantaCoder and the first Granite Code models: GPT-2 with one head of keys and values
 // for all query heads, and matrices that checkpoints hold by row.

@@ -1,4 +1,4 @@
-package arch
+package lineage
 
 // xverse describes XVERSE: llama, with files of its own name.
 func xverse() Family {

@@ -1,10 +1,10 @@
-package family_test
+package lineage_test
 
 import (
 	"slices"
 	"testing"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/family"
 )
 
@@ -12,7 +12,7 @@ import (
 // what it computes.
 func TestNames(t *testing.T) {
 	var want []string
-	for _, f := range arch.All() {
+	for _, f := range lineage.All() {
 		want = append(want, f.Name)
 	}
 	slices.Sort(want)
