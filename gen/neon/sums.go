@@ -19,12 +19,9 @@ func sums(f *file) {
 	for _, typ := range []quant.Type{quant.F32, quant.F16, quant.BF16} {
 		f.addFloats(typ)
 	}
-	for _, typ := range quant.Types() {
-		if known(typ) && first(typ) == typ && !typ.Traits().Columns {
-			(&kernel{file: f, isa: plain, typ: typ, r: 1, t: 1}).unpacked()
-		}
+	for _, of := range forms {
+		(&kernel{file: f, isa: plain, typ: of.typ, panel: of.name, r: 1, t: 1}).floats()
 	}
-	f.listUnpacked()
 	for _, typ := range []quant.Type{quant.Q8_0, quant.BF16, quant.F32} {
 		f.turn(typ)
 	}
@@ -327,20 +324,12 @@ func (f *file) addFloats(typ quant.Type) {
 	f.ret()
 }
 
-// unpacked emits what turns n superblocks into floats in the order of elements.
-func (k *kernel) unpacked() {
-	name := "unpack" + strings.ReplaceAll(k.typ.String(), "_", "") + plain
-	k.function(name, "func(dst *float32, w *byte, n uintptr)",
-		fmt.Sprintf("writes n superblocks of a packed %s row as floats. Scalar twin: unpackSuper in unpack.go.", k.typ))
+// floats emits what turns n superblocks of a panel's row into floats in the order of elements.
+func (k *kernel) floats() {
+	k.function("floats"+k.panel+plain, "func(dst *float32, panel *byte, n, offset uintptr)",
+		"writes n superblocks of a panel's row as floats. Quants have their sign, so offset is not read. Scalar twin: unpackSuper in unpack.go.")
 	dst := k.param("dst")
-	k.w, k.n = []reg{k.param("w")}, k.param("n")
-	k.addImm(k.w[0], k.skip())
-	k.prepare()
-	var offset vec
-	if o := k.offset(); o > 0 {
-		offset = k.vec()
-		k.movi(offset, byte(o))
-	}
+	k.w, k.n = []reg{k.param("panel")}, k.param("n")
 	k.label("super")
 	mark := k.vecs
 	for h := range 2 {
@@ -348,7 +337,7 @@ func (k *kernel) unpacked() {
 		f := k.factors(0, h)
 		scales, least := [2]vec{f.scale, f.scale}, [2]vec{}
 		if k.traits().Scales.Minima() { // what is added
-			if k.traits().Scales == quant.SixBits {
+			if !k.twoSums() { // minima are subtracted, and the unit of HalfMinima has its sign turned already
 				k.op2("fneg", f.min, f.min)
 			}
 			least = [2]vec{f.min, f.min}
@@ -379,9 +368,6 @@ func (k *kernel) unpacked() {
 			k.raw(raw, 0, s, h)
 			for _, g := range groups {
 				k.unpack(w, raw, tmp, 0, g, h)
-				if k.offset() > 0 {
-					k.op("sub.b", w, w, offset)
-				}
 				k.op2("sxtl2.b", x[2], w)
 				k.op2("sxtl.b", x[0], w)
 				for i := 0; i < 4; i += 2 {
@@ -404,16 +390,4 @@ func (k *kernel) unpacked() {
 	k.addImm(dst, 4*quant.QKK)
 	k.down(k.n, 1, "super")
 	k.ret()
-}
-
-// listUnpacked writes a function that returns what turns packed rows into floats, by type.
-func (f *file) listUnpacked() {
-	f.stubs.WriteString("\n// unpackers returns what turns packed superblocks into floats.\nfunc unpackers() [quant.Limit]func(dst *float32, w *byte, n uintptr) {\n")
-	f.stubs.WriteString("\treturn [quant.Limit]func(dst *float32, w *byte, n uintptr){\n")
-	for _, typ := range quant.Computed() {
-		if known(typ) && !typ.Traits().Columns {
-			fmt.Fprintf(&f.stubs, "\t\tquant.%s: unpack%s%s,\n", constantName(typ), strings.ReplaceAll(first(typ).String(), "_", ""), plain)
-		}
-	}
-	f.stubs.WriteString("\t}\n}\n")
 }

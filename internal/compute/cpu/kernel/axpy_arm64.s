@@ -10,101 +10,79 @@ DATA neonTable<>+32(SB)/8, $0x3c0102043c010204
 DATA neonTable<>+40(SB)/8, $0x3c0102043c010204
 DATA neonTable<>+48(SB)/8, $0x42fe000042fe0000
 DATA neonTable<>+56(SB)/8, $0x42fe000042fe0000
-DATA neonTable<>+64(SB)/8, $0x000000fa00000000
-DATA neonTable<>+72(SB)/8, $0x000000fe000000fc
-DATA neonTable<>+80(SB)/8, $0xffff0504ffff0504
-DATA neonTable<>+88(SB)/8, $0xffff0706ffff0605
-DATA neonTable<>+96(SB)/8, $0xffff0b0affff0b0a
-DATA neonTable<>+104(SB)/8, $0xffff0d0cffff0c0b
-DATA neonTable<>+112(SB)/8, $0xffff0807ffff0807
-DATA neonTable<>+120(SB)/8, $0xffff0a09ffff0908
-DATA neonTable<>+128(SB)/8, $0xffff0e0dffff0e0d
-DATA neonTable<>+136(SB)/8, $0xffffff0fffff0f0e
-DATA neonTable<>+144(SB)/8, $0x00d5e7f8002b1908
-DATA neonTable<>+152(SB)/8, $0x00d5e7f8002b1908
-DATA neonTable<>+160(SB)/8, $0x3e342c241c140c04
-DATA neonTable<>+168(SB)/8, $0xc2ccd4dce4ecf4fc
-DATA neonTable<>+176(SB)/8, $0x0007fff7000901f9
-DATA neonTable<>+184(SB)/8, $0x0007fff7000901f9
-DATA neonTable<>+192(SB)/8, $0xf6eaddcfbfad9881
-DATA neonTable<>+200(SB)/8, $0x7159453526190d01
-DATA neonTable<>+208(SB)/8, $0x0f0d0b0907050301
-DATA neonTable<>+216(SB)/8, $0xf1f3f5f7f9fbfdff
-DATA neonTable<>+224(SB)/8, $0x0c08060403020100
-DATA neonTable<>+232(SB)/8, $0xf4f8fafcfdfeff00
-DATA neonTable<>+240(SB)/8, $0x00007fff00007fff
-DATA neonTable<>+248(SB)/8, $0x00007fff00007fff
-DATA neonTable<>+256(SB)/8, $0x0000000000000000
-DATA neonTable<>+264(SB)/8, $0x0000000000000000
-DATA neonTable<>+272(SB)/8, $0x0000000003020100
+DATA neonTable<>+64(SB)/8, $0x00007fff00007fff
+DATA neonTable<>+72(SB)/8, $0x00007fff00007fff
+DATA neonTable<>+80(SB)/8, $0x0000000000000000
+DATA neonTable<>+88(SB)/8, $0x0000000000000000
+DATA neonTable<>+96(SB)/8, $0x0000000003020100
+DATA neonTable<>+104(SB)/8, $0x0000000000000000
+DATA neonTable<>+112(SB)/8, $0x0000000007060504
+DATA neonTable<>+120(SB)/8, $0x0000000000000000
+DATA neonTable<>+128(SB)/8, $0x0706050403020100
+DATA neonTable<>+136(SB)/8, $0x0000000000000000
+DATA neonTable<>+144(SB)/8, $0x000000000b0a0908
+DATA neonTable<>+152(SB)/8, $0x0000000000000000
+DATA neonTable<>+160(SB)/8, $0x0b0a090803020100
+DATA neonTable<>+168(SB)/8, $0x0000000000000000
+DATA neonTable<>+176(SB)/8, $0x0b0a090807060504
+DATA neonTable<>+184(SB)/8, $0x0000000000000000
+DATA neonTable<>+192(SB)/8, $0x0706050403020100
+DATA neonTable<>+200(SB)/8, $0x000000000b0a0908
+DATA neonTable<>+208(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+216(SB)/8, $0x0000000000000000
+DATA neonTable<>+224(SB)/8, $0x0f0e0d0c03020100
+DATA neonTable<>+232(SB)/8, $0x0000000000000000
+DATA neonTable<>+240(SB)/8, $0x0f0e0d0c07060504
+DATA neonTable<>+248(SB)/8, $0x0000000000000000
+DATA neonTable<>+256(SB)/8, $0x0706050403020100
+DATA neonTable<>+264(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+272(SB)/8, $0x0f0e0d0c0b0a0908
 DATA neonTable<>+280(SB)/8, $0x0000000000000000
-DATA neonTable<>+288(SB)/8, $0x0000000007060504
-DATA neonTable<>+296(SB)/8, $0x0000000000000000
-DATA neonTable<>+304(SB)/8, $0x0706050403020100
-DATA neonTable<>+312(SB)/8, $0x0000000000000000
-DATA neonTable<>+320(SB)/8, $0x000000000b0a0908
-DATA neonTable<>+328(SB)/8, $0x0000000000000000
-DATA neonTable<>+336(SB)/8, $0x0b0a090803020100
-DATA neonTable<>+344(SB)/8, $0x0000000000000000
-DATA neonTable<>+352(SB)/8, $0x0b0a090807060504
-DATA neonTable<>+360(SB)/8, $0x0000000000000000
-DATA neonTable<>+368(SB)/8, $0x0706050403020100
-DATA neonTable<>+376(SB)/8, $0x000000000b0a0908
-DATA neonTable<>+384(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+288(SB)/8, $0x0b0a090803020100
+DATA neonTable<>+296(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+304(SB)/8, $0x0b0a090807060504
+DATA neonTable<>+312(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+320(SB)/8, $0x0706050403020100
+DATA neonTable<>+328(SB)/8, $0x0f0e0d0c0b0a0908
+DATA neonTable<>+336(SB)/8, $0x0c08080408040400
+DATA neonTable<>+344(SB)/8, $0x100c0c080c080804
+DATA neonTable<>+352(SB)/8, $0x0000000100000000
+DATA neonTable<>+360(SB)/8, $0x0000000300000002
+DATA neonTable<>+368(SB)/8, $0x0000000200000001
+DATA neonTable<>+376(SB)/8, $0x0000000800000004
+DATA neonTable<>+384(SB)/8, $0x0000000000000000
 DATA neonTable<>+392(SB)/8, $0x0000000000000000
-DATA neonTable<>+400(SB)/8, $0x0f0e0d0c03020100
+DATA neonTable<>+400(SB)/8, $0x0000000003020100
 DATA neonTable<>+408(SB)/8, $0x0000000000000000
-DATA neonTable<>+416(SB)/8, $0x0f0e0d0c07060504
+DATA neonTable<>+416(SB)/8, $0x0000000007060504
 DATA neonTable<>+424(SB)/8, $0x0000000000000000
 DATA neonTable<>+432(SB)/8, $0x0706050403020100
-DATA neonTable<>+440(SB)/8, $0x000000000f0e0d0c
-DATA neonTable<>+448(SB)/8, $0x0f0e0d0c0b0a0908
+DATA neonTable<>+440(SB)/8, $0x0000000000000000
+DATA neonTable<>+448(SB)/8, $0x000000000b0a0908
 DATA neonTable<>+456(SB)/8, $0x0000000000000000
 DATA neonTable<>+464(SB)/8, $0x0b0a090803020100
-DATA neonTable<>+472(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+472(SB)/8, $0x0000000000000000
 DATA neonTable<>+480(SB)/8, $0x0b0a090807060504
-DATA neonTable<>+488(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+488(SB)/8, $0x0000000000000000
 DATA neonTable<>+496(SB)/8, $0x0706050403020100
-DATA neonTable<>+504(SB)/8, $0x0f0e0d0c0b0a0908
-DATA neonTable<>+512(SB)/8, $0x0c08080408040400
-DATA neonTable<>+520(SB)/8, $0x100c0c080c080804
-DATA neonTable<>+528(SB)/8, $0x0000000100000000
-DATA neonTable<>+536(SB)/8, $0x0000000300000002
-DATA neonTable<>+544(SB)/8, $0x0000000200000001
-DATA neonTable<>+552(SB)/8, $0x0000000800000004
-DATA neonTable<>+560(SB)/8, $0x0000000000000000
-DATA neonTable<>+568(SB)/8, $0x0000000000000000
-DATA neonTable<>+576(SB)/8, $0x0000000003020100
+DATA neonTable<>+504(SB)/8, $0x000000000b0a0908
+DATA neonTable<>+512(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+520(SB)/8, $0x0000000000000000
+DATA neonTable<>+528(SB)/8, $0x0f0e0d0c03020100
+DATA neonTable<>+536(SB)/8, $0x0000000000000000
+DATA neonTable<>+544(SB)/8, $0x0f0e0d0c07060504
+DATA neonTable<>+552(SB)/8, $0x0000000000000000
+DATA neonTable<>+560(SB)/8, $0x0706050403020100
+DATA neonTable<>+568(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+576(SB)/8, $0x0f0e0d0c0b0a0908
 DATA neonTable<>+584(SB)/8, $0x0000000000000000
-DATA neonTable<>+592(SB)/8, $0x0000000007060504
-DATA neonTable<>+600(SB)/8, $0x0000000000000000
-DATA neonTable<>+608(SB)/8, $0x0706050403020100
-DATA neonTable<>+616(SB)/8, $0x0000000000000000
-DATA neonTable<>+624(SB)/8, $0x000000000b0a0908
-DATA neonTable<>+632(SB)/8, $0x0000000000000000
-DATA neonTable<>+640(SB)/8, $0x0b0a090803020100
-DATA neonTable<>+648(SB)/8, $0x0000000000000000
-DATA neonTable<>+656(SB)/8, $0x0b0a090807060504
-DATA neonTable<>+664(SB)/8, $0x0000000000000000
-DATA neonTable<>+672(SB)/8, $0x0706050403020100
-DATA neonTable<>+680(SB)/8, $0x000000000b0a0908
-DATA neonTable<>+688(SB)/8, $0x000000000f0e0d0c
-DATA neonTable<>+696(SB)/8, $0x0000000000000000
-DATA neonTable<>+704(SB)/8, $0x0f0e0d0c03020100
-DATA neonTable<>+712(SB)/8, $0x0000000000000000
-DATA neonTable<>+720(SB)/8, $0x0f0e0d0c07060504
-DATA neonTable<>+728(SB)/8, $0x0000000000000000
-DATA neonTable<>+736(SB)/8, $0x0706050403020100
-DATA neonTable<>+744(SB)/8, $0x000000000f0e0d0c
-DATA neonTable<>+752(SB)/8, $0x0f0e0d0c0b0a0908
-DATA neonTable<>+760(SB)/8, $0x0000000000000000
-DATA neonTable<>+768(SB)/8, $0x0b0a090803020100
-DATA neonTable<>+776(SB)/8, $0x000000000f0e0d0c
-DATA neonTable<>+784(SB)/8, $0x0b0a090807060504
-DATA neonTable<>+792(SB)/8, $0x000000000f0e0d0c
-DATA neonTable<>+800(SB)/8, $0x0706050403020100
-DATA neonTable<>+808(SB)/8, $0x0f0e0d0c0b0a0908
-GLOBL neonTable<>(SB), RODATA|NOPTR, $816
+DATA neonTable<>+592(SB)/8, $0x0b0a090803020100
+DATA neonTable<>+600(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+608(SB)/8, $0x0b0a090807060504
+DATA neonTable<>+616(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+624(SB)/8, $0x0706050403020100
+DATA neonTable<>+632(SB)/8, $0x0f0e0d0c0b0a0908
+GLOBL neonTable<>(SB), RODATA|NOPTR, $640
 
 // func addRowsQ40NEON(sum *float32, rows *[sumBatch]*byte, coef *[sumBatch]float32, pairs, n uintptr, next *[sumBatch]*byte)
 TEXT ·addRowsQ40NEON(SB), NOSPLIT, $0-48
@@ -3312,21 +3290,821 @@ columns:
 	BGT columns
 	RET
 
-// func unpackQ41NEON(dst *float32, w *byte, n uintptr)
-TEXT ·unpackQ41NEON(SB), NOSPLIT, $0-24
+// func floatsBlocksNEON(dst *float32, panel *byte, n, offset uintptr)
+TEXT ·floatsBlocksNEON(SB), NOSPLIT, $0-32
 	MOVD dst+0(FP), R0
-	MOVD w+8(FP), R1
+	MOVD panel+8(FP), R1
 	MOVD n+16(FP), R2
-	ADD $32, R1, R1
-	MOVD $neonTable<>(SB), R3
-	WORD $0x4f00e5e0 // movi v0.16b, #0xf
 super:
-	WORD $0xfc5e0021 // ldur d1, [x1, #-32]
-	WORD $0x0e217821 // fcvtl v1.4s, v1.4h
-	WORD $0xfc5f0022 // ldur d2, [x1, #-16]
-	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
-	WORD $0x3dc00023 // ldr q3, [x1]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc01021 // ldr q1, [x1, #64]
+	WORD $0x4ea11c22 // mov v2.16b, v1.16b
+	WORD $0x4f08a447 // sxtl2 v7.8h, v2.16b
+	WORD $0x0f08a445 // sxtl v5.8h, v2.8b
+	WORD $0x4f10a4a6 // sxtl2 v6.4s, v5.8h
+	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8090a5 // fmul v5.4s, v5.4s, v0.s[0]
+	WORD $0x3d800005 // str q5, [x0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4fa090c6 // fmul v6.4s, v6.4s, v0.s[1]
+	WORD $0x3d802006 // str q6, [x0, #128]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8098e7 // fmul v7.4s, v7.4s, v0.s[2]
+	WORD $0x3d804007 // str q7, [x0, #256]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa09908 // fmul v8.4s, v8.4s, v0.s[3]
+	WORD $0x3d806008 // str q8, [x0, #384]
+	WORD $0x3dc01821 // ldr q1, [x1, #96]
+	WORD $0x4ea11c22 // mov v2.16b, v1.16b
+	WORD $0x4f08a447 // sxtl2 v7.8h, v2.16b
+	WORD $0x0f08a445 // sxtl v5.8h, v2.8b
+	WORD $0x4f10a4a6 // sxtl2 v6.4s, v5.8h
+	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8090a5 // fmul v5.4s, v5.4s, v0.s[0]
+	WORD $0x3d800405 // str q5, [x0, #16]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4fa090c6 // fmul v6.4s, v6.4s, v0.s[1]
+	WORD $0x3d802406 // str q6, [x0, #144]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8098e7 // fmul v7.4s, v7.4s, v0.s[2]
+	WORD $0x3d804407 // str q7, [x0, #272]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa09908 // fmul v8.4s, v8.4s, v0.s[3]
+	WORD $0x3d806408 // str q8, [x0, #400]
+	WORD $0x3dc02021 // ldr q1, [x1, #128]
+	WORD $0x4ea11c22 // mov v2.16b, v1.16b
+	WORD $0x4f08a447 // sxtl2 v7.8h, v2.16b
+	WORD $0x0f08a445 // sxtl v5.8h, v2.8b
+	WORD $0x4f10a4a6 // sxtl2 v6.4s, v5.8h
+	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8090a5 // fmul v5.4s, v5.4s, v0.s[0]
+	WORD $0x3d800805 // str q5, [x0, #32]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4fa090c6 // fmul v6.4s, v6.4s, v0.s[1]
+	WORD $0x3d802806 // str q6, [x0, #160]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8098e7 // fmul v7.4s, v7.4s, v0.s[2]
+	WORD $0x3d804807 // str q7, [x0, #288]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa09908 // fmul v8.4s, v8.4s, v0.s[3]
+	WORD $0x3d806808 // str q8, [x0, #416]
+	WORD $0x3dc02821 // ldr q1, [x1, #160]
+	WORD $0x4ea11c22 // mov v2.16b, v1.16b
+	WORD $0x4f08a447 // sxtl2 v7.8h, v2.16b
+	WORD $0x0f08a445 // sxtl v5.8h, v2.8b
+	WORD $0x4f10a4a6 // sxtl2 v6.4s, v5.8h
+	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8090a5 // fmul v5.4s, v5.4s, v0.s[0]
+	WORD $0x3d800c05 // str q5, [x0, #48]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4fa090c6 // fmul v6.4s, v6.4s, v0.s[1]
+	WORD $0x3d802c06 // str q6, [x0, #176]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8098e7 // fmul v7.4s, v7.4s, v0.s[2]
+	WORD $0x3d804c07 // str q7, [x0, #304]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa09908 // fmul v8.4s, v8.4s, v0.s[3]
+	WORD $0x3d806c08 // str q8, [x0, #432]
+	WORD $0x3dc03021 // ldr q1, [x1, #192]
+	WORD $0x4ea11c22 // mov v2.16b, v1.16b
+	WORD $0x4f08a447 // sxtl2 v7.8h, v2.16b
+	WORD $0x0f08a445 // sxtl v5.8h, v2.8b
+	WORD $0x4f10a4a6 // sxtl2 v6.4s, v5.8h
+	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8090a5 // fmul v5.4s, v5.4s, v0.s[0]
+	WORD $0x3d801005 // str q5, [x0, #64]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4fa090c6 // fmul v6.4s, v6.4s, v0.s[1]
+	WORD $0x3d803006 // str q6, [x0, #192]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8098e7 // fmul v7.4s, v7.4s, v0.s[2]
+	WORD $0x3d805007 // str q7, [x0, #320]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa09908 // fmul v8.4s, v8.4s, v0.s[3]
+	WORD $0x3d807008 // str q8, [x0, #448]
+	WORD $0x3dc03821 // ldr q1, [x1, #224]
+	WORD $0x4ea11c22 // mov v2.16b, v1.16b
+	WORD $0x4f08a447 // sxtl2 v7.8h, v2.16b
+	WORD $0x0f08a445 // sxtl v5.8h, v2.8b
+	WORD $0x4f10a4a6 // sxtl2 v6.4s, v5.8h
+	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8090a5 // fmul v5.4s, v5.4s, v0.s[0]
+	WORD $0x3d801405 // str q5, [x0, #80]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4fa090c6 // fmul v6.4s, v6.4s, v0.s[1]
+	WORD $0x3d803406 // str q6, [x0, #208]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8098e7 // fmul v7.4s, v7.4s, v0.s[2]
+	WORD $0x3d805407 // str q7, [x0, #336]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa09908 // fmul v8.4s, v8.4s, v0.s[3]
+	WORD $0x3d807408 // str q8, [x0, #464]
+	WORD $0x3dc04021 // ldr q1, [x1, #256]
+	WORD $0x4ea11c22 // mov v2.16b, v1.16b
+	WORD $0x4f08a447 // sxtl2 v7.8h, v2.16b
+	WORD $0x0f08a445 // sxtl v5.8h, v2.8b
+	WORD $0x4f10a4a6 // sxtl2 v6.4s, v5.8h
+	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8090a5 // fmul v5.4s, v5.4s, v0.s[0]
+	WORD $0x3d801805 // str q5, [x0, #96]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4fa090c6 // fmul v6.4s, v6.4s, v0.s[1]
+	WORD $0x3d803806 // str q6, [x0, #224]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8098e7 // fmul v7.4s, v7.4s, v0.s[2]
+	WORD $0x3d805807 // str q7, [x0, #352]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa09908 // fmul v8.4s, v8.4s, v0.s[3]
+	WORD $0x3d807808 // str q8, [x0, #480]
+	WORD $0x3dc04821 // ldr q1, [x1, #288]
+	WORD $0x4ea11c22 // mov v2.16b, v1.16b
+	WORD $0x4f08a447 // sxtl2 v7.8h, v2.16b
+	WORD $0x0f08a445 // sxtl v5.8h, v2.8b
+	WORD $0x4f10a4a6 // sxtl2 v6.4s, v5.8h
+	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8090a5 // fmul v5.4s, v5.4s, v0.s[0]
+	WORD $0x3d801c05 // str q5, [x0, #112]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4fa090c6 // fmul v6.4s, v6.4s, v0.s[1]
+	WORD $0x3d803c06 // str q6, [x0, #240]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8098e7 // fmul v7.4s, v7.4s, v0.s[2]
+	WORD $0x3d805c07 // str q7, [x0, #368]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa09908 // fmul v8.4s, v8.4s, v0.s[3]
+	WORD $0x3d807c08 // str q8, [x0, #496]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x3dc01421 // ldr q1, [x1, #80]
+	WORD $0x4ea11c22 // mov v2.16b, v1.16b
+	WORD $0x4f08a447 // sxtl2 v7.8h, v2.16b
+	WORD $0x0f08a445 // sxtl v5.8h, v2.8b
+	WORD $0x4f10a4a6 // sxtl2 v6.4s, v5.8h
+	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8090a5 // fmul v5.4s, v5.4s, v0.s[0]
+	WORD $0x3d808005 // str q5, [x0, #512]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4fa090c6 // fmul v6.4s, v6.4s, v0.s[1]
+	WORD $0x3d80a006 // str q6, [x0, #640]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8098e7 // fmul v7.4s, v7.4s, v0.s[2]
+	WORD $0x3d80c007 // str q7, [x0, #768]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa09908 // fmul v8.4s, v8.4s, v0.s[3]
+	WORD $0x3d80e008 // str q8, [x0, #896]
+	WORD $0x3dc01c21 // ldr q1, [x1, #112]
+	WORD $0x4ea11c22 // mov v2.16b, v1.16b
+	WORD $0x4f08a447 // sxtl2 v7.8h, v2.16b
+	WORD $0x0f08a445 // sxtl v5.8h, v2.8b
+	WORD $0x4f10a4a6 // sxtl2 v6.4s, v5.8h
+	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8090a5 // fmul v5.4s, v5.4s, v0.s[0]
+	WORD $0x3d808405 // str q5, [x0, #528]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4fa090c6 // fmul v6.4s, v6.4s, v0.s[1]
+	WORD $0x3d80a406 // str q6, [x0, #656]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8098e7 // fmul v7.4s, v7.4s, v0.s[2]
+	WORD $0x3d80c407 // str q7, [x0, #784]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa09908 // fmul v8.4s, v8.4s, v0.s[3]
+	WORD $0x3d80e408 // str q8, [x0, #912]
+	WORD $0x3dc02421 // ldr q1, [x1, #144]
+	WORD $0x4ea11c22 // mov v2.16b, v1.16b
+	WORD $0x4f08a447 // sxtl2 v7.8h, v2.16b
+	WORD $0x0f08a445 // sxtl v5.8h, v2.8b
+	WORD $0x4f10a4a6 // sxtl2 v6.4s, v5.8h
+	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8090a5 // fmul v5.4s, v5.4s, v0.s[0]
+	WORD $0x3d808805 // str q5, [x0, #544]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4fa090c6 // fmul v6.4s, v6.4s, v0.s[1]
+	WORD $0x3d80a806 // str q6, [x0, #672]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8098e7 // fmul v7.4s, v7.4s, v0.s[2]
+	WORD $0x3d80c807 // str q7, [x0, #800]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa09908 // fmul v8.4s, v8.4s, v0.s[3]
+	WORD $0x3d80e808 // str q8, [x0, #928]
+	WORD $0x3dc02c21 // ldr q1, [x1, #176]
+	WORD $0x4ea11c22 // mov v2.16b, v1.16b
+	WORD $0x4f08a447 // sxtl2 v7.8h, v2.16b
+	WORD $0x0f08a445 // sxtl v5.8h, v2.8b
+	WORD $0x4f10a4a6 // sxtl2 v6.4s, v5.8h
+	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8090a5 // fmul v5.4s, v5.4s, v0.s[0]
+	WORD $0x3d808c05 // str q5, [x0, #560]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4fa090c6 // fmul v6.4s, v6.4s, v0.s[1]
+	WORD $0x3d80ac06 // str q6, [x0, #688]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8098e7 // fmul v7.4s, v7.4s, v0.s[2]
+	WORD $0x3d80cc07 // str q7, [x0, #816]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa09908 // fmul v8.4s, v8.4s, v0.s[3]
+	WORD $0x3d80ec08 // str q8, [x0, #944]
+	WORD $0x3dc03421 // ldr q1, [x1, #208]
+	WORD $0x4ea11c22 // mov v2.16b, v1.16b
+	WORD $0x4f08a447 // sxtl2 v7.8h, v2.16b
+	WORD $0x0f08a445 // sxtl v5.8h, v2.8b
+	WORD $0x4f10a4a6 // sxtl2 v6.4s, v5.8h
+	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8090a5 // fmul v5.4s, v5.4s, v0.s[0]
+	WORD $0x3d809005 // str q5, [x0, #576]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4fa090c6 // fmul v6.4s, v6.4s, v0.s[1]
+	WORD $0x3d80b006 // str q6, [x0, #704]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8098e7 // fmul v7.4s, v7.4s, v0.s[2]
+	WORD $0x3d80d007 // str q7, [x0, #832]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa09908 // fmul v8.4s, v8.4s, v0.s[3]
+	WORD $0x3d80f008 // str q8, [x0, #960]
+	WORD $0x3dc03c21 // ldr q1, [x1, #240]
+	WORD $0x4ea11c22 // mov v2.16b, v1.16b
+	WORD $0x4f08a447 // sxtl2 v7.8h, v2.16b
+	WORD $0x0f08a445 // sxtl v5.8h, v2.8b
+	WORD $0x4f10a4a6 // sxtl2 v6.4s, v5.8h
+	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8090a5 // fmul v5.4s, v5.4s, v0.s[0]
+	WORD $0x3d809405 // str q5, [x0, #592]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4fa090c6 // fmul v6.4s, v6.4s, v0.s[1]
+	WORD $0x3d80b406 // str q6, [x0, #720]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8098e7 // fmul v7.4s, v7.4s, v0.s[2]
+	WORD $0x3d80d407 // str q7, [x0, #848]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa09908 // fmul v8.4s, v8.4s, v0.s[3]
+	WORD $0x3d80f408 // str q8, [x0, #976]
+	WORD $0x3dc04421 // ldr q1, [x1, #272]
+	WORD $0x4ea11c22 // mov v2.16b, v1.16b
+	WORD $0x4f08a447 // sxtl2 v7.8h, v2.16b
+	WORD $0x0f08a445 // sxtl v5.8h, v2.8b
+	WORD $0x4f10a4a6 // sxtl2 v6.4s, v5.8h
+	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8090a5 // fmul v5.4s, v5.4s, v0.s[0]
+	WORD $0x3d809805 // str q5, [x0, #608]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4fa090c6 // fmul v6.4s, v6.4s, v0.s[1]
+	WORD $0x3d80b806 // str q6, [x0, #736]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8098e7 // fmul v7.4s, v7.4s, v0.s[2]
+	WORD $0x3d80d807 // str q7, [x0, #864]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa09908 // fmul v8.4s, v8.4s, v0.s[3]
+	WORD $0x3d80f808 // str q8, [x0, #992]
+	WORD $0x3dc04c21 // ldr q1, [x1, #304]
+	WORD $0x4ea11c22 // mov v2.16b, v1.16b
+	WORD $0x4f08a447 // sxtl2 v7.8h, v2.16b
+	WORD $0x0f08a445 // sxtl v5.8h, v2.8b
+	WORD $0x4f10a4a6 // sxtl2 v6.4s, v5.8h
+	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8090a5 // fmul v5.4s, v5.4s, v0.s[0]
+	WORD $0x3d809c05 // str q5, [x0, #624]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4fa090c6 // fmul v6.4s, v6.4s, v0.s[1]
+	WORD $0x3d80bc06 // str q6, [x0, #752]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8098e7 // fmul v7.4s, v7.4s, v0.s[2]
+	WORD $0x3d80dc07 // str q7, [x0, #880]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa09908 // fmul v8.4s, v8.4s, v0.s[3]
+	WORD $0x3d80fc08 // str q8, [x0, #1008]
+	ADD $320, R1, R1
+	ADD $1024, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func floatsBlockMinimaNEON(dst *float32, panel *byte, n, offset uintptr)
+TEXT ·floatsBlockMinimaNEON(SB), NOSPLIT, $0-32
+	MOVD dst+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD n+16(FP), R2
+super:
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00821 // ldr q1, [x1, #32]
+	WORD $0x6ea0f821 // fneg v1.4s, v1.4s
+	WORD $0x3dc01022 // ldr q2, [x1, #64]
+	WORD $0x4ea21c43 // mov v3.16b, v2.16b
+	WORD $0x4f08a468 // sxtl2 v8.8h, v3.16b
+	WORD $0x0f08a466 // sxtl v6.8h, v3.8b
+	WORD $0x4f10a4c7 // sxtl2 v7.4s, v6.8h
+	WORD $0x0f10a4c6 // sxtl v6.4s, v6.4h
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8090c6 // fmul v6.4s, v6.4s, v0.s[0]
+	WORD $0x4e040425 // dup v5.4s, v1.s[0]
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x3d800006 // str q6, [x0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4fa090e7 // fmul v7.4s, v7.4s, v0.s[1]
+	WORD $0x4e0c0425 // dup v5.4s, v1.s[1]
+	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD $0x3d802007 // str q7, [x0, #128]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f809908 // fmul v8.4s, v8.4s, v0.s[2]
+	WORD $0x4e140425 // dup v5.4s, v1.s[2]
+	WORD $0x4e25d508 // fadd v8.4s, v8.4s, v5.4s
+	WORD $0x3d804008 // str q8, [x0, #256]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa09929 // fmul v9.4s, v9.4s, v0.s[3]
+	WORD $0x4e1c0425 // dup v5.4s, v1.s[3]
+	WORD $0x4e25d529 // fadd v9.4s, v9.4s, v5.4s
+	WORD $0x3d806009 // str q9, [x0, #384]
+	WORD $0x3dc01822 // ldr q2, [x1, #96]
+	WORD $0x4ea21c43 // mov v3.16b, v2.16b
+	WORD $0x4f08a468 // sxtl2 v8.8h, v3.16b
+	WORD $0x0f08a466 // sxtl v6.8h, v3.8b
+	WORD $0x4f10a4c7 // sxtl2 v7.4s, v6.8h
+	WORD $0x0f10a4c6 // sxtl v6.4s, v6.4h
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8090c6 // fmul v6.4s, v6.4s, v0.s[0]
+	WORD $0x4e040425 // dup v5.4s, v1.s[0]
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x3d800406 // str q6, [x0, #16]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4fa090e7 // fmul v7.4s, v7.4s, v0.s[1]
+	WORD $0x4e0c0425 // dup v5.4s, v1.s[1]
+	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD $0x3d802407 // str q7, [x0, #144]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f809908 // fmul v8.4s, v8.4s, v0.s[2]
+	WORD $0x4e140425 // dup v5.4s, v1.s[2]
+	WORD $0x4e25d508 // fadd v8.4s, v8.4s, v5.4s
+	WORD $0x3d804408 // str q8, [x0, #272]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa09929 // fmul v9.4s, v9.4s, v0.s[3]
+	WORD $0x4e1c0425 // dup v5.4s, v1.s[3]
+	WORD $0x4e25d529 // fadd v9.4s, v9.4s, v5.4s
+	WORD $0x3d806409 // str q9, [x0, #400]
+	WORD $0x3dc02022 // ldr q2, [x1, #128]
+	WORD $0x4ea21c43 // mov v3.16b, v2.16b
+	WORD $0x4f08a468 // sxtl2 v8.8h, v3.16b
+	WORD $0x0f08a466 // sxtl v6.8h, v3.8b
+	WORD $0x4f10a4c7 // sxtl2 v7.4s, v6.8h
+	WORD $0x0f10a4c6 // sxtl v6.4s, v6.4h
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8090c6 // fmul v6.4s, v6.4s, v0.s[0]
+	WORD $0x4e040425 // dup v5.4s, v1.s[0]
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x3d800806 // str q6, [x0, #32]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4fa090e7 // fmul v7.4s, v7.4s, v0.s[1]
+	WORD $0x4e0c0425 // dup v5.4s, v1.s[1]
+	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD $0x3d802807 // str q7, [x0, #160]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f809908 // fmul v8.4s, v8.4s, v0.s[2]
+	WORD $0x4e140425 // dup v5.4s, v1.s[2]
+	WORD $0x4e25d508 // fadd v8.4s, v8.4s, v5.4s
+	WORD $0x3d804808 // str q8, [x0, #288]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa09929 // fmul v9.4s, v9.4s, v0.s[3]
+	WORD $0x4e1c0425 // dup v5.4s, v1.s[3]
+	WORD $0x4e25d529 // fadd v9.4s, v9.4s, v5.4s
+	WORD $0x3d806809 // str q9, [x0, #416]
+	WORD $0x3dc02822 // ldr q2, [x1, #160]
+	WORD $0x4ea21c43 // mov v3.16b, v2.16b
+	WORD $0x4f08a468 // sxtl2 v8.8h, v3.16b
+	WORD $0x0f08a466 // sxtl v6.8h, v3.8b
+	WORD $0x4f10a4c7 // sxtl2 v7.4s, v6.8h
+	WORD $0x0f10a4c6 // sxtl v6.4s, v6.4h
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8090c6 // fmul v6.4s, v6.4s, v0.s[0]
+	WORD $0x4e040425 // dup v5.4s, v1.s[0]
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x3d800c06 // str q6, [x0, #48]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4fa090e7 // fmul v7.4s, v7.4s, v0.s[1]
+	WORD $0x4e0c0425 // dup v5.4s, v1.s[1]
+	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD $0x3d802c07 // str q7, [x0, #176]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f809908 // fmul v8.4s, v8.4s, v0.s[2]
+	WORD $0x4e140425 // dup v5.4s, v1.s[2]
+	WORD $0x4e25d508 // fadd v8.4s, v8.4s, v5.4s
+	WORD $0x3d804c08 // str q8, [x0, #304]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa09929 // fmul v9.4s, v9.4s, v0.s[3]
+	WORD $0x4e1c0425 // dup v5.4s, v1.s[3]
+	WORD $0x4e25d529 // fadd v9.4s, v9.4s, v5.4s
+	WORD $0x3d806c09 // str q9, [x0, #432]
+	WORD $0x3dc03022 // ldr q2, [x1, #192]
+	WORD $0x4ea21c43 // mov v3.16b, v2.16b
+	WORD $0x4f08a468 // sxtl2 v8.8h, v3.16b
+	WORD $0x0f08a466 // sxtl v6.8h, v3.8b
+	WORD $0x4f10a4c7 // sxtl2 v7.4s, v6.8h
+	WORD $0x0f10a4c6 // sxtl v6.4s, v6.4h
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8090c6 // fmul v6.4s, v6.4s, v0.s[0]
+	WORD $0x4e040425 // dup v5.4s, v1.s[0]
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x3d801006 // str q6, [x0, #64]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4fa090e7 // fmul v7.4s, v7.4s, v0.s[1]
+	WORD $0x4e0c0425 // dup v5.4s, v1.s[1]
+	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD $0x3d803007 // str q7, [x0, #192]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f809908 // fmul v8.4s, v8.4s, v0.s[2]
+	WORD $0x4e140425 // dup v5.4s, v1.s[2]
+	WORD $0x4e25d508 // fadd v8.4s, v8.4s, v5.4s
+	WORD $0x3d805008 // str q8, [x0, #320]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa09929 // fmul v9.4s, v9.4s, v0.s[3]
+	WORD $0x4e1c0425 // dup v5.4s, v1.s[3]
+	WORD $0x4e25d529 // fadd v9.4s, v9.4s, v5.4s
+	WORD $0x3d807009 // str q9, [x0, #448]
+	WORD $0x3dc03822 // ldr q2, [x1, #224]
+	WORD $0x4ea21c43 // mov v3.16b, v2.16b
+	WORD $0x4f08a468 // sxtl2 v8.8h, v3.16b
+	WORD $0x0f08a466 // sxtl v6.8h, v3.8b
+	WORD $0x4f10a4c7 // sxtl2 v7.4s, v6.8h
+	WORD $0x0f10a4c6 // sxtl v6.4s, v6.4h
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8090c6 // fmul v6.4s, v6.4s, v0.s[0]
+	WORD $0x4e040425 // dup v5.4s, v1.s[0]
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x3d801406 // str q6, [x0, #80]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4fa090e7 // fmul v7.4s, v7.4s, v0.s[1]
+	WORD $0x4e0c0425 // dup v5.4s, v1.s[1]
+	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD $0x3d803407 // str q7, [x0, #208]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f809908 // fmul v8.4s, v8.4s, v0.s[2]
+	WORD $0x4e140425 // dup v5.4s, v1.s[2]
+	WORD $0x4e25d508 // fadd v8.4s, v8.4s, v5.4s
+	WORD $0x3d805408 // str q8, [x0, #336]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa09929 // fmul v9.4s, v9.4s, v0.s[3]
+	WORD $0x4e1c0425 // dup v5.4s, v1.s[3]
+	WORD $0x4e25d529 // fadd v9.4s, v9.4s, v5.4s
+	WORD $0x3d807409 // str q9, [x0, #464]
+	WORD $0x3dc04022 // ldr q2, [x1, #256]
+	WORD $0x4ea21c43 // mov v3.16b, v2.16b
+	WORD $0x4f08a468 // sxtl2 v8.8h, v3.16b
+	WORD $0x0f08a466 // sxtl v6.8h, v3.8b
+	WORD $0x4f10a4c7 // sxtl2 v7.4s, v6.8h
+	WORD $0x0f10a4c6 // sxtl v6.4s, v6.4h
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8090c6 // fmul v6.4s, v6.4s, v0.s[0]
+	WORD $0x4e040425 // dup v5.4s, v1.s[0]
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x3d801806 // str q6, [x0, #96]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4fa090e7 // fmul v7.4s, v7.4s, v0.s[1]
+	WORD $0x4e0c0425 // dup v5.4s, v1.s[1]
+	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD $0x3d803807 // str q7, [x0, #224]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f809908 // fmul v8.4s, v8.4s, v0.s[2]
+	WORD $0x4e140425 // dup v5.4s, v1.s[2]
+	WORD $0x4e25d508 // fadd v8.4s, v8.4s, v5.4s
+	WORD $0x3d805808 // str q8, [x0, #352]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa09929 // fmul v9.4s, v9.4s, v0.s[3]
+	WORD $0x4e1c0425 // dup v5.4s, v1.s[3]
+	WORD $0x4e25d529 // fadd v9.4s, v9.4s, v5.4s
+	WORD $0x3d807809 // str q9, [x0, #480]
+	WORD $0x3dc04822 // ldr q2, [x1, #288]
+	WORD $0x4ea21c43 // mov v3.16b, v2.16b
+	WORD $0x4f08a468 // sxtl2 v8.8h, v3.16b
+	WORD $0x0f08a466 // sxtl v6.8h, v3.8b
+	WORD $0x4f10a4c7 // sxtl2 v7.4s, v6.8h
+	WORD $0x0f10a4c6 // sxtl v6.4s, v6.4h
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8090c6 // fmul v6.4s, v6.4s, v0.s[0]
+	WORD $0x4e040425 // dup v5.4s, v1.s[0]
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x3d801c06 // str q6, [x0, #112]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4fa090e7 // fmul v7.4s, v7.4s, v0.s[1]
+	WORD $0x4e0c0425 // dup v5.4s, v1.s[1]
+	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD $0x3d803c07 // str q7, [x0, #240]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f809908 // fmul v8.4s, v8.4s, v0.s[2]
+	WORD $0x4e140425 // dup v5.4s, v1.s[2]
+	WORD $0x4e25d508 // fadd v8.4s, v8.4s, v5.4s
+	WORD $0x3d805c08 // str q8, [x0, #368]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa09929 // fmul v9.4s, v9.4s, v0.s[3]
+	WORD $0x4e1c0425 // dup v5.4s, v1.s[3]
+	WORD $0x4e25d529 // fadd v9.4s, v9.4s, v5.4s
+	WORD $0x3d807c09 // str q9, [x0, #496]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x3dc00c21 // ldr q1, [x1, #48]
+	WORD $0x6ea0f821 // fneg v1.4s, v1.4s
+	WORD $0x3dc01422 // ldr q2, [x1, #80]
+	WORD $0x4ea21c43 // mov v3.16b, v2.16b
+	WORD $0x4f08a468 // sxtl2 v8.8h, v3.16b
+	WORD $0x0f08a466 // sxtl v6.8h, v3.8b
+	WORD $0x4f10a4c7 // sxtl2 v7.4s, v6.8h
+	WORD $0x0f10a4c6 // sxtl v6.4s, v6.4h
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8090c6 // fmul v6.4s, v6.4s, v0.s[0]
+	WORD $0x4e040425 // dup v5.4s, v1.s[0]
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x3d808006 // str q6, [x0, #512]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4fa090e7 // fmul v7.4s, v7.4s, v0.s[1]
+	WORD $0x4e0c0425 // dup v5.4s, v1.s[1]
+	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD $0x3d80a007 // str q7, [x0, #640]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f809908 // fmul v8.4s, v8.4s, v0.s[2]
+	WORD $0x4e140425 // dup v5.4s, v1.s[2]
+	WORD $0x4e25d508 // fadd v8.4s, v8.4s, v5.4s
+	WORD $0x3d80c008 // str q8, [x0, #768]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa09929 // fmul v9.4s, v9.4s, v0.s[3]
+	WORD $0x4e1c0425 // dup v5.4s, v1.s[3]
+	WORD $0x4e25d529 // fadd v9.4s, v9.4s, v5.4s
+	WORD $0x3d80e009 // str q9, [x0, #896]
+	WORD $0x3dc01c22 // ldr q2, [x1, #112]
+	WORD $0x4ea21c43 // mov v3.16b, v2.16b
+	WORD $0x4f08a468 // sxtl2 v8.8h, v3.16b
+	WORD $0x0f08a466 // sxtl v6.8h, v3.8b
+	WORD $0x4f10a4c7 // sxtl2 v7.4s, v6.8h
+	WORD $0x0f10a4c6 // sxtl v6.4s, v6.4h
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8090c6 // fmul v6.4s, v6.4s, v0.s[0]
+	WORD $0x4e040425 // dup v5.4s, v1.s[0]
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x3d808406 // str q6, [x0, #528]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4fa090e7 // fmul v7.4s, v7.4s, v0.s[1]
+	WORD $0x4e0c0425 // dup v5.4s, v1.s[1]
+	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD $0x3d80a407 // str q7, [x0, #656]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f809908 // fmul v8.4s, v8.4s, v0.s[2]
+	WORD $0x4e140425 // dup v5.4s, v1.s[2]
+	WORD $0x4e25d508 // fadd v8.4s, v8.4s, v5.4s
+	WORD $0x3d80c408 // str q8, [x0, #784]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa09929 // fmul v9.4s, v9.4s, v0.s[3]
+	WORD $0x4e1c0425 // dup v5.4s, v1.s[3]
+	WORD $0x4e25d529 // fadd v9.4s, v9.4s, v5.4s
+	WORD $0x3d80e409 // str q9, [x0, #912]
+	WORD $0x3dc02422 // ldr q2, [x1, #144]
+	WORD $0x4ea21c43 // mov v3.16b, v2.16b
+	WORD $0x4f08a468 // sxtl2 v8.8h, v3.16b
+	WORD $0x0f08a466 // sxtl v6.8h, v3.8b
+	WORD $0x4f10a4c7 // sxtl2 v7.4s, v6.8h
+	WORD $0x0f10a4c6 // sxtl v6.4s, v6.4h
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8090c6 // fmul v6.4s, v6.4s, v0.s[0]
+	WORD $0x4e040425 // dup v5.4s, v1.s[0]
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x3d808806 // str q6, [x0, #544]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4fa090e7 // fmul v7.4s, v7.4s, v0.s[1]
+	WORD $0x4e0c0425 // dup v5.4s, v1.s[1]
+	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD $0x3d80a807 // str q7, [x0, #672]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f809908 // fmul v8.4s, v8.4s, v0.s[2]
+	WORD $0x4e140425 // dup v5.4s, v1.s[2]
+	WORD $0x4e25d508 // fadd v8.4s, v8.4s, v5.4s
+	WORD $0x3d80c808 // str q8, [x0, #800]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa09929 // fmul v9.4s, v9.4s, v0.s[3]
+	WORD $0x4e1c0425 // dup v5.4s, v1.s[3]
+	WORD $0x4e25d529 // fadd v9.4s, v9.4s, v5.4s
+	WORD $0x3d80e809 // str q9, [x0, #928]
+	WORD $0x3dc02c22 // ldr q2, [x1, #176]
+	WORD $0x4ea21c43 // mov v3.16b, v2.16b
+	WORD $0x4f08a468 // sxtl2 v8.8h, v3.16b
+	WORD $0x0f08a466 // sxtl v6.8h, v3.8b
+	WORD $0x4f10a4c7 // sxtl2 v7.4s, v6.8h
+	WORD $0x0f10a4c6 // sxtl v6.4s, v6.4h
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8090c6 // fmul v6.4s, v6.4s, v0.s[0]
+	WORD $0x4e040425 // dup v5.4s, v1.s[0]
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x3d808c06 // str q6, [x0, #560]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4fa090e7 // fmul v7.4s, v7.4s, v0.s[1]
+	WORD $0x4e0c0425 // dup v5.4s, v1.s[1]
+	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD $0x3d80ac07 // str q7, [x0, #688]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f809908 // fmul v8.4s, v8.4s, v0.s[2]
+	WORD $0x4e140425 // dup v5.4s, v1.s[2]
+	WORD $0x4e25d508 // fadd v8.4s, v8.4s, v5.4s
+	WORD $0x3d80cc08 // str q8, [x0, #816]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa09929 // fmul v9.4s, v9.4s, v0.s[3]
+	WORD $0x4e1c0425 // dup v5.4s, v1.s[3]
+	WORD $0x4e25d529 // fadd v9.4s, v9.4s, v5.4s
+	WORD $0x3d80ec09 // str q9, [x0, #944]
+	WORD $0x3dc03422 // ldr q2, [x1, #208]
+	WORD $0x4ea21c43 // mov v3.16b, v2.16b
+	WORD $0x4f08a468 // sxtl2 v8.8h, v3.16b
+	WORD $0x0f08a466 // sxtl v6.8h, v3.8b
+	WORD $0x4f10a4c7 // sxtl2 v7.4s, v6.8h
+	WORD $0x0f10a4c6 // sxtl v6.4s, v6.4h
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8090c6 // fmul v6.4s, v6.4s, v0.s[0]
+	WORD $0x4e040425 // dup v5.4s, v1.s[0]
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x3d809006 // str q6, [x0, #576]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4fa090e7 // fmul v7.4s, v7.4s, v0.s[1]
+	WORD $0x4e0c0425 // dup v5.4s, v1.s[1]
+	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD $0x3d80b007 // str q7, [x0, #704]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f809908 // fmul v8.4s, v8.4s, v0.s[2]
+	WORD $0x4e140425 // dup v5.4s, v1.s[2]
+	WORD $0x4e25d508 // fadd v8.4s, v8.4s, v5.4s
+	WORD $0x3d80d008 // str q8, [x0, #832]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa09929 // fmul v9.4s, v9.4s, v0.s[3]
+	WORD $0x4e1c0425 // dup v5.4s, v1.s[3]
+	WORD $0x4e25d529 // fadd v9.4s, v9.4s, v5.4s
+	WORD $0x3d80f009 // str q9, [x0, #960]
+	WORD $0x3dc03c22 // ldr q2, [x1, #240]
+	WORD $0x4ea21c43 // mov v3.16b, v2.16b
+	WORD $0x4f08a468 // sxtl2 v8.8h, v3.16b
+	WORD $0x0f08a466 // sxtl v6.8h, v3.8b
+	WORD $0x4f10a4c7 // sxtl2 v7.4s, v6.8h
+	WORD $0x0f10a4c6 // sxtl v6.4s, v6.4h
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8090c6 // fmul v6.4s, v6.4s, v0.s[0]
+	WORD $0x4e040425 // dup v5.4s, v1.s[0]
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x3d809406 // str q6, [x0, #592]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4fa090e7 // fmul v7.4s, v7.4s, v0.s[1]
+	WORD $0x4e0c0425 // dup v5.4s, v1.s[1]
+	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD $0x3d80b407 // str q7, [x0, #720]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f809908 // fmul v8.4s, v8.4s, v0.s[2]
+	WORD $0x4e140425 // dup v5.4s, v1.s[2]
+	WORD $0x4e25d508 // fadd v8.4s, v8.4s, v5.4s
+	WORD $0x3d80d408 // str q8, [x0, #848]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa09929 // fmul v9.4s, v9.4s, v0.s[3]
+	WORD $0x4e1c0425 // dup v5.4s, v1.s[3]
+	WORD $0x4e25d529 // fadd v9.4s, v9.4s, v5.4s
+	WORD $0x3d80f409 // str q9, [x0, #976]
+	WORD $0x3dc04422 // ldr q2, [x1, #272]
+	WORD $0x4ea21c43 // mov v3.16b, v2.16b
+	WORD $0x4f08a468 // sxtl2 v8.8h, v3.16b
+	WORD $0x0f08a466 // sxtl v6.8h, v3.8b
+	WORD $0x4f10a4c7 // sxtl2 v7.4s, v6.8h
+	WORD $0x0f10a4c6 // sxtl v6.4s, v6.4h
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8090c6 // fmul v6.4s, v6.4s, v0.s[0]
+	WORD $0x4e040425 // dup v5.4s, v1.s[0]
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x3d809806 // str q6, [x0, #608]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4fa090e7 // fmul v7.4s, v7.4s, v0.s[1]
+	WORD $0x4e0c0425 // dup v5.4s, v1.s[1]
+	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD $0x3d80b807 // str q7, [x0, #736]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f809908 // fmul v8.4s, v8.4s, v0.s[2]
+	WORD $0x4e140425 // dup v5.4s, v1.s[2]
+	WORD $0x4e25d508 // fadd v8.4s, v8.4s, v5.4s
+	WORD $0x3d80d808 // str q8, [x0, #864]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa09929 // fmul v9.4s, v9.4s, v0.s[3]
+	WORD $0x4e1c0425 // dup v5.4s, v1.s[3]
+	WORD $0x4e25d529 // fadd v9.4s, v9.4s, v5.4s
+	WORD $0x3d80f809 // str q9, [x0, #992]
+	WORD $0x3dc04c22 // ldr q2, [x1, #304]
+	WORD $0x4ea21c43 // mov v3.16b, v2.16b
+	WORD $0x4f08a468 // sxtl2 v8.8h, v3.16b
+	WORD $0x0f08a466 // sxtl v6.8h, v3.8b
+	WORD $0x4f10a4c7 // sxtl2 v7.4s, v6.8h
+	WORD $0x0f10a4c6 // sxtl v6.4s, v6.4h
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8090c6 // fmul v6.4s, v6.4s, v0.s[0]
+	WORD $0x4e040425 // dup v5.4s, v1.s[0]
+	WORD $0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD $0x3d809c06 // str q6, [x0, #624]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4fa090e7 // fmul v7.4s, v7.4s, v0.s[1]
+	WORD $0x4e0c0425 // dup v5.4s, v1.s[1]
+	WORD $0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD $0x3d80bc07 // str q7, [x0, #752]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f809908 // fmul v8.4s, v8.4s, v0.s[2]
+	WORD $0x4e140425 // dup v5.4s, v1.s[2]
+	WORD $0x4e25d508 // fadd v8.4s, v8.4s, v5.4s
+	WORD $0x3d80dc08 // str q8, [x0, #880]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa09929 // fmul v9.4s, v9.4s, v0.s[3]
+	WORD $0x4e1c0425 // dup v5.4s, v1.s[3]
+	WORD $0x4e25d529 // fadd v9.4s, v9.4s, v5.4s
+	WORD $0x3d80fc09 // str q9, [x0, #1008]
+	ADD $320, R1, R1
+	ADD $1024, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func floatsHalvesNEON(dst *float32, panel *byte, n, offset uintptr)
+TEXT ·floatsHalvesNEON(SB), NOSPLIT, $0-32
+	MOVD dst+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD n+16(FP), R2
+super:
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc05021 // ldr q1, [x1, #320]
+	WORD $0x3dc05822 // ldr q2, [x1, #352]
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD $0x3dc01023 // ldr q3, [x1, #64]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
 	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
 	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
 	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
@@ -3335,25 +4113,18 @@ super:
 	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
-	WORD $0x4e040446 // dup v6.4s, v2.s[0]
-	WORD $0x4e26d4e7 // fadd v7.4s, v7.4s, v6.4s
 	WORD $0x3d800007 // str q7, [x0]
 	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
 	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
-	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
-	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
 	WORD $0x3d802008 // str q8, [x0, #128]
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
 	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
-	WORD $0x4e140446 // dup v6.4s, v2.s[2]
-	WORD $0x4e26d529 // fadd v9.4s, v9.4s, v6.4s
 	WORD $0x3d804009 // str q9, [x0, #256]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
 	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
-	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
-	WORD $0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
 	WORD $0x3d80600a // str q10, [x0, #384]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x3dc01823 // ldr q3, [x1, #96]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
 	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
 	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
 	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
@@ -3362,53 +4133,18 @@ super:
 	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
-	WORD $0x4e040446 // dup v6.4s, v2.s[0]
-	WORD $0x4e26d4e7 // fadd v7.4s, v7.4s, v6.4s
-	WORD $0x3d801007 // str q7, [x0, #64]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
-	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
-	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
-	WORD $0x3d803008 // str q8, [x0, #192]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
-	WORD $0x4e140446 // dup v6.4s, v2.s[2]
-	WORD $0x4e26d529 // fadd v9.4s, v9.4s, v6.4s
-	WORD $0x3d805009 // str q9, [x0, #320]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
-	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
-	WORD $0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
-	WORD $0x3d80700a // str q10, [x0, #448]
-	WORD $0x3dc00823 // ldr q3, [x1, #32]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
-	WORD $0x4e040446 // dup v6.4s, v2.s[0]
-	WORD $0x4e26d4e7 // fadd v7.4s, v7.4s, v6.4s
 	WORD $0x3d800407 // str q7, [x0, #16]
 	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
 	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
-	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
-	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
 	WORD $0x3d802408 // str q8, [x0, #144]
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
 	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
-	WORD $0x4e140446 // dup v6.4s, v2.s[2]
-	WORD $0x4e26d529 // fadd v9.4s, v9.4s, v6.4s
 	WORD $0x3d804409 // str q9, [x0, #272]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
 	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
-	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
-	WORD $0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
 	WORD $0x3d80640a // str q10, [x0, #400]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x3dc02023 // ldr q3, [x1, #128]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
 	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
 	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
 	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
@@ -3417,53 +4153,18 @@ super:
 	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
-	WORD $0x4e040446 // dup v6.4s, v2.s[0]
-	WORD $0x4e26d4e7 // fadd v7.4s, v7.4s, v6.4s
-	WORD $0x3d801407 // str q7, [x0, #80]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
-	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
-	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
-	WORD $0x3d803408 // str q8, [x0, #208]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
-	WORD $0x4e140446 // dup v6.4s, v2.s[2]
-	WORD $0x4e26d529 // fadd v9.4s, v9.4s, v6.4s
-	WORD $0x3d805409 // str q9, [x0, #336]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
-	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
-	WORD $0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
-	WORD $0x3d80740a // str q10, [x0, #464]
-	WORD $0x3dc01023 // ldr q3, [x1, #64]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
-	WORD $0x4e040446 // dup v6.4s, v2.s[0]
-	WORD $0x4e26d4e7 // fadd v7.4s, v7.4s, v6.4s
 	WORD $0x3d800807 // str q7, [x0, #32]
 	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
 	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
-	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
-	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
 	WORD $0x3d802808 // str q8, [x0, #160]
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
 	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
-	WORD $0x4e140446 // dup v6.4s, v2.s[2]
-	WORD $0x4e26d529 // fadd v9.4s, v9.4s, v6.4s
 	WORD $0x3d804809 // str q9, [x0, #288]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
 	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
-	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
-	WORD $0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
 	WORD $0x3d80680a // str q10, [x0, #416]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x3dc02823 // ldr q3, [x1, #160]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
 	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
 	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
 	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
@@ -3472,53 +4173,18 @@ super:
 	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
-	WORD $0x4e040446 // dup v6.4s, v2.s[0]
-	WORD $0x4e26d4e7 // fadd v7.4s, v7.4s, v6.4s
-	WORD $0x3d801807 // str q7, [x0, #96]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
-	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
-	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
-	WORD $0x3d803808 // str q8, [x0, #224]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
-	WORD $0x4e140446 // dup v6.4s, v2.s[2]
-	WORD $0x4e26d529 // fadd v9.4s, v9.4s, v6.4s
-	WORD $0x3d805809 // str q9, [x0, #352]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
-	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
-	WORD $0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
-	WORD $0x3d80780a // str q10, [x0, #480]
-	WORD $0x3dc01823 // ldr q3, [x1, #96]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
-	WORD $0x4e040446 // dup v6.4s, v2.s[0]
-	WORD $0x4e26d4e7 // fadd v7.4s, v7.4s, v6.4s
 	WORD $0x3d800c07 // str q7, [x0, #48]
 	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
 	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
-	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
-	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
 	WORD $0x3d802c08 // str q8, [x0, #176]
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
 	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
-	WORD $0x4e140446 // dup v6.4s, v2.s[2]
-	WORD $0x4e26d529 // fadd v9.4s, v9.4s, v6.4s
 	WORD $0x3d804c09 // str q9, [x0, #304]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
 	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
-	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
-	WORD $0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
 	WORD $0x3d806c0a // str q10, [x0, #432]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x3dc03023 // ldr q3, [x1, #192]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
 	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
 	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
 	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
@@ -3526,31 +4192,86 @@ super:
 	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
 	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
-	WORD $0x4e040446 // dup v6.4s, v2.s[0]
-	WORD $0x4e26d4e7 // fadd v7.4s, v7.4s, v6.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d801007 // str q7, [x0, #64]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d803008 // str q8, [x0, #192]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d805009 // str q9, [x0, #320]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d80700a // str q10, [x0, #448]
+	WORD $0x3dc03823 // ldr q3, [x1, #224]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d801407 // str q7, [x0, #80]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d803408 // str q8, [x0, #208]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d805409 // str q9, [x0, #336]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d80740a // str q10, [x0, #464]
+	WORD $0x3dc04023 // ldr q3, [x1, #256]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d801807 // str q7, [x0, #96]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d803808 // str q8, [x0, #224]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d805809 // str q9, [x0, #352]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d80780a // str q10, [x0, #480]
+	WORD $0x3dc04823 // ldr q3, [x1, #288]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
 	WORD $0x3d801c07 // str q7, [x0, #112]
 	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
-	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
-	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
 	WORD $0x3d803c08 // str q8, [x0, #240]
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
-	WORD $0x4e140446 // dup v6.4s, v2.s[2]
-	WORD $0x4e26d529 // fadd v9.4s, v9.4s, v6.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
 	WORD $0x3d805c09 // str q9, [x0, #368]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
-	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
-	WORD $0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
 	WORD $0x3d807c0a // str q10, [x0, #496]
-	WORD $0xfc5e8021 // ldur d1, [x1, #-24]
-	WORD $0x0e217821 // fcvtl v1.4s, v1.4h
-	WORD $0xfc5f8022 // ldur d2, [x1, #-8]
-	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
-	WORD $0x3dc00423 // ldr q3, [x1, #16]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x3dc05421 // ldr q1, [x1, #336]
+	WORD $0x3dc05c22 // ldr q2, [x1, #368]
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD $0x3dc01423 // ldr q3, [x1, #80]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
 	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
 	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
 	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
@@ -3559,25 +4280,18 @@ super:
 	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
-	WORD $0x4e040446 // dup v6.4s, v2.s[0]
-	WORD $0x4e26d4e7 // fadd v7.4s, v7.4s, v6.4s
 	WORD $0x3d808007 // str q7, [x0, #512]
 	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
 	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
-	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
-	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
 	WORD $0x3d80a008 // str q8, [x0, #640]
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
 	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
-	WORD $0x4e140446 // dup v6.4s, v2.s[2]
-	WORD $0x4e26d529 // fadd v9.4s, v9.4s, v6.4s
 	WORD $0x3d80c009 // str q9, [x0, #768]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
 	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
-	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
-	WORD $0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
 	WORD $0x3d80e00a // str q10, [x0, #896]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x3dc01c23 // ldr q3, [x1, #112]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
 	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
 	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
 	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
@@ -3586,53 +4300,18 @@ super:
 	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
-	WORD $0x4e040446 // dup v6.4s, v2.s[0]
-	WORD $0x4e26d4e7 // fadd v7.4s, v7.4s, v6.4s
-	WORD $0x3d809007 // str q7, [x0, #576]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
-	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
-	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
-	WORD $0x3d80b008 // str q8, [x0, #704]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
-	WORD $0x4e140446 // dup v6.4s, v2.s[2]
-	WORD $0x4e26d529 // fadd v9.4s, v9.4s, v6.4s
-	WORD $0x3d80d009 // str q9, [x0, #832]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
-	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
-	WORD $0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
-	WORD $0x3d80f00a // str q10, [x0, #960]
-	WORD $0x3dc00c23 // ldr q3, [x1, #48]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
-	WORD $0x4e040446 // dup v6.4s, v2.s[0]
-	WORD $0x4e26d4e7 // fadd v7.4s, v7.4s, v6.4s
 	WORD $0x3d808407 // str q7, [x0, #528]
 	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
 	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
-	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
-	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
 	WORD $0x3d80a408 // str q8, [x0, #656]
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
 	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
-	WORD $0x4e140446 // dup v6.4s, v2.s[2]
-	WORD $0x4e26d529 // fadd v9.4s, v9.4s, v6.4s
 	WORD $0x3d80c409 // str q9, [x0, #784]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
 	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
-	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
-	WORD $0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
 	WORD $0x3d80e40a // str q10, [x0, #912]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x3dc02423 // ldr q3, [x1, #144]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
 	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
 	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
 	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
@@ -3641,53 +4320,18 @@ super:
 	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
-	WORD $0x4e040446 // dup v6.4s, v2.s[0]
-	WORD $0x4e26d4e7 // fadd v7.4s, v7.4s, v6.4s
-	WORD $0x3d809407 // str q7, [x0, #592]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
-	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
-	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
-	WORD $0x3d80b408 // str q8, [x0, #720]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
-	WORD $0x4e140446 // dup v6.4s, v2.s[2]
-	WORD $0x4e26d529 // fadd v9.4s, v9.4s, v6.4s
-	WORD $0x3d80d409 // str q9, [x0, #848]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
-	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
-	WORD $0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
-	WORD $0x3d80f40a // str q10, [x0, #976]
-	WORD $0x3dc01423 // ldr q3, [x1, #80]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
-	WORD $0x4e040446 // dup v6.4s, v2.s[0]
-	WORD $0x4e26d4e7 // fadd v7.4s, v7.4s, v6.4s
 	WORD $0x3d808807 // str q7, [x0, #544]
 	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
 	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
-	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
-	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
 	WORD $0x3d80a808 // str q8, [x0, #672]
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
 	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
-	WORD $0x4e140446 // dup v6.4s, v2.s[2]
-	WORD $0x4e26d529 // fadd v9.4s, v9.4s, v6.4s
 	WORD $0x3d80c809 // str q9, [x0, #800]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
 	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
-	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
-	WORD $0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
 	WORD $0x3d80e80a // str q10, [x0, #928]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x3dc02c23 // ldr q3, [x1, #176]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
 	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
 	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
 	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
@@ -3696,53 +4340,18 @@ super:
 	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
-	WORD $0x4e040446 // dup v6.4s, v2.s[0]
-	WORD $0x4e26d4e7 // fadd v7.4s, v7.4s, v6.4s
-	WORD $0x3d809807 // str q7, [x0, #608]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
-	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
-	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
-	WORD $0x3d80b808 // str q8, [x0, #736]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
-	WORD $0x4e140446 // dup v6.4s, v2.s[2]
-	WORD $0x4e26d529 // fadd v9.4s, v9.4s, v6.4s
-	WORD $0x3d80d809 // str q9, [x0, #864]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
-	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
-	WORD $0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
-	WORD $0x3d80f80a // str q10, [x0, #992]
-	WORD $0x3dc01c23 // ldr q3, [x1, #112]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
-	WORD $0x4e040446 // dup v6.4s, v2.s[0]
-	WORD $0x4e26d4e7 // fadd v7.4s, v7.4s, v6.4s
 	WORD $0x3d808c07 // str q7, [x0, #560]
 	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
 	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
-	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
-	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
 	WORD $0x3d80ac08 // str q8, [x0, #688]
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
 	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
-	WORD $0x4e140446 // dup v6.4s, v2.s[2]
-	WORD $0x4e26d529 // fadd v9.4s, v9.4s, v6.4s
 	WORD $0x3d80cc09 // str q9, [x0, #816]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
 	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
-	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
-	WORD $0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
 	WORD $0x3d80ec0a // str q10, [x0, #944]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x3dc03423 // ldr q3, [x1, #208]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
 	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
 	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
 	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
@@ -3750,3009 +4359,107 @@ super:
 	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
 	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
-	WORD $0x4e040446 // dup v6.4s, v2.s[0]
-	WORD $0x4e26d4e7 // fadd v7.4s, v7.4s, v6.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d809007 // str q7, [x0, #576]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d80b008 // str q8, [x0, #704]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d80d009 // str q9, [x0, #832]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d80f00a // str q10, [x0, #960]
+	WORD $0x3dc03c23 // ldr q3, [x1, #240]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d809407 // str q7, [x0, #592]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d80b408 // str q8, [x0, #720]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d80d409 // str q9, [x0, #848]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d80f40a // str q10, [x0, #976]
+	WORD $0x3dc04423 // ldr q3, [x1, #272]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d809807 // str q7, [x0, #608]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d80b808 // str q8, [x0, #736]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d80d809 // str q9, [x0, #864]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d80f80a // str q10, [x0, #992]
+	WORD $0x3dc04c23 // ldr q3, [x1, #304]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
 	WORD $0x3d809c07 // str q7, [x0, #624]
 	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
-	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
-	WORD $0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
 	WORD $0x3d80bc08 // str q8, [x0, #752]
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
-	WORD $0x4e140446 // dup v6.4s, v2.s[2]
-	WORD $0x4e26d529 // fadd v9.4s, v9.4s, v6.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
 	WORD $0x3d80dc09 // str q9, [x0, #880]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
-	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
-	WORD $0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
 	WORD $0x3d80fc0a // str q10, [x0, #1008]
-	ADD $160, R1, R1
+	ADD $384, R1, R1
 	ADD $1024, R0, R0
 	SUBS $1, R2, R2
 	BGT super
 	RET
 
-// func unpackQ50NEON(dst *float32, w *byte, n uintptr)
-TEXT ·unpackQ50NEON(SB), NOSPLIT, $0-24
+// func floatsHalfMinimaNEON(dst *float32, panel *byte, n, offset uintptr)
+TEXT ·floatsHalfMinimaNEON(SB), NOSPLIT, $0-32
 	MOVD dst+0(FP), R0
-	MOVD w+8(FP), R1
+	MOVD panel+8(FP), R1
 	MOVD n+16(FP), R2
-	ADD $16, R1, R1
-	MOVD $neonTable<>(SB), R3
-	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x4f00e601 // movi v1.16b, #0x10
-	WORD $0x4f00e602 // movi v2.16b, #0x10
 super:
-	WORD $0xfc5f0023 // ldur d3, [x1, #-16]
-	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
-	WORD $0x3dc00024 // ldr q4, [x1]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x3dc02026 // ldr q6, [x1, #128]
-	WORD $0x4f0c54c6 // shl v6.16b, v6.16b, #4
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d800008 // str q8, [x0]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d802009 // str q9, [x0, #128]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d80400a // str q10, [x0, #256]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d80600b // str q11, [x0, #384]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x3dc02026 // ldr q6, [x1, #128]
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d801008 // str q8, [x0, #64]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d803009 // str q9, [x0, #192]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d80500a // str q10, [x0, #320]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d80700b // str q11, [x0, #448]
-	WORD $0x3dc00824 // ldr q4, [x1, #32]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x3dc02026 // ldr q6, [x1, #128]
-	WORD $0x4f0b54c6 // shl v6.16b, v6.16b, #3
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d800408 // str q8, [x0, #16]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d802409 // str q9, [x0, #144]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d80440a // str q10, [x0, #272]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d80640b // str q11, [x0, #400]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x3dc02026 // ldr q6, [x1, #128]
-	WORD $0x6f0f04c6 // ushr v6.16b, v6.16b, #1
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d801408 // str q8, [x0, #80]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d803409 // str q9, [x0, #208]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d80540a // str q10, [x0, #336]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d80740b // str q11, [x0, #464]
-	WORD $0x3dc01024 // ldr q4, [x1, #64]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x3dc02026 // ldr q6, [x1, #128]
-	WORD $0x4f0a54c6 // shl v6.16b, v6.16b, #2
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d800808 // str q8, [x0, #32]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d802809 // str q9, [x0, #160]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d80480a // str q10, [x0, #288]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d80680b // str q11, [x0, #416]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x3dc02026 // ldr q6, [x1, #128]
-	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d801808 // str q8, [x0, #96]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d803809 // str q9, [x0, #224]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d80580a // str q10, [x0, #352]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d80780b // str q11, [x0, #480]
-	WORD $0x3dc01824 // ldr q4, [x1, #96]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x3dc02026 // ldr q6, [x1, #128]
-	WORD $0x4f0954c6 // shl v6.16b, v6.16b, #1
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d800c08 // str q8, [x0, #48]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d802c09 // str q9, [x0, #176]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d804c0a // str q10, [x0, #304]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d806c0b // str q11, [x0, #432]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x3dc02026 // ldr q6, [x1, #128]
-	WORD $0x6f0d04c6 // ushr v6.16b, v6.16b, #3
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d801c08 // str q8, [x0, #112]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d803c09 // str q9, [x0, #240]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d805c0a // str q10, [x0, #368]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d807c0b // str q11, [x0, #496]
-	WORD $0xfc5f8023 // ldur d3, [x1, #-8]
-	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
-	WORD $0x3dc00424 // ldr q4, [x1, #16]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x3dc02426 // ldr q6, [x1, #144]
-	WORD $0x4f0c54c6 // shl v6.16b, v6.16b, #4
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d808008 // str q8, [x0, #512]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d80a009 // str q9, [x0, #640]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d80c00a // str q10, [x0, #768]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d80e00b // str q11, [x0, #896]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x3dc02426 // ldr q6, [x1, #144]
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d809008 // str q8, [x0, #576]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d80b009 // str q9, [x0, #704]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d80d00a // str q10, [x0, #832]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d80f00b // str q11, [x0, #960]
-	WORD $0x3dc00c24 // ldr q4, [x1, #48]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x3dc02426 // ldr q6, [x1, #144]
-	WORD $0x4f0b54c6 // shl v6.16b, v6.16b, #3
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d808408 // str q8, [x0, #528]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d80a409 // str q9, [x0, #656]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d80c40a // str q10, [x0, #784]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d80e40b // str q11, [x0, #912]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x3dc02426 // ldr q6, [x1, #144]
-	WORD $0x6f0f04c6 // ushr v6.16b, v6.16b, #1
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d809408 // str q8, [x0, #592]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d80b409 // str q9, [x0, #720]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d80d40a // str q10, [x0, #848]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d80f40b // str q11, [x0, #976]
-	WORD $0x3dc01424 // ldr q4, [x1, #80]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x3dc02426 // ldr q6, [x1, #144]
-	WORD $0x4f0a54c6 // shl v6.16b, v6.16b, #2
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d808808 // str q8, [x0, #544]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d80a809 // str q9, [x0, #672]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d80c80a // str q10, [x0, #800]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d80e80b // str q11, [x0, #928]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x3dc02426 // ldr q6, [x1, #144]
-	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d809808 // str q8, [x0, #608]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d80b809 // str q9, [x0, #736]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d80d80a // str q10, [x0, #864]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d80f80b // str q11, [x0, #992]
-	WORD $0x3dc01c24 // ldr q4, [x1, #112]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x3dc02426 // ldr q6, [x1, #144]
-	WORD $0x4f0954c6 // shl v6.16b, v6.16b, #1
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d808c08 // str q8, [x0, #560]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d80ac09 // str q9, [x0, #688]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d80cc0a // str q10, [x0, #816]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d80ec0b // str q11, [x0, #944]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x3dc02426 // ldr q6, [x1, #144]
-	WORD $0x6f0d04c6 // ushr v6.16b, v6.16b, #3
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d809c08 // str q8, [x0, #624]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d80bc09 // str q9, [x0, #752]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d80dc0a // str q10, [x0, #880]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d80fc0b // str q11, [x0, #1008]
-	ADD $176, R1, R1
-	ADD $1024, R0, R0
-	SUBS $1, R2, R2
-	BGT super
-	RET
-
-// func unpackQ51NEON(dst *float32, w *byte, n uintptr)
-TEXT ·unpackQ51NEON(SB), NOSPLIT, $0-24
-	MOVD dst+0(FP), R0
-	MOVD w+8(FP), R1
-	MOVD n+16(FP), R2
-	ADD $32, R1, R1
-	MOVD $neonTable<>(SB), R3
-	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x4f00e601 // movi v1.16b, #0x10
-super:
-	WORD $0xfc5e0022 // ldur d2, [x1, #-32]
-	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
-	WORD $0xfc5f0023 // ldur d3, [x1, #-16]
-	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
-	WORD $0x3dc00024 // ldr q4, [x1]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x3dc02026 // ldr q6, [x1, #128]
-	WORD $0x4f0c54c6 // shl v6.16b, v6.16b, #4
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x4e040467 // dup v7.4s, v3.s[0]
-	WORD $0x4e27d508 // fadd v8.4s, v8.4s, v7.4s
-	WORD $0x3d800008 // str q8, [x0]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
-	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
-	WORD $0x3d802009 // str q9, [x0, #128]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x4e140467 // dup v7.4s, v3.s[2]
-	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
-	WORD $0x3d80400a // str q10, [x0, #256]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
-	WORD $0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
-	WORD $0x3d80600b // str q11, [x0, #384]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x3dc02026 // ldr q6, [x1, #128]
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x4e040467 // dup v7.4s, v3.s[0]
-	WORD $0x4e27d508 // fadd v8.4s, v8.4s, v7.4s
-	WORD $0x3d801008 // str q8, [x0, #64]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
-	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
-	WORD $0x3d803009 // str q9, [x0, #192]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x4e140467 // dup v7.4s, v3.s[2]
-	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
-	WORD $0x3d80500a // str q10, [x0, #320]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
-	WORD $0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
-	WORD $0x3d80700b // str q11, [x0, #448]
-	WORD $0x3dc00824 // ldr q4, [x1, #32]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x3dc02026 // ldr q6, [x1, #128]
-	WORD $0x4f0b54c6 // shl v6.16b, v6.16b, #3
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x4e040467 // dup v7.4s, v3.s[0]
-	WORD $0x4e27d508 // fadd v8.4s, v8.4s, v7.4s
-	WORD $0x3d800408 // str q8, [x0, #16]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
-	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
-	WORD $0x3d802409 // str q9, [x0, #144]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x4e140467 // dup v7.4s, v3.s[2]
-	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
-	WORD $0x3d80440a // str q10, [x0, #272]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
-	WORD $0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
-	WORD $0x3d80640b // str q11, [x0, #400]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x3dc02026 // ldr q6, [x1, #128]
-	WORD $0x6f0f04c6 // ushr v6.16b, v6.16b, #1
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x4e040467 // dup v7.4s, v3.s[0]
-	WORD $0x4e27d508 // fadd v8.4s, v8.4s, v7.4s
-	WORD $0x3d801408 // str q8, [x0, #80]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
-	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
-	WORD $0x3d803409 // str q9, [x0, #208]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x4e140467 // dup v7.4s, v3.s[2]
-	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
-	WORD $0x3d80540a // str q10, [x0, #336]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
-	WORD $0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
-	WORD $0x3d80740b // str q11, [x0, #464]
-	WORD $0x3dc01024 // ldr q4, [x1, #64]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x3dc02026 // ldr q6, [x1, #128]
-	WORD $0x4f0a54c6 // shl v6.16b, v6.16b, #2
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x4e040467 // dup v7.4s, v3.s[0]
-	WORD $0x4e27d508 // fadd v8.4s, v8.4s, v7.4s
-	WORD $0x3d800808 // str q8, [x0, #32]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
-	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
-	WORD $0x3d802809 // str q9, [x0, #160]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x4e140467 // dup v7.4s, v3.s[2]
-	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
-	WORD $0x3d80480a // str q10, [x0, #288]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
-	WORD $0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
-	WORD $0x3d80680b // str q11, [x0, #416]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x3dc02026 // ldr q6, [x1, #128]
-	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x4e040467 // dup v7.4s, v3.s[0]
-	WORD $0x4e27d508 // fadd v8.4s, v8.4s, v7.4s
-	WORD $0x3d801808 // str q8, [x0, #96]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
-	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
-	WORD $0x3d803809 // str q9, [x0, #224]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x4e140467 // dup v7.4s, v3.s[2]
-	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
-	WORD $0x3d80580a // str q10, [x0, #352]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
-	WORD $0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
-	WORD $0x3d80780b // str q11, [x0, #480]
-	WORD $0x3dc01824 // ldr q4, [x1, #96]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x3dc02026 // ldr q6, [x1, #128]
-	WORD $0x4f0954c6 // shl v6.16b, v6.16b, #1
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x4e040467 // dup v7.4s, v3.s[0]
-	WORD $0x4e27d508 // fadd v8.4s, v8.4s, v7.4s
-	WORD $0x3d800c08 // str q8, [x0, #48]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
-	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
-	WORD $0x3d802c09 // str q9, [x0, #176]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x4e140467 // dup v7.4s, v3.s[2]
-	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
-	WORD $0x3d804c0a // str q10, [x0, #304]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
-	WORD $0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
-	WORD $0x3d806c0b // str q11, [x0, #432]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x3dc02026 // ldr q6, [x1, #128]
-	WORD $0x6f0d04c6 // ushr v6.16b, v6.16b, #3
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x4e040467 // dup v7.4s, v3.s[0]
-	WORD $0x4e27d508 // fadd v8.4s, v8.4s, v7.4s
-	WORD $0x3d801c08 // str q8, [x0, #112]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
-	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
-	WORD $0x3d803c09 // str q9, [x0, #240]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x4e140467 // dup v7.4s, v3.s[2]
-	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
-	WORD $0x3d805c0a // str q10, [x0, #368]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
-	WORD $0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
-	WORD $0x3d807c0b // str q11, [x0, #496]
-	WORD $0xfc5e8022 // ldur d2, [x1, #-24]
-	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
-	WORD $0xfc5f8023 // ldur d3, [x1, #-8]
-	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
-	WORD $0x3dc00424 // ldr q4, [x1, #16]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x3dc02426 // ldr q6, [x1, #144]
-	WORD $0x4f0c54c6 // shl v6.16b, v6.16b, #4
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x4e040467 // dup v7.4s, v3.s[0]
-	WORD $0x4e27d508 // fadd v8.4s, v8.4s, v7.4s
-	WORD $0x3d808008 // str q8, [x0, #512]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
-	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
-	WORD $0x3d80a009 // str q9, [x0, #640]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x4e140467 // dup v7.4s, v3.s[2]
-	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
-	WORD $0x3d80c00a // str q10, [x0, #768]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
-	WORD $0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
-	WORD $0x3d80e00b // str q11, [x0, #896]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x3dc02426 // ldr q6, [x1, #144]
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x4e040467 // dup v7.4s, v3.s[0]
-	WORD $0x4e27d508 // fadd v8.4s, v8.4s, v7.4s
-	WORD $0x3d809008 // str q8, [x0, #576]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
-	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
-	WORD $0x3d80b009 // str q9, [x0, #704]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x4e140467 // dup v7.4s, v3.s[2]
-	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
-	WORD $0x3d80d00a // str q10, [x0, #832]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
-	WORD $0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
-	WORD $0x3d80f00b // str q11, [x0, #960]
-	WORD $0x3dc00c24 // ldr q4, [x1, #48]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x3dc02426 // ldr q6, [x1, #144]
-	WORD $0x4f0b54c6 // shl v6.16b, v6.16b, #3
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x4e040467 // dup v7.4s, v3.s[0]
-	WORD $0x4e27d508 // fadd v8.4s, v8.4s, v7.4s
-	WORD $0x3d808408 // str q8, [x0, #528]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
-	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
-	WORD $0x3d80a409 // str q9, [x0, #656]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x4e140467 // dup v7.4s, v3.s[2]
-	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
-	WORD $0x3d80c40a // str q10, [x0, #784]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
-	WORD $0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
-	WORD $0x3d80e40b // str q11, [x0, #912]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x3dc02426 // ldr q6, [x1, #144]
-	WORD $0x6f0f04c6 // ushr v6.16b, v6.16b, #1
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x4e040467 // dup v7.4s, v3.s[0]
-	WORD $0x4e27d508 // fadd v8.4s, v8.4s, v7.4s
-	WORD $0x3d809408 // str q8, [x0, #592]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
-	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
-	WORD $0x3d80b409 // str q9, [x0, #720]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x4e140467 // dup v7.4s, v3.s[2]
-	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
-	WORD $0x3d80d40a // str q10, [x0, #848]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
-	WORD $0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
-	WORD $0x3d80f40b // str q11, [x0, #976]
-	WORD $0x3dc01424 // ldr q4, [x1, #80]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x3dc02426 // ldr q6, [x1, #144]
-	WORD $0x4f0a54c6 // shl v6.16b, v6.16b, #2
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x4e040467 // dup v7.4s, v3.s[0]
-	WORD $0x4e27d508 // fadd v8.4s, v8.4s, v7.4s
-	WORD $0x3d808808 // str q8, [x0, #544]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
-	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
-	WORD $0x3d80a809 // str q9, [x0, #672]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x4e140467 // dup v7.4s, v3.s[2]
-	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
-	WORD $0x3d80c80a // str q10, [x0, #800]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
-	WORD $0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
-	WORD $0x3d80e80b // str q11, [x0, #928]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x3dc02426 // ldr q6, [x1, #144]
-	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x4e040467 // dup v7.4s, v3.s[0]
-	WORD $0x4e27d508 // fadd v8.4s, v8.4s, v7.4s
-	WORD $0x3d809808 // str q8, [x0, #608]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
-	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
-	WORD $0x3d80b809 // str q9, [x0, #736]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x4e140467 // dup v7.4s, v3.s[2]
-	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
-	WORD $0x3d80d80a // str q10, [x0, #864]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
-	WORD $0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
-	WORD $0x3d80f80b // str q11, [x0, #992]
-	WORD $0x3dc01c24 // ldr q4, [x1, #112]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x3dc02426 // ldr q6, [x1, #144]
-	WORD $0x4f0954c6 // shl v6.16b, v6.16b, #1
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x4e040467 // dup v7.4s, v3.s[0]
-	WORD $0x4e27d508 // fadd v8.4s, v8.4s, v7.4s
-	WORD $0x3d808c08 // str q8, [x0, #560]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
-	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
-	WORD $0x3d80ac09 // str q9, [x0, #688]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x4e140467 // dup v7.4s, v3.s[2]
-	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
-	WORD $0x3d80cc0a // str q10, [x0, #816]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
-	WORD $0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
-	WORD $0x3d80ec0b // str q11, [x0, #944]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x3dc02426 // ldr q6, [x1, #144]
-	WORD $0x6f0d04c6 // ushr v6.16b, v6.16b, #3
-	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x4e040467 // dup v7.4s, v3.s[0]
-	WORD $0x4e27d508 // fadd v8.4s, v8.4s, v7.4s
-	WORD $0x3d809c08 // str q8, [x0, #624]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
-	WORD $0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
-	WORD $0x3d80bc09 // str q9, [x0, #752]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x4e140467 // dup v7.4s, v3.s[2]
-	WORD $0x4e27d54a // fadd v10.4s, v10.4s, v7.4s
-	WORD $0x3d80dc0a // str q10, [x0, #880]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
-	WORD $0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
-	WORD $0x3d80fc0b // str q11, [x0, #1008]
-	ADD $192, R1, R1
-	ADD $1024, R0, R0
-	SUBS $1, R2, R2
-	BGT super
-	RET
-
-// func unpackQ2KNEON(dst *float32, w *byte, n uintptr)
-TEXT ·unpackQ2KNEON(SB), NOSPLIT, $0-24
-	MOVD dst+0(FP), R0
-	MOVD w+8(FP), R1
-	MOVD n+16(FP), R2
-	ADD $16, R1, R1
-	MOVD $neonTable<>(SB), R3
-	WORD $0x4f00e460 // movi v0.16b, #0x3
-	WORD $0x4f00e5e1 // movi v1.16b, #0xf
-super:
-	WORD $0x7d408022 // ldr h2, [x1, #64]
-	WORD $0x1ee24042 // fcvt s2, h2
-	WORD $0x4e040442 // dup v2.4s, v2.s[0]
-	WORD $0xfc5f0024 // ldur d4, [x1, #-16]
-	WORD $0x6f0c0486 // ushr v6.16b, v4.16b, #4
-	WORD $0x2f08a4c6 // uxtl v6.8h, v6.8b
-	WORD $0x4e211c84 // and v4.16b, v4.16b, v1.16b
-	WORD $0x2f08a484 // uxtl v4.8h, v4.8b
-	WORD $0x4f305483 // shl v3.4s, v4.4s, #16
-	WORD $0x4f300463 // sshr v3.4s, v3.4s, #16
-	WORD $0x4f300484 // sshr v4.4s, v4.4s, #16
-	WORD $0x7d408425 // ldr h5, [x1, #66]
-	WORD $0x1ee240a5 // fcvt s5, h5
-	WORD $0x4e0404a5 // dup v5.4s, v5.s[0]
-	WORD $0x6ea0f8a5 // fneg v5.4s, v5.4s
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00821 // ldr q1, [x1, #32]
+	WORD $0x3dc05022 // ldr q2, [x1, #320]
+	WORD $0x3dc05823 // ldr q3, [x1, #352]
+	WORD $0x3dc06024 // ldr q4, [x1, #384]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
 	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
-	WORD $0x6e22dc63 // fmul v3.4s, v3.4s, v2.4s
-	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
-	WORD $0x4f3054c7 // shl v7.4s, v6.4s, #16
-	WORD $0x4f3004e7 // sshr v7.4s, v7.4s, #16
-	WORD $0x4f3004c6 // sshr v6.4s, v6.4s, #16
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x6e25dce7 // fmul v7.4s, v7.4s, v5.4s
-	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
-	WORD $0x3dc00028 // ldr q8, [x1]
-	WORD $0x4e201d09 // and v9.16b, v8.16b, v0.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83918c // fmul v12.4s, v12.4s, v3.s[0]
-	WORD $0x4e0404eb // dup v11.4s, v7.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80000c // str q12, [x0]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa391ad // fmul v13.4s, v13.4s, v3.s[1]
-	WORD $0x4e0c04eb // dup v11.4s, v7.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80200d // str q13, [x0, #128]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8399ce // fmul v14.4s, v14.4s, v3.s[2]
-	WORD $0x4e1404eb // dup v11.4s, v7.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80400e // str q14, [x0, #256]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa399ef // fmul v15.4s, v15.4s, v3.s[3]
-	WORD $0x4e1c04eb // dup v11.4s, v7.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80600f // str q15, [x0, #384]
-	WORD $0x6f0e0509 // ushr v9.16b, v8.16b, #2
-	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83918c // fmul v12.4s, v12.4s, v3.s[0]
-	WORD $0x4e0404eb // dup v11.4s, v7.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80080c // str q12, [x0, #32]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa391ad // fmul v13.4s, v13.4s, v3.s[1]
-	WORD $0x4e0c04eb // dup v11.4s, v7.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80280d // str q13, [x0, #160]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8399ce // fmul v14.4s, v14.4s, v3.s[2]
-	WORD $0x4e1404eb // dup v11.4s, v7.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80480e // str q14, [x0, #288]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa399ef // fmul v15.4s, v15.4s, v3.s[3]
-	WORD $0x4e1c04eb // dup v11.4s, v7.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80680f // str q15, [x0, #416]
-	WORD $0x6f0c0509 // ushr v9.16b, v8.16b, #4
-	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404cb // dup v11.4s, v6.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80100c // str q12, [x0, #64]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04cb // dup v11.4s, v6.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80300d // str q13, [x0, #192]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404cb // dup v11.4s, v6.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80500e // str q14, [x0, #320]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04cb // dup v11.4s, v6.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80700f // str q15, [x0, #448]
-	WORD $0x6f0a0509 // ushr v9.16b, v8.16b, #6
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404cb // dup v11.4s, v6.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80180c // str q12, [x0, #96]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04cb // dup v11.4s, v6.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80380d // str q13, [x0, #224]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404cb // dup v11.4s, v6.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80580e // str q14, [x0, #352]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04cb // dup v11.4s, v6.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80780f // str q15, [x0, #480]
-	WORD $0x3dc00828 // ldr q8, [x1, #32]
-	WORD $0x4e201d09 // and v9.16b, v8.16b, v0.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83918c // fmul v12.4s, v12.4s, v3.s[0]
-	WORD $0x4e0404eb // dup v11.4s, v7.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80040c // str q12, [x0, #16]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa391ad // fmul v13.4s, v13.4s, v3.s[1]
-	WORD $0x4e0c04eb // dup v11.4s, v7.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80240d // str q13, [x0, #144]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8399ce // fmul v14.4s, v14.4s, v3.s[2]
-	WORD $0x4e1404eb // dup v11.4s, v7.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80440e // str q14, [x0, #272]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa399ef // fmul v15.4s, v15.4s, v3.s[3]
-	WORD $0x4e1c04eb // dup v11.4s, v7.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80640f // str q15, [x0, #400]
-	WORD $0x6f0e0509 // ushr v9.16b, v8.16b, #2
-	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83918c // fmul v12.4s, v12.4s, v3.s[0]
-	WORD $0x4e0404eb // dup v11.4s, v7.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d800c0c // str q12, [x0, #48]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa391ad // fmul v13.4s, v13.4s, v3.s[1]
-	WORD $0x4e0c04eb // dup v11.4s, v7.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d802c0d // str q13, [x0, #176]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8399ce // fmul v14.4s, v14.4s, v3.s[2]
-	WORD $0x4e1404eb // dup v11.4s, v7.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d804c0e // str q14, [x0, #304]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa399ef // fmul v15.4s, v15.4s, v3.s[3]
-	WORD $0x4e1c04eb // dup v11.4s, v7.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d806c0f // str q15, [x0, #432]
-	WORD $0x6f0c0509 // ushr v9.16b, v8.16b, #4
-	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404cb // dup v11.4s, v6.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80140c // str q12, [x0, #80]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04cb // dup v11.4s, v6.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80340d // str q13, [x0, #208]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404cb // dup v11.4s, v6.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80540e // str q14, [x0, #336]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04cb // dup v11.4s, v6.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80740f // str q15, [x0, #464]
-	WORD $0x6f0a0509 // ushr v9.16b, v8.16b, #6
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404cb // dup v11.4s, v6.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d801c0c // str q12, [x0, #112]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04cb // dup v11.4s, v6.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d803c0d // str q13, [x0, #240]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404cb // dup v11.4s, v6.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d805c0e // str q14, [x0, #368]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04cb // dup v11.4s, v6.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d807c0f // str q15, [x0, #496]
-	WORD $0x7d408022 // ldr h2, [x1, #64]
-	WORD $0x1ee24042 // fcvt s2, h2
-	WORD $0x4e040442 // dup v2.4s, v2.s[0]
-	WORD $0xfc5f8024 // ldur d4, [x1, #-8]
-	WORD $0x6f0c0486 // ushr v6.16b, v4.16b, #4
-	WORD $0x2f08a4c6 // uxtl v6.8h, v6.8b
-	WORD $0x4e211c84 // and v4.16b, v4.16b, v1.16b
-	WORD $0x2f08a484 // uxtl v4.8h, v4.8b
-	WORD $0x4f305483 // shl v3.4s, v4.4s, #16
-	WORD $0x4f300463 // sshr v3.4s, v3.4s, #16
-	WORD $0x4f300484 // sshr v4.4s, v4.4s, #16
-	WORD $0x7d408425 // ldr h5, [x1, #66]
-	WORD $0x1ee240a5 // fcvt s5, h5
-	WORD $0x4e0404a5 // dup v5.4s, v5.s[0]
-	WORD $0x6ea0f8a5 // fneg v5.4s, v5.4s
-	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
-	WORD $0x6e22dc63 // fmul v3.4s, v3.4s, v2.4s
-	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
-	WORD $0x4f3054c7 // shl v7.4s, v6.4s, #16
-	WORD $0x4f3004e7 // sshr v7.4s, v7.4s, #16
-	WORD $0x4f3004c6 // sshr v6.4s, v6.4s, #16
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x6e25dce7 // fmul v7.4s, v7.4s, v5.4s
-	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
-	WORD $0x3dc00428 // ldr q8, [x1, #16]
-	WORD $0x4e201d09 // and v9.16b, v8.16b, v0.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83918c // fmul v12.4s, v12.4s, v3.s[0]
-	WORD $0x4e0404eb // dup v11.4s, v7.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80800c // str q12, [x0, #512]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa391ad // fmul v13.4s, v13.4s, v3.s[1]
-	WORD $0x4e0c04eb // dup v11.4s, v7.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80a00d // str q13, [x0, #640]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8399ce // fmul v14.4s, v14.4s, v3.s[2]
-	WORD $0x4e1404eb // dup v11.4s, v7.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80c00e // str q14, [x0, #768]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa399ef // fmul v15.4s, v15.4s, v3.s[3]
-	WORD $0x4e1c04eb // dup v11.4s, v7.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80e00f // str q15, [x0, #896]
-	WORD $0x6f0e0509 // ushr v9.16b, v8.16b, #2
-	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83918c // fmul v12.4s, v12.4s, v3.s[0]
-	WORD $0x4e0404eb // dup v11.4s, v7.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80880c // str q12, [x0, #544]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa391ad // fmul v13.4s, v13.4s, v3.s[1]
-	WORD $0x4e0c04eb // dup v11.4s, v7.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80a80d // str q13, [x0, #672]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8399ce // fmul v14.4s, v14.4s, v3.s[2]
-	WORD $0x4e1404eb // dup v11.4s, v7.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80c80e // str q14, [x0, #800]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa399ef // fmul v15.4s, v15.4s, v3.s[3]
-	WORD $0x4e1c04eb // dup v11.4s, v7.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80e80f // str q15, [x0, #928]
-	WORD $0x6f0c0509 // ushr v9.16b, v8.16b, #4
-	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404cb // dup v11.4s, v6.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80900c // str q12, [x0, #576]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04cb // dup v11.4s, v6.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80b00d // str q13, [x0, #704]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404cb // dup v11.4s, v6.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80d00e // str q14, [x0, #832]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04cb // dup v11.4s, v6.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80f00f // str q15, [x0, #960]
-	WORD $0x6f0a0509 // ushr v9.16b, v8.16b, #6
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404cb // dup v11.4s, v6.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80980c // str q12, [x0, #608]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04cb // dup v11.4s, v6.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80b80d // str q13, [x0, #736]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404cb // dup v11.4s, v6.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80d80e // str q14, [x0, #864]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04cb // dup v11.4s, v6.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80f80f // str q15, [x0, #992]
-	WORD $0x3dc00c28 // ldr q8, [x1, #48]
-	WORD $0x4e201d09 // and v9.16b, v8.16b, v0.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83918c // fmul v12.4s, v12.4s, v3.s[0]
-	WORD $0x4e0404eb // dup v11.4s, v7.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80840c // str q12, [x0, #528]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa391ad // fmul v13.4s, v13.4s, v3.s[1]
-	WORD $0x4e0c04eb // dup v11.4s, v7.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80a40d // str q13, [x0, #656]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8399ce // fmul v14.4s, v14.4s, v3.s[2]
-	WORD $0x4e1404eb // dup v11.4s, v7.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80c40e // str q14, [x0, #784]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa399ef // fmul v15.4s, v15.4s, v3.s[3]
-	WORD $0x4e1c04eb // dup v11.4s, v7.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80e40f // str q15, [x0, #912]
-	WORD $0x6f0e0509 // ushr v9.16b, v8.16b, #2
-	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83918c // fmul v12.4s, v12.4s, v3.s[0]
-	WORD $0x4e0404eb // dup v11.4s, v7.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d808c0c // str q12, [x0, #560]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa391ad // fmul v13.4s, v13.4s, v3.s[1]
-	WORD $0x4e0c04eb // dup v11.4s, v7.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80ac0d // str q13, [x0, #688]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8399ce // fmul v14.4s, v14.4s, v3.s[2]
-	WORD $0x4e1404eb // dup v11.4s, v7.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80cc0e // str q14, [x0, #816]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa399ef // fmul v15.4s, v15.4s, v3.s[3]
-	WORD $0x4e1c04eb // dup v11.4s, v7.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80ec0f // str q15, [x0, #944]
-	WORD $0x6f0c0509 // ushr v9.16b, v8.16b, #4
-	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404cb // dup v11.4s, v6.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80940c // str q12, [x0, #592]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04cb // dup v11.4s, v6.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80b40d // str q13, [x0, #720]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404cb // dup v11.4s, v6.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80d40e // str q14, [x0, #848]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04cb // dup v11.4s, v6.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80f40f // str q15, [x0, #976]
-	WORD $0x6f0a0509 // ushr v9.16b, v8.16b, #6
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404cb // dup v11.4s, v6.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d809c0c // str q12, [x0, #624]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04cb // dup v11.4s, v6.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80bc0d // str q13, [x0, #752]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404cb // dup v11.4s, v6.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80dc0e // str q14, [x0, #880]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04cb // dup v11.4s, v6.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80fc0f // str q15, [x0, #1008]
-	ADD $84, R1, R1
-	ADD $1024, R0, R0
-	SUBS $1, R2, R2
-	BGT super
-	RET
-
-// func unpackQ3KNEON(dst *float32, w *byte, n uintptr)
-TEXT ·unpackQ3KNEON(SB), NOSPLIT, $0-24
-	MOVD dst+0(FP), R0
-	MOVD w+8(FP), R1
-	MOVD n+16(FP), R2
-	ADD $16, R1, R1
-	MOVD $neonTable<>(SB), R3
-	WORD $0x4f00e460 // movi v0.16b, #0x3
-	WORD $0x4f00e481 // movi v1.16b, #0x4
-	WORD $0x4f00e482 // movi v2.16b, #0x4
-super:
-	WORD $0x7d40c023 // ldr h3, [x1, #96]
-	WORD $0x1ee24063 // fcvt s3, h3
-	WORD $0x4e040463 // dup v3.4s, v3.s[0]
-	WORD $0xfc5f0025 // ldur d5, [x1, #-16]
-	WORD $0x0f08a4a5 // sxtl v5.8h, v5.8b
-	WORD $0x4f3054a4 // shl v4.4s, v5.4s, #16
-	WORD $0x4f300484 // sshr v4.4s, v4.4s, #16
+	WORD $0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	WORD $0x4f305485 // shl v5.4s, v4.4s, #16
 	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
-	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
-	WORD $0x3dc00026 // ldr q6, [x1]
-	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x4f0a5508 // shl v8.16b, v8.16b, #2
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80000a // str q10, [x0]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80200b // str q11, [x0, #128]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80400c // str q12, [x0, #256]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80600d // str q13, [x0, #384]
-	WORD $0x6f0e04c7 // ushr v7.16b, v6.16b, #2
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80080a // str q10, [x0, #32]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80280b // str q11, [x0, #160]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80480c // str q12, [x0, #288]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80680d // str q13, [x0, #416]
-	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x6f0e0508 // ushr v8.16b, v8.16b, #2
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f85914a // fmul v10.4s, v10.4s, v5.s[0]
-	WORD $0x3d80100a // str q10, [x0, #64]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa5916b // fmul v11.4s, v11.4s, v5.s[1]
-	WORD $0x3d80300b // str q11, [x0, #192]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f85998c // fmul v12.4s, v12.4s, v5.s[2]
-	WORD $0x3d80500c // str q12, [x0, #320]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa599ad // fmul v13.4s, v13.4s, v5.s[3]
-	WORD $0x3d80700d // str q13, [x0, #448]
-	WORD $0x6f0a04c7 // ushr v7.16b, v6.16b, #6
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x6f0c0508 // ushr v8.16b, v8.16b, #4
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f85914a // fmul v10.4s, v10.4s, v5.s[0]
-	WORD $0x3d80180a // str q10, [x0, #96]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa5916b // fmul v11.4s, v11.4s, v5.s[1]
-	WORD $0x3d80380b // str q11, [x0, #224]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f85998c // fmul v12.4s, v12.4s, v5.s[2]
-	WORD $0x3d80580c // str q12, [x0, #352]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa599ad // fmul v13.4s, v13.4s, v5.s[3]
-	WORD $0x3d80780d // str q13, [x0, #480]
-	WORD $0x3dc00826 // ldr q6, [x1, #32]
-	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x4f095508 // shl v8.16b, v8.16b, #1
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80040a // str q10, [x0, #16]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80240b // str q11, [x0, #144]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80440c // str q12, [x0, #272]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80640d // str q13, [x0, #400]
-	WORD $0x6f0e04c7 // ushr v7.16b, v6.16b, #2
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x6f0f0508 // ushr v8.16b, v8.16b, #1
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d800c0a // str q10, [x0, #48]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d802c0b // str q11, [x0, #176]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d804c0c // str q12, [x0, #304]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d806c0d // str q13, [x0, #432]
-	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x6f0d0508 // ushr v8.16b, v8.16b, #3
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f85914a // fmul v10.4s, v10.4s, v5.s[0]
-	WORD $0x3d80140a // str q10, [x0, #80]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa5916b // fmul v11.4s, v11.4s, v5.s[1]
-	WORD $0x3d80340b // str q11, [x0, #208]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f85998c // fmul v12.4s, v12.4s, v5.s[2]
-	WORD $0x3d80540c // str q12, [x0, #336]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa599ad // fmul v13.4s, v13.4s, v5.s[3]
-	WORD $0x3d80740d // str q13, [x0, #464]
-	WORD $0x6f0a04c7 // ushr v7.16b, v6.16b, #6
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x6f0b0508 // ushr v8.16b, v8.16b, #5
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f85914a // fmul v10.4s, v10.4s, v5.s[0]
-	WORD $0x3d801c0a // str q10, [x0, #112]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa5916b // fmul v11.4s, v11.4s, v5.s[1]
-	WORD $0x3d803c0b // str q11, [x0, #240]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f85998c // fmul v12.4s, v12.4s, v5.s[2]
-	WORD $0x3d805c0c // str q12, [x0, #368]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa599ad // fmul v13.4s, v13.4s, v5.s[3]
-	WORD $0x3d807c0d // str q13, [x0, #496]
-	WORD $0x7d40c023 // ldr h3, [x1, #96]
-	WORD $0x1ee24063 // fcvt s3, h3
-	WORD $0x4e040463 // dup v3.4s, v3.s[0]
-	WORD $0xfc5f8025 // ldur d5, [x1, #-8]
-	WORD $0x0f08a4a5 // sxtl v5.8h, v5.8b
-	WORD $0x4f3054a4 // shl v4.4s, v5.4s, #16
 	WORD $0x4f300484 // sshr v4.4s, v4.4s, #16
-	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
-	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
-	WORD $0x3dc00426 // ldr q6, [x1, #16]
-	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x4f0a5508 // shl v8.16b, v8.16b, #2
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80800a // str q10, [x0, #512]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80a00b // str q11, [x0, #640]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80c00c // str q12, [x0, #768]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80e00d // str q13, [x0, #896]
-	WORD $0x6f0e04c7 // ushr v7.16b, v6.16b, #2
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80880a // str q10, [x0, #544]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80a80b // str q11, [x0, #672]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80c80c // str q12, [x0, #800]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80e80d // str q13, [x0, #928]
-	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x6f0e0508 // ushr v8.16b, v8.16b, #2
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f85914a // fmul v10.4s, v10.4s, v5.s[0]
-	WORD $0x3d80900a // str q10, [x0, #576]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa5916b // fmul v11.4s, v11.4s, v5.s[1]
-	WORD $0x3d80b00b // str q11, [x0, #704]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f85998c // fmul v12.4s, v12.4s, v5.s[2]
-	WORD $0x3d80d00c // str q12, [x0, #832]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa599ad // fmul v13.4s, v13.4s, v5.s[3]
-	WORD $0x3d80f00d // str q13, [x0, #960]
-	WORD $0x6f0a04c7 // ushr v7.16b, v6.16b, #6
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x6f0c0508 // ushr v8.16b, v8.16b, #4
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f85914a // fmul v10.4s, v10.4s, v5.s[0]
-	WORD $0x3d80980a // str q10, [x0, #608]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa5916b // fmul v11.4s, v11.4s, v5.s[1]
-	WORD $0x3d80b80b // str q11, [x0, #736]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f85998c // fmul v12.4s, v12.4s, v5.s[2]
-	WORD $0x3d80d80c // str q12, [x0, #864]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa599ad // fmul v13.4s, v13.4s, v5.s[3]
-	WORD $0x3d80f80d // str q13, [x0, #992]
-	WORD $0x3dc00c26 // ldr q6, [x1, #48]
-	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x4f095508 // shl v8.16b, v8.16b, #1
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80840a // str q10, [x0, #528]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80a40b // str q11, [x0, #656]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80c40c // str q12, [x0, #784]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80e40d // str q13, [x0, #912]
-	WORD $0x6f0e04c7 // ushr v7.16b, v6.16b, #2
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x6f0f0508 // ushr v8.16b, v8.16b, #1
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d808c0a // str q10, [x0, #560]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80ac0b // str q11, [x0, #688]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80cc0c // str q12, [x0, #816]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80ec0d // str q13, [x0, #944]
-	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x6f0d0508 // ushr v8.16b, v8.16b, #3
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f85914a // fmul v10.4s, v10.4s, v5.s[0]
-	WORD $0x3d80940a // str q10, [x0, #592]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa5916b // fmul v11.4s, v11.4s, v5.s[1]
-	WORD $0x3d80b40b // str q11, [x0, #720]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f85998c // fmul v12.4s, v12.4s, v5.s[2]
-	WORD $0x3d80d40c // str q12, [x0, #848]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa599ad // fmul v13.4s, v13.4s, v5.s[3]
-	WORD $0x3d80f40d // str q13, [x0, #976]
-	WORD $0x6f0a04c7 // ushr v7.16b, v6.16b, #6
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x6f0b0508 // ushr v8.16b, v8.16b, #5
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f85914a // fmul v10.4s, v10.4s, v5.s[0]
-	WORD $0x3d809c0a // str q10, [x0, #624]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa5916b // fmul v11.4s, v11.4s, v5.s[1]
-	WORD $0x3d80bc0b // str q11, [x0, #752]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f85998c // fmul v12.4s, v12.4s, v5.s[2]
-	WORD $0x3d80dc0c // str q12, [x0, #880]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa599ad // fmul v13.4s, v13.4s, v5.s[3]
-	WORD $0x3d80fc0d // str q13, [x0, #1008]
-	ADD $114, R1, R1
-	ADD $1024, R0, R0
-	SUBS $1, R2, R2
-	BGT super
-	RET
-
-// func unpackQ4KNEON(dst *float32, w *byte, n uintptr)
-TEXT ·unpackQ4KNEON(SB), NOSPLIT, $0-24
-	MOVD dst+0(FP), R0
-	MOVD w+8(FP), R1
-	MOVD n+16(FP), R2
-	ADD $16, R1, R1
-	MOVD $neonTable<>(SB), R3
-	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc01061 // ldr q1, [x3, #64]
-	WORD $0x4f0107e2 // movi v2.4s, #0x3f
-super:
-	WORD $0x3cdf0025 // ldur q5, [x1, #-16]
-	WORD $0x3dc01466 // ldr q6, [x3, #80]
-	WORD $0x4e0600a3 // tbl v3.16b, {v5.16b}, v6.16b
-	WORD $0x6ea14463 // ushl v3.4s, v3.4s, v1.4s
-	WORD $0x4e221c63 // and v3.16b, v3.16b, v2.16b
-	WORD $0x6e21d863 // ucvtf v3.4s, v3.4s
-	WORD $0x3dc01866 // ldr q6, [x3, #96]
-	WORD $0x4e0600a4 // tbl v4.16b, {v5.16b}, v6.16b
-	WORD $0x6ea14484 // ushl v4.4s, v4.4s, v1.4s
-	WORD $0x4e221c84 // and v4.16b, v4.16b, v2.16b
-	WORD $0x6e21d884 // ucvtf v4.4s, v4.4s
-	WORD $0x0e2178a5 // fcvtl v5.4s, v5.4h
-	WORD $0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
-	WORD $0x4fa59084 // fmul v4.4s, v4.4s, v5.s[1]
-	WORD $0x6ea0f884 // fneg v4.4s, v4.4s
-	WORD $0x3dc00027 // ldr q7, [x1]
-	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e04048a // dup v10.4s, v4.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80000b // str q11, [x0]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c048a // dup v10.4s, v4.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80200c // str q12, [x0, #128]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e14048a // dup v10.4s, v4.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80400d // str q13, [x0, #256]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c048a // dup v10.4s, v4.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80600e // str q14, [x0, #384]
-	WORD $0x6f0c04e8 // ushr v8.16b, v7.16b, #4
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e04048a // dup v10.4s, v4.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80100b // str q11, [x0, #64]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c048a // dup v10.4s, v4.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80300c // str q12, [x0, #192]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e14048a // dup v10.4s, v4.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80500d // str q13, [x0, #320]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c048a // dup v10.4s, v4.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80700e // str q14, [x0, #448]
-	WORD $0x3dc00827 // ldr q7, [x1, #32]
-	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e04048a // dup v10.4s, v4.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80040b // str q11, [x0, #16]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c048a // dup v10.4s, v4.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80240c // str q12, [x0, #144]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e14048a // dup v10.4s, v4.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80440d // str q13, [x0, #272]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c048a // dup v10.4s, v4.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80640e // str q14, [x0, #400]
-	WORD $0x6f0c04e8 // ushr v8.16b, v7.16b, #4
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e04048a // dup v10.4s, v4.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80140b // str q11, [x0, #80]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c048a // dup v10.4s, v4.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80340c // str q12, [x0, #208]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e14048a // dup v10.4s, v4.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80540d // str q13, [x0, #336]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c048a // dup v10.4s, v4.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80740e // str q14, [x0, #464]
-	WORD $0x3dc01027 // ldr q7, [x1, #64]
-	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e04048a // dup v10.4s, v4.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80080b // str q11, [x0, #32]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c048a // dup v10.4s, v4.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80280c // str q12, [x0, #160]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e14048a // dup v10.4s, v4.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80480d // str q13, [x0, #288]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c048a // dup v10.4s, v4.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80680e // str q14, [x0, #416]
-	WORD $0x6f0c04e8 // ushr v8.16b, v7.16b, #4
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e04048a // dup v10.4s, v4.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80180b // str q11, [x0, #96]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c048a // dup v10.4s, v4.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80380c // str q12, [x0, #224]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e14048a // dup v10.4s, v4.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80580d // str q13, [x0, #352]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c048a // dup v10.4s, v4.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80780e // str q14, [x0, #480]
-	WORD $0x3dc01827 // ldr q7, [x1, #96]
-	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e04048a // dup v10.4s, v4.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d800c0b // str q11, [x0, #48]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c048a // dup v10.4s, v4.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d802c0c // str q12, [x0, #176]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e14048a // dup v10.4s, v4.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d804c0d // str q13, [x0, #304]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c048a // dup v10.4s, v4.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d806c0e // str q14, [x0, #432]
-	WORD $0x6f0c04e8 // ushr v8.16b, v7.16b, #4
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e04048a // dup v10.4s, v4.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d801c0b // str q11, [x0, #112]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c048a // dup v10.4s, v4.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d803c0c // str q12, [x0, #240]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e14048a // dup v10.4s, v4.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d805c0d // str q13, [x0, #368]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c048a // dup v10.4s, v4.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d807c0e // str q14, [x0, #496]
-	WORD $0x3cdf0025 // ldur q5, [x1, #-16]
-	WORD $0x3dc01c66 // ldr q6, [x3, #112]
-	WORD $0x4e0600a3 // tbl v3.16b, {v5.16b}, v6.16b
-	WORD $0x6ea14463 // ushl v3.4s, v3.4s, v1.4s
-	WORD $0x4e221c63 // and v3.16b, v3.16b, v2.16b
-	WORD $0x6e21d863 // ucvtf v3.4s, v3.4s
-	WORD $0x3dc02066 // ldr q6, [x3, #128]
-	WORD $0x4e0600a4 // tbl v4.16b, {v5.16b}, v6.16b
-	WORD $0x6ea14484 // ushl v4.4s, v4.4s, v1.4s
-	WORD $0x4e221c84 // and v4.16b, v4.16b, v2.16b
-	WORD $0x6e21d884 // ucvtf v4.4s, v4.4s
-	WORD $0x0e2178a5 // fcvtl v5.4s, v5.4h
-	WORD $0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
-	WORD $0x4fa59084 // fmul v4.4s, v4.4s, v5.s[1]
-	WORD $0x6ea0f884 // fneg v4.4s, v4.4s
-	WORD $0x3dc00427 // ldr q7, [x1, #16]
-	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e04048a // dup v10.4s, v4.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80800b // str q11, [x0, #512]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c048a // dup v10.4s, v4.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80a00c // str q12, [x0, #640]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e14048a // dup v10.4s, v4.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80c00d // str q13, [x0, #768]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c048a // dup v10.4s, v4.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80e00e // str q14, [x0, #896]
-	WORD $0x6f0c04e8 // ushr v8.16b, v7.16b, #4
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e04048a // dup v10.4s, v4.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80900b // str q11, [x0, #576]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c048a // dup v10.4s, v4.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80b00c // str q12, [x0, #704]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e14048a // dup v10.4s, v4.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80d00d // str q13, [x0, #832]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c048a // dup v10.4s, v4.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80f00e // str q14, [x0, #960]
-	WORD $0x3dc00c27 // ldr q7, [x1, #48]
-	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e04048a // dup v10.4s, v4.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80840b // str q11, [x0, #528]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c048a // dup v10.4s, v4.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80a40c // str q12, [x0, #656]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e14048a // dup v10.4s, v4.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80c40d // str q13, [x0, #784]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c048a // dup v10.4s, v4.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80e40e // str q14, [x0, #912]
-	WORD $0x6f0c04e8 // ushr v8.16b, v7.16b, #4
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e04048a // dup v10.4s, v4.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80940b // str q11, [x0, #592]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c048a // dup v10.4s, v4.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80b40c // str q12, [x0, #720]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e14048a // dup v10.4s, v4.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80d40d // str q13, [x0, #848]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c048a // dup v10.4s, v4.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80f40e // str q14, [x0, #976]
-	WORD $0x3dc01427 // ldr q7, [x1, #80]
-	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e04048a // dup v10.4s, v4.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80880b // str q11, [x0, #544]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c048a // dup v10.4s, v4.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80a80c // str q12, [x0, #672]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e14048a // dup v10.4s, v4.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80c80d // str q13, [x0, #800]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c048a // dup v10.4s, v4.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80e80e // str q14, [x0, #928]
-	WORD $0x6f0c04e8 // ushr v8.16b, v7.16b, #4
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e04048a // dup v10.4s, v4.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80980b // str q11, [x0, #608]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c048a // dup v10.4s, v4.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80b80c // str q12, [x0, #736]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e14048a // dup v10.4s, v4.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80d80d // str q13, [x0, #864]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c048a // dup v10.4s, v4.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80f80e // str q14, [x0, #992]
-	WORD $0x3dc01c27 // ldr q7, [x1, #112]
-	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e04048a // dup v10.4s, v4.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d808c0b // str q11, [x0, #560]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c048a // dup v10.4s, v4.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80ac0c // str q12, [x0, #688]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e14048a // dup v10.4s, v4.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80cc0d // str q13, [x0, #816]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c048a // dup v10.4s, v4.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80ec0e // str q14, [x0, #944]
-	WORD $0x6f0c04e8 // ushr v8.16b, v7.16b, #4
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e04048a // dup v10.4s, v4.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d809c0b // str q11, [x0, #624]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c048a // dup v10.4s, v4.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80bc0c // str q12, [x0, #752]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e14048a // dup v10.4s, v4.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80dc0d // str q13, [x0, #880]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c048a // dup v10.4s, v4.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80fc0e // str q14, [x0, #1008]
-	ADD $144, R1, R1
-	ADD $1024, R0, R0
-	SUBS $1, R2, R2
-	BGT super
-	RET
-
-// func unpackQ5KNEON(dst *float32, w *byte, n uintptr)
-TEXT ·unpackQ5KNEON(SB), NOSPLIT, $0-24
-	MOVD dst+0(FP), R0
-	MOVD w+8(FP), R1
-	MOVD n+16(FP), R2
-	ADD $16, R1, R1
-	MOVD $neonTable<>(SB), R3
-	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x4f00e601 // movi v1.16b, #0x10
-	WORD $0x3dc01062 // ldr q2, [x3, #64]
-	WORD $0x4f0107e3 // movi v3.4s, #0x3f
-super:
-	WORD $0x3cdf0026 // ldur q6, [x1, #-16]
-	WORD $0x3dc01467 // ldr q7, [x3, #80]
-	WORD $0x4e0700c4 // tbl v4.16b, {v6.16b}, v7.16b
-	WORD $0x6ea24484 // ushl v4.4s, v4.4s, v2.4s
-	WORD $0x4e231c84 // and v4.16b, v4.16b, v3.16b
-	WORD $0x6e21d884 // ucvtf v4.4s, v4.4s
-	WORD $0x3dc01867 // ldr q7, [x3, #96]
-	WORD $0x4e0700c5 // tbl v5.16b, {v6.16b}, v7.16b
-	WORD $0x6ea244a5 // ushl v5.4s, v5.4s, v2.4s
-	WORD $0x4e231ca5 // and v5.16b, v5.16b, v3.16b
-	WORD $0x6e21d8a5 // ucvtf v5.4s, v5.4s
-	WORD $0x0e2178c6 // fcvtl v6.4s, v6.4h
-	WORD $0x4f869084 // fmul v4.4s, v4.4s, v6.s[0]
-	WORD $0x4fa690a5 // fmul v5.4s, v5.4s, v6.s[1]
-	WORD $0x6ea0f8a5 // fneg v5.4s, v5.4s
-	WORD $0x3dc00028 // ldr q8, [x1]
-	WORD $0x4e201d09 // and v9.16b, v8.16b, v0.16b
-	WORD $0x3dc0202a // ldr q10, [x1, #128]
-	WORD $0x4f0c554a // shl v10.16b, v10.16b, #4
-	WORD $0x6ea11d49 // bit v9.16b, v10.16b, v1.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404ab // dup v11.4s, v5.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80000c // str q12, [x0]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04ab // dup v11.4s, v5.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80200d // str q13, [x0, #128]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404ab // dup v11.4s, v5.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80400e // str q14, [x0, #256]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04ab // dup v11.4s, v5.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80600f // str q15, [x0, #384]
-	WORD $0x6f0c0509 // ushr v9.16b, v8.16b, #4
-	WORD $0x3dc0202a // ldr q10, [x1, #128]
-	WORD $0x6ea11d49 // bit v9.16b, v10.16b, v1.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404ab // dup v11.4s, v5.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80100c // str q12, [x0, #64]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04ab // dup v11.4s, v5.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80300d // str q13, [x0, #192]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404ab // dup v11.4s, v5.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80500e // str q14, [x0, #320]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04ab // dup v11.4s, v5.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80700f // str q15, [x0, #448]
-	WORD $0x3dc00828 // ldr q8, [x1, #32]
-	WORD $0x4e201d09 // and v9.16b, v8.16b, v0.16b
-	WORD $0x3dc0202a // ldr q10, [x1, #128]
-	WORD $0x4f0b554a // shl v10.16b, v10.16b, #3
-	WORD $0x6ea11d49 // bit v9.16b, v10.16b, v1.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404ab // dup v11.4s, v5.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80040c // str q12, [x0, #16]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04ab // dup v11.4s, v5.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80240d // str q13, [x0, #144]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404ab // dup v11.4s, v5.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80440e // str q14, [x0, #272]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04ab // dup v11.4s, v5.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80640f // str q15, [x0, #400]
-	WORD $0x6f0c0509 // ushr v9.16b, v8.16b, #4
-	WORD $0x3dc0202a // ldr q10, [x1, #128]
-	WORD $0x6f0f054a // ushr v10.16b, v10.16b, #1
-	WORD $0x6ea11d49 // bit v9.16b, v10.16b, v1.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404ab // dup v11.4s, v5.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80140c // str q12, [x0, #80]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04ab // dup v11.4s, v5.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80340d // str q13, [x0, #208]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404ab // dup v11.4s, v5.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80540e // str q14, [x0, #336]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04ab // dup v11.4s, v5.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80740f // str q15, [x0, #464]
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x4e201d09 // and v9.16b, v8.16b, v0.16b
-	WORD $0x3dc0202a // ldr q10, [x1, #128]
-	WORD $0x4f0a554a // shl v10.16b, v10.16b, #2
-	WORD $0x6ea11d49 // bit v9.16b, v10.16b, v1.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404ab // dup v11.4s, v5.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80080c // str q12, [x0, #32]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04ab // dup v11.4s, v5.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80280d // str q13, [x0, #160]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404ab // dup v11.4s, v5.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80480e // str q14, [x0, #288]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04ab // dup v11.4s, v5.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80680f // str q15, [x0, #416]
-	WORD $0x6f0c0509 // ushr v9.16b, v8.16b, #4
-	WORD $0x3dc0202a // ldr q10, [x1, #128]
-	WORD $0x6f0e054a // ushr v10.16b, v10.16b, #2
-	WORD $0x6ea11d49 // bit v9.16b, v10.16b, v1.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404ab // dup v11.4s, v5.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80180c // str q12, [x0, #96]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04ab // dup v11.4s, v5.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80380d // str q13, [x0, #224]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404ab // dup v11.4s, v5.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80580e // str q14, [x0, #352]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04ab // dup v11.4s, v5.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80780f // str q15, [x0, #480]
-	WORD $0x3dc01828 // ldr q8, [x1, #96]
-	WORD $0x4e201d09 // and v9.16b, v8.16b, v0.16b
-	WORD $0x3dc0202a // ldr q10, [x1, #128]
-	WORD $0x4f09554a // shl v10.16b, v10.16b, #1
-	WORD $0x6ea11d49 // bit v9.16b, v10.16b, v1.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404ab // dup v11.4s, v5.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d800c0c // str q12, [x0, #48]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04ab // dup v11.4s, v5.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d802c0d // str q13, [x0, #176]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404ab // dup v11.4s, v5.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d804c0e // str q14, [x0, #304]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04ab // dup v11.4s, v5.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d806c0f // str q15, [x0, #432]
-	WORD $0x6f0c0509 // ushr v9.16b, v8.16b, #4
-	WORD $0x3dc0202a // ldr q10, [x1, #128]
-	WORD $0x6f0d054a // ushr v10.16b, v10.16b, #3
-	WORD $0x6ea11d49 // bit v9.16b, v10.16b, v1.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404ab // dup v11.4s, v5.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d801c0c // str q12, [x0, #112]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04ab // dup v11.4s, v5.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d803c0d // str q13, [x0, #240]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404ab // dup v11.4s, v5.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d805c0e // str q14, [x0, #368]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04ab // dup v11.4s, v5.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d807c0f // str q15, [x0, #496]
-	WORD $0x3cdf0026 // ldur q6, [x1, #-16]
-	WORD $0x3dc01c67 // ldr q7, [x3, #112]
-	WORD $0x4e0700c4 // tbl v4.16b, {v6.16b}, v7.16b
-	WORD $0x6ea24484 // ushl v4.4s, v4.4s, v2.4s
-	WORD $0x4e231c84 // and v4.16b, v4.16b, v3.16b
-	WORD $0x6e21d884 // ucvtf v4.4s, v4.4s
-	WORD $0x3dc02067 // ldr q7, [x3, #128]
-	WORD $0x4e0700c5 // tbl v5.16b, {v6.16b}, v7.16b
-	WORD $0x6ea244a5 // ushl v5.4s, v5.4s, v2.4s
-	WORD $0x4e231ca5 // and v5.16b, v5.16b, v3.16b
-	WORD $0x6e21d8a5 // ucvtf v5.4s, v5.4s
-	WORD $0x0e2178c6 // fcvtl v6.4s, v6.4h
-	WORD $0x4f869084 // fmul v4.4s, v4.4s, v6.s[0]
-	WORD $0x4fa690a5 // fmul v5.4s, v5.4s, v6.s[1]
-	WORD $0x6ea0f8a5 // fneg v5.4s, v5.4s
-	WORD $0x3dc00428 // ldr q8, [x1, #16]
-	WORD $0x4e201d09 // and v9.16b, v8.16b, v0.16b
-	WORD $0x3dc0242a // ldr q10, [x1, #144]
-	WORD $0x4f0c554a // shl v10.16b, v10.16b, #4
-	WORD $0x6ea11d49 // bit v9.16b, v10.16b, v1.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404ab // dup v11.4s, v5.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80800c // str q12, [x0, #512]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04ab // dup v11.4s, v5.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80a00d // str q13, [x0, #640]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404ab // dup v11.4s, v5.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80c00e // str q14, [x0, #768]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04ab // dup v11.4s, v5.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80e00f // str q15, [x0, #896]
-	WORD $0x6f0c0509 // ushr v9.16b, v8.16b, #4
-	WORD $0x3dc0242a // ldr q10, [x1, #144]
-	WORD $0x6ea11d49 // bit v9.16b, v10.16b, v1.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404ab // dup v11.4s, v5.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80900c // str q12, [x0, #576]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04ab // dup v11.4s, v5.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80b00d // str q13, [x0, #704]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404ab // dup v11.4s, v5.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80d00e // str q14, [x0, #832]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04ab // dup v11.4s, v5.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80f00f // str q15, [x0, #960]
-	WORD $0x3dc00c28 // ldr q8, [x1, #48]
-	WORD $0x4e201d09 // and v9.16b, v8.16b, v0.16b
-	WORD $0x3dc0242a // ldr q10, [x1, #144]
-	WORD $0x4f0b554a // shl v10.16b, v10.16b, #3
-	WORD $0x6ea11d49 // bit v9.16b, v10.16b, v1.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404ab // dup v11.4s, v5.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80840c // str q12, [x0, #528]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04ab // dup v11.4s, v5.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80a40d // str q13, [x0, #656]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404ab // dup v11.4s, v5.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80c40e // str q14, [x0, #784]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04ab // dup v11.4s, v5.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80e40f // str q15, [x0, #912]
-	WORD $0x6f0c0509 // ushr v9.16b, v8.16b, #4
-	WORD $0x3dc0242a // ldr q10, [x1, #144]
-	WORD $0x6f0f054a // ushr v10.16b, v10.16b, #1
-	WORD $0x6ea11d49 // bit v9.16b, v10.16b, v1.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404ab // dup v11.4s, v5.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80940c // str q12, [x0, #592]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04ab // dup v11.4s, v5.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80b40d // str q13, [x0, #720]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404ab // dup v11.4s, v5.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80d40e // str q14, [x0, #848]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04ab // dup v11.4s, v5.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80f40f // str q15, [x0, #976]
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x4e201d09 // and v9.16b, v8.16b, v0.16b
-	WORD $0x3dc0242a // ldr q10, [x1, #144]
-	WORD $0x4f0a554a // shl v10.16b, v10.16b, #2
-	WORD $0x6ea11d49 // bit v9.16b, v10.16b, v1.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404ab // dup v11.4s, v5.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80880c // str q12, [x0, #544]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04ab // dup v11.4s, v5.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80a80d // str q13, [x0, #672]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404ab // dup v11.4s, v5.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80c80e // str q14, [x0, #800]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04ab // dup v11.4s, v5.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80e80f // str q15, [x0, #928]
-	WORD $0x6f0c0509 // ushr v9.16b, v8.16b, #4
-	WORD $0x3dc0242a // ldr q10, [x1, #144]
-	WORD $0x6f0e054a // ushr v10.16b, v10.16b, #2
-	WORD $0x6ea11d49 // bit v9.16b, v10.16b, v1.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404ab // dup v11.4s, v5.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d80980c // str q12, [x0, #608]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04ab // dup v11.4s, v5.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80b80d // str q13, [x0, #736]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404ab // dup v11.4s, v5.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80d80e // str q14, [x0, #864]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04ab // dup v11.4s, v5.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80f80f // str q15, [x0, #992]
-	WORD $0x3dc01c28 // ldr q8, [x1, #112]
-	WORD $0x4e201d09 // and v9.16b, v8.16b, v0.16b
-	WORD $0x3dc0242a // ldr q10, [x1, #144]
-	WORD $0x4f09554a // shl v10.16b, v10.16b, #1
-	WORD $0x6ea11d49 // bit v9.16b, v10.16b, v1.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404ab // dup v11.4s, v5.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d808c0c // str q12, [x0, #560]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04ab // dup v11.4s, v5.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80ac0d // str q13, [x0, #688]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404ab // dup v11.4s, v5.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80cc0e // str q14, [x0, #816]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04ab // dup v11.4s, v5.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80ec0f // str q15, [x0, #944]
-	WORD $0x6f0c0509 // ushr v9.16b, v8.16b, #4
-	WORD $0x3dc0242a // ldr q10, [x1, #144]
-	WORD $0x6f0d054a // ushr v10.16b, v10.16b, #3
-	WORD $0x6ea11d49 // bit v9.16b, v10.16b, v1.16b
-	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
-	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
-	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
-	WORD $0x4e0404ab // dup v11.4s, v5.s[0]
-	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
-	WORD $0x3d809c0c // str q12, [x0, #624]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
-	WORD $0x4e0c04ab // dup v11.4s, v5.s[1]
-	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD $0x3d80bc0d // str q13, [x0, #752]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
-	WORD $0x4e1404ab // dup v11.4s, v5.s[2]
-	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
-	WORD $0x3d80dc0e // str q14, [x0, #880]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
-	WORD $0x4e1c04ab // dup v11.4s, v5.s[3]
-	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
-	WORD $0x3d80fc0f // str q15, [x0, #1008]
-	ADD $176, R1, R1
-	ADD $1024, R0, R0
-	SUBS $1, R2, R2
-	BGT super
-	RET
-
-// func unpackQ6KNEON(dst *float32, w *byte, n uintptr)
-TEXT ·unpackQ6KNEON(SB), NOSPLIT, $0-24
-	MOVD dst+0(FP), R0
-	MOVD w+8(FP), R1
-	MOVD n+16(FP), R2
-	ADD $16, R1, R1
-	MOVD $neonTable<>(SB), R3
-	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x4f01e601 // movi v1.16b, #0x30
-	WORD $0x4f01e402 // movi v2.16b, #0x20
-super:
-	WORD $0x7d418023 // ldr h3, [x1, #192]
-	WORD $0x1ee24063 // fcvt s3, h3
-	WORD $0x4e040463 // dup v3.4s, v3.s[0]
-	WORD $0xfc5f0025 // ldur d5, [x1, #-16]
-	WORD $0x0f08a4a5 // sxtl v5.8h, v5.8b
-	WORD $0x4f3054a4 // shl v4.4s, v5.4s, #16
-	WORD $0x4f300484 // sshr v4.4s, v4.4s, #16
-	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
-	WORD $0x3dc00026 // ldr q6, [x1]
-	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
-	WORD $0x3dc02028 // ldr q8, [x1, #128]
-	WORD $0x4f0c5508 // shl v8.16b, v8.16b, #4
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80000a // str q10, [x0]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80200b // str q11, [x0, #128]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80400c // str q12, [x0, #256]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80600d // str q13, [x0, #384]
-	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
-	WORD $0x3dc02028 // ldr q8, [x1, #128]
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f85914a // fmul v10.4s, v10.4s, v5.s[0]
-	WORD $0x3d80100a // str q10, [x0, #64]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa5916b // fmul v11.4s, v11.4s, v5.s[1]
-	WORD $0x3d80300b // str q11, [x0, #192]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f85998c // fmul v12.4s, v12.4s, v5.s[2]
-	WORD $0x3d80500c // str q12, [x0, #320]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa599ad // fmul v13.4s, v13.4s, v5.s[3]
-	WORD $0x3d80700d // str q13, [x0, #448]
-	WORD $0x3dc00826 // ldr q6, [x1, #32]
-	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
-	WORD $0x3dc02828 // ldr q8, [x1, #160]
-	WORD $0x4f0c5508 // shl v8.16b, v8.16b, #4
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80040a // str q10, [x0, #16]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80240b // str q11, [x0, #144]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80440c // str q12, [x0, #272]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80640d // str q13, [x0, #400]
-	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
-	WORD $0x3dc02828 // ldr q8, [x1, #160]
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f85914a // fmul v10.4s, v10.4s, v5.s[0]
-	WORD $0x3d80140a // str q10, [x0, #80]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa5916b // fmul v11.4s, v11.4s, v5.s[1]
-	WORD $0x3d80340b // str q11, [x0, #208]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f85998c // fmul v12.4s, v12.4s, v5.s[2]
-	WORD $0x3d80540c // str q12, [x0, #336]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa599ad // fmul v13.4s, v13.4s, v5.s[3]
-	WORD $0x3d80740d // str q13, [x0, #464]
+	WORD $0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
 	WORD $0x3dc01026 // ldr q6, [x1, #64]
-	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
-	WORD $0x3dc02028 // ldr q8, [x1, #128]
-	WORD $0x4f0a5508 // shl v8.16b, v8.16b, #2
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
+	WORD $0x4ea61cc7 // mov v7.16b, v6.16b
 	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
 	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
 	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
@@ -6760,46 +4467,27 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80080a // str q10, [x0, #32]
+	WORD $0x4f82914a // fmul v10.4s, v10.4s, v2.s[0]
+	WORD $0x4e0404a9 // dup v9.4s, v5.s[0]
+	WORD $0x4e29d54a // fadd v10.4s, v10.4s, v9.4s
+	WORD $0x3d80000a // str q10, [x0]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80280b // str q11, [x0, #160]
+	WORD $0x4fa2916b // fmul v11.4s, v11.4s, v2.s[1]
+	WORD $0x4e0c04a9 // dup v9.4s, v5.s[1]
+	WORD $0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
+	WORD $0x3d80200b // str q11, [x0, #128]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80480c // str q12, [x0, #288]
+	WORD $0x4f82998c // fmul v12.4s, v12.4s, v2.s[2]
+	WORD $0x4e1404a9 // dup v9.4s, v5.s[2]
+	WORD $0x4e29d58c // fadd v12.4s, v12.4s, v9.4s
+	WORD $0x3d80400c // str q12, [x0, #256]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80680d // str q13, [x0, #416]
-	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
-	WORD $0x3dc02028 // ldr q8, [x1, #128]
-	WORD $0x6f0e0508 // ushr v8.16b, v8.16b, #2
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f85914a // fmul v10.4s, v10.4s, v5.s[0]
-	WORD $0x3d80180a // str q10, [x0, #96]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa5916b // fmul v11.4s, v11.4s, v5.s[1]
-	WORD $0x3d80380b // str q11, [x0, #224]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f85998c // fmul v12.4s, v12.4s, v5.s[2]
-	WORD $0x3d80580c // str q12, [x0, #352]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa599ad // fmul v13.4s, v13.4s, v5.s[3]
-	WORD $0x3d80780d // str q13, [x0, #480]
+	WORD $0x4fa299ad // fmul v13.4s, v13.4s, v2.s[3]
+	WORD $0x4e1c04a9 // dup v9.4s, v5.s[3]
+	WORD $0x4e29d5ad // fadd v13.4s, v13.4s, v9.4s
+	WORD $0x3d80600d // str q13, [x0, #384]
 	WORD $0x3dc01826 // ldr q6, [x1, #96]
-	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
-	WORD $0x3dc02828 // ldr q8, [x1, #160]
-	WORD $0x4f0a5508 // shl v8.16b, v8.16b, #2
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
+	WORD $0x4ea61cc7 // mov v7.16b, v6.16b
 	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
 	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
 	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
@@ -6807,22 +4495,83 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
+	WORD $0x4f82914a // fmul v10.4s, v10.4s, v2.s[0]
+	WORD $0x4e0404a9 // dup v9.4s, v5.s[0]
+	WORD $0x4e29d54a // fadd v10.4s, v10.4s, v9.4s
+	WORD $0x3d80040a // str q10, [x0, #16]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa2916b // fmul v11.4s, v11.4s, v2.s[1]
+	WORD $0x4e0c04a9 // dup v9.4s, v5.s[1]
+	WORD $0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
+	WORD $0x3d80240b // str q11, [x0, #144]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f82998c // fmul v12.4s, v12.4s, v2.s[2]
+	WORD $0x4e1404a9 // dup v9.4s, v5.s[2]
+	WORD $0x4e29d58c // fadd v12.4s, v12.4s, v9.4s
+	WORD $0x3d80440c // str q12, [x0, #272]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4fa299ad // fmul v13.4s, v13.4s, v2.s[3]
+	WORD $0x4e1c04a9 // dup v9.4s, v5.s[3]
+	WORD $0x4e29d5ad // fadd v13.4s, v13.4s, v9.4s
+	WORD $0x3d80640d // str q13, [x0, #400]
+	WORD $0x3dc02026 // ldr q6, [x1, #128]
+	WORD $0x4ea61cc7 // mov v7.16b, v6.16b
+	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
+	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f82914a // fmul v10.4s, v10.4s, v2.s[0]
+	WORD $0x4e0404a9 // dup v9.4s, v5.s[0]
+	WORD $0x4e29d54a // fadd v10.4s, v10.4s, v9.4s
+	WORD $0x3d80080a // str q10, [x0, #32]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa2916b // fmul v11.4s, v11.4s, v2.s[1]
+	WORD $0x4e0c04a9 // dup v9.4s, v5.s[1]
+	WORD $0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
+	WORD $0x3d80280b // str q11, [x0, #160]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f82998c // fmul v12.4s, v12.4s, v2.s[2]
+	WORD $0x4e1404a9 // dup v9.4s, v5.s[2]
+	WORD $0x4e29d58c // fadd v12.4s, v12.4s, v9.4s
+	WORD $0x3d80480c // str q12, [x0, #288]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4fa299ad // fmul v13.4s, v13.4s, v2.s[3]
+	WORD $0x4e1c04a9 // dup v9.4s, v5.s[3]
+	WORD $0x4e29d5ad // fadd v13.4s, v13.4s, v9.4s
+	WORD $0x3d80680d // str q13, [x0, #416]
+	WORD $0x3dc02826 // ldr q6, [x1, #160]
+	WORD $0x4ea61cc7 // mov v7.16b, v6.16b
+	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
+	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f82914a // fmul v10.4s, v10.4s, v2.s[0]
+	WORD $0x4e0404a9 // dup v9.4s, v5.s[0]
+	WORD $0x4e29d54a // fadd v10.4s, v10.4s, v9.4s
 	WORD $0x3d800c0a // str q10, [x0, #48]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
+	WORD $0x4fa2916b // fmul v11.4s, v11.4s, v2.s[1]
+	WORD $0x4e0c04a9 // dup v9.4s, v5.s[1]
+	WORD $0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
 	WORD $0x3d802c0b // str q11, [x0, #176]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
+	WORD $0x4f82998c // fmul v12.4s, v12.4s, v2.s[2]
+	WORD $0x4e1404a9 // dup v9.4s, v5.s[2]
+	WORD $0x4e29d58c // fadd v12.4s, v12.4s, v9.4s
 	WORD $0x3d804c0c // str q12, [x0, #304]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
+	WORD $0x4fa299ad // fmul v13.4s, v13.4s, v2.s[3]
+	WORD $0x4e1c04a9 // dup v9.4s, v5.s[3]
+	WORD $0x4e29d5ad // fadd v13.4s, v13.4s, v9.4s
 	WORD $0x3d806c0d // str q13, [x0, #432]
-	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
-	WORD $0x3dc02828 // ldr q8, [x1, #160]
-	WORD $0x6f0e0508 // ushr v8.16b, v8.16b, #2
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
+	WORD $0x3dc03026 // ldr q6, [x1, #192]
+	WORD $0x4ea61cc7 // mov v7.16b, v6.16b
 	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
 	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
 	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
@@ -6830,127 +4579,127 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f85914a // fmul v10.4s, v10.4s, v5.s[0]
+	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4e040489 // dup v9.4s, v4.s[0]
+	WORD $0x4e29d54a // fadd v10.4s, v10.4s, v9.4s
+	WORD $0x3d80100a // str q10, [x0, #64]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4e0c0489 // dup v9.4s, v4.s[1]
+	WORD $0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
+	WORD $0x3d80300b // str q11, [x0, #192]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4e140489 // dup v9.4s, v4.s[2]
+	WORD $0x4e29d58c // fadd v12.4s, v12.4s, v9.4s
+	WORD $0x3d80500c // str q12, [x0, #320]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4e1c0489 // dup v9.4s, v4.s[3]
+	WORD $0x4e29d5ad // fadd v13.4s, v13.4s, v9.4s
+	WORD $0x3d80700d // str q13, [x0, #448]
+	WORD $0x3dc03826 // ldr q6, [x1, #224]
+	WORD $0x4ea61cc7 // mov v7.16b, v6.16b
+	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
+	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4e040489 // dup v9.4s, v4.s[0]
+	WORD $0x4e29d54a // fadd v10.4s, v10.4s, v9.4s
+	WORD $0x3d80140a // str q10, [x0, #80]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4e0c0489 // dup v9.4s, v4.s[1]
+	WORD $0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
+	WORD $0x3d80340b // str q11, [x0, #208]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4e140489 // dup v9.4s, v4.s[2]
+	WORD $0x4e29d58c // fadd v12.4s, v12.4s, v9.4s
+	WORD $0x3d80540c // str q12, [x0, #336]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4e1c0489 // dup v9.4s, v4.s[3]
+	WORD $0x4e29d5ad // fadd v13.4s, v13.4s, v9.4s
+	WORD $0x3d80740d // str q13, [x0, #464]
+	WORD $0x3dc04026 // ldr q6, [x1, #256]
+	WORD $0x4ea61cc7 // mov v7.16b, v6.16b
+	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
+	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4e040489 // dup v9.4s, v4.s[0]
+	WORD $0x4e29d54a // fadd v10.4s, v10.4s, v9.4s
+	WORD $0x3d80180a // str q10, [x0, #96]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4e0c0489 // dup v9.4s, v4.s[1]
+	WORD $0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
+	WORD $0x3d80380b // str q11, [x0, #224]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4e140489 // dup v9.4s, v4.s[2]
+	WORD $0x4e29d58c // fadd v12.4s, v12.4s, v9.4s
+	WORD $0x3d80580c // str q12, [x0, #352]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4e1c0489 // dup v9.4s, v4.s[3]
+	WORD $0x4e29d5ad // fadd v13.4s, v13.4s, v9.4s
+	WORD $0x3d80780d // str q13, [x0, #480]
+	WORD $0x3dc04826 // ldr q6, [x1, #288]
+	WORD $0x4ea61cc7 // mov v7.16b, v6.16b
+	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
+	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4e040489 // dup v9.4s, v4.s[0]
+	WORD $0x4e29d54a // fadd v10.4s, v10.4s, v9.4s
 	WORD $0x3d801c0a // str q10, [x0, #112]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa5916b // fmul v11.4s, v11.4s, v5.s[1]
+	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4e0c0489 // dup v9.4s, v4.s[1]
+	WORD $0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
 	WORD $0x3d803c0b // str q11, [x0, #240]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f85998c // fmul v12.4s, v12.4s, v5.s[2]
+	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4e140489 // dup v9.4s, v4.s[2]
+	WORD $0x4e29d58c // fadd v12.4s, v12.4s, v9.4s
 	WORD $0x3d805c0c // str q12, [x0, #368]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa599ad // fmul v13.4s, v13.4s, v5.s[3]
+	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4e1c0489 // dup v9.4s, v4.s[3]
+	WORD $0x4e29d5ad // fadd v13.4s, v13.4s, v9.4s
 	WORD $0x3d807c0d // str q13, [x0, #496]
-	WORD $0x7d418023 // ldr h3, [x1, #192]
-	WORD $0x1ee24063 // fcvt s3, h3
-	WORD $0x4e040463 // dup v3.4s, v3.s[0]
-	WORD $0xfc5f8025 // ldur d5, [x1, #-8]
-	WORD $0x0f08a4a5 // sxtl v5.8h, v5.8b
-	WORD $0x4f3054a4 // shl v4.4s, v5.4s, #16
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x3dc00c21 // ldr q1, [x1, #48]
+	WORD $0x3dc05422 // ldr q2, [x1, #336]
+	WORD $0x3dc05c23 // ldr q3, [x1, #368]
+	WORD $0x3dc06424 // ldr q4, [x1, #400]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	WORD $0x4f305485 // shl v5.4s, v4.4s, #16
+	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
 	WORD $0x4f300484 // sshr v4.4s, v4.4s, #16
-	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
-	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
-	WORD $0x3dc00426 // ldr q6, [x1, #16]
-	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
-	WORD $0x3dc02428 // ldr q8, [x1, #144]
-	WORD $0x4f0c5508 // shl v8.16b, v8.16b, #4
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80800a // str q10, [x0, #512]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80a00b // str q11, [x0, #640]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80c00c // str q12, [x0, #768]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80e00d // str q13, [x0, #896]
-	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
-	WORD $0x3dc02428 // ldr q8, [x1, #144]
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f85914a // fmul v10.4s, v10.4s, v5.s[0]
-	WORD $0x3d80900a // str q10, [x0, #576]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa5916b // fmul v11.4s, v11.4s, v5.s[1]
-	WORD $0x3d80b00b // str q11, [x0, #704]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f85998c // fmul v12.4s, v12.4s, v5.s[2]
-	WORD $0x3d80d00c // str q12, [x0, #832]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa599ad // fmul v13.4s, v13.4s, v5.s[3]
-	WORD $0x3d80f00d // str q13, [x0, #960]
-	WORD $0x3dc00c26 // ldr q6, [x1, #48]
-	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
-	WORD $0x3dc02c28 // ldr q8, [x1, #176]
-	WORD $0x4f0c5508 // shl v8.16b, v8.16b, #4
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80840a // str q10, [x0, #528]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80a40b // str q11, [x0, #656]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80c40c // str q12, [x0, #784]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80e40d // str q13, [x0, #912]
-	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
-	WORD $0x3dc02c28 // ldr q8, [x1, #176]
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f85914a // fmul v10.4s, v10.4s, v5.s[0]
-	WORD $0x3d80940a // str q10, [x0, #592]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa5916b // fmul v11.4s, v11.4s, v5.s[1]
-	WORD $0x3d80b40b // str q11, [x0, #720]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f85998c // fmul v12.4s, v12.4s, v5.s[2]
-	WORD $0x3d80d40c // str q12, [x0, #848]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa599ad // fmul v13.4s, v13.4s, v5.s[3]
-	WORD $0x3d80f40d // str q13, [x0, #976]
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
 	WORD $0x3dc01426 // ldr q6, [x1, #80]
-	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
-	WORD $0x3dc02428 // ldr q8, [x1, #144]
-	WORD $0x4f0a5508 // shl v8.16b, v8.16b, #2
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
+	WORD $0x4ea61cc7 // mov v7.16b, v6.16b
 	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
 	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
 	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
@@ -6958,46 +4707,27 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80880a // str q10, [x0, #544]
+	WORD $0x4f82914a // fmul v10.4s, v10.4s, v2.s[0]
+	WORD $0x4e0404a9 // dup v9.4s, v5.s[0]
+	WORD $0x4e29d54a // fadd v10.4s, v10.4s, v9.4s
+	WORD $0x3d80800a // str q10, [x0, #512]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80a80b // str q11, [x0, #672]
+	WORD $0x4fa2916b // fmul v11.4s, v11.4s, v2.s[1]
+	WORD $0x4e0c04a9 // dup v9.4s, v5.s[1]
+	WORD $0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
+	WORD $0x3d80a00b // str q11, [x0, #640]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80c80c // str q12, [x0, #800]
+	WORD $0x4f82998c // fmul v12.4s, v12.4s, v2.s[2]
+	WORD $0x4e1404a9 // dup v9.4s, v5.s[2]
+	WORD $0x4e29d58c // fadd v12.4s, v12.4s, v9.4s
+	WORD $0x3d80c00c // str q12, [x0, #768]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80e80d // str q13, [x0, #928]
-	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
-	WORD $0x3dc02428 // ldr q8, [x1, #144]
-	WORD $0x6f0e0508 // ushr v8.16b, v8.16b, #2
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f85914a // fmul v10.4s, v10.4s, v5.s[0]
-	WORD $0x3d80980a // str q10, [x0, #608]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa5916b // fmul v11.4s, v11.4s, v5.s[1]
-	WORD $0x3d80b80b // str q11, [x0, #736]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f85998c // fmul v12.4s, v12.4s, v5.s[2]
-	WORD $0x3d80d80c // str q12, [x0, #864]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa599ad // fmul v13.4s, v13.4s, v5.s[3]
-	WORD $0x3d80f80d // str q13, [x0, #992]
+	WORD $0x4fa299ad // fmul v13.4s, v13.4s, v2.s[3]
+	WORD $0x4e1c04a9 // dup v9.4s, v5.s[3]
+	WORD $0x4e29d5ad // fadd v13.4s, v13.4s, v9.4s
+	WORD $0x3d80e00d // str q13, [x0, #896]
 	WORD $0x3dc01c26 // ldr q6, [x1, #112]
-	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
-	WORD $0x3dc02c28 // ldr q8, [x1, #176]
-	WORD $0x4f0a5508 // shl v8.16b, v8.16b, #2
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
+	WORD $0x4ea61cc7 // mov v7.16b, v6.16b
 	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
 	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
 	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
@@ -7005,389 +4735,27 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d808c0a // str q10, [x0, #560]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80ac0b // str q11, [x0, #688]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80cc0c // str q12, [x0, #816]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80ec0d // str q13, [x0, #944]
-	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
-	WORD $0x3dc02c28 // ldr q8, [x1, #176]
-	WORD $0x6f0e0508 // ushr v8.16b, v8.16b, #2
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x6e2284e7 // sub v7.16b, v7.16b, v2.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f85914a // fmul v10.4s, v10.4s, v5.s[0]
-	WORD $0x3d809c0a // str q10, [x0, #624]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa5916b // fmul v11.4s, v11.4s, v5.s[1]
-	WORD $0x3d80bc0b // str q11, [x0, #752]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f85998c // fmul v12.4s, v12.4s, v5.s[2]
-	WORD $0x3d80dc0c // str q12, [x0, #880]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa599ad // fmul v13.4s, v13.4s, v5.s[3]
-	WORD $0x3d80fc0d // str q13, [x0, #1008]
-	ADD $210, R1, R1
-	ADD $1024, R0, R0
-	SUBS $1, R2, R2
-	BGT super
-	RET
-
-// func unpackIQ2XXSNEON(dst *float32, w *byte, n uintptr)
-TEXT ·unpackIQ2XXSNEON(SB), NOSPLIT, $0-24
-	MOVD dst+0(FP), R0
-	MOVD w+8(FP), R1
-	MOVD n+16(FP), R2
-	ADD $8, R1, R1
-	MOVD $neonTable<>(SB), R3
-	WORD $0x4f00e460 // movi v0.16b, #0x3
-	WORD $0x4f00e481 // movi v1.16b, #0x4
-	WORD $0x3dc02462 // ldr q2, [x3, #144]
-	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
-super:
-	WORD $0x7d40c024 // ldr h4, [x1, #96]
-	WORD $0x1ee24084 // fcvt s4, h4
-	WORD $0x4e040484 // dup v4.4s, v4.s[0]
-	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD $0xbc5f8025 // ldur s5, [x1, #-8]
-	WORD $0x0f08a4a5 // sxtl v5.8h, v5.8b
-	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
-	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x6e25dc84 // fmul v4.4s, v4.4s, v5.4s
-	WORD $0x3dc00026 // ldr q6, [x1]
-	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x4f0a5508 // shl v8.16b, v8.16b, #2
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80000a // str q10, [x0]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80200b // str q11, [x0, #128]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80400c // str q12, [x0, #256]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80600d // str q13, [x0, #384]
-	WORD $0x6f0e04c7 // ushr v7.16b, v6.16b, #2
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80080a // str q10, [x0, #32]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80280b // str q11, [x0, #160]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80480c // str q12, [x0, #288]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80680d // str q13, [x0, #416]
-	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x6f0e0508 // ushr v8.16b, v8.16b, #2
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80100a // str q10, [x0, #64]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80300b // str q11, [x0, #192]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80500c // str q12, [x0, #320]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80700d // str q13, [x0, #448]
-	WORD $0x6f0a04c7 // ushr v7.16b, v6.16b, #6
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x6f0c0508 // ushr v8.16b, v8.16b, #4
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80180a // str q10, [x0, #96]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80380b // str q11, [x0, #224]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80580c // str q12, [x0, #352]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80780d // str q13, [x0, #480]
-	WORD $0x3dc00826 // ldr q6, [x1, #32]
-	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x4f095508 // shl v8.16b, v8.16b, #1
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80040a // str q10, [x0, #16]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80240b // str q11, [x0, #144]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80440c // str q12, [x0, #272]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80640d // str q13, [x0, #400]
-	WORD $0x6f0e04c7 // ushr v7.16b, v6.16b, #2
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x6f0f0508 // ushr v8.16b, v8.16b, #1
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d800c0a // str q10, [x0, #48]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d802c0b // str q11, [x0, #176]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d804c0c // str q12, [x0, #304]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d806c0d // str q13, [x0, #432]
-	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x6f0d0508 // ushr v8.16b, v8.16b, #3
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80140a // str q10, [x0, #80]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80340b // str q11, [x0, #208]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80540c // str q12, [x0, #336]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80740d // str q13, [x0, #464]
-	WORD $0x6f0a04c7 // ushr v7.16b, v6.16b, #6
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x6f0b0508 // ushr v8.16b, v8.16b, #5
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d801c0a // str q10, [x0, #112]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d803c0b // str q11, [x0, #240]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d805c0c // str q12, [x0, #368]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d807c0d // str q13, [x0, #496]
-	WORD $0x7d40c024 // ldr h4, [x1, #96]
-	WORD $0x1ee24084 // fcvt s4, h4
-	WORD $0x4e040484 // dup v4.4s, v4.s[0]
-	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD $0xbc5fc025 // ldur s5, [x1, #-4]
-	WORD $0x0f08a4a5 // sxtl v5.8h, v5.8b
-	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
-	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x6e25dc84 // fmul v4.4s, v4.4s, v5.4s
-	WORD $0x3dc00426 // ldr q6, [x1, #16]
-	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x4f0a5508 // shl v8.16b, v8.16b, #2
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80800a // str q10, [x0, #512]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80a00b // str q11, [x0, #640]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80c00c // str q12, [x0, #768]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80e00d // str q13, [x0, #896]
-	WORD $0x6f0e04c7 // ushr v7.16b, v6.16b, #2
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80880a // str q10, [x0, #544]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80a80b // str q11, [x0, #672]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80c80c // str q12, [x0, #800]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80e80d // str q13, [x0, #928]
-	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x6f0e0508 // ushr v8.16b, v8.16b, #2
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80900a // str q10, [x0, #576]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80b00b // str q11, [x0, #704]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80d00c // str q12, [x0, #832]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80f00d // str q13, [x0, #960]
-	WORD $0x6f0a04c7 // ushr v7.16b, v6.16b, #6
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x6f0c0508 // ushr v8.16b, v8.16b, #4
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80980a // str q10, [x0, #608]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80b80b // str q11, [x0, #736]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80d80c // str q12, [x0, #864]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80f80d // str q13, [x0, #992]
-	WORD $0x3dc00c26 // ldr q6, [x1, #48]
-	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x4f095508 // shl v8.16b, v8.16b, #1
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
+	WORD $0x4f82914a // fmul v10.4s, v10.4s, v2.s[0]
+	WORD $0x4e0404a9 // dup v9.4s, v5.s[0]
+	WORD $0x4e29d54a // fadd v10.4s, v10.4s, v9.4s
 	WORD $0x3d80840a // str q10, [x0, #528]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
+	WORD $0x4fa2916b // fmul v11.4s, v11.4s, v2.s[1]
+	WORD $0x4e0c04a9 // dup v9.4s, v5.s[1]
+	WORD $0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
 	WORD $0x3d80a40b // str q11, [x0, #656]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
+	WORD $0x4f82998c // fmul v12.4s, v12.4s, v2.s[2]
+	WORD $0x4e1404a9 // dup v9.4s, v5.s[2]
+	WORD $0x4e29d58c // fadd v12.4s, v12.4s, v9.4s
 	WORD $0x3d80c40c // str q12, [x0, #784]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
+	WORD $0x4fa299ad // fmul v13.4s, v13.4s, v2.s[3]
+	WORD $0x4e1c04a9 // dup v9.4s, v5.s[3]
+	WORD $0x4e29d5ad // fadd v13.4s, v13.4s, v9.4s
 	WORD $0x3d80e40d // str q13, [x0, #912]
-	WORD $0x6f0e04c7 // ushr v7.16b, v6.16b, #2
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x6f0f0508 // ushr v8.16b, v8.16b, #1
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
+	WORD $0x3dc02426 // ldr q6, [x1, #144]
+	WORD $0x4ea61cc7 // mov v7.16b, v6.16b
 	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
 	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
 	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
@@ -7395,1127 +4763,27 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d808c0a // str q10, [x0, #560]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80ac0b // str q11, [x0, #688]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80cc0c // str q12, [x0, #816]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80ec0d // str q13, [x0, #944]
-	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x6f0d0508 // ushr v8.16b, v8.16b, #3
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80940a // str q10, [x0, #592]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80b40b // str q11, [x0, #720]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80d40c // str q12, [x0, #848]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80f40d // str q13, [x0, #976]
-	WORD $0x6f0a04c7 // ushr v7.16b, v6.16b, #6
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x6f0b0508 // ushr v8.16b, v8.16b, #5
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d809c0a // str q10, [x0, #624]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80bc0b // str q11, [x0, #752]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80dc0c // str q12, [x0, #880]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80fc0d // str q13, [x0, #1008]
-	ADD $106, R1, R1
-	ADD $1024, R0, R0
-	SUBS $1, R2, R2
-	BGT super
-	RET
-
-// func unpackIQ2XSNEON(dst *float32, w *byte, n uintptr)
-TEXT ·unpackIQ2XSNEON(SB), NOSPLIT, $0-24
-	MOVD dst+0(FP), R0
-	MOVD w+8(FP), R1
-	MOVD n+16(FP), R2
-	ADD $16, R1, R1
-	MOVD $neonTable<>(SB), R3
-	WORD $0x4f00e460 // movi v0.16b, #0x3
-	WORD $0x4f00e481 // movi v1.16b, #0x4
-	WORD $0x3dc02462 // ldr q2, [x3, #144]
-	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
-super:
-	WORD $0x7d40c024 // ldr h4, [x1, #96]
-	WORD $0x1ee24084 // fcvt s4, h4
-	WORD $0x4e040484 // dup v4.4s, v4.s[0]
-	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD $0xfc5f0026 // ldur d6, [x1, #-16]
-	WORD $0x0f08a4c6 // sxtl v6.8h, v6.8b
-	WORD $0x4f3054c5 // shl v5.4s, v6.4s, #16
-	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
-	WORD $0x4f3004c6 // sshr v6.4s, v6.4s, #16
-	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
-	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
-	WORD $0x3dc00027 // ldr q7, [x1]
-	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
-	WORD $0x3dc01029 // ldr q9, [x1, #64]
-	WORD $0x4f0a5529 // shl v9.16b, v9.16b, #2
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f85916b // fmul v11.4s, v11.4s, v5.s[0]
-	WORD $0x3d80000b // str q11, [x0]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa5918c // fmul v12.4s, v12.4s, v5.s[1]
-	WORD $0x3d80200c // str q12, [x0, #128]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8599ad // fmul v13.4s, v13.4s, v5.s[2]
-	WORD $0x3d80400d // str q13, [x0, #256]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa599ce // fmul v14.4s, v14.4s, v5.s[3]
-	WORD $0x3d80600e // str q14, [x0, #384]
-	WORD $0x6f0e04e8 // ushr v8.16b, v7.16b, #2
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x3dc01029 // ldr q9, [x1, #64]
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f85916b // fmul v11.4s, v11.4s, v5.s[0]
-	WORD $0x3d80080b // str q11, [x0, #32]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa5918c // fmul v12.4s, v12.4s, v5.s[1]
-	WORD $0x3d80280c // str q12, [x0, #160]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8599ad // fmul v13.4s, v13.4s, v5.s[2]
-	WORD $0x3d80480d // str q13, [x0, #288]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa599ce // fmul v14.4s, v14.4s, v5.s[3]
-	WORD $0x3d80680e // str q14, [x0, #416]
-	WORD $0x6f0c04e8 // ushr v8.16b, v7.16b, #4
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x3dc01029 // ldr q9, [x1, #64]
-	WORD $0x6f0e0529 // ushr v9.16b, v9.16b, #2
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f86916b // fmul v11.4s, v11.4s, v6.s[0]
-	WORD $0x3d80100b // str q11, [x0, #64]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa6918c // fmul v12.4s, v12.4s, v6.s[1]
-	WORD $0x3d80300c // str q12, [x0, #192]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8699ad // fmul v13.4s, v13.4s, v6.s[2]
-	WORD $0x3d80500d // str q13, [x0, #320]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa699ce // fmul v14.4s, v14.4s, v6.s[3]
-	WORD $0x3d80700e // str q14, [x0, #448]
-	WORD $0x6f0a04e8 // ushr v8.16b, v7.16b, #6
-	WORD $0x3dc01029 // ldr q9, [x1, #64]
-	WORD $0x6f0c0529 // ushr v9.16b, v9.16b, #4
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f86916b // fmul v11.4s, v11.4s, v6.s[0]
-	WORD $0x3d80180b // str q11, [x0, #96]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa6918c // fmul v12.4s, v12.4s, v6.s[1]
-	WORD $0x3d80380c // str q12, [x0, #224]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8699ad // fmul v13.4s, v13.4s, v6.s[2]
-	WORD $0x3d80580d // str q13, [x0, #352]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa699ce // fmul v14.4s, v14.4s, v6.s[3]
-	WORD $0x3d80780e // str q14, [x0, #480]
-	WORD $0x3dc00827 // ldr q7, [x1, #32]
-	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
-	WORD $0x3dc01029 // ldr q9, [x1, #64]
-	WORD $0x4f095529 // shl v9.16b, v9.16b, #1
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f85916b // fmul v11.4s, v11.4s, v5.s[0]
-	WORD $0x3d80040b // str q11, [x0, #16]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa5918c // fmul v12.4s, v12.4s, v5.s[1]
-	WORD $0x3d80240c // str q12, [x0, #144]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8599ad // fmul v13.4s, v13.4s, v5.s[2]
-	WORD $0x3d80440d // str q13, [x0, #272]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa599ce // fmul v14.4s, v14.4s, v5.s[3]
-	WORD $0x3d80640e // str q14, [x0, #400]
-	WORD $0x6f0e04e8 // ushr v8.16b, v7.16b, #2
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x3dc01029 // ldr q9, [x1, #64]
-	WORD $0x6f0f0529 // ushr v9.16b, v9.16b, #1
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f85916b // fmul v11.4s, v11.4s, v5.s[0]
-	WORD $0x3d800c0b // str q11, [x0, #48]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa5918c // fmul v12.4s, v12.4s, v5.s[1]
-	WORD $0x3d802c0c // str q12, [x0, #176]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8599ad // fmul v13.4s, v13.4s, v5.s[2]
-	WORD $0x3d804c0d // str q13, [x0, #304]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa599ce // fmul v14.4s, v14.4s, v5.s[3]
-	WORD $0x3d806c0e // str q14, [x0, #432]
-	WORD $0x6f0c04e8 // ushr v8.16b, v7.16b, #4
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x3dc01029 // ldr q9, [x1, #64]
-	WORD $0x6f0d0529 // ushr v9.16b, v9.16b, #3
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f86916b // fmul v11.4s, v11.4s, v6.s[0]
-	WORD $0x3d80140b // str q11, [x0, #80]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa6918c // fmul v12.4s, v12.4s, v6.s[1]
-	WORD $0x3d80340c // str q12, [x0, #208]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8699ad // fmul v13.4s, v13.4s, v6.s[2]
-	WORD $0x3d80540d // str q13, [x0, #336]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa699ce // fmul v14.4s, v14.4s, v6.s[3]
-	WORD $0x3d80740e // str q14, [x0, #464]
-	WORD $0x6f0a04e8 // ushr v8.16b, v7.16b, #6
-	WORD $0x3dc01029 // ldr q9, [x1, #64]
-	WORD $0x6f0b0529 // ushr v9.16b, v9.16b, #5
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f86916b // fmul v11.4s, v11.4s, v6.s[0]
-	WORD $0x3d801c0b // str q11, [x0, #112]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa6918c // fmul v12.4s, v12.4s, v6.s[1]
-	WORD $0x3d803c0c // str q12, [x0, #240]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8699ad // fmul v13.4s, v13.4s, v6.s[2]
-	WORD $0x3d805c0d // str q13, [x0, #368]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa699ce // fmul v14.4s, v14.4s, v6.s[3]
-	WORD $0x3d807c0e // str q14, [x0, #496]
-	WORD $0x7d40c024 // ldr h4, [x1, #96]
-	WORD $0x1ee24084 // fcvt s4, h4
-	WORD $0x4e040484 // dup v4.4s, v4.s[0]
-	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD $0xfc5f8026 // ldur d6, [x1, #-8]
-	WORD $0x0f08a4c6 // sxtl v6.8h, v6.8b
-	WORD $0x4f3054c5 // shl v5.4s, v6.4s, #16
-	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
-	WORD $0x4f3004c6 // sshr v6.4s, v6.4s, #16
-	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
-	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
-	WORD $0x3dc00427 // ldr q7, [x1, #16]
-	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
-	WORD $0x3dc01429 // ldr q9, [x1, #80]
-	WORD $0x4f0a5529 // shl v9.16b, v9.16b, #2
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f85916b // fmul v11.4s, v11.4s, v5.s[0]
-	WORD $0x3d80800b // str q11, [x0, #512]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa5918c // fmul v12.4s, v12.4s, v5.s[1]
-	WORD $0x3d80a00c // str q12, [x0, #640]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8599ad // fmul v13.4s, v13.4s, v5.s[2]
-	WORD $0x3d80c00d // str q13, [x0, #768]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa599ce // fmul v14.4s, v14.4s, v5.s[3]
-	WORD $0x3d80e00e // str q14, [x0, #896]
-	WORD $0x6f0e04e8 // ushr v8.16b, v7.16b, #2
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x3dc01429 // ldr q9, [x1, #80]
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f85916b // fmul v11.4s, v11.4s, v5.s[0]
-	WORD $0x3d80880b // str q11, [x0, #544]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa5918c // fmul v12.4s, v12.4s, v5.s[1]
-	WORD $0x3d80a80c // str q12, [x0, #672]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8599ad // fmul v13.4s, v13.4s, v5.s[2]
-	WORD $0x3d80c80d // str q13, [x0, #800]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa599ce // fmul v14.4s, v14.4s, v5.s[3]
-	WORD $0x3d80e80e // str q14, [x0, #928]
-	WORD $0x6f0c04e8 // ushr v8.16b, v7.16b, #4
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x3dc01429 // ldr q9, [x1, #80]
-	WORD $0x6f0e0529 // ushr v9.16b, v9.16b, #2
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f86916b // fmul v11.4s, v11.4s, v6.s[0]
-	WORD $0x3d80900b // str q11, [x0, #576]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa6918c // fmul v12.4s, v12.4s, v6.s[1]
-	WORD $0x3d80b00c // str q12, [x0, #704]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8699ad // fmul v13.4s, v13.4s, v6.s[2]
-	WORD $0x3d80d00d // str q13, [x0, #832]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa699ce // fmul v14.4s, v14.4s, v6.s[3]
-	WORD $0x3d80f00e // str q14, [x0, #960]
-	WORD $0x6f0a04e8 // ushr v8.16b, v7.16b, #6
-	WORD $0x3dc01429 // ldr q9, [x1, #80]
-	WORD $0x6f0c0529 // ushr v9.16b, v9.16b, #4
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f86916b // fmul v11.4s, v11.4s, v6.s[0]
-	WORD $0x3d80980b // str q11, [x0, #608]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa6918c // fmul v12.4s, v12.4s, v6.s[1]
-	WORD $0x3d80b80c // str q12, [x0, #736]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8699ad // fmul v13.4s, v13.4s, v6.s[2]
-	WORD $0x3d80d80d // str q13, [x0, #864]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa699ce // fmul v14.4s, v14.4s, v6.s[3]
-	WORD $0x3d80f80e // str q14, [x0, #992]
-	WORD $0x3dc00c27 // ldr q7, [x1, #48]
-	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
-	WORD $0x3dc01429 // ldr q9, [x1, #80]
-	WORD $0x4f095529 // shl v9.16b, v9.16b, #1
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f85916b // fmul v11.4s, v11.4s, v5.s[0]
-	WORD $0x3d80840b // str q11, [x0, #528]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa5918c // fmul v12.4s, v12.4s, v5.s[1]
-	WORD $0x3d80a40c // str q12, [x0, #656]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8599ad // fmul v13.4s, v13.4s, v5.s[2]
-	WORD $0x3d80c40d // str q13, [x0, #784]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa599ce // fmul v14.4s, v14.4s, v5.s[3]
-	WORD $0x3d80e40e // str q14, [x0, #912]
-	WORD $0x6f0e04e8 // ushr v8.16b, v7.16b, #2
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x3dc01429 // ldr q9, [x1, #80]
-	WORD $0x6f0f0529 // ushr v9.16b, v9.16b, #1
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f85916b // fmul v11.4s, v11.4s, v5.s[0]
-	WORD $0x3d808c0b // str q11, [x0, #560]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa5918c // fmul v12.4s, v12.4s, v5.s[1]
-	WORD $0x3d80ac0c // str q12, [x0, #688]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8599ad // fmul v13.4s, v13.4s, v5.s[2]
-	WORD $0x3d80cc0d // str q13, [x0, #816]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa599ce // fmul v14.4s, v14.4s, v5.s[3]
-	WORD $0x3d80ec0e // str q14, [x0, #944]
-	WORD $0x6f0c04e8 // ushr v8.16b, v7.16b, #4
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x3dc01429 // ldr q9, [x1, #80]
-	WORD $0x6f0d0529 // ushr v9.16b, v9.16b, #3
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f86916b // fmul v11.4s, v11.4s, v6.s[0]
-	WORD $0x3d80940b // str q11, [x0, #592]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa6918c // fmul v12.4s, v12.4s, v6.s[1]
-	WORD $0x3d80b40c // str q12, [x0, #720]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8699ad // fmul v13.4s, v13.4s, v6.s[2]
-	WORD $0x3d80d40d // str q13, [x0, #848]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa699ce // fmul v14.4s, v14.4s, v6.s[3]
-	WORD $0x3d80f40e // str q14, [x0, #976]
-	WORD $0x6f0a04e8 // ushr v8.16b, v7.16b, #6
-	WORD $0x3dc01429 // ldr q9, [x1, #80]
-	WORD $0x6f0b0529 // ushr v9.16b, v9.16b, #5
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f86916b // fmul v11.4s, v11.4s, v6.s[0]
-	WORD $0x3d809c0b // str q11, [x0, #624]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa6918c // fmul v12.4s, v12.4s, v6.s[1]
-	WORD $0x3d80bc0c // str q12, [x0, #752]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8699ad // fmul v13.4s, v13.4s, v6.s[2]
-	WORD $0x3d80dc0d // str q13, [x0, #880]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa699ce // fmul v14.4s, v14.4s, v6.s[3]
-	WORD $0x3d80fc0e // str q14, [x0, #1008]
-	ADD $114, R1, R1
-	ADD $1024, R0, R0
-	SUBS $1, R2, R2
-	BGT super
-	RET
-
-// func unpackIQ3XXSNEON(dst *float32, w *byte, n uintptr)
-TEXT ·unpackIQ3XXSNEON(SB), NOSPLIT, $0-24
-	MOVD dst+0(FP), R0
-	MOVD w+8(FP), R1
-	MOVD n+16(FP), R2
-	ADD $8, R1, R1
-	MOVD $neonTable<>(SB), R3
-	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc02861 // ldr q1, [x3, #160]
-	WORD $0x4f02f602 // fmov v2.4s, #2.500000000000000000e-01
-super:
-	WORD $0x7d410023 // ldr h3, [x1, #128]
-	WORD $0x1ee24063 // fcvt s3, h3
-	WORD $0x4e040463 // dup v3.4s, v3.s[0]
-	WORD $0x6e22dc63 // fmul v3.4s, v3.4s, v2.4s
-	WORD $0xbc5f8024 // ldur s4, [x1, #-8]
-	WORD $0x0f08a484 // sxtl v4.8h, v4.8b
-	WORD $0x0f10a484 // sxtl v4.4s, v4.4h
-	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
-	WORD $0x3dc00025 // ldr q5, [x1]
-	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
-	WORD $0x3d800009 // str q9, [x0]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
-	WORD $0x3d80200a // str q10, [x0, #128]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
-	WORD $0x3d80400b // str q11, [x0, #256]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
-	WORD $0x3d80600c // str q12, [x0, #384]
-	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
-	WORD $0x3d801009 // str q9, [x0, #64]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
-	WORD $0x3d80300a // str q10, [x0, #192]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
-	WORD $0x3d80500b // str q11, [x0, #320]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
-	WORD $0x3d80700c // str q12, [x0, #448]
-	WORD $0x3dc00825 // ldr q5, [x1, #32]
-	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
-	WORD $0x3d800409 // str q9, [x0, #16]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
-	WORD $0x3d80240a // str q10, [x0, #144]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
-	WORD $0x3d80440b // str q11, [x0, #272]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
-	WORD $0x3d80640c // str q12, [x0, #400]
-	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
-	WORD $0x3d801409 // str q9, [x0, #80]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
-	WORD $0x3d80340a // str q10, [x0, #208]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
-	WORD $0x3d80540b // str q11, [x0, #336]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
-	WORD $0x3d80740c // str q12, [x0, #464]
-	WORD $0x3dc01025 // ldr q5, [x1, #64]
-	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
-	WORD $0x3d800809 // str q9, [x0, #32]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
-	WORD $0x3d80280a // str q10, [x0, #160]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
-	WORD $0x3d80480b // str q11, [x0, #288]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
-	WORD $0x3d80680c // str q12, [x0, #416]
-	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
-	WORD $0x3d801809 // str q9, [x0, #96]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
-	WORD $0x3d80380a // str q10, [x0, #224]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
-	WORD $0x3d80580b // str q11, [x0, #352]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
-	WORD $0x3d80780c // str q12, [x0, #480]
-	WORD $0x3dc01825 // ldr q5, [x1, #96]
-	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
-	WORD $0x3d800c09 // str q9, [x0, #48]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
-	WORD $0x3d802c0a // str q10, [x0, #176]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
-	WORD $0x3d804c0b // str q11, [x0, #304]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
-	WORD $0x3d806c0c // str q12, [x0, #432]
-	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
-	WORD $0x3d801c09 // str q9, [x0, #112]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
-	WORD $0x3d803c0a // str q10, [x0, #240]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
-	WORD $0x3d805c0b // str q11, [x0, #368]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
-	WORD $0x3d807c0c // str q12, [x0, #496]
-	WORD $0x7d410023 // ldr h3, [x1, #128]
-	WORD $0x1ee24063 // fcvt s3, h3
-	WORD $0x4e040463 // dup v3.4s, v3.s[0]
-	WORD $0x6e22dc63 // fmul v3.4s, v3.4s, v2.4s
-	WORD $0xbc5fc024 // ldur s4, [x1, #-4]
-	WORD $0x0f08a484 // sxtl v4.8h, v4.8b
-	WORD $0x0f10a484 // sxtl v4.4s, v4.4h
-	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
-	WORD $0x3dc00425 // ldr q5, [x1, #16]
-	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
-	WORD $0x3d808009 // str q9, [x0, #512]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
-	WORD $0x3d80a00a // str q10, [x0, #640]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
-	WORD $0x3d80c00b // str q11, [x0, #768]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
-	WORD $0x3d80e00c // str q12, [x0, #896]
-	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
-	WORD $0x3d809009 // str q9, [x0, #576]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
-	WORD $0x3d80b00a // str q10, [x0, #704]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
-	WORD $0x3d80d00b // str q11, [x0, #832]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
-	WORD $0x3d80f00c // str q12, [x0, #960]
-	WORD $0x3dc00c25 // ldr q5, [x1, #48]
-	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
-	WORD $0x3d808409 // str q9, [x0, #528]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
-	WORD $0x3d80a40a // str q10, [x0, #656]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
-	WORD $0x3d80c40b // str q11, [x0, #784]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
-	WORD $0x3d80e40c // str q12, [x0, #912]
-	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
-	WORD $0x3d809409 // str q9, [x0, #592]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
-	WORD $0x3d80b40a // str q10, [x0, #720]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
-	WORD $0x3d80d40b // str q11, [x0, #848]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
-	WORD $0x3d80f40c // str q12, [x0, #976]
-	WORD $0x3dc01425 // ldr q5, [x1, #80]
-	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
-	WORD $0x3d808809 // str q9, [x0, #544]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
-	WORD $0x3d80a80a // str q10, [x0, #672]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
-	WORD $0x3d80c80b // str q11, [x0, #800]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
-	WORD $0x3d80e80c // str q12, [x0, #928]
-	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
-	WORD $0x3d809809 // str q9, [x0, #608]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
-	WORD $0x3d80b80a // str q10, [x0, #736]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
-	WORD $0x3d80d80b // str q11, [x0, #864]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
-	WORD $0x3d80f80c // str q12, [x0, #992]
-	WORD $0x3dc01c25 // ldr q5, [x1, #112]
-	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
-	WORD $0x3d808c09 // str q9, [x0, #560]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
-	WORD $0x3d80ac0a // str q10, [x0, #688]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
-	WORD $0x3d80cc0b // str q11, [x0, #816]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
-	WORD $0x3d80ec0c // str q12, [x0, #944]
-	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
-	WORD $0x3d809c09 // str q9, [x0, #624]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
-	WORD $0x3d80bc0a // str q10, [x0, #752]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
-	WORD $0x3d80dc0b // str q11, [x0, #880]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
-	WORD $0x3d80fc0c // str q12, [x0, #1008]
-	ADD $138, R1, R1
-	ADD $1024, R0, R0
-	SUBS $1, R2, R2
-	BGT super
-	RET
-
-// func unpackIQ1SNEON(dst *float32, w *byte, n uintptr)
-TEXT ·unpackIQ1SNEON(SB), NOSPLIT, $0-24
-	MOVD dst+0(FP), R0
-	MOVD w+8(FP), R1
-	MOVD n+16(FP), R2
-	ADD $8, R1, R1
-	MOVD $neonTable<>(SB), R3
-	WORD $0x4f00e460 // movi v0.16b, #0x3
-	WORD $0x4f00e481 // movi v1.16b, #0x4
-	WORD $0x3dc02c62 // ldr q2, [x3, #176]
-	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
-super:
-	WORD $0x7d40c024 // ldr h4, [x1, #96]
-	WORD $0x1ee24084 // fcvt s4, h4
-	WORD $0x4e040484 // dup v4.4s, v4.s[0]
-	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD $0xbc5f8025 // ldur s5, [x1, #-8]
-	WORD $0x0f08a4a5 // sxtl v5.8h, v5.8b
-	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
-	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x6e25dc84 // fmul v4.4s, v4.4s, v5.4s
-	WORD $0x3dc00026 // ldr q6, [x1]
-	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x4f0a5508 // shl v8.16b, v8.16b, #2
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80000a // str q10, [x0]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80200b // str q11, [x0, #128]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80400c // str q12, [x0, #256]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80600d // str q13, [x0, #384]
-	WORD $0x6f0e04c7 // ushr v7.16b, v6.16b, #2
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80080a // str q10, [x0, #32]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80280b // str q11, [x0, #160]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80480c // str q12, [x0, #288]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80680d // str q13, [x0, #416]
-	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x6f0e0508 // ushr v8.16b, v8.16b, #2
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80100a // str q10, [x0, #64]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80300b // str q11, [x0, #192]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80500c // str q12, [x0, #320]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80700d // str q13, [x0, #448]
-	WORD $0x6f0a04c7 // ushr v7.16b, v6.16b, #6
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x6f0c0508 // ushr v8.16b, v8.16b, #4
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80180a // str q10, [x0, #96]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80380b // str q11, [x0, #224]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80580c // str q12, [x0, #352]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80780d // str q13, [x0, #480]
-	WORD $0x3dc00826 // ldr q6, [x1, #32]
-	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x4f095508 // shl v8.16b, v8.16b, #1
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80040a // str q10, [x0, #16]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80240b // str q11, [x0, #144]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80440c // str q12, [x0, #272]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80640d // str q13, [x0, #400]
-	WORD $0x6f0e04c7 // ushr v7.16b, v6.16b, #2
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x6f0f0508 // ushr v8.16b, v8.16b, #1
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d800c0a // str q10, [x0, #48]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d802c0b // str q11, [x0, #176]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d804c0c // str q12, [x0, #304]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d806c0d // str q13, [x0, #432]
-	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x6f0d0508 // ushr v8.16b, v8.16b, #3
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80140a // str q10, [x0, #80]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80340b // str q11, [x0, #208]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80540c // str q12, [x0, #336]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80740d // str q13, [x0, #464]
-	WORD $0x6f0a04c7 // ushr v7.16b, v6.16b, #6
-	WORD $0x3dc01028 // ldr q8, [x1, #64]
-	WORD $0x6f0b0508 // ushr v8.16b, v8.16b, #5
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d801c0a // str q10, [x0, #112]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d803c0b // str q11, [x0, #240]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d805c0c // str q12, [x0, #368]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d807c0d // str q13, [x0, #496]
-	WORD $0x7d40c024 // ldr h4, [x1, #96]
-	WORD $0x1ee24084 // fcvt s4, h4
-	WORD $0x4e040484 // dup v4.4s, v4.s[0]
-	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD $0xbc5fc025 // ldur s5, [x1, #-4]
-	WORD $0x0f08a4a5 // sxtl v5.8h, v5.8b
-	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
-	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x6e25dc84 // fmul v4.4s, v4.4s, v5.4s
-	WORD $0x3dc00426 // ldr q6, [x1, #16]
-	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x4f0a5508 // shl v8.16b, v8.16b, #2
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80800a // str q10, [x0, #512]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80a00b // str q11, [x0, #640]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80c00c // str q12, [x0, #768]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80e00d // str q13, [x0, #896]
-	WORD $0x6f0e04c7 // ushr v7.16b, v6.16b, #2
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
+	WORD $0x4f82914a // fmul v10.4s, v10.4s, v2.s[0]
+	WORD $0x4e0404a9 // dup v9.4s, v5.s[0]
+	WORD $0x4e29d54a // fadd v10.4s, v10.4s, v9.4s
 	WORD $0x3d80880a // str q10, [x0, #544]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
+	WORD $0x4fa2916b // fmul v11.4s, v11.4s, v2.s[1]
+	WORD $0x4e0c04a9 // dup v9.4s, v5.s[1]
+	WORD $0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
 	WORD $0x3d80a80b // str q11, [x0, #672]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
+	WORD $0x4f82998c // fmul v12.4s, v12.4s, v2.s[2]
+	WORD $0x4e1404a9 // dup v9.4s, v5.s[2]
+	WORD $0x4e29d58c // fadd v12.4s, v12.4s, v9.4s
 	WORD $0x3d80c80c // str q12, [x0, #800]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
+	WORD $0x4fa299ad // fmul v13.4s, v13.4s, v2.s[3]
+	WORD $0x4e1c04a9 // dup v9.4s, v5.s[3]
+	WORD $0x4e29d5ad // fadd v13.4s, v13.4s, v9.4s
 	WORD $0x3d80e80d // str q13, [x0, #928]
-	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x6f0e0508 // ushr v8.16b, v8.16b, #2
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
+	WORD $0x3dc02c26 // ldr q6, [x1, #176]
+	WORD $0x4ea61cc7 // mov v7.16b, v6.16b
 	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
 	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
 	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
@@ -8523,94 +4791,27 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80900a // str q10, [x0, #576]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80b00b // str q11, [x0, #704]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80d00c // str q12, [x0, #832]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80f00d // str q13, [x0, #960]
-	WORD $0x6f0a04c7 // ushr v7.16b, v6.16b, #6
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x6f0c0508 // ushr v8.16b, v8.16b, #4
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80980a // str q10, [x0, #608]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80b80b // str q11, [x0, #736]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80d80c // str q12, [x0, #864]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80f80d // str q13, [x0, #992]
-	WORD $0x3dc00c26 // ldr q6, [x1, #48]
-	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x4f095508 // shl v8.16b, v8.16b, #1
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
-	WORD $0x3d80840a // str q10, [x0, #528]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
-	WORD $0x3d80a40b // str q11, [x0, #656]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
-	WORD $0x3d80c40c // str q12, [x0, #784]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
-	WORD $0x3d80e40d // str q13, [x0, #912]
-	WORD $0x6f0e04c7 // ushr v7.16b, v6.16b, #2
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x6f0f0508 // ushr v8.16b, v8.16b, #1
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
-	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
-	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
-	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
+	WORD $0x4f82914a // fmul v10.4s, v10.4s, v2.s[0]
+	WORD $0x4e0404a9 // dup v9.4s, v5.s[0]
+	WORD $0x4e29d54a // fadd v10.4s, v10.4s, v9.4s
 	WORD $0x3d808c0a // str q10, [x0, #560]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
+	WORD $0x4fa2916b // fmul v11.4s, v11.4s, v2.s[1]
+	WORD $0x4e0c04a9 // dup v9.4s, v5.s[1]
+	WORD $0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
 	WORD $0x3d80ac0b // str q11, [x0, #688]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
+	WORD $0x4f82998c // fmul v12.4s, v12.4s, v2.s[2]
+	WORD $0x4e1404a9 // dup v9.4s, v5.s[2]
+	WORD $0x4e29d58c // fadd v12.4s, v12.4s, v9.4s
 	WORD $0x3d80cc0c // str q12, [x0, #816]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
+	WORD $0x4fa299ad // fmul v13.4s, v13.4s, v2.s[3]
+	WORD $0x4e1c04a9 // dup v9.4s, v5.s[3]
+	WORD $0x4e29d5ad // fadd v13.4s, v13.4s, v9.4s
 	WORD $0x3d80ec0d // str q13, [x0, #944]
-	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
-	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x6f0d0508 // ushr v8.16b, v8.16b, #3
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
+	WORD $0x3dc03426 // ldr q6, [x1, #208]
+	WORD $0x4ea61cc7 // mov v7.16b, v6.16b
 	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
 	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
 	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
@@ -8618,22 +4819,55 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
+	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4e040489 // dup v9.4s, v4.s[0]
+	WORD $0x4e29d54a // fadd v10.4s, v10.4s, v9.4s
+	WORD $0x3d80900a // str q10, [x0, #576]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4e0c0489 // dup v9.4s, v4.s[1]
+	WORD $0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
+	WORD $0x3d80b00b // str q11, [x0, #704]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4e140489 // dup v9.4s, v4.s[2]
+	WORD $0x4e29d58c // fadd v12.4s, v12.4s, v9.4s
+	WORD $0x3d80d00c // str q12, [x0, #832]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4e1c0489 // dup v9.4s, v4.s[3]
+	WORD $0x4e29d5ad // fadd v13.4s, v13.4s, v9.4s
+	WORD $0x3d80f00d // str q13, [x0, #960]
+	WORD $0x3dc03c26 // ldr q6, [x1, #240]
+	WORD $0x4ea61cc7 // mov v7.16b, v6.16b
+	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
+	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4e040489 // dup v9.4s, v4.s[0]
+	WORD $0x4e29d54a // fadd v10.4s, v10.4s, v9.4s
 	WORD $0x3d80940a // str q10, [x0, #592]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
+	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4e0c0489 // dup v9.4s, v4.s[1]
+	WORD $0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
 	WORD $0x3d80b40b // str q11, [x0, #720]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
+	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4e140489 // dup v9.4s, v4.s[2]
+	WORD $0x4e29d58c // fadd v12.4s, v12.4s, v9.4s
 	WORD $0x3d80d40c // str q12, [x0, #848]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
+	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4e1c0489 // dup v9.4s, v4.s[3]
+	WORD $0x4e29d5ad // fadd v13.4s, v13.4s, v9.4s
 	WORD $0x3d80f40d // str q13, [x0, #976]
-	WORD $0x6f0a04c7 // ushr v7.16b, v6.16b, #6
-	WORD $0x3dc01428 // ldr q8, [x1, #80]
-	WORD $0x6f0b0508 // ushr v8.16b, v8.16b, #5
-	WORD $0x6ea11d07 // bit v7.16b, v8.16b, v1.16b
-	WORD $0x4e070047 // tbl v7.16b, {v2.16b}, v7.16b
+	WORD $0x3dc04426 // ldr q6, [x1, #272]
+	WORD $0x4ea61cc7 // mov v7.16b, v6.16b
 	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
 	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
 	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
@@ -8641,120 +4875,69 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
+	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4e040489 // dup v9.4s, v4.s[0]
+	WORD $0x4e29d54a // fadd v10.4s, v10.4s, v9.4s
+	WORD $0x3d80980a // str q10, [x0, #608]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4e0c0489 // dup v9.4s, v4.s[1]
+	WORD $0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
+	WORD $0x3d80b80b // str q11, [x0, #736]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4e140489 // dup v9.4s, v4.s[2]
+	WORD $0x4e29d58c // fadd v12.4s, v12.4s, v9.4s
+	WORD $0x3d80d80c // str q12, [x0, #864]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4e1c0489 // dup v9.4s, v4.s[3]
+	WORD $0x4e29d5ad // fadd v13.4s, v13.4s, v9.4s
+	WORD $0x3d80f80d // str q13, [x0, #992]
+	WORD $0x3dc04c26 // ldr q6, [x1, #304]
+	WORD $0x4ea61cc7 // mov v7.16b, v6.16b
+	WORD $0x4f08a4ec // sxtl2 v12.8h, v7.16b
+	WORD $0x0f08a4ea // sxtl v10.8h, v7.8b
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4e040489 // dup v9.4s, v4.s[0]
+	WORD $0x4e29d54a // fadd v10.4s, v10.4s, v9.4s
 	WORD $0x3d809c0a // str q10, [x0, #624]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
+	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4e0c0489 // dup v9.4s, v4.s[1]
+	WORD $0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
 	WORD $0x3d80bc0b // str q11, [x0, #752]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
+	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4e140489 // dup v9.4s, v4.s[2]
+	WORD $0x4e29d58c // fadd v12.4s, v12.4s, v9.4s
 	WORD $0x3d80dc0c // str q12, [x0, #880]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
+	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4e1c0489 // dup v9.4s, v4.s[3]
+	WORD $0x4e29d5ad // fadd v13.4s, v13.4s, v9.4s
 	WORD $0x3d80fc0d // str q13, [x0, #1008]
-	ADD $106, R1, R1
+	ADD $416, R1, R1
 	ADD $1024, R0, R0
 	SUBS $1, R2, R2
 	BGT super
 	RET
 
-// func unpackIQ4NLNEON(dst *float32, w *byte, n uintptr)
-TEXT ·unpackIQ4NLNEON(SB), NOSPLIT, $0-24
+// func floatsSmallScalesNEON(dst *float32, panel *byte, n, offset uintptr)
+TEXT ·floatsSmallScalesNEON(SB), NOSPLIT, $0-32
 	MOVD dst+0(FP), R0
-	MOVD w+8(FP), R1
+	MOVD panel+8(FP), R1
 	MOVD n+16(FP), R2
-	ADD $16, R1, R1
-	MOVD $neonTable<>(SB), R3
-	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc03061 // ldr q1, [x3, #192]
 super:
-	WORD $0xfc5f0022 // ldur d2, [x1, #-16]
-	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
-	WORD $0x3dc00023 // ldr q3, [x1]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
-	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d800007 // str q7, [x0]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d802008 // str q8, [x0, #128]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d804009 // str q9, [x0, #256]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80600a // str q10, [x0, #384]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
-	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d801007 // str q7, [x0, #64]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d803008 // str q8, [x0, #192]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d805009 // str q9, [x0, #320]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80700a // str q10, [x0, #448]
-	WORD $0x3dc00823 // ldr q3, [x1, #32]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
-	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d800407 // str q7, [x0, #16]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d802408 // str q8, [x0, #144]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d804409 // str q9, [x0, #272]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80640a // str q10, [x0, #400]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
-	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d801407 // str q7, [x0, #80]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d803408 // str q8, [x0, #208]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d805409 // str q9, [x0, #336]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80740a // str q10, [x0, #464]
+	WORD $0x3dc05021 // ldr q1, [x1, #320]
+	WORD $0x3dc05822 // ldr q2, [x1, #352]
 	WORD $0x3dc01023 // ldr q3, [x1, #64]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
-	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
 	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
 	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
 	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
@@ -8762,40 +4945,79 @@ super:
 	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
 	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d800807 // str q7, [x0, #32]
+	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
+	WORD $0x3d800007 // str q7, [x0]
 	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d802808 // str q8, [x0, #160]
+	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
+	WORD $0x3d802008 // str q8, [x0, #128]
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d804809 // str q9, [x0, #288]
+	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
+	WORD $0x3d804009 // str q9, [x0, #256]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80680a // str q10, [x0, #416]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
-	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d801807 // str q7, [x0, #96]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d803808 // str q8, [x0, #224]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d805809 // str q9, [x0, #352]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80780a // str q10, [x0, #480]
+	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
+	WORD $0x3d80600a // str q10, [x0, #384]
 	WORD $0x3dc01823 // ldr q3, [x1, #96]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
-	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
+	WORD $0x3d800407 // str q7, [x0, #16]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
+	WORD $0x3d802408 // str q8, [x0, #144]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
+	WORD $0x3d804409 // str q9, [x0, #272]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
+	WORD $0x3d80640a // str q10, [x0, #400]
+	WORD $0x3dc02023 // ldr q3, [x1, #128]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
+	WORD $0x3d800807 // str q7, [x0, #32]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
+	WORD $0x3d802808 // str q8, [x0, #160]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
+	WORD $0x3d804809 // str q9, [x0, #288]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
+	WORD $0x3d80680a // str q10, [x0, #416]
+	WORD $0x3dc02823 // ldr q3, [x1, #160]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
+	WORD $0x3d800c07 // str q7, [x0, #48]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
+	WORD $0x3d802c08 // str q8, [x0, #176]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
+	WORD $0x3d804c09 // str q9, [x0, #304]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
+	WORD $0x3d806c0a // str q10, [x0, #432]
+	WORD $0x3dc03023 // ldr q3, [x1, #192]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
 	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
 	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
 	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
@@ -8804,18 +5026,58 @@ super:
 	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d800c07 // str q7, [x0, #48]
+	WORD $0x3d801007 // str q7, [x0, #64]
 	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
 	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d802c08 // str q8, [x0, #176]
+	WORD $0x3d803008 // str q8, [x0, #192]
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
 	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d804c09 // str q9, [x0, #304]
+	WORD $0x3d805009 // str q9, [x0, #320]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
 	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d806c0a // str q10, [x0, #432]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
-	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x3d80700a // str q10, [x0, #448]
+	WORD $0x3dc03823 // ldr q3, [x1, #224]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d801407 // str q7, [x0, #80]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d803408 // str q8, [x0, #208]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d805409 // str q9, [x0, #336]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d80740a // str q10, [x0, #464]
+	WORD $0x3dc04023 // ldr q3, [x1, #256]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d801807 // str q7, [x0, #96]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d803808 // str q8, [x0, #224]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d805809 // str q9, [x0, #352]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d80780a // str q10, [x0, #480]
+	WORD $0x3dc04823 // ldr q3, [x1, #288]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
 	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
 	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
 	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
@@ -8834,93 +5096,10 @@ super:
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
 	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
 	WORD $0x3d807c0a // str q10, [x0, #496]
-	WORD $0xfc5f8022 // ldur d2, [x1, #-8]
-	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
-	WORD $0x3dc00423 // ldr q3, [x1, #16]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
-	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d808007 // str q7, [x0, #512]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d80a008 // str q8, [x0, #640]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d80c009 // str q9, [x0, #768]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80e00a // str q10, [x0, #896]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
-	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d809007 // str q7, [x0, #576]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d80b008 // str q8, [x0, #704]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d80d009 // str q9, [x0, #832]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80f00a // str q10, [x0, #960]
-	WORD $0x3dc00c23 // ldr q3, [x1, #48]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
-	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d808407 // str q7, [x0, #528]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d80a408 // str q8, [x0, #656]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d80c409 // str q9, [x0, #784]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80e40a // str q10, [x0, #912]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
-	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d809407 // str q7, [x0, #592]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d80b408 // str q8, [x0, #720]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d80d409 // str q9, [x0, #848]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80f40a // str q10, [x0, #976]
+	WORD $0x3dc05421 // ldr q1, [x1, #336]
+	WORD $0x3dc05c22 // ldr q2, [x1, #368]
 	WORD $0x3dc01423 // ldr q3, [x1, #80]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
-	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
 	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
 	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
 	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
@@ -8928,40 +5107,19 @@ super:
 	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
 	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d808807 // str q7, [x0, #544]
+	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
+	WORD $0x3d808007 // str q7, [x0, #512]
 	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d80a808 // str q8, [x0, #672]
+	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
+	WORD $0x3d80a008 // str q8, [x0, #640]
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d80c809 // str q9, [x0, #800]
+	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
+	WORD $0x3d80c009 // str q9, [x0, #768]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80e80a // str q10, [x0, #928]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
-	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d809807 // str q7, [x0, #608]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d80b808 // str q8, [x0, #736]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d80d809 // str q9, [x0, #864]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80f80a // str q10, [x0, #992]
+	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
+	WORD $0x3d80e00a // str q10, [x0, #896]
 	WORD $0x3dc01c23 // ldr q3, [x1, #112]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
-	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
 	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
 	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
 	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
@@ -8969,19 +5127,19 @@ super:
 	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
 	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d808c07 // str q7, [x0, #560]
+	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
+	WORD $0x3d808407 // str q7, [x0, #528]
 	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d80ac08 // str q8, [x0, #688]
+	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
+	WORD $0x3d80a408 // str q8, [x0, #656]
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d80cc09 // str q9, [x0, #816]
+	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
+	WORD $0x3d80c409 // str q9, [x0, #784]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80ec0a // str q10, [x0, #944]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
-	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
+	WORD $0x3d80e40a // str q10, [x0, #912]
+	WORD $0x3dc02423 // ldr q3, [x1, #144]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
 	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
 	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
 	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
@@ -8989,1391 +5147,39 @@ super:
 	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
 	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d809c07 // str q7, [x0, #624]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d80bc08 // str q8, [x0, #752]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d80dc09 // str q9, [x0, #880]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80fc0a // str q10, [x0, #1008]
-	ADD $144, R1, R1
-	ADD $1024, R0, R0
-	SUBS $1, R2, R2
-	BGT super
-	RET
-
-// func unpackIQ3SNEON(dst *float32, w *byte, n uintptr)
-TEXT ·unpackIQ3SNEON(SB), NOSPLIT, $0-24
-	MOVD dst+0(FP), R0
-	MOVD w+8(FP), R1
-	MOVD n+16(FP), R2
-	ADD $8, R1, R1
-	MOVD $neonTable<>(SB), R3
-	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc03461 // ldr q1, [x3, #208]
-super:
-	WORD $0x7d410022 // ldr h2, [x1, #128]
-	WORD $0x1ee24042 // fcvt s2, h2
-	WORD $0x4e040442 // dup v2.4s, v2.s[0]
-	WORD $0xbc5f8023 // ldur s3, [x1, #-8]
-	WORD $0x0f08a463 // sxtl v3.8h, v3.8b
-	WORD $0x0f10a463 // sxtl v3.4s, v3.4h
-	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
-	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
-	WORD $0x3dc00024 // ldr q4, [x1]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d800008 // str q8, [x0]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d802009 // str q9, [x0, #128]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80400a // str q10, [x0, #256]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80600b // str q11, [x0, #384]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d801008 // str q8, [x0, #64]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d803009 // str q9, [x0, #192]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80500a // str q10, [x0, #320]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80700b // str q11, [x0, #448]
-	WORD $0x3dc00824 // ldr q4, [x1, #32]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d800408 // str q8, [x0, #16]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d802409 // str q9, [x0, #144]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80440a // str q10, [x0, #272]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80640b // str q11, [x0, #400]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d801408 // str q8, [x0, #80]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d803409 // str q9, [x0, #208]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80540a // str q10, [x0, #336]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80740b // str q11, [x0, #464]
-	WORD $0x3dc01024 // ldr q4, [x1, #64]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d800808 // str q8, [x0, #32]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d802809 // str q9, [x0, #160]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80480a // str q10, [x0, #288]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80680b // str q11, [x0, #416]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d801808 // str q8, [x0, #96]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d803809 // str q9, [x0, #224]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80580a // str q10, [x0, #352]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80780b // str q11, [x0, #480]
-	WORD $0x3dc01824 // ldr q4, [x1, #96]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d800c08 // str q8, [x0, #48]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d802c09 // str q9, [x0, #176]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d804c0a // str q10, [x0, #304]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d806c0b // str q11, [x0, #432]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d801c08 // str q8, [x0, #112]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d803c09 // str q9, [x0, #240]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d805c0a // str q10, [x0, #368]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d807c0b // str q11, [x0, #496]
-	WORD $0x7d410022 // ldr h2, [x1, #128]
-	WORD $0x1ee24042 // fcvt s2, h2
-	WORD $0x4e040442 // dup v2.4s, v2.s[0]
-	WORD $0xbc5fc023 // ldur s3, [x1, #-4]
-	WORD $0x0f08a463 // sxtl v3.8h, v3.8b
-	WORD $0x0f10a463 // sxtl v3.4s, v3.4h
-	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
-	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
-	WORD $0x3dc00424 // ldr q4, [x1, #16]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d808008 // str q8, [x0, #512]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d80a009 // str q9, [x0, #640]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80c00a // str q10, [x0, #768]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80e00b // str q11, [x0, #896]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d809008 // str q8, [x0, #576]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d80b009 // str q9, [x0, #704]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80d00a // str q10, [x0, #832]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80f00b // str q11, [x0, #960]
-	WORD $0x3dc00c24 // ldr q4, [x1, #48]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d808408 // str q8, [x0, #528]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d80a409 // str q9, [x0, #656]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80c40a // str q10, [x0, #784]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80e40b // str q11, [x0, #912]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d809408 // str q8, [x0, #592]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d80b409 // str q9, [x0, #720]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80d40a // str q10, [x0, #848]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80f40b // str q11, [x0, #976]
-	WORD $0x3dc01424 // ldr q4, [x1, #80]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d808808 // str q8, [x0, #544]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d80a809 // str q9, [x0, #672]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80c80a // str q10, [x0, #800]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80e80b // str q11, [x0, #928]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d809808 // str q8, [x0, #608]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d80b809 // str q9, [x0, #736]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80d80a // str q10, [x0, #864]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80f80b // str q11, [x0, #992]
-	WORD $0x3dc01c24 // ldr q4, [x1, #112]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d808c08 // str q8, [x0, #560]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d80ac09 // str q9, [x0, #688]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80cc0a // str q10, [x0, #816]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80ec0b // str q11, [x0, #944]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d809c08 // str q8, [x0, #624]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d80bc09 // str q9, [x0, #752]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80dc0a // str q10, [x0, #880]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80fc0b // str q11, [x0, #1008]
-	ADD $138, R1, R1
-	ADD $1024, R0, R0
-	SUBS $1, R2, R2
-	BGT super
-	RET
-
-// func unpackIQ4XSNEON(dst *float32, w *byte, n uintptr)
-TEXT ·unpackIQ4XSNEON(SB), NOSPLIT, $0-24
-	MOVD dst+0(FP), R0
-	MOVD w+8(FP), R1
-	MOVD n+16(FP), R2
-	ADD $8, R1, R1
-	MOVD $neonTable<>(SB), R3
-	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc03061 // ldr q1, [x3, #192]
-super:
-	WORD $0x7d410022 // ldr h2, [x1, #128]
-	WORD $0x1ee24042 // fcvt s2, h2
-	WORD $0x4e040442 // dup v2.4s, v2.s[0]
-	WORD $0xbc5f8023 // ldur s3, [x1, #-8]
-	WORD $0x0f08a463 // sxtl v3.8h, v3.8b
-	WORD $0x0f10a463 // sxtl v3.4s, v3.4h
-	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
-	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
-	WORD $0x3dc00024 // ldr q4, [x1]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d800008 // str q8, [x0]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d802009 // str q9, [x0, #128]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80400a // str q10, [x0, #256]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80600b // str q11, [x0, #384]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d801008 // str q8, [x0, #64]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d803009 // str q9, [x0, #192]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80500a // str q10, [x0, #320]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80700b // str q11, [x0, #448]
-	WORD $0x3dc00824 // ldr q4, [x1, #32]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d800408 // str q8, [x0, #16]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d802409 // str q9, [x0, #144]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80440a // str q10, [x0, #272]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80640b // str q11, [x0, #400]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d801408 // str q8, [x0, #80]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d803409 // str q9, [x0, #208]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80540a // str q10, [x0, #336]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80740b // str q11, [x0, #464]
-	WORD $0x3dc01024 // ldr q4, [x1, #64]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d800808 // str q8, [x0, #32]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d802809 // str q9, [x0, #160]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80480a // str q10, [x0, #288]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80680b // str q11, [x0, #416]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d801808 // str q8, [x0, #96]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d803809 // str q9, [x0, #224]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80580a // str q10, [x0, #352]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80780b // str q11, [x0, #480]
-	WORD $0x3dc01824 // ldr q4, [x1, #96]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d800c08 // str q8, [x0, #48]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d802c09 // str q9, [x0, #176]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d804c0a // str q10, [x0, #304]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d806c0b // str q11, [x0, #432]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d801c08 // str q8, [x0, #112]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d803c09 // str q9, [x0, #240]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d805c0a // str q10, [x0, #368]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d807c0b // str q11, [x0, #496]
-	WORD $0x7d410022 // ldr h2, [x1, #128]
-	WORD $0x1ee24042 // fcvt s2, h2
-	WORD $0x4e040442 // dup v2.4s, v2.s[0]
-	WORD $0xbc5fc023 // ldur s3, [x1, #-4]
-	WORD $0x0f08a463 // sxtl v3.8h, v3.8b
-	WORD $0x0f10a463 // sxtl v3.4s, v3.4h
-	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
-	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
-	WORD $0x3dc00424 // ldr q4, [x1, #16]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d808008 // str q8, [x0, #512]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d80a009 // str q9, [x0, #640]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80c00a // str q10, [x0, #768]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80e00b // str q11, [x0, #896]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d809008 // str q8, [x0, #576]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d80b009 // str q9, [x0, #704]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80d00a // str q10, [x0, #832]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80f00b // str q11, [x0, #960]
-	WORD $0x3dc00c24 // ldr q4, [x1, #48]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d808408 // str q8, [x0, #528]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d80a409 // str q9, [x0, #656]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80c40a // str q10, [x0, #784]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80e40b // str q11, [x0, #912]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d809408 // str q8, [x0, #592]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d80b409 // str q9, [x0, #720]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80d40a // str q10, [x0, #848]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80f40b // str q11, [x0, #976]
-	WORD $0x3dc01424 // ldr q4, [x1, #80]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d808808 // str q8, [x0, #544]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d80a809 // str q9, [x0, #672]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80c80a // str q10, [x0, #800]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80e80b // str q11, [x0, #928]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d809808 // str q8, [x0, #608]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d80b809 // str q9, [x0, #736]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80d80a // str q10, [x0, #864]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80f80b // str q11, [x0, #992]
-	WORD $0x3dc01c24 // ldr q4, [x1, #112]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d808c08 // str q8, [x0, #560]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d80ac09 // str q9, [x0, #688]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80cc0a // str q10, [x0, #816]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80ec0b // str q11, [x0, #944]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d809c08 // str q8, [x0, #624]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d80bc09 // str q9, [x0, #752]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80dc0a // str q10, [x0, #880]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80fc0b // str q11, [x0, #1008]
-	ADD $138, R1, R1
-	ADD $1024, R0, R0
-	SUBS $1, R2, R2
-	BGT super
-	RET
-
-// func unpackIQ1MNEON(dst *float32, w *byte, n uintptr)
-TEXT ·unpackIQ1MNEON(SB), NOSPLIT, $0-24
-	MOVD dst+0(FP), R0
-	MOVD w+8(FP), R1
-	MOVD n+16(FP), R2
-	ADD $16, R1, R1
-	MOVD $neonTable<>(SB), R3
-	WORD $0x4f00e460 // movi v0.16b, #0x3
-	WORD $0x4f00e481 // movi v1.16b, #0x4
-	WORD $0x3dc02c62 // ldr q2, [x3, #176]
-	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
-super:
-	WORD $0x7d40c024 // ldr h4, [x1, #96]
-	WORD $0x1ee24084 // fcvt s4, h4
-	WORD $0x4e040484 // dup v4.4s, v4.s[0]
-	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD $0xfc5f0026 // ldur d6, [x1, #-16]
-	WORD $0x0f08a4c6 // sxtl v6.8h, v6.8b
-	WORD $0x4f3054c5 // shl v5.4s, v6.4s, #16
-	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
-	WORD $0x4f3004c6 // sshr v6.4s, v6.4s, #16
-	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
-	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
-	WORD $0x3dc00027 // ldr q7, [x1]
-	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
-	WORD $0x3dc01029 // ldr q9, [x1, #64]
-	WORD $0x4f0a5529 // shl v9.16b, v9.16b, #2
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f85916b // fmul v11.4s, v11.4s, v5.s[0]
-	WORD $0x3d80000b // str q11, [x0]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa5918c // fmul v12.4s, v12.4s, v5.s[1]
-	WORD $0x3d80200c // str q12, [x0, #128]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8599ad // fmul v13.4s, v13.4s, v5.s[2]
-	WORD $0x3d80400d // str q13, [x0, #256]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa599ce // fmul v14.4s, v14.4s, v5.s[3]
-	WORD $0x3d80600e // str q14, [x0, #384]
-	WORD $0x6f0e04e8 // ushr v8.16b, v7.16b, #2
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x3dc01029 // ldr q9, [x1, #64]
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f85916b // fmul v11.4s, v11.4s, v5.s[0]
-	WORD $0x3d80080b // str q11, [x0, #32]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa5918c // fmul v12.4s, v12.4s, v5.s[1]
-	WORD $0x3d80280c // str q12, [x0, #160]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8599ad // fmul v13.4s, v13.4s, v5.s[2]
-	WORD $0x3d80480d // str q13, [x0, #288]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa599ce // fmul v14.4s, v14.4s, v5.s[3]
-	WORD $0x3d80680e // str q14, [x0, #416]
-	WORD $0x6f0c04e8 // ushr v8.16b, v7.16b, #4
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x3dc01029 // ldr q9, [x1, #64]
-	WORD $0x6f0e0529 // ushr v9.16b, v9.16b, #2
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f86916b // fmul v11.4s, v11.4s, v6.s[0]
-	WORD $0x3d80100b // str q11, [x0, #64]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa6918c // fmul v12.4s, v12.4s, v6.s[1]
-	WORD $0x3d80300c // str q12, [x0, #192]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8699ad // fmul v13.4s, v13.4s, v6.s[2]
-	WORD $0x3d80500d // str q13, [x0, #320]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa699ce // fmul v14.4s, v14.4s, v6.s[3]
-	WORD $0x3d80700e // str q14, [x0, #448]
-	WORD $0x6f0a04e8 // ushr v8.16b, v7.16b, #6
-	WORD $0x3dc01029 // ldr q9, [x1, #64]
-	WORD $0x6f0c0529 // ushr v9.16b, v9.16b, #4
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f86916b // fmul v11.4s, v11.4s, v6.s[0]
-	WORD $0x3d80180b // str q11, [x0, #96]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa6918c // fmul v12.4s, v12.4s, v6.s[1]
-	WORD $0x3d80380c // str q12, [x0, #224]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8699ad // fmul v13.4s, v13.4s, v6.s[2]
-	WORD $0x3d80580d // str q13, [x0, #352]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa699ce // fmul v14.4s, v14.4s, v6.s[3]
-	WORD $0x3d80780e // str q14, [x0, #480]
-	WORD $0x3dc00827 // ldr q7, [x1, #32]
-	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
-	WORD $0x3dc01029 // ldr q9, [x1, #64]
-	WORD $0x4f095529 // shl v9.16b, v9.16b, #1
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f85916b // fmul v11.4s, v11.4s, v5.s[0]
-	WORD $0x3d80040b // str q11, [x0, #16]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa5918c // fmul v12.4s, v12.4s, v5.s[1]
-	WORD $0x3d80240c // str q12, [x0, #144]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8599ad // fmul v13.4s, v13.4s, v5.s[2]
-	WORD $0x3d80440d // str q13, [x0, #272]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa599ce // fmul v14.4s, v14.4s, v5.s[3]
-	WORD $0x3d80640e // str q14, [x0, #400]
-	WORD $0x6f0e04e8 // ushr v8.16b, v7.16b, #2
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x3dc01029 // ldr q9, [x1, #64]
-	WORD $0x6f0f0529 // ushr v9.16b, v9.16b, #1
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f85916b // fmul v11.4s, v11.4s, v5.s[0]
-	WORD $0x3d800c0b // str q11, [x0, #48]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa5918c // fmul v12.4s, v12.4s, v5.s[1]
-	WORD $0x3d802c0c // str q12, [x0, #176]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8599ad // fmul v13.4s, v13.4s, v5.s[2]
-	WORD $0x3d804c0d // str q13, [x0, #304]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa599ce // fmul v14.4s, v14.4s, v5.s[3]
-	WORD $0x3d806c0e // str q14, [x0, #432]
-	WORD $0x6f0c04e8 // ushr v8.16b, v7.16b, #4
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x3dc01029 // ldr q9, [x1, #64]
-	WORD $0x6f0d0529 // ushr v9.16b, v9.16b, #3
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f86916b // fmul v11.4s, v11.4s, v6.s[0]
-	WORD $0x3d80140b // str q11, [x0, #80]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa6918c // fmul v12.4s, v12.4s, v6.s[1]
-	WORD $0x3d80340c // str q12, [x0, #208]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8699ad // fmul v13.4s, v13.4s, v6.s[2]
-	WORD $0x3d80540d // str q13, [x0, #336]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa699ce // fmul v14.4s, v14.4s, v6.s[3]
-	WORD $0x3d80740e // str q14, [x0, #464]
-	WORD $0x6f0a04e8 // ushr v8.16b, v7.16b, #6
-	WORD $0x3dc01029 // ldr q9, [x1, #64]
-	WORD $0x6f0b0529 // ushr v9.16b, v9.16b, #5
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f86916b // fmul v11.4s, v11.4s, v6.s[0]
-	WORD $0x3d801c0b // str q11, [x0, #112]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa6918c // fmul v12.4s, v12.4s, v6.s[1]
-	WORD $0x3d803c0c // str q12, [x0, #240]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8699ad // fmul v13.4s, v13.4s, v6.s[2]
-	WORD $0x3d805c0d // str q13, [x0, #368]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa699ce // fmul v14.4s, v14.4s, v6.s[3]
-	WORD $0x3d807c0e // str q14, [x0, #496]
-	WORD $0x7d40c024 // ldr h4, [x1, #96]
-	WORD $0x1ee24084 // fcvt s4, h4
-	WORD $0x4e040484 // dup v4.4s, v4.s[0]
-	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD $0xfc5f8026 // ldur d6, [x1, #-8]
-	WORD $0x0f08a4c6 // sxtl v6.8h, v6.8b
-	WORD $0x4f3054c5 // shl v5.4s, v6.4s, #16
-	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
-	WORD $0x4f3004c6 // sshr v6.4s, v6.4s, #16
-	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
-	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
-	WORD $0x3dc00427 // ldr q7, [x1, #16]
-	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
-	WORD $0x3dc01429 // ldr q9, [x1, #80]
-	WORD $0x4f0a5529 // shl v9.16b, v9.16b, #2
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f85916b // fmul v11.4s, v11.4s, v5.s[0]
-	WORD $0x3d80800b // str q11, [x0, #512]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa5918c // fmul v12.4s, v12.4s, v5.s[1]
-	WORD $0x3d80a00c // str q12, [x0, #640]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8599ad // fmul v13.4s, v13.4s, v5.s[2]
-	WORD $0x3d80c00d // str q13, [x0, #768]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa599ce // fmul v14.4s, v14.4s, v5.s[3]
-	WORD $0x3d80e00e // str q14, [x0, #896]
-	WORD $0x6f0e04e8 // ushr v8.16b, v7.16b, #2
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x3dc01429 // ldr q9, [x1, #80]
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f85916b // fmul v11.4s, v11.4s, v5.s[0]
-	WORD $0x3d80880b // str q11, [x0, #544]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa5918c // fmul v12.4s, v12.4s, v5.s[1]
-	WORD $0x3d80a80c // str q12, [x0, #672]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8599ad // fmul v13.4s, v13.4s, v5.s[2]
-	WORD $0x3d80c80d // str q13, [x0, #800]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa599ce // fmul v14.4s, v14.4s, v5.s[3]
-	WORD $0x3d80e80e // str q14, [x0, #928]
-	WORD $0x6f0c04e8 // ushr v8.16b, v7.16b, #4
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x3dc01429 // ldr q9, [x1, #80]
-	WORD $0x6f0e0529 // ushr v9.16b, v9.16b, #2
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f86916b // fmul v11.4s, v11.4s, v6.s[0]
-	WORD $0x3d80900b // str q11, [x0, #576]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa6918c // fmul v12.4s, v12.4s, v6.s[1]
-	WORD $0x3d80b00c // str q12, [x0, #704]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8699ad // fmul v13.4s, v13.4s, v6.s[2]
-	WORD $0x3d80d00d // str q13, [x0, #832]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa699ce // fmul v14.4s, v14.4s, v6.s[3]
-	WORD $0x3d80f00e // str q14, [x0, #960]
-	WORD $0x6f0a04e8 // ushr v8.16b, v7.16b, #6
-	WORD $0x3dc01429 // ldr q9, [x1, #80]
-	WORD $0x6f0c0529 // ushr v9.16b, v9.16b, #4
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f86916b // fmul v11.4s, v11.4s, v6.s[0]
-	WORD $0x3d80980b // str q11, [x0, #608]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa6918c // fmul v12.4s, v12.4s, v6.s[1]
-	WORD $0x3d80b80c // str q12, [x0, #736]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8699ad // fmul v13.4s, v13.4s, v6.s[2]
-	WORD $0x3d80d80d // str q13, [x0, #864]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa699ce // fmul v14.4s, v14.4s, v6.s[3]
-	WORD $0x3d80f80e // str q14, [x0, #992]
-	WORD $0x3dc00c27 // ldr q7, [x1, #48]
-	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
-	WORD $0x3dc01429 // ldr q9, [x1, #80]
-	WORD $0x4f095529 // shl v9.16b, v9.16b, #1
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f85916b // fmul v11.4s, v11.4s, v5.s[0]
-	WORD $0x3d80840b // str q11, [x0, #528]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa5918c // fmul v12.4s, v12.4s, v5.s[1]
-	WORD $0x3d80a40c // str q12, [x0, #656]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8599ad // fmul v13.4s, v13.4s, v5.s[2]
-	WORD $0x3d80c40d // str q13, [x0, #784]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa599ce // fmul v14.4s, v14.4s, v5.s[3]
-	WORD $0x3d80e40e // str q14, [x0, #912]
-	WORD $0x6f0e04e8 // ushr v8.16b, v7.16b, #2
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x3dc01429 // ldr q9, [x1, #80]
-	WORD $0x6f0f0529 // ushr v9.16b, v9.16b, #1
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f85916b // fmul v11.4s, v11.4s, v5.s[0]
-	WORD $0x3d808c0b // str q11, [x0, #560]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa5918c // fmul v12.4s, v12.4s, v5.s[1]
-	WORD $0x3d80ac0c // str q12, [x0, #688]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8599ad // fmul v13.4s, v13.4s, v5.s[2]
-	WORD $0x3d80cc0d // str q13, [x0, #816]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa599ce // fmul v14.4s, v14.4s, v5.s[3]
-	WORD $0x3d80ec0e // str q14, [x0, #944]
-	WORD $0x6f0c04e8 // ushr v8.16b, v7.16b, #4
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x3dc01429 // ldr q9, [x1, #80]
-	WORD $0x6f0d0529 // ushr v9.16b, v9.16b, #3
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f86916b // fmul v11.4s, v11.4s, v6.s[0]
-	WORD $0x3d80940b // str q11, [x0, #592]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa6918c // fmul v12.4s, v12.4s, v6.s[1]
-	WORD $0x3d80b40c // str q12, [x0, #720]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8699ad // fmul v13.4s, v13.4s, v6.s[2]
-	WORD $0x3d80d40d // str q13, [x0, #848]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa699ce // fmul v14.4s, v14.4s, v6.s[3]
-	WORD $0x3d80f40e // str q14, [x0, #976]
-	WORD $0x6f0a04e8 // ushr v8.16b, v7.16b, #6
-	WORD $0x3dc01429 // ldr q9, [x1, #80]
-	WORD $0x6f0b0529 // ushr v9.16b, v9.16b, #5
-	WORD $0x6ea11d28 // bit v8.16b, v9.16b, v1.16b
-	WORD $0x4e080048 // tbl v8.16b, {v2.16b}, v8.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f86916b // fmul v11.4s, v11.4s, v6.s[0]
-	WORD $0x3d809c0b // str q11, [x0, #624]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa6918c // fmul v12.4s, v12.4s, v6.s[1]
-	WORD $0x3d80bc0c // str q12, [x0, #752]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8699ad // fmul v13.4s, v13.4s, v6.s[2]
-	WORD $0x3d80dc0d // str q13, [x0, #880]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa699ce // fmul v14.4s, v14.4s, v6.s[3]
-	WORD $0x3d80fc0e // str q14, [x0, #1008]
-	ADD $114, R1, R1
-	ADD $1024, R0, R0
-	SUBS $1, R2, R2
-	BGT super
-	RET
-
-// func unpackTQ10NEON(dst *float32, w *byte, n uintptr)
-TEXT ·unpackTQ10NEON(SB), NOSPLIT, $0-24
-	MOVD dst+0(FP), R0
-	MOVD w+8(FP), R1
-	MOVD n+16(FP), R2
-	MOVD $neonTable<>(SB), R3
-	WORD $0x4f00e460 // movi v0.16b, #0x3
-	WORD $0x4f00e421 // movi v1.16b, #0x1
-super:
-	WORD $0x7d408022 // ldr h2, [x1, #64]
-	WORD $0x1ee24042 // fcvt s2, h2
-	WORD $0x4e040442 // dup v2.4s, v2.s[0]
-	WORD $0x3dc00023 // ldr q3, [x1]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d800007 // str q7, [x0]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d802008 // str q8, [x0, #128]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d804009 // str q9, [x0, #256]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80600a // str q10, [x0, #384]
-	WORD $0x6f0e0464 // ushr v4.16b, v3.16b, #2
-	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d800807 // str q7, [x0, #32]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d802808 // str q8, [x0, #160]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d804809 // str q9, [x0, #288]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80680a // str q10, [x0, #416]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
-	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d801007 // str q7, [x0, #64]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d803008 // str q8, [x0, #192]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d805009 // str q9, [x0, #320]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80700a // str q10, [x0, #448]
-	WORD $0x6f0a0464 // ushr v4.16b, v3.16b, #6
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d801807 // str q7, [x0, #96]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d803808 // str q8, [x0, #224]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d805809 // str q9, [x0, #352]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80780a // str q10, [x0, #480]
-	WORD $0x3dc00823 // ldr q3, [x1, #32]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d800407 // str q7, [x0, #16]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d802408 // str q8, [x0, #144]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d804409 // str q9, [x0, #272]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80640a // str q10, [x0, #400]
-	WORD $0x6f0e0464 // ushr v4.16b, v3.16b, #2
-	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d800c07 // str q7, [x0, #48]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d802c08 // str q8, [x0, #176]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d804c09 // str q9, [x0, #304]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d806c0a // str q10, [x0, #432]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
-	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d801407 // str q7, [x0, #80]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d803408 // str q8, [x0, #208]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d805409 // str q9, [x0, #336]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80740a // str q10, [x0, #464]
-	WORD $0x6f0a0464 // ushr v4.16b, v3.16b, #6
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d801c07 // str q7, [x0, #112]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d803c08 // str q8, [x0, #240]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d805c09 // str q9, [x0, #368]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d807c0a // str q10, [x0, #496]
-	WORD $0x7d408022 // ldr h2, [x1, #64]
-	WORD $0x1ee24042 // fcvt s2, h2
-	WORD $0x4e040442 // dup v2.4s, v2.s[0]
-	WORD $0x3dc00423 // ldr q3, [x1, #16]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d808007 // str q7, [x0, #512]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d80a008 // str q8, [x0, #640]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d80c009 // str q9, [x0, #768]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80e00a // str q10, [x0, #896]
-	WORD $0x6f0e0464 // ushr v4.16b, v3.16b, #2
-	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
 	WORD $0x3d808807 // str q7, [x0, #544]
 	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
 	WORD $0x3d80a808 // str q8, [x0, #672]
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
 	WORD $0x3d80c809 // str q9, [x0, #800]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
 	WORD $0x3d80e80a // str q10, [x0, #928]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
-	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x3dc02c23 // ldr q3, [x1, #176]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8190e7 // fmul v7.4s, v7.4s, v1.s[0]
+	WORD $0x3d808c07 // str q7, [x0, #560]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa19108 // fmul v8.4s, v8.4s, v1.s[1]
+	WORD $0x3d80ac08 // str q8, [x0, #688]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f819929 // fmul v9.4s, v9.4s, v1.s[2]
+	WORD $0x3d80cc09 // str q9, [x0, #816]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa1994a // fmul v10.4s, v10.4s, v1.s[3]
+	WORD $0x3d80ec0a // str q10, [x0, #944]
+	WORD $0x3dc03423 // ldr q3, [x1, #208]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
 	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
 	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
 	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
@@ -10392,71 +5198,8 @@ super:
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
 	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
 	WORD $0x3d80f00a // str q10, [x0, #960]
-	WORD $0x6f0a0464 // ushr v4.16b, v3.16b, #6
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d809807 // str q7, [x0, #608]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d80b808 // str q8, [x0, #736]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d80d809 // str q9, [x0, #864]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80f80a // str q10, [x0, #992]
-	WORD $0x3dc00c23 // ldr q3, [x1, #48]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d808407 // str q7, [x0, #528]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d80a408 // str q8, [x0, #656]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d80c409 // str q9, [x0, #784]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80e40a // str q10, [x0, #912]
-	WORD $0x6f0e0464 // ushr v4.16b, v3.16b, #2
-	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d808c07 // str q7, [x0, #560]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d80ac08 // str q8, [x0, #688]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d80cc09 // str q9, [x0, #816]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80ec0a // str q10, [x0, #944]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
-	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x3dc03c23 // ldr q3, [x1, #240]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
 	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
 	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
 	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
@@ -10475,1009 +5218,8 @@ super:
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
 	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
 	WORD $0x3d80f40a // str q10, [x0, #976]
-	WORD $0x6f0a0464 // ushr v4.16b, v3.16b, #6
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d809c07 // str q7, [x0, #624]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d80bc08 // str q8, [x0, #752]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d80dc09 // str q9, [x0, #880]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80fc0a // str q10, [x0, #1008]
-	ADD $66, R1, R1
-	ADD $1024, R0, R0
-	SUBS $1, R2, R2
-	BGT super
-	RET
-
-// func unpackMXFP4NEON(dst *float32, w *byte, n uintptr)
-TEXT ·unpackMXFP4NEON(SB), NOSPLIT, $0-24
-	MOVD dst+0(FP), R0
-	MOVD w+8(FP), R1
-	MOVD n+16(FP), R2
-	ADD $8, R1, R1
-	MOVD $neonTable<>(SB), R3
-	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc03861 // ldr q1, [x3, #224]
-	WORD $0x4f024402 // movi v2.4s, #0x40, lsl #16
-	WORD $0x4f03f403 // fmov v3.4s, #5.000000000000000000e-01
-super:
-	WORD $0xbc5f8024 // ldur s4, [x1, #-8]
-	WORD $0x2f08a484 // uxtl v4.8h, v4.8b
-	WORD $0x2f10a484 // uxtl v4.4s, v4.4h
-	WORD $0x4f375484 // shl v4.4s, v4.4s, #23
-	WORD $0x6ea26484 // umax v4.4s, v4.4s, v2.4s
-	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD $0x3dc00025 // ldr q5, [x1]
-	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
-	WORD $0x3d800009 // str q9, [x0]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
-	WORD $0x3d80200a // str q10, [x0, #128]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
-	WORD $0x3d80400b // str q11, [x0, #256]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
-	WORD $0x3d80600c // str q12, [x0, #384]
-	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
-	WORD $0x3d801009 // str q9, [x0, #64]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
-	WORD $0x3d80300a // str q10, [x0, #192]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
-	WORD $0x3d80500b // str q11, [x0, #320]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
-	WORD $0x3d80700c // str q12, [x0, #448]
-	WORD $0x3dc00825 // ldr q5, [x1, #32]
-	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
-	WORD $0x3d800409 // str q9, [x0, #16]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
-	WORD $0x3d80240a // str q10, [x0, #144]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
-	WORD $0x3d80440b // str q11, [x0, #272]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
-	WORD $0x3d80640c // str q12, [x0, #400]
-	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
-	WORD $0x3d801409 // str q9, [x0, #80]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
-	WORD $0x3d80340a // str q10, [x0, #208]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
-	WORD $0x3d80540b // str q11, [x0, #336]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
-	WORD $0x3d80740c // str q12, [x0, #464]
-	WORD $0x3dc01025 // ldr q5, [x1, #64]
-	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
-	WORD $0x3d800809 // str q9, [x0, #32]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
-	WORD $0x3d80280a // str q10, [x0, #160]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
-	WORD $0x3d80480b // str q11, [x0, #288]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
-	WORD $0x3d80680c // str q12, [x0, #416]
-	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
-	WORD $0x3d801809 // str q9, [x0, #96]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
-	WORD $0x3d80380a // str q10, [x0, #224]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
-	WORD $0x3d80580b // str q11, [x0, #352]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
-	WORD $0x3d80780c // str q12, [x0, #480]
-	WORD $0x3dc01825 // ldr q5, [x1, #96]
-	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
-	WORD $0x3d800c09 // str q9, [x0, #48]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
-	WORD $0x3d802c0a // str q10, [x0, #176]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
-	WORD $0x3d804c0b // str q11, [x0, #304]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
-	WORD $0x3d806c0c // str q12, [x0, #432]
-	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
-	WORD $0x3d801c09 // str q9, [x0, #112]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
-	WORD $0x3d803c0a // str q10, [x0, #240]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
-	WORD $0x3d805c0b // str q11, [x0, #368]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
-	WORD $0x3d807c0c // str q12, [x0, #496]
-	WORD $0xbc5fc024 // ldur s4, [x1, #-4]
-	WORD $0x2f08a484 // uxtl v4.8h, v4.8b
-	WORD $0x2f10a484 // uxtl v4.4s, v4.4h
-	WORD $0x4f375484 // shl v4.4s, v4.4s, #23
-	WORD $0x6ea26484 // umax v4.4s, v4.4s, v2.4s
-	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD $0x3dc00425 // ldr q5, [x1, #16]
-	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
-	WORD $0x3d808009 // str q9, [x0, #512]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
-	WORD $0x3d80a00a // str q10, [x0, #640]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
-	WORD $0x3d80c00b // str q11, [x0, #768]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
-	WORD $0x3d80e00c // str q12, [x0, #896]
-	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
-	WORD $0x3d809009 // str q9, [x0, #576]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
-	WORD $0x3d80b00a // str q10, [x0, #704]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
-	WORD $0x3d80d00b // str q11, [x0, #832]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
-	WORD $0x3d80f00c // str q12, [x0, #960]
-	WORD $0x3dc00c25 // ldr q5, [x1, #48]
-	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
-	WORD $0x3d808409 // str q9, [x0, #528]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
-	WORD $0x3d80a40a // str q10, [x0, #656]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
-	WORD $0x3d80c40b // str q11, [x0, #784]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
-	WORD $0x3d80e40c // str q12, [x0, #912]
-	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
-	WORD $0x3d809409 // str q9, [x0, #592]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
-	WORD $0x3d80b40a // str q10, [x0, #720]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
-	WORD $0x3d80d40b // str q11, [x0, #848]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
-	WORD $0x3d80f40c // str q12, [x0, #976]
-	WORD $0x3dc01425 // ldr q5, [x1, #80]
-	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
-	WORD $0x3d808809 // str q9, [x0, #544]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
-	WORD $0x3d80a80a // str q10, [x0, #672]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
-	WORD $0x3d80c80b // str q11, [x0, #800]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
-	WORD $0x3d80e80c // str q12, [x0, #928]
-	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
-	WORD $0x3d809809 // str q9, [x0, #608]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
-	WORD $0x3d80b80a // str q10, [x0, #736]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
-	WORD $0x3d80d80b // str q11, [x0, #864]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
-	WORD $0x3d80f80c // str q12, [x0, #992]
-	WORD $0x3dc01c25 // ldr q5, [x1, #112]
-	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
-	WORD $0x3d808c09 // str q9, [x0, #560]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
-	WORD $0x3d80ac0a // str q10, [x0, #688]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
-	WORD $0x3d80cc0b // str q11, [x0, #816]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
-	WORD $0x3d80ec0c // str q12, [x0, #944]
-	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
-	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
-	WORD $0x4f08a4cb // sxtl2 v11.8h, v6.16b
-	WORD $0x0f08a4c9 // sxtl v9.8h, v6.8b
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
-	WORD $0x3d809c09 // str q9, [x0, #624]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
-	WORD $0x3d80bc0a // str q10, [x0, #752]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
-	WORD $0x3d80dc0b // str q11, [x0, #880]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
-	WORD $0x3d80fc0c // str q12, [x0, #1008]
-	ADD $136, R1, R1
-	ADD $1024, R0, R0
-	SUBS $1, R2, R2
-	BGT super
-	RET
-
-// func unpackNVFP4NEON(dst *float32, w *byte, n uintptr)
-TEXT ·unpackNVFP4NEON(SB), NOSPLIT, $0-24
-	MOVD dst+0(FP), R0
-	MOVD w+8(FP), R1
-	MOVD n+16(FP), R2
-	ADD $16, R1, R1
-	MOVD $neonTable<>(SB), R3
-	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc03861 // ldr q1, [x3, #224]
-super:
-	WORD $0xbd408024 // ldr s4, [x1, #128]
-	WORD $0xbc5f0022 // ldur s2, [x1, #-16]
-	WORD $0x2f08a442 // uxtl v2.8h, v2.8b
-	WORD $0x2f10a442 // uxtl v2.4s, v2.4h
-	WORD $0x4f275442 // shl v2.4s, v2.4s, #7
-	WORD $0x0e612842 // xtn v2.4h, v2.4s
-	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
-	WORD $0x4f849042 // fmul v2.4s, v2.4s, v4.s[0]
-	WORD $0xbc5f8023 // ldur s3, [x1, #-8]
-	WORD $0x2f08a463 // uxtl v3.8h, v3.8b
-	WORD $0x2f10a463 // uxtl v3.4s, v3.4h
-	WORD $0x4f275463 // shl v3.4s, v3.4s, #7
-	WORD $0x0e612863 // xtn v3.4h, v3.4s
-	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
-	WORD $0x4f849063 // fmul v3.4s, v3.4s, v4.s[0]
-	WORD $0x3dc00024 // ldr q4, [x1]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d800008 // str q8, [x0]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d802009 // str q9, [x0, #128]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80400a // str q10, [x0, #256]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80600b // str q11, [x0, #384]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d801008 // str q8, [x0, #64]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d803009 // str q9, [x0, #192]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d80500a // str q10, [x0, #320]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d80700b // str q11, [x0, #448]
-	WORD $0x3dc00824 // ldr q4, [x1, #32]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d800408 // str q8, [x0, #16]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d802409 // str q9, [x0, #144]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80440a // str q10, [x0, #272]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80640b // str q11, [x0, #400]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d801408 // str q8, [x0, #80]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d803409 // str q9, [x0, #208]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d80540a // str q10, [x0, #336]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d80740b // str q11, [x0, #464]
-	WORD $0x3dc01024 // ldr q4, [x1, #64]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d800808 // str q8, [x0, #32]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d802809 // str q9, [x0, #160]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80480a // str q10, [x0, #288]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80680b // str q11, [x0, #416]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d801808 // str q8, [x0, #96]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d803809 // str q9, [x0, #224]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d80580a // str q10, [x0, #352]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d80780b // str q11, [x0, #480]
-	WORD $0x3dc01824 // ldr q4, [x1, #96]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d800c08 // str q8, [x0, #48]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d802c09 // str q9, [x0, #176]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d804c0a // str q10, [x0, #304]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d806c0b // str q11, [x0, #432]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d801c08 // str q8, [x0, #112]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d803c09 // str q9, [x0, #240]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d805c0a // str q10, [x0, #368]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d807c0b // str q11, [x0, #496]
-	WORD $0xbd408024 // ldr s4, [x1, #128]
-	WORD $0xbc5f4022 // ldur s2, [x1, #-12]
-	WORD $0x2f08a442 // uxtl v2.8h, v2.8b
-	WORD $0x2f10a442 // uxtl v2.4s, v2.4h
-	WORD $0x4f275442 // shl v2.4s, v2.4s, #7
-	WORD $0x0e612842 // xtn v2.4h, v2.4s
-	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
-	WORD $0x4f849042 // fmul v2.4s, v2.4s, v4.s[0]
-	WORD $0xbc5fc023 // ldur s3, [x1, #-4]
-	WORD $0x2f08a463 // uxtl v3.8h, v3.8b
-	WORD $0x2f10a463 // uxtl v3.4s, v3.4h
-	WORD $0x4f275463 // shl v3.4s, v3.4s, #7
-	WORD $0x0e612863 // xtn v3.4h, v3.4s
-	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
-	WORD $0x4f849063 // fmul v3.4s, v3.4s, v4.s[0]
-	WORD $0x3dc00424 // ldr q4, [x1, #16]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d808008 // str q8, [x0, #512]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d80a009 // str q9, [x0, #640]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80c00a // str q10, [x0, #768]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80e00b // str q11, [x0, #896]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d809008 // str q8, [x0, #576]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d80b009 // str q9, [x0, #704]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d80d00a // str q10, [x0, #832]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d80f00b // str q11, [x0, #960]
-	WORD $0x3dc00c24 // ldr q4, [x1, #48]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d808408 // str q8, [x0, #528]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d80a409 // str q9, [x0, #656]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80c40a // str q10, [x0, #784]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80e40b // str q11, [x0, #912]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d809408 // str q8, [x0, #592]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d80b409 // str q9, [x0, #720]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d80d40a // str q10, [x0, #848]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d80f40b // str q11, [x0, #976]
-	WORD $0x3dc01424 // ldr q4, [x1, #80]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d808808 // str q8, [x0, #544]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d80a809 // str q9, [x0, #672]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80c80a // str q10, [x0, #800]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80e80b // str q11, [x0, #928]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d809808 // str q8, [x0, #608]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d80b809 // str q9, [x0, #736]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d80d80a // str q10, [x0, #864]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d80f80b // str q11, [x0, #992]
-	WORD $0x3dc01c24 // ldr q4, [x1, #112]
-	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD $0x3d808c08 // str q8, [x0, #560]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
-	WORD $0x3d80ac09 // str q9, [x0, #688]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
-	WORD $0x3d80cc0a // str q10, [x0, #816]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
-	WORD $0x3d80ec0b // str q11, [x0, #944]
-	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
-	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
-	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
-	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
-	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
-	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
-	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
-	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
-	WORD $0x3d809c08 // str q8, [x0, #624]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
-	WORD $0x3d80bc09 // str q9, [x0, #752]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
-	WORD $0x3d80dc0a // str q10, [x0, #880]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
-	WORD $0x3d80fc0b // str q11, [x0, #1008]
-	ADD $148, R1, R1
-	ADD $1024, R0, R0
-	SUBS $1, R2, R2
-	BGT super
-	RET
-
-// func unpackQ10NEON(dst *float32, w *byte, n uintptr)
-TEXT ·unpackQ10NEON(SB), NOSPLIT, $0-24
-	MOVD dst+0(FP), R0
-	MOVD w+8(FP), R1
-	MOVD n+16(FP), R2
-	ADD $16, R1, R1
-	MOVD $neonTable<>(SB), R3
-	WORD $0x4f00e460 // movi v0.16b, #0x3
-	WORD $0x4f00e421 // movi v1.16b, #0x1
-super:
-	WORD $0xfc5f0022 // ldur d2, [x1, #-16]
-	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
-	WORD $0x3dc00023 // ldr q3, [x1]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d800007 // str q7, [x0]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d802008 // str q8, [x0, #128]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d804009 // str q9, [x0, #256]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80600a // str q10, [x0, #384]
-	WORD $0x6f0e0464 // ushr v4.16b, v3.16b, #2
-	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d800807 // str q7, [x0, #32]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d802808 // str q8, [x0, #160]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d804809 // str q9, [x0, #288]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80680a // str q10, [x0, #416]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
-	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d801007 // str q7, [x0, #64]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d803008 // str q8, [x0, #192]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d805009 // str q9, [x0, #320]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80700a // str q10, [x0, #448]
-	WORD $0x6f0a0464 // ushr v4.16b, v3.16b, #6
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d801807 // str q7, [x0, #96]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d803808 // str q8, [x0, #224]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d805809 // str q9, [x0, #352]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80780a // str q10, [x0, #480]
-	WORD $0x3dc00823 // ldr q3, [x1, #32]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d800407 // str q7, [x0, #16]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d802408 // str q8, [x0, #144]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d804409 // str q9, [x0, #272]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80640a // str q10, [x0, #400]
-	WORD $0x6f0e0464 // ushr v4.16b, v3.16b, #2
-	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d800c07 // str q7, [x0, #48]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d802c08 // str q8, [x0, #176]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d804c09 // str q9, [x0, #304]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d806c0a // str q10, [x0, #432]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
-	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d801407 // str q7, [x0, #80]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d803408 // str q8, [x0, #208]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d805409 // str q9, [x0, #336]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80740a // str q10, [x0, #464]
-	WORD $0x6f0a0464 // ushr v4.16b, v3.16b, #6
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d801c07 // str q7, [x0, #112]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d803c08 // str q8, [x0, #240]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d805c09 // str q9, [x0, #368]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d807c0a // str q10, [x0, #496]
-	WORD $0xfc5f8022 // ldur d2, [x1, #-8]
-	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
-	WORD $0x3dc00423 // ldr q3, [x1, #16]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d808007 // str q7, [x0, #512]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d80a008 // str q8, [x0, #640]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d80c009 // str q9, [x0, #768]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80e00a // str q10, [x0, #896]
-	WORD $0x6f0e0464 // ushr v4.16b, v3.16b, #2
-	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d808807 // str q7, [x0, #544]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d80a808 // str q8, [x0, #672]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d80c809 // str q9, [x0, #800]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80e80a // str q10, [x0, #928]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
-	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d809007 // str q7, [x0, #576]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d80b008 // str q8, [x0, #704]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d80d009 // str q9, [x0, #832]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80f00a // str q10, [x0, #960]
-	WORD $0x6f0a0464 // ushr v4.16b, v3.16b, #6
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x3dc04423 // ldr q3, [x1, #272]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
 	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
 	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
 	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
@@ -11496,71 +5238,8 @@ super:
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
 	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
 	WORD $0x3d80f80a // str q10, [x0, #992]
-	WORD $0x3dc00c23 // ldr q3, [x1, #48]
-	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d808407 // str q7, [x0, #528]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d80a408 // str q8, [x0, #656]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d80c409 // str q9, [x0, #784]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80e40a // str q10, [x0, #912]
-	WORD $0x6f0e0464 // ushr v4.16b, v3.16b, #2
-	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d808c07 // str q7, [x0, #560]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d80ac08 // str q8, [x0, #688]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d80cc09 // str q9, [x0, #816]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80ec0a // str q10, [x0, #944]
-	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
-	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
-	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
-	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
-	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
-	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
-	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
-	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD $0x3d809407 // str q7, [x0, #592]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
-	WORD $0x3d80b408 // str q8, [x0, #720]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
-	WORD $0x3d80d409 // str q9, [x0, #848]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
-	WORD $0x3d80f40a // str q10, [x0, #976]
-	WORD $0x6f0a0464 // ushr v4.16b, v3.16b, #6
-	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x3dc04c23 // ldr q3, [x1, #304]
+	WORD $0x4ea31c64 // mov v4.16b, v3.16b
 	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
 	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
 	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
@@ -11579,7 +5258,7 @@ super:
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
 	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
 	WORD $0x3d80fc0a // str q10, [x0, #1008]
-	ADD $80, R1, R1
+	ADD $384, R1, R1
 	ADD $1024, R0, R0
 	SUBS $1, R2, R2
 	BGT super
@@ -12196,7 +5875,7 @@ TEXT ·turnBF16NEON(SB), NOSPLIT, $0-40
 	ADD R2, R7, R8
 	ADD R2, R8, R9
 	WORD $0x4f000420 // movi v0.4s, #0x1
-	WORD $0x3dc03ca1 // ldr q1, [x5, #240]
+	WORD $0x3dc010a1 // ldr q1, [x5, #64]
 	WORD $0x3dc00063 // ldr q3, [x3]
 	WORD $0x6f300462 // ushr v2.4s, v3.4s, #16
 	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
@@ -12426,7 +6105,7 @@ TEXT ·turnBF16NEON(SB), NOSPLIT, $0-40
 	ADD R2, R7, R8
 	ADD R2, R8, R9
 	WORD $0x4f000420 // movi v0.4s, #0x1
-	WORD $0x3dc03ca1 // ldr q1, [x5, #240]
+	WORD $0x3dc010a1 // ldr q1, [x5, #64]
 	WORD $0x3dc00463 // ldr q3, [x3, #16]
 	WORD $0x6f300462 // ushr v2.4s, v3.4s, #16
 	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
@@ -12934,14 +6613,14 @@ TEXT ·chooseAboveNEON(SB), NOSPLIT, $0-40
 	MOVD n+16(FP), R2
 	MOVD $neonTable<>(SB), R8
 	MOVD R8, R4
-	ADD $256, R4, R4
+	ADD $80, R4, R4
 	MOVD R8, R5
-	ADD $512, R5, R5
+	ADD $336, R5, R5
 	MOVWU bound+24(FP), R9
 	WORD $0x4e040d20 // dup v0.4s, w9
-	WORD $0x3dc08501 // ldr q1, [x8, #528]
+	WORD $0x3dc05901 // ldr q1, [x8, #352]
 	WORD $0x4f000482 // movi v2.4s, #0x4
-	WORD $0x3dc08903 // ldr q3, [x8, #544]
+	WORD $0x3dc05d03 // ldr q3, [x8, #368]
 	WORD $0x4f245464 // shl v4.4s, v3.4s, #4
 	MOVD R0, R3
 group:
@@ -12983,14 +6662,14 @@ TEXT ·chooseAtLeastNEON(SB), NOSPLIT, $0-40
 	MOVD n+16(FP), R2
 	MOVD $neonTable<>(SB), R8
 	MOVD R8, R4
-	ADD $560, R4, R4
+	ADD $384, R4, R4
 	MOVD R8, R5
-	ADD $512, R5, R5
+	ADD $336, R5, R5
 	MOVWU bound+24(FP), R9
 	WORD $0x4e040d20 // dup v0.4s, w9
-	WORD $0x3dc08501 // ldr q1, [x8, #528]
+	WORD $0x3dc05901 // ldr q1, [x8, #352]
 	WORD $0x4f000482 // movi v2.4s, #0x4
-	WORD $0x3dc08903 // ldr q3, [x8, #544]
+	WORD $0x3dc05d03 // ldr q3, [x8, #368]
 	WORD $0x4f245464 // shl v4.4s, v3.4s, #4
 	MOVD R0, R3
 group:

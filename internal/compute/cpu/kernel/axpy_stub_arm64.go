@@ -2,8 +2,6 @@
 
 package kernel
 
-import "github.com/powerinfer-go/powerinfer/internal/quant"
-
 // addRowsQ40NEON adds pairs of weighted rows of Q4_0 over n superblocks. Scalar twin: addRowsGeneric in axpy.go.
 //
 //go:noescape
@@ -39,135 +37,30 @@ func addRowsF16NEON(sum *float32, rows *[floatBatch]*byte, coef *[floatBatch]flo
 //go:noescape
 func addRowsBF16NEON(sum *float32, rows *[floatBatch]*byte, coef *[floatBatch]float32, n uintptr, next *[floatBatch]*byte)
 
-// unpackQ41NEON writes n superblocks of a packed Q4_1 row as floats. Scalar twin: unpackSuper in unpack.go.
+// floatsBlocksNEON writes n superblocks of a panel's row as floats. Quants have their sign, so offset is not read. Scalar twin: unpackSuper in unpack.go.
 //
 //go:noescape
-func unpackQ41NEON(dst *float32, w *byte, n uintptr)
+func floatsBlocksNEON(dst *float32, panel *byte, n, offset uintptr)
 
-// unpackQ50NEON writes n superblocks of a packed Q5_0 row as floats. Scalar twin: unpackSuper in unpack.go.
+// floatsBlockMinimaNEON writes n superblocks of a panel's row as floats. Quants have their sign, so offset is not read. Scalar twin: unpackSuper in unpack.go.
 //
 //go:noescape
-func unpackQ50NEON(dst *float32, w *byte, n uintptr)
+func floatsBlockMinimaNEON(dst *float32, panel *byte, n, offset uintptr)
 
-// unpackQ51NEON writes n superblocks of a packed Q5_1 row as floats. Scalar twin: unpackSuper in unpack.go.
+// floatsHalvesNEON writes n superblocks of a panel's row as floats. Quants have their sign, so offset is not read. Scalar twin: unpackSuper in unpack.go.
 //
 //go:noescape
-func unpackQ51NEON(dst *float32, w *byte, n uintptr)
+func floatsHalvesNEON(dst *float32, panel *byte, n, offset uintptr)
 
-// unpackQ2KNEON writes n superblocks of a packed Q2_K row as floats. Scalar twin: unpackSuper in unpack.go.
+// floatsHalfMinimaNEON writes n superblocks of a panel's row as floats. Quants have their sign, so offset is not read. Scalar twin: unpackSuper in unpack.go.
 //
 //go:noescape
-func unpackQ2KNEON(dst *float32, w *byte, n uintptr)
+func floatsHalfMinimaNEON(dst *float32, panel *byte, n, offset uintptr)
 
-// unpackQ3KNEON writes n superblocks of a packed Q3_K row as floats. Scalar twin: unpackSuper in unpack.go.
+// floatsSmallScalesNEON writes n superblocks of a panel's row as floats. Quants have their sign, so offset is not read. Scalar twin: unpackSuper in unpack.go.
 //
 //go:noescape
-func unpackQ3KNEON(dst *float32, w *byte, n uintptr)
-
-// unpackQ4KNEON writes n superblocks of a packed Q4_K row as floats. Scalar twin: unpackSuper in unpack.go.
-//
-//go:noescape
-func unpackQ4KNEON(dst *float32, w *byte, n uintptr)
-
-// unpackQ5KNEON writes n superblocks of a packed Q5_K row as floats. Scalar twin: unpackSuper in unpack.go.
-//
-//go:noescape
-func unpackQ5KNEON(dst *float32, w *byte, n uintptr)
-
-// unpackQ6KNEON writes n superblocks of a packed Q6_K row as floats. Scalar twin: unpackSuper in unpack.go.
-//
-//go:noescape
-func unpackQ6KNEON(dst *float32, w *byte, n uintptr)
-
-// unpackIQ2XXSNEON writes n superblocks of a packed IQ2_XXS row as floats. Scalar twin: unpackSuper in unpack.go.
-//
-//go:noescape
-func unpackIQ2XXSNEON(dst *float32, w *byte, n uintptr)
-
-// unpackIQ2XSNEON writes n superblocks of a packed IQ2_XS row as floats. Scalar twin: unpackSuper in unpack.go.
-//
-//go:noescape
-func unpackIQ2XSNEON(dst *float32, w *byte, n uintptr)
-
-// unpackIQ3XXSNEON writes n superblocks of a packed IQ3_XXS row as floats. Scalar twin: unpackSuper in unpack.go.
-//
-//go:noescape
-func unpackIQ3XXSNEON(dst *float32, w *byte, n uintptr)
-
-// unpackIQ1SNEON writes n superblocks of a packed IQ1_S row as floats. Scalar twin: unpackSuper in unpack.go.
-//
-//go:noescape
-func unpackIQ1SNEON(dst *float32, w *byte, n uintptr)
-
-// unpackIQ4NLNEON writes n superblocks of a packed IQ4_NL row as floats. Scalar twin: unpackSuper in unpack.go.
-//
-//go:noescape
-func unpackIQ4NLNEON(dst *float32, w *byte, n uintptr)
-
-// unpackIQ3SNEON writes n superblocks of a packed IQ3_S row as floats. Scalar twin: unpackSuper in unpack.go.
-//
-//go:noescape
-func unpackIQ3SNEON(dst *float32, w *byte, n uintptr)
-
-// unpackIQ4XSNEON writes n superblocks of a packed IQ4_XS row as floats. Scalar twin: unpackSuper in unpack.go.
-//
-//go:noescape
-func unpackIQ4XSNEON(dst *float32, w *byte, n uintptr)
-
-// unpackIQ1MNEON writes n superblocks of a packed IQ1_M row as floats. Scalar twin: unpackSuper in unpack.go.
-//
-//go:noescape
-func unpackIQ1MNEON(dst *float32, w *byte, n uintptr)
-
-// unpackTQ10NEON writes n superblocks of a packed TQ1_0 row as floats. Scalar twin: unpackSuper in unpack.go.
-//
-//go:noescape
-func unpackTQ10NEON(dst *float32, w *byte, n uintptr)
-
-// unpackMXFP4NEON writes n superblocks of a packed MXFP4 row as floats. Scalar twin: unpackSuper in unpack.go.
-//
-//go:noescape
-func unpackMXFP4NEON(dst *float32, w *byte, n uintptr)
-
-// unpackNVFP4NEON writes n superblocks of a packed NVFP4 row as floats. Scalar twin: unpackSuper in unpack.go.
-//
-//go:noescape
-func unpackNVFP4NEON(dst *float32, w *byte, n uintptr)
-
-// unpackQ10NEON writes n superblocks of a packed Q1_0 row as floats. Scalar twin: unpackSuper in unpack.go.
-//
-//go:noescape
-func unpackQ10NEON(dst *float32, w *byte, n uintptr)
-
-// unpackers returns what turns packed superblocks into floats.
-func unpackers() [quant.Limit]func(dst *float32, w *byte, n uintptr) {
-	return [quant.Limit]func(dst *float32, w *byte, n uintptr){
-		quant.Q4_1:        unpackQ41NEON,
-		quant.Q5_0:        unpackQ50NEON,
-		quant.Q5_1:        unpackQ51NEON,
-		quant.Q2_K:        unpackQ2KNEON,
-		quant.Q3_K:        unpackQ3KNEON,
-		quant.Q4_K:        unpackQ4KNEON,
-		quant.Q5_K:        unpackQ5KNEON,
-		quant.Q6_K:        unpackQ6KNEON,
-		quant.IQ2_XXS:     unpackIQ2XXSNEON,
-		quant.IQ2_XS:      unpackIQ2XSNEON,
-		quant.IQ3_XXS:     unpackIQ3XXSNEON,
-		quant.IQ1_S:       unpackIQ1SNEON,
-		quant.IQ4_NL:      unpackIQ4NLNEON,
-		quant.IQ3_S:       unpackIQ3SNEON,
-		quant.IQ2_S:       unpackIQ2XSNEON,
-		quant.IQ4_XS:      unpackIQ4XSNEON,
-		quant.IQ1_M:       unpackIQ1MNEON,
-		quant.TQ1_0:       unpackTQ10NEON,
-		quant.TQ2_0:       unpackTQ10NEON,
-		quant.MXFP4:       unpackMXFP4NEON,
-		quant.NVFP4:       unpackNVFP4NEON,
-		quant.Q1_0:        unpackQ10NEON,
-		quant.Q2_0:        unpackQ10NEON,
-		quant.NVFP4Scaled: unpackNVFP4NEON,
-	}
-}
+func floatsSmallScalesNEON(dst *float32, panel *byte, n, offset uintptr)
 
 // turnQ80NEON writes eight outputs of 32 neurons as pieces of eight rows of Q8_0. Scalar twin: turnGeneric in turn.go.
 //

@@ -55,13 +55,32 @@ func neon() *Kernels {
 	k.adders[quant.F32] = adders{floats: addRowsF32NEON}
 	k.adders[quant.F16] = adders{floats: addRowsF16NEON}
 	k.adders[quant.BF16] = adders{floats: addRowsBF16NEON}
-	for t, row := range unpackers() {
-		k.unpack[t].row = row
-	}
+	k.unpack = unpackersNEON(&k.types)
 	k.turn[quant.Q8_0], k.turn[quant.BF16], k.turn[quant.F32] = turnQ80NEON, turnBF16NEON, turnF32NEON
 	k.choose = [2]chooser{chooseAboveNEON, chooseAtLeastNEON}
 	k.fetch = fetchLines
 	return k
+}
+
+// unpackersNEON returns what turns packed superblocks into floats, of types that no adder takes as they are.
+func unpackersNEON(types *[quant.Limit]tiles) (all [quant.Limit]unpacker) {
+	for _, t := range quant.Computed() {
+		if !t.Quantised() || t.Traits().Columns {
+			continue
+		}
+		all[t] = unpacker{expand: types[t].expand, floats: floatsBlocksNEON}
+		switch t.Traits().Scales {
+		case quant.BlockMin, quant.SixBits:
+			all[t].floats = floatsBlockMinimaNEON
+		case quant.HalfBlocks:
+			all[t].floats = floatsHalvesNEON
+		case quant.NibbleMinima:
+			all[t].floats = floatsHalfMinimaNEON
+		case quant.SmallFloats:
+			all[t].floats = floatsSmallScalesNEON
+		}
+	}
+	return all
 }
 
 // dot is for processors with SDOT: all since Cortex-A76 and Apple's A12.

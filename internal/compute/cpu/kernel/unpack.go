@@ -8,10 +8,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// unpacker is what turns packed superblocks into floats by vectors: row, or expand, which writes them as a panel's, and
-// floats, whose quants lie offset above their values.
+// unpacker turns packed superblocks into floats by vectors. Expand writes them as a panel's, whose quants are offset
+// above their values, and floats turns those into floats.
 type unpacker struct {
-	row    func(dst *float32, w *byte, n uintptr)
 	expand func(dst, w *byte, n uintptr)
 	floats func(dst *float32, panel *byte, n, offset uintptr)
 	offset uintptr
@@ -20,14 +19,10 @@ type unpacker struct {
 // panelSuper is at least what a superblock of a row of a panel takes, which alternates with another row.
 const panelSuper = 2 * (layout.PanelQuants + 2*quant.QKK)
 
-func (u *unpacker) known() bool { return u.row != nil || u.expand != nil }
+func (u *unpacker) known() bool { return u.expand != nil }
 
 // super writes a superblock at w as floats. panel is free.
 func (u *unpacker) super(dst *[quant.QKK]float32, w *byte, panel *[panelSuper]byte) {
-	if u.row != nil {
-		u.row(&dst[0], w, 1)
-		return
-	}
 	u.expand(&panel[0], w, 1)
 	u.floats(&dst[0], &panel[0], 1, u.offset)
 }
