@@ -23,16 +23,16 @@ import (
 type matrixForm struct {
 	name   string
 	halves bool // of blocks have scales of their own
-	min    int  // minima are added, or subtracted
+	minima bool
 }
 
-var matrixForms = []matrixForm{{name: "Scales"}, {name: "Minima", min: -1}, {name: "Added", min: 1}, {name: "Halves", halves: true}}
+var matrixForms = []matrixForm{{name: "Scales"}, {name: "Minima", minima: true}, {name: "Halves", halves: true}}
 
 func (f *matrixForm) bytes() int {
 	switch {
 	case f.halves:
 		return layout.MatrixHalves
-	case f.min != 0:
+	case f.minima:
 		return layout.MatrixMinima
 	}
 	return layout.MatrixScales
@@ -217,7 +217,7 @@ func scaleOf(t, disp int) Mem { return Mem{Base: xScales, Disp: disp - layout.Ma
 func (f *matrixForm) add(i int) {
 	dw, m := matrixSum(16), matrixSum(17)
 	VMOVUPS(Mem{Base: scales}, dw)
-	if f.min != 0 {
+	if f.minima {
 		VMOVUPS(Mem{Base: scales, Disp: 8 * lineBytes}, m)
 	}
 	for t := range layout.MatrixTokens {
@@ -225,10 +225,7 @@ func (f *matrixForm) add(i int) {
 		VCVTDQ2PS(Mem{Base: sums, Disp: sumBytes*i + lineBytes*t}, sum)
 		VMULPS_BCST(scaleOf(t, layout.MatrixActScale), dw, s)
 		VFMADD231PS(sum, s, matrixSum(t))
-		switch f.min {
-		case 1:
-			VFMADD231PS_BCST(scaleOf(t, layout.MatrixActDSum), m, matrixSum(t))
-		case -1:
+		if f.minima {
 			VFNMADD231PS_BCST(scaleOf(t, layout.MatrixActDSum), m, matrixSum(t))
 		}
 	}

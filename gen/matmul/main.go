@@ -154,6 +154,9 @@ func main() {
 				} else {
 					expand(isa, typ)
 				}
+				if isa == "VNNI" && layout.FormOf(typ) == layout.SignedBlocks {
+					expand(isa, typ)
+				}
 				continue
 			}
 			r := size[0]
@@ -164,7 +167,6 @@ func main() {
 			(&tile{isa: isa, typ: typ, r: 4, t: 1}).emit()
 			stream(isa, typ, near)
 			stream(isa, typ, far)
-			stream(isa, typ, scattered)
 			scatter(isa, typ)
 			if isa == "VNNI" {
 				newWidePanel(tile{typ: typ, r: panelRows(typ), t: 4}).strip()

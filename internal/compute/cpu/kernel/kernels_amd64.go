@@ -60,7 +60,6 @@ func avx2() *Kernels {
 	k.types[quant.Q4_K] = tiles{block: block{2, 2, tileQ4KAVX22x2}, panel: block{2, 3, panelQ4KAVX22x3}, expand: expandQ4KAVX2}
 	k.types[quant.Q5_K] = tiles{block: block{2, 2, tileQ5KAVX22x2}, panel: block{2, 3, panelQ5KAVX22x3}, expand: expandQ5KAVX2}
 	k.types[quant.Q6_K] = tiles{block: block{2, 2, tileQ6KAVX22x2}, panel: block{2, 3, panelQ6KAVX22x3}, expand: expandQ6KAVX2}
-	k.types[quant.IQ4_XS] = tiles{block: block{2, 2, tileIQ4XSAVX22x2}, panel: block{2, 3, panelIQ4XSAVX22x3}, expand: expandIQ4XSAVX2}
 	k.types[quant.MXFP4] = tiles{block: block{2, 2, tileMXFP4AVX22x2}, panel: block{2, 3, panelMXFP4AVX22x3}, expand: expandMXFP4AVX2}
 	k.takeOneToken("avx2", oneTokenAVX2(), usualAVX2())
 	k.takeFloatsAVX2()
@@ -91,15 +90,15 @@ func avxVNNI() *Kernels {
 	k.Name = "AVX-VNNI"
 	k.narrowVectors(true)
 	for _, t := range quant.Types() {
-		if !t.Quantised() || layout.FormOf(t) == layout.SignedBlocks {
+		if !t.Quantised() {
 			continue
 		}
-		panel := block{rows: 4, tokens: 3}
+		each, panel := block{rows: 4, tokens: 1}, block{rows: 4, tokens: 3}
 		switch t.Traits().Scales {
 		case quant.BlockScale, quant.ByteBlocks, quant.SuperScale, quant.Exponents:
-			panel.tile = panelQ80AVXVNNI4x3
+			each.tile, panel.tile = panelQ80AVXVNNI4x1, panelQ80AVXVNNI4x3
 		case quant.BlockMin, quant.SixBits:
-			panel.tile = panelQ4KAVXVNNI4x3
+			each.tile, panel.tile = panelQ4KAVXVNNI4x1, panelQ4KAVXVNNI4x3
 		default:
 			continue
 		}
@@ -108,10 +107,13 @@ func avxVNNI() *Kernels {
 			shift = mathbits.TrailingZeros(uint(offset))
 		}
 		m.panel, m.panelSuper, m.panelPart = panel, wide.types[t].panelSuper, uintptr(shift)<<layout.PartShift
-		if !m.expanded() {
+		if m.expanded() {
+			m.each = each
+		} else {
 			m.expand = wide.types[t].expand
 		}
 	}
+	k.types[quant.IQ4_NL].expand, k.types[quant.IQ4_XS].expand = expandIQ4NLVNNI, expandIQ4XSVNNI
 	return k
 }
 
@@ -169,10 +171,6 @@ func vnni() *Kernels {
 	k.types[quant.Q6_K] = tiles{
 		block: block{2, 4, tileQ6KVNNI2x4}, few: few{fewQ6KVNNI2x2, fewQ6KVNNI2x3, fewQ6KVNNI2x4},
 		strip: strip{4, 18, expandStripQ6K, firstQ6KVNNI4x4, stripQ6KVNNI4x4, stripQ6KVNNI4x1}, expand: expandQ6KVNNI,
-	}
-	k.types[quant.IQ4_XS] = tiles{
-		block: block{4, 4, tileIQ4XSVNNI4x4}, few: few{fewIQ4XSVNNI4x2, fewIQ4XSVNNI4x3, fewIQ4XSVNNI4x4},
-		strip: strip{6, 14, expandStripIQ4XS, firstIQ4XSVNNI6x4, stripIQ4XSVNNI6x4, stripIQ4XSVNNI6x1}, expand: expandIQ4XSVNNI,
 	}
 	k.types[quant.MXFP4] = tiles{
 		block: block{4, 4, tileMXFP4VNNI4x4}, few: few{fewMXFP4VNNI4x2, fewMXFP4VNNI4x3, fewMXFP4VNNI4x4},

@@ -23,8 +23,9 @@ type tiles struct {
 	each   block // some rows of a panel and one token; types that have it are expanded
 	strip  strip // instead of panel; no rows where there is none
 	expand func(dst, w *byte, n uintptr)
-	// expandPair is expand of two rows that lie in a pair; nil: there is only expand.
-	expandPair func(dst, first, second *byte, n uintptr, soon, soonSecond *byte)
+	// expandPair is expand of two rows that lie in a pair, and asks for memory at two addresses, which may be past the end
+	// of all weights; nil: there is only expand.
+	expandPair func(dst, first, second *byte, n, soon, soonSecond uintptr)
 	// pairRow writes n superblocks that expand wrote, rowSuper bytes each, as one row of a panel's pair. Each's panel has
 	// them as expand wrote them. Nil: expand writes what all panels have.
 	pairRow  func(dst, panel *byte, n uintptr)
@@ -156,6 +157,7 @@ type call struct {
 	out       []float32
 	outStride int
 	w         unsafe.Pointer
+	end       uintptr // of w
 	rowBytes  int
 	x         unsafe.Pointer
 	xStride   int
@@ -173,6 +175,7 @@ func (k *Kernels) call(t quant.Type, out []float32, outStride int, w []byte, col
 		m: &k.types[t], ways: &k.ways[t], out: out, outStride: outStride, w: unsafe.Pointer(unsafe.SliceData(w)), rowBytes: RowBytes(t, cols),
 		x: x, xStride: xStride, form: k.Form(t), fetch: k.fetch,
 	}
+	c.end = uintptr(c.w) + uintptr(len(w))
 	switch c.form {
 	case Int8:
 		c.n, c.step, c.xStep, c.part = Super(cols), layout.Of(t).Bytes, layout.ActBytes, partSupers

@@ -4799,93 +4799,6 @@ super:
 	VZEROUPPER
 	RET
 
-// func scatterOneQ40AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterOneQ40AVX2(SB), NOSPLIT, $0-56
-	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
-
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
-
-last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	PREFETCHT1   128(R12)
-	ADDQ         $0x00000090, R12
-	VMOVDQU      mask0f<>+0(SB), Y2
-	VMOVDQU      16(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VPMADDUBSW   (R9), Y3, Y1
-	VPMADDUBSW   128(R9), Y4, Y5
-	VPADDW       Y5, Y1, Y1
-	VMOVDQU      48(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VPMADDUBSW   32(R9), Y3, Y5
-	VPADDW       Y5, Y1, Y1
-	VPMADDUBSW   160(R9), Y4, Y5
-	VPADDW       Y5, Y1, Y1
-	VMOVDQU      80(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VPMADDUBSW   64(R9), Y3, Y5
-	VPADDW       Y5, Y1, Y1
-	VPMADDUBSW   192(R9), Y4, Y5
-	VPADDW       Y5, Y1, Y1
-	VMOVDQU      112(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VPMADDUBSW   96(R9), Y3, Y5
-	VPADDW       Y5, Y1, Y1
-	VPMADDUBSW   224(R9), Y4, Y5
-	VPADDW       Y5, Y1, Y1
-	VMOVDQU      ones16<>+0(SB), Y5
-	VPMADDWD     Y5, Y1, Y1
-	VPADDD       288(R9), Y1, Y1
-	VCVTPH2PS    (R8), Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x00000090, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
-	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
-	VZEROUPPER
-	RET
-
 // func scatterQ40AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·scatterQ40AVX2(SB), NOSPLIT, $32-56
@@ -6363,116 +6276,6 @@ super:
 	VADDPS       X1, X0, X1
 	VMOVSS       X1, (AX)
 	ADDQ         $0x04, AX
-	DECQ         DI
-	JNZ          row
-	VZEROUPPER
-	RET
-
-// func scatterOneQ80AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterOneQ80AVX2(SB), NOSPLIT, $0-56
-	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
-
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
-
-last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	PREFETCHT1   128(R12)
-	PREFETCHT1   192(R12)
-	PREFETCHT1   256(R12)
-	ADDQ         $0x00000110, R12
-	VMOVDQU      ones16<>+0(SB), Y2
-	VMOVDQU      16(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      (R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y1
-	VMOVDQU      48(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      32(R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      80(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      64(R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      112(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      96(R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      144(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      128(R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      176(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      160(R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      208(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      192(R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      240(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      224(R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VCVTPH2PS    (R8), Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x00000110, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
-	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
 	DECQ         DI
 	JNZ          row
 	VZEROUPPER
@@ -8142,107 +7945,6 @@ super:
 	VZEROUPPER
 	RET
 
-// func scatterOneQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterOneQ4KAVX2(SB), NOSPLIT, $0-56
-	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
-
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
-
-last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1     (R12)
-	PREFETCHT1     64(R12)
-	PREFETCHT1     128(R12)
-	ADDQ           $0x00000090, R12
-	VMOVDQU        mask0f<>+0(SB), Y2
-	VMOVDQU        16(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VPMADDUBSW     (R9), Y3, Y1
-	VPMADDUBSW     128(R9), Y4, Y5
-	VPADDW         Y5, Y1, Y1
-	VMOVDQU        48(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VPMADDUBSW     32(R9), Y3, Y5
-	VPADDW         Y5, Y1, Y1
-	VPMADDUBSW     160(R9), Y4, Y5
-	VPADDW         Y5, Y1, Y1
-	VMOVDQU        80(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VPMADDUBSW     64(R9), Y3, Y5
-	VPADDW         Y5, Y1, Y1
-	VPMADDUBSW     192(R9), Y4, Y5
-	VPADDW         Y5, Y1, Y1
-	VMOVDQU        112(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VPMADDUBSW     96(R9), Y3, Y5
-	VPADDW         Y5, Y1, Y1
-	VPMADDUBSW     224(R9), Y4, Y5
-	VPADDW         Y5, Y1, Y1
-	VMOVDQU        ones16<>+0(SB), Y5
-	VPMADDWD       Y5, Y1, Y1
-	VBROADCASTI128 (R8), Y4
-	VCVTPH2PS      (R8), X3
-	VPSHUFB        sixBitShuffle<>+0(SB), Y4, Y2
-	VPSRLVD        sixBitShift<>+0(SB), Y2, Y2
-	VPAND          mask63<>+0(SB), Y2, Y2
-	VCVTDQ2PS      Y2, Y2
-	VPSHUFB        sixBitShuffle<>+32(SB), Y4, Y4
-	VPSRLVD        sixBitShift<>+0(SB), Y4, Y4
-	VPAND          mask63<>+0(SB), Y4, Y4
-	VCVTDQ2PS      Y4, Y4
-	VBROADCASTSS   X3, Y5
-	VMULPS         Y5, Y2, Y2
-	VMOVSHDUP      X3, X3
-	VBROADCASTSS   X3, Y3
-	VMULPS         Y3, Y4, Y4
-	VCVTDQ2PS      Y1, Y1
-	VMULPS         256(R9), Y2, Y3
-	VFMADD231PS    Y1, Y3, Y0
-	VFNMADD231PS   320(R9), Y4, Y0
-	ADDQ           $0x00000090, R8
-	ADDQ           $0x000001c0, R9
-	DECQ           R10
-	JNZ            super
-	VHADDPS        Y0, Y0, Y0
-	VHADDPS        Y0, Y0, Y0
-	VEXTRACTF128   $0x01, Y0, X1
-	VADDPS         X1, X0, X1
-	VMOVSS         X1, (AX)
-	ADDQ           $0x04, AX
-	ADDQ           $0x04, R11
-	DECQ           DI
-	JNZ            row
-	VZEROUPPER
-	RET
-
 // func scatterQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·scatterQ4KAVX2(SB), NOSPLIT, $32-56
@@ -9726,140 +9428,6 @@ super:
 	VADDPS         X1, X0, X1
 	VMOVSS         X1, (AX)
 	ADDQ           $0x04, AX
-	DECQ           DI
-	JNZ            row
-	VZEROUPPER
-	RET
-
-// func scatterOneQ5KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterOneQ5KAVX2(SB), NOSPLIT, $0-56
-	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
-
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
-
-last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1     (R12)
-	PREFETCHT1     64(R12)
-	PREFETCHT1     128(R12)
-	ADDQ           $0x000000b0, R12
-	VMOVDQU        mask0f<>+0(SB), Y2
-	VMOVDQU        16(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VMOVDQU        144(R8), Y5
-	VPSLLW         $0x04, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y3, Y3
-	VMOVDQU        144(R8), Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VPMADDUBSW     (R9), Y3, Y5
-	VPMADDUBSW     128(R9), Y4, Y6
-	VPADDW         Y6, Y5, Y5
-	VPMADDWD       ones16<>+0(SB), Y5, Y1
-	VMOVDQU        48(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VMOVDQU        144(R8), Y5
-	VPSLLW         $0x03, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y3, Y3
-	VMOVDQU        144(R8), Y5
-	VPSRLW         $0x01, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VPMADDUBSW     32(R9), Y3, Y5
-	VPMADDUBSW     160(R9), Y4, Y6
-	VPADDW         Y6, Y5, Y5
-	VPMADDWD       ones16<>+0(SB), Y5, Y5
-	VPADDD         Y5, Y1, Y1
-	VMOVDQU        80(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VMOVDQU        144(R8), Y5
-	VPSLLW         $0x02, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y3, Y3
-	VMOVDQU        144(R8), Y5
-	VPSRLW         $0x02, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VPMADDUBSW     64(R9), Y3, Y5
-	VPMADDUBSW     192(R9), Y4, Y6
-	VPADDW         Y6, Y5, Y5
-	VPMADDWD       ones16<>+0(SB), Y5, Y5
-	VPADDD         Y5, Y1, Y1
-	VMOVDQU        112(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VMOVDQU        144(R8), Y5
-	VPSLLW         $0x01, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y3, Y3
-	VMOVDQU        144(R8), Y5
-	VPSRLW         $0x03, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VPMADDUBSW     96(R9), Y3, Y5
-	VPMADDUBSW     224(R9), Y4, Y6
-	VPADDW         Y6, Y5, Y5
-	VPMADDWD       ones16<>+0(SB), Y5, Y5
-	VPADDD         Y5, Y1, Y1
-	VBROADCASTI128 (R8), Y4
-	VCVTPH2PS      (R8), X3
-	VPSHUFB        sixBitShuffle<>+0(SB), Y4, Y2
-	VPSRLVD        sixBitShift<>+0(SB), Y2, Y2
-	VPAND          mask63<>+0(SB), Y2, Y2
-	VCVTDQ2PS      Y2, Y2
-	VPSHUFB        sixBitShuffle<>+32(SB), Y4, Y4
-	VPSRLVD        sixBitShift<>+0(SB), Y4, Y4
-	VPAND          mask63<>+0(SB), Y4, Y4
-	VCVTDQ2PS      Y4, Y4
-	VBROADCASTSS   X3, Y5
-	VMULPS         Y5, Y2, Y2
-	VMOVSHDUP      X3, X3
-	VBROADCASTSS   X3, Y3
-	VMULPS         Y3, Y4, Y4
-	VCVTDQ2PS      Y1, Y1
-	VMULPS         256(R9), Y2, Y3
-	VFMADD231PS    Y1, Y3, Y0
-	VFNMADD231PS   320(R9), Y4, Y0
-	ADDQ           $0x000000b0, R8
-	ADDQ           $0x000001c0, R9
-	DECQ           R10
-	JNZ            super
-	VHADDPS        Y0, Y0, Y0
-	VHADDPS        Y0, Y0, Y0
-	VEXTRACTF128   $0x01, Y0, X1
-	VADDPS         X1, X0, X1
-	VMOVSS         X1, (AX)
-	ADDQ           $0x04, AX
-	ADDQ           $0x04, R11
 	DECQ           DI
 	JNZ            row
 	VZEROUPPER
@@ -11513,138 +11081,6 @@ super:
 	VZEROUPPER
 	RET
 
-// func scatterOneQ6KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterOneQ6KAVX2(SB), NOSPLIT, $0-56
-	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
-
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
-
-last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	PREFETCHT1   128(R12)
-	PREFETCHT1   192(R12)
-	ADDQ         $0x000000d2, R12
-	VPMOVSXBW    (R8), Y6
-	VPMADDWD     416(R9), Y6, Y1
-	VPSLLD       $0x05, Y1, Y1
-	VMOVDQU      16(R8), Y2
-	VPAND        mask0f<>+0(SB), Y2, Y2
-	VMOVDQU      144(R8), Y4
-	VPSLLW       $0x04, Y4, Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y2, Y2
-	VMOVDQU      48(R8), Y3
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      176(R8), Y4
-	VPSLLW       $0x04, Y4, Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      lowWords<>+0(SB), Y6, Y6
-	VPMADDUBSW   (R9), Y2, Y4
-	VPMADDUBSW   32(R9), Y3, Y5
-	VPADDW       Y5, Y4, Y4
-	VPMADDWD     Y6, Y4, Y4
-	VPSUBD       Y4, Y1, Y1
-	VMOVDQU      80(R8), Y2
-	VPAND        mask0f<>+0(SB), Y2, Y2
-	VMOVDQU      144(R8), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y2, Y2
-	VMOVDQU      112(R8), Y3
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      176(R8), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   64(R9), Y2, Y4
-	VPMADDUBSW   96(R9), Y3, Y5
-	VPADDW       Y5, Y4, Y4
-	VPMADDWD     Y6, Y4, Y4
-	VPSUBD       Y4, Y1, Y1
-	VMOVDQU      16(R8), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        mask0f<>+0(SB), Y2, Y2
-	VMOVDQU      144(R8), Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y2, Y2
-	VMOVDQU      48(R8), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      176(R8), Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMOVSXBW    (R8), Y6
-	VPSHUFB      highWords<>+0(SB), Y6, Y6
-	VPMADDUBSW   128(R9), Y2, Y4
-	VPMADDUBSW   160(R9), Y3, Y5
-	VPADDW       Y5, Y4, Y4
-	VPMADDWD     Y6, Y4, Y4
-	VPSUBD       Y4, Y1, Y1
-	VMOVDQU      80(R8), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        mask0f<>+0(SB), Y2, Y2
-	VMOVDQU      144(R8), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y2, Y2
-	VMOVDQU      112(R8), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      176(R8), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   192(R9), Y2, Y4
-	VPMADDUBSW   224(R9), Y3, Y5
-	VPADDW       Y5, Y4, Y4
-	VPMADDWD     Y6, Y4, Y4
-	VPSUBD       Y4, Y1, Y1
-	VPXOR        Y5, Y5, Y5
-	VPSUBD       Y1, Y5, Y1
-	VPBROADCASTW 208(R8), X2
-	VCVTPH2PS    X2, Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x000000d2, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
-	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
-	VZEROUPPER
-	RET
-
 // func scatterQ6KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·scatterQ6KAVX2(SB), NOSPLIT, $32-56
@@ -12945,1827 +12381,6 @@ DATA valuesIQ3S<>+48(SB)/8, $0x4f4d4b4947454341
 DATA valuesIQ3S<>+56(SB)/8, $0x31333537393b3d3f
 GLOBL valuesIQ3S<>(SB), RODATA|NOPTR, $64
 
-// func tileIQ4XSAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-// Requires: AVX, AVX2, F16C, FMA3
-TEXT ·tileIQ4XSAVX22x2(SB), NOSPLIT, $0-72
-	MOVQ    out+0(FP), AX
-	MOVQ    outStride+8(FP), CX
-	MOVQ    w+16(FP), DX
-	MOVQ    rowBytes+24(FP), BX
-	MOVQ    x+32(FP), SI
-	MOVQ    xStride+40(FP), DI
-	MOVQ    n+48(FP), R8
-	VPXOR   Y0, Y0, Y0
-	VPXOR   Y1, Y1, Y1
-	VPXOR   Y2, Y2, Y2
-	VPXOR   Y3, Y3, Y3
-	MOVQ    acc+56(FP), R9
-	MOVQ    part+64(FP), R10
-	TESTQ   $0x00000001, R10
-	JNE     begin
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	VMOVUPS 64(R9), Y2
-	VMOVUPS 96(R9), Y3
-
-begin:
-super:
-	VMOVDQU      mask0f<>+0(SB), Y8
-	VMOVDQU      signedIQ4XS<>+0(SB), Y9
-	VPAND        8(DX), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      (SI), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y4
-	VMOVDQU      (SI)(DI*1), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y5
-	VPAND        8(DX)(BX*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      (SI), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y6
-	VMOVDQU      (SI)(DI*1), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y7
-	VPAND        40(DX), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      32(SI), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
-	VMOVDQU      32(SI)(DI*1), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VPAND        40(DX)(BX*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      32(SI), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
-	VMOVDQU      32(SI)(DI*1), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VPAND        72(DX), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      64(SI), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
-	VMOVDQU      64(SI)(DI*1), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VPAND        72(DX)(BX*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      64(SI), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
-	VMOVDQU      64(SI)(DI*1), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VPAND        104(DX), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      96(SI), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
-	VMOVDQU      96(SI)(DI*1), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VPAND        104(DX)(BX*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      96(SI), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
-	VMOVDQU      96(SI)(DI*1), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VMOVDQU      8(DX), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      128(SI), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
-	VMOVDQU      128(SI)(DI*1), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VMOVDQU      8(DX)(BX*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      128(SI), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
-	VMOVDQU      128(SI)(DI*1), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VMOVDQU      40(DX), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      160(SI), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
-	VMOVDQU      160(SI)(DI*1), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VMOVDQU      40(DX)(BX*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      160(SI), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
-	VMOVDQU      160(SI)(DI*1), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VMOVDQU      72(DX), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      192(SI), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
-	VMOVDQU      192(SI)(DI*1), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VMOVDQU      72(DX)(BX*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      192(SI), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
-	VMOVDQU      192(SI)(DI*1), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VMOVDQU      104(DX), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      224(SI), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
-	VMOVDQU      224(SI)(DI*1), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VMOVDQU      104(DX)(BX*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      224(SI), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
-	VMOVDQU      224(SI)(DI*1), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VPBROADCASTW 136(DX), X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBD    (DX), Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y9, Y8, Y8
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       256(SI), Y8, Y9
-	VFMADD231PS  Y4, Y9, Y0
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       256(SI)(DI*1), Y8, Y9
-	VFMADD231PS  Y5, Y9, Y1
-	VPBROADCASTW 136(DX)(BX*1), X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBD    (DX)(BX*1), Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y9, Y8, Y8
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       256(SI), Y8, Y9
-	VFMADD231PS  Y6, Y9, Y2
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       256(SI)(DI*1), Y8, Y9
-	VFMADD231PS  Y7, Y9, Y3
-	ADDQ         $0x0000008a, DX
-	ADDQ         $0x000001c0, SI
-	DECQ         R8
-	JNZ          super
-	TESTQ        $0x00000002, R10
-	JNE          sum
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
-	VMOVUPS      Y2, 64(R9)
-	VMOVUPS      Y3, 96(R9)
-	VZEROUPPER
-	RET
-
-sum:
-	VMOVUPS      Y0, Y4
-	VMOVUPS      Y2, Y5
-	VHADDPS      Y5, Y4, Y4
-	VHADDPS      Y4, Y4, Y4
-	VEXTRACTF128 $0x01, Y4, X6
-	VADDPS       X6, X4, X6
-	VMOVQ        X6, (AX)
-	ADDQ         CX, AX
-	VMOVUPS      Y1, Y4
-	VMOVUPS      Y3, Y5
-	VHADDPS      Y5, Y4, Y4
-	VHADDPS      Y4, Y4, Y4
-	VEXTRACTF128 $0x01, Y4, X6
-	VADDPS       X6, X4, X6
-	VMOVQ        X6, (AX)
-	VZEROUPPER
-	RET
-
-DATA signedIQ4XS<>+0(SB)/8, $0xf6eaddcfbfad9881
-DATA signedIQ4XS<>+8(SB)/8, $0x7159453526190d01
-DATA signedIQ4XS<>+16(SB)/8, $0xf6eaddcfbfad9881
-DATA signedIQ4XS<>+24(SB)/8, $0x7159453526190d01
-DATA signedIQ4XS<>+32(SB)/8, $0xf6eaddcfbfad9881
-DATA signedIQ4XS<>+40(SB)/8, $0x7159453526190d01
-DATA signedIQ4XS<>+48(SB)/8, $0xf6eaddcfbfad9881
-DATA signedIQ4XS<>+56(SB)/8, $0x7159453526190d01
-GLOBL signedIQ4XS<>(SB), RODATA|NOPTR, $64
-
-// func tileIQ4XSAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·tileIQ4XSAVX24x1(SB), NOSPLIT, $0-56
-	MOVQ  out+0(FP), AX
-	MOVQ  outStride+8(FP), CX
-	MOVQ  w+16(FP), CX
-	MOVQ  rowBytes+24(FP), DX
-	MOVQ  x+32(FP), BX
-	MOVQ  xStride+40(FP), SI
-	MOVQ  n+48(FP), SI
-	LEAQ  (DX)(DX*2), DI
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-	VPXOR Y2, Y2, Y2
-	VPXOR Y3, Y3, Y3
-	LEAQ  (CX)(DX*4), R8
-
-super:
-	PREFETCHT1   (R8)
-	PREFETCHT1   64(R8)
-	PREFETCHT1   128(R8)
-	PREFETCHT1   192(R8)
-	PREFETCHT1   256(R8)
-	PREFETCHT1   320(R8)
-	PREFETCHT1   384(R8)
-	PREFETCHT1   448(R8)
-	PREFETCHT1   512(R8)
-	ADDQ         $0x00000228, R8
-	VMOVDQU      mask0f<>+0(SB), Y8
-	VMOVDQU      signedIQ4XS<>+0(SB), Y9
-	VPAND        8(CX), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      (BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y4
-	VPAND        8(CX)(DX*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      (BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y5
-	VPAND        8(CX)(DX*2), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      (BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y6
-	VPAND        8(CX)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      (BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y7
-	VPAND        40(CX), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      32(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
-	VPAND        40(CX)(DX*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      32(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VPAND        40(CX)(DX*2), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      32(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
-	VPAND        40(CX)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      32(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VPAND        72(CX), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      64(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
-	VPAND        72(CX)(DX*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      64(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VPAND        72(CX)(DX*2), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      64(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
-	VPAND        72(CX)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      64(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VPAND        104(CX), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      96(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
-	VPAND        104(CX)(DX*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      96(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VPAND        104(CX)(DX*2), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      96(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
-	VPAND        104(CX)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      96(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VMOVDQU      8(CX), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      128(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
-	VMOVDQU      8(CX)(DX*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      128(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VMOVDQU      8(CX)(DX*2), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      128(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
-	VMOVDQU      8(CX)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      128(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VMOVDQU      40(CX), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      160(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
-	VMOVDQU      40(CX)(DX*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      160(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VMOVDQU      40(CX)(DX*2), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      160(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
-	VMOVDQU      40(CX)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      160(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VMOVDQU      72(CX), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      192(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
-	VMOVDQU      72(CX)(DX*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      192(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VMOVDQU      72(CX)(DX*2), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      192(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
-	VMOVDQU      72(CX)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      192(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VMOVDQU      104(CX), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      224(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
-	VMOVDQU      104(CX)(DX*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      224(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VMOVDQU      104(CX)(DX*2), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      224(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
-	VMOVDQU      104(CX)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      224(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VPBROADCASTW 136(CX), X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBD    (CX), Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y9, Y8, Y8
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       256(BX), Y8, Y9
-	VFMADD231PS  Y4, Y9, Y0
-	VPBROADCASTW 136(CX)(DX*1), X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBD    (CX)(DX*1), Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y9, Y8, Y8
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       256(BX), Y8, Y9
-	VFMADD231PS  Y5, Y9, Y1
-	VPBROADCASTW 136(CX)(DX*2), X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBD    (CX)(DX*2), Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y9, Y8, Y8
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       256(BX), Y8, Y9
-	VFMADD231PS  Y6, Y9, Y2
-	VPBROADCASTW 136(CX)(DI*1), X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBD    (CX)(DI*1), Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y9, Y8, Y8
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       256(BX), Y8, Y9
-	VFMADD231PS  Y7, Y9, Y3
-	ADDQ         $0x0000008a, CX
-	ADDQ         $0x000001c0, BX
-	DECQ         SI
-	JNZ          super
-	VMOVUPS      Y0, Y4
-	VMOVUPS      Y1, Y5
-	VMOVUPS      Y2, Y6
-	VMOVUPS      Y3, Y7
-	VHADDPS      Y5, Y4, Y4
-	VHADDPS      Y7, Y6, Y6
-	VHADDPS      Y6, Y4, Y4
-	VEXTRACTF128 $0x01, Y4, X8
-	VADDPS       X8, X4, X8
-	VMOVUPS      X8, (AX)
-	VZEROUPPER
-	RET
-
-// func streamIQ4XSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3
-TEXT ·streamIQ4XSAVX2(SB), NOSPLIT, $0-48
-	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+24(FP), BX
-	MOVQ n+32(FP), SI
-	MOVQ rows+40(FP), DI
-
-row:
-	MOVQ   CX, R8
-	ADDQ   DX, CX
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	VMOVDQU      mask0f<>+0(SB), Y2
-	VMOVDQU      signedIQ4XS<>+0(SB), Y3
-	VPAND        8(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      (R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y1
-	VPAND        40(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      32(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPAND        72(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      64(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPAND        104(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      96(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      8(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      128(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      40(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      160(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      72(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      192(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      104(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      224(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPBROADCASTW 136(R8), X2
-	VCVTPH2PS    X2, Y2
-	VPMOVSXBD    (R8), Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y3, Y2, Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x0000008a, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
-	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	DECQ         DI
-	JNZ          row
-	VZEROUPPER
-	RET
-
-// func farIQ4XSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·farIQ4XSAVX2(SB), NOSPLIT, $0-48
-	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+24(FP), BX
-	MOVQ n+32(FP), SI
-	MOVQ rows+40(FP), DI
-
-row:
-	MOVQ   CX, R8
-	ADDQ   DX, CX
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1   8192(R8)
-	PREFETCHT1   8256(R8)
-	PREFETCHT1   8320(R8)
-	VMOVDQU      mask0f<>+0(SB), Y2
-	VMOVDQU      signedIQ4XS<>+0(SB), Y3
-	VPAND        8(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      (R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y1
-	VPAND        40(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      32(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPAND        72(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      64(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPAND        104(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      96(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      8(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      128(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      40(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      160(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      72(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      192(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      104(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      224(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPBROADCASTW 136(R8), X2
-	VCVTPH2PS    X2, Y2
-	VPMOVSXBD    (R8), Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y3, Y2, Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x0000008a, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
-	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	DECQ         DI
-	JNZ          row
-	VZEROUPPER
-	RET
-
-// func scatterOneIQ4XSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterOneIQ4XSAVX2(SB), NOSPLIT, $0-56
-	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
-
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
-
-last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	PREFETCHT1   128(R12)
-	ADDQ         $0x0000008a, R12
-	VMOVDQU      mask0f<>+0(SB), Y2
-	VMOVDQU      signedIQ4XS<>+0(SB), Y3
-	VPAND        8(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      (R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y1
-	VPAND        40(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      32(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPAND        72(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      64(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPAND        104(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      96(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      8(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      128(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      40(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      160(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      72(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      192(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      104(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      224(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPBROADCASTW 136(R8), X2
-	VCVTPH2PS    X2, Y2
-	VPMOVSXBD    (R8), Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y3, Y2, Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x0000008a, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
-	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
-	VZEROUPPER
-	RET
-
-// func scatterIQ4XSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterIQ4XSAVX2(SB), NOSPLIT, $32-56
-	MOVQ out+0(FP), AX
-	MOVQ index+24(FP), CX
-	MOVQ rows+48(FP), DX
-
-rows:
-	MOVQ    w+8(FP), BX
-	MOVQ    rowBytes+16(FP), SI
-	MOVLQSX (CX), R8
-	IMULQ   SI, R8
-	ADDQ    BX, R8
-	MOVQ    R8, (SP)
-	VPXOR   Y0, Y0, Y0
-	MOVLQSX 4(CX), R9
-	IMULQ   SI, R9
-	ADDQ    BX, R9
-	MOVQ    R9, 8(SP)
-	VPXOR   Y1, Y1, Y1
-	MOVLQSX 8(CX), R10
-	IMULQ   SI, R10
-	ADDQ    BX, R10
-	MOVQ    R10, 16(SP)
-	VPXOR   Y2, Y2, Y2
-	MOVLQSX 12(CX), R11
-	IMULQ   SI, R11
-	ADDQ    BX, R11
-	MOVQ    R11, 24(SP)
-	VPXOR   Y3, Y3, Y3
-	ADDQ    $0x10, CX
-	CMPQ    DX, $0x04
-	JEQ     last
-	MOVLQSX (CX), R12
-	IMULQ   SI, R12
-	ADDQ    BX, R12
-	MOVQ    R12, (SP)
-	MOVLQSX 4(CX), R12
-	IMULQ   SI, R12
-	ADDQ    BX, R12
-	MOVQ    R12, 8(SP)
-	MOVLQSX 8(CX), R12
-	IMULQ   SI, R12
-	ADDQ    BX, R12
-	MOVQ    R12, 16(SP)
-	MOVLQSX 12(CX), R12
-	IMULQ   SI, R12
-	ADDQ    BX, R12
-	MOVQ    R12, 24(SP)
-
-last:
-	XORQ DI, DI
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-
-super:
-	MOVQ         (SP), R12
-	PREFETCHT1   (R12)(DI*1)
-	PREFETCHT1   64(R12)(DI*1)
-	PREFETCHT1   128(R12)(DI*1)
-	MOVQ         8(SP), R12
-	PREFETCHT1   (R12)(DI*1)
-	PREFETCHT1   64(R12)(DI*1)
-	PREFETCHT1   128(R12)(DI*1)
-	MOVQ         16(SP), R12
-	PREFETCHT1   (R12)(DI*1)
-	PREFETCHT1   64(R12)(DI*1)
-	PREFETCHT1   128(R12)(DI*1)
-	MOVQ         24(SP), R12
-	PREFETCHT1   (R12)(DI*1)
-	PREFETCHT1   64(R12)(DI*1)
-	PREFETCHT1   128(R12)(DI*1)
-	VMOVDQU      mask0f<>+0(SB), Y8
-	VMOVDQU      signedIQ4XS<>+0(SB), Y9
-	VPAND        8(R8)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      (BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y4
-	VPAND        8(R9)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      (BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y5
-	VPAND        8(R10)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      (BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y6
-	VPAND        8(R11)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      (BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y7
-	VPAND        40(R8)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      32(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
-	VPAND        40(R9)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      32(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VPAND        40(R10)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      32(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
-	VPAND        40(R11)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      32(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VPAND        72(R8)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      64(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
-	VPAND        72(R9)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      64(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VPAND        72(R10)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      64(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
-	VPAND        72(R11)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      64(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VPAND        104(R8)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      96(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
-	VPAND        104(R9)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      96(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VPAND        104(R10)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      96(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
-	VPAND        104(R11)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      96(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VMOVDQU      8(R8)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      128(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
-	VMOVDQU      8(R9)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      128(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VMOVDQU      8(R10)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      128(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
-	VMOVDQU      8(R11)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      128(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VMOVDQU      40(R8)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      160(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
-	VMOVDQU      40(R9)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      160(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VMOVDQU      40(R10)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      160(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
-	VMOVDQU      40(R11)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      160(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VMOVDQU      72(R8)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      192(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
-	VMOVDQU      72(R9)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      192(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VMOVDQU      72(R10)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      192(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
-	VMOVDQU      72(R11)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      192(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VMOVDQU      104(R8)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      224(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y4, Y4
-	VMOVDQU      104(R9)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      224(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VMOVDQU      104(R10)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      224(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y6, Y6
-	VMOVDQU      104(R11)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPABSB       Y10, Y11
-	VMOVDQU      224(BX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     ones16<>+0(SB), Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VPBROADCASTW 136(R8)(DI*1), X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBD    (R8)(DI*1), Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y9, Y8, Y8
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       256(BX), Y8, Y9
-	VFMADD231PS  Y4, Y9, Y0
-	VPBROADCASTW 136(R9)(DI*1), X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBD    (R9)(DI*1), Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y9, Y8, Y8
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       256(BX), Y8, Y9
-	VFMADD231PS  Y5, Y9, Y1
-	VPBROADCASTW 136(R10)(DI*1), X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBD    (R10)(DI*1), Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y9, Y8, Y8
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       256(BX), Y8, Y9
-	VFMADD231PS  Y6, Y9, Y2
-	VPBROADCASTW 136(R11)(DI*1), X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBD    (R11)(DI*1), Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y9, Y8, Y8
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       256(BX), Y8, Y9
-	VFMADD231PS  Y7, Y9, Y3
-	ADDQ         $0x0000008a, DI
-	ADDQ         $0x000001c0, BX
-	DECQ         SI
-	JNZ          super
-	VHADDPS      Y1, Y0, Y0
-	VHADDPS      Y3, Y2, Y2
-	VHADDPS      Y2, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X4
-	VADDPS       X4, X0, X4
-	VMOVUPS      X4, (AX)
-	ADDQ         $0x10, AX
-	SUBQ         $0x04, DX
-	JNZ          rows
-	VZEROUPPER
-	RET
-
-// func panelIQ4XSAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-// Requires: AVX, AVX2, FMA3
-TEXT ·panelIQ4XSAVX22x3(SB), NOSPLIT, $0-72
-	MOVQ    out+0(FP), AX
-	MOVQ    outStride+8(FP), CX
-	MOVQ    w+16(FP), DX
-	MOVQ    rowBytes+24(FP), BX
-	MOVQ    x+32(FP), BX
-	MOVQ    xStride+40(FP), SI
-	MOVQ    n+48(FP), DI
-	VPXOR   Y0, Y0, Y0
-	VPXOR   Y1, Y1, Y1
-	VPXOR   Y2, Y2, Y2
-	VPXOR   Y3, Y3, Y3
-	VPXOR   Y4, Y4, Y4
-	VPXOR   Y5, Y5, Y5
-	MOVQ    acc+56(FP), R8
-	MOVQ    part+64(FP), R9
-	TESTQ   $0x00000001, R9
-	JEQ     begin
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y0, 32(R8)
-	VMOVUPS Y0, 64(R8)
-	VMOVUPS Y0, 96(R8)
-	VMOVUPS Y0, 128(R8)
-	VMOVUPS Y0, 160(R8)
-
-begin:
-super:
-	VMOVDQU     128(DX), Y12
-	VMOVDQU     192(DX), Y13
-	VMOVDQU     (BX), Y14
-	VPMADDUBSW  Y14, Y12, Y0
-	VPMADDUBSW  Y14, Y13, Y6
-	VMOVDQU     (BX)(SI*1), Y14
-	VPMADDUBSW  Y14, Y12, Y1
-	VPMADDUBSW  Y14, Y13, Y7
-	VMOVDQU     (BX)(SI*2), Y14
-	VPMADDUBSW  Y14, Y12, Y2
-	VPMADDUBSW  Y14, Y13, Y8
-	VMOVDQU     160(DX), Y12
-	VMOVDQU     224(DX), Y13
-	VMOVDQU     (BX), Y14
-	VPMADDUBSW  Y14, Y12, Y3
-	VPMADDUBSW  Y14, Y13, Y9
-	VMOVDQU     (BX)(SI*1), Y14
-	VPMADDUBSW  Y14, Y12, Y4
-	VPMADDUBSW  Y14, Y13, Y10
-	VMOVDQU     (BX)(SI*2), Y14
-	VPMADDUBSW  Y14, Y12, Y5
-	VPMADDUBSW  Y14, Y13, Y11
-	VMOVDQU     256(DX), Y12
-	VMOVDQU     320(DX), Y13
-	VMOVDQU     32(BX), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y0, Y0
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y6, Y6
-	VMOVDQU     32(BX)(SI*1), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y1, Y1
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y7, Y7
-	VMOVDQU     32(BX)(SI*2), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y2, Y2
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y8, Y8
-	VMOVDQU     288(DX), Y12
-	VMOVDQU     352(DX), Y13
-	VMOVDQU     32(BX), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y3, Y3
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y9, Y9
-	VMOVDQU     32(BX)(SI*1), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y4, Y4
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y10, Y10
-	VMOVDQU     32(BX)(SI*2), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y5, Y5
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y11, Y11
-	VMOVDQU     384(DX), Y12
-	VMOVDQU     448(DX), Y13
-	VMOVDQU     64(BX), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y0, Y0
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y6, Y6
-	VMOVDQU     64(BX)(SI*1), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y1, Y1
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y7, Y7
-	VMOVDQU     64(BX)(SI*2), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y2, Y2
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y8, Y8
-	VMOVDQU     416(DX), Y12
-	VMOVDQU     480(DX), Y13
-	VMOVDQU     64(BX), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y3, Y3
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y9, Y9
-	VMOVDQU     64(BX)(SI*1), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y4, Y4
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y10, Y10
-	VMOVDQU     64(BX)(SI*2), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y5, Y5
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y11, Y11
-	VMOVDQU     512(DX), Y12
-	VMOVDQU     576(DX), Y13
-	VMOVDQU     96(BX), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y0, Y0
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y6, Y6
-	VMOVDQU     96(BX)(SI*1), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y1, Y1
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y7, Y7
-	VMOVDQU     96(BX)(SI*2), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y2, Y2
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y8, Y8
-	VMOVDQU     544(DX), Y12
-	VMOVDQU     608(DX), Y13
-	VMOVDQU     96(BX), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y3, Y3
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y9, Y9
-	VMOVDQU     96(BX)(SI*1), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y4, Y4
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y10, Y10
-	VMOVDQU     96(BX)(SI*2), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y5, Y5
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y11, Y11
-	VMOVDQU     640(DX), Y12
-	VMOVDQU     704(DX), Y13
-	VMOVDQU     128(BX), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y0, Y0
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y6, Y6
-	VMOVDQU     128(BX)(SI*1), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y1, Y1
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y7, Y7
-	VMOVDQU     128(BX)(SI*2), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y2, Y2
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y8, Y8
-	VMOVDQU     672(DX), Y12
-	VMOVDQU     736(DX), Y13
-	VMOVDQU     128(BX), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y3, Y3
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y9, Y9
-	VMOVDQU     128(BX)(SI*1), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y4, Y4
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y10, Y10
-	VMOVDQU     128(BX)(SI*2), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y5, Y5
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y11, Y11
-	VMOVDQU     768(DX), Y12
-	VMOVDQU     832(DX), Y13
-	VMOVDQU     160(BX), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y0, Y0
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y6, Y6
-	VMOVDQU     160(BX)(SI*1), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y1, Y1
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y7, Y7
-	VMOVDQU     160(BX)(SI*2), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y2, Y2
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y8, Y8
-	VMOVDQU     800(DX), Y12
-	VMOVDQU     864(DX), Y13
-	VMOVDQU     160(BX), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y3, Y3
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y9, Y9
-	VMOVDQU     160(BX)(SI*1), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y4, Y4
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y10, Y10
-	VMOVDQU     160(BX)(SI*2), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y5, Y5
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y11, Y11
-	VMOVDQU     896(DX), Y12
-	VMOVDQU     960(DX), Y13
-	VMOVDQU     192(BX), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y0, Y0
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y6, Y6
-	VMOVDQU     192(BX)(SI*1), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y1, Y1
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y7, Y7
-	VMOVDQU     192(BX)(SI*2), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y2, Y2
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y8, Y8
-	VMOVDQU     928(DX), Y12
-	VMOVDQU     992(DX), Y13
-	VMOVDQU     192(BX), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y3, Y3
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y9, Y9
-	VMOVDQU     192(BX)(SI*1), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y4, Y4
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y10, Y10
-	VMOVDQU     192(BX)(SI*2), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y5, Y5
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y11, Y11
-	VMOVDQU     1024(DX), Y12
-	VMOVDQU     1088(DX), Y13
-	VMOVDQU     224(BX), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y0, Y0
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y6, Y6
-	VMOVDQU     224(BX)(SI*1), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y1, Y1
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y7, Y7
-	VMOVDQU     224(BX)(SI*2), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y2, Y2
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y8, Y8
-	VMOVDQU     1056(DX), Y12
-	VMOVDQU     1120(DX), Y13
-	VMOVDQU     224(BX), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y3, Y3
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y9, Y9
-	VMOVDQU     224(BX)(SI*1), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y4, Y4
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y10, Y10
-	VMOVDQU     224(BX)(SI*2), Y14
-	VPMADDUBSW  Y14, Y12, Y15
-	VPADDW      Y15, Y5, Y5
-	VPMADDUBSW  Y14, Y13, Y15
-	VPADDW      Y15, Y11, Y11
-	VPMADDWD    ones16<>+0(SB), Y0, Y0
-	VPMADDWD    ones16<>+0(SB), Y6, Y6
-	VPADDD      288(BX), Y6, Y6
-	VPSLLD      $0x04, Y6, Y6
-	VPADDD      Y6, Y0, Y0
-	VPMADDWD    ones16<>+0(SB), Y1, Y1
-	VPMADDWD    ones16<>+0(SB), Y7, Y7
-	VPADDD      288(BX)(SI*1), Y7, Y7
-	VPSLLD      $0x04, Y7, Y7
-	VPADDD      Y7, Y1, Y1
-	VPMADDWD    ones16<>+0(SB), Y2, Y2
-	VPMADDWD    ones16<>+0(SB), Y8, Y8
-	VPADDD      288(BX)(SI*2), Y8, Y8
-	VPSLLD      $0x04, Y8, Y8
-	VPADDD      Y8, Y2, Y2
-	VPMADDWD    ones16<>+0(SB), Y3, Y3
-	VPMADDWD    ones16<>+0(SB), Y9, Y9
-	VPADDD      288(BX), Y9, Y9
-	VPSLLD      $0x04, Y9, Y9
-	VPADDD      Y9, Y3, Y3
-	VPMADDWD    ones16<>+0(SB), Y4, Y4
-	VPMADDWD    ones16<>+0(SB), Y10, Y10
-	VPADDD      288(BX)(SI*1), Y10, Y10
-	VPSLLD      $0x04, Y10, Y10
-	VPADDD      Y10, Y4, Y4
-	VPMADDWD    ones16<>+0(SB), Y5, Y5
-	VPMADDWD    ones16<>+0(SB), Y11, Y11
-	VPADDD      288(BX)(SI*2), Y11, Y11
-	VPSLLD      $0x04, Y11, Y11
-	VPADDD      Y11, Y5, Y5
-	VMOVDQU     (DX), Y6
-	VCVTDQ2PS   Y0, Y0
-	VMULPS      256(BX), Y6, Y7
-	VFMADD213PS (R8), Y0, Y7
-	VMOVUPS     Y7, (R8)
-	VCVTDQ2PS   Y1, Y1
-	VMULPS      256(BX)(SI*1), Y6, Y7
-	VFMADD213PS 32(R8), Y1, Y7
-	VMOVUPS     Y7, 32(R8)
-	VCVTDQ2PS   Y2, Y2
-	VMULPS      256(BX)(SI*2), Y6, Y7
-	VFMADD213PS 64(R8), Y2, Y7
-	VMOVUPS     Y7, 64(R8)
-	VMOVDQU     32(DX), Y6
-	VCVTDQ2PS   Y3, Y3
-	VMULPS      256(BX), Y6, Y7
-	VFMADD213PS 96(R8), Y3, Y7
-	VMOVUPS     Y7, 96(R8)
-	VCVTDQ2PS   Y4, Y4
-	VMULPS      256(BX)(SI*1), Y6, Y7
-	VFMADD213PS 128(R8), Y4, Y7
-	VMOVUPS     Y7, 128(R8)
-	VCVTDQ2PS   Y5, Y5
-	VMULPS      256(BX)(SI*2), Y6, Y7
-	VFMADD213PS 160(R8), Y5, Y7
-	VMOVUPS     Y7, 160(R8)
-	ADDQ        $0x00000480, DX
-	ADDQ        $0x000001c0, BX
-	DECQ        DI
-	JNZ         super
-	TESTQ       $0x00000002, R9
-	JNE         sum
-	VZEROUPPER
-	RET
-
-sum:
-	VMOVUPS      (R8), Y0
-	VMOVUPS      96(R8), Y1
-	VHADDPS      Y1, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X2
-	VADDPS       X2, X0, X2
-	VMOVQ        X2, (AX)
-	ADDQ         CX, AX
-	VMOVUPS      32(R8), Y0
-	VMOVUPS      128(R8), Y1
-	VHADDPS      Y1, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X2
-	VADDPS       X2, X0, X2
-	VMOVQ        X2, (AX)
-	ADDQ         CX, AX
-	VMOVUPS      64(R8), Y0
-	VMOVUPS      160(R8), Y1
-	VHADDPS      Y1, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X2
-	VADDPS       X2, X0, X2
-	VMOVQ        X2, (AX)
-	VZEROUPPER
-	RET
-
 // func expandIQ4XSAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ4XSAVX2(SB), NOSPLIT, $0-24
@@ -15709,109 +13324,6 @@ super:
 	VADDPS       X1, X0, X1
 	VMOVSS       X1, (AX)
 	ADDQ         $0x04, AX
-	DECQ         DI
-	JNZ          row
-	VZEROUPPER
-	RET
-
-// func scatterOneMXFP4AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·scatterOneMXFP4AVX2(SB), NOSPLIT, $0-56
-	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
-
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
-
-last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	PREFETCHT1   128(R12)
-	ADDQ         $0x00000088, R12
-	VMOVDQU      mask0f<>+0(SB), Y2
-	VMOVDQU      valuesMXFP4<>+0(SB), Y3
-	VMOVDQU      288(R9), Y1
-	VPSLLD       $0x01, Y1, Y1
-	VPAND        8(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPAND        40(R8), Y2, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VPMADDUBSW   (R9), Y4, Y6
-	VPMADDUBSW   32(R9), Y5, Y8
-	VPADDW       Y8, Y6, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPAND        72(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPAND        104(R8), Y2, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VPMADDUBSW   64(R9), Y4, Y6
-	VPMADDUBSW   96(R9), Y5, Y8
-	VPADDW       Y8, Y6, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      8(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VMOVDQU      40(R8), Y5
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        Y2, Y5, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VPMADDUBSW   128(R9), Y4, Y6
-	VPMADDUBSW   160(R9), Y5, Y8
-	VPADDW       Y8, Y6, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      72(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VMOVDQU      104(R8), Y5
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        Y2, Y5, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VPMADDUBSW   192(R9), Y4, Y6
-	VPMADDUBSW   224(R9), Y5, Y8
-	VPADDW       Y8, Y6, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPMOVZXBD    (R8), Y2
-	VPSLLD       $0x17, Y2, Y2
-	VPMAXUD      leastExponent<>+0(SB), Y2, Y2
-	VMULPS       halved1<>+0(SB), Y2, Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x00000088, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
-	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
 	DECQ         DI
 	JNZ          row
 	VZEROUPPER
@@ -17241,74 +14753,6 @@ super:
 	VADDPS        X1, X0, X1
 	VMOVSS        X1, (AX)
 	ADDQ          $0x04, AX
-	DECQ          DI
-	JNZ           row
-	VZEROUPPER
-	RET
-
-// func scatterOneQ40VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterOneQ40VNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Z7
-
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
-
-last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1    (R12)
-	PREFETCHT1    64(R12)
-	PREFETCHT1    128(R12)
-	ADDQ          $0x00000090, R12
-	VMOVDQU32     288(R9), Y1
-	VMOVDQU32     16(R8), Z5
-	VPSRLW        $0x04, Z5, Z6
-	VPANDD        Z7, Z5, Z5
-	VPANDD        Z7, Z6, Z6
-	VPDPBUSD      (R9), Z5, Z1
-	VPDPBUSD      128(R9), Z6, Z1
-	VMOVDQU32     80(R8), Z5
-	VPSRLW        $0x04, Z5, Z6
-	VPANDD        Z7, Z5, Z5
-	VPANDD        Z7, Z6, Z6
-	VPDPBUSD      64(R9), Z5, Z1
-	VPDPBUSD      192(R9), Z6, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y5
-	VPADDD        Y5, Y1, Y1
-	VCVTPH2PS     (R8), Y2
-	VCVTDQ2PS     Y1, Y1
-	VMULPS        256(R9), Y2, Y3
-	VFMADD231PS   Y1, Y3, Y0
-	ADDQ          $0x00000090, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	ADDQ          $0x04, R11
 	DECQ          DI
 	JNZ           row
 	VZEROUPPER
@@ -19342,7 +16786,7 @@ sum:
 	VZEROUPPER
 	RET
 
-// func expandPairQ41(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+// func expandPairQ41(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairQ41(SB), NOSPLIT, $0-48
 	MOVQ      dst+0(FP), AX
@@ -19406,7 +16850,7 @@ super:
 	VZEROUPPER
 	RET
 
-// func expandPairQ50(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+// func expandPairQ50(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairQ50(SB), NOSPLIT, $0-48
 	MOVQ      dst+0(FP), AX
@@ -19491,7 +16935,7 @@ super:
 	VZEROUPPER
 	RET
 
-// func expandPairQ51(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+// func expandPairQ51(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairQ51(SB), NOSPLIT, $0-48
 	MOVQ      dst+0(FP), AX
@@ -20224,72 +17668,6 @@ super:
 	VADDPS        X1, X0, X1
 	VMOVSS        X1, (AX)
 	ADDQ          $0x04, AX
-	DECQ          DI
-	JNZ           row
-	VZEROUPPER
-	RET
-
-// func scatterOneQ80VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterOneQ80VNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 x80<>+0(SB), Z7
-
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
-
-last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1    (R12)
-	PREFETCHT1    64(R12)
-	PREFETCHT1    128(R12)
-	PREFETCHT1    192(R12)
-	PREFETCHT1    256(R12)
-	ADDQ          $0x00000110, R12
-	VPSLLD        $0x04, 288(R9), Y1
-	VPXORD        16(R8), Z7, Z5
-	VPDPBUSD      (R9), Z5, Z1
-	VPXORD        80(R8), Z7, Z5
-	VPDPBUSD      64(R9), Z5, Z1
-	VPXORD        144(R8), Z7, Z5
-	VPDPBUSD      128(R9), Z5, Z1
-	VPXORD        208(R8), Z7, Z5
-	VPDPBUSD      192(R9), Z5, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y5
-	VPADDD        Y5, Y1, Y1
-	VCVTPH2PS     (R8), Y2
-	VCVTDQ2PS     Y1, Y1
-	VMULPS        256(R9), Y2, Y3
-	VFMADD231PS   Y1, Y3, Y0
-	ADDQ          $0x00000110, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	ADDQ          $0x04, R11
 	DECQ          DI
 	JNZ           row
 	VZEROUPPER
@@ -22349,7 +19727,7 @@ super:
 	VZEROUPPER
 	RET
 
-// func expandPairQ2K(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+// func expandPairQ2K(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairQ2K(SB), NOSPLIT, $0-48
 	MOVQ      dst+0(FP), AX
@@ -22432,7 +19810,7 @@ super:
 	VZEROUPPER
 	RET
 
-// func expandPairQ3K(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+// func expandPairQ3K(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairQ3K(SB), NOSPLIT, $0-48
 	MOVQ      dst+0(FP), AX
@@ -23352,87 +20730,6 @@ super:
 	VADDPS          X1, X0, X1
 	VMOVSS          X1, (AX)
 	ADDQ            $0x04, AX
-	DECQ            DI
-	JNZ             row
-	VZEROUPPER
-	RET
-
-// func scatterOneQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterOneQ4KVNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Z7
-	VMOVDQU32 sixBitShuffle<>+0(SB), Z8
-	VMOVDQU32 sixBitShift<>+0(SB), Z9
-	VMOVDQU32 mask63<>+0(SB), Z10
-	VMOVDQU32 superPair<>+0(SB), Z11
-
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
-
-last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1      (R12)
-	PREFETCHT1      64(R12)
-	PREFETCHT1      128(R12)
-	ADDQ            $0x00000090, R12
-	VPXORD          Y1, Y1, Y1
-	VMOVDQU32       16(R8), Z5
-	VPSRLW          $0x04, Z5, Z6
-	VPANDD          Z7, Z5, Z5
-	VPANDD          Z7, Z6, Z6
-	VPDPBUSD        (R9), Z5, Z1
-	VPDPBUSD        128(R9), Z6, Z1
-	VMOVDQU32       80(R8), Z5
-	VPSRLW          $0x04, Z5, Z6
-	VPANDD          Z7, Z5, Z5
-	VPANDD          Z7, Z6, Z6
-	VPDPBUSD        64(R9), Z5, Z1
-	VPDPBUSD        192(R9), Z6, Z1
-	VEXTRACTI64X4   $0x01, Z1, Y5
-	VPADDD          Y5, Y1, Y1
-	VBROADCASTI32X4 (R8), Z2
-	VPSHUFB         Z8, Z2, Z2
-	VPSRLVD         Z9, Z2, Z2
-	VPANDD          Z10, Z2, Z2
-	VCVTDQ2PS       Z2, Z2
-	VCVTPH2PS       (R8), X3
-	VPERMPS         Z3, Z11, Z3
-	VMULPS          Z3, Z2, Z2
-	VEXTRACTF64X4   $0x01, Z2, Y4
-	VCVTDQ2PS       Y1, Y1
-	VMULPS          256(R9), Y2, Y3
-	VFMADD231PS     Y1, Y3, Y0
-	VFNMADD231PS    320(R9), Y4, Y0
-	ADDQ            $0x00000090, R8
-	ADDQ            $0x000001c0, R9
-	DECQ            R10
-	JNZ             super
-	VHADDPS         Y0, Y0, Y0
-	VHADDPS         Y0, Y0, Y0
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDPS          X1, X0, X1
-	VMOVSS          X1, (AX)
-	ADDQ            $0x04, AX
-	ADDQ            $0x04, R11
 	DECQ            DI
 	JNZ             row
 	VZEROUPPER
@@ -26867,98 +24164,6 @@ super:
 	VADDPS          X1, X0, X1
 	VMOVSS          X1, (AX)
 	ADDQ            $0x04, AX
-	DECQ            DI
-	JNZ             row
-	VZEROUPPER
-	RET
-
-// func scatterOneQ5KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterOneQ5KVNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Z7
-	VMOVDQU32 turn5<>+0(SB), Z8
-	VMOVDQU32 mask10<>+0(SB), Z9
-	VMOVDQU32 sixBitShuffle<>+0(SB), Z12
-	VMOVDQU32 sixBitShift<>+0(SB), Z13
-	VMOVDQU32 mask63<>+0(SB), Z14
-	VMOVDQU32 superPair<>+0(SB), Z15
-
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
-
-last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1      (R12)
-	PREFETCHT1      64(R12)
-	PREFETCHT1      128(R12)
-	ADDQ            $0x000000b0, R12
-	VPXORD          Y1, Y1, Y1
-	VBROADCASTI64X4 144(R8), Z10
-	VPROLVD         Z8, Z10, Z10
-	VMOVDQU32       16(R8), Z5
-	VPSRLW          $0x04, Z5, Z6
-	VPANDD          Z7, Z5, Z5
-	VPANDD          Z7, Z6, Z6
-	VPTERNLOGD      $0xf8, Z9, Z10, Z5
-	VPRORD          $0x04, Z10, Z11
-	VPTERNLOGD      $0xf8, Z9, Z11, Z6
-	VPRORD          $0x02, Z10, Z10
-	VPDPBUSD        (R9), Z5, Z1
-	VPDPBUSD        128(R9), Z6, Z1
-	VMOVDQU32       80(R8), Z5
-	VPSRLW          $0x04, Z5, Z6
-	VPANDD          Z7, Z5, Z5
-	VPANDD          Z7, Z6, Z6
-	VPTERNLOGD      $0xf8, Z9, Z10, Z5
-	VPRORD          $0x04, Z10, Z11
-	VPTERNLOGD      $0xf8, Z9, Z11, Z6
-	VPDPBUSD        64(R9), Z5, Z1
-	VPDPBUSD        192(R9), Z6, Z1
-	VEXTRACTI64X4   $0x01, Z1, Y5
-	VPADDD          Y5, Y1, Y1
-	VBROADCASTI32X4 (R8), Z2
-	VPSHUFB         Z12, Z2, Z2
-	VPSRLVD         Z13, Z2, Z2
-	VPANDD          Z14, Z2, Z2
-	VCVTDQ2PS       Z2, Z2
-	VCVTPH2PS       (R8), X3
-	VPERMPS         Z3, Z15, Z3
-	VMULPS          Z3, Z2, Z2
-	VEXTRACTF64X4   $0x01, Z2, Y4
-	VCVTDQ2PS       Y1, Y1
-	VMULPS          256(R9), Y2, Y3
-	VFMADD231PS     Y1, Y3, Y0
-	VFNMADD231PS    320(R9), Y4, Y0
-	ADDQ            $0x000000b0, R8
-	ADDQ            $0x000001c0, R9
-	DECQ            R10
-	JNZ             super
-	VHADDPS         Y0, Y0, Y0
-	VHADDPS         Y0, Y0, Y0
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDPS          X1, X0, X1
-	VMOVSS          X1, (AX)
-	ADDQ            $0x04, AX
-	ADDQ            $0x04, R11
 	DECQ            DI
 	JNZ             row
 	VZEROUPPER
@@ -30589,95 +27794,6 @@ super:
 	VZEROUPPER
 	RET
 
-// func scatterOneQ6KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterOneQ6KVNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Z7
-	VMOVDQU32 mask30<>+0(SB), Z8
-
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
-
-last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1    (R12)
-	PREFETCHT1    64(R12)
-	PREFETCHT1    128(R12)
-	PREFETCHT1    192(R12)
-	ADDQ          $0x000000d2, R12
-	VMOVDQU32     352(R9), Y1
-	VMOVDQU32     384(R9), Y4
-	VMOVDQU32     144(R8), Z9
-	VMOVDQU32     16(R8), Z5
-	VPSRLW        $0x04, Z5, Z6
-	VPANDD        Z7, Z5, Z5
-	VPANDD        Z7, Z6, Z6
-	VPSLLW        $0x04, Z9, Z10
-	VPTERNLOGD    $0xf8, Z8, Z10, Z5
-	VPDPBUSD      (R9), Z5, Z1
-	VPTERNLOGD    $0xf8, Z8, Z9, Z6
-	VPDPBUSD      128(R9), Z6, Z4
-	VMOVDQU32     80(R8), Z5
-	VPSRLW        $0x04, Z5, Z6
-	VPANDD        Z7, Z5, Z5
-	VPANDD        Z7, Z6, Z6
-	VPSLLW        $0x02, Z9, Z10
-	VPTERNLOGD    $0xf8, Z8, Z10, Z5
-	VPDPBUSD      64(R9), Z5, Z1
-	VPSRLW        $0x02, Z9, Z10
-	VPTERNLOGD    $0xf8, Z8, Z10, Z6
-	VPDPBUSD      192(R9), Z6, Z4
-	VEXTRACTI64X4 $0x01, Z1, Y5
-	VEXTRACTI64X4 $0x01, Z4, Y6
-	VPADDD        Y5, Y1, Y1
-	VPADDD        Y6, Y4, Y4
-	VPMOVSXBW     (R8), Y5
-	VPSLLD        $0x10, Y5, Y6
-	VPSRAD        $0x10, Y6, Y6
-	VPSRAD        $0x10, Y5, Y5
-	VPMULLD       Y6, Y1, Y1
-	VPMULLD       Y5, Y4, Y4
-	VPADDD        Y4, Y1, Y1
-	VPBROADCASTW  208(R8), X2
-	VCVTPH2PS     X2, Y2
-	VCVTDQ2PS     Y1, Y1
-	VMULPS        256(R9), Y2, Y3
-	VFMADD231PS   Y1, Y3, Y0
-	ADDQ          $0x000000d2, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	ADDQ          $0x04, R11
-	DECQ          DI
-	JNZ           row
-	VZEROUPPER
-	RET
-
 // func scatterQ6KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·scatterQ6KVNNI(SB), NOSPLIT, $32-56
@@ -32791,7 +29907,7 @@ super:
 	VZEROUPPER
 	RET
 
-// func expandPairIQ2XXS(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+// func expandPairIQ2XXS(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairIQ2XXS(SB), NOSPLIT, $0-48
 	MOVQ      dst+0(FP), AX
@@ -32882,7 +29998,7 @@ super:
 	VZEROUPPER
 	RET
 
-// func expandPairIQ2XS(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+// func expandPairIQ2XS(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairIQ2XS(SB), NOSPLIT, $0-48
 	MOVQ      dst+0(FP), AX
@@ -32971,7 +30087,7 @@ super:
 	VZEROUPPER
 	RET
 
-// func expandPairIQ3XXS(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+// func expandPairIQ3XXS(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairIQ3XXS(SB), NOSPLIT, $0-48
 	MOVQ      dst+0(FP), AX
@@ -33048,7 +30164,7 @@ super:
 	VZEROUPPER
 	RET
 
-// func expandPairIQ1S(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+// func expandPairIQ1S(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairIQ1S(SB), NOSPLIT, $0-48
 	MOVQ      dst+0(FP), AX
@@ -33139,7 +30255,7 @@ super:
 	VZEROUPPER
 	RET
 
-// func expandPairIQ4NL(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+// func expandPairIQ4NL(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairIQ4NL(SB), NOSPLIT, $0-48
 	MOVQ      dst+0(FP), AX
@@ -33206,7 +30322,58 @@ super:
 	VZEROUPPER
 	RET
 
-// func expandPairIQ3S(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+// func expandIQ4NLVNNI(dst *byte, w *byte, n uintptr)
+// Requires: AVX, AVX2, F16C
+TEXT ·expandIQ4NLVNNI(SB), NOSPLIT, $0-24
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU valuesIQ4NL<>+0(SB), Y1
+
+super:
+	VCVTPH2PS (CX), Y2
+	VMOVUPS   Y2, (AX)
+	VPAND     16(CX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 128(AX)
+	VPAND     48(CX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 192(AX)
+	VPAND     80(CX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 256(AX)
+	VPAND     112(CX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 320(AX)
+	VMOVDQU   16(CX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 384(AX)
+	VMOVDQU   48(CX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 448(AX)
+	VMOVDQU   80(CX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 512(AX)
+	VMOVDQU   112(CX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 576(AX)
+	ADDQ      $0x00000090, CX
+	ADDQ      $0x00000280, AX
+	DECQ      DX
+	JNZ       super
+	VZEROUPPER
+	RET
+
+// func expandPairIQ3S(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairIQ3S(SB), NOSPLIT, $0-48
 	MOVQ      dst+0(FP), AX
@@ -33281,3186 +30448,78 @@ super:
 	VZEROUPPER
 	RET
 
-// func tileIQ4XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·tileIQ4XSVNNI4x4(SB), NOSPLIT, $0-72
-	MOVQ    out+0(FP), AX
-	MOVQ    outStride+8(FP), CX
-	MOVQ    w+16(FP), DX
-	MOVQ    rowBytes+24(FP), BX
-	MOVQ    x+32(FP), SI
-	MOVQ    xStride+40(FP), DI
-	MOVQ    n+48(FP), R8
-	LEAQ    (BX)(BX*2), R9
-	LEAQ    (DI)(DI*2), R10
-	VPXORD  Y0, Y0, Y0
-	VPXORD  Y1, Y1, Y1
-	VPXORD  Y2, Y2, Y2
-	VPXORD  Y3, Y3, Y3
-	VPXORD  Y4, Y4, Y4
-	VPXORD  Y5, Y5, Y5
-	VPXORD  Y6, Y6, Y6
-	VPXORD  Y7, Y7, Y7
-	VPXORD  Y8, Y8, Y8
-	VPXORD  Y9, Y9, Y9
-	VPXORD  Y10, Y10, Y10
-	VPXORD  Y11, Y11, Y11
-	VPXORD  Y12, Y12, Y12
-	VPXORD  Y13, Y13, Y13
-	VPXORD  Y14, Y14, Y14
-	VPXORD  Y15, Y15, Y15
-	MOVQ    acc+56(FP), R11
-	MOVQ    part+64(FP), R12
-	TESTQ   $0x00000001, R12
-	JEQ     begin
-	VMOVUPS Y0, (R11)
-	VMOVUPS Y0, 32(R11)
-	VMOVUPS Y0, 64(R11)
-	VMOVUPS Y0, 96(R11)
-	VMOVUPS Y0, 128(R11)
-	VMOVUPS Y0, 160(R11)
-	VMOVUPS Y0, 192(R11)
-	VMOVUPS Y0, 224(R11)
-	VMOVUPS Y0, 256(R11)
-	VMOVUPS Y0, 288(R11)
-	VMOVUPS Y0, 320(R11)
-	VMOVUPS Y0, 352(R11)
-	VMOVUPS Y0, 384(R11)
-	VMOVUPS Y0, 416(R11)
-	VMOVUPS Y0, 448(R11)
-	VMOVUPS Y0, 480(R11)
-
-begin:
-	LEAQ (DX)(BX*4), R13
+// func expandPairIQ4XS(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
+TEXT ·expandPairIQ4XS(SB), NOSPLIT, $0-48
+	MOVQ      dst+0(FP), AX
+	MOVQ      first+8(FP), CX
+	MOVQ      second+16(FP), DX
+	MOVQ      n+24(FP), BX
+	MOVQ      soon+32(FP), DI
+	MOVQ      soonSecond+40(FP), R8
+	XORQ      SI, SI
+	VMOVDQU32 mask0f<>+0(SB), Z0
+	VMOVDQU32 valuesIQ4XS<>+0(SB), Z1
 
 super:
-	PREFETCHT1   (R13)
-	PREFETCHT1   64(R13)
-	PREFETCHT1   128(R13)
-	PREFETCHT1   (R13)(BX*1)
-	PREFETCHT1   64(R13)(BX*1)
-	PREFETCHT1   128(R13)(BX*1)
-	PREFETCHT1   (R13)(BX*2)
-	PREFETCHT1   64(R13)(BX*2)
-	PREFETCHT1   128(R13)(BX*2)
-	PREFETCHT1   (R13)(R9*1)
-	PREFETCHT1   64(R13)(R9*1)
-	PREFETCHT1   128(R13)(R9*1)
-	ADDQ         $0x0000008a, R13
-	VPSLLD       $0x04, 288(SI), Y0
-	VPSLLD       $0x04, 288(SI), Y4
-	VPSLLD       $0x04, 288(SI), Y8
-	VPSLLD       $0x04, 288(SI), Y12
-	VPSLLD       $0x04, 288(SI)(DI*1), Y1
-	VPSLLD       $0x04, 288(SI)(DI*1), Y5
-	VPSLLD       $0x04, 288(SI)(DI*1), Y9
-	VPSLLD       $0x04, 288(SI)(DI*1), Y13
-	VPSLLD       $0x04, 288(SI)(DI*2), Y2
-	VPSLLD       $0x04, 288(SI)(DI*2), Y6
-	VPSLLD       $0x04, 288(SI)(DI*2), Y10
-	VPSLLD       $0x04, 288(SI)(DI*2), Y14
-	VPSLLD       $0x04, 288(SI)(R10*1), Y3
-	VPSLLD       $0x04, 288(SI)(R10*1), Y7
-	VPSLLD       $0x04, 288(SI)(R10*1), Y11
-	VPSLLD       $0x04, 288(SI)(R10*1), Y15
-	VMOVDQU32    mask0f<>+0(SB), Y16
-	VMOVDQU32    valuesIQ4XS<>+0(SB), Y17
-	VPANDD       8(DX), Y16, Y18
-	VPSHUFB      Y18, Y17, Y18
-	VPANDD       8(DX)(BX*1), Y16, Y19
-	VPSHUFB      Y19, Y17, Y19
-	VPANDD       8(DX)(BX*2), Y16, Y20
-	VPSHUFB      Y20, Y17, Y20
-	VPANDD       8(DX)(R9*1), Y16, Y21
-	VPSHUFB      Y21, Y17, Y21
-	VMOVDQU32    (SI), Y22
-	VPDPBUSD     Y22, Y18, Y0
-	VPDPBUSD     Y22, Y19, Y4
-	VPDPBUSD     Y22, Y20, Y8
-	VPDPBUSD     Y22, Y21, Y12
-	VMOVDQU32    (SI)(DI*1), Y22
-	VPDPBUSD     Y22, Y18, Y1
-	VPDPBUSD     Y22, Y19, Y5
-	VPDPBUSD     Y22, Y20, Y9
-	VPDPBUSD     Y22, Y21, Y13
-	VMOVDQU32    (SI)(DI*2), Y22
-	VPDPBUSD     Y22, Y18, Y2
-	VPDPBUSD     Y22, Y19, Y6
-	VPDPBUSD     Y22, Y20, Y10
-	VPDPBUSD     Y22, Y21, Y14
-	VMOVDQU32    (SI)(R10*1), Y22
-	VPDPBUSD     Y22, Y18, Y3
-	VPDPBUSD     Y22, Y19, Y7
-	VPDPBUSD     Y22, Y20, Y11
-	VPDPBUSD     Y22, Y21, Y15
-	VPANDD       40(DX), Y16, Y18
-	VPSHUFB      Y18, Y17, Y18
-	VPANDD       40(DX)(BX*1), Y16, Y19
-	VPSHUFB      Y19, Y17, Y19
-	VPANDD       40(DX)(BX*2), Y16, Y20
-	VPSHUFB      Y20, Y17, Y20
-	VPANDD       40(DX)(R9*1), Y16, Y21
-	VPSHUFB      Y21, Y17, Y21
-	VMOVDQU32    32(SI), Y22
-	VPDPBUSD     Y22, Y18, Y0
-	VPDPBUSD     Y22, Y19, Y4
-	VPDPBUSD     Y22, Y20, Y8
-	VPDPBUSD     Y22, Y21, Y12
-	VMOVDQU32    32(SI)(DI*1), Y22
-	VPDPBUSD     Y22, Y18, Y1
-	VPDPBUSD     Y22, Y19, Y5
-	VPDPBUSD     Y22, Y20, Y9
-	VPDPBUSD     Y22, Y21, Y13
-	VMOVDQU32    32(SI)(DI*2), Y22
-	VPDPBUSD     Y22, Y18, Y2
-	VPDPBUSD     Y22, Y19, Y6
-	VPDPBUSD     Y22, Y20, Y10
-	VPDPBUSD     Y22, Y21, Y14
-	VMOVDQU32    32(SI)(R10*1), Y22
-	VPDPBUSD     Y22, Y18, Y3
-	VPDPBUSD     Y22, Y19, Y7
-	VPDPBUSD     Y22, Y20, Y11
-	VPDPBUSD     Y22, Y21, Y15
-	VPANDD       72(DX), Y16, Y18
-	VPSHUFB      Y18, Y17, Y18
-	VPANDD       72(DX)(BX*1), Y16, Y19
-	VPSHUFB      Y19, Y17, Y19
-	VPANDD       72(DX)(BX*2), Y16, Y20
-	VPSHUFB      Y20, Y17, Y20
-	VPANDD       72(DX)(R9*1), Y16, Y21
-	VPSHUFB      Y21, Y17, Y21
-	VMOVDQU32    64(SI), Y22
-	VPDPBUSD     Y22, Y18, Y0
-	VPDPBUSD     Y22, Y19, Y4
-	VPDPBUSD     Y22, Y20, Y8
-	VPDPBUSD     Y22, Y21, Y12
-	VMOVDQU32    64(SI)(DI*1), Y22
-	VPDPBUSD     Y22, Y18, Y1
-	VPDPBUSD     Y22, Y19, Y5
-	VPDPBUSD     Y22, Y20, Y9
-	VPDPBUSD     Y22, Y21, Y13
-	VMOVDQU32    64(SI)(DI*2), Y22
-	VPDPBUSD     Y22, Y18, Y2
-	VPDPBUSD     Y22, Y19, Y6
-	VPDPBUSD     Y22, Y20, Y10
-	VPDPBUSD     Y22, Y21, Y14
-	VMOVDQU32    64(SI)(R10*1), Y22
-	VPDPBUSD     Y22, Y18, Y3
-	VPDPBUSD     Y22, Y19, Y7
-	VPDPBUSD     Y22, Y20, Y11
-	VPDPBUSD     Y22, Y21, Y15
-	VPANDD       104(DX), Y16, Y18
-	VPSHUFB      Y18, Y17, Y18
-	VPANDD       104(DX)(BX*1), Y16, Y19
-	VPSHUFB      Y19, Y17, Y19
-	VPANDD       104(DX)(BX*2), Y16, Y20
-	VPSHUFB      Y20, Y17, Y20
-	VPANDD       104(DX)(R9*1), Y16, Y21
-	VPSHUFB      Y21, Y17, Y21
-	VMOVDQU32    96(SI), Y22
-	VPDPBUSD     Y22, Y18, Y0
-	VPDPBUSD     Y22, Y19, Y4
-	VPDPBUSD     Y22, Y20, Y8
-	VPDPBUSD     Y22, Y21, Y12
-	VMOVDQU32    96(SI)(DI*1), Y22
-	VPDPBUSD     Y22, Y18, Y1
-	VPDPBUSD     Y22, Y19, Y5
-	VPDPBUSD     Y22, Y20, Y9
-	VPDPBUSD     Y22, Y21, Y13
-	VMOVDQU32    96(SI)(DI*2), Y22
-	VPDPBUSD     Y22, Y18, Y2
-	VPDPBUSD     Y22, Y19, Y6
-	VPDPBUSD     Y22, Y20, Y10
-	VPDPBUSD     Y22, Y21, Y14
-	VMOVDQU32    96(SI)(R10*1), Y22
-	VPDPBUSD     Y22, Y18, Y3
-	VPDPBUSD     Y22, Y19, Y7
-	VPDPBUSD     Y22, Y20, Y11
-	VPDPBUSD     Y22, Y21, Y15
-	VMOVDQU32    8(DX), Y18
-	VPSRLW       $0x04, Y18, Y18
-	VPANDD       Y16, Y18, Y18
-	VPSHUFB      Y18, Y17, Y18
-	VMOVDQU32    8(DX)(BX*1), Y19
-	VPSRLW       $0x04, Y19, Y19
-	VPANDD       Y16, Y19, Y19
-	VPSHUFB      Y19, Y17, Y19
-	VMOVDQU32    8(DX)(BX*2), Y20
-	VPSRLW       $0x04, Y20, Y20
-	VPANDD       Y16, Y20, Y20
-	VPSHUFB      Y20, Y17, Y20
-	VMOVDQU32    8(DX)(R9*1), Y21
-	VPSRLW       $0x04, Y21, Y21
-	VPANDD       Y16, Y21, Y21
-	VPSHUFB      Y21, Y17, Y21
-	VMOVDQU32    128(SI), Y22
-	VPDPBUSD     Y22, Y18, Y0
-	VPDPBUSD     Y22, Y19, Y4
-	VPDPBUSD     Y22, Y20, Y8
-	VPDPBUSD     Y22, Y21, Y12
-	VMOVDQU32    128(SI)(DI*1), Y22
-	VPDPBUSD     Y22, Y18, Y1
-	VPDPBUSD     Y22, Y19, Y5
-	VPDPBUSD     Y22, Y20, Y9
-	VPDPBUSD     Y22, Y21, Y13
-	VMOVDQU32    128(SI)(DI*2), Y22
-	VPDPBUSD     Y22, Y18, Y2
-	VPDPBUSD     Y22, Y19, Y6
-	VPDPBUSD     Y22, Y20, Y10
-	VPDPBUSD     Y22, Y21, Y14
-	VMOVDQU32    128(SI)(R10*1), Y22
-	VPDPBUSD     Y22, Y18, Y3
-	VPDPBUSD     Y22, Y19, Y7
-	VPDPBUSD     Y22, Y20, Y11
-	VPDPBUSD     Y22, Y21, Y15
-	VMOVDQU32    40(DX), Y18
-	VPSRLW       $0x04, Y18, Y18
-	VPANDD       Y16, Y18, Y18
-	VPSHUFB      Y18, Y17, Y18
-	VMOVDQU32    40(DX)(BX*1), Y19
-	VPSRLW       $0x04, Y19, Y19
-	VPANDD       Y16, Y19, Y19
-	VPSHUFB      Y19, Y17, Y19
-	VMOVDQU32    40(DX)(BX*2), Y20
-	VPSRLW       $0x04, Y20, Y20
-	VPANDD       Y16, Y20, Y20
-	VPSHUFB      Y20, Y17, Y20
-	VMOVDQU32    40(DX)(R9*1), Y21
-	VPSRLW       $0x04, Y21, Y21
-	VPANDD       Y16, Y21, Y21
-	VPSHUFB      Y21, Y17, Y21
-	VMOVDQU32    160(SI), Y22
-	VPDPBUSD     Y22, Y18, Y0
-	VPDPBUSD     Y22, Y19, Y4
-	VPDPBUSD     Y22, Y20, Y8
-	VPDPBUSD     Y22, Y21, Y12
-	VMOVDQU32    160(SI)(DI*1), Y22
-	VPDPBUSD     Y22, Y18, Y1
-	VPDPBUSD     Y22, Y19, Y5
-	VPDPBUSD     Y22, Y20, Y9
-	VPDPBUSD     Y22, Y21, Y13
-	VMOVDQU32    160(SI)(DI*2), Y22
-	VPDPBUSD     Y22, Y18, Y2
-	VPDPBUSD     Y22, Y19, Y6
-	VPDPBUSD     Y22, Y20, Y10
-	VPDPBUSD     Y22, Y21, Y14
-	VMOVDQU32    160(SI)(R10*1), Y22
-	VPDPBUSD     Y22, Y18, Y3
-	VPDPBUSD     Y22, Y19, Y7
-	VPDPBUSD     Y22, Y20, Y11
-	VPDPBUSD     Y22, Y21, Y15
-	VMOVDQU32    72(DX), Y18
-	VPSRLW       $0x04, Y18, Y18
-	VPANDD       Y16, Y18, Y18
-	VPSHUFB      Y18, Y17, Y18
-	VMOVDQU32    72(DX)(BX*1), Y19
-	VPSRLW       $0x04, Y19, Y19
-	VPANDD       Y16, Y19, Y19
-	VPSHUFB      Y19, Y17, Y19
-	VMOVDQU32    72(DX)(BX*2), Y20
-	VPSRLW       $0x04, Y20, Y20
-	VPANDD       Y16, Y20, Y20
-	VPSHUFB      Y20, Y17, Y20
-	VMOVDQU32    72(DX)(R9*1), Y21
-	VPSRLW       $0x04, Y21, Y21
-	VPANDD       Y16, Y21, Y21
-	VPSHUFB      Y21, Y17, Y21
-	VMOVDQU32    192(SI), Y22
-	VPDPBUSD     Y22, Y18, Y0
-	VPDPBUSD     Y22, Y19, Y4
-	VPDPBUSD     Y22, Y20, Y8
-	VPDPBUSD     Y22, Y21, Y12
-	VMOVDQU32    192(SI)(DI*1), Y22
-	VPDPBUSD     Y22, Y18, Y1
-	VPDPBUSD     Y22, Y19, Y5
-	VPDPBUSD     Y22, Y20, Y9
-	VPDPBUSD     Y22, Y21, Y13
-	VMOVDQU32    192(SI)(DI*2), Y22
-	VPDPBUSD     Y22, Y18, Y2
-	VPDPBUSD     Y22, Y19, Y6
-	VPDPBUSD     Y22, Y20, Y10
-	VPDPBUSD     Y22, Y21, Y14
-	VMOVDQU32    192(SI)(R10*1), Y22
-	VPDPBUSD     Y22, Y18, Y3
-	VPDPBUSD     Y22, Y19, Y7
-	VPDPBUSD     Y22, Y20, Y11
-	VPDPBUSD     Y22, Y21, Y15
-	VMOVDQU32    104(DX), Y18
-	VPSRLW       $0x04, Y18, Y18
-	VPANDD       Y16, Y18, Y18
-	VPSHUFB      Y18, Y17, Y18
-	VMOVDQU32    104(DX)(BX*1), Y19
-	VPSRLW       $0x04, Y19, Y19
-	VPANDD       Y16, Y19, Y19
-	VPSHUFB      Y19, Y17, Y19
-	VMOVDQU32    104(DX)(BX*2), Y20
-	VPSRLW       $0x04, Y20, Y20
-	VPANDD       Y16, Y20, Y20
-	VPSHUFB      Y20, Y17, Y20
-	VMOVDQU32    104(DX)(R9*1), Y21
-	VPSRLW       $0x04, Y21, Y21
-	VPANDD       Y16, Y21, Y21
-	VPSHUFB      Y21, Y17, Y21
-	VMOVDQU32    224(SI), Y22
-	VPDPBUSD     Y22, Y18, Y0
-	VPDPBUSD     Y22, Y19, Y4
-	VPDPBUSD     Y22, Y20, Y8
-	VPDPBUSD     Y22, Y21, Y12
-	VMOVDQU32    224(SI)(DI*1), Y22
-	VPDPBUSD     Y22, Y18, Y1
-	VPDPBUSD     Y22, Y19, Y5
-	VPDPBUSD     Y22, Y20, Y9
-	VPDPBUSD     Y22, Y21, Y13
-	VMOVDQU32    224(SI)(DI*2), Y22
-	VPDPBUSD     Y22, Y18, Y2
-	VPDPBUSD     Y22, Y19, Y6
-	VPDPBUSD     Y22, Y20, Y10
-	VPDPBUSD     Y22, Y21, Y14
-	VMOVDQU32    224(SI)(R10*1), Y22
-	VPDPBUSD     Y22, Y18, Y3
-	VPDPBUSD     Y22, Y19, Y7
-	VPDPBUSD     Y22, Y20, Y11
-	VPDPBUSD     Y22, Y21, Y15
-	VPBROADCASTW 136(DX), X16
-	VCVTPH2PS    X16, Y16
-	VPMOVSXBD    (DX), Y17
-	VCVTDQ2PS    Y17, Y17
-	VMULPS       Y17, Y16, Y16
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       256(SI), Y16, Y17
-	VFMADD213PS  (R11), Y0, Y17
-	VMOVUPS      Y17, (R11)
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(SI)(DI*1), Y16, Y17
-	VFMADD213PS  32(R11), Y1, Y17
-	VMOVUPS      Y17, 32(R11)
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       256(SI)(DI*2), Y16, Y17
-	VFMADD213PS  64(R11), Y2, Y17
-	VMOVUPS      Y17, 64(R11)
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       256(SI)(R10*1), Y16, Y17
-	VFMADD213PS  96(R11), Y3, Y17
-	VMOVUPS      Y17, 96(R11)
-	VPBROADCASTW 136(DX)(BX*1), X16
-	VCVTPH2PS    X16, Y16
-	VPMOVSXBD    (DX)(BX*1), Y17
-	VCVTDQ2PS    Y17, Y17
-	VMULPS       Y17, Y16, Y16
+	PREFETCHT1   (DI)(SI*1)
+	PREFETCHT1   64(DI)(SI*1)
+	PREFETCHT1   128(DI)(SI*1)
+	VPBROADCASTW 136(CX)(SI*1), X3
+	VCVTPH2PS    X3, Y3
+	VPMOVSXBD    (CX)(SI*1), Y4
 	VCVTDQ2PS    Y4, Y4
-	VMULPS       256(SI), Y16, Y17
-	VFMADD213PS  128(R11), Y4, Y17
-	VMOVUPS      Y17, 128(R11)
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       256(SI)(DI*1), Y16, Y17
-	VFMADD213PS  160(R11), Y5, Y17
-	VMOVUPS      Y17, 160(R11)
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       256(SI)(DI*2), Y16, Y17
-	VFMADD213PS  192(R11), Y6, Y17
-	VMOVUPS      Y17, 192(R11)
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       256(SI)(R10*1), Y16, Y17
-	VFMADD213PS  224(R11), Y7, Y17
-	VMOVUPS      Y17, 224(R11)
-	VPBROADCASTW 136(DX)(BX*2), X16
-	VCVTPH2PS    X16, Y16
-	VPMOVSXBD    (DX)(BX*2), Y17
-	VCVTDQ2PS    Y17, Y17
-	VMULPS       Y17, Y16, Y16
-	VCVTDQ2PS    Y8, Y8
-	VMULPS       256(SI), Y16, Y17
-	VFMADD213PS  256(R11), Y8, Y17
-	VMOVUPS      Y17, 256(R11)
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       256(SI)(DI*1), Y16, Y17
-	VFMADD213PS  288(R11), Y9, Y17
-	VMOVUPS      Y17, 288(R11)
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       256(SI)(DI*2), Y16, Y17
-	VFMADD213PS  320(R11), Y10, Y17
-	VMOVUPS      Y17, 320(R11)
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       256(SI)(R10*1), Y16, Y17
-	VFMADD213PS  352(R11), Y11, Y17
-	VMOVUPS      Y17, 352(R11)
-	VPBROADCASTW 136(DX)(R9*1), X16
-	VCVTPH2PS    X16, Y16
-	VPMOVSXBD    (DX)(R9*1), Y17
-	VCVTDQ2PS    Y17, Y17
-	VMULPS       Y17, Y16, Y16
-	VCVTDQ2PS    Y12, Y12
-	VMULPS       256(SI), Y16, Y17
-	VFMADD213PS  384(R11), Y12, Y17
-	VMOVUPS      Y17, 384(R11)
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       256(SI)(DI*1), Y16, Y17
-	VFMADD213PS  416(R11), Y13, Y17
-	VMOVUPS      Y17, 416(R11)
-	VCVTDQ2PS    Y14, Y14
-	VMULPS       256(SI)(DI*2), Y16, Y17
-	VFMADD213PS  448(R11), Y14, Y17
-	VMOVUPS      Y17, 448(R11)
-	VCVTDQ2PS    Y15, Y15
-	VMULPS       256(SI)(R10*1), Y16, Y17
-	VFMADD213PS  480(R11), Y15, Y17
-	VMOVUPS      Y17, 480(R11)
-	ADDQ         $0x0000008a, DX
-	ADDQ         $0x000001c0, SI
-	DECQ         R8
-	JNZ          super
-	TESTQ        $0x00000002, R12
-	JNE          sum
-	VZEROUPPER
-	RET
-
-sum:
-	VMOVUPS      (R11), Y0
-	VMOVUPS      128(R11), Y1
-	VMOVUPS      256(R11), Y2
-	VMOVUPS      384(R11), Y3
-	VHADDPS      Y1, Y0, Y0
-	VHADDPS      Y3, Y2, Y2
-	VHADDPS      Y2, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X4
-	VADDPS       X4, X0, X4
-	VMOVUPS      X4, (AX)
-	ADDQ         CX, AX
-	VMOVUPS      32(R11), Y0
-	VMOVUPS      160(R11), Y1
-	VMOVUPS      288(R11), Y2
-	VMOVUPS      416(R11), Y3
-	VHADDPS      Y1, Y0, Y0
-	VHADDPS      Y3, Y2, Y2
-	VHADDPS      Y2, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X4
-	VADDPS       X4, X0, X4
-	VMOVUPS      X4, (AX)
-	ADDQ         CX, AX
-	VMOVUPS      64(R11), Y0
-	VMOVUPS      192(R11), Y1
-	VMOVUPS      320(R11), Y2
-	VMOVUPS      448(R11), Y3
-	VHADDPS      Y1, Y0, Y0
-	VHADDPS      Y3, Y2, Y2
-	VHADDPS      Y2, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X4
-	VADDPS       X4, X0, X4
-	VMOVUPS      X4, (AX)
-	ADDQ         CX, AX
-	VMOVUPS      96(R11), Y0
-	VMOVUPS      224(R11), Y1
-	VMOVUPS      352(R11), Y2
-	VMOVUPS      480(R11), Y3
-	VHADDPS      Y1, Y0, Y0
-	VHADDPS      Y3, Y2, Y2
-	VHADDPS      Y2, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X4
-	VADDPS       X4, X0, X4
-	VMOVUPS      X4, (AX)
-	VZEROUPPER
-	RET
-
-// func tileIQ4XSVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·tileIQ4XSVNNI4x1(SB), NOSPLIT, $0-56
-	MOVQ   out+0(FP), AX
-	MOVQ   outStride+8(FP), CX
-	MOVQ   w+16(FP), CX
-	MOVQ   rowBytes+24(FP), DX
-	MOVQ   x+32(FP), BX
-	MOVQ   xStride+40(FP), SI
-	MOVQ   n+48(FP), SI
-	LEAQ   (DX)(DX*2), DI
-	VPXORD Y0, Y0, Y0
-	VPXORD Y1, Y1, Y1
-	VPXORD Y2, Y2, Y2
-	VPXORD Y3, Y3, Y3
-	LEAQ   (CX)(DX*4), R8
-
-super:
-	PREFETCHT1   (R8)
-	PREFETCHT1   64(R8)
-	PREFETCHT1   128(R8)
-	PREFETCHT1   192(R8)
-	PREFETCHT1   256(R8)
-	PREFETCHT1   320(R8)
-	PREFETCHT1   384(R8)
-	PREFETCHT1   448(R8)
-	PREFETCHT1   512(R8)
-	ADDQ         $0x00000228, R8
-	VPSLLD       $0x04, 288(BX), Y4
-	VPSLLD       $0x04, 288(BX), Y5
-	VPSLLD       $0x04, 288(BX), Y6
-	VPSLLD       $0x04, 288(BX), Y7
-	VMOVDQU32    mask0f<>+0(SB), Y8
-	VMOVDQU32    valuesIQ4XS<>+0(SB), Y9
-	VPANDD       8(CX), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPANDD       8(CX)(DX*1), Y8, Y11
-	VPSHUFB      Y11, Y9, Y11
-	VPANDD       8(CX)(DX*2), Y8, Y12
-	VPSHUFB      Y12, Y9, Y12
-	VPANDD       8(CX)(DI*1), Y8, Y13
-	VPSHUFB      Y13, Y9, Y13
-	VMOVDQU32    (BX), Y14
-	VPDPBUSD     Y14, Y10, Y4
-	VPDPBUSD     Y14, Y11, Y5
-	VPDPBUSD     Y14, Y12, Y6
-	VPDPBUSD     Y14, Y13, Y7
-	VPANDD       40(CX), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPANDD       40(CX)(DX*1), Y8, Y11
-	VPSHUFB      Y11, Y9, Y11
-	VPANDD       40(CX)(DX*2), Y8, Y12
-	VPSHUFB      Y12, Y9, Y12
-	VPANDD       40(CX)(DI*1), Y8, Y13
-	VPSHUFB      Y13, Y9, Y13
-	VMOVDQU32    32(BX), Y14
-	VPDPBUSD     Y14, Y10, Y4
-	VPDPBUSD     Y14, Y11, Y5
-	VPDPBUSD     Y14, Y12, Y6
-	VPDPBUSD     Y14, Y13, Y7
-	VPANDD       72(CX), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPANDD       72(CX)(DX*1), Y8, Y11
-	VPSHUFB      Y11, Y9, Y11
-	VPANDD       72(CX)(DX*2), Y8, Y12
-	VPSHUFB      Y12, Y9, Y12
-	VPANDD       72(CX)(DI*1), Y8, Y13
-	VPSHUFB      Y13, Y9, Y13
-	VMOVDQU32    64(BX), Y14
-	VPDPBUSD     Y14, Y10, Y4
-	VPDPBUSD     Y14, Y11, Y5
-	VPDPBUSD     Y14, Y12, Y6
-	VPDPBUSD     Y14, Y13, Y7
-	VPANDD       104(CX), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPANDD       104(CX)(DX*1), Y8, Y11
-	VPSHUFB      Y11, Y9, Y11
-	VPANDD       104(CX)(DX*2), Y8, Y12
-	VPSHUFB      Y12, Y9, Y12
-	VPANDD       104(CX)(DI*1), Y8, Y13
-	VPSHUFB      Y13, Y9, Y13
-	VMOVDQU32    96(BX), Y14
-	VPDPBUSD     Y14, Y10, Y4
-	VPDPBUSD     Y14, Y11, Y5
-	VPDPBUSD     Y14, Y12, Y6
-	VPDPBUSD     Y14, Y13, Y7
-	VMOVDQU32    8(CX), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPANDD       Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VMOVDQU32    8(CX)(DX*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPANDD       Y8, Y11, Y11
-	VPSHUFB      Y11, Y9, Y11
-	VMOVDQU32    8(CX)(DX*2), Y12
-	VPSRLW       $0x04, Y12, Y12
-	VPANDD       Y8, Y12, Y12
-	VPSHUFB      Y12, Y9, Y12
-	VMOVDQU32    8(CX)(DI*1), Y13
-	VPSRLW       $0x04, Y13, Y13
-	VPANDD       Y8, Y13, Y13
-	VPSHUFB      Y13, Y9, Y13
-	VMOVDQU32    128(BX), Y14
-	VPDPBUSD     Y14, Y10, Y4
-	VPDPBUSD     Y14, Y11, Y5
-	VPDPBUSD     Y14, Y12, Y6
-	VPDPBUSD     Y14, Y13, Y7
-	VMOVDQU32    40(CX), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPANDD       Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VMOVDQU32    40(CX)(DX*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPANDD       Y8, Y11, Y11
-	VPSHUFB      Y11, Y9, Y11
-	VMOVDQU32    40(CX)(DX*2), Y12
-	VPSRLW       $0x04, Y12, Y12
-	VPANDD       Y8, Y12, Y12
-	VPSHUFB      Y12, Y9, Y12
-	VMOVDQU32    40(CX)(DI*1), Y13
-	VPSRLW       $0x04, Y13, Y13
-	VPANDD       Y8, Y13, Y13
-	VPSHUFB      Y13, Y9, Y13
-	VMOVDQU32    160(BX), Y14
-	VPDPBUSD     Y14, Y10, Y4
-	VPDPBUSD     Y14, Y11, Y5
-	VPDPBUSD     Y14, Y12, Y6
-	VPDPBUSD     Y14, Y13, Y7
-	VMOVDQU32    72(CX), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPANDD       Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VMOVDQU32    72(CX)(DX*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPANDD       Y8, Y11, Y11
-	VPSHUFB      Y11, Y9, Y11
-	VMOVDQU32    72(CX)(DX*2), Y12
-	VPSRLW       $0x04, Y12, Y12
-	VPANDD       Y8, Y12, Y12
-	VPSHUFB      Y12, Y9, Y12
-	VMOVDQU32    72(CX)(DI*1), Y13
-	VPSRLW       $0x04, Y13, Y13
-	VPANDD       Y8, Y13, Y13
-	VPSHUFB      Y13, Y9, Y13
-	VMOVDQU32    192(BX), Y14
-	VPDPBUSD     Y14, Y10, Y4
-	VPDPBUSD     Y14, Y11, Y5
-	VPDPBUSD     Y14, Y12, Y6
-	VPDPBUSD     Y14, Y13, Y7
-	VMOVDQU32    104(CX), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPANDD       Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VMOVDQU32    104(CX)(DX*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPANDD       Y8, Y11, Y11
-	VPSHUFB      Y11, Y9, Y11
-	VMOVDQU32    104(CX)(DX*2), Y12
-	VPSRLW       $0x04, Y12, Y12
-	VPANDD       Y8, Y12, Y12
-	VPSHUFB      Y12, Y9, Y12
-	VMOVDQU32    104(CX)(DI*1), Y13
-	VPSRLW       $0x04, Y13, Y13
-	VPANDD       Y8, Y13, Y13
-	VPSHUFB      Y13, Y9, Y13
-	VMOVDQU32    224(BX), Y14
-	VPDPBUSD     Y14, Y10, Y4
-	VPDPBUSD     Y14, Y11, Y5
-	VPDPBUSD     Y14, Y12, Y6
-	VPDPBUSD     Y14, Y13, Y7
-	VPBROADCASTW 136(CX), X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBD    (CX), Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y9, Y8, Y8
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	PREFETCHT1   (R8)(SI*1)
+	PREFETCHT1   64(R8)(SI*1)
+	PREFETCHT1   128(R8)(SI*1)
+	VPBROADCASTW 136(DX)(SI*1), X3
+	VCVTPH2PS    X3, Y3
+	VPMOVSXBD    (DX)(SI*1), Y4
 	VCVTDQ2PS    Y4, Y4
-	VMULPS       256(BX), Y8, Y9
-	VFMADD231PS  Y4, Y9, Y0
-	VPBROADCASTW 136(CX)(DX*1), X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBD    (CX)(DX*1), Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y9, Y8, Y8
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       256(BX), Y8, Y9
-	VFMADD231PS  Y5, Y9, Y1
-	VPBROADCASTW 136(CX)(DX*2), X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBD    (CX)(DX*2), Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y9, Y8, Y8
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       256(BX), Y8, Y9
-	VFMADD231PS  Y6, Y9, Y2
-	VPBROADCASTW 136(CX)(DI*1), X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBD    (CX)(DI*1), Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y9, Y8, Y8
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       256(BX), Y8, Y9
-	VFMADD231PS  Y7, Y9, Y3
-	ADDQ         $0x0000008a, CX
-	ADDQ         $0x000001c0, BX
-	DECQ         SI
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	VMOVDQU32    8(CX)(SI*1), Y3
+	VINSERTI64X4 $0x01, 8(DX)(SI*1), Z3, Z3
+	VPANDD       Z0, Z3, Z4
+	VPSHUFB      Z4, Z1, Z4
+	VMOVDQU32    Z4, 128(AX)
+	VPSRLW       $0x04, Z3, Z4
+	VPANDD       Z0, Z4, Z4
+	VPSHUFB      Z4, Z1, Z4
+	VMOVDQU32    Z4, 384(AX)
+	VMOVDQU32    40(CX)(SI*1), Y3
+	VINSERTI64X4 $0x01, 40(DX)(SI*1), Z3, Z3
+	VPANDD       Z0, Z3, Z4
+	VPSHUFB      Z4, Z1, Z4
+	VMOVDQU32    Z4, 192(AX)
+	VPSRLW       $0x04, Z3, Z4
+	VPANDD       Z0, Z4, Z4
+	VPSHUFB      Z4, Z1, Z4
+	VMOVDQU32    Z4, 448(AX)
+	VMOVDQU32    72(CX)(SI*1), Y3
+	VINSERTI64X4 $0x01, 72(DX)(SI*1), Z3, Z3
+	VPANDD       Z0, Z3, Z4
+	VPSHUFB      Z4, Z1, Z4
+	VMOVDQU32    Z4, 256(AX)
+	VPSRLW       $0x04, Z3, Z4
+	VPANDD       Z0, Z4, Z4
+	VPSHUFB      Z4, Z1, Z4
+	VMOVDQU32    Z4, 512(AX)
+	VMOVDQU32    104(CX)(SI*1), Y3
+	VINSERTI64X4 $0x01, 104(DX)(SI*1), Z3, Z3
+	VPANDD       Z0, Z3, Z4
+	VPSHUFB      Z4, Z1, Z4
+	VMOVDQU32    Z4, 320(AX)
+	VPSRLW       $0x04, Z3, Z4
+	VPANDD       Z0, Z4, Z4
+	VPSHUFB      Z4, Z1, Z4
+	VMOVDQU32    Z4, 576(AX)
+	ADDQ         $0x0000008a, SI
+	ADDQ         $0x00000280, AX
+	DECQ         BX
 	JNZ          super
-	VMOVUPS      Y0, Y4
-	VMOVUPS      Y1, Y5
-	VMOVUPS      Y2, Y6
-	VMOVUPS      Y3, Y7
-	VHADDPS      Y5, Y4, Y4
-	VHADDPS      Y7, Y6, Y6
-	VHADDPS      Y6, Y4, Y4
-	VEXTRACTF128 $0x01, Y4, X8
-	VADDPS       X8, X4, X8
-	VMOVUPS      X8, (AX)
-	VZEROUPPER
-	RET
-
-// func streamIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
-TEXT ·streamIQ4XSVNNI(SB), NOSPLIT, $0-48
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+24(FP), BX
-	MOVQ      n+32(FP), SI
-	MOVQ      rows+40(FP), DI
-	VMOVDQU32 mask0f<>+0(SB), Z11
-	VMOVDQU32 valuesIQ4XS<>+0(SB), Z12
-
-row:
-	MOVQ   CX, R8
-	ADDQ   DX, CX
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	VPSLLD        $0x04, 288(R9), Y1
-	VPXORD        Y6, Y6, Y6
-	VMOVDQU32     8(R8), Z10
-	VPANDD        Z11, Z10, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      (R9), Z7, Z1
-	VPSRLW        $0x04, Z10, Z8
-	VPANDD        Z11, Z8, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      128(R9), Z8, Z6
-	VMOVDQU32     72(R8), Z10
-	VPANDD        Z11, Z10, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      64(R9), Z7, Z1
-	VPSRLW        $0x04, Z10, Z8
-	VPANDD        Z11, Z8, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      192(R9), Z8, Z6
-	VPADDD        Z6, Z1, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y7
-	VPADDD        Y7, Y1, Y1
-	VPBROADCASTW  136(R8), X2
-	VCVTPH2PS     X2, Y2
-	VPMOVSXBD     (R8), Y3
-	VCVTDQ2PS     Y3, Y3
-	VMULPS        Y3, Y2, Y2
-	VCVTDQ2PS     Y1, Y1
-	VMULPS        256(R9), Y2, Y3
-	VFMADD231PS   Y1, Y3, Y0
-	ADDQ          $0x0000008a, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	DECQ          DI
-	JNZ           row
-	VZEROUPPER
-	RET
-
-// func farIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·farIQ4XSVNNI(SB), NOSPLIT, $0-48
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+24(FP), BX
-	MOVQ      n+32(FP), SI
-	MOVQ      rows+40(FP), DI
-	VMOVDQU32 mask0f<>+0(SB), Z11
-	VMOVDQU32 valuesIQ4XS<>+0(SB), Z12
-
-row:
-	MOVQ   CX, R8
-	ADDQ   DX, CX
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1    8192(R8)
-	PREFETCHT1    8256(R8)
-	PREFETCHT1    8320(R8)
-	VPSLLD        $0x04, 288(R9), Y1
-	VPXORD        Y6, Y6, Y6
-	VMOVDQU32     8(R8), Z10
-	VPANDD        Z11, Z10, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      (R9), Z7, Z1
-	VPSRLW        $0x04, Z10, Z8
-	VPANDD        Z11, Z8, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      128(R9), Z8, Z6
-	VMOVDQU32     72(R8), Z10
-	VPANDD        Z11, Z10, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      64(R9), Z7, Z1
-	VPSRLW        $0x04, Z10, Z8
-	VPANDD        Z11, Z8, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      192(R9), Z8, Z6
-	VPADDD        Z6, Z1, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y7
-	VPADDD        Y7, Y1, Y1
-	VPBROADCASTW  136(R8), X2
-	VCVTPH2PS     X2, Y2
-	VPMOVSXBD     (R8), Y3
-	VCVTDQ2PS     Y3, Y3
-	VMULPS        Y3, Y2, Y2
-	VCVTDQ2PS     Y1, Y1
-	VMULPS        256(R9), Y2, Y3
-	VFMADD231PS   Y1, Y3, Y0
-	ADDQ          $0x0000008a, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	DECQ          DI
-	JNZ           row
-	VZEROUPPER
-	RET
-
-// func scatterOneIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterOneIQ4XSVNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Z11
-	VMOVDQU32 valuesIQ4XS<>+0(SB), Z12
-
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
-
-last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1    (R12)
-	PREFETCHT1    64(R12)
-	PREFETCHT1    128(R12)
-	ADDQ          $0x0000008a, R12
-	VPSLLD        $0x04, 288(R9), Y1
-	VPXORD        Y6, Y6, Y6
-	VMOVDQU32     8(R8), Z10
-	VPANDD        Z11, Z10, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      (R9), Z7, Z1
-	VPSRLW        $0x04, Z10, Z8
-	VPANDD        Z11, Z8, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      128(R9), Z8, Z6
-	VMOVDQU32     72(R8), Z10
-	VPANDD        Z11, Z10, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      64(R9), Z7, Z1
-	VPSRLW        $0x04, Z10, Z8
-	VPANDD        Z11, Z8, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      192(R9), Z8, Z6
-	VPADDD        Z6, Z1, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y7
-	VPADDD        Y7, Y1, Y1
-	VPBROADCASTW  136(R8), X2
-	VCVTPH2PS     X2, Y2
-	VPMOVSXBD     (R8), Y3
-	VCVTDQ2PS     Y3, Y3
-	VMULPS        Y3, Y2, Y2
-	VCVTDQ2PS     Y1, Y1
-	VMULPS        256(R9), Y2, Y3
-	VFMADD231PS   Y1, Y3, Y0
-	ADDQ          $0x0000008a, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	ADDQ          $0x04, R11
-	DECQ          DI
-	JNZ           row
-	VZEROUPPER
-	RET
-
-// func scatterIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterIQ4XSVNNI(SB), NOSPLIT, $32-56
-	MOVQ out+0(FP), AX
-	MOVQ index+24(FP), CX
-	MOVQ rows+48(FP), DX
-
-rows:
-	MOVQ    w+8(FP), BX
-	MOVQ    rowBytes+16(FP), SI
-	MOVLQSX (CX), R8
-	IMULQ   SI, R8
-	ADDQ    BX, R8
-	MOVQ    R8, (SP)
-	VPXORD  Y0, Y0, Y0
-	MOVLQSX 4(CX), R9
-	IMULQ   SI, R9
-	ADDQ    BX, R9
-	MOVQ    R9, 8(SP)
-	VPXORD  Y1, Y1, Y1
-	MOVLQSX 8(CX), R10
-	IMULQ   SI, R10
-	ADDQ    BX, R10
-	MOVQ    R10, 16(SP)
-	VPXORD  Y2, Y2, Y2
-	MOVLQSX 12(CX), R11
-	IMULQ   SI, R11
-	ADDQ    BX, R11
-	MOVQ    R11, 24(SP)
-	VPXORD  Y3, Y3, Y3
-	ADDQ    $0x10, CX
-	CMPQ    DX, $0x04
-	JEQ     last
-	MOVLQSX (CX), R12
-	IMULQ   SI, R12
-	ADDQ    BX, R12
-	MOVQ    R12, (SP)
-	MOVLQSX 4(CX), R12
-	IMULQ   SI, R12
-	ADDQ    BX, R12
-	MOVQ    R12, 8(SP)
-	MOVLQSX 8(CX), R12
-	IMULQ   SI, R12
-	ADDQ    BX, R12
-	MOVQ    R12, 16(SP)
-	MOVLQSX 12(CX), R12
-	IMULQ   SI, R12
-	ADDQ    BX, R12
-	MOVQ    R12, 24(SP)
-
-last:
-	XORQ DI, DI
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-
-super:
-	MOVQ         (SP), R12
-	PREFETCHT1   (R12)(DI*1)
-	PREFETCHT1   64(R12)(DI*1)
-	PREFETCHT1   128(R12)(DI*1)
-	MOVQ         8(SP), R12
-	PREFETCHT1   (R12)(DI*1)
-	PREFETCHT1   64(R12)(DI*1)
-	PREFETCHT1   128(R12)(DI*1)
-	MOVQ         16(SP), R12
-	PREFETCHT1   (R12)(DI*1)
-	PREFETCHT1   64(R12)(DI*1)
-	PREFETCHT1   128(R12)(DI*1)
-	MOVQ         24(SP), R12
-	PREFETCHT1   (R12)(DI*1)
-	PREFETCHT1   64(R12)(DI*1)
-	PREFETCHT1   128(R12)(DI*1)
-	VPSLLD       $0x04, 288(BX), Y4
-	VPSLLD       $0x04, 288(BX), Y5
-	VPSLLD       $0x04, 288(BX), Y6
-	VPSLLD       $0x04, 288(BX), Y7
-	VMOVDQU32    mask0f<>+0(SB), Y8
-	VMOVDQU32    valuesIQ4XS<>+0(SB), Y9
-	VPANDD       8(R8)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPANDD       8(R9)(DI*1), Y8, Y11
-	VPSHUFB      Y11, Y9, Y11
-	VPANDD       8(R10)(DI*1), Y8, Y12
-	VPSHUFB      Y12, Y9, Y12
-	VPANDD       8(R11)(DI*1), Y8, Y13
-	VPSHUFB      Y13, Y9, Y13
-	VMOVDQU32    (BX), Y14
-	VPDPBUSD     Y14, Y10, Y4
-	VPDPBUSD     Y14, Y11, Y5
-	VPDPBUSD     Y14, Y12, Y6
-	VPDPBUSD     Y14, Y13, Y7
-	VPANDD       40(R8)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPANDD       40(R9)(DI*1), Y8, Y11
-	VPSHUFB      Y11, Y9, Y11
-	VPANDD       40(R10)(DI*1), Y8, Y12
-	VPSHUFB      Y12, Y9, Y12
-	VPANDD       40(R11)(DI*1), Y8, Y13
-	VPSHUFB      Y13, Y9, Y13
-	VMOVDQU32    32(BX), Y14
-	VPDPBUSD     Y14, Y10, Y4
-	VPDPBUSD     Y14, Y11, Y5
-	VPDPBUSD     Y14, Y12, Y6
-	VPDPBUSD     Y14, Y13, Y7
-	VPANDD       72(R8)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPANDD       72(R9)(DI*1), Y8, Y11
-	VPSHUFB      Y11, Y9, Y11
-	VPANDD       72(R10)(DI*1), Y8, Y12
-	VPSHUFB      Y12, Y9, Y12
-	VPANDD       72(R11)(DI*1), Y8, Y13
-	VPSHUFB      Y13, Y9, Y13
-	VMOVDQU32    64(BX), Y14
-	VPDPBUSD     Y14, Y10, Y4
-	VPDPBUSD     Y14, Y11, Y5
-	VPDPBUSD     Y14, Y12, Y6
-	VPDPBUSD     Y14, Y13, Y7
-	VPANDD       104(R8)(DI*1), Y8, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VPANDD       104(R9)(DI*1), Y8, Y11
-	VPSHUFB      Y11, Y9, Y11
-	VPANDD       104(R10)(DI*1), Y8, Y12
-	VPSHUFB      Y12, Y9, Y12
-	VPANDD       104(R11)(DI*1), Y8, Y13
-	VPSHUFB      Y13, Y9, Y13
-	VMOVDQU32    96(BX), Y14
-	VPDPBUSD     Y14, Y10, Y4
-	VPDPBUSD     Y14, Y11, Y5
-	VPDPBUSD     Y14, Y12, Y6
-	VPDPBUSD     Y14, Y13, Y7
-	VMOVDQU32    8(R8)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPANDD       Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VMOVDQU32    8(R9)(DI*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPANDD       Y8, Y11, Y11
-	VPSHUFB      Y11, Y9, Y11
-	VMOVDQU32    8(R10)(DI*1), Y12
-	VPSRLW       $0x04, Y12, Y12
-	VPANDD       Y8, Y12, Y12
-	VPSHUFB      Y12, Y9, Y12
-	VMOVDQU32    8(R11)(DI*1), Y13
-	VPSRLW       $0x04, Y13, Y13
-	VPANDD       Y8, Y13, Y13
-	VPSHUFB      Y13, Y9, Y13
-	VMOVDQU32    128(BX), Y14
-	VPDPBUSD     Y14, Y10, Y4
-	VPDPBUSD     Y14, Y11, Y5
-	VPDPBUSD     Y14, Y12, Y6
-	VPDPBUSD     Y14, Y13, Y7
-	VMOVDQU32    40(R8)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPANDD       Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VMOVDQU32    40(R9)(DI*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPANDD       Y8, Y11, Y11
-	VPSHUFB      Y11, Y9, Y11
-	VMOVDQU32    40(R10)(DI*1), Y12
-	VPSRLW       $0x04, Y12, Y12
-	VPANDD       Y8, Y12, Y12
-	VPSHUFB      Y12, Y9, Y12
-	VMOVDQU32    40(R11)(DI*1), Y13
-	VPSRLW       $0x04, Y13, Y13
-	VPANDD       Y8, Y13, Y13
-	VPSHUFB      Y13, Y9, Y13
-	VMOVDQU32    160(BX), Y14
-	VPDPBUSD     Y14, Y10, Y4
-	VPDPBUSD     Y14, Y11, Y5
-	VPDPBUSD     Y14, Y12, Y6
-	VPDPBUSD     Y14, Y13, Y7
-	VMOVDQU32    72(R8)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPANDD       Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VMOVDQU32    72(R9)(DI*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPANDD       Y8, Y11, Y11
-	VPSHUFB      Y11, Y9, Y11
-	VMOVDQU32    72(R10)(DI*1), Y12
-	VPSRLW       $0x04, Y12, Y12
-	VPANDD       Y8, Y12, Y12
-	VPSHUFB      Y12, Y9, Y12
-	VMOVDQU32    72(R11)(DI*1), Y13
-	VPSRLW       $0x04, Y13, Y13
-	VPANDD       Y8, Y13, Y13
-	VPSHUFB      Y13, Y9, Y13
-	VMOVDQU32    192(BX), Y14
-	VPDPBUSD     Y14, Y10, Y4
-	VPDPBUSD     Y14, Y11, Y5
-	VPDPBUSD     Y14, Y12, Y6
-	VPDPBUSD     Y14, Y13, Y7
-	VMOVDQU32    104(R8)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPANDD       Y8, Y10, Y10
-	VPSHUFB      Y10, Y9, Y10
-	VMOVDQU32    104(R9)(DI*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPANDD       Y8, Y11, Y11
-	VPSHUFB      Y11, Y9, Y11
-	VMOVDQU32    104(R10)(DI*1), Y12
-	VPSRLW       $0x04, Y12, Y12
-	VPANDD       Y8, Y12, Y12
-	VPSHUFB      Y12, Y9, Y12
-	VMOVDQU32    104(R11)(DI*1), Y13
-	VPSRLW       $0x04, Y13, Y13
-	VPANDD       Y8, Y13, Y13
-	VPSHUFB      Y13, Y9, Y13
-	VMOVDQU32    224(BX), Y14
-	VPDPBUSD     Y14, Y10, Y4
-	VPDPBUSD     Y14, Y11, Y5
-	VPDPBUSD     Y14, Y12, Y6
-	VPDPBUSD     Y14, Y13, Y7
-	VPBROADCASTW 136(R8)(DI*1), X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBD    (R8)(DI*1), Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y9, Y8, Y8
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       256(BX), Y8, Y9
-	VFMADD231PS  Y4, Y9, Y0
-	VPBROADCASTW 136(R9)(DI*1), X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBD    (R9)(DI*1), Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y9, Y8, Y8
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       256(BX), Y8, Y9
-	VFMADD231PS  Y5, Y9, Y1
-	VPBROADCASTW 136(R10)(DI*1), X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBD    (R10)(DI*1), Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y9, Y8, Y8
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       256(BX), Y8, Y9
-	VFMADD231PS  Y6, Y9, Y2
-	VPBROADCASTW 136(R11)(DI*1), X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBD    (R11)(DI*1), Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y9, Y8, Y8
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       256(BX), Y8, Y9
-	VFMADD231PS  Y7, Y9, Y3
-	ADDQ         $0x0000008a, DI
-	ADDQ         $0x000001c0, BX
-	DECQ         SI
-	JNZ          super
-	VHADDPS      Y1, Y0, Y0
-	VHADDPS      Y3, Y2, Y2
-	VHADDPS      Y2, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X4
-	VADDPS       X4, X0, X4
-	VMOVUPS      X4, (AX)
-	ADDQ         $0x10, AX
-	SUBQ         $0x04, DX
-	JNZ          rows
-	VZEROUPPER
-	RET
-
-// func stripIQ4XSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, MMX+
-TEXT ·stripIQ4XSVNNI6x4(SB), NOSPLIT, $0-96
-	MOVQ out+0(FP), AX
-	MOVQ outStride+8(FP), CX
-	MOVQ rowBytes+24(FP), DX
-	MOVQ xStride+40(FP), BX
-	LEAQ (CX)(CX*2), SI
-	LEAQ (BX)(BX*2), DI
-
-tile:
-	MOVQ  next+80(FP), R8
-	MOVQ  lines+88(FP), R9
-	TESTQ R9, R9
-	JEQ   asked
-
-line:
-	PREFETCHT1 (R8)
-	ADDQ       $0x40, R8
-	DECQ       R9
-	JNZ        line
-	MOVQ       R8, next+80(FP)
-
-asked:
-	MOVQ    w+16(FP), R8
-	MOVQ    x+32(FP), R9
-	MOVQ    n+48(FP), R10
-	MOVQ    acc+56(FP), R11
-	VPXORD  Z0, Z0, Z0
-	VPXORD  Z1, Z1, Z1
-	VPXORD  Z2, Z2, Z2
-	VPXORD  Z3, Z3, Z3
-	VPXORD  Z4, Z4, Z4
-	VPXORD  Z5, Z5, Z5
-	VPXORD  Z6, Z6, Z6
-	VPXORD  Z7, Z7, Z7
-	VPXORD  Z8, Z8, Z8
-	VPXORD  Z9, Z9, Z9
-	VPXORD  Z10, Z10, Z10
-	VPXORD  Z11, Z11, Z11
-	TESTQ   $0x00000001, part+64(FP)
-	JNE     begin
-	VMOVUPS (R11), Z0
-	VMOVUPS 64(R11), Z1
-	VMOVUPS 128(R11), Z2
-	VMOVUPS 192(R11), Z3
-	VMOVUPS 256(R11), Z4
-	VMOVUPS 320(R11), Z5
-	VMOVUPS 384(R11), Z6
-	VMOVUPS 448(R11), Z7
-	VMOVUPS 512(R11), Z8
-	VMOVUPS 576(R11), Z9
-	VMOVUPS 640(R11), Z10
-	VMOVUPS 704(R11), Z11
-
-begin:
-super:
-	VBROADCASTI64X4 288(R9), Z12
-	VPSLLD          $0x04, Z12, Z12
-	VMOVDQA32       Z12, Z16
-	VMOVDQA32       Z12, Z20
-	VBROADCASTI64X4 288(R9)(BX*1), Z13
-	VPSLLD          $0x04, Z13, Z13
-	VMOVDQA32       Z13, Z17
-	VMOVDQA32       Z13, Z21
-	VBROADCASTI64X4 288(R9)(BX*2), Z14
-	VPSLLD          $0x04, Z14, Z14
-	VMOVDQA32       Z14, Z18
-	VMOVDQA32       Z14, Z22
-	VBROADCASTI64X4 288(R9)(DI*1), Z15
-	VPSLLD          $0x04, Z15, Z15
-	VMOVDQA32       Z15, Z19
-	VMOVDQA32       Z15, Z23
-	VMOVDQU32       128(R8), Z24
-	VMOVDQU32       128(R8)(DX*1), Z25
-	VMOVDQU32       128(R8)(DX*2), Z26
-	VBROADCASTI64X4 (R9), Z27
-	VPDPBUSD        Z27, Z24, Z12
-	VPDPBUSD        Z27, Z25, Z16
-	VPDPBUSD        Z27, Z26, Z20
-	VBROADCASTI64X4 (R9)(BX*1), Z27
-	VPDPBUSD        Z27, Z24, Z13
-	VPDPBUSD        Z27, Z25, Z17
-	VPDPBUSD        Z27, Z26, Z21
-	VBROADCASTI64X4 (R9)(BX*2), Z27
-	VPDPBUSD        Z27, Z24, Z14
-	VPDPBUSD        Z27, Z25, Z18
-	VPDPBUSD        Z27, Z26, Z22
-	VBROADCASTI64X4 (R9)(DI*1), Z27
-	VPDPBUSD        Z27, Z24, Z15
-	VPDPBUSD        Z27, Z25, Z19
-	VPDPBUSD        Z27, Z26, Z23
-	VMOVDQU32       192(R8), Z24
-	VMOVDQU32       192(R8)(DX*1), Z25
-	VMOVDQU32       192(R8)(DX*2), Z26
-	VBROADCASTI64X4 32(R9), Z27
-	VPDPBUSD        Z27, Z24, Z12
-	VPDPBUSD        Z27, Z25, Z16
-	VPDPBUSD        Z27, Z26, Z20
-	VBROADCASTI64X4 32(R9)(BX*1), Z27
-	VPDPBUSD        Z27, Z24, Z13
-	VPDPBUSD        Z27, Z25, Z17
-	VPDPBUSD        Z27, Z26, Z21
-	VBROADCASTI64X4 32(R9)(BX*2), Z27
-	VPDPBUSD        Z27, Z24, Z14
-	VPDPBUSD        Z27, Z25, Z18
-	VPDPBUSD        Z27, Z26, Z22
-	VBROADCASTI64X4 32(R9)(DI*1), Z27
-	VPDPBUSD        Z27, Z24, Z15
-	VPDPBUSD        Z27, Z25, Z19
-	VPDPBUSD        Z27, Z26, Z23
-	VMOVDQU32       256(R8), Z24
-	VMOVDQU32       256(R8)(DX*1), Z25
-	VMOVDQU32       256(R8)(DX*2), Z26
-	VBROADCASTI64X4 64(R9), Z27
-	VPDPBUSD        Z27, Z24, Z12
-	VPDPBUSD        Z27, Z25, Z16
-	VPDPBUSD        Z27, Z26, Z20
-	VBROADCASTI64X4 64(R9)(BX*1), Z27
-	VPDPBUSD        Z27, Z24, Z13
-	VPDPBUSD        Z27, Z25, Z17
-	VPDPBUSD        Z27, Z26, Z21
-	VBROADCASTI64X4 64(R9)(BX*2), Z27
-	VPDPBUSD        Z27, Z24, Z14
-	VPDPBUSD        Z27, Z25, Z18
-	VPDPBUSD        Z27, Z26, Z22
-	VBROADCASTI64X4 64(R9)(DI*1), Z27
-	VPDPBUSD        Z27, Z24, Z15
-	VPDPBUSD        Z27, Z25, Z19
-	VPDPBUSD        Z27, Z26, Z23
-	VMOVDQU32       320(R8), Z24
-	VMOVDQU32       320(R8)(DX*1), Z25
-	VMOVDQU32       320(R8)(DX*2), Z26
-	VBROADCASTI64X4 96(R9), Z27
-	VPDPBUSD        Z27, Z24, Z12
-	VPDPBUSD        Z27, Z25, Z16
-	VPDPBUSD        Z27, Z26, Z20
-	VBROADCASTI64X4 96(R9)(BX*1), Z27
-	VPDPBUSD        Z27, Z24, Z13
-	VPDPBUSD        Z27, Z25, Z17
-	VPDPBUSD        Z27, Z26, Z21
-	VBROADCASTI64X4 96(R9)(BX*2), Z27
-	VPDPBUSD        Z27, Z24, Z14
-	VPDPBUSD        Z27, Z25, Z18
-	VPDPBUSD        Z27, Z26, Z22
-	VBROADCASTI64X4 96(R9)(DI*1), Z27
-	VPDPBUSD        Z27, Z24, Z15
-	VPDPBUSD        Z27, Z25, Z19
-	VPDPBUSD        Z27, Z26, Z23
-	VMOVDQU32       384(R8), Z24
-	VMOVDQU32       384(R8)(DX*1), Z25
-	VMOVDQU32       384(R8)(DX*2), Z26
-	VBROADCASTI64X4 128(R9), Z27
-	VPDPBUSD        Z27, Z24, Z12
-	VPDPBUSD        Z27, Z25, Z16
-	VPDPBUSD        Z27, Z26, Z20
-	VBROADCASTI64X4 128(R9)(BX*1), Z27
-	VPDPBUSD        Z27, Z24, Z13
-	VPDPBUSD        Z27, Z25, Z17
-	VPDPBUSD        Z27, Z26, Z21
-	VBROADCASTI64X4 128(R9)(BX*2), Z27
-	VPDPBUSD        Z27, Z24, Z14
-	VPDPBUSD        Z27, Z25, Z18
-	VPDPBUSD        Z27, Z26, Z22
-	VBROADCASTI64X4 128(R9)(DI*1), Z27
-	VPDPBUSD        Z27, Z24, Z15
-	VPDPBUSD        Z27, Z25, Z19
-	VPDPBUSD        Z27, Z26, Z23
-	VMOVDQU32       448(R8), Z24
-	VMOVDQU32       448(R8)(DX*1), Z25
-	VMOVDQU32       448(R8)(DX*2), Z26
-	VBROADCASTI64X4 160(R9), Z27
-	VPDPBUSD        Z27, Z24, Z12
-	VPDPBUSD        Z27, Z25, Z16
-	VPDPBUSD        Z27, Z26, Z20
-	VBROADCASTI64X4 160(R9)(BX*1), Z27
-	VPDPBUSD        Z27, Z24, Z13
-	VPDPBUSD        Z27, Z25, Z17
-	VPDPBUSD        Z27, Z26, Z21
-	VBROADCASTI64X4 160(R9)(BX*2), Z27
-	VPDPBUSD        Z27, Z24, Z14
-	VPDPBUSD        Z27, Z25, Z18
-	VPDPBUSD        Z27, Z26, Z22
-	VBROADCASTI64X4 160(R9)(DI*1), Z27
-	VPDPBUSD        Z27, Z24, Z15
-	VPDPBUSD        Z27, Z25, Z19
-	VPDPBUSD        Z27, Z26, Z23
-	VMOVDQU32       512(R8), Z24
-	VMOVDQU32       512(R8)(DX*1), Z25
-	VMOVDQU32       512(R8)(DX*2), Z26
-	VBROADCASTI64X4 192(R9), Z27
-	VPDPBUSD        Z27, Z24, Z12
-	VPDPBUSD        Z27, Z25, Z16
-	VPDPBUSD        Z27, Z26, Z20
-	VBROADCASTI64X4 192(R9)(BX*1), Z27
-	VPDPBUSD        Z27, Z24, Z13
-	VPDPBUSD        Z27, Z25, Z17
-	VPDPBUSD        Z27, Z26, Z21
-	VBROADCASTI64X4 192(R9)(BX*2), Z27
-	VPDPBUSD        Z27, Z24, Z14
-	VPDPBUSD        Z27, Z25, Z18
-	VPDPBUSD        Z27, Z26, Z22
-	VBROADCASTI64X4 192(R9)(DI*1), Z27
-	VPDPBUSD        Z27, Z24, Z15
-	VPDPBUSD        Z27, Z25, Z19
-	VPDPBUSD        Z27, Z26, Z23
-	VMOVDQU32       576(R8), Z24
-	VMOVDQU32       576(R8)(DX*1), Z25
-	VMOVDQU32       576(R8)(DX*2), Z26
-	VBROADCASTI64X4 224(R9), Z27
-	VPDPBUSD        Z27, Z24, Z12
-	VPDPBUSD        Z27, Z25, Z16
-	VPDPBUSD        Z27, Z26, Z20
-	VBROADCASTI64X4 224(R9)(BX*1), Z27
-	VPDPBUSD        Z27, Z24, Z13
-	VPDPBUSD        Z27, Z25, Z17
-	VPDPBUSD        Z27, Z26, Z21
-	VBROADCASTI64X4 224(R9)(BX*2), Z27
-	VPDPBUSD        Z27, Z24, Z14
-	VPDPBUSD        Z27, Z25, Z18
-	VPDPBUSD        Z27, Z26, Z22
-	VBROADCASTI64X4 224(R9)(DI*1), Z27
-	VPDPBUSD        Z27, Z24, Z15
-	VPDPBUSD        Z27, Z25, Z19
-	VPDPBUSD        Z27, Z26, Z23
-	VMOVUPS         (R8), Z26
-	VBROADCASTI64X4 256(R9), Z24
-	VCVTDQ2PS       Z12, Z12
-	VMULPS          Z24, Z26, Z25
-	VFMADD231PS     Z12, Z25, Z0
-	VBROADCASTI64X4 256(R9)(BX*1), Z24
-	VCVTDQ2PS       Z13, Z13
-	VMULPS          Z24, Z26, Z25
-	VFMADD231PS     Z13, Z25, Z1
-	VBROADCASTI64X4 256(R9)(BX*2), Z24
-	VCVTDQ2PS       Z14, Z14
-	VMULPS          Z24, Z26, Z25
-	VFMADD231PS     Z14, Z25, Z2
-	VBROADCASTI64X4 256(R9)(DI*1), Z24
-	VCVTDQ2PS       Z15, Z15
-	VMULPS          Z24, Z26, Z25
-	VFMADD231PS     Z15, Z25, Z3
-	VMOVUPS         (R8)(DX*1), Z26
-	VBROADCASTI64X4 256(R9), Z24
-	VCVTDQ2PS       Z16, Z16
-	VMULPS          Z24, Z26, Z25
-	VFMADD231PS     Z16, Z25, Z4
-	VBROADCASTI64X4 256(R9)(BX*1), Z24
-	VCVTDQ2PS       Z17, Z17
-	VMULPS          Z24, Z26, Z25
-	VFMADD231PS     Z17, Z25, Z5
-	VBROADCASTI64X4 256(R9)(BX*2), Z24
-	VCVTDQ2PS       Z18, Z18
-	VMULPS          Z24, Z26, Z25
-	VFMADD231PS     Z18, Z25, Z6
-	VBROADCASTI64X4 256(R9)(DI*1), Z24
-	VCVTDQ2PS       Z19, Z19
-	VMULPS          Z24, Z26, Z25
-	VFMADD231PS     Z19, Z25, Z7
-	VMOVUPS         (R8)(DX*2), Z26
-	VBROADCASTI64X4 256(R9), Z24
-	VCVTDQ2PS       Z20, Z20
-	VMULPS          Z24, Z26, Z25
-	VFMADD231PS     Z20, Z25, Z8
-	VBROADCASTI64X4 256(R9)(BX*1), Z24
-	VCVTDQ2PS       Z21, Z21
-	VMULPS          Z24, Z26, Z25
-	VFMADD231PS     Z21, Z25, Z9
-	VBROADCASTI64X4 256(R9)(BX*2), Z24
-	VCVTDQ2PS       Z22, Z22
-	VMULPS          Z24, Z26, Z25
-	VFMADD231PS     Z22, Z25, Z10
-	VBROADCASTI64X4 256(R9)(DI*1), Z24
-	VCVTDQ2PS       Z23, Z23
-	VMULPS          Z24, Z26, Z25
-	VFMADD231PS     Z23, Z25, Z11
-	ADDQ            $0x00000280, R8
-	ADDQ            $0x000001c0, R9
-	DECQ            R10
-	JNZ             super
-	TESTQ           $0x00000002, part+64(FP)
-	JNE             sum
-	VMOVUPS         Z0, (R11)
-	VMOVUPS         Z1, 64(R11)
-	VMOVUPS         Z2, 128(R11)
-	VMOVUPS         Z3, 192(R11)
-	VMOVUPS         Z4, 256(R11)
-	VMOVUPS         Z5, 320(R11)
-	VMOVUPS         Z6, 384(R11)
-	VMOVUPS         Z7, 448(R11)
-	VMOVUPS         Z8, 512(R11)
-	VMOVUPS         Z9, 576(R11)
-	VMOVUPS         Z10, 640(R11)
-	VMOVUPS         Z11, 704(R11)
-	JMP             done
-
-sum:
-	VMOVDQU32     byToken<>+0(SB), Z12
-	VSHUFPS       $0x88, Z1, Z0, Z13
-	VSHUFPS       $0xdd, Z1, Z0, Z0
-	VADDPS        Z0, Z13, Z0
-	VSHUFPS       $0x88, Z3, Z2, Z13
-	VSHUFPS       $0xdd, Z3, Z2, Z2
-	VADDPS        Z2, Z13, Z2
-	VSHUFPS       $0x88, Z2, Z0, Z13
-	VSHUFPS       $0xdd, Z2, Z0, Z0
-	VADDPS        Z0, Z13, Z0
-	VSHUFPS       $0x88, Z5, Z4, Z13
-	VSHUFPS       $0xdd, Z5, Z4, Z4
-	VADDPS        Z4, Z13, Z4
-	VSHUFPS       $0x88, Z7, Z6, Z13
-	VSHUFPS       $0xdd, Z7, Z6, Z6
-	VADDPS        Z6, Z13, Z6
-	VSHUFPS       $0x88, Z6, Z4, Z13
-	VSHUFPS       $0xdd, Z6, Z4, Z4
-	VADDPS        Z4, Z13, Z4
-	VSHUFF32X4    $0x88, Z4, Z0, Z13
-	VSHUFF32X4    $0xdd, Z4, Z0, Z0
-	VADDPS        Z0, Z13, Z0
-	VPERMPS       Z0, Z12, Z0
-	VMOVUPS       X0, (AX)
-	VEXTRACTF32X4 $0x01, Z0, X13
-	VMOVUPS       X13, (AX)(CX*1)
-	VEXTRACTF32X4 $0x02, Z0, X13
-	VMOVUPS       X13, (AX)(CX*2)
-	VEXTRACTF32X4 $0x03, Z0, X13
-	VMOVUPS       X13, (AX)(SI*1)
-	VSHUFPS       $0x88, Z9, Z8, Z13
-	VSHUFPS       $0xdd, Z9, Z8, Z8
-	VADDPS        Z8, Z13, Z8
-	VSHUFPS       $0x88, Z11, Z10, Z13
-	VSHUFPS       $0xdd, Z11, Z10, Z10
-	VADDPS        Z10, Z13, Z10
-	VSHUFPS       $0x88, Z10, Z8, Z13
-	VSHUFPS       $0xdd, Z10, Z8, Z8
-	VADDPS        Z8, Z13, Z8
-	VSHUFF32X4    $0x88, Z8, Z8, Z13
-	VSHUFF32X4    $0xdd, Z8, Z8, Z8
-	VADDPS        Z8, Z13, Z8
-	VPERMPS       Z8, Z12, Z8
-	VMOVQ         X8, 16(AX)
-	VEXTRACTF32X4 $0x01, Z8, X13
-	VMOVQ         X13, 16(AX)(CX*1)
-	VEXTRACTF32X4 $0x02, Z8, X13
-	VMOVQ         X13, 16(AX)(CX*2)
-	VEXTRACTF32X4 $0x03, Z8, X13
-	VMOVQ         X13, 16(AX)(SI*1)
-
-done:
-	LEAQ (AX)(CX*4), AX
-	MOVQ x+32(FP), R8
-	LEAQ (R8)(BX*4), R8
-	MOVQ R8, x+32(FP)
-	ADDQ $0x00000300, acc+56(FP)
-	DECQ tiles+72(FP)
-	JNZ  tile
-	VZEROUPPER
-	RET
-
-// func stripIQ4XSVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, MMX+
-TEXT ·stripIQ4XSVNNI6x1(SB), NOSPLIT, $0-96
-	MOVQ out+0(FP), AX
-	MOVQ outStride+8(FP), CX
-	MOVQ rowBytes+24(FP), DX
-	MOVQ xStride+40(FP), BX
-
-tile:
-	MOVQ  next+80(FP), SI
-	MOVQ  lines+88(FP), DI
-	TESTQ DI, DI
-	JEQ   asked
-
-line:
-	PREFETCHT1 (SI)
-	ADDQ       $0x40, SI
-	DECQ       DI
-	JNZ        line
-	MOVQ       SI, next+80(FP)
-
-asked:
-	MOVQ    w+16(FP), SI
-	MOVQ    x+32(FP), DI
-	MOVQ    n+48(FP), R8
-	MOVQ    acc+56(FP), R9
-	VPXORD  Z0, Z0, Z0
-	VPXORD  Z1, Z1, Z1
-	VPXORD  Z2, Z2, Z2
-	TESTQ   $0x00000001, part+64(FP)
-	JNE     begin
-	VMOVUPS (R9), Z0
-	VMOVUPS 64(R9), Z1
-	VMOVUPS 128(R9), Z2
-
-begin:
-super:
-	VBROADCASTI64X4 288(DI), Z3
-	VPSLLD          $0x04, Z3, Z3
-	VMOVDQA32       Z3, Z4
-	VMOVDQA32       Z3, Z5
-	VMOVDQU32       128(SI), Z6
-	VMOVDQU32       128(SI)(DX*1), Z7
-	VMOVDQU32       128(SI)(DX*2), Z8
-	VBROADCASTI64X4 (DI), Z9
-	VPDPBUSD        Z9, Z6, Z3
-	VPDPBUSD        Z9, Z7, Z4
-	VPDPBUSD        Z9, Z8, Z5
-	VMOVDQU32       192(SI), Z6
-	VMOVDQU32       192(SI)(DX*1), Z7
-	VMOVDQU32       192(SI)(DX*2), Z8
-	VBROADCASTI64X4 32(DI), Z9
-	VPDPBUSD        Z9, Z6, Z3
-	VPDPBUSD        Z9, Z7, Z4
-	VPDPBUSD        Z9, Z8, Z5
-	VMOVDQU32       256(SI), Z6
-	VMOVDQU32       256(SI)(DX*1), Z7
-	VMOVDQU32       256(SI)(DX*2), Z8
-	VBROADCASTI64X4 64(DI), Z9
-	VPDPBUSD        Z9, Z6, Z3
-	VPDPBUSD        Z9, Z7, Z4
-	VPDPBUSD        Z9, Z8, Z5
-	VMOVDQU32       320(SI), Z6
-	VMOVDQU32       320(SI)(DX*1), Z7
-	VMOVDQU32       320(SI)(DX*2), Z8
-	VBROADCASTI64X4 96(DI), Z9
-	VPDPBUSD        Z9, Z6, Z3
-	VPDPBUSD        Z9, Z7, Z4
-	VPDPBUSD        Z9, Z8, Z5
-	VMOVDQU32       384(SI), Z6
-	VMOVDQU32       384(SI)(DX*1), Z7
-	VMOVDQU32       384(SI)(DX*2), Z8
-	VBROADCASTI64X4 128(DI), Z9
-	VPDPBUSD        Z9, Z6, Z3
-	VPDPBUSD        Z9, Z7, Z4
-	VPDPBUSD        Z9, Z8, Z5
-	VMOVDQU32       448(SI), Z6
-	VMOVDQU32       448(SI)(DX*1), Z7
-	VMOVDQU32       448(SI)(DX*2), Z8
-	VBROADCASTI64X4 160(DI), Z9
-	VPDPBUSD        Z9, Z6, Z3
-	VPDPBUSD        Z9, Z7, Z4
-	VPDPBUSD        Z9, Z8, Z5
-	VMOVDQU32       512(SI), Z6
-	VMOVDQU32       512(SI)(DX*1), Z7
-	VMOVDQU32       512(SI)(DX*2), Z8
-	VBROADCASTI64X4 192(DI), Z9
-	VPDPBUSD        Z9, Z6, Z3
-	VPDPBUSD        Z9, Z7, Z4
-	VPDPBUSD        Z9, Z8, Z5
-	VMOVDQU32       576(SI), Z6
-	VMOVDQU32       576(SI)(DX*1), Z7
-	VMOVDQU32       576(SI)(DX*2), Z8
-	VBROADCASTI64X4 224(DI), Z9
-	VPDPBUSD        Z9, Z6, Z3
-	VPDPBUSD        Z9, Z7, Z4
-	VPDPBUSD        Z9, Z8, Z5
-	VMOVUPS         (SI), Z8
-	VBROADCASTI64X4 256(DI), Z6
-	VCVTDQ2PS       Z3, Z3
-	VMULPS          Z6, Z8, Z7
-	VFMADD231PS     Z3, Z7, Z0
-	VMOVUPS         (SI)(DX*1), Z8
-	VBROADCASTI64X4 256(DI), Z6
-	VCVTDQ2PS       Z4, Z4
-	VMULPS          Z6, Z8, Z7
-	VFMADD231PS     Z4, Z7, Z1
-	VMOVUPS         (SI)(DX*2), Z8
-	VBROADCASTI64X4 256(DI), Z6
-	VCVTDQ2PS       Z5, Z5
-	VMULPS          Z6, Z8, Z7
-	VFMADD231PS     Z5, Z7, Z2
-	ADDQ            $0x00000280, SI
-	ADDQ            $0x000001c0, DI
-	DECQ            R8
-	JNZ             super
-	TESTQ           $0x00000002, part+64(FP)
-	JNE             sum
-	VMOVUPS         Z0, (R9)
-	VMOVUPS         Z1, 64(R9)
-	VMOVUPS         Z2, 128(R9)
-	JMP             done
-
-sum:
-	VMOVDQU32  byToken<>+0(SB), Z3
-	VSHUFPS    $0x88, Z0, Z0, Z4
-	VSHUFPS    $0xdd, Z0, Z0, Z0
-	VADDPS     Z0, Z4, Z0
-	VSHUFPS    $0x88, Z0, Z0, Z4
-	VSHUFPS    $0xdd, Z0, Z0, Z0
-	VADDPS     Z0, Z4, Z0
-	VSHUFPS    $0x88, Z1, Z1, Z4
-	VSHUFPS    $0xdd, Z1, Z1, Z1
-	VADDPS     Z1, Z4, Z1
-	VSHUFPS    $0x88, Z1, Z1, Z4
-	VSHUFPS    $0xdd, Z1, Z1, Z1
-	VADDPS     Z1, Z4, Z1
-	VSHUFF32X4 $0x88, Z1, Z0, Z4
-	VSHUFF32X4 $0xdd, Z1, Z0, Z0
-	VADDPS     Z0, Z4, Z0
-	VPERMPS    Z0, Z3, Z0
-	VMOVUPS    X0, (AX)
-	VSHUFPS    $0x88, Z2, Z2, Z4
-	VSHUFPS    $0xdd, Z2, Z2, Z2
-	VADDPS     Z2, Z4, Z2
-	VSHUFPS    $0x88, Z2, Z2, Z4
-	VSHUFPS    $0xdd, Z2, Z2, Z2
-	VADDPS     Z2, Z4, Z2
-	VSHUFF32X4 $0x88, Z2, Z2, Z4
-	VSHUFF32X4 $0xdd, Z2, Z2, Z2
-	VADDPS     Z2, Z4, Z2
-	VPERMPS    Z2, Z3, Z2
-	VMOVQ      X2, 16(AX)
-
-done:
-	ADDQ CX, AX
-	MOVQ x+32(FP), SI
-	LEAQ (SI)(BX*1), SI
-	MOVQ SI, x+32(FP)
-	ADDQ $0x000000c0, acc+56(FP)
-	DECQ tiles+72(FP)
-	JNZ  tile
-	VZEROUPPER
-	RET
-
-// func expandStripIQ4XS(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C
-TEXT ·expandStripIQ4XS(SB), NOSPLIT, $0-48
-	MOVQ rowBytes+24(FP), AX
-	MOVQ rows+40(FP), CX
-	MOVQ pairBytes+8(FP), DI
-	SUBQ $0x20, DI
-	MOVQ $0x00000020, R8
-
-row:
-	MOVQ    dst+0(FP), DX
-	MOVQ    w+16(FP), BX
-	MOVQ    n+32(FP), SI
-	VMOVDQU mask0f<>+0(SB), Y0
-	VMOVDQU valuesIQ4XS<>+0(SB), Y1
-
-super:
-	VPBROADCASTW 136(BX), X2
-	VCVTPH2PS    X2, Y2
-	VPMOVSXBD    (BX), Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y3, Y2, Y2
-	VMOVUPS      Y2, (DX)
-	VPAND        8(BX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VMOVDQU      Y2, 128(DX)
-	VPAND        40(BX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VMOVDQU      Y2, 192(DX)
-	VPAND        72(BX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VMOVDQU      Y2, 256(DX)
-	VPAND        104(BX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VMOVDQU      Y2, 320(DX)
-	VMOVDQU      8(BX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VMOVDQU      Y2, 384(DX)
-	VMOVDQU      40(BX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VMOVDQU      Y2, 448(DX)
-	VMOVDQU      72(BX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VMOVDQU      Y2, 512(DX)
-	VMOVDQU      104(BX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VMOVDQU      Y2, 576(DX)
-	ADDQ         $0x0000008a, BX
-	ADDQ         $0x00000280, DX
-	DECQ         SI
-	JNZ          super
-	ADDQ         R8, dst+0(FP)
-	ADDQ         AX, w+16(FP)
-	XCHGQ        DI, R8
-	DECQ         CX
-	JNZ          row
-	VZEROUPPER
-	RET
-
-// func firstIQ4XSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
-// Requires: AVX, AVX2, AVX512F, AVX512VNNI, CMOV, F16C, MMX+
-TEXT ·firstIQ4XSVNNI6x4(SB), NOSPLIT, $0-120
-	MOVQ  next+72(FP), AX
-	MOVQ  lines+80(FP), CX
-	TESTQ CX, CX
-	JEQ   asked
-
-line:
-	PREFETCHT1 (AX)
-	ADDQ       $0x40, AX
-	DECQ       CX
-	JNZ        line
-	MOVQ       AX, next+72(FP)
-
-asked:
-	MOVQ    rowBytes+24(FP), AX
-	MOVQ    xStride+40(FP), CX
-	LEAQ    (CX)(CX*2), DX
-	MOVQ    w+16(FP), BX
-	MOVQ    x+32(FP), SI
-	MOVQ    n+48(FP), DI
-	MOVQ    from+88(FP), R8
-	MOVQ    fromBytes+96(FP), R9
-	VPXORD  Z4, Z4, Z4
-	VPXORD  Z5, Z5, Z5
-	VPXORD  Z6, Z6, Z6
-	VPXORD  Z7, Z7, Z7
-	VPXORD  Z8, Z8, Z8
-	VPXORD  Z9, Z9, Z9
-	VPXORD  Z10, Z10, Z10
-	VPXORD  Z11, Z11, Z11
-	VPXORD  Z12, Z12, Z12
-	VPXORD  Z13, Z13, Z13
-	VPXORD  Z14, Z14, Z14
-	VPXORD  Z15, Z15, Z15
-	TESTQ   $0x00000001, part+64(FP)
-	JNE     begin
-	MOVQ    acc+56(FP), R10
-	VMOVUPS (R10), Z4
-	VMOVUPS 64(R10), Z5
-	VMOVUPS 128(R10), Z6
-	VMOVUPS 192(R10), Z7
-	VMOVUPS 256(R10), Z8
-	VMOVUPS 320(R10), Z9
-	VMOVUPS 384(R10), Z10
-	VMOVUPS 448(R10), Z11
-	VMOVUPS 512(R10), Z12
-	VMOVUPS 576(R10), Z13
-	VMOVUPS 640(R10), Z14
-	VMOVUPS 704(R10), Z15
-
-begin:
-	VMOVDQU mask0f<>+0(SB), Y0
-	VMOVDQU valuesIQ4XS<>+0(SB), Y1
-
-super:
-	LEAQ            640(BX), R11
-	LEAQ            138(R8), R8
-	CMPQ            DI, $0x01
-	CMOVQEQ         then+104(FP), R11
-	CMOVQEQ         thenFrom+112(FP), R8
-	LEAQ            (R8)(R9*2), R10
-	ADDQ            R9, R10
-	VBROADCASTI64X4 288(SI), Z16
-	VPSLLD          $0x04, Z16, Z16
-	VMOVDQA32       Z16, Z20
-	VMOVDQA32       Z16, Z24
-	VBROADCASTI64X4 288(SI)(CX*1), Z17
-	VPSLLD          $0x04, Z17, Z17
-	VMOVDQA32       Z17, Z21
-	VMOVDQA32       Z17, Z25
-	VBROADCASTI64X4 288(SI)(CX*2), Z18
-	VPSLLD          $0x04, Z18, Z18
-	VMOVDQA32       Z18, Z22
-	VMOVDQA32       Z18, Z26
-	VBROADCASTI64X4 288(SI)(DX*1), Z19
-	VPSLLD          $0x04, Z19, Z19
-	VMOVDQA32       Z19, Z23
-	VMOVDQA32       Z19, Z27
-	VMOVDQU32       128(BX), Z28
-	VMOVDQU32       128(BX)(AX*1), Z29
-	VMOVDQU32       128(BX)(AX*2), Z30
-	VBROADCASTI64X4 (SI), Z31
-	VPDPBUSD        Z31, Z28, Z16
-	VPDPBUSD        Z31, Z29, Z20
-	VPDPBUSD        Z31, Z30, Z24
-	VPBROADCASTW    136(R8), X2
-	VCVTPH2PS       X2, Y2
-	VPMOVSXBD       (R8), Y3
-	VCVTDQ2PS       Y3, Y3
-	VMULPS          Y3, Y2, Y2
-	VMOVUPS         Y2, (R11)
-	VBROADCASTI64X4 (SI)(CX*1), Z31
-	VPDPBUSD        Z31, Z28, Z17
-	VPDPBUSD        Z31, Z29, Z21
-	VPDPBUSD        Z31, Z30, Z25
-	VPAND           8(R8), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 128(R11)
-	VPAND           40(R8), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 192(R11)
-	VBROADCASTI64X4 (SI)(CX*2), Z31
-	VPDPBUSD        Z31, Z28, Z18
-	VPDPBUSD        Z31, Z29, Z22
-	VPDPBUSD        Z31, Z30, Z26
-	VPAND           72(R8), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 256(R11)
-	VPAND           104(R8), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 320(R11)
-	VBROADCASTI64X4 (SI)(DX*1), Z31
-	VPDPBUSD        Z31, Z28, Z19
-	VPDPBUSD        Z31, Z29, Z23
-	VPDPBUSD        Z31, Z30, Z27
-	VMOVDQU         8(R8), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 384(R11)
-	VMOVDQU32       192(BX), Z28
-	VMOVDQU32       192(BX)(AX*1), Z29
-	VMOVDQU32       192(BX)(AX*2), Z30
-	VBROADCASTI64X4 32(SI), Z31
-	VPDPBUSD        Z31, Z28, Z16
-	VPDPBUSD        Z31, Z29, Z20
-	VPDPBUSD        Z31, Z30, Z24
-	VMOVDQU         40(R8), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 448(R11)
-	VMOVDQU         72(R8), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 512(R11)
-	VBROADCASTI64X4 32(SI)(CX*1), Z31
-	VPDPBUSD        Z31, Z28, Z17
-	VPDPBUSD        Z31, Z29, Z21
-	VPDPBUSD        Z31, Z30, Z25
-	VMOVDQU         104(R8), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 576(R11)
-	VPBROADCASTW    136(R8)(R9*1), X2
-	VCVTPH2PS       X2, Y2
-	VPMOVSXBD       (R8)(R9*1), Y3
-	VCVTDQ2PS       Y3, Y3
-	VMULPS          Y3, Y2, Y2
-	VMOVUPS         Y2, 32(R11)
-	VBROADCASTI64X4 32(SI)(CX*2), Z31
-	VPDPBUSD        Z31, Z28, Z18
-	VPDPBUSD        Z31, Z29, Z22
-	VPDPBUSD        Z31, Z30, Z26
-	VPAND           8(R8)(R9*1), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 160(R11)
-	VBROADCASTI64X4 32(SI)(DX*1), Z31
-	VPDPBUSD        Z31, Z28, Z19
-	VPDPBUSD        Z31, Z29, Z23
-	VPDPBUSD        Z31, Z30, Z27
-	VPAND           40(R8)(R9*1), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 224(R11)
-	VPAND           72(R8)(R9*1), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 288(R11)
-	VMOVDQU32       256(BX), Z28
-	VMOVDQU32       256(BX)(AX*1), Z29
-	VMOVDQU32       256(BX)(AX*2), Z30
-	VBROADCASTI64X4 64(SI), Z31
-	VPDPBUSD        Z31, Z28, Z16
-	VPDPBUSD        Z31, Z29, Z20
-	VPDPBUSD        Z31, Z30, Z24
-	VPAND           104(R8)(R9*1), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 352(R11)
-	VMOVDQU         8(R8)(R9*1), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 416(R11)
-	VBROADCASTI64X4 64(SI)(CX*1), Z31
-	VPDPBUSD        Z31, Z28, Z17
-	VPDPBUSD        Z31, Z29, Z21
-	VPDPBUSD        Z31, Z30, Z25
-	VMOVDQU         40(R8)(R9*1), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 480(R11)
-	VBROADCASTI64X4 64(SI)(CX*2), Z31
-	VPDPBUSD        Z31, Z28, Z18
-	VPDPBUSD        Z31, Z29, Z22
-	VPDPBUSD        Z31, Z30, Z26
-	VMOVDQU         72(R8)(R9*1), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 544(R11)
-	VMOVDQU         104(R8)(R9*1), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 608(R11)
-	VBROADCASTI64X4 64(SI)(DX*1), Z31
-	VPDPBUSD        Z31, Z28, Z19
-	VPDPBUSD        Z31, Z29, Z23
-	VPDPBUSD        Z31, Z30, Z27
-	VPBROADCASTW    136(R8)(R9*2), X2
-	VCVTPH2PS       X2, Y2
-	VPMOVSXBD       (R8)(R9*2), Y3
-	VCVTDQ2PS       Y3, Y3
-	VMULPS          Y3, Y2, Y2
-	VMOVUPS         Y2, (R11)(AX*1)
-	VPAND           8(R8)(R9*2), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 128(R11)(AX*1)
-	VMOVDQU32       320(BX), Z28
-	VMOVDQU32       320(BX)(AX*1), Z29
-	VMOVDQU32       320(BX)(AX*2), Z30
-	VBROADCASTI64X4 96(SI), Z31
-	VPDPBUSD        Z31, Z28, Z16
-	VPDPBUSD        Z31, Z29, Z20
-	VPDPBUSD        Z31, Z30, Z24
-	VPAND           40(R8)(R9*2), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 192(R11)(AX*1)
-	VBROADCASTI64X4 96(SI)(CX*1), Z31
-	VPDPBUSD        Z31, Z28, Z17
-	VPDPBUSD        Z31, Z29, Z21
-	VPDPBUSD        Z31, Z30, Z25
-	VPAND           72(R8)(R9*2), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 256(R11)(AX*1)
-	VPAND           104(R8)(R9*2), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 320(R11)(AX*1)
-	VBROADCASTI64X4 96(SI)(CX*2), Z31
-	VPDPBUSD        Z31, Z28, Z18
-	VPDPBUSD        Z31, Z29, Z22
-	VPDPBUSD        Z31, Z30, Z26
-	VMOVDQU         8(R8)(R9*2), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 384(R11)(AX*1)
-	VMOVDQU         40(R8)(R9*2), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 448(R11)(AX*1)
-	VBROADCASTI64X4 96(SI)(DX*1), Z31
-	VPDPBUSD        Z31, Z28, Z19
-	VPDPBUSD        Z31, Z29, Z23
-	VPDPBUSD        Z31, Z30, Z27
-	VMOVDQU         72(R8)(R9*2), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 512(R11)(AX*1)
-	VMOVDQU         104(R8)(R9*2), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 576(R11)(AX*1)
-	VMOVDQU32       384(BX), Z28
-	VMOVDQU32       384(BX)(AX*1), Z29
-	VMOVDQU32       384(BX)(AX*2), Z30
-	VBROADCASTI64X4 128(SI), Z31
-	VPDPBUSD        Z31, Z28, Z16
-	VPDPBUSD        Z31, Z29, Z20
-	VPDPBUSD        Z31, Z30, Z24
-	VPBROADCASTW    136(R10), X2
-	VCVTPH2PS       X2, Y2
-	VPMOVSXBD       (R10), Y3
-	VCVTDQ2PS       Y3, Y3
-	VMULPS          Y3, Y2, Y2
-	VMOVUPS         Y2, 32(R11)(AX*1)
-	VBROADCASTI64X4 128(SI)(CX*1), Z31
-	VPDPBUSD        Z31, Z28, Z17
-	VPDPBUSD        Z31, Z29, Z21
-	VPDPBUSD        Z31, Z30, Z25
-	VPAND           8(R10), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 160(R11)(AX*1)
-	VPAND           40(R10), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 224(R11)(AX*1)
-	VBROADCASTI64X4 128(SI)(CX*2), Z31
-	VPDPBUSD        Z31, Z28, Z18
-	VPDPBUSD        Z31, Z29, Z22
-	VPDPBUSD        Z31, Z30, Z26
-	VPAND           72(R10), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 288(R11)(AX*1)
-	VPAND           104(R10), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 352(R11)(AX*1)
-	VBROADCASTI64X4 128(SI)(DX*1), Z31
-	VPDPBUSD        Z31, Z28, Z19
-	VPDPBUSD        Z31, Z29, Z23
-	VPDPBUSD        Z31, Z30, Z27
-	VMOVDQU         8(R10), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 416(R11)(AX*1)
-	VMOVDQU32       448(BX), Z28
-	VMOVDQU32       448(BX)(AX*1), Z29
-	VMOVDQU32       448(BX)(AX*2), Z30
-	VBROADCASTI64X4 160(SI), Z31
-	VPDPBUSD        Z31, Z28, Z16
-	VPDPBUSD        Z31, Z29, Z20
-	VPDPBUSD        Z31, Z30, Z24
-	VMOVDQU         40(R10), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 480(R11)(AX*1)
-	VMOVDQU         72(R10), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 544(R11)(AX*1)
-	VBROADCASTI64X4 160(SI)(CX*1), Z31
-	VPDPBUSD        Z31, Z28, Z17
-	VPDPBUSD        Z31, Z29, Z21
-	VPDPBUSD        Z31, Z30, Z25
-	VMOVDQU         104(R10), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 608(R11)(AX*1)
-	VPBROADCASTW    136(R10)(R9*1), X2
-	VCVTPH2PS       X2, Y2
-	VPMOVSXBD       (R10)(R9*1), Y3
-	VCVTDQ2PS       Y3, Y3
-	VMULPS          Y3, Y2, Y2
-	VMOVUPS         Y2, (R11)(AX*2)
-	VBROADCASTI64X4 160(SI)(CX*2), Z31
-	VPDPBUSD        Z31, Z28, Z18
-	VPDPBUSD        Z31, Z29, Z22
-	VPDPBUSD        Z31, Z30, Z26
-	VPAND           8(R10)(R9*1), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 128(R11)(AX*2)
-	VBROADCASTI64X4 160(SI)(DX*1), Z31
-	VPDPBUSD        Z31, Z28, Z19
-	VPDPBUSD        Z31, Z29, Z23
-	VPDPBUSD        Z31, Z30, Z27
-	VPAND           40(R10)(R9*1), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 192(R11)(AX*2)
-	VPAND           72(R10)(R9*1), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 256(R11)(AX*2)
-	VMOVDQU32       512(BX), Z28
-	VMOVDQU32       512(BX)(AX*1), Z29
-	VMOVDQU32       512(BX)(AX*2), Z30
-	VBROADCASTI64X4 192(SI), Z31
-	VPDPBUSD        Z31, Z28, Z16
-	VPDPBUSD        Z31, Z29, Z20
-	VPDPBUSD        Z31, Z30, Z24
-	VPAND           104(R10)(R9*1), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 320(R11)(AX*2)
-	VMOVDQU         8(R10)(R9*1), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 384(R11)(AX*2)
-	VBROADCASTI64X4 192(SI)(CX*1), Z31
-	VPDPBUSD        Z31, Z28, Z17
-	VPDPBUSD        Z31, Z29, Z21
-	VPDPBUSD        Z31, Z30, Z25
-	VMOVDQU         40(R10)(R9*1), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 448(R11)(AX*2)
-	VBROADCASTI64X4 192(SI)(CX*2), Z31
-	VPDPBUSD        Z31, Z28, Z18
-	VPDPBUSD        Z31, Z29, Z22
-	VPDPBUSD        Z31, Z30, Z26
-	VMOVDQU         72(R10)(R9*1), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 512(R11)(AX*2)
-	VMOVDQU         104(R10)(R9*1), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 576(R11)(AX*2)
-	VBROADCASTI64X4 192(SI)(DX*1), Z31
-	VPDPBUSD        Z31, Z28, Z19
-	VPDPBUSD        Z31, Z29, Z23
-	VPDPBUSD        Z31, Z30, Z27
-	VPBROADCASTW    136(R10)(R9*2), X2
-	VCVTPH2PS       X2, Y2
-	VPMOVSXBD       (R10)(R9*2), Y3
-	VCVTDQ2PS       Y3, Y3
-	VMULPS          Y3, Y2, Y2
-	VMOVUPS         Y2, 32(R11)(AX*2)
-	VPAND           8(R10)(R9*2), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 160(R11)(AX*2)
-	VMOVDQU32       576(BX), Z28
-	VMOVDQU32       576(BX)(AX*1), Z29
-	VMOVDQU32       576(BX)(AX*2), Z30
-	VBROADCASTI64X4 224(SI), Z31
-	VPDPBUSD        Z31, Z28, Z16
-	VPDPBUSD        Z31, Z29, Z20
-	VPDPBUSD        Z31, Z30, Z24
-	VPAND           40(R10)(R9*2), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 224(R11)(AX*2)
-	VBROADCASTI64X4 224(SI)(CX*1), Z31
-	VPDPBUSD        Z31, Z28, Z17
-	VPDPBUSD        Z31, Z29, Z21
-	VPDPBUSD        Z31, Z30, Z25
-	VPAND           72(R10)(R9*2), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 288(R11)(AX*2)
-	VPAND           104(R10)(R9*2), Y0, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 352(R11)(AX*2)
-	VBROADCASTI64X4 224(SI)(CX*2), Z31
-	VPDPBUSD        Z31, Z28, Z18
-	VPDPBUSD        Z31, Z29, Z22
-	VPDPBUSD        Z31, Z30, Z26
-	VMOVDQU         8(R10)(R9*2), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 416(R11)(AX*2)
-	VMOVDQU         40(R10)(R9*2), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 480(R11)(AX*2)
-	VBROADCASTI64X4 224(SI)(DX*1), Z31
-	VPDPBUSD        Z31, Z28, Z19
-	VPDPBUSD        Z31, Z29, Z23
-	VPDPBUSD        Z31, Z30, Z27
-	VMOVDQU         72(R10)(R9*2), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 544(R11)(AX*2)
-	VMOVDQU         104(R10)(R9*2), Y2
-	VPSRLW          $0x04, Y2, Y2
-	VPAND           Y0, Y2, Y2
-	VPSHUFB         Y2, Y1, Y2
-	VMOVDQU         Y2, 608(R11)(AX*2)
-	VMOVUPS         (BX), Z30
-	VBROADCASTI64X4 256(SI), Z28
-	VCVTDQ2PS       Z16, Z16
-	VMULPS          Z28, Z30, Z29
-	VFMADD231PS     Z16, Z29, Z4
-	VBROADCASTI64X4 256(SI)(CX*1), Z28
-	VCVTDQ2PS       Z17, Z17
-	VMULPS          Z28, Z30, Z29
-	VFMADD231PS     Z17, Z29, Z5
-	VBROADCASTI64X4 256(SI)(CX*2), Z28
-	VCVTDQ2PS       Z18, Z18
-	VMULPS          Z28, Z30, Z29
-	VFMADD231PS     Z18, Z29, Z6
-	VBROADCASTI64X4 256(SI)(DX*1), Z28
-	VCVTDQ2PS       Z19, Z19
-	VMULPS          Z28, Z30, Z29
-	VFMADD231PS     Z19, Z29, Z7
-	VMOVUPS         (BX)(AX*1), Z30
-	VBROADCASTI64X4 256(SI), Z28
-	VCVTDQ2PS       Z20, Z20
-	VMULPS          Z28, Z30, Z29
-	VFMADD231PS     Z20, Z29, Z8
-	VBROADCASTI64X4 256(SI)(CX*1), Z28
-	VCVTDQ2PS       Z21, Z21
-	VMULPS          Z28, Z30, Z29
-	VFMADD231PS     Z21, Z29, Z9
-	VBROADCASTI64X4 256(SI)(CX*2), Z28
-	VCVTDQ2PS       Z22, Z22
-	VMULPS          Z28, Z30, Z29
-	VFMADD231PS     Z22, Z29, Z10
-	VBROADCASTI64X4 256(SI)(DX*1), Z28
-	VCVTDQ2PS       Z23, Z23
-	VMULPS          Z28, Z30, Z29
-	VFMADD231PS     Z23, Z29, Z11
-	VMOVUPS         (BX)(AX*2), Z30
-	VBROADCASTI64X4 256(SI), Z28
-	VCVTDQ2PS       Z24, Z24
-	VMULPS          Z28, Z30, Z29
-	VFMADD231PS     Z24, Z29, Z12
-	VBROADCASTI64X4 256(SI)(CX*1), Z28
-	VCVTDQ2PS       Z25, Z25
-	VMULPS          Z28, Z30, Z29
-	VFMADD231PS     Z25, Z29, Z13
-	VBROADCASTI64X4 256(SI)(CX*2), Z28
-	VCVTDQ2PS       Z26, Z26
-	VMULPS          Z28, Z30, Z29
-	VFMADD231PS     Z26, Z29, Z14
-	VBROADCASTI64X4 256(SI)(DX*1), Z28
-	VCVTDQ2PS       Z27, Z27
-	VMULPS          Z28, Z30, Z29
-	VFMADD231PS     Z27, Z29, Z15
-	ADDQ            $0x00000280, BX
-	ADDQ            $0x000001c0, SI
-	DECQ            DI
-	JNZ             super
-	MOVQ            acc+56(FP), AX
-	TESTQ           $0x00000002, part+64(FP)
-	JNE             sum
-	VMOVUPS         Z4, (AX)
-	VMOVUPS         Z5, 64(AX)
-	VMOVUPS         Z6, 128(AX)
-	VMOVUPS         Z7, 192(AX)
-	VMOVUPS         Z8, 256(AX)
-	VMOVUPS         Z9, 320(AX)
-	VMOVUPS         Z10, 384(AX)
-	VMOVUPS         Z11, 448(AX)
-	VMOVUPS         Z12, 512(AX)
-	VMOVUPS         Z13, 576(AX)
-	VMOVUPS         Z14, 640(AX)
-	VMOVUPS         Z15, 704(AX)
-	JMP             done
-
-sum:
-	MOVQ          out+0(FP), AX
-	MOVQ          outStride+8(FP), CX
-	LEAQ          (CX)(CX*2), DX
-	VMOVDQU32     byToken<>+0(SB), Z16
-	VSHUFPS       $0x88, Z5, Z4, Z17
-	VSHUFPS       $0xdd, Z5, Z4, Z4
-	VADDPS        Z4, Z17, Z4
-	VSHUFPS       $0x88, Z7, Z6, Z17
-	VSHUFPS       $0xdd, Z7, Z6, Z6
-	VADDPS        Z6, Z17, Z6
-	VSHUFPS       $0x88, Z6, Z4, Z17
-	VSHUFPS       $0xdd, Z6, Z4, Z4
-	VADDPS        Z4, Z17, Z4
-	VSHUFPS       $0x88, Z9, Z8, Z17
-	VSHUFPS       $0xdd, Z9, Z8, Z8
-	VADDPS        Z8, Z17, Z8
-	VSHUFPS       $0x88, Z11, Z10, Z17
-	VSHUFPS       $0xdd, Z11, Z10, Z10
-	VADDPS        Z10, Z17, Z10
-	VSHUFPS       $0x88, Z10, Z8, Z17
-	VSHUFPS       $0xdd, Z10, Z8, Z8
-	VADDPS        Z8, Z17, Z8
-	VSHUFF32X4    $0x88, Z8, Z4, Z17
-	VSHUFF32X4    $0xdd, Z8, Z4, Z4
-	VADDPS        Z4, Z17, Z4
-	VPERMPS       Z4, Z16, Z4
-	VMOVUPS       X4, (AX)
-	VEXTRACTF32X4 $0x01, Z4, X17
-	VMOVUPS       X17, (AX)(CX*1)
-	VEXTRACTF32X4 $0x02, Z4, X17
-	VMOVUPS       X17, (AX)(CX*2)
-	VEXTRACTF32X4 $0x03, Z4, X17
-	VMOVUPS       X17, (AX)(DX*1)
-	VSHUFPS       $0x88, Z13, Z12, Z17
-	VSHUFPS       $0xdd, Z13, Z12, Z12
-	VADDPS        Z12, Z17, Z12
-	VSHUFPS       $0x88, Z15, Z14, Z17
-	VSHUFPS       $0xdd, Z15, Z14, Z14
-	VADDPS        Z14, Z17, Z14
-	VSHUFPS       $0x88, Z14, Z12, Z17
-	VSHUFPS       $0xdd, Z14, Z12, Z12
-	VADDPS        Z12, Z17, Z12
-	VSHUFF32X4    $0x88, Z12, Z12, Z17
-	VSHUFF32X4    $0xdd, Z12, Z12, Z12
-	VADDPS        Z12, Z17, Z12
-	VPERMPS       Z12, Z16, Z12
-	VMOVQ         X12, 16(AX)
-	VEXTRACTF32X4 $0x01, Z12, X17
-	VMOVQ         X17, 16(AX)(CX*1)
-	VEXTRACTF32X4 $0x02, Z12, X17
-	VMOVQ         X17, 16(AX)(CX*2)
-	VEXTRACTF32X4 $0x03, Z12, X17
-	VMOVQ         X17, 16(AX)(DX*1)
-
-done:
-	VZEROUPPER
-	RET
-
-// func fewIQ4XSVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
-TEXT ·fewIQ4XSVNNI4x2(SB), NOSPLIT, $0-72
-	MOVQ    out+0(FP), AX
-	MOVQ    outStride+8(FP), CX
-	MOVQ    w+16(FP), DX
-	MOVQ    rowBytes+24(FP), BX
-	MOVQ    x+32(FP), SI
-	MOVQ    xStride+40(FP), DI
-	MOVQ    n+48(FP), R8
-	LEAQ    (BX)(BX*2), R9
-	VPXORD  Z0, Z0, Z0
-	VPXORD  Z1, Z1, Z1
-	VPXORD  Z2, Z2, Z2
-	VPXORD  Z3, Z3, Z3
-	MOVQ    acc+56(FP), R10
-	MOVQ    part+64(FP), R11
-	TESTQ   $0x00000001, R11
-	JNE     begin
-	VMOVUPS (R10), Z0
-	VMOVUPS 64(R10), Z1
-	VMOVUPS 128(R10), Z2
-	VMOVUPS 192(R10), Z3
-
-begin:
-	MOVL      $0x0000ff00, R12
-	KMOVW     R12, K1
-	VMOVDQU32 mask0f<>+0(SB), Z4
-	VMOVDQU32 valuesIQ4XS<>+0(SB), Z5
-	LEAQ      (DX)(BX*8), R12
-
-super:
-	TESTQ      $0x00000004, R11
-	JNE        fetched
-	PREFETCHT1 (R12)
-	PREFETCHT1 64(R12)
-	PREFETCHT1 128(R12)
-	PREFETCHT1 (R12)(BX*1)
-	PREFETCHT1 64(R12)(BX*1)
-	PREFETCHT1 128(R12)(BX*1)
-	PREFETCHT1 (R12)(BX*2)
-	PREFETCHT1 64(R12)(BX*2)
-	PREFETCHT1 128(R12)(BX*2)
-	PREFETCHT1 (R12)(R9*1)
-	PREFETCHT1 64(R12)(R9*1)
-	PREFETCHT1 128(R12)(R9*1)
-	ADDQ       $0x0000008a, R12
-
-fetched:
-	VPSLLD          $0x04, 288(SI), Y6
-	VMOVDQA32       Z6, Z10
-	VMOVDQA32       Z6, Z8
-	VMOVDQA32       Z6, Z12
-	VPSLLD          $0x04, 288(SI)(DI*1), Y7
-	VMOVDQA32       Z7, Z11
-	VMOVDQA32       Z7, Z9
-	VMOVDQA32       Z7, Z13
-	VPANDD          8(DX), Z4, Z14
-	VPSHUFB         Z14, Z5, Z14
-	VPANDD          8(DX)(BX*1), Z4, Z15
-	VPSHUFB         Z15, Z5, Z15
-	VPANDD          8(DX)(BX*2), Z4, Z16
-	VPSHUFB         Z16, Z5, Z16
-	VPANDD          8(DX)(R9*1), Z4, Z17
-	VPSHUFB         Z17, Z5, Z17
-	VMOVDQU32       (SI), Z18
-	VPDPBUSD        Z18, Z14, Z6
-	VPDPBUSD        Z18, Z15, Z10
-	VPDPBUSD        Z18, Z16, Z8
-	VPDPBUSD        Z18, Z17, Z12
-	VMOVDQU32       (SI)(DI*1), Z18
-	VPDPBUSD        Z18, Z14, Z7
-	VPDPBUSD        Z18, Z15, Z11
-	VPDPBUSD        Z18, Z16, Z9
-	VPDPBUSD        Z18, Z17, Z13
-	VPANDD          72(DX), Z4, Z14
-	VPSHUFB         Z14, Z5, Z14
-	VPANDD          72(DX)(BX*1), Z4, Z15
-	VPSHUFB         Z15, Z5, Z15
-	VPANDD          72(DX)(BX*2), Z4, Z16
-	VPSHUFB         Z16, Z5, Z16
-	VPANDD          72(DX)(R9*1), Z4, Z17
-	VPSHUFB         Z17, Z5, Z17
-	VMOVDQU32       64(SI), Z18
-	VPDPBUSD        Z18, Z14, Z6
-	VPDPBUSD        Z18, Z15, Z10
-	VPDPBUSD        Z18, Z16, Z8
-	VPDPBUSD        Z18, Z17, Z12
-	VMOVDQU32       64(SI)(DI*1), Z18
-	VPDPBUSD        Z18, Z14, Z7
-	VPDPBUSD        Z18, Z15, Z11
-	VPDPBUSD        Z18, Z16, Z9
-	VPDPBUSD        Z18, Z17, Z13
-	VPSRLW          $0x04, 8(DX), Z14
-	VPANDD          Z4, Z14, Z14
-	VPSHUFB         Z14, Z5, Z14
-	VPSRLW          $0x04, 8(DX)(BX*1), Z15
-	VPANDD          Z4, Z15, Z15
-	VPSHUFB         Z15, Z5, Z15
-	VPSRLW          $0x04, 8(DX)(BX*2), Z16
-	VPANDD          Z4, Z16, Z16
-	VPSHUFB         Z16, Z5, Z16
-	VPSRLW          $0x04, 8(DX)(R9*1), Z17
-	VPANDD          Z4, Z17, Z17
-	VPSHUFB         Z17, Z5, Z17
-	VMOVDQU32       128(SI), Z18
-	VPDPBUSD        Z18, Z14, Z6
-	VPDPBUSD        Z18, Z15, Z10
-	VPDPBUSD        Z18, Z16, Z8
-	VPDPBUSD        Z18, Z17, Z12
-	VMOVDQU32       128(SI)(DI*1), Z18
-	VPDPBUSD        Z18, Z14, Z7
-	VPDPBUSD        Z18, Z15, Z11
-	VPDPBUSD        Z18, Z16, Z9
-	VPDPBUSD        Z18, Z17, Z13
-	VPSRLW          $0x04, 72(DX), Z14
-	VPANDD          Z4, Z14, Z14
-	VPSHUFB         Z14, Z5, Z14
-	VPSRLW          $0x04, 72(DX)(BX*1), Z15
-	VPANDD          Z4, Z15, Z15
-	VPSHUFB         Z15, Z5, Z15
-	VPSRLW          $0x04, 72(DX)(BX*2), Z16
-	VPANDD          Z4, Z16, Z16
-	VPSHUFB         Z16, Z5, Z16
-	VPSRLW          $0x04, 72(DX)(R9*1), Z17
-	VPANDD          Z4, Z17, Z17
-	VPSHUFB         Z17, Z5, Z17
-	VMOVDQU32       192(SI), Z18
-	VPDPBUSD        Z18, Z14, Z6
-	VPDPBUSD        Z18, Z15, Z10
-	VPDPBUSD        Z18, Z16, Z8
-	VPDPBUSD        Z18, Z17, Z12
-	VMOVDQU32       192(SI)(DI*1), Z18
-	VPDPBUSD        Z18, Z14, Z7
-	VPDPBUSD        Z18, Z15, Z11
-	VPDPBUSD        Z18, Z16, Z9
-	VPDPBUSD        Z18, Z17, Z13
-	VALIGNQ         $0x04, Z6, Z10, Z18
-	VPADDD          Z18, Z6, Z6
-	VPADDD          Z18, Z10, K1, Z6
-	VALIGNQ         $0x04, Z7, Z11, Z18
-	VPADDD          Z18, Z7, Z7
-	VPADDD          Z18, Z11, K1, Z7
-	VALIGNQ         $0x04, Z8, Z12, Z18
-	VPADDD          Z18, Z8, Z8
-	VPADDD          Z18, Z12, K1, Z8
-	VALIGNQ         $0x04, Z9, Z13, Z18
-	VPADDD          Z18, Z9, Z9
-	VPADDD          Z18, Z13, K1, Z9
-	VPBROADCASTW    136(DX), X12
-	VCVTPH2PS       X12, Y12
-	VPMOVSXBD       (DX), Y16
-	VCVTDQ2PS       Y16, Y16
-	VMULPS          Y16, Y12, Y12
-	VPBROADCASTW    136(DX)(BX*1), X14
-	VCVTPH2PS       X14, Y14
-	VPMOVSXBD       (DX)(BX*1), Y16
-	VCVTDQ2PS       Y16, Y16
-	VMULPS          Y16, Y14, Y14
-	VINSERTI64X4    $0x01, Y14, Z12, Z12
-	VBROADCASTI64X4 256(SI), Z10
-	VCVTDQ2PS       Z6, Z6
-	VMULPS          Z10, Z12, Z11
-	VFMADD231PS     Z6, Z11, Z0
-	VBROADCASTI64X4 256(SI)(DI*1), Z10
-	VCVTDQ2PS       Z7, Z7
-	VMULPS          Z10, Z12, Z11
-	VFMADD231PS     Z7, Z11, Z1
-	VPBROADCASTW    136(DX)(BX*2), X12
-	VCVTPH2PS       X12, Y12
-	VPMOVSXBD       (DX)(BX*2), Y16
-	VCVTDQ2PS       Y16, Y16
-	VMULPS          Y16, Y12, Y12
-	VPBROADCASTW    136(DX)(R9*1), X14
-	VCVTPH2PS       X14, Y14
-	VPMOVSXBD       (DX)(R9*1), Y16
-	VCVTDQ2PS       Y16, Y16
-	VMULPS          Y16, Y14, Y14
-	VINSERTI64X4    $0x01, Y14, Z12, Z12
-	VBROADCASTI64X4 256(SI), Z10
-	VCVTDQ2PS       Z8, Z8
-	VMULPS          Z10, Z12, Z11
-	VFMADD231PS     Z8, Z11, Z2
-	VBROADCASTI64X4 256(SI)(DI*1), Z10
-	VCVTDQ2PS       Z9, Z9
-	VMULPS          Z10, Z12, Z11
-	VFMADD231PS     Z9, Z11, Z3
-	ADDQ            $0x0000008a, DX
-	ADDQ            $0x000001c0, SI
-	DECQ            R8
-	JNZ             super
-	TESTQ           $0x00000002, R11
-	JNE             sum
-	VMOVUPS         Z0, (R10)
-	VMOVUPS         Z1, 64(R10)
-	VMOVUPS         Z2, 128(R10)
-	VMOVUPS         Z3, 192(R10)
-	VZEROUPPER
-	RET
-
-sum:
-	VMOVDQU32     byToken<>+0(SB), Z4
-	VSHUFPS       $0x88, Z1, Z0, Z5
-	VSHUFPS       $0xdd, Z1, Z0, Z0
-	VADDPS        Z0, Z5, Z0
-	VSHUFPS       $0x88, Z1, Z1, Z5
-	VSHUFPS       $0xdd, Z1, Z1, Z1
-	VADDPS        Z1, Z5, Z1
-	VSHUFPS       $0x88, Z1, Z0, Z5
-	VSHUFPS       $0xdd, Z1, Z0, Z0
-	VADDPS        Z0, Z5, Z0
-	VSHUFPS       $0x88, Z3, Z2, Z5
-	VSHUFPS       $0xdd, Z3, Z2, Z2
-	VADDPS        Z2, Z5, Z2
-	VSHUFPS       $0x88, Z3, Z3, Z5
-	VSHUFPS       $0xdd, Z3, Z3, Z3
-	VADDPS        Z3, Z5, Z3
-	VSHUFPS       $0x88, Z3, Z2, Z5
-	VSHUFPS       $0xdd, Z3, Z2, Z2
-	VADDPS        Z2, Z5, Z2
-	VSHUFF32X4    $0x88, Z2, Z0, Z5
-	VSHUFF32X4    $0xdd, Z2, Z0, Z0
-	VADDPS        Z0, Z5, Z0
-	VPERMPS       Z0, Z4, Z0
-	VMOVUPS       X0, (AX)
-	VEXTRACTF32X4 $0x01, Z0, X5
-	VMOVUPS       X5, (AX)(CX*1)
-	VZEROUPPER
-	RET
-
-// func fewIQ4XSVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
-TEXT ·fewIQ4XSVNNI4x3(SB), NOSPLIT, $0-72
-	MOVQ    out+0(FP), AX
-	MOVQ    outStride+8(FP), CX
-	MOVQ    w+16(FP), DX
-	MOVQ    rowBytes+24(FP), BX
-	MOVQ    x+32(FP), SI
-	MOVQ    xStride+40(FP), DI
-	MOVQ    n+48(FP), R8
-	LEAQ    (BX)(BX*2), R9
-	VPXORD  Z0, Z0, Z0
-	VPXORD  Z1, Z1, Z1
-	VPXORD  Z2, Z2, Z2
-	VPXORD  Z3, Z3, Z3
-	VPXORD  Z4, Z4, Z4
-	VPXORD  Z5, Z5, Z5
-	MOVQ    acc+56(FP), R10
-	MOVQ    part+64(FP), R11
-	TESTQ   $0x00000001, R11
-	JNE     begin
-	VMOVUPS (R10), Z0
-	VMOVUPS 64(R10), Z1
-	VMOVUPS 128(R10), Z2
-	VMOVUPS 192(R10), Z3
-	VMOVUPS 256(R10), Z4
-	VMOVUPS 320(R10), Z5
-
-begin:
-	MOVL      $0x0000ff00, R12
-	KMOVW     R12, K1
-	VMOVDQU32 mask0f<>+0(SB), Z6
-	VMOVDQU32 valuesIQ4XS<>+0(SB), Z7
-	LEAQ      (DX)(BX*8), R12
-
-super:
-	TESTQ      $0x00000004, R11
-	JNE        fetched
-	PREFETCHT1 (R12)
-	PREFETCHT1 64(R12)
-	PREFETCHT1 128(R12)
-	PREFETCHT1 (R12)(BX*1)
-	PREFETCHT1 64(R12)(BX*1)
-	PREFETCHT1 128(R12)(BX*1)
-	PREFETCHT1 (R12)(BX*2)
-	PREFETCHT1 64(R12)(BX*2)
-	PREFETCHT1 128(R12)(BX*2)
-	PREFETCHT1 (R12)(R9*1)
-	PREFETCHT1 64(R12)(R9*1)
-	PREFETCHT1 128(R12)(R9*1)
-	ADDQ       $0x0000008a, R12
-
-fetched:
-	VPSLLD          $0x04, 288(SI), Y8
-	VMOVDQA32       Z8, Z14
-	VMOVDQA32       Z8, Z11
-	VMOVDQA32       Z8, Z17
-	VPSLLD          $0x04, 288(SI)(DI*1), Y9
-	VMOVDQA32       Z9, Z15
-	VMOVDQA32       Z9, Z12
-	VMOVDQA32       Z9, Z18
-	VPSLLD          $0x04, 288(SI)(DI*2), Y10
-	VMOVDQA32       Z10, Z16
-	VMOVDQA32       Z10, Z13
-	VMOVDQA32       Z10, Z19
-	VPANDD          8(DX), Z6, Z20
-	VPSHUFB         Z20, Z7, Z20
-	VPANDD          8(DX)(BX*1), Z6, Z21
-	VPSHUFB         Z21, Z7, Z21
-	VPANDD          8(DX)(BX*2), Z6, Z22
-	VPSHUFB         Z22, Z7, Z22
-	VPANDD          8(DX)(R9*1), Z6, Z23
-	VPSHUFB         Z23, Z7, Z23
-	VMOVDQU32       (SI), Z24
-	VPDPBUSD        Z24, Z20, Z8
-	VPDPBUSD        Z24, Z21, Z14
-	VPDPBUSD        Z24, Z22, Z11
-	VPDPBUSD        Z24, Z23, Z17
-	VMOVDQU32       (SI)(DI*1), Z24
-	VPDPBUSD        Z24, Z20, Z9
-	VPDPBUSD        Z24, Z21, Z15
-	VPDPBUSD        Z24, Z22, Z12
-	VPDPBUSD        Z24, Z23, Z18
-	VMOVDQU32       (SI)(DI*2), Z24
-	VPDPBUSD        Z24, Z20, Z10
-	VPDPBUSD        Z24, Z21, Z16
-	VPDPBUSD        Z24, Z22, Z13
-	VPDPBUSD        Z24, Z23, Z19
-	VPANDD          72(DX), Z6, Z20
-	VPSHUFB         Z20, Z7, Z20
-	VPANDD          72(DX)(BX*1), Z6, Z21
-	VPSHUFB         Z21, Z7, Z21
-	VPANDD          72(DX)(BX*2), Z6, Z22
-	VPSHUFB         Z22, Z7, Z22
-	VPANDD          72(DX)(R9*1), Z6, Z23
-	VPSHUFB         Z23, Z7, Z23
-	VMOVDQU32       64(SI), Z24
-	VPDPBUSD        Z24, Z20, Z8
-	VPDPBUSD        Z24, Z21, Z14
-	VPDPBUSD        Z24, Z22, Z11
-	VPDPBUSD        Z24, Z23, Z17
-	VMOVDQU32       64(SI)(DI*1), Z24
-	VPDPBUSD        Z24, Z20, Z9
-	VPDPBUSD        Z24, Z21, Z15
-	VPDPBUSD        Z24, Z22, Z12
-	VPDPBUSD        Z24, Z23, Z18
-	VMOVDQU32       64(SI)(DI*2), Z24
-	VPDPBUSD        Z24, Z20, Z10
-	VPDPBUSD        Z24, Z21, Z16
-	VPDPBUSD        Z24, Z22, Z13
-	VPDPBUSD        Z24, Z23, Z19
-	VPSRLW          $0x04, 8(DX), Z20
-	VPANDD          Z6, Z20, Z20
-	VPSHUFB         Z20, Z7, Z20
-	VPSRLW          $0x04, 8(DX)(BX*1), Z21
-	VPANDD          Z6, Z21, Z21
-	VPSHUFB         Z21, Z7, Z21
-	VPSRLW          $0x04, 8(DX)(BX*2), Z22
-	VPANDD          Z6, Z22, Z22
-	VPSHUFB         Z22, Z7, Z22
-	VPSRLW          $0x04, 8(DX)(R9*1), Z23
-	VPANDD          Z6, Z23, Z23
-	VPSHUFB         Z23, Z7, Z23
-	VMOVDQU32       128(SI), Z24
-	VPDPBUSD        Z24, Z20, Z8
-	VPDPBUSD        Z24, Z21, Z14
-	VPDPBUSD        Z24, Z22, Z11
-	VPDPBUSD        Z24, Z23, Z17
-	VMOVDQU32       128(SI)(DI*1), Z24
-	VPDPBUSD        Z24, Z20, Z9
-	VPDPBUSD        Z24, Z21, Z15
-	VPDPBUSD        Z24, Z22, Z12
-	VPDPBUSD        Z24, Z23, Z18
-	VMOVDQU32       128(SI)(DI*2), Z24
-	VPDPBUSD        Z24, Z20, Z10
-	VPDPBUSD        Z24, Z21, Z16
-	VPDPBUSD        Z24, Z22, Z13
-	VPDPBUSD        Z24, Z23, Z19
-	VPSRLW          $0x04, 72(DX), Z20
-	VPANDD          Z6, Z20, Z20
-	VPSHUFB         Z20, Z7, Z20
-	VPSRLW          $0x04, 72(DX)(BX*1), Z21
-	VPANDD          Z6, Z21, Z21
-	VPSHUFB         Z21, Z7, Z21
-	VPSRLW          $0x04, 72(DX)(BX*2), Z22
-	VPANDD          Z6, Z22, Z22
-	VPSHUFB         Z22, Z7, Z22
-	VPSRLW          $0x04, 72(DX)(R9*1), Z23
-	VPANDD          Z6, Z23, Z23
-	VPSHUFB         Z23, Z7, Z23
-	VMOVDQU32       192(SI), Z24
-	VPDPBUSD        Z24, Z20, Z8
-	VPDPBUSD        Z24, Z21, Z14
-	VPDPBUSD        Z24, Z22, Z11
-	VPDPBUSD        Z24, Z23, Z17
-	VMOVDQU32       192(SI)(DI*1), Z24
-	VPDPBUSD        Z24, Z20, Z9
-	VPDPBUSD        Z24, Z21, Z15
-	VPDPBUSD        Z24, Z22, Z12
-	VPDPBUSD        Z24, Z23, Z18
-	VMOVDQU32       192(SI)(DI*2), Z24
-	VPDPBUSD        Z24, Z20, Z10
-	VPDPBUSD        Z24, Z21, Z16
-	VPDPBUSD        Z24, Z22, Z13
-	VPDPBUSD        Z24, Z23, Z19
-	VALIGNQ         $0x04, Z8, Z14, Z24
-	VPADDD          Z24, Z8, Z8
-	VPADDD          Z24, Z14, K1, Z8
-	VALIGNQ         $0x04, Z9, Z15, Z24
-	VPADDD          Z24, Z9, Z9
-	VPADDD          Z24, Z15, K1, Z9
-	VALIGNQ         $0x04, Z10, Z16, Z24
-	VPADDD          Z24, Z10, Z10
-	VPADDD          Z24, Z16, K1, Z10
-	VALIGNQ         $0x04, Z11, Z17, Z24
-	VPADDD          Z24, Z11, Z11
-	VPADDD          Z24, Z17, K1, Z11
-	VALIGNQ         $0x04, Z12, Z18, Z24
-	VPADDD          Z24, Z12, Z12
-	VPADDD          Z24, Z18, K1, Z12
-	VALIGNQ         $0x04, Z13, Z19, Z24
-	VPADDD          Z24, Z13, Z13
-	VPADDD          Z24, Z19, K1, Z13
-	VPBROADCASTW    136(DX), X16
-	VCVTPH2PS       X16, Y16
-	VPMOVSXBD       (DX), Y20
-	VCVTDQ2PS       Y20, Y20
-	VMULPS          Y20, Y16, Y16
-	VPBROADCASTW    136(DX)(BX*1), X18
-	VCVTPH2PS       X18, Y18
-	VPMOVSXBD       (DX)(BX*1), Y20
-	VCVTDQ2PS       Y20, Y20
-	VMULPS          Y20, Y18, Y18
-	VINSERTI64X4    $0x01, Y18, Z16, Z16
-	VBROADCASTI64X4 256(SI), Z14
-	VCVTDQ2PS       Z8, Z8
-	VMULPS          Z14, Z16, Z15
-	VFMADD231PS     Z8, Z15, Z0
-	VBROADCASTI64X4 256(SI)(DI*1), Z14
-	VCVTDQ2PS       Z9, Z9
-	VMULPS          Z14, Z16, Z15
-	VFMADD231PS     Z9, Z15, Z1
-	VBROADCASTI64X4 256(SI)(DI*2), Z14
-	VCVTDQ2PS       Z10, Z10
-	VMULPS          Z14, Z16, Z15
-	VFMADD231PS     Z10, Z15, Z2
-	VPBROADCASTW    136(DX)(BX*2), X16
-	VCVTPH2PS       X16, Y16
-	VPMOVSXBD       (DX)(BX*2), Y20
-	VCVTDQ2PS       Y20, Y20
-	VMULPS          Y20, Y16, Y16
-	VPBROADCASTW    136(DX)(R9*1), X18
-	VCVTPH2PS       X18, Y18
-	VPMOVSXBD       (DX)(R9*1), Y20
-	VCVTDQ2PS       Y20, Y20
-	VMULPS          Y20, Y18, Y18
-	VINSERTI64X4    $0x01, Y18, Z16, Z16
-	VBROADCASTI64X4 256(SI), Z14
-	VCVTDQ2PS       Z11, Z11
-	VMULPS          Z14, Z16, Z15
-	VFMADD231PS     Z11, Z15, Z3
-	VBROADCASTI64X4 256(SI)(DI*1), Z14
-	VCVTDQ2PS       Z12, Z12
-	VMULPS          Z14, Z16, Z15
-	VFMADD231PS     Z12, Z15, Z4
-	VBROADCASTI64X4 256(SI)(DI*2), Z14
-	VCVTDQ2PS       Z13, Z13
-	VMULPS          Z14, Z16, Z15
-	VFMADD231PS     Z13, Z15, Z5
-	ADDQ            $0x0000008a, DX
-	ADDQ            $0x000001c0, SI
-	DECQ            R8
-	JNZ             super
-	TESTQ           $0x00000002, R11
-	JNE             sum
-	VMOVUPS         Z0, (R10)
-	VMOVUPS         Z1, 64(R10)
-	VMOVUPS         Z2, 128(R10)
-	VMOVUPS         Z3, 192(R10)
-	VMOVUPS         Z4, 256(R10)
-	VMOVUPS         Z5, 320(R10)
-	VZEROUPPER
-	RET
-
-sum:
-	VMOVDQU32     byToken<>+0(SB), Z6
-	VSHUFPS       $0x88, Z1, Z0, Z7
-	VSHUFPS       $0xdd, Z1, Z0, Z0
-	VADDPS        Z0, Z7, Z0
-	VSHUFPS       $0x88, Z2, Z2, Z7
-	VSHUFPS       $0xdd, Z2, Z2, Z2
-	VADDPS        Z2, Z7, Z2
-	VSHUFPS       $0x88, Z2, Z0, Z7
-	VSHUFPS       $0xdd, Z2, Z0, Z0
-	VADDPS        Z0, Z7, Z0
-	VSHUFPS       $0x88, Z4, Z3, Z7
-	VSHUFPS       $0xdd, Z4, Z3, Z3
-	VADDPS        Z3, Z7, Z3
-	VSHUFPS       $0x88, Z5, Z5, Z7
-	VSHUFPS       $0xdd, Z5, Z5, Z5
-	VADDPS        Z5, Z7, Z5
-	VSHUFPS       $0x88, Z5, Z3, Z7
-	VSHUFPS       $0xdd, Z5, Z3, Z3
-	VADDPS        Z3, Z7, Z3
-	VSHUFF32X4    $0x88, Z3, Z0, Z7
-	VSHUFF32X4    $0xdd, Z3, Z0, Z0
-	VADDPS        Z0, Z7, Z0
-	VPERMPS       Z0, Z6, Z0
-	VMOVUPS       X0, (AX)
-	VEXTRACTF32X4 $0x01, Z0, X7
-	VMOVUPS       X7, (AX)(CX*1)
-	VEXTRACTF32X4 $0x02, Z0, X7
-	VMOVUPS       X7, (AX)(CX*2)
-	VZEROUPPER
-	RET
-
-// func fewIQ4XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
-TEXT ·fewIQ4XSVNNI4x4(SB), NOSPLIT, $0-72
-	MOVQ    out+0(FP), AX
-	MOVQ    outStride+8(FP), CX
-	MOVQ    w+16(FP), DX
-	MOVQ    rowBytes+24(FP), BX
-	MOVQ    x+32(FP), SI
-	MOVQ    xStride+40(FP), DI
-	MOVQ    n+48(FP), R8
-	LEAQ    (BX)(BX*2), R9
-	LEAQ    (DI)(DI*2), R10
-	VPXORD  Z0, Z0, Z0
-	VPXORD  Z1, Z1, Z1
-	VPXORD  Z2, Z2, Z2
-	VPXORD  Z3, Z3, Z3
-	VPXORD  Z4, Z4, Z4
-	VPXORD  Z5, Z5, Z5
-	VPXORD  Z6, Z6, Z6
-	VPXORD  Z7, Z7, Z7
-	MOVQ    acc+56(FP), R11
-	MOVQ    part+64(FP), R12
-	TESTQ   $0x00000001, R12
-	JNE     begin
-	VMOVUPS (R11), Z0
-	VMOVUPS 64(R11), Z1
-	VMOVUPS 128(R11), Z2
-	VMOVUPS 192(R11), Z3
-	VMOVUPS 256(R11), Z4
-	VMOVUPS 320(R11), Z5
-	VMOVUPS 384(R11), Z6
-	VMOVUPS 448(R11), Z7
-
-begin:
-	MOVL      $0x0000ff00, R13
-	KMOVW     R13, K1
-	VMOVDQU32 mask0f<>+0(SB), Z8
-	VMOVDQU32 valuesIQ4XS<>+0(SB), Z9
-	LEAQ      (DX)(BX*8), R13
-
-super:
-	TESTQ      $0x00000004, R12
-	JNE        fetched
-	PREFETCHT1 (R13)
-	PREFETCHT1 64(R13)
-	PREFETCHT1 128(R13)
-	PREFETCHT1 (R13)(BX*1)
-	PREFETCHT1 64(R13)(BX*1)
-	PREFETCHT1 128(R13)(BX*1)
-	PREFETCHT1 (R13)(BX*2)
-	PREFETCHT1 64(R13)(BX*2)
-	PREFETCHT1 128(R13)(BX*2)
-	PREFETCHT1 (R13)(R9*1)
-	PREFETCHT1 64(R13)(R9*1)
-	PREFETCHT1 128(R13)(R9*1)
-	ADDQ       $0x0000008a, R13
-
-fetched:
-	VPSLLD          $0x04, 288(SI), Y10
-	VMOVDQA32       Z10, Z18
-	VMOVDQA32       Z10, Z14
-	VMOVDQA32       Z10, Z22
-	VPSLLD          $0x04, 288(SI)(DI*1), Y11
-	VMOVDQA32       Z11, Z19
-	VMOVDQA32       Z11, Z15
-	VMOVDQA32       Z11, Z23
-	VPSLLD          $0x04, 288(SI)(DI*2), Y12
-	VMOVDQA32       Z12, Z20
-	VMOVDQA32       Z12, Z16
-	VMOVDQA32       Z12, Z24
-	VPSLLD          $0x04, 288(SI)(R10*1), Y13
-	VMOVDQA32       Z13, Z21
-	VMOVDQA32       Z13, Z17
-	VMOVDQA32       Z13, Z25
-	VPANDD          8(DX), Z8, Z26
-	VPSHUFB         Z26, Z9, Z26
-	VPANDD          8(DX)(BX*1), Z8, Z27
-	VPSHUFB         Z27, Z9, Z27
-	VPANDD          8(DX)(BX*2), Z8, Z28
-	VPSHUFB         Z28, Z9, Z28
-	VPANDD          8(DX)(R9*1), Z8, Z29
-	VPSHUFB         Z29, Z9, Z29
-	VMOVDQU32       (SI), Z30
-	VPDPBUSD        Z30, Z26, Z10
-	VPDPBUSD        Z30, Z27, Z18
-	VPDPBUSD        Z30, Z28, Z14
-	VPDPBUSD        Z30, Z29, Z22
-	VMOVDQU32       (SI)(DI*1), Z30
-	VPDPBUSD        Z30, Z26, Z11
-	VPDPBUSD        Z30, Z27, Z19
-	VPDPBUSD        Z30, Z28, Z15
-	VPDPBUSD        Z30, Z29, Z23
-	VMOVDQU32       (SI)(DI*2), Z30
-	VPDPBUSD        Z30, Z26, Z12
-	VPDPBUSD        Z30, Z27, Z20
-	VPDPBUSD        Z30, Z28, Z16
-	VPDPBUSD        Z30, Z29, Z24
-	VMOVDQU32       (SI)(R10*1), Z30
-	VPDPBUSD        Z30, Z26, Z13
-	VPDPBUSD        Z30, Z27, Z21
-	VPDPBUSD        Z30, Z28, Z17
-	VPDPBUSD        Z30, Z29, Z25
-	VPANDD          72(DX), Z8, Z26
-	VPSHUFB         Z26, Z9, Z26
-	VPANDD          72(DX)(BX*1), Z8, Z27
-	VPSHUFB         Z27, Z9, Z27
-	VPANDD          72(DX)(BX*2), Z8, Z28
-	VPSHUFB         Z28, Z9, Z28
-	VPANDD          72(DX)(R9*1), Z8, Z29
-	VPSHUFB         Z29, Z9, Z29
-	VMOVDQU32       64(SI), Z30
-	VPDPBUSD        Z30, Z26, Z10
-	VPDPBUSD        Z30, Z27, Z18
-	VPDPBUSD        Z30, Z28, Z14
-	VPDPBUSD        Z30, Z29, Z22
-	VMOVDQU32       64(SI)(DI*1), Z30
-	VPDPBUSD        Z30, Z26, Z11
-	VPDPBUSD        Z30, Z27, Z19
-	VPDPBUSD        Z30, Z28, Z15
-	VPDPBUSD        Z30, Z29, Z23
-	VMOVDQU32       64(SI)(DI*2), Z30
-	VPDPBUSD        Z30, Z26, Z12
-	VPDPBUSD        Z30, Z27, Z20
-	VPDPBUSD        Z30, Z28, Z16
-	VPDPBUSD        Z30, Z29, Z24
-	VMOVDQU32       64(SI)(R10*1), Z30
-	VPDPBUSD        Z30, Z26, Z13
-	VPDPBUSD        Z30, Z27, Z21
-	VPDPBUSD        Z30, Z28, Z17
-	VPDPBUSD        Z30, Z29, Z25
-	VPSRLW          $0x04, 8(DX), Z26
-	VPANDD          Z8, Z26, Z26
-	VPSHUFB         Z26, Z9, Z26
-	VPSRLW          $0x04, 8(DX)(BX*1), Z27
-	VPANDD          Z8, Z27, Z27
-	VPSHUFB         Z27, Z9, Z27
-	VPSRLW          $0x04, 8(DX)(BX*2), Z28
-	VPANDD          Z8, Z28, Z28
-	VPSHUFB         Z28, Z9, Z28
-	VPSRLW          $0x04, 8(DX)(R9*1), Z29
-	VPANDD          Z8, Z29, Z29
-	VPSHUFB         Z29, Z9, Z29
-	VMOVDQU32       128(SI), Z30
-	VPDPBUSD        Z30, Z26, Z10
-	VPDPBUSD        Z30, Z27, Z18
-	VPDPBUSD        Z30, Z28, Z14
-	VPDPBUSD        Z30, Z29, Z22
-	VMOVDQU32       128(SI)(DI*1), Z30
-	VPDPBUSD        Z30, Z26, Z11
-	VPDPBUSD        Z30, Z27, Z19
-	VPDPBUSD        Z30, Z28, Z15
-	VPDPBUSD        Z30, Z29, Z23
-	VMOVDQU32       128(SI)(DI*2), Z30
-	VPDPBUSD        Z30, Z26, Z12
-	VPDPBUSD        Z30, Z27, Z20
-	VPDPBUSD        Z30, Z28, Z16
-	VPDPBUSD        Z30, Z29, Z24
-	VMOVDQU32       128(SI)(R10*1), Z30
-	VPDPBUSD        Z30, Z26, Z13
-	VPDPBUSD        Z30, Z27, Z21
-	VPDPBUSD        Z30, Z28, Z17
-	VPDPBUSD        Z30, Z29, Z25
-	VPSRLW          $0x04, 72(DX), Z26
-	VPANDD          Z8, Z26, Z26
-	VPSHUFB         Z26, Z9, Z26
-	VPSRLW          $0x04, 72(DX)(BX*1), Z27
-	VPANDD          Z8, Z27, Z27
-	VPSHUFB         Z27, Z9, Z27
-	VPSRLW          $0x04, 72(DX)(BX*2), Z28
-	VPANDD          Z8, Z28, Z28
-	VPSHUFB         Z28, Z9, Z28
-	VPSRLW          $0x04, 72(DX)(R9*1), Z29
-	VPANDD          Z8, Z29, Z29
-	VPSHUFB         Z29, Z9, Z29
-	VMOVDQU32       192(SI), Z30
-	VPDPBUSD        Z30, Z26, Z10
-	VPDPBUSD        Z30, Z27, Z18
-	VPDPBUSD        Z30, Z28, Z14
-	VPDPBUSD        Z30, Z29, Z22
-	VMOVDQU32       192(SI)(DI*1), Z30
-	VPDPBUSD        Z30, Z26, Z11
-	VPDPBUSD        Z30, Z27, Z19
-	VPDPBUSD        Z30, Z28, Z15
-	VPDPBUSD        Z30, Z29, Z23
-	VMOVDQU32       192(SI)(DI*2), Z30
-	VPDPBUSD        Z30, Z26, Z12
-	VPDPBUSD        Z30, Z27, Z20
-	VPDPBUSD        Z30, Z28, Z16
-	VPDPBUSD        Z30, Z29, Z24
-	VMOVDQU32       192(SI)(R10*1), Z30
-	VPDPBUSD        Z30, Z26, Z13
-	VPDPBUSD        Z30, Z27, Z21
-	VPDPBUSD        Z30, Z28, Z17
-	VPDPBUSD        Z30, Z29, Z25
-	VALIGNQ         $0x04, Z10, Z18, Z30
-	VPADDD          Z30, Z10, Z10
-	VPADDD          Z30, Z18, K1, Z10
-	VALIGNQ         $0x04, Z11, Z19, Z30
-	VPADDD          Z30, Z11, Z11
-	VPADDD          Z30, Z19, K1, Z11
-	VALIGNQ         $0x04, Z12, Z20, Z30
-	VPADDD          Z30, Z12, Z12
-	VPADDD          Z30, Z20, K1, Z12
-	VALIGNQ         $0x04, Z13, Z21, Z30
-	VPADDD          Z30, Z13, Z13
-	VPADDD          Z30, Z21, K1, Z13
-	VALIGNQ         $0x04, Z14, Z22, Z30
-	VPADDD          Z30, Z14, Z14
-	VPADDD          Z30, Z22, K1, Z14
-	VALIGNQ         $0x04, Z15, Z23, Z30
-	VPADDD          Z30, Z15, Z15
-	VPADDD          Z30, Z23, K1, Z15
-	VALIGNQ         $0x04, Z16, Z24, Z30
-	VPADDD          Z30, Z16, Z16
-	VPADDD          Z30, Z24, K1, Z16
-	VALIGNQ         $0x04, Z17, Z25, Z30
-	VPADDD          Z30, Z17, Z17
-	VPADDD          Z30, Z25, K1, Z17
-	VPBROADCASTW    136(DX), X20
-	VCVTPH2PS       X20, Y20
-	VPMOVSXBD       (DX), Y24
-	VCVTDQ2PS       Y24, Y24
-	VMULPS          Y24, Y20, Y20
-	VPBROADCASTW    136(DX)(BX*1), X22
-	VCVTPH2PS       X22, Y22
-	VPMOVSXBD       (DX)(BX*1), Y24
-	VCVTDQ2PS       Y24, Y24
-	VMULPS          Y24, Y22, Y22
-	VINSERTI64X4    $0x01, Y22, Z20, Z20
-	VBROADCASTI64X4 256(SI), Z18
-	VCVTDQ2PS       Z10, Z10
-	VMULPS          Z18, Z20, Z19
-	VFMADD231PS     Z10, Z19, Z0
-	VBROADCASTI64X4 256(SI)(DI*1), Z18
-	VCVTDQ2PS       Z11, Z11
-	VMULPS          Z18, Z20, Z19
-	VFMADD231PS     Z11, Z19, Z1
-	VBROADCASTI64X4 256(SI)(DI*2), Z18
-	VCVTDQ2PS       Z12, Z12
-	VMULPS          Z18, Z20, Z19
-	VFMADD231PS     Z12, Z19, Z2
-	VBROADCASTI64X4 256(SI)(R10*1), Z18
-	VCVTDQ2PS       Z13, Z13
-	VMULPS          Z18, Z20, Z19
-	VFMADD231PS     Z13, Z19, Z3
-	VPBROADCASTW    136(DX)(BX*2), X20
-	VCVTPH2PS       X20, Y20
-	VPMOVSXBD       (DX)(BX*2), Y24
-	VCVTDQ2PS       Y24, Y24
-	VMULPS          Y24, Y20, Y20
-	VPBROADCASTW    136(DX)(R9*1), X22
-	VCVTPH2PS       X22, Y22
-	VPMOVSXBD       (DX)(R9*1), Y24
-	VCVTDQ2PS       Y24, Y24
-	VMULPS          Y24, Y22, Y22
-	VINSERTI64X4    $0x01, Y22, Z20, Z20
-	VBROADCASTI64X4 256(SI), Z18
-	VCVTDQ2PS       Z14, Z14
-	VMULPS          Z18, Z20, Z19
-	VFMADD231PS     Z14, Z19, Z4
-	VBROADCASTI64X4 256(SI)(DI*1), Z18
-	VCVTDQ2PS       Z15, Z15
-	VMULPS          Z18, Z20, Z19
-	VFMADD231PS     Z15, Z19, Z5
-	VBROADCASTI64X4 256(SI)(DI*2), Z18
-	VCVTDQ2PS       Z16, Z16
-	VMULPS          Z18, Z20, Z19
-	VFMADD231PS     Z16, Z19, Z6
-	VBROADCASTI64X4 256(SI)(R10*1), Z18
-	VCVTDQ2PS       Z17, Z17
-	VMULPS          Z18, Z20, Z19
-	VFMADD231PS     Z17, Z19, Z7
-	ADDQ            $0x0000008a, DX
-	ADDQ            $0x000001c0, SI
-	DECQ            R8
-	JNZ             super
-	TESTQ           $0x00000002, R12
-	JNE             sum
-	VMOVUPS         Z0, (R11)
-	VMOVUPS         Z1, 64(R11)
-	VMOVUPS         Z2, 128(R11)
-	VMOVUPS         Z3, 192(R11)
-	VMOVUPS         Z4, 256(R11)
-	VMOVUPS         Z5, 320(R11)
-	VMOVUPS         Z6, 384(R11)
-	VMOVUPS         Z7, 448(R11)
-	VZEROUPPER
-	RET
-
-sum:
-	LEAQ          (CX)(CX*2), DX
-	VMOVDQU32     byToken<>+0(SB), Z8
-	VSHUFPS       $0x88, Z1, Z0, Z9
-	VSHUFPS       $0xdd, Z1, Z0, Z0
-	VADDPS        Z0, Z9, Z0
-	VSHUFPS       $0x88, Z3, Z2, Z9
-	VSHUFPS       $0xdd, Z3, Z2, Z2
-	VADDPS        Z2, Z9, Z2
-	VSHUFPS       $0x88, Z2, Z0, Z9
-	VSHUFPS       $0xdd, Z2, Z0, Z0
-	VADDPS        Z0, Z9, Z0
-	VSHUFPS       $0x88, Z5, Z4, Z9
-	VSHUFPS       $0xdd, Z5, Z4, Z4
-	VADDPS        Z4, Z9, Z4
-	VSHUFPS       $0x88, Z7, Z6, Z9
-	VSHUFPS       $0xdd, Z7, Z6, Z6
-	VADDPS        Z6, Z9, Z6
-	VSHUFPS       $0x88, Z6, Z4, Z9
-	VSHUFPS       $0xdd, Z6, Z4, Z4
-	VADDPS        Z4, Z9, Z4
-	VSHUFF32X4    $0x88, Z4, Z0, Z9
-	VSHUFF32X4    $0xdd, Z4, Z0, Z0
-	VADDPS        Z0, Z9, Z0
-	VPERMPS       Z0, Z8, Z0
-	VMOVUPS       X0, (AX)
-	VEXTRACTF32X4 $0x01, Z0, X9
-	VMOVUPS       X9, (AX)(CX*1)
-	VEXTRACTF32X4 $0x02, Z0, X9
-	VMOVUPS       X9, (AX)(CX*2)
-	VEXTRACTF32X4 $0x03, Z0, X9
-	VMOVUPS       X9, (AX)(DX*1)
 	VZEROUPPER
 	RET
 
@@ -36519,7 +30578,7 @@ super:
 	VZEROUPPER
 	RET
 
-// func expandPairIQ1M(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+// func expandPairIQ1M(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairIQ1M(SB), NOSPLIT, $0-48
 	MOVQ      dst+0(FP), AX
@@ -36608,7 +30667,7 @@ super:
 	VZEROUPPER
 	RET
 
-// func expandPairTQ10(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+// func expandPairTQ10(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairTQ10(SB), NOSPLIT, $0-48
 	MOVQ      dst+0(FP), AX
@@ -37488,84 +31547,6 @@ super:
 	VADDPS        X1, X0, X1
 	VMOVSS        X1, (AX)
 	ADDQ          $0x04, AX
-	DECQ          DI
-	JNZ           row
-	VZEROUPPER
-	RET
-
-// func scatterOneMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, FMA3, MMX+
-TEXT ·scatterOneMXFP4VNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Z11
-	VMOVDQU32 valuesMXFP4<>+0(SB), Z12
-
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
-
-last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1    (R12)
-	PREFETCHT1    64(R12)
-	PREFETCHT1    128(R12)
-	ADDQ          $0x00000088, R12
-	VPSLLD        $0x01, 288(R9), Y1
-	VPXORD        Y6, Y6, Y6
-	VMOVDQU32     8(R8), Z10
-	VPANDD        Z11, Z10, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      (R9), Z7, Z1
-	VPSRLW        $0x04, Z10, Z8
-	VPANDD        Z11, Z8, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      128(R9), Z8, Z6
-	VMOVDQU32     72(R8), Z10
-	VPANDD        Z11, Z10, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      64(R9), Z7, Z1
-	VPSRLW        $0x04, Z10, Z8
-	VPANDD        Z11, Z8, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      192(R9), Z8, Z6
-	VPADDD        Z6, Z1, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y7
-	VPADDD        Y7, Y1, Y1
-	VPMOVZXBD     (R8), Y2
-	VPSLLD        $0x17, Y2, Y2
-	VPMAXUD       leastExponent<>+0(SB), Y2, Y2
-	VMULPS        halved1<>+0(SB), Y2, Y2
-	VCVTDQ2PS     Y1, Y1
-	VMULPS        256(R9), Y2, Y3
-	VFMADD231PS   Y1, Y3, Y0
-	ADDQ          $0x00000088, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	ADDQ          $0x04, R11
 	DECQ          DI
 	JNZ           row
 	VZEROUPPER
@@ -39822,7 +33803,7 @@ sum:
 	VZEROUPPER
 	RET
 
-// func expandPairNVFP4(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+// func expandPairNVFP4(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairNVFP4(SB), NOSPLIT, $0-48
 	MOVQ      dst+0(FP), AX
@@ -39907,7 +33888,7 @@ super:
 	VZEROUPPER
 	RET
 
-// func expandPairQ10(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+// func expandPairQ10(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·expandPairQ10(SB), NOSPLIT, $0-48
 	MOVQ      dst+0(FP), AX
@@ -40571,6 +34552,253 @@ sum:
 	VZEROUPPER
 	RET
 
+// func panelQ80AVXVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, FMA3
+TEXT ·panelQ80AVXVNNI4x1(SB), NOSPLIT, $16-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), CX
+	MOVQ    rowBytes+24(FP), DX
+	MOVQ    x+32(FP), BX
+	MOVQ    xStride+40(FP), SI
+	MOVQ    n+48(FP), SI
+	LEAQ    (DX)(DX*2), DI
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	VPXOR   Y2, Y2, Y2
+	VPXOR   Y3, Y3, Y3
+	MOVQ    acc+56(FP), DI
+	MOVQ    part+64(FP), R8
+	TESTQ   $0x00000001, R8
+	JNE     begin
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
+	VMOVUPS 64(DI), Y2
+	VMOVUPS 96(DI), Y3
+
+begin:
+	MOVQ R8, R9
+	SHRQ $0x08, R9
+	MOVQ R9, (SP)
+
+super:
+	VMOVDQU 288(BX), Y8
+	VPSRAD  $0x03, Y8, Y8
+	VPSLLD  (SP), Y8, Y4
+	VMOVDQA Y4, Y5
+	VMOVDQA Y4, Y6
+	VMOVDQA Y4, Y7
+	VMOVDQU (BX), Y8
+	VMOVDQU 128(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y4
+	LONG    $0x5035c2c4
+	BYTE    $0xe0
+	VMOVDQU 160(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y5
+	LONG    $0x5035c2c4
+	BYTE    $0xe8
+	VMOVDQU 128(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y6
+	LONG    $0x5035c2c4
+	BYTE    $0xf0
+	VMOVDQU 160(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y7
+	LONG    $0x5035c2c4
+	BYTE    $0xf8
+	VMOVDQU 32(BX), Y8
+	VMOVDQU 192(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y4
+	LONG    $0x5035c2c4
+	BYTE    $0xe0
+	VMOVDQU 224(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y5
+	LONG    $0x5035c2c4
+	BYTE    $0xe8
+	VMOVDQU 192(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y6
+	LONG    $0x5035c2c4
+	BYTE    $0xf0
+	VMOVDQU 224(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y7
+	LONG    $0x5035c2c4
+	BYTE    $0xf8
+	VMOVDQU 64(BX), Y8
+	VMOVDQU 256(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y4
+	LONG    $0x5035c2c4
+	BYTE    $0xe0
+	VMOVDQU 288(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y5
+	LONG    $0x5035c2c4
+	BYTE    $0xe8
+	VMOVDQU 256(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y6
+	LONG    $0x5035c2c4
+	BYTE    $0xf0
+	VMOVDQU 288(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y7
+	LONG    $0x5035c2c4
+	BYTE    $0xf8
+	VMOVDQU 96(BX), Y8
+	VMOVDQU 320(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y4
+	LONG    $0x5035c2c4
+	BYTE    $0xe0
+	VMOVDQU 352(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y5
+	LONG    $0x5035c2c4
+	BYTE    $0xe8
+	VMOVDQU 320(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y6
+	LONG    $0x5035c2c4
+	BYTE    $0xf0
+	VMOVDQU 352(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y7
+	LONG    $0x5035c2c4
+	BYTE    $0xf8
+	VMOVDQU 128(BX), Y8
+	VMOVDQU 384(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y4
+	LONG    $0x5035c2c4
+	BYTE    $0xe0
+	VMOVDQU 416(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y5
+	LONG    $0x5035c2c4
+	BYTE    $0xe8
+	VMOVDQU 384(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y6
+	LONG    $0x5035c2c4
+	BYTE    $0xf0
+	VMOVDQU 416(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y7
+	LONG    $0x5035c2c4
+	BYTE    $0xf8
+	VMOVDQU 160(BX), Y8
+	VMOVDQU 448(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y4
+	LONG    $0x5035c2c4
+	BYTE    $0xe0
+	VMOVDQU 480(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y5
+	LONG    $0x5035c2c4
+	BYTE    $0xe8
+	VMOVDQU 448(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y6
+	LONG    $0x5035c2c4
+	BYTE    $0xf0
+	VMOVDQU 480(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y7
+	LONG    $0x5035c2c4
+	BYTE    $0xf8
+	VMOVDQU 192(BX), Y8
+	VMOVDQU 512(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y4
+	LONG    $0x5035c2c4
+	BYTE    $0xe0
+	VMOVDQU 544(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y5
+	LONG    $0x5035c2c4
+	BYTE    $0xe8
+	VMOVDQU 512(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y6
+	LONG    $0x5035c2c4
+	BYTE    $0xf0
+	VMOVDQU 544(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y7
+	LONG    $0x5035c2c4
+	BYTE    $0xf8
+	VMOVDQU 224(BX), Y8
+	VMOVDQU 576(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y4
+	LONG    $0x5035c2c4
+	BYTE    $0xe0
+	VMOVDQU 608(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y5
+	LONG    $0x5035c2c4
+	BYTE    $0xe8
+	VMOVDQU 576(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y6
+	LONG    $0x5035c2c4
+	BYTE    $0xf0
+	VMOVDQU 608(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y7
+	LONG        $0x5035c2c4
+	BYTE        $0xf8
+	VMOVDQU     (CX), Y8
+	VCVTDQ2PS   Y4, Y4
+	VMULPS      256(BX), Y8, Y9
+	VFMADD231PS Y4, Y9, Y0
+	VMOVDQU     32(CX), Y8
+	VCVTDQ2PS   Y5, Y5
+	VMULPS      256(BX), Y8, Y9
+	VFMADD231PS Y5, Y9, Y1
+	VMOVDQU     (CX)(DX*1), Y8
+	VCVTDQ2PS   Y6, Y6
+	VMULPS      256(BX), Y8, Y9
+	VFMADD231PS Y6, Y9, Y2
+	VMOVDQU     32(CX)(DX*1), Y8
+	VCVTDQ2PS   Y7, Y7
+	VMULPS      256(BX), Y8, Y9
+	VFMADD231PS Y7, Y9, Y3
+	ADDQ        $0x00000280, CX
+	ADDQ        $0x000001c0, BX
+	DECQ        SI
+	JNZ         super
+	TESTQ       $0x00000002, R8
+	JNE         sum
+	VMOVUPS     Y0, (DI)
+	VMOVUPS     Y1, 32(DI)
+	VMOVUPS     Y2, 64(DI)
+	VMOVUPS     Y3, 96(DI)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVUPS      Y0, Y4
+	VMOVUPS      Y1, Y5
+	VMOVUPS      Y2, Y6
+	VMOVUPS      Y3, Y7
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X8
+	VADDPS       X8, X4, X8
+	VMOVUPS      X8, (AX)
+	VZEROUPPER
+	RET
+
 // func panelQ4KAVXVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 // Requires: AVX, AVX2, FMA3
 TEXT ·panelQ4KAVXVNNI4x3(SB), NOSPLIT, $16-72
@@ -41175,6 +35403,255 @@ sum:
 	VEXTRACTF128 $0x01, Y0, X4
 	VADDPS       X4, X0, X4
 	VMOVUPS      X4, (AX)
+	VZEROUPPER
+	RET
+
+// func panelQ4KAVXVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, FMA3
+TEXT ·panelQ4KAVXVNNI4x1(SB), NOSPLIT, $16-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), CX
+	MOVQ    rowBytes+24(FP), DX
+	MOVQ    x+32(FP), BX
+	MOVQ    xStride+40(FP), SI
+	MOVQ    n+48(FP), SI
+	LEAQ    (DX)(DX*2), DI
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	VPXOR   Y2, Y2, Y2
+	VPXOR   Y3, Y3, Y3
+	MOVQ    acc+56(FP), DI
+	MOVQ    part+64(FP), R8
+	TESTQ   $0x00000001, R8
+	JNE     begin
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
+	VMOVUPS 64(DI), Y2
+	VMOVUPS 96(DI), Y3
+
+begin:
+super:
+	VPXOR   Y4, Y4, Y4
+	VMOVDQA Y4, Y5
+	VMOVDQA Y4, Y6
+	VMOVDQA Y4, Y7
+	VMOVDQU (BX), Y8
+	VMOVDQU 128(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y4
+	LONG    $0x5035c2c4
+	BYTE    $0xe0
+	VMOVDQU 160(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y5
+	LONG    $0x5035c2c4
+	BYTE    $0xe8
+	VMOVDQU 128(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y6
+	LONG    $0x5035c2c4
+	BYTE    $0xf0
+	VMOVDQU 160(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y7
+	LONG    $0x5035c2c4
+	BYTE    $0xf8
+	VMOVDQU 32(BX), Y8
+	VMOVDQU 192(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y4
+	LONG    $0x5035c2c4
+	BYTE    $0xe0
+	VMOVDQU 224(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y5
+	LONG    $0x5035c2c4
+	BYTE    $0xe8
+	VMOVDQU 192(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y6
+	LONG    $0x5035c2c4
+	BYTE    $0xf0
+	VMOVDQU 224(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y7
+	LONG    $0x5035c2c4
+	BYTE    $0xf8
+	VMOVDQU 64(BX), Y8
+	VMOVDQU 256(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y4
+	LONG    $0x5035c2c4
+	BYTE    $0xe0
+	VMOVDQU 288(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y5
+	LONG    $0x5035c2c4
+	BYTE    $0xe8
+	VMOVDQU 256(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y6
+	LONG    $0x5035c2c4
+	BYTE    $0xf0
+	VMOVDQU 288(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y7
+	LONG    $0x5035c2c4
+	BYTE    $0xf8
+	VMOVDQU 96(BX), Y8
+	VMOVDQU 320(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y4
+	LONG    $0x5035c2c4
+	BYTE    $0xe0
+	VMOVDQU 352(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y5
+	LONG    $0x5035c2c4
+	BYTE    $0xe8
+	VMOVDQU 320(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y6
+	LONG    $0x5035c2c4
+	BYTE    $0xf0
+	VMOVDQU 352(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y7
+	LONG    $0x5035c2c4
+	BYTE    $0xf8
+	VMOVDQU 128(BX), Y8
+	VMOVDQU 384(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y4
+	LONG    $0x5035c2c4
+	BYTE    $0xe0
+	VMOVDQU 416(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y5
+	LONG    $0x5035c2c4
+	BYTE    $0xe8
+	VMOVDQU 384(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y6
+	LONG    $0x5035c2c4
+	BYTE    $0xf0
+	VMOVDQU 416(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y7
+	LONG    $0x5035c2c4
+	BYTE    $0xf8
+	VMOVDQU 160(BX), Y8
+	VMOVDQU 448(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y4
+	LONG    $0x5035c2c4
+	BYTE    $0xe0
+	VMOVDQU 480(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y5
+	LONG    $0x5035c2c4
+	BYTE    $0xe8
+	VMOVDQU 448(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y6
+	LONG    $0x5035c2c4
+	BYTE    $0xf0
+	VMOVDQU 480(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y7
+	LONG    $0x5035c2c4
+	BYTE    $0xf8
+	VMOVDQU 192(BX), Y8
+	VMOVDQU 512(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y4
+	LONG    $0x5035c2c4
+	BYTE    $0xe0
+	VMOVDQU 544(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y5
+	LONG    $0x5035c2c4
+	BYTE    $0xe8
+	VMOVDQU 512(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y6
+	LONG    $0x5035c2c4
+	BYTE    $0xf0
+	VMOVDQU 544(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y7
+	LONG    $0x5035c2c4
+	BYTE    $0xf8
+	VMOVDQU 224(BX), Y8
+	VMOVDQU 576(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y4
+	LONG    $0x5035c2c4
+	BYTE    $0xe0
+	VMOVDQU 608(CX), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y5
+	LONG    $0x5035c2c4
+	BYTE    $0xe8
+	VMOVDQU 576(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y6
+	LONG    $0x5035c2c4
+	BYTE    $0xf0
+	VMOVDQU 608(CX)(DX*1), Y9
+
+	// VEX.VPDPBUSD Y8, Y9, Y7
+	LONG         $0x5035c2c4
+	BYTE         $0xf8
+	VMOVDQU      (CX), Y8
+	VMOVDQU      64(CX), Y10
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VFNMADD231PS 320(BX), Y10, Y0
+	VMOVDQU      32(CX), Y8
+	VMOVDQU      96(CX), Y10
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VFNMADD231PS 320(BX), Y10, Y1
+	VMOVDQU      (CX)(DX*1), Y8
+	VMOVDQU      64(CX)(DX*1), Y10
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VFNMADD231PS 320(BX), Y10, Y2
+	VMOVDQU      32(CX)(DX*1), Y8
+	VMOVDQU      96(CX)(DX*1), Y10
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	VFNMADD231PS 320(BX), Y10, Y3
+	ADDQ         $0x00000280, CX
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	TESTQ        $0x00000002, R8
+	JNE          sum
+	VMOVUPS      Y0, (DI)
+	VMOVUPS      Y1, 32(DI)
+	VMOVUPS      Y2, 64(DI)
+	VMOVUPS      Y3, 96(DI)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVUPS      Y0, Y4
+	VMOVUPS      Y1, Y5
+	VMOVUPS      Y2, Y6
+	VMOVUPS      Y3, Y7
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X8
+	VADDPS       X8, X4, X8
+	VMOVUPS      X8, (AX)
 	VZEROUPPER
 	RET
 
@@ -41999,324 +36476,6 @@ DATA tilesMinima<>+40(SB)/8, $0x0000000000000000
 DATA tilesMinima<>+48(SB)/8, $0x0000101008081010
 DATA tilesMinima<>+56(SB)/8, $0x0000000000000000
 GLOBL tilesMinima<>(SB), RODATA|NOPTR, $64
-
-// func matrixAddedAMX(out *float32, outStride uintptr, w *byte, n uintptr, acts *byte, groups uintptr, scratch *byte)
-// Requires: AVX, AVX512F
-TEXT ·matrixAddedAMX(SB), NOSPLIT, $24-56
-	LEAQ tilesAdded<>+0(SB), CX
-
-	// VEX.LDTILECFG (CX)
-	LONG $0x4978e2c4
-	BYTE $0x01
-	MOVQ w+16(FP), CX
-	MOVQ CX, (SP)
-	MOVQ out+0(FP), CX
-	MOVQ CX, 8(SP)
-	MOVQ groups+40(FP), CX
-	MOVQ CX, 16(SP)
-	MOVQ scratch+48(FP), R12
-	MOVQ $0x00000040, R13
-	MOVQ $0x00000020, BX
-
-group:
-	MOVQ acts+32(FP), R8
-	LEAQ 4096(R8), AX
-	MOVQ (SP), R9
-	LEAQ 4096(R9), R10
-	LEAQ 2048(R12), R15
-	MOVQ $0x00000008, R14
-
-lane:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	MOVQ   n+24(FP), R11
-
-super:
-	// VEX.TILELOADD (R8)(BX*1), TMM0
-	LONG $0x4b7bc2c4
-	BYTE $0x04
-	BYTE $0x18
-
-	// VEX.TILELOADD (R9)(R13*1), TMM2
-	LONG $0x4b7b82c4
-	BYTE $0x14
-	BYTE $0x29
-
-	// VEX.TILEZERO TMM4
-	LONG $0x497be2c4
-	BYTE $0xe0
-
-	// VEX.TDPBSSD TMM2, TMM0, TMM4
-	LONG $0x5e6be2c4
-	BYTE $0xe0
-
-	// VEX.TILESTORED TMM4, (R12)(R13*1)
-	LONG             $0x4b7a82c4
-	BYTE             $0x24
-	BYTE             $0x2c
-	ADDQ             $0x00001400, R8
-	ADDQ             $0x00001400, R9
-	VMOVUPS          (R10), Z16
-	VMOVUPS          512(R10), Z17
-	VCVTDQ2PS        (R12), Z18
-	VMULPS.BCST      (AX), Z16, Z19
-	VFMADD231PS      Z18, Z19, Z0
-	VFMADD231PS.BCST 512(AX), Z17, Z0
-	VCVTDQ2PS        64(R12), Z20
-	VMULPS.BCST      4(AX), Z16, Z21
-	VFMADD231PS      Z20, Z21, Z1
-	VFMADD231PS.BCST 516(AX), Z17, Z1
-	VCVTDQ2PS        128(R12), Z22
-	VMULPS.BCST      8(AX), Z16, Z23
-	VFMADD231PS      Z22, Z23, Z2
-	VFMADD231PS.BCST 520(AX), Z17, Z2
-	VCVTDQ2PS        192(R12), Z24
-	VMULPS.BCST      12(AX), Z16, Z25
-	VFMADD231PS      Z24, Z25, Z3
-	VFMADD231PS.BCST 524(AX), Z17, Z3
-	VCVTDQ2PS        256(R12), Z26
-	VMULPS.BCST      16(AX), Z16, Z27
-	VFMADD231PS      Z26, Z27, Z4
-	VFMADD231PS.BCST 528(AX), Z17, Z4
-	VCVTDQ2PS        320(R12), Z28
-	VMULPS.BCST      20(AX), Z16, Z29
-	VFMADD231PS      Z28, Z29, Z5
-	VFMADD231PS.BCST 532(AX), Z17, Z5
-	VCVTDQ2PS        384(R12), Z30
-	VMULPS.BCST      24(AX), Z16, Z31
-	VFMADD231PS      Z30, Z31, Z6
-	VFMADD231PS.BCST 536(AX), Z17, Z6
-	VCVTDQ2PS        448(R12), Z18
-	VMULPS.BCST      28(AX), Z16, Z19
-	VFMADD231PS      Z18, Z19, Z7
-	VFMADD231PS.BCST 540(AX), Z17, Z7
-	VCVTDQ2PS        512(R12), Z20
-	VMULPS.BCST      32(AX), Z16, Z21
-	VFMADD231PS      Z20, Z21, Z8
-	VFMADD231PS.BCST 544(AX), Z17, Z8
-	VCVTDQ2PS        576(R12), Z22
-	VMULPS.BCST      36(AX), Z16, Z23
-	VFMADD231PS      Z22, Z23, Z9
-	VFMADD231PS.BCST 548(AX), Z17, Z9
-	VCVTDQ2PS        640(R12), Z24
-	VMULPS.BCST      40(AX), Z16, Z25
-	VFMADD231PS      Z24, Z25, Z10
-	VFMADD231PS.BCST 552(AX), Z17, Z10
-	VCVTDQ2PS        704(R12), Z26
-	VMULPS.BCST      44(AX), Z16, Z27
-	VFMADD231PS      Z26, Z27, Z11
-	VFMADD231PS.BCST 556(AX), Z17, Z11
-	VCVTDQ2PS        768(R12), Z28
-	VMULPS.BCST      48(AX), Z16, Z29
-	VFMADD231PS      Z28, Z29, Z12
-	VFMADD231PS.BCST 560(AX), Z17, Z12
-	VCVTDQ2PS        832(R12), Z30
-	VMULPS.BCST      52(AX), Z16, Z31
-	VFMADD231PS      Z30, Z31, Z13
-	VFMADD231PS.BCST 564(AX), Z17, Z13
-	VCVTDQ2PS        896(R12), Z18
-	VMULPS.BCST      56(AX), Z16, Z19
-	VFMADD231PS      Z18, Z19, Z14
-	VFMADD231PS.BCST 568(AX), Z17, Z14
-	VCVTDQ2PS        960(R12), Z20
-	VMULPS.BCST      60(AX), Z16, Z21
-	VFMADD231PS      Z20, Z21, Z15
-	VFMADD231PS.BCST 572(AX), Z17, Z15
-	ADDQ             $0x00001400, AX
-	ADDQ             $0x00001400, R10
-	DECQ             R11
-	JZ               summed
-
-	// VEX.TILELOADD (R8)(BX*1), TMM1
-	LONG $0x4b7bc2c4
-	BYTE $0x0c
-	BYTE $0x18
-
-	// VEX.TILELOADD (R9)(R13*1), TMM3
-	LONG $0x4b7b82c4
-	BYTE $0x1c
-	BYTE $0x29
-
-	// VEX.TILEZERO TMM5
-	LONG $0x497be2c4
-	BYTE $0xe8
-
-	// VEX.TDPBSSD TMM3, TMM1, TMM5
-	LONG $0x5e63e2c4
-	BYTE $0xe9
-
-	// VEX.TILESTORED TMM5, 0x400(R12)(R13*1)
-	LONG             $0x4b7a82c4
-	LONG             $0x04002cac
-	BYTE             $0x00
-	BYTE             $0x00
-	ADDQ             $0x00001400, R8
-	ADDQ             $0x00001400, R9
-	VMOVUPS          (R10), Z16
-	VMOVUPS          512(R10), Z17
-	VCVTDQ2PS        1024(R12), Z18
-	VMULPS.BCST      (AX), Z16, Z19
-	VFMADD231PS      Z18, Z19, Z0
-	VFMADD231PS.BCST 512(AX), Z17, Z0
-	VCVTDQ2PS        1088(R12), Z20
-	VMULPS.BCST      4(AX), Z16, Z21
-	VFMADD231PS      Z20, Z21, Z1
-	VFMADD231PS.BCST 516(AX), Z17, Z1
-	VCVTDQ2PS        1152(R12), Z22
-	VMULPS.BCST      8(AX), Z16, Z23
-	VFMADD231PS      Z22, Z23, Z2
-	VFMADD231PS.BCST 520(AX), Z17, Z2
-	VCVTDQ2PS        1216(R12), Z24
-	VMULPS.BCST      12(AX), Z16, Z25
-	VFMADD231PS      Z24, Z25, Z3
-	VFMADD231PS.BCST 524(AX), Z17, Z3
-	VCVTDQ2PS        1280(R12), Z26
-	VMULPS.BCST      16(AX), Z16, Z27
-	VFMADD231PS      Z26, Z27, Z4
-	VFMADD231PS.BCST 528(AX), Z17, Z4
-	VCVTDQ2PS        1344(R12), Z28
-	VMULPS.BCST      20(AX), Z16, Z29
-	VFMADD231PS      Z28, Z29, Z5
-	VFMADD231PS.BCST 532(AX), Z17, Z5
-	VCVTDQ2PS        1408(R12), Z30
-	VMULPS.BCST      24(AX), Z16, Z31
-	VFMADD231PS      Z30, Z31, Z6
-	VFMADD231PS.BCST 536(AX), Z17, Z6
-	VCVTDQ2PS        1472(R12), Z18
-	VMULPS.BCST      28(AX), Z16, Z19
-	VFMADD231PS      Z18, Z19, Z7
-	VFMADD231PS.BCST 540(AX), Z17, Z7
-	VCVTDQ2PS        1536(R12), Z20
-	VMULPS.BCST      32(AX), Z16, Z21
-	VFMADD231PS      Z20, Z21, Z8
-	VFMADD231PS.BCST 544(AX), Z17, Z8
-	VCVTDQ2PS        1600(R12), Z22
-	VMULPS.BCST      36(AX), Z16, Z23
-	VFMADD231PS      Z22, Z23, Z9
-	VFMADD231PS.BCST 548(AX), Z17, Z9
-	VCVTDQ2PS        1664(R12), Z24
-	VMULPS.BCST      40(AX), Z16, Z25
-	VFMADD231PS      Z24, Z25, Z10
-	VFMADD231PS.BCST 552(AX), Z17, Z10
-	VCVTDQ2PS        1728(R12), Z26
-	VMULPS.BCST      44(AX), Z16, Z27
-	VFMADD231PS      Z26, Z27, Z11
-	VFMADD231PS.BCST 556(AX), Z17, Z11
-	VCVTDQ2PS        1792(R12), Z28
-	VMULPS.BCST      48(AX), Z16, Z29
-	VFMADD231PS      Z28, Z29, Z12
-	VFMADD231PS.BCST 560(AX), Z17, Z12
-	VCVTDQ2PS        1856(R12), Z30
-	VMULPS.BCST      52(AX), Z16, Z31
-	VFMADD231PS      Z30, Z31, Z13
-	VFMADD231PS.BCST 564(AX), Z17, Z13
-	VCVTDQ2PS        1920(R12), Z18
-	VMULPS.BCST      56(AX), Z16, Z19
-	VFMADD231PS      Z18, Z19, Z14
-	VFMADD231PS.BCST 568(AX), Z17, Z14
-	VCVTDQ2PS        1984(R12), Z20
-	VMULPS.BCST      60(AX), Z16, Z21
-	VFMADD231PS      Z20, Z21, Z15
-	VFMADD231PS.BCST 572(AX), Z17, Z15
-	ADDQ             $0x00001400, AX
-	ADDQ             $0x00001400, R10
-	DECQ             R11
-	JNZ              super
-
-summed:
-	VMOVUPS Z0, (R15)
-	VMOVUPS Z1, 64(R15)
-	VMOVUPS Z2, 128(R15)
-	VMOVUPS Z3, 192(R15)
-	VMOVUPS Z4, 256(R15)
-	VMOVUPS Z5, 320(R15)
-	VMOVUPS Z6, 384(R15)
-	VMOVUPS Z7, 448(R15)
-	VMOVUPS Z8, 512(R15)
-	VMOVUPS Z9, 576(R15)
-	VMOVUPS Z10, 640(R15)
-	VMOVUPS Z11, 704(R15)
-	VMOVUPS Z12, 768(R15)
-	VMOVUPS Z13, 832(R15)
-	VMOVUPS Z14, 896(R15)
-	VMOVUPS Z15, 960(R15)
-	ADDQ    $0x00000400, R15
-	MOVQ    n+24(FP), R11
-	IMUL3Q  $0x00001400, R11, R11
-	SUBQ    $0x00000200, R11
-	SUBQ    R11, R8
-	MOVQ    n+24(FP), R11
-	IMUL3Q  $0x00001400, R11, R11
-	SUBQ    $0x00000040, R11
-	SUBQ    R11, AX
-	MOVQ    n+24(FP), R11
-	IMUL3Q  $0x00001400, R11, R11
-	SUBQ    $0x00000200, R11
-	SUBQ    R11, R9
-	MOVQ    n+24(FP), R11
-	IMUL3Q  $0x00001400, R11, R11
-	SUBQ    $0x00000040, R11
-	SUBQ    R11, R10
-	DECQ    R14
-	JNZ     lane
-	MOVQ    8(SP), CX
-	MOVQ    outStride+8(FP), DX
-	LEAQ    2048(R12), R15
-	MOVQ    $0x00000010, R11
-
-sum:
-	VMOVUPS (R15), Z0
-	VADDPS  1024(R15), Z0, Z0
-	VMOVUPS 2048(R15), Z1
-	VADDPS  3072(R15), Z1, Z1
-	VMOVUPS 4096(R15), Z2
-	VADDPS  5120(R15), Z2, Z2
-	VMOVUPS 6144(R15), Z3
-	VADDPS  7168(R15), Z3, Z3
-	VADDPS  Z1, Z0, Z0
-	VADDPS  Z3, Z2, Z2
-	VADDPS  Z2, Z0, Z0
-	VMOVUPS Z0, (CX)
-	ADDQ    DX, CX
-	ADDQ    $0x00000040, R15
-	DECQ    R11
-	JNZ     sum
-	ADDQ    $0x00000040, 8(SP)
-	MOVQ    n+24(FP), R11
-	IMUL3Q  $0x00001400, R11, R11
-	ADDQ    R11, (SP)
-	DECQ    16(SP)
-	JNZ     group
-
-	// VEX.TILERELEASE
-	LONG $0x4978e2c4
-	BYTE $0xc0
-	VZEROUPPER
-	RET
-
-DATA tilesAdded<>+0(SB)/8, $0x0000000000000001
-DATA tilesAdded<>+8(SB)/8, $0x0000000000000000
-DATA tilesAdded<>+16(SB)/8, $0x0040004000200020
-DATA tilesAdded<>+24(SB)/8, $0x0000000000400040
-DATA tilesAdded<>+32(SB)/8, $0x0000000000000000
-DATA tilesAdded<>+40(SB)/8, $0x0000000000000000
-DATA tilesAdded<>+48(SB)/8, $0x0000101008081010
-DATA tilesAdded<>+56(SB)/8, $0x0000000000000000
-GLOBL tilesAdded<>(SB), RODATA|NOPTR, $64
 
 // func matrixHalvesAMX(out *float32, outStride uintptr, w *byte, n uintptr, acts *byte, groups uintptr, scratch *byte)
 // Requires: AVX, AVX512F
