@@ -143,7 +143,6 @@ func main() {
 	defineLifts()
 	expandedProducts()
 	for _, isa := range []string{"AVX2", "VNNI"} {
-		size := map[string][2]int{"AVX2": {2, 2}, "VNNI": {4, 4}}[isa]
 		for _, typ := range quantised() {
 			if first(typ) != typ {
 				continue // packed, it is the same
@@ -159,11 +158,6 @@ func main() {
 				}
 				continue
 			}
-			r := size[0]
-			if (&tile{typ: typ}).twoSums() {
-				r = 2 // two sums for every output
-			}
-			(&tile{isa: isa, typ: typ, r: r, t: size[1]}).emit()
 			(&tile{isa: isa, typ: typ, r: 4, t: 1}).emit()
 			stream(isa, typ, near)
 			stream(isa, typ, far)
@@ -175,6 +169,7 @@ func main() {
 				firstTiles(typ)
 				fewTiles(typ)
 			} else {
+				(&tile{isa: isa, typ: typ, r: 2, t: 2}).emit()
 				(&panel{tile{typ: typ, r: 2, t: 3}}).emit()
 			}
 			if isa == "AVX2" || layout.Panel(typ, true) != layout.Panel(typ, false) {

@@ -144,8 +144,8 @@ func unpackersAVX2(types *[quant.Limit]tiles) (all [quant.Limit]unpacker) {
 	return all
 }
 
-// vnni is for processors with AVX-512 VL and VNNI: 32 registers, VPDPBUSD. Its blocks have 256-bit vectors, its tiles
-// of a few tokens, strips and streams 512-bit ones. Where AVX2 is faster it stays, in Q4_0's stream and Q8_0's wide
+// vnni is for processors with AVX-512 VL and VNNI: 32 registers, VPDPBUSD. Its tiles of
+// a few tokens, strips and streams have 512-bit vectors. Where AVX2 is faster it stays, in Q4_0's stream and Q8_0's wide
 // rows: integer sums are exact, so the bits are the same.
 func vnni() *Kernels {
 	k := avx2()
@@ -153,27 +153,27 @@ func vnni() *Kernels {
 	k.attention = wideAttention
 	k.adders[quant.Q4_0].group, k.adders[quant.Q8_0].group = addGroupQ40VNNI, addGroupQ80VNNI
 	k.types[quant.Q4_0] = tiles{
-		block: block{4, 4, tileQ40VNNI4x4}, few: few{fewQ40VNNI4x2, fewQ40VNNI4x3, fewQ40VNNI4x4},
+		block: block{4, 4, fewQ40VNNI4x4}, few: few{fewQ40VNNI4x2, fewQ40VNNI4x3, fewQ40VNNI4x4},
 		strip: strip{6, 18, expandStripQ40, firstQ40VNNI6x4, stripQ40VNNI6x4, stripQ40VNNI6x1}, expand: expandQ40AVX2,
 	}
 	k.types[quant.Q8_0] = tiles{
-		block: block{4, 4, tileQ80VNNI4x4}, few: few{fewQ80VNNI4x2, fewQ80VNNI4x3, fewQ80VNNI4x4},
+		block: block{4, 4, fewQ80VNNI4x4}, few: few{fewQ80VNNI4x2, fewQ80VNNI4x3, fewQ80VNNI4x4},
 		strip: strip{6, 18, expandStripQ80, firstQ80VNNI6x4, stripQ80VNNI6x4, stripQ80VNNI6x1}, expand: expandQ80VNNI,
 	}
 	k.types[quant.Q4_K] = tiles{
-		block: block{4, 4, tileQ4KVNNI4x4}, few: few{fewQ4KVNNI4x2, fewQ4KVNNI4x3, fewQ4KVNNI4x4},
+		block: block{4, 4, fewQ4KVNNI4x4}, few: few{fewQ4KVNNI4x2, fewQ4KVNNI4x3, fewQ4KVNNI4x4},
 		strip: strip{6, 14, expandStripQ4K, firstQ4KVNNI6x4, stripQ4KVNNI6x4, stripQ4KVNNI6x1}, expand: expandQ4KAVX2,
 	}
 	k.types[quant.Q5_K] = tiles{
-		block: block{4, 4, tileQ5KVNNI4x4}, few: few{fewQ5KVNNI4x2, fewQ5KVNNI4x3, fewQ5KVNNI4x4},
+		block: block{4, 4, fewQ5KVNNI4x4}, few: few{fewQ5KVNNI4x2, fewQ5KVNNI4x3, fewQ5KVNNI4x4},
 		strip: strip{6, 14, expandStripQ5K, firstQ5KVNNI6x4, stripQ5KVNNI6x4, stripQ5KVNNI6x1}, expand: expandQ5KAVX2,
 	}
 	k.types[quant.Q6_K] = tiles{
-		block: block{2, 4, tileQ6KVNNI2x4}, few: few{fewQ6KVNNI2x2, fewQ6KVNNI2x3, fewQ6KVNNI2x4},
+		block: block{2, 4, fewQ6KVNNI2x4}, few: few{fewQ6KVNNI2x2, fewQ6KVNNI2x3, fewQ6KVNNI2x4},
 		strip: strip{4, 18, expandStripQ6K, firstQ6KVNNI4x4, stripQ6KVNNI4x4, stripQ6KVNNI4x1}, expand: expandQ6KVNNI,
 	}
 	k.types[quant.MXFP4] = tiles{
-		block: block{4, 4, tileMXFP4VNNI4x4}, few: few{fewMXFP4VNNI4x2, fewMXFP4VNNI4x3, fewMXFP4VNNI4x4},
+		block: block{4, 4, fewMXFP4VNNI4x4}, few: few{fewMXFP4VNNI4x2, fewMXFP4VNNI4x3, fewMXFP4VNNI4x4},
 		strip: strip{6, 14, expandStripMXFP4, firstMXFP4VNNI6x4, stripMXFP4VNNI6x4, stripMXFP4VNNI6x1}, expand: expandMXFP4AVX2,
 	}
 	k.takeOneToken("vnni", oneTokenVNNI(), usualVNNI())

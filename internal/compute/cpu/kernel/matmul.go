@@ -18,7 +18,6 @@ type tiles struct {
 	one    tile  // 1 row, 1 token; nil where a way of consecutive rows takes any number
 	block  block // some rows and tokens of packed weights
 	few    few   // as many rows of packed weights and a few tokens
-	narrow bool  // as many tokens as block has, and more, go by block
 	panel  block // some rows and tokens of a panel
 	each   block // some rows of a panel and one token; types that have it are expanded
 	strip  strip // instead of panel; no rows where there is none

@@ -64,9 +64,6 @@ func stripSmallScalesVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes 
 // panelQ80AVX24x1 computes out[t][r] of 4 Q8_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ80AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// tileQ40AVX22x2 computes out[t][r] of 2 Q4_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ40AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // tileQ40AVX24x1 computes out[t][r] of 4 Q4_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ40AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
@@ -78,6 +75,9 @@ func farQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 
 // scatterQ40AVX2 computes one token's products with Q4_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ40AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// tileQ40AVX22x2 computes out[t][r] of 2 Q4_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ40AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelQ40AVX22x3 computes out[t][r] of 2 Q4_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ40AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -94,9 +94,6 @@ func expandQ50AVX2(dst *byte, w *byte, n uintptr)
 // expandQ51AVX2 writes n superblocks of a packed Q5_1 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ51AVX2(dst *byte, w *byte, n uintptr)
 
-// tileQ80AVX22x2 computes out[t][r] of 2 Q8_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ80AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // tileQ80AVX24x1 computes out[t][r] of 4 Q8_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ80AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
@@ -108,6 +105,9 @@ func farQ80AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 
 // scatterQ80AVX2 computes one token's products with Q8_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ80AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// tileQ80AVX22x2 computes out[t][r] of 2 Q8_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ80AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelQ80AVX22x3 computes out[t][r] of 2 Q8_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ80AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -121,9 +121,6 @@ func expandQ2KAVX2(dst *byte, w *byte, n uintptr)
 // expandQ3KAVX2 writes n superblocks of a packed Q3_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ3KAVX2(dst *byte, w *byte, n uintptr)
 
-// tileQ4KAVX22x2 computes out[t][r] of 2 Q4_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ4KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // tileQ4KAVX24x1 computes out[t][r] of 4 Q4_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ4KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
@@ -136,14 +133,14 @@ func farQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ4KAVX2 computes one token's products with Q4_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
+// tileQ4KAVX22x2 computes out[t][r] of 2 Q4_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ4KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // panelQ4KAVX22x3 computes out[t][r] of 2 Q4_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ4KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandQ4KAVX2 writes n superblocks of a packed Q4_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ4KAVX2(dst *byte, w *byte, n uintptr)
-
-// tileQ5KAVX22x2 computes out[t][r] of 2 Q5_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ5KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // tileQ5KAVX24x1 computes out[t][r] of 4 Q5_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ5KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
@@ -157,14 +154,14 @@ func farQ5KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ5KAVX2 computes one token's products with Q5_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ5KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
+// tileQ5KAVX22x2 computes out[t][r] of 2 Q5_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ5KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // panelQ5KAVX22x3 computes out[t][r] of 2 Q5_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ5KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandQ5KAVX2 writes n superblocks of a packed Q5_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ5KAVX2(dst *byte, w *byte, n uintptr)
-
-// tileQ6KAVX22x2 computes out[t][r] of 2 Q6_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ6KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // tileQ6KAVX24x1 computes out[t][r] of 4 Q6_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ6KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
@@ -177,6 +174,9 @@ func farQ6KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 
 // scatterQ6KAVX2 computes one token's products with Q6_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ6KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// tileQ6KAVX22x2 computes out[t][r] of 2 Q6_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ6KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelQ6KAVX22x3 computes out[t][r] of 2 Q6_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ6KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -211,9 +211,6 @@ func expandIQ1MAVX2(dst *byte, w *byte, n uintptr)
 // expandTQ10AVX2 writes n superblocks of a packed TQ1_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandTQ10AVX2(dst *byte, w *byte, n uintptr)
 
-// tileMXFP4AVX22x2 computes out[t][r] of 2 MXFP4 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileMXFP4AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // tileMXFP4AVX24x1 computes out[t][r] of 4 MXFP4 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileMXFP4AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
@@ -226,6 +223,9 @@ func farMXFP4AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, r
 // scatterMXFP4AVX2 computes one token's products with MXFP4 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterMXFP4AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
+// tileMXFP4AVX22x2 computes out[t][r] of 2 MXFP4 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileMXFP4AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // panelMXFP4AVX22x3 computes out[t][r] of 2 MXFP4 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelMXFP4AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -237,9 +237,6 @@ func expandNVFP4AVX2(dst *byte, w *byte, n uintptr)
 
 // expandQ10AVX2 writes n superblocks of a packed Q1_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ10AVX2(dst *byte, w *byte, n uintptr)
-
-// tileQ40VNNI4x4 computes out[t][r] of 4 Q4_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // tileQ40VNNI4x1 computes out[t][r] of 4 Q4_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ40VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
@@ -289,9 +286,6 @@ func expandPairQ50(dst *byte, first *byte, second *byte, n uintptr, soon uintptr
 // Scalar twin: superblock in unpack.go.
 func expandPairQ51(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// tileQ80VNNI4x4 computes out[t][r] of 4 Q8_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // tileQ80VNNI4x1 computes out[t][r] of 4 Q8_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ80VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
@@ -339,9 +333,6 @@ func expandPairQ2K(dst *byte, first *byte, second *byte, n uintptr, soon uintptr
 // Scalar twin: superblock in unpack.go.
 func expandPairQ3K(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// tileQ4KVNNI4x4 computes out[t][r] of 4 Q4_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // tileQ4KVNNI4x1 computes out[t][r] of 4 Q4_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ4KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
@@ -378,9 +369,6 @@ func fewQ4KVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 // fewQ4KVNNI4x4 computes out[t][r] of 4 Q4_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func fewQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// tileQ5KVNNI4x4 computes out[t][r] of 4 Q5_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ5KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // tileQ5KVNNI4x1 computes out[t][r] of 4 Q5_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ5KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
@@ -416,9 +404,6 @@ func fewQ5KVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 
 // fewQ5KVNNI4x4 computes out[t][r] of 4 Q5_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func fewQ5KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileQ6KVNNI2x4 computes out[t][r] of 2 Q6_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ6KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // tileQ6KVNNI4x1 computes out[t][r] of 4 Q6_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ6KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
@@ -500,9 +485,6 @@ func expandPairIQ1M(dst *byte, first *byte, second *byte, n uintptr, soon uintpt
 // expandPairTQ10 writes n superblocks of two packed rows of TQ1_0 as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
 func expandPairTQ10(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
-
-// tileMXFP4VNNI4x4 computes out[t][r] of 4 MXFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileMXFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // tileMXFP4VNNI4x1 computes out[t][r] of 4 MXFP4 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileMXFP4VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
