@@ -462,19 +462,28 @@ func gatherMatrix() {
 			VMOVDQU32(r, Mem{Base: dst, Disp: numbers[1] + lineBytes*i})
 		}
 	}
-	for token := range layout.MatrixTokens {
+	off, to, left := GP64(), GP64(), GP64()
+	XORQ(off, off)
+	MOVQ(dst, to)
+	MOVQ(U32(4), left)
+	Label("token")
+	for quad, p := range quads {
 		blocks := v[:4]
 		for i, r := range blocks {
-			VMOVDQU32(at(token, 64*i), r)
+			VMOVDQU32(Mem{Base: p, Index: off, Scale: 1, Disp: 64 * i}, r)
 		}
 		blocks = t.step(0, blocks)
 		blocks = append(t.step(1, blocks[:2]), t.step(1, blocks[2:])...)
 		for i, r := range blocks { // two blocks each
-			VMOVDQU32(r.AsY(), Mem{Base: dst, Disp: 2*i*actTile + actLine*token})
-			VEXTRACTI64X4(U8(1), r, Mem{Base: dst, Disp: (2*i+1)*actTile + actLine*token})
+			VMOVDQU32(r.AsY(), Mem{Base: to, Disp: 2*i*actTile + actLine*4*quad})
+			VEXTRACTI64X4(U8(1), r, Mem{Base: to, Disp: (2*i+1)*actTile + actLine*4*quad})
 		}
 		v = append(blocks, v[4:]...)
 	}
+	ADDQ(stride, off)
+	ADDQ(U32(actLine), to)
+	DECQ(left)
+	JNZ(LabelRef("token"))
 	for _, p := range quads {
 		ADDQ(U32(layout.ActBytes), p)
 	}

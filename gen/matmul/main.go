@@ -131,6 +131,12 @@ func first(typ quant.Type) quant.Type {
 	return all[slices.IndexFunc(all, func(t quant.Type) bool { return reflect.DeepEqual(t.Traits(), typ.Traits()) })]
 }
 
+// eachToken reports whether a type's few tokens are multiplied one after the other, by AVX2, from rows that were expanded:
+// a panel of its form has such a kernel for rare types.
+func eachToken(typ quant.Type) bool {
+	return typ == quant.Q4_K || typ == quant.Q5_K
+}
+
 func main() {
 	form := flag.String("layout", "packed", "packed or file: which kernels are written")
 	flag.Parse()
@@ -163,13 +169,17 @@ func main() {
 			stream(isa, typ, far)
 			scatter(isa, typ)
 			if isa == "VNNI" {
-				newWidePanel(tile{typ: typ, r: panelRows(typ), t: 4}).strip()
-				newWidePanel(tile{typ: typ, r: panelRows(typ), t: 1}).strip()
+				if typ != quant.Q4_K { // strips are those of Q5_K
+					newWidePanel(tile{typ: typ, r: panelRows(typ), t: 4}).strip()
+					newWidePanel(tile{typ: typ, r: panelRows(typ), t: 1}).strip()
+				}
 				expandStrip(typ)
 				firstTiles(typ)
 				fewTiles(typ)
 			} else {
-				(&tile{isa: isa, typ: typ, r: 2, t: 2}).emit()
+				if !eachToken(typ) {
+					(&tile{isa: isa, typ: typ, r: 2, t: 2}).emit()
+				}
 				(&panel{tile{typ: typ, r: 2, t: 3}}).emit()
 			}
 			if isa == "AVX2" || layout.Panel(typ, true) != layout.Panel(typ, false) {

@@ -19,8 +19,10 @@ const (
 	expandedAhead = 16 << 10
 )
 
-// expanded reports whether products go by panels only.
-func (m *tiles) expanded() bool { return m.each.tile != nil }
+// expanded reports whether products of so many tokens go by panels only. One token of types that are not rare does not.
+func (c *call) expanded(tokens int) bool {
+	return c.m.each.tile != nil && (tokens > 1 || len(c.ways[Consecutive].all) == 0)
+}
 
 // eachRow computes the products of tokens with count rows from row first on, or with those that index lists where there
 // are any, by tiles of some rows and one token.

@@ -57,8 +57,8 @@ func avx2() *Kernels {
 	k.types = generic().types // of types that have no assembly
 	k.types[quant.Q4_0] = tiles{block: block{2, 2, tileQ40AVX22x2}, panel: block{2, 3, panelQ40AVX22x3}, expand: expandQ40AVX2}
 	k.types[quant.Q8_0] = tiles{block: block{2, 2, tileQ80AVX22x2}, panel: block{2, 3, panelQ80AVX22x3}, expand: expandQ80AVX2}
-	k.types[quant.Q4_K] = tiles{block: block{2, 2, tileQ4KAVX22x2}, panel: block{2, 3, panelQ4KAVX22x3}, expand: expandQ4KAVX2}
-	k.types[quant.Q5_K] = tiles{block: block{2, 2, tileQ5KAVX22x2}, panel: block{2, 3, panelQ5KAVX22x3}, expand: expandQ5KAVX2}
+	k.types[quant.Q4_K] = tiles{each: block{4, 1, panelQ5KAVX24x1}, panel: block{2, 3, panelQ4KAVX22x3}, expand: expandQ4KAVX2}
+	k.types[quant.Q5_K] = tiles{each: block{4, 1, panelQ5KAVX24x1}, panel: block{2, 3, panelQ5KAVX22x3}, expand: expandQ5KAVX2}
 	k.types[quant.Q6_K] = tiles{block: block{2, 2, tileQ6KAVX22x2}, panel: block{2, 3, panelQ6KAVX22x3}, expand: expandQ6KAVX2}
 	k.types[quant.MXFP4] = tiles{block: block{2, 2, tileMXFP4AVX22x2}, panel: block{2, 3, panelMXFP4AVX22x3}, expand: expandMXFP4AVX2}
 	k.takeOneToken("avx2", oneTokenAVX2(), usualAVX2())
@@ -107,9 +107,8 @@ func avxVNNI() *Kernels {
 			shift = mathbits.TrailingZeros(uint(offset))
 		}
 		m.panel, m.panelSuper, m.panelPart = panel, wide.types[t].panelSuper, uintptr(shift)<<layout.PartShift
-		if m.expanded() {
-			m.each = each
-		} else {
+		m.block, m.each = block{}, each
+		if layout.FormOf(t) == layout.Own {
 			m.expand = wide.types[t].expand
 		}
 	}
@@ -162,7 +161,7 @@ func vnni() *Kernels {
 	}
 	k.types[quant.Q4_K] = tiles{
 		block: block{4, 4, fewQ4KVNNI4x4}, few: few{fewQ4KVNNI4x2, fewQ4KVNNI4x3, fewQ4KVNNI4x4},
-		strip: strip{6, 14, expandStripQ4K, firstQ4KVNNI6x4, stripQ4KVNNI6x4, stripQ4KVNNI6x1}, expand: expandQ4KAVX2,
+		strip: strip{6, 14, expandStripQ4K, firstQ4KVNNI6x4, stripQ5KVNNI6x4, stripQ5KVNNI6x1}, expand: expandQ4KAVX2,
 	}
 	k.types[quant.Q5_K] = tiles{
 		block: block{4, 4, fewQ5KVNNI4x4}, few: few{fewQ5KVNNI4x2, fewQ5KVNNI4x3, fewQ5KVNNI4x4},

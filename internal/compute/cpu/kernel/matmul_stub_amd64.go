@@ -133,9 +133,6 @@ func farQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ4KAVX2 computes one token's products with Q4_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// tileQ4KAVX22x2 computes out[t][r] of 2 Q4_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ4KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // panelQ4KAVX22x3 computes out[t][r] of 2 Q4_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ4KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -153,9 +150,6 @@ func farQ5KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 
 // scatterQ5KAVX2 computes one token's products with Q5_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ5KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileQ5KAVX22x2 computes out[t][r] of 2 Q5_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ5KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelQ5KAVX22x3 computes out[t][r] of 2 Q5_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ5KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -344,14 +338,6 @@ func farQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 
 // scatterQ4KVNNI computes one token's products with Q4_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// stripQ4KVNNI6x4 computes out[t][r] of 6 Q4_K rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ4KVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// stripQ4KVNNI6x1 computes out[t][r] of 6 Q4_K rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ4KVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
 
 // expandStripQ4K writes n superblocks of packed Q4_K rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripQ4K(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
