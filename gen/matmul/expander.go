@@ -105,7 +105,7 @@ func expandPair(typ quant.Type) {
 		k.kept("mask10")
 	}
 	if traits.Codebook != nil {
-		k.kept(codebookName(typ, false))
+		k.kept(codebookName(typ))
 	}
 	if n := lift(typ); n > 0 {
 		k.kept(fmt.Sprintf("lift%d", n))
@@ -199,7 +199,7 @@ func (k *pairExpander) values(w reg.VecPhysical, g int) {
 	case k.scaled():
 		VPMULLW(k.scales[g/4], w, w)
 	case k.typ.Traits().Codebook != nil:
-		VPSHUFB(w, k.bits[codebookName(k.typ, false)], w)
+		VPSHUFB(w, k.bits[codebookName(k.typ)], w)
 	case lift(k.typ) > 0:
 		VPADDB(k.bits[fmt.Sprintf("lift%d", lift(k.typ))], w, w)
 	}

@@ -79,17 +79,11 @@ func defineConstants() {
 	defineCodebooks()
 	define("mask03", repeat(0x03))
 	define("mask04", repeat(0x04))
-	define("lowerWords", repeat(0xff, 0xff, 0, 0))
 	define("low4Words", repeat(0x0f, 0))
 	define("leastExponent", repeat(0, 0, 0x40, 0)) // half the smallest normal number
 	for n := 1; n <= 3; n++ {
 		define(fmt.Sprintf("halved%d", n), repeat(binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(math.Ldexp(1, -n))))...))
 	}
-	turn3 := make([]byte, 64) // brings the third bits of groups 0 and 1 to bit 2, see codedZ
-	for i := range 16 {
-		turn3[4*i] = byte(2 - i/8)
-	}
-	define("turn3", turn3)
 	define("mask0f", repeat(0x0f))
 	define("mask10", repeat(0x10))
 	define("mask30", repeat(0x30))

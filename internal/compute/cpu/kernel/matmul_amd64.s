@@ -27682,8 +27682,8 @@ TEXT ·streamMXFP4VNNI(SB), NOSPLIT, $0-48
 	MOVQ      x+24(FP), BX
 	MOVQ      n+32(FP), SI
 	MOVQ      rows+40(FP), DI
-	VMOVDQU32 mask0f<>+0(SB), Z11
-	VMOVDQU32 valuesMXFP4<>+0(SB), Z12
+	VMOVDQU32 mask0f<>+0(SB), Z8
+	VMOVDQU32 valuesMXFP4<>+0(SB), Z9
 
 row:
 	MOVQ   CX, R8
@@ -27694,26 +27694,26 @@ row:
 
 super:
 	VPSLLD        $0x01, 288(R9), Y1
-	VPXORD        Y6, Y6, Y6
-	VMOVDQU32     8(R8), Z10
-	VPANDD        Z11, Z10, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      (R9), Z7, Z1
-	VPSRLW        $0x04, Z10, Z8
-	VPANDD        Z11, Z8, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      128(R9), Z8, Z6
-	VMOVDQU32     72(R8), Z10
-	VPANDD        Z11, Z10, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      64(R9), Z7, Z1
-	VPSRLW        $0x04, Z10, Z8
-	VPANDD        Z11, Z8, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      192(R9), Z8, Z6
-	VPADDD        Z6, Z1, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y7
-	VPADDD        Y7, Y1, Y1
+	VPXORD        Y4, Y4, Y4
+	VMOVDQU32     8(R8), Z7
+	VPANDD        Z8, Z7, Z5
+	VPSRLW        $0x04, Z7, Z6
+	VPANDD        Z8, Z6, Z6
+	VPSHUFB       Z5, Z9, Z5
+	VPDPBUSD      (R9), Z5, Z1
+	VPSHUFB       Z6, Z9, Z6
+	VPDPBUSD      128(R9), Z6, Z4
+	VMOVDQU32     72(R8), Z7
+	VPANDD        Z8, Z7, Z5
+	VPSRLW        $0x04, Z7, Z6
+	VPANDD        Z8, Z6, Z6
+	VPSHUFB       Z5, Z9, Z5
+	VPDPBUSD      64(R9), Z5, Z1
+	VPSHUFB       Z6, Z9, Z6
+	VPDPBUSD      192(R9), Z6, Z4
+	VPADDD        Z4, Z1, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y5
+	VPADDD        Y5, Y1, Y1
 	VPMOVZXBD     (R8), Y2
 	VPSLLD        $0x17, Y2, Y2
 	VPMAXUD       leastExponent<>+0(SB), Y2, Y2
@@ -27745,8 +27745,8 @@ TEXT ·farMXFP4VNNI(SB), NOSPLIT, $0-48
 	MOVQ      x+24(FP), BX
 	MOVQ      n+32(FP), SI
 	MOVQ      rows+40(FP), DI
-	VMOVDQU32 mask0f<>+0(SB), Z11
-	VMOVDQU32 valuesMXFP4<>+0(SB), Z12
+	VMOVDQU32 mask0f<>+0(SB), Z8
+	VMOVDQU32 valuesMXFP4<>+0(SB), Z9
 
 row:
 	MOVQ   CX, R8
@@ -27760,26 +27760,26 @@ super:
 	PREFETCHT1    8256(R8)
 	PREFETCHT1    8320(R8)
 	VPSLLD        $0x01, 288(R9), Y1
-	VPXORD        Y6, Y6, Y6
-	VMOVDQU32     8(R8), Z10
-	VPANDD        Z11, Z10, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      (R9), Z7, Z1
-	VPSRLW        $0x04, Z10, Z8
-	VPANDD        Z11, Z8, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      128(R9), Z8, Z6
-	VMOVDQU32     72(R8), Z10
-	VPANDD        Z11, Z10, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      64(R9), Z7, Z1
-	VPSRLW        $0x04, Z10, Z8
-	VPANDD        Z11, Z8, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      192(R9), Z8, Z6
-	VPADDD        Z6, Z1, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y7
-	VPADDD        Y7, Y1, Y1
+	VPXORD        Y4, Y4, Y4
+	VMOVDQU32     8(R8), Z7
+	VPANDD        Z8, Z7, Z5
+	VPSRLW        $0x04, Z7, Z6
+	VPANDD        Z8, Z6, Z6
+	VPSHUFB       Z5, Z9, Z5
+	VPDPBUSD      (R9), Z5, Z1
+	VPSHUFB       Z6, Z9, Z6
+	VPDPBUSD      128(R9), Z6, Z4
+	VMOVDQU32     72(R8), Z7
+	VPANDD        Z8, Z7, Z5
+	VPSRLW        $0x04, Z7, Z6
+	VPANDD        Z8, Z6, Z6
+	VPSHUFB       Z5, Z9, Z5
+	VPDPBUSD      64(R9), Z5, Z1
+	VPSHUFB       Z6, Z9, Z6
+	VPDPBUSD      192(R9), Z6, Z4
+	VPADDD        Z4, Z1, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y5
+	VPADDD        Y5, Y1, Y1
 	VPMOVZXBD     (R8), Y2
 	VPSLLD        $0x17, Y2, Y2
 	VPMAXUD       leastExponent<>+0(SB), Y2, Y2
