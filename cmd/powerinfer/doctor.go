@@ -191,11 +191,8 @@ func kernelTable(out io.Writer, m *measure.Machine) {
 		return
 	}
 	fmt.Fprintln(out, "\nKernels of generation, GB/s of weights in RAM, each in its best round; loading a model chooses anew on its own weights, --kernels overrides:")
-	if slices.ContainsFunc(m.Kernels, func(k measure.Kernel) bool { return k.Few }) {
-		fmt.Fprintln(out, "(Lines with \"few tokens\": eight tokens at a time by 512-bit or by 256-bit vectors, GB/s times tokens, on one core, from its caches.)")
-	}
 	if slices.ContainsFunc(m.Kernels, func(k measure.Kernel) bool { return k.Prompts }) {
-		fmt.Fprintln(out, "(Lines with \"prompts\": many tokens by tiles of the matrix unit or by vectors, measured likewise.)")
+		fmt.Fprintln(out, "(Lines with \"prompts\": many tokens by tiles of the matrix unit or by vectors, GB/s times tokens, on one core, from its caches.)")
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "type\trow\tchosen\tGB/s\twhy\tall")
@@ -211,9 +208,6 @@ func kernelTable(out io.Writer, m *measure.Machine) {
 		}
 		if k.Mapped {
 			row += ", mapped"
-		}
-		if k.Few {
-			row += ", few tokens"
 		}
 		if k.Prompts {
 			row += ", prompts"

@@ -23,16 +23,16 @@ import (
 type matrixForm struct {
 	name   string
 	halves bool // of blocks have scales of their own
-	min    int  // minima are added, or subtracted
+	minima bool
 }
 
-var matrixForms = []matrixForm{{name: "Scales"}, {name: "Minima", min: -1}, {name: "Added", min: 1}, {name: "Halves", halves: true}}
+var matrixForms = []matrixForm{{name: "Scales"}, {name: "Minima", minima: true}, {name: "Halves", halves: true}}
 
 func (f *matrixForm) bytes() int {
 	switch {
 	case f.halves:
 		return layout.MatrixHalves
-	case f.min != 0:
+	case f.minima:
 		return layout.MatrixMinima
 	}
 	return layout.MatrixScales
@@ -217,7 +217,7 @@ func scaleOf(t, disp int) Mem { return Mem{Base: xScales, Disp: disp - layout.Ma
 func (f *matrixForm) add(i int) {
 	dw, m := matrixSum(16), matrixSum(17)
 	VMOVUPS(Mem{Base: scales}, dw)
-	if f.min != 0 {
+	if f.minima {
 		VMOVUPS(Mem{Base: scales, Disp: 8 * lineBytes}, m)
 	}
 	for t := range layout.MatrixTokens {
@@ -225,10 +225,7 @@ func (f *matrixForm) add(i int) {
 		VCVTDQ2PS(Mem{Base: sums, Disp: sumBytes*i + lineBytes*t}, sum)
 		VMULPS_BCST(scaleOf(t, layout.MatrixActScale), dw, s)
 		VFMADD231PS(sum, s, matrixSum(t))
-		switch f.min {
-		case 1:
-			VFMADD231PS_BCST(scaleOf(t, layout.MatrixActDSum), m, matrixSum(t))
-		case -1:
+		if f.minima {
 			VFNMADD231PS_BCST(scaleOf(t, layout.MatrixActDSum), m, matrixSum(t))
 		}
 	}
@@ -465,19 +462,28 @@ func gatherMatrix() {
 			VMOVDQU32(r, Mem{Base: dst, Disp: numbers[1] + lineBytes*i})
 		}
 	}
-	for token := range layout.MatrixTokens {
+	off, to, left := GP64(), GP64(), GP64()
+	XORQ(off, off)
+	MOVQ(dst, to)
+	MOVQ(U32(4), left)
+	Label("token")
+	for quad, p := range quads {
 		blocks := v[:4]
 		for i, r := range blocks {
-			VMOVDQU32(at(token, 64*i), r)
+			VMOVDQU32(Mem{Base: p, Index: off, Scale: 1, Disp: 64 * i}, r)
 		}
 		blocks = t.step(0, blocks)
 		blocks = append(t.step(1, blocks[:2]), t.step(1, blocks[2:])...)
 		for i, r := range blocks { // two blocks each
-			VMOVDQU32(r.AsY(), Mem{Base: dst, Disp: 2*i*actTile + actLine*token})
-			VEXTRACTI64X4(U8(1), r, Mem{Base: dst, Disp: (2*i+1)*actTile + actLine*token})
+			VMOVDQU32(r.AsY(), Mem{Base: to, Disp: 2*i*actTile + actLine*4*quad})
+			VEXTRACTI64X4(U8(1), r, Mem{Base: to, Disp: (2*i+1)*actTile + actLine*4*quad})
 		}
 		v = append(blocks, v[4:]...)
 	}
+	ADDQ(stride, off)
+	ADDQ(U32(actLine), to)
+	DECQ(left)
+	JNZ(LabelRef("token"))
 	for _, p := range quads {
 		ADDQ(U32(layout.ActBytes), p)
 	}

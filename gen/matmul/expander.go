@@ -85,8 +85,8 @@ type pairExpander struct {
 // expandPair emits it.
 func expandPair(typ quant.Type) {
 	name := "expandPair" + short(typ)
-	TEXT(name, NOSPLIT, "func(dst *byte, first, second *byte, n uintptr, soon, soonSecond *byte)")
-	Doc(fmt.Sprintf("%s writes n superblocks of two packed rows of %s as a strip's, and asks for those of two others.", name, typ), "Scalar twin: superblock in unpack.go.")
+	TEXT(name, NOSPLIT, "func(dst *byte, first, second *byte, n, soon, soonSecond uintptr)")
+	Doc(fmt.Sprintf("%s writes n superblocks of two packed rows of %s as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.", name, typ), "Scalar twin: superblock in unpack.go.")
 	k := &pairExpander{tile: tile{isa: "VNNI", typ: typ, r: 2, t: 1}, dst: Load(Param("dst"), GP64()), bits: map[string]reg.VecPhysical{}}
 	k.picked = []reg.Register{Load(Param("first"), GP64()), Load(Param("second"), GP64())}
 	k.n, k.off = Load(Param("n"), GP64()), GP64()
@@ -105,7 +105,7 @@ func expandPair(typ quant.Type) {
 		k.kept("mask10")
 	}
 	if traits.Codebook != nil {
-		k.kept(codebookName(typ, false))
+		k.kept(codebookName(typ))
 	}
 	if n := lift(typ); n > 0 {
 		k.kept(fmt.Sprintf("lift%d", n))
@@ -199,7 +199,7 @@ func (k *pairExpander) values(w reg.VecPhysical, g int) {
 	case k.scaled():
 		VPMULLW(k.scales[g/4], w, w)
 	case k.typ.Traits().Codebook != nil:
-		VPSHUFB(w, k.bits[codebookName(k.typ, false)], w)
+		VPSHUFB(w, k.bits[codebookName(k.typ)], w)
 	case lift(k.typ) > 0:
 		VPADDB(k.bits[fmt.Sprintf("lift%d", lift(k.typ))], w, w)
 	}

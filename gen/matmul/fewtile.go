@@ -50,7 +50,7 @@ func (k *fewTile) emit() {
 	VMOVDQU32(constant(k.maskName()), k.mask)
 	if k.typ.Traits().Codebook != nil {
 		k.table = k.vec()
-		VMOVDQU32(constant(codebookName(k.typ, false)), k.table)
+		VMOVDQU32(constant(codebookName(k.typ)), k.table)
 	}
 	ahead := GP64()
 	LEAQ(Mem{Base: k.wp, Index: k.rb, Scale: fewAhead}, ahead)
@@ -76,11 +76,8 @@ func (k *fewTile) emit() {
 
 // maskName names the constant that leaves a quant's lower bits, or turns the sign of a byte.
 func (k *fewTile) maskName() string {
-	switch bits := k.typ.Traits().Bits; {
-	case bits == 8:
+	if k.bytes() {
 		return "x80"
-	case bits < 4:
-		return "mask03"
 	}
 	return "mask0f"
 }
@@ -148,27 +145,21 @@ func (k *fewTile) startSums() {
 
 // quants leaves groups 2·part and 2·part+1 of row r in w. It overwrites tmp.
 func (k *fewTile) quants(r, part int, w, tmp reg.VecPhysical) {
-	bits, low, shift := k.typ.Traits().Bits, k.super().Quants, 0
-	switch {
-	case bits == 8:
+	bits, low := k.typ.Traits().Bits, k.super().Quants
+	if bits == 8 {
 		VPXORD(k.row(r, low+64*part), k.mask, w)
 		return
-	case bits < 4:
-		shift = 2 * part
-	default:
-		low, shift = low+64*(part%2), 4*(part/2)
 	}
-	if shift == 0 {
+	low += 64 * (part % 2)
+	if part < 2 {
 		VPANDD(k.row(r, low), k.mask, w)
 	} else {
-		VPSRLW(U8(byte(shift)), k.row(r, low), w)
+		VPSRLW(U8(4), k.row(r, low), w)
 		VPANDD(k.mask, w, w)
 	}
 	switch {
-	case bits == 3:
-		k.turned(r, part, "turn3", "mask04", w, tmp)
 	case bits == 5:
-		k.turned(r, part, "turn5", k.above(), w, tmp)
+		k.turned(r, part, w, tmp)
 	case bits == 6:
 		high := k.row(r, k.super().High)
 		switch left := 4 - 2*part; {
@@ -186,21 +177,21 @@ func (k *fewTile) quants(r, part int, w, tmp reg.VecPhysical) {
 	}
 }
 
-// turned adds the bits above the others to both groups of w. turn rotates those of the first two groups to their place,
-// where mask keeps them alone; each further part is two bits further.
-func (k *fewTile) turned(r, part int, turn, mask string, w, tmp reg.VecPhysical) {
+// turned adds the fifth bits to both groups of w. A rotation brings those of the first two groups to their place, where a
+// mask keeps them alone; each further part is two bits further.
+func (k *fewTile) turned(r, part int, w, tmp reg.VecPhysical) {
 	further := part
 	if k.high != nil {
 		tmp, further = k.high[r], min(part, 1)
 	}
 	if part == 0 || k.high == nil {
 		VBROADCASTI64X4(k.row(r, k.super().High), tmp)
-		VPROLVD(constant(turn), tmp, tmp)
+		VPROLVD(constant("turn5"), tmp, tmp)
 	}
 	if further > 0 {
 		VPRORD(U8(byte(2*further)), tmp, tmp)
 	}
-	VPTERNLOGD(U8(orAnd), constant(mask), tmp, w)
+	VPTERNLOGD(U8(orAnd), constant(k.above()), tmp, w)
 }
 
 // fold leaves, in each vector of an even row, the sum of its halves in the lower half, and that of the row behind it in
@@ -223,10 +214,7 @@ func (k *widePanel) joinRows(p int, dst, tmp reg.VecPhysical, f func(r int, dst 
 }
 
 // packedScales is pairScales of packed rows.
-func (k *widePanel) packedScales(p int, dw, m, least reg.VecPhysical) {
-	if k.smallFloats() {
-		return
-	}
+func (k *widePanel) packedScales(p int, dw, m reg.VecPhysical) {
 	mark := k.next
 	dw2, m2, s := k.vec(), k.vec(), k.vec()
 	for i, v := range [][2]reg.VecPhysical{{dw, m}, {dw2, m2}} {
@@ -240,25 +228,10 @@ func (k *widePanel) packedScales(p int, dw, m, least reg.VecPhysical) {
 	if k.minima() {
 		VINSERTI64X4(U8(1), m2.AsY(), m, m)
 	}
-	if k.nibbleMinima() {
-		k.joinRows(p, least, s, k.halfMinima)
-	}
 	k.next = mark
 }
 
 // packedWords leaves the scales of halves of both rows' blocks in dst as words.
 func (k *widePanel) packedWords(p int, dst, tmp reg.VecPhysical) {
 	k.joinRows(p, dst, tmp, k.halfScales)
-}
-
-// packedSmall leaves the scales of both rows' first halves in s0, and of their second ones in s1.
-func (k *widePanel) packedSmall(p int, s0, s1 reg.VecPhysical) {
-	mark := k.next
-	t0, t1, tmp := k.vec(), k.vec(), k.vec()
-	y := func(v reg.VecPhysical) reg.VecPhysical { return v.AsY().(reg.VecPhysical) }
-	k.smallScales(2*p, y(s0), y(s1), y(tmp))
-	k.smallScales(2*p+1, y(t0), y(t1), y(tmp))
-	VINSERTI64X4(U8(1), t0.AsY(), s0, s0)
-	VINSERTI64X4(U8(1), t1.AsY(), s1, s1)
-	k.next = mark
 }

@@ -93,10 +93,6 @@ func (k *fileRow) body(isum reg.VecPhysical) func() {
 		default:
 			k.blockHalves(0, dw.AsX())
 			VCVTPH2PS(dw.AsX(), dw)
-			if m != nil {
-				k.blockHalves(2, m.AsX())
-				VCVTPH2PS(m.AsX(), m)
-			}
 		}
 		k.accumulate(0, 0, isum, dw, m, s)
 		k.next = mark
@@ -203,17 +199,6 @@ func (k *fileRow) fifthBits(at int, g, tmp []reg.VecPhysical) {
 func (k *fileRow) blocksVNNI(isum reg.VecPhysical) {
 	g, tmp := k.vecs(4), k.vecs(2)
 	k.start(0, isum)
-	if !k.bytes() {
-		k.groups(0, g, tmp)
-		for v, lo := range g {
-			VPSRLW(U8(4), lo, tmp[0])
-			VPAND(k.mask, lo, lo)
-			VPAND(k.mask, tmp[0], tmp[0])
-			VPDPBUSD(k.act(0, 32*v), lo, isum)
-			VPDPBUSD(k.act(0, 32*(v+4)), tmp[0], isum)
-		}
-		return
-	}
 	for half := range 2 {
 		k.groups(half, g, tmp)
 		for v, w := range g {

@@ -79,17 +79,11 @@ func defineConstants() {
 	defineCodebooks()
 	define("mask03", repeat(0x03))
 	define("mask04", repeat(0x04))
-	define("lowerWords", repeat(0xff, 0xff, 0, 0))
 	define("low4Words", repeat(0x0f, 0))
 	define("leastExponent", repeat(0, 0, 0x40, 0)) // half the smallest normal number
 	for n := 1; n <= 3; n++ {
 		define(fmt.Sprintf("halved%d", n), repeat(binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(math.Ldexp(1, -n))))...))
 	}
-	turn3 := make([]byte, 64) // brings the third bits of groups 0 and 1 to bit 2, see codedZ
-	for i := range 16 {
-		turn3[4*i] = byte(2 - i/8)
-	}
-	define("turn3", turn3)
 	define("mask0f", repeat(0x0f))
 	define("mask10", repeat(0x10))
 	define("mask30", repeat(0x30))
@@ -131,6 +125,12 @@ func first(typ quant.Type) quant.Type {
 	return all[slices.IndexFunc(all, func(t quant.Type) bool { return reflect.DeepEqual(t.Traits(), typ.Traits()) })]
 }
 
+// eachToken reports whether a type's few tokens are multiplied one after the other, by AVX2, from rows that were expanded:
+// a panel of its form has such a kernel for rare types.
+func eachToken(typ quant.Type) bool {
+	return typ == quant.Q4_K || typ == quant.Q5_K
+}
+
 func main() {
 	form := flag.String("layout", "packed", "packed or file: which kernels are written")
 	flag.Parse()
@@ -143,7 +143,6 @@ func main() {
 	defineLifts()
 	expandedProducts()
 	for _, isa := range []string{"AVX2", "VNNI"} {
-		size := map[string][2]int{"AVX2": {2, 2}, "VNNI": {4, 4}}[isa]
 		for _, typ := range quantised() {
 			if first(typ) != typ {
 				continue // packed, it is the same
@@ -154,25 +153,27 @@ func main() {
 				} else {
 					expand(isa, typ)
 				}
+				if isa == "VNNI" && layout.FormOf(typ) == layout.SignedBlocks {
+					expand(isa, typ)
+				}
 				continue
 			}
-			r := size[0]
-			if (&tile{typ: typ}).twoSums() {
-				r = 2 // two sums for every output
-			}
-			(&tile{isa: isa, typ: typ, r: r, t: size[1]}).emit()
 			(&tile{isa: isa, typ: typ, r: 4, t: 1}).emit()
 			stream(isa, typ, near)
 			stream(isa, typ, far)
-			stream(isa, typ, scattered)
 			scatter(isa, typ)
 			if isa == "VNNI" {
-				newWidePanel(tile{typ: typ, r: panelRows(typ), t: 4}).strip()
-				newWidePanel(tile{typ: typ, r: panelRows(typ), t: 1}).strip()
+				if typ != quant.Q4_K { // strips are those of Q5_K
+					newWidePanel(tile{typ: typ, r: panelRows(typ), t: 4}).strip()
+					newWidePanel(tile{typ: typ, r: panelRows(typ), t: 1}).strip()
+				}
 				expandStrip(typ)
 				firstTiles(typ)
 				fewTiles(typ)
 			} else {
+				if !eachToken(typ) {
+					(&tile{isa: isa, typ: typ, r: 2, t: 2}).emit()
+				}
 				(&panel{tile{typ: typ, r: 2, t: 3}}).emit()
 			}
 			if isa == "AVX2" || layout.Panel(typ, true) != layout.Panel(typ, false) {

@@ -113,7 +113,7 @@ func (k *panel) sumsCoded(isum []reg.VecPhysical) {
 		for t := range k.t {
 			s := isum[r*k.t+t]
 			if !k.twoSums() || k.offset() == 0 {
-				k.startAVX2(r, t, s, p)
+				k.start(t, s)
 				continue
 			}
 			VPMADDWD(k.act(t, layout.ActPairs), w[0], p)
@@ -236,7 +236,7 @@ func (k *tile) panelCodes() *codes {
 	if !k.coded() {
 		return nil
 	}
-	return k.codes(false)
+	return k.codes()
 }
 
 // expandCoded writes groups [from, to), of one half of the eight, of types whose codes are looked up, or have two or

@@ -29,8 +29,6 @@ func (k *tile) start(t int, sum reg.VecPhysical) {
 		k.zero(sum)
 	case o == 8:
 		k.load(k.act(t, layout.ActNeg8), sum)
-	case o < 8:
-		VPSRAD(U8(byte(bits.Len(uint(8/o))-1)), k.act(t, layout.ActNeg8), sum)
 	case !k.vnni():
 		k.load(k.act(t, layout.ActNeg8), sum)
 		VPSLLD(U8(byte(bits.Len(uint(o/8))-1)), sum, sum)

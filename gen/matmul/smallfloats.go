@@ -12,26 +12,6 @@ import (
 // floats, which holds them exactly, and are scaled as such. Every kernel adds in the same order: the second half, the
 // first one, both times the activations' scale.
 
-// smallSuperblock adds one superblock to every accumulator.
-func (k *tile) smallSuperblock(isum []reg.VecPhysical) {
-	if k.vnni() {
-		k.codedVNNI(isum)
-		return
-	}
-	k.smallAVX2(isum)
-}
-
-// finishSmall adds what the sums of halves of every row and token make of their scales.
-func (k *tile) finishSmall(first, second []reg.VecPhysical) {
-	s0, s1, tmp := k.vec(), k.vec(), k.vec()
-	for r := range k.r {
-		k.smallScales(r, s0, s1, tmp)
-		for t := range k.t {
-			k.addSmall(r, t, first[r*k.t+t], second[r*k.t+t], s0, s1)
-		}
-	}
-}
-
 // smallScales leaves the scales of row r's first halves in s0, and of its second ones in s1.
 func (k *tile) smallScales(r int, s0, s1, tmp reg.VecPhysical) {
 	for i, s := range []reg.VecPhysical{s0, s1} {
@@ -42,16 +22,6 @@ func (k *tile) smallScales(r int, s0, s1, tmp reg.VecPhysical) {
 	VBROADCASTSS(k.row(r, k.super().Unit), tmp)
 	VMULPS(tmp, s0, s0)
 	VMULPS(tmp, s1, s1)
-}
-
-// smallScalesZ is smallScales by one 512-bit vector.
-func (k *tile) smallScalesZ(r int, s0, s1, tmp reg.VecPhysical) {
-	VPMOVZXBW(k.row(r, 0), s0)
-	VPSLLW(U8(layout.ScaleShift), s0, s0)
-	VCVTPH2PS(s0, zmm(s0))
-	VBROADCASTSS(k.row(r, k.super().Unit), zmm(tmp))
-	VMULPS(zmm(tmp), zmm(s0), zmm(s0))
-	VEXTRACTF64X4(U8(1), zmm(s0), s1)
 }
 
 // addSmall adds (s0·first + s1·second)·dx to the float accumulator of (r, t). It overwrites first and second.
@@ -70,15 +40,8 @@ func (k *tile) addSmall(r, t int, first, second, s0, s1 reg.VecPhysical) {
 	VMOVUPS(second, acc)
 }
 
-// smallAVX2 takes row by row, as there are few registers. It has first in those of isum.
-func (k *tile) smallAVX2(first []reg.VecPhysical) {
-	first = first[:k.t]
-	c := k.codes(false)
-	k.smallRows(first, func(r, v int, w, tmp reg.VecPhysical) { k.group(c, r, v, w, tmp) }, k.smallScales)
-}
-
-// smallRows adds a superblock of every row, whose group v of quants and whose scales the functions leave.
-func (k *tile) smallRows(first []reg.VecPhysical, group func(r, v int, w, tmp reg.VecPhysical), scales func(r int, s0, s1, tmp reg.VecPhysical)) {
+// smallPanel adds a superblock of a panel's rows, row by row, as there are few registers. It has first in those of isum.
+func (k *panel) smallPanel(first []reg.VecPhysical) {
 	second, w, p := k.vecs(k.t), k.vecs(2), k.vec()
 	for r := range k.r {
 		for t := range k.t {
@@ -86,7 +49,7 @@ func (k *tile) smallRows(first []reg.VecPhysical, group func(r, v int, w, tmp re
 		}
 		for v := 0; v < 8; v += len(w) {
 			for i := range w {
-				group(r, v+i, w[i], p)
+				VMOVDQU(k.row(r, layout.PanelQuants+32*(v+i)), w[i])
 			}
 			sums := first
 			if v >= 4 {
@@ -96,19 +59,10 @@ func (k *tile) smallRows(first []reg.VecPhysical, group func(r, v int, w, tmp re
 				k.addProducts(sums[t], w, t, v, constant("ones16"), p)
 			}
 		}
-		scales(r, w[0], w[1], p)
+		VMOVUPS(k.row(r, layout.PanelScale), w[0])
+		VMOVUPS(k.row(r, layout.PanelMin), w[1])
 		for t := range k.t {
 			k.addSmall(r, t, first[t], second[t], w[0], w[1])
 		}
 	}
-}
-
-// smallPanel is smallAVX2 of a panel's rows.
-func (k *panel) smallPanel(first []reg.VecPhysical) {
-	k.smallRows(first[:k.t], func(r, v int, w, _ reg.VecPhysical) {
-		VMOVDQU(k.row(r, layout.PanelQuants+32*v), w)
-	}, func(r int, s0, s1, _ reg.VecPhysical) {
-		VMOVUPS(k.row(r, layout.PanelScale), s0)
-		VMOVUPS(k.row(r, layout.PanelMin), s1)
-	})
 }

@@ -334,10 +334,6 @@ func (k *tile) supers(bytes int, body func()) {
 func (k *tile) superblock(isum []reg.VecPhysical) {
 	mark := k.next
 	switch {
-	case k.smallFloats():
-		k.smallSuperblock(isum)
-		k.next = mark
-		return
 	case k.coded() && k.vnni():
 		k.codedVNNI(isum)
 	case k.coded():
@@ -362,13 +358,7 @@ func (k *tile) superblock(isum []reg.VecPhysical) {
 	if k.minima() {
 		m = k.vec()
 	}
-	if k.nibbleMinima() {
-		k.least = k.vec()
-	}
 	for r := range k.r {
-		if k.nibbleMinima() {
-			k.halfMinima(r, k.least)
-		}
 		k.scales(r, dw, m, s)
 		for t := range k.t {
 			k.accumulate(r, t, isum[r*k.t+t], dw, m, s)
@@ -453,12 +443,8 @@ func (k *tile) accumulateHalves(t int, isum, dw, m, s reg.VecPhysical, acc Op) {
 	VMOVUPS(isum, acc)
 }
 
-// minimum adds m·Σx of token t to sum, or subtracts it.
+// minimum subtracts m·Σx of token t from sum.
 func (k *tile) minimum(t int, m, sum Op) {
-	if k.typ.Traits().Scales == quant.BlockMin {
-		VFMADD231PS(k.act(t, layout.ActDSum), m, sum)
-		return
-	}
 	VFNMADD231PS(k.act(t, layout.ActDSum), m, sum)
 }
 

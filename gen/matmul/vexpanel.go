@@ -20,8 +20,10 @@ type vexPanel struct{ panel }
 
 func vexPanels() {
 	for _, typ := range []quant.Type{quant.Q8_0, quant.Q4_K} {
-		k := &vexPanel{panel{tile{isa: "AVXVNNI", typ: typ, r: 4, t: 3, paired: true, memory: true}}}
-		k.emit()
+		for _, t := range []int{3, 1} {
+			k := &vexPanel{panel{tile{isa: "AVXVNNI", typ: typ, r: 4, t: t, paired: true, memory: t > 1, parted: true}}}
+			k.emit()
+		}
 	}
 }
 

@@ -249,14 +249,9 @@ func (k *widePanel) sums(sums []reg.VecPhysical) {
 	}
 }
 
-// join is joinHalves, but leaves a float. Sums that are not narrow are scaled as such: each product is exact
+// join is joinHalves, but leaves a float. Sums are scaled as such: each product is exact
 // (64·127·16·128 < 2^24), and what rounds is the addition alone, as where the sum of integers is turned into a float.
 func (k *widePanel) join(first, second, s0, s1 reg.VecPhysical) {
-	if k.narrow() {
-		k.joinHalves(first, second, s0, s1)
-		VCVTDQ2PS(first, first)
-		return
-	}
 	VCVTDQ2PS(first, first)
 	VCVTDQ2PS(second, second)
 	VMULPS(s0, first, first)
@@ -267,12 +262,8 @@ func (k *widePanel) join(first, second, s0, s1 reg.VecPhysical) {
 func (k *widePanel) beginHalves(first, second []reg.VecPhysical) {
 	for t := range k.t {
 		for i, sums := range [][]reg.VecPhysical{first, second} {
-			if k.offset() == 0 {
-				k.zero(sums[t])
-			} else {
-				k.both(t, layout.ActLo32+i*(layout.ActHi32-layout.ActLo32), sums[t])
-				times(sums[t], k.offset(), 32)
-			}
+			k.both(t, layout.ActLo32+i*(layout.ActHi32-layout.ActLo32), sums[t])
+			times(sums[t], k.offset(), 32)
 			for p := 1; p < k.pairs; p++ {
 				VMOVDQA32(sums[t], sums[p*k.t+t])
 			}
@@ -319,10 +310,8 @@ func (k *widePanel) joinPairs(first, second []reg.VecPhysical, x0, x1 reg.VecPhy
 			VMOVDQU32(k.pair(p, layout.PanelMin), x0)
 		}
 		k.splitWords(x0, x1)
-		if !k.narrow() {
-			VCVTDQ2PS(x0, x0)
-			VCVTDQ2PS(x1, x1)
-		}
+		VCVTDQ2PS(x0, x0)
+		VCVTDQ2PS(x1, x1)
 		for t := range k.t {
 			k.join(first[p*k.t+t], second[p*k.t+t], x1, x0)
 		}
@@ -331,12 +320,8 @@ func (k *widePanel) joinPairs(first, second []reg.VecPhysical, x0, x1 reg.VecPhy
 
 // joinSmall leaves the sums of pair p's small floats in first, as addSmall makes them.
 func (k *widePanel) joinSmall(p int, first, second []reg.VecPhysical, s0, s1 reg.VecPhysical) {
-	if k.packed {
-		k.packedSmall(p, s0, s1)
-	} else {
-		VMOVUPS(k.pair(p, layout.PanelScale), s0)
-		VMOVUPS(k.pair(p, layout.PanelMin), s1)
-	}
+	VMOVUPS(k.pair(p, layout.PanelScale), s0)
+	VMOVUPS(k.pair(p, layout.PanelMin), s1)
 	for i := p * k.t; i < (p+1)*k.t; i++ {
 		VCVTDQ2PS(first[i], first[i])
 		VCVTDQ2PS(second[i], second[i])
@@ -386,7 +371,7 @@ func (k *widePanel) accumulatePairs(sums []reg.VecPhysical) {
 // floats have none: their sums are scaled.
 func (k *widePanel) pairScales(p int, dw, m, least reg.VecPhysical) {
 	if k.packed {
-		k.packedScales(p, dw, m, least)
+		k.packedScales(p, dw, m)
 		return
 	}
 	if !k.smallFloats() {
@@ -401,12 +386,8 @@ func (k *widePanel) pairScales(p int, dw, m, least reg.VecPhysical) {
 	}
 }
 
-// lessMinima subtracts the minima of token t's blocks from s, or adds those of types that add them. tmp is free.
+// lessMinima subtracts the minima of token t's blocks from s. tmp is free.
 func (k *widePanel) lessMinima(t int, s, m, tmp reg.VecPhysical) {
 	k.both(t, layout.ActDSum, tmp)
-	if k.typ.Traits().Scales == quant.BlockMin {
-		VFMADD231PS(tmp, m, s)
-	} else {
-		VFNMADD231PS(tmp, m, s)
-	}
+	VFNMADD231PS(tmp, m, s)
 }

@@ -15,8 +15,6 @@ type Kernel struct {
 	Scattered bool `json:"scattered,omitempty"`
 	// Mapped: rows in the file's layout, for --no-repack
 	Mapped bool `json:"mapped,omitempty"`
-	// Few: a few tokens, with tiles of wide or narrow vectors
-	Few bool `json:"few,omitempty"`
 	// Prompts: many tokens, with tiles of the CPU's matrix unit or with vectors
 	Prompts bool          `json:"prompts,omitempty"`
 	Cols    int           `json:"cols"`   // elements of the rows measured; rows of about that length go by the same kernel
@@ -85,8 +83,8 @@ func (m *Machine) takeKernels(ctx context.Context, bytes int, step func()) error
 	for _, c := range d.Choices() {
 		k := Kernel{
 			Type: c.Type.String(), Scattered: c.Scattered(), Mapped: c.Mapped(), Cols: c.Cols,
-			Few: c.Batch == cpu.Few, Prompts: c.Batch == cpu.Prompts,
-			Chosen: c.Kernel, Usual: c.Usual, Why: c.Why,
+			Prompts: c.Batch == cpu.Prompts,
+			Chosen:  c.Kernel, Usual: c.Usual, Why: c.Why,
 		}
 		for _, s := range c.Speeds {
 			k.Speeds = append(k.Speeds, KernelSpeed(s))

@@ -14,7 +14,6 @@ type Batch int
 // Batches.
 const (
 	Single  Batch = iota // one token
-	Few                  // four to about sixteen, by tiles of wide or of narrow vectors
 	Prompts              // many, by tiles of the processor's matrix unit or by vectors
 )
 
@@ -57,10 +56,7 @@ func (c *Choice) Scattered() bool { return c.Order == kernel.Scattered }
 func (c *Choice) Mapped() bool { return c.Order == kernel.Mapped }
 
 func (c *Choice) String() string {
-	switch c.Batch {
-	case Few:
-		return fmt.Sprintf("a few tokens in %s, rows of %d elements: %s, %s", c.Type, c.Cols, c.Kernel, c.Why)
-	case Prompts:
+	if c.Batch == Prompts {
 		return fmt.Sprintf("prompts in %s, rows of %d elements: %s, %s", c.Type, c.Cols, c.Kernel, c.Why)
 	}
 	return fmt.Sprintf("kernel of %s, %s of %d elements: %s, %s (%d rounds, %.1f ms)",

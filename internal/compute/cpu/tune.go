@@ -180,8 +180,6 @@ type tiling struct {
 const (
 	byTiles   = "tiles"
 	byVectors = "vectors"
-	byWide    = "512 bits"
-	byNarrow  = "256 bits"
 )
 
 // tilings returns those that there are for a shape.
@@ -191,9 +189,6 @@ func (s *tuneShape) tilings() (all []tiling) {
 	}
 	if s.k.HasMatrix(s.t) {
 		all = append(all, tiling{Prompts, [2]string{byTiles, byVectors}, 64, s.k.UseMatrix})
-	}
-	if s.k.HasFew(s.t) {
-		all = append(all, tiling{Few, [2]string{byWide, byNarrow}, 8, s.k.UseFew})
 	}
 	return all
 }

@@ -152,7 +152,7 @@ func TestTuneMapped(t *testing.T) {
 // TestTuneTiling: of two ways of several tokens' products the unusual one is chosen where it is clearly faster, the
 // speeds of both are told, and the kernels go that way.
 func TestTuneTiling(t *testing.T) {
-	for batch, says := range map[Batch]string{Few: "a few tokens", Prompts: "prompts"} {
+	for batch, says := range map[Batch]string{Prompts: "prompts"} {
 		var notes []string
 		d, err := New(Options{Threads: 1, Note: func(line string) { notes = append(notes, line) }})
 		if err != nil {

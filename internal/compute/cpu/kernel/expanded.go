@@ -19,8 +19,10 @@ const (
 	expandedAhead = 16 << 10
 )
 
-// expanded reports whether products go by panels only.
-func (m *tiles) expanded() bool { return m.each.tile != nil }
+// expanded reports whether products of so many tokens go by panels only. One token of types that are not rare does not.
+func (c *call) expanded(tokens int) bool {
+	return c.m.each.tile != nil && (tokens > 1 || len(c.ways[Consecutive].all) == 0)
+}
 
 // eachRow computes the products of tokens with count rows from row first on, or with those that index lists where there
 // are any, by tiles of some rows and one token.
@@ -66,13 +68,14 @@ func (p *expanding) row(i int) unsafe.Pointer {
 	return unsafe.Add(p.w, i*p.rowBytes)
 }
 
-// soon returns the row that is asked for while row number i is expanded: perhaps one past the end, which the processor
-// ignores.
-func (p *expanding) soon(i int) unsafe.Pointer {
+// soon returns the address that is asked for while a part of row number i is expanded. It may be past the end of the
+// weights, which the processor ignores, so it is no pointer.
+func (p *expanding) soon(i, from int) uintptr {
+	at := uintptr(p.w) + uintptr((p.first+i+p.ahead)*p.rowBytes)
 	if p.index != nil {
-		return p.row(i + p.ahead)
+		at = uintptr(p.row(i + p.ahead))
 	}
-	return unsafe.Add(p.w, (p.first+i+p.ahead)*p.rowBytes)
+	return at + uintptr(from*p.step)
 }
 
 // rows computes a tile's rows from number at on, or those before the end where fewer are left, and n tokens from token t
@@ -98,10 +101,10 @@ func (p *expanding) rows(out []float32, at, t, n int) {
 			panel := &p.s.panel[i/p.place.together*p.pair]
 			i := at + i
 			if p.place.together == 1 {
-				p.expandRow(panel, place(p.row(i)), to-from, place(p.soon(i)))
+				p.expandRow(panel, place(p.row(i)), to-from, p.soon(i, from))
 				continue
 			}
-			p.expand(panel, place(p.row(i)), place(p.row(i+1)), to-from, place(p.soon(i)), place(p.soon(i+1)))
+			p.expand(panel, place(p.row(i)), place(p.row(i+1)), to-from, p.soon(i, from), p.soon(i+1, from))
 		}
 		for i := range n {
 			each.tile(&tile[i*stride], uintptr(4*stride), &p.s.panel[0], uintptr(p.pair), (*byte)(unsafe.Add(p.x, (t+i)*p.xStride+from*p.xStep)),
@@ -116,7 +119,7 @@ func (p *expanding) rows(out []float32, at, t, n int) {
 }
 
 // expand writes n superblocks of a row of a panel, or of the two rows of a pair, and asks for those at soon meanwhile.
-func (c *call) expand(dst, row, second *byte, n int, soon, soonSecond *byte) {
+func (c *call) expand(dst, row, second *byte, n int, soon, soonSecond uintptr) {
 	if c.m.expandPair != nil {
 		c.m.expandPair(dst, row, second, uintptr(n), soon, soonSecond)
 		return
@@ -127,9 +130,9 @@ func (c *call) expand(dst, row, second *byte, n int, soon, soonSecond *byte) {
 	}
 }
 
-func (c *call) expandRow(dst, row *byte, n int, soon *byte) {
-	if c.fetch != nil && soon != row {
-		c.fetch(soon, uintptr((n*c.step+fetchLine-1)/fetchLine))
+func (c *call) expandRow(dst, row *byte, n int, soon uintptr) {
+	if distance := soon - uintptr(unsafe.Pointer(row)); c.fetch != nil && distance != 0 && soon < c.end {
+		c.fetch((*byte)(unsafe.Add(unsafe.Pointer(row), distance)), uintptr((n*c.step+fetchLine-1)/fetchLine))
 	}
 	c.m.expand(dst, row, uintptr(n))
 }

@@ -8,7 +8,7 @@ import (
 // expanders of a rare type write n superblocks of a packed row as a panel's, or those of two rows as a strip's.
 type expanders struct {
 	row  func(dst, w *byte, n uintptr)
-	pair func(dst, first, second *byte, n uintptr, soon, soonSecond *byte)
+	pair func(dst, first, second *byte, n, soon, soonSecond uintptr)
 }
 
 func rareTypes() map[quant.Type]expanders {
@@ -26,6 +26,7 @@ func rareTypes() map[quant.Type]expanders {
 		quant.IQ1_S:       {expandIQ1SAVX2, expandPairIQ1S},
 		quant.IQ1_M:       {expandIQ1MAVX2, expandPairIQ1M},
 		quant.IQ4_NL:      {expandIQ4NLAVX2, expandPairIQ4NL},
+		quant.IQ4_XS:      {expandIQ4XSAVX2, expandPairIQ4XS},
 		quant.TQ1_0:       {expandTQ10AVX2, expandPairTQ10},
 		quant.TQ2_0:       {expandTQ10AVX2, expandPairTQ10},
 		quant.Q1_0:        {expandQ10AVX2, expandPairQ10},

@@ -5,7 +5,6 @@ import (
 	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
-	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // few is a type's tiles of two, three and four tokens over packed rows. Each has as many rows as the type's block. They
@@ -30,20 +29,9 @@ func (m *tiles) leastTokens() int {
 	return math.MaxInt
 }
 
-// HasFew reports whether products of a few tokens with weights of type t may go by tiles of 512-bit vectors or by those
-// of 256-bit ones.
-func (k *Kernels) HasFew(t quant.Type) bool { return t.Quantised() && k.types[t].few[0] != nil }
-
-// UseFew says whether products of four tokens and more with weights of type t, which HasFew, go by tiles of 512-bit
-// vectors. They do unless told otherwise. Those of two and three tokens always do.
-func (k *Kernels) UseFew(t quant.Type, use bool) { k.types[t].narrow = !use }
-
 // goesByFew reports whether so many tokens, too few for strips, go by tiles of a few.
 func (c *call) goesByFew(tokens int) bool {
-	if c.m.few[0] == nil || c.m.panel.tile != nil && tokens >= panelTokens {
-		return false
-	}
-	return !c.m.narrow || tokens < c.m.block.tokens
+	return c.m.few[0] != nil && (c.m.panel.tile == nil || tokens < panelTokens)
 }
 
 // fews computes rows [0, rows) of all tokens, which are two or more. Rows that would reach past the last begin before

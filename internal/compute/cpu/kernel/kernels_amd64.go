@@ -57,10 +57,9 @@ func avx2() *Kernels {
 	k.types = generic().types // of types that have no assembly
 	k.types[quant.Q4_0] = tiles{block: block{2, 2, tileQ40AVX22x2}, panel: block{2, 3, panelQ40AVX22x3}, expand: expandQ40AVX2}
 	k.types[quant.Q8_0] = tiles{block: block{2, 2, tileQ80AVX22x2}, panel: block{2, 3, panelQ80AVX22x3}, expand: expandQ80AVX2}
-	k.types[quant.Q4_K] = tiles{block: block{2, 2, tileQ4KAVX22x2}, panel: block{2, 3, panelQ4KAVX22x3}, expand: expandQ4KAVX2}
-	k.types[quant.Q5_K] = tiles{block: block{2, 2, tileQ5KAVX22x2}, panel: block{2, 3, panelQ5KAVX22x3}, expand: expandQ5KAVX2}
+	k.types[quant.Q4_K] = tiles{each: block{4, 1, panelQ5KAVX24x1}, panel: block{2, 3, panelQ4KAVX22x3}, expand: expandQ4KAVX2}
+	k.types[quant.Q5_K] = tiles{each: block{4, 1, panelQ5KAVX24x1}, panel: block{2, 3, panelQ5KAVX22x3}, expand: expandQ5KAVX2}
 	k.types[quant.Q6_K] = tiles{block: block{2, 2, tileQ6KAVX22x2}, panel: block{2, 3, panelQ6KAVX22x3}, expand: expandQ6KAVX2}
-	k.types[quant.IQ4_XS] = tiles{block: block{2, 2, tileIQ4XSAVX22x2}, panel: block{2, 3, panelIQ4XSAVX22x3}, expand: expandIQ4XSAVX2}
 	k.types[quant.MXFP4] = tiles{block: block{2, 2, tileMXFP4AVX22x2}, panel: block{2, 3, panelMXFP4AVX22x3}, expand: expandMXFP4AVX2}
 	k.takeOneToken("avx2", oneTokenAVX2(), usualAVX2())
 	k.takeFloatsAVX2()
@@ -91,15 +90,15 @@ func avxVNNI() *Kernels {
 	k.Name = "AVX-VNNI"
 	k.narrowVectors(true)
 	for _, t := range quant.Types() {
-		if !t.Quantised() || layout.FormOf(t) == layout.SignedBlocks {
+		if !t.Quantised() {
 			continue
 		}
-		panel := block{rows: 4, tokens: 3}
+		each, panel := block{rows: 4, tokens: 1}, block{rows: 4, tokens: 3}
 		switch t.Traits().Scales {
 		case quant.BlockScale, quant.ByteBlocks, quant.SuperScale, quant.Exponents:
-			panel.tile = panelQ80AVXVNNI4x3
+			each.tile, panel.tile = panelQ80AVXVNNI4x1, panelQ80AVXVNNI4x3
 		case quant.BlockMin, quant.SixBits:
-			panel.tile = panelQ4KAVXVNNI4x3
+			each.tile, panel.tile = panelQ4KAVXVNNI4x1, panelQ4KAVXVNNI4x3
 		default:
 			continue
 		}
@@ -108,10 +107,12 @@ func avxVNNI() *Kernels {
 			shift = mathbits.TrailingZeros(uint(offset))
 		}
 		m.panel, m.panelSuper, m.panelPart = panel, wide.types[t].panelSuper, uintptr(shift)<<layout.PartShift
-		if !m.expanded() {
+		m.block, m.each = block{}, each
+		if layout.FormOf(t) == layout.Own {
 			m.expand = wide.types[t].expand
 		}
 	}
+	k.types[quant.IQ4_NL].expand, k.types[quant.IQ4_XS].expand = expandIQ4NLVNNI, expandIQ4XSVNNI
 	return k
 }
 
@@ -142,8 +143,8 @@ func unpackersAVX2(types *[quant.Limit]tiles) (all [quant.Limit]unpacker) {
 	return all
 }
 
-// vnni is for processors with AVX-512 VL and VNNI: 32 registers, VPDPBUSD. Its blocks have 256-bit vectors, its tiles
-// of a few tokens, strips and streams 512-bit ones. Where AVX2 is faster it stays, in Q4_0's stream and Q8_0's wide
+// vnni is for processors with AVX-512 VL and VNNI: 32 registers, VPDPBUSD. Its tiles of
+// a few tokens, strips and streams have 512-bit vectors. Where AVX2 is faster it stays, in Q4_0's stream and Q8_0's wide
 // rows: integer sums are exact, so the bits are the same.
 func vnni() *Kernels {
 	k := avx2()
@@ -151,31 +152,27 @@ func vnni() *Kernels {
 	k.attention = wideAttention
 	k.adders[quant.Q4_0].group, k.adders[quant.Q8_0].group = addGroupQ40VNNI, addGroupQ80VNNI
 	k.types[quant.Q4_0] = tiles{
-		block: block{4, 4, tileQ40VNNI4x4}, few: few{fewQ40VNNI4x2, fewQ40VNNI4x3, fewQ40VNNI4x4},
+		block: block{4, 4, fewQ40VNNI4x4}, few: few{fewQ40VNNI4x2, fewQ40VNNI4x3, fewQ40VNNI4x4},
 		strip: strip{6, 18, expandStripQ40, firstQ40VNNI6x4, stripQ40VNNI6x4, stripQ40VNNI6x1}, expand: expandQ40AVX2,
 	}
 	k.types[quant.Q8_0] = tiles{
-		block: block{4, 4, tileQ80VNNI4x4}, few: few{fewQ80VNNI4x2, fewQ80VNNI4x3, fewQ80VNNI4x4},
+		block: block{4, 4, fewQ80VNNI4x4}, few: few{fewQ80VNNI4x2, fewQ80VNNI4x3, fewQ80VNNI4x4},
 		strip: strip{6, 18, expandStripQ80, firstQ80VNNI6x4, stripQ80VNNI6x4, stripQ80VNNI6x1}, expand: expandQ80VNNI,
 	}
 	k.types[quant.Q4_K] = tiles{
-		block: block{4, 4, tileQ4KVNNI4x4}, few: few{fewQ4KVNNI4x2, fewQ4KVNNI4x3, fewQ4KVNNI4x4},
-		strip: strip{6, 14, expandStripQ4K, firstQ4KVNNI6x4, stripQ4KVNNI6x4, stripQ4KVNNI6x1}, expand: expandQ4KAVX2,
+		block: block{4, 4, fewQ4KVNNI4x4}, few: few{fewQ4KVNNI4x2, fewQ4KVNNI4x3, fewQ4KVNNI4x4},
+		strip: strip{6, 14, expandStripQ4K, firstQ4KVNNI6x4, stripQ5KVNNI6x4, stripQ5KVNNI6x1}, expand: expandQ4KAVX2,
 	}
 	k.types[quant.Q5_K] = tiles{
-		block: block{4, 4, tileQ5KVNNI4x4}, few: few{fewQ5KVNNI4x2, fewQ5KVNNI4x3, fewQ5KVNNI4x4},
+		block: block{4, 4, fewQ5KVNNI4x4}, few: few{fewQ5KVNNI4x2, fewQ5KVNNI4x3, fewQ5KVNNI4x4},
 		strip: strip{6, 14, expandStripQ5K, firstQ5KVNNI6x4, stripQ5KVNNI6x4, stripQ5KVNNI6x1}, expand: expandQ5KAVX2,
 	}
 	k.types[quant.Q6_K] = tiles{
-		block: block{2, 4, tileQ6KVNNI2x4}, few: few{fewQ6KVNNI2x2, fewQ6KVNNI2x3, fewQ6KVNNI2x4},
+		block: block{2, 4, fewQ6KVNNI2x4}, few: few{fewQ6KVNNI2x2, fewQ6KVNNI2x3, fewQ6KVNNI2x4},
 		strip: strip{4, 18, expandStripQ6K, firstQ6KVNNI4x4, stripQ6KVNNI4x4, stripQ6KVNNI4x1}, expand: expandQ6KVNNI,
 	}
-	k.types[quant.IQ4_XS] = tiles{
-		block: block{4, 4, tileIQ4XSVNNI4x4}, few: few{fewIQ4XSVNNI4x2, fewIQ4XSVNNI4x3, fewIQ4XSVNNI4x4},
-		strip: strip{6, 14, expandStripIQ4XS, firstIQ4XSVNNI6x4, stripIQ4XSVNNI6x4, stripIQ4XSVNNI6x1}, expand: expandIQ4XSVNNI,
-	}
 	k.types[quant.MXFP4] = tiles{
-		block: block{4, 4, tileMXFP4VNNI4x4}, few: few{fewMXFP4VNNI4x2, fewMXFP4VNNI4x3, fewMXFP4VNNI4x4},
+		block: block{4, 4, fewMXFP4VNNI4x4}, few: few{fewMXFP4VNNI4x2, fewMXFP4VNNI4x3, fewMXFP4VNNI4x4},
 		strip: strip{6, 14, expandStripMXFP4, firstMXFP4VNNI6x4, stripMXFP4VNNI6x4, stripMXFP4VNNI6x1}, expand: expandMXFP4AVX2,
 	}
 	k.takeOneToken("vnni", oneTokenVNNI(), usualVNNI())

@@ -18,13 +18,13 @@ type tiles struct {
 	one    tile  // 1 row, 1 token; nil where a way of consecutive rows takes any number
 	block  block // some rows and tokens of packed weights
 	few    few   // as many rows of packed weights and a few tokens
-	narrow bool  // as many tokens as block has, and more, go by block
 	panel  block // some rows and tokens of a panel
-	each   block // some rows of a panel and one token; types that have it are expanded
+	each   block // some rows of a panel and one token: what a few tokens of types that have it go by, and one of rare types
 	strip  strip // instead of panel; no rows where there is none
 	expand func(dst, w *byte, n uintptr)
-	// expandPair is expand of two rows that lie in a pair; nil: there is only expand.
-	expandPair func(dst, first, second *byte, n uintptr, soon, soonSecond *byte)
+	// expandPair is expand of two rows that lie in a pair, and asks for memory at two addresses, which may be past the end
+	// of all weights; nil: there is only expand.
+	expandPair func(dst, first, second *byte, n, soon, soonSecond uintptr)
 	// pairRow writes n superblocks that expand wrote, rowSuper bytes each, as one row of a panel's pair. Each's panel has
 	// them as expand wrote them. Nil: expand writes what all panels have.
 	pairRow  func(dst, panel *byte, n uintptr)
@@ -70,13 +70,13 @@ func (k *Kernels) MatMulBefore(next Next, t quant.Type, out []float32, outStride
 		for i := range tokens {
 			clear(out[i*outStride:][:rows])
 		}
-	} else if c.m.expanded() || tokens >= c.m.leastTokens() && rows >= c.m.block.rows {
+	} else if c.expanded(tokens) || tokens >= c.m.leastTokens() && rows >= c.m.block.rows {
 		s := k.scratch.Get().(*blockScratch)
 		switch {
 		case c.matrices(s, rows, tokens, next):
 		case c.m.strip.rows > 0 && tokens >= c.m.strip.from && rows >= c.m.strip.rows:
 			c.strips(s, rows, tokens, next)
-		case c.m.expanded() && c.panelRows(rows, tokens) == 0:
+		case c.expanded(tokens) && c.panelRows(rows, tokens) == 0:
 			c.eachRow(s, c.out, 0, rows, nil, tokens)
 		case c.goesByFew(tokens):
 			c.fews(s, rows, tokens)
@@ -105,7 +105,7 @@ func (k *Kernels) DotRows(t quant.Type, out []float32, w []byte, index []int32, 
 		_ = w[int(r)*c.rowBytes:][:c.rowBytes]
 	}
 	done := 0
-	if c.m.expanded() && c.n > 0 && len(index) > 0 {
+	if c.expanded(1) && c.n > 0 && len(index) > 0 {
 		s := k.scratch.Get().(*blockScratch)
 		c.eachRow(s, out, 0, len(index), index, 1)
 		k.scratch.Put(s)
@@ -156,6 +156,7 @@ type call struct {
 	out       []float32
 	outStride int
 	w         unsafe.Pointer
+	end       uintptr // of w
 	rowBytes  int
 	x         unsafe.Pointer
 	xStride   int
@@ -173,6 +174,7 @@ func (k *Kernels) call(t quant.Type, out []float32, outStride int, w []byte, col
 		m: &k.types[t], ways: &k.ways[t], out: out, outStride: outStride, w: unsafe.Pointer(unsafe.SliceData(w)), rowBytes: RowBytes(t, cols),
 		x: x, xStride: xStride, form: k.Form(t), fetch: k.fetch,
 	}
+	c.end = uintptr(c.w) + uintptr(len(w))
 	switch c.form {
 	case Int8:
 		c.n, c.step, c.xStep, c.part = Super(cols), layout.Of(t).Bytes, layout.ActBytes, partSupers

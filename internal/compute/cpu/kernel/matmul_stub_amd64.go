@@ -64,9 +64,6 @@ func stripSmallScalesVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes 
 // panelQ80AVX24x1 computes out[t][r] of 4 Q8_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ80AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// tileQ40AVX22x2 computes out[t][r] of 2 Q4_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ40AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // tileQ40AVX24x1 computes out[t][r] of 4 Q4_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ40AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
@@ -76,11 +73,11 @@ func streamQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ40AVX2 computes one token's products with consecutive rows of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterOneQ40AVX2 computes one token's products with rows chosen by index of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneQ40AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
 // scatterQ40AVX2 computes one token's products with Q4_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ40AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// tileQ40AVX22x2 computes out[t][r] of 2 Q4_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ40AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelQ40AVX22x3 computes out[t][r] of 2 Q4_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ40AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -97,9 +94,6 @@ func expandQ50AVX2(dst *byte, w *byte, n uintptr)
 // expandQ51AVX2 writes n superblocks of a packed Q5_1 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ51AVX2(dst *byte, w *byte, n uintptr)
 
-// tileQ80AVX22x2 computes out[t][r] of 2 Q8_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ80AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // tileQ80AVX24x1 computes out[t][r] of 4 Q8_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ80AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
@@ -109,11 +103,11 @@ func streamQ80AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ80AVX2 computes one token's products with consecutive rows of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ80AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterOneQ80AVX2 computes one token's products with rows chosen by index of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneQ80AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
 // scatterQ80AVX2 computes one token's products with Q8_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ80AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// tileQ80AVX22x2 computes out[t][r] of 2 Q8_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ80AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelQ80AVX22x3 computes out[t][r] of 2 Q8_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ80AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -127,9 +121,6 @@ func expandQ2KAVX2(dst *byte, w *byte, n uintptr)
 // expandQ3KAVX2 writes n superblocks of a packed Q3_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ3KAVX2(dst *byte, w *byte, n uintptr)
 
-// tileQ4KAVX22x2 computes out[t][r] of 2 Q4_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ4KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // tileQ4KAVX24x1 computes out[t][r] of 4 Q4_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ4KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
@@ -138,9 +129,6 @@ func streamQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 
 // farQ4KAVX2 computes one token's products with consecutive rows of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneQ4KAVX2 computes one token's products with rows chosen by index of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterQ4KAVX2 computes one token's products with Q4_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -151,9 +139,6 @@ func panelQ4KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // expandQ4KAVX2 writes n superblocks of a packed Q4_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ4KAVX2(dst *byte, w *byte, n uintptr)
 
-// tileQ5KAVX22x2 computes out[t][r] of 2 Q5_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ5KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // tileQ5KAVX24x1 computes out[t][r] of 4 Q5_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ5KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
@@ -162,9 +147,6 @@ func streamQ5KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 
 // farQ5KAVX2 computes one token's products with consecutive rows of Q5_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ5KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneQ5KAVX2 computes one token's products with rows chosen by index of Q5_K. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneQ5KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterQ5KAVX2 computes one token's products with Q5_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ5KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -175,9 +157,6 @@ func panelQ5KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // expandQ5KAVX2 writes n superblocks of a packed Q5_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ5KAVX2(dst *byte, w *byte, n uintptr)
 
-// tileQ6KAVX22x2 computes out[t][r] of 2 Q6_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ6KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // tileQ6KAVX24x1 computes out[t][r] of 4 Q6_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ6KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
@@ -187,11 +166,11 @@ func streamQ6KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ6KAVX2 computes one token's products with consecutive rows of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ6KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterOneQ6KAVX2 computes one token's products with rows chosen by index of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneQ6KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
 // scatterQ6KAVX2 computes one token's products with Q6_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ6KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// tileQ6KAVX22x2 computes out[t][r] of 2 Q6_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ6KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelQ6KAVX22x3 computes out[t][r] of 2 Q6_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ6KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -217,27 +196,6 @@ func expandIQ4NLAVX2(dst *byte, w *byte, n uintptr)
 // expandIQ3SAVX2 writes n superblocks of a packed IQ3_S row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ3SAVX2(dst *byte, w *byte, n uintptr)
 
-// tileIQ4XSAVX22x2 computes out[t][r] of 2 IQ4_XS rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ4XSAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileIQ4XSAVX24x1 computes out[t][r] of 4 IQ4_XS rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ4XSAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamIQ4XSAVX2 computes one token's products with consecutive rows of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
-func streamIQ4XSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ4XSAVX2 computes one token's products with consecutive rows of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
-func farIQ4XSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneIQ4XSAVX2 computes one token's products with rows chosen by index of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneIQ4XSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ4XSAVX2 computes one token's products with IQ4_XS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterIQ4XSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// panelIQ4XSAVX22x3 computes out[t][r] of 2 IQ4_XS rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ4XSAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // expandIQ4XSAVX2 writes n superblocks of a packed IQ4_XS row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ4XSAVX2(dst *byte, w *byte, n uintptr)
 
@@ -246,9 +204,6 @@ func expandIQ1MAVX2(dst *byte, w *byte, n uintptr)
 
 // expandTQ10AVX2 writes n superblocks of a packed TQ1_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandTQ10AVX2(dst *byte, w *byte, n uintptr)
-
-// tileMXFP4AVX22x2 computes out[t][r] of 2 MXFP4 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileMXFP4AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // tileMXFP4AVX24x1 computes out[t][r] of 4 MXFP4 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileMXFP4AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
@@ -259,11 +214,11 @@ func streamMXFP4AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr
 // farMXFP4AVX2 computes one token's products with consecutive rows of MXFP4. Scalar twin: tileGeneric in matmul_generic.go.
 func farMXFP4AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterOneMXFP4AVX2 computes one token's products with rows chosen by index of MXFP4. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneMXFP4AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
 // scatterMXFP4AVX2 computes one token's products with MXFP4 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterMXFP4AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// tileMXFP4AVX22x2 computes out[t][r] of 2 MXFP4 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileMXFP4AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelMXFP4AVX22x3 computes out[t][r] of 2 MXFP4 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelMXFP4AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -277,9 +232,6 @@ func expandNVFP4AVX2(dst *byte, w *byte, n uintptr)
 // expandQ10AVX2 writes n superblocks of a packed Q1_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ10AVX2(dst *byte, w *byte, n uintptr)
 
-// tileQ40VNNI4x4 computes out[t][r] of 4 Q4_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // tileQ40VNNI4x1 computes out[t][r] of 4 Q4_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ40VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
@@ -288,9 +240,6 @@ func streamQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 
 // farQ40VNNI computes one token's products with consecutive rows of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneQ40VNNI computes one token's products with rows chosen by index of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneQ40VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterQ40VNNI computes one token's products with Q4_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ40VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -319,20 +268,17 @@ func fewQ40VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 // fewQ40VNNI4x4 computes out[t][r] of 4 Q4_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func fewQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// expandPairQ41 writes n superblocks of two packed rows of Q4_1 as a strip's, and asks for those of two others.
+// expandPairQ41 writes n superblocks of two packed rows of Q4_1 as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
-func expandPairQ41(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+func expandPairQ41(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// expandPairQ50 writes n superblocks of two packed rows of Q5_0 as a strip's, and asks for those of two others.
+// expandPairQ50 writes n superblocks of two packed rows of Q5_0 as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
-func expandPairQ50(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+func expandPairQ50(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// expandPairQ51 writes n superblocks of two packed rows of Q5_1 as a strip's, and asks for those of two others.
+// expandPairQ51 writes n superblocks of two packed rows of Q5_1 as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
-func expandPairQ51(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
-
-// tileQ80VNNI4x4 computes out[t][r] of 4 Q8_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+func expandPairQ51(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
 // tileQ80VNNI4x1 computes out[t][r] of 4 Q8_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ80VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
@@ -342,9 +288,6 @@ func streamQ80VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 
 // farQ80VNNI computes one token's products with consecutive rows of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ80VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneQ80VNNI computes one token's products with rows chosen by index of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneQ80VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterQ80VNNI computes one token's products with Q8_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ80VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -376,16 +319,13 @@ func fewQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 // expandQ80VNNI writes n superblocks of a packed Q8_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ80VNNI(dst *byte, w *byte, n uintptr)
 
-// expandPairQ2K writes n superblocks of two packed rows of Q2_K as a strip's, and asks for those of two others.
+// expandPairQ2K writes n superblocks of two packed rows of Q2_K as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
-func expandPairQ2K(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+func expandPairQ2K(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// expandPairQ3K writes n superblocks of two packed rows of Q3_K as a strip's, and asks for those of two others.
+// expandPairQ3K writes n superblocks of two packed rows of Q3_K as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
-func expandPairQ3K(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
-
-// tileQ4KVNNI4x4 computes out[t][r] of 4 Q4_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+func expandPairQ3K(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
 // tileQ4KVNNI4x1 computes out[t][r] of 4 Q4_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ4KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
@@ -396,19 +336,8 @@ func streamQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ4KVNNI computes one token's products with consecutive rows of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterOneQ4KVNNI computes one token's products with rows chosen by index of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
 // scatterQ4KVNNI computes one token's products with Q4_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// stripQ4KVNNI6x4 computes out[t][r] of 6 Q4_K rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ4KVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// stripQ4KVNNI6x1 computes out[t][r] of 6 Q4_K rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ4KVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
 
 // expandStripQ4K writes n superblocks of packed Q4_K rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripQ4K(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
@@ -426,9 +355,6 @@ func fewQ4KVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 // fewQ4KVNNI4x4 computes out[t][r] of 4 Q4_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func fewQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// tileQ5KVNNI4x4 computes out[t][r] of 4 Q5_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ5KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // tileQ5KVNNI4x1 computes out[t][r] of 4 Q5_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ5KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
@@ -437,9 +363,6 @@ func streamQ5KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 
 // farQ5KVNNI computes one token's products with consecutive rows of Q5_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ5KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneQ5KVNNI computes one token's products with rows chosen by index of Q5_K. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneQ5KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterQ5KVNNI computes one token's products with Q5_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ5KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -468,9 +391,6 @@ func fewQ5KVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 // fewQ5KVNNI4x4 computes out[t][r] of 4 Q5_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func fewQ5KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// tileQ6KVNNI2x4 computes out[t][r] of 2 Q6_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ6KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // tileQ6KVNNI4x1 computes out[t][r] of 4 Q6_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ6KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
@@ -479,9 +399,6 @@ func streamQ6KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 
 // farQ6KVNNI computes one token's products with consecutive rows of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ6KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneQ6KVNNI computes one token's products with rows chosen by index of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneQ6KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterQ6KVNNI computes one token's products with Q6_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ6KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -513,85 +430,47 @@ func fewQ6KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 // expandQ6KVNNI writes n superblocks of a packed Q6_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ6KVNNI(dst *byte, w *byte, n uintptr)
 
-// expandPairIQ2XXS writes n superblocks of two packed rows of IQ2_XXS as a strip's, and asks for those of two others.
+// expandPairIQ2XXS writes n superblocks of two packed rows of IQ2_XXS as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
-func expandPairIQ2XXS(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+func expandPairIQ2XXS(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// expandPairIQ2XS writes n superblocks of two packed rows of IQ2_XS as a strip's, and asks for those of two others.
+// expandPairIQ2XS writes n superblocks of two packed rows of IQ2_XS as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
-func expandPairIQ2XS(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+func expandPairIQ2XS(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// expandPairIQ3XXS writes n superblocks of two packed rows of IQ3_XXS as a strip's, and asks for those of two others.
+// expandPairIQ3XXS writes n superblocks of two packed rows of IQ3_XXS as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
-func expandPairIQ3XXS(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+func expandPairIQ3XXS(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// expandPairIQ1S writes n superblocks of two packed rows of IQ1_S as a strip's, and asks for those of two others.
+// expandPairIQ1S writes n superblocks of two packed rows of IQ1_S as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
-func expandPairIQ1S(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+func expandPairIQ1S(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// expandPairIQ4NL writes n superblocks of two packed rows of IQ4_NL as a strip's, and asks for those of two others.
+// expandPairIQ4NL writes n superblocks of two packed rows of IQ4_NL as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
-func expandPairIQ4NL(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+func expandPairIQ4NL(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// expandPairIQ3S writes n superblocks of two packed rows of IQ3_S as a strip's, and asks for those of two others.
+// expandIQ4NLVNNI writes n superblocks of a packed IQ4_NL row as a panel's. Scalar twin: superblock in unpack.go.
+func expandIQ4NLVNNI(dst *byte, w *byte, n uintptr)
+
+// expandPairIQ3S writes n superblocks of two packed rows of IQ3_S as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
-func expandPairIQ3S(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+func expandPairIQ3S(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// tileIQ4XSVNNI4x4 computes out[t][r] of 4 IQ4_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ4XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileIQ4XSVNNI4x1 computes out[t][r] of 4 IQ4_XS rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileIQ4XSVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// streamIQ4XSVNNI computes one token's products with consecutive rows of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
-func streamIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ4XSVNNI computes one token's products with consecutive rows of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
-func farIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneIQ4XSVNNI computes one token's products with rows chosen by index of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ4XSVNNI computes one token's products with IQ4_XS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// stripIQ4XSVNNI6x4 computes out[t][r] of 6 IQ4_XS rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripIQ4XSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// stripIQ4XSVNNI6x1 computes out[t][r] of 6 IQ4_XS rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
-// Scalar twin: tileGeneric in matmul_generic.go.
-func stripIQ4XSVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-
-// expandStripIQ4XS writes n superblocks of packed IQ4_XS rows as a strip's. Scalar twin: superblock in unpack.go.
-func expandStripIQ4XS(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
-
-// firstIQ4XSVNNI6x4 computes out[t][r] of 6 IQ4_XS rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
-// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
-func firstIQ4XSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
-
-// fewIQ4XSVNNI4x2 computes out[t][r] of 4 IQ4_XS rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ4XSVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewIQ4XSVNNI4x3 computes out[t][r] of 4 IQ4_XS rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ4XSVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// fewIQ4XSVNNI4x4 computes out[t][r] of 4 IQ4_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func fewIQ4XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// expandPairIQ4XS writes n superblocks of two packed rows of IQ4_XS as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
+// Scalar twin: superblock in unpack.go.
+func expandPairIQ4XS(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
 // expandIQ4XSVNNI writes n superblocks of a packed IQ4_XS row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ4XSVNNI(dst *byte, w *byte, n uintptr)
 
-// expandPairIQ1M writes n superblocks of two packed rows of IQ1_M as a strip's, and asks for those of two others.
+// expandPairIQ1M writes n superblocks of two packed rows of IQ1_M as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
-func expandPairIQ1M(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+func expandPairIQ1M(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// expandPairTQ10 writes n superblocks of two packed rows of TQ1_0 as a strip's, and asks for those of two others.
+// expandPairTQ10 writes n superblocks of two packed rows of TQ1_0 as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
-func expandPairTQ10(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
-
-// tileMXFP4VNNI4x4 computes out[t][r] of 4 MXFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileMXFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+func expandPairTQ10(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
 // tileMXFP4VNNI4x1 computes out[t][r] of 4 MXFP4 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileMXFP4VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
@@ -601,9 +480,6 @@ func streamMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr
 
 // farMXFP4VNNI computes one token's products with consecutive rows of MXFP4. Scalar twin: tileGeneric in matmul_generic.go.
 func farMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterOneMXFP4VNNI computes one token's products with rows chosen by index of MXFP4. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterOneMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterMXFP4VNNI computes one token's products with MXFP4 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -632,21 +508,29 @@ func fewMXFP4VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // fewMXFP4VNNI4x4 computes out[t][r] of 4 MXFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func fewMXFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// expandPairNVFP4 writes n superblocks of two packed rows of NVFP4 as a strip's, and asks for those of two others.
+// expandPairNVFP4 writes n superblocks of two packed rows of NVFP4 as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
-func expandPairNVFP4(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+func expandPairNVFP4(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
-// expandPairQ10 writes n superblocks of two packed rows of Q1_0 as a strip's, and asks for those of two others.
+// expandPairQ10 writes n superblocks of two packed rows of Q1_0 as a strip's, and asks for those at soon and soonSecond, which may be past the end of all memory.
 // Scalar twin: superblock in unpack.go.
-func expandPairQ10(dst *byte, first *byte, second *byte, n uintptr, soon *byte, soonSecond *byte)
+func expandPairQ10(dst *byte, first *byte, second *byte, n uintptr, soon uintptr, soonSecond uintptr)
 
 // panelQ80AVXVNNI4x3 computes out[t][r] of 4 rows and 3 tokens of types with the form of scales of Q8_0.
 // Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ80AVXVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
+// panelQ80AVXVNNI4x1 computes out[t][r] of 4 rows and 1 tokens of types with the form of scales of Q8_0.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ80AVXVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // panelQ4KAVXVNNI4x3 computes out[t][r] of 4 rows and 3 tokens of types with the form of scales of Q4_K.
 // Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ4KAVXVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelQ4KAVXVNNI4x1 computes out[t][r] of 4 rows and 1 tokens of types with the form of scales of Q4_K.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ4KAVXVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelF32VNNI4x8 computes out[t][r] of 4 F32 rows and 8 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelF32VNNI4x8(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -665,9 +549,6 @@ func matrixScalesAMX(out *float32, outStride uintptr, w *byte, n uintptr, acts *
 
 // matrixMinimaAMX computes out[t][r] of 16 tokens, whose superblocks are at acts, and of groups times 16 rows. Scalar twin: tileGeneric in matmul_generic.go.
 func matrixMinimaAMX(out *float32, outStride uintptr, w *byte, n uintptr, acts *byte, groups uintptr, scratch *byte)
-
-// matrixAddedAMX computes out[t][r] of 16 tokens, whose superblocks are at acts, and of groups times 16 rows. Scalar twin: tileGeneric in matmul_generic.go.
-func matrixAddedAMX(out *float32, outStride uintptr, w *byte, n uintptr, acts *byte, groups uintptr, scratch *byte)
 
 // matrixHalvesAMX computes out[t][r] of 16 tokens, whose superblocks are at acts, and of groups times 16 rows. Scalar twin: tileGeneric in matmul_generic.go.
 func matrixHalvesAMX(out *float32, outStride uintptr, w *byte, n uintptr, acts *byte, groups uintptr, scratch *byte)

@@ -119,7 +119,7 @@ func (c *call) fillTiles(s *blockScratch, p *matrixPlaces, g, first int) {
 		for i := 0; i < layout.MatrixRows; i += 2 {
 			w := (*byte)(unsafe.Add(c.w, (first+i)*c.rowBytes+from*c.step))
 			second := (*byte)(unsafe.Add(unsafe.Pointer(w), c.rowBytes))
-			c.expand(&s.panel[p.panel+i/2*p.pair], w, second, n, w, second)
+			c.expand(&s.panel[p.panel+i/2*p.pair], w, second, n, uintptr(unsafe.Pointer(w)), uintptr(unsafe.Pointer(second)))
 		}
 		c.m.matrix.fill(&s.panel[to+from*p.step], uintptr(p.step), &s.panel[p.panel], uintptr(p.pair), uintptr(2*c.m.panelSuper), uintptr(n),
 			c.m.matrix.offset, c.m.matrix.form)

@@ -139,9 +139,9 @@ func (c *call) strip(s *blockScratch, p *pieces, t, n int, f *fetchingAhead) {
 			for i := 0; i < k.rows; i += 2 {
 				first := (*byte)(unsafe.Add(unsafe.Pointer(packed), i*c.rowBytes))
 				second := (*byte)(unsafe.Add(unsafe.Pointer(first), c.rowBytes))
-				soon := c.soonRows() * c.rowBytes
+				soon := uintptr(c.soonRows() * c.rowBytes)
 				c.m.expandPair((*byte)(unsafe.Add(unsafe.Pointer(panel), i/2*int(pairBytes))), first, second, supers,
-					(*byte)(unsafe.Add(unsafe.Pointer(first), soon)), (*byte)(unsafe.Add(unsafe.Pointer(second), soon)))
+					uintptr(unsafe.Pointer(first))+soon, uintptr(unsafe.Pointer(second))+soon)
 			}
 		}
 	}

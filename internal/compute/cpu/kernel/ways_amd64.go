@@ -10,7 +10,7 @@ import (
 type oneToken struct {
 	near, far streamer
 	rows      tile      // of four rows
-	four, one scatterer // rows at a time
+	four      scatterer // rows at a time
 }
 
 // usualNear are the usual kernels of types that are unpacked so fast that the hardware's prefetchers keep up.
@@ -28,20 +28,19 @@ func (k *Kernels) takeOneToken(isa string, kernels map[quant.Type]oneToken, usua
 		}
 		have := &k.ways[t]
 		k.take(t, Consecutive, slices.Concat(threeWays(isa, s.near, s.far, s.rows, 4), have[Consecutive].all), u)
-		scattered := slices.Concat(scatters(isa, s.four, s.one), have[Scattered].all)
+		scattered := slices.Concat(scatters(isa, s.four, nil), have[Scattered].all)
 		k.take(t, Scattered, scattered, all(scattered[0].name))
 	}
 }
 
 func oneTokenAVX2() map[quant.Type]oneToken {
 	return map[quant.Type]oneToken{
-		quant.Q4_0:   {streamQ40AVX2, farQ40AVX2, tileQ40AVX24x1, scatterQ40AVX2, scatterOneQ40AVX2},
-		quant.Q8_0:   {streamQ80AVX2, farQ80AVX2, tileQ80AVX24x1, scatterQ80AVX2, scatterOneQ80AVX2},
-		quant.Q4_K:   {streamQ4KAVX2, farQ4KAVX2, tileQ4KAVX24x1, scatterQ4KAVX2, scatterOneQ4KAVX2},
-		quant.Q5_K:   {streamQ5KAVX2, farQ5KAVX2, tileQ5KAVX24x1, scatterQ5KAVX2, scatterOneQ5KAVX2},
-		quant.Q6_K:   {streamQ6KAVX2, farQ6KAVX2, tileQ6KAVX24x1, scatterQ6KAVX2, scatterOneQ6KAVX2},
-		quant.IQ4_XS: {streamIQ4XSAVX2, farIQ4XSAVX2, tileIQ4XSAVX24x1, scatterIQ4XSAVX2, scatterOneIQ4XSAVX2},
-		quant.MXFP4:  {streamMXFP4AVX2, farMXFP4AVX2, tileMXFP4AVX24x1, scatterMXFP4AVX2, scatterOneMXFP4AVX2},
+		quant.Q4_0:  {streamQ40AVX2, farQ40AVX2, tileQ40AVX24x1, scatterQ40AVX2},
+		quant.Q8_0:  {streamQ80AVX2, farQ80AVX2, tileQ80AVX24x1, scatterQ80AVX2},
+		quant.Q4_K:  {streamQ4KAVX2, farQ4KAVX2, tileQ4KAVX24x1, scatterQ4KAVX2},
+		quant.Q5_K:  {streamQ5KAVX2, farQ5KAVX2, tileQ5KAVX24x1, scatterQ5KAVX2},
+		quant.Q6_K:  {streamQ6KAVX2, farQ6KAVX2, tileQ6KAVX24x1, scatterQ6KAVX2},
+		quant.MXFP4: {streamMXFP4AVX2, farMXFP4AVX2, tileMXFP4AVX24x1, scatterMXFP4AVX2},
 	}
 }
 
@@ -52,18 +51,17 @@ func usualAVX2() map[quant.Type][Classes]string {
 // oneTokenVNNI are in 512-bit vectors, but for those of several rows at a time.
 func oneTokenVNNI() map[quant.Type]oneToken {
 	return map[quant.Type]oneToken{
-		quant.Q4_0:   {streamQ40VNNI, farQ40VNNI, tileQ40VNNI4x1, scatterQ40VNNI, scatterOneQ40VNNI},
-		quant.Q8_0:   {streamQ80VNNI, farQ80VNNI, tileQ80VNNI4x1, scatterQ80VNNI, scatterOneQ80VNNI},
-		quant.Q4_K:   {streamQ4KVNNI, farQ4KVNNI, tileQ4KVNNI4x1, scatterQ4KVNNI, scatterOneQ4KVNNI},
-		quant.Q5_K:   {streamQ5KVNNI, farQ5KVNNI, tileQ5KVNNI4x1, scatterQ5KVNNI, scatterOneQ5KVNNI},
-		quant.Q6_K:   {streamQ6KVNNI, farQ6KVNNI, tileQ6KVNNI4x1, scatterQ6KVNNI, scatterOneQ6KVNNI},
-		quant.IQ4_XS: {streamIQ4XSVNNI, farIQ4XSVNNI, tileIQ4XSVNNI4x1, scatterIQ4XSVNNI, scatterOneIQ4XSVNNI},
-		quant.MXFP4:  {streamMXFP4VNNI, farMXFP4VNNI, tileMXFP4VNNI4x1, scatterMXFP4VNNI, scatterOneMXFP4VNNI},
+		quant.Q4_0:  {streamQ40VNNI, farQ40VNNI, tileQ40VNNI4x1, scatterQ40VNNI},
+		quant.Q8_0:  {streamQ80VNNI, farQ80VNNI, tileQ80VNNI4x1, scatterQ80VNNI},
+		quant.Q4_K:  {streamQ4KVNNI, farQ4KVNNI, tileQ4KVNNI4x1, scatterQ4KVNNI},
+		quant.Q5_K:  {streamQ5KVNNI, farQ5KVNNI, tileQ5KVNNI4x1, scatterQ5KVNNI},
+		quant.Q6_K:  {streamQ6KVNNI, farQ6KVNNI, tileQ6KVNNI4x1, scatterQ6KVNNI},
+		quant.MXFP4: {streamMXFP4VNNI, farMXFP4VNNI, tileMXFP4VNNI4x1, scatterMXFP4VNNI},
 	}
 }
 
-// usualVNNI has AVX2's kernels where these were faster on Zen 4: in Q4_0, and in wide rows of Q8_0. Q4_K, IQ4_XS and
-// MXFP4 take longest to unpack, so that the hardware's prefetchers fall behind: far kernels were up to a quarter faster
+// usualVNNI has AVX2's kernels where these were faster on Zen 4: in Q4_0, and in wide rows of Q8_0. Q4_K and MXFP4
+// take longest to unpack, so that the hardware's prefetchers fall behind: far kernels were up to a quarter faster
 // on a busy machine.
 func usualVNNI() map[quant.Type][Classes]string {
 	far := [Classes]string{"far-vnni", "far-vnni", "far-vnni", "rows-vnni"}
@@ -71,7 +69,7 @@ func usualVNNI() map[quant.Type][Classes]string {
 		quant.Q4_0: usualWays("avx2"),
 		quant.Q8_0: {"near-vnni", "near-vnni", "rows-avx2", "rows-avx2"},
 		quant.Q6_K: usualNear("vnni"),
-		quant.Q4_K: far, quant.IQ4_XS: far, quant.MXFP4: far,
+		quant.Q4_K: far, quant.MXFP4: far,
 	}
 }
 

@@ -172,7 +172,7 @@ const (
 // FormOf returns the form of type t's panels.
 func FormOf(t quant.Type) Form {
 	switch t {
-	case quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q5_K, quant.Q6_K, quant.IQ4_XS, quant.MXFP4:
+	case quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q5_K, quant.Q6_K, quant.MXFP4:
 		return Own
 	}
 	traits := t.Traits()
