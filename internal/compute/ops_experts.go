@@ -2,17 +2,6 @@ package compute
 
 import "fmt"
 
-// Choice holds, for each of Rows tokens, which Used of N experts are computed, the highest ranked first, and the weight
-// of each. Only Route fills it, so that its experts are always among the N.
-type Choice struct {
-	Rows, Used, N int
-	Outputs       bool // as Tensor.Outputs
-	Mem           any  // the device's own handle
-}
-
-// First returns the view of the first n tokens' choices.
-func (c Choice) First(n int) Choice { c.Rows = n; return c }
-
 // Score names the function that makes an expert's score of its logit.
 type Score int
 

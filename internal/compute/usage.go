@@ -75,3 +75,31 @@ func (u *SlotUse) Add(v SlotUse) {
 func (u SlotUse) Since(then SlotUse) SlotUse {
 	return SlotUse{ExpertUse{u.Hits - then.Hits, u.Misses - then.Misses}, u.Promotions - then.Promotions, u.Bytes - then.Bytes}
 }
+
+// NeuronCount counts (token, neuron) pairs of one layer, and what they cost. The device adds to it when a segment has
+// run.
+type NeuronCount struct {
+	Steps     int64 // calls
+	Tokens    int64 // tokens that passed
+	Predicted int64 // neurons in the sets
+	Gated     int64 // of those, the ones whose act(gate), in ungated layers act(up), was not zero
+	Active    int64 // of those, the ones whose a_i was not zero
+	Bytes     int64 // of weights that were read for them; a row that several tokens of a step need is counted once where it is read once
+	RAM       int64 // of Bytes, those that the processor read
+
+	PredictedRAM, ActiveRAM int64 // of Predicted and Active, the neurons that the processor computed
+}
+
+// Join adds what a part of the layer's neurons counted of the same steps, and starts part anew. c may be nil.
+func (c *NeuronCount) Join(part *NeuronCount) {
+	if c != nil {
+		c.Predicted += part.Predicted
+		c.Gated += part.Gated
+		c.Active += part.Active
+		c.Bytes += part.Bytes
+		c.RAM += part.RAM
+		c.PredictedRAM += part.PredictedRAM
+		c.ActiveRAM += part.ActiveRAM
+	}
+	*part = NeuronCount{}
+}

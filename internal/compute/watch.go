@@ -98,7 +98,7 @@ const (
 // PartOf returns the part of a model that an operation belongs to.
 func PartOf(op Op) Part {
 	switch o := op.(type) {
-	case *Attend, *AttendLatent, *Select, *StoreKV, *LoadKeys, *RoPE, *Temper, *Convolve, *Scan, *Delta, *WKV:
+	case *Attend, *AttendLatent, *AttendBlocks, *Compress, *Select, *StoreKV, *LoadKeys, *RoPE, *Temper, *Convolve, *Scan, *Delta, *WKV:
 		return PartAttention
 	case *Predict:
 		return PartPredictor

@@ -244,8 +244,11 @@ type tensor struct {
 	whereabouts
 }
 
-// whereabouts say where a tensor's content is.
+// whereabouts say where the content is of what both devices have memory for.
 type whereabouts struct{ onGPU, onHost bool }
+
+// written says that one of the devices has written it.
+func (w *whereabouts) written(gpu bool) { w.onGPU, w.onHost = gpu, !gpu }
 
 // pair is host, with as much memory on the GPU.
 func (d *Device) pair(host compute.Tensor) (tensorPair, error) {
@@ -297,10 +300,10 @@ func (d *Device) tensor(host compute.Tensor) (compute.Tensor, error) {
 
 // set is a set's memory on both devices, and where its content is.
 type set struct {
-	gpu, host     compute.Set
-	cold          compute.Set // the host's, of the neurons that are not on the GPU
-	words         []uint32    // scratch: bits of host
-	onGPU, onHost bool
+	gpu, host compute.Set
+	cold      compute.Set // the host's, of the neurons that are not on the GPU
+	words     []uint32    // scratch: bits of host
+	whereabouts
 }
 
 // Set allocates a set on both devices.

@@ -4,8 +4,8 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 
 // choice is a choice's memory on both devices, and where its content is.
 type choice struct {
-	gpu, host     compute.Choice
-	onGPU, onHost bool
+	gpu, host compute.Choice
+	whereabouts
 }
 
 // Choice allocates choices on both devices.
@@ -78,7 +78,7 @@ func (r *router) experts(o *compute.Experts) {
 // then adds the host's sum to its own.
 func (r *router) bothExperts(o *compute.Experts) {
 	hot, cold := r.split(&o.Weights, o.Choice)
-	partial, err := r.d.partial(o.Out.Cols, 0)
+	sums, err := r.partialSums(o.Out, compute.Tensor{})
 	if err != nil {
 		r.fail(err)
 		return
@@ -89,20 +89,13 @@ func (r *router) bothExperts(o *compute.Experts) {
 	r.toHost(o.X)
 	r.choiceToHost(&o.Choice)
 	r.expect()
-	sum := viewed(o.Out, partial.host)
-	r.onHost(&compute.Experts{Out: sum, X: hostTensor(o.X), Choice: hostChoice(o.Choice), Weights: cold}, o.Weights.Up)
+	r.onHost(&compute.Experts{Out: sums[0].host, X: hostTensor(o.X), Choice: hostChoice(o.Choice), Weights: cold}, o.Weights.Up)
 	work := r.stretch()
 	r.meet(func() {
 		r.gpu.Do(&compute.Experts{Out: gpuTensor(o.Out), X: gpuTensor(o.X), Choice: gpuChoice(o.Choice), Weights: hot})
 	})
-	from := viewed(o.Out, partial.gpu)
-	to := r.gpu.Upload(from)
-	work.stores = append(work.stores, func(w *window) {
-		copy(w.floats(sum, to()), r.d.host.Data(sum))
-		count.Join(cold.Count)
-	})
-	r.gpu.Do(&compute.Add{Dst: gpuTensor(o.Out), X: from})
-	written(o.Out, true)
+	work.stores = append(work.stores, func(*window) { count.Join(cold.Count) })
+	r.addPartial(work, sums[0])
 }
 
 // split returns the weights of those experts that the GPU holds, and of those that the host holds. Only the host counts

@@ -221,10 +221,7 @@ func (r *router) arrive(tensors ...compute.Tensor) {
 }
 
 // written says where t's content is now.
-func written(t compute.Tensor, gpu bool) {
-	m := t.Mem.(*tensor)
-	m.onGPU, m.onHost = gpu, !gpu
-}
+func written(t compute.Tensor, gpu bool) { t.Mem.(*tensor).written(gpu) }
 
 // onHost has the host do op, with weights of its own.
 func (r *router) onHost(op compute.Op, weights ...*compute.Matrix) {
@@ -283,12 +280,10 @@ func (r *router) on(gpu bool, op compute.Op, o *operands) {
 		written(t, gpu)
 	}
 	for _, s := range o.writeSets {
-		m := sets(s)
-		m.onGPU, m.onHost = gpu, !gpu
+		sets(s).written(gpu)
 	}
 	if o.writeChoice != nil {
-		m := choiceOf(*o.writeChoice)
-		m.onGPU, m.onHost = gpu, !gpu
+		choiceOf(*o.writeChoice).written(gpu)
 	}
 }
 

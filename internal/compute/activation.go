@@ -1,0 +1,67 @@
+package compute
+
+// Activation is the nonlinearity of a feed-forward layer.
+type Activation struct {
+	Kind      Nonlinearity
+	Threshold float32 // FATReLU: z > Threshold ? z : 0; SiLU and GELU: act(g) of a magnitude below it is taken as 0
+	Slope     float32 // of ClampedSwiGLU: of the sigmoid's input; of SiTU: its β; of XIELU: b
+	Limit     float32 // of the last kinds: what g, or of CappedSwiGLU its SiLU, and u are kept within; of XIELU: e
+	Above     float32 // of XIELU: p
+	Below     float32 // of XIELU: n
+}
+
+// Nonlinearity names the function in an Activation.
+type Nonlinearity int
+
+// The nonlinearities; g is the gate's output (or up's, in ungated layers), u is up's.
+const (
+	SiLU    Nonlinearity = iota // g·sigmoid(g)·u
+	GELU                        // 0.5·g·(1+tanh(√(2/π)(g+0.044715g³)))·u
+	ReLU                        // max(g,0)·u
+	FATReLU                     // (g > t ? g : 0)·u
+	DReLU                       // max(g,0)·max(u,0)
+	ReLU2                       // max(g,0)²·u
+
+	// ClampedSwiGLU is min(g,l)·sigmoid(s·min(g,l))·(1+min(max(u,-l),l)), with s Slope and l Limit.
+	//
+	// Source: OpenAI 2025, gpt-oss-120b & gpt-oss-20b model card; reference implementation.
+	ClampedSwiGLU
+	Logistic // sigmoid(g)·u, of what attention is multiplied by; no feed-forward layer has it
+
+	LimitedSwiGLU // min(g,l)·sigmoid(min(g,l))·min(max(u,-l),l), with l Limit
+	CappedSwiGLU  // min(g·sigmoid(g),l)·min(max(u,-l),l)
+
+	// SiTU is β·tanh(g/β)·sigmoid(g)·l·tanh(u/l), with β Slope and l Limit, which is 0 where u stays as it is.
+	SiTU
+
+	Softplus // ln(1+exp(g))·u, of what attention is multiplied by, as Logistic
+	Identity // g·u, likewise
+
+	// XIELU is (p·g² + b·g)·u above 0, and (n·(expm1(min(g,e)) − g) + b·g)·u elsewhere. Only Activate computes it.
+	//
+	// Source: Huang and Schlag 2025, Deriving Activation Functions Using Integration.
+	XIELU
+
+	GELUErf   // 0.5·g·(1+erf(g/√2))·u. Only Activate computes it, as the next
+	GELUQuick // g·sigmoid(1.702g)·u
+)
+
+func (n Nonlinearity) String() string {
+	return [...]string{"silu", "gelu", "relu", "fatrelu", "drelu", "relu2", "clamped_swiglu", "logistic", "limited_swiglu", "capped_swiglu", "situ", "softplus", "identity", "xielu", "gelu_erf", "gelu_quick"}[n]
+}
+
+// Limited reports whether a nonlinearity has limits, which files say or families have.
+func (n Nonlinearity) Limited() bool { return n == ClampedSwiGLU || n >= LimitedSwiGLU && n <= SiTU }
+
+// Nonlinearities returns all that feed-forward layers may have.
+func Nonlinearities() []Nonlinearity {
+	return []Nonlinearity{SiLU, GELU, ReLU, FATReLU, DReLU, ReLU2, ClampedSwiGLU, LimitedSwiGLU, CappedSwiGLU, SiTU}
+}
+
+// Sparse reports whether the activation is exactly zero for part of its inputs.
+func (a Activation) Sparse() bool { return a.Kind >= ReLU && a.Kind <= ReLU2 || a.Small() }
+
+// Small reports whether small activations are taken as zero, on either side of it.
+//
+// Source: Lee et al. 2024, CATS: Contextually-Aware Thresholding for Sparsity in Large Language Models.
+func (a Activation) Small() bool { return (a.Kind == SiLU || a.Kind == GELU) && a.Threshold > 0 }

@@ -1,0 +1,45 @@
+package compute
+
+// Tensor is an activation [Rows, Cols] of float32 on a device. It is a view: its
+// memory belongs to the device and lives until the device is closed.
+type Tensor struct {
+	Rows, Cols int
+	Outputs    bool // rows are those that Params.Out names, in that order, not all of the step's tokens
+	Mem        any  // the device's own handle
+}
+
+// First returns the view of t's first n rows.
+func (t Tensor) First(n int) Tensor { t.Rows = n; return t }
+
+// Like returns the view of t's first rows that has as many as x, of the same kind.
+func (t Tensor) Like(x Tensor) Tensor {
+	t.Rows, t.Outputs = x.Rows, x.Outputs
+	return t
+}
+
+// Split is t seen as rows of cols elements each: [Rows·Cols/cols, cols]. Heads are rows this way.
+func (t Tensor) Split(cols int) Tensor {
+	t.Rows, t.Cols = t.Rows*t.Cols/cols, cols
+	return t
+}
+
+// Set holds, for each of Rows tokens, which of N neurons are computed. With a nil Mem it is all of them.
+type Set struct {
+	Rows, N int
+	Outputs bool // as Tensor.Outputs
+	Mem     any  // the device's own handle
+}
+
+// First returns the view of the first n tokens' sets.
+func (s Set) First(n int) Set { s.Rows = n; return s }
+
+// Choice holds, for each of Rows tokens, which Used of N experts are computed, the highest ranked first, and the weight
+// of each. Only Route fills it, so that its experts are always among the N.
+type Choice struct {
+	Rows, Used, N int
+	Outputs       bool // as Tensor.Outputs
+	Mem           any  // the device's own handle
+}
+
+// First returns the view of the first n tokens' choices.
+func (c Choice) First(n int) Choice { c.Rows = n; return c }
