@@ -11,10 +11,10 @@ import (
 // encoder describes what models of embeddings that came after BERT share: every token sees all others, norms are
 // LayerNorms of the residual with what a part has added, and there is no head.
 func encoder() Family {
-	return Family{
-		LayerNorm: true, NormSum: true, Later: true, Headless: true, Activation: compute.GELU, HeadsFillWidth: true,
-		Root: []string{"bert.", "roberta.", "distilbert.", ""}, Buffers: encoderBuffers(),
-	}
+	var f Family
+	f.LayerNorm, f.NormSum, f.Later, f.Headless, f.Activation, f.HeadsFillWidth = true, true, true, true, compute.GELU, true
+	f.Root, f.Buffers = []string{"bert.", "roberta.", "distilbert.", ""}, encoderBuffers()
+	return f
 }
 
 // encoderBuffers are the ends of names of weights for the training's tasks, and of what a classification head is made

@@ -15,7 +15,6 @@ func commandR() Family {
 	f.Block = replaced(llamaBlock(Same), "ffn_norm.weight",
 		Tensor{Name: "attn_q_norm.weight", Source: "self_attn.q_norm.weight", Optional: true}, // Command R+'s
 		Tensor{Name: "attn_k_norm.weight", Source: "self_attn.k_norm.weight", Optional: true})
-	f.HeadNorms = true
 	f.Read = readCommandR
 	return f
 }

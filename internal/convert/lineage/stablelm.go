@@ -12,7 +12,7 @@ func stablelm() Family {
 	f.Block = replaced(normBiases(llamaBlock(Same), Same), "attn_output.bias",
 		Tensor{Name: "attn_q_norm.weight", Source: "self_attn.q_layernorm.norms.%d.weight", Optional: true, Change: Stacked},
 		Tensor{Name: "attn_k_norm.weight", Source: "self_attn.k_layernorm.norms.%d.weight", Optional: true, Change: Stacked})
-	f.HeadNorms, f.PerhapsBeside = true, true
+	f.PerhapsBeside = true
 	f.Read = readStableLM
 	return f
 }
