@@ -328,7 +328,7 @@ func (c *config) sizes(l int) sizes {
 	if n := len(c.LayerKV); n > 0 {
 		s.KVHeads = c.LayerKV[min(l, n-1)]
 	}
-	if l == 0 { // see lineage.lineage.Family.InLayer
+	if l == 0 { // see lineage.Family.InLayer
 		s.Ranks.Value = s.Ranks.Rate
 	}
 	if c.GlobalHead > 0 && l < len(c.LayerTypes) && c.LayerTypes[l] == "full_attention" {

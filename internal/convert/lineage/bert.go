@@ -133,3 +133,14 @@ func (c *Config) skipPadding() error {
 	c.Context -= c.PaddingRows
 	return nil
 }
+
+// BERTKeys are those of BERT.
+type BERTKeys struct {
+	PositionType string          `json:"position_embedding_type"`
+	TokenTypes   int             `json:"type_vocab_size"`
+	Padding      json.RawMessage `json:"pad_token_id"`
+	Labels       json.RawMessage `json:"id2label"` // of a classification head's numbers
+	Sinusoidal   bool            `json:"sinusoidal_pos_embds"`
+	DistilWidth  int             `json:"dim"`
+	DistilFF     int             `json:"hidden_dim"`
+}

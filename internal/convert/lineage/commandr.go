@@ -42,3 +42,10 @@ func readCommandR(c *Config) error {
 	c.TiedHead = true
 	return nil
 }
+
+// CommandRKeys are those of Command R.
+type CommandRKeys struct {
+	LogitFactor float64 `json:"logit_scale"`      // logits are multiplied by it
+	LongContext int     `json:"model_max_length"` // where max_position_embeddings is less than the model was trained for
+	QueryNorm   bool    `json:"use_qk_norm"`
+}

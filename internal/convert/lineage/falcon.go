@@ -69,3 +69,19 @@ func (c *Config) falconKV() int {
 	}
 	return c.FalconKV[0]
 }
+
+// FalconKeys are those of Falcon, with its older names.
+type FalconKeys struct {
+	FalconAct    string  `json:"activation"`
+	FalconKV     Counts  `json:"num_kv_heads"` // of OpenELM in each layer
+	OldLayers    int     `json:"n_layer"`
+	OldHeads     int     `json:"n_head"`
+	OldKVHeads   int     `json:"n_head_kv"`
+	FalconFF     int     `json:"ffn_hidden_size"`
+	LayerNormEps float64 `json:"layer_norm_epsilon"`
+	MultiQuery   *bool   `json:"multi_query"`
+	NewDecoder   bool    `json:"new_decoder_architecture"`
+	Parallel     *bool   `json:"parallel_attn"`
+	Alibi        bool    `json:"alibi"`
+	Bias         bool    `json:"bias"`
+}

@@ -52,3 +52,13 @@ func readGPT2(c *Config) error {
 	c.TiedHead = or(c.Tied, true)
 	return nil
 }
+
+// GPT2Keys are those of GPT-2.
+type GPT2Keys struct {
+	OldHidden    int  `json:"n_embd"`
+	Positions    int  `json:"n_positions"`
+	OldContext   int  `json:"n_ctx"`
+	Inner        int  `json:"n_inner"`
+	ScaleByLayer bool `json:"scale_attn_by_inverse_layer_idx"`
+	CrossRead    bool `json:"add_cross_attention"`
+}

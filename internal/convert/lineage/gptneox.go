@@ -51,3 +51,9 @@ func readGPTNeoX(c *Config) error {
 	}
 	return nil
 }
+
+// GPTNeoXKeys are those of GPT-NeoX.
+type GPTNeoXKeys struct {
+	RotaryBase  float64 `json:"rotary_emb_base"`
+	RotaryShare float64 `json:"rotary_pct"`
+}

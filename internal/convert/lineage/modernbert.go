@@ -99,3 +99,14 @@ func gemmaEmbedding() Family {
 	}
 	return f
 }
+
+// ModernBERTKeys are those of ModernBERT.
+type ModernBERTKeys struct {
+	LocalAttention    int     `json:"local_attention"`
+	GlobalEvery       int     `json:"global_attn_every_n_layers"`
+	GlobalTheta       float64 `json:"global_rope_theta"`
+	LocalTheta        float64 `json:"local_rope_theta"`
+	NormBias          bool    `json:"norm_bias"`
+	MLPBias           bool    `json:"mlp_bias"`
+	ClassifierPooling string  `json:"classifier_pooling"`
+}

@@ -92,3 +92,14 @@ func readMPT(c *Config) error {
 	c.TiedHead = or(c.Tied, true)
 	return nil
 }
+
+// MPTKeys are those of MPT and DBRX.
+type MPTKeys struct {
+	ModelWidth int           `json:"d_model"`
+	MPTHeads   int           `json:"n_heads"`
+	MPTLayers  int           `json:"n_layers"`
+	MaxSeq     int           `json:"max_seq_len"`
+	Expansion  float64       `json:"expansion_ratio"` // neurons by width
+	MPT        *MPTAttention `json:"attn_config"`
+	DBRX       *DBRXExperts  `json:"ffn_config"`
+}

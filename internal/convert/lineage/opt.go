@@ -59,3 +59,13 @@ func readOPT(c *Config) error {
 	c.TiedHead = or(c.Tied, true)
 	return nil
 }
+
+// OPTKeys are those of OPT.
+type OPTKeys struct {
+	OPTAct     string `json:"activation_function"`
+	OPTFF      int    `json:"ffn_dim"`
+	Projection int    `json:"word_embed_proj_dim"`
+	NormFirst  *bool  `json:"do_layer_norm_before"`
+	EnableBias *bool  `json:"enable_bias"`
+	NormAffine *bool  `json:"layer_norm_elementwise_affine"`
+}

@@ -26,3 +26,11 @@ func readStableLM(c *Config) error {
 	}
 	return nil
 }
+
+// StableLMKeys are those of StableLM.
+type StableLMKeys struct {
+	OldLayerNormEps float64 `json:"layer_norm_eps"`
+	OldRotary       float64 `json:"rope_pct"` // share of a head that is rotated
+	ParallelParts   *bool   `json:"use_parallel_residual"`
+	HeadNorm        bool    `json:"qk_layernorm"`
+}
