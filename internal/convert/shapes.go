@@ -86,3 +86,53 @@ func (p *plan) shape(i *item) []int {
 	}
 	return slices.Clone(shape)
 }
+
+// sizes are those of a layer.
+type sizes struct {
+	FF                 int
+	Heads, KVHeads     int
+	Key, Value         int // elements of a head's key and of its value
+	Latent, Rotated    int // of latent attention: elements that keys and values follow from, and rotated ones of a head
+	lineage.StateSpace     // of recurrent layers
+}
+
+// sizes returns those of layer l.
+func (c *config) sizes(l int) sizes {
+	s := sizes{FF: c.neurons(l), Heads: c.Heads, KVHeads: c.KVHeads, Key: c.HeadDim, Value: c.value(), Latent: c.Latent, Rotated: c.Turned, StateSpace: c.StateSpace}
+	if c.LayerParts != nil && c.LayerParts[l]&lineage.Attention == 0 {
+		s.KVHeads = 0
+	}
+	if n := len(c.LayerHeads); n > 0 { // those of layers behind the last are the last's
+		s.Heads = c.LayerHeads[min(l, n-1)]
+	}
+	if n := len(c.LayerKV); n > 0 {
+		s.KVHeads = c.LayerKV[min(l, n-1)]
+	}
+	if l == 0 { // see lineage.Family.InLayer
+		s.Ranks.Value = s.Ranks.Rate
+	}
+	if c.GlobalHead > 0 && l < len(c.LayerTypes) && c.LayerTypes[l] == "full_attention" {
+		s.KVHeads, s.Key, s.Value = c.GlobalKV, c.GlobalHead, c.GlobalHead
+	}
+	return s
+}
+
+// neurons returns those of layer l.
+func (c *config) neurons(l int) int {
+	n := c.FF
+	if c.LayerParts != nil {
+		switch {
+		case c.LayerParts[l]&lineage.FeedForward == 0:
+			return 0
+		case c.Mixture.Count > 0 && c.LayerParts[l] == lineage.FeedForward:
+			return c.Mixture.Width
+		}
+	}
+	if len(c.Widths) == c.Layers {
+		n = c.Widths[l]
+	}
+	if c.Wider && l >= c.Layers-c.Shares() {
+		n *= 2
+	}
+	return n
+}

@@ -20,44 +20,65 @@ import (
 // Config is what a model consists of and how it is to be computed. It follows from an outline of the model: what the
 // family's program binds.
 type Config struct {
-	Arch    string // general.architecture
-	Name    string // general.name
-	Context int    // positions the model was trained for
-	Embd    int    // width of the residual stream
-	Given   int    // numbers that are given for a row of a picture, see nn.Embedding
-	Axes    bool   // rotations tell the axes of a picture's positions apart
-	Layers  int
-	Further int // layers of the file behind these, which predict further tokens than the next and are not computed, but for guesses
-	// FurtherCached says that the KV cache has a part of the first of these.
-	FurtherCached bool
-	Blocks        []Block // [Layers]; where they differ, the four below are the largest
-	Experts       Experts // of the layers that have any
+	Arch     string  // general.architecture
+	Name     string  // general.name
+	Context  int     // positions the model was trained for
+	Embd     int     // width of the residual stream
+	Vocab    int     // rows of the token embedding
+	Types    int     // of tokens, as BERT's texts have; 0: none
+	Eps      float32 // of the norms
+	Act      compute.Activation
+	Later    bool // tokens see later positions, too
+	Headless bool // there are no logits: hidden states are the result
+	Layers   int
+	Blocks   []Block // [Layers]
+	Largest
+	Experts Experts // of the layers that have any
 	// ExpertUse counts which experts the tokens of some texts used, numbered as the file has them; nil: the file does
 	// not say.
-	ExpertUse           *neuron.Experts
-	FF                  int
-	Heads               int
-	KVHeads             int
-	HeadDim             int     // of keys
-	Vocab               int     // rows of the token embedding
-	Eps                 float32 // of the norms
-	Later               bool    // tokens see later positions, too
-	Headless            bool    // there are no logits: hidden states are the result
-	Types               int     // of tokens, as BERT's texts have; 0: none
-	Act                 compute.Activation
-	perToken, perOutput int                   // elements of the activations of a step, for each of its tokens and rows of logits
-	mtp                 *Block                // the first of the Further layers; nil: it cannot be computed, or there is none
-	mtpErr              error                 // why it cannot be
-	purposes            map[string]nn.Purpose // of the tensors that are loaded, by name
+	ExpertUse *neuron.Experts
+	Pictures
+	MTP
+
+	Transposed bool // down projections are stored one row per neuron
 	// Predictors says that the file carries predictors: it is an original PowerInfer file or a prepared one.
 	Predictors bool
 	// ExpertPredictors says that some layer's experts have predictors of their neurons.
 	ExpertPredictors bool
-	Transposed       bool           // down projections are stored one row per neuron
 	Prepared         *prepared.Info // of a prepared file
-	Sparse           SparseMode     // Auto until the model is loaded
 	// Threshold is the file's powerinfer.sparse_threshold; a predicted neuron's logit is at least this.
-	Threshold  float32
+	Threshold float32
+	Sparsity
+
+	perToken, perOutput int                   // elements of the activations of a step, for each of its tokens and rows of logits
+	purposes            map[string]nn.Purpose // of the tensors that are loaded, by name
+}
+
+// Largest are sizes of layers, the largest where layers differ.
+type Largest struct {
+	FF      int
+	Heads   int
+	KVHeads int
+	HeadDim int // of keys
+}
+
+// Pictures says how a model takes rows of pictures.
+type Pictures struct {
+	Given int  // numbers that are given for a row of a picture, see nn.Embedding
+	Axes  bool // rotations tell the axes of a picture's positions apart
+}
+
+// MTP are the layers of a file that predict further tokens than the next. Only guesses compute them.
+type MTP struct {
+	Further       int    // their number; they follow the model's layers
+	FurtherCached bool   // the KV cache has a part of the first
+	mtp           *Block // the first; nil: it cannot be computed, or there is none
+	mtpErr        error  // why it cannot be
+}
+
+// Sparsity says how a model's neurons are computed.
+type Sparsity struct {
+	Sparse     SparseMode      // Auto until the model is loaded
 	Curve      *prepared.Curve // of settings and what they cost; nil: the file has none
 	Chosen     string          // a line about how the model is computed to keep a bound; empty where nothing was chosen
 	Skip       compute.Skip    // which experts may be left out

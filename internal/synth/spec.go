@@ -22,7 +22,7 @@ import (
 // Spec describes a model. Zero values take the defaults that their comments name; Arch, Layers, Embd, FF and Heads have
 // none.
 type Spec struct {
-	Arch       string     `json:"arch"`            // the name of a family of package arch
+	Arch       string     `json:"arch"`            // a general.architecture
 	Magic      string     `json:"magic,omitempty"` // "GGUF"; "PWRI": the original PowerInfer's form, with predictors
 	Layers     int        `json:"layers"`
 	Embd       int        `json:"embd"`                     // n_embd, a multiple of 32

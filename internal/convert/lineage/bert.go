@@ -11,10 +11,10 @@ import (
 // encoder describes what models of embeddings that came after BERT share: every token sees all others, norms are
 // LayerNorms of the residual with what a part has added, and there is no head.
 func encoder() Family {
-	return Family{
-		LayerNorm: true, NormSum: true, Later: true, Headless: true, Activation: compute.GELU, HeadsFillWidth: true,
-		Root: []string{"bert.", "roberta.", "distilbert.", ""}, Buffers: encoderBuffers(),
-	}
+	var f Family
+	f.LayerNorm, f.NormSum, f.Later, f.Headless, f.Activation, f.HeadsFillWidth = true, true, true, true, compute.GELU, true
+	f.Root, f.Buffers = []string{"bert.", "roberta.", "distilbert.", ""}, encoderBuffers()
+	return f
 }
 
 // encoderBuffers are the ends of names of weights for the training's tasks, and of what a classification head is made
@@ -132,4 +132,15 @@ func (c *Config) skipPadding() error {
 	}
 	c.Context -= c.PaddingRows
 	return nil
+}
+
+// BERTKeys are those of BERT.
+type BERTKeys struct {
+	PositionType string          `json:"position_embedding_type"`
+	TokenTypes   int             `json:"type_vocab_size"`
+	Padding      json.RawMessage `json:"pad_token_id"`
+	Labels       json.RawMessage `json:"id2label"` // of a classification head's numbers
+	Sinusoidal   bool            `json:"sinusoidal_pos_embds"`
+	DistilWidth  int             `json:"dim"`
+	DistilFF     int             `json:"hidden_dim"`
 }

@@ -8,33 +8,33 @@ import (
 
 // bloom describes BLOOM: ALiBi, a norm of the embedding, q, k and v in one tensor, biases everywhere.
 func bloom() Family {
-	return Family{
-		Name: "bloom", HuggingFace: []string{"BloomForCausalLM", "BloomModel"},
-		Rotation: NotRotated, LayerNorm: true, Activation: compute.GELU, HeadsFillWidth: true, MaxContext: 2048,
-		Root: []string{"transformer.", ""}, Layer: "h.%d.",
-		Outer: []Tensor{
-			{Name: "token_embd.weight", Source: "word_embeddings.weight"},
-			{Name: "token_embd_norm.weight", Source: "word_embeddings_layernorm.weight"},
-			{Name: "token_embd_norm.bias", Source: "word_embeddings_layernorm.bias"},
-			{Name: "output_norm.weight", Source: "ln_f.weight"},
-			{Name: "output_norm.bias", Source: "ln_f.bias"},
-		},
-		Block: []Tensor{
-			{Name: "attn_norm.weight", Source: "input_layernorm.weight"},
-			{Name: "attn_norm.bias", Source: "input_layernorm.bias"},
-			{Name: "attn_qkv.weight", Source: "self_attention.query_key_value.weight", Change: Ungroup},
-			{Name: "attn_qkv.bias", Source: "self_attention.query_key_value.bias", Change: Ungroup},
-			{Name: "attn_output.weight", Source: "self_attention.dense.weight"},
-			{Name: "attn_output.bias", Source: "self_attention.dense.bias"},
-			{Name: "ffn_norm.weight", Source: "post_attention_layernorm.weight"},
-			{Name: "ffn_norm.bias", Source: "post_attention_layernorm.bias"},
-			{Name: "ffn_up.weight", Source: "mlp.dense_h_to_4h.weight"},
-			{Name: "ffn_up.bias", Source: "mlp.dense_h_to_4h.bias"},
-			{Name: "ffn_down.weight", Source: "mlp.dense_4h_to_h.weight"},
-			{Name: "ffn_down.bias", Source: "mlp.dense_4h_to_h.bias"},
-		},
-		Read: readBloom,
+	var f Family
+	f.Name, f.HuggingFace = "bloom", []string{"BloomForCausalLM", "BloomModel"}
+	f.Rotation, f.LayerNorm, f.Activation, f.HeadsFillWidth, f.MaxContext = NotRotated, true, compute.GELU, true, 2048
+	f.Root, f.Layer = []string{"transformer.", ""}, "h.%d."
+	f.Outer = []Tensor{
+		{Name: "token_embd.weight", Source: "word_embeddings.weight"},
+		{Name: "token_embd_norm.weight", Source: "word_embeddings_layernorm.weight"},
+		{Name: "token_embd_norm.bias", Source: "word_embeddings_layernorm.bias"},
+		{Name: "output_norm.weight", Source: "ln_f.weight"},
+		{Name: "output_norm.bias", Source: "ln_f.bias"},
 	}
+	f.Block = []Tensor{
+		{Name: "attn_norm.weight", Source: "input_layernorm.weight"},
+		{Name: "attn_norm.bias", Source: "input_layernorm.bias"},
+		{Name: "attn_qkv.weight", Source: "self_attention.query_key_value.weight", Change: Ungroup},
+		{Name: "attn_qkv.bias", Source: "self_attention.query_key_value.bias", Change: Ungroup},
+		{Name: "attn_output.weight", Source: "self_attention.dense.weight"},
+		{Name: "attn_output.bias", Source: "self_attention.dense.bias"},
+		{Name: "ffn_norm.weight", Source: "post_attention_layernorm.weight"},
+		{Name: "ffn_norm.bias", Source: "post_attention_layernorm.bias"},
+		{Name: "ffn_up.weight", Source: "mlp.dense_h_to_4h.weight"},
+		{Name: "ffn_up.bias", Source: "mlp.dense_h_to_4h.bias"},
+		{Name: "ffn_down.weight", Source: "mlp.dense_4h_to_h.weight"},
+		{Name: "ffn_down.bias", Source: "mlp.dense_4h_to_h.bias"},
+	}
+	f.Read = readBloom
+	return f
 }
 
 func readBloom(c *Config) error {

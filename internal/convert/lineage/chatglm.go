@@ -57,3 +57,17 @@ func readChatGLM(c *Config) error {
 	}
 	return nil
 }
+
+// ChatGLMKeys are those of ChatGLM.
+type ChatGLMKeys struct {
+	NumLayers    int     `json:"num_layers"`
+	PaddedVocab  int     `json:"padded_vocab_size"`
+	SeqLength    int     `json:"seq_length"`
+	KVChannels   int     `json:"kv_channels"` // elements of a head
+	Groups       int     `json:"multi_query_group_num"`
+	Grouped      bool    `json:"multi_query_attention"`
+	NormEpsGLM   float64 `json:"layernorm_epsilon"`
+	RopeRatio    float64 `json:"rope_ratio"` // by which RoPE's base is multiplied
+	LinearBias   bool    `json:"add_bias_linear"`
+	ResidualNorm bool    `json:"apply_residual_connection_post_layernorm"`
+}

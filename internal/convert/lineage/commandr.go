@@ -15,7 +15,6 @@ func commandR() Family {
 	f.Block = replaced(llamaBlock(Same), "ffn_norm.weight",
 		Tensor{Name: "attn_q_norm.weight", Source: "self_attn.q_norm.weight", Optional: true}, // Command R+'s
 		Tensor{Name: "attn_k_norm.weight", Source: "self_attn.k_norm.weight", Optional: true})
-	f.HeadNorms = true
 	f.Read = readCommandR
 	return f
 }
@@ -42,4 +41,11 @@ func readCommandR(c *Config) error {
 	c.nonlinearity("hidden_act", c.Act, "silu")
 	c.TiedHead = true
 	return nil
+}
+
+// CommandRKeys are those of Command R.
+type CommandRKeys struct {
+	LogitFactor float64 `json:"logit_scale"`      // logits are multiplied by it
+	LongContext int     `json:"model_max_length"` // where max_position_embeddings is less than the model was trained for
+	QueryNorm   bool    `json:"use_qk_norm"`
 }

@@ -24,28 +24,28 @@ type DBRXExperts struct {
 // matrices of one kind its folders hold as one.
 func dbrx() Family {
 	const experts = "ffn.experts.mlp."
-	return Family{
-		Name: "dbrx", HuggingFace: []string{"DbrxForCausalLM"},
-		Rotation: HalvesApart, LayerNorm: true, Clamped: true, Gated: true, Activation: compute.SiLU, FFNNorm: "attn_output_norm",
-		HeadsFillWidth: true, MaxContext: 32768,
-		Experts: &Experts{Normalised: true, MinSum: leastSum},
-		Root:    []string{"transformer."}, Layer: "blocks.%d.",
-		Outer: []Tensor{
-			{Name: "token_embd.weight", Source: "wte.weight"},
-			{Name: "output_norm.weight", Source: "norm_f.weight"},
-		},
-		Block: []Tensor{
-			{Name: "attn_norm.weight", Source: "norm_attn_norm.norm_1.weight"},
-			{Name: "attn_qkv.weight", Source: "norm_attn_norm.attn.Wqkv.weight"},
-			{Name: "attn_output.weight", Source: "norm_attn_norm.attn.out_proj.weight"},
-			{Name: "attn_output_norm.weight", Source: "norm_attn_norm.norm_2.weight"},
-			{Name: "ffn_gate_inp.weight", Source: "ffn.router.layer.weight"},
-			{Name: "ffn_gate_exps.weight", Source: experts + "w1", Change: Joined},
-			{Name: "ffn_up_exps.weight", Source: experts + "v1", Change: Joined},
-			{Name: "ffn_down_exps.weight", Source: experts + "w2", Change: JoinedColumns},
-		},
-		Read: readDBRX,
+	var f Family
+	f.Name, f.HuggingFace = "dbrx", []string{"DbrxForCausalLM"}
+	f.Rotation, f.LayerNorm, f.Clamped, f.Gated, f.Activation, f.FFNNorm = HalvesApart, true, true, true, compute.SiLU, "attn_output_norm"
+	f.HeadsFillWidth, f.MaxContext = true, 32768
+	f.Experts = &Experts{Normalised: true, MinSum: leastSum}
+	f.Root, f.Layer = []string{"transformer."}, "blocks.%d."
+	f.Outer = []Tensor{
+		{Name: "token_embd.weight", Source: "wte.weight"},
+		{Name: "output_norm.weight", Source: "norm_f.weight"},
 	}
+	f.Block = []Tensor{
+		{Name: "attn_norm.weight", Source: "norm_attn_norm.norm_1.weight"},
+		{Name: "attn_qkv.weight", Source: "norm_attn_norm.attn.Wqkv.weight"},
+		{Name: "attn_output.weight", Source: "norm_attn_norm.attn.out_proj.weight"},
+		{Name: "attn_output_norm.weight", Source: "norm_attn_norm.norm_2.weight"},
+		{Name: "ffn_gate_inp.weight", Source: "ffn.router.layer.weight"},
+		{Name: "ffn_gate_exps.weight", Source: experts + "w1", Change: Joined},
+		{Name: "ffn_up_exps.weight", Source: experts + "v1", Change: Joined},
+		{Name: "ffn_down_exps.weight", Source: experts + "w2", Change: JoinedColumns},
+	}
+	f.Read = readDBRX
+	return f
 }
 
 func readDBRX(c *Config) error {

@@ -53,3 +53,16 @@ func readDeepSeek2(c *Config) error {
 	}
 	return readLlama(c)
 }
+
+// DeepSeekKeys are those of DeepSeek.
+type DeepSeekKeys struct {
+	RoutedExperts int     `json:"n_routed_experts"`
+	SharedExperts int     `json:"n_shared_experts"` // each as wide as a routed one
+	FirstDense    int     `json:"first_k_dense_replace"`
+	ExpertEvery   Counts  `json:"moe_layer_freq"` // every so manyth layer has experts, or for each layer whether it has
+	ExpertScale   float64 `json:"routed_scaling_factor"`
+	TopKMethod    string  `json:"topk_method"`
+	ExpertGroups  int     `json:"n_group"`
+	GroupsUsed    int     `json:"topk_group"`
+	Further       int     `json:"num_nextn_predict_layers"` // layers behind the last, which predict further tokens
+}

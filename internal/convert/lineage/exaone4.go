@@ -10,7 +10,7 @@ const exaone4FullEvery = 4
 func exaone4() Family {
 	f := olmo2()
 	f.Name, f.HuggingFace = "exaone4", []string{"Exaone4ForCausalLM", "Exaone4_5_ForConditionalGeneration"}
-	f.WideNorm, f.Window, f.FullEvery = false, true, exaone4FullEvery
+	f.Window, f.FullEvery = true, exaone4FullEvery
 	f.Root = textRoots()
 	f.Read = func(c *Config) error {
 		c.RMSEps = cmp.Or(c.RMSEps, 1e-5)

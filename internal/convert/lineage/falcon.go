@@ -11,29 +11,29 @@ const falconContext = 2048
 
 // falcon describes Falcon 7B (one KV head, one norm) and 40B (grouped KV heads, attn_norm_2 is attention's own norm).
 func falcon() Family {
-	return Family{
-		Name: "falcon", HuggingFace: []string{"FalconForCausalLM", "RWForCausalLM"},
-		Rotation: HalvesApart, LayerNorm: true, Parallel: true, Activation: compute.GELU,
-		Layout: "jploski", HeadsFillWidth: true, MaxContext: falconContext,
-		Root: []string{"transformer."}, Layer: "h.%d.",
-		Outer: []Tensor{
-			{Name: "token_embd.weight", Source: "word_embeddings.weight"},
-			{Name: "output_norm.weight", Source: "ln_f.weight"},
-			{Name: "output_norm.bias", Source: "ln_f.bias"},
-			{Name: "rope_freqs.weight", Optional: true, Change: Computed},
-		},
-		Block: []Tensor{
-			{Name: "attn_norm.weight", Source: "ln_mlp.weight input_layernorm.weight"},
-			{Name: "attn_norm.bias", Source: "ln_mlp.bias input_layernorm.bias"},
-			{Name: "attn_norm_2.weight", Source: "ln_attn.weight", Optional: true},
-			{Name: "attn_norm_2.bias", Source: "ln_attn.bias", Optional: true},
-			{Name: "attn_qkv.weight", Source: "self_attention.query_key_value.weight", Change: Ungroup},
-			{Name: "attn_output.weight", Source: "self_attention.dense.weight"},
-			{Name: "ffn_up.weight", Source: "mlp.dense_h_to_4h.weight"},
-			{Name: "ffn_down.weight", Source: "mlp.dense_4h_to_h.weight"},
-		},
-		Read: readFalcon,
+	var f Family
+	f.Name, f.HuggingFace = "falcon", []string{"FalconForCausalLM", "RWForCausalLM"}
+	f.Rotation, f.LayerNorm, f.Parallel, f.Activation = HalvesApart, true, true, compute.GELU
+	f.Layout, f.HeadsFillWidth, f.MaxContext = "jploski", true, falconContext
+	f.Root, f.Layer = []string{"transformer."}, "h.%d."
+	f.Outer = []Tensor{
+		{Name: "token_embd.weight", Source: "word_embeddings.weight"},
+		{Name: "output_norm.weight", Source: "ln_f.weight"},
+		{Name: "output_norm.bias", Source: "ln_f.bias"},
+		{Name: "rope_freqs.weight", Optional: true, Change: Computed},
 	}
+	f.Block = []Tensor{
+		{Name: "attn_norm.weight", Source: "ln_mlp.weight input_layernorm.weight"},
+		{Name: "attn_norm.bias", Source: "ln_mlp.bias input_layernorm.bias"},
+		{Name: "attn_norm_2.weight", Source: "ln_attn.weight", Optional: true},
+		{Name: "attn_norm_2.bias", Source: "ln_attn.bias", Optional: true},
+		{Name: "attn_qkv.weight", Source: "self_attention.query_key_value.weight", Change: Ungroup},
+		{Name: "attn_output.weight", Source: "self_attention.dense.weight"},
+		{Name: "ffn_up.weight", Source: "mlp.dense_h_to_4h.weight"},
+		{Name: "ffn_down.weight", Source: "mlp.dense_4h_to_h.weight"},
+	}
+	f.Read = readFalcon
+	return f
 }
 
 func readFalcon(c *Config) error {
@@ -68,4 +68,20 @@ func (c *Config) falconKV() int {
 		return 0
 	}
 	return c.FalconKV[0]
+}
+
+// FalconKeys are those of Falcon, with its older names.
+type FalconKeys struct {
+	FalconAct    string  `json:"activation"`
+	FalconKV     Counts  `json:"num_kv_heads"` // of OpenELM in each layer
+	OldLayers    int     `json:"n_layer"`
+	OldHeads     int     `json:"n_head"`
+	OldKVHeads   int     `json:"n_head_kv"`
+	FalconFF     int     `json:"ffn_hidden_size"`
+	LayerNormEps float64 `json:"layer_norm_epsilon"`
+	MultiQuery   *bool   `json:"multi_query"`
+	NewDecoder   bool    `json:"new_decoder_architecture"`
+	Parallel     *bool   `json:"parallel_attn"`
+	Alibi        bool    `json:"alibi"`
+	Bias         bool    `json:"bias"`
 }

@@ -34,56 +34,27 @@ func (r Rotation) Style() compute.RopeStyle {
 type Family struct {
 	Name        string   // general.architecture
 	HuggingFace []string // what config.json names in "architectures"
+	Layout      string   // tensor_data_layout, where the family has one
+	MaxContext  int      // of synthetic models
+	// Really, if it is set, returns the name of the family that a folder of one of HuggingFace's names is instead of
+	// this one; empty: it is this one.
+	Really func(c *Config) string
+	// Read completes what config.json says with the family's own names and defaults, and refuses variants by name.
+	Read func(c *Config) error
 
-	Rotation       Rotation
-	PartialRotary  bool                 // only the first elements of a head may be rotated
-	LearnedOffset  int                  // rows of position_embd before position 0
-	LayerNorm      bool                 // norms are LayerNorms; else RMSNorms
-	BareNorms      bool                 // norms have no weights, and files no tensors of them
-	Parallel       bool                 // attention and the feed-forward layer both read the block's input; else one after the other
-	ParallelKey    string               // the key by which files say whether Parallel holds; empty: it always does, or never
-	PerhapsBeside  bool                 // files may lack ffn_norm: Beside is their family
-	Gated          bool                 // feed-forward layers have a gate
-	FusedGate      bool                 // ffn_up holds the gates' rows, then the ups'
-	FusedShared    bool                 // ffn_up_shexp does
-	HeadNorms      bool                 // the norms of q and k have weights of their own for each head
-	WideNorm       bool                 // the norms of q and k are over all heads together; else over each
-	Window         bool                 // attention.sliding_window is applied
-	FullEvery      int                  // of layers with windows, every so manyth sees all positions instead; 0: none does. Files may say otherwise
-	FullFirst      bool                 // the first of FullEvery layers sees all positions, not the last
-	WindowList     bool                 // files list which layers have windows
-	UsualWindow    int                  // of a file that does not say it; 0: none
-	WindowBase     float64              // θ of layers with windows, of a file that does not say it; 0: that of the others
-	ExpertLimit    float32              // of experts' gates and ups, which files say; 0: none
-	SaysRotated    bool                 // files may say which layers are rotated
-	FFNNorm        string               // the norm before the feed-forward layer; empty: ffn_norm
-	ScaledInput    bool                 // embeddings are multiplied by √n_embd
-	PerhapsRotated bool                 // files may say that no head is rotated (rope.scaling.finetuned)
-	NormSum        bool                 // the norms behind parts are of the residual with the part added, and become the residual; else of what is added
-	Later          bool                 // tokens see later positions, too, unless the file says otherwise
-	Headless       bool                 // there are no logits: hidden states are the result
-	Clamped        bool                 // files may limit the elements of queries, keys and values
-	Latent         bool                 // keys and values follow from a narrower vector, which alone is cached, and the rotated part of keys, the same for all heads, from the input
-	YarnScores     bool                 // YaRN's multiplier, of which files hold a tenth, is of scores, not of what is rotated
-	Multipliers    bool                 // files scale embeddings, attention, what a part adds to the residual, and divide logits
-	ScaledLogits   bool                 // files give a factor of logits
-	ProductScale   bool                 // files give factors of embeddings and of the products q·k
-	Sections       bool                 // pictures have positions of their own in sections of a head (M-RoPE); a text's are the same in all
-	HalvedSections bool                 // folders may name sections, and then a head's pairs are neighbouring elements; files with sections have them as halves
-	ScoreScale     float64              // of the products q·k, of a file that does not say it; 0: 1/√key
-	WindowHeads    bool                 // heads of layers with windows have a size of their own
-	SharedKV       bool                 // the last layers read the keys and values of the last layer of their kind that has some
-	LayerInputs    bool                 // tokens may have an embedding for each layer besides
-	AltUp          bool                 // the residual is in several streams, of which blocks compute one
-	TopK           bool                 // layers may set all but the largest of their gates to zero
-	Tempered       bool                 // files may say that queries grow with their position
-	Activation     compute.Nonlinearity // of a GGUF file without powerinfer.activation
-	Layout         string               // tensor_data_layout, where the family has one
-	HeadsFillWidth bool                 // heads·key must be the width of the residual stream
-	OwnHeads       bool                 // query heads have keys and values of their own, whatever files say
-	AlwaysTied     bool                 // files hold no output.weight: the head is the embedding
-	MaxContext     int                  // of synthetic models
+	Naming
+	Positions
+	Normalizing
+	Windows
+	Attending
+	Feeding
+	Scaling
+	Recurrence
+	Residual
+}
 
+// Naming is how the folders of a lineage name tensors, and what becomes of them.
+type Naming struct {
 	Root    []string // prefixes of Outer on Hugging Face; the first under which the embedding is found
 	Layer   string   // prefix of Block there after the root, with %d for the layer; alternatives, the first found, are apart by spaces
 	Head    string   // the head there, without ".weight" and without the root; alternatives likewise; empty: lm_head
@@ -92,29 +63,93 @@ type Family struct {
 	Buffers []string // ends of names there that hold no weights, such as masks
 	Outer   []Tensor // outside the blocks, in the order of synthetic files
 	Block   []Tensor // of one block, likewise
+	// Classifier lists what a classification head becomes that reads one state of a text, by the names of the whole
+	// checkpoint.
+	Classifier []Tensor
+}
 
+// Positions says how a lineage tells positions apart.
+type Positions struct {
+	Rotation       Rotation
+	PartialRotary  bool // only the first elements of a head may be rotated
+	SaysRotated    bool // files may say which layers are rotated
+	PerhapsRotated bool // files may say that no head is rotated (rope.scaling.finetuned)
+	YarnScores     bool // YaRN's multiplier, of which files hold a tenth, is of scores, not of what is rotated
+	Sections       bool // pictures have positions of their own in sections of a head (M-RoPE); a text's are the same in all
+	HalvedSections bool // folders may name sections, and then a head's pairs are neighbouring elements; files with sections have them as halves
+	Tempered       bool // files may say that queries grow with their position
+	LearnedOffset  int  // rows of position_embd before position 0
+}
+
+// Normalizing says which norms a lineage has.
+type Normalizing struct {
+	LayerNorm bool   // norms are LayerNorms; else RMSNorms
+	BareNorms bool   // norms have no weights, and files no tensors of them
+	NormSum   bool   // the norms behind parts are of the residual with the part added, and become the residual; else of what is added
+	FFNNorm   string // the norm before the feed-forward layer; empty: ffn_norm
+}
+
+// Windows says which layers of a lineage have windows.
+type Windows struct {
+	Window      bool    // attention.sliding_window is applied
+	FullEvery   int     // of layers with windows, every so manyth sees all positions instead; 0: none does. Files may say otherwise
+	FullFirst   bool    // the first of FullEvery layers sees all positions, not the last
+	WindowList  bool    // files list which layers have windows
+	UsualWindow int     // of a file that does not say it; 0: none
+	WindowBase  float64 // θ of layers with windows, of a file that does not say it; 0: that of the others
+	WindowHeads bool    // heads of layers with windows have a size of their own
+}
+
+// Attending says how the heads of a lineage attend.
+type Attending struct {
+	Later          bool    // tokens see later positions, too, unless the file says otherwise
+	Clamped        bool    // files may limit the elements of queries, keys and values
+	Latent         bool    // keys and values follow from a narrower vector, which alone is cached, and the rotated part of keys, the same for all heads, from the input
+	ScoreScale     float64 // of the products q·k, of a file that does not say it; 0: 1/√key
+	SharedKV       bool    // the last layers read the keys and values of the last layer of their kind that has some
+	OwnHeads       bool    // query heads have keys and values of their own, whatever files say
+	HeadsFillWidth bool    // heads·key must be the width of the residual stream
+	// HeadGate says that attn_gate has a row for each head; else it has one for each element that heads read.
+	HeadGate bool
+}
+
+// Feeding says how the feed-forward layers of a lineage are.
+type Feeding struct {
+	Parallel      bool                 // attention and the feed-forward layer both read the block's input; else one after the other
+	ParallelKey   string               // the key by which files say whether Parallel holds; empty: it always does, or never
+	PerhapsBeside bool                 // files may lack ffn_norm: Beside is their family
+	Gated         bool                 // feed-forward layers have a gate
+	FusedGate     bool                 // ffn_up holds the gates' rows, then the ups'
+	TopK          bool                 // layers may set all but the largest of their gates to zero
+	Activation    compute.Nonlinearity // of a GGUF file without powerinfer.activation
+	ExpertLimit   float32              // of experts' gates and ups, which files say; 0: none
+	Experts       *Experts             // of layers with experts; nil: no model of the family has some
+}
+
+// Scaling says by what a lineage multiplies.
+type Scaling struct {
+	ScaledInput  bool // embeddings are multiplied by √n_embd
+	Multipliers  bool // files scale embeddings, attention, what a part adds to the residual, and divide logits
+	ScaledLogits bool // files give a factor of logits
+	ProductScale bool // files give factors of embeddings and of the products q·k
 	// Factors returns the multipliers of a file that does not say them; nil: they are 1.
 	Factors func(layers, embd int) Factors
-	Experts *Experts // of layers with experts; nil: no model of the family has some
+	// Multiplied, if it is set, returns by what conversion multiplies the rows of a tensor, by its name in GGUF, in
+	// blocks after "blk.N."; nil: by nothing.
+	Multiplied func(c *Config, name string) []Multiplied
+}
+
+// Recurrence says which recurrent layers a lineage has.
+type Recurrence struct {
 	// StateSpace says that layers without KV heads are recurrent instead: Mamba-2, with ShortConv short convolutions
 	// with gates, or with Delta gated delta nets. Files of the latter tell how far apart layers with attention are
 	// instead.
 	StateSpace bool
 	ShortConv  bool
 	Delta      bool
-	// Further says that files hold layers behind the last that predict further tokens, where Hugging Face folders do.
-	Further bool
 	// Tiled says that in files the heads of delta nets take turns among the groups whose queries and keys they share;
 	// else those of a group are neighbours.
 	Tiled bool
-	// GatedAttention says that attn_q has behind each head's query as many rows of a gate, whose sigmoid multiplies
-	// what the head reads.
-	GatedAttention bool
-	// HeadGate says that attn_gate has a row for each head; else it has one for each element that heads read.
-	HeadGate bool
-	// GatedStreams says that the residual is several streams, which hyper-connections of low rank read and write, and
-	// that attention has an indexer.
-	GatedStreams bool
 	// OnePart says that a layer is one part, recurrent, attention or a feed-forward layer, whose norm is attn_norm:
 	// files tell which by numbers of KV heads and of neurons, of which one at most is not 0.
 	OnePart bool
@@ -122,20 +157,19 @@ type Family struct {
 	// beside a recurrent layer reads the same norm, and both are added to the residual. 0: files tell which layer is
 	// which.
 	AllLayers Part
+}
 
-	// Multiplied, if it is set, returns by what conversion multiplies the rows of a tensor, by its name in GGUF, in
-	// blocks after "blk.N."; nil: by nothing.
-	Multiplied func(c *Config, name string) []Multiplied
-
-	// Classifier lists what a classification head becomes that reads one state of a text, by the names of the whole
-	// checkpoint.
-	Classifier []Tensor
-
-	// Really, if it is set, returns the name of the family that a folder of one of HuggingFace's names is instead of
-	// this one; empty: it is this one.
-	Really func(c *Config) string
-	// Read completes what config.json says with the family's own names and defaults, and refuses variants by name.
-	Read func(c *Config) error
+// Residual says what a lineage's residual consists of, and where it ends.
+type Residual struct {
+	AltUp       bool // the residual is in several streams, of which blocks compute one
+	LayerInputs bool // tokens may have an embedding for each layer besides
+	// GatedStreams says that the residual is several streams, which hyper-connections of low rank read and write, and
+	// that attention has an indexer.
+	GatedStreams bool
+	Headless     bool // there are no logits: hidden states are the result
+	AlwaysTied   bool // files hold no output.weight: the head is the embedding
+	// Further says that files hold layers behind the last that predict further tokens, where Hugging Face folders do.
+	Further bool
 }
 
 // Factors multiply the embedding, what each part of a block adds to the residual, and logits.

@@ -116,9 +116,10 @@ func TestSmallThinkerLayouts(t *testing.T) {
 		{func(c *Config) { c.Early = &late }, 0, "moe_enable_early_router"},
 		{func(c *Config) { c.Secondary = true }, 0, "moe_enable_secondary_experts"},
 	} {
-		config := Config{Layers: 5, SmallThinker: SmallThinker{
+		config := Config{Layers: 5}
+		config.SmallThinker = SmallThinker{
 			Experts: 8, Used: 2, Width: 32, WindowSize: 8, Rotated: []int{0, 1, 1, 1, 0}, Windows: []int{0, 1, 1, 1, 0},
-		}}
+		}
 		c.change(&config)
 		err := readSmallThinker(&config)
 		switch {
@@ -133,11 +134,11 @@ func TestSmallThinkerLayouts(t *testing.T) {
 // TestQwen35Sections: a configuration that names no sections of a head has Qwen3.5's.
 func TestQwen35Sections(t *testing.T) {
 	f, _ := Named("qwen35")
-	c := Config{Layers: 4, Rope: &RopeScaling{Theta: 1e7}}
+	c := Config{Layers: 4, RotationKeys: RotationKeys{Rope: &RopeScaling{Theta: 1e7}}}
 	if err := f.Read(&c); err != nil || !slices.Equal(c.Rope.Sections, []int{11, 11, 10}) {
 		t.Errorf("sections %v, error %v", c.Rope.Sections, err)
 	}
-	c = Config{Layers: 4, Rope: &RopeScaling{Sections: []int{4, 2, 2}}}
+	c = Config{Layers: 4, RotationKeys: RotationKeys{Rope: &RopeScaling{Sections: []int{4, 2, 2}}}}
 	if err := f.Read(&c); err != nil || !slices.Equal(c.Rope.Sections, []int{4, 2, 2}) {
 		t.Errorf("sections %v, error %v", c.Rope.Sections, err)
 	}

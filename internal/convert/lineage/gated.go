@@ -131,7 +131,7 @@ func museGlimmer() Family {
 func cohere2MoE() Family {
 	f := cohere2()
 	f.Name, f.HuggingFace = "cohere2moe", []string{"Cohere2MoeForCausalLM"}
-	f.FullFirst, f.AlwaysTied, f.HeadNorms, f.Further = true, false, false, true
+	f.FullFirst, f.AlwaysTied, f.Further = true, false, true
 	f.Experts = scored()
 	f.Experts.Counted = true
 	block := replaced(replaced(f.Block, "attn_q_norm.weight"), "attn_k_norm.weight")

@@ -118,3 +118,13 @@ func plusOne(tensors []Tensor) []Tensor {
 	}
 	return out
 }
+
+// GemmaKeys are those of Gemma.
+type GemmaKeys struct {
+	GemmaAct      string   `json:"hidden_activation"`
+	QueryScalar   float64  `json:"query_pre_attn_scalar"` // scores are divided by its root
+	ScoreCap      *float64 `json:"attn_logit_softcapping"`
+	LogitCap      *float64 `json:"final_logit_softcapping"`
+	WindowTheta   float64  `json:"rope_local_base_freq"`
+	Bidirectional bool     `json:"use_bidirectional_attention"`
+}

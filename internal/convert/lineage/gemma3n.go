@@ -2,6 +2,7 @@ package lineage
 
 import (
 	"cmp"
+	"encoding/json"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
@@ -80,4 +81,22 @@ func readGemma3n(c *Config) error {
 	c.SharedKV = shared
 	c.QueryScalar = 0 // scores are not scaled
 	return readGemma3(c)
+}
+
+// Gemma3nKeys are those of Gemma 3n and 4.
+type Gemma3nKeys struct {
+	Widths           Counts          `json:"intermediate_size"` // of each layer, or of all; FF is the largest
+	Streams          int             `json:"altup_num_inputs"`
+	ActiveStream     int             `json:"altup_active_idx"`
+	ScaledCorrection *bool           `json:"altup_correct_scale"`
+	LowRank          int             `json:"laurel_rank"`
+	Input            int             `json:"hidden_size_per_layer_input"`
+	InputVocab       int             `json:"vocab_size_per_layer_input"` // rows of the table of layers' embeddings, where they are fewer than all
+	SharedKV         *int            `json:"num_kv_shared_layers"`
+	GateSparsity     json.RawMessage `json:"activation_sparsity_pattern"` // share of gates that are zero: a number, or one for each layer
+	GlobalHead       int             `json:"global_head_dim"`             // of layers without a window
+	GlobalKV         int             `json:"num_global_key_value_heads"`
+	Wider            bool            `json:"use_double_wide_mlp"` // layers that share keys and values have twice as many neurons
+	Experts          bool            `json:"enable_moe_block"`
+	TopExperts       int             `json:"top_k_experts"` // that a token uses
 }

@@ -8,33 +8,33 @@ import (
 
 // gpt2 describes GPT-2: learned positions, LayerNorm, biases everywhere, and checkpoints that store matrices by column.
 func gpt2() Family {
-	return Family{
-		Name: "gpt2", HuggingFace: []string{"GPT2LMHeadModel"},
-		Rotation: NotRotated, LayerNorm: true, Activation: compute.GELU, HeadsFillWidth: true, MaxContext: 1024,
-		Root: []string{"transformer.", ""}, Layer: "h.%d.",
-		Buffers: []string{".attn.bias", ".attn.masked_bias"},
-		Outer: []Tensor{
-			{Name: "token_embd.weight", Source: "wte.weight"},
-			{Name: "position_embd.weight", Source: "wpe.weight"},
-			{Name: "output_norm.weight", Source: "ln_f.weight"},
-			{Name: "output_norm.bias", Source: "ln_f.bias"},
-		},
-		Block: []Tensor{
-			{Name: "attn_norm.weight", Source: "ln_1.weight"},
-			{Name: "attn_norm.bias", Source: "ln_1.bias"},
-			{Name: "attn_qkv.weight", Source: "attn.c_attn.weight", Change: Transposed},
-			{Name: "attn_qkv.bias", Source: "attn.c_attn.bias"},
-			{Name: "attn_output.weight", Source: "attn.c_proj.weight", Change: Transposed},
-			{Name: "attn_output.bias", Source: "attn.c_proj.bias"},
-			{Name: "ffn_norm.weight", Source: "ln_2.weight"},
-			{Name: "ffn_norm.bias", Source: "ln_2.bias"},
-			{Name: "ffn_up.weight", Source: "mlp.c_fc.weight", Change: Transposed},
-			{Name: "ffn_up.bias", Source: "mlp.c_fc.bias"},
-			{Name: "ffn_down.weight", Source: "mlp.c_proj.weight", Change: Transposed},
-			{Name: "ffn_down.bias", Source: "mlp.c_proj.bias"},
-		},
-		Read: readGPT2,
+	var f Family
+	f.Name, f.HuggingFace = "gpt2", []string{"GPT2LMHeadModel"}
+	f.Rotation, f.LayerNorm, f.Activation, f.HeadsFillWidth, f.MaxContext = NotRotated, true, compute.GELU, true, 1024
+	f.Root, f.Layer = []string{"transformer.", ""}, "h.%d."
+	f.Buffers = []string{".attn.bias", ".attn.masked_bias"}
+	f.Outer = []Tensor{
+		{Name: "token_embd.weight", Source: "wte.weight"},
+		{Name: "position_embd.weight", Source: "wpe.weight"},
+		{Name: "output_norm.weight", Source: "ln_f.weight"},
+		{Name: "output_norm.bias", Source: "ln_f.bias"},
 	}
+	f.Block = []Tensor{
+		{Name: "attn_norm.weight", Source: "ln_1.weight"},
+		{Name: "attn_norm.bias", Source: "ln_1.bias"},
+		{Name: "attn_qkv.weight", Source: "attn.c_attn.weight", Change: Transposed},
+		{Name: "attn_qkv.bias", Source: "attn.c_attn.bias"},
+		{Name: "attn_output.weight", Source: "attn.c_proj.weight", Change: Transposed},
+		{Name: "attn_output.bias", Source: "attn.c_proj.bias"},
+		{Name: "ffn_norm.weight", Source: "ln_2.weight"},
+		{Name: "ffn_norm.bias", Source: "ln_2.bias"},
+		{Name: "ffn_up.weight", Source: "mlp.c_fc.weight", Change: Transposed},
+		{Name: "ffn_up.bias", Source: "mlp.c_fc.bias"},
+		{Name: "ffn_down.weight", Source: "mlp.c_proj.weight", Change: Transposed},
+		{Name: "ffn_down.bias", Source: "mlp.c_proj.bias"},
+	}
+	f.Read = readGPT2
+	return f
 }
 
 func readGPT2(c *Config) error {
@@ -51,4 +51,14 @@ func readGPT2(c *Config) error {
 	c.nonlinearity("activation_function", c.OPTAct, "gelu_new")
 	c.TiedHead = or(c.Tied, true)
 	return nil
+}
+
+// GPT2Keys are those of GPT-2.
+type GPT2Keys struct {
+	OldHidden    int  `json:"n_embd"`
+	Positions    int  `json:"n_positions"`
+	OldContext   int  `json:"n_ctx"`
+	Inner        int  `json:"n_inner"`
+	ScaleByLayer bool `json:"scale_attn_by_inverse_layer_idx"`
+	CrossRead    bool `json:"add_cross_attention"`
 }

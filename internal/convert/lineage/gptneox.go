@@ -9,33 +9,33 @@ import (
 // gptneox describes GPT-NeoX and Pythia: q, k and v in one tensor, a quarter of each head rotated, and attention beside
 // the feed-forward layer, each with a norm of its own, unless the file says that one follows the other.
 func gptneox() Family {
-	return Family{
-		Name: "gptneox", HuggingFace: []string{"GPTNeoXForCausalLM"},
-		Rotation: HalvesApart, PartialRotary: true, LayerNorm: true, Parallel: true, ParallelKey: "use_parallel_residual",
-		Activation: compute.GELU, HeadsFillWidth: true, MaxContext: 2048,
-		Root: []string{"gpt_neox.", ""}, Layer: "layers.%d.", Head: "embed_out lm_head",
-		Buffers: []string{".attention.bias", ".attention.masked_bias"},
-		Outer: []Tensor{
-			{Name: "token_embd.weight", Source: "embed_in.weight"},
-			{Name: "output_norm.weight", Source: "final_layer_norm.weight"},
-			{Name: "output_norm.bias", Source: "final_layer_norm.bias"},
-		},
-		Block: []Tensor{
-			{Name: "attn_norm.weight", Source: "input_layernorm.weight"},
-			{Name: "attn_norm.bias", Source: "input_layernorm.bias"},
-			{Name: "attn_qkv.weight", Source: "attention.query_key_value.weight", Change: Ungroup},
-			{Name: "attn_qkv.bias", Source: "attention.query_key_value.bias", Change: Ungroup},
-			{Name: "attn_output.weight", Source: "attention.dense.weight"},
-			{Name: "attn_output.bias", Source: "attention.dense.bias"},
-			{Name: "ffn_norm.weight", Source: "post_attention_layernorm.weight"},
-			{Name: "ffn_norm.bias", Source: "post_attention_layernorm.bias"},
-			{Name: "ffn_up.weight", Source: "mlp.dense_h_to_4h.weight"},
-			{Name: "ffn_up.bias", Source: "mlp.dense_h_to_4h.bias"},
-			{Name: "ffn_down.weight", Source: "mlp.dense_4h_to_h.weight"},
-			{Name: "ffn_down.bias", Source: "mlp.dense_4h_to_h.bias"},
-		},
-		Read: readGPTNeoX,
+	var f Family
+	f.Name, f.HuggingFace = "gptneox", []string{"GPTNeoXForCausalLM"}
+	f.Rotation, f.PartialRotary, f.LayerNorm, f.Parallel, f.ParallelKey = HalvesApart, true, true, true, "use_parallel_residual"
+	f.Activation, f.HeadsFillWidth, f.MaxContext = compute.GELU, true, 2048
+	f.Root, f.Layer, f.Head = []string{"gpt_neox.", ""}, "layers.%d.", "embed_out lm_head"
+	f.Buffers = []string{".attention.bias", ".attention.masked_bias"}
+	f.Outer = []Tensor{
+		{Name: "token_embd.weight", Source: "embed_in.weight"},
+		{Name: "output_norm.weight", Source: "final_layer_norm.weight"},
+		{Name: "output_norm.bias", Source: "final_layer_norm.bias"},
 	}
+	f.Block = []Tensor{
+		{Name: "attn_norm.weight", Source: "input_layernorm.weight"},
+		{Name: "attn_norm.bias", Source: "input_layernorm.bias"},
+		{Name: "attn_qkv.weight", Source: "attention.query_key_value.weight", Change: Ungroup},
+		{Name: "attn_qkv.bias", Source: "attention.query_key_value.bias", Change: Ungroup},
+		{Name: "attn_output.weight", Source: "attention.dense.weight"},
+		{Name: "attn_output.bias", Source: "attention.dense.bias"},
+		{Name: "ffn_norm.weight", Source: "post_attention_layernorm.weight"},
+		{Name: "ffn_norm.bias", Source: "post_attention_layernorm.bias"},
+		{Name: "ffn_up.weight", Source: "mlp.dense_h_to_4h.weight"},
+		{Name: "ffn_up.bias", Source: "mlp.dense_h_to_4h.bias"},
+		{Name: "ffn_down.weight", Source: "mlp.dense_4h_to_h.weight"},
+		{Name: "ffn_down.bias", Source: "mlp.dense_4h_to_h.bias"},
+	}
+	f.Read = readGPTNeoX
+	return f
 }
 
 func readGPTNeoX(c *Config) error {
@@ -50,4 +50,10 @@ func readGPTNeoX(c *Config) error {
 		c.Rotary = cmp.Or(c.Rotary, c.RotaryShare, 0.25)
 	}
 	return nil
+}
+
+// GPTNeoXKeys are those of GPT-NeoX.
+type GPTNeoXKeys struct {
+	RotaryBase  float64 `json:"rotary_emb_base"`
+	RotaryShare float64 `json:"rotary_pct"`
 }

@@ -16,3 +16,11 @@ func granite() Family {
 	}
 	return f
 }
+
+// GraniteKeys are those of Granite.
+type GraniteKeys struct {
+	EmbeddingScale float64 `json:"embedding_multiplier"`
+	AttentionScale float64 `json:"attention_multiplier"`
+	ResidualScale  float64 `json:"residual_multiplier"`
+	LogitScale     float64 `json:"logits_scaling"` // logits are divided by it
+}

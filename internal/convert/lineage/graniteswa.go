@@ -7,7 +7,7 @@ import "slices"
 func graniteSWA() Family {
 	f := granite()
 	f.Name, f.HuggingFace = "granite_swa", []string{"GraniteSWAForCausalLM", "GraniteMoeSWAForCausalLM"}
-	f.Window, f.FullEvery, f.WindowList, f.SaysRotated, f.FusedShared = true, 4, true, true, true
+	f.Window, f.FullEvery, f.WindowList, f.SaysRotated = true, 4, true, true
 	f.Experts = &Experts{Optional: true, Normalised: true, MinSum: leastSum}
 	const both = "block_sparse_moe.experts.gate_up_proj block_sparse_moe.input_linear.weight"
 	f.Block = slices.Concat(f.Block, []Tensor{

@@ -96,3 +96,9 @@ func bertAttention() []Tensor {
 	}
 	return out
 }
+
+// JinaKeys are those of Jina's embeddings.
+type JinaKeys struct {
+	FeedForward string   `json:"feed_forward_type"`
+	LoRAs       []string `json:"lora_adaptations"` // tasks that adapters in the checkpoint are for
+}

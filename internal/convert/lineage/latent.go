@@ -46,3 +46,14 @@ func readLatent(c *Config) error {
 	}
 	return nil
 }
+
+// LatentAttentionKeys are those of models with latent attention.
+type LatentAttentionKeys struct {
+	Latent        int   `json:"kv_lora_rank"`
+	QueryLatent   int   `json:"q_lora_rank"`
+	NotTurned     int   `json:"qk_nope_head_dim"`
+	Turned        int   `json:"qk_rope_head_dim"`
+	ValueDim      int   `json:"v_head_dim"`
+	AttentionBias bool  `json:"attention_bias"`
+	Interleaved   *bool `json:"rope_interleave"` // the pairs that are rotated are neighbours
+}

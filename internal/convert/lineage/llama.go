@@ -11,12 +11,12 @@ import (
 // families that are made from this one do not share those. mixtral adds them. Folders of embeddings may lack the prefix
 // and the head.
 func llama() Family {
-	return Family{
-		Name: "llama", HuggingFace: []string{"LlamaForCausalLM", "SparseLlamaForCausalLM", "MistralForCausalLM", "InternLM3ForCausalLM", "LlamaModel", "MistralModel"},
-		Rotation: Neighbours, Gated: true, Activation: compute.SiLU, MaxContext: 4096,
-		Root: []string{"model.", ""}, Layer: "layers.%d.",
-		Outer: llamaOuter(), Block: llamaBlock(Pairs), Read: readLlama,
-	}
+	var f Family
+	f.Name, f.HuggingFace = "llama", []string{"LlamaForCausalLM", "SparseLlamaForCausalLM", "MistralForCausalLM", "InternLM3ForCausalLM", "LlamaModel", "MistralModel"}
+	f.Rotation, f.Gated, f.Activation, f.MaxContext = Neighbours, true, compute.SiLU, 4096
+	f.Root, f.Layer = []string{"model.", ""}, "layers.%d."
+	f.Outer, f.Block, f.Read = llamaOuter(), llamaBlock(Pairs), readLlama
+	return f
 }
 
 // mixtral describes the family that files call llama: the models of the function llama, and those with experts, such as

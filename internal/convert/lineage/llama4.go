@@ -74,3 +74,14 @@ func readLlama4(c *Config) error {
 	c.TiedHead = or(c.Tied, false)
 	return nil
 }
+
+// Llama4Keys are those of Llama 4.
+type Llama4Keys struct {
+	DenseWidth   int      `json:"intermediate_size_mlp"` // of layers without experts
+	ChunkSize    int      `json:"attention_chunk_size"`
+	MixedEvery   int      `json:"interleave_moe_layer_step"`
+	MixedLayers  []int    `json:"moe_layers"`
+	Temperatures any      `json:"attn_temperature_tuning"` // a number or a bool
+	TempFloor    *float64 `json:"floor_scale"`
+	TempScale    *float64 `json:"attn_scale"`
+}

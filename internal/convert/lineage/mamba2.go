@@ -8,17 +8,17 @@ import (
 
 // mamba2 describes Mamba-2 and Mamba-Codestral: every layer is a selective state space and nothing else.
 func mamba2() Family {
-	return Family{
-		Name: "mamba2", HuggingFace: []string{"Mamba2ForCausalLM"},
-		Activation: compute.SiLU, MaxContext: 4096, StateSpace: true, AllLayers: Recurrent,
-		Root: []string{"backbone.", "model.backbone."}, Layer: "layers.%d.", Head: "lm_head model.lm_head",
-		Outer: []Tensor{
-			{Name: "token_embd.weight", Source: "embeddings.weight embedding.weight"},
-			{Name: "output_norm.weight", Source: "norm_f.weight"},
-		},
-		Block: append([]Tensor{{Name: "attn_norm.weight", Source: "norm.weight"}}, stateSpaceBlock("mixer.")...),
-		Read:  readMamba2,
+	var f Family
+	f.Name, f.HuggingFace = "mamba2", []string{"Mamba2ForCausalLM"}
+	f.Activation, f.MaxContext, f.StateSpace, f.AllLayers = compute.SiLU, 4096, true, Recurrent
+	f.Root, f.Layer, f.Head = []string{"backbone.", "model.backbone."}, "layers.%d.", "lm_head model.lm_head"
+	f.Outer = []Tensor{
+		{Name: "token_embd.weight", Source: "embeddings.weight embedding.weight"},
+		{Name: "output_norm.weight", Source: "norm_f.weight"},
 	}
+	f.Block = append([]Tensor{{Name: "attn_norm.weight", Source: "norm.weight"}}, stateSpaceBlock("mixer.")...)
+	f.Read = readMamba2
+	return f
 }
 
 // Mamba2 are the keys of that family's configuration which others do not have.

@@ -38,3 +38,10 @@ func (c *Config) readFactorsOfMiniCPM() {
 	c.epsilon("rms_norm_eps", c.RMSEps, 1e-6)
 	c.nonlinearity("hidden_act", c.Act, "silu")
 }
+
+// MiniCPMKeys are those of MiniCPM.
+type MiniCPMKeys struct {
+	EmbeddingFactor float64 `json:"scale_emb"`
+	DepthFactor     float64 `json:"scale_depth"`    // what parts add to the residual is multiplied by it and divided by the root of the number of layers
+	BaseWidth       int     `json:"dim_model_base"` // logits are divided by how often it goes into the width
+}

@@ -12,7 +12,7 @@ import (
 func minimaxM2() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "minimax-m2", []string{"MiniMaxM2ForCausalLM"}
-	f.Rotation, f.WideNorm, f.PartialRotary = HalvesApart, true, true
+	f.Rotation, f.PartialRotary = HalvesApart, true
 	f.Experts = &Experts{Score: compute.Sigmoid, Normalised: true, MinSum: leastSum}
 	const experts = "block_sparse_moe.experts.%d."
 	f.Block = append(withExperts(headNorms(llamaBlock(Same)), "block_sparse_moe.gate.weight", experts+"w1.weight", experts+"w3.weight", experts+"w2.weight"),

@@ -17,34 +17,34 @@ const (
 // modernBERT describes ModernBERT: norms before the parts but before the first layer's attention, no biases, rotated
 // heads, gates, and in two of three layers a window around each token, whose rotation has a base of its own.
 func modernBERT() Family {
-	return Family{
-		Name: "modern-bert", HuggingFace: []string{"ModernBertModel", "ModernBertForMaskedLM", "ModernBertForSequenceClassification"},
-		Rotation: HalvesApart, LayerNorm: true, Later: true, Headless: true, Gated: true, FusedGate: true, Activation: compute.GELU, HeadsFillWidth: true,
-		Window: true, FullEvery: modernFullEvery, FullFirst: true, WindowBase: modernBase, MaxContext: 8192,
-		Root: []string{"model.", ""}, Layer: "layers.%d.",
-		Buffers: []string{"head.dense.weight", "head.norm.weight", "decoder.weight", "decoder.bias"},
-		Outer: []Tensor{
-			{Name: "token_embd.weight", Source: "embeddings.tok_embeddings.weight"},
-			{Name: "token_embd_norm.weight", Source: "embeddings.norm.weight"},
-			{Name: "output_norm.weight", Source: "final_norm.weight"},
-		},
-		Block: []Tensor{
-			{Name: "attn_norm.weight", Source: "attn_norm.weight", Optional: true},
-			{Name: "attn_qkv.weight", Source: "attn.Wqkv.weight"},
-			{Name: "attn_output.weight", Source: "attn.Wo.weight"},
-			{Name: "ffn_norm.weight", Source: "mlp_norm.weight"},
-			{Name: "ffn_up.weight", Source: "mlp.Wi.weight"},
-			{Name: "ffn_down.weight", Source: "mlp.Wo.weight"},
-		},
-		Classifier: []Tensor{
-			{Name: "cls.weight", Source: "head.dense.weight"},
-			{Name: "cls.bias", Source: "head.dense.bias", Optional: true},
-			{Name: "cls.norm.weight", Source: "head.norm.weight"},
-			{Name: "cls.output.weight", Source: "classifier.weight"},
-			{Name: "cls.output.bias", Source: "classifier.bias"},
-		},
-		Read: readModernBERT,
+	var f Family
+	f.Name, f.HuggingFace = "modern-bert", []string{"ModernBertModel", "ModernBertForMaskedLM", "ModernBertForSequenceClassification"}
+	f.Rotation, f.LayerNorm, f.Later, f.Headless, f.Gated, f.FusedGate, f.Activation, f.HeadsFillWidth = HalvesApart, true, true, true, true, true, compute.GELU, true
+	f.Window, f.FullEvery, f.FullFirst, f.WindowBase, f.MaxContext = true, modernFullEvery, true, modernBase, 8192
+	f.Root, f.Layer = []string{"model.", ""}, "layers.%d."
+	f.Buffers = []string{"head.dense.weight", "head.norm.weight", "decoder.weight", "decoder.bias"}
+	f.Outer = []Tensor{
+		{Name: "token_embd.weight", Source: "embeddings.tok_embeddings.weight"},
+		{Name: "token_embd_norm.weight", Source: "embeddings.norm.weight"},
+		{Name: "output_norm.weight", Source: "final_norm.weight"},
 	}
+	f.Block = []Tensor{
+		{Name: "attn_norm.weight", Source: "attn_norm.weight", Optional: true},
+		{Name: "attn_qkv.weight", Source: "attn.Wqkv.weight"},
+		{Name: "attn_output.weight", Source: "attn.Wo.weight"},
+		{Name: "ffn_norm.weight", Source: "mlp_norm.weight"},
+		{Name: "ffn_up.weight", Source: "mlp.Wi.weight"},
+		{Name: "ffn_down.weight", Source: "mlp.Wo.weight"},
+	}
+	f.Classifier = []Tensor{
+		{Name: "cls.weight", Source: "head.dense.weight"},
+		{Name: "cls.bias", Source: "head.dense.bias", Optional: true},
+		{Name: "cls.norm.weight", Source: "head.norm.weight"},
+		{Name: "cls.output.weight", Source: "classifier.weight"},
+		{Name: "cls.output.bias", Source: "classifier.bias"},
+	}
+	f.Read = readModernBERT
+	return f
 }
 
 func readModernBERT(c *Config) error {
@@ -98,4 +98,15 @@ func gemmaEmbedding() Family {
 		return readGemma3Blocks(c)
 	}
 	return f
+}
+
+// ModernBERTKeys are those of ModernBERT.
+type ModernBERTKeys struct {
+	LocalAttention    int     `json:"local_attention"`
+	GlobalEvery       int     `json:"global_attn_every_n_layers"`
+	GlobalTheta       float64 `json:"global_rope_theta"`
+	LocalTheta        float64 `json:"local_rope_theta"`
+	NormBias          bool    `json:"norm_bias"`
+	MLPBias           bool    `json:"mlp_bias"`
+	ClassifierPooling string  `json:"classifier_pooling"`
 }

@@ -26,32 +26,32 @@ type MPTAttention struct {
 // mpt describes MPT: ALiBi or learned positions, LayerNorms that may be without biases, and limits of queries, keys and
 // values.
 func mpt() Family {
-	return Family{
-		Name: "mpt", HuggingFace: []string{"MPTForCausalLM", "MptForCausalLM"},
-		Rotation: NotRotated, LayerNorm: true, Clamped: true, Activation: compute.GELU, HeadsFillWidth: true, MaxContext: 2048,
-		Root: []string{"transformer.", ""}, Layer: "blocks.%d.",
-		Outer: []Tensor{
-			{Name: "token_embd.weight", Source: "wte.weight"},
-			{Name: "position_embd.weight", Source: "wpe.weight", Optional: true},
-			{Name: "output_norm.weight", Source: "norm_f.weight"},
-			{Name: "output_norm.bias", Source: "norm_f.bias", Optional: true},
-		},
-		Block: []Tensor{
-			{Name: "attn_norm.weight", Source: "norm_1.weight"},
-			{Name: "attn_norm.bias", Source: "norm_1.bias", Optional: true},
-			{Name: "attn_qkv.weight", Source: "attn.Wqkv.weight"},
-			{Name: "attn_qkv.bias", Source: "attn.Wqkv.bias", Optional: true},
-			{Name: "attn_output.weight", Source: "attn.out_proj.weight"},
-			{Name: "attn_output.bias", Source: "attn.out_proj.bias", Optional: true},
-			{Name: "ffn_norm.weight", Source: "norm_2.weight"},
-			{Name: "ffn_norm.bias", Source: "norm_2.bias", Optional: true},
-			{Name: "ffn_up.weight", Source: "ffn.up_proj.weight"},
-			{Name: "ffn_up.bias", Source: "ffn.up_proj.bias", Optional: true},
-			{Name: "ffn_down.weight", Source: "ffn.down_proj.weight"},
-			{Name: "ffn_down.bias", Source: "ffn.down_proj.bias", Optional: true},
-		},
-		Read: readMPT,
+	var f Family
+	f.Name, f.HuggingFace = "mpt", []string{"MPTForCausalLM", "MptForCausalLM"}
+	f.Rotation, f.LayerNorm, f.Clamped, f.Activation, f.HeadsFillWidth, f.MaxContext = NotRotated, true, true, compute.GELU, true, 2048
+	f.Root, f.Layer = []string{"transformer.", ""}, "blocks.%d."
+	f.Outer = []Tensor{
+		{Name: "token_embd.weight", Source: "wte.weight"},
+		{Name: "position_embd.weight", Source: "wpe.weight", Optional: true},
+		{Name: "output_norm.weight", Source: "norm_f.weight"},
+		{Name: "output_norm.bias", Source: "norm_f.bias", Optional: true},
 	}
+	f.Block = []Tensor{
+		{Name: "attn_norm.weight", Source: "norm_1.weight"},
+		{Name: "attn_norm.bias", Source: "norm_1.bias", Optional: true},
+		{Name: "attn_qkv.weight", Source: "attn.Wqkv.weight"},
+		{Name: "attn_qkv.bias", Source: "attn.Wqkv.bias", Optional: true},
+		{Name: "attn_output.weight", Source: "attn.out_proj.weight"},
+		{Name: "attn_output.bias", Source: "attn.out_proj.bias", Optional: true},
+		{Name: "ffn_norm.weight", Source: "norm_2.weight"},
+		{Name: "ffn_norm.bias", Source: "norm_2.bias", Optional: true},
+		{Name: "ffn_up.weight", Source: "ffn.up_proj.weight"},
+		{Name: "ffn_up.bias", Source: "ffn.up_proj.bias", Optional: true},
+		{Name: "ffn_down.weight", Source: "ffn.down_proj.weight"},
+		{Name: "ffn_down.bias", Source: "ffn.down_proj.bias", Optional: true},
+	}
+	f.Read = readMPT
+	return f
 }
 
 func readMPT(c *Config) error {
@@ -91,4 +91,15 @@ func readMPT(c *Config) error {
 	c.nonlinearity("hidden_act", c.Act, "gelu")
 	c.TiedHead = or(c.Tied, true)
 	return nil
+}
+
+// MPTKeys are those of MPT and DBRX.
+type MPTKeys struct {
+	ModelWidth int           `json:"d_model"`
+	MPTHeads   int           `json:"n_heads"`
+	MPTLayers  int           `json:"n_layers"`
+	MaxSeq     int           `json:"max_seq_len"`
+	Expansion  float64       `json:"expansion_ratio"` // neurons by width
+	MPT        *MPTAttention `json:"attn_config"`
+	DBRX       *DBRXExperts  `json:"ffn_config"`
 }

@@ -5,17 +5,17 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 // nemotron describes Nemotron 3 and 4 and Minitron: LayerNorms whose checkpoints store the weight less 1, half of each
 // head rotated, and no gate: squared ReLU leaves neurons at zero.
 func nemotron() Family {
-	return Family{
-		Name: "nemotron", HuggingFace: []string{"NemotronForCausalLM"},
-		Rotation: HalvesApart, PartialRotary: true, LayerNorm: true, Activation: compute.ReLU2, MaxContext: 4096,
-		Root: []string{"model."}, Layer: "layers.%d.",
-		Outer: []Tensor{
-			{Name: "token_embd.weight", Source: "embed_tokens.weight"},
-			{Name: "output_norm.weight", Source: "norm.weight", Change: PlusOne},
-			{Name: "output_norm.bias", Source: "norm.bias"},
-		},
-		Block: normBiases(ungated(llamaBlock(Same)), PlusOne), Read: readNemotron,
+	var f Family
+	f.Name, f.HuggingFace = "nemotron", []string{"NemotronForCausalLM"}
+	f.Rotation, f.PartialRotary, f.LayerNorm, f.Activation, f.MaxContext = HalvesApart, true, true, compute.ReLU2, 4096
+	f.Root, f.Layer = []string{"model."}, "layers.%d."
+	f.Outer = []Tensor{
+		{Name: "token_embd.weight", Source: "embed_tokens.weight"},
+		{Name: "output_norm.weight", Source: "norm.weight", Change: PlusOne},
+		{Name: "output_norm.bias", Source: "norm.bias"},
 	}
+	f.Block, f.Read = normBiases(ungated(llamaBlock(Same)), PlusOne), readNemotron
+	return f
 }
 
 func readNemotron(c *Config) error {

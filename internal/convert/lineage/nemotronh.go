@@ -12,33 +12,33 @@ import (
 func nemotronH() Family {
 	const mixer = "mixer."
 	block := append([]Tensor{{Name: "attn_norm.weight", Source: "norm.weight"}}, stateSpaceBlock(mixer)...)
-	return Family{
-		Name: "nemotron_h", HuggingFace: []string{"NemotronHForCausalLM"},
-		Activation: compute.ReLU2, MaxContext: 4096, StateSpace: true, OnePart: true,
-		Root: []string{"backbone.", "model."}, Layer: "layers.%d.",
-		Outer: []Tensor{
-			{Name: "token_embd.weight", Source: "embeddings.weight embed_tokens.weight"},
-			{Name: "output_norm.weight", Source: "norm_f.weight norm.weight"},
-		},
-		Block: append(block,
-			Tensor{Name: "attn_q.weight", Source: mixer + "q_proj.weight"},
-			Tensor{Name: "attn_k.weight", Source: mixer + "k_proj.weight"},
-			Tensor{Name: "attn_v.weight", Source: mixer + "v_proj.weight"},
-			Tensor{Name: "attn_output.weight", Source: mixer + "o_proj.weight"},
-			Tensor{Name: "attn_output.bias", Source: mixer + "o_proj.bias", Optional: true},
-			Tensor{Name: "ffn_up.weight", Source: mixer + "up_proj.weight"},
-			Tensor{Name: "ffn_up.bias", Source: mixer + "up_proj.bias", Optional: true},
-			Tensor{Name: "ffn_down.weight", Source: mixer + "down_proj.weight"},
-			Tensor{Name: "ffn_down.bias", Source: mixer + "down_proj.bias", Optional: true},
-		),
-		Read: readNemotronH,
-		Really: func(c *Config) string {
-			if c.RoutedExperts > 0 {
-				return "nemotron_h_moe"
-			}
-			return ""
-		},
+	var f Family
+	f.Name, f.HuggingFace = "nemotron_h", []string{"NemotronHForCausalLM"}
+	f.Activation, f.MaxContext, f.StateSpace, f.OnePart = compute.ReLU2, 4096, true, true
+	f.Root, f.Layer = []string{"backbone.", "model."}, "layers.%d."
+	f.Outer = []Tensor{
+		{Name: "token_embd.weight", Source: "embeddings.weight embed_tokens.weight"},
+		{Name: "output_norm.weight", Source: "norm_f.weight norm.weight"},
 	}
+	f.Block = append(block,
+		Tensor{Name: "attn_q.weight", Source: mixer + "q_proj.weight"},
+		Tensor{Name: "attn_k.weight", Source: mixer + "k_proj.weight"},
+		Tensor{Name: "attn_v.weight", Source: mixer + "v_proj.weight"},
+		Tensor{Name: "attn_output.weight", Source: mixer + "o_proj.weight"},
+		Tensor{Name: "attn_output.bias", Source: mixer + "o_proj.bias", Optional: true},
+		Tensor{Name: "ffn_up.weight", Source: mixer + "up_proj.weight"},
+		Tensor{Name: "ffn_up.bias", Source: mixer + "up_proj.bias", Optional: true},
+		Tensor{Name: "ffn_down.weight", Source: mixer + "down_proj.weight"},
+		Tensor{Name: "ffn_down.bias", Source: mixer + "down_proj.bias", Optional: true},
+	)
+	f.Read = readNemotronH
+	f.Really = func(c *Config) string {
+		if c.RoutedExperts > 0 {
+			return "nemotron_h_moe"
+		}
+		return ""
+	}
+	return f
 }
 
 // nemotronHMoE describes Nemotron 3: Nemotron-H with experts of squared ReLU, which in the larger models read and write

@@ -100,3 +100,17 @@ func readNomic(c *Config) error {
 	c.Mixture = Mixture{Count: c.NumExperts, Used: c.NomicUsed, Width: c.FF, Every: nomicMixedEvery}
 	return nil
 }
+
+// NomicKeys are those of Nomic's embeddings.
+type NomicKeys struct {
+	RotaryFraction float64 `json:"rotary_emb_fraction"`
+	TurnNeighbours bool    `json:"rotary_emb_interleaved"`
+	QKVBias        bool    `json:"qkv_proj_bias"`
+	FirstBias      bool    `json:"mlp_fc1_bias"`
+	SecondBias     bool    `json:"mlp_fc2_bias"`
+	PreNorm        bool    `json:"prenorm"`
+	Trained        int     `json:"max_trained_positions"`
+	ExpertsEvery   int     `json:"moe_every_n_layers"`
+	NomicUsed      int     `json:"moe_top_k"`
+	NormalisedMoE  bool    `json:"moe_normalize_expert_weights"`
+}

@@ -10,7 +10,7 @@ const olmo3FullEvery = 4
 func olmo2() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "olmo2", []string{"Olmo2ForCausalLM", "Olmo3ForCausalLM"}
-	f.Rotation, f.WideNorm = HalvesApart, true
+	f.Rotation = HalvesApart
 	f.Window, f.FullEvery = true, olmo3FullEvery
 	f.Block = replaced(headNorms(llamaBlock(Same)), "attn_norm.weight")
 	f.Block = replaced(f.Block, "attn_output.weight",

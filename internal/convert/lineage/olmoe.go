@@ -6,7 +6,7 @@ import "cmp"
 func olmoe() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "olmoe", []string{"OlmoeForCausalLM"}
-	f.Rotation, f.WideNorm, f.Clamped = HalvesApart, true, true
+	f.Rotation, f.Clamped = HalvesApart, true
 	f.Experts = &Experts{MinSum: leastSum}
 	f.Block = mlpExperts(headNorms(llamaBlock(Same)))
 	f.Read = func(c *Config) error {

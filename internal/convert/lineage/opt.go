@@ -8,37 +8,37 @@ import (
 
 // opt describes OPT: learned positions, LayerNorm, biases everywhere, a tied head.
 func opt() Family {
-	return Family{
-		Name: "opt", HuggingFace: []string{"OPTForCausalLM"},
-		Rotation: NotRotated, LearnedOffset: 2, LayerNorm: true, Activation: compute.ReLU,
-		HeadsFillWidth: true, AlwaysTied: true, MaxContext: 2048,
-		Root: []string{"model.decoder.", "decoder."}, Layer: "layers.%d.", // older checkpoints leave out the outer "model."
-		Outer: []Tensor{
-			{Name: "token_embd.weight", Source: "embed_tokens.weight"},
-			{Name: "position_embd.weight", Source: "embed_positions.weight"},
-			{Name: "output_norm.weight", Source: "final_layer_norm.weight"},
-			{Name: "output_norm.bias", Source: "final_layer_norm.bias"},
-		},
-		Block: []Tensor{
-			{Name: "attn_norm.weight", Source: "self_attn_layer_norm.weight"},
-			{Name: "attn_norm.bias", Source: "self_attn_layer_norm.bias"},
-			{Name: "attn_q.weight", Source: "self_attn.q_proj.weight"},
-			{Name: "attn_k.weight", Source: "self_attn.k_proj.weight"},
-			{Name: "attn_v.weight", Source: "self_attn.v_proj.weight"},
-			{Name: "attn_q.bias", Source: "self_attn.q_proj.bias"},
-			{Name: "attn_k.bias", Source: "self_attn.k_proj.bias"},
-			{Name: "attn_v.bias", Source: "self_attn.v_proj.bias"},
-			{Name: "attn_output.weight", Source: "self_attn.out_proj.weight"},
-			{Name: "attn_output.bias", Source: "self_attn.out_proj.bias"},
-			{Name: "ffn_norm.weight", Source: "final_layer_norm.weight"},
-			{Name: "ffn_norm.bias", Source: "final_layer_norm.bias"},
-			{Name: "ffn_up.weight", Source: "fc1.weight"},
-			{Name: "ffn_up.bias", Source: "fc1.bias"},
-			{Name: "ffn_down.weight", Source: "fc2.weight"},
-			{Name: "ffn_down.bias", Source: "fc2.bias"},
-		},
-		Read: readOPT,
+	var f Family
+	f.Name, f.HuggingFace = "opt", []string{"OPTForCausalLM"}
+	f.Rotation, f.LearnedOffset, f.LayerNorm, f.Activation = NotRotated, 2, true, compute.ReLU
+	f.HeadsFillWidth, f.AlwaysTied, f.MaxContext = true, true, 2048
+	f.Root, f.Layer = []string{"model.decoder.", "decoder."}, "layers.%d." // older checkpoints leave out the outer "model."
+	f.Outer = []Tensor{
+		{Name: "token_embd.weight", Source: "embed_tokens.weight"},
+		{Name: "position_embd.weight", Source: "embed_positions.weight"},
+		{Name: "output_norm.weight", Source: "final_layer_norm.weight"},
+		{Name: "output_norm.bias", Source: "final_layer_norm.bias"},
 	}
+	f.Block = []Tensor{
+		{Name: "attn_norm.weight", Source: "self_attn_layer_norm.weight"},
+		{Name: "attn_norm.bias", Source: "self_attn_layer_norm.bias"},
+		{Name: "attn_q.weight", Source: "self_attn.q_proj.weight"},
+		{Name: "attn_k.weight", Source: "self_attn.k_proj.weight"},
+		{Name: "attn_v.weight", Source: "self_attn.v_proj.weight"},
+		{Name: "attn_q.bias", Source: "self_attn.q_proj.bias"},
+		{Name: "attn_k.bias", Source: "self_attn.k_proj.bias"},
+		{Name: "attn_v.bias", Source: "self_attn.v_proj.bias"},
+		{Name: "attn_output.weight", Source: "self_attn.out_proj.weight"},
+		{Name: "attn_output.bias", Source: "self_attn.out_proj.bias"},
+		{Name: "ffn_norm.weight", Source: "final_layer_norm.weight"},
+		{Name: "ffn_norm.bias", Source: "final_layer_norm.bias"},
+		{Name: "ffn_up.weight", Source: "fc1.weight"},
+		{Name: "ffn_up.bias", Source: "fc1.bias"},
+		{Name: "ffn_down.weight", Source: "fc2.weight"},
+		{Name: "ffn_down.bias", Source: "fc2.bias"},
+	}
+	f.Read = readOPT
+	return f
 }
 
 func readOPT(c *Config) error {
@@ -58,4 +58,14 @@ func readOPT(c *Config) error {
 	c.nonlinearity("activation_function", c.OPTAct, "relu")
 	c.TiedHead = or(c.Tied, true)
 	return nil
+}
+
+// OPTKeys are those of OPT.
+type OPTKeys struct {
+	OPTAct     string `json:"activation_function"`
+	OPTFF      int    `json:"ffn_dim"`
+	Projection int    `json:"word_embed_proj_dim"`
+	NormFirst  *bool  `json:"do_layer_norm_before"`
+	EnableBias *bool  `json:"enable_bias"`
+	NormAffine *bool  `json:"layer_norm_elementwise_affine"`
 }

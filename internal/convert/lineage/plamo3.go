@@ -29,3 +29,9 @@ func plamo3() Family {
 	}
 	return f
 }
+
+// PLaMo3Keys are those of PLaMo 3.
+type PLaMo3Keys struct {
+	PLaMoWindow    int     `json:"window_size"`
+	RopeLocalTheta float64 `json:"rope_local_theta"`
+}

@@ -49,7 +49,7 @@ const deltaPrefix = "linear_attn."
 func delta() Family {
 	f := llama()
 	f.Rotation, f.PartialRotary, f.FFNNorm = HalvesApart, true, "post_attention_norm"
-	f.StateSpace, f.Delta, f.GatedAttention, f.Further = true, true, true, true
+	f.StateSpace, f.Delta, f.Further = true, true, true
 	f.Read = readDelta
 	for i := range f.Outer {
 		if f.Outer[i].Name == "output_norm.weight" {

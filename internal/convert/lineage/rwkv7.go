@@ -10,39 +10,38 @@ import (
 // rwkv7 describes RWKV-7: time mixing, which is recurrent, and a feed-forward layer of squared ReLU, channel mixing.
 // llama.cpp's files call its matrices channel_mix_key and channel_mix_value; package gguf reads and writes those names.
 func rwkv7() Family {
-	f := Family{
-		Name: "rwkv7", HuggingFace: []string{"RWKV7ForCausalLM", "Rwkv7ForCausalLM"},
-		LayerNorm: true, Activation: compute.ReLU2, MaxContext: 4096, FFNNorm: "attn_norm_2", StateSpace: true, AllLayers: Recurrent | FeedForward,
-		Root: []string{"model."}, Layer: "layers.%d.",
-		Outer: []Tensor{
-			{Name: "token_embd.weight", Source: "embeddings.weight"},
-			{Name: "token_embd_norm.weight", Source: "layers.0.pre_norm.weight"},
-			{Name: "token_embd_norm.bias", Source: "layers.0.pre_norm.bias"},
-			{Name: "output_norm.weight", Source: "norm.weight"},
-			{Name: "output_norm.bias", Source: "norm.bias"},
-		},
-		Block: []Tensor{
-			{Name: "attn_norm.weight", Source: "attn_norm.weight"},
-			{Name: "attn_norm.bias", Source: "attn_norm.bias"},
-			{Name: "time_mix_lerp_fused.weight", Source: "attn.x_r attn.x_w attn.x_k attn.x_v attn.x_a attn.x_g", Change: Gathered},
-			{Name: "time_mix_receptance.weight", Source: "attn.r_proj.weight"},
-			{Name: "time_mix_key.weight", Source: "attn.k_proj.weight"},
-			{Name: "time_mix_value.weight", Source: "attn.v_proj.weight"},
-			{Name: "time_mix_output.weight", Source: "attn.o_proj.weight"},
-			{Name: "time_mix_k_k.weight", Source: "attn.k_k", Change: Flat},
-			{Name: "time_mix_k_a.weight", Source: "attn.k_a", Change: Flat},
-			{Name: "time_mix_r_k.weight", Source: "attn.r_k", Change: Flat},
-			{Name: "time_mix_ln.weight", Source: "attn.g_norm.weight"},
-			{Name: "time_mix_ln.bias", Source: "attn.g_norm.bias"},
-			{Name: "attn_norm_2.weight", Source: "ffn_norm.weight"},
-			{Name: "attn_norm_2.bias", Source: "ffn_norm.bias"},
-			{Name: "channel_mix_lerp_k.weight", Source: "ffn.x_k", Change: Flat},
-			{Name: "ffn_up.weight", Source: "ffn.key.weight"},
-			{Name: "ffn_down.weight", Source: "ffn.value.weight"},
-		},
-		Buffers: []string{".0.attn.v_lora.lora.0.weight", ".0.attn.v_lora.lora.2.weight", ".0.attn.v_lora.lora.2.bias"},
-		Read:    readRWKV7,
+	var f Family
+	f.Name, f.HuggingFace = "rwkv7", []string{"RWKV7ForCausalLM", "Rwkv7ForCausalLM"}
+	f.LayerNorm, f.Activation, f.MaxContext, f.FFNNorm, f.StateSpace, f.AllLayers = true, compute.ReLU2, 4096, "attn_norm_2", true, Recurrent|FeedForward
+	f.Root, f.Layer = []string{"model."}, "layers.%d."
+	f.Outer = []Tensor{
+		{Name: "token_embd.weight", Source: "embeddings.weight"},
+		{Name: "token_embd_norm.weight", Source: "layers.0.pre_norm.weight"},
+		{Name: "token_embd_norm.bias", Source: "layers.0.pre_norm.bias"},
+		{Name: "output_norm.weight", Source: "norm.weight"},
+		{Name: "output_norm.bias", Source: "norm.bias"},
 	}
+	f.Block = []Tensor{
+		{Name: "attn_norm.weight", Source: "attn_norm.weight"},
+		{Name: "attn_norm.bias", Source: "attn_norm.bias"},
+		{Name: "time_mix_lerp_fused.weight", Source: "attn.x_r attn.x_w attn.x_k attn.x_v attn.x_a attn.x_g", Change: Gathered},
+		{Name: "time_mix_receptance.weight", Source: "attn.r_proj.weight"},
+		{Name: "time_mix_key.weight", Source: "attn.k_proj.weight"},
+		{Name: "time_mix_value.weight", Source: "attn.v_proj.weight"},
+		{Name: "time_mix_output.weight", Source: "attn.o_proj.weight"},
+		{Name: "time_mix_k_k.weight", Source: "attn.k_k", Change: Flat},
+		{Name: "time_mix_k_a.weight", Source: "attn.k_a", Change: Flat},
+		{Name: "time_mix_r_k.weight", Source: "attn.r_k", Change: Flat},
+		{Name: "time_mix_ln.weight", Source: "attn.g_norm.weight"},
+		{Name: "time_mix_ln.bias", Source: "attn.g_norm.bias"},
+		{Name: "attn_norm_2.weight", Source: "ffn_norm.weight"},
+		{Name: "attn_norm_2.bias", Source: "ffn_norm.bias"},
+		{Name: "channel_mix_lerp_k.weight", Source: "ffn.x_k", Change: Flat},
+		{Name: "ffn_up.weight", Source: "ffn.key.weight"},
+		{Name: "ffn_down.weight", Source: "ffn.value.weight"},
+	}
+	f.Buffers = []string{".0.attn.v_lora.lora.0.weight", ".0.attn.v_lora.lora.2.weight", ".0.attn.v_lora.lora.2.bias"}
+	f.Read = readRWKV7
 	for _, n := range []string{"w", "a", "v", "g"} {
 		from := "attn." + n + "_lora.lora."
 		f.Block = append(f.Block, Tensor{Name: "time_mix_" + n + "1.weight", Source: from + "0.weight"}, Tensor{Name: "time_mix_" + n + "2.weight", Source: from + "2.weight"})

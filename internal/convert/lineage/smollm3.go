@@ -20,3 +20,9 @@ func smollm3() Family {
 	}
 	return f
 }
+
+// SmolLM3Keys are those of SmolLM3.
+type SmolLM3Keys struct {
+	NoRope      []int `json:"no_rope_layers"` // 0 of layers that are not rotated, despite the name
+	NoRopeEvery int   `json:"no_rope_layer_interval"`
+}

@@ -40,3 +40,10 @@ func spark25() Family {
 	}
 	return f
 }
+
+// SparkKeys are those of Spark and Maple.
+type SparkKeys struct {
+	HeadGates    *bool  `json:"headwise_attn_output_gate"`
+	GateAct      string `json:"gate_attn_act_mode"`
+	GlobalTurned *bool  `json:"nope_on_global_attention"` // false: heads of layers without a window are rotated
+}

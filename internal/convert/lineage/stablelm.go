@@ -12,7 +12,7 @@ func stablelm() Family {
 	f.Block = replaced(normBiases(llamaBlock(Same), Same), "attn_output.bias",
 		Tensor{Name: "attn_q_norm.weight", Source: "self_attn.q_layernorm.norms.%d.weight", Optional: true, Change: Stacked},
 		Tensor{Name: "attn_k_norm.weight", Source: "self_attn.k_layernorm.norms.%d.weight", Optional: true, Change: Stacked})
-	f.HeadNorms, f.PerhapsBeside = true, true
+	f.PerhapsBeside = true
 	f.Read = readStableLM
 	return f
 }
@@ -25,4 +25,12 @@ func readStableLM(c *Config) error {
 		c.Rotary = cmp.Or(c.Rotary, c.OldRotary, 0.25)
 	}
 	return nil
+}
+
+// StableLMKeys are those of StableLM.
+type StableLMKeys struct {
+	OldLayerNormEps float64 `json:"layer_norm_eps"`
+	OldRotary       float64 `json:"rope_pct"` // share of a head that is rotated
+	ParallelParts   *bool   `json:"use_parallel_residual"`
+	HeadNorm        bool    `json:"qk_layernorm"`
 }

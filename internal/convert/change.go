@@ -1,0 +1,325 @@
+package convert
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+)
+
+// multiply has t, which the family calls name, be multiplied by the factors that the configuration has of it.
+func (p *plan) multiply(c *config, t *tensor, name string) {
+	if p.family.Multiplied == nil || p.err != nil {
+		return
+	}
+	rows := p.family.Multiplied(&c.Config, name)
+	if !slices.ContainsFunc(rows, func(m lineage.Multiplied) bool { return m.By != 1 }) {
+		return
+	}
+	for _, m := range rows {
+		switch {
+		case !(math.Abs(m.By) <= maxScale):
+			p.err = fmt.Errorf("%s: tensor %q is multiplied by %g, which is not a factor up to %g; config.json is damaged", p.source.Path, name, m.By, maxScale)
+		case p.pairs != nil:
+			p.err = fmt.Errorf("%s: adapters of %q are not supported, whose rows the configuration multiplies; merge the adapter into the model and convert that", p.source.Path, name)
+		}
+	}
+	t.multiplied = rows
+}
+
+// one plans the tensor of the family that i describes.
+func (p *plan) one(c *config, i *item) {
+	if i.Change == lineage.Stacked && p.pairs != nil {
+		return
+	}
+	shape, name, t := p.shape(i), i.prefix+i.Name, i.Tensor
+	if p.err != nil {
+		return
+	}
+	if t.Change == lineage.Stacked {
+		single, whole, _ := strings.Cut(t.Source, " ")
+		if whole == "" || p.source.Tensors[i.from+whole] == nil {
+			p.stacked(name, i.from+single, shape).plain = staysFloat(t.Name)
+			return
+		}
+		t.Source = whole
+		t.Change = map[string]lineage.Change{"ffn_gate_exps.weight": lineage.FirstHalf, "ffn_up_exps.weight": lineage.SecondHalf}[t.Name]
+	}
+	source := i.from + p.found(i.from, strings.Fields(t.Source), "")
+	switch t.Change {
+	case lineage.Product:
+		p.product(name, i.from, strings.Fields(t.Source), shape)
+		return
+	case lineage.Gathered:
+		p.gathered(name, i.from, strings.Fields(t.Source), shape)
+		return
+	case lineage.Outputs, lineage.EvenOutputs, lineage.OddOutputs:
+		p.outputs(name, source, shape, t.Change)
+		return
+	case lineage.FirstOutputs, lineage.SecondOutputs:
+		p.halfOfOutputs(name, source, shape, t.Change)
+		return
+	case lineage.Numbers:
+		p.numbers(name, source, shape)
+		return
+	}
+	of := c.sizes(i.layer)
+	stem, _, _ := strings.Cut(t.Name, ".")
+	part, packed := packedAt(of)[stem]
+	packed = packed && p.family.QKV != "" && strings.HasPrefix(source, i.from+p.family.QKV+".")
+	stored := p.stored(c, of, t, source, shape, packed)
+	out := p.from(name, source, shape, stored)
+	if len(out.shape) == 2 && stored[0] < shape[0] {
+		out.rows = stored[0]
+	}
+	p.multiply(c, out, t.Name)
+	out.plain = out.plain || staysFloat(t.Name)
+	p.rearrange(c, of, t.Change, shape, out)
+	if c.halved > 0 && (stem == "attn_q" || stem == "attn_k") {
+		out.row = halves(c.HeadDim, c.halved)
+	}
+	if p.family.Tiled && p.pairs != nil && stem == "ssm_out" && out.from != nil {
+		p.err = fmt.Errorf("%s: adapters of %q are not supported; merge the adapter into the model and convert that", p.source.Path, source)
+	}
+	if p.family.Tiled {
+		out.tile(stem, deltaSizes(of.StateSpace))
+	}
+	if packed {
+		out.row = behind(out.row, part, nil)
+		if p.family.Grouped {
+			out.row = behind(out.row, 0, ungrouped(c.Heads, c.KVHeads, c.HeadDim))
+		}
+	}
+}
+
+// product plans output tensor name, the product of two vectors of that shape, of which the folder may have the second as
+// a row.
+func (p *plan) product(name, from string, factors []string, shape []int) {
+	out := p.from(name, from+factors[0], shape, shape)
+	by := p.source.Tensors[from+factors[1]]
+	switch {
+	case p.err != nil || p.pairs != nil:
+	case by == nil:
+		p.err = fmt.Errorf("%s: tensor %q is missing: the folder is incomplete, or not of the architecture that config.json names; download it again", p.source.Path, from+factors[1])
+	case !slices.Equal(by.Shape, shape) && !slices.Equal(by.Shape, []int{1, shape[0]}):
+		p.err = fmt.Errorf("%s: offset %d: tensor %q has shape %v, config.json makes it %v", by.Path(), by.Offset, from+factors[1], by.Shape, shape)
+	default:
+		p.used[from+factors[1]] = true
+		out.by = by
+	}
+}
+
+// numbers plans output tensor name of shape dims, which are whole numbers, from checkpoint tensor from.
+func (p *plan) numbers(name, from string, dims []int) {
+	if p.err != nil || p.pairs != nil {
+		return
+	}
+	s := p.source.Tensors[from]
+	if !slices.Equal(s.Shape, dims) {
+		p.err = fmt.Errorf("%s: offset %d: tensor %q has shape %v, config.json makes it %v", s.Path(), s.Offset, from, s.Shape, dims)
+		return
+	}
+	all, err := s.Numbers()
+	if err != nil {
+		p.err = err
+		return
+	}
+	t := &tensor{name: name, whole: true, shape: slices.Clone(dims)}
+	slices.Reverse(t.shape)
+	for _, v := range all {
+		if v != math.Trunc(v) || math.Abs(v) > 1<<24 {
+			p.err = fmt.Errorf("%s: offset %d: tensor %q has the element %g, which is no number of an expert; the model is damaged", s.Path(), s.Offset, from, v)
+			return
+		}
+		t.values = append(t.values, float32(v))
+	}
+	p.used[from] = true
+	p.tensors = append(p.tensors, t)
+}
+
+// layerNumbers reads the key that t names from the folder's tensors, one of each layer; block is what their names begin
+// with, with %d for the layer.
+func (p *plan) layerNumbers(c *config, t lineage.Tensor, block string) {
+	if p.err != nil || p.pairs != nil {
+		return
+	}
+	var all []float32
+	for l := range c.Layers {
+		from := fmt.Sprintf(block, l) + t.Source
+		s := p.source.Tensors[from]
+		if s == nil {
+			p.err = fmt.Errorf("%s: tensor %q is missing: the folder is incomplete, or not of the architecture that config.json names; download it again", p.source.Path, from)
+			return
+		}
+		values, err := s.Numbers()
+		if err == nil && (len(values) != 1 || math.IsNaN(values[0]) || math.Abs(values[0]) > maxScale) {
+			err = fmt.Errorf("%s: offset %d: tensor %q is no number up to %g; the model is damaged", s.Path(), s.Offset, from, maxScale)
+		}
+		if p.err = err; err != nil {
+			return
+		}
+		p.used[from] = true
+		all = append(all, float32(values[0]))
+	}
+	p.keys = append(p.keys, gguf.KV{Key: t.Name, Value: all})
+}
+
+// staysFloat reports whether a tensor is kept in F32 whatever type the matrices get.
+func staysFloat(name string) bool {
+	return strings.HasPrefix(name, "altup_predict") || strings.HasPrefix(name, "altup_correct") || name == "ffn_gate_inp.weight" || strings.Contains(name, "hc_") && strings.HasSuffix(name, "_fn.weight") || strings.HasSuffix(name, "_ape.weight") ||
+		name == "indexer.proj.weight" || name == "indexer.q_proj.weight" || name == "indexer.k_proj.weight" || name == "time_mix_w1.weight" || name == "time_mix_w2.weight" ||
+		strings.HasSuffix(name, "_norm.weight") || strings.HasSuffix(name, "_res_score.weight") || strings.HasPrefix(name, "ssm_conv1d_") || name == "position_embd.weight" || name == "token_types.weight"
+}
+
+// stored returns the shape that the folder's tensor source has, from which the file's tensor t of that shape is taken;
+// packed: one tensor holds queries, keys and values.
+func (p *plan) stored(c *config, of sizes, t lineage.Tensor, source string, shape []int, packed bool) []int {
+	stored := slices.Clone(shape)
+	if packed {
+		stored[0] = (of.Heads + 2*of.KVHeads) * of.Key
+	}
+	switch t.Change {
+	case lineage.Transposed:
+		if p.pairs == nil { // an adapter's matrices lie the usual way
+			slices.Reverse(stored)
+		}
+	case lineage.LatentKeys, lineage.LatentValues:
+		stored = []int{of.Heads * keyValueRows(of), of.Latent}
+	case lineage.FirstHalf, lineage.SecondHalf:
+		stored[len(stored)-2] *= 2
+	case lineage.NegatedExp, lineage.Exp, lineage.Column, lineage.Groups:
+		if len(shape) > 1 {
+			stored = p.likewise(source, []int{shape[0] * shape[1]})
+		}
+	case lineage.GroupedMixed, lineage.GroupedGates:
+		stored[0] = of.Channels() + of.Inner
+	case lineage.Taps:
+		stored = []int{shape[0], 1, shape[len(shape)-1]}
+	case lineage.Joined:
+		stored = []int{shape[0] * shape[1], shape[2]}
+	case lineage.IndexQueries, lineage.IndexKeys:
+		stored[0] = (c.MeanHeads + 1) * c.MeanDim
+	case lineage.Flat:
+		stored = p.likewise(source, shape)
+	case lineage.JoinedColumns:
+		stored = []int{shape[0] * shape[2], shape[1]}
+	}
+	if t.Name == "ffn_gate_inp_shexp.weight" {
+		stored = []int{1, stored[0]}
+	}
+	if s := p.source.Tensors[source]; t.Name == "ssm_a" && s != nil && len(s.Shape) > 1 && slices.Max(s.Shape) == shape[0] { // the others are 1
+		stored = s.Shape
+	}
+	if s := p.source.Tensors[source]; t.Name == "exp_probs_b.bias" && s != nil && len(s.Shape) == 2 {
+		stored = []int{1, stored[0]}
+	}
+	if t.Change == lineage.BehindPadding {
+		stored[0] += c.PaddingRows
+	}
+	if n := c.InputVocab; t.Name == "per_layer_token_embd.weight" && n > 0 && n < c.Vocab {
+		stored[0] = n
+	}
+	return stored
+}
+
+// keyValueRows returns the rows that a head has in the matrix that makes keys and values of latent vectors: its key's
+// unrotated ones, then its value's.
+func keyValueRows(s sizes) int { return s.Key - s.Rotated + s.Value }
+
+// rearrange has out, of that shape, take its rows and columns from where the folder has them.
+func (p *plan) rearrange(c *config, of sizes, change lineage.Change, shape []int, out *tensor) {
+	both := keyValueRows(of)
+	switch change {
+	case lineage.Transposed:
+		out.column = p.pairs == nil
+	case lineage.JoinedColumns:
+		out.column, out.apart = true, shape[2]
+	case lineage.LatentKeys:
+		out.column, out.apart = true, both
+	case lineage.LatentValues:
+		out.row = func(r int) int { return r/of.Value*both + both - of.Value + r%of.Value }
+	case lineage.Pairs:
+		out.row = interleaved(c.HeadDim)
+	case lineage.Ungroup:
+		out.row = ungrouped(c.Heads, c.KVHeads, c.HeadDim)
+	case lineage.Ternary:
+		out.ternary = p.pairs == nil
+	case lineage.IndexKeys:
+		out.row = behind(nil, c.MeanHeads*c.MeanDim, nil)
+	case lineage.PlusOne:
+		out.plus = 1
+	case lineage.Flat:
+		out.plain = true
+	case lineage.PlusFifth:
+		out.plus = 1. / 5
+	case lineage.PlusEleventh:
+		out.plus = float32(math.Pow(5, -1.5))
+	case lineage.NegatedExp, lineage.Exp, lineage.Column, lineage.Groups, lineage.Taps:
+		out.plain = true
+		switch change {
+		case lineage.NegatedExp:
+			out.exp = -1
+		case lineage.Exp:
+			out.exp = 1
+		}
+	case lineage.FirstHalf:
+		out.row = half(shape[len(shape)-2], 0)
+	case lineage.SecondHalf:
+		out.row = half(shape[len(shape)-2], 1)
+	case lineage.BehindPadding:
+		out.row = behind(nil, c.PaddingRows, nil)
+	case lineage.GroupedMixed:
+		out.row = deltaSizes(of.StateSpace).mixed
+	case lineage.GroupedGates:
+		out.row = deltaSizes(of.StateSpace).gates
+	}
+}
+
+// likewise returns the shape of the folder's tensor, if it has as many elements as shape, else shape.
+func (p *plan) likewise(source string, shape []int) []int {
+	s := p.source.Tensors[source]
+	if s == nil {
+		return shape
+	}
+	elements := func(dims []int) int {
+		n := 1
+		for _, d := range dims {
+			n *= d
+		}
+		return n
+	}
+	if elements(s.Shape) == elements(shape) {
+		return s.Shape
+	}
+	return shape
+}
+
+// gathered plans output tensor name of shape dims [n, …] from n of the folder's tensors, whose names begin with from.
+func (p *plan) gathered(name, from string, names []string, dims []int) {
+	one := append([]int{1}, dims[1:]...)
+	first := p.from(name, from+names[0], dims, p.likewise(from+names[0], one))
+	for _, n := range names[1:] {
+		if p.err != nil {
+			return
+		}
+		next := p.from(name, from+n, dims, p.likewise(from+n, one))
+		p.tensors = p.tensors[:len(p.tensors)-1]
+		first.more = append(first.more, next.from)
+	}
+	first.plain = true
+}
+
+// stacked plans output tensor name of shape dims [n, …] from n checkpoint tensors, whose numbers stand for %d
+// in from.
+func (p *plan) stacked(name, from string, dims []int) *tensor {
+	first := p.from(name, fmt.Sprintf(from, 0), dims, dims[1:])
+	for i := 1; i < dims[0] && p.err == nil; i++ {
+		next := p.from(name, fmt.Sprintf(from, i), dims, dims[1:])
+		p.tensors = p.tensors[:len(p.tensors)-1]
+		first.more, first.small = append(first.more, next.from), append(first.small, next.small...)
+	}
+	return first
+}
