@@ -219,6 +219,7 @@ func TestHotDrafts(t *testing.T) {
 // in which hardly a guess comes take at most 3 % longer from the first token on, and one that repeats itself takes half
 // the time.
 func TestDraftsCost(t *testing.T) {
+	testenv.Thorough(t)
 	const prompt, seeds = 8, 4
 	open := func(each time.Duration, drafts int) *engine.Engine {
 		e := open(t, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 512, Sparse: model.Off, Drafts: drafts})

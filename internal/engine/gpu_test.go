@@ -429,6 +429,7 @@ func TestPromptsInRAM(t *testing.T) {
 // TestTooSmall: a plan that is larger than the budget is refused with the figures, at load, whatever it is that finds
 // no room; once there is room for all, it stays within the budget.
 func TestTooSmall(t *testing.T) {
+	testenv.Thorough(t)
 	f := synthtest.Sparse(t, synth.Spec{Arch: "llama", Type: quant.Q4_0}, 2)
 	for budget := int64(1 << 20); ; budget += 320 << 10 {
 		devices := planner.Fixed(&planner.Plan{

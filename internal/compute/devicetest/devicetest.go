@@ -172,7 +172,7 @@ func Run(t *testing.T, families ...Family) {
 
 // Run holds the first of every family to the scalar device, and the others to the first. It closes what it opens. It
 // plays every fourth script of each group, in short tests every eighth, on slow devices every eighth of every fourth group
-// of a kind and in quick tests fewer, and in exhaustive tests all.
+// of a kind, in quick tests fewer, and in exhaustive tests all.
 func (p Promise) Run(t *testing.T, families ...Family) {
 	t.Helper()
 	s := selection{scripts: 4, groups: 1}
@@ -183,6 +183,8 @@ func (p Promise) Run(t *testing.T, families ...Family) {
 		s.scripts = 8
 	case p.Slow && testenv.Quick(t):
 		s = selection{scripts: 16, groups: 12, types: true}
+	case testenv.Quick(t):
+		s = selection{scripts: 12, groups: 3}
 	case p.Slow:
 		s = selection{scripts: 8, groups: 4}
 	}
