@@ -17,6 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 const savedPrompt = "Once upon a time there was a king who had three daughters, and the youngest of them was so beautiful that the sun itself, which has seen so much, wondered whenever it shone in her face."
@@ -196,6 +197,7 @@ func TestRestoreShort(t *testing.T) {
 // TestRestoreElsewhere: what one split of the model saved continues on another with the same text. There it is no
 // stand-in for what requests that want the same bytes would evaluate.
 func TestRestoreElsewhere(t *testing.T) {
+	testenv.Thorough(t)
 	f, err := gguf.Parse(demo.Name, demo.Model())
 	if err != nil {
 		t.Fatal(err)
