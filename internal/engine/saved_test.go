@@ -204,14 +204,15 @@ func TestRestoreElsewhere(t *testing.T) {
 	}
 	o := onProcessor()
 	processor := open(t, o)
-	text := told(t, processor, 20)
-	want, _ := greedy(t, processor, text, 20)
+	const tokens = 8
+	text := told(t, processor, tokens)
+	want, _ := greedy(t, processor, text, tokens)
 	layers := processor.Config().Layers
 	places := share(layers, 320)
 	places[layers-1].Attention = false
 	split := openGPU(t, f, o, two(cut(places, 1), hybrid.Streaming{}))
 	defer split.Close()
-	if got := told(t, split.Engine, 20); !slices.Equal(got, text) {
+	if got := told(t, split.Engine, tokens); !slices.Equal(got, text) {
 		t.Fatalf("the split's text is another before anything was restored")
 	}
 	files := map[*engine.Engine][]byte{processor: saved(t, split.Engine, text), split.Engine: saved(t, processor, text)}
@@ -231,7 +232,7 @@ func TestRestoreElsewhere(t *testing.T) {
 			t.Errorf("%s: %d tokens were reused where the bytes have to be the same: %v", e.Device(), res.Reused, err)
 		}
 		again()
-		got, res := greedy(t, e, text, 20)
+		got, res := greedy(t, e, text, tokens)
 		if res.PromptTokens != 1 || !slices.Equal(got, want) {
 			t.Errorf("%s: after %d evaluated tokens the text goes on with %v, want %v", e.Device(), res.PromptTokens, got, want)
 		}
