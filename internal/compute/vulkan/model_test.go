@@ -139,7 +139,9 @@ func TestModels(t *testing.T) {
 		play(f.Name, synth.Spec{Arch: f.Name, Type: quant.F32}, model.Off, floatLogits)
 	}
 	play("llama", synth.Spec{Arch: "llama", Type: quant.Q4_0}, model.Off, quantLogits)
-	play("llama with predictors", synth.Spec{Arch: "llama", Type: quant.F16, Magic: "PWRI"}, model.Predict, floatLogits)
+	if !quick {
+		play("llama with predictors", synth.Spec{Arch: "llama", Type: quant.F16, Magic: "PWRI"}, model.Predict, floatLogits)
+	}
 	t.Run("experts", func(t *testing.T) { expertFamilies(t, d) })
 	if !testenv.Exhaustive(t) {
 		return
