@@ -163,6 +163,7 @@ func TestThreads(t *testing.T) {
 // A run that is stopped at any of its steps, and whose unfinished files are left as a kill leaves them, goes on to the
 // same bytes: with given text and with text that the model generates.
 func TestResume(t *testing.T) {
+	testenv.Thorough(t)
 	f := openSmall(t, smallSpec())
 	for _, generated := range []bool{false, true} {
 		adjust := func(o Options) Options {
