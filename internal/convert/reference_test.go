@@ -21,6 +21,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // referenceTolerance is the share of the largest logit by which an F32 model may differ from float64: the KV cache
@@ -156,7 +157,7 @@ func TestReference(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no references: %v", err)
 	}
-	for _, name := range files {
+	for _, name := range testenv.Few(t, 8, files) {
 		t.Run(strings.TrimSuffix(filepath.Base(name), ".json"), func(t *testing.T) {
 			var r reference
 			data, err := os.ReadFile(name)

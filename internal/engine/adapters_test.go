@@ -20,6 +20,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // adapterTolerance: logarithms of probabilities, where sums of floats come in another order, and keys and values are
@@ -157,6 +158,9 @@ func TestAdapter(t *testing.T) {
 		t.Fatal(err)
 	}
 	sameSurprises(t, "with other scales", surprises(t, e, adapterPrompt()), merged(2, 1))
+	if testenv.Quick(t) {
+		return
+	}
 	for _, hot := range []int{96, 32} { // whole, and divided
 		g := openGPU(t, base, engine.Options{Context: 128, Adapters: []model.Adapter{one.adapter(t, 1), two.adapter(t, -0.5)}}, gigabyte(share(2, hot)))
 		sameSurprises(t, fmt.Sprintf("%d neurons on a GPU", hot), surprises(t, g.Engine, adapterPrompt()), want)
@@ -170,6 +174,7 @@ func TestAdapter(t *testing.T) {
 // TestAdapterOfZeros: where neurons are zero for most tokens, adapters say which: each tier leaves out what is zero
 // with them.
 func TestAdapterOfZeros(t *testing.T) {
+	testenv.Thorough(t)
 	spec := adaptedSpec()
 	spec.Activation, spec.Sparsity = "relu", 0.7
 	base, merged := synthtest.File(t, spec), synthtest.File(t, spec)

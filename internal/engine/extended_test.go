@@ -15,6 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // extensionTolerance is the share of the largest logit by which one may differ: sums of floats come in another order,
@@ -57,6 +58,7 @@ func (l *listener) Sample(logits []float32) int32 {
 // TestExtended: an extended text's logits are those of the definition, which turns every key anew for every query; on a
 // GPU, too, and with keys in each type of caches nearly so.
 func TestExtended(t *testing.T) {
+	testenv.Thorough(t)
 	f := extendedFile(t)
 	x := engine.Extension{Group: 3, Width: 12}
 	prompt := make([]int32, 50)

@@ -429,8 +429,10 @@ func TestPromptsInRAM(t *testing.T) {
 // TestTooSmall: a plan that is larger than the budget is refused with the figures, at load, whatever it is that finds
 // no room; once there is room for all, it stays within the budget.
 func TestTooSmall(t *testing.T) {
+	testenv.Thorough(t)
 	f := synthtest.Sparse(t, synth.Spec{Arch: "llama", Type: quant.Q4_0}, 2)
-	for budget := int64(1 << 20); ; budget += 320 << 10 {
+	const step = 1 << 20
+	for budget := int64(1 << 20); ; budget += step {
 		devices := planner.Fixed(&planner.Plan{
 			Places: share(2, 512),
 			GPUs:   []planner.GPU{{Device: vulkan.Software, Budget: budget, Stream: hybrid.Streaming{Tokens: 32, Bytes: 100 << 10, Pages: 1 << 20}}},
@@ -442,7 +444,7 @@ func TestTooSmall(t *testing.T) {
 		if err == nil {
 			use := devices.Usage()[0]
 			e.Close()
-			if use.Used > budget || use.Used < budget-(320<<10) {
+			if use.Used > budget || use.Used < budget-step {
 				t.Errorf("%d bytes are in use of a budget of %d", use.Used, budget)
 			}
 			return

@@ -14,6 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 	"github.com/powerinfer-go/powerinfer/internal/vision"
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
 )
@@ -40,7 +41,7 @@ func (s *spelling) Err() error                  { return nil }
 
 // TestPictures: a prompt with a picture has llama.cpp's tokens, and the logits after the picture are its.
 func TestPictures(t *testing.T) {
-	for _, c := range visiontest.Cases() {
+	for _, c := range testenv.Few(t, 4, visiontest.Cases()) {
 		if !family.HasTower(c.Projector()) {
 			continue
 		}

@@ -205,6 +205,7 @@ func TestLostGPU(t *testing.T) {
 
 // TestLostForGood: where the processor cannot take the model, every step says so.
 func TestLostForGood(t *testing.T) {
+	testenv.Thorough(t)
 	left := 1
 	e, _ := openMortal(t, 1, 0, &left, vulkan.ErrLost, false)
 	e.options.Activation = "no such" // the model can be opened no more

@@ -66,7 +66,7 @@ func randomTokens(rng *rand.Rand, n int) []int32 {
 // goes on differently after a while evaluate what lies behind the last checkpoint on their way, and give the text that
 // they give from scratch.
 func TestCheckpoints(t *testing.T) {
-	for _, arch := range []string{"nemotron_h", "qwen35", "mamba2", "falcon-h1", "lfm2", "qwen4exp", "mamba", "jamba", "rwkv7"} { // a state space, a gated delta net, no attention at all, attention beside a state space, short convolutions
+	for _, arch := range testenv.Few(t, 2, []string{"nemotron_h", "qwen35", "mamba2", "falcon-h1", "lfm2", "qwen4exp", "mamba", "jamba", "rwkv7"}) { // a state space, a gated delta net, no attention at all, attention beside a state space, short convolutions
 		t.Run(arch, func(t *testing.T) { checkpoints(t, arch) })
 	}
 }
@@ -156,7 +156,7 @@ func TestSavedState(t *testing.T) {
 // TestRecurrentDrafts: of recurrent models every token's logits are the same bytes with and without guesses, of which
 // some come and others do not; and so is what goes on behind such a text.
 func TestRecurrentDrafts(t *testing.T) {
-	for _, arch := range []string{"nemotron_h", "qwen35", "mamba2", "falcon-h1", "qwen4exp", "mamba", "rwkv7"} {
+	for _, arch := range testenv.Few(t, 2, []string{"nemotron_h", "qwen35", "mamba2", "falcon-h1", "qwen4exp", "mamba", "rwkv7"}) {
 		t.Run(arch, func(t *testing.T) {
 			guessedRecurrent(t, openRecurrentOf(t, arch, engine.Options{}), openRecurrentOf(t, arch, engine.Options{Drafts: 6}), 40)
 		})

@@ -17,6 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 const savedPrompt = "Once upon a time there was a king who had three daughters, and the youngest of them was so beautiful that the sun itself, which has seen so much, wondered whenever it shone in her face."
@@ -196,20 +197,22 @@ func TestRestoreShort(t *testing.T) {
 // TestRestoreElsewhere: what one split of the model saved continues on another with the same text. There it is no
 // stand-in for what requests that want the same bytes would evaluate.
 func TestRestoreElsewhere(t *testing.T) {
+	testenv.Thorough(t)
 	f, err := gguf.Parse(demo.Name, demo.Model())
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := onProcessor()
 	processor := open(t, o)
-	text := told(t, processor, 20)
-	want, _ := greedy(t, processor, text, 20)
+	const tokens = 8
+	text := told(t, processor, tokens)
+	want, _ := greedy(t, processor, text, tokens)
 	layers := processor.Config().Layers
 	places := share(layers, 320)
 	places[layers-1].Attention = false
 	split := openGPU(t, f, o, two(cut(places, 1), hybrid.Streaming{}))
 	defer split.Close()
-	if got := told(t, split.Engine, 20); !slices.Equal(got, text) {
+	if got := told(t, split.Engine, tokens); !slices.Equal(got, text) {
 		t.Fatalf("the split's text is another before anything was restored")
 	}
 	files := map[*engine.Engine][]byte{processor: saved(t, split.Engine, text), split.Engine: saved(t, processor, text)}
@@ -229,7 +232,7 @@ func TestRestoreElsewhere(t *testing.T) {
 			t.Errorf("%s: %d tokens were reused where the bytes have to be the same: %v", e.Device(), res.Reused, err)
 		}
 		again()
-		got, res := greedy(t, e, text, 20)
+		got, res := greedy(t, e, text, tokens)
 		if res.PromptTokens != 1 || !slices.Equal(got, want) {
 			t.Errorf("%s: after %d evaluated tokens the text goes on with %v, want %v", e.Device(), res.PromptTokens, got, want)
 		}

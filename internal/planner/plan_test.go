@@ -46,6 +46,7 @@ func lavapipes(t *testing.T, gpus int) *Machine {
 // TestPlanned: for families, modes and sizes of steps of each kind, within any budget and with every way of streaming, what a plan
 // says a GPU will hold is the memory that it holds after load, to the byte, and no step needs more.
 func TestPlanned(t *testing.T) {
+	testenv.Thorough(t)
 	type planned struct {
 		spec          synth.Spec // of no architecture: the demo
 		mode          model.SparseMode

@@ -13,11 +13,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // A prepared file's curve is ordered as it should be, says what an engine computes within a bound, and can be measured
 // anew.
 func TestCurve(t *testing.T) {
+	testenv.Thorough(t)
 	f, o := openSmall(t, smallSpec()), smallOptions(t)
 	rep, err := Run(context.Background(), f, o)
 	if err != nil {

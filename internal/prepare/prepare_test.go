@@ -143,6 +143,7 @@ func TestRun(t *testing.T) {
 
 // Threads change no byte.
 func TestThreads(t *testing.T) {
+	testenv.Thorough(t)
 	f := openSmall(t, smallSpec())
 	var want []byte
 	for _, threads := range []int{1, 3} {
@@ -162,6 +163,7 @@ func TestThreads(t *testing.T) {
 // A run that is stopped at any of its steps, and whose unfinished files are left as a kill leaves them, goes on to the
 // same bytes: with given text and with text that the model generates.
 func TestResume(t *testing.T) {
+	testenv.Thorough(t)
 	f := openSmall(t, smallSpec())
 	for _, generated := range []bool{false, true} {
 		adjust := func(o Options) Options {
@@ -367,7 +369,7 @@ func TestFamilies(t *testing.T) {
 		arch, activation string
 		typ              quant.Type
 	}
-	for _, c := range testenv.Some(t, 9, []kind{
+	for _, c := range testenv.Few(t, 2, testenv.Some(t, 9, []kind{
 		{"opt", "relu", quant.F32},
 		{"falcon", "relu", quant.BF16},
 		{"bamboo", "drelu", quant.F16},
@@ -385,7 +387,7 @@ func TestFamilies(t *testing.T) {
 		{"olmo2", "relu", quant.F16},
 		{"glm4", "relu", quant.F16},
 		{"starcoder2", "relu", quant.F16},
-	}) {
+	})) {
 		t.Run(fmt.Sprint(c.arch, " ", c.activation, " ", c.typ), func(t *testing.T) {
 			s := smallSpec()
 			s.Arch, s.Activation, s.Type, s.Layers = c.arch, c.activation, c.typ, 1

@@ -159,6 +159,9 @@ func altered(t testing.TB, r *rand.Rand, body string) string {
 func damages(t *testing.T) int {
 	v := os.Getenv("POWERINFER_DAMAGED")
 	if v == "" {
+		if testenv.Quick(t) {
+			return 4 * len(damageable)
+		}
 		return 16 * len(damageable)
 	}
 	n, err := strconv.Atoi(v)

@@ -120,6 +120,7 @@ func demoLayer(t *testing.T, layer, tokens, freshTokens int) (train, fresh *Samp
 
 // A trained model's layer: both targets are met, on held-out samples and nearly on text that training never saw.
 func TestDemoLayerIsLearned(t *testing.T) {
+	testenv.Thorough(t)
 	s, fresh, gate := demoLayer(t, 2, 16<<10, 1<<10)
 	p := newPool(t, 4)
 	pred, q, err := Train(context.Background(), s, Options{Pool: p, Gate: gate, Type: quant.F16})

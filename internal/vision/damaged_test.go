@@ -18,6 +18,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 	"github.com/powerinfer-go/powerinfer/internal/vision"
 	"github.com/powerinfer-go/powerinfer/internal/vision/visiontest"
 )
@@ -30,7 +31,7 @@ var mayLack = []string{
 
 // A file that lacks a tensor, or has one of another shape, is refused with an error that names a tensor.
 func TestDamagedTensors(t *testing.T) {
-	for _, c := range visiontest.Cases() {
+	for _, c := range testenv.Few(t, 6, visiontest.Cases()) {
 		if !family.HasTower(c.Projector()) {
 			continue
 		}
@@ -158,7 +159,7 @@ func tried(t *testing.T, what string, c visiontest.Case, f *gguf.File) error {
 // TestDamagedKeys gives each key of each case values of any kind, and of any size.
 func TestDamagedKeys(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, c := range visiontest.Cases() {
+	for _, c := range testenv.Few(t, 6, visiontest.Cases()) {
 		if !family.HasTower(c.Projector()) {
 			continue
 		}

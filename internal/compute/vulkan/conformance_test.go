@@ -28,12 +28,17 @@ func (m *messages) add(s string) {
 
 func (m *messages) check(t testing.TB) {
 	t.Helper()
+	if all := m.take(); len(all) > 0 {
+		t.Errorf("validation: %d messages, the first: %s", len(all), all[0])
+	}
+}
+
+// take returns the messages since it was last called.
+func (m *messages) take() (all []string) {
 	m.Lock()
 	defer m.Unlock()
-	if len(m.all) > 0 {
-		t.Errorf("validation: %d messages, the first: %s", len(m.all), m.all[0])
-	}
-	m.all = nil
+	all, m.all = m.all, nil
+	return all
 }
 
 // deviceVariable is the environment variable that has the tests run on another device than lavapipe: a GPU, as
@@ -75,7 +80,8 @@ var shared struct {
 	messages *messages
 }
 
-// lent returns the shared device. The test's end frees what it left there.
+// lent returns the shared device. The test's end frees what it left there, and fails the test for what the validation
+// layer said meanwhile, of any device.
 func lent(t testing.TB) *Device {
 	t.Helper()
 	if shared.Device == nil {

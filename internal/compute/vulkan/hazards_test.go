@@ -43,8 +43,7 @@ func TestHazards(t *testing.T) {
 // TestMissingBarrierIsSeen: what the other tests rely on. Without a barrier, the validation layer finds the hazard;
 // with it, nothing.
 func TestMissingBarrierIsSeen(t *testing.T) {
-	d, messages := software(t, Options{})
-	defer d.Close()
+	d := lent(t)
 	x, err := d.Tensor(1, 100)
 	if err != nil {
 		t.Fatal(err)
@@ -65,9 +64,9 @@ func TestMissingBarrierIsSeen(t *testing.T) {
 		}
 	}
 	record(false)
-	messages.check(t)
+	shared.messages.check(t)
 	record(true)
-	if all := strings.Join(messages.all, "\n"); !strings.Contains(all, "SYNC-HAZARD") {
+	if all := strings.Join(shared.messages.take(), "\n"); !strings.Contains(all, "SYNC-HAZARD") {
 		t.Errorf("a missing barrier was not found: %q", all)
 	}
 }

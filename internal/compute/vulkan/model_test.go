@@ -139,7 +139,9 @@ func TestModels(t *testing.T) {
 		play(f.Name, synth.Spec{Arch: f.Name, Type: quant.F32}, model.Off, floatLogits)
 	}
 	play("llama", synth.Spec{Arch: "llama", Type: quant.Q4_0}, model.Off, quantLogits)
-	play("llama with predictors", synth.Spec{Arch: "llama", Type: quant.F16, Magic: "PWRI"}, model.Predict, floatLogits)
+	if !quick {
+		play("llama with predictors", synth.Spec{Arch: "llama", Type: quant.F16, Magic: "PWRI"}, model.Predict, floatLogits)
+	}
 	t.Run("experts", func(t *testing.T) { expertFamilies(t, d) })
 	if !testenv.Exhaustive(t) {
 		return
@@ -220,7 +222,9 @@ func states(t *testing.T, m *model.Model, texts []int) (all [][]float32) {
 // TestDemoText: the demo says the same on the CPU and here, token by token, as long as its two best tokens lie further
 // apart than rounding reaches.
 func TestDemoText(t *testing.T) {
-	testenv.Thorough(t)
+	if !testenv.Exhaustive(t) { // as gpu-check is
+		t.Skip("the engine's TestDemoOnGPU has longer texts")
+	}
 	d := lent(t)
 	f, err := gguf.Parse(demo.Name, demo.Model())
 	if err != nil {
@@ -229,7 +233,7 @@ func TestDemoText(t *testing.T) {
 	pages := []int32{1, 4, 2}
 	here, there := &sequence{m: loadModel(t, f, d, model.Exact), pages: pages}, &sequence{m: loadModel(t, f, onCPU(t), model.Exact), pages: pages}
 	tokens := []int32{1, 20, 300, 45}
-	const length = 24 // the engine's tests have longer ones
+	const length = 24
 	for range length {
 		got, want := here.step(t, tokens), there.step(t, tokens)
 		last := len(want) - 1

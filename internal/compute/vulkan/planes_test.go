@@ -8,11 +8,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // TestPlanes: rows that the processor gives by planes are, byte by byte, those that are packed from a file's rows, and
 // only types whose regions are planes are taken so.
 func TestPlanes(t *testing.T) {
+	testenv.Thorough(t)
 	host, err := cpu.New(cpu.Options{Threads: 1})
 	if err != nil {
 		t.Fatal(err)

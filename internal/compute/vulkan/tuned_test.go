@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // TestTunedFile: what was found is found again, unless the file is damaged or of other shaders.
@@ -45,6 +46,7 @@ func TestTimedShape(t *testing.T) {
 // TestTuned: the first product of a shape is timed and its fastest variant kept; a later device of the same GPU takes
 // what is kept, an arithmetic as well, and leaves nothing in use.
 func TestTuned(t *testing.T) {
+	testenv.Thorough(t)
 	folder := t.TempDir()
 	d, messages := software(t, Options{Cache: folder})
 	defer messages.check(t)

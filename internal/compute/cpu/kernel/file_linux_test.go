@@ -14,6 +14,7 @@ import (
 
 // Rows may end with the mapped file: a kernel that read on would end the process here.
 func TestNothingIsReadBehindFileRows(t *testing.T) {
+	testenv.Thorough(t)
 	rng := testenv.Rand(t)
 	const rows, tokens = 7, 5
 	for _, k := range Variants() {

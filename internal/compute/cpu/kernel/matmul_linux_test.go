@@ -29,6 +29,7 @@ func fenced(t *testing.T, b []byte) []byte {
 
 // Weights may end with the mapped file, activations with an arena: a kernel that read on would end the process here.
 func TestNothingIsReadBehindTheOperands(t *testing.T) {
+	testenv.Thorough(t)
 	rng := testenv.Rand(t)
 	const rows, tokens = 7, 19
 	for _, k := range Variants() {
