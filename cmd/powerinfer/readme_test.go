@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/planreport"
 )
 
 // TestReadme holds the examples of README.md and docs/commands.md to the commands and flags that exist, and has
@@ -51,7 +53,7 @@ func TestReadme(t *testing.T) {
 // TestPublishedTable: the tables of docs/benchmarks/2026-11-planned.md are what plan --published prints.
 func TestPublishedTable(t *testing.T) {
 	var printed strings.Builder
-	if err := publishedTable(&printed); err != nil {
+	if err := planreport.Published(&printed); err != nil {
 		t.Fatal(err)
 	}
 	const columns = 7 // machine, model, type, and four figures
