@@ -15,6 +15,8 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/attachment"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/editor"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
@@ -44,13 +46,13 @@ type talk struct {
 	format      *answer.Format        // nil: answers are read as they are
 	sampling    powerinfer.Sampling   // of the next answer but for its seed
 	constraint  powerinfer.Generation // whose grammar or schema holds for every answer
-	input       lineReader
-	interactive bool             // a person sits there
-	styled      bool             // escape sequences may be written
-	interrupts  <-chan os.Signal // Ctrl-C; nil: it ends the program
-	keep        int              // tokens of a prompt that a shift of the context leaves
-	attached    string           // by /read, to the next message
-	pictures    []attached       // by /image, likewise
+	input       editor.Reader
+	interactive bool                 // a person sits there
+	styled      bool                 // escape sequences may be written
+	interrupts  <-chan os.Signal     // Ctrl-C; nil: it ends the program
+	keep        int                  // tokens of a prompt that a shift of the context leaves
+	attached    string               // by /read, to the next message
+	pictures    []attachment.Picture // by /image, likewise
 
 	load            time.Duration // of the model
 	answers, tokens int           // so far
@@ -80,14 +82,14 @@ func runChat(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error
 		t.interrupts = interrupts
 	}
 	if t.interactive && !plain {
-		editor, err := newLineEditor(ctx)
+		lines, err := editor.Open(ctx, "chat-history.jsonl", completeAction)
 		if err != nil {
 			return err
 		}
-		defer editor.close()
-		t.input = editor
+		defer lines.Close()
+		t.input = lines
 	} else {
-		t.input = newPlainLines(ctx, os.Stdin, t.interrupts, t.interactive)
+		t.input = editor.Plain(ctx, os.Stdin, t.interrupts, t.interactive)
 	}
 	t.greet()
 	if err := t.tellPictures(t.pictures); err != nil {
@@ -209,9 +211,9 @@ func (t *talk) converse(ctx context.Context) error {
 	}
 	again := false // Ctrl-C was pressed at the prompt
 	for {
-		message, err := readMessage(t.input, c.Bool("multiline-input"))
+		message, err := editor.ReadMessage(t.input, c.Bool("multiline-input"))
 		switch {
-		case errors.Is(err, errInterruptedInput):
+		case errors.Is(err, editor.ErrInterrupted):
 			if again {
 				t.note("Ctrl-D or /exit leaves")
 			}
@@ -245,7 +247,7 @@ func (t *talk) converse(ctx context.Context) error {
 func (t *talk) handle(ctx context.Context, message string) error {
 	var err error
 	switch {
-	case strings.HasPrefix(message, "/") && !strings.Contains(message, "\n") && !(t.interactive && beginsWithPicture(message)):
+	case strings.HasPrefix(message, "/") && !strings.Contains(message, "\n") && !(t.interactive && attachment.BeginsMessage(message)):
 		err = t.obey(ctx, message)
 	case strings.TrimSpace(message) == "":
 	default:
@@ -267,7 +269,7 @@ func (t *talk) take(ctx context.Context, message string) error {
 	pictures := slices.Concat(t.pictures, found)
 	before := ""
 	if len(found) > 0 {
-		before = strings.Repeat(mediaMark, len(t.pictures))
+		before = strings.Repeat(attachment.Mark, len(t.pictures))
 	}
 	if t.attached != "" {
 		message = t.attached + "\n\n" + message
@@ -275,7 +277,7 @@ func (t *talk) take(ctx context.Context, message string) error {
 	if len(pictures) == 0 {
 		t.said.ask(message)
 	} else {
-		parts, err := partsOf(before+message, pictures)
+		parts, err := attachment.Parts(before+message, pictures)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/summary"
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
 	"github.com/powerinfer-go/powerinfer/internal/markdown"
@@ -45,7 +46,7 @@ func (t *talk) answer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	show := t.newAnswer(prompt.Text)
+	show := newReply(t.format, t.styled, prompt.Text)
 	kept := places.Tokens() == 0 // pictures' keys and values are not saved
 	if t.evaluated = nil; kept {
 		t.evaluated = tokens
@@ -122,23 +123,13 @@ func (t *talk) status(limited bool) {
 	if n := r.Tokens - 1; r.Disk.Uses() > 0 && n > 0 {
 		parts = append(parts, fmt.Sprintf("%.1f MB a token from disk", float64(r.Disk.Bytes)/1e6/float64(n)))
 	}
-	if active, ok := activeShare(r.Neurons); ok {
+	if active, ok := summary.ActiveShare(r.Neurons); ok {
 		parts = append(parts, fmt.Sprintf("%.0f %% of neurons active", 100*active))
 	}
 	if r.Stopped == powerinfer.StoppedMax && !limited || r.Stopped == powerinfer.StoppedByCtx {
 		parts = append(parts, string(r.Stopped))
 	}
 	t.note("[%s]", strings.Join(parts, " | "))
-}
-
-// activeShare returns the share of neurons that were active, and whether any were counted.
-func activeShare(use []powerinfer.LayerNeurons) (float64, bool) {
-	var active, all int64
-	for _, u := range use {
-		active += u.Active
-		all += u.Tokens * int64(u.Neurons)
-	}
-	return float64(active) / float64(max(all, 1)), all > 0
 }
 
 // shownAnswer is an answer on its way to the user.
@@ -155,13 +146,14 @@ type shownAnswer struct {
 	lineOpen bool // what was shown last is no newline
 }
 
-func (t *talk) newAnswer(prompt string) *shownAnswer {
-	a := &shownAnswer{out: bufio.NewWriter(screen.Out.Styled()), styled: t.styled, onScreen: screen.Out.IsTerminal()}
-	if t.format != nil {
-		a.parser = t.format.NewParser(answer.Options{Prompt: prompt})
+// newReply shows what answers prompt. format reads it, unless it is nil; styled has it written with escape sequences.
+func newReply(format *answer.Format, styled bool, prompt string) *shownAnswer {
+	a := &shownAnswer{out: bufio.NewWriter(screen.Out.Styled()), styled: styled, onScreen: screen.Out.IsTerminal()}
+	if format != nil {
+		a.parser = format.NewParser(answer.Options{Prompt: prompt})
 	}
-	if t.styled {
-		a.styler = &markdown.Styler{Plain: t.format == nil}
+	if styled {
+		a.styler = &markdown.Styler{Plain: format == nil}
 	}
 	return a
 }
@@ -221,7 +213,7 @@ func (a *shownAnswer) thought(begins bool) {
 	a.thinking = begins
 	switch {
 	case a.styled && begins:
-		a.folding = newThought(a.out)
+		a.folding = beginThought(a.out, screen.Out.Size)
 	case a.styled:
 		a.folding.fold()
 		a.folding, a.lineOpen = nil, false
