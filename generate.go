@@ -79,11 +79,11 @@ type Result struct {
 	Drafted    int           // tokens that were guessed and checked: see Options.Drafts
 	Accepted   int           // of them, those that came
 
-	HotDrafted, HotAccepted         int // of these, the guesses by hot neurons: see Options.HotDrafts
-	FurtherDrafted, FurtherAccepted int // and those by the file's further layer: see Options.FurtherDrafts
+	HotDrafted, HotAccepted         int // of these, the guesses by hot neurons: see Drafts.Hot
+	FurtherDrafted, FurtherAccepted int // and those by the file's further layer: see Drafts.Further
 
 	Neurons []LayerNeurons // what the layers computed in that time, also for other generations, if Generation.Neurons asked for it; [layers]
-	Experts ExpertUse      // likewise, of experts that follow the text: see Options.MoECache
+	Experts ExpertUse      // likewise, of experts that follow the text: see GPU.MoECache
 	Disk    DiskUse        // what was read from disk while the text was generated, also for others
 }
 

@@ -44,12 +44,12 @@ func Stream() cli.Flag {
 
 // gpuOptions reads the flags of GPU into o.
 func gpuOptions(c *cli.Command, o *powerinfer.Options) error {
-	o.Devices, o.Statistics, o.Tensors, o.KVInRAM, o.Notice = c.String("device"), c.String("stats"), tensorPlaces(c), c.Bool("no-kv-offload"), screen.Note
+	o.GPU.Devices, o.Statistics, o.GPU.Tensors, o.GPU.KVInRAM, o.Notice = c.String("device"), c.String("stats"), tensorPlaces(c), c.Bool("no-kv-offload"), screen.Note
 	var err error
-	if o.VRAM, err = budgets(c); err != nil {
+	if o.GPU.VRAM, err = budgets(c); err != nil {
 		return err
 	}
-	if o.GPULayers, err = wholeLayers(c, "n-gpu-layers", "-ngl"); err != nil {
+	if o.GPU.Layers, err = wholeLayers(c, "n-gpu-layers", "-ngl"); err != nil {
 		return err
 	}
 	if c.IsSet("stream-tokens") {
@@ -57,7 +57,7 @@ func gpuOptions(c *cli.Command, o *powerinfer.Options) error {
 		if n < 0 {
 			return fmt.Errorf("--stream-tokens %d: give a number of tokens, or 0 to send nothing", n)
 		}
-		o.StreamTokens = &n
+		o.GPU.StreamTokens = &n
 	}
 	if c.IsSet("moe-cache-mib") {
 		n := c.Int("moe-cache-mib")
@@ -65,11 +65,11 @@ func gpuOptions(c *cli.Command, o *powerinfer.Options) error {
 			return fmt.Errorf("--moe-cache-mib %d: give a number of MiB, or 0 for experts that stay where they are", n)
 		}
 		most := int64(n) << 20
-		o.MoECache = &most
+		o.GPU.MoECache = &most
 	}
 	if c.IsSet("read-ahead") {
 		ahead := c.Bool("read-ahead")
-		o.ReadAhead = &ahead
+		o.GPU.ReadAhead = &ahead
 	}
 	return nil
 }
