@@ -12,7 +12,7 @@ import (
 // LayerNorms of the residual with what a part has added, and there is no head.
 func encoder() Family {
 	return Family{
-		LayerNorm: true, NormSum: true, Later: true, Headless: true, Activation: compute.GELU, HeadsFillWidth: true, RankPooling: "cls",
+		LayerNorm: true, NormSum: true, Later: true, Headless: true, Activation: compute.GELU, HeadsFillWidth: true,
 		Root: []string{"bert.", "roberta.", "distilbert.", ""}, Buffers: encoderBuffers(),
 	}
 }

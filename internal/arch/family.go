@@ -61,8 +61,6 @@ type Family struct {
 	NormSum        bool                 // the norms behind parts are of the residual with the part added, and become the residual; else of what is added
 	Later          bool                 // tokens see later positions, too, unless the file says otherwise
 	Headless       bool                 // there are no logits: hidden states are the result
-	RankPooling    string               // which state of a text a reranker's head reads, unless the file says another; empty: the last
-	RankShares     bool                 // a reranker's scores are shares of 1: their softmax
 	Clamped        bool                 // files may limit the elements of queries, keys and values
 	Latent         bool                 // keys and values follow from a narrower vector, which alone is cached, and the rotated part of keys, the same for all heads, from the input
 	YarnScores     bool                 // YaRN's multiplier, of which files hold a tenth, is of scores, not of what is rotated

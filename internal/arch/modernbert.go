@@ -20,7 +20,7 @@ func modernBERT() Family {
 	return Family{
 		Name: "modern-bert", HuggingFace: []string{"ModernBertModel", "ModernBertForMaskedLM", "ModernBertForSequenceClassification"},
 		Rotation: HalvesApart, LayerNorm: true, Later: true, Headless: true, Gated: true, FusedGate: true, Activation: compute.GELU, HeadsFillWidth: true,
-		Window: true, FullEvery: modernFullEvery, FullFirst: true, WindowBase: modernBase, MaxContext: 8192, RankPooling: "mean",
+		Window: true, FullEvery: modernFullEvery, FullFirst: true, WindowBase: modernBase, MaxContext: 8192,
 		Root: []string{"model.", ""}, Layer: "layers.%d.",
 		Buffers: []string{"head.dense.weight", "head.norm.weight", "decoder.weight", "decoder.bias"},
 		Outer: []Tensor{
@@ -70,7 +70,7 @@ func readModernBERT(c *Config) error {
 func euroBERT() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "eurobert", []string{"EuroBertModel", "EuroBertForMaskedLM"}
-	f.Rotation, f.Later, f.Headless, f.RankPooling, f.MaxContext = HalvesApart, true, true, "cls", 8192
+	f.Rotation, f.Later, f.Headless, f.MaxContext = HalvesApart, true, true, 8192
 	f.Root, f.Block = []string{"model.", ""}, llamaBlock(Same)
 	f.Buffers = []string{"lm_head.weight"}
 	return f
@@ -79,7 +79,7 @@ func euroBERT() Family {
 // llamaEmbed describes embeddings made of Llama, as Llama-Embed-Nemotron: llama whose tokens see later positions, too.
 func llamaEmbed() Family {
 	f := euroBERT()
-	f.Name, f.HuggingFace, f.Rotation, f.RankPooling = "llama-embed", []string{"LlamaBidirectionalModel"}, Neighbours, "mean"
+	f.Name, f.HuggingFace, f.Rotation = "llama-embed", []string{"LlamaBidirectionalModel"}, Neighbours
 	f.Block = llamaBlock(Pairs)
 	return f
 }
@@ -89,7 +89,7 @@ func llamaEmbed() Family {
 func gemmaEmbedding() Family {
 	f := gemma3()
 	f.Name, f.HuggingFace = "gemma-embedding", []string{"Gemma3TextModel"}
-	f.Later, f.Headless, f.AlwaysTied, f.MaxContext, f.RankPooling = true, true, true, 2048, "mean"
+	f.Later, f.Headless, f.AlwaysTied, f.MaxContext = true, true, true, 2048
 	f.Root = []string{"model.", ""}
 	f.Read = func(c *Config) error {
 		if !c.Bidirectional {

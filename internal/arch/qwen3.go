@@ -5,7 +5,6 @@ package arch
 func qwen3() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "qwen3", []string{"Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification"}
-	f.RankShares = true
 	f.Rotation, f.Block = HalvesApart, headNorms(llamaBlock(Same))
 	return f
 }

@@ -71,7 +71,11 @@ func Adapter(ctx context.Context, dir, base, outfile string, o Options) error {
 		return err
 	}
 	p.family, p.factor = fam, adapter.factor
-	p.model(c, nil)
+	sizes, _, err := c.keys(fam)
+	if err != nil {
+		return err
+	}
+	p.model(c, sizes, nil)
 	if err := p.finish(o.tell); err != nil {
 		return err
 	}

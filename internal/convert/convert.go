@@ -156,7 +156,7 @@ func (m *model) plan(dir string, fam arch.Family, c *config, factors map[string]
 	if c.Quantizing.nvfp4() {
 		p.findSmallFloats()
 	}
-	p.model(c, factors)
+	p.model(c, m.keys, factors)
 	if p.err == nil {
 		p.finishSmall()
 	}
@@ -177,7 +177,7 @@ func (m *model) plan(dir string, fam arch.Family, c *config, factors map[string]
 	if err != nil {
 		return err
 	}
-	if fam.RankShares && c.ranksAnswers(dir) {
+	if p.ranking.Shares && c.ranksAnswers(dir) {
 		if err := m.rankAnswers(p, c, v); err != nil {
 			return err
 		}

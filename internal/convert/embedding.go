@@ -194,7 +194,7 @@ func (m *model) classifier(p *plan, c *config, notes func(string)) error {
 		if way != nn.PoolCLS && way != nn.PoolMean {
 			return c.Errorf("classifier_pooling", "%q is not supported; cls and mean are", way)
 		}
-		if string(way) != p.family.RankPooling {
+		if way != p.ranking.Pooling {
 			m.keys = append(m.keys, gguf.KV{Key: nn.RankPoolingKey, Value: string(way)})
 			notes(fmt.Sprintf("%s: the classification head reads the first token's state; llama.cpp will give it the mean of all, and other scores", c.Path))
 		}

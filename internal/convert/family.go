@@ -10,6 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
 // tensor is one tensor of the output.
@@ -57,8 +58,11 @@ type plan struct {
 	family    arch.Family
 	source    *checkpoint.Checkpoint
 	used      map[string]bool
+	gramShape []int                   // of the table of n-grams, row length first
 	small     map[string]*smallFloats // the matrices in NVFP4, by the name of their codes
 	tensors   []*tensor
+	ranking   nn.Ranking                            // how a classification head would read states
+	shapes    map[string][]int                      // of the family's tensors by their names, outermost dimension first
 	keys      []gguf.KV                             // that tensors of the folder tell
 	further   int                                   // planned layers that predict further tokens
 	embedding string                                // the token embedding's name in the folder
@@ -116,8 +120,8 @@ func (p *plan) found(prefix string, names []string, end string) string {
 	return names[len(names)-1]
 }
 
-// model plans all tensors. computed are those that follow from the configuration, by name.
-func (p *plan) model(c *config, computed map[string][]float32) {
+// model plans all tensors. keys are the file's, and computed the tensors that follow from the configuration, by name.
+func (p *plan) model(c *config, keys []gguf.KV, computed map[string][]float32) {
 	root := p.family.Root[0]
 	embedding := strings.Fields(p.family.Outer[0].Source)
 	for _, r := range p.family.Root {
@@ -130,38 +134,49 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 		root = p.beginning("", p.family.Root)
 	}
 	layer := p.layer(root)
+	var items []item
+	var steps []func()
+	plan := func(i item) {
+		if p.lacks(&i) {
+			return
+		}
+		items, steps = append(items, i), append(steps, func() { p.one(c, &i) })
+	}
 	for i, t := range p.family.Outer {
-		if t.Change == arch.Computed {
+		switch t.Change {
+		case arch.Computed:
 			if v := computed[t.Name]; v != nil {
-				p.tensors = append(p.tensors, &tensor{name: t.Name, shape: []int{len(v)}, values: v, plain: true})
+				steps = append(steps, func() { p.given(t.Name, v) })
 			}
 			continue
-		}
-		if t.Change == arch.LayerNumbers {
+		case arch.LayerNumbers:
 			p.layerNumbers(c, t, root+layer)
 			continue
-		}
-		if t.Change == arch.Shards {
-			p.shards(c, t.Name, t.Source)
+		case arch.Shards:
+			if table := p.shards(c, t.Name, t.Source); table != nil {
+				p.gramShape = table.shape
+				steps = append(steps, func() { p.tensors = append(p.tensors, table) })
+				items = append(items, item{Tensor: t})
+			}
 			continue
 		}
 		from := root
 		if t.Name == "output.bias" {
 			from = ""
 		}
-		p.one(c, c.sizes(0), t, "", from)
+		plan(item{Tensor: t, from: from})
 		if i == 0 {
 			p.embedding = from + p.found(from, embedding, "")
-			p.head(c)
+			steps = append(steps, func() { p.head(c) })
 		}
 	}
 	further := p.findFurther(c, root, layer)
 	p.further = len(further)
-	for l := 0; l < c.Layers+p.further && p.err == nil; l++ {
-		from := root + fmt.Sprintf(layer, l)
+	for l := 0; l < c.Layers+p.further; l++ {
+		prefix, from := fmt.Sprintf("blk.%d.", l), root+fmt.Sprintf(layer, l)
 		if l >= c.Layers {
 			from = further[l-c.Layers].block
-			p.furtherParts(c, l, &further[l-c.Layers])
+			steps = append(steps, func() { p.furtherParts(c, l, &further[l-c.Layers]) })
 			if c.LayerParts != nil {
 				c.LayerParts = append(c.LayerParts, arch.Attention|arch.FeedForward)
 			}
@@ -175,7 +190,7 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 			}
 			if t.Change == arch.Computed {
 				if v := c.Given[t.Name]; v != nil && p.pairs == nil {
-					p.tensors = append(p.tensors, &tensor{name: fmt.Sprintf("blk.%d.%s", l, t.Name), shape: []int{len(v)}, values: v, plain: true})
+					steps = append(steps, func() { p.given(prefix+t.Name, v) })
 				}
 				continue
 			}
@@ -183,12 +198,35 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 			if l >= c.Layers-c.Shares() && slices.Contains(ofOwnKV, t.Name) {
 				t.Optional = true
 			}
-			p.one(c, c.sizes(l), t, fmt.Sprintf("blk.%d.", l), from)
+			plan(item{t, l, prefix, from})
 		}
 		if c.Mixture.In(l) {
-			p.expertPredictors(c, fmt.Sprintf("blk.%d.", l), from)
+			steps = append(steps, func() { p.expertPredictors(c, prefix, from) })
 		}
 	}
+	p.list(c, keys, items)
+	for _, step := range steps {
+		if p.err == nil {
+			step()
+		}
+	}
+}
+
+// given plans a vector that follows from the configuration.
+func (p *plan) given(name string, v []float32) {
+	p.tensors = append(p.tensors, &tensor{name: name, shape: []int{len(v)}, values: v, plain: true})
+}
+
+// lacks reports whether the folder lacks a tensor that it may lack.
+func (p *plan) lacks(i *item) bool {
+	if !i.Optional {
+		return false
+	}
+	if i.Change == arch.Stacked && p.pairs == nil {
+		single, whole, _ := strings.Cut(i.Source, " ")
+		return p.source.Tensors[i.from+fmt.Sprintf(single, 0)] == nil && (whole == "" || p.source.Tensors[i.from+whole] == nil)
+	}
+	return p.source.Tensors[i.from+p.found(i.from, strings.Fields(i.Source), "")] == nil
 }
 
 // furtherNames says where a folder keeps a layer that predicts a further token, and how it names the parts that other
@@ -355,53 +393,48 @@ func (p *plan) multiply(c *config, t *tensor, name string) {
 	t.multiplied = rows
 }
 
-// one plans the tensor of the family that t describes, with its prefixes on both sides.
-func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from string) {
-	if t.Change == arch.Stacked && p.pairs != nil {
+// one plans the tensor of the family that i describes.
+func (p *plan) one(c *config, i *item) {
+	if i.Change == arch.Stacked && p.pairs != nil {
+		return
+	}
+	shape, name, t := p.shape(i), i.prefix+i.Name, i.Tensor
+	if p.err != nil {
 		return
 	}
 	if t.Change == arch.Stacked {
 		single, whole, _ := strings.Cut(t.Source, " ")
-		if whole == "" && t.Optional && p.source.Tensors[from+fmt.Sprintf(single, 0)] == nil {
-			return
-		}
-		if whole == "" || p.source.Tensors[from+whole] == nil {
-			p.stacked(prefix+t.Name, from+single, p.family.Shape(t.Name, sizes)).plain = staysFloat(t.Name)
+		if whole == "" || p.source.Tensors[i.from+whole] == nil {
+			p.stacked(name, i.from+single, shape).plain = staysFloat(t.Name)
 			return
 		}
 		t.Source = whole
 		t.Change = map[string]arch.Change{"ffn_gate_exps.weight": arch.FirstHalf, "ffn_up_exps.weight": arch.SecondHalf}[t.Name]
 	}
-	if t.Change == arch.Product {
-		p.product(prefix+t.Name, from, strings.Fields(t.Source), p.family.Shape(t.Name, sizes))
+	source := i.from + p.found(i.from, strings.Fields(t.Source), "")
+	switch t.Change {
+	case arch.Product:
+		p.product(name, i.from, strings.Fields(t.Source), shape)
+		return
+	case arch.Gathered:
+		p.gathered(name, i.from, strings.Fields(t.Source), shape)
+		return
+	case arch.Outputs, arch.EvenOutputs, arch.OddOutputs:
+		p.outputs(name, source, shape, t.Change)
+		return
+	case arch.FirstOutputs, arch.SecondOutputs:
+		p.halfOfOutputs(name, source, shape, t.Change)
+		return
+	case arch.Numbers:
+		p.numbers(name, source, shape)
 		return
 	}
-	if t.Change == arch.Gathered {
-		p.gathered(prefix+t.Name, from, strings.Fields(t.Source), p.family.Shape(t.Name, sizes))
-		return
-	}
-	source := p.found(from, strings.Fields(t.Source), "")
-	if t.Change == arch.Outputs || t.Change == arch.EvenOutputs || t.Change == arch.OddOutputs {
-		p.outputs(prefix+t.Name, from+source, p.family.Shape(t.Name, sizes), t.Change)
-		return
-	}
-	if t.Change == arch.FirstOutputs || t.Change == arch.SecondOutputs {
-		p.halfOfOutputs(prefix+t.Name, from+source, p.family.Shape(t.Name, sizes), t.Change)
-		return
-	}
-	if t.Optional && p.source.Tensors[from+source] == nil {
-		return
-	}
-	shape := p.family.Shape(t.Name, sizes)
-	if t.Change == arch.Numbers {
-		p.numbers(prefix+t.Name, from+source, shape)
-		return
-	}
+	sizes := c.sizes(i.layer)
 	stem, _, _ := strings.Cut(t.Name, ".")
 	part, packed := packedAt(sizes)[stem]
-	packed = packed && p.family.QKV != "" && strings.HasPrefix(source, p.family.QKV+".")
-	stored := p.stored(c, sizes, t, from+source, shape, packed)
-	out := p.from(prefix+t.Name, from+source, shape, stored)
+	packed = packed && p.family.QKV != "" && strings.HasPrefix(source, i.from+p.family.QKV+".")
+	stored := p.stored(c, sizes, t, source, shape, packed)
+	out := p.from(name, source, shape, stored)
 	if len(out.shape) == 2 && stored[0] < shape[0] {
 		out.rows = stored[0]
 	}
@@ -412,7 +445,7 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 		out.row = halves(c.HeadDim, c.halved)
 	}
 	if p.family.Tiled && p.pairs != nil && stem == "ssm_out" && out.from != nil {
-		p.err = fmt.Errorf("%s: adapters of %q are not supported; merge the adapter into the model and convert that", p.source.Path, from+source)
+		p.err = fmt.Errorf("%s: adapters of %q are not supported; merge the adapter into the model and convert that", p.source.Path, source)
 	}
 	if p.family.Tiled {
 		out.tile(stem, deltaSizes(sizes.StateSpace))

@@ -67,12 +67,12 @@ func (c *config) gatedKeys(f arch.Family) (keys []gguf.KV, err error) {
 	return keys, nil
 }
 
-// shards plans output tensor name, the table of n-grams, whose rows the folder holds in several tensors, one behind the
+// shards returns output tensor name, the table of n-grams, whose rows the folder holds in several tensors, one behind the
 // other by their numbers, and reads how tokens are hashed to its rows. part is what the shards have in their names before
 // these.
-func (p *plan) shards(c *config, name, part string) {
+func (p *plan) shards(c *config, name, part string) *tensor {
 	if c.GramLayer() < 0 || p.err != nil || p.pairs != nil {
-		return
+		return nil
 	}
 	found := map[int]*checkpoint.Tensor{}
 	for from, t := range p.source.Tensors {
@@ -86,7 +86,7 @@ func (p *plan) shards(c *config, name, part string) {
 	}
 	if len(found) != c.GramParts {
 		p.err = c.Errorf("split_ngram_parts", "the table of n-grams has %d parts, and the folder holds %d; download it again", c.GramParts, len(found))
-		return
+		return nil
 	}
 	width := c.Hidden / ((c.GramSize - 1) * c.GramHeads)
 	out := &tensor{name: name}
@@ -95,15 +95,15 @@ func (p *plan) shards(c *config, name, part string) {
 		t := found[n]
 		if len(t.Shape) != 2 || t.Shape[1] != width {
 			p.err = fmt.Errorf("%s: offset %d: tensor %q has shape %v, config.json makes it rows of %d", t.Path(), t.Offset, t.Name, t.Shape, width)
-			return
+			return nil
 		}
 		if _, ok := t.Type(); !ok {
 			p.err = fmt.Errorf("%s: offset %d: tensor %q has dtype %s; supported are F32, F16 and BF16", t.Path(), t.Offset, t.Name, t.DType)
-			return
+			return nil
 		}
 		if out.from != nil && t.DType != out.from.DType {
 			p.err = fmt.Errorf("%s: offset %d: tensor %q has dtype %s, other parts of the table have another", t.Path(), t.Offset, t.Name, t.DType)
-			return
+			return nil
 		}
 		if out.from == nil {
 			out.from = t
@@ -114,8 +114,8 @@ func (p *plan) shards(c *config, name, part string) {
 		out.ends = append(out.ends, rows)
 	}
 	out.shape = []int{width, rows}
-	p.tensors = append(p.tensors, out)
 	p.hashes(c, rows)
+	return out
 }
 
 // hashes reads how tokens are hashed to so many rows, in numbers too large for floats.

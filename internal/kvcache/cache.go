@@ -1,23 +1,23 @@
 // Package kvcache keeps account of the pages of a KV cache: who holds them, which tokens' keys and values they hold,
-// and which of them can serve a new sequence that begins with the same tokens. It knows no device: what must be copied
-// is copied by its caller's function.
+// and which of them can serve a new sequence that begins with the same tokens. It knows no device: its caller's
+// function copies pages.
 //
-// Pages form a tree. A page's node lies below the node of the positions before it, so that the path from the root
-// spells a prefix. Sequences that share a prefix hold the same nodes, whether they are running or not. Nodes that no
-// sequence holds stay for their prefixes until their pages are needed; the one not used for longest goes first.
+// Pages form a tree. A page's node is a child of the node of the positions before it, so the path from the root spells
+// a prefix. Sequences with a common prefix hold the same nodes, also while they run. Nodes without a sequence stay for
+// later sequences until their pages are needed; the least recently used one goes first.
 //
-// Layers with sliding windows have fewer pages, numbered on their own. A node has one of these only as long as a window
-// can reach it, and then until another needs it. A sequence goes on behind a prefix only where the window before its
-// end is still there.
+// Layers with sliding windows have fewer pages, numbered separately. A node has one of these as long as a window can
+// reach it, and then until another node needs it. A sequence continues a prefix only if the window before its end is
+// still cached.
 //
-// Recurrent layers keep a state for a sequence, which cannot be taken back to an earlier position. Each sequence has a
-// slot for it, and other slots hold checkpoints: states behind positions of a node, where a sequence can go on.
+// Recurrent layers keep a state for a sequence, which cannot go back to an earlier position. Each sequence has a slot
+// for it. Other slots hold checkpoints: states after some position of a node, where a sequence can continue.
 package kvcache
 
 import "slices"
 
-// Label names what was computed at a position: a token or a row of a picture, and by which arithmetic. Equal labels at
-// equal places after equal labels mean equal keys and values, to the byte.
+// Label names what was computed at a position (a token or a row of a picture) and by which arithmetic. Equal labels at
+// equal positions after equal labels mean equal keys and values, to the byte.
 type Label uint64
 
 // The bits of a label below its token.
@@ -27,7 +27,7 @@ const (
 	kindBits = 2
 )
 
-// The bits of a label above its token, of rows of pictures: the picture's number, and that it is one.
+// The bits of a label above its token, for rows of pictures: the picture's number, and a mark.
 const (
 	pictureShift       = kindBits + 31
 	pictureRow   Label = 1 << 63
@@ -37,7 +37,7 @@ const (
 const MostPictures = 1 << 30
 
 // LabelOf returns the label of a token that was evaluated as part of a prompt, or, if single, by the arithmetic of
-// single tokens of running sequences, which short prompts are evaluated by too.
+// single tokens of running sequences, which also evaluates short prompts.
 func LabelOf(token int32, single bool) Label {
 	l := Label(token) << kindBits
 	if single {
@@ -46,7 +46,7 @@ func LabelOf(token int32, single bool) Label {
 	return l
 }
 
-// PictureLabel returns the label of a row of a picture, whose number is below MostPictures.
+// PictureLabel returns the label of a row of a picture. Its number must be below MostPictures.
 func PictureLabel(picture uint32, row int32, single bool) Label {
 	return LabelOf(row, single) | Label(picture)<<pictureShift | pictureRow
 }
@@ -59,7 +59,7 @@ func (l Label) Token() int32 {
 	return int32(l >> kindBits)
 }
 
-// As returns the label of what l names where it is evaluated as part of a prompt or, if single, as a single token.
+// As returns l's label for evaluation as part of a prompt or, if single, as a single token.
 func (l Label) As(single bool) Label {
 	l &^= decoded | foreign
 	if single {
@@ -71,22 +71,22 @@ func (l Label) As(single bool) Label {
 // Decoded reports whether the token was evaluated by the arithmetic of single tokens of running sequences.
 func (l Label) Decoded() bool { return l&decoded != 0 }
 
-// Foreign returns the label of l's token where it was evaluated on other devices, or on another share of them, which
-// round differently.
+// Foreign returns the label of l's token for evaluation on other devices, or with another placement on them, which
+// rounds differently.
 func (l Label) Foreign() Label { return l | foreign }
 
-// IsForeign reports whether the token was evaluated on other devices, or on another share of them.
+// IsForeign reports whether the token was evaluated on other devices, or with another placement.
 func (l Label) IsForeign() bool { return l&foreign != 0 }
 
-// same reports whether l and m name the same token, however evaluated.
+// same reports whether l and m name the same token, whatever the arithmetic.
 func (l Label) same(m Label) bool { return l>>kindBits == m>>kindBits }
 
-// Size is the room of a cache.
+// Size is the size of a cache.
 type Size struct {
 	Pages     int
 	Positions int // of a page
-	Window    int // positions that a token sees in layers with windows, the last of which is its own; 0: there are no such layers
-	Near      int // pages of layers with windows: at least those of a window and of the largest step behind it
+	Window    int // positions that a token sees in layers with windows, its own included; 0: there are no such layers
+	Near      int // pages of layers with windows: at least those of a window and the largest step after it
 	States    int // slots for states of recurrent layers; 0: there are no such layers
 }
 
@@ -97,14 +97,14 @@ type Page struct {
 	State int32 // the slot in layers with recurrent states; -1: it has none there
 }
 
-// Cache is the pages of one KV cache. It is used by one goroutine at a time.
+// Cache is the pages of one KV cache. It must not be used concurrently.
 type Cache struct {
 	Size
 	copy  func(to, from Page) // copies a page's keys and values in every layer
 	root  *node
 	free  []int32 // last in, first out: recently used pages are warm
 	near  []int32 // free pages of layers with windows, likewise
-	nodes []*node // [pages] the node of each page, nil where the page is free
+	nodes []*node // [pages] the node of each page; nil if the page is free
 	idle  int     // nodes that no sequence holds
 	past  int     // nodes with a page of layers with windows that no window reaches
 	clock uint64  // counts releases, and uses of checkpoints
@@ -115,19 +115,19 @@ type Cache struct {
 // node is one page in use.
 type node struct {
 	Page
-	labels   []Label // of its positions in order; capacity is the page's positions
+	labels   []Label // of its positions in order; the capacity is a page
 	parent   *node   // nil until it is part of the tree
 	children []*node
-	marks    []*mark // checkpoints behind some of its positions
+	marks    []*mark // checkpoints after some of its positions
 	refs     int     // sequences that hold it
-	used     uint64  // when it was released last
+	used     uint64  // when it was last released
 
-	seen   int    // of refs, those whose window reaches it
-	behind bool   // the last window that reached it went on, and did not end with its sequence
+	seen   int    // how many of refs have a window that reaches it
+	behind bool   // the last window that reached it moved on, rather than ending with its sequence
 	unseen uint64 // when that was
 }
 
-// New returns a cache of empty pages. copy is called to copy page from to page to.
+// New returns a cache of empty pages. copy copies page from to page to.
 func New(size Size, copy func(to, from Page)) *Cache {
 	return &Cache{Size: size, copy: copy, root: newRoot(), nodes: make([]*node, size.Pages), free: numbers(size.Pages), near: numbers(size.Near), slots: numbers(size.States)}
 }
@@ -143,22 +143,21 @@ func numbers(n int) []int32 {
 	return list
 }
 
-// Available returns the number of pages that a sequence can have: the free ones, and those kept for their prefixes
-// only.
+// Available returns the number of pages that a sequence can get: free ones, and those kept only for their prefixes.
 func (c *Cache) Available() int { return len(c.free) + c.idle }
 
 // Held returns the number of pages that sequences hold.
 func (c *Cache) Held() int { return c.Pages - c.Available() }
 
-// Kept returns the number of pages that no sequence holds and that are kept for their prefixes.
+// Kept returns the number of pages without a sequence that are kept for their prefixes.
 func (c *Cache) Kept() int { return c.idle }
 
-// room reports whether sequences can have n pages more, and near in layers with windows.
+// room reports whether sequences can get n more pages, and near more in layers with windows.
 func (c *Cache) room(n, near int) bool {
 	return n <= c.Available() && (c.Window == 0 || near <= len(c.near)+c.past)
 }
 
-// reach returns the first page that the token behind n positions sees in layers with windows.
+// reach returns the first page that the token after n positions sees in layers with windows.
 func (c *Cache) reach(n int) int {
 	if c.Window == 0 {
 		return 0
@@ -166,20 +165,20 @@ func (c *Cache) reach(n int) int {
 	return max(0, n+1-c.Window) / c.Positions
 }
 
-// Clear frees the pages that are kept for their prefixes only.
+// Clear frees the pages that are kept only for their prefixes.
 func (c *Cache) Clear() {
 	for c.evict() {
 	}
 }
 
-// Forget drops all prefixes, so that none that was computed until now is found again. It is called when the model
-// computes other keys and values from now on. Sequences keep what they hold.
+// Forget drops all prefixes, so that nothing computed before is found again. It is called when the model will compute
+// other keys and values. Sequences keep what they hold.
 func (c *Cache) Forget() {
 	c.Clear()
 	c.root = newRoot()
 }
 
-// take returns a node of an empty page, for which there is room, with one in layers with windows if near.
+// take returns a node of an empty page, with a page in layers with windows if near. There must be room for it.
 func (c *Cache) take(near bool) *node {
 	if len(c.free) == 0 {
 		c.evict()
@@ -199,8 +198,8 @@ func (c *Cache) take(near bool) *node {
 }
 
 // evictNear takes the page of layers with windows from a node that no window reaches: first from nodes that windows
-// have gone past, then from the ends of texts, where another request may go on; of either kind from the one that was
-// left the longest time ago.
+// have moved past, then from the ends of texts, where another request may continue; of each kind, from the one left
+// longest ago.
 func (c *Cache) evictNear() {
 	var first *node
 	for _, n := range c.nodes {
@@ -234,7 +233,7 @@ func (c *Cache) see(n *node) {
 	n.seen++
 }
 
-// unsee takes a window away that reached n: it has gone on past n if behind, or else its sequence has ended.
+// unsee removes a window that reached n: it moved past n if behind, else its sequence has ended.
 func (c *Cache) unsee(n *node, behind bool) {
 	if n.seen--; n.seen == 0 && n.Near >= 0 {
 		c.past++
@@ -243,8 +242,7 @@ func (c *Cache) unsee(n *node, behind bool) {
 	}
 }
 
-// evict frees the page that was idle for longest, of those that no other page continues. It reports whether there was
-// one.
+// evict frees the least recently used page that no other page continues. It reports whether there was one.
 func (c *Cache) evict() bool {
 	var oldest *node
 	for _, n := range c.nodes {
@@ -279,8 +277,8 @@ func (c *Cache) hold(n *node) {
 	n.refs++
 }
 
-// release takes a holder from n. A node without holders stays for its prefix, unless nothing was written to it or
-// another page holds the same.
+// release removes a holder from n. A node without holders stays for its prefix, unless it is empty or another page
+// holds the same.
 func (c *Cache) release(n *node) {
 	if n.refs--; n.refs > 0 {
 		return
@@ -294,8 +292,8 @@ func (c *Cache) release(n *node) {
 	n.used = c.clock
 }
 
-// handOver makes the window that reaches n reach m instead, which holds the same, and gives it n's page of layers with
-// windows if it has none.
+// handOver moves the window that reaches n to m, which holds the same, with n's page of layers with windows if m has
+// none.
 func (c *Cache) handOver(m, n *node) {
 	if m.Near < 0 && n.Near >= 0 {
 		m.Near, n.Near = n.Near, -1
@@ -304,15 +302,15 @@ func (c *Cache) handOver(m, n *node) {
 	c.see(m)
 }
 
-// holds reports whether a child of p other than n begins with n's labels, in all layers that n has them in.
+// holds reports whether a child of p other than n begins with n's labels, in every layer in which n has them.
 func (p *node) holds(n *node) bool {
 	return slices.ContainsFunc(p.children, func(m *node) bool {
 		return m != n && len(m.labels) >= len(n.labels) && slices.Equal(m.labels[:len(n.labels)], n.labels) && (m.Near >= 0 || n.Near < 0)
 	})
 }
 
-// filled is called by the sequence that has filled n. It returns the sibling that stands for n's labels: n, or an older
-// one, where n is dropped. Idle siblings that hold a beginning of n only are of no more use.
+// filled is called by the sequence that has filled n. It returns the node that stands for n's labels: n, or an older
+// sibling, and then n is dropped. Idle siblings that hold only a beginning of n are dropped.
 func (c *Cache) filled(n *node) *node {
 	p := n.parent
 	for _, m := range slices.Clone(p.children) {
@@ -334,8 +332,8 @@ func (c *Cache) filled(n *node) *node {
 	return n
 }
 
-// match returns the child of p that shares most leading labels with want, and how many. If loose, tokens count, however
-// evaluated.
+// match returns the child of p with the longest common beginning with want, and its length. If loose, tokens are
+// compared without their arithmetic.
 func (p *node) match(want []Label, loose bool) (best *node, most int) {
 	for _, m := range p.children {
 		n := 0
@@ -349,8 +347,8 @@ func (p *node) match(want []Label, loose bool) (best *node, most int) {
 	return best, most
 }
 
-// before reports whether m rather than n serves a text that both begin with: it is there in all layers, or an idle one,
-// which may not need to be copied.
+// before reports whether m is a better match than n for a text that both begin: it is present in all layers, or idle,
+// so that it may not have to be copied.
 func (m *node) before(n *node) bool {
 	if (m.Near < 0) != (n.Near < 0) {
 		return m.Near >= 0
@@ -358,15 +356,15 @@ func (m *node) before(n *node) bool {
 	return m.refs == 0 && n.refs > 0
 }
 
-// shared is a node of a path from the root, and how many of its labels a text has. Only the last may have less than a
-// page.
+// shared is a node of a path from the root, and how many of its labels a text shares. Only the last may share less than
+// a page.
 type shared struct {
 	*node
 	labels int
 }
 
-// usable cuts a path that begins at position at, up to which the pages from near on are there in layers with windows,
-// to what a sequence can go on behind: at its end the whole window is there.
+// usable cuts a path that begins at position at to what a sequence can continue: the whole window before its end must
+// be present. Up to at, layers with windows have the pages from near on.
 func (c *Cache) usable(path []shared, at, near int) []shared {
 	if c.Window == 0 {
 		return path

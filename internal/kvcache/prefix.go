@@ -2,18 +2,18 @@ package kvcache
 
 import "slices"
 
-// Prefix is a beginning of a text that the cache holds, kept from eviction until Release. Whoever has it only reads its
-// pages; a sequence that holds its last page too may write behind the prefix's end meanwhile.
+// Prefix is a beginning of a text in the cache, kept from eviction until Release. Its holder only reads its pages; a
+// sequence that also holds its last page may write after the prefix's end meanwhile.
 type Prefix struct {
 	c      *Cache
 	nodes  []*node
 	labels []Label
 	near   int   // the first page that it keeps in layers with windows
-	mark   *mark // the checkpoint behind its end; nil in a cache without states
+	mark   *mark // the checkpoint at its end; nil in a cache without states
 }
 
-// Find returns the longest beginning of want that the cache holds and behind which a sequence can go on, tokens however
-// they were evaluated.
+// Find returns the longest beginning of want in the cache that a sequence can continue, whatever arithmetic evaluated
+// it.
 func (c *Cache) Find(want []Label) *Prefix {
 	p := &Prefix{c: c}
 	path, m := c.root.longest(want), (*mark)(nil)
@@ -44,11 +44,10 @@ func (c *Cache) Find(want []Label) *Prefix {
 // Labels returns what the prefix's positions hold.
 func (p *Prefix) Labels() []Label { return p.labels }
 
-// Near returns the first page that the prefix has in layers with windows. Those before it no position behind the prefix
-// can see.
+// Near returns the first page of the prefix in layers with windows. No position after the prefix can see earlier ones.
 func (p *Prefix) Near() int { return p.near }
 
-// State returns the slot of the state behind the prefix; -1: the cache has no states.
+// State returns the slot of the state at the end of the prefix; -1: the cache has no states.
 func (p *Prefix) State() int32 {
 	if p.mark == nil {
 		return -1
@@ -80,14 +79,13 @@ func (p *Prefix) Release() {
 	p.nodes = nil
 }
 
-// Erase frees the pages that hold a text and serve no other: that no sequence holds, that have nothing else, and behind
-// which no other text goes on.
+// Erase frees the pages that hold a text and nothing else: those that no sequence holds and no other text continues.
 func (c *Cache) Erase(text []Label) { c.erase(c.root, text) }
 
 func (c *Cache) erase(below *node, text []Label) {
 	for _, n := range slices.Clone(below.children) {
 		shared := n.sharedWith(text)
-		if shared == 0 || shared < min(len(n.labels), len(text)) { // it goes on differently
+		if shared == 0 || shared < min(len(n.labels), len(text)) { // it continues differently
 			continue
 		}
 		c.erase(n, text[shared:])

@@ -1,25 +1,25 @@
 package kvcache
 
-// Sequence is a run of labels whose keys and values lie in the cache.
+// Sequence is a run of labels with keys and values in the cache.
 type Sequence struct {
 	c     *Cache
-	own   *node   // of a private sequence: the root of a tree of its own
-	nodes []*node // the path of its pages; those behind the last label are reserved
+	own   *node   // root of a private sequence's own tree
+	nodes []*node // the path of its pages; those after the last label are reserved
 	pages []int32 // of nodes
 	near  []int32 // of nodes, in layers with windows; 0 before reach
 	reach int     // the first page that its window reaches
 	len   int
 
 	state  int32 // the slot of its recurrent state; -1: it has none
-	kept   int32 // the slot of a copy of the state behind its last position, while the state reads further ones; -1: none
-	marked int   // the position of the last checkpoint that it made or began at
+	kept   int32 // the slot of a copy of the state at its last position, while the state reads more positions; -1: none
+	marked int   // the position of the last checkpoint that it made or continued from
 }
 
 // NewSequence returns an empty sequence. It holds no page.
 func (c *Cache) NewSequence() *Sequence { return &Sequence{c: c, state: -1, kept: -1} }
 
-// NewPrivate returns an empty sequence whose keys and values never serve another, and which takes over none: they are
-// computed in another way. It holds no page.
+// NewPrivate returns an empty sequence that shares no keys and values with others, because they are computed in another
+// way. It holds no page.
 func (c *Cache) NewPrivate() *Sequence { return &Sequence{c: c, own: newRoot(), state: -1, kept: -1} }
 
 // root returns where s's path begins.
@@ -30,15 +30,15 @@ func (s *Sequence) root() *node {
 	return s.c.root
 }
 
-// Len returns the number of positions whose keys and values are there.
+// Len returns the number of positions with keys and values.
 func (s *Sequence) Len() int { return s.len }
 
 // Pages returns the pages: number i holds positions [i·p, i·p+p) for pages of p positions. They are valid until s is
 // used again.
 func (s *Sequence) Pages() []int32 { return s.pages }
 
-// Near returns the pages in layers with windows likewise, of which those that no window reaches any more are 0; nil
-// where there are no such layers.
+// Near returns the pages in layers with windows likewise; those that no window reaches any more are 0. It is nil if
+// there are no such layers.
 func (s *Sequence) Near() []int32 {
 	if s.c.Window == 0 {
 		return nil
@@ -46,7 +46,7 @@ func (s *Sequence) Near() []int32 {
 	return s.near
 }
 
-// Needs returns how many pages s lacks for n more positions.
+// Needs returns how many more pages s needs for n more positions.
 func (s *Sequence) Needs(n int) int {
 	return max(0, (s.len+n+s.c.Positions-1)/s.c.Positions-len(s.nodes))
 }
@@ -69,9 +69,9 @@ func (s *Sequence) Reserve(n int) bool {
 	return true
 }
 
-// Begin says, before anything is reserved, that s will be given n positions from outside, with pages of layers with
-// windows from page near on. Unless there is room for all of these now, s has those of the window behind the n
-// positions only.
+// Begin announces, before anything is reserved, that s will be given n positions from outside, with pages of layers
+// with windows from page near on. If there is no room for all of these, s has only those of the window before position
+// n.
 func (s *Sequence) Begin(n, near int) {
 	s.reach = near
 	if pages := (n + s.c.Positions - 1) / s.c.Positions; !s.c.room(0, pages-near) {
@@ -79,7 +79,7 @@ func (s *Sequence) Begin(n, near int) {
 	}
 }
 
-// Continues reports whether a sequence can go on behind the n positions that s was given from outside.
+// Continues reports whether a sequence can continue after the n positions that s was given from outside.
 func (s *Sequence) Continues(n int) bool { return s.c.Window == 0 || s.reach <= s.c.reach(n) }
 
 // Page returns page i.
@@ -91,7 +91,7 @@ func (s *Sequence) Page(i int) Page {
 	return page
 }
 
-// Append says that the next positions, for which there is room, hold what labels name.
+// Append records that the next positions hold what labels name. There must be room for them.
 func (s *Sequence) Append(labels ...Label) {
 	for len(labels) > 0 {
 		i := s.len / s.c.Positions
@@ -115,7 +115,7 @@ func (s *Sequence) Append(labels ...Label) {
 	s.moveTo(s.c.reach(s.len))
 }
 
-// moveTo makes page number reach the first that the window reaches.
+// moveTo makes page reach the first one that the window reaches.
 func (s *Sequence) moveTo(reach int) {
 	for i := s.reach; i < min(reach, len(s.nodes)); i++ {
 		s.c.unsee(s.nodes[i], true)
@@ -128,10 +128,10 @@ func (s *Sequence) moveTo(reach int) {
 	s.reach = reach
 }
 
-// Follow continues s, which ends where a page ends, with what the cache holds of want, the labels behind s's own. It
-// returns how many positions s gained. Full pages are shared; of a page that is in use or goes on differently, the
-// common beginning is copied. If loose, tokens count, however they were evaluated. In a cache with states s goes on
-// behind the last checkpoint there.
+// Follow continues s, which must end at the end of a page, with what the cache holds of want, the labels after s's own.
+// It returns how many positions s gained. Full pages are shared. Of a page that is in use or continues differently the
+// common beginning is copied. If loose, tokens are compared without their arithmetic. In a cache with states s
+// continues from the last checkpoint on the way.
 func (s *Sequence) Follow(want []Label, loose bool) int {
 	begin := s.len
 	if s.len%s.c.Positions != 0 || s.len/s.c.Positions != len(s.nodes) {
@@ -147,8 +147,8 @@ func (s *Sequence) Follow(want []Label, loose bool) int {
 	return s.len - begin
 }
 
-// join continues s with path. If its last node must be copied and there is no page for that, it does nothing and
-// reports false.
+// join continues s with path. If the last node must be copied and there is no page for that, it does nothing and
+// returns false.
 func (s *Sequence) join(path []shared) bool {
 	if len(path) == 0 {
 		return true
@@ -176,9 +176,9 @@ func (s *Sequence) join(path []shared) bool {
 	return false
 }
 
-// copyLast puts a copy of so many labels in place of s's last page.
+// copyLast replaces s's last page by a copy of its first labels.
 func (s *Sequence) copyLast(labels int) {
-	own, n := s.c.take(true), s.nodes[len(s.nodes)-1] // which is held, so that it is not evicted
+	own, n := s.c.take(true), s.nodes[len(s.nodes)-1] // held, so that it is not evicted
 	s.c.copy(own.Page, n.Page)
 	s.pop()
 	s.push(own)
@@ -187,7 +187,7 @@ func (s *Sequence) copyLast(labels int) {
 	s.c.release(n)
 }
 
-// match returns the path of what the cache holds of want behind s's end.
+// match returns the path of what the cache holds of want after s's end.
 func (s *Sequence) match(want []Label, loose bool) (path []shared) {
 	at := s.root()
 	if len(s.nodes) > 0 {
@@ -216,7 +216,7 @@ func (s *Sequence) push(n *node) {
 	s.nodes, s.pages, s.near = append(s.nodes, n), append(s.pages, n.Far), append(s.near, near)
 }
 
-// pop takes the last page away, which s still holds.
+// pop removes the last page, which s still holds.
 func (s *Sequence) pop() *node {
 	last := len(s.nodes) - 1
 	n := s.nodes[last]
@@ -227,7 +227,7 @@ func (s *Sequence) pop() *node {
 	return n
 }
 
-// Release gives all pages back, the end first: it is the first to be evicted. They stay for their prefixes until they
+// Release gives all pages back, last one first, so that it is evicted first. They stay for their prefixes until they
 // are needed, unless s is private.
 func (s *Sequence) Release() {
 	s.leaveState()

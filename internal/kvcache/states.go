@@ -2,17 +2,17 @@ package kvcache
 
 import "slices"
 
-// mark is a checkpoint: a slot that holds the state of recurrent layers behind some of a node's positions. A sequence
-// can go on behind it. Marks go when their slots are needed, or with their nodes.
+// mark is a checkpoint: a slot that holds the state of recurrent layers after some of a node's positions. A sequence
+// can continue from it. Marks go when their slots are needed, or with their nodes.
 type mark struct {
 	node   *node
-	labels int   // of the node's, the last of which the state has read
+	labels int   // of the node; the state has read them
 	slot   int32 // its own
 	used   uint64
 	held   int // prefixes that read it
 }
 
-// before returns how many positions would be read again for want of m.
+// before returns how many positions would be evaluated again without m.
 func (m *mark) before(c *Cache) int {
 	gap := m.labels
 	for _, o := range m.node.marks {
@@ -35,7 +35,7 @@ func (m *mark) before(c *Cache) int {
 	return gap
 }
 
-// markAt returns the node's checkpoint behind so many of its positions, or nil.
+// markAt returns the node's checkpoint after this many of its positions, or nil.
 func (n *node) markAt(labels int) *mark {
 	i := slices.IndexFunc(n.marks, func(m *mark) bool { return m.labels == labels })
 	if i < 0 {
@@ -49,8 +49,8 @@ func (c *Cache) spareSlot() bool {
 	return len(c.slots) > 0 || slices.ContainsFunc(c.marks, func(m *mark) bool { return m.held == 0 })
 }
 
-// takeSlot returns a slot, of which there is a spare one: a free one, or that of the checkpoint that is least worth
-// keeping, by the positions it saves and how long it was not used.
+// takeSlot returns a slot: a free one, or that of the checkpoint that is least worth keeping, by the positions it saves
+// and the time since its last use. spareSlot must be true.
 func (c *Cache) takeSlot() int32 {
 	if len(c.slots) == 0 {
 		var least *mark
@@ -79,15 +79,15 @@ func (c *Cache) unmark(m *mark) {
 	m.node.marks = slices.DeleteFunc(m.node.marks, is)
 }
 
-// mark makes a slot the checkpoint behind so many of n's positions.
+// mark makes a slot the checkpoint after this many of n's positions.
 func (c *Cache) mark(n *node, labels int, slot int32) {
 	c.clock++
 	m := &mark{node: n, labels: labels, slot: slot, used: c.clock}
 	c.marks, n.marks = append(c.marks, m), append(n.marks, m)
 }
 
-// handMarks gives the checkpoints of n, which is dropped, to siblings that hold the same positions and have none there,
-// and frees the others.
+// handMarks moves the checkpoints of n, which is dropped, to siblings that hold the same positions without one, and
+// frees the others.
 func (c *Cache) handMarks(n *node) {
 	for len(n.marks) > 0 {
 		m := n.marks[0]
@@ -109,8 +109,8 @@ func (c *Cache) handMarks(n *node) {
 	}
 }
 
-// resumable returns the path below n to the last checkpoint that is on the way of want, and that checkpoint; nil where
-// there is none.
+// resumable returns the path below n to the last checkpoint on the way of want, and that checkpoint; nil if there is
+// none.
 func (n *node) resumable(want []Label, loose bool) (path []shared, last *mark) {
 	length := 0
 	for _, o := range n.children {
@@ -136,8 +136,8 @@ func (n *node) resumable(want []Label, loose bool) (path []shared, last *mark) {
 // State returns the slot of s's state; -1: it has none yet, or the cache has no states.
 func (s *Sequence) State() int32 { return s.state }
 
-// Mark keeps a checkpoint of s's state as it is now, behind its last position, if a slot can be had for it. A sequence
-// that follows the same labels goes on there; so could s itself, if positions behind it were to be taken back.
+// Mark makes a checkpoint of s's state, at its last position, if a slot is available. A sequence that follows the same
+// labels continues from there; so could s itself, if later positions were taken back.
 func (s *Sequence) Mark() {
 	if s.state < 0 || s.own != nil || s.len == 0 {
 		return
@@ -156,8 +156,8 @@ func (s *Sequence) Mark() {
 	s.marked = s.len
 }
 
-// Keep keeps a copy of s's state, which then may read positions that are not s's yet. It reports whether a slot could
-// be had for it. TakeBack or Settle follows, or Release.
+// Keep copies s's state, which may then read positions that are not s's yet. It reports whether a slot was available.
+// TakeBack, Settle or Release follows.
 func (s *Sequence) Keep() bool {
 	if s.state < 0 || !s.c.spareSlot() {
 		return false
@@ -167,7 +167,7 @@ func (s *Sequence) Keep() bool {
 	return true
 }
 
-// TakeBack makes the copy s's state, if there is one: what was read since is forgotten.
+// TakeBack makes the copy s's state, if there is one, and forgets what was read since.
 func (s *Sequence) TakeBack() {
 	if s.kept >= 0 {
 		s.state, s.kept = s.kept, s.state
@@ -175,7 +175,7 @@ func (s *Sequence) TakeBack() {
 	}
 }
 
-// Settle frees the copy, if there is one: what the state read since is, or will be, s's.
+// Settle frees the copy, if there is one: what the state has read since belongs to s, or will.
 func (s *Sequence) Settle() {
 	if s.kept >= 0 {
 		s.c.slots = append(s.c.slots, s.kept)
@@ -183,15 +183,15 @@ func (s *Sequence) Settle() {
 	}
 }
 
-// Spoil says that s's state has read positions that are not s's, which s will never have. Unless Keep made a copy, the
-// state is freed, so that no checkpoint is made of it. Release follows.
+// Spoil records that s's state has read positions that s will never have. Unless Keep made a copy, the state is freed,
+// so that no checkpoint is made of it. Release follows.
 func (s *Sequence) Spoil() {
 	if s.kept < 0 {
 		s.freeState()
 	}
 }
 
-// Marked returns the position of the last checkpoint that s made or began at.
+// Marked returns the position of the last checkpoint that s made or continued from.
 func (s *Sequence) Marked() int { return s.marked }
 
 // last returns the node of s's last position, and how many of its positions s has.
@@ -200,7 +200,7 @@ func (s *Sequence) last() (n *node, labels int) {
 	return s.nodes[i], s.len - i*s.c.Positions
 }
 
-// leaveState makes s's slot the checkpoint behind its last position, or frees it.
+// leaveState makes s's slot the checkpoint at its last position, or frees it.
 func (s *Sequence) leaveState() {
 	if s.state < 0 {
 		return
@@ -224,7 +224,7 @@ func (s *Sequence) freeState() {
 	}
 }
 
-// resume is Follow of a cache with states: s goes on behind the last checkpoint on the way of want.
+// resume is Follow in a cache with states: s continues from the last checkpoint on the way of want.
 func (s *Sequence) resume(want []Label, loose bool) int {
 	c, begin := s.c, s.len
 	from := s.root()

@@ -469,10 +469,11 @@ func (b *Binder) vectors(name string, lens ...int) []*compute.Vector {
 
 // rowsVector binds name [rows, cols] as one vector, row after row.
 func (b *Binder) rowsVector(name string, rows, cols int) *compute.Vector {
-	if parts := b.slicesOf(b.take(name, cols, rows), rows*cols); parts != nil {
-		return parts[0]
+	parts := b.slicesOf(b.take(name, cols, rows), rows*cols)
+	if b.shaped(cols, rows); parts == nil {
+		return nil
 	}
-	return nil
+	return parts[0]
 }
 
 // slicesOf is Vectors of a tensor that was taken; t may be nil.

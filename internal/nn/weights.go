@@ -122,9 +122,9 @@ func (b *Binder) QueriesOf(from int, s HeadShape, width int, bias Presence) *Att
 	} else {
 		a.Q = b.Linear("attn_q", a.Heads*a.Key, width, bias)
 	}
-	for _, name := range []string{"attn_k.weight", "attn_v.weight", "attn_k_norm.weight"} {
-		b.Ignore(name)
-	}
+	b.Ignore("attn_k.weight", width, a.KVHeads*a.Key)
+	b.Ignore("attn_v.weight", width, a.KVHeads*a.Value)
+	b.Ignore("attn_k_norm.weight", a.Key)
 	return a
 }
 

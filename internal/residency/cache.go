@@ -5,39 +5,39 @@ import (
 	"slices"
 )
 
-// CacheTuning are the constants of Cache; TunedCache has those that served best in the simulations of
-// docs/placement.md.
+// CacheTuning has the constants of Cache; TunedCache returns those that did best in the simulations of
+// docs/benchmarks/2026-11-cache-simulated.md.
 type CacheTuning struct {
 	HalfLife float64 // tokens after which a use counts half
-	Waste    float64 // guesses that may be lost unused for each unit that a step had to read
-	Burst    float64 // further guesses that may be lost unused, as a share of the slots
-	Spare    float64 // a guess takes a unit's slot only if a smaller share of tokens than this is expected to use the unit
+	Waste    float64 // units guessed in vain for each unit that a step had to read
+	Burst    float64 // more units guessed in vain, as a share of the slots
+	Spare    float64 // a guess takes the slot of a unit only if fewer tokens than this share are expected to use the unit
 }
 
-// leastBurst is the least number of guesses that may be lost where there are twice as many slots: a layer's experts are
+// leastBurst is the least number of guesses in vain if there are twice as many slots, because a layer's experts are
 // guessed together.
 const leastBurst = 16
 
-// TunedCache returns the constants that served best in the simulations of docs/placement.md.
+// TunedCache returns the constants that did best in the simulations of docs/benchmarks/2026-11-cache-simulated.md.
 func TunedCache() CacheTuning {
 	return CacheTuning{HalfLife: 128, Waste: 0.5, Burst: 1.0 / 32, Spare: 0.25}
 }
 
-// Cache decides which units of a model stay in RAM's slots: a unit is what is read from disk at a time, an expert or a
-// neuron. It moves no bytes. It belongs to one goroutine.
+// Cache decides which units of a model stay in RAM's slots. A unit is read from disk as a whole: an expert or a neuron.
+// Cache moves no bytes. It belongs to one goroutine.
 //
-// The weight of a unit is the number of its uses, where each use counts half after every HalfLife tokens. Weights are not
-// lowered as time passes; a later use counts more instead (forward decay: Cormode, Shkapenyuk, Srivastava and Xu,
-// "Forward Decay: A Practical Time Decay Model for Streaming Systems", 2009). So the order of two units changes only when
-// one of them is used. Absent units keep their weights: one use does not put a unit above those that are used often, and
-// what a prompt reads once is evicted before what texts use all the time.
+// The weight of a unit is the number of its uses, each of which counts half after every HalfLife tokens. Weights are
+// not lowered as time passes; a later use counts more instead (forward decay: Cormode, Shkapenyuk, Srivastava and Xu,
+// "Forward Decay: A Practical Time Decay Model for Streaming Systems", 2009). So the order of two units changes only
+// when one of them is used. Absent units keep their weights: one use does not put a unit above those that are used
+// often, and what a prompt reads once is evicted before what texts use all the time.
 //
-// A heap finds the unit with the least weight. Weights only grow, so the heap's keys may be old: a key is brought up to
-// date when it comes to the top. So Use is one addition, and Admit is O(log slots) in the long run. After Add nothing is
+// A heap finds the unit with the least weight. Weights only grow, so the heap's keys may be old: a key is updated when
+// it comes to the top. So Use is one addition, and Admit is O(log slots) in the long run. After Add nothing is
 // allocated.
 type Cache struct {
 	tuning CacheTuning
-	long   float64 // weight, in uses of now, of a unit that every token uses
+	long   float64 // weight of a unit that every token uses, in uses of now
 	age    float64 // tokens since a use had a weight of 1
 	now    float64 // weight of a use by the last token of the step
 	each   float64 // mean weight of a use by the tokens of the step
@@ -48,12 +48,12 @@ type Cache struct {
 	step   uint16       // counts steps
 	passed []passedUnit // may be evicted before those in order; by falling weight, and the last one goes first
 	use    CacheUse
-	burst  float64 // the most that credit may be
-	credit float64 // guesses that may be lost now
-	right  float64 // share of the last guesses that was used
+	burst  float64 // bound of credit
+	credit float64 // guesses that may be in vain now
+	right  float64 // share of the latest guesses that was used
 }
 
-// passedUnit is a unit that a step read and has used for the only time: see Pass.
+// passedUnit is a unit that a step read and will not use again: see Pass.
 type passedUnit struct {
 	unit   int32
 	weight float64 // before that use
@@ -62,8 +62,8 @@ type passedUnit struct {
 type cachedUnit struct {
 	weight float64
 	slot   int32  // or Absent
-	guess  bool   // it was read for a guess and has not been used
-	step   uint16 // the last one that used it, as Cache.step counts
+	guess  bool   // it was read for a guess and not used yet
+	step   uint16 // the last one that used it, in Cache.step's counting
 }
 
 type seat struct {
@@ -72,7 +72,7 @@ type seat struct {
 	ordered bool // it is in order
 }
 
-// ranked is a slot in the order of eviction. Its key is not above its unit's weight.
+// ranked is a slot in the order of eviction. Its key is at most its unit's weight.
 type ranked struct {
 	key  float64
 	slot int32
@@ -80,16 +80,16 @@ type ranked struct {
 
 func (a ranked) before(b ranked) bool { return a.key < b.key || a.key == b.key && a.slot < b.slot }
 
-// CacheUse counts what a cache of units did. A step's use of a unit is one, by however many tokens.
+// CacheUse counts what a cache of units did. A step uses a unit once, for any number of tokens.
 type CacheUse struct {
 	Hits        int64 // uses of units that had stayed
 	Misses      int64 // uses of units that were absent
 	Guessed     int64 // units that were read for a guess
-	GuessesUsed int64 // of these, used before they were evicted: neither hits nor misses
-	GuessesLost int64 // of these, evicted before they were used
+	GuessesUsed int64 // of these, units used before they were evicted: neither hits nor misses
+	GuessesLost int64 // of these, units evicted before they were used
 }
 
-// Add adds what another cache counted.
+// Add adds another cache's counts.
 func (u *CacheUse) Add(v CacheUse) {
 	u.Hits += v.Hits
 	u.Misses += v.Misses
@@ -98,7 +98,7 @@ func (u *CacheUse) Add(v CacheUse) {
 	u.GuessesLost += v.GuessesLost
 }
 
-// Since returns what was counted after then, an earlier state.
+// Since returns the counts since an earlier state.
 func (u CacheUse) Since(then CacheUse) CacheUse {
 	return CacheUse{
 		u.Hits - then.Hits, u.Misses - then.Misses,
@@ -109,7 +109,7 @@ func (u CacheUse) Since(then CacheUse) CacheUse {
 // Uses returns how many times steps used units.
 func (u CacheUse) Uses() int64 { return u.Hits + u.Misses + u.GuessesUsed }
 
-// NewCache returns a cache of so many empty slots that knows no units.
+// NewCache returns a cache with this many empty slots that knows no units.
 func NewCache(slots int, t CacheTuning) *Cache {
 	c := &Cache{
 		tuning: t, long: 1 / -math.Expm1(-math.Ln2/t.HalfLife), now: 1, each: 1,
@@ -124,15 +124,15 @@ func NewCache(slots int, t CacheTuning) *Cache {
 	return c
 }
 
-// Add adds so many units, which are absent, and returns the first one's number.
+// Add adds this many absent units and returns the number of the first.
 func (c *Cache) Add(units int) (first int32) {
 	first = int32(len(c.units))
 	c.units = append(c.units, slices.Repeat([]cachedUnit{{slot: Absent}}, units)...)
 	return first
 }
 
-// Expect says that so many of the tokens, a share, are expected to use a unit, as a profile measured it. It is as if
-// tokens had used the unit so until now.
+// Expect sets the share of tokens that is expected to use a unit, as a profile measured it, as if tokens had used the
+// unit so until now.
 func (c *Cache) Expect(unit int32, share float64) {
 	if share > 0 {
 		c.units[unit].weight += share * c.long * c.now
@@ -142,11 +142,11 @@ func (c *Cache) Expect(unit int32, share float64) {
 // Expected returns the share of tokens that is expected to use a unit.
 func (c *Cache) Expected(unit int32) float64 { return c.units[unit].weight / (c.long * c.now) }
 
-// Weights are divided by 2^rescaled before they could leave the range of numbers. What is then too small for it has not
+// Weights are divided by 2^rescaled before they could leave the range of numbers. A unit too small for that has not
 // been used for as many half-lives.
 const rescaled = 512
 
-// Step begins a step of so many tokens: as much time passes, and the uses that follow are theirs.
+// Step begins a step of this many tokens: time passes, and the following uses belong to them.
 func (c *Cache) Step(tokens int) {
 	if tokens < 1 {
 		return
@@ -188,7 +188,7 @@ func (c *Cache) reorder() {
 	}
 }
 
-// Use counts that so many tokens of the step use a unit. It goes before the unit's Admit.
+// Use counts that this many tokens of the step use a unit. It comes before the unit's Admit.
 func (c *Cache) Use(unit int32, tokens int) {
 	u := &c.units[unit]
 	u.weight += float64(tokens) * c.each
@@ -208,12 +208,12 @@ func (c *Cache) Use(unit int32, tokens int) {
 	}
 }
 
-// earn counts a unit that had to be read. The fewer of the last guesses were used, the fewer the next ones may be.
+// earn counts a unit that had to be read. The fewer of the latest guesses were used, the fewer are allowed next.
 func (c *Cache) earn() {
 	c.credit = min(c.credit+c.tuning.Waste*c.right, c.burst)
 }
 
-// settle counts a guess that was used, 1, or lost, 0.
+// settle counts a guess: 1 if it was used, 0 if not.
 func (c *Cache) settle(used float64) {
 	const recent = 64 // guesses
 	c.right += (used - c.right) / recent
@@ -222,7 +222,7 @@ func (c *Cache) settle(used float64) {
 // Slot returns where a unit is, or Absent.
 func (c *Cache) Slot(unit int32) int32 { return c.units[unit].slot }
 
-// Hold makes a unit that is not absent keep its slot until Release was called as often as Hold, Admit and Guess.
+// Hold makes a present unit keep its slot until Release was called as often as Hold, Admit and Guess together.
 func (c *Cache) Hold(unit int32) { c.seats[c.units[unit].slot].holds++ }
 
 // Release ends a Hold, or that of Admit or Guess.
@@ -236,7 +236,7 @@ func (c *Cache) Release(unit int32) {
 	}
 }
 
-// rank puts a slot into the order, unless it is there.
+// rank puts a slot into the order, unless it is in it.
 func (c *Cache) rank(slot int32) {
 	if s := &c.seats[slot]; !s.ordered {
 		s.ordered = true
@@ -245,10 +245,10 @@ func (c *Cache) rank(slot int32) {
 	}
 }
 
-// Pass is Release of a unit that was read for the step, that so many tokens of the step used, and that no later part of
-// the step uses. A prompt uses nearly all units once a step, layer after layer. Among units that are expected to be used
-// equally often, the one that was just used is needed last. So it is the first to lose its slot during this step, unless
-// its weight before the step was larger than that of others.
+// Pass is Release for a unit that was read for the step, used by this many of its tokens, and not used again in the
+// step. A prompt uses nearly all units once a step, layer after layer. Among units that are expected to be used equally
+// often, the one just used is needed last. So it is the first to lose its slot during this step, unless its weight
+// before the step was larger than that of others.
 func (c *Cache) Pass(unit int32, tokens int) {
 	s := c.units[unit].slot
 	if s == Absent || c.seats[s].holds != 1 || c.seats[s].ordered {
@@ -258,14 +258,14 @@ func (c *Cache) Pass(unit int32, tokens int) {
 	c.seats[s].holds = 0
 	y := passedUnit{unit, c.units[unit].weight - float64(tokens)*c.each}
 	at := len(c.passed)
-	for ; at > 0 && c.passed[at-1].weight < y.weight; at-- { // most are not above the last one
+	for ; at > 0 && c.passed[at-1].weight < y.weight; at-- { // most are at most the last one
 	}
 	c.passed = slices.Insert(c.passed, at, y)
 }
 
-// Admit gives an absent unit a slot and holds it: a free slot, or that of the unit with the least weight that is not held.
-// The latter unit is then absent, and is returned as lost; otherwise lost is Absent. ok is false if every slot is held. A
-// unit that has a slot already is held there.
+// Admit gives an absent unit a slot and holds it: a free slot, or that of the unit with the least weight that is not
+// held. That unit becomes absent and is returned as lost; otherwise lost is Absent. ok is false if every slot is held.
+// A unit that has a slot is held there.
 func (c *Cache) Admit(unit int32) (slot, lost int32, ok bool) {
 	if s := c.units[unit].slot; s != Absent {
 		c.seats[s].holds++
@@ -278,9 +278,9 @@ func (c *Cache) Admit(unit int32) (slot, lost int32, ok bool) {
 	return slot, lost, true
 }
 
-// Guess gives an absent unit that a step may need a slot, as Admit does, and holds it. ok is false if the unit has a slot,
-// if Guesses is 0, and if the unit that would lose its slot is worth more: that unit must be a guess that was not used, or
-// be expected to be used by less than a share of Spare of the tokens.
+// Guess gives a slot to an absent unit that a step may need, as Admit does, and holds it. ok is false if the unit has a
+// slot, if Guesses is 0, or if the unit that would lose its slot is worth more: that unit must be an unused guess, or
+// be expected by a share of less than Spare of the tokens.
 func (c *Cache) Guess(unit int32) (slot, lost int32, ok bool) {
 	if c.units[unit].slot != Absent || c.Guesses() == 0 {
 		return Absent, Absent, false
@@ -298,8 +298,8 @@ func (c *Cache) Guess(unit int32) (slot, lost int32, ok bool) {
 	return slot, lost, true
 }
 
-// Ahead is Admit of an absent unit that the step will very probably use. The unit is read before its Use, which counts as
-// use of a guess. Guesses does not become smaller.
+// Ahead is Admit for an absent unit that the step will very probably use. The unit is read before its Use, which counts
+// as the use of a guess. It does not lower Guesses.
 func (c *Cache) Ahead(unit int32) (slot, lost int32, ok bool) {
 	if slot, lost, ok = c.Admit(unit); ok {
 		c.units[unit].guess = true
@@ -308,12 +308,13 @@ func (c *Cache) Ahead(unit int32) (slot, lost int32, ok bool) {
 	return slot, lost, ok
 }
 
-// Guesses returns how many guesses may be made now. The number of guesses that were lost unused or have yet to be used is
-// at most Waste times the number of units that steps had to read, plus Burst times the slots. The fewer of the last
-// guesses were used, the fewer are made.
+// Guesses returns how many guesses may be made now. Guesses that were in vain or are not used yet are at most Waste
+// times the units that steps had to read, plus Burst times the slots. The fewer of the latest guesses were used, the
+// fewer are allowed.
 func (c *Cache) Guesses() int { return int(max(c.credit, 0)) }
 
-// Drop makes a unit absent because its bytes did not come, whoever holds it. A guess that is dropped counts as never made.
+// Drop makes a unit absent, whoever holds it, because its bytes could not be read. A dropped guess counts as never
+// made.
 func (c *Cache) Drop(unit int32) {
 	s := c.units[unit].slot
 	if s == Absent {
@@ -334,7 +335,7 @@ func (c *Cache) Drop(unit int32) {
 	c.free = append(c.free, s)
 }
 
-// Counted returns what the cache did until now.
+// Counted returns the cache's counts.
 func (c *Cache) Counted() CacheUse { return c.use }
 
 // victim returns the slot that is given away next, or Absent.
@@ -354,7 +355,7 @@ func (c *Cache) victim() int32 {
 }
 
 // before reports whether a passed unit is evicted before another one: if it was not expected to be used more often. The
-// step's uses count for both units or for neither.
+// step's uses count for both or for neither.
 func (c *Cache) before(y passedUnit, other int32) bool {
 	w := y.weight
 	if c.units[other].step == c.step {
@@ -388,8 +389,8 @@ func (c *Cache) seat(unit int32) (slot, lost int32) {
 	return slot, lost
 }
 
-// least brings to the top of the order the slot of the unit with the least weight that is not held, and returns it, or
-// Absent. Held ones leave the order until they are released.
+// least brings the unheld slot with the least weight to the top of the order and returns it, or Absent. Held ones leave
+// the order until they are released.
 func (c *Cache) least() int32 {
 	old := 0 // keys met so far
 	for len(c.order) > 0 {

@@ -1,9 +1,9 @@
 // Package residency decides which parts of a model are in fast memory while text is generated. Policy decides which
 // experts are on a GPU: it counts which experts tokens use, and says when copying one to the GPU pays. Cache decides
-// which units of a model that is larger than RAM are in RAM. Neither moves bytes or reads a clock, so that a simulation
+// which units of a model that is larger than RAM are in RAM. Neither moves bytes nor reads a clock, so a simulation
 // decides by the same code as a running model.
 //
-// docs/placement.md tells the rules and what they are worth.
+// docs/placement.md explains the rules.
 package residency
 
 import (
@@ -14,38 +14,36 @@ import (
 // Absent says that an expert is in no slot, or that a slot holds no expert.
 const Absent = -1
 
-// Copies is the number of experts that are on their way to a GPU at a time, at most: while one is sent the next ones
-// are staged.
+// Copies is the most experts on their way to a GPU at once: while one is sent the next ones are staged.
 const Copies = 4
 
-// Staged is how often the bytes of a copied expert pass over RAM's bus besides the copy itself: they are read where
-// they lie and written to where the GPU reads them.
+// Staged is how often the bytes of a copied expert pass over RAM's bus in addition to the copy itself: they are read
+// from RAM and written to where the GPU reads them.
 const Staged = 2
 
-// Where copies have no queue of their own, a piece of them goes to the GPU between two steps, in the queue that
-// computes the next one. It takes delay of the time of a step over the bus, or leastPiece bytes (25 µs at 20 GB/s) if
+// Without a queue for copies, a piece of them goes to the GPU between two steps, in the queue that computes the next
+// one. Its time on the bus is at most delay of the time of a step, or that of leastPiece bytes (25 µs at 20 GB/s) if
 // that is more.
 const (
 	delay      = 1.0 / 16
 	leastPiece = 512 << 10
 )
 
-// Layer describes a layer whose experts are partly on the GPU.
+// Layer describes a layer with some experts on the GPU.
 type Layer struct {
 	Experts int
 	Slots   int       // experts that the GPU has room for
 	Bytes   int64     // of one expert
-	Prior   []float64 // [Experts] share of tokens that are expected to use each, as a profile measured it; nil: nothing is known
+	Prior   []float64 // [Experts] share of tokens that are expected to use each, from a profile; nil: nothing is known
 }
 
-// Speeds are in bytes per second: of RAM and of the GPU's memory as experts are read from them, and of the bus between
-// the two.
+// Speeds are in bytes per second: RAM and GPU memory as experts are read from them, and the bus between the two.
 type Speeds struct {
 	RAM, GPU, Bus float64
-	Beside        bool // copies have a queue of their own: the GPU computes meanwhile
+	Beside        bool // copies have a queue of their own, so the GPU computes meanwhile
 }
 
-// Piece returns how many bytes of experts may be sent to the GPU behind a step that took so many seconds.
+// Piece returns how many bytes of experts may be sent to the GPU after a step that took this many seconds.
 func (s Speeds) Piece(step float64) int64 {
 	const all = math.MaxInt64 / 2
 	if s.Beside {
@@ -57,11 +55,11 @@ func (s Speeds) Piece(step float64) int64 {
 // copying returns the seconds that a byte of a copy adds to generation.
 //
 // With a queue of its own a copy costs only RAM's time: staging passes over RAM's bus Staged times, and the copy reads
-// from it once. The GPU goes on computing.
+// from it once. The GPU continues to compute.
 //
-// In the one queue the costs are added, although bus and RAM work at the same time elsewhere, because a token pays them
-// one after the other: the piece goes between two steps, when the next step's first layers wait for it and the
-// processor has nothing to do, and staging slows the processor's part of the steps themselves.
+// In a single queue the costs are added, because a token pays them one after the other: the piece goes between two
+// steps, while the next step's first layers wait for it and the CPU is idle, and staging slows the CPU's part of the
+// steps.
 func (s Speeds) copying() float64 {
 	if s.Beside {
 		return (1 + Staged) / s.RAM
@@ -69,17 +67,17 @@ func (s Speeds) copying() float64 {
 	return 1/s.Bus + Staged/s.RAM
 }
 
-// Tuning are the constants of the rule; Tuned has those that Policy goes by.
+// Tuning has the constants of the rule; Tuned returns those that Policy uses.
 type Tuning struct {
 	Recent  float64 // tokens over which recent uses are averaged
 	Long    float64 // tokens over which long-term uses are averaged
 	Weight  float64 // of the recent average in an expert's expected use; the rest is the long-term average's
-	Horizon float64 // tokens for which the difference between two experts' expected uses is counted on
+	Horizon float64 // tokens for which the difference between two experts' expected uses is assumed to last
 	Margin  float64 // how many times its own time a copy must save
-	Doubt   float64 // standard deviations of the averages by which experts' expected uses must differ besides
+	Doubt   float64 // standard deviations of the averages by which expected uses must differ in addition
 }
 
-// Tuned returns the constants that served best in the simulations of docs/placement.md.
+// Tuned returns the constants that did best in the simulations of docs/benchmarks/2026-11-experts-simulated.md.
 func Tuned() Tuning {
 	return Tuning{Recent: 16, Long: 512, Weight: 0.5, Horizon: 128, Margin: 1.25, Doubt: 3}
 }
@@ -93,16 +91,16 @@ type Policy struct {
 
 type layer struct {
 	Layer
-	slot   []int32   // [Experts] where each lies, or Absent
-	holds  []int32   // [Slots] which lies there, or Absent; of a slot that a copy is under way to, the one to come
+	slot   []int32   // [Experts] the slot of each, or Absent
+	holds  []int32   // [Slots] the expert in each, or Absent; while a copy to it is under way, the expert to come
 	busy   []bool    // [Slots] a copy to it is under way
 	coming []bool    // [Experts] a copy of it is under way
-	recent []float64 // [Experts] averages of uses by a token
+	recent []float64 // [Experts] average uses per token
 	long   []float64 // [Experts]
 	need   float64   // difference between two experts' expected uses at which a copy pays
 }
 
-// Move is a copy of an expert from RAM into a slot. What the slot held before is lost when the copy is sent.
+// Move is a copy of an expert from RAM into a slot. The slot's previous content is lost when the copy is sent.
 type Move struct {
 	Layer  int
 	Expert int32
@@ -110,7 +108,7 @@ type Move struct {
 	Bytes  int64
 }
 
-// New returns a policy with empty slots; Fill says what they hold at first.
+// New returns a policy with empty slots; Fill sets their first content.
 func New(layers []Layer, speeds Speeds, tuning Tuning) (*Policy, error) {
 	if !(speeds.RAM > 0 && speeds.GPU > 0 && speeds.Bus > 0) {
 		return nil, fmt.Errorf("experts are read at %g and %g bytes/s and copied at %g; all must be positive", speeds.RAM, speeds.GPU, speeds.Bus)
@@ -124,7 +122,7 @@ func New(layers []Layer, speeds Speeds, tuning Tuning) (*Policy, error) {
 	return p, nil
 }
 
-// Add adds a layer with empty slots behind the others.
+// Add appends a layer with empty slots.
 func (p *Policy) Add(l Layer) error {
 	if l.Experts < 1 || l.Slots < 0 || l.Slots > l.Experts || l.Bytes < 1 || l.Prior != nil && len(l.Prior) != l.Experts {
 		return fmt.Errorf("layer %d: %d slots of %d bytes for %d experts, of which uses of %d are expected", len(p.layers), l.Slots, l.Bytes, l.Experts, len(l.Prior))
@@ -147,7 +145,7 @@ func newLayer(l Layer, s Speeds, t Tuning) layer {
 	}
 	copy(y.recent, l.Prior)
 	copy(y.long, l.Prior)
-	// A use saves 1/RAM − 1/GPU seconds a byte.
+	// A use saves 1/RAM − 1/GPU seconds per byte.
 	y.need = math.Inf(1)
 	if saves := 1/s.RAM - 1/s.GPU; saves > 0 {
 		y.need = t.Margin * s.copying() / saves / t.Horizon
@@ -155,7 +153,7 @@ func newLayer(l Layer, s Speeds, t Tuning) layer {
 	return y
 }
 
-// Fill puts experts into a layer's slots, expert hottest[i] into slot i, as far as there are both.
+// Fill puts experts into a layer's slots, expert hottest[i] into slot i, up to the shorter of the two.
 func (p *Policy) Fill(layer int, hottest []int32) {
 	y := &p.layers[layer]
 	for i := range min(len(hottest), y.Slots) {
@@ -163,18 +161,18 @@ func (p *Policy) Fill(layer int, hottest []int32) {
 	}
 }
 
-// Slots returns where each of a layer's experts lies: its slot, or Absent. It stays the policy's and changes with Next
-// and Done.
+// Slots returns where each of a layer's experts is: its slot, or Absent. The slice belongs to the policy and changes
+// with Next and Done.
 func (p *Policy) Slots(layer int) []int32 { return p.layers[layer].slot }
 
-// Used counts what a step's tokens used in a layer: uses[e] of them used expert e. [Experts]
+// Used counts a step's uses in a layer: uses[e] tokens used expert e. [Experts]
 func (p *Policy) Used(layer, tokens int, uses []int32) {
 	y := &p.layers[layer]
 	average(y.recent, uses, tokens, p.tuning.Recent)
 	average(y.long, uses, tokens, p.tuning.Long)
 }
 
-// average brings averages over the last window tokens forward by so many tokens.
+// average advances averages over the last window tokens by this many tokens.
 func average(of []float64, uses []int32, tokens int, window float64) {
 	keep := math.Pow(1-1/window, float64(tokens))
 	add := (1 - keep) / float64(tokens)
@@ -188,16 +186,16 @@ func (p *Policy) expected(y *layer, e int32) float64 {
 	return p.tuning.Weight*y.recent[e] + (1-p.tuning.Weight)*y.long[e]
 }
 
-// doubt returns how far two averages of uses that add up to so many may lie apart by chance. An average over a window
-// of n tokens has the variance of 2n−1 of them (Poisson's law, uses being rare).
+// doubt returns by how much two averages of uses with this sum may differ by chance. An average over a window of n
+// tokens has the variance of 2n−1 of them (Poisson's law, because uses are rare).
 func (p *Policy) doubt(uses float64) float64 {
 	t := &p.tuning
 	recent, long := t.Weight*t.Weight/(2*t.Recent-1), (1-t.Weight)*(1-t.Weight)/(2*t.Long-1)
 	return t.Doubt * math.Sqrt(uses*(recent+long))
 }
 
-// Next chooses the copy that saves most, and reports whether there is one that pays. What the slot holds stays there
-// until Sending, and the expert to come is Absent until Done.
+// Next chooses the copy that saves most, and reports whether one pays. The slot keeps its content until Sending, and
+// the expert to come is Absent until Done.
 func (p *Policy) Next() (Move, bool) {
 	var best Move
 	most := 0.0
@@ -224,8 +222,8 @@ func (p *Policy) Next() (Move, bool) {
 	return best, true
 }
 
-// candidates returns the absent expert that is expected to be used most, and the slot that is free or whose expert is
-// expected to be used least; Absent where there is none.
+// candidates returns the absent expert with the highest expected use, and the slot that is free or has the expert with
+// the lowest; Absent if there is none.
 func (p *Policy) candidates(y *layer) (in, out int32) {
 	in, out = Absent, Absent
 	least, most := math.Inf(1), 0.0
@@ -260,8 +258,8 @@ func (p *Policy) begin(m Move) {
 	y.holds[m.Slot], y.busy[m.Slot], y.coming[m.Expert] = m.Expert, true, true
 }
 
-// Sending says that a copy begins to overwrite its slot, and returns the expert that lay there and is Absent from now
-// on; Absent if none did.
+// Sending records that a copy begins to overwrite its slot. It returns the expert that was there and is now Absent, or
+// Absent.
 func (p *Policy) Sending(m Move) (lost int32) {
 	y := &p.layers[m.Layer]
 	for e, s := range y.slot {
@@ -273,7 +271,7 @@ func (p *Policy) Sending(m Move) (lost int32) {
 	return Absent
 }
 
-// Done says that a copy has arrived.
+// Done records that a copy has arrived.
 func (p *Policy) Done(m Move) {
 	y := &p.layers[m.Layer]
 	y.slot[m.Expert], y.busy[m.Slot], y.coming[m.Expert] = m.Slot, false, false

@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// Predict returns the share of uses of units that a Cache of so many slots answers in the long run, with the constants
-// of TunedCache, where unit i is used by a share of shares[i] of the tokens, whatever else they use. It counts no
-// guesses. It is 0 where nothing is used.
+// Predict returns the share of uses of units that a Cache with this many slots answers in the long run, with the
+// constants of TunedCache, if unit i is used by a share of shares[i] of the tokens, independently. It ignores guesses.
+// It is 0 if nothing is used.
 //
-// A cache that knows the shares answers the sum of the largest. Cache has to tell them from what it has seen, so that
+// A cache that knows the shares answers the sum of the largest ones. Cache estimates them from what it has seen, so
 // units that are used almost equally often take turns. A unit's weight is shot noise: uses come at random and decay. It
-// is in its slot as long as its weight is above that of the unit that is the next to go, which in a large cache hardly
-// varies (Che, Tung, Wang, "Hierarchical Web Caching Systems", 2002, with a threshold of the weight in place of a time
-// for LRU). The threshold is that at which as many units are above it as there are slots.
+// is in its slot as long as its weight is above that of the next unit to go, which hardly varies in a large cache (Che,
+// Tung, Wang, "Hierarchical Web Caching Systems", 2002, with a threshold of the weight instead of a time for LRU). At
+// this threshold as many units are above it as there are slots.
 func Predict(slots int, shares []float64) (hits float64) {
 	return predict(TunedCache().HalfLife, slots, shares)
 }
 
-// alike is a group of units of about the same share.
+// alike is a group of units with about the same share.
 type alike struct{ units, share float64 }
 
 func predict(halfLife float64, slots int, shares []float64) (hits float64) {
@@ -71,7 +71,7 @@ func grouped(shares []float64) (groups []alike) {
 	return groups
 }
 
-// many is the mean number of uses in a weight from which on a gamma distribution is near enough.
+// many is the mean number of uses in a weight above which a gamma distribution is close enough.
 const many = 16
 
 // heavier returns the share of time in which the weight of a unit that this share of the tokens uses is above a
@@ -87,7 +87,8 @@ func heavier(share, halfLife, threshold float64) float64 {
 		}
 		return 0
 	}
-	// Uses by single tokens vary by share·(1−share), and their squared weights sum up to half of what their weights do.
+	// Uses by single tokens vary by share·(1−share), and their squared weights sum up to half of the sum of the
+	// weights.
 	variance := mean * (1 - share) / 2
 	shape := mean * mean / variance
 	// Wilson and Hilferty, "The Distribution of Chi-Square" (1931): the cube root of a gamma variable is almost normal.
@@ -95,8 +96,8 @@ func heavier(share, halfLife, threshold float64) float64 {
 	return math.Erfc(z/math.Sqrt2) / 2
 }
 
-// dickman returns the probability that shot noise with exponential decay and steps of 1 is at most x, where its mean is
-// a: F(x) = exp(−γa)/Γ(a+1)·x^a up to 1, and beyond x·F'(x) = a·(F(x)−F(x−1)).
+// dickman returns the probability that shot noise with exponential decay, steps of 1 and mean a is at most x: F(x) =
+// exp(−γa)/Γ(a+1)·x^a up to 1, and beyond x·F'(x) = a·(F(x)−F(x−1)).
 //
 // Source: the generalized Dickman distribution, as in Penrose and Wade, "Random Minimal Directed Spanning Trees and
 // Dickman-Type Distributions" (2004).
@@ -120,7 +121,7 @@ func dickman(a, x float64) float64 {
 	for float64(n) < x*per {
 		n++
 		at := float64(n) / per
-		// The trapezoid rule, whose right end depends on F there.
+		// The trapezoid rule; its right end depends on F there.
 		old := last[(n-per)%(per+1)]
 		next := (f + (slope-a/at*old)/(2*per)) / (1 - a/at/(2*per))
 		slope = a / at * (next - old)

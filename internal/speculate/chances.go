@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// Cost says what guesses cost, in the time of a step with none.
+// Cost is the cost of drafts, in times of a step without them.
 type Cost struct {
-	Others int       // tokens of other texts that a step computes besides, which wait for it as long
-	Times  []float64 // [most+1] of a step with n tokens more than one without guesses has
-	Once   float64   // what guesses take besides, however many: a copy of states, what a draft model reads before the first
-	Each   float64   // what making one of them takes
-	Fewest int       // guesses below which none are checked
-	Step   float64   // nanoseconds of a step with none; 0: not known yet
-	Again  bool      // after a wrong guess, the next step computes again the token before the guesses and those that were right
+	Others int       // tokens of other texts in the step, which wait for it as long
+	Times  []float64 // [most+1] time of a step that checks n drafted tokens
+	Once   float64   // time of a draft of any length: copying states, a draft model's reading before its first token
+	Each   float64   // time of drafting one token
+	Fewest int       // the shortest draft that is checked
+	Step   float64   // nanoseconds of a step without drafts; 0: not known yet
+	Again  bool      // after a wrong token the next step computes again the token before the draft and the accepted ones
 }
 
-// with returns the time of a step that makes and checks n guesses.
+// with returns the time of a step that drafts and checks n tokens.
 func (c *Cost) with(n int) float64 {
 	if n == 0 {
 		return c.Times[0]
@@ -24,7 +24,7 @@ func (c *Cost) with(n int) float64 {
 	return c.Times[n] + c.Once + float64(n)*c.Each
 }
 
-// again returns what n tokens that are computed again add to the next step, which makes no guesses and copies no
+// again returns the time that computing n tokens again adds to the next step, which drafts nothing and copies no
 // states.
 func (c *Cost) again(n int) float64 {
 	if !c.Again {
@@ -33,10 +33,11 @@ func (c *Cost) again(n int) float64 {
 	return c.Times[n] - c.Times[0]
 }
 
-// lost returns what n guesses, one at least, cost if none comes.
+// lost returns the cost of n drafted tokens, n >= 1, if none is accepted.
 func (c *Cost) lost(n int) float64 { return c.with(n) - c.Times[0] + c.again(1) }
 
-// Chances say how often guesses came true, by the length of what they were guessed from. They serve many goroutines.
+// Chances counts how often drafted tokens were accepted, by the length of the match that they came from. Safe for
+// concurrent use.
 type Chances struct {
 	mu    sync.Mutex
 	class [classes]chance
@@ -44,35 +45,33 @@ type Chances struct {
 
 const (
 	classes = 8
-	// memory is the number of checked guesses after which older ones count for a third.
+	// memory is the number of checked tokens after which older ones count for a third.
 	memory = 64
-	// priorWeight is for how many guesses prior counts.
+	// priorWeight is the number of checked tokens that prior counts for.
 	priorWeight = 4
-	// gain is what checking guesses must be expected to gain: less is within what cannot be measured.
+	// gain is the least expected gain of a check; less cannot be measured.
 	gain = 1.03
-	// retry is how often guesses that seem not worth it are passed over before one is checked, which tells whether this
-	// is still so.
+	// retry is the number of drafts passed over as not worth it before one is checked, to see whether that is still so.
 	retry = 48
 )
 
-// prior returns the chance of guesses of a class before any was checked: a single token that stood before says little,
-// many tokens much.
+// prior returns the chance of a class before anything was checked: a match of one token says little, a long one much.
 func prior(class int) float64 { return [classes]float64{0.2, 0.4, 0.6, 0.7, 0.8, 0.8, 0.8, 0.8}[class] }
 
 type chance struct {
 	tried, accepted float64
-	passed          int // guesses that were not worth checking since the last that was checked
+	passed          int // drafts not worth checking since the last that was checked
 }
 
 func (c *chance) of(class int) float64 {
 	return (c.accepted + prior(class)*priorWeight) / (c.tried + priorWeight)
 }
 
-// classOf returns the class of guesses from so many tokens.
+// classOf returns the class of drafts from a match of this length.
 func classOf(length int) int { return min(bits.Len(uint(length)), classes) - 1 }
 
-// Worth returns how many of at most so many guesses that were taken from so many tokens are to be checked: the number
-// with which most tokens are expected by time.
+// Worth returns how many tokens of a draft of at most this length, from a match of this length, to check: the number
+// with the most expected tokens per second.
 func (c *Chances) Worth(length, most int, cost Cost) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,10 +79,10 @@ func (c *Chances) Worth(length, most int, cost Cost) int {
 	k := &c.class[class]
 	p, tokens := k.of(class), float64(cost.Others+1)
 	best, number, expected := gain*tokens, 0, 1.0
-	again := 0.0 // steps' time for what is computed again
+	again := 0.0 // time of computing tokens again
 	most = min(most, len(cost.Times)-1)
 	for n := 1; n <= most; n++ {
-		again += expected * (1 - p) * cost.again(n) // n tokens, if the n-th guess is the first that is wrong
+		again += expected * (1 - p) * cost.again(n) // n tokens, if the n-th drafted token is the first wrong one
 		expected *= p
 		tokens += expected
 		if speed := tokens / (cost.with(n) + again); n >= cost.Fewest && speed > best {
@@ -101,8 +100,7 @@ func (c *Chances) Worth(length, most int, cost Cost) int {
 	return number
 }
 
-// Note takes in that so many guesses were checked and so many of them came true. Behind the first that does not, none
-// tells anything.
+// Note adds a check of this many tokens and how many were accepted. Tokens after the first wrong one say nothing.
 func (c *Chances) Note(length, drafted, accepted int) {
 	if drafted == 0 || length == 0 {
 		return

@@ -1,46 +1,46 @@
-// Package speculate guesses how a text goes on, so that one step of a model checks several tokens instead of computing
-// one. It chooses how many by what guesses were worth so far and what checking them costs. The text does not depend on
-// it: a guess counts only where it is the token that is chosen without it.
+// Package speculate drafts the next tokens of a text, so that one step of a model checks several tokens instead of
+// computing one. It chooses the length of a draft by how often drafts were accepted and what a check costs. The text
+// does not depend on it: a drafted token counts only if the sampler chooses it.
 package speculate
 
-// Lookup guesses that a text goes on as it did where its last tokens stood before. It finds the longest such end of the
-// text in a suffix automaton, which grows by a token at a time (Blumer et al., The smallest automaton recognizing the
-// subwords of a text, 1985): time and memory are linear in the text. One goroutine uses it.
+// Lookup drafts from the text so far: what followed the longest earlier occurrence of its end. It finds that in a
+// suffix automaton, which grows token by token (Blumer et al., The smallest automaton recognizing the subwords of a
+// text, 1985): time and memory are linear in the text. It belongs to one goroutine.
 type Lookup struct {
 	text    []int32
 	states  []state
 	edges   []edge
-	to      map[uint64]int32 // state and token to the state behind it
+	to      map[uint64]int32 // state and token to the next state
 	last    int32            // the state of the whole text
 	chances *Chances
-	match   int // length of the end that stood before when Draft last guessed
+	match   int // length of the match of the last Draft
 }
 
-// state is a class of substrings that end at the same places.
+// state is a class of substrings with the same end positions.
 type state struct {
-	length int32 // of the longest
-	link   int32 // the state of the longest end of these that ends elsewhere, too; -1: none
+	length int32 // of the longest one
+	link   int32 // the state of its longest suffix with more end positions; -1: none
 	first  int32 // its first edge in edges; -1: none
-	end    int32 // where one of the places is at which they end, the latest that was seen
+	end    int32 // end of the most recent occurrence seen
 }
 
 type edge struct{ token, next int32 }
 
-// NewLookup returns a Lookup of an empty text. chances may be shared by many.
+// NewLookup returns a Lookup of an empty text. Several may share chances.
 func NewLookup(chances *Chances) *Lookup {
 	return &Lookup{chances: chances, states: []state{{link: -1, first: -1}}, to: map[uint64]int32{}}
 }
 
 func key(s, token int32) uint64 { return uint64(uint32(s))<<32 | uint64(uint32(token)) }
 
-// connect adds an edge to a state that has none for the token.
+// connect adds an edge to a state without one for the token.
 func (l *Lookup) connect(s, token, to int32) {
 	l.edges = append(l.edges, edge{token, l.states[s].first})
 	l.states[s].first = int32(len(l.edges) - 1)
 	l.to[key(s, token)] = to
 }
 
-// Accept tells of the text's next token.
+// Accept appends the text's next token.
 func (l *Lookup) Accept(token int32) {
 	l.see()
 	end := int32(len(l.text))
@@ -65,8 +65,8 @@ func (l *Lookup) Accept(token int32) {
 	l.states[now].link = q
 }
 
-// split makes those substrings of q a state of their own that are no longer than p's with the token, which lead there
-// from p and from its links.
+// split makes a new state of those substrings of q that are no longer than p's with the token, and redirects p and its
+// links there.
 func (l *Lookup) split(p, q, token int32) int32 {
 	short := int32(len(l.states))
 	l.states = append(l.states, state{length: l.states[p].length + 1, link: l.states[q].link, first: -1, end: l.states[q].end})
@@ -80,11 +80,10 @@ func (l *Lookup) split(p, q, token int32) int32 {
 	return short
 }
 
-// seen bounds how many ends of the text learn that they stood at its end, too.
+// seen bounds how many suffixes of the text are updated with their new occurrence.
 const seen = 8
 
-// see notes that the ends of the text that stood before stand at its end, too, so that the next time they are found
-// there.
+// see records that the text's repeated suffixes also occur at its end, so that the next lookup finds them there.
 func (l *Lookup) see() {
 	s := l.states[l.last].link
 	for range seen {
@@ -96,7 +95,7 @@ func (l *Lookup) see() {
 	}
 }
 
-// Repeated returns the length of the longest end of the text that stood before, and where what followed it there
+// Repeated returns the length of the longest suffix of the text that occurred before, and where its continuation
 // begins.
 func (l *Lookup) Repeated() (length, next int) {
 	s := l.states[l.last].link
@@ -106,8 +105,8 @@ func (l *Lookup) Repeated() (length, next int) {
 	return int(l.states[s].length), int(l.states[s].end) + 1
 }
 
-// Draft returns guesses of the next tokens: as many as are worth the cost of checking so many, at most most, or none.
-// They are valid until Accept.
+// Draft returns a draft of the next tokens, as long as is worth its cost and at most most tokens, or none. It is valid
+// until Accept.
 func (l *Lookup) Draft(most int, cost func(most int) Cost) []int32 {
 	length, next := l.Repeated()
 	l.match = length
@@ -118,5 +117,5 @@ func (l *Lookup) Draft(most int, cost func(most int) Cost) []int32 {
 	return l.text[next : next+l.chances.Worth(length, most, cost(most))]
 }
 
-// Outcome tells how many of the last Draft's tokens were checked, and how many of these came.
+// Outcome reports how many of the last Draft's tokens were checked, and how many were accepted.
 func (l *Lookup) Outcome(drafted, accepted int) { l.chances.Note(l.match, drafted, accepted) }

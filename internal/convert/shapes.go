@@ -1,0 +1,93 @@
+package convert
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/family"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// item is a tensor of the family that is to be planned for one layer, or outside of layers.
+type item struct {
+	arch.Tensor
+	layer        int    // 0 outside of layers, too
+	prefix, from string // of its names in the file and in the folder
+}
+
+// list finds the shapes of the items' tensors, as the family's program would bind them of a file with keys.
+func (p *plan) list(c *config, keys []gguf.KV, items []item) {
+	if p.err != nil {
+		return
+	}
+	held := map[string]*gguf.Tensor{}
+	for _, i := range items {
+		t := &gguf.Tensor{Shape: p.untold(c, &i)}
+		if i.Change == arch.Numbers {
+			t.Type = quant.I32
+		}
+		held[i.prefix+i.Name] = t
+	}
+	keys = slices.Concat([]gguf.KV{{Key: "general.architecture", Value: p.family.Name}}, keys, p.keys)
+	if p.further > 0 {
+		keys = withFurther(keys, p.family.Name, c.Layers, p.further)
+	}
+	k := &nn.Keys{File: gguf.Describe(c.Path, "GGUF", keys, nil), Arch: p.family.Name}
+	b := nn.NewLister(k.File, nn.Plan{Layer: func(int) nn.LayerPlan { return nn.LayerPlan{} }}, func(name string) *gguf.Tensor { return held[name] })
+	program := family.Open(k, b)
+	if mtp, ok := program.(family.MTP); ok && k.Err == nil {
+		for l := range p.further {
+			mtp.BindMTP(b.Layer(c.Layers + l))
+		}
+	}
+	if p.err = k.Err; p.err == nil {
+		p.err = b.Err
+	}
+	if p.err != nil {
+		return
+	}
+	_, output := program.Ends()
+	p.ranking, p.shapes = output.Ranking, map[string][]int{}
+	for _, t := range b.Listed() {
+		slices.Reverse(t.Shape)
+		p.shapes[t.Name] = t.Shape
+	}
+}
+
+// untold returns the shape of a tensor that no key tells, row length first; nil: keys tell it.
+func (p *plan) untold(c *config, i *item) []int {
+	s := c.sizes(i.layer)
+	ranks := map[string]int{"w": s.Ranks.Decay, "a": s.Ranks.Rate, "v": s.Ranks.Value, "g": s.Ranks.Gate}
+	switch name, _, _ := strings.Cut(i.Name, "."); name {
+	case "token_embd":
+		return []int{c.Hidden, c.Vocab}
+	case "per_layer_token_embd":
+		return p.gramShape
+	case "token_types":
+		return []int{c.Hidden, c.TokenTypes}
+	case "position_embd":
+		return []int{c.Hidden, c.Context + p.family.LearnedOffset}
+	case "laurel_l":
+		return []int{c.Hidden, c.LowRank}
+	case "attn_gate":
+		if p.family.HeadGate && !c.ElementGate {
+			return []int{c.Hidden, s.Heads}
+		}
+	case "time_mix_w1", "time_mix_a1", "time_mix_v1", "time_mix_g1":
+		return []int{c.Hidden, ranks[name[len("time_mix_"):len(name)-1]]}
+	}
+	return nil
+}
+
+// shape returns the shape of an item's tensor, outermost dimension first.
+func (p *plan) shape(i *item) []int {
+	shape := p.shapes[i.prefix+i.Name]
+	if shape == nil && p.err == nil {
+		p.err = fmt.Errorf("%s: models of %s with its keys have no tensor %q, which %q would be", p.source.Path, p.family.Name, i.prefix+i.Name, i.from+i.Source)
+	}
+	return slices.Clone(shape)
+}
