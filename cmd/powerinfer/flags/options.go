@@ -17,27 +17,89 @@ import (
 
 // Engine returns the flags that choose how a model is loaded and computed.
 func Engine() []cli.Flag {
-	return About(MemorySubject, slices.Concat(Model(), []cli.Flag{
-		&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens; 0 is the model's own", Sources: Env("CTX_SIZE")},
-		Batch(), UBatch(), CacheKeys(), CacheValues(), WholeCache(),
-		&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Usage: "threads for generation; fewer take part while other programs keep cores busy, where that is faster; default: physical cores", Sources: Env("THREADS")},
-		&cli.IntFlag{Name: "threads-batch", Aliases: []string{"tb"}, Usage: "threads for prompts; default: as --threads", Sources: Env("THREADS_BATCH")},
-		&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory; the text is the same, except with --sparse exact on a file that is not prepared, where sums round differently", Sources: Env("NO_REPACK")},
-		RAM(), Kernels(),
-		&cli.BoolFlag{Name: "mlock", Usage: "keep weights out of swap", Sources: Env("MLOCK")},
-		&cli.StringFlag{Name: "activation", Category: NeuronSubject, Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
-		Sparse(), Experts(),
-	}, Bound(), Prediction(), Adapters(), Rope(), GPU()))
+	return About(MemorySubject, slices.Concat(Model(), flagsOf(engineRows(&powerinfer.Options{})), Bound(), Prediction(), Adapters(), Rope(), GPU()))
+}
+
+// A row is a flag, and where its value goes: a pointer, or a function that reads it; nil: elsewhere.
+type row struct {
+	flag cli.Flag
+	to   any
+}
+
+func engineRows(o *powerinfer.Options) []row {
+	return []row{
+		{&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens; 0 is the model's own", Sources: Env("CTX_SIZE")}, &o.Limits.Context},
+		{Batch(), &o.Limits.Batch},
+		{UBatch(), &o.Limits.UBatch},
+		{CacheKeys(), &o.Cache.Key},
+		{CacheValues(), &o.Cache.Value},
+		{WholeCache(), &o.Cache.Whole},
+		{&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Usage: "threads for generation; fewer take part while other programs keep cores busy, where that is faster; default: physical cores", Sources: Env("THREADS")}, &o.CPU.Threads},
+		{&cli.IntFlag{Name: "threads-batch", Aliases: []string{"tb"}, Usage: "threads for prompts; default: as --threads", Sources: Env("THREADS_BATCH")}, &o.CPU.ThreadsBatch},
+		{&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory; the text is the same, except with --sparse exact on a file that is not prepared, where sums round differently", Sources: Env("NO_REPACK")}, &o.Limits.Mapped},
+		{RAM(), &o.Limits.RAM},
+		{Kernels(), &o.CPU.Kernels},
+		{&cli.BoolFlag{Name: "mlock", Usage: "keep weights out of swap", Sources: Env("MLOCK")}, &o.Limits.Lock},
+		{&cli.StringFlag{Name: "activation", Category: NeuronSubject, Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"}, &o.Neurons.Activation},
+		{Sparse(), &o.Neurons.Sparse},
+		{Experts(), nil},
+	}
+}
+
+func flagsOf(rows []row) (list []cli.Flag) {
+	for _, r := range rows {
+		list = append(list, r.flag)
+	}
+	return list
+}
+
+// read reads the flags of rows that c has.
+func read(c *cli.Command, rows []row) (err error) {
+	for _, r := range rows {
+		name := r.flag.Names()[0]
+		if err != nil || !Has(c, name) {
+			continue
+		}
+		switch to := r.to.(type) {
+		case *int:
+			if *to = c.Int(name); *to == -1 && strings.HasPrefix(name, "threads") { // llama.cpp's way to say the default
+				*to = 0
+			} else if *to < 0 || *to > 1<<30 {
+				err = fmt.Errorf("--%s %d is not a number from 0 to %d", name, *to, 1<<30)
+			}
+		case *bool:
+			*to = c.Bool(name)
+		case *string:
+			*to = c.String(name)
+		case **bool:
+			if c.IsSet(name) {
+				on := c.Bool(name)
+				*to = &on
+			}
+		case **int64:
+			*to, err = ReadRAM(c)
+		case *powerinfer.KVType:
+			*to, err = cacheType(c, name)
+		case *powerinfer.Sparse:
+			*to, err = ReadSparse(c)
+		case func(name string) error:
+			err = to(name)
+		}
+	}
+	return err
 }
 
 // ReadOptions reads the flags of Engine, or those of them that the command has.
 func ReadOptions(c *cli.Command) (powerinfer.Options, error) {
-	o := powerinfer.Options{
-		Limits: powerinfer.Limits{Context: c.Int("ctx-size"), Sequences: 1, Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size"), Mapped: c.Bool("no-repack"), Lock: c.Bool("mlock")},
-		CPU:    powerinfer.CPU{Threads: c.Int("threads"), ThreadsBatch: c.Int("threads-batch"), Kernels: c.String("kernels")},
+	var o powerinfer.Options
+	o.Limits.Sequences = 1
+	err := read(c, engineRows(&o))
+	if err != nil {
+		return o, err
 	}
-	o.Neurons.Activation = c.String("activation")
-	var err error
+	if !c.IsSet("ubatch-size") { // more where weights stay on the disk
+		o.Limits.UBatch = 0
+	}
 	if o.Neurons.Bound, err = ReadBound(c); err != nil {
 		return o, err
 	}
@@ -47,30 +109,6 @@ func ReadOptions(c *cli.Command) (powerinfer.Options, error) {
 	if o.Adapters, err = ReadAdapters(c); err != nil {
 		return o, err
 	}
-	for name, v := range map[string]*int{
-		"ctx-size": &o.Limits.Context, "batch-size": &o.Limits.Batch, "ubatch-size": &o.Limits.UBatch, "threads": &o.CPU.Threads, "threads-batch": &o.CPU.ThreadsBatch,
-	} {
-		if *v == -1 && strings.HasPrefix(name, "threads") { // llama.cpp's way to say the default
-			*v = 0
-		} else if *v < 0 || *v > 1<<30 {
-			return o, fmt.Errorf("--%s %d is not a number from 0 to %d", name, *v, 1<<30)
-		}
-	}
-	if !c.IsSet("ubatch-size") { // more where weights stay on the disk
-		o.Limits.UBatch = 0
-	}
-	if o.Limits.RAM, err = ReadRAM(c); err != nil {
-		return o, err
-	}
-	if o.Neurons.Sparse, err = ReadSparse(c); err != nil {
-		return o, err
-	}
-	if c.String("cache-type-k") != "" { // a command without such flags
-		if o.Cache.CacheTypes, err = ReadCacheTypes(c); err != nil {
-			return o, err
-		}
-	}
-	o.Cache.Whole = c.Bool("swa-full")
 	if o.Cache.Extension, err = ReadExtension(c); err != nil {
 		return o, err
 	}
