@@ -15,7 +15,7 @@ import (
 // not written.
 func TestSaveCache(t *testing.T) {
 	openOne := func() *powerinfer.Model {
-		m, err := powerinfer.OpenBytes(t.Context(), demo.Name, demo.Model(), powerinfer.Options{Devices: powerinfer.NoGPU, Threads: 1, Context: 128})
+		m, err := powerinfer.OpenBytes(t.Context(), demo.Name, demo.Model(), powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}, CPU: powerinfer.CPU{Threads: 1}, Limits: powerinfer.Limits{Context: 128}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -56,7 +56,7 @@ func TestChat(t *testing.T) {
 // TestChatTools: a required call fits its tool's schema, and the template shows the call and its result in the form in
 // which the model was told.
 func TestChatTools(t *testing.T) {
-	m := open(t, powerinfer.Options{Context: 2048})
+	m := open(t, powerinfer.Options{Limits: powerinfer.Limits{Context: 2048}})
 	c := powerinfer.Conversation{
 		Template: hermes, ToolChoice: powerinfer.ToolRequired, OneCall: true,
 		Messages: []powerinfer.Message{{Role: powerinfer.RoleUser, Content: "What is the weather?"}},

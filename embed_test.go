@@ -18,7 +18,7 @@ func openSynth(t *testing.T, s synth.Spec) *powerinfer.Model {
 	if err := synth.Write(t.Context(), path, s, nil); err != nil {
 		t.Fatal(err)
 	}
-	m, err := powerinfer.Open(t.Context(), path, powerinfer.Options{Devices: powerinfer.NoGPU, Threads: 1})
+	m, err := powerinfer.Open(t.Context(), path, powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}, CPU: powerinfer.CPU{Threads: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ const hermes = `{% for t in tools %}<tool>{{ t | tojson }}</tool>{% endfor %}{% 
 
 func Example() {
 	ctx := context.Background()
-	m, err := powerinfer.Open(ctx, model, powerinfer.Options{Devices: powerinfer.NoGPU})
+	m, err := powerinfer.Open(ctx, model, powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func Example() {
 
 // A handler answers conversations, and the client sees the text while the model writes it.
 func Example_handler() {
-	m, err := powerinfer.Open(context.Background(), model, powerinfer.Options{Devices: powerinfer.NoGPU})
+	m, err := powerinfer.Open(context.Background(), model, powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func Example_handler() {
 // A tool is called, and its result becomes part of the conversation.
 func ExampleModel_Answer_tools() {
 	ctx := context.Background()
-	m, err := powerinfer.Open(ctx, model, powerinfer.Options{Devices: powerinfer.NoGPU})
+	m, err := powerinfer.Open(ctx, model, powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func ExamplePull() {
 }
 
 func ExampleModel_Tokenize() {
-	m, err := powerinfer.Open(context.Background(), model, powerinfer.Options{Devices: powerinfer.NoGPU})
+	m, err := powerinfer.Open(context.Background(), model, powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func ExampleModel_Tokenize() {
 
 func ExampleModel_Generate_schema() {
 	ctx := context.Background()
-	m, err := powerinfer.Open(ctx, model, powerinfer.Options{Devices: powerinfer.NoGPU})
+	m, err := powerinfer.Open(ctx, model, powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func ExampleModel_Generate_schema() {
 
 func ExampleModel_Neurons() {
 	ctx := context.Background()
-	m, err := powerinfer.Open(ctx, model, powerinfer.Options{Devices: powerinfer.NoGPU, Sparse: powerinfer.SparseExact})
+	m, err := powerinfer.Open(ctx, model, powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}, Neurons: powerinfer.Neurons{Sparse: powerinfer.SparseExact}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func ExampleModel_Neurons() {
 
 func ExampleContextError() {
 	ctx := context.Background()
-	m, err := powerinfer.Open(ctx, model, powerinfer.Options{Devices: powerinfer.NoGPU, Context: 64})
+	m, err := powerinfer.Open(ctx, model, powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}, Limits: powerinfer.Limits{Context: 64}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -79,11 +79,11 @@ type Result struct {
 	Drafted    int           // tokens that were guessed and checked: see Options.Drafts
 	Accepted   int           // of them, those that came
 
-	HotDrafted, HotAccepted         int // of these, the guesses by hot neurons: see Options.HotDrafts
-	FurtherDrafted, FurtherAccepted int // and those by the file's further layer: see Options.FurtherDrafts
+	HotDrafted, HotAccepted         int // of these, the guesses by hot neurons: see Drafts.Hot
+	FurtherDrafted, FurtherAccepted int // and those by the file's further layer: see Drafts.Further
 
 	Neurons []LayerNeurons // what the layers computed in that time, also for other generations, if Generation.Neurons asked for it; [layers]
-	Experts ExpertUse      // likewise, of experts that follow the text: see Options.MoECache
+	Experts ExpertUse      // likewise, of experts that follow the text: see GPU.MoECache
 	Disk    DiskUse        // what was read from disk while the text was generated, also for others
 }
 
@@ -101,7 +101,7 @@ type DiskUse struct {
 	Ahead int64 // uses of those that a guess had had read
 	Read  int64 // uses of those that had to be read then
 	Bytes int64 // that were read, also for guesses that were wrong
-	Left  int64 // uses of experts that were left out instead of read, not among the uses: see Options.LeaveOut
+	Left  int64 // uses of experts that were left out instead of read, not among the uses: see Neurons.Skip
 
 	Reading time.Duration // reads were under way
 	Waited  time.Duration // steps waited for them

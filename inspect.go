@@ -44,7 +44,7 @@ func infoOf(s *session.Session) Info {
 		Path: s.File.Path, Name: c.Name, Architecture: c.Arch, Type: file.Type, Bytes: file.Bytes, Parameters: file.Params,
 		Layers: c.Layers, Embedding: c.Embd, Neurons: c.FF, Experts: c.Experts.Count, ExpertsUsed: c.Experts.Used, Heads: c.Heads, KVHeads: c.KVHeads, HeadSize: c.HeadDim, Vocabulary: c.Vocab,
 		Trained: c.Context, Context: s.Context(), Cache: s.CacheBytes(),
-		Sparse: Sparse(c.Sparse.String()), Threshold: c.Threshold, Activation: c.Act.Kind.String(), Prepared: c.Prepared != nil,
+		Sparse: c.Sparse, Threshold: c.Threshold, Activation: c.Act.Kind.String(), Prepared: c.Prepared != nil,
 	}
 }
 
@@ -71,7 +71,7 @@ type Plan struct {
 // GPU is a GPU of a plan. Sizes are bytes of its memory.
 type GPU struct {
 	Name    string // empty before it is opened
-	Device  string // as Options.Devices names it
+	Device  string // as GPU.Devices names it
 	Budget  int64  // that may be used
 	Planned int64  // that are expected to be
 	Used    int64  // that are in use; 0 before it is opened
@@ -172,7 +172,7 @@ func layerNeurons(use []model.NeuronUse) []LayerNeurons {
 	var all []LayerNeurons
 	for _, u := range use {
 		all = append(all, LayerNeurons{
-			Sparse: Sparse(u.Mode.String()), Neurons: u.Neurons, Steps: u.Steps, Tokens: u.Tokens,
+			Sparse: u.Mode, Neurons: u.Neurons, Steps: u.Steps, Tokens: u.Tokens,
 			Predicted: u.Predicted, Active: u.Active, Bytes: u.Bytes, Dense: u.Dense,
 		})
 	}

@@ -21,7 +21,7 @@ func TestPictures(t *testing.T) {
 	if err := cases[slices.IndexFunc(cases, func(c visiontest.Case) bool { return c.Name == "gemma3" })].Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	o := powerinfer.Options{Devices: powerinfer.NoGPU, Threads: 1, Context: 512}
+	o := powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}, CPU: powerinfer.CPU{Threads: 1}, Limits: powerinfer.Limits{Context: 512}}
 	m, err := powerinfer.Open(t.Context(), filepath.Join(dir, visiontest.TextFile), o)
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestPictures(t *testing.T) {
 		t.Errorf("continued as %q, answered as %q", text, first)
 	}
 
-	o.NoTower = true
+	o.Tower.Off = true
 	blind, err := powerinfer.Open(t.Context(), filepath.Join(dir, visiontest.TextFile), o)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestPictures(t *testing.T) {
 	_, err = blind.Answer(t.Context(), powerinfer.Conversation{Template: "gemma", Messages: []powerinfer.Message{
 		{Role: powerinfer.RoleUser, Pictures: []*powerinfer.Picture{black}},
 	}}, g)
-	if blind.Sees() || err == nil || !strings.Contains(err.Error(), "Options.Tower") {
+	if blind.Sees() || err == nil || !strings.Contains(err.Error(), "Options.Tower.Path") {
 		t.Errorf("a model that does not see: %v", err)
 	}
 	if _, err := powerinfer.ReadPicture([]byte("GIF89a")); err == nil {
@@ -100,10 +100,10 @@ func TestPictureInStep(t *testing.T) {
 		if err := c.Write(dir); err != nil {
 			t.Fatal(err)
 		}
-		o := powerinfer.Options{Devices: powerinfer.NoGPU, Threads: 1, Context: 1024}
+		o := powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}, CPU: powerinfer.CPU{Threads: 1}, Limits: powerinfer.Limits{Context: 1024}}
 		if c.Name == "gemma3" {
-			o.UBatch, o.Tower = 17, filepath.Join(dir, visiontest.TowerFile)
-			if _, err := powerinfer.Open(t.Context(), filepath.Join(dir, visiontest.TextFile), o); err == nil || !strings.Contains(err.Error(), "raise Options.UBatch by 1") {
+			o.Limits.UBatch, o.Tower.Path = 17, filepath.Join(dir, visiontest.TowerFile)
+			if _, err := powerinfer.Open(t.Context(), filepath.Join(dir, visiontest.TextFile), o); err == nil || !strings.Contains(err.Error(), "raise Options.Limits.UBatch by 1") {
 				t.Errorf("a step of 17 for 16 rows and two tokens: %v", err)
 			}
 			continue
@@ -130,9 +130,9 @@ func TestTowerAsModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	var notices []string
-	o := powerinfer.Options{Devices: powerinfer.NoGPU, Notice: func(line string) { notices = append(notices, line) }}
+	o := powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}, Notice: func(line string) { notices = append(notices, line) }}
 	_, err := powerinfer.Open(t.Context(), filepath.Join(dir, visiontest.TowerFile), o)
-	if err == nil || !strings.Contains(err.Error(), "tower for pictures") || !strings.Contains(err.Error(), "Options.Tower") || notices != nil {
+	if err == nil || !strings.Contains(err.Error(), "tower for pictures") || !strings.Contains(err.Error(), "Options.Tower.Path") || notices != nil {
 		t.Errorf("%v, and before it %q", err, notices)
 	}
 }

@@ -62,6 +62,7 @@ type Model struct {
 
 func init() {
 	session.Of = func(model any) *session.Session { return model.(*Model).session }
+	session.OptionsOf = func(options any) (session.Options, error) { return options.(*Options).session() }
 }
 
 // Open opens the GGUF file at path, or all parts of a split one whose first part it is, and loads the model. Loading

@@ -17,7 +17,7 @@ import (
 
 func open(t *testing.T, o powerinfer.Options) *powerinfer.Model {
 	t.Helper()
-	o.Devices = powerinfer.NoGPU
+	o.GPU.Devices = powerinfer.NoGPU
 	m, err := powerinfer.Open(t.Context(), model, o)
 	if err != nil {
 		t.Fatal(err)
@@ -64,9 +64,9 @@ func TestSources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := powerinfer.Options{Devices: powerinfer.NoGPU}
+	o := powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}}
 	mapped := o
-	mapped.Mapped = true
+	mapped.Limits.Mapped = true
 	g := powerinfer.Generation{Max: 30, Sampling: greedy()}
 	want := text(t, open(t, powerinfer.Options{}), "The king", g)
 	for name, open := range map[string]func() (*powerinfer.Model, error){
@@ -94,7 +94,7 @@ func TestSources(t *testing.T) {
 
 // TestTogether: what goroutines generate at the same time is what each generates alone.
 func TestTogether(t *testing.T) {
-	m := open(t, powerinfer.Options{Sequences: 4})
+	m := open(t, powerinfer.Options{Limits: powerinfer.Limits{Sequences: 4}})
 	prompts := []string{"Once upon a time", "The king", "A fox", "In the wood", "She said", "Now the wolf"}
 	alone := make([]string, len(prompts))
 	g := powerinfer.Generation{Max: 40, Sampling: greedy()}
@@ -140,16 +140,16 @@ func TestStop(t *testing.T) {
 func TestEnds(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := powerinfer.Open(ended, model, powerinfer.Options{Devices: powerinfer.NoGPU}); !errors.Is(err, context.Canceled) {
+	if _, err := powerinfer.Open(ended, model, powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("loading with a context that has ended: %v", err)
 	}
 	if _, err := powerinfer.Open(t.Context(), "missing.gguf", powerinfer.Options{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	if _, err := powerinfer.Open(t.Context(), model, powerinfer.Options{Threads: -1}); err == nil || !strings.Contains(err.Error(), "Options.Threads is -1") {
+	if _, err := powerinfer.Open(t.Context(), model, powerinfer.Options{CPU: powerinfer.CPU{Threads: -1}}); err == nil || !strings.Contains(err.Error(), "Options.CPU.Threads is -1") {
 		t.Errorf("a negative number of threads: %v", err)
 	}
-	if _, err := powerinfer.Open(t.Context(), model, powerinfer.Options{Devices: powerinfer.NoGPU, Context: 1 << 30}); err != nil {
+	if _, err := powerinfer.Open(t.Context(), model, powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}, Limits: powerinfer.Limits{Context: 1 << 30}}); err != nil {
 		var memory *powerinfer.MemoryError
 		if !errors.As(err, &memory) || memory.Need <= memory.Available {
 			t.Errorf("a context that does not fit: %v", err)
@@ -189,7 +189,7 @@ func TestEnds(t *testing.T) {
 
 // TestErrorsNameFields: what an error advises to set is called by its field.
 func TestErrorsNameFields(t *testing.T) {
-	none := powerinfer.Options{Devices: powerinfer.NoGPU, Context: 64}
+	none := powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}, Limits: powerinfer.Limits{Context: 64}}
 	opened := func(change func(*powerinfer.Options)) error {
 		o := none
 		change(&o)
@@ -199,26 +199,26 @@ func TestErrorsNameFields(t *testing.T) {
 		}
 		return err
 	}
-	m := open(t, powerinfer.Options{Context: 64})
+	m := open(t, powerinfer.Options{Limits: powerinfer.Limits{Context: 64}})
 	wrong := powerinfer.DefaultSampling()
 	wrong.TopP = 2
 	_, long := m.Start(t.Context(), make([]int32, 100), powerinfer.Generation{})
 	_, sampled := m.Start(t.Context(), []int32{1}, powerinfer.Generation{Sampling: &wrong})
 	for want, err := range map[string]error{
-		"raise it with Options.Context":     long,
-		"Sampling.TopP 2 is not in [0, 1]":  sampled,
-		"Sampling.TopP 2 is not in":         wrong.Validate(100),
-		`Options.Sparse = "exact"`:          opened(func(o *powerinfer.Options) { o.Sparse = powerinfer.SparseMagnitude }),
-		`Options.Overrides "general"`:       opened(func(o *powerinfer.Options) { o.Overrides = []string{"general"} }),
-		"Options.Adapters is for adapters":  opened(func(o *powerinfer.Options) { o.Adapters = []powerinfer.Adapter{{Path: model, Scale: 1}} }),
-		`Options.Statistics = "stats.gguf"`: opened(func(o *powerinfer.Options) { o.Statistics = "stats.gguf" }),
+		"raise it with Options.Limits.Context": long,
+		"Sampling.TopP 2 is not in [0, 1]":     sampled,
+		"Sampling.TopP 2 is not in":            wrong.Validate(100),
+		`Options.Neurons.Sparse = "exact"`:     opened(func(o *powerinfer.Options) { o.Neurons.Sparse = powerinfer.SparseMagnitude }),
+		`Options.Overrides "general"`:          opened(func(o *powerinfer.Options) { o.Overrides = []string{"general"} }),
+		"Options.Adapters is for adapters":     opened(func(o *powerinfer.Options) { o.Adapters = []powerinfer.Adapter{{Path: model, Scale: 1}} }),
+		`Options.Statistics = "stats.gguf"`:    opened(func(o *powerinfer.Options) { o.Statistics = "stats.gguf" }),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
 	var context *powerinfer.ContextError
-	if !errors.As(long, &context) || !strings.Contains(context.Error(), "Options.Context") {
+	if !errors.As(long, &context) || !strings.Contains(context.Error(), "Options.Limits.Context") {
 		t.Error(context)
 	}
 }
@@ -260,7 +260,7 @@ func TestLogits(t *testing.T) {
 // without GPUs.
 func TestInspect(t *testing.T) {
 	trace := powerinfer.NewTrace()
-	m := open(t, powerinfer.Options{Trace: trace, Context: 128})
+	m := open(t, powerinfer.Options{Trace: trace, Limits: powerinfer.Limits{Context: 128}})
 	if i := m.Info(); i.Architecture != "llama" || i.Layers != 6 || i.Embedding != 192 || i.Vocabulary != 4096 || i.Trained != 512 || i.Context != 128 || !i.Prepared || i.Sparse != powerinfer.SparsePredict {
 		t.Errorf("%+v", i) // demo/README.md has the same
 	}
@@ -278,7 +278,7 @@ func TestInspect(t *testing.T) {
 	for name, plan := range map[string]func() (powerinfer.Plan, error){
 		"open": m.Plan,
 		"file": func() (powerinfer.Plan, error) {
-			return powerinfer.PlanFile(t.Context(), model, powerinfer.Options{Devices: powerinfer.NoGPU})
+			return powerinfer.PlanFile(t.Context(), model, powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}})
 		},
 	} {
 		if p, err := plan(); err != nil || len(p.GPUs) != 0 {

@@ -39,7 +39,7 @@ func TestPull(t *testing.T) {
 	if !found {
 		t.Errorf("%s is not among %+v", path, all)
 	}
-	m, err := powerinfer.Open(t.Context(), path, powerinfer.Options{Devices: powerinfer.NoGPU})
+	m, err := powerinfer.Open(t.Context(), path, powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 
 func open(t *testing.T) *powerinfer.Model {
 	t.Helper()
-	m, err := powerinfer.OpenBytes(t.Context(), demo.Name, demo.Model(), powerinfer.Options{Devices: powerinfer.NoGPU, Threads: 1, Context: 64})
+	m, err := powerinfer.OpenBytes(t.Context(), demo.Name, demo.Model(), powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}, CPU: powerinfer.CPU{Threads: 1}, Limits: powerinfer.Limits{Context: 64}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestErrorsNameFields(t *testing.T) {
 	for want, o := range map[string]evaluate.PerplexityOptions{
 		"a smaller PerplexityOptions.Window":         {Window: 60},
 		"give at least PerplexityOptions.Window = 3": {Window: 2},
-		"raise it with Options.Context":              {Window: 65},
+		"raise it with Options.Limits.Context":       {Window: 65},
 		"leave PerplexityOptions.Stride out":         {Window: 16, Stride: 8, Save: filepath.Join(t.TempDir(), "base")},
 	} {
 		text := "Once upon a time there was a king who had three sons."

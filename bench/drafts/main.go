@@ -75,7 +75,7 @@ func run(ctx context.Context, c *cli.Command, out io.Writer) error {
 		return err
 	}
 	text = text[:min(len(text), c.Int("n-predict"))]
-	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: c.Int("threads"), Kernels: planner.KernelsAuto}), Context: len(prompt) + len(text) + 1, Sparse: model.Off, Drafts: c.Int("spec-draft-n-max")}
+	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: c.Int("threads"), Kernels: planner.KernelsAuto}), Limits: engine.Limits{Context: len(prompt) + len(text) + 1}, Neurons: engine.Neurons{Sparse: model.Off}, Drafts: engine.Drafts{Most: c.Int("spec-draft-n-max")}}
 	e, err := engine.Open(ctx, f, o)
 	if err != nil {
 		return err

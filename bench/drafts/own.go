@@ -47,8 +47,7 @@ func own(ctx context.Context, c *cli.Command, f *gguf.File, out io.Writer) error
 	}
 	n := c.Int("n-predict")
 	o := engine.Options{
-		Devices: planner.CPU(planner.Processor{Threads: c.Int("threads"), Kernels: planner.KernelsAuto}), Context: len(prompt) + n + 1,
-		Sparse: mode, Drafts: c.Int("spec-draft-n-max"), HotDrafts: engine.HotAlways, NoLookup: true, LeastHot: c.Float32("spec-draft-p-min"),
+		Devices: planner.CPU(planner.Processor{Threads: c.Int("threads"), Kernels: planner.KernelsAuto}), Limits: engine.Limits{Context: len(prompt) + n + 1}, Neurons: engine.Neurons{Sparse: mode}, Drafts: engine.Drafts{Most: c.Int("spec-draft-n-max"), Hot: engine.HotAlways, NoLookup: true, Least: c.Float32("spec-draft-p-min")},
 	}
 	e, err := engine.Open(ctx, f, o)
 	if err != nil {
@@ -56,7 +55,7 @@ func own(ctx context.Context, c *cli.Command, f *gguf.File, out io.Writer) error
 	}
 	defer e.Close()
 	ways := []*way{{Name: mode.String(), e: e, off: true}, {Name: mode.String() + " with guesses", e: e}}
-	o.Drafts = 0
+	o.Drafts.Most = 0
 	more := func(name string, f *gguf.File, mode model.SparseMode) error {
 		o.Sparse = mode
 		e, err := engine.Open(ctx, f, o)

@@ -238,7 +238,7 @@ func (t *trial) try(ctx context.Context, c *check, f *gguf.File, mode model.Spar
 	}
 	t.bytes = min(want.of(&b, b.Model.Bytes()+most.Most[0]), planner.Budget(c.info.Free))
 	var given string // why the engine goes on without the GPU
-	o := engine.Options{Context: decodeContext, Sparse: mode}
+	o := engine.Options{Limits: engine.Limits{Context: decodeContext}, Neurons: engine.Neurons{Sparse: mode}}
 	if stats != nil {
 		o.Order = stats.Order()
 	}
@@ -299,7 +299,7 @@ func costOf(f *gguf.File, mode model.SparseMode, stats *neuron.Stats) (modelcost
 
 // planner plans for the measured machine with so much of the GPU, for all of the model's layers if whole.
 func (c *check) planner(m *measure.Machine, b modelcost.Cost, budget int64, whole bool, o planner.Options) *planner.Planner {
-	o.Budgets = []int64{budget}
+	o.VRAM = []int64{budget}
 	if whole {
 		all := -1
 		o.Layers = &all

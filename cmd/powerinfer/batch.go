@@ -103,7 +103,7 @@ func runBatch(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (err
 	if len(prompts) == 0 {
 		return nil
 	}
-	m, err := open(ctx, c, func(o *powerinfer.Options) { o.Trace, o.Sequences = trace, parallel })
+	m, err := open(ctx, c, func(o *powerinfer.Options) { o.Trace, o.Limits.Sequences = trace, parallel })
 	if err != nil {
 		return err
 	}

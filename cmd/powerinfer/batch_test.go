@@ -50,7 +50,7 @@ func TestBatchFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := powerinfer.OpenBytes(t.Context(), demo.Name, demo.Model(), powerinfer.Options{Devices: powerinfer.NoGPU, Context: 128})
+	m, err := powerinfer.OpenBytes(t.Context(), demo.Name, demo.Model(), powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}, Limits: powerinfer.Limits{Context: 128}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestBatchFields(t *testing.T) {
 
 // TestBatchNull: a field that is null is as if it were not there.
 func TestBatchNull(t *testing.T) {
-	m, err := powerinfer.OpenBytes(t.Context(), demo.Name, demo.Model(), powerinfer.Options{Devices: powerinfer.NoGPU, Context: 128})
+	m, err := powerinfer.OpenBytes(t.Context(), demo.Name, demo.Model(), powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}, Limits: powerinfer.Limits{Context: 128}})
 	if err != nil {
 		t.Fatal(err)
 	}

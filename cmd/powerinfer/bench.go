@@ -108,8 +108,8 @@ func openBench(ctx context.Context, c *cli.Command, trace *powerinfer.Trace, thr
 	b := &benchModel{}
 	var err error
 	b.Model, err = open(ctx, c, func(o *powerinfer.Options) {
-		o.Threads, o.Context, o.Sequences, o.Trace = threads, tokens, sequences, trace
-		o.UBatch = c.Int("ubatch-size") // the table says it
+		o.CPU.Threads, o.Limits.Context, o.Limits.Sequences, o.Trace = threads, tokens, sequences, trace
+		o.Limits.UBatch = c.Int("ubatch-size") // the table says it
 		expect(c, o, 0)
 		b.options = *o
 	})
@@ -139,7 +139,7 @@ func (b *benchModel) time(ctx context.Context, tests []bench.Test, tokens []int3
 			return err
 		}
 		row := bench.Row{
-			Test: t, Threads: b.options.Threads, Batch: b.options.Batch, UBatch: b.options.UBatch, TypeK: b.options.CacheKeys, TypeV: b.options.CacheValues, NoRepack: b.options.Mapped,
+			Test: t, Threads: b.options.CPU.Threads, Batch: b.options.Limits.Batch, UBatch: b.options.Limits.UBatch, TypeK: strings.ToLower(b.options.Cache.Key.String()), TypeV: strings.ToLower(b.options.Cache.Value.String()), NoRepack: b.options.Limits.Mapped,
 			Commit: commit(), CPU: hw.Detect().Name, File: i.Path, Model: bench.Model{Type: i.Type, Bytes: i.Bytes, Params: i.Parameters}, Time: time.Now().UTC(),
 		}
 		row.Neurons, row.Disk = countedBy(i.Sparse, timing.Neurons), bench.Disk(timing.Disk)
@@ -164,7 +164,7 @@ func (b *benchModel) time(ctx context.Context, tests []bench.Test, tokens []int3
 // countedBy returns n of a model computed in this mode, as a row has it.
 func countedBy(mode powerinfer.Sparse, n evaluate.NeuronTotals) bench.Neurons {
 	return bench.Neurons{
-		Mode: string(mode), Pairs: n.Pairs, Predicted: n.Predicted, Active: n.Active, Bytes: n.Bytes, Dense: n.Dense, Steps: n.Steps,
+		Mode: mode.String(), Pairs: n.Pairs, Predicted: n.Predicted, Active: n.Active, Bytes: n.Bytes, Dense: n.Dense, Steps: n.Steps,
 	}
 }
 

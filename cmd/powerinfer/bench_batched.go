@@ -86,7 +86,7 @@ func (b *benchModel) timeSequences(ctx context.Context, tests []bench.Batched, t
 		return err
 	}
 	o := &b.options
-	row := bench.BatchedRow{Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Threads: o.Threads, Layers: plan.OnGPUs()}
+	row := bench.BatchedRow{Context: o.Limits.Context, Batch: o.Limits.Batch, UBatch: o.Limits.UBatch, Threads: o.CPU.Threads, Layers: plan.OnGPUs()}
 	for _, row.Batched = range tests {
 		bar := progress.New(fmt.Sprintf("%d sequences of %d+%d tokens", row.Sequences, row.Prompt, row.Gen), progress.Runs)
 		test := evaluate.Benchmark{Prompt: row.Prompt, Generate: row.Gen, Sequences: row.Sequences, Tokens: tokens}

@@ -72,23 +72,12 @@ func embedding(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	so, po, err := flags.ReadSession(c, 1)
+	s, _, err := openSession(ctx, c, 1)
 	if err != nil {
 		return err
-	}
-	f, err := openModel(c)
-	if err != nil {
-		return err
-	}
-	ended := showLoading(po)
-	so.Engine.Progress, so.Engine.Bundling, so.Planner.Measuring, so.Planner.Compiling = po.Progress, po.Bundling, po.Measuring, po.Compiling
-	s, err := session.Open(ctx, f, so)
-	ended()
-	if err != nil {
-		return errors.Join(err, f.Close())
 	}
 	defer s.Close()
-	pooling, err := choosePooling(c, f)
+	pooling, err := choosePooling(c, s.File)
 	if err != nil {
 		return err
 	}

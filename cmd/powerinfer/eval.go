@@ -136,7 +136,7 @@ func scoreFlags() []string {
 func evalRun(c *cli.Command, t *evaluate.Task, m *powerinfer.Model, options map[string]string) evaluate.TaskRun {
 	info := m.Info()
 	const short = 16 // digits that tell models apart
-	options["sparse"], options["activation"], options[evaluate.TaskFingerprint] = string(info.Sparse), info.Activation, m.Fingerprint()[:short]
+	options["sparse"], options["activation"], options[evaluate.TaskFingerprint] = info.Sparse.String(), info.Activation, m.Fingerprint()[:short]
 	for _, name := range scoreFlags() {
 		if c.IsSet(name) {
 			options[name] = fmt.Sprint(c.Value(name))
@@ -163,10 +163,10 @@ func openEval(ctx context.Context, c *cli.Command, parallel, window int) (*power
 		return nil, err
 	}
 	return open(ctx, c, func(o *powerinfer.Options) {
-		if o.Context == 0 {
-			o.Context = window
+		if o.Limits.Context == 0 {
+			o.Limits.Context = window
 		}
-		o.Sequences = parallel
+		o.Limits.Sequences = parallel
 		expect(c, o, summary.ReadsOnly)
 	})
 }

@@ -28,7 +28,7 @@ func ticking(while time.Duration) (r *progress.Remaining, told *[]string) {
 func TestForetell(t *testing.T) {
 	t.Setenv("POWERINFER_PATIENCE", "2s")
 	const sequences = 2
-	m, err := powerinfer.OpenBytes(t.Context(), demo.Name, demo.Model(), powerinfer.Options{Devices: powerinfer.NoGPU, Context: 512, Sequences: sequences})
+	m, err := powerinfer.OpenBytes(t.Context(), demo.Name, demo.Model(), powerinfer.Options{GPU: powerinfer.GPUs{Devices: powerinfer.NoGPU}, Limits: powerinfer.Limits{Context: 512, Sequences: sequences}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,6 +73,28 @@ func open(ctx context.Context, c *cli.Command, adjust func(*powerinfer.Options))
 	return powerinfer.Open(ctx, path, o)
 }
 
+// openSession opens the model that -m names, or the embedded one, with a progress bar, for so many texts at a time.
+func openSession(ctx context.Context, c *cli.Command, sequences int) (*session.Session, session.Options, error) {
+	o, err := flags.ReadServed(c, sequences)
+	if err != nil {
+		return nil, session.Options{}, err
+	}
+	f, err := openModel(c)
+	if err != nil {
+		return nil, session.Options{}, err
+	}
+	defer showLoading(o)()
+	so, err := flags.Session(c, o)
+	if err != nil {
+		return nil, so, errors.Join(err, f.Close())
+	}
+	s, err := session.Open(ctx, f, so)
+	if err != nil {
+		return nil, so, errors.Join(err, f.Close())
+	}
+	return s, so, nil
+}
+
 // showLoading shows how far loading with o is, until the function that it returns is called.
 func showLoading(o *powerinfer.Options) (finish func()) {
 	measuring, compiling, bar := progress.New("measuring", progress.Runs), progress.New("compiling", progress.Runs), progress.New("loading", progress.Bytes)

@@ -169,7 +169,7 @@ func divergence(ctx context.Context, c *cli.Command) error {
 // openWindow opens the model for windows of so many tokens.
 func openWindow(ctx context.Context, c *cli.Command, window int) (*powerinfer.Model, error) {
 	m, err := open(ctx, c, func(o *powerinfer.Options) {
-		o.Context, o.Sequences = window, perplexityOutputs
+		o.Limits.Context, o.Limits.Sequences = window, perplexityOutputs
 		expect(c, o, summary.ReadsOnly)
 	})
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
@@ -31,8 +30,8 @@ func plannedTower(c *cli.Command, m *planner.Machine) (string, error) {
 	if c.IsSet("describe") {
 		return "", nil
 	}
-	var o powerinfer.Options
-	if err := flags.ReadTower(c, &o); err != nil {
+	tower, err := flags.ReadTower(c)
+	if err != nil {
 		return "", err
 	}
 	f, err := openModel(c)
@@ -40,8 +39,8 @@ func plannedTower(c *cli.Command, m *planner.Machine) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	e := engine.Options{Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size")}
-	need, found, err := session.NeedOfTower(f, &session.Tower{Path: o.Tower, Off: o.NoTower, Least: o.LeastPictureTokens, Most: o.MostPictureTokens}, e.PictureStep())
+	e := engine.Options{Limits: engine.Limits{Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size")}}
+	need, found, err := session.NeedOfTower(f, &tower, e.PictureStep())
 	if !found || err != nil {
 		return "", err
 	}

@@ -133,7 +133,7 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 	if ctxSize < 0 || ctxSize > 1<<30 {
 		return b, close, fmt.Errorf("--ctx-size %d is not a number from 0 to %d", ctxSize, 1<<30)
 	}
-	o := engine.Options{Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size")}
+	o := engine.Options{Limits: engine.Limits{Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size")}}
 	for name, v := range map[string]int{"batch-size": o.Batch, "ubatch-size": o.UBatch} {
 		if v < 0 || v > 1<<30 {
 			return b, close, fmt.Errorf("--%s %d is not a number from 0 to %d", name, v, 1<<30)
@@ -150,7 +150,7 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 	if err != nil {
 		return b, close, err
 	}
-	o.Drafts, o.Further = max(0, drafts), flags.DraftsBy(c, flags.DraftMTP)
+	o.Drafts.Most, o.Drafts.Further = max(0, drafts), flags.DraftsBy(c, flags.DraftMTP)
 	step := o.LargestStep()
 	if text := c.String("describe"); text != "" {
 		if c.IsSet("model") {
@@ -206,7 +206,7 @@ func planRAM(c *cli.Command, b *modelcost.Cost, m *planner.Machine, o *planner.O
 	if err != nil {
 		return err
 	}
-	e := engine.Options{Context: b.Context, UBatch: b.Step, Outputs: b.Outputs, Activation: b.Activation, Sparse: b.Mode}
+	e := engine.Options{Limits: engine.Limits{Context: b.Context, UBatch: b.Step, Sequences: b.Outputs}, Neurons: engine.Neurons{Activation: b.Activation, Sparse: b.Mode}}
 	need, err := e.Least(b.File, placement.Layout{})
 	if err != nil {
 		return err
@@ -283,7 +283,7 @@ func planMachine(ctx context.Context, c *cli.Command, o *planner.Options) (*plan
 		reason = why.Error()
 	}
 	switch {
-	case o.Budgets != nil:
+	case o.VRAM != nil:
 		return nil, fmt.Errorf("--vram-budget: %s; describe one with --gpu GIB:GB/S or --machine", reason)
 	case o.Layers != nil && *o.Layers != 0:
 		return nil, fmt.Errorf("-ngl %d: %s; describe one with --gpu GIB:GB/S or --machine", *o.Layers, reason)

@@ -170,20 +170,9 @@ func newServer(c *cli.Command, models server.Models, h *hub.Hub, o server.Option
 
 // loadServed loads the model, with a progress bar, and has it answer.
 func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, models *server.Single, url string) (*session.Session, error) {
-	so, po, err := flags.ReadSession(c, o.Slots)
+	e, so, err := openSession(ctx, c, o.Slots)
 	if err != nil {
 		return nil, err
-	}
-	f, err := openModel(c)
-	if err != nil {
-		return nil, err
-	}
-	ended := showLoading(po)
-	so.Engine.Progress, so.Engine.Bundling, so.Planner.Measuring, so.Planner.Compiling = po.Progress, po.Bundling, po.Measuring, po.Compiling
-	e, err := session.Open(ctx, f, so)
-	ended()
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
 	}
 	if err := completeOptions(c, e, &o); err != nil {
 		return nil, errors.Join(err, e.Close())
@@ -191,7 +180,7 @@ func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, mode
 	if o.Demo {
 		o.Log.Warn("this is the embedded demo, a tiny model that tells tales; to chat: powerinfer serve qwen3:0.6b")
 	}
-	models.Set(listing(f, so, o, server.NewModel(e.Engine, o)))
+	models.Set(listing(e.File, so, o, server.NewModel(e.Engine, o)))
 	o.Log.Info("listening", "url", url, "model", o.Name, "slots", o.Slots, "context", e.Context(), "device", e.Device())
 	return e, nil
 }

@@ -59,7 +59,7 @@ func serveLibrary(ctx context.Context, c *cli.Command, o server.Options, m serve
 			return err
 		}
 	}
-	so, _, err := flags.ReadSession(c, m.Slots)
+	so, err := flags.ReadSession(c, m.Slots)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func serveLibrary(ctx context.Context, c *cli.Command, o server.Options, m serve
 
 // serveSleeping answers with one model, which is freed when nobody asked for a while.
 func serveSleeping(ctx context.Context, c *cli.Command, o server.Options, m server.ModelOptions, l net.Listener, url string) error {
-	so, _, err := flags.ReadSession(c, m.Slots)
+	so, err := flags.ReadSession(c, m.Slots)
 	if err != nil {
 		return err
 	}

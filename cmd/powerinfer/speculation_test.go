@@ -12,18 +12,18 @@ import (
 )
 
 // guessesOf returns what the flags of speculation mean in a command.
-func guessesOf(t *testing.T, c *cli.Command, args ...string) (drafts int, d powerinfer.DraftModel, err error) {
+func guessesOf(t *testing.T, c *cli.Command, args ...string) (drafts int, d powerinfer.DraftModel, least float32, err error) {
 	t.Helper()
 	c.Before, c.Action = nil, func(_ context.Context, c *cli.Command) error {
 		if drafts, err = flags.ReadDrafts(c); err == nil {
-			d, err = flags.ReadDraftModel(c)
+			d, least, err = flags.ReadDraftModel(c)
 		}
 		return nil
 	}
 	if e := c.Run(t.Context(), append([]string{c.Name}, args...)); e != nil {
 		t.Fatalf("%s %q: %v", c.Name, args, e)
 	}
-	return drafts, d, err
+	return drafts, d, least, err
 }
 
 // TestSpeculationFlags: run, serve and batch read the flags of speculation alike, by llama.cpp's present names and its
@@ -34,34 +34,35 @@ func TestSpeculationFlags(t *testing.T) {
 		args   string
 		drafts int
 		want   powerinfer.DraftModel
+		least  float32
 		err    string
 	}{
-		{"", powerinfer.DefaultDrafts, powerinfer.DraftModel{Least: 0.3}, ""},
-		{"--spec-draft-n-max 5", 5, powerinfer.DraftModel{Least: 0.3}, ""},
-		{"--draft-max 5", 5, powerinfer.DraftModel{Least: 0.3}, ""},
-		{"--draft-n 5", 5, powerinfer.DraftModel{Least: 0.3}, ""},
-		{"--draft 5", 5, powerinfer.DraftModel{Least: 0.3}, ""},
-		{"--draft-max 0", -1, powerinfer.DraftModel{Least: 0.3}, ""},
-		{"--spec-type none", -1, powerinfer.DraftModel{Least: 0.3}, ""},
-		{"--spec-draft-p-min 0.5", powerinfer.DefaultDrafts, powerinfer.DraftModel{Least: 0.5}, ""},
-		{"--spec-type ngram,draft-mtp --draft-p-min 0.5", powerinfer.DefaultDrafts, powerinfer.DraftModel{Least: 0.5}, ""},
-		{"--spec-type ngram --draft-p-min 0.5", 0, powerinfer.DraftModel{}, "--spec-draft-p-min is for"},
-		{"--spec-type ngram -md small.gguf --draft-p-min 0.5 -devd none", powerinfer.DefaultDrafts, powerinfer.DraftModel{Path: "small.gguf", Devices: "none", Least: 0.5}, ""},
-		{"--spec-draft-model small.gguf --spec-draft-device none", powerinfer.DefaultDrafts, powerinfer.DraftModel{Path: "small.gguf", Devices: "none", Least: 0.3}, ""},
-		{"--spec-draft-device none", 0, powerinfer.DraftModel{}, "--device-draft is for a draft model"},
-		{"--spec-type draft-simple", 0, powerinfer.DraftModel{}, "name the draft model with -md"},
-		{"--spec-type draft-eagle3", 0, powerinfer.DraftModel{}, "draft models have no such parts here"},
+		{"", powerinfer.DefaultDrafts, powerinfer.DraftModel{}, 0.3, ""},
+		{"--spec-draft-n-max 5", 5, powerinfer.DraftModel{}, 0.3, ""},
+		{"--draft-max 5", 5, powerinfer.DraftModel{}, 0.3, ""},
+		{"--draft-n 5", 5, powerinfer.DraftModel{}, 0.3, ""},
+		{"--draft 5", 5, powerinfer.DraftModel{}, 0.3, ""},
+		{"--draft-max 0", -1, powerinfer.DraftModel{}, 0.3, ""},
+		{"--spec-type none", -1, powerinfer.DraftModel{}, 0.3, ""},
+		{"--spec-draft-p-min 0.5", powerinfer.DefaultDrafts, powerinfer.DraftModel{}, 0.5, ""},
+		{"--spec-type ngram,draft-mtp --draft-p-min 0.5", powerinfer.DefaultDrafts, powerinfer.DraftModel{}, 0.5, ""},
+		{"--spec-type ngram --draft-p-min 0.5", 0, powerinfer.DraftModel{}, 0, "--spec-draft-p-min is for"},
+		{"--spec-type ngram -md small.gguf --draft-p-min 0.5 -devd none", powerinfer.DefaultDrafts, powerinfer.DraftModel{Path: "small.gguf", Devices: "none"}, 0.5, ""},
+		{"--spec-draft-model small.gguf --spec-draft-device none", powerinfer.DefaultDrafts, powerinfer.DraftModel{Path: "small.gguf", Devices: "none"}, 0.3, ""},
+		{"--spec-draft-device none", 0, powerinfer.DraftModel{}, 0, "--device-draft is for a draft model"},
+		{"--spec-type draft-simple", 0, powerinfer.DraftModel{}, 0, "name the draft model with -md"},
+		{"--spec-type draft-eagle3", 0, powerinfer.DraftModel{}, 0, "draft models have no such parts here"},
 	} {
 		for _, command := range commands {
 			cmd := command()
-			drafts, d, err := guessesOf(t, cmd, strings.Fields(c.args)...)
-			d.GPULayers = c.want.GPULayers // what it is where nothing is said is another flag's matter
+			drafts, d, least, err := guessesOf(t, cmd, strings.Fields(c.args)...)
+			d.Layers = c.want.Layers // what it is where nothing is said is another flag's matter
 			switch {
 			case c.err != "":
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Errorf("%s %s: error %v, want one with %q", cmd.Name, c.args, err, c.err)
 				}
-			case err != nil || drafts != c.drafts || d != c.want:
+			case err != nil || drafts != c.drafts || d != c.want || least != c.least:
 				t.Errorf("%s %s: %d guesses, %+v and error %v, want %d and %+v", cmd.Name, c.args, drafts, d, err, c.drafts, c.want)
 			}
 		}

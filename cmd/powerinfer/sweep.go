@@ -144,14 +144,18 @@ func sweepOptions(ctx context.Context, c *cli.Command) (o sweep.Options, err err
 	if err != nil {
 		return o, err
 	}
-	so, common, err := flags.ReadSession(c, perplexityOutputs)
+	so, err := flags.ReadSession(c, perplexityOutputs)
+	if err != nil {
+		return o, err
+	}
+	overrides, err := flags.ReadOverrides(c)
 	if err != nil {
 		return o, err
 	}
 	o = sweep.Options{
 		Session: so, Folder: c.String("output"), Store: c.String("store"), Window: perplexityContext, Windows: max(0, c.Int("chunks")), Generate: c.Int("n-gen"), Rounds: c.Int("repetitions"),
 		LeastSameTop: c.Float64("min-same-top"), Layers: !c.Bool("no-layers"), Note: screen.Note,
-		Open: func() (*gguf.File, error) { return openWith(path, common.Overrides) },
+		Open: func() (*gguf.File, error) { return openWith(path, overrides) },
 	}
 	if o.MaxKLD, err = flags.ReadMaxKLD(c); err != nil {
 		return o, err
@@ -163,7 +167,7 @@ func sweepOptions(ctx context.Context, c *cli.Command) (o sweep.Options, err err
 		o.Window = n
 	}
 	for _, file := range c.StringSlice("beside") {
-		o.Beside = append(o.Beside, sweep.Beside{Path: file, Open: func() (*gguf.File, error) { return openWith(file, common.Overrides) }})
+		o.Beside = append(o.Beside, sweep.Beside{Path: file, Open: func() (*gguf.File, error) { return openWith(file, overrides) }})
 	}
 	if o.Text, err = readText(c); err != nil {
 		return o, err

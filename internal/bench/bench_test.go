@@ -256,7 +256,7 @@ func openDemo(t *testing.T) (*gguf.File, *engine.Engine) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.Open(t.Context(), f, engine.Options{Context: 64, Devices: planner.CPU(planner.Processor{Threads: 1}), Sparse: model.Exact})
+	e, err := engine.Open(t.Context(), f, engine.Options{Limits: engine.Limits{Context: 64}, Devices: planner.CPU(planner.Processor{Threads: 1}), Neurons: engine.Neurons{Sparse: model.Exact}})
 	if err != nil {
 		t.Fatal(err)
 	}

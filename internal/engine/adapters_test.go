@@ -109,7 +109,7 @@ func adapterPrompt() []int32 { return []int32{1, 17, 300, 42, 5, 99, 256, 401, 7
 
 func openAdapted(t *testing.T, f *gguf.File, adapters ...model.Adapter) *engine.Engine {
 	t.Helper()
-	e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Outputs: 4, Adapters: adapters})
+	e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128, Sequences: 4}, Adapters: adapters})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestAdapter(t *testing.T) {
 		return
 	}
 	for _, hot := range []int{96, 32} { // whole, and divided
-		g := openGPU(t, base, engine.Options{Context: 128, Adapters: []model.Adapter{one.adapter(t, 1), two.adapter(t, -0.5)}}, gigabyte(share(2, hot)))
+		g := openGPU(t, base, engine.Options{Limits: engine.Limits{Context: 128}, Adapters: []model.Adapter{one.adapter(t, 1), two.adapter(t, -0.5)}}, gigabyte(share(2, hot)))
 		sameSurprises(t, fmt.Sprintf("%d neurons on a GPU", hot), surprises(t, g.Engine, adapterPrompt()), want)
 		if err := g.SetScales([]float32{2, 1}); err != nil {
 			t.Fatal(err)
@@ -181,7 +181,7 @@ func TestAdapterOfZeros(t *testing.T) {
 	l := newLora(t, base, 5, 6, 9, "blk.0.ffn_gate.weight", "blk.0.ffn_down.weight", "blk.1.ffn_up.weight", "blk.1.ffn_gate.weight", "blk.1.ffn_down.weight")
 	l.merge(merged, 1)
 	want := surprises(t, openAdapted(t, merged), adapterPrompt())
-	o := engine.Options{Context: 128, Sparse: model.Exact, Adapters: []model.Adapter{l.adapter(t, 1)}}
+	o := engine.Options{Limits: engine.Limits{Context: 128}, Neurons: engine.Neurons{Sparse: model.Exact}, Adapters: []model.Adapter{l.adapter(t, 1)}}
 	for _, hot := range []int{32} {
 		g := openGPU(t, base, o, gigabyte(share(2, hot)))
 		sameSurprises(t, fmt.Sprintf("%d neurons on a GPU", hot), surprises(t, g.Engine, adapterPrompt()), want)
@@ -252,12 +252,12 @@ func TestAdapterRefused(t *testing.T) {
 		{base, []string{"blk.0.attn_norm.weight"}, "the model has no matrix for blk.0.attn_norm.weight.lora_a"},
 	} {
 		a := newLora(t, c.from, 4, 2, 2, c.names...).adapter(t, 1)
-		_, err := engine.Open(t.Context(), base, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 64, Adapters: []model.Adapter{a}})
+		_, err := engine.Open(t.Context(), base, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 64}, Adapters: []model.Adapter{a}})
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), a.File.Path) {
 			t.Errorf("%v: %v", c.names, err)
 		}
 	}
-	_, err := engine.Open(t.Context(), base, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 64, Adapters: []model.Adapter{{File: base, Scale: 1}}})
+	_, err := engine.Open(t.Context(), base, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 64}, Adapters: []model.Adapter{{File: base, Scale: 1}}})
 	if err == nil || !strings.Contains(err.Error(), "this is no LoRA adapter") {
 		t.Errorf("a model as an adapter: %v", err)
 	}

@@ -77,5 +77,5 @@ func TestSavedCompressed(t *testing.T) {
 
 // TestCompressedDrafts: guesses that are wrong leave nothing behind in blocks.
 func TestCompressedDrafts(t *testing.T) {
-	guessedRecurrent(t, openCompressed(t, engine.Options{}), openCompressed(t, engine.Options{Drafts: 6}), 140)
+	guessedRecurrent(t, openCompressed(t, engine.Options{}), openCompressed(t, engine.Options{Drafts: engine.Drafts{Most: 6}}), 140)
 }

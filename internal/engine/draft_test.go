@@ -55,9 +55,9 @@ func (d *dictation) Err() error                  { return nil }
 func TestDraftsChangeNothing(t *testing.T) {
 	const line = "The fox had a red hat, and the hen had a blue hat.\n"
 	for _, mode := range []model.SparseMode{model.Off, model.Exact, model.Predict} {
-		o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Context: 256, Sparse: mode}
+		o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Limits: engine.Limits{Context: 256}, Neurons: engine.Neurons{Sparse: mode}}
 		plain := open(t, o)
-		o.Drafts = 8
+		o.Drafts.Most = 8
 		guessing := open(t, o)
 		dictate := func(e *engine.Engine) ([]uint64, engine.Result) {
 			prompt, text := e.Tokenizer().Encode(line+line, true, true), e.Tokenizer().Encode(line+"The hen laughed.\n"+line, false, true)
@@ -87,9 +87,9 @@ func TestDraftsChangeNothing(t *testing.T) {
 
 // TestDraftModel: a draft model's guesses change nothing either, and a model of another vocabulary is refused.
 func TestDraftModel(t *testing.T) {
-	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Sparse: model.Off}
+	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128}, Neurons: engine.Neurons{Sparse: model.Off}}
 	plain, small := open(t, o), open(t, o)
-	o.Drafts, o.DraftModel = 4, engine.DraftModel{Engine: small, Least: 0.1}
+	o.Drafts.Most, o.DraftModel = 4, engine.DraftModel{Engine: small, Least: 0.1}
 	prompt := plain.Tokenizer().Encode("The old witch", true, true)
 	want, _ := greedy(t, plain, prompt, 60)
 	const tries = 8 // a pause of the machine in a first step can make guesses look too dear for the rest of a text
@@ -109,7 +109,7 @@ func TestDraftModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.DraftModel.Engine = openSynthetic(t, sparseModels[0].spec, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 64})
+	o.DraftModel.Engine = openSynthetic(t, sparseModels[0].spec, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 64}})
 	if _, err := engine.Open(t.Context(), f, o); err == nil || !strings.Contains(err.Error(), "take a draft model of the same family") {
 		t.Errorf("a model of another vocabulary drafts: %v", err)
 	}
@@ -118,10 +118,10 @@ func TestDraftModel(t *testing.T) {
 // TestDraftModelLeast: a request says from which probability on a draft model's guesses are checked, and how many at
 // least.
 func TestDraftModelLeast(t *testing.T) {
-	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Sparse: model.Off}
+	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128}, Neurons: engine.Neurons{Sparse: model.Off}}
 	small := open(t, o)
 	var now atomic.Int64 // ms: all steps take as long
-	o.Drafts, o.NoLookup, o.Clock = 4, true, func() time.Duration { return time.Duration(now.Add(1)) * time.Millisecond }
+	o.Drafts.Most, o.Drafts.NoLookup, o.Clock = 4, true, func() time.Duration { return time.Duration(now.Add(1)) * time.Millisecond }
 	o.DraftModel = engine.DraftModel{Engine: small, Least: 0.9}
 	e := open(t, o)
 	prompt := e.Tokenizer().Encode("The old witch", true, true)
@@ -197,7 +197,7 @@ func TestHotDraftsOnGPU(t *testing.T) {
 	spec := synth.Spec{Arch: "llama", Type: quant.F16, Layers: 2, Embd: 64, FF: 128, Heads: 2, Sparsity: 0.9, PowerLaw: 1, Seed: 5}
 	places := share(2, 96)
 	places[1] = compute.Place{Split: compute.Split{Tier: compute.RAM}} // its neurons guess, too
-	e := openGPU(t, synthtest.File(t, spec), engine.Options{Context: 96, UBatch: 8, Sparse: model.Exact, Drafts: 1, HotDrafts: engine.HotAlways}, gigabyte(places))
+	e := openGPU(t, synthtest.File(t, spec), engine.Options{Limits: engine.Limits{Context: 96, UBatch: 8}, Neurons: engine.Neurons{Sparse: model.Exact}, Drafts: engine.Drafts{Most: 1, Hot: engine.HotAlways}}, gigabyte(places))
 	engine.SetTimes(e.Engine, cheapGuesses)
 	if res := guessed(t, e.Engine, 20); res.HotDrafted == 0 {
 		t.Error("nothing was guessed")
@@ -207,7 +207,7 @@ func TestHotDraftsOnGPU(t *testing.T) {
 // TestHotDrafts: guesses by the neurons that predictors choose change no logits of modes exact and off, and most come.
 func TestHotDrafts(t *testing.T) {
 	for _, mode := range []model.SparseMode{model.Exact, model.Off} {
-		e := open(t, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Context: 128, Sparse: mode, Drafts: 4, HotDrafts: engine.HotAlways})
+		e := open(t, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Limits: engine.Limits{Context: 128}, Neurons: engine.Neurons{Sparse: mode}, Drafts: engine.Drafts{Most: 4, Hot: engine.HotAlways}})
 		engine.SetTimes(e, cheapGuesses)
 		if res := guessed(t, e, 80); 2*res.HotAccepted <= res.HotDrafted {
 			t.Errorf("%v: %d of %d guesses came", mode, res.HotAccepted, res.HotDrafted)
@@ -222,7 +222,7 @@ func TestDraftsCost(t *testing.T) {
 	testenv.Thorough(t)
 	const prompt = 8
 	open := func(each time.Duration, drafts int) *engine.Engine {
-		e := open(t, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 512, Sparse: model.Off, Drafts: drafts})
+		e := open(t, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 512}, Neurons: engine.Neurons{Sparse: model.Off}, Drafts: engine.Drafts{Most: drafts}})
 		engine.SetTimes(e, engine.StepTimes{Step: 10 * time.Millisecond, Token: each})
 		return e
 	}

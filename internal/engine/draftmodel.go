@@ -193,7 +193,7 @@ func (g *textGuesser) settle(token, gained float64) {
 func (e *Engine) guessers(m DraftModel) (func(*Request) guesser, error) {
 	chances, b := &speculate.Chances{}, &budgets{}
 	lookup := func() *speculate.Lookup {
-		if e.options.NoLookup {
+		if e.options.Drafts.NoLookup {
 			return nil
 		}
 		return speculate.NewLookup(chances)

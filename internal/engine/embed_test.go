@@ -86,7 +86,7 @@ func checkStates(t *testing.T, e *engine.Engine, f *gguf.File, ids []int32) {
 
 func TestEmbed(t *testing.T) {
 	f := embeddingFile(t, 2)
-	e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Context: 256, UBatch: 32})
+	e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Limits: engine.Limits{Context: 256, UBatch: 32}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestEmbed(t *testing.T) {
 func TestEmbedOnGPU(t *testing.T) {
 	testenv.Thorough(t)
 	f := embeddingFile(t, 1)
-	e := openGPU(t, f, engine.Options{Context: 256, UBatch: 32}, gigabyte(share(1, 128)))
+	e := openGPU(t, f, engine.Options{Limits: engine.Limits{Context: 256, UBatch: 32}}, gigabyte(share(1, 128)))
 	ids := make([]int32, 40)
 	for i := range ids {
 		ids[i] = int32(5 + i*3%50)
@@ -135,14 +135,14 @@ func TestEmbedOnGPU(t *testing.T) {
 func TestEncoderOnGPU(t *testing.T) {
 	testenv.Thorough(t)
 	f := synthtest.File(t, synth.Spec{Arch: "bert", Type: quant.F32, Layers: 3, Embd: 64, FF: 128, Heads: 2, Seed: 7, Labels: 2})
-	alone, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128})
+	alone, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer alone.Close()
 	places := share(3, 64)
 	places[1] = compute.Place{} // between two layers of the GPU's
-	e := openGPU(t, f, engine.Options{Context: 128, UBatch: 32}, gigabyte(places))
+	e := openGPU(t, f, engine.Options{Limits: engine.Limits{Context: 128, UBatch: 32}}, gigabyte(places))
 	var texts [][]int32
 	for n := range 12 {
 		texts = append(texts, make([]int32, n+1))
@@ -169,7 +169,7 @@ func TestEncoderOnGPU(t *testing.T) {
 // TestTogether: short texts of an encoder share steps, and say what they say alone; so do longer ones that fill a step.
 func TestTogether(t *testing.T) {
 	f := synthtest.File(t, synth.Spec{Arch: "nomic-bert", Type: quant.F32, Layers: 1, Embd: 64, FF: 128, Heads: 2, Seed: 7})
-	e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 64, UBatch: 64})
+	e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 64, UBatch: 64}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func TestEmbedLater(t *testing.T) {
 		Arch: "llama", Type: quant.F32, Layers: 2, Embd: 64, FF: 128, Heads: 2, Seed: 7,
 		Keys: []gguf.KV{{Key: "llama.attention.causal", Value: false}},
 	})
-	e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, UBatch: 16, Outputs: 4})
+	e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128, UBatch: 16, Sequences: 4}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestPairTypes(t *testing.T) {
 	first, second := []int32{1, 300, 301, 2}, []int32{310, 311}
 	pair := slices.Concat(first, second)
 	rank := func(f *gguf.File) float32 {
-		e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 64, UBatch: 16, Outputs: 1})
+		e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 64, UBatch: 16, Sequences: 1}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,31 +25,14 @@ import (
 
 // Options are the choices made when an engine is opened. Zero values mean defaults.
 type Options struct {
-	Context    int        // tokens of KV cache, 0: the model's own
-	Batch      int        // tokens handed in at a time while a prompt is read; 0: UsualBatch
-	UBatch     int        // tokens of the largest step; 0: model.UsualStep
-	Outputs    int        // requests that generate at a time, each with a row of logits; 1
-	Drafts     int        // tokens of a sequence that are guessed and checked in a step; 0: none
-	NoLookup   bool       // the text so far guesses nothing
+	Limits
+	Cache
+	Neurons
+	Drafts
 	DraftModel DraftModel // guesses tokens besides; its Engine may be nil
-	HotDrafts  HotDrafts  // whether the model's own hot neurons guess besides, where they can: see model.Model.Drafts
-	Further    bool       // the file's layer that predicts a further token guesses besides
-	LeastHot   float32    // guesses of either end before a token that has a smaller probability
-	NoRepack   bool       // compute on the mapped file in place
-	RAM        *int64     // bytes of RAM that the model may take in all; nil: what is available, and less a reserve where weights stay on the disk
-	Lock       bool       // keep weights out of swap (mlock)
-	Activation string     // overrides the file's
-	Threshold  *float32   // overrides the file's sparse threshold
-	Sparse     model.SparseMode
-	Magnitudes []float32    // [layers] override the file's thresholds of mode threshold; nil: by Bound
-	Bound      model.Bound  // chooses among the settings of the file's curve, see model.Config.Choose
-	AlwaysOn   float64      // as model.Options'
-	Skip       compute.Skip // as model.Options'
-	Predicting []bool       // as model.Options'
-	Recall     bool         // as model.Options'
-	CacheTypes compute.CacheTypes
-	Extension  Extension // of the texts that are generated
-	WholeCache bool      // layers with sliding windows keep the keys and values that no window reaches any more, too
+	Magnitudes []float32  // [layers] override the file's thresholds of mode threshold; nil: by Bound
+	Predicting []bool     // as model.Options'
+	Recall     bool       // as model.Options'
 	Adapters   []model.Adapter
 	Order      [][]int32               // [layers][n_ff] of neurons at load; nil keeps the file's
 	Observer   model.Observer          // sees feed-forward layers, which are then dense; may be nil
@@ -64,6 +47,61 @@ type Options struct {
 	Progress   func(done, total int64)
 }
 
+// Limits say how many tokens a model has room for, and how much memory it takes. Zero values mean defaults.
+type Limits struct {
+	Context   int    // tokens of KV cache that all texts share; 0: as many as the model was trained for
+	Sequences int    // texts that are generated at a time, others wait; 0: 1, or 8 in package powerinfer
+	Batch     int    // tokens of prompts handed in at a time; 0: 2048
+	UBatch    int    // tokens of the largest step; 0: 512
+	RAM       *int64 // bytes of RAM that the model may take in all: of one that takes more, experts stay on the disk, or neurons of a prepared model; nil: what is available, less a reserve where weights stay there
+	Mapped    bool   // compute on the mapped file instead of copying weights into memory
+	Lock      bool   // keep weights out of swap (mlock)
+}
+
+// Cache says how keys and values are kept.
+type Cache struct {
+	compute.CacheTypes           // of keys and of values
+	Whole              bool      // layers with sliding windows keep all keys and values, so that a text may be continued from any of its positions
+	Extension          Extension // lets texts be longer than those that the model was trained on; the zero value does not
+}
+
+// Neurons say which neurons of feed-forward layers are computed.
+type Neurons struct {
+	Activation string           // overrides the file's: silu, gelu, relu, fatrelu[:threshold], drelu, relu2
+	Sparse     model.SparseMode // which neurons are computed
+	Threshold  *float32         // logit from which a predicted neuron is computed; nil: the file's
+	AlwaysOn   float64          // share of a prepared file's neurons, the hottest of each layer, that mode predict computes for every token, where it is more than the file's
+
+	// Bound limits what leaving neurons out may change. Of the settings that `powerinfer prepare` measured and stored in
+	// the file, the fastest is taken with which 19 of 20 documents keep within a KL divergence of Bound.KLD from
+	// computing all neurons, in nats a token, and keep the likeliest token for at least a share Bound.SameTop of their
+	// tokens. If there is none, or nothing was measured, only neurons at zero are left out. In a model with experts that
+	// is larger than memory, experts are left out in the same way instead of being read from disk: see Skip. Notice is
+	// told what was chosen. The zero value bounds nothing, except that mode threshold then takes a KLD of 0.01.
+	Bound model.Bound
+
+	// Skip says which experts may be left out instead of being read from disk, in place of what Bound chooses. Answers
+	// then depend on what is in RAM, and `powerinfer prepare --measure` says how far they may be from others.
+	Skip compute.Skip
+}
+
+// Drafts are guesses of the next tokens, which are checked in one step. They change speed only.
+type Drafts struct {
+	Most     int  // tokens of a text that are guessed at a time; 0: none. Package powerinfer takes 0 for DefaultDrafts, a negative number for none, and at most MostDrafts
+	NoLookup bool // takes no guesses from the text so far, only from the other ways that are asked for
+
+	// Hot says whether the model's own hot neurons guess tokens, too. With GPUs that hold some of a layer's neurons,
+	// these guess; on the CPU alone, in modes exact and off, those that the file's predictors choose.
+	Hot HotDrafts
+
+	// Further lets the file's layer for multi-token prediction guess tokens, in place of hot neurons. Files without such
+	// a layer are refused. The layer is on the GPU of the model's last layer where there is room, else in RAM; if RAM
+	// has no room for it, either, the model runs without it.
+	Further bool
+
+	Least float32 // guesses of a draft model, of hot neurons or of that layer end before a token that has a smaller probability
+}
+
 // UsualBatch is the number of tokens of a prompt handed in at a time unless the options say otherwise, as in llama.cpp.
 const UsualBatch = 2048
 
@@ -73,7 +111,7 @@ func (o *Options) LargestStep() int {
 }
 
 // PictureStep returns how many rows of a picture that see each other a step has room for, beside single tokens.
-func (o *Options) PictureStep() int { return pictureStep(o.LargestStep(), pick(o.Outputs, 1)) }
+func (o *Options) PictureStep() int { return pictureStep(o.LargestStep(), pick(o.Sequences, 1)) }
 
 // Engine owns a loaded model and its cache. Its methods may be called from several goroutines.
 type Engine struct {
@@ -117,7 +155,7 @@ type Engine struct {
 	spent    [2]Spent // while somebody looked: on single tokens, and on steps with prompts
 }
 
-// Open loads the model in f, which must stay open as long as the engine: Options.NoRepack computes on it, and a GPU
+// Open loads the model in f, which must stay open as long as the engine: Options.Mapped computes on it, and a GPU
 // that fails has the model loaded again. An error of a ctx that ended is ctx's.
 func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 	tok, err := model.Tokenizer(f)
@@ -128,10 +166,10 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := o.Extension.Check(); err != nil {
+	if err := o.Cache.Extension.Check(); err != nil {
 		return nil, err
 	}
-	e := &Engine{rerank: rerank, path: f.Path, file: f, options: o, tok: tok, batch: pick(o.Batch, UsualBatch), outputs: pick(o.Outputs, 1), drafts: o.Drafts, slow: slowDisk{speeds: o.Disk}}
+	e := &Engine{rerank: rerank, path: f.Path, file: f, options: o, tok: tok, batch: pick(o.Batch, UsualBatch), outputs: pick(o.Sequences, 1), drafts: o.Drafts.Most, slow: slowDisk{speeds: o.Disk}}
 	if e.drafts > 0 {
 		e.hot = &hotDrafts{}
 	}
@@ -206,7 +244,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 	e.ubatch = min(o.LargestStep(), e.context)
 	size := o.cacheSize(*c)
 	progress := o.Progress
-	if o.NoRepack { // reading ahead is several times faster than faulting page by page
+	if o.Mapped { // reading ahead is several times faster than faulting page by page
 		if err := f.Populate(ctx, progress); err != nil {
 			return err
 		}
@@ -225,14 +263,14 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 	if err != nil {
 		return err
 	}
-	if o.Extension.on() {
+	if o.Cache.Extension.on() {
 		if err := m.CheckTurns(); err != nil {
 			return fmt.Errorf("%s: self-extension is for models that know positions by rotated keys alone: %w", f.Path, err)
 		}
 	}
 	e.dev, e.model, e.pages, e.places, e.need = dev, m, size, p.layout.Places, p.need
 	if e.hot != nil {
-		e.hot.can.Store(m.GuessesFurther() || m.Drafts() && size.States == 0 && (o.HotDrafts == HotAlways || m.Sparse != model.Predict))
+		e.hot.can.Store(m.GuessesFurther() || m.Drafts() && size.States == 0 && (o.Drafts.Hot == HotAlways || m.Sparse != model.Predict))
 	}
 	e.loads++
 	m.Watch(o.Work || e.watchers > 0, e.watchers > 0)
@@ -247,7 +285,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 func (o *Options) model() model.Options {
 	return model.Options{
 		Activation: o.Activation, Threshold: o.Threshold, Sparse: o.Sparse, Magnitudes: o.Magnitudes, Bound: o.Bound, AlwaysOn: o.AlwaysOn, Skip: o.Skip, Predicting: o.Predicting, Recall: o.Recall,
-		Order: o.Order, Observer: o.Observer, CacheTypes: o.CacheTypes, Adapters: o.Adapters, Pinned: o.NoRepack,
+		Order: o.Order, Observer: o.Observer, CacheTypes: o.CacheTypes, Adapters: o.Adapters, Pinned: o.Mapped,
 	}
 }
 
@@ -267,7 +305,7 @@ func (e *Engine) DraftsOf(r *Request) (most, fewest int, least float32) {
 	if e.drafts > 0 && r.Drafts >= 0 && r.Scales == nil {
 		most = min(e.drafts, pick(r.Drafts, e.drafts))
 	}
-	least = e.options.LeastHot
+	least = e.options.Drafts.Least
 	if r.LeastDraft != nil {
 		least = *r.LeastDraft
 	}
@@ -275,15 +313,15 @@ func (e *Engine) DraftsOf(r *Request) (most, fewest int, least float32) {
 }
 
 // GuessesFurther reports whether the file's layer that predicts a further token is asked for.
-func (o *Options) GuessesFurther() bool { return o.Further && o.Drafts > 0 }
+func (o *Options) GuessesFurther() bool { return o.Drafts.Further && o.Drafts.Most > 0 }
 
 // DraftRows returns the number of rows of logits that the largest step has for guessed tokens.
-func (o *Options) DraftRows() int { return model.DraftSequences * o.Drafts }
+func (o *Options) DraftRows() int { return model.DraftSequences * o.Drafts.Most }
 
 // cacheSize returns the pages of the model's KV cache.
 func (o *Options) cacheSize(c model.Config) compute.CacheSpec {
 	context := pick(o.Context, c.Context)
-	return c.CacheSize(context, min(o.LargestStep(), context), pick(o.Outputs, 1), o.WholeCache, o.Drafts > 0)
+	return c.CacheSize(context, min(o.LargestStep(), context), pick(o.Sequences, 1), o.Cache.Whole, o.Drafts.Most > 0)
 }
 
 // Close ends what runs and frees the model.

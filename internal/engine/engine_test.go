@@ -55,7 +55,7 @@ func greedy(t *testing.T, e *engine.Engine, prompt []int32, n int) ([]int32, eng
 
 // TestPrefixReuse: a prompt that continues an earlier one evaluates only what is new, and gives the same text.
 func TestPrefixReuse(t *testing.T) {
-	e := open(t, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Context: 256})
+	e := open(t, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Limits: engine.Limits{Context: 256}})
 	prompt := e.Tokenizer().Encode("Once upon a time there was a king who had three daughters, and the youngest", true, true)
 	first, _ := greedy(t, e, prompt, 70)
 	longer := append(slices.Clone(prompt), first[:60]...)
@@ -72,7 +72,7 @@ func TestPrefixReuse(t *testing.T) {
 }
 
 func TestStops(t *testing.T) {
-	e := open(t, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 70})
+	e := open(t, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 70}})
 	prompt := e.Tokenizer().Encode("The old witch", true, true)
 	out, res := greedy(t, e, prompt, -1)
 	if res.Stop != engine.StopContext && res.Stop != engine.StopEOG || len(prompt)+len(out) > 71 {
@@ -113,7 +113,7 @@ func TestNotFinite(t *testing.T) {
 		for i := 0; i < len(norm); i += 4 {
 			copy(norm[i:], []byte{0, 0, 0x80 | last<<1, last})
 		}
-		e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 64})
+		e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 64}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestNotFinite(t *testing.T) {
 
 // TestNoAllocation: a generated token allocates nothing.
 func TestNoAllocation(t *testing.T) {
-	e := open(t, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Context: 512})
+	e := open(t, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Limits: engine.Limits{Context: 512}})
 	s := e.NewSequence()
 	token, always, ignore := []int32{300}, func(int) bool { return true }, func(int, []float32) {}
 	step := func() {

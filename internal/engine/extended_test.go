@@ -67,7 +67,7 @@ func TestExtended(t *testing.T) {
 	}
 	const most = 24
 	options := func(keys compute.KVType) engine.Options {
-		return engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Drafts: 4, Extension: x, CacheTypes: compute.CacheTypes{Key: keys, Value: compute.KVF32}}
+		return engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 4}, Cache: engine.Cache{Extension: x, CacheTypes: compute.CacheTypes{Key: keys, Value: compute.KVF32}}}
 	}
 	generate := func(e *engine.Engine) ([]int32, [][]float32) {
 		t.Helper()

@@ -17,8 +17,8 @@ func TestExtension(t *testing.T) {
 	for _, drafts := range []int{0, 6} {
 		const seed = 11
 		e, m := openFake(t, 12, limits{rows: 48, outputs: 3, drafts: drafts, context: 8 * compute.PagePositions})
-		e.options.Extension = Extension{Group: 5, Width: 60}
-		m.extension, m.turned = e.options.Extension, map[[2]int32]int32{}
+		e.options.Cache.Extension = Extension{Group: 5, Width: 60}
+		m.extension, m.turned = e.options.Cache.Extension, map[[2]int32]int32{}
 		m.fail = func(step int) error {
 			if step%37 == 0 {
 				return errLost

@@ -37,9 +37,9 @@ func openFile(t *testing.T, f *gguf.File, o engine.Options) *engine.Engine {
 // TestFurtherDrafts: guesses by the file's further layer, most of them wrong, change no logits.
 func TestFurtherDrafts(t *testing.T) {
 	f := synthtest.Further(t, furtherSpec, true)
-	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Context: 128}
+	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Limits: engine.Limits{Context: 128}}
 	plain := openFile(t, f, o)
-	o.Drafts, o.Further = 4, true
+	o.Drafts.Most, o.Drafts.Further = 4, true
 	guessing := openFile(t, f, o)
 	rng := rand.New(rand.NewPCG(1, 2))
 	prompt, text := make([]int32, 70), make([]int32, 50)
@@ -61,11 +61,11 @@ func TestFurtherDrafts(t *testing.T) {
 			t.Error("logits with guesses of a further layer are not those without")
 		}
 	}
-	without, err := (&engine.Options{Context: 128}).Memory(f, placement.Layout{})
+	without, err := (&engine.Options{Limits: engine.Limits{Context: 128}}).Memory(f, placement.Layout{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	with, err := (&engine.Options{Context: 128, Drafts: 4, Further: true}).Memory(f, placement.Layout{})
+	with, err := (&engine.Options{Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 4, Further: true}}).Memory(f, placement.Layout{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,9 +81,9 @@ func TestFurtherDrafts(t *testing.T) {
 // back behind wrong ones, change no logits either.
 func TestRecurrentFurtherDrafts(t *testing.T) {
 	f := synthtest.Further(t, synth.Spec{Arch: "qwen35", Type: quant.F32, Layers: 6, Embd: 64, FF: 128, Heads: 2, HeadDim: 32, Seed: 5}, false)
-	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 256}
+	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 256}}
 	plain := openFile(t, f, o)
-	o.Drafts, o.Further, o.NoLookup = 3, true, true
+	o.Drafts.Most, o.Drafts.Further, o.Drafts.NoLookup = 3, true, true
 	guessing := openFile(t, f, o)
 	engine.SetTimes(guessing, cheapGuesses)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -105,7 +105,7 @@ func TestRecurrentFurtherDrafts(t *testing.T) {
 // layer's own head v+2.
 func TestFurtherHidden(t *testing.T) {
 	f := countingModel(t)
-	counts(t, openFile(t, f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Drafts: 1, Further: true}))
+	counts(t, openFile(t, f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 1, Further: true}}))
 }
 
 // TestFurtherHiddenOnGPU: it does wherever the model's layers lie.
@@ -122,7 +122,7 @@ func TestFurtherHiddenOnGPU(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			e := openGPU(t, f, engine.Options{Context: 128, Drafts: 1, Further: true, HotDrafts: engine.HotNever}, plan)
+			e := openGPU(t, f, engine.Options{Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 1, Further: true, Hot: engine.HotNever}}, plan)
 			engine.SetTimes(e.Engine, cheapGuesses)
 			counts(t, e.Engine)
 		})
@@ -191,7 +191,7 @@ func TestFurtherDraftsOnGPU(t *testing.T) {
 			}
 			t.Run(family+" "+name, func(t *testing.T) {
 				text := func(further bool) []int32 {
-					e := openGPU(t, f, engine.Options{Context: 256, Drafts: 3, Further: further, NoLookup: true, HotDrafts: engine.HotNever}, plan)
+					e := openGPU(t, f, engine.Options{Limits: engine.Limits{Context: 256}, Drafts: engine.Drafts{Most: 3, Further: further, NoLookup: true, Hot: engine.HotNever}}, plan)
 					engine.SetTimes(e.Engine, cheapGuesses)
 					ids, res := greedy(t, e.Engine, prompt, 60)
 					if guessed := res.FurtherDrafted > 0; guessed != further {
@@ -251,7 +251,7 @@ func countingModel(t *testing.T) *gguf.File {
 func TestNoRoomForFurtherLayer(t *testing.T) {
 	f := synthtest.Further(t, furtherSpec, true)
 	var lines []string
-	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Drafts: 4, Further: true, NoLookup: true, Notice: func(line string) { lines = append(lines, line) }}
+	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 4, Further: true, NoLookup: true}, Notice: func(line string) { lines = append(lines, line) }}
 	need := func(o engine.Options) int64 {
 		n, err := o.Memory(f, placement.Layout{})
 		if err != nil {
@@ -260,7 +260,7 @@ func TestNoRoomForFurtherLayer(t *testing.T) {
 		return n
 	}
 	plain := o
-	plain.Further = false
+	plain.Drafts.Further = false
 	with, without := need(o), need(plain)
 	for _, c := range []struct {
 		available int64
@@ -310,7 +310,7 @@ func TestSeveralFurtherLayers(t *testing.T) {
 			keys[i].Value = uint32(2)
 		}
 	}
-	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Drafts: 3, Further: true, NoLookup: true}
+	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 3, Further: true, NoLookup: true}}
 	run := func(f *gguf.File) (ids []int32, cache, need int64, guesses int) {
 		e := openFile(t, f, o)
 		engine.SetTimes(e, cheapGuesses)

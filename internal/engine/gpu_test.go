@@ -162,7 +162,7 @@ func TestDemoOnGPU(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Context: 256, Outputs: 64, Sparse: model.Exact} // a predictor's close calls are others
+	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Limits: engine.Limits{Context: 256, Sequences: 64}, Neurons: engine.Neurons{Sparse: model.Exact}} // a predictor's close calls are others
 	plain, err := engine.Open(t.Context(), f, o)
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestSplitsOnGPU(t *testing.T) {
 	}) {
 		t.Run(c.spec.Arch+" "+c.mode.String()+" "+c.spec.Type.String(), func(t *testing.T) {
 			f := synthtest.Sparse(t, c.spec, 2)
-			o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Outputs: 32, Sparse: c.mode}
+			o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128, Sequences: 32}, Neurons: engine.Neurons{Sparse: c.mode}}
 			plain, err := engine.Open(t.Context(), f, o)
 			if err != nil {
 				t.Fatal(err)
@@ -248,7 +248,7 @@ func eager() hybrid.Slots {
 func TestExpertsOnGPU(t *testing.T) {
 	testenv.Thorough(t)
 	f := synthtest.Sparse(t, synth.Spec{Arch: "qwen2moe", Type: quant.Q4_0, Experts: 16, Used: 4, FF: 64}, 2)
-	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Outputs: 64}
+	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128, Sequences: 64}}
 	plain, err := engine.Open(t.Context(), f, o)
 	if err != nil {
 		t.Fatal(err)
@@ -293,7 +293,7 @@ func TestExpertUseByRequest(t *testing.T) {
 	places[0].Slots, places[1].Slots = true, true
 	plan := gigabyte(places)
 	plan.GPUs[0].Slots = eager()
-	e := openGPU(t, f, engine.Options{Context: 128, Outputs: 4, Sparse: model.Off}, plan)
+	e := openGPU(t, f, engine.Options{Limits: engine.Limits{Context: 128, Sequences: 4}, Neurons: engine.Neurons{Sparse: model.Off}}, plan)
 	before := e.SlotUse()
 	rng := rand.New(rand.NewPCG(3, 0))
 	prompts := [][]int32{randomTokens(rng, 5), randomTokens(rng, 40)}
@@ -341,7 +341,7 @@ func TestStreamedPrompts(t *testing.T) {
 	}) {
 		t.Run(fmt.Sprintf("%s %s %s %v", c.spec.Arch, c.mode, c.spec.Type, c.mapped), func(t *testing.T) {
 			f := synthtest.Sparse(t, c.spec, 2)
-			o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Outputs: 64, Sparse: c.mode, NoRepack: c.mapped}
+			o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128, Sequences: 64, Mapped: c.mapped}, Neurons: engine.Neurons{Sparse: c.mode}}
 			some := 512
 			if c.spec.Experts > 0 {
 				some = 12
@@ -396,7 +396,7 @@ func TestPromptsInRAM(t *testing.T) {
 	}) {
 		t.Run(fmt.Sprintf("%s %s %s", c.spec.Arch, c.mode, c.spec.Type), func(t *testing.T) {
 			f := synthtest.Sparse(t, c.spec, layers)
-			o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 256, UBatch: 64, Outputs: 64, Sparse: c.mode}
+			o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 256, UBatch: 64, Sequences: 64}, Neurons: engine.Neurons{Sparse: c.mode}}
 			plain, err := engine.Open(t.Context(), f, o)
 			if err != nil {
 				t.Fatal(err)
@@ -437,7 +437,7 @@ func TestTooSmall(t *testing.T) {
 			Places: share(2, 512),
 			GPUs:   []planner.GPU{{Device: vulkan.Software, Budget: budget, Stream: hybrid.Streaming{Tokens: 32, Bytes: 100 << 10, Pages: 1 << 20}}},
 		}, planner.Options{Processor: planner.Processor{Threads: 1}})
-		e, err := engine.Open(t.Context(), f, engine.Options{Devices: devices, Context: 128, UBatch: 64, Sparse: model.Exact})
+		e, err := engine.Open(t.Context(), f, engine.Options{Devices: devices, Limits: engine.Limits{Context: 128, UBatch: 64}, Neurons: engine.Neurons{Sparse: model.Exact}})
 		if errors.Is(err, vulkan.ErrNone) {
 			testenv.Missing(t, "vulkan", err.Error())
 		}
@@ -463,7 +463,7 @@ func TestTrace(t *testing.T) {
 	testenv.Thorough(t)
 	const layers = 4
 	log := trace.New()
-	e := openGPU(t, synthtest.Sparse(t, synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, layers), engine.Options{Context: 64, Trace: log}, gigabyte(share(layers, 320)))
+	e := openGPU(t, synthtest.Sparse(t, synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, layers), engine.Options{Limits: engine.Limits{Context: 64}, Trace: log}, gigabyte(share(layers, 320)))
 	greedy(t, e.Engine, []int32{1, 40, 300}, 4)
 	count := within(t, log)
 	if count["submit"] != layers+1 || count["wait"] != layers+1 || count["blk.3.ffn_up.weight"] != 1 || count["token"] != 1 {

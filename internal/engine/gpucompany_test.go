@@ -35,7 +35,7 @@ func TestCompanyOnGPU(t *testing.T) {
 			const others, tokens = 40, 4
 			m.spec.Layers, m.spec.Embd, m.spec.FF, m.spec.Heads, m.spec.Sparsity, m.spec.PowerLaw, m.spec.Seed = 1, 64, 128, 2, 0.9, 1, 5
 			f := synthtest.File(t, m.spec)
-			e := openGPU(t, f, engine.Options{Context: 64 * (others + 10), UBatch: 64, Outputs: 48, Sparse: m.mode}, gigabyte(share(1, m.hot)))
+			e := openGPU(t, f, engine.Options{Limits: engine.Limits{Context: 64 * (others + 10), UBatch: 64, Sequences: 48}, Neurons: engine.Neurons{Sparse: m.mode}}, gigabyte(share(1, m.hot)))
 			ids := e.Tokenizer().Encode("the quick brown fox jumps over a lazy dog and another one and then the dog looks at the fox", true, true)
 			long := slices.Repeat(ids[1:], 6)[:90]
 			prompts := [][]int32{ids[:1], ids[:7], ids, long}

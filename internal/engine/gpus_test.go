@@ -46,7 +46,7 @@ func TestTwoGPUs(t *testing.T) {
 	}) {
 		t.Run(c.spec.Arch+" "+c.mode.String()+" "+c.spec.Type.String(), func(t *testing.T) {
 			f := synthtest.Sparse(t, c.spec, layers)
-			o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Outputs: 32, Sparse: c.mode}
+			o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128, Sequences: 32}, Neurons: engine.Neurons{Sparse: c.mode}}
 			plain, err := engine.Open(t.Context(), f, o)
 			if err != nil {
 				t.Fatal(err)
@@ -91,7 +91,7 @@ func TestDemoOnTwoGPUs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Outputs: 64, Sparse: model.Exact}
+	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128, Sequences: 64}, Neurons: engine.Neurons{Sparse: model.Exact}}
 	plain, err := engine.Open(t.Context(), f, o)
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestTraceOfTwo(t *testing.T) {
 	const layers = 4
 	log := trace.New()
 	e := openGPU(t, synthtest.Sparse(t, synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, layers),
-		engine.Options{Context: 64, Trace: log}, two(cut(share(layers, 320), 2), hybrid.Streaming{}))
+		engine.Options{Limits: engine.Limits{Context: 64}, Trace: log}, two(cut(share(layers, 320), 2), hybrid.Streaming{}))
 	greedy(t, e.Engine, []int32{1, 40, 300}, 4)
 	count := within(t, log)
 	if count["submit"] != layers+2 || count["wait"] != layers+2 {

@@ -27,7 +27,7 @@ func TestWorkOnGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	const tokens = 12
-	o := engine.Options{Context: 64, UBatch: 4, Sparse: model.Predict} // what GPUs record for larger steps takes seconds
+	o := engine.Options{Limits: engine.Limits{Context: 64, UBatch: 4}, Neurons: engine.Neurons{Sparse: model.Predict}} // what GPUs record for larger steps takes seconds
 	c, err := model.ReadConfig(f, "")
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ const (
 
 // hotDrafts reports whether hot neurons may guess, of a model with a plan for GPUs or without.
 func (o *Options) hotDrafts(gpus bool) bool {
-	return o.Drafts > 0 && (o.HotDrafts == HotAlways || o.HotDrafts == HotAuto && gpus)
+	return o.Drafts.Most > 0 && (o.Drafts.Hot == HotAlways || o.Drafts.Hot == HotAuto && gpus)
 }
 
 // hotDrafts holds what an engine learns of such guesses.

@@ -212,7 +212,7 @@ func (o *Options) needsWith(f *gguf.File, c model.Config, on placement.Layout, o
 	}
 	context := pick(o.Context, c.Context)
 	m.Cache = c.CacheInRAM(c.CacheSpec(o.cacheSize(c), o.CacheTypes), on.Places)
-	rows := int64(pick(o.Outputs, 1) + o.DraftRows())
+	rows := int64(pick(o.Sequences, 1) + o.DraftRows())
 	m.Activations = o.activations(c, min(o.LargestStep(), context)) + 4*rows*int64(c.Vocab)
 	texts := 0
 	for _, k := range f.Keys {
@@ -220,7 +220,7 @@ func (o *Options) needsWith(f *gguf.File, c model.Config, on placement.Layout, o
 			texts += len(list)
 		}
 	}
-	m.Process = programBytes + textBytes*int64(texts) + sampledBytes*int64(pick(o.Outputs, 1))*int64(c.Vocab)
+	m.Process = programBytes + textBytes*int64(texts) + sampledBytes*int64(pick(o.Sequences, 1))*int64(c.Vocab)
 	m.add()
 	return m
 }
@@ -228,7 +228,7 @@ func (o *Options) needsWith(f *gguf.File, c model.Config, on placement.Layout, o
 // loadedBytes returns what a tensor of f takes in RAM.
 func (o *Options) loadedBytes(f *gguf.File, c *model.Config, t *gguf.Tensor, on placement.Layout) (n int64) {
 	typ, bytes, copied := c.Loaded(f, t)
-	if copied || !o.NoRepack { // pages of a mapped file may be dropped and read again
+	if copied || !o.Mapped { // pages of a mapped file may be dropped and read again
 		n = layout.InHugePages(c.InRAM(t.Name, layout.Packed(typ, bytes), on.Places))
 	}
 	return n + c.ExpandedBytes(t, on.Places)
@@ -302,11 +302,11 @@ func (o *Options) advice(f *gguf.File, c model.Config, on placement.Layout, need
 		}
 	}
 	weaken(halved(setting.Step, min(step, context), leastStep, func(o Options, n int) Options { o.UBatch = n; return o })...)
-	if !o.NoRepack && o.RAM == nil {
-		weaken(change{"%s, which computes on the file and is slower", []any{setting.Mapped}, func(o Options) Options { o.NoRepack = true; return o }})
+	if !o.Mapped && o.RAM == nil {
+		weaken(change{"%s, which computes on the file and is slower", []any{setting.Mapped}, func(o Options) Options { o.Mapped = true; return o }})
 	}
 	why := ""
-	if !o.NoRepack && !o.canStay(f, c) && need.Weights > need.Budget {
+	if !o.Mapped && !o.canStay(f, c) && need.Weights > need.Budget {
 		why = o.whyNot(c)
 	}
 	if len(alone) > 0 {

@@ -35,7 +35,7 @@ func TestMemoryOfFactors(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		o := engine.Options{Context: 64, NoRepack: true}
+		o := engine.Options{Limits: engine.Limits{Context: 64, Mapped: true}}
 		n, err := o.Memory(f, placement.Layout{})
 		if err != nil {
 			t.Fatal(err)
@@ -122,11 +122,11 @@ func TestMemory(t *testing.T) {
 		}
 		for plan, places := range plans {
 			for _, mapped := range []bool{false, true} {
-				o := engine.Options{Context: 1 << 14, Batch: 32, NoRepack: mapped, Drafts: 2, Further: c.Further > 0}
+				o := engine.Options{Limits: engine.Limits{Context: 1 << 14, Batch: 32, Mapped: mapped}, Drafts: engine.Drafts{Most: 2, Further: c.Further > 0}}
 				got := engine.MemoryOf(t, f, o, placement.Layout{Places: places})
 				d := &divided{Device: ref.New(), places: places}
 				_, err := model.Load(t.Context(), f, d, model.Options{
-					Batch: 32, Outputs: 1, Further: o.Further, Places: places, Pinned: mapped,
+					Batch: 32, Outputs: 1, Further: o.Drafts.Further, Places: places, Pinned: mapped,
 					Cache: c.CacheSize(o.Context, 32, 1, false, true),
 				})
 				if err != nil {
@@ -169,7 +169,7 @@ func TestPartsAddUp(t *testing.T) {
 // is only named where it does, and with the context named the model is loaded.
 func TestSmallMachines(t *testing.T) {
 	f := synthtest.File(t, synth.Spec{Arch: "llama", Layers: 2, Embd: 64, FF: 64, Heads: 2, Context: 1 << 20, Type: quant.F16, Seed: 1})
-	o := engine.Options{Context: 512, Devices: planner.CPU(planner.Processor{Threads: 1})}
+	o := engine.Options{Limits: engine.Limits{Context: 512}, Devices: planner.CPU(planner.Processor{Threads: 1})}
 	open := func() string {
 		t.Helper()
 		e, err := engine.Open(t.Context(), f, o)

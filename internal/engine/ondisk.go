@@ -19,7 +19,7 @@ import (
 // canStay reports whether weights of the model in f may stay on the disk: it has experts or neurons that only some tokens
 // read, and loading does not change them by factors that the file has.
 func (o *Options) canStay(f *gguf.File, c model.Config) bool {
-	return c.CanStayOnDisk() == nil && !o.NoRepack && !slices.ContainsFunc(f.Tensors, func(t *gguf.Tensor) bool {
+	return c.CanStayOnDisk() == nil && !o.Mapped && !slices.ContainsFunc(f.Tensors, func(t *gguf.Tensor) bool {
 		_, _, copied := c.Loaded(f, t)
 		return copied && stays(&c, t)
 	})
@@ -180,7 +180,7 @@ type provision struct {
 // without the layer that predicts a further token, else with experts or neurons on the disk. It tells the user what
 // changes.
 func (o *Options) provide(f *gguf.File, on placement.Layout) (p provision, err error) {
-	if o.NoRepack && o.RAM != nil {
+	if o.Mapped && o.RAM != nil {
 		return p, setting.Errorf("%s bounds what is loaded, and with %s the system decides how much of the mapped file is in memory: give one of them", setting.RAM, setting.Mapped)
 	}
 	c, err := o.config(f)

@@ -41,7 +41,7 @@ func described(t *testing.T, text string) *gguf.File {
 // that does not fit even then is refused, with the least that it takes.
 func TestOnDisk(t *testing.T) {
 	f := described(t, "qwen3-30b-a3b")
-	o := engine.Options{Context: 4096}
+	o := engine.Options{Limits: engine.Limits{Context: 4096}}
 	whole, err := o.Memory(f, placement.Layout{})
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestOnDisk(t *testing.T) {
 // TestNeuronsOnDisk: neurons of a prepared model that does not fit stay on the disk, within what may be taken.
 func TestNeuronsOnDisk(t *testing.T) {
 	f := described(t, "llama-70b,type=q4_0")
-	o := engine.Options{Context: 4096}
+	o := engine.Options{Limits: engine.Limits{Context: 4096}}
 	whole, err := o.Memory(f, placement.Layout{})
 	if err != nil {
 		t.Fatal(err)
@@ -164,15 +164,15 @@ func TestNeuronsOnDisk(t *testing.T) {
 func TestMustNotStay(t *testing.T) {
 	engine.SetAvailable(t, 8<<30)
 	dense := described(t, "llama-70b,type=q4_0")
-	_, err := engine.Provide(dense, engine.Options{Context: 4096, Sparse: model.Off}, placement.Layout{})
+	_, err := engine.Provide(dense, engine.Options{Limits: engine.Limits{Context: 4096}, Neurons: engine.Neurons{Sparse: model.Off}}, placement.Layout{})
 	if err == nil || !strings.Contains(err.Error(), "every token reads all of them") || !strings.Contains(err.Error(), "--no-repack") {
 		t.Error(err)
 	}
-	if text := setting.Text(err, setting.Fields); strings.Contains(text, "--") || !strings.Contains(text, "Options.Mapped") {
+	if text := setting.Text(err, setting.Fields); strings.Contains(text, "--") || !strings.Contains(text, "Options.Limits.Mapped") {
 		t.Error(text)
 	}
 	f := described(t, "qwen3-30b-a3b")
-	o := engine.Options{Context: 4096, NoRepack: true}
+	o := engine.Options{Limits: engine.Limits{Context: 4096, Mapped: true}}
 	if need, err := engine.Provide(f, o, placement.Layout{}); err != nil || need.OnDisk > 0 {
 		t.Errorf("mapped: %+v, %v", need, err)
 	}
@@ -188,7 +188,7 @@ func TestOnDiskBesideGPU(t *testing.T) {
 	f := described(t, "qwen3-30b-a3b")
 	const experts, layers = 128, 48
 	engine.SetAvailable(t, 8<<30)
-	o := engine.Options{Context: 4096}
+	o := engine.Options{Limits: engine.Limits{Context: 4096}}
 	alone, err := engine.Provide(f, o, placement.Layout{})
 	if err != nil {
 		t.Fatal(err)
@@ -250,7 +250,7 @@ func TestFromDisk(t *testing.T) {
 			}
 			defer f.Close()
 			for run, disk := range c.runs {
-				o := session.Options{Engine: engine.Options{Context: 128, UBatch: 32}, Planner: planner.Options{Device: vulkan.None}}
+				o := session.Options{Engine: engine.Options{Limits: engine.Limits{Context: 128, UBatch: 32}}, Planner: planner.Options{GPUs: planner.GPUs{Devices: vulkan.None}}}
 				o.Planner.Threads = 2
 				var lines []string
 				written := int64(0)
@@ -296,11 +296,11 @@ func TestFromDisk(t *testing.T) {
 // costs little of the units' room.
 func TestLongSteps(t *testing.T) {
 	f := described(t, "qwen3-30b-a3b")
-	whole, err := (&engine.Options{Context: 4096}).Memory(f, placement.Layout{})
+	whole, err := (&engine.Options{Limits: engine.Limits{Context: 4096}}).Memory(f, placement.Layout{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	least, err := (&engine.Options{Context: 4096}).Least(f, placement.Layout{})
+	least, err := (&engine.Options{Limits: engine.Limits{Context: 4096}}).Least(f, placement.Layout{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +318,7 @@ func TestLongSteps(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			engine.SetAvailable(t, 4*whole)
-			o := engine.Options{Context: 4096, UBatch: c.chosen, Batch: c.batch, RAM: &c.budget}
+			o := engine.Options{Limits: engine.Limits{Context: 4096, UBatch: c.chosen, Batch: c.batch, RAM: &c.budget}}
 			if got, err := engine.StepOf(f, &o); err != nil || got != c.want {
 				t.Errorf("steps of %d tokens, want %d: %v", got, c.want, err)
 			}

@@ -38,7 +38,7 @@ func TestLostGPUFromDisk(t *testing.T) {
 	}
 	left := 1 << 30
 	m := &mortals{plans: []placement.Layout{on, {}}, make: func(d hybrid.GPU) hybrid.GPU { return mortal{d, &left, vulkan.ErrLost, false} }}
-	o := Options{Devices: m, Context: 64, UBatch: 16}
+	o := Options{Devices: m, Limits: Limits{Context: 64, UBatch: 16}}
 	least, err := o.Least(f, placement.Layout{})
 	if err != nil {
 		t.Fatal(err)

@@ -54,7 +54,7 @@ func (e *Engine) checkPictures(r *Request) error {
 	if len(r.Pictures) == 0 {
 		return nil
 	}
-	if e.options.Extension.on() {
+	if e.options.Cache.Extension.on() {
 		return &vision.PictureError{Err: setting.Errorf("pictures and self-extension do not go together: leave out %s", setting.Extension)}
 	}
 	end := 0

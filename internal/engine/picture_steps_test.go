@@ -93,7 +93,7 @@ func TestPicturesInSteps(t *testing.T) {
 				t.Errorf("with another second picture %d tokens were reused, not %d; equal logits: %t", res.Reused, other[1].At, slices.Equal(got, want))
 			}
 
-			cut, prompt, placed := seeing(t, name, engine.Options{UBatch: 24, Batch: 24, Outputs: 3})
+			cut, prompt, placed := seeing(t, name, engine.Options{Limits: engine.Limits{UBatch: 24, Batch: 24, Sequences: 3}})
 			r = engine.Request{Prompt: prompt, Pictures: placed}
 			var all sync.WaitGroup
 			logits := make([][]float32, 3)
@@ -118,7 +118,7 @@ func TestPicturesInSteps(t *testing.T) {
 
 // TestPictureFits: what a picture cannot be is an error.
 func TestPictureFits(t *testing.T) {
-	e, prompt, placed := seeing(t, "gemma3", engine.Options{UBatch: 16, Batch: 16, Outputs: 2})
+	e, prompt, placed := seeing(t, "gemma3", engine.Options{Limits: engine.Limits{UBatch: 16, Batch: 16, Sequences: 2}})
 	for _, c := range []struct {
 		says   string
 		change func(p *vision.Placed)

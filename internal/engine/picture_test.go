@@ -60,8 +60,7 @@ func TestPictures(t *testing.T) {
 			}
 			defer f.Close()
 			e := openFile(t, f, engine.Options{
-				Devices: planner.CPU(planner.Processor{Threads: 2}), Context: 2048,
-				CacheTypes: compute.CacheTypes{Key: compute.KVF32, Value: compute.KVF32},
+				Devices: planner.CPU(planner.Processor{Threads: 2}), Limits: engine.Limits{Context: 2048}, Cache: engine.Cache{CacheTypes: compute.CacheTypes{Key: compute.KVF32, Value: compute.KVF32}},
 			})
 			tower := openTower(t, c)
 			for _, p := range c.Pictures {

@@ -115,7 +115,7 @@ func openMortal(t *testing.T, gpus, rest int, left *int, with error, silent bool
 		m.plans = append(m.plans, divided(c.Layers, rest))
 	}
 	m.plans = append(m.plans, placement.Layout{})
-	e, err := Open(t.Context(), f, Options{Devices: m, Context: 1024, UBatch: 16})
+	e, err := Open(t.Context(), f, Options{Devices: m, Limits: Limits{Context: 1024, UBatch: 16}})
 	if errors.Is(err, vulkan.ErrNone) {
 		testenv.Missing(t, "vulkan", err.Error())
 	}

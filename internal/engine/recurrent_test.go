@@ -113,7 +113,7 @@ func checkpoints(t *testing.T, arch string) {
 // logits, say what they say alone.
 func TestRecurrentCompany(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 0))
-	e, alone := openRecurrent(t, engine.Options{Outputs: 3}), openRecurrent(t, engine.Options{})
+	e, alone := openRecurrent(t, engine.Options{Limits: engine.Limits{Sequences: 3}}), openRecurrent(t, engine.Options{})
 	var prompts [][]int32
 	shared := randomTokens(rng, 90)
 	for i := range 6 {
@@ -158,7 +158,7 @@ func TestSavedState(t *testing.T) {
 func TestRecurrentDrafts(t *testing.T) {
 	for _, arch := range testenv.Few(t, 2, []string{"nemotron_h", "qwen35", "mamba2", "falcon-h1", "qwen4exp", "mamba", "rwkv7"}) {
 		t.Run(arch, func(t *testing.T) {
-			guessedRecurrent(t, openRecurrentOf(t, arch, engine.Options{}), openRecurrentOf(t, arch, engine.Options{Drafts: 6}), 40)
+			guessedRecurrent(t, openRecurrentOf(t, arch, engine.Options{}), openRecurrentOf(t, arch, engine.Options{Drafts: engine.Drafts{Most: 6}}), 40)
 		})
 	}
 }
@@ -168,7 +168,7 @@ func TestRecurrentDraftsOnGPU(t *testing.T) {
 	testenv.Thorough(t)
 	f := synthtest.File(t, synth.Spec{Arch: "qwen35", Type: quant.F32, Layers: 3, Embd: 64, FF: 128, Heads: 2, HeadDim: 32, Seed: 5})
 	on := func(drafts int) *engine.Engine {
-		return openGPU(t, f, engine.Options{Context: 192, UBatch: 32, Drafts: drafts}, gigabyte(share(3, 128))).Engine
+		return openGPU(t, f, engine.Options{Limits: engine.Limits{Context: 192, UBatch: 32}, Drafts: engine.Drafts{Most: drafts}}, gigabyte(share(3, 128))).Engine
 	}
 	guessedRecurrent(t, on(0), on(3), 8)
 }

@@ -23,7 +23,7 @@ import (
 const savedPrompt = "Once upon a time there was a king who had three daughters, and the youngest of them was so beautiful that the sun itself, which has seen so much, wondered whenever it shone in her face."
 
 func onProcessor() engine.Options {
-	return engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 320}
+	return engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 320}}
 }
 
 // told is a text that an engine generated: the prompt and so many tokens.
@@ -242,7 +242,7 @@ func TestRestoreElsewhere(t *testing.T) {
 // TestSaveBesideRequests: requests get their texts while others save and restore, though there are hardly enough pages.
 func TestSaveBesideRequests(t *testing.T) {
 	o := onProcessor()
-	o.Outputs = 3
+	o.Sequences = 3
 	e := open(t, o)
 	text := told(t, e, 20)
 	file := saved(t, e, text)

@@ -47,7 +47,7 @@ func TestThreads(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %s %s", m.mode, m.spec.Arch, m.spec.Type), func(t *testing.T) {
 			var want []int32
 			for threads := 1; threads <= 4; threads++ {
-				e := openSynthetic(t, m.spec, engine.Options{Devices: planner.CPU(planner.Processor{Threads: threads}), Context: 128, Sparse: m.mode})
+				e := openSynthetic(t, m.spec, engine.Options{Devices: planner.CPU(planner.Processor{Threads: threads}), Limits: engine.Limits{Context: 128}, Neurons: engine.Neurons{Sparse: m.mode}})
 				prompt := e.Tokenizer().Encode("the quick brown fox jumps over a lazy dog", true, true)
 				got, _ := greedy(t, e, prompt, 40)
 				if want == nil {
@@ -65,7 +65,7 @@ func TestThreads(t *testing.T) {
 func TestNoAllocationByNeuron(t *testing.T) {
 	for _, m := range sparseModels {
 		t.Run(fmt.Sprintf("%s %s %s", m.mode, m.spec.Arch, m.spec.Type), func(t *testing.T) {
-			e := openSynthetic(t, m.spec, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Context: 512, Sparse: m.mode})
+			e := openSynthetic(t, m.spec, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Limits: engine.Limits{Context: 512}, Neurons: engine.Neurons{Sparse: m.mode}})
 			s := e.NewSequence()
 			token, always, ignore := []int32{0}, func(int) bool { return true }, func(int, []float32) {}
 			step := func() {
@@ -121,7 +121,7 @@ func TestCompany(t *testing.T) {
 	for _, m := range sparseModels {
 		t.Run(fmt.Sprintf("%s %s %s", m.mode, m.spec.Arch, m.spec.Type), func(t *testing.T) {
 			text := "the quick brown fox jumps over a lazy dog and another one and then the dog looks at the fox and the fox at the dog "
-			lone := openSynthetic(t, m.spec, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Context: 512, Sparse: m.mode})
+			lone := openSynthetic(t, m.spec, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Limits: engine.Limits{Context: 512}, Neurons: engine.Neurons{Sparse: m.mode}})
 			ids := lone.Tokenizer().Encode(text+text+text, true, true)
 			var prompts [][]int32
 			var want []said
@@ -132,7 +132,7 @@ func TestCompany(t *testing.T) {
 				want = append(want, ask(t, lone, p, 12))
 			}
 			for _, ubatch := range []int{0, 7} {
-				e := openSynthetic(t, m.spec, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 1024, UBatch: ubatch, Outputs: 3, Sparse: m.mode})
+				e := openSynthetic(t, m.spec, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 1024, UBatch: ubatch, Sequences: 3}, Neurons: engine.Neurons{Sparse: m.mode}})
 				var group sync.WaitGroup
 				for range 3 {
 					for i, p := range prompts {

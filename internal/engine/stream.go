@@ -207,7 +207,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 		st.text = newStopText(e.tok.NewStream(r.Special), r.StopStrings)
 	}
 	t := st.t
-	t.scales, t.extension = r.Scales, e.options.Extension
+	t.scales, t.extension = r.Scales, e.options.Cache.Extension
 	t.generates, t.reuse, t.progress = true, r.Reuse, r.Progress != nil
 	longest := r.Context
 	if r.Max >= 0 {

@@ -16,7 +16,7 @@ import (
 const tale = "Once upon a time there was a king who had three daughters, and the youngest was so fair that the sun himself wondered whenever he shone on her face"
 
 func predicting(t *testing.T, mode model.SparseMode) *engine.Engine {
-	return open(t, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 256, Sparse: mode})
+	return open(t, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 256}, Neurons: engine.Neurons{Sparse: mode}})
 }
 
 // TestWatch: what is looked at is what the counts say, and nothing is looked at before and after.

@@ -29,7 +29,7 @@ func openWindowed(t *testing.T, o engine.Options) *engine.Engine {
 		Arch: "gemma3", Type: quant.F32, Layers: windowLayers, Embd: 64, FF: 64, Heads: 2, HeadDim: windowHeadDim, Seed: 3,
 		Keys: []gguf.KV{{Key: "gemma3.attention.sliding_window", Value: uint32(windowSize)}},
 	})
-	o.Devices, o.Context, o.UBatch, o.Outputs = planner.CPU(planner.Processor{Threads: 1}), windowContext, 128, 1
+	o.Devices, o.Context, o.UBatch, o.Sequences = planner.CPU(planner.Processor{Threads: 1}), windowContext, 128, 1
 	e, err := engine.Open(t.Context(), f, o)
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func openWindowed(t *testing.T, o engine.Options) *engine.Engine {
 // that was computed; a request that goes on behind the end of another takes it over, and one that goes on where windows
 // have gone by is evaluated anew.
 func TestWindowsFreePages(t *testing.T) {
-	freed, whole := openWindowed(t, engine.Options{}), openWindowed(t, engine.Options{WholeCache: true})
+	freed, whole := openWindowed(t, engine.Options{}), openWindowed(t, engine.Options{Cache: engine.Cache{Whole: true}})
 	const position = 2 * 2 * windowHeadDim * 2 // bytes in a layer: keys and values of two heads in F16
 	all, near := int64(windowContext+64), int64(2*(windowSize+28+64)+128+64)
 	if got, want := freed.CacheBytes(), position*(all+(windowLayers-1)*near); got != want {
@@ -105,15 +105,15 @@ func TestSavedWindows(t *testing.T) {
 	if most := position * (len(text) + (windowLayers-1)*(windowSize+2*compute.PagePositions)); file.Len() > most+8*len(text) {
 		t.Errorf("the file has %d bytes, and the text's keys and values %d", file.Len(), most)
 	}
-	for _, c := range []engine.Options{{}, {WholeCache: true}} {
+	for _, c := range []engine.Options{{}, {Cache: engine.Cache{Whole: true}}} {
 		e := openWindowed(t, c)
 		restore(t, e, file.Bytes())
 		got, res := greedy(t, e, text, 20)
 		if res.Reused != len(text)-1 || !slices.Equal(got, want) {
-			t.Errorf("whole %t: %d positions of %d are reused, and the text goes on with %v, want %v", c.WholeCache, res.Reused, len(text), got, want)
+			t.Errorf("whole %t: %d positions of %d are reused, and the text goes on with %v, want %v", c.Cache.Whole, res.Reused, len(text), got, want)
 		}
 		if _, res := greedy(t, e, append(slices.Clone(text[:200]), 5), 1); res.Reused != 0 {
-			t.Errorf("whole %t: %d positions are reused whose windows the file does not have", c.WholeCache, res.Reused)
+			t.Errorf("whole %t: %d positions are reused whose windows the file does not have", c.Cache.Whole, res.Reused)
 		}
 	}
 }

@@ -45,8 +45,7 @@ func openExact(t *testing.T) *engine.Engine {
 	}
 	t.Cleanup(func() { f.Close() })
 	e, err := engine.Open(t.Context(), f, engine.Options{
-		Devices: planner.CPU(planner.Processor{}), Context: 1024, Outputs: 64, Activation: "silu", Sparse: model.Off,
-		CacheTypes: compute.CacheTypes{Key: compute.KVF32, Value: compute.KVF32},
+		Devices: planner.CPU(planner.Processor{}), Limits: engine.Limits{Context: 1024, Sequences: 64}, Neurons: engine.Neurons{Activation: "silu", Sparse: model.Off}, Cache: engine.Cache{CacheTypes: compute.CacheTypes{Key: compute.KVF32, Value: compute.KVF32}},
 	})
 	if err != nil {
 		t.Fatal(err)

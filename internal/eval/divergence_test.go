@@ -371,7 +371,7 @@ func openDemo(t *testing.T, activation string) *engine.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{}), Context: 64, Outputs: 16, Activation: activation, Sparse: model.Off}) // the reference is dense
+	e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{}), Limits: engine.Limits{Context: 64, Sequences: 16}, Neurons: engine.Neurons{Activation: activation, Sparse: model.Off}}) // the reference is dense
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -442,7 +442,7 @@ func TestNotFinite(t *testing.T) {
 	}
 	f.Tensor("output_norm.weight").Data[3] = 0xff // with what follows an infinite or no number in float32
 	f.Tensor("output_norm.weight").Data[2] = 0xff
-	e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 16, Outputs: 8})
+	e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 16, Sequences: 8}})
 	if err != nil {
 		t.Fatal(err)
 	}

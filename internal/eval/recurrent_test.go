@@ -23,7 +23,7 @@ func TestSharedPrefixOfRecurrent(t *testing.T) {
 	for _, arch := range []string{"nemotron_h", "mamba2"} {
 		f := synthtest.File(t, synth.Spec{Arch: arch, Type: quant.F32, Layers: 3, Embd: 64, FF: 128, Heads: 2, HeadDim: 32, Seed: 5})
 		for _, parallel := range []int{1, 4} {
-			e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 2048, Outputs: 64})
+			e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 2048, Sequences: 64}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -58,9 +58,9 @@ func countedText(t *testing.T, m tracedModel) string {
 		}
 		one := costText(&c)
 		one += fmt.Sprintf("    given %d, cache %d\n", whole.bytes.ram, whole.cache.Bytes())
-		e := engine.Options{Context: 100, UBatch: 16, Sparse: o.Sparse, Activation: o.Activation, Adapters: o.Adapters, CacheTypes: o.CacheTypes, Further: o.Further}
+		e := engine.Options{Limits: engine.Limits{Context: 100, UBatch: 16}, Neurons: engine.Neurons{Sparse: o.Sparse, Activation: o.Activation}, Adapters: o.Adapters, Cache: engine.Cache{CacheTypes: o.CacheTypes}, Drafts: engine.Drafts{Further: o.Further}}
 		if o.Further {
-			e.Drafts = 1
+			e.Drafts.Most = 1
 		}
 		need, err := e.Memory(m.file, placement.Layout{})
 		if err != nil {

@@ -11,9 +11,9 @@ import (
 // besideShare is the share of a GPU's memory that something beside the model may take: the model gains from most of it.
 const besideShare = 0.5
 
-// Beside opens the processor for what is computed there beside a model.
-func (p Processor) Beside() (compute.Device, error) {
-	d, err := p.open(false)
+// CPUBeside opens the CPU for what is computed there beside a model.
+func (o *Options) CPUBeside() (compute.Device, error) {
+	d, err := o.openCPU(false, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -24,18 +24,18 @@ func (p Processor) Beside() (compute.Device, error) {
 // model that o plans for. Where o has budgets, the GPU's is less from then on. The device is nil where no GPU has room.
 // What is software, or shares the processor's memory, is taken only if o names it.
 func (o *Options) Beside(bytes int64) (compute.Device, error) {
-	if o.Device == vulkan.None || o.Layers != nil && *o.Layers == 0 {
+	if o.Devices == vulkan.None || o.Layers != nil && *o.Layers == 0 {
 		return nil, nil
 	}
 	all, none := vulkan.Devices()
-	infos, _, err := chosen(all, none, o.Device)
+	infos, _, err := chosen(all, none, o.Devices)
 	if err != nil || len(infos) == 0 {
 		return nil, err
 	}
-	if err := checkCount(o.Budgets, len(infos)); err != nil {
+	if err := checkCount(o.VRAM, len(infos)); err != nil {
 		return nil, err
 	}
-	budgets := slices.Clone(o.Budgets)
+	budgets := slices.Clone(o.VRAM)
 	if len(budgets) == 1 {
 		budgets = slices.Repeat(budgets, len(infos))
 	}
@@ -44,7 +44,7 @@ func (o *Options) Beside(bytes int64) (compute.Device, error) {
 		if budgets != nil {
 			room = min(room, budgets[i])
 		}
-		if o.Device == "" && info.Kind != vulkan.Discrete || float64(bytes) > besideShare*float64(room) {
+		if o.Devices == "" && info.Kind != vulkan.Discrete || float64(bytes) > besideShare*float64(room) {
 			continue
 		}
 		g, err := vulkan.Open(vulkan.Options{Device: strconv.Itoa(info.Index), Budget: bytes + bytes/8, Cache: pipelineCache(), Messages: o.Messages, Compiled: o.Compiling})
@@ -53,7 +53,7 @@ func (o *Options) Beside(bytes int64) (compute.Device, error) {
 		}
 		if budgets != nil {
 			budgets[i] -= bytes
-			o.Budgets = budgets
+			o.VRAM = budgets
 		}
 		return g, nil
 	}

@@ -148,7 +148,7 @@ func (m *Machine) on(rowBytes int) placement.Machine {
 // none, where nobody named one.
 func This(ctx context.Context, o *Options) (m *Machine, why, err error) {
 	all, none := vulkan.Devices() // once: drivers take their time
-	infos, why, err := chosen(all, none, o.Device)
+	infos, why, err := chosen(all, none, o.Devices)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -161,11 +161,11 @@ func This(ctx context.Context, o *Options) (m *Machine, why, err error) {
 
 // gpusOf is this machine with the GPUs that o.Device chooses; nil where there are none.
 func gpusOf(ctx context.Context, o *Options) (*Machine, error) {
-	if o.Device == vulkan.None {
+	if o.Devices == vulkan.None {
 		return nil, nil
 	}
 	all, none := vulkan.Devices()
-	infos, why, err := chosen(all, none, o.Device)
+	infos, why, err := chosen(all, none, o.Devices)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func gpusOf(ctx context.Context, o *Options) (*Machine, error) {
 		}
 		return nil, nil
 	}
-	if err := checkCount(o.Budgets, len(infos)); err != nil { // before measuring, which takes seconds
+	if err := checkCount(o.VRAM, len(infos)); err != nil { // before measuring, which takes seconds
 		return nil, err
 	}
 	figures, err := Figures(ctx, all, o.Measuring)
@@ -327,7 +327,7 @@ func (p *Planner) solve(b *modelcost.Cost) (Solution, error) {
 		}
 	}
 	p.solved = true
-	if err := m.budgets(p.o.Budgets, &s.Machine, notice); err != nil {
+	if err := m.budgets(p.o.VRAM, &s.Machine, notice); err != nil {
 		return s, err
 	}
 	for j := range m.gpus {

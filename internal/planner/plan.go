@@ -51,9 +51,9 @@ func (p *Plan) Layout() placement.Layout {
 	return placement.Layout{Places: p.places(), Bytes: p.Bytes}
 }
 
-// open opens the processor, which has company where GPUs work, too.
-func (p Processor) open(company bool) (*cpu.Device, error) {
-	idle := 0
+// openCPU opens the CPU, which has company if GPUs compute, too. It keeps so many bytes of experts that stay on the disk.
+func (o *Options) openCPU(company bool, unitCache int64) (*cpu.Device, error) {
+	p, idle := o.Processor, 0
 	if p.Threads <= 0 {
 		p.Threads, idle = hw.DefaultThreads(), hw.IdleCores()
 		if company { // with every core at work, waiting for a GPU takes far longer
@@ -66,7 +66,7 @@ func (p Processor) open(company bool) (*cpu.Device, error) {
 	if p.Kernels == "" {
 		p.Kernels = KernelsAuto
 	}
-	return cpu.New(cpu.Options{Threads: p.Threads, Idle: idle, ThreadsBatch: p.ThreadsBatch, Lock: p.Lock, UnitCache: p.UnitCache, Kernels: p.Kernels, Note: p.Note})
+	return cpu.New(cpu.Options{Threads: p.Threads, Idle: idle, ThreadsBatch: p.ThreadsBatch, Lock: o.Lock, UnitCache: unitCache, Kernels: p.Kernels, Note: p.Note})
 }
 
 // open makes one device of the plan's GPUs, which it opens, and host.

@@ -94,13 +94,13 @@ func TestPlanned(t *testing.T) {
 			} else {
 				f = synthtest.Sparse(t, c.spec, 4)
 			}
-			o := engine.Options{Context: c.context, Batch: c.batch, UBatch: c.ubatch, Sparse: c.mode}
+			o := engine.Options{Limits: engine.Limits{Context: c.context, Batch: c.batch, UBatch: c.ubatch}, Neurons: engine.Neurons{Sparse: c.mode}}
 			b, err := modelcost.Of(f, modelcost.Options{Context: o.Context, UBatch: o.LargestStep(), Sparse: c.mode, Law: modelcost.UsualLaw()})
 			if err != nil {
 				t.Fatal(err)
 			}
 			m := lavapipes(t, max(1, c.gpus))
-			po := Options{Processor: Processor{Threads: 1}, Budgets: []int64{budget(t, m, b, c.stream, c.share)}, StreamTokens: &c.stream}
+			po := Options{Processor: Processor{Threads: 1}, GPUs: GPUs{VRAM: []int64{budget(t, m, b, c.stream, c.share)}, StreamTokens: &c.stream}}
 			if whole := max(0, c.whole); c.whole != 0 { // negative: none
 				po.Layers = &whole
 			}
@@ -144,7 +144,7 @@ func TestPlanned(t *testing.T) {
 func TestFurtherPlanned(t *testing.T) {
 	testenv.Thorough(t)
 	f := synthtest.Further(t, synth.Spec{Arch: "glm4moe", Layers: 4, Embd: 64, FF: 32, Heads: 4, Type: quant.F16, Experts: 4, Used: 2, Activation: "silu", Seed: 3}, true)
-	eo := engine.Options{Context: 256, UBatch: 32, Drafts: 3, Further: true, NoLookup: true, HotDrafts: engine.HotNever}
+	eo := engine.Options{Limits: engine.Limits{Context: 256, UBatch: 32}, Drafts: engine.Drafts{Most: 3, Further: true, NoLookup: true, Hot: engine.HotNever}}
 	b, err := modelcost.Of(f, modelcost.Options{Context: eo.Context, UBatch: eo.LargestStep(), Drafts: eo.DraftRows(), Further: true, Law: modelcost.UsualLaw()})
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +194,7 @@ func TestFurtherPlanned(t *testing.T) {
 		return y.Further(), planned, ids, guesses
 	}
 	few := 3
-	on, one, want, guesses := run(1, Options{Budgets: []int64{1 << 30}})
+	on, one, want, guesses := run(1, Options{GPUs: GPUs{VRAM: []int64{1 << 30}}})
 	if !on || guesses == 0 {
 		t.Errorf("with room for it the further layer lies on the GPU: %v; %d guesses", on, guesses)
 	}
@@ -203,12 +203,12 @@ func TestFurtherPlanned(t *testing.T) {
 		o    Options
 		on   bool
 	}{
-		"with room for the last byte": {1, Options{Budgets: one}, true},
-		"with a byte less":            {1, Options{Budgets: []int64{one[0] - 1}}, false},
-		"on the second of two":        {2, Options{Budgets: []int64{one[0] - 1}}, true},
-		"some layers":                 {1, Options{Budgets: []int64{1 << 30}, Layers: &few}, false},
-		"keys and values in RAM":      {1, Options{Budgets: []int64{1 << 30}, KVInRAM: true}, false},
-		"tensors":                     {1, Options{Budgets: []int64{1 << 30}, Tensors: []string{`blk\.0\.=CPU`}}, false},
+		"with room for the last byte": {1, Options{GPUs: GPUs{VRAM: one}}, true},
+		"with a byte less":            {1, Options{GPUs: GPUs{VRAM: []int64{one[0] - 1}}}, false},
+		"on the second of two":        {2, Options{GPUs: GPUs{VRAM: []int64{one[0] - 1}}}, true},
+		"some layers":                 {1, Options{GPUs: GPUs{VRAM: []int64{1 << 30}, Layers: &few}}, false},
+		"keys and values in RAM":      {1, Options{GPUs: GPUs{VRAM: []int64{1 << 30}, KVInRAM: true}}, false},
+		"tensors":                     {1, Options{GPUs: GPUs{VRAM: []int64{1 << 30}, Tensors: []string{`blk\.0\.=CPU`}}}, false},
 	} {
 		on, planned, ids, guesses := run(c.gpus, c.o)
 		if on != c.on || len(planned) == 0 || guesses == 0 {
@@ -244,19 +244,19 @@ func TestFurtherBesideSlots(t *testing.T) {
 		tensors = append(tensors, src)
 	}
 	f := synthtest.Made(t, whole.Keys, tensors)
-	eo := engine.Options{Context: 256, UBatch: 32, Drafts: 3, Further: true, NoLookup: true, HotDrafts: engine.HotNever}
+	eo := engine.Options{Limits: engine.Limits{Context: 256, UBatch: 32}, Drafts: engine.Drafts{Most: 3, Further: true, NoLookup: true, Hot: engine.HotNever}}
 	b, err := modelcost.Of(f, modelcost.Options{Context: eo.Context, UBatch: eo.LargestStep(), Drafts: eo.DraftRows(), Further: true, Law: modelcost.UsualLaw()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := lavapipes(t, 1)
 	expert := b.Model.Layers[1].Units.Size
-	all, err := With(m, b, Options{Budgets: []int64{1 << 30}}).Solve()
+	all, err := With(m, b, Options{GPUs: GPUs{VRAM: []int64{1 << 30}}}).Solve()
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := new(atomic.Int64)
-	p := With(m, b, Options{Processor: Processor{Threads: 1}, Budgets: []int64{all.Plan.VRAM[0] - 1}, MoECache: &expert})
+	p := With(m, b, Options{Processor: Processor{Threads: 1}, GPUs: GPUs{VRAM: []int64{all.Plan.VRAM[0] - 1}, MoECache: &expert}})
 	eo.Devices, eo.Clock = p, func() time.Duration { return time.Duration(now.Add(1)) * time.Millisecond }
 	e, err := engine.Open(t.Context(), f, eo)
 	if err != nil {
@@ -304,7 +304,7 @@ func guessing(t *testing.T, e *engine.Engine, prompt []int32, n int) (ids []int3
 // budget is a share of the model for all GPUs together, and for each what computing takes there at most.
 func budget(t *testing.T, m *Machine, b modelcost.Cost, stream int, share float64) int64 {
 	t.Helper()
-	s, err := With(m, b, Options{Budgets: []int64{1 << 30}, StreamTokens: &stream}).Solve()
+	s, err := With(m, b, Options{GPUs: GPUs{VRAM: []int64{1 << 30}, StreamTokens: &stream}}).Solve()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,19 +319,21 @@ func TestForesight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := engine.Options{Context: 256, Sparse: model.Predict, Outputs: 3}
-	b, err := modelcost.Of(f, modelcost.Options{Context: o.Context, UBatch: o.LargestStep(), Outputs: o.Outputs, Sparse: o.Sparse, Law: modelcost.UsualLaw()})
+	o := engine.Options{Limits: engine.Limits{Context: 256, Sequences: 3}, Neurons: engine.Neurons{Sparse: model.Predict}}
+	b, err := modelcost.Of(f, modelcost.Options{Context: o.Context, UBatch: o.LargestStep(), Outputs: o.Sequences, Sparse: o.Sparse, Law: modelcost.UsualLaw()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	stream := 0
 	var mu sync.Mutex
 	var compiled, known int
-	p := With(lavapipes(t, 1), b, Options{Processor: Processor{Threads: 1}, StreamTokens: &stream, Compiling: func(_ string, done, total int) {
-		mu.Lock()
-		defer mu.Unlock()
-		compiled, known = max(compiled, done), max(known, total)
-	}})
+	p := With(lavapipes(t, 1), b, Options{
+		Processor: Processor{Threads: 1}, GPUs: GPUs{StreamTokens: &stream}, Compiling: func(_ string, done, total int) {
+			mu.Lock()
+			defer mu.Unlock()
+			compiled, known = max(compiled, done), max(known, total)
+		},
+	})
 	o.Devices = p
 	e, err := engine.Open(t.Context(), f, o)
 	if err != nil {

@@ -18,14 +18,24 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
-// Processor says how the processor computes. Zero values mean defaults.
+// Processor says how the CPU computes. Zero values mean defaults.
 type Processor struct {
 	Threads      int               // for generation; 0: physical cores, but for one where a GPU works, too
 	ThreadsBatch int               // for prompts; 0: as Threads
-	Lock         bool              // keep weights out of swap (mlock)
-	UnitCache    int64             // bytes of RAM for experts that stay on the disk, of which it keeps those that are used most; 0: none stay there
-	Kernels      string            // for one token: auto, usual or a kernel's name; empty: auto
-	Note         func(line string) // told which kernels were chosen; may be nil
+	Kernels      string            // for generation, which all give the same text: auto (measured while loading), usual, or a name that Note was told; empty: auto
+	Note         func(line string) // is told in a line for each type of weights which kernel was chosen; may be nil
+}
+
+// GPUs says which GPUs a model is computed on, and what is placed there. Zero values leave it to the planner.
+type GPUs struct {
+	Devices      string   // GPUs by name or number, separated by commas, or none; empty: all GPUs, or the best of other devices
+	VRAM         []int64  // bytes of memory to use, of each GPU or of all alike; nil: what is free, less a reserve
+	Layers       *int     // number of whole layers on GPUs, the last ones, the head counted as one; negative: all; nil: attention and hot neurons come first
+	Tensors      []string // where tensors are stored, each PATTERN=BUFFER as an item of llama.cpp's --override-tensor; the first that matches a name holds
+	KVInRAM      bool     // keys and values stay in RAM, and attention is computed there, as with llama.cpp's --no-kv-offload
+	StreamTokens *int     // length of a prompt's step from which on weights in RAM are sent to the GPU; 0: never; nil: where that is faster
+	MoECache     *int64   // bytes of GPU memory, at most, for experts that follow the text, all of which RAM then holds, too; 0: experts stay where they are; nil: they follow where that should pay
+	ReadAhead    *bool    // whether the CPU reads neurons ahead while it waits for GPUs; nil: where the plan expects GPUs to wait for it
 }
 
 // KernelsAuto is Processor.Kernels' default.
@@ -34,25 +44,19 @@ const KernelsAuto = cpu.KernelsAuto
 // Options are the choices of where a model is computed. Zero values leave them to the planner.
 type Options struct {
 	Processor
-	Model        modelcost.Options                 // how the model is planned for: context, largest step, sparse mode, statistics
-	Device       string                            // GPUs, as vulkan.ChooseAll takes them; vulkan.None: none; empty: those that are used by default
-	Budgets      []int64                           // bytes of each GPU's memory to use, or of all alike; nil: what is free, less a reserve
-	Layers       *int                              // so many whole layers, the last ones, go to GPUs, the head counted as one; negative: all; nil: neurons do, by what they save
-	Tensors      []string                          // where tensors lie, each PATTERN=BUFFER as modelcost.ParseOverrides has it; the first that matches holds
-	KVInRAM      bool                              // keys and values lie in RAM, and attention is computed there; neurons, experts and the head may lie on GPUs
-	StreamTokens *int                              // tokens of a prompt's step from which on weights in RAM are sent to the GPU; 0: never; nil: where that is faster
-	ReadAhead    *bool                             // whether the processor reads neurons before it is their turn; nil: where the plan has GPUs wait for it
-	MoECache     *int64                            // bytes of GPU memory, at most, for experts that follow the text, which RAM then holds, too; 0: experts stay where they are; nil: where that should pay
-	RAM          RAM                               // what the model may take of it
-	Trace        *trace.Log                        // keeps when each processor did what; may be nil
-	Messages     func(string)                      // switches the GPUs' validation layer on and is told what it finds; nil: it is off
-	Notice       func(string)                      // is told in a line what the user should know, as why a GPU is given up; may be nil
-	Measuring    func(done, total int64)           // is told how far measuring the machine is, which is done once; may be nil
-	Compiling    func(gpu string, done, total int) // is told how many of a GPU's shaders are compiled, on any thread; may be nil
+	GPUs
+	Lock      bool                              // the CPU keeps weights out of swap (mlock)
+	Model     modelcost.Options                 // how the model is planned for: context, largest step, sparse mode, statistics
+	RAM       RAM                               // what the model may take of it
+	Trace     *trace.Log                        // keeps when each processor did what; may be nil
+	Messages  func(string)                      // switches the GPUs' validation layer on and is told what it finds; nil: it is off
+	Notice    func(string)                      // is told in a line what the user should know, as why a GPU is given up; may be nil
+	Measuring func(done, total int64)           // is told how far measuring the machine is, which is done once; may be nil
+	Compiling func(gpu string, done, total int) // is told how many of a GPU's shaders are compiled, on any thread; may be nil
 }
 
 // asked reports whether the user said something of GPUs.
-func (o *Options) asked() bool { return o.Budgets != nil || o.Layers != nil && *o.Layers != 0 }
+func (o *Options) asked() bool { return o.VRAM != nil || o.Layers != nil && *o.Layers != 0 }
 
 func (o *Options) notice(format string, args ...any) {
 	if o.Notice != nil {
@@ -107,7 +111,7 @@ func New(ctx context.Context, f *gguf.File, o Options) (*Planner, error) {
 	return With(m, cost, o), nil
 }
 
-// With plans for a machine and a model that may both be described. Options.Device and Options.Model are not read.
+// With plans for a machine and a model that may both be described. Options.Devices and Options.Model are not read.
 func With(m *Machine, cost modelcost.Cost, o Options) *Planner {
 	return &Planner{o: o, machine: m, cost: cost, share: 1, failed: make([]bool, len(m.gpus))}
 }
@@ -175,9 +179,7 @@ func (p *Planner) Open(ctx context.Context, unitCache int64) (compute.Device, er
 	if err != nil {
 		return nil, err
 	}
-	processor := p.o.Processor
-	processor.UnitCache = unitCache
-	host, err := processor.open(plan != nil && plan.Bytes > 0) // generation does not wait for GPUs that only prompts use
+	host, err := p.o.openCPU(plan != nil && plan.Bytes > 0, unitCache) // generation does not wait for GPUs that only prompts use
 	if err == nil {
 		host.Trace(p.o.Trace)
 	}
@@ -266,7 +268,7 @@ func (p *Planner) place() (plan *Plan, used []int, err error) {
 		return nil, nil, err
 	}
 	for j, g := range p.machine.gpus {
-		if !slices.Contains(p.used, j) && !p.failed[j] && (p.o.Device != "" || p.o.Budgets != nil) && p.o.Layers == nil {
+		if !slices.Contains(p.used, j) && !p.failed[j] && (p.o.Devices != "" || p.o.VRAM != nil) && p.o.Layers == nil {
 			p.o.notice("nothing of the model is worth its place within %.0f MiB of %s", mib(s.Machine.GPUs[j].Budget), g.name)
 		}
 	}

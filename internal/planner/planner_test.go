@@ -56,7 +56,7 @@ func TestAfter(t *testing.T) {
 		"no pipeline": {0, pipeline, []float64{8, 0}, "going on without it"},
 		"a bad file":  {0, file, []float64{8}, ""},
 	} {
-		p, told := planned(t, 16<<30, 1, Options{Budgets: []int64{8 << 30}})
+		p, told := planned(t, 16<<30, 1, Options{GPUs: GPUs{VRAM: []int64{8 << 30}}})
 		var opened []float64
 		for {
 			plan, err := p.Plan()
@@ -121,7 +121,7 @@ func TestRest(t *testing.T) {
 
 // TestTensors: tensors lie where their names say, on GPUs by the numbers that --list-devices shows.
 func TestTensors(t *testing.T) {
-	p, told := planned(t, 2<<30, 2, Options{Tensors: []string{`blk\.1\.=Vulkan3,blk\.4\.=Vulkan5`, `blk\.2\.ffn_(gate|up|down)=CPU`, `blk\.9\.=CPU`}})
+	p, told := planned(t, 2<<30, 2, Options{GPUs: GPUs{Tensors: []string{`blk\.1\.=Vulkan3,blk\.4\.=Vulkan5`, `blk\.2\.ffn_(gate|up|down)=CPU`, `blk\.9\.=CPU`}}})
 	plan, err := p.Plan()
 	if err != nil || len(plan.GPUs) != 2 {
 		t.Fatalf("%+v, error %v", plan, err)
@@ -137,7 +137,7 @@ func TestTensors(t *testing.T) {
 	if len(*told) != 1 || (*told)[0] != `no tensor of the model matches the pattern "blk\\.9\\."` {
 		t.Errorf("told %q", *told)
 	}
-	p, _ = planned(t, 2<<30, 2, Options{Tensors: []string{`blk\.1\.=Vulkan0`}})
+	p, _ = planned(t, 2<<30, 2, Options{GPUs: GPUs{Tensors: []string{`blk\.1\.=Vulkan0`}}})
 	if _, err := p.Plan(); err == nil || !strings.HasSuffix(err.Error(), "there are: CPU, Vulkan3, Vulkan5") {
 		t.Error(err)
 	}
@@ -146,7 +146,7 @@ func TestTensors(t *testing.T) {
 // TestKVInRAM: keys and values stay in RAM, by neurons as by whole layers, and the head and neurons still lie on GPUs.
 func TestKVInRAM(t *testing.T) {
 	all := -1
-	for name, o := range map[string]Options{"neurons": {}, "whole layers": {Layers: &all}} {
+	for name, o := range map[string]Options{"neurons": {}, "whole layers": {GPUs: GPUs{Layers: &all}}} {
 		o.KVInRAM = true
 		p, told := planned(t, 2<<30, 1, o)
 		plan, err := p.Plan()
@@ -174,7 +174,7 @@ func TestKVInRAM(t *testing.T) {
 		`blk\.1\.=CPU,blk=Vulkan3`:      "attention of layer 0 would lie",
 		`blk\.\d\.attn=CPU,ffn=Vulkan3`: "",
 	} {
-		p, _ := planned(t, 2<<30, 1, Options{KVInRAM: true, Tensors: []string{text}})
+		p, _ := planned(t, 2<<30, 1, Options{GPUs: GPUs{KVInRAM: true, Tensors: []string{text}}})
 		_, err := p.Plan()
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", text, err, want)
@@ -184,7 +184,7 @@ func TestKVInRAM(t *testing.T) {
 
 // TestBudgets: more than a GPU has is not used, and the user is told once; budgets that are none are refused.
 func TestBudgets(t *testing.T) {
-	p, told := planned(t, 512<<20, 2, Options{Budgets: []int64{100 << 30, 400 << 20}})
+	p, told := planned(t, 512<<20, 2, Options{GPUs: GPUs{VRAM: []int64{100 << 30, 400 << 20}}})
 	plan, err := p.Plan()
 	if err != nil || len(plan.GPUs) != 2 || plan.GPUs[0].Budget != 512<<20 || plan.GPUs[1].Budget != 400<<20 || len(*told) != 1 || (*told)[0] != "of GPU 0 0.50 GiB are free: no more is used" {
 		t.Fatalf("%+v, error %v, told %q", plan, err, *told)
@@ -193,7 +193,7 @@ func TestBudgets(t *testing.T) {
 		t.Errorf("told %q", *told)
 	}
 	for want, asked := range map[string][]int64{"3 budgets, and GPUs in use: 2": {1, 2, 3}, "is less than none": {-1}} {
-		p, _ := planned(t, 2<<30, 2, Options{Budgets: asked})
+		p, _ := planned(t, 2<<30, 2, Options{GPUs: GPUs{VRAM: asked}})
 		if _, err := p.Plan(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: error %v, want %q", asked, err, want)
 		}

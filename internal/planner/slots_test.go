@@ -40,7 +40,7 @@ func TestSlots(t *testing.T) {
 		var said []string
 		m := Described(64<<30, 60e9)
 		m.Add("a GPU", 1<<30, 500e9)
-		p := With(m, c.cost, Options{MoECache: &c.cache, Notice: func(s string) { said = append(said, s) }})
+		p := With(m, c.cost, Options{GPUs: GPUs{MoECache: &c.cache}, Notice: func(s string) { said = append(said, s) }})
 		plan, err := p.Plan()
 		if err != nil || plan == nil {
 			t.Fatalf("%s: plan %v, error %v", c.name, plan, err)
@@ -96,8 +96,8 @@ func TestFollowWherePays(t *testing.T) {
 		{"unknown bus", b, 8 << 30, 0, vulkan.Discrete, Options{}, false},
 		{"software", b, 8 << 30, 10e9, vulkan.CPU, Options{}, false},
 		{"known uses", known, 8 << 30, 10e9, vulkan.Discrete, Options{}, false},
-		{"forbidden", b, 8 << 30, 10e9, vulkan.Discrete, Options{MoECache: &none}, false},
-		{"whole layers", b, 8 << 30, 10e9, vulkan.Discrete, Options{Layers: &two}, false},
+		{"forbidden", b, 8 << 30, 10e9, vulkan.Discrete, Options{GPUs: GPUs{MoECache: &none}}, false},
+		{"whole layers", b, 8 << 30, 10e9, vulkan.Discrete, Options{GPUs: GPUs{Layers: &two}}, false},
 	} {
 		figures := measure.Machine{Memory: c.memory, Cores: 4, RAM: []measure.RAM{{Threads: 4, Stream: 40e9}}}
 		if c.upload > 0 {

@@ -61,14 +61,14 @@ func TestThousandTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, mode := range []model.SparseMode{model.Exact, model.Predict} {
-		o := engine.Options{Context: 1100, Sparse: mode}
+		o := engine.Options{Limits: engine.Limits{Context: 1100}, Neurons: engine.Neurons{Sparse: mode}}
 		b, err := modelcost.Of(f, modelcost.Options{Context: o.Context, Sparse: mode, Law: modelcost.UsualLaw()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, percent := range []int64{0, 25, 50, 75, 100} {
 			m := lavapipes(t, 1)
-			p := With(m, b, Options{Processor: Processor{Threads: 2}, Budgets: []int64{budget(t, m, b, 0, float64(percent)/100)}})
+			p := With(m, b, Options{Processor: Processor{Threads: 2}, GPUs: GPUs{VRAM: []int64{budget(t, m, b, 0, float64(percent)/100)}}})
 			plan, err := p.Solve()
 			if err != nil {
 				t.Fatal(err)

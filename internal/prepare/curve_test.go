@@ -64,7 +64,7 @@ func TestCurve(t *testing.T) {
 			t.Errorf("%s within %s: %s, threshold %g, %q, %v", c.sparse, c.bound, got.Sparse, got.Threshold, choice.Said, err)
 		}
 	}
-	e, err := engine.Open(t.Context(), out, engine.Options{Bound: model.Bound{KLD: float64(points[0].MostKLD)}, Context: 64, Devices: planner.CPU(planner.Processor{Threads: 1})})
+	e, err := engine.Open(t.Context(), out, engine.Options{Neurons: engine.Neurons{Bound: model.Bound{KLD: float64(points[0].MostKLD)}}, Limits: engine.Limits{Context: 64}, Devices: planner.CPU(planner.Processor{Threads: 1})})
 	if err != nil {
 		t.Fatal(err)
 	}

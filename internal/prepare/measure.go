@@ -47,9 +47,9 @@ type setting struct {
 // open opens f in a setting.
 func (m *measurer) open(ctx context.Context, f *gguf.File, window int, s setting) (*engine.Engine, error) {
 	return engine.Open(ctx, f, engine.Options{
-		Context: window, UBatch: stepTokens, Outputs: outputs, NoRepack: m.mapped,
-		Activation: m.o.Activation, Sparse: s.mode, Threshold: s.threshold, Magnitudes: s.magnitudes, Skip: s.skip, Progress: m.o.bytes(StageLoad),
-		Devices: planner.CPU(planner.Processor{Threads: m.o.Threads}),
+		Limits:  engine.Limits{Context: window, UBatch: stepTokens, Sequences: outputs, Mapped: m.mapped},
+		Neurons: engine.Neurons{Activation: m.o.Activation, Sparse: s.mode, Threshold: s.threshold, Skip: s.skip}, Magnitudes: s.magnitudes,
+		Progress: m.o.bytes(StageLoad), Devices: planner.CPU(planner.Processor{Threads: m.o.Threads}),
 	})
 }
 

@@ -66,7 +66,7 @@ func TestExpertCurve(t *testing.T) {
 		{out, model.Bound{}, compute.Skip{}, ""},
 		{f, model.Bound{KLD: 1}, compute.Skip{}, "was not measured: none is left out"},
 	} {
-		e, err := engine.Open(t.Context(), y.of, engine.Options{Bound: y.bound, Context: 64, Devices: planner.CPU(planner.Processor{Threads: 1})})
+		e, err := engine.Open(t.Context(), y.of, engine.Options{Neurons: engine.Neurons{Bound: y.bound}, Limits: engine.Limits{Context: 64}, Devices: planner.CPU(planner.Processor{Threads: 1})})
 		if err != nil {
 			t.Fatal(err)
 		}

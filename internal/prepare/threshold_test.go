@@ -101,7 +101,7 @@ func TestThresholds(t *testing.T) {
 	if _, err := Profile(context.Background(), f, counted); err == nil || !strings.Contains(err.Error(), "needs thresholds") {
 		t.Errorf("profile of a file without thresholds: %v", err)
 	}
-	e, err := engine.Open(t.Context(), out, engine.Options{Sparse: model.Threshold, Bound: model.Bound{KLD: 1e-9}, Devices: planner.CPU(planner.Processor{Threads: 1})})
+	e, err := engine.Open(t.Context(), out, engine.Options{Neurons: engine.Neurons{Sparse: model.Threshold, Bound: model.Bound{KLD: 1e-9}}, Devices: planner.CPU(planner.Processor{Threads: 1})})
 	if err != nil {
 		t.Fatal(err)
 	}

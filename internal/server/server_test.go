@@ -98,7 +98,7 @@ func start(t testing.TB, change func(*choices)) *live {
 			t.Fatal(err)
 		}
 	}
-	eo := engine.Options{Outputs: o.model.Slots, Context: o.context, Work: o.Meter != nil}
+	eo := engine.Options{Limits: engine.Limits{Sequences: o.model.Slots, Context: o.context}, Work: o.Meter != nil}
 	if o.engine != nil {
 		o.engine(&eo)
 	}
@@ -107,7 +107,7 @@ func start(t testing.TB, change func(*choices)) *live {
 	}
 	e, err := session.Open(t.Context(), f, session.Options{
 		Engine:  eo,
-		Planner: planner.Options{Device: "none", Processor: planner.Processor{Threads: 1, Kernels: planner.KernelsAuto}, Notice: o.notice},
+		Planner: planner.Options{GPUs: planner.GPUs{Devices: "none"}, Processor: planner.Processor{Threads: 1, Kernels: planner.KernelsAuto}, Notice: o.notice},
 	})
 	if err != nil {
 		t.Fatal(err)

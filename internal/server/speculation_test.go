@@ -17,7 +17,7 @@ import (
 // guessing has the engine guess at most 8 tokens at a time. All its steps take as long, so that guesses always pay.
 func guessing(o *engine.Options) {
 	var now atomic.Int64 // ms
-	o.Drafts, o.Clock = 8, func() time.Duration { return time.Duration(now.Add(1)) * time.Millisecond }
+	o.Drafts.Most, o.Clock = 8, func() time.Duration { return time.Duration(now.Add(1)) * time.Millisecond }
 }
 
 // TestDraftFields: a request says how many tokens are guessed, as far as the server guesses, and its text stays the
@@ -66,7 +66,7 @@ func TestDraftChance(t *testing.T) {
 	l := start(t, func(o *choices) {
 		o.engine = func(o *engine.Options) {
 			guessing(o)
-			o.HotDrafts, o.NoLookup, o.Sparse, o.LeastHot = engine.HotAlways, true, model.Exact, 0.3
+			o.Drafts.Hot, o.Drafts.NoLookup, o.Sparse, o.Drafts.Least = engine.HotAlways, true, model.Exact, 0.3
 		}
 	})
 	guessed := map[string]float64{}

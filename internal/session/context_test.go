@@ -24,7 +24,7 @@ func TestContextFitsMemory(t *testing.T) {
 		}
 		o := Options{}
 		o.Engine.Context = c.asked
-		o.Planner.Device = vulkan.None
+		o.Planner.Devices = vulkan.None
 		room := o.Engine.Room()
 		p, cut, err := o.planFitting(t.Context(), f, room)
 		if err != nil {
@@ -45,7 +45,7 @@ func TestContextFitsMemory(t *testing.T) {
 		case !c.whole && (!fits || cut < leastContext || cut >= huge || o.Engine.Context != cut):
 			t.Errorf("%+v: a context of %d, fits %v, cut to %d", c, o.Engine.Context, fits, cut)
 		}
-		if n, err := NeedOf(t.Context(), f, Options{Engine: engine.Options{Context: c.asked}, Planner: o.Planner}); err != nil || (n.RAM > 1<<40) != (c.asked == huge) {
+		if n, err := NeedOf(t.Context(), f, Options{Engine: engine.Options{Limits: engine.Limits{Context: c.asked}}, Planner: o.Planner}); err != nil || (n.RAM > 1<<40) != (c.asked == huge) {
 			t.Errorf("%+v needs %d bytes, %v", c, n.RAM, err)
 		}
 	}

@@ -32,7 +32,7 @@ type Options struct {
 	Planner    planner.Options // Model and Trace are set by Open
 	Statistics string          // the file that profile wrote, for a model that holds no statistics
 	Adapters   []Adapter       // Engine.Adapters is set by Open
-	Draft      *Draft          // nil: tokens are guessed from the text alone
+	Draft      Draft           // guesses tokens
 	Tower      Tower           // shows the model pictures
 
 	// Expect is told before loading what that will take of memory, and how many tokens per second are then expected;
@@ -40,16 +40,15 @@ type Options struct {
 	Expect func(m engine.Memory, rate float64)
 }
 
-// Draft is a model that guesses tokens for another: see engine.DraftModel. It is loaded first, with the same context.
-// It has a device to itself or shares the other's.
+// Draft is a smaller model of the same vocabulary. It guesses tokens where the text so far offers no guess. It is loaded
+// first, with the same context, and has a device to itself or shares the other's.
 type Draft struct {
-	Path   string
-	Least  float32
-	Device string // of planner.Options, like Layers
-	Layers *int
+	Path    string // empty: there is none
+	Devices string // as GPUs.Devices
+	Layers  *int   // as GPUs.Layers
 }
 
-// Adapter names a LoRA adapter's file.
+// Adapter is a LoRA adapter in a GGUF file, and the factor of its effect; with 0 it is loaded and has no effect.
 type Adapter struct {
 	Path  string
 	Scale float32
@@ -85,6 +84,7 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Session, error) {
 
 // open opens the adapters' files and the engine.
 func (s *Session) open(ctx context.Context, o Options) error {
+	o.Planner.Lock = o.Engine.Lock
 	for _, a := range o.Adapters {
 		file, err := gguf.Open(a.Path)
 		if err != nil {
@@ -130,7 +130,7 @@ func (s *Session) open(ctx context.Context, o Options) error {
 // openDraft opens the draft model, if there is one, before the other takes what is left of the GPUs.
 func (s *Session) openDraft(ctx context.Context, o *Options) error {
 	d := o.Draft
-	if d == nil || o.Engine.Drafts == 0 {
+	if d.Path == "" || o.Engine.Drafts.Most == 0 {
 		return nil
 	}
 	f, err := gguf.Open(d.Path)
@@ -138,13 +138,13 @@ func (s *Session) openDraft(ctx context.Context, o *Options) error {
 		return err
 	}
 	e := o.Engine
-	e.Drafts, e.Adapters, e.Sparse, e.Activation, e.Threshold, e.Magnitudes, e.Bound, e.AlwaysOn, e.Skip, e.Predicting, e.Trace = 0, nil, model.Auto, "", nil, nil, model.Bound{}, 0, compute.Skip{}, nil, nil
+	e.Drafts.Most, e.Adapters, e.Sparse, e.Activation, e.Threshold, e.Magnitudes, e.Bound, e.AlwaysOn, e.Skip, e.Predicting, e.Trace = 0, nil, model.Auto, "", nil, nil, model.Bound{}, 0, compute.Skip{}, nil, nil
 	p := o.Planner
-	p.Device, p.Layers, p.Tensors, p.Processor.Note = d.Device, d.Layers, nil, nil
+	p.Devices, p.Layers, p.Tensors, p.Processor.Note = d.Devices, d.Layers, nil, nil
 	if s.draft, err = Open(ctx, f, Options{Engine: e, Planner: p, Tower: Tower{Off: true}}); err != nil {
 		return errors.Join(err, f.Close())
 	}
-	o.Engine.DraftModel = engine.DraftModel{Engine: s.draft.Engine, Least: d.Least}
+	o.Engine.DraftModel = engine.DraftModel{Engine: s.draft.Engine, Least: o.Engine.Drafts.Least}
 	o.spend(s.draft.Memory().Need)
 	return nil
 }
@@ -323,7 +323,7 @@ func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, err
 	p.Trace = e.Trace
 	p.Lock = e.Lock
 	p.Model = modelcost.Options{
-		Context: e.Context, UBatch: e.LargestStep(), Outputs: e.Outputs, Drafts: e.DraftRows(), Further: e.GuessesFurther(), Sparse: e.Sparse, Bound: e.Bound, Activation: e.Activation, CacheTypes: e.CacheTypes, WholeCache: e.WholeCache, Adapters: e.Adapters,
+		Context: e.Context, UBatch: e.LargestStep(), Outputs: e.Sequences, Drafts: e.DraftRows(), Further: e.GuessesFurther(), Sparse: e.Sparse, Bound: e.Bound, Activation: e.Activation, CacheTypes: e.CacheTypes, WholeCache: e.Cache.Whole, Adapters: e.Adapters,
 		Law: modelcost.UsualLaw(), Stats: stats,
 	}
 	least, err := e.Least(f, placement.Layout{})
@@ -331,7 +331,7 @@ func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, err
 		return nil, err
 	}
 	room := e.Room()
-	p.RAM = planner.RAM{Whole: room.Whole, OnDisk: room.OnDisk, Beside: least.Activations + least.Process + least.Reading, Mapped: e.NoRepack}
+	p.RAM = planner.RAM{Whole: room.Whole, OnDisk: room.OnDisk, Beside: least.Activations + least.Process + least.Reading, Mapped: e.Mapped}
 	return planner.New(ctx, f, *p)
 }
 
@@ -383,3 +383,6 @@ func Vocabulary(tok *tokenizer.Tokenizer) (*grammar.Vocabulary, error) {
 // Of returns the session of a *powerinfer.Model. Package powerinfer, whose users do not see sessions, sets it when the
 // program starts, so that other packages of this module can take its models.
 var Of func(model any) *Session
+
+// OptionsOf returns what a *powerinfer.Options says. Package powerinfer sets it, like Of.
+var OptionsOf func(options any) (Options, error)

@@ -71,7 +71,7 @@ func (s *Session) openTowerFile(ctx context.Context, o *Options, options vision.
 		return err
 	}
 	options.AtOnce = true
-	if s.tower, err = openOn(ctx, f, o.Planner.Processor.Beside, options); err != nil {
+	if s.tower, err = openOn(ctx, f, o.Planner.CPUBeside, options); err != nil {
 		return err
 	}
 	need, err := vision.NeedOf(f, options)
@@ -89,7 +89,7 @@ func (s *Session) openOnGPU(ctx context.Context, f *gguf.File, o *Options, optio
 		if o.Planner.Notice != nil {
 			o.Planner.Notice(fmt.Sprintf("%v; pictures are computed on the processor from now on", failed))
 		}
-		return o.Planner.Processor.Beside()
+		return o.Planner.CPUBeside()
 	}
 	s.tower, err = openOn(ctx, f, func() (compute.Device, error) { return o.Planner.Beside(need.Weights + need.Activations) }, options)
 	if err != nil && ctx.Err() == nil {

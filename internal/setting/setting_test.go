@@ -19,17 +19,17 @@ func TestFor(t *testing.T) {
 	}{
 		"alone": {
 			inner, "it is full: raise -c, or give --device none, at 7: file already exists",
-			`it is full: raise Options.Context, or give Options.Devices = "none", at 7: file already exists`,
+			`it is full: raise Options.Limits.Context, or give Options.GPU.Devices = "none", at 7: file already exists`,
 		},
 		"wrapped": {
 			fmt.Errorf("a: %w (b)", inner), "a: it is full: raise -c, or give --device none, at 7: file already exists (b)",
-			`a: it is full: raise Options.Context, or give Options.Devices = "none", at 7: file already exists (b)`,
+			`a: it is full: raise Options.Limits.Context, or give Options.GPU.Devices = "none", at 7: file already exists (b)`,
 		},
 		"joined": {
 			errors.Join(setting.Errorf("give %s", setting.Step.To(3)), errors.New("c"), setting.Errorf("leave %s out", setting.Lock)),
-			"give -ub 3\nc\nleave --mlock out", "give Options.UBatch = 3\nc\nleave Options.Lock out",
+			"give -ub 3\nc\nleave --mlock out", "give Options.Limits.UBatch = 3\nc\nleave Options.Limits.Lock out",
 		},
-		"twice": {setting.Errorf("%s: %w", setting.KVInRAM, inner), "--no-kv-offload: " + inner.Error(), "Options.KVInRAM: " + setting.Text(inner, setting.Fields)},
+		"twice": {setting.Errorf("%s: %w", setting.KVInRAM, inner), "--no-kv-offload: " + inner.Error(), "Options.GPU.KVInRAM: " + setting.Text(inner, setting.Fields)},
 		"none":  {fs.ErrExist, "file already exists", "file already exists"},
 	} {
 		if got := c.err.Error(); got != c.flags {

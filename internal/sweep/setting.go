@@ -92,7 +92,7 @@ func (s Setting) take(o *session.Options) error {
 		return err
 	}
 	e := &o.Engine
-	e.Sparse, e.AlwaysOn, e.Drafts = mode, s.AlwaysOn, 0
+	e.Sparse, e.AlwaysOn, e.Drafts.Most = mode, s.AlwaysOn, 0
 	if s.Threshold != nil {
 		e.Threshold = s.Threshold
 	}
@@ -101,7 +101,7 @@ func (s Setting) take(o *session.Options) error {
 	}
 	e.Bound = model.Bound{KLD: s.MaxKLD} // not that of the recommendation
 	if s.Budget > 0 {
-		o.Planner.Budgets = []int64{s.Budget}
+		o.Planner.VRAM = []int64{s.Budget}
 	}
 	return nil
 }

@@ -75,8 +75,8 @@ func options(folder string) Options {
 		Grid:     Grid{Thresholds: []float32{-3, 3}, AlwaysOn: []float64{0.5}},
 		Machines: []Machine{{"pc-high", machine}},
 		Session: session.Options{
-			Engine:  engine.Options{Context: 96, Outputs: 16},
-			Planner: planner.Options{Processor: planner.Processor{Threads: 1, Kernels: "usual"}, Device: "none"},
+			Engine:  engine.Options{Limits: engine.Limits{Context: 96, Sequences: 16}},
+			Planner: planner.Options{Processor: planner.Processor{Threads: 1, Kernels: "usual"}, GPUs: planner.GPUs{Devices: "none"}},
 		},
 		Command: Command{Program: "powerinfer", Text: "seeds.txt"},
 	}
@@ -181,7 +181,7 @@ func matchDivergence(t *testing.T, o Options, p *Point, file func() (*gguf.File,
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.Context, e.Outputs, e.Devices = o.Window, 16, planner.CPU(planner.Processor{Threads: 1, Kernels: "usual"})
+		e.Context, e.Sequences, e.Devices = o.Window, 16, planner.CPU(planner.Processor{Threads: 1, Kernels: "usual"})
 		m, err := engine.Open(t.Context(), f, e)
 		if err != nil {
 			t.Fatal(err)
@@ -189,7 +189,7 @@ func matchDivergence(t *testing.T, o Options, p *Point, file func() (*gguf.File,
 		t.Cleanup(func() { m.Close() })
 		return m
 	}
-	dense := open(o.Open, engine.Options{Sparse: model.Off})
+	dense := open(o.Open, engine.Options{Neurons: engine.Neurons{Sparse: model.Off}})
 	tok := dense.Tokenizer()
 	base := filepath.Join(t.TempDir(), "base")
 	ask := eval.Perplexity{Tokens: eval.LayText(tok, o.Text, o.Window, o.Windows).Tokens, Context: o.Window, Chunks: -1, BOS: tok.BOS(), Base: base}
@@ -201,7 +201,7 @@ func matchDivergence(t *testing.T, o Options, p *Point, file func() (*gguf.File,
 		t.Fatal(err)
 	}
 	defer b.Close()
-	d, err := (&eval.KLDivergence{Base: b, Chunks: -1, BOS: tok.BOS()}).Run(t.Context(), open(file, engine.Options{Sparse: mode}))
+	d, err := (&eval.KLDivergence{Base: b, Chunks: -1, BOS: tok.BOS()}).Run(t.Context(), open(file, engine.Options{Neurons: engine.Neurons{Sparse: mode}}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,25 +87,24 @@ func DraftsBy(c *cli.Command, way string) bool {
 	return slices.Contains(strings.Split(c.String("spec-type"), ","), way)
 }
 
-// ReadDraftModel reads the flags of the draft model.
-func ReadDraftModel(c *cli.Command) (powerinfer.DraftModel, error) {
-	d := powerinfer.DraftModel{Path: c.String("model-draft"), Devices: c.String("device-draft"), Least: c.Float32("spec-draft-p-min")}
-	if d.Least < 0 || d.Least > 1 || d.Least != d.Least {
-		return d, fmt.Errorf("--spec-draft-p-min %g is not a number from 0 to 1", d.Least)
+// ReadDraftModel reads the flags of the draft model, and the least probability of guesses.
+func ReadDraftModel(c *cli.Command) (d powerinfer.DraftModel, least float32, err error) {
+	d.Path, d.Devices, least = c.String("model-draft"), c.String("device-draft"), c.Float32("spec-draft-p-min")
+	if least < 0 || least > 1 || least != least {
+		return d, least, fmt.Errorf("--spec-draft-p-min %g is not a number from 0 to 1", least)
 	}
-	var err error
-	if d.GPULayers, err = wholeLayers(c, "n-gpu-layers-draft", "-ngld"); err != nil {
-		return d, err
+	if d.Layers, err = wholeLayers(c, "n-gpu-layers-draft", "-ngld"); err != nil {
+		return d, least, err
 	}
 	if d.Path == "" {
 		for _, name := range []string{"device-draft", "n-gpu-layers-draft"} {
 			if c.IsSet(name) {
-				return d, fmt.Errorf("--%s is for a draft model: name one with -md", name)
+				return d, least, fmt.Errorf("--%s is for a draft model: name one with -md", name)
 			}
 		}
 		if c.IsSet("spec-draft-p-min") && !DraftsBy(c, DraftAuto) && !DraftsBy(c, DraftHot) && !DraftsBy(c, DraftMTP) {
-			return d, fmt.Errorf("--spec-draft-p-min is for guesses of a draft model, of hot neurons or of a further layer: name a model with -md, or --spec-type %s,%s or %s,%s", DraftNgram, DraftHot, DraftNgram, DraftMTP)
+			return d, least, fmt.Errorf("--spec-draft-p-min is for guesses of a draft model, of hot neurons or of a further layer: name a model with -md, or --spec-type %s,%s or %s,%s", DraftNgram, DraftHot, DraftNgram, DraftMTP)
 		}
 	}
-	return d, nil
+	return d, least, nil
 }

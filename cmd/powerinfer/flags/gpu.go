@@ -13,17 +13,46 @@ import (
 
 // GPU returns the flags that choose GPUs and what goes there.
 func GPU() []cli.Flag {
-	return About(GPUSubject, append(Tensors(),
-		Device(),
-		&cli.BoolFlag{Name: "list-devices", Usage: "list GPUs and exit"},
-		VRAM(),
-		Statistics(),
-		Stream(),
-		&cli.StringFlag{Name: "n-gpu-layers", Aliases: []string{"ngl", "gpu-layers"}, Usage: "put the last `N` layers whole on GPUs, or all, as llama.cpp does; default, or auto: attention and hot neurons first", Sources: Env("N_GPU_LAYERS")},
-		KVInRAM(),
-		&cli.IntFlag{Name: "moe-cache-mib", Usage: "let experts follow the text: those used most lie in at most `N` MiB of GPU memory, and RAM holds all of them; 0: they stay where the plan put them; default: they follow where RAM has room and that should be faster"},
-		&cli.BoolFlag{Name: "read-ahead", HideDefault: true, Usage: "while the processor waits for a GPU, read ahead the neurons that it will probably compute next; default: where the plan expects the GPU to wait for the processor"},
-	))
+	return About(GPUSubject, append(Tensors(), flagsOf(gpuRows(nil, &powerinfer.Options{}))...))
+}
+
+func gpuRows(c *cli.Command, o *powerinfer.Options) []row {
+	return []row{
+		{Device(), &o.GPU.Devices},
+		{&cli.BoolFlag{Name: "list-devices", Usage: "list GPUs and exit"}, nil},
+		{VRAM(), func(string) (err error) {
+			o.GPU.VRAM, err = budgets(c)
+			return err
+		}},
+		{Statistics(), &o.Statistics},
+		{Stream(), func(name string) error {
+			n := c.Int(name)
+			if n < 0 {
+				return fmt.Errorf("--%s %d: give a number of tokens, or 0 to send nothing", name, n)
+			}
+			if c.IsSet(name) {
+				o.GPU.StreamTokens = &n
+			}
+			return nil
+		}},
+		{&cli.StringFlag{Name: "n-gpu-layers", Aliases: []string{"ngl", "gpu-layers"}, Usage: "put the last `N` layers whole on GPUs, or all, as llama.cpp does; default, or auto: attention and hot neurons first", Sources: Env("N_GPU_LAYERS")}, func(name string) (err error) {
+			o.GPU.Layers, err = wholeLayers(c, name, "-ngl")
+			return err
+		}},
+		{KVInRAM(), &o.GPU.KVInRAM},
+		{&cli.IntFlag{Name: "moe-cache-mib", Usage: "let experts follow the text: those used most lie in at most `N` MiB of GPU memory, and RAM holds all of them; 0: they stay where the plan put them; default: they follow where RAM has room and that should be faster"}, func(name string) error {
+			n := c.Int(name)
+			if n < 0 || n > MostBudget<<10 {
+				return fmt.Errorf("--%s %d: give a number of MiB, or 0 for experts that stay where they are", name, n)
+			}
+			if c.IsSet(name) {
+				most := int64(n) << 20
+				o.GPU.MoECache = &most
+			}
+			return nil
+		}},
+		{&cli.BoolFlag{Name: "read-ahead", HideDefault: true, Usage: "while the processor waits for a GPU, read ahead the neurons that it will probably compute next; default: where the plan expects the GPU to wait for the processor"}, &o.GPU.ReadAhead},
+	}
 }
 
 func Device() cli.Flag {
@@ -44,34 +73,8 @@ func Stream() cli.Flag {
 
 // gpuOptions reads the flags of GPU into o.
 func gpuOptions(c *cli.Command, o *powerinfer.Options) error {
-	o.Devices, o.Statistics, o.Tensors, o.KVInRAM, o.Notice = c.String("device"), c.String("stats"), tensorPlaces(c), c.Bool("no-kv-offload"), screen.Note
-	var err error
-	if o.VRAM, err = budgets(c); err != nil {
-		return err
-	}
-	if o.GPULayers, err = wholeLayers(c, "n-gpu-layers", "-ngl"); err != nil {
-		return err
-	}
-	if c.IsSet("stream-tokens") {
-		n := c.Int("stream-tokens")
-		if n < 0 {
-			return fmt.Errorf("--stream-tokens %d: give a number of tokens, or 0 to send nothing", n)
-		}
-		o.StreamTokens = &n
-	}
-	if c.IsSet("moe-cache-mib") {
-		n := c.Int("moe-cache-mib")
-		if n < 0 || n > MostBudget<<10 {
-			return fmt.Errorf("--moe-cache-mib %d: give a number of MiB, or 0 for experts that stay where they are", n)
-		}
-		most := int64(n) << 20
-		o.MoECache = &most
-	}
-	if c.IsSet("read-ahead") {
-		ahead := c.Bool("read-ahead")
-		o.ReadAhead = &ahead
-	}
-	return nil
+	o.GPU.Tensors, o.Notice = tensorPlaces(c), screen.Note
+	return read(c, gpuRows(c, o))
 }
 
 // wholeLayers reads a flag of how many layers lie whole on GPUs, -1 being all: nil where neurons are placed. short is

@@ -67,13 +67,19 @@ func WholeCache() cli.Flag {
 
 // ReadCacheTypes reads the flags of CacheKeys and CacheValues.
 func ReadCacheTypes(c *cli.Command) (types compute.CacheTypes, err error) {
-	if types.Key, err = compute.ParseKVType(c.String("cache-type-k")); err != nil {
-		return types, fmt.Errorf("--cache-type-k: %w", err)
+	if types.Key, err = cacheType(c, "cache-type-k"); err != nil {
+		return types, err
 	}
-	if types.Value, err = compute.ParseKVType(c.String("cache-type-v")); err != nil {
-		return types, fmt.Errorf("--cache-type-v: %w", err)
+	types.Value, err = cacheType(c, "cache-type-v")
+	return types, err
+}
+
+func cacheType(c *cli.Command, name string) (compute.KVType, error) {
+	t, err := compute.ParseKVType(c.String(name))
+	if err != nil {
+		return t, fmt.Errorf("--%s: %w", name, err)
 	}
-	return types, nil
+	return t, nil
 }
 
 func Kernels() cli.Flag {

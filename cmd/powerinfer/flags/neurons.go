@@ -34,13 +34,15 @@ func Bound() []cli.Flag {
 }
 
 // leaveOut parses the value of --leave-out.
-func leaveOut(v string) (o powerinfer.LeaveOut, err error) {
+func leaveOut(v string) (o powerinfer.Skip, err error) {
 	after, below, ok := strings.Cut(v, ":")
 	if ok {
 		o.After, err = strconv.Atoi(after)
 	}
 	if ok && err == nil {
-		o.Below, err = strconv.ParseFloat(below, 64)
+		var share float64
+		share, err = strconv.ParseFloat(below, 32)
+		o.Below = float32(share)
 	}
 	if !ok || err != nil || o.After < 1 || !(o.Below > 0 && o.Below <= 1) {
 		return o, fmt.Errorf("--leave-out %q: give how many experts of a token stay, 1 or more, and a share of its weights up to 1, such as 4:0.05", v)

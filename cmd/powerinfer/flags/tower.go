@@ -20,14 +20,13 @@ func Tower() []cli.Flag {
 }
 
 // ReadTower reads the flags of Tower. Commands without them load no tower.
-func ReadTower(c *cli.Command, o *powerinfer.Options) error {
-	if o.NoTower = !Has(c, "mmproj"); o.NoTower {
-		return nil
+func ReadTower(c *cli.Command) (t powerinfer.Tower, err error) {
+	if t.Off = !Has(c, "mmproj"); t.Off {
+		return t, nil
 	}
-	o.Tower, o.NoTower, o.TowerInRAM = c.String("mmproj"), c.Bool("no-mmproj"), c.Bool("no-mmproj-offload")
-	o.LeastPictureTokens, o.MostPictureTokens = c.Int("image-min-tokens"), c.Int("image-max-tokens")
-	if o.LeastPictureTokens < 0 || o.MostPictureTokens < 0 {
-		return errors.New("--image-min-tokens and --image-max-tokens take numbers of tokens; 0 is as the model was published")
+	t = powerinfer.Tower{Path: c.String("mmproj"), Off: c.Bool("no-mmproj"), OnProcessor: c.Bool("no-mmproj-offload"), Least: c.Int("image-min-tokens"), Most: c.Int("image-max-tokens")}
+	if t.Least < 0 || t.Most < 0 {
+		return t, errors.New("--image-min-tokens and --image-max-tokens take numbers of tokens; 0 is as the model was published")
 	}
-	return nil
+	return t, nil
 }

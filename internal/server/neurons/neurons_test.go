@@ -40,8 +40,8 @@ func serve(t *testing.T, mode model.SparseMode) string {
 		t.Fatal(err)
 	}
 	e, err := session.Open(t.Context(), f, session.Options{
-		Engine:  engine.Options{Outputs: 2, Sparse: mode},
-		Planner: planner.Options{Device: "none", Processor: planner.Processor{Threads: 1}, Notice: func(string) {}},
+		Engine:  engine.Options{Limits: engine.Limits{Sequences: 2}, Neurons: engine.Neurons{Sparse: mode}},
+		Planner: planner.Options{GPUs: planner.GPUs{Devices: "none"}, Processor: planner.Processor{Threads: 1}, Notice: func(string) {}},
 	})
 	if err != nil {
 		t.Fatal(err)

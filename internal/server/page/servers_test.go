@@ -50,8 +50,8 @@ func open(ctx context.Context, name string, context int) (*server.Model, io.Clos
 	sampling := sample.DefaultOptions()
 	sampling.Seed = 1 // what the model says is the same each time
 	e, err := session.Open(ctx, f, session.Options{
-		Engine:  engine.Options{Outputs: 2, Context: context, Sparse: model.Predict},
-		Planner: planner.Options{Device: "none", Processor: planner.Processor{Threads: 1, Kernels: planner.KernelsAuto}, Notice: func(string) {}},
+		Engine:  engine.Options{Limits: engine.Limits{Sequences: 2, Context: context}, Neurons: engine.Neurons{Sparse: model.Predict}},
+		Planner: planner.Options{GPUs: planner.GPUs{Devices: "none"}, Processor: planner.Processor{Threads: 1, Kernels: planner.KernelsAuto}, Notice: func(string) {}},
 	})
 	if err != nil {
 		return nil, nil, err

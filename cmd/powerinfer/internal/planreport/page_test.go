@@ -28,7 +28,7 @@ func described(t *testing.T, model string) *Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := New(s.Cost(4096, 0), m, planner.Options{Budgets: []int64{8 << 30}})
+	d, err := New(s.Cost(4096, 0), m, planner.Options{GPUs: planner.GPUs{VRAM: []int64{8 << 30}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestPlanOfGuesses(t *testing.T) {
 		}
 		return d, text.String()
 	}
-	for place, o := range map[string]planner.Options{"GPU 0": {Layers: &all}, "RAM": {Layers: &all, KVInRAM: true}} {
+	for place, o := range map[string]planner.Options{"GPU 0": {GPUs: planner.GPUs{Layers: &all}}, "RAM": {GPUs: planner.GPUs{Layers: &all, KVInRAM: true}}} {
 		b := cost(true)
 		d, text := draw(b, o)
 		without, plain := draw(cost(false), o)
