@@ -159,7 +159,7 @@ func (t *Template) forTools(tools bool) *Template {
 func (t *Template) Render(q Request) (string, error) {
 	m, err := t.RenderMarked(q)
 	if err == nil && len(m.Pictures) > 0 {
-		return "", errors.New("the conversation has pictures, which a text alone does not show")
+		return "", errors.New("the conversation has pictures, but the prompt is text only")
 	}
 	return m.Text, err
 }

@@ -81,7 +81,7 @@ func readCompound(m *meter, d *json.Decoder, kind byte, depth int) (*value, erro
 			}
 			key := t.(string)
 			if seen[key] {
-				return nil, fmt.Errorf("the member %q is there twice", key)
+				return nil, fmt.Errorf("the member %q occurs twice", key)
 			}
 			seen[key] = true
 			v.keys = append(v.keys, key)

@@ -22,7 +22,7 @@ func (t *Tokenizer) follow() error {
 	case "plamo2":
 		return t.followPlamo()
 	case "wordlevel":
-		return fmt.Errorf("a vocabulary of words needs the key %q, which says where words end; convert the model again", DefinitionKey)
+		return fmt.Errorf("a vocabulary of words needs the key %q with the ends of words; convert the model again", DefinitionKey)
 	}
 	name := v.Pre
 	if v.Model == "gemma4" || v.Model == "whitespace" {

@@ -48,7 +48,7 @@ func (c *Constraint) NewState(ctx context.Context, compiled *grammar.Compiled) *
 // a call begins. There must be tools, or a restricted text. The end of ctx is an error.
 func (f *Format) Constraint(ctx context.Context, o ConstraintOptions) (*Constraint, error) {
 	if len(o.Tools) == 0 && (o.Text.Any() || o.Required) {
-		return nil, errors.New("an answer is held to something only where there are tools, or its text has a form")
+		return nil, errors.New("an answer needs tools or a form of its text to be held to")
 	}
 	c := &composer{Builder: grammar.NewBuilder(ctx), o: o, bodies: map[*form]grammar.Expr{}}
 	for i := range o.Tools {
