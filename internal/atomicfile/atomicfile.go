@@ -97,7 +97,7 @@ func (f *File) linked() error {
 }
 
 // ErrForeign is the error of a path with something that must not be replaced.
-var ErrForeign = errors.New("what is there is not replaced")
+var ErrForeign = errors.New("the existing file is not replaced")
 
 type foreignError struct{ text string }
 

@@ -136,7 +136,7 @@ func TestKind(t *testing.T) {
 			put(t, path, "a letter")
 			return text("Roses")(f)
 		})
-		_, name, ok := strings.Cut(fmt.Sprint(err), "what was to be written is in ")
+		_, name, ok := strings.Cut(fmt.Sprint(err), "the complete new file is ")
 		if !ok {
 			t.Fatalf("%v", err)
 		}

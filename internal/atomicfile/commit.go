@@ -24,7 +24,7 @@ func Commit(files ...*File) error {
 	for _, f := range files {
 		if err := f.kept(); err != nil {
 			if len(files) == 1 {
-				return fmt.Errorf("%w; what was to be written is in %s", err, f.temporary)
+				return fmt.Errorf("%w; the complete new file is %s", err, f.temporary)
 			}
 			abort(files)
 			return err

@@ -33,7 +33,7 @@ func CheckLines(path string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return Check(path, Kind{})
 	case err == nil && !info.Mode().IsRegular(): // opening a pipe would wait for its reader
-		return fmt.Errorf("%s is no regular file, to which lines are added; name another file", path)
+		return fmt.Errorf("%s is no regular file, so no lines can be added; name another file", path)
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {

@@ -130,7 +130,7 @@ func (l *open) verify(f *File, p Part, neuron int, row []byte) error {
 		return nil
 	}
 	if crc32.Checksum(row, castagnoli) != l.sums[p][neuron] {
-		return fmt.Errorf("%s: the %s row of neuron %d of layer %d, at offset %d, is not what was written: its checksum is another; delete the file, and it is made again from the model",
+		return fmt.Errorf("%s: the %s row of neuron %d of layer %d, at offset %d, is damaged: its checksum differs; delete the file, and it is made again from the model",
 			f.Path(), p, neuron, l.number, l.offset+int64(neuron)*l.stride+l.at[p])
 	}
 	word.Or(bit)

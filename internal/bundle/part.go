@@ -135,7 +135,7 @@ func ours(head []byte) bool {
 }
 
 func (p *part) foreign() error {
-	return fmt.Errorf("%s is in the way of a file that is to be written there: %w; move it", p.path, atomicfile.ErrForeign)
+	return fmt.Errorf("%s is in the way of a new file: %w; move it", p.path, atomicfile.ErrForeign)
 }
 
 // begin reads what an earlier process has left, and cuts off an incomplete layer.

@@ -8,11 +8,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/chat/jinja"
 )
 
-// An adaptation puts a conversation into a form that more templates take. It looks at the messages only, and changes
-// none but those that it is about, so that the text of earlier turns stays as the conversation grows.
+// An adaptation puts a conversation into a form that more templates accept. It changes only the messages that it is
+// about, so the text of earlier turns stays the same as the conversation grows.
 type adaptation struct {
-	note   string                    // what was done, for the log
-	change func([]Message) []Message // nil where nothing is to be changed
+	note   string                    // what was changed, for the log
+	change func([]Message) []Message // returns nil if nothing has to change
 	mends  loss                      // for conversations that the template takes and does not show whole
 }
 
@@ -41,8 +41,8 @@ var adaptations = []adaptation{
 	{"calls of tools and their results are shown as JSON in messages", callsIntoText, nothing},
 }
 
-// settle renders messages, in their own form or else in the first that the template takes and shows whole. The notes
-// say what was changed; what was not necessary is not.
+// settle renders messages, in their own form or in the first one that the template accepts and shows whole. The notes
+// say what was changed; unnecessary changes are undone.
 func (t *Template) settle(messages []Message, q *Request) (text string, shown []Message, notes []string, err error) {
 	text, err = t.attempt(messages, q)
 	lost := t.lost(text, messages, q)
@@ -94,7 +94,7 @@ func (t *Template) takesTools(q *Request) bool {
 	return ok
 }
 
-// apply applies the adaptations of the given numbers, where they change anything.
+// apply applies the adaptations with these numbers, if they change anything.
 func apply(numbers []int, messages []Message) []Message {
 	for _, i := range numbers {
 		if next := adaptations[i].change(messages); next != nil {
@@ -110,7 +110,8 @@ func (t *Template) takes(messages, conversation []Message, q *Request) (string, 
 	return text, err == nil && t.lost(text, conversation, q) == nothing
 }
 
-// lost returns what of the messages is not in their text: the first line of a system message, or the tools' names.
+// lost returns a part of the messages that is missing in their text: the first line of a system message, or the tools'
+// names.
 func (t *Template) lost(text string, messages []Message, q *Request) loss {
 	for i := range messages {
 		if !isSystem(&messages[i]) {
@@ -130,16 +131,16 @@ func (t *Template) lost(text string, messages []Message, q *Request) loss {
 	return nothing
 }
 
-// refused reports whether an error of a rendering may be one of the conversation's form.
+// refused reports whether a rendering's error may be about the conversation's form.
 func refused(err error) bool {
 	return errors.Is(err, jinja.ErrRaised) || errors.Is(err, jinja.ErrType) || errors.Is(err, jinja.ErrUndefined) || errors.Is(err, jinja.ErrDepth)
 }
 
-// silence is the content of a turn that is left out of the text.
+// silence is the content of a turn that is cut out of the text.
 const silence = "\uE000silence\uE000"
 
-// attempt renders messages and leaves silent turns out of the text. Where a silent turn cannot be told from what
-// surrounds it, it stays, empty.
+// attempt renders messages and cuts silent turns out of the text. A silent turn that cannot be told from its
+// surroundings stays, empty.
 func (t *Template) attempt(messages []Message, q *Request) (string, error) {
 	count := map[string]int{}
 	for i := range messages {
@@ -169,7 +170,7 @@ func (t *Template) attempt(messages []Message, q *Request) (string, error) {
 	return text, nil
 }
 
-// silentTurn returns the text of a role's silent turn between others, nothing where it cannot be found out.
+// silentTurn returns the text of a role's silent turn between others, or nothing if it cannot be found.
 func (t *Template) silentTurn(role string, q *Request) string {
 	messages := []Message{{Role: "user", Content: "Hi"}, {Role: "assistant", Content: "Hello"}, {Role: "user", silent: true}}
 	if role == "assistant" {

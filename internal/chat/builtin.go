@@ -2,10 +2,10 @@ package chat
 
 import "strings"
 
-// builtin are the formats that --chat-template knows by name, under llama.cpp's names. TestBuiltins holds them to what
-// llama.cpp renders, but for gpt-oss, which follows the published template: there an answer has a channel, and earlier
-// ones end like other messages. Only gigachat, hunyuan-moe, hunyuan-vl and smolvlm write the token that begins a
-// sequence, as llama.cpp does; for all others the tokenizer adds it where the model wants it.
+// builtin are the formats that --chat-template knows by name, under llama.cpp's names. TestBuiltins compares them with
+// llama.cpp's renderings, except gpt-oss, which follows the published template: there an answer has a channel, and
+// earlier ones end like other messages. Only gigachat, hunyuan-moe, hunyuan-vl and smolvlm write the token that begins
+// a sequence, as llama.cpp does; for all others the tokenizer adds it if the model wants it.
 var builtin = map[string]format{
 	"bailing":           roles("<role>", "SYSTEM HUMAN ASSISTANT", "</role>", ""),
 	"bailing-think":     roles("<role>", "SYSTEM HUMAN ASSISTANT", "</role>", "").answering("<role>ASSISTANT</role><think>"),
@@ -82,7 +82,7 @@ func kimi(token, role string) turn {
 	return turn{begin: "<|im_" + token + "|>" + role + "<|im_middle|>", end: "<|im_end|>"}
 }
 
-// mistral returns a format of Mistral's, which differ in their spaces.
+// mistral returns one of Mistral's formats; they differ in their spaces.
 func mistral(open, end, gap string) format {
 	return format{
 		system: turn{begin: "[SYSTEM_PROMPT]" + gap, end: "[/SYSTEM_PROMPT]"},
@@ -98,24 +98,25 @@ const gptOSS = `{% for m in messages %}` +
 	`{% elif m.role in ['system', 'user', 'developer'] %}{{ '<|start|>' + m.role + '<|message|>' + m.content + '<|end|>' }}` +
 	`{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|start|>assistant' }}{% endif %}`
 
-// A turn is what stands around a message of a role.
+// A turn is the text around a message of a role.
 type turn struct {
 	begin, end string
 	trim       bool // the message without white space around it
 }
 
-// A format describes templates in which each role has its turns.
+// A format describes templates with turns for each role.
 type format struct {
 	first                         string // begins every conversation
 	noSystem                      string // begins those without a system message
 	system, user, assistant, tool turn
 	inUser                        bool   // a system message stands at the beginning of the next user message
-	later                         string // before every user's turn but the first
+	later                         string // before every user's turn except the first
 	answer                        string // begins an answer
-	source                        string // of a template that is none of this
+	source                        string // of a template of another form
 }
 
-// roles returns a format in which turns differ by the names of the roles: system, user, assistant and perhaps tool.
+// roles returns a format with turns that differ only by the names of the roles: system, user, assistant and perhaps
+// tool.
 func roles(open, names, shut, end string) format {
 	var turns [4]turn
 	for i, name := range strings.Fields(names) {
@@ -181,7 +182,7 @@ func (t turn) content() string {
 	return `m.content`
 }
 
-// literal returns an expression for text whose white space tags would eat.
+// literal returns an expression for text with white space that tags would remove.
 func literal(s string) string {
 	if s == "" {
 		return ""

@@ -16,8 +16,8 @@ import (
 type ToolCall struct {
 	ID, Name string
 
-	// JSON as a client sent it: an object as a rule, or a text that holds one. A text that holds none, such as an
-	// object that was cut off, is shown to the model as it is, where the template can show it.
+	// JSON as a client sent it: usually an object, or a text that holds one. A text that holds none, such as an object
+	// that was cut off, is shown to the model as it is, if the template can show it.
 	Arguments json.RawMessage
 }
 
@@ -57,7 +57,7 @@ func (c *ToolCall) value(asString bool) *jinja.Dict {
 	return d
 }
 
-// eachCall returns messages after edit of their calls, which reports whether it changed one; nil where it changed none.
+// eachCall returns messages after edit of their calls, which reports whether it changed one; nil if nothing changed.
 func eachCall(messages []Message, edit func(*ToolCall) bool) []Message {
 	return edited(messages, func(m *Message) bool {
 		calls, changed := slices.Clone(m.ToolCalls), false
@@ -69,8 +69,8 @@ func eachCall(messages []Message, edit func(*ToolCall) bool) []Message {
 	})
 }
 
-// argumentsAsObjects makes all arguments objects: what was cut off is completed, and what is none becomes the value of
-// the only argument of an object.
+// argumentsAsObjects makes all arguments objects: a cut-off object is completed, and anything else becomes the value of
+// an object's only argument.
 func argumentsAsObjects(messages []Message) []Message {
 	return eachCall(messages, func(c *ToolCall) bool {
 		if c.Arguments[0] == '{' {
@@ -91,16 +91,16 @@ func argumentsAsObjects(messages []Message) []Message {
 // maxOpen bounds how many brackets of an object that was cut off are closed.
 const maxOpen = 100
 
-// maxEscape is the length of the longest escape in a text, \u12ab, which may be cut off, too.
+// maxEscape is the length of the longest escape in a text, \u12ab, which may also be cut off.
 const maxEscape = 6
 
-// completed returns an object that was cut off, without what cannot be completed; nil where text is no beginning of an
-// object.
+// completed returns an object that was cut off, without the parts that cannot be completed; nil if text is no beginning
+// of an object.
 func completed(text string) json.RawMessage {
 	if text = strings.TrimSpace(text); !strings.HasPrefix(text, "{") {
 		return nil
 	}
-	var closing []byte // of the open brackets, in the order of their opening
+	var closing []byte // of the open brackets, in order
 	closed := func(text string, closing []byte) json.RawMessage {
 		out := []byte(text)
 		for _, c := range slices.Backward(closing) {
@@ -111,8 +111,8 @@ func completed(text string) json.RawMessage {
 		}
 		return out
 	}
-	quoted, quote := false, 0          // whether a text is open, and where one began last
-	whole, wholeClosing := 0, []byte{} // where the last element ended that is whole
+	quoted, quote := false, 0          // whether a text is open, and where the last one began
+	whole, wholeClosing := 0, []byte{} // end of the last complete element
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case quoted && c == '\\':
@@ -121,7 +121,7 @@ func completed(text string) json.RawMessage {
 			quoted, quote = !quoted, i
 		case quoted:
 		case c == '{' || c == '[':
-			if closing = append(closing, c+2); len(closing) > maxOpen { // ASCII has the closing one there
+			if closing = append(closing, c+2); len(closing) > maxOpen { // its closing bracket in ASCII
 				return nil
 			}
 			whole, wholeClosing = i+1, slices.Clone(closing)
@@ -148,8 +148,8 @@ func completed(text string) json.RawMessage {
 	return closed(text[:whole], wholeClosing)
 }
 
-// withIDs gives ids to calls and results that have none. A result gets that of the first call of its name that waits
-// for one.
+// withIDs gives ids to calls and results without one. A result gets that of the first call with its name that waits for
+// one.
 func withIDs(messages []Message) []Message {
 	n := 0
 	fresh := func() string {
@@ -186,7 +186,7 @@ func withIDs(messages []Message) []Message {
 const shortID = 9
 
 // withShortIDs gives all ids the length that Mistral's templates insist on. Others become nine letters and digits that
-// follow from them alone, so that a call and its result still belong together.
+// follow from them alone, so that a call and its result still match.
 func withShortIDs(messages []Message) []Message {
 	all := withIDs(messages)
 	if all != nil {
@@ -268,8 +268,7 @@ func withResults(messages []Message) []Message {
 	return out
 }
 
-// thoughtsWithTexts makes the text before a call the end of the thought before it, for templates that show only one of
-// them.
+// thoughtsWithTexts appends the text before a call to the thought before it, for templates that show only one of them.
 func thoughtsWithTexts(messages []Message) []Message {
 	return edited(messages, func(m *Message) bool {
 		text := m.text()
@@ -281,7 +280,7 @@ func thoughtsWithTexts(messages []Message) []Message {
 	})
 }
 
-// textsApart makes a message of the text before a call, for templates that show no call after one.
+// textsApart moves the text before a call into a separate message, for templates that show no call after one.
 func textsApart(messages []Message) []Message {
 	var out []Message
 	for _, m := range messages {
@@ -297,7 +296,7 @@ func textsApart(messages []Message) []Message {
 	return out
 }
 
-// orphansIntoUser makes the results of tools users' messages where no call comes before them.
+// orphansIntoUser turns results of tools without a preceding call into users' messages.
 func orphansIntoUser(messages []Message) []Message {
 	called := false
 	return edited(messages, func(m *Message) bool {
@@ -347,7 +346,7 @@ func callsAsText(messages []Message) []Message {
 	})
 }
 
-// resultsAsText makes results users' messages, as JSON.
+// resultsAsText turns results into users' messages, as JSON.
 func resultsAsText(messages []Message) []Message {
 	return edited(messages, func(m *Message) bool {
 		if m.Role != "tool" {

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Capabilities say what a template shows of a conversation. They are found by rendering short conversations and looking
-// for what was put in.
+// Capabilities say what a template shows of a conversation. They are found by rendering short conversations and
+// searching the text.
 type Capabilities struct {
 	System        bool // messages of the role system
 	Tools         bool // definitions of tools
 	ToolCalls     bool // calls in assistants' messages
 	ToolResults   bool // messages of the role tool
-	Reasoning     bool // an assistant's thoughts, at least in the turn that is not over
+	Reasoning     bool // an assistant's thoughts, at least in the current turn
 	Thinking      bool // the variable enable_thinking changes the prompt
 	ContentString bool // content as a string
 	ContentParts  bool // content as a list of parts
@@ -25,8 +25,8 @@ type Capabilities struct {
 	singleCalls      bool     // a message shows only one call
 	resultsWithCalls bool     // results are shown in the message of their calls, as tool_responses
 	callsAlone       bool     // a call after a text is not shown
-	userFirst        bool     // where there are tools, calls or tools are not shown unless a user spoke first
-	reasoningFields  []string // what the template calls an assistant's thoughts
+	userFirst        bool     // with tools, calls or tools are shown only if a user spoke first
+	reasoningFields  []string // the template's names for an assistant's thoughts
 }
 
 const (
@@ -84,8 +84,8 @@ func (t *Template) probe() {
 	c.Thinking = t.probeThinking(user)
 }
 
-// probeCalls tries arguments of calls as objects, and then as strings, in conversations of which the template may
-// refuse some.
+// probeCalls tries arguments of calls as objects, and then as strings, in several conversations, because the template
+// may refuse some.
 func (t *Template) probeCalls(conversations ...[]Message) {
 	for _, asString := range []bool{false, true} {
 		t.can.stringArguments = asString
@@ -102,8 +102,8 @@ func (t *Template) probeCalls(conversations ...[]Message) {
 	t.can.stringArguments = false
 }
 
-// probeForm finds out what form calls must have, by a conversation that the template shows and others that differ from
-// it in one point.
+// probeForm finds the form that calls must have, with a conversation that the template shows and others that differ
+// from it in one point.
 func (t *Template) probeForm(user Message, tool Tool) {
 	c := &t.can
 	call := func(id, arguments string) ToolCall { return ToolCall{id, needleTool, json.RawMessage(arguments)} }

@@ -13,15 +13,15 @@ import (
 // Marked is a conversation's text.
 type Marked = picture.Marked
 
-// marks put texts in the places of pictures: a random text, which no message can hold, and the picture's number. To a
-// template they are a part of the message's text, so that every template shows them, and whatever moves or joins
-// messages keeps them in their places.
+// marks are texts in the places of pictures: a random text, which no message can contain, and the picture's number. To
+// a template they are part of the message's text, so every template shows them, and whatever moves or joins messages
+// keeps them in place.
 type marks struct {
 	mark     string
 	pictures []*picture.Image
 }
 
-// markDigits are those of a picture's number.
+// markDigits is the number of digits of a picture's number.
 const markDigits = 6
 
 func newMarks() *marks { return &marks{mark: "picture" + rand.Text()} }
@@ -51,7 +51,7 @@ func (k *marks) put(messages []Message) []Message {
 	return out
 }
 
-// collect returns a text with the pictures whose marks are in it.
+// collect returns a text with the pictures of its marks.
 func (k *marks) collect(text string) (Marked, error) {
 	if len(k.pictures) == 0 {
 		return Marked{Text: text}, nil

@@ -18,7 +18,7 @@ type Message struct {
 	ToolCallID string     // of a tool: the call that it answers
 	Name       string     // of a tool: the function's name
 
-	silent  bool      // it is there for the template only, and is left out of the text
+	silent  bool      // it is only for the template, and is cut out of the text
 	results []Message // of its calls, for templates that show them in the same message
 }
 
@@ -120,19 +120,19 @@ type Text struct {
 	pictures []placed
 }
 
-// placed is a picture after so many bytes of a text.
+// placed is a picture after this many bytes of a text.
 type placed struct {
 	at int
 	*picture.Image
 }
 
-// Add adds a part that goes on where the last one ended.
+// Add appends a part directly.
 func (t *Text) Add(part string) { t.b.WriteString(part) }
 
 // Picture adds a picture.
 func (t *Text) Picture(m *picture.Image) { t.pictures = append(t.pictures, placed{t.b.Len(), m}) }
 
-// Paragraph adds a part after an empty line, if neither it nor what is before is empty.
+// Paragraph appends a part after an empty line, if neither it nor the text before is empty.
 func (t *Text) Paragraph(part string) {
 	if part != "" && t.b.Len() > 0 {
 		t.b.WriteString("\n\n")

@@ -25,13 +25,13 @@ var ErrNoTemplate = setting.Errorf("the model has no chat template: it may be a 
 type Template struct {
 	source   string
 	text     *jinja.Template
-	tools    *Template // for conversations with tools, where the model has another template for them
+	tools    *Template // for conversations with tools, if the model has another template for them
 	bos, eos string
 	can      Capabilities
 }
 
 // Parse parses a template's source, Jinja; bos and eos are the texts of the tokens that begin and end a sequence,
-// perhaps empty. It renders a few short conversations to find out what the template can do.
+// perhaps empty. It renders a few short conversations to find the template's capabilities.
 func Parse(source, bos, eos string) (*Template, error) {
 	text, err := jinja.Parse(source)
 	if err != nil {
@@ -42,9 +42,9 @@ func Parse(source, bos, eos string) (*Template, error) {
 	return t, nil
 }
 
-// FromGGUF parses the chat template in a model's file: the one called name, or the default one where name is empty,
-// with the one called tool_use, if there is one, for conversations with tools. It returns ErrNoTemplate where the file
-// has none.
+// FromGGUF parses the chat template in a model's file: the one called name, or the default one if name is empty, with
+// the one called tool_use, if there is one, for conversations with tools. It returns ErrNoTemplate if the file has
+// none.
 func FromGGUF(f *gguf.File, name string) (*Template, error) {
 	bos, eos, err := ends(f)
 	if err != nil {
@@ -125,18 +125,18 @@ type Request struct {
 
 	Context context.Context   // ends the rendering; nil: nothing does
 	Now     time.Time         // for templates that print the date; zero for now
-	Adapted func(note string) // is told how a conversation was changed that the template refuses; nil: nobody is
+	Adapted func(note string) // gets a note when a conversation that the template refuses was changed; may be nil
 
 	wholeTools bool // the tools' definitions are completed
 }
 
-// Can says what the template can do with what it is given, for conversations with tools or without.
+// Can returns the template's capabilities, for conversations with tools or without.
 func (t *Template) Can(tools bool) Capabilities { return t.forTools(tools).can }
 
 // Source returns the template's source.
 func (t *Template) Source() string { return t.source }
 
-// WithThinking returns a template's variables with enable_thinking, unless they say it: true, as llama.cpp has it, for
+// WithThinking returns a template's variables with enable_thinking set to true, unless they have it, as in llama.cpp:
 // in some templates a missing one means no.
 func WithThinking(kwargs map[string]json.RawMessage) map[string]json.RawMessage {
 	const name = "enable_thinking"
@@ -159,13 +159,13 @@ func (t *Template) forTools(tools bool) *Template {
 func (t *Template) Render(q Request) (string, error) {
 	m, err := t.RenderMarked(q)
 	if err == nil && len(m.Pictures) > 0 {
-		return "", errors.New("the conversation has pictures, which a text alone does not show")
+		return "", errors.New("the conversation has pictures, but the prompt is text only")
 	}
 	return m.Text, err
 }
 
 // RenderMarked returns the text of a conversation, with the special tokens that the template writes and with marks in
-// the places of its pictures. What the template cannot express is put into words that it can: see workaround.go and
+// the places of its pictures. What the template cannot express is put into other words: see workaround.go and
 // adaptation.go.
 func (t *Template) RenderMarked(q Request) (Marked, error) {
 	m := newMarks()
@@ -177,7 +177,7 @@ func (t *Template) RenderMarked(q Request) (Marked, error) {
 	return m.collect(text)
 }
 
-// renderText returns the text of a conversation whose pictures are marks.
+// renderText returns the text of a conversation with marks for pictures.
 func (t *Template) renderText(q Request) (string, error) {
 	t = t.forTools(len(q.Tools) > 0)
 	if q.ContinueFinalMessage && q.AddGenerationPrompt {
@@ -240,8 +240,8 @@ func (t *Template) render(messages []Message, q Request) (string, error) {
 	return t.text.Render(vars, o)
 }
 
-// dates are variables in which templates of Llama 3 and Firefunction expect today's date, in their forms.
-// Firefunction's has the time of day, by which each request would have another prompt, so it is always midnight.
+// dates are variables in which templates of Llama 3 and Firefunction expect today's date. Firefunction's has the time
+// of day, which would make every prompt different, so it is always midnight.
 var dates = map[string]string{"date_string": "02 Jan 2006", "datetime": "Jan 02 2006 00:00:00 GMT"}
 
 // setOld sets variables that older templates expect: dates, and the tools' functions as a text.

@@ -66,7 +66,7 @@ func member(d *jinja.Dict, name string) *jinja.Dict {
 	return m
 }
 
-// typed gives a schema and those within a type, the likeliest one where they do not say it.
+// typed gives types to a schema and the schemas in it; the likeliest one if they have none.
 func typed(schema *jinja.Dict) {
 	properties, items := member(schema, "properties"), member(schema, "items")
 	switch t, _ := schema.Get("type"); t := t.(type) {

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// adapted returns the messages in a form that the template can show, as far as its capabilities say:
+// adapted returns the messages in a form that the template can show, according to its capabilities:
 //   - developer messages become system messages;
-//   - system messages are put before the first user message's text, where there is no system role;
-//   - tools are described in a system message, where the template does not show them;
-//   - calls and results of tools become JSON in assistants' and users' messages, where it does not show those;
-//   - ids and arguments of calls get the form that it insists on, and each call gets a message where it shows only one;
-//   - a user's empty message comes first, where it would not show calls or tools without one.
+//   - system messages are put before the first user message's text, if there is no system role;
+//   - tools are described in a system message, if the template does not show them;
+//   - calls and results of tools become JSON in assistants' and users' messages, if it does not show those;
+//   - ids and arguments of calls get the form that it insists on, and each call gets a message if it shows only one;
+//   - a user's empty message comes first, if it would not show calls or tools without one.
 func (t *Template) adapted(messages []Message, tools []Tool) []Message {
 	c := &t.can
 	messages = slices.Clone(messages)
@@ -54,7 +54,7 @@ func (t *Template) adapted(messages []Message, tools []Tool) []Message {
 	return messages
 }
 
-// describe tells a model whose template knows no tools what it can call, and in which form.
+// describe tells a model with a template without tools what it can call, and in which form.
 func describe(tools []Tool) string {
 	var b strings.Builder
 	b.WriteString("You can call these tools, each described by a JSON schema:\n")
@@ -79,7 +79,7 @@ func plainJSON(v any) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), err
 }
 
-// isSystem reports whether a message is one of those that say how a model is to behave.
+// isSystem reports whether a message says how the model is to behave.
 func isSystem(m *Message) bool { return m.Role == "system" || m.Role == "developer" }
 
 // leading returns the number of system messages at the beginning.
@@ -91,8 +91,8 @@ func leading(messages []Message) int {
 	return n
 }
 
-// laterSystemIntoUser joins the system messages at the beginning, and puts each later one before the text of the
-// user's message that follows it.
+// laterSystemIntoUser joins the system messages at the beginning, and puts each later one before the text of the next
+// user's message.
 func laterSystemIntoUser(messages []Message) []Message {
 	n := leading(messages)
 	if n < 2 && !slices.ContainsFunc(messages[n:], func(m Message) bool { return isSystem(&m) }) {
@@ -142,7 +142,7 @@ func systemIntoUser(messages []Message) []Message {
 	return out
 }
 
-// userFirst puts a user's empty message where the conversation begins without a user.
+// userFirst puts a user's empty message first if the conversation begins without a user.
 func userFirst(messages []Message) []Message {
 	n := leading(messages)
 	if n < len(messages) && messages[n].Role == "user" {
@@ -151,18 +151,18 @@ func userFirst(messages []Message) []Message {
 	return slices.Insert(slices.Clone(messages), n, Message{Role: "user"})
 }
 
-// plain reports whether a message is one of the two roles that take turns. Calls and results of tools are not.
+// plain reports whether a message is of a role that takes turns. Calls and results of tools are not.
 func plain(m *Message) bool {
 	return m.Role == "user" || m.Role == "assistant" && len(m.ToolCalls) == 0
 }
 
-// alternating has users and assistants take turns: messages of one role that follow each other are joined, and where
-// calls or results of tools stand between them, a silent turn comes before the second.
+// alternating makes users and assistants take turns: consecutive messages of one role are joined, and if calls or
+// results of tools are between them, a silent turn comes before the second.
 func alternating(messages []Message) []Message {
 	var out []Message
 	changed := false
 	last := "assistant"         // of plain messages
-	var content, thoughts *Text // of out's last message, once another was joined to it; else nil
+	var content, thoughts *Text // of out's last message, after another was joined to it; else nil
 	for _, m := range messages {
 		if plain(&m) && m.Role == last {
 			changed = true
@@ -211,8 +211,8 @@ func emptyLeftOut(messages []Message) []Message {
 	})
 }
 
-// channelsApart takes gpt-oss' channels out of answers that a client kept as the model wrote them: what the model
-// thought becomes the thought, and the rest the text.
+// channelsApart splits gpt-oss' channels in answers that a client kept as the model wrote them: the analysis becomes
+// the thought, and the rest the text.
 func channelsApart(messages []Message) []Message {
 	const begin, content = "<|channel|>", "<|message|>"
 	return edited(messages, func(m *Message) bool {
@@ -241,7 +241,7 @@ func channelsApart(messages []Message) []Message {
 	})
 }
 
-// edited returns messages after edit, which reports whether it changed one; nil where it changed none.
+// edited returns messages after edit, which reports whether it changed one; nil if nothing changed.
 func edited(messages []Message, edit func(*Message) bool) []Message {
 	out, changed := slices.Clone(messages), false
 	for i := range out {

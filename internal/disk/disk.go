@@ -78,7 +78,7 @@ func (f *File) Changed() error {
 	now, err := os.Stat(f.path)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s is not there any more, put it back and start again: %w", f.path, errors.Join(ErrChanged, err))
+		return fmt.Errorf("%s no longer exists; put it back and start again: %w", f.path, errors.Join(ErrChanged, err))
 	case !os.SameFile(f.opened, now):
 		return fmt.Errorf("%s was replaced by another file, start again to use that one: %w", f.path, ErrChanged)
 	case now.Size() != f.opened.Size() || !now.ModTime().Equal(f.opened.ModTime()):

@@ -1,4 +1,4 @@
-// Package fault returns errors where a mapped file cannot be read any more, instead of ending the process.
+// Package fault returns an error if a mapped file cannot be read any more, instead of ending the process.
 package fault
 
 import (
@@ -53,7 +53,7 @@ type Group struct {
 	failed atomic.Bool
 }
 
-// Go calls f in a goroutine of its own.
+// Go calls f in a goroutine.
 func (g *Group) Go(f func()) {
 	g.group.Go(func() {
 		if Guard(func() error { f(); return nil }) != nil {

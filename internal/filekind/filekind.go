@@ -1,4 +1,5 @@
-// Package filekind recognises what people have in place of a model's file, by its first bytes, and says what to do.
+// Package filekind recognises files that people have in place of a model's file, by their first bytes, and says what to
+// do.
 package filekind
 
 import (
@@ -10,8 +11,8 @@ import (
 // Sample is the number of first bytes that Wrong needs at most.
 const Sample = 512
 
-// Wrong says what a file is that begins so and is no GGUF file, and what to do about it, for a message after the file's
-// name; empty: it is nothing that is known. The whole file may be given.
+// Wrong says what a file with this beginning is if it is no GGUF file, and what to do about it, for a message after the
+// file's name; empty: it is unknown. The whole file may be given.
 func Wrong(head []byte) string {
 	head = head[:min(len(head), Sample)]
 	begins := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }
@@ -39,8 +40,8 @@ func Wrong(head []byte) string {
 	return ""
 }
 
-// Undelivered says what a file is that a download or a repository left in place of the one that was wanted, and what to
-// do about it; empty: it is none that is known.
+// Undelivered says what a download or a repository left in place of the wanted file, and what to do about it; empty: it
+// is unknown.
 func Undelivered(head []byte) string {
 	switch text := start(head); {
 	case strings.HasPrefix(text, "version https://git-lfs.github.com/"):

@@ -19,8 +19,7 @@ const (
 // Lock is a lock on a folder. It ends with the process at the latest.
 type Lock struct{ file *flock.Flock }
 
-// Take locks a folder that is there. flag is the one that names another folder, for the error where a process has
-// locked it.
+// Take locks an existing folder. flag is the flag that names another folder, for the error if a process has locked it.
 func Take(dir, flag string) (*Lock, error) {
 	l := &Lock{flock.New(filepath.Join(dir, Name))}
 	holder := filepath.Join(dir, Holder)

@@ -83,7 +83,7 @@ func (f *File) addPart(path string, no, parts int) error {
 	}
 	for _, t := range p.Tensors {
 		if f.tensors[t.Name] != nil {
-			return fmt.Errorf("%s: tensor %q also lies in an earlier part", path, t.Name)
+			return fmt.Errorf("%s: tensor %q is also in an earlier part", path, t.Name)
 		}
 		t.PartNo = no
 		f.tensors[t.Name] = t

@@ -105,7 +105,7 @@ func TestSplitRefuses(t *testing.T) {
 		"a tensor twice": {func(dir string) string {
 			part(t, dir, 1, 2, "GGUF", "a", splitKeys(1, 2, 2)...)
 			return part(t, dir, 0, 2, "GGUF", "a", splitKeys(0, 2, 2)...)
-		}, `tensor "a" also lies in an earlier part`},
+		}, `tensor "a" is also in an earlier part`},
 		"a damaged part": {func(dir string) string {
 			if err := os.Truncate(part(t, dir, 1, 2, "GGUF", "b", splitKeys(1, 2, 2)...), 40); err != nil {
 				t.Fatal(err)

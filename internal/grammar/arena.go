@@ -11,8 +11,8 @@ import (
 // errAmbiguous ends the use of grammars that have too many ways to read a text.
 var errAmbiguous = errors.New("the grammar is too ambiguous: it has too many ways to read the same text; give each text one")
 
-// frame is a stack: a node to go on from, and the frame to return to. Equal frames are one, so a frame is known by its
-// index.
+// frame is a stack: a node to continue from, and the frame to return to. Equal frames are one, so a frame is known by
+// its index.
 type frame struct {
 	node   int32
 	count  int32 // at a counted repetition's start: how often its body was read
@@ -28,9 +28,9 @@ const (
 	dead    = -1
 )
 
-// arena holds the stacks and states that texts have led to so far. A state is a set of stacks, by whose tops the text
-// can go on; it is made when first reached, and so are the transitions between states: a deterministic automaton as far
-// as it was needed.
+// arena holds the stacks and states that texts have reached so far. A state is a set of stacks; their tops read the
+// text's continuation. States and the transitions between them are made when they are first reached: a deterministic
+// automaton, built on demand.
 type arena struct {
 	a       *automaton
 	classes *classes
@@ -44,21 +44,21 @@ type arena struct {
 	state  map[string]int32
 	next   []int32 // [states, classes]
 	masks  []*mask // [states] nil until asked for
-	// returned says of each state whether the bottom is in it: what was read may be complete.
+	// by state: whether the bottom is in it, so that the text may be complete.
 	returned []bool
 	loops    []*byteSet // [states] bytes that lead back to it; nil until asked for
 	flats    map[int32]*node
 
-	// Of the transition under way.
+	// Of the current transition.
 	set   []int32
 	epoch uint32
 	seen  map[uint64]struct{}
 	key   []byte
 
-	bytes int // roughly, of all this
+	bytes int // of all this, roughly
 	ctx   context.Context
 	work  int // done since the last call from outside
-	look  int // work at which the context is checked again
+	look  int // work at which the context is checked next
 	err   error
 }
 
@@ -143,8 +143,8 @@ func (r *arena) finished(f frame) bool {
 	return len(n.bytes)+len(n.calls)+len(n.tokens) == 0
 }
 
-// push returns the index of the stack f, or where f can only return that of what it returns to; dead where the stack is
-// too deep, and after an error.
+// push returns the index of the stack f, or, if f can only return, of the stack that it returns to; dead if the stack
+// is too deep, and after an error.
 func (r *arena) push(f frame) int32 {
 	if r.err != nil {
 		return dead
@@ -173,7 +173,7 @@ func (r *arena) begin() {
 	clear(r.seen)
 }
 
-// top adds stack i to the set, and what it may return to.
+// top adds stack i to the set, and the stacks it may return to.
 func (r *arena) top(i int32) {
 	for i >= 0 && r.err == nil && r.stamp[i] != r.epoch {
 		r.stamp[i] = r.epoch
@@ -211,7 +211,7 @@ func (r *arena) intern() int32 {
 	return s
 }
 
-// single returns the state of stack i alone and what it may return to.
+// single returns the state of stack i alone and the stacks it may return to.
 func (r *arena) single(i int32) int32 {
 	r.begin()
 	r.top(i)
@@ -257,7 +257,7 @@ func (r *arena) repeats(s int32) *byteSet {
 			}
 		}
 		if r.err != nil {
-			return &byteSet{} // which contains nothing, so nothing is concluded of it
+			return &byteSet{} // it contains nothing, so nothing is concluded from it
 		}
 		r.loops[s] = &set
 		r.bytes += 32
@@ -290,8 +290,8 @@ func (r *arena) leaves(f frame, b byte) {
 	}
 }
 
-// again returns where a counted repetition at f goes on after its body, and whether it may be read again. Counts that
-// mean the same are the same.
+// again returns where a counted repetition at f continues after its body, and whether it may be read again. Equivalent
+// counts are the same.
 func again(p *procedure, f frame) (frame, bool) {
 	if p.max != unbounded && int(f.count) >= p.max {
 		return f, false
@@ -369,7 +369,7 @@ func (r *arena) adopt(o *arena, s int32) int32 {
 	return r.intern()
 }
 
-// classes divides the 256 bytes into those that the grammar never tells apart.
+// classes divides the 256 bytes into those that the grammar never distinguishes.
 type classes struct {
 	of     [256]uint8
 	sample []byte // a byte of each class

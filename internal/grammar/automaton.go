@@ -42,8 +42,8 @@ type byteEdge struct {
 	to     int32
 }
 
-// call continues at to after a text of the procedure that is not empty; where the procedure may also be empty, the node
-// has an empty edge beside the call.
+// call continues at to after a non-empty text of the procedure; if the procedure may also be empty, the node has an
+// empty edge in addition to the call.
 type call struct{ procedure, to int32 }
 
 type tokenEdge struct{ literal, to int32 }
@@ -52,25 +52,25 @@ type tokenEdge struct{ literal, to int32 }
 const repetition = ""
 
 // procedure is a rule or a counted repetition as an automaton. Its start never accepts: a call consumes at least a byte
-// or a token, so that following calls without input ends, unless the grammar is left-recursive, which is refused.
+// or a token, so following calls without input ends, unless the grammar is left-recursive, which is refused.
 type procedure struct {
 	name     string
 	start    int32
-	end      int32   // where its body ends; of a counted repetition its start
-	nullable bool    // the empty text is one of its texts
-	first    byteSet // bytes with which its texts begin
+	end      int32   // end of its body; for a counted repetition its start
+	nullable bool    // it has the empty text
+	first    byteSet // first bytes of its texts
 	token    bool    // its texts may begin with a token literal
 
-	// A counted repetition has a start node only, whose calls depend on the count (see arena.calls).
+	// A counted repetition has only a start node; its calls depend on the count (see arena.calls).
 	repeated bool
 	body     int32 // procedure
 	min, max int   // max may be unbounded
 }
 
-// automaton is a grammar as procedures over bytes, which call each other.
+// automaton is a grammar as procedures over bytes that call one another.
 type automaton struct {
 	nodes      []node
-	counter    []int32 // [nodes] the repetition whose start the node is, or -1
+	counter    []int32 // [nodes] the repetition that starts at the node, or -1
 	procedures []procedure
 	root       int32
 	literals   []tokenLiteral
@@ -87,7 +87,7 @@ type builder struct {
 	err     error
 }
 
-// pendingBody is a procedure whose nodes are still to be made; made one after the other, they don't nest on the stack.
+// pendingBody is a procedure without nodes yet; bodies are made one after the other, so they do not nest on the stack.
 type pendingBody struct {
 	procedure int32
 	body      *expr
@@ -151,7 +151,7 @@ func (b *builder) node() int32 {
 // failed reports whether no automaton will be made.
 func (b *builder) failed() bool { return b.err != nil || b.m.err != nil }
 
-// fill makes the nodes of a procedure. The start is a node of its own, to which nothing leads back.
+// fill makes the nodes of a procedure. Nothing leads back to the start node.
 func (b *builder) fill(p pendingBody) {
 	start := b.node()
 	b.procedures[p.procedure].start = start
@@ -339,7 +339,7 @@ func (b *builder) addRepeat(e *expr, from, to int32) {
 	}
 }
 
-// addCounter makes the two procedures of a counted repetition: what it counts, and the count.
+// addCounter makes the two procedures of a counted repetition: its body, and the count.
 func (b *builder) addCounter(e *expr) int32 {
 	body := int32(len(b.procedures))
 	b.procedures = append(b.procedures,
@@ -368,8 +368,8 @@ func (b *builder) addGraph(g []vertex, from, to int32) {
 	}
 }
 
-// skipEmptyCalls finds the procedures that have an empty text, and puts an empty edge beside each call of them. What a
-// counted repetition repeats may be empty: then it may count less than its minimum.
+// skipEmptyCalls finds the procedures that have an empty text, and adds an empty edge to each call of them. If a
+// counted repetition's body may be empty, it may count less than its minimum.
 func (a *automaton) skipEmptyCalls() {
 	e := emptiness{a: a, seen: make([]bool, len(a.nodes)), sites: make([][]site, len(a.procedures)), owner: make(map[int32]int32, len(a.procedures))}
 	for i := range a.nodes {
@@ -414,7 +414,7 @@ func (a *automaton) skipEmptyCalls() {
 type emptiness struct {
 	a     *automaton
 	seen  []bool          // [nodes]
-	sites [][]site        // [procedures] where it is called
+	sites [][]site        // [procedures] their calls
 	owner map[int32]int32 // end node -> procedure
 	todo  []int32
 }

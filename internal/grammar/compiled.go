@@ -10,13 +10,13 @@ import (
 	"sync/atomic"
 )
 
-// Bounds of the caches of one Compiled, in bytes. What is over them is dropped and computed again when needed.
+// Bounds of the caches of one Compiled, in bytes. Beyond them, contents are dropped and computed again when needed.
 const (
 	arenaBytes = 16 << 20
 	localsSize = 8 << 20
 )
 
-// Compiled is a grammar joined with a vocabulary. It is safe for concurrent use; sequences share what it has computed.
+// Compiled is a grammar joined with a vocabulary. It is safe for concurrent use; sequences share its caches.
 type Compiled struct {
 	vocabulary *Vocabulary
 	literals   []int32 // the tokens of the automaton's literals, none for those that the vocabulary lacks; nil if it lacks all
@@ -55,9 +55,9 @@ func (g *Grammar) Compile(v *Vocabulary) (*Compiled, error) {
 // Bytes returns roughly what c took of memory when it was last used; it grows with use, up to bounds.
 func (c *Compiled) Bytes() int { return int(c.size.Load()) }
 
-// leave ends a piece of work: it drops an arena that is too large, updates size and unlocks mu, which is held.
+// leave ends a piece of work: it drops an arena that is too large, updates size and unlocks mu, which must be held.
 func (c *Compiled) leave() {
-	if c.arena.bytes > arenaBytes { // states that are in use keep the old one
+	if c.arena.bytes > arenaBytes { // states in use keep the old one
 		c.arena = newArena(c.arena.a, c.arena.classes)
 	}
 	a := c.arena.a
@@ -65,7 +65,7 @@ func (c *Compiled) leave() {
 	c.mu.Unlock()
 }
 
-// About what a node and a procedure of an automaton take, in bytes.
+// Approximate bytes of an automaton's node and procedure.
 const (
 	nodeBytes      = 144
 	procedureBytes = 384
@@ -98,13 +98,13 @@ func (c *Compiled) enter(ctx context.Context) {
 	c.arena.begins(ctx)
 }
 
-// forget drops what is known of positions.
+// forget drops the cache of positions.
 func (c *Compiled) forget() {
 	c.locals, c.localBytes = [2]map[position]*local{{}, {}}, 0
 }
 
-// State follows the text of one sequence. It is not safe for concurrent use; Clone gives another sequence, or a later
-// rollback, its own.
+// State follows the text of one sequence. It is not safe for concurrent use; Clone makes one for another sequence, or
+// for a later rollback.
 type State struct {
 	c     *Compiled
 	ctx   context.Context // the request's
@@ -113,11 +113,11 @@ type State struct {
 	end   bool  // the text may end here
 	done  bool  // it can only end here
 	ended bool  // an end token was accepted
-	lazy  *lazy // nil where the grammar holds from the beginning
-	now   *mask // of the state, once it was asked for
+	lazy  *lazy // nil if the grammar holds from the beginning
+	now   *mask // of the state, once it was needed
 }
 
-// Clone returns a copy that goes on independently; to roll back, keep one. It costs an allocation.
+// Clone returns an independent copy; to roll back, keep one. It costs an allocation.
 func (s *State) Clone() *State {
 	c := *s
 	if s.lazy != nil {
@@ -232,7 +232,7 @@ func (s *State) Apply(logits []float32) error {
 	return nil
 }
 
-// Accept goes on with a token, or returns an error and stays where it was if the grammar does not allow it there.
+// Accept continues with a token, or returns an error and stays in place if the grammar does not allow it there.
 func (s *State) Accept(id int32) error {
 	v := s.c.vocabulary
 	if id < 0 || int(id) >= v.size {

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// Expr is a set of texts, a part of a grammar that a Builder makes. Its zero value is not one.
+// Expr is a set of texts, a part of a grammar, made by a Builder. Its zero value is invalid.
 type Expr struct{ e *expr }
 
 // A Builder composes a grammar of texts, tokens and JSON Schemas.
 type Builder struct {
 	m      *meter
 	rules  []rule           // the first is the root, made last
-	made   map[string]Expr  // markers and what ends with one, by name
+	made   map[string]Expr  // markers and expressions that end with one, by name
 	shared map[string]int32 // rules of schemas that mean the same in every document (see schemas.known)
 }
 
@@ -29,16 +29,16 @@ func (b *Builder) Err() error { return b.m.err }
 // Literal is the text s.
 func Literal(s string) Expr { return Expr{literal(s)} }
 
-// OneOf is one of the characters of s.
+// OneOf matches one of the characters of s.
 func OneOf(s string) Expr { return Expr{oneOf(s)} }
 
-// Sequence is texts of all parts, one after the other.
+// Sequence matches all parts, one after the other.
 func Sequence(parts ...Expr) Expr { return Expr{sequence(bare(parts)...)} }
 
-// Choice is the texts of all parts; without any, there is none.
+// Choice matches one of the parts; without parts, nothing.
 func Choice(parts ...Expr) Expr { return Expr{choice(bare(parts)...)} }
 
-// Repeat is least to most texts of e, one after the other; a negative most is no bound.
+// Repeat matches least to most texts of e, one after the other; a negative most is no bound.
 func Repeat(e Expr, least, most int) Expr { return Expr{repeat(e.e, least, max(most, unbounded))} }
 
 // Optional is a text of e, or nothing.
@@ -52,21 +52,21 @@ func bare(parts []Expr) []*expr {
 	return out
 }
 
-// Rule gives e a name, so that it may be part of others several times and is compiled once.
+// Rule names e, so that it may be part of several others and is compiled once.
 func (b *Builder) Rule(name string, e Expr) Expr {
 	b.m.take(ruleBytes)
 	b.rules = append(b.rules, rule{name, e.e})
 	return Expr{reference(int32(len(b.rules) - 1))}
 }
 
-// Recursive is what make returns, which may be part of itself.
+// Recursive returns the result of make, which may contain itself.
 func (b *Builder) Recursive(name string, make func(self Expr) Expr) Expr {
 	self := b.Rule(name, Expr{})
 	b.rules[self.e.index].body = make(self).e
 	return self
 }
 
-// Marker is the text s, or the token of that text which stands for no bytes, where the vocabulary has it.
+// Marker matches the text s, or the token with that text that stands for no bytes, if the vocabulary has it.
 func (b *Builder) Marker(s string) Expr {
 	return b.once("marker "+s, func() Expr { return Expr{marker(s)} })
 }
@@ -86,7 +86,7 @@ func markerToken(s string) *expr {
 
 func marker(s string) *expr { return choice(literal(s), markerToken(s)) }
 
-// Text is the texts that t allows, which are not any.
+// Text matches the texts that t allows. t must not allow all.
 func (b *Builder) Text(t Text) (Expr, error) {
 	if t.Schema != nil {
 		s, err := b.Schema(t.Schema)
@@ -104,7 +104,7 @@ func (b *Builder) Text(t Text) (Expr, error) {
 	return Expr{reference(root)}, nil
 }
 
-// Schema is a JSON Schema of which a grammar has parts.
+// Schema is a JSON Schema for parts of a grammar.
 type Schema struct {
 	b *Builder
 	c schemas
@@ -119,10 +119,10 @@ func (b *Builder) Schema(schema []byte) (*Schema, error) {
 	return &Schema{b: b, c: schemas{m: b.m, root: root, known: map[string]int32{}, shared: b.shared}}, nil
 }
 
-// Loosen has what is not supported constrain nothing, as FromSchema does where it is tolerant.
+// Loosen ignores unsupported keywords, like a tolerant FromSchema.
 func (s *Schema) Loosen() { s.c.tolerant = true }
 
-// Loose returns what of the parts so far constrains nothing.
+// Loose returns the ignored keywords of the parts so far.
 func (s *Schema) Loose() []string { return s.c.loose }
 
 // Part is the JSON texts that are valid by the part of the schema that pointer names: # for all of it, #/properties/x.

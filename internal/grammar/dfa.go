@@ -15,15 +15,14 @@ const (
 
 var errPattern = errors.New("takes too large an automaton; make it simpler or its counts smaller")
 
-// dfa is a deterministic automaton over characters. It begins in state 0; where no edge leads on, the text is not in
-// it.
+// dfa is a deterministic automaton over characters. It begins in state 0; a text without an edge is not in it.
 type dfa struct {
 	final []bool
 	edges [][]dfaEdge
 }
 
 type dfaEdge struct {
-	ranges []runeRange // normalised; those of a state's edges have no character in common
+	ranges []runeRange // normalised; the edges of a state have no character in common
 	to     int
 }
 
@@ -32,7 +31,7 @@ func (d *dfa) state(final bool) int {
 	return len(d.final) - 1
 }
 
-// expr returns the texts of d as they are spelled within JSON strings. Equal sets of characters are one expression.
+// expr returns the texts of d as spelled within JSON strings. Equal sets of characters are one expression.
 func (d *dfa) expr(m *meter) *expr {
 	g := make([]vertex, len(d.final))
 	known := map[*runeRange]*expr{}
@@ -75,8 +74,8 @@ type wayTo[K comparable] struct {
 	by []runeRange
 }
 
-// explore builds an automaton that has a state for each key. next returns a key's edges, and whether its state is
-// final. States that lead to no final one are left out.
+// explore builds an automaton with a state for each key. next returns a key's edges, and whether its state is final.
+// States that lead to no final one are left out.
 func explore[K comparable](m *meter, start K, next func(K) (final bool, ways []wayTo[K], err error)) (*dfa, error) {
 	d := &dfa{}
 	number := map[K]int{start: d.state(false)}
@@ -215,7 +214,7 @@ func (d *dfa) intersect(m *meter, o *dfa) (*dfa, error) {
 	})
 }
 
-// counted returns the automaton of d's texts of so many characters. Only lengths that the automaton does not bound
+// counted returns the automaton of d's texts with this many characters. Only lengths that the automaton does not bound
 // itself make it larger.
 func (d *dfa) counted(m *meter, least, most int) (*dfa, error) {
 	m.beginPattern()
@@ -235,7 +234,7 @@ func (d *dfa) counted(m *meter, least, most int) (*dfa, error) {
 	})
 }
 
-// nameTrie holds texts, to tell others from them. State 1 stands for texts that are already different.
+// nameTrie holds texts, to distinguish others from them. State 1 stands for texts that already differ.
 type nameTrie struct {
 	dfa
 	child []map[rune]int

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// An End is a text that ends another one. Its parts follow each other, and each may be a token as in Marker. None is
+// An End is a text that ends another one. Its parts follow one another; each may be a token as in Marker. None is
 // empty.
 type End []string
 
@@ -15,8 +15,8 @@ const Gap = " "
 // Until is any text up to the first that the parts make together, and with it.
 func (b *Builder) Until(parts ...string) Expr { return b.UpTo([]End{parts}, 0, nil) }
 
-// UpTo is any text up to the first of the ends and with it, where that is the end number which. Where nested, which begins
-// what the last end ends, is part of the text, the text may go on after an end: it may be that of the nested part.
+// UpTo is any text up to and including the first of the ends, which has the number which. If nested, which begins what
+// the last end ends, is part of the text, the text may continue after an end: that may belong to the nested part.
 func (b *Builder) UpTo(ends []End, which int, nested End) Expr {
 	return b.once(fmt.Sprintf("up to %d of %q, %q", which, ends, nested), func() Expr {
 		s := &search{which: which, closing: len(ends) - 1}
@@ -33,7 +33,7 @@ func (b *Builder) UpTo(ends []End, which int, nested End) Expr {
 // search builds the automaton that looks for several texts in one at once: each of its states is the set of places in
 // these texts that may have been reached.
 type search struct {
-	texts    [][]element // those of the ends, and of nested
+	texts    [][]element // of the ends, and of nested
 	which    int
 	closing  int // the end that ends what nested begins
 	alphabet []rune
@@ -106,8 +106,7 @@ func (s *search) number(r reached) int {
 	return i
 }
 
-// closure returns the state of the given places, those after white space that need not be there, and the beginnings of
-// all texts.
+// closure returns the state of the given places, those after optional white space, and the beginnings of all texts.
 func (s *search) closure(places []place, nested bool) reached {
 	for i := range s.texts {
 		places = append(places, place{i, 0})

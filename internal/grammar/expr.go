@@ -10,17 +10,17 @@ const (
 	opBytes              // text, byte for byte
 	opClass              // one code point of ranges, in UTF-8
 	opSequence           // subs, one after the other
-	opChoice             // one of subs; of none: no text at all
+	opChoice             // one of subs; without subs: nothing
 	opRepeat             // subs[0] from min to max times
 	opRule               // a text of rule number index
 	opToken              // the token named by token
 	opGraph              // a path through graph
 )
 
-// unbounded is the max of a repetition without one.
+// unbounded is the max of a repetition without a bound.
 const unbounded = -1
 
-// expr is a set of texts. It is never changed once built, so that one expression may be part of several.
+// expr is a set of texts. It never changes once built, so one expression may be part of several.
 type expr struct {
 	op       op
 	text     string
@@ -35,7 +35,7 @@ type expr struct {
 // runeRange is the code points from lo to hi, both included.
 type runeRange struct{ lo, hi rune }
 
-// vertex is a place in a graph of expressions; a path may end where final is set.
+// vertex is a place in a graph of expressions; a path may end at a final one.
 type vertex struct {
 	final bool
 	edges []edge
@@ -56,7 +56,7 @@ func literal(s string) *expr {
 	return &expr{op: opBytes, text: s}
 }
 
-// class returns one code point of any of the ranges, of none: no text at all.
+// class returns one code point of any of the ranges; without ranges: nothing.
 func class(r ...runeRange) *expr { return &expr{op: opClass, ranges: normalise(r)} }
 
 // oneOf returns one of the characters of s.
@@ -99,7 +99,7 @@ func reference(index int32) *expr { return &expr{op: opRule, index: index} }
 // lastRune is the highest code point.
 const lastRune = 0x10FFFF
 
-// normalise sorts ranges, joins those that touch, and takes out surrogates, which UTF-8 does not have.
+// normalise sorts ranges, joins neighbours, and removes surrogates, which UTF-8 does not have.
 func normalise(r []runeRange) []runeRange {
 	r = slices.Clone(r)
 	slices.SortFunc(r, func(a, b runeRange) int { return int(a.lo) - int(b.lo) })

@@ -37,7 +37,7 @@ func ParseGBNF(ctx context.Context, text string) (*Grammar, error) {
 	return g, nil
 }
 
-// readGBNF returns rules with those of a text added, and which of them is the text's root.
+// readGBNF returns rules and those of a text, and the index of the text's root.
 func readGBNF(m *meter, text string, rules []rule) (all []rule, root int32, err error) {
 	if len(text) > maxText {
 		return nil, 0, fmt.Errorf("the grammar has %d bytes, more than %d", len(text), maxText)
@@ -67,7 +67,7 @@ type gbnf struct {
 	at    int // byte offset
 	depth int // of groups
 	rules []rule
-	used  []int // where a rule is named first, in the order of the rules that the text names
+	used  []int // first use of each rule, in the order of the rules that the text names
 	index map[string]int32
 }
 
@@ -245,7 +245,7 @@ func (p *gbnf) sequence(group bool) (*expr, error) {
 	}
 }
 
-// symbol takes what stands in sequences, nil where a sequence ends.
+// symbol reads a symbol of a sequence, nil if the sequence ends.
 func (p *gbnf) symbol(c byte) (*expr, error) {
 	if p.m.take(exprBytes) != nil {
 		return nil, p.fail("%s", p.m.err)
@@ -404,7 +404,7 @@ func (p *gbnf) hex(n int) (rune, error) {
 	return rune(v), nil
 }
 
-// token takes <[1000]>, <think> or one of them after !.
+// token reads <[1000]>, <think> or one of them after !.
 func (p *gbnf) token() (*expr, error) {
 	begin := p.at
 	not := p.peek() == '!'
@@ -450,7 +450,7 @@ func number(s string) (int, bool) {
 	return n, true
 }
 
-// repetition takes * + ? {m} {m,} {m,n} at c, if it is one.
+// repetition reads * + ? {m} {m,} {m,n} at c, if there is one.
 func (p *gbnf) repetition(c byte, group bool) (least, most int, ok bool, err error) {
 	switch c {
 	case '*':

@@ -4,6 +4,9 @@
 //
 // Phases: ParseGBNF and FromSchema build expressions (expr), newAutomaton turns them into nodes without empty calls,
 // Compile joins the automaton with a Vocabulary, and a State follows one sequence's text.
+//
+// A state is the set of stacks that the text so far may have led to. The tokens allowed in a state are found in a trie
+// of the vocabulary, once for each position on top of a stack, and again only for tokens that reach below it.
 package grammar
 
 import (
@@ -12,7 +15,7 @@ import (
 	"fmt"
 )
 
-// Limits of what is accepted from outside. They bound time and memory, and are far above what people write.
+// Limits of grammars from outside. They bound time and memory, and are far above what people write.
 const (
 	maxText       = 4 << 20 // bytes of a GBNF text or a JSON Schema
 	maxNesting    = 200     // of groups in GBNF, of values in a schema, of groups in a regular expression
@@ -20,7 +23,7 @@ const (
 	maxNodes      = 500_000   // of the automaton
 	maxRepetition = 1_000_000 // n of {m,n}, minLength, maxItems and the like; counted, not expanded
 	maxDepth      = 10_000    // frames of one stack: how deeply texts may nest
-	maxStacks     = 5000      // stacks that an ambiguous grammar may have at one place of a text
+	maxStacks     = 5000      // stacks of an ambiguous grammar at one place of a text
 	maxWork       = 5_000_000 // stacks looked at for one token
 )
 
@@ -29,8 +32,8 @@ type Grammar struct {
 	a *automaton
 }
 
-// Text says what a text has to be: one of a grammar, or JSON that is valid by a schema. At most one of the two is set;
-// without, it may be any text.
+// Text constrains a text: to a grammar, or to JSON that is valid by a schema. At most one of the two is set; without,
+// it may be any text.
 type Text struct {
 	GBNF   string          `json:",omitempty"`
 	Schema json.RawMessage `json:",omitempty"`
@@ -46,7 +49,7 @@ func (t Text) Grammar(ctx context.Context) (*Grammar, error) {
 	return g, err
 }
 
-// Read is Grammar, and names what of a loose schema constrains nothing.
+// Read is Grammar, and lists the ignored keywords of a loose schema.
 func (t Text) Read(ctx context.Context) (g *Grammar, loose []string, err error) {
 	if t.Schema != nil {
 		return FromSchema(ctx, t.Schema, t.Loose)
@@ -61,7 +64,7 @@ type rule struct {
 	body *expr
 }
 
-// newGrammar builds the automaton of rules, whose first is the root.
+// newGrammar builds the automaton of rules; the first is the root.
 func newGrammar(m *meter, rules []rule) (*Grammar, error) {
 	if len(rules) > maxRules {
 		return nil, fmt.Errorf("the grammar has %d rules, more than %d", len(rules), maxRules)
@@ -77,7 +80,7 @@ func newGrammar(m *meter, rules []rule) (*Grammar, error) {
 type tokenLiteral struct {
 	id   int32
 	text string // empty: by id
-	not  bool   // every token but this one
+	not  bool   // every token except this one
 
 	optional bool // the vocabulary need not have the token; only one without bytes counts
 }

@@ -13,24 +13,24 @@ import (
 	"strings"
 )
 
-// value is a JSON value whose object members keep their order. It is not changed once built. One goroutine uses it.
+// value is a JSON value with its object members in order. It does not change once built. It belongs to one goroutine.
 type value struct {
 	kind   byte     // '{' '[' '"' '0' (number) 't' 'f' 'n'
-	text   string   // of a string: its characters; of a number: as written
+	text   string   // of a string: its characters; of a number: its digits as written
 	keys   []string // of an object
 	values []*value // of an object or an array
 
-	members map[string]int // index of each key, where there are many
+	members map[string]int // index of each key, if there are many
 	name    string         // see id
 }
 
-// valueBytes is roughly what a value takes, without its text.
+// valueBytes is roughly the size of a value without its text.
 const valueBytes = 160
 
 // fewKeys is the most members of an object that are searched one by one.
 const fewKeys = 8
 
-// readJSON reads one JSON value and nothing after it. Members that are named twice are an error.
+// readJSON reads one JSON value and nothing after it. Repeated names are an error.
 func readJSON(m *meter, data []byte) (*value, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -81,7 +81,7 @@ func readCompound(m *meter, d *json.Decoder, kind byte, depth int) (*value, erro
 			}
 			key := t.(string)
 			if seen[key] {
-				return nil, fmt.Errorf("the member %q is there twice", key)
+				return nil, fmt.Errorf("the member %q occurs twice", key)
 			}
 			seen[key] = true
 			v.keys = append(v.keys, key)
@@ -146,7 +146,7 @@ func (v *value) without(keys ...string) *value {
 	return v.only(func(key string) bool { return !slices.Contains(keys, key) })
 }
 
-// only returns an object with the members for which keep is true.
+// only returns an object with the members that keep accepts.
 func (v *value) only(keep func(key string) bool) *value {
 	w := &value{kind: '{'}
 	for i, k := range v.keys {
@@ -170,8 +170,8 @@ func (v *value) String() string { return shown(v.json()) }
 // refers is the prefix of the ids of values that hold a $ref. Such values have a meaning only within their document.
 const refers = "$ref "
 
-// id names a value by its content: only equal values have the same id. It is a hash of the ids of the values within, so
-// that all ids together take time linear in the document's size, however deep it is.
+// id identifies a value by its content: only equal values have the same id. It is a hash of the ids of the values
+// within, so that all ids together take time linear in the document's size, however deep it is.
 func (v *value) id() string {
 	if v.name != "" {
 		return v.name
@@ -236,7 +236,7 @@ func (v *value) write(b *strings.Builder) {
 	}
 }
 
-// quote is s as a JSON string, with escapes only where JSON needs them.
+// quote returns s as a JSON string, with escapes only where JSON needs them.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

@@ -7,17 +7,15 @@ import (
 	"strings"
 )
 
-// Triggers say where a lazy grammar begins to hold. Words may contain the texts of tokens that stand for no bytes.
+// Triggers say where a lazy grammar begins. Words may contain the texts of tokens that stand for no bytes.
 type Triggers struct {
-	// Words are texts at whose first occurrence the grammar begins; the word is part of the grammar's text.
+	// The grammar begins at the first occurrence of one of Words; the word is part of the grammar's text.
 	Words []string
-	// First are such words that count only where nothing but white space is before them, or between them and the end of
-	// Quiet.
+	// First are such words that count only after nothing but white space, or right after the end of Quiet.
 	First []string
-	// Tokens are tokens at which the grammar begins: with the token where the grammar allows it as its first, else
-	// after it.
+	// The grammar begins at one of Tokens: with the token if the grammar allows it first, else after it.
 	Tokens []int32
-	// Quiet is a part of the text in which no trigger counts.
+	// In Quiet no trigger counts.
 	Quiet Quiet
 }
 
@@ -32,8 +30,8 @@ type Quiet struct {
 type lazy struct {
 	triggers Triggers // not changed
 	longest  int      // bytes of the longest word
-	tail     []byte   // the last bytes of the text, in which a word may have begun
-	seen     int      // bytes of tail in which no word ends that was not tried
+	tail     []byte   // the last bytes of the text; a word may have begun in them
+	seen     int      // bytes of tail without an untried word's end
 	fresh    bool     // nothing but white space came, since the beginning or since the quiet part
 	quiet    bool     // within the quiet part
 }
@@ -44,9 +42,8 @@ func (l *lazy) clone() *lazy {
 	return &c
 }
 
-// NewLazyState returns a state that allows every token until one of the triggers. Where a trigger word is followed,
-// within the token that completes it, by what the grammar does not allow, it was only text, and the state goes on
-// waiting.
+// NewLazyState returns a state that allows every token until one of the triggers. If the token that completes a trigger
+// word continues with text that the grammar does not allow, the word was only text, and the state keeps waiting.
 func (c *Compiled) NewLazyState(ctx context.Context, t Triggers) *State {
 	s := c.NewState(ctx)
 	t.Words, t.First, t.Tokens = slices.Clone(t.Words), slices.Clone(t.First), slices.Clone(t.Tokens)
@@ -64,7 +61,7 @@ func (s *State) free() bool { return s.lazy != nil }
 func (s *State) await(id int32) error {
 	l := s.lazy
 	if !l.quiet && slices.Contains(l.triggers.Tokens, id) {
-		_, err := s.advance(id) // where the grammar does not begin with it, it begins after it
+		_, err := s.advance(id) // if the grammar does not begin with it, it begins after it
 		s.lazy = nil
 		return err
 	}
@@ -88,7 +85,7 @@ func (s *State) await(id int32) error {
 	return nil
 }
 
-// beginAt lets the grammar hold from there on in the tail, if it allows what is there.
+// beginAt starts the grammar at that place of the tail, if it allows the text there.
 func (s *State) beginAt(at int) (bool, error) {
 	ok, err := s.advanceText(s.lazy.tail[at:])
 	if ok {
@@ -110,7 +107,7 @@ func (l *lazy) leaveQuiet() bool {
 	return true
 }
 
-// awaitFirst looks for what counts only at the beginning. begun says that the grammar holds now, wait that more is
+// awaitFirst looks for triggers that count only at the beginning. begun: the grammar has started; wait: more text is
 // needed to tell.
 func (s *State) awaitFirst() (begun, wait bool, err error) {
 	l := s.lazy
@@ -139,7 +136,7 @@ func (s *State) awaitFirst() (begun, wait bool, err error) {
 	}
 }
 
-// occurrences returns where trigger words begin that end after the first old bytes of the tail, from the left.
+// occurrences returns the places of trigger words that end after the first old bytes of the tail, from the left.
 func (l *lazy) occurrences(old int) []int {
 	var found []int
 	for _, w := range l.triggers.Words {

@@ -2,9 +2,9 @@ package grammar
 
 import "slices"
 
-// mask is the tokens that may come next: as a list where they are few, else as bits. It is immutable.
+// mask is the set of tokens that may come next: a list if they are few, else bits. It is immutable.
 type mask struct {
-	ids  []int32  // sorted; used where bits is nil
+	ids  []int32  // sorted; used if bits is nil
 	bits []uint32 // [(n_vocab+31)/32]
 	end  bool     // the text may end here, so the end tokens are among them
 	none bool     // nothing but the end may come
@@ -31,17 +31,17 @@ func setBits(bits []uint32, ids []int32) {
 
 func (m *mask) bytes() int { return 64 + 4*len(m.ids) + 4*len(m.bits) }
 
-// position is a node with its count: what lies on top of a stack.
+// position is a node with its count: the top of a stack.
 type position struct{ node, count int32 }
 
-// local is the part of a position's mask that does not depend on what lies below it in the stack.
+// local is the part of a position's mask that does not depend on the stack below it.
 type local struct {
 	mask            // tokens that can be read from the position without returning below it, or that end as it returns
-	returns []int32 // trie nodes with others below them after which the position may have returned: what lies below decides on those
+	returns []int32 // inner trie nodes after which the position may have returned: the stack below decides about their tokens
 }
 
-// walk reads the nodes of a trie from first to last-1 from state s, which stands at depth base, and appends the tokens
-// that can be read to ids. Nodes in whose state the bottom is are appended to returns, if that is not nil.
+// walk reads the nodes of a trie from first to last-1 from state s at depth base, and appends the readable tokens to
+// ids. Nodes with a state that contains the bottom are appended to returns, unless that is nil.
 func (c *Compiled) walk(t *trie, s, first, last int32, base uint16, ids []int32, returns *[]int32) []int32 {
 	r := c.arena
 	if s == dead || r.err != nil {
@@ -88,8 +88,8 @@ func (c *Compiled) walk(t *trie, s, first, last int32, base uint16, ids []int32,
 	return ids
 }
 
-// canonical returns a position that says the same as p about tokens of at most deep bytes: where so much may still be
-// repeated, and enough was, the count does not matter.
+// canonical returns a position equivalent to p for tokens of at most deep bytes: if enough was repeated and that much
+// may still be, the count does not matter.
 func (c *Compiled) canonical(p position, deep int32) position {
 	f := frame{node: p.node, count: p.count}
 	q := c.arena.counted(f)
@@ -180,7 +180,7 @@ func (c *Compiled) stackMask(i int32, u *union) {
 	f := r.frames[i]
 	for k := range c.vocabulary.tries {
 		t := &c.vocabulary.tries[k]
-		if r.depth[i] > maxDepth/2 { // what a position allows depends on the depth, too
+		if r.depth[i] > maxDepth/2 { // the result depends on the depth, too
 			u.ids = c.walk(t, r.single(i), 0, int32(len(t.nodes))-1, 0, u.ids, nil)
 			continue
 		}
@@ -232,7 +232,7 @@ func (c *Compiled) literalTokens(s int32, ids []int32) []int32 {
 	return ids
 }
 
-// matches reports whether a token literal matches the token: one that is negated matches no end of text.
+// matches reports whether a token literal matches the token; a negated one matches no end of text.
 func (c *Compiled) matches(literal, id int32) bool {
 	if c.arena.a.literals[literal].not {
 		return id != c.literals[literal] && !c.vocabulary.isEnd[id]

@@ -6,12 +6,12 @@ import (
 	"runtime"
 )
 
-// Limits of compiling one grammar. A step takes 10 to 25 ns, so the steps take less than a second. Schemas of a hundred
-// kilobytes, and the schemas of sixty tools, need less than a twentieth of the steps and bytes.
+// Limits of compiling one grammar. A step takes 10 to 25 ns, so compiling takes less than a second. Schemas of a
+// hundred kilobytes, and the schemas of sixty tools, need less than a twentieth of the steps and bytes.
 const (
 	maxSteps        = 20_000_000
 	maxBytes        = 128 << 20 // everything that is made on the way
-	maxPatternSteps = 4_000_000 // steps of one regular expression, or of joining it with others
+	maxPatternSteps = 4_000_000 // of one regular expression, or of joining it with others
 	breath          = 4096      // steps between checks of the context
 )
 
@@ -20,13 +20,13 @@ var (
 	errBytes = errors.New("compiling it takes too much memory; make it smaller: fewer alternatives and properties, simpler patterns, smaller counts")
 )
 
-// A meter counts the work and memory of compiling a grammar, and ends it if they are too much or its context has ended.
-// Its error stays, so that a loop may check once per round.
+// A meter counts the work and memory of compiling a grammar, and stops it if they are too much or its context has
+// ended. Its error stays, so a loop may check once per round.
 type meter struct {
 	ctx   context.Context
 	steps int
 	bytes int // memory that is in use until the grammar is made
-	look  int // steps at which the context is checked again
+	look  int // steps at which the context is checked next
 	err   error
 
 	pattern int // steps at which the current regular expression is too large; 0: there is none
@@ -63,7 +63,7 @@ func (m *meter) check() {
 	}
 }
 
-// within counts n steps of a regular expression, which has a limit of its own.
+// within counts n steps of a regular expression, which has its own limit.
 func (m *meter) within(n int) error {
 	if err := m.spend(n); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"unsafe"
 )
 
-// Bounds of one regular expression: of its text, since classes of Unicode take a thousand times as much as they are
-// written with, and of its program, with repetitions written out.
+// Bounds of one regular expression: of its text, because Unicode classes take a thousand times their written size, and
+// of its program, with repetitions written out.
 const (
 	maxPattern = 16 << 10
 	maxProgram = 20_000
@@ -22,8 +22,8 @@ const (
 // unicodeEscape matches ECMAScript's way to write a character by its number, which Go writes \x{…}.
 var unicodeEscape = regexp.MustCompile(`\\u([0-9a-fA-F]{4})|\\u\{([0-9a-fA-F]{1,6})\}|\\.`)
 
-// patternDFA returns the automaton of texts in which the regular expression of JSON Schema's pattern matches somewhere.
-// Its syntax is that of Go's regexp, which has no look-around and back references, with ECMAScript's \u.
+// patternDFA returns the automaton of texts with a match of a JSON Schema's pattern anywhere. Its syntax is that of
+// Go's regexp, without look-around and back references, plus ECMAScript's \u.
 func patternDFA(m *meter, pattern string) (*dfa, error) {
 	if len(pattern) > maxPattern {
 		return nil, fmt.Errorf("the pattern %q has %d bytes, more than %d", shown(pattern), len(pattern), maxPattern)
@@ -111,7 +111,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// repeated names a repetition by its count: as it is written, its body may be a class of many ranges.
+// repeated names a repetition by its count, because its body may be a class with many ranges.
 func repeated(re *syntax.Regexp) string {
 	switch {
 	case re.Op != syntax.OpRepeat:
@@ -124,7 +124,7 @@ func repeated(re *syntax.Regexp) string {
 	return fmt.Sprintf("the repetition {%d,%d}", re.Min, re.Max)
 }
 
-// largestRepeat returns the counted repetition that takes the most parts, nil if there is none.
+// largestRepeat returns the counted repetition with the most parts, nil if there is none.
 func largestRepeat(re *syntax.Regexp) *syntax.Regexp {
 	var found *syntax.Regexp
 	most := 0
@@ -142,8 +142,8 @@ func largestRepeat(re *syntax.Regexp) *syntax.Regexp {
 }
 
 // subsets makes a regular expression's program deterministic: a state is a set of instructions that read a character.
-// The characters are divided into letters, which no instruction tells apart, once for all states: however many ranges
-// a class of Unicode has, a state has few edges.
+// The characters are divided once into letters, which no instruction distinguishes: however many ranges a Unicode class
+// has, a state has few edges.
 type subsets struct {
 	m       *meter
 	prog    *syntax.Prog
@@ -160,7 +160,7 @@ type subsets struct {
 
 func newSubsets(m *meter, prog *syntax.Prog) *subsets {
 	s := &subsets{m: m, prog: prog, class: make([]int, len(prog.Inst)), seen: make([]uint32, len(prog.Inst)), sets: map[string][]runeRange{}}
-	type source struct { // what copies of one class in a program have in common
+	type source struct { // common to copies of one class in a program
 		op    syntax.InstOp
 		runes *rune
 		first rune
@@ -219,8 +219,8 @@ func readBy(in *syntax.Inst) []runeRange {
 	return normalise(out)
 }
 
-// divide finds the letters: pieces of the characters between the classes' bounds, those together that are in the same
-// classes. It gives up, with the meter's error or leaving no letters, where that takes too much.
+// divide finds the letters: pieces of the characters between the classes' bounds, joined if they are in the same
+// classes. It stops, with the meter's error or without letters, if that takes too much.
 func (s *subsets) divide(classes [][]runeRange) {
 	cuts := []rune{0}
 	for _, c := range classes {

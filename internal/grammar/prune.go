@@ -2,8 +2,8 @@ package grammar
 
 import "slices"
 
-// prune takes out the edges to nodes from which the procedure's end is out of reach, so that every stack of the
-// automaton can be completed. It reports whether the root has a text.
+// prune removes the edges to nodes that cannot reach the procedure's end, so that every stack of the automaton can be
+// completed. It reports whether the root has a text.
 func (a *automaton) prune() bool {
 	p := pruner{
 		a: a, live: make([]bool, len(a.nodes)), productive: make([]bool, len(a.procedures)),
@@ -24,7 +24,8 @@ func (a *automaton) prune() bool {
 // longestChain bounds the number of edges that shorten follows.
 const longestChain = 16
 
-// shorten lets edges to a node that has but one empty edge lead to that one's end, so that fewer places mean the same.
+// shorten redirects edges to a node with only one empty edge to that edge's end, so that there are fewer equivalent
+// places.
 func (a *automaton) shorten() {
 	end := func(n int32) int32 {
 		for range longestChain {
@@ -54,9 +55,9 @@ func (a *automaton) shorten() {
 type pruner struct {
 	a          *automaton
 	live       []bool          // [nodes] the end of the procedure can be reached
-	productive []bool          // [procedures] there is a text that is not empty
+	productive []bool          // [procedures] there is a non-empty text
 	before     [][]way         // [nodes] the ways to the index
-	callers    [][]site        // [procedures] where it is called; of a repetition's body its start
+	callers    [][]site        // [procedures] its calls; for a repetition's body its start
 	owner      map[int32]int32 // start node -> procedure
 	todo       []int32
 }
@@ -64,7 +65,7 @@ type pruner struct {
 // way is an edge from a node, or a call of a procedure there.
 type way struct{ from, procedure int32 }
 
-// Values of way.procedure and site.to where there is none.
+// Values of way.procedure and site.to for none.
 const (
 	noCall  = -1
 	nowhere = -1

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// FromSchema returns the grammar of JSON texts that are valid by a JSON Schema (draft 2020-12; docs/grammars.md says
-// what of it). Members come in the schema's order, a colon or comma may be followed by one space, and there is no other
-// white space. What is not supported is an error that names the keyword and its place.
+// FromSchema returns the grammar of JSON texts that are valid by a JSON Schema (draft 2020-12; docs/grammars.md lists
+// the supported part). Members come in the schema's order, one space may follow a colon or comma, and there is no other
+// white space. An unsupported keyword is an error with its name and place.
 //
-// If tolerant is set, what is not supported constrains nothing, and loose names each such keyword and its place. Then only
-// a schema that says nothing sensible is an error.
+// If tolerant is set, unsupported keywords are ignored, and loose lists each of them with its place. Then only a
+// nonsensical schema is an error.
 func FromSchema(ctx context.Context, schema []byte, tolerant bool) (g *Grammar, loose []string, err error) {
 	m := newMeter(ctx)
 	root, err := readSchema(m, schema)
@@ -62,7 +62,7 @@ type schemas struct {
 
 	patterns map[string]*dfa // by their texts
 
-	tolerant bool     // what is not supported constrains nothing, and is named in loose
+	tolerant bool     // unsupported keywords are ignored, and listed in loose
 	loose    []string // at most maxLoose
 }
 
@@ -81,7 +81,7 @@ func (c *schemas) loosen(format string, values ...any) error {
 	return nil
 }
 
-// Keywords that say nothing about what is valid.
+// Keywords that do not affect validity.
 var annotations = strings.Fields(`$schema $id id $anchor $dynamicAnchor $comment $defs definitions $vocabulary title description default
 	examples example deprecated readOnly writeOnly contentMediaType contentEncoding contentSchema discriminator xml externalDocs`)
 
@@ -114,15 +114,15 @@ func supported(key string) bool {
 	return slices.Contains(applicators, key) || key == "type" || key == "enum" || key == "const"
 }
 
-// supportedOf returns v without the keywords that are not supported. loosen tells of each, unless it says what holds
-// anyway. nullable, which OpenAPI has, becomes an alternative.
+// supportedOf returns v without the unsupported keywords. loosen gets each of them, unless it holds anyway. OpenAPI's
+// nullable becomes an alternative.
 func (c *schemas) supportedOf(v *value, path string) (*value, error) {
 	drop := map[string]bool{}
 	if err := c.spend(path, 4*len(v.keys), 0); err != nil {
 		return nil, err
 	}
 	for i, key := range v.keys {
-		isNull := key != "const" && v.values[i].kind == 'n' // as libraries write what is not set
+		isNull := key != "const" && v.values[i].kind == 'n' // libraries write this for unset ones
 		if isAnnotation(key) || !isNull && supported(key) && !(key == "required" && isTruth(v.values[i])) {
 			continue
 		}
@@ -132,7 +132,7 @@ func (c *schemas) supportedOf(v *value, path string) (*value, error) {
 		}
 		if is := v.values[i]; is.kind == 'f' && slices.Contains([]string{"uniqueItems", "nullable", "required", "unevaluatedItems"}, key) ||
 			key == "nullable" && is.kind == 't' || key == "not" && is.kind == 'f' || key == "then" && v.get("if") == nil || key == "else" && v.get("if") == nil {
-			continue // required is a truth up to draft 3, of the member that has it
+			continue // up to draft 3 required is a truth value of the member itself
 		}
 		if err := c.loosen("%s: the keyword %s is not supported", path, shown(key)); err != nil {
 			return nil, err
@@ -157,7 +157,7 @@ func (v *value) never() bool {
 	return n != nil && (n.kind == 't' || n.kind == '{' && !slices.ContainsFunc(n.keys, func(k string) bool { return !isAnnotation(k) }))
 }
 
-// forget takes out what was added to the known rules after the first n.
+// forget removes what was added to the known rules after the first n.
 func (c *schemas) forget(n int) {
 	for _, key := range c.added[n:] {
 		delete(c.known, key)
@@ -180,7 +180,7 @@ func (c *schemas) spend(path string, steps, bytes int) error {
 	return nil
 }
 
-// rule returns a reference to the rule of that key, which build makes where it is not known yet.
+// rule returns a reference to the rule of that key; build makes it if it is not known yet.
 func (c *schemas) rule(key, name string, build func() (*expr, error)) (*expr, error) {
 	known := c.shared
 	if strings.HasPrefix(key, refers) {
@@ -227,7 +227,7 @@ func (c *schemas) schema(v *value, path string) (*expr, error) {
 	})
 }
 
-// short is a path for errors, of which a long one lacks the middle.
+// short shortens the middle of a long path for errors.
 func short(path string) string {
 	const most = 256
 	if len(path) <= most {
@@ -371,8 +371,7 @@ func (c *schemas) plain(v *value, path string) (*expr, error) {
 	return choice(subs...), nil
 }
 
-// typesOf returns the types that a schema allows. One without a type allows those that its keywords are about: it says
-// nothing about others, but does not mean them either.
+// typesOf returns the types that a schema allows. One without a type allows those that its keywords are about.
 func typesOf(v *value, path string) ([]string, error) {
 	var named []string
 	switch t := v.get("type"); {
@@ -399,7 +398,7 @@ func typesOf(v *value, path string) ([]string, error) {
 			return nil, fmt.Errorf("%s/type: %q is no type; types are %s", path, shown(name), strings.Join(types, ", "))
 		}
 	}
-	if slices.Contains(named, "number") { // which includes integers
+	if slices.Contains(named, "number") { // it includes integers
 		named = slices.DeleteFunc(slices.Clone(named), func(n string) bool { return n == "integer" })
 	}
 	return named, nil
@@ -464,7 +463,7 @@ func (v *value) is(name string) bool {
 	return name == "number"
 }
 
-// rational returns a number exactly, unless its exponent is so large that nobody means it.
+// rational returns a number exactly, unless its exponent is absurdly large.
 func rational(v *value) (*big.Rat, bool) {
 	if v == nil || v.kind != '0' || len(v.text) > 100 {
 		return nil, false

@@ -8,12 +8,12 @@ import (
 
 // Bounds of what merging may lead to.
 const (
-	maxAlternatives = 256 // schemas without applicators that one schema stands for
+	maxAlternatives = 256 // schemas without applicators that replace one schema
 	maxMerge        = 32  // schemas within each other that are merged
 )
 
-// expand returns schemas without $ref, allOf, anyOf and oneOf at their top, one of which a value valid by v is valid
-// by.
+// expand returns schemas without $ref, allOf, anyOf and oneOf at their top; a value is valid by v if it is valid by one
+// of them.
 func (c *schemas) expand(v *value, path string, depth int) ([]*value, error) {
 	path = short(path)
 	if depth > maxMerge {
@@ -57,7 +57,7 @@ func (c *schemas) expand(v *value, path string, depth int) ([]*value, error) {
 	return out, nil
 }
 
-// parts returns what an applicator asks for: one of the schemas of each list.
+// parts returns an applicator's requirements: one of the schemas of each list.
 func (c *schemas) parts(key string, e *value, path string, depth int) ([][]*value, error) {
 	if key == "$ref" {
 		target, at, err := c.resolve(e, path)
@@ -111,7 +111,7 @@ func (c *schemas) cross(a, b []*value, path string) ([]*value, error) {
 	return out, nil
 }
 
-// merge returns the schema of values that are valid by both a and b, which have no applicators.
+// merge returns the schema of values that are valid by both a and b. Both have no applicators.
 func (c *schemas) merge(a, b *value, path string) (*value, error) {
 	if err := c.spend(path, 64+16*len(a.keys)+4*len(a.keys)*len(b.keys), 0); err != nil {
 		return nil, err
@@ -141,11 +141,11 @@ func (c *schemas) merge(a, b *value, path string) (*value, error) {
 	return c.mergeProperties(out, a, b, path)
 }
 
-// itemKeys are keywords about an array's items. Which items one is about depends on the other two.
+// itemKeys are keywords about an array's items. The items of one keyword depend on the other two.
 var itemKeys = []string{"prefixItems", "items", "additionalItems"}
 
-// sameTuples reports whether two schemas say the same about items, unless neither is about an array's first items, each
-// by itself, or one says nothing about items.
+// sameTuples reports whether two schemas agree about items: neither is about an array's first items, or one is not
+// about items at all, or they say the same.
 func sameTuples(a, b *value) bool {
 	about := func(v *value) bool {
 		return slices.ContainsFunc(itemKeys, func(k string) bool { return v.get(k) != nil })
@@ -162,7 +162,7 @@ func sameTuples(a, b *value) bool {
 	})
 }
 
-// both returns a schema of what is valid by x and y.
+// both returns a schema that is valid by x and y.
 func both(x, y *value) *value {
 	return &value{kind: '{', keys: []string{"allOf"}, values: []*value{{kind: '[', values: []*value{x, y}}}}
 }
@@ -194,7 +194,7 @@ func (c *schemas) mergeKeyword(key string, x, y *value, path string) (*value, er
 	return x, c.loosen("%s: allOf, $ref, anyOf or oneOf leads to %s twice with different values, which is not supported", path, key)
 }
 
-// list returns a list's values, or what is no list as the only one.
+// list returns a list's values, or anything else as the only value.
 func list(v *value) []*value {
 	if v.kind == '[' {
 		return v.values
@@ -217,8 +217,8 @@ func commonTypes(x, y *value) *value {
 	return out
 }
 
-// mergeProperties sets the properties of out to those of a and b, in this order. A member that only one of them names
-// is subject to the other's additionalProperties.
+// mergeProperties sets the properties of out to those of a and b, in this order. The other's additionalProperties apply
+// to a member that only one of them names.
 func (c *schemas) mergeProperties(out, a, b *value, path string) (*value, error) {
 	others := [2]*value{a.get("additionalProperties"), b.get("additionalProperties")}
 	props := &value{kind: '{', members: map[string]int{}}
@@ -253,8 +253,8 @@ func (c *schemas) mergeProperties(out, a, b *value, path string) (*value, error)
 	return out, nil
 }
 
-// disjoint says of a oneOf that its schemas are not plainly disjoint, with loosen: a value could be valid by two of
-// them, which oneOf forbids.
+// disjoint tells loosen that the schemas of a oneOf may not be disjoint: a value could be valid by two of them, which
+// oneOf forbids.
 func (c *schemas) disjoint(list *value, path string) error {
 	if list.kind != '[' {
 		return fmt.Errorf("%s: a list of schemas belongs here", path)
@@ -262,7 +262,7 @@ func (c *schemas) disjoint(list *value, path string) error {
 	if len(list.values) > maxAlternatives {
 		return fmt.Errorf("%s: more than %d schemas", path, maxAlternatives)
 	}
-	quiet := *c // what it loosens is named where the schemas themselves are read
+	quiet := *c // what it loosens is listed where the schemas themselves are read
 	quiet.loose = nil
 	ways, errs := make([][]*value, len(list.values)), make([]error, len(list.values))
 	for i, v := range list.values {

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Digits of numbers without bounds: as many as 64 bits tell apart, so that a model cannot write digits for ever.
+// Digits of numbers without bounds: as many as 64 bits distinguish, so that a model cannot write digits for ever.
 const (
 	integerDigits  = 18
 	fractionDigits = 16
 	maxModulus     = 1000
 )
 
-// rangeBytes is roughly what the numbers between two bounds take: expressions by the digits of the bounds.
+// rangeBytes is roughly the size of the numbers between two bounds: expressions by the digits of the bounds.
 const rangeBytes = 32 << 10
 
 var digit = class(runeRange{'0', '9'})
@@ -30,7 +30,7 @@ func (c *schemas) readLimits(v *value, path string) (l limits, err error) {
 		if e == nil || e.kind == 'f' && key[0] == 'e' {
 			continue
 		}
-		if e.kind == 't' && key[0] == 'e' { // up to draft 4: the bound beside it is not allowed
+		if e.kind == 't' && key[0] == 'e' { // up to draft 4: the other bound is not allowed itself
 			if e = v.get(strings.ToLower(key[len("exclusive"):])); e == nil {
 				continue
 			}
@@ -69,7 +69,7 @@ func (c *schemas) integer(v *value, path string) (*expr, error) {
 		if !ok || r.Sign() <= 0 {
 			return nil, fmt.Errorf("%s/multipleOf: a number above 0 belongs here, not %s", path, m)
 		}
-		n := r.Num() // a whole number is a multiple of n/d in lowest terms where it is one of n
+		n := r.Num() // a whole number is a multiple of n/d in lowest terms if it is one of n
 		if n.Cmp(big.NewInt(maxModulus)) > 0 {
 			err = c.loosen("%s: multipleOf %s is not supported; at most %d", path, m, maxModulus)
 		} else if step = n.Int64(); step > 1 && (l.lo != nil || l.hi != nil) {
@@ -97,7 +97,7 @@ func wholePart() *expr {
 	return sequence(class(runeRange{'1', '9'}), repeat(digit, 0, integerDigits-1))
 }
 
-// multiples returns the multiples of n: vertex 1+r stands after digits whose remainder is r.
+// multiples returns the multiples of n: vertex 1+r follows digits with remainder r.
 func multiples(n int) *expr {
 	g := make([]vertex, n+2)
 	for d := 1; d <= 9; d++ {
@@ -249,7 +249,7 @@ func (c *schemas) number(v *value, path string) (*expr, error) {
 	})
 }
 
-// decimalPlaces returns n where r is 1/10^n, n from 1.
+// decimalPlaces returns n if r is 1/10^n, n from 1.
 func decimalPlaces(r *big.Rat) (int, bool) {
 	if r == nil || r.Sign() <= 0 || !r.Num().IsInt64() || r.Num().Int64() != 1 {
 		return 0, false
@@ -259,7 +259,7 @@ func decimalPlaces(r *big.Rat) (int, bool) {
 	return n, n > 0 && n <= fractionDigits && s == "1"+strings.Repeat("0", n)
 }
 
-// decimalsBetween returns the numbers within l with at most so many decimal places.
+// decimalsBetween returns the numbers within l with at most this many decimal places.
 func decimalsBetween(l limits, places int) (*expr, error) {
 	var subs []*expr
 	zero := new(big.Rat)
@@ -286,7 +286,7 @@ func decimalsBetween(l limits, places int) (*expr, error) {
 	return choice(subs...), nil
 }
 
-// positives returns the numbers within l, whose lo is at least 0.
+// positives returns the numbers within l; its lo is at least 0.
 func positives(l limits, places int) *expr {
 	whole, fraction := split(l.lo)
 	next := new(big.Int).Add(whole, big.NewInt(1))
@@ -306,8 +306,8 @@ func positives(l limits, places int) *expr {
 	return choice(from(whole, low), sequence(naturals(next, before), free), from(top, high))
 }
 
-// split returns the whole part of r, at least 0, and the digits after its point without zeros at the end; of those that
-// never end, 40.
+// split returns the whole part of r, at least 0, and the digits after its point without trailing zeros; 40 of those
+// that never end.
 func split(r *big.Rat) (*big.Int, string) {
 	whole, digits, _ := strings.Cut(r.FloatString(40), ".")
 	n, _ := new(big.Int).SetString(whole, 10)
@@ -322,7 +322,7 @@ type bound struct {
 	loOpen, hiOpen bool
 }
 
-// fraction returns the fractions within b, with the point, or nothing where that is within b.
+// fraction returns the fractions within b, with the point, or nothing if that is within b.
 func (b bound) fraction(places int) *expr {
 	more := sequence(literal("."), b.digits(places, false))
 	if b.mayEnd() {
@@ -339,7 +339,7 @@ func (b bound) mayEnd() bool {
 	return !b.high || b.hi != "" || !b.hiOpen
 }
 
-// digits returns the digits that may come next, at most so many and at least one unless end is set.
+// digits returns the digits that may come next, at most this many and at least one unless end is set.
 func (b bound) digits(places int, end bool) *expr {
 	var subs []*expr
 	if end && b.mayEnd() {

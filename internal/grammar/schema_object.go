@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// What stands between the parts of objects and arrays: at most one space after it.
+// Separators of objects and arrays: at most one space after each.
 var (
 	comma = sequence(literal(","), optional(literal(" ")))
 	colon = sequence(literal(":"), optional(literal(" ")))
@@ -92,7 +92,7 @@ type property struct {
 	member   *expr
 }
 
-// memberGraph is members in their order, then extra ones: its vertices 2i and 2i+1 stand before property i, without and
+// memberGraph returns members in their order, then extra ones: its vertices 2i and 2i+1 precede property i, without and
 // with a member before.
 func memberGraph(props []property, extra *expr) *expr {
 	g := make([]vertex, 2*len(props)+2)
@@ -174,8 +174,8 @@ func (c *schemas) properties(v *value, path string) ([]property, error) {
 	return out, nil
 }
 
-// extraMember returns a member that properties does not name, nil where there may be none. Without additionalProperties
-// there may be some only if nothing else says what members there are, as in llama.cpp.
+// extraMember returns a member that properties does not name, nil if there may be none. Without additionalProperties
+// there may be some only if nothing else restricts members, as in llama.cpp.
 func (c *schemas) extraMember(v *value, props []property, path string) (*expr, error) {
 	if v.get("patternProperties") != nil {
 		return c.patternMember(v, props, path)
@@ -312,11 +312,11 @@ func tupleOf(v *value, path string) (t tuple, err error) {
 	case first != nil:
 		t.prefix = first.values
 	}
-	t.prefixKey, t.restKey, t.rest = "prefixItems", "items", items // additionalItems says nothing beside a single schema
+	t.prefixKey, t.restKey, t.rest = "prefixItems", "items", items // additionalItems has no effect next to a single schema
 	return t, nil
 }
 
-// arrayGraph returns a tuple's first items in their order, then others; item is nil where there are no others.
+// arrayGraph returns a tuple's first items in their order, then others; item is nil if there are no others.
 func (c *schemas) arrayGraph(t tuple, item *expr, least, most int, path string) (*expr, error) {
 	n := len(t.prefix)
 	if item == nil && (most == unbounded || most > n) {

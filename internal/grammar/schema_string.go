@@ -10,7 +10,7 @@ import (
 // plainRunes are the characters that stand for themselves in a JSON string.
 var plainRunes = complement(normalise([]runeRange{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}))
 
-// spelled returns one character of normalised ranges within a JSON string, each spelled in one way.
+// spelled returns one character of normalised ranges within a JSON string, each with one spelling.
 func spelled(ranges []runeRange) *expr {
 	var subs []*expr
 	if r := intersect(ranges, plainRunes); len(r) > 0 {
@@ -75,7 +75,7 @@ var formats = func() map[string]string {
 	return named
 }()
 
-// numeric formats, which OpenAPI uses beside number and integer, say nothing about a JSON text.
+// numeric formats, which OpenAPI uses with number and integer, do not restrict a JSON text.
 var numericFormats = strings.Fields("int32 int64 uint uint32 uint64 float double decimal")
 
 // text returns the strings that are valid by v.
@@ -97,7 +97,7 @@ func (c *schemas) text(v *value, path string) (*expr, error) {
 		for _, e := range list(f) {
 			p, ok := formats[e.text]
 			if ok {
-				patterns = append([]string{"^(" + p + ")$"}, patterns...) // what the others are dropped for where all are too large
+				patterns = append([]string{"^(" + p + ")$"}, patterns...) // the others are dropped for this one if all are too large
 			} else if !slices.Contains(numericFormats, e.text) {
 				if err := c.loosen("%s: the format %s is not supported", path, e); err != nil {
 					return nil, err
@@ -115,10 +115,10 @@ func (c *schemas) text(v *value, path string) (*expr, error) {
 	return c.rule(fmt.Sprintf("string %d %d", least, most), path, func() (*expr, error) { return sized(least, most), nil })
 }
 
-// sized returns the JSON strings of so many characters.
+// sized returns the JSON strings with this many characters.
 func sized(least, most int) *expr { return quoted(repeat(stringChar(), least, most)) }
 
-// patternText returns the JSON strings of so many characters that match all patterns.
+// patternText returns the JSON strings with this many characters that match all patterns.
 func (c *schemas) patternText(patterns []string, least, most int, path string) (*expr, error) {
 	var d *dfa
 	for _, p := range patterns {
@@ -148,7 +148,7 @@ func (c *schemas) patternText(patterns []string, least, most int, path string) (
 	return quoted(d.expr(c.m)), c.spend(path, 0, 0)
 }
 
-// pattern returns the automaton of a regular expression, which is made once.
+// pattern returns the automaton of a regular expression; it is made once.
 func (c *schemas) pattern(text string) (*dfa, error) {
 	if d, ok := c.patterns[text]; ok {
 		return d, nil
@@ -163,7 +163,7 @@ func (c *schemas) pattern(text string) (*dfa, error) {
 	return d, err
 }
 
-// loosenPattern is loosen for a pattern, but for a grammar that is too large or not wanted any more.
+// loosenPattern is loosen for a pattern, but fails if the grammar is too large or no longer wanted.
 func (c *schemas) loosenPattern(path string, err error) error {
 	if c.m.err != nil {
 		return fmt.Errorf("%s: %w", path, c.m.err)

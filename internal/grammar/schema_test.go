@@ -296,7 +296,7 @@ func TestSchemasNotSupportedAreNamed(t *testing.T) {
 		`{"prefixItems":[{}],"items":[{}]}`:                                    `exclude each other`,
 		`{"allOf":[{"prefixItems":[{}]},{"items":{"type":"integer"}}]}`:        `lists of items that differ`,
 		`{"type":"array","items":[{"type":"integer"},{"type":"wrong"}]}`:       `/items/1`,
-		`{"a":1,"a":2}`:                                                        `"a" is there twice`,
+		`{"a":1,"a":2}`:                                                        `"a" occurs twice`,
 		`{`:                                                                    `is no JSON`,
 		`{} {}`:                                                                `more than one`,
 		`[1]`:                                                                  `a schema is an object`,

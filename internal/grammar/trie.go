@@ -18,7 +18,7 @@ type trieNode struct {
 	ends   bool // a token ends here
 }
 
-// group describes a node with many tokens below it, which can be allowed together where the text may repeat all their
+// group describes a node with many tokens below it, which can be allowed together if the text may repeat all their
 // bytes.
 type group struct {
 	bytes byteSet // bytes of the nodes below
@@ -34,7 +34,7 @@ const groupDepth = 4
 // longestToken bounds what a trie holds; a node's depth takes 16 bits.
 const longestToken = 1<<16 - 1
 
-// newTrie enters the tokens of order, which is sorted by bytes and keeps.
+// newTrie inserts the tokens of order that keep accepts; order is sorted by bytes.
 func newTrie(tokens [][]byte, order []int32) trie {
 	t := trie{order: order}
 	var path []int32 // the nodes of the last token
@@ -65,7 +65,7 @@ func newTrie(tokens [][]byte, order []int32) trie {
 	return t
 }
 
-// close ends node n, below which all nodes are known.
+// close ends node n; all nodes below it are known.
 func (t *trie) close(n, tokens int32) {
 	t.nodes[n].skip = int32(len(t.nodes))
 	if len(t.nodes)-int(n) <= minGroup || t.nodes[n].depth > groupDepth {

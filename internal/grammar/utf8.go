@@ -6,7 +6,7 @@ import "unicode/utf8"
 type byteRange struct{ lo, hi byte }
 
 // utf8Sequences calls emit with the sequences of byte ranges that together match the UTF-8 of normalised ranges and
-// nothing else. emit must not keep its argument. The ranges are cut where the encoding's length changes and then
+// nothing else. emit must not keep its argument. The ranges are cut where the length of the encoding changes, and then
 // wherever a prefix is not followed by all continuation bytes, as in Russ Cox, "Regular Expression Matching in the
 // Wild", 2010.
 func utf8Sequences(ranges []runeRange, emit func([]byteRange)) {

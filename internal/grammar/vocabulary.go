@@ -53,14 +53,14 @@ func NewVocabulary(tokens [][]byte, ends []int32, special map[string]int32) (*Vo
 	return v, nil
 }
 
-// shortToken is the length in bytes that most tokens do not exceed. What a long count still allows is the same for all
-// of these (see canonical), so the few longer ones, mostly runs of one character, have a trie of their own.
+// shortToken is the length in bytes that most tokens do not exceed. A long count allows the same for all of these (see
+// canonical), so the few longer ones, mostly runs of one character, have a trie of their own.
 const shortToken = 16
 
 // Size returns the number of tokens.
 func (v *Vocabulary) Size() int { return v.size }
 
-// text returns the bytes of a token, of one that stands for none its text.
+// text returns a token's bytes, or its text if it stands for none.
 func (v *Vocabulary) text(id int32) []byte {
 	if len(v.pieces[id]) == 0 {
 		return []byte(v.texts[id])
@@ -71,7 +71,7 @@ func (v *Vocabulary) text(id int32) []byte {
 // none is no token.
 const none = -1
 
-// resolve returns the id that a token literal means, none where it may be missing and is.
+// resolve returns the id of a token literal, or none if it may be missing and is.
 func (v *Vocabulary) resolve(l tokenLiteral) (int32, error) {
 	if l.optional {
 		if id, ok := v.special[l.text]; ok {

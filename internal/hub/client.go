@@ -136,7 +136,7 @@ func (h *Hub) askOnce(ctx context.Context, repo string, u *url.URL, read func(io
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, &passing{fmt.Errorf("%s answers about %s what cannot be read: %w", h.o.Endpoint, repo, err), 0}
+		return nil, &passing{fmt.Errorf("%s gave an unreadable answer about %s: %w", h.o.Endpoint, repo, err), 0}
 	}
 	return resp.Header, nil
 }

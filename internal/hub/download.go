@@ -127,7 +127,7 @@ func (d *download) run(ctx context.Context) error {
 		if !resumed {
 			return failed(ErrDamaged, "what %s sends of %s has not the hash that it lists; nothing was kept", d.h.o.Endpoint, d.f.Path)
 		}
-		d.h.note("what an earlier download left of %s was damaged; it is downloaded whole", d.f.Path)
+		d.h.note("the earlier partial download of %s was damaged; the whole file is downloaded", d.f.Path)
 		resumed = false
 	}
 }
@@ -144,7 +144,7 @@ func (d *download) resume(ctx context.Context) error {
 	d.hash = newHash(d.f)
 	d.tag = d.readTag()
 	if info.Size() >= longCheck {
-		d.h.note("checking the %s of %s that are there", Bytes(info.Size()), d.f.Path)
+		d.h.note("checking the %s of %s that were downloaded before", Bytes(info.Size()), d.f.Path)
 	}
 	buf := make([]byte, copyBuffer)
 	for d.done < info.Size() {

@@ -73,7 +73,7 @@ var (
 	ErrDenied   = errors.New("the hub does not allow it")     // a token is missing, or its owner has not accepted the model's terms
 	ErrOffline  = errors.New("the hub cannot be reached")     // or must not be
 	ErrInUse    = errors.New("it is being downloaded")        // by somebody else
-	ErrDamaged  = errors.New("what was sent is not the file") // it has another hash or size
+	ErrDamaged  = errors.New("the received bytes are not the file") // it has another hash or size
 	ErrNoRoom   = errors.New("the disk is full")              // or would be
 )
 

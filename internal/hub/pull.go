@@ -78,7 +78,7 @@ func (p *pull) run(ctx context.Context, n Name) (Model, error) {
 	_, whole := p.r.complete(p.commit, wanted[len(chosen)-1:]) // links the tower next to the model
 	m, ok := p.r.complete(p.commit, chosen)
 	if !ok || !whole {
-		return m, fmt.Errorf("%s was downloaded, and is gone from %s; something else removes files there", n, p.h.o.Folder)
+		return m, fmt.Errorf("%s was downloaded, but is gone from %s; another program removes files there", n, p.h.o.Folder)
 	}
 	m.Name = p.now.Model
 	return m, nil

@@ -14,7 +14,7 @@ import (
 type cgroups struct{ root fs.FS }
 
 // controllerDirs returns the directories that can limit the process through a controller (cpu, memory), innermost
-// first, and whether they are of the unified hierarchy (version 2). None where there is no such controller.
+// first, and whether they belong to the unified hierarchy (version 2). None if there is no such controller.
 func (g cgroups) controllerDirs(controller string) (dirs []string, unified bool) {
 	group, unified := g.group(controller)
 	if group == "" {
@@ -83,7 +83,7 @@ func (g cgroups) mount(controller string, unified bool) (root, point string) {
 // unescape undoes the kernel's octal escapes in mountinfo.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// cpuQuota returns the processor time the groups allow, in cores; +Inf without a limit.
+// cpuQuota returns the CPU time that the groups allow, in cores; +Inf without a limit.
 func (g cgroups) cpuQuota() float64 {
 	quota := math.Inf(1)
 	dirs, unified := g.controllerDirs("cpu")
@@ -137,7 +137,7 @@ func (g cgroups) text(dir, name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// lines yields a file's lines; none where it cannot be read.
+// lines yields a file's lines; none if it cannot be read.
 func lines(root fs.FS, name string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		b, err := fs.ReadFile(root, name)

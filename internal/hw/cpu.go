@@ -1,4 +1,4 @@
-// Package hw says what the machine has: processor, cores, memory. It only detects.
+// Package hw detects the machine's CPU, cores and memory.
 package hw
 
 import (
@@ -8,20 +8,19 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// CPU describes the processor as this process sees it. Counts are at least 1; cache sizes are bytes, of one core for
-// L1d and L2 and of one shared slice for L3, 0 where unknown.
+// CPU describes the CPU as this process sees it. Counts are at least 1; cache sizes are bytes, of one core for L1d and
+// L2 and of one shared slice for L3; 0 is unknown.
 type CPU struct {
 	Name          string
 	PhysicalCores int // of the machine
 	LogicalCores  int // of the machine: hardware threads
 	Usable        int // physical cores that affinity mask and cgroup quota leave to this process
 	L1d, L2, L3   int
-	L3All         int // bytes of all slices together; L3 where their number is unknown
+	L3All         int // bytes of all slices together; L3 if their number is unknown
 	Features
 }
 
-// Features are instruction sets that both processor and operating system support. What belongs to another architecture
-// is false.
+// Features are instruction sets that both CPU and operating system support. Those of another architecture are false.
 type Features struct {
 	// amd64
 	AVX2, FMA, F16C bool
@@ -40,7 +39,7 @@ type Features struct {
 	SVE     bool
 }
 
-// topology describes the cores as the operating system does; zero where it does not.
+// topology is the operating system's description of the cores, or zero.
 type topology struct {
 	name                      string
 	physical, logical, usable int
@@ -48,8 +47,7 @@ type topology struct {
 	l3Slices                  int
 }
 
-// Detect reads the processor's description. It never fails: what cannot be found is unknown, and cores fall back to
-// runtime.NumCPU.
+// Detect describes the CPU. It never fails: unknown values are zero, and cores fall back to runtime.NumCPU.
 func Detect() CPU {
 	t := readTopology()
 	logical := first(t.logical, runtime.NumCPU())
@@ -83,7 +81,7 @@ func first(values ...int) int {
 	return 0
 }
 
-// DetectFeatures returns the instruction sets that both processor and operating system support.
+// DetectFeatures returns the instruction sets that both CPU and operating system support.
 func DetectFeatures() Features {
 	x, a := &cpu.X86, &cpu.ARM64
 	i8mm, bf16 := systemExtensions()

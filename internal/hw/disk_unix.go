@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FreeDisk returns how many bytes this user may still write to the file system that path, which must exist, lies on.
+// FreeDisk returns how many bytes this user may still write to the file system of path, which must exist.
 func FreeDisk(path string) (int64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {

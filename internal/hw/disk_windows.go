@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// FreeDisk returns how many bytes this user may still write to the volume that path, which must exist, lies on.
+// FreeDisk returns how many bytes this user may still write to the volume of path, which must exist.
 func FreeDisk(path string) (int64, error) {
 	name, err := windows.UTF16PtrFromString(path)
 	if err != nil {

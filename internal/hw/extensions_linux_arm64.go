@@ -2,7 +2,7 @@ package hw
 
 import "golang.org/x/sys/unix"
 
-// Of Linux's asm/hwcap.h and linux/auxvec.h.
+// From Linux's asm/hwcap.h and linux/auxvec.h.
 const (
 	hwcap2     = 26      // AT_HWCAP2
 	hwcap2BF16 = 1 << 14 // HWCAP2_BF16

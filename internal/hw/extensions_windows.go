@@ -6,8 +6,8 @@ const (
 	bf16Present = 68 // PF_ARM_V86_BF16_INSTRUCTIONS_AVAILABLE
 )
 
-// systemExtensions asks Windows, where x/sys/cpu does not say. Systems that do not know a number, and other processors,
-// have none.
+// systemExtensions asks Windows for features that x/sys/cpu does not report. Systems that do not know a number, and
+// other CPUs, have none.
 func systemExtensions() (i8mm, bf16 bool) {
 	has := func(number uintptr) bool {
 		present, _, _ := isProcessorFeaturePresent.Call(number)

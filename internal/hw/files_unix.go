@@ -4,7 +4,7 @@ package hw
 
 import "golang.org/x/sys/unix"
 
-// OpenFiles returns how many files, connections included, this process may have open at a time; 0: no limit is known.
+// OpenFiles returns how many files, connections included, this process may have open at once; 0: no known limit.
 func OpenFiles() int {
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil || uint64(l.Cur) > 1<<30 {

@@ -6,18 +6,18 @@ package hw
 func DefaultThreads() int { return Detect().Usable }
 
 // IdleCores returns how many usable physical cores no task of another program keeps busy, at least half of the usable
-// ones. The number is a guess, because the load of the last minute says little about the next.
+// ones. It is an estimate, because the load of the last minute says little about the next.
 func IdleCores() int {
 	c := Detect()
 	return idleCores(c.PhysicalCores, c.Usable, busyTasks())
 }
 
-// BusyTasks returns how many tasks of other programs were running in the last minute and still are; 0 where the system
-// does not tell.
+// BusyTasks returns how many tasks of other programs were running in the last minute and still are; 0 if the system
+// does not say.
 func BusyTasks() int { return busyTasks() }
 
-// idleCores takes busy tasks, one a core, off the machine's physical cores. Half of the usable cores is the least,
-// because the operating system shares the rest fairly and the load may be about to end.
+// idleCores subtracts busy tasks, one for each core, from the machine's physical cores. Half of the usable cores is the
+// least, because the operating system shares the rest fairly and the load may be about to end.
 func idleCores(physical, usable, busy int) int {
 	idle := min(usable, physical-busy)
 	return max(idle, usable/2, 1)

@@ -16,7 +16,7 @@ func readTopology() topology {
 	return t
 }
 
-// sysctlInt reads an integer of 4 or 8 bytes; 0 where there is none.
+// sysctlInt reads an integer of 4 or 8 bytes; 0 if there is none.
 func sysctlInt(name string) int {
 	if v, err := unix.SysctlUint32(name); err == nil {
 		return int(v)
@@ -28,5 +28,5 @@ func sysctlInt(name string) int {
 	return int(v)
 }
 
-// busyTasks is not told by sysctl without a Mach call: nothing is clearly busy.
+// sysctl does not report busy tasks without a Mach call: nothing is clearly busy.
 func busyTasks() int { return 0 }

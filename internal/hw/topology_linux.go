@@ -18,7 +18,7 @@ func readTopology() topology {
 	var set unix.CPUSet
 	allowed := set.IsSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		allowed = func(int) bool { return true } // a machine of more processors than the set holds
+		allowed = func(int) bool { return true } // the machine has more CPUs than the set holds
 	}
 	return parseTopology(os.DirFS("/"), allowed)
 }
@@ -45,7 +45,7 @@ func parseTopology(root fs.FS, allowed func(cpu int) bool) topology {
 		}
 	}
 	t.physical, t.usable = len(all), len(mine)
-	// Rounded down: with one worker more than the quota pays for, the kernel stops all of them for part of each period.
+	// Rounded down: with one worker more than the quota allows, the kernel stops all of them for part of each period.
 	if quota := (cgroups{root}).cpuQuota(); t.usable > 0 && quota < float64(t.usable) {
 		t.usable = max(1, int(math.Floor(quota)))
 	}
@@ -57,7 +57,7 @@ func parseTopology(root fs.FS, allowed func(cpu int) bool) topology {
 	return t
 }
 
-// parseList parses the kernel's lists of processors, as in "0-3,8"; what is malformed is left out.
+// parseList parses the kernel's lists of CPUs, such as "0-3,8", and leaves malformed parts out.
 func parseList(s string) []int {
 	var ids []int
 	for part := range strings.SplitSeq(s, ",") {
@@ -77,7 +77,7 @@ func parseList(s string) []int {
 	return ids
 }
 
-// modelName is for processors without CPUID: what /proc/cpuinfo says, or the board's name from the device tree.
+// modelName is for CPUs without CPUID: the name in /proc/cpuinfo, or the board's name from the device tree.
 func modelName(root fs.FS) string {
 	for line := range lines(root, "proc/cpuinfo") {
 		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == "model name" {
@@ -87,7 +87,7 @@ func modelName(root fs.FS) string {
 	return strings.TrimRight(cgroups{root}.text("sys/firmware/devicetree/base", "model"), "\x00")
 }
 
-// caches reads the first processor's data and unified caches, bytes, and how many logical processors share its L3.
+// caches reads the first CPU's data and unified caches, in bytes, and how many logical CPUs share its L3.
 func caches(root fs.FS) (l1d, l2, l3, sharing int) {
 	for i := range 8 {
 		dir := path.Join(cpuDir, "cpu0/cache", fmt.Sprintf("index%d", i))
@@ -107,7 +107,7 @@ func caches(root fs.FS) (l1d, l2, l3, sharing int) {
 	return l1d, l2, l3, sharing
 }
 
-// parseSize parses sysfs cache sizes, as in 32K; 0 where malformed.
+// parseSize parses sysfs cache sizes, such as 32K; 0 if malformed.
 func parseSize(s string) int {
 	unit := 1
 	switch {

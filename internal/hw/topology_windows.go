@@ -50,7 +50,7 @@ func readTopology() topology {
 	return t
 }
 
-// processorName is for processors without CPUID.
+// processorName is for CPUs without CPUID.
 func processorName() string {
 	k, err := registry.OpenKey(registry.LOCAL_MACHINE, `HARDWARE\DESCRIPTION\System\CentralProcessor\0`, registry.QUERY_VALUE)
 	if err != nil {
@@ -61,5 +61,5 @@ func processorName() string {
 	return name
 }
 
-// busyTasks is not told without sampling counters over time: nothing is clearly busy.
+// Windows does not report busy tasks without sampling counters over time: nothing is clearly busy.
 func busyTasks() int { return 0 }

@@ -83,7 +83,7 @@ func parseGGUF(path string, b []byte) (*Matrix, error) {
 		}
 		counts := f.Tensor(name + suffixCounts)
 		if counts == nil || counts.Type != quant.F32 || t.Type != quant.F32 {
-			return nil, fmt.Errorf("%s: entry %q: sums and counts of F32 must both be there", path, name)
+			return nil, fmt.Errorf("%s: entry %q needs both sums and counts, in F32", path, name)
 		}
 		e := &Entry{Sums: make([]float32, t.Elems()), Counts: make([]int64, counts.Elems())}
 		quant.Decode(quant.F32, e.Sums, t.Data)
@@ -110,7 +110,7 @@ type older struct {
 // take returns the next n bytes; none when the file ends before.
 func (r *older) take(n int, what string) []byte {
 	if r.err == nil && (n < 0 || n > len(r.b)) {
-		r.err = fmt.Errorf("%s: the file ends in %s; it is no importance matrix, or cut off", r.path, what)
+		r.err = fmt.Errorf("%s: the file ends in %s; it is no importance matrix, or was cut off", r.path, what)
 	}
 	if r.err != nil {
 		return nil
@@ -147,7 +147,7 @@ func parseOlder(path string, b []byte) (*Matrix, error) {
 			break
 		}
 		if m.Entries[name] != nil {
-			return nil, fmt.Errorf("%s: entry %q is there twice", path, name)
+			return nil, fmt.Errorf("%s: entry %q occurs twice", path, name)
 		}
 		e := &Entry{Sums: make([]float32, count), Counts: []int64{max(1, int64(calls))}}
 		quant.Decode(quant.F32, e.Sums, values)

@@ -1,4 +1,4 @@
-// Package kvfile reads and writes files of keys and values: what a KV cache holds of one text. docs/kv-file.md
+// Package kvfile reads and writes files of keys and values: the content of a KV cache for one text. docs/kv-file.md
 // describes the format.
 package kvfile
 
@@ -20,7 +20,7 @@ const Magic = "PIKV\r\n\x1a\n"
 
 const version = 3
 
-// Limits on what a header may say: beyond them a file is taken for damaged before memory is asked for.
+// Limits of a header: beyond them a file counts as damaged before memory is allocated.
 const (
 	maxName   = 1 << 10 // bytes
 	maxLayers = 1 << 12
@@ -31,13 +31,13 @@ const (
 // Digest is a SHA-256.
 type Digest [32]byte
 
-// Header says what a file holds.
+// Header describes a file's content.
 type Header struct {
 	Name       string // of the model, for people
-	Model      Digest // of all that decides what keys and values a token gets, but for rounding
-	Arithmetic Digest // of what decides rounding
+	Model      Digest // of everything that decides a token's keys and values, except rounding
+	Arithmetic Digest // of everything that decides rounding
 	Layers     []compute.KVShape
-	Windowed   []bool          // [layers] which layers' pages before Near are not there, as no window reaches them
+	Windowed   []bool          // [layers] layers without pages before Near, because no window reaches them
 	Near       int             // the first page that the file has of those
 	Labels     []kvcache.Label // of its positions
 }
@@ -51,8 +51,7 @@ const layerBytes = 16
 // windowedLayer is the bit of a layer's KV heads that says that it has windows.
 const windowedLayer = 1 << 31
 
-// stateLayer is the bit of a layer's KV heads that says that it has a state, of as many numbers as keys have elements
-// otherwise.
+// stateLayer is the bit of a layer's KV heads that marks a state; the elements of a key are then its numbers.
 const stateLayer = 1 << 30
 
 // fixed are the header's bytes before its lists.
@@ -71,13 +70,13 @@ func (h *Header) Bytes() int64 {
 	return size
 }
 
-// recurrent reports whether some layers have a state, which the file has behind its pages.
+// recurrent reports whether some layers have a state. The file has them after its pages.
 func (h *Header) recurrent() bool {
 	return slices.ContainsFunc(h.Layers, func(l compute.KVShape) bool { return l.State > 0 })
 }
 
-// NewState returns memory for the states of all layers behind the last position, which are written and read as a page
-// is; nil where no layer has one.
+// NewState returns memory for the states of all layers after the last position, written and read like a page; nil if no
+// layer has one.
 func (h *Header) NewState() [][]byte {
 	if !h.recurrent() {
 		return nil
@@ -97,7 +96,7 @@ func (h *Header) positions(layer int) int64 {
 	return int64(len(h.Labels))
 }
 
-// NewPage returns memory for page i of the layers that the file has it of: see compute.Device.ReadPage.
+// NewPage returns memory for page i of the layers that have it in the file: see compute.Device.ReadPage.
 func (h *Header) NewPage(i int) [][]byte {
 	page, n := make([][]byte, len(h.Layers)), h.PageLen(i)
 	for l, shape := range h.Layers {
@@ -118,7 +117,7 @@ func (h *Header) Pages() int {
 	return (len(h.Labels) + compute.PagePositions - 1) / compute.PagePositions
 }
 
-// A label in a file is a token and two bits that say by which arithmetic it was evaluated.
+// A label in a file is a token and two bits for the arithmetic that evaluated it.
 const (
 	singleToken = 1 << iota
 	otherDevices
@@ -128,7 +127,7 @@ const (
 // withinKey is a bit of a layer's elements of a value: it is the first elements of the key and not stored.
 const withinKey = 1 << 31
 
-// Of the same elements the bits from everyShift on say that only the last of every so many positions has a row.
+// The bits of the same elements from everyShift on say that only the last of every that many positions has a row.
 const (
 	everyShift = 21
 	mostEvery  = 1<<10 - 1
@@ -190,7 +189,7 @@ type Writer struct {
 	buffer []byte
 }
 
-// NewWriter writes h to w. As many pages as it has follow.
+// NewWriter writes h to w. All its pages follow.
 func NewWriter(w io.Writer, h *Header) (*Writer, error) {
 	b, err := h.encode()
 	if err == nil {
@@ -218,7 +217,7 @@ type Reader struct {
 	buffer []byte
 }
 
-// errDamaged is the error of a file whose content is not what was written.
+// errDamaged is the error of a damaged file.
 var errDamaged = errors.New("the file is damaged: a checksum is wrong; evaluate the text again and save it anew")
 
 // NewReader reads the header of a file of size bytes from r, and checks that the file is complete.
@@ -307,7 +306,7 @@ func (f *Reader) decode(b []byte, name, layers, tokens int, size int64) error {
 	return nil
 }
 
-// Next reads the next page, which has as many positions as page has room for: PageLen's.
+// Next reads the next page. page must have PageLen's positions.
 func (f *Reader) Next(page [][]byte) error {
 	n := 4
 	for _, l := range page {

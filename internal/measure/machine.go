@@ -80,7 +80,7 @@ func (m *Machine) Check() error {
 	}
 	if m.Speeds != nil {
 		if err := m.Speeds.Check(); err != nil {
-			return fmt.Errorf("the processor: %w", err)
+			return fmt.Errorf("the CPU: %w", err)
 		}
 	}
 	for _, c := range m.GPUs {
@@ -148,7 +148,7 @@ func (m *Machine) measureSpeeds(ctx context.Context, step func()) error {
 	bytes := min(max(2*int64(hw.Detect().L3All), leastCPULayers), mostCPULayers)
 	measured, err := speeds(ctx, func() (compute.Device, error) { return cpu.New(cpu.Options{Threads: threads, ThreadsBatch: threads}) }, usualLayers(bytes, gap), step)
 	if err != nil {
-		return fmt.Errorf("measuring a model's layers on the processor: %w", err)
+		return fmt.Errorf("measuring a model's layers on the CPU: %w", err)
 	}
 	m.Speeds = &measured
 	return nil

@@ -1,6 +1,5 @@
-// Package monotime tells time finely enough to measure with. On Windows package time follows the timer interrupt, half
-// a millisecond to sixteen between two readings: a token's time came out as nothing, and memory as twice as fast as it
-// is.
+// Package monotime is a clock that is fine enough to measure with. On Windows package time follows the timer interrupt,
+// half a millisecond to sixteen between two readings: a token took no time, and memory seemed twice as fast as it is.
 package monotime
 
 import "time"

@@ -10,31 +10,31 @@ import (
 // Experts counts which experts of a model's layers tokens used, text by text.
 type Experts struct {
 	Texts  []Text
-	Pairs  []uint64      // [len(Lags())] tokens behind which another one lay so many tokens later in the same sequence
+	Pairs  []uint64      // [len(Lags())] tokens that another one follows at this distance in the same sequence
 	Layers []ExpertLayer // [layer] a layer without experts has the zero value
 }
 
-// Text is one of the texts that uses were counted in.
+// Text is a text with counted uses.
 type Text struct {
 	Name   string
 	Tokens uint64 // counted
 }
 
-// ExpertLayer counts what one layer's experts were used for.
+// ExpertLayer counts the uses of one layer's experts.
 type ExpertLayer struct {
 	Uses   [][]uint32 // [text][expert] tokens that used the expert
-	Again  []uint64   // [len(Lags())] uses of an expert by the first token of a pair that the second one shares
-	Active [][]uint32 // [expert][n_ff] tokens for which each neuron of the expert was active; nil: none is ever zero, or it was not counted
+	Again  []uint64   // [len(Lags())] uses of an expert by the first token of such a pair that the second one shares
+	Active [][]uint32 // [expert][n_ff] tokens for which each neuron of the expert was active; nil: none is ever zero, or they were not counted
 }
 
-// Lags returns the distances, in tokens, at which it is counted whether a token uses the experts of an earlier one.
+// Lags returns the distances, in tokens, at which shared uses of experts are counted.
 func Lags() []int { return []int{1, 2, 4, 8, 16, 32, 64} }
 
 // MostTexts bounds the texts that are counted apart.
 const MostTexts = 16
 
-// NewExperts returns empty counts of texts for a model whose layers have so many experts each, 0 for none, of so many
-// neurons; ff of 0 counts no neurons.
+// NewExperts returns empty counts of texts for a model with this many experts in each layer, 0 for none, and this many
+// neurons in each; ff of 0 counts no neurons.
 func NewExperts(texts []string, experts []int, ff int) *Experts {
 	x := &Experts{Pairs: make([]uint64, len(Lags())), Layers: make([]ExpertLayer, len(experts))}
 	for _, name := range texts {
@@ -56,7 +56,7 @@ func NewExperts(texts []string, experts []int, ff int) *Experts {
 	return x
 }
 
-// Count returns the number of the layer's experts, 0 where it has none.
+// Count returns the number of the layer's experts, 0 if it has none.
 func (y *ExpertLayer) Count() int {
 	if len(y.Uses) == 0 {
 		return 0
@@ -173,8 +173,8 @@ func (y *ExpertLayer) checkNeurons(n int) error {
 	return nil
 }
 
-// Prior returns the share of tokens that used each expert of a layer, which is what to expect of further tokens.
-// [expert], 0…1; nil where the layer has no experts or no token was counted
+// Prior returns the share of tokens that used each expert of a layer, as an estimate for other tokens. [expert], 0…1;
+// nil if the layer has no experts or no token was counted
 func (x *Experts) Prior(layer int) []float64 {
 	tokens := x.Tokens()
 	if x.Layers[layer].Count() == 0 || tokens == 0 {
@@ -188,9 +188,9 @@ func (x *Experts) Prior(layer int) []float64 {
 	return share
 }
 
-// Order returns the layer's experts hottest first; [i] is the one to be stored i-th. Experts that are equally hot keep
-// their order. Where experts lie in groups of as many neighbours each, groups is above 1: whole groups are sorted by
-// the sum of their uses, and each group's experts within it.
+// Order returns the layer's experts hottest first; [i] is the one to be stored i-th. Equally hot experts keep their
+// order. If groups is above 1, experts are in that many groups of neighbours: whole groups are sorted by the sum of
+// their uses, and each group's experts within it.
 func (y *ExpertLayer) Order(groups int) []int32 {
 	uses := y.Total()
 	n := len(uses)
@@ -212,7 +212,7 @@ func (y *ExpertLayer) Order(groups int) []int32 {
 	return order
 }
 
-// Neurons returns the order of an expert's neurons, likewise; nil where they were not counted.
+// Neurons returns the order of an expert's neurons, likewise; nil if they were not counted.
 func (y *ExpertLayer) Neurons(expert int) []int32 {
 	if y.Active == nil {
 		return nil
@@ -230,7 +230,7 @@ func hottest(counts []uint32, first int) []int32 {
 	return order
 }
 
-// Ordered reports whether the layer's experts lie hottest first, as far as groups allow it.
+// Ordered reports whether the layer's experts are stored hottest first, as far as groups allow it.
 func (y *ExpertLayer) Ordered(groups int) bool {
 	for at, from := range y.Order(groups) {
 		if int(from) != at {
@@ -242,7 +242,7 @@ func (y *ExpertLayer) Ordered(groups int) bool {
 
 // ExpertOrder says how a layer's experts are stored.
 type ExpertOrder struct {
-	Experts []int32   // [i] is the expert stored i-th; nil: all stay where they are
+	Experts []int32   // [i] is the expert stored i-th; nil: the order does not change
 	Neurons [][]int32 // [expert][i] is the neuron stored i-th in the expert, numbered as before the experts were moved; nil: all stay
 }
 

@@ -17,7 +17,7 @@ func (x *Experts) Stats() (s *Stats, layers []int) {
 	return s, layers
 }
 
-// Used returns how many of a layer's experts a token uses, 0 where nothing was counted.
+// Used returns how many of a layer's experts a token uses, 0 if nothing was counted.
 func (x *Experts) Used(layer int) int {
 	if x.Tokens() == 0 {
 		return 0
@@ -25,8 +25,8 @@ func (x *Experts) Used(layer int) int {
 	return int(total(x.Layers[layer].Total()) / x.Tokens())
 }
 
-// Entropy returns the entropy in bits of the expert of a use of the layer drawn at random: the logarithm of the number
-// of experts where all are used alike. 0 where nothing was counted.
+// Entropy returns the entropy in bits of the expert of a random use of the layer: the logarithm of the number of
+// experts if all are used alike. 0 if nothing was counted.
 func (x *Experts) Entropy(layer int) float64 {
 	uses := x.Layers[layer].Total()
 	all := float64(total(uses))
@@ -40,8 +40,8 @@ func (x *Experts) Entropy(layer int) float64 {
 	return h
 }
 
-// Again returns the share of a layer's uses whose expert is used again by the token that lies each of Lags behind, 0…1;
-// 0 where no pair of tokens lies so far apart.
+// Again returns the share of a layer's uses of an expert that is used again by the token at each of Lags later, 0…1; 0
+// if no two tokens are that far apart.
 func (x *Experts) Again(layer int) []float64 {
 	out := make([]float64, len(x.Pairs))
 	used := float64(x.Used(layer))
@@ -67,8 +67,8 @@ func (x *Experts) Chance(layer int) float64 {
 	return squares / sum
 }
 
-// Run returns for how many tokens in a row an expert of a layer is used on average, once it is used: uses over those
-// whose expert the token after it does not use. 0 where nothing was counted. Ends of sequences end runs, too.
+// Run returns for how many consecutive tokens an expert of a layer is used on average, once it is used: uses divided by
+// those that the next token does not repeat. 0 if nothing was counted. Ends of sequences end runs, too.
 func (x *Experts) Run(layer int) float64 {
 	y := &x.Layers[layer]
 	if y.Count() == 0 {
@@ -85,14 +85,14 @@ func (x *Experts) Run(layer int) float64 {
 type Agreement struct {
 	Texts   int     `json:"texts"`   // compared; below 2 the rest is 0
 	Rank    float64 `json:"rank"`    // Spearman's rank correlation of the experts' uses, mean over pairs of texts, -1…1
-	Hottest float64 `json:"hottest"` // share of one text's hottest quarter of experts that is in the other's, mean over pairs
+	Hottest float64 `json:"hottest"` // share of one text's hottest quarter of experts that is also in the other's, mean over pairs
 }
 
 // leastCompared is how many uses an expert must have on average in a text that is compared: with fewer, chance alone
 // makes texts differ.
 const leastCompared = 16
 
-// Agreement compares texts in which the layer's experts were used often enough.
+// Agreement compares texts with enough uses of the layer's experts.
 func (x *Experts) Agreement(layer int) Agreement {
 	y := &x.Layers[layer]
 	n := y.Count()
@@ -142,7 +142,7 @@ func ranks(counts []uint32) []float64 {
 	return out
 }
 
-// correlation returns Pearson's of a and b, 0 where one of them is constant.
+// correlation returns Pearson's correlation of a and b, 0 if one of them is constant.
 func correlation(a, b []float64) float64 {
 	mean := float64(len(a)-1) / 2 // of ranks
 	var ab, aa, bb float64
@@ -156,9 +156,9 @@ func correlation(a, b []float64) float64 {
 	return ab / math.Sqrt(aa*bb)
 }
 
-// Inactive returns the share of (token, neuron) pairs of used experts of a layer whose neuron is not active, and the
-// share of the layer's neurons, all experts together, that makes 80 % of activations. ok is false where neurons were
-// not counted, or no expert was used.
+// Inactive returns the share of (token, neuron) pairs of used experts of a layer with an inactive neuron, and the share
+// of the layer's neurons, all experts together, that makes 80 % of activations. ok is false if neurons were not
+// counted, or no expert was used.
 func (y *ExpertLayer) Inactive() (inactive, share80 float64, ok bool) {
 	if y.Active == nil {
 		return 0, 0, false

@@ -32,15 +32,15 @@ func (m *Magnitudes) Add(layer int, values []float32) {
 	}
 }
 
-// step returns where a magnitude is counted: its exponent and the first five bits behind the point choose the step of
-// an octave, since their distance is small beside that between layers and shares.
+// step returns the step of a magnitude: its exponent, and the first five bits of its fraction for the step within an
+// octave; its width is small compared with the differences between layers and shares.
 func step(v float32) int {
 	b := int(math.Float32bits(v)&(1<<31-1)) >> (23 - 5) // exponent and five bits of the fraction
 	return min(max(0, b-(127-magnitudeLow)*perOctave+1), magnitudes-1)
 }
 
-// Threshold returns the magnitude below which a share of the layer's values are: 0 where that is not known, because
-// nothing was counted or as many are smaller than what is told apart.
+// Threshold returns the magnitude below which this share of the layer's values is; 0 if that is unknown, because
+// nothing was counted or as many are below the first step.
 func (m *Magnitudes) Threshold(layer int, share float64) float32 {
 	counts := m.Layers[layer]
 	var all, below uint64
@@ -63,7 +63,7 @@ func lowest(i int) float32 {
 	return math.Float32frombits(uint32(i-1+(127-magnitudeLow)*perOctave) << (23 - 5))
 }
 
-// Below returns the share of a layer's values whose magnitude is below the threshold, as far as steps tell.
+// Below returns the share of a layer's values with a magnitude below the threshold, to the resolution of steps.
 func (m *Magnitudes) Below(layer int, threshold float32) float64 {
 	var all, below uint64
 	for i, n := range m.Layers[layer] {

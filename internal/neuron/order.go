@@ -61,7 +61,7 @@ func (o Order) Identity() bool {
 	return true
 }
 
-// Inverse says where each neuron is stored: Inverse[layer][i] is the place of the neuron of original index i. o must be
+// Inverse returns the place of each neuron: Inverse[layer][i] is that of the neuron with original index i. o must be
 // valid.
 func (o Order) Inverse() Order {
 	inv := make(Order, len(o))

@@ -13,8 +13,8 @@ func (s *Stats) ranked(layer int) []uint32 {
 	return c
 }
 
-// Cumulative returns the share of a layer's activations that its k hottest neurons make, for k in 0…n_ff. [n_ff+1], all
-// zeros where nothing was active
+// Cumulative returns the share of a layer's activations of its k hottest neurons, for k in 0…n_ff. [n_ff+1], all zeros
+// if nothing was active
 func (s *Stats) Cumulative(layer int) []float64 {
 	ranked := s.ranked(layer)
 	all := total(ranked)
@@ -30,7 +30,7 @@ func (s *Stats) Cumulative(layer int) []float64 {
 	return out
 }
 
-// Share returns the smallest share of a layer's neurons that makes the share q of its activations, 0…1; 0 where nothing
+// Share returns the smallest share of a layer's neurons that makes the share q of its activations, 0…1; 0 if nothing
 // was active.
 func (s *Stats) Share(layer int, q float64) float64 { return s.Shares(layer, q)[0] }
 
@@ -57,7 +57,7 @@ type PowerLaw struct {
 	To       int     `json:"to"`
 }
 
-// Bounds on what is fitted.
+// Bounds of fits.
 const (
 	leastLive   = 10   // neurons that were ever active
 	leastSpan   = 4    // the range spans at least this factor of ranks: at 50 % sparsity a plateau takes a fifth of them

@@ -12,7 +12,7 @@ import (
 type Stats struct {
 	Tokens uint64      // tokens observed
 	Layers [][]uint32  // [layer][n_ff] tokens for which the neuron was active
-	Mass   [][]float32 // [layer][n_ff] Σ|a_i|·‖d_i‖ over the tokens: what the neuron adds to the residual; or nil
+	Mass   [][]float32 // [layer][n_ff] Σ|a_i|·‖d_i‖ over the tokens: the neuron's contribution to the residual; or nil
 }
 
 // New is empty statistics of layers with n_ff neurons each.
@@ -53,7 +53,7 @@ func (s *Stats) Check() error {
 	return nil
 }
 
-// Add merges o, counted over other tokens of the same model, into s. Where one of them has no masses, the sum has none.
+// Add merges o, counted over other tokens of the same model, into s. If one of them has no masses, the sum has none.
 func (s *Stats) Add(o *Stats) error {
 	if len(s.Layers) != len(o.Layers) {
 		return fmt.Errorf("statistics of %d and of %d layers do not belong to one model", len(s.Layers), len(o.Layers))
@@ -126,7 +126,7 @@ func (s *Stats) Frequencies(layer int) []float32 {
 	return out
 }
 
-// Sparsity returns the share of inactive (token, neuron) pairs of a layer, 0…1; 0 where nothing was observed.
+// Sparsity returns the share of inactive (token, neuron) pairs of a layer, 0…1; 0 if nothing was observed.
 func (s *Stats) Sparsity(layer int) float64 {
 	return sparsity(total(s.Layers[layer]), s.Tokens, len(s.Layers[layer]))
 }
@@ -158,7 +158,7 @@ func total(counts []uint32) uint64 {
 	return n
 }
 
-// AlwaysOn returns how many neurons of a layer are active for at least the share p of tokens; none where nothing was
+// AlwaysOn returns how many neurons of a layer are active for at least the share p of tokens; none if nothing was
 // observed.
 func (s *Stats) AlwaysOn(layer int, p float64) int {
 	if s.Tokens == 0 {

@@ -23,7 +23,7 @@ func (r *run) checkExperts() error {
 		return fmt.Errorf("%s: nothing is measured of a model with experts, since it computes the same when its experts are sorted", path)
 	}
 	if t := r.fixedDown(); t != "" && !r.o.profileOnly {
-		r.o.note("neurons inside experts stay where they are, because down projections like %q are quantised in blocks of neurons; --allow-requantize moves them, or prepare the model before it is quantised", t)
+		r.o.note("neurons inside experts are not sorted, because down projections like %q are quantised in blocks of neurons; --allow-requantize moves them, or prepare the model before it is quantised", t)
 	}
 	return nil
 }

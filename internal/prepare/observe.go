@@ -79,7 +79,7 @@ func (r *run) readCalibration(tok *tokenizer.Tokenizer) error {
 		return err
 	}
 	if cut && r.c.Experts.Count == 0 {
-		r.o.note("large documents are cut into parts, %d in all, which are held out each by itself; mark documents by lines of <|endoftext|>", len(docs))
+		r.o.note("large documents are cut into parts, %d in all, each of which may be held out; mark documents by lines of <|endoftext|>", len(docs))
 	}
 	t := &r.texts
 	least, wanted := leastHeldOut(r.c), heldOutTokens

@@ -347,7 +347,7 @@ func (o *Options) complete(r *run) error {
 	case r.sampled() && r.c.Embd%o.PredictorType.BlockElems() != 0:
 		return fmt.Errorf("predictors of %d inputs cannot be stored in %s: its blocks do not divide the rows", r.c.Embd, o.PredictorType)
 	case o.Neurons && (o.Thresholds || r.c.Experts.Count > 0):
-		return fmt.Errorf("%s: there is no file of neurons of such a model: its experts are read from its own file, and thresholds leave its form as it is; leave --neurons out", r.f.Path)
+		return fmt.Errorf("%s: such a model needs no file of neurons, because experts are read from its own file and thresholds do not change it; leave --neurons out", r.f.Path)
 	case o.TraceBudget < 1<<20:
 		return fmt.Errorf("a trace budget of %d bytes is less than a MiB", o.TraceBudget)
 	}
@@ -403,7 +403,7 @@ func (r *run) checkMeasure() error {
 	case r.o.Original:
 		return fmt.Errorf("%s: the original PowerInfer reads no measured settings; leave --format out", path)
 	case len(r.o.Files)+len(r.o.EvalFiles) == 0:
-		return fmt.Errorf("%s: give text to measure on, other than what the file was prepared with, with -f", path)
+		return fmt.Errorf("%s: give text to measure on with -f, other than the text that the file was prepared with", path)
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func TestExpertCurve(t *testing.T) {
 		}
 		e.Close()
 	}
-	if _, err := engine.Open(t.Context(), f, engine.Options{Skip: compute.Skip{After: 4, Below: 0.1}, Context: 64, Devices: planner.CPU(planner.Processor{Threads: 1})}); err == nil || !strings.Contains(err.Error(), "a token uses 4") {
+	if _, err := engine.Open(t.Context(), f, engine.Options{Neurons: engine.Neurons{Skip: compute.Skip{After: 4, Below: 0.1}}, Limits: engine.Limits{Context: 64}, Devices: planner.CPU(planner.Processor{Threads: 1})}); err == nil || !strings.Contains(err.Error(), "a token uses 4") {
 		t.Errorf("as many stay as there are: %v", err)
 	}
 }

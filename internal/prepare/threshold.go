@@ -42,7 +42,7 @@ func (r *run) checkThresholds() error {
 	case r.o.SetType:
 		return fmt.Errorf("%s: thresholds of magnitude have no predictors; leave --predictor-type out", path)
 	case len(r.o.Files) == 0:
-		return fmt.Errorf("%s: what thresholds cost is measured on text; give some with -f", path)
+		return fmt.Errorf("%s: the cost of thresholds is measured on text; give some with -f", path)
 	}
 	return r.o.Bound.Check()
 }

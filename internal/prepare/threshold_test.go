@@ -149,7 +149,7 @@ func TestThresholdsRefused(t *testing.T) {
 		want    string
 	}{
 		"relu":     {relu, nil, "thresholds are for SiLU and GELU, and its activation is relu"},
-		"no text":  {smoothSpec(), func(o *Options) { o.Files = nil }, "what thresholds cost is measured on text; give some with -f"},
+		"no text":  {smoothSpec(), func(o *Options) { o.Files = nil }, "the cost of thresholds is measured on text; give some with -f"},
 		"no bound": {smoothSpec(), func(o *Options) { o.Bound.KLD = -1 }, "a KL divergence of -1 nats a token is no bound"},
 		"original": {smoothSpec(), func(o *Options) { o.Original = true }, "the original PowerInfer knows no thresholds"},
 		"nothing":  {smoothSpec(), func(o *Options) { o.Bound.KLD = 1e-12 }, "no activations can be taken as zero within a KL divergence of 1e-12"},

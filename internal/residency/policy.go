@@ -125,7 +125,7 @@ func New(layers []Layer, speeds Speeds, tuning Tuning) (*Policy, error) {
 // Add appends a layer with empty slots.
 func (p *Policy) Add(l Layer) error {
 	if l.Experts < 1 || l.Slots < 0 || l.Slots > l.Experts || l.Bytes < 1 || l.Prior != nil && len(l.Prior) != l.Experts {
-		return fmt.Errorf("layer %d: %d slots of %d bytes for %d experts, of which uses of %d are expected", len(p.layers), l.Slots, l.Bytes, l.Experts, len(l.Prior))
+		return fmt.Errorf("layer %d: %d slots of %d bytes for %d experts do not fit %d expected uses", len(p.layers), l.Slots, l.Bytes, l.Experts, len(l.Prior))
 	}
 	p.layers = append(p.layers, newLayer(l, p.speeds, p.tuning))
 	return nil

@@ -34,12 +34,12 @@ const (
 	Template    Setting = "--chat-template|Conversation.Template"
 )
 
-// Names says by which of its names settings are called.
+// Names says which of their names settings have in texts.
 type Names uint8
 
 const (
-	Flags  Names = iota // those of the program, as errors call them unless For says otherwise
-	Fields              // those of the Go API
+	Flags  Names = iota // the program's flags, the default in errors
+	Fields              // fields of the Go API
 )
 
 func (s Setting) name(n Names) string {
@@ -73,13 +73,13 @@ func (v Value) name(n Names) string {
 
 func (v Value) String() string { return v.name(Flags) }
 
-// A Namer is an error whose text names settings.
+// A Namer is an error that names settings.
 type Namer interface {
 	error
 	Text(n Names) string // the error's text, settings being called by n
 }
 
-// Errorf is fmt.Errorf, for texts whose values are settings, too.
+// Errorf is fmt.Errorf for texts with settings among their values.
 func Errorf(format string, values ...any) error {
 	return &message{format, values, fmt.Errorf(format, values...)}
 }
@@ -134,7 +134,7 @@ func Text(err error, n Names) string {
 	return text
 }
 
-// For returns err with a text in which settings are called by n; nil stays nil.
+// For returns err with the settings' names according to n; nil stays nil.
 func For(n Names, err error) error {
 	if err == nil || Text(err, n) == err.Error() {
 		return err

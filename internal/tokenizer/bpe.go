@@ -9,25 +9,25 @@ import (
 )
 
 // bpe merges the bytes or characters of a word to tokens (Sennrich et al., Neural Machine Translation of Rare Words
-// with Subword Units, 2016). Its symbols are numbered like the tokens; those of merges that are no tokens, which only
-// GGUF files have, have numbers beyond.
+// with Subword Units, 2016). Its symbols are numbered like the tokens; products of merges that are no tokens, which
+// only GGUF files have, have higher numbers.
 type bpe struct {
 	raw    bool             // words are bytes and ids has tokens by the bytes they stand for; else by their text
 	bytes  [256]int32       // raw: byte -> symbol
-	ids    map[string]int32 // what a word may be found under as a whole
-	merges *pairTable       // left, right -> line in the list, what they become
+	ids    map[string]int32 // for finding a word as a whole
+	merges *pairTable       // left, right -> line in the list, product
 	size   int              // tokens
 
 	whole    bool       // a word that is a token is that token, whatever the merges say
 	fallback bool       // a character that is no token becomes its bytes' tokens
 	byteIDs  [256]int32 // of fallback; -1: none
-	unknown  int32      // for what has no token, -1: left out
-	fuse     bool       // unknown characters in a row become one token
+	unknown  int32      // for text without a token; -1: left out
+	fuse     bool       // consecutive unknown characters become one token
 	prefix   string     // before the characters of a word but the first, when they are looked up
 	suffix   string     // after the last
 	pairs    *pairs     // characters side by side in what merges make; nil: words are not cut
 
-	alone []uint32 // token -> aloneYes where merging its own text has given it; atomic
+	alone []uint32 // token -> aloneYes if merging its own text gives it; atomic
 }
 
 const aloneYes = 1
@@ -35,7 +35,7 @@ const aloneYes = 1
 // symbol numbers of a word's parts while they are merged, parallel slices by position.
 type bpeMerger struct {
 	ids, starts []int32
-	ranks, made []int32 // of the pair with the next symbol: line in the list (noMerge: none), what it becomes
+	ranks, made []int32 // of the pair with the next symbol: line in the list (noMerge: none), product
 	next, prev  []int32
 	queue       rankQueue
 	lists       rankLists
@@ -43,7 +43,7 @@ type bpeMerger struct {
 
 const noMerge = math.MaxInt32
 
-// rankQueue holds pairs that can be merged, as rank<<32 | position: the lowest rank first, then the left one.
+// rankQueue holds mergeable pairs as rank<<32 | position: the lowest rank first, then the left one.
 type rankQueue []uint64
 
 func (q *rankQueue) push(key uint64) {
@@ -69,7 +69,7 @@ func (q *rankQueue) pop() uint64 {
 	return first
 }
 
-// sink moves the key at i down to where it belongs.
+// sink moves the key at i down to its place.
 func (q rankQueue) sink(i int) {
 	key := q[i]
 	for {
@@ -91,7 +91,7 @@ func (q rankQueue) sink(i int) {
 	q[i] = key
 }
 
-// shortWord is the number of symbols up to which looking through all pairs is faster than a queue.
+// shortWord is the number of symbols up to which scanning all pairs is faster than a queue.
 const shortWord = 32
 
 func (b *bpe) pair(m *bpeMerger, left, right int32) {
@@ -142,7 +142,7 @@ func (b *bpe) mergeShort(m *bpeMerger) {
 	}
 }
 
-// mergeLong keeps the pairs that can be merged in a queue, of a very long word in lists.
+// mergeLong keeps the mergeable pairs in a queue, or in lists for a very long word.
 func (b *bpe) mergeLong(m *bpeMerger) {
 	n := len(m.ids)
 	m.next, m.prev = grow(m.next, n), grow(m.prev, n)
@@ -188,8 +188,8 @@ func (b *bpe) mergeQueued(m *bpeMerger) {
 	}
 }
 
-// join merges the pair at a place of a long word. It returns the places of the pairs on both sides, which are others
-// now; -1: there is none.
+// join merges the pair at a place of a long word. It returns the places of the changed pairs on both sides; -1: there
+// is none.
 func (b *bpe) join(m *bpeMerger, at int32) (changed [2]int32) {
 	gone := m.next[at]
 	m.ids[at], m.ids[gone] = m.made[at], -1
@@ -252,12 +252,12 @@ func (b *bpe) encodeNew(e *encoder, word string) {
 	}
 }
 
-// bpeParts encodes parts of words, which are not taken whole.
+// bpeParts encodes parts of words that are not looked up whole.
 type bpeParts struct{ *bpe }
 
 func (p bpeParts) encodeNew(e *encoder, word string) { p.mergeWord(e, word) }
 
-// cut cuts a word where nothing that merges make has the two characters side by side: no merge reaches across.
+// cut cuts a word between two characters that no product of merges has side by side: no merge reaches across.
 func (b *bpe) cut(word string, emit func(part string)) {
 	for start := 0; start < len(word); {
 		prev, n := character(word[start:])
@@ -328,7 +328,7 @@ func (b *bpe) mergeWord(e *encoder, word string) {
 	}
 }
 
-// spell appends the bytes of what was merged to no token.
+// spell appends the bytes of a product that is no token.
 func (b *bpe) spell(e *encoder, text string) {
 	for i := range len(text) {
 		id := b.byteIDs[text[i]]
@@ -345,7 +345,7 @@ func (b *bpe) spell(e *encoder, text string) {
 
 // characters enters the symbols that a word's characters begin as.
 func (b *bpe) characters(m *bpeMerger, word string) {
-	pending := -1 // where an unknown token begins that is not entered yet
+	pending := -1 // begin of an unknown token that is not appended yet
 	flush := func() {
 		if pending >= 0 {
 			m.ids, m.starts = append(m.ids, b.unknown), append(m.starts, int32(pending))
@@ -401,7 +401,7 @@ func (b *bpe) findByteIDs(ids map[string]int32) {
 	}
 }
 
-// byteTexts returns the tokens whose texts are written in GPT-2's characters, by the bytes that they stand for.
+// byteTexts returns the tokens with texts in GPT-2's characters, by the bytes that they stand for.
 func byteTexts(ids map[string]int32) map[string]int32 {
 	out := make(map[string]int32, len(ids))
 	for text, id := range ids {

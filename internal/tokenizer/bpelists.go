@@ -2,22 +2,22 @@ package tokenizer
 
 import "slices"
 
-// longestQueued is the number of symbols up to which a queue of pairs is quicker than lists of them. The lists' time
-// grows with a word's length and no faster.
+// longestQueued is the number of symbols up to which a queue of pairs is faster than lists of them. The lists' time is
+// linear in a word's length.
 const longestQueued = 1 << 12
 
-// rankLists hold the places of pairs that can be merged, a list for each rank. Merging takes one list after the other,
-// the lowest rank first, each from left to right: what a merge makes can as a rule only be merged at a higher rank, so
-// that no list grows any more once it is its turn.
+// rankLists hold the places of mergeable pairs, a list for each rank. Merging takes one list after the other, the
+// lowest rank first, each from left to right: as a rule, the product of a merge can only be merged at a higher rank, so
+// a list no longer grows once it is taken.
 type rankLists struct {
 	last   []int32     // rank -> 1 more than its last entry; 0: none
 	places []rankPlace // all entries
 	ranks  rankQueue   // those that have entries
-	turn   []int32     // the places of the rank whose turn it is
+	turn   []int32     // the places of the current rank
 	sorted []int32     // scratch of sorting them
 }
 
-// rankPlace is an entry: where a pair begins, and 1 more than the entry before it of the same rank.
+// rankPlace is an entry: where a pair begins, and the index of the previous entry of the same rank, plus 1.
 type rankPlace struct{ at, before int32 }
 
 func (l *rankLists) add(rank, at int32) {
@@ -48,7 +48,7 @@ func (l *rankLists) next() (rank int32, places []int32, ok bool) {
 	return rank, l.turn, true
 }
 
-// sort sorts turn: long lists by digits, in time that grows with their length.
+// sort sorts turn: long lists by digits, in linear time.
 func (l *rankLists) sort() {
 	const (
 		few   = 1 << 10
@@ -77,8 +77,8 @@ func (l *rankLists) sort() {
 	}
 }
 
-// mergeListed merges the symbols of a very long word. Where a merge makes what an earlier line of the list merges,
-// which no trained list has, all that is left goes into the queue.
+// mergeListed merges the symbols of a very long word. If the product of a merge can be merged by an earlier line, which
+// no trained list has, the rest goes into the queue.
 func (b *bpe) mergeListed(m *bpeMerger) {
 	l := &m.lists
 	n := len(m.ids)
@@ -111,7 +111,7 @@ func (b *bpe) mergeListed(m *bpeMerger) {
 	}
 }
 
-// queueListed moves what is in the lists into the queue, with places of a rank, and goes on by it.
+// queueListed moves the content of the lists into the queue, with places of a rank, and continues with it.
 func (b *bpe) queueListed(m *bpeMerger, rank int32, places []int32) {
 	for _, at := range places {
 		m.queue.push(uint64(rank)<<32 | uint64(at))

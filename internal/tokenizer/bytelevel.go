@@ -2,8 +2,8 @@ package tokenizer
 
 import "unicode/utf8"
 
-// byteRune returns the character that stands for a byte in token texts: itself where it is printable and no space,
-// else one from U+0100 on in the order of the bytes (GPT-2, encoder.py, bytes_to_unicode).
+// byteRune returns the character for a byte in token texts: itself if it is printable and no space, else one from
+// U+0100 on in the order of the bytes (GPT-2, encoder.py, bytes_to_unicode).
 func byteRune(b byte) rune {
 	switch {
 	case b <= ' ':
@@ -29,7 +29,7 @@ func runeByte(r rune) (byte, bool) {
 	return byte(r), r > 0 && r <= 0xFF && byteRune(byte(r)) == r
 }
 
-// bytesOf returns what a token's text stands for; characters that stand for no byte stay themselves.
+// bytesOf returns the bytes of a token's text; characters that stand for no byte stay themselves.
 func bytesOf(text string) string {
 	out := make([]byte, 0, len(text))
 	for i := 0; i < len(text); {

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// piece returns what a token stands for in text.
+// piece returns the text of a token.
 func (t *Tokenizer) piece(id int32) string {
 	text := t.v.Tokens[id]
 	kind := t.v.kind(id)
@@ -29,7 +29,7 @@ func (t *Tokenizer) piece(id int32) string {
 	return text
 }
 
-// writing is how tokens write what they stand for.
+// writing is the way in which tokens' texts are written.
 type writing uint8
 
 const (
@@ -39,8 +39,8 @@ const (
 	plain
 )
 
-// Piece returns the bytes that the token stands for, in a slice of its own; they may be a part of a character. Control
-// and unknown tokens stand for nothing, or with special for their own text. An id outside the vocabulary is empty.
+// Piece returns the token's bytes, in a new slice; they may be part of a character. Control and unknown tokens give
+// nothing, or their own text with special. An id outside of the vocabulary gives nothing.
 func (t *Tokenizer) Piece(id int32, special bool) []byte { return []byte(t.textOf(id, special)) }
 
 func (t *Tokenizer) textOf(id int32, special bool) string {
@@ -63,8 +63,8 @@ func (t *Tokenizer) Decode(ids []int32, special bool) string {
 	return b.String()
 }
 
-// Stream decodes tokens as they come into valid UTF-8. It holds back a character until all its bytes are there: one that
-// the last token leaves unfinished is not part of the text.
+// Stream decodes tokens as they come into valid UTF-8. It holds back a character until all its bytes are there; one
+// that the last token leaves unfinished is dropped.
 type Stream struct {
 	t       *Tokenizer
 	special bool
@@ -72,11 +72,11 @@ type Stream struct {
 	broken  int    // see Broken
 }
 
-// NewStream begins a text. special is that of Piece.
+// NewStream begins a text. special is as for Piece.
 func (t *Tokenizer) NewStream(special bool) *Stream { return &Stream{t: t, special: special} }
 
-// Push returns the text that is complete with token id. Bytes that can become no character are U+FFFD, one for
-// each longest begin of a character (Unicode, section 3.9, "maximal subparts").
+// Push returns the text that token id completes. Bytes that cannot become a character are U+FFFD, one for each longest
+// begin of a character (Unicode, section 3.9, "maximal subparts").
 func (s *Stream) Push(id int32) string {
 	begun := len(s.pending)
 	p := append(s.pending, s.t.textOf(id, s.special)...)
@@ -96,8 +96,8 @@ func (s *Stream) Push(id int32) string {
 	return b.String()
 }
 
-// Broken returns how long the U+FFFD is with which the last Push began because its token did not go on with a character
-// that earlier ones had begun; 0: it did not begin so.
+// Broken returns the length of the U+FFFD at the beginning of the last Push's text, if its token did not continue a
+// character that earlier ones had begun; else 0.
 func (s *Stream) Broken() int { return s.broken }
 
 // subpart returns the length of the longest begin of p that could begin a character, at least 1.

@@ -10,7 +10,7 @@ import (
 )
 
 // Definition is a tokenizer.json (Hugging Face tokenizers) without what GGUF's own keys hold: the vocabulary, and
-// merges where these can be written there.
+// merges if they can be written there.
 type Definition struct {
 	Added         list[AddedToken] `json:"added_tokens,omitempty"`
 	Normalizer    *Component       `json:"normalizer,omitempty"`
@@ -33,7 +33,7 @@ type AddedToken struct {
 	Template   bool   `json:"template,omitempty"`   // only tokenizer_config.json names it: for EncodeTemplate alone; ours too
 }
 
-// ModelFacts is what a tokenizer.json says of its model beside the vocabulary.
+// ModelFacts is the model section of a tokenizer.json without the vocabulary.
 type ModelFacts struct {
 	Type         string      `json:"type,omitempty"` // BPE, Unigram or WordPiece
 	Unknown      *string     `json:"unk_token,omitempty"`
@@ -45,10 +45,10 @@ type ModelFacts struct {
 	IgnoreMerges bool        `json:"ignore_merges,omitempty"`
 	LongestWord  *int        `json:"max_input_chars_per_word,omitempty"` // WordPiece
 	Merges       [][2]string `json:"merges,omitempty"`                   // only those that tokenizer.ggml.merges cannot write
-	Scores       []float64   `json:"scores,omitempty"`                   // Unigram, where they are no float32
+	Scores       []float64   `json:"scores,omitempty"`                   // of Unigram, if they are no float32
 }
 
-// Component is a normalizer, pre-tokenizer, post-processor or decoder: the fields of all kinds, of which each has some.
+// Component is a normalizer, pre-tokenizer, post-processor or decoder: the fields of all kinds; each kind has some.
 type Component struct {
 	Type           string                 `json:"type"`
 	Normalizers    list[Component]        `json:"normalizers,omitempty"`
@@ -87,13 +87,13 @@ type Component struct {
 	SEP            *NamedToken            `json:"sep,omitempty"`
 }
 
-// Pattern is what a Split or Replace looks for: exactly one of the two.
+// Pattern is what a Split or Replace searches for: exactly one of the two.
 type Pattern struct {
 	String *string `json:"String,omitempty"`
 	Regex  *string `json:"Regex,omitempty"`
 }
 
-// TemplatePart is a special token, or where the text goes.
+// TemplatePart is a special token, or the place of the text.
 type TemplatePart struct {
 	SpecialToken *struct {
 		ID string `json:"id"`
@@ -147,7 +147,7 @@ func or[T any](p *T, otherwise T) T {
 	return otherwise
 }
 
-// maxEnds bounds the tokens around a text, which every text has.
+// maxEnds bounds the tokens around every text.
 const maxEnds = 1000
 
 // Ends returns the tokens that the post-processor puts before and after a text.
@@ -183,14 +183,14 @@ func (d *Definition) Ends() (before, after []int32, err error) {
 	return before, after, nil
 }
 
-// pairTokens are the tokens before, between and behind two texts, and the second text's type.
+// pairTokens are the tokens before, between and after two texts, and the second text's type.
 type pairTokens struct {
 	before, between, after []int32
 	second                 int32
 }
 
-// pair returns what the post-processor puts around two texts, the first of which is A; ok is false where it says
-// nothing of two texts, or has them in another order.
+// pair returns the post-processor's tokens around two texts, A first; ok is false if it has no rule for two texts, or
+// has them in another order.
 func (d *Definition) pair() (p pairTokens, ok bool) {
 	for _, c := range d.PostProcessor.Parts() {
 		switch {
@@ -216,7 +216,7 @@ func (d *Definition) pair() (p pairTokens, ok bool) {
 	return p, ok
 }
 
-// Separators returns how many tokens the post-processor puts between two texts, 0 where it says nothing of them.
+// Separators returns how many tokens the post-processor puts between two texts, 0 if it has no rule for them.
 func (d *Definition) Separators() int {
 	p, _ := d.pair()
 	return len(p.between)
@@ -386,7 +386,7 @@ func (t *Tokenizer) defineModel(d *Definition, ids map[string]int32) ([]splitter
 		if err := b.define(ids, merges); err != nil {
 			return nil, err
 		}
-		// Where bytes are written as characters last, the characters need not be made.
+		// If writing bytes as characters is the last step, the characters need not be made.
 		last := len(parts) - 1
 		b.raw = last >= 0 && parts[last].Type == "ByteLevel" && b.prefix == "" && b.suffix == ""
 		for i := range b.bytes {
@@ -439,7 +439,7 @@ func (t *Tokenizer) defineModel(d *Definition, ids map[string]int32) ([]splitter
 	return splitters(parts, false)
 }
 
-// define enters merges whose parts and products are tokens; of equal pairs the last counts.
+// define enters merges with parts and products that are tokens; of equal pairs the last one counts.
 func (b *bpe) define(ids map[string]int32, merges [][2]string) error {
 	if len(merges) > math.MaxInt32/2 {
 		return fmt.Errorf("%d merges are too many", len(merges))
@@ -481,10 +481,10 @@ func (b *bpe) define(ids map[string]int32, merges [][2]string) error {
 	return nil
 }
 
-// DefinitionKey is the key of a GGUF file under which a Definition lies as JSON. It is ours; llama.cpp ignores it.
+// DefinitionKey is the key of a GGUF file with a Definition as JSON. It is ours; llama.cpp ignores it.
 const DefinitionKey = "tokenizer.powerinfer.definition"
 
-// ParseDefinition reads what lies under DefinitionKey.
+// ParseDefinition reads the value of DefinitionKey.
 func ParseDefinition(text string) (*Definition, error) {
 	d := new(Definition)
 	if err := CheckShape(text); err != nil {
@@ -496,8 +496,7 @@ func ParseDefinition(text string) (*Definition, error) {
 	return d, nil
 }
 
-// PreTokenizerName returns the name in tokenizer.ggml.pre by which llama.cpp cuts text as c does. Without one, it is
-// the default's.
+// PreTokenizerName returns the name in tokenizer.ggml.pre with which llama.cpp cuts text like c, or the default's name.
 func PreTokenizerName(c *Component, wholeWords bool) (string, bool) {
 	patterns, ok := expressions(c)
 	if !ok {
@@ -515,7 +514,7 @@ func PreTokenizerName(c *Component, wholeWords bool) (string, bool) {
 	return "default", false
 }
 
-// expressions returns the patterns by which a byte-level pre-tokenizer cuts, if it cuts by such alone.
+// expressions returns the patterns of a byte-level pre-tokenizer, if it cuts only by patterns.
 func expressions(c *Component) ([]string, bool) {
 	var out []string
 	for _, p := range c.Parts() {

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Detokenize returns the text that ids stand for as a whole, without control tokens or, with special, with their texts.
-// Other than Decode it takes away what Encode puts before a text, and writes U+FFFD for what is not UTF-8, as Hugging
-// Face's library does with a Definition and llama.cpp without one.
+// Detokenize returns the text of ids as a whole, without control tokens or, with special, with their texts. Unlike
+// Decode it removes what Encode puts before a text, and writes U+FFFD for invalid UTF-8, as Hugging Face's library does
+// with a Definition and llama.cpp without one.
 func (t *Tokenizer) Detokenize(ids []int32, special bool) string {
 	if t.pipe == nil {
 		text := t.Decode(ids, special)
@@ -132,7 +132,7 @@ func decoder(c *Component, grow *growth) (func([]string) []string, error) {
 	return nil, fmt.Errorf("this decoder is not supported")
 }
 
-// eachToken changes tokens one by one; f knows a token's place among how many.
+// eachToken changes tokens one by one; f gets a token's index and their number.
 func eachToken(f func(i, n int, s string) string) func([]string) []string {
 	return func(tokens []string) []string {
 		for i, s := range tokens {
@@ -183,7 +183,7 @@ func byteFallback(tokens []string) []string {
 	return out
 }
 
-// cleanUp takes away spaces that English does not have, one rule after the other.
+// cleanUp removes spaces that English does not have, one rule after the other.
 func cleanUp(s string) string {
 	for _, r := range [][2]string{
 		{" .", "."},

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// maxCached bounds the words that an encoder remembers, in bytes: longer ones hardly ever come twice.
+	// maxCached bounds the cached words of an encoder, in bytes: longer ones hardly ever come twice.
 	maxCached = 48
 	// maxRemembered bounds how many words it remembers.
 	maxRemembered = 1 << 16
@@ -21,7 +21,7 @@ type encoder struct {
 	plamo  []plamoWay
 	out    []int32
 	short  []shortEntry    // words of at most shortest bytes, by hash
-	seen   map[string]span // longer word -> where out already holds its tokens
+	seen   map[string]span // longer word -> its tokens in out
 
 	reserve func(n int64) error // see EncodeWithin; nil: memory is not limited
 	err     error               // reserve's
@@ -43,7 +43,7 @@ type slowEncoder interface{ encodeNew(e *encoder, word string) }
 
 const (
 	shortest  = 15 // bytes of a word that is remembered across texts
-	shortBits = 14 // log2 of how many are: 512 KiB, which lie in a core's own cache
+	shortBits = 14 // log2 of their number: 512 KiB, which fit a core's own cache
 )
 
 // shortEntry is a remembered word: its bytes and, in the last, its length; then its tokens.
@@ -80,7 +80,7 @@ func load32(s string, at int) uint32 {
 	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
 }
 
-// remember appends the tokens of word: those of the last time, or m's.
+// remember appends the tokens of word: the cached ones, or m's.
 func (e *encoder) remember(word string, m slowEncoder) {
 	if len(word) > shortest {
 		e.word(word, m)
@@ -107,16 +107,16 @@ func (t *Tokenizer) Encode(text string, addSpecial, parseSpecial bool) []int32 {
 	return tokens
 }
 
-// EncodeTemplate returns the tokens of what a chat template wrote, with BOS and EOS as the vocabulary says, BOS not
-// doubled where the template wrote it. It recognises control tokens as Encode does, and also those that only a folder's
+// EncodeTemplate returns the tokens of a chat template's text, with BOS and EOS as the vocabulary says; BOS is not
+// doubled if the template wrote it. It recognises control tokens as Encode does, and also those that only a folder's
 // tokenizer_config.json names.
 func (t *Tokenizer) EncodeTemplate(text string) []int32 {
 	tokens, _ := t.EncodeTemplateWithin(text, nil)
 	return tokens
 }
 
-// EncodeWithin returns the tokens of text as Encode does. It calls reserve with the bytes of memory that it is about to
-// take, where they are many, and with 0 now and then. It gives up once reserve returns an error, and returns that.
+// EncodeWithin returns the tokens of text like Encode. It calls reserve with the bytes of memory that it is about to
+// take, if they are many, and with 0 now and then. If reserve returns an error, it stops and returns that.
 func (t *Tokenizer) EncodeWithin(text string, addSpecial, parseSpecial bool, reserve func(n int64) error) ([]int32, error) {
 	return t.encode(text, addSpecial, parseSpecial, false, reserve)
 }
@@ -153,10 +153,10 @@ func (t *Tokenizer) encode(text string, addSpecial, parseSpecial, template bool,
 	return out, nil
 }
 
-// Bytes of memory that encoding takes at most, with what the collector has not freed yet.
+// Bytes of memory that encoding takes at most, including garbage that is not collected yet.
 const (
-	perText   = 2       // for each byte of a text, besides the growth of its tokens
-	perSymbol = 80      // for each symbol that there is scratch for, while those of a long word are merged
+	perText   = 2       // for each byte of a text, in addition to the growth of its tokens
+	perSymbol = 80      // for each symbol of the scratch space, while a long word is merged
 	longWord  = 1 << 16 // bytes; what shorter words and texts take is not worth reserving
 )
 
@@ -168,7 +168,7 @@ func (e *encoder) ask(n int) bool {
 	return e.err == nil
 }
 
-// enter reserves what encoding a part of the text takes, which has at most n symbols. It reports whether it may be
+// enter reserves the memory for encoding a part of the text with at most n symbols. It reports whether it may be
 // encoded.
 func (e *encoder) enter(part string, n int) bool {
 	if n > longWord && n > e.scratch {
@@ -257,7 +257,7 @@ func (e *encoder) file(text string, addSpecial, parseSpecial bool) {
 	if addSpecial && t.v.AddBOS {
 		e.out = append(e.out, t.v.BOS)
 	}
-	afterSpecial := true // the text's begin counts as one
+	afterSpecial := true // the text's beginning counts as one
 	for _, f := range t.fragments(text, parseSpecial, e.ask) {
 		switch {
 		case f.id >= 0:
@@ -281,7 +281,7 @@ func (e *encoder) file(text string, addSpecial, parseSpecial bool) {
 	}
 }
 
-// word appends the tokens of a longer word: those of the same word before in this text, or m's.
+// word appends the tokens of a longer word: those of the same word earlier in this text, or m's.
 func (e *encoder) word(word string, m slowEncoder) {
 	if len(word) > maxCached {
 		m.encodeNew(e, word)
@@ -298,8 +298,8 @@ func (e *encoder) word(word string, m slowEncoder) {
 	}
 }
 
-// replaceInvalid writes U+FFFD for what is not UTF-8: for each longest begin of a character, as decoders do before
-// Hugging Face's library sees a text, or for each byte, as llama.cpp does.
+// replaceInvalid writes U+FFFD for invalid UTF-8: for each longest begin of a character, as decoders do before Hugging
+// Face's library sees a text, or for each byte, as llama.cpp does.
 func replaceInvalid(text string, each bool) string {
 	if utf8.ValidString(text) {
 		return text

@@ -2,16 +2,17 @@ package tokenizer
 
 import "slices"
 
-// endTexts are the texts of tokens that end a generation in the families that have them, whatever a file says. No text
-// that a model writes has them, so that a file which calls one normal is mended: it becomes a control token.
+// endTexts are the texts of tokens that end a generation in the families that have them, whatever a file says. No
+// ordinary text has them, so a token that a file calls normal becomes a control token.
 //
-// Source: llama.cpp's src/llama-vocab.cpp (at 00ad355e); <|eot|> and <|eom|> are Llama 4's, <|end_of_msg|> is Kimi K3's.
+// Source: llama.cpp's src/llama-vocab.cpp (at 00ad355e); <|eot|> and <|eom|> are Llama 4's, <|end_of_msg|> is Kimi
+// K3's.
 var endTexts = []string{
 	"<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "<end_of_utterance>",
 	"<|return|>", "<|call|>", "<|calls|>", "<|flush|>", "<turn|>", "<|tool_response>", "<|end_of_msg|>", "<｜end▁of▁sentence｜>", "[e~[",
 }
 
-// endTextsOfControl are further such texts, which ordinary text may have: only control and user-defined tokens count.
+// endTextsOfControl are more such texts, which ordinary text may have: only control and user-defined tokens count.
 var endTextsOfControl = []string{"</s>", "<eos>", "<EOT>", "_<EOT>", "▁<EOT>", "[EOT]", "[EOS]"}
 
 // infillPads are the texts of the token that fills up infills.
@@ -37,8 +38,8 @@ func (v *Vocab) markEnds() {
 	}
 }
 
-// findEnds returns the tokens that end a generation: those that the file names, those customarily called so, and those
-// of infills that begin something else.
+// findEnds returns the tokens that end a generation: those that the file names, those known by name, and tokens of
+// infills that begin something else.
 func (t *Tokenizer) findEnds() map[int32]bool {
 	ends := map[int32]bool{}
 	add := func(ids ...int32) {
@@ -71,7 +72,7 @@ func (t *Tokenizer) findEnds() map[int32]bool {
 			add(id)
 		}
 	}
-	// In gpt-oss and Solar Open <|end|> ends a part of an answer, such as its thoughts, even where a file names it.
+	// In gpt-oss and Solar Open <|end|> ends a part of an answer, such as its thoughts, even if a file names it.
 	if call := control("<|call|>") >= 0 || control("<|calls|>") >= 0; call && (control("<|return|>") >= 0 || control("<|flush|>") >= 0) {
 		if id, ok := t.ids["<|end|>"]; ok {
 			delete(ends, id)

@@ -22,7 +22,7 @@ func (t *Tokenizer) follow() error {
 	case "plamo2":
 		return t.followPlamo()
 	case "wordlevel":
-		return fmt.Errorf("a vocabulary of words needs the key %q, which says where words end; convert the model again", DefinitionKey)
+		return fmt.Errorf("a vocabulary of words needs the key %q with the ends of words; convert the model again", DefinitionKey)
 	}
 	name := v.Pre
 	if v.Model == "gemma4" || v.Model == "whitespace" {
@@ -66,7 +66,7 @@ func (l *lineEncoder) encode(e *encoder, word string) {
 	l.bpe.encode(e, word)
 }
 
-// followBert builds a WordPiece model whose tokens have ▁ where a word begins.
+// followBert builds a WordPiece model; its tokens have ▁ where a word begins.
 func (t *Tokenizer) followBert() error {
 	v := &t.v
 	if v.UNK < 0 {
@@ -152,8 +152,8 @@ func (m *charsmap) replace(text string) string {
 	return b.String()
 }
 
-// rwkv takes the longest token at each place. Unlike llama.cpp it finds control and unused tokens only where special tokens
-// are asked for, so that a user's text cannot pretend to be a template's.
+// rwkv takes the longest token at each place. Unlike llama.cpp it finds control and unused tokens only where special
+// tokens are asked for, so that a user's text cannot imitate a template's.
 type rwkv struct {
 	tree    *prefixTree
 	unknown int32
@@ -183,7 +183,7 @@ func (r *rwkv) encode(e *encoder, text string) {
 	}
 }
 
-// unescape reads a token of an RWKV vocabulary: \t, \n, \r, \x41, and other characters behind a backslash as they are.
+// unescape reads a token of an RWKV vocabulary: \t, \n, \r, \x41, and other characters after a backslash as they are.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

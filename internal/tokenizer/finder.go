@@ -8,7 +8,7 @@ import (
 
 // prefixTree finds the strings of a list that a text begins with.
 type prefixTree struct {
-	first [256]bool  // bytes with which strings begin
+	first [256]bool  // first bytes of the strings
 	edges *pairTable // node, byte -> node; the root is 0
 	value []int32    // node -> value of the string that ends here, -1: none
 }

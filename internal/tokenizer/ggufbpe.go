@@ -18,8 +18,8 @@ func splitMerges(lines []string) ([][2]string, error) {
 	return out, nil
 }
 
-// newFileBPE builds the model of a GGUF file, as llama.cpp does: of equal merges the first counts, and merges may make
-// what is no token.
+// newFileBPE builds the model of a GGUF file like llama.cpp: of equal merges the first counts, and products of merges
+// need not be tokens.
 func newFileBPE(v *Vocab, ids map[string]int32, pre *preTokenization) (*bpe, error) {
 	merges, err := splitMerges(v.Merges)
 	if err != nil {

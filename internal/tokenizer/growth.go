@@ -7,19 +7,19 @@ import (
 )
 
 // A rule is a step of a normalizer, a pre-tokenizer or a decoder. Files combine them freely, so many rules that double
-// a text could follow each other.
+// a text could follow one another.
 type rule struct {
-	// apply returns the text changed. A rule whose effect the file chooses returns the text as it is if the result
-	// would have more than most bytes.
+	// apply returns the changed text. A rule with an effect that the file chooses returns the text unchanged if the
+	// result would have more than most bytes.
 	apply  func(text string, most int) string
 	growth growth
 }
 
 // growth says how much longer a rule makes a text. The zero value is for rules that do not, or only as Unicode's normal
-// forms do, which have no effect on their own output.
+// forms do, which do not change their own output.
 type growth struct {
 	times  float64 // most bytes of the result for each byte of the text
-	reads  string  // the rule changes texts with one of these characters; empty: any
+	reads  string  // the rule changes only texts with one of these characters; empty: any
 	writes string  // the characters that it writes; empty: any
 }
 
@@ -48,10 +48,10 @@ func apply(rules []rule, text string) string {
 	return text
 }
 
-// spreadGrowth is the growth of writing bytes in GPT-2's characters, some of which have two bytes.
+// spreadGrowth is the growth of writing bytes in GPT-2's characters; some take two bytes.
 var spreadGrowth = growth{times: 2}
 
-// fixed returns a rule whose effect a standard such as Unicode defines.
+// fixed returns a rule with an effect that a standard such as Unicode defines.
 func fixed(f func(string) string) rule {
 	return rule{apply: func(text string, _ int) string { return f(text) }}
 }

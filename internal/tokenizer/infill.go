@@ -1,13 +1,13 @@
 package tokenizer
 
-// Infill holds the tokens with which a model of code is asked for what lies between two texts.
+// Infill holds the tokens that ask a model of code for the text between two texts.
 type Infill struct {
 	Prefix, Suffix, Middle int32
 	Repository, File       int32 // before a repository's name and each file of it; -1: the model has none
-	Pad                    int32 // fills up what is shorter than another; -1: likewise
+	Pad                    int32 // fills up the shorter one; -1: likewise
 }
 
-// infillTexts are the texts that such tokens have in models whose files do not name them, as llama.cpp knows them.
+// infillTexts are the texts of such tokens in models with files that do not name them, from llama.cpp.
 var infillTexts = struct{ prefix, suffix, middle, repository, file []string }{
 	prefix:     []string{"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>", "<|code_prefix|>", "<|prefix|>"},
 	suffix:     []string{"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>", "<|code_suffix|>", "<|suffix|>"},

@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// list is a JSON array that is read value by value, up to a limit: a value may take hundreds of times as many bytes in
-// memory as it has in the file.
+// list is a JSON array that is read value by value, up to a limit: in memory a value may take hundreds of times its
+// bytes in the file.
 type list[T any] []T
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -1,6 +1,6 @@
 package tokenizer
 
-// symbol is a stretch of a word that stands for one token so far. Symbols form a list by index, from left to right.
+// symbol is a part of a word that is one token so far. Symbols form a list by index, from left to right.
 type symbol struct {
 	start, end int // bytes of the word; equal once the symbol went into its left neighbour
 	prev, next int // -1 at the ends
@@ -11,11 +11,11 @@ type symbol struct {
 type candidate struct {
 	priority    float64 // the greatest goes first
 	left, right int     // indices of symbols
-	size        int     // bytes of both together; a difference shows that one has changed since
-	id          int32   // what they become
+	size        int     // bytes of both together; another number shows that one has changed since
+	id          int32   // their product
 }
 
-// before orders the queue: by priority, and the left one of equals.
+// before orders the queue: by priority, then the left one.
 func (c *candidate) before(d *candidate) bool {
 	return c.priority > d.priority || c.priority == d.priority && c.left < d.left
 }
@@ -43,7 +43,7 @@ func (m *merger) room(n int) {
 	}
 }
 
-// merge joins what can be joined. join says what a pair becomes, and how soon.
+// merge joins all pairs that can be joined. join returns a pair's product and priority.
 func (m *merger) merge(join func(left, right *symbol) (id int32, priority float64, ok bool)) {
 	try := func(left, right int) {
 		if left < 0 || right < 0 {

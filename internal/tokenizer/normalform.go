@@ -9,9 +9,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// normalForm returns Unicode's normal form f of s as Hugging Face's library has it: unlike golang.org/x/text's own it
-// puts nothing between the marks of a run of more than thirty, and it leaves characters alone that the library does not
-// know.
+// normalForm returns Unicode's normal form f of s like Hugging Face's library: unlike golang.org/x/text it puts nothing
+// between the marks of a run of more than thirty, and it leaves characters alone that the library does not know.
 func normalForm(f norm.Form) func(string) string {
 	return func(s string) string {
 		if f.IsNormalString(s) {
@@ -52,7 +51,7 @@ func (t *propertyTable) of(r rune) property {
 	return property{}
 }
 
-// properties is made once, of golang.org/x/text's, whose lookups take several times as long.
+// properties is made once from golang.org/x/text's, because its lookups take several times as long.
 var properties = sync.OnceValue(func() *propertyTable {
 	t := &propertyTable{}
 	for r := rune(0x80); r < 0x30000; r++ {
@@ -118,7 +117,7 @@ func decompose(f norm.Form, s string) []rune {
 	return out
 }
 
-// composites maps a pair of characters to the one that they compose to.
+// composites maps a pair of characters to its composition.
 var composites = sync.OnceValue(func() map[[2]rune]rune {
 	out := map[[2]rune]rune{}
 	for r := rune(0xC0); r < 0x30000; r++ {
@@ -150,8 +149,8 @@ func composite(a, b rune) (rune, bool) {
 	return r, ok
 }
 
-// compose puts characters together that are in canonical order: a mark joins the last character before it that is no
-// mark, unless a mark of its own class or another such character stands between.
+// compose composes characters in canonical order: a mark joins the last character before it that is no mark, unless a
+// mark of its own class or another such character is between them.
 func compose(in []rune) []rune {
 	out := in[:0]
 	starter, last := -1, uint8(0)

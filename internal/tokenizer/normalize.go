@@ -12,7 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer/regex"
 )
 
-// normalizers builds what a normalizer does to a stretch of text, step by step.
+// normalizers builds the steps of a normalizer.
 func normalizers(c *Component) ([]rule, error) {
 	parts := c.Parts()
 	if err := checkParts("normalizer", parts); err != nil {
@@ -32,7 +32,7 @@ func normalizers(c *Component) ([]rule, error) {
 	return out, checkGrowth("normalizer", parts, grow)
 }
 
-// normalizer returns a rule, without a function where it changes nothing.
+// normalizer returns a rule, without a function if it changes nothing.
 func normalizer(c *Component) (rule, error) {
 	switch c.Type {
 	case "NFC":
@@ -179,7 +179,7 @@ func nmt(s string) string {
 	}, s)
 }
 
-// bertNormalizer is that of BERT (google-research/bert, tokenization.py).
+// bertNormalizer is BERT's normalizer (google-research/bert, tokenization.py).
 func bertNormalizer(c *Component) func(string) string {
 	lower := or(c.Lowercase, true)
 	accents := or(c.StripAccents, lower)
@@ -219,7 +219,7 @@ func bertNormalizer(c *Component) func(string) string {
 	}
 }
 
-// isChinese reports whether a character is of the blocks that BERT's normalizer sets apart. 0x2B920, where Unicode's
+// isChinese reports whether a character is in the blocks that BERT's normalizer separates. 0x2B920, where Unicode's
 // block begins at 0x2B820, is Hugging Face's.
 func isChinese(r rune) bool {
 	for _, b := range [...][2]rune{
@@ -265,7 +265,7 @@ func newCharsmap(b []byte) (*charsmap, error) {
 	return m, nil
 }
 
-// maxReplacement bounds what a charsmap writes for a character, in bytes: SentencePiece's own maps write 33.
+// maxReplacement bounds a charsmap's replacement of a character, in bytes: SentencePiece's own maps write 33.
 const maxReplacement = 256
 
 // longest returns the bytes of the longest replacement.
@@ -278,7 +278,7 @@ func (m *charsmap) longest() (n int) {
 
 func (m *charsmap) offset(u uint32) uint32 { return (u >> 10) << ((u & (1 << 9)) >> 6) }
 
-// find returns the replacements of text's shortest and longest begin that has one, and the longest's length; 0: none.
+// find returns the replacements of text's shortest and longest prefix that has one, and the longest's length; 0: none.
 func (m *charsmap) find(text string) (shortest, longest string, size int) {
 	at := m.offset(m.units[0])
 	for i := range len(text) {

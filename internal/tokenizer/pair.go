@@ -10,7 +10,7 @@ func (t *Tokenizer) EncodePair(a, b string) []int32 {
 	return slices.Concat(p.before, t.Encode(a, false, false), p.between, t.Encode(b, false, false), p.after)
 }
 
-// PairTypes returns BERT's types of the tokens of a pair: those behind the separator have the second text's. Nil: all
+// PairTypes returns BERT's types of the tokens of a pair: those after the separator have the second text's. Nil: all
 // have the first.
 func (t *Tokenizer) PairTypes(tokens []int32) []int32 {
 	p := t.pair()
@@ -28,7 +28,7 @@ func (t *Tokenizer) PairTypes(tokens []int32) []int32 {
 	return types
 }
 
-// pair returns what is around two texts.
+// pair returns the tokens around two texts.
 func (t *Tokenizer) pair() pairTokens {
 	if d := t.v.Definition; d != nil {
 		p, ok := d.pair()
@@ -47,7 +47,7 @@ func (t *Tokenizer) pair() pairTokens {
 		end = t.v.SEP
 	}
 	p := pairTokens{before: one(t.v.AddBOS, t.v.BOS), between: one(t.v.AddEOS, end), after: one(t.v.AddEOS, end)}
-	if t.v.Model == "bert" { // whose end is the separator, and whose second text has the second type
+	if t.v.Model == "bert" { // its end is the separator, and its second text has the second type
 		p.second = 1
 	} else {
 		p.between = slices.Concat(p.between, one(t.v.AddSEP, t.v.SEP))

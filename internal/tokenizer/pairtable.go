@@ -37,7 +37,7 @@ func (t *pairTable) get(left, right int32) (a, b int32, ok bool) {
 	return s.a, s.b, s.key != 0
 }
 
-// set enters a pair, or replaces what it led to. Beyond the size that the table was made for, it grows.
+// set enters a pair, or replaces its value. Beyond its initial size the table grows.
 func (t *pairTable) set(left, right, a, b int32) {
 	if 2*t.count >= len(t.slots) {
 		bigger := newPairTable(2 * len(t.slots))

@@ -8,17 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// plamo finds the tokens that make up a text with the greatest sum of scores: PLaMo 2's tokenizer, as llama.cpp
-// computes it. Scores are whole ten-thousandths, and of equal sums the one whose first token is longer is taken. Unlike
-// llama.cpp it finds control and unused tokens only where special tokens are asked for, so that a user's text cannot
-// pretend to be a template's.
+// plamo finds the tokens of a text with the greatest sum of scores: PLaMo 2's tokenizer, as in llama.cpp. Scores are
+// whole ten-thousandths, and of equal sums the one with the longer first token is taken. Unlike llama.cpp it finds
+// control and unused tokens only where special tokens are asked for, so that a user's text cannot imitate a template's.
 type plamo struct {
 	tree   *prefixTree
 	scores []int64 // token -> score
 	bytes  [256]int32
 }
 
-// In ten-thousandths: the score of a character that no token has, which is written in bytes, and that up to which a
+// In ten-thousandths: the score of a character without a token, which is written in bytes, and the score up to which a
 // token is never used.
 const (
 	plamoUnknown = -1000 * 10_000
@@ -41,7 +40,7 @@ func (t *Tokenizer) followPlamo() error {
 		if score > plamoLargest {
 			return fmt.Errorf("token %d: its score of %g is above %g", id, score, float64(plamoLargest))
 		}
-		if v.kind(id) != Normal && v.kind(id) != UserDefined || !(score*10_000 > plamoNever) { // nor is what is no number
+		if v.kind(id) != Normal && v.kind(id) != UserDefined || !(score*10_000 > plamoNever) { // nor is a NaN
 			continue
 		}
 		if p.scores[id] = int64(math.Round(score * 10_000)); p.scores[id] > plamoNever {
@@ -77,11 +76,11 @@ func (p *plamo) encode(e *encoder, text string) {
 // plamoWay is the best way from a place in a text to its end.
 type plamoWay struct {
 	score int64
-	to    int32 // where its first token ends
+	to    int32 // end of its first token
 	id    int32 // -1: the bytes of a character
 }
 
-// from returns the best way from at, where a character of n bytes begins. Those from behind it are there.
+// from returns the best way from at, where a character of n bytes begins. Those of later places are known.
 func (p *plamo) from(text string, at, n int, ways []plamoWay) plamoWay {
 	w := plamoWay{ways[at+n].score + plamoUnknown, int32(at + n), -1}
 	node, ok := int32(0), true
@@ -101,7 +100,7 @@ func (p *plamo) from(text string, at, n int, ways []plamoWay) plamoWay {
 	return w
 }
 
-// bests returns scratch for a text of so many bytes.
+// bests returns scratch space for a text with this many bytes.
 func (e *encoder) bests(size int) []plamoWay {
 	if cap(e.plamo) <= size {
 		e.plamo = make([]plamoWay, size+1)

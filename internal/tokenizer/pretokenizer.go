@@ -2,9 +2,9 @@ package tokenizer
 
 import "strings"
 
-// preTokenization is what the name of a GGUF file's pre-tokenizer says.
+// preTokenization is the meaning of a pre-tokenizer's name in a GGUF file.
 type preTokenization struct {
-	patterns   []string // each cuts what the ones before it left: matches by themselves, and what lies between them
+	patterns   []string // each cuts the pieces of the earlier ones into matches and the text between them
 	wholeWords bool     // a word that is a token is that token, whatever the merges say
 	characters bool     // tokens are written in plain characters, with ▁ for a space, not in GPT-2's for bytes
 	lines      bool     // a run of newlines that is a token is that token
@@ -47,9 +47,9 @@ const (
 		`]+`
 )
 
-// preTokenizer finds what tokenizer.ggml.pre names, and whether it is known. The names are llama.cpp's; the expressions
-// are those of the tokenizer.json of the model that a name was made for, also where llama.cpp computes something near
-// it.
+// preTokenizer finds the pre-tokenizer of a name in tokenizer.ggml.pre, and whether it is known. The names are
+// llama.cpp's. The expressions are those of the tokenizer.json of the model that a name was made for, also if llama.cpp
+// computes only something similar.
 func preTokenizer(name string) (*preTokenization, bool) {
 	one := func(patterns ...string) (*preTokenization, bool) { return &preTokenization{patterns: patterns}, true }
 	whole := func(addBOS bool, patterns ...string) (*preTokenization, bool) {
@@ -105,7 +105,7 @@ func preTokenizer(name string) (*preTokenization, bool) {
 		return one(`\p{N}{1,3}`, kana, marked)
 	case "spark2_5":
 		return one(`\p{N}{1,3}`, kana, asciiMarks+`[A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+|[\r\n]|\s+(?!\S)|\s+`, `\p{N}`)
-	case "ufakzeka": // Turkish, whose suffixes stay with their apostrophes
+	case "ufakzeka": // Turkish: suffixes stay with their apostrophes
 		return one(letters + `|\p{N}|` + marks)
 	case "afmoe":
 		return one(`\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))`,
@@ -139,8 +139,8 @@ func defaultPre() *preTokenization {
 	return &preTokenization{patterns: []string{`[\p{P}\$\+<=>\^~\|]+`, gpt2Expression, `\p{N}+`, `[0-9][0-9][0-9]`}}
 }
 
-// KnownPreTokenizer reports whether tokenizer.ggml.pre is a name whose expressions are known; what is unknown is cut by
-// the default ones.
+// KnownPreTokenizer reports whether the expressions of this name in tokenizer.ggml.pre are known; unknown ones use the
+// default's.
 func KnownPreTokenizer(name string) bool {
 	_, ok := preTokenizer(name)
 	return ok

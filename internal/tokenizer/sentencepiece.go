@@ -10,10 +10,10 @@ import (
 // space is how SentencePiece writes a space within tokens.
 const space = "\u2581"
 
-// sentencePiece is what model "llama" needs beside the token texts.
+// sentencePiece is what model "llama" needs in addition to the token texts.
 type sentencePiece struct {
 	bytes [256]int32 // the token that stands for a byte alone, -1 if none
-	fused bool       // some byte has none: unknown characters side by side are one unknown token
+	fused bool       // some byte has none: consecutive unknown characters are one unknown token
 	pairs *pairs
 }
 
@@ -67,7 +67,7 @@ func (e *encoder) sentencePiece(text string, prefix bool) {
 		text = space + text
 	}
 	from := len(e.out)
-	// Text is cut where no token has the two characters side by side: no merge reaches across.
+	// Text is cut between two characters that no token has side by side: no merge reaches across.
 	for start := 0; start < len(text); {
 		prev, n := character(text[start:])
 		end := start + n
@@ -93,7 +93,7 @@ func (e *encoder) sentencePiece(text string, prefix bool) {
 		whole := len(e.out)
 		e.out = e.out[:from+len(slices.CompactFunc(e.out[from:], func(a, b int32) bool { return a == unknown && b == unknown }))]
 		if len(e.out) < whole {
-			clear(e.seen) // which tells where in e.out words lie
+			clear(e.seen) // it has places of words in e.out
 		}
 	}
 }

@@ -34,7 +34,7 @@ func newTrie(v *Vocab) trie {
 			node = child
 		}
 		t.first[text[0]] = true
-		// Of equal texts the first counts, but one that is always recognised before one that is not.
+		// Of equal texts the first counts, but one that is always recognised comes before others.
 		if t.token[node] < 0 || kind == UserDefined && !t.user[node] {
 			t.token[node], t.user[node] = int32(id), kind == UserDefined
 		}
@@ -48,7 +48,8 @@ type occurrence struct {
 	id          int32
 }
 
-// occurrences returns all of them. It calls ask with the bytes of memory that many take, and ends where that is false.
+// occurrences returns all of them. It calls ask with the bytes of memory that many take, and ends if that returns
+// false.
 func (t *trie) occurrences(text string, parseSpecial bool, ask func(n int) bool) []occurrence {
 	var found []occurrence
 	for start := range len(text) {
@@ -83,9 +84,9 @@ type fragment struct {
 	id   int32
 }
 
-// fragments cuts the text at special tokens. Over the whole text a longer token goes before a shorter one that
-// overlaps it, wherever they begin; of equally long ones that overlap, the lower id goes first, then the left one. See
-// occurrences for ask.
+// fragments cuts the text at special tokens. In the whole text a longer token takes precedence over a shorter one that
+// overlaps it, wherever they begin; of equally long ones that overlap, the lower id, then the left one. See occurrences
+// for ask.
 func (t *Tokenizer) fragments(text string, parseSpecial bool, ask func(n int) bool) []fragment {
 	if text == "" {
 		return nil
@@ -100,7 +101,7 @@ func (t *Tokenizer) fragments(text string, parseSpecial bool, ask func(n int) bo
 	taken := make([]bool, len(text))
 	kept := found[:0]
 	for _, o := range found {
-		// What is taken already is no shorter, so an overlap covers one of the ends.
+		// Earlier ones are no shorter, so an overlap covers one of the ends.
 		if taken[o.start] || taken[o.start+o.size-1] {
 			continue
 		}
@@ -139,9 +140,9 @@ func (t *Tokenizer) stripped(before string, id int32) string {
 	return before
 }
 
-// StripAsNamed sets StripBefore and StripAfter, of which GGUF files have no keys, by the names in a file, as llama.cpp
-// does: the mask of the jina, nomic and modern BERT models takes the white space before it, special tokens of Phi-3
-// that behind them.
+// StripAsNamed sets StripBefore and StripAfter by the names in a file, because GGUF files have no keys for them, as
+// llama.cpp does: the mask of the jina, nomic and modern BERT models takes the white space before it, special tokens of
+// Phi-3 the white space after them.
 //
 // Source: llama.cpp's src/llama-vocab.cpp (at 3f545bec).
 func (v *Vocab) StripAsNamed(model, architecture string) {

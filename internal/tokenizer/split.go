@@ -16,7 +16,7 @@ type splitter func(text string, start bool, emit func(part string, start bool))
 // GPT-2's own expression (openai/gpt-2, encoder.py).
 const gpt2Expression = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 
-// splitters builds the steps of a pre-tokenizer. raw says that the last one, ByteLevel, leaves bytes as they are.
+// splitters builds the steps of a pre-tokenizer. raw means that the last one, ByteLevel, leaves bytes as they are.
 func splitters(parts []Component, raw bool) ([]splitter, error) {
 	if err := checkParts("pre_tokenizer", parts); err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func isBertPunctuation(r rune) bool {
 	return punctuation(r)
 }
 
-// A scanner calls emit for the matches in text and for what lies between them.
+// A scanner calls emit for the matches in text and for the text between them.
 type scanner func(text string, emit func(part string, match bool))
 
 func patternSplitter(p *Pattern, behavior string, invert bool) (splitter, error) {

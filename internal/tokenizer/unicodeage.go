@@ -5,9 +5,8 @@ import (
 	"unicode"
 )
 
-// Where Hugging Face's library does not match by expressions, it knows older versions of Unicode than Go. These are the
-// characters that it takes for nothing in particular, found by asking it (npm's tokenizers 0.23.2) for every code
-// point.
+// Outside of expressions, Hugging Face's library knows older versions of Unicode than Go. These are the characters that
+// it takes for nothing in particular, found by asking it (npm's tokenizers 0.23.2) for every code point.
 
 type runeRange struct{ lo, hi rune }
 
@@ -60,7 +59,7 @@ var laterPunctuation = []runeRange{
 	{0x1E95E, 0x1E95F},
 }
 
-// laterMarks are kept by StripAccents, and normal forms leave them where they stand.
+// laterMarks are kept by StripAccents, and normal forms leave them in place.
 var laterMarks = []runeRange{
 	{0x7FD, 0x7FD},
 	{0x898, 0x89F},
@@ -249,7 +248,7 @@ var laterComposed = []runeRange{
 	{0x1FBF0, 0x1FBF9},
 }
 
-// punctuation is \p{P} as that library has it.
+// punctuation is \p{P} in that library.
 func punctuation(r rune) bool {
 	return unicode.IsPunct(r) && !inRanges(laterPunctuation, r) || r == 0x166D || r == 0x111C9
 }

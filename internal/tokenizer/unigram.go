@@ -16,11 +16,11 @@ type unigram struct {
 	bytes   *[256]int32
 }
 
-// unknownPenalty is how far the score of an unknown character lies below the lowest score: SentencePiece's kUnkPenalty.
+// unknownPenalty is how far the score of an unknown character is below the lowest score: SentencePiece's kUnkPenalty.
 const unknownPenalty = 10
 
-// newUnigram builds the model of tokens ids, of which text never spells those that are control tokens. Among bytes are
-// the tokens of single bytes, in which characters that no token has are written if there are all; nil: there are none.
+// newUnigram builds the model of tokens ids; text never spells control tokens. bytes are the tokens of single bytes,
+// for characters without a token if all exist; nil: there are none.
 func newUnigram(ids map[string]int32, scores []float64, unknown int32, bytes map[string]int32, control func(int32) bool) (*unigram, error) {
 	u := &unigram{tree: newPrefixTree(4 * len(ids)), scores: scores, unknown: unknown, penalty: math.Inf(1)}
 	for text, id := range ids {
@@ -51,7 +51,7 @@ func newUnigram(ids map[string]int32, scores []float64, unknown int32, bytes map
 // best is the best way to a place in a word.
 type best struct {
 	score float64
-	from  int32 // where its last token begins; -1: no way leads here
+	from  int32 // begin of its last token; -1: no way leads here
 	id    int32
 }
 
@@ -93,7 +93,7 @@ func (u *unigram) encodeNew(e *encoder, word string) {
 	u.collect(e, word, ways)
 }
 
-// collect appends the tokens of the best way, unknown ones in a row as one or as their bytes.
+// collect appends the tokens of the best way; consecutive unknown ones become one, or their bytes.
 func (u *unigram) collect(e *encoder, word string, ways []best) {
 	start := len(e.out)
 	for end := len(word); end > 0; {

@@ -1,6 +1,6 @@
-// Package tokenizer turns text into token ids and back. What it does with a text follows from a GGUF file's keys, as in
-// llama.cpp, or from a Definition, the rest of a tokenizer.json, as in Hugging Face's library. A Tokenizer is immutable
-// and safe for concurrent use.
+// Package tokenizer turns text into token ids and back. It follows a GGUF file's keys, as llama.cpp does, or a
+// Definition, the rest of a tokenizer.json, as Hugging Face's library does. A Tokenizer is immutable and safe for
+// concurrent use.
 package tokenizer
 
 import (
@@ -27,12 +27,12 @@ type Vocab struct {
 	Model  string    // as in tokenizer.ggml.model
 	Pre    string    // gpt2: name of the pre-tokenizer (tokenizer.ggml.pre); empty is "default"
 	Tokens []string  // gpt2: bytes written as GPT-2's printable characters; llama, t5, gemma4: U+2581 for a space; bert: before what begins a word
-	Scores []float32 // llama, t5, plamo2: one a token, the highest merges first or is the likeliest; empty: all are equal; others: ignored
-	Types  []int32   // one a token: 1 normal 2 unknown 3 control 4 user-defined 5 unused 6 byte; empty: all normal
+	Scores []float32 // for llama, t5, plamo2: one for each token, the highest merges first or is the likeliest; empty: all are equal; others: ignored
+	Types  []int32   // one for each token: 1 normal 2 unknown 3 control 4 user-defined 5 unused 6 byte; empty: all normal
 	Merges []string  // gpt2, gemma4: "left right", the first merges first
 
-	// Definition is the rest of the tokenizer.json that the vocabulary is from. Where it is there, text is encoded as
-	// it says; nil: as llama.cpp encodes a file with these keys.
+	// Definition is the rest of the tokenizer.json that the vocabulary comes from. If it is set, text is encoded as it
+	// says; nil: as llama.cpp encodes a file with these keys.
 	Definition *Definition
 
 	// StripBefore and StripAfter are special tokens that take the white space before or after them with them; a
@@ -40,12 +40,12 @@ type Vocab struct {
 	StripBefore, StripAfter []int32
 
 	BOS, EOS, UNK, EOT, PAD int32   // -1: none
-	SEP                     int32   // bert: after a text; others: between two of them, where AddSEP says so
-	Ends                    []int32 // further tokens that the file says end a generation
+	SEP                     int32   // bert: after a text; others: between two of them, if AddSEP is set
+	Ends                    []int32 // more tokens that end a generation, according to the file
 
-	Strange []string // keys of the file that name tokens which it does not have; Note tells of them
+	Strange []string // keys of the file with tokens that it does not have; see Note
 
-	// Charsmap is SentencePiece's precompiled normalization (t5), Lowercase and StripAccents are those of bert.
+	// Charsmap is SentencePiece's precompiled normalization (t5); Lowercase and StripAccents are bert's.
 	Charsmap                []byte
 	Lowercase, StripAccents bool
 
@@ -54,22 +54,22 @@ type Vocab struct {
 	AddBOS, AddEOS bool // what Encode adds around a text when asked for special tokens
 	AddSEP         bool // EncodePair puts SEP before the second text
 	AddSpacePrefix bool // llama: a space is put before the text and before what follows a special token
-	// RemoveExtraWhitespaces makes one space of several. Only t5 applies it: for llama, where runs of spaces carry
-	// meaning in code, llama.cpp keeps them too.
+	// RemoveExtraWhitespaces makes one space of several. Only t5 applies it: for llama, where runs of spaces matter in
+	// code, llama.cpp keeps them, too.
 	RemoveExtraWhitespaces bool
 }
 
 // Tokenizer encodes and decodes with one vocabulary.
 type Tokenizer struct {
 	v        Vocab
-	ids      map[string]int32 // token text -> id; of equal texts the last
+	ids      map[string]int32 // token text -> id; the last one of equal texts
 	specials trie
 	pieces   []string // id -> the bytes it stands for; empty for control, unknown and unused tokens
 	eog      map[int32]bool
 
 	pipe    *pipeline           // of a Definition; nil without one
 	spm     *sentencePiece      // model "llama" without a Definition; then the rest is nil
-	prepare func(string) string // without a Definition: what is done to text between special tokens; nil: nothing
+	prepare func(string) string // without a Definition: changes text between special tokens; nil: nothing does
 	split   []splitter
 	model   wordEncoder
 	writing writing
@@ -83,7 +83,7 @@ var models = []string{"llama", "gpt2", "bert", "t5", "gemma4", "whitespace", "rw
 // scored are the models with scores of tokens.
 var scored = []string{"llama", "t5", "plamo2"}
 
-// New checks v, which may come from a hostile file, and builds its tokenizer. It keeps v's slices: don't change them.
+// New checks v, which may come from a hostile file, and builds its tokenizer. It keeps v's slices: do not change them.
 func New(v Vocab) (*Tokenizer, error) {
 	if err := v.check(); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
@@ -181,7 +181,7 @@ func (v *Vocab) kind(id int32) int32 {
 	return v.Types[id]
 }
 
-// control reports whether the token is one that no text spells: a control token, or the unknown one.
+// control reports whether no text spells the token: a control token, or the unknown one.
 func (t *Tokenizer) control(id int32) bool {
 	kind := t.v.kind(id)
 	return kind == Control || kind == Unknown
@@ -222,7 +222,7 @@ func (t *Tokenizer) AddsBOS() bool { return t.v.AddBOS }
 // AddsEOS reports whether Encode ends with EOS when special tokens are asked for.
 func (t *Tokenizer) AddsEOS() bool { return t.v.AddEOS }
 
-// Note returns one line for the user about the file's vocabulary, or an empty text.
+// Note returns one line for the user about the file's vocabulary, or an empty string.
 func (t *Tokenizer) Note() string {
 	var notes []string
 	if len(t.v.Strange) > 0 {

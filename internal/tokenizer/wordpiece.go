@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// wordPiece writes a word with the longest token that it begins with, then the longest that continues it, and so on;
-// a word for which that fails is unknown (google-research/bert, tokenization.py).
+// wordPiece writes a word as its longest prefix that is a token, then the longest continuation, and so on; if that
+// fails the word is unknown (google-research/bert, tokenization.py).
 type wordPiece struct {
 	begin, further *prefixTree
 	unknown        int32

@@ -1,4 +1,4 @@
-// Package trace keeps what was done when, and writes it in Chrome's trace format, which chrome://tracing and
+// Package trace records what was done when, and writes it in Chrome's trace format, which chrome://tracing and
 // ui.perfetto.dev show.
 package trace
 
@@ -19,11 +19,11 @@ type Track int
 // The tracks. Each GPU has its own from Calls on.
 const (
 	Steps     Track = iota // whole steps of a model
-	Host                   // what the processor computes beside a GPU
+	Host                   // the CPU's computing next to a GPU
 	Disk                   // when parts of the model are read from disk
 	DiskWaits              // when a step waits for them
-	Calls                  // what the GPU is told, and waited for
-	GPU                    // what the GPU does, by its own clock; where that is not known, from submission, or the end of what was before it, until a wait ended
+	Calls                  // submissions to the GPU and waits for it
+	GPU                    // the GPU's work, by its own clock; without one, from submission, or the end of earlier work, until a wait ended
 )
 
 var tracks = [...]string{"steps", "processor", "disk", "waiting for the disk", "calls", "GPU"}
@@ -53,7 +53,7 @@ type span struct {
 	from, to time.Duration
 }
 
-// New returns an empty log, whose time begins now.
+// New returns an empty log that begins now.
 func New() *Log { return &Log{kept: &kept{begin: monotime.Now(), gpus: 1}} }
 
 // OfGPU is l, for GPU j of several to write to.

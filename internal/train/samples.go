@@ -38,7 +38,7 @@ func (s *Samples) check() error {
 	}
 	for i := range n {
 		if s.Start[i+1] < s.Start[i] || s.Start[i+1] > int64(len(s.Active)) {
-			return fmt.Errorf("sample %d: its active neurons end before they begin, or behind the last", i)
+			return fmt.Errorf("sample %d: its active neurons end before they begin, or after the last one", i)
 		}
 		last := -1
 		for _, a := range s.active(i) {

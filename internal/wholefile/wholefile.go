@@ -1,4 +1,4 @@
-// Package wholefile reads files that people give into memory. It bounds their size, so that /dev/zero is an error.
+// Package wholefile reads files that users give into memory. It bounds their size, so that /dev/zero is an error.
 package wholefile
 
 import (
@@ -12,7 +12,7 @@ import (
 // The most bytes that a file may have, by its kind.
 const (
 	Text    = 1 << 30  // a corpus, a dataset
-	Setting = 16 << 20 // what a person writes: a system prompt, a template, a grammar, a list, a certificate
+	Setting = 16 << 20 // files that people write: system prompts, templates, grammars, lists, certificates
 	device  = 1 << 20  // any device: a terminal's user ends its input, other devices never end
 )
 

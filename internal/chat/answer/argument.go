@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// tagged reads arguments that stand between tags, one by one.
+// tagged reads arguments between tags, one by one.
 func (p *Parser) tagged(t *tags) bool {
 	known := p.call.tool.parameters()
 	p.call.known = known
@@ -61,7 +61,7 @@ func (p *Parser) tagged(t *tags) bool {
 	return true
 }
 
-// argument reads an argument and the tag behind it.
+// argument reads an argument and the tag after it.
 func (p *Parser) argument(t *tags, par *parameter) bool {
 	if par.text() && !par.null() {
 		return p.streamed(t)
@@ -78,7 +78,7 @@ func (p *Parser) argument(t *tags, par *parameter) bool {
 }
 
 // written adds a value that was written without JSON's quotes: JSON or a Python literal, or else a string, perhaps on
-// lines of its own.
+// separate lines.
 func (p *Parser) written(raw []byte, k *kinds, lines bool) {
 	value := bytes.TrimSpace(raw)
 	switch {
@@ -98,8 +98,8 @@ func (p *Parser) written(raw []byte, k *kinds, lines bool) {
 	putText(string(raw), p.arg)
 }
 
-// compoundArgument reads an object or a list in JSON, in whose strings the tag that ends an argument ends nothing. It
-// reports whether there was one; else nothing was read.
+// compoundArgument reads an object or a list in JSON; the tag that ends an argument has no effect within its strings.
+// It reports whether there was one; else nothing was read.
 func (p *Parser) compoundArgument(t *tags) bool {
 	p.flush()
 	start, had := p.pos, len(p.call.args)
@@ -116,7 +116,7 @@ func (p *Parser) compoundArgument(t *tags) bool {
 	return false
 }
 
-// streamed reads an argument that is a string, and hands it over as it comes.
+// streamed reads a string argument, and passes it on as it comes.
 func (p *Parser) streamed(t *tags) bool {
 	begun, broken := false, false // there was a byte; the last one was a line break, which may belong to the tag
 	p.arg('"')
@@ -139,10 +139,10 @@ func (p *Parser) streamed(t *tags) bool {
 	return ok
 }
 
-// untilTag reads up to the tag that ends an argument and over it, hands over what is before it, and reports whether it
-// came. The argument may contain the same text: it is the tag where the call's next part follows. If no text certainly is
-// the tag, the first that may be counts. whole reports whether what was handed over is a complete value: then the next
-// argument may have any name. It may be nil.
+// untilTag reads an argument up to and including the tag that ends it, passes on the argument, and reports whether the
+// tag came. The argument may contain the same text: it is the tag if the call's next part follows. If no text certainly
+// is the tag, the first that may be counts. whole, which may be nil, reports whether the value so far is complete: then
+// the next argument may have any name.
 func (p *Parser) untilTag(t *tags, put func([]byte), whole func() bool) bool {
 	open := p.form.begins()
 	markers := []string{t.close, open}
@@ -181,9 +181,9 @@ func (p *Parser) untilTag(t *tags, put func([]byte), whole func() bool) bool {
 	}
 }
 
-// tagEnds looks at what follows the tag that comes next, and reports whether it ends an argument, and whether that is
-// certain. nested says that the argument contains the beginning of a call, which a call's end may belong to. The next
-// argument is one that the tool has, unless anyName is set.
+// tagEnds looks at the text after the next tag, and reports whether the tag ends an argument, and whether that is
+// certain. nested means that the argument contains the beginning of a call; a call's end may belong to it. The next
+// argument must be one of the tool's, unless anyName is set.
 func (p *Parser) tagEnds(t *tags, nested, anyName bool) (ends, sure bool) {
 	p.flush()
 	defer func(pos int, was bool) { p.pos, p.holding = pos, was }(p.pos, p.holding)

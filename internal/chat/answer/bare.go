@@ -11,7 +11,7 @@ import (
 // nothing is escaped.
 const bareQuote = `<|"|>`
 
-// bareCompound reads an object or a list in Gemma 4's form and hands it over as JSON. What is in JSON is read, too.
+// bareCompound reads an object or a list in Gemma 4's form and passes it on as JSON. JSON is read, too.
 func (p *Parser) bareCompound(open byte, put func(byte), depth int) bool {
 	return p.members(open, put, func() bool { return p.bareKey(put) }, func() bool { return p.bareValue(put, depth+1) })
 }
@@ -54,7 +54,7 @@ func (p *Parser) bareValue(put func(byte), depth int) bool {
 	return text != ""
 }
 
-// bareText reads a text up to the quote that ends it: one that is followed by what follows values and keys.
+// bareText reads a text up to the quote that ends it: one followed by what may follow values and keys.
 func (p *Parser) bareText(put func(byte)) bool {
 	put('"')
 	for p.until(bareQuote, func(b []byte) {
@@ -95,7 +95,7 @@ func (c *composer) bare(tool int) grammar.Expr {
 	}), grammar.Literal("}"))
 }
 
-// bareArgument is a value of a parameter. What is in objects and lists may be anything.
+// bareArgument is a value of a parameter. Objects and lists may contain anything.
 func (c *composer) bareArgument(tool int, p *parameter) grammar.Expr {
 	all := c.bareValues()
 	if len(p.types) == 0 {

@@ -11,15 +11,15 @@ type call struct {
 	id   string
 	tool *Tool // nil until its name was read
 
-	known []parameter // of the tool, where arguments stand between tags
+	known []parameter // of the tool, if arguments are between tags
 	given []string    // names of the arguments that were read then
 	begun bool
-	start int    // where the call began, in the parser's text; what comes before was told
-	args  []byte // arguments that were read and not told
+	start int    // begin of the call in the parser's text; earlier text was reported
+	args  []byte // arguments that were read and not reported yet
 }
 
-// calls reads a run of calls in one of the forms; opened says that what opens it was read before. It reports whether
-// there was any call. Where there is none, or something else follows, the rest is text of that kind.
+// calls reads a run of calls in one of the forms; opened means that its opening was read before. It reports whether
+// there was a call. If there is none, or something else follows, the rest is text of that kind.
 func (p *Parser) calls(forms []*form, opened bool, kind Kind) bool {
 	start, index, far := p.pos, p.index, p.pos
 	for _, f := range forms {
@@ -95,7 +95,7 @@ func (p *Parser) attempt(f *form, opened bool) bool {
 	return true
 }
 
-// further reports whether a run goes on with a call, and reads what stands before it.
+// further reports whether a run continues with a call, and reads up to it.
 func (p *Parser) further(f *form) bool {
 	switch first := f.beginning(); first.kind {
 	case partLiteral:
@@ -189,7 +189,7 @@ func (p *Parser) part(t part) bool {
 	return p.python()
 }
 
-// word reads up to one of the bytes of ends, or as much as a name may have.
+// word reads up to one of the bytes of ends, or the longest possible name.
 func (p *Parser) word(ends string) string {
 	start := p.pos
 	for c, ok := p.peek(); ok && p.pos-start < maxName && strings.IndexByte(ends, c) < 0; c, ok = p.peek() {
@@ -227,7 +227,7 @@ func (p *Parser) name() bool {
 	return true
 }
 
-// begin tells that a call begins, whose tool is known.
+// begin reports that a call begins; its tool is known.
 func (p *Parser) begin() {
 	c := &p.call
 	c.begun, c.start = true, p.taken
@@ -237,7 +237,7 @@ func (p *Parser) begin() {
 // arg adds a byte to the call's arguments.
 func (p *Parser) arg(b byte) { p.call.args = append(p.call.args, b) }
 
-// flush tells the arguments that were read.
+// flush reports the arguments that were read.
 func (p *Parser) flush() {
 	c := &p.call
 	n := WholeRunes(c.args)
@@ -248,7 +248,7 @@ func (p *Parser) flush() {
 	c.args = append(c.args[:0], c.args[n:]...)
 }
 
-// fail tells that the call that began is none.
+// fail reports that the current call is none.
 func (p *Parser) fail() {
 	text := string(p.buf[p.call.start:p.pos])
 	p.emit(Event{Kind: CallFailed, Index: p.index, Text: text})

@@ -12,12 +12,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/grammar"
 )
 
-// ConstraintOptions say what calls an answer may or must have. To force one tool, name it alone and require a call.
+// ConstraintOptions say which calls an answer may or must have. To force one tool, name it alone and require a call.
 type ConstraintOptions struct {
 	Tools    []Tool
 	Required bool   // the answer must be a call
-	Plain    bool   // no thought is begun; one that the prompt has begun may end
-	Thinks   bool   // a thought may be begun, also where the template shows none
+	Plain    bool   // no new thought; one that the prompt has begun may end
+	Thinks   bool   // a thought may begin, also if the template shows none
 	Parallel bool   // there may be several calls
 	Prompt   string // as in Options
 
@@ -30,7 +30,7 @@ type ConstraintOptions struct {
 type Constraint struct {
 	Grammar  *grammar.Grammar
 	Lazy     bool             // it holds from a trigger on; else from the beginning
-	Triggers grammar.Triggers // where Lazy
+	Triggers grammar.Triggers // if Lazy
 
 	// Loose are the reasons why tools' schemas are not held to, or not in a part, each with the tool's name.
 	Loose []error
@@ -44,11 +44,11 @@ func (c *Constraint) NewState(ctx context.Context, compiled *grammar.Compiled) *
 	return compiled.NewState(ctx)
 }
 
-// Constraint returns the grammar of an answer: where no call is required, and its text may be any, one that begins to
-// hold where a call begins. There must be tools, or a text that is not any. The end of ctx is an error.
+// Constraint returns the grammar of an answer. If no call is required and its text may be any, the grammar begins where
+// a call begins. There must be tools, or a restricted text. The end of ctx is an error.
 func (f *Format) Constraint(ctx context.Context, o ConstraintOptions) (*Constraint, error) {
 	if len(o.Tools) == 0 && (o.Text.Any() || o.Required) {
-		return nil, errors.New("an answer is held to something only where there are tools, or its text has a form")
+		return nil, errors.New("an answer needs tools or a form of its text to be held to")
 	}
 	c := &composer{Builder: grammar.NewBuilder(ctx), o: o, bodies: map[*form]grammar.Expr{}}
 	for i := range o.Tools {
@@ -79,7 +79,7 @@ func (f *Format) Constraint(ctx context.Context, o ConstraintOptions) (*Constrai
 type composer struct {
 	*grammar.Builder
 	o         ConstraintOptions
-	schemas   []*grammar.Schema // [tools]; any object where the tool's is not supported
+	schemas   []*grammar.Schema // [tools]; any object if the tool's is not supported
 	arguments []grammar.Expr    // [tools] as JSON objects
 	loose     []error
 	bodies    map[*form]grammar.Expr
@@ -134,7 +134,7 @@ func (c *composer) read(schema json.RawMessage, strict bool) (*grammar.Schema, g
 	return s, e, err
 }
 
-// answer is an answer that is one message.
+// answer is an answer of one message.
 func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 	primed := f.primed(c.o.Prompt)
 	opened := f.opened(c.o.Prompt)
@@ -190,7 +190,7 @@ func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 	return grammar.Choice(roots...)
 }
 
-// thought is a thought that has begun, and what comes after it. A call may end it, as parsers take it.
+// thought is a thought that has begun, and the text after it. A call may end it, as in the parser.
 func (c *composer) thought(f *Format, t *thought, after grammar.Expr) grammar.Expr {
 	e := grammar.Sequence(c.Until(split(t.close)...), gap, after)
 	if form := f.forms[0]; len(c.o.Tools) > 0 && !form.first {
@@ -202,7 +202,7 @@ func (c *composer) thought(f *Format, t *thought, after grammar.Expr) grammar.Ex
 // writes reports whether the text's grammar names a marker.
 func (c *composer) writes(marker string) bool { return strings.Contains(c.o.Text.GBNF, marker) }
 
-// content is the answer's text with what the format puts around it.
+// content is the answer's text with the format's text around it.
 func (c *composer) content(f *Format, primed bool) grammar.Expr {
 	text := *c.form
 	for _, w := range f.wraps {
@@ -224,7 +224,7 @@ func (c *composer) content(f *Format, primed bool) grammar.Expr {
 	return text
 }
 
-// wrapped is calls with what the format puts around them, or before them.
+// wrapped is calls with the format's text around or before them.
 func (c *composer) wrapped(f *Format, calls grammar.Expr) grammar.Expr {
 	calls = c.ended(f, calls)
 	for _, w := range f.wraps {
@@ -238,7 +238,7 @@ func (c *composer) wrapped(f *Format, calls grammar.Expr) grammar.Expr {
 	return calls
 }
 
-// ended is calls with what the format puts after them.
+// ended is calls with the format's text after them.
 func (c *composer) ended(f *Format, calls grammar.Expr) grammar.Expr {
 	for _, w := range f.wraps {
 		if w.around {
@@ -251,7 +251,7 @@ func (c *composer) ended(f *Format, calls grammar.Expr) grammar.Expr {
 	return calls
 }
 
-// trigger adds where a form's calls begin.
+// trigger adds the beginning of a form's calls.
 func (c *composer) trigger(f *form, primed bool, t *grammar.Triggers) {
 	for _, tool := range c.o.Tools {
 		switch {
@@ -291,7 +291,7 @@ func (c *composer) calls(f *form, primed bool) grammar.Expr {
 	return c.callsAfter(f, open)
 }
 
-// callsAfter is one call or several, where opening is what opens the first.
+// callsAfter is one call or several; opening opens the first.
 func (c *composer) callsAfter(f *form, opening grammar.Expr) grammar.Expr {
 	body := c.body(f)
 	open, between := grammar.Sequence(), gap
@@ -380,7 +380,7 @@ func split(s string) []string {
 	return parts
 }
 
-// text is a text of which parts may be special tokens.
+// text is a text; parts of it may be special tokens.
 func (c *composer) text(s string) grammar.Expr {
 	var parts []grammar.Expr
 	for _, p := range split(s) {
@@ -451,10 +451,11 @@ func (c *composer) object(k keys, tool int) grammar.Expr {
 	return grammar.Sequence(append(parts, grammar.Literal("}"))...)
 }
 
-// value is a value of a tool's parameter in JSON; true and false may be written as in Python, which models mix up.
+// value is a value of a tool's parameter in JSON; true and false may be written as in Python, because models mix them
+// up.
 func (c *composer) value(tool int, p *parameter) grammar.Expr {
 	e, err := c.schemas[tool].Part("#/properties/" + pointer.Replace(p.name))
-	if err != nil { // the tool's schema is not supported, of which loose tells
+	if err != nil { // the tool's schema is not supported; loose says so
 		return c.arguments[tool]
 	}
 	if slices.Equal(p.types, []string{"boolean"}) {
@@ -463,8 +464,8 @@ func (c *composer) value(tool int, p *parameter) grammar.Expr {
 	return e
 }
 
-// tagged is a tool's arguments one by one, and what follows them up to the end of the call. A text goes on where the
-// tag that ends an argument is not followed by what may come then, as the parser has it.
+// tagged is a tool's arguments one by one, and the text after them up to the end of the call. A text continues if the
+// tag that ends an argument is not followed by what may come then, as in the parser.
 func (c *composer) tagged(f *form, k *tags, tool int) grammar.Expr {
 	t := taggedCall{composer: c, tags: k, tool: tool, tail: grammar.Sequence()}
 	end := grammar.End(split(k.close))
@@ -498,7 +499,7 @@ func (c *composer) tagged(f *form, k *tags, tool int) grammar.Expr {
 	return t.begun(next, over)
 }
 
-// taggedCall is what the arguments of a call between tags have in common.
+// taggedCall is common to the arguments of a call between tags.
 type taggedCall struct {
 	*composer
 	tags   *tags
@@ -508,8 +509,8 @@ type taggedCall struct {
 	tail   grammar.Expr  // what ends the call
 }
 
-// begun is what follows the call's beginning or a value with its tag: the name of one of the next arguments and so on,
-// or the end, if none need come.
+// begun is the text after the call's beginning or after a value with its tag: the name of one of the next arguments and
+// so on, or the end, if none is required.
 func (t *taggedCall) begun(next grammar.Expr, over bool) grammar.Expr {
 	more := grammar.Sequence(t.text(t.tags.open), next)
 	if over {
@@ -568,7 +569,7 @@ func (c *composer) middle(k *tags) grammar.Expr {
 	return grammar.Sequence(parts...)
 }
 
-// python is a tool's call as in Python. Values are those of JSON, which the parser takes there, too.
+// python is a tool's call as in Python. Values are JSON's, which the parser accepts there, too.
 func (c *composer) python(tool int) grammar.Expr {
 	t := &c.o.Tools[tool]
 	return grammar.Sequence(grammar.Literal(t.Name+"("), c.inOrder(t.parameters(), func(p *parameter) grammar.Expr {

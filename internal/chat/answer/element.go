@@ -10,7 +10,7 @@ import (
 const elementItem = "item"
 
 // elements reads the members of an object as MiniMax M3 writes them: each is an element with the member's name, objects
-// and lists have further elements in them, and a prefix, a token of its own, comes before all tags.
+// and lists contain more elements, and a prefix, a token of its own, precedes all tags.
 func (p *Parser) elements(prefix string, s shape, depth int) bool {
 	p.arg('{')
 	more := ""
@@ -63,7 +63,7 @@ func (p *Parser) openingTag(prefix string) (name string, ok bool) {
 	return name, name != "" && p.literal(">")
 }
 
-// closingTag reads the tag that closes an element, though models forget which.
+// closingTag reads the tag that closes an element, although models forget which.
 func (p *Parser) closingTag(prefix string) bool {
 	if !p.literal(prefix + "</") {
 		return false
@@ -72,8 +72,7 @@ func (p *Parser) closingTag(prefix string) bool {
 	return p.literal(">")
 }
 
-// element reads a value and the tag that ends it. Its type follows from the schema and, where that says nothing, from
-// what is written.
+// element reads a value and the tag that ends it. Its type follows from the schema or, without one, from the text.
 func (p *Parser) element(prefix, name string, s shape, depth int) bool {
 	if depth > maxDepth {
 		return false
@@ -113,7 +112,7 @@ func (p *Parser) element(prefix, name string, s shape, depth int) bool {
 	return p.closingTag(prefix)
 }
 
-// elements is a tool's arguments in MiniMax M3's form. What is in objects and lists may be anything.
+// elements is a tool's arguments in MiniMax M3's form. Objects and lists may contain anything.
 func (c *composer) elements(prefix string, tool int) grammar.Expr {
 	if len(c.o.Tools[tool].Parameters) == 0 {
 		return grammar.Repeat(c.elementValues(prefix).member, 0, -1)

@@ -12,20 +12,20 @@ const (
 	CallBegin                 // a call of the tool Name begins; ID is the model's own id for it, mostly empty
 	CallArguments             // Text is a piece of the call's arguments, a JSON object
 	CallEnd                   // the call is complete
-	CallFailed                // the call that began is none: Text is the whole of it, which belongs to the content
+	CallFailed                // the call that began is none: Text is all of it, which belongs to the content
 )
 
 func (k Kind) String() string {
 	return [...]string{"mark", "content", "reasoning", "call begin", "call arguments", "call end", "call failed"}[k]
 }
 
-// An Event is what a piece of an answer means. The Sources of all events, joined, are the answer's text.
+// An Event is the meaning of a piece of an answer. The Sources of all events, joined, are the answer's text.
 type Event struct {
 	Kind     Kind
 	Index    int // of a call, from 0
 	ID, Name string
 	Text     string
-	Source   string // what the model wrote for it
+	Source   string // the model's text for it
 }
 
 // A Call is a complete call of a tool.

@@ -5,18 +5,18 @@ import "slices"
 // A form is a way to write calls of tools. The parser and the grammar both follow from it.
 type form struct {
 	open  string // what begins a run of calls
-	first bool   // only where nothing but white space is before it
+	first bool   // only after nothing but white space
 	keep  bool   // open is already part of the first call
 	head  []part // what stands between open and the calls
-	list  bool   // the calls of a run lie in [ and ], with commas between
+	list  bool   // the calls of a run are in [ and ], with commas between
 	many  bool   // a run may have several calls, each beginning with the first of its parts
-	lines bool   // a run may have several calls, JSON objects on lines of their own
+	lines bool   // a run may have several calls, JSON objects on separate lines
 	call  []part
 
 	between string // may stand between calls that follow each other without their openings
 	close   string // what ends a run, though models forget it
 
-	aside string // what follows open where content comes and no call
+	aside string // text after open if content comes and no call
 }
 
 // A part is a piece of a call.
@@ -45,10 +45,10 @@ const (
 	partElements                   // arguments in MiniMax M3's form; text comes before their tags
 )
 
-// keys are the members of a call as a JSON object, as grammars write it; the parser takes those of all forms.
+// keys are the members of a call as a JSON object, as grammars write it; the parser accepts those of all forms.
 type keys struct {
 	name, arguments    string
-	idBefore, idBehind string // a member with the call's id before or behind the others, empty where there is none
+	idBefore, idBehind string // a member with the call's id before or after the others, empty if there is none
 }
 
 // tags holds the texts around an argument's name and value: open NAME middle VALUE close.
@@ -56,12 +56,12 @@ type tags struct {
 	open   string
 	middle []string // with white space between
 	close  string
-	typed  []typing  // after middle comes one of them
-	lines  bool      // the value stands on lines of its own
-	json   [2]string // what is around all arguments as a JSON object, which may come instead; empty where it may not
+	typed  []typing  // one of them follows middle
+	lines  bool      // the value is on separate lines
+	json   [2]string // text around all arguments as a JSON object, which may come instead; empty if it may not
 }
 
-// A typing is a text that says of which types of JSON Schema a value is; without types, of any but a string.
+// A typing is a text that names the JSON Schema types of a value; without types, any but a string.
 type typing struct {
 	text  string
 	types []string
@@ -90,8 +90,8 @@ func (f *form) begins() string {
 	return f.open
 }
 
-// tail returns the texts after arguments that stand between tags, up to the end of the call or of a run that has one
-// call, with white space between them.
+// tail returns the texts after arguments between tags, up to the end of the call or of a run that has one call, with
+// white space between them.
 func (f *form) tail() []string {
 	var texts []string
 	after := false
@@ -125,7 +125,7 @@ var (
 var (
 	hermes = form{open: "<tool_call>", call: []part{space, plain}, close: "</tool_call>"}
 
-	hermesList = form{open: "<tool_call>", list: true, call: []part{plain}, close: "</tool_call>"} // which some write instead
+	hermesList = form{open: "<tool_call>", list: true, call: []part{plain}, close: "</tool_call>"} // some models write this instead
 
 	apriel    = form{open: "<tool_calls>", list: true, call: []part{plain}, close: "</tool_calls>"}
 	minimaxM1 = form{open: "<tool_calls>", lines: true, call: []part{space, plain}, close: "</tool_calls>"}
@@ -311,7 +311,7 @@ func dsml(section string) form {
 	}
 }
 
-// The form that models are told whose template knows no tools, and calls as plain objects, which many write instead.
+// The form that models are told if their template knows no tools, and calls as plain objects, which many write instead.
 var (
 	generic = form{
 		open: "{", first: true, head: []part{space, lit(`"tool_calls"`), space, lit(":"), space}, list: true,

@@ -1,9 +1,8 @@
-// Package answer reads what a chat model writes: its thoughts, its calls of tools, and the rest, which is the answer's
-// content. Each family of models has its own form for them, a Format, that follows from its chat template. A Parser
-// reads an answer while it is being written, and Format.Constraint makes the grammar that holds calls to the tools'
-// schemas.
+// Package answer reads a chat model's answer: its thoughts, its tool calls, and the rest, which is the content. Each
+// family of models has its own form for them, a Format, which follows from its chat template. A Parser reads an answer
+// while it is being written, and Format.Constraint makes the grammar that holds calls to the tools' schemas.
 //
-// Whatever cannot be read as a call is content, unchanged: the text of an answer is never lost and never an error.
+// Text that cannot be read as a call is content, unchanged: the text of an answer is never lost and never an error.
 package answer
 
 import (
@@ -21,7 +20,7 @@ type Format struct {
 	drop     []string  // markers that mean nothing to a reader, such as those around an answer's text
 	control  bool      // calls begin with a control token, which nobody quotes: it ends an open thought
 	thinks   bool      // the template shows markers of thoughts
-	speaker  string    // what a text may begin with, and means nothing to a reader
+	speaker  string    // a text's possible beginning without meaning to a reader
 	channels *channels // an answer is several messages; nil: it is one
 }
 
@@ -33,7 +32,7 @@ func (f *Format) Name() string { return f.name }
 
 var commonThoughts = []thought{{"<think>", "</think>", ""}}
 
-// otherThoughts are thoughts with other markers than the common ones.
+// otherThoughts are thoughts with uncommon markers.
 var otherThoughts = []thought{
 	{"<seed:think>", "</seed:think>", ""},
 	{"<mm:think>", "</mm:think>", ""},
@@ -47,13 +46,13 @@ var otherThoughts = []thought{
 	{"<|open|>think<|sep|>", "<|close|>think<|sep|>", "<|end_of_msg|>"}, // Kimi K3
 }
 
-// A wrapping is markers around an answer's text, with the text in templates by which they are known.
+// A wrapping is markers around an answer's text, with the text in templates that identifies them.
 type wrapping struct {
 	sign, open, close string
 	around            bool   // they are around calls, too
-	empty             bool   // they are before calls, too, with no text where there is none
+	empty             bool   // they also surround calls, with an empty text if there is none
 	end               string // what ends an answer, before the token that does
-	speaker           string // what a template may tell models to begin a text with, and means nothing to a reader
+	speaker           string // a text's beginning that a template may ask for, without meaning to a reader
 }
 
 // wrappings are those of Granite's prompt for thoughts, Command-R7B, Cohere's later models, Hunyuan A13B and Kimi K3.
@@ -68,7 +67,7 @@ var wrappings = []wrapping{
 	},
 }
 
-// signs are the texts in templates by which forms are known, the more special ones before others.
+// signs are the texts in templates that identify forms, more specific ones first.
 var signs = []struct {
 	name    string
 	signs   []string // all of them are in the template
@@ -111,9 +110,9 @@ var signs = []struct {
 	{"llama-3", []string{"ipython", `"parameters"`}, []*form{&llamaBare, &llamaList, &llamaTagged, &llamaFunction}, false},
 }
 
-// FormatOf returns the format that a chat template's source shows. tools and calls say whether the template shows
-// definitions and calls of tools. Where it does not show tools, models are told the generic form, and may write their
-// own nevertheless; where it does not show calls, they see the generic form in the conversation.
+// FormatOf returns the format of a chat template's source. tools and calls say whether the template shows definitions
+// and calls of tools. Without tools, models are told the generic form, and may write their own nevertheless; without
+// calls, they see the generic form in the conversation.
 func FormatOf(source string, tools, calls bool) *Format {
 	f := &Format{name: "generic"}
 	if strings.Contains(source, "<|channel|>") && strings.Contains(source, "<|message|>") {
@@ -157,8 +156,8 @@ func FormatOf(source string, tools, calls bool) *Format {
 	return f
 }
 
-// Thought returns the markers around the thoughts that an answer behind prompt may begin with, and whether the prompt
-// ends within one. Both are empty where the model was not trained to think.
+// Thought returns the markers around the thoughts at the beginning of an answer to prompt, and whether the prompt ends
+// within one. Both are empty if the model was not trained to think.
 func (f *Format) Thought(prompt string) (begin, end string, inside bool) {
 	if f.channels != nil {
 		thought, inside := f.channels.body(prompt)
@@ -184,13 +183,13 @@ func (f *Format) opened(prompt string) *thought {
 	return nil
 }
 
-// closed reports whether a prompt ends with a thought's end, as where the model is told not to think.
+// closed reports whether a prompt ends with the end of a thought, as when the model is told not to think.
 func (f *Format) closed(prompt string) bool {
 	prompt = strings.TrimRight(prompt, " \t\r\n")
 	return slices.ContainsFunc(f.thoughts, func(t thought) bool { return strings.HasSuffix(prompt, t.close) })
 }
 
-// Closing returns the marker that ends the thought that a prompt ends in, or nothing where it ends in none.
+// Closing returns the marker that ends the thought at the end of a prompt, or nothing if there is none.
 func (f *Format) Closing(prompt string) string {
 	if t := f.opened(prompt); t != nil {
 		return t.close
@@ -198,7 +197,7 @@ func (f *Format) Closing(prompt string) string {
 	return ""
 }
 
-// Place says where in an answer a prompt ends: it is the same for prompts after which the same may be said.
+// Place says where in an answer a prompt ends: it is the same for prompts with the same possible continuations.
 func (f *Format) Place(prompt string) string {
 	_, _, inside := f.Thought(prompt)
 	thought, body := false, false
@@ -208,7 +207,7 @@ func (f *Format) Place(prompt string) string {
 	return fmt.Sprint(inside, f.Closing(prompt), f.closed(prompt), f.primed(prompt) != nil, body, thought)
 }
 
-// primed returns the form whose opening a prompt ends with, nil if there is none.
+// primed returns the form with its opening at the end of a prompt, nil if there is none.
 func (f *Format) primed(prompt string) *form {
 	for _, k := range f.forms {
 		if k.aside != "" && strings.HasSuffix(prompt, k.open) {

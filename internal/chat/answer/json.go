@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// value reads a JSON value and hands over its bytes; depth is how deeply it lies. Control characters in strings, which
-// models write as they are, are handed over as JSON has them.
+// value reads a JSON value and passes on its bytes; depth is its nesting. Control characters in strings, which models
+// write as they are, are passed on as JSON escapes.
 func (p *Parser) value(put func(byte), depth int) bool {
 	c, ok := p.peek()
 	if !ok || depth > maxDepth {
@@ -46,7 +46,7 @@ func (p *Parser) gap(put func(byte)) {
 	}
 }
 
-// take reads one byte and hands it over, if it is c.
+// take reads one byte and passes it on, if it is c.
 func (p *Parser) take(c byte, put func(byte)) bool {
 	if next, ok := p.peek(); !ok || next != c {
 		return false
@@ -90,7 +90,7 @@ func (p *Parser) compound(open byte, put func(byte), depth int) bool {
 // unbounded is the length of strings in arguments.
 const unbounded = math.MaxInt
 
-// str reads a string of at most so many bytes.
+// str reads a string of at most this many bytes.
 func (p *Parser) str(put func(byte), most int) bool {
 	start := p.pos
 	if !p.take('"', put) {
@@ -144,7 +144,7 @@ func isHex(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
 
-// putChar hands over a byte of a string's text as JSON has it.
+// putChar passes on a byte of a string's text in JSON's spelling.
 func putChar(c byte, put func(byte)) {
 	if c >= ' ' && c != '"' && c != '\\' {
 		put(c)
@@ -174,7 +174,7 @@ func (p *Parser) number(put func(byte)) bool {
 	return true
 }
 
-// text reads a string that is no longer than names are, and returns what it says.
+// text reads a string up to the length of names, and returns its value.
 func (p *Parser) text() (string, bool) {
 	var raw []byte
 	var s string

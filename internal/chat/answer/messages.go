@@ -8,19 +8,19 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/grammar"
 )
 
-// channels describes a format that writes an answer as several messages. A message is a header, a marker and a body. The header
-// says whether the body is a thought, and for which tool it is.
+// channels describes a format that writes an answer as several messages. A message is a header, a marker and a body.
+// The header says whether the body is a thought, and for which tool it is.
 type channels struct {
-	start   string   // what a message begins with, before the role
+	start   string   // beginning of a message, before the role
 	begins  []string // what an answer's header begins with
-	message string   // what is between a header and a body
-	ends    []string // what ends a body; the next message's beginning does so where the end was forgotten
+	message string   // between a header and a body
+	ends    []string // ends of a body; the next message's beginning is one if the end was forgotten
 	end     string   // that of a thought
 
-	channel string // what is before a channel's name; empty where there are none, and the recipient says what is a thought
+	channel string // text before a channel's name; empty if there are none, and the recipient tells thoughts
 	thought string // the channel or the recipient of thoughts
-	tools   string // what is before a tool's name as a recipient
-	form    *form  // how a body has calls; nil: it is the arguments of one
+	tools   string // text before a tool's name as a recipient
+	form    *form  // form of calls in a body; nil: it is the arguments of one
 }
 
 // harmony is the format of gpt-oss (OpenAI's harmony response format).
@@ -33,7 +33,7 @@ var harmony = channels{
 // museEnd ends a message of Muse Glimmer that others follow.
 const museEnd = "<|eom|>"
 
-// muse is the format of Muse Glimmer, of whose calls atem is the form.
+// muse is the format of Muse Glimmer; atem is the form of its calls.
 var (
 	muse = channels{
 		start: "<|start|>", begins: []string{"<|start|>", "<|message|>", " to="}, message: "<|message|>",
@@ -65,7 +65,7 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 	return "", s, false
 }
 
-// role reports whether a message with that header is a thought, and returns the recipient where that is neither the user
+// role reports whether a message with that header is a thought, and returns the recipient if that is neither the user
 // nor the model.
 func (c *channels) role(header string) (thought bool, recipient string) {
 	word := func(after string) string {
@@ -128,7 +128,7 @@ func (p *Parser) messages(c *channels) {
 	}
 }
 
-// mark tells of a marker of a message: it is none where thoughts are content.
+// mark reports a marker of a message: it is none if thoughts are content.
 func (p *Parser) mark(kind Kind) {
 	if kind == Content && p.inline {
 		p.rest(Content)
@@ -136,8 +136,8 @@ func (p *Parser) mark(kind Kind) {
 	p.emit(Event{Kind: Mark})
 }
 
-// header reads a message's header, and returns of which kind its text is, and the tool that it is for. Without a
-// header, text is content.
+// header reads a message's header, and returns the kind of its text and the tool that it is for. Without a header, text
+// is content.
 func (p *Parser) header(c *channels) (kind Kind, recipient string) {
 	p.inline = false
 	if !slices.ContainsFunc(c.begins, p.comes) {
@@ -176,7 +176,7 @@ func (p *Parser) bodyKind(thought bool) Kind {
 	return Reasoning
 }
 
-// messageCall reads the body of a message to a tool, whose header was read, and reports whether it is a call.
+// messageCall reads the body of a message to a tool, after its header, and reports whether it is a call.
 func (p *Parser) messageCall(c *channels, tool string) bool {
 	p.space()
 	if c.form != nil {
@@ -206,7 +206,7 @@ func (p *Parser) messageCall(c *channels, tool string) bool {
 	return ok
 }
 
-// messages is an answer of several messages: thoughts, where a call is required or texts have a form, and what is said.
+// messages is an answer of several messages: thoughts, if a call is required or texts have a form, and the answer.
 func (c *composer) messages(ch *channels, t *grammar.Triggers) grammar.Expr {
 	said, thought := c.harmony, c.Marker(ch.channel)
 	if ch.form != nil {
@@ -232,7 +232,7 @@ func (c *composer) messages(ch *channels, t *grammar.Triggers) grammar.Expr {
 	switch thought, inside := ch.body(c.o.Prompt); {
 	case inside && thought:
 		return grammar.Sequence(next, further, all)
-	case inside && c.form != nil: // within the text, which goes on
+	case inside && c.form != nil: // within the text, which continues
 		return *c.form
 	case c.o.Plain:
 		return all

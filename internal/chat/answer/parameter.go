@@ -21,12 +21,12 @@ type kinds struct {
 	free   bool     // strings need not be among values
 }
 
-// text reports whether the argument may be a string: then what is written is the string.
+// text reports whether the argument may be a string: then the written text is the string.
 func (p *kinds) text() bool { return slices.Contains(p.types, "string") }
 
 func (p *kinds) null() bool { return slices.Contains(p.types, "null") }
 
-// schema is the part of a JSON Schema that says of which type a value is.
+// schema is the part of a JSON Schema about the type of a value.
 type schema struct {
 	Type         any
 	Enum         []any
@@ -69,7 +69,7 @@ func (s *shape) item() shape {
 	return s.first(func(one *schema) json.RawMessage { return one.Items })
 }
 
-// first returns the shape that the first schema says which says any.
+// first returns the shape of the first schema that has one.
 func (s *shape) first(of func(*schema) json.RawMessage) shape {
 	for i := range s.schemas {
 		if raw := of(&s.schemas[i]); raw != nil {
@@ -119,7 +119,7 @@ func (t *Tool) parameters() []parameter {
 	return out
 }
 
-// take adds what a schema allows, without those that it refers to.
+// take adds the types that a schema allows, without those that it refers to.
 func (k *kinds) take(s *schema) {
 	if s.Const != nil {
 		s.Enum = append(s.Enum, s.Const)

@@ -21,7 +21,7 @@ const (
 type ReasoningFormat uint8
 
 const (
-	ReasoningAuto ReasoningFormat = iota // as events of their own: llama.cpp's auto and deepseek
+	ReasoningAuto ReasoningFormat = iota // as separate events: llama.cpp's auto and deepseek
 	ReasoningNone                        // they stay in the content, with their markers
 	ReasoningBoth                        // both: llama.cpp's deepseek-legacy
 )
@@ -42,35 +42,35 @@ func ParseReasoningFormat(name string) (ReasoningFormat, error) {
 // Options of a Parser.
 type Options struct {
 	Tools     []Tool // without any, nothing is read as a call
-	Single    bool   // there is one call at most: others are left out
+	Single    bool   // at most one call: others are left out
 	Reasoning ReasoningFormat
 	Prompt    string // the text that the answer continues: its end may have opened a thought
 }
 
-// A Parser reads one answer while it is being written. The text that it is fed has the texts of special tokens in it,
-// since forms are made of them. It is a coroutine: Finish must be called, also where an answer is given up. It is not
-// safe for concurrent use.
+// A Parser reads one answer while it is being written. Its input includes the texts of special tokens, because forms
+// consist of them. It is a coroutine: Finish must be called, also if an answer is abandoned. It is not safe for
+// concurrent use.
 type Parser struct {
 	format *Format
 	o      Options
 	tools  map[string]*Tool
 
-	buf   []byte // of the text; what is before taken is dropped at times
-	pos   int    // where reading has got to
-	taken int    // where what was told ends; what lies between may still belong to a marker
+	buf   []byte // of the text; the part before taken is dropped at times
+	pos   int    // current position
+	taken int    // end of the reported text; the text from there to pos may still belong to a marker
 	end   bool   // there is no more text
 
 	call     call
-	holding  bool // the call's arguments are not told: what is read may have to be read again
-	trying   bool // nothing is told: what is read is read again
-	done     bool // a call was told
+	holding  bool // the call's arguments are not reported: they may have to be read again
+	trying   bool // nothing is reported: the text is read again
+	done     bool // a call was reported
 	index    int  // of the next call
 	form     *form
 	fresh    bool // nothing but white space came since the beginning, or since a thought
-	lead     bool // white space that comes next means nothing, as after a marker
+	lead     bool // following white space has no meaning, as after a marker
 	unclosed bool // the thought that is read has no end
 	inline   bool // the message that is read is a thought that stays in the content, with its markers
-	called   bool // as lead, but only where nothing else comes: after a call
+	called   bool // like lead, but only if nothing else follows: after a call
 	events   []Event
 
 	yield func(struct{}) bool
@@ -91,13 +91,13 @@ func (f *Format) NewParser(o Options) *Parser {
 	return p
 }
 
-// Feed takes the next piece of the answer's text and returns what it means so far.
+// Feed takes the next piece of the answer's text and returns its meaning so far.
 func (p *Parser) Feed(text string) []Event {
 	p.buf = append(p.buf, text...)
 	return p.resume()
 }
 
-// Finish returns what the rest of the answer means. Nothing may be fed after it.
+// Finish returns the meaning of the rest of the answer. Nothing may be fed after it.
 func (p *Parser) Finish() []Event {
 	p.end = true
 	events := p.resume()
@@ -158,15 +158,15 @@ func (p *Parser) emitTo(e Event, end int) {
 	}
 }
 
-// rest tells everything that was read as text of that kind.
+// rest reports everything that was read as text of that kind.
 func (p *Parser) rest(kind Kind) {
 	if p.taken < p.pos {
 		p.emit(Event{Kind: kind, Text: string(p.buf[p.taken:p.pos])})
 	}
 }
 
-// write tells what was read as text of that kind, but white space at its end, which may belong to a marker. Where the
-// text goes on, a character that is cut short is kept, too.
+// write reports what was read as text of that kind, without white space at its end, which may belong to a marker, and
+// without an incomplete character if the text continues.
 func (p *Parser) write(kind Kind, goesOn bool) {
 	end := p.pos
 	for end > p.taken && p.pos-end < maxGap && isSpace(p.buf[end-1]) {
@@ -209,8 +209,8 @@ func WholeRunes(b []byte) int {
 
 func isSpace(b byte) bool { return b == ' ' || b == '\n' || b == '\r' || b == '\t' }
 
-// search returns where the first of the markers begins in b, and which it is; without one, where one may begin whose
-// end is to come.
+// search returns the place of the first marker in b, and which one it is; without one, the place where an incomplete
+// one may begin.
 func search(b []byte, markers []string) (int, string) {
 	for i := range b {
 		part := false
@@ -267,7 +267,7 @@ func (p *Parser) space() {
 	}
 }
 
-// until reads up to marker and over it, hands over what is before it, and reports whether the marker came.
+// until reads up to and including marker, passes on the text before it, and reports whether the marker came.
 func (p *Parser) until(marker string, put func([]byte)) bool {
 	markers := []string{marker}
 	for {
@@ -294,7 +294,7 @@ func (p *Parser) run() {
 	if t := p.format.opened(p.o.Prompt); t != nil {
 		if p.o.Reasoning != ReasoningNone {
 			p.space()
-			p.literal(t.open) // which some write again
+			p.literal(t.open) // some models write it again
 		}
 		p.thought(t)
 	} else if f := p.format.primed(p.o.Prompt); f != nil {
@@ -336,7 +336,7 @@ func (p *Parser) speaker() {
 	p.lead = true
 }
 
-// finish tells the rest of the answer.
+// finish reports the rest of the answer.
 func (p *Parser) finish(kind Kind) {
 	if (p.lead || p.called) && len(bytes.TrimLeft(p.buf[p.taken:p.pos], " \t\r\n")) == 0 {
 		p.emit(Event{Kind: Mark})
@@ -344,8 +344,8 @@ func (p *Parser) finish(kind Kind) {
 	p.rest(kind)
 }
 
-// markers returns the texts within an answer at which calls may begin and what is to be dropped, and the forms of calls
-// by their beginnings. Within thoughts, what begins an answer may be such a text, too.
+// markers returns the texts within an answer where calls may begin and texts to drop, and the forms of calls by their
+// beginnings. Within thoughts, the beginning of an answer may be such a text, too.
 func (p *Parser) markers(thought bool) ([]string, map[string][]*form) {
 	markers := slices.Clone(p.format.drop)
 	calls := map[string][]*form{}
@@ -371,8 +371,8 @@ func (p *Parser) markers(thought bool) ([]string, map[string][]*form) {
 	return markers, calls
 }
 
-// beginning reads what may only stand at the beginning of an answer, or after a thought: a thought, or a call without a
-// marker. It reports whether there was one.
+// beginning reads what is possible only at the beginning of an answer, or after a thought: a thought, or a call without
+// a marker. It reports whether there was one.
 func (p *Parser) beginning(thoughts []thought) bool {
 	for c, ok := p.peek(); ok && isSpace(c); c, ok = p.peek() {
 		p.pos++
@@ -409,7 +409,7 @@ func (p *Parser) beginning(thoughts []thought) bool {
 	return false
 }
 
-// thought reads thoughts, whose opening marker was read.
+// thought reads thoughts after their opening marker.
 func (p *Parser) thought(t *thought) {
 	kind := Reasoning
 	if p.o.Reasoning == ReasoningNone {
@@ -451,7 +451,7 @@ func (p *Parser) thought(t *thought) {
 }
 
 // quoted reads what looks like the beginning of a call within a thought. If it is one, and the thought never ends, it
-// reads nothing: then the call counts. Else it reads what may only be text of that kind.
+// reads nothing: then the call counts. Otherwise it reads what can only be text of that kind.
 func (p *Parser) quoted(t *thought, forms []*form, kind Kind) bool {
 	p.flush()
 	start, index, far, whole := p.pos, p.index, p.pos+1, false
@@ -483,7 +483,7 @@ func (p *Parser) quoted(t *thought, forms []*form, kind Kind) bool {
 	return true
 }
 
-// markThought tells of a thought's marker.
+// markThought reports a thought's marker.
 func (p *Parser) markThought() {
 	text := strings.TrimLeft(string(p.buf[p.taken:p.pos]), " \t\r\n")
 	p.emit(Event{Kind: Mark})

@@ -9,7 +9,7 @@ import (
 // A Tool is a function that the model may call.
 type Tool struct {
 	Name       string
-	Parameters json.RawMessage // JSON Schema of the arguments, an object; nil where there is none
+	Parameters json.RawMessage // JSON Schema of the arguments, an object; nil if there is none
 	Strict     bool            // a schema that cannot be held to in every part is an error
 }
 

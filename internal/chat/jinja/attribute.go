@@ -73,7 +73,7 @@ func unsafe(o Value, name string) *Undefined {
 	}
 }
 
-// element is o[i] of a sequence, where negative indices count from the end.
+// element is o[i] of a sequence; negative indices count from the end.
 func element(o Value, i int64) (Value, bool) {
 	if s, ok := text(o); ok {
 		return character(s, i)
@@ -99,7 +99,7 @@ func element(o Value, i int64) (Value, bool) {
 	return nil, false
 }
 
-// character returns the code point of s at i, which counts from the end where it is negative.
+// character returns the code point of s at i; a negative i counts from the end.
 func character(s string, i int64) (Value, bool) {
 	for ; i < -1 && s != ""; i++ {
 		_, n := utf8.DecodeLastRuneInString(s)
@@ -341,7 +341,7 @@ func indices(bounds [3]Value, n int64) (from, to, by int64, err error) {
 		if by, err = wantInt(bounds[2], "the step of a slice", 1); err != nil {
 			return 0, 0, 0, err
 		}
-		by = max(-n-1, min(by, n+1)) // further than the end is all the same
+		by = max(-n-1, min(by, n+1)) // further than the end makes no difference
 	}
 	low, high := int64(0), n
 	from, to = low, high

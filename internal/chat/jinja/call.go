@@ -32,7 +32,7 @@ type function struct {
 	raw      func(c *call) (Value, error) // instead of do, for any number of arguments
 }
 
-// fn makes a function whose parameters are the words of params; those after a "/" may be left out, and are nil then.
+// fn makes a function with the words of params as parameters; those after a "/" are optional, and nil if left out.
 func fn(params string, do func(c *call, a []Value) (Value, error)) *function {
 	needed, optional, _ := strings.Cut(params, "/")
 	f := &function{do: do, params: strings.Fields(needed)}
@@ -110,8 +110,8 @@ type macroNode struct {
 	name     string
 	slot     int // of the macro itself in the scope around it
 	params   []string
-	defaults []expr // nil where a parameter has none
-	scope    *scope // whose first slots are the parameters
+	defaults []expr // nil for a parameter without one
+	scope    *scope // its first slots are the parameters
 	body     []statement
 
 	// Slots of the special variables that the body uses, or -1.

@@ -10,7 +10,7 @@ import (
 // The zero Dict is empty and ready to use.
 type Dict struct {
 	keys, vals []Value
-	index      map[any]int // hash key to position, where there are more than indexFrom entries
+	index      map[any]int // hash key to position, if there are more than indexFrom entries
 }
 
 // indexFrom is the size from which a dict has an index: below it comparing keys one by one is faster.
@@ -76,7 +76,7 @@ func (d *Dict) add(hash any, key, v Value) {
 	}
 }
 
-// find returns the position of key, or -1; it fails where the key cannot be hashed.
+// find returns the position of key, or -1; it fails if the key cannot be hashed.
 func (d *Dict) find(key Value) (int, error) {
 	if s, ok := text(key); ok {
 		return d.findString(s), nil
@@ -181,8 +181,7 @@ type (
 	undefinedKey struct{}
 )
 
-// hashKey returns something comparable that is equal for values which Python holds equal as keys: 1, 1.0 and True are
-// one key.
+// hashKey returns a comparable value that is equal for keys that are equal in Python: 1, 1.0 and True are one key.
 func hashKey(v Value, depth int) (any, error) {
 	switch v := v.(type) {
 	case string:

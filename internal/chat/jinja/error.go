@@ -19,8 +19,7 @@ var (
 	ErrEnded     = errors.New("the context has ended")
 )
 
-// An Error says where in a template something went wrong, and what.
-// Line and Column (in code points) count from 1.
+// An Error says where in a template an error occurred, and what it is. Line and Column (in code points) count from 1.
 type Error struct {
 	Line, Column int
 	Message      string // one sentence without the place

@@ -14,7 +14,7 @@ type constNode struct{ value Value }
 
 func (n *constNode) eval(*render, *frame) (Value, error) { return n.value, nil }
 
-// A place is where a variable may lie: up frames outwards, at slot.
+// A place is where a variable may be: up frames outwards, at slot.
 type place struct{ up, slot int }
 
 type nameNode struct {
@@ -50,7 +50,7 @@ func (n *tupleNode) eval(r *render, f *frame) (Value, error) {
 	return &Tuple{items: items}, err
 }
 
-// valueSize is about what one value in a list takes, in bytes.
+// valueSize is about the bytes of one value in a list.
 const valueSize = 32
 
 func evalAll(r *render, f *frame, nodes []expr) ([]Value, error) {
@@ -258,7 +258,7 @@ func (n *sumNode) eval(r *render, f *frame) (Value, error) {
 	return sum, nil
 }
 
-// concatenated appends parts of size bytes in all to first, which is a string where there are any.
+// concatenated appends parts of size bytes in all to first, which is a string if there are any.
 func (r *render) concatenated(first Value, parts []string, size int) (Value, error) {
 	if len(parts) == 0 {
 		return first, nil

@@ -64,10 +64,10 @@ var filters = map[string]*function{
 	"xmlattr":        fn("d / autospace", xmlAttrFilter),
 }
 
-// given reports whether an optional argument is there and true.
+// given reports whether an optional argument is present and true.
 func given(v Value) bool { return v != nil && truth(v) }
 
-// folded returns the key by which a value is sorted where case does not count.
+// folded returns the key for sorting a value without regard to case.
 func (r *render) folded(v Value) (Value, error) {
 	if s, ok := text(v); ok {
 		return strings.ToLower(s), r.grow(len(s))
@@ -79,7 +79,7 @@ func (r *render) folded(v Value) (Value, error) {
 // itself.
 type getter struct {
 	parts []Value
-	value Value // for what is undefined, or nil
+	value Value // replaces undefined; may be nil
 	fold  bool
 }
 

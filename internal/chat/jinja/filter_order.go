@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// A keyed is an item with what it is sorted by.
+// A keyed is an item with its sorting key.
 type keyed struct {
 	item Value
 	keys []Value
 }
 
-// sorted sorts stably by keys; reversed items that are equal keep their order, as Python has it.
+// sorted sorts stably by keys; in reverse, equal items keep their order, as in Python.
 func (r *render) sorted(items []keyed, reverse bool) ([]Value, error) {
 	var failed error
 	slices.SortStableFunc(items, func(a, b keyed) int {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// textFilter makes a filter of a function from text to text, to which values are turned first.
+// textFilter makes a filter of a function from text to text; values become text first.
 func textFilter(do func(string) string) *function {
 	return fn("s", func(c *call, a []Value) (Value, error) {
 		s, err := c.r.read(a[0])

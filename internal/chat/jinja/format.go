@@ -357,7 +357,7 @@ func orSix(precision int) int {
 	return precision
 }
 
-// general returns C's %g, with the zeros at the end where keep is set.
+// general returns C's %g, with trailing zeros if keep is set.
 func general(x float64, precision int, keep bool) string {
 	precision = max(precision, 1)
 	e := strconv.FormatFloat(x, 'e', precision-1, 64)

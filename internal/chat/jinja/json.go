@@ -118,7 +118,7 @@ func fromJSONFilter(c *call, a []Value) (Value, error) {
 	return v, nil
 }
 
-// toJSONFilter returns transformers' tojson: json.dumps, by default without escapes for what is not ASCII.
+// toJSONFilter returns transformers' tojson: json.dumps, by default without escapes for characters outside of ASCII.
 func toJSONFilter(c *call, a []Value) (Value, error) {
 	w := &jsonWriter{writer: writer{r: c.r, ascii: given(a[1])}, item: ", ", key: ": ", sortKeys: given(a[4])}
 	if !isNone(a[2]) {
@@ -207,7 +207,7 @@ func jsonFloat(f float64) string {
 	return formatFloat(f)
 }
 
-// line returns what begins a new line, where each item has one.
+// line returns the beginning of a new line, if each item has one.
 func (w *jsonWriter) line(depth int) string {
 	if !w.multiline {
 		return ""
@@ -219,7 +219,7 @@ func (w *jsonWriter) list(items []Value, depth int) error {
 	return w.items("[", "]", len(items), depth, func(i int) error { return w.value(items[i], depth+1) })
 }
 
-// items writes n things with w's separator, each on its line where it has one.
+// items writes n items with w's separator, on separate lines if it has them.
 func (w *jsonWriter) items(open, end string, n, depth int, each func(int) error) error {
 	if n == 0 {
 		return w.write(open + end)

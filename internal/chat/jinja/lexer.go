@@ -59,7 +59,7 @@ func (t token) describe() string {
 type lexer struct {
 	src       string
 	pos       int
-	lineStart bool // what was read last ended in a newline
+	lineStart bool // the last token ended in a newline
 	tokens    []token
 }
 
@@ -188,7 +188,7 @@ func (l *lexer) skipSpace(pos int) int {
 	return len(l.src) - len(strings.TrimLeftFunc(l.src[pos:], isSpace))
 }
 
-// endOfTag reports whether a tag ends at pos with the two bytes of mark, and where what follows it begins.
+// endOfTag reports whether a tag ends at pos with the two bytes of mark, and where the text after it begins.
 func (l *lexer) endOfTag(pos int, mark string) (end int, ok bool) {
 	rest := l.src[pos:]
 	switch {
@@ -356,7 +356,7 @@ func (l *lexer) operator() string {
 	return ""
 }
 
-// digits returns the end of a run of digits, which single underscores may part, or pos where there is none.
+// digits returns the end of a run of digits, possibly with single underscores, or pos if there is none.
 func (l *lexer) digits(pos int, ok func(byte) bool) int {
 	end := pos
 	for end < len(l.src) {
@@ -390,7 +390,7 @@ func (l *lexer) number() error {
 	return nil
 }
 
-// floatEnd returns where the float at the lexer's position ends, or that position where there is none.
+// floatEnd returns the end of the float at the lexer's position, or that position if there is none.
 func (l *lexer) floatEnd() int {
 	if l.pos > 0 && l.src[l.pos-1] == '.' {
 		return l.pos

@@ -7,7 +7,7 @@ type loop struct {
 	next   nextFunc
 	ahead  []Value // items read before their turn
 	done   bool    // next has no more
-	length int     // or -1, as long as it is not known
+	length int     // or -1 if unknown
 
 	index0, depth0    int
 	previous, current Value
@@ -42,7 +42,7 @@ func (l *loop) advance() (Value, bool, error) {
 	return v, true, nil
 }
 
-// size returns the number of items, for which it reads all where they come from an iterator.
+// size returns the number of items; it reads all items of an iterator for that.
 func (l *loop) size(r *render) (int, error) {
 	if l.length < 0 {
 		for n := 1; !l.done; n *= 2 {

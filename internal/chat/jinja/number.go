@@ -11,7 +11,7 @@ import (
 // maxIntBits bounds whole numbers; Python prints none with more than 4300 digits either.
 const maxIntBits = 14284
 
-// normalInt returns i as an int64 where it fits.
+// normalInt returns i as an int64 if it fits.
 func normalInt(i *big.Int) Value {
 	if i.IsInt64() {
 		return i.Int64()
@@ -26,7 +26,7 @@ func boundedInt(i *big.Int) (Value, error) {
 	return normalInt(i), nil
 }
 
-// integer returns v where it is a whole number of any size; bools are.
+// integer returns v if it is a whole number of any size; bools are.
 func integer(v Value) (*big.Int, bool) {
 	switch v := v.(type) {
 	case int64:
@@ -42,7 +42,7 @@ func integer(v Value) (*big.Int, bool) {
 	return nil, false
 }
 
-// small returns v where it is a whole number in the range of int64.
+// small returns v if it is a whole number in the range of int64.
 func small(v Value) (int64, bool) {
 	switch v := v.(type) {
 	case int64:
@@ -96,7 +96,7 @@ func signed(v Value, negative bool) (Value, error) {
 	return normalInt(i), nil
 }
 
-// arithmetic computes a op b for two numbers; ok is false where they are not.
+// arithmetic computes a op b for two numbers; ok is false if they are not numbers.
 func arithmetic(op string, a, b Value) (v Value, ok bool, err error) {
 	if x, xok := a.(int64); xok {
 		if y, yok := b.(int64); yok {

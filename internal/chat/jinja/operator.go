@@ -46,7 +46,7 @@ func (r *render) binary(op string, a, b Value) (Value, error) {
 	return nil, typeErrorf("unsupported operand types for %s: '%s' and '%s'", op, typeName(a), typeName(b))
 }
 
-// like returns s as markup where v is markup.
+// like returns s as markup if v is markup.
 func like(v Value, s string) Value {
 	if _, ok := v.(Markup); ok {
 		return Markup(s)
@@ -280,7 +280,7 @@ func sameObject(a, b Value) bool {
 	return a == b // values are comparable: the composite ones are pointers
 }
 
-// compareNumbers compares two numbers; ordered is false for a NaN, and ok where one is not a number.
+// compareNumbers compares two numbers; ordered is false for a NaN, ok is false if one is not a number.
 func compareNumbers(a, b Value) (c int, ordered, ok bool) {
 	if x, xok := small(a); xok {
 		if y, yok := small(b); yok {
@@ -315,7 +315,7 @@ func exact(v Value) *big.Rat {
 	return new(big.Rat).SetInt(i)
 }
 
-// order compares numbers, strings, lists or tuples; ordered is false where a NaN decides.
+// order compares numbers, strings, lists or tuples; ordered is false if a NaN decides.
 func (r *render) order(a, b Value, depth int) (c int, ordered bool, err error) {
 	for _, v := range []Value{a, b} {
 		if u, ok := v.(*Undefined); ok {

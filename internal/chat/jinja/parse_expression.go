@@ -1,7 +1,7 @@
 package jinja
 
-// expression parses a whole expression; where conditional is false, "a if b else c" is none, as in what a loop runs
-// over.
+// expression parses a whole expression; if conditional is false, it ends before "a if b else c", as in the iterable of
+// a loop.
 func (p *parser) expression(conditional bool) (expr, error) {
 	if err := p.enter(); err != nil {
 		return nil, err
@@ -402,7 +402,7 @@ func (p *parser) subscript(e expr) (expr, error) {
 	return &itemNode{at, e, &tupleNode{items}}, nil
 }
 
-// subscribed parses an index or a slice, whose object is still to be set.
+// subscribed parses an index or a slice; its object is set later.
 func (p *parser) subscribed() (expr, error) {
 	s := &sliceNode{}
 	var err error

@@ -132,7 +132,7 @@ func (p *parser) filterStatement(t token) (statement, error) {
 	return &captureNode{t.pos, nil, filter, s, body}, err
 }
 
-// signature parses the parameters of a macro or call block into m, whose scope is the current one.
+// signature parses the parameters of a macro or call block into m; its scope is the current one.
 func (p *parser) signature(m *macroNode) error {
 	if err := p.expectOperator("("); err != nil {
 		return err
@@ -260,7 +260,7 @@ func (p *parser) withStatement(t token) (statement, error) {
 	return n, err
 }
 
-// blockStatement parses a block, which without inheritance is a body that sees the template's own variables only.
+// blockStatement parses a block. Without inheritance it is a body that sees only the template's own variables.
 func (p *parser) blockStatement(t token) (statement, error) {
 	name, err := p.expectName()
 	if err != nil {

@@ -12,8 +12,8 @@ const (
 	nestingFault = "the template is nested more than %d deep"
 )
 
-// A scope is a region of a template with variables of its own: the whole template, the body of a loop, macro, with, and
-// so on. At run time it has a frame, with a slot for each of its names.
+// A scope is a region of a template with its own variables: the whole template, the body of a loop, macro, with, and so
+// on. At run time it has a frame, with a slot for each of its names.
 type scope struct {
 	parent *scope
 	slots  map[string]int
@@ -34,7 +34,7 @@ func (s *scope) slot(name string) int {
 	return i
 }
 
-// A parser turns tokens into nodes. The grammar is Jinja2's, of which each method names its part.
+// A parser turns tokens into nodes. The grammar is Jinja2's; each method names its part.
 type parser struct {
 	src    string
 	tokens []token
@@ -132,7 +132,7 @@ func (p *parser) enter() error {
 	return nil
 }
 
-// chain fails where n operators in a row are too many.
+// chain fails if n operators in a row are too many.
 func (p *parser) chain(n int) error {
 	if n > maxChain {
 		return placed(p.src, p.current().pos, faultf(ErrDepth, "the expression has more than %d operators in a row", maxChain))
@@ -140,7 +140,7 @@ func (p *parser) chain(n int) error {
 	return nil
 }
 
-// body parses text, expressions and statements up to one of the end tags, whose name it leaves as the current token.
+// body parses text, expressions and statements up to one of the end tags, and leaves its name as the current token.
 // Without end tags it parses to the end of the template.
 func (p *parser) body(open token, ends ...string) ([]statement, error) {
 	if err := p.enter(); err != nil {
@@ -199,7 +199,7 @@ func (p *parser) block(open token, ends ...string) ([]statement, string, error) 
 	return body, p.next().text, nil
 }
 
-// scoped is block within a scope of its own.
+// scoped is block within a new scope.
 func (p *parser) scoped(s *scope, open token, ends ...string) (body []statement, end string, err error) {
 	outer, known := p.scope, len(p.missing)
 	p.scope = s
@@ -229,7 +229,7 @@ func (p *parser) name(t token) *nameNode {
 }
 
 // resolve gives each loaded name the slots it may be in, innermost first. The last is always the template's own scope,
-// where variables of the context lie.
+// with the variables of the context.
 func (p *parser) resolve() {
 	for _, l := range p.loads {
 		up := 0

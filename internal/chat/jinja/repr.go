@@ -21,7 +21,7 @@ func (r *render) str(v Value) (string, error) {
 	return r.repr(v)
 }
 
-// read is str of a value that is read from its beginning to its end, which is counted.
+// read is str of a value that is read completely, which is counted.
 func (r *render) read(v Value) (string, error) {
 	s, err := r.str(v)
 	if err == nil {

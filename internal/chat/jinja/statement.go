@@ -85,7 +85,7 @@ func (n *ifNode) exec(r *render, f *frame) (signal, error) {
 	return r.run(n.otherwise, f)
 }
 
-// A target is what is assigned to: a variable, several, or an attribute of a namespace.
+// A target is the left side of an assignment: a variable, several, or an attribute of a namespace.
 type target struct {
 	at     int
 	items  []*target // of a tuple, or nil
@@ -146,7 +146,7 @@ func (n *setNode) exec(r *render, f *frame) (signal, error) {
 type captureNode struct {
 	at     int
 	target *target
-	filter expr // a chain of filters whose first operand is nil, or nil
+	filter expr // a chain of filters with a nil first operand, or nil
 	scope  *scope
 	body   []statement
 }
@@ -211,7 +211,7 @@ func (n *withNode) exec(r *render, f *frame) (signal, error) {
 	return r.run(n.body, inner)
 }
 
-// A scopeNode is a body with variables of its own.
+// A scopeNode is a body with its own variables.
 type scopeNode struct {
 	at    int
 	scope *scope

@@ -48,7 +48,7 @@ func plain(do func(s string) Value) *method {
 	return onString("", func(_ *call, s string, _ []Value) (Value, error) { return do(s), nil })
 }
 
-// every returns a method that tells whether a string is not empty and all its code points are of a kind.
+// every returns a method that reports whether a string is not empty and all its code points are of a kind.
 func every(kind func(rune) bool) *method {
 	return plain(func(s string) Value {
 		return s != "" && strings.IndexFunc(s, func(r rune) bool { return !kind(r) }) < 0
@@ -131,7 +131,7 @@ func swapcase(s string) string {
 	}, s)
 }
 
-// cased reports whether s has a letter of the one case and none of the other.
+// cased reports whether s has a letter of one case and none of the other.
 func cased(s string, is, not func(rune) bool) bool {
 	return strings.IndexFunc(s, is) >= 0 && (not == nil || strings.IndexFunc(s, not) < 0)
 }
@@ -145,7 +145,7 @@ func isIdentifier(s string) bool {
 	return s != ""
 }
 
-// wantText returns the string in v, or an error that names what it is for.
+// wantText returns the string in v, or an error that names its purpose.
 func wantText(v Value, what string) (string, error) {
 	s, ok := text(v)
 	if u, undefined := v.(*Undefined); undefined {
@@ -157,7 +157,7 @@ func wantText(v Value, what string) (string, error) {
 	return s, nil
 }
 
-// wantInt returns the whole number in v, or value where v is nil.
+// wantInt returns the whole number in v, or value if v is nil.
 func wantInt(v Value, what string, value int64) (int64, error) {
 	if v == nil {
 		return value, nil
@@ -300,7 +300,7 @@ func splitMethod(right bool) func(*call, string, []Value) (Value, error) {
 	}
 }
 
-// splitSpace splits at runs of white space, at most n times where n is not negative.
+// splitSpace splits at runs of white space, at most n times if n is not negative.
 func splitSpace(s string, n int, right bool) []string {
 	if n < 0 {
 		return strings.FieldsFunc(s, isSpace)
@@ -331,7 +331,7 @@ func splitSpace(s string, n int, right bool) []string {
 	return parts
 }
 
-// splitLines splits after each line end, which stays.
+// splitLines splits after each line end and keeps it.
 func splitLines(s string) []string {
 	var lines []string
 	for s != "" {
@@ -496,7 +496,7 @@ func pad(align byte) func(*call, string, []Value) (Value, error) {
 	}
 }
 
-// padded fills s to width code points; align says where s stands: < left, > right, ^ in the middle.
+// padded fills s to width code points; align is the place of s: < left, > right, ^ in the middle.
 func (r *render) padded(s string, width int64, fill string, align byte) (string, error) {
 	if err := r.scan(len(s)); err != nil {
 		return "", err

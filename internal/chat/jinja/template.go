@@ -1,7 +1,6 @@
-// Package jinja renders the templates that chat models come with. Its language is Jinja2's (3.1), set up as the
-// transformers library does it: trim_blocks and lstrip_blocks are on, autoescaping is off, lists and dicts cannot be
-// changed, and there are break, continue, generation blocks, raise_exception, strftime_now and a tojson that does not
-// escape HTML.
+// Package jinja renders the templates of chat models. Its language is Jinja2's (3.1), set up as in the transformers
+// library: trim_blocks and lstrip_blocks are on, autoescaping is off, lists and dicts cannot be changed, and there are
+// break, continue, generation blocks, raise_exception, strftime_now and a tojson that does not escape HTML.
 //
 // Templates come from strangers. A rendering is bounded in steps, output, memory and nesting, cannot reach anything but
 // its input, and every error names its line and column.
@@ -24,7 +23,7 @@ type Limits struct {
 // breath is the number of steps between checks of the context.
 const breath = 4096
 
-// maxValueDepth is the largest depth at which lists, tuples and dicts may be nested in each other.
+// maxValueDepth is the largest nesting of lists, tuples and dicts.
 const maxValueDepth = 256
 
 func (l Limits) filled() Limits {
@@ -53,14 +52,14 @@ type Options struct {
 	Now     func() time.Time // the clock of strftime_now; nil for time.Now
 }
 
-// Names reports whether the template reads a variable of that name anywhere, which it may also set itself.
+// Names reports whether the template reads a variable with that name anywhere, which it may also set itself.
 func (t *Template) Names(name string) bool {
 	_, ok := t.root.slots[name]
 	return ok
 }
 
-// Render renders the template with the variables of vars, whose values it neither changes nor keeps.
-// Errors are of type *Error.
+// Render renders the template with the variables of vars, and neither changes nor keeps their values. Errors are of
+// type *Error.
 func (t *Template) Render(vars *Dict, o Options) (string, error) {
 	r := &render{src: t.src, limits: o.Limits.filled(), now: o.Now, filters: filters, tests: tests, methods: stringMethods}
 	if r.now == nil {
@@ -86,7 +85,7 @@ func (t *Template) Render(vars *Dict, o Options) (string, error) {
 type frame struct {
 	vars   []Value
 	parent *frame
-	few    [4]Value // what vars lies in, where that is enough
+	few    [4]Value // memory for vars, if it is enough
 }
 
 func newFrame(s *scope, parent *frame) *frame {
@@ -103,7 +102,7 @@ func newFrame(s *scope, parent *frame) *frame {
 type render struct {
 	src           string
 	limits        Limits
-	steps, memory int // what is left
+	steps, memory int // what remains of each
 	ctx           context.Context
 	look          int // steps left when the context is checked again
 	depth         int // of calls
@@ -115,7 +114,7 @@ type render struct {
 	methods       map[string]*method
 }
 
-// at gives err a place, unless it has one.
+// at adds a place to err, unless it has one.
 func (r *render) at(pos int, err error) error { return placed(r.src, pos, err) }
 
 // work counts n steps.

@@ -11,8 +11,8 @@ import (
 //	*List, *Tuple, *Dict, *Undefined
 //
 // and values that only templates make: ranges, dict views, iterators, namespaces, macros, functions and loops. Values
-// other than namespaces, iterators and the counters of loops and cyclers are never changed once a template can see
-// them, so one value may serve many renderings at a time.
+// other than namespaces, iterators and the counters of loops and cyclers never change once a template can see them, so
+// one value may serve many renderings at once.
 type Value any
 
 // None is Python's None.
@@ -31,11 +31,11 @@ type Tuple struct {
 }
 
 // Undefined is the value of names and attributes that do not exist. It prints as nothing, is empty and false, and any
-// other use of it is an error, which says what was undefined.
+// other use of it is an error that names it.
 type Undefined struct {
 	hint     string // the whole message, or empty
-	name     Value  // what was looked for
-	obj      Value  // where it was looked for; nil for variables
+	name     Value  // the missing name
+	obj      Value  // the object without it; nil for variables
 	security bool   // the attribute exists, but templates may not use it
 }
 

@@ -78,7 +78,7 @@ func (w *wrapper) wrap(s string) []string {
 	return lines
 }
 
-// cutAt returns where the first n code points of s end, and whether s is longer. It reads no further.
+// cutAt returns the end of the first n code points of s, and whether s is longer. It reads no further.
 func cutAt(s string, n int) (end int, longer bool) {
 	for ; n > 0 && end < len(s); n-- {
 		_, size := utf8.DecodeRuneInString(s[end:])
@@ -93,7 +93,7 @@ func (w *wrapper) isLong(word string) bool {
 	return longer
 }
 
-// long breaks a word that fits on no line, of which room code points are left; first means that the line is empty.
+// long breaks a word that fits on no line; room code points are left, and first means that the line is empty.
 func (w *wrapper) long(word string, room int, first bool) (head, rest string) {
 	if !w.breakWords {
 		if first {
@@ -136,8 +136,8 @@ func (w *wrapper) chunks(s string) []string {
 
 func isWrapSpace(r rune) bool { return strings.ContainsRune("\t\n\x0b\x0c\r ", r) }
 
-// breaksAfter reports whether the word that begins at i may break before j: after a hyphen that has two letters before
-// it and a letter pair behind it.
+// breaksAfter reports whether the word that begins at i may break before j: after a hyphen with two letters before it
+// and a letter pair after it.
 func breaksAfter(r []rune, i, j int) bool {
 	letter := func(k int) bool { return k >= 0 && k < len(r) && (r[k] == '_' || unicode.IsLetter(r[k])) }
 	if r[j-1] != '-' || j-1 == i {

@@ -9,7 +9,7 @@ import (
 )
 
 func newRunner(context.Context, string, Limits) (*Runner, error) {
-	return nil, fmt.Errorf("%w: they are kept in by Linux's seccomp and Landlock on amd64 and arm64, and this is %s on %s; run the programs there",
+	return nil, fmt.Errorf("%w: they are confined by Linux's seccomp and Landlock on amd64 and arm64, and this is %s on %s; run the programs there",
 		ErrUnsupported, runtime.GOOS, runtime.GOARCH)
 }
 

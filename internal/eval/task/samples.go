@@ -113,7 +113,7 @@ func (s *Samples) resume(name string, run Run) error {
 	if len(all) > 0 {
 		switch was := all[0].Run; {
 		case was == nil:
-			return fmt.Errorf("%s: line 1 does not say which run it is of; name another file", name)
+			return fmt.Errorf("%s: line 1 does not name its run; name another file", name)
 		case !reflect.DeepEqual(*was, run):
 			return fmt.Errorf("%s: line 1: the samples are of another run (%s); name another file", name, was.difference(run))
 		}

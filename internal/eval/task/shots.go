@@ -65,7 +65,7 @@ func (d *Data) addFirst(n int, examples []Item) error {
 		it := &d.Items[i]
 		all := topics[it.topic]
 		if len(all) < n {
-			return fmt.Errorf("question %s needs %d examples of the subject %q, of which there are %d", it.ID, n, it.topic, len(all))
+			return fmt.Errorf("question %s needs %d examples of the subject %q, but there are only %d", it.ID, n, it.topic, len(all))
 		}
 		it.insert(strings.Join(all[:n], ""))
 	}
@@ -79,7 +79,7 @@ func (d *Data) addDrawn(n int, examples []Item) error {
 		draws++
 	}
 	if len(examples) < draws {
-		return fmt.Errorf("%d examples are to be drawn for each question, of which there are %d", draws, len(examples))
+		return fmt.Errorf("each question needs %d examples, but there are only %d", draws, len(examples))
 	}
 	r := newPythonRandom(shotSeed)
 	for i := range d.Items {
@@ -114,7 +114,7 @@ func (d *Data) addPrograms(n int, examples *Data) error {
 		}
 	}
 	if len(all) < n {
-		return fmt.Errorf("%d programs are needed as examples, of which there are %d; usual are the publishers' %s, others come from a file of their own", n, len(all),
+		return fmt.Errorf("%d programs are needed as examples, but there are only %d; usual are the publishers' %s, others come from a file of their own", n, len(all),
 			strings.Join(usualShots, ", "))
 	}
 	var text strings.Builder

@@ -137,11 +137,11 @@ func TestShotsRefused(t *testing.T) {
 		{llama, llama, 1, "llama.cpp's definition has no examples; take --scoring harness"},
 		{readTest(t, ARC, "arc.jsonl"), nil, 1, "give the examples of arc, its training or development questions"},
 		{readTest(t, ARC, "arc.jsonl"), readTest(t, ARC, "arc.jsonl"), 1, "the examples are the questions themselves"},
-		{readTest(t, ARC, "arc.jsonl"), readTest(t, ARC, "arc_train.jsonl"), 31, "31 examples are to be drawn for each question, of which there are 30"},
-		{readTest(t, HellaSwag, "hellaswag.jsonl"), readTest(t, HellaSwag, "hellaswag_train.jsonl"), 30, "31 examples are to be drawn for each question, of which there are 30"},
-		{readTest(t, MMLU, "mmlu.jsonl"), readTest(t, MMLU, "mmlu_dev.jsonl"), 6, `question 1 needs 6 examples of the subject "abstract_algebra", of which there are 5`},
-		{other, readTest(t, MMLU, "mmlu_dev.jsonl"), 1, `question 1 needs 1 examples of the subject "botany", of which there are 0`},
-		{readTest(t, MBPP, "mbpp.jsonl"), nil, 4, "4 programs are needed as examples, of which there are 3"},
+		{readTest(t, ARC, "arc.jsonl"), readTest(t, ARC, "arc_train.jsonl"), 31, "each question needs 31 examples, but there are only 30"},
+		{readTest(t, HellaSwag, "hellaswag.jsonl"), readTest(t, HellaSwag, "hellaswag_train.jsonl"), 30, "each question needs 31 examples, but there are only 30"},
+		{readTest(t, MMLU, "mmlu.jsonl"), readTest(t, MMLU, "mmlu_dev.jsonl"), 6, `question 1 needs 6 examples of the subject "abstract_algebra", but there are only 5`},
+		{other, readTest(t, MMLU, "mmlu_dev.jsonl"), 1, `question 1 needs 1 examples of the subject "botany", but there are only 0`},
+		{readTest(t, MBPP, "mbpp.jsonl"), nil, 4, "4 programs are needed as examples, but there are only 3"},
 		{readTest(t, MBPP, "mbpp.jsonl"), bare, 1, "program 2, an example, has no code"},
 	} {
 		if err := c.d.AddShots(c.n, c.examples); err == nil || !strings.Contains(err.Error(), c.want) {

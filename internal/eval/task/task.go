@@ -161,7 +161,7 @@ func readFolder(kind Kind, path string, scoring Scoring) (*Data, error) {
 	}
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return e.IsDir() || !strings.EqualFold(filepath.Ext(e.Name()), ".csv") })
 	if len(entries) == 0 {
-		return nil, fmt.Errorf("%s has no CSV files, of which MMLU has one for each subject", path)
+		return nil, fmt.Errorf("%s has no CSV files; MMLU has one for each subject", path)
 	}
 	all := &Data{Kind: kind}
 	sum := sha256.New()

@@ -140,7 +140,7 @@ func TestRefusals(t *testing.T) {
 		{HellaSwag, "{\"ctx\": \"a\", \"label\": 0, \"endings\": [\"b\", \"c\"]}\n\n{\"ctx\":\n", "f: line 3: unexpected end of JSON input"},
 		{HellaSwag, `{"question": "x"}`, "f: line 1: a question of HellaSwag has ctx, endings and label"},
 		{HellaSwag, "{\"ind\":1,\"ctx\": \"a\", \"label\": 0, \"endings\": [\"b\", \"c\"]}\n{\"ind\":1,\"ctx\": \"a\", \"label\": 0, \"endings\": [\"b\", \"c\"]}", "f: line 2: a question before has the same name, 1"},
-		{Winogrande, "0,No blank,a,b,1\n", "f: line 1: the sentence has no _, where a word is missing"},
+		{Winogrande, "0,No blank,a,b,1\n", "f: line 1: the sentence has no _ in the place of a word"},
 		{Winogrande, "0,A _.,a,b,1\n0,A _.,a,b,x\n", "f: line 2: the fifth field is 1 or 2, the right choice"},
 		{Winogrande, "0,A _.,a,b,3\n", "f: line 1: no choice is right"},
 		{Winogrande, "0,A _,a,b\n", "f: line 1: wrong number of fields"},

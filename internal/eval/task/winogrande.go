@@ -83,7 +83,7 @@ func blank(s *source, id, sentence string, words [2]string, answer int) (Item, e
 	before, after, ok := strings.Cut(sentence, "_")
 	it := Item{ID: id, First: 2, Right: []bool{answer == 1, answer == 2}}
 	if !ok {
-		return it, errors.New("the sentence has no _, where a word is missing")
+		return it, errors.New("the sentence has no _ in the place of a word")
 	}
 	if s.scoring == Harness {
 		after = " " + strings.TrimSpace(after)

@@ -57,7 +57,7 @@ func fits(f *gguf.File, m *Matrix) error {
 		case cols == 0:
 			return fmt.Errorf("it has importances of %q, a tensor that %s does not have: give those of the same model", name, f.Path)
 		case n != cols*matrices:
-			return fmt.Errorf("it has %d importances of %q, which has %d columns in %s: give those of the same model", n, name, cols*matrices, f.Path)
+			return fmt.Errorf("it has %d importances for %q, but %d columns are in %s: give a matrix of the same model", n, name, cols*matrices, f.Path)
 		}
 	}
 	return nil

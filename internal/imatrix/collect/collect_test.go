@@ -166,7 +166,7 @@ func TestGoingOn(t *testing.T) {
 func TestOtherModel(t *testing.T) {
 	f := open(t)
 	for _, c := range []struct{ tensor, want string }{
-		{"blk.0.attn_q.weight", `it has 3 importances of "blk.0.attn_q.weight", which has`},
+		{"blk.0.attn_q.weight", `it has 3 importances for "blk.0.attn_q.weight", but`},
 		{"blk.0.other.weight", `it has importances of "blk.0.other.weight", a tensor that`},
 	} {
 		m := imatrix.New(8)

@@ -2,12 +2,11 @@ package regex
 
 import "fmt"
 
-// program is an expression as steps between which a machine's states are made. In a reversed one the text is read
-// from its end.
+// program is an expression as steps, from which a machine makes its states. A reversed one reads the text from its end.
 type program struct {
 	steps   []step
 	sets    []set
-	looks   []*node // looks of more than a character, in the order in which they are found out
+	looks   []*node // looks of more than a character, in the order of their evaluation
 	reverse bool
 }
 
@@ -25,8 +24,8 @@ const (
 	opChar     // reads a character of the set
 	opSplit
 	opNext     // the character to be read next is of the set
-	opPrevious // the one read last is
-	opEdge     // one of the two is a letter of a word, the other not
+	opPrevious // the last read character is in the set
+	opEdge     // exactly one of the two is a letter of a word
 	opWhole    // a look holds here
 )
 
@@ -99,7 +98,7 @@ func (p *program) repetition(n *node, next int) (int, error) {
 	copies := n.least
 	var err error
 	if n.most < 0 {
-		// Once at least: a body that may be empty must not be entered by way of itself, or what it prefers is lost.
+		// At least once: a body that may be empty must not be entered through itself, or its preference is lost.
 		loop, err := p.add(step{})
 		if err != nil {
 			return 0, err
@@ -133,7 +132,7 @@ func (p *program) repetition(n *node, next int) (int, error) {
 	return next, nil
 }
 
-// single returns the set that n is one character of.
+// single returns n's set, if n is one character.
 func single(n *node) (set, bool) {
 	switch {
 	case n.kind == chars:

@@ -77,16 +77,16 @@ func newAlphabet(sets []set) (*alphabet, error) {
 
 func (a *alphabet) class(r rune) int { return int(a.pages[uint32(r)>>8][r&255]) }
 
-// machine is a program's automaton over classes: a state is the list of steps at which the expression may be, the
+// machine is a program's automaton over classes: a state is the list of steps where the expression may be, the
 // preferred ones first.
 type machine struct {
-	looks  int      // bits of a symbol that say which looks hold; the class is above them
+	looks  int      // bits of a symbol for looks that hold; the class is above them
 	width  int      // symbols
-	moves  []uint32 // state*width + symbol -> twice the next state, plus 1 where a match ends before the symbol; state 0 is the end
+	moves  []uint32 // state*width + symbol -> twice the next state, plus 1 if a match ends before the symbol; state 0 is the end
 	starts []uint32 // class before the text -> state; only one if it does not matter
 }
 
-// Bounds of a machine's size, so that an expression from outside cannot take all memory or time.
+// Bounds of a machine's size, so that a file's expression cannot take all memory or time.
 const (
 	maxMoves = 1 << 22
 	maxWork  = 1 << 26
@@ -134,8 +134,8 @@ func (b *builder) state(list []int32, before int) uint32 {
 	return id
 }
 
-// visit follows a step as far as it goes without reading, and lists where reading symbol leads. It reports whether
-// anything may come after.
+// visit follows a step as far as possible without reading, and lists where reading symbol leads. It reports whether
+// anything may follow.
 func (b *builder) visit(at, before, class, looks int) bool {
 	if b.seen[at] == b.now {
 		return true

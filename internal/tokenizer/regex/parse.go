@@ -44,7 +44,7 @@ type parser struct {
 	depth int
 }
 
-// parse reads a pattern in Oniguruma's Ruby syntax, which is that of tokenizer.json.
+// parse reads a pattern in Oniguruma's Ruby syntax, as in tokenizer.json.
 func parse(pattern string) (*node, error) {
 	if !utf8.ValidString(pattern) {
 		return nil, fmt.Errorf("pattern %.60q is not UTF-8", pattern)
@@ -127,8 +127,7 @@ func (p *parser) concatenation() (*node, error) {
 	return all, nil
 }
 
-// quantifier reads what may follow n. After {n,m} a + is a quantifier of its own, and {n}? means none or n: so is
-// Ruby's syntax.
+// quantifier reads a quantifier after n. After {n,m} a + is another quantifier, and {n}? means none or n, as in Ruby.
 func (p *parser) quantifier(n *node) (*node, error) {
 	if p.rest == "" {
 		return n, nil
@@ -194,7 +193,7 @@ func (p *parser) interval(q *node) (int, bool) {
 	return end + 1, err == nil
 }
 
-// possessive rewrites C*+, C++ and C?+ for one character C: what was taken is not given back, so no C follows.
+// possessive rewrites C*+, C++ and C?+ for one character C: characters are not given back, so no C follows.
 func possessive(q *node) (*node, error) {
 	c := q.sub[0]
 	for c.kind == sequence && len(c.sub) == 1 {

@@ -1,7 +1,7 @@
-// Package regex finds the matches of regular expressions in time proportional to the text, as the tokenizers of
-// language models need them: in Oniguruma's syntax and with its choice of match (the leftmost, and there the first
-// alternative that fits), with lookahead and lookbehind. It compiles an expression to an automaton over classes of
-// characters. Back-references and atomic groups are refused.
+// Package regex finds the matches of regular expressions in linear time, as the tokenizers of language models need
+// them: in Oniguruma's syntax and with its choice of match (the leftmost, and there the first alternative that fits),
+// with lookahead and lookbehind. It compiles an expression to an automaton over classes of characters. Back-references
+// and atomic groups are refused.
 package regex
 
 import (
@@ -20,7 +20,7 @@ type Regexp struct {
 	scratch  sync.Pool           // of *scratch
 }
 
-// lookMachine says at which places a look holds.
+// lookMachine finds the places where a look holds.
 type lookMachine struct {
 	*machine
 	reverse bool // a lookahead is decided from the text's end
@@ -118,13 +118,13 @@ func compile(tree *node) (*Regexp, error) {
 	return re, nil
 }
 
-// scratch holds what one scan knows about its text.
+// scratch is the memory of one scan.
 type scratch struct {
 	holds []uint8 // place -> bits of the looks that hold there
 }
 
-// Scan calls emit for all matches from left to right, which do not overlap. Bytes that are not UTF-8 count as U+FFFD.
-// An empty match directly behind a match is left out.
+// Scan calls emit for all matches from left to right, without overlap. Bytes that are not UTF-8 count as U+FFFD. An
+// empty match directly after a match is left out.
 func (re *Regexp) Scan(text string, emit func(start, end int)) {
 	var s *scratch
 	if len(re.looks) > 0 {
@@ -151,7 +151,7 @@ func (re *Regexp) Scan(text string, emit func(start, end int)) {
 	}
 }
 
-// Split calls emit for what Scan finds and for what lies between, so that all of text is emitted.
+// Split calls emit for Scan's matches and the text between them, so that all of text is emitted.
 func (re *Regexp) Split(text string, emit func(part string, match bool)) {
 	end := 0
 	re.Scan(text, func(from, to int) {
@@ -242,7 +242,7 @@ func (re *Regexp) visited(state uint32, at, size int, dead *map[uint32][]uint64)
 	return bits != nil && bits[at/64]>>(at%64)&1 != 0
 }
 
-// bury goes over a scan again that found nothing after its match, and writes down where it went in vain.
+// bury repeats a scan that found nothing after its match, and marks where it went in vain.
 func (re *Regexp) bury(text string, start int, s *scratch, dead *map[uint32][]uint64, found int) {
 	if *dead == nil {
 		*dead = map[uint32][]uint64{}
@@ -284,7 +284,7 @@ func (re *Regexp) before(text string, at int) int {
 	return re.alphabet.class(r)
 }
 
-// look finds out at which places each look holds.
+// look finds the places where each look holds.
 func (re *Regexp) look(text string, s *scratch) {
 	if cap(s.holds) <= len(text) {
 		s.holds = make([]uint8, len(text)+1)

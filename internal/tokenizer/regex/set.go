@@ -68,7 +68,7 @@ func (s set) has(r rune) bool {
 	return ok
 }
 
-// folded adds the characters that differ from those of s by case alone.
+// folded adds the characters that differ from those of s only by case.
 func (s set) folded() set {
 	out := slices.Clone(s)
 	for _, p := range s {
@@ -125,7 +125,7 @@ func tableSet(tables ...*unicode.RangeTable) set {
 func space() set { return tableSet(unicode.White_Space) }
 func digit() set { return categories("Nd") }
 
-// word has Latin-1's raised digits and fractions too, but not those of other blocks.
+// word also has Latin-1's superscript digits and fractions, but not those of other blocks.
 func word() set {
 	return union(alphabetic(), categories("M", "Nd", "Pc"), set{{0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}})
 }
@@ -133,8 +133,8 @@ func word() set {
 func alphabetic() set { return union(categories("L", "Nl"), tableSet(unicode.Other_Alphabetic)) }
 func hex() set        { return set{{'0', '9'}, {'A', 'F'}, {'a', 'f'}} }
 
-// property returns the set that \p{name} stands for: a general category, a script or one of POSIX' classes. Case,
-// spaces, hyphens and underscores in the name do not count.
+// property returns the set of \p{name}: a general category, a script or a POSIX class. Case, spaces, hyphens and
+// underscores in the name are ignored.
 func property(name string) (set, bool) {
 	plain := func(s string) string {
 		var out []rune
