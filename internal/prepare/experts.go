@@ -126,7 +126,7 @@ func (r *run) prepareExperts(ctx context.Context) (*Report, error) {
 // division identifies the texts with separate counts of experts, as far as they follow from the given files: a resumed
 // run must have the same.
 func (r *run) division() string {
-	if r.c.Experts.Count == 0 || len(r.o.Files) < 2 || r.o.Measure {
+	if r.c.Experts.Count == 0 || len(r.o.Files) < 2 || r.o.Measure && !r.o.profileOnly {
 		return ""
 	}
 	names, texts := divideTexts(r.texts.calibration, r.o.Files)
