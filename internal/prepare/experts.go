@@ -63,7 +63,9 @@ func (r *run) observeExperts(ctx context.Context) error {
 	}
 	names, texts := divideTexts(r.texts.calibration, r.o.Files)
 	*idle = *newExpertCounter(r.c, names, texts)
-	if err := v.profile(ctx, v.steps()); err != nil {
+	steps := v.steps()
+	steps[holdingOut] = nil // it is measured, not counted
+	if err := v.profile(ctx, steps); err != nil {
 		return err
 	}
 	r.experts = idle.x
