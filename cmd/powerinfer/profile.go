@@ -64,7 +64,7 @@ func profileModel(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	if rep.Curve != nil {
-		bound, err := readBound(c)
+		bound, err := flags.ReadBound(c)
 		if err != nil {
 			return err
 		}
