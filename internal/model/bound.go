@@ -44,6 +44,9 @@ func (c *Config) Choose(asked SparseMode, b Bound) (Choice, error) {
 		}
 	}
 	if c.Experts.Count > 0 && b.IsSet() && asked != Predict {
+		if asked == Auto { // which might predict neurons, and that was not measured
+			asked = c.safe()
+		}
 		mode, err := c.Resolve(asked)
 		return c.chooseExperts(mode, b), err
 	}
