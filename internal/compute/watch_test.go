@@ -1,6 +1,9 @@
 package compute
 
 import (
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -38,5 +41,26 @@ func TestPartNamed(t *testing.T) {
 		if got := PartNamed(name); got != want {
 			t.Errorf("%q belongs to part %d, want %d", name, got, want)
 		}
+	}
+}
+
+// TestPartOfEveryOperation: whoever adds an operation says which part of a model it belongs to.
+func TestPartOfEveryOperation(t *testing.T) {
+	const rest = "Add AddPosition AddType AltUpCorrect AltUpPredict AttendResiduals Clamp ConnectionWeights CopyColumns Embed " +
+		"EmbedNGrams Gather Insert LayerNorm Match MatchStreams Multiply Precede RMSNorm ReadGated ReadStreams Recent Scale " +
+		"Shift Slice SoftCap WriteStreams"
+	var got []string
+	all := reflect.TypeFor[Operations]()
+	for i := range all.NumMethod() {
+		m := all.Method(i)
+		if strings.HasPrefix(m.Name, "MatMul") { // their weights say it
+			continue
+		}
+		if op := reflect.New(m.Type.In(0).Elem()).Interface().(Op); PartOf(op) == PartRest {
+			got = append(got, m.Name)
+		}
+	}
+	if !slices.Equal(got, strings.Fields(rest)) {
+		t.Errorf("operations of no part are %s", strings.Join(got, " "))
 	}
 }
