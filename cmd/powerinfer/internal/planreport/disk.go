@@ -31,7 +31,7 @@ func (d *Report) tiers() string {
 }
 
 // leftOut returns the share of experts' uses that are left out where they would be read from the disk.
-func (d *drawing) leftOut() (left float64) {
+func (d *Report) leftOut() (left float64) {
 	for l := range d.b.Model.Layers {
 		left = max(left, d.b.Model.Layers[l].Units.Left)
 	}
