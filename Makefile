@@ -1,18 +1,25 @@
-# make test runs every test and installs what they need when root or in CI; see scripts/tools.sh.
+# make test and make test-all install what tests need when root or in CI; see scripts/tools.sh.
 
-.PHONY: build test race fuzz soak lint shaders page generate generated dependencies vulncheck demo-model cross windows-check gpu-check deploy-check agents-check release
+.PHONY: build test test-all race fuzz soak lint shaders page generate generated dependencies vulncheck demo-model cross windows-check gpu-check deploy-check agents-check release
 
 build:
 	CGO_ENABLED=0 go build -o powerinfer ./cmd/powerinfer
 
-# One case of each kind; POWERINFER_EXHAUSTIVE=1 runs whole matrices, as .ci/night does. It ends with a line of what was left out.
+# The tests of less than five minutes on two cores. It ends with a line of what was left out.
 test:
 	@scripts/tools.sh test
 	@scripts/test.sh
 
+# All tests, as .ci/run does. Large matrices (types, families, places) are tried with one case of each kind; POWERINFER_EXHAUSTIVE=1 runs them whole, as
+# .ci/night does.
+test-all:
+	@scripts/tools.sh test
+	@POWERINFER_THOROUGH=1 scripts/test.sh
+
 # A race run of the packages that share memory between goroutines, and of what passes between Go and the Vulkan driver. Kernels are single-threaded:
 # of element types those that are divided among threads in a way of their own are enough. Tests that only compare one split's numbers with another's
 # run the goroutines that TestTrace and TestCompanyOnGPU run. Of the engine those tests are run in which several goroutines meet.
+race: export POWERINFER_THOROUGH = 1
 race:
 	CGO_ENABLED=1 go test -timeout 30m -race -short ./internal/compute/cpu ./internal/compute/cpu/pool -skip \
 		'^TestTune$$|^TestConformance$$/.*/^(exact,_)?(F32|IQ|TQ|Q[12358]|Q4_1|Q6_K|MXFP4|NVFP4|BF16)|^TestConformance$$/^(Experts|Predict)$$/^Q4_K|^TestConformance$$/^Attention$$/^heads_of_(64_and|80|96|576)'
@@ -74,7 +81,7 @@ demo-model:
 cross:
 	@scripts/cross.sh
 
-# Tests as Windows programs, under wine: docs/platforms.md. PACKAGES narrows it down. Minutes; make test has the short form in CI.
+# Tests as Windows programs, under wine: docs/platforms.md. PACKAGES narrows it down. Minutes; make test-all has the short form in CI.
 windows-check:
 	@scripts/windows-check.sh $(PACKAGES)
 

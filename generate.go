@@ -101,6 +101,7 @@ type DiskUse struct {
 	Ahead int64 // uses of those that a guess had had read
 	Read  int64 // uses of those that had to be read then
 	Bytes int64 // that were read, also for guesses that were wrong
+	Left  int64 // uses of experts that were left out instead of read, not among the uses: see Neurons.Skip
 
 	Reading time.Duration // reads were under way
 	Waited  time.Duration // steps waited for them
@@ -110,7 +111,7 @@ type DiskUse struct {
 func (u DiskUse) Uses() int64 { return u.Kept + u.Ahead + u.Read }
 
 func diskUse(u *compute.UnitUse) DiskUse {
-	return DiskUse{Kept: u.Hits, Ahead: u.GuessesUsed, Read: u.Misses, Bytes: u.Bytes, Reading: u.Busy, Waited: u.Wait}
+	return DiskUse{Kept: u.Hits, Ahead: u.GuessesUsed, Read: u.Misses, Bytes: u.Bytes, Left: u.Left, Reading: u.Busy, Waited: u.Wait}
 }
 
 // Stream is a generation in progress. One goroutine uses it. It ends by itself, with its context, or by Close.

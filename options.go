@@ -52,7 +52,8 @@ type (
 	// GPUs says which GPUs compute, and what is placed there: Devices, VRAM, Layers, Tensors, KVInRAM, StreamTokens,
 	// MoECache and ReadAhead.
 	GPUs = planner.GPUs
-	// Neurons say which neurons of feed-forward layers are computed: Activation, Sparse, Threshold, AlwaysOn and Bound.
+	// Neurons say which neurons of feed-forward layers are computed: Activation, Sparse, Threshold, AlwaysOn,
+	// Bound and Skip.
 	Neurons = engine.Neurons
 	// Drafts are guesses of the next tokens, which are checked in one step: Most, NoLookup, Hot, Further and Least. They
 	// change speed only.
@@ -91,6 +92,11 @@ func ParseSparse(name string) (Sparse, error) { return model.ParseSparseMode(nam
 // Bound is Neurons.Bound: the largest KL divergence (KLD), and the least share of tokens that stay the likeliest
 // (SameTop).
 type Bound = model.Bound
+
+// LeaveOut is Neurons.Skip: of a token's experts, those after the After highest ranked may be left out if their weight is
+// less than a share Below of the token's weights, and they are not in RAM, in steps of generation. The zero value leaves
+// out none.
+type LeaveOut = compute.Skip
 
 // KVType is a type in which keys or values are kept.
 type KVType = compute.KVType

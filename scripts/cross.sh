@@ -19,7 +19,7 @@ else
 	echo "nothing is built with cgo: install a C compiler" >&2
 	[ -z "${CI:-}" ]
 fi
-# linux/amd64 is vetted by make test.
+# linux/amd64 is vetted by make lint.
 for target in linux/arm64 windows/amd64 darwin/arm64; do
 	echo "vet $target"
 	CGO_ENABLED=0 GOOS=${target%/*} GOARCH=${target#*/} go vet ./...

@@ -8,6 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/residency"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
@@ -62,7 +63,7 @@ func TestSimulatedCacheIsReal(t *testing.T) {
 		pos += n
 		s.steps = append(s.steps, asWork(rec.trace[len(rec.trace)-n:], realExperts, false))
 	}
-	use, simulated := dev.UnitUse(), cached(&s, slots, residency.TunedCache(), 0)
+	use, simulated := dev.Usage().Units, cached(&s, slots, residency.TunedCache(), 0)
 	t.Logf("%+v in fact, %+v simulated", use, simulated)
 	if use.Slots != slots || float64(use.Uses()) != simulated.uses {
 		t.Fatalf("%d uses and %d slots, %g and %d simulated", use.Uses(), use.Slots, simulated.uses, slots)
@@ -98,6 +99,34 @@ func TestCacheBesideOthers(t *testing.T) {
 			if got.misses < least.misses {
 				t.Errorf("%s, %d %%: %.0f misses, fewer than the least possible, %.0f", s.name, of, got.misses, least.misses)
 			}
+		}
+	}
+}
+
+// TestCachedUses holds what plans expect of RAM's cache, where nobody has counted uses, to the mean of simulated texts.
+func TestCachedUses(t *testing.T) {
+	const layers, experts, used, tokens = 4, 128, 8, 1600
+	expected := modelcost.CachedUses(experts, used)
+	for _, of := range cacheSizes {
+		mean, n := 0.0, 0
+		for _, h := range []habits{
+			{Name: "favourites", Zipf: 1},
+			{Name: "mixed", Zipf: 0.8, Drift: 0.5, Topic: 200, Sticky: 1},
+			{Name: "drifting", Zipf: 1, Drift: 1, Topic: 400, Sticky: 1.5},
+			{Name: "quick", Zipf: 1, Drift: 0.8, Topic: 40, Sticky: 0.5},
+		} {
+			s := storyOf(h.Name, h.synthesize(layers, experts, used, tokens, 7), experts, false)
+			y := cached(&s, s.units*of/100, residency.TunedCache(), 0)
+			mean, n = mean+y.hits(), n+1
+		}
+		mean /= float64(n)
+		want := 0.0
+		for _, f := range expected[:experts*of/100] {
+			want += f / used
+		}
+		t.Logf("room for %d %%: %.3f of the uses are hits on average, and plans expect %.3f", of, mean, want)
+		if math.Abs(mean-want) > 0.05 {
+			t.Errorf("room for %d %%: %.3f of the uses are hits on average, and plans expect %.3f", of, mean, want)
 		}
 	}
 }

@@ -111,7 +111,7 @@ func runReal(t *testing.T, f *gguf.File, s hybrid.Slots) (r real) {
 			}
 		}
 	}
-	r.use, r.copied = d.SlotUse(), gpu.copied
+	r.use, r.copied = d.Usage().Slots, gpu.copied
 	return r
 }
 

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
@@ -36,7 +36,7 @@ func (b *bench) embeddings(ctx context.Context, only string) error {
 		}
 	}
 	fmt.Fprintf(b.out, "\n|---|%s\n", strings.Repeat("---|", len(b.forms)*len(b.embedders)))
-	for _, f := range arch.All() {
+	for _, f := range lineage.All() {
 		if !f.Headless || only != "" && !slices.Contains(strings.Split(only, ","), f.Name) {
 			continue
 		}

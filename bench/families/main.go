@@ -25,8 +25,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/convert"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
@@ -89,7 +89,7 @@ var depths = map[string][]int{"baichuan": {32, 40}} // rotated, and with ALiBi
 
 // specs returns the models of a family: of each depth that means something to it. Widths are whole blocks of every
 // type.
-func specs(f arch.Family) (all []synth.Spec) {
+func specs(f lineage.Family) (all []synth.Spec) {
 	s := synth.Spec{Arch: f.Name, Layers: 5, Embd: usualWidth, FF: 768, Heads: 4, Vocab: 640, Activation: f.Activation.String(), Seed: 11, Keys: required(f.Name)}
 	if !slices.Contains(ownKeys, f.Name) && !f.Latent {
 		s.KVHeads = 2
@@ -206,7 +206,7 @@ func compare(ctx context.Context, c *cli.Command, out io.Writer) error {
 	}
 	of := specs
 	if n := c.Int("random"); n > 0 {
-		of = func(f arch.Family) []synth.Spec { return random(f, n, c.Uint64("seed")) }
+		of = func(f lineage.Family) []synth.Spec { return random(f, n, c.Uint64("seed")) }
 	}
 	if err := b.table(ctx, c.String("types"), c.String("only"), of); err != nil {
 		return err
@@ -225,7 +225,7 @@ func compare(ctx context.Context, c *cli.Command, out io.Writer) error {
 }
 
 // table writes a table of the families that only names, or all, and what it comes to.
-func (b *bench) table(ctx context.Context, types, only string, specs func(arch.Family) []synth.Spec) error {
+func (b *bench) table(ctx context.Context, types, only string, specs func(lineage.Family) []synth.Spec) error {
 	b.forms, b.worst, b.compared, b.failures, b.unfinished = nil, map[string]difference{}, map[string]int{}, nil, 0
 	for name := range strings.SplitSeq(types, ",") {
 		f, err := parseForm(name)
@@ -237,7 +237,7 @@ func (b *bench) table(ctx context.Context, types, only string, specs func(arch.F
 	b.head()
 	var lines []chan string
 	running := make(chan struct{}, b.jobs)
-	for _, f := range arch.All() {
+	for _, f := range lineage.All() {
 		if f.Headless || only != "" && !slices.Contains(strings.Split(only, ","), f.Name) {
 			continue
 		}
@@ -274,7 +274,7 @@ func (b *bench) head() {
 }
 
 // family returns a line of it; path is of the model.
-func (b *bench) family(ctx context.Context, f arch.Family, s synth.Spec, path string) string {
+func (b *bench) family(ctx context.Context, f lineage.Family, s synth.Spec, path string) string {
 	defer os.Remove(path)
 	name := title(f, s)
 	line := fmt.Sprintf("| %s |", name)

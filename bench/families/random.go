@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
@@ -15,7 +15,7 @@ import (
 const tries = 1000
 
 // random returns n models of random shapes of a family. Widths are whole blocks of 32 elements.
-func random(f arch.Family, n int, seed uint64) (all []synth.Spec) {
+func random(f lineage.Family, n int, seed uint64) (all []synth.Spec) {
 	name := fnv.New64a()
 	name.Write([]byte(f.Name))
 	r := rand.New(rand.NewPCG(seed, name.Sum64()))
@@ -43,7 +43,7 @@ var (
 
 // leastLayers returns the fewest layers of a family's models in which there is one of each kind: llama.cpp ends with a
 // failed assertion where a kind's cache has none, and refuses tensors that no layer reads.
-func leastLayers(f arch.Family) int {
+func leastLayers(f lineage.Family) int {
 	switch {
 	case f.Name == "llama4":
 		return 4
@@ -58,7 +58,7 @@ func leastLayers(f arch.Family) int {
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 // draw returns a shape that a family may have.
-func draw(f arch.Family, r *rand.Rand) synth.Spec {
+func draw(f lineage.Family, r *rand.Rand) synth.Spec {
 	s := synth.Spec{
 		Arch: f.Name, Layers: max(leastLayers(f), 1+r.IntN(6)), Heads: pick(r, 1, 2, 3, 4, 5, 6, 8, 12), Vocab: 512 + r.IntN(300), FF: 32 * (1 + r.IntN(12)),
 		Activation: f.Activation.String(), Seed: r.Uint64(), Tied: !slices.Contains(ownHead, f.Name) && r.IntN(4) == 0,
@@ -97,7 +97,7 @@ func draw(f arch.Family, r *rand.Rand) synth.Spec {
 
 // latentKeys returns keys of DeepSeek's form: groups of experts, the scores, whether weights are divided by their sum,
 // and a factor of them.
-func latentKeys(f arch.Family, s *synth.Spec, r *rand.Rand) (keys []gguf.KV) {
+func latentKeys(f lineage.Family, s *synth.Spec, r *rand.Rand) (keys []gguf.KV) {
 	add := func(key string, v any) { keys = append(keys, gguf.KV{Key: f.Name + ".expert_" + key, Value: v}) }
 	add("gating_func", uint32(1+r.IntN(2)))
 	add("weights_norm", r.IntN(2) == 0)
@@ -114,7 +114,7 @@ func latentKeys(f arch.Family, s *synth.Spec, r *rand.Rand) (keys []gguf.KV) {
 }
 
 // title returns what a table calls a model.
-func title(f arch.Family, s synth.Spec) string {
+func title(f lineage.Family, s synth.Spec) string {
 	if s.HeadDim == 0 { // of the usual shape
 		if s.Experts > 0 {
 			return fmt.Sprintf("%s with experts, %d layers", f.Name, s.Layers)

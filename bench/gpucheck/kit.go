@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -156,7 +157,7 @@ func (k *kit) begin(v compute.Verbs) {
 		return
 	}
 	var taken []func() ([]uint32, int)
-	m := v.Executor().(compute.Overlapper)
+	m := v.Executor().(hybrid.Recorder)
 	m.Overlap(func(*compute.Params) error {
 		for i, f := range taken {
 			words, _ := f()

@@ -84,9 +84,7 @@ const mostApart = 0.05
 // TestDecode: a tiny model is decoded on lavapipe and the processor at every budget, for the same bytes twice and the
 // same choices.
 func TestDecode(t *testing.T) {
-	if testing.Short() {
-		t.Skip("decodes on a software device")
-	}
+	testenv.Thorough(t)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // of our own pipelines
 	c := software(t)
 	text := c.sectionOf(t, "7b-q4_0")
@@ -131,9 +129,7 @@ func TestDecode(t *testing.T) {
 
 // TestKernels: every kernel can be timed in every way.
 func TestKernels(t *testing.T) {
-	if testing.Short() {
-		t.Skip("times kernels on a software device")
-	}
+	testenv.Thorough(t)
 	text := software(t).sectionOf(t, "kernels")
 	if n := len(rows(text, "F16")); n != 12 {
 		t.Fatalf("%d kernels, want 12:\n%s", n, text)
@@ -152,9 +148,7 @@ func TestKernels(t *testing.T) {
 
 // TestPrompts: every way that the device has is timed, and the choice is one of them.
 func TestPrompts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("times kernels on a software device")
-	}
+	testenv.Thorough(t)
 	text := software(t).sectionOf(t, "prompts")
 	table := rows(text, "F16")
 	if len(table) != 3 {
@@ -368,6 +362,7 @@ func TestCompare(t *testing.T) {
 
 // TestCutOff: behind its time limit a part begins nothing new, and says so.
 func TestCutOff(t *testing.T) {
+	testenv.Thorough(t)
 	c := software(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/help"
 	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/convert"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
@@ -214,7 +215,7 @@ func flagsOf(c *cli.Command, current string) []string {
 // nothing.
 func flagWord(f cli.Flag, current string) string {
 	for _, name := range f.Names() {
-		if word := dashed(name); strings.HasPrefix(word, current) {
+		if word := help.Dashed(name); strings.HasPrefix(word, current) {
 			return word
 		}
 	}
@@ -232,7 +233,7 @@ func flagValues(f cli.Flag, value, prefix string) []string {
 	if words := flagChoices(f.Names()[0]); words != nil {
 		return matching(words, value, prefix)
 	}
-	switch placeholder(f.(cli.DocGenerationFlag)) { // takesValue has seen that it is one
+	switch help.Placeholder(f.(cli.DocGenerationFlag)) { // takesValue has seen that it is one
 	case "FILE":
 		return []string{fileNames}
 	case "FOLDER":

@@ -303,7 +303,7 @@ func drivers(out *bufio.Writer, found *vulkan.Installed, verbose bool) {
 		}
 	}
 	for _, advice := range found.Advice() {
-		wrapped(out, strings.Fields(advice), 0, 2)
+		screen.Wrap(out, strings.Fields(advice), 0, 2)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 // TestSandboxScripts needs a machine on which programs that a model wrote can be kept in.
 func TestSandboxScripts(t *testing.T) {
+	testenv.Thorough(t)
 	if _, err := evaluate.OpenSandbox(t.Context(), 0); errors.Is(err, evaluate.ErrNoSandbox) {
 		testenv.Missing(t, "sandbox", err.Error())
 	} else if err != nil {

@@ -91,6 +91,7 @@ func writers(hub string) []writer {
 // command that did not write the new one says so in a line and by its exit status. Interrupted and short calls are
 // made again. Of a process that is killed the same is true of its files.
 func TestFaults(t *testing.T) {
+	testenv.Thorough(t)
 	hub := hubtest.New()
 	t.Cleanup(hub.Close) // after the parallel tests
 	hub.Repos["tales/small"] = &hubtest.Repo{Files: map[string][]byte{"small-Q8_0.gguf": demo.Model()}}

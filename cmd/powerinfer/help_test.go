@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/help"
 )
 
 // TestHelpAllHasEveryFlag keeps subjects, which order --help-all, from losing a flag.
@@ -15,7 +16,7 @@ func TestHelpAllHasEveryFlag(t *testing.T) {
 		list := c.VisibleFlags()
 		var listed []cli.Flag
 		for _, s := range flags.Subjects {
-			listed = append(listed, ofSubject(list, s)...)
+			listed = append(listed, help.OfSubject(list, s)...)
 		}
 		for _, f := range list {
 			if !slices.Contains(listed, f) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/help"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/fault"
@@ -61,7 +62,7 @@ func endingSignals() []os.Signal {
 // execute runs the command line and returns the exit status. A first signal that asks to end cancels the command's
 // context, which ends a generation between two tokens; a second one ends the process at once.
 func execute(args []string) int {
-	cli.HelpPrinter = printHelp
+	cli.HelpPrinter = help.Print
 	var ending atomic.Int64
 	ending.Store(int64(grace))
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), endingKey{}, &ending))
@@ -171,7 +172,7 @@ Flags and examples of a command: powerinfer run --help`,
 powerinfer serve qwen3:0.6b             a page and the APIs at 127.0.0.1:8080
 powerinfer run -m model.gguf -p "Why?"  continue a prompt with a file of yours
 powerinfer run "Once upon a time"       a tale by the small embedded model`,
-		Action:         help,
+		Action:         noCommand,
 		HideVersion:    true,
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 		OnUsageError:   usageError,
@@ -188,16 +189,7 @@ powerinfer run "Once upon a time"       a tale by the small embedded model`,
 		c.OnUsageError = usageError
 		c.Action = worded(fetched(guarded(c.Action)))
 		describeWords(c)
-		if action := c.Action; len(c.Flags) > manyFlags {
-			c.Flags = append(c.Flags, helpAllFlag())
-			c.Action = func(ctx context.Context, c *cli.Command) error {
-				if c.Bool(helpAll) {
-					writeHelp(c.Root().Writer, c, true)
-					return nil
-				}
-				return action(ctx, c)
-			}
-		}
+		help.Extend(c)
 		grant(c)
 		c.DisableSliceFlagSeparator = true
 		c.HideHelpCommand = true // an argument named h or help is a file; --help is the flag
@@ -263,8 +255,8 @@ func didYouMean(suggestion string) string {
 	return " (did you mean " + suggestion + "?)"
 }
 
-// help returns the root's action: what is left when no command was named.
-func help(_ context.Context, c *cli.Command) error {
+// noCommand is the root's action, which runs where no command was named.
+func noCommand(_ context.Context, c *cli.Command) error {
 	if name := c.Args().First(); name != "" {
 		return unknownCommand(c, name)
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // TestReadme holds the examples of README.md and docs/commands.md to the commands and flags that exist, and has
@@ -50,6 +52,7 @@ func TestReadme(t *testing.T) {
 
 // TestPublishedTable: the tables of docs/benchmarks/2026-11-planned.md are what plan --published prints.
 func TestPublishedTable(t *testing.T) {
+	testenv.Thorough(t)
 	var printed strings.Builder
 	if err := publishedTable(&printed); err != nil {
 		t.Fatal(err)

@@ -59,6 +59,7 @@ func TestScripts(t *testing.T) {
 
 // TestSharedScripts uses the data that tests share: a Hugging Face folder, tales, vocabularies.
 func TestSharedScripts(t *testing.T) {
+	testenv.Thorough(t)
 	hf, tales, vocab := demotest.HuggingFace(t), testenv.Shared(t, "tales"), testenv.Shared(t, "vocab")
 	runScripts(t, "testdata/script/shared", func(e *testscript.Env) {
 		e.Setenv("HF", hf)
@@ -69,6 +70,7 @@ func TestSharedScripts(t *testing.T) {
 
 // TestGPUScripts needs lavapipe.
 func TestGPUScripts(t *testing.T) {
+	testenv.Thorough(t)
 	if _, err := vulkan.Chosen(vulkan.Software); err != nil {
 		testenv.Missing(t, "vulkan", err.Error())
 	}
@@ -98,6 +100,9 @@ func shaderCache(t *testing.T) string {
 	return dir
 }
 
+// quickScripts are those that a quick run has.
+var quickScripts = []string{"chat", "damaged", "files", "grammar", "help", "inspect", "quantize", "refusals", "run", "serve", "tokenize"}
+
 func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
 		"refuse": refuse, "figure": figure, "json": validJSON, "width": width, "greedy": greedy,
@@ -107,8 +112,17 @@ func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
 		cmds[name] = f
 	}
 	shaders := shaderCache(t)
+	files, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if testenv.Quick(t) {
+		files = slices.DeleteFunc(files, func(file string) bool {
+			return !slices.Contains(quickScripts, strings.TrimSuffix(filepath.Base(file), ".txtar"))
+		})
+	}
 	testscript.Run(t, testscript.Params{
-		Dir: dir, RequireExplicitExec: true, Cmds: cmds,
+		Files: files, RequireExplicitExec: true, Cmds: cmds,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("LLAMA_ARG_DEVICE", "none")  // whatever GPU this machine has
 			e.Setenv("LLAMA_ARG_THREADS", "2")    // whatever else keeps it busy, which a note would tell

@@ -28,9 +28,7 @@ func init() {
 // TestWindows runs the Windows binary under wine and holds it to this one's bytes: without a GPU, and on the software
 // device, which wine's vulkan-1.dll passes on to where it has a display, however virtual.
 func TestWindows(t *testing.T) {
-	if testing.Short() {
-		t.Skip("setting up wine takes seconds")
-	}
+	testenv.Thorough(t)
 	if runtime.GOARCH != "amd64" {
 		testenv.Missing(t, "wine", "wine runs programs for its own processor, which is not amd64")
 	}

@@ -32,8 +32,8 @@ var constants = map[string]Mem{}
 
 func define(name string, v ...uint32) {
 	m := GLOBL(name, RODATA|NOPTR)
-	for i := range 8 {
-		DATA(4*i, U32(v[i%len(v)]))
+	for i := 0; i < 8; i += 2 {
+		DATA(4*i, U64(uint64(v[i%len(v)])|uint64(v[(i+1)%len(v)])<<32))
 	}
 	constants[name] = m
 }
@@ -480,16 +480,14 @@ func defineConstants() {
 	}
 	constants["compress"] = GLOBL("compress", RODATA|NOPTR)
 	for m := range 256 {
-		n := 0
+		places, n := uint64(0), 0
 		for bit := range 8 {
 			if m>>bit&1 == 1 {
-				DATA(8*m+n, U8(uint8(bit)))
+				places |= uint64(bit) << (8 * n)
 				n++
 			}
 		}
-		for ; n < 8; n++ {
-			DATA(8*m+n, U8(0))
-		}
+		DATA(8*m, U64(places))
 	}
 }
 

@@ -24,21 +24,31 @@ import (
 // short is a type's name in the names of kernels.
 func short(typ quant.Type) string { return strings.ReplaceAll(typ.String(), "_", "") }
 
-var constants = map[string]Mem{}
+// constants are the bytes of those that were defined, written those that a kernel uses.
+var (
+	constants = map[string][]byte{}
+	written   = map[string]Mem{}
+)
 
+// constant returns the place of a constant.
 func constant(name string) Mem {
-	if m, ok := constants[name]; ok {
+	m, ok := written[name]
+	if ok {
 		return m
 	}
-	panic("constant " + name)
+	b, ok := constants[name]
+	if !ok {
+		panic("constant " + name)
+	}
+	m = GLOBL(name, RODATA|NOPTR)
+	for i := 0; i < len(b); i += 8 {
+		DATA(i, U64(binary.LittleEndian.Uint64(b[i:])))
+	}
+	written[name] = m
+	return m
 }
 
-func define(name string, b []byte) {
-	constants[name] = GLOBL(name, RODATA|NOPTR)
-	for i, v := range b {
-		DATA(i, U8(v))
-	}
-}
+func define(name string, b []byte) { constants[name] = b }
 
 func repeat(b ...byte) []byte {
 	out := make([]byte, 0, 64)
@@ -65,8 +75,7 @@ func sixBitFields(base int) (shuffle, shift []byte) {
 }
 
 func defineConstants() {
-	constants["f127"] = GLOBL("f127", RODATA|NOPTR)
-	DATA(0, F32(127))
+	define("f127", binary.LittleEndian.AppendUint64(nil, uint64(math.Float32bits(127))))
 	defineCodebooks()
 	define("mask03", repeat(0x03))
 	define("mask04", repeat(0x04))
@@ -175,11 +184,7 @@ func main() {
 	floatPanels()
 	amx()
 	defineUnpacking()
-	for _, typ := range quantised() {
-		if first(typ) == typ && !typ.Traits().Columns {
-			unpackRows(typ)
-		}
-	}
+	unpackPanels()
 	floats := map[string][][2]int{"AVX2": {{1, 1}, {3, 1}, {2, 4}}, "VNNI": {{4, 2}, {4, 3}, {4, 4}}}
 	for _, isa := range []string{"AVX2", "VNNI"} {
 		for _, rt := range floats[isa] {

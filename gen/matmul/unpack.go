@@ -11,77 +11,85 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// unpacker turns packed superblocks into floats in the order of elements. Lanes 0 to 3 of a vector are of one block, 4
+// unpacker turns a panel's superblocks into floats in the order of elements. Lanes 0 to 3 of a vector are of one block, 4
 // to 7 of the next.
 type unpacker struct {
 	tile
-	signed bool // quants have their sign
-	scale  Mem  // [half][four vectors] of scales, in the order that they are multiplied in
-	least  Mem  // the same of minima
+	panel reg.Register
+	scale Mem // [half][four vectors] of scales, in the order that they are multiplied in
+	least Mem // the same of minima
 }
 
-// unpackRows emits the unpacking of n superblocks.
-func unpackRows(typ quant.Type) {
-	name := "unpack" + short(typ) + "AVX2"
-	TEXT(name, NOSPLIT, "func(dst *float32, w *byte, n uintptr)")
-	Doc(fmt.Sprintf("%s writes n superblocks of a packed %s row as floats. Scalar twin: unpackSuper in unpack.go.", name, typ))
-	k := &unpacker{tile: tile{isa: "AVX2", typ: typ, r: 1, t: 1}, signed: typ.Traits().Codebook != nil, scale: AllocLocal(256), least: AllocLocal(256)}
-	dst := Load(Param("dst"), GP64())
-	k.wp, k.n = Load(Param("w"), GP64()), Load(Param("n"), GP64())
-	var c *codes
-	if k.coded() {
-		c = k.codes(k.signed)
+// unpackPanels emits the unpacking of each form of panels: any type of the form would do.
+func unpackPanels() {
+	for _, p := range products[1:] {
+		unpackPanel("floats"+p.name+"AVX2", p.like)
 	}
+}
+
+func unpackPanel(name string, typ quant.Type) {
+	TEXT(name, NOSPLIT, "func(dst *float32, panel *byte, n, offset uintptr)")
+	Doc(fmt.Sprintf("%s writes n superblocks of a panel's row, whose quants lie offset above their values, as floats. Scalar twin: unpackSuper in unpack.go.", name))
+	k := &unpacker{tile: tile{isa: "AVX2", typ: typ, r: 1, t: 1}, scale: AllocLocal(512)}
+	k.least = k.scale.Offset(256)
+	dst, n := Load(Param("dst"), GP64()), Load(Param("n"), GP64())
+	k.panel = Load(Param("panel"), GP64())
 	w, tmp, x, off := k.vec(), k.vec(), k.vec(), k.vec()
-	if o := typ.Traits().Offset; o > 0 {
-		k.load(constant(fmt.Sprintf("offset%d", o)), off)
+	offset, err := Param("offset").Resolve()
+	if err != nil {
+		panic(err)
+	}
+	VPBROADCASTD(offset.Addr, off)
+	scale, quants, to, left, step := GP64(), GP64(), GP64(), GP64(), 2*32
+	nibbles := (&panel{k.tile}).nibblePairs()
+	if nibbles {
+		step *= 2
 	}
 	Label("super")
 	mark := k.next
 	k.keepScales()
 	k.next = mark
-	for v := range 8 {
-		if c != nil {
-			k.group(c, 0, v, w, tmp)
-		} else {
-			k.nibbleGroup(v, w, tmp)
-		}
-		for q := range 4 {
-			k.quarter(w, q, x, tmp)
-			if typ.Traits().Offset > 0 {
-				VPSUBD(off, x, x)
-			}
-			VCVTDQ2PS(x, x)
-			at := 32*q + 128*(v/4)
-			VMULPS(k.scale.Offset(at), x, x)
-			if k.minima() {
-				VSUBPS(k.least.Offset(at), x, x)
-			}
-			VMOVUPS(x.AsX(), Mem{Base: dst, Disp: 4 * (64*q + 4*v)})
-			VEXTRACTF128(U8(1), x, Mem{Base: dst, Disp: 4 * (64*q + 32 + 4*v)})
-		}
+	LEAQ(k.scale, scale)
+	LEAQ(k.at(layout.PanelQuants), quants)
+	MOVQ(dst, to)
+	MOVQ(U32(8), left)
+	Label("group")
+	VMOVDQU(Mem{Base: quants}, w)
+	if nibbles {
+		VMOVDQU(Mem{Base: quants, Disp: 64}, x)
+		VPSLLW(U8(4), x, x)
+		VPOR(x, w, w)
 	}
-	ADDQ(U32(uint32(layout.Of(typ).Bytes)), k.wp)
+	for q := range 4 {
+		k.quarter(w, q, x, tmp)
+		VPSUBD(off, x, x)
+		VCVTDQ2PS(x, x)
+		VMULPS(Mem{Base: scale, Disp: 32 * q}, x, x)
+		if k.minima() {
+			VSUBPS(Mem{Base: scale, Disp: 256 + 32*q}, x, x)
+		}
+		VMOVUPS(x.AsX(), Mem{Base: to, Disp: 256 * q})
+		VEXTRACTF128(U8(1), x, Mem{Base: to, Disp: 256*q + 128})
+	}
+	ADDQ(U32(uint32(step)), quants)
+	ADDQ(U8(16), to)
+	DECQ(left)
+	JEQ(LabelRef("done"))
+	CMPQ(left, Imm(4))
+	JNE(LabelRef("group"))
+	ADDQ(U32(128), scale) // of second halves
+	JMP(LabelRef("group"))
+	Label("done")
+	ADDQ(U32(uint32(2*layout.Panel(typ, true))), k.panel)
 	ADDQ(U32(4*quant.QKK), dst)
-	DECQ(k.n)
+	DECQ(n)
 	JNZ(LabelRef("super"))
 	VZEROUPPER()
 	RET()
 }
 
-// nibbleGroup is group of types without two or three bits or a codebook.
-func (k *unpacker) nibbleGroup(v int, w, tmp reg.VecPhysical) {
-	VMOVDQU(k.row(0, k.super().Quants+32*(v%4)), w)
-	if v >= 4 {
-		VPSRLW(U8(4), w, w)
-	}
-	VPAND(constant("mask0f"), w, w)
-	if above := k.above(); above != "" {
-		k.highBits(0, v, tmp)
-		VPAND(constant(above), tmp, tmp)
-		VPOR(tmp, w, w)
-	}
-}
+// at addresses byte disp of the row's superblock: it is the first of a pair.
+func (k *unpacker) at(disp int) Mem { return Mem{Base: k.panel, Disp: 2 * disp} }
 
 // quarter leaves bytes 8q… of w as dwords in x.
 func (k *unpacker) quarter(w reg.VecPhysical, q int, x, tmp reg.VecPhysical) {
@@ -94,25 +102,12 @@ func (k *unpacker) quarter(w reg.VecPhysical, q int, x, tmp reg.VecPhysical) {
 		VPSRLDQ(U8(8), from.AsX(), tmp.AsX())
 		from = tmp
 	}
-	if k.signed {
-		VPMOVSXBD(from.AsX(), x)
-	} else {
-		VPMOVZXBD(from.AsX(), x)
-	}
+	VPMOVZXBD(from.AsX(), x)
 }
 
 // keepScales writes a superblock's scales and minima to the stack.
 func (k *unpacker) keepScales() {
-	dw, m, tmp := k.vec(), k.vec(), k.vec()
-	if k.smallFloats() {
-		k.smallScales(0, dw, m, tmp)
-	} else {
-		k.scales(0, dw, m, tmp)
-	}
-	if k.typ.Traits().Scales == quant.BlockMin { // which is added
-		VXORPS(constant("signs"), m, m)
-	}
-	words, half, index := k.vec(), k.vec(), k.vec()
+	unit, half, index := k.vec(), k.vec(), k.vec()
 	spread := func(v reg.VecPhysical, to Mem, h int) {
 		for q := range 4 {
 			VMOVDQU(constant(fmt.Sprintf("blocksOf%d", q)), index)
@@ -120,40 +115,46 @@ func (k *unpacker) keepScales() {
 			VMOVUPS(index, to.Offset(128*h+32*q))
 		}
 	}
-	for h := range 2 {
-		part := func(read func(int, reg.VecPhysical), unit reg.VecPhysical, to Mem) {
-			read(0, words)
-			if h == 0 {
-				VPSLLD(U8(16), words, words)
-			}
-			VPSRAD(U8(16), words, words)
-			VCVTDQ2PS(words, half)
-			VMULPS(half, unit, half)
-			spread(half, to, h)
+	// words multiplies the unit by the words of a half, which are the upper ones once they are shifted.
+	words := func(from, h, shift int, to Mem) {
+		VMOVDQU(k.at(from), half)
+		if shift > 0 {
+			VPSLLD(U8(byte(shift)), half, half)
 		}
-		if k.smallFloats() {
-			spread([]reg.VecPhysical{dw, m}[h], k.scale, h)
-			continue
-		}
-		if !k.twoSums() {
-			spread(dw, k.scale, h)
-			if k.minima() {
-				spread(m, k.least, h)
-			}
-			continue
-		}
-		part(k.halfScales, dw, k.scale)
+		VPSRAD(U8(16), half, half)
+		VCVTDQ2PS(half, half)
+		VMULPS(half, unit, half)
+		spread(half, to, h)
+	}
+	VMOVUPS(k.at(layout.PanelScale), unit)
+	switch {
+	case k.smallFloats():
+		spread(unit, k.scale, 0)
+		VMOVUPS(k.at(layout.PanelMin), half)
+		spread(half, k.scale, 1)
+	case k.twoSums():
+		words(layout.PanelMin, 0, 0, k.scale)
+		words(layout.PanelHigh, 1, 0, k.scale)
 		if k.nibbleMinima() {
-			part(k.halfMinima, m, k.least)
+			VMOVUPS(k.at(layout.PanelLeast+32), unit)
+			words(layout.PanelLeast, 0, 16, k.least)
+			words(layout.PanelLeast, 1, 0, k.least)
+		}
+	default:
+		for h := range 2 {
+			spread(unit, k.scale, h)
+		}
+		if k.minima() {
+			VMOVUPS(k.at(layout.PanelMin), unit)
+			for h := range 2 {
+				spread(unit, k.least, h)
+			}
 		}
 	}
 }
 
 // defineUnpacking defines what unpacking needs.
 func defineUnpacking() {
-	for _, o := range []byte{1, 4, 16, 32} {
-		define(fmt.Sprintf("offset%d", o), repeat(o, 0, 0, 0))
-	}
 	for q := range byte(4) {
 		var b []byte
 		for i := range byte(8) {

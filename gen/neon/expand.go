@@ -29,6 +29,9 @@ func (k *kernel) expand() {
 		f := k.factors(0, h)
 		keep := func(v vec, at int) { k.store('q', v, dst, at+16*h) }
 		keep(f.scale, layout.NeonScale)
+		if k.traits().Scales == quant.BlockMin { // panels of its form subtract minima
+			k.op2("fneg", f.min, f.min)
+		}
 		if k.traits().Scales.Minima() {
 			keep(f.min, layout.NeonMin)
 		}

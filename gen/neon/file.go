@@ -9,37 +9,33 @@ import (
 // Rows as files have them: of each half of a superblock the quants are brought into the lanes of packed rows in
 // registers. What follows is the same, so that products have the bits of packed rows.
 
+// mapped are the types that have products with rows as files have them, where there are dot products of bytes. Rows of
+// other types, and of all types elsewhere, are packed first.
+var mapped = []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q5_K, quant.Q6_K}
+
+// packed are the types whose rows are packed by a kernel. The other types' rows take quant's portable decoder anyway.
+var packed = append([]quant.Type{
+	quant.Q4_1, quant.Q5_0, quant.Q5_1, quant.IQ4_NL, quant.IQ4_XS, quant.MXFP4, quant.Q2_K, quant.Q3_K, quant.TQ2_0,
+}, mapped...)
+
 // files emits all.
 func files(f *file) {
 	kernel := func(typ quant.Type, isa string) *kernel {
 		return &kernel{file: f, isa: isa, typ: typ, r: 1, t: 1, filed: true}
 	}
-	for _, typ := range quant.Types() {
-		if !typ.Quantised() {
-			continue
+	list, packs := "", ""
+	for _, typ := range mapped {
+		k := kernel(typ, dots)
+		for _, reading := range []string{near, far, scattered} {
+			kernel(typ, dots).stream(reading)
 		}
-		for _, isa := range []string{plain, dots} {
-			for _, reading := range []string{near, far, scattered} {
-				kernel(typ, isa).stream(reading)
-			}
-		}
+		list += fmt.Sprintf("\t\tquant.%s: {%s, %s, %s},\n", typ, k.streamName(near), k.streamName(far), k.streamName(scattered))
+	}
+	for _, typ := range packed {
 		kernel(typ, plain).packFile()
+		packs += fmt.Sprintf("\t\tquant.%s: %s,\n", typ, packName(typ))
 	}
-	for _, isa := range []string{plain, dots} {
-		fmt.Fprintf(&f.stubs, "\n// files%s returns the kernels of rows as files have them.\nfunc files%s() map[quant.Type]fileKernels {\n\treturn map[quant.Type]fileKernels{\n", isa, isa)
-		for _, typ := range quant.Types() {
-			if typ.Quantised() {
-				k := kernel(typ, isa)
-				fmt.Fprintf(&f.stubs, "\t\tquant.%s: {%s, %s, %s},\n", typ, k.streamName(near), k.streamName(far), k.streamName(scattered))
-			}
-		}
-		f.stubs.WriteString("\t}\n}\n")
-	}
-	f.stubs.WriteString("\n// packs returns what packs rows.\nfunc packs() map[quant.Type]func(dst, src *byte, n, ahead uintptr) {\n\treturn map[quant.Type]func(dst, src *byte, n, ahead uintptr){\n")
-	for _, typ := range quant.Types() {
-		if typ.Quantised() {
-			fmt.Fprintf(&f.stubs, "\t\tquant.%s: %s,\n", typ, packName(typ))
-		}
-	}
-	f.stubs.WriteString("\t}\n}\n")
+	fmt.Fprintf(&f.stubs, "\n// files%s returns the kernels of rows as files have them.\nfunc files%s() map[quant.Type]fileKernels {\n\treturn map[quant.Type]fileKernels{\n%s\t}\n}\n", dots, dots, list)
+	const pack = "func(dst, src *byte, n, ahead uintptr)"
+	fmt.Fprintf(&f.stubs, "\n// packs returns what packs rows.\nfunc packs() map[quant.Type]%s {\n\treturn map[quant.Type]%s{\n%s\t}\n}\n", pack, pack, packs)
 }

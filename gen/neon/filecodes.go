@@ -48,33 +48,7 @@ func (k *kernel) fileCodes(h int) []vec {
 		if k.typ == quant.Q3_K {
 			k.above(g, 0, func(j int) int { return 2 - (4*h + j) }, 0x04)
 		}
-	case quant.TQ1_0:
-		k.digits(g, h)
-	case quant.Q1_0: // bit i of a word is that of element i
-		words := k.vec()
-		for _, w := range g {
-			k.zero(w)
-		}
-		k.load('q', words, w, 2+size*h)
-		k.wordBits(g, words, 1)
-	case quant.Q2_0:
-		k.neighbours(g, h)
-	case quant.NVFP4: // of 16 elements, eight bytes have those of the first eight below those of the others
-		v := k.vecsOf(4)
-		for j := range v {
-			k.load('q', v[j], w, 4+size*(2*h+j/2)+16*(j%2))
-		}
-		k.transpose(v)
-		for i, lo := range v {
-			to := g[i/2*4+i%2:]
-			k.shift("ushr", 8, to[2], lo, 4)
-			k.op("and", to[0], lo, k.masks[0x0f])
-		}
 	default:
-		if k.onGrid() {
-			k.gridCodes(g, h)
-			break
-		}
 		first := size - 16
 		if k.typ == quant.IQ4_XS {
 			size, first = 16, filelayout.XS
@@ -190,67 +164,6 @@ func (k *kernel) wordBits(g []vec, words vec, to int) {
 		}
 		k.shiftBytes(d, two, func(i int) int { return to - 4*(v%2) - i%4 })
 		k.op("bit", g[v], d, k.masks[1<<to])
-	}
-	k.vecs = mark
-}
-
-// neighbours leaves codes of Q2_0, whose bytes have four elements side by side, in g.
-func (k *kernel) neighbours(g []vec, h int) {
-	mark := k.vecs
-	two, index := k.vecsOf(2), k.vec()
-	for i, d := range two {
-		k.load('q', d, k.w[0], 2+k.typ.BlockBytes()*(2*h+i))
-	}
-	for v, d := range g {
-		var b []byte
-		for j := range 4 {
-			for range 4 {
-				b = append(b, byte(8*j+v))
-			}
-		}
-		k.constant(index, k.table, b...)
-		k.tblPair(d, two[0], index)
-		k.shiftBytes(d, d, func(i int) int { return -2 * (i % 4) })
-		k.op("and", d, d, k.masks[0x03])
-	}
-	k.vecs = mark
-}
-
-// digits leaves codes of TQ1_0 in g: a byte times three to the power of n has digit n as its highest, which is how
-// often 256/3 goes into it.
-func (k *kernel) digits(g []vec, h int) {
-	mark := k.vecs
-	bytes, second, last, powers, half := k.vecsOf(2), k.vec(), k.vec(), k.vec(), k.vec()
-	for i, d := range bytes {
-		k.load('q', d, k.w[0], 16*i)
-	}
-	if h == 1 {
-		k.load('q', second, k.w[0], filelayout.Digits16)
-		k.load('s', last, k.w[0], filelayout.Digits4)
-	}
-	for v, d := range g {
-		n := [4]int{0, 1, 2, 3}
-		if h == 0 {
-			k.dup(d, bytes[v/4], v%4)
-		} else {
-			k.dup(d, second, v%4)
-			k.insertLane(d, 0, bytes[v/4], v%4)
-			n = [4]int{4, 0, 2, 4}
-			if v >= 4 {
-				k.insertLane(d, 3, last, 0)
-				n = [4]int{4, 1, 3, v - 4}
-			}
-		}
-		var b []byte
-		for _, n := range n {
-			power := [5]byte{1, 3, 9, 27, 81}[n]
-			b = append(b, power, power, power, power)
-		}
-		k.constant(powers, k.table, b...)
-		k.op("mul.b", d, d, powers)
-		k.shift("ushr", 8, half, d, 1)
-		k.op("uhadd.b", d, d, half)
-		k.shift("ushr", 8, d, d, 6)
 	}
 	k.vecs = mark
 }

@@ -31,13 +31,6 @@ func (k *kernel) packFile() {
 	case quant.SixBits:
 		k.packSixBits(dst)
 	case quant.SuperScale:
-	case quant.SmallFloats:
-		for h := range 2 {
-			for i, d := range k.fileSmallScales(h) {
-				k.store('s', d, dst, 8*i+4*h)
-			}
-			k.vecs = mark + 1
-		}
 	default:
 		for h := range 2 {
 			k.fileScales(d, h)
@@ -54,10 +47,10 @@ func (k *kernel) packFile() {
 	}
 	if at.Unit > 0 {
 		width := byte('h')
-		if k.traits().Scales.Minima() || k.small() {
-			width = 's' // two, or a factor
+		if k.traits().Scales.Minima() {
+			width = 's' // two
 		}
-		k.fileUnit(d, width)
+		k.load(width, d, src, unitAt(k.typ))
 		k.store(width, d, dst, at.Unit)
 	}
 	for h := range 2 {

@@ -40,19 +40,7 @@ func (k *kernel) fileScales(d vec, h int) {
 		k.op("and", d, d, k.masks[0x0f])
 		k.shiftBytes(upper, upper, func(i int) int { return 4 - 2*(i%4) })
 		k.less32(d, upper)
-	case quant.Q1_0:
-		k.load('h', d, w, k.typ.BlockBytes()*h)
-		k.dupHalf(d, d)
-	case quant.Q2_0:
-		k.load('h', d, w, k.typ.BlockBytes()*2*h)
-		k.load('h', upper, w, k.typ.BlockBytes()*(2*h+1))
-		k.op("zip1.h", d, d, upper)
-		k.op("zip1.h", d, d, d)
 	default:
-		if k.onGrid() {
-			k.gridScales(d, h)
-			break
-		}
 		k.gather('h', "zip1.h", "zip1", d, 0, h)
 	}
 	k.vecs = mark
@@ -74,43 +62,10 @@ func unitAt(typ quant.Type) int {
 		return filelayout.Q3KUnit
 	case quant.Q6_K:
 		return filelayout.Q6KUnit
-	case quant.TQ1_0:
-		return filelayout.TQ1Unit
 	case quant.TQ2_0:
 		return filelayout.TQUnit
 	}
-	return 0 // IQ4_XS and types on grids
-}
-
-// fileUnit loads what packed rows have as their unit.
-func (k *kernel) fileUnit(d vec, width byte) {
-	switch k.typ {
-	case quant.NVFP4: // a factor of 1, times two to the power of layout.ScaleShift
-		k.lanes(d, 0x43, 24)
-	case quant.IQ1_M:
-		k.scatteredUnit(d)
-	default:
-		k.load(width, d, k.w[0], unitAt(k.typ))
-	}
-}
-
-// fileSmallScales returns the scales of half h, of blocks' first halves and of second ones, a byte each. 0x7f, which is
-// no number, becomes zero.
-func (k *kernel) fileSmallScales(h int) [2]vec {
-	d := [2]vec{k.vec(), k.vec()}
-	mark := k.vecs
-	seven, other := k.vec(), k.vec()
-	k.load('s', d[0], k.w[0], k.typ.BlockBytes()*2*h)
-	k.load('s', other, k.w[0], k.typ.BlockBytes()*(2*h+1))
-	k.op("zip1", d[0], d[0], other)
-	k.movi(seven, 0x7f)
-	k.op("and", d[0], d[0], seven)
-	k.op("cmeq.b", seven, d[0], seven)
-	k.op("bic", d[0], d[0], seven)
-	k.op("uzp2.b", d[1], d[0], d[0])
-	k.op("uzp1.b", d[0], d[0], d[0])
-	k.vecs = mark
-	return d
+	return 0 // IQ4_XS
 }
 
 // fileSixBits loads scales and minima of SixBits: bytes 4… hold six bits of scales 0 to 3, bytes 8… of minima, and

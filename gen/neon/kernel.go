@@ -20,8 +20,9 @@ type kernel struct {
 	isa  string
 	typ  quant.Type
 	r, t int
-	// panel says that rows are a panel's, which hold bytes with their sign.
-	panel bool
+	// panel is the form of the panel that rows belong to, which hold bytes with their sign; empty: of none. Typ is one
+	// of the form's types then.
+	panel string
 	// filed says that rows are as files have them.
 	filed bool
 
@@ -30,9 +31,7 @@ type kernel struct {
 	table  reg
 	masks  map[byte]vec
 	book   vec
-	grid   reg   // the entries of a type on a grid, as its rows are in files
-	parts  []reg // what indices of its four blocks are taken from: lower parts, and the upper ones of all
-	shifts vec   // of SixBits' fields
+	shifts vec // of SixBits' fields
 	// What scales are computed with: kept where there are registers to spare, otherwise made anew.
 	kept map[string]vec
 }
@@ -76,7 +75,7 @@ func known(t quant.Type) bool {
 
 // bytes is the size of a superblock of weights.
 func (k *kernel) bytes() int {
-	if k.panel {
+	if k.panel != "" {
 		return layout.NeonPanel(k.typ)
 	}
 	if k.filed {
@@ -88,7 +87,7 @@ func (k *kernel) bytes() int {
 // prepare loads what stays in registers.
 func (k *kernel) prepare() {
 	k.table = k.constants()
-	if k.panel {
+	if k.panel != "" {
 		return
 	}
 	k.masks = map[byte]vec{}
@@ -141,11 +140,6 @@ func (k *kernel) prepare() {
 		case quant.Q3_K, quant.IQ4_XS:
 			mask(0x0f)
 			mask(0x30)
-		case quant.Q1_0:
-			mask(0x02)
-		}
-		if k.onGrid() {
-			k.prepareGrid()
 		}
 		return
 	}

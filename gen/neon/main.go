@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -36,6 +37,10 @@ func products(f *file) {
 		if !known(typ) || first(typ) != typ {
 			continue
 		}
+		(&kernel{file: f, isa: plain, typ: typ, r: 1, t: 1}).expand()
+		if layout.FormOf(typ) != layout.Own {
+			continue
+		}
 		for _, isa := range []string{plain, dots} {
 			s := shapeOf(typ, isa)
 			tile := func(r, t int) *kernel { return &kernel{file: f, isa: isa, typ: typ, r: r, t: t} }
@@ -44,13 +49,18 @@ func products(f *file) {
 			}
 			tile(s.rows, 1).rows()
 			tile(s.block[0], s.block[1]).tokens("tile")
-			panel := tile(s.panel[0], s.panel[1])
-			panel.panel = true
-			panel.tokens("panel")
 		}
-		(&kernel{file: f, isa: plain, typ: typ, r: 1, t: 1}).expand()
-		(&kernel{file: f, isa: plain, typ: typ, r: 1, t: 1}).expandPairs()
-		(&kernel{file: f, isa: matrices, typ: typ}).pairs()
+	}
+	for _, of := range forms {
+		for _, isa := range []string{plain, dots} {
+			s := shapeOf(of.typ, isa)
+			for _, size := range [][2]int{s.panel, {s.rows, 1}} {
+				(&kernel{file: f, isa: isa, typ: of.typ, panel: of.name, r: size[0], t: size[1]}).tokens("panel")
+			}
+		}
+		pairs := &kernel{file: f, isa: matrices, typ: of.typ, panel: of.name}
+		pairs.pairRow()
+		pairs.pairs()
 	}
 	for _, typ := range []quant.Type{quant.F32, quant.F16, quant.BF16} {
 		tile := func(r, t int) *floats { return &floats{kernel{file: f, isa: plain, typ: typ, r: r, t: t}} }
@@ -74,12 +84,34 @@ func (f *file) listPairs() {
 	fmt.Fprintf(&f.stubs, "\n// pairs%s returns the quantised types' panels.\nfunc pairs%s() map[quant.Type]pairs {\n\treturn map[quant.Type]pairs{\n", matrices, matrices)
 	for _, typ := range quant.Computed() {
 		if known(typ) {
-			name := strings.ReplaceAll(first(typ).String(), "_", "")
-			fmt.Fprintf(&f.stubs, "\t\tquant.%s: {block{%d, %d, panel%s%s%dx%d}, expand%s%s},\n",
+			name := formOf(typ)
+			fmt.Fprintf(&f.stubs, "\t\tquant.%s: {block{%d, %d, panel%s%s%dx%d}, pairRow%s%s},\n",
 				constantName(typ), matrixRows, matrixTokens, name, matrices, matrixRows, matrixTokens, name, matrices)
 		}
 	}
 	f.stubs.WriteString("\t}\n}\n")
+}
+
+// forms are the forms of panels, each with a type whose scales have it. Panels hold the same numbers whatever type they
+// were expanded from, so each form has its products once.
+var forms = []struct {
+	name string
+	typ  quant.Type
+}{{"Blocks", quant.Q8_0}, {"BlockMinima", quant.Q4_K}, {"Halves", quant.Q6_K}, {"HalfMinima", quant.Q2_K}, {"SmallScales", quant.NVFP4}}
+
+// formOf returns the name of the form of typ's panels.
+func formOf(typ quant.Type) string {
+	switch typ.Traits().Scales {
+	case quant.BlockMin, quant.SixBits:
+		return "BlockMinima"
+	case quant.HalfBlocks:
+		return "Halves"
+	case quant.NibbleMinima:
+		return "HalfMinima"
+	case quant.SmallFloats:
+		return "SmallScales"
+	}
+	return "Blocks"
 }
 
 // shape holds the rows of a tile of one token, and rows and tokens of blocks and of panels: what registers hold.
@@ -108,10 +140,14 @@ func (f *file) list(isa string) {
 		if !known(typ) {
 			continue
 		}
-		name, s := strings.ReplaceAll(first(typ).String(), "_", ""), shapeOf(typ, isa)
-		fmt.Fprintf(&f.stubs, "\t\tquant.%s: {\n\t\t\tstream%s%s, far%s%s, scatter%s%s, %d, tile%s%s%dx1,\n", constantName(typ), name, isa, name, isa, name, isa, s.rows, name, isa, s.rows)
-		fmt.Fprintf(&f.stubs, "\t\t\tblock{%d, %d, tile%s%s%dx%d},\n\t\t\tblock{%d, %d, panel%s%s%dx%d},\n\t\t\texpand%s%s,\n\t\t},\n",
-			s.block[0], s.block[1], name, isa, s.block[0], s.block[1], s.panel[0], s.panel[1], name, isa, s.panel[0], s.panel[1], name, plain)
+		name, form, s := strings.ReplaceAll(first(typ).String(), "_", ""), formOf(typ), shapeOf(typ, isa)
+		fmt.Fprintf(&f.stubs, "\t\tquant.%s: {\n\t\t\tpanel: block{%d, %d, panel%s%s%dx%d}, expand: expand%s%s,\n", constantName(typ), s.panel[0], s.panel[1], form, isa, s.panel[0], s.panel[1], name, plain)
+		if layout.FormOf(typ) != layout.Own {
+			fmt.Fprintf(&f.stubs, "\t\t\teach: block{%d, 1, panel%s%s%dx1},\n\t\t},\n", s.rows, form, isa, s.rows)
+			continue
+		}
+		fmt.Fprintf(&f.stubs, "\t\t\tnear: stream%s%s, far: far%s%s, scatter: scatter%s%s, rows: %d, tile: tile%s%s%dx1,\n", name, isa, name, isa, name, isa, s.rows, name, isa, s.rows)
+		fmt.Fprintf(&f.stubs, "\t\t\tblock: block{%d, %d, tile%s%s%dx%d},\n\t\t},\n", s.block[0], s.block[1], name, isa, s.block[0], s.block[1])
 	}
 	f.stubs.WriteString("\t}\n}\n")
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math/bits"
-	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -89,25 +88,16 @@ func (f *file) spreadTokens(dst reg, at int, a, b vec) {
 	}
 }
 
-// expandPairs emits what writes n superblocks of a packed row as one of a pair's rows in a panel.
-func (k *kernel) expandPairs() {
-	name := "expand" + strings.ReplaceAll(k.typ.String(), "_", "") + matrices
-	k.function(name, "func(dst *byte, w *byte, n uintptr)",
-		fmt.Sprintf("writes n superblocks of a packed %s row as one row of a panel's pair. Scalar twin: superblock in unpack.go.", k.typ))
+// pairRow emits what writes n superblocks of a panel's row, as expand leaves them, as one row of a pair.
+func (k *kernel) pairRow() {
+	k.function("pairRow"+k.panel+matrices, "func(dst *byte, panel *byte, n uintptr)",
+		"writes n superblocks of a panel's row as one row of a panel's pair. It has no scalar twin, as it only moves what expanders wrote.")
 	dst := k.param("dst")
-	k.w, k.n = []reg{k.param("w")}, k.param("n")
-	k.addImm(k.w[0], k.skip())
-	k.prepare()
-	var offset vec
-	if o := k.offset(); o > 0 {
-		offset = k.vec()
-		k.movi(offset, byte(o))
-	}
+	k.w, k.n = []reg{k.param("panel")}, k.param("n")
 	k.label("super")
-	mark := k.vecs
 	for h := range 2 {
-		k.vecs = mark
-		f := k.factors(0, h)
+		k.vecs = 0
+		f := k.panelFactors(0, h)
 		z := k.vec()
 		// Each of four lanes twice, for two tokens.
 		spread := func(v vec, at int) {
@@ -118,7 +108,9 @@ func (k *kernel) expandPairs() {
 				k.store('d', z, dst, at+16*(4*h+2*i+1))
 			}
 		}
-		spread(f.scale, layout.PairScale)
+		if !k.small() {
+			spread(f.scale, layout.PairScale)
+		}
 		if k.traits().Scales.Minima() {
 			spread(f.min, layout.PairMin)
 		}
@@ -134,16 +126,10 @@ func (k *kernel) expandPairs() {
 			spread(f.least, layout.PairLeast+128)
 		}
 		for c := range 4 {
-			k.vecs = mark
-			raw, a, b, z := k.vec(), k.vec(), k.vec(), k.vec()
-			for i, w := range []vec{a, b} {
-				g := 2*c + i
-				k.raw(raw, 0, g%len(k.sources()), h)
-				k.unpack(w, raw, z, 0, g, h)
-				if k.offset() > 0 {
-					k.op("sub.b", w, w, offset)
-				}
-			}
+			k.vecs = 0
+			a, b, z := k.vec(), k.vec(), k.vec()
+			k.load('q', a, k.w[0], layout.NeonQuants+64*c+16*h)
+			k.load('q', b, k.w[0], layout.NeonQuants+64*c+32+16*h)
 			for i := range 2 {
 				k.op([]string{"zip1", "zip2"}[i], z, a, b)
 				k.store('d', z, dst, layout.PairQuants+64*(4*h+2*i)+16*c)
@@ -152,7 +138,7 @@ func (k *kernel) expandPairs() {
 			}
 		}
 	}
-	k.addImm(k.w[0], k.bytes())
+	k.addImm(k.w[0], layout.NeonPanel(k.typ))
 	k.addImm(dst, 2*layout.PairPanel(k.typ))
 	k.down(k.n, 1, "super")
 	k.ret()
@@ -164,7 +150,7 @@ func (k *kernel) pairs() {
 	k.r, k.t = matrixRows, matrixTokens
 	name := k.name("panel")
 	k.function(name, tileSignature+", acc *float32, part uintptr)",
-		fmt.Sprintf("computes out[t][r] of %d rows of a panel of %s and %d arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.", k.r, k.typ, k.t))
+		fmt.Sprintf("computes out[t][r] of %d rows of a panel and %d arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.", k.r, k.t))
 	general := k.next
 	n, kept, part := k.param("n"), k.param("acc"), k.param("part")
 	begin := k.pointers("w", "rowBytes", rows)
@@ -320,7 +306,7 @@ func (k *kernel) step(acc []vec, quants, blocks, xQuants, xBlocks []reg) {
 			k.load('q', v, blocks[i], layout.PairMin)
 			for t := range tokens {
 				k.load('q', s, xBlocks[t], layout.PairMin)
-				k.op(map[bool]string{true: "fmla", false: "fmls"}[k.traits().Scales == quant.BlockMin], acc[i*tokens+t], v, s)
+				k.op("fmls", acc[i*tokens+t], v, s)
 			}
 		}
 	}

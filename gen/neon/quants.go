@@ -2,13 +2,14 @@ package main
 
 import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // sources lists the vectors of quants of a row, each with the groups that it holds.
 func (k *kernel) sources() (groups [][]int) {
 	n := 8
 	switch b := k.traits().Bits; {
-	case k.panel || b == 8:
+	case k.panel != "" || b == 8:
 	case b < 4:
 		n = 2
 	default:
@@ -24,7 +25,7 @@ func (k *kernel) sources() (groups [][]int) {
 // raw loads vector v of row r's quants.
 func (k *kernel) raw(d vec, r, v, h int) {
 	at := 32*v + 16*h
-	if k.panel {
+	if k.panel != "" {
 		at += layout.NeonQuants
 	}
 	k.load('q', d, k.w[r], at)
@@ -36,7 +37,7 @@ func (k *kernel) unpack(d, raw, tmp vec, r, v, h int) {
 	b := k.traits().Bits
 	high := layout.Of(k.typ).High - layout.Of(k.typ).Quants + 16*h
 	switch {
-	case b == 8 || k.panel:
+	case b == 8 || k.panel != "":
 		if d != raw {
 			k.move(d, raw)
 		}
@@ -80,15 +81,29 @@ func (k *kernel) insert(d, tmp vec, r, at, above int, mask byte) {
 
 // offset is the number that unpacked bytes lie above their values.
 func (k *kernel) offset() int {
-	if k.panel || k.traits().Bits == 8 || k.traits().Codebook != nil {
+	if k.panel != "" || k.traits().Bits == 8 || k.traits().Codebook != nil {
 		return 0
 	}
 	return k.traits().Offset
 }
 
-// largest is the largest magnitude of unpacked bytes.
+// largest is the largest magnitude of unpacked bytes, in panels of those of all types of the form.
 func (k *kernel) largest() int {
-	t := k.traits()
+	if k.panel == "" {
+		return magnitude(k.typ, false)
+	}
+	most := 0
+	for _, typ := range quant.Types() {
+		if known(typ) && formOf(typ) == k.panel {
+			most = max(most, magnitude(typ, true))
+		}
+	}
+	return most
+}
+
+// magnitude returns the largest magnitude of typ's bytes, with their sign or offset above their values.
+func magnitude(typ quant.Type, signed bool) int {
+	t := typ.Traits()
 	switch {
 	case t.Bits == 8:
 		return 128
@@ -98,7 +113,7 @@ func (k *kernel) largest() int {
 			most = max(most, int(v), -int(v))
 		}
 		return most
-	case k.panel:
+	case signed:
 		return max(t.Offset, 1<<t.Bits-1-t.Offset)
 	}
 	return 1<<t.Bits - 1

@@ -13,7 +13,7 @@ type factors struct {
 }
 
 func (k *kernel) factors(r, h int) factors {
-	if k.panel {
+	if k.panel != "" {
 		return k.panelFactors(r, h)
 	}
 	w, unit := k.w[r], k.header(layout.Of(k.typ).Unit)
@@ -108,19 +108,9 @@ func (k *kernel) smallScales(w reg, h int) factors {
 	f := factors{first: k.vec(), second: k.vec()}
 	f.scale = f.first // which panels keep, too
 	factor := k.vec()
-	var bytes [2]vec
-	if k.filed {
-		k.fileUnit(factor, 's')
-		bytes = k.fileSmallScales(h)
-	} else {
-		k.load('s', factor, w, k.header(layout.Of(k.typ).Unit))
-	}
+	k.load('s', factor, w, k.header(layout.Of(k.typ).Unit))
 	for i, d := range []vec{f.first, f.second} {
-		if k.filed {
-			k.move(d, bytes[i])
-		} else {
-			k.load('s', d, w, k.header(8*i+4*h))
-		}
+		k.load('s', d, w, k.header(8*i+4*h))
 		k.op2("uxtl.b", d, d)
 		k.op2("uxtl", d, d)
 		k.shift("shl", 32, d, d, layout.ScaleShift)
@@ -160,11 +150,7 @@ func (k *kernel) split(f factors) {
 
 // unit loads a binary16 number into every lane as float32.
 func (k *kernel) unit(d vec, w reg, at int) {
-	if k.filed && k.typ == quant.IQ1_M {
-		k.scatteredUnit(d)
-	} else {
-		k.load('h', d, w, at)
-	}
+	k.load('h', d, w, at)
 	k.halfToSingle(d, d)
 	k.dup(d, d, 0)
 }
@@ -251,7 +237,7 @@ func (k *kernel) accumulate(sums []*sum, f factors, s vec, t, h int, acc vec) {
 		return
 	}
 	k.load('q', s, k.x[t], layout.ActDSum+16*h)
-	if k.traits().Scales == quant.BlockMin {
+	if k.traits().Scales == quant.BlockMin { // whose minima are added
 		k.op("fmla", acc, f.min, s)
 	} else {
 		k.op("fmls", acc, f.min, s)

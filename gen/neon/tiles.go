@@ -10,7 +10,11 @@ import (
 
 // name is the kernel's.
 func (k *kernel) name(kind string) string {
-	return fmt.Sprintf("%s%s%s%dx%d", kind, strings.ReplaceAll(k.typ.String(), "_", ""), k.isa, k.r, k.t)
+	of := k.panel
+	if of == "" {
+		of = strings.ReplaceAll(k.typ.String(), "_", "")
+	}
+	return fmt.Sprintf("%s%s%s%dx%d", kind, of, k.isa, k.r, k.t)
 }
 
 const tileSignature = "func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr"
@@ -40,7 +44,7 @@ func (k *kernel) operands(skip int) {
 
 // skip returns the number of bytes before the quants.
 func (k *kernel) skip() int {
-	if k.panel || k.filed {
+	if k.panel != "" || k.filed {
 		return 0
 	}
 	return layout.Of(k.typ).Quants
@@ -124,9 +128,12 @@ func (f *file) output(out reg, off int, a, b []vec) {
 // tokens emits a tile of several tokens, which may be called for one part of the columns after the other. The halves of
 // superblocks are computed in two passes, so that accumulators stay in registers.
 func (k *kernel) tokens(kind string) {
-	name := k.name(kind)
+	name, of := k.name(kind), k.typ.String()
+	if k.panel != "" {
+		of = "panel"
+	}
 	k.function(name, tileSignature+", acc *float32, part uintptr)",
-		fmt.Sprintf("computes out[t][r] of %d %s rows and %d tokens. Scalar twin: dotGeneric in matmul_generic.go.", k.r, k.typ, k.t))
+		fmt.Sprintf("computes out[t][r] of %d %s rows and %d tokens. Scalar twin: dotGeneric in matmul_generic.go.", k.r, of, k.t))
 	general, vectors := k.next, k.vecs
 	for h := range 2 {
 		k.next, k.vecs = general, vectors

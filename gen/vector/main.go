@@ -79,8 +79,8 @@ func table(name string, f func(i int) uint32) Mem {
 		return m
 	}
 	m := GLOBL(name, RODATA|NOPTR)
-	for i := range 8 {
-		DATA(4*i, U32(f(i)))
+	for i := 0; i < 8; i += 2 {
+		DATA(4*i, U64(uint64(f(i))|uint64(f(i+1))<<32))
 	}
 	tables[name] = m
 	return m

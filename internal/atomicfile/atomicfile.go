@@ -1,6 +1,6 @@
 // Package atomicfile writes files that are never torn. A File appears under its name only when it is complete, so a
-// crash leaves an older file as it was. It replaces only a regular file of the same kind, and neither a link's target
-// nor a device, which root could rename over. Lines is a file that grows by whole lines.
+// crash leaves an older file intact. It replaces only a regular file of the same kind, and neither a link's target nor
+// a device, which root could replace. Lines is a file that grows by whole lines.
 package atomicfile
 
 import (
@@ -15,18 +15,18 @@ import (
 )
 
 // File is a file that is being written. Until Commit it has no name, or a temporary one in its target's folder if the
-// system has no files without a name. Commit or Abort ends it.
+// system has no files without names. Commit or Abort ends it.
 type File struct {
 	*os.File
 	path      string
 	kind      Kind
 	temporary string      // its name until Commit; empty: it has none
 	mode      fs.FileMode // the mode of the file that it replaces
-	replaces  bool        // there is a file under its name
+	replaces  bool        // a file with its name exists
 	ended     bool
 }
 
-// Check refuses a path that Create would refuse, so that users learn of it before the work is done.
+// Check refuses a path that Create would refuse, so that users know before the work is done.
 func Check(path string, kind Kind) error {
 	f, err := Create(path, kind)
 	if err == nil {
@@ -35,7 +35,7 @@ func Check(path string, kind Kind) error {
 	return err
 }
 
-// Create begins a file. Errors are one line that begins with path.
+// Create begins a file. Its errors are one line that begins with path.
 func Create(path string, kind Kind) (*File, error) {
 	f := &File{path: path, kind: kind}
 	if err := f.look(); err != nil {
@@ -96,7 +96,7 @@ func (f *File) linked() error {
 	return foreign("%s is a symbolic link, and the file that it leads to is not replaced; name another file, or remove the link", f.path)
 }
 
-// ErrForeign is the error of a path at which there is something that is not replaced.
+// ErrForeign is the error of a path with something that must not be replaced.
 var ErrForeign = errors.New("what is there is not replaced")
 
 type foreignError struct{ text string }
@@ -127,8 +127,8 @@ func (f *File) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Room returns an error if the disk has less room than n bytes. The room of a file that is replaced becomes free only
-// when the new one is complete.
+// Room returns an error if the disk has room for fewer than n bytes. A replaced file's room becomes free only when the
+// new one is complete.
 func (f *File) Room(n int64) error {
 	free, err := hw.FreeDisk(filepath.Dir(f.path))
 	if unknown := err != nil; unknown || free >= n {
@@ -155,7 +155,7 @@ func (f *File) remove() {
 	}
 }
 
-// Abort drops what was written. After Commit it does nothing, so that it can be deferred.
+// Abort drops what was written. After Commit it does nothing, so it can be deferred.
 func (f *File) Abort() {
 	if f.ended {
 		return

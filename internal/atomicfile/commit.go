@@ -13,7 +13,7 @@ import (
 // Commit makes the file appear under its name, with all that was written.
 func (f *File) Commit() error { return Commit(f) }
 
-// Commit makes files appear under their names, all or none. If one fails, those that were there before are there again.
+// Commit makes files appear under their names, all or none. If one fails, the previous ones are restored.
 func Commit(files ...*File) error {
 	for _, f := range files {
 		if err := f.complete(len(files) == 1); err != nil {
@@ -58,8 +58,8 @@ func abort(files []*File) {
 	}
 }
 
-// complete writes the file to the disk and closes it. If the file is alone and replaces none, it then has its name;
-// otherwise it has a temporary one.
+// complete writes the file to the disk and closes it. A file that is alone and replaces none then has its name; any
+// other has a temporary one.
 func (f *File) complete(alone bool) error {
 	f.ended = true
 	err := f.setMode()
@@ -105,7 +105,7 @@ func freeName(path string) string {
 	return filepath.Join(filepath.Dir(path), strings.ReplaceAll(temporaryPattern(path), "*", fmt.Sprint(rand.Uint32())))
 }
 
-// kept looks again at what is to be replaced: another program may have put something there while the file was written,
+// kept checks again what is to be replaced: another program may have put something there while the file was written,
 // which may take hours.
 func (f *File) kept() error {
 	if f.temporary == f.path {
@@ -117,10 +117,10 @@ func (f *File) kept() error {
 // placed is a file that has got its name.
 type placed struct {
 	path  string
-	older string // where what it replaced is kept; empty: there was nothing, or it is not kept
+	older string // name of the file that it replaced; empty: there was none, or it is not kept
 }
 
-// place gives a complete file its name. If keep is set, what it replaces is kept under another name.
+// place gives a complete file its name. If keep is set, the file that it replaces gets another name.
 func (f *File) place(keep bool) (placed, error) {
 	p := placed{path: f.path}
 	if f.temporary == f.path {
@@ -144,7 +144,7 @@ func (f *File) place(keep bool) (placed, error) {
 	return p, nil
 }
 
-// undo puts back what the file replaced.
+// undo restores the replaced file.
 func (p placed) undo() {
 	if p.older != "" {
 		_ = os.Rename(p.older, p.path)

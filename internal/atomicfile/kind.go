@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Kind is a kind of file that the program writes. A file that a user names is replaced only if it is of the same kind,
-// or empty, as mktemp makes files. The zero Kind replaces every file; it is for files in the program's own folders.
-// Only their user can read new files, unless their kind is shared.
+// Kind is a kind of file that the program writes. A file that a user names is replaced only if it is of the same kind
+// or empty, as mktemp makes files. The zero Kind replaces every file; it is for files in the program's own folders. New
+// files are readable only by their user, unless their kind is shared.
 type Kind struct {
 	Name   string                 // with its article, for messages
 	Is     func(head []byte) bool // reports whether a file with this beginning is of the kind
-	Shared bool                   // such files hold nobody's text: the umask says who may read a new one
+	Shared bool                   // such files hold no private text: the umask says who may read a new one
 }
 
 // Public returns the kind as a shared one.
@@ -26,7 +26,7 @@ func (k Kind) Public() Kind {
 // Head is the number of first bytes that show a file's kind.
 const Head = 4 << 10
 
-// Begins returns a kind of files that begin with one of some texts.
+// Begins returns a kind of files that begin with one of these texts.
 func Begins(name string, texts ...string) Kind {
 	return Kind{Name: name, Is: func(head []byte) bool {
 		for _, text := range texts {

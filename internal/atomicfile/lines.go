@@ -14,8 +14,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
-// Lines is a file to which whole lines are added, by one process at a time. A process that is killed leaves whole lines
-// and at most the beginning of one, which the next process cuts off.
+// Lines is a file to which one process at a time appends whole lines. A killed process leaves whole lines and at most
+// the beginning of one, which the next process cuts off.
 type Lines struct {
 	Whole []byte // the complete lines that were there when it was opened
 	Torn  []byte // what followed them: the beginning of a line that was never completed
@@ -23,7 +23,7 @@ type Lines struct {
 	path   string
 	file   *os.File
 	mu     sync.Mutex
-	failed error // the error of a line that could not be written; no further line is written
+	failed error // error of a line that could not be written; no later line is written
 }
 
 // CheckLines returns an error if the file at path is not a regular file or cannot be written. It changes nothing and
@@ -156,7 +156,7 @@ func (f *Lines) Close() error {
 	return err
 }
 
-// failure adds to err which file was written, and what to do about a full disk.
+// failure adds the file's name to err, and advice about a full disk.
 func (f *Lines) failure(err error) error {
 	if hw.DiskFull(err) {
 		return fmt.Errorf("writing %s: %w: make room, and the same command goes on", f.path, cause(err))

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// appending has every write go to the end, also where a file system has no locks and another process writes.
+// appending makes every write go to the end, also if a file system has no locks and another process writes.
 const appending = unix.O_APPEND
 
 // Lock locks f until it is closed. held: another process has locked it. On a file system without locks it does nothing.

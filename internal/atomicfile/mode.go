@@ -13,7 +13,7 @@ const privateMode = 0o600
 // sharedMode is the mode of new files of shared kinds, before the umask.
 const sharedMode = 0o666
 
-// setMode gives the file the mode of the file that it replaces, or that of a new file.
+// setMode gives the file the mode of the file that it replaces, or the mode of a new file.
 func (f *File) setMode() error {
 	switch {
 	case f.replaces:
@@ -28,8 +28,8 @@ func (f *File) setMode() error {
 	return nil // it was made with privateMode
 }
 
-// newMode returns the mode that the system gives a new shared file in a folder. It creates one to find out: the only
-// other way to read the umask changes it for all goroutines.
+// newMode returns the mode that the system gives a new shared file in a folder. It creates one to find out, because the
+// only other way to read the umask changes it for all goroutines.
 func newMode(dir string) (fs.FileMode, error) {
 	probe := createUnnamed(dir, sharedMode)
 	if probe == nil {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// createUnnamed creates a file in dir that has no name until nameIt gives it one, so that nothing is left of it however
-// the process ends. nil: the file system or the kernel has no such files.
+// createUnnamed creates a file in dir without a name, until nameIt gives it one, so that nothing is left however the
+// process ends. nil: the file system or the kernel has no such files.
 func createUnnamed(dir string, mode uint32) *os.File {
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
 		return nil // a name is given through it
@@ -21,7 +21,7 @@ func createUnnamed(dir string, mode uint32) *os.File {
 	return os.NewFile(uintptr(fd), filepath.Join(dir, "(unnamed)"))
 }
 
-// nameIt gives an unnamed file a name, which must be free.
+// nameIt gives an unnamed file a name. The name must be free.
 func nameIt(f *os.File, name string) error {
 	for {
 		err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)

@@ -71,7 +71,7 @@ var llamaBenchFields = []string{
 }
 
 // ourFields follow llama-bench's.
-var ourFields = []string{"repack", "sparse", "predicted_share", "active_share", "ffn_bytes", "ffn_bytes_dense", "plan_ts", "disk_bytes_per_token", "disk_kept_share", "disk_wait_share"}
+var ourFields = []string{"repack", "sparse", "predicted_share", "active_share", "ffn_bytes", "ffn_bytes_dense", "plan_ts", "disk_bytes_per_token", "disk_kept_share", "disk_wait_share", "experts_left_out_share"}
 
 func row(name string) Row {
 	return Row{

@@ -47,6 +47,7 @@ type Disk struct {
 	Ahead int64 // uses of those that a guess had had read
 	Read  int64 // uses of those that had to be read then
 	Bytes int64 // that were read, also for guesses that were wrong
+	Left  int64 // uses of experts that were left out instead of read, not among the uses
 
 	Reading time.Duration // reads were under way
 	Waited  time.Duration // steps waited for them
@@ -57,6 +58,7 @@ func (d *Disk) add(u *compute.UnitUse) {
 	d.Ahead += u.GuessesUsed
 	d.Read += u.Misses
 	d.Bytes += u.Bytes
+	d.Left += u.Left
 	d.Reading += u.Busy
 	d.Waited += u.Wait
 }

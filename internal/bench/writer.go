@@ -130,6 +130,7 @@ type record struct {
 	DiskBytes float64 `json:"disk_bytes_per_token"`
 	DiskKept  float64 `json:"disk_kept_share"`
 	DiskWait  float64 `json:"disk_wait_share"`
+	LeftOut   float64 `json:"experts_left_out_share"` // uses of experts that were left out instead of read, of all
 
 	SampleNS []int64   `json:"samples_ns"`
 	SampleTS []float64 `json:"samples_ts"`
@@ -160,7 +161,7 @@ func (r Row) record() record {
 		Sparse: n.Mode, Predicted: ratio(n.Predicted, n.Pairs), Active: ratio(n.Active, n.Pairs),
 		FFNBytes: ratio(n.Bytes, n.Steps), FFNDense: ratio(n.Dense, n.Steps), Expected: r.Expected,
 		DiskBytes: ratio(r.Disk.Bytes, int64(len(r.Samples)*(r.Prompt+r.Gen))), DiskKept: ratio(r.Disk.Kept, r.Disk.uses()),
-		DiskWait: ratio(int64(r.Disk.Waited), sum(r.Samples)),
+		DiskWait: ratio(int64(r.Disk.Waited), sum(r.Samples)), LeftOut: ratio(r.Disk.Left, r.Disk.Left+r.Disk.uses()),
 	}
 }
 
@@ -222,7 +223,7 @@ func (w *Writer) markdown(r Row, rec record, first bool) {
 			more, rule = "  sparse |  active | FFN read |", " ------: | ------: | -------: |"
 		}
 		if w.disk {
-			more, rule = more+"  in RAM | disk MB/t | waiting |", rule+" ------: | --------: | ------: |"
+			more, rule = more+"  in RAM | left out | disk MB/t | waiting |", rule+" ------: | -------: | --------: | ------: |"
 		}
 		fmt.Fprintln(w.out, "| model                          |       size |     params | backend    | threads |"+more+"            test |                  t/s |"+w.column("plan t/s"))
 		fmt.Fprintln(w.out, "| ------------------------------ | ---------: | ---------: | ---------- | ------: |"+rule+" --------------: | -------------------: |"+w.column("-------:"))
@@ -232,7 +233,7 @@ func (w *Writer) markdown(r Row, rec record, first bool) {
 		more = fmt.Sprintf(" %7s | %5.1f %% | %6.1f %% |", rec.Sparse, 100*rec.Active, 100*ratio(r.Neurons.Bytes, r.Neurons.Dense))
 	}
 	if w.disk {
-		more += fmt.Sprintf(" %5.1f %% | %9.2f | %5.1f %% |", 100*rec.DiskKept, rec.DiskBytes/1e6, 100*rec.DiskWait)
+		more += fmt.Sprintf(" %5.1f %% | %6.1f %% | %9.2f | %5.1f %% |", 100*rec.DiskKept, 100*rec.LeftOut, rec.DiskBytes/1e6, 100*rec.DiskWait)
 	}
 	expected := ""
 	if r.Expected > 0 && r.Prompt == 0 {

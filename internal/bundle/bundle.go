@@ -1,6 +1,5 @@
-// Package bundle reads and writes bundle files. A bundle file has, for each neuron of a model's feed-forward layers, its
-// rows of the gate, up and down projections one after the other, so that a neuron is read from a disk at once.
-// docs/prepared-file.md describes the file.
+// Package bundle reads and writes bundle files. A bundle file stores each neuron's rows of the gate, up and down
+// projections of a model together, so that one read brings a neuron. docs/prepared-file.md describes the file.
 package bundle
 
 import (
@@ -28,7 +27,7 @@ type File struct {
 type open struct {
 	layer
 	sums [parts][]uint32        // [n_ff]
-	seen [parts][]atomic.Uint32 // a bit for each neuron, which is set once its checksum was right
+	seen [parts][]atomic.Uint32 // a bit for each neuron, set once its checksum was right
 }
 
 // errOther is the error of a file that cannot serve the model, and may be made again if it is a bundle file.
@@ -36,7 +35,7 @@ type errOther struct{ text string }
 
 func (e *errOther) Error() string { return e.text }
 
-// Open opens the bundle file at path, which must be of this very model.
+// Open opens the bundle file at path, which must belong to this model.
 func Open(path string, model *gguf.File) (*File, error) {
 	y, err := guarded(model)
 	if err != nil {
@@ -108,7 +107,7 @@ func (f *File) Path() string { return f.file.Path() }
 // Close closes the file.
 func (f *File) Close() error { return f.file.Close() }
 
-// Part returns where a part of a layer's neurons is on disk; nil: the file does not have it.
+// Part returns where a part of a layer's neurons is on disk; nil if the file does not have it.
 func (f *File) Part(layer int, p Part) *compute.OnDisk {
 	l := f.layers[layer]
 	if l == nil || l.rows[p] == nil {
@@ -120,11 +119,11 @@ func (f *File) Part(layer int, p Part) *compute.OnDisk {
 	}
 }
 
-// castagnoli is the polynomial that processors have an instruction for.
+// castagnoli is the polynomial that CPUs have an instruction for.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// verify returns an error if row is not what was written of a part of a neuron. Rows that were right once are not looked
-// at again.
+// verify returns an error if row is not what was written for a part of a neuron. Rows that were right once are not
+// checked again.
 func (l *open) verify(f *File, p Part, neuron int, row []byte) error {
 	word, bit := &l.seen[p][neuron/32], uint32(1)<<(neuron%32)
 	if word.Load()&bit != 0 {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// direct opens a file that is there to write it past the page cache; nil: its file system cannot do that.
+// direct opens an existing file to write it past the page cache; nil if its file system cannot do that.
 func direct(path string) *os.File {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// direct opens a file that is there to write it past the page cache; nil: its file system cannot do that.
+// direct opens an existing file to write it past the page cache; nil if its file system cannot do that.
 func direct(path string) *os.File {
 	f, err := os.OpenFile(path, os.O_WRONLY|unix.O_DIRECT, 0)
 	if err != nil {
@@ -22,7 +22,7 @@ func toDisk(f *os.File, at, n int64) {
 
 // forget lets the page cache's copy of bytes go that were written, once they are on the disk.
 func forget(f *os.File, at, n int64) {
-	if n == 0 { // which would mean all that follow
+	if n == 0 { // it would mean everything that follows
 		return
 	}
 	_ = unix.SyncFileRange(int(f.Fd()), at, n, unix.SYNC_FILE_RANGE_WAIT_BEFORE|unix.SYNC_FILE_RANGE_WRITE|unix.SYNC_FILE_RANGE_WAIT_AFTER)

@@ -18,7 +18,7 @@ const version = 1
 
 const keyVersion = "powerinfer.bundle.version"
 
-// Architecture is general.architecture of bundle files, so that no program takes one for a model.
+// Architecture is general.architecture of bundle files, so that no program mistakes one for a model.
 const Architecture = "powerinfer-neurons"
 
 // A disk reads whole blocks of block bytes. A stride is a multiple of least bytes.
@@ -27,10 +27,10 @@ const (
 	least = 512
 )
 
-// Part is one of the matrices that have a row of each neuron.
+// Part is a matrix with a row for each neuron.
 type Part int
 
-// The parts, in the order in which a neuron has them.
+// The parts, in the order in which a neuron stores them.
 const (
 	Gate Part = iota
 	Up
@@ -40,7 +40,7 @@ const (
 
 func (p Part) String() string { return [...]string{"gate", "up", "down"}[p] }
 
-// layer says where the neurons of a layer are.
+// layer is the place of a layer's neurons.
 type layer struct {
 	number  int
 	neurons int
@@ -60,10 +60,10 @@ func (l *layer) end() int64 {
 // sumsBytes are those of a neuron's checksums.
 const sumsBytes = int64(parts) * 4
 
-// layout says what the bundle file of a model is like.
+// layout is the layout of a model's bundle file.
 type layout struct {
 	layers []layer
-	head   []byte // everything before the first neuron; it tells the model and all places, too
+	head   []byte // everything before the first neuron; it also identifies the model and all places
 	size   int64  // of the file
 }
 
@@ -171,9 +171,9 @@ func (l *layer) find(f *gguf.File) error {
 	return nil
 }
 
-// strideOf returns the distance between neurons of n bytes. If it takes at most a quarter more room, no neuron touches
-// more blocks of the disk than it must. For that, neurons begin at multiples of a power of two that is at least as large
-// as what is left of n after whole blocks: they touch as few blocks as neurons that begin at a block.
+// strideOf returns the distance between neurons of n bytes. If that takes at most a quarter more room, no neuron
+// touches more blocks of the disk than it must. For that, neurons begin at multiples of a power of two that is at least
+// the rest of n after whole blocks, so they touch as few blocks as neurons that begin at a block.
 func strideOf(n int64) int64 {
 	rest := (n-1)%block + 1
 	unit := max(int64(1)<<bits.Len64(uint64(rest-1)), least)
@@ -183,7 +183,7 @@ func strideOf(n int64) int64 {
 	return (n + least - 1) / least * least
 }
 
-// differs says what is wrong with a file that begins with head and not as y has it.
+// differs says what is wrong with a file that begins with head instead of y's header.
 func differs(head []byte) string {
 	if !gguf.NeuronsKind().Is(head) {
 		return "it is not a file of a model's neurons"

@@ -15,12 +15,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 )
 
-// Making tells what Make does. Each function may be nil.
+// Making has callbacks of Make. Each may be nil.
 type Making struct {
-	Progress func(done, total int64) // bytes of the file, but for what an earlier call has written
+	Progress func(done, total int64) // bytes of the file, without those that an earlier call has written
 	Notice   func(string)            // a line for the user
 
-	piece int64 // bytes that are written at a time, about; 0: usualPiece
+	piece int64 // about how many bytes are written at once; 0: usualPiece
 }
 
 // Disks reach their full bandwidth with reads and writes of these sizes.
@@ -103,7 +103,7 @@ func (y *layout) make(ctx context.Context, model *gguf.File, path string, m Maki
 	}
 	if err := w.all(); err != nil {
 		if p.layers == 0 || hw.DiskFull(err) || errors.Is(err, errRoom) || errors.Is(err, disk.ErrChanged) {
-			p.remove() // nothing is lost, or nobody can go on
+			p.remove() // nothing is lost, or nobody can continue
 		}
 		p.close()
 		return nil, failed(path, err)
@@ -142,7 +142,7 @@ type writer struct {
 	reader *disk.Reader
 	part   *part
 	first  int64 // bytes of the file that an earlier call has written
-	done   int64 // and that are there by now
+	done   int64 // bytes of them written by now
 }
 
 // all writes the layers that are missing, and checks that the model was not changed meanwhile.
@@ -171,7 +171,7 @@ func (w *writer) all() error {
 	return w.unchanged()
 }
 
-// unchanged returns an error if what was read is not the model that the layout is of.
+// unchanged returns an error if the model that was read is not that of the layout.
 func (w *writer) unchanged() error {
 	for i := range w.y.layers {
 		files, err := w.files(&w.y.layers[i])
@@ -208,7 +208,7 @@ func (w *writer) files(l *layer) (files [parts]*disk.File, err error) {
 	return files, err
 }
 
-// room refuses to begin where the disk has less room than the rest of the file takes.
+// room returns an error if the disk has less room than the rest of the file needs.
 func (w *writer) room() error {
 	free, err := hw.FreeDisk(filepath.Dir(w.part.path))
 	need := w.y.size - w.done
@@ -228,7 +228,7 @@ type run struct {
 
 // layer writes a layer and its checksums. One goroutine reads while the other writes.
 func (w *writer) layer(l *layer) error {
-	const whole = block / least // so many neurons are whole blocks
+	const whole = block / least // this many neurons are whole blocks
 	files, err := w.files(l)
 	if err != nil {
 		return err

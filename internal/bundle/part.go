@@ -22,23 +22,23 @@ import (
 // partSuffix is added to the name of a file that is not whole yet.
 const partSuffix = ".part"
 
-// part is a bundle file that is not whole yet, locked by this process. Until it is whole it begins with a record in
-// place of its header: it says how many layers are on the disk. A layer is counted when its bytes are there, so that
-// whatever moment a process or the machine stops at, what the record counts is right.
+// part is an incomplete bundle file, locked by this process. Until it is complete it begins with a record instead of
+// its header: how many layers are on the disk. A layer is counted once its bytes are there, so the record is right at
+// whatever moment a process or the machine stops.
 type part struct {
 	y      *layout
 	path   string
 	file   *os.File
-	direct *os.File // the same file, which is written past the page cache; nil: it cannot be
+	direct *os.File // the same file, written past the page cache; nil if that is impossible
 	layers int      // that are whole
-	last   int64    // where bytes begin that were written last and may still be in the page cache
+	last   int64    // begin of the bytes that were written last and may still be in the page cache
 	dirty  int64    // how many these are
 }
 
 // recordMagic begins a part. A file that begins otherwise is not touched.
 const recordMagic = "PINEURONS\r\n\x1a"
 
-// recordBytes are those of a record: its magic, the layout's identity, the layers that are whole, a checksum.
+// recordBytes is the size of a record: its magic, the layout's identity, the number of complete layers, a checksum.
 const recordBytes = len(recordMagic) + 32 + 4 + 4
 
 func (p *part) record() []byte {
@@ -64,7 +64,7 @@ func (y *layout) layersOf(b []byte) int {
 // patience is the time between two looks at whether another process is done.
 const patience = 200 * time.Millisecond
 
-// take opens and locks the part of the bundle file at path. While another process has it, take waits.
+// take opens and locks the part of the bundle file at path. It waits while another process has it.
 func take(ctx context.Context, y *layout, path string, m *Making) (*part, error) {
 	for told := false; ; {
 		p := &part{y: y, path: path + partSuffix}
@@ -129,7 +129,7 @@ func (p *part) open() (held bool, err error) {
 	return false, nil
 }
 
-// ours reports whether a file with that beginning is a part, even one that is damaged because power was lost.
+// ours reports whether a file with this beginning is a part, even one that a power loss damaged.
 func ours(head []byte) bool {
 	return len(bytes.Trim(head, "\x00")) == 0 || bytes.HasPrefix(head, []byte(recordMagic)) || bytes.HasPrefix(head, []byte("GGUF"))
 }
@@ -138,7 +138,7 @@ func (p *part) foreign() error {
 	return fmt.Errorf("%s is in the way of a file that is to be written there: %w; move it", p.path, atomicfile.ErrForeign)
 }
 
-// begin reads what an earlier process has left, and cuts off what is not a whole layer.
+// begin reads what an earlier process has left, and cuts off an incomplete layer.
 func (p *part) begin() error {
 	p.direct = direct(p.path)
 	head := make([]byte, recordBytes)
@@ -180,7 +180,7 @@ func (p *part) note() error {
 	return err
 }
 
-// write writes whole blocks from data, which begins with one of memory, that follow those that were written last.
+// write writes whole blocks from data, which begins at a block of memory, after those written last.
 func (p *part) write(data []byte, at int64) error {
 	if p.direct != nil {
 		_, err := p.direct.WriteAt(data, at)
@@ -224,7 +224,8 @@ func (p *part) sync() error {
 	return nil
 }
 
-// publish gives a part with all layers its header and its name. The record, which is right until then, is replaced last.
+// publish gives a part with all layers its header and its name. The record, which is right until then, is replaced
+// last.
 func (p *part) publish(path string) error {
 	for _, at := range []int{recordBytes, 0} {
 		head := p.y.head[at:]
@@ -238,7 +239,7 @@ func (p *part) publish(path string) error {
 			return err
 		}
 	}
-	if runtime.GOOS == "windows" { // which renames no open file
+	if runtime.GOOS == "windows" { // it renames no open file
 		p.close()
 	}
 	if err := os.Rename(p.path, path); err != nil {

@@ -16,7 +16,7 @@ import (
 const Suffix = gguf.NeuronsSuffix
 
 // Places returns where the bundle file of the model at path may be, the best place first: next to the model, and in the
-// user's cache folder, for models in folders that cannot be written to.
+// user's cache folder, for models in read-only folders.
 func Places(path string) []string {
 	list := []string{path + Suffix}
 	dir, err := os.UserCacheDir()
@@ -26,11 +26,11 @@ func Places(path string) []string {
 	if path, err = filepath.Abs(path); err != nil {
 		return list
 	}
-	name := sha256.Sum256([]byte(path)) // so that a model that is replaced has its file replaced
+	name := sha256.Sum256([]byte(path)) // a model that is replaced has its file replaced, too
 	return append(list, filepath.Join(dir, "powerinfer", "neurons", hex.EncodeToString(name[:16])+Suffix))
 }
 
-// notWritable reports whether err is that of a folder in which the user may not write.
+// notWritable reports whether err says that the user may not write to a folder.
 func notWritable(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
 }

@@ -15,7 +15,7 @@ type source struct {
 	*layer
 	files  [parts]*disk.File
 	reader *disk.Reader
-	step   int    // neurons at a time, which are whole blocks
+	step   int    // neurons read at once; they are whole blocks
 	sums   []byte // [n_ff, parts] checksums of what was read, and zeros up to the end of a block
 }
 
@@ -41,7 +41,7 @@ func (s *source) read(ctx context.Context, free <-chan []byte, out chan<- run) {
 	}
 }
 
-// next reads the neurons from first on, as many as a step has.
+// next reads a step's neurons from first on.
 func (s *source) next(first int, b []byte) run {
 	n := min(s.step, s.neurons-first)
 	b = b[:(int64(n)*s.stride+block-1)/block*block]
@@ -83,7 +83,7 @@ func (s *source) next(first int, b []byte) run {
 	return run{first: first, data: b, err: failed}
 }
 
-// place puts rows of part p, those of the neurons from first on, where a bundle file has them. b begins with the first.
+// place copies rows of part p, of the neurons from first on, to their places in a bundle file. b begins with the first.
 func (s *source) place(p Part, first int, rows, b []byte) {
 	size := s.partBytes(p)
 	for i := range len(rows) / size {

@@ -6,6 +6,7 @@
 package compute
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -352,7 +353,7 @@ func (s Set) First(n int) Set { s.Rows = n; return s }
 
 // Segment names a stretch of a forward pass whose operations are the same for every step of the same shape.
 //
-// A step may have fewer rows of each kind than the segment that it runs as; see Shaper. The rows before Lead, and those
+// A step may have fewer rows of each kind than the segment that it runs as; see Device.Shape. The rows before Lead, and those
 // behind the step's last, are then padding: nobody reads what they hold, nothing is stored in a cache for them, and
 // none of their neurons is computed or counted. The same goes for rows of logits and LeadOut.
 type Segment struct {
@@ -384,6 +385,34 @@ type Device interface {
 	// Choice allocates choices of used of n experts for each of rows tokens.
 	Choice(rows, used, n int) (Choice, error)
 
+	// Bundle says that units of parts, which are matrices on disk, are read and kept together. Parts have the same number
+	// of units, and unit u of each part belongs to the same expert or neuron. prior is the share of tokens that are
+	// expected to use each unit, or nil. [units]
+	Bundle(prior []float64, parts ...*Matrix) error
+	// Keep makes room in RAM for units, once all bundles are known, and reads those that are expected to be used most,
+	// as far as there is room. progress learns of the bytes that were read; it may be nil.
+	Keep(ctx context.Context, progress func(done, total int64)) error
+	// Tune chooses, by measuring, among kernels that give the same bytes, for the weights that the device holds. It is
+	// called once they are loaded.
+	Tune()
+	// ExpandsLatent reports whether layers may have AttendLatent, if their part of the cache lies in RAM.
+	ExpandsLatent() bool
+
+	// Shape returns the segment to run a step of seg's rows as: one with room for as many of each kind or more, where
+	// the device would rather run a recording with rows to spare than make another. Where seg has none of a kind, it has
+	// none either. No step is larger than most in tokens and rows of logits.
+	Shape(seg, most Segment) Segment
+	// Spare returns how many rows a segment that Shape returns may have beyond most, the tokens of the largest step.
+	Spare(most int) int
+	// Steps returns the numbers of tokens, at most most, of the steps that together need what any step does; the largest
+	// is the first.
+	Steps(most int) []int
+	// Rehearse prepares the segments that f runs, without running them. It does not call f where nothing needs to be
+	// prepared.
+	Rehearse(f func() error) error
+
+	// Step says that a step of so many tokens begins. The runs that follow count their uses of units for it.
+	Step(tokens int)
 	// Run does body's operations with params p. The body must call the same ones for every p of the same segment and
 	// read no tensor's content.
 	Run(seg Segment, p *Params, body func(Verbs)) error
@@ -400,8 +429,52 @@ type Device interface {
 	// WritePage makes a page's first positions those that ReadPage gave. What lies behind them is lost.
 	WritePage(c *Cache, page Page, layers [][]byte) error
 
+	// Watch has what is computed added to w's work as long as w is on.
+	Watch(w *Watch)
+	// Usage says what the device did until now. It is called between runs.
+	Usage() Usage
+
 	io.Closer
 }
+
+// Plain answers for a device what it has no answer of its own to: it keeps no weights on disk, records no segments and
+// counts nothing. A device that passes calls on to others has no Plain, so that it forgets none.
+type Plain struct{}
+
+// Bundle fails.
+func (Plain) Bundle(_ []float64, parts ...*Matrix) error {
+	return fmt.Errorf("tensor %q: this device cannot compute with weights on disk", parts[0].Name)
+}
+
+// Keep does nothing: there are no units.
+func (Plain) Keep(context.Context, func(done, total int64)) error { return nil }
+
+// Tune does nothing.
+func (Plain) Tune() {}
+
+// ExpandsLatent returns false.
+func (Plain) ExpandsLatent() bool { return false }
+
+// Shape returns seg.
+func (Plain) Shape(seg, _ Segment) Segment { return seg }
+
+// Spare returns 0.
+func (Plain) Spare(int) int { return 0 }
+
+// Steps returns the largest step.
+func (Plain) Steps(most int) []int { return []int{most} }
+
+// Rehearse does nothing.
+func (Plain) Rehearse(func() error) error { return nil }
+
+// Step does nothing.
+func (Plain) Step(int) {}
+
+// Watch does nothing.
+func (Plain) Watch(*Watch) {}
+
+// Usage returns nothing.
+func (Plain) Usage() Usage { return Usage{} }
 
 // NeuronCount counts (token, neuron) pairs of one layer, and what they cost. The device adds to it when a segment has
 // run.

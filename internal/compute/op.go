@@ -56,6 +56,7 @@ type Executor interface {
 	// Host ends what may be queued and calls f, which may Read tensors: for observers, not for the token's path. An
 	// error of f's is an error of the run.
 	Host(f func() error)
+	Foreseer
 }
 
 // Verbs are the operations as methods, so that a forward pass reads like the paper. A method fills in its operation and
@@ -76,16 +77,8 @@ func (v Verbs) Do(op Op) { v.calls.Do(op) }
 // of f's is an error of the run.
 func (v Verbs) Host(f func() error) { v.calls.Host(f) }
 
-// Foresee passes g to executors that have a use for it.
-func (v Verbs) Foresee(g Guess) {
-	if f, ok := v.calls.Executor.(Foreseer); ok {
-		f.Foresee(g)
-	}
-}
+// Foresee passes a guess on.
+func (v Verbs) Foresee(g Guess) { v.calls.Foresee(g) }
 
-// ForeseeExperts passes g to executors that have a use for it.
-func (v Verbs) ForeseeExperts(g ExpertGuess) {
-	if f, ok := v.calls.Executor.(ExpertForeseer); ok {
-		f.ForeseeExperts(g)
-	}
-}
+// ForeseeExperts passes a guess on.
+func (v Verbs) ForeseeExperts(g ExpertGuess) { v.calls.ForeseeExperts(g) }

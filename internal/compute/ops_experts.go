@@ -111,6 +111,8 @@ func (o *Route) Fits() bool {
 // Down_e·a_k + DownBias_e. Where Weights.Exact is set, a neuron whose act(gate), in ungated layers act(up), is zero
 // adds nothing, whatever its other weights are: they need not be read.
 //
+// Where Weights.Skip says so, some of a token's experts may be left out of the sums.
+//
 // Where there is a predictor, only the neurons i of an expert count whose logit, element i of FC2_e·relu(FC1_e·X), is
 // at least Params.Threshold; the others add nothing, whatever their weights are.
 type Experts struct {
@@ -139,7 +141,29 @@ type ExpertWeights struct {
 	Count    *NeuronCount // counts neurons of the experts that were computed, and bytes, or nil
 	Bins     *NeuronBins  // count how often each expert was chosen, held or not, or nil
 	Prior    *Prior       // for devices that place experts by it, or nil
+	Skip     Skip         // which experts of a token may add nothing
 	Active   *Activity    // learns of neurons' activations, or nil; not where Exact
+}
+
+// Skip says which of a token's chosen experts may be left out, so that they add nothing; the others keep their weights.
+// The zero value leaves out none. Experts are left out only if they are on disk and not in RAM, in steps of up to
+// FewTokens tokens of which none needs them otherwise: what is computed then depends on what is in RAM.
+type Skip struct {
+	After  int     // so many experts of each token stay, the highest ranked, 1 or more; 0: all do
+	Below  float32 // others may be left out if their weight is less than this share of the sum of the token's weights
+	Always bool    // they are left out wherever they are, in all steps: to measure what that changes at most. Only processors do so
+}
+
+// Leaves returns which experts of a token may be left out, by their weights in the order of their ranks. leave is as long
+// as weights.
+func (s Skip) Leaves(weights []float32, leave []bool) {
+	sum := float32(0)
+	for _, w := range weights {
+		sum += w
+	}
+	for k, w := range weights {
+		leave[k] = s.After > 0 && k >= s.After && w < s.Below*sum
+	}
 }
 
 // Activity counts the tokens for which each neuron of a layer's experts was active, its activation not zero, and sums

@@ -95,11 +95,6 @@ const (
 	Parts int = iota
 )
 
-// Watched is a device that adds to a Watch's work, as long as it is on, what it computes.
-type Watched interface {
-	Watch(w *Watch)
-}
-
 // PartOf returns the part of a model that an operation belongs to.
 func PartOf(op Op) Part {
 	switch o := op.(type) {

@@ -13,8 +13,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
@@ -259,7 +259,7 @@ func (p *plan) pair(name, from string, dims, stored []int) *tensor {
 	a := &tensor{name: name + ".lora_a", shape: []int{dims[1], rank}, from: both.a}
 	b := &tensor{name: name + ".lora_b", shape: []int{rank, dims[0]}, from: both.b}
 	if by := p.factor(strings.TrimSuffix(from, ".weight"), rank); by != 1 {
-		b.multiplied = []arch.Multiplied{{By: by}}
+		b.multiplied = []lineage.Multiplied{{By: by}}
 	}
 	p.tensors = append(p.tensors, a, b)
 	return b

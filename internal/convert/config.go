@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 )
 
 // Limits on hyperparameters: beyond them a folder is taken for damaged.
@@ -28,7 +28,7 @@ const prosparseThreshold = 0.01
 
 // config is the content of config.json. Zero is absent; null too.
 type config struct {
-	arch.Config
+	lineage.Config
 	beside
 	embeds bool     // the folder is one of Sentence Transformers', for embeddings
 	part   []string // the architectures of the text model, where it is a part and says them
@@ -48,7 +48,7 @@ type beside struct {
 }
 
 func readConfig(dir string) (*config, error) {
-	c := &config{Config: arch.Config{Path: filepath.Join(dir, "config.json")}}
+	c := &config{Config: lineage.Config{Path: filepath.Join(dir, "config.json")}}
 	data, err := checkpoint.ReadFile(c.Path)
 	if err != nil {
 		return nil, err
@@ -105,20 +105,20 @@ func (c *config) decode(path string, data []byte) error {
 }
 
 // family finds the architecture's description and has it read what it names in its own way.
-func (c *config) family() (arch.Family, error) {
+func (c *config) family() (lineage.Family, error) {
 	if len(c.Architectures) != 1 {
-		return arch.Family{}, c.Errorf("architectures", "%d names instead of one", len(c.Architectures))
+		return lineage.Family{}, c.Errorf("architectures", "%d names instead of one", len(c.Architectures))
 	}
-	f, ok := arch.Converted(c.Architectures[0])
+	f, ok := lineage.Converted(c.Architectures[0])
 	if !ok && c.parts {
 		f, ok = c.familyOfPart()
 	}
 	if !ok {
-		return f, c.Errorf("architectures", "%q is not supported; supported are %s", c.Architectures[0], arch.Sources())
+		return f, c.Errorf("architectures", "%q is not supported; supported are %s", c.Architectures[0], lineage.Sources())
 	}
 	if f.Really != nil {
 		if name := f.Really(&c.Config); name != "" {
-			f, _ = arch.Named(name)
+			f, _ = lineage.Named(name)
 		}
 	}
 	if err := f.Read(&c.Config); err != nil {
@@ -145,12 +145,12 @@ var usualArchitectures = map[string]string{
 }
 
 // familyOfPart finds the architecture of a text model that is a part of one that no family knows.
-func (c *config) familyOfPart() (arch.Family, bool) {
+func (c *config) familyOfPart() (lineage.Family, bool) {
 	name := usualArchitectures[c.Kind]
 	if len(c.part) == 1 {
 		name = c.part[0]
 	}
-	f, ok := arch.Converted(name)
+	f, ok := lineage.Converted(name)
 	if !ok {
 		return f, false
 	}
@@ -172,7 +172,7 @@ type size struct {
 }
 
 // checkSizes checks what every family has, after the family has filled in its own names and defaults.
-func (c *config) checkSizes(f arch.Family) error {
+func (c *config) checkSizes(f lineage.Family) error {
 	if c.KVHeads == 0 {
 		c.KVHeads = c.Heads
 	}
@@ -233,7 +233,7 @@ func (c *config) activation(key, name string) (kind string, threshold float64, e
 		return "drelu", 0, nil
 	case "relu2", "squared_relu", "relu_squared":
 		return "relu2", 0, nil
-	case arch.ClampedSwiGLU(), "situ", "xielu": // the first as gpt-oss has silu
+	case lineage.ClampedSwiGLU(), "situ", "xielu": // the first as gpt-oss has silu
 		return strings.ToLower(name), 0, nil
 	case "fatrelu":
 		threshold := or(c.ActParam, prosparseThreshold)

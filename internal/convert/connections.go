@@ -3,13 +3,13 @@ package convert
 import (
 	"math"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
 // connectionKeys returns the keys of hyper-connections, of limits of activations that come with them, and of compressed
 // attention.
-func (c *config) connectionKeys(f arch.Family) (keys []gguf.KV, err error) {
+func (c *config) connectionKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	if !f.HyperConnected() {
 		return nil, nil
 	}

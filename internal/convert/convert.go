@@ -9,8 +9,8 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -151,7 +151,7 @@ func (m *model) close() {
 }
 
 // plan lists the tensors to write, and the keys that are read with them.
-func (m *model) plan(dir string, fam arch.Family, c *config, factors map[string][]float32, predictors string, notes func(string)) error {
+func (m *model) plan(dir string, fam lineage.Family, c *config, factors map[string][]float32, predictors string, notes func(string)) error {
 	p := &plan{family: fam, source: m.source, used: map[string]bool{}}
 	if c.Quantizing.nvfp4() {
 		p.findSmallFloats()

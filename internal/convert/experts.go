@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
@@ -14,7 +14,7 @@ import (
 const maxExperts = 1 << 12
 
 // expertKeys returns the keys that describe a model's experts.
-func (c *config) expertKeys(f arch.Family) (keys []gguf.KV, err error) {
+func (c *config) expertKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	m := &c.Mixture
 	switch {
 	case f.Experts == nil:
@@ -88,15 +88,15 @@ func (c *config) expertKeys(f arch.Family) (keys []gguf.KV, err error) {
 // outputs plans output tensor name of shape dims, [n, rows, cols] or for biases [n, rows], from the outputs that change
 // names of the matrices [n, cols, outputs], or biases [n, outputs], in from. Matrices in MXFP4 are [n, outputs,
 // cols/32, 16] with their exponents beside them.
-func (p *plan) outputs(name, from string, dims []int, change arch.Change) {
+func (p *plan) outputs(name, from string, dims []int, change lineage.Change) {
 	if p.pairs != nil { // adapters of experts are not converted
 		return
 	}
 	step, first := 2, 0
 	switch change {
-	case arch.Outputs:
+	case lineage.Outputs:
 		step = 1
-	case arch.OddOutputs:
+	case lineage.OddOutputs:
 		first = 1
 	}
 	rows := dims[1]
@@ -115,13 +115,13 @@ func (p *plan) outputs(name, from string, dims []int, change arch.Change) {
 
 // halfOfOutputs plans output tensor name of shape dims, [n, rows, cols], from one half of the columns of the matrices
 // [n, cols, 2·rows] in from.
-func (p *plan) halfOfOutputs(name, from string, dims []int, change arch.Change) {
+func (p *plan) halfOfOutputs(name, from string, dims []int, change lineage.Change) {
 	if p.pairs != nil { // adapters of experts are not converted
 		return
 	}
 	t := p.from(name, from, dims, []int{dims[0], dims[2], 2 * dims[1]})
 	t.column, t.apart, t.wide = true, dims[2], 2*dims[1]
-	if change == arch.SecondOutputs {
+	if change == lineage.SecondOutputs {
 		t.first = dims[1]
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
@@ -35,27 +35,27 @@ type tensor struct {
 	plus   float32              // added to every element
 	order  func(int) int        // the element of a row in the source for one of the output; nil is the identity
 
-	exp        float32            // every element e becomes exp·e^e; 0: it stays
-	by         *checkpoint.Tensor // elements are multiplied by this vector's
-	unit       bool               // rows are brought to a length of 1
-	unitCols   bool               // columns are
-	ternary    bool               // elements become −1, 0 or 1, times the mean of their magnitudes
-	mean       float64            // that, of a tensor with ternary that is being written
-	lengths    []float64          // of columns, of a tensor with unitCols that is being written
-	multiplied []arch.Multiplied  // what rows of from are multiplied by; nil: nothing
-	values     []float32          // computed elements, where from is nil
-	whole      bool               // values are whole numbers, and stay them
-	factors    []float32          // of the matrices of mapped, which multiply elements; nil: one
-	mapped     *gguf.Tensor       // a GGUF file's elements, where from is nil
-	plain      bool               // stays F32 whatever the output type: vectors, learned positions
-	half       bool               // is F16 where the output type is smaller than F32
+	exp        float32              // every element e becomes exp·e^e; 0: it stays
+	by         *checkpoint.Tensor   // elements are multiplied by this vector's
+	unit       bool                 // rows are brought to a length of 1
+	unitCols   bool                 // columns are
+	ternary    bool                 // elements become −1, 0 or 1, times the mean of their magnitudes
+	mean       float64              // that, of a tensor with ternary that is being written
+	lengths    []float64            // of columns, of a tensor with unitCols that is being written
+	multiplied []lineage.Multiplied // what rows of from are multiplied by; nil: nothing
+	values     []float32            // computed elements, where from is nil
+	whole      bool                 // values are whole numbers, and stay them
+	factors    []float32            // of the matrices of mapped, which multiply elements; nil: one
+	mapped     *gguf.Tensor         // a GGUF file's elements, where from is nil
+	plain      bool                 // stays F32 whatever the output type: vectors, learned positions
+	half       bool                 // is F16 where the output type is smaller than F32
 	// importance holds one for each element of a row, matrix after matrix; nil: none are known.
 	importance []float32
 }
 
 // plan collects the output's tensors and keeps the first error.
 type plan struct {
-	family    arch.Family
+	family    lineage.Family
 	source    *checkpoint.Checkpoint
 	used      map[string]bool
 	gramShape []int                   // of the table of n-grams, row length first
@@ -144,15 +144,15 @@ func (p *plan) model(c *config, keys []gguf.KV, computed map[string][]float32) {
 	}
 	for i, t := range p.family.Outer {
 		switch t.Change {
-		case arch.Computed:
+		case lineage.Computed:
 			if v := computed[t.Name]; v != nil {
 				steps = append(steps, func() { p.given(t.Name, v) })
 			}
 			continue
-		case arch.LayerNumbers:
+		case lineage.LayerNumbers:
 			p.layerNumbers(c, t, root+layer)
 			continue
-		case arch.Shards:
+		case lineage.Shards:
 			if table := p.shards(c, t.Name, t.Source); table != nil {
 				p.gramShape = table.shape
 				steps = append(steps, func() { p.tensors = append(p.tensors, table) })
@@ -178,17 +178,17 @@ func (p *plan) model(c *config, keys []gguf.KV, computed map[string][]float32) {
 			from = further[l-c.Layers].block
 			steps = append(steps, func() { p.furtherParts(c, l, &further[l-c.Layers]) })
 			if c.LayerParts != nil {
-				c.LayerParts = append(c.LayerParts, arch.Attention|arch.FeedForward)
+				c.LayerParts = append(c.LayerParts, lineage.Attention|lineage.FeedForward)
 			}
 		}
 		for _, t := range p.family.Block {
-			if with := c.Mixture.In(l); with && !p.family.Experts.Beside && arch.InsteadOfExperts(t.Name) || !with && arch.OfExperts(t.Name) {
+			if with := c.Mixture.In(l); with && !p.family.Experts.Beside && lineage.InsteadOfExperts(t.Name) || !with && lineage.OfExperts(t.Name) {
 				continue
 			}
 			if part := p.family.PartOf(t.Name); c.LayerParts != nil && part != 0 && part&c.LayerParts[l] == 0 {
 				continue
 			}
-			if t.Change == arch.Computed {
+			if t.Change == lineage.Computed {
 				if v := c.Given[t.Name]; v != nil && p.pairs == nil {
 					steps = append(steps, func() { p.given(prefix+t.Name, v) })
 				}
@@ -222,7 +222,7 @@ func (p *plan) lacks(i *item) bool {
 	if !i.Optional {
 		return false
 	}
-	if i.Change == arch.Stacked && p.pairs == nil {
+	if i.Change == lineage.Stacked && p.pairs == nil {
 		single, whole, _ := strings.Cut(i.Source, " ")
 		return p.source.Tensors[i.from+fmt.Sprintf(single, 0)] == nil && (whole == "" || p.source.Tensors[i.from+whole] == nil)
 	}
@@ -272,7 +272,7 @@ func (p *plan) findFurther(c *config, root, layer string) (found []furtherNames)
 // furtherParts plans what layer l, which predicts a further token, has besides a block. Its norms are stored as the
 // norm before the head.
 func (p *plan) furtherParts(c *config, l int, names *furtherNames) {
-	stored := arch.Same
+	stored := lineage.Same
 	for _, t := range p.family.Outer {
 		if t.Name == "output_norm.weight" {
 			stored = t.Change
@@ -295,7 +295,7 @@ func (p *plan) furtherParts(c *config, l int, names *furtherNames) {
 			continue
 		}
 		w := p.add(fmt.Sprintf("blk.%d.nextn.%s.weight", l, t.name), from, t.shape...)
-		if len(t.shape) == 1 && stored == arch.PlusOne {
+		if len(t.shape) == 1 && stored == lineage.PlusOne {
 			w.plus = 1
 		}
 	}
@@ -307,20 +307,19 @@ func (p *plan) furtherParts(c *config, l int, names *furtherNames) {
 // ofOwnKV are the tensors that layers need which have keys and values of their own.
 var ofOwnKV = []string{"attn_k.weight", "attn_v.weight", "attn_k_norm.weight"}
 
-// sizes returns what the shapes of a layer's tensors follow from.
-func (c *config) sizes(l int) arch.Sizes {
-	s := arch.Sizes{
-		Embd: c.Hidden, Vocab: c.Vocab, Positions: c.Context, FF: c.neurons(l), Heads: c.Heads, KVHeads: c.KVHeads, Key: c.HeadDim, Value: c.value(),
-		Latent: c.Latent, QueryLatent: c.QueryLatent, Rotated: c.Turned, Types: c.TokenTypes, Layers: c.Layers, Input: c.Input, LowRank: c.LowRank,
-		Experts: c.Mixture.Count, ExpertFF: c.Mixture.Width, SharedFF: c.Mixture.Shared, ExpertLatent: c.Mixture.Latent,
-		ElementGate: c.ElementGate, IndexHeads: c.IndexHeads, IndexKey: c.IndexHead, StateSpace: c.StateSpace,
-		Gated:       arch.Gated{Streams: c.HyperStreams, Rank: c.HyperRank, IndexHeads: c.MeanHeads, IndexDim: c.MeanDim, GramTaps: c.GramTaps},
-		Connections: arch.Connections{Streams: c.ResidualStreams, OutputGroups: c.OutputGroups, Low: c.OutputLow, Used: c.Mixture.Used},
-	}
-	if l < len(c.Ratios) {
-		s.Block = c.Ratios[l]
-	}
-	if c.LayerParts != nil && c.LayerParts[l]&arch.Attention == 0 {
+// sizes are those of a layer.
+type sizes struct {
+	FF                 int
+	Heads, KVHeads     int
+	Key, Value         int // elements of a head's key and of its value
+	Latent, Rotated    int // of latent attention: elements that keys and values follow from, and rotated ones of a head
+	lineage.StateSpace     // of recurrent layers
+}
+
+// sizes returns those of layer l.
+func (c *config) sizes(l int) sizes {
+	s := sizes{FF: c.neurons(l), Heads: c.Heads, KVHeads: c.KVHeads, Key: c.HeadDim, Value: c.value(), Latent: c.Latent, Rotated: c.Turned, StateSpace: c.StateSpace}
+	if c.LayerParts != nil && c.LayerParts[l]&lineage.Attention == 0 {
 		s.KVHeads = 0
 	}
 	if n := len(c.LayerHeads); n > 0 { // those of layers behind the last are the last's
@@ -329,7 +328,7 @@ func (c *config) sizes(l int) arch.Sizes {
 	if n := len(c.LayerKV); n > 0 {
 		s.KVHeads = c.LayerKV[min(l, n-1)]
 	}
-	if l == 0 { // see arch.Family.InLayer
+	if l == 0 { // see lineage.Family.InLayer
 		s.Ranks.Value = s.Ranks.Rate
 	}
 	if c.GlobalHead > 0 && l < len(c.LayerTypes) && c.LayerTypes[l] == "full_attention" {
@@ -343,9 +342,9 @@ func (c *config) neurons(l int) int {
 	n := c.FF
 	if c.LayerParts != nil {
 		switch {
-		case c.LayerParts[l]&arch.FeedForward == 0:
+		case c.LayerParts[l]&lineage.FeedForward == 0:
 			return 0
-		case c.Mixture.Count > 0 && c.LayerParts[l] == arch.FeedForward:
+		case c.Mixture.Count > 0 && c.LayerParts[l] == lineage.FeedForward:
 			return c.Mixture.Width
 		}
 	}
@@ -379,7 +378,7 @@ func (p *plan) multiply(c *config, t *tensor, name string) {
 		return
 	}
 	rows := p.family.Multiplied(&c.Config, name)
-	if !slices.ContainsFunc(rows, func(m arch.Multiplied) bool { return m.By != 1 }) {
+	if !slices.ContainsFunc(rows, func(m lineage.Multiplied) bool { return m.By != 1 }) {
 		return
 	}
 	for _, m := range rows {
@@ -395,52 +394,52 @@ func (p *plan) multiply(c *config, t *tensor, name string) {
 
 // one plans the tensor of the family that i describes.
 func (p *plan) one(c *config, i *item) {
-	if i.Change == arch.Stacked && p.pairs != nil {
+	if i.Change == lineage.Stacked && p.pairs != nil {
 		return
 	}
 	shape, name, t := p.shape(i), i.prefix+i.Name, i.Tensor
 	if p.err != nil {
 		return
 	}
-	if t.Change == arch.Stacked {
+	if t.Change == lineage.Stacked {
 		single, whole, _ := strings.Cut(t.Source, " ")
 		if whole == "" || p.source.Tensors[i.from+whole] == nil {
 			p.stacked(name, i.from+single, shape).plain = staysFloat(t.Name)
 			return
 		}
 		t.Source = whole
-		t.Change = map[string]arch.Change{"ffn_gate_exps.weight": arch.FirstHalf, "ffn_up_exps.weight": arch.SecondHalf}[t.Name]
+		t.Change = map[string]lineage.Change{"ffn_gate_exps.weight": lineage.FirstHalf, "ffn_up_exps.weight": lineage.SecondHalf}[t.Name]
 	}
 	source := i.from + p.found(i.from, strings.Fields(t.Source), "")
 	switch t.Change {
-	case arch.Product:
+	case lineage.Product:
 		p.product(name, i.from, strings.Fields(t.Source), shape)
 		return
-	case arch.Gathered:
+	case lineage.Gathered:
 		p.gathered(name, i.from, strings.Fields(t.Source), shape)
 		return
-	case arch.Outputs, arch.EvenOutputs, arch.OddOutputs:
+	case lineage.Outputs, lineage.EvenOutputs, lineage.OddOutputs:
 		p.outputs(name, source, shape, t.Change)
 		return
-	case arch.FirstOutputs, arch.SecondOutputs:
+	case lineage.FirstOutputs, lineage.SecondOutputs:
 		p.halfOfOutputs(name, source, shape, t.Change)
 		return
-	case arch.Numbers:
+	case lineage.Numbers:
 		p.numbers(name, source, shape)
 		return
 	}
-	sizes := c.sizes(i.layer)
+	of := c.sizes(i.layer)
 	stem, _, _ := strings.Cut(t.Name, ".")
-	part, packed := packedAt(sizes)[stem]
+	part, packed := packedAt(of)[stem]
 	packed = packed && p.family.QKV != "" && strings.HasPrefix(source, i.from+p.family.QKV+".")
-	stored := p.stored(c, sizes, t, source, shape, packed)
+	stored := p.stored(c, of, t, source, shape, packed)
 	out := p.from(name, source, shape, stored)
 	if len(out.shape) == 2 && stored[0] < shape[0] {
 		out.rows = stored[0]
 	}
 	p.multiply(c, out, t.Name)
 	out.plain = out.plain || staysFloat(t.Name)
-	p.rearrange(c, sizes, t.Change, shape, out)
+	p.rearrange(c, of, t.Change, shape, out)
 	if c.halved > 0 && (stem == "attn_q" || stem == "attn_k") {
 		out.row = halves(c.HeadDim, c.halved)
 	}
@@ -448,7 +447,7 @@ func (p *plan) one(c *config, i *item) {
 		p.err = fmt.Errorf("%s: adapters of %q are not supported; merge the adapter into the model and convert that", p.source.Path, source)
 	}
 	if p.family.Tiled {
-		out.tile(stem, deltaSizes(sizes.StateSpace))
+		out.tile(stem, deltaSizes(of.StateSpace))
 	}
 	if packed {
 		out.row = behind(out.row, part, nil)
@@ -505,7 +504,7 @@ func (p *plan) numbers(name, from string, dims []int) {
 
 // layerNumbers reads the key that t names from the folder's tensors, one of each layer; block is what their names begin
 // with, with %d for the layer.
-func (p *plan) layerNumbers(c *config, t arch.Tensor, block string) {
+func (p *plan) layerNumbers(c *config, t lineage.Tensor, block string) {
 	if p.err != nil || p.pairs != nil {
 		return
 	}
@@ -539,35 +538,35 @@ func staysFloat(name string) bool {
 
 // stored returns the shape that the folder's tensor source has, from which the file's tensor t of that shape is taken;
 // packed: one tensor holds queries, keys and values.
-func (p *plan) stored(c *config, sizes arch.Sizes, t arch.Tensor, source string, shape []int, packed bool) []int {
+func (p *plan) stored(c *config, of sizes, t lineage.Tensor, source string, shape []int, packed bool) []int {
 	stored := slices.Clone(shape)
 	if packed {
-		stored[0] = (sizes.Heads + 2*sizes.KVHeads) * sizes.Key
+		stored[0] = (of.Heads + 2*of.KVHeads) * of.Key
 	}
 	switch t.Change {
-	case arch.Transposed:
+	case lineage.Transposed:
 		if p.pairs == nil { // an adapter's matrices lie the usual way
 			slices.Reverse(stored)
 		}
-	case arch.LatentKeys, arch.LatentValues:
-		stored = []int{sizes.Heads * keyValueRows(sizes), sizes.Latent}
-	case arch.FirstHalf, arch.SecondHalf:
+	case lineage.LatentKeys, lineage.LatentValues:
+		stored = []int{of.Heads * keyValueRows(of), of.Latent}
+	case lineage.FirstHalf, lineage.SecondHalf:
 		stored[len(stored)-2] *= 2
-	case arch.NegatedExp, arch.Exp, arch.Column, arch.Groups:
+	case lineage.NegatedExp, lineage.Exp, lineage.Column, lineage.Groups:
 		if len(shape) > 1 {
 			stored = p.likewise(source, []int{shape[0] * shape[1]})
 		}
-	case arch.GroupedMixed, arch.GroupedGates:
-		stored[0] = sizes.Channels() + sizes.Inner
-	case arch.Taps:
+	case lineage.GroupedMixed, lineage.GroupedGates:
+		stored[0] = of.Channels() + of.Inner
+	case lineage.Taps:
 		stored = []int{shape[0], 1, shape[len(shape)-1]}
-	case arch.Joined:
+	case lineage.Joined:
 		stored = []int{shape[0] * shape[1], shape[2]}
-	case arch.IndexQueries, arch.IndexKeys:
-		stored[0] = (sizes.Gated.IndexHeads + 1) * sizes.Gated.IndexDim
-	case arch.Flat:
+	case lineage.IndexQueries, lineage.IndexKeys:
+		stored[0] = (c.MeanHeads + 1) * c.MeanDim
+	case lineage.Flat:
 		stored = p.likewise(source, shape)
-	case arch.JoinedColumns:
+	case lineage.JoinedColumns:
 		stored = []int{shape[0] * shape[2], shape[1]}
 	}
 	if t.Name == "ffn_gate_inp_shexp.weight" {
@@ -579,7 +578,7 @@ func (p *plan) stored(c *config, sizes arch.Sizes, t arch.Tensor, source string,
 	if s := p.source.Tensors[source]; t.Name == "exp_probs_b.bias" && s != nil && len(s.Shape) == 2 {
 		stored = []int{1, stored[0]}
 	}
-	if t.Change == arch.BehindPadding {
+	if t.Change == lineage.BehindPadding {
 		stored[0] += c.PaddingRows
 	}
 	if n := c.InputVocab; t.Name == "per_layer_token_embd.weight" && n > 0 && n < c.Vocab {
@@ -590,54 +589,54 @@ func (p *plan) stored(c *config, sizes arch.Sizes, t arch.Tensor, source string,
 
 // keyValueRows returns the rows that a head has in the matrix that makes keys and values of latent vectors: its key's
 // unrotated ones, then its value's.
-func keyValueRows(s arch.Sizes) int { return s.Key - s.Rotated + s.Value }
+func keyValueRows(s sizes) int { return s.Key - s.Rotated + s.Value }
 
 // rearrange has out, of that shape, take its rows and columns from where the folder has them.
-func (p *plan) rearrange(c *config, sizes arch.Sizes, change arch.Change, shape []int, out *tensor) {
-	both := keyValueRows(sizes)
+func (p *plan) rearrange(c *config, of sizes, change lineage.Change, shape []int, out *tensor) {
+	both := keyValueRows(of)
 	switch change {
-	case arch.Transposed:
+	case lineage.Transposed:
 		out.column = p.pairs == nil
-	case arch.JoinedColumns:
+	case lineage.JoinedColumns:
 		out.column, out.apart = true, shape[2]
-	case arch.LatentKeys:
+	case lineage.LatentKeys:
 		out.column, out.apart = true, both
-	case arch.LatentValues:
-		out.row = func(r int) int { return r/sizes.Value*both + both - sizes.Value + r%sizes.Value }
-	case arch.Pairs:
+	case lineage.LatentValues:
+		out.row = func(r int) int { return r/of.Value*both + both - of.Value + r%of.Value }
+	case lineage.Pairs:
 		out.row = interleaved(c.HeadDim)
-	case arch.Ungroup:
+	case lineage.Ungroup:
 		out.row = ungrouped(c.Heads, c.KVHeads, c.HeadDim)
-	case arch.Ternary:
+	case lineage.Ternary:
 		out.ternary = p.pairs == nil
-	case arch.IndexKeys:
-		out.row = behind(nil, sizes.Gated.IndexHeads*sizes.Gated.IndexDim, nil)
-	case arch.PlusOne:
+	case lineage.IndexKeys:
+		out.row = behind(nil, c.MeanHeads*c.MeanDim, nil)
+	case lineage.PlusOne:
 		out.plus = 1
-	case arch.Flat:
+	case lineage.Flat:
 		out.plain = true
-	case arch.PlusFifth:
+	case lineage.PlusFifth:
 		out.plus = 1. / 5
-	case arch.PlusEleventh:
+	case lineage.PlusEleventh:
 		out.plus = float32(math.Pow(5, -1.5))
-	case arch.NegatedExp, arch.Exp, arch.Column, arch.Groups, arch.Taps:
+	case lineage.NegatedExp, lineage.Exp, lineage.Column, lineage.Groups, lineage.Taps:
 		out.plain = true
 		switch change {
-		case arch.NegatedExp:
+		case lineage.NegatedExp:
 			out.exp = -1
-		case arch.Exp:
+		case lineage.Exp:
 			out.exp = 1
 		}
-	case arch.FirstHalf:
+	case lineage.FirstHalf:
 		out.row = half(shape[len(shape)-2], 0)
-	case arch.SecondHalf:
+	case lineage.SecondHalf:
 		out.row = half(shape[len(shape)-2], 1)
-	case arch.BehindPadding:
+	case lineage.BehindPadding:
 		out.row = behind(nil, c.PaddingRows, nil)
-	case arch.GroupedMixed:
-		out.row = deltaSizes(sizes.StateSpace).mixed
-	case arch.GroupedGates:
-		out.row = deltaSizes(sizes.StateSpace).gates
+	case lineage.GroupedMixed:
+		out.row = deltaSizes(of.StateSpace).mixed
+	case lineage.GroupedGates:
+		out.row = deltaSizes(of.StateSpace).gates
 	}
 }
 

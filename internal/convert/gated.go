@@ -7,14 +7,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
 // gatedKeys returns the keys of gated connections, of their indexers, and of a table of n-grams other than those that the
 // folder holds as tensors: see shards.
-func (c *config) gatedKeys(f arch.Family) (keys []gguf.KV, err error) {
+func (c *config) gatedKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	if !f.GatedStreams {
 		return nil, nil
 	}
@@ -41,7 +41,7 @@ func (c *config) gatedKeys(f arch.Family) (keys []gguf.KV, err error) {
 	add("attention.indexer.top_k", uint32(c.MeanTop))
 	blocks := make([]uint32, c.Layers)
 	for l := range blocks {
-		if c.LayerParts[l]&arch.Attention != 0 {
+		if c.LayerParts[l]&lineage.Attention != 0 {
 			blocks[l] = uint32(c.MeanBlock)
 		}
 	}

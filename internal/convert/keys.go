@@ -6,20 +6,20 @@ import (
 	"math"
 	"slices"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
 // sizeKeys returns the hyperparameters that every family writes.
-func (c *config) sizeKeys(f arch.Family) []gguf.KV {
+func (c *config) sizeKeys(f lineage.Family) []gguf.KV {
 	key := func(s string) string { return f.Name + "." + s }
 	keys := []gguf.KV{
 		{Key: key("context_length"), Value: uint32(c.Context)},
 		{Key: key("embedding_length"), Value: uint32(c.Hidden)},
 		{Key: key("block_count"), Value: uint32(c.Layers)},
-		{Key: key("feed_forward_length"), Value: c.perLayer(func(s arch.Sizes) int { return s.FF })},
-		{Key: key("attention.head_count"), Value: c.perLayer(func(s arch.Sizes) int { return s.Heads })},
-		{Key: key("attention.head_count_kv"), Value: c.perLayer(func(s arch.Sizes) int { return c.cachedHeads(f, s) })},
+		{Key: key("feed_forward_length"), Value: c.perLayer(func(s sizes) int { return s.FF })},
+		{Key: key("attention.head_count"), Value: c.perLayer(func(s sizes) int { return s.Heads })},
+		{Key: key("attention.head_count_kv"), Value: c.perLayer(func(s sizes) int { return c.cachedHeads(f, s) })},
 		{Key: key("vocab_size"), Value: uint32(c.Vocab)},
 	}
 	if f.KeysByHead() { // of the cache's rows
@@ -36,7 +36,7 @@ func (c *config) sizeKeys(f arch.Family) []gguf.KV {
 
 // cachedHeads returns the number of KV heads that files state: for latent attention by head one, as the cache has, and
 // for models with delta nets that of the layers with attention.
-func (c *config) cachedHeads(f arch.Family, s arch.Sizes) int {
+func (c *config) cachedHeads(f lineage.Family, s sizes) int {
 	switch {
 	case f.KeysByHead():
 		return min(1, s.KVHeads)
@@ -51,7 +51,7 @@ func (c *config) value() int { return cmp.Or(c.ValueDim, c.HeadDim) }
 
 // attentionKeys returns the keys that say how scores depend on positions other than by a rotation, what bounds queries,
 // keys and values, and from which latent vectors keys and values follow.
-func (c *config) attentionKeys(f arch.Family) (keys []gguf.KV, err error) {
+func (c *config) attentionKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	add := func(name string, v any) { keys = append(keys, gguf.KV{Key: f.Name + ".attention." + name, Value: v}) }
 	if c.MaxAlibi != nil {
 		if !(*c.MaxAlibi >= 0 && *c.MaxAlibi <= maxExponent) {
@@ -110,7 +110,7 @@ func (c *config) attentionKeys(f arch.Family) (keys []gguf.KV, err error) {
 }
 
 // layerKeys returns the keys of what differs between layers, and of what layers have beside their own weights.
-func (c *config) layerKeys(f arch.Family) ([]gguf.KV, error) {
+func (c *config) layerKeys(f lineage.Family) ([]gguf.KV, error) {
 	var keys []gguf.KV
 	add := func(key string, v any) { keys = append(keys, gguf.KV{Key: f.Name + "." + key, Value: v}) }
 	if n := len(c.Widths); n > 1 && n != c.Layers {
@@ -193,7 +193,7 @@ func (c *config) deviations() ([]float32, error) {
 }
 
 // perLayer returns the number of each layer where they differ, else that of all.
-func (c *config) perLayer(of func(s arch.Sizes) int) any {
+func (c *config) perLayer(of func(s sizes) int) any {
 	all, first := make([]int32, c.Layers), of(c.sizes(0))
 	same := true
 	for l := range all {
@@ -207,7 +207,7 @@ func (c *config) perLayer(of func(s arch.Sizes) int) any {
 }
 
 // scaleKeys returns the factors of activations that config.json gives.
-func (c *config) scaleKeys(f arch.Family) (keys []gguf.KV, err error) {
+func (c *config) scaleKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	for _, s := range []struct {
 		from, to string
 		value    float64
@@ -239,7 +239,7 @@ func (c *config) scaleKeys(f arch.Family) (keys []gguf.KV, err error) {
 
 // windowKeys returns the window and, where config.json says otherwise than the family's files imply, which layers have
 // one.
-func (c *config) windowKeys(f arch.Family) ([]gguf.KV, error) {
+func (c *config) windowKeys(f lineage.Family) ([]gguf.KV, error) {
 	keys := []gguf.KV{{Key: f.Name + ".attention.sliding_window", Value: uint32(min(c.Window, math.MaxInt32))}}
 	implied, said := make([]bool, c.Layers), make([]bool, c.Layers)
 	period := func(of []bool, every int) {
@@ -306,7 +306,7 @@ func activationKeys(kind string, threshold float64) []gguf.KV {
 }
 
 // keys returns the family's hyperparameters, and tensors that follow from them, by name.
-func (c *config) keys(f arch.Family) (keys []gguf.KV, computed map[string][]float32, err error) {
+func (c *config) keys(f lineage.Family) (keys []gguf.KV, computed map[string][]float32, err error) {
 	eps := c.Epsilon.Value
 	if !(eps > 0) || eps > 1 {
 		return nil, nil, c.Errorf(c.Epsilon.Key, "%g is not an epsilon", eps)
@@ -323,7 +323,7 @@ func (c *config) keys(f arch.Family) (keys []gguf.KV, computed map[string][]floa
 	if f.ParallelKey != "" {
 		keys = append(keys, gguf.KV{Key: f.Name + "." + f.ParallelKey, Value: or(c.ParallelParts, f.Parallel)})
 	}
-	for _, more := range []func(arch.Family) ([]gguf.KV, error){c.attentionKeys, c.connectionKeys, c.gatedKeys, c.scaleKeys, c.layerKeys, c.expertKeys, c.stateKeys} {
+	for _, more := range []func(lineage.Family) ([]gguf.KV, error){c.attentionKeys, c.connectionKeys, c.gatedKeys, c.scaleKeys, c.layerKeys, c.expertKeys, c.stateKeys} {
 		some, err := more(f)
 		if err != nil {
 			return nil, nil, err
@@ -340,7 +340,7 @@ func (c *config) keys(f arch.Family) (keys []gguf.KV, computed map[string][]floa
 	if f.Sections && c.Vision != nil && len(c.Vision.DeepStack) > 0 {
 		keys = append(keys, gguf.KV{Key: f.Name + ".n_deepstack_layers", Value: uint32(len(c.Vision.DeepStack))})
 	}
-	if f.Rotation != arch.NotRotated {
+	if f.Rotation != lineage.NotRotated {
 		rope, factors, err := c.rope(f)
 		if err != nil {
 			return nil, nil, err

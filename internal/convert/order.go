@@ -1,7 +1,5 @@
 package convert
 
-import "github.com/powerinfer-go/powerinfer/internal/arch"
-
 // half maps rows of matrices of n rows to those of matrices of 2n rows, of which they are the first half (which is 0)
 // or the second (1).
 func half(n, which int) func(int) int {
@@ -10,7 +8,7 @@ func half(n, which int) func(int) int {
 
 // packedAt returns where queries, keys and values begin in a tensor that holds all of them, by the names of those that
 // it becomes.
-func packedAt(s arch.Sizes) map[string]int {
+func packedAt(s sizes) map[string]int {
 	return map[string]int{"attn_q": 0, "attn_k": s.Heads * s.Key, "attn_v": (s.Heads + s.KVHeads) * s.Key}
 }
 

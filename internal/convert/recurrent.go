@@ -1,12 +1,12 @@
 package convert
 
 import (
-	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
 // stateKeys returns the keys of the sizes of recurrent layers.
-func (c *config) stateKeys(f arch.Family) (keys []gguf.KV, err error) {
+func (c *config) stateKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	if !f.StateSpace {
 		return nil, nil
 	}
@@ -20,7 +20,7 @@ func (c *config) stateKeys(f arch.Family) (keys []gguf.KV, err error) {
 	if f.Lightning() {
 		full := make([]bool, c.Layers)
 		for l := range full {
-			full[l] = c.LayerParts[l]&arch.Recurrent != 0
+			full[l] = c.LayerParts[l]&lineage.Recurrent != 0
 		}
 		return []gguf.KV{
 			{Key: f.Name + ".attention.recurrent_layers", Value: full},
@@ -50,7 +50,7 @@ func (c *config) stateKeys(f arch.Family) (keys []gguf.KV, err error) {
 		return keys, nil
 	}
 	names := [...]string{"conv_kernel", "mamba_num_heads", "ssm_state_size", "n_groups"}
-	if f.PerhapsRotated || f.AllLayers&arch.Attention != 0 {
+	if f.PerhapsRotated || f.AllLayers&lineage.Attention != 0 {
 		names = [...]string{"mamba_d_conv", "mamba_n_heads", "mamba_d_state", "mamba_n_groups"}
 	}
 	if f.Delta {
@@ -91,7 +91,7 @@ func (c *config) stateKeys(f arch.Family) (keys []gguf.KV, err error) {
 }
 
 // deltaAttentionKeys returns the keys of Kimi delta attention, and of what such models have besides.
-func (c *config) deltaAttentionKeys(f arch.Family) (keys []gguf.KV, err error) {
+func (c *config) deltaAttentionKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	add := func(key string, v any) { keys = append(keys, gguf.KV{Key: f.Name + "." + key, Value: v}) }
 	s := &c.StateSpace
 	if s.Taps < 2 || s.Taps > maxTaps {
@@ -131,7 +131,7 @@ func (c *config) deltaAttentionKeys(f arch.Family) (keys []gguf.KV, err error) {
 }
 
 // selectiveKeys returns the keys of the sizes of Mamba's layers.
-func (c *config) selectiveKeys(f arch.Family) (keys []gguf.KV, err error) {
+func (c *config) selectiveKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	s := &c.StateSpace
 	for _, k := range []struct {
 		from, to   string
@@ -154,7 +154,7 @@ func (c *config) selectiveKeys(f arch.Family) (keys []gguf.KV, err error) {
 }
 
 // deltaSizes are those of a delta net. Its heads of values share the queries and keys of as many groups of neighbours.
-type deltaSizes arch.StateSpace
+type deltaSizes lineage.StateSpace
 
 // each returns how many heads a group has, and how wide they are.
 func (s deltaSizes) each() (heads, dim int) {

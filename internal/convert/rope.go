@@ -5,19 +5,19 @@ import (
 	"math"
 	"slices"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
 // rope returns the keys of rotary embedding. factors are tensors by which frequencies are divided
 // [rotated/2]: rope_freqs.weight of llama3 scaling, rope_factors_long.weight and _short of longrope.
-func (c *config) rope(f arch.Family) (keys []gguf.KV, factors map[string][]float32, err error) {
+func (c *config) rope(f lineage.Family) (keys []gguf.KV, factors map[string][]float32, err error) {
 	s, where := c.RopeScale, "rope_scaling"
 	if s == nil {
 		s, where = c.Rope, "rope_parameters"
 	}
 	if s == nil {
-		s = &arch.RopeScaling{}
+		s = &lineage.RopeScaling{}
 	}
 	base := c.RopeTheta
 	if base == 0 && c.Rope != nil {
@@ -119,7 +119,7 @@ func (c *config) rope(f arch.Family) (keys []gguf.KV, factors map[string][]float
 }
 
 // yarn adds the keys of YaRN for a model that was trained on so many positions before.
-func (c *config) yarn(f arch.Family, s *arch.RopeScaling, where string, original int, add func(key string, v any)) error {
+func (c *config) yarn(f lineage.Family, s *lineage.RopeScaling, where string, original int, add func(key string, v any)) error {
 	if s.MScale < 0 || s.MScaleAll < 0 {
 		return c.Errorf(where, "mscale %g and mscale_all_dim %g are not positive", s.MScale, s.MScaleAll)
 	}
@@ -163,7 +163,7 @@ const noFrequency = 1e30
 
 // proportional returns the divisors of the frequencies of heads of which only the first pairs are rotated, pairs being
 // halves apart.
-func (c *config) proportional(f arch.Family, s *arch.RopeScaling, where string, dims int) (map[string][]float32, error) {
+func (c *config) proportional(f lineage.Family, s *lineage.RopeScaling, where string, dims int) (map[string][]float32, error) {
 	share := cmp.Or(s.Partial, 1)
 	if !f.WindowHeads || !(share > 0 && share <= 1) || dims%2 != 0 {
 		return nil, c.Errorf(where, "type proportional with %g of heads of %d elements is not supported in %s", share, dims, f.Name)
@@ -180,7 +180,7 @@ func (c *config) proportional(f arch.Family, s *arch.RopeScaling, where string, 
 
 // sections returns how many pairs of a head turn by each coordinate of a picture's part, in four numbers as files have
 // them.
-func (c *config) sections(s *arch.RopeScaling, where string, dims int) ([]int32, error) {
+func (c *config) sections(s *lineage.RopeScaling, where string, dims int) ([]int32, error) {
 	out, sum := make([]int32, 4), 0
 	for i, n := range s.Sections {
 		if n < 0 || n > dims || i >= len(out) {
@@ -196,8 +196,8 @@ func (c *config) sections(s *arch.RopeScaling, where string, dims int) ([]int32,
 }
 
 // longFactors returns the tensors of longrope, whose factors the engine chooses by the context.
-func (c *config) longFactors(f arch.Family, s *arch.RopeScaling, where string, dims int) (map[string][]float32, error) {
-	if !slices.ContainsFunc(f.Outer, func(t arch.Tensor) bool { return t.Name == "rope_factors_long.weight" }) {
+func (c *config) longFactors(f lineage.Family, s *lineage.RopeScaling, where string, dims int) (map[string][]float32, error) {
+	if !slices.ContainsFunc(f.Outer, func(t lineage.Tensor) bool { return t.Name == "rope_factors_long.weight" }) {
 		return nil, c.Errorf(where, "type longrope of %s is not supported", f.Name)
 	}
 	for _, list := range [][]float32{s.Long, s.Short} {
@@ -216,7 +216,7 @@ func (c *config) longFactors(f arch.Family, s *arch.RopeScaling, where string, d
 // longMagnitude returns the factor of rotated pairs in longrope, for a context extended by the given factor.
 //
 // Source: Ding et al. 2024, equation 4.
-func longMagnitude(s *arch.RopeScaling, extension, original float64) float64 {
+func longMagnitude(s *lineage.RopeScaling, extension, original float64) float64 {
 	if s.Attention != 0 {
 		return s.Attention
 	}
@@ -228,7 +228,7 @@ func longMagnitude(s *arch.RopeScaling, extension, original float64) float64 {
 }
 
 // rotated returns how many elements of a head are rotated where it is the given share.
-func (c *config) rotated(f arch.Family, share float64) (int, error) {
+func (c *config) rotated(f lineage.Family, share float64) (int, error) {
 	dims := cmp.Or(c.Turned, int(share*float64(c.HeadDim)))
 	switch {
 	case share != 1 && !f.PartialRotary:
@@ -240,7 +240,7 @@ func (c *config) rotated(f arch.Family, share float64) (int, error) {
 }
 
 // halve finds out whether the file has sections, and thus the pairs of heads as halves, where the folder has neighbours.
-func (c *config) halve(f *arch.Family) (err error) {
+func (c *config) halve(f *lineage.Family) (err error) {
 	s := cmp.Or(c.RopeScale, c.Rope)
 	if f.HalvedSections && s != nil && len(s.Sections) > 0 {
 		f.Sections = true

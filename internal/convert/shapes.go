@@ -5,16 +5,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
-	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // item is a tensor of the family that is to be planned for one layer, or outside of layers.
 type item struct {
-	arch.Tensor
+	lineage.Tensor
 	layer        int    // 0 outside of layers, too
 	prefix, from string // of its names in the file and in the folder
 }
@@ -26,11 +25,7 @@ func (p *plan) list(c *config, keys []gguf.KV, items []item) {
 	}
 	held := map[string]*gguf.Tensor{}
 	for _, i := range items {
-		t := &gguf.Tensor{Shape: p.untold(c, &i)}
-		if i.Change == arch.Numbers {
-			t.Type = quant.I32
-		}
-		held[i.prefix+i.Name] = t
+		held[i.prefix+i.Name] = &gguf.Tensor{Shape: p.untold(c, &i)}
 	}
 	keys = slices.Concat([]gguf.KV{{Key: "general.architecture", Value: p.family.Name}}, keys, p.keys)
 	if p.further > 0 {

@@ -15,7 +15,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	models "github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
@@ -37,7 +37,7 @@ func folderTokenizer(t testing.TB, dir string) *tokenizer.Tokenizer {
 		t.Fatal(err)
 	}
 	const rows = 400_000 // more than any vocabulary's
-	v, err := readTokens(dir, &config{Config: arch.Config{Vocab: rows}}, tok, func(string) {})
+	v, err := readTokens(dir, &config{Config: lineage.Config{Vocab: rows}}, tok, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,9 +191,7 @@ func TestUnigramModel(t *testing.T) {
 // tokenizers of npm: a few, or all in exhaustive runs. Those of more than 12 MB take long to read and are left out but
 // where POWERINFER_TOKENIZERS is "all".
 func TestPublishedTokenizers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	testenv.Thorough(t)
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
 			testenv.Missing(t, "npm", program+" is absent")

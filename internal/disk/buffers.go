@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// MostBuffered is how much memory a Reader takes for what it reads. While a larger piece is read, it takes as many bytes
-// as the piece has in addition. [bytes]
+// MostBuffered is the memory that a Reader takes for what it reads. A larger piece takes its own size in addition while
+// it is read. [bytes]
 const MostBuffered = 64 << 20
 
 // span is a part of a Reader's memory.
 type span struct {
 	at, end int64
-	single  bool // it is larger than that memory, and gets memory of its own
+	single  bool // it is larger than that memory, and gets its own
 }
 
-// buffers are a Reader's memory, outside of Go's heap. It is one region, in huge pages where the system has them: the fewer
-// pages a read writes to, the less work it is. Spans are taken from the region's beginning on, so that no more of it is
-// resident than was in use at a time.
+// buffers are a Reader's memory, outside of Go's heap. It is one region, in huge pages if the system has them: the
+// fewer pages a read writes to, the less work it is. Spans are taken from the region's beginning, so that no more of it
+// is resident than was in use at once.
 type buffers struct {
 	memory []byte
 	page   int64
@@ -26,7 +26,7 @@ type buffers struct {
 	single bool   // a single span is taken
 }
 
-// Buffered returns the most memory that a Reader takes for so many pieces at a time, of so many bytes each. [bytes]
+// Buffered returns the most memory that a Reader takes for this many pieces at once, of this many bytes each. [bytes]
 func Buffered(pieces int, bytes int64) int64 {
 	each := bytes + 2*usualAlign // a piece need not be aligned
 	if each > MostBuffered {
@@ -36,7 +36,7 @@ func Buffered(pieces int, bytes int64) int64 {
 	return min((all+hugePage-1)&^(hugePage-1), MostBuffered)
 }
 
-// hugePage is the largest size of pages that memory is made of, on usual processors. [bytes]
+// hugePage is the usual largest size of pages. [bytes]
 const hugePage = 2 << 20
 
 func newBuffers() (buffers, error) {
@@ -59,7 +59,7 @@ func (s *buffers) close() {
 	}
 }
 
-// take returns a span for n bytes; ok is false if there is no room for it now.
+// take returns a span for n bytes; ok is false if there is no room now.
 func (s *buffers) take(n int64) (b span, ok bool) {
 	n = (n + s.page - 1) &^ (s.page - 1)
 	switch {

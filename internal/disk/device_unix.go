@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Device names the file system that path, which must exist, is on: its type, number and size.
+// Device names the file system of path, which must exist: its type, number and size.
 func Device(path string) (string, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {

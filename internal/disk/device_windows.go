@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Device names the volume that path, which must exist, is on: its serial number and size.
+// Device names the volume of path, which must exist: its serial number and size.
 func Device(path string) (string, error) {
 	name, err := windows.UTF16PtrFromString(path)
 	if err != nil {

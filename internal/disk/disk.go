@@ -1,5 +1,5 @@
-// Package disk reads parts of large files past the page cache, many at a time: a model's units that are not in RAM. A page
-// cache would keep what is read once in a while, too, and so push out what is needed all the time.
+// Package disk reads parts of large files past the page cache, many at once: a model's units that are not in RAM. A
+// page cache would also keep what is read only now and then, and so evict what is needed all the time.
 package disk
 
 import (
@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// usualAlign is the alignment of offsets and lengths where the system names none: a multiple of all disks' blocks.
+// usualAlign is the alignment of offsets and lengths if the system names none: a multiple of all disks' blocks.
 const usualAlign = 4096
 
 // File is a file that Readers read. It may be used by several goroutines.
@@ -25,16 +25,16 @@ type File struct {
 	source source       // nil: the file is closed
 }
 
-// source is what the system reads a file by.
+// source is the system's way to read a file.
 type source interface {
-	// readAt is pread: it may read less than len(b), and reads nothing where the file has ended. Offset, length and
-	// address are multiples of the file's alignment. It may be called by several goroutines at a time.
+	// readAt is pread: it may read less than len(b), and reads nothing at the end of the file. Offset, length and
+	// address are multiples of the file's alignment. Safe for concurrent use.
 	readAt(b []byte, offset int64) (int, error)
 	io.Closer
 }
 
-// Open opens a file for reading. It is read past the page cache if its file system can do that. Otherwise what was read is
-// taken out of the page cache, where the system has a call for that.
+// Open opens a file for reading, past the page cache if its file system can do that. Otherwise what was read is removed
+// from the page cache, if the system has a call for that.
 func Open(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -56,7 +56,7 @@ func Open(path string) (*File, error) {
 	return file, nil
 }
 
-// Path returns the path by which the file was opened.
+// Path returns the path with which the file was opened.
 func (f *File) Path() string { return f.path }
 
 // Size returns the file's size when it was opened. [bytes]
@@ -69,11 +69,11 @@ func (f *File) Align() int64 { return f.align }
 // Direct reports whether reads go past the page cache.
 func (f *File) Direct() bool { return f.direct }
 
-// ErrChanged is the error of a file that is no longer what it was when it was opened.
+// ErrChanged is the error of a file that changed since it was opened.
 var ErrChanged = errors.New("the file was changed while it was in use")
 
-// Changed returns an error that is ErrChanged if the file's path names another file now, or if the file was written to
-// since it was opened. Reads go on from the file that was opened, even if its path names another one.
+// Changed returns an error that is ErrChanged if the path now names another file, or if the file was written to since
+// it was opened. Reads continue from the opened file.
 func (f *File) Changed() error {
 	now, err := os.Stat(f.path)
 	switch {
@@ -87,7 +87,7 @@ func (f *File) Changed() error {
 	return nil
 }
 
-// Close closes the file once the reads that run have ended; later ones fail. Closing it twice is no error.
+// Close closes the file once the running reads have ended; later ones fail. Closing it twice is no error.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -110,8 +110,7 @@ func (f *File) check(offset int64, bytes int) error {
 // tries bounds how often a read that could not be done for the moment is tried.
 const tries = 100
 
-// read fills b, an aligned range of the file from offset on, up to the file's end. At least least bytes must be there;
-// fewer are an error.
+// read fills b, an aligned range of the file from offset on, up to the file's end. Fewer than least bytes are an error.
 func (f *File) read(b []byte, offset int64, least int) error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -131,7 +130,7 @@ func (f *File) read(b []byte, offset int64, least int) error {
 		if end >= least {
 			break
 		}
-		// What follows is read from the last aligned offset on. If that is where this read began, the file has ended.
+		// The rest is read from the last aligned offset on. If this read began there, the file has ended.
 		next := end &^ int(f.align-1)
 		if next <= done {
 			return fmt.Errorf("%s ends at byte %d and had %d bytes when it was opened, restore the file and start again: %w",

@@ -22,21 +22,21 @@ var (
 )
 
 const (
-	// trial is how long a speed is measured at a time. Other programs use the disk, too, so the best of several trials
+	// trial is the time of one measurement of a speed. Other programs use the disk, too, so the best of several trials
 	// counts: as many as there is time for.
 	trial    = 22 * time.Millisecond
 	mostTime = 3 * time.Second
-	// patience is how much longer reads that are under way at the end of mostTime are waited for. A disk that is slow,
-	// or whose reads the system holds back, may need minutes for them.
+	// patience is how much longer Measure waits for reads that are under way at the end of mostTime. A slow disk, or
+	// one that the system holds back, may need minutes for them.
 	patience = time.Second
-	// temporary is what is written to measure with, or as much as mostWriting allows. [bytes]
+	// temporary is the size of the file that is written to measure with, within what mostWriting allows. [bytes]
 	temporary   = 256 << 20
 	mostWriting = 3 * time.Second
 )
 
-// Measure measures how fast the disk of path is read, in some 3 seconds, and 4 at most. path is a file of at least 64 MiB
-// that is only read, or a folder where 256 MiB may be written for it, which takes up to 3 seconds more. Of a slow disk
-// only some sizes and depths are measured. progress, which may be nil, is told the time spent, of all that is needed.
+// Measure measures how fast the disk of path is read, in some 3 seconds, and 4 at most. path is a file of at least 64
+// MiB that is only read, or a folder where 256 MiB may be written for it, which takes up to 3 seconds more. For a slow
+// disk only some sizes and depths are measured. progress, which may be nil, gets the time spent and the time needed.
 func Measure(ctx context.Context, path string, progress func(done, total int64)) (Speeds, error) {
 	if progress == nil {
 		progress = func(int64, int64) {}
@@ -50,8 +50,8 @@ func Measure(ctx context.Context, path string, progress func(done, total int64))
 	return s, err
 }
 
-// measure tries all sizes and depths, again and again until the time is over: few reads at a time first, which tell
-// whether more at a time take too long.
+// measure tries all sizes and depths, again and again until the time is over, few reads at once first, to see whether
+// more would take too long.
 func measure(ctx context.Context, f *File, trial, most time.Duration, progress func(done, total int64)) (Speeds, error) {
 	var tries Speeds
 	for _, depth := range measuredDepths {
@@ -65,7 +65,7 @@ func measure(ctx context.Context, f *File, trial, most time.Duration, progress f
 		}
 	}
 	rng := rand.New(rand.NewPCG(uint64(f.Size()), 1))
-	slow := map[int64]int{} // the depth from which on pieces of a size take long: more at a time are not faster
+	slow := map[int64]int{} // the depth from which on pieces of a size take long: more at once are not faster
 	begin, last := monotime.Now(), time.Duration(0)
 	for round := 0; round == 0 || monotime.Since(begin)+last < most; round++ {
 		began := monotime.Now()
@@ -97,7 +97,7 @@ func measure(ctx context.Context, f *File, trial, most time.Duration, progress f
 	return list, list.Check()
 }
 
-// LeastMeasured is what a file must have so that a disk can be measured with it. [bytes]
+// LeastMeasured is the size of file that measuring a disk needs. [bytes]
 const LeastMeasured = 64 << 20
 
 // measurable opens a file to measure with, and returns how long writing it may have taken.
@@ -121,8 +121,8 @@ func measurable(ctx context.Context, path string, progress func(done, total int6
 	return f, 0, nil
 }
 
-// writeTemporary writes a file in folder, as much as can be written in mostWriting. The file is removed when it is
-// closed, or earlier.
+// writeTemporary writes a file in folder, as much as mostWriting allows. The file is removed when it is closed, or
+// earlier.
 func writeTemporary(ctx context.Context, folder string, progress func(spent time.Duration)) (*File, error) {
 	w, err := os.CreateTemp(folder, "powerinfer-disk-*.tmp")
 	if err != nil {
@@ -134,8 +134,8 @@ func writeTemporary(ctx context.Context, folder string, progress func(spent time
 		return nil, errors.Join(err, os.Remove(w.Name()))
 	}
 	uncache(w)
-	const synced = 16 << 20                                           // so that what the system has yet to write does not add up
-	block, random := make([]byte, 1<<20), rand.NewChaCha8([32]byte{}) // what a disk cannot compress
+	const synced = 16 << 20                                           // so that data the system has yet to write does not add up
+	block, random := make([]byte, 1<<20), rand.NewChaCha8([32]byte{}) // data that a disk cannot compress
 	begin := monotime.Now()
 	for n := len(block); n <= temporary && (n <= synced || monotime.Since(begin) < mostWriting); n += len(block) {
 		_, _ = random.Read(block)
@@ -157,7 +157,7 @@ func writeTemporary(ctx context.Context, folder string, progress func(spent time
 		return fail(err)
 	}
 	w.Close()
-	if os.Remove(f.path) != nil { // where no open file can be removed
+	if os.Remove(f.path) != nil { // open files cannot be removed here
 		f.source = removed{f.source, f.path}
 	}
 	return f, nil
@@ -171,9 +171,8 @@ type removed struct {
 
 func (r removed) Close() error { return errors.Join(r.source.Close(), os.Remove(r.path)) }
 
-// take measures how many bytes are read in a second. It reads Depth pieces at a time; when a piece has come, it is read
-// again at another offset. took is how long the measuring took. After most it leaves reads that are under way to
-// themselves.
+// take measures how many bytes are read in a second. It reads Depth pieces at once; each is read again at another
+// offset when it has come. took is the time of the measurement. After most it leaves running reads to themselves.
 func (s *Speed) take(ctx context.Context, f *File, trial, most time.Duration, rng *rand.Rand) (perSecond float64, took time.Duration, err error) {
 	r, err := NewReader(s.Depth)
 	if err != nil {
@@ -181,7 +180,7 @@ func (s *Speed) take(ctx context.Context, f *File, trial, most time.Duration, rn
 	}
 	blocks := f.Size() / s.Bytes
 	var (
-		mu    sync.Mutex // of what follows, rng included
+		mu    sync.Mutex // of the following fields, rng included
 		next  int64
 		read  int64
 		over  bool

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Piece is a part of a file that is to be read. A Reader has it until Done is called or Drop returns true; until then
-// nobody else may change it, and afterwards it may be given to a Reader again, in Done, too.
+// Piece is a part of a file to read. It belongs to a Reader until Done is called or Drop returns true; until then
+// nobody else may change it. Afterwards it may be given to a Reader again, also in Done.
 type Piece struct {
 	File   *File
 	Offset int64 // need not be aligned
@@ -28,16 +28,16 @@ var ErrClosed = errors.New("the reader of the disk is closed")
 const (
 	// mostMerged bounds the bytes of several pieces that are read at once.
 	mostMerged = 256 << 10
-	// mostReading bounds the bytes that are read at a time; a larger piece is read alone. It keeps a disk busy that reads
+	// mostReading bounds the bytes that are read at once; a larger piece is read alone. It keeps a disk busy that reads
 	// 14 GB/s and answers after half a millisecond, and an urgent piece waits for no more than these bytes.
 	mostReading = 8 << 20
-	// mostGuessed bounds the bytes that are read at a time once one of Later's pieces is among them, unless that is read
-	// alone. It keeps a disk busy, and a needed piece waits about 1 ms for guesses.
+	// mostGuessed bounds the bytes that are read at once while one of Later's pieces is among them, unless that is read
+	// alone. It keeps a disk busy, and a needed piece waits about 1 ms for them.
 	mostGuessed = 2 << 20
 )
 
-// Reader reads pieces of files, several at a time. Its methods may be called by several goroutines, and from Done, but
-// for Close.
+// Reader reads pieces of files, several at once. Its methods, except Close, are safe for concurrent use, also from
+// Done.
 type Reader struct {
 	depth int
 
@@ -46,7 +46,7 @@ type Reader struct {
 	later   queue // Later's
 	reading int   // batches that are being read
 	bytes   int64 // of them
-	guesses int   // those of Later's pieces
+	guesses int   // those of Later
 	active  int   // batches that are being read, or with a Done that has not returned
 	spare   []*batch
 	closed  bool
@@ -61,10 +61,10 @@ type Reader struct {
 	hands  int      // goroutines that work on them
 }
 
-// NewReader returns a Reader that reads up to depth pieces at a time, and up to 8 MiB or one piece. Its memory,
-// MostBuffered at most, is outside of Go's heap. Pieces that have no room in it wait.
+// NewReader returns a Reader that reads up to depth pieces at once, and up to 8 MiB or one piece. Its memory,
+// MostBuffered at most, is outside of Go's heap. Pieces without room in it wait.
 //
-// A reader's goroutines need some of Go's processors: where computing keeps GOMAXPROCS of them busy, a read begins and
+// A reader's goroutines need some of Go's processors: if computing keeps all GOMAXPROCS of them busy, a read begins and
 // ends only when Go's scheduler interrupts the computing, after up to 10 ms. Two more than there are computing threads
 // are enough.
 func NewReader(depth int) (*Reader, error) {
@@ -80,12 +80,12 @@ func NewReader(depth int) (*Reader, error) {
 	return r, nil
 }
 
-// Read queues pieces and never blocks. They are read in their order, ahead of all of Later's; pieces of one call that
-// touch each other in a file are read at once. A piece that Later has queued is moved, one that is being read goes on.
+// Read queues pieces and never blocks. They are read in order, before all of Later's; neighbouring pieces of one call
+// are read at once. A piece that Later has queued is moved; one that is being read continues.
 func (r *Reader) Read(pieces ...*Piece) { r.add(&r.now, pieces) }
 
-// Later queues pieces that may not be needed after all. They are read while no piece of Read's waits and little
-// is being read, no more than half of the reader's depth at a time, so that pieces that are needed come first.
+// Later queues pieces that may not be needed after all. They are read while none of Read's pieces waits and little is
+// being read, at most half of the reader's depth at once, so that needed pieces come first.
 func (r *Reader) Later(pieces ...*Piece) { r.add(&r.later, pieces) }
 
 // add puts pieces into a queue and begins to read.
@@ -184,7 +184,7 @@ func (r *Reader) leave(b *batch) {
 	}
 }
 
-// batch is pieces that one read covers.
+// batch is the pieces of one read.
 type batch struct {
 	pieces   []*Piece
 	from, to int64 // the aligned range
@@ -208,7 +208,7 @@ func (r *Reader) newBatch() *batch {
 	return b
 }
 
-// start begins as many reads as may run. mu is held.
+// start begins as many reads as may run. mu must be held.
 func (r *Reader) start() {
 	for b := r.take(); b != nil; b = r.take() {
 		if !r.fly(b) {
@@ -220,8 +220,8 @@ func (r *Reader) start() {
 	}
 }
 
-// take takes what is to be read next out of its queue; nil: nothing may begin now. Batches with a Done that runs have a
-// bound of their own, so that the disk is not idle meanwhile. mu is held.
+// take removes what is to be read next from its queue; nil: nothing may begin now. Batches with a running Done have a
+// bound of their own, so that the disk is not idle meanwhile. mu must be held.
 func (r *Reader) take() *batch {
 	if r.closed || r.reading >= r.depth || r.active >= 2*r.depth {
 		return nil
@@ -314,7 +314,7 @@ func (r *Reader) came(b *batch) {
 	}
 }
 
-// least returns how much of the batch's range must be there: up to the last byte of a piece.
+// least returns how much of the batch's range the file must have: up to the last byte of a piece.
 func (b *batch) least() int {
 	end := b.from
 	for _, p := range b.pieces {
@@ -326,7 +326,7 @@ func (b *batch) least() int {
 // read reads the batch's range.
 func (b *batch) read() error {
 	p := b.pieces[0]
-	if b.from == b.to { // a piece without bytes, or one that the file never had
+	if b.from == b.to { // a piece without bytes, or beyond the file's end
 		return p.File.check(p.Offset, p.Bytes)
 	}
 	if b.memory == nil { // it is single
@@ -338,8 +338,8 @@ func (b *batch) read() error {
 	return p.File.read(b.memory[:b.to-b.from], b.from, b.least())
 }
 
-// give calls each piece's Done. If several pieces could not be read at once, each is read by itself, so that those that
-// can be read are.
+// give calls each piece's Done. If several pieces could not be read at once, each is read alone, so that the readable
+// ones are.
 func (b *batch) give(err error) {
 	if err != nil && len(b.pieces) > 1 {
 		for _, p := range b.pieces {
@@ -365,7 +365,7 @@ func (b *batch) give(err error) {
 // queue is a list of pieces that wait, first come, first served.
 type queue struct{ first, last *Piece }
 
-// push puts p, which waits nowhere, at the end.
+// push appends p, which must be in no queue.
 func (q *queue) push(p *Piece) {
 	p.queue, p.prev, p.next = q, q.last, nil
 	if q.last == nil {

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// ring reads many batches without a thread for each. Its methods are called with the Reader's mutex, but for wait.
+// ring reads many batches without a thread for each. All methods except wait are called with the Reader's mutex held.
 type ring interface {
 	// push takes a batch that submit begins to read; false: the ring cannot read it.
 	push(b *batch) bool
-	// submit begins to read what was pushed and returns those batches that it could not begin.
+	// submit begins to read what was pushed and returns the batches that it could not begin.
 	submit() (left []*batch)
 	// wait returns when a batch came, sometimes earlier.
 	wait() error
@@ -19,8 +19,8 @@ type ring interface {
 	close()
 }
 
-// mostFlown bounds what is read by a ring. A thread begins a read about as cheaply from 64 KiB on, but only once it has a
-// core, and whoever asks for pieces may keep all cores busy.
+// mostFlown bounds the bytes read by a ring. From 64 KiB on a thread begins a read about as cheaply, but only once it
+// has a core, and whoever asks for pieces may keep all cores busy.
 const mostFlown = 4 << 20
 
 // fly gives a batch to the ring and reports whether it could. mu is held.
@@ -40,7 +40,7 @@ func (r *Reader) fly(b *batch) bool {
 	return true
 }
 
-// launch begins what was given to the ring. mu is held.
+// launch begins what was given to the ring. mu must be held.
 func (r *Reader) launch() {
 	for _, b := range r.ring.submit() {
 		r.land(b)
@@ -58,8 +58,8 @@ func (r *Reader) land(b *batch) {
 	b.pieces[0].File.mu.RUnlock()
 }
 
-// lead waits for batches of the ring. When some have come, the next goroutine leads, and this one works on them: where
-// processors are busy, it takes long until another one begins.
+// lead waits for batches of the ring. When some have come, the next goroutine leads, and this one works on them: on
+// busy cores it takes long until another one begins.
 func (r *Reader) lead() {
 	for came := false; !came; {
 		failed := r.ring.wait()
@@ -105,7 +105,7 @@ func (r *Reader) work() {
 		b.give(err)
 		r.mu.Lock()
 		r.leave(b)
-		if r.reading <= r.depth/2 { // many at a time cost less
+		if r.reading <= r.depth/2 { // many at once cost less
 			r.start()
 		}
 	}

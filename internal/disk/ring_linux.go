@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// uring is an io_uring: reads that run without a thread for each, begun by one system call for several. A mutex is held
-// in all methods but wait.
+// uring is an io_uring: reads without a thread for each, begun by one system call for several. All methods except wait
+// need a mutex.
 //
 // Source: io_uring(7), io_uring_enter(2), linux/io_uring.h.
 type uring struct {
@@ -17,14 +17,14 @@ type uring struct {
 	slots  []byte // submissions
 
 	subHead, subTail *uint32
-	indices          []uint32 // of submissions; a power of two of them
+	indices          []uint32 // of submissions; their number is a power of two
 	submissions      []submission
 	comHead, comTail *uint32
 	completions      []completion
 
 	flying  []*batch // by the number that a submission carries
 	unused  []uint64 // numbers
-	pending int      // submissions that the kernel was not told of
+	pending int      // submissions that the kernel does not know yet
 }
 
 // submission is struct io_uring_sqe.
@@ -47,7 +47,7 @@ type completion struct {
 	_      uint32
 }
 
-// uringParams is struct io_uring_params. The offsets are those of mapped memory.
+// uringParams is struct io_uring_params. Its offsets refer to mapped memory.
 type uringParams struct {
 	submissions, completions, flags, cpu, idle, features, workers uint32
 	_                                                             [3]uint32
@@ -63,8 +63,8 @@ const (
 	mostSubmissions = 1 << 12     // what any kernel allows
 )
 
-// newRing returns an io_uring for so many reads at a time; nil where the kernel has none or does not allow it, as in
-// many containers.
+// newRing returns an io_uring for this many reads at once; nil if the kernel has none or does not allow it, as in many
+// containers.
 func newRing(depth int) ring {
 	if depth > mostSubmissions {
 		return nil
@@ -137,7 +137,7 @@ func (r *uring) submit() (left []*batch) {
 		}
 		r.pending -= int(n)
 	}
-	// The kernel takes nothing but in that call, so what it left can be taken back.
+	// The kernel takes submissions only in that call, so what it left can be taken back.
 	for head, tail := atomic.LoadUint32(r.subHead), *r.subTail; tail != head; {
 		tail--
 		left = append(left, r.landed(r.submissions[tail&uint32(len(r.submissions)-1)].number))
@@ -147,7 +147,7 @@ func (r *uring) submit() (left []*batch) {
 	return left
 }
 
-// landed returns the batch with this number, which is free again.
+// landed returns the batch with this number and frees the number.
 func (r *uring) landed(number uint64) *batch {
 	b := r.flying[number]
 	r.flying[number] = nil

@@ -20,7 +20,7 @@ func direct(f *os.File) (s source, align int64, ok bool, err error) {
 	return o, usualAlign, ok, err
 }
 
-// uncache keeps what is written out of the page cache: reads past it look there first.
+// uncache keeps written data out of the page cache, because reads past it look there first.
 func uncache(f *os.File) { _, _ = unix.FcntlInt(f.Fd(), unix.F_NOCACHE, 1) }
 
 func hugePages([]byte) {}

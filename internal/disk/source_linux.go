@@ -17,22 +17,22 @@ func direct(f *os.File) (s source, align int64, ok bool, err error) {
 			o.fd = int(fd)
 			return
 		}
-		// The page cache takes part. Nothing is read ahead into it, and what was read is taken out of it, by pages.
+		// The page cache is used. Nothing is read ahead into it, and what was read is removed from it, page by page.
 		_ = unix.Fadvise(int(fd), 0, 0, unix.FADV_RANDOM)
 		align, o.read = int64(max(usualAlign, os.Getpagesize())), readAndForget
 	})
 	return o, align, ok, err
 }
 
-// readAndForget is pread that takes what it read out of the page cache.
+// readAndForget is pread that removes what it read from the page cache.
 func readAndForget(fd int, b []byte, offset int64) (int, error) {
 	n, err := unix.Pread(fd, b, offset)
 	_ = unix.Fadvise(fd, offset, int64(len(b)), unix.FADV_DONTNEED)
 	return n, err
 }
 
-// setDirect sets O_DIRECT and returns the alignment that reads need; ok is false if the file system refuses it, which
-// some do only when they read.
+// setDirect sets O_DIRECT and returns the alignment that reads need; ok is false if the file system refuses it. Some
+// refuse it only when they read.
 func setDirect(fd int) (align int64, ok bool) {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err != nil {
@@ -54,11 +54,10 @@ func setDirect(fd int) (align int64, ok bool) {
 	return 0, false
 }
 
-// mostAlign bounds the alignments that are used; a larger one would read too much around each piece.
+// mostAlign bounds the alignment; a larger one would read too much around each piece.
 const mostAlign = 64 << 10
 
-// alignment returns what the file system says that offsets and addresses must be multiples of; 0: it cannot read past
-// the page cache.
+// alignment returns the file system's alignment of offsets and addresses; 0: it cannot read past the page cache.
 //
 // Source: statx(2), STATX_DIOALIGN since Linux 6.1, STATX_DIO_READ_ALIGN since 6.14.
 func alignment(fd int) (offset, memory int64) {
@@ -94,5 +93,5 @@ func tried(fd int, align int64) bool {
 // uncache takes a file that was synced out of the page cache.
 func uncache(f *os.File) { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }
 
-// hugePages asks for huge pages where b is long enough for some.
+// hugePages asks for huge pages if b is long enough for some.
 func hugePages(b []byte) { _ = unix.Madvise(b, unix.MADV_HUGEPAGE) }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// opened is a file by a second handle, which takes several reads at a time.
+// opened is a file with a second handle, which takes several reads at once.
 type opened struct {
 	file   *os.File
 	handle windows.Handle // windows.InvalidHandle: there is no second one
@@ -18,8 +18,8 @@ type opened struct {
 
 var reOpenFile = windows.NewLazySystemDLL("kernel32.dll").NewProc("ReOpenFile")
 
-// direct opens the file again, so that it is read past the cache and by several threads at a time: Windows does one read
-// after the other with a handle that is not for overlapped reads.
+// direct opens the file again, so that several threads read it at once, past the cache. Windows does one read after the
+// other with a handle that is not for overlapped reads.
 func direct(f *os.File) (s source, align int64, ok bool, err error) {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -30,7 +30,7 @@ func direct(f *os.File) (s source, align int64, ok bool, err error) {
 	return o, align, ok, err
 }
 
-// reopen fills in the handle, one past the cache if there is any.
+// reopen sets the handle, one past the cache if possible.
 func (o *opened) reopen(h windows.Handle) (align int64, direct bool) {
 	if o.again(h, windows.FILE_FLAG_NO_BUFFERING) {
 		align := sector(h)

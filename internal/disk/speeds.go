@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// Speed is how fast a disk was read in pieces of one size, so many at a time.
+// Speed is how fast a disk was read in pieces of one size, at one depth.
 type Speed struct {
 	Bytes   int64   `json:"bytes"`              // of a piece
-	Depth   int     `json:"depth"`              // pieces at a time
+	Depth   int     `json:"depth"`              // pieces read at once
 	InOrder bool    `json:"in_order,omitempty"` // one after the other; otherwise at random offsets
 	Read    float64 `json:"read"`               // bytes per second
 }
@@ -18,7 +18,7 @@ type Speed struct {
 // PerSecond returns how many pieces were read in a second.
 func (s Speed) PerSecond() float64 { return s.Read / float64(s.Bytes) }
 
-// Speeds are those of one disk, as Measure returns them.
+// Speeds are the speeds of one disk, as Measure returns them.
 type Speeds []Speed
 
 // Check reports figures that no disk has.
@@ -42,7 +42,7 @@ func (s Speeds) InOrder() float64 {
 	return best
 }
 
-// best returns the fastest speed of each size at random offsets, up to so many at a time, by rising size.
+// best returns the fastest speed of each size at random offsets, up to this depth, by rising size.
 func (s Speeds) best(depth int) []Speed {
 	fastest := map[int64]Speed{}
 	for _, v := range s {
@@ -58,12 +58,12 @@ func (s Speeds) best(depth int) []Speed {
 	return list
 }
 
-// At returns the speed that reads of so many bytes at random offsets reach at the best depth; 0: nothing was measured.
-// Between two sizes that were measured, the time that a piece takes is interpolated. A smaller piece takes as long as
-// the smallest, a larger one is read as fast as the largest. [bytes per second]
+// At returns the speed of reads of this many bytes at random offsets at the best depth; 0 if nothing was measured.
+// Between two measured sizes, the time of a piece is interpolated. A smaller piece takes as long as the smallest, a
+// larger one is read as fast as the largest. [bytes per second]
 func (s Speeds) At(size int64) float64 { return s.AtDepth(size, math.MaxInt) }
 
-// AtDepth is At for at most so many reads at a time.
+// AtDepth is At for at most this many reads at once.
 func (s Speeds) AtDepth(size int64, depth int) float64 {
 	list := s.best(depth)
 	if len(list) == 0 || size < 1 {
@@ -84,8 +84,8 @@ func (s Speeds) AtDepth(size int64, depth int) float64 {
 // enough is the part of the best speed that Depth asks for.
 const enough = 0.95
 
-// Depth returns how many pieces of so many bytes must be read at a time for 95 % of the best speed. Of a size that was
-// not measured it is what the next smaller one takes, which is no less. It is 1 if nothing was measured.
+// Depth returns how many pieces of this many bytes must be read at once for 95 % of the best speed. For a size that was
+// not measured it is that of the next smaller one, which needs no fewer. It is 1 if nothing was measured.
 func (s Speeds) Depth(size int64) int {
 	list := s.best(math.MaxInt)
 	if len(list) == 0 {

@@ -10,11 +10,11 @@ import (
 type Use struct {
 	Reads int64
 	Bytes int64         // whole blocks of the file
-	Busy  time.Duration // in which a read was under way
-	Sum   time.Duration // of the times that reads took: Sum/Busy were under way at a time
+	Busy  time.Duration // time in which a read was under way
+	Sum   time.Duration // sum of the times of all reads: on average Sum/Busy were under way
 }
 
-// Since returns what was counted after then, an earlier state.
+// Since returns the counts since an earlier state.
 func (u Use) Since(then Use) Use {
 	return Use{u.Reads - then.Reads, u.Bytes - then.Bytes, u.Busy - then.Busy, u.Sum - then.Sum}
 }
@@ -27,7 +27,7 @@ type usage struct {
 	observe func(from, until time.Duration, of Use) // see Observe
 }
 
-// begin counts a read that begins while so many others are under way.
+// begin counts a read that begins while this many others are under way.
 func (u *usage) begin(b *batch, others int) {
 	b.began = monotime.Now()
 	if others == 0 {
@@ -35,7 +35,7 @@ func (u *usage) begin(b *batch, others int) {
 	}
 }
 
-// end counts a read that has ended while so many others are under way.
+// end counts a read that has ended while this many others are under way.
 func (u *usage) end(b *batch, others int) {
 	now := monotime.Now()
 	u.Reads++
@@ -50,14 +50,14 @@ func (u *usage) end(b *batch, others int) {
 	}
 }
 
-// Use returns what was read until now; of reads under way only bytes and times of those that ended.
+// Use returns what was read until now. Reads under way are not counted yet, except in Busy.
 func (r *Reader) Use() Use {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.usage.Use
 }
 
-// Observe makes r call fn whenever the last read that was under way has ended. fn gets the times, by monotime.Now, when the
-// first of these reads began and the last one ended, and what was read meanwhile. It must be quick and must not call r. It
-// is set before anything is read.
+// Observe makes r call fn whenever the last running read has ended. fn gets the times, by monotime.Now, when the first
+// of these reads began and the last one ended, and what was read meanwhile. It must be quick and must not call r. Call
+// Observe before anything is read.
 func (r *Reader) Observe(fn func(from, until time.Duration, of Use)) { r.usage.observe = fn }

@@ -20,6 +20,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // dictation is a sampler that chooses a given text's tokens, whatever the logits are, and keeps a sum of these.
@@ -192,6 +193,7 @@ func guessed(t *testing.T, e *engine.Engine, tokens int) engine.Result {
 
 // TestHotDraftsOnGPU: guesses by the neurons that lie on a GPU change no logits.
 func TestHotDraftsOnGPU(t *testing.T) {
+	testenv.Thorough(t)
 	spec := synth.Spec{Arch: "llama", Type: quant.F16, Layers: 2, Embd: 64, FF: 128, Heads: 2, Sparsity: 0.9, PowerLaw: 1, Seed: 5}
 	places := share(2, 96)
 	places[1] = compute.Place{Split: compute.Split{Tier: compute.RAM}} // its neurons guess, too

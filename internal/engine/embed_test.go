@@ -16,6 +16,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // stateTolerance is of logits that are computed from a hidden state and the head in float64, relative to the largest
@@ -120,6 +121,7 @@ func TestEmbed(t *testing.T) {
 }
 
 func TestEmbedOnGPU(t *testing.T) {
+	testenv.Thorough(t)
 	f := embeddingFile(t, 1)
 	e := openGPU(t, f, engine.Options{Limits: engine.Limits{Context: 256, UBatch: 32}}, gigabyte(share(1, 128)))
 	ids := make([]int32, 40)
@@ -131,6 +133,7 @@ func TestEmbedOnGPU(t *testing.T) {
 
 // TestEncoderOnGPU: an encoder with layers and neurons on both processors gives the states that one processor gives.
 func TestEncoderOnGPU(t *testing.T) {
+	testenv.Thorough(t)
 	f := synthtest.File(t, synth.Spec{Arch: "bert", Type: quant.F32, Layers: 3, Embd: 64, FF: 128, Heads: 2, Seed: 7, Labels: 2})
 	alone, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128}})
 	if err != nil {

@@ -76,8 +76,14 @@ type Neurons struct {
 	// the file, the fastest is taken with which 19 of 20 documents keep within a KL divergence of Bound.KLD from
 	// computing all neurons, in nats a token, and keep the likeliest token for at least a share Bound.SameTop of their
 	// tokens. If there is none, or nothing was measured, only neurons at zero are left out. Notice is told what was
-	// chosen. The zero value bounds nothing, except that mode threshold then takes a KLD of 0.01.
+	// chosen. The zero value bounds nothing, except that mode threshold then takes a KLD of 0.01. Of a model with experts
+	// that is larger than memory, experts are left out in the same way instead of being read from disk: see Skip.
 	Bound model.Bound
+
+	// Skip says, in place of Bound, which experts of a token may be left out of a model that is larger than memory, so that
+	// they are not read from disk. The answers then depend on what is in RAM, and `powerinfer prepare --measure` says how
+	// far they may be from others.
+	Skip compute.Skip
 }
 
 // Drafts are guesses of the next tokens, which are checked in one step. They change speed only.
@@ -197,7 +203,7 @@ func (e *Engine) load(ctx context.Context) error {
 	for {
 		err := e.loadOnce(ctx)
 		if err == nil {
-			e.units.begin(e.dev)
+			e.units.begin(e.dev.Usage().Units)
 		}
 		if err == nil || ctx.Err() != nil || !e.options.Devices.After(err) {
 			return err
@@ -269,9 +275,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 	}
 	e.loads++
 	m.Watch(o.Work || e.watchers > 0, e.watchers > 0)
-	if t, ok := dev.(compute.Tuner); ok {
-		t.Tune()
-	}
+	dev.Tune()
 	if o.Observer != nil {
 		return nil // GPUs have no part in what is observed
 	}
@@ -281,7 +285,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 // model returns what o says of the model whatever the machine is.
 func (o *Options) model() model.Options {
 	return model.Options{
-		Activation: o.Activation, Threshold: o.Threshold, Sparse: o.Sparse, Magnitudes: o.Magnitudes, Bound: o.Bound, AlwaysOn: o.AlwaysOn, Predicting: o.Predicting, Recall: o.Recall,
+		Activation: o.Activation, Threshold: o.Threshold, Sparse: o.Sparse, Magnitudes: o.Magnitudes, Bound: o.Bound, AlwaysOn: o.AlwaysOn, Skip: o.Skip, Predicting: o.Predicting, Recall: o.Recall,
 		Order: o.Order, Observer: o.Observer, CacheTypes: o.CacheTypes, Adapters: o.Adapters, Pinned: o.Mapped,
 	}
 }
@@ -340,10 +344,7 @@ func (e *Engine) Close() error {
 func (e *Engine) SlotUse() compute.SlotUse {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if d, ok := e.dev.(compute.SlotUser); ok {
-		return d.SlotUse()
-	}
-	return compute.SlotUse{}
+	return e.dev.Usage().Slots
 }
 
 // Memory returns what the model was expected to take before it was loaded.
@@ -433,14 +434,13 @@ func (e *Engine) run(p *compute.Params, hidden []int32) error {
 	err := fault.Guard(func() error { return e.forward(p, forward) })
 	e.lookAtFile(err != nil)
 	e.traceStep(len(p.Tokens), begin)
-	e.units.take(e.dev)
+	use := e.dev.Usage()
+	e.units.take(use.Units)
 	if line := e.slow.look(e.UnitUse()); line != "" && e.options.Notice != nil {
 		e.options.Notice(line)
 	}
-	if d, ok := e.dev.(compute.CoreSharer); ok {
-		if sum, threads := d.Yielded(); threads > 0 {
-			e.yielded.Store(int64(sum) / int64(threads))
-		}
+	if use.Threads > 0 {
+		e.yielded.Store(int64(use.Yielded) / int64(use.Threads))
 	}
 	if err == nil {
 		err = e.readLogits(len(p.Out))

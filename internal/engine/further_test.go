@@ -110,6 +110,7 @@ func TestFurtherHidden(t *testing.T) {
 
 // TestFurtherHiddenOnGPU: it does wherever the model's layers lie.
 func TestFurtherHiddenOnGPU(t *testing.T) {
+	testenv.Thorough(t)
 	f := countingModel(t)
 	c, err := model.ReadConfig(f, "")
 	if err != nil {
@@ -170,6 +171,7 @@ func furtherPlans(c model.Config) map[string]planner.Plan {
 
 // TestFurtherDraftsOnGPU: wherever the model's layers and the further layer lie, guesses by it change no token.
 func TestFurtherDraftsOnGPU(t *testing.T) {
+	testenv.Thorough(t)
 	whole := testenv.Exhaustive(t)
 	for family, spec := range map[string]synth.Spec{
 		"glm4moe":   furtherSpec,

@@ -157,6 +157,7 @@ func mean(v []float64) float64 {
 // TestDemoOnGPU: the demo chooses the same tokens on the processor, on the GPU, and on every split between them, and
 // finds a text as likely.
 func TestDemoOnGPU(t *testing.T) {
+	testenv.Thorough(t)
 	f, err := gguf.Parse(demo.Name, demo.Model())
 	if err != nil {
 		t.Fatal(err)
@@ -198,6 +199,7 @@ type split struct {
 // TestSplitsOnGPU: sparse models of every kind are the same model on every split, and each split gives the same bytes
 // again.
 func TestSplitsOnGPU(t *testing.T) {
+	testenv.Thorough(t)
 	for _, c := range testenv.Some(t, 2, []split{
 		{synth.Spec{Arch: "llama", Type: quant.F16}, model.Off, floatSplits},
 		{synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, model.Predict, quantSplits},
@@ -244,6 +246,7 @@ func eager() hybrid.Slots {
 // TestExpertsOnGPU: a quantised model with experts says the same text on the processor and where layers are split by
 // expert, and finds a text as likely. Other budgets, and all families, are in package vulkan's tests.
 func TestExpertsOnGPU(t *testing.T) {
+	testenv.Thorough(t)
 	f := synthtest.Sparse(t, synth.Spec{Arch: "qwen2moe", Type: quant.Q4_0, Experts: 16, Used: 4, FF: 64}, 2)
 	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128, Sequences: 64}}
 	plain, err := engine.Open(t.Context(), f, o)
@@ -283,6 +286,7 @@ func TestExpertsOnGPU(t *testing.T) {
 // TestExpertUseByRequest: of requests that run side by side each counts its own tokens' uses of experts, and together
 // they have those of the engine.
 func TestExpertUseByRequest(t *testing.T) {
+	testenv.Thorough(t)
 	const layers, used, each = 2, 4, 12
 	f := synthtest.Sparse(t, synth.Spec{Arch: "qwen2moe", Type: quant.Q4_0, Experts: 16, Used: used, FF: 64}, layers)
 	places := share(layers, 6)
@@ -318,6 +322,7 @@ const sameNeurons = 0.01
 // TestStreamedPrompts: a prompt whose cold neurons are sent to the GPU says what it says otherwise, the same bytes
 // every time, and counts the same neurons.
 func TestStreamedPrompts(t *testing.T) {
+	testenv.Thorough(t)
 	type streamed struct {
 		spec   synth.Spec
 		mode   model.SparseMode
@@ -379,6 +384,7 @@ func TestStreamedPrompts(t *testing.T) {
 // are sent to the GPU, also behind positions that were evaluated before, say what the processor says alone, the same
 // bytes every time.
 func TestPromptsInRAM(t *testing.T) {
+	testenv.Thorough(t)
 	const layers = 4
 	for _, c := range testenv.Some(t, 3, []split{
 		{synth.Spec{Arch: "llama", Type: quant.Q4_0}, model.Off, quantSplits},
@@ -452,6 +458,7 @@ func TestTooSmall(t *testing.T) {
 
 // TestTrace: a token on both processors is one submission and one wait a layer, and one of each for the head.
 func TestTrace(t *testing.T) {
+	testenv.Thorough(t)
 	const layers = 4
 	log := trace.New()
 	e := openGPU(t, synthtest.Sparse(t, synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, layers), engine.Options{Limits: engine.Limits{Context: 64}, Trace: log}, gigabyte(share(layers, 320)))

@@ -19,6 +19,7 @@ import (
 // more than any product takes as a few. The longest prompt is cut wherever the others leave room for it. Some of the
 // neurons are the processor's.
 func TestCompanyOnGPU(t *testing.T) {
+	testenv.Thorough(t)
 	type part struct {
 		mode model.SparseMode
 		hot  int // neurons on the GPU

@@ -37,6 +37,7 @@ func cut(places []compute.Place, border int) []compute.Place {
 // TestTwoGPUs: a model whose layers two GPUs divide is the same model as on the processor and on one GPU, and each
 // division gives the same bytes again, for one token and for many.
 func TestTwoGPUs(t *testing.T) {
+	testenv.Thorough(t)
 	const layers = 3
 	for _, c := range testenv.Some(t, 1, []split{
 		{synth.Spec{Arch: "llama", Type: quant.F16}, model.Off, floatSplits},
@@ -85,6 +86,7 @@ func TestTwoGPUs(t *testing.T) {
 
 // TestDemoOnTwoGPUs: the demo chooses the same tokens as on the processor, wherever the border between two GPUs is.
 func TestDemoOnTwoGPUs(t *testing.T) {
+	testenv.Thorough(t)
 	f, err := gguf.Parse(demo.Name, demo.Model())
 	if err != nil {
 		t.Fatal(err)
@@ -113,6 +115,7 @@ func TestDemoOnTwoGPUs(t *testing.T) {
 
 // TestTraceOfTwo: a token is one submission and one wait a layer, and one of each where it leaves a GPU.
 func TestTraceOfTwo(t *testing.T) {
+	testenv.Thorough(t)
 	const layers = 4
 	log := trace.New()
 	e := openGPU(t, synthtest.Sparse(t, synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, layers),

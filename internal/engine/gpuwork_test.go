@@ -10,6 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // clockError bounds by how much the clock of a software device may seem to run apart from the processor's: its stamps
@@ -20,6 +21,7 @@ const clockError = 1.05
 // together, without any change to what is said; neurons are counted where they were computed. What nobody watches is
 // not timed.
 func TestWorkOnGPU(t *testing.T) {
+	testenv.Thorough(t)
 	f, err := gguf.Parse(demo.Name, demo.Model())
 	if err != nil {
 		t.Fatal(err)

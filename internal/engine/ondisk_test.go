@@ -24,6 +24,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // described returns the header of a described model.
@@ -183,6 +184,7 @@ func TestMustNotStay(t *testing.T) {
 
 // TestOnDiskBesideGPU: experts on a GPU take neither RAM nor disk, and those that would follow the text stay there.
 func TestOnDiskBesideGPU(t *testing.T) {
+	testenv.Thorough(t)
 	f := described(t, "qwen3-30b-a3b")
 	const experts, layers = 128, 48
 	engine.SetAvailable(t, 8<<30)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
@@ -20,6 +21,7 @@ import (
 // TestLostGPUFromDisk: when a GPU fails that holds some of the experts, and the others stay on disk, the processor goes
 // on with all of them on disk; what was opened is closed in the end.
 func TestLostGPUFromDisk(t *testing.T) {
+	testenv.Thorough(t)
 	path := filepath.Join(t.TempDir(), "model.gguf")
 	s := synth.Spec{Arch: "qwen3moe", Layers: 3, Embd: 256, FF: 256, Heads: 4, KVHeads: 2, Type: quant.Q8_0, Experts: 48, Used: 2, Activation: "silu", Seed: 5}
 	if err := synth.Write(t.Context(), path, s, nil); err != nil {
@@ -35,7 +37,7 @@ func TestLostGPUFromDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	left := 1 << 30
-	m := &mortals{plans: []placement.Layout{on, {}}, make: func(d compute.Device) compute.Device { return mortal{d, &left, vulkan.ErrLost, false} }}
+	m := &mortals{plans: []placement.Layout{on, {}}, make: func(d hybrid.GPU) hybrid.GPU { return mortal{d, &left, vulkan.ErrLost, false} }}
 	o := Options{Devices: m, Limits: Limits{Context: 64, UBatch: 16}}
 	least, err := o.Least(f, placement.Layout{})
 	if err != nil {

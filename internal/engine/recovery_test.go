@@ -21,7 +21,7 @@ import (
 
 // mortal is a GPU that fails from the run on that it has left, or, if silent, when the results of that run are read.
 type mortal struct {
-	compute.Device
+	hybrid.GPU
 	left   *int
 	with   error
 	silent bool
@@ -31,21 +31,21 @@ func (m mortal) Run(seg compute.Segment, p *compute.Params, body func(compute.Ve
 	if *m.left--; *m.left < 0 && !m.silent {
 		return fmt.Errorf("segment %q: %w", seg.Name, m.with)
 	}
-	return m.Device.Run(seg, p, body)
+	return m.GPU.Run(seg, p, body)
 }
 
 func (m mortal) Read(t compute.Tensor, i int) ([]float32, error) {
 	if *m.left < 0 {
 		return nil, m.with
 	}
-	return m.Device.Read(t, i)
+	return m.GPU.Read(t, i)
 }
 
 // mortals are GPUs, all of them lavapipe, and the processor. Where a GPU fails, the next of plans takes its turn.
 type mortals struct {
-	plans  []placement.Layout                  // the first is opened now; one without places is the processor alone
-	make   func(compute.Device) compute.Device // of a GPU of the first plan
-	causes []error                             // what After was told
+	plans  []placement.Layout          // the first is opened now; one without places is the processor alone
+	make   func(hybrid.GPU) hybrid.GPU // of a GPU of the first plan
+	causes []error                     // what After was told
 }
 
 func (m *mortals) Layout() (placement.Layout, error) { return m.plans[0], nil }
@@ -68,7 +68,7 @@ func (m *mortals) Open(_ context.Context, unitCache int64) (compute.Device, erro
 		if err != nil {
 			return nil, err
 		}
-		var d compute.Device = gpu
+		var d hybrid.GPU = gpu
 		if len(m.causes) == 0 {
 			d = m.make(gpu)
 		}
@@ -110,7 +110,7 @@ func openMortal(t *testing.T, gpus, rest int, left *int, with error, silent bool
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &mortals{plans: []placement.Layout{divided(c.Layers, gpus)}, make: func(d compute.Device) compute.Device { return mortal{d, left, with, silent} }}
+	m := &mortals{plans: []placement.Layout{divided(c.Layers, gpus)}, make: func(d hybrid.GPU) hybrid.GPU { return mortal{d, left, with, silent} }}
 	if rest > 0 {
 		m.plans = append(m.plans, divided(c.Layers, rest))
 	}
@@ -149,6 +149,7 @@ func likely(t *testing.T, e *Engine, s *Sequence, ids []int32) (out []int32) {
 // TestLostGPU: when the GPU fails in the middle of a text, the processor goes on, and says the same as if it had always
 // been alone; so it does for a sequence that was idle meanwhile, and for one whose pages were shared.
 func TestLostGPU(t *testing.T) {
+	testenv.Thorough(t)
 	for _, c := range []struct {
 		gpus, rest int // rest: those that are left where one of several fails
 		with       error

@@ -14,6 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // openRecurrent opens a model with a layer of each part, the first of which is recurrent.
@@ -164,6 +165,7 @@ func TestRecurrentDrafts(t *testing.T) {
 
 // TestRecurrentDraftsOnGPU is TestRecurrentDrafts where a GPU has the states.
 func TestRecurrentDraftsOnGPU(t *testing.T) {
+	testenv.Thorough(t)
 	f := synthtest.File(t, synth.Spec{Arch: "qwen35", Type: quant.F32, Layers: 3, Embd: 64, FF: 128, Heads: 2, HeadDim: 32, Seed: 5})
 	on := func(drafts int) *engine.Engine {
 		return openGPU(t, f, engine.Options{Limits: engine.Limits{Context: 192, UBatch: 32}, Drafts: engine.Drafts{Most: drafts}}, gigabyte(share(3, 128))).Engine

@@ -20,7 +20,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/speculate"
-	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 const fakeVocab = 16
@@ -38,6 +37,7 @@ type fakeModel struct {
 	time      atomic.Int64 // nanoseconds
 	cost      func(p *compute.Params) time.Duration
 	fail      func(step int) error
+	takes     time.Duration // that a step takes
 	steps     int
 	wide      int // single tokens of the step with most of them
 }
@@ -74,6 +74,7 @@ func (m *fakeModel) checkTurns(p *compute.Params, row int32) {
 
 func (m *fakeModel) run(p *compute.Params, _ []int32) error {
 	m.steps++
+	time.Sleep(m.takes)
 	if m.cost != nil {
 		m.time.Add(int64(m.cost(p)))
 	}
@@ -293,7 +294,9 @@ func tokens(rng *rand.Rand, n int) []int32 {
 func TestTwoHundredRequests(t *testing.T) {
 	for _, drafts := range []int{0, 6} {
 		for _, slots := range []int{0, 8} { // for states of five sequences, and three others
-			t.Run(fmt.Sprintf("%d drafts, %d slots", drafts, slots), func(t *testing.T) { testTwoHundredRequests(t, drafts, slots) })
+			t.Run(fmt.Sprintf("%d drafts, %d slots", drafts, slots), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { testTwoHundredRequests(t, drafts, slots) })
+			})
 		}
 	}
 }
@@ -302,6 +305,7 @@ func testTwoHundredRequests(t *testing.T, drafts, slots int) {
 	const seed = 7
 	before := runtime.NumGoroutine()
 	e, m := openFakeRecurrent(t, 12, slots, limits{rows: 48, outputs: 5, drafts: drafts, context: 8 * compute.PagePositions})
+	m.takes = 20 * time.Microsecond
 	m.fail = func(step int) error { // a GPU fails now and then, and what the cache held is lost
 		if step%97 == 0 {
 			return errLost
@@ -379,7 +383,9 @@ func testTwoHundredRequests(t *testing.T, drafts, slots int) {
 		t.Error("not all pages are free again")
 	}
 	e.sched.close(errors.New("closed"))
-	testenv.Eventually(t, "the end of its goroutines", func() bool { return runtime.NumGoroutine() <= before })
+	if synctest.Wait(); runtime.NumGoroutine() > before {
+		t.Errorf("%d goroutines, and %d before", runtime.NumGoroutine(), before)
+	}
 }
 
 // gapBound bounds a stream's longest gap between two tokens while a prompt is read, as a multiple of its usual gap.
@@ -436,6 +442,10 @@ func testGap(t *testing.T) {
 
 // TestSamplingOutside: others go on while one request's sampler, or the reader of its tokens, takes its time.
 func TestSamplingOutside(t *testing.T) {
+	synctest.Test(t, testSamplingOutside)
+}
+
+func testSamplingOutside(t *testing.T) {
 	e, _ := openFake(t, 8, limits{rows: 32, outputs: 4, context: 256})
 	prompt := []int32{1, 2, 3}
 	others := make(chan int, 100)
@@ -481,7 +491,7 @@ func TestSamplingOutside(t *testing.T) {
 		select {
 		case <-done:
 			return
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(50 * time.Millisecond): // nothing else can go on
 			select {
 			case others <- 1: // the first token, chosen in place while nothing else runs, needs no other
 			default:

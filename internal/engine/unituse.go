@@ -14,25 +14,18 @@ type unitCount struct {
 	now    compute.UnitUse
 }
 
-// unitUseOf returns what d counts of units on disk. It is called between runs.
-func unitUseOf(d compute.Device) compute.UnitUse {
-	if d, ok := d.(compute.UnitUser); ok {
-		return d.UnitUse()
-	}
-	return compute.UnitUse{}
-}
-
-// begin has what d counts from now on added to what was counted before.
-func (c *unitCount) begin(d compute.Device) {
+// begin begins to count for a device that has counted use: what it counts from now on is added to what was counted
+// before.
+func (c *unitCount) begin(use compute.UnitUse) {
 	c.mu.Lock()
-	c.past, c.loaded = c.now, unitUseOf(d)
+	c.past, c.loaded = c.now, use
 	c.mu.Unlock()
-	c.take(d)
+	c.take(use)
 }
 
-// take takes in what d counts. It is called between runs.
-func (c *unitCount) take(d compute.Device) {
-	use := unitUseOf(d).Since(c.loaded)
+// take takes in what the device has counted.
+func (c *unitCount) take(use compute.UnitUse) {
+	use = use.Since(c.loaded)
 	use.Add(c.past)
 	c.mu.Lock()
 	defer c.mu.Unlock()

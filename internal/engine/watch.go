@@ -133,9 +133,9 @@ func (e *Engine) forward(p *compute.Params, run func(*compute.Params) error) err
 	case e.watchers == 0 && !e.options.Work:
 		return run(p)
 	}
-	begin, work, read, units := monotime.Now(), e.model.Work(), e.model.Read(), unitUseOf(e.dev)
+	begin, work, read, units := monotime.Now(), e.model.Work(), e.model.Read(), e.dev.Usage().Units
 	err := run(p)
-	step, before := Spent{Steps: 1, Tokens: int64(len(p.Tokens)), Chosen: int64(len(p.Out)), Time: monotime.Since(begin), Work: e.model.Work(), Read: e.model.Read(), Units: unitUseOf(e.dev).Since(units)}, Spent{Work: work, Read: read}
+	step, before := Spent{Steps: 1, Tokens: int64(len(p.Tokens)), Chosen: int64(len(p.Out)), Time: monotime.Since(begin), Work: e.model.Work(), Read: e.model.Read(), Units: e.dev.Usage().Units.Since(units)}, Spent{Work: work, Read: read}
 	step.add(&before, -1)
 	kind := &e.spent[1]
 	if p.Decode == len(p.Tokens) && len(p.Out) == len(p.Tokens) {

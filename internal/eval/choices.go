@@ -13,13 +13,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
-// Questions asks a model the questions of a task. What choices share is read once, and several questions are read at a
-// time.
+// Questions asks a model a task's questions. What choices share is read once, and several questions are read at once.
 type Questions struct {
 	Data     *task.Data
-	Items    []int                                               // of Data.Items, those that are asked
-	Parallel int                                                 // questions at a time
-	Each     func(item int, likelihoods []task.Likelihood) error // is called once for each question, in the order in which they finish, never concurrently
+	Items    []int                                               // indices of Data.Items to ask
+	Parallel int                                                 // questions read at once
+	Each     func(item int, likelihoods []task.Likelihood) error // called once for each question, in the order in which they finish, never concurrently
 }
 
 // Run asks all questions. An error of Each ends it.
@@ -70,7 +69,7 @@ func Likelihoods(ctx context.Context, e *engine.Engine, d *task.Data, it *task.I
 		defer context.AfterFunc(ctx, func() { e.Release(s) })()
 		all[i], errs[i] = spans[i].evaluate(e, s)
 	}
-	first := e.NewBranch(shared) // whose keys, values and states the others find
+	first := e.NewBranch(shared) // the others find its keys, values and states
 	defer e.Release(first)
 	if read(0, first); errs[0] == nil {
 		var group sync.WaitGroup
@@ -89,21 +88,21 @@ func Likelihoods(ctx context.Context, e *engine.Engine, d *task.Data, it *task.I
 	return all, errors.Join(errs...)
 }
 
-// span is a choice in tokens, of which [from, to) are scored.
+// span is a choice in tokens; [from, to) are scored.
 type span struct {
 	tokens   []int32
 	from, to int
 }
 
-// trailing bounds Winogrande's rule: where every choice has more tokens than this behind the common beginning,
-// llama.cpp does not score the word that fills the blank.
+// trailing bounds Winogrande's rule: if every choice has more tokens than this after the common beginning, llama.cpp
+// does not score the word that fills the blank.
 const trailing = 3
 
 // spansOf returns the choices of an item as their definition cuts them.
 func spansOf(tok *tokenizer.Tokenizer, d *task.Data, it *task.Item) ([]span, error) {
 	all := make([]span, len(it.Choices))
 	encode := func(text string) []int32 { return tok.Encode(text, true, false) }
-	if d.Scoring == task.Harness && tok.AddsEOS() { // which llama.cpp counts among the choice's tokens
+	if d.Scoring == task.Harness && tok.AddsEOS() { // llama.cpp counts it among the choice's tokens
 		encode = func(text string) []int32 { return withoutEnd(tok, text) }
 	}
 	for i, c := range it.Choices {
@@ -160,7 +159,7 @@ func commonPrefix(all []span) int {
 	}
 }
 
-// sharedBy returns how many leading tokens all spans share whose logits none of them needs.
+// sharedBy returns how many leading tokens all spans share without needing their logits.
 func sharedBy(all []span) int {
 	n := commonPrefix(all)
 	for _, s := range all {
@@ -169,7 +168,7 @@ func sharedBy(all []span) int {
 	return n
 }
 
-// evaluate scores a span in s, which is empty.
+// evaluate scores a span in s, which must be empty.
 func (p *span) evaluate(e *engine.Engine, s *engine.Sequence) (task.Likelihood, error) {
 	l := task.Likelihood{Tokens: p.to - p.from}
 	err := e.Evaluate(s, p.tokens[:p.to-1], func(i int) bool { return i >= p.from-1 }, func(i int, logits []float32) {

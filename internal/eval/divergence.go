@@ -12,16 +12,16 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
-// KLDivergence asks how far a model's predictions are from those saved in Base, by llama.cpp's method, so that figures
-// compare.
+// KLDivergence measures how far a model's predictions are from those saved in Base, by llama.cpp's method, so that
+// figures can be compared.
 type KLDivergence struct {
 	Base   *Base // just opened; its rows are read in order. The engine's context must hold Base.Context tokens
 	Chunks int   // at most this many; negative: all
 	BOS    int32 // replaces each chunk's first token; -1: none
-	// Expect, if set, is told before the first chunk how many there are and how long they are expected to take, unless
-	// the text is short.
+	// Expect, if set, is called before the first chunk with the number of chunks and their expected time, unless the
+	// text is short.
 	Expect func(chunks int, whole time.Duration)
-	// Chunk, if set, is told the running figures after each chunk; percentiles are not among them.
+	// Chunk, if set, gets the running figures after each chunk, without percentiles.
 	Chunk func(done, total int, d Divergence)
 }
 
@@ -40,13 +40,13 @@ type Divergence struct {
 	KLD         Figure // Σ_v P(v)·ln(P(v)/Q(v)), nats per token
 	DeltaP      Figure // Q−P of the token that follows in the text
 	RMSDeltaP   Figure // root of the mean square of the same
-	SameTop     Figure // share of predictions whose most likely token is the same
+	SameTop     Figure // share of predictions with the same most likely token
 	// Sorted, ascending, for percentiles; nil while running. [Count]
 	KLDs, DeltaPs []float32
 	Chunks        []Document // [chunks] in the text's order; nil while running
 }
 
-// Run evaluates k. What it holds is two numbers a prediction; the base file is streamed.
+// Run evaluates k. It holds two numbers for each prediction; the base file is streamed.
 func (k *KLDivergence) Run(ctx context.Context, e *engine.Engine) (Divergence, error) {
 	b := k.Base
 	if v := e.Config().Vocab; b.Vocab != v {
@@ -107,7 +107,7 @@ func (m *moments) add(v float64) { m.sum += v; m.square += v * v }
 
 func (m moments) mean(n int) float64 { return m.sum / float64(n) }
 
-// figure returns the mean over n and its standard error, which llama.cpp gives from 11 values on.
+// figure returns the mean over n and its standard error; llama.cpp gives one from 11 values on.
 func (m moments) figure(n int) Figure {
 	f := Figure{Value: m.mean(n)}
 	if variance := m.square/float64(n) - f.Value*f.Value; variance > 0 && n > 10 {
@@ -127,7 +127,7 @@ type divergenceSums struct {
 	klds, deltas []float32 // in the text's order
 }
 
-// since returns what came behind the chunks before.
+// since returns the part after the earlier chunks.
 func (s *divergenceSums) since(before []Document) Document {
 	d := Document{Count: len(s.klds)}
 	same := float64(s.sameTop)
@@ -142,12 +142,12 @@ func (s *divergenceSums) since(before []Document) Document {
 	return d
 }
 
-// leastLog is the log-probability below which the base's tokens are left out of the divergence: they are stored too
-// coarsely.
+// leastLog is the log-probability below which the base's tokens are left out of the divergence, because they are stored
+// too coarsely.
 const leastLog = -floor
 
 // add compares one prediction: logits of Q and log-probabilities of P [n_vocab]; next is the token that follows. It
-// says whether the logits are numbers.
+// reports whether the logits are numbers.
 func (s *divergenceSums) add(logits, base []float32, next int) bool {
 	z := logSumExp(logits)
 	kld, top, baseTop := 0.0, 0, 0
@@ -231,7 +231,7 @@ func (d Divergence) Line(chunk int) string {
 		100*d.RMSDeltaP.Value, 100*d.RMSDeltaP.Error, 100*d.SameTop.Value, 100*d.SameTop.Error)
 }
 
-// Report writes the closing figures in llama.cpp's layout, so that what reads its output reads ours.
+// Report writes the closing figures in llama.cpp's layout, for programs that read its output.
 func (d Divergence) Report(w io.Writer) error {
 	var err error
 	line := func(format string, args ...any) {

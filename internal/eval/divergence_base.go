@@ -37,7 +37,7 @@ const (
 	baseHeader = len(baseMagic) + 3*4
 	maxContext = 1 << 30
 	maxVocab   = 1 << 28
-	// floor is how far below the most likely token log-probabilities are kept; what lies deeper is stored as the floor.
+	// floor is how far below the most likely token log-probabilities are stored; lower ones are stored as the floor.
 	floor = 16
 	steps = math.MaxUint16
 )

@@ -10,21 +10,21 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
-// Measurements of a text are told for each document, such as a tale, an article or a chapter, because what holds on
-// average need not hold for each: see MostKLD. A model reads windows, which have one length, as in base files.
+// Measurements of a text are given for each document, such as a tale, an article or a chapter, because what holds on
+// average need not hold for each: see MostKLD. A model reads windows of one length, as in base files.
 
 // separators are lines that end a document; two or more empty lines and a form feed do so too.
 var separators = []string{"<|doc|>", "<|endoftext|>", "<|end_of_text|>", "</s>"}
 
-// largeShare is the share of all text above which a document is cut into parts, each of which counts as a document.
-// Texts of one to three documents always are.
+// largeShare is the share of all text above which a document is cut into parts that count as documents. Texts of one to
+// three documents always are.
 const largeShare = 0.25
 
 // leastPart is the size of a part in bytes.
 const leastPart = 4 << 10
 
-// Documents returns the documents of a text, large ones in parts, each once, in the order of their SHA-256, which has
-// nothing to do with their place.
+// Documents returns the documents of a text, large ones in parts, each once, in the order of their SHA-256, which is
+// independent of their place.
 func Documents(text string) (docs []string) {
 	split := SplitDocuments(text)
 	total := 0
@@ -77,8 +77,8 @@ func SplitDocuments(text string) (docs []string) {
 	return docs
 }
 
-// CutDocument returns the parts of a document that is large beside all text, of total bytes: cut at ends of lines, or
-// else of words, into parts of 4 KiB and more. Another one is returned as it is.
+// CutDocument returns the parts of a document that is large compared with all text, of total bytes: cut at ends of
+// lines, or else of words, into parts of 4 KiB and more. Any other is returned as it is.
 func CutDocument(t string, total int) (parts []string) {
 	if float64(len(t)) <= largeShare*float64(total) {
 		return []string{t}
@@ -97,7 +97,7 @@ func CutDocument(t string, total int) (parts []string) {
 	return append(parts, t)
 }
 
-// LeastDocuments is how many documents are needed for their spread to be known; of fewer, windows are taken for
+// LeastDocuments is the number of documents from which on their spread is known; with fewer, windows count as
 // documents.
 const LeastDocuments = 8
 
@@ -106,12 +106,12 @@ type Windows struct {
 	Tokens    []int32 // one window after the other
 	Of        []int   // [windows] the number of the document that each belongs to
 	Documents int
-	Single    bool // there are so few documents that each window is taken for one
+	Single    bool // there are so few documents that each window counts as one
 }
 
-// Lay puts documents' whole windows one behind the other. What is left of all documents follows, and each window of it
-// counts as a document. If there are more than most windows, unless that is 0, each document has its first ones: one,
-// or two, or as many as there is room for, since many documents say more of another one than few do.
+// Lay joins documents' whole windows. The rest of all documents follows, and each window of it counts as a document. If
+// there are more than most windows, unless that is 0, each document has its first ones: one, or two, or as many as
+// there is room for, because many documents say more about another one than few do.
 func Lay(docs [][]int32, window, most int) Windows {
 	var y Windows
 	var rest []int32
@@ -162,7 +162,7 @@ func shares(docs [][]int32, window, most int) []int {
 	return n
 }
 
-// Join returns what documents had, of what windows [windows] had.
+// Join returns documents' values from windows' values [windows].
 func (y *Windows) Join(windows []Document) []Document {
 	docs := make([]Document, y.Documents)
 	for i, w := range windows {

@@ -6,15 +6,15 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 )
 
-// trialTokens are read before the first chunk, to learn how long all chunks will take, where there are worthTrial times
-// as many to read.
+// trialTokens are read before the first chunk, to estimate the time of all chunks, if there are worthTrial times as
+// many to read.
 const (
 	trialTokens = 128
 	worthTrial  = 16
 )
 
-// foretell tells expect how long count chunks will take, by how fast the beginning of chunk, the first one, is read.
-// first and bos are evaluateChunk's.
+// foretell tells expect how long count chunks will take, from reading the beginning of chunk, the first one. first and
+// bos are evaluateChunk's.
 func foretell(e *engine.Engine, chunk []int32, bos int32, first, count int, expect func(chunks int, whole time.Duration)) error {
 	if expect == nil || count*len(chunk) < worthTrial*trialTokens {
 		return nil

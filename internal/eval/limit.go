@@ -2,27 +2,28 @@ package eval
 
 import "math"
 
-// What holds on average need not hold for a text. Of documents that were measured, MostKLD and LeastSameTop foretell
-// what others like them keep: at least LimitOf of LimitIn, with a probability of limitConfidence.
+// What holds on average need not hold for a text. From measured documents, MostKLD and LeastSameTop predict what others
+// like them keep: at least LimitOf of LimitIn, with a probability of limitConfidence.
 const (
 	LimitOf, LimitIn = 19, 20
 
 	limitConfidence = 0.95
 )
 
-// Document is what was measured of one text: means over its predictions.
+// Document is the measurement of one text: means over its predictions.
 type Document struct {
 	Count   int
 	KLD     float64 // nats a token
 	SameTop float64 // share
 }
 
-// leastKLD is the divergence below which documents are not told apart: base files keep log-probabilities in 16 bits.
+// leastKLD is the divergence below which documents count as equal, because base files keep log-probabilities in 16
+// bits.
 const leastKLD = 1e-6
 
 // MostKLD returns a divergence that at least 19 of 20 further documents stay within, with a probability of 95 %, if the
-// logarithms of documents' divergences are distributed normally; that the mean and the spread are known from so few
-// documents is in it. With fewer than two nothing is known.
+// logarithms of documents' divergences are normally distributed. It accounts for mean and spread being known from few
+// documents. With fewer than two nothing is known.
 func MostKLD(documents []Document) float64 {
 	var logs []float64
 	for _, d := range documents {
@@ -31,8 +32,8 @@ func MostKLD(documents []Document) float64 {
 	return math.Exp(above(logs, limitFactor(len(logs))))
 }
 
-// LeastSameTop returns likewise a share of tokens with the same likeliest successor that at least 19 of 20 further
-// documents reach. It takes the arc sine of the root of the other tokens' share as distributed normally, because its
+// LeastSameTop returns likewise a share of tokens with the same likeliest next token that at least 19 of 20 further
+// documents reach. It takes the arc sine of the root of the other tokens' share as normally distributed, because its
 // spread does not depend on the share.
 func LeastSameTop(documents []Document) float64 {
 	var angles []float64
@@ -43,8 +44,7 @@ func LeastSameTop(documents []Document) float64 {
 	return 1 - s*s
 }
 
-// above returns the mean of values and k of their standard deviations; it is infinite where one value says nothing of
-// these.
+// above returns the mean of values plus k of their standard deviations; it is infinite if there is one value.
 func above(values []float64, k float64) float64 {
 	n := float64(len(values))
 	if n < 2 {
@@ -61,7 +61,7 @@ func above(values []float64, k float64) float64 {
 	return mean + k*math.Sqrt(squares/(n-1))
 }
 
-// limitFactor returns by how many of n values' standard deviations the limit lies above their mean.
+// limitFactor returns by how many of n values' standard deviations the limit is above their mean.
 func limitFactor(n int) float64 {
 	if n < 2 {
 		return 0
@@ -80,22 +80,22 @@ func limitFactor(n int) float64 {
 	return high
 }
 
-// The integral over what a sample's mean and standard deviation may have been has so many steps each, out to so many
+// The integral over the possible true mean and standard deviation has this many steps for each, out to this many
 // standard errors.
 const (
 	limitSteps = 60
 	limitReach = 6
 )
 
-// limitChance returns the probability that at least 19 of 20 further values of a normal distribution lie below a
-// sample's mean and k of its standard deviations, over all samples of n values.
+// limitChance returns the probability that at least 19 of 20 further values of a normal distribution are below a
+// sample's mean plus k of its standard deviations, over all samples of n values.
 func limitChance(n int, k float64) float64 {
 	freedom := float64(n - 1)
 	// The logarithm of the standard deviation: its density is that of the root of χ²/freedom.
 	wide := limitReach / math.Sqrt(2*freedom)
 	var chance, weights float64
 	for i := range limitSteps {
-		u := wide * (4*float64(i)/(limitSteps-1) - 3) // small ones are likelier than large ones where there are few values
+		u := wide * (4*float64(i)/(limitSteps-1) - 3) // with few values, small ones are likelier than large ones
 		s := math.Exp(u)
 		weight := math.Exp(freedom*u - freedom*(s*s-1)/2)
 		for j := range limitSteps {

@@ -12,20 +12,20 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
-// Perplexity asks for the perplexity of Tokens by llama.cpp's method, so that figures compare.
+// Perplexity computes the perplexity of Tokens by llama.cpp's method, so that figures can be compared.
 type Perplexity struct {
 	Tokens  []int32 // the text, tokenised with BOS
-	Name    string  // of the text, for messages; empty: it has none
+	Name    string  // of the text, for messages; may be empty
 	Context int     // tokens of a chunk
 	Chunks  int     // at most this many; negative: all
 	Stride  int     // > 0: strided windows instead of disjoint chunks
 	BOS     int32   // replaces each chunk's first token; -1: none
-	// Base, if not empty, is the path where the log-probabilities of every prediction are saved, for KLDivergence.
+	// Base, if not empty, is the path of a file for the log-probabilities of every prediction, for KLDivergence.
 	Base string
-	// Expect, if set, is told before the first chunk how many there are and how long they are expected to take, unless
-	// the text is short.
+	// Expect, if set, is called before the first chunk with the number of chunks and their expected time, unless the
+	// text is short.
 	Expect func(chunks int, whole time.Duration)
-	// Chunk, if set, is told the running estimate after each chunk.
+	// Chunk, if set, gets the running estimate after each chunk.
 	Chunk func(done, total int, ppl float64)
 }
 
@@ -38,7 +38,7 @@ type Estimate struct {
 // window is the setting of Perplexity.Context.
 const window setting.Setting = "-c|PerplexityOptions.Window"
 
-// leastContext is the least window in whose second half a token has both a context and a successor.
+// leastContext is the least window with a token in its second half that has both a context and a successor.
 const leastContext = 3
 
 var errNoChunk = setting.Errorf("no chunk to evaluate: raise %s", setting.Setting("--chunks|PerplexityOptions.Windows"))
@@ -50,7 +50,7 @@ func (p *Perplexity) name() string {
 	return p.Name
 }
 
-// windows returns how many windows there are, their step, and the first token of each whose prediction counts.
+// windows returns the number of windows, their step, and the first token of each with a prediction that counts.
 func (p *Perplexity) windows() (count, step, first int, err error) {
 	if p.Context < leastContext {
 		return 0, 0, 0, setting.Errorf("a context of %d tokens predicts nothing; give at least %s", p.Context, window.To(leastContext))
@@ -135,7 +135,7 @@ func (p *Perplexity) Run(ctx context.Context, e *engine.Engine) (Estimate, error
 	return est, nil
 }
 
-// createBase begins the file p.Base, if there is to be one, for the first count chunks.
+// createBase begins the file p.Base, if it is set, for the first count chunks.
 func (p *Perplexity) createBase(e *engine.Engine, count int) (*baseWriter, error) {
 	if p.Base == "" {
 		return nil, nil
@@ -146,8 +146,8 @@ func (p *Perplexity) createBase(e *engine.Engine, count int) (*baseWriter, error
 	return createBase(p.Base, p.Context, e.Config().Vocab, p.Tokens[:count*p.Context])
 }
 
-// evaluateChunk evaluates tokens in a sequence of its own, the first replaced by bos unless that is negative. each is
-// given the logits [n_vocab] of every token from first on that has a successor, in order, and that successor.
+// evaluateChunk evaluates tokens as a sequence of their own, the first replaced by bos unless that is negative. each
+// gets the logits [n_vocab] of every token from first on that has a successor, in order, and that successor.
 func evaluateChunk(e *engine.Engine, tokens []int32, bos int32, first int, each func(logits []float32, next int32)) error {
 	chunk := slices.Clone(tokens)
 	if bos >= 0 {

@@ -5,5 +5,5 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
-// Prompt returns the tokens of a program's prompt, which goes on.
+// Prompt returns the tokens of a program's prompt, to be continued.
 func Prompt(tok *tokenizer.Tokenizer, p *task.Program) []int32 { return withoutEnd(tok, p.Prompt) }

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// dialect says how another program writes the models of one architecture: the names that llama.cpp has for what that
-// program names otherwise, and what its files leave out. Everything above this package knows llama.cpp's names only.
+// dialect describes how another program writes the models of one architecture: its names for llama.cpp's keys and
+// tensors, and what its files leave out. Everything above this package knows only llama.cpp's names.
 //
 // Source: what Ollama's converters write, and what it changes for llama.cpp when it loads such a file (llama/compat).
 type dialect struct {
@@ -23,7 +23,7 @@ type dialect struct {
 	own bool
 }
 
-// dialectOf returns what is peculiar to one architecture.
+// dialectOf returns the peculiarities of one architecture.
 func dialectOf(arch string) dialect {
 	switch arch {
 	case "deepseekocr":
@@ -62,7 +62,7 @@ func dialectOf(arch string) dialect {
 	return dialect{}
 }
 
-// keyNames are llama.cpp's names of keys, after the architecture's, by those of others.
+// keyNames maps other programs' names of keys, after the architecture, to llama.cpp's.
 func keyNames() map[string]string {
 	return map[string]string{
 		"attention.chunk_size":              "attention.sliding_window",
@@ -91,12 +91,12 @@ func partNames() map[string]string {
 	}
 }
 
-// bareNames are the ends of llama.cpp's names of tensors in blocks that others write without one.
+// bareNames are the ends of llama.cpp's tensor names in blocks that others write without one.
 func bareNames() map[string]string {
 	return map[string]string{"attn_sinks": ".weight", "ssm_dt": ".bias"}
 }
 
-// aside are the prefixes of tensors that belong to another model in a text model's file, and what that model is of.
+// aside are the prefixes of tensors of another model in a text model's file, and what that model is for.
 func aside() []struct{ prefix, of string } {
 	const seen = "pictures or sound"
 	return []struct{ prefix, of string }{
@@ -140,13 +140,13 @@ const (
 	preKey  = "tokenizer.ggml.pre"
 )
 
-// arch returns general.architecture, empty where the file has none.
+// arch returns general.architecture, or an empty string.
 func (f *File) arch() string {
 	arch, _, _ := f.String(archKey)
 	return arch
 }
 
-// of returns the architecture's key of that name.
+// of returns the architecture's key with this name.
 func (f *File) of(name string) string { return f.arch() + "." + name }
 
 func (f *File) has(key string) bool {
@@ -175,7 +175,7 @@ func (f *File) setAside() {
 	}
 }
 
-// renameKeys gives the architecture and its keys llama.cpp's names. A key that is there by that name stays.
+// renameKeys gives the architecture and its keys llama.cpp's names. A key that exists with that name stays.
 func (f *File) renameKeys(arch string, d dialect) {
 	to := arch
 	if d.arch != "" {
@@ -200,7 +200,7 @@ func (f *File) renameKeys(arch string, d dialect) {
 	}
 }
 
-// renameTensors gives tensors llama.cpp's names. A tensor that is there by that name stays.
+// renameTensors gives tensors llama.cpp's names. A tensor that exists with that name stays.
 func (f *File) renameTensors(d dialect) {
 	parts, bare := partNames(), bareNames()
 	for from, to := range d.parts {
@@ -225,8 +225,8 @@ func (f *File) renameTensors(d dialect) {
 	}
 }
 
-// written returns tensors with the names that llama.cpp has for them in files with those keys, where it has others than
-// for most architectures.
+// written returns llama.cpp's names of tensors in files with those keys, if they differ from those of most
+// architectures.
 func written(keys []KV, tensors []Source) []Source {
 	arch := ""
 	for _, k := range keys {
@@ -274,7 +274,7 @@ func (f *File) joinCharsmap() {
 	}
 }
 
-// gemma3 completes Gemma 3's files, and tells EmbeddingGemma's from them: these have projections after pooling.
+// gemma3 completes Gemma 3's files and distinguishes them from EmbeddingGemma's, which have projections after pooling.
 func (f *File) gemma3() {
 	const dense = "dense.0.weight"
 	embeds := f.tensors[dense] != nil
@@ -292,8 +292,7 @@ func (f *File) gemma3() {
 		}
 	}
 	f.fitVocabulary()
-	// The large models' context is stretched to eight times what they were trained for, and files that leave out the
-	// epsilon leave this out, too.
+	// The large models stretch the trained context eight times. Files without the epsilon lack this, too.
 	const longContext, stretch = 131072, 8
 	context, _, err := f.Uint(f.of("context_length"))
 	if !embeds && err == nil && context >= longContext && !f.has(f.of("attention.layer_norm_rms_epsilon")) && !f.has(f.of("rope.scaling.type")) && !f.has(f.of("rope.scaling.factor")) {
@@ -302,7 +301,7 @@ func (f *File) gemma3() {
 	}
 }
 
-// gemma4 names the tokenizer as llama.cpp does: it has merges, which SentencePiece's, as files call it, have not.
+// gemma4 names the tokenizer as llama.cpp does: unlike SentencePiece's, as files call it, it has merges.
 func (f *File) gemma4() {
 	const key = "tokenizer.ggml.model"
 	if name, _, err := f.String(key); err == nil && name == "llama" && f.has("tokenizer.ggml.merges") {
@@ -351,8 +350,8 @@ func (f *File) fitVocabulary() {
 	}
 }
 
-// latentHeads has keys name the sizes of heads as llama.cpp does in files with latent attention: key_length and
-// value_length are those of what is cached, and the heads' own are named besides.
+// latentHeads names the sizes of heads as llama.cpp does in files with latent attention: key_length and value_length
+// are those of the cached vectors, and the heads' own sizes have other keys.
 func (f *File) latentHeads() {
 	for _, side := range []string{"key_length", "value_length"} {
 		if v, ok := f.Lookup(f.of("attention." + side)); ok {
@@ -388,7 +387,7 @@ func (f *File) latentExperts() {
 	}
 }
 
-// widthOfGates has feed_forward_length be what the first layer's gates are, which some files contradict.
+// widthOfGates sets feed_forward_length to the size of the first layer's gates, which some files contradict.
 func (f *File) widthOfGates() {
 	key, t := f.of("feed_forward_length"), f.tensors["blk.0.ffn_gate.weight"]
 	if v, ok, err := f.Uint(key); err == nil && ok && t != nil && v != uint64(t.Rows()) && t.Rows() <= math.MaxInt32 {

@@ -11,8 +11,7 @@ import (
 const digestSample = 64
 
 // Digest returns a SHA-256 of f's metadata, of the names, types and shapes of its tensors, and of samples of their
-// data, so that models that were trained further differ. It reads a few pages of the file for each tensor, not the
-// whole file.
+// data, so that fine-tuned models differ. It reads a few pages of the file for each tensor, not the whole file.
 func (f *File) Digest() [sha256.Size]byte {
 	h := sha256.New()
 	for _, kv := range f.Keys {

@@ -32,7 +32,7 @@ type Tensor struct {
 	Data   []byte
 }
 
-// Part returns the rows [first, first+n) of t under a name of their own; their bytes are t's.
+// Part returns the rows [first, first+n) of t under another name; they share t's bytes.
 func (t *Tensor) Part(name string, first, n int) *Tensor {
 	bytes := t.Type.RowBytes(t.Shape[0])
 	return &Tensor{
@@ -41,7 +41,7 @@ func (t *Tensor) Part(name string, first, n int) *Tensor {
 	}
 }
 
-// Bytes returns what the elements take, whether Data is there or not.
+// Bytes returns the size of the elements, also if Data is not set.
 func (t *Tensor) Bytes() int64 { return int64(t.Type.RowBytes(t.Shape[0])) * int64(t.Rows()) }
 
 // Elems returns the number of elements.
@@ -64,7 +64,7 @@ type File struct {
 	Alignment uint64
 	Keys      []KV // in the file's order
 	Tensors   []*Tensor
-	Notes     []string // lines about what the file holds that is not used
+	Notes     []string // lines about content of the file that is not used
 
 	index    map[string]int // of Keys
 	tensors  map[string]*Tensor
@@ -173,8 +173,8 @@ func (f *File) Close() error {
 	return first
 }
 
-// Direct opens the part of a split file that t is in, or the file, for reads past the page cache. It stays f's, which
-// closes it.
+// Direct opens the part of a split file that contains t, or the file, for reads past the page cache. f owns and closes
+// it.
 func (f *File) Direct(t *Tensor) (*disk.File, error) {
 	if d := f.direct[t.PartNo]; d != nil {
 		return d, nil
@@ -201,8 +201,8 @@ func (f *File) Direct(t *Tensor) (*disk.File, error) {
 	return d, nil
 }
 
-// Changed returns an error if one of the files that Direct opened was replaced or written to meanwhile. What was opened
-// is read on.
+// Changed returns an error if one of the files that Direct opened was replaced or written to meanwhile. Reads continue
+// from the opened files.
 func (f *File) Changed() error {
 	for _, d := range f.direct {
 		if err := d.Changed(); err != nil {

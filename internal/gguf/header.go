@@ -10,7 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Limits of the format and of what is sensible.
+// Limits of the format, and sensible ones.
 const (
 	maxDims          = 4
 	maxName          = 256 // the specification says 64; longer names occur
@@ -20,8 +20,8 @@ const (
 	maxAlignment     = 1 << 24
 	leastKV          = 8 + 4 + 1         // key length, type, value
 	leastTensor      = 8 + 4 + 8 + 4 + 8 // name length, dims, one dim, type, offset
-	keyBytes         = 128               // about, of a key in memory with its place in the index
-	tensorBytesHeld  = 256               // about, of a tensor's description in memory
+	keyBytes         = 128               // about, for a key in memory with its place in the index
+	tensorBytesHeld  = 256               // about, for a tensor's description in memory
 )
 
 // header reads everything before the tensors' data.
@@ -120,7 +120,7 @@ func (f *File) alignment() error {
 	return nil
 }
 
-// info is a tensor whose data has not been placed yet.
+// info is a tensor without its data.
 type info struct {
 	t      *Tensor
 	at     int    // of the description, for messages
@@ -208,10 +208,10 @@ func tensorBytes(t quant.Type, shape []int) (int, error) {
 	return int(elems) / t.BlockElems() * t.BlockBytes(), nil
 }
 
-// clip shortens a name from outside to what a one-line message can carry.
+// clip shortens a name from a file so that it fits a one-line message.
 func clip(s string) string { return s[:min(len(s), 64)] }
 
-// place cuts every tensor's data out of the file, which must hold it, and no two may overlap.
+// place takes every tensor's data from the file. The file must hold it, and no two tensors may overlap.
 func (f *File) place(r *reader, infos []info) error {
 	if len(infos) == 0 {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 )
 
-// ModelKind is the kind of models and adapters, which may replace each other.
+// ModelKind is the kind of models and adapters; they may replace each other.
 func ModelKind() atomicfile.Kind {
 	return atomicfile.Kind{Name: "a model in the form of GGUF", Shared: true, Is: func(head []byte) bool {
 		return begins(head) && !ofType(head, typeMatrix) && !ofType(head, typeNeurons) && !ofStatistics(head)
@@ -26,7 +26,7 @@ func StatisticsKind() atomicfile.Kind {
 	return atomicfile.Kind{Name: "a file of statistics that powerinfer profile wrote", Shared: true, Is: func(head []byte) bool { return begins(head) && ofStatistics(head) }}
 }
 
-// NeuronsKind is the kind of files in which the rows of each neuron of a model follow one another.
+// NeuronsKind is the kind of files that store the rows of each neuron together.
 func NeuronsKind() atomicfile.Kind {
 	return atomicfile.Kind{Name: "a file of a model's neurons", Shared: true, Is: func(head []byte) bool { return begins(head) && ofType(head, typeNeurons) }}
 }
@@ -42,13 +42,13 @@ const (
 	ownKeys     = "powerinfer." // prefix of the keys of statistics
 )
 
-// NeuronsSuffix is added to the name of a model's file to name its file of neurons, which no list of models shows.
+// NeuronsSuffix is added to the name of a model's file for its file of neurons. Lists of models leave such files out.
 const NeuronsSuffix = ".neurons"
 
 // TypeOfNeurons is the key that says that a file is of NeuronsKind. It is the file's first.
 func TypeOfNeurons() KV { return KV{typeKey, typeNeurons} }
 
-// ofType reports whether head is the beginning of a file of that type, which its first key says.
+// ofType reports whether head is the beginning of a file of that type, according to its first key.
 func ofType(head []byte, name string) bool {
 	_, value, ok := bytes.Cut(head, []byte(typeKey))
 	text := binary.LittleEndian.AppendUint64([]byte{kindString, 0, 0, 0}, uint64(len(name)))

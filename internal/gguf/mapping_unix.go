@@ -41,8 +41,8 @@ func (f *File) DontNeed(t *Tensor) {
 	}
 }
 
-// scattered has the system read no more of the file than what is touched, until the function that it returns is called:
-// what it would read ahead may be megabytes for each page.
+// scattered makes the system read only the touched pages of the file, until the returned function is called. Reading
+// ahead may take megabytes for each page.
 func (f *File) scattered() (end func()) {
 	advise := func(how int) {
 		for _, m := range f.mappings {

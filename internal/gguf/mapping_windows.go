@@ -29,7 +29,7 @@ func mapFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The address lies outside the Go heap, so it may be held as an integer until here.
+	// The address is outside of the Go heap, so it may be an integer until here.
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&p))), int(st.Size())), nil
 }
 

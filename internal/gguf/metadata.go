@@ -20,7 +20,7 @@ func (f *File) wrongType(key string, v any, want string) error {
 	return fmt.Errorf("%s: key %q is a %T, not %s", f.Path, key, v, want)
 }
 
-// Uint reads a non-negative whole number in any of the numeric types; ok is false where the key is absent.
+// Uint reads a non-negative whole number of any numeric type; ok is false if the key is absent.
 func (f *File) Uint(key string) (v uint64, ok bool, err error) {
 	x, ok := f.Lookup(key)
 	if !ok {
@@ -141,8 +141,8 @@ func (f *File) Uints(key string) ([]uint64, bool, error) {
 	})
 }
 
-// IDs reads one id from 0 to n-1 or an array of them, and leaves out other numbers. In files in circulation negative
-// numbers and the largest of a type mean that there is no id; strange reports whether there are others.
+// IDs reads one id from 0 to n-1 or an array of them, and leaves out other numbers. In existing files negative numbers
+// and the largest of a type mean no id; strange reports whether there were others.
 func (f *File) IDs(key string, n int) (ids []int32, strange bool, err error) {
 	x, ok := f.Lookup(key)
 	if !ok {
@@ -168,8 +168,8 @@ func (f *File) IDs(key string, n int) (ids []int32, strange bool, err error) {
 	return ids, strange, err
 }
 
-// array reads an array, each element by as. An empty one may be of any type, because some writers take the type from the
-// elements.
+// array reads an array, each element with as. An empty one may be of any type, because some writers take the type from
+// the elements.
 func array[T any](f *File, key, want string, as func(element reflect.Value) (T, bool)) ([]T, bool, error) {
 	x, ok := f.Lookup(key)
 	if !ok {
@@ -191,7 +191,7 @@ func array[T any](f *File, key, want string, as func(element reflect.Value) (T, 
 	return out, true, nil
 }
 
-// Override replaces or adds a key: typ is int, float, bool or str, as in llama.cpp's --override-kv.
+// Override replaces or adds a key. typ is int, float, bool or str, as in llama.cpp's --override-kv.
 func (f *File) Override(key, typ, value string) error {
 	var v any
 	var err error
@@ -214,7 +214,7 @@ func (f *File) Override(key, typ, value string) error {
 	return nil
 }
 
-// Set replaces or adds a key in memory; the value's type is one that files have.
+// Set replaces or adds a key in memory. The value must have a type that files can hold.
 func (f *File) Set(key string, v any) {
 	if i, ok := f.index[key]; ok {
 		f.Keys[i].Value = v

@@ -12,9 +12,9 @@ import (
 // populateStep is the number of bytes that are read between two reports of progress.
 const populateStep = 64 << 20
 
-// Populate brings the whole mapping into memory, so that the first pass over the weights does not fault page by page
-// (3 GB/s where populating reads 13 to 16). progress may be nil; it is told bytes.
-// An error of a ctx that ended is ctx's. A file from Parse is in memory already.
+// Populate reads the whole mapping into memory, so that the first pass over the weights does not fault page by page (3
+// GB/s, where populating reads 13 to 16). progress may be nil; it gets bytes. If ctx ends, the error is ctx's. A file
+// from Parse is in memory already.
 func (f *File) Populate(ctx context.Context, progress func(done, total int64)) error {
 	var done, total int64
 	for _, m := range f.mappings {
@@ -39,7 +39,7 @@ func (f *File) Populate(ctx context.Context, progress func(done, total int64)) e
 	return nil
 }
 
-// Lock keeps the whole mapping in memory until the file is closed, where the system's limit allows it.
+// Lock keeps the whole mapping in memory until the file is closed, if the system's limit allows it.
 func (f *File) Lock() error {
 	for _, m := range f.mappings {
 		if err := memlock.Lock(m); err != nil {

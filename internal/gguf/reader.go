@@ -10,8 +10,8 @@ import (
 	"unsafe"
 )
 
-// reader walks a file's bytes and remembers where it is, so that errors can say so. Every length is
-// checked against what is left before anything is read or allocated.
+// reader walks a file's bytes and remembers its position for errors. Every length is checked against what is left
+// before anything is read or allocated.
 type reader struct {
 	path string
 	data []byte
@@ -63,7 +63,7 @@ func (r *reader) u64(what string) (uint64, error) {
 	return binary.LittleEndian.Uint64(b), nil
 }
 
-// count reads a number of things of which each takes at least size bytes of what is left.
+// count reads a number of items that take at least size bytes each of what is left.
 func (r *reader) count(size int, what string) (int, error) {
 	at := r.at
 	n, err := r.u64(what)
@@ -232,7 +232,7 @@ func (r *reader) array(what string, depth int) (any, error) {
 	return list[any](r, kind, n, what, depth)
 }
 
-// numbers reads n numbers of size bytes each at once; count has seen that they are there.
+// numbers reads n numbers of size bytes each at once; count has checked that they exist.
 func numbers[T any](r *reader, n, size int, what string) ([]T, error) {
 	if err := r.hold(n, size, what); err != nil {
 		return nil, err

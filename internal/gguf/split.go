@@ -9,7 +9,7 @@ import (
 
 var partName = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})\.gguf$`)
 
-// Parts returns the names of all parts of the split file whose first part has that name, or the name alone.
+// Parts returns the names of all parts of the split file with this first part, or the name alone.
 func Parts(path string) []string {
 	m := partName.FindStringSubmatch(path)
 	if m == nil {
@@ -31,7 +31,7 @@ func PartNames(stem string, n int) []string {
 // maxParts is the largest number of five digits.
 const maxParts = 99999
 
-// splitCount returns how many parts the file says it belongs to; 1 where it says nothing.
+// splitCount returns how many parts the file belongs to; 1 if it does not say.
 func (f *File) splitCount() (int, error) {
 	n, ok, err := f.Uint("split.count")
 	if err != nil || !ok || n <= 1 {

@@ -23,17 +23,17 @@ type Source struct {
 	Write func(w io.Writer) error
 }
 
-// Part is a file to write: a whole model, or one of the files that it is split into.
+// Part is a file to write: a whole model, or one part of a split one.
 type Part struct {
 	Path    string
 	Keys    []KV
 	Tensors []Source
 }
 
-// Create writes a version 3 file, aligned as the key general.alignment says; it appears under its name when it is
-// complete, and what atomicfile.Create refuses is refused before anything is written. Keys or tensors that Parse would
-// refuse are an error. When ctx ends, so does Create, with its error, and leaves nothing behind. progress may be nil;
-// it is told bytes of tensor data.
+// Create writes a version 3 file, aligned as the key general.alignment says. It appears under its name when it is
+// complete, and whatever atomicfile.Create refuses is refused before anything is written. Keys or tensors that Parse
+// would refuse are an error. If ctx ends, Create returns its error and leaves nothing. progress may be nil; it gets
+// bytes of tensor data.
 func Create(ctx context.Context, path, magic string, keys []KV, tensors []Source, progress func(done, total int64)) error {
 	return CreateParts(ctx, magic, []Part{{path, keys, tensors}}, progress)
 }
@@ -92,7 +92,7 @@ func tensorsBytes(tensors []Source) (size int64, err error) {
 	return size, nil
 }
 
-// counter counts what passes through it, and what of that are tensors.
+// counter counts the bytes that pass through it, and those of tensors.
 type counter struct {
 	ctx         context.Context
 	w           io.Writer
@@ -107,7 +107,7 @@ func (c *counter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// data takes a tensor's bytes. At every piece it tells progress and ends with the context, because a tensor may be
+// data takes a tensor's bytes. After every piece it reports progress and checks the context, because a tensor may have
 // gigabytes.
 type data struct{ *counter }
 
@@ -164,9 +164,9 @@ func (s *Source) bytes() int {
 	return n
 }
 
-// Layout returns how Create would write a file, for those who write it piece by piece: everything before the tensors'
-// data, with its padding, where in the file the data of each tensor begins, and the file's size. The data of each is
-// followed by zeros up to the next multiple of the alignment.
+// Layout returns how Create would write a file, for callers that write it piece by piece: everything before the
+// tensors' data, with its padding; where the data of each tensor begins; and the file's size. Zeros follow the data of
+// each up to the next multiple of the alignment.
 func Layout(magic string, keys []KV, tensors []Source) (head []byte, offsets []int64, size int64, err error) {
 	head, alignment, err := encodeHeader(magic, keys, tensors)
 	if err != nil {
@@ -181,8 +181,7 @@ func Layout(magic string, keys []KV, tensors []Source) (head []byte, offsets []i
 	return head, offsets, size, nil
 }
 
-// encodeHeader makes everything before the tensors' data, and reads it back, so that nothing is written that Parse
-// refuses.
+// encodeHeader makes everything before the tensors' data, and parses it, so that nothing is written that Parse refuses.
 func encodeHeader(magic string, keys []KV, tensors []Source) (head []byte, alignment int64, err error) {
 	f := &File{Path: "header", index: map[string]int{}, tensors: map[string]*Tensor{}}
 	for i, kv := range keys {

@@ -27,7 +27,7 @@ const (
 // folderName returns the name of a repository's folder.
 func folderName(repo string) string { return folderPrefix + strings.ReplaceAll(repo, "/", "--") }
 
-// repoName returns the repository whose folder has that name.
+// repoName returns the repository of the folder with this name.
 func repoName(folder string) (string, bool) {
 	rest, ok := strings.CutPrefix(folder, folderPrefix)
 	repo := strings.ReplaceAll(rest, "--", "/")
@@ -39,11 +39,11 @@ type repository struct {
 	name   string
 	folder string   // for paths that are handed out
 	locks  string   // of its blobs
-	root   *os.Root // which refuses every way out of folder
-	links  bool     // names of contents are symbolic links where the system has them
+	root   *os.Root // refuses every way out of folder
+	links  bool     // names of contents are symbolic links, if the system has them
 }
 
-// open opens the folder of a repository; the error is fs.ErrNotExist where there is none.
+// open opens the folder of a repository; the error is fs.ErrNotExist if there is none.
 func (h *Hub) open(repo string) (*repository, error) {
 	if err := checkRepo(repo); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (h *Hub) open(repo string) (*repository, error) {
 	return r, err
 }
 
-// create opens the folder of a repository and makes it where there is none.
+// create opens the folder of a repository and makes it if necessary.
 func (h *Hub) create(repo string) (*repository, error) {
 	if err := checkRepo(repo); err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (r *repository) close() { _ = r.root.Close() }
 // blob returns the name of a content's file.
 func blob(oid string) string { return "blobs/" + oid }
 
-// pointer returns the name under which a file of a commit is found.
+// pointer returns the name of a commit's file.
 func pointer(commit, file string) string { return "snapshots/" + commit + "/" + file }
 
 // path returns a name in r as the system writes it.
@@ -93,7 +93,7 @@ func (r *repository) read(name string, most int64) ([]byte, bool) {
 	return b, err == nil
 }
 
-// write replaces a small file; readers see the old or the new content. Of several writers at once, in this process or
+// write replaces a small file; readers see the old or the new content. If several write at once, in this process or
 // others, the last one wins.
 func (r *repository) write(name string, data []byte) error {
 	if err := r.root.MkdirAll(path.Dir(name), 0o755); err != nil {
@@ -173,8 +173,7 @@ func (r *repository) commits() []string {
 	return list
 }
 
-// list returns the files of a commit: all that it has where the list was kept, which exact tells, else those in the
-// snapshot.
+// list returns the files of a commit: all of them if the list was kept (exact), else those in the snapshot.
 func (r *repository) list(commit string) (files []File, exact bool) {
 	if b, ok := r.read("trees/"+commit+".json", mostTree); ok {
 		if files, ok := decodeTree(b); ok {
@@ -199,8 +198,8 @@ func (r *repository) list(commit string) (files []File, exact bool) {
 	return files, false
 }
 
-// found returns where the whole content of a file of a commit is: under its name, or only as a blob, which is not
-// linked yet.
+// found returns where the whole content of a commit's file is: under its name, or only as a blob that is not linked
+// yet.
 func (r *repository) found(commit string, f File) (name string, info fs.FileInfo, ok bool) {
 	names := []string{pointer(commit, f.Path)}
 	if f.OID != "" {
@@ -215,7 +214,7 @@ func (r *repository) found(commit string, f File) (name string, info fs.FileInfo
 	return "", nil, false
 }
 
-// partly returns how many bytes of a content that is not whole yet are there.
+// partly returns how many bytes of an incomplete content there are.
 func (r *repository) partly(f File) int64 {
 	if f.OID == "" {
 		return 0
@@ -227,14 +226,14 @@ func (r *repository) partly(f File) int64 {
 	return info.Size()
 }
 
-// link makes a blob be found under the name of a file of a commit. Where the system has no symbolic links, as Windows
-// mostly, the content moves there if no other name had it, and is copied otherwise: huggingface_hub does the same.
+// link links a blob to the name of a commit's file. Without symbolic links, as mostly on Windows, the content moves
+// there if no other name had it, and is copied otherwise, as in huggingface_hub.
 func (r *repository) link(commit string, f File, fresh bool) error {
 	name := pointer(commit, f.Path)
 	if err := r.root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err
 	}
-	if _, err := r.root.Lstat(name); err == nil { // of another content, or leads to nothing
+	if _, err := r.root.Lstat(name); err == nil { // it has another content, or leads to nothing
 		if err := r.root.Remove(name); err != nil {
 			return err
 		}
@@ -275,8 +274,7 @@ func (r *repository) copy(from, to string) error {
 	return err
 }
 
-// complete returns the model of those files if all are there. Blobs without a name get one, if the folder can be
-// written to.
+// complete returns the model of those files if all exist. Blobs without a name get one, if the folder is writable.
 func (r *repository) complete(commit string, files []File) (Model, bool) {
 	m := Model{Repo: r.name, Commit: commit, Quant: Quant(files[0].Path), Complete: true}
 	for i, f := range files {
@@ -298,7 +296,7 @@ func (r *repository) complete(commit string, files []File) (Model, bool) {
 	return m, true
 }
 
-// sha256 returns the hash of the content, where it is known by that.
+// sha256 returns the hash of the content, if it is known.
 func (f *File) sha256() string {
 	if len(f.OID) == 64 {
 		return f.OID
@@ -306,7 +304,7 @@ func (f *File) sha256() string {
 	return ""
 }
 
-// lock returns the lock of a content, which is huggingface_hub's.
+// lock returns the lock of a content; it is huggingface_hub's.
 func (r *repository) lock(oid string) (*flock.Flock, error) {
 	if err := os.MkdirAll(r.locks, 0o755); err != nil {
 		return nil, err

@@ -11,21 +11,21 @@ import (
 // File is a file of a repository.
 type File struct {
 	Path string // in the repository, with slashes
-	Size int64  // unknownSize where only a snapshot names the file
-	OID  string // of its content, see validOID; empty likewise
+	Size int64  // unknownSize if only a snapshot names the file
+	OID  string // of its content, see validOID; empty if only a snapshot names the file
 	xet  string // what huggingface_hub keeps of it
-	git  string // Git's name for what it keeps of the file: its content, or the pointer to it
+	git  string // Git's name for what it stores of the file: its content, or the pointer to it
 }
 
 const unknownSize = -1
 
-// defaultTags lists the tags that a name without one means, the best first; llama.cpp has the same.
+// defaultTags are the tags that a name without one means, best first, as in llama.cpp.
 var defaultTags = []string{"Q4_K_M", "Q8_0"}
 
 // notModels are parts of the names of files that go with a model: llama.cpp has the same.
 var notModels = []string{"mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-"}
 
-// isModel reports whether a path is a model's, and not of something that goes with one.
+// isModel reports whether a path is a model's, not that of an accessory.
 func isModel(path string) bool {
 	base := path[strings.LastIndexByte(path, '/')+1:]
 	return strings.HasSuffix(base, ggufSuffix) && !slices.ContainsFunc(notModels, func(part string) bool { return strings.Contains(base, part) })
@@ -33,7 +33,7 @@ func isModel(path string) bool {
 
 var splitName = regexp.MustCompile(`^(.+)-([0-9]{5})-of-([0-9]{5})\.gguf$`)
 
-// split returns what a file's name says of its place in a split model: 1 of 1 where it says nothing.
+// split returns a file's place in a split model, according to its name; 1 of 1 if it says nothing.
 func split(path string) (stem string, number, of int) {
 	if m := splitName.FindStringSubmatch(path); m != nil {
 		number, _ = strconv.Atoi(m[2]) // five digits
@@ -48,7 +48,7 @@ func split(path string) (stem string, number, of int) {
 // quantName matches names of types and of mixtures of types at the end of files' names.
 var quantName = regexp.MustCompile(`(?i)[-._/]((?:UD-)?(?:I?Q[0-9]\w*|TQ[0-9]\w*|MXFP[0-9]\w*|NVFP[0-9]\w*|BF16|F16|F32|FP[0-9]+))$`)
 
-// Quant returns the quantisation that a file's name tells, such as Q4_K_M; empty where it tells none.
+// Quant returns the quantisation in a file's name, such as Q4_K_M; empty if there is none.
 func Quant(path string) string {
 	stem, _, _ := split(path)
 	if m := quantName.FindStringSubmatch(stem); m != nil {
@@ -74,7 +74,7 @@ func matches(path, tag string) bool {
 	}
 }
 
-// errNoChoice is that a repository, or what is known of it here, does not hold what a name asks for.
+// errNoChoice means that a repository, or what is known of it here, lacks what a name asks for.
 type errNoChoice struct{ says string }
 
 func (e *errNoChoice) Error() string { return e.says }
@@ -92,7 +92,7 @@ func models(files []File) []string {
 }
 
 // choose returns the files of the model that n names among those of its repository, the first part first. usual is
-// false where n leaves the choice open and none of the usual tags was there, so that more files could change it.
+// false if n leaves the choice open and none of the usual tags was found, so that more files could change it.
 func choose(files []File, n Name) (chosen []File, usual bool, err error) {
 	list := models(files)
 	first := ""
@@ -155,10 +155,10 @@ func parts(files []File, first string) ([]File, error) {
 	return list, nil
 }
 
-// mostNamed bounds what a message lists.
+// mostNamed bounds the list in a message.
 const mostNamed = 20
 
-// missing says that n is not among the models, and what is.
+// missing says that n is not among the models, and which are.
 func missing(list []string, n Name) error {
 	if len(list) == 0 {
 		return &errNoChoice{fmt.Sprintf("%s has no GGUF file; look for a repository that has one, often with GGUF in its name, or download the folder and use powerinfer convert", n.Repo)}

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Times of the network. Connecting is given little, so that a machine without a network hears of it at once.
+// Times of the network. Connecting gets little, so that a machine without a network knows at once.
 const (
 	connectTimeout = 5 * time.Second
 	answerTimeout  = 15 * time.Second // for the head of an answer
@@ -22,7 +22,7 @@ const (
 	stallAfter     = 45 * time.Second
 	firstPause     = time.Second // before a second try; it doubles
 	longestPause   = 30 * time.Second
-	mostTries      = 5 // that bring nothing, one after the other
+	mostTries      = 5 // without success, one after the other
 	mostHeader     = 256 << 10
 	mostRedirects  = 10
 )
@@ -65,8 +65,8 @@ func (h *Hub) authorize(req *http.Request) {
 	}
 }
 
-// redirected decides about following an answer elsewhere. Files lie at other hosts than the hub, which must not see the
-// token; they are reached by TLS, unless the hub itself is not.
+// redirected decides about following a redirect. Other hosts than the hub store the files. They must not see the token,
+// and are reached by TLS unless the hub itself is not.
 func (h *Hub) redirected(req *http.Request, via []*http.Request) error {
 	if len(via) >= mostRedirects {
 		return failed(ErrDamaged, "%s sends from address to address", h.o.Endpoint)
@@ -79,7 +79,7 @@ func (h *Hub) redirected(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// address returns the address of something at the hub. Parts are escaped, but for the slashes in them.
+// address returns an address at the hub. Parts are escaped, except for their slashes.
 func (h *Hub) address(parts ...string) *url.URL { return h.endpoint.JoinPath(escaped(parts)...) }
 
 func escaped(parts []string) []string {
@@ -141,7 +141,7 @@ func (h *Hub) askOnce(ctx context.Context, repo string, u *url.URL, read func(io
 	return resp.Header, nil
 }
 
-// passing is an error that may be gone at the next try, which should not come before some time.
+// passing is an error that may be gone at the next try, after some time.
 type passing struct {
 	error
 	after time.Duration
@@ -149,17 +149,17 @@ type passing struct {
 
 func (p *passing) Unwrap() error { return p.error }
 
-// unanswered turns the error of a request that got no answer into one that tells whether there is a network at all.
+// unanswered turns the error of a request without an answer into one that says whether there is a network at all.
 func (h *Hub) unanswered(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	var own *failure
-	if errors.As(err, &own) { // of redirected
+	if errors.As(err, &own) { // from redirected
 		return own
 	}
 	var u *url.Error
-	if errors.As(err, &u) { // which repeats the address
+	if errors.As(err, &u) { // it repeats the address
 		err = u.Err
 	}
 	var cert *tls.CertificateVerificationError
@@ -175,7 +175,7 @@ func (h *Hub) unanswered(ctx context.Context, err error) error {
 	return &passing{failed(ErrOffline, "%s does not answer (%v)", h.o.Endpoint, err), 0}
 }
 
-// status turns an answer that is not what was asked for into an error.
+// status turns an unexpected answer into an error.
 func (h *Hub) status(repo string, resp *http.Response) error {
 	if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusPartialContent {
 		return nil
@@ -197,7 +197,7 @@ func (h *Hub) status(repo string, resp *http.Response) error {
 	case code == "EntryNotFound":
 		return failed(ErrNotFound, "%s no longer has that file", repo)
 	case resp.StatusCode == http.StatusNotFound, code == "RepoNotFound", resp.StatusCode == http.StatusUnauthorized && h.o.Token == "":
-		// The hub answers 401 without a token for what does not exist, so as not to tell what is private.
+		// Without a token the hub answers 401 for what does not exist, so that private names stay secret.
 		if h.o.Token == "" {
 			return failed(ErrNotFound, "there is no %s at %s, or it is private and needs a token of yours in HF_TOKEN", repo, h.o.Endpoint)
 		}
@@ -219,7 +219,7 @@ func retryAfter(resp *http.Response) time.Duration {
 	return min(time.Duration(min(s, 1<<20))*time.Second, longestPause)
 }
 
-// commit asks where the branch main of a repository is.
+// commit asks for the commit of a repository's branch main.
 func (h *Hub) commit(ctx context.Context, repo string) (string, error) {
 	var info struct {
 		SHA string `json:"sha"`
@@ -236,7 +236,7 @@ func (h *Hub) commit(ctx context.Context, repo string) (string, error) {
 	return info.SHA, err
 }
 
-// tree asks for the files of a commit; whole is false where some were left out, see readTree.
+// tree asks for the files of a commit; whole is false if some were left out, see readTree.
 func (h *Hub) tree(ctx context.Context, repo, commit string) (files []File, whole bool, err error) {
 	u := h.address("api/models", repo, "tree", commit)
 	u.RawQuery = "recursive=true"

@@ -15,6 +15,7 @@ import (
 // TestHubsOwnClient: the hub's client for JavaScript finds what is pulled where it looks, and what it fetches is found
 // here.
 func TestHubsOwnClient(t *testing.T) {
+	testenv.Thorough(t)
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
 			testenv.Missing(t, "npm", program+" is absent")

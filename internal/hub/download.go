@@ -22,7 +22,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
-// largestPiece is asked for at a time: the hub's distributors send no more than 50 GB in one answer.
+// largestPiece is the size of one request: the hub's distributors send at most 50 GB in one answer.
 const largestPiece = 32 << 30
 
 // lockPoll is the time between two looks at another process's lock.
@@ -31,7 +31,7 @@ const lockPoll = 200 * time.Millisecond
 // longCheck is the size in bytes from which hashing takes seconds.
 const longCheck = 4 << 30
 
-// copyBuffer is hashed and written at a time.
+// copyBuffer is hashed and written at once.
 const copyBuffer = 256 << 10
 
 // newHash returns the hash that names a content.
@@ -39,7 +39,7 @@ func newHash(f File) hash.Hash {
 	if f.sha256() != "" {
 		return sha256.New()
 	}
-	h := sha1.New() // Git's, of contents that it keeps itself; commits are made of these
+	h := sha1.New() // Git's hash, for contents that it stores itself
 	fmt.Fprintf(h, "blob %d\x00", f.Size)
 	return h
 }
@@ -58,7 +58,7 @@ type download struct {
 	tag  string // ETag of the answer that the done bytes come from; empty: unknown
 }
 
-// fetch brings a file of a commit into the cache, and goes on where an earlier fetch ended.
+// fetch downloads a commit's file into the cache, and continues an earlier download.
 func (h *Hub) fetch(ctx context.Context, r *repository, commit string, f File, report func(done int64)) error {
 	l, err := h.lock(ctx, r, f)
 	if err != nil {
@@ -79,7 +79,7 @@ func (h *Hub) fetch(ctx context.Context, r *repository, commit string, f File, r
 	return r.link(commit, f, true)
 }
 
-// lock waits until nobody else fetches that content.
+// lock waits until nobody else downloads that content.
 func (h *Hub) lock(ctx context.Context, r *repository, f File) (*flock.Flock, error) {
 	l, err := r.lock(f.OID)
 	if err != nil {
@@ -100,7 +100,7 @@ func (h *Hub) lock(ctx context.Context, r *repository, f File) (*flock.Flock, er
 	return l, nil
 }
 
-// run makes the blob. What was fetched stays for the next time, unless it turns out to be damaged.
+// run makes the blob. A partial download stays for the next time, unless it is damaged.
 func (d *download) run(ctx context.Context) error {
 	var err error
 	if d.file, err = d.r.root.OpenFile(blob(d.f.OID)+partial, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
@@ -162,7 +162,7 @@ func (d *download) resume(ctx context.Context) error {
 	return nil
 }
 
-// restart drops what is there.
+// restart drops the partial download.
 func (d *download) restart() error {
 	d.hash, d.done, d.tag = newHash(d.f), 0, ""
 	_ = os.Remove(d.tagFile())
@@ -182,10 +182,10 @@ func (d *download) finish() error {
 	return d.r.rename(blob(d.f.OID)+partial, blob(d.f.OID))
 }
 
-// tagFile returns the path of the file beside the lock that keeps the ETag of a download's beginning.
+// tagFile returns the path of the file, next to the lock, with the ETag of a partial download.
 func (d *download) tagFile() string { return filepath.Join(d.r.locks, d.f.OID+".etag") }
 
-// longestETag bounds what is kept of one.
+// longestETag bounds the stored ETag.
 const longestETag = 512
 
 func (d *download) readTag() string {
@@ -196,12 +196,12 @@ func (d *download) readTag() string {
 	return string(b)
 }
 
-// strongTag reports whether an ETag says that bytes are the same, as If-Range needs it.
+// strongTag reports whether an ETag identifies the bytes, as If-Range needs.
 func strongTag(s string) bool {
 	return len(s) > 2 && len(s) <= longestETag && s[0] == '"' && s[len(s)-1] == '"' && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// receive fetches what is missing, in as many tries as bring something and a few more.
+// receive downloads what is missing, in as many tries as make progress and a few more.
 func (d *download) receive(ctx context.Context) error {
 	pause, tries := firstPause, 0
 	for d.done < d.f.Size {
@@ -238,7 +238,7 @@ func (d *download) receive(ctx context.Context) error {
 // errStalled ends a try that brings nothing any more.
 var errStalled = errors.New("nothing comes any more")
 
-// try asks for what is missing once, and keeps what comes.
+// try asks once for what is missing, and keeps what comes.
 func (d *download) try(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -257,7 +257,7 @@ func (d *download) try(ctx context.Context) error {
 	for d.done < end {
 		part := buf[:min(copyBuffer, end-d.done)]
 		n, err := 0, error(nil)
-		for n < len(part) && err == nil { // whole buffers are written, however little arrives at a time
+		for n < len(part) && err == nil { // whole buffers are written, however little arrives at once
 			watch.Reset(d.h.stall)
 			var came int
 			came, err = resp.Body.Read(part[n:])
@@ -280,8 +280,8 @@ func (d *download) try(ctx context.Context) error {
 	return nil
 }
 
-// get sends the request. The answer's address may be another host's, but the hub's own answer on the way there is held
-// to what it listed, before many bytes are fetched in vain.
+// get sends the request. The answer may come from another host, but the hub's own answer on the way must match its
+// list, before many bytes are downloaded in vain.
 func (d *download) get(ctx context.Context) (*http.Response, error) {
 	req, err := d.h.request(ctx, d.h.address(d.r.name, "resolve", d.commit, d.f.Path))
 	if err != nil {
@@ -334,8 +334,8 @@ func (d *download) checkListed(resp *http.Response) error {
 	return nil
 }
 
-// accept reads from an answer's head which bytes it brings, drops what is there where it brings all, and returns where
-// they end.
+// accept reads from an answer's head which bytes it brings, drops the partial download if it brings all, and returns
+// where they end.
 func (d *download) accept(resp *http.Response) (end int64, err error) {
 	damaged := func(what string) (int64, error) {
 		return 0, failed(ErrDamaged, "%s answers for %s with %s", d.h.o.Endpoint, d.f.Path, what)
@@ -369,7 +369,7 @@ func (d *download) accept(resp *http.Response) (end int64, err error) {
 	return end, nil
 }
 
-// contentRange reads "bytes 5-9/10"; total is -1 where it says *.
+// contentRange reads "bytes 5-9/10"; total is -1 for *.
 func contentRange(s string) (from, to, total int64, ok bool) {
 	s, ok = strings.CutPrefix(s, "bytes ")
 	span, size, ok2 := strings.Cut(s, "/")
@@ -384,7 +384,7 @@ func contentRange(s string) (from, to, total int64, ok bool) {
 	return from, to, total, ok && ok2 && ok3 && errors.Join(err1, err2, err3) == nil && from >= 0
 }
 
-// keep appends bytes to what is there.
+// keep appends bytes to the partial download.
 func (d *download) keep(b []byte) error {
 	if _, err := d.file.WriteAt(b, d.done); err != nil {
 		if hw.DiskFull(err) {
@@ -397,7 +397,7 @@ func (d *download) keep(b []byte) error {
 	return nil
 }
 
-// Bytes returns a size as people write it, in powers of ten, as the hub's pages do.
+// Bytes returns a size as people write it, in powers of ten, as on the hub's pages.
 func Bytes(n int64) string {
 	for _, u := range []struct {
 		name string

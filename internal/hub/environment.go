@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// Options say which hub is meant, and where its files are kept.
+// Options name the hub and the folder of its files.
 type Options struct {
 	Endpoint string            // address of the hub
-	Folder   string            // the cache: models--user--repo and .locks lie in it
-	Token    string            // sent to Endpoint and to nobody else; empty: none
+	Folder   string            // the cache, with models--user--repo and .locks
+	Token    string            // sent only to Endpoint; empty: none
 	Towers   bool              // Use and Pull bring the file along that shows a model pictures
 	Offline  bool              // nothing is asked of the network
-	Links    bool              // symbolic links are used where the system has them
-	Note     func(line string) // told what takes time, such as another process's download; nil: nobody
+	Links    bool              // symbolic links are used if the system has them
+	Note     func(line string) // gets lines about what takes time, such as another process's download; may be nil
 }
 
 // Environment returns the options that the variables of huggingface_hub and of llama.cpp name, and their defaults.
@@ -43,7 +43,7 @@ func Environment() (Options, error) {
 	return o, err
 }
 
-// hubHome returns the folder of huggingface_hub: its cache and its token lie there.
+// hubHome returns the folder of huggingface_hub, with its cache and its token.
 func hubHome() (string, error) {
 	if dir := expand(os.Getenv("HF_HOME")); dir != "" {
 		return dir, nil
@@ -58,7 +58,7 @@ func hubHome() (string, error) {
 	return filepath.Join(home, ".cache", "huggingface"), nil
 }
 
-// first returns the value of the first of the variables that has one.
+// first returns the value of the first variable that is set.
 func first(names ...string) string {
 	for _, n := range names {
 		if v := os.Getenv(n); v != "" {
@@ -84,7 +84,7 @@ func expand(dir string) string {
 	return dir
 }
 
-// token returns the user's token: the variable's, or that of the file which logging in writes.
+// token returns the user's token: the variable's, or that in the file that a login writes.
 func token(home string) (string, error) {
 	if t := strings.TrimSpace(first("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")); t != "" {
 		return t, checkToken(t)

@@ -1,14 +1,14 @@
-// Package hub fetches models from the Hugging Face hub into its cache folder and finds them there. The folder's layout
-// is that of Python's huggingface_hub, which llama.cpp has too, so that each finds what another has downloaded:
+// Package hub downloads models from the Hugging Face hub into its cache folder and finds them there. The folder has the
+// layout of Python's huggingface_hub and llama.cpp, so that each finds what another has downloaded:
 //
-//	models--user--repo/refs/main                     the commit that the branch was at
+//	models--user--repo/refs/main                     the commit of the branch
 //	models--user--repo/snapshots/COMMIT/file.gguf    a symbolic link to ../../blobs/HASH, or the file itself
-//	models--user--repo/blobs/HASH                    the content, by its SHA-256; HASH.incomplete while it is fetched
+//	models--user--repo/blobs/HASH                    the content, by its SHA-256; HASH.incomplete during a download
 //	models--user--repo/trees/COMMIT.json             the repository's list of files
-//	.locks/models--user--repo/HASH.lock              held while HASH is fetched
+//	.locks/models--user--repo/HASH.lock              held while HASH is downloaded
 //
-// Nothing outside the folder of a repository is read or written for it, whatever names the hub sends and whatever links
-// lie there.
+// Nothing outside of a repository's folder is read or written for it, whatever names the hub sends and whatever links
+// the folder has.
 //
 // Sources: huggingface_hub 1.x (file_download.py, _tree_cache.py), llama.cpp (common/hf-cache.cpp,
 // common/download.cpp), both August 2026.
@@ -28,14 +28,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
-// Hub is a hub and the folder where its files are kept. It may be used by many goroutines.
+// Hub is a hub and the folder of its files. Safe for concurrent use.
 type Hub struct {
 	o        Options
 	endpoint *url.URL
 	client   *http.Client
 	wait     func(ctx context.Context, d time.Duration) error // between tries
-	stall    time.Duration                                    // without a byte, after which a download is begun anew
-	piece    int64                                            // bytes asked for at a time
+	stall    time.Duration                                    // time without a byte after which a download starts anew
+	piece    int64                                            // bytes of one request
 }
 
 // New returns the hub that o names. Nothing is asked or created yet.
@@ -77,7 +77,7 @@ var (
 	ErrNoRoom   = errors.New("the disk is full")              // or would be
 )
 
-// failure is an error with one of the meanings above and a sentence of its own.
+// failure is an error with one of the meanings above and its own sentence.
 type failure struct {
 	means, says error
 }
@@ -96,15 +96,15 @@ func failed(means error, format string, args ...any) error {
 	return &failure{means, setting.Errorf(format, args...)}
 }
 
-// Resolve returns the files of a model that is in the cache, without asking the network. One of an older commit will do
-// where the newest that is known here is not complete.
+// Resolve returns the files of a model in the cache, without asking the network. If the newest commit known here is
+// incomplete, an older one will do.
 func (h *Hub) Resolve(_ context.Context, n Name) (Model, error) {
 	m, _, err := h.local(n)
 	return m, err
 }
 
-// Use returns the files of a model: those in the cache where they are all there and no other could be meant, else those
-// that Pull fetches, else, where the hub cannot be reached, what the cache has.
+// Use returns the files of a model: from the cache if they are complete and no other model could be meant, else by
+// Pull, else, if the hub cannot be reached, what the cache has.
 func (h *Hub) Use(ctx context.Context, n Name, progress func(Progress)) (Model, error) {
 	m, certain, err := h.local(n)
 	if err == nil && (certain || h.o.Offline) {
@@ -121,7 +121,7 @@ func (h *Hub) Use(ctx context.Context, n Name, progress func(Progress)) (Model, 
 	return pulled, pullErr
 }
 
-// local finds a complete model in the cache. certain is false where the hub could have meant another file by n.
+// local finds a complete model in the cache. certain is false if the hub could have meant another file by n.
 func (h *Hub) local(n Name) (m Model, certain bool, err error) {
 	r, err := h.open(n.Repo)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -149,12 +149,12 @@ func (h *Hub) local(n Name) (m Model, certain bool, err error) {
 	return m, false, h.notCached(n)
 }
 
-// notCached says that n is not in the cache, and what is.
+// notCached says that n is not in the cache, and which models are.
 func (h *Hub) notCached(n Name) error {
 	return failed(ErrNotFound, "%s is not in the cache; %s", n, h.holds())
 }
 
-// holds says which models the cache holds.
+// holds lists the models in the cache.
 func (h *Hub) holds() string {
 	list, err := h.List()
 	var names []string

@@ -17,13 +17,13 @@ import (
 // Model is a model of the cache or of a folder of models.
 type Model struct {
 	Name     string    `json:"name"`             // ParseName reads the name of a model of the hub
-	Repo     string    `json:"repo,omitempty"`   // empty for one of a folder
+	Repo     string    `json:"repo,omitempty"`   // empty for a model of a folder
 	Commit   string    `json:"commit,omitempty"` // of the repository
 	Files    []string  `json:"files"`            // paths, the first part first
-	Quant    string    `json:"quant"`            // by its file's name; empty where that tells none
-	SHA256   string    `json:"sha256,omitempty"` // of the first file, where it is known
+	Quant    string    `json:"quant"`            // from its file's name; empty if that has none
+	SHA256   string    `json:"sha256,omitempty"` // of the first file, if known
 	Size     int64     `json:"size"`             // bytes of all files
-	Have     int64     `json:"have"`             // of which are there
+	Have     int64     `json:"have"`             // bytes of them that are here
 	Modified time.Time `json:"modified"`
 	Complete bool      `json:"complete"`
 }
@@ -31,7 +31,7 @@ type Model struct {
 // Path returns the first file, which opens the model.
 func (m *Model) Path() string { return m.Files[0] }
 
-// add counts a file that is there.
+// add counts an existing file.
 func (m *Model) add(path string, size int64, modified time.Time) {
 	m.Files = append(m.Files, path)
 	m.Size += size
@@ -41,7 +41,7 @@ func (m *Model) add(path string, size int64, modified time.Time) {
 	}
 }
 
-// nameOf returns a name for the model that begins with path among files, which leads back to it.
+// nameOf returns a name for the model that begins with path among files; ParseName finds it again.
 func nameOf(repo string, files []File, path string) string {
 	if q := Quant(path); q != "" {
 		if firstMatch(models(files), q) == path {
@@ -51,7 +51,7 @@ func nameOf(repo string, files []File, path string) string {
 	return repo + "/" + path
 }
 
-// List returns the models of the cache, of which some may not be complete, and of the folders, by their names.
+// List returns the models of the cache, also incomplete ones, and of the folders, by their names.
 func (h *Hub) List(folders ...string) ([]Model, error) {
 	entries, err := os.ReadDir(h.o.Folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -81,7 +81,7 @@ func (h *Hub) List(folders ...string) ([]Model, error) {
 	return list, nil
 }
 
-// Lookup returns a complete model by its name: one of the folders', else one of the cache.
+// Lookup returns a complete model by its name: from the folders, else from the cache.
 func (h *Hub) Lookup(ctx context.Context, name string, folders ...string) (Model, error) {
 	for _, dir := range folders {
 		list, err := Folder(dir)
@@ -102,7 +102,7 @@ func (h *Hub) Lookup(ctx context.Context, name string, folders ...string) (Model
 	return h.Resolve(ctx, n)
 }
 
-// models returns those of which anything is there, each of the newest commit that has it.
+// models returns those with any file in the cache, each of the newest commit that has it.
 func (r *repository) models() []Model {
 	var list []Model
 	for _, commit := range r.commits() {
@@ -124,11 +124,11 @@ func (r *repository) models() []Model {
 	return list
 }
 
-// state returns the model of a commit that begins with first as far as it is there; some is false where nothing is.
+// state returns the model of a commit that begins with first, as far as it is here; some is false if nothing is.
 func (r *repository) state(commit string, files []File, first string) (m Model, some bool) {
 	m = Model{Name: nameOf(r.name, files, first), Repo: r.name, Commit: commit, Quant: Quant(first), Complete: true}
 	list, err := parts(files, first)
-	if err != nil { // a snapshot without all parts, and no list that tells their sizes
+	if err != nil { // a snapshot without all parts, and no list with their sizes
 		m.Complete = false
 		stem, _, of := split(first)
 		for _, f := range files {
@@ -163,8 +163,8 @@ func (r *repository) state(commit string, files []File, first string) (m Model, 
 // folderDepth is the number of levels below a folder of models that are searched for files.
 const folderDepth = 3
 
-// Folder returns the models of a folder: its GGUF files, and those of folders in it, by their path without .gguf. Names
-// only ever come of files that are there.
+// Folder returns the models of a folder: its GGUF files, and those in its folders, named by their path without .gguf.
+// Names come only from existing files.
 func Folder(dir string) ([]Model, error) {
 	switch info, err := os.Stat(dir); {
 	case err != nil:
@@ -231,7 +231,7 @@ func folderModel(dir string, files []File, first string) Model {
 	return m
 }
 
-// Details holds what a model's file says about the model.
+// Details is the information in a model's file.
 type Details struct {
 	Architecture string `json:"architecture"`
 	Title        string `json:"title,omitempty"`
@@ -244,7 +244,7 @@ type Details struct {
 	Licence      string `json:"license,omitempty"`
 }
 
-// Describe reads Details off f; what the file does not say, or says in a wrong type, is left out.
+// Describe reads Details from f and leaves out what the file lacks or has in a wrong type.
 func Describe(f *gguf.File) Details {
 	text := func(key string) string { s, _, _ := f.String(key); return s }
 	number := func(key string) uint64 { n, _, _ := f.Uint(key); return n }

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Name names a model of the hub: a repository, and which of its files.
+// Name names a model of the hub: a repository, and one of its models.
 type Name struct {
 	Repo string // user/repo
-	Tag  string // what the file's name holds, such as Q4_K_M, in any case; empty: the usual ones, see choose
+	Tag  string // part of the file's name, such as Q4_K_M, in any case; empty: the usual ones, see choose
 	File string // the file's path in the repository, which wins over Tag
 }
 
@@ -35,8 +35,7 @@ func IsAddress(s string) bool {
 	return slices.ContainsFunc(sites, func(site string) bool { return strings.HasPrefix(s, site) })
 }
 
-// ParseName reads user/repo, user/repo:TAG or user/repo/FILE.gguf; the address of a repository or of one of its files
-// will do as well.
+// ParseName reads user/repo, user/repo:TAG, user/repo/FILE.gguf, or the address of a repository or of one of its files.
 func ParseName(s string) (Name, error) {
 	bad := func(why string) (Name, error) {
 		return Name{}, fmt.Errorf("%.100q does not name a model: %s; write user/repo, user/repo:Q4_K_M or user/repo/file.gguf", s, why)
@@ -61,7 +60,7 @@ func ParseName(s string) (Name, error) {
 	switch {
 	case tagged && named:
 		return bad("it has both a file and a tag")
-	case tagged && tag != "latest": // which is Ollama's word for none
+	case tagged && tag != "latest": // that is Ollama's word for none
 		if !validTag(tag) {
 			return bad("the tag is not one")
 		}
@@ -97,18 +96,18 @@ func pathOf(address string) string {
 
 const ggufSuffix = ".gguf"
 
-// The hub's bounds on names, and ours where it has none.
+// The hub's bounds on names, and our own.
 const (
 	longestPart = 96   // of a repository's name, on each side of its slash
 	longestTag  = 64   // a quantisation's name and what authors put before it
 	longestPath = 1024 // of a file in a repository
-	longestFile = 255  // of each name in a path, which file systems have as a bound
+	longestFile = 255  // of each name in a path; file systems have this bound
 )
 
 // namePart is one side of a repository's name.
 var namePart = regexp.MustCompile(`^[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?$`)
 
-// checkRepo holds a repository's name to the hub's rules. Without .. and -- it is also the name of a folder, which
+// checkRepo checks a repository's name against the hub's rules. Without .. and -- it can also be a folder's name that
 // leads back to it.
 func checkRepo(repo string) error {
 	parts := strings.Split(repo, "/")
@@ -160,6 +159,5 @@ var (
 // validCommit reports whether s is Git's SHA-1 of a commit, or of anything else.
 func validCommit(s string) bool { return commitPattern.MatchString(s) }
 
-// validOID reports whether s identifies a file's content: its SHA-256, or Git's SHA-1 of it where it is kept in Git
-// itself.
+// validOID reports whether s identifies a file's content: its SHA-256, or Git's SHA-1 if Git stores it itself.
 func validOID(s string) bool { return oidPattern.MatchString(s) }

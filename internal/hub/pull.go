@@ -11,18 +11,18 @@ import (
 
 // Progress says how far a Pull is.
 type Progress struct {
-	Model  string // its name, as List tells it
+	Model  string // its name, as in List
 	File   string // that is being fetched: its path in the repository
-	SHA256 string // of it; empty where Git keeps it itself
+	SHA256 string // of it; empty if Git stores it itself
 
 	FileDone, FileTotal int64 // bytes of it
 	Done, Total         int64 // bytes of all files of the model
 }
 
-// Pull downloads a model's current version from the hub into the cache, and returns its files. What the cache has is
-// not fetched again: whole files of whatever program and commit, and the beginnings of files. A Pull that fails or ends
-// with ctx leaves what it fetched for the next one. progress, which may be nil, is called from Pull's goroutine, first
-// of all with what is there before anything is fetched.
+// Pull downloads a model's current version from the hub into the cache, and returns its files. It does not download
+// what the cache has: whole files of any program and commit, and partial ones. A Pull that fails or ends with ctx
+// leaves its partial download for the next one. progress, which may be nil, is called from Pull's goroutine, first with
+// what is there before the download.
 func (h *Hub) Pull(ctx context.Context, n Name, progress func(Progress)) (Model, error) {
 	if err := checkRepo(n.Repo); err != nil {
 		return Model{}, err
@@ -75,7 +75,7 @@ func (p *pull) run(ctx context.Context, n Name) (Model, error) {
 	if err := p.r.write("refs/main", []byte(p.commit)); err != nil {
 		return Model{}, err
 	}
-	_, whole := p.r.complete(p.commit, wanted[len(chosen)-1:]) // links the tower beside the model
+	_, whole := p.r.complete(p.commit, wanted[len(chosen)-1:]) // links the tower next to the model
 	m, ok := p.r.complete(p.commit, chosen)
 	if !ok || !whole {
 		return m, fmt.Errorf("%s was downloaded, and is gone from %s; something else removes files there", n, p.h.o.Folder)
@@ -118,7 +118,7 @@ func (p *pull) ask(ctx context.Context, n Name) ([]File, error) {
 	return chosen, nil
 }
 
-// room refuses a download that the disk has no room for, and counts what is there.
+// room returns an error if the disk has no room for the download, and counts what is there.
 func (p *pull) room(chosen []File) error {
 	for _, f := range chosen {
 		p.now.Total += f.Size
@@ -137,7 +137,7 @@ func (p *pull) room(chosen []File) error {
 	return nil
 }
 
-// file brings one file into the cache.
+// file downloads one file into the cache.
 func (p *pull) file(ctx context.Context, f File) error {
 	p.now.File, p.now.SHA256, p.now.FileTotal = f.Path, f.sha256(), f.Size
 	others := p.now.Done

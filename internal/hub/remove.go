@@ -17,7 +17,7 @@ import (
 
 // Removal lists what Remove deleted, or would delete.
 type Removal struct {
-	Models []string // names, of models that are complete or not
+	Models []string // names of models, complete or not
 	Whole  bool     // the repository's whole folder goes, with files that are no models
 	Bytes  int64
 }
@@ -48,7 +48,7 @@ func (h *Hub) remove(ctx context.Context, n Name, really bool) (Removal, error) 
 	return h.removeModel(ctx, r, n, really)
 }
 
-// contents returns the sizes of r's contents: blobs, whole or not, and files that lie in snapshots themselves.
+// contents returns the sizes of r's contents: blobs, whole or partial, and files in snapshots themselves.
 func (r *repository) contents() map[string]int64 {
 	sizes := map[string]int64{}
 	for _, dir := range []string{"blobs", "snapshots"} {
@@ -94,7 +94,7 @@ func (h *Hub) removeRepo(r *repository, really bool) (Removal, error) {
 	return gone, root.RemoveAll(folderName(r.name))
 }
 
-// lockAll locks contents, so that nobody fetches them while they are removed. release ends that.
+// lockAll locks contents, so that nobody downloads them while they are removed, until release.
 func (r *repository) lockAll(oids []string) (release func(), err error) {
 	var held []*flock.Flock
 	release = func() {
@@ -125,7 +125,7 @@ func (r *repository) lockAll(oids []string) (release func(), err error) {
 // entry is a file of a snapshot.
 type entry struct {
 	name string // in the repository's folder
-	oid  string // of the blob it leads to; empty where the file lies there itself
+	oid  string // of the blob it leads to; empty if it is a file itself
 }
 
 // entries returns the files of all snapshots.

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Short is a published model that has a short name. What it takes is about what its usual file takes.
+// Short is a published model with a short name. Its sizes are those of its usual file, approximately.
 type Short struct {
 	Name       string  // FAMILY:SIZE
 	Usual      bool    // the family's name alone means this model
 	At         string  // USER/REPO[:QUANT] at the hub
 	Bytes      float64 // of its files
 	Parameters float64 // in billions
-	Active     float64 // of these, in billions, that a token needs
+	Active     float64 // of these, in billions, those that a token needs
 	Cache      int     // KiB of keys and values that each token of context takes
-	About      string  // what it is for, or made of, where that is not a conversation
+	About      string  // its purpose or origin, if that is not conversation
 }
 
 // Hub returns the model's name at the hub.
@@ -26,7 +26,7 @@ func (m *Short) Hub() Name {
 	return n
 }
 
-// Memory returns about how many bytes the model takes with so many tokens of context.
+// Memory returns about how many bytes the model takes with this many tokens of context.
 func (m *Short) Memory(context int) int64 {
 	const process = 150 << 20 // activations and the process itself
 	return int64(m.Bytes) + int64(m.Cache)<<10*int64(context) + process
@@ -36,7 +36,7 @@ func (m *Short) Memory(context int) int64 {
 func (m *Short) Read() float64 { return min(1, m.Active/m.Parameters) }
 
 // FindShort returns the model that a name means, in any case: FAMILY:SIZE, FAMILY or FAMILY:latest for the usual size,
-// and each with a quantisation after it, as in qwen3:8b-q8_0. at is the model's name at the hub, with that
+// each optionally followed by a quantisation, as in qwen3:8b-q8_0. at is the model's name at the hub, with that
 // quantisation.
 func FindShort(name string) (m Short, at Name, ok bool) {
 	name = strings.ToLower(name)
@@ -95,8 +95,8 @@ func ShortNames() []string {
 	return names
 }
 
-// ShortStems returns what the names of families begin with: their first letters, where these are four or more, and the
-// end that the names of Mistral's models share.
+// ShortStems returns the beginnings of families' names: their first letters, if there are four or more, and the end
+// that the names of Mistral's models share.
 func ShortStems() []string {
 	stems := []string{"stral"}
 	for _, m := range Shorts() {

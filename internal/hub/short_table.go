@@ -1,8 +1,8 @@
 package hub
 
-// Shorts returns the published models that have short names, family by family, the most used families first. Names are
-// Ollama's where it has the model. Sizes are those of the files in November 2026; caches follow from the published
-// configurations and count layers with windows as nothing, because their caches do not grow.
+// Shorts returns the published models with short names, family by family, the most used families first. Names are
+// Ollama's where it has the model. Sizes are those of the files in November 2026. Caches follow from the published
+// configurations; layers with windows count as nothing, because their caches do not grow.
 func Shorts() []Short {
 	return []Short{
 		{"qwen3:0.6b", false, "ggml-org/Qwen3-0.6B-GGUF:Q8_0", 0.81e9, 0.6, 0.6, 112, ""},

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// towerMark is in the names of files that hold towers, which show pictures to a model. llama.cpp has the same.
+// towerMark is in the names of files of towers, which show pictures to a model, as in llama.cpp.
 const towerMark = "mmproj"
 
-// towerQuants are the types of towers, the best first: those of 16 bits lose nothing that matters.
+// towerQuants are the types of towers, best first: those of 16 bits lose nothing that matters.
 var towerQuants = []string{"F16", "BF16", "F32", "Q8_0"}
 
 func isTower(path string) bool {
@@ -19,7 +19,7 @@ func isTower(path string) bool {
 	return strings.Contains(strings.ToLower(base), towerMark) && strings.HasSuffix(base, ggufSuffix)
 }
 
-// towerOf returns the file of a repository that holds the tower of a model; ok is false where there is none.
+// towerOf returns the repository's file with the tower of a model; ok is false if there is none.
 func towerOf(files []File, model string) (tower File, ok bool) {
 	var list []string
 	for _, f := range files {
@@ -35,8 +35,8 @@ func towerOf(files []File, model string) (tower File, ok bool) {
 	return files[i], true
 }
 
-// bestTower returns the path among those of towers of one model that is taken: one in the model's folder before others,
-// and then by its type. It is empty where there is none.
+// bestTower returns the path of the best of one model's towers: in the model's folder before others, then by type. It
+// is empty if there is none.
 func bestTower(towers []string, model string) string {
 	dir := func(path string) string { return path[:strings.LastIndexByte(path, '/')+1] }
 	rank := func(path string) int {
@@ -55,15 +55,15 @@ func bestTower(towers []string, model string) string {
 	return slices.MinFunc(towers, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a, b)) })
 }
 
-// TowerBeside returns the path of the file beside a model's that holds its tower, or nothing: one that is named after
-// the model, or the only kind there where the folder has no other model.
+// TowerBeside returns the path of the file next to a model's with its tower, or nothing: one that is named after the
+// model, or the only kind there if the folder has no other model.
 func TowerBeside(model string) string {
 	entries, err := os.ReadDir(filepath.Dir(model))
 	if err != nil {
 		return ""
 	}
 	var towers, named []string
-	others := map[string]bool{} // models by what their names say besides their type
+	others := map[string]bool{} // models by the part of their names without the type
 	for _, e := range entries {
 		switch name := e.Name(); {
 		case isTower(name):
@@ -85,8 +85,8 @@ func TowerBeside(model string) string {
 	return ""
 }
 
-// nearest returns those of towers whose names say the same of the model besides its type, and that is nearest to the
-// model's own: a fine-tuned model has its base's name and more, and may have a tower of its own.
+// nearest returns those towers with the name, without its type, that is nearest to the model's own: a fine-tuned model
+// has its base's name and more, and may have a tower of its own.
 func nearest(towers []string, model string) (near []string) {
 	own, least := len(bare(model)), 0
 	for _, t := range towers {
@@ -101,7 +101,7 @@ func nearest(towers []string, model string) (near []string) {
 	return near
 }
 
-// bare returns what a file's name says of the model alone, in small letters and digits.
+// bare returns the part of a file's name that identifies the model, in small letters and digits.
 func bare(name string) string {
 	stem, _, _ := split(name)
 	if m := quantName.FindStringSubmatch(stem); m != nil {

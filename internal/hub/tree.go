@@ -7,13 +7,13 @@ import (
 	"io"
 )
 
-// Bounds on what the hub may send.
+// Bounds on the hub's answers.
 const (
 	mostFiles = 200_000   // in a repository
 	mostBytes = 1 << 50   // of a file
 	mostJSON  = 64 << 20  // bytes of one answer
 	mostPages = 1000      // of a list of files
-	mostError = 64 << 10  // bytes of an answer that says what is wrong
+	mostError = 64 << 10  // bytes of an answer with an error
 	mostToken = 16 << 10  // bytes of the file that holds the token
 	mostRef   = 1 << 10   // bytes of a file that names a commit
 	mostTree  = 256 << 20 // bytes of a list of files that was kept
@@ -32,8 +32,8 @@ type treeEntry struct {
 	Xet string `json:"xetHash"`
 }
 
-// readTree reads a page of the hub's list. Files with names that cannot be kept below a folder, or without a hash, are
-// left out, which whole tells.
+// readTree reads a page of the hub's list. Files with names that cannot be stored below a folder, or without a hash,
+// are left out; then whole is false.
 func readTree(r io.Reader) (files []File, whole bool, err error) {
 	var entries []treeEntry
 	if err := decode(r, &entries); err != nil {
@@ -110,7 +110,7 @@ func encodeTree(files []File) ([]byte, error) {
 	return json.MarshalIndent(t, "", " ")
 }
 
-// decodeTree reads trees/COMMIT.json; one that is damaged or of another version is as good as none.
+// decodeTree reads trees/COMMIT.json; a damaged one, or one of another version, counts as none.
 func decodeTree(data []byte) (files []File, ok bool) {
 	var t treeFile
 	if json.Unmarshal(data, &t) != nil || t.Version != treeVersion || len(t.Files) > mostFiles {

@@ -129,8 +129,8 @@ func (r *older) number(what string) int {
 }
 
 // parseOlder: the number of entries; for each the length of its name, the name, how often it was called, the number of
-// values, and the values, which are the mean squares times the number of calls. Behind them may be the number of chunks
-// and a data set's name.
+// values, and the values, which are the mean squares times the number of calls. The number of chunks and a data set's
+// name may follow.
 func parseOlder(path string, b []byte) (*Matrix, error) {
 	r := &older{path: path, b: b}
 	m := New(0)
@@ -197,8 +197,8 @@ func OlderKind() atomicfile.Kind {
 	return atomicfile.Matches("an importance matrix in the older form", `(?s)^..[\x00-\x0f]\x00.[\x00-\x03]\x00\x00[a-zA-Z_]+\.[ -~]*\.weight`).Public()
 }
 
-// WriteOlder writes the older form, in which a tensor has one number of calls, however many matrices it holds; it
-// appears when it is complete.
+// WriteOlder writes the older form, in which a tensor has one number of calls for all its matrices. The file appears
+// when it is complete.
 func (m *Matrix) WriteOlder(path string) error {
 	var b []byte
 	number := func(n int) { b = binary.LittleEndian.AppendUint32(b, uint32(int32(n))) }

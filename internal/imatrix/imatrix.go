@@ -1,6 +1,6 @@
-// Package imatrix holds importance matrices: how large, on average, the inputs of each of a model's matrices are,
-// element by element. Quantising with one keeps the weights exact that meet large inputs. Files are llama.cpp's, in its
-// current form, which is a GGUF file, and in its older one.
+// Package imatrix holds importance matrices: the average size of the inputs of each of a model's matrices, element by
+// element. Quantising with one keeps the weights precise that meet large inputs. Files are llama.cpp's, in the current
+// GGUF form and in the older one.
 //
 // Source: llama.cpp's tools/imatrix and common/imatrix-loader.cpp (at 3f545bec).
 package imatrix
@@ -12,7 +12,7 @@ import (
 	"slices"
 )
 
-// Matrix is what was collected from one or several texts.
+// Matrix is the collection of one or several texts.
 type Matrix struct {
 	Datasets    []string // the texts' names
 	Chunks      int      // of ChunkTokens tokens each
@@ -20,7 +20,7 @@ type Matrix struct {
 	Entries     map[string]*Entry
 }
 
-// Entry is what was collected for one tensor, which may hold several matrices, one for each expert.
+// Entry is the collection for one tensor, which may hold several matrices, one for each expert.
 type Entry struct {
 	Sums   []float32 // Σ x² of the inputs, element by element; matrix after matrix
 	Counts []int64   // inputs of each matrix
@@ -34,16 +34,16 @@ func New(chunkTokens int) *Matrix {
 // Names returns the names of the entries' tensors, sorted.
 func (m *Matrix) Names() []string { return slices.Sorted(maps.Keys(m.Entries)) }
 
-// Keep removes the entries whose names wanted does not report.
+// Keep removes the entries with names that wanted does not accept.
 func (m *Matrix) Keep(wanted func(name string) bool) {
 	maps.DeleteFunc(m.Entries, func(name string, _ *Entry) bool { return !wanted(name) })
 }
 
-// cols returns the elements of one input.
+// cols returns the number of elements of an input.
 func (e *Entry) cols() int { return len(e.Sums) / len(e.Counts) }
 
-// Mean returns the mean squares of the inputs, matrix after matrix; a matrix without inputs has ones, for nothing is
-// known of it.
+// Mean returns the mean squares of the inputs, matrix after matrix. A matrix without inputs has ones, because nothing
+// is known of it.
 func (e *Entry) Mean() []float32 {
 	mean := make([]float32, len(e.Sums))
 	cols := e.cols()
@@ -67,8 +67,8 @@ func (e *Entry) Missing() (n int) {
 	return n
 }
 
-// Add adds another matrix's sums. Those of the older form, which knows chunks only, count as so many inputs as m's
-// chunks have. Errors name what does not fit.
+// Add adds another matrix's sums. The older form, which knows only chunks, counts as the inputs of that many of m's
+// chunks. Errors name what does not fit.
 func (m *Matrix) Add(other *Matrix) error {
 	inputs := 1 // for each count
 	if other.ChunkTokens == 0 {
@@ -99,8 +99,8 @@ func (m *Matrix) Add(other *Matrix) error {
 	return nil
 }
 
-// spread makes counts of one for all matrices counts of each, and reports whether there are n then, or one for all is
-// added.
+// spread turns one count for all matrices into a count for each, and reports whether there are n then, or one to be
+// added for all.
 func (e *Entry) spread(n int) bool {
 	if len(e.Counts) == 1 && n > 1 {
 		e.Counts = slices.Repeat(e.Counts, n)
@@ -108,7 +108,7 @@ func (e *Entry) spread(n int) bool {
 	return len(e.Counts) == n || n == 1
 }
 
-// check refuses entries whose sizes do not fit each other and numbers that no sum of squares can be.
+// check refuses entries with inconsistent sizes and numbers that cannot be sums of squares.
 func (e *Entry) check() error {
 	if len(e.Counts) == 0 || len(e.Sums) == 0 || len(e.Sums)%len(e.Counts) != 0 {
 		return fmt.Errorf("%d sums do not go with %d counts", len(e.Sums), len(e.Counts))

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Statistics describe the mean squares of one tensor's inputs, as llama-imatrix --show-statistics does.
+// Statistics describes the mean squares of one tensor's inputs, as llama-imatrix --show-statistics does.
 type Statistics struct {
 	Name      string
 	Layer     int    // −1: the tensor is in none
@@ -22,13 +22,13 @@ type Statistics struct {
 	Active    float64 // share of elements above 1e-5
 	Entropy   float64 // bits, of the elements' shares of the sum
 	Outlying  float64 // share of elements more than a deviation above the mean
-	Alike     float64 // cosine with the same tensor's sums in the layer before; 0 where there is none
+	Alike     float64 // cosine with the same tensor's sums in the layer before; 0 if there is none
 }
 
 // inactive is the largest mean square of an element that counts as inactive.
 const inactive = 1e-5
 
-// Statistics describes all tensors that had inputs: by part, and among those of a part by sum, the largest first.
+// Statistics describes all tensors with inputs: by part, and within a part by sum, the largest first.
 func (m *Matrix) Statistics() []Statistics {
 	var all []Statistics
 	for name, e := range m.Entries {
@@ -86,7 +86,7 @@ func (s *Statistics) describe(e *Entry) bool {
 	return true
 }
 
-// cosine returns the cosine of the angle between two vectors; 0 where they have different lengths, or one has none.
+// cosine returns the cosine of the angle between two vectors; 0 if their lengths differ or one is zero.
 func cosine(a, b []float32) float64 {
 	if len(a) != len(b) {
 		return 0

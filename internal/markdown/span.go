@@ -30,7 +30,7 @@ func (s *Styler) inline(b byte) {
 	}
 }
 
-// closed reports whether what is held ends with a closing mark, if next follows.
+// closed reports whether the held text ends with a closing mark, if next follows.
 func (s *Styler) closed(next byte) bool {
 	m, text := s.held[0], s.held[s.mark:]
 	content := bytes.TrimRight(text, string(m))
@@ -46,7 +46,7 @@ func (s *Styler) closed(next byte) bool {
 		!(m == '_' && isWord(next)) && bytes.Count(content, []byte{'`'})%2 == 0
 }
 
-// span shows what is held, a whole span, in its style.
+// span shows the held text, a whole span, in its style.
 func (s *Styler) span() {
 	m, mark, content := s.held[0], s.mark, s.held[s.mark:len(s.held)-s.mark]
 	s.held, s.mark = nil, 0
@@ -65,7 +65,7 @@ func (s *Styler) span() {
 	s.last = m
 }
 
-// literal shows the first n bytes that are held, which are no mark, and takes the others as text.
+// literal shows the first n held bytes, which are no mark, and takes the others as text.
 func (s *Styler) literal(n int) {
 	held := s.held
 	s.held, s.mark = nil, 0
@@ -83,7 +83,7 @@ func (s *Styler) giveUp() {
 	s.literal(s.mark)
 }
 
-// endInline shows what is held at the end of a line.
+// endInline shows the held text at the end of a line.
 func (s *Styler) endInline() {
 	for len(s.held) > 0 {
 		if s.mark > 0 && s.closed('\n') {

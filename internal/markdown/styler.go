@@ -23,9 +23,9 @@ var codes = []string{"1", "3", "4", "2", "36"}
 // longestSpan bounds the bytes of a span that are held back until its closing mark comes.
 const longestSpan = 400
 
-// A Styler turns Markdown into text with ANSI escape sequences: headings, bold, italic, inline code, code blocks, lists,
-// quotations and tables. Marks that turn out to be none, because nothing closes them in their line, are shown as they
-// are. How the text is cut into pieces changes nothing in the result. The zero value is at the beginning of a text.
+// A Styler turns Markdown into text with ANSI escape sequences: headings, bold, italic, inline code, code blocks,
+// lists, quotations and tables. Marks that nothing closes in their line are shown as they are. How the text is cut into
+// pieces does not change the result. The zero value is at the beginning of a text.
 type Styler struct {
 	// Width is the terminal's, in columns. Lines are broken between words, except in code, and tables are drawn, once
 	// they are whole. With 0 lines and tables stay as they are. It may change between two calls of Feed.
@@ -33,7 +33,7 @@ type Styler struct {
 	Plain bool // the text is no Markdown: lines are broken, and nothing else
 
 	out   strings.Builder
-	shown style // what the terminal is set to
+	shown style // the terminal's current style
 
 	inLine bool   // the kind of the line is known
 	line   []byte // its beginning, before the kind is known
@@ -44,7 +44,7 @@ type Styler struct {
 	mark int    // length of the mark at the beginning of held, 0 while it may grow
 	last byte   // before held, 0 at the beginning of a line
 
-	cell  bool  // the text is that of a table's cell
+	cell  bool  // the text is in a table's cell
 	at    line  // of the terminal
 	table table // that has not ended
 }
@@ -108,7 +108,7 @@ func (s *Styler) newline() {
 	s.inLine, s.block, s.last, s.at = false, 0, 0, line{}
 }
 
-// text takes a byte of a line whose kind is known.
+// text takes a byte of a line of known kind.
 func (s *Styler) text(b byte) {
 	if s.fence != nil {
 		s.put(b, s.block)
@@ -117,7 +117,7 @@ func (s *Styler) text(b byte) {
 	s.inline(b)
 }
 
-// begin decides on the kind of a line by what is known of it, if that is enough.
+// begin decides on the kind of a line, if enough of it is known.
 func (s *Styler) begin() {
 	rest := bytes.TrimLeft(s.line, " ")
 	if len(rest) == 0 {
@@ -164,7 +164,7 @@ func headingStyle(level int) style {
 	return bold
 }
 
-// as makes the line one of the style, beginning with text.
+// as gives the line the style, beginning with text.
 func (s *Styler) as(block style, text []byte) {
 	s.inLine, s.block, s.line = true, block, nil
 	for _, b := range text {
@@ -179,7 +179,7 @@ func (s *Styler) open(fence []byte) {
 	s.as(faint, line)
 }
 
-// endLine shows what of a line was held back.
+// endLine shows what was held back of a line.
 func (s *Styler) endLine() {
 	if s.inLine {
 		s.endInline()

@@ -9,7 +9,7 @@ import (
 // largestTable bounds the bytes of a table that are held back until its last row is known.
 const largestTable = 32 << 10
 
-// table is the rows of a table that has not ended, as they were written.
+// table is the rows of an unfinished table, as written.
 type table struct {
 	rows  []string
 	bytes int
@@ -30,12 +30,12 @@ func (s *Styler) addRow() {
 	s.line = nil
 	s.table.rows = append(s.table.rows, row)
 	if s.table.bytes += len(row); s.table.bytes > largestTable {
-		s.endTable() // further rows are shown as they are
+		s.endTable() // later rows are shown as they are
 	}
 }
 
-// endTable draws the table whose rows were held back. Rows that are no table, for lack of a delimiter row in the second
-// place (GitHub Flavored Markdown 4.10), are shown as they are.
+// endTable draws the table from the held rows. Rows that are no table, because the second one is no delimiter row
+// (GitHub Flavored Markdown 4.10), are shown as they are.
 func (s *Styler) endTable() {
 	rows := s.table.rows
 	s.table = table{}
@@ -129,7 +129,7 @@ func drawTable(rows []string, width int) string {
 	return out.String()
 }
 
-// styledCell returns a cell's text in lines of at most width columns, or in one line where width is 0.
+// styledCell returns a cell's text in lines of at most width columns, or in one line if width is 0.
 func styledCell(text string, width int, heading bool) []string {
 	s := Styler{inLine: true, cell: true, Width: width}
 	if heading {

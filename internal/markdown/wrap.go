@@ -13,12 +13,12 @@ const longestRun = 400
 // narrowest is the fewest columns that lines are broken for; a narrower terminal breaks them itself.
 const narrowest = 16
 
-// line is what has been written of the current line of the terminal.
+// line is the written part of the terminal's current line.
 type line struct {
 	column int    // where the next letter goes
-	start  []byte // the first bytes of the paragraph's first line, which decide how further lines are indented
-	indent string // of further lines; "" before it is known
-	run    []byte // that waits for a place where the line may be broken
+	start  []byte // the first bytes of the paragraph's first line, which decide the indent of the next lines
+	indent string // of the paragraph's next lines; "" before it is known
+	run    []byte // text that waits for a place to break the line
 	styles []style
 }
 
@@ -44,8 +44,8 @@ func (s *Styler) place(b byte, st style) {
 // wraps reports whether lines are broken.
 func (s *Styler) wraps() bool { return s.Width >= narrowest || s.cell && s.Width > 0 }
 
-// settle writes the run up to the last place where the line may be broken (Unicode Standard Annex 14), or all of it.
-// What is written for a text does not depend on when settle is called.
+// settle writes the run up to the last possible line break (Unicode Standard Annex 14), or all of it. The written text
+// does not depend on when settle is called.
 func (s *Styler) settle(all bool) {
 	if len(s.at.run) == 0 {
 		return
@@ -65,7 +65,7 @@ func (s *Styler) settle(all bool) {
 	}
 }
 
-// segment writes the beginning of the run, within which no line is broken unless it is wider than one.
+// segment writes the beginning of the run, which has no line break inside unless it is wider than a line.
 func (s *Styler) segment(part string) {
 	word := strings.TrimRight(part, " ")
 	width, indented := uniseg.StringWidth(word), s.at.indented()
@@ -110,7 +110,7 @@ func (s *Styler) breakLine() {
 	s.at.column = s.at.indented()
 }
 
-// indented returns the column in which further lines begin.
+// indented returns the column where the paragraph's next lines begin.
 func (l *line) indented() int { return uniseg.StringWidth(l.indent) }
 
 // hanging returns the indent of the lines after one that begins with start.

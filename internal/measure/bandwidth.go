@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	readBytes = 512 << 20              // at least, where there is memory for it
+	readBytes = 512 << 20              // at least, if memory allows
 	readCache = cpu.TuneCaches         // buffer over the caches: less of it than this share is found there
 	readShare = 4                      // available memory over the buffer, at least
-	readChunk = 1 << 20                // claimed at a time, so that a thread that lost its core delays nothing
+	readChunk = 1 << 20                // claimed at once, small so that a thread that lost its core delays nothing
 	readBlock = 256                    // what sumAVX2 takes bytes in multiples of
 	readAhead = 8 << 10                // bytes between a load and its prefetch, as in the kernels: farAhead in gen/matmul
-	readTime  = 300 * time.Millisecond // of passes: longer than a neighbour's turn on a core
-	readPass  = 10 * time.Millisecond  // of a pass over a part, at least: far longer than threads take to start
+	readTime  = 300 * time.Millisecond // time of passes: longer than another program's turn on a core
+	readPass  = 10 * time.Millisecond  // least time of a pass over a part: far longer than threads take to start
 	mostParts = 10                     // of the buffer
 )
 
-// A way is how a thread reads memory in order. The engine's kernels have the same ones.
+// A way is a way to read memory in order. The engine's kernels have the same ones.
 type way struct {
 	name string
-	sum  func(b []byte) uint64 // of b's words
+	sum  func(b []byte) uint64 // sums b's words
 }
 
 // ReadBandwidth returns what memory gives to threads that read a buffer of several times the caches from front to back,
@@ -49,8 +49,8 @@ func ReadBandwidth(threads int) (float64, error) {
 	return speed, err
 }
 
-// bufferBytes returns how much memory to read on a machine with so many bytes of caches and of available memory, 0
-// where unknown.
+// bufferBytes returns how much memory to read on a machine with this many bytes of caches and of available memory; 0 is
+// unknown.
 func bufferBytes(caches int, available uint64) int {
 	n := max(readBytes, readCache*caches)
 	if available > 0 {
@@ -61,7 +61,7 @@ func bufferBytes(caches int, available uint64) int {
 
 // buffered returns how much memory to read on this machine.
 func buffered() int {
-	mem, _ := hw.ReadMemory() // where it is unknown there is enough
+	mem, _ := hw.ReadMemory() // unknown means enough
 	return bufferBytes(hw.Detect().L3All, mem.Available)
 }
 
@@ -73,7 +73,7 @@ func filled() (buf []byte, release func(), err error) {
 		return nil, nil, fmt.Errorf("measuring the bandwidth takes %d MiB of memory, so close other programs: %w", n>>20, err)
 	}
 	const first = 1 << 12
-	for i := range min(len(buf), first) { // pages that nothing was written to are all the same one
+	for i := range min(len(buf), first) { // unwritten pages are all the same one
 		buf[i] = byte(i)
 	}
 	for at := first; at < len(buf); at *= 2 {
@@ -82,7 +82,7 @@ func filled() (buf []byte, release func(), err error) {
 	return buf, release, nil
 }
 
-// stream returns what the fastest way of reading buf gets, in bytes per second, and its name.
+// stream returns the bandwidth of the fastest way to read buf, in bytes per second, and its name.
 func stream(buf []byte, threads int) (speed float64, name string, err error) {
 	var check uint64
 	for i, w := range ways() {
@@ -106,8 +106,8 @@ func stream(buf []byte, threads int) (speed float64, name string, err error) {
 	return speed, name, nil
 }
 
-// fastestPass returns the most that a pass got in so much time of passes, in bytes per second, so that a neighbour on
-// the machine lowers it least. read is called with the pass's number.
+// fastestPass returns the best of the passes in this much time, in bytes per second, because other programs disturb
+// that one least. read gets the pass's number.
 func fastestPass(time time.Duration, read func(pass int) (bytes int, took time.Duration)) (best float64) {
 	for pass := 0; time > 0; pass++ {
 		bytes, took := read(pass)
@@ -123,7 +123,7 @@ func readOnce(buf []byte, threads int, w way) (time.Duration, uint64) {
 	return parallel(threads, len(buf), readChunk, func(from, to int) uint64 { return w.sum(buf[from:to]) })
 }
 
-// parallel has all threads claim parts of n items, part at a time, and adds up what sum makes of them.
+// parallel makes all threads claim parts of n items and adds up the results of sum.
 func parallel(threads, n, part int, sumOf func(from, to int) uint64) (time.Duration, uint64) {
 	var next atomic.Int64
 	var sum atomic.Uint64

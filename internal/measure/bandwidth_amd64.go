@@ -35,7 +35,7 @@ func sumAhead(b []byte) uint64 {
 	return sumAheadAVX2(&b[0], next, uintptr(blocks)) + sumGeneric(b[blocks*readBlock:])
 }
 
-// sumRow adds up a row's words, while next, as long a row, is asked for.
+// sumRow adds up a row's words, and prefetches next, a row of the same length.
 func sumRow(b, next []byte) uint64 {
 	blocks := len(b) / readBlock
 	if !cpu.X86.HasAVX2 || blocks == 0 {

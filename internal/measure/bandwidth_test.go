@@ -3,6 +3,8 @@ package measure
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // Every way reads every byte once, wherever the parts are cut and however many threads read them.
@@ -63,9 +65,7 @@ func TestReadBandwidth(t *testing.T) {
 			t.Errorf("%d threads are accepted", threads)
 		}
 	}
-	if testing.Short() {
-		t.Skip("reads gigabytes")
-	}
+	testenv.Thorough(t) // it reads gigabytes
 	v, err := ReadBandwidth(1)
 	if err != nil {
 		t.Fatal(err)

@@ -2,8 +2,8 @@ package measure
 
 import "golang.org/x/sys/unix"
 
-// buffer is n bytes in huge pages, as the device holds weights: reading is then not bound by the TLB. Otherwise it is
-// in small pages, as a mapped file is.
+// buffer is n bytes in huge pages, as the device stores weights, so that the TLB is no limit. Otherwise it is in small
+// pages, as a mapped file is.
 func buffer(n int, huge bool) (b []byte, release func(), err error) {
 	b, err = unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {

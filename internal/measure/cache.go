@@ -15,10 +15,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 )
 
-// cacheLimit is what a machine's file can have; a larger one is none.
+// cacheLimit bounds the size of a machine's file.
 const cacheLimit = 1 << 20
 
-// CacheFile returns where Cached keeps what was measured.
+// CacheFile returns the file in which Cached keeps measurements.
 func CacheFile() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -27,15 +27,14 @@ func CacheFile() (string, error) {
 	return filepath.Join(dir, "powerinfer", "machine.json"), nil
 }
 
-// Cached returns what the file at path holds if it was measured on this machine with these GPUs and drivers, and need
-// not be measured again; ok is false otherwise.
+// Cached returns the file at path if it was measured on this machine with these GPUs and drivers, and need not be
+// measured again; otherwise ok is false.
 func Cached(path string, found []Found) (m Machine, ok bool) {
 	m, err := Read(path)
 	return m, err == nil && m.Taken != nil && m.Speeds != nil && !m.Taken.due(hw.BusyTasks()) && m.same(This(found))
 }
 
-// same reports whether m was measured on the machine that now is; memory may differ by what a limit or the kernel
-// takes.
+// same reports whether m was measured on this machine, now. Memory may differ by what a limit or the kernel takes.
 func (m *Machine) same(now Machine) bool {
 	ids := func(gpus []GPU) (list []ID) {
 		for _, c := range gpus {
@@ -48,7 +47,7 @@ func (m *Machine) same(now Machine) bool {
 		slices.Equal(ids(m.GPUs), ids(now.GPUs))
 }
 
-// Read reads a machine's file, one that was written by hand included. Errors are one line that begins with path.
+// Read reads a machine's file, also one written by hand. Errors are one line that begins with path.
 func Read(path string) (Machine, error) {
 	var m Machine
 	f, err := os.Open(path)
@@ -71,7 +70,7 @@ func Read(path string) (Machine, error) {
 	return m, nil
 }
 
-// Write writes the machine's file, with the folder it lies in.
+// Write writes the machine's file, and makes its folder.
 func (m *Machine) Write(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -83,7 +82,7 @@ func (m *Machine) Write(path string) error {
 	})
 }
 
-// WithKernels returns the machine as Of does, with its Kernels, which are measured now unless the file has them.
+// WithKernels returns the machine like Of, with its Kernels. They are measured now unless the file has them.
 func WithKernels(ctx context.Context, path string, found []Found, progress func(done, total int64)) (Machine, error) {
 	m, err := Of(ctx, path, found, progress)
 	if err != nil || kernelSteps() == 0 || len(m.Kernels) > 0 && m.Kernels[0].Why != "" {
@@ -98,9 +97,9 @@ func WithKernels(ctx context.Context, path string, found []Found, progress func(
 	return m, nil
 }
 
-// Of returns the machine as the file at path has it, or else as it is measured now and kept there, doubtful figures
-// until they can be measured again. A file that cannot be written is no error: the next time takes as long. Without a
-// path nothing is kept.
+// Of returns the machine from the file at path, or measures it now and keeps it there; doubtful figures are kept until
+// they can be measured again. A file that cannot be written is no error: the next time takes as long. Without a path
+// nothing is kept.
 func Of(ctx context.Context, path string, found []Found, progress func(done, total int64)) (Machine, error) {
 	if path != "" {
 		if m, ok := Cached(path, found); ok {

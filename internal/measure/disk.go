@@ -19,7 +19,7 @@ import (
 
 // Disk is how fast a disk was read.
 type Disk struct {
-	Device string      `json:"device"` // which file system it is, as disk.Device names it
+	Device string      `json:"device"` // the file system, as disk.Device names it
 	Path   string      `json:"path"`   // the file or folder that it was measured with
 	At     time.Time   `json:"at"`
 	Busy   int         `json:"busy,omitempty"` // tasks of other programs that ran at the same time
@@ -37,21 +37,21 @@ func (d *Disk) Check() error {
 	return nil
 }
 
-// LeastFile is what a file must have so that its disk is measured by reading it. [bytes]
+// LeastFile is the size of a file that is enough to measure its disk by reading it. [bytes]
 const LeastFile = disk.LeastMeasured
 
-// mostDisks bounds how many disks are kept, the latest ones.
+// mostDisks bounds the number of disks that are kept, the latest ones.
 const mostDisks = 16
 
-// DisksFile returns where DiskOf keeps what was measured.
+// DisksFile returns the file in which DiskOf keeps measurements.
 func DisksFile() (string, error) {
 	machine, err := CacheFile()
 	return filepath.Join(filepath.Dir(machine), "disks.json"), err
 }
 
-// DiskOf returns how fast the disk of path, a file or a folder, is read: as the file at kept has it, or as it is measured
-// now, in some 3 seconds, and kept there. A small file is measured by a temporary one in its folder. A file that cannot
-// be written is no error; without a name nothing is kept.
+// DiskOf returns how fast the disk of path, a file or a folder, is read: from the file at kept, or measured now, in
+// some 3 seconds, and kept there. If path is a small file, a temporary one in its folder is read. A file that cannot be
+// written is no error. Without a name nothing is kept.
 func DiskOf(ctx context.Context, kept, path string, progress func(done, total int64)) (Disk, error) {
 	if d, ok := KeptDisk(kept, path); ok {
 		return d, nil
@@ -79,8 +79,8 @@ func DiskOf(ctx context.Context, kept, path string, progress func(done, total in
 	return d, nil
 }
 
-// KeptDisk returns what the file at kept says of the disk of path; ok is false if it says nothing, or was measured while
-// more than twice as many tasks of other programs ran as do now.
+// KeptDisk returns the measurement of path's disk in the file at kept. ok is false if there is none, or if more than
+// twice as many tasks of other programs ran then as now.
 func KeptDisk(kept, path string) (d Disk, ok bool) {
 	list, err := readDisks(kept)
 	if err != nil || len(list) == 0 {

@@ -8,45 +8,45 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
-// ID says which GPU it is; where it changes, the GPU is measured anew.
+// ID identifies the GPU; if it changes, the GPU is measured again.
 type ID struct {
 	Name     string `json:"name"`
 	Driver   string `json:"driver"` // with its version
 	UUID     string `json:"uuid"`
 	Memory   int64  `json:"memory"`          // bytes
-	Software bool   `json:"software"`        // it computes on the processor
-	Spare    bool   `json:"spare,omitempty"` // it computes only where it is named, beside others that are GPUs or better
+	Software bool   `json:"software"`        // it computes on the CPU
+	Spare    bool   `json:"spare,omitempty"` // it computes only if it is named, because others are GPUs or better
 }
 
 // Found is a GPU that the machine has, before it is measured.
 type Found struct {
 	ID
 	Lacks string                 // why it cannot be used; empty if it can
-	Open  func() (Device, error) // nil where it cannot
+	Open  func() (Device, error) // nil if it cannot be opened
 }
 
-// Device is what is measured of a GPU; the device that computes on it implements it.
+// Device measures a GPU; the device that computes on it implements it.
 type Device interface {
 	compute.Device
 	// ReadBandwidth returns what its memory gives to a kernel that reads far more than its caches hold, bytes per
 	// second.
 	ReadBandwidth() (float64, error)
-	// TransferBandwidth returns what the bus gives from RAM to the GPU and back, bytes per second.
+	// TransferBandwidth returns the bus's bandwidth from RAM to the GPU and back, in bytes per second.
 	TransferBandwidth() (up, down float64, err error)
 	// HandOff returns the time from activations in RAM, through a kernel that does nothing, to a wait that has ended,
 	// in seconds.
 	HandOff() (float64, error)
-	// Launch returns the time that the kernels of one layer take to start beyond what they read, in seconds.
+	// Launch returns the time that starting the kernels of one layer takes in addition to what they read, in seconds.
 	Launch() (float64, error)
-	// Packing returns how many bytes of src's rows, as a file has them, are brought into the form that is sent to the
-	// GPU, a second. fill fills in the only matrix.
+	// Packing returns how many bytes a second of src's rows, in the file's form, are converted to the form sent to the
+	// GPU. fill fills in the only matrix.
 	Packing(src compute.Source, fill func(f compute.Filler)) (float64, error)
-	// Products returns how many multiplications and additions a second products of a prompt of so many tokens with src
-	// take.
+	// Products returns how many multiplications and additions a second products of a prompt with this many tokens and
+	// src take.
 	Products(src compute.Source, tokens int) (float64, error)
 }
 
-// GPU is what was measured of a GPU. All figures are 0 where Lacks is not empty.
+// GPU is the measurement of a GPU. All figures are 0 if Lacks is not empty.
 type GPU struct {
 	ID
 	Lacks    string  `json:"lacks,omitempty"` // why nothing was measured
@@ -55,15 +55,15 @@ type GPU struct {
 	Download float64 `json:"download"`        // bytes per second
 	HandOff  float64 `json:"hand_off"`        // seconds
 	Launch   float64 `json:"launch"`          // seconds a layer
-	// Speeds are what the GPU's operations reach in a model's layers; nil: they were not measured.
+	// Speeds are those of the GPU's operations in a model's layers; nil: not measured.
 	Speeds *placement.Speeds `json:"speeds,omitempty"`
 
-	// 0 where it was not measured.
+	// 0 if not measured.
 	Products float64 `json:"products,omitempty"` // multiplications and additions a second of a prompt's products in Q4_0
-	Packs    float64 `json:"packs,omitempty"`    // bytes a second, as in a file, that all cores pack to be sent to it
+	Packs    float64 `json:"packs,omitempty"`    // bytes a second, in the file's form, that all cores pack for sending
 }
 
-// Usable reports whether models may be placed on the GPU without being told to.
+// Usable reports whether models may be placed on the GPU by default.
 func (c *GPU) Usable() bool { return c.Lacks == "" && !c.Software && !c.Spare }
 
 // check reports figures that no GPU has.
@@ -150,7 +150,7 @@ func (c *GPU) takeDevice(f *Found, step func()) error {
 	return c.takeProducts(g, step)
 }
 
-// gpuTokens are those of a prompt whose products are timed on a GPU, which is faster with more of them.
+// gpuTokens is the length of the prompt for timing products on a GPU, which is faster with more tokens.
 const gpuTokens = 512
 
 // takeProducts measures products of prompts, and how fast weights are packed for them.

@@ -7,26 +7,26 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 )
 
-// Kernel is the processor's kernel that was chosen by measuring for products with weights of one type. Loading a model
-// chooses anew, on its own weights.
+// Kernel is the CPU kernel that measuring chose for products with weights of one type. Loading a model chooses again,
+// on its own weights.
 type Kernel struct {
 	Type string `json:"type"`
-	// Scattered: of rows chosen by index, as those of predicted neurons
+	// Scattered: rows chosen by index, such as those of predicted neurons
 	Scattered bool `json:"scattered,omitempty"`
-	// Mapped: of rows as the file has them, with --no-repack
+	// Mapped: rows in the file's layout, for --no-repack
 	Mapped bool `json:"mapped,omitempty"`
-	// Few: of a few tokens, by tiles of wide or of narrow vectors
+	// Few: a few tokens, with tiles of wide or narrow vectors
 	Few bool `json:"few,omitempty"`
-	// Prompts: of many tokens, by tiles of the processor's matrix unit or by vectors
+	// Prompts: many tokens, with tiles of the CPU's matrix unit or with vectors
 	Prompts bool          `json:"prompts,omitempty"`
 	Cols    int           `json:"cols"`   // elements of the rows measured; rows of about that length go by the same kernel
 	Chosen  string        `json:"chosen"` // as --kernels names it
-	Usual   string        `json:"usual"`  // taken without measuring, and where no other is clearly faster
-	Why     string        `json:"why"`    // in a few words; empty where it was measured by a version that read caches
-	Speeds  []KernelSpeed `json:"speeds"` // of all kernels there are for the type
+	Usual   string        `json:"usual"`  // taken without measuring, and if no other is clearly faster
+	Why     string        `json:"why"`    // in a few words; empty in files of a version that read from caches
+	Speeds  []KernelSpeed `json:"speeds"` // of all kernels for the type
 }
 
-// KernelSpeed is a kernel's speed in bytes of weights a second, with all cores; of several tokens in bytes times
+// KernelSpeed is a kernel's speed in bytes of weights a second, with all cores; for several tokens in bytes times
 // tokens, with one.
 type KernelSpeed struct {
 	Kernel string  `json:"kernel"`
@@ -58,7 +58,7 @@ func (k *Kernel) check() error {
 // kernelSteps returns how many figures measuring kernels takes.
 func kernelSteps() int { return len(cpu.Shapes()) }
 
-// TakeKernels fills in m.Kernels. progress is called with the steps done, of all of them.
+// TakeKernels sets m.Kernels. progress gets the steps done, and the number of all steps.
 func (m *Machine) TakeKernels(ctx context.Context, progress func(done, total int64)) error {
 	done := int64(0)
 	return m.takeKernels(ctx, buffered(), func() {
@@ -68,8 +68,8 @@ func (m *Machine) TakeKernels(ctx context.Context, progress func(done, total int
 	})
 }
 
-// takeKernels fills in m.Kernels, with all cores, over so many bytes of memory: far more than caches hold, as a model's
-// weights are. Weights are zeros, for products take as long whatever they are.
+// takeKernels sets m.Kernels, with all cores, over this many bytes of memory: far more than caches hold, like a model's
+// weights. Weights are zeros, because products take as long with any values.
 func (m *Machine) takeKernels(ctx context.Context, bytes int, step func()) error {
 	m.Kernels = []Kernel{}
 	d, err := cpu.New(cpu.Options{Threads: m.Cores})
@@ -96,15 +96,15 @@ func (m *Machine) takeKernels(ctx context.Context, bytes int, step func()) error
 	return nil
 }
 
-// measureShapes has d choose kernels of all shapes whose rows are packed, in huge pages, or of those that are mapped,
-// in small pages, as a file's are.
+// measureShapes makes d choose kernels for all shapes with packed rows, in huge pages, or with mapped ones, in small
+// pages like a file's.
 func (m *Machine) measureShapes(ctx context.Context, d *cpu.Device, mapped bool, bytes int, step func()) error {
 	buf, release, err := buffer(bytes, !mapped)
 	if err != nil {
 		return fmt.Errorf("measuring kernels takes %d MiB of memory, so close other programs: %w", bytes>>20, err)
 	}
 	defer release()
-	clear(buf) // pages that nothing was written to are all the same one
+	clear(buf) // unwritten pages are all the same one
 	at := 0
 	for _, s := range cpu.Shapes() {
 		if s.Mapped() != mapped {

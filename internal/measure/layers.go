@@ -13,21 +13,21 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// layerShape is a layer that a processor's speed is measured on: a Llama's, in Q4_0.
+// layerShape is a layer for measuring a device's speed: Llama's, in Q4_0.
 type layerShape struct {
 	embd, ff, heads int
 	rank            int   // of its predictor
-	shares          []int // of the neurons, in percent, that it is timed with as a sparse layer
+	shares          []int // of active neurons, in percent, for timing it as a sparse layer
 }
 
-// layerTrial says which layers a processor's speed is measured on.
+// layerTrial says with which layers a device's speed is measured.
 type layerTrial struct {
 	small, large layerShape
-	bytes        int64         // of weights that the layers of each part have together: more than caches hold
-	gap          time.Duration // the processor is idle for, before the neurons of each sparse layer; 0: layers follow one another
+	bytes        int64         // weights that the layers of each part have together: more than caches hold
+	gap          time.Duration // time that the CPU is idle before the neurons of each sparse layer; 0: layers follow one another
 }
 
-// usualLayers returns two shapes: the smaller one tells what a part takes to start, the larger one how fast it reads.
+// usualLayers returns two shapes: the smaller one shows what starting a part takes, the larger one how fast it reads.
 // Sparse layers are timed with two shares of the larger one's neurons instead.
 func usualLayers(bytes int64, gap time.Duration) layerTrial {
 	return layerTrial{
@@ -40,15 +40,15 @@ func usualLayers(bytes int64, gap time.Duration) layerTrial {
 const (
 	layerType    = quant.Q4_0
 	layerPasses  = 4  // over all layers, in a recording
-	layerRepeats = 6  // of a recording; the first one records, and the fastest of the others counts
+	layerRepeats = 6  // of a recording; the first run records, and the fastest of the others counts
 	mostLayers   = 96 // of a shape
-	speedSteps   = 8  // figures of a processor: three parts of each shape, and the shares
-	// idleBeforeCold is how long the processor waits between its parts of two layers where a GPU computes attention.
+	speedSteps   = 8  // figures of a device: three parts of each shape, and the shares
+	// idleBeforeCold is how long the CPU waits between its parts of two layers while a GPU computes attention.
 	idleBeforeCold = 100 * time.Microsecond
 )
 
-// speeds measures how fast a processor computes the parts of a layer for one token, by the operations of models. open
-// opens the processor; it is called once for each shape.
+// speeds measures how fast a device computes the parts of a layer for one token, with the operations of models. open
+// opens the device; it is called once for each shape.
 func speeds(ctx context.Context, open func() (compute.Device, error), on layerTrial, step func()) (placement.Speeds, error) {
 	a, err := on.time(ctx, open, on.small, step)
 	if err != nil {
@@ -67,14 +67,14 @@ func speeds(ctx context.Context, open func() (compute.Device, error), on layerTr
 // timed are the bytes that a part of a layer reads, and the seconds that this takes.
 type timed struct{ bytes, seconds float64 }
 
-// partTimes are the times of a layer's parts, of sparse neurons by shares.
+// partTimes are the times of a layer's parts, and of sparse neurons by share.
 type partTimes struct {
 	attention, predictor, dense timed
 	sparse                      []timed
 }
 
-// leastSlope bounds the share of the larger part's time that its bytes take. Where noise makes the smaller part take
-// as long as the larger one, this share is assumed.
+// leastSlope bounds the share of the larger part's time that its bytes take. It is assumed if noise makes the smaller
+// part as slow as the larger one.
 const leastSlope = 1.0 / 8
 
 // fit returns the rate that two parts of a kind have: a line through both times.
@@ -149,14 +149,14 @@ func (on *layerTrial) time(ctx context.Context, open func() (compute.Device, err
 	return t, y.err
 }
 
-// tune has the device choose its kernels for the weights that it took in, as it does when a model is loaded.
+// tune makes the device choose its kernels for the loaded weights, as when a model is loaded.
 func (y *layers) tune() {
-	if d, ok := y.d.(compute.Tuner); ok && y.err == nil {
-		d.Tune()
+	if y.err == nil {
+		y.d.Tune()
 	}
 }
 
-// time returns the time of one of ops, which read so many bytes each.
+// time returns the time of one of ops, which read this many bytes each.
 func (y *layers) time(bytes float64, ops []func(compute.Verbs)) timed {
 	seg := compute.Segment{Name: fmt.Sprintf("%d layers of %.0f bytes", len(ops), bytes), Rows: 1, Decode: 1}
 	best := time.Duration(1<<63 - 1)
@@ -177,7 +177,7 @@ func (y *layers) time(bytes float64, ops []func(compute.Verbs)) timed {
 	return timed{bytes, best.Seconds() / float64(layerPasses*max(len(ops), 1))}
 }
 
-// timeApart returns the median time of one of ops, each after gap in which the device is idle.
+// timeApart returns the median time of one of ops, each after the device was idle for gap.
 func (y *layers) timeApart(ops []func(compute.Verbs), gap time.Duration) float64 {
 	var all []time.Duration
 	for pass := range layerRepeats {
@@ -204,7 +204,7 @@ func (y *layers) run(seg compute.Segment, body func(compute.Verbs)) {
 	}
 }
 
-// count returns how many layers a part of so many bytes has.
+// count returns how many layers a part with this many bytes has.
 func (y *layers) count(bytes float64) int {
 	return min(max(2, int(float64(y.wide)/bytes)+1), mostLayers)
 }
@@ -246,7 +246,7 @@ func (y *layers) ones(n int) *compute.Vector {
 	return v
 }
 
-// rowsOf returns rows whose elements are all value.
+// rowsOf returns rows of elements that are all value.
 func rowsOf(t quant.Type, rows, cols int, value float32) []byte {
 	row, size := make([]float32, cols), t.RowBytes(cols)
 	for i := range row {
@@ -259,7 +259,7 @@ func rowsOf(t quant.Type, rows, cols int, value float32) []byte {
 	return data
 }
 
-// weightsOf returns random weights whose products with ones stay near one.
+// weightsOf returns random weights; their products with ones stay near one.
 func weightsOf(rows, cols int, positive bool) []byte {
 	const distinct = 16 // rows, which repeat
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -343,8 +343,8 @@ func (p *predicted) do(b compute.Verbs, x compute.Tensor) {
 	b.Predict(p.set, x, p.hid, p.out, p.fc1, p.fc2)
 }
 
-// predictorOf returns a predictor that finds share percent of the neurons active, whatever the token is, and how many
-// these are: the weights of its first matrix are positive, and so are rows of its second one for such neurons alone.
+// predictorOf returns a predictor that finds share percent of the neurons active for any token, and how many these are.
+// The weights of its first matrix are positive, and only rows of its second one for such neurons are.
 func (y *layers) predictorOf(share int, seed uint64, hid, out compute.Tensor) (p predicted, active int) {
 	e, f, r := y.shape.embd, y.shape.ff, y.shape.rank
 	p = predicted{hid: hid, out: out, fc1: y.matrix(r, e, compute.Dense, true)}
@@ -365,7 +365,7 @@ func (y *layers) predictorOf(share int, seed uint64, hid, out compute.Tensor) (p
 	return p, active
 }
 
-// predictor returns predictors alone, which find half of the neurons active.
+// predictor returns predictors alone. They find half of the neurons active.
 func (y *layers) predictor() (bytes float64, ops []func(compute.Verbs)) {
 	bytes = float64(y.shape.rank*layerType.RowBytes(y.shape.embd) + y.shape.ff*layerType.RowBytes(y.shape.rank))
 	hid, out := y.tensor(y.shape.rank), y.tensor(y.shape.ff)
@@ -376,7 +376,7 @@ func (y *layers) predictor() (bytes float64, ops []func(compute.Verbs)) {
 	return bytes, ops
 }
 
-// Sparse layers are few, for all of their neurons lie in memory, and each is timed with several sets.
+// Sparse layers are few, because all of their neurons are in memory and each is timed with several sets.
 const (
 	sparseLayers = 6
 	sparseSets   = 3

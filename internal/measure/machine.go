@@ -12,30 +12,30 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
-// Machine is what a machine was measured or described to be. Bandwidths are bytes per second.
+// Machine is a machine as measured or described. Bandwidths are bytes per second.
 type Machine struct {
 	CPU    string `json:"cpu"`
-	Cores  int    `json:"cores"`  // physical ones that this process may use
+	Cores  int    `json:"cores"`  // physical ones available to this process
 	Memory uint64 `json:"memory"` // bytes of RAM that this process may use
 	RAM    []RAM  `json:"ram"`    // by rising number of threads
 	GPUs   []GPU  `json:"gpus"`
 	Taken  *Taken `json:"taken,omitempty"` // nil: the figures are described, or of a version that read in other ways
 
-	// Of all cores; 0 where it was not measured.
+	// Of all cores; 0 if not measured.
 	Products float64 `json:"products,omitempty"` // multiplications and additions a second of a prompt's products in Q4_0
 	Packs    float64 `json:"packs,omitempty"`    // bytes a second that are packed to be sent to a GPU
 
-	// Speeds are what the processor's operations reach in a model's layers, with the threads that are used beside the
-	// GPUs that there are; nil: they were not measured.
+	// Speeds are those of the CPU's operations in a model's layers, with the threads that are used next to the
+	// machine's GPUs; nil: not measured.
 	Speeds *placement.Speeds `json:"speeds,omitempty"`
 
-	Kernels []Kernel `json:"kernels,omitempty"` // of the types that the processor has several for; nil: not measured
+	Kernels []Kernel `json:"kernels,omitempty"` // for types with several kernels; nil: not measured
 
-	// Disks are those of a machine that is described; DiskOf keeps this machine's in a file of their own.
+	// Disks are those of a described machine; DiskOf keeps this machine's in another file.
 	Disks []Disk `json:"disks,omitempty"`
 }
 
-// Best returns the number of threads that reads fastest, and what it gets.
+// Best returns the number of threads with the highest bandwidth, and that bandwidth.
 func (m *Machine) Best() RAM {
 	return slices.MaxFunc(m.RAM, func(a, b RAM) int {
 		switch {
@@ -91,14 +91,14 @@ func (m *Machine) Check() error {
 	return nil
 }
 
-// plausible tells bandwidths from figures in another unit and from nonsense.
+// plausible distinguishes bandwidths from figures in another unit and from nonsense.
 func plausible(v float64) bool { return v >= 1e6 && v <= 1e15 }
 
-// Kernels returns the name of the processor's kernels that computing and measuring use.
+// Kernels returns the name of the CPU's kernels for computing and measuring.
 func Kernels() string { return cpu.Kernels() }
 
-// Take measures the machine with its GPUs. progress is called with the steps done, of all of them. A GPU that cannot be
-// measured keeps its reason in Lacks. Kernels are measured by TakeKernels.
+// Take measures the machine with its GPUs. progress gets the steps done, and the number of all steps. A GPU that cannot
+// be measured has the reason in Lacks. TakeKernels measures kernels.
 func Take(ctx context.Context, found []Found, progress func(done, total int64)) (Machine, error) {
 	m := This(found)
 	left, done := int64(ramSteps(m.Cores)+productSteps+speedSteps+gpuSteps*len(found)), int64(0)
@@ -133,14 +133,13 @@ func Take(ctx context.Context, found []Found, progress func(done, total int64)) 
 	return m, m.Check()
 }
 
-// Each part of a layer is measured on the processor with weights of twice its caches, within these bounds in bytes.
+// Each part of a layer is measured on the CPU with weights of twice its caches, within these bounds in bytes.
 const (
 	leastCPULayers = 64 << 20
 	mostCPULayers  = 512 << 20
 )
 
-// measureSpeeds fills in Speeds. Beside a GPU one core is left to wait for it, and neurons in RAM are computed after
-// pauses.
+// measureSpeeds sets Speeds. With a GPU one core is left to wait for it, and neurons in RAM are computed after pauses.
 func (m *Machine) measureSpeeds(ctx context.Context, step func()) error {
 	threads, gap := m.Cores, time.Duration(0)
 	if slices.ContainsFunc(m.GPUs, func(c GPU) bool { return c.Usable() }) {
@@ -168,8 +167,8 @@ func This(found []Found) Machine {
 	return m
 }
 
-// Placement returns the machine as placement sees it, for neurons whose rows have rowBytes: RAM with the number of
-// threads that reads fastest, and the GPUs that may be used, whole. Budgets are for the caller to set.
+// Placement returns the machine for package placement, for neurons with rows of rowBytes: RAM with the number of
+// threads with the highest bandwidth, and the whole memory of usable GPUs. The caller sets budgets.
 func (m *Machine) Placement(rowBytes int) placement.Machine {
 	best := m.Best()
 	p := placement.Machine{Stream: best.Stream, Rows: min(best.Row(rowBytes), best.Stream), Speeds: m.Speeds}

@@ -15,6 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // fake is a GPU of known figures.
@@ -253,9 +254,7 @@ func TestTake(t *testing.T) {
 	if _, err := Take(ended, nil, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
-	if testing.Short() {
-		t.Skip("reads gigabytes")
-	}
+	testenv.Thorough(t) // it reads gigabytes
 	closed, last, total := 0, int64(0), int64(0)
 	gpu := fake{read: 9e11, up: 2e10, down: 1e10, closed: &closed}
 	found := []Found{{ID: ID{Name: "fake"}, Open: func() (Device, error) {

@@ -50,8 +50,7 @@ func (m *Machine) measureProducts(step func()) error {
 	return err
 }
 
-// product returns a processor of so many threads with the weights of a product, which are
-// src's.
+// product returns a CPU device with this many threads and the weights of a product, which are src's.
 func product(threads int) (d *cpu.Device, w *compute.Matrix, src compute.Source, err error) {
 	src = compute.Source{
 		Name: "products", Type: quant.Q4_0, Rows: productRows, Cols: productCols,
@@ -67,8 +66,7 @@ func product(threads int) (d *cpu.Device, w *compute.Matrix, src compute.Source,
 	return d, w, src, nil
 }
 
-// fastest returns the least time that f took, in seconds, in productTime, so that a neighbour on the machine lengthens
-// it least.
+// fastest returns the least time of f, in seconds, over productTime, because other programs disturb that one least.
 func fastest(f func() error) (float64, error) {
 	best := time.Duration(1<<63 - 1)
 	for total := time.Duration(0); total < productTime; {

@@ -13,11 +13,11 @@ import (
 type RAM struct {
 	Threads int     `json:"threads"`
 	Stream  float64 `json:"stream"`        // read in order
-	Way     string  `json:"way,omitempty"` // in which that was read fastest
+	Way     string  `json:"way,omitempty"` // the way that was fastest
 	Rows    []Rows  `json:"rows"`          // read on scattered rows, by rising size
 }
 
-// Rows is what memory gives on scattered rows of one size.
+// Rows is the bandwidth of scattered rows of one size.
 type Rows struct {
 	Bytes int     `json:"bytes"`
 	Read  float64 `json:"read"`
@@ -26,8 +26,8 @@ type Rows struct {
 // rowSizes returns the rows of 4096 elements in Q4_0 and in F16: the usual neuron's.
 func rowSizes() []int { return []int{4096 / 32 * 18, 4096 * 2} }
 
-// Row returns what scattered rows of the given size get: that of the nearest size that was measured, Stream where none
-// was.
+// Row returns the bandwidth of scattered rows of this size: that of the nearest measured size, or Stream if none was
+// measured.
 func (r RAM) Row(bytes int) float64 {
 	best, v := -1, r.Stream
 	for _, row := range r.Rows {
@@ -60,12 +60,12 @@ func (m memory) size() int64                                 { return int64(len(
 func (m memory) stream(threads int) (float64, string, error) { return stream(m.buf, threads) }
 func (m memory) rows(threads, rowBytes int) float64          { return scattered(m.buf, threads, rowBytes) }
 
-// attempts is the number of times that RAM is measured where figures are doubtful.
+// attempts is how often doubtful RAM figures are measured.
 const attempts = 3
 
-// measureRAM fills in m.RAM and m.Taken; it takes about two seconds for each number of threads. Where the figures are
-// doubtful it measures again and keeps the faster ones: other programs make memory slower, never faster. step is called
-// after each figure, again before further attempts.
+// measureRAM sets m.RAM and m.Taken; it takes about two seconds for each number of threads. Doubtful figures are
+// measured again, and the faster ones are kept: other programs make memory slower, never faster. step is called after
+// each figure, and again before each new attempt.
 func (m *Machine) measureRAM(ctx context.Context, r reader, busy func() int, step, again func()) error {
 	m.Taken = &Taken{At: time.Now().UTC().Truncate(time.Second), Buffer: r.size(), Caches: int64(hw.Detect().L3All)}
 	for try := range attempts {
@@ -111,7 +111,7 @@ func readRAM(ctx context.Context, r reader, cores int, step func()) (ram []RAM, 
 	return ram, nil
 }
 
-// faster takes over what is faster in ram, which has the same numbers of threads and sizes of rows.
+// faster takes over the faster figures of ram, which has the same numbers of threads and sizes of rows.
 func (m *Machine) faster(ram []RAM) {
 	for i, r := range ram {
 		to := &m.RAM[i]
@@ -124,8 +124,8 @@ func (m *Machine) faster(ram []RAM) {
 	}
 }
 
-// Figures contradict each other if they differ by more than noise, which is what repeated measurements on an idle
-// machine do. Other programs matter if they take more than one core of busyShare.
+// Figures contradict each other if they differ by more than noise, the difference of repeated measurements on an idle
+// machine. Other programs matter if they take more than busyShare of a core.
 const (
 	noise     = 1.15
 	busyShare = 8

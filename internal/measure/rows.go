@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	rowDensity = 10                     // one row in so many is read, as of neurons at 90 % sparsity
-	rowPart    = 64                     // rows claimed at a time
-	rowWarm    = 3                      // passes that are not counted: they push out of the caches what was read before
-	rowsAhead  = 4                      // rows between the one that is read and the one that is asked for
+	rowDensity = 10                     // one row in this many is read, as of neurons at 90 % sparsity
+	rowPart    = 64                     // rows claimed at once
+	rowWarm    = 3                      // passes that are not counted: they evict from the caches what was read before
+	rowsAhead  = 4                      // rows between the read one and the prefetched one
 	rowTime    = 300 * time.Millisecond // of passes
 )
 
@@ -32,7 +32,7 @@ func RowBandwidth(threads, rowBytes int) (float64, error) {
 	return scattered(buf, threads, rowBytes), nil
 }
 
-// scattered reads no row again before it has read all others, so that no cache holds it.
+// scattered reads no row again before all others, so that no cache holds it.
 func scattered(buf []byte, threads, rowBytes int) float64 {
 	lists := deal(rand.New(rand.NewPCG(1, 2)), len(buf)/rowBytes)
 	read := func(pass int) (int, time.Duration) {

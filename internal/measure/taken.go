@@ -11,8 +11,8 @@ type Taken struct {
 	Doubts []string  `json:"doubts,omitempty"` // why the figures of RAM may be wrong, a sentence each
 }
 
-// due reports whether the figures are to be measured again while so many tasks of other programs run. Doubtful ones
-// are, unless the machine is about as busy as it was: that would give no better ones.
+// due reports whether to measure the figures again while this many tasks of other programs run. Doubtful ones are
+// measured again unless the machine is about as busy as it was, which would give no better ones.
 func (t *Taken) due(busy int) bool {
 	return len(t.Doubts) > 0 && (t.Busy == 0 || 2*busy < t.Busy)
 }

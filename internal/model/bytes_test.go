@@ -13,6 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // TestSameBytes: threads change no bit, and neither does the cutting of a prompt into steps. By neuron, only steps of
@@ -35,7 +36,7 @@ func TestSameBytes(t *testing.T) {
 	}
 	experts := synth.Spec{Arch: "smallthinker", Type: quant.Q4_0}
 	all = append(all, models{"smallthinker", synthtest.Sparse(t, experts, 2), model.Exact, sparseTokens})
-	for _, m := range all {
+	for _, m := range testenv.Few(t, 2, all) {
 		for _, k := range kernel.Variants() {
 			most := 4
 			if k.Name == kernel.Generic { // slow, and row by row: threads can hardly matter

@@ -60,6 +60,7 @@ type Config struct {
 	Threshold  float32
 	Curve      *prepared.Curve // of settings and what they cost; nil: the file has none
 	Chosen     string          // a line about how the model is computed to keep a bound; empty where nothing was chosen
+	Skip       compute.Skip    // which experts may be left out
 	AlwaysOn   float64         // share of a layer's neurons, the hottest, that mode Predict computes for every token, where it is more than the prepared file's
 	Predicting []bool          // [layers] those that mode Predict runs by their predictors, the others exact; nil: all that have one
 	// Magnitudes are the layers' thresholds of mode Threshold, 0 where a layer has none; nil in other modes. [layers]

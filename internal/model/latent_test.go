@@ -235,6 +235,8 @@ func decoded(x *gguf.Tensor) []float32 {
 // contracted is a processor that makes no keys and values of latent vectors.
 type contracted struct{ compute.Device }
 
+func (contracted) ExpandsLatent() bool { return false }
+
 // TestLatentExpanded: prompts whose keys and values are made for the step say what they say without, to rounding,
 // alone, in parts and beside another.
 func TestLatentExpanded(t *testing.T) {

@@ -26,6 +26,7 @@ type Options struct {
 	Bound      Bound             // chooses among the settings of the file's curve, see Config.Choose
 	AlwaysOn   float64           // as Config.AlwaysOn; for prepared files
 	Predicting []bool            // as Config.Predicting; for prepared files
+	Skip       compute.Skip      // which experts may be left out, instead of what Bound chooses; the zero value: by Bound
 	Recall     bool              // layers that predict compute every neuron besides, and NeuronUse says what predictors found
 	Sparse     SparseMode        // how feed-forward layers are computed
 	Further    bool              // the file's layer that predicts a further token is taken in, for ForwardBoth and ForwardFurther
@@ -70,9 +71,8 @@ type Model struct {
 	turns    map[*compute.Rope]*compute.Rope // see unscaled
 
 	cache   *compute.Cache
-	most    compute.Segment    // rows of the largest step
-	keeper  compute.UnitKeeper // the device, if it computes with units on disk, or nil
-	shaper  compute.Shaper     // the device, if it has a choice of segments, or nil
+	most    compute.Segment // rows of the largest step
+	shaped  bool            // steps run as the segments that the device chooses
 	pool    *nn.Pool
 	hidden  compute.Tensor // [n, n_embd] the last step's hidden states; in the residual's memory unless there is an MTP layer
 	logits  compute.Tensor // [n_out, n_vocab]
@@ -163,20 +163,16 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if err := extra.Finish(); err != nil {
 		return nil, err
 	}
-	if keeper, ok := dev.(compute.UnitKeeper); ok {
-		if err := keeper.Keep(ctx, o.Progress); err != nil {
-			return nil, err
-		}
-		m.keeper = keeper
+	if err := dev.Keep(ctx, o.Progress); err != nil {
+		return nil, err
 	}
 	if m.cache, err = dev.Cache(m.cacheSpec(o.Cache, o.CacheTypes, m.places)); err != nil {
 		return nil, err
 	}
 	m.most = compute.Segment{Rows: o.Batch, Out: o.Outputs}
 	rows := o.Batch
-	if s, ok := dev.(compute.Shaper); ok && o.Observer == nil { // an observer reads rows of the step
-		m.shaper = s
-		rows += s.Spare(o.Batch)
+	if m.shaped = o.Observer == nil; m.shaped { // an observer reads rows of the step
+		rows += dev.Spare(o.Batch)
 	}
 	m.pass.Cache, m.pass.Recall, m.pass.LastLayer = m.cache, o.Recall, -1
 	if m.canNarrow(&o) {
@@ -185,9 +181,7 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if err := m.allocate(rows, o.Outputs); err != nil {
 		return nil, err
 	}
-	if d, ok := dev.(compute.Watched); ok {
-		d.Watch(&m.watch)
-	}
+	dev.Watch(&m.watch)
 	if o.Observer != nil {
 		return m, m.observe(o.Observer)
 	}
@@ -287,7 +281,10 @@ func (c *Config) Settle(o *Options) error {
 	if err := c.takePrediction(o); err != nil {
 		return err
 	}
-	return c.settle(c.ModeWith(o.mode(), o.Adapters), o)
+	if err := c.settle(c.ModeWith(o.mode(), o.Adapters), o); err != nil {
+		return err
+	}
+	return c.takeSkip(o.Skip)
 }
 
 // settle decides how feed-forward layers are computed.
@@ -329,6 +326,9 @@ func (m *Model) Meaning() string {
 	}
 	if m.Experts.Count > 0 {
 		s += fmt.Sprintf(", %d experts", m.Experts.Used)
+		if k := m.Skip; k.After > 0 {
+			s += fmt.Sprintf(", those after %d below %v may be left out", k.After, k.Below)
+		}
 	}
 	if m.Sparse == Predict {
 		s += fmt.Sprintf(", neurons predicted from a logit of %v", m.Threshold)

@@ -22,13 +22,18 @@ type ExpertStep struct {
 	Active []uint32 // [experts, n_ff] tokens of the step for which each neuron's activation was not zero; nil where none ever is zero
 }
 
+// choiceReader is a device that writes every token's experts' numbers, and then their weights, to chosen: [c.Rows·2·c.Used].
+type choiceReader interface {
+	ChoiceData(c compute.Choice, chosen []float32)
+}
+
 // observeExperts makes every layer with experts tell o.
 func (m *Model) observeExperts(o Observer) error {
 	see, ok := o.(ExpertObserver)
 	if !ok {
 		return fmt.Errorf("only the experts of a model with experts can be observed")
 	}
-	dev, ok := m.dev.(compute.ChoiceReader)
+	dev, ok := m.dev.(choiceReader)
 	if !ok {
 		return fmt.Errorf("choices of experts cannot be observed on %s", m.dev.Name())
 	}

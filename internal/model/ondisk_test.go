@@ -66,7 +66,7 @@ func TestNeuronsOnDisk(t *testing.T) {
 					t.Fatal(err)
 				}
 				out := evaluate(t, m, sparseTokens, 11, 1, 1, 3, 1, 2, 1)
-				return out, m.Neurons(), dev.UnitUse()
+				return out, m.Neurons(), dev.Usage().Units
 			}
 			bundled, err := bundle.Make(t.Context(), f, f.Path+bundle.Suffix, bundle.Making{})
 			if err != nil {

@@ -20,7 +20,7 @@ func (m *Model) plan(positions int) nn.Plan {
 func (m *Model) layerPlan(i int, storage []int) nn.LayerPlan {
 	return nn.LayerPlan{
 		Place: m.place(i), Stored: m.cacheParts(i, storage), Neurons: m.neuronPlan(i),
-		Experts: nn.ExpertPlan{Exact: m.ExpertMode() != Off, Used: m.ExpertMode() == Predict, Prior: m.Prior(i), Disk: m.onDisk},
+		Experts: nn.ExpertPlan{Exact: m.ExpertMode() != Off, Used: m.ExpertMode() == Predict, Prior: m.Prior(i), Disk: m.onDisk, Skip: m.Skip},
 	}
 }
 

@@ -32,25 +32,21 @@ func (c *Config) storage(places []compute.Place) []int {
 	return out
 }
 
-// Rehearse has the model's device, if it is a compute.Rehearser, take what steps of every size need, so that it is
+// Rehearse has the model's device take what steps of every size need, so that it is
 // missing now or never: each is the largest of its kind, of a prompt's rows and of rows that go by the arithmetic of
 // single tokens, as short prompts do, with a sequence of as many pages as the cache has and as many rows of logits as
 // there may be.
 func (m *Model) Rehearse() error {
-	d, ok := m.dev.(compute.Rehearser)
-	if !ok {
-		return nil
-	}
 	kind := nn.Logits
 	if m.further != nil {
 		kind = nn.WithMTP
 	}
-	return d.Rehearse(func() error {
+	return m.dev.Rehearse(func() error {
 		most := m.pool.Tokens() // of the largest segment, in which some may be padding
 		if err := m.rehearse(kind, most, 0, most); err != nil {
 			return err
 		}
-		for _, n := range d.Steps(most) {
+		for _, n := range m.dev.Steps(most) {
 			if err := m.rehearse(kind, n, n, n); err != nil {
 				return err
 			}
@@ -76,14 +72,10 @@ func (m *Model) rehearse(kind nn.Kind, n, decode, out int) error {
 	return m.runAs(p.Segment(m.begin(kind, &p)), &p)
 }
 
-// RehearseUsual has the model's device, if it is a compute.Rehearser, prepare the steps that are usual: prompts of
+// RehearseUsual has the model's device prepare the steps that are usual: prompts of
 // various lengths, from which one row of logits is wanted, and single tokens of several sequences.
 func (m *Model) RehearseUsual() error {
-	d, ok := m.dev.(compute.Rehearser)
-	if !ok {
-		return nil
-	}
-	return d.Rehearse(func() error {
+	return m.dev.Rehearse(func() error {
 		most := m.pool.Tokens()
 		for n := 1; n < most; n *= 2 {
 			for _, n := range [...]int{n, n + n/2} { // as devices round them

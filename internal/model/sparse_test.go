@@ -14,6 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // loadMode loads f with kernels whose floats are exact floats.
@@ -55,10 +56,11 @@ var sparseTokens = []int32{1, 40, 300, 17, 99, 261, 5, 500, 33, 78, 431, 12, 350
 // TestExactIsDense: reading only the neurons that are not zero changes nothing but the order of sums, token by token
 // and as a prompt.
 func TestExactIsDense(t *testing.T) {
-	for _, c := range []struct {
+	type dense struct {
 		spec  synth.Spec
 		limit float64
-	}{
+	}
+	for _, c := range testenv.Few(t, 4, []dense{
 		{synth.Spec{Arch: "llama", Type: quant.F32}, reordered},
 		{synth.Spec{Arch: "llama", Type: quant.F16, Activation: "fatrelu"}, reordered},
 		{synth.Spec{Arch: "bamboo", Type: quant.F16}, reordered},
@@ -72,7 +74,7 @@ func TestExactIsDense(t *testing.T) {
 		{synth.Spec{Arch: "smallthinker", Type: quant.F32}, reordered},
 		{synth.Spec{Arch: "llama", Type: quant.F16, Experts: 4, Used: 2, Activation: "drelu"}, reordered},
 		{synth.Spec{Arch: "glm4moe", Type: quant.F32, Activation: "relu"}, reordered},
-	} {
+	}) {
 		t.Run(fmt.Sprintf("%s %s %s", c.spec.Arch, c.spec.Type, c.spec.Activation), func(t *testing.T) {
 			t.Parallel()
 			layers, activation := 2, ""

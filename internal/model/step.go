@@ -30,8 +30,8 @@ func (m *Model) run(kind nn.Kind, p *compute.Params) error {
 		return fmt.Errorf("a step of %d tokens and %d outputs does not fit buffers of %d and %d", seg.Rows, seg.Out, m.most.Rows, m.most.Out)
 	}
 	seg.Name = m.begin(kind, p)
-	if m.shaper != nil {
-		seg = m.shaper.Shape(seg, m.most)
+	if m.shaped {
+		seg = m.dev.Shape(seg, m.most)
 	}
 	return m.runAs(seg, p)
 }
@@ -62,9 +62,7 @@ func (m *Model) begin(kind nn.Kind, p *compute.Params) string {
 // runAs runs a step that has begun as seg.
 func (m *Model) runAs(seg compute.Segment, p *compute.Params) error {
 	m.segment = seg
-	if m.keeper != nil {
-		m.keeper.Step(len(p.Tokens))
-	}
+	m.dev.Step(len(p.Tokens))
 	return m.dev.Run(seg, p, m.body)
 }
 

@@ -13,6 +13,7 @@ import (
 // paper is a device that computes nothing. It writes down which weights it is given, and which operations it is to do
 // with which values: everything that decides what a real device computes.
 type paper struct {
+	compute.Plain
 	files   []*gguf.File // where weights are from: the model's, then adapters'
 	expands bool
 	weights []weight
@@ -164,7 +165,7 @@ func (d *paper) Read(t compute.Tensor, i int) ([]float32, error) {
 	return make([]float32, t.Cols), nil
 }
 
-// ChoiceData is of compute.ChoiceReader.
+// ChoiceData is of choiceReader.
 func (d *paper) ChoiceData(c compute.Choice, chosen []float32) {
 	clear(chosen)
 	d.run.reading("Choice", d.run.read(c.Mem, d.run.choice(c), c.Rows*c.N))
@@ -179,6 +180,7 @@ func (d *paper) Rehearse(f func() error) error                          { return
 // recording is what a segment did. Each result of an operation is a value with a number of its own, so that a recording
 // tells the flow of data and not which memory it takes.
 type recording struct {
+	compute.Unforeseeing
 	dev     *paper
 	segment compute.Segment
 	params  compute.Params

@@ -117,7 +117,7 @@ type reader struct {
 	frequency [][]float32 // [layers][n_ff] hottest first
 	left      float32     // share of activations that thresholds of magnitude leave out
 	measured  []Use       // Options.Uses
-	followed  []float64   // FollowedUses of the model's experts, once they are needed
+	cached    []float64   // CachedUses of the model's experts, once they are needed
 }
 
 // frequencies returns the file's, or those that were counted, or the law's.
@@ -173,7 +173,7 @@ func (r *reader) frequencies(o Options) error {
 func (r *reader) assumeFrequencies(law Law) {
 	experts := slices.ContainsFunc(r.c.Blocks, func(b model.Block) bool { return b.Experts })
 	if experts && !r.b.ExpertsKnown {
-		r.assume("The file does not say how often experts are used: all are taken to be used alike.")
+		r.assume("The file does not say how often experts are used: GPUs are planned as if all were used alike, and what RAM has of the others' uses is a prior, that of simulated texts. powerinfer profile counts those of a text.")
 	}
 	switch {
 	case r.c.Sparse == model.Off || len(r.ofNeurons()) == 0:
@@ -248,12 +248,12 @@ func evenly(e model.Experts) []float32 {
 
 // experts returns the units of a layer with experts: one for each of them.
 func (r *reader) experts(l int) placement.Units {
-	u := placement.Units{InOrder: true, Stay: true, Sometimes: make([]float64, r.c.Experts.Count)}
+	u := placement.Units{InOrder: true, Stay: true, Left: r.c.Left(), Sometimes: make([]float64, r.c.Experts.Count)}
 	if !r.b.ExpertsKnown {
-		if r.followed == nil {
-			r.followed = FollowedUses(r.c.Experts.Count, r.c.Experts.Used)
+		if r.cached == nil {
+			r.cached = CachedUses(r.c.Experts.Count, r.c.Experts.Used)
 		}
-		u.Kept = r.followed
+		u.Kept = r.cached
 	} else {
 		for _, share := range r.c.Prior(l) {
 			u.Used = append(u.Used, min(share, 1)) // as they are, for RAM keeps any of them

@@ -1,24 +1,35 @@
 package modelcost
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/convert"
+	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
+
+// sizes are those of a model with experts.
+type sizes struct {
+	Layers, Embd, Vocab          int
+	Heads, KVHeads, Key, Value   int
+	Rotated, Latent, QueryLatent int // of a head; of the vectors that keys and values, and queries, follow from
+	FF                           int // of layers without experts
+	Experts, ExpertFF, SharedFF  int // neurons of an expert, and of the shared ones together
+}
 
 // routed is a model with experts that is described, not there.
 type routed struct {
 	name, arch string
-	sizes      arch.Sizes // FF is of the layers without experts
-	used       int        // experts, by a token
-	lead       int        // layers without experts, the first ones
-	groups     int        // of experts, of which groupsUsed are chosen from; 0: there are none
+	sizes      sizes
+	used       int // experts, by a token
+	lead       int // layers without experts, the first ones
+	groups     int // of experts, of which groupsUsed are chosen from; 0: there are none
 	groupsUsed int
 	window     int      // positions that layers with windows see
 	optional   []string // the family's optional tensors that the model has
@@ -32,16 +43,16 @@ func routedShapes() []routed {
 	return []routed{
 		{
 			name: "qwen3-30b-a3b", arch: "qwen3moe", used: 8, output: mix,
-			sizes: arch.Sizes{Layers: 48, Embd: 2048, Vocab: 151936, Heads: 32, KVHeads: 4, Key: 128, Value: 128, Experts: 128, ExpertFF: 768, FF: 6144},
+			sizes: sizes{Layers: 48, Embd: 2048, Vocab: 151936, Heads: 32, KVHeads: 4, Key: 128, Value: 128, Experts: 128, ExpertFF: 768, FF: 6144},
 		},
 		{
 			name: "gpt-oss-120b", arch: "gpt-oss", used: 4, window: 128, output: "MXFP4_MOE",
-			sizes:    arch.Sizes{Layers: 36, Embd: 2880, Vocab: 201088, Heads: 64, KVHeads: 8, Key: 64, Value: 64, Experts: 128, ExpertFF: 2880, FF: 2880},
+			sizes:    sizes{Layers: 36, Embd: 2880, Vocab: 201088, Heads: 64, KVHeads: 8, Key: 64, Value: 64, Experts: 128, ExpertFF: 2880, FF: 2880},
 			optional: []string{"attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_output.bias"},
 		},
 		{
 			name: "glm-4.5-air", arch: "glm4moe", used: 8, lead: 1, output: mix,
-			sizes: arch.Sizes{
+			sizes: sizes{
 				Layers: 46, Embd: 4096, Vocab: 151552, Heads: 96, KVHeads: 8, Key: 128, Value: 128, Rotated: 64,
 				Experts: 128, ExpertFF: 1408, SharedFF: 1408, FF: 10944,
 			},
@@ -49,11 +60,11 @@ func routedShapes() []routed {
 		},
 		{
 			name: "qwen3-235b-a22b", arch: "qwen3moe", used: 8, output: mix,
-			sizes: arch.Sizes{Layers: 94, Embd: 4096, Vocab: 151936, Heads: 64, KVHeads: 4, Key: 128, Value: 128, Experts: 128, ExpertFF: 1536, FF: 12288},
+			sizes: sizes{Layers: 94, Embd: 4096, Vocab: 151936, Heads: 64, KVHeads: 4, Key: 128, Value: 128, Experts: 128, ExpertFF: 1536, FF: 12288},
 		},
 		{
 			name: "deepseek-v3", arch: "deepseek2", used: 8, lead: 3, groups: 8, groupsUsed: 4, output: mix,
-			sizes: arch.Sizes{
+			sizes: sizes{
 				Layers: 61, Embd: 7168, Vocab: 129280, Heads: 128, KVHeads: 128, Key: 192, Value: 128, Rotated: 64, Latent: 512, QueryLatent: 1536,
 				Experts: 256, ExpertFF: 2048, SharedFF: 2048, FF: 18432,
 			},
@@ -150,35 +161,18 @@ func (r *routed) set(key, value string) error {
 
 // header returns the header of a file of the shape, in its type.
 func (r *routed) header() (*gguf.File, error) {
-	family, ok := arch.Named(r.arch)
-	if !ok {
-		return nil, fmt.Errorf("family %s is not there", r.arch)
-	}
 	z := r.sizes
 	h := &header{zeros: make([]byte, 4*max(z.Vocab, z.Experts*max(z.Embd, z.ExpertFF)))}
-	add := func(prefix string, list []arch.Tensor, skip func(name string) bool) {
-		for _, t := range list {
-			if t.Optional && !slices.Contains(r.optional, t.Name) || skip(t.Name) {
-				continue
-			}
-			shape := family.Shape(t.Name, z)
-			slices.Reverse(shape)
-			h.tensor(prefix+t.Name, shape)
-		}
+	k := &nn.Keys{File: gguf.Describe(r.name, "GGUF", r.keys(), nil), Arch: r.arch}
+	b := nn.NewLister(k.File, nn.Plan{Layer: func(int) nn.LayerPlan { return nn.LayerPlan{} }}, r.held)
+	family.Open(k, b)
+	if err := cmp.Or(k.Err, b.Err); err != nil {
+		return nil, err
 	}
-	add("", family.Outer, func(string) bool { return false })
-	if _, ok := family.Outside("output.weight"); !ok {
-		h.tensor("output.weight", []int{z.Embd, z.Vocab})
+	for _, t := range b.Listed() {
+		h.tensor(t.Name, t.Shape)
 	}
-	for l := range z.Layers {
-		add(fmt.Sprintf("blk.%d.", l), family.Block, func(name string) bool {
-			if l < r.lead {
-				return strings.Contains(name, "exp") || strings.HasPrefix(name, "ffn_gate_inp")
-			}
-			return name == nameGate || name == nameUp || name == nameDown
-		})
-	}
-	f := gguf.Describe(r.name, "GGUF", r.keys(&family), h.tensors)
+	f := gguf.Describe(r.name, "GGUF", k.File.Keys, h.tensors)
 	out, err := convert.ParseOutput(r.output)
 	if err != nil {
 		return nil, err
@@ -193,8 +187,29 @@ func (r *routed) header() (*gguf.File, error) {
 	return f, nil
 }
 
+// held says which tensors the model has of those that files may lack: see nn.NewLister.
+func (r *routed) held(name string) *gguf.Tensor {
+	layer, stem := 0, name
+	n, _ := fmt.Sscanf(name, "blk.%d.%s", &layer, &stem)
+	switch stem {
+	case "token_embd.weight":
+		return &gguf.Tensor{Shape: []int{r.sizes.Embd, r.sizes.Vocab}}
+	case "output.weight", "attn_k_b.weight", "ffn_gate.weight":
+		return &gguf.Tensor{}
+	case "ffn_gate_inp.weight":
+		if layer < r.lead {
+			return nil
+		}
+		return &gguf.Tensor{}
+	}
+	if n == 2 && slices.Contains(r.optional, stem) {
+		return &gguf.Tensor{}
+	}
+	return nil
+}
+
 // keys returns the metadata that models are read by.
-func (r *routed) keys(f *arch.Family) []gguf.KV {
+func (r *routed) keys() []gguf.KV {
 	z := r.sizes
 	list := []gguf.KV{{Key: "general.architecture", Value: r.arch}, {Key: "general.name", Value: r.name}}
 	set := func(name string, v any) { list = append(list, gguf.KV{Key: r.arch + "." + name, Value: v}) }
@@ -208,7 +223,7 @@ func (r *routed) keys(f *arch.Family) []gguf.KV {
 	count("block_count", z.Layers)
 	count("feed_forward_length", z.FF)
 	count("attention.head_count", z.Heads)
-	set(f.EpsilonKey(), float32(1e-6))
+	set("attention.layer_norm_rms_epsilon", float32(1e-6))
 	count("rope.dimension_count", z.Rotated)
 	count("expert_count", z.Experts)
 	count("expert_used_count", r.used)
@@ -220,7 +235,7 @@ func (r *routed) keys(f *arch.Family) []gguf.KV {
 	if z.SharedFF > 0 {
 		count("expert_shared_count", z.SharedFF/z.ExpertFF)
 	}
-	if !f.Latent {
+	if z.Latent == 0 {
 		count("attention.head_count_kv", z.KVHeads)
 		count("attention.key_length", z.Key)
 		count("attention.value_length", z.Value)

@@ -10,15 +10,15 @@ import (
 type canvas interface {
 	title(s string)
 	rect(x, y, w, h float64, fill ink)
-	line(points []point, width float64, dashed bool, stroke ink, name string) // name is shown where the medium can
+	line(points []point, width float64, dashed bool, stroke ink, name string) // name is shown if the medium can
 	text(x, y float64, s string, size float64, anchor anchor, fill ink)       // y is the baseline
 	picture(x, y, w, h float64, img image.Image)                              // scaled without smoothing
 }
 
 type point struct{ x, y float64 }
 
-// ink is a role, whose colour an SVG takes from the page's style sheet (so that it follows dark mode), or, without
-// a role, a colour.
+// ink is a role, which an SVG colours by the page's style sheet (so that it follows dark mode), or, without a role, a
+// colour.
 type ink struct {
 	role  string
 	color color.NRGBA // of the role on white
@@ -75,8 +75,8 @@ func shade(colours []color.NRGBA, v float64) color.NRGBA {
 	return color.NRGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 255}
 }
 
-// few are colours that differ for everybody, on white and on black, of as many layers as are labelled one by one: those
-// of Okabe and Ito, "Color Universal Design" (2008), without black, and with a violet and a brown for its yellow.
+// few are colours that everybody can distinguish, on white and on black, for as many layers as get labels: those of
+// Okabe and Ito, "Color Universal Design" (2008), without black, and with a violet and a brown for its yellow.
 var few = []color.NRGBA{
 	{0, 114, 178, 255},
 	{230, 159, 0, 255},
@@ -88,8 +88,8 @@ var few = []color.NRGBA{
 	{140, 110, 80, 255},
 }
 
-// depth returns the colour of a layer's curve: one of few, or else of a map, first to last; the ends of the map that
-// vanish on white or black are left out.
+// depth returns the colour of a layer's curve: one of few, or else of a map, first to last, without the ends of the map
+// that vanish on white or black.
 func depth(layer, layers int) ink {
 	if layers <= len(few) {
 		return ink{color: few[layer]}

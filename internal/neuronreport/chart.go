@@ -69,7 +69,7 @@ func (f frame) point(x, y float64) point {
 	return point{f.left + f.width*f.x.at(x), f.top + f.height*(1-f.y.at(y))}
 }
 
-// draw draws title, grid, ticks and names of the axes; what lies in the frame is drawn over it.
+// draw draws title, grid, ticks and names of the axes; the frame's content is drawn over it.
 func (f frame) draw(c canvas, title string) {
 	c.title(title)
 	for _, t := range f.x.ticks {
@@ -125,7 +125,7 @@ type mark struct {
 	name string
 }
 
-// key draws a bar of colours beside the frame: colour(0) at the foot, named by marks.
+// key draws a bar of colours next to the frame: colour(0) at the foot, named by marks.
 func (f frame) key(c canvas, title string, colour func(v float64) ink, marks []mark) {
 	const steps = 64
 	height := min(f.height, 220)

@@ -15,7 +15,7 @@ const samples = 120
 // Curves writes a PNG: for every layer, the share of activations that its hottest neurons make.
 func (p *Report) Curves(w io.Writer) error { return p.picture(w, curvesHeight, p.drawCurves) }
 
-// Ranks writes a PNG: for every layer, frequency by rank on logarithmic axes, where a power law is a straight line.
+// Ranks writes a PNG: for every layer, frequency by rank on logarithmic axes; a power law is a straight line.
 func (p *Report) Ranks(w io.Writer) error { return p.picture(w, curvesHeight, p.drawRanks) }
 
 // HeatMap writes a PNG: layers by neurons, hottest first, coloured by frequency.
@@ -23,7 +23,7 @@ func (p *Report) HeatMap(w io.Writer) error { return p.picture(w, p.mapHeight(),
 
 const curvesHeight = 400.0 // of the frame
 
-// picture draws on a PNG whose frame is so high.
+// picture draws on a PNG with a frame of this height.
 func (p *Report) picture(w io.Writer, height float64, draw func(canvas)) error {
 	r := newRaster(chartWidth, marginTop+height+marginFoot)
 	draw(r)
@@ -124,8 +124,8 @@ func (f frame) line(c canvas, values []point, dashed bool, stroke ink, name stri
 	c.line(points, 1.6, dashed, stroke, name)
 }
 
-// layerKey names the layers of curves: few of them on the curves and beside the chart, many by their colours, the first
-// at the foot. curves are values of the axes, empty where none was drawn.
+// layerKey names the layers of curves: few of them on the curves and next to the chart, many by their colours, the
+// first at the foot. curves are values of the axes, empty if none was drawn.
 func (p *Report) layerKey(c canvas, f frame, curves [][]point) {
 	n := len(p.Figures)
 	if n <= len(few) {
@@ -133,7 +133,7 @@ func (p *Report) layerKey(c canvas, f frame, curves [][]point) {
 			f.tag(c, point{f.left + f.width + 18, f.top + 22*float64(l)}, l, n, p.Figures[l].Layer)
 			c.text(f.left+f.width+42, f.top+22*float64(l)+12, fmt.Sprintf("layer %d", p.Figures[l].Layer), textSize, start, label)
 			if len(values) > 0 {
-				at := f.along(values, 0.1+0.7*(float64(l)+0.5)/float64(n)) // each elsewhere, so that they do not meet
+				at := f.along(values, 0.1+0.7*(float64(l)+0.5)/float64(n)) // at different places, so that they do not meet
 				f.tag(c, point{at.x - tagWidth/2, at.y - tagHeight/2}, l, n, p.Figures[l].Layer)
 			}
 		}
@@ -146,7 +146,7 @@ func (p *Report) layerKey(c canvas, f frame, curves [][]point) {
 	f.key(c, "layer", func(v float64) ink { return depth(int(math.Round(v*1000)), 1001) }, marks)
 }
 
-// mapHeight returns the heat map's height: layers stay apart where there are few and still fit where there are many.
+// mapHeight returns the heat map's height: few layers stay apart, and many still fit.
 func (p *Report) mapHeight() float64 {
 	return min(max(float64(18*len(p.Figures)), 160), 560)
 }
@@ -178,7 +178,8 @@ func (p *Report) drawMap(c canvas) {
 		[]mark{{1, "100 %"}, {2.0 / 3, "10 %"}, {1.0 / 3, "1 %"}, {0, "≤ 0.1 %"}})
 }
 
-// cells returns the heat map itself: a row a layer, a column the mean frequency of as many neurons as share it.
+// cells returns the heat map itself: a row for each layer, a column for the mean frequency of the neurons that share
+// it.
 func (p *Report) cells() image.Image {
 	const most = 720
 	columns := 1

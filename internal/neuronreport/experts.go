@@ -17,20 +17,20 @@ type ExpertFigures struct {
 	Experts   int              `json:"experts"`
 	Used      int              `json:"used"`            // by a token
 	Unused    int              `json:"unused"`          // by every token
-	Entropy   float64          `json:"entropy"`         // bits of a use's expert; the logarithm of Experts where all are used alike
+	Entropy   float64          `json:"entropy"`         // bits of a use's expert; the logarithm of Experts if all are used alike
 	Quarter   float64          `json:"hottest_quarter"` // uses that the hottest quarter of experts has
 	Half      float64          `json:"hottest_half"`
 	Ranked    []float64        `json:"tokens_by_rank"` // share of tokens that use each expert, the hottest first
-	Again     []float64        `json:"again"`          // uses that are repeated so many tokens later, by neuron.Lags
+	Again     []float64        `json:"again"`          // shares of uses that are repeated this many tokens later, by neuron.Lags
 	Chance    float64          `json:"chance"`         // what Again would be if tokens chose independently
 	Run       float64          `json:"run"`            // tokens in a row that use an expert, mean
 	Agreement neuron.Agreement `json:"agreement"`      // between texts
 	Law       neuron.PowerLaw  `json:"power_law"`
-	Inactive  *float64         `json:"inactive,omitempty"` // (token, neuron) pairs of used experts; nil where neurons were not counted or no expert was used
-	Share80   *float64         `json:"share_80,omitempty"` // of the neurons of all experts, that make 80 % of activations
+	Inactive  *float64         `json:"inactive,omitempty"` // share of (token, neuron) pairs of used experts; nil if neurons were not counted or no expert was used
+	Share80   *float64         `json:"share_80,omitempty"` // share of the neurons of all experts that make 80 % of activations
 }
 
-// NewExperts checks x and computes its figures. The report has experts in place of neurons.
+// NewExperts checks x and computes its figures. The report has experts instead of neurons.
 func NewExperts(model string, x *neuron.Experts) (*Report, error) {
 	if err := x.Check(); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func NewExperts(model string, x *neuron.Experts) (*Report, error) {
 	return p, nil
 }
 
-// expertFigures returns those of layer l, which is the i-th that has experts.
+// expertFigures returns those of layer l, the i-th with experts.
 func expertFigures(x *neuron.Experts, s *neuron.Stats, i, l int, law neuron.PowerLaw) ExpertFigures {
 	y := &x.Layers[l]
 	n := y.Count()
@@ -70,7 +70,7 @@ func expertFigures(x *neuron.Experts, s *neuron.Stats, i, l int, law neuron.Powe
 	return f
 }
 
-// terms are what a report calls its things.
+// terms are a report's words.
 type terms struct {
 	thing, things, events string
 	rank, often, heat     string // titles
@@ -88,7 +88,7 @@ func (t terms) titles() map[string]string {
 	return map[string]string{"thing": t.thing, "things": t.things, "Things": strings.ToUpper(t.things[:1]) + t.things[1:], "events": strings.ToLower(t.events)}
 }
 
-// textNames returns one line about the texts that uses were counted in.
+// textNames returns one line about the texts with counted uses.
 func (p *Report) textNames() string {
 	line := ""
 	for i, t := range p.Use.Texts {
@@ -116,7 +116,7 @@ func (p *Report) expertText(w io.Writer) error {
 	return err
 }
 
-// What the table's columns mean.
+// Legends of the table's columns.
 const (
 	expertNotes = `
 entropy        of a use's expert, in bits, and the most that it could be
@@ -161,7 +161,7 @@ func (p *Report) expertTable(w io.Writer) error {
 	return err
 }
 
-// at returns the share of uses that are repeated so many tokens later.
+// at returns the share of uses that are repeated this many tokens later.
 func (f *ExpertFigures) at(lag int) float64 { return f.Again[slices.Index(neuron.Lags(), lag)] }
 
 // After1, After8 and After64 return that for the page.
@@ -192,8 +192,8 @@ func (p *Report) expertJSON() ([]byte, error) {
 	}{p.Model, p.Stats.Tokens, texts, p.Facts, neuron.Lags(), p.Experts})
 }
 
-// Reuse writes a PNG: for every layer, the share of uses whose expert is used again some tokens later. The report must
-// be of experts.
+// Reuse writes a PNG: for every layer, the share of uses of an expert that is used again some tokens later. The report
+// must be of experts.
 func (p *Report) Reuse(w io.Writer) error { return p.picture(w, curvesHeight, p.drawReuse) }
 
 func (p *Report) drawReuse(c canvas) {

@@ -11,15 +11,15 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
 )
 
-// Report is a model's neurons and what is said about them.
+// Report is a model's neurons and facts about them.
 type Report struct {
 	Model      string // name of the model or its file; it comes from outside
 	Stats      *neuron.Stats
 	Figures    []Figures   // [layer]
-	Facts      []Fact      // further lines at the head of the report
-	Predictors []Predictor // [layer]; nil where the model has none
+	Facts      []Fact      // more lines at the head of the report
+	Predictors []Predictor // [layer]; nil if the model has none
 
-	// Of a model with experts Stats and Figures are of its experts, in the layers that have some; else these are nil.
+	// For a model with experts Stats and Figures are of its experts, in the layers that have some; else these are nil.
 	Use     *neuron.Experts
 	Experts []ExpertFigures // [figures]
 }
@@ -43,10 +43,10 @@ type Predictor struct {
 	Accuracy  float64 `json:"accuracy"`  // of all (token, neuron) pairs
 }
 
-// AlwaysOnShare is from which share of tokens on a neuron is counted as always on.
+// AlwaysOnShare is the share of tokens from which on a neuron counts as always on.
 const AlwaysOnShare = 0.99
 
-// quantiles are the shares of activations whose neurons are counted.
+// quantiles are the shares of activations for which neurons are counted.
 var quantiles = []float64{0.5, 0.8, 0.9, 0.99}
 
 // Figures describe a layer. Shares are 0…1.
@@ -103,8 +103,8 @@ func figures(s *neuron.Stats, l int) Figures {
 	return f
 }
 
-// Overall returns the figures of all layers: counts added up, shares as means over layers but for the sparsity, which
-// is that of all pairs. It has no power law.
+// Overall returns the figures of all layers: sums of counts, means of shares, and the sparsity of all pairs. It has no
+// power law.
 func (p *Report) Overall() Figures {
 	all := Figures{Layer: -1, Sparsity: p.Stats.Overall()}
 	n := float64(len(p.Figures))

@@ -41,10 +41,10 @@ func (r *raster) rect(x, y, w, h float64, fill ink) {
 	r.paint(fill)
 }
 
-// polygon adds a polygon, clockwise, to what paint will fill; overlapping ones are filled once.
+// polygon adds a polygon, clockwise, to those that paint will fill; overlapping ones are filled once.
 func (r *raster) polygon(points ...point) { r.shape = append(r.shape, points) }
 
-// paint fills the polygons within the smallest rectangle that holds them: the cost is that of its area.
+// paint fills the polygons within their bounding rectangle: the cost is that of its area.
 func (r *raster) paint(i ink) {
 	bounds := image.Rectangle{}
 	for _, polygon := range r.shape {

@@ -10,7 +10,7 @@ import (
 //go:embed report.html
 var page string
 
-// Report writes one HTML page with everything: it loads nothing from elsewhere, and its content policy forbids it to.
+// Report writes one HTML page with everything: it loads nothing from elsewhere, and its content policy forbids it.
 func (p *Report) Report(w io.Writer) error {
 	if p.Predictors != nil && len(p.Predictors) != len(p.Figures) {
 		return fmt.Errorf("%d predictors for %d layers", len(p.Predictors), len(p.Figures))

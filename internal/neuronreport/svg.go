@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// svg is a canvas that writes SVG, to be placed in a page whose style sheet colours the roles.
+// svg is a canvas that writes SVG, for a page with a style sheet that colours the roles.
 type svg struct{ b strings.Builder }
 
 // newSVG leaves the strip of the title out: the page has its own headings.

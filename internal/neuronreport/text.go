@@ -31,7 +31,7 @@ func (p *Report) Text(w io.Writer) error {
 	return err
 }
 
-// Table writes the figures as text, one line a layer.
+// Table writes the figures as text, one line for each layer.
 func (p *Report) Table(w io.Writer) error {
 	if p.Experts != nil {
 		return p.expertTable(w)
@@ -55,7 +55,7 @@ func (p *Report) Table(w io.Writer) error {
 	return err
 }
 
-// predictorTable writes how layers are predicted, one line a layer, and the predictors' bytes.
+// predictorTable writes how layers are predicted, one line for each layer, and the predictors' bytes.
 func (p *Report) predictorTable(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "\n%5s %8s %9s %9s %8s %8s %9s %9s %10s\n",
 		"layer", "mode", "rank", "always on", "recall", "by count", "precision", "accuracy", "predictor")

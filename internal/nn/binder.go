@@ -172,7 +172,7 @@ func (b *Binder) claim(name string) *gguf.Tensor {
 	name = b.prefix + name
 	t := b.binding.tensor(name)
 	if t == nil && b.held != nil {
-		t = &gguf.Tensor{Name: name, Type: quant.F32}
+		t = &gguf.Tensor{Name: name}
 	}
 	if t == nil {
 		b.Fail("tensor %q is missing: the file is incomplete, or not of the architecture that it names; download or convert it again", name)

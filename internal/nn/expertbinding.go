@@ -107,6 +107,9 @@ func (b *Binder) GivenExperts(name string, vocab, used, n int) *compute.Matrix {
 	if t == nil {
 		return nil
 	}
+	if b.held != nil {
+		t.Type = quant.I32
+	}
 	if t.Type != quant.I32 {
 		b.Fail("tensor %q: experts' numbers of type %s are not supported; I32 is", t.Name, t.Type)
 		return nil
@@ -183,7 +186,7 @@ func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 		}
 	}
 	w, plan := &x.Weights, &b.plan.Experts
-	w.Act, w.Before, w.Exact = s.Act, s.Before, plan.Exact
+	w.Act, w.Before, w.Exact, w.Skip = s.Act, s.Before, plan.Exact, plan.Skip
 	width := s.Width
 	if s.Latent > 0 {
 		width = s.Latent
@@ -319,13 +322,8 @@ func (b *Binder) bundle(prior []float64, parts ...*compute.Matrix) {
 	if b.Err != nil || b.outline {
 		return
 	}
-	keeper, ok := b.Dev.(compute.UnitKeeper)
-	if !ok {
-		b.Fail("%s cannot compute with weights on disk", b.Dev.Name())
-		return
-	}
 	bound := slices.DeleteFunc(parts, func(m *compute.Matrix) bool { return m == nil })
-	b.Err = keeper.Bundle(prior, bound...)
+	b.Err = b.Dev.Bundle(prior, bound...)
 }
 
 // perExpert returns a vector of so many numbers of each of n experts, which may be one for each row of stacked matrices;

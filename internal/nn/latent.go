@@ -152,8 +152,7 @@ func (b *Binder) checkLatent(s LatentShape) bool {
 
 // expands reports whether prompts may have the layer's keys and values made of what is cached.
 func (b *Binder) expands() bool {
-	d, ok := b.Dev.(compute.LatentExpander)
-	return ok && d.ExpandsLatent() && !b.plan.Place.Attention
+	return !b.outline && b.Dev.ExpandsLatent() && !b.plan.Place.Attention
 }
 
 // Forward returns the residual and attention of in, as Attention.Forward does. [n, n_embd] of each

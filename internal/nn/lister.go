@@ -5,7 +5,7 @@ import "github.com/powerinfer-go/powerinfer/internal/gguf"
 // NewLister returns a binder that takes no tensors, but lists those that the program would take of a file with f's keys,
 // in their shapes. held answers what the binder would ask the file: it returns a tensor of that name if the model is to
 // have it, else nil. What the program needs is listed, whatever held says. The tensor's shape is that of the file where
-// no key tells it, such as the rows of the table of tokens; else it may be empty. Most are F32.
+// no key tells it, such as the rows of the table of tokens; else it may be empty.
 func NewLister(f *gguf.File, plan Plan, held func(name string) *gguf.Tensor) *Binder {
 	b := NewOutline(f, plan)
 	b.held = held
@@ -21,7 +21,7 @@ func (b *binding) tensor(name string) *gguf.Tensor {
 		return b.File.Tensor(name)
 	}
 	if t := b.held(name); t != nil {
-		return &gguf.Tensor{Name: name, Type: t.Type, Shape: t.Shape}
+		return &gguf.Tensor{Name: name, Shape: t.Shape}
 	}
 	return nil
 }

@@ -8,15 +8,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/family"
 )
 
 // TestNoModels holds that nothing in the package is named after a model: neither what it declares nor what its comments
 // say. They may name llama.cpp and papers.
 func TestNoModels(t *testing.T) {
 	names := map[string]bool{}
-	for _, f := range arch.All() {
-		lineage, _, _ := strings.Cut(f.Name, "-")
+	for _, name := range family.Names() {
+		lineage, _, _ := strings.Cut(name, "-")
 		if lineage = strings.TrimRight(lineage, "0123456789_"); len(lineage) > 3 && lineage != "mamba" && lineage != "step" && lineage != "deci" { // a layer, what a pass computes, and the beginning of words
 			names[lineage] = true
 		}

@@ -112,7 +112,7 @@ func (p *Pass) Layer(i int) {
 func (p *Pass) Stop() { p.verbs = compute.NewVerbs(Nothing{}) }
 
 // Nothing does no operation. A pass over it shows which activations the pass needs.
-type Nothing struct{}
+type Nothing struct{ compute.Unforeseeing }
 
 // Do implements compute.Executor.
 func (Nothing) Do(compute.Op) {}

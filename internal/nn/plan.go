@@ -51,6 +51,7 @@ type ExpertPlan struct {
 	Used  bool      // the experts' predictors are bound
 	Disk  bool      // those in RAM stay on disk, and the device keeps in RAM what is used most
 	Prior []float64 // see compute.Prior
+	Skip  compute.Skip
 }
 
 // Parts are what a layer consists of; what it lacks is nil.

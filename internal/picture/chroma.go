@@ -2,13 +2,13 @@ package picture
 
 import "image"
 
-// ycc reads a picture of luma and chroma. Where chroma has fewer samples it is interpolated as the reference decoders
-// do: libjpeg ("fancy upsampling") and libwebp. The nearest sample would colour the edges of letters.
+// ycc reads a picture of luma and chroma. If chroma has fewer samples it is interpolated as in the reference decoders,
+// libjpeg ("fancy upsampling") and libwebp. The nearest sample would colour the edges of letters.
 type ycc struct {
 	*image.YCbCr
 	alpha       []byte // of each pixel; nil: opaque
 	alphaStride int
-	webp        bool // luma from 16 to 235, where JPEG's runs from 0 to 255
+	webp        bool // luma from 16 to 235; JPEG's is from 0 to 255
 
 	cb, cr []byte // of a row
 	sums   []int32
@@ -69,7 +69,7 @@ func (m *ycc) chroma(dst, plane []byte, y int) {
 	}
 }
 
-// shares returns how many columns and rows of pixels have one sample of chroma.
+// shares returns how many columns and rows of pixels share a sample of chroma.
 func shares(ratio image.YCbCrSubsampleRatio) (across, down int) {
 	switch ratio {
 	case image.YCbCrSubsampleRatio422:
@@ -94,8 +94,8 @@ func upsampleDown(dst, near, next []byte, y int) {
 	}
 }
 
-// upsampleAcross is libjpeg's h2v1 and h2v2: three quarters of the near sample, one of its neighbour, both ways where
-// rows are shared, too. Halves are rounded up and down by turns.
+// upsampleAcross is libjpeg's h2v1 and h2v2: three quarters of the near sample, one of its neighbour, in both
+// directions if rows are shared, too. Halves are rounded up and down by turns.
 func (m *ycc) upsampleAcross(dst, near, next []byte, down int) {
 	sums, shift, even, odd := m.sums[:len(near)], 2, int32(1), int32(2)
 	for x, v := range near {

@@ -21,8 +21,8 @@ func sized(c image.Config, err error) (header, error) {
 	return header{width: c.Width, height: c.Height, deep: 8}, err
 }
 
-// mostScans bounds the scans of a JPEG file. Each goes over all pixels, however few bytes it has; usual files have up
-// to 20.
+// mostScans bounds the scans of a JPEG file. Each covers all pixels, however few bytes it has; usual files have up to
+// 20.
 const mostScans = 100
 
 func jpegHeader(data []byte) (header, error) {
@@ -53,7 +53,7 @@ func jpegHeader(data []byte) (header, error) {
 	return h, nil
 }
 
-// jpegDecode reads files without their end mark, too, as browsers do: cameras and chats lose it.
+// jpegDecode also reads files without their end mark, as browsers do: cameras and chats lose it.
 func jpegDecode(data []byte) (image.Image, error) {
 	return jpeg.Decode(io.MultiReader(bytes.NewReader(data), strings.NewReader("\xff\xd9")))
 }
@@ -63,7 +63,7 @@ func segments(data []byte) iter.Seq2[byte, []byte] {
 	return func(yield func(byte, []byte) bool) {
 		for at := 2; at+4 <= len(data); {
 			switch marker := data[at+1]; {
-			case data[at] != 0xff: // pixels of a scan, or what the decoder will refuse
+			case data[at] != 0xff: // pixels of a scan, or something that the decoder will refuse
 				skip := bytes.IndexByte(data[at:], 0xff)
 				if skip < 0 {
 					return
@@ -171,7 +171,7 @@ func webpDecode(data []byte) (image.Image, error) {
 	if width > c.Width-x || height > c.Height-y {
 		return nil, errors.New("its first frame is larger than its canvas")
 	}
-	// A file of its own: the header that says whether there is a channel of transparency, and the frame's chunks.
+	// A separate file: the header with the flag of transparency, and the frame's chunks.
 	extended := make([]byte, 18, 18+len(frame))
 	copy(extended, "VP8X\x0a\x00\x00\x00")
 	copy(extended[12:], frame[6:12])
@@ -190,7 +190,7 @@ func webpDecode(data []byte) (image.Image, error) {
 	return moved{lossy(m), image.Pt(x, y)}, nil
 }
 
-// moved is a picture whose upper left corner is elsewhere.
+// moved is a picture with its upper left corner elsewhere.
 type moved struct {
 	image.Image
 	at image.Point

@@ -26,8 +26,8 @@ const (
 	DefaultPixels = 48 << 20
 )
 
-// maxSide bounds a picture's sides, as JPEG does. A file of few bytes may say that a picture is a pixel wide and as high as
-// Pixels allows, and resizing goes through one of the new width and the old height.
+// maxSide bounds a picture's sides, as JPEG does. A small file may claim to be a pixel wide and as high as Pixels
+// allows, and resizing passes through a picture of the new width and the old height.
 const maxSide = 1<<16 - 1
 
 // An Error says in one sentence what is wrong with a picture's file and what to do. The fault is in the file: a server
@@ -54,11 +54,11 @@ type format struct {
 	decode func(data []byte) (image.Image, error)
 }
 
-// A header is what a file says before its pixels.
+// A header is the information before the pixels.
 type header struct {
 	width, height int
 	exif          []byte // may hold the orientation; nil if there is none
-	least         int    // bytes that a whole file of so many pixels has at least
+	least         int    // least bytes of a whole file with this many pixels
 	deep          int    // bytes of memory that decoding takes for each pixel, without the Image
 }
 
@@ -83,13 +83,13 @@ func formats() []format {
 // Decode reads a JPEG, PNG, GIF, WebP or BMP file; of an animation its first frame. Limits are checked before pixels
 // are decoded. Its errors are of the type *Error.
 //
-// The pixels are those of Pillow, as near as the decoders allow: those of a lossless file and of WebP exactly, those of
-// a JPEG within rounding. Of 16 bits a channel the upper 8 are kept; colour profiles are not applied. The picture is
-// upright: it is turned and mirrored as its EXIF orientation says (ImageOps.exif_transpose).
+// The pixels are Pillow's, as near as the decoders allow: exactly for lossless files and WebP, within rounding for
+// JPEG. Channels of 16 bits keep their upper 8; colour profiles are not applied. The picture is turned and mirrored by
+// its EXIF orientation (ImageOps.exif_transpose).
 //
-// What is transparent is over white, as Qwen's and Mistral's own tools (qwen_vl_utils, mistral_common) and vLLM show it
-// to their models. The convert("RGB") of transformers and stb_image in llama.cpp drop transparency instead, so that
-// colours appear that nobody has seen: black text on a clear ground becomes black on black.
+// Transparent parts are drawn over white, as Qwen's and Mistral's own tools (qwen_vl_utils, mistral_common) and vLLM
+// do. convert("RGB") in transformers and stb_image in llama.cpp drop transparency instead and show colours that nobody
+// has seen: black text on a clear ground becomes black on black.
 func Decode(data []byte, limits Limits) (*Image, error) {
 	f, h, err := begin(data, limits)
 	if err != nil {
@@ -104,8 +104,8 @@ func Decode(data []byte, limits Limits) (*Image, error) {
 	return m.upright(orientation(h.exif)), nil
 }
 
-// Cost returns about how many bytes of memory Decode takes for a file, the Image included. Its errors are those of Decode
-// that are known before a pixel is decoded.
+// Cost returns about how many bytes of memory Decode takes for a file, the Image included. Its errors are those that
+// Decode finds before it decodes a pixel.
 func Cost(data []byte, limits Limits) (int64, error) {
 	_, h, err := begin(data, limits)
 	if err != nil {
@@ -113,12 +113,12 @@ func Cost(data []byte, limits Limits) (int64, error) {
 	}
 	deep := h.deep + 3
 	if h.exif != nil {
-		deep += 3 // it may have to be turned
+		deep += 3 // it may have to be rotated
 	}
 	return int64(h.width) * int64(h.height) * int64(deep), nil
 }
 
-// begin returns the format of a file, and what it says before its pixels.
+// begin returns the format of a file, and its header.
 func begin(data []byte, limits Limits) (*format, header, error) {
 	most, pixels := limits.Bytes, limits.Pixels
 	if most == 0 {
@@ -150,7 +150,7 @@ func (f *format) begin(data []byte, pixels int) (header, error) {
 		return h, errorf("the picture has %d x %d pixels, more than the %d that are allowed; make it smaller", h.width, h.height, pixels)
 	case max(h.width, h.height) > maxSide:
 		return h, errorf("the picture has %d x %d pixels, and a side may have %d; cut it into several", h.width, h.height, maxSide)
-	case len(data) < h.least: // refused before there is memory for the pixels
+	case len(data) < h.least: // refused before memory for the pixels is allocated
 		return h, f.damaged(fmt.Errorf("%d bytes are too few for %d x %d pixels", len(data), h.width, h.height))
 	}
 	return h, nil

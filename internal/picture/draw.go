@@ -22,8 +22,7 @@ func (m *Image) draw(from image.Image) {
 	}
 }
 
-// reader returns a function that writes the pixels of a row from (x, y) on, those that are transparent over what is
-// there.
+// reader returns a function that writes the pixels of a row from (x, y) on, transparent ones over the present ones.
 func reader(from image.Image) func(dst []byte, x, y int) {
 	switch from := from.(type) {
 	case *image.YCbCr:
@@ -44,7 +43,7 @@ func reader(from image.Image) func(dst []byte, x, y int) {
 				dst[i], dst[i+1], dst[i+2] = src[0], src[0], src[0]
 			}
 		}
-	case *image.RGBA: // opaque: of files without a channel of transparency
+	case *image.RGBA: // opaque: from files without a channel of transparency
 		return func(dst []byte, x, y int) {
 			for i, src := 0, from.Pix[from.PixOffset(x, y):]; i < len(dst); i, src = i+3, src[4:] {
 				copy(dst[i:i+3], src[:3])
@@ -104,7 +103,7 @@ func by255(v uint32) uint32 {
 	return (v>>8 + v) >> 8
 }
 
-// over writes a colour over dst, as thick as alpha says.
+// over blends a colour over dst with this alpha.
 func over(dst []byte, r, g, b, alpha byte) {
 	a := uint32(alpha)
 	for c, v := range [3]byte{r, g, b} {

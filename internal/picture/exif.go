@@ -8,7 +8,7 @@ import (
 // exifMark precedes the TIFF structure of EXIF in JPEG, and in some files of other formats.
 const exifMark = "Exif\x00\x00"
 
-// orientation returns the value of EXIF's tag Orientation, 1 to 8. It is 1, upright, where there is none.
+// orientation returns the value of EXIF's tag Orientation, 1 to 8; 1, upright, if there is none.
 func orientation(exif []byte) int {
 	exif = bytes.TrimPrefix(exif, []byte(exifMark))
 	if len(exif) < 8 {
@@ -52,7 +52,7 @@ func (m *Image) upright(orientation int) *Image {
 	if orientation == 1 {
 		return m
 	}
-	// Where the stored pixel (x, y) goes: first mirrored, then, from 5 on, rows and columns change places.
+	// The destination of the stored pixel (x, y): first mirrored, then, from 5 on, with rows and columns exchanged.
 	mirrorX := orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8
 	mirrorY := orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7
 	to := Blank(m.Width, m.Height, [3]byte{})

@@ -5,8 +5,8 @@ import "math"
 // Interpolation says how a grid comes to another size, in the words of torch's F.interpolate.
 type Interpolation struct {
 	Filter       Filter // Bilinear or Bicubic (a = -0.75, or -0.5 with Antialias)
-	AlignCorners bool   // the centres of the corners stay where they are, in place of the edges
-	Antialias    bool   // the filter grows where the grid becomes smaller
+	AlignCorners bool   // the centres of the corners stay in place, instead of the edges
+	Antialias    bool   // the filter grows if the grid becomes smaller
 }
 
 // Interpolate writes the grid src, [srcHeight][srcWidth][n], to dst, [dstHeight][dstWidth][n]. The source is torch's

@@ -1,5 +1,5 @@
-// Package picture reads files of pictures and brings pictures to other sizes. It knows no model: a tower says which
-// size, filter and patches it wants.
+// Package picture reads files of pictures and resizes pictures. It knows no model: a tower says which size, filter and
+// patches it needs.
 package picture
 
 import (
@@ -14,7 +14,7 @@ type Image struct {
 	Pix           []byte // [Height][Width][3]
 }
 
-// Marked is a text in which marks stand for pictures.
+// Marked is a text with marks in the places of pictures.
 type Marked struct {
 	Text     string
 	Mark     string   // of each picture; empty: there are none
@@ -58,7 +58,7 @@ func (m *Image) Crop(x, y, w, h int) *Image {
 	return c
 }
 
-// Paste writes another picture over this one, its upper left corner at (x, y). What is outside is left out.
+// Paste writes another picture over this one, its upper left corner at (x, y). Parts outside are left out.
 func (m *Image) Paste(x, y int, of *Image) {
 	x0, x1 := max(x, 0), min(x+of.Width, m.Width)
 	y0, y1 := max(y, 0), min(y+of.Height, m.Height)

@@ -20,7 +20,7 @@ type kernel struct {
 
 func triangle(x float64) float64 { return max(0, 1-math.Abs(x)) }
 
-// cubic rounds each product, so that no processor fuses it with a sum and weights are the same everywhere.
+// cubic rounds each product, so that no CPU fuses it with a sum and weights are the same everywhere.
 func cubic(a float64) func(x float64) float64 {
 	return func(x float64) float64 {
 		switch x = math.Abs(x); {
@@ -38,14 +38,14 @@ var kernels = [...]kernel{
 	Bicubic:  {2, cubic(-0.5)},
 }
 
-// A window is the part of a row or column that makes one new pixel: weights of the pixels from start on.
+// A window is the part of a row or column for one new pixel: weights of the pixels from start on.
 type window struct {
 	start   int
 	weights []float64
 }
 
-// windows returns the windows of every new pixel, step old ones apart; the weights of each add up to 1. A kernel grows
-// with the step where pixels become fewer (antialias).
+// windows returns the windows of all new pixels, step old ones apart; the weights of each add up to 1. A kernel grows
+// with the step if there are fewer new pixels (antialias).
 func windows(from, to int, step float64, k kernel) []window {
 	grow := max(step, 1)
 	reach := float64(k.reach * grow)
@@ -70,8 +70,8 @@ func windows(from, to int, step float64, k kernel) []window {
 	return all
 }
 
-// Resize returns the picture at another size, at least one pixel each way. The bytes are Pillow's (Image.resize of an RGB
-// image, src/libImaging/Resample.c).
+// Resize returns the picture at another size, at least one pixel in each direction. The bytes are Pillow's
+// (Image.resize of an RGB image, src/libImaging/Resample.c).
 func (m *Image) Resize(width, height int, f Filter) *Image {
 	width, height = max(width, 1), max(height, 1)
 	if width == m.Width && height == m.Height {
@@ -109,7 +109,7 @@ func fixed(all []window) []fixedWindow {
 func clip(sum int32) byte { return byte(min(max(sum>>fraction, 0), 255)) }
 
 // across changes the width. Red and blue of a pixel share an integer, so that one product serves both: each sum fits
-// into its 32 bits, with its sign.
+// its 32 bits, with its sign.
 func (m *Image) across(width int, of []fixedWindow) *Image {
 	to := Blank(width, m.Height, [3]byte{})
 	redBlue, green := make([]int64, m.Width), make([]int64, m.Width)

@@ -125,20 +125,31 @@ func TestDiskByHand(t *testing.T) {
 		t.Fatalf("half of the units answer %g of the uses", hits)
 	}
 	d := p.Disk
-	if d.Bytes != 400 || d.Kept != 400 || p.RAM != 2900 || !near(d.Hits, hits) || !near(d.Units, 4*(1-hits)) || !near(d.Read, 400*(1-hits)) || d.Lacks != 0 {
+	if d.Bytes != 400 || d.Kept != 400 || p.RAM != 2900 || !near(d.Hits, hits) || !near(d.Units, 4*(1-hits)*(1+guessedWrong)) || !near(d.Read, 400*(1-hits)*(1+guessedWrong)) || d.Lacks != 0 {
 		t.Errorf("%+v of %+v", d, p)
 	}
 	// A token uses two of a layer's units: none, one or both are missing. They take 200 µs in RAM, half of it meanwhile if
-	// one is there, and 30 + 200 or 30 + 400 µs on the disk.
-	miss := 1 - hits
-	layer := hits*hits*200 + 2*miss*hits*(230+100) + miss*miss*(430+200)
+	// one is there, and 30 + 200 or 30 + 400 µs on the disk. Some that would be missing were guessed: in the 1000 µs of
+	// attention the disk has time for all guesses.
+	miss := (1 - hits) * (1 - guessedRight)
+	layer := (1-miss)*(1-miss)*200 + 2*miss*(1-miss)*(230+100) + miss*miss*(430+200)
 	for l := range 2 {
-		if got := p.Layers[l]; !near(got.ColdTime, layer*µs) || !near(got.Seconds, (1000+layer)*µs) || got.RAM != 1200 || got.Disk != 200 || !near(got.ReadDisk, 200*miss) {
+		if got := p.Layers[l]; !near(got.ColdTime, layer*µs) || !near(got.Seconds, (1000+layer)*µs) || got.RAM != 1200 || got.Disk != 200 || !near(got.ReadDisk, 200*(1-hits)*(1+guessedWrong)) {
 			t.Errorf("layer %d: %+v, want %g µs", l, got, layer)
 		}
 	}
 	if !near(p.Seconds, (2500+2*layer)*µs) {
 		t.Errorf("%g µs", p.Seconds/µs)
+	}
+	// Of what is left out half of the uses that would be missing are not read.
+	for l := range m.Layers {
+		m.Layers[l].Units.Left = 0.5
+	}
+	if d := price(2900).Disk; !near(d.Hits, hits) || !near(d.Units, 2*(1-hits)*(1+guessedWrong)) {
+		t.Errorf("%+v", d)
+	}
+	for l := range m.Layers {
+		m.Layers[l].Units.Left = 0
 	}
 	// No room at all, and less than what must be in RAM.
 	if p := price(2500); p.Disk.Hits != 0 || p.Disk.Bytes != 800 || p.Disk.Lacks != 0 {
@@ -151,5 +162,34 @@ func TestDiskByHand(t *testing.T) {
 	m.Layers[0].Units.Stay = false
 	if p := price(3100); p.Disk.Bytes != 200 || p.Layers[0].Disk != 0 || p.Layers[1].Disk != 200 {
 		t.Errorf("%+v", p)
+	}
+}
+
+// A disk that is busy with what is needed has little time for guesses, and neurons are guessed not at all.
+func TestGuessesByHand(t *testing.T) {
+	d, u := Rate{Read: 1e6}, Units{Size: 100, Stay: true, InOrder: true}
+	// Two units are needed, and both are missing: reading them takes 200 µs, after which 100 µs of computing are left. In 50
+	// µs of attention and these 100 µs the disk reads 1.5 units of the 1.28 that would be guessed.
+	if right, wrong := d.guesses(&u, 50*µs, 100*µs, 2, 2); !near(right, 2*guessedRight) || !near(wrong, 2*guessedWrong) {
+		t.Errorf("%g and %g", right, wrong)
+	}
+	// With half a unit's computing, in 64 µs in all, it reads half of them.
+	if right, wrong := d.guesses(&u, 14*µs, 50*µs, 2, 2); !near(right, guessedRight) || !near(wrong, guessedWrong) {
+		t.Errorf("%g and %g", right, wrong)
+	}
+	u.InOrder = false
+	if right, wrong := d.guesses(&u, 50*µs, 100*µs, 2, 2); right != 0 || wrong != 0 {
+		t.Errorf("neurons: %g and %g", right, wrong)
+	}
+}
+
+// Where nobody has counted uses, RAM answers what texts usually find there: the shares are a cache's own.
+func TestPriorHits(t *testing.T) {
+	y := Layer{Attention: 1000, Experts: true, Units: Units{Size: 100, InOrder: true, Stay: true, Sometimes: slices.Repeat([]float64{50}, 4), Kept: []float64{1, 0.5, 0.3, 0.2}}}
+	m := Model{Layers: []Layer{y, y}, Head: 500}
+	on := Machine{Stream: 1e6, Rows: 1e6, RAM: 2900, Disk: Rate{Read: 0.5e6}}
+	p, err := Price(&m, &on, slices.Repeat([]compute.Place{{Split: compute.Split{Tier: compute.RAM}}}, 3))
+	if err != nil || !near(p.Disk.Hits, 0.75) {
+		t.Errorf("%+v, %v; want three of four uses answered", p.Disk, err)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // large returns a model of the shape of a 70B one in Q4_0 where units is 28672.
@@ -73,6 +75,7 @@ func greatest(f func(float64) float64, low, high float64) float64 {
 
 // Models too large for exhaustive search are held to the bound, which is below the best placement.
 func TestNearBoundAt80Layers(t *testing.T) {
+	testenv.Thorough(t)
 	r := rand.New(rand.NewPCG(seed, 3))
 	m, on := large(80, 512)
 	for range 12 {

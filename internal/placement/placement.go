@@ -38,6 +38,7 @@ type Units struct {
 	Always    int64     // bytes of each unit that are read for every token, in order: gate rows in exact, everything in dense layers
 	InOrder   bool      // units are so large that each is read at the bandwidth of reading in order, whichever lie beside it: experts
 	Stay      bool      // those that RAM has no room for may stay on the disk, but for Always
+	Left      float64   // share of uses that are left out if their unit would be read from the disk
 	Used      []float64 // [n] shares of tokens that use them; nil: as Sometimes says. It is what is read from the disk, whole
 	Kept      []float64 // [n] shares of tokens that use units as a cache in RAM sees them, largest first, where the units used most are others in each text; nil: as Sometimes says
 	Sometimes []float64 // [n] expected bytes of each unit read for a token beyond Always, hottest first: never rises

@@ -74,7 +74,7 @@ func (m *Machine) AboutOnDisk(o Outline, free int64) (rate float64, err error) {
 	for _, b := range of.Layers[0].Units.Sometimes {
 		used += b / float64(of.Layers[0].Units.Size)
 	}
-	kept := modelcost.FollowedUses(outlineUnits, max(1, int(math.Round(used))))
+	kept := modelcost.CachedUses(outlineUnits, max(1, int(math.Round(used))))
 	for l := range of.Layers {
 		of.Layers[l].Units.Stay, of.Layers[l].Units.Kept = true, kept
 	}

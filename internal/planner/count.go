@@ -16,7 +16,7 @@ import (
 // devices that count, and its forward pass is recorded there, as engine does it with GPUs. infos describe the plan's
 // GPUs.
 func used(b *modelcost.Cost, plan *Plan, infos []vulkan.Info) ([]int64, error) {
-	var gpus []compute.Device
+	var gpus []*vulkan.Device
 	for _, info := range infos {
 		gpus = append(gpus, vulkan.Counter(info))
 	}
@@ -25,7 +25,7 @@ func used(b *modelcost.Cost, plan *Plan, infos []vulkan.Info) ([]int64, error) {
 	}
 	var bytes []int64
 	for _, g := range gpus {
-		bytes = append(bytes, g.(*vulkan.Device).Used())
+		bytes = append(bytes, g.Used())
 	}
 	return bytes, nil
 }
@@ -33,11 +33,11 @@ func used(b *modelcost.Cost, plan *Plan, infos []vulkan.Info) ([]int64, error) {
 // foresee has opened GPUs compile in the background what the model will need of them: first what loading waits for,
 // and then what usual steps take, but for software, which needs the cores itself. Where it cannot be told, that is
 // compiled when it is needed.
-func foresee(b *modelcost.Cost, plan *Plan, gpus []compute.Device) {
-	var twins []compute.Device
+func foresee(b *modelcost.Cost, plan *Plan, gpus []*vulkan.Device) {
+	var twins []*vulkan.Device
 	software := false
 	for _, g := range gpus {
-		twin := g.(*vulkan.Device).Foresight()
+		twin := g.Foresight()
 		software = software || twin.Info().Kind == vulkan.CPU
 		twins = append(twins, twin)
 	}
@@ -47,8 +47,8 @@ func foresee(b *modelcost.Cost, plan *Plan, gpus []compute.Device) {
 }
 
 // rehearsed binds the model's header to GPUs that count and records its forward pass there.
-func rehearsed(b *modelcost.Cost, plan *Plan, gpus []compute.Device) (*model.Model, error) {
-	d := shapes{plan.join(gpus, host{}, &Options{}).(rehearsing)}
+func rehearsed(b *modelcost.Cost, plan *Plan, gpus []*vulkan.Device) (*model.Model, error) {
+	d := shapes{plan.join(gpus, host{}, &Options{})}
 	m, err := model.Load(context.Background(), b.File, d, model.Options{
 		Activation: b.Activation, Sparse: b.Mode, Further: b.Further.Bytes() > 0, Places: plan.places(), Batch: b.Step, Outputs: b.Outputs,
 		Cache: b.Cache, CacheTypes: b.CacheTypes, Adapters: b.Adapters, Pinned: true, // no page of the file is given up
@@ -59,28 +59,24 @@ func rehearsed(b *modelcost.Cost, plan *Plan, gpus []compute.Device) (*model.Mod
 	return m, err
 }
 
-// rehearsing is the result of plan.join.
-type rehearsing interface {
-	compute.Device
-	compute.Rehearser
-	compute.Shaper
-}
-
 // shapes hands on weights without their data.
-type shapes struct{ rehearsing }
+type shapes struct{ compute.Device }
 
 func (d shapes) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, error) {
 	src.Data = nil
-	return d.rehearsing.Matrix(src, use)
+	return d.Device.Matrix(src, use)
 }
 
 func (d shapes) Vector(src compute.Source) (*compute.Vector, error) {
 	src.Data = nil
-	return d.rehearsing.Vector(src)
+	return d.Device.Vector(src)
 }
 
 // host is a processor that holds nothing and is never run.
-type host struct{}
+type host struct {
+	compute.Plain
+	compute.Unforeseeing
+}
 
 func (host) Name() string { return "no processor" }
 
@@ -121,6 +117,13 @@ func (host) FillChoice(compute.Choice, []float32)                            {}
 func (host) ChoiceData(compute.Choice, []float32)                            {}
 func (host) SetWords(compute.Set, []uint32, int)                             {}
 func (host) ReadAhead(compute.Set, compute.SparseWeights, func() bool)       {}
+
+func (host) GuessUnits(*compute.Matrix, []int32)              {}
+func (host) Lend(int, int64) bool                             { return false }
+func (host) Lends(*compute.Matrix) bool                       { return false }
+func (host) Fetch(*compute.Matrix, []int32) compute.UnitFetch { return nil }
+func (host) HasPlanes(*compute.Matrix) bool                   { return false }
+func (host) Planes(*compute.Matrix, int, [][]byte)            {}
 
 // Restorable is that of the processor's device: columns of quantised types stay columns, in whole blocks.
 func (host) Restorable(m *compute.Matrix) compute.Use {

@@ -62,7 +62,7 @@ func TestTooLittleRAM(t *testing.T) {
 			t.Errorf("%s: %+v", w.Name, w.Plan.Disk)
 		}
 	}
-	if w := half[0]; w.ReadDisk > 0.5*w.ReadRAM || w.Seconds <= all[0].Seconds+0.9*w.ReadDisk/AssumedDisk {
+	if w := half[0]; w.ReadDisk > 0.5*w.ReadRAM || w.Seconds <= all[0].Seconds+0.5*w.ReadDisk/AssumedDisk {
 		t.Errorf("%g of %g bytes from the disk; %g s a token, %g with enough RAM", w.ReadDisk, w.ReadRAM, w.Seconds, all[0].Seconds)
 	}
 	if w := half[1]; w.ReadDisk <= half[2].ReadDisk || w.Plan.Disk.Bytes > 0 {

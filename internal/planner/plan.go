@@ -70,7 +70,7 @@ func (o *Options) openCPU(company bool, unitCache int64) (*cpu.Device, error) {
 }
 
 // open makes one device of the plan's GPUs, which it opens, and host.
-func (p *Plan) open(host compute.Host, o *Options) (d compute.Device, gpus []compute.Device, err error) {
+func (p *Plan) open(host hybrid.Host, o *Options) (d compute.Device, gpus []*vulkan.Device, err error) {
 	for j := range p.GPUs {
 		c := &p.GPUs[j]
 		g, err := vulkan.Open(vulkan.Options{Device: c.Device, Budget: c.Budget, Cache: pipelineCache(), Messages: o.Messages, Compiled: o.Compiling, Trace: o.Trace.OfGPU(j)})
@@ -86,7 +86,7 @@ func (p *Plan) open(host compute.Host, o *Options) (d compute.Device, gpus []com
 }
 
 // join makes one device of the plan's GPUs and host.
-func (p *Plan) join(gpus []compute.Device, host compute.Host, o *Options) compute.Device {
+func (p *Plan) join(gpus []*vulkan.Device, host hybrid.Host, o *Options) compute.Device {
 	var pairs []*hybrid.Device
 	for j, g := range gpus {
 		d := hybrid.New(g, host, p.attention(j))

@@ -56,7 +56,7 @@ func TestPlanned(t *testing.T) {
 		whole         int     // layers; 0: by neuron
 		gpus          int     // 0: 1
 	}
-	for _, c := range testenv.Some(t, 12, []planned{
+	for _, c := range testenv.Few(t, 1, testenv.Some(t, 12, []planned{
 		{mode: model.Predict, context: 256, share: 0.5, stream: 1},
 		{mode: model.Exact, context: 1024, ubatch: 64, share: 2},
 		{mode: model.Off, context: 256, share: 0.4, whole: 2},
@@ -78,7 +78,7 @@ func TestPlanned(t *testing.T) {
 		{spec: synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, mode: model.Predict, context: 256, ubatch: 64, share: 0.2, stream: 1},
 		{spec: synth.Spec{Arch: "gemma4", Type: quant.Q8_0}, mode: model.Exact, context: 256, ubatch: 64, share: 0.6, gpus: 2},
 		{spec: synth.Spec{Arch: "opt", Type: quant.Q4_0, Magic: "PWRI"}, mode: model.Predict, context: 256, ubatch: 1, share: 0.7},
-	}) {
+	})) {
 		name := c.spec.Arch
 		if name == "" {
 			name = "demo"
@@ -111,7 +111,7 @@ func TestPlanned(t *testing.T) {
 			}
 			defer e.Close()
 			for _, g := range p.gpus {
-				if n := g.(*vulkan.Device).Unforeseen(); n > 0 {
+				if n := g.Unforeseen(); n > 0 {
 					t.Errorf("%d shaders were not foreseen", n)
 				}
 			}
@@ -141,6 +141,7 @@ func TestPlanned(t *testing.T) {
 // TestFurtherPlanned: the layer that predicts a further token lies on the head's GPU where its last byte has room
 // there, unless the user says what lies on GPUs. What is planned is in use, and the text is the same.
 func TestFurtherPlanned(t *testing.T) {
+	testenv.Thorough(t)
 	f := synthtest.Further(t, synth.Spec{Arch: "glm4moe", Layers: 4, Embd: 64, FF: 32, Heads: 4, Type: quant.F16, Experts: 4, Used: 2, Activation: "silu", Seed: 3}, true)
 	eo := engine.Options{Limits: engine.Limits{Context: 256, UBatch: 32}, Drafts: engine.Drafts{Most: 3, Further: true, NoLookup: true, Hot: engine.HotNever}}
 	b, err := modelcost.Of(f, modelcost.Options{Context: eo.Context, UBatch: eo.LargestStep(), Drafts: eo.DraftRows(), Further: true, Law: modelcost.UsualLaw()})
@@ -225,6 +226,7 @@ func TestFurtherPlanned(t *testing.T) {
 // text and their slots leave it room. Of four layers the GPU has room for all experts but one; the slots of that layer
 // may take one expert's bytes, and what is left is more than the further layer's experts in Q8_0.
 func TestFurtherBesideSlots(t *testing.T) {
+	testenv.Thorough(t)
 	whole := synthtest.Further(t, synth.Spec{Arch: "glm4moe", Layers: 5, Embd: 64, FF: 32, Heads: 4, Type: quant.F32, Experts: 16, Used: 2, Activation: "silu", Seed: 3}, false)
 	var tensors []gguf.Source
 	for _, w := range whole.Tensors {
@@ -311,6 +313,7 @@ func budget(t *testing.T, m *Machine, b modelcost.Cost, stream int, share float6
 // TestForesight: once usual steps were rehearsed for a GPU's twin, no request of usual length waits for a shader, alone
 // or beside others.
 func TestForesight(t *testing.T) {
+	testenv.Thorough(t)
 	f, err := gguf.Parse(demo.Name, demo.Model())
 	if err != nil {
 		t.Fatal(err)
@@ -340,7 +343,7 @@ func TestForesight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := rehearsed(&b, plan, []compute.Device{p.gpus[0].(*vulkan.Device).Foresight()})
+	m, err := rehearsed(&b, plan, []*vulkan.Device{p.gpus[0].Foresight()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,7 +356,7 @@ func TestForesight(t *testing.T) {
 		group.Go(func() { greedy(t, e, ids[i:min(len(ids), 11*i+3)], 3) })
 	}
 	group.Wait()
-	if n := p.gpus[0].(*vulkan.Device).Unforeseen(); n > 0 {
+	if n := p.gpus[0].Unforeseen(); n > 0 {
 		t.Errorf("%d shaders were not foreseen", n)
 	}
 	mu.Lock()

@@ -78,7 +78,7 @@ type Planner struct {
 	planned bool             // plan is what Open opens
 	solved  bool             // at least once
 	err     error            // of planning, which Open returns
-	gpus    []compute.Device // [plan's GPUs] as opened last
+	gpus    []*vulkan.Device // [plan's GPUs] as opened last
 	alone   func() float64   // the rate of a machine without GPUs; nil: nothing is known of it
 }
 
@@ -246,14 +246,7 @@ func (p *Planner) Usage() []Usage {
 	var all []Usage
 	for j, d := range p.gpus {
 		plan := &p.plan.GPUs[j]
-		use := Usage{Name: d.Name(), Planned: plan.Planned, Budget: plan.Budget}
-		if d, ok := d.(interface{ Used() int64 }); ok {
-			use.Used = d.Used()
-		}
-		if d, ok := d.(interface{ Note() string }); ok {
-			use.Note = d.Note()
-		}
-		all = append(all, use)
+		all = append(all, Usage{Name: d.Name(), Used: d.Used(), Planned: plan.Planned, Budget: plan.Budget, Note: d.Note()})
 	}
 	return all
 }

@@ -12,7 +12,7 @@ import (
 type cost struct {
 	ff, embd  int
 	deciding  int64      // a row that must be read to know whether its neuron is active: gate, or up in ungated families
-	following int64      // what is read of a neuron that is active: the rest
+	following int64      // of an active neuron: the rest
 	predictor quant.Type // of fc1 and fc2
 }
 
@@ -21,7 +21,7 @@ func layerCost(f *gguf.File, c model.Config, layer int, predictor quant.Type) (c
 	k := cost{ff: c.FF, embd: c.Embd, predictor: predictor}
 	n := c.NeuronRows(f, layer)
 	down := f.Tensor(fmt.Sprintf("blk.%d.ffn_down.weight", layer))
-	if down == nil { // of a prepared file
+	if down == nil { // in a prepared file
 		down = f.Tensor(fmt.Sprintf("blk.%d.ffn_down_t.weight", layer))
 	}
 	for _, t := range []struct {
@@ -55,16 +55,16 @@ func (k cost) weights(rank, n int) float64 {
 	return float64(rank)*float64(k.predictor.RowBytes(k.embd)) + float64(n)*float64(k.predictor.RowBytes(rank))
 }
 
-// predict returns a predictor that computes always neurons anyway and finds the given share of the others; active is
-// that of all neurons. Misses are not taken off: a predictor gains nothing by them.
+// predict returns a predictor that always computes the first always neurons and finds the given share of the others;
+// active is the share of all neurons. Misses are not subtracted: a predictor gains nothing by them.
 func (k cost) predict(rank, always int, predicted, active float64) float64 {
 	n := k.ff - always
 	return k.weights(rank, n) + (float64(always)+predicted*float64(n))*float64(k.deciding) + active*float64(k.ff)*float64(k.following)
 }
 
 // alwaysFrom returns the frequency from which on computing a neuron for every token reads less than predicting it: its
-// row of fc2 is saved for every token, its deciding row is lost for those that it would not have been predicted for.
-// The rank is not known yet, an eighth of the width is usual.
+// row of fc2 is saved for every token, its deciding row is read in vain for tokens that do not need it. The rank is not
+// known yet; an eighth of the width is usual.
 func (k cost) alwaysFrom() float64 {
 	rank := max(rankStep, k.embd/8/rankStep*rankStep)
 	return max(0.5, 1-float64(k.predictor.RowBytes(rank))/float64(k.deciding))

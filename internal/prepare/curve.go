@@ -32,7 +32,7 @@ type curveMaker struct {
 	laying eval.Windows
 }
 
-// newCurve returns a maker for file, whose dense reference it measures, and the curve without points.
+// newCurve measures file's dense reference and returns a maker of points and the curve without points.
 func (r *run) newCurve(ctx context.Context, file *gguf.File, way prepared.Way) (*curveMaker, *prepared.Curve, error) {
 	m := &curveMaker{measurer: &measurer{f: r.f, w: r.w, o: r.o, text: r.texts.heldOut, mapped: r.id.Mapped}, file: file}
 	window, err := m.window()
@@ -54,9 +54,12 @@ func (r *run) newCurve(ctx context.Context, file *gguf.File, way prepared.Way) (
 	return m, c, err
 }
 
-// bounds returns the bytes of feed-forward weights that a token reads in mode off and in mode exact, as the file's
-// frequencies foretell them.
+// bounds returns the bytes of feed-forward weights that a token is expected to read in mode off and in mode exact, by
+// the file's frequencies.
 func (m *curveMaker) bounds() (dense, exact float64, err error) {
+	if m.config.Experts.Count > 0 {
+		return m.config.ExpertBytes(m.file), 0, nil
+	}
 	for l := range m.config.Layers {
 		k, err := layerCost(m.file, m.config, l, m.o.PredictorType)
 		if err != nil {
@@ -94,8 +97,10 @@ func (m *curveMaker) point(ctx context.Context, value float64, s setting) (p pre
 		Setting: float32(value), Magnitudes: s.magnitudes, KLDivergence: float32(max(0, d.KLD.Value)), Error: float32(eval.MeanError(docs)), SameTop: float32(d.SameTop.Value),
 		MostKLD: float32(min(eval.MostKLD(docs), math.MaxFloat32)), LeastSameTop: float32(eval.LeastSameTop(docs)), Perplexity: float32(d.PPL.Value),
 	}
-	active, bytes, err := m.reads(use)
-	if err != nil {
+	var active, bytes float64
+	if m.config.Experts.Count > 0 {
+		active, bytes = m.expertsRead(use)
+	} else if active, bytes, err = m.reads(use); err != nil {
 		return p, err
 	}
 	p.Active, p.Bytes = float32(active), float32(bytes)
@@ -106,8 +111,8 @@ func (m *curveMaker) point(ctx context.Context, value float64, s setting) (p pre
 	return p, m.w.write(name, b)
 }
 
-// reads returns the share of neurons whose up and down rows were read, and the bytes that a token read of feed-forward
-// weights.
+// reads returns the share of neurons with up and down rows that were read, and the bytes of feed-forward weights that a
+// token read.
 func (m *curveMaker) reads(use []model.NeuronUse) (active, bytes float64, err error) {
 	var neurons, passed float64
 	for l, u := range use {
@@ -140,12 +145,12 @@ func predictorBytes(f *gguf.File, layer int) (n int) {
 	return n
 }
 
-// The thresholds of predictors' logits that a curve has, as steps from the file's own, in logits. They are measured
-// from the file's own outwards, until a further step changes nothing worth it.
+// The thresholds of predictors' logits of a curve, as steps from the file's own, in logits. They are measured from the
+// file's own outwards, until another step changes nothing worth it.
 const (
 	thresholdStep = 1.0
 	mostSteps     = 4   // each way
-	worstKLD      = 0.3 // nats a token, beyond which nobody wants a setting
+	worstKLD      = 0.3 // nats a token; nobody wants a setting beyond
 )
 
 // predictorCurve measures what thresholds of the predictors of the prepared file at path cost.
@@ -174,7 +179,7 @@ func (r *run) predictorCurve(ctx context.Context, file *gguf.File) (*prepared.Cu
 	return c, nil
 }
 
-// measureCurve measures a prepared file, and writes it with its curve.
+// measureCurve measures a prepared file, or any with experts, and writes it with its curve.
 func (r *run) measureCurve(ctx context.Context) (*Report, error) {
 	v, err := r.observer(nil)
 	if err != nil {
@@ -185,11 +190,15 @@ func (r *run) measureCurve(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	v.close() // before the file is loaded in another mode
-	c, err := r.predictorCurve(ctx, r.f)
+	var c *prepared.Curve
+	if r.c.Experts.Count > 0 {
+		c, err = r.expertCurve(ctx)
+	} else if c, err = r.predictorCurve(ctx, r.f); err == nil {
+		c.Calibration = r.c.Prepared.Calibration
+	}
 	if err != nil {
 		return nil, err
 	}
-	c.Calibration = r.c.Prepared.Calibration
 	if err := prepared.WriteCurve(ctx, r.w.path(fileModel), r.f, c, r.o.bytes(StageWrite)); err != nil {
 		return nil, err
 	}
@@ -199,7 +208,7 @@ func (r *run) measureCurve(ctx context.Context) (*Report, error) {
 	return &Report{Curve: c, Calibration: c.Calibration, HeldOut: c.HeldOut}, r.finish(ctx)
 }
 
-// giveCurve measures the prepared file at path, whose neurons were counted on calibration, and gives it its curve.
+// giveCurve measures the prepared file at path, with neurons counted on calibration, and stores its curve.
 func (r *run) giveCurve(ctx context.Context, path string, calibration prepared.Text) (*prepared.Curve, error) {
 	c, err := r.curveAt(ctx, path)
 	if err != nil {

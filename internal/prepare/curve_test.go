@@ -97,7 +97,7 @@ func TestCurve(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(c, rep.Curve) || c.HeldOut == before.HeldOut || c.Calibration != before.Calibration {
 		t.Errorf("measured anew: %+v, %v", c, err)
 	}
-	if _, err := Run(context.Background(), f, again); err == nil || !strings.Contains(err.Error(), "--measure is for files that prepare made, with predictors") {
+	if _, err := Run(context.Background(), f, again); err == nil || !strings.Contains(err.Error(), "--measure is for files that prepare made, with predictors, and") {
 		t.Errorf("a file that is not prepared: %v", err)
 	}
 	again.Files = nil

@@ -22,8 +22,8 @@ type document struct {
 // mostText bounds a file of documents, in bytes.
 const mostText = 4 * wholefile.Text
 
-// readDocuments reads the documents of some files. Each is kept once, however often it occurs, so that none can be on
-// both sides of a division. cut says that parts took the place of large ones.
+// readDocuments reads the documents of some files. Each is kept once, however often it occurs, so that none is on both
+// sides of a division. cut means that large ones were cut into parts.
 func readDocuments(paths []string) (docs []document, cut bool, err error) {
 	var all []document
 	for i, p := range paths {
@@ -83,9 +83,8 @@ func divide(tok *tokenizer.Tokenizer, docs []document, least, wanted, most int) 
 	return calibration, heldOut
 }
 
-// holdOut takes n tokens of the first documents, of as many of them as have most tokens in all: a window of each, or as
-// many as n asks for. What many documents say of another one is worth more than what few do. rest are the documents of
-// which nothing was taken.
+// holdOut takes n tokens of the first documents, from as many of them as have most tokens in all: a window of each, or
+// as many as n asks for. Many documents say more about another one than few do. rest are the untouched documents.
 func holdOut(docs []document, n, most int) (taken, rest []document) {
 	if n <= 0 {
 		return nil, docs
@@ -125,7 +124,8 @@ func encode(tok *tokenizer.Tokenizer, docs []document) int {
 	return total
 }
 
-// take returns the first documents of n tokens; the last one's are cut, its text is not. n of 0 takes none.
+// take returns the first documents with n tokens; the last one's tokens are cut, its text is not. It returns none for n
+// = 0.
 func take(docs []document, n int) (taken, rest []document) {
 	for i, d := range docs {
 		if n <= 0 {
@@ -164,7 +164,7 @@ func withoutShared(docs, others []document) []document {
 	return slices.DeleteFunc(slices.Clone(docs), func(d document) bool { return has[d.hash] })
 }
 
-// window is a run of a document's tokens that is evaluated as a sequence of its own.
+// window is a run of a document's tokens that is evaluated as its own sequence.
 type window struct {
 	document int32
 	tokens   []int32

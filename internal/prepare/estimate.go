@@ -26,22 +26,22 @@ const (
 	StageNeurons  Stage = "writing neurons"
 )
 
-// Estimate says how long a stage is expected to take: between Least and Most, if the machine stays as busy as it is.
+// Estimate is the expected time of a stage: between Least and Most, if the machine stays as busy as it is.
 type Estimate struct {
 	Stage       Stage
 	Least, Most time.Duration
 }
 
-// How far the time of a stage may lie from what a short trial of it says. Stages that stop when they are good enough
-// vary most: training tries several ranks, ends where it no longer improves, and is repeated with a stricter target
-// where the file does not predict well enough, and so are writing and measuring then.
+// How far the time of a stage may be from what a short trial says. Stages that stop when they are good enough vary
+// most: training tries several ranks, ends when it no longer improves, and is repeated with a stricter target, like
+// writing and measuring, if the file does not predict well enough.
 const (
 	leastShare  = 0.6
 	mostShare   = 2.5
 	mostTrained = 4.0
 )
 
-// What the estimate takes for granted: measured on the embedded and on 7B-shaped models.
+// Assumptions of the estimate, measured on the embedded and on 7B-shaped models.
 const (
 	writeRate    = 400e6 // bytes/s
 	usualRank    = 8     // of the width, in parts
@@ -56,7 +56,7 @@ const (
 
 // estimate predicts the stages' times from steps that it measures.
 func (r *observer) estimate(e *runner, samples int) ([]Estimate, error) {
-	if r.p != nil { // nothing is counted where a curve is measured
+	if r.p != nil { // a curve's measurement counts nothing
 		r.p.pause(true)
 		defer r.p.pause(false)
 	}
@@ -126,7 +126,7 @@ func (r *observer) estimate(e *runner, samples int) ([]Estimate, error) {
 	return out, nil
 }
 
-// trainTime returns the time of all layers' trainings, from two short ones on noise of a layer's shape: they differ by
+// trainTime returns the time of all layers' trainings, from two short ones on noise of a layer's shape that differ by
 // an epoch.
 func trainTime(c model.Config, threads, samples int) (float64, error) {
 	workers := pool.New(threads)

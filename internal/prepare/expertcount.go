@@ -11,8 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
 )
 
-// expertCounter counts which experts tokens of the calibration text use, and which neurons inside them are active.
-// Memory holds the counts only.
+// expertCounter counts which experts tokens of the calibration text use, and which neurons inside them are active. It
+// holds only the counts in memory.
 type expertCounter struct {
 	x      *neuron.Experts
 	texts  []int // [document] the text that it belongs to
@@ -24,8 +24,8 @@ type expertCounter struct {
 	err     error
 }
 
-// newExpertCounter returns the counter of a model for documents of texts with the given names; texts says which
-// document belongs to which.
+// newExpertCounter returns the counter of a model for documents of texts with the given names; texts maps documents to
+// texts.
 func newExpertCounter(c model.Config, names []string, texts []int) *expertCounter {
 	experts, ff := make([]int, c.Layers), 0
 	for l, b := range c.Blocks {
@@ -147,8 +147,8 @@ func (c *expertCounter) load(w *work) (steps int, err error) {
 	return int(done), nil
 }
 
-// takingTurns returns docs, which are encoded, in an order in which the file with the fewest tokens so far has its next
-// document: so that texts that are compared are of like length however many are taken.
+// takingTurns returns encoded documents in an order in which the file with the fewest tokens so far comes next, so that
+// compared texts have about the same length however many tokens are taken.
 func takingTurns(docs []document) []document {
 	of := map[int][]document{}
 	for _, d := range docs {
@@ -169,11 +169,11 @@ func takingTurns(docs []document) []document {
 	return out
 }
 
-// partsOfOne is how many texts a single file's documents, or generated ones, are divided into.
+// partsOfOne is the number of texts that a single file's documents, or generated ones, are divided into.
 const partsOfOne = 8
 
-// divideTexts returns the names of the texts in which uses are counted apart, and the text of each document: files,
-// neighbouring ones together where there are many, or parts of documents where there is one file or none.
+// divideTexts returns the names of the texts with separate counts, and the text of each document: files, neighbouring
+// ones together if there are many, or parts of documents if there is one file or none.
 func divideTexts(docs []document, files []string) (names []string, texts []int) {
 	texts = make([]int, len(docs))
 	if len(files) < 2 {

@@ -11,7 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// checkExperts refuses what cannot be done with a model with experts: its file stays an ordinary one, without
+// checkExperts refuses options that do not apply to a model with experts: its file stays an ordinary one, without
 // predictors.
 func (r *run) checkExperts() error {
 	switch path := r.f.Path; {
@@ -28,7 +28,7 @@ func (r *run) checkExperts() error {
 	return nil
 }
 
-// fixedDown returns the name of a down projection whose columns stay where they are, in a model whose neurons would be
+// fixedDown returns the name of a down projection with columns that cannot be moved, in a model with neurons to be
 // sorted; "" if there is none.
 func (r *run) fixedDown() string {
 	for l := range r.c.Layers {
@@ -47,7 +47,7 @@ func (r *run) neuronsMove(l int) bool {
 	return t != nil && (t.Type.BlockElems() == 1 || r.o.AllowRequantize && slices.Contains(quant.OutTypes(), t.Type))
 }
 
-// observeExperts generates the calibration text where none was given, and counts what experts are used.
+// observeExperts generates the calibration text if none was given, and counts the used experts.
 func (r *run) observeExperts(ctx context.Context) error {
 	idle := &expertCounter{paused: true} // until the documents are known
 	v, err := r.observer(idle)
@@ -73,7 +73,7 @@ func (r *run) observeExperts(ctx context.Context) error {
 	return nil
 }
 
-// announce tells the estimate, once.
+// announce reports the estimate, once.
 func (v *observer) announce(ctx context.Context) error {
 	if _, ok, err := v.w.read(filePlan); ok || err != nil || v.o.Estimate == nil {
 		return err
@@ -123,10 +123,10 @@ func (r *run) prepareExperts(ctx context.Context) (*Report, error) {
 	return rep, r.finish(ctx)
 }
 
-// division identifies the texts in which uses of experts are counted apart, as far as they follow from the files that
-// were given: a run that is resumed must have the same.
+// division identifies the texts with separate counts of experts, as far as they follow from the given files: a resumed
+// run must have the same.
 func (r *run) division() string {
-	if r.c.Experts.Count == 0 || len(r.o.Files) < 2 {
+	if r.c.Experts.Count == 0 || len(r.o.Files) < 2 || r.o.Measure {
 		return ""
 	}
 	names, texts := divideTexts(r.texts.calibration, r.o.Files)

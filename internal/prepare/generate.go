@@ -16,11 +16,11 @@ import (
 //go:embed seeds.txt
 var seedText string
 
-// seeds returns the sentences with which generated documents begin.
+// seeds returns the first sentences of generated documents.
 func seeds() []string { return strings.Split(strings.TrimSpace(seedText), "\n") }
 
-// Generated text is drawn at temperature 1, so that it is spread as the model's own distribution is, without the tails
-// that no text of the model's would have.
+// Generated text is drawn at temperature 1, so that it has the model's own distribution, without the tails that no text
+// of the model's would have.
 const (
 	generatedTopP = 0.95
 	maxBatches    = 256 // of maxSequences documents
@@ -89,8 +89,7 @@ func (g *generator) batch(ctx context.Context, n, limit int) ([][]int32, error) 
 	}
 }
 
-// generate makes documents that have at least so many tokens in all, and saves them in the work folder after every
-// batch.
+// generate makes documents with at least this many tokens in all, and saves them in the work folder after every batch.
 func (g *generator) generate(ctx context.Context, w *work, tokens int, progress func(done, total int64)) ([]document, error) {
 	texts, err := w.readTexts()
 	if err != nil {
@@ -132,7 +131,7 @@ func (g *generator) generate(ctx context.Context, w *work, tokens int, progress 
 	return docs, nil
 }
 
-// Generated texts lie in one file: for each its tokens' number and ids, i32 little endian.
+// Generated texts are stored in one file: for each the number of its tokens and their ids, i32 little endian.
 
 func (w *work) writeTexts(texts [][]int32) error {
 	var b []byte

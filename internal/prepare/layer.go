@@ -22,15 +22,15 @@ const rankStep = prepared.RankStep
 // Layer holds what preparing found out about a feed-forward layer. Shares are 0…1, bytes are those that a token reads.
 type Layer struct {
 	Mode     prepared.Mode
-	Why      string // it runs exact, one line
+	Why      string // why it runs exact, one line
 	Rank     int
 	AlwaysOn int
-	Learned  train.Quality // of the predicted neurons, on samples kept from training; also where the predictor was dropped
-	HeldOut  train.Quality // of all neurons, on the text held out; zero without one
+	Learned  train.Quality // of the predicted neurons, on samples kept from training; also if the predictor was dropped
+	HeldOut  train.Quality // of all neurons, on held-out text; zero without one
 	Weights  float64       // bytes of the predictor
 	Dense    float64
 	Exact    float64
-	Predict  float64 // as the layer is run in mode predict: Exact where that is its mode
+	Predict  float64 // of the layer in mode predict; Exact if it runs exact
 }
 
 // trainer trains the layers of one model.
@@ -51,7 +51,7 @@ type round struct {
 	recall float64 // of mass
 }
 
-// layer trains one layer's predictor, or returns what an earlier run found.
+// layer trains one layer's predictor, or returns an earlier run's.
 func (t *trainer) layer(ctx context.Context, l int, r round, progress func(share float64)) (Layer, prepared.Predictor, error) {
 	name := fmt.Sprintf("predictor-%d-%04d", r.number, l)
 	y, p, ok, err := t.w.readLayer(name)
@@ -131,7 +131,7 @@ const strictness = 0.85
 // strict returns the target of training for a target on other text.
 func strict(target float64) float64 { return 1 - strictness*(1-target) }
 
-// fit calls the training, resumed where a checkpoint is left.
+// fit runs the training, from a checkpoint if there is one.
 func (t *trainer) fit(ctx context.Context, s *train.Samples, k cost, l, always int, r round, progress func(share float64)) (*train.Predictor, train.Quality, error) {
 	gate, err := t.gateRows(l)
 	if err != nil {
@@ -163,7 +163,7 @@ func (t *trainer) fit(ctx context.Context, s *train.Samples, k cost, l, always i
 	})
 }
 
-// gateRows reads the rows that decide whether a layer's neurons are active, and what is added to their products.
+// gateRows reads the rows that decide whether a layer's neurons are active, and the offsets of their products.
 func (t *trainer) gateRows(l int) (func(row []float32, neuron int) float32, error) {
 	bias := []float32(nil)
 	if !t.c.Blocks[l].Gated {

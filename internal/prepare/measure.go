@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/eval"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -21,18 +22,18 @@ type measurer struct {
 	mapped bool
 }
 
-// Measured says what a prepared file costs on held-out text.
+// Measured is the cost of a prepared file on held-out text.
 type Measured struct {
 	PerplexityDense, PerplexityPredict float64
 	KLDivergence                       float64 // mean, nats a token, of predict from dense
 	Error                              float64 // standard error of KLDivergence
-	SameTop                            float64 // share of tokens whose likeliest successor is the same
-	Tokens                             int     // whose predictions were compared
-	// ExactKLDivergence is that of mode exact where the down projection was quantised again, else 0.
+	SameTop                            float64 // share of tokens with the same likeliest next token
+	Tokens                             int     // number of compared predictions
+	// ExactKLDivergence is that of mode exact if the down projection was quantised again, else 0.
 	ExactKLDivergence float64
 }
 
-// outputs bounds the rows of logits held at a time.
+// outputs bounds the rows of logits held at once.
 const outputs = 128
 
 // setting is a way to compute a file.
@@ -40,12 +41,13 @@ type setting struct {
 	mode       model.SparseMode
 	threshold  *float32  // of predictors' logits; nil: the file's
 	magnitudes []float32 // [layers] of mode threshold
+	skip       compute.Skip
 }
 
 // open opens f in a setting.
 func (m *measurer) open(ctx context.Context, f *gguf.File, window int, s setting) (*engine.Engine, error) {
 	return engine.Open(ctx, f, engine.Options{
-		Limits: engine.Limits{Context: window, UBatch: stepTokens, Sequences: outputs, Mapped: m.mapped}, Neurons: engine.Neurons{Activation: m.o.Activation, Sparse: s.mode, Threshold: s.threshold}, Magnitudes: s.magnitudes, Progress: m.o.bytes(StageLoad), Devices: planner.CPU(planner.Processor{Threads: m.o.Threads}),
+		Limits: engine.Limits{Context: window, UBatch: stepTokens, Sequences: outputs, Mapped: m.mapped}, Neurons: engine.Neurons{Activation: m.o.Activation, Sparse: s.mode, Threshold: s.threshold, Skip: s.skip}, Magnitudes: s.magnitudes, Progress: m.o.bytes(StageLoad), Devices: planner.CPU(planner.Processor{Threads: m.o.Threads}),
 	})
 }
 

@@ -17,7 +17,7 @@ type texts struct {
 	generate             int // tokens that the model generates for calibration; 0: calibration was given
 }
 
-// calibrationTokens returns how many there are or will be.
+// calibrationTokens returns their number, also before they exist.
 func (t *texts) calibrationTokens() int { return max(t.generate, countTokens(t.calibration)) }
 
 func (t *texts) calibrated() prepared.Text { return identify(t.calibration) }
@@ -72,7 +72,7 @@ func (r *run) readTexts() error {
 	return nil
 }
 
-// readCalibration reads the calibration text, and holds documents out unless there is other text for that.
+// readCalibration reads the calibration text, and holds documents out unless another text is for that.
 func (r *run) readCalibration(tok *tokenizer.Tokenizer) error {
 	docs, cut, err := readDocuments(r.o.Files)
 	if err != nil {
@@ -100,7 +100,7 @@ func (r *run) readCalibration(tok *tokenizer.Tokenizer) error {
 	return nil
 }
 
-// observer profiles a model, which it loads when it is first needed; in a resumed run that may be never.
+// observer profiles a model and loads it when it is first needed, which may be never in a resumed run.
 type observer struct {
 	*run
 	p   counter
@@ -128,7 +128,7 @@ func (v *observer) runner(ctx context.Context) (*runner, error) {
 	return v.e, err
 }
 
-// observe generates the calibration text where none was given, and profiles.
+// observe generates the calibration text if none was given, and profiles.
 func (r *run) observe(ctx context.Context) error {
 	if r.c.Experts.Count > 0 {
 		return r.observeExperts(ctx)
@@ -166,7 +166,7 @@ func (r *run) observe(ctx context.Context) error {
 	return err
 }
 
-// generate has the model generate the calibration text where none was given.
+// generate makes the model generate the calibration text if none was given.
 func (v *observer) generate(ctx context.Context) error {
 	t := &v.texts
 	if t.generate == 0 {
@@ -220,10 +220,10 @@ type samplingPlan struct {
 // heldShare is the part of the trace budget that the text held out gets.
 const heldShare = 8
 
-// traceSlack is the factor by which traces may exceed what was expected before they are cut short.
+// traceSlack is the factor by which traces may exceed their expected size before they are cut short.
 const traceSlack = 1.25
 
-// plan decides how much is sampled from how sparse the model is on a first step, and tells the estimate. A resumed run
+// plan decides how much is sampled, from the model's sparsity in a first step, and reports the estimate. A resumed run
 // keeps its plan.
 func (r *observer) plan(ctx context.Context, p *profiler) (samplingPlan, error) {
 	plan := samplingPlan{budget: [roles]int64{calibrating: r.o.TraceBudget - r.o.TraceBudget/heldShare, holdingOut: r.o.TraceBudget / heldShare}}
@@ -271,7 +271,7 @@ func (r *observer) plan(ctx context.Context, p *profiler) (samplingPlan, error) 
 	return plan, r.w.write(filePlan, b)
 }
 
-// sampleBytes returns what one token takes in all layers' traces, from the share of active neurons in a step of the
+// sampleBytes returns the bytes of one token in all layers' traces, from the share of active neurons in a step of the
 // seeds.
 func (r *observer) sampleBytes(e *runner, p *profiler) (float64, error) {
 	var ws []window

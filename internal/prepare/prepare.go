@@ -1,8 +1,8 @@
-// Package prepare turns a ReLU-family model into a prepared file: it profiles which neurons are active, orders them
+// Package prepare turns a ReLU-family model into a prepared file: it counts which neurons are active, sorts them
 // hottest first, trains a predictor for each layer, writes the file and measures what prediction costs.
 //
-// Everything between is kept in a work folder, so that a run that was killed at any moment can be resumed; its result
-// has the same bytes as that of a run that was not, and does not depend on the number of threads.
+// Intermediate results are in a work folder, so a run that was killed at any moment can be resumed. Its result has the
+// same bytes as that of an uninterrupted run, and does not depend on the number of threads.
 package prepare
 
 import (
@@ -38,28 +38,28 @@ type Options struct {
 	TraceBudget     int64      // bytes of samples on disk; DefaultTraceBudget
 	Recall          float64    // target of activation mass; 0.99
 	Accuracy        float64    // target share of right decisions; 0.95
-	PredictorType   quant.Type // of fc1 and fc2, with SetType; else the model's own, Q8_0 where predictors cannot have that
+	PredictorType   quant.Type // of fc1 and fc2, with SetType; else the model's own, or Q8_0 if predictors cannot have that
 	SetType         bool
 	NoPredictors    bool        // order only: every layer runs exact
-	Thresholds      bool        // of magnitude are found, for mode threshold, instead of anything else
-	Measure         bool        // the model is a prepared file, of which only the curve is made anew
+	Thresholds      bool        // find thresholds of magnitude, for mode threshold, instead of preparing
+	Measure         bool        // the model is a prepared file, or one with experts, and only its curve is measured again
 	Bound           model.Bound // that thresholds of magnitude are to keep; unset: model.UsualMaxKLD
 	Original        bool        // write what the original PowerInfer loads
-	Neurons         bool        // write the file of neurons, too, which a model larger than memory is run from
+	Neurons         bool        // also write the file of neurons, for models larger than memory
 	AllowRequantize bool        // of a quantised model's down projections
 	Activation      string      // overrides the file's
 	Seed            uint64
 	Threads         int // all physical cores
 
-	Estimate func([]Estimate)                     // told before the work starts; may be nil
+	Estimate func([]Estimate)                     // called before the work starts; may be nil
 	Progress func(s Stage, done, total int64)     // may be nil; bytes, tokens or parts
-	Note     func(format string, args ...any)     // one line for the user; may be nil
-	Layer    func(layer int, round int, y *Layer) // told when a layer is trained; may be nil
+	Note     func(format string, args ...any)     // gets one line for the user; may be nil
+	Layer    func(layer int, round int, y *Layer) // called when a layer is trained; may be nil
 
 	profileOnly bool
-	magnitudes  []float32 // [layers] below which activations count as zero; nil: those that are zero do
+	magnitudes  []float32 // [layers] below which activations count as zero; nil: only zeros do
 	divergence  float64   // above which training repeats; model.AutoDivergence
-	steps       int       // of predictors' thresholds that are measured each way, at most; mostSteps
+	steps       int       // most thresholds of predictors measured each way; mostSteps
 }
 
 // Defaults and bounds.
@@ -68,7 +68,7 @@ const (
 	DefaultGenerated   = 32 << 10
 	DefaultTraceBudget = 8 << 30
 	LeastTokens        = 8 << 10 // of calibration text
-	LeastCounted       = 1 << 10 // of it where nothing is trained
+	LeastCounted       = 1 << 10 // of it if nothing is trained
 
 	heldOutTokens  = 16 << 10 // wanted
 	maxSamples     = 32 << 10 // to learn from
@@ -122,13 +122,13 @@ type Report struct {
 	Layers      []Layer
 	Stats       *neuron.Stats   // in the model's own order; nil for a model with experts
 	Experts     *neuron.Experts // likewise; nil for a model without
-	Curve       *prepared.Curve // nil where nothing was measured
+	Curve       *prepared.Curve // nil if nothing was measured
 	Calibration prepared.Text
-	HeldOut     prepared.Text // zero where nothing was held out
+	HeldOut     prepared.Text // zero if nothing was held out
 	Generated   bool          // the model made its calibration text itself
 	Rounds      int           // of training
 	Recall      float64       // target of mass of the last round
-	Measured    *Measured     // nil where nothing was held out
+	Measured    *Measured     // nil if nothing was held out
 }
 
 // Bytes returns those that a token reads of all feed-forward layers: dense, in exact and in predict.
@@ -149,12 +149,12 @@ type run struct {
 	id        identity
 	texts     texts
 	stats     *neuron.Stats
-	experts   *neuron.Experts // instead of stats, of a model with experts
+	experts   *neuron.Experts // instead of stats, for a model with experts
 	order     neuron.Order
 	quantised bool
 }
 
-// Run prepares the model in f. Where ctx ends, it returns ctx's error, and a later call with Resume goes on.
+// Run prepares the model in f. If ctx ends, it returns ctx's error, and a later call with Resume continues.
 func Run(ctx context.Context, f *gguf.File, o Options) (*Report, error) {
 	r, err := begin(ctx, f, &o)
 	if err != nil {
@@ -196,7 +196,7 @@ func resumable(err error) error {
 	return err
 }
 
-// prepare does the work, whose folder is open.
+// prepare does the work in an open work folder.
 func (r *run) prepare(ctx context.Context) (*Report, error) {
 	if r.o.Thresholds {
 		return r.prepareThresholds(ctx)
@@ -392,12 +392,14 @@ func (r *run) check(ctx context.Context) error {
 	return nil
 }
 
-// checkMeasure refuses what has no curve to measure.
+// checkMeasure refuses files without a curve to measure.
 func (r *run) checkMeasure() error {
 	path := r.f.Path
 	switch {
+	case r.c.Experts.Count > 0:
+		return r.checkExpertCurve()
 	case r.c.Prepared == nil || !r.c.Predictors:
-		return fmt.Errorf("%s: --measure is for files that prepare made, with predictors", path)
+		return fmt.Errorf("%s: --measure is for files that prepare made, with predictors, and for models with experts", path)
 	case r.o.Original:
 		return fmt.Errorf("%s: the original PowerInfer reads no measured settings; leave --format out", path)
 	case len(r.o.Files)+len(r.o.EvalFiles) == 0:
@@ -487,7 +489,7 @@ func (r *run) train(ctx context.Context, t round, rep *Report) ([]prepared.Predi
 	return predictors, nil
 }
 
-// info returns what the file's keys will say.
+// info returns the file's keys.
 func (r *run) info(rep *Report) (prepared.Info, error) {
 	info := prepared.Info{
 		Activation: r.c.Act.Kind.String(), Input: prepared.Normed, Calibration: rep.Calibration, HeldOut: rep.HeldOut,
@@ -567,7 +569,7 @@ func (r endingReader) Read(b []byte) (int, error) {
 	return r.Reader.Read(b)
 }
 
-// clean removes the work folder, which holds nothing but what this package wrote.
+// clean removes the work folder. It holds only this package's files.
 func (r *run) clean() error {
 	if r.o.KeepWork {
 		return nil

@@ -118,7 +118,7 @@ func (p *profiler) step(r *runner, to role, ws []window) error {
 	return p.err
 }
 
-// countBlock is how many neurons a goroutine counts at a time.
+// countBlock is how many neurons a goroutine counts at once.
 const countBlock = 1024
 
 // FeedForward is model.Observer.
@@ -147,7 +147,7 @@ func (p *profiler) FeedForward(layer int, s model.FFNStep) {
 	p.err = p.traces.append(p.role, layer, records...)
 }
 
-// reset forgets what was counted.
+// reset forgets the counts.
 func (p *profiler) reset() {
 	p.tokens = 0
 	for l := range p.counts {
@@ -172,7 +172,7 @@ func (p *profiler) count(layer int, rows [][]float32) {
 	})
 }
 
-// stats returns what was counted.
+// stats returns the counts.
 func (p *profiler) stats() (*neuron.Stats, error) {
 	s := &neuron.Stats{Tokens: p.tokens, Layers: p.counts}
 	for l, sums := range p.sums {
@@ -206,7 +206,7 @@ func (p *profiler) close() {
 	}
 }
 
-// counter counts what a model does with the texts.
+// counter counts a model's activity on the texts.
 type counter interface {
 	model.Observer
 	// step evaluates windows of one of the texts, and counts.
@@ -215,13 +215,13 @@ type counter interface {
 	pass(to role, n int)
 	// pause has nothing counted until it is called with false.
 	pause(paused bool)
-	// save writes down what was counted in so many steps, and load goes on from there.
+	// save stores the counts after this many steps, and load continues from there.
 	save(w *work, steps int) error
 	load(w *work) (steps int, err error)
 	close()
 }
 
-// profile evaluates both texts, from where the work folder's state says. progress is told tokens.
+// profile evaluates both texts, from where the work folder's state ends. progress gets tokens.
 func profile(ctx context.Context, p counter, load func() (*runner, error), w *work, steps [roles][][]window, progress func(done, total int64)) error {
 	var total, done int64
 	for _, s := range steps {
@@ -280,7 +280,7 @@ func (p *profiler) save(w *work, steps int) error {
 	return w.write(fileProfile, sealed(b))
 }
 
-// load sets the state to what was saved, if anything was, and returns the steps done.
+// load restores the saved state, if there is one, and returns the steps done.
 func (p *profiler) load(w *work) (steps int, err error) {
 	b, ok, err := w.read(fileProfile)
 	if err != nil {

@@ -26,8 +26,8 @@ type runner struct {
 	params compute.Params
 }
 
-// leastFree is the memory that must stay available beside a repacked model. With less the model is computed on in the
-// mapped file.
+// leastFree is the memory that must stay available in addition to a repacked model. With less, the model is computed on
+// in the mapped file.
 const leastFree = 1 << 30
 
 // mapped reports whether the model does not fit memory and is read from its file in every step.
@@ -75,7 +75,7 @@ func newRunner(ctx context.Context, f *gguf.File, o *Options, observer model.Obs
 // Close frees the model.
 func (r *runner) Close() error { return r.dev.Close() }
 
-// run evaluates windows, each from its beginning. They must fit one step.
+// run evaluates windows, each from its beginning. They must fit into one step.
 func (r *runner) run(ws []window) error {
 	p := r.begin()
 	for s, w := range ws {

@@ -18,8 +18,7 @@ type space struct {
 	predictions float64 // of the model on the text held out
 }
 
-// checkSpace refuses to begin where the disks have less room than the run will need: samples are the bytes of all
-// traces.
+// checkSpace returns an error if the disks have less room than the run will need; samples are the bytes of all traces.
 func (r *run) checkSpace(samples float64) error {
 	s := space{}
 	if r.sampled() {
@@ -29,7 +28,7 @@ func (r *run) checkSpace(samples float64) error {
 		for _, t := range r.f.Tensors {
 			s.model += (1 + predictorShare) * float64(len(t.Data))
 		}
-		const bytesPerLogit = 2 // of llama.cpp's form of saved predictions, for half of the positions
+		const bytesPerLogit = 2 // in llama.cpp's form of saved predictions, for half of the positions
 		s.predictions = float64(countTokens(r.texts.heldOut)) / 2 * float64(r.c.Vocab) * bytesPerLogit
 	}
 	if err := s.fits(r.w.dir, "--work", s.samples+s.model+s.predictions); err != nil {

@@ -12,21 +12,21 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
-// Thresholds of magnitude, for models whose activation never is zero (Lee et al. 2024, CATS: Contextually-Aware
+// Thresholds of magnitude, for models with activations that are never zero (Lee et al. 2024, CATS: Contextually-Aware
 // Thresholding for Sparsity in Large Language Models). Every layer's threshold leaves out the same share of the
-// activations of the calibration text. Which share keeps the divergence from dense within the bound is found by
-// measuring on the text held out, and every share that was measured is a point of the file's curve.
+// activations of the calibration text. Measuring on the held-out text finds which share keeps the divergence from dense
+// within the bound. Every measured share is a point of the file's curve.
 
 const (
 	// DefaultThresholdTokens is how much calibration text is read for thresholds: each token counts all of a layer's
 	// activations.
 	DefaultThresholdTokens = 8 << 10
 
-	shareStep   = 1.0 / 64 // shares are told apart so finely
+	shareStep   = 1.0 / 64 // the resolution of shares
 	leastShares = 5        // points of a curve
 )
 
-// checkThresholds refuses models for which thresholds of magnitude are not meant.
+// checkThresholds refuses models that thresholds of magnitude are not meant for.
 func (r *run) checkThresholds() error {
 	path := r.f.Path
 	if r.o.profileOnly {
@@ -47,7 +47,8 @@ func (r *run) checkThresholds() error {
 	return r.o.Bound.Check()
 }
 
-// takeThresholds has neurons counted whose activations pass the thresholds that the file's curve has within the bound.
+// takeThresholds makes profiling count the neurons with activations above the thresholds of the file's curve within the
+// bound.
 func (r *run) takeThresholds() error {
 	choice, err := r.c.Choose(model.Threshold, r.o.Bound)
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/train"
 )
 
-// A trace is what was sampled of one layer: records of
+// A trace holds the samples of one layer: records of
 //
 //	document u32, active neurons u32 (k), input F16 [n_embd], neurons u16 [k], their mass |a_i|·‖d_i‖ BF16 [k]
 //
-// little endian. There are two for each layer: of the calibration text, to learn from, and of the text held out, to
-// judge by.
+// little endian. Each layer has two: one of the calibration text, to learn from, and one of the held-out text, to judge
+// by.
 
-// role is which of the two texts a step belongs to.
+// role says to which of the two texts a step belongs.
 type role int
 
 const (
@@ -104,7 +104,7 @@ func openTraces(w *work, layers int, size [roles][]int64) (*traces, error) {
 	return t, nil
 }
 
-// append adds whole records to a layer's trace, in one write. Once the bound is reached nothing more is written.
+// append adds whole records to a layer's trace, in one write. Beyond the bound it writes nothing.
 func (t *traces) append(r role, layer int, records ...[]byte) error {
 	t.buf = t.buf[:0]
 	for _, b := range records {
@@ -177,7 +177,7 @@ func readTrace(w *work, r role, layer, embd, ff int) (*train.Samples, error) {
 
 var errRecord = errors.New("no record of this layer")
 
-// eachRecord calls f behind the head of every record; f reads the rest.
+// eachRecord calls f after the head of every record; f reads the rest.
 func eachRecord(from io.Reader, embd, ff int, f func(document int32, k int, in *bufio.Reader) error) error {
 	in := bufio.NewReaderSize(from, 1<<20)
 	var head [8]byte

@@ -19,8 +19,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// work is the folder that a run keeps its state in. Every file appears complete, by renaming, but for traces, which
-// grow and whose valid length is written down elsewhere.
+// work is the folder with a run's state. Every file appears complete, by renaming, except for traces, which grow and
+// have their valid length stored elsewhere.
 type work struct {
 	dir  string
 	lock *folderlock.Lock // held while a process works in the folder
@@ -36,21 +36,21 @@ const (
 	fileModel    = "candidate.gguf"
 )
 
-// identity is everything that a run's result follows from: a run is only resumed as what it was begun.
+// identity is everything that decides a run's result: a run is resumed only with the same.
 type identity struct {
 	Version     int
 	Model       string // SHA-256 over keys, and over shape and beginning of each tensor
-	Calibration string // SHA-256 of the text; empty where the model generates it
+	Calibration string // SHA-256 of the text; empty if the model generates it
 	HeldOut     string
 	Options     resultOptions
 	Mapped      bool // the model is computed on in place
 
-	Texts string `json:",omitempty"` // SHA-256 of how they are divided, where uses of experts are counted in each apart
+	Texts string `json:",omitempty"` // SHA-256 of the division into texts with separate counts of experts
 }
 
 const workVersion = 2
 
-// openWork makes the folder, or with resume goes on with one that is there, and locks it. The second result is the
+// openWork makes the folder, or with resume continues with an existing one, and locks it. The second result is the
 // identity that counts.
 func openWork(dir string, id identity, resume bool) (*work, identity, error) {
 	w := &work{dir: dir}
@@ -64,7 +64,7 @@ func openWork(dir string, id identity, resume bool) (*work, identity, error) {
 	return w, id, err
 }
 
-// take locks the folder. If there is none, it creates one that only the user can read, because traces tell of the text.
+// take locks the folder. If there is none, it creates one that only the user can read, because traces reveal the text.
 // It refuses a folder with other things in it.
 func (w *work) take() error {
 	entries, err := os.ReadDir(w.dir)
@@ -91,8 +91,8 @@ func (w *work) release() {
 	}
 }
 
-// discard removes a folder that holds nothing but the run's beginning, so that a run that failed at once, as on a
-// damaged model, is not in the way of the next.
+// discard removes a folder that holds nothing but the run's beginning, so that a run that failed at once, for example
+// on a damaged model, does not block the next.
 func (w *work) discard() {
 	entries, err := os.ReadDir(w.dir)
 	begun := []string{fileIdentity, folderlock.Name, folderlock.Holder}
@@ -122,7 +122,7 @@ func (w *work) open(id identity, resume bool) (*work, identity, error) {
 	return w, id, w.write(fileIdentity, b)
 }
 
-// resume compares the run that the folder was made for with the one that is asked for.
+// resume compares the folder's run with the requested one.
 func (w *work) resume(b []byte, id identity) (*work, identity, error) {
 	var old identity
 	if err := json.Unmarshal(b, &old); err != nil {
@@ -177,7 +177,7 @@ func (w *work) remove(names ...string) {
 // beginning is the number of bytes of each tensor that go into a model's fingerprint.
 const beginning = 4 << 10
 
-// fingerprint tells models apart without reading all of them.
+// fingerprint distinguishes models without reading all of them.
 func fingerprint(f *gguf.File) string {
 	h := sha256.New()
 	for _, kv := range f.Keys {

@@ -12,11 +12,12 @@ import (
 )
 
 // The keys of a curve, as docs/prepared-file.md lists them. Prepared files with predictors may have them, and any model
-// of SiLU or GELU.
+// of SiLU or GELU, or with experts.
 const (
 	keyCurve             = "powerinfer.curve." // all of them begin so
 	keyCurveMode         = keyCurve + "mode"
 	keyCurveSetting      = keyCurve + "setting"
+	keyCurveRank         = keyCurve + "rank"
 	keyCurveKLD          = keyCurve + "kl_divergence"
 	keyCurveError        = keyCurve + "kl_error"
 	keyCurveMostKLD      = keyCurve + "kl_limit"
@@ -36,20 +37,23 @@ const (
 // maxPoints bounds the points of a curve.
 const maxPoints = 1 << 10
 
-// Way says how neurons are left out.
+// Way says what is left out, neurons or experts.
 type Way string
 
 // The ways.
 const (
 	ByPredictor Way = "predict"   // those whose logit is below a threshold, as their layers' predictors give it
 	ByMagnitude Way = "threshold" // those whose activation is smaller than their layer's threshold
+	ByWeight    Way = "experts"   // experts that are not in RAM, of low rank, whose weight is below a share of their token's
 )
 
-// Curve says what leaving neurons out costs, the more of them the further along.
+// Curve says what leaving neurons or experts out costs, the more of them the further along. Of experts that is the most it
+// can cost, with none of those in RAM that may be left out.
 type Curve struct {
 	Way                  Way
+	Rank                 int // by weight: so many experts of a token stay, the highest ranked
 	Points               []Point
-	DenseBytes           float32 // of feed-forward weights that a token reads where no neuron is left out
+	DenseBytes           float32 // of feed-forward weights, or of experts, that a token reads where nothing is left out
 	ExactBytes           float32 // where those are left out whose activation is exactly zero; 0 where the activation leaves none
 	Documents            uint64  // that limits were found from
 	Calibration, HeldOut Text    // what neurons were counted on, and what was measured on
@@ -58,7 +62,8 @@ type Curve struct {
 // Point is one setting of a curve.
 type Point struct {
 	// Setting is, by predictor, the logit below which neurons are left out; by magnitude the share of the activations
-	// of calibration text that are taken as zero, 0…1.
+	// of calibration text that are taken as zero, 0…1; by weight the share of a token's weights, 0…1, below which an expert
+	// may be left out.
 	Setting      float32
 	Magnitudes   []float32 // [layers] by magnitude: an activation of a smaller magnitude is taken as zero
 	KLDivergence float32   // mean, nats a token, from dense
@@ -67,8 +72,8 @@ type Point struct {
 	SameTop      float32   // share of tokens whose likeliest successor is that of dense
 	LeastSameTop float32   // what at least 19 of 20 other documents are expected to reach
 	Perplexity   float32
-	Active       float32 // share of neurons whose up and down rows are read
-	Bytes        float32 // of feed-forward weights that a token reads, predictors included
+	Active       float32 // share of neurons whose up and down rows are read, or of experts that stay
+	Bytes        float32 // of feed-forward weights, or of experts, that a token reads, predictors included
 }
 
 // Bound is what a setting has to keep in at least 19 of 20 documents. The zero value bounds nothing.
@@ -129,8 +134,10 @@ func (c *Curve) Add(p Point) {
 
 func (c *Curve) check(layers int) error {
 	switch n := len(c.Points); {
-	case c.Way != ByPredictor && c.Way != ByMagnitude:
-		return bad(keyCurveMode, "%.80q is neither %s nor %s", string(c.Way), ByPredictor, ByMagnitude)
+	case c.Way != ByPredictor && c.Way != ByMagnitude && c.Way != ByWeight:
+		return bad(keyCurveMode, "%.80q is none of %s, %s and %s", string(c.Way), ByPredictor, ByMagnitude, ByWeight)
+	case c.Way == ByWeight && (c.Rank < 1 || c.Rank > maxExperts):
+		return bad(keyCurveRank, "%d is not a number of experts", c.Rank)
 	case n < 1 || n > maxPoints:
 		return bad(keyCurveSetting, "%d points; a curve has 1 to %d", n, maxPoints)
 	case !(c.DenseBytes > 0) || !finite(c.DenseBytes):
@@ -166,6 +173,9 @@ func (c *Curve) checkSetting(i, layers int) error {
 	}
 	if !(p.Setting > 0 && p.Setting < 1) {
 		return bad(keyCurveSetting, "element %d: %g is not a share above 0 and below 1", i, p.Setting)
+	}
+	if c.Way == ByWeight {
+		return nil
 	}
 	if len(p.Magnitudes) != layers {
 		return bad(keyCurveMagnitudes, "%d thresholds of point %d for %d layers", len(p.Magnitudes), i, layers)
@@ -223,8 +233,11 @@ func (c *Curve) Keys() ([]gguf.KV, error) {
 	for _, key := range curveKeys() {
 		add(key, figures[key])
 	}
-	if c.Way == ByMagnitude {
+	switch c.Way {
+	case ByMagnitude:
 		add(keyCurveMagnitudes, magnitudes)
+	case ByWeight:
+		add(keyCurveRank, uint32(c.Rank))
 	}
 	add(keyCurveDense, c.DenseBytes)
 	add(keyCurveExact, c.ExactBytes)
@@ -274,8 +287,11 @@ func ReadCurve(f *gguf.File, layers int) (*Curve, error) {
 			*c.Points[i].figures()[k] = v
 		}
 	}
-	if c.Way == ByMagnitude {
+	switch c.Way {
+	case ByMagnitude:
 		r.magnitudes(c, layers)
+	case ByWeight:
+		c.Rank = r.count(keyCurveRank, maxExperts)
 	}
 	if r.err == nil {
 		if err := c.check(layers); err != nil {

@@ -8,8 +8,8 @@ import (
 
 // Encode stores src as t in dst, which holds exactly t.RowBytes(len(src)) bytes; len(src) is a multiple of t's block.
 //
-// The plain blocks of 32 and the ternary types are rounded as ggml's reference quantisers do; the scales of others are
-// searched for what loses least (fit.go). Block types take finite numbers whose scale fits binary16.
+// Plain blocks of 32 and the ternary types are rounded as ggml's reference quantisers do. The scales of others are
+// searched for the least error (fit.go). Block types need finite numbers with a scale that fits binary16.
 func Encode(t Type, dst []byte, src []float32) {
 	if !t.Known() || len(src)%t.BlockElems() != 0 || len(dst) != t.RowBytes(len(src)) {
 		panic(fmt.Sprintf("quant: %d elements do not fill %d bytes of %s", len(src), len(dst), t))
@@ -32,9 +32,8 @@ func Encode(t Type, dst []byte, src []float32) {
 	}
 }
 
-// EncodeWeighted stores one row as Encode does, where errors count by the importance of their elements, numbers that
-// are not negative, one for each. Types that have nothing to choose ignore it, as blocks do of which nothing is
-// important; nil stands for none.
+// EncodeWeighted stores one row like Encode, but weighs errors by the importance of the elements: one non-negative
+// number each, or nil. Types without a choice ignore it, and so do blocks without importance.
 func EncodeWeighted(t Type, dst []byte, src, importance []float32) {
 	weighed := t.entry().weighed
 	if importance == nil || weighed == nil {
@@ -60,10 +59,10 @@ func EncodeWeighted(t Type, dst []byte, src, importance []float32) {
 // Weighable reports whether t's encoding can take importances.
 func (t Type) Weighable() bool { return t.entry().weighed != nil }
 
-// putter writes a superblock whose elements have weights.
+// putter writes a superblock of weighted elements.
 type putter func(b []byte, x []float32, w *[QKK]float32)
 
-// alone returns an encoder of superblocks whose elements have the weights that weights gives them.
+// alone returns an encoder of superblocks with elements weighted by weights.
 func alone(weights func(w, x []float32), put putter) func(b []byte, x []float32) {
 	return func(b []byte, x []float32) {
 		var w [QKK]float32
@@ -72,8 +71,8 @@ func alone(weights func(w, x []float32), put putter) func(b []byte, x []float32)
 	}
 }
 
-// byImportance returns an encoder of superblocks whose elements have the weights that weigh gives them, where power is
-// so many times the mean square of the superblock.
+// byImportance returns an encoder of superblocks with elements weighted by weigh; power is this multiple of the
+// superblock's mean square.
 func byImportance(times float32, put putter) func(b []byte, x, importance []float32, _ float32) {
 	return func(b []byte, x, importance []float32, _ float32) {
 		var w [QKK]float32
@@ -108,7 +107,7 @@ func encodeI32(dst []byte, src []float32) {
 
 func putHalf(b []byte, v float32) { binary.LittleEndian.PutUint16(b, F16FromF32(v)) }
 
-// inverse returns 1/d; of what is too small for that, 0.
+// inverse returns 1/d, or 0 if d is too small for that.
 func inverse(d float32) float32 {
 	const least = 0x1p-126
 	if abs(d) < least {
@@ -117,8 +116,8 @@ func inverse(d float32) float32 {
 	return 1 / d
 }
 
-// TopMagnitude returns the bits of the largest magnitude of x, which are ordered as the magnitudes are; what is not a
-// number is above all others.
+// TopMagnitude returns the bits of the largest magnitude of x. Bits are ordered like magnitudes; NaNs are above all
+// others.
 func TopMagnitude(x []float32) uint32 {
 	top, n := topVectors(x)
 	for _, v := range x[n:] {

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Blocks of 32 elements with importances come several at a time, so that vector kernels have one in each lane.
+// Blocks of 32 elements with importances are encoded several at once, so that vector kernels have one in each lane.
 
 // blocksAtOnce is the number of blocks of 32 that are encoded together.
 const blocksAtOnce = QKK / QK
@@ -49,8 +49,7 @@ func weighedQ5_0(b []byte, x, importance []float32, power float32) {
 	})
 }
 
-// encodeQ4_1: the smallest value becomes 0 and the largest 15, as ggml's reference quantiser has it; halves are rounded
-// up.
+// encodeQ4_1: the smallest value becomes 0 and the largest 15, as in ggml's reference quantiser; halves are rounded up.
 func encodeQ4_1(b []byte, x []float32) {
 	var q [QK]uint8
 	d, least := spread(&q, x, 15)
@@ -99,7 +98,7 @@ func spreadGeneric(q *[QK]uint8, x []float32, most float32) (d, least float32) {
 	for _, v := range x {
 		least, top = min(least, v), max(top, v)
 	}
-	least, top = least+0, top+0 // of zeros the positive one
+	least, top = least+0, top+0 // the positive one of two zeros
 	d = (top - least) / most
 	id := inverse(d)
 	for i, v := range x {
@@ -166,6 +165,6 @@ func encodeQ8_0(b []byte, x []float32) {
 
 // awayFromZero rounds to a whole number, halves away from zero.
 func awayFromZero(v float32) int8 {
-	const nearlyHalf = 0.5 - 0x1p-25 // the largest float32 below a half: what is less than a half stays so, and a half is rounded up to one
+	const nearlyHalf = 0.5 - 0x1p-25 // the largest float32 below a half: anything less than a half stays below, and a half is rounded up to one
 	return int8(v + math.Float32frombits(math.Float32bits(nearlyHalf)|math.Float32bits(v)&(1<<31)))
 }

@@ -8,17 +8,19 @@ import (
 	"sync"
 )
 
-// lattice is a grid with what a search on it needs. A word is the codes of one group of elements, as entries have them.
+// lattice is a grid, prepared for searches. A word is the codes of one group of elements, in the form of the grid's
+// entries.
 type lattice struct {
 	group  int // elements that an entry has codes for
 	levels int // codes, from 0
 	bits   int // of a code
 	words  []uint16
-	on     []bool     // by word: the grid has it
-	near   [][]uint16 // by word that the grid has not: words of the grid that lie nearest
+	on     []bool     // by word: whether it is in the grid
+	near   [][]uint16 // by word outside of the grid: the nearest words in it
 }
 
-// newLattice returns what makes the lattice when it is first used; near are words at so many different least distances.
+// newLattice returns a function that makes the lattice when it is first used; near holds words at this many different
+// least distances.
 func newLattice(from func() *codeGrid, group, levels, distances int) func() *lattice {
 	return sync.OnceValue(func() *lattice {
 		g := from()
@@ -140,18 +142,18 @@ var (
 	latticeIQ1    = newLattice(gridIQ1, 8, 3, 3)
 )
 
-// gridForm is the form of a type whose magnitudes are chosen from a grid, and how its scales are searched for. Code l
-// of a magnitude stands for about 2·l+1 steps.
+// gridForm is the form of a type with magnitudes from a grid, and how its scales are searched. Code l of a magnitude
+// stands for about 2·l+1 steps.
 type gridForm struct {
 	lattice func() *lattice
 	join    func(b []byte, p *Parts)
 	part    int     // elements that share a scale
-	even    bool    // the number of minus signs of eight elements is even, because one is not stored
+	even    bool    // eight elements have an even number of minus signs, because one is not stored
 	tries   int     // to either side
-	step    float32 // by which the largest magnitude's steps differ from one try to the next
+	step    float32 // difference of the largest magnitude's steps between tries
 	again   bool    // groups that were on the grid are chosen again with the best scale, too
 	unit    bool    // the search begins at the scale that fits without a grid
-	factor  float32 // of the unit: as measured by llama.cpp's authors, because the values are not quite 2·l+1
+	factor  float32 // of the unit, as measured by llama.cpp's authors, because the values are not quite 2·l+1
 }
 
 func formIQ2_XXS() gridForm {
@@ -174,9 +176,9 @@ func formIQ3_S() gridForm {
 	return gridForm{lattice: latticeIQ3S, join: joinIQ3_S, part: 32, tries: 9, step: 0.2, again: true, factor: 1.033}
 }
 
-// gridPart is what is searched for of the elements that share a scale.
+// gridPart is the search's state for the elements that share a scale.
 type gridPart struct {
-	x      [32]float32 // magnitudes; one of eight may be negative where the number of minus signs must be even
+	x      [32]float32 // magnitudes; one of eight may be negative if the number of minus signs must be even
 	w      [32]float32
 	choice [32]float32 // weights in the choice of words: the roots of the others
 	minus  [4]uint8    // signs of eight elements each
@@ -233,8 +235,8 @@ func (p *gridPart) fit(f *gridForm, l *lattice, x, w []float32) {
 	}
 }
 
-// sign sets magnitudes, signs and weights. Where the number of minus signs must be even, the element that matters least
-// has the wrong one.
+// sign sets magnitudes, signs and weights. If the number of minus signs must be even, the least important element gets
+// the wrong one.
 func (p *gridPart) sign(f *gridForm, x, w []float32) {
 	*p = gridPart{}
 	for i, v := range x {
@@ -261,8 +263,8 @@ func (p *gridPart) sign(f *gridForm, x, w []float32) {
 	}
 }
 
-// choose sets the words of the grid for all groups, or for those only that some of which has, in steps of 1/inverse. It
-// returns which of them are others than rounding gives.
+// choose sets the grid's words for all groups, or only for those in which some is set, in steps of 1/inverse. It
+// returns which of them differ from rounding.
 func (p *gridPart) choose(l *lattice, words *[8]uint16, n int, inverse float32, some *[8]bool) (moved [8]bool) {
 	var codes [QK]uint8
 	p.round(codes[:n], inverse, float32(l.levels-1))
@@ -292,7 +294,7 @@ func (p *gridPart) round(codes []uint8, inverse, most float32) {
 	}
 }
 
-// cost sets what the codes of n elements add to the error.
+// cost sets how much the codes of n elements add to the error.
 func (p *gridPart) cost(c *costs, levels, n int, step float32) {
 	if costVectors(c, p, n, step) {
 		return

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Elements of the IQ1 types are −1, 0 or 1, and an eighth more or less. Which elements become which would be known
-// exactly, from the two places where the sorted elements are cut in three, if there were no grid: groups of eight whose
-// codes the grid has not then take near ones.
+// Elements of the IQ1 types are −1, 0 or 1, plus or minus an eighth. Without a grid the best choice would follow
+// exactly from the two places that cut the sorted elements into three; with it, groups of eight with codes outside of
+// the grid take near ones.
 
 const eighthIQ1 = 0.125
 
@@ -22,18 +22,18 @@ func valuesIQ1(minus bool) (v [3]float32) {
 	return v
 }
 
-// iq1Part is what is searched for of the elements that share a scale.
+// iq1Part is the search's state for the elements that share a scale.
 type iq1Part struct {
 	scale float32
 	minus [4]bool // by group of eight
 	words [4]uint16
 }
 
-// cuts are the weights of sorted elements, and their products with them, summed from the first: for each of the shifts
-// that groups may have together, of the elements whose groups have the shift.
+// cuts are prefix sums of the weights of sorted elements, and of their products with them: one for each combination of
+// the groups' shifts, over the elements of the groups with that shift.
 type cuts struct{ x, w [33]float32 }
 
-// fitIQ1 finds scale, shifts and words of 16 or 32 elements. apart says that each group has a shift of its own.
+// fitIQ1 finds scale, shifts and words of 16 or 32 elements. apart means that each group has its own shift.
 func fitIQ1(x, w []float32, apart bool, least float32) (p iq1Part) {
 	n := len(x)
 	if abs(absMax(x)) < least {
@@ -105,7 +105,7 @@ func fitIQ1(x, w []float32, apart bool, least float32) (p iq1Part) {
 	return p
 }
 
-// sums returns those of elements cut at i1 and i2.
+// sums returns the sums of elements cut at i1 and i2.
 func (c *cuts) sums(i1, i2, n int, minus bool) (s sums) {
 	v := valuesIQ1(minus)
 	x := [3]float32{c.x[i1], c.x[i2] - c.x[i1], c.x[n] - c.x[i2]}
@@ -148,7 +148,7 @@ func (p *iq1Part) settle(x, w []float32, codes *[32]uint16) {
 	}
 }
 
-// put writes the part's codes to q, with bit 2 where an eighth is subtracted.
+// put writes the part's codes to q; bit 2 means that an eighth is subtracted.
 func (p *iq1Part) put(q []uint8) {
 	l := latticeIQ1()
 	for i := range q {
@@ -159,7 +159,7 @@ func (p *iq1Part) put(q []uint8) {
 	}
 }
 
-// Scales of the IQ1 types are odd, from 1 to 15. The units are a little larger than those that fit, as measured by
+// Scales of the IQ1 types are odd, from 1 to 15. The units are a little larger than the fitting ones, as measured by
 // llama.cpp's authors.
 const (
 	mostIQ1     = 15

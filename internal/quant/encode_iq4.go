@@ -1,10 +1,9 @@
 package quant
 
-// Scales that are tried for the values of IQ4_NL and IQ4_XS: the largest element meets a value up to seven beyond the
-// last one.
+// Scales tried for the values of IQ4_NL and IQ4_XS: the largest element meets a value up to seven beyond the last one.
 const iq4Tries = 7
 
-// nearestCodes finds the code of the value nearest to a number, of values that ascend and lie within a signed byte.
+// nearestCodes finds the code of the value nearest to a number; values ascend and fit a signed byte.
 type nearestCodes struct {
 	code  [513]uint8 // for halves from −128 on: the middle between two whole numbers is a multiple of a half
 	value [16]float32
@@ -25,7 +24,7 @@ func newNearestCodes(values []int8) *nearestCodes {
 	return n
 }
 
-// of returns the code for v; of two values as near the larger.
+// of returns the code for v; of two equally near values the larger.
 func (n *nearestCodes) of(v float32) uint8 {
 	half := 2*v + 256
 	switch {
@@ -39,7 +38,7 @@ func (n *nearestCodes) of(v float32) uint8 {
 
 var nearestIQ4 = newNearestCodes(iq4Values())
 
-// fitIQ4 returns the scale d for which d·value comes nearest to x.
+// fitIQ4 returns the scale d that minimises the error of d·value against x.
 func fitIQ4(x, w []float32) float32 {
 	top := absMax(x)
 	if abs(top) < negligible {
@@ -70,7 +69,7 @@ func sumsIQ4(x, w []float32, inverse float32) (s sums) {
 	return s
 }
 
-// codesIQ4 sets q to the codes for which d·value comes nearest to x.
+// codesIQ4 sets q to the codes with d·value nearest to x.
 func codesIQ4(q []uint8, x []float32, d float32) {
 	id := inverse(d)
 	for i, v := range x {
@@ -103,7 +102,7 @@ func putIQ4_NL(b []byte, x, w []float32) {
 	joinIQ4_NL(b, &p)
 }
 
-// scaleIQ4_XS: scales lie from −32 to 31.
+// scaleIQ4_XS: scales are from −32 to 31.
 const scaleIQ4_XS = 32
 
 func putIQ4_XS(b []byte, x []float32, w *[QKK]float32) {

@@ -26,12 +26,12 @@ func (p *parts) scaleTo(n int, most float32) {
 	p.unit = top / most
 }
 
-// fitTo finds the unit with which n parts lose least.
+// fitTo finds the unit with the least error over n parts.
 func (p *parts) fitTo(n int, most float32, w []float32) {
 	p.unit = fitUnit(p.whole[:n], p.exact[:n], w, most)
 }
 
-// minimumForm is the form of a superblock whose parts have a scale and a minimum.
+// minimumForm is the form of a superblock with a scale and a minimum for each part.
 type minimumForm struct {
 	n         int     // parts
 	quants    float32 // the largest quant
@@ -40,7 +40,7 @@ type minimumForm struct {
 }
 
 // fit finds the quants of x, and scales and minima in whole numbers of units that binary16 holds. w are the elements'
-// weights; importance says that they are from a matrix, so that the units, too, are fitted.
+// weights; importance means that they come from a matrix, so that units are fitted, too.
 func (f minimumForm) fit(q *[QKK]uint8, x []float32, w *[QKK]float32, importance bool) (scale, least parts) {
 	g, size := f.unweighed, QKK/f.n
 	if importance {
@@ -68,7 +68,7 @@ func (f minimumForm) fit(q *[QKK]uint8, x []float32, w *[QKK]float32, importance
 	return scale, least
 }
 
-// fitMinima fits parts of equal size, as many as d has.
+// fitMinima fits parts of equal size, one for each element of d.
 func fitMinima(d, m, x, w []float32, most float32, g grids) {
 	size := len(x) / len(d)
 	for n := fitLanes(); n > 0 && len(d) >= n; d, m, x, w = d[n:], m[n:], x[n*size:], w[n*size:] {
@@ -79,7 +79,7 @@ func fitMinima(d, m, x, w []float32, most float32, g grids) {
 	}
 }
 
-// fitScales fits parts of equal size, as many as d has.
+// fitScales fits parts of equal size, one for each element of d.
 func fitScales(d, x, w []float32, most float32) {
 	size := len(x) / len(d)
 	for n := fitLanes(); n > 0 && len(d) >= n; d, x, w = d[n:], x[n*size:], w[n*size:] {
@@ -93,7 +93,7 @@ func fitScales(d, x, w []float32, most float32) {
 // asHalf rounds to binary16.
 func asHalf(v float32) float32 { return F32FromF16(F16FromF32(v)) }
 
-// weighSize gives larger elements more weight, by their magnitude beside the size of their part.
+// weighSize gives larger elements more weight, by their magnitude relative to that of their part.
 func weighSize(w *[QKK]float32, x []float32, n int) {
 	size := QKK / n
 	for j := range n {
@@ -147,7 +147,7 @@ func putTwoBits(b []byte, q *[QKK]uint8) {
 	}
 }
 
-// Quants of Q3_K lie from −4 to 3, its scales from −32 to 31.
+// Quants of Q3_K are from −4 to 3, its scales from −32 to 31.
 const (
 	mostQ3_K  = 4
 	scaleQ3_K = 32
@@ -275,7 +275,7 @@ func putSixBits(b []byte, scale, least *parts) {
 	}
 }
 
-// putNibbles packs the low four bits of quants: of every 64, the first 32 are the low nibbles of 32 bytes.
+// putNibbles packs the low four bits of quants: the first 32 of every 64 are the low nibbles of 32 bytes.
 func putNibbles(b []byte, q *[QKK]uint8) {
 	for j := range 4 {
 		for i := range 32 {
@@ -285,7 +285,7 @@ func putNibbles(b []byte, q *[QKK]uint8) {
 	}
 }
 
-// Quants of Q6_K lie from −32 to 31, its scales from −128 to 127.
+// Quants of Q6_K are from −32 to 31, its scales from −128 to 127.
 const (
 	mostQ6_K  = 32
 	scaleQ6_K = 128

@@ -38,14 +38,14 @@ func encodeMXFP4(b []byte, x []float32) {
 		_, e := math.Frexp(float64(top)) // 2^(e−1) ≤ top
 		p.Unit = uint16(max(0, min(last, e-1-exponent+bias)))
 	}
-	halves := float32(math.Ldexp(2, bias-int(p.Unit))) // of a step, the unit of the codes' values
+	halves := float32(math.Ldexp(2, bias-int(p.Unit))) // per step, the unit of the codes' values
 	encodeFloats4(p.Q[:], x, halves)
 	clear(b)
 	joinMXFP4(b, &p)
 }
 
-// encodeFloats4 writes the codes of four-bit floats nearest to x times id, in halves: of two values as near, the
-// smaller magnitude, as ggml's search has it.
+// encodeFloats4 writes the codes of the four-bit floats nearest to x times id, in halves; of two equally near values
+// the smaller magnitude, as in ggml's search.
 func encodeFloats4(q []uint8, x []float32, id float32) {
 	for i, v := range x {
 		a := abs(v) * id

@@ -2,14 +2,14 @@ package quant
 
 import "encoding/binary"
 
-// Types of one bit and of two, whose blocks have one scale d.
+// Types of one bit and of two, with one scale d for each block.
 //
-// Q1_0: d, then 16 bytes of bits for 128 elements, element e's in bit e%8 of byte e/8: d where it is set, else −d.
+// Q1_0: d, then 16 bytes of bits for 128 elements, element e's in bit e%8 of byte e/8: d if it is set, else −d.
 //
 // Q2_0: d, then 16 bytes of bit pairs for 64 elements, element e's in pair e%4 of byte e/4: d·(q−1).
 //
-// A bit of Q1_0 becomes a code of Q2_0, so that both are the same to whoever computes with them. Source: ggml's
-// block_q1_0 and block_q2_0.
+// A bit of Q1_0 becomes a code of Q2_0, so that devices compute both in the same way. Source: ggml's block_q1_0 and
+// block_q2_0.
 
 // The elements of a block.
 const (
@@ -43,7 +43,7 @@ func joinQ2_0(b []byte, p *Parts) {
 	}
 }
 
-// encodeQ1_0: the scale is the mean magnitude, which loses least where signs are all that is kept.
+// encodeQ1_0: the scale is the mean magnitude, which minimises the error when only signs are kept.
 func encodeQ1_0(b []byte, x []float32) {
 	var p Parts
 	var sum float32
@@ -86,13 +86,13 @@ func LanesOfPairs(b []byte) uint64 {
 	return turnPairs(w)
 }
 
-// turnPairs turns rows and columns of both words of w, which are four bytes of four bit pairs.
+// turnPairs transposes both words of w, which are four bytes of four bit pairs.
 func turnPairs(w uint64) uint64 {
 	w = swap(w, 6, 0x00cc00cc00cc00cc)
 	return swap(w, 12, 0x0000f0f00000f0f0)
 }
 
-// swap exchanges the bits of mask with those that lie so many above them.
+// swap exchanges the bits of mask with those that are this many bits above them.
 func swap(w uint64, above int, mask uint64) uint64 {
 	t := (w>>above ^ w) & mask
 	return w ^ t ^ t<<above

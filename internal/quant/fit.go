@@ -3,16 +3,15 @@ package quant
 import "math"
 
 // The searches of this file find the scale, or the scale and the minimum, with which whole numbers come nearest to
-// given elements. What they minimise is a sum of squares in which each element has a weight. Sums are float32 and in
-// order, and products are converted before they are added, so that no platform fuses them and vector kernels, one block
-// in each lane, give the same bits.
+// given elements. They minimise a weighted sum of squares. Sums are float32 and in order, and products are converted
+// before they are added, so that no platform fuses them and vector kernels, one block in each lane, give the same bits.
 //
 // Source: the searches of llama.cpp's quantisers: which grids are tried, and how elements are weighted (at 3f545bec).
 
-// negligible is the magnitude below which all elements of a block count as zero.
+// negligible is the magnitude below which a whole block counts as zero.
 const negligible = 1e-15
 
-// roundEven rounds to a whole number, halves to even. Magnitudes above 2²² stay what they are, about.
+// roundEven rounds to a whole number, halves to even. Magnitudes above 2²² stay about the same.
 func roundEven(v float32) float32 {
 	const shift = 3 << 22 // at this magnitude a float32's last bit is 1
 	return float32(v+shift) - shift
@@ -71,8 +70,8 @@ func (s *sums) add(w, q, x float32) {
 	s.qq += float32(wq * q)
 }
 
-// better reports whether the best scale for s leaves a smaller error than scale does where that is the best for its own
-// sums: the error is Σ w·x², which all have in common, less qx²/qq, for which gain stands.
+// better reports whether the best scale for s has a smaller error than scale, the best for its own sums. The error is Σ
+// w·x², which all have in common, minus qx²/qq, which gain stands for.
 func (s sums) better(gain float32) bool { return s.qq > 0 && float32(s.qx*s.qx) > float32(gain*s.qq) }
 
 // scale returns the best scale for s.
@@ -83,14 +82,14 @@ func (s sums) scale() float32 {
 	return s.qx / s.qq
 }
 
-// Grids of a symmetric scale that are tried: the lowest whole number lies up to nine tenths of a step beyond the
-// largest element.
+// Grids of a symmetric scale that are tried: the lowest whole number is up to nine tenths of a step beyond the largest
+// element.
 const (
 	scaleTries = 9
 	scaleStep  = 0.1
 )
 
-// fitScale returns the scale d for which d·q, with whole q from −most to most−1, comes nearest to x.
+// fitScale returns the scale d that minimises the error of d·q against x, with whole q from −most to most−1.
 func fitScale(x, w []float32, most float32) float32 {
 	top := absMax(x)
 	if abs(top) < negligible {
@@ -127,15 +126,15 @@ func scaleSums(x, w []float32, inverse, most float32) (s sums) {
 // descentRounds bounds how often descend goes through the elements.
 const descentRounds = 5
 
-// descend moves single quants, from low to high, as long as that makes the error smaller, and returns the best scale
-// for where they end.
+// descend moves single quants, from low to high, as long as that lowers the error, and returns the best scale for the
+// result.
 func descend(q, x, w []float32, low, high float32) float32 {
 	var s sums
 	q, w = q[:len(x)], w[:len(x)]
 	for i, v := range x {
 		s.add(w[i], q[i], v)
 	}
-	settled := 0 // elements that were looked at since the last move, and the one that moved: looking at them again would change nothing
+	settled := 0 // elements looked at since the last move, the moved one included: looking at them again would change nothing
 	for range descentRounds {
 		for i, v := range x {
 			if settled == len(x) {
@@ -167,8 +166,8 @@ const (
 	unitStep  = 0.1
 )
 
-// fitUnit returns the unit u and sets the whole numbers q from 0 to most for which u·q comes nearest to x, whose
-// elements are not negative.
+// fitUnit returns the unit u and sets the whole numbers q from 0 to most that minimise the error of u·q against x. The
+// elements of x are not negative.
 func fitUnit(q []uint8, x, w []float32, most float32) float32 {
 	var top float32
 	for _, v := range x {
@@ -206,18 +205,18 @@ func unitError(x, w []float32, inverse, most float32) (sum float32) {
 	return sum
 }
 
-// grids says which are tried for a scale and a minimum: the elements' range is divided into most+first+i·step steps.
+// grids are the grids tried for a scale and a minimum: the elements' range is divided into most+first+i·step steps.
 type grids struct {
 	first, step float32
 	tries       int
 	absolute    bool // magnitudes of errors are summed, not squares
 }
 
-// weighedGrids are those tried where elements have their importance.
+// weighedGrids are those tried for elements with importances.
 func weighedGrids() grids { return grids{first: -0.9, step: 0.05, tries: 37} }
 
-// fitMinimum returns a scale d and a minimum m, not negative, for which d·q − m, with whole q from 0 to most, comes
-// nearest to x, which has at most 32 elements.
+// fitMinimum returns a scale d and a minimum m, not negative, that minimise the error of d·q − m against x, with whole
+// q from 0 to most. x has at most 32 elements.
 func fitMinimum(x, w []float32, most float32, g grids) (d, m float32) {
 	w = w[:len(x)]
 	var low, sumW, sumX float32
@@ -280,7 +279,7 @@ func minimumError(x, w, q []float32, scale, offset float32, absolute bool) (sum 
 	return sum
 }
 
-// roundScale sets q to the whole numbers from −most to most−1, raised by most, for which d·q comes nearest to x.
+// roundScale sets q to the whole numbers from −most to most−1, raised by most, with d·q nearest to x.
 func roundScale(q []uint8, x []float32, d, most float32) {
 	id := inverse(d)
 	for i := roundScaleVectors(q, x, id, most); i < len(x); i++ {
@@ -288,7 +287,7 @@ func roundScale(q []uint8, x []float32, d, most float32) {
 	}
 }
 
-// roundMinimum sets q to the whole numbers from 0 to most for which d·q − m comes nearest to x.
+// roundMinimum sets q to the whole numbers from 0 to most with d·q − m nearest to x.
 func roundMinimum(q []uint8, x []float32, d, m, most float32) {
 	id := inverse(d)
 	for i, v := range x {

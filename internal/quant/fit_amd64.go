@@ -4,7 +4,7 @@ package quant
 
 import "golang.org/x/sys/cpu"
 
-// fitLanes returns how many blocks are fitted at a time, each in a vector's lane; 0: the processor has no such vectors.
+// fitLanes returns how many blocks are fitted at once, one in each lane of a vector; 0: the CPU has no such vectors.
 func fitLanes() int {
 	if cpu.X86.HasAVX2 {
 		return laneBlocks

@@ -1,7 +1,7 @@
 package quant
 
-// laneBlocks is the number of blocks that are fitted at a time, where the processor has vectors: block j of them in
-// lane j. Each lane goes the way of fitScale or fitMinimum, in the same order, and ends with the same bits.
+// laneBlocks is the number of blocks that are fitted at once if the CPU has vectors: block j in lane j. Each lane takes
+// the steps of fitScale or fitMinimum, in the same order, and gives the same bits.
 const laneBlocks = 8
 
 // lanes hold a number for each block.
@@ -24,8 +24,8 @@ func (l *laneBlock) set(x, w []float32) {
 	}
 }
 
-// scaleGrids is the number of grids that fitScale tries: that on which the largest element is the lowest whole number,
-// and those to either side.
+// scaleGrids is the number of grids that fitScale tries: the one with the largest element as the lowest whole number,
+// and those on either side.
 const scaleGrids = 1 + 2*scaleTries
 
 // fitScaleLanes is fitScale for eight blocks.

@@ -2,7 +2,7 @@
 
 package quant
 
-// fitLanes returns how many blocks are fitted at a time: here they are fitted one after the other.
+// fitLanes returns how many blocks are fitted at once; here they are fitted one after the other.
 func fitLanes() int { return 0 }
 
 func (l *laneBlock) fitScales(*[scaleGrids]float32, float32, *lanes) { panic("quant: no vectors") }

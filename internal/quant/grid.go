@@ -8,7 +8,7 @@ import (
 
 // The grids of the IQ types are data of the format: an index in the file chooses the magnitudes of a few elements at
 // once. They are taken from ggml's published tables (ggml-common.h, MIT licence, Copyright (c) 2023-2026 The ggml
-// authors) in another form: an entry is a hexadecimal number that has the code of element i in its bits from bits·i on,
+// authors) in another form: an entry is a hexadecimal number with the code of element i in its bits from bits·i on,
 // where the tables have a byte of magnitude for each.
 
 // codeGrid is a list of entries, each of some elements' codes.
@@ -19,7 +19,7 @@ type codeGrid struct {
 	places  map[uint16]int // of entries
 }
 
-// newGrid returns what reads the grid, when it is first used, from numbers of so many hexadecimal digits.
+// newGrid returns a function that reads the grid when it is first used, from numbers with this many hexadecimal digits.
 func newGrid(bits, digits int, data string) func() *codeGrid {
 	return sync.OnceValue(func() *codeGrid {
 		g := &codeGrid{bits: bits, entries: make([]uint16, len(data)/digits), wide: make([]uint64, len(data)/digits), places: make(map[uint16]int, len(data)/digits)}
@@ -42,7 +42,7 @@ func newGrid(bits, digits int, data string) func() *codeGrid {
 func (g *codeGrid) four(q []uint8, i int)  { binary.LittleEndian.PutUint32(q, uint32(g.wide[i])) }
 func (g *codeGrid) eight(q []uint8, i int) { binary.LittleEndian.PutUint64(q, g.wide[i]) }
 
-// place returns the index of the entry that has the codes of q, of which bits above a code's are left out.
+// place returns the index of the entry with the codes of q; bits above a code's are ignored.
 func (g *codeGrid) place(q []uint8) int {
 	var e uint16
 	for k, v := range q {
@@ -67,7 +67,7 @@ var (
 )
 
 // Grid returns the grid of a type that has one: for each index the codes of its elements without their signs, a byte
-// each, the first the lowest.
+// each, the first one lowest.
 func Grid(t Type) []uint64 {
 	switch t {
 	case IQ2_XXS:

@@ -2,8 +2,7 @@ package quant
 
 import "math"
 
-// F32FromF16 widens an IEEE 754 binary16 number; exact. What is not a number becomes a quiet one, as in processors'
-// conversions.
+// F32FromF16 widens an IEEE 754 binary16 number exactly. A NaN becomes a quiet one, as in CPUs' conversions.
 func F32FromF16(h uint16) float32 {
 	sign := uint32(h&0x8000) << 16
 	exp, frac := uint32(h>>10&0x1f), uint32(h&0x3ff)
@@ -19,7 +18,7 @@ func F32FromF16(h uint16) float32 {
 	return math.Float32frombits(math.Float32bits(v) | sign)
 }
 
-// F16FromF32 rounds to binary16, ties to even; what is too large becomes infinity.
+// F16FromF32 rounds to binary16, ties to even. Numbers that are too large become infinity.
 func F16FromF32(f float32) uint16 {
 	b := math.Float32bits(f)
 	sign := uint16(b >> 16 & 0x8000)

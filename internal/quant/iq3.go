@@ -15,7 +15,7 @@ import "encoding/binary"
 func iq3xxsValues() []int8 { return signed(4, 12, 20, 28, 36, 44, 52, 62) }
 func iq3sValues() []int8   { return signed(1, 3, 5, 7, 9, 11, 13, 15) }
 
-// signed returns values and behind them their negatives.
+// signed returns values followed by their negatives.
 func signed(values ...int8) []int8 {
 	for _, v := range values {
 		values = append(values, -v)
@@ -23,7 +23,7 @@ func signed(values ...int8) []int8 {
 	return values
 }
 
-// EvenSigns returns eight signs of which the first seven are given, and an even number minus.
+// EvenSigns returns eight signs with an even number of minus: the first seven are given.
 func EvenSigns(seven uint32) uint8 {
 	s := seven & 127
 	parity := s ^ s>>4
@@ -32,7 +32,7 @@ func EvenSigns(seven uint32) uint8 {
 	return uint8(s | parity&1<<7)
 }
 
-// addSigns sets the given bit of the codes of elements whose sign is minus.
+// addSigns sets the given bit of the codes of elements with a minus sign.
 func addSigns(q []uint8, signs uint8, bit int) {
 	each := uint64(signs) * 0x0101010101010101 & 0x8040201008040201 // bit i of byte i
 	each = (each + 0x7f7f7f7f7f7f7f7f) >> 7 & 0x0101010101010101
@@ -47,7 +47,7 @@ func signsOf(q []uint8, bit int) (signs uint8) {
 	return signs
 }
 
-// scalesOfWords splits a unit that begins block b, and scales that lie in words of scale and signs, every so many bytes
+// scalesOfWords splits a unit at the beginning of block b, and scales from words of scale and signs, at this distance
 // from byte at on.
 func scalesOfWords(p *Parts, b []byte, at, every int) {
 	p.Unit = get16(b)

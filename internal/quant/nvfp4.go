@@ -6,12 +6,12 @@ import (
 	"math"
 )
 
-// NVFP4: for each 16 of a block's 64 elements a scale, an eight-bit float without a sign (UE4M3), then 32 bytes of
+// NVFP4: a scale for each 16 of a block's 64 elements, an eight-bit float without a sign (UE4M3), then 32 bytes of
 // codes: four-bit floats (E2M1) as in MXFP4. Of each 16 elements, eight bytes have element i in the low nibble of byte
 // i and element i+8 in its high one.
 //
-// A matrix may have a float32 factor beside it, in a tensor of its own. Devices compute with NVFP4Scaled, whose blocks
-// end with that factor.
+// A matrix may have a float32 factor in another tensor. Devices compute with NVFP4Scaled: its blocks end with that
+// factor.
 //
 // Source: ggml's block_nvfp4.
 
@@ -22,8 +22,8 @@ const (
 	nvfp4Block  = nvfp4Scales * nvfp4Shared
 )
 
-// f32FromUE4M3 returns half of the number that E4M3 makes of the lower seven bits. All ones are a NaN there; such a
-// scale is zero here, as Split has it.
+// f32FromUE4M3 returns half of the E4M3 number in the lower seven bits. All ones are a NaN there; here such a scale is
+// zero, as in Split.
 func f32FromUE4M3(b uint8) float32 {
 	const bias, mantissa = 7 + 1, 3
 	exponent, m := int(b>>mantissa), int(b&7)
@@ -33,7 +33,7 @@ func f32FromUE4M3(b uint8) float32 {
 	return float32(math.Ldexp(float64(8+m), exponent-bias-mantissa))
 }
 
-// ue4m3Of returns E4M3's number nearest to x, halves upward, of zero and what lies below zero.
+// ue4m3Of returns the E4M3 number nearest to x, halves upward; negative numbers give zero.
 func ue4m3Of(x float32) uint8 {
 	const greatest, bias = 448, 7
 	switch {
@@ -44,7 +44,7 @@ func ue4m3Of(x float32) uint8 {
 	}
 	bits := math.Float32bits(x)
 	exponent := int(bits>>23) - 127 + bias
-	if exponent <= 0 { // steps of 2^-9; the greatest rounds no further than seven of them, as ggml has it
+	if exponent <= 0 { // steps of 2^-9; the greatest rounds no further than seven of them, as in ggml
 		return uint8(min(7, int(x*512+0.5)))
 	}
 	return uint8(min(0x7e, exponent<<3+int(bits>>20&7)+int(bits>>19&1)))
@@ -102,7 +102,7 @@ func encodeNVFP4(b []byte, x []float32) {
 	joinNVFP4(b, &p)
 }
 
-// Scaled returns blocks of NVFP4 as NVFP4Scaled with a factor, in dst, which has room for them.
+// Scaled writes blocks of NVFP4 as NVFP4Scaled with a factor to dst, which must have room for them, and returns it.
 func Scaled(dst, blocks []byte, factor float32) {
 	in, out := NVFP4.BlockBytes(), NVFP4Scaled.BlockBytes()
 	if len(blocks)%in != 0 || len(dst) != len(blocks)/in*out {

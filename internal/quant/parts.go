@@ -5,19 +5,19 @@ import (
 	"math"
 )
 
-// Parts are a block taken apart: elements' codes, and the integers and numbers of its scales, in the order of elements.
-// Types that have them share the few forms of Traits, so that what packs, computes and encodes needs no knowledge of
+// Parts are a block taken apart: the elements' codes, and the integers and numbers of its scales, in the order of
+// elements. Types with parts share the few forms of Traits, so code that packs, computes and encodes need not know
 // where a file has its bits.
 type Parts struct {
 	// Q holds a code for each element: the stored quant, or the place of its value in Traits.Codebook.
 	Q [QKK]uint8
-	// Scale holds the integer factors of the unit: of HalfBlocks and NibbleMinima for each 16 elements, of ByteBlocks
-	// for each 32. Of SmallFloats it holds the bits of a float for each 16.
+	// Scale holds the integer factors of the unit: for HalfBlocks and NibbleMinima of each 16 elements, for ByteBlocks
+	// of each 32. For SmallFloats it holds the bits of a float for each 16.
 	Scale [QKK / 16]int8
 	// Min holds NibbleMinima's integer minima.
 	Min [QKK / 16]uint8
-	// Unit is the binary16 scale or unit, of Exponents the exponent; MinUnit the binary16 minimum of BlockMin, or the
-	// unit of NibbleMinima's.
+	// Unit is the binary16 scale or unit, or the exponent of Exponents. MinUnit is the binary16 minimum of BlockMin, or
+	// the unit of NibbleMinima's minima.
 	Unit, MinUnit uint16
 	// Factor multiplies scales of SmallFloats.
 	Factor float32
@@ -32,7 +32,7 @@ func (t Type) Split(p *Parts, b []byte) {
 	t.SplitCodes(p, b)
 }
 
-// SplitScales is Split without the codes. Both are switches, as functions in a table would have p allocated.
+// SplitScales is Split without the codes. Both are switches, because functions in a table would make p escape.
 func (t Type) SplitScales(p *Parts, b []byte) {
 	b = b[:t.BlockBytes()]
 	switch t {
@@ -122,9 +122,9 @@ func (t Type) SplitCodes(p *Parts, b []byte) {
 	}
 }
 
-// Join is the inverse of Split. It writes all of block b. Codes and scales must be ones that the type can hold:
-// elements of the IQ types' groups must be entries of their grids, with an even number of minus signs among eight where
-// the eighth is not stored.
+// Join is the inverse of Split. It writes all of block b. Codes and scales must be ones that the type can hold: groups
+// of the IQ types must be entries of their grids, with an even number of minus signs among eight if the eighth is not
+// stored.
 func (t Type) Join(b []byte, p *Parts) {
 	b = b[:t.BlockBytes()]
 	clear(b)
@@ -174,8 +174,8 @@ func (t Type) Join(b []byte, p *Parts) {
 	}
 }
 
-// SetUnits makes block b, of any bytes, a valid one: its binary16 numbers, or what exponent the type has, become
-// unit's, and bits that an encoder would not write are made as it would. It serves tests and synthetic models.
+// SetUnits makes block b, of any bytes, a valid one: its binary16 numbers, or its exponent, become unit's, and bits
+// that an encoder would not write are set as an encoder would. It serves tests and synthetic models.
 func (t Type) SetUnits(b []byte, unit func() float32) {
 	e := t.entry()
 	if !e.parted {
@@ -216,7 +216,7 @@ func (p *Parts) decode(t Type, dst []float32) {
 	}
 }
 
-// scales returns the scale of elements 16g…, and what is added to their products.
+// scales returns the scale of elements 16g…, and the number added to their products.
 func (p *Parts) scales(t Traits, g int) (scale, least float32) {
 	unit := float32(math.Ldexp(float64(F32FromF16(p.Unit)), -t.Halvings))
 	switch t.Scales {
@@ -263,7 +263,7 @@ func joinNibbles(b []byte, q []uint8) {
 	}
 }
 
-// splitPairs: of 128 elements, element i of the j-th 32 is bit pair j of byte i of 32.
+// splitPairs: element i of the j-th 32 of 128 elements is bit pair j of byte i of 32.
 func splitPairs(q *[QKK]uint8, b []byte) {
 	for e := range q {
 		q[e] = b[e/128*32+e%32] >> (e / 32 % 4 * 2) & 3

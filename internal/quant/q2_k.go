@@ -1,7 +1,7 @@
 package quant
 
-// Q2_K: 16 bytes, of which byte g has the scale of elements 16g… in its low nibble and their minimum in its high one;
-// 64 bytes of bit pairs, d, dmin: d·scale·q − dmin·min. Source: ggml's block_q2_K.
+// Q2_K: 16 bytes, byte g with the scale of elements 16g… in its low nibble and their minimum in its high one; 64 bytes
+// of bit pairs, d, dmin: d·scale·q − dmin·min. Source: ggml's block_q2_K.
 
 func scalesQ2_K(p *Parts, b []byte) {
 	for g, v := range b[:16] {

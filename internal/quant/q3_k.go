@@ -1,8 +1,8 @@
 package quant
 
-// Q3_K: 32 bytes of third bits, of which bit j of byte i is that of element i of the j-th 32; 64 bytes of bit pairs; 12
-// bytes of 16 scales of six bits, 32 of which is zero: the low four of scale g are a nibble of byte g%8, the upper two
-// bit pair g/4 of byte 8+g%4; d: d·scale·(q−4). Source: ggml's block_q3_K.
+// Q3_K: 32 bytes of third bits, bit j of byte i for element i of the j-th 32; 64 bytes of bit pairs; 12 bytes of 16
+// scales of six bits (32 stands for zero): the low four of scale g are a nibble of byte g%8, the upper two bit pair g/4
+// of byte 8+g%4; d: d·scale·(q−4). Source: ggml's block_q3_K.
 
 func codesQ3_K(p *Parts, b []byte) {
 	splitPairs(&p.Q, b[32:])

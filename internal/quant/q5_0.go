@@ -2,8 +2,8 @@ package quant
 
 import "encoding/binary"
 
-// Q5_0: d, a word of fifth bits, of which bit i is element i's, then 16 bytes of low nibbles as in Q4_0: d·(q−16). Q5_1
-// has a minimum behind d: d·q + m. Source: ggml's block_q5_0 and block_q5_1.
+// Q5_0: d, a word of fifth bits, bit i for element i, then 16 bytes of low nibbles as in Q4_0: d·(q−16). Q5_1 has a
+// minimum after d: d·q + m. Source: ggml's block_q5_0 and block_q5_1.
 
 func joinQ5_0(b []byte, p *Parts) {
 	put16(b, p.Unit)

@@ -1,6 +1,6 @@
 package quant
 
-// decodeQ5_K: d, dmin, packed scales, 32 bytes of high bits, 128 of low nibbles, which lie as in Q4_K; bit j of high
+// decodeQ5_K: d, dmin, packed scales, 32 bytes of high bits, 128 of low nibbles in the order of Q4_K; bit j of high
 // byte i is the fifth bit of element i of sub-block j: d·scale·q − dmin·min.
 func decodeQ5_K(dst []float32, b []byte) {
 	d, dmin := half(b), half(b[2:])

@@ -4,7 +4,7 @@ package quant
 
 import "golang.org/x/sys/cpu"
 
-// rowVectors reports whether the processor has what the kernels of rows need.
+// rowVectors reports whether the CPU can run the kernels of rows.
 func rowVectors() bool { return cpu.X86.HasAVX2 && cpu.X86.HasF16C }
 
 // whole returns how many of n elements, a multiple of step, kernels take.
@@ -78,7 +78,7 @@ func roundGridVectors(codes []uint8, x []float32, inverse, most float32) int {
 	return n
 }
 
-// costVectors is gridPart.cost of all eight codes, where the processor has vectors.
+// costVectors is gridPart.cost of all eight codes, if the CPU has vectors.
 func costVectors(c *costs, p *gridPart, n int, step float32) bool {
 	if !rowVectors() {
 		return false

@@ -10,16 +10,16 @@ type entry struct {
 	fileType   uint32  // see Type.FileType; 0: none
 	output     bool    // convert and quantize write it
 	reach      float64 // see Type.Reach
-	halves     []int   // of types without parts: where binary16 numbers lie in a block
-	// decode and encode read and write one block; float types and I32 have theirs element by element. A type that is
-	// parted is decoded from its parts. encode is nil where there is no encoder yet.
+	halves     []int   // of types without parts: places of binary16 numbers in a block
+	// decode and encode read and write one block, or one element of float types and I32. A parted type is decoded from
+	// its parts. encode is nil if there is no encoder yet.
 	decode func(dst []float32, b []byte)
 	encode func(b []byte, x []float32)
-	// vectors encodes the first elements of x, as many blocks as the processor's vectors take, to the bytes that encode
-	// would write, and returns how many elements these are; nil: there are no such kernels for the type.
+	// vectors encodes the first elements of x, as many blocks as the CPU's vectors take, to the bytes that encode would
+	// write, and returns how many elements these are; nil: there are no such kernels for the type.
 	vectors func(b []byte, x []float32) int
-	// weighed writes 256 elements, or what a row ends with, where errors count by importance; power is the mean square
-	// of the row. nil: the type has nothing to choose.
+	// weighed writes 256 elements, or the rest of a row, with errors weighed by importance; power is the mean square of
+	// the row. nil: the type has no choice.
 	weighed func(b []byte, x, importance []float32, power float32)
 	parted  bool // see Parts
 }
@@ -28,11 +28,11 @@ type entry struct {
 // scale·Codebook[q], less a minimum in types that have one. Kernels, their generator and the shaders are made from
 // this.
 type Traits struct {
-	Bits     int    // of a quant: 2, 3, 4, 5, 6, or 8 with a sign; 0 in float types
-	Offset   int    // what the stored quant of element zero is
+	Bits     int    // bits of a quant: 2, 3, 4, 5, 6, or 8 with a sign; 0 in float types
+	Offset   int    // the stored quant of element zero
 	Codebook []int8 // the values of 8 codes of 3 bits, or of 16 of 4
 	Scales   Scales
-	Halvings int // how often the file's unit is halved before it is one of Scales'
+	Halvings int // how often the file's unit is halved to become one of Scales'
 	// Columns says that columns can be neurons without being quantised again: 32 of them share each scale.
 	Columns bool
 }
@@ -49,17 +49,17 @@ const (
 	HalfBlocks          // for each 16 elements a signed byte of scale, for each 256 its binary16 unit
 	ByteBlocks          // for each 32 elements a signed byte of scale, for each 256 its binary16 unit
 	NibbleMinima        // for each 16 elements four bits of scale and four of minimum, for each 256 a binary16 unit of each
-	Exponents           // for each 32 elements the exponent of a power of two, 127 of which is one
+	Exponents           // for each 32 elements the exponent of a power of two; 127 stands for one
 	SuperScale          // for each 256 elements a binary16 scale
 	SmallFloats         // for each 16 elements an eight-bit float (UE4M3), for each 256 a float32 factor
 )
 
-// Minima reports whether elements have a minimum beside the product of scale and quant.
+// Minima reports whether elements have a minimum in addition to the product of scale and quant.
 func (s Scales) Minima() bool { return s == BlockMin || s == SixBits || s == NibbleMinima }
 
 func nvfp4Traits() Traits { return Traits{Bits: 4, Codebook: mxfp4Values(), Scales: SmallFloats} }
 
-// table holds the types by number. Those without a size are met in files, and an error can say which one it was.
+// table holds the types by number. Those without a size occur in files, so that an error can name them.
 var table = [...]entry{
 	F32: {
 		name: "F32", blockElems: 1, blockBytes: 4, output: true,

@@ -4,17 +4,17 @@ package quant
 //
 // TQ2_0: 64 bytes of bit pairs, d.
 //
-// TQ1_0: 48 bytes of five digits to the base of three, 4 bytes of four, d. Digit n of byte i is that of element 32n+i
-// for the first 32 bytes, 160+16n+i for the 16 behind them, 240+4n+i for the last 4. A byte is the number that its five
-// digits make, the first the highest, times 256/243 rounded up: so that the digits appear one after the other above the
-// byte when it is multiplied by three.
+// TQ1_0: 48 bytes of five base-3 digits, 4 bytes of four, d. Digit n of byte i is that of element 32n+i for the first
+// 32 bytes, 160+16n+i for the next 16, 240+4n+i for the last 4. A byte is the number of its five digits, the first one
+// highest, times 256/243 rounded up, so that the digits appear one after the other above the byte when it is multiplied
+// by three.
 
 func joinTQ2_0(b []byte, p *Parts) {
 	joinPairs(b, &p.Q)
 	put16(b[64:], p.Unit)
 }
 
-// ternaryBytes are some bytes of TQ1_0: their number, how many digits they have, and the first one's first element.
+// ternaryBytes is a range of TQ1_0's bytes: their number, their digits, and the first one's first element.
 type ternaryBytes struct{ at, n, digits, first int }
 
 func ternaryLayout() [3]ternaryBytes {

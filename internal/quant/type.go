@@ -1,8 +1,7 @@
-// Package quant holds the tensor element types of GGUF files: one table of them, with their block
-// layout and traits, and as each type's definition, scalar encoders and decoders.
+// Package quant has the tensor element types of GGUF files: one table of them with their block layout and traits, and
+// scalar encoders and decoders as each type's definition.
 //
-// Source: the GGUF specification (ggml/docs/gguf.md); type numbers are those of
-// files in circulation.
+// Source: the GGUF specification (ggml/docs/gguf.md); type numbers are those of files in circulation.
 package quant
 
 import (
@@ -14,7 +13,7 @@ import (
 // Type is a tensor's element type, numbered as in GGUF files.
 type Type uint32
 
-// The types this engine computes with, and I32, which it reads.
+// The types this engine computes with, and I32, which it only reads.
 const (
 	F32     Type = 0
 	F16     Type = 1
@@ -47,8 +46,8 @@ const (
 	Q2_0    Type = 42
 )
 
-// NVFP4Scaled is NVFP4 with a factor in each block, the same in all blocks of a superblock: what is made of a matrix
-// that has one when it is loaded. No file holds it; its number is far above those that files have.
+// NVFP4Scaled is the in-memory type of NVFP4 matrices that have a scale tensor: each block holds the factor, the same
+// in all blocks of a superblock. No file holds it; its number is far above those that files have.
 const NVFP4Scaled Type = 63
 
 // Limit is above every known type's number: the length of arrays by type.
@@ -60,7 +59,7 @@ const (
 	QKK = 256
 )
 
-// entry returns t's entry of the table; of a type without one, the zero entry.
+// entry returns t's entry of the table, or the zero entry.
 func (t Type) entry() *entry {
 	if int(t) < len(table) {
 		return &table[t]
@@ -83,7 +82,7 @@ func (t Type) RowBytes(n int) int {
 	return n / e.blockElems * e.blockBytes
 }
 
-// Traits returns how t's elements follow from the stored bits; of a float type, the zero Traits.
+// Traits returns how t's elements follow from the stored bits, or the zero Traits for a float type.
 func (t Type) Traits() Traits { return t.entry().traits }
 
 // Quantised reports whether t's elements are integers with scales.
@@ -92,11 +91,11 @@ func (t Type) Quantised() bool { return t.entry().traits.Bits > 0 }
 // Float reports whether t's elements are floating-point numbers.
 func (t Type) Float() bool { return t.Known() && !t.Quantised() && t != I32 }
 
-// Reach returns how many times the largest binary16 number a magnitude may be that t is sure to hold; 0 where binary16
-// is no bound.
+// Reach returns the largest magnitude that t is sure to hold, in multiples of the largest binary16 number; 0 if
+// binary16 is no bound.
 func (t Type) Reach() float64 { return t.entry().reach }
 
-// OnGrid reports whether groups of t's elements are entries of a grid. Encoding, which searches it, is slow.
+// OnGrid reports whether groups of t's elements are entries of a grid. Encoding searches it and is slow.
 func (t Type) OnGrid() bool {
 	switch t {
 	case IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S:
@@ -105,8 +104,8 @@ func (t Type) OnGrid() bool {
 	return false
 }
 
-// FileType is general.file_type of files whose matrices are mostly of type t, numbered as llama.cpp does. ok reports
-// whether there is one.
+// FileType is general.file_type of files with mostly matrices of type t, in llama.cpp's numbering. ok reports whether
+// there is one.
 func (t Type) FileType() (n uint32, ok bool) {
 	e := t.entry()
 	return e.fileType, e.fileType != 0 || t == F32
@@ -133,8 +132,8 @@ func Types() []Type {
 	return append(floats, quantised...)
 }
 
-// Like returns the first type of t's form: of the same bits and scales, and with a codebook where t has one. Tests try
-// fewer cases of the others.
+// Like returns the first type of t's form: with the same bits and scales, and a codebook if t has one. Tests try fewer
+// cases of the others.
 func (t Type) Like() Type {
 	form := func(t Type) Traits {
 		traits := t.Traits()
@@ -154,7 +153,7 @@ func OutTypes() []Type {
 	return slices.DeleteFunc(Types(), func(t Type) bool { return !t.entry().output })
 }
 
-// BlockTypes lists those of OutTypes whose rows may be of any length that 32 divides: float types, and blocks of 32.
+// BlockTypes lists the OutTypes for rows of any length that 32 divides: float types, and blocks of 32.
 func BlockTypes() []Type {
 	return slices.DeleteFunc(OutTypes(), func(t Type) bool { return t.BlockElems() > QK })
 }

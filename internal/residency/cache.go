@@ -87,6 +87,7 @@ type CacheUse struct {
 	Guessed     int64 // units that were read for a guess
 	GuessesUsed int64 // of these, units used before they were evicted: neither hits nor misses
 	GuessesLost int64 // of these, units evicted before they were used
+	Left        int64 // uses of absent units that were done without: not among the uses
 }
 
 // Add adds another cache's counts.
@@ -96,13 +97,14 @@ func (u *CacheUse) Add(v CacheUse) {
 	u.Guessed += v.Guessed
 	u.GuessesUsed += v.GuessesUsed
 	u.GuessesLost += v.GuessesLost
+	u.Left += v.Left
 }
 
 // Since returns the counts since an earlier state.
 func (u CacheUse) Since(then CacheUse) CacheUse {
 	return CacheUse{
 		u.Hits - then.Hits, u.Misses - then.Misses,
-		u.Guessed - then.Guessed, u.GuessesUsed - then.GuessesUsed, u.GuessesLost - then.GuessesLost,
+		u.Guessed - then.Guessed, u.GuessesUsed - then.GuessesUsed, u.GuessesLost - then.GuessesLost, u.Left - then.Left,
 	}
 }
 
@@ -206,6 +208,12 @@ func (c *Cache) Use(unit int32, tokens int) {
 	default:
 		c.use.Hits++
 	}
+}
+
+// Leave counts that so many tokens of the step would have used an absent unit, which is not read for them.
+func (c *Cache) Leave(unit int32, tokens int) {
+	c.units[unit].weight += float64(tokens) * c.each
+	c.use.Left += int64(tokens)
 }
 
 // earn counts a unit that had to be read. The fewer of the latest guesses were used, the fewer are allowed next.

@@ -448,10 +448,10 @@ func TestExpected(t *testing.T) {
 }
 
 func TestCacheUse(t *testing.T) {
-	a, b := residency.CacheUse{1, 2, 3, 4, 5}, residency.CacheUse{10, 20, 30, 40, 50}
+	a, b := residency.CacheUse{1, 2, 3, 4, 5, 6}, residency.CacheUse{10, 20, 30, 40, 50, 60}
 	sum := a
 	sum.Add(b)
-	if sum != (residency.CacheUse{11, 22, 33, 44, 55}) || sum.Since(a) != b || sum.Uses() != 77 {
+	if sum != (residency.CacheUse{11, 22, 33, 44, 55, 66}) || sum.Since(a) != b || sum.Uses() != 77 {
 		t.Errorf("%+v, since the first %+v, %d uses", sum, sum.Since(a), sum.Uses())
 	}
 }

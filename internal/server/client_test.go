@@ -45,9 +45,7 @@ func bracketed(prompt string) string {
 // TestGoClients: OpenAI's and Ollama's clients for Go do as those for Node. They have a module of their own, since they
 // pull in much.
 func TestGoClients(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the clients take long to build")
-	}
+	testenv.Thorough(t)
 	program := filepath.Join(t.TempDir(), "clients")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".")
 	build.Dir = filepath.Join("testdata", "goclients")
@@ -122,6 +120,7 @@ func clients(t *testing.T) string {
 
 // TestClientsShowPictures: the same clients show pictures, each in its own form.
 func TestClientsShowPictures(t *testing.T) {
+	testenv.Thorough(t)
 	folder := clients(t)
 	l := start(t, seeing(t))
 	l.says.answer(func(prompt string) string { return fmt.Sprint(strings.Count(prompt, server.MediaMark), " pictures") })
@@ -135,6 +134,7 @@ func TestClientsShowPictures(t *testing.T) {
 // TestClients: the clients that people use, unmodified, chat, stream, call tools, have answers held to a schema, abort,
 // and are refused.
 func TestClients(t *testing.T) {
+	testenv.Thorough(t)
 	folder := clients(t)
 	for script, change := range map[string]func(*choices){
 		"openai.mjs": func(o *choices) { o.Keys = []string{"secret"} }, "anthropic.mjs": thinking(t), "ollama.mjs": thinking(t),

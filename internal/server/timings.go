@@ -31,6 +31,7 @@ type Timings struct {
 	UnitsRAMN   int64   `json:"units_ram_n,omitempty"`
 	UnitsAheadN int64   `json:"units_ahead_n,omitempty"`
 	UnitsDiskN  int64   `json:"units_disk_n,omitempty"`
+	LeftOutN    int64   `json:"experts_left_out_n,omitempty"` // uses of experts that were left out instead of read
 	DiskBytes   int64   `json:"disk_bytes,omitempty"`
 	DiskWaitMS  float64 `json:"disk_wait_ms,omitempty"`
 
@@ -45,7 +46,7 @@ type Timings struct {
 func TimingsOf(r *engine.Result) *Timings {
 	t := &Timings{CacheN: r.Reused, PromptN: r.PromptTokens, PredictedN: r.Tokens, DraftN: r.Drafted, DraftNAccepted: r.Accepted, DraftHotN: r.HotDrafted, DraftHotNAccepted: r.HotAccepted, DraftMTPN: r.FurtherDrafted, DraftMTPNAccepted: r.FurtherAccepted, ExpertsGPUN: r.Experts.Hits, ExpertsRAMN: r.Experts.Misses}
 	t.UnitsRAMN, t.UnitsAheadN, t.UnitsDiskN = r.Units.Hits, r.Units.GuessesUsed, r.Units.Misses
-	t.DiskBytes, t.DiskWaitMS = r.Units.Bytes, r.Units.Wait.Seconds()*1000
+	t.LeftOutN, t.DiskBytes, t.DiskWaitMS = r.Units.Left, r.Units.Bytes, r.Units.Wait.Seconds()*1000
 	t.PromptMS, t.PromptPerTokenMS, t.PromptPerSecond = rates(r.PromptTime, r.PromptTokens)
 	t.PredictedMS, t.PredictedPerTokenMS, t.PredictedPerSecond = rates(r.Time, r.Tokens-1) // the prompt's step gave the first
 	return t

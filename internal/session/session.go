@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -137,7 +138,7 @@ func (s *Session) openDraft(ctx context.Context, o *Options) error {
 		return err
 	}
 	e := o.Engine
-	e.Drafts.Most, e.Adapters, e.Sparse, e.Activation, e.Threshold, e.Magnitudes, e.Bound, e.AlwaysOn, e.Predicting, e.Trace = 0, nil, model.Auto, "", nil, nil, model.Bound{}, 0, nil, nil
+	e.Drafts.Most, e.Adapters, e.Sparse, e.Activation, e.Threshold, e.Magnitudes, e.Bound, e.AlwaysOn, e.Skip, e.Predicting, e.Trace = 0, nil, model.Auto, "", nil, nil, model.Bound{}, 0, compute.Skip{}, nil, nil
 	p := o.Planner
 	p.Devices, p.Layers, p.Tensors, p.Processor.Note = d.Devices, d.Layers, nil, nil
 	if s.draft, err = Open(ctx, f, Options{Engine: e, Planner: p, Tower: Tower{Off: true}}); err != nil {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -23,22 +23,10 @@ const (
 	longBlock    = 128
 )
 
-func block(layer int) int { return []int{arch.ShortBlock, longBlock, 0}[layer%3] }
+func block(layer int) int { return []int{lineage.ShortBlock, longBlock, 0}[layer%3] }
 
 // groups returns how many groups of heads there are.
 func (m *model) groups() int { return 2 - m.Heads%2 }
-
-// connections returns the sizes of a layer.
-func (m *model) connections(layer int) arch.Connections {
-	if !m.fam.HyperConnected() {
-		return arch.Connections{}
-	}
-	c := arch.Connections{Streams: hyperStreams}
-	if m.fam.Compresses() {
-		c.OutputGroups, c.Low, c.Block, c.Used = m.groups(), outputLow, block(layer), m.Used
-	}
-	return c
-}
 
 // connectionKeys returns the keys of hyper-connections and compressed attention.
 func (m *model) connectionKeys(a func(string) string) (keys []gguf.KV) {
@@ -74,34 +62,28 @@ func (m *model) connectionKeys(a func(string) string) (keys []gguf.KV) {
 
 // rest lists the tensors of a block, or outside of blocks, of which no law is known: norms are about 1, others random
 // numbers that keep the size of what they multiply. Hyper-connections read, write and mix the streams about evenly.
-func (m *model) rest(prefix string, layer int, of []arch.Tensor) {
+func (m *model) rest(prefix string, layer int, of []lineage.Tensor) {
 	if !m.fam.HyperConnected() {
 		return
 	}
-	sizes := m.sizes()
-	sizes.Connections, sizes.Experts, sizes.ExpertFF, sizes.SharedFF = m.connections(max(layer, 0)), m.Experts, m.FF, m.FF*m.Shared
 	for _, t := range of {
 		name, stem := prefix+t.Name, strings.TrimSuffix(t.Name, ".weight")
 		compressed := strings.Contains(stem, "compressor") || strings.HasPrefix(stem, "indexer.")
-		if with := m.Experts > 0 && layer >= m.Dense; with && arch.InsteadOfExperts(t.Name) || !with && arch.OfExperts(t.Name) {
+		if with := m.mixed(layer); with && lineage.InsteadOfExperts(t.Name) || !with && lineage.OfExperts(t.Name) {
 			continue
 		}
-		chooses := t.Name == "exp_probs_b.bias" && m.fam.Compresses() && layer > 0
 		listed := slices.ContainsFunc(m.out, func(s gguf.Source) bool { return s.Name == name })
-		if listed || t.Optional && !compressed && !chooses && stem != "ffn_gate_tid2eid" || t.Change == arch.Computed {
+		if listed || t.Optional && !compressed && !m.chooses(t.Name, layer) && stem != "ffn_gate_tid2eid" || t.Change == lineage.Computed {
 			continue
 		}
-		shape := m.fam.Shape(t.Name, sizes)
-		rows, cols := 1, shape[len(shape)-1]
-		for _, n := range shape[:len(shape)-1] {
-			rows *= n
+		shape := m.shapes[name]
+		if shape == nil {
+			continue
 		}
+		rows, cols := cells(shape)
 		switch {
-		case rows*cols == 0:
 		case stem == "ffn_gate_tid2eid":
-			if layer == 0 {
-				m.given(name, rows, cols)
-			}
+			m.given(name, rows, cols)
 		case strings.HasSuffix(stem, "_norm"):
 			m.random(name, cols, 1, 0.02)
 		case len(shape) == 1:

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -143,25 +142,20 @@ func ExpertRanks(s Spec, layer int) (ranks []int32, share []float64, err error) 
 
 // expertBiases lists the biases of one block's router and experts, if the family has them.
 func (m *model) expertBiases(layer int) {
-	sizes := m.sizes()
-	sizes.Experts, sizes.ExpertFF = m.Experts, m.FF
-	m.maybeOf(layer, "ffn_gate_inp.bias", sizes, 0.1)
+	m.maybeOf(layer, "ffn_gate_inp.bias", 0.1)
 	for _, stem := range []string{"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"} {
-		m.maybeOf(layer, stem+".bias", sizes, 0.05)
+		m.maybeOf(layer, stem+".bias", 0.05)
 	}
 }
 
 // maybeOf lists random numbers of the deviation given, in F32, as a tensor of the block if the family has it.
-func (m *model) maybeOf(layer int, tensor string, sizes arch.Sizes, deviation float32) {
+func (m *model) maybeOf(layer int, tensor string, deviation float32) {
 	if !m.has(tensor) {
 		return
 	}
 	name := fmt.Sprintf("blk.%d.%s", layer, tensor)
-	k, rows, shape := m.stream(name), 1, m.fam.Shape(tensor, sizes)
-	cols := shape[len(shape)-1]
-	for _, n := range shape[:len(shape)-1] {
-		rows *= n
-	}
+	k, shape := m.stream(name), m.shape(layer, tensor)
+	rows, cols := cells(shape)
 	m.plain(func() {
 		m.matrix(name, rows, cols, func(r int, row, _ []float32) {
 			for i := range row {

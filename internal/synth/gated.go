@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -23,12 +23,19 @@ const (
 	gramEnd      = 2
 )
 
-// gated returns the sizes of a family with streams.
-func (m *model) gated() arch.Gated {
+// gatedSizes are those of a family with streams.
+type gatedSizes struct {
+	Streams, Rank          int
+	IndexHeads, IndexDim   int
+	GramTaps               int
+	GramRows, GramElements int // of the table
+}
+
+func (m *model) gated() gatedSizes {
 	if !m.fam.GatedStreams {
-		return arch.Gated{}
+		return gatedSizes{}
 	}
-	g := arch.Gated{Streams: gatedStreams, Rank: gatedRank, IndexHeads: meanHeads, IndexDim: m.HeadDim, GramTaps: gramTaps, GramElements: m.Embd / len(gramRows())}
+	g := gatedSizes{Streams: gatedStreams, Rank: gatedRank, IndexHeads: meanHeads, IndexDim: m.HeadDim, GramTaps: gramTaps, GramElements: m.Embd / len(gramRows())}
 	for _, n := range gramRows() {
 		g.GramRows += int(n)
 	}
@@ -51,7 +58,7 @@ func (m *model) gatedKeys(a func(string) string) (keys []gguf.KV) {
 	add := func(key string, v any) { keys = append(keys, gguf.KV{Key: a(key), Value: v}) }
 	g, blocks := m.gated(), make([]uint32, m.Layers)
 	for l := range blocks {
-		if m.parts(l)&arch.Attention != 0 {
+		if m.parts(l)&lineage.Attention != 0 {
 			blocks[l] = meanBlock
 		}
 	}
@@ -110,7 +117,7 @@ func (m *model) gatedBlock(layer int) {
 	g, root := m.gated(), 1/float32(math.Sqrt(float64(m.Embd)))
 	m.connection(name("hc_attn"), true)
 	m.connection(name("hc_ffn"), true)
-	if m.parts(layer)&arch.Attention != 0 {
+	if m.parts(layer)&lineage.Attention != 0 {
 		m.floats(name("indexer.q_proj.weight"), m.Type, g.IndexHeads*g.IndexDim, m.Embd, 0, root)
 		m.floats(name("indexer.k_proj.weight"), m.Type, g.IndexDim, m.Embd, 0, root)
 		m.random(name("indexer.q_norm.weight"), g.IndexDim, 1, 0.02)

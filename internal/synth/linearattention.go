@@ -51,10 +51,10 @@ func (m *model) linearAttention(layer int, in amplitudes) {
 	}
 	for _, factor := range []string{"ssm_f_a", "ssm_f_b", "ssm_g_a", "ssm_g_b", "ssm_g", "ssm_beta"} {
 		if tensor := factor + ".weight"; m.has(tensor) {
-			if shape := m.fam.Shape(tensor, m.sizes()); shape[1] == m.Embd {
+			if shape := m.shape(layer, tensor); shape[1] == m.Embd {
 				m.reader(name(tensor), shape[0], in, 1, nil)
 			} else {
-				m.upward(name(tensor), tensor, 1/math.Sqrt(float64(shape[1])))
+				m.upward(layer, tensor, 1/math.Sqrt(float64(shape[1])))
 			}
 		}
 	}
@@ -66,7 +66,7 @@ func (m *model) linearAttention(layer int, in amplitudes) {
 	m.plain(func() {
 		m.matrix(name("ssm_a"), s.StateHeads, 1, func(i int, row, _ []float32) { row[0] = sign * float32(math.Exp(float64(rates.normal(i)))) })
 	})
-	if shape := m.fam.Shape("ssm_a", m.sizes()); len(shape) == 1 {
+	if shape := m.shape(layer, "ssm_a"); len(shape) == 1 {
 		m.out[len(m.out)-1].Shape = shape
 	}
 	m.random(name("ssm_dt.bias"), s.Inner, -3, 1)

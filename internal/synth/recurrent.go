@@ -4,20 +4,20 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
 // block lists one block's parts.
 func (m *model) block(layer int) {
 	parts := m.parts(layer)
-	if parts&arch.Attention != 0 {
+	if parts&lineage.Attention != 0 {
 		m.attention(layer)
 	}
-	if parts&arch.Recurrent != 0 {
+	if parts&lineage.Recurrent != 0 {
 		m.recurrent(layer)
 	}
-	if parts&arch.FeedForward != 0 {
+	if parts&lineage.FeedForward != 0 {
 		if m.fam.OnePart {
 			m.norm(fmt.Sprintf("blk.%d.attn_norm", layer))
 		}
@@ -33,20 +33,20 @@ const attentionEvery = 3
 
 // parts returns those of a layer: in families whose layers are one part they take turns, and in others with recurrent
 // layers the last of three has attention.
-func (m *model) parts(layer int) arch.Part {
+func (m *model) parts(layer int) lineage.Part {
 	switch {
 	case m.fam.AllLayers != 0:
 		return m.fam.AllLayers
 	case m.fam.OnePart:
-		return []arch.Part{arch.Recurrent, arch.FeedForward, arch.Attention}[layer%attentionEvery]
+		return []lineage.Part{lineage.Recurrent, lineage.FeedForward, lineage.Attention}[layer%attentionEvery]
 	case m.fam.StateSpace && layer%attentionEvery != attentionEvery-1:
-		return arch.Recurrent | arch.FeedForward
+		return lineage.Recurrent | lineage.FeedForward
 	}
-	return arch.Attention | arch.FeedForward
+	return lineage.Attention | lineage.FeedForward
 }
 
 // perLayer returns a number that layers with a part have, or one for all layers.
-func (m *model) perLayer(part arch.Part, n int) any {
+func (m *model) perLayer(part lineage.Part, n int) any {
 	if m.fam.Delta || m.fam.Lightning() { // whose files tell which by attentionEvery
 		return uint32(n)
 	}
@@ -69,29 +69,29 @@ func (m *model) perLayer(part arch.Part, n int) any {
 
 // stateSpace returns the sizes of recurrent layers: heads of 16 elements that together are twice as wide as the
 // residual, in two groups.
-func (m *model) stateSpace() arch.StateSpace {
+func (m *model) stateSpace() lineage.StateSpace {
 	if !m.fam.StateSpace {
-		return arch.StateSpace{}
+		return lineage.StateSpace{}
 	}
 	if m.fam.ShortConv {
-		return arch.StateSpace{Inner: m.Embd, Taps: 3}
+		return lineage.StateSpace{Inner: m.Embd, Taps: 3}
 	}
 	if m.fam.DeltaAttention() || m.fam.Lightning() { // heads as attention has them
-		return arch.StateSpace{Inner: m.Heads * m.HeadDim, StateSize: m.HeadDim, StateHeads: m.Heads, Groups: m.Heads, Taps: 4}
+		return lineage.StateSpace{Inner: m.Heads * m.HeadDim, StateSize: m.HeadDim, StateHeads: m.Heads, Groups: m.Heads, Taps: 4}
 	}
 	if m.fam.Selective() {
-		return arch.StateSpace{Inner: 2 * m.Embd, StateSize: 16, StateHeads: max(1, m.Embd/16), Taps: 4}
+		return lineage.StateSpace{Inner: 2 * m.Embd, StateSize: 16, StateHeads: max(1, m.Embd/16), Taps: 4}
 	}
 	if m.fam.TimeMixed() {
 		rank := max(1, m.Embd/32) * 8
-		return arch.StateSpace{Inner: m.Embd, StateSize: 32, Ranks: arch.Ranks{Decay: rank, Rate: rank, Value: rank, Gate: 2 * rank}}
+		return lineage.StateSpace{Inner: m.Embd, StateSize: 32, Ranks: lineage.Ranks{Decay: rank, Rate: rank, Value: rank, Gate: 2 * rank}}
 	}
 	if m.fam.Delta { // heads as wide as their keys, two of a group
 		const head = 32
-		return arch.StateSpace{Inner: 2 * m.Embd, StateSize: head, StateHeads: 2 * m.Embd / head, Groups: m.Embd / head, Taps: 4}
+		return lineage.StateSpace{Inner: 2 * m.Embd, StateSize: head, StateHeads: 2 * m.Embd / head, Groups: m.Embd / head, Taps: 4}
 	}
 	const head, groups = 16, 2
-	return arch.StateSpace{Inner: 2 * m.Embd, StateSize: 2 * head, StateHeads: 2 * m.Embd / head, Groups: groups, Taps: 4}
+	return lineage.StateSpace{Inner: 2 * m.Embd, StateSize: 2 * head, StateHeads: 2 * m.Embd / head, Groups: groups, Taps: 4}
 }
 
 // stateKeys returns the keys of recurrent layers.
@@ -148,7 +148,7 @@ func (m *model) stateSizes(a func(string) string) []gguf.KV {
 func (m *model) recurrent(layer int) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
 	s := m.stateSpace()
-	if m.parts(layer)&arch.Attention == 0 && m.fam.PreNorm() {
+	if m.parts(layer)&lineage.Attention == 0 && m.fam.PreNorm() {
 		m.norm(name("attn_norm"))
 	}
 	in := m.input(float64(layer))
@@ -178,7 +178,7 @@ func (m *model) recurrent(layer int) {
 		m.reader(name("attn_gate.weight"), s.Inner, in, 1, nil)
 		for _, gates := range []string{"ssm_ba.weight", "ssm_beta.weight", "ssm_alpha.weight"} {
 			if m.has(gates) {
-				m.reader(name(gates), m.fam.Shape(gates, m.sizes())[0], in, 1, nil)
+				m.reader(name(gates), m.shape(layer, gates)[0], in, 1, nil)
 			}
 		}
 	} else {

@@ -3,7 +3,7 @@ package synth
 import (
 	"math"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 )
 
 // space is where the residual stream lives: m̂ and k directions orthogonal to it and to the vector of ones, so that
@@ -54,14 +54,14 @@ const (
 // energy of the residual in the subspace before part (in layers) of the depth.
 func (s Spec) energy(layers float64) float64 {
 	e := embedEnergy + growth*layers/float64(s.Layers)
-	if f, _ := arch.Named(s.Arch); learned(f) {
+	if f, _ := lineage.Named(s.Arch); learned(f) {
 		e += positionEnergy
 	}
 	return e
 }
 
 // learned reports whether the family's files hold a row for each position.
-func learned(f arch.Family) bool {
+func learned(f lineage.Family) bool {
 	t, ok := f.Outside("position_embd.weight")
 	return ok && !t.Optional
 }

@@ -12,8 +12,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -75,7 +75,7 @@ type Spec struct {
 }
 
 // usual returns the activation of synthetic models of the family: its own if that leaves zeros, else ReLU.
-func usual(f arch.Family) string {
+func usual(f lineage.Family) string {
 	if (compute.Activation{Kind: f.Activation}).Sparse() {
 		return f.Activation.String()
 	}
@@ -84,9 +84,9 @@ func usual(f arch.Family) string {
 
 // complete fills defaults in and refuses what cannot be made.
 func (s Spec) complete() (Spec, error) {
-	fam, ok := arch.Named(s.Arch)
+	fam, ok := lineage.Named(s.Arch)
 	if !ok {
-		return s, fmt.Errorf("architecture %q: only %s can be made", s.Arch, arch.Names(nil))
+		return s, fmt.Errorf("architecture %q: only %s can be made", s.Arch, lineage.Names(nil))
 	}
 	for _, v := range []struct {
 		name string
@@ -148,18 +148,18 @@ func (s Spec) complete() (Spec, error) {
 }
 
 // directQueries reports whether queries of a family may follow from the input.
-func directQueries(f arch.Family) bool {
+func directQueries(f lineage.Family) bool {
 	_, ok := f.InBlock("attn_q.weight")
 	return ok
 }
 
 // leadsDense reports whether a family's first layers may be without experts.
-func leadsDense(f arch.Family) bool {
+func leadsDense(f lineage.Family) bool {
 	_, ok := f.InBlock("ffn_up.weight")
 	return ok && f.Experts != nil
 }
 
-func hasSecondNorm(f arch.Family) bool {
+func hasSecondNorm(f lineage.Family) bool {
 	_, ok := f.InBlock("attn_norm_2.weight")
 	return ok
 }
@@ -172,7 +172,7 @@ func (s Spec) Check() error {
 	return nil
 }
 
-func (s Spec) check(fam arch.Family) error {
+func (s Spec) check(fam lineage.Family) error {
 	act, ok := activations()[s.Activation]
 	switch {
 	case s.Labels < 0 || s.Labels > 1<<16:
@@ -232,7 +232,7 @@ func (s Spec) check(fam arch.Family) error {
 }
 
 // checkTypes holds the original's limits and the types' block sizes.
-func (s Spec) checkTypes(fam arch.Family) error {
+func (s Spec) checkTypes(fam lineage.Family) error {
 	if !slices.Contains(quant.Types(), s.Type) {
 		return fmt.Errorf("type %s cannot be written; these can: %s", s.Type, quant.Supported())
 	}

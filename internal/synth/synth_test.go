@@ -12,9 +12,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
@@ -352,7 +352,7 @@ func TestEveryType(t *testing.T) {
 		quant.Q5_0: 0.8, quant.Q5_1: 0.8, quant.Q3_K: 2, quant.Q2_K: 3.5, quant.IQ4_NL: 1.2, quant.IQ4_XS: 1.2, quant.MXFP4: 2, quant.NVFP4: 2.5,
 	}
 	ids := []int32{1, 300, 17, 444, 259, 511, 300, 80}
-	for i, family := range arch.All() {
+	for i, family := range lineage.All() {
 		if family.Headless {
 			continue
 		}
@@ -405,7 +405,7 @@ func TestEveryType(t *testing.T) {
 // TestEncoders: models of embeddings give states of the size of their last norm, near F32's in other types.
 func TestEncoders(t *testing.T) {
 	const distance = 0.1 // of states, relative to their size: rounding of 8 bits, passed on by layers
-	for _, family := range arch.All() {
+	for _, family := range lineage.All() {
 		if !family.Headless {
 			continue
 		}

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -23,11 +23,13 @@ type fill func(i int, row, scratch []float32)
 // model lists a file's tensors.
 type model struct {
 	Spec
-	fam   arch.Family
+	fam   lineage.Family
 	space space
 	law   law
 	key   key
 	out   []gguf.Source
+
+	shapes map[string][]int // of the family's tensors by their names, outermost dimension first; see list
 
 	scales  scales
 	factors []func() // list the factors of matrices of NVFP4
@@ -37,7 +39,7 @@ type model struct {
 type scales struct{ embedding, residual, logits float64 }
 
 // scalesOf returns the scales of a family's synthetic models.
-func scalesOf(f arch.Family, layers, embd int) scales {
+func scalesOf(f lineage.Family, layers, embd int) scales {
 	if f.Factors != nil {
 		of := f.Factors(layers, embd)
 		return scales{of.Embedding, of.Residual, of.Logits}
@@ -55,7 +57,7 @@ func scalesOf(f arch.Family, layers, embd int) scales {
 }
 
 func newModel(s Spec) *model {
-	fam, _ := arch.Named(s.Arch)
+	fam, _ := lineage.Named(s.Arch)
 	return &model{Spec: s, fam: fam, space: newSpace(s.Embd), law: newLaw(s, fam.Gated), key: key(mix(s.Seed + golden)), scales: scalesOf(fam, s.Layers, s.Embd)}
 }
 
@@ -309,15 +311,7 @@ func (m *model) has(name string) bool {
 // maybe lists a vector of the block, if the family has it, with the mean and deviation given.
 func (m *model) maybe(layer int, name string, mean, deviation float32) {
 	if m.has(name) {
-		m.random(fmt.Sprintf("blk.%d.%s", layer, name), m.fam.Shape(name, m.sizes())[0], mean, deviation)
-	}
-}
-
-func (m *model) sizes() arch.Sizes {
-	return arch.Sizes{
-		Embd: m.Embd, Vocab: m.Vocab, Positions: m.Context, FF: m.FF, Heads: m.Heads, KVHeads: m.KVHeads, Key: m.HeadDim, Value: m.HeadDim,
-		Latent: m.Latent, QueryLatent: m.QueryLatent, Rotated: m.RopeDims, StateSpace: m.stateSpace(), Gated: m.gated(),
-		IndexHeads: m.indexHeads(), IndexKey: m.indexKey(),
+		m.random(fmt.Sprintf("blk.%d.%s", layer, name), m.shape(layer, name)[0], mean, deviation)
 	}
 }
 
@@ -347,7 +341,7 @@ func (m *model) indexKey() int { return (m.RopeDims + 31) / 32 * 32 }
 // latentAttention lists the queries, keys and values of a block with latent attention.
 func (m *model) latentAttention(layer int, in amplitudes) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
-	upward := func(tensor string, deviation float64) { m.upward(name(tensor), tensor, deviation) }
+	upward := func(tensor string, deviation float64) { m.upward(layer, tensor, deviation) }
 	unit := func(width int) float64 { return 1 / math.Sqrt(float64(width)) }
 	if m.queryLatent() {
 		m.reader(name("attn_q_a.weight"), m.QueryLatent, in, 1, nil)
@@ -374,12 +368,10 @@ func (m *model) latentAttention(layer int, in amplitudes) {
 }
 
 // upward lists a tensor of the block that reads latent vectors, whose elements are about 1.
-func (m *model) upward(name, tensor string, deviation float64) {
-	shape, k := m.fam.Shape(tensor, m.sizes()), m.stream(name)
-	cols, rows := shape[len(shape)-1], 1
-	for _, n := range shape[:len(shape)-1] {
-		rows *= n
-	}
+func (m *model) upward(layer int, tensor string, deviation float64) {
+	name, shape := blockName(layer)+tensor, m.shape(layer, tensor)
+	rows, cols := cells(shape)
+	k := m.stream(name)
 	typ := m.Type
 	if cols%typ.BlockElems() != 0 { // rows of keys by head are short
 		typ = quant.F16
@@ -418,13 +410,13 @@ func (m *model) attention(layer int) {
 		m.maybe(layer, "attn_sinks.weight", 0, 1)
 		return
 	default:
-		m.reader(name("attn_q.weight"), m.fam.Shape("attn_q.weight", m.sizes())[0], in, 2, nil)
+		m.reader(name("attn_q.weight"), m.shape(layer, "attn_q.weight")[0], in, 2, nil)
 		if layer < m.Layers-m.shared() {
 			m.reader(name("attn_k.weight"), kv, in, 1, nil)
 			m.reader(name("attn_v.weight"), kv, in, 1, nil)
 		}
 	}
-	if m.byBlock() && m.Experts > 0 && layer >= m.Dense {
+	if m.byBlock() && m.mixed(layer) {
 		m.reader(name("indexer.q_proj.weight"), m.indexHeads()*m.indexKey(), in, 1, nil)
 		m.reader(name("indexer.k_proj.weight"), m.indexKey(), in, 1, nil)
 		m.random(name("indexer.q_norm.weight"), m.indexKey(), 1, 0.1)
@@ -443,7 +435,7 @@ func (m *model) attention(layer int) {
 	}
 	m.maybe(layer, "attn_sinks.weight", 0, 1)
 	if m.has("attn_gate.weight") && !m.fam.Delta && !m.fam.Lightning() {
-		m.reader(name("attn_gate.weight"), m.fam.Shape("attn_gate.weight", m.sizes())[0], in, 1, nil)
+		m.reader(name("attn_gate.weight"), m.shape(layer, "attn_gate.weight")[0], in, 1, nil)
 	}
 	// The energy that an average over positions leaves, measured on a few hundred tokens of text. A text's first
 	// positions keep more.
@@ -531,7 +523,7 @@ func (m *model) feedForward(layer int) {
 	if norm := cmp.Or(m.fam.FFNNorm, "ffn_norm"); m.has(m.fam.NormWeight(norm)) {
 		m.norm(name(norm))
 	}
-	mixed := m.Experts > 0 && layer >= m.Dense
+	mixed := m.mixed(layer)
 	if mixed {
 		// This should be m.input(depth), as below: input takes a depth and e is an energy, so that deep layers' experts
 		// are made for the residual of layer 0 or 1 and their gates deviate by up to 1.15 instead of 1. It stays

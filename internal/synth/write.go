@@ -10,8 +10,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
@@ -27,6 +27,9 @@ func Write(ctx context.Context, path string, s Spec, progress func(done, total i
 		return fmt.Errorf("synthetic model: %w", err)
 	}
 	m := newModel(s)
+	if err := m.list(); err != nil {
+		return fmt.Errorf("synthetic model: %w", err)
+	}
 	return gguf.Create(ctx, path, s.Magic, m.keys(), m.tensors(), progress)
 }
 
@@ -45,9 +48,9 @@ func (m *model) keys() []gguf.KV {
 		{Key: a("context_length"), Value: uint32(m.Context)},
 		{Key: a("embedding_length"), Value: uint32(m.Embd)},
 		{Key: a("block_count"), Value: uint32(m.Layers)},
-		{Key: a("feed_forward_length"), Value: m.perLayer(arch.FeedForward, m.ff())},
+		{Key: a("feed_forward_length"), Value: m.perLayer(lineage.FeedForward, m.ff())},
 		{Key: a("attention.head_count"), Value: m.heads()},
-		{Key: a("attention.head_count_kv"), Value: m.perLayer(arch.Attention, m.cachedHeads())},
+		{Key: a("attention.head_count_kv"), Value: m.perLayer(lineage.Attention, m.cachedHeads())},
 	}
 	implied := m.fam.Activation.String()
 	if m.Magic == "PWRI" {
@@ -57,7 +60,7 @@ func (m *model) keys() []gguf.KV {
 		keys = append(keys, gguf.KV{Key: "powerinfer.activation", Value: m.Activation})
 	}
 	keys = append(keys, gguf.KV{Key: a(m.fam.EpsilonKey()), Value: float32(1e-5)})
-	if m.fam.Rotation != arch.NotRotated {
+	if m.fam.Rotation != lineage.NotRotated {
 		keys = append(keys,
 			gguf.KV{Key: a("rope.freq_base"), Value: float32(10000)},
 			gguf.KV{Key: a("rope.dimension_count"), Value: uint32(m.RopeDims)})
@@ -81,7 +84,7 @@ func (m *model) keys() []gguf.KV {
 	if _, ok := m.fam.Outside("token_types.weight"); ok {
 		keys = append(keys, gguf.KV{Key: "tokenizer.ggml.token_type_count", Value: uint32(tokenTypes)})
 	}
-	if m.fam.Clamped && m.fam.Rotation == arch.NotRotated {
+	if m.fam.Clamped && m.fam.Rotation == lineage.NotRotated {
 		keys = append(keys, gguf.KV{Key: a("attention.max_alibi_bias"), Value: float32(8)})
 	}
 	if m.fam.Clamped && m.fam.LayerNorm { // llama.cpp does not clamp in OLMoE

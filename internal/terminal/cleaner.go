@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// A Cleaner removes from a text what a terminal obeys instead of showing it, and what hides text from its reader. The
+// A Cleaner removes from a text what a terminal would obey instead of showing, and what hides text from its reader. The
 // text may come in pieces, which may end within a character. The zero value is at the beginning of a text.
 //
 // It removes control characters other than line feeds and tabs (C0, DEL and C1; escape sequences become plain text
-// without their first character), marks that override the direction of writing, and characters that carry text without
-// showing any. Joiners, the marks of Arabic and Hebrew, accents and the parts of emoji stay. Bytes that are not UTF-8
-// become U+FFFD, because 8-bit terminals would take them for C1.
+// without their first character), marks that override the direction of writing, and invisible characters that carry
+// text. Joiners, the marks of Arabic and Hebrew, accents and the parts of emoji stay. Bytes that are not UTF-8 become
+// U+FFFD, because 8-bit terminals would take them for C1.
 type Cleaner struct {
 	held []byte // the beginning of a character
 

@@ -96,16 +96,50 @@ func Missing(t testing.TB, what, reason string) {
 	t.Skip(reason)
 }
 
+// Quick reports whether the test belongs to a quick run, which takes one case where others take one of each kind: make
+// test and a plain go test are quick. POWERINFER_THOROUGH, which make test-all sets, and POWERINFER_EXHAUSTIVE end that.
+func Quick(t testing.TB) bool {
+	t.Helper()
+	if os.Getenv("POWERINFER_THOROUGH") != "" || exhaustive() {
+		return false
+	}
+	leftOut(t, "that make test-all runs")
+	return true
+}
+
+// Thorough skips the test in a Quick run.
+func Thorough(t testing.TB) {
+	t.Helper()
+	if Quick(t) {
+		t.Skip("takes long: make test-all runs it")
+	}
+}
+
+// Few returns n of a test's cases, evenly spread from the first on, in a Quick run, and otherwise all.
+func Few[T any](t testing.TB, n int, cases []T) []T {
+	t.Helper()
+	if len(cases) <= n || !Quick(t) {
+		return cases
+	}
+	few := make([]T, n)
+	for i := range few {
+		few[i] = cases[i*len(cases)/n]
+	}
+	return few
+}
+
 // Exhaustive reports whether the test runs its whole matrix: .ci/night sets POWERINFER_EXHAUSTIVE for that. Otherwise the
-// test runs one case of each kind, so that make test takes minutes.
+// test runs one case of each kind.
 func Exhaustive(t testing.TB) bool {
 	t.Helper()
-	if os.Getenv("POWERINFER_EXHAUSTIVE") != "" && !testing.Short() {
+	if exhaustive() {
 		return true
 	}
 	leftOut(t, "with one case of each kind, where .ci/night has all")
 	return false
 }
+
+func exhaustive() bool { return os.Getenv("POWERINFER_EXHAUSTIVE") != "" && !testing.Short() }
 
 // Some returns the first n of a test's cases, or all of them if the test is Exhaustive. The first n should differ in
 // kind.

@@ -23,7 +23,7 @@ func newAdam(w []float32, trained []float32) adam {
 
 func rms(w []float32) float32 { return float32(math.Sqrt(dot(w, w) / float64(max(1, len(w))))) }
 
-// chunkParams is the number of parameters that a worker updates at a time.
+// chunkParams is the number of parameters that a worker updates at once.
 const chunkParams = 1 << 14
 
 // update takes step (counted from 1) with gradients g, from parameter first on.

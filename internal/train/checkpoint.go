@@ -10,13 +10,13 @@ import (
 )
 
 // A checkpoint is a header, the fixed part of the state, its trials, its weights while a rank is being trained, and a
-// CRC-32C of all that, little-endian. It goes on only with what it was made with.
+// CRC-32C of all that, little-endian. It can be resumed only with the same samples and options.
 
 const checkpointMagic = "PITRAIN1"
 
 // fixed is the part of a checkpoint of fixed size.
 type fixed struct {
-	// What it was made with.
+	// Its samples and options.
 	Seed                          uint64
 	Embd, FF, N, Samples          uint64
 	Active                        uint64
@@ -50,7 +50,7 @@ type trialRecord struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// identity returns what a checkpoint was made with.
+// identity returns a checkpoint's samples and options.
 func (r *run) identity() fixed {
 	return fixed{
 		Seed: r.o.Seed, Embd: uint64(r.embd), FF: uint64(r.s.FF), N: uint64(r.n), Samples: uint64(r.s.Len()), Active: uint64(len(r.s.Active)),
@@ -146,7 +146,7 @@ func (r *run) resume(b []byte) error {
 	return nil
 }
 
-// floats returns the lengths of the arrays that follow, checked against the bytes there are.
+// floats returns the lengths of the next arrays, checked against the remaining bytes.
 func (f *fixed) floats(l *layer, left int) ([]int, error) {
 	bad := fmt.Errorf("checkpoint: %d bytes do not hold %d trials and rank %d; start without it", left, f.Trials, f.Rank)
 	each := binary.Size(trialRecord{})

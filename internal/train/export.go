@@ -38,9 +38,9 @@ func (r *run) export(o *Options) (*Predictor, Quality) {
 	return &Predictor{Rank: p.rank, FC1: p.fc1, FC2: p.fc2}, q
 }
 
-// unscaled returns the best weights for inputs as they were recorded. Hidden units get a mean square of 1 and are
-// ordered by what they contribute, least first, behind the constant one: blocks of quantised types then hold weights of
-// like size.
+// unscaled returns the best weights for the recorded inputs. Hidden units get a mean square of 1 and follow the
+// constant one, ordered by their contribution, least first: blocks of quantised types then hold weights of similar
+// size.
 func (r *run) unscaled() weights {
 	b := &r.best
 	squares := make([]float64, b.rank)

@@ -10,7 +10,7 @@ import (
 )
 
 // Judge applies a predictor of neurons to samples that it was not trained on. The quality is that of the whole layer:
-// what is not among neurons counts as always predicted.
+// neurons outside of neurons count as always predicted.
 func Judge(s *Samples, p *Predictor, neurons []int32, workers *pool.Pool) (Quality, error) {
 	if err := s.check(); err != nil {
 		return Quality{}, err

@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// weights are those of logits = fc2·relu(fc1·x). Unit 0 of the hidden layer is nearly 1 for every input, so that
-// column 0 of fc2 takes the place of a bias, which the file format does not have; its row of fc1 is not trained.
+// weights are those of logits = fc2·relu(fc1·x). Unit 0 of the hidden layer is nearly 1 for every input, so column 0 of
+// fc2 replaces a bias, which the file format lacks; its row of fc1 is not trained.
 type weights struct {
 	rank int
 	fc1  []float32 // [rank, n_embd], of inputs multiplied by layer.scale
@@ -24,7 +24,7 @@ type batch struct {
 	rows   int
 	x      []float32 // [rows, n_embd]
 	hidden []float32 // [rows, rank]
-	logits []float32 // [rows, n]; the loss turns them into their gradients
+	logits []float32 // [rows, n]; the loss replaces them by their gradients
 	dh     []float32 // [rows, rank]
 	grad1  []float32 // [rank, n_embd]
 	grad2  []float32 // [n, rank]

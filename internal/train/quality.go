@@ -63,7 +63,7 @@ func (l *layer) newEvaluation(samples []int32, rank int) *evaluation {
 	return e
 }
 
-// minUnit is the least value of the constant unit by which a logit can still be moved.
+// minUnit is the least value of the constant unit that can still move a logit.
 const minUnit = 1e-3
 
 // margins computes for every pair by how much column 0 of fc2 would have to be lowered to make its logit zero.
@@ -88,8 +88,8 @@ func (l *layer) margins(w *weights, e *evaluation) {
 	}
 }
 
-// shift returns the largest s such that neurons whose margin is at least s hold the target share of the mass: raising
-// column 0 of fc2 by -s makes that so for logits of at least 0.
+// shift returns the largest s such that neurons with a margin of at least s hold the target share of the mass: raising
+// column 0 of fc2 by -s makes those the neurons with logits of at least 0.
 func (l *layer) shift(e *evaluation, target float64) float32 {
 	low, high := float32(math.MaxFloat32), float32(-math.MaxFloat32)
 	for _, m := range e.margins {
@@ -100,7 +100,7 @@ func (l *layer) shift(e *evaluation, target float64) float32 {
 	if e.pairs == 0 || l.massAt(e, low) < target*e.total {
 		return 0
 	}
-	// low always holds the target; keys are ordered as the margins are, so that this ends at neighbours.
+	// low always holds the target; keys are ordered like the margins, so this ends at neighbours.
 	a, b := key(low), key(high)+1
 	for b-a > 1 {
 		mid := a + (b-a)/2

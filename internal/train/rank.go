@@ -11,12 +11,13 @@ const (
 	trialEpochs  = 3
 	// trialWrong is the share of a trial's wrong decisions that full training leaves; measured on the embedded model.
 	trialWrong = 0.65
-	// bitsPerUnit is how much of a set's entropy a hidden unit stands for where the search begins.
+	// bitsPerUnit is the part of a set's entropy that a hidden unit is assumed to represent where the search begins.
 	bitsPerUnit = 4
 )
 
-// search finds the rank of least bytes that promises the accuracy: from what the layer's sparsity and skew suggest, by
-// doubling and halving, then by ever smaller steps around the best. Trials that a checkpoint holds are not repeated.
+// search finds the rank with the fewest bytes that promises the accuracy: from what the layer's sparsity and skew
+// suggest, by doubling and halving, then by ever smaller steps around the best. Trials in a checkpoint are not
+// repeated.
 func (r *run) search(ctx context.Context) (int, error) {
 	best := r.bound(int(r.bits / bitsPerUnit))
 	consider := func(rank int) (bool, error) {
@@ -71,7 +72,7 @@ func (r *run) bound(rank int) int {
 	return min(max((rank+RankStep/2)/RankStep, 1)*RankStep, r.o.MaxRank)
 }
 
-// preferred compares what full trainings promise: meeting the accuracy first, then bytes; where neither meets it,
+// preferred compares what full trainings promise: meeting the accuracy first, then bytes; if neither meets it,
 // accuracy.
 func (r *run) preferred(a, b trial) bool {
 	wrongA, wrongB := trialWrong*(1-a.Quality.Accuracy), trialWrong*(1-b.Quality.Accuracy)

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// run is one search and training: what a checkpoint holds, and the memory around it.
+// run is one search and training: the content of a checkpoint, and its working memory.
 type run struct {
 	*layer
 	o *Options
@@ -15,7 +15,7 @@ type run struct {
 	eval *evaluation
 }
 
-// state is the point from which a training goes on.
+// state is the point from which a training continues.
 type state struct {
 	Trials   []trial
 	Rank     int // 0 while it is searched
@@ -39,8 +39,8 @@ type trial struct {
 }
 
 const (
-	// patience is the share of the planned epochs without progress after which training stops. Early epochs may well
-	// fall back behind the start: their rate is high.
+	// patience is the share of the planned epochs without progress after which training stops. Early epochs may fall
+	// behind the start, because their rate is high.
 	patience = 0.5
 	// steadied bounds by how much the weight of active neurons follows the shift of logits in one epoch.
 	steadied = 0.7
@@ -50,11 +50,11 @@ const (
 func (r *run) begin(rank, epochs int) {
 	w := r.start(rank)
 	r.state = state{Trials: r.Trials, Rank: rank, Epochs: epochs, w: w, adam1: newAdam(w.fc1, w.fc1[r.embd:]), adam2: newAdam(w.fc2, w.fc2)}
-	r.Positive = float32(1 / r.active) // as if there were as many active neurons as others
+	r.Positive = float32(1 / r.active) // as if there were as many active neurons as inactive ones
 	r.b, r.eval = nil, nil
 }
 
-// train trains from where the state is to its end.
+// train trains from the state to the end.
 func (r *run) train(ctx context.Context) (*Predictor, Quality, error) {
 	if err := r.epochs(ctx, r.layer.train, r.held, true); err != nil {
 		return nil, Quality{}, err
@@ -95,7 +95,7 @@ func (r *run) epochs(ctx context.Context, train, held []int32, save bool) error 
 	return ctx.Err()
 }
 
-// epoch passes once over the samples in an order of its own.
+// epoch passes once over the samples in a random order.
 func (r *run) epoch(ctx context.Context, train []int32) error {
 	order := permuted(train, r.seed, streamEpoch+uint64(r.Epoch))
 	steps := (len(order) + r.b.rows - 1) / r.b.rows

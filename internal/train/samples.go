@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Samples holds what was recorded of a layer: its predictor's inputs and the neurons that were active for each. The
-// slices may lie in a mapped file; they are only read.
+// Samples are the recordings of a layer: its predictor's inputs and the active neurons of each. The slices may be in a
+// mapped file; they are only read.
 type Samples struct {
 	Embd, FF int
 	X        []uint16 // [n, Embd] inputs, F16
@@ -24,7 +24,7 @@ func (s *Samples) Len() int { return len(s.Document) }
 // maxFF is the largest number of neurons that 16-bit indices can name.
 const maxFF = 1 << 16
 
-// check holds the samples to their own shape, so that nothing later reads beside them.
+// check checks the samples' shape, so that nothing later reads outside of them.
 func (s *Samples) check() error {
 	n := s.Len()
 	switch {
@@ -55,7 +55,7 @@ func (s *Samples) x(i int) []uint16      { return s.X[i*s.Embd:][:s.Embd] }
 func (s *Samples) active(i int) []uint16 { return s.Active[s.Start[i]:s.Start[i+1]] }
 func (s *Samples) mass(i int) []uint16   { return s.Mass[s.Start[i]:s.Start[i+1]] }
 
-// split divides the samples by document, so that no text is both learned from and judged by. Whole documents are held
+// split divides the samples by document, so that no text is both for learning and for judging. Whole documents are held
 // out until they make up the given share of samples; at least one is, and one is not.
 func (s *Samples) split(share float64, seed uint64) (train, held []int32, err error) {
 	count := map[int32]int{}
@@ -109,7 +109,7 @@ func permuted(indices []int32, seed, stream uint64) []int32 {
 	return out
 }
 
-// Streams of random numbers drawn from one seed.
+// Streams of random numbers from one seed.
 const (
 	streamSplit = 1 << 40
 	streamStart = 2 << 40

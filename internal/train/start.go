@@ -8,10 +8,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/gemm"
 )
 
-// A neuron is active where its gate row's product with the input is positive, so that a low-rank approximation of the
-// gate matrix, best for inputs as they are, predicts well before any training. Its hidden units are shifted by a
-// multiple of the constant unit, so that most of them pass through the ReLU unchanged; column 0 of fc2 takes the shifts
-// back.
+// A neuron is active if its gate row's product with the input is positive, so the best low-rank approximation of the
+// gate matrix for the recorded inputs predicts well before any training. Its hidden units are shifted by a multiple of
+// the constant unit, so that most of them pass through the ReLU unchanged; column 0 of fc2 takes the shifts back.
 
 const (
 	startRows       = 8192    // samples that the start looks at
@@ -20,7 +19,7 @@ const (
 	startIterations = 3       // of the subspace
 	unitIterations  = 16      // of conjugate gradients
 	startShift      = 2       // standard deviations that a hidden unit is raised above zero by
-	spareDeviation  = 1e-4    // of the largest: a hidden unit that varies less starts at random, without a say
+	spareDeviation  = 1e-4    // of the largest: a hidden unit that varies less starts at random, without effect
 	startSteepness  = 4       // logit of a product one standard deviation from zero
 )
 
@@ -30,7 +29,7 @@ type basis struct {
 	n    int
 	unit []float32 // [n_embd] unit·x is nearly 1
 	rows []float32 // [n, n_embd] gate rows over the deviation of their products, without the part along unit; nil without gate rows
-	mean []float32 // [n] what of each row lies along unit, with its offset
+	mean []float32 // [n] each row's part along unit, with its offset
 }
 
 // newBasis measures the inputs. It sets the layer's scale and basis.
@@ -64,8 +63,7 @@ func (l *layer) scaleInputs(b *basis) {
 	l.pool.Run(b.n, func(i, _ int) { l.vec.Mul(b.x[i*l.embd:][:l.embd], l.scale) })
 }
 
-// constantUnit minimises Σ(1 − u·x)² by a few steps of conjugate gradients, which ending early keeps from fitting
-// noise.
+// constantUnit minimises Σ(1 − u·x)² by a few steps of conjugate gradients; ending early avoids fitting noise.
 func (l *layer) constantUnit(b *basis) []float32 {
 	x := gemm.New(b.x, b.n, l.embd)
 	u, r, p, q := make([]float32, l.embd), make([]float32, l.embd), make([]float32, l.embd), make([]float32, l.embd)
@@ -97,8 +95,8 @@ func (l *layer) constantUnit(b *basis) []float32 {
 	return u
 }
 
-// standardRows fetches the gate's rows, takes what lies along the constant unit out, and divides by the deviation of
-// the rest.
+// standardRows gets the gate's rows, subtracts their part along the constant unit, and divides by the deviation of the
+// rest.
 func (l *layer) standardRows(b *basis, gate func([]float32, int) float32) {
 	b.rows, b.mean = make([]float32, l.n*l.embd), make([]float32, l.n)
 	n := min(b.n, startScores)
@@ -209,7 +207,7 @@ func (l *layer) subspace(rng *rand.Rand, b *basis, units int) []float32 {
 }
 
 // orthonormalise replaces the columns of m [n, k] by an orthonormal basis: m·R⁻¹ with RᵀR = mᵀm. Columns that depend on
-// earlier ones are replaced by random ones; the second pass makes up for float32's rounding in the first.
+// earlier ones become random ones; the second pass corrects float32's rounding in the first.
 func (l *layer) orthonormalise(rng *rand.Rand, m gemm.Matrix) {
 	k := m.Cols
 	g, inverse, copied := make([]float32, k*k), make([]float32, k*k), make([]float32, len(m.Data))
@@ -226,8 +224,8 @@ func (l *layer) orthonormalise(rng *rand.Rand, m gemm.Matrix) {
 	}
 }
 
-// dependence is the squared sine between a column and those before it below which float32 cannot tell it from their
-// span.
+// dependence is the squared sine of the angle between a column and the earlier ones below which float32 cannot tell it
+// from their span.
 const dependence = 1e-5
 
 // inverseFactor writes R⁻¹ of the Cholesky factorisation g = RᵀR, R upper triangular, g [k, k]. Columns of dst that

@@ -1,13 +1,13 @@
 // Package train learns a layer's predictor: which neurons an input will activate.
 //
-// A predictor is logits = fc2·relu(fc1·x), and a neuron is predicted active where its logit is at least 0. It starts
-// from a low-rank approximation of the layer's gate matrix (start.go) and is trained on recorded samples by AdamW with
-// a binary cross-entropy that weights active neurons by their mass (network.go, adam.go). After each epoch its logits
-// are shifted so that exactly the target share of held-out mass is predicted (quality.go), and the weight of active
-// neurons follows that shift. The rank is searched by short trials (rank.go).
+// A predictor is logits = fc2·relu(fc1·x), and a neuron is predicted active if its logit is at least 0. It starts from
+// a low-rank approximation of the layer's gate matrix (start.go) and is trained on recorded samples by AdamW with a
+// binary cross-entropy that weights active neurons by their mass (network.go, adam.go). After each epoch its logits are
+// shifted so that exactly the target share of held-out mass is predicted (quality.go), and the weight of active neurons
+// follows that shift. The rank is searched by short trials (rank.go).
 //
-// Everything is deterministic: results depend on samples, options and the processor's instruction set, not on threads,
-// nor on where a run was interrupted and resumed.
+// Everything is deterministic: results depend on samples, options and the CPU's instruction set, not on threads, nor on
+// where a run was interrupted and resumed.
 package train
 
 import (
@@ -22,14 +22,14 @@ import (
 // ErrInactive is wrapped by the error of a training that finds no active neuron to learn from, or to judge by.
 var ErrInactive = errors.New("none of the neurons to be predicted is active")
 
-// ErrDiverged is the error of a training whose weights stopped being numbers: the samples hold numbers too large to
-// learn from, or their inputs have no common part that could stand for a bias.
+// ErrDiverged is the error of a training with weights that are no longer numbers: the samples hold numbers too large to
+// learn from, or their inputs have no common part that could serve as a bias.
 var ErrDiverged = errors.New("training diverged: the inputs are too large, or have nothing in common")
 
 // RankStep divides all ranks.
 const RankStep = 32
 
-// Options are the choices of a training. Zero values mean defaults, but for Pool.
+// Options are the choices of a training. Zero values mean defaults, except for Pool.
 type Options struct {
 	Neurons    []int32    // to be predicted, in the order of fc2's rows; nil: all of the layer's
 	MassRecall float64    // target share of held-out mass that is predicted; 0.99
@@ -38,18 +38,18 @@ type Options struct {
 	Rank       int        // of the hidden layer, a multiple of RankStep; 0: searched
 	MaxRank    int        // bounds the search; 0: n_embd
 	Epochs     int        // at most; 12
-	Type       quant.Type // in which weights will be stored: they are rounded to it before they are judged; F32
+	Type       quant.Type // of the stored weights: they are rounded to it before they are judged; F32
 	Seed       uint64
 	Pool       *pool.Pool
 
-	// Bytes is what a token reads with a predictor of the given rank that predicts the given share of Neurons: the
+	// Bytes returns what a token reads with a predictor of the given rank that predicts the given share of Neurons: the
 	// search minimises it. Nil: one byte for each weight of fc1, fc2 and the predicted gate rows.
 	Bytes func(rank int, predicted float64) float64
-	// Gate writes the row [n_embd] whose product with the predictor's input, plus the offset it returns, is positive
-	// where a neuron is active. It is called from several goroutines, for each of Neurons once. Nil: the start is
+	// Gate writes the row [n_embd] that decides about a neuron: it is active if the product with the predictor's input,
+	// plus the returned offset, is positive. Several goroutines call it, once for each of Neurons. Nil: the start is
 	// random, and the result worse.
 	Gate func(row []float32, neuron int) (offset float32)
-	// Progress is told after each trial and each epoch.
+	// Progress is called after each trial and each epoch.
 	Progress func(Progress)
 	// Save is given a checkpoint after each trial and each epoch; it may keep the slice.
 	Save func(checkpoint []byte) error
@@ -81,8 +81,8 @@ func batchRows(params int) int {
 	return 512
 }
 
-// Train trains a predictor on s. If the accuracy cannot be reached, the predictor is the best that was found; the
-// caller sees that in its quality. The recall of mass is always reached, but for the last digits where Type is coarse.
+// Train trains a predictor on s. If the accuracy cannot be reached, the predictor is the best one found; its quality
+// shows that. The recall of mass is always reached, except for the last digits if Type is coarse.
 func Train(ctx context.Context, s *Samples, o Options) (*Predictor, Quality, error) {
 	if err := o.complete(s); err != nil {
 		return nil, Quality{}, err
@@ -115,7 +115,7 @@ func Train(ctx context.Context, s *Samples, o Options) (*Predictor, Quality, err
 	}
 }
 
-// complete fills defaults in and checks what was given.
+// complete fills in defaults and checks the options.
 func (o *Options) complete(s *Samples) error {
 	if err := s.check(); err != nil {
 		return err

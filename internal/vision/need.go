@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// Need is what a tower takes, before anything is loaded.
+// Need is what a tower takes, before it is loaded.
 type Need struct {
 	Projector   string
 	Weights     int64 // bytes
@@ -51,7 +51,8 @@ func (n Need) String() string {
 
 // counter counts the multiplications of the operations that it is given, and does none.
 type counter struct {
-	patches  int64 // of the view, which attention sees
+	compute.Unforeseeing
+	patches  int64 // of the view that attention sees
 	products int64
 }
 

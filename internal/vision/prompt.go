@@ -13,7 +13,7 @@ import (
 
 // Placed are rows in a prompt.
 type Placed struct {
-	At int // of the prompt's tokens, the first in whose place they are; those tokens are ignored
+	At int // index of the first token that they replace; the replaced tokens are ignored
 	*Rows
 }
 
@@ -23,24 +23,24 @@ type PictureError struct{ Err error }
 
 func (e *PictureError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (e *PictureError) Unwrap() error { return e.Err }
 
 // ErrNoTower says that a model cannot be shown pictures.
 var ErrNoTower = &PictureError{setting.Errorf("the model reads text and cannot be shown a picture: take a model with an mmproj file, and give that with %s", setting.Tower)}
 
-// Prompt has the tokens of a prompt, and the views of its pictures, of which no row is computed yet.
+// Prompt has the tokens of a prompt, and the views of its pictures; no row is computed yet.
 type Prompt struct {
-	IDs   []int32 // a token for each row of a picture, too, which is ignored
+	IDs   []int32 // has an ignored token for each row of a picture
 	views []placedView
 }
 
-// placedView is a view whose rows come in the place of tokens from at on.
+// placedView is a view with rows that replace tokens from at on.
 type placedView struct {
 	at, rows int
 	sum      [32]byte // of the rows
 	of       *picture.Image
-	part     int // of what is shown of the picture
+	part     int // which part of the picture it shows
 }
 
 // Rows returns how many rows of pictures there are.
@@ -63,7 +63,7 @@ func (p *Prompt) Places(f func(at, n int)) {
 	}
 }
 
-// Prepend puts tokens before the prompt, in the place of its first cut ones.
+// Prepend replaces the first cut tokens of the prompt by other tokens.
 func (p *Prompt) Prepend(before []int32, cut int) {
 	p.IDs = slices.Concat(before, p.IDs[cut:])
 	for i := range p.views {
@@ -83,10 +83,10 @@ type viewed struct {
 // since patches take far more memory than pictures.
 type shownPart struct {
 	text string
-	rows int // 0: there is a text
+	rows int // 0: it is a text
 }
 
-// of returns how a picture is shown.
+// of returns the pieces that show a picture.
 func (v Views) of(t *Tower, m *picture.Image) (viewed, error) {
 	if known, ok := v[m]; ok {
 		return known, nil
@@ -110,8 +110,8 @@ func (v Views) of(t *Tower, m *picture.Image) (viewed, error) {
 }
 
 // Tokenize returns the prompt of a marked text, and computes no picture. encode splits a text into tokens, special ones
-// included; first says that it is the prompt's beginning. t may be nil, for texts without pictures, and so may views,
-// which remembers them.
+// included; first says that it is the prompt's beginning. t may be nil for texts without pictures, and so may views,
+// which caches them.
 func (t *Tower) Tokenize(m *picture.Marked, views Views, encode func(text string, first bool) ([]int32, error)) (*Prompt, error) {
 	prompt := &Prompt{}
 	begun := false
@@ -133,7 +133,7 @@ func (t *Tower) Tokenize(m *picture.Marked, views Views, encode func(text string
 	if m.Mark == "" || len(texts) != len(m.Pictures)+1 {
 		return nil, ErrMarks
 	}
-	// Texts between rows are split into tokens together with what the tower puts around the rows.
+	// Texts between rows are split into tokens together with the tower's texts around the rows.
 	pending := texts[0]
 	for i, one := range m.Pictures {
 		shown, err := views.of(t, one)
@@ -160,8 +160,8 @@ func (t *Tower) Tokenize(m *picture.Marked, views Views, encode func(text string
 	return prompt, add(pending)
 }
 
-// Compute returns the rows of a prompt's pictures. It computes those that are not kept, until ctx ends. progress is told how
-// much of that is done, of total; it may be nil.
+// Compute returns the rows of a prompt's pictures. It computes those that are not kept, until ctx ends. progress, which
+// may be nil, gets the work done, and total.
 func (t *Tower) Compute(ctx context.Context, prompt *Prompt, progress func(done, total int)) ([]Placed, error) {
 	if !prompt.HasPictures() {
 		return nil, nil

@@ -20,7 +20,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
-// Rows are what a text model is given in place of tokens' embeddings. They are shared and not to be changed.
+// Rows are what a text model is given in place of tokens' embeddings. They are shared and must not be changed.
 type Rows struct {
 	Sum          [32]byte    // equal sums mean equal rows
 	Vectors      [][]float32 // [n][width]
@@ -46,33 +46,32 @@ type Part struct {
 type Options struct {
 	Limits family.TowerLimits
 	Width  int  // of the rows that the text model takes; 0: any model
-	Axes   bool // the text model tells the axes of positions apart
+	Axes   bool // the text model distinguishes the axes of positions
 
 	AtOnce bool // the device does operations when they are called, and records none
 
-	// Again opens another device, on which the tower goes on where the first fails while a picture is computed; nil:
-	// the error is the picture's.
+	// Again opens another device, on which the tower continues if the first one fails while it computes a picture; nil:
+	// the picture fails.
 	Again func(failed error) (compute.Device, error)
 }
 
 // mostKept is the memory for rows of earlier pictures, in bytes: some hundred pictures of 256 rows.
 const mostKept = 256 << 20
 
-// Tower is an open tower on a device of its own. Its methods may be called by several goroutines; one picture is
-// computed at a time.
+// Tower is an open tower on its own device. Its methods are safe for concurrent use; one picture is computed at a time.
 type Tower struct {
 	path    string // of the file
 	options Options
 	dev     compute.Device
 	program family.Tower
 	sizes   family.TowerSizes
-	sum     [32]byte // of the file, as far as rows depend on it
+	sum     [32]byte // of the part of the file that rows depend on
 	cache   *compute.Cache
 	pages   []int32
 	layers  int
 
-	shows   family.Tower // the program by which pictures are shown; it is not replaced with the device
-	showing sync.Mutex   // held by whoever cuts a picture into patches, which take much memory
+	shows   family.Tower // the program that shows pictures; it is not replaced with the device
+	showing sync.Mutex   // held while a picture is cut into patches, which takes much memory
 
 	turn    chan struct{} // holds a value while somebody uses what follows, or dev
 	pool    *nn.Pool
@@ -99,7 +98,7 @@ func kind(f *gguf.File) (string, error) {
 	return "", fmt.Errorf("%s: key %q is missing: the file is no mmproj file, or an old one; convert it again", f.Path, "clip.projector_type")
 }
 
-// plan has all layers share one part of the cache: a layer's keys and values are of no use after it.
+// plan makes all layers share one part of the cache, because a layer's keys and values are not needed after it.
 func plan() nn.Plan {
 	return nn.Plan{Layer: func(int) nn.LayerPlan { return nn.LayerPlan{Stored: []int{0}} }}
 }
@@ -182,7 +181,7 @@ func open(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*To
 	return t, t.pool.Allocate()
 }
 
-// rehearse shows pool which activations the largest view needs; what is done goes to to.
+// rehearse shows pool which activations the largest view needs; operations go to to.
 func rehearse(program family.Tower, pass *nn.Pass, pool *nn.Pool, to compute.Executor) {
 	sizes := program.Sizes()
 	pass.Params = &compute.Params{}
@@ -213,7 +212,7 @@ func storedBy(parts []nn.Parts) (widest compute.KVShape) {
 	return widest.Typed(compute.CacheTypes{})
 }
 
-// Show returns what stands in a prompt in place of a picture. It computes nothing for a picture whose rows it still has.
+// Show returns the pieces of a prompt that show a picture. It computes nothing for a picture with cached rows.
 func (t *Tower) Show(ctx context.Context, m *picture.Image) ([]Part, error) {
 	parts, err := t.cut(m)
 	if err != nil {
@@ -240,7 +239,7 @@ func (t *Tower) sumOf(picture [32]byte, i int) [32]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%x %x %d", t.sum, picture, i))
 }
 
-// cut returns what stands in a prompt in place of a picture. One picture is cut at a time.
+// cut returns the pieces of a prompt that show a picture. One picture is cut at a time.
 func (t *Tower) cut(m *picture.Image) ([]family.Part, error) {
 	t.showing.Lock()
 	defer t.showing.Unlock()
@@ -251,7 +250,7 @@ func (t *Tower) cut(m *picture.Image) ([]family.Part, error) {
 	return parts, nil
 }
 
-// rows returns the rows of the view that view returns, which sum names.
+// rows returns the rows of the view that view returns and sum names.
 func (t *Tower) rows(ctx context.Context, sum [32]byte, view func() (*family.View, error), layer func(i int)) (*Rows, error) {
 	select {
 	case t.turn <- struct{}{}:
@@ -271,7 +270,7 @@ func (t *Tower) rows(ctx context.Context, sum [32]byte, view func() (*family.Vie
 		if layer != nil {
 			layer(i)
 		}
-		if t.options.AtOnce && ctx.Err() != nil { // a large picture takes a processor a minute
+		if t.options.AtOnce && ctx.Err() != nil { // a large picture takes a CPU a minute
 			t.pass.Stop()
 		}
 	}

@@ -3,9 +3,12 @@ package flags
 import (
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 )
 
@@ -25,8 +28,26 @@ func Prediction() []cli.Flag {
 func Bound() []cli.Flag {
 	return About(NeuronSubject, []cli.Flag{
 		&cli.Float64Flag{Name: "max-kld", Usage: fmt.Sprintf("leave out as many neurons as the file's measured settings allow: the fastest setting with which 19 of 20 documents stay within this KL divergence from computing all neurons, in nats a token; with --sparse threshold the default is %g", model.UsualMaxKLD), Sources: Env("MAX_KLD")},
+		&cli.StringFlag{Name: "leave-out", Usage: "`K:SHARE` of experts that may be left out instead of being read from disk, instead of what --max-kld chooses: those after the K highest ranked of a token with less than SHARE of its weights, such as 4:0.05"},
 		&cli.Float64Flag{Name: "min-same-top", Usage: "the same by another measure: the least share of a document's tokens whose likeliest successor stays the same, such as 0.97", Sources: Env("MIN_SAME_TOP")},
 	})
+}
+
+// leaveOut parses the value of --leave-out.
+func leaveOut(v string) (o powerinfer.LeaveOut, err error) {
+	after, below, ok := strings.Cut(v, ":")
+	if ok {
+		o.After, err = strconv.Atoi(after)
+	}
+	if ok && err == nil {
+		var share float64
+		share, err = strconv.ParseFloat(below, 64)
+		o.Below = float32(share)
+	}
+	if !ok || err != nil || o.After < 1 || !(o.Below > 0 && o.Below <= 1) {
+		return o, fmt.Errorf("--leave-out %q: give how many experts of a token stay, 1 or more, and a share of its weights up to 1, such as 4:0.05", v)
+	}
+	return o, nil
 }
 
 // ReadBound reads the flags of Bound.

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
@@ -35,6 +34,7 @@ type Options struct {
 
 // Device implements compute.Device and compute.Executor. One goroutine uses it at a time.
 type Device struct {
+	compute.Plain
 	k      *kernel.Kernels
 	decode *pool.Pool // steps of one token
 	batch  *pool.Pool // longer steps; the same pool where thread counts agree
@@ -150,9 +150,9 @@ func (d *Device) Name() string {
 	return name
 }
 
-// Yielded implements compute.CoreSharer. Only short steps leave cores to other programs.
-func (d *Device) Yielded() (sum time.Duration, threads int) {
-	return d.decode.Yielded(), d.decode.Threads()
+// Usage implements compute.Device. Only short steps leave cores to other programs.
+func (d *Device) Usage() compute.Usage {
+	return compute.Usage{Units: d.units.usage(), Yielded: d.decode.Yielded(), Threads: d.decode.Threads()}
 }
 
 // Close stops the workers and frees all memory, weights included.

@@ -31,12 +31,14 @@ type experts struct {
 	ff      int       // neurons of an expert
 	pairs   int       // of a token and an expert that there are weights of
 	apart   []float32 // [tokens·used, n_embd] what the experts of pairs gave, where sums wait for all of them; nil: they do not
+	left    []bool    // [tokens·used] pairs that add nothing, whatever their experts; empty: there are none
 	more    bool      // outputs are added to what the step's experts of lower numbers gave
 	first   []int32   // [n+1] the first place of each expert's pairs
 	present []int32   // places, among the matrices' experts, of those that some pair is of, in the order of the experts' numbers
 	pair    []int32   // [pairs] the pair at each place
 	order   []int32   // scratch: a token's experts in the order of their numbers
 	given   []float32 // apart's memory
+	leaves  []bool    // left's memory
 
 	x        operand                // of tokens, or of pairs where there are several tokens
 	gathered [kernel.Forms][]byte   // x of pairs
@@ -75,12 +77,28 @@ func (d *Device) chosenExperts(out, x compute.Tensor, c compute.Choice, w comput
 	f := &d.experts
 	f.w, f.out, f.choice = w, out, c.Mem.(*choice)
 	f.tokens, f.used, f.all, f.n, f.ff, f.more, f.apart = x.Rows, c.Used, c.N, w.Holds(c.N), w.Neurons(c.N), false, nil
+	f.leave(w.Skip, mem(w.Up).disk != nil)
 	if p := mem(w.Up).disk; p != nil {
 		f.computeOnDisk(x, p.bundle)
 		return
 	}
 	f.compute(x)
 }
+
+// leave lists the pairs that may be left out.
+func (f *experts) leave(s compute.Skip, disk bool) {
+	f.left = f.left[:0]
+	if s.After == 0 || !s.Always && (!disk || f.tokens > compute.FewTokens) {
+		return
+	}
+	f.left = grown(&f.leaves, f.tokens*f.used)
+	for t := range f.tokens {
+		s.Leaves(f.choice.weights[t*f.used:][:f.used], f.left[t*f.used:][:f.used])
+	}
+}
+
+// isLeft reports whether a pair is left out.
+func (f *experts) isLeft(pair int) bool { return len(f.left) > 0 && f.left[pair] }
 
 // compute computes the experts that the matrices hold.
 func (f *experts) compute(x compute.Tensor) {
@@ -120,8 +138,8 @@ func (f *experts) sort() {
 	clear(first)
 	chosen := f.choice.experts[:f.tokens*f.used]
 	f.pairs = 0
-	for _, e := range chosen {
-		if at := f.w.At(int(e)); at != compute.Absent {
+	for i, e := range chosen {
+		if at := f.w.At(int(e)); at != compute.Absent && !f.isLeft(i) {
 			first[at+1]++
 			f.pairs++
 		}
@@ -137,7 +155,7 @@ func (f *experts) sort() {
 	pair := grown(&f.pair, f.pairs)
 	for i, e := range chosen {
 		at := f.w.At(int(e))
-		if at == compute.Absent {
+		if at == compute.Absent || f.isLeft(i) {
 			continue
 		}
 		pair[first[at]] = int32(i)
@@ -374,7 +392,7 @@ func (f *experts) sumApart() {
 		sum := row(f.out, t)
 		clear(sum)
 		for _, k := range order {
-			if pair := t*f.used + int(k); f.w.At(int(of[k])) != compute.Absent {
+			if pair := t*f.used + int(k); f.w.At(int(of[k])) != compute.Absent && !f.isLeft(pair) {
 				f.d.k.AddScaled(sum, f.apart[pair*f.out.Cols:][:f.out.Cols], f.share(pair))
 			}
 		}

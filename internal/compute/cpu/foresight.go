@@ -10,12 +10,13 @@ type foresight struct {
 	normed buffer
 	logits buffer
 	choice choice
+	leaves []bool
 }
 
-// ForeseeExperts implements compute.ExpertForeseer.
+// ForeseeExperts implements compute.Foreseer.
 func (d *Device) ForeseeExperts(g compute.ExpertGuess) { d.foresight.g = g }
 
-// GuessUnits implements compute.UnitGuesser.
+// GuessUnits implements hybrid.Host.
 func (d *Device) GuessUnits(m *compute.Matrix, units []int32) {
 	d.foresight.of, d.foresight.units = mem(m).disk.bundle, append(d.foresight.units[:0], units...)
 }
@@ -51,10 +52,14 @@ func (y *foresight) compute(d *Device) {
 	grown(&y.choice.experts, g.X.Rows*g.Used)
 	grown(&y.choice.weights, g.X.Rows*g.Used)
 	d.route(&compute.Route{Choice: compute.Choice{Rows: g.X.Rows, Used: g.Used, N: g.Count, Outputs: g.X.Outputs, Mem: &y.choice}, Logits: logits, Bias: g.Bias, How: g.How})
+	leaves := grown(&y.leaves, g.X.Rows*g.Used)
+	for t := range g.X.Rows {
+		g.Weights.Skip.Leaves(y.choice.weights[t*g.Used:][:g.Used], leaves[t*g.Used:][:g.Used])
+	}
 	y.units = y.units[:0]
 	for k := range g.Used {
 		for t := range g.X.Rows {
-			if at := g.Weights.At(int(y.choice.experts[t*g.Used+k])); at != compute.Absent {
+			if at := g.Weights.At(int(y.choice.experts[t*g.Used+k])); at != compute.Absent && !leaves[t*g.Used+k] {
 				y.units = append(y.units, int32(at))
 			}
 		}

@@ -169,5 +169,5 @@ func (e *expansion) store(i, _ int) {
 	e.d.storeAt(&slot, int(e.tables[e.seq][pos/compute.PagePositions]), pos, e.keys[i*keys:][:keys], e.values[i*values:][:values])
 }
 
-// ExpandsLatent implements compute.LatentExpander.
+// ExpandsLatent implements compute.Device.
 func (d *Device) ExpandsLatent() bool { return true }

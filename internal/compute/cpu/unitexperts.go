@@ -88,14 +88,30 @@ func (f *experts) computePlaces(x compute.Tensor, b *bundle, places []int) {
 	}
 }
 
-// listUnits lists the units that the step's experts are.
+// listUnits lists the units that the step's experts are, without those that are left out. Pairs that may be left out stay
+// if their expert is in RAM, or is being read, or is read for another token.
 func (f *experts) listUnits(b *bundle) {
 	y := &f.disk
 	counts := grown(&y.counts, f.all)
 	clear(counts)
-	for _, e := range f.choice.experts[:f.tokens*f.used] {
-		if f.w.At(int(e)) != compute.Absent {
+	chosen := f.choice.experts[:f.tokens*f.used]
+	for i, e := range chosen {
+		if f.w.At(int(e)) != compute.Absent && !f.isLeft(i) {
 			counts[e]++
+		}
+	}
+	if !f.w.Skip.Always {
+		for i := range f.left {
+			e := chosen[i]
+			at := f.w.At(int(e))
+			if !f.left[i] || at == compute.Absent {
+				continue
+			}
+			if f.left[i] = counts[e] == 0 && b.slot(int32(at)) == residency.Absent; f.left[i] {
+				b.class.cache.Leave(b.first+int32(at), 1)
+			} else {
+				counts[e]++
+			}
 		}
 	}
 	y.units, y.uses, y.number = y.units[:0], y.uses[:0], y.number[:0]

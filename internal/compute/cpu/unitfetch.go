@@ -41,7 +41,7 @@ type fetched struct {
 	to   []byte
 }
 
-// Lend implements compute.UnitLender. Half of the memory stays for slots.
+// Lend implements hybrid.Host. Half of the memory stays for slots.
 func (d *Device) Lend(fetches int, bytes int64) bool {
 	s := d.units
 	if bytes > s.budget/2/int64(fetches) {
@@ -52,13 +52,13 @@ func (d *Device) Lend(fetches int, bytes int64) bool {
 	return true
 }
 
-// Lends implements compute.UnitLender.
+// Lends implements hybrid.Host.
 func (d *Device) Lends(m *compute.Matrix) bool {
 	w := mem(m)
 	return w.disk != nil && w.layout != groups && w.disk.size == w.disk.src.Rows*w.rowBytes
 }
 
-// Fetch implements compute.UnitLender.
+// Fetch implements hybrid.Host.
 func (d *Device) Fetch(m *compute.Matrix, units []int32) compute.UnitFetch {
 	s := d.units
 	var f *fetch

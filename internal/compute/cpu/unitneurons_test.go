@@ -181,7 +181,7 @@ func TestNeuronsOnDisk(t *testing.T) {
 				if err := onDisk.Keep(context.Background(), nil); err != nil {
 					t.Fatal(err)
 				}
-				if use := onDisk.UnitUse(); use.Kept > room-unit*ff || use.Units != layers*ff || use.Slots > int64(c.slots) || use.Slots < 1 {
+				if use := onDisk.Usage().Units; use.Kept > room-unit*ff || use.Units != layers*ff || use.Slots > int64(c.slots) || use.Slots < 1 {
 					t.Fatalf("%+v, want some %d slots", use, c.slots)
 				}
 				for step, tokens := range []int{1, 1, 3, most, 1, 8, 1, 20, 1, 2} {
@@ -233,7 +233,7 @@ func TestNeuronsOnDisk(t *testing.T) {
 						t.Errorf("layer %d: counted %+v, in RAM %+v", j, have, want)
 					}
 				}
-				use := onDisk.UnitUse()
+				use := onDisk.Usage().Units
 				if all := c.slots == layers*ff; use.Hits == 0 || all && (use.Misses > 0 || use.Reads > layers*ff) || !all && use.Misses == 0 {
 					t.Errorf("%+v with %d slots", use, c.slots)
 				}
@@ -377,12 +377,12 @@ func TestNeuronsAreForeseen(t *testing.T) {
 					X: in, Norm: norm[i], Eps: 1e-5, H: must(d.Tensor(tokens, embd)), Set: set, Hidden: hidden, Logits: logits, FC1: fc1[i], FC2: fc2[i], Weights: weights[i][1],
 				})
 				v.SparseFFN(out, y, set, weights[i][0])
-				before := d.UnitUse()
+				before := d.Usage().Units
 				v.RMSNorm(y, in, norm[i], 1e-5)
 				v.Predict(set, y, hidden, logits, fc1[i], fc2[i])
 				v.SparseFFN(other, y, set, weights[i][1])
-				use := d.UnitUse().Since(before)
-				if few := use.GuessesUsed < int64(residency.TunedCache().Burst*float64(d.UnitUse().Slots)); i == 1 && (use.Misses > 0 && few || use.Uses() == 0) {
+				use := d.Usage().Units.Since(before)
+				if few := use.GuessesUsed < int64(residency.TunedCache().Burst*float64(d.Usage().Units.Slots)); i == 1 && (use.Misses > 0 && few || use.Uses() == 0) {
 					t.Errorf("%+v: neurons were missed that had been foreseen", use)
 				}
 			})
@@ -395,7 +395,7 @@ func TestNeuronsAreForeseen(t *testing.T) {
 			t.Fatal("outputs differ from those without guesses")
 		}
 	}
-	if use := onDisk.UnitUse(); use.GuessesUsed == 0 || use.GuessesUsed != use.Guessed {
+	if use := onDisk.Usage().Units; use.GuessesUsed == 0 || use.GuessesUsed != use.Guessed {
 		t.Errorf("%+v: want guesses, all right", use)
 	}
 }
@@ -428,7 +428,7 @@ func TestNeuronsInSlotsAllocateNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if use := d.UnitUse(); n >= 1 || use.Misses > 0 || use.Hits == 0 { // a pool of scratch may be emptied by the collector
+	if use := d.Usage().Units; n >= 1 || use.Misses > 0 || use.Hits == 0 { // a pool of scratch may be emptied by the collector
 		t.Errorf("%v allocations, %+v", n, use)
 	}
 }

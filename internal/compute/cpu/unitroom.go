@@ -12,7 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
-// Keep implements compute.UnitKeeper.
+// Keep implements compute.Device.
 func (d *Device) Keep(ctx context.Context, progress func(done, total int64)) error {
 	s := d.units
 	if len(s.bundles) == 0 || s.classes != nil {

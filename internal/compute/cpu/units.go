@@ -149,7 +149,7 @@ const readDepth = 32
 // disk.NewReader.
 const readProcessors = 2
 
-// Bundle implements compute.UnitKeeper.
+// Bundle implements compute.Device.
 func (d *Device) Bundle(prior []float64, parts ...*compute.Matrix) error {
 	s := d.units
 	b := &bundle{prior: prior}
@@ -220,20 +220,20 @@ func (b *bundle) sizes() []int {
 	return sizes
 }
 
-// UnitUse implements compute.UnitUser.
-func (d *Device) UnitUse() compute.UnitUse {
-	use := d.units.use
-	if r := d.units.reader; r != nil {
+// usage returns what was counted until now.
+func (s *store) usage() compute.UnitUse {
+	use := s.use
+	if r := s.reader; r != nil {
 		of := r.Use()
 		use.Busy, use.Sum = of.Busy, of.Sum
 	}
-	for _, c := range d.units.classes {
+	for _, c := range s.classes {
 		use.CacheUse.Add(c.cache.Counted())
 	}
 	return use
 }
 
-// Step implements compute.UnitKeeper.
+// Step implements compute.Device.
 func (d *Device) Step(tokens int) {
 	d.neuronGuess.pays.step()
 	d.units.letAllGo()

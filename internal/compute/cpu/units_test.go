@@ -127,7 +127,7 @@ func TestExpertsOnDisk(t *testing.T) {
 					if err := onDisk.Keep(context.Background(), nil); err != nil {
 						t.Fatal(err)
 					}
-					if use := onDisk.UnitUse(); use.Kept > room || use.Slots < int64(slots) || use.Units != n {
+					if use := onDisk.Usage().Units; use.Kept > room || use.Slots < int64(slots) || use.Units != n {
 						t.Fatalf("%+v, want some %d slots in %d bytes", use, slots, room)
 					}
 					r := testenv.Rand(t)
@@ -158,7 +158,7 @@ func TestExpertsOnDisk(t *testing.T) {
 							t.Fatalf("%d tokens: outputs differ from those of experts in RAM", tokens)
 						}
 					}
-					use := onDisk.UnitUse()
+					use := onDisk.Usage().Units
 					if use.Slots < n && (use.Misses == 0 || use.Hits == 0) || use.Slots == n && use.Misses > 0 {
 						t.Errorf("%+v with %d slots", use, slots)
 					}
@@ -266,9 +266,9 @@ func TestExpertsAreForeseen(t *testing.T) {
 				X: x, Norm: norm, Eps: 1e-5, Router: router, RouterBias: bias, Bias: bias, Used: used, Count: n, How: how, Weights: next,
 			})
 			v.Experts(out, y, choice, w)
-			before = d.UnitUse()
+			before = d.Usage().Units
 			v.Experts(out, y, choice, next)
-			after = d.UnitUse()
+			after = d.Usage().Units
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -277,7 +277,7 @@ func TestExpertsAreForeseen(t *testing.T) {
 			t.Errorf("%+v: experts were missed that had been foreseen", use)
 		}
 	}
-	if use := d.UnitUse(); use.GuessesUsed == 0 || use.GuessesUsed != use.Guessed {
+	if use := d.Usage().Units; use.GuessesUsed == 0 || use.GuessesUsed != use.Guessed {
 		t.Errorf("%+v: want guesses, all right", use)
 	}
 }

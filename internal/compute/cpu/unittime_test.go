@@ -70,7 +70,7 @@ func TestTraceOfWholeLayers(t *testing.T) {
 // traced compares what log shows of d's reads with what d counted. It closes d.
 func traced(t *testing.T, d *cpu.Device, log *trace.Log) {
 	t.Helper()
-	use := d.UnitUse()
+	use := d.Usage().Units
 	if err := d.Close(); err != nil { // no read is under way any more
 		t.Fatal(err)
 	}

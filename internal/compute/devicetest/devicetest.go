@@ -72,7 +72,10 @@ func scripts() []script {
 }
 
 // selection says how much of the suite is played: one in so many of a group's scripts, and of the groups of a kind.
-type selection struct{ scripts, groups int }
+type selection struct {
+	scripts, groups int
+	types           bool // types take turns also with verbs that are otherwise played with every type
+}
 
 // ofEveryType are the verbs that are played with every type, so that each type's blocks are decoded and multiplied by.
 var ofEveryType = []string{"Embed", "MatMul"}
@@ -84,7 +87,7 @@ func (s selection) named(all []script) (names []string) {
 	groupsOf, has := map[string][]string{}, map[string]bool{}
 	for _, sc := range all {
 		group, kind := sc.group(), sc.kind()
-		if slices.Contains(ofEveryType, sc.verb()) {
+		if !s.types && slices.Contains(ofEveryType, sc.verb()) {
 			kind = group
 		}
 		if has[group] {
@@ -169,7 +172,7 @@ func Run(t *testing.T, families ...Family) {
 
 // Run holds the first of every family to the scalar device, and the others to the first. It closes what it opens. It
 // plays every fourth script of each group, in short tests every eighth, on slow devices every eighth of every fourth group
-// of a kind, and in exhaustive tests all.
+// of a kind and in quick tests fewer, and in exhaustive tests all.
 func (p Promise) Run(t *testing.T, families ...Family) {
 	t.Helper()
 	s := selection{scripts: 4, groups: 1}
@@ -178,6 +181,8 @@ func (p Promise) Run(t *testing.T, families ...Family) {
 		s.scripts = 1
 	case testing.Short():
 		s.scripts = 8
+	case p.Slow && testenv.Quick(t):
+		s = selection{scripts: 16, groups: 12, types: true}
 	case p.Slow:
 		s = selection{scripts: 8, groups: 4}
 	}

@@ -7,11 +7,13 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/ref"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // TestScalarDevice plays every third script on the device that defines it: scripts are sound, and the definition itself
 // gives the same bytes for any company.
 func TestScalarDevice(t *testing.T) {
+	testenv.Thorough(t)
 	Promise{Few: 8}.run(t, selection{scripts: 3, groups: 1}, Family{func(*testing.T) compute.Device { return ref.New() }})
 }
 
@@ -22,11 +24,12 @@ type faulty struct {
 }
 
 func (f faulty) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
-	return f.Device.Run(seg, p, func(v compute.Verbs) { body(compute.NewVerbs(fault{v, f.wrong, p})) })
+	return f.Device.Run(seg, p, func(v compute.Verbs) { body(compute.NewVerbs(fault{v: v, wrong: f.wrong, p: p})) })
 }
 
 // fault does operations wrongly.
 type fault struct {
+	compute.Unforeseeing
 	v     compute.Verbs
 	wrong func(v compute.Verbs, p *compute.Params, op compute.Op)
 	p     *compute.Params

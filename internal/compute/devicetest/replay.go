@@ -121,6 +121,10 @@ func (c *recorder) Do(op compute.Op) {
 	c.to.Do(op)
 }
 
+// Foresee and ForeseeExperts pass guesses on, which are no operations.
+func (c *recorder) Foresee(g compute.Guess)              { c.to.Foresee(g) }
+func (c *recorder) ForeseeExperts(g compute.ExpertGuess) { c.to.ForeseeExperts(g) }
+
 func (c *recorder) Host(f func() error) {
 	c.calls = append(c.calls, call{})
 	c.to.Host(func() error {

@@ -15,7 +15,7 @@ type Ahead int
 
 // Whether it does.
 const (
-	IfIdle Ahead = iota // where cores and memory are idle: compute.Idler
+	IfIdle Ahead = iota // where cores and memory are idle: Recorder.Idles
 	Never
 	Always
 )
@@ -29,11 +29,9 @@ type guessed struct {
 	words func() (words []uint32, perRow int)
 }
 
-// idle returns GPU and host if the host, or the disk, is idle where it waits and can make use of it.
-func (r *router) idle() (compute.Idler, compute.AheadReader, bool) {
-	gpu, ok := r.gpu.(compute.Idler)
-	host, is := r.d.host.(compute.AheadReader)
-	return gpu, host, ok && is && r.d.ahead != Never && (r.d.ahead == Always || r.d.onDisk || gpu.Idles())
+// idle reports whether the host, or the disk, is idle where it waits, so that it may read ahead.
+func (r *router) idle() bool {
+	return r.d.ahead != Never && (r.d.ahead == Always || r.d.onDisk || r.gpu.Idles())
 }
 
 // Foresee keeps g for this layer's SparseFFN.
@@ -43,10 +41,7 @@ func (r *router) Foresee(g compute.Guess) { r.guess = &g }
 func (r *router) guessable(x compute.Tensor) *compute.Guess {
 	g := r.guess
 	r.guess = nil
-	if g == nil || x.Rows != 1 {
-		return nil
-	}
-	if _, _, ok := r.idle(); !ok {
+	if g == nil || x.Rows != 1 || !r.idle() {
 		return nil
 	}
 	up := mem(g.Weights.Up)
@@ -76,18 +71,17 @@ func (r *router) makeGuess(g *compute.Guess) {
 func (r *router) readAhead(x compute.Tensor, s compute.Set, f compute.SparseWeights, cold compute.SparseWeights, hot int) {
 	known := r.guessed
 	r.guessed = nil
-	gpu, host, ok := r.idle()
-	if !ok || x.Rows != 1 {
+	if x.Rows != 1 || !r.idle() {
 		return
 	}
 	rest, log := compute.Set{Rows: 1, N: f.Up.Rows - hot}, r.d.trace
 	read := func(done func() bool) {
 		from := log.Now()
-		host.ReadAhead(rest, cold, done)
+		r.d.host.ReadAhead(rest, cold, done)
 		log.Span(trace.Host, "read ahead", from)
 	}
 	if s.Mem == nil {
-		gpu.Meanwhile(func(_, done func() bool) { read(done) })
+		r.gpu.Meanwhile(func(_, done func() bool) { read(done) })
 		return
 	}
 	if known == nil || known.up != f.Up {
@@ -99,7 +93,7 @@ func (r *router) readAhead(x compute.Tensor, s compute.Set, f compute.SparseWeig
 		return
 	}
 	rest.Mem = early.Mem
-	gpu.Meanwhile(func(ready, done func() bool) {
+	r.gpu.Meanwhile(func(ready, done func() bool) {
 		for !ready() {
 			if done() {
 				return

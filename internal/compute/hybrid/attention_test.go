@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/compute/ref"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -125,11 +126,11 @@ func TestAttentionOfSeveral(t *testing.T) {
 		"GPUs, to and fro": {on(1, true), on(0, true), on(1, true)},
 	}
 	t.Run("tapes", func(t *testing.T) {
-		attentionOfSeveral(t, plans, func() compute.Device { return newTapes(host(t), false) })
+		attentionOfSeveral(t, plans, func() hybrid.GPU { return newTapes(host(t), false) })
 	})
 	t.Run("lavapipe", func(t *testing.T) {
 		const name = "two GPUs and RAM" // one plan, because a device takes seconds to compile its pipelines
-		attentionOfSeveral(t, map[string][layers + 1]compute.Place{name: plans[name]}, func() compute.Device {
+		attentionOfSeveral(t, map[string][layers + 1]compute.Place{name: plans[name]}, func() hybrid.GPU {
 			d, err := vulkan.Open(vulkan.Options{Device: vulkan.Software})
 			if errors.Is(err, vulkan.ErrNone) || err != nil && strings.Contains(err.Error(), "no device is called") {
 				testenv.Missing(t, "vulkan", err.Error())
@@ -142,7 +143,7 @@ func TestAttentionOfSeveral(t *testing.T) {
 	})
 }
 
-func attentionOfSeveral(t *testing.T, plans map[string][layers + 1]compute.Place, gpu func() compute.Device) {
+func attentionOfSeveral(t *testing.T, plans map[string][layers + 1]compute.Place, gpu func() hybrid.GPU) {
 	t.Helper()
 	const seed = 5
 	var none [layers + 1]compute.Place

@@ -18,9 +18,9 @@ import (
 
 // Device is a GPU and the host. It implements compute.Device.
 type Device struct {
-	gpu        compute.Device // its executor is an Overlapper
-	index      int            // of the GPU, in a MultiGPU
-	host       compute.Host
+	gpu        GPU
+	index      int // of the GPU, in a MultiGPU
+	host       Host
 	attention  []bool                   // of each layer: keys and values are on the GPU
 	further    bool                     // so are those of the layer behind the last, which predicts a further token
 	rows       int                      // of the largest activations: tokens of the largest step
@@ -38,9 +38,9 @@ type Device struct {
 	joins      map[compute.Segment][]join // what a run has counted apart
 	fetches    fetches
 	foresights map[foresightOf]foresight
-	onDisk     bool               // some of the host's weights stay there
-	experts    bool               // some of these are experts
-	lender     compute.UnitLender // the host, if prompts have these sent; or nil
+	onDisk     bool // some of the host's weights stay there
+	experts    bool // some of these are experts
+	lends      bool // the host lends these, which prompts have sent
 	tensors    []*tensor
 	ends       map[compute.Segment][]whereabouts // [tensors] where a run leaves their content
 }
@@ -66,7 +66,7 @@ func (d *Device) ofGPU(err error) error {
 
 // New returns a device of GPU and host, which it closes. attention says of each layer whether keys and values lie on
 // the GPU.
-func New(gpu compute.Device, host compute.Host, attention []bool) *Device {
+func New(gpu GPU, host Host, attention []bool) *Device {
 	return &Device{gpu: gpu, host: host, attention: attention, partials: map[partialOf]tensorPair{}, shadows: map[shadowOf]*compute.Cache{}, joins: map[compute.Segment][]join{}, fetches: fetches{}, foresights: map[foresightOf]foresight{}, ends: map[compute.Segment][]whereabouts{}}
 }
 
@@ -76,11 +76,8 @@ func (d *Device) HoldFurther() { d.further = true }
 // Watch has what the GPU and the host compute added to w as long as it is on.
 func (d *Device) Watch(w *compute.Watch) {
 	d.watch = w
-	for _, dev := range []compute.Device{d.gpu, d.host} {
-		if dev, ok := dev.(compute.Watched); ok {
-			dev.Watch(w)
-		}
-	}
+	d.gpu.Watch(w)
+	d.host.Watch(w)
 }
 
 // Trace has the host's parts kept in l.
@@ -88,9 +85,6 @@ func (d *Device) Trace(l *trace.Log) { d.trace = l }
 
 // Name says what computes.
 func (d *Device) Name() string { return d.gpu.Name() + " and " + d.host.Name() }
-
-// GPUs returns the GPU alone.
-func (d *Device) GPUs() []compute.Device { return []compute.Device{d.gpu} }
 
 // Close closes both devices.
 func (d *Device) Close() error {
@@ -337,19 +331,15 @@ type cache struct {
 	index     []int // of each of the cache's parts within its device's
 }
 
-// Yielded implements compute.CoreSharer.
-func (d *Device) Yielded() (sum time.Duration, threads int) {
-	if h, ok := d.host.(compute.CoreSharer); ok {
-		return h.Yielded()
-	}
-	return 0, 0
+// Usage says what the host and the slots did.
+func (d *Device) Usage() compute.Usage {
+	use := d.host.Usage()
+	use.Slots = d.slots.use
+	return use
 }
 
-// ExpandsLatent implements compute.LatentExpander.
-func (d *Device) ExpandsLatent() bool {
-	h, ok := d.host.(compute.LatentExpander)
-	return ok && h.ExpandsLatent()
-}
+// ExpandsLatent implements compute.Device.
+func (d *Device) ExpandsLatent() bool { return d.host.ExpandsLatent() }
 
 // planned reports whether a plan for so many layers is one for a cache, which may have a part behind the last layer's,
 // of one that predicts a further token.
@@ -465,13 +455,13 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 	var failed error // while recording, and of the host
 	run := d.gpu.Run
 	if d.rehearsal {
-		run = d.gpu.(compute.Recorder).Record
+		run = d.gpu.Record
 	}
 	begun := time.Now()
 	d.fetches.start(seg)
 	defer d.fetches.end(seg)
 	err := run(seg, p, func(v compute.Verbs) {
-		m, ok := v.Executor().(compute.Overlapper)
+		m, ok := v.Executor().(Recorder)
 		if !ok {
 			failed = fmt.Errorf("%s cannot work at the same time as another processor", d.gpu.Name())
 			return
@@ -516,12 +506,9 @@ func (d *Device) arrived(seg compute.Segment) {
 	}
 }
 
-// Rehearse has the GPU record, and not run, the segments that f runs, if it can: what they need of the GPU is there
-// afterwards, or is this error. Nothing can be read of what they would have computed.
+// Rehearse has the GPU record, and not run, the segments that f runs: what they need of the GPU is there afterwards, or
+// is this error. Nothing can be read of what they would have computed.
 func (d *Device) Rehearse(f func() error) error {
-	if _, ok := d.gpu.(compute.Recorder); !ok {
-		return nil
-	}
 	d.rehearsal = true
 	defer func() { d.rehearsal = false }()
 	return f()
@@ -529,20 +516,11 @@ func (d *Device) Rehearse(f func() error) error {
 
 // Steps returns the numbers of tokens, at most most, of the steps that together need of the GPU what any step does; the
 // largest is the first.
-func (d *Device) Steps(most int) []int {
-	if gpu, ok := d.gpu.(interface{ Steps(most int) []int }); ok {
-		return gpu.Steps(most)
-	}
-	return []int{most}
-}
+func (d *Device) Steps(most int) []int { return d.gpu.Steps(most) }
 
-// Shape implements compute.Shaper: only the GPU has padding.
+// Shape implements compute.Device: only the GPU has padding.
 func (d *Device) Shape(seg, most compute.Segment) compute.Segment {
-	gpu, ok := d.gpu.(compute.Shaper)
-	if !ok {
-		return seg
-	}
-	shape := gpu.Shape(seg, most)
+	shape := d.gpu.Shape(seg, most)
 	for _, sent := range []int{d.streaming.Tokens, d.streaming.Experts} { // a step's own rows decide what is sent for them, not padding
 		if seg.Decode > 0 {
 			break
@@ -557,13 +535,8 @@ func (d *Device) Shape(seg, most compute.Segment) compute.Segment {
 	return shape
 }
 
-// Spare implements compute.Shaper.
-func (d *Device) Spare(most int) int {
-	if gpu, ok := d.gpu.(compute.Shaper); ok {
-		return gpu.Spare(most)
-	}
-	return 0
-}
+// Spare implements compute.Device.
+func (d *Device) Spare(most int) int { return d.gpu.Spare(most) }
 
 // hostError is an error of the host's part of a run, which the GPU passes on.
 type hostError struct{ err error }
@@ -580,8 +553,4 @@ func (d *Device) whose(err error) error {
 }
 
 // Tune has the host choose its kernels.
-func (d *Device) Tune() {
-	if t, ok := d.host.(compute.Tuner); ok {
-		t.Tune()
-	}
-}
+func (d *Device) Tune() { d.host.Tune() }

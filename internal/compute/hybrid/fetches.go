@@ -22,12 +22,12 @@ type fetched struct {
 }
 
 // add adds a chunk, of units that list returns in each run, to the recording of seg.
-func (y fetches) add(seg compute.Segment, lender compute.UnitLender, m *compute.Matrix, list func() []int32) *fetched {
+func (y fetches) add(seg compute.Segment, host Host, m *compute.Matrix, list func() []int32) *fetched {
 	f := &fetched{}
 	f.begin = func() compute.UnitFetch {
 		units := list()
 		f.n = len(units)
-		return lender.Fetch(m, units)
+		return host.Fetch(m, units)
 	}
 	y[seg] = append(y[seg], f)
 	return f

@@ -51,28 +51,26 @@ func (d *Device) foresight(g *compute.ExpertGuess) (y foresight, err error) {
 	return y, nil
 }
 
-// ForeseeExperts implements compute.ExpertForeseer, where the host has some of the next layer's experts on disk.
+// ForeseeExperts implements compute.Foreseer, where the host has some of the next layer's experts on disk.
 func (r *router) ForeseeExperts(g compute.ExpertGuess) {
 	r.foreseen = nil
 	up, x := mem(g.Weights.Up), g.X.Mem.(*tensor)
-	reader, reads := r.d.host.(compute.UnitGuesser)
-	host, foresees := r.d.host.(compute.ExpertForeseer)
 	switch {
-	case up.units == 0 || !reads || !foresees || g.X.Rows > compute.FewTokens || g.Weights.Table != nil:
+	case up.units == 0 || g.X.Rows > compute.FewTokens || g.Weights.Table != nil:
 	case onGPU(g.Router) && x.onGPU:
-		r.foreseeOnGPU(g, reader)
+		r.foreseeOnGPU(g)
 	case up.gpu == nil && mem(g.Router).gpu == nil && x.onHost:
 		f := &foreseen{guess: g}
 		y := &f.guess
 		y.X, y.Norm, y.Router, y.RouterBias, y.Bias = hostTensor(g.X), hostVector(g.Norm), mem(g.Router).host, hostVector(g.RouterBias), hostVector(g.Bias)
 		y.Weights = compute.ExpertWeights{Up: up.host}
-		f.tell = func() { host.ForeseeExperts(f.guess) }
+		f.tell = func() { r.d.host.ForeseeExperts(f.guess) }
 		r.foreseen = func() { r.onHost(f) }
 	}
 }
 
 // foreseeOnGPU has the GPU guess.
-func (r *router) foreseeOnGPU(g compute.ExpertGuess, reader compute.UnitGuesser) {
+func (r *router) foreseeOnGPU(g compute.ExpertGuess) {
 	y, err := r.d.foresight(&g)
 	if err != nil {
 		r.fail(err)
@@ -101,7 +99,7 @@ func (r *router) foreseeOnGPU(g compute.ExpertGuess, reader compute.UnitGuesser)
 				}
 			}
 		})
-		r.onHost(&foreseen{tell: func() { reader.GuessUnits(up.host, units) }})
+		r.onHost(&foreseen{tell: func() { r.d.host.GuessUnits(up.host, units) }})
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 const (
@@ -76,17 +77,17 @@ func device(t *testing.T, plan [layers + 1]compute.Place, streamed bool) compute
 // padded returns such a device, on whose GPUs steps have padding if so asked.
 func padded(t *testing.T, plan [layers + 1]compute.Place, streamed, pad bool) compute.Device {
 	t.Helper()
-	return deviceOf(t, plan, streamed, func() compute.Device { return newTapes(host(t), pad) })
+	return deviceOf(t, plan, streamed, func() hybrid.GPU { return newTapes(host(t), pad) })
 }
 
 // deviceOf is device with GPUs of another kind.
-func deviceOf(t *testing.T, plan [layers + 1]compute.Place, streamed bool, gpu func() compute.Device) compute.Device {
+func deviceOf(t *testing.T, plan [layers + 1]compute.Place, streamed bool, gpu func() hybrid.GPU) compute.Device {
 	t.Helper()
 	return deviceBeside(host(t), plan, streamed, gpu)
 }
 
 // deviceBeside is deviceOf with a host.
-func deviceBeside(processor *cpu.Device, plan [layers + 1]compute.Place, streamed bool, gpu func() compute.Device) compute.Device {
+func deviceBeside(processor *cpu.Device, plan [layers + 1]compute.Place, streamed bool, gpu func() hybrid.GPU) compute.Device {
 	gpus := 0
 	for _, p := range plan {
 		gpus = max(gpus, int(p.Tier)+1)
@@ -148,13 +149,14 @@ func TestSplits(t *testing.T) {
 	}
 	// Of these, what prompts need of RAM is sent to the GPU, too.
 	sent := []string{"hot", "all in RAM", "attention in RAM", "neurons alone", "last layer in part", "two GPUs", "three GPUs"}
-	for _, c := range []struct {
+	type split struct {
 		spec synth.Spec
 		mode model.SparseMode
-	}{
-		{synth.Spec{Arch: "llama", Type: quant.F32}, model.Off},
+	}
+	for _, c := range testenv.Few(t, 2, []split{
 		{synth.Spec{Arch: "llama", Type: quant.F32}, model.Exact},
 		{synth.Spec{Arch: "llama", Type: quant.F16, Magic: "PWRI"}, model.Predict},
+		{synth.Spec{Arch: "llama", Type: quant.F32}, model.Off},
 		{synth.Spec{Arch: "opt", Type: quant.F16, Magic: "PWRI"}, model.Predict},
 		{synth.Spec{Arch: "opt", Type: quant.F32}, model.Exact},
 		{synth.Spec{Arch: "gemma2", Type: quant.F32}, model.Exact},
@@ -166,7 +168,7 @@ func TestSplits(t *testing.T) {
 		{synth.Spec{Arch: "gemma4", Type: quant.F32, Experts: 170, Used: 3, FF: 32}, model.Off},         // and a feed-forward layer is beside them
 		{synth.Spec{Arch: "smallthinker", Type: quant.F32, Experts: 170, Used: 3, FF: 32}, model.Exact}, // routers are read before attention, perhaps on another GPU
 		{synth.Spec{Arch: "falcon", Type: quant.F16, Magic: "PWRI"}, model.Predict},
-	} {
+	}) {
 		t.Run(fmt.Sprintf("%s %s", c.spec.Arch, c.mode), func(t *testing.T) {
 			t.Parallel()
 			f := synthtest.Sparse(t, c.spec, layers)

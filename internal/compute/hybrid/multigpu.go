@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
@@ -32,27 +31,19 @@ func NewMultiGPU(pairs []*Device, home []int) *MultiGPU {
 // Name says what computes.
 func (f *MultiGPU) Name() string {
 	var names []string
-	for _, c := range f.GPUs() {
-		names = append(names, c.Name())
+	for _, d := range f.pairs {
+		names = append(names, d.gpu.Name())
 	}
 	return strings.Join(names, ", ") + " and " + f.host().Name()
 }
 
-// SlotUse returns what the slots of all GPUs did.
-func (f *MultiGPU) SlotUse() (use compute.SlotUse) {
-	for _, d := range f.pairs {
-		use.Add(d.SlotUse())
+// Usage says what the host and the slots of all GPUs did.
+func (f *MultiGPU) Usage() compute.Usage {
+	use := f.pairs[0].Usage()
+	for _, d := range f.pairs[1:] {
+		use.Slots.Add(d.slots.use)
 	}
 	return use
-}
-
-// GPUs returns all processors but the host.
-func (f *MultiGPU) GPUs() []compute.Device {
-	var all []compute.Device
-	for _, d := range f.pairs {
-		all = append(all, d.gpu)
-	}
-	return all
 }
 
 // Watch has what the GPUs and the host compute added to w as long as it is on.
@@ -62,7 +53,7 @@ func (f *MultiGPU) Watch(w *compute.Watch) {
 	}
 }
 
-func (f *MultiGPU) host() compute.Host { return f.pairs[0].host }
+func (f *MultiGPU) host() Host { return f.pairs[0].host }
 
 // Close closes all devices.
 func (f *MultiGPU) Close() error {
@@ -95,7 +86,7 @@ func (f *MultiGPU) Steps(most int) []int {
 	return sizes
 }
 
-// Shape implements compute.Shaper. GPUs round alike, but may be sent neurons for prompts of other lengths.
+// Shape implements compute.Device. GPUs round alike, but may be sent neurons for prompts of other lengths.
 func (f *MultiGPU) Shape(seg, most compute.Segment) compute.Segment {
 	shape := f.pairs[0].Shape(seg, most)
 	for _, d := range f.pairs[1:] {
@@ -105,7 +96,7 @@ func (f *MultiGPU) Shape(seg, most compute.Segment) compute.Segment {
 	return shape
 }
 
-// Spare implements compute.Shaper.
+// Spare implements compute.Device.
 func (f *MultiGPU) Spare(most int) int { return f.pairs[0].Spare(most) }
 
 // of returns the device whose GPU src belongs to.
@@ -198,10 +189,7 @@ func (f *MultiGPU) Choice(rows, used, n int) (compute.Choice, error) {
 	return compute.Choice{Rows: rows, Used: used, N: n, Mem: on}, nil
 }
 
-// Yielded implements compute.CoreSharer.
-func (f *MultiGPU) Yielded() (sum time.Duration, threads int) { return f.pairs[0].Yielded() }
-
-// ExpandsLatent implements compute.LatentExpander.
+// ExpandsLatent implements compute.Device.
 func (f *MultiGPU) ExpandsLatent() bool { return f.pairs[0].ExpandsLatent() }
 
 // spreadCache is the layers of a KV cache that each pair holds; nil where it has none.

@@ -39,7 +39,7 @@ func TestMultiGPUReadsAhead(t *testing.T) {
 
 // TestMultiGPURefuses: a weight for a GPU that is not there, and a cache for other layers, are errors.
 func TestMultiGPURefuses(t *testing.T) {
-	f := hybrid.NewMultiGPU([]*hybrid.Device{hybrid.New(host(t), host(t), nil)}, []int{0})
+	f := hybrid.NewMultiGPU([]*hybrid.Device{hybrid.New(newTapes(host(t), false), host(t), nil)}, []int{0})
 	defer f.Close()
 	for _, gpu := range []int{-1, 1} {
 		if _, err := f.Vector(compute.Source{Name: "w", Type: quant.F32, Rows: 1, Cols: 1, Data: make([]byte, 4), Split: compute.Split{Tier: compute.Tier(gpu)}}); err == nil || !strings.Contains(err.Error(), `tensor "w": there are 1 GPUs`) {

@@ -51,7 +51,7 @@ func (s *sender) cut(o *compute.MatMul) (chunks [][]section, ok bool) {
 		if w.gpu != nil || !s.host.KeepsRows(w.host) {
 			return nil, false
 		}
-		row := s.rooms.StreamedBytes(w.host.Type, w.host.Cols)
+		row := s.gpu.StreamedBytes(w.host.Type, w.host.Cols)
 		step := int(min(sentRows, room/row))
 		if step == 0 {
 			return nil, false

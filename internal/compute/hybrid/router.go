@@ -15,7 +15,7 @@ import (
 // GPU's turn comes; then they become one function, which the GPU calls in every replay. It implements compute.Executor.
 type router struct {
 	d   *Device
-	gpu compute.Overlapper
+	gpu Recorder
 	seg compute.Segment
 	err error
 

@@ -40,7 +40,7 @@ func (d *Device) shadow(c *compute.Cache, layer int) (*compute.Cache, error) {
 // storeKV stores keys and values where the cache is. Where the host's weights are sent to the GPU for this step, they go
 // to its shadow, too.
 func (r *router) storeKV(o *compute.StoreKV) {
-	s, ok := r.sender(o.K.Rows, r.d.streaming.Tokens)
+	_, ok := r.sender(o.K.Rows, r.d.streaming.Tokens)
 	size := o.Cache.Layers[o.Layer].PageBytes() * int64(o.Cache.PagesOf(o.Layer))
 	if !ok || size > r.d.streaming.Pages || r.d.caches(o.Cache.LayerOf(o.Layer)) || !o.K.Mem.(*tensor).onGPU || o.V.Mem != nil && !o.V.Mem.(*tensor).onGPU {
 		r.held = shadowed{}
@@ -54,7 +54,7 @@ func (r *router) storeKV(o *compute.StoreKV) {
 		r.fail(err)
 		return
 	}
-	s.gpu.UploadPages(shadow, func(p *compute.Params) []int32 { return earlier(of.Tables(layer, p), p) }, func(page int32, scratch []byte) error {
+	r.gpu.UploadPages(shadow, func(p *compute.Params) []int32 { return earlier(of.Tables(layer, p), p) }, func(page int32, scratch []byte) error {
 		layers, number := make([][]byte, len(of.Layers)), compute.EveryLayer(page)
 		if layers[layer] = scratch; of.IsWindowed(layer) {
 			number = compute.Page{Far: -1, Near: page, State: -1}
@@ -63,7 +63,7 @@ func (r *router) storeKV(o *compute.StoreKV) {
 	})
 	r.held = shadowed{shadow, of, layer}
 	r.gpu.Do(moved(o, inShadow{shadow: shadow}))
-	r.storeLater(s, o)
+	r.storeLater(o)
 }
 
 // earlier returns the pages of positions before the step's first of each sequence, each once.
@@ -82,7 +82,7 @@ func earlier(tables [][]int32, p *compute.Params) []int32 {
 
 // storeLater has the host do o when the GPU has computed its operands, while the GPU goes on. This turn comes before the
 // next layer's operands are downloaded, so that the memory that they pass through is one layer's.
-func (r *router) storeLater(s sender, o *compute.StoreKV) {
+func (r *router) storeLater(o *compute.StoreKV) {
 	r.meet(nil)
 	r.settle()
 	turn := r.newStretch()
@@ -100,14 +100,14 @@ func (r *router) storeLater(s sender, o *compute.StoreKV) {
 		turn.loads = append(turn.loads, func(w *window) { *t = r.d.host.Over(*t, w.floats(of, from())) })
 	}
 	turn.ops = append(turn.ops, on)
-	r.later, r.mark = turn, s.gpu.Mark()
+	r.later, r.mark = turn, r.gpu.Mark()
 }
 
 // settle has the host do what storeLater left for it.
 func (r *router) settle() {
 	if turn := r.later; turn != nil {
 		r.later = nil
-		r.gpu.(compute.WeightUploader).After(r.mark, turn.run)
+		r.gpu.After(r.mark, turn.run)
 	}
 }
 

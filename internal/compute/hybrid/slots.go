@@ -73,9 +73,6 @@ type slotted struct {
 // weights are taken in.
 func (d *Device) FollowUse(s Slots) { d.slots.Slots = s }
 
-// SlotUse returns what slots did until now.
-func (d *Device) SlotUse() compute.SlotUse { return d.slots.use }
-
 // slotsOf returns the layer's slots, which are made when it is first recorded; nil where its experts stay where they
 // are.
 func (r *router) slotsOf(w *compute.ExpertWeights, c compute.Choice) *slotted {
@@ -96,13 +93,8 @@ func (r *router) slotsOf(w *compute.ExpertWeights, c compute.Choice) *slotted {
 	return m.slotted
 }
 
-// add makes slots for a layer, or returns nil where the devices cannot move its experts.
+// add makes slots for a layer, or returns nil where the host does not give its rows.
 func (s *slots) add(d *Device, w *compute.ExpertWeights, c compute.Choice) (*slotted, error) {
-	gpu, movable := d.gpu.(compute.RowReplacer)
-	keeper, keeps := d.host.(compute.RowKeeper)
-	if !movable || !keeps {
-		return nil, nil
-	}
 	held := mem(w.Down).hot / (w.Down.Rows / c.N)
 	y := &slotted{
 		gpu: *compute.NewExpertTable(c.N, 0, held), host: *compute.NewExpertTable(c.N, 0, c.N), model: w.Bins, used: c.Used, uses: make([]int32, c.N),
@@ -113,13 +105,13 @@ func (s *slots) add(d *Device, w *compute.ExpertWeights, c compute.Choice) (*slo
 		if m == nil {
 			continue
 		}
-		if !keeper.KeepsRows(mem(m).host) {
+		if !d.host.KeepsRows(mem(m).host) {
 			return nil, nil
 		}
 		rows := m.Rows / c.N
 		y.weights = append(y.weights, m)
 		bytes += int64(rows) * int64(m.Type.RowBytes(m.Cols))
-		staged += gpu.StagedBytes(mem(m).gpu, rows)
+		staged += d.gpu.StagedBytes(mem(m).gpu, rows)
 		if scratch := fillBytes + m.Type.RowBytes(m.Cols); scratch > len(s.scratch) { // no copy begins before all layers are recorded
 			s.scratch = make([]byte, scratch)
 		}
@@ -130,7 +122,7 @@ func (s *slots) add(d *Device, w *compute.ExpertWeights, c compute.Choice) (*slo
 		first[e], y.host.At[e] = int32(e), compute.Absent
 	}
 	if s.policy == nil {
-		s.Speeds.Beside = gpu.CopiesBeside()
+		s.Speeds.Beside = d.gpu.CopiesBeside()
 		var err error
 		if s.policy, err = residency.New(nil, s.Speeds, s.Tuning); err != nil {
 			return nil, err
@@ -277,7 +269,7 @@ func (s *slots) advance(d *Device, piece int64) error {
 // begin begins to stage an expert. What its slot holds is computed with there until the expert is sent.
 func (s *slots) begin(d *Device, move residency.Move) error {
 	if len(s.stages) == 0 {
-		stage, err := d.gpu.(compute.RowReplacer).RowStage(s.size)
+		stage, err := d.gpu.RowStage(s.size)
 		if err != nil {
 			return d.ofGPU(err)
 		}
@@ -292,9 +284,9 @@ func (s *slots) begin(d *Device, move residency.Move) error {
 	}
 	s.copies = append(s.copies, c)
 	if s.AtOnce {
-		s.fill(d.host.(compute.RowKeeper), c, before)
+		s.fill(d.host, c, before)
 	} else {
-		go s.fill(d.host.(compute.RowKeeper), c, before)
+		go s.fill(d.host, c, before)
 	}
 	return nil
 }

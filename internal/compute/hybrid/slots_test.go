@@ -34,7 +34,6 @@ func BenchmarkStage(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			keeper := compute.RowKeeper(host)
 			part := 64 << 10 / typ.RowBytes(cols)
 			scratch := make([]byte, part*typ.RowBytes(cols))
 			b.SetBytes(int64(rows * typ.RowBytes(cols)))
@@ -42,7 +41,7 @@ func BenchmarkStage(b *testing.B) {
 				first := i % experts * rows
 				for r := 0; r < rows; r += part {
 					n := min(part, rows-r)
-					stage.Put(to, first+r, keeper.Rows(from, first+r, first+r+n, scratch))
+					stage.Put(to, first+r, host.Rows(from, first+r, first+r+n, scratch))
 				}
 				b.StopTimer()
 				for arrived := false; !arrived; {

@@ -53,7 +53,7 @@ func (y *stream) choose() bool {
 		cold := mem(w).host
 		use := y.host.Restorable(cold)
 		y.weights, y.uses = append(y.weights, cold), append(y.uses, use)
-		size += y.rooms.StreamedBytes(w.Type, y.width(w))
+		size += y.gpu.StreamedBytes(w.Type, y.width(w))
 		if use == compute.Columns {
 			step = max(step, cold.Type.BlockElems())
 		}

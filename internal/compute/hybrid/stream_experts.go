@@ -17,7 +17,7 @@ type expertStream struct {
 	rows    []int // of an expert in each of weights
 	sent    int   // experts, at most
 	brought []compute.ExpertWeights
-	lender  compute.UnitLender // of experts on disk; else nil
+	lent    bool // by the host, which has them on disk
 }
 
 // streamExperts has the GPU compute all experts of a layer, and reports whether that is possible and pays.
@@ -65,12 +65,13 @@ func (y *expertStream) choose() bool {
 		cold, rows := mem(m).host, m.Rows/y.n
 		switch {
 		case mem(m).units == 0 && y.host.KeepsRows(cold):
-		case mem(m).units > 0 && y.lends(cold):
+		case mem(m).units > 0 && y.r.d.lends && y.host.Lends(cold):
+			y.lent = true
 		default:
 			return false
 		}
 		y.weights, y.rows = append(y.weights, cold), append(y.rows, rows)
-		size += int64(rows) * y.rooms.StreamedBytes(m.Type, m.Cols)
+		size += int64(rows) * y.gpu.StreamedBytes(m.Type, m.Cols)
 	}
 	y.most = min(int(y.r.d.streaming.Bytes/size), y.sent)
 	if y.most == 0 {
@@ -82,12 +83,6 @@ func (y *expertStream) choose() bool {
 	y.chunks = (y.sent + y.most - 1) / y.most
 	y.brought = make([]compute.ExpertWeights, y.chunks)
 	return true
-}
-
-// lends reports whether the host gives rows of m, which stays on disk.
-func (y *expertStream) lends(m *compute.Matrix) bool {
-	y.lender = y.r.d.lender
-	return y.lender != nil && y.lender.Lends(m)
 }
 
 // room returns how many experts chunk c has room for.
@@ -149,8 +144,8 @@ func (y *expertStream) bring(c int) {
 	}
 	w := y.hot
 	name := y.o.Weights.Up.Name
-	if y.lender != nil {
-		of := y.r.d.fetches.add(y.r.seg, y.lender, y.weights[0], func() []int32 { return y.experts(c) })
+	if y.lent {
+		of := y.r.d.fetches.add(y.r.seg, y.host, y.weights[0], func() []int32 { return y.experts(c) })
 		w.Gate, w.Up, w.Down = y.parts(y.sendFetched(name, sent, of, func(f compute.Filler, i int) int {
 			return y.fillFetched(of.units, of.n, c, f, i)
 		}))

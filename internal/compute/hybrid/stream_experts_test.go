@@ -21,6 +21,7 @@ import (
 // TestStreamedExperts: a prompt sends each expert that is not on the GPU there, once, and says the same; single tokens
 // send nothing, and neither does the last layer, which computes a prompt's last row alone.
 func TestStreamedExperts(t *testing.T) {
+	testenv.Thorough(t)
 	const experts, used, width, embd = 24, 3, 32, 256
 	held := []int{5, 0, 20} // of each layer, on the GPU
 	f := synthtest.SparseOnDisk(t, synth.Spec{Arch: "qwen3moe", Type: quant.F32, Experts: experts, Used: used, FF: width}, layers)
@@ -79,7 +80,7 @@ func TestStreamedExperts(t *testing.T) {
 	if diff := apart(streamed, plain); !(diff <= agree) {
 		t.Errorf("where experts follow the text and prompts have the others sent a logit differs by %.2g of the largest, more than %g", diff, agree)
 	}
-	if use := d.SlotUse(); use.Promotions == 0 || use.Hits+use.Misses != 2*(16+6)*used { // twice sixteen tokens, of which eleven are a prompt, in the first layer, and six rows in the last
+	if use := d.Usage().Slots; use.Promotions == 0 || use.Hits+use.Misses != 2*(16+6)*used { // twice sixteen tokens, of which eleven are a prompt, in the first layer, and six rows in the last
 		t.Errorf("%+v", use)
 	}
 	if want := int64(2 * (experts - 5 + residency.Copies + experts) * expert); d.Sent() > want || d.Sent() == 0 { // slots that are being filled hold none

@@ -87,6 +87,7 @@ func pad(seg compute.Segment, p *compute.Params) *compute.Params {
 
 // tape is a recorded segment. What Download and Upload pass lies in memory of its own, as between a GPU and its host.
 type tape struct {
+	compute.Unforeseeing
 	dev *cpu.Device
 	seg compute.Segment
 	ops []func(p *compute.Params) error
@@ -201,6 +202,22 @@ func (t *tape) hot(s compute.Set, n int) compute.Set {
 	}
 	t.dev.FillSet(hot, words, perRow, 0)
 	return hot
+}
+
+// Idles and Meanwhile: the host has no time.
+func (t *tape) Idles() bool                             { return false }
+func (t *tape) Meanwhile(func(ready, done func() bool)) {}
+
+// Record fails: nothing is rehearsed on tapes.
+func (c *tapes) Record(compute.Segment, *compute.Params, func(compute.Verbs)) error {
+	return errors.New("tapes rehearse nothing")
+}
+
+// Rows cannot be replaced on tapes.
+func (c *tapes) StagedBytes(*compute.Matrix, int) int64 { return 0 }
+func (c *tapes) CopiesBeside() bool                     { return false }
+func (c *tapes) RowStage(int64) (compute.RowStage, error) {
+	return nil, errors.New("tapes replace no rows")
 }
 
 func cloned(rows [][]float32) (out [][]float32) {

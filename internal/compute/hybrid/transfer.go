@@ -48,30 +48,16 @@ type rooms struct {
 // sender sends weights to the GPU while a step runs. The host packs a chunk as soon as the room that it passes through
 // is free, however far the GPU has come.
 type sender struct {
-	r     *router
-	gpu   compute.WeightUploader
-	rooms compute.Streamer
-	host  restorer
+	r    *router
+	gpu  GPU
+	host Host
 }
 
-// restorer is a host that gives its weights back.
-type restorer interface {
-	compute.Restorer
-	compute.RowKeeper
-}
-
-// sender reports whether the devices can send weights and it pays for so many rows, which it does from least on; 0:
-// never.
+// sender reports whether it pays to send weights for so many rows, which it does from least on; 0: never.
 func (r *router) sender(rows, least int) (sender, bool) {
 	// A running sequence's token has the same arithmetic in every step: the host computes what it needs of the host's
 	// weights.
-	if least == 0 || rows < least || r.seg.Decode > 0 {
-		return sender{}, false
-	}
-	gpu, uploads := r.gpu.(compute.WeightUploader)
-	rooms, streams := r.d.gpu.(compute.Streamer)
-	host, restores := r.d.host.(restorer)
-	return sender{r, gpu, rooms, host}, uploads && streams && restores
+	return sender{r, r.d.gpu, r.d.host}, least > 0 && rows >= least && r.seg.Decode == 0
 }
 
 // reserve allocates rooms on the GPU, once for all that is sent, and so many bytes of scratch on the host.
@@ -81,7 +67,7 @@ func (s *sender) reserve(scratch int) error {
 		if d.rooms.room[i] != nil {
 			continue
 		}
-		room, err := s.rooms.StreamBuffer(d.streaming.Bytes + roomSlack)
+		room, err := s.gpu.StreamBuffer(d.streaming.Bytes + roomSlack)
 		if err != nil {
 			return d.ofGPU(err)
 		}
@@ -105,7 +91,7 @@ func (s *sender) sendFetched(name string, weights []compute.Sent, of *fetched, f
 	s.r.fed++
 	var to compute.Filler
 	taken := make([]int, len(weights))
-	s.gpu.Feed(d.rooms.room[room], func(*compute.Params) error {
+	s.r.gpu.Feed(d.rooms.room[room], func(*compute.Params) error {
 		if of != nil {
 			if err := d.fetches.take(seg, of); err != nil {
 				return &hostError{err}
@@ -126,7 +112,7 @@ func (s *sender) sendFetched(name string, weights []compute.Sent, of *fetched, f
 		return nil
 	})
 	var matrices []*compute.Matrix
-	matrices, to = s.gpu.UploadWeights(d.rooms.room[room], weights)
+	matrices, to = s.r.gpu.UploadWeights(d.rooms.room[room], weights)
 	return matrices
 }
 
@@ -138,9 +124,8 @@ func (s *sender) rowsOf(f compute.Filler, i int, w *compute.Matrix, first, n int
 
 // groupsOf has groups of w's columns, those from first on, fill in the weights i, if the host and the GPU have them so.
 func (s *sender) groupsOf(f compute.Filler, i int, w *compute.Matrix, first int) bool {
-	k, ok := s.host.(compute.PlaneKeeper)
-	return ok && w.Type.Traits().Columns && k.HasPlanes(w) &&
-		f.FillPlanes(i, func(group int, planes [][]byte) { k.Planes(w, first+group, planes) })
+	return w.Type.Traits().Columns && s.host.HasPlanes(w) &&
+		f.FillPlanes(i, func(group int, planes [][]byte) { s.host.Planes(w, first+group, planes) })
 }
 
 // roundedRowsOf is rowsOf for a matrix whose weights in F16 the host has rounded to BF16: they are sent in F16, in which
@@ -191,8 +176,8 @@ type transfer struct {
 	begun   bool                 // out has a content
 }
 
-// transfer begins the transfer of a layer that computes out. It reports whether the devices can do it and it pays,
-// which it does from least rows on; 0: never. The caller says what the chunks are.
+// transfer begins the transfer of a layer that computes out. It reports whether it pays, which it does from least rows
+// on; 0: never. The caller says what the chunks are.
 func (r *router) transfer(out compute.Tensor, least int, count *compute.NeuronCount) (transfer, bool) {
 	s, ok := r.sender(out.Rows, least)
 	return transfer{sender: s, out: out, count: count}, ok

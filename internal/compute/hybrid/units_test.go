@@ -50,14 +50,14 @@ func TestExpertsOnDisk(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						dev := deviceBeside(processor, plan, streamed, func() compute.Device { return newTapes(host(t), false) })
+						dev := deviceBeside(processor, plan, streamed, func() hybrid.GPU { return newTapes(host(t), false) })
 						out, use := logits(t, f, dev, model.Options{Sparse: c.mode, Places: plan[:], OnDisk: onDisk})
 						if d, ok := dev.(*hybrid.Device); ok && onDisk {
 							sent[1] = d.Sent()
 						} else if ok {
 							sent[0] = d.Sent()
 						}
-						return out, use, dev.(compute.UnitUser).UnitUse()
+						return out, use, dev.Usage().Units
 					}
 					want, wantUse, _ := run(false)
 					got, use, units := run(true)
@@ -110,7 +110,7 @@ func TestUnitCannotBeRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			dev := deviceBeside(processor, plan, streamed, func() compute.Device { return newTapes(host(t), false) })
+			dev := deviceBeside(processor, plan, streamed, func() hybrid.GPU { return newTapes(host(t), false) })
 			t.Cleanup(func() { dev.Close() })
 			m, err := model.Load(t.Context(), f, dev, o)
 			if err != nil {
@@ -181,9 +181,9 @@ func TestNeuronsOnDisk(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					dev := deviceBeside(processor, plan, streamed, func() compute.Device { return &idleTapes{newTapes(host(t), false)} })
+					dev := deviceBeside(processor, plan, streamed, func() hybrid.GPU { return &idleTapes{newTapes(host(t), false)} })
 					out, use := logits(t, f, dev, model.Options{Sparse: c.mode, Places: plan[:], OnDisk: onDisk})
-					return out, use, dev.(compute.UnitUser).UnitUse()
+					return out, use, dev.Usage().Units
 				}
 				want, wantUse, _ := run(false)
 				got, use, units := run(true)

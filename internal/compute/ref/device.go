@@ -16,6 +16,8 @@ import (
 
 // Device implements compute.Device and compute.Executor. One goroutine uses it at a time.
 type Device struct {
+	compute.Plain
+	compute.Unforeseeing
 	p   *compute.Params // of the segment in progress
 	err error           // of an observer in it
 }

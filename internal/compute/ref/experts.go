@@ -199,6 +199,16 @@ func (d *Device) experts(out, x compute.Tensor, c compute.Choice, w compute.Expe
 		panic("ref: Experts of shapes that do not fit: " + w.Down.Name)
 	}
 	m := c.Mem.(*choice)
+	skipped := make([][]bool, x.Rows)
+	for t := range skipped {
+		if skipped[t] = make([]bool, c.Used); w.Skip.Always {
+			var of []float32
+			for _, v := range m.weights[t] {
+				of = append(of, float32(v))
+			}
+			w.Skip.Leaves(of, skipped[t])
+		}
+	}
 	sums := make([][]float64, x.Rows)
 	for t := range sums {
 		sums[t] = make([]float64, out.Cols)
@@ -211,7 +221,7 @@ func (d *Device) experts(out, x compute.Tensor, c compute.Choice, w compute.Expe
 		var weights []float64
 		for t := range x.Rows {
 			for k, chosen := range m.experts[t] {
-				if chosen == e {
+				if chosen == e && !skipped[t][k] {
 					tokens, weights = append(tokens, t), append(weights, m.weights[t][k])
 				}
 			}

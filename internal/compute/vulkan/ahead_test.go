@@ -11,14 +11,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // TestMeanwhile: in every replay the host's idle time comes before its turn and sees, once it is ready, what ran beside
 // the turn before.
 func TestMeanwhile(t *testing.T) {
-	d, messages := software(t, Options{})
-	defer messages.check(t)
-	defer d.Close()
+	d := lent(t)
 	g := ground(t, d)
 	const n = 3
 	x, k := g.x.First(n), g.k.First(n)
@@ -96,6 +95,7 @@ func (r patientRecorder) Meanwhile(f func(ready, done func() bool)) {
 
 // TestReadAhead: guesses on the GPU, and what the host reads ahead by them, change no byte of a text.
 func TestReadAhead(t *testing.T) {
+	testenv.Thorough(t)
 	f := synthtest.Sparse(t, synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, 3)
 	place := compute.Place{Split: compute.Split{Bound: 256}, Attention: true, Predictor: true}
 	const tokens = 8

@@ -10,6 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/ref"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // conversation is a cache that fills up, and one head shape.
@@ -72,10 +73,11 @@ func (c conversation) play(t *testing.T, dev compute.Device) (outputs [][]float3
 // TestHeads: heads of all sizes and groups, in a recording that is replayed while the cache grows over several splits,
 // and in prompts.
 func TestHeads(t *testing.T) {
+	testenv.Thorough(t)
 	const tolerance = 2e-5                                    // of a row's largest: float32 scores and sums over halves
 	two := []int{1, 1, 9, 240, 1, 1, 1, 1, 1, 1, 1, 2, 30, 1} // the cache grows over the first split
 	three := append(slices.Clone(two), 225, 1, 1)
-	on(t, Options{}, nil, func(d *Device) {
+	on(t, nil, func(d *Device) {
 		for _, c := range []conversation{
 			{8, 2, 4, three},
 			{256, 1, 2, two},

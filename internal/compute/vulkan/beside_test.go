@@ -21,15 +21,11 @@ import (
 // TestPromptsBeside: prompts whose experts and cold neurons come by the queue for copies give the bytes that they give
 // where all goes through one queue, also where the two queues run in the worst orders that their waits allow.
 func TestPromptsBeside(t *testing.T) {
-	d, messages := software(t, Options{})
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-		messages.check(t)
-	})
-	d.beside = false               // even on a GPU
-	d.passing = 1                  // a page at a time
+	testenv.Thorough(t)
+	d := lent(t)
+	beside, passing := d.beside, d.passing
+	defer func() { d.beside, d.passing = beside, passing }()
+	d.beside, d.passing = false, 1 // even on a GPU; a page at a time
 	whole := testenv.Exhaustive(t) // else cases take turns with the worst orders
 	for i, c := range []struct {
 		name string
@@ -53,14 +49,14 @@ func TestPromptsBeside(t *testing.T) {
 				places[l] = compute.Place{Split: compute.Split{Bound: n, Slots: c.slot}, Attention: l >= c.ram, Predictor: true}
 			}
 			want, of := streamed(t, f, alike{kept{d}}, places, c.mode, c.sent)
-			promotions := of.SlotUse().Promotions
+			promotions := of.Usage().Slots.Promotions
 			defer setBeside(d)()
 			late := []string{"late copies", "late commands"}
 			if !whole {
 				late = late[i%2:][:1]
 			}
 			for _, name := range append(late, "by semaphores") {
-				gpu := map[string]compute.Device{
+				gpu := map[string]hybrid.GPU{
 					"by semaphores": alike{kept{d}},
 					"late copies":   disordered{alike: alike{kept{d}}, commands: true},
 					"late commands": disordered{alike: alike{kept{d}}, copies: true},
@@ -70,7 +66,7 @@ func TestPromptsBeside(t *testing.T) {
 				if !slices.EqualFunc(got, want, slices.Equal) {
 					t.Errorf("%s: the logits differ", name)
 				}
-				if n := of.SlotUse().Promotions; n != promotions {
+				if n := of.Usage().Slots.Promotions; n != promotions {
 					t.Errorf("%s: %d experts moved, and %d in one queue", name, n, promotions)
 				}
 				if n := int64(d.gpu.Copies.Last()-before) - promotions; n < 2*3*2 { // two prompts, three layers, two chunks or more
@@ -83,7 +79,7 @@ func TestPromptsBeside(t *testing.T) {
 
 // streamed returns the logits of two prompts, with tokens behind them, of a model on a GPU and the processor that sends
 // what prompts need.
-func streamed(t *testing.T, f *gguf.File, gpu compute.Device, places []compute.Place, mode model.SparseMode, chunk int64) (rows [][]float32, d *hybrid.Device) {
+func streamed(t *testing.T, f *gguf.File, gpu hybrid.GPU, places []compute.Place, mode model.SparseMode, chunk int64) (rows [][]float32, d *hybrid.Device) {
 	t.Helper()
 	host, err := cpu.New(cpu.Options{Threads: 1})
 	if err != nil {

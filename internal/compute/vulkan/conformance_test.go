@@ -63,15 +63,42 @@ func software(t testing.TB, o Options) (*Device, *messages) {
 	return d, m
 }
 
-// lasting is a device of the conformance suite: closed, it only frees its memory and goes back to where it came from,
-// so that its pipelines are compiled once. Every run has a segment of its own, because the suite's segments have other
-// verbs each time.
+// partVariable is the environment variable that says how many bytes the parts of a matrix have on the shared device.
+const partVariable = "POWERINFER_TEST_PART"
+
+// assistedVariable switches GPU-assisted validation on.
+const assistedVariable = "POWERINFER_TEST_ASSISTED"
+
+// shared is the device that tests lend each other, so that its pipelines are compiled once in a process.
+var shared struct {
+	*Device
+	messages *messages
+}
+
+// lent returns the shared device. The test's end frees what it left there.
+func lent(t testing.TB) *Device {
+	t.Helper()
+	if shared.Device == nil {
+		part, _ := strconv.ParseInt(os.Getenv(partVariable), 10, 64)
+		shared.Device, shared.messages = software(t, Options{maxBinding: part, assisted: os.Getenv(assistedVariable) != ""})
+	}
+	t.Cleanup(func() {
+		shared.reset()
+		if err := shared.gpu.Lost; err != nil {
+			t.Error(err)
+		}
+		shared.messages.check(t)
+	})
+	return shared.Device
+}
+
+// lasting is the shared device for the conformance suite: closed, it only frees its memory and goes back to where it
+// came from. Every run has a segment of its own, because the suite's segments have other verbs each time.
 type lasting struct {
 	*Device
-	t        testing.TB
-	messages *messages
-	idle     chan *lasting
-	runs     int
+	t    testing.TB
+	idle chan *lasting
+	runs int
 }
 
 func (l *lasting) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
@@ -82,43 +109,22 @@ func (l *lasting) Run(seg compute.Segment, p *compute.Params, body func(compute.
 
 func (l *lasting) Close() error {
 	l.reset()
-	l.messages.check(l.t)
+	shared.messages.check(l.t)
 	l.idle <- l
 	return l.gpu.Lost
 }
 
-// lastingDevice opens a device and returns what waits for it. One serves all tests: a second would compile every
-// pipeline again.
-func lastingDevice(t *testing.T, o Options) func(t *testing.T) compute.Device {
-	t.Helper()
-	d, m := software(t, o)
+// TestConformance holds lavapipe to the scalar device.
+func TestConformance(t *testing.T) {
 	idle := make(chan *lasting, 1)
-	idle <- &lasting{Device: d, messages: m, idle: idle}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-		m.check(t)
-	})
-	return func(t *testing.T) compute.Device {
-		t.Helper()
+	idle <- &lasting{Device: lent(t), idle: idle}
+	device := func(t *testing.T) compute.Device {
 		l := <-idle
 		l.t = t
 		return l
 	}
-}
-
-// partVariable is the environment variable that says how many bytes the parts of a matrix have in TestConformance.
-const partVariable = "POWERINFER_TEST_PART"
-
-// assistedVariable switches GPU-assisted validation on in TestConformance.
-const assistedVariable = "POWERINFER_TEST_ASSISTED"
-
-// TestConformance holds lavapipe to the scalar device.
-func TestConformance(t *testing.T) {
-	part, _ := strconv.ParseInt(os.Getenv(partVariable), 10, 64)
-	// Layers whose cache a GPU has attend to latent vectors themselves: see compute.LatentExpander.
-	devicetest.Promise{Halves: true, Slow: true, Lacks: []string{"AttendLatent"}}.Run(t, devicetest.Family{lastingDevice(t, Options{maxBinding: part, assisted: os.Getenv(assistedVariable) != ""})})
+	// Layers whose cache a GPU has attend to latent vectors themselves: see compute.Device.ExpandsLatent.
+	devicetest.Promise{Halves: true, Slow: true, Lacks: []string{"AttendLatent"}}.Run(t, devicetest.Family{device})
 }
 
 // TestVariants plays a part of the suite in processes where the validation layer checks the address of every access,

@@ -31,6 +31,7 @@ type Options struct {
 
 // Device implements compute.Device. One goroutine uses it at a time.
 type Device struct {
+	compute.Plain
 	gpu        *driver.GPU
 	pipelines  *driver.Pipelines
 	bindings   *bindings

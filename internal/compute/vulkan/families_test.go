@@ -8,10 +8,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -58,7 +58,7 @@ func eager() hybrid.Slots {
 }
 
 // loadSplit loads a model on the GPU and a processor of its own, which Close of the device returned gives back.
-func loadSplit(t *testing.T, f *gguf.File, gpu compute.Device, places []compute.Place, s hybrid.Slots) (*model.Model, *hybrid.Device) {
+func loadSplit(t *testing.T, f *gguf.File, gpu hybrid.GPU, places []compute.Place, s hybrid.Slots) (*model.Model, *hybrid.Device) {
 	t.Helper()
 	host, err := cpu.New(cpu.Options{Threads: 1, Floats: true})
 	if err != nil {
@@ -91,13 +91,13 @@ func greedy(t *testing.T, m *model.Model, n int) (text []int32, logits [][]float
 // expertFamilies holds models of every family with experts to the processor: on every budget of the GPU they say the
 // same text, with the same logits. Where the test is not exhaustive, two families have every budget and the others take
 // turns with them.
-func expertFamilies(t *testing.T, gpu *Device, messages *messages) {
+func expertFamilies(t *testing.T, gpu *Device) {
 	const said = 6
-	whole := testenv.Exhaustive(t)
+	whole, quick := testenv.Exhaustive(t), testenv.Quick(t)
 	budgets := []budget{{name: "no experts"}, {name: "three", experts: 3, head: true}, {name: "all", experts: expertsOfFamilies, head: true}, {name: "slots", experts: 3, slots: true}}
 	turn := 0
-	for _, family := range arch.All() {
-		if family.Experts == nil || family.Headless {
+	for _, family := range lineage.All() {
+		if family.Experts == nil || family.Headless || quick && !slices.Contains(quickFamilies, family.Name) {
 			continue
 		}
 		own := budgets
@@ -112,10 +112,13 @@ func expertFamilies(t *testing.T, gpu *Device, messages *messages) {
 			for _, b := range own {
 				b.check(t, f, gpu, text, logits)
 			}
-			messages.check(t)
+			shared.messages.check(t)
 		})
 	}
-	t.Run("faults", func(t *testing.T) { expertFaults(t, gpu, messages) })
+	if quick {
+		return
+	}
+	t.Run("faults", func(t *testing.T) { expertFaults(t, gpu) })
 }
 
 // check holds a model on the budget to the text and the logits of the processor.
@@ -132,7 +135,7 @@ func (b budget) check(t *testing.T, f *gguf.File, gpu *Device, text []int32, log
 	if !slices.Equal(got, text) {
 		t.Errorf("%s: the text is %v, not %v", b.name, got, text)
 	}
-	if use := d.SlotUse(); b.slots && b.experts < expertsOfFamilies != (use.Hits > 0 && use.Misses > 0) {
+	if use := d.Usage().Slots; b.slots && b.experts < expertsOfFamilies != (use.Hits > 0 && use.Misses > 0) {
 		t.Errorf("%s: %+v", b.name, use)
 	}
 	if err := d.Close(); err != nil {
@@ -142,7 +145,7 @@ func (b budget) check(t *testing.T, f *gguf.File, gpu *Device, text []int32, log
 
 // expertFaults has a model with experts meet slots of every number, numbers that are none, and a GPU that is lost while
 // an expert is on its way to it.
-func expertFaults(t *testing.T, gpu *Device, messages *messages) {
+func expertFaults(t *testing.T, gpu *Device) {
 	spec := synth.Spec{Arch: "qwen3moe", Type: quant.F32, Layers: layersOfFamilies, Embd: 128, FF: 64, Heads: 4, Experts: expertsOfFamilies, Used: 2, Vocab: 320, Sparsity: 0.5}
 	f, text, logits := decided(t, spec, 6)
 	for _, n := range []int{1, expertsOfFamilies - 1, expertsOfFamilies, expertsOfFamilies + 5} {
@@ -174,7 +177,6 @@ func expertFaults(t *testing.T, gpu *Device, messages *messages) {
 			}
 		}
 	}
-	messages.check(t)
 }
 
 // numberless evaluates tokens one by one, each in a text of its own, and tells of each whether its logits are NaN: the
@@ -221,7 +223,7 @@ func copiesBeside(t *testing.T, f *gguf.File, gpu *Device) {
 			}
 		}
 	}
-	if use := d.SlotUse(); use.Promotions == 0 {
+	if use := d.Usage().Slots; use.Promotions == 0 {
 		t.Errorf("no expert was copied: %+v", use)
 	}
 	if err := d.Close(); err != nil {

@@ -9,10 +9,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // TestArithmetic: what a device is asked for it computes by, if it can, and what it cannot it says.
 func TestArithmetic(t *testing.T) {
+	testenv.Thorough(t)
 	for _, asked := range []Arithmetic{Best, Groups, Matrices, Integers, Mixed, Packed, Ordered} {
 		t.Run(asked.String(), func(t *testing.T) {
 			d, messages := software(t, Options{Long: asked})
@@ -90,9 +92,8 @@ func TestVariantLeftOut(t *testing.T) {
 // TestTiles: the same bytes in every variant, and again; a sum that leaves the range of halves is right,
 // too.
 func TestTiles(t *testing.T) {
-	d, messages := software(t, Options{})
-	defer messages.check(t)
-	defer d.Close()
+	testenv.Thorough(t)
+	d := lent(t)
 	const rows, columns, tokens = 150, 96, 70
 	for _, typ := range []quant.Type{quant.F16, quant.Q4_0, quant.Q8_0, quant.Q6_K, quant.Q3_K, quant.MXFP4} {
 		cols := max(columns, typ.BlockElems())

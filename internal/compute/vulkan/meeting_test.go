@@ -12,9 +12,7 @@ import (
 // TestOverlap: in every replay the host sees what was computed before, the device goes on beside it, and what comes
 // behind sees both.
 func TestOverlap(t *testing.T) {
-	d, messages := software(t, Options{})
-	defer messages.check(t)
-	defer d.Close()
+	d := lent(t)
 	g := ground(t, d)
 	const n = 3
 	x, y, k := g.x.First(n), g.y.First(n), g.k.First(n)
@@ -81,9 +79,7 @@ func TestOverlap(t *testing.T) {
 
 // TestSetsPass: a set's bits reach the host and come back.
 func TestSetsPass(t *testing.T) {
-	d, messages := software(t, Options{})
-	defer messages.check(t)
-	defer d.Close()
+	d := lent(t)
 	const rows, neurons, perRow = 2, 70, 3
 	var sets [2]compute.Set
 	for i := range sets {
@@ -125,9 +121,7 @@ func TestSetsPass(t *testing.T) {
 
 // TestReplayAllocatesNothing: a token's path makes no garbage.
 func TestReplayAllocatesNothing(t *testing.T) {
-	d, messages := software(t, Options{})
-	defer messages.check(t)
-	defer d.Close()
+	d := lent(t)
 	g := ground(t, d)
 	p := &compute.Params{Tokens: []int32{2}, Pos: []int32{0}, Seq: []int32{0}, Out: []int32{0}, Pages: [][]int32{{3}}}
 	body := func(v compute.Verbs) {

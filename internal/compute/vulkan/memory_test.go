@@ -57,9 +57,7 @@ func TestBudget(t *testing.T) {
 func TestAllocations(t *testing.T) {
 	const seed = 8
 	rng := rand.New(rand.NewPCG(seed, 0))
-	d, messages := software(t, Options{})
-	defer messages.check(t)
-	defer d.Close()
+	d := lent(t)
 	var all []driver.View
 	for range 300 {
 		size := int64(1 + rng.IntN(1<<rng.IntN(22)))

@@ -3,15 +3,14 @@ package vulkan
 import (
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/demo"
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -24,6 +23,9 @@ const (
 	floatLogits = 1e-3 // keys, values and their rounding: sums of two layers in another order
 	quantLogits = 3e-2 // activations are rounded to eight bits on both sides, at scales of their own
 )
+
+// quickFamilies are those that a quick run plays: with attention, recurrent, with experts.
+var quickFamilies = []string{"llama", "mamba2", "qwen3moe"}
 
 func onCPU(t *testing.T) compute.Device {
 	t.Helper()
@@ -91,13 +93,7 @@ func closeTo(got, want []float32, share float64) error {
 // TestModels: every family and mode has the CPU's logits, in prompts and token by token, from recordings that are
 // replayed. Types and modes of a few families are played in exhaustive runs.
 func TestModels(t *testing.T) {
-	d, messages := software(t, Options{})
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-		messages.check(t)
-	})
+	d := lent(t)
 	play := func(name string, spec synth.Spec, mode model.SparseMode, tolerance float64) {
 		t.Run(fmt.Sprintf("%s %s/%s", name, spec.Type, mode), func(t *testing.T) {
 			spec.Layers, spec.Embd, spec.FF, spec.Heads, spec.Sparsity, spec.PowerLaw, spec.Seed = max(2, spec.Layers), 256, 512, 4, 0.9, 1, 11
@@ -129,18 +125,22 @@ func TestModels(t *testing.T) {
 			if len(d.segments) != 3 {
 				t.Errorf("%d recordings of steps of three shapes", len(d.segments))
 			}
-			messages.check(t)
+			shared.messages.check(t)
 		})
 	}
-	for _, f := range arch.All() {
+	quick := testenv.Quick(t)
+	for _, f := range lineage.All() {
 		if f.Headless || f.Experts != nil && !f.Experts.Optional { // these come last
+			continue
+		}
+		if quick && !slices.Contains(quickFamilies, f.Name) {
 			continue
 		}
 		play(f.Name, synth.Spec{Arch: f.Name, Type: quant.F32}, model.Off, floatLogits)
 	}
 	play("llama", synth.Spec{Arch: "llama", Type: quant.Q4_0}, model.Off, quantLogits)
 	play("llama with predictors", synth.Spec{Arch: "llama", Type: quant.F16, Magic: "PWRI"}, model.Predict, floatLogits)
-	t.Run("experts", func(t *testing.T) { expertFamilies(t, d, messages) })
+	t.Run("experts", func(t *testing.T) { expertFamilies(t, d) })
 	if !testenv.Exhaustive(t) {
 		return
 	}
@@ -163,15 +163,10 @@ func TestModels(t *testing.T) {
 
 // TestEncoders: of every family of embeddings the states are the CPU's, of a text alone and of several in a step.
 func TestEncoders(t *testing.T) {
-	d, messages := software(t, Options{})
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-		messages.check(t)
-	})
-	for _, family := range arch.All() {
-		if !family.Headless {
+	d := lent(t)
+	quick := testenv.Quick(t)
+	for _, family := range lineage.All() {
+		if !family.Headless || quick && family.Name != "bert" {
 			continue
 		}
 		t.Run(family.Name, func(t *testing.T) {
@@ -198,7 +193,7 @@ func TestEncoders(t *testing.T) {
 					}
 				}
 			}
-			messages.check(t)
+			shared.messages.check(t)
 		})
 	}
 }
@@ -225,16 +220,12 @@ func states(t *testing.T, m *model.Model, texts []int) (all [][]float32) {
 // TestDemoText: the demo says the same on the CPU and here, token by token, as long as its two best tokens lie further
 // apart than rounding reaches.
 func TestDemoText(t *testing.T) {
-	d, messages := software(t, Options{})
-	path := filepath.Join(t.TempDir(), "demo.gguf")
-	if err := os.WriteFile(path, demo.Model(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Open(path)
+	testenv.Thorough(t)
+	d := lent(t)
+	f, err := gguf.Parse(demo.Name, demo.Model())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
 	pages := []int32{1, 4, 2}
 	here, there := &sequence{m: loadModel(t, f, d, model.Exact), pages: pages}, &sequence{m: loadModel(t, f, onCPU(t), model.Exact), pages: pages}
 	tokens := []int32{1, 20, 300, 45}
@@ -251,10 +242,6 @@ func TestDemoText(t *testing.T) {
 		}
 		tokens = []int32{int32(best)}
 	}
-	if err := d.Close(); err != nil {
-		t.Error(err)
-	}
-	messages.check(t)
 }
 
 // top returns the largest logit's index, and how far it is from the next.

@@ -11,11 +11,18 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestMain says in the end what the tests opened, for gpu-check's report.
+// TestMain closes the shared device and says in the end what the tests opened, for gpu-check's report.
 func TestMain(m *testing.M) {
 	code := m.Run()
+	if d := shared.Device; d != nil {
+		if err := d.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
 	fmt.Println("counted:", driver.Counted())
 	os.Exit(code)
 }
@@ -23,6 +30,7 @@ func TestMain(m *testing.M) {
 // TestOpenings opens and closes a device hundreds of times, as a server does that changes models: the process has one
 // instance, and keeps no file, thread or memory of closed devices.
 func TestOpenings(t *testing.T) {
+	testenv.Thorough(t)
 	d, _ := software(t, Options{}) // or skips
 	d.Close()
 	name, openings := Software, 500

@@ -48,7 +48,7 @@ func (r *recorder) StoreKV(o *compute.StoreKV) {
 func (r *recorder) LoadKeys(o *compute.LoadKeys) { r.loadKeys(o.Cache, o.Layer, o.K) }
 func (r *recorder) Attend(o *compute.Attend)     { r.attend(o.Out, o.Q, o.Cache, o.Layer, o.How) }
 
-// AttendLatent fails: latent attention is other operations on a GPU, see compute.LatentExpander.
+// AttendLatent fails: latent attention is other operations on a GPU, see compute.Device.ExpandsLatent.
 func (r *recorder) AttendLatent(*compute.AttendLatent) {
 	r.fail(errors.New("a GPU does not make keys and values of latent vectors"))
 }

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -17,6 +17,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
+
+// What hybrid asks of the executor of a GPU that it runs.
+var _ hybrid.Recorder = (*recorder)(nil)
 
 // outputsSeed is the seed of these tests' steps.
 const outputsSeed = 9
@@ -81,13 +84,14 @@ func outputRows(t *testing.T, f *gguf.File, d compute.Device, o model.Options) {
 // TestOutputRows: steps whose last layer computes only the rows whose logits are wanted give the bytes of steps that
 // compute all rows, in every family.
 func TestOutputRows(t *testing.T) {
-	families := arch.All()
+	testenv.Thorough(t)
+	families := lineage.All()
 	if !testenv.Exhaustive(t) {
-		families = slices.DeleteFunc(slices.Clone(families), func(f arch.Family) bool {
-			return !slices.Contains([]string{"llama", "falcon", "qwen3moe", "nemotron_h", "gemma3n"}, f.Name)
+		families = slices.DeleteFunc(slices.Clone(families), func(f lineage.Family) bool {
+			return !slices.Contains([]string{"llama", "qwen3moe", "nemotron_h", "gemma3n"}, f.Name)
 		})
 	}
-	on(t, Options{}, nil, func(d *Device) {
+	on(t, nil, func(d *Device) {
 		for _, family := range families {
 			if family.Headless {
 				continue
@@ -119,28 +123,35 @@ func TestOutputRows(t *testing.T) {
 
 // TestDividedOutputRows is TestOutputRows of models that a GPU and the processor share.
 func TestDividedOutputRows(t *testing.T) {
+	testenv.Thorough(t)
 	place := func(attention bool, bound int) compute.Place {
 		return compute.Place{Split: compute.Split{Bound: bound}, Attention: attention, Predictor: attention}
 	}
 	const ff = 1024 // synthtest.Sparse's
 	gpu, ram, head := place(true, ff), place(false, 0), compute.Place{Attention: true}
-	dense := map[string][]compute.Place{
-		"the last layer in RAM":     {gpu, ram, head},
-		"the last layer on the GPU": {ram, gpu, {}},
-		"hot neurons":               {place(true, 160), place(true, 320), head},
-		"attention in RAM":          {place(false, 160), place(false, 320), {}},
-		"predictors in RAM":         {{Split: compute.Split{Bound: 160}, Attention: true}, {Split: compute.Split{Bound: 160}, Attention: true}, {}},
+	type plan struct {
+		name   string
+		places []compute.Place
 	}
-	experts := map[string][]compute.Place{
-		"the last layer in RAM":     {place(true, 8), ram, head},
-		"the last layer on the GPU": {ram, place(true, 8), {}},
-		"three experts":             {place(true, 3), place(true, 3), head},
+	dense := testenv.Turns(t,
+		plan{"the last layer in RAM", []compute.Place{gpu, ram, head}},
+		plan{"hot neurons", []compute.Place{place(true, 160), place(true, 320), head}},
+		plan{"attention in RAM", []compute.Place{place(false, 160), place(false, 320), {}}},
+		plan{"predictors in RAM", []compute.Place{{Split: compute.Split{Bound: 160}, Attention: true}, {Split: compute.Split{Bound: 160}, Attention: true}, {}}},
+		plan{"the last layer on the GPU", []compute.Place{ram, gpu, {}}},
+	)
+	experts := func(int) []plan {
+		return []plan{
+			{"the last layer in RAM", []compute.Place{place(true, 8), ram, head}},
+			{"the last layer on the GPU", []compute.Place{ram, place(true, 8), {}}},
+			{"three experts", []compute.Place{place(true, 3), place(true, 3), head}},
+		}
 	}
-	on(t, Options{}, nil, func(d *Device) {
-		for _, c := range []struct {
+	on(t, nil, func(d *Device) {
+		for i, c := range []struct {
 			spec  synth.Spec
 			mode  model.SparseMode
-			plans map[string][]compute.Place
+			plans func(int) []plan
 		}{
 			{synth.Spec{Arch: "llama", Type: quant.F16}, model.Off, dense},
 			{synth.Spec{Arch: "falcon", Type: quant.Q4_0}, model.Off, dense},
@@ -149,8 +160,9 @@ func TestDividedOutputRows(t *testing.T) {
 			{synth.Spec{Arch: "qwen3moe", Type: quant.F16, FF: 64, Experts: 8, Used: 2}, model.Off, experts},
 		} {
 			f := synthtest.Sparse(t, c.spec, 2)
-			for name, places := range c.plans {
-				t.Run(fmt.Sprintf("%s %s/%s/%s", c.spec.Arch, c.spec.Type, c.mode, name), func(t *testing.T) {
+			for _, p := range c.plans(i) {
+				places := p.places
+				t.Run(fmt.Sprintf("%s %s/%s/%s", c.spec.Arch, c.spec.Type, c.mode, p.name), func(t *testing.T) {
 					host, err := cpu.New(cpu.Options{Threads: 2})
 					if err != nil {
 						t.Fatal(err)
@@ -167,8 +179,9 @@ func TestDividedOutputRows(t *testing.T) {
 // TestUsesOfOutputRows: what a request has used of experts with slots is its own where the last layer computes rows
 // whose logits are wanted, which have other numbers there.
 func TestUsesOfOutputRows(t *testing.T) {
+	testenv.Thorough(t)
 	const used, prompt = 2, 5
-	on(t, Options{}, nil, func(d *Device) {
+	on(t, nil, func(d *Device) {
 		f := synthtest.Sparse(t, synth.Spec{Arch: "qwen3moe", Type: quant.F16, FF: 64, Experts: 8, Used: used}, layersOfFamilies)
 		m, both := loadSplit(t, f, kept{d}, budget{experts: 3, slots: true}.places(layersOfFamilies), eager())
 		defer both.Close()
@@ -190,8 +203,9 @@ func TestUsesOfOutputRows(t *testing.T) {
 // TestHeadInOrder: products with a head are the same bytes for prompts' rows as for single tokens, whatever arithmetic
 // prompts have with other matrices.
 func TestHeadInOrder(t *testing.T) {
+	testenv.Thorough(t)
 	const tokens, rows, cols = 5, 96, 256
-	on(t, Options{}, nil, func(d *Device) {
+	on(t, nil, func(d *Device) {
 		rng := rand.New(rand.NewPCG(outputsSeed, 1))
 		values := func(n int) []float32 {
 			v := make([]float32, n)

@@ -7,13 +7,15 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // TestPackedForms: a product of what another verb of the same segment left in eight bits has the bytes of one that
 // packs for itself, and what was written since is packed anew.
 func TestPackedForms(t *testing.T) {
+	testenv.Thorough(t)
 	const cols, rows, headDim = 160, 24, 32
-	on(t, Options{}, nil, func(d *Device) {
+	on(t, nil, func(d *Device) {
 		rng := rand.New(rand.NewPCG(5, 0))
 		matrix := func(typ quant.Type, rows, cols int, use compute.Use) *compute.Matrix {
 			m, err := d.Matrix(encoded(rng, typ, rows, cols), use)

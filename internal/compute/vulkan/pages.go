@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
-// Mark implements compute.WeightUploader: it is the number of the command buffer in recording.
+// Mark implements hybrid.Recorder: it is the number of the command buffer in recording.
 func (r *recorder) Mark() uint64 { return r.seg.commands + 1 }
 
 // After has the host call f when command buffer number mark has run.
@@ -31,7 +31,7 @@ func (r *recorder) ahead(host func(p *compute.Params) error, command, copied uin
 // passageBytes bounds the host memory that pages pass through. What has more passes in several rounds.
 const passageBytes = 64 << 20
 
-// UploadPages implements compute.WeightUploader. The commands that copy the pages to their places are written anew in
+// UploadPages implements hybrid.Recorder. The commands that copy the pages to their places are written anew in
 // every run.
 func (r *recorder) UploadPages(c *compute.Cache, find func(p *compute.Params) []int32, read func(page int32, scratch []byte) error) {
 	d, page := r.d, c.Layers[0].PageBytes()

@@ -6,16 +6,13 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // TestProbe: every figure can be taken, and is one that a machine may have. How large they are is no test's business.
 func TestProbe(t *testing.T) {
-	if testing.Short() {
-		t.Skip("moves gigabytes")
-	}
-	d, messages := software(t, Options{})
-	defer messages.check(t)
-	defer d.Close()
+	testenv.Thorough(t) // it moves gigabytes
+	d := lent(t)
 	figure := func(name string, v float64, err error, most float64) {
 		t.Helper()
 		t.Logf("%s: %.3g", name, v)
@@ -41,9 +38,7 @@ func TestProbe(t *testing.T) {
 
 // TestReadAll: the kernel whose speed is the bandwidth reads every word.
 func TestReadAll(t *testing.T) {
-	d, messages := software(t, Options{})
-	defer messages.check(t)
-	defer d.Close()
+	d := lent(t)
 	const quads = 3*readGroups*elementwise + 5 // some invocations end in the middle of their loop
 	memory, err := d.alloc(16 * quads)
 	if err != nil {
@@ -79,9 +74,7 @@ func TestReadAll(t *testing.T) {
 }
 
 func TestTraits(t *testing.T) {
-	d, messages := software(t, Options{})
-	defer messages.check(t)
-	defer d.Close()
+	d := lent(t)
 	seen := map[string]string{}
 	for _, trait := range d.Traits() {
 		if trait.Name == "" || trait.Value == "" || seen[trait.Name] != "" {

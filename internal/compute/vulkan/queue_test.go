@@ -8,6 +8,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // TestFusions: operations of one segment, which are recorded together where a fusion takes them, leave the same in every
@@ -15,12 +16,13 @@ import (
 // sums in another order there, and norms between products are rounded to eight bits before they are divided by the root.
 // The columns are no multiple of a workgroup's, so some invocations have no elements.
 func TestFusions(t *testing.T) {
+	testenv.Thorough(t)
 	const cols, ff, heads, kvHeads, head = 768, 96, 6, 2, 64
 	type setting struct {
 		x, y, h, gate, up, q, k, v compute.Tensor
 		cache                      *compute.Cache
 	}
-	on(t, Options{}, nil, func(d *Device) {
+	on(t, nil, func(d *Device) {
 		rng := rand.New(rand.NewPCG(7, 0))
 		matrix := func(typ quant.Type, rows, cols int, use compute.Use) *compute.Matrix {
 			m, err := d.Matrix(encoded(rng, typ, rows, cols), use)

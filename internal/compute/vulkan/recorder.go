@@ -29,8 +29,9 @@ func read(v driver.View) binding   { return binding{v, true, false} }
 func write(v driver.View) binding  { return binding{v, false, true} }
 func update(v driver.View) binding { return binding{v, true, true} }
 
-// recorder writes a segment's verbs to a command buffer. It implements compute.Verbs.
+// recorder writes a segment's operations to a command buffer. It implements hybrid.Recorder and compute.Operations.
 type recorder struct {
+	compute.Unforeseeing
 	d        *Device
 	seg      *segment
 	buffer   vk.CommandBuffer // in recording; 0: none

@@ -63,7 +63,7 @@ func (s *rowStage) Put(m *compute.Matrix, first int, src compute.Source) {
 	}
 }
 
-// CopiesBeside implements compute.RowReplacer.
+// CopiesBeside implements hybrid.GPU.
 func (d *Device) CopiesBeside() bool { return d.beside }
 
 // Send passes on at most so many bytes of what was put, if those before have arrived.

@@ -91,9 +91,7 @@ const replayTolerance = 1e-4
 // TestReplay: a body runs once for each shape, and once more when it is known what the host reads behind it, which
 // other shapes know then. Its recording follows the params: tokens, positions, sequences, pages, rows of logits.
 func TestReplay(t *testing.T) {
-	d, messages := software(t, Options{})
-	defer messages.check(t)
-	defer d.Close()
+	d := lent(t)
 	here, there := ground(t, d), ground(t, ref.New())
 	for i, c := range []struct {
 		tokens, pos, seq, out []int32
@@ -138,9 +136,7 @@ func TestReplay(t *testing.T) {
 // TestWrongParams: what would be read from elsewhere is an error that says what is wrong, and the next step is none the
 // worse.
 func TestWrongParams(t *testing.T) {
-	d, messages := software(t, Options{})
-	defer messages.check(t)
-	defer d.Close()
+	d := lent(t)
 	g := ground(t, d)
 	good := func() *compute.Params {
 		return &compute.Params{Tokens: []int32{1, 2}, Pos: []int32{3, 4}, Seq: []int32{0, 0}, Out: []int32{1}, Pages: [][]int32{{5}}}
@@ -175,9 +171,7 @@ func TestWrongParams(t *testing.T) {
 
 // TestManyShapes: recordings that were not used for long make room for others, and come back when they are needed.
 func TestManyShapes(t *testing.T) {
-	d, messages := software(t, Options{})
-	defer messages.check(t)
-	defer d.Close()
+	d := lent(t)
 	x, y := tensorOf(t, d, 4, 10), tensorOf(t, d, 4, 10)
 	bodies := 0
 	step := func(name string) {
@@ -203,9 +197,7 @@ func TestManyShapes(t *testing.T) {
 // TestHost: a body with an observer runs at every step, with the step's own function, and its inputs reach what follows
 // the observer.
 func TestHost(t *testing.T) {
-	d, messages := software(t, Options{})
-	defer messages.check(t)
-	defer d.Close()
+	d := lent(t)
 	g := ground(t, d)
 	for i := range int32(4) {
 		seen := float32(math.NaN())

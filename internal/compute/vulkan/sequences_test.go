@@ -12,6 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // weighing is a device that counts, records what it is to run, and knows where weights are.
@@ -123,9 +124,8 @@ func TestSequencesReadOnce(t *testing.T) {
 // TestTeams: a token's product has the same bytes alone and among any number of tokens, whatever workgroups and teams
 // these are cut into.
 func TestTeams(t *testing.T) {
-	d, messages := software(t, Options{})
-	defer messages.check(t)
-	defer d.Close()
+	testenv.Thorough(t)
+	d := lent(t)
 	const rows, cols, most = 41, 1280, mostVectors + 2
 	for _, typ := range []quant.Type{quant.Q6_K, quant.F16} {
 		rng := rand.New(rand.NewPCG(uint64(typ), 1))

@@ -27,7 +27,7 @@ func rounded(n, step int) int {
 	return rows
 }
 
-// Shape implements compute.Shaper. Prompts are cut to fill steps, so the rows of a full one are what its single tokens,
+// Shape implements compute.Device. Prompts are cut to fill steps, so the rows of a full one are what its single tokens,
 // rounded, leave.
 func (d *Device) Shape(seg, most compute.Segment) compute.Segment {
 	decode := min(rounded(seg.Decode, someRows), most.Rows)
@@ -38,7 +38,7 @@ func (d *Device) Shape(seg, most compute.Segment) compute.Segment {
 	return seg
 }
 
-// Spare implements compute.Shaper: single tokens that are rounded may take so many rows more than they are, and prompts
+// Spare implements compute.Device: single tokens that are rounded may take so many rows more than they are, and prompts
 // the rest of a full step.
 func (d *Device) Spare(most int) (rows int) {
 	for n := range most {

@@ -14,6 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // mostShapes bounds the numbers of rows of one kind, of 1 to 64, that recordings are made for: 1, 2, 3, 4, 6, 8, 12,
@@ -97,8 +98,11 @@ func (s *shaped) memory(t *testing.T) (all []byte) {
 	return all
 }
 
-// exact hides the Shaper.
+// exact runs steps as they are, without rows to spare.
 type exact struct{ compute.Device }
+
+func (exact) Shape(seg, _ compute.Segment) compute.Segment { return seg }
+func (exact) Spare(int) int                                { return 0 }
 
 // small writes a small model and opens it.
 func small(t *testing.T, spec synth.Spec) *gguf.File {
@@ -154,19 +158,21 @@ func (c *crowd) step(decode, prompt int) *compute.Params {
 // TestPadding: rows have the same bytes with padding around them as without, in every mode, and so have all pages of
 // the cache; neurons of padding are not counted.
 func TestPadding(t *testing.T) {
+	testenv.Thorough(t)
 	const seed = 6
-	for _, c := range []struct {
+	type padded struct {
 		spec synth.Spec
 		mode model.SparseMode
-	}{
+	}
+	for _, c := range testenv.Some(t, 3, []padded{
 		{synth.Spec{Arch: "llama", Type: quant.F16}, model.Off}, // prompts by halves
-		{synth.Spec{Arch: "llama", Type: quant.F16}, model.Exact},
 		{synth.Spec{Arch: "llama", Type: quant.Q8_0}, model.Exact},
 		{synth.Spec{Arch: "llama", Type: quant.F16, Magic: "PWRI"}, model.Predict},
+		{synth.Spec{Arch: "llama", Type: quant.F16}, model.Exact},
 		{synth.Spec{Arch: "opt", Type: quant.Q4_0, Magic: "PWRI"}, model.Predict},
-	} {
+	}) {
 		t.Run(fmt.Sprintf("%s %s/%s", c.spec.Arch, c.spec.Type, c.mode), func(t *testing.T) {
-			on(t, Options{}, nil, func(d *Device) {
+			on(t, nil, func(d *Device) {
 				f := small(t, c.spec)
 				padded, plain := &shaped{Device: d, name: ", padded"}, &shaped{Device: d}
 				var models []*model.Model
@@ -216,8 +222,9 @@ func TestPadding(t *testing.T) {
 
 // TestRecordings: steps of any number of rows, of both kinds and in any order, need few recordings, which stay.
 func TestRecordings(t *testing.T) {
+	testenv.Thorough(t)
 	const seed, rows = 7, 64
-	on(t, Options{}, nil, func(d *Device) {
+	on(t, nil, func(d *Device) {
 		dev := &shaped{Device: d}
 		m, err := model.Load(t.Context(), small(t, synth.Spec{Arch: "llama", Type: quant.F16}), dev, model.Options{Batch: 128, Outputs: rows, Cache: compute.CacheSpec{Pages: rows + 1}})
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/ref"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // layer is a feed-forward layer with a predictor, and a step's input.
@@ -117,13 +118,15 @@ func sameBits(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// on opens lavapipe with o, lets change it, and calls f.
-func on(t *testing.T, o Options, change func(d *Device), f func(d *Device)) {
+// on calls f with lavapipe: the device that tests share, or where there is a change one of its own.
+func on(t *testing.T, change func(d *Device), f func(d *Device)) {
 	t.Helper()
-	d, m := software(t, o)
-	if change != nil {
-		change(d)
+	if change == nil {
+		f(lent(t))
+		return
 	}
+	d, m := software(t, Options{})
+	change(d)
 	f(d)
 	if err := d.Close(); err != nil {
 		t.Error(err)
@@ -133,6 +136,7 @@ func on(t *testing.T, o Options, change func(d *Device), f func(d *Device)) {
 
 // TestOtherWays: matrices in several bindings, and dot products without the device's own, give the same bytes.
 func TestOtherWays(t *testing.T) {
+	testenv.Thorough(t)
 	var layers []layer
 	for _, typ := range []quant.Type{quant.F32, quant.F16, quant.Q4_0, quant.Q4_1, quant.Q5_K, quant.Q6_K, quant.IQ2_XS, quant.TQ2_0} {
 		for _, tokens := range []int{2, 9} {
@@ -151,12 +155,12 @@ func TestOtherWays(t *testing.T) {
 		return all
 	}
 	var want [][]float32
-	on(t, Options{}, nil, func(d *Device) { want = outputs(d) })
+	on(t, nil, func(d *Device) { want = outputs(d) })
 	for what, change := range map[string]func(d *Device){
 		"several bindings":     func(d *Device) { d.maxBinding = 48 << 10 },
 		"emulated dot product": func(d *Device) { d.gpu.Dot = false },
 	} {
-		on(t, Options{}, change, func(d *Device) {
+		on(t, change, func(d *Device) {
 			for i, got := range outputs(d) {
 				sameBits(t, what+" "+layers[i].typ.String(), got, want[i])
 			}
@@ -167,7 +171,7 @@ func TestOtherWays(t *testing.T) {
 // TestElectedRows: a layer gives the same bytes and counts whether its members' rows are computed with the predictor, or
 // when the set is known.
 func TestElectedRows(t *testing.T) {
-	on(t, Options{}, nil, func(d *Device) {
+	on(t, nil, func(d *Device) {
 		for _, l := range []layer{{typ: quant.Q4_0, tokens: 1}, {typ: quant.F16, tokens: 3}} {
 			l.predictor, l.n, l.ff, l.members, l.gated, l.seed = l.typ, 96, 352, 400, true, 4
 			together, count := l.play(t, d)
@@ -184,7 +188,7 @@ func TestElectedRows(t *testing.T) {
 
 // TestReadOnce: eight tokens, half of whose neurons are active, do not read the weights four times.
 func TestReadOnce(t *testing.T) {
-	on(t, Options{}, nil, func(d *Device) {
+	on(t, nil, func(d *Device) {
 		for _, columns := range []bool{false, true} {
 			l := layer{typ: quant.F32, tokens: compute.FewTokens, n: 64, ff: 256, members: 256, columns: columns, all: true, seed: 9}
 			_, count := l.play(t, d)
@@ -198,6 +202,7 @@ func TestReadOnce(t *testing.T) {
 
 // TestHotNeurons: a layer that has only the first of the sets' neurons computes those, of however many.
 func TestHotNeurons(t *testing.T) {
+	testenv.Thorough(t)
 	const tolerance = 1e-5 // of the largest output: float32 sums in another order
 	var layers []layer
 	for _, tokens := range []int{3, 11} {
@@ -209,7 +214,7 @@ func TestHotNeurons(t *testing.T) {
 	layers = append(layers, many)
 	many.all, many.members = true, many.ff
 	layers = append(layers, many)
-	on(t, Options{}, nil, func(d *Device) {
+	on(t, nil, func(d *Device) {
 		for _, l := range layers {
 			got, count := l.play(t, d)
 			want, wantCount := l.play(t, ref.New())
@@ -233,7 +238,7 @@ func TestHotNeurons(t *testing.T) {
 // TestManyCounts: every layer of a recording has its own counts, at every replay, however many layers there are.
 func TestManyCounts(t *testing.T) {
 	const n, ff = 8, 40
-	on(t, Options{}, nil, func(d *Device) {
+	on(t, nil, func(d *Device) {
 		rng := rand.New(rand.NewPCG(10, 0))
 		matrix := func(rows int, use compute.Use) *compute.Matrix {
 			m, err := d.Matrix(encoded(rng, quant.F32, rows, n), use)

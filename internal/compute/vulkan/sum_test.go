@@ -13,7 +13,7 @@ import (
 // product wrote stays, and an Add that it cannot join is one still.
 func TestAddJoins(t *testing.T) {
 	const cols, ff = 96, 64
-	on(t, Options{}, nil, func(d *Device) {
+	on(t, nil, func(d *Device) {
 		rng := rand.New(rand.NewPCG(6, 0))
 		matrix := func(typ quant.Type, rows, cols int, use compute.Use) *compute.Matrix {
 			m, err := d.Matrix(encoded(rng, typ, rows, cols), use)

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
@@ -45,7 +45,7 @@ func (w waits) String() string { return fmt.Sprintf("%d of %d", w.waits, w.all) 
 
 // layerWaits returns those of each layer's attention and feed-forward part for a token. What comes behind the first
 // weight of a feed-forward layer belongs to that part.
-func layerWaits(t *testing.T, f arch.Family, spec synth.Spec, mode model.SparseMode) (layers [][2]waits) {
+func layerWaits(t *testing.T, f lineage.Family, spec synth.Spec, mode model.SparseMode) (layers [][2]waits) {
 	t.Helper()
 	d := Counter(Info{Memory: 1 << 40, Free: 1 << 40})
 	m, err := model.Load(t.Context(), synthtest.File(t, spec), recording{d}, model.Options{Batch: 8, Outputs: 8, Cache: compute.CacheSpec{Pages: 2}, Sparse: mode})
@@ -86,7 +86,7 @@ func TestWaits(t *testing.T) {
 	const path = "testdata/waits.txt"
 	var b strings.Builder
 	b.WriteString("Dispatches of a token's layers that wait for others, of all: attention, feed-forward layer. Written by go test -run TestWaits -update-waits.\n\n")
-	for _, f := range arch.All() {
+	for _, f := range lineage.All() {
 		if f.Headless {
 			continue
 		}
@@ -107,7 +107,7 @@ func TestWaits(t *testing.T) {
 		arch, magic string
 		mode        model.SparseMode
 	}{{"llama", "PWRI", model.Predict}, {"falcon", "PWRI", model.Predict}, {"llama", "", model.Exact}, {"arcee", "", model.Exact}} {
-		for _, f := range arch.All() {
+		for _, f := range lineage.All() {
 			if f.Name != c.arch {
 				continue
 			}

@@ -13,9 +13,7 @@ import (
 
 // TestDecoded: decode.comp makes halves of a matrix of any type and layout, in the order of its rows in memory.
 func TestDecoded(t *testing.T) {
-	d, messages := software(t, Options{})
-	defer messages.check(t)
-	defer d.Close()
+	d := lent(t)
 	const rows = 70
 	rng := rand.New(rand.NewPCG(3, 0))
 	for _, typ := range quant.Computed() {

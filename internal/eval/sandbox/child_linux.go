@@ -20,7 +20,7 @@ import (
 // childMark is the first argument of the process that confines itself and becomes Python.
 const childMark = "__sandboxed"
 
-// confined says what the process becomes.
+// confined says how the process is confined.
 type confined struct {
 	Python  pythonPaths
 	Scratch string
@@ -35,7 +35,7 @@ func Child() {
 	if len(os.Args) != 3 || os.Args[1] != childMark {
 		return
 	}
-	runtime.LockOSThread() // what a thread may do is its own until it becomes Python
+	runtime.LockOSThread() // rights belong to a thread until it becomes Python
 	var c confined
 	err := json.Unmarshal([]byte(os.Args[2]), &c)
 	if err == nil {
@@ -45,13 +45,13 @@ func Child() {
 	os.Exit(1)
 }
 
-// become confines the process and turns it into Python.
+// become confines the process and replaces it by Python.
 func (c *confined) become() error {
 	if err := unix.CloseRange(c.Files, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil { // what others left open
 		return fmt.Errorf("close_range: %w", err)
 	}
 	for capability := range uintptr(64) {
-		_ = unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0) // of root; others have none to drop
+		_ = unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0) // of root; other users have none to drop
 	}
 	unix.Umask(0o077) // and it cannot set another: see policy
 	if err := os.Chdir(c.Scratch); err != nil {
@@ -79,14 +79,14 @@ const (
 	landlockRuns   = landlockReads | ll.AccessFSExecute
 	landlockWrites = landlockLists | ll.AccessFSWriteFile | ll.AccessFSTruncate | ll.AccessFSMakeDir | ll.AccessFSMakeReg | ll.AccessFSMakeSym |
 		ll.AccessFSRemoveDir | ll.AccessFSRemoveFile
-	landlockFiles  = 1<<15 - 1 // all kinds of access to files, of version 3
+	landlockFiles  = 1<<15 - 1 // all kinds of access to files, in version 3
 	landlockDevice = 1 << 15   // requests to devices, from version 5 on
 	landlockTCP    = 3         // binding and connecting, from version 4 on
 	landlockScoped = 3         // abstract sockets and signals, from version 6 on
 )
 
-// landlock lets the thread, and Python in its place, read Python's files and write into its folder. The library's own
-// way, for all threads, asks /proc for them, which knows other numbers in a namespace.
+// landlock lets the thread, and the Python that replaces it, read Python's files and write into its folder. The
+// library's own way, for all threads, asks /proc for them, which has other numbers in a namespace.
 func (c *confined) landlock() error {
 	version, err := ll.LandlockGetABIVersion()
 	if err != nil {
@@ -130,7 +130,7 @@ func (c *confined) landlock() error {
 	return ll.LandlockRestrictSelf(fd, 0)
 }
 
-// allow adds a rule for what lies at path, if there is anything.
+// allow adds a rule for path, if it exists.
 func allow(rules int, path string, access uint64) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -151,8 +151,7 @@ func loaders() []string {
 	return []string{"/lib64/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1"}
 }
 
-// memoryScript sets the limit on memory, in Python: Go reserves more than that. What is behind it cannot raise it
-// again.
+// memoryScript limits memory, in Python, because Go reserves more than that. Later code cannot raise the limit again.
 const memoryScript = "import resource\nresource.setrlimit(resource.RLIMIT_AS, (%[1]d, %[1]d))\n"
 
 // limit sets the limits of resources but memory.
@@ -177,8 +176,8 @@ func (c *confined) limit() error {
 	return nil
 }
 
-// harmless are the calls that Python needs. What is missing fails as not permitted: sockets, other processes, signals
-// to them, and all that changes the machine.
+// harmless are the calls that Python needs. All others fail as not permitted: sockets, other processes, signals to
+// them, and changes to the machine.
 var harmless = []string{
 	"read", "write", "readv", "writev", "pread64", "pwrite64", "open", "openat", "close", "stat", "fstat", "lstat", "newfstatat", "fstatat", "statx", "lseek",
 	"access", "faccessat", "faccessat2", "readlink", "readlinkat", "getcwd", "chdir", "getdents", "getdents64", "statfs", "fstatfs",
@@ -198,7 +197,7 @@ const (
 	fioclex  = 0x5451
 )
 
-// policy returns what the process may ask of the kernel.
+// policy returns the system calls that the process may make.
 func policy() seccomp.Policy {
 	known := map[string]bool{}
 	if info, err := arch.GetInfo(""); err == nil {
@@ -219,7 +218,7 @@ func policy() seccomp.Policy {
 			})
 		}
 	}
-	// Not F_SETOWN and F_SETSIG, by which the kernel sends signals.
+	// Not F_SETOWN and F_SETSIG, with which the kernel sends signals.
 	only("fcntl", 1, unix.F_DUPFD, unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_DUPFD_CLOEXEC)
 	only("ioctl", 1, unix.TCGETS, unix.TIOCGWINSZ, unix.TIOCINQ, fioclex, fionclex)
 	allowed.NamesWithCondtions = append(allowed.NamesWithCondtions,
@@ -241,7 +240,7 @@ func policy() seccomp.Policy {
 		}
 	}
 	groups := []seccomp.SyscallGroup{allowed}
-	if known["clone3"] { // whose flags lie in memory, where a filter does not see them; libraries fall back to clone
+	if known["clone3"] { // its flags are in memory, invisible to a filter; libraries fall back to clone
 		groups = append(groups, seccomp.SyscallGroup{Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS), Names: []string{"clone3"}})
 	}
 	return seccomp.Policy{DefaultAction: seccomp.ActionErrno, Syscalls: groups}

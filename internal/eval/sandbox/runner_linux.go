@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leastLandlock is the version of Landlock from which on it keeps files from being truncated: Linux 6.2.
+// leastLandlock is the first version of Landlock that protects files from being truncated: Linux 6.2.
 const leastLandlock = 3
 
 // whereScript makes Python print where it is installed.
@@ -34,7 +34,7 @@ exe = os.path.realpath(sys.executable)
 files = [os.path.join(os.path.dirname(sys.executable), "pyvenv.cfg"), os.path.join(sys.prefix, "pyvenv.cfg")]
 print(json.dumps({"executable": exe, "folders": sorted(folders), "files": files}))`
 
-// systemLibraries are the folders in which the loader looks.
+// systemLibraries are the loader's folders.
 var systemLibraries = []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"}
 
 func newRunner(ctx context.Context, python string, limits Limits) (*Runner, error) {
@@ -78,10 +78,10 @@ func newRunner(ctx context.Context, python string, limits Limits) (*Runner, erro
 	return nil, refuse("a first program did not run: %w; %s", err, elsewhere)
 }
 
-// elsewhere is what else can be done where programs are not run.
+// elsewhere says what to do where programs cannot run.
 const elsewhere = "run the programs on another machine"
 
-// missingLandlock says why Landlock, whose version the kernel was asked for, does not do; empty: it does.
+// missingLandlock says why the kernel's version of Landlock is not enough; empty: it is.
 func missingLandlock(version int, err error) string {
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP):
@@ -150,7 +150,7 @@ func (l *limited) text() string {
 	return lines[len(lines)-1]
 }
 
-// start starts a script with files as its descriptors from 3 on, which are closed here.
+// start starts a script with files as its descriptors from 3 on; they are closed here.
 func (r *Runner) start(script string, stdin io.Reader, files ...*os.File) (*process, error) {
 	defer func() {
 		for _, f := range files {
@@ -195,7 +195,7 @@ func (r *Runner) start(script string, stdin io.Reader, files ...*os.File) (*proc
 	return p, nil
 }
 
-// attributes are those of a process in a session of its own that dies with us, in namespaces of its own where they are
+// attributes are those of a process in its own session, which dies with us, and in its own namespaces if they are
 // allowed.
 func (r *Runner) attributes() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
@@ -208,7 +208,7 @@ func (r *Runner) attributes() *syscall.SysProcAttr {
 	return a
 }
 
-// watchEvery is the time between two looks at the files of a process: Linux has no limit on those of a folder.
+// watchEvery is the time between two checks of a process's files: Linux has no limit for a folder.
 const watchEvery = 20 * time.Millisecond
 
 // watch kills the process when its files are too many or too large.
@@ -229,7 +229,7 @@ func (p *process) watch(l Limits) {
 	}
 }
 
-// end kills what is left of the process and removes its files.
+// end kills the rest of the process and removes its files.
 func (p *process) end() error {
 	select {
 	case <-p.ended:
@@ -240,7 +240,7 @@ func (p *process) end() error {
 	return p.scratch.remove()
 }
 
-// testerSpec is what the tester reads.
+// testerSpec is the tester's input.
 type testerSpec struct {
 	Program string   `json:"program"`
 	Setup   string   `json:"setup"`
@@ -289,10 +289,10 @@ func (r *Runner) check(ctx context.Context, p Program) (v Verdict, err error) {
 	return verdict(candidate, tester, pipes[4])
 }
 
-// mostVerdict bounds what the tester says.
+// mostVerdict bounds the tester's output.
 const mostVerdict = 16 << 10
 
-// verdict reads what the tester said. An error is the tester's that could not run.
+// verdict reads the tester's output. An error means that the tester could not run.
 func verdict(candidate, tester *process, said *os.File) (v Verdict, err error) {
 	line, err := io.ReadAll(io.LimitReader(said, mostVerdict))
 	if err != nil {

@@ -1,12 +1,12 @@
 // Package sandbox runs programs that a model wrote, in Python, and says whether they pass tests.
 //
-// A program and its tests are two processes. The program's answers calls and knows no test; what crosses between them
-// is plain data. So a program cannot say that it passes: neither by an early exit, nor by changing what the tests
-// compare with.
+// A program and its tests are two processes. The program's process answers calls and knows no test, and only plain data
+// crosses between the two. So a program cannot say that it passes: neither by an early exit, nor by changing what the
+// tests compare with.
 //
-// Each process has no network, reads Python's own files, writes into a folder of its own that is removed behind it,
-// begins no other process, and has limits on time, memory, files and output. On Linux seccomp and Landlock see to that,
-// without privileges, and namespaces besides where they are allowed. Elsewhere nothing is run.
+// Each process has no network, reads only Python's own files, writes only into its own folder, which is removed
+// afterwards, starts no other process, and has limits on time, memory, files and output. On Linux seccomp and Landlock
+// ensure that, without privileges; namespaces are added if they are allowed. On other systems nothing is run.
 package sandbox
 
 import (
@@ -28,7 +28,7 @@ var testerScript string
 // Program is a program with its tests.
 type Program struct {
 	Text  string   // the program
-	Setup string   // is run behind it, where it is
+	Setup string   // run after it, if not empty
 	Tests string   // fail by an exception
 	Entry string   // the function with which the tests' check is called; empty: the tests call functions themselves
 	Keep  []string // functions of the program that the tests see though they have the names of Python's own
@@ -42,7 +42,7 @@ type Verdict struct {
 
 // Limits bound a process.
 type Limits struct {
-	Time   time.Duration // of the clock, for a program and all its tests
+	Time   time.Duration // wall clock, for a program and all its tests
 	Memory int64         // bytes of address space
 	Disk   int64         // bytes of all files together
 	Files  int           // number of files and folders
@@ -54,7 +54,7 @@ func DefaultLimits() Limits {
 	return Limits{Time: 10 * time.Second, Memory: 1 << 30, Disk: 16 << 20, Files: 256, Output: 64 << 10}
 }
 
-// ErrUnsupported is the error, wrapped with the reason, of a machine on which programs cannot be kept in.
+// ErrUnsupported is the error, wrapped with the reason, of a machine that cannot confine programs.
 var ErrUnsupported = errors.New("programs that a model wrote are not run on this machine")
 
 // Runner runs programs. Its methods may be called from several goroutines.
@@ -64,14 +64,14 @@ type Runner struct {
 	namespaces bool // are allowed and used
 }
 
-// pythonPaths says where Python lies.
+// pythonPaths are Python's places.
 type pythonPaths struct {
 	Executable string   `json:"executable"`
 	Folders    []string `json:"folders"` // it reads
-	Files      []string `json:"files"`   // that it reads besides
+	Files      []string `json:"files"`   // other files that it reads
 }
 
-// New returns a runner that uses the Python called python, or a reason why there is none.
+// New returns a runner that uses the Python called python, or an error with the reason.
 func New(ctx context.Context, python string, limits Limits) (*Runner, error) {
 	return newRunner(ctx, python, limits)
 }

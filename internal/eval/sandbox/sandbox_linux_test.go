@@ -107,6 +107,7 @@ func TestVerdicts(t *testing.T) {
 
 // A program cannot pass but by its answers.
 func TestForgeries(t *testing.T) {
+	testenv.Thorough(t)
 	r := runners(t, DefaultLimits())["bare"]
 	tests := "def check(candidate):\n    assert abs(candidate(1) - 2.0) < 1e-6\n    assert candidate(3) == 4\n    assert not isinstance(candidate(5), int) or candidate(5) == 6"
 	for name, text := range map[string]string{
@@ -443,7 +444,10 @@ func TestCancelled(t *testing.T) {
 	l.Time = time.Hour
 	r := runners(t, l)["bare"]
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(200*time.Millisecond, cancel)
+	go func() {
+		testenv.Eventually(t, "a process", func() bool { return len(confinedProcesses(t)) > 0 })
+		cancel()
+	}()
 	if _, err := r.Check(ctx, Program{Text: "while True: pass", Tests: "pass"}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}

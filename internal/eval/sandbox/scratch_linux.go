@@ -19,8 +19,8 @@ import (
 // scratchPrefix begins the names of the folders into which programs write.
 const scratchPrefix = "powerinfer-sandbox-"
 
-// scratch is the folder into which a process writes. It is locked for as long as we live: an unlocked one is left from
-// a run that was killed.
+// scratch is the folder that a process writes into. It is locked while we live: an unlocked one is left from a killed
+// run.
 type scratch struct {
 	path string
 	lock *os.File
@@ -48,7 +48,7 @@ func newScratch() (*scratch, error) {
 	return nil, fmt.Errorf("another process removes the folders named %s… in %s as soon as they are made", scratchPrefix, os.TempDir())
 }
 
-// lockFolder locks the folder at path, which is no link and is ours.
+// lockFolder locks the folder at path, which must be no link and must be ours.
 func lockFolder(path string) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *scratch) remove() error {
 	return errors.Join(os.RemoveAll(s.path), s.lock.Close())
 }
 
-// sweep removes the folders that killed runs of this user have left. What cannot be removed stays for the next one.
+// sweep removes the folders that killed runs of this user have left. Whatever cannot be removed stays for the next one.
 func sweep() {
 	entries, err := os.ReadDir(os.TempDir())
 	if err != nil {
@@ -95,8 +95,7 @@ func sweep() {
 	}
 }
 
-// usage returns how many files are in the folder, and the bytes that they take; it does not count much further than
-// most.
+// usage returns the number of files in the folder and their bytes; it does not count much beyond most.
 func (s *scratch) usage(most int) (files int, size int64) {
 	_ = filepath.WalkDir(s.path, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -121,8 +120,7 @@ func blocks(info fs.FileInfo) int64 {
 	return 0
 }
 
-// held returns the bytes of files that a process has removed and still has open or mapped, which take room as others
-// do.
+// held returns the bytes of files that a process has removed and still has open or mapped; they take room, too.
 func (s *scratch) held(pid int) (size int64) {
 	proc := filepath.Join("/proc", strconv.Itoa(pid))
 	open, _ := os.ReadDir(filepath.Join(proc, "fd"))

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// readARC reads the publishers' JSON Lines, and the form of Hugging Face's copy, where choices is an object of lists.
+// readARC reads the publishers' JSON Lines, and the form of Hugging Face's copy, with choices as an object of lists.
 func readARC(s *source) (all []Item, err error) {
 	type choice struct{ Text, Label string }
 	type row struct {
@@ -47,7 +47,7 @@ func readARC(s *source) (all []Item, err error) {
 // arcChoice matches the label of a choice within the question of the publishers' CSV.
 var arcChoice = regexp.MustCompile(`\(([A-E1-5])\) `)
 
-// readARCCSV reads the publishers' CSV, whose questions hold their choices: "What is hot? (A) Ice (B) Fire".
+// readARCCSV reads the publishers' CSV, with choices in the questions: "What is hot? (A) Ice (B) Fire".
 func readARCCSV(s *source) (all []Item, err error) {
 	var at []int
 	err = readRows(s, 0, func(line int, row []string) (err error) {

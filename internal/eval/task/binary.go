@@ -10,8 +10,8 @@ import (
 // mostAnswers bounds the choices of a question in the binary form, as llama.cpp does.
 const mostAnswers = 100
 
-// isBinary reports whether data begins as llama.cpp's binary form does: the number of questions and their offsets, the
-// first right behind.
+// isBinary reports whether data begins like llama.cpp's binary form: the number of questions and their offsets, the
+// first question right after them.
 func isBinary(data []byte) bool {
 	if len(data) < 8 {
 		return false
@@ -66,8 +66,8 @@ func (r *reader) answers() (texts []string, right []bool) {
 	return texts, right
 }
 
-// readBinary reads llama.cpp's binary form. Of each question mc1 is used, as llama.cpp does; mc2's answers are read and
-// left. The form has no lines: errors name the question and its offset.
+// readBinary reads llama.cpp's binary form. It uses each question's mc1, as llama.cpp does; mc2's answers are read and
+// ignored. The form has no lines: errors name the question and its offset.
 func readBinary(s *source) (all []Item, err error) {
 	r := &reader{data: s.data}
 	n := int(r.uint32())

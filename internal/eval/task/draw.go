@@ -7,12 +7,11 @@ import (
 	"gonum.org/v1/gonum/mathext/prng"
 )
 
-// LlamaSeed is the seed by which llama.cpp draws questions.
+// LlamaSeed is the seed with which llama.cpp draws questions.
 const LlamaSeed = 1
 
-// Draw leaves n questions or programs, drawn at random, in the order in which they are drawn. By LlamaSeed they are
-// those that llama.cpp draws of the same file. More are drawn by the same seed where n is larger, and those of a
-// smaller n are among them.
+// Draw keeps n questions or programs, drawn at random, in the order in which they are drawn. With LlamaSeed they are
+// those that llama.cpp draws of the same file. A larger n with the same seed keeps those of a smaller n.
 func (d *Data) Draw(n int, seed uint32) {
 	d.All = d.Len()
 	if n >= d.All {
@@ -59,7 +58,7 @@ func drawEven(r *prng.MT19937, all, n int) (drawn []int) {
 	return drawn
 }
 
-// drawScaled draws n of the numbers below all as llama.cpp draws those of its other tasks: by products of float32.
+// drawScaled draws n of the numbers below all as llama.cpp does for its other tasks: by products of float32.
 func drawScaled(r *prng.MT19937, all, n int) (drawn []int) {
 	const scale = 1 << 32
 	left := upTo(all)
@@ -81,7 +80,7 @@ func upTo(n int) []int {
 	return all
 }
 
-// pythonRandom draws as Python's random.Random does, by which the harness chooses examples.
+// pythonRandom draws like Python's random.Random, with which the harness chooses examples.
 type pythonRandom struct{ *prng.MT19937 }
 
 func newPythonRandom(seed uint32) pythonRandom {
@@ -99,8 +98,8 @@ func (r pythonRandom) below(n int) int {
 	}
 }
 
-// sample returns n different numbers below all, as random.sample does: from a pool that shrinks where that takes less
-// memory than a set of those drawn.
+// sample returns n different numbers below all, like random.sample: from a shrinking pool if that takes less memory
+// than a set of the drawn ones.
 func (r pythonRandom) sample(all, n int) []int {
 	pool := 21 // by Python's reckoning of sizes
 	if n > 5 {

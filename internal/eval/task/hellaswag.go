@@ -12,13 +12,13 @@ import (
 // remark matches what WikiHow's texts have in brackets.
 var remark = regexp.MustCompile(`\[.*?\]`)
 
-// clean returns a text of HellaSwag as the harness and llama.cpp's data have it.
+// clean returns a text of HellaSwag as in the harness and llama.cpp's data.
 func clean(text string) string {
 	text = strings.ReplaceAll(strings.TrimSpace(text), " [title]", ". ")
 	return strings.ReplaceAll(remark.ReplaceAllString(text, ""), "  ", " ")
 }
 
-// capitalize returns text with a large first letter and small others, as Python's method of that name.
+// capitalize returns text with a large first letter and small others, like Python's method of that name.
 func capitalize(text string) string {
 	r := []rune(strings.ToLower(text))
 	if len(r) > 0 {

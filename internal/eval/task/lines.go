@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// readObjects reads JSON Lines, or an array of objects, and calls each with every object and the line where it begins.
+// readObjects reads JSON Lines, or an array of objects, and calls each with every object and its line.
 func readObjects[T any](s *source, each func(line int, v *T) error) error {
 	if bytes.TrimSpace(s.data)[0] == '[' {
 		return readArray(s, each)
@@ -72,7 +72,7 @@ func readArray[T any](s *source, each func(line int, v *T) error) error {
 	return nil
 }
 
-// readRows reads CSV and calls each with every row of as many fields as the first has.
+// readRows reads CSV and calls each with every row with as many fields as the first.
 func readRows(s *source, fields int, each func(line int, row []string) error) error {
 	r := csv.NewReader(bytes.NewReader(s.data))
 	r.FieldsPerRecord = fields
@@ -111,7 +111,7 @@ func columns(header []string, names ...string) ([]int, error) {
 	return at, nil
 }
 
-// number is an answer's number, which some files write as a text.
+// number is an answer's number, which some files store as a text.
 type number int
 
 func (n *number) UnmarshalJSON(b []byte) error {

@@ -49,7 +49,7 @@ func readMMLUCSV(s *source) (all []Item, err error) {
 	return all, err
 }
 
-// mmluItem returns an item whose choices are letters, or by llama.cpp's definition the answers.
+// mmluItem returns an item with letters as choices, or, under llama.cpp's definition, the answers.
 func mmluItem(s *source, id, subject, question string, choices []string, right int) (Item, error) {
 	if question == "" || len(choices) != len(mmluLetters) {
 		return Item{}, fmt.Errorf("a question of MMLU has %d choices, not %d", len(mmluLetters), len(choices))

@@ -13,10 +13,10 @@ type Program struct {
 	ID     string
 	Prompt string   // what the model continues
 	Code   string   // what stands before a completion in the program: HumanEval's prompt
-	Setup  string   // is run behind the program, where it is: what the tests need of its classes
+	Setup  string   // run after the program, if not empty: what the tests need of its classes
 	Tests  string   // Python that fails by an exception
-	Entry  string   // HumanEval's function, which check is called with; empty: the tests call functions themselves
-	Stop   []string // texts behind which a completion is no more the function's
+	Entry  string   // HumanEval's function, the argument of check; empty: the tests call functions themselves
+	Stop   []string // texts at which a completion has left the function
 	Right  string   // the publishers' own completion; may be empty
 }
 
@@ -119,8 +119,8 @@ func readMBPP(s *source) (all []Program, err error) {
 	return all, err
 }
 
-// PassEstimates returns pass@k of each program that was tried, by its number of tries and passes: for every k of which
-// all have as many tries.
+// PassEstimates returns pass@k from each tried program's number of tries and passes, for every k for which all have as
+// many tries.
 func PassEstimates(tries, passes map[string]int, ks []int) map[string]Figure {
 	figures := map[string]Figure{}
 	for _, k := range ks {

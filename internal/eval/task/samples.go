@@ -24,15 +24,15 @@ type Run struct {
 }
 
 // Fingerprint is the key in Run.Options that identifies the model's file and mode. An error about another run names it
-// only where no other option differs.
+// only if no other option differs.
 const Fingerprint = "fingerprint"
 
-// Sample is a line of a file of samples, of HumanEval's own form: its evaluator reads task_id and completion. The first
-// line has the run besides.
+// Sample is a line of a file of samples, in HumanEval's own form: its evaluator reads task_id and completion. The first
+// line also has the run.
 type Sample struct {
 	Run        *Run         `json:"run,omitempty"`
 	ID         string       `json:"task_id"`
-	Try        int          `json:"try,omitempty"` // number of a program, from 0 on, of those for the same question
+	Try        int          `json:"try,omitempty"` // number of a program, from 0, among those for the same question
 	Completion *string      `json:"completion,omitempty"`
 	Choices    []Likelihood `json:"choices,omitempty"`
 	Answer     Answer       `json:"answer,omitempty"`
@@ -123,7 +123,7 @@ func (s *Samples) resume(name string, run Run) error {
 	return s.file.Cut()
 }
 
-// difference describes the first respect in which r differs from now.
+// difference describes the first difference between r and now.
 func (r *Run) difference(now Run) string {
 	switch {
 	case r.Task != now.Task || r.Scoring != now.Scoring:

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Likelihood is what a model thinks of a choice.
+// Likelihood is a model's likelihood of a choice.
 type Likelihood struct {
-	Sum    float64 `json:"sum"`    // of the natural logarithms of the probabilities of the tokens that are scored
+	Sum    float64 `json:"sum"`    // sum of the natural logarithms of the probabilities of the scored tokens
 	Tokens int     `json:"tokens"` // that are scored
 }
 
@@ -77,7 +77,7 @@ func rightShare(it *Item, l []Likelihood) float64 {
 	return right / all
 }
 
-// Main returns the metric by which the task's results are usually told.
+// Main returns the usual metric of the task.
 func (d *Data) Main() string {
 	switch {
 	case d.Kind.Generates():
@@ -102,8 +102,8 @@ type Figure struct {
 // z95 is the normal distribution's quantile for 95 % confidence.
 const z95 = 1.959963984540054
 
-// Mean returns the figure of values. Where all are 0 or 1 the interval is Wilson's, else that of the normal
-// distribution by the standard error.
+// Mean returns the figure of values. If all are 0 or 1 the interval is Wilson's, else that of the normal distribution
+// by the standard error.
 func Mean(values []float64) Figure {
 	f := Figure{N: len(values)}
 	if f.N == 0 {
@@ -136,8 +136,8 @@ func wilson(p, n float64) (low, high float64) {
 	return max(0, (middle-half)/(1+z2/n)), min(1, (middle+half)/(1+z2/n))
 }
 
-// PassAt returns the unbiased estimate of the probability that one of k programs is right, of n of which c are (Chen et
-// al. 2021): 1 − C(n−c, k)/C(n, k).
+// PassAt returns the unbiased estimate of the probability that one of k programs is right, if c of n are (Chen et al.
+// 2021): 1 − C(n−c, k)/C(n, k).
 func PassAt(n, c, k int) float64 {
 	if n-c < k {
 		return 1

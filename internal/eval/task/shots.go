@@ -9,25 +9,25 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
-// shotSeed is the seed by which the harness draws examples.
+// shotSeed is the seed with which the harness draws examples.
 const shotSeed = 1234
 
 // usualShots are the programs that MBPP's publishers give as examples.
 var usualShots = []string{"2", "3", "4"}
 
-// Shots are examples with answers, which stand before each question or program.
+// Shots are examples with answers before each question or program.
 type Shots struct {
 	N    int
 	Hash string // SHA-256 of their file; empty: they are from the task's own
 }
 
-// scored is the setting that says whose definition scores choices.
+// scored is the setting that names the definition of scores.
 const scored setting.Setting = "--scoring|scoring"
 
 // AddShots puts n examples before every question as the harness defines it: in MMLU the first of the question's
 // subject, in MBPP the first programs, in other tasks those that its generator draws for each question in the order of
-// the file, so that it comes before Draw. examples is the training or development file; nil in MBPP: the publishers'
-// three programs of the task's own file.
+// the file, so call it before Draw. examples is the training or development file; nil in MBPP: the publishers' three
+// programs of the task's own file.
 func (d *Data) AddShots(n int, examples *Data) error {
 	switch {
 	case n == 0:
@@ -75,7 +75,7 @@ func (d *Data) addFirst(n int, examples []Item) error {
 // addDrawn puts drawn examples before every question.
 func (d *Data) addDrawn(n int, examples []Item) error {
 	draws := n
-	if d.Kind != ARC { // whose harness's form has a split of tests: for others one more is drawn, in case the question itself is
+	if d.Kind != ARC { // ARC's tests are a separate split in the harness: for others one more is drawn, in case the question itself is
 		draws++
 	}
 	if len(examples) < draws {

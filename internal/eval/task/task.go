@@ -1,5 +1,5 @@
-// Package task reads the data of published tasks, in the forms that their publishers and llama.cpp use, and turns what
-// a model answered into scores. It knows no model: internal/eval scores an Item with one.
+// Package task reads the data of published tasks, in the forms of their publishers and of llama.cpp, and turns a
+// model's answers into scores. It knows no model: internal/eval scores an Item with one.
 package task
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
-// Scoring says by whose definition choices are scored.
+// Scoring is the definition of scores.
 type Scoring string
 
 // The definitions. llama.cpp scores a choice by the mean log probability of its tokens, without the beginning that all
@@ -60,19 +60,19 @@ func (k Kind) Generates() bool { return k == HumanEval || k == MBPP }
 type Item struct {
 	ID      string
 	Choices []Text
-	Right   []bool // [choices], of those that the first metric counts
-	Right2  []bool // [choices], of TruthfulQA's mc2; nil: the item has none
-	First   int    // choices that the first metric compares, which lead; the others are only mc2's
+	Right   []bool // [choices], for the first metric
+	Right2  []bool // [choices], for TruthfulQA's mc2; nil: the item has none
+	First   int    // number of choices that the first metric compares, which come first; the others are only mc2's
 
 	topic string // MMLU's subject; examples are of the same
 	intro int    // bytes of each choice's context that stand before examples
 }
 
-// Text is a choice: the text that the model is given, and which part of it is scored. Under llama.cpp's definition
-// scoring begins where choices begin to differ.
+// Text is a choice: the text for the model, and the part that is scored. Under llama.cpp's definition scoring begins
+// where choices begin to differ.
 type Text struct {
 	Context, Continuation string
-	Length                int // of the answer, in characters, by which the harness's acc_norm divides
+	Length                int // of the answer, in characters, the divisor of the harness's acc_norm
 }
 
 // Topic returns MMLU's subject; empty: the item has none.
@@ -97,11 +97,11 @@ type Data struct {
 	Items    []Item
 	Programs []Program // of HumanEval and MBPP
 	Shots    Shots     // that stand before them
-	All      int       // questions or programs, of which Draw has left some
-	Seed     uint32    // by which they were drawn
+	All      int       // questions or programs before Draw
+	Seed     uint32    // with which they were drawn
 
 	binary bool      // llama.cpp's binary form
-	aside  []Program // of MBPP's file that are not the publishers' test
+	aside  []Program // programs of MBPP's file outside of the publishers' test
 }
 
 // Aside returns how many programs of the file are not asked for, since they are not the publishers' test.
@@ -110,7 +110,7 @@ func (d *Data) Aside() int { return len(d.aside) }
 // Len returns how many questions or programs there are.
 func (d *Data) Len() int { return len(d.Items) + len(d.Programs) }
 
-// form is a format in which a task's data are published.
+// form is a format of a task's published data.
 type form struct {
 	name    string
 	fits    func(data []byte) bool
@@ -150,7 +150,7 @@ func Read(kind Kind, path string, scoring Scoring) (*Data, error) {
 	return Parse(kind, path, data, scoring)
 }
 
-// readFolder reads all CSV files of a folder: MMLU's publishers provide one for each subject.
+// readFolder reads all CSV files of a folder: MMLU's publishers have one for each subject.
 func readFolder(kind Kind, path string, scoring Scoring) (*Data, error) {
 	if kind != MMLU {
 		return nil, fmt.Errorf("%s is a folder; give the file of %s", path, kind)
@@ -221,7 +221,7 @@ func Parse(kind Kind, name string, data []byte, scoring Scoring) (*Data, error) 
 	return nil, fmt.Errorf("%s: line 1: this is no form of %s, which are %s", name, kind, strings.Join(names, ", "))
 }
 
-// invalidUTF8 returns where data stop to be UTF-8, or -1.
+// invalidUTF8 returns the offset of the first invalid UTF-8 in data, or -1.
 func invalidUTF8(data []byte) int {
 	if utf8.Valid(data) {
 		return -1

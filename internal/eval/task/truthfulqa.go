@@ -80,8 +80,8 @@ func readTruthfulQA(s *source) (all []Item, err error) {
 	return all, err
 }
 
-// readTruthfulQACSV reads the publishers' TruthfulQA.csv, whose answers lie in fields, divided by semicolons. The best
-// answer and the wrong ones are those of mc1, all right and wrong ones those of mc2.
+// readTruthfulQACSV reads the publishers' TruthfulQA.csv, with answers in fields, divided by semicolons. mc1 has the
+// best answer and the wrong ones, mc2 all right and wrong ones.
 func readTruthfulQACSV(s *source) (all []Item, err error) {
 	var at []int
 	err = readRows(s, 0, func(_ int, row []string) (err error) {
@@ -119,7 +119,7 @@ func answers(field string) (all []string) {
 	return all
 }
 
-// truthfulItem returns an item whose first choices are mc1's, behind which mc2's lie.
+// truthfulItem returns an item with mc1's choices, followed by mc2's.
 func truthfulItem(s *source, id, question string, mc1, mc2 targets) (Item, error) {
 	if question == "" || len(mc1.texts) == 0 {
 		return Item{}, errors.New("a question of TruthfulQA has question and mc1_targets")

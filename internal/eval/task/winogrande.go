@@ -29,11 +29,11 @@ func readWinogrande(s *source) (all []Item, err error) {
 	return all, unique(s, all, err)
 }
 
-// csvFields is how many fields a line of llama.cpp's form has: number, sentence, two words, the right one's number.
+// csvFields is the number of fields in a line of llama.cpp's form: number, sentence, two words, the right one's number.
 const csvFields = 5
 
-// readWinograndeCSV reads llama.cpp's form, without a header, as llama.cpp does: quotes keep commas within a field
-// together, and are left out around the sentence only.
+// readWinograndeCSV reads llama.cpp's form, without a header, as llama.cpp does: quotes keep a field with commas
+// together, and are removed only around the sentence.
 func readWinograndeCSV(s *source) (all []Item, err error) {
 	line := 0
 	for row := range strings.Lines(string(s.data)) {
@@ -77,8 +77,8 @@ func splitQuoted(line string) (fields []string) {
 	return append(fields, line[begin:])
 }
 
-// blank returns the item of a sentence in which _ stands for one of two words. What is scored is the end of the
-// sentence, behind either.
+// blank returns the item of a sentence with _ for one of two words. The end of the sentence after either word is
+// scored.
 func blank(s *source, id, sentence string, words [2]string, answer int) (Item, error) {
 	before, after, ok := strings.Cut(sentence, "_")
 	it := Item{ID: id, First: 2, Right: []bool{answer == 1, answer == 2}}

@@ -1,5 +1,5 @@
 // Package collect makes importance matrices: it reads a text through a model's dense forward pass and adds up the
-// squares of what each matrix is multiplied with, as llama.cpp's llama-imatrix does.
+// squares of each matrix's inputs, as llama.cpp's llama-imatrix does.
 package collect
 
 import (
@@ -20,14 +20,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 )
 
-// Matrix is what is collected.
+// Matrix is the importance matrix that is collected.
 type Matrix = imatrix.Matrix
 
 // OlderKind is the kind of files in the older form.
 func OlderKind() atomicfile.Kind { return imatrix.OlderKind() }
 
-// Sum reads files and adds them up, those of the older form as so many chunks of so many tokens. It refuses those of
-// another model than f's, unless f is nil.
+// Sum reads files and adds them up. Those of the older form count as their chunks of this many tokens. It refuses those
+// of another model than f's, unless f is nil.
 func Sum(f *gguf.File, paths []string, chunkTokens int) (*Matrix, error) {
 	sum := imatrix.New(chunkTokens)
 	for _, path := range paths {
@@ -75,11 +75,11 @@ type Options struct {
 	Threads int    // 0: idle cores
 	Pinned  bool   // compute on the mapped file instead of repacking it
 
-	Matrix   *Matrix // what is collected is added to it; nil: to an empty one
+	Matrix   *Matrix // the collection is added to it; nil: to an empty one
 	Loading  func(done, total int64)
-	Expect   func(chunks int, whole time.Duration) // is told before the first chunk how many there are and how long they will take, unless they are few; may be nil
+	Expect   func(chunks int, whole time.Duration) // called before the first chunk with their number and the expected time, unless they are few; may be nil
 	Progress func(done, total int)                 // chunks
-	Save     func(m *Matrix, done int) error       // is called after each chunk with all that was collected so far, which it must not keep; may be nil
+	Save     func(m *Matrix, done int) error       // called after each chunk with the collection so far, which it must not keep; may be nil
 }
 
 // UsualContext is llama.cpp's.
@@ -146,7 +146,7 @@ func (o *Options) chunks(f *gguf.File) (chunks [][]int32, bos int32, err error) 
 	return chunks, bos, nil
 }
 
-// Run collects. When ctx ends it returns what was collected so far beside ctx's error.
+// Run collects. If ctx ends, it returns the collection so far, and ctx's error.
 func Run(ctx context.Context, f *gguf.File, o Options) (*Matrix, error) {
 	chunks, bos, err := o.chunks(f)
 	if err != nil {
@@ -192,15 +192,14 @@ func Run(ctx context.Context, f *gguf.File, o Options) (*Matrix, error) {
 	return result()
 }
 
-// trialTokens are read before the first chunk, to learn how long all chunks will take, where there are worthTrial times
-// as many to read.
+// trialTokens are read before the first chunk, to estimate the time of all chunks, if there are worthTrial times as
+// many to read.
 const (
 	trialTokens = 128
 	worthTrial  = 16
 )
 
-// foretell tells expect how long chunks will take, by how fast the beginning of the first is read, of which nothing is
-// collected.
+// foretell tells expect how long the chunks will take, from reading the beginning of the first without collecting.
 func (r *runner) foretell(chunks [][]int32, bos int32, expect func(chunks int, whole time.Duration)) error {
 	all := len(chunks) * len(chunks[0])
 	if expect == nil || all < worthTrial*trialTokens {
@@ -233,7 +232,7 @@ func newRunner(ctx context.Context, f *gguf.File, o *Options) (*runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{dev: &device{Device: processor, choices: processor, file: f, head: o.Head, sums: map[string]*sums{}}}
+	r := &runner{dev: &device{Device: processor, file: f, head: o.Head, sums: map[string]*sums{}}}
 	n := o.context()
 	step, outputs := min(stepTokens, n), 1
 	if o.Head {
@@ -279,7 +278,7 @@ func (r *runner) chunk(tokens []int32, bos int32) error {
 	return nil
 }
 
-// result adds what was collected of so many chunks to a copy of base.
+// result adds the collection of this many chunks to a copy of base.
 func (r *runner) result(base *Matrix, o *Options, chunks int) (*Matrix, error) {
 	own := imatrix.New(o.context())
 	own.Chunks = chunks

@@ -5,25 +5,25 @@ import (
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// device computes on another one and adds up the squares of what the file's matrices are multiplied with.
+// device wraps another device and adds up the squares of the inputs of the file's matrices.
 type device struct {
-	compute.Device
-	choices compute.ChoiceReader // the same device
-	file    *gguf.File
-	head    bool             // of the matrix that gives the logits, too
-	sums    map[string]*sums // by tensor
+	*cpu.Device
+	file *gguf.File
+	head bool             // of the matrix of the logits, too
+	sums map[string]*sums // by tensor
 }
 
-// sums are those of one tensor.
+// sums are the sums of one tensor.
 type sums struct {
 	squares []float64 // [matrices, cols]
 	inputs  []int64   // of each matrix
 }
 
-// add adds one input of matrix i, whose squares are multiplied by weight.
+// add adds one input of matrix i, its squares multiplied by weight.
 func (s *sums) add(i int, x []float32, weight float64) {
 	squares := s.squares[i*len(x):][:len(x)]
 	for j, v := range x {
@@ -32,8 +32,8 @@ func (s *sums) add(i int, x []float32, weight float64) {
 	s.inputs[i]++
 }
 
-// of returns the sums of the tensor that matrix w, which may be nil, was made of, where it is one of n matrices that
-// lie in the file as w does; nil for others and for tensors that nothing is collected of.
+// of returns the sums of the tensor that matrix w, which may be nil, was made of, if the file has it as n matrices of
+// w's form; nil for others and for tensors that are not collected.
 func (d *device) of(w *compute.Matrix, n int) *sums {
 	if w == nil {
 		return nil
@@ -41,7 +41,7 @@ func (d *device) of(w *compute.Matrix, n int) *sums {
 	return d.ofTensor(w.Name, w.Cols, n)
 }
 
-// ofTensor returns the sums of a tensor where the file has it as n matrices of so many columns.
+// ofTensor returns the sums of a tensor if the file has it as n matrices with this many columns.
 func (d *device) ofTensor(name string, cols, n int) *sums {
 	if !strings.HasPrefix(name, "blk.") && (!d.head || name != "output.weight") {
 		return nil
@@ -57,7 +57,7 @@ func (d *device) ofTensor(name string, cols, n int) *sums {
 	return s
 }
 
-// size returns the columns of a tensor of f and how many matrices it holds; 0 where there is no such tensor.
+// size returns a tensor's columns and its number of matrices; 0 if f lacks the tensor.
 func size(f *gguf.File, name string) (cols, matrices int) {
 	t := f.Tensor(name)
 	if t == nil {
@@ -69,6 +69,9 @@ func size(f *gguf.File, name string) (cols, matrices int) {
 	}
 	return t.Shape[0], matrices
 }
+
+// ExpandsLatent returns false: keys and values of latent vectors would be made where nobody sees their products.
+func (d *device) ExpandsLatent() bool { return false }
 
 // Run implements compute.Device.
 func (d *device) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
@@ -97,11 +100,11 @@ func (e *executor) Do(op compute.Op) {
 	case *compute.MatMulByHead:
 		heads, _ := o.Heads()
 		e.seeHeads(o.X, e.d.of(o.W, heads), heads)
-	case *compute.RMSNorm: // of latent attention, of whose keys' and values' matrices, where they are one tensor, other products are made than that with the latent
+	case *compute.RMSNorm: // for latent attention with keys' and values' matrices in one tensor, which has other products than that with the latent
 		if block, ok := strings.CutSuffix(o.W.Name, "attn_kv_a_norm.weight"); ok {
 			defer e.see(o.Dst, []*sums{e.d.ofTensor(block+"attn_kv_b.weight", o.Dst.Cols, 1)})
 		}
-	case *compute.SparseFFN: // of a model whose neurons lie apart; what its down projection reads stays inside
+	case *compute.SparseFFN: // in models with separate neurons; the input of the down projection stays inside
 		all := []*sums{e.d.of(o.Weights.Up, 1)}
 		if g := o.Weights.Gate; g != nil && g.Name != o.Weights.Up.Name {
 			all = append(all, e.d.of(g, 1))
@@ -113,7 +116,7 @@ func (e *executor) Do(op compute.Op) {
 	e.Executor.Do(op)
 }
 
-// see adds the rows of x to all sums, of which some may be nil.
+// see adds the rows of x to all sums; some may be nil.
 func (e *executor) see(x compute.Tensor, all []*sums) {
 	all = slices.DeleteFunc(all, func(s *sums) bool { return s == nil })
 	if len(all) == 0 {
@@ -153,15 +156,15 @@ func (e *executor) rows(x compute.Tensor, each func(row []float32)) {
 	})
 }
 
-// seeExperts adds the rows of X to the sums of the experts that they are routed to, and returns the operation that is
-// to be done in place of o: it adds what the down projections read.
+// seeExperts adds the rows of X to the sums of the experts that they are routed to, and returns the operation to do
+// instead of o: it adds the inputs of the down projections.
 func (e *executor) seeExperts(o *compute.Experts) compute.Op {
 	n, w := o.Choice.N, &o.Weights
 	up, gate, down := e.d.of(w.Up, n), e.d.of(w.Gate, n), e.d.of(w.Down, n)
 	chosen := make([]float32, o.Choice.Rows*2*o.Choice.Used)
 	t := -1
 	e.Host(func() error {
-		e.d.choices.ChoiceData(o.Choice, chosen)
+		e.d.ChoiceData(o.Choice, chosen)
 		return nil
 	})
 	e.rows(o.X, func(row []float32) {

@@ -138,6 +138,7 @@ func (s *samples) units(u compute.UnitUse) {
 	s.count("powerinfer_unit_uses_total", uses, u.Misses, "tier", "disk")
 	s.gauge("powerinfer_unit_hits_ratio", "Uses of such experts or neurons that were kept in RAM, of all.", float64(u.Hits)/float64(max(u.Uses(), 1)))
 	s.count("powerinfer_unit_guesses_lost_total", "Experts or neurons that were read ahead and dropped before they were used.", u.GuessesLost)
+	s.count("powerinfer_experts_left_out_total", "Uses of experts that were left out instead of read from disk, as --max-kld or --leave-out allows.", u.Left)
 	s.count("powerinfer_disk_reads_total", "Reads from disk for steps.", u.Reads)
 	s.count("powerinfer_disk_read_bytes_total", "Bytes that were read from disk for steps.", u.Bytes)
 	s.seconds("powerinfer_disk_reading_seconds_total", "Time in which reads from disk were under way.", u.Busy)

@@ -65,9 +65,10 @@ type spent struct {
 
 // disk is what was done with experts or neurons that stay on disk.
 type disk struct {
-	Kept  int64   `json:"kept"`  // uses of those that were kept in RAM
-	Ahead int64   `json:"ahead"` // of those that were read ahead
-	Read  int64   `json:"read"`  // of those that were on disk
+	Kept  int64   `json:"kept"`               // uses of those that were kept in RAM
+	Ahead int64   `json:"ahead"`              // of those that were read ahead
+	Read  int64   `json:"read"`               // of those that were on disk
+	Left  int64   `json:"left_out,omitempty"` // of experts that were left out instead of read
 	Reads int64   `json:"reads"`
 	Bytes int64   `json:"bytes"`
 	Busy  float64 `json:"reading_ms"` // reads were under way
@@ -81,7 +82,7 @@ func spentOf(s *engine.Spent, onDisk bool) spent {
 		Bytes: s.Read.All, RAM: s.Read.RAM, Dense: s.Read.Dense,
 	}
 	if u := &s.Units; onDisk {
-		out.Disk = &disk{u.Hits, u.GuessesUsed, u.Misses, u.Reads, u.Bytes, milliseconds(u.Busy), milliseconds(u.Wait)}
+		out.Disk = &disk{u.Hits, u.GuessesUsed, u.Misses, u.Left, u.Reads, u.Bytes, milliseconds(u.Busy), milliseconds(u.Wait)}
 	}
 	if s.Work.GPU.Sum() > 0 {
 		gpu := partsOf(&s.Work.GPU)

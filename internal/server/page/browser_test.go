@@ -12,6 +12,7 @@ import (
 // TestBrowser: the page in Chromium, with a server of the embedded model and one of several models. PAGE_PICTURES names
 // a folder for pictures of it.
 func TestBrowser(t *testing.T) {
+	testenv.Thorough(t)
 	browser := programOf(t, "chromium", "chromium", "chromium-browser", "google-chrome")
 	web := sources(t)
 	try := exec.CommandContext(t.Context(), "node", "test/page.mjs", browser, serve(t)+"/", serveLibrary(t)+"/", os.Getenv("PAGE_PICTURES"))
@@ -24,6 +25,7 @@ func TestBrowser(t *testing.T) {
 
 // TestConversations: what the page does with conversations and files without a browser.
 func TestConversations(t *testing.T) {
+	testenv.Thorough(t)
 	try := exec.CommandContext(t.Context(), "node", "--test", "test/pure.mjs")
 	try.Dir = sources(t)
 	if out, err := try.CombinedOutput(); err != nil {

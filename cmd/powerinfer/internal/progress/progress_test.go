@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -110,6 +111,10 @@ func TestProgressUnits(t *testing.T) {
 
 func TestProgressBar(t *testing.T) {
 	t.Setenv("NO_COLOR", "1")
+	synctest.Test(t, testProgressBar)
+}
+
+func testProgressBar(t *testing.T) {
 	var out bytes.Buffer
 	c := &clock{time.Now()}
 	p := start("reading the prompt", Tokens, &out, true, c.now, usualPatience)

@@ -3,9 +3,12 @@
 package screen
 
 import (
+	"bufio"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/rivo/uniseg"
 	"golang.org/x/term"
@@ -72,4 +75,32 @@ func Broken(text, indent string, width int) string {
 		column += w
 	}
 	return b.String()
+}
+
+// pageWidth is the longest line of texts for every terminal, such as help, in characters.
+const pageWidth = 80
+
+// Wrap prints words in lines of at most 80 characters, the first from column at on, the others from column
+// indent on.
+func Wrap(out *bufio.Writer, words []string, at, indent int) {
+	for i := 0; i < len(words); i++ {
+		word := words[i]
+		if cut := strings.LastIndexByte(word[:min(len(word), pageWidth-indent)], ';'); len(word) > pageWidth-indent && cut > 0 { // a list of names
+			words = slices.Insert(slices.Clone(words), i+1, word[cut+1:])
+			word = word[:cut+1]
+		}
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case at+1+n > pageWidth:
+			out.WriteString("\n" + strings.Repeat(" ", indent))
+			at = indent
+		default:
+			out.WriteString(" ")
+			at++
+		}
+		out.WriteString(word)
+		at += n
+	}
+	out.WriteString("\n")
 }

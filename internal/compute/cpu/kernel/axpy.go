@@ -65,6 +65,7 @@ type RowSum struct {
 	rows  [RowsHeld]*byte
 	coef  [RowsHeld]float32
 	wide  [floatBatch][quant.QKK]float32 // superblocks of rows, unpacked
+	panel [panelSuper]byte
 }
 
 // Begin starts a sum of rows [cols] of type t in sum [Sums(cols)], which it does not clear.
@@ -115,7 +116,7 @@ func (s *RowSum) add(n int, next []*byte) {
 		a.rows(&s.sum[0], (*[sumBatch]*byte)(s.rows[:]), (*[sumBatch]float32)(s.coef[:]), uintptr(n+1)/2, uintptr(Super(s.cols)), (*[sumBatch]*byte)(filled(next, s.rows[0])))
 	case a.floats != nil && s.cols%32 == 0:
 		a.floats(&s.sum[0], (*[floatBatch]*byte)(s.rows[:]), (*[floatBatch]float32)(s.coef[:]), uintptr(s.cols/32), (*[floatBatch]*byte)(filled(next, s.rows[0])))
-	case s.k.unpack[s.t] != nil:
+	case s.k.unpack[s.t].known():
 		s.addUnpacked()
 	case summedInt8(s.t):
 		addRowsGeneric(s.t, s.sum, s.rows[:n], s.coef[:n], Super(s.cols))
@@ -133,7 +134,7 @@ func (s *RowSum) addUnpacked() {
 	add, size := s.k.adders[quant.F32].floats, layout.Of(s.t).Bytes
 	for i := range Super(s.cols) {
 		for r := range rows {
-			s.k.unpack[s.t](&s.wide[r][0], (*byte)(unsafe.Add(unsafe.Pointer(s.rows[r]), i*size)), 1)
+			s.k.unpack[s.t].super(&s.wide[r], (*byte)(unsafe.Add(unsafe.Pointer(s.rows[r]), i*size)), &s.panel)
 		}
 		add(&s.sum[i*quant.QKK], &rows, (*[floatBatch]float32)(s.coef[:]), quant.QKK/32, &rows)
 	}
@@ -204,8 +205,10 @@ func (k *Kernels) Unpack(t quant.Type, dst *[quant.QKK]float32, row []byte, cols
 		k.FromF16(part, unsafe.Slice((*uint16)(unsafe.Pointer(&row[2*quant.QKK*s])), len(part)))
 		return
 	}
-	if f := k.unpack[t]; f != nil {
-		f(&dst[0], &row[s*layout.Of(t).Bytes], 1)
+	if u := &k.unpack[t]; u.known() {
+		scratch := k.scratch.Get().(*blockScratch)
+		u.super(dst, &row[s*layout.Of(t).Bytes], (*[panelSuper]byte)(scratch.panel))
+		k.scratch.Put(scratch)
 		return
 	}
 	if a.rows == nil {

@@ -26,13 +26,21 @@ func (m *tiles) expanded() bool { return m.each.tile != nil }
 // are any, by tiles of some rows and one token.
 func (c *call) eachRow(s *blockScratch, out []float32, first, count int, index []int32, tokens int) {
 	p := expanding{call: *c, s: s, first: first, count: count, index: index, place: c.panelPlace()}
+	if c.m.pairRow != nil {
+		p.place = panelPlace{together: 1, step: c.m.rowSuper}
+	}
 	p.pair = min(c.n, c.part)*p.place.step + panelPad
-	p.ahead = (expandedAhead/(c.m.each.rows*c.rowBytes) + 1) * c.m.each.rows
+	p.ahead = c.soonRows()
 	for t := 0; t < tokens; t += expandedTokens {
 		for at := 0; at < count; at += c.m.each.rows {
 			p.rows(out[t*c.outStride:], at, t, min(expandedTokens, tokens-t))
 		}
 	}
+}
+
+// soonRows returns how many rows ahead memory is asked for.
+func (c *call) soonRows() int {
+	return (expandedAhead/(c.m.each.rows*c.rowBytes) + 1) * c.m.each.rows
 }
 
 // expanding is a product by panels in progress.
@@ -89,6 +97,10 @@ func (p *expanding) rows(out []float32, at, t, n int) {
 			place := func(row unsafe.Pointer) *byte { return (*byte)(unsafe.Add(row, from*p.step)) }
 			panel := &p.s.panel[i/p.place.together*p.pair]
 			i := at + i
+			if p.place.together == 1 {
+				p.expandRow(panel, place(p.row(i)), to-from, place(p.soon(i)))
+				continue
+			}
 			p.expand(panel, place(p.row(i)), place(p.row(i+1)), to-from, place(p.soon(i)), place(p.soon(i+1)))
 		}
 		for i := range n {

@@ -55,12 +55,12 @@ func (k *Kernels) expandAVX2() {
 // expandVNNI gives rare types those of 512-bit vectors.
 func (k *Kernels) expandVNNI() {
 	forms := [layout.Forms]strip{
-		layout.Blocks:       {rows: 6, four: stripBlocksVNNI6x4, one: stripBlocksVNNI6x1},
-		layout.BlockMinima:  {rows: 6, four: stripQ5KVNNI6x4, one: stripQ5KVNNI6x1},
-		layout.Halves:       {rows: 4, four: stripHalvesVNNI4x4, one: stripHalvesVNNI4x1},
-		layout.HalfMinima:   {rows: 4, four: stripHalfMinimaVNNI4x4, one: stripHalfMinimaVNNI4x1},
-		layout.SmallScales:  {rows: 4, four: stripSmallScalesVNNI4x4, one: stripSmallScalesVNNI4x1},
-		layout.SignedBlocks: {rows: 6, four: stripQ80VNNI6x4, one: stripQ80VNNI6x1},
+		layout.Blocks:       {rows: 6, from: stripTokens, four: stripBlocksVNNI6x4, one: stripBlocksVNNI6x1},
+		layout.BlockMinima:  {rows: 6, from: stripTokens, four: stripQ5KVNNI6x4, one: stripQ5KVNNI6x1},
+		layout.Halves:       {rows: 4, from: stripTokens, four: stripHalvesVNNI4x4, one: stripHalvesVNNI4x1},
+		layout.HalfMinima:   {rows: 4, from: stripTokens, four: stripHalfMinimaVNNI4x4, one: stripHalfMinimaVNNI4x1},
+		layout.SmallScales:  {rows: 4, from: stripTokens, four: stripSmallScalesVNNI4x4, one: stripSmallScalesVNNI4x1},
+		layout.SignedBlocks: {rows: 6, from: stripTokens, four: stripQ80VNNI6x4, one: stripQ80VNNI6x1},
 	}
 	for t, e := range rareTypes() {
 		strip := forms[layout.FormOf(t)]

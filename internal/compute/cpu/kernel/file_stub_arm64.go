@@ -4,21 +4,6 @@ package kernel
 
 import "github.com/powerinfer-go/powerinfer/internal/quant"
 
-// fileStreamQ40NEON computes one token's products with consecutive rows of Q4_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ40NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarQ40NEON computes one token's products with consecutive rows of Q4_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarQ40NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterQ40NEON computes one token's products with rows chosen by index of Q4_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterQ40NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
 // fileStreamQ40DOT computes one token's products with consecutive rows of Q4_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -33,131 +18,6 @@ func fileFarQ40DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 //
 //go:noescape
 func fileScatterQ40DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// packQ40NEON packs n superblocks of Q4_0, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
-//
-//go:noescape
-func packQ40NEON(dst, src *byte, n, ahead uintptr)
-
-// fileStreamQ41NEON computes one token's products with consecutive rows of Q4_1 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ41NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarQ41NEON computes one token's products with consecutive rows of Q4_1 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarQ41NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterQ41NEON computes one token's products with rows chosen by index of Q4_1 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterQ41NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// fileStreamQ41DOT computes one token's products with consecutive rows of Q4_1 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ41DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarQ41DOT computes one token's products with consecutive rows of Q4_1 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarQ41DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterQ41DOT computes one token's products with rows chosen by index of Q4_1 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterQ41DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// packQ41NEON packs n superblocks of Q4_1, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
-//
-//go:noescape
-func packQ41NEON(dst, src *byte, n, ahead uintptr)
-
-// fileStreamQ50NEON computes one token's products with consecutive rows of Q5_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ50NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarQ50NEON computes one token's products with consecutive rows of Q5_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarQ50NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterQ50NEON computes one token's products with rows chosen by index of Q5_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterQ50NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// fileStreamQ50DOT computes one token's products with consecutive rows of Q5_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ50DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarQ50DOT computes one token's products with consecutive rows of Q5_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarQ50DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterQ50DOT computes one token's products with rows chosen by index of Q5_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterQ50DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// packQ50NEON packs n superblocks of Q5_0, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
-//
-//go:noescape
-func packQ50NEON(dst, src *byte, n, ahead uintptr)
-
-// fileStreamQ51NEON computes one token's products with consecutive rows of Q5_1 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ51NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarQ51NEON computes one token's products with consecutive rows of Q5_1 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarQ51NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterQ51NEON computes one token's products with rows chosen by index of Q5_1 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterQ51NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// fileStreamQ51DOT computes one token's products with consecutive rows of Q5_1 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ51DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarQ51DOT computes one token's products with consecutive rows of Q5_1 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarQ51DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterQ51DOT computes one token's products with rows chosen by index of Q5_1 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterQ51DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// packQ51NEON packs n superblocks of Q5_1, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
-//
-//go:noescape
-func packQ51NEON(dst, src *byte, n, ahead uintptr)
-
-// fileStreamQ80NEON computes one token's products with consecutive rows of Q8_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ80NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarQ80NEON computes one token's products with consecutive rows of Q8_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarQ80NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterQ80NEON computes one token's products with rows chosen by index of Q8_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterQ80NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // fileStreamQ80DOT computes one token's products with consecutive rows of Q8_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -174,96 +34,6 @@ func fileFarQ80DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 //go:noescape
 func fileScatterQ80DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// packQ80NEON packs n superblocks of Q8_0, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
-//
-//go:noescape
-func packQ80NEON(dst, src *byte, n, ahead uintptr)
-
-// fileStreamQ2KNEON computes one token's products with consecutive rows of Q2_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ2KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarQ2KNEON computes one token's products with consecutive rows of Q2_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarQ2KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterQ2KNEON computes one token's products with rows chosen by index of Q2_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterQ2KNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// fileStreamQ2KDOT computes one token's products with consecutive rows of Q2_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ2KDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarQ2KDOT computes one token's products with consecutive rows of Q2_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarQ2KDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterQ2KDOT computes one token's products with rows chosen by index of Q2_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterQ2KDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// packQ2KNEON packs n superblocks of Q2_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
-//
-//go:noescape
-func packQ2KNEON(dst, src *byte, n, ahead uintptr)
-
-// fileStreamQ3KNEON computes one token's products with consecutive rows of Q3_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ3KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarQ3KNEON computes one token's products with consecutive rows of Q3_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarQ3KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterQ3KNEON computes one token's products with rows chosen by index of Q3_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterQ3KNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// fileStreamQ3KDOT computes one token's products with consecutive rows of Q3_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ3KDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarQ3KDOT computes one token's products with consecutive rows of Q3_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarQ3KDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterQ3KDOT computes one token's products with rows chosen by index of Q3_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterQ3KDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// packQ3KNEON packs n superblocks of Q3_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
-//
-//go:noescape
-func packQ3KNEON(dst, src *byte, n, ahead uintptr)
-
-// fileStreamQ4KNEON computes one token's products with consecutive rows of Q4_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ4KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarQ4KNEON computes one token's products with consecutive rows of Q4_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarQ4KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterQ4KNEON computes one token's products with rows chosen by index of Q4_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterQ4KNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
 // fileStreamQ4KDOT computes one token's products with consecutive rows of Q4_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -278,26 +48,6 @@ func fileFarQ4KDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 //
 //go:noescape
 func fileScatterQ4KDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// packQ4KNEON packs n superblocks of Q4_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
-//
-//go:noescape
-func packQ4KNEON(dst, src *byte, n, ahead uintptr)
-
-// fileStreamQ5KNEON computes one token's products with consecutive rows of Q5_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ5KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarQ5KNEON computes one token's products with consecutive rows of Q5_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarQ5KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterQ5KNEON computes one token's products with rows chosen by index of Q5_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterQ5KNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // fileStreamQ5KDOT computes one token's products with consecutive rows of Q5_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -314,26 +64,6 @@ func fileFarQ5KDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 //go:noescape
 func fileScatterQ5KDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// packQ5KNEON packs n superblocks of Q5_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
-//
-//go:noescape
-func packQ5KNEON(dst, src *byte, n, ahead uintptr)
-
-// fileStreamQ6KNEON computes one token's products with consecutive rows of Q6_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ6KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarQ6KNEON computes one token's products with consecutive rows of Q6_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarQ6KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterQ6KNEON computes one token's products with rows chosen by index of Q6_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterQ6KNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
 // fileStreamQ6KDOT computes one token's products with consecutive rows of Q6_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -349,625 +79,103 @@ func fileFarQ6KDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 //go:noescape
 func fileScatterQ6KDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// packQ6KNEON packs n superblocks of Q6_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packQ41NEON packs n superblocks of Q4_1, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
-func packQ6KNEON(dst, src *byte, n, ahead uintptr)
+func packQ41NEON(dst, src *byte, n, ahead uintptr)
 
-// fileStreamIQ2XXSNEON computes one token's products with consecutive rows of IQ2_XXS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
+// packQ50NEON packs n superblocks of Q5_0, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
-func fileStreamIQ2XXSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+func packQ50NEON(dst, src *byte, n, ahead uintptr)
 
-// fileFarIQ2XXSNEON computes one token's products with consecutive rows of IQ2_XXS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
+// packQ51NEON packs n superblocks of Q5_1, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
-func fileFarIQ2XXSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterIQ2XXSNEON computes one token's products with rows chosen by index of IQ2_XXS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterIQ2XXSNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// fileStreamIQ2XXSDOT computes one token's products with consecutive rows of IQ2_XXS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamIQ2XXSDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarIQ2XXSDOT computes one token's products with consecutive rows of IQ2_XXS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarIQ2XXSDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterIQ2XXSDOT computes one token's products with rows chosen by index of IQ2_XXS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterIQ2XXSDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// packIQ2XXSNEON packs n superblocks of IQ2_XXS, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
-//
-//go:noescape
-func packIQ2XXSNEON(dst, src *byte, n, ahead uintptr)
-
-// fileStreamIQ2XSNEON computes one token's products with consecutive rows of IQ2_XS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamIQ2XSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarIQ2XSNEON computes one token's products with consecutive rows of IQ2_XS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarIQ2XSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterIQ2XSNEON computes one token's products with rows chosen by index of IQ2_XS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterIQ2XSNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// fileStreamIQ2XSDOT computes one token's products with consecutive rows of IQ2_XS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamIQ2XSDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarIQ2XSDOT computes one token's products with consecutive rows of IQ2_XS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarIQ2XSDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterIQ2XSDOT computes one token's products with rows chosen by index of IQ2_XS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterIQ2XSDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// packIQ2XSNEON packs n superblocks of IQ2_XS, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
-//
-//go:noescape
-func packIQ2XSNEON(dst, src *byte, n, ahead uintptr)
-
-// fileStreamIQ3XXSNEON computes one token's products with consecutive rows of IQ3_XXS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamIQ3XXSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarIQ3XXSNEON computes one token's products with consecutive rows of IQ3_XXS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarIQ3XXSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterIQ3XXSNEON computes one token's products with rows chosen by index of IQ3_XXS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterIQ3XXSNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// fileStreamIQ3XXSDOT computes one token's products with consecutive rows of IQ3_XXS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamIQ3XXSDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarIQ3XXSDOT computes one token's products with consecutive rows of IQ3_XXS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarIQ3XXSDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterIQ3XXSDOT computes one token's products with rows chosen by index of IQ3_XXS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterIQ3XXSDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// packIQ3XXSNEON packs n superblocks of IQ3_XXS, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
-//
-//go:noescape
-func packIQ3XXSNEON(dst, src *byte, n, ahead uintptr)
-
-// fileStreamIQ1SNEON computes one token's products with consecutive rows of IQ1_S in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamIQ1SNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarIQ1SNEON computes one token's products with consecutive rows of IQ1_S in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarIQ1SNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterIQ1SNEON computes one token's products with rows chosen by index of IQ1_S in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterIQ1SNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// fileStreamIQ1SDOT computes one token's products with consecutive rows of IQ1_S in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamIQ1SDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarIQ1SDOT computes one token's products with consecutive rows of IQ1_S in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarIQ1SDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterIQ1SDOT computes one token's products with rows chosen by index of IQ1_S in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterIQ1SDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// packIQ1SNEON packs n superblocks of IQ1_S, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
-//
-//go:noescape
-func packIQ1SNEON(dst, src *byte, n, ahead uintptr)
-
-// fileStreamIQ4NLNEON computes one token's products with consecutive rows of IQ4_NL in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamIQ4NLNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarIQ4NLNEON computes one token's products with consecutive rows of IQ4_NL in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarIQ4NLNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterIQ4NLNEON computes one token's products with rows chosen by index of IQ4_NL in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterIQ4NLNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// fileStreamIQ4NLDOT computes one token's products with consecutive rows of IQ4_NL in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamIQ4NLDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarIQ4NLDOT computes one token's products with consecutive rows of IQ4_NL in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarIQ4NLDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterIQ4NLDOT computes one token's products with rows chosen by index of IQ4_NL in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterIQ4NLDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+func packQ51NEON(dst, src *byte, n, ahead uintptr)
 
 // packIQ4NLNEON packs n superblocks of IQ4_NL, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
 func packIQ4NLNEON(dst, src *byte, n, ahead uintptr)
 
-// fileStreamIQ3SNEON computes one token's products with consecutive rows of IQ3_S in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamIQ3SNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarIQ3SNEON computes one token's products with consecutive rows of IQ3_S in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarIQ3SNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterIQ3SNEON computes one token's products with rows chosen by index of IQ3_S in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterIQ3SNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// fileStreamIQ3SDOT computes one token's products with consecutive rows of IQ3_S in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamIQ3SDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarIQ3SDOT computes one token's products with consecutive rows of IQ3_S in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarIQ3SDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterIQ3SDOT computes one token's products with rows chosen by index of IQ3_S in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterIQ3SDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// packIQ3SNEON packs n superblocks of IQ3_S, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
-//
-//go:noescape
-func packIQ3SNEON(dst, src *byte, n, ahead uintptr)
-
-// fileStreamIQ2SNEON computes one token's products with consecutive rows of IQ2_S in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamIQ2SNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarIQ2SNEON computes one token's products with consecutive rows of IQ2_S in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarIQ2SNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterIQ2SNEON computes one token's products with rows chosen by index of IQ2_S in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterIQ2SNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// fileStreamIQ2SDOT computes one token's products with consecutive rows of IQ2_S in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamIQ2SDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarIQ2SDOT computes one token's products with consecutive rows of IQ2_S in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarIQ2SDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterIQ2SDOT computes one token's products with rows chosen by index of IQ2_S in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterIQ2SDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// packIQ2SNEON packs n superblocks of IQ2_S, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
-//
-//go:noescape
-func packIQ2SNEON(dst, src *byte, n, ahead uintptr)
-
-// fileStreamIQ4XSNEON computes one token's products with consecutive rows of IQ4_XS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamIQ4XSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarIQ4XSNEON computes one token's products with consecutive rows of IQ4_XS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarIQ4XSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterIQ4XSNEON computes one token's products with rows chosen by index of IQ4_XS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterIQ4XSNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// fileStreamIQ4XSDOT computes one token's products with consecutive rows of IQ4_XS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamIQ4XSDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarIQ4XSDOT computes one token's products with consecutive rows of IQ4_XS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarIQ4XSDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterIQ4XSDOT computes one token's products with rows chosen by index of IQ4_XS in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterIQ4XSDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
 // packIQ4XSNEON packs n superblocks of IQ4_XS, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
 func packIQ4XSNEON(dst, src *byte, n, ahead uintptr)
-
-// fileStreamIQ1MNEON computes one token's products with consecutive rows of IQ1_M in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamIQ1MNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarIQ1MNEON computes one token's products with consecutive rows of IQ1_M in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarIQ1MNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterIQ1MNEON computes one token's products with rows chosen by index of IQ1_M in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterIQ1MNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// fileStreamIQ1MDOT computes one token's products with consecutive rows of IQ1_M in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamIQ1MDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarIQ1MDOT computes one token's products with consecutive rows of IQ1_M in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarIQ1MDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterIQ1MDOT computes one token's products with rows chosen by index of IQ1_M in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterIQ1MDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// packIQ1MNEON packs n superblocks of IQ1_M, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
-//
-//go:noescape
-func packIQ1MNEON(dst, src *byte, n, ahead uintptr)
-
-// fileStreamTQ10NEON computes one token's products with consecutive rows of TQ1_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamTQ10NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarTQ10NEON computes one token's products with consecutive rows of TQ1_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarTQ10NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterTQ10NEON computes one token's products with rows chosen by index of TQ1_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterTQ10NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// fileStreamTQ10DOT computes one token's products with consecutive rows of TQ1_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamTQ10DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarTQ10DOT computes one token's products with consecutive rows of TQ1_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarTQ10DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterTQ10DOT computes one token's products with rows chosen by index of TQ1_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterTQ10DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// packTQ10NEON packs n superblocks of TQ1_0, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
-//
-//go:noescape
-func packTQ10NEON(dst, src *byte, n, ahead uintptr)
-
-// fileStreamTQ20NEON computes one token's products with consecutive rows of TQ2_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamTQ20NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarTQ20NEON computes one token's products with consecutive rows of TQ2_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarTQ20NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterTQ20NEON computes one token's products with rows chosen by index of TQ2_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterTQ20NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// fileStreamTQ20DOT computes one token's products with consecutive rows of TQ2_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamTQ20DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarTQ20DOT computes one token's products with consecutive rows of TQ2_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarTQ20DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterTQ20DOT computes one token's products with rows chosen by index of TQ2_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterTQ20DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// packTQ20NEON packs n superblocks of TQ2_0, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
-//
-//go:noescape
-func packTQ20NEON(dst, src *byte, n, ahead uintptr)
-
-// fileStreamMXFP4NEON computes one token's products with consecutive rows of MXFP4 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamMXFP4NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarMXFP4NEON computes one token's products with consecutive rows of MXFP4 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarMXFP4NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterMXFP4NEON computes one token's products with rows chosen by index of MXFP4 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterMXFP4NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// fileStreamMXFP4DOT computes one token's products with consecutive rows of MXFP4 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamMXFP4DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarMXFP4DOT computes one token's products with consecutive rows of MXFP4 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarMXFP4DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterMXFP4DOT computes one token's products with rows chosen by index of MXFP4 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterMXFP4DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // packMXFP4NEON packs n superblocks of MXFP4, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
 func packMXFP4NEON(dst, src *byte, n, ahead uintptr)
 
-// fileStreamNVFP4NEON computes one token's products with consecutive rows of NVFP4 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
+// packQ2KNEON packs n superblocks of Q2_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
-func fileStreamNVFP4NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+func packQ2KNEON(dst, src *byte, n, ahead uintptr)
 
-// fileFarNVFP4NEON computes one token's products with consecutive rows of NVFP4 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
+// packQ3KNEON packs n superblocks of Q3_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
-func fileFarNVFP4NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+func packQ3KNEON(dst, src *byte, n, ahead uintptr)
 
-// fileScatterNVFP4NEON computes one token's products with rows chosen by index of NVFP4 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
+// packTQ20NEON packs n superblocks of TQ2_0, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
-func fileScatterNVFP4NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+func packTQ20NEON(dst, src *byte, n, ahead uintptr)
 
-// fileStreamNVFP4DOT computes one token's products with consecutive rows of NVFP4 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
+// packQ40NEON packs n superblocks of Q4_0, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
-func fileStreamNVFP4DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+func packQ40NEON(dst, src *byte, n, ahead uintptr)
 
-// fileFarNVFP4DOT computes one token's products with consecutive rows of NVFP4 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
+// packQ80NEON packs n superblocks of Q8_0, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
-func fileFarNVFP4DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+func packQ80NEON(dst, src *byte, n, ahead uintptr)
 
-// fileScatterNVFP4DOT computes one token's products with rows chosen by index of NVFP4 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
+// packQ4KNEON packs n superblocks of Q4_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
-func fileScatterNVFP4DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+func packQ4KNEON(dst, src *byte, n, ahead uintptr)
 
-// packNVFP4NEON packs n superblocks of NVFP4, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+// packQ5KNEON packs n superblocks of Q5_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
-func packNVFP4NEON(dst, src *byte, n, ahead uintptr)
+func packQ5KNEON(dst, src *byte, n, ahead uintptr)
 
-// fileStreamQ10NEON computes one token's products with consecutive rows of Q1_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
+// packQ6KNEON packs n superblocks of Q6_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
 //
 //go:noescape
-func fileStreamQ10NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarQ10NEON computes one token's products with consecutive rows of Q1_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarQ10NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterQ10NEON computes one token's products with rows chosen by index of Q1_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterQ10NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// fileStreamQ10DOT computes one token's products with consecutive rows of Q1_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ10DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarQ10DOT computes one token's products with consecutive rows of Q1_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarQ10DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterQ10DOT computes one token's products with rows chosen by index of Q1_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterQ10DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// packQ10NEON packs n superblocks of Q1_0, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
-//
-//go:noescape
-func packQ10NEON(dst, src *byte, n, ahead uintptr)
-
-// fileStreamQ20NEON computes one token's products with consecutive rows of Q2_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ20NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarQ20NEON computes one token's products with consecutive rows of Q2_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarQ20NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterQ20NEON computes one token's products with rows chosen by index of Q2_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterQ20NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// fileStreamQ20DOT computes one token's products with consecutive rows of Q2_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ20DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileFarQ20DOT computes one token's products with consecutive rows of Q2_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileFarQ20DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// fileScatterQ20DOT computes one token's products with rows chosen by index of Q2_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileScatterQ20DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// packQ20NEON packs n superblocks of Q2_0, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
-//
-//go:noescape
-func packQ20NEON(dst, src *byte, n, ahead uintptr)
-
-// filesNEON returns the kernels of rows as files have them.
-func filesNEON() map[quant.Type]fileKernels {
-	return map[quant.Type]fileKernels{
-		quant.Q4_0:    {fileStreamQ40NEON, fileFarQ40NEON, fileScatterQ40NEON},
-		quant.Q4_1:    {fileStreamQ41NEON, fileFarQ41NEON, fileScatterQ41NEON},
-		quant.Q5_0:    {fileStreamQ50NEON, fileFarQ50NEON, fileScatterQ50NEON},
-		quant.Q5_1:    {fileStreamQ51NEON, fileFarQ51NEON, fileScatterQ51NEON},
-		quant.Q8_0:    {fileStreamQ80NEON, fileFarQ80NEON, fileScatterQ80NEON},
-		quant.Q2_K:    {fileStreamQ2KNEON, fileFarQ2KNEON, fileScatterQ2KNEON},
-		quant.Q3_K:    {fileStreamQ3KNEON, fileFarQ3KNEON, fileScatterQ3KNEON},
-		quant.Q4_K:    {fileStreamQ4KNEON, fileFarQ4KNEON, fileScatterQ4KNEON},
-		quant.Q5_K:    {fileStreamQ5KNEON, fileFarQ5KNEON, fileScatterQ5KNEON},
-		quant.Q6_K:    {fileStreamQ6KNEON, fileFarQ6KNEON, fileScatterQ6KNEON},
-		quant.IQ2_XXS: {fileStreamIQ2XXSNEON, fileFarIQ2XXSNEON, fileScatterIQ2XXSNEON},
-		quant.IQ2_XS:  {fileStreamIQ2XSNEON, fileFarIQ2XSNEON, fileScatterIQ2XSNEON},
-		quant.IQ3_XXS: {fileStreamIQ3XXSNEON, fileFarIQ3XXSNEON, fileScatterIQ3XXSNEON},
-		quant.IQ1_S:   {fileStreamIQ1SNEON, fileFarIQ1SNEON, fileScatterIQ1SNEON},
-		quant.IQ4_NL:  {fileStreamIQ4NLNEON, fileFarIQ4NLNEON, fileScatterIQ4NLNEON},
-		quant.IQ3_S:   {fileStreamIQ3SNEON, fileFarIQ3SNEON, fileScatterIQ3SNEON},
-		quant.IQ2_S:   {fileStreamIQ2SNEON, fileFarIQ2SNEON, fileScatterIQ2SNEON},
-		quant.IQ4_XS:  {fileStreamIQ4XSNEON, fileFarIQ4XSNEON, fileScatterIQ4XSNEON},
-		quant.IQ1_M:   {fileStreamIQ1MNEON, fileFarIQ1MNEON, fileScatterIQ1MNEON},
-		quant.TQ1_0:   {fileStreamTQ10NEON, fileFarTQ10NEON, fileScatterTQ10NEON},
-		quant.TQ2_0:   {fileStreamTQ20NEON, fileFarTQ20NEON, fileScatterTQ20NEON},
-		quant.MXFP4:   {fileStreamMXFP4NEON, fileFarMXFP4NEON, fileScatterMXFP4NEON},
-		quant.NVFP4:   {fileStreamNVFP4NEON, fileFarNVFP4NEON, fileScatterNVFP4NEON},
-		quant.Q1_0:    {fileStreamQ10NEON, fileFarQ10NEON, fileScatterQ10NEON},
-		quant.Q2_0:    {fileStreamQ20NEON, fileFarQ20NEON, fileScatterQ20NEON},
-	}
-}
+func packQ6KNEON(dst, src *byte, n, ahead uintptr)
 
 // filesDOT returns the kernels of rows as files have them.
 func filesDOT() map[quant.Type]fileKernels {
 	return map[quant.Type]fileKernels{
-		quant.Q4_0:    {fileStreamQ40DOT, fileFarQ40DOT, fileScatterQ40DOT},
-		quant.Q4_1:    {fileStreamQ41DOT, fileFarQ41DOT, fileScatterQ41DOT},
-		quant.Q5_0:    {fileStreamQ50DOT, fileFarQ50DOT, fileScatterQ50DOT},
-		quant.Q5_1:    {fileStreamQ51DOT, fileFarQ51DOT, fileScatterQ51DOT},
-		quant.Q8_0:    {fileStreamQ80DOT, fileFarQ80DOT, fileScatterQ80DOT},
-		quant.Q2_K:    {fileStreamQ2KDOT, fileFarQ2KDOT, fileScatterQ2KDOT},
-		quant.Q3_K:    {fileStreamQ3KDOT, fileFarQ3KDOT, fileScatterQ3KDOT},
-		quant.Q4_K:    {fileStreamQ4KDOT, fileFarQ4KDOT, fileScatterQ4KDOT},
-		quant.Q5_K:    {fileStreamQ5KDOT, fileFarQ5KDOT, fileScatterQ5KDOT},
-		quant.Q6_K:    {fileStreamQ6KDOT, fileFarQ6KDOT, fileScatterQ6KDOT},
-		quant.IQ2_XXS: {fileStreamIQ2XXSDOT, fileFarIQ2XXSDOT, fileScatterIQ2XXSDOT},
-		quant.IQ2_XS:  {fileStreamIQ2XSDOT, fileFarIQ2XSDOT, fileScatterIQ2XSDOT},
-		quant.IQ3_XXS: {fileStreamIQ3XXSDOT, fileFarIQ3XXSDOT, fileScatterIQ3XXSDOT},
-		quant.IQ1_S:   {fileStreamIQ1SDOT, fileFarIQ1SDOT, fileScatterIQ1SDOT},
-		quant.IQ4_NL:  {fileStreamIQ4NLDOT, fileFarIQ4NLDOT, fileScatterIQ4NLDOT},
-		quant.IQ3_S:   {fileStreamIQ3SDOT, fileFarIQ3SDOT, fileScatterIQ3SDOT},
-		quant.IQ2_S:   {fileStreamIQ2SDOT, fileFarIQ2SDOT, fileScatterIQ2SDOT},
-		quant.IQ4_XS:  {fileStreamIQ4XSDOT, fileFarIQ4XSDOT, fileScatterIQ4XSDOT},
-		quant.IQ1_M:   {fileStreamIQ1MDOT, fileFarIQ1MDOT, fileScatterIQ1MDOT},
-		quant.TQ1_0:   {fileStreamTQ10DOT, fileFarTQ10DOT, fileScatterTQ10DOT},
-		quant.TQ2_0:   {fileStreamTQ20DOT, fileFarTQ20DOT, fileScatterTQ20DOT},
-		quant.MXFP4:   {fileStreamMXFP4DOT, fileFarMXFP4DOT, fileScatterMXFP4DOT},
-		quant.NVFP4:   {fileStreamNVFP4DOT, fileFarNVFP4DOT, fileScatterNVFP4DOT},
-		quant.Q1_0:    {fileStreamQ10DOT, fileFarQ10DOT, fileScatterQ10DOT},
-		quant.Q2_0:    {fileStreamQ20DOT, fileFarQ20DOT, fileScatterQ20DOT},
+		quant.Q4_0: {fileStreamQ40DOT, fileFarQ40DOT, fileScatterQ40DOT},
+		quant.Q8_0: {fileStreamQ80DOT, fileFarQ80DOT, fileScatterQ80DOT},
+		quant.Q4_K: {fileStreamQ4KDOT, fileFarQ4KDOT, fileScatterQ4KDOT},
+		quant.Q5_K: {fileStreamQ5KDOT, fileFarQ5KDOT, fileScatterQ5KDOT},
+		quant.Q6_K: {fileStreamQ6KDOT, fileFarQ6KDOT, fileScatterQ6KDOT},
 	}
 }
 
 // packs returns what packs rows.
 func packs() map[quant.Type]func(dst, src *byte, n, ahead uintptr) {
 	return map[quant.Type]func(dst, src *byte, n, ahead uintptr){
-		quant.Q4_0:    packQ40NEON,
-		quant.Q4_1:    packQ41NEON,
-		quant.Q5_0:    packQ50NEON,
-		quant.Q5_1:    packQ51NEON,
-		quant.Q8_0:    packQ80NEON,
-		quant.Q2_K:    packQ2KNEON,
-		quant.Q3_K:    packQ3KNEON,
-		quant.Q4_K:    packQ4KNEON,
-		quant.Q5_K:    packQ5KNEON,
-		quant.Q6_K:    packQ6KNEON,
-		quant.IQ2_XXS: packIQ2XXSNEON,
-		quant.IQ2_XS:  packIQ2XSNEON,
-		quant.IQ3_XXS: packIQ3XXSNEON,
-		quant.IQ1_S:   packIQ1SNEON,
-		quant.IQ4_NL:  packIQ4NLNEON,
-		quant.IQ3_S:   packIQ3SNEON,
-		quant.IQ2_S:   packIQ2SNEON,
-		quant.IQ4_XS:  packIQ4XSNEON,
-		quant.IQ1_M:   packIQ1MNEON,
-		quant.TQ1_0:   packTQ10NEON,
-		quant.TQ2_0:   packTQ20NEON,
-		quant.MXFP4:   packMXFP4NEON,
-		quant.NVFP4:   packNVFP4NEON,
-		quant.Q1_0:    packQ10NEON,
-		quant.Q2_0:    packQ20NEON,
+		quant.Q4_1:   packQ41NEON,
+		quant.Q5_0:   packQ50NEON,
+		quant.Q5_1:   packQ51NEON,
+		quant.IQ4_NL: packIQ4NLNEON,
+		quant.IQ4_XS: packIQ4XSNEON,
+		quant.MXFP4:  packMXFP4NEON,
+		quant.Q2_K:   packQ2KNEON,
+		quant.Q3_K:   packQ3KNEON,
+		quant.TQ2_0:  packTQ20NEON,
+		quant.Q4_0:   packQ40NEON,
+		quant.Q8_0:   packQ80NEON,
+		quant.Q4_K:   packQ4KNEON,
+		quant.Q5_K:   packQ5KNEON,
+		quant.Q6_K:   packQ6KNEON,
 	}
 }

@@ -25,14 +25,14 @@ import (
 type Kernels struct {
 	Name string
 	Vector
-	types  [quant.Limit]tiles                                  // by quant.Type
-	ways   [quant.Limit][Orders]ways                           // by quant.Type: for one token
-	file   [quant.Limit]fileTiles                              // by quant.Type
-	adders [quant.Limit]adders                                 // by quant.Type
-	unpack [quant.Limit]func(dst *float32, w *byte, n uintptr) // by quant.Type: n superblocks as floats
-	turn   [quant.Limit]turner                                 // by quant.Type of panels
-	choose [2]chooser                                          // above, at least
-	fetch  func(p *byte, lines uintptr)                        // asks for lines of memory from p on
+	types  [quant.Limit]tiles           // by quant.Type
+	ways   [quant.Limit][Orders]ways    // by quant.Type: for one token
+	file   [quant.Limit]fileTiles       // by quant.Type
+	adders [quant.Limit]adders          // by quant.Type
+	unpack [quant.Limit]unpacker        // by quant.Type
+	turn   [quant.Limit]turner          // by quant.Type of panels
+	choose [2]chooser                   // above, at least
+	fetch  func(p *byte, lines uintptr) // asks for lines of memory from p on
 	// scratch holds blockScratch of finished calls.
 	scratch sync.Pool
 	// Quantize writes x as superblocks of quantised activations to dst [ActRow(len(x))].

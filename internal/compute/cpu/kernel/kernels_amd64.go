@@ -75,7 +75,7 @@ func avx2() *Kernels {
 	k.adders[quant.BF16] = adders{floats: addRowsBF16}
 	k.narrowVectors(false)
 	k.turn[quant.Q8_0], k.turn[quant.BF16] = turnQ80, turnBF16
-	k.unpack = unpackersAVX2()
+	k.unpack = unpackersAVX2(&k.types)
 	k.choose = [2]chooser{chooseAbove, chooseAtLeast}
 	k.fetch = fetchLines
 	fileAVX2(k)
@@ -115,31 +115,31 @@ func avxVNNI() *Kernels {
 	return k
 }
 
-// unpackersAVX2 returns what turns packed superblocks into floats.
-func unpackersAVX2() [quant.Limit]func(dst *float32, w *byte, n uintptr) {
-	return [quant.Limit]func(dst *float32, w *byte, n uintptr){
-		quant.Q4_1:    unpackQ41AVX2,
-		quant.Q5_0:    unpackQ50AVX2,
-		quant.Q5_1:    unpackQ51AVX2,
-		quant.Q2_K:    unpackQ2KAVX2,
-		quant.Q3_K:    unpackQ3KAVX2,
-		quant.Q4_K:    unpackQ4KAVX2,
-		quant.Q5_K:    unpackQ5KAVX2,
-		quant.Q6_K:    unpackQ6KAVX2,
-		quant.IQ2_XXS: unpackIQ2XXSAVX2,
-		quant.IQ2_XS:  unpackIQ2XSAVX2,
-		quant.IQ3_XXS: unpackIQ3XXSAVX2,
-		quant.IQ1_S:   unpackIQ1SAVX2,
-		quant.IQ4_NL:  unpackIQ4NLAVX2,
-		quant.IQ3_S:   unpackIQ3SAVX2,
-		quant.IQ4_XS:  unpackIQ4XSAVX2,
-		quant.IQ1_M:   unpackIQ1MAVX2,
-		quant.TQ1_0:   unpackTQ10AVX2,
-		quant.Q1_0:    unpackQ10AVX2,
-		quant.MXFP4:   unpackMXFP4AVX2,
-		quant.NVFP4:   unpackNVFP4AVX2,
-		quant.IQ2_S:   unpackIQ2XSAVX2, quant.TQ2_0: unpackTQ10AVX2, quant.Q2_0: unpackQ10AVX2, quant.NVFP4Scaled: unpackNVFP4AVX2,
+// unpackersAVX2 returns what turns packed superblocks into floats, of types that no adder takes as they are.
+func unpackersAVX2(types *[quant.Limit]tiles) (all [quant.Limit]unpacker) {
+	for _, t := range quant.Computed() {
+		if !t.Quantised() || t.Traits().Columns {
+			continue
+		}
+		u := unpacker{expand: types[t].expand, offset: uintptr(layout.Offset(t))}
+		switch t.Traits().Scales {
+		case quant.BlockMin, quant.SixBits:
+			u.floats = floatsQ5KAVX2
+		case quant.HalfBlocks:
+			u.floats = floatsHalvesAVX2
+		case quant.NibbleMinima:
+			u.floats = floatsHalfMinimaAVX2
+		case quant.SmallFloats:
+			u.floats = floatsSmallScalesAVX2
+		default:
+			u.floats = floatsBlocksAVX2
+			if u.offset == 128 { // panels have nibbles
+				u.floats = floatsQ80AVX2
+			}
+		}
+		all[t] = u
 	}
+	return all
 }
 
 // vnni is for processors with AVX-512 VL and VNNI: 32 registers, VPDPBUSD. Its blocks have 256-bit vectors, its tiles

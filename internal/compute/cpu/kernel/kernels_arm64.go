@@ -23,14 +23,16 @@ func platform() []*Kernels {
 	return sets
 }
 
-// set holds a quantised type's kernels of one instruction set.
+// set holds a quantised type's kernels of one instruction set. A rare type is expanded: it has only what panels need.
 type set struct {
-	near, far    streamer
-	scatter      scatterer
-	rows         int
-	tile         tile // of so many rows and one token
-	block, panel block
-	expand       func(dst, w *byte, n uintptr)
+	near, far streamer
+	scatter   scatterer
+	rows      int
+	tile      tile // of so many rows and one token
+	block     block
+
+	each, panel block
+	expand      func(dst, w *byte, n uintptr)
 }
 
 // neon is for processors without dot products of bytes, as Cortex-A53 and A72.
@@ -39,8 +41,6 @@ func neon() *Kernels {
 	k.scratch.New = func() any { return newBlockScratch(panelSize) }
 	k.types = generic().types // of types that have no assembly
 	k.sets(setsNEON(), "neon")
-	loadGrids()
-	k.takeFiles("neon", filesNEON())
 	for t, pack := range packs() {
 		k.file[t].pack = pack
 	}
@@ -55,7 +55,9 @@ func neon() *Kernels {
 	k.adders[quant.F32] = adders{floats: addRowsF32NEON}
 	k.adders[quant.F16] = adders{floats: addRowsF16NEON}
 	k.adders[quant.BF16] = adders{floats: addRowsBF16NEON}
-	k.unpack = unpackers()
+	for t, row := range unpackers() {
+		k.unpack[t].row = row
+	}
 	k.turn[quant.Q8_0], k.turn[quant.BF16], k.turn[quant.F32] = turnQ80NEON, turnBF16NEON, turnF32NEON
 	k.choose = [2]chooser{chooseAboveNEON, chooseAtLeastNEON}
 	k.fetch = fetchLines
@@ -73,8 +75,8 @@ func dot() *Kernels {
 
 // pairs holds what a quantised type's prompts are computed by where there are products of matrices.
 type pairs struct {
-	panel  block
-	expand func(dst, w *byte, n uintptr)
+	panel block
+	row   func(dst, panel *byte, n uintptr)
 }
 
 // pairBytes is how much of a row lies beside the same of another in panels for SMMLA.
@@ -85,8 +87,9 @@ func mmla() *Kernels {
 	k := dot()
 	k.Name = "NEON I8MM"
 	for t, p := range pairsMMLA() {
-		k.types[t].panel, k.types[t].expand, k.types[t].arrange, k.types[t].pairActs = p.panel, p.expand, arrangeMMLA, layout.PairActs
-		k.types[t].panelSuper, k.types[t].panelPiece = layout.PairPanel(t), pairBytes
+		m := &k.types[t]
+		m.panel, m.pairRow, m.arrange, m.pairActs = p.panel, p.row, arrangeMMLA, layout.PairActs
+		m.panelSuper, m.panelPiece, m.rowSuper = layout.PairPanel(t), pairBytes, layout.NeonPanel(t)
 	}
 	return k
 }
@@ -126,7 +129,10 @@ func (k *Kernels) takeFloats(t quant.Type, isa string, eight tile, four scattere
 // those that are so on most types elsewhere; Tune measures.
 func (k *Kernels) sets(sets map[quant.Type]set, isa string) {
 	for t, s := range sets {
-		k.types[t] = tiles{block: s.block, panel: s.panel, expand: s.expand, panelSuper: layout.NeonPanel(t)}
+		k.types[t] = tiles{block: s.block, each: s.each, panel: s.panel, expand: s.expand, panelSuper: layout.NeonPanel(t)}
+		if k.types[t].expanded() {
+			continue
+		}
 		k.take(t, Consecutive, threeWays(isa, s.near, s.far, s.tile, s.rows), usualWays(isa))
 		k.take(t, Scattered, scatters(isa, nil, s.scatter), all("scatter1-"+isa))
 	}

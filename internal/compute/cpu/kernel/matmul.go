@@ -25,6 +25,10 @@ type tiles struct {
 	expand func(dst, w *byte, n uintptr)
 	// expandPair is expand of two rows that lie in a pair; nil: there is only expand.
 	expandPair func(dst, first, second *byte, n uintptr, soon, soonSecond *byte)
+	// pairRow writes n superblocks that expand wrote, rowSuper bytes each, as one row of a panel's pair. Each's panel has
+	// them as expand wrote them. Nil: expand writes what all panels have.
+	pairRow  func(dst, panel *byte, n uintptr)
+	rowSuper int
 	// rounded writes n groups of weights as RoundsTo's; nil where nothing is rounded.
 	rounded func(dst, w *byte, n uintptr)
 	// The size of a panel's superblock, or group.

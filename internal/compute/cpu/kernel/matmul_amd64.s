@@ -2,3177 +2,6 @@
 
 #include "textflag.h"
 
-DATA f127<>+0(SB)/4, $(127.0)
-GLOBL f127<>(SB), RODATA|NOPTR, $4
-
-DATA valuesIQ2XXS<>+0(SB)/1, $0x48
-DATA valuesIQ2XXS<>+1(SB)/1, $0x59
-DATA valuesIQ2XXS<>+2(SB)/1, $0x6b
-DATA valuesIQ2XXS<>+3(SB)/1, $0x40
-DATA valuesIQ2XXS<>+4(SB)/1, $0x38
-DATA valuesIQ2XXS<>+5(SB)/1, $0x27
-DATA valuesIQ2XXS<>+6(SB)/1, $0x15
-DATA valuesIQ2XXS<>+7(SB)/1, $0x40
-DATA valuesIQ2XXS<>+8(SB)/1, $0x48
-DATA valuesIQ2XXS<>+9(SB)/1, $0x59
-DATA valuesIQ2XXS<>+10(SB)/1, $0x6b
-DATA valuesIQ2XXS<>+11(SB)/1, $0x40
-DATA valuesIQ2XXS<>+12(SB)/1, $0x38
-DATA valuesIQ2XXS<>+13(SB)/1, $0x27
-DATA valuesIQ2XXS<>+14(SB)/1, $0x15
-DATA valuesIQ2XXS<>+15(SB)/1, $0x40
-DATA valuesIQ2XXS<>+16(SB)/1, $0x48
-DATA valuesIQ2XXS<>+17(SB)/1, $0x59
-DATA valuesIQ2XXS<>+18(SB)/1, $0x6b
-DATA valuesIQ2XXS<>+19(SB)/1, $0x40
-DATA valuesIQ2XXS<>+20(SB)/1, $0x38
-DATA valuesIQ2XXS<>+21(SB)/1, $0x27
-DATA valuesIQ2XXS<>+22(SB)/1, $0x15
-DATA valuesIQ2XXS<>+23(SB)/1, $0x40
-DATA valuesIQ2XXS<>+24(SB)/1, $0x48
-DATA valuesIQ2XXS<>+25(SB)/1, $0x59
-DATA valuesIQ2XXS<>+26(SB)/1, $0x6b
-DATA valuesIQ2XXS<>+27(SB)/1, $0x40
-DATA valuesIQ2XXS<>+28(SB)/1, $0x38
-DATA valuesIQ2XXS<>+29(SB)/1, $0x27
-DATA valuesIQ2XXS<>+30(SB)/1, $0x15
-DATA valuesIQ2XXS<>+31(SB)/1, $0x40
-DATA valuesIQ2XXS<>+32(SB)/1, $0x48
-DATA valuesIQ2XXS<>+33(SB)/1, $0x59
-DATA valuesIQ2XXS<>+34(SB)/1, $0x6b
-DATA valuesIQ2XXS<>+35(SB)/1, $0x40
-DATA valuesIQ2XXS<>+36(SB)/1, $0x38
-DATA valuesIQ2XXS<>+37(SB)/1, $0x27
-DATA valuesIQ2XXS<>+38(SB)/1, $0x15
-DATA valuesIQ2XXS<>+39(SB)/1, $0x40
-DATA valuesIQ2XXS<>+40(SB)/1, $0x48
-DATA valuesIQ2XXS<>+41(SB)/1, $0x59
-DATA valuesIQ2XXS<>+42(SB)/1, $0x6b
-DATA valuesIQ2XXS<>+43(SB)/1, $0x40
-DATA valuesIQ2XXS<>+44(SB)/1, $0x38
-DATA valuesIQ2XXS<>+45(SB)/1, $0x27
-DATA valuesIQ2XXS<>+46(SB)/1, $0x15
-DATA valuesIQ2XXS<>+47(SB)/1, $0x40
-DATA valuesIQ2XXS<>+48(SB)/1, $0x48
-DATA valuesIQ2XXS<>+49(SB)/1, $0x59
-DATA valuesIQ2XXS<>+50(SB)/1, $0x6b
-DATA valuesIQ2XXS<>+51(SB)/1, $0x40
-DATA valuesIQ2XXS<>+52(SB)/1, $0x38
-DATA valuesIQ2XXS<>+53(SB)/1, $0x27
-DATA valuesIQ2XXS<>+54(SB)/1, $0x15
-DATA valuesIQ2XXS<>+55(SB)/1, $0x40
-DATA valuesIQ2XXS<>+56(SB)/1, $0x48
-DATA valuesIQ2XXS<>+57(SB)/1, $0x59
-DATA valuesIQ2XXS<>+58(SB)/1, $0x6b
-DATA valuesIQ2XXS<>+59(SB)/1, $0x40
-DATA valuesIQ2XXS<>+60(SB)/1, $0x38
-DATA valuesIQ2XXS<>+61(SB)/1, $0x27
-DATA valuesIQ2XXS<>+62(SB)/1, $0x15
-DATA valuesIQ2XXS<>+63(SB)/1, $0x40
-GLOBL valuesIQ2XXS<>(SB), RODATA|NOPTR, $64
-
-DATA signedIQ2XXS<>+0(SB)/1, $0x08
-DATA signedIQ2XXS<>+1(SB)/1, $0x19
-DATA signedIQ2XXS<>+2(SB)/1, $0x2b
-DATA signedIQ2XXS<>+3(SB)/1, $0x00
-DATA signedIQ2XXS<>+4(SB)/1, $0xf8
-DATA signedIQ2XXS<>+5(SB)/1, $0xe7
-DATA signedIQ2XXS<>+6(SB)/1, $0xd5
-DATA signedIQ2XXS<>+7(SB)/1, $0x00
-DATA signedIQ2XXS<>+8(SB)/1, $0x08
-DATA signedIQ2XXS<>+9(SB)/1, $0x19
-DATA signedIQ2XXS<>+10(SB)/1, $0x2b
-DATA signedIQ2XXS<>+11(SB)/1, $0x00
-DATA signedIQ2XXS<>+12(SB)/1, $0xf8
-DATA signedIQ2XXS<>+13(SB)/1, $0xe7
-DATA signedIQ2XXS<>+14(SB)/1, $0xd5
-DATA signedIQ2XXS<>+15(SB)/1, $0x00
-DATA signedIQ2XXS<>+16(SB)/1, $0x08
-DATA signedIQ2XXS<>+17(SB)/1, $0x19
-DATA signedIQ2XXS<>+18(SB)/1, $0x2b
-DATA signedIQ2XXS<>+19(SB)/1, $0x00
-DATA signedIQ2XXS<>+20(SB)/1, $0xf8
-DATA signedIQ2XXS<>+21(SB)/1, $0xe7
-DATA signedIQ2XXS<>+22(SB)/1, $0xd5
-DATA signedIQ2XXS<>+23(SB)/1, $0x00
-DATA signedIQ2XXS<>+24(SB)/1, $0x08
-DATA signedIQ2XXS<>+25(SB)/1, $0x19
-DATA signedIQ2XXS<>+26(SB)/1, $0x2b
-DATA signedIQ2XXS<>+27(SB)/1, $0x00
-DATA signedIQ2XXS<>+28(SB)/1, $0xf8
-DATA signedIQ2XXS<>+29(SB)/1, $0xe7
-DATA signedIQ2XXS<>+30(SB)/1, $0xd5
-DATA signedIQ2XXS<>+31(SB)/1, $0x00
-DATA signedIQ2XXS<>+32(SB)/1, $0x08
-DATA signedIQ2XXS<>+33(SB)/1, $0x19
-DATA signedIQ2XXS<>+34(SB)/1, $0x2b
-DATA signedIQ2XXS<>+35(SB)/1, $0x00
-DATA signedIQ2XXS<>+36(SB)/1, $0xf8
-DATA signedIQ2XXS<>+37(SB)/1, $0xe7
-DATA signedIQ2XXS<>+38(SB)/1, $0xd5
-DATA signedIQ2XXS<>+39(SB)/1, $0x00
-DATA signedIQ2XXS<>+40(SB)/1, $0x08
-DATA signedIQ2XXS<>+41(SB)/1, $0x19
-DATA signedIQ2XXS<>+42(SB)/1, $0x2b
-DATA signedIQ2XXS<>+43(SB)/1, $0x00
-DATA signedIQ2XXS<>+44(SB)/1, $0xf8
-DATA signedIQ2XXS<>+45(SB)/1, $0xe7
-DATA signedIQ2XXS<>+46(SB)/1, $0xd5
-DATA signedIQ2XXS<>+47(SB)/1, $0x00
-DATA signedIQ2XXS<>+48(SB)/1, $0x08
-DATA signedIQ2XXS<>+49(SB)/1, $0x19
-DATA signedIQ2XXS<>+50(SB)/1, $0x2b
-DATA signedIQ2XXS<>+51(SB)/1, $0x00
-DATA signedIQ2XXS<>+52(SB)/1, $0xf8
-DATA signedIQ2XXS<>+53(SB)/1, $0xe7
-DATA signedIQ2XXS<>+54(SB)/1, $0xd5
-DATA signedIQ2XXS<>+55(SB)/1, $0x00
-DATA signedIQ2XXS<>+56(SB)/1, $0x08
-DATA signedIQ2XXS<>+57(SB)/1, $0x19
-DATA signedIQ2XXS<>+58(SB)/1, $0x2b
-DATA signedIQ2XXS<>+59(SB)/1, $0x00
-DATA signedIQ2XXS<>+60(SB)/1, $0xf8
-DATA signedIQ2XXS<>+61(SB)/1, $0xe7
-DATA signedIQ2XXS<>+62(SB)/1, $0xd5
-DATA signedIQ2XXS<>+63(SB)/1, $0x00
-GLOBL signedIQ2XXS<>(SB), RODATA|NOPTR, $64
-
-DATA valuesIQ2XS<>+0(SB)/1, $0x48
-DATA valuesIQ2XS<>+1(SB)/1, $0x59
-DATA valuesIQ2XS<>+2(SB)/1, $0x6b
-DATA valuesIQ2XS<>+3(SB)/1, $0x40
-DATA valuesIQ2XS<>+4(SB)/1, $0x38
-DATA valuesIQ2XS<>+5(SB)/1, $0x27
-DATA valuesIQ2XS<>+6(SB)/1, $0x15
-DATA valuesIQ2XS<>+7(SB)/1, $0x40
-DATA valuesIQ2XS<>+8(SB)/1, $0x48
-DATA valuesIQ2XS<>+9(SB)/1, $0x59
-DATA valuesIQ2XS<>+10(SB)/1, $0x6b
-DATA valuesIQ2XS<>+11(SB)/1, $0x40
-DATA valuesIQ2XS<>+12(SB)/1, $0x38
-DATA valuesIQ2XS<>+13(SB)/1, $0x27
-DATA valuesIQ2XS<>+14(SB)/1, $0x15
-DATA valuesIQ2XS<>+15(SB)/1, $0x40
-DATA valuesIQ2XS<>+16(SB)/1, $0x48
-DATA valuesIQ2XS<>+17(SB)/1, $0x59
-DATA valuesIQ2XS<>+18(SB)/1, $0x6b
-DATA valuesIQ2XS<>+19(SB)/1, $0x40
-DATA valuesIQ2XS<>+20(SB)/1, $0x38
-DATA valuesIQ2XS<>+21(SB)/1, $0x27
-DATA valuesIQ2XS<>+22(SB)/1, $0x15
-DATA valuesIQ2XS<>+23(SB)/1, $0x40
-DATA valuesIQ2XS<>+24(SB)/1, $0x48
-DATA valuesIQ2XS<>+25(SB)/1, $0x59
-DATA valuesIQ2XS<>+26(SB)/1, $0x6b
-DATA valuesIQ2XS<>+27(SB)/1, $0x40
-DATA valuesIQ2XS<>+28(SB)/1, $0x38
-DATA valuesIQ2XS<>+29(SB)/1, $0x27
-DATA valuesIQ2XS<>+30(SB)/1, $0x15
-DATA valuesIQ2XS<>+31(SB)/1, $0x40
-DATA valuesIQ2XS<>+32(SB)/1, $0x48
-DATA valuesIQ2XS<>+33(SB)/1, $0x59
-DATA valuesIQ2XS<>+34(SB)/1, $0x6b
-DATA valuesIQ2XS<>+35(SB)/1, $0x40
-DATA valuesIQ2XS<>+36(SB)/1, $0x38
-DATA valuesIQ2XS<>+37(SB)/1, $0x27
-DATA valuesIQ2XS<>+38(SB)/1, $0x15
-DATA valuesIQ2XS<>+39(SB)/1, $0x40
-DATA valuesIQ2XS<>+40(SB)/1, $0x48
-DATA valuesIQ2XS<>+41(SB)/1, $0x59
-DATA valuesIQ2XS<>+42(SB)/1, $0x6b
-DATA valuesIQ2XS<>+43(SB)/1, $0x40
-DATA valuesIQ2XS<>+44(SB)/1, $0x38
-DATA valuesIQ2XS<>+45(SB)/1, $0x27
-DATA valuesIQ2XS<>+46(SB)/1, $0x15
-DATA valuesIQ2XS<>+47(SB)/1, $0x40
-DATA valuesIQ2XS<>+48(SB)/1, $0x48
-DATA valuesIQ2XS<>+49(SB)/1, $0x59
-DATA valuesIQ2XS<>+50(SB)/1, $0x6b
-DATA valuesIQ2XS<>+51(SB)/1, $0x40
-DATA valuesIQ2XS<>+52(SB)/1, $0x38
-DATA valuesIQ2XS<>+53(SB)/1, $0x27
-DATA valuesIQ2XS<>+54(SB)/1, $0x15
-DATA valuesIQ2XS<>+55(SB)/1, $0x40
-DATA valuesIQ2XS<>+56(SB)/1, $0x48
-DATA valuesIQ2XS<>+57(SB)/1, $0x59
-DATA valuesIQ2XS<>+58(SB)/1, $0x6b
-DATA valuesIQ2XS<>+59(SB)/1, $0x40
-DATA valuesIQ2XS<>+60(SB)/1, $0x38
-DATA valuesIQ2XS<>+61(SB)/1, $0x27
-DATA valuesIQ2XS<>+62(SB)/1, $0x15
-DATA valuesIQ2XS<>+63(SB)/1, $0x40
-GLOBL valuesIQ2XS<>(SB), RODATA|NOPTR, $64
-
-DATA signedIQ2XS<>+0(SB)/1, $0x08
-DATA signedIQ2XS<>+1(SB)/1, $0x19
-DATA signedIQ2XS<>+2(SB)/1, $0x2b
-DATA signedIQ2XS<>+3(SB)/1, $0x00
-DATA signedIQ2XS<>+4(SB)/1, $0xf8
-DATA signedIQ2XS<>+5(SB)/1, $0xe7
-DATA signedIQ2XS<>+6(SB)/1, $0xd5
-DATA signedIQ2XS<>+7(SB)/1, $0x00
-DATA signedIQ2XS<>+8(SB)/1, $0x08
-DATA signedIQ2XS<>+9(SB)/1, $0x19
-DATA signedIQ2XS<>+10(SB)/1, $0x2b
-DATA signedIQ2XS<>+11(SB)/1, $0x00
-DATA signedIQ2XS<>+12(SB)/1, $0xf8
-DATA signedIQ2XS<>+13(SB)/1, $0xe7
-DATA signedIQ2XS<>+14(SB)/1, $0xd5
-DATA signedIQ2XS<>+15(SB)/1, $0x00
-DATA signedIQ2XS<>+16(SB)/1, $0x08
-DATA signedIQ2XS<>+17(SB)/1, $0x19
-DATA signedIQ2XS<>+18(SB)/1, $0x2b
-DATA signedIQ2XS<>+19(SB)/1, $0x00
-DATA signedIQ2XS<>+20(SB)/1, $0xf8
-DATA signedIQ2XS<>+21(SB)/1, $0xe7
-DATA signedIQ2XS<>+22(SB)/1, $0xd5
-DATA signedIQ2XS<>+23(SB)/1, $0x00
-DATA signedIQ2XS<>+24(SB)/1, $0x08
-DATA signedIQ2XS<>+25(SB)/1, $0x19
-DATA signedIQ2XS<>+26(SB)/1, $0x2b
-DATA signedIQ2XS<>+27(SB)/1, $0x00
-DATA signedIQ2XS<>+28(SB)/1, $0xf8
-DATA signedIQ2XS<>+29(SB)/1, $0xe7
-DATA signedIQ2XS<>+30(SB)/1, $0xd5
-DATA signedIQ2XS<>+31(SB)/1, $0x00
-DATA signedIQ2XS<>+32(SB)/1, $0x08
-DATA signedIQ2XS<>+33(SB)/1, $0x19
-DATA signedIQ2XS<>+34(SB)/1, $0x2b
-DATA signedIQ2XS<>+35(SB)/1, $0x00
-DATA signedIQ2XS<>+36(SB)/1, $0xf8
-DATA signedIQ2XS<>+37(SB)/1, $0xe7
-DATA signedIQ2XS<>+38(SB)/1, $0xd5
-DATA signedIQ2XS<>+39(SB)/1, $0x00
-DATA signedIQ2XS<>+40(SB)/1, $0x08
-DATA signedIQ2XS<>+41(SB)/1, $0x19
-DATA signedIQ2XS<>+42(SB)/1, $0x2b
-DATA signedIQ2XS<>+43(SB)/1, $0x00
-DATA signedIQ2XS<>+44(SB)/1, $0xf8
-DATA signedIQ2XS<>+45(SB)/1, $0xe7
-DATA signedIQ2XS<>+46(SB)/1, $0xd5
-DATA signedIQ2XS<>+47(SB)/1, $0x00
-DATA signedIQ2XS<>+48(SB)/1, $0x08
-DATA signedIQ2XS<>+49(SB)/1, $0x19
-DATA signedIQ2XS<>+50(SB)/1, $0x2b
-DATA signedIQ2XS<>+51(SB)/1, $0x00
-DATA signedIQ2XS<>+52(SB)/1, $0xf8
-DATA signedIQ2XS<>+53(SB)/1, $0xe7
-DATA signedIQ2XS<>+54(SB)/1, $0xd5
-DATA signedIQ2XS<>+55(SB)/1, $0x00
-DATA signedIQ2XS<>+56(SB)/1, $0x08
-DATA signedIQ2XS<>+57(SB)/1, $0x19
-DATA signedIQ2XS<>+58(SB)/1, $0x2b
-DATA signedIQ2XS<>+59(SB)/1, $0x00
-DATA signedIQ2XS<>+60(SB)/1, $0xf8
-DATA signedIQ2XS<>+61(SB)/1, $0xe7
-DATA signedIQ2XS<>+62(SB)/1, $0xd5
-DATA signedIQ2XS<>+63(SB)/1, $0x00
-GLOBL signedIQ2XS<>(SB), RODATA|NOPTR, $64
-
-DATA valuesIQ3XXS<>+0(SB)/1, $0x44
-DATA valuesIQ3XXS<>+1(SB)/1, $0x4c
-DATA valuesIQ3XXS<>+2(SB)/1, $0x54
-DATA valuesIQ3XXS<>+3(SB)/1, $0x5c
-DATA valuesIQ3XXS<>+4(SB)/1, $0x64
-DATA valuesIQ3XXS<>+5(SB)/1, $0x6c
-DATA valuesIQ3XXS<>+6(SB)/1, $0x74
-DATA valuesIQ3XXS<>+7(SB)/1, $0x7e
-DATA valuesIQ3XXS<>+8(SB)/1, $0x3c
-DATA valuesIQ3XXS<>+9(SB)/1, $0x34
-DATA valuesIQ3XXS<>+10(SB)/1, $0x2c
-DATA valuesIQ3XXS<>+11(SB)/1, $0x24
-DATA valuesIQ3XXS<>+12(SB)/1, $0x1c
-DATA valuesIQ3XXS<>+13(SB)/1, $0x14
-DATA valuesIQ3XXS<>+14(SB)/1, $0x0c
-DATA valuesIQ3XXS<>+15(SB)/1, $0x02
-DATA valuesIQ3XXS<>+16(SB)/1, $0x44
-DATA valuesIQ3XXS<>+17(SB)/1, $0x4c
-DATA valuesIQ3XXS<>+18(SB)/1, $0x54
-DATA valuesIQ3XXS<>+19(SB)/1, $0x5c
-DATA valuesIQ3XXS<>+20(SB)/1, $0x64
-DATA valuesIQ3XXS<>+21(SB)/1, $0x6c
-DATA valuesIQ3XXS<>+22(SB)/1, $0x74
-DATA valuesIQ3XXS<>+23(SB)/1, $0x7e
-DATA valuesIQ3XXS<>+24(SB)/1, $0x3c
-DATA valuesIQ3XXS<>+25(SB)/1, $0x34
-DATA valuesIQ3XXS<>+26(SB)/1, $0x2c
-DATA valuesIQ3XXS<>+27(SB)/1, $0x24
-DATA valuesIQ3XXS<>+28(SB)/1, $0x1c
-DATA valuesIQ3XXS<>+29(SB)/1, $0x14
-DATA valuesIQ3XXS<>+30(SB)/1, $0x0c
-DATA valuesIQ3XXS<>+31(SB)/1, $0x02
-DATA valuesIQ3XXS<>+32(SB)/1, $0x44
-DATA valuesIQ3XXS<>+33(SB)/1, $0x4c
-DATA valuesIQ3XXS<>+34(SB)/1, $0x54
-DATA valuesIQ3XXS<>+35(SB)/1, $0x5c
-DATA valuesIQ3XXS<>+36(SB)/1, $0x64
-DATA valuesIQ3XXS<>+37(SB)/1, $0x6c
-DATA valuesIQ3XXS<>+38(SB)/1, $0x74
-DATA valuesIQ3XXS<>+39(SB)/1, $0x7e
-DATA valuesIQ3XXS<>+40(SB)/1, $0x3c
-DATA valuesIQ3XXS<>+41(SB)/1, $0x34
-DATA valuesIQ3XXS<>+42(SB)/1, $0x2c
-DATA valuesIQ3XXS<>+43(SB)/1, $0x24
-DATA valuesIQ3XXS<>+44(SB)/1, $0x1c
-DATA valuesIQ3XXS<>+45(SB)/1, $0x14
-DATA valuesIQ3XXS<>+46(SB)/1, $0x0c
-DATA valuesIQ3XXS<>+47(SB)/1, $0x02
-DATA valuesIQ3XXS<>+48(SB)/1, $0x44
-DATA valuesIQ3XXS<>+49(SB)/1, $0x4c
-DATA valuesIQ3XXS<>+50(SB)/1, $0x54
-DATA valuesIQ3XXS<>+51(SB)/1, $0x5c
-DATA valuesIQ3XXS<>+52(SB)/1, $0x64
-DATA valuesIQ3XXS<>+53(SB)/1, $0x6c
-DATA valuesIQ3XXS<>+54(SB)/1, $0x74
-DATA valuesIQ3XXS<>+55(SB)/1, $0x7e
-DATA valuesIQ3XXS<>+56(SB)/1, $0x3c
-DATA valuesIQ3XXS<>+57(SB)/1, $0x34
-DATA valuesIQ3XXS<>+58(SB)/1, $0x2c
-DATA valuesIQ3XXS<>+59(SB)/1, $0x24
-DATA valuesIQ3XXS<>+60(SB)/1, $0x1c
-DATA valuesIQ3XXS<>+61(SB)/1, $0x14
-DATA valuesIQ3XXS<>+62(SB)/1, $0x0c
-DATA valuesIQ3XXS<>+63(SB)/1, $0x02
-GLOBL valuesIQ3XXS<>(SB), RODATA|NOPTR, $64
-
-DATA signedIQ3XXS<>+0(SB)/1, $0x04
-DATA signedIQ3XXS<>+1(SB)/1, $0x0c
-DATA signedIQ3XXS<>+2(SB)/1, $0x14
-DATA signedIQ3XXS<>+3(SB)/1, $0x1c
-DATA signedIQ3XXS<>+4(SB)/1, $0x24
-DATA signedIQ3XXS<>+5(SB)/1, $0x2c
-DATA signedIQ3XXS<>+6(SB)/1, $0x34
-DATA signedIQ3XXS<>+7(SB)/1, $0x3e
-DATA signedIQ3XXS<>+8(SB)/1, $0xfc
-DATA signedIQ3XXS<>+9(SB)/1, $0xf4
-DATA signedIQ3XXS<>+10(SB)/1, $0xec
-DATA signedIQ3XXS<>+11(SB)/1, $0xe4
-DATA signedIQ3XXS<>+12(SB)/1, $0xdc
-DATA signedIQ3XXS<>+13(SB)/1, $0xd4
-DATA signedIQ3XXS<>+14(SB)/1, $0xcc
-DATA signedIQ3XXS<>+15(SB)/1, $0xc2
-DATA signedIQ3XXS<>+16(SB)/1, $0x04
-DATA signedIQ3XXS<>+17(SB)/1, $0x0c
-DATA signedIQ3XXS<>+18(SB)/1, $0x14
-DATA signedIQ3XXS<>+19(SB)/1, $0x1c
-DATA signedIQ3XXS<>+20(SB)/1, $0x24
-DATA signedIQ3XXS<>+21(SB)/1, $0x2c
-DATA signedIQ3XXS<>+22(SB)/1, $0x34
-DATA signedIQ3XXS<>+23(SB)/1, $0x3e
-DATA signedIQ3XXS<>+24(SB)/1, $0xfc
-DATA signedIQ3XXS<>+25(SB)/1, $0xf4
-DATA signedIQ3XXS<>+26(SB)/1, $0xec
-DATA signedIQ3XXS<>+27(SB)/1, $0xe4
-DATA signedIQ3XXS<>+28(SB)/1, $0xdc
-DATA signedIQ3XXS<>+29(SB)/1, $0xd4
-DATA signedIQ3XXS<>+30(SB)/1, $0xcc
-DATA signedIQ3XXS<>+31(SB)/1, $0xc2
-DATA signedIQ3XXS<>+32(SB)/1, $0x04
-DATA signedIQ3XXS<>+33(SB)/1, $0x0c
-DATA signedIQ3XXS<>+34(SB)/1, $0x14
-DATA signedIQ3XXS<>+35(SB)/1, $0x1c
-DATA signedIQ3XXS<>+36(SB)/1, $0x24
-DATA signedIQ3XXS<>+37(SB)/1, $0x2c
-DATA signedIQ3XXS<>+38(SB)/1, $0x34
-DATA signedIQ3XXS<>+39(SB)/1, $0x3e
-DATA signedIQ3XXS<>+40(SB)/1, $0xfc
-DATA signedIQ3XXS<>+41(SB)/1, $0xf4
-DATA signedIQ3XXS<>+42(SB)/1, $0xec
-DATA signedIQ3XXS<>+43(SB)/1, $0xe4
-DATA signedIQ3XXS<>+44(SB)/1, $0xdc
-DATA signedIQ3XXS<>+45(SB)/1, $0xd4
-DATA signedIQ3XXS<>+46(SB)/1, $0xcc
-DATA signedIQ3XXS<>+47(SB)/1, $0xc2
-DATA signedIQ3XXS<>+48(SB)/1, $0x04
-DATA signedIQ3XXS<>+49(SB)/1, $0x0c
-DATA signedIQ3XXS<>+50(SB)/1, $0x14
-DATA signedIQ3XXS<>+51(SB)/1, $0x1c
-DATA signedIQ3XXS<>+52(SB)/1, $0x24
-DATA signedIQ3XXS<>+53(SB)/1, $0x2c
-DATA signedIQ3XXS<>+54(SB)/1, $0x34
-DATA signedIQ3XXS<>+55(SB)/1, $0x3e
-DATA signedIQ3XXS<>+56(SB)/1, $0xfc
-DATA signedIQ3XXS<>+57(SB)/1, $0xf4
-DATA signedIQ3XXS<>+58(SB)/1, $0xec
-DATA signedIQ3XXS<>+59(SB)/1, $0xe4
-DATA signedIQ3XXS<>+60(SB)/1, $0xdc
-DATA signedIQ3XXS<>+61(SB)/1, $0xd4
-DATA signedIQ3XXS<>+62(SB)/1, $0xcc
-DATA signedIQ3XXS<>+63(SB)/1, $0xc2
-GLOBL signedIQ3XXS<>(SB), RODATA|NOPTR, $64
-
-DATA valuesIQ1S<>+0(SB)/1, $0x39
-DATA valuesIQ1S<>+1(SB)/1, $0x41
-DATA valuesIQ1S<>+2(SB)/1, $0x49
-DATA valuesIQ1S<>+3(SB)/1, $0x40
-DATA valuesIQ1S<>+4(SB)/1, $0x37
-DATA valuesIQ1S<>+5(SB)/1, $0x3f
-DATA valuesIQ1S<>+6(SB)/1, $0x47
-DATA valuesIQ1S<>+7(SB)/1, $0x40
-DATA valuesIQ1S<>+8(SB)/1, $0x39
-DATA valuesIQ1S<>+9(SB)/1, $0x41
-DATA valuesIQ1S<>+10(SB)/1, $0x49
-DATA valuesIQ1S<>+11(SB)/1, $0x40
-DATA valuesIQ1S<>+12(SB)/1, $0x37
-DATA valuesIQ1S<>+13(SB)/1, $0x3f
-DATA valuesIQ1S<>+14(SB)/1, $0x47
-DATA valuesIQ1S<>+15(SB)/1, $0x40
-DATA valuesIQ1S<>+16(SB)/1, $0x39
-DATA valuesIQ1S<>+17(SB)/1, $0x41
-DATA valuesIQ1S<>+18(SB)/1, $0x49
-DATA valuesIQ1S<>+19(SB)/1, $0x40
-DATA valuesIQ1S<>+20(SB)/1, $0x37
-DATA valuesIQ1S<>+21(SB)/1, $0x3f
-DATA valuesIQ1S<>+22(SB)/1, $0x47
-DATA valuesIQ1S<>+23(SB)/1, $0x40
-DATA valuesIQ1S<>+24(SB)/1, $0x39
-DATA valuesIQ1S<>+25(SB)/1, $0x41
-DATA valuesIQ1S<>+26(SB)/1, $0x49
-DATA valuesIQ1S<>+27(SB)/1, $0x40
-DATA valuesIQ1S<>+28(SB)/1, $0x37
-DATA valuesIQ1S<>+29(SB)/1, $0x3f
-DATA valuesIQ1S<>+30(SB)/1, $0x47
-DATA valuesIQ1S<>+31(SB)/1, $0x40
-DATA valuesIQ1S<>+32(SB)/1, $0x39
-DATA valuesIQ1S<>+33(SB)/1, $0x41
-DATA valuesIQ1S<>+34(SB)/1, $0x49
-DATA valuesIQ1S<>+35(SB)/1, $0x40
-DATA valuesIQ1S<>+36(SB)/1, $0x37
-DATA valuesIQ1S<>+37(SB)/1, $0x3f
-DATA valuesIQ1S<>+38(SB)/1, $0x47
-DATA valuesIQ1S<>+39(SB)/1, $0x40
-DATA valuesIQ1S<>+40(SB)/1, $0x39
-DATA valuesIQ1S<>+41(SB)/1, $0x41
-DATA valuesIQ1S<>+42(SB)/1, $0x49
-DATA valuesIQ1S<>+43(SB)/1, $0x40
-DATA valuesIQ1S<>+44(SB)/1, $0x37
-DATA valuesIQ1S<>+45(SB)/1, $0x3f
-DATA valuesIQ1S<>+46(SB)/1, $0x47
-DATA valuesIQ1S<>+47(SB)/1, $0x40
-DATA valuesIQ1S<>+48(SB)/1, $0x39
-DATA valuesIQ1S<>+49(SB)/1, $0x41
-DATA valuesIQ1S<>+50(SB)/1, $0x49
-DATA valuesIQ1S<>+51(SB)/1, $0x40
-DATA valuesIQ1S<>+52(SB)/1, $0x37
-DATA valuesIQ1S<>+53(SB)/1, $0x3f
-DATA valuesIQ1S<>+54(SB)/1, $0x47
-DATA valuesIQ1S<>+55(SB)/1, $0x40
-DATA valuesIQ1S<>+56(SB)/1, $0x39
-DATA valuesIQ1S<>+57(SB)/1, $0x41
-DATA valuesIQ1S<>+58(SB)/1, $0x49
-DATA valuesIQ1S<>+59(SB)/1, $0x40
-DATA valuesIQ1S<>+60(SB)/1, $0x37
-DATA valuesIQ1S<>+61(SB)/1, $0x3f
-DATA valuesIQ1S<>+62(SB)/1, $0x47
-DATA valuesIQ1S<>+63(SB)/1, $0x40
-GLOBL valuesIQ1S<>(SB), RODATA|NOPTR, $64
-
-DATA signedIQ1S<>+0(SB)/1, $0xf9
-DATA signedIQ1S<>+1(SB)/1, $0x01
-DATA signedIQ1S<>+2(SB)/1, $0x09
-DATA signedIQ1S<>+3(SB)/1, $0x00
-DATA signedIQ1S<>+4(SB)/1, $0xf7
-DATA signedIQ1S<>+5(SB)/1, $0xff
-DATA signedIQ1S<>+6(SB)/1, $0x07
-DATA signedIQ1S<>+7(SB)/1, $0x00
-DATA signedIQ1S<>+8(SB)/1, $0xf9
-DATA signedIQ1S<>+9(SB)/1, $0x01
-DATA signedIQ1S<>+10(SB)/1, $0x09
-DATA signedIQ1S<>+11(SB)/1, $0x00
-DATA signedIQ1S<>+12(SB)/1, $0xf7
-DATA signedIQ1S<>+13(SB)/1, $0xff
-DATA signedIQ1S<>+14(SB)/1, $0x07
-DATA signedIQ1S<>+15(SB)/1, $0x00
-DATA signedIQ1S<>+16(SB)/1, $0xf9
-DATA signedIQ1S<>+17(SB)/1, $0x01
-DATA signedIQ1S<>+18(SB)/1, $0x09
-DATA signedIQ1S<>+19(SB)/1, $0x00
-DATA signedIQ1S<>+20(SB)/1, $0xf7
-DATA signedIQ1S<>+21(SB)/1, $0xff
-DATA signedIQ1S<>+22(SB)/1, $0x07
-DATA signedIQ1S<>+23(SB)/1, $0x00
-DATA signedIQ1S<>+24(SB)/1, $0xf9
-DATA signedIQ1S<>+25(SB)/1, $0x01
-DATA signedIQ1S<>+26(SB)/1, $0x09
-DATA signedIQ1S<>+27(SB)/1, $0x00
-DATA signedIQ1S<>+28(SB)/1, $0xf7
-DATA signedIQ1S<>+29(SB)/1, $0xff
-DATA signedIQ1S<>+30(SB)/1, $0x07
-DATA signedIQ1S<>+31(SB)/1, $0x00
-DATA signedIQ1S<>+32(SB)/1, $0xf9
-DATA signedIQ1S<>+33(SB)/1, $0x01
-DATA signedIQ1S<>+34(SB)/1, $0x09
-DATA signedIQ1S<>+35(SB)/1, $0x00
-DATA signedIQ1S<>+36(SB)/1, $0xf7
-DATA signedIQ1S<>+37(SB)/1, $0xff
-DATA signedIQ1S<>+38(SB)/1, $0x07
-DATA signedIQ1S<>+39(SB)/1, $0x00
-DATA signedIQ1S<>+40(SB)/1, $0xf9
-DATA signedIQ1S<>+41(SB)/1, $0x01
-DATA signedIQ1S<>+42(SB)/1, $0x09
-DATA signedIQ1S<>+43(SB)/1, $0x00
-DATA signedIQ1S<>+44(SB)/1, $0xf7
-DATA signedIQ1S<>+45(SB)/1, $0xff
-DATA signedIQ1S<>+46(SB)/1, $0x07
-DATA signedIQ1S<>+47(SB)/1, $0x00
-DATA signedIQ1S<>+48(SB)/1, $0xf9
-DATA signedIQ1S<>+49(SB)/1, $0x01
-DATA signedIQ1S<>+50(SB)/1, $0x09
-DATA signedIQ1S<>+51(SB)/1, $0x00
-DATA signedIQ1S<>+52(SB)/1, $0xf7
-DATA signedIQ1S<>+53(SB)/1, $0xff
-DATA signedIQ1S<>+54(SB)/1, $0x07
-DATA signedIQ1S<>+55(SB)/1, $0x00
-DATA signedIQ1S<>+56(SB)/1, $0xf9
-DATA signedIQ1S<>+57(SB)/1, $0x01
-DATA signedIQ1S<>+58(SB)/1, $0x09
-DATA signedIQ1S<>+59(SB)/1, $0x00
-DATA signedIQ1S<>+60(SB)/1, $0xf7
-DATA signedIQ1S<>+61(SB)/1, $0xff
-DATA signedIQ1S<>+62(SB)/1, $0x07
-DATA signedIQ1S<>+63(SB)/1, $0x00
-GLOBL signedIQ1S<>(SB), RODATA|NOPTR, $64
-
-DATA valuesIQ4NL<>+0(SB)/1, $0x01
-DATA valuesIQ4NL<>+1(SB)/1, $0x18
-DATA valuesIQ4NL<>+2(SB)/1, $0x2d
-DATA valuesIQ4NL<>+3(SB)/1, $0x3f
-DATA valuesIQ4NL<>+4(SB)/1, $0x4f
-DATA valuesIQ4NL<>+5(SB)/1, $0x5d
-DATA valuesIQ4NL<>+6(SB)/1, $0x6a
-DATA valuesIQ4NL<>+7(SB)/1, $0x76
-DATA valuesIQ4NL<>+8(SB)/1, $0x81
-DATA valuesIQ4NL<>+9(SB)/1, $0x8d
-DATA valuesIQ4NL<>+10(SB)/1, $0x99
-DATA valuesIQ4NL<>+11(SB)/1, $0xa6
-DATA valuesIQ4NL<>+12(SB)/1, $0xb5
-DATA valuesIQ4NL<>+13(SB)/1, $0xc5
-DATA valuesIQ4NL<>+14(SB)/1, $0xd9
-DATA valuesIQ4NL<>+15(SB)/1, $0xf1
-DATA valuesIQ4NL<>+16(SB)/1, $0x01
-DATA valuesIQ4NL<>+17(SB)/1, $0x18
-DATA valuesIQ4NL<>+18(SB)/1, $0x2d
-DATA valuesIQ4NL<>+19(SB)/1, $0x3f
-DATA valuesIQ4NL<>+20(SB)/1, $0x4f
-DATA valuesIQ4NL<>+21(SB)/1, $0x5d
-DATA valuesIQ4NL<>+22(SB)/1, $0x6a
-DATA valuesIQ4NL<>+23(SB)/1, $0x76
-DATA valuesIQ4NL<>+24(SB)/1, $0x81
-DATA valuesIQ4NL<>+25(SB)/1, $0x8d
-DATA valuesIQ4NL<>+26(SB)/1, $0x99
-DATA valuesIQ4NL<>+27(SB)/1, $0xa6
-DATA valuesIQ4NL<>+28(SB)/1, $0xb5
-DATA valuesIQ4NL<>+29(SB)/1, $0xc5
-DATA valuesIQ4NL<>+30(SB)/1, $0xd9
-DATA valuesIQ4NL<>+31(SB)/1, $0xf1
-DATA valuesIQ4NL<>+32(SB)/1, $0x01
-DATA valuesIQ4NL<>+33(SB)/1, $0x18
-DATA valuesIQ4NL<>+34(SB)/1, $0x2d
-DATA valuesIQ4NL<>+35(SB)/1, $0x3f
-DATA valuesIQ4NL<>+36(SB)/1, $0x4f
-DATA valuesIQ4NL<>+37(SB)/1, $0x5d
-DATA valuesIQ4NL<>+38(SB)/1, $0x6a
-DATA valuesIQ4NL<>+39(SB)/1, $0x76
-DATA valuesIQ4NL<>+40(SB)/1, $0x81
-DATA valuesIQ4NL<>+41(SB)/1, $0x8d
-DATA valuesIQ4NL<>+42(SB)/1, $0x99
-DATA valuesIQ4NL<>+43(SB)/1, $0xa6
-DATA valuesIQ4NL<>+44(SB)/1, $0xb5
-DATA valuesIQ4NL<>+45(SB)/1, $0xc5
-DATA valuesIQ4NL<>+46(SB)/1, $0xd9
-DATA valuesIQ4NL<>+47(SB)/1, $0xf1
-DATA valuesIQ4NL<>+48(SB)/1, $0x01
-DATA valuesIQ4NL<>+49(SB)/1, $0x18
-DATA valuesIQ4NL<>+50(SB)/1, $0x2d
-DATA valuesIQ4NL<>+51(SB)/1, $0x3f
-DATA valuesIQ4NL<>+52(SB)/1, $0x4f
-DATA valuesIQ4NL<>+53(SB)/1, $0x5d
-DATA valuesIQ4NL<>+54(SB)/1, $0x6a
-DATA valuesIQ4NL<>+55(SB)/1, $0x76
-DATA valuesIQ4NL<>+56(SB)/1, $0x81
-DATA valuesIQ4NL<>+57(SB)/1, $0x8d
-DATA valuesIQ4NL<>+58(SB)/1, $0x99
-DATA valuesIQ4NL<>+59(SB)/1, $0xa6
-DATA valuesIQ4NL<>+60(SB)/1, $0xb5
-DATA valuesIQ4NL<>+61(SB)/1, $0xc5
-DATA valuesIQ4NL<>+62(SB)/1, $0xd9
-DATA valuesIQ4NL<>+63(SB)/1, $0xf1
-GLOBL valuesIQ4NL<>(SB), RODATA|NOPTR, $64
-
-DATA signedIQ4NL<>+0(SB)/1, $0x81
-DATA signedIQ4NL<>+1(SB)/1, $0x98
-DATA signedIQ4NL<>+2(SB)/1, $0xad
-DATA signedIQ4NL<>+3(SB)/1, $0xbf
-DATA signedIQ4NL<>+4(SB)/1, $0xcf
-DATA signedIQ4NL<>+5(SB)/1, $0xdd
-DATA signedIQ4NL<>+6(SB)/1, $0xea
-DATA signedIQ4NL<>+7(SB)/1, $0xf6
-DATA signedIQ4NL<>+8(SB)/1, $0x01
-DATA signedIQ4NL<>+9(SB)/1, $0x0d
-DATA signedIQ4NL<>+10(SB)/1, $0x19
-DATA signedIQ4NL<>+11(SB)/1, $0x26
-DATA signedIQ4NL<>+12(SB)/1, $0x35
-DATA signedIQ4NL<>+13(SB)/1, $0x45
-DATA signedIQ4NL<>+14(SB)/1, $0x59
-DATA signedIQ4NL<>+15(SB)/1, $0x71
-DATA signedIQ4NL<>+16(SB)/1, $0x81
-DATA signedIQ4NL<>+17(SB)/1, $0x98
-DATA signedIQ4NL<>+18(SB)/1, $0xad
-DATA signedIQ4NL<>+19(SB)/1, $0xbf
-DATA signedIQ4NL<>+20(SB)/1, $0xcf
-DATA signedIQ4NL<>+21(SB)/1, $0xdd
-DATA signedIQ4NL<>+22(SB)/1, $0xea
-DATA signedIQ4NL<>+23(SB)/1, $0xf6
-DATA signedIQ4NL<>+24(SB)/1, $0x01
-DATA signedIQ4NL<>+25(SB)/1, $0x0d
-DATA signedIQ4NL<>+26(SB)/1, $0x19
-DATA signedIQ4NL<>+27(SB)/1, $0x26
-DATA signedIQ4NL<>+28(SB)/1, $0x35
-DATA signedIQ4NL<>+29(SB)/1, $0x45
-DATA signedIQ4NL<>+30(SB)/1, $0x59
-DATA signedIQ4NL<>+31(SB)/1, $0x71
-DATA signedIQ4NL<>+32(SB)/1, $0x81
-DATA signedIQ4NL<>+33(SB)/1, $0x98
-DATA signedIQ4NL<>+34(SB)/1, $0xad
-DATA signedIQ4NL<>+35(SB)/1, $0xbf
-DATA signedIQ4NL<>+36(SB)/1, $0xcf
-DATA signedIQ4NL<>+37(SB)/1, $0xdd
-DATA signedIQ4NL<>+38(SB)/1, $0xea
-DATA signedIQ4NL<>+39(SB)/1, $0xf6
-DATA signedIQ4NL<>+40(SB)/1, $0x01
-DATA signedIQ4NL<>+41(SB)/1, $0x0d
-DATA signedIQ4NL<>+42(SB)/1, $0x19
-DATA signedIQ4NL<>+43(SB)/1, $0x26
-DATA signedIQ4NL<>+44(SB)/1, $0x35
-DATA signedIQ4NL<>+45(SB)/1, $0x45
-DATA signedIQ4NL<>+46(SB)/1, $0x59
-DATA signedIQ4NL<>+47(SB)/1, $0x71
-DATA signedIQ4NL<>+48(SB)/1, $0x81
-DATA signedIQ4NL<>+49(SB)/1, $0x98
-DATA signedIQ4NL<>+50(SB)/1, $0xad
-DATA signedIQ4NL<>+51(SB)/1, $0xbf
-DATA signedIQ4NL<>+52(SB)/1, $0xcf
-DATA signedIQ4NL<>+53(SB)/1, $0xdd
-DATA signedIQ4NL<>+54(SB)/1, $0xea
-DATA signedIQ4NL<>+55(SB)/1, $0xf6
-DATA signedIQ4NL<>+56(SB)/1, $0x01
-DATA signedIQ4NL<>+57(SB)/1, $0x0d
-DATA signedIQ4NL<>+58(SB)/1, $0x19
-DATA signedIQ4NL<>+59(SB)/1, $0x26
-DATA signedIQ4NL<>+60(SB)/1, $0x35
-DATA signedIQ4NL<>+61(SB)/1, $0x45
-DATA signedIQ4NL<>+62(SB)/1, $0x59
-DATA signedIQ4NL<>+63(SB)/1, $0x71
-GLOBL signedIQ4NL<>(SB), RODATA|NOPTR, $64
-
-DATA valuesIQ3S<>+0(SB)/1, $0x41
-DATA valuesIQ3S<>+1(SB)/1, $0x43
-DATA valuesIQ3S<>+2(SB)/1, $0x45
-DATA valuesIQ3S<>+3(SB)/1, $0x47
-DATA valuesIQ3S<>+4(SB)/1, $0x49
-DATA valuesIQ3S<>+5(SB)/1, $0x4b
-DATA valuesIQ3S<>+6(SB)/1, $0x4d
-DATA valuesIQ3S<>+7(SB)/1, $0x4f
-DATA valuesIQ3S<>+8(SB)/1, $0x3f
-DATA valuesIQ3S<>+9(SB)/1, $0x3d
-DATA valuesIQ3S<>+10(SB)/1, $0x3b
-DATA valuesIQ3S<>+11(SB)/1, $0x39
-DATA valuesIQ3S<>+12(SB)/1, $0x37
-DATA valuesIQ3S<>+13(SB)/1, $0x35
-DATA valuesIQ3S<>+14(SB)/1, $0x33
-DATA valuesIQ3S<>+15(SB)/1, $0x31
-DATA valuesIQ3S<>+16(SB)/1, $0x41
-DATA valuesIQ3S<>+17(SB)/1, $0x43
-DATA valuesIQ3S<>+18(SB)/1, $0x45
-DATA valuesIQ3S<>+19(SB)/1, $0x47
-DATA valuesIQ3S<>+20(SB)/1, $0x49
-DATA valuesIQ3S<>+21(SB)/1, $0x4b
-DATA valuesIQ3S<>+22(SB)/1, $0x4d
-DATA valuesIQ3S<>+23(SB)/1, $0x4f
-DATA valuesIQ3S<>+24(SB)/1, $0x3f
-DATA valuesIQ3S<>+25(SB)/1, $0x3d
-DATA valuesIQ3S<>+26(SB)/1, $0x3b
-DATA valuesIQ3S<>+27(SB)/1, $0x39
-DATA valuesIQ3S<>+28(SB)/1, $0x37
-DATA valuesIQ3S<>+29(SB)/1, $0x35
-DATA valuesIQ3S<>+30(SB)/1, $0x33
-DATA valuesIQ3S<>+31(SB)/1, $0x31
-DATA valuesIQ3S<>+32(SB)/1, $0x41
-DATA valuesIQ3S<>+33(SB)/1, $0x43
-DATA valuesIQ3S<>+34(SB)/1, $0x45
-DATA valuesIQ3S<>+35(SB)/1, $0x47
-DATA valuesIQ3S<>+36(SB)/1, $0x49
-DATA valuesIQ3S<>+37(SB)/1, $0x4b
-DATA valuesIQ3S<>+38(SB)/1, $0x4d
-DATA valuesIQ3S<>+39(SB)/1, $0x4f
-DATA valuesIQ3S<>+40(SB)/1, $0x3f
-DATA valuesIQ3S<>+41(SB)/1, $0x3d
-DATA valuesIQ3S<>+42(SB)/1, $0x3b
-DATA valuesIQ3S<>+43(SB)/1, $0x39
-DATA valuesIQ3S<>+44(SB)/1, $0x37
-DATA valuesIQ3S<>+45(SB)/1, $0x35
-DATA valuesIQ3S<>+46(SB)/1, $0x33
-DATA valuesIQ3S<>+47(SB)/1, $0x31
-DATA valuesIQ3S<>+48(SB)/1, $0x41
-DATA valuesIQ3S<>+49(SB)/1, $0x43
-DATA valuesIQ3S<>+50(SB)/1, $0x45
-DATA valuesIQ3S<>+51(SB)/1, $0x47
-DATA valuesIQ3S<>+52(SB)/1, $0x49
-DATA valuesIQ3S<>+53(SB)/1, $0x4b
-DATA valuesIQ3S<>+54(SB)/1, $0x4d
-DATA valuesIQ3S<>+55(SB)/1, $0x4f
-DATA valuesIQ3S<>+56(SB)/1, $0x3f
-DATA valuesIQ3S<>+57(SB)/1, $0x3d
-DATA valuesIQ3S<>+58(SB)/1, $0x3b
-DATA valuesIQ3S<>+59(SB)/1, $0x39
-DATA valuesIQ3S<>+60(SB)/1, $0x37
-DATA valuesIQ3S<>+61(SB)/1, $0x35
-DATA valuesIQ3S<>+62(SB)/1, $0x33
-DATA valuesIQ3S<>+63(SB)/1, $0x31
-GLOBL valuesIQ3S<>(SB), RODATA|NOPTR, $64
-
-DATA signedIQ3S<>+0(SB)/1, $0x01
-DATA signedIQ3S<>+1(SB)/1, $0x03
-DATA signedIQ3S<>+2(SB)/1, $0x05
-DATA signedIQ3S<>+3(SB)/1, $0x07
-DATA signedIQ3S<>+4(SB)/1, $0x09
-DATA signedIQ3S<>+5(SB)/1, $0x0b
-DATA signedIQ3S<>+6(SB)/1, $0x0d
-DATA signedIQ3S<>+7(SB)/1, $0x0f
-DATA signedIQ3S<>+8(SB)/1, $0xff
-DATA signedIQ3S<>+9(SB)/1, $0xfd
-DATA signedIQ3S<>+10(SB)/1, $0xfb
-DATA signedIQ3S<>+11(SB)/1, $0xf9
-DATA signedIQ3S<>+12(SB)/1, $0xf7
-DATA signedIQ3S<>+13(SB)/1, $0xf5
-DATA signedIQ3S<>+14(SB)/1, $0xf3
-DATA signedIQ3S<>+15(SB)/1, $0xf1
-DATA signedIQ3S<>+16(SB)/1, $0x01
-DATA signedIQ3S<>+17(SB)/1, $0x03
-DATA signedIQ3S<>+18(SB)/1, $0x05
-DATA signedIQ3S<>+19(SB)/1, $0x07
-DATA signedIQ3S<>+20(SB)/1, $0x09
-DATA signedIQ3S<>+21(SB)/1, $0x0b
-DATA signedIQ3S<>+22(SB)/1, $0x0d
-DATA signedIQ3S<>+23(SB)/1, $0x0f
-DATA signedIQ3S<>+24(SB)/1, $0xff
-DATA signedIQ3S<>+25(SB)/1, $0xfd
-DATA signedIQ3S<>+26(SB)/1, $0xfb
-DATA signedIQ3S<>+27(SB)/1, $0xf9
-DATA signedIQ3S<>+28(SB)/1, $0xf7
-DATA signedIQ3S<>+29(SB)/1, $0xf5
-DATA signedIQ3S<>+30(SB)/1, $0xf3
-DATA signedIQ3S<>+31(SB)/1, $0xf1
-DATA signedIQ3S<>+32(SB)/1, $0x01
-DATA signedIQ3S<>+33(SB)/1, $0x03
-DATA signedIQ3S<>+34(SB)/1, $0x05
-DATA signedIQ3S<>+35(SB)/1, $0x07
-DATA signedIQ3S<>+36(SB)/1, $0x09
-DATA signedIQ3S<>+37(SB)/1, $0x0b
-DATA signedIQ3S<>+38(SB)/1, $0x0d
-DATA signedIQ3S<>+39(SB)/1, $0x0f
-DATA signedIQ3S<>+40(SB)/1, $0xff
-DATA signedIQ3S<>+41(SB)/1, $0xfd
-DATA signedIQ3S<>+42(SB)/1, $0xfb
-DATA signedIQ3S<>+43(SB)/1, $0xf9
-DATA signedIQ3S<>+44(SB)/1, $0xf7
-DATA signedIQ3S<>+45(SB)/1, $0xf5
-DATA signedIQ3S<>+46(SB)/1, $0xf3
-DATA signedIQ3S<>+47(SB)/1, $0xf1
-DATA signedIQ3S<>+48(SB)/1, $0x01
-DATA signedIQ3S<>+49(SB)/1, $0x03
-DATA signedIQ3S<>+50(SB)/1, $0x05
-DATA signedIQ3S<>+51(SB)/1, $0x07
-DATA signedIQ3S<>+52(SB)/1, $0x09
-DATA signedIQ3S<>+53(SB)/1, $0x0b
-DATA signedIQ3S<>+54(SB)/1, $0x0d
-DATA signedIQ3S<>+55(SB)/1, $0x0f
-DATA signedIQ3S<>+56(SB)/1, $0xff
-DATA signedIQ3S<>+57(SB)/1, $0xfd
-DATA signedIQ3S<>+58(SB)/1, $0xfb
-DATA signedIQ3S<>+59(SB)/1, $0xf9
-DATA signedIQ3S<>+60(SB)/1, $0xf7
-DATA signedIQ3S<>+61(SB)/1, $0xf5
-DATA signedIQ3S<>+62(SB)/1, $0xf3
-DATA signedIQ3S<>+63(SB)/1, $0xf1
-GLOBL signedIQ3S<>(SB), RODATA|NOPTR, $64
-
-DATA valuesIQ2S<>+0(SB)/1, $0x48
-DATA valuesIQ2S<>+1(SB)/1, $0x59
-DATA valuesIQ2S<>+2(SB)/1, $0x6b
-DATA valuesIQ2S<>+3(SB)/1, $0x40
-DATA valuesIQ2S<>+4(SB)/1, $0x38
-DATA valuesIQ2S<>+5(SB)/1, $0x27
-DATA valuesIQ2S<>+6(SB)/1, $0x15
-DATA valuesIQ2S<>+7(SB)/1, $0x40
-DATA valuesIQ2S<>+8(SB)/1, $0x48
-DATA valuesIQ2S<>+9(SB)/1, $0x59
-DATA valuesIQ2S<>+10(SB)/1, $0x6b
-DATA valuesIQ2S<>+11(SB)/1, $0x40
-DATA valuesIQ2S<>+12(SB)/1, $0x38
-DATA valuesIQ2S<>+13(SB)/1, $0x27
-DATA valuesIQ2S<>+14(SB)/1, $0x15
-DATA valuesIQ2S<>+15(SB)/1, $0x40
-DATA valuesIQ2S<>+16(SB)/1, $0x48
-DATA valuesIQ2S<>+17(SB)/1, $0x59
-DATA valuesIQ2S<>+18(SB)/1, $0x6b
-DATA valuesIQ2S<>+19(SB)/1, $0x40
-DATA valuesIQ2S<>+20(SB)/1, $0x38
-DATA valuesIQ2S<>+21(SB)/1, $0x27
-DATA valuesIQ2S<>+22(SB)/1, $0x15
-DATA valuesIQ2S<>+23(SB)/1, $0x40
-DATA valuesIQ2S<>+24(SB)/1, $0x48
-DATA valuesIQ2S<>+25(SB)/1, $0x59
-DATA valuesIQ2S<>+26(SB)/1, $0x6b
-DATA valuesIQ2S<>+27(SB)/1, $0x40
-DATA valuesIQ2S<>+28(SB)/1, $0x38
-DATA valuesIQ2S<>+29(SB)/1, $0x27
-DATA valuesIQ2S<>+30(SB)/1, $0x15
-DATA valuesIQ2S<>+31(SB)/1, $0x40
-DATA valuesIQ2S<>+32(SB)/1, $0x48
-DATA valuesIQ2S<>+33(SB)/1, $0x59
-DATA valuesIQ2S<>+34(SB)/1, $0x6b
-DATA valuesIQ2S<>+35(SB)/1, $0x40
-DATA valuesIQ2S<>+36(SB)/1, $0x38
-DATA valuesIQ2S<>+37(SB)/1, $0x27
-DATA valuesIQ2S<>+38(SB)/1, $0x15
-DATA valuesIQ2S<>+39(SB)/1, $0x40
-DATA valuesIQ2S<>+40(SB)/1, $0x48
-DATA valuesIQ2S<>+41(SB)/1, $0x59
-DATA valuesIQ2S<>+42(SB)/1, $0x6b
-DATA valuesIQ2S<>+43(SB)/1, $0x40
-DATA valuesIQ2S<>+44(SB)/1, $0x38
-DATA valuesIQ2S<>+45(SB)/1, $0x27
-DATA valuesIQ2S<>+46(SB)/1, $0x15
-DATA valuesIQ2S<>+47(SB)/1, $0x40
-DATA valuesIQ2S<>+48(SB)/1, $0x48
-DATA valuesIQ2S<>+49(SB)/1, $0x59
-DATA valuesIQ2S<>+50(SB)/1, $0x6b
-DATA valuesIQ2S<>+51(SB)/1, $0x40
-DATA valuesIQ2S<>+52(SB)/1, $0x38
-DATA valuesIQ2S<>+53(SB)/1, $0x27
-DATA valuesIQ2S<>+54(SB)/1, $0x15
-DATA valuesIQ2S<>+55(SB)/1, $0x40
-DATA valuesIQ2S<>+56(SB)/1, $0x48
-DATA valuesIQ2S<>+57(SB)/1, $0x59
-DATA valuesIQ2S<>+58(SB)/1, $0x6b
-DATA valuesIQ2S<>+59(SB)/1, $0x40
-DATA valuesIQ2S<>+60(SB)/1, $0x38
-DATA valuesIQ2S<>+61(SB)/1, $0x27
-DATA valuesIQ2S<>+62(SB)/1, $0x15
-DATA valuesIQ2S<>+63(SB)/1, $0x40
-GLOBL valuesIQ2S<>(SB), RODATA|NOPTR, $64
-
-DATA signedIQ2S<>+0(SB)/1, $0x08
-DATA signedIQ2S<>+1(SB)/1, $0x19
-DATA signedIQ2S<>+2(SB)/1, $0x2b
-DATA signedIQ2S<>+3(SB)/1, $0x00
-DATA signedIQ2S<>+4(SB)/1, $0xf8
-DATA signedIQ2S<>+5(SB)/1, $0xe7
-DATA signedIQ2S<>+6(SB)/1, $0xd5
-DATA signedIQ2S<>+7(SB)/1, $0x00
-DATA signedIQ2S<>+8(SB)/1, $0x08
-DATA signedIQ2S<>+9(SB)/1, $0x19
-DATA signedIQ2S<>+10(SB)/1, $0x2b
-DATA signedIQ2S<>+11(SB)/1, $0x00
-DATA signedIQ2S<>+12(SB)/1, $0xf8
-DATA signedIQ2S<>+13(SB)/1, $0xe7
-DATA signedIQ2S<>+14(SB)/1, $0xd5
-DATA signedIQ2S<>+15(SB)/1, $0x00
-DATA signedIQ2S<>+16(SB)/1, $0x08
-DATA signedIQ2S<>+17(SB)/1, $0x19
-DATA signedIQ2S<>+18(SB)/1, $0x2b
-DATA signedIQ2S<>+19(SB)/1, $0x00
-DATA signedIQ2S<>+20(SB)/1, $0xf8
-DATA signedIQ2S<>+21(SB)/1, $0xe7
-DATA signedIQ2S<>+22(SB)/1, $0xd5
-DATA signedIQ2S<>+23(SB)/1, $0x00
-DATA signedIQ2S<>+24(SB)/1, $0x08
-DATA signedIQ2S<>+25(SB)/1, $0x19
-DATA signedIQ2S<>+26(SB)/1, $0x2b
-DATA signedIQ2S<>+27(SB)/1, $0x00
-DATA signedIQ2S<>+28(SB)/1, $0xf8
-DATA signedIQ2S<>+29(SB)/1, $0xe7
-DATA signedIQ2S<>+30(SB)/1, $0xd5
-DATA signedIQ2S<>+31(SB)/1, $0x00
-DATA signedIQ2S<>+32(SB)/1, $0x08
-DATA signedIQ2S<>+33(SB)/1, $0x19
-DATA signedIQ2S<>+34(SB)/1, $0x2b
-DATA signedIQ2S<>+35(SB)/1, $0x00
-DATA signedIQ2S<>+36(SB)/1, $0xf8
-DATA signedIQ2S<>+37(SB)/1, $0xe7
-DATA signedIQ2S<>+38(SB)/1, $0xd5
-DATA signedIQ2S<>+39(SB)/1, $0x00
-DATA signedIQ2S<>+40(SB)/1, $0x08
-DATA signedIQ2S<>+41(SB)/1, $0x19
-DATA signedIQ2S<>+42(SB)/1, $0x2b
-DATA signedIQ2S<>+43(SB)/1, $0x00
-DATA signedIQ2S<>+44(SB)/1, $0xf8
-DATA signedIQ2S<>+45(SB)/1, $0xe7
-DATA signedIQ2S<>+46(SB)/1, $0xd5
-DATA signedIQ2S<>+47(SB)/1, $0x00
-DATA signedIQ2S<>+48(SB)/1, $0x08
-DATA signedIQ2S<>+49(SB)/1, $0x19
-DATA signedIQ2S<>+50(SB)/1, $0x2b
-DATA signedIQ2S<>+51(SB)/1, $0x00
-DATA signedIQ2S<>+52(SB)/1, $0xf8
-DATA signedIQ2S<>+53(SB)/1, $0xe7
-DATA signedIQ2S<>+54(SB)/1, $0xd5
-DATA signedIQ2S<>+55(SB)/1, $0x00
-DATA signedIQ2S<>+56(SB)/1, $0x08
-DATA signedIQ2S<>+57(SB)/1, $0x19
-DATA signedIQ2S<>+58(SB)/1, $0x2b
-DATA signedIQ2S<>+59(SB)/1, $0x00
-DATA signedIQ2S<>+60(SB)/1, $0xf8
-DATA signedIQ2S<>+61(SB)/1, $0xe7
-DATA signedIQ2S<>+62(SB)/1, $0xd5
-DATA signedIQ2S<>+63(SB)/1, $0x00
-GLOBL signedIQ2S<>(SB), RODATA|NOPTR, $64
-
-DATA valuesIQ4XS<>+0(SB)/1, $0x01
-DATA valuesIQ4XS<>+1(SB)/1, $0x18
-DATA valuesIQ4XS<>+2(SB)/1, $0x2d
-DATA valuesIQ4XS<>+3(SB)/1, $0x3f
-DATA valuesIQ4XS<>+4(SB)/1, $0x4f
-DATA valuesIQ4XS<>+5(SB)/1, $0x5d
-DATA valuesIQ4XS<>+6(SB)/1, $0x6a
-DATA valuesIQ4XS<>+7(SB)/1, $0x76
-DATA valuesIQ4XS<>+8(SB)/1, $0x81
-DATA valuesIQ4XS<>+9(SB)/1, $0x8d
-DATA valuesIQ4XS<>+10(SB)/1, $0x99
-DATA valuesIQ4XS<>+11(SB)/1, $0xa6
-DATA valuesIQ4XS<>+12(SB)/1, $0xb5
-DATA valuesIQ4XS<>+13(SB)/1, $0xc5
-DATA valuesIQ4XS<>+14(SB)/1, $0xd9
-DATA valuesIQ4XS<>+15(SB)/1, $0xf1
-DATA valuesIQ4XS<>+16(SB)/1, $0x01
-DATA valuesIQ4XS<>+17(SB)/1, $0x18
-DATA valuesIQ4XS<>+18(SB)/1, $0x2d
-DATA valuesIQ4XS<>+19(SB)/1, $0x3f
-DATA valuesIQ4XS<>+20(SB)/1, $0x4f
-DATA valuesIQ4XS<>+21(SB)/1, $0x5d
-DATA valuesIQ4XS<>+22(SB)/1, $0x6a
-DATA valuesIQ4XS<>+23(SB)/1, $0x76
-DATA valuesIQ4XS<>+24(SB)/1, $0x81
-DATA valuesIQ4XS<>+25(SB)/1, $0x8d
-DATA valuesIQ4XS<>+26(SB)/1, $0x99
-DATA valuesIQ4XS<>+27(SB)/1, $0xa6
-DATA valuesIQ4XS<>+28(SB)/1, $0xb5
-DATA valuesIQ4XS<>+29(SB)/1, $0xc5
-DATA valuesIQ4XS<>+30(SB)/1, $0xd9
-DATA valuesIQ4XS<>+31(SB)/1, $0xf1
-DATA valuesIQ4XS<>+32(SB)/1, $0x01
-DATA valuesIQ4XS<>+33(SB)/1, $0x18
-DATA valuesIQ4XS<>+34(SB)/1, $0x2d
-DATA valuesIQ4XS<>+35(SB)/1, $0x3f
-DATA valuesIQ4XS<>+36(SB)/1, $0x4f
-DATA valuesIQ4XS<>+37(SB)/1, $0x5d
-DATA valuesIQ4XS<>+38(SB)/1, $0x6a
-DATA valuesIQ4XS<>+39(SB)/1, $0x76
-DATA valuesIQ4XS<>+40(SB)/1, $0x81
-DATA valuesIQ4XS<>+41(SB)/1, $0x8d
-DATA valuesIQ4XS<>+42(SB)/1, $0x99
-DATA valuesIQ4XS<>+43(SB)/1, $0xa6
-DATA valuesIQ4XS<>+44(SB)/1, $0xb5
-DATA valuesIQ4XS<>+45(SB)/1, $0xc5
-DATA valuesIQ4XS<>+46(SB)/1, $0xd9
-DATA valuesIQ4XS<>+47(SB)/1, $0xf1
-DATA valuesIQ4XS<>+48(SB)/1, $0x01
-DATA valuesIQ4XS<>+49(SB)/1, $0x18
-DATA valuesIQ4XS<>+50(SB)/1, $0x2d
-DATA valuesIQ4XS<>+51(SB)/1, $0x3f
-DATA valuesIQ4XS<>+52(SB)/1, $0x4f
-DATA valuesIQ4XS<>+53(SB)/1, $0x5d
-DATA valuesIQ4XS<>+54(SB)/1, $0x6a
-DATA valuesIQ4XS<>+55(SB)/1, $0x76
-DATA valuesIQ4XS<>+56(SB)/1, $0x81
-DATA valuesIQ4XS<>+57(SB)/1, $0x8d
-DATA valuesIQ4XS<>+58(SB)/1, $0x99
-DATA valuesIQ4XS<>+59(SB)/1, $0xa6
-DATA valuesIQ4XS<>+60(SB)/1, $0xb5
-DATA valuesIQ4XS<>+61(SB)/1, $0xc5
-DATA valuesIQ4XS<>+62(SB)/1, $0xd9
-DATA valuesIQ4XS<>+63(SB)/1, $0xf1
-GLOBL valuesIQ4XS<>(SB), RODATA|NOPTR, $64
-
-DATA signedIQ4XS<>+0(SB)/1, $0x81
-DATA signedIQ4XS<>+1(SB)/1, $0x98
-DATA signedIQ4XS<>+2(SB)/1, $0xad
-DATA signedIQ4XS<>+3(SB)/1, $0xbf
-DATA signedIQ4XS<>+4(SB)/1, $0xcf
-DATA signedIQ4XS<>+5(SB)/1, $0xdd
-DATA signedIQ4XS<>+6(SB)/1, $0xea
-DATA signedIQ4XS<>+7(SB)/1, $0xf6
-DATA signedIQ4XS<>+8(SB)/1, $0x01
-DATA signedIQ4XS<>+9(SB)/1, $0x0d
-DATA signedIQ4XS<>+10(SB)/1, $0x19
-DATA signedIQ4XS<>+11(SB)/1, $0x26
-DATA signedIQ4XS<>+12(SB)/1, $0x35
-DATA signedIQ4XS<>+13(SB)/1, $0x45
-DATA signedIQ4XS<>+14(SB)/1, $0x59
-DATA signedIQ4XS<>+15(SB)/1, $0x71
-DATA signedIQ4XS<>+16(SB)/1, $0x81
-DATA signedIQ4XS<>+17(SB)/1, $0x98
-DATA signedIQ4XS<>+18(SB)/1, $0xad
-DATA signedIQ4XS<>+19(SB)/1, $0xbf
-DATA signedIQ4XS<>+20(SB)/1, $0xcf
-DATA signedIQ4XS<>+21(SB)/1, $0xdd
-DATA signedIQ4XS<>+22(SB)/1, $0xea
-DATA signedIQ4XS<>+23(SB)/1, $0xf6
-DATA signedIQ4XS<>+24(SB)/1, $0x01
-DATA signedIQ4XS<>+25(SB)/1, $0x0d
-DATA signedIQ4XS<>+26(SB)/1, $0x19
-DATA signedIQ4XS<>+27(SB)/1, $0x26
-DATA signedIQ4XS<>+28(SB)/1, $0x35
-DATA signedIQ4XS<>+29(SB)/1, $0x45
-DATA signedIQ4XS<>+30(SB)/1, $0x59
-DATA signedIQ4XS<>+31(SB)/1, $0x71
-DATA signedIQ4XS<>+32(SB)/1, $0x81
-DATA signedIQ4XS<>+33(SB)/1, $0x98
-DATA signedIQ4XS<>+34(SB)/1, $0xad
-DATA signedIQ4XS<>+35(SB)/1, $0xbf
-DATA signedIQ4XS<>+36(SB)/1, $0xcf
-DATA signedIQ4XS<>+37(SB)/1, $0xdd
-DATA signedIQ4XS<>+38(SB)/1, $0xea
-DATA signedIQ4XS<>+39(SB)/1, $0xf6
-DATA signedIQ4XS<>+40(SB)/1, $0x01
-DATA signedIQ4XS<>+41(SB)/1, $0x0d
-DATA signedIQ4XS<>+42(SB)/1, $0x19
-DATA signedIQ4XS<>+43(SB)/1, $0x26
-DATA signedIQ4XS<>+44(SB)/1, $0x35
-DATA signedIQ4XS<>+45(SB)/1, $0x45
-DATA signedIQ4XS<>+46(SB)/1, $0x59
-DATA signedIQ4XS<>+47(SB)/1, $0x71
-DATA signedIQ4XS<>+48(SB)/1, $0x81
-DATA signedIQ4XS<>+49(SB)/1, $0x98
-DATA signedIQ4XS<>+50(SB)/1, $0xad
-DATA signedIQ4XS<>+51(SB)/1, $0xbf
-DATA signedIQ4XS<>+52(SB)/1, $0xcf
-DATA signedIQ4XS<>+53(SB)/1, $0xdd
-DATA signedIQ4XS<>+54(SB)/1, $0xea
-DATA signedIQ4XS<>+55(SB)/1, $0xf6
-DATA signedIQ4XS<>+56(SB)/1, $0x01
-DATA signedIQ4XS<>+57(SB)/1, $0x0d
-DATA signedIQ4XS<>+58(SB)/1, $0x19
-DATA signedIQ4XS<>+59(SB)/1, $0x26
-DATA signedIQ4XS<>+60(SB)/1, $0x35
-DATA signedIQ4XS<>+61(SB)/1, $0x45
-DATA signedIQ4XS<>+62(SB)/1, $0x59
-DATA signedIQ4XS<>+63(SB)/1, $0x71
-GLOBL signedIQ4XS<>(SB), RODATA|NOPTR, $64
-
-DATA valuesIQ1M<>+0(SB)/1, $0x39
-DATA valuesIQ1M<>+1(SB)/1, $0x41
-DATA valuesIQ1M<>+2(SB)/1, $0x49
-DATA valuesIQ1M<>+3(SB)/1, $0x40
-DATA valuesIQ1M<>+4(SB)/1, $0x37
-DATA valuesIQ1M<>+5(SB)/1, $0x3f
-DATA valuesIQ1M<>+6(SB)/1, $0x47
-DATA valuesIQ1M<>+7(SB)/1, $0x40
-DATA valuesIQ1M<>+8(SB)/1, $0x39
-DATA valuesIQ1M<>+9(SB)/1, $0x41
-DATA valuesIQ1M<>+10(SB)/1, $0x49
-DATA valuesIQ1M<>+11(SB)/1, $0x40
-DATA valuesIQ1M<>+12(SB)/1, $0x37
-DATA valuesIQ1M<>+13(SB)/1, $0x3f
-DATA valuesIQ1M<>+14(SB)/1, $0x47
-DATA valuesIQ1M<>+15(SB)/1, $0x40
-DATA valuesIQ1M<>+16(SB)/1, $0x39
-DATA valuesIQ1M<>+17(SB)/1, $0x41
-DATA valuesIQ1M<>+18(SB)/1, $0x49
-DATA valuesIQ1M<>+19(SB)/1, $0x40
-DATA valuesIQ1M<>+20(SB)/1, $0x37
-DATA valuesIQ1M<>+21(SB)/1, $0x3f
-DATA valuesIQ1M<>+22(SB)/1, $0x47
-DATA valuesIQ1M<>+23(SB)/1, $0x40
-DATA valuesIQ1M<>+24(SB)/1, $0x39
-DATA valuesIQ1M<>+25(SB)/1, $0x41
-DATA valuesIQ1M<>+26(SB)/1, $0x49
-DATA valuesIQ1M<>+27(SB)/1, $0x40
-DATA valuesIQ1M<>+28(SB)/1, $0x37
-DATA valuesIQ1M<>+29(SB)/1, $0x3f
-DATA valuesIQ1M<>+30(SB)/1, $0x47
-DATA valuesIQ1M<>+31(SB)/1, $0x40
-DATA valuesIQ1M<>+32(SB)/1, $0x39
-DATA valuesIQ1M<>+33(SB)/1, $0x41
-DATA valuesIQ1M<>+34(SB)/1, $0x49
-DATA valuesIQ1M<>+35(SB)/1, $0x40
-DATA valuesIQ1M<>+36(SB)/1, $0x37
-DATA valuesIQ1M<>+37(SB)/1, $0x3f
-DATA valuesIQ1M<>+38(SB)/1, $0x47
-DATA valuesIQ1M<>+39(SB)/1, $0x40
-DATA valuesIQ1M<>+40(SB)/1, $0x39
-DATA valuesIQ1M<>+41(SB)/1, $0x41
-DATA valuesIQ1M<>+42(SB)/1, $0x49
-DATA valuesIQ1M<>+43(SB)/1, $0x40
-DATA valuesIQ1M<>+44(SB)/1, $0x37
-DATA valuesIQ1M<>+45(SB)/1, $0x3f
-DATA valuesIQ1M<>+46(SB)/1, $0x47
-DATA valuesIQ1M<>+47(SB)/1, $0x40
-DATA valuesIQ1M<>+48(SB)/1, $0x39
-DATA valuesIQ1M<>+49(SB)/1, $0x41
-DATA valuesIQ1M<>+50(SB)/1, $0x49
-DATA valuesIQ1M<>+51(SB)/1, $0x40
-DATA valuesIQ1M<>+52(SB)/1, $0x37
-DATA valuesIQ1M<>+53(SB)/1, $0x3f
-DATA valuesIQ1M<>+54(SB)/1, $0x47
-DATA valuesIQ1M<>+55(SB)/1, $0x40
-DATA valuesIQ1M<>+56(SB)/1, $0x39
-DATA valuesIQ1M<>+57(SB)/1, $0x41
-DATA valuesIQ1M<>+58(SB)/1, $0x49
-DATA valuesIQ1M<>+59(SB)/1, $0x40
-DATA valuesIQ1M<>+60(SB)/1, $0x37
-DATA valuesIQ1M<>+61(SB)/1, $0x3f
-DATA valuesIQ1M<>+62(SB)/1, $0x47
-DATA valuesIQ1M<>+63(SB)/1, $0x40
-GLOBL valuesIQ1M<>(SB), RODATA|NOPTR, $64
-
-DATA signedIQ1M<>+0(SB)/1, $0xf9
-DATA signedIQ1M<>+1(SB)/1, $0x01
-DATA signedIQ1M<>+2(SB)/1, $0x09
-DATA signedIQ1M<>+3(SB)/1, $0x00
-DATA signedIQ1M<>+4(SB)/1, $0xf7
-DATA signedIQ1M<>+5(SB)/1, $0xff
-DATA signedIQ1M<>+6(SB)/1, $0x07
-DATA signedIQ1M<>+7(SB)/1, $0x00
-DATA signedIQ1M<>+8(SB)/1, $0xf9
-DATA signedIQ1M<>+9(SB)/1, $0x01
-DATA signedIQ1M<>+10(SB)/1, $0x09
-DATA signedIQ1M<>+11(SB)/1, $0x00
-DATA signedIQ1M<>+12(SB)/1, $0xf7
-DATA signedIQ1M<>+13(SB)/1, $0xff
-DATA signedIQ1M<>+14(SB)/1, $0x07
-DATA signedIQ1M<>+15(SB)/1, $0x00
-DATA signedIQ1M<>+16(SB)/1, $0xf9
-DATA signedIQ1M<>+17(SB)/1, $0x01
-DATA signedIQ1M<>+18(SB)/1, $0x09
-DATA signedIQ1M<>+19(SB)/1, $0x00
-DATA signedIQ1M<>+20(SB)/1, $0xf7
-DATA signedIQ1M<>+21(SB)/1, $0xff
-DATA signedIQ1M<>+22(SB)/1, $0x07
-DATA signedIQ1M<>+23(SB)/1, $0x00
-DATA signedIQ1M<>+24(SB)/1, $0xf9
-DATA signedIQ1M<>+25(SB)/1, $0x01
-DATA signedIQ1M<>+26(SB)/1, $0x09
-DATA signedIQ1M<>+27(SB)/1, $0x00
-DATA signedIQ1M<>+28(SB)/1, $0xf7
-DATA signedIQ1M<>+29(SB)/1, $0xff
-DATA signedIQ1M<>+30(SB)/1, $0x07
-DATA signedIQ1M<>+31(SB)/1, $0x00
-DATA signedIQ1M<>+32(SB)/1, $0xf9
-DATA signedIQ1M<>+33(SB)/1, $0x01
-DATA signedIQ1M<>+34(SB)/1, $0x09
-DATA signedIQ1M<>+35(SB)/1, $0x00
-DATA signedIQ1M<>+36(SB)/1, $0xf7
-DATA signedIQ1M<>+37(SB)/1, $0xff
-DATA signedIQ1M<>+38(SB)/1, $0x07
-DATA signedIQ1M<>+39(SB)/1, $0x00
-DATA signedIQ1M<>+40(SB)/1, $0xf9
-DATA signedIQ1M<>+41(SB)/1, $0x01
-DATA signedIQ1M<>+42(SB)/1, $0x09
-DATA signedIQ1M<>+43(SB)/1, $0x00
-DATA signedIQ1M<>+44(SB)/1, $0xf7
-DATA signedIQ1M<>+45(SB)/1, $0xff
-DATA signedIQ1M<>+46(SB)/1, $0x07
-DATA signedIQ1M<>+47(SB)/1, $0x00
-DATA signedIQ1M<>+48(SB)/1, $0xf9
-DATA signedIQ1M<>+49(SB)/1, $0x01
-DATA signedIQ1M<>+50(SB)/1, $0x09
-DATA signedIQ1M<>+51(SB)/1, $0x00
-DATA signedIQ1M<>+52(SB)/1, $0xf7
-DATA signedIQ1M<>+53(SB)/1, $0xff
-DATA signedIQ1M<>+54(SB)/1, $0x07
-DATA signedIQ1M<>+55(SB)/1, $0x00
-DATA signedIQ1M<>+56(SB)/1, $0xf9
-DATA signedIQ1M<>+57(SB)/1, $0x01
-DATA signedIQ1M<>+58(SB)/1, $0x09
-DATA signedIQ1M<>+59(SB)/1, $0x00
-DATA signedIQ1M<>+60(SB)/1, $0xf7
-DATA signedIQ1M<>+61(SB)/1, $0xff
-DATA signedIQ1M<>+62(SB)/1, $0x07
-DATA signedIQ1M<>+63(SB)/1, $0x00
-GLOBL signedIQ1M<>(SB), RODATA|NOPTR, $64
-
-DATA valuesMXFP4<>+0(SB)/1, $0x10
-DATA valuesMXFP4<>+1(SB)/1, $0x11
-DATA valuesMXFP4<>+2(SB)/1, $0x12
-DATA valuesMXFP4<>+3(SB)/1, $0x13
-DATA valuesMXFP4<>+4(SB)/1, $0x14
-DATA valuesMXFP4<>+5(SB)/1, $0x16
-DATA valuesMXFP4<>+6(SB)/1, $0x18
-DATA valuesMXFP4<>+7(SB)/1, $0x1c
-DATA valuesMXFP4<>+8(SB)/1, $0x10
-DATA valuesMXFP4<>+9(SB)/1, $0x0f
-DATA valuesMXFP4<>+10(SB)/1, $0x0e
-DATA valuesMXFP4<>+11(SB)/1, $0x0d
-DATA valuesMXFP4<>+12(SB)/1, $0x0c
-DATA valuesMXFP4<>+13(SB)/1, $0x0a
-DATA valuesMXFP4<>+14(SB)/1, $0x08
-DATA valuesMXFP4<>+15(SB)/1, $0x04
-DATA valuesMXFP4<>+16(SB)/1, $0x10
-DATA valuesMXFP4<>+17(SB)/1, $0x11
-DATA valuesMXFP4<>+18(SB)/1, $0x12
-DATA valuesMXFP4<>+19(SB)/1, $0x13
-DATA valuesMXFP4<>+20(SB)/1, $0x14
-DATA valuesMXFP4<>+21(SB)/1, $0x16
-DATA valuesMXFP4<>+22(SB)/1, $0x18
-DATA valuesMXFP4<>+23(SB)/1, $0x1c
-DATA valuesMXFP4<>+24(SB)/1, $0x10
-DATA valuesMXFP4<>+25(SB)/1, $0x0f
-DATA valuesMXFP4<>+26(SB)/1, $0x0e
-DATA valuesMXFP4<>+27(SB)/1, $0x0d
-DATA valuesMXFP4<>+28(SB)/1, $0x0c
-DATA valuesMXFP4<>+29(SB)/1, $0x0a
-DATA valuesMXFP4<>+30(SB)/1, $0x08
-DATA valuesMXFP4<>+31(SB)/1, $0x04
-DATA valuesMXFP4<>+32(SB)/1, $0x10
-DATA valuesMXFP4<>+33(SB)/1, $0x11
-DATA valuesMXFP4<>+34(SB)/1, $0x12
-DATA valuesMXFP4<>+35(SB)/1, $0x13
-DATA valuesMXFP4<>+36(SB)/1, $0x14
-DATA valuesMXFP4<>+37(SB)/1, $0x16
-DATA valuesMXFP4<>+38(SB)/1, $0x18
-DATA valuesMXFP4<>+39(SB)/1, $0x1c
-DATA valuesMXFP4<>+40(SB)/1, $0x10
-DATA valuesMXFP4<>+41(SB)/1, $0x0f
-DATA valuesMXFP4<>+42(SB)/1, $0x0e
-DATA valuesMXFP4<>+43(SB)/1, $0x0d
-DATA valuesMXFP4<>+44(SB)/1, $0x0c
-DATA valuesMXFP4<>+45(SB)/1, $0x0a
-DATA valuesMXFP4<>+46(SB)/1, $0x08
-DATA valuesMXFP4<>+47(SB)/1, $0x04
-DATA valuesMXFP4<>+48(SB)/1, $0x10
-DATA valuesMXFP4<>+49(SB)/1, $0x11
-DATA valuesMXFP4<>+50(SB)/1, $0x12
-DATA valuesMXFP4<>+51(SB)/1, $0x13
-DATA valuesMXFP4<>+52(SB)/1, $0x14
-DATA valuesMXFP4<>+53(SB)/1, $0x16
-DATA valuesMXFP4<>+54(SB)/1, $0x18
-DATA valuesMXFP4<>+55(SB)/1, $0x1c
-DATA valuesMXFP4<>+56(SB)/1, $0x10
-DATA valuesMXFP4<>+57(SB)/1, $0x0f
-DATA valuesMXFP4<>+58(SB)/1, $0x0e
-DATA valuesMXFP4<>+59(SB)/1, $0x0d
-DATA valuesMXFP4<>+60(SB)/1, $0x0c
-DATA valuesMXFP4<>+61(SB)/1, $0x0a
-DATA valuesMXFP4<>+62(SB)/1, $0x08
-DATA valuesMXFP4<>+63(SB)/1, $0x04
-GLOBL valuesMXFP4<>(SB), RODATA|NOPTR, $64
-
-DATA signedMXFP4<>+0(SB)/1, $0x00
-DATA signedMXFP4<>+1(SB)/1, $0x01
-DATA signedMXFP4<>+2(SB)/1, $0x02
-DATA signedMXFP4<>+3(SB)/1, $0x03
-DATA signedMXFP4<>+4(SB)/1, $0x04
-DATA signedMXFP4<>+5(SB)/1, $0x06
-DATA signedMXFP4<>+6(SB)/1, $0x08
-DATA signedMXFP4<>+7(SB)/1, $0x0c
-DATA signedMXFP4<>+8(SB)/1, $0x00
-DATA signedMXFP4<>+9(SB)/1, $0xff
-DATA signedMXFP4<>+10(SB)/1, $0xfe
-DATA signedMXFP4<>+11(SB)/1, $0xfd
-DATA signedMXFP4<>+12(SB)/1, $0xfc
-DATA signedMXFP4<>+13(SB)/1, $0xfa
-DATA signedMXFP4<>+14(SB)/1, $0xf8
-DATA signedMXFP4<>+15(SB)/1, $0xf4
-DATA signedMXFP4<>+16(SB)/1, $0x00
-DATA signedMXFP4<>+17(SB)/1, $0x01
-DATA signedMXFP4<>+18(SB)/1, $0x02
-DATA signedMXFP4<>+19(SB)/1, $0x03
-DATA signedMXFP4<>+20(SB)/1, $0x04
-DATA signedMXFP4<>+21(SB)/1, $0x06
-DATA signedMXFP4<>+22(SB)/1, $0x08
-DATA signedMXFP4<>+23(SB)/1, $0x0c
-DATA signedMXFP4<>+24(SB)/1, $0x00
-DATA signedMXFP4<>+25(SB)/1, $0xff
-DATA signedMXFP4<>+26(SB)/1, $0xfe
-DATA signedMXFP4<>+27(SB)/1, $0xfd
-DATA signedMXFP4<>+28(SB)/1, $0xfc
-DATA signedMXFP4<>+29(SB)/1, $0xfa
-DATA signedMXFP4<>+30(SB)/1, $0xf8
-DATA signedMXFP4<>+31(SB)/1, $0xf4
-DATA signedMXFP4<>+32(SB)/1, $0x00
-DATA signedMXFP4<>+33(SB)/1, $0x01
-DATA signedMXFP4<>+34(SB)/1, $0x02
-DATA signedMXFP4<>+35(SB)/1, $0x03
-DATA signedMXFP4<>+36(SB)/1, $0x04
-DATA signedMXFP4<>+37(SB)/1, $0x06
-DATA signedMXFP4<>+38(SB)/1, $0x08
-DATA signedMXFP4<>+39(SB)/1, $0x0c
-DATA signedMXFP4<>+40(SB)/1, $0x00
-DATA signedMXFP4<>+41(SB)/1, $0xff
-DATA signedMXFP4<>+42(SB)/1, $0xfe
-DATA signedMXFP4<>+43(SB)/1, $0xfd
-DATA signedMXFP4<>+44(SB)/1, $0xfc
-DATA signedMXFP4<>+45(SB)/1, $0xfa
-DATA signedMXFP4<>+46(SB)/1, $0xf8
-DATA signedMXFP4<>+47(SB)/1, $0xf4
-DATA signedMXFP4<>+48(SB)/1, $0x00
-DATA signedMXFP4<>+49(SB)/1, $0x01
-DATA signedMXFP4<>+50(SB)/1, $0x02
-DATA signedMXFP4<>+51(SB)/1, $0x03
-DATA signedMXFP4<>+52(SB)/1, $0x04
-DATA signedMXFP4<>+53(SB)/1, $0x06
-DATA signedMXFP4<>+54(SB)/1, $0x08
-DATA signedMXFP4<>+55(SB)/1, $0x0c
-DATA signedMXFP4<>+56(SB)/1, $0x00
-DATA signedMXFP4<>+57(SB)/1, $0xff
-DATA signedMXFP4<>+58(SB)/1, $0xfe
-DATA signedMXFP4<>+59(SB)/1, $0xfd
-DATA signedMXFP4<>+60(SB)/1, $0xfc
-DATA signedMXFP4<>+61(SB)/1, $0xfa
-DATA signedMXFP4<>+62(SB)/1, $0xf8
-DATA signedMXFP4<>+63(SB)/1, $0xf4
-GLOBL signedMXFP4<>(SB), RODATA|NOPTR, $64
-
-DATA valuesNVFP4<>+0(SB)/1, $0x10
-DATA valuesNVFP4<>+1(SB)/1, $0x11
-DATA valuesNVFP4<>+2(SB)/1, $0x12
-DATA valuesNVFP4<>+3(SB)/1, $0x13
-DATA valuesNVFP4<>+4(SB)/1, $0x14
-DATA valuesNVFP4<>+5(SB)/1, $0x16
-DATA valuesNVFP4<>+6(SB)/1, $0x18
-DATA valuesNVFP4<>+7(SB)/1, $0x1c
-DATA valuesNVFP4<>+8(SB)/1, $0x10
-DATA valuesNVFP4<>+9(SB)/1, $0x0f
-DATA valuesNVFP4<>+10(SB)/1, $0x0e
-DATA valuesNVFP4<>+11(SB)/1, $0x0d
-DATA valuesNVFP4<>+12(SB)/1, $0x0c
-DATA valuesNVFP4<>+13(SB)/1, $0x0a
-DATA valuesNVFP4<>+14(SB)/1, $0x08
-DATA valuesNVFP4<>+15(SB)/1, $0x04
-DATA valuesNVFP4<>+16(SB)/1, $0x10
-DATA valuesNVFP4<>+17(SB)/1, $0x11
-DATA valuesNVFP4<>+18(SB)/1, $0x12
-DATA valuesNVFP4<>+19(SB)/1, $0x13
-DATA valuesNVFP4<>+20(SB)/1, $0x14
-DATA valuesNVFP4<>+21(SB)/1, $0x16
-DATA valuesNVFP4<>+22(SB)/1, $0x18
-DATA valuesNVFP4<>+23(SB)/1, $0x1c
-DATA valuesNVFP4<>+24(SB)/1, $0x10
-DATA valuesNVFP4<>+25(SB)/1, $0x0f
-DATA valuesNVFP4<>+26(SB)/1, $0x0e
-DATA valuesNVFP4<>+27(SB)/1, $0x0d
-DATA valuesNVFP4<>+28(SB)/1, $0x0c
-DATA valuesNVFP4<>+29(SB)/1, $0x0a
-DATA valuesNVFP4<>+30(SB)/1, $0x08
-DATA valuesNVFP4<>+31(SB)/1, $0x04
-DATA valuesNVFP4<>+32(SB)/1, $0x10
-DATA valuesNVFP4<>+33(SB)/1, $0x11
-DATA valuesNVFP4<>+34(SB)/1, $0x12
-DATA valuesNVFP4<>+35(SB)/1, $0x13
-DATA valuesNVFP4<>+36(SB)/1, $0x14
-DATA valuesNVFP4<>+37(SB)/1, $0x16
-DATA valuesNVFP4<>+38(SB)/1, $0x18
-DATA valuesNVFP4<>+39(SB)/1, $0x1c
-DATA valuesNVFP4<>+40(SB)/1, $0x10
-DATA valuesNVFP4<>+41(SB)/1, $0x0f
-DATA valuesNVFP4<>+42(SB)/1, $0x0e
-DATA valuesNVFP4<>+43(SB)/1, $0x0d
-DATA valuesNVFP4<>+44(SB)/1, $0x0c
-DATA valuesNVFP4<>+45(SB)/1, $0x0a
-DATA valuesNVFP4<>+46(SB)/1, $0x08
-DATA valuesNVFP4<>+47(SB)/1, $0x04
-DATA valuesNVFP4<>+48(SB)/1, $0x10
-DATA valuesNVFP4<>+49(SB)/1, $0x11
-DATA valuesNVFP4<>+50(SB)/1, $0x12
-DATA valuesNVFP4<>+51(SB)/1, $0x13
-DATA valuesNVFP4<>+52(SB)/1, $0x14
-DATA valuesNVFP4<>+53(SB)/1, $0x16
-DATA valuesNVFP4<>+54(SB)/1, $0x18
-DATA valuesNVFP4<>+55(SB)/1, $0x1c
-DATA valuesNVFP4<>+56(SB)/1, $0x10
-DATA valuesNVFP4<>+57(SB)/1, $0x0f
-DATA valuesNVFP4<>+58(SB)/1, $0x0e
-DATA valuesNVFP4<>+59(SB)/1, $0x0d
-DATA valuesNVFP4<>+60(SB)/1, $0x0c
-DATA valuesNVFP4<>+61(SB)/1, $0x0a
-DATA valuesNVFP4<>+62(SB)/1, $0x08
-DATA valuesNVFP4<>+63(SB)/1, $0x04
-GLOBL valuesNVFP4<>(SB), RODATA|NOPTR, $64
-
-DATA signedNVFP4<>+0(SB)/1, $0x00
-DATA signedNVFP4<>+1(SB)/1, $0x01
-DATA signedNVFP4<>+2(SB)/1, $0x02
-DATA signedNVFP4<>+3(SB)/1, $0x03
-DATA signedNVFP4<>+4(SB)/1, $0x04
-DATA signedNVFP4<>+5(SB)/1, $0x06
-DATA signedNVFP4<>+6(SB)/1, $0x08
-DATA signedNVFP4<>+7(SB)/1, $0x0c
-DATA signedNVFP4<>+8(SB)/1, $0x00
-DATA signedNVFP4<>+9(SB)/1, $0xff
-DATA signedNVFP4<>+10(SB)/1, $0xfe
-DATA signedNVFP4<>+11(SB)/1, $0xfd
-DATA signedNVFP4<>+12(SB)/1, $0xfc
-DATA signedNVFP4<>+13(SB)/1, $0xfa
-DATA signedNVFP4<>+14(SB)/1, $0xf8
-DATA signedNVFP4<>+15(SB)/1, $0xf4
-DATA signedNVFP4<>+16(SB)/1, $0x00
-DATA signedNVFP4<>+17(SB)/1, $0x01
-DATA signedNVFP4<>+18(SB)/1, $0x02
-DATA signedNVFP4<>+19(SB)/1, $0x03
-DATA signedNVFP4<>+20(SB)/1, $0x04
-DATA signedNVFP4<>+21(SB)/1, $0x06
-DATA signedNVFP4<>+22(SB)/1, $0x08
-DATA signedNVFP4<>+23(SB)/1, $0x0c
-DATA signedNVFP4<>+24(SB)/1, $0x00
-DATA signedNVFP4<>+25(SB)/1, $0xff
-DATA signedNVFP4<>+26(SB)/1, $0xfe
-DATA signedNVFP4<>+27(SB)/1, $0xfd
-DATA signedNVFP4<>+28(SB)/1, $0xfc
-DATA signedNVFP4<>+29(SB)/1, $0xfa
-DATA signedNVFP4<>+30(SB)/1, $0xf8
-DATA signedNVFP4<>+31(SB)/1, $0xf4
-DATA signedNVFP4<>+32(SB)/1, $0x00
-DATA signedNVFP4<>+33(SB)/1, $0x01
-DATA signedNVFP4<>+34(SB)/1, $0x02
-DATA signedNVFP4<>+35(SB)/1, $0x03
-DATA signedNVFP4<>+36(SB)/1, $0x04
-DATA signedNVFP4<>+37(SB)/1, $0x06
-DATA signedNVFP4<>+38(SB)/1, $0x08
-DATA signedNVFP4<>+39(SB)/1, $0x0c
-DATA signedNVFP4<>+40(SB)/1, $0x00
-DATA signedNVFP4<>+41(SB)/1, $0xff
-DATA signedNVFP4<>+42(SB)/1, $0xfe
-DATA signedNVFP4<>+43(SB)/1, $0xfd
-DATA signedNVFP4<>+44(SB)/1, $0xfc
-DATA signedNVFP4<>+45(SB)/1, $0xfa
-DATA signedNVFP4<>+46(SB)/1, $0xf8
-DATA signedNVFP4<>+47(SB)/1, $0xf4
-DATA signedNVFP4<>+48(SB)/1, $0x00
-DATA signedNVFP4<>+49(SB)/1, $0x01
-DATA signedNVFP4<>+50(SB)/1, $0x02
-DATA signedNVFP4<>+51(SB)/1, $0x03
-DATA signedNVFP4<>+52(SB)/1, $0x04
-DATA signedNVFP4<>+53(SB)/1, $0x06
-DATA signedNVFP4<>+54(SB)/1, $0x08
-DATA signedNVFP4<>+55(SB)/1, $0x0c
-DATA signedNVFP4<>+56(SB)/1, $0x00
-DATA signedNVFP4<>+57(SB)/1, $0xff
-DATA signedNVFP4<>+58(SB)/1, $0xfe
-DATA signedNVFP4<>+59(SB)/1, $0xfd
-DATA signedNVFP4<>+60(SB)/1, $0xfc
-DATA signedNVFP4<>+61(SB)/1, $0xfa
-DATA signedNVFP4<>+62(SB)/1, $0xf8
-DATA signedNVFP4<>+63(SB)/1, $0xf4
-GLOBL signedNVFP4<>(SB), RODATA|NOPTR, $64
-
-DATA mask03<>+0(SB)/1, $0x03
-DATA mask03<>+1(SB)/1, $0x03
-DATA mask03<>+2(SB)/1, $0x03
-DATA mask03<>+3(SB)/1, $0x03
-DATA mask03<>+4(SB)/1, $0x03
-DATA mask03<>+5(SB)/1, $0x03
-DATA mask03<>+6(SB)/1, $0x03
-DATA mask03<>+7(SB)/1, $0x03
-DATA mask03<>+8(SB)/1, $0x03
-DATA mask03<>+9(SB)/1, $0x03
-DATA mask03<>+10(SB)/1, $0x03
-DATA mask03<>+11(SB)/1, $0x03
-DATA mask03<>+12(SB)/1, $0x03
-DATA mask03<>+13(SB)/1, $0x03
-DATA mask03<>+14(SB)/1, $0x03
-DATA mask03<>+15(SB)/1, $0x03
-DATA mask03<>+16(SB)/1, $0x03
-DATA mask03<>+17(SB)/1, $0x03
-DATA mask03<>+18(SB)/1, $0x03
-DATA mask03<>+19(SB)/1, $0x03
-DATA mask03<>+20(SB)/1, $0x03
-DATA mask03<>+21(SB)/1, $0x03
-DATA mask03<>+22(SB)/1, $0x03
-DATA mask03<>+23(SB)/1, $0x03
-DATA mask03<>+24(SB)/1, $0x03
-DATA mask03<>+25(SB)/1, $0x03
-DATA mask03<>+26(SB)/1, $0x03
-DATA mask03<>+27(SB)/1, $0x03
-DATA mask03<>+28(SB)/1, $0x03
-DATA mask03<>+29(SB)/1, $0x03
-DATA mask03<>+30(SB)/1, $0x03
-DATA mask03<>+31(SB)/1, $0x03
-DATA mask03<>+32(SB)/1, $0x03
-DATA mask03<>+33(SB)/1, $0x03
-DATA mask03<>+34(SB)/1, $0x03
-DATA mask03<>+35(SB)/1, $0x03
-DATA mask03<>+36(SB)/1, $0x03
-DATA mask03<>+37(SB)/1, $0x03
-DATA mask03<>+38(SB)/1, $0x03
-DATA mask03<>+39(SB)/1, $0x03
-DATA mask03<>+40(SB)/1, $0x03
-DATA mask03<>+41(SB)/1, $0x03
-DATA mask03<>+42(SB)/1, $0x03
-DATA mask03<>+43(SB)/1, $0x03
-DATA mask03<>+44(SB)/1, $0x03
-DATA mask03<>+45(SB)/1, $0x03
-DATA mask03<>+46(SB)/1, $0x03
-DATA mask03<>+47(SB)/1, $0x03
-DATA mask03<>+48(SB)/1, $0x03
-DATA mask03<>+49(SB)/1, $0x03
-DATA mask03<>+50(SB)/1, $0x03
-DATA mask03<>+51(SB)/1, $0x03
-DATA mask03<>+52(SB)/1, $0x03
-DATA mask03<>+53(SB)/1, $0x03
-DATA mask03<>+54(SB)/1, $0x03
-DATA mask03<>+55(SB)/1, $0x03
-DATA mask03<>+56(SB)/1, $0x03
-DATA mask03<>+57(SB)/1, $0x03
-DATA mask03<>+58(SB)/1, $0x03
-DATA mask03<>+59(SB)/1, $0x03
-DATA mask03<>+60(SB)/1, $0x03
-DATA mask03<>+61(SB)/1, $0x03
-DATA mask03<>+62(SB)/1, $0x03
-DATA mask03<>+63(SB)/1, $0x03
-GLOBL mask03<>(SB), RODATA|NOPTR, $64
-
-DATA mask04<>+0(SB)/1, $0x04
-DATA mask04<>+1(SB)/1, $0x04
-DATA mask04<>+2(SB)/1, $0x04
-DATA mask04<>+3(SB)/1, $0x04
-DATA mask04<>+4(SB)/1, $0x04
-DATA mask04<>+5(SB)/1, $0x04
-DATA mask04<>+6(SB)/1, $0x04
-DATA mask04<>+7(SB)/1, $0x04
-DATA mask04<>+8(SB)/1, $0x04
-DATA mask04<>+9(SB)/1, $0x04
-DATA mask04<>+10(SB)/1, $0x04
-DATA mask04<>+11(SB)/1, $0x04
-DATA mask04<>+12(SB)/1, $0x04
-DATA mask04<>+13(SB)/1, $0x04
-DATA mask04<>+14(SB)/1, $0x04
-DATA mask04<>+15(SB)/1, $0x04
-DATA mask04<>+16(SB)/1, $0x04
-DATA mask04<>+17(SB)/1, $0x04
-DATA mask04<>+18(SB)/1, $0x04
-DATA mask04<>+19(SB)/1, $0x04
-DATA mask04<>+20(SB)/1, $0x04
-DATA mask04<>+21(SB)/1, $0x04
-DATA mask04<>+22(SB)/1, $0x04
-DATA mask04<>+23(SB)/1, $0x04
-DATA mask04<>+24(SB)/1, $0x04
-DATA mask04<>+25(SB)/1, $0x04
-DATA mask04<>+26(SB)/1, $0x04
-DATA mask04<>+27(SB)/1, $0x04
-DATA mask04<>+28(SB)/1, $0x04
-DATA mask04<>+29(SB)/1, $0x04
-DATA mask04<>+30(SB)/1, $0x04
-DATA mask04<>+31(SB)/1, $0x04
-DATA mask04<>+32(SB)/1, $0x04
-DATA mask04<>+33(SB)/1, $0x04
-DATA mask04<>+34(SB)/1, $0x04
-DATA mask04<>+35(SB)/1, $0x04
-DATA mask04<>+36(SB)/1, $0x04
-DATA mask04<>+37(SB)/1, $0x04
-DATA mask04<>+38(SB)/1, $0x04
-DATA mask04<>+39(SB)/1, $0x04
-DATA mask04<>+40(SB)/1, $0x04
-DATA mask04<>+41(SB)/1, $0x04
-DATA mask04<>+42(SB)/1, $0x04
-DATA mask04<>+43(SB)/1, $0x04
-DATA mask04<>+44(SB)/1, $0x04
-DATA mask04<>+45(SB)/1, $0x04
-DATA mask04<>+46(SB)/1, $0x04
-DATA mask04<>+47(SB)/1, $0x04
-DATA mask04<>+48(SB)/1, $0x04
-DATA mask04<>+49(SB)/1, $0x04
-DATA mask04<>+50(SB)/1, $0x04
-DATA mask04<>+51(SB)/1, $0x04
-DATA mask04<>+52(SB)/1, $0x04
-DATA mask04<>+53(SB)/1, $0x04
-DATA mask04<>+54(SB)/1, $0x04
-DATA mask04<>+55(SB)/1, $0x04
-DATA mask04<>+56(SB)/1, $0x04
-DATA mask04<>+57(SB)/1, $0x04
-DATA mask04<>+58(SB)/1, $0x04
-DATA mask04<>+59(SB)/1, $0x04
-DATA mask04<>+60(SB)/1, $0x04
-DATA mask04<>+61(SB)/1, $0x04
-DATA mask04<>+62(SB)/1, $0x04
-DATA mask04<>+63(SB)/1, $0x04
-GLOBL mask04<>(SB), RODATA|NOPTR, $64
-
-DATA lowerWords<>+0(SB)/1, $0xff
-DATA lowerWords<>+1(SB)/1, $0xff
-DATA lowerWords<>+2(SB)/1, $0x00
-DATA lowerWords<>+3(SB)/1, $0x00
-DATA lowerWords<>+4(SB)/1, $0xff
-DATA lowerWords<>+5(SB)/1, $0xff
-DATA lowerWords<>+6(SB)/1, $0x00
-DATA lowerWords<>+7(SB)/1, $0x00
-DATA lowerWords<>+8(SB)/1, $0xff
-DATA lowerWords<>+9(SB)/1, $0xff
-DATA lowerWords<>+10(SB)/1, $0x00
-DATA lowerWords<>+11(SB)/1, $0x00
-DATA lowerWords<>+12(SB)/1, $0xff
-DATA lowerWords<>+13(SB)/1, $0xff
-DATA lowerWords<>+14(SB)/1, $0x00
-DATA lowerWords<>+15(SB)/1, $0x00
-DATA lowerWords<>+16(SB)/1, $0xff
-DATA lowerWords<>+17(SB)/1, $0xff
-DATA lowerWords<>+18(SB)/1, $0x00
-DATA lowerWords<>+19(SB)/1, $0x00
-DATA lowerWords<>+20(SB)/1, $0xff
-DATA lowerWords<>+21(SB)/1, $0xff
-DATA lowerWords<>+22(SB)/1, $0x00
-DATA lowerWords<>+23(SB)/1, $0x00
-DATA lowerWords<>+24(SB)/1, $0xff
-DATA lowerWords<>+25(SB)/1, $0xff
-DATA lowerWords<>+26(SB)/1, $0x00
-DATA lowerWords<>+27(SB)/1, $0x00
-DATA lowerWords<>+28(SB)/1, $0xff
-DATA lowerWords<>+29(SB)/1, $0xff
-DATA lowerWords<>+30(SB)/1, $0x00
-DATA lowerWords<>+31(SB)/1, $0x00
-DATA lowerWords<>+32(SB)/1, $0xff
-DATA lowerWords<>+33(SB)/1, $0xff
-DATA lowerWords<>+34(SB)/1, $0x00
-DATA lowerWords<>+35(SB)/1, $0x00
-DATA lowerWords<>+36(SB)/1, $0xff
-DATA lowerWords<>+37(SB)/1, $0xff
-DATA lowerWords<>+38(SB)/1, $0x00
-DATA lowerWords<>+39(SB)/1, $0x00
-DATA lowerWords<>+40(SB)/1, $0xff
-DATA lowerWords<>+41(SB)/1, $0xff
-DATA lowerWords<>+42(SB)/1, $0x00
-DATA lowerWords<>+43(SB)/1, $0x00
-DATA lowerWords<>+44(SB)/1, $0xff
-DATA lowerWords<>+45(SB)/1, $0xff
-DATA lowerWords<>+46(SB)/1, $0x00
-DATA lowerWords<>+47(SB)/1, $0x00
-DATA lowerWords<>+48(SB)/1, $0xff
-DATA lowerWords<>+49(SB)/1, $0xff
-DATA lowerWords<>+50(SB)/1, $0x00
-DATA lowerWords<>+51(SB)/1, $0x00
-DATA lowerWords<>+52(SB)/1, $0xff
-DATA lowerWords<>+53(SB)/1, $0xff
-DATA lowerWords<>+54(SB)/1, $0x00
-DATA lowerWords<>+55(SB)/1, $0x00
-DATA lowerWords<>+56(SB)/1, $0xff
-DATA lowerWords<>+57(SB)/1, $0xff
-DATA lowerWords<>+58(SB)/1, $0x00
-DATA lowerWords<>+59(SB)/1, $0x00
-DATA lowerWords<>+60(SB)/1, $0xff
-DATA lowerWords<>+61(SB)/1, $0xff
-DATA lowerWords<>+62(SB)/1, $0x00
-DATA lowerWords<>+63(SB)/1, $0x00
-GLOBL lowerWords<>(SB), RODATA|NOPTR, $64
-
-DATA low4Words<>+0(SB)/1, $0x0f
-DATA low4Words<>+1(SB)/1, $0x00
-DATA low4Words<>+2(SB)/1, $0x0f
-DATA low4Words<>+3(SB)/1, $0x00
-DATA low4Words<>+4(SB)/1, $0x0f
-DATA low4Words<>+5(SB)/1, $0x00
-DATA low4Words<>+6(SB)/1, $0x0f
-DATA low4Words<>+7(SB)/1, $0x00
-DATA low4Words<>+8(SB)/1, $0x0f
-DATA low4Words<>+9(SB)/1, $0x00
-DATA low4Words<>+10(SB)/1, $0x0f
-DATA low4Words<>+11(SB)/1, $0x00
-DATA low4Words<>+12(SB)/1, $0x0f
-DATA low4Words<>+13(SB)/1, $0x00
-DATA low4Words<>+14(SB)/1, $0x0f
-DATA low4Words<>+15(SB)/1, $0x00
-DATA low4Words<>+16(SB)/1, $0x0f
-DATA low4Words<>+17(SB)/1, $0x00
-DATA low4Words<>+18(SB)/1, $0x0f
-DATA low4Words<>+19(SB)/1, $0x00
-DATA low4Words<>+20(SB)/1, $0x0f
-DATA low4Words<>+21(SB)/1, $0x00
-DATA low4Words<>+22(SB)/1, $0x0f
-DATA low4Words<>+23(SB)/1, $0x00
-DATA low4Words<>+24(SB)/1, $0x0f
-DATA low4Words<>+25(SB)/1, $0x00
-DATA low4Words<>+26(SB)/1, $0x0f
-DATA low4Words<>+27(SB)/1, $0x00
-DATA low4Words<>+28(SB)/1, $0x0f
-DATA low4Words<>+29(SB)/1, $0x00
-DATA low4Words<>+30(SB)/1, $0x0f
-DATA low4Words<>+31(SB)/1, $0x00
-DATA low4Words<>+32(SB)/1, $0x0f
-DATA low4Words<>+33(SB)/1, $0x00
-DATA low4Words<>+34(SB)/1, $0x0f
-DATA low4Words<>+35(SB)/1, $0x00
-DATA low4Words<>+36(SB)/1, $0x0f
-DATA low4Words<>+37(SB)/1, $0x00
-DATA low4Words<>+38(SB)/1, $0x0f
-DATA low4Words<>+39(SB)/1, $0x00
-DATA low4Words<>+40(SB)/1, $0x0f
-DATA low4Words<>+41(SB)/1, $0x00
-DATA low4Words<>+42(SB)/1, $0x0f
-DATA low4Words<>+43(SB)/1, $0x00
-DATA low4Words<>+44(SB)/1, $0x0f
-DATA low4Words<>+45(SB)/1, $0x00
-DATA low4Words<>+46(SB)/1, $0x0f
-DATA low4Words<>+47(SB)/1, $0x00
-DATA low4Words<>+48(SB)/1, $0x0f
-DATA low4Words<>+49(SB)/1, $0x00
-DATA low4Words<>+50(SB)/1, $0x0f
-DATA low4Words<>+51(SB)/1, $0x00
-DATA low4Words<>+52(SB)/1, $0x0f
-DATA low4Words<>+53(SB)/1, $0x00
-DATA low4Words<>+54(SB)/1, $0x0f
-DATA low4Words<>+55(SB)/1, $0x00
-DATA low4Words<>+56(SB)/1, $0x0f
-DATA low4Words<>+57(SB)/1, $0x00
-DATA low4Words<>+58(SB)/1, $0x0f
-DATA low4Words<>+59(SB)/1, $0x00
-DATA low4Words<>+60(SB)/1, $0x0f
-DATA low4Words<>+61(SB)/1, $0x00
-DATA low4Words<>+62(SB)/1, $0x0f
-DATA low4Words<>+63(SB)/1, $0x00
-GLOBL low4Words<>(SB), RODATA|NOPTR, $64
-
-DATA leastExponent<>+0(SB)/1, $0x00
-DATA leastExponent<>+1(SB)/1, $0x00
-DATA leastExponent<>+2(SB)/1, $0x40
-DATA leastExponent<>+3(SB)/1, $0x00
-DATA leastExponent<>+4(SB)/1, $0x00
-DATA leastExponent<>+5(SB)/1, $0x00
-DATA leastExponent<>+6(SB)/1, $0x40
-DATA leastExponent<>+7(SB)/1, $0x00
-DATA leastExponent<>+8(SB)/1, $0x00
-DATA leastExponent<>+9(SB)/1, $0x00
-DATA leastExponent<>+10(SB)/1, $0x40
-DATA leastExponent<>+11(SB)/1, $0x00
-DATA leastExponent<>+12(SB)/1, $0x00
-DATA leastExponent<>+13(SB)/1, $0x00
-DATA leastExponent<>+14(SB)/1, $0x40
-DATA leastExponent<>+15(SB)/1, $0x00
-DATA leastExponent<>+16(SB)/1, $0x00
-DATA leastExponent<>+17(SB)/1, $0x00
-DATA leastExponent<>+18(SB)/1, $0x40
-DATA leastExponent<>+19(SB)/1, $0x00
-DATA leastExponent<>+20(SB)/1, $0x00
-DATA leastExponent<>+21(SB)/1, $0x00
-DATA leastExponent<>+22(SB)/1, $0x40
-DATA leastExponent<>+23(SB)/1, $0x00
-DATA leastExponent<>+24(SB)/1, $0x00
-DATA leastExponent<>+25(SB)/1, $0x00
-DATA leastExponent<>+26(SB)/1, $0x40
-DATA leastExponent<>+27(SB)/1, $0x00
-DATA leastExponent<>+28(SB)/1, $0x00
-DATA leastExponent<>+29(SB)/1, $0x00
-DATA leastExponent<>+30(SB)/1, $0x40
-DATA leastExponent<>+31(SB)/1, $0x00
-DATA leastExponent<>+32(SB)/1, $0x00
-DATA leastExponent<>+33(SB)/1, $0x00
-DATA leastExponent<>+34(SB)/1, $0x40
-DATA leastExponent<>+35(SB)/1, $0x00
-DATA leastExponent<>+36(SB)/1, $0x00
-DATA leastExponent<>+37(SB)/1, $0x00
-DATA leastExponent<>+38(SB)/1, $0x40
-DATA leastExponent<>+39(SB)/1, $0x00
-DATA leastExponent<>+40(SB)/1, $0x00
-DATA leastExponent<>+41(SB)/1, $0x00
-DATA leastExponent<>+42(SB)/1, $0x40
-DATA leastExponent<>+43(SB)/1, $0x00
-DATA leastExponent<>+44(SB)/1, $0x00
-DATA leastExponent<>+45(SB)/1, $0x00
-DATA leastExponent<>+46(SB)/1, $0x40
-DATA leastExponent<>+47(SB)/1, $0x00
-DATA leastExponent<>+48(SB)/1, $0x00
-DATA leastExponent<>+49(SB)/1, $0x00
-DATA leastExponent<>+50(SB)/1, $0x40
-DATA leastExponent<>+51(SB)/1, $0x00
-DATA leastExponent<>+52(SB)/1, $0x00
-DATA leastExponent<>+53(SB)/1, $0x00
-DATA leastExponent<>+54(SB)/1, $0x40
-DATA leastExponent<>+55(SB)/1, $0x00
-DATA leastExponent<>+56(SB)/1, $0x00
-DATA leastExponent<>+57(SB)/1, $0x00
-DATA leastExponent<>+58(SB)/1, $0x40
-DATA leastExponent<>+59(SB)/1, $0x00
-DATA leastExponent<>+60(SB)/1, $0x00
-DATA leastExponent<>+61(SB)/1, $0x00
-DATA leastExponent<>+62(SB)/1, $0x40
-DATA leastExponent<>+63(SB)/1, $0x00
-GLOBL leastExponent<>(SB), RODATA|NOPTR, $64
-
-DATA halved1<>+0(SB)/1, $0x00
-DATA halved1<>+1(SB)/1, $0x00
-DATA halved1<>+2(SB)/1, $0x00
-DATA halved1<>+3(SB)/1, $0x3f
-DATA halved1<>+4(SB)/1, $0x00
-DATA halved1<>+5(SB)/1, $0x00
-DATA halved1<>+6(SB)/1, $0x00
-DATA halved1<>+7(SB)/1, $0x3f
-DATA halved1<>+8(SB)/1, $0x00
-DATA halved1<>+9(SB)/1, $0x00
-DATA halved1<>+10(SB)/1, $0x00
-DATA halved1<>+11(SB)/1, $0x3f
-DATA halved1<>+12(SB)/1, $0x00
-DATA halved1<>+13(SB)/1, $0x00
-DATA halved1<>+14(SB)/1, $0x00
-DATA halved1<>+15(SB)/1, $0x3f
-DATA halved1<>+16(SB)/1, $0x00
-DATA halved1<>+17(SB)/1, $0x00
-DATA halved1<>+18(SB)/1, $0x00
-DATA halved1<>+19(SB)/1, $0x3f
-DATA halved1<>+20(SB)/1, $0x00
-DATA halved1<>+21(SB)/1, $0x00
-DATA halved1<>+22(SB)/1, $0x00
-DATA halved1<>+23(SB)/1, $0x3f
-DATA halved1<>+24(SB)/1, $0x00
-DATA halved1<>+25(SB)/1, $0x00
-DATA halved1<>+26(SB)/1, $0x00
-DATA halved1<>+27(SB)/1, $0x3f
-DATA halved1<>+28(SB)/1, $0x00
-DATA halved1<>+29(SB)/1, $0x00
-DATA halved1<>+30(SB)/1, $0x00
-DATA halved1<>+31(SB)/1, $0x3f
-DATA halved1<>+32(SB)/1, $0x00
-DATA halved1<>+33(SB)/1, $0x00
-DATA halved1<>+34(SB)/1, $0x00
-DATA halved1<>+35(SB)/1, $0x3f
-DATA halved1<>+36(SB)/1, $0x00
-DATA halved1<>+37(SB)/1, $0x00
-DATA halved1<>+38(SB)/1, $0x00
-DATA halved1<>+39(SB)/1, $0x3f
-DATA halved1<>+40(SB)/1, $0x00
-DATA halved1<>+41(SB)/1, $0x00
-DATA halved1<>+42(SB)/1, $0x00
-DATA halved1<>+43(SB)/1, $0x3f
-DATA halved1<>+44(SB)/1, $0x00
-DATA halved1<>+45(SB)/1, $0x00
-DATA halved1<>+46(SB)/1, $0x00
-DATA halved1<>+47(SB)/1, $0x3f
-DATA halved1<>+48(SB)/1, $0x00
-DATA halved1<>+49(SB)/1, $0x00
-DATA halved1<>+50(SB)/1, $0x00
-DATA halved1<>+51(SB)/1, $0x3f
-DATA halved1<>+52(SB)/1, $0x00
-DATA halved1<>+53(SB)/1, $0x00
-DATA halved1<>+54(SB)/1, $0x00
-DATA halved1<>+55(SB)/1, $0x3f
-DATA halved1<>+56(SB)/1, $0x00
-DATA halved1<>+57(SB)/1, $0x00
-DATA halved1<>+58(SB)/1, $0x00
-DATA halved1<>+59(SB)/1, $0x3f
-DATA halved1<>+60(SB)/1, $0x00
-DATA halved1<>+61(SB)/1, $0x00
-DATA halved1<>+62(SB)/1, $0x00
-DATA halved1<>+63(SB)/1, $0x3f
-GLOBL halved1<>(SB), RODATA|NOPTR, $64
-
-DATA halved2<>+0(SB)/1, $0x00
-DATA halved2<>+1(SB)/1, $0x00
-DATA halved2<>+2(SB)/1, $0x80
-DATA halved2<>+3(SB)/1, $0x3e
-DATA halved2<>+4(SB)/1, $0x00
-DATA halved2<>+5(SB)/1, $0x00
-DATA halved2<>+6(SB)/1, $0x80
-DATA halved2<>+7(SB)/1, $0x3e
-DATA halved2<>+8(SB)/1, $0x00
-DATA halved2<>+9(SB)/1, $0x00
-DATA halved2<>+10(SB)/1, $0x80
-DATA halved2<>+11(SB)/1, $0x3e
-DATA halved2<>+12(SB)/1, $0x00
-DATA halved2<>+13(SB)/1, $0x00
-DATA halved2<>+14(SB)/1, $0x80
-DATA halved2<>+15(SB)/1, $0x3e
-DATA halved2<>+16(SB)/1, $0x00
-DATA halved2<>+17(SB)/1, $0x00
-DATA halved2<>+18(SB)/1, $0x80
-DATA halved2<>+19(SB)/1, $0x3e
-DATA halved2<>+20(SB)/1, $0x00
-DATA halved2<>+21(SB)/1, $0x00
-DATA halved2<>+22(SB)/1, $0x80
-DATA halved2<>+23(SB)/1, $0x3e
-DATA halved2<>+24(SB)/1, $0x00
-DATA halved2<>+25(SB)/1, $0x00
-DATA halved2<>+26(SB)/1, $0x80
-DATA halved2<>+27(SB)/1, $0x3e
-DATA halved2<>+28(SB)/1, $0x00
-DATA halved2<>+29(SB)/1, $0x00
-DATA halved2<>+30(SB)/1, $0x80
-DATA halved2<>+31(SB)/1, $0x3e
-DATA halved2<>+32(SB)/1, $0x00
-DATA halved2<>+33(SB)/1, $0x00
-DATA halved2<>+34(SB)/1, $0x80
-DATA halved2<>+35(SB)/1, $0x3e
-DATA halved2<>+36(SB)/1, $0x00
-DATA halved2<>+37(SB)/1, $0x00
-DATA halved2<>+38(SB)/1, $0x80
-DATA halved2<>+39(SB)/1, $0x3e
-DATA halved2<>+40(SB)/1, $0x00
-DATA halved2<>+41(SB)/1, $0x00
-DATA halved2<>+42(SB)/1, $0x80
-DATA halved2<>+43(SB)/1, $0x3e
-DATA halved2<>+44(SB)/1, $0x00
-DATA halved2<>+45(SB)/1, $0x00
-DATA halved2<>+46(SB)/1, $0x80
-DATA halved2<>+47(SB)/1, $0x3e
-DATA halved2<>+48(SB)/1, $0x00
-DATA halved2<>+49(SB)/1, $0x00
-DATA halved2<>+50(SB)/1, $0x80
-DATA halved2<>+51(SB)/1, $0x3e
-DATA halved2<>+52(SB)/1, $0x00
-DATA halved2<>+53(SB)/1, $0x00
-DATA halved2<>+54(SB)/1, $0x80
-DATA halved2<>+55(SB)/1, $0x3e
-DATA halved2<>+56(SB)/1, $0x00
-DATA halved2<>+57(SB)/1, $0x00
-DATA halved2<>+58(SB)/1, $0x80
-DATA halved2<>+59(SB)/1, $0x3e
-DATA halved2<>+60(SB)/1, $0x00
-DATA halved2<>+61(SB)/1, $0x00
-DATA halved2<>+62(SB)/1, $0x80
-DATA halved2<>+63(SB)/1, $0x3e
-GLOBL halved2<>(SB), RODATA|NOPTR, $64
-
-DATA halved3<>+0(SB)/1, $0x00
-DATA halved3<>+1(SB)/1, $0x00
-DATA halved3<>+2(SB)/1, $0x00
-DATA halved3<>+3(SB)/1, $0x3e
-DATA halved3<>+4(SB)/1, $0x00
-DATA halved3<>+5(SB)/1, $0x00
-DATA halved3<>+6(SB)/1, $0x00
-DATA halved3<>+7(SB)/1, $0x3e
-DATA halved3<>+8(SB)/1, $0x00
-DATA halved3<>+9(SB)/1, $0x00
-DATA halved3<>+10(SB)/1, $0x00
-DATA halved3<>+11(SB)/1, $0x3e
-DATA halved3<>+12(SB)/1, $0x00
-DATA halved3<>+13(SB)/1, $0x00
-DATA halved3<>+14(SB)/1, $0x00
-DATA halved3<>+15(SB)/1, $0x3e
-DATA halved3<>+16(SB)/1, $0x00
-DATA halved3<>+17(SB)/1, $0x00
-DATA halved3<>+18(SB)/1, $0x00
-DATA halved3<>+19(SB)/1, $0x3e
-DATA halved3<>+20(SB)/1, $0x00
-DATA halved3<>+21(SB)/1, $0x00
-DATA halved3<>+22(SB)/1, $0x00
-DATA halved3<>+23(SB)/1, $0x3e
-DATA halved3<>+24(SB)/1, $0x00
-DATA halved3<>+25(SB)/1, $0x00
-DATA halved3<>+26(SB)/1, $0x00
-DATA halved3<>+27(SB)/1, $0x3e
-DATA halved3<>+28(SB)/1, $0x00
-DATA halved3<>+29(SB)/1, $0x00
-DATA halved3<>+30(SB)/1, $0x00
-DATA halved3<>+31(SB)/1, $0x3e
-DATA halved3<>+32(SB)/1, $0x00
-DATA halved3<>+33(SB)/1, $0x00
-DATA halved3<>+34(SB)/1, $0x00
-DATA halved3<>+35(SB)/1, $0x3e
-DATA halved3<>+36(SB)/1, $0x00
-DATA halved3<>+37(SB)/1, $0x00
-DATA halved3<>+38(SB)/1, $0x00
-DATA halved3<>+39(SB)/1, $0x3e
-DATA halved3<>+40(SB)/1, $0x00
-DATA halved3<>+41(SB)/1, $0x00
-DATA halved3<>+42(SB)/1, $0x00
-DATA halved3<>+43(SB)/1, $0x3e
-DATA halved3<>+44(SB)/1, $0x00
-DATA halved3<>+45(SB)/1, $0x00
-DATA halved3<>+46(SB)/1, $0x00
-DATA halved3<>+47(SB)/1, $0x3e
-DATA halved3<>+48(SB)/1, $0x00
-DATA halved3<>+49(SB)/1, $0x00
-DATA halved3<>+50(SB)/1, $0x00
-DATA halved3<>+51(SB)/1, $0x3e
-DATA halved3<>+52(SB)/1, $0x00
-DATA halved3<>+53(SB)/1, $0x00
-DATA halved3<>+54(SB)/1, $0x00
-DATA halved3<>+55(SB)/1, $0x3e
-DATA halved3<>+56(SB)/1, $0x00
-DATA halved3<>+57(SB)/1, $0x00
-DATA halved3<>+58(SB)/1, $0x00
-DATA halved3<>+59(SB)/1, $0x3e
-DATA halved3<>+60(SB)/1, $0x00
-DATA halved3<>+61(SB)/1, $0x00
-DATA halved3<>+62(SB)/1, $0x00
-DATA halved3<>+63(SB)/1, $0x3e
-GLOBL halved3<>(SB), RODATA|NOPTR, $64
-
-DATA turn3<>+0(SB)/1, $0x02
-DATA turn3<>+1(SB)/1, $0x00
-DATA turn3<>+2(SB)/1, $0x00
-DATA turn3<>+3(SB)/1, $0x00
-DATA turn3<>+4(SB)/1, $0x02
-DATA turn3<>+5(SB)/1, $0x00
-DATA turn3<>+6(SB)/1, $0x00
-DATA turn3<>+7(SB)/1, $0x00
-DATA turn3<>+8(SB)/1, $0x02
-DATA turn3<>+9(SB)/1, $0x00
-DATA turn3<>+10(SB)/1, $0x00
-DATA turn3<>+11(SB)/1, $0x00
-DATA turn3<>+12(SB)/1, $0x02
-DATA turn3<>+13(SB)/1, $0x00
-DATA turn3<>+14(SB)/1, $0x00
-DATA turn3<>+15(SB)/1, $0x00
-DATA turn3<>+16(SB)/1, $0x02
-DATA turn3<>+17(SB)/1, $0x00
-DATA turn3<>+18(SB)/1, $0x00
-DATA turn3<>+19(SB)/1, $0x00
-DATA turn3<>+20(SB)/1, $0x02
-DATA turn3<>+21(SB)/1, $0x00
-DATA turn3<>+22(SB)/1, $0x00
-DATA turn3<>+23(SB)/1, $0x00
-DATA turn3<>+24(SB)/1, $0x02
-DATA turn3<>+25(SB)/1, $0x00
-DATA turn3<>+26(SB)/1, $0x00
-DATA turn3<>+27(SB)/1, $0x00
-DATA turn3<>+28(SB)/1, $0x02
-DATA turn3<>+29(SB)/1, $0x00
-DATA turn3<>+30(SB)/1, $0x00
-DATA turn3<>+31(SB)/1, $0x00
-DATA turn3<>+32(SB)/1, $0x01
-DATA turn3<>+33(SB)/1, $0x00
-DATA turn3<>+34(SB)/1, $0x00
-DATA turn3<>+35(SB)/1, $0x00
-DATA turn3<>+36(SB)/1, $0x01
-DATA turn3<>+37(SB)/1, $0x00
-DATA turn3<>+38(SB)/1, $0x00
-DATA turn3<>+39(SB)/1, $0x00
-DATA turn3<>+40(SB)/1, $0x01
-DATA turn3<>+41(SB)/1, $0x00
-DATA turn3<>+42(SB)/1, $0x00
-DATA turn3<>+43(SB)/1, $0x00
-DATA turn3<>+44(SB)/1, $0x01
-DATA turn3<>+45(SB)/1, $0x00
-DATA turn3<>+46(SB)/1, $0x00
-DATA turn3<>+47(SB)/1, $0x00
-DATA turn3<>+48(SB)/1, $0x01
-DATA turn3<>+49(SB)/1, $0x00
-DATA turn3<>+50(SB)/1, $0x00
-DATA turn3<>+51(SB)/1, $0x00
-DATA turn3<>+52(SB)/1, $0x01
-DATA turn3<>+53(SB)/1, $0x00
-DATA turn3<>+54(SB)/1, $0x00
-DATA turn3<>+55(SB)/1, $0x00
-DATA turn3<>+56(SB)/1, $0x01
-DATA turn3<>+57(SB)/1, $0x00
-DATA turn3<>+58(SB)/1, $0x00
-DATA turn3<>+59(SB)/1, $0x00
-DATA turn3<>+60(SB)/1, $0x01
-DATA turn3<>+61(SB)/1, $0x00
-DATA turn3<>+62(SB)/1, $0x00
-DATA turn3<>+63(SB)/1, $0x00
-GLOBL turn3<>(SB), RODATA|NOPTR, $64
-
-DATA mask0f<>+0(SB)/1, $0x0f
-DATA mask0f<>+1(SB)/1, $0x0f
-DATA mask0f<>+2(SB)/1, $0x0f
-DATA mask0f<>+3(SB)/1, $0x0f
-DATA mask0f<>+4(SB)/1, $0x0f
-DATA mask0f<>+5(SB)/1, $0x0f
-DATA mask0f<>+6(SB)/1, $0x0f
-DATA mask0f<>+7(SB)/1, $0x0f
-DATA mask0f<>+8(SB)/1, $0x0f
-DATA mask0f<>+9(SB)/1, $0x0f
-DATA mask0f<>+10(SB)/1, $0x0f
-DATA mask0f<>+11(SB)/1, $0x0f
-DATA mask0f<>+12(SB)/1, $0x0f
-DATA mask0f<>+13(SB)/1, $0x0f
-DATA mask0f<>+14(SB)/1, $0x0f
-DATA mask0f<>+15(SB)/1, $0x0f
-DATA mask0f<>+16(SB)/1, $0x0f
-DATA mask0f<>+17(SB)/1, $0x0f
-DATA mask0f<>+18(SB)/1, $0x0f
-DATA mask0f<>+19(SB)/1, $0x0f
-DATA mask0f<>+20(SB)/1, $0x0f
-DATA mask0f<>+21(SB)/1, $0x0f
-DATA mask0f<>+22(SB)/1, $0x0f
-DATA mask0f<>+23(SB)/1, $0x0f
-DATA mask0f<>+24(SB)/1, $0x0f
-DATA mask0f<>+25(SB)/1, $0x0f
-DATA mask0f<>+26(SB)/1, $0x0f
-DATA mask0f<>+27(SB)/1, $0x0f
-DATA mask0f<>+28(SB)/1, $0x0f
-DATA mask0f<>+29(SB)/1, $0x0f
-DATA mask0f<>+30(SB)/1, $0x0f
-DATA mask0f<>+31(SB)/1, $0x0f
-DATA mask0f<>+32(SB)/1, $0x0f
-DATA mask0f<>+33(SB)/1, $0x0f
-DATA mask0f<>+34(SB)/1, $0x0f
-DATA mask0f<>+35(SB)/1, $0x0f
-DATA mask0f<>+36(SB)/1, $0x0f
-DATA mask0f<>+37(SB)/1, $0x0f
-DATA mask0f<>+38(SB)/1, $0x0f
-DATA mask0f<>+39(SB)/1, $0x0f
-DATA mask0f<>+40(SB)/1, $0x0f
-DATA mask0f<>+41(SB)/1, $0x0f
-DATA mask0f<>+42(SB)/1, $0x0f
-DATA mask0f<>+43(SB)/1, $0x0f
-DATA mask0f<>+44(SB)/1, $0x0f
-DATA mask0f<>+45(SB)/1, $0x0f
-DATA mask0f<>+46(SB)/1, $0x0f
-DATA mask0f<>+47(SB)/1, $0x0f
-DATA mask0f<>+48(SB)/1, $0x0f
-DATA mask0f<>+49(SB)/1, $0x0f
-DATA mask0f<>+50(SB)/1, $0x0f
-DATA mask0f<>+51(SB)/1, $0x0f
-DATA mask0f<>+52(SB)/1, $0x0f
-DATA mask0f<>+53(SB)/1, $0x0f
-DATA mask0f<>+54(SB)/1, $0x0f
-DATA mask0f<>+55(SB)/1, $0x0f
-DATA mask0f<>+56(SB)/1, $0x0f
-DATA mask0f<>+57(SB)/1, $0x0f
-DATA mask0f<>+58(SB)/1, $0x0f
-DATA mask0f<>+59(SB)/1, $0x0f
-DATA mask0f<>+60(SB)/1, $0x0f
-DATA mask0f<>+61(SB)/1, $0x0f
-DATA mask0f<>+62(SB)/1, $0x0f
-DATA mask0f<>+63(SB)/1, $0x0f
-GLOBL mask0f<>(SB), RODATA|NOPTR, $64
-
-DATA mask10<>+0(SB)/1, $0x10
-DATA mask10<>+1(SB)/1, $0x10
-DATA mask10<>+2(SB)/1, $0x10
-DATA mask10<>+3(SB)/1, $0x10
-DATA mask10<>+4(SB)/1, $0x10
-DATA mask10<>+5(SB)/1, $0x10
-DATA mask10<>+6(SB)/1, $0x10
-DATA mask10<>+7(SB)/1, $0x10
-DATA mask10<>+8(SB)/1, $0x10
-DATA mask10<>+9(SB)/1, $0x10
-DATA mask10<>+10(SB)/1, $0x10
-DATA mask10<>+11(SB)/1, $0x10
-DATA mask10<>+12(SB)/1, $0x10
-DATA mask10<>+13(SB)/1, $0x10
-DATA mask10<>+14(SB)/1, $0x10
-DATA mask10<>+15(SB)/1, $0x10
-DATA mask10<>+16(SB)/1, $0x10
-DATA mask10<>+17(SB)/1, $0x10
-DATA mask10<>+18(SB)/1, $0x10
-DATA mask10<>+19(SB)/1, $0x10
-DATA mask10<>+20(SB)/1, $0x10
-DATA mask10<>+21(SB)/1, $0x10
-DATA mask10<>+22(SB)/1, $0x10
-DATA mask10<>+23(SB)/1, $0x10
-DATA mask10<>+24(SB)/1, $0x10
-DATA mask10<>+25(SB)/1, $0x10
-DATA mask10<>+26(SB)/1, $0x10
-DATA mask10<>+27(SB)/1, $0x10
-DATA mask10<>+28(SB)/1, $0x10
-DATA mask10<>+29(SB)/1, $0x10
-DATA mask10<>+30(SB)/1, $0x10
-DATA mask10<>+31(SB)/1, $0x10
-DATA mask10<>+32(SB)/1, $0x10
-DATA mask10<>+33(SB)/1, $0x10
-DATA mask10<>+34(SB)/1, $0x10
-DATA mask10<>+35(SB)/1, $0x10
-DATA mask10<>+36(SB)/1, $0x10
-DATA mask10<>+37(SB)/1, $0x10
-DATA mask10<>+38(SB)/1, $0x10
-DATA mask10<>+39(SB)/1, $0x10
-DATA mask10<>+40(SB)/1, $0x10
-DATA mask10<>+41(SB)/1, $0x10
-DATA mask10<>+42(SB)/1, $0x10
-DATA mask10<>+43(SB)/1, $0x10
-DATA mask10<>+44(SB)/1, $0x10
-DATA mask10<>+45(SB)/1, $0x10
-DATA mask10<>+46(SB)/1, $0x10
-DATA mask10<>+47(SB)/1, $0x10
-DATA mask10<>+48(SB)/1, $0x10
-DATA mask10<>+49(SB)/1, $0x10
-DATA mask10<>+50(SB)/1, $0x10
-DATA mask10<>+51(SB)/1, $0x10
-DATA mask10<>+52(SB)/1, $0x10
-DATA mask10<>+53(SB)/1, $0x10
-DATA mask10<>+54(SB)/1, $0x10
-DATA mask10<>+55(SB)/1, $0x10
-DATA mask10<>+56(SB)/1, $0x10
-DATA mask10<>+57(SB)/1, $0x10
-DATA mask10<>+58(SB)/1, $0x10
-DATA mask10<>+59(SB)/1, $0x10
-DATA mask10<>+60(SB)/1, $0x10
-DATA mask10<>+61(SB)/1, $0x10
-DATA mask10<>+62(SB)/1, $0x10
-DATA mask10<>+63(SB)/1, $0x10
-GLOBL mask10<>(SB), RODATA|NOPTR, $64
-
-DATA mask30<>+0(SB)/1, $0x30
-DATA mask30<>+1(SB)/1, $0x30
-DATA mask30<>+2(SB)/1, $0x30
-DATA mask30<>+3(SB)/1, $0x30
-DATA mask30<>+4(SB)/1, $0x30
-DATA mask30<>+5(SB)/1, $0x30
-DATA mask30<>+6(SB)/1, $0x30
-DATA mask30<>+7(SB)/1, $0x30
-DATA mask30<>+8(SB)/1, $0x30
-DATA mask30<>+9(SB)/1, $0x30
-DATA mask30<>+10(SB)/1, $0x30
-DATA mask30<>+11(SB)/1, $0x30
-DATA mask30<>+12(SB)/1, $0x30
-DATA mask30<>+13(SB)/1, $0x30
-DATA mask30<>+14(SB)/1, $0x30
-DATA mask30<>+15(SB)/1, $0x30
-DATA mask30<>+16(SB)/1, $0x30
-DATA mask30<>+17(SB)/1, $0x30
-DATA mask30<>+18(SB)/1, $0x30
-DATA mask30<>+19(SB)/1, $0x30
-DATA mask30<>+20(SB)/1, $0x30
-DATA mask30<>+21(SB)/1, $0x30
-DATA mask30<>+22(SB)/1, $0x30
-DATA mask30<>+23(SB)/1, $0x30
-DATA mask30<>+24(SB)/1, $0x30
-DATA mask30<>+25(SB)/1, $0x30
-DATA mask30<>+26(SB)/1, $0x30
-DATA mask30<>+27(SB)/1, $0x30
-DATA mask30<>+28(SB)/1, $0x30
-DATA mask30<>+29(SB)/1, $0x30
-DATA mask30<>+30(SB)/1, $0x30
-DATA mask30<>+31(SB)/1, $0x30
-DATA mask30<>+32(SB)/1, $0x30
-DATA mask30<>+33(SB)/1, $0x30
-DATA mask30<>+34(SB)/1, $0x30
-DATA mask30<>+35(SB)/1, $0x30
-DATA mask30<>+36(SB)/1, $0x30
-DATA mask30<>+37(SB)/1, $0x30
-DATA mask30<>+38(SB)/1, $0x30
-DATA mask30<>+39(SB)/1, $0x30
-DATA mask30<>+40(SB)/1, $0x30
-DATA mask30<>+41(SB)/1, $0x30
-DATA mask30<>+42(SB)/1, $0x30
-DATA mask30<>+43(SB)/1, $0x30
-DATA mask30<>+44(SB)/1, $0x30
-DATA mask30<>+45(SB)/1, $0x30
-DATA mask30<>+46(SB)/1, $0x30
-DATA mask30<>+47(SB)/1, $0x30
-DATA mask30<>+48(SB)/1, $0x30
-DATA mask30<>+49(SB)/1, $0x30
-DATA mask30<>+50(SB)/1, $0x30
-DATA mask30<>+51(SB)/1, $0x30
-DATA mask30<>+52(SB)/1, $0x30
-DATA mask30<>+53(SB)/1, $0x30
-DATA mask30<>+54(SB)/1, $0x30
-DATA mask30<>+55(SB)/1, $0x30
-DATA mask30<>+56(SB)/1, $0x30
-DATA mask30<>+57(SB)/1, $0x30
-DATA mask30<>+58(SB)/1, $0x30
-DATA mask30<>+59(SB)/1, $0x30
-DATA mask30<>+60(SB)/1, $0x30
-DATA mask30<>+61(SB)/1, $0x30
-DATA mask30<>+62(SB)/1, $0x30
-DATA mask30<>+63(SB)/1, $0x30
-GLOBL mask30<>(SB), RODATA|NOPTR, $64
-
-DATA turn5<>+0(SB)/1, $0x04
-DATA turn5<>+1(SB)/1, $0x00
-DATA turn5<>+2(SB)/1, $0x00
-DATA turn5<>+3(SB)/1, $0x00
-DATA turn5<>+4(SB)/1, $0x04
-DATA turn5<>+5(SB)/1, $0x00
-DATA turn5<>+6(SB)/1, $0x00
-DATA turn5<>+7(SB)/1, $0x00
-DATA turn5<>+8(SB)/1, $0x04
-DATA turn5<>+9(SB)/1, $0x00
-DATA turn5<>+10(SB)/1, $0x00
-DATA turn5<>+11(SB)/1, $0x00
-DATA turn5<>+12(SB)/1, $0x04
-DATA turn5<>+13(SB)/1, $0x00
-DATA turn5<>+14(SB)/1, $0x00
-DATA turn5<>+15(SB)/1, $0x00
-DATA turn5<>+16(SB)/1, $0x04
-DATA turn5<>+17(SB)/1, $0x00
-DATA turn5<>+18(SB)/1, $0x00
-DATA turn5<>+19(SB)/1, $0x00
-DATA turn5<>+20(SB)/1, $0x04
-DATA turn5<>+21(SB)/1, $0x00
-DATA turn5<>+22(SB)/1, $0x00
-DATA turn5<>+23(SB)/1, $0x00
-DATA turn5<>+24(SB)/1, $0x04
-DATA turn5<>+25(SB)/1, $0x00
-DATA turn5<>+26(SB)/1, $0x00
-DATA turn5<>+27(SB)/1, $0x00
-DATA turn5<>+28(SB)/1, $0x04
-DATA turn5<>+29(SB)/1, $0x00
-DATA turn5<>+30(SB)/1, $0x00
-DATA turn5<>+31(SB)/1, $0x00
-DATA turn5<>+32(SB)/1, $0x03
-DATA turn5<>+33(SB)/1, $0x00
-DATA turn5<>+34(SB)/1, $0x00
-DATA turn5<>+35(SB)/1, $0x00
-DATA turn5<>+36(SB)/1, $0x03
-DATA turn5<>+37(SB)/1, $0x00
-DATA turn5<>+38(SB)/1, $0x00
-DATA turn5<>+39(SB)/1, $0x00
-DATA turn5<>+40(SB)/1, $0x03
-DATA turn5<>+41(SB)/1, $0x00
-DATA turn5<>+42(SB)/1, $0x00
-DATA turn5<>+43(SB)/1, $0x00
-DATA turn5<>+44(SB)/1, $0x03
-DATA turn5<>+45(SB)/1, $0x00
-DATA turn5<>+46(SB)/1, $0x00
-DATA turn5<>+47(SB)/1, $0x00
-DATA turn5<>+48(SB)/1, $0x03
-DATA turn5<>+49(SB)/1, $0x00
-DATA turn5<>+50(SB)/1, $0x00
-DATA turn5<>+51(SB)/1, $0x00
-DATA turn5<>+52(SB)/1, $0x03
-DATA turn5<>+53(SB)/1, $0x00
-DATA turn5<>+54(SB)/1, $0x00
-DATA turn5<>+55(SB)/1, $0x00
-DATA turn5<>+56(SB)/1, $0x03
-DATA turn5<>+57(SB)/1, $0x00
-DATA turn5<>+58(SB)/1, $0x00
-DATA turn5<>+59(SB)/1, $0x00
-DATA turn5<>+60(SB)/1, $0x03
-DATA turn5<>+61(SB)/1, $0x00
-DATA turn5<>+62(SB)/1, $0x00
-DATA turn5<>+63(SB)/1, $0x00
-GLOBL turn5<>(SB), RODATA|NOPTR, $64
-
-DATA x80<>+0(SB)/1, $0x80
-DATA x80<>+1(SB)/1, $0x80
-DATA x80<>+2(SB)/1, $0x80
-DATA x80<>+3(SB)/1, $0x80
-DATA x80<>+4(SB)/1, $0x80
-DATA x80<>+5(SB)/1, $0x80
-DATA x80<>+6(SB)/1, $0x80
-DATA x80<>+7(SB)/1, $0x80
-DATA x80<>+8(SB)/1, $0x80
-DATA x80<>+9(SB)/1, $0x80
-DATA x80<>+10(SB)/1, $0x80
-DATA x80<>+11(SB)/1, $0x80
-DATA x80<>+12(SB)/1, $0x80
-DATA x80<>+13(SB)/1, $0x80
-DATA x80<>+14(SB)/1, $0x80
-DATA x80<>+15(SB)/1, $0x80
-DATA x80<>+16(SB)/1, $0x80
-DATA x80<>+17(SB)/1, $0x80
-DATA x80<>+18(SB)/1, $0x80
-DATA x80<>+19(SB)/1, $0x80
-DATA x80<>+20(SB)/1, $0x80
-DATA x80<>+21(SB)/1, $0x80
-DATA x80<>+22(SB)/1, $0x80
-DATA x80<>+23(SB)/1, $0x80
-DATA x80<>+24(SB)/1, $0x80
-DATA x80<>+25(SB)/1, $0x80
-DATA x80<>+26(SB)/1, $0x80
-DATA x80<>+27(SB)/1, $0x80
-DATA x80<>+28(SB)/1, $0x80
-DATA x80<>+29(SB)/1, $0x80
-DATA x80<>+30(SB)/1, $0x80
-DATA x80<>+31(SB)/1, $0x80
-DATA x80<>+32(SB)/1, $0x80
-DATA x80<>+33(SB)/1, $0x80
-DATA x80<>+34(SB)/1, $0x80
-DATA x80<>+35(SB)/1, $0x80
-DATA x80<>+36(SB)/1, $0x80
-DATA x80<>+37(SB)/1, $0x80
-DATA x80<>+38(SB)/1, $0x80
-DATA x80<>+39(SB)/1, $0x80
-DATA x80<>+40(SB)/1, $0x80
-DATA x80<>+41(SB)/1, $0x80
-DATA x80<>+42(SB)/1, $0x80
-DATA x80<>+43(SB)/1, $0x80
-DATA x80<>+44(SB)/1, $0x80
-DATA x80<>+45(SB)/1, $0x80
-DATA x80<>+46(SB)/1, $0x80
-DATA x80<>+47(SB)/1, $0x80
-DATA x80<>+48(SB)/1, $0x80
-DATA x80<>+49(SB)/1, $0x80
-DATA x80<>+50(SB)/1, $0x80
-DATA x80<>+51(SB)/1, $0x80
-DATA x80<>+52(SB)/1, $0x80
-DATA x80<>+53(SB)/1, $0x80
-DATA x80<>+54(SB)/1, $0x80
-DATA x80<>+55(SB)/1, $0x80
-DATA x80<>+56(SB)/1, $0x80
-DATA x80<>+57(SB)/1, $0x80
-DATA x80<>+58(SB)/1, $0x80
-DATA x80<>+59(SB)/1, $0x80
-DATA x80<>+60(SB)/1, $0x80
-DATA x80<>+61(SB)/1, $0x80
-DATA x80<>+62(SB)/1, $0x80
-DATA x80<>+63(SB)/1, $0x80
-GLOBL x80<>(SB), RODATA|NOPTR, $64
-
-DATA ones16<>+0(SB)/1, $0x01
-DATA ones16<>+1(SB)/1, $0x00
-DATA ones16<>+2(SB)/1, $0x01
-DATA ones16<>+3(SB)/1, $0x00
-DATA ones16<>+4(SB)/1, $0x01
-DATA ones16<>+5(SB)/1, $0x00
-DATA ones16<>+6(SB)/1, $0x01
-DATA ones16<>+7(SB)/1, $0x00
-DATA ones16<>+8(SB)/1, $0x01
-DATA ones16<>+9(SB)/1, $0x00
-DATA ones16<>+10(SB)/1, $0x01
-DATA ones16<>+11(SB)/1, $0x00
-DATA ones16<>+12(SB)/1, $0x01
-DATA ones16<>+13(SB)/1, $0x00
-DATA ones16<>+14(SB)/1, $0x01
-DATA ones16<>+15(SB)/1, $0x00
-DATA ones16<>+16(SB)/1, $0x01
-DATA ones16<>+17(SB)/1, $0x00
-DATA ones16<>+18(SB)/1, $0x01
-DATA ones16<>+19(SB)/1, $0x00
-DATA ones16<>+20(SB)/1, $0x01
-DATA ones16<>+21(SB)/1, $0x00
-DATA ones16<>+22(SB)/1, $0x01
-DATA ones16<>+23(SB)/1, $0x00
-DATA ones16<>+24(SB)/1, $0x01
-DATA ones16<>+25(SB)/1, $0x00
-DATA ones16<>+26(SB)/1, $0x01
-DATA ones16<>+27(SB)/1, $0x00
-DATA ones16<>+28(SB)/1, $0x01
-DATA ones16<>+29(SB)/1, $0x00
-DATA ones16<>+30(SB)/1, $0x01
-DATA ones16<>+31(SB)/1, $0x00
-DATA ones16<>+32(SB)/1, $0x01
-DATA ones16<>+33(SB)/1, $0x00
-DATA ones16<>+34(SB)/1, $0x01
-DATA ones16<>+35(SB)/1, $0x00
-DATA ones16<>+36(SB)/1, $0x01
-DATA ones16<>+37(SB)/1, $0x00
-DATA ones16<>+38(SB)/1, $0x01
-DATA ones16<>+39(SB)/1, $0x00
-DATA ones16<>+40(SB)/1, $0x01
-DATA ones16<>+41(SB)/1, $0x00
-DATA ones16<>+42(SB)/1, $0x01
-DATA ones16<>+43(SB)/1, $0x00
-DATA ones16<>+44(SB)/1, $0x01
-DATA ones16<>+45(SB)/1, $0x00
-DATA ones16<>+46(SB)/1, $0x01
-DATA ones16<>+47(SB)/1, $0x00
-DATA ones16<>+48(SB)/1, $0x01
-DATA ones16<>+49(SB)/1, $0x00
-DATA ones16<>+50(SB)/1, $0x01
-DATA ones16<>+51(SB)/1, $0x00
-DATA ones16<>+52(SB)/1, $0x01
-DATA ones16<>+53(SB)/1, $0x00
-DATA ones16<>+54(SB)/1, $0x01
-DATA ones16<>+55(SB)/1, $0x00
-DATA ones16<>+56(SB)/1, $0x01
-DATA ones16<>+57(SB)/1, $0x00
-DATA ones16<>+58(SB)/1, $0x01
-DATA ones16<>+59(SB)/1, $0x00
-DATA ones16<>+60(SB)/1, $0x01
-DATA ones16<>+61(SB)/1, $0x00
-DATA ones16<>+62(SB)/1, $0x01
-DATA ones16<>+63(SB)/1, $0x00
-GLOBL ones16<>(SB), RODATA|NOPTR, $64
-
-DATA mask63<>+0(SB)/1, $0x3f
-DATA mask63<>+1(SB)/1, $0x00
-DATA mask63<>+2(SB)/1, $0x00
-DATA mask63<>+3(SB)/1, $0x00
-DATA mask63<>+4(SB)/1, $0x3f
-DATA mask63<>+5(SB)/1, $0x00
-DATA mask63<>+6(SB)/1, $0x00
-DATA mask63<>+7(SB)/1, $0x00
-DATA mask63<>+8(SB)/1, $0x3f
-DATA mask63<>+9(SB)/1, $0x00
-DATA mask63<>+10(SB)/1, $0x00
-DATA mask63<>+11(SB)/1, $0x00
-DATA mask63<>+12(SB)/1, $0x3f
-DATA mask63<>+13(SB)/1, $0x00
-DATA mask63<>+14(SB)/1, $0x00
-DATA mask63<>+15(SB)/1, $0x00
-DATA mask63<>+16(SB)/1, $0x3f
-DATA mask63<>+17(SB)/1, $0x00
-DATA mask63<>+18(SB)/1, $0x00
-DATA mask63<>+19(SB)/1, $0x00
-DATA mask63<>+20(SB)/1, $0x3f
-DATA mask63<>+21(SB)/1, $0x00
-DATA mask63<>+22(SB)/1, $0x00
-DATA mask63<>+23(SB)/1, $0x00
-DATA mask63<>+24(SB)/1, $0x3f
-DATA mask63<>+25(SB)/1, $0x00
-DATA mask63<>+26(SB)/1, $0x00
-DATA mask63<>+27(SB)/1, $0x00
-DATA mask63<>+28(SB)/1, $0x3f
-DATA mask63<>+29(SB)/1, $0x00
-DATA mask63<>+30(SB)/1, $0x00
-DATA mask63<>+31(SB)/1, $0x00
-DATA mask63<>+32(SB)/1, $0x3f
-DATA mask63<>+33(SB)/1, $0x00
-DATA mask63<>+34(SB)/1, $0x00
-DATA mask63<>+35(SB)/1, $0x00
-DATA mask63<>+36(SB)/1, $0x3f
-DATA mask63<>+37(SB)/1, $0x00
-DATA mask63<>+38(SB)/1, $0x00
-DATA mask63<>+39(SB)/1, $0x00
-DATA mask63<>+40(SB)/1, $0x3f
-DATA mask63<>+41(SB)/1, $0x00
-DATA mask63<>+42(SB)/1, $0x00
-DATA mask63<>+43(SB)/1, $0x00
-DATA mask63<>+44(SB)/1, $0x3f
-DATA mask63<>+45(SB)/1, $0x00
-DATA mask63<>+46(SB)/1, $0x00
-DATA mask63<>+47(SB)/1, $0x00
-DATA mask63<>+48(SB)/1, $0x3f
-DATA mask63<>+49(SB)/1, $0x00
-DATA mask63<>+50(SB)/1, $0x00
-DATA mask63<>+51(SB)/1, $0x00
-DATA mask63<>+52(SB)/1, $0x3f
-DATA mask63<>+53(SB)/1, $0x00
-DATA mask63<>+54(SB)/1, $0x00
-DATA mask63<>+55(SB)/1, $0x00
-DATA mask63<>+56(SB)/1, $0x3f
-DATA mask63<>+57(SB)/1, $0x00
-DATA mask63<>+58(SB)/1, $0x00
-DATA mask63<>+59(SB)/1, $0x00
-DATA mask63<>+60(SB)/1, $0x3f
-DATA mask63<>+61(SB)/1, $0x00
-DATA mask63<>+62(SB)/1, $0x00
-DATA mask63<>+63(SB)/1, $0x00
-GLOBL mask63<>(SB), RODATA|NOPTR, $64
-
-DATA sixBitShuffle<>+0(SB)/1, $0x04
-DATA sixBitShuffle<>+1(SB)/1, $0x05
-DATA sixBitShuffle<>+2(SB)/1, $0x80
-DATA sixBitShuffle<>+3(SB)/1, $0x80
-DATA sixBitShuffle<>+4(SB)/1, $0x04
-DATA sixBitShuffle<>+5(SB)/1, $0x05
-DATA sixBitShuffle<>+6(SB)/1, $0x80
-DATA sixBitShuffle<>+7(SB)/1, $0x80
-DATA sixBitShuffle<>+8(SB)/1, $0x05
-DATA sixBitShuffle<>+9(SB)/1, $0x06
-DATA sixBitShuffle<>+10(SB)/1, $0x80
-DATA sixBitShuffle<>+11(SB)/1, $0x80
-DATA sixBitShuffle<>+12(SB)/1, $0x06
-DATA sixBitShuffle<>+13(SB)/1, $0x07
-DATA sixBitShuffle<>+14(SB)/1, $0x80
-DATA sixBitShuffle<>+15(SB)/1, $0x80
-DATA sixBitShuffle<>+16(SB)/1, $0x07
-DATA sixBitShuffle<>+17(SB)/1, $0x08
-DATA sixBitShuffle<>+18(SB)/1, $0x80
-DATA sixBitShuffle<>+19(SB)/1, $0x80
-DATA sixBitShuffle<>+20(SB)/1, $0x07
-DATA sixBitShuffle<>+21(SB)/1, $0x08
-DATA sixBitShuffle<>+22(SB)/1, $0x80
-DATA sixBitShuffle<>+23(SB)/1, $0x80
-DATA sixBitShuffle<>+24(SB)/1, $0x08
-DATA sixBitShuffle<>+25(SB)/1, $0x09
-DATA sixBitShuffle<>+26(SB)/1, $0x80
-DATA sixBitShuffle<>+27(SB)/1, $0x80
-DATA sixBitShuffle<>+28(SB)/1, $0x09
-DATA sixBitShuffle<>+29(SB)/1, $0x0a
-DATA sixBitShuffle<>+30(SB)/1, $0x80
-DATA sixBitShuffle<>+31(SB)/1, $0x80
-DATA sixBitShuffle<>+32(SB)/1, $0x0a
-DATA sixBitShuffle<>+33(SB)/1, $0x0b
-DATA sixBitShuffle<>+34(SB)/1, $0x80
-DATA sixBitShuffle<>+35(SB)/1, $0x80
-DATA sixBitShuffle<>+36(SB)/1, $0x0a
-DATA sixBitShuffle<>+37(SB)/1, $0x0b
-DATA sixBitShuffle<>+38(SB)/1, $0x80
-DATA sixBitShuffle<>+39(SB)/1, $0x80
-DATA sixBitShuffle<>+40(SB)/1, $0x0b
-DATA sixBitShuffle<>+41(SB)/1, $0x0c
-DATA sixBitShuffle<>+42(SB)/1, $0x80
-DATA sixBitShuffle<>+43(SB)/1, $0x80
-DATA sixBitShuffle<>+44(SB)/1, $0x0c
-DATA sixBitShuffle<>+45(SB)/1, $0x0d
-DATA sixBitShuffle<>+46(SB)/1, $0x80
-DATA sixBitShuffle<>+47(SB)/1, $0x80
-DATA sixBitShuffle<>+48(SB)/1, $0x0d
-DATA sixBitShuffle<>+49(SB)/1, $0x0e
-DATA sixBitShuffle<>+50(SB)/1, $0x80
-DATA sixBitShuffle<>+51(SB)/1, $0x80
-DATA sixBitShuffle<>+52(SB)/1, $0x0d
-DATA sixBitShuffle<>+53(SB)/1, $0x0e
-DATA sixBitShuffle<>+54(SB)/1, $0x80
-DATA sixBitShuffle<>+55(SB)/1, $0x80
-DATA sixBitShuffle<>+56(SB)/1, $0x0e
-DATA sixBitShuffle<>+57(SB)/1, $0x0f
-DATA sixBitShuffle<>+58(SB)/1, $0x80
-DATA sixBitShuffle<>+59(SB)/1, $0x80
-DATA sixBitShuffle<>+60(SB)/1, $0x0f
-DATA sixBitShuffle<>+61(SB)/1, $0x80
-DATA sixBitShuffle<>+62(SB)/1, $0x80
-DATA sixBitShuffle<>+63(SB)/1, $0x80
-GLOBL sixBitShuffle<>(SB), RODATA|NOPTR, $64
-
-DATA sixBitShift<>+0(SB)/1, $0x00
-DATA sixBitShift<>+1(SB)/1, $0x00
-DATA sixBitShift<>+2(SB)/1, $0x00
-DATA sixBitShift<>+3(SB)/1, $0x00
-DATA sixBitShift<>+4(SB)/1, $0x06
-DATA sixBitShift<>+5(SB)/1, $0x00
-DATA sixBitShift<>+6(SB)/1, $0x00
-DATA sixBitShift<>+7(SB)/1, $0x00
-DATA sixBitShift<>+8(SB)/1, $0x04
-DATA sixBitShift<>+9(SB)/1, $0x00
-DATA sixBitShift<>+10(SB)/1, $0x00
-DATA sixBitShift<>+11(SB)/1, $0x00
-DATA sixBitShift<>+12(SB)/1, $0x02
-DATA sixBitShift<>+13(SB)/1, $0x00
-DATA sixBitShift<>+14(SB)/1, $0x00
-DATA sixBitShift<>+15(SB)/1, $0x00
-DATA sixBitShift<>+16(SB)/1, $0x00
-DATA sixBitShift<>+17(SB)/1, $0x00
-DATA sixBitShift<>+18(SB)/1, $0x00
-DATA sixBitShift<>+19(SB)/1, $0x00
-DATA sixBitShift<>+20(SB)/1, $0x06
-DATA sixBitShift<>+21(SB)/1, $0x00
-DATA sixBitShift<>+22(SB)/1, $0x00
-DATA sixBitShift<>+23(SB)/1, $0x00
-DATA sixBitShift<>+24(SB)/1, $0x04
-DATA sixBitShift<>+25(SB)/1, $0x00
-DATA sixBitShift<>+26(SB)/1, $0x00
-DATA sixBitShift<>+27(SB)/1, $0x00
-DATA sixBitShift<>+28(SB)/1, $0x02
-DATA sixBitShift<>+29(SB)/1, $0x00
-DATA sixBitShift<>+30(SB)/1, $0x00
-DATA sixBitShift<>+31(SB)/1, $0x00
-DATA sixBitShift<>+32(SB)/1, $0x00
-DATA sixBitShift<>+33(SB)/1, $0x00
-DATA sixBitShift<>+34(SB)/1, $0x00
-DATA sixBitShift<>+35(SB)/1, $0x00
-DATA sixBitShift<>+36(SB)/1, $0x06
-DATA sixBitShift<>+37(SB)/1, $0x00
-DATA sixBitShift<>+38(SB)/1, $0x00
-DATA sixBitShift<>+39(SB)/1, $0x00
-DATA sixBitShift<>+40(SB)/1, $0x04
-DATA sixBitShift<>+41(SB)/1, $0x00
-DATA sixBitShift<>+42(SB)/1, $0x00
-DATA sixBitShift<>+43(SB)/1, $0x00
-DATA sixBitShift<>+44(SB)/1, $0x02
-DATA sixBitShift<>+45(SB)/1, $0x00
-DATA sixBitShift<>+46(SB)/1, $0x00
-DATA sixBitShift<>+47(SB)/1, $0x00
-DATA sixBitShift<>+48(SB)/1, $0x00
-DATA sixBitShift<>+49(SB)/1, $0x00
-DATA sixBitShift<>+50(SB)/1, $0x00
-DATA sixBitShift<>+51(SB)/1, $0x00
-DATA sixBitShift<>+52(SB)/1, $0x06
-DATA sixBitShift<>+53(SB)/1, $0x00
-DATA sixBitShift<>+54(SB)/1, $0x00
-DATA sixBitShift<>+55(SB)/1, $0x00
-DATA sixBitShift<>+56(SB)/1, $0x04
-DATA sixBitShift<>+57(SB)/1, $0x00
-DATA sixBitShift<>+58(SB)/1, $0x00
-DATA sixBitShift<>+59(SB)/1, $0x00
-DATA sixBitShift<>+60(SB)/1, $0x02
-DATA sixBitShift<>+61(SB)/1, $0x00
-DATA sixBitShift<>+62(SB)/1, $0x00
-DATA sixBitShift<>+63(SB)/1, $0x00
-GLOBL sixBitShift<>(SB), RODATA|NOPTR, $64
-
-DATA superPair<>+0(SB)/1, $0x00
-DATA superPair<>+1(SB)/1, $0x00
-DATA superPair<>+2(SB)/1, $0x00
-DATA superPair<>+3(SB)/1, $0x00
-DATA superPair<>+4(SB)/1, $0x00
-DATA superPair<>+5(SB)/1, $0x00
-DATA superPair<>+6(SB)/1, $0x00
-DATA superPair<>+7(SB)/1, $0x00
-DATA superPair<>+8(SB)/1, $0x00
-DATA superPair<>+9(SB)/1, $0x00
-DATA superPair<>+10(SB)/1, $0x00
-DATA superPair<>+11(SB)/1, $0x00
-DATA superPair<>+12(SB)/1, $0x00
-DATA superPair<>+13(SB)/1, $0x00
-DATA superPair<>+14(SB)/1, $0x00
-DATA superPair<>+15(SB)/1, $0x00
-DATA superPair<>+16(SB)/1, $0x00
-DATA superPair<>+17(SB)/1, $0x00
-DATA superPair<>+18(SB)/1, $0x00
-DATA superPair<>+19(SB)/1, $0x00
-DATA superPair<>+20(SB)/1, $0x00
-DATA superPair<>+21(SB)/1, $0x00
-DATA superPair<>+22(SB)/1, $0x00
-DATA superPair<>+23(SB)/1, $0x00
-DATA superPair<>+24(SB)/1, $0x00
-DATA superPair<>+25(SB)/1, $0x00
-DATA superPair<>+26(SB)/1, $0x00
-DATA superPair<>+27(SB)/1, $0x00
-DATA superPair<>+28(SB)/1, $0x00
-DATA superPair<>+29(SB)/1, $0x00
-DATA superPair<>+30(SB)/1, $0x00
-DATA superPair<>+31(SB)/1, $0x00
-DATA superPair<>+32(SB)/1, $0x01
-DATA superPair<>+33(SB)/1, $0x00
-DATA superPair<>+34(SB)/1, $0x00
-DATA superPair<>+35(SB)/1, $0x00
-DATA superPair<>+36(SB)/1, $0x01
-DATA superPair<>+37(SB)/1, $0x00
-DATA superPair<>+38(SB)/1, $0x00
-DATA superPair<>+39(SB)/1, $0x00
-DATA superPair<>+40(SB)/1, $0x01
-DATA superPair<>+41(SB)/1, $0x00
-DATA superPair<>+42(SB)/1, $0x00
-DATA superPair<>+43(SB)/1, $0x00
-DATA superPair<>+44(SB)/1, $0x01
-DATA superPair<>+45(SB)/1, $0x00
-DATA superPair<>+46(SB)/1, $0x00
-DATA superPair<>+47(SB)/1, $0x00
-DATA superPair<>+48(SB)/1, $0x01
-DATA superPair<>+49(SB)/1, $0x00
-DATA superPair<>+50(SB)/1, $0x00
-DATA superPair<>+51(SB)/1, $0x00
-DATA superPair<>+52(SB)/1, $0x01
-DATA superPair<>+53(SB)/1, $0x00
-DATA superPair<>+54(SB)/1, $0x00
-DATA superPair<>+55(SB)/1, $0x00
-DATA superPair<>+56(SB)/1, $0x01
-DATA superPair<>+57(SB)/1, $0x00
-DATA superPair<>+58(SB)/1, $0x00
-DATA superPair<>+59(SB)/1, $0x00
-DATA superPair<>+60(SB)/1, $0x01
-DATA superPair<>+61(SB)/1, $0x00
-DATA superPair<>+62(SB)/1, $0x00
-DATA superPair<>+63(SB)/1, $0x00
-GLOBL superPair<>(SB), RODATA|NOPTR, $64
-
-DATA byToken<>+0(SB)/1, $0x00
-DATA byToken<>+1(SB)/1, $0x00
-DATA byToken<>+2(SB)/1, $0x00
-DATA byToken<>+3(SB)/1, $0x00
-DATA byToken<>+4(SB)/1, $0x04
-DATA byToken<>+5(SB)/1, $0x00
-DATA byToken<>+6(SB)/1, $0x00
-DATA byToken<>+7(SB)/1, $0x00
-DATA byToken<>+8(SB)/1, $0x08
-DATA byToken<>+9(SB)/1, $0x00
-DATA byToken<>+10(SB)/1, $0x00
-DATA byToken<>+11(SB)/1, $0x00
-DATA byToken<>+12(SB)/1, $0x0c
-DATA byToken<>+13(SB)/1, $0x00
-DATA byToken<>+14(SB)/1, $0x00
-DATA byToken<>+15(SB)/1, $0x00
-DATA byToken<>+16(SB)/1, $0x01
-DATA byToken<>+17(SB)/1, $0x00
-DATA byToken<>+18(SB)/1, $0x00
-DATA byToken<>+19(SB)/1, $0x00
-DATA byToken<>+20(SB)/1, $0x05
-DATA byToken<>+21(SB)/1, $0x00
-DATA byToken<>+22(SB)/1, $0x00
-DATA byToken<>+23(SB)/1, $0x00
-DATA byToken<>+24(SB)/1, $0x09
-DATA byToken<>+25(SB)/1, $0x00
-DATA byToken<>+26(SB)/1, $0x00
-DATA byToken<>+27(SB)/1, $0x00
-DATA byToken<>+28(SB)/1, $0x0d
-DATA byToken<>+29(SB)/1, $0x00
-DATA byToken<>+30(SB)/1, $0x00
-DATA byToken<>+31(SB)/1, $0x00
-DATA byToken<>+32(SB)/1, $0x02
-DATA byToken<>+33(SB)/1, $0x00
-DATA byToken<>+34(SB)/1, $0x00
-DATA byToken<>+35(SB)/1, $0x00
-DATA byToken<>+36(SB)/1, $0x06
-DATA byToken<>+37(SB)/1, $0x00
-DATA byToken<>+38(SB)/1, $0x00
-DATA byToken<>+39(SB)/1, $0x00
-DATA byToken<>+40(SB)/1, $0x0a
-DATA byToken<>+41(SB)/1, $0x00
-DATA byToken<>+42(SB)/1, $0x00
-DATA byToken<>+43(SB)/1, $0x00
-DATA byToken<>+44(SB)/1, $0x0e
-DATA byToken<>+45(SB)/1, $0x00
-DATA byToken<>+46(SB)/1, $0x00
-DATA byToken<>+47(SB)/1, $0x00
-DATA byToken<>+48(SB)/1, $0x03
-DATA byToken<>+49(SB)/1, $0x00
-DATA byToken<>+50(SB)/1, $0x00
-DATA byToken<>+51(SB)/1, $0x00
-DATA byToken<>+52(SB)/1, $0x07
-DATA byToken<>+53(SB)/1, $0x00
-DATA byToken<>+54(SB)/1, $0x00
-DATA byToken<>+55(SB)/1, $0x00
-DATA byToken<>+56(SB)/1, $0x0b
-DATA byToken<>+57(SB)/1, $0x00
-DATA byToken<>+58(SB)/1, $0x00
-DATA byToken<>+59(SB)/1, $0x00
-DATA byToken<>+60(SB)/1, $0x0f
-DATA byToken<>+61(SB)/1, $0x00
-DATA byToken<>+62(SB)/1, $0x00
-DATA byToken<>+63(SB)/1, $0x00
-GLOBL byToken<>(SB), RODATA|NOPTR, $64
-
-DATA signs<>+0(SB)/1, $0x00
-DATA signs<>+1(SB)/1, $0x00
-DATA signs<>+2(SB)/1, $0x00
-DATA signs<>+3(SB)/1, $0x80
-DATA signs<>+4(SB)/1, $0x00
-DATA signs<>+5(SB)/1, $0x00
-DATA signs<>+6(SB)/1, $0x00
-DATA signs<>+7(SB)/1, $0x80
-DATA signs<>+8(SB)/1, $0x00
-DATA signs<>+9(SB)/1, $0x00
-DATA signs<>+10(SB)/1, $0x00
-DATA signs<>+11(SB)/1, $0x80
-DATA signs<>+12(SB)/1, $0x00
-DATA signs<>+13(SB)/1, $0x00
-DATA signs<>+14(SB)/1, $0x00
-DATA signs<>+15(SB)/1, $0x80
-DATA signs<>+16(SB)/1, $0x00
-DATA signs<>+17(SB)/1, $0x00
-DATA signs<>+18(SB)/1, $0x00
-DATA signs<>+19(SB)/1, $0x80
-DATA signs<>+20(SB)/1, $0x00
-DATA signs<>+21(SB)/1, $0x00
-DATA signs<>+22(SB)/1, $0x00
-DATA signs<>+23(SB)/1, $0x80
-DATA signs<>+24(SB)/1, $0x00
-DATA signs<>+25(SB)/1, $0x00
-DATA signs<>+26(SB)/1, $0x00
-DATA signs<>+27(SB)/1, $0x80
-DATA signs<>+28(SB)/1, $0x00
-DATA signs<>+29(SB)/1, $0x00
-DATA signs<>+30(SB)/1, $0x00
-DATA signs<>+31(SB)/1, $0x80
-DATA signs<>+32(SB)/1, $0x00
-DATA signs<>+33(SB)/1, $0x00
-DATA signs<>+34(SB)/1, $0x00
-DATA signs<>+35(SB)/1, $0x80
-DATA signs<>+36(SB)/1, $0x00
-DATA signs<>+37(SB)/1, $0x00
-DATA signs<>+38(SB)/1, $0x00
-DATA signs<>+39(SB)/1, $0x80
-DATA signs<>+40(SB)/1, $0x00
-DATA signs<>+41(SB)/1, $0x00
-DATA signs<>+42(SB)/1, $0x00
-DATA signs<>+43(SB)/1, $0x80
-DATA signs<>+44(SB)/1, $0x00
-DATA signs<>+45(SB)/1, $0x00
-DATA signs<>+46(SB)/1, $0x00
-DATA signs<>+47(SB)/1, $0x80
-DATA signs<>+48(SB)/1, $0x00
-DATA signs<>+49(SB)/1, $0x00
-DATA signs<>+50(SB)/1, $0x00
-DATA signs<>+51(SB)/1, $0x80
-DATA signs<>+52(SB)/1, $0x00
-DATA signs<>+53(SB)/1, $0x00
-DATA signs<>+54(SB)/1, $0x00
-DATA signs<>+55(SB)/1, $0x80
-DATA signs<>+56(SB)/1, $0x00
-DATA signs<>+57(SB)/1, $0x00
-DATA signs<>+58(SB)/1, $0x00
-DATA signs<>+59(SB)/1, $0x80
-DATA signs<>+60(SB)/1, $0x00
-DATA signs<>+61(SB)/1, $0x00
-DATA signs<>+62(SB)/1, $0x00
-DATA signs<>+63(SB)/1, $0x80
-GLOBL signs<>(SB), RODATA|NOPTR, $64
-
-DATA lowWords<>+0(SB)/1, $0x00
-DATA lowWords<>+1(SB)/1, $0x01
-DATA lowWords<>+2(SB)/1, $0x00
-DATA lowWords<>+3(SB)/1, $0x01
-DATA lowWords<>+4(SB)/1, $0x04
-DATA lowWords<>+5(SB)/1, $0x05
-DATA lowWords<>+6(SB)/1, $0x04
-DATA lowWords<>+7(SB)/1, $0x05
-DATA lowWords<>+8(SB)/1, $0x08
-DATA lowWords<>+9(SB)/1, $0x09
-DATA lowWords<>+10(SB)/1, $0x08
-DATA lowWords<>+11(SB)/1, $0x09
-DATA lowWords<>+12(SB)/1, $0x0c
-DATA lowWords<>+13(SB)/1, $0x0d
-DATA lowWords<>+14(SB)/1, $0x0c
-DATA lowWords<>+15(SB)/1, $0x0d
-DATA lowWords<>+16(SB)/1, $0x00
-DATA lowWords<>+17(SB)/1, $0x01
-DATA lowWords<>+18(SB)/1, $0x00
-DATA lowWords<>+19(SB)/1, $0x01
-DATA lowWords<>+20(SB)/1, $0x04
-DATA lowWords<>+21(SB)/1, $0x05
-DATA lowWords<>+22(SB)/1, $0x04
-DATA lowWords<>+23(SB)/1, $0x05
-DATA lowWords<>+24(SB)/1, $0x08
-DATA lowWords<>+25(SB)/1, $0x09
-DATA lowWords<>+26(SB)/1, $0x08
-DATA lowWords<>+27(SB)/1, $0x09
-DATA lowWords<>+28(SB)/1, $0x0c
-DATA lowWords<>+29(SB)/1, $0x0d
-DATA lowWords<>+30(SB)/1, $0x0c
-DATA lowWords<>+31(SB)/1, $0x0d
-DATA lowWords<>+32(SB)/1, $0x00
-DATA lowWords<>+33(SB)/1, $0x01
-DATA lowWords<>+34(SB)/1, $0x00
-DATA lowWords<>+35(SB)/1, $0x01
-DATA lowWords<>+36(SB)/1, $0x04
-DATA lowWords<>+37(SB)/1, $0x05
-DATA lowWords<>+38(SB)/1, $0x04
-DATA lowWords<>+39(SB)/1, $0x05
-DATA lowWords<>+40(SB)/1, $0x08
-DATA lowWords<>+41(SB)/1, $0x09
-DATA lowWords<>+42(SB)/1, $0x08
-DATA lowWords<>+43(SB)/1, $0x09
-DATA lowWords<>+44(SB)/1, $0x0c
-DATA lowWords<>+45(SB)/1, $0x0d
-DATA lowWords<>+46(SB)/1, $0x0c
-DATA lowWords<>+47(SB)/1, $0x0d
-DATA lowWords<>+48(SB)/1, $0x00
-DATA lowWords<>+49(SB)/1, $0x01
-DATA lowWords<>+50(SB)/1, $0x00
-DATA lowWords<>+51(SB)/1, $0x01
-DATA lowWords<>+52(SB)/1, $0x04
-DATA lowWords<>+53(SB)/1, $0x05
-DATA lowWords<>+54(SB)/1, $0x04
-DATA lowWords<>+55(SB)/1, $0x05
-DATA lowWords<>+56(SB)/1, $0x08
-DATA lowWords<>+57(SB)/1, $0x09
-DATA lowWords<>+58(SB)/1, $0x08
-DATA lowWords<>+59(SB)/1, $0x09
-DATA lowWords<>+60(SB)/1, $0x0c
-DATA lowWords<>+61(SB)/1, $0x0d
-DATA lowWords<>+62(SB)/1, $0x0c
-DATA lowWords<>+63(SB)/1, $0x0d
-GLOBL lowWords<>(SB), RODATA|NOPTR, $64
-
-DATA highWords<>+0(SB)/1, $0x02
-DATA highWords<>+1(SB)/1, $0x03
-DATA highWords<>+2(SB)/1, $0x02
-DATA highWords<>+3(SB)/1, $0x03
-DATA highWords<>+4(SB)/1, $0x06
-DATA highWords<>+5(SB)/1, $0x07
-DATA highWords<>+6(SB)/1, $0x06
-DATA highWords<>+7(SB)/1, $0x07
-DATA highWords<>+8(SB)/1, $0x0a
-DATA highWords<>+9(SB)/1, $0x0b
-DATA highWords<>+10(SB)/1, $0x0a
-DATA highWords<>+11(SB)/1, $0x0b
-DATA highWords<>+12(SB)/1, $0x0e
-DATA highWords<>+13(SB)/1, $0x0f
-DATA highWords<>+14(SB)/1, $0x0e
-DATA highWords<>+15(SB)/1, $0x0f
-DATA highWords<>+16(SB)/1, $0x02
-DATA highWords<>+17(SB)/1, $0x03
-DATA highWords<>+18(SB)/1, $0x02
-DATA highWords<>+19(SB)/1, $0x03
-DATA highWords<>+20(SB)/1, $0x06
-DATA highWords<>+21(SB)/1, $0x07
-DATA highWords<>+22(SB)/1, $0x06
-DATA highWords<>+23(SB)/1, $0x07
-DATA highWords<>+24(SB)/1, $0x0a
-DATA highWords<>+25(SB)/1, $0x0b
-DATA highWords<>+26(SB)/1, $0x0a
-DATA highWords<>+27(SB)/1, $0x0b
-DATA highWords<>+28(SB)/1, $0x0e
-DATA highWords<>+29(SB)/1, $0x0f
-DATA highWords<>+30(SB)/1, $0x0e
-DATA highWords<>+31(SB)/1, $0x0f
-DATA highWords<>+32(SB)/1, $0x02
-DATA highWords<>+33(SB)/1, $0x03
-DATA highWords<>+34(SB)/1, $0x02
-DATA highWords<>+35(SB)/1, $0x03
-DATA highWords<>+36(SB)/1, $0x06
-DATA highWords<>+37(SB)/1, $0x07
-DATA highWords<>+38(SB)/1, $0x06
-DATA highWords<>+39(SB)/1, $0x07
-DATA highWords<>+40(SB)/1, $0x0a
-DATA highWords<>+41(SB)/1, $0x0b
-DATA highWords<>+42(SB)/1, $0x0a
-DATA highWords<>+43(SB)/1, $0x0b
-DATA highWords<>+44(SB)/1, $0x0e
-DATA highWords<>+45(SB)/1, $0x0f
-DATA highWords<>+46(SB)/1, $0x0e
-DATA highWords<>+47(SB)/1, $0x0f
-DATA highWords<>+48(SB)/1, $0x02
-DATA highWords<>+49(SB)/1, $0x03
-DATA highWords<>+50(SB)/1, $0x02
-DATA highWords<>+51(SB)/1, $0x03
-DATA highWords<>+52(SB)/1, $0x06
-DATA highWords<>+53(SB)/1, $0x07
-DATA highWords<>+54(SB)/1, $0x06
-DATA highWords<>+55(SB)/1, $0x07
-DATA highWords<>+56(SB)/1, $0x0a
-DATA highWords<>+57(SB)/1, $0x0b
-DATA highWords<>+58(SB)/1, $0x0a
-DATA highWords<>+59(SB)/1, $0x0b
-DATA highWords<>+60(SB)/1, $0x0e
-DATA highWords<>+61(SB)/1, $0x0f
-DATA highWords<>+62(SB)/1, $0x0e
-DATA highWords<>+63(SB)/1, $0x0f
-GLOBL highWords<>(SB), RODATA|NOPTR, $64
-
-DATA lift48<>+0(SB)/1, $0x30
-DATA lift48<>+1(SB)/1, $0x30
-DATA lift48<>+2(SB)/1, $0x30
-DATA lift48<>+3(SB)/1, $0x30
-DATA lift48<>+4(SB)/1, $0x30
-DATA lift48<>+5(SB)/1, $0x30
-DATA lift48<>+6(SB)/1, $0x30
-DATA lift48<>+7(SB)/1, $0x30
-DATA lift48<>+8(SB)/1, $0x30
-DATA lift48<>+9(SB)/1, $0x30
-DATA lift48<>+10(SB)/1, $0x30
-DATA lift48<>+11(SB)/1, $0x30
-DATA lift48<>+12(SB)/1, $0x30
-DATA lift48<>+13(SB)/1, $0x30
-DATA lift48<>+14(SB)/1, $0x30
-DATA lift48<>+15(SB)/1, $0x30
-DATA lift48<>+16(SB)/1, $0x30
-DATA lift48<>+17(SB)/1, $0x30
-DATA lift48<>+18(SB)/1, $0x30
-DATA lift48<>+19(SB)/1, $0x30
-DATA lift48<>+20(SB)/1, $0x30
-DATA lift48<>+21(SB)/1, $0x30
-DATA lift48<>+22(SB)/1, $0x30
-DATA lift48<>+23(SB)/1, $0x30
-DATA lift48<>+24(SB)/1, $0x30
-DATA lift48<>+25(SB)/1, $0x30
-DATA lift48<>+26(SB)/1, $0x30
-DATA lift48<>+27(SB)/1, $0x30
-DATA lift48<>+28(SB)/1, $0x30
-DATA lift48<>+29(SB)/1, $0x30
-DATA lift48<>+30(SB)/1, $0x30
-DATA lift48<>+31(SB)/1, $0x30
-DATA lift48<>+32(SB)/1, $0x30
-DATA lift48<>+33(SB)/1, $0x30
-DATA lift48<>+34(SB)/1, $0x30
-DATA lift48<>+35(SB)/1, $0x30
-DATA lift48<>+36(SB)/1, $0x30
-DATA lift48<>+37(SB)/1, $0x30
-DATA lift48<>+38(SB)/1, $0x30
-DATA lift48<>+39(SB)/1, $0x30
-DATA lift48<>+40(SB)/1, $0x30
-DATA lift48<>+41(SB)/1, $0x30
-DATA lift48<>+42(SB)/1, $0x30
-DATA lift48<>+43(SB)/1, $0x30
-DATA lift48<>+44(SB)/1, $0x30
-DATA lift48<>+45(SB)/1, $0x30
-DATA lift48<>+46(SB)/1, $0x30
-DATA lift48<>+47(SB)/1, $0x30
-DATA lift48<>+48(SB)/1, $0x30
-DATA lift48<>+49(SB)/1, $0x30
-DATA lift48<>+50(SB)/1, $0x30
-DATA lift48<>+51(SB)/1, $0x30
-DATA lift48<>+52(SB)/1, $0x30
-DATA lift48<>+53(SB)/1, $0x30
-DATA lift48<>+54(SB)/1, $0x30
-DATA lift48<>+55(SB)/1, $0x30
-DATA lift48<>+56(SB)/1, $0x30
-DATA lift48<>+57(SB)/1, $0x30
-DATA lift48<>+58(SB)/1, $0x30
-DATA lift48<>+59(SB)/1, $0x30
-DATA lift48<>+60(SB)/1, $0x30
-DATA lift48<>+61(SB)/1, $0x30
-DATA lift48<>+62(SB)/1, $0x30
-DATA lift48<>+63(SB)/1, $0x30
-GLOBL lift48<>(SB), RODATA|NOPTR, $64
-
-DATA lift60<>+0(SB)/1, $0x3c
-DATA lift60<>+1(SB)/1, $0x3c
-DATA lift60<>+2(SB)/1, $0x3c
-DATA lift60<>+3(SB)/1, $0x3c
-DATA lift60<>+4(SB)/1, $0x3c
-DATA lift60<>+5(SB)/1, $0x3c
-DATA lift60<>+6(SB)/1, $0x3c
-DATA lift60<>+7(SB)/1, $0x3c
-DATA lift60<>+8(SB)/1, $0x3c
-DATA lift60<>+9(SB)/1, $0x3c
-DATA lift60<>+10(SB)/1, $0x3c
-DATA lift60<>+11(SB)/1, $0x3c
-DATA lift60<>+12(SB)/1, $0x3c
-DATA lift60<>+13(SB)/1, $0x3c
-DATA lift60<>+14(SB)/1, $0x3c
-DATA lift60<>+15(SB)/1, $0x3c
-DATA lift60<>+16(SB)/1, $0x3c
-DATA lift60<>+17(SB)/1, $0x3c
-DATA lift60<>+18(SB)/1, $0x3c
-DATA lift60<>+19(SB)/1, $0x3c
-DATA lift60<>+20(SB)/1, $0x3c
-DATA lift60<>+21(SB)/1, $0x3c
-DATA lift60<>+22(SB)/1, $0x3c
-DATA lift60<>+23(SB)/1, $0x3c
-DATA lift60<>+24(SB)/1, $0x3c
-DATA lift60<>+25(SB)/1, $0x3c
-DATA lift60<>+26(SB)/1, $0x3c
-DATA lift60<>+27(SB)/1, $0x3c
-DATA lift60<>+28(SB)/1, $0x3c
-DATA lift60<>+29(SB)/1, $0x3c
-DATA lift60<>+30(SB)/1, $0x3c
-DATA lift60<>+31(SB)/1, $0x3c
-DATA lift60<>+32(SB)/1, $0x3c
-DATA lift60<>+33(SB)/1, $0x3c
-DATA lift60<>+34(SB)/1, $0x3c
-DATA lift60<>+35(SB)/1, $0x3c
-DATA lift60<>+36(SB)/1, $0x3c
-DATA lift60<>+37(SB)/1, $0x3c
-DATA lift60<>+38(SB)/1, $0x3c
-DATA lift60<>+39(SB)/1, $0x3c
-DATA lift60<>+40(SB)/1, $0x3c
-DATA lift60<>+41(SB)/1, $0x3c
-DATA lift60<>+42(SB)/1, $0x3c
-DATA lift60<>+43(SB)/1, $0x3c
-DATA lift60<>+44(SB)/1, $0x3c
-DATA lift60<>+45(SB)/1, $0x3c
-DATA lift60<>+46(SB)/1, $0x3c
-DATA lift60<>+47(SB)/1, $0x3c
-DATA lift60<>+48(SB)/1, $0x3c
-DATA lift60<>+49(SB)/1, $0x3c
-DATA lift60<>+50(SB)/1, $0x3c
-DATA lift60<>+51(SB)/1, $0x3c
-DATA lift60<>+52(SB)/1, $0x3c
-DATA lift60<>+53(SB)/1, $0x3c
-DATA lift60<>+54(SB)/1, $0x3c
-DATA lift60<>+55(SB)/1, $0x3c
-DATA lift60<>+56(SB)/1, $0x3c
-DATA lift60<>+57(SB)/1, $0x3c
-DATA lift60<>+58(SB)/1, $0x3c
-DATA lift60<>+59(SB)/1, $0x3c
-DATA lift60<>+60(SB)/1, $0x3c
-DATA lift60<>+61(SB)/1, $0x3c
-DATA lift60<>+62(SB)/1, $0x3c
-DATA lift60<>+63(SB)/1, $0x3c
-GLOBL lift60<>(SB), RODATA|NOPTR, $64
-
-DATA lift63<>+0(SB)/1, $0x3f
-DATA lift63<>+1(SB)/1, $0x3f
-DATA lift63<>+2(SB)/1, $0x3f
-DATA lift63<>+3(SB)/1, $0x3f
-DATA lift63<>+4(SB)/1, $0x3f
-DATA lift63<>+5(SB)/1, $0x3f
-DATA lift63<>+6(SB)/1, $0x3f
-DATA lift63<>+7(SB)/1, $0x3f
-DATA lift63<>+8(SB)/1, $0x3f
-DATA lift63<>+9(SB)/1, $0x3f
-DATA lift63<>+10(SB)/1, $0x3f
-DATA lift63<>+11(SB)/1, $0x3f
-DATA lift63<>+12(SB)/1, $0x3f
-DATA lift63<>+13(SB)/1, $0x3f
-DATA lift63<>+14(SB)/1, $0x3f
-DATA lift63<>+15(SB)/1, $0x3f
-DATA lift63<>+16(SB)/1, $0x3f
-DATA lift63<>+17(SB)/1, $0x3f
-DATA lift63<>+18(SB)/1, $0x3f
-DATA lift63<>+19(SB)/1, $0x3f
-DATA lift63<>+20(SB)/1, $0x3f
-DATA lift63<>+21(SB)/1, $0x3f
-DATA lift63<>+22(SB)/1, $0x3f
-DATA lift63<>+23(SB)/1, $0x3f
-DATA lift63<>+24(SB)/1, $0x3f
-DATA lift63<>+25(SB)/1, $0x3f
-DATA lift63<>+26(SB)/1, $0x3f
-DATA lift63<>+27(SB)/1, $0x3f
-DATA lift63<>+28(SB)/1, $0x3f
-DATA lift63<>+29(SB)/1, $0x3f
-DATA lift63<>+30(SB)/1, $0x3f
-DATA lift63<>+31(SB)/1, $0x3f
-DATA lift63<>+32(SB)/1, $0x3f
-DATA lift63<>+33(SB)/1, $0x3f
-DATA lift63<>+34(SB)/1, $0x3f
-DATA lift63<>+35(SB)/1, $0x3f
-DATA lift63<>+36(SB)/1, $0x3f
-DATA lift63<>+37(SB)/1, $0x3f
-DATA lift63<>+38(SB)/1, $0x3f
-DATA lift63<>+39(SB)/1, $0x3f
-DATA lift63<>+40(SB)/1, $0x3f
-DATA lift63<>+41(SB)/1, $0x3f
-DATA lift63<>+42(SB)/1, $0x3f
-DATA lift63<>+43(SB)/1, $0x3f
-DATA lift63<>+44(SB)/1, $0x3f
-DATA lift63<>+45(SB)/1, $0x3f
-DATA lift63<>+46(SB)/1, $0x3f
-DATA lift63<>+47(SB)/1, $0x3f
-DATA lift63<>+48(SB)/1, $0x3f
-DATA lift63<>+49(SB)/1, $0x3f
-DATA lift63<>+50(SB)/1, $0x3f
-DATA lift63<>+51(SB)/1, $0x3f
-DATA lift63<>+52(SB)/1, $0x3f
-DATA lift63<>+53(SB)/1, $0x3f
-DATA lift63<>+54(SB)/1, $0x3f
-DATA lift63<>+55(SB)/1, $0x3f
-DATA lift63<>+56(SB)/1, $0x3f
-DATA lift63<>+57(SB)/1, $0x3f
-DATA lift63<>+58(SB)/1, $0x3f
-DATA lift63<>+59(SB)/1, $0x3f
-DATA lift63<>+60(SB)/1, $0x3f
-DATA lift63<>+61(SB)/1, $0x3f
-DATA lift63<>+62(SB)/1, $0x3f
-DATA lift63<>+63(SB)/1, $0x3f
-GLOBL lift63<>(SB), RODATA|NOPTR, $64
-
 // func panelBlocksAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 // Requires: AVX, AVX2, FMA3
 TEXT ·panelBlocksAVX24x1(SB), NOSPLIT, $0-72
@@ -3377,6 +206,16 @@ sum:
 	VMOVUPS      X8, (AX)
 	VZEROUPPER
 	RET
+
+DATA ones16<>+0(SB)/8, $0x0001000100010001
+DATA ones16<>+8(SB)/8, $0x0001000100010001
+DATA ones16<>+16(SB)/8, $0x0001000100010001
+DATA ones16<>+24(SB)/8, $0x0001000100010001
+DATA ones16<>+32(SB)/8, $0x0001000100010001
+DATA ones16<>+40(SB)/8, $0x0001000100010001
+DATA ones16<>+48(SB)/8, $0x0001000100010001
+DATA ones16<>+56(SB)/8, $0x0001000100010001
+GLOBL ones16<>(SB), RODATA|NOPTR, $64
 
 // func panelBlocksAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 // Requires: AVX, AVX2, FMA3
@@ -3999,6 +838,16 @@ done:
 	JNZ  tile
 	VZEROUPPER
 	RET
+
+DATA byToken<>+0(SB)/8, $0x0000000400000000
+DATA byToken<>+8(SB)/8, $0x0000000c00000008
+DATA byToken<>+16(SB)/8, $0x0000000500000001
+DATA byToken<>+24(SB)/8, $0x0000000d00000009
+DATA byToken<>+32(SB)/8, $0x0000000600000002
+DATA byToken<>+40(SB)/8, $0x0000000e0000000a
+DATA byToken<>+48(SB)/8, $0x0000000700000003
+DATA byToken<>+56(SB)/8, $0x0000000f0000000b
+GLOBL byToken<>(SB), RODATA|NOPTR, $64
 
 // func stripBlocksVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
 // Requires: AVX, AVX512F, AVX512VNNI, MMX+
@@ -7598,6 +4447,16 @@ sum:
 	VZEROUPPER
 	RET
 
+DATA mask0f<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA mask0f<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA mask0f<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA mask0f<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA mask0f<>+32(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA mask0f<>+40(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA mask0f<>+48(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA mask0f<>+56(SB)/8, $0x0f0f0f0f0f0f0f0f
+GLOBL mask0f<>(SB), RODATA|NOPTR, $64
+
 // func tileQ40AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·tileQ40AVX24x1(SB), NOSPLIT, $0-56
@@ -8583,6 +5442,16 @@ super:
 	VZEROUPPER
 	RET
 
+DATA signs<>+0(SB)/8, $0x8000000080000000
+DATA signs<>+8(SB)/8, $0x8000000080000000
+DATA signs<>+16(SB)/8, $0x8000000080000000
+DATA signs<>+24(SB)/8, $0x8000000080000000
+DATA signs<>+32(SB)/8, $0x8000000080000000
+DATA signs<>+40(SB)/8, $0x8000000080000000
+DATA signs<>+48(SB)/8, $0x8000000080000000
+DATA signs<>+56(SB)/8, $0x8000000080000000
+GLOBL signs<>(SB), RODATA|NOPTR, $64
+
 // func expandQ50AVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandQ50AVX2(SB), NOSPLIT, $0-24
@@ -8662,6 +5531,26 @@ super:
 	JNZ       super
 	VZEROUPPER
 	RET
+
+DATA mask10<>+0(SB)/8, $0x1010101010101010
+DATA mask10<>+8(SB)/8, $0x1010101010101010
+DATA mask10<>+16(SB)/8, $0x1010101010101010
+DATA mask10<>+24(SB)/8, $0x1010101010101010
+DATA mask10<>+32(SB)/8, $0x1010101010101010
+DATA mask10<>+40(SB)/8, $0x1010101010101010
+DATA mask10<>+48(SB)/8, $0x1010101010101010
+DATA mask10<>+56(SB)/8, $0x1010101010101010
+GLOBL mask10<>(SB), RODATA|NOPTR, $64
+
+DATA lift48<>+0(SB)/8, $0x3030303030303030
+DATA lift48<>+8(SB)/8, $0x3030303030303030
+DATA lift48<>+16(SB)/8, $0x3030303030303030
+DATA lift48<>+24(SB)/8, $0x3030303030303030
+DATA lift48<>+32(SB)/8, $0x3030303030303030
+DATA lift48<>+40(SB)/8, $0x3030303030303030
+DATA lift48<>+48(SB)/8, $0x3030303030303030
+DATA lift48<>+56(SB)/8, $0x3030303030303030
+GLOBL lift48<>(SB), RODATA|NOPTR, $64
 
 // func expandQ51AVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
@@ -10376,6 +7265,16 @@ super:
 	VZEROUPPER
 	RET
 
+DATA x80<>+0(SB)/8, $0x8080808080808080
+DATA x80<>+8(SB)/8, $0x8080808080808080
+DATA x80<>+16(SB)/8, $0x8080808080808080
+DATA x80<>+24(SB)/8, $0x8080808080808080
+DATA x80<>+32(SB)/8, $0x8080808080808080
+DATA x80<>+40(SB)/8, $0x8080808080808080
+DATA x80<>+48(SB)/8, $0x8080808080808080
+DATA x80<>+56(SB)/8, $0x8080808080808080
+GLOBL x80<>(SB), RODATA|NOPTR, $64
+
 // func expandQ2KAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandQ2KAVX2(SB), NOSPLIT, $0-24
@@ -10434,6 +7333,46 @@ super:
 	JNZ          super
 	VZEROUPPER
 	RET
+
+DATA mask03<>+0(SB)/8, $0x0303030303030303
+DATA mask03<>+8(SB)/8, $0x0303030303030303
+DATA mask03<>+16(SB)/8, $0x0303030303030303
+DATA mask03<>+24(SB)/8, $0x0303030303030303
+DATA mask03<>+32(SB)/8, $0x0303030303030303
+DATA mask03<>+40(SB)/8, $0x0303030303030303
+DATA mask03<>+48(SB)/8, $0x0303030303030303
+DATA mask03<>+56(SB)/8, $0x0303030303030303
+GLOBL mask03<>(SB), RODATA|NOPTR, $64
+
+DATA low4Words<>+0(SB)/8, $0x000f000f000f000f
+DATA low4Words<>+8(SB)/8, $0x000f000f000f000f
+DATA low4Words<>+16(SB)/8, $0x000f000f000f000f
+DATA low4Words<>+24(SB)/8, $0x000f000f000f000f
+DATA low4Words<>+32(SB)/8, $0x000f000f000f000f
+DATA low4Words<>+40(SB)/8, $0x000f000f000f000f
+DATA low4Words<>+48(SB)/8, $0x000f000f000f000f
+DATA low4Words<>+56(SB)/8, $0x000f000f000f000f
+GLOBL low4Words<>(SB), RODATA|NOPTR, $64
+
+DATA highWords<>+0(SB)/8, $0x0706070603020302
+DATA highWords<>+8(SB)/8, $0x0f0e0f0e0b0a0b0a
+DATA highWords<>+16(SB)/8, $0x0706070603020302
+DATA highWords<>+24(SB)/8, $0x0f0e0f0e0b0a0b0a
+DATA highWords<>+32(SB)/8, $0x0706070603020302
+DATA highWords<>+40(SB)/8, $0x0f0e0f0e0b0a0b0a
+DATA highWords<>+48(SB)/8, $0x0706070603020302
+DATA highWords<>+56(SB)/8, $0x0f0e0f0e0b0a0b0a
+GLOBL highWords<>(SB), RODATA|NOPTR, $64
+
+DATA lowWords<>+0(SB)/8, $0x0504050401000100
+DATA lowWords<>+8(SB)/8, $0x0d0c0d0c09080908
+DATA lowWords<>+16(SB)/8, $0x0504050401000100
+DATA lowWords<>+24(SB)/8, $0x0d0c0d0c09080908
+DATA lowWords<>+32(SB)/8, $0x0504050401000100
+DATA lowWords<>+40(SB)/8, $0x0d0c0d0c09080908
+DATA lowWords<>+48(SB)/8, $0x0504050401000100
+DATA lowWords<>+56(SB)/8, $0x0d0c0d0c09080908
+GLOBL lowWords<>(SB), RODATA|NOPTR, $64
 
 // func expandQ3KAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
@@ -10525,6 +7464,26 @@ super:
 	JNZ          super
 	VZEROUPPER
 	RET
+
+DATA mask04<>+0(SB)/8, $0x0404040404040404
+DATA mask04<>+8(SB)/8, $0x0404040404040404
+DATA mask04<>+16(SB)/8, $0x0404040404040404
+DATA mask04<>+24(SB)/8, $0x0404040404040404
+DATA mask04<>+32(SB)/8, $0x0404040404040404
+DATA mask04<>+40(SB)/8, $0x0404040404040404
+DATA mask04<>+48(SB)/8, $0x0404040404040404
+DATA mask04<>+56(SB)/8, $0x0404040404040404
+GLOBL mask04<>(SB), RODATA|NOPTR, $64
+
+DATA lift60<>+0(SB)/8, $0x3c3c3c3c3c3c3c3c
+DATA lift60<>+8(SB)/8, $0x3c3c3c3c3c3c3c3c
+DATA lift60<>+16(SB)/8, $0x3c3c3c3c3c3c3c3c
+DATA lift60<>+24(SB)/8, $0x3c3c3c3c3c3c3c3c
+DATA lift60<>+32(SB)/8, $0x3c3c3c3c3c3c3c3c
+DATA lift60<>+40(SB)/8, $0x3c3c3c3c3c3c3c3c
+DATA lift60<>+48(SB)/8, $0x3c3c3c3c3c3c3c3c
+DATA lift60<>+56(SB)/8, $0x3c3c3c3c3c3c3c3c
+GLOBL lift60<>(SB), RODATA|NOPTR, $64
 
 // func tileQ4KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 // Requires: AVX, AVX2, F16C, FMA3
@@ -10726,6 +7685,36 @@ sum:
 	VMOVQ        X6, (AX)
 	VZEROUPPER
 	RET
+
+DATA sixBitShuffle<>+0(SB)/8, $0x8080050480800504
+DATA sixBitShuffle<>+8(SB)/8, $0x8080070680800605
+DATA sixBitShuffle<>+16(SB)/8, $0x8080080780800807
+DATA sixBitShuffle<>+24(SB)/8, $0x80800a0980800908
+DATA sixBitShuffle<>+32(SB)/8, $0x80800b0a80800b0a
+DATA sixBitShuffle<>+40(SB)/8, $0x80800d0c80800c0b
+DATA sixBitShuffle<>+48(SB)/8, $0x80800e0d80800e0d
+DATA sixBitShuffle<>+56(SB)/8, $0x8080800f80800f0e
+GLOBL sixBitShuffle<>(SB), RODATA|NOPTR, $64
+
+DATA sixBitShift<>+0(SB)/8, $0x0000000600000000
+DATA sixBitShift<>+8(SB)/8, $0x0000000200000004
+DATA sixBitShift<>+16(SB)/8, $0x0000000600000000
+DATA sixBitShift<>+24(SB)/8, $0x0000000200000004
+DATA sixBitShift<>+32(SB)/8, $0x0000000600000000
+DATA sixBitShift<>+40(SB)/8, $0x0000000200000004
+DATA sixBitShift<>+48(SB)/8, $0x0000000600000000
+DATA sixBitShift<>+56(SB)/8, $0x0000000200000004
+GLOBL sixBitShift<>(SB), RODATA|NOPTR, $64
+
+DATA mask63<>+0(SB)/8, $0x0000003f0000003f
+DATA mask63<>+8(SB)/8, $0x0000003f0000003f
+DATA mask63<>+16(SB)/8, $0x0000003f0000003f
+DATA mask63<>+24(SB)/8, $0x0000003f0000003f
+DATA mask63<>+32(SB)/8, $0x0000003f0000003f
+DATA mask63<>+40(SB)/8, $0x0000003f0000003f
+DATA mask63<>+48(SB)/8, $0x0000003f0000003f
+DATA mask63<>+56(SB)/8, $0x0000003f0000003f
+GLOBL mask63<>(SB), RODATA|NOPTR, $64
 
 // func tileQ4KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
@@ -13896,6 +10885,16 @@ sum:
 	VZEROUPPER
 	RET
 
+DATA mask30<>+0(SB)/8, $0x3030303030303030
+DATA mask30<>+8(SB)/8, $0x3030303030303030
+DATA mask30<>+16(SB)/8, $0x3030303030303030
+DATA mask30<>+24(SB)/8, $0x3030303030303030
+DATA mask30<>+32(SB)/8, $0x3030303030303030
+DATA mask30<>+40(SB)/8, $0x3030303030303030
+DATA mask30<>+48(SB)/8, $0x3030303030303030
+DATA mask30<>+56(SB)/8, $0x3030303030303030
+GLOBL mask30<>(SB), RODATA|NOPTR, $64
+
 // func tileQ6KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·tileQ6KAVX24x1(SB), NOSPLIT, $0-56
@@ -15488,6 +12487,26 @@ super:
 	VZEROUPPER
 	RET
 
+DATA valuesIQ2XXS<>+0(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XXS<>+8(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XXS<>+16(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XXS<>+24(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XXS<>+32(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XXS<>+40(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XXS<>+48(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XXS<>+56(SB)/8, $0x40152738406b5948
+GLOBL valuesIQ2XXS<>(SB), RODATA|NOPTR, $64
+
+DATA halved3<>+0(SB)/8, $0x3e0000003e000000
+DATA halved3<>+8(SB)/8, $0x3e0000003e000000
+DATA halved3<>+16(SB)/8, $0x3e0000003e000000
+DATA halved3<>+24(SB)/8, $0x3e0000003e000000
+DATA halved3<>+32(SB)/8, $0x3e0000003e000000
+DATA halved3<>+40(SB)/8, $0x3e0000003e000000
+DATA halved3<>+48(SB)/8, $0x3e0000003e000000
+DATA halved3<>+56(SB)/8, $0x3e0000003e000000
+GLOBL halved3<>(SB), RODATA|NOPTR, $64
+
 // func expandIQ2XSAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ2XSAVX2(SB), NOSPLIT, $0-24
@@ -15581,6 +12600,16 @@ super:
 	VZEROUPPER
 	RET
 
+DATA valuesIQ2XS<>+0(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XS<>+8(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XS<>+16(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XS<>+24(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XS<>+32(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XS<>+40(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XS<>+48(SB)/8, $0x40152738406b5948
+DATA valuesIQ2XS<>+56(SB)/8, $0x40152738406b5948
+GLOBL valuesIQ2XS<>(SB), RODATA|NOPTR, $64
+
 // func expandIQ3XXSAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ3XXSAVX2(SB), NOSPLIT, $0-24
@@ -15636,6 +12665,26 @@ super:
 	JNZ          super
 	VZEROUPPER
 	RET
+
+DATA valuesIQ3XXS<>+0(SB)/8, $0x7e746c645c544c44
+DATA valuesIQ3XXS<>+8(SB)/8, $0x020c141c242c343c
+DATA valuesIQ3XXS<>+16(SB)/8, $0x7e746c645c544c44
+DATA valuesIQ3XXS<>+24(SB)/8, $0x020c141c242c343c
+DATA valuesIQ3XXS<>+32(SB)/8, $0x7e746c645c544c44
+DATA valuesIQ3XXS<>+40(SB)/8, $0x020c141c242c343c
+DATA valuesIQ3XXS<>+48(SB)/8, $0x7e746c645c544c44
+DATA valuesIQ3XXS<>+56(SB)/8, $0x020c141c242c343c
+GLOBL valuesIQ3XXS<>(SB), RODATA|NOPTR, $64
+
+DATA halved2<>+0(SB)/8, $0x3e8000003e800000
+DATA halved2<>+8(SB)/8, $0x3e8000003e800000
+DATA halved2<>+16(SB)/8, $0x3e8000003e800000
+DATA halved2<>+24(SB)/8, $0x3e8000003e800000
+DATA halved2<>+32(SB)/8, $0x3e8000003e800000
+DATA halved2<>+40(SB)/8, $0x3e8000003e800000
+DATA halved2<>+48(SB)/8, $0x3e8000003e800000
+DATA halved2<>+56(SB)/8, $0x3e8000003e800000
+GLOBL halved2<>(SB), RODATA|NOPTR, $64
 
 // func expandIQ1SAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
@@ -15728,6 +12777,16 @@ super:
 	VZEROUPPER
 	RET
 
+DATA valuesIQ1S<>+0(SB)/8, $0x40473f3740494139
+DATA valuesIQ1S<>+8(SB)/8, $0x40473f3740494139
+DATA valuesIQ1S<>+16(SB)/8, $0x40473f3740494139
+DATA valuesIQ1S<>+24(SB)/8, $0x40473f3740494139
+DATA valuesIQ1S<>+32(SB)/8, $0x40473f3740494139
+DATA valuesIQ1S<>+40(SB)/8, $0x40473f3740494139
+DATA valuesIQ1S<>+48(SB)/8, $0x40473f3740494139
+DATA valuesIQ1S<>+56(SB)/8, $0x40473f3740494139
+GLOBL valuesIQ1S<>(SB), RODATA|NOPTR, $64
+
 // func expandIQ4NLAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ4NLAVX2(SB), NOSPLIT, $0-24
@@ -15811,6 +12870,16 @@ super:
 	VZEROUPPER
 	RET
 
+DATA valuesIQ4NL<>+0(SB)/8, $0x766a5d4f3f2d1801
+DATA valuesIQ4NL<>+8(SB)/8, $0xf1d9c5b5a6998d81
+DATA valuesIQ4NL<>+16(SB)/8, $0x766a5d4f3f2d1801
+DATA valuesIQ4NL<>+24(SB)/8, $0xf1d9c5b5a6998d81
+DATA valuesIQ4NL<>+32(SB)/8, $0x766a5d4f3f2d1801
+DATA valuesIQ4NL<>+40(SB)/8, $0xf1d9c5b5a6998d81
+DATA valuesIQ4NL<>+48(SB)/8, $0x766a5d4f3f2d1801
+DATA valuesIQ4NL<>+56(SB)/8, $0xf1d9c5b5a6998d81
+GLOBL valuesIQ4NL<>(SB), RODATA|NOPTR, $64
+
 // func expandIQ3SAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ3SAVX2(SB), NOSPLIT, $0-24
@@ -15865,6 +12934,16 @@ super:
 	JNZ          super
 	VZEROUPPER
 	RET
+
+DATA valuesIQ3S<>+0(SB)/8, $0x4f4d4b4947454341
+DATA valuesIQ3S<>+8(SB)/8, $0x31333537393b3d3f
+DATA valuesIQ3S<>+16(SB)/8, $0x4f4d4b4947454341
+DATA valuesIQ3S<>+24(SB)/8, $0x31333537393b3d3f
+DATA valuesIQ3S<>+32(SB)/8, $0x4f4d4b4947454341
+DATA valuesIQ3S<>+40(SB)/8, $0x31333537393b3d3f
+DATA valuesIQ3S<>+48(SB)/8, $0x4f4d4b4947454341
+DATA valuesIQ3S<>+56(SB)/8, $0x31333537393b3d3f
+GLOBL valuesIQ3S<>(SB), RODATA|NOPTR, $64
 
 // func tileIQ4XSAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 // Requires: AVX, AVX2, F16C, FMA3
@@ -16166,6 +13245,16 @@ sum:
 	VMOVQ        X6, (AX)
 	VZEROUPPER
 	RET
+
+DATA signedIQ4XS<>+0(SB)/8, $0xf6eaddcfbfad9881
+DATA signedIQ4XS<>+8(SB)/8, $0x7159453526190d01
+DATA signedIQ4XS<>+16(SB)/8, $0xf6eaddcfbfad9881
+DATA signedIQ4XS<>+24(SB)/8, $0x7159453526190d01
+DATA signedIQ4XS<>+32(SB)/8, $0xf6eaddcfbfad9881
+DATA signedIQ4XS<>+40(SB)/8, $0x7159453526190d01
+DATA signedIQ4XS<>+48(SB)/8, $0xf6eaddcfbfad9881
+DATA signedIQ4XS<>+56(SB)/8, $0x7159453526190d01
+GLOBL signedIQ4XS<>(SB), RODATA|NOPTR, $64
 
 // func tileIQ4XSAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
@@ -17764,6 +14853,16 @@ super:
 	VZEROUPPER
 	RET
 
+DATA valuesIQ4XS<>+0(SB)/8, $0x766a5d4f3f2d1801
+DATA valuesIQ4XS<>+8(SB)/8, $0xf1d9c5b5a6998d81
+DATA valuesIQ4XS<>+16(SB)/8, $0x766a5d4f3f2d1801
+DATA valuesIQ4XS<>+24(SB)/8, $0xf1d9c5b5a6998d81
+DATA valuesIQ4XS<>+32(SB)/8, $0x766a5d4f3f2d1801
+DATA valuesIQ4XS<>+40(SB)/8, $0xf1d9c5b5a6998d81
+DATA valuesIQ4XS<>+48(SB)/8, $0x766a5d4f3f2d1801
+DATA valuesIQ4XS<>+56(SB)/8, $0xf1d9c5b5a6998d81
+GLOBL valuesIQ4XS<>(SB), RODATA|NOPTR, $64
+
 // func expandIQ1MAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ1MAVX2(SB), NOSPLIT, $0-24
@@ -17857,6 +14956,16 @@ super:
 	VZEROUPPER
 	RET
 
+DATA valuesIQ1M<>+0(SB)/8, $0x40473f3740494139
+DATA valuesIQ1M<>+8(SB)/8, $0x40473f3740494139
+DATA valuesIQ1M<>+16(SB)/8, $0x40473f3740494139
+DATA valuesIQ1M<>+24(SB)/8, $0x40473f3740494139
+DATA valuesIQ1M<>+32(SB)/8, $0x40473f3740494139
+DATA valuesIQ1M<>+40(SB)/8, $0x40473f3740494139
+DATA valuesIQ1M<>+48(SB)/8, $0x40473f3740494139
+DATA valuesIQ1M<>+56(SB)/8, $0x40473f3740494139
+GLOBL valuesIQ1M<>(SB), RODATA|NOPTR, $64
+
 // func expandTQ10AVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandTQ10AVX2(SB), NOSPLIT, $0-24
@@ -17911,6 +15020,16 @@ super:
 	JNZ          super
 	VZEROUPPER
 	RET
+
+DATA lift63<>+0(SB)/8, $0x3f3f3f3f3f3f3f3f
+DATA lift63<>+8(SB)/8, $0x3f3f3f3f3f3f3f3f
+DATA lift63<>+16(SB)/8, $0x3f3f3f3f3f3f3f3f
+DATA lift63<>+24(SB)/8, $0x3f3f3f3f3f3f3f3f
+DATA lift63<>+32(SB)/8, $0x3f3f3f3f3f3f3f3f
+DATA lift63<>+40(SB)/8, $0x3f3f3f3f3f3f3f3f
+DATA lift63<>+48(SB)/8, $0x3f3f3f3f3f3f3f3f
+DATA lift63<>+56(SB)/8, $0x3f3f3f3f3f3f3f3f
+GLOBL lift63<>(SB), RODATA|NOPTR, $64
 
 // func tileMXFP4AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 // Requires: AVX, AVX2, FMA3
@@ -18126,6 +15245,36 @@ sum:
 	VMOVQ        X6, (AX)
 	VZEROUPPER
 	RET
+
+DATA valuesMXFP4<>+0(SB)/8, $0x1c18161413121110
+DATA valuesMXFP4<>+8(SB)/8, $0x04080a0c0d0e0f10
+DATA valuesMXFP4<>+16(SB)/8, $0x1c18161413121110
+DATA valuesMXFP4<>+24(SB)/8, $0x04080a0c0d0e0f10
+DATA valuesMXFP4<>+32(SB)/8, $0x1c18161413121110
+DATA valuesMXFP4<>+40(SB)/8, $0x04080a0c0d0e0f10
+DATA valuesMXFP4<>+48(SB)/8, $0x1c18161413121110
+DATA valuesMXFP4<>+56(SB)/8, $0x04080a0c0d0e0f10
+GLOBL valuesMXFP4<>(SB), RODATA|NOPTR, $64
+
+DATA leastExponent<>+0(SB)/8, $0x0040000000400000
+DATA leastExponent<>+8(SB)/8, $0x0040000000400000
+DATA leastExponent<>+16(SB)/8, $0x0040000000400000
+DATA leastExponent<>+24(SB)/8, $0x0040000000400000
+DATA leastExponent<>+32(SB)/8, $0x0040000000400000
+DATA leastExponent<>+40(SB)/8, $0x0040000000400000
+DATA leastExponent<>+48(SB)/8, $0x0040000000400000
+DATA leastExponent<>+56(SB)/8, $0x0040000000400000
+GLOBL leastExponent<>(SB), RODATA|NOPTR, $64
+
+DATA halved1<>+0(SB)/8, $0x3f0000003f000000
+DATA halved1<>+8(SB)/8, $0x3f0000003f000000
+DATA halved1<>+16(SB)/8, $0x3f0000003f000000
+DATA halved1<>+24(SB)/8, $0x3f0000003f000000
+DATA halved1<>+32(SB)/8, $0x3f0000003f000000
+DATA halved1<>+40(SB)/8, $0x3f0000003f000000
+DATA halved1<>+48(SB)/8, $0x3f0000003f000000
+DATA halved1<>+56(SB)/8, $0x3f0000003f000000
+GLOBL halved1<>(SB), RODATA|NOPTR, $64
 
 // func tileMXFP4AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 // Requires: AVX, AVX2, FMA3, MMX+
@@ -19322,6 +16471,16 @@ super:
 	JNZ          super
 	VZEROUPPER
 	RET
+
+DATA valuesNVFP4<>+0(SB)/8, $0x1c18161413121110
+DATA valuesNVFP4<>+8(SB)/8, $0x04080a0c0d0e0f10
+DATA valuesNVFP4<>+16(SB)/8, $0x1c18161413121110
+DATA valuesNVFP4<>+24(SB)/8, $0x04080a0c0d0e0f10
+DATA valuesNVFP4<>+32(SB)/8, $0x1c18161413121110
+DATA valuesNVFP4<>+40(SB)/8, $0x04080a0c0d0e0f10
+DATA valuesNVFP4<>+48(SB)/8, $0x1c18161413121110
+DATA valuesNVFP4<>+56(SB)/8, $0x04080a0c0d0e0f10
+GLOBL valuesNVFP4<>(SB), RODATA|NOPTR, $64
 
 // func expandQ10AVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
@@ -25843,6 +23002,16 @@ sum:
 	VZEROUPPER
 	RET
 
+DATA superPair<>+0(SB)/8, $0x0000000000000000
+DATA superPair<>+8(SB)/8, $0x0000000000000000
+DATA superPair<>+16(SB)/8, $0x0000000000000000
+DATA superPair<>+24(SB)/8, $0x0000000000000000
+DATA superPair<>+32(SB)/8, $0x0000000100000001
+DATA superPair<>+40(SB)/8, $0x0000000100000001
+DATA superPair<>+48(SB)/8, $0x0000000100000001
+DATA superPair<>+56(SB)/8, $0x0000000100000001
+GLOBL superPair<>(SB), RODATA|NOPTR, $64
+
 // func tileQ4KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·tileQ4KVNNI4x1(SB), NOSPLIT, $0-56
@@ -29612,6 +26781,16 @@ super:
 	JNZ             row
 	VZEROUPPER
 	RET
+
+DATA turn5<>+0(SB)/8, $0x0000000400000004
+DATA turn5<>+8(SB)/8, $0x0000000400000004
+DATA turn5<>+16(SB)/8, $0x0000000400000004
+DATA turn5<>+24(SB)/8, $0x0000000400000004
+DATA turn5<>+32(SB)/8, $0x0000000300000003
+DATA turn5<>+40(SB)/8, $0x0000000300000003
+DATA turn5<>+48(SB)/8, $0x0000000300000003
+DATA turn5<>+56(SB)/8, $0x0000000300000003
+GLOBL turn5<>(SB), RODATA|NOPTR, $64
 
 // func farQ5KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
@@ -44219,72 +41398,6 @@ group:
 	VZEROUPPER
 	RET
 
-DATA tilesScales<>+0(SB)/1, $0x01
-DATA tilesScales<>+1(SB)/1, $0x00
-DATA tilesScales<>+2(SB)/1, $0x00
-DATA tilesScales<>+3(SB)/1, $0x00
-DATA tilesScales<>+4(SB)/1, $0x00
-DATA tilesScales<>+5(SB)/1, $0x00
-DATA tilesScales<>+6(SB)/1, $0x00
-DATA tilesScales<>+7(SB)/1, $0x00
-DATA tilesScales<>+8(SB)/1, $0x00
-DATA tilesScales<>+9(SB)/1, $0x00
-DATA tilesScales<>+10(SB)/1, $0x00
-DATA tilesScales<>+11(SB)/1, $0x00
-DATA tilesScales<>+12(SB)/1, $0x00
-DATA tilesScales<>+13(SB)/1, $0x00
-DATA tilesScales<>+14(SB)/1, $0x00
-DATA tilesScales<>+15(SB)/1, $0x00
-DATA tilesScales<>+16(SB)/1, $0x20
-DATA tilesScales<>+17(SB)/1, $0x00
-DATA tilesScales<>+18(SB)/1, $0x20
-DATA tilesScales<>+19(SB)/1, $0x00
-DATA tilesScales<>+20(SB)/1, $0x40
-DATA tilesScales<>+21(SB)/1, $0x00
-DATA tilesScales<>+22(SB)/1, $0x40
-DATA tilesScales<>+23(SB)/1, $0x00
-DATA tilesScales<>+24(SB)/1, $0x40
-DATA tilesScales<>+25(SB)/1, $0x00
-DATA tilesScales<>+26(SB)/1, $0x40
-DATA tilesScales<>+27(SB)/1, $0x00
-DATA tilesScales<>+28(SB)/1, $0x00
-DATA tilesScales<>+29(SB)/1, $0x00
-DATA tilesScales<>+30(SB)/1, $0x00
-DATA tilesScales<>+31(SB)/1, $0x00
-DATA tilesScales<>+32(SB)/1, $0x00
-DATA tilesScales<>+33(SB)/1, $0x00
-DATA tilesScales<>+34(SB)/1, $0x00
-DATA tilesScales<>+35(SB)/1, $0x00
-DATA tilesScales<>+36(SB)/1, $0x00
-DATA tilesScales<>+37(SB)/1, $0x00
-DATA tilesScales<>+38(SB)/1, $0x00
-DATA tilesScales<>+39(SB)/1, $0x00
-DATA tilesScales<>+40(SB)/1, $0x00
-DATA tilesScales<>+41(SB)/1, $0x00
-DATA tilesScales<>+42(SB)/1, $0x00
-DATA tilesScales<>+43(SB)/1, $0x00
-DATA tilesScales<>+44(SB)/1, $0x00
-DATA tilesScales<>+45(SB)/1, $0x00
-DATA tilesScales<>+46(SB)/1, $0x00
-DATA tilesScales<>+47(SB)/1, $0x00
-DATA tilesScales<>+48(SB)/1, $0x10
-DATA tilesScales<>+49(SB)/1, $0x10
-DATA tilesScales<>+50(SB)/1, $0x08
-DATA tilesScales<>+51(SB)/1, $0x08
-DATA tilesScales<>+52(SB)/1, $0x10
-DATA tilesScales<>+53(SB)/1, $0x10
-DATA tilesScales<>+54(SB)/1, $0x00
-DATA tilesScales<>+55(SB)/1, $0x00
-DATA tilesScales<>+56(SB)/1, $0x00
-DATA tilesScales<>+57(SB)/1, $0x00
-DATA tilesScales<>+58(SB)/1, $0x00
-DATA tilesScales<>+59(SB)/1, $0x00
-DATA tilesScales<>+60(SB)/1, $0x00
-DATA tilesScales<>+61(SB)/1, $0x00
-DATA tilesScales<>+62(SB)/1, $0x00
-DATA tilesScales<>+63(SB)/1, $0x00
-GLOBL tilesScales<>(SB), RODATA|NOPTR, $64
-
 // func matrixScalesAMX(out *float32, outStride uintptr, w *byte, n uintptr, acts *byte, groups uintptr, scratch *byte)
 // Requires: AVX, AVX512F
 TEXT ·matrixScalesAMX(SB), NOSPLIT, $24-56
@@ -44559,71 +41672,15 @@ sum:
 	VZEROUPPER
 	RET
 
-DATA tilesMinima<>+0(SB)/1, $0x01
-DATA tilesMinima<>+1(SB)/1, $0x00
-DATA tilesMinima<>+2(SB)/1, $0x00
-DATA tilesMinima<>+3(SB)/1, $0x00
-DATA tilesMinima<>+4(SB)/1, $0x00
-DATA tilesMinima<>+5(SB)/1, $0x00
-DATA tilesMinima<>+6(SB)/1, $0x00
-DATA tilesMinima<>+7(SB)/1, $0x00
-DATA tilesMinima<>+8(SB)/1, $0x00
-DATA tilesMinima<>+9(SB)/1, $0x00
-DATA tilesMinima<>+10(SB)/1, $0x00
-DATA tilesMinima<>+11(SB)/1, $0x00
-DATA tilesMinima<>+12(SB)/1, $0x00
-DATA tilesMinima<>+13(SB)/1, $0x00
-DATA tilesMinima<>+14(SB)/1, $0x00
-DATA tilesMinima<>+15(SB)/1, $0x00
-DATA tilesMinima<>+16(SB)/1, $0x20
-DATA tilesMinima<>+17(SB)/1, $0x00
-DATA tilesMinima<>+18(SB)/1, $0x20
-DATA tilesMinima<>+19(SB)/1, $0x00
-DATA tilesMinima<>+20(SB)/1, $0x40
-DATA tilesMinima<>+21(SB)/1, $0x00
-DATA tilesMinima<>+22(SB)/1, $0x40
-DATA tilesMinima<>+23(SB)/1, $0x00
-DATA tilesMinima<>+24(SB)/1, $0x40
-DATA tilesMinima<>+25(SB)/1, $0x00
-DATA tilesMinima<>+26(SB)/1, $0x40
-DATA tilesMinima<>+27(SB)/1, $0x00
-DATA tilesMinima<>+28(SB)/1, $0x00
-DATA tilesMinima<>+29(SB)/1, $0x00
-DATA tilesMinima<>+30(SB)/1, $0x00
-DATA tilesMinima<>+31(SB)/1, $0x00
-DATA tilesMinima<>+32(SB)/1, $0x00
-DATA tilesMinima<>+33(SB)/1, $0x00
-DATA tilesMinima<>+34(SB)/1, $0x00
-DATA tilesMinima<>+35(SB)/1, $0x00
-DATA tilesMinima<>+36(SB)/1, $0x00
-DATA tilesMinima<>+37(SB)/1, $0x00
-DATA tilesMinima<>+38(SB)/1, $0x00
-DATA tilesMinima<>+39(SB)/1, $0x00
-DATA tilesMinima<>+40(SB)/1, $0x00
-DATA tilesMinima<>+41(SB)/1, $0x00
-DATA tilesMinima<>+42(SB)/1, $0x00
-DATA tilesMinima<>+43(SB)/1, $0x00
-DATA tilesMinima<>+44(SB)/1, $0x00
-DATA tilesMinima<>+45(SB)/1, $0x00
-DATA tilesMinima<>+46(SB)/1, $0x00
-DATA tilesMinima<>+47(SB)/1, $0x00
-DATA tilesMinima<>+48(SB)/1, $0x10
-DATA tilesMinima<>+49(SB)/1, $0x10
-DATA tilesMinima<>+50(SB)/1, $0x08
-DATA tilesMinima<>+51(SB)/1, $0x08
-DATA tilesMinima<>+52(SB)/1, $0x10
-DATA tilesMinima<>+53(SB)/1, $0x10
-DATA tilesMinima<>+54(SB)/1, $0x00
-DATA tilesMinima<>+55(SB)/1, $0x00
-DATA tilesMinima<>+56(SB)/1, $0x00
-DATA tilesMinima<>+57(SB)/1, $0x00
-DATA tilesMinima<>+58(SB)/1, $0x00
-DATA tilesMinima<>+59(SB)/1, $0x00
-DATA tilesMinima<>+60(SB)/1, $0x00
-DATA tilesMinima<>+61(SB)/1, $0x00
-DATA tilesMinima<>+62(SB)/1, $0x00
-DATA tilesMinima<>+63(SB)/1, $0x00
-GLOBL tilesMinima<>(SB), RODATA|NOPTR, $64
+DATA tilesScales<>+0(SB)/8, $0x0000000000000001
+DATA tilesScales<>+8(SB)/8, $0x0000000000000000
+DATA tilesScales<>+16(SB)/8, $0x0040004000200020
+DATA tilesScales<>+24(SB)/8, $0x0000000000400040
+DATA tilesScales<>+32(SB)/8, $0x0000000000000000
+DATA tilesScales<>+40(SB)/8, $0x0000000000000000
+DATA tilesScales<>+48(SB)/8, $0x0000101008081010
+DATA tilesScales<>+56(SB)/8, $0x0000000000000000
+GLOBL tilesScales<>(SB), RODATA|NOPTR, $64
 
 // func matrixMinimaAMX(out *float32, outStride uintptr, w *byte, n uintptr, acts *byte, groups uintptr, scratch *byte)
 // Requires: AVX, AVX512F
@@ -44933,71 +41990,15 @@ sum:
 	VZEROUPPER
 	RET
 
-DATA tilesAdded<>+0(SB)/1, $0x01
-DATA tilesAdded<>+1(SB)/1, $0x00
-DATA tilesAdded<>+2(SB)/1, $0x00
-DATA tilesAdded<>+3(SB)/1, $0x00
-DATA tilesAdded<>+4(SB)/1, $0x00
-DATA tilesAdded<>+5(SB)/1, $0x00
-DATA tilesAdded<>+6(SB)/1, $0x00
-DATA tilesAdded<>+7(SB)/1, $0x00
-DATA tilesAdded<>+8(SB)/1, $0x00
-DATA tilesAdded<>+9(SB)/1, $0x00
-DATA tilesAdded<>+10(SB)/1, $0x00
-DATA tilesAdded<>+11(SB)/1, $0x00
-DATA tilesAdded<>+12(SB)/1, $0x00
-DATA tilesAdded<>+13(SB)/1, $0x00
-DATA tilesAdded<>+14(SB)/1, $0x00
-DATA tilesAdded<>+15(SB)/1, $0x00
-DATA tilesAdded<>+16(SB)/1, $0x20
-DATA tilesAdded<>+17(SB)/1, $0x00
-DATA tilesAdded<>+18(SB)/1, $0x20
-DATA tilesAdded<>+19(SB)/1, $0x00
-DATA tilesAdded<>+20(SB)/1, $0x40
-DATA tilesAdded<>+21(SB)/1, $0x00
-DATA tilesAdded<>+22(SB)/1, $0x40
-DATA tilesAdded<>+23(SB)/1, $0x00
-DATA tilesAdded<>+24(SB)/1, $0x40
-DATA tilesAdded<>+25(SB)/1, $0x00
-DATA tilesAdded<>+26(SB)/1, $0x40
-DATA tilesAdded<>+27(SB)/1, $0x00
-DATA tilesAdded<>+28(SB)/1, $0x00
-DATA tilesAdded<>+29(SB)/1, $0x00
-DATA tilesAdded<>+30(SB)/1, $0x00
-DATA tilesAdded<>+31(SB)/1, $0x00
-DATA tilesAdded<>+32(SB)/1, $0x00
-DATA tilesAdded<>+33(SB)/1, $0x00
-DATA tilesAdded<>+34(SB)/1, $0x00
-DATA tilesAdded<>+35(SB)/1, $0x00
-DATA tilesAdded<>+36(SB)/1, $0x00
-DATA tilesAdded<>+37(SB)/1, $0x00
-DATA tilesAdded<>+38(SB)/1, $0x00
-DATA tilesAdded<>+39(SB)/1, $0x00
-DATA tilesAdded<>+40(SB)/1, $0x00
-DATA tilesAdded<>+41(SB)/1, $0x00
-DATA tilesAdded<>+42(SB)/1, $0x00
-DATA tilesAdded<>+43(SB)/1, $0x00
-DATA tilesAdded<>+44(SB)/1, $0x00
-DATA tilesAdded<>+45(SB)/1, $0x00
-DATA tilesAdded<>+46(SB)/1, $0x00
-DATA tilesAdded<>+47(SB)/1, $0x00
-DATA tilesAdded<>+48(SB)/1, $0x10
-DATA tilesAdded<>+49(SB)/1, $0x10
-DATA tilesAdded<>+50(SB)/1, $0x08
-DATA tilesAdded<>+51(SB)/1, $0x08
-DATA tilesAdded<>+52(SB)/1, $0x10
-DATA tilesAdded<>+53(SB)/1, $0x10
-DATA tilesAdded<>+54(SB)/1, $0x00
-DATA tilesAdded<>+55(SB)/1, $0x00
-DATA tilesAdded<>+56(SB)/1, $0x00
-DATA tilesAdded<>+57(SB)/1, $0x00
-DATA tilesAdded<>+58(SB)/1, $0x00
-DATA tilesAdded<>+59(SB)/1, $0x00
-DATA tilesAdded<>+60(SB)/1, $0x00
-DATA tilesAdded<>+61(SB)/1, $0x00
-DATA tilesAdded<>+62(SB)/1, $0x00
-DATA tilesAdded<>+63(SB)/1, $0x00
-GLOBL tilesAdded<>(SB), RODATA|NOPTR, $64
+DATA tilesMinima<>+0(SB)/8, $0x0000000000000001
+DATA tilesMinima<>+8(SB)/8, $0x0000000000000000
+DATA tilesMinima<>+16(SB)/8, $0x0040004000200020
+DATA tilesMinima<>+24(SB)/8, $0x0000000000400040
+DATA tilesMinima<>+32(SB)/8, $0x0000000000000000
+DATA tilesMinima<>+40(SB)/8, $0x0000000000000000
+DATA tilesMinima<>+48(SB)/8, $0x0000101008081010
+DATA tilesMinima<>+56(SB)/8, $0x0000000000000000
+GLOBL tilesMinima<>(SB), RODATA|NOPTR, $64
 
 // func matrixAddedAMX(out *float32, outStride uintptr, w *byte, n uintptr, acts *byte, groups uintptr, scratch *byte)
 // Requires: AVX, AVX512F
@@ -45307,71 +42308,15 @@ sum:
 	VZEROUPPER
 	RET
 
-DATA tilesHalves<>+0(SB)/1, $0x01
-DATA tilesHalves<>+1(SB)/1, $0x00
-DATA tilesHalves<>+2(SB)/1, $0x00
-DATA tilesHalves<>+3(SB)/1, $0x00
-DATA tilesHalves<>+4(SB)/1, $0x00
-DATA tilesHalves<>+5(SB)/1, $0x00
-DATA tilesHalves<>+6(SB)/1, $0x00
-DATA tilesHalves<>+7(SB)/1, $0x00
-DATA tilesHalves<>+8(SB)/1, $0x00
-DATA tilesHalves<>+9(SB)/1, $0x00
-DATA tilesHalves<>+10(SB)/1, $0x00
-DATA tilesHalves<>+11(SB)/1, $0x00
-DATA tilesHalves<>+12(SB)/1, $0x00
-DATA tilesHalves<>+13(SB)/1, $0x00
-DATA tilesHalves<>+14(SB)/1, $0x00
-DATA tilesHalves<>+15(SB)/1, $0x00
-DATA tilesHalves<>+16(SB)/1, $0x10
-DATA tilesHalves<>+17(SB)/1, $0x00
-DATA tilesHalves<>+18(SB)/1, $0x10
-DATA tilesHalves<>+19(SB)/1, $0x00
-DATA tilesHalves<>+20(SB)/1, $0x40
-DATA tilesHalves<>+21(SB)/1, $0x00
-DATA tilesHalves<>+22(SB)/1, $0x40
-DATA tilesHalves<>+23(SB)/1, $0x00
-DATA tilesHalves<>+24(SB)/1, $0x40
-DATA tilesHalves<>+25(SB)/1, $0x00
-DATA tilesHalves<>+26(SB)/1, $0x40
-DATA tilesHalves<>+27(SB)/1, $0x00
-DATA tilesHalves<>+28(SB)/1, $0x00
-DATA tilesHalves<>+29(SB)/1, $0x00
-DATA tilesHalves<>+30(SB)/1, $0x00
-DATA tilesHalves<>+31(SB)/1, $0x00
-DATA tilesHalves<>+32(SB)/1, $0x00
-DATA tilesHalves<>+33(SB)/1, $0x00
-DATA tilesHalves<>+34(SB)/1, $0x00
-DATA tilesHalves<>+35(SB)/1, $0x00
-DATA tilesHalves<>+36(SB)/1, $0x00
-DATA tilesHalves<>+37(SB)/1, $0x00
-DATA tilesHalves<>+38(SB)/1, $0x00
-DATA tilesHalves<>+39(SB)/1, $0x00
-DATA tilesHalves<>+40(SB)/1, $0x00
-DATA tilesHalves<>+41(SB)/1, $0x00
-DATA tilesHalves<>+42(SB)/1, $0x00
-DATA tilesHalves<>+43(SB)/1, $0x00
-DATA tilesHalves<>+44(SB)/1, $0x00
-DATA tilesHalves<>+45(SB)/1, $0x00
-DATA tilesHalves<>+46(SB)/1, $0x00
-DATA tilesHalves<>+47(SB)/1, $0x00
-DATA tilesHalves<>+48(SB)/1, $0x10
-DATA tilesHalves<>+49(SB)/1, $0x10
-DATA tilesHalves<>+50(SB)/1, $0x04
-DATA tilesHalves<>+51(SB)/1, $0x04
-DATA tilesHalves<>+52(SB)/1, $0x10
-DATA tilesHalves<>+53(SB)/1, $0x10
-DATA tilesHalves<>+54(SB)/1, $0x00
-DATA tilesHalves<>+55(SB)/1, $0x00
-DATA tilesHalves<>+56(SB)/1, $0x00
-DATA tilesHalves<>+57(SB)/1, $0x00
-DATA tilesHalves<>+58(SB)/1, $0x00
-DATA tilesHalves<>+59(SB)/1, $0x00
-DATA tilesHalves<>+60(SB)/1, $0x00
-DATA tilesHalves<>+61(SB)/1, $0x00
-DATA tilesHalves<>+62(SB)/1, $0x00
-DATA tilesHalves<>+63(SB)/1, $0x00
-GLOBL tilesHalves<>(SB), RODATA|NOPTR, $64
+DATA tilesAdded<>+0(SB)/8, $0x0000000000000001
+DATA tilesAdded<>+8(SB)/8, $0x0000000000000000
+DATA tilesAdded<>+16(SB)/8, $0x0040004000200020
+DATA tilesAdded<>+24(SB)/8, $0x0000000000400040
+DATA tilesAdded<>+32(SB)/8, $0x0000000000000000
+DATA tilesAdded<>+40(SB)/8, $0x0000000000000000
+DATA tilesAdded<>+48(SB)/8, $0x0000101008081010
+DATA tilesAdded<>+56(SB)/8, $0x0000000000000000
+GLOBL tilesAdded<>(SB), RODATA|NOPTR, $64
 
 // func matrixHalvesAMX(out *float32, outStride uintptr, w *byte, n uintptr, acts *byte, groups uintptr, scratch *byte)
 // Requires: AVX, AVX512F
@@ -45642,401 +42587,15 @@ sum:
 	VZEROUPPER
 	RET
 
-DATA turn0to0<>+0(SB)/1, $0x00
-DATA turn0to0<>+1(SB)/1, $0x00
-DATA turn0to0<>+2(SB)/1, $0x00
-DATA turn0to0<>+3(SB)/1, $0x00
-DATA turn0to0<>+4(SB)/1, $0x08
-DATA turn0to0<>+5(SB)/1, $0x00
-DATA turn0to0<>+6(SB)/1, $0x00
-DATA turn0to0<>+7(SB)/1, $0x00
-DATA turn0to0<>+8(SB)/1, $0x10
-DATA turn0to0<>+9(SB)/1, $0x00
-DATA turn0to0<>+10(SB)/1, $0x00
-DATA turn0to0<>+11(SB)/1, $0x00
-DATA turn0to0<>+12(SB)/1, $0x18
-DATA turn0to0<>+13(SB)/1, $0x00
-DATA turn0to0<>+14(SB)/1, $0x00
-DATA turn0to0<>+15(SB)/1, $0x00
-DATA turn0to0<>+16(SB)/1, $0x01
-DATA turn0to0<>+17(SB)/1, $0x00
-DATA turn0to0<>+18(SB)/1, $0x00
-DATA turn0to0<>+19(SB)/1, $0x00
-DATA turn0to0<>+20(SB)/1, $0x09
-DATA turn0to0<>+21(SB)/1, $0x00
-DATA turn0to0<>+22(SB)/1, $0x00
-DATA turn0to0<>+23(SB)/1, $0x00
-DATA turn0to0<>+24(SB)/1, $0x11
-DATA turn0to0<>+25(SB)/1, $0x00
-DATA turn0to0<>+26(SB)/1, $0x00
-DATA turn0to0<>+27(SB)/1, $0x00
-DATA turn0to0<>+28(SB)/1, $0x19
-DATA turn0to0<>+29(SB)/1, $0x00
-DATA turn0to0<>+30(SB)/1, $0x00
-DATA turn0to0<>+31(SB)/1, $0x00
-DATA turn0to0<>+32(SB)/1, $0x02
-DATA turn0to0<>+33(SB)/1, $0x00
-DATA turn0to0<>+34(SB)/1, $0x00
-DATA turn0to0<>+35(SB)/1, $0x00
-DATA turn0to0<>+36(SB)/1, $0x0a
-DATA turn0to0<>+37(SB)/1, $0x00
-DATA turn0to0<>+38(SB)/1, $0x00
-DATA turn0to0<>+39(SB)/1, $0x00
-DATA turn0to0<>+40(SB)/1, $0x12
-DATA turn0to0<>+41(SB)/1, $0x00
-DATA turn0to0<>+42(SB)/1, $0x00
-DATA turn0to0<>+43(SB)/1, $0x00
-DATA turn0to0<>+44(SB)/1, $0x1a
-DATA turn0to0<>+45(SB)/1, $0x00
-DATA turn0to0<>+46(SB)/1, $0x00
-DATA turn0to0<>+47(SB)/1, $0x00
-DATA turn0to0<>+48(SB)/1, $0x03
-DATA turn0to0<>+49(SB)/1, $0x00
-DATA turn0to0<>+50(SB)/1, $0x00
-DATA turn0to0<>+51(SB)/1, $0x00
-DATA turn0to0<>+52(SB)/1, $0x0b
-DATA turn0to0<>+53(SB)/1, $0x00
-DATA turn0to0<>+54(SB)/1, $0x00
-DATA turn0to0<>+55(SB)/1, $0x00
-DATA turn0to0<>+56(SB)/1, $0x13
-DATA turn0to0<>+57(SB)/1, $0x00
-DATA turn0to0<>+58(SB)/1, $0x00
-DATA turn0to0<>+59(SB)/1, $0x00
-DATA turn0to0<>+60(SB)/1, $0x1b
-DATA turn0to0<>+61(SB)/1, $0x00
-DATA turn0to0<>+62(SB)/1, $0x00
-DATA turn0to0<>+63(SB)/1, $0x00
-GLOBL turn0to0<>(SB), RODATA|NOPTR, $64
-
-DATA turn1to0<>+0(SB)/1, $0x00
-DATA turn1to0<>+1(SB)/1, $0x00
-DATA turn1to0<>+2(SB)/1, $0x00
-DATA turn1to0<>+3(SB)/1, $0x00
-DATA turn1to0<>+4(SB)/1, $0x01
-DATA turn1to0<>+5(SB)/1, $0x00
-DATA turn1to0<>+6(SB)/1, $0x00
-DATA turn1to0<>+7(SB)/1, $0x00
-DATA turn1to0<>+8(SB)/1, $0x02
-DATA turn1to0<>+9(SB)/1, $0x00
-DATA turn1to0<>+10(SB)/1, $0x00
-DATA turn1to0<>+11(SB)/1, $0x00
-DATA turn1to0<>+12(SB)/1, $0x03
-DATA turn1to0<>+13(SB)/1, $0x00
-DATA turn1to0<>+14(SB)/1, $0x00
-DATA turn1to0<>+15(SB)/1, $0x00
-DATA turn1to0<>+16(SB)/1, $0x10
-DATA turn1to0<>+17(SB)/1, $0x00
-DATA turn1to0<>+18(SB)/1, $0x00
-DATA turn1to0<>+19(SB)/1, $0x00
-DATA turn1to0<>+20(SB)/1, $0x11
-DATA turn1to0<>+21(SB)/1, $0x00
-DATA turn1to0<>+22(SB)/1, $0x00
-DATA turn1to0<>+23(SB)/1, $0x00
-DATA turn1to0<>+24(SB)/1, $0x12
-DATA turn1to0<>+25(SB)/1, $0x00
-DATA turn1to0<>+26(SB)/1, $0x00
-DATA turn1to0<>+27(SB)/1, $0x00
-DATA turn1to0<>+28(SB)/1, $0x13
-DATA turn1to0<>+29(SB)/1, $0x00
-DATA turn1to0<>+30(SB)/1, $0x00
-DATA turn1to0<>+31(SB)/1, $0x00
-DATA turn1to0<>+32(SB)/1, $0x04
-DATA turn1to0<>+33(SB)/1, $0x00
-DATA turn1to0<>+34(SB)/1, $0x00
-DATA turn1to0<>+35(SB)/1, $0x00
-DATA turn1to0<>+36(SB)/1, $0x05
-DATA turn1to0<>+37(SB)/1, $0x00
-DATA turn1to0<>+38(SB)/1, $0x00
-DATA turn1to0<>+39(SB)/1, $0x00
-DATA turn1to0<>+40(SB)/1, $0x06
-DATA turn1to0<>+41(SB)/1, $0x00
-DATA turn1to0<>+42(SB)/1, $0x00
-DATA turn1to0<>+43(SB)/1, $0x00
-DATA turn1to0<>+44(SB)/1, $0x07
-DATA turn1to0<>+45(SB)/1, $0x00
-DATA turn1to0<>+46(SB)/1, $0x00
-DATA turn1to0<>+47(SB)/1, $0x00
-DATA turn1to0<>+48(SB)/1, $0x14
-DATA turn1to0<>+49(SB)/1, $0x00
-DATA turn1to0<>+50(SB)/1, $0x00
-DATA turn1to0<>+51(SB)/1, $0x00
-DATA turn1to0<>+52(SB)/1, $0x15
-DATA turn1to0<>+53(SB)/1, $0x00
-DATA turn1to0<>+54(SB)/1, $0x00
-DATA turn1to0<>+55(SB)/1, $0x00
-DATA turn1to0<>+56(SB)/1, $0x16
-DATA turn1to0<>+57(SB)/1, $0x00
-DATA turn1to0<>+58(SB)/1, $0x00
-DATA turn1to0<>+59(SB)/1, $0x00
-DATA turn1to0<>+60(SB)/1, $0x17
-DATA turn1to0<>+61(SB)/1, $0x00
-DATA turn1to0<>+62(SB)/1, $0x00
-DATA turn1to0<>+63(SB)/1, $0x00
-GLOBL turn1to0<>(SB), RODATA|NOPTR, $64
-
-DATA turn2to0<>+0(SB)/1, $0x00
-DATA turn2to0<>+1(SB)/1, $0x00
-DATA turn2to0<>+2(SB)/1, $0x00
-DATA turn2to0<>+3(SB)/1, $0x00
-DATA turn2to0<>+4(SB)/1, $0x01
-DATA turn2to0<>+5(SB)/1, $0x00
-DATA turn2to0<>+6(SB)/1, $0x00
-DATA turn2to0<>+7(SB)/1, $0x00
-DATA turn2to0<>+8(SB)/1, $0x02
-DATA turn2to0<>+9(SB)/1, $0x00
-DATA turn2to0<>+10(SB)/1, $0x00
-DATA turn2to0<>+11(SB)/1, $0x00
-DATA turn2to0<>+12(SB)/1, $0x03
-DATA turn2to0<>+13(SB)/1, $0x00
-DATA turn2to0<>+14(SB)/1, $0x00
-DATA turn2to0<>+15(SB)/1, $0x00
-DATA turn2to0<>+16(SB)/1, $0x04
-DATA turn2to0<>+17(SB)/1, $0x00
-DATA turn2to0<>+18(SB)/1, $0x00
-DATA turn2to0<>+19(SB)/1, $0x00
-DATA turn2to0<>+20(SB)/1, $0x05
-DATA turn2to0<>+21(SB)/1, $0x00
-DATA turn2to0<>+22(SB)/1, $0x00
-DATA turn2to0<>+23(SB)/1, $0x00
-DATA turn2to0<>+24(SB)/1, $0x06
-DATA turn2to0<>+25(SB)/1, $0x00
-DATA turn2to0<>+26(SB)/1, $0x00
-DATA turn2to0<>+27(SB)/1, $0x00
-DATA turn2to0<>+28(SB)/1, $0x07
-DATA turn2to0<>+29(SB)/1, $0x00
-DATA turn2to0<>+30(SB)/1, $0x00
-DATA turn2to0<>+31(SB)/1, $0x00
-DATA turn2to0<>+32(SB)/1, $0x10
-DATA turn2to0<>+33(SB)/1, $0x00
-DATA turn2to0<>+34(SB)/1, $0x00
-DATA turn2to0<>+35(SB)/1, $0x00
-DATA turn2to0<>+36(SB)/1, $0x11
-DATA turn2to0<>+37(SB)/1, $0x00
-DATA turn2to0<>+38(SB)/1, $0x00
-DATA turn2to0<>+39(SB)/1, $0x00
-DATA turn2to0<>+40(SB)/1, $0x12
-DATA turn2to0<>+41(SB)/1, $0x00
-DATA turn2to0<>+42(SB)/1, $0x00
-DATA turn2to0<>+43(SB)/1, $0x00
-DATA turn2to0<>+44(SB)/1, $0x13
-DATA turn2to0<>+45(SB)/1, $0x00
-DATA turn2to0<>+46(SB)/1, $0x00
-DATA turn2to0<>+47(SB)/1, $0x00
-DATA turn2to0<>+48(SB)/1, $0x14
-DATA turn2to0<>+49(SB)/1, $0x00
-DATA turn2to0<>+50(SB)/1, $0x00
-DATA turn2to0<>+51(SB)/1, $0x00
-DATA turn2to0<>+52(SB)/1, $0x15
-DATA turn2to0<>+53(SB)/1, $0x00
-DATA turn2to0<>+54(SB)/1, $0x00
-DATA turn2to0<>+55(SB)/1, $0x00
-DATA turn2to0<>+56(SB)/1, $0x16
-DATA turn2to0<>+57(SB)/1, $0x00
-DATA turn2to0<>+58(SB)/1, $0x00
-DATA turn2to0<>+59(SB)/1, $0x00
-DATA turn2to0<>+60(SB)/1, $0x17
-DATA turn2to0<>+61(SB)/1, $0x00
-DATA turn2to0<>+62(SB)/1, $0x00
-DATA turn2to0<>+63(SB)/1, $0x00
-GLOBL turn2to0<>(SB), RODATA|NOPTR, $64
-
-DATA turn0to1<>+0(SB)/1, $0x04
-DATA turn0to1<>+1(SB)/1, $0x00
-DATA turn0to1<>+2(SB)/1, $0x00
-DATA turn0to1<>+3(SB)/1, $0x00
-DATA turn0to1<>+4(SB)/1, $0x0c
-DATA turn0to1<>+5(SB)/1, $0x00
-DATA turn0to1<>+6(SB)/1, $0x00
-DATA turn0to1<>+7(SB)/1, $0x00
-DATA turn0to1<>+8(SB)/1, $0x14
-DATA turn0to1<>+9(SB)/1, $0x00
-DATA turn0to1<>+10(SB)/1, $0x00
-DATA turn0to1<>+11(SB)/1, $0x00
-DATA turn0to1<>+12(SB)/1, $0x1c
-DATA turn0to1<>+13(SB)/1, $0x00
-DATA turn0to1<>+14(SB)/1, $0x00
-DATA turn0to1<>+15(SB)/1, $0x00
-DATA turn0to1<>+16(SB)/1, $0x05
-DATA turn0to1<>+17(SB)/1, $0x00
-DATA turn0to1<>+18(SB)/1, $0x00
-DATA turn0to1<>+19(SB)/1, $0x00
-DATA turn0to1<>+20(SB)/1, $0x0d
-DATA turn0to1<>+21(SB)/1, $0x00
-DATA turn0to1<>+22(SB)/1, $0x00
-DATA turn0to1<>+23(SB)/1, $0x00
-DATA turn0to1<>+24(SB)/1, $0x15
-DATA turn0to1<>+25(SB)/1, $0x00
-DATA turn0to1<>+26(SB)/1, $0x00
-DATA turn0to1<>+27(SB)/1, $0x00
-DATA turn0to1<>+28(SB)/1, $0x1d
-DATA turn0to1<>+29(SB)/1, $0x00
-DATA turn0to1<>+30(SB)/1, $0x00
-DATA turn0to1<>+31(SB)/1, $0x00
-DATA turn0to1<>+32(SB)/1, $0x06
-DATA turn0to1<>+33(SB)/1, $0x00
-DATA turn0to1<>+34(SB)/1, $0x00
-DATA turn0to1<>+35(SB)/1, $0x00
-DATA turn0to1<>+36(SB)/1, $0x0e
-DATA turn0to1<>+37(SB)/1, $0x00
-DATA turn0to1<>+38(SB)/1, $0x00
-DATA turn0to1<>+39(SB)/1, $0x00
-DATA turn0to1<>+40(SB)/1, $0x16
-DATA turn0to1<>+41(SB)/1, $0x00
-DATA turn0to1<>+42(SB)/1, $0x00
-DATA turn0to1<>+43(SB)/1, $0x00
-DATA turn0to1<>+44(SB)/1, $0x1e
-DATA turn0to1<>+45(SB)/1, $0x00
-DATA turn0to1<>+46(SB)/1, $0x00
-DATA turn0to1<>+47(SB)/1, $0x00
-DATA turn0to1<>+48(SB)/1, $0x07
-DATA turn0to1<>+49(SB)/1, $0x00
-DATA turn0to1<>+50(SB)/1, $0x00
-DATA turn0to1<>+51(SB)/1, $0x00
-DATA turn0to1<>+52(SB)/1, $0x0f
-DATA turn0to1<>+53(SB)/1, $0x00
-DATA turn0to1<>+54(SB)/1, $0x00
-DATA turn0to1<>+55(SB)/1, $0x00
-DATA turn0to1<>+56(SB)/1, $0x17
-DATA turn0to1<>+57(SB)/1, $0x00
-DATA turn0to1<>+58(SB)/1, $0x00
-DATA turn0to1<>+59(SB)/1, $0x00
-DATA turn0to1<>+60(SB)/1, $0x1f
-DATA turn0to1<>+61(SB)/1, $0x00
-DATA turn0to1<>+62(SB)/1, $0x00
-DATA turn0to1<>+63(SB)/1, $0x00
-GLOBL turn0to1<>(SB), RODATA|NOPTR, $64
-
-DATA turn1to1<>+0(SB)/1, $0x08
-DATA turn1to1<>+1(SB)/1, $0x00
-DATA turn1to1<>+2(SB)/1, $0x00
-DATA turn1to1<>+3(SB)/1, $0x00
-DATA turn1to1<>+4(SB)/1, $0x09
-DATA turn1to1<>+5(SB)/1, $0x00
-DATA turn1to1<>+6(SB)/1, $0x00
-DATA turn1to1<>+7(SB)/1, $0x00
-DATA turn1to1<>+8(SB)/1, $0x0a
-DATA turn1to1<>+9(SB)/1, $0x00
-DATA turn1to1<>+10(SB)/1, $0x00
-DATA turn1to1<>+11(SB)/1, $0x00
-DATA turn1to1<>+12(SB)/1, $0x0b
-DATA turn1to1<>+13(SB)/1, $0x00
-DATA turn1to1<>+14(SB)/1, $0x00
-DATA turn1to1<>+15(SB)/1, $0x00
-DATA turn1to1<>+16(SB)/1, $0x18
-DATA turn1to1<>+17(SB)/1, $0x00
-DATA turn1to1<>+18(SB)/1, $0x00
-DATA turn1to1<>+19(SB)/1, $0x00
-DATA turn1to1<>+20(SB)/1, $0x19
-DATA turn1to1<>+21(SB)/1, $0x00
-DATA turn1to1<>+22(SB)/1, $0x00
-DATA turn1to1<>+23(SB)/1, $0x00
-DATA turn1to1<>+24(SB)/1, $0x1a
-DATA turn1to1<>+25(SB)/1, $0x00
-DATA turn1to1<>+26(SB)/1, $0x00
-DATA turn1to1<>+27(SB)/1, $0x00
-DATA turn1to1<>+28(SB)/1, $0x1b
-DATA turn1to1<>+29(SB)/1, $0x00
-DATA turn1to1<>+30(SB)/1, $0x00
-DATA turn1to1<>+31(SB)/1, $0x00
-DATA turn1to1<>+32(SB)/1, $0x0c
-DATA turn1to1<>+33(SB)/1, $0x00
-DATA turn1to1<>+34(SB)/1, $0x00
-DATA turn1to1<>+35(SB)/1, $0x00
-DATA turn1to1<>+36(SB)/1, $0x0d
-DATA turn1to1<>+37(SB)/1, $0x00
-DATA turn1to1<>+38(SB)/1, $0x00
-DATA turn1to1<>+39(SB)/1, $0x00
-DATA turn1to1<>+40(SB)/1, $0x0e
-DATA turn1to1<>+41(SB)/1, $0x00
-DATA turn1to1<>+42(SB)/1, $0x00
-DATA turn1to1<>+43(SB)/1, $0x00
-DATA turn1to1<>+44(SB)/1, $0x0f
-DATA turn1to1<>+45(SB)/1, $0x00
-DATA turn1to1<>+46(SB)/1, $0x00
-DATA turn1to1<>+47(SB)/1, $0x00
-DATA turn1to1<>+48(SB)/1, $0x1c
-DATA turn1to1<>+49(SB)/1, $0x00
-DATA turn1to1<>+50(SB)/1, $0x00
-DATA turn1to1<>+51(SB)/1, $0x00
-DATA turn1to1<>+52(SB)/1, $0x1d
-DATA turn1to1<>+53(SB)/1, $0x00
-DATA turn1to1<>+54(SB)/1, $0x00
-DATA turn1to1<>+55(SB)/1, $0x00
-DATA turn1to1<>+56(SB)/1, $0x1e
-DATA turn1to1<>+57(SB)/1, $0x00
-DATA turn1to1<>+58(SB)/1, $0x00
-DATA turn1to1<>+59(SB)/1, $0x00
-DATA turn1to1<>+60(SB)/1, $0x1f
-DATA turn1to1<>+61(SB)/1, $0x00
-DATA turn1to1<>+62(SB)/1, $0x00
-DATA turn1to1<>+63(SB)/1, $0x00
-GLOBL turn1to1<>(SB), RODATA|NOPTR, $64
-
-DATA turn2to1<>+0(SB)/1, $0x08
-DATA turn2to1<>+1(SB)/1, $0x00
-DATA turn2to1<>+2(SB)/1, $0x00
-DATA turn2to1<>+3(SB)/1, $0x00
-DATA turn2to1<>+4(SB)/1, $0x09
-DATA turn2to1<>+5(SB)/1, $0x00
-DATA turn2to1<>+6(SB)/1, $0x00
-DATA turn2to1<>+7(SB)/1, $0x00
-DATA turn2to1<>+8(SB)/1, $0x0a
-DATA turn2to1<>+9(SB)/1, $0x00
-DATA turn2to1<>+10(SB)/1, $0x00
-DATA turn2to1<>+11(SB)/1, $0x00
-DATA turn2to1<>+12(SB)/1, $0x0b
-DATA turn2to1<>+13(SB)/1, $0x00
-DATA turn2to1<>+14(SB)/1, $0x00
-DATA turn2to1<>+15(SB)/1, $0x00
-DATA turn2to1<>+16(SB)/1, $0x0c
-DATA turn2to1<>+17(SB)/1, $0x00
-DATA turn2to1<>+18(SB)/1, $0x00
-DATA turn2to1<>+19(SB)/1, $0x00
-DATA turn2to1<>+20(SB)/1, $0x0d
-DATA turn2to1<>+21(SB)/1, $0x00
-DATA turn2to1<>+22(SB)/1, $0x00
-DATA turn2to1<>+23(SB)/1, $0x00
-DATA turn2to1<>+24(SB)/1, $0x0e
-DATA turn2to1<>+25(SB)/1, $0x00
-DATA turn2to1<>+26(SB)/1, $0x00
-DATA turn2to1<>+27(SB)/1, $0x00
-DATA turn2to1<>+28(SB)/1, $0x0f
-DATA turn2to1<>+29(SB)/1, $0x00
-DATA turn2to1<>+30(SB)/1, $0x00
-DATA turn2to1<>+31(SB)/1, $0x00
-DATA turn2to1<>+32(SB)/1, $0x18
-DATA turn2to1<>+33(SB)/1, $0x00
-DATA turn2to1<>+34(SB)/1, $0x00
-DATA turn2to1<>+35(SB)/1, $0x00
-DATA turn2to1<>+36(SB)/1, $0x19
-DATA turn2to1<>+37(SB)/1, $0x00
-DATA turn2to1<>+38(SB)/1, $0x00
-DATA turn2to1<>+39(SB)/1, $0x00
-DATA turn2to1<>+40(SB)/1, $0x1a
-DATA turn2to1<>+41(SB)/1, $0x00
-DATA turn2to1<>+42(SB)/1, $0x00
-DATA turn2to1<>+43(SB)/1, $0x00
-DATA turn2to1<>+44(SB)/1, $0x1b
-DATA turn2to1<>+45(SB)/1, $0x00
-DATA turn2to1<>+46(SB)/1, $0x00
-DATA turn2to1<>+47(SB)/1, $0x00
-DATA turn2to1<>+48(SB)/1, $0x1c
-DATA turn2to1<>+49(SB)/1, $0x00
-DATA turn2to1<>+50(SB)/1, $0x00
-DATA turn2to1<>+51(SB)/1, $0x00
-DATA turn2to1<>+52(SB)/1, $0x1d
-DATA turn2to1<>+53(SB)/1, $0x00
-DATA turn2to1<>+54(SB)/1, $0x00
-DATA turn2to1<>+55(SB)/1, $0x00
-DATA turn2to1<>+56(SB)/1, $0x1e
-DATA turn2to1<>+57(SB)/1, $0x00
-DATA turn2to1<>+58(SB)/1, $0x00
-DATA turn2to1<>+59(SB)/1, $0x00
-DATA turn2to1<>+60(SB)/1, $0x1f
-DATA turn2to1<>+61(SB)/1, $0x00
-DATA turn2to1<>+62(SB)/1, $0x00
-DATA turn2to1<>+63(SB)/1, $0x00
-GLOBL turn2to1<>(SB), RODATA|NOPTR, $64
+DATA tilesHalves<>+0(SB)/8, $0x0000000000000001
+DATA tilesHalves<>+8(SB)/8, $0x0000000000000000
+DATA tilesHalves<>+16(SB)/8, $0x0040004000100010
+DATA tilesHalves<>+24(SB)/8, $0x0000000000400040
+DATA tilesHalves<>+32(SB)/8, $0x0000000000000000
+DATA tilesHalves<>+40(SB)/8, $0x0000000000000000
+DATA tilesHalves<>+48(SB)/8, $0x0000101004041010
+DATA tilesHalves<>+56(SB)/8, $0x0000000000000000
+GLOBL tilesHalves<>(SB), RODATA|NOPTR, $64
 
 // func fillMatrixAMX(dst *byte, dstStep uintptr, w *byte, pairBytes uintptr, step uintptr, n uintptr, offset uintptr, form uintptr)
 // Requires: AVX, AVX512BW, AVX512F
@@ -46304,6 +42863,66 @@ group:
 	JNZ       super
 	VZEROUPPER
 	RET
+
+DATA turn0to0<>+0(SB)/8, $0x0000000800000000
+DATA turn0to0<>+8(SB)/8, $0x0000001800000010
+DATA turn0to0<>+16(SB)/8, $0x0000000900000001
+DATA turn0to0<>+24(SB)/8, $0x0000001900000011
+DATA turn0to0<>+32(SB)/8, $0x0000000a00000002
+DATA turn0to0<>+40(SB)/8, $0x0000001a00000012
+DATA turn0to0<>+48(SB)/8, $0x0000000b00000003
+DATA turn0to0<>+56(SB)/8, $0x0000001b00000013
+GLOBL turn0to0<>(SB), RODATA|NOPTR, $64
+
+DATA turn0to1<>+0(SB)/8, $0x0000000c00000004
+DATA turn0to1<>+8(SB)/8, $0x0000001c00000014
+DATA turn0to1<>+16(SB)/8, $0x0000000d00000005
+DATA turn0to1<>+24(SB)/8, $0x0000001d00000015
+DATA turn0to1<>+32(SB)/8, $0x0000000e00000006
+DATA turn0to1<>+40(SB)/8, $0x0000001e00000016
+DATA turn0to1<>+48(SB)/8, $0x0000000f00000007
+DATA turn0to1<>+56(SB)/8, $0x0000001f00000017
+GLOBL turn0to1<>(SB), RODATA|NOPTR, $64
+
+DATA turn1to0<>+0(SB)/8, $0x0000000100000000
+DATA turn1to0<>+8(SB)/8, $0x0000000300000002
+DATA turn1to0<>+16(SB)/8, $0x0000001100000010
+DATA turn1to0<>+24(SB)/8, $0x0000001300000012
+DATA turn1to0<>+32(SB)/8, $0x0000000500000004
+DATA turn1to0<>+40(SB)/8, $0x0000000700000006
+DATA turn1to0<>+48(SB)/8, $0x0000001500000014
+DATA turn1to0<>+56(SB)/8, $0x0000001700000016
+GLOBL turn1to0<>(SB), RODATA|NOPTR, $64
+
+DATA turn1to1<>+0(SB)/8, $0x0000000900000008
+DATA turn1to1<>+8(SB)/8, $0x0000000b0000000a
+DATA turn1to1<>+16(SB)/8, $0x0000001900000018
+DATA turn1to1<>+24(SB)/8, $0x0000001b0000001a
+DATA turn1to1<>+32(SB)/8, $0x0000000d0000000c
+DATA turn1to1<>+40(SB)/8, $0x0000000f0000000e
+DATA turn1to1<>+48(SB)/8, $0x0000001d0000001c
+DATA turn1to1<>+56(SB)/8, $0x0000001f0000001e
+GLOBL turn1to1<>(SB), RODATA|NOPTR, $64
+
+DATA turn2to0<>+0(SB)/8, $0x0000000100000000
+DATA turn2to0<>+8(SB)/8, $0x0000000300000002
+DATA turn2to0<>+16(SB)/8, $0x0000000500000004
+DATA turn2to0<>+24(SB)/8, $0x0000000700000006
+DATA turn2to0<>+32(SB)/8, $0x0000001100000010
+DATA turn2to0<>+40(SB)/8, $0x0000001300000012
+DATA turn2to0<>+48(SB)/8, $0x0000001500000014
+DATA turn2to0<>+56(SB)/8, $0x0000001700000016
+GLOBL turn2to0<>(SB), RODATA|NOPTR, $64
+
+DATA turn2to1<>+0(SB)/8, $0x0000000900000008
+DATA turn2to1<>+8(SB)/8, $0x0000000b0000000a
+DATA turn2to1<>+16(SB)/8, $0x0000000d0000000c
+DATA turn2to1<>+24(SB)/8, $0x0000000f0000000e
+DATA turn2to1<>+32(SB)/8, $0x0000001900000018
+DATA turn2to1<>+40(SB)/8, $0x0000001b0000001a
+DATA turn2to1<>+48(SB)/8, $0x0000001d0000001c
+DATA turn2to1<>+56(SB)/8, $0x0000001f0000001e
+GLOBL turn2to1<>(SB), RODATA|NOPTR, $64
 
 // func gatherMatrixAMX(dst *byte, x *byte, xStride uintptr, n uintptr)
 // Requires: AVX, AVX512F, AVX512VL
@@ -46838,6508 +43457,646 @@ super:
 	VZEROUPPER
 	RET
 
-DATA offset1<>+0(SB)/1, $0x01
-DATA offset1<>+1(SB)/1, $0x00
-DATA offset1<>+2(SB)/1, $0x00
-DATA offset1<>+3(SB)/1, $0x00
-DATA offset1<>+4(SB)/1, $0x01
-DATA offset1<>+5(SB)/1, $0x00
-DATA offset1<>+6(SB)/1, $0x00
-DATA offset1<>+7(SB)/1, $0x00
-DATA offset1<>+8(SB)/1, $0x01
-DATA offset1<>+9(SB)/1, $0x00
-DATA offset1<>+10(SB)/1, $0x00
-DATA offset1<>+11(SB)/1, $0x00
-DATA offset1<>+12(SB)/1, $0x01
-DATA offset1<>+13(SB)/1, $0x00
-DATA offset1<>+14(SB)/1, $0x00
-DATA offset1<>+15(SB)/1, $0x00
-DATA offset1<>+16(SB)/1, $0x01
-DATA offset1<>+17(SB)/1, $0x00
-DATA offset1<>+18(SB)/1, $0x00
-DATA offset1<>+19(SB)/1, $0x00
-DATA offset1<>+20(SB)/1, $0x01
-DATA offset1<>+21(SB)/1, $0x00
-DATA offset1<>+22(SB)/1, $0x00
-DATA offset1<>+23(SB)/1, $0x00
-DATA offset1<>+24(SB)/1, $0x01
-DATA offset1<>+25(SB)/1, $0x00
-DATA offset1<>+26(SB)/1, $0x00
-DATA offset1<>+27(SB)/1, $0x00
-DATA offset1<>+28(SB)/1, $0x01
-DATA offset1<>+29(SB)/1, $0x00
-DATA offset1<>+30(SB)/1, $0x00
-DATA offset1<>+31(SB)/1, $0x00
-DATA offset1<>+32(SB)/1, $0x01
-DATA offset1<>+33(SB)/1, $0x00
-DATA offset1<>+34(SB)/1, $0x00
-DATA offset1<>+35(SB)/1, $0x00
-DATA offset1<>+36(SB)/1, $0x01
-DATA offset1<>+37(SB)/1, $0x00
-DATA offset1<>+38(SB)/1, $0x00
-DATA offset1<>+39(SB)/1, $0x00
-DATA offset1<>+40(SB)/1, $0x01
-DATA offset1<>+41(SB)/1, $0x00
-DATA offset1<>+42(SB)/1, $0x00
-DATA offset1<>+43(SB)/1, $0x00
-DATA offset1<>+44(SB)/1, $0x01
-DATA offset1<>+45(SB)/1, $0x00
-DATA offset1<>+46(SB)/1, $0x00
-DATA offset1<>+47(SB)/1, $0x00
-DATA offset1<>+48(SB)/1, $0x01
-DATA offset1<>+49(SB)/1, $0x00
-DATA offset1<>+50(SB)/1, $0x00
-DATA offset1<>+51(SB)/1, $0x00
-DATA offset1<>+52(SB)/1, $0x01
-DATA offset1<>+53(SB)/1, $0x00
-DATA offset1<>+54(SB)/1, $0x00
-DATA offset1<>+55(SB)/1, $0x00
-DATA offset1<>+56(SB)/1, $0x01
-DATA offset1<>+57(SB)/1, $0x00
-DATA offset1<>+58(SB)/1, $0x00
-DATA offset1<>+59(SB)/1, $0x00
-DATA offset1<>+60(SB)/1, $0x01
-DATA offset1<>+61(SB)/1, $0x00
-DATA offset1<>+62(SB)/1, $0x00
-DATA offset1<>+63(SB)/1, $0x00
-GLOBL offset1<>(SB), RODATA|NOPTR, $64
+// func floatsBlocksAVX2(dst *float32, panel *byte, n uintptr, offset uintptr)
+// Requires: AVX, AVX2
+TEXT ·floatsBlocksAVX2(SB), NOSPLIT, $512-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         n+16(FP), CX
+	MOVQ         panel+8(FP), DX
+	VPBROADCASTD offset+24(FP), Y3
 
-DATA offset4<>+0(SB)/1, $0x04
-DATA offset4<>+1(SB)/1, $0x00
-DATA offset4<>+2(SB)/1, $0x00
-DATA offset4<>+3(SB)/1, $0x00
-DATA offset4<>+4(SB)/1, $0x04
-DATA offset4<>+5(SB)/1, $0x00
-DATA offset4<>+6(SB)/1, $0x00
-DATA offset4<>+7(SB)/1, $0x00
-DATA offset4<>+8(SB)/1, $0x04
-DATA offset4<>+9(SB)/1, $0x00
-DATA offset4<>+10(SB)/1, $0x00
-DATA offset4<>+11(SB)/1, $0x00
-DATA offset4<>+12(SB)/1, $0x04
-DATA offset4<>+13(SB)/1, $0x00
-DATA offset4<>+14(SB)/1, $0x00
-DATA offset4<>+15(SB)/1, $0x00
-DATA offset4<>+16(SB)/1, $0x04
-DATA offset4<>+17(SB)/1, $0x00
-DATA offset4<>+18(SB)/1, $0x00
-DATA offset4<>+19(SB)/1, $0x00
-DATA offset4<>+20(SB)/1, $0x04
-DATA offset4<>+21(SB)/1, $0x00
-DATA offset4<>+22(SB)/1, $0x00
-DATA offset4<>+23(SB)/1, $0x00
-DATA offset4<>+24(SB)/1, $0x04
-DATA offset4<>+25(SB)/1, $0x00
-DATA offset4<>+26(SB)/1, $0x00
-DATA offset4<>+27(SB)/1, $0x00
-DATA offset4<>+28(SB)/1, $0x04
-DATA offset4<>+29(SB)/1, $0x00
-DATA offset4<>+30(SB)/1, $0x00
-DATA offset4<>+31(SB)/1, $0x00
-DATA offset4<>+32(SB)/1, $0x04
-DATA offset4<>+33(SB)/1, $0x00
-DATA offset4<>+34(SB)/1, $0x00
-DATA offset4<>+35(SB)/1, $0x00
-DATA offset4<>+36(SB)/1, $0x04
-DATA offset4<>+37(SB)/1, $0x00
-DATA offset4<>+38(SB)/1, $0x00
-DATA offset4<>+39(SB)/1, $0x00
-DATA offset4<>+40(SB)/1, $0x04
-DATA offset4<>+41(SB)/1, $0x00
-DATA offset4<>+42(SB)/1, $0x00
-DATA offset4<>+43(SB)/1, $0x00
-DATA offset4<>+44(SB)/1, $0x04
-DATA offset4<>+45(SB)/1, $0x00
-DATA offset4<>+46(SB)/1, $0x00
-DATA offset4<>+47(SB)/1, $0x00
-DATA offset4<>+48(SB)/1, $0x04
-DATA offset4<>+49(SB)/1, $0x00
-DATA offset4<>+50(SB)/1, $0x00
-DATA offset4<>+51(SB)/1, $0x00
-DATA offset4<>+52(SB)/1, $0x04
-DATA offset4<>+53(SB)/1, $0x00
-DATA offset4<>+54(SB)/1, $0x00
-DATA offset4<>+55(SB)/1, $0x00
-DATA offset4<>+56(SB)/1, $0x04
-DATA offset4<>+57(SB)/1, $0x00
-DATA offset4<>+58(SB)/1, $0x00
-DATA offset4<>+59(SB)/1, $0x00
-DATA offset4<>+60(SB)/1, $0x04
-DATA offset4<>+61(SB)/1, $0x00
-DATA offset4<>+62(SB)/1, $0x00
-DATA offset4<>+63(SB)/1, $0x00
-GLOBL offset4<>(SB), RODATA|NOPTR, $64
+super:
+	VMOVUPS (DX), Y4
+	VMOVDQU blocksOf0<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, (SP)
+	VMOVDQU blocksOf1<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 32(SP)
+	VMOVDQU blocksOf2<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 64(SP)
+	VMOVDQU blocksOf3<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 96(SP)
+	VMOVDQU blocksOf0<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 128(SP)
+	VMOVDQU blocksOf1<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 160(SP)
+	VMOVDQU blocksOf2<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 192(SP)
+	VMOVDQU blocksOf3<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 224(SP)
+	LEAQ    (SP), BX
+	LEAQ    128(DX), SI
+	MOVQ    AX, DI
+	MOVQ    $0x00000008, R8
 
-DATA offset16<>+0(SB)/1, $0x10
-DATA offset16<>+1(SB)/1, $0x00
-DATA offset16<>+2(SB)/1, $0x00
-DATA offset16<>+3(SB)/1, $0x00
-DATA offset16<>+4(SB)/1, $0x10
-DATA offset16<>+5(SB)/1, $0x00
-DATA offset16<>+6(SB)/1, $0x00
-DATA offset16<>+7(SB)/1, $0x00
-DATA offset16<>+8(SB)/1, $0x10
-DATA offset16<>+9(SB)/1, $0x00
-DATA offset16<>+10(SB)/1, $0x00
-DATA offset16<>+11(SB)/1, $0x00
-DATA offset16<>+12(SB)/1, $0x10
-DATA offset16<>+13(SB)/1, $0x00
-DATA offset16<>+14(SB)/1, $0x00
-DATA offset16<>+15(SB)/1, $0x00
-DATA offset16<>+16(SB)/1, $0x10
-DATA offset16<>+17(SB)/1, $0x00
-DATA offset16<>+18(SB)/1, $0x00
-DATA offset16<>+19(SB)/1, $0x00
-DATA offset16<>+20(SB)/1, $0x10
-DATA offset16<>+21(SB)/1, $0x00
-DATA offset16<>+22(SB)/1, $0x00
-DATA offset16<>+23(SB)/1, $0x00
-DATA offset16<>+24(SB)/1, $0x10
-DATA offset16<>+25(SB)/1, $0x00
-DATA offset16<>+26(SB)/1, $0x00
-DATA offset16<>+27(SB)/1, $0x00
-DATA offset16<>+28(SB)/1, $0x10
-DATA offset16<>+29(SB)/1, $0x00
-DATA offset16<>+30(SB)/1, $0x00
-DATA offset16<>+31(SB)/1, $0x00
-DATA offset16<>+32(SB)/1, $0x10
-DATA offset16<>+33(SB)/1, $0x00
-DATA offset16<>+34(SB)/1, $0x00
-DATA offset16<>+35(SB)/1, $0x00
-DATA offset16<>+36(SB)/1, $0x10
-DATA offset16<>+37(SB)/1, $0x00
-DATA offset16<>+38(SB)/1, $0x00
-DATA offset16<>+39(SB)/1, $0x00
-DATA offset16<>+40(SB)/1, $0x10
-DATA offset16<>+41(SB)/1, $0x00
-DATA offset16<>+42(SB)/1, $0x00
-DATA offset16<>+43(SB)/1, $0x00
-DATA offset16<>+44(SB)/1, $0x10
-DATA offset16<>+45(SB)/1, $0x00
-DATA offset16<>+46(SB)/1, $0x00
-DATA offset16<>+47(SB)/1, $0x00
-DATA offset16<>+48(SB)/1, $0x10
-DATA offset16<>+49(SB)/1, $0x00
-DATA offset16<>+50(SB)/1, $0x00
-DATA offset16<>+51(SB)/1, $0x00
-DATA offset16<>+52(SB)/1, $0x10
-DATA offset16<>+53(SB)/1, $0x00
-DATA offset16<>+54(SB)/1, $0x00
-DATA offset16<>+55(SB)/1, $0x00
-DATA offset16<>+56(SB)/1, $0x10
-DATA offset16<>+57(SB)/1, $0x00
-DATA offset16<>+58(SB)/1, $0x00
-DATA offset16<>+59(SB)/1, $0x00
-DATA offset16<>+60(SB)/1, $0x10
-DATA offset16<>+61(SB)/1, $0x00
-DATA offset16<>+62(SB)/1, $0x00
-DATA offset16<>+63(SB)/1, $0x00
-GLOBL offset16<>(SB), RODATA|NOPTR, $64
+group:
+	VMOVDQU      (SI), Y0
+	VPMOVZXBD    X0, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (BX), Y2, Y2
+	VMOVUPS      X2, (DI)
+	VEXTRACTF128 $0x01, Y2, 128(DI)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       32(BX), Y2, Y2
+	VMOVUPS      X2, 256(DI)
+	VEXTRACTF128 $0x01, Y2, 384(DI)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       64(BX), Y2, Y2
+	VMOVUPS      X2, 512(DI)
+	VEXTRACTF128 $0x01, Y2, 640(DI)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       96(BX), Y2, Y2
+	VMOVUPS      X2, 768(DI)
+	VEXTRACTF128 $0x01, Y2, 896(DI)
+	ADDQ         $0x00000040, SI
+	ADDQ         $0x10, DI
+	DECQ         R8
+	JEQ          done
+	CMPQ         R8, $0x04
+	JNE          group
+	ADDQ         $0x00000080, BX
+	JMP          group
 
-DATA offset32<>+0(SB)/1, $0x20
-DATA offset32<>+1(SB)/1, $0x00
-DATA offset32<>+2(SB)/1, $0x00
-DATA offset32<>+3(SB)/1, $0x00
-DATA offset32<>+4(SB)/1, $0x20
-DATA offset32<>+5(SB)/1, $0x00
-DATA offset32<>+6(SB)/1, $0x00
-DATA offset32<>+7(SB)/1, $0x00
-DATA offset32<>+8(SB)/1, $0x20
-DATA offset32<>+9(SB)/1, $0x00
-DATA offset32<>+10(SB)/1, $0x00
-DATA offset32<>+11(SB)/1, $0x00
-DATA offset32<>+12(SB)/1, $0x20
-DATA offset32<>+13(SB)/1, $0x00
-DATA offset32<>+14(SB)/1, $0x00
-DATA offset32<>+15(SB)/1, $0x00
-DATA offset32<>+16(SB)/1, $0x20
-DATA offset32<>+17(SB)/1, $0x00
-DATA offset32<>+18(SB)/1, $0x00
-DATA offset32<>+19(SB)/1, $0x00
-DATA offset32<>+20(SB)/1, $0x20
-DATA offset32<>+21(SB)/1, $0x00
-DATA offset32<>+22(SB)/1, $0x00
-DATA offset32<>+23(SB)/1, $0x00
-DATA offset32<>+24(SB)/1, $0x20
-DATA offset32<>+25(SB)/1, $0x00
-DATA offset32<>+26(SB)/1, $0x00
-DATA offset32<>+27(SB)/1, $0x00
-DATA offset32<>+28(SB)/1, $0x20
-DATA offset32<>+29(SB)/1, $0x00
-DATA offset32<>+30(SB)/1, $0x00
-DATA offset32<>+31(SB)/1, $0x00
-DATA offset32<>+32(SB)/1, $0x20
-DATA offset32<>+33(SB)/1, $0x00
-DATA offset32<>+34(SB)/1, $0x00
-DATA offset32<>+35(SB)/1, $0x00
-DATA offset32<>+36(SB)/1, $0x20
-DATA offset32<>+37(SB)/1, $0x00
-DATA offset32<>+38(SB)/1, $0x00
-DATA offset32<>+39(SB)/1, $0x00
-DATA offset32<>+40(SB)/1, $0x20
-DATA offset32<>+41(SB)/1, $0x00
-DATA offset32<>+42(SB)/1, $0x00
-DATA offset32<>+43(SB)/1, $0x00
-DATA offset32<>+44(SB)/1, $0x20
-DATA offset32<>+45(SB)/1, $0x00
-DATA offset32<>+46(SB)/1, $0x00
-DATA offset32<>+47(SB)/1, $0x00
-DATA offset32<>+48(SB)/1, $0x20
-DATA offset32<>+49(SB)/1, $0x00
-DATA offset32<>+50(SB)/1, $0x00
-DATA offset32<>+51(SB)/1, $0x00
-DATA offset32<>+52(SB)/1, $0x20
-DATA offset32<>+53(SB)/1, $0x00
-DATA offset32<>+54(SB)/1, $0x00
-DATA offset32<>+55(SB)/1, $0x00
-DATA offset32<>+56(SB)/1, $0x20
-DATA offset32<>+57(SB)/1, $0x00
-DATA offset32<>+58(SB)/1, $0x00
-DATA offset32<>+59(SB)/1, $0x00
-DATA offset32<>+60(SB)/1, $0x20
-DATA offset32<>+61(SB)/1, $0x00
-DATA offset32<>+62(SB)/1, $0x00
-DATA offset32<>+63(SB)/1, $0x00
-GLOBL offset32<>(SB), RODATA|NOPTR, $64
+done:
+	ADDQ $0x00000280, DX
+	ADDQ $0x00000400, AX
+	DECQ CX
+	JNZ  super
+	VZEROUPPER
+	RET
 
-DATA blocksOf0<>+0(SB)/1, $0x00
-DATA blocksOf0<>+1(SB)/1, $0x00
-DATA blocksOf0<>+2(SB)/1, $0x00
-DATA blocksOf0<>+3(SB)/1, $0x00
-DATA blocksOf0<>+4(SB)/1, $0x00
-DATA blocksOf0<>+5(SB)/1, $0x00
-DATA blocksOf0<>+6(SB)/1, $0x00
-DATA blocksOf0<>+7(SB)/1, $0x00
-DATA blocksOf0<>+8(SB)/1, $0x00
-DATA blocksOf0<>+9(SB)/1, $0x00
-DATA blocksOf0<>+10(SB)/1, $0x00
-DATA blocksOf0<>+11(SB)/1, $0x00
-DATA blocksOf0<>+12(SB)/1, $0x00
-DATA blocksOf0<>+13(SB)/1, $0x00
-DATA blocksOf0<>+14(SB)/1, $0x00
-DATA blocksOf0<>+15(SB)/1, $0x00
-DATA blocksOf0<>+16(SB)/1, $0x01
-DATA blocksOf0<>+17(SB)/1, $0x00
-DATA blocksOf0<>+18(SB)/1, $0x00
-DATA blocksOf0<>+19(SB)/1, $0x00
-DATA blocksOf0<>+20(SB)/1, $0x01
-DATA blocksOf0<>+21(SB)/1, $0x00
-DATA blocksOf0<>+22(SB)/1, $0x00
-DATA blocksOf0<>+23(SB)/1, $0x00
-DATA blocksOf0<>+24(SB)/1, $0x01
-DATA blocksOf0<>+25(SB)/1, $0x00
-DATA blocksOf0<>+26(SB)/1, $0x00
-DATA blocksOf0<>+27(SB)/1, $0x00
-DATA blocksOf0<>+28(SB)/1, $0x01
-DATA blocksOf0<>+29(SB)/1, $0x00
-DATA blocksOf0<>+30(SB)/1, $0x00
-DATA blocksOf0<>+31(SB)/1, $0x00
-DATA blocksOf0<>+32(SB)/1, $0x00
-DATA blocksOf0<>+33(SB)/1, $0x00
-DATA blocksOf0<>+34(SB)/1, $0x00
-DATA blocksOf0<>+35(SB)/1, $0x00
-DATA blocksOf0<>+36(SB)/1, $0x00
-DATA blocksOf0<>+37(SB)/1, $0x00
-DATA blocksOf0<>+38(SB)/1, $0x00
-DATA blocksOf0<>+39(SB)/1, $0x00
-DATA blocksOf0<>+40(SB)/1, $0x00
-DATA blocksOf0<>+41(SB)/1, $0x00
-DATA blocksOf0<>+42(SB)/1, $0x00
-DATA blocksOf0<>+43(SB)/1, $0x00
-DATA blocksOf0<>+44(SB)/1, $0x00
-DATA blocksOf0<>+45(SB)/1, $0x00
-DATA blocksOf0<>+46(SB)/1, $0x00
-DATA blocksOf0<>+47(SB)/1, $0x00
-DATA blocksOf0<>+48(SB)/1, $0x01
-DATA blocksOf0<>+49(SB)/1, $0x00
-DATA blocksOf0<>+50(SB)/1, $0x00
-DATA blocksOf0<>+51(SB)/1, $0x00
-DATA blocksOf0<>+52(SB)/1, $0x01
-DATA blocksOf0<>+53(SB)/1, $0x00
-DATA blocksOf0<>+54(SB)/1, $0x00
-DATA blocksOf0<>+55(SB)/1, $0x00
-DATA blocksOf0<>+56(SB)/1, $0x01
-DATA blocksOf0<>+57(SB)/1, $0x00
-DATA blocksOf0<>+58(SB)/1, $0x00
-DATA blocksOf0<>+59(SB)/1, $0x00
-DATA blocksOf0<>+60(SB)/1, $0x01
-DATA blocksOf0<>+61(SB)/1, $0x00
-DATA blocksOf0<>+62(SB)/1, $0x00
-DATA blocksOf0<>+63(SB)/1, $0x00
+DATA blocksOf0<>+0(SB)/8, $0x0000000000000000
+DATA blocksOf0<>+8(SB)/8, $0x0000000000000000
+DATA blocksOf0<>+16(SB)/8, $0x0000000100000001
+DATA blocksOf0<>+24(SB)/8, $0x0000000100000001
+DATA blocksOf0<>+32(SB)/8, $0x0000000000000000
+DATA blocksOf0<>+40(SB)/8, $0x0000000000000000
+DATA blocksOf0<>+48(SB)/8, $0x0000000100000001
+DATA blocksOf0<>+56(SB)/8, $0x0000000100000001
 GLOBL blocksOf0<>(SB), RODATA|NOPTR, $64
 
-DATA blocksOf1<>+0(SB)/1, $0x02
-DATA blocksOf1<>+1(SB)/1, $0x00
-DATA blocksOf1<>+2(SB)/1, $0x00
-DATA blocksOf1<>+3(SB)/1, $0x00
-DATA blocksOf1<>+4(SB)/1, $0x02
-DATA blocksOf1<>+5(SB)/1, $0x00
-DATA blocksOf1<>+6(SB)/1, $0x00
-DATA blocksOf1<>+7(SB)/1, $0x00
-DATA blocksOf1<>+8(SB)/1, $0x02
-DATA blocksOf1<>+9(SB)/1, $0x00
-DATA blocksOf1<>+10(SB)/1, $0x00
-DATA blocksOf1<>+11(SB)/1, $0x00
-DATA blocksOf1<>+12(SB)/1, $0x02
-DATA blocksOf1<>+13(SB)/1, $0x00
-DATA blocksOf1<>+14(SB)/1, $0x00
-DATA blocksOf1<>+15(SB)/1, $0x00
-DATA blocksOf1<>+16(SB)/1, $0x03
-DATA blocksOf1<>+17(SB)/1, $0x00
-DATA blocksOf1<>+18(SB)/1, $0x00
-DATA blocksOf1<>+19(SB)/1, $0x00
-DATA blocksOf1<>+20(SB)/1, $0x03
-DATA blocksOf1<>+21(SB)/1, $0x00
-DATA blocksOf1<>+22(SB)/1, $0x00
-DATA blocksOf1<>+23(SB)/1, $0x00
-DATA blocksOf1<>+24(SB)/1, $0x03
-DATA blocksOf1<>+25(SB)/1, $0x00
-DATA blocksOf1<>+26(SB)/1, $0x00
-DATA blocksOf1<>+27(SB)/1, $0x00
-DATA blocksOf1<>+28(SB)/1, $0x03
-DATA blocksOf1<>+29(SB)/1, $0x00
-DATA blocksOf1<>+30(SB)/1, $0x00
-DATA blocksOf1<>+31(SB)/1, $0x00
-DATA blocksOf1<>+32(SB)/1, $0x02
-DATA blocksOf1<>+33(SB)/1, $0x00
-DATA blocksOf1<>+34(SB)/1, $0x00
-DATA blocksOf1<>+35(SB)/1, $0x00
-DATA blocksOf1<>+36(SB)/1, $0x02
-DATA blocksOf1<>+37(SB)/1, $0x00
-DATA blocksOf1<>+38(SB)/1, $0x00
-DATA blocksOf1<>+39(SB)/1, $0x00
-DATA blocksOf1<>+40(SB)/1, $0x02
-DATA blocksOf1<>+41(SB)/1, $0x00
-DATA blocksOf1<>+42(SB)/1, $0x00
-DATA blocksOf1<>+43(SB)/1, $0x00
-DATA blocksOf1<>+44(SB)/1, $0x02
-DATA blocksOf1<>+45(SB)/1, $0x00
-DATA blocksOf1<>+46(SB)/1, $0x00
-DATA blocksOf1<>+47(SB)/1, $0x00
-DATA blocksOf1<>+48(SB)/1, $0x03
-DATA blocksOf1<>+49(SB)/1, $0x00
-DATA blocksOf1<>+50(SB)/1, $0x00
-DATA blocksOf1<>+51(SB)/1, $0x00
-DATA blocksOf1<>+52(SB)/1, $0x03
-DATA blocksOf1<>+53(SB)/1, $0x00
-DATA blocksOf1<>+54(SB)/1, $0x00
-DATA blocksOf1<>+55(SB)/1, $0x00
-DATA blocksOf1<>+56(SB)/1, $0x03
-DATA blocksOf1<>+57(SB)/1, $0x00
-DATA blocksOf1<>+58(SB)/1, $0x00
-DATA blocksOf1<>+59(SB)/1, $0x00
-DATA blocksOf1<>+60(SB)/1, $0x03
-DATA blocksOf1<>+61(SB)/1, $0x00
-DATA blocksOf1<>+62(SB)/1, $0x00
-DATA blocksOf1<>+63(SB)/1, $0x00
+DATA blocksOf1<>+0(SB)/8, $0x0000000200000002
+DATA blocksOf1<>+8(SB)/8, $0x0000000200000002
+DATA blocksOf1<>+16(SB)/8, $0x0000000300000003
+DATA blocksOf1<>+24(SB)/8, $0x0000000300000003
+DATA blocksOf1<>+32(SB)/8, $0x0000000200000002
+DATA blocksOf1<>+40(SB)/8, $0x0000000200000002
+DATA blocksOf1<>+48(SB)/8, $0x0000000300000003
+DATA blocksOf1<>+56(SB)/8, $0x0000000300000003
 GLOBL blocksOf1<>(SB), RODATA|NOPTR, $64
 
-DATA blocksOf2<>+0(SB)/1, $0x04
-DATA blocksOf2<>+1(SB)/1, $0x00
-DATA blocksOf2<>+2(SB)/1, $0x00
-DATA blocksOf2<>+3(SB)/1, $0x00
-DATA blocksOf2<>+4(SB)/1, $0x04
-DATA blocksOf2<>+5(SB)/1, $0x00
-DATA blocksOf2<>+6(SB)/1, $0x00
-DATA blocksOf2<>+7(SB)/1, $0x00
-DATA blocksOf2<>+8(SB)/1, $0x04
-DATA blocksOf2<>+9(SB)/1, $0x00
-DATA blocksOf2<>+10(SB)/1, $0x00
-DATA blocksOf2<>+11(SB)/1, $0x00
-DATA blocksOf2<>+12(SB)/1, $0x04
-DATA blocksOf2<>+13(SB)/1, $0x00
-DATA blocksOf2<>+14(SB)/1, $0x00
-DATA blocksOf2<>+15(SB)/1, $0x00
-DATA blocksOf2<>+16(SB)/1, $0x05
-DATA blocksOf2<>+17(SB)/1, $0x00
-DATA blocksOf2<>+18(SB)/1, $0x00
-DATA blocksOf2<>+19(SB)/1, $0x00
-DATA blocksOf2<>+20(SB)/1, $0x05
-DATA blocksOf2<>+21(SB)/1, $0x00
-DATA blocksOf2<>+22(SB)/1, $0x00
-DATA blocksOf2<>+23(SB)/1, $0x00
-DATA blocksOf2<>+24(SB)/1, $0x05
-DATA blocksOf2<>+25(SB)/1, $0x00
-DATA blocksOf2<>+26(SB)/1, $0x00
-DATA blocksOf2<>+27(SB)/1, $0x00
-DATA blocksOf2<>+28(SB)/1, $0x05
-DATA blocksOf2<>+29(SB)/1, $0x00
-DATA blocksOf2<>+30(SB)/1, $0x00
-DATA blocksOf2<>+31(SB)/1, $0x00
-DATA blocksOf2<>+32(SB)/1, $0x04
-DATA blocksOf2<>+33(SB)/1, $0x00
-DATA blocksOf2<>+34(SB)/1, $0x00
-DATA blocksOf2<>+35(SB)/1, $0x00
-DATA blocksOf2<>+36(SB)/1, $0x04
-DATA blocksOf2<>+37(SB)/1, $0x00
-DATA blocksOf2<>+38(SB)/1, $0x00
-DATA blocksOf2<>+39(SB)/1, $0x00
-DATA blocksOf2<>+40(SB)/1, $0x04
-DATA blocksOf2<>+41(SB)/1, $0x00
-DATA blocksOf2<>+42(SB)/1, $0x00
-DATA blocksOf2<>+43(SB)/1, $0x00
-DATA blocksOf2<>+44(SB)/1, $0x04
-DATA blocksOf2<>+45(SB)/1, $0x00
-DATA blocksOf2<>+46(SB)/1, $0x00
-DATA blocksOf2<>+47(SB)/1, $0x00
-DATA blocksOf2<>+48(SB)/1, $0x05
-DATA blocksOf2<>+49(SB)/1, $0x00
-DATA blocksOf2<>+50(SB)/1, $0x00
-DATA blocksOf2<>+51(SB)/1, $0x00
-DATA blocksOf2<>+52(SB)/1, $0x05
-DATA blocksOf2<>+53(SB)/1, $0x00
-DATA blocksOf2<>+54(SB)/1, $0x00
-DATA blocksOf2<>+55(SB)/1, $0x00
-DATA blocksOf2<>+56(SB)/1, $0x05
-DATA blocksOf2<>+57(SB)/1, $0x00
-DATA blocksOf2<>+58(SB)/1, $0x00
-DATA blocksOf2<>+59(SB)/1, $0x00
-DATA blocksOf2<>+60(SB)/1, $0x05
-DATA blocksOf2<>+61(SB)/1, $0x00
-DATA blocksOf2<>+62(SB)/1, $0x00
-DATA blocksOf2<>+63(SB)/1, $0x00
+DATA blocksOf2<>+0(SB)/8, $0x0000000400000004
+DATA blocksOf2<>+8(SB)/8, $0x0000000400000004
+DATA blocksOf2<>+16(SB)/8, $0x0000000500000005
+DATA blocksOf2<>+24(SB)/8, $0x0000000500000005
+DATA blocksOf2<>+32(SB)/8, $0x0000000400000004
+DATA blocksOf2<>+40(SB)/8, $0x0000000400000004
+DATA blocksOf2<>+48(SB)/8, $0x0000000500000005
+DATA blocksOf2<>+56(SB)/8, $0x0000000500000005
 GLOBL blocksOf2<>(SB), RODATA|NOPTR, $64
 
-DATA blocksOf3<>+0(SB)/1, $0x06
-DATA blocksOf3<>+1(SB)/1, $0x00
-DATA blocksOf3<>+2(SB)/1, $0x00
-DATA blocksOf3<>+3(SB)/1, $0x00
-DATA blocksOf3<>+4(SB)/1, $0x06
-DATA blocksOf3<>+5(SB)/1, $0x00
-DATA blocksOf3<>+6(SB)/1, $0x00
-DATA blocksOf3<>+7(SB)/1, $0x00
-DATA blocksOf3<>+8(SB)/1, $0x06
-DATA blocksOf3<>+9(SB)/1, $0x00
-DATA blocksOf3<>+10(SB)/1, $0x00
-DATA blocksOf3<>+11(SB)/1, $0x00
-DATA blocksOf3<>+12(SB)/1, $0x06
-DATA blocksOf3<>+13(SB)/1, $0x00
-DATA blocksOf3<>+14(SB)/1, $0x00
-DATA blocksOf3<>+15(SB)/1, $0x00
-DATA blocksOf3<>+16(SB)/1, $0x07
-DATA blocksOf3<>+17(SB)/1, $0x00
-DATA blocksOf3<>+18(SB)/1, $0x00
-DATA blocksOf3<>+19(SB)/1, $0x00
-DATA blocksOf3<>+20(SB)/1, $0x07
-DATA blocksOf3<>+21(SB)/1, $0x00
-DATA blocksOf3<>+22(SB)/1, $0x00
-DATA blocksOf3<>+23(SB)/1, $0x00
-DATA blocksOf3<>+24(SB)/1, $0x07
-DATA blocksOf3<>+25(SB)/1, $0x00
-DATA blocksOf3<>+26(SB)/1, $0x00
-DATA blocksOf3<>+27(SB)/1, $0x00
-DATA blocksOf3<>+28(SB)/1, $0x07
-DATA blocksOf3<>+29(SB)/1, $0x00
-DATA blocksOf3<>+30(SB)/1, $0x00
-DATA blocksOf3<>+31(SB)/1, $0x00
-DATA blocksOf3<>+32(SB)/1, $0x06
-DATA blocksOf3<>+33(SB)/1, $0x00
-DATA blocksOf3<>+34(SB)/1, $0x00
-DATA blocksOf3<>+35(SB)/1, $0x00
-DATA blocksOf3<>+36(SB)/1, $0x06
-DATA blocksOf3<>+37(SB)/1, $0x00
-DATA blocksOf3<>+38(SB)/1, $0x00
-DATA blocksOf3<>+39(SB)/1, $0x00
-DATA blocksOf3<>+40(SB)/1, $0x06
-DATA blocksOf3<>+41(SB)/1, $0x00
-DATA blocksOf3<>+42(SB)/1, $0x00
-DATA blocksOf3<>+43(SB)/1, $0x00
-DATA blocksOf3<>+44(SB)/1, $0x06
-DATA blocksOf3<>+45(SB)/1, $0x00
-DATA blocksOf3<>+46(SB)/1, $0x00
-DATA blocksOf3<>+47(SB)/1, $0x00
-DATA blocksOf3<>+48(SB)/1, $0x07
-DATA blocksOf3<>+49(SB)/1, $0x00
-DATA blocksOf3<>+50(SB)/1, $0x00
-DATA blocksOf3<>+51(SB)/1, $0x00
-DATA blocksOf3<>+52(SB)/1, $0x07
-DATA blocksOf3<>+53(SB)/1, $0x00
-DATA blocksOf3<>+54(SB)/1, $0x00
-DATA blocksOf3<>+55(SB)/1, $0x00
-DATA blocksOf3<>+56(SB)/1, $0x07
-DATA blocksOf3<>+57(SB)/1, $0x00
-DATA blocksOf3<>+58(SB)/1, $0x00
-DATA blocksOf3<>+59(SB)/1, $0x00
-DATA blocksOf3<>+60(SB)/1, $0x07
-DATA blocksOf3<>+61(SB)/1, $0x00
-DATA blocksOf3<>+62(SB)/1, $0x00
-DATA blocksOf3<>+63(SB)/1, $0x00
+DATA blocksOf3<>+0(SB)/8, $0x0000000600000006
+DATA blocksOf3<>+8(SB)/8, $0x0000000600000006
+DATA blocksOf3<>+16(SB)/8, $0x0000000700000007
+DATA blocksOf3<>+24(SB)/8, $0x0000000700000007
+DATA blocksOf3<>+32(SB)/8, $0x0000000600000006
+DATA blocksOf3<>+40(SB)/8, $0x0000000600000006
+DATA blocksOf3<>+48(SB)/8, $0x0000000700000007
+DATA blocksOf3<>+56(SB)/8, $0x0000000700000007
 GLOBL blocksOf3<>(SB), RODATA|NOPTR, $64
 
-// func unpackQ41AVX2(dst *float32, w *byte, n uintptr)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackQ41AVX2(SB), NOSPLIT, $512-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
-
-super:
-	VCVTPH2PS    (CX), Y4
-	VCVTPH2PS    16(CX), Y5
-	VXORPS       signs<>+0(SB), Y5, Y5
-	VMOVDQU      blocksOf0<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, (SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, 32(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, 64(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, 96(SP)
-	VMOVDQU      blocksOf0<>+0(SB), Y9
-	VPERMPS      Y5, Y9, Y9
-	VMOVUPS      Y9, 256(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y9
-	VPERMPS      Y5, Y9, Y9
-	VMOVUPS      Y9, 288(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y9
-	VPERMPS      Y5, Y9, Y9
-	VMOVUPS      Y9, 320(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y9
-	VPERMPS      Y5, Y9, Y9
-	VMOVUPS      Y9, 352(SP)
-	VMOVDQU      blocksOf0<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, 128(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, 160(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, 192(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, 224(SP)
-	VMOVDQU      blocksOf0<>+0(SB), Y9
-	VPERMPS      Y5, Y9, Y9
-	VMOVUPS      Y9, 384(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y9
-	VPERMPS      Y5, Y9, Y9
-	VMOVUPS      Y9, 416(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y9
-	VPERMPS      Y5, Y9, Y9
-	VMOVUPS      Y9, 448(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y9
-	VPERMPS      Y5, Y9, Y9
-	VMOVUPS      Y9, 480(SP)
-	VMOVDQU      32(CX), Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       (SP), Y2, Y2
-	VSUBPS       256(SP), Y2, Y2
-	VMOVUPS      X2, (AX)
-	VEXTRACTF128 $0x01, Y2, 128(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       32(SP), Y2, Y2
-	VSUBPS       288(SP), Y2, Y2
-	VMOVUPS      X2, 256(AX)
-	VEXTRACTF128 $0x01, Y2, 384(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       64(SP), Y2, Y2
-	VSUBPS       320(SP), Y2, Y2
-	VMOVUPS      X2, 512(AX)
-	VEXTRACTF128 $0x01, Y2, 640(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       96(SP), Y2, Y2
-	VSUBPS       352(SP), Y2, Y2
-	VMOVUPS      X2, 768(AX)
-	VEXTRACTF128 $0x01, Y2, 896(AX)
-	VMOVDQU      64(CX), Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       (SP), Y2, Y2
-	VSUBPS       256(SP), Y2, Y2
-	VMOVUPS      X2, 16(AX)
-	VEXTRACTF128 $0x01, Y2, 144(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       32(SP), Y2, Y2
-	VSUBPS       288(SP), Y2, Y2
-	VMOVUPS      X2, 272(AX)
-	VEXTRACTF128 $0x01, Y2, 400(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       64(SP), Y2, Y2
-	VSUBPS       320(SP), Y2, Y2
-	VMOVUPS      X2, 528(AX)
-	VEXTRACTF128 $0x01, Y2, 656(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       96(SP), Y2, Y2
-	VSUBPS       352(SP), Y2, Y2
-	VMOVUPS      X2, 784(AX)
-	VEXTRACTF128 $0x01, Y2, 912(AX)
-	VMOVDQU      96(CX), Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       (SP), Y2, Y2
-	VSUBPS       256(SP), Y2, Y2
-	VMOVUPS      X2, 32(AX)
-	VEXTRACTF128 $0x01, Y2, 160(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       32(SP), Y2, Y2
-	VSUBPS       288(SP), Y2, Y2
-	VMOVUPS      X2, 288(AX)
-	VEXTRACTF128 $0x01, Y2, 416(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       64(SP), Y2, Y2
-	VSUBPS       320(SP), Y2, Y2
-	VMOVUPS      X2, 544(AX)
-	VEXTRACTF128 $0x01, Y2, 672(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       96(SP), Y2, Y2
-	VSUBPS       352(SP), Y2, Y2
-	VMOVUPS      X2, 800(AX)
-	VEXTRACTF128 $0x01, Y2, 928(AX)
-	VMOVDQU      128(CX), Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       (SP), Y2, Y2
-	VSUBPS       256(SP), Y2, Y2
-	VMOVUPS      X2, 48(AX)
-	VEXTRACTF128 $0x01, Y2, 176(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       32(SP), Y2, Y2
-	VSUBPS       288(SP), Y2, Y2
-	VMOVUPS      X2, 304(AX)
-	VEXTRACTF128 $0x01, Y2, 432(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       64(SP), Y2, Y2
-	VSUBPS       320(SP), Y2, Y2
-	VMOVUPS      X2, 560(AX)
-	VEXTRACTF128 $0x01, Y2, 688(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       96(SP), Y2, Y2
-	VSUBPS       352(SP), Y2, Y2
-	VMOVUPS      X2, 816(AX)
-	VEXTRACTF128 $0x01, Y2, 944(AX)
-	VMOVDQU      32(CX), Y0
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       128(SP), Y2, Y2
-	VSUBPS       384(SP), Y2, Y2
-	VMOVUPS      X2, 64(AX)
-	VEXTRACTF128 $0x01, Y2, 192(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       160(SP), Y2, Y2
-	VSUBPS       416(SP), Y2, Y2
-	VMOVUPS      X2, 320(AX)
-	VEXTRACTF128 $0x01, Y2, 448(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       192(SP), Y2, Y2
-	VSUBPS       448(SP), Y2, Y2
-	VMOVUPS      X2, 576(AX)
-	VEXTRACTF128 $0x01, Y2, 704(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       224(SP), Y2, Y2
-	VSUBPS       480(SP), Y2, Y2
-	VMOVUPS      X2, 832(AX)
-	VEXTRACTF128 $0x01, Y2, 960(AX)
-	VMOVDQU      64(CX), Y0
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       128(SP), Y2, Y2
-	VSUBPS       384(SP), Y2, Y2
-	VMOVUPS      X2, 80(AX)
-	VEXTRACTF128 $0x01, Y2, 208(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       160(SP), Y2, Y2
-	VSUBPS       416(SP), Y2, Y2
-	VMOVUPS      X2, 336(AX)
-	VEXTRACTF128 $0x01, Y2, 464(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       192(SP), Y2, Y2
-	VSUBPS       448(SP), Y2, Y2
-	VMOVUPS      X2, 592(AX)
-	VEXTRACTF128 $0x01, Y2, 720(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       224(SP), Y2, Y2
-	VSUBPS       480(SP), Y2, Y2
-	VMOVUPS      X2, 848(AX)
-	VEXTRACTF128 $0x01, Y2, 976(AX)
-	VMOVDQU      96(CX), Y0
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       128(SP), Y2, Y2
-	VSUBPS       384(SP), Y2, Y2
-	VMOVUPS      X2, 96(AX)
-	VEXTRACTF128 $0x01, Y2, 224(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       160(SP), Y2, Y2
-	VSUBPS       416(SP), Y2, Y2
-	VMOVUPS      X2, 352(AX)
-	VEXTRACTF128 $0x01, Y2, 480(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       192(SP), Y2, Y2
-	VSUBPS       448(SP), Y2, Y2
-	VMOVUPS      X2, 608(AX)
-	VEXTRACTF128 $0x01, Y2, 736(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       224(SP), Y2, Y2
-	VSUBPS       480(SP), Y2, Y2
-	VMOVUPS      X2, 864(AX)
-	VEXTRACTF128 $0x01, Y2, 992(AX)
-	VMOVDQU      128(CX), Y0
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       128(SP), Y2, Y2
-	VSUBPS       384(SP), Y2, Y2
-	VMOVUPS      X2, 112(AX)
-	VEXTRACTF128 $0x01, Y2, 240(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       160(SP), Y2, Y2
-	VSUBPS       416(SP), Y2, Y2
-	VMOVUPS      X2, 368(AX)
-	VEXTRACTF128 $0x01, Y2, 496(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       192(SP), Y2, Y2
-	VSUBPS       448(SP), Y2, Y2
-	VMOVUPS      X2, 624(AX)
-	VEXTRACTF128 $0x01, Y2, 752(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       224(SP), Y2, Y2
-	VSUBPS       480(SP), Y2, Y2
-	VMOVUPS      X2, 880(AX)
-	VEXTRACTF128 $0x01, Y2, 1008(AX)
-	ADDQ         $0x000000a0, CX
-	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          super
-	VZEROUPPER
-	RET
-
-// func unpackQ50AVX2(dst *float32, w *byte, n uintptr)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackQ50AVX2(SB), NOSPLIT, $512-24
-	MOVQ    dst+0(FP), AX
-	MOVQ    w+8(FP), CX
-	MOVQ    n+16(FP), DX
-	VMOVDQU offset16<>+0(SB), Y3
-
-super:
-	VCVTPH2PS    (CX), Y4
-	VMOVDQU      blocksOf0<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, (SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, 32(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, 64(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, 96(SP)
-	VMOVDQU      blocksOf0<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, 128(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, 160(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, 192(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, 224(SP)
-	VMOVDQU      16(CX), Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      144(CX), Y1
-	VPSLLW       $0x04, Y1, Y1
-	VPAND        mask10<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       (SP), Y2, Y2
-	VMOVUPS      X2, (AX)
-	VEXTRACTF128 $0x01, Y2, 128(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       32(SP), Y2, Y2
-	VMOVUPS      X2, 256(AX)
-	VEXTRACTF128 $0x01, Y2, 384(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       64(SP), Y2, Y2
-	VMOVUPS      X2, 512(AX)
-	VEXTRACTF128 $0x01, Y2, 640(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       96(SP), Y2, Y2
-	VMOVUPS      X2, 768(AX)
-	VEXTRACTF128 $0x01, Y2, 896(AX)
-	VMOVDQU      48(CX), Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      144(CX), Y1
-	VPSLLW       $0x03, Y1, Y1
-	VPAND        mask10<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       (SP), Y2, Y2
-	VMOVUPS      X2, 16(AX)
-	VEXTRACTF128 $0x01, Y2, 144(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       32(SP), Y2, Y2
-	VMOVUPS      X2, 272(AX)
-	VEXTRACTF128 $0x01, Y2, 400(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       64(SP), Y2, Y2
-	VMOVUPS      X2, 528(AX)
-	VEXTRACTF128 $0x01, Y2, 656(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       96(SP), Y2, Y2
-	VMOVUPS      X2, 784(AX)
-	VEXTRACTF128 $0x01, Y2, 912(AX)
-	VMOVDQU      80(CX), Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      144(CX), Y1
-	VPSLLW       $0x02, Y1, Y1
-	VPAND        mask10<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       (SP), Y2, Y2
-	VMOVUPS      X2, 32(AX)
-	VEXTRACTF128 $0x01, Y2, 160(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       32(SP), Y2, Y2
-	VMOVUPS      X2, 288(AX)
-	VEXTRACTF128 $0x01, Y2, 416(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       64(SP), Y2, Y2
-	VMOVUPS      X2, 544(AX)
-	VEXTRACTF128 $0x01, Y2, 672(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       96(SP), Y2, Y2
-	VMOVUPS      X2, 800(AX)
-	VEXTRACTF128 $0x01, Y2, 928(AX)
-	VMOVDQU      112(CX), Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      144(CX), Y1
-	VPSLLW       $0x01, Y1, Y1
-	VPAND        mask10<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       (SP), Y2, Y2
-	VMOVUPS      X2, 48(AX)
-	VEXTRACTF128 $0x01, Y2, 176(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       32(SP), Y2, Y2
-	VMOVUPS      X2, 304(AX)
-	VEXTRACTF128 $0x01, Y2, 432(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       64(SP), Y2, Y2
-	VMOVUPS      X2, 560(AX)
-	VEXTRACTF128 $0x01, Y2, 688(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       96(SP), Y2, Y2
-	VMOVUPS      X2, 816(AX)
-	VEXTRACTF128 $0x01, Y2, 944(AX)
-	VMOVDQU      16(CX), Y0
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      144(CX), Y1
-	VPAND        mask10<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       128(SP), Y2, Y2
-	VMOVUPS      X2, 64(AX)
-	VEXTRACTF128 $0x01, Y2, 192(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       160(SP), Y2, Y2
-	VMOVUPS      X2, 320(AX)
-	VEXTRACTF128 $0x01, Y2, 448(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       192(SP), Y2, Y2
-	VMOVUPS      X2, 576(AX)
-	VEXTRACTF128 $0x01, Y2, 704(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       224(SP), Y2, Y2
-	VMOVUPS      X2, 832(AX)
-	VEXTRACTF128 $0x01, Y2, 960(AX)
-	VMOVDQU      48(CX), Y0
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      144(CX), Y1
-	VPSRLW       $0x01, Y1, Y1
-	VPAND        mask10<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       128(SP), Y2, Y2
-	VMOVUPS      X2, 80(AX)
-	VEXTRACTF128 $0x01, Y2, 208(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       160(SP), Y2, Y2
-	VMOVUPS      X2, 336(AX)
-	VEXTRACTF128 $0x01, Y2, 464(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       192(SP), Y2, Y2
-	VMOVUPS      X2, 592(AX)
-	VEXTRACTF128 $0x01, Y2, 720(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       224(SP), Y2, Y2
-	VMOVUPS      X2, 848(AX)
-	VEXTRACTF128 $0x01, Y2, 976(AX)
-	VMOVDQU      80(CX), Y0
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      144(CX), Y1
-	VPSRLW       $0x02, Y1, Y1
-	VPAND        mask10<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       128(SP), Y2, Y2
-	VMOVUPS      X2, 96(AX)
-	VEXTRACTF128 $0x01, Y2, 224(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       160(SP), Y2, Y2
-	VMOVUPS      X2, 352(AX)
-	VEXTRACTF128 $0x01, Y2, 480(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       192(SP), Y2, Y2
-	VMOVUPS      X2, 608(AX)
-	VEXTRACTF128 $0x01, Y2, 736(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       224(SP), Y2, Y2
-	VMOVUPS      X2, 864(AX)
-	VEXTRACTF128 $0x01, Y2, 992(AX)
-	VMOVDQU      112(CX), Y0
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      144(CX), Y1
-	VPSRLW       $0x03, Y1, Y1
-	VPAND        mask10<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       128(SP), Y2, Y2
-	VMOVUPS      X2, 112(AX)
-	VEXTRACTF128 $0x01, Y2, 240(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       160(SP), Y2, Y2
-	VMOVUPS      X2, 368(AX)
-	VEXTRACTF128 $0x01, Y2, 496(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       192(SP), Y2, Y2
-	VMOVUPS      X2, 624(AX)
-	VEXTRACTF128 $0x01, Y2, 752(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       224(SP), Y2, Y2
-	VMOVUPS      X2, 880(AX)
-	VEXTRACTF128 $0x01, Y2, 1008(AX)
-	ADDQ         $0x000000b0, CX
-	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          super
-	VZEROUPPER
-	RET
-
-// func unpackQ51AVX2(dst *float32, w *byte, n uintptr)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackQ51AVX2(SB), NOSPLIT, $512-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
-
-super:
-	VCVTPH2PS    (CX), Y4
-	VCVTPH2PS    16(CX), Y5
-	VXORPS       signs<>+0(SB), Y5, Y5
-	VMOVDQU      blocksOf0<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, (SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, 32(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, 64(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, 96(SP)
-	VMOVDQU      blocksOf0<>+0(SB), Y9
-	VPERMPS      Y5, Y9, Y9
-	VMOVUPS      Y9, 256(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y9
-	VPERMPS      Y5, Y9, Y9
-	VMOVUPS      Y9, 288(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y9
-	VPERMPS      Y5, Y9, Y9
-	VMOVUPS      Y9, 320(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y9
-	VPERMPS      Y5, Y9, Y9
-	VMOVUPS      Y9, 352(SP)
-	VMOVDQU      blocksOf0<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, 128(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, 160(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, 192(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y9
-	VPERMPS      Y4, Y9, Y9
-	VMOVUPS      Y9, 224(SP)
-	VMOVDQU      blocksOf0<>+0(SB), Y9
-	VPERMPS      Y5, Y9, Y9
-	VMOVUPS      Y9, 384(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y9
-	VPERMPS      Y5, Y9, Y9
-	VMOVUPS      Y9, 416(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y9
-	VPERMPS      Y5, Y9, Y9
-	VMOVUPS      Y9, 448(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y9
-	VPERMPS      Y5, Y9, Y9
-	VMOVUPS      Y9, 480(SP)
-	VMOVDQU      32(CX), Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      160(CX), Y1
-	VPSLLW       $0x04, Y1, Y1
-	VPAND        mask10<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       (SP), Y2, Y2
-	VSUBPS       256(SP), Y2, Y2
-	VMOVUPS      X2, (AX)
-	VEXTRACTF128 $0x01, Y2, 128(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       32(SP), Y2, Y2
-	VSUBPS       288(SP), Y2, Y2
-	VMOVUPS      X2, 256(AX)
-	VEXTRACTF128 $0x01, Y2, 384(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       64(SP), Y2, Y2
-	VSUBPS       320(SP), Y2, Y2
-	VMOVUPS      X2, 512(AX)
-	VEXTRACTF128 $0x01, Y2, 640(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       96(SP), Y2, Y2
-	VSUBPS       352(SP), Y2, Y2
-	VMOVUPS      X2, 768(AX)
-	VEXTRACTF128 $0x01, Y2, 896(AX)
-	VMOVDQU      64(CX), Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      160(CX), Y1
-	VPSLLW       $0x03, Y1, Y1
-	VPAND        mask10<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       (SP), Y2, Y2
-	VSUBPS       256(SP), Y2, Y2
-	VMOVUPS      X2, 16(AX)
-	VEXTRACTF128 $0x01, Y2, 144(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       32(SP), Y2, Y2
-	VSUBPS       288(SP), Y2, Y2
-	VMOVUPS      X2, 272(AX)
-	VEXTRACTF128 $0x01, Y2, 400(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       64(SP), Y2, Y2
-	VSUBPS       320(SP), Y2, Y2
-	VMOVUPS      X2, 528(AX)
-	VEXTRACTF128 $0x01, Y2, 656(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       96(SP), Y2, Y2
-	VSUBPS       352(SP), Y2, Y2
-	VMOVUPS      X2, 784(AX)
-	VEXTRACTF128 $0x01, Y2, 912(AX)
-	VMOVDQU      96(CX), Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      160(CX), Y1
-	VPSLLW       $0x02, Y1, Y1
-	VPAND        mask10<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       (SP), Y2, Y2
-	VSUBPS       256(SP), Y2, Y2
-	VMOVUPS      X2, 32(AX)
-	VEXTRACTF128 $0x01, Y2, 160(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       32(SP), Y2, Y2
-	VSUBPS       288(SP), Y2, Y2
-	VMOVUPS      X2, 288(AX)
-	VEXTRACTF128 $0x01, Y2, 416(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       64(SP), Y2, Y2
-	VSUBPS       320(SP), Y2, Y2
-	VMOVUPS      X2, 544(AX)
-	VEXTRACTF128 $0x01, Y2, 672(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       96(SP), Y2, Y2
-	VSUBPS       352(SP), Y2, Y2
-	VMOVUPS      X2, 800(AX)
-	VEXTRACTF128 $0x01, Y2, 928(AX)
-	VMOVDQU      128(CX), Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      160(CX), Y1
-	VPSLLW       $0x01, Y1, Y1
-	VPAND        mask10<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       (SP), Y2, Y2
-	VSUBPS       256(SP), Y2, Y2
-	VMOVUPS      X2, 48(AX)
-	VEXTRACTF128 $0x01, Y2, 176(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       32(SP), Y2, Y2
-	VSUBPS       288(SP), Y2, Y2
-	VMOVUPS      X2, 304(AX)
-	VEXTRACTF128 $0x01, Y2, 432(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       64(SP), Y2, Y2
-	VSUBPS       320(SP), Y2, Y2
-	VMOVUPS      X2, 560(AX)
-	VEXTRACTF128 $0x01, Y2, 688(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       96(SP), Y2, Y2
-	VSUBPS       352(SP), Y2, Y2
-	VMOVUPS      X2, 816(AX)
-	VEXTRACTF128 $0x01, Y2, 944(AX)
-	VMOVDQU      32(CX), Y0
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      160(CX), Y1
-	VPAND        mask10<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       128(SP), Y2, Y2
-	VSUBPS       384(SP), Y2, Y2
-	VMOVUPS      X2, 64(AX)
-	VEXTRACTF128 $0x01, Y2, 192(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       160(SP), Y2, Y2
-	VSUBPS       416(SP), Y2, Y2
-	VMOVUPS      X2, 320(AX)
-	VEXTRACTF128 $0x01, Y2, 448(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       192(SP), Y2, Y2
-	VSUBPS       448(SP), Y2, Y2
-	VMOVUPS      X2, 576(AX)
-	VEXTRACTF128 $0x01, Y2, 704(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       224(SP), Y2, Y2
-	VSUBPS       480(SP), Y2, Y2
-	VMOVUPS      X2, 832(AX)
-	VEXTRACTF128 $0x01, Y2, 960(AX)
-	VMOVDQU      64(CX), Y0
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      160(CX), Y1
-	VPSRLW       $0x01, Y1, Y1
-	VPAND        mask10<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       128(SP), Y2, Y2
-	VSUBPS       384(SP), Y2, Y2
-	VMOVUPS      X2, 80(AX)
-	VEXTRACTF128 $0x01, Y2, 208(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       160(SP), Y2, Y2
-	VSUBPS       416(SP), Y2, Y2
-	VMOVUPS      X2, 336(AX)
-	VEXTRACTF128 $0x01, Y2, 464(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       192(SP), Y2, Y2
-	VSUBPS       448(SP), Y2, Y2
-	VMOVUPS      X2, 592(AX)
-	VEXTRACTF128 $0x01, Y2, 720(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       224(SP), Y2, Y2
-	VSUBPS       480(SP), Y2, Y2
-	VMOVUPS      X2, 848(AX)
-	VEXTRACTF128 $0x01, Y2, 976(AX)
-	VMOVDQU      96(CX), Y0
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      160(CX), Y1
-	VPSRLW       $0x02, Y1, Y1
-	VPAND        mask10<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       128(SP), Y2, Y2
-	VSUBPS       384(SP), Y2, Y2
-	VMOVUPS      X2, 96(AX)
-	VEXTRACTF128 $0x01, Y2, 224(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       160(SP), Y2, Y2
-	VSUBPS       416(SP), Y2, Y2
-	VMOVUPS      X2, 352(AX)
-	VEXTRACTF128 $0x01, Y2, 480(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       192(SP), Y2, Y2
-	VSUBPS       448(SP), Y2, Y2
-	VMOVUPS      X2, 608(AX)
-	VEXTRACTF128 $0x01, Y2, 736(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       224(SP), Y2, Y2
-	VSUBPS       480(SP), Y2, Y2
-	VMOVUPS      X2, 864(AX)
-	VEXTRACTF128 $0x01, Y2, 992(AX)
-	VMOVDQU      128(CX), Y0
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      160(CX), Y1
-	VPSRLW       $0x03, Y1, Y1
-	VPAND        mask10<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       128(SP), Y2, Y2
-	VSUBPS       384(SP), Y2, Y2
-	VMOVUPS      X2, 112(AX)
-	VEXTRACTF128 $0x01, Y2, 240(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       160(SP), Y2, Y2
-	VSUBPS       416(SP), Y2, Y2
-	VMOVUPS      X2, 368(AX)
-	VEXTRACTF128 $0x01, Y2, 496(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       192(SP), Y2, Y2
-	VSUBPS       448(SP), Y2, Y2
-	VMOVUPS      X2, 624(AX)
-	VEXTRACTF128 $0x01, Y2, 752(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       224(SP), Y2, Y2
-	VSUBPS       480(SP), Y2, Y2
-	VMOVUPS      X2, 880(AX)
-	VEXTRACTF128 $0x01, Y2, 1008(AX)
-	ADDQ         $0x000000c0, CX
-	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          super
-	VZEROUPPER
-	RET
-
-// func unpackQ2KAVX2(dst *float32, w *byte, n uintptr)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackQ2KAVX2(SB), NOSPLIT, $512-24
-	MOVQ    dst+0(FP), AX
-	MOVQ    w+8(FP), CX
-	MOVQ    n+16(FP), DX
-	VMOVDQU mask03<>+0(SB), Y0
-
-super:
-	VPBROADCASTW 80(CX), X5
-	VCVTPH2PS    X5, Y5
-	VPBROADCASTW 82(CX), X6
-	VCVTPH2PS    X6, Y6
-	VPMOVZXBW    (CX), Y8
-	VPAND        low4Words<>+0(SB), Y8, Y8
-	VPSLLD       $0x10, Y8, Y8
-	VPSRAD       $0x10, Y8, Y8
-	VCVTDQ2PS    Y8, Y9
-	VMULPS       Y9, Y5, Y9
-	VMOVDQU      blocksOf0<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, (SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, 32(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, 64(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, 96(SP)
-	VPMOVZXBW    (CX), Y8
-	VPSRLW       $0x04, Y8, Y8
-	VPSLLD       $0x10, Y8, Y8
-	VPSRAD       $0x10, Y8, Y8
-	VCVTDQ2PS    Y8, Y9
-	VMULPS       Y9, Y6, Y9
-	VMOVDQU      blocksOf0<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, 256(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, 288(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, 320(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, 352(SP)
-	VPMOVZXBW    (CX), Y8
-	VPAND        low4Words<>+0(SB), Y8, Y8
-	VPSRAD       $0x10, Y8, Y8
-	VCVTDQ2PS    Y8, Y9
-	VMULPS       Y9, Y5, Y9
-	VMOVDQU      blocksOf0<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, 128(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, 160(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, 192(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, 224(SP)
-	VPMOVZXBW    (CX), Y8
-	VPSRLW       $0x04, Y8, Y8
-	VPSRAD       $0x10, Y8, Y8
-	VCVTDQ2PS    Y8, Y9
-	VMULPS       Y9, Y6, Y9
-	VMOVDQU      blocksOf0<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, 384(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, 416(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, 448(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, 480(SP)
-	VPAND        16(CX), Y0, Y1
-	VPMOVZXBD    X1, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       (SP), Y3, Y3
-	VSUBPS       256(SP), Y3, Y3
-	VMOVUPS      X3, (AX)
-	VEXTRACTF128 $0x01, Y3, 128(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       32(SP), Y3, Y3
-	VSUBPS       288(SP), Y3, Y3
-	VMOVUPS      X3, 256(AX)
-	VEXTRACTF128 $0x01, Y3, 384(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       64(SP), Y3, Y3
-	VSUBPS       320(SP), Y3, Y3
-	VMOVUPS      X3, 512(AX)
-	VEXTRACTF128 $0x01, Y3, 640(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       96(SP), Y3, Y3
-	VSUBPS       352(SP), Y3, Y3
-	VMOVUPS      X3, 768(AX)
-	VEXTRACTF128 $0x01, Y3, 896(AX)
-	VPAND        48(CX), Y0, Y1
-	VPMOVZXBD    X1, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       (SP), Y3, Y3
-	VSUBPS       256(SP), Y3, Y3
-	VMOVUPS      X3, 16(AX)
-	VEXTRACTF128 $0x01, Y3, 144(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       32(SP), Y3, Y3
-	VSUBPS       288(SP), Y3, Y3
-	VMOVUPS      X3, 272(AX)
-	VEXTRACTF128 $0x01, Y3, 400(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       64(SP), Y3, Y3
-	VSUBPS       320(SP), Y3, Y3
-	VMOVUPS      X3, 528(AX)
-	VEXTRACTF128 $0x01, Y3, 656(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       96(SP), Y3, Y3
-	VSUBPS       352(SP), Y3, Y3
-	VMOVUPS      X3, 784(AX)
-	VEXTRACTF128 $0x01, Y3, 912(AX)
-	VMOVDQU      16(CX), Y1
-	VPSRLW       $0x02, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       (SP), Y3, Y3
-	VSUBPS       256(SP), Y3, Y3
-	VMOVUPS      X3, 32(AX)
-	VEXTRACTF128 $0x01, Y3, 160(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       32(SP), Y3, Y3
-	VSUBPS       288(SP), Y3, Y3
-	VMOVUPS      X3, 288(AX)
-	VEXTRACTF128 $0x01, Y3, 416(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       64(SP), Y3, Y3
-	VSUBPS       320(SP), Y3, Y3
-	VMOVUPS      X3, 544(AX)
-	VEXTRACTF128 $0x01, Y3, 672(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       96(SP), Y3, Y3
-	VSUBPS       352(SP), Y3, Y3
-	VMOVUPS      X3, 800(AX)
-	VEXTRACTF128 $0x01, Y3, 928(AX)
-	VMOVDQU      48(CX), Y1
-	VPSRLW       $0x02, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       (SP), Y3, Y3
-	VSUBPS       256(SP), Y3, Y3
-	VMOVUPS      X3, 48(AX)
-	VEXTRACTF128 $0x01, Y3, 176(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       32(SP), Y3, Y3
-	VSUBPS       288(SP), Y3, Y3
-	VMOVUPS      X3, 304(AX)
-	VEXTRACTF128 $0x01, Y3, 432(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       64(SP), Y3, Y3
-	VSUBPS       320(SP), Y3, Y3
-	VMOVUPS      X3, 560(AX)
-	VEXTRACTF128 $0x01, Y3, 688(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       96(SP), Y3, Y3
-	VSUBPS       352(SP), Y3, Y3
-	VMOVUPS      X3, 816(AX)
-	VEXTRACTF128 $0x01, Y3, 944(AX)
-	VMOVDQU      16(CX), Y1
-	VPSRLW       $0x04, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       128(SP), Y3, Y3
-	VSUBPS       384(SP), Y3, Y3
-	VMOVUPS      X3, 64(AX)
-	VEXTRACTF128 $0x01, Y3, 192(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       160(SP), Y3, Y3
-	VSUBPS       416(SP), Y3, Y3
-	VMOVUPS      X3, 320(AX)
-	VEXTRACTF128 $0x01, Y3, 448(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       192(SP), Y3, Y3
-	VSUBPS       448(SP), Y3, Y3
-	VMOVUPS      X3, 576(AX)
-	VEXTRACTF128 $0x01, Y3, 704(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       224(SP), Y3, Y3
-	VSUBPS       480(SP), Y3, Y3
-	VMOVUPS      X3, 832(AX)
-	VEXTRACTF128 $0x01, Y3, 960(AX)
-	VMOVDQU      48(CX), Y1
-	VPSRLW       $0x04, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       128(SP), Y3, Y3
-	VSUBPS       384(SP), Y3, Y3
-	VMOVUPS      X3, 80(AX)
-	VEXTRACTF128 $0x01, Y3, 208(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       160(SP), Y3, Y3
-	VSUBPS       416(SP), Y3, Y3
-	VMOVUPS      X3, 336(AX)
-	VEXTRACTF128 $0x01, Y3, 464(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       192(SP), Y3, Y3
-	VSUBPS       448(SP), Y3, Y3
-	VMOVUPS      X3, 592(AX)
-	VEXTRACTF128 $0x01, Y3, 720(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       224(SP), Y3, Y3
-	VSUBPS       480(SP), Y3, Y3
-	VMOVUPS      X3, 848(AX)
-	VEXTRACTF128 $0x01, Y3, 976(AX)
-	VMOVDQU      16(CX), Y1
-	VPSRLW       $0x06, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       128(SP), Y3, Y3
-	VSUBPS       384(SP), Y3, Y3
-	VMOVUPS      X3, 96(AX)
-	VEXTRACTF128 $0x01, Y3, 224(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       160(SP), Y3, Y3
-	VSUBPS       416(SP), Y3, Y3
-	VMOVUPS      X3, 352(AX)
-	VEXTRACTF128 $0x01, Y3, 480(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       192(SP), Y3, Y3
-	VSUBPS       448(SP), Y3, Y3
-	VMOVUPS      X3, 608(AX)
-	VEXTRACTF128 $0x01, Y3, 736(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       224(SP), Y3, Y3
-	VSUBPS       480(SP), Y3, Y3
-	VMOVUPS      X3, 864(AX)
-	VEXTRACTF128 $0x01, Y3, 992(AX)
-	VMOVDQU      48(CX), Y1
-	VPSRLW       $0x06, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       128(SP), Y3, Y3
-	VSUBPS       384(SP), Y3, Y3
-	VMOVUPS      X3, 112(AX)
-	VEXTRACTF128 $0x01, Y3, 240(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       160(SP), Y3, Y3
-	VSUBPS       416(SP), Y3, Y3
-	VMOVUPS      X3, 368(AX)
-	VEXTRACTF128 $0x01, Y3, 496(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       192(SP), Y3, Y3
-	VSUBPS       448(SP), Y3, Y3
-	VMOVUPS      X3, 624(AX)
-	VEXTRACTF128 $0x01, Y3, 752(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       224(SP), Y3, Y3
-	VSUBPS       480(SP), Y3, Y3
-	VMOVUPS      X3, 880(AX)
-	VEXTRACTF128 $0x01, Y3, 1008(AX)
-	ADDQ         $0x00000054, CX
-	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          super
-	VZEROUPPER
-	RET
-
-// func unpackQ3KAVX2(dst *float32, w *byte, n uintptr)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackQ3KAVX2(SB), NOSPLIT, $512-24
-	MOVQ    dst+0(FP), AX
-	MOVQ    w+8(FP), CX
-	MOVQ    n+16(FP), DX
-	VMOVDQU mask03<>+0(SB), Y0
-	VMOVDQU offset4<>+0(SB), Y4
-
-super:
-	VPBROADCASTW 112(CX), X5
-	VCVTPH2PS    X5, Y5
-	VPMOVSXBW    (CX), Y8
-	VPSLLD       $0x10, Y8, Y8
-	VPSRAD       $0x10, Y8, Y8
-	VCVTDQ2PS    Y8, Y9
-	VMULPS       Y9, Y5, Y9
-	VMOVDQU      blocksOf0<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, (SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, 32(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, 64(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, 96(SP)
-	VPMOVSXBW    (CX), Y8
-	VPSRAD       $0x10, Y8, Y8
-	VCVTDQ2PS    Y8, Y9
-	VMULPS       Y9, Y5, Y9
-	VMOVDQU      blocksOf0<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, 128(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, 160(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, 192(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y10
-	VPERMPS      Y9, Y10, Y10
-	VMOVUPS      Y10, 224(SP)
-	VPAND        16(CX), Y0, Y1
-	VMOVDQU      80(CX), Y2
-	VPSLLW       $0x02, Y2, Y2
-	VPAND        mask04<>+0(SB), Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       (SP), Y3, Y3
-	VMOVUPS      X3, (AX)
-	VEXTRACTF128 $0x01, Y3, 128(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       32(SP), Y3, Y3
-	VMOVUPS      X3, 256(AX)
-	VEXTRACTF128 $0x01, Y3, 384(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       64(SP), Y3, Y3
-	VMOVUPS      X3, 512(AX)
-	VEXTRACTF128 $0x01, Y3, 640(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       96(SP), Y3, Y3
-	VMOVUPS      X3, 768(AX)
-	VEXTRACTF128 $0x01, Y3, 896(AX)
-	VPAND        48(CX), Y0, Y1
-	VMOVDQU      80(CX), Y2
-	VPSLLW       $0x01, Y2, Y2
-	VPAND        mask04<>+0(SB), Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       (SP), Y3, Y3
-	VMOVUPS      X3, 16(AX)
-	VEXTRACTF128 $0x01, Y3, 144(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       32(SP), Y3, Y3
-	VMOVUPS      X3, 272(AX)
-	VEXTRACTF128 $0x01, Y3, 400(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       64(SP), Y3, Y3
-	VMOVUPS      X3, 528(AX)
-	VEXTRACTF128 $0x01, Y3, 656(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       96(SP), Y3, Y3
-	VMOVUPS      X3, 784(AX)
-	VEXTRACTF128 $0x01, Y3, 912(AX)
-	VMOVDQU      16(CX), Y1
-	VPSRLW       $0x02, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VMOVDQU      80(CX), Y2
-	VPAND        mask04<>+0(SB), Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       (SP), Y3, Y3
-	VMOVUPS      X3, 32(AX)
-	VEXTRACTF128 $0x01, Y3, 160(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       32(SP), Y3, Y3
-	VMOVUPS      X3, 288(AX)
-	VEXTRACTF128 $0x01, Y3, 416(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       64(SP), Y3, Y3
-	VMOVUPS      X3, 544(AX)
-	VEXTRACTF128 $0x01, Y3, 672(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       96(SP), Y3, Y3
-	VMOVUPS      X3, 800(AX)
-	VEXTRACTF128 $0x01, Y3, 928(AX)
-	VMOVDQU      48(CX), Y1
-	VPSRLW       $0x02, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VMOVDQU      80(CX), Y2
-	VPSRLW       $0x01, Y2, Y2
-	VPAND        mask04<>+0(SB), Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       (SP), Y3, Y3
-	VMOVUPS      X3, 48(AX)
-	VEXTRACTF128 $0x01, Y3, 176(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       32(SP), Y3, Y3
-	VMOVUPS      X3, 304(AX)
-	VEXTRACTF128 $0x01, Y3, 432(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       64(SP), Y3, Y3
-	VMOVUPS      X3, 560(AX)
-	VEXTRACTF128 $0x01, Y3, 688(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       96(SP), Y3, Y3
-	VMOVUPS      X3, 816(AX)
-	VEXTRACTF128 $0x01, Y3, 944(AX)
-	VMOVDQU      16(CX), Y1
-	VPSRLW       $0x04, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VMOVDQU      80(CX), Y2
-	VPSRLW       $0x02, Y2, Y2
-	VPAND        mask04<>+0(SB), Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       128(SP), Y3, Y3
-	VMOVUPS      X3, 64(AX)
-	VEXTRACTF128 $0x01, Y3, 192(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       160(SP), Y3, Y3
-	VMOVUPS      X3, 320(AX)
-	VEXTRACTF128 $0x01, Y3, 448(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       192(SP), Y3, Y3
-	VMOVUPS      X3, 576(AX)
-	VEXTRACTF128 $0x01, Y3, 704(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       224(SP), Y3, Y3
-	VMOVUPS      X3, 832(AX)
-	VEXTRACTF128 $0x01, Y3, 960(AX)
-	VMOVDQU      48(CX), Y1
-	VPSRLW       $0x04, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VMOVDQU      80(CX), Y2
-	VPSRLW       $0x03, Y2, Y2
-	VPAND        mask04<>+0(SB), Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       128(SP), Y3, Y3
-	VMOVUPS      X3, 80(AX)
-	VEXTRACTF128 $0x01, Y3, 208(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       160(SP), Y3, Y3
-	VMOVUPS      X3, 336(AX)
-	VEXTRACTF128 $0x01, Y3, 464(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       192(SP), Y3, Y3
-	VMOVUPS      X3, 592(AX)
-	VEXTRACTF128 $0x01, Y3, 720(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       224(SP), Y3, Y3
-	VMOVUPS      X3, 848(AX)
-	VEXTRACTF128 $0x01, Y3, 976(AX)
-	VMOVDQU      16(CX), Y1
-	VPSRLW       $0x06, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VMOVDQU      80(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        mask04<>+0(SB), Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       128(SP), Y3, Y3
-	VMOVUPS      X3, 96(AX)
-	VEXTRACTF128 $0x01, Y3, 224(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       160(SP), Y3, Y3
-	VMOVUPS      X3, 352(AX)
-	VEXTRACTF128 $0x01, Y3, 480(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       192(SP), Y3, Y3
-	VMOVUPS      X3, 608(AX)
-	VEXTRACTF128 $0x01, Y3, 736(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       224(SP), Y3, Y3
-	VMOVUPS      X3, 864(AX)
-	VEXTRACTF128 $0x01, Y3, 992(AX)
-	VMOVDQU      48(CX), Y1
-	VPSRLW       $0x06, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VMOVDQU      80(CX), Y2
-	VPSRLW       $0x05, Y2, Y2
-	VPAND        mask04<>+0(SB), Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       128(SP), Y3, Y3
-	VMOVUPS      X3, 112(AX)
-	VEXTRACTF128 $0x01, Y3, 240(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       160(SP), Y3, Y3
-	VMOVUPS      X3, 368(AX)
-	VEXTRACTF128 $0x01, Y3, 496(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       192(SP), Y3, Y3
-	VMOVUPS      X3, 624(AX)
-	VEXTRACTF128 $0x01, Y3, 752(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       224(SP), Y3, Y3
-	VMOVUPS      X3, 880(AX)
-	VEXTRACTF128 $0x01, Y3, 1008(AX)
-	ADDQ         $0x00000072, CX
-	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          super
-	VZEROUPPER
-	RET
-
-// func unpackQ4KAVX2(dst *float32, w *byte, n uintptr)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackQ4KAVX2(SB), NOSPLIT, $512-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
-
-super:
-	VBROADCASTI128 (CX), Y5
-	VCVTPH2PS      (CX), X6
-	VPSHUFB        sixBitShuffle<>+0(SB), Y5, Y4
-	VPSRLVD        sixBitShift<>+0(SB), Y4, Y4
-	VPAND          mask63<>+0(SB), Y4, Y4
-	VCVTDQ2PS      Y4, Y4
-	VPSHUFB        sixBitShuffle<>+32(SB), Y5, Y5
-	VPSRLVD        sixBitShift<>+0(SB), Y5, Y5
-	VPAND          mask63<>+0(SB), Y5, Y5
-	VCVTDQ2PS      Y5, Y5
-	VBROADCASTSS   X6, Y7
-	VMULPS         Y7, Y4, Y4
-	VMOVSHDUP      X6, X6
-	VBROADCASTSS   X6, Y6
-	VMULPS         Y6, Y5, Y5
-	VMOVDQU        blocksOf0<>+0(SB), Y9
-	VPERMPS        Y4, Y9, Y9
-	VMOVUPS        Y9, (SP)
-	VMOVDQU        blocksOf1<>+0(SB), Y9
-	VPERMPS        Y4, Y9, Y9
-	VMOVUPS        Y9, 32(SP)
-	VMOVDQU        blocksOf2<>+0(SB), Y9
-	VPERMPS        Y4, Y9, Y9
-	VMOVUPS        Y9, 64(SP)
-	VMOVDQU        blocksOf3<>+0(SB), Y9
-	VPERMPS        Y4, Y9, Y9
-	VMOVUPS        Y9, 96(SP)
-	VMOVDQU        blocksOf0<>+0(SB), Y9
-	VPERMPS        Y5, Y9, Y9
-	VMOVUPS        Y9, 256(SP)
-	VMOVDQU        blocksOf1<>+0(SB), Y9
-	VPERMPS        Y5, Y9, Y9
-	VMOVUPS        Y9, 288(SP)
-	VMOVDQU        blocksOf2<>+0(SB), Y9
-	VPERMPS        Y5, Y9, Y9
-	VMOVUPS        Y9, 320(SP)
-	VMOVDQU        blocksOf3<>+0(SB), Y9
-	VPERMPS        Y5, Y9, Y9
-	VMOVUPS        Y9, 352(SP)
-	VMOVDQU        blocksOf0<>+0(SB), Y9
-	VPERMPS        Y4, Y9, Y9
-	VMOVUPS        Y9, 128(SP)
-	VMOVDQU        blocksOf1<>+0(SB), Y9
-	VPERMPS        Y4, Y9, Y9
-	VMOVUPS        Y9, 160(SP)
-	VMOVDQU        blocksOf2<>+0(SB), Y9
-	VPERMPS        Y4, Y9, Y9
-	VMOVUPS        Y9, 192(SP)
-	VMOVDQU        blocksOf3<>+0(SB), Y9
-	VPERMPS        Y4, Y9, Y9
-	VMOVUPS        Y9, 224(SP)
-	VMOVDQU        blocksOf0<>+0(SB), Y9
-	VPERMPS        Y5, Y9, Y9
-	VMOVUPS        Y9, 384(SP)
-	VMOVDQU        blocksOf1<>+0(SB), Y9
-	VPERMPS        Y5, Y9, Y9
-	VMOVUPS        Y9, 416(SP)
-	VMOVDQU        blocksOf2<>+0(SB), Y9
-	VPERMPS        Y5, Y9, Y9
-	VMOVUPS        Y9, 448(SP)
-	VMOVDQU        blocksOf3<>+0(SB), Y9
-	VPERMPS        Y5, Y9, Y9
-	VMOVUPS        Y9, 480(SP)
-	VMOVDQU        16(CX), Y0
-	VPAND          mask0f<>+0(SB), Y0, Y0
-	VPMOVZXBD      X0, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         (SP), Y2, Y2
-	VSUBPS         256(SP), Y2, Y2
-	VMOVUPS        X2, (AX)
-	VEXTRACTF128   $0x01, Y2, 128(AX)
-	VPSRLDQ        $0x08, X0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         32(SP), Y2, Y2
-	VSUBPS         288(SP), Y2, Y2
-	VMOVUPS        X2, 256(AX)
-	VEXTRACTF128   $0x01, Y2, 384(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         64(SP), Y2, Y2
-	VSUBPS         320(SP), Y2, Y2
-	VMOVUPS        X2, 512(AX)
-	VEXTRACTF128   $0x01, Y2, 640(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPSRLDQ        $0x08, X1, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         96(SP), Y2, Y2
-	VSUBPS         352(SP), Y2, Y2
-	VMOVUPS        X2, 768(AX)
-	VEXTRACTF128   $0x01, Y2, 896(AX)
-	VMOVDQU        48(CX), Y0
-	VPAND          mask0f<>+0(SB), Y0, Y0
-	VPMOVZXBD      X0, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         (SP), Y2, Y2
-	VSUBPS         256(SP), Y2, Y2
-	VMOVUPS        X2, 16(AX)
-	VEXTRACTF128   $0x01, Y2, 144(AX)
-	VPSRLDQ        $0x08, X0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         32(SP), Y2, Y2
-	VSUBPS         288(SP), Y2, Y2
-	VMOVUPS        X2, 272(AX)
-	VEXTRACTF128   $0x01, Y2, 400(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         64(SP), Y2, Y2
-	VSUBPS         320(SP), Y2, Y2
-	VMOVUPS        X2, 528(AX)
-	VEXTRACTF128   $0x01, Y2, 656(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPSRLDQ        $0x08, X1, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         96(SP), Y2, Y2
-	VSUBPS         352(SP), Y2, Y2
-	VMOVUPS        X2, 784(AX)
-	VEXTRACTF128   $0x01, Y2, 912(AX)
-	VMOVDQU        80(CX), Y0
-	VPAND          mask0f<>+0(SB), Y0, Y0
-	VPMOVZXBD      X0, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         (SP), Y2, Y2
-	VSUBPS         256(SP), Y2, Y2
-	VMOVUPS        X2, 32(AX)
-	VEXTRACTF128   $0x01, Y2, 160(AX)
-	VPSRLDQ        $0x08, X0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         32(SP), Y2, Y2
-	VSUBPS         288(SP), Y2, Y2
-	VMOVUPS        X2, 288(AX)
-	VEXTRACTF128   $0x01, Y2, 416(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         64(SP), Y2, Y2
-	VSUBPS         320(SP), Y2, Y2
-	VMOVUPS        X2, 544(AX)
-	VEXTRACTF128   $0x01, Y2, 672(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPSRLDQ        $0x08, X1, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         96(SP), Y2, Y2
-	VSUBPS         352(SP), Y2, Y2
-	VMOVUPS        X2, 800(AX)
-	VEXTRACTF128   $0x01, Y2, 928(AX)
-	VMOVDQU        112(CX), Y0
-	VPAND          mask0f<>+0(SB), Y0, Y0
-	VPMOVZXBD      X0, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         (SP), Y2, Y2
-	VSUBPS         256(SP), Y2, Y2
-	VMOVUPS        X2, 48(AX)
-	VEXTRACTF128   $0x01, Y2, 176(AX)
-	VPSRLDQ        $0x08, X0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         32(SP), Y2, Y2
-	VSUBPS         288(SP), Y2, Y2
-	VMOVUPS        X2, 304(AX)
-	VEXTRACTF128   $0x01, Y2, 432(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         64(SP), Y2, Y2
-	VSUBPS         320(SP), Y2, Y2
-	VMOVUPS        X2, 560(AX)
-	VEXTRACTF128   $0x01, Y2, 688(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPSRLDQ        $0x08, X1, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         96(SP), Y2, Y2
-	VSUBPS         352(SP), Y2, Y2
-	VMOVUPS        X2, 816(AX)
-	VEXTRACTF128   $0x01, Y2, 944(AX)
-	VMOVDQU        16(CX), Y0
-	VPSRLW         $0x04, Y0, Y0
-	VPAND          mask0f<>+0(SB), Y0, Y0
-	VPMOVZXBD      X0, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         128(SP), Y2, Y2
-	VSUBPS         384(SP), Y2, Y2
-	VMOVUPS        X2, 64(AX)
-	VEXTRACTF128   $0x01, Y2, 192(AX)
-	VPSRLDQ        $0x08, X0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         160(SP), Y2, Y2
-	VSUBPS         416(SP), Y2, Y2
-	VMOVUPS        X2, 320(AX)
-	VEXTRACTF128   $0x01, Y2, 448(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         192(SP), Y2, Y2
-	VSUBPS         448(SP), Y2, Y2
-	VMOVUPS        X2, 576(AX)
-	VEXTRACTF128   $0x01, Y2, 704(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPSRLDQ        $0x08, X1, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         224(SP), Y2, Y2
-	VSUBPS         480(SP), Y2, Y2
-	VMOVUPS        X2, 832(AX)
-	VEXTRACTF128   $0x01, Y2, 960(AX)
-	VMOVDQU        48(CX), Y0
-	VPSRLW         $0x04, Y0, Y0
-	VPAND          mask0f<>+0(SB), Y0, Y0
-	VPMOVZXBD      X0, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         128(SP), Y2, Y2
-	VSUBPS         384(SP), Y2, Y2
-	VMOVUPS        X2, 80(AX)
-	VEXTRACTF128   $0x01, Y2, 208(AX)
-	VPSRLDQ        $0x08, X0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         160(SP), Y2, Y2
-	VSUBPS         416(SP), Y2, Y2
-	VMOVUPS        X2, 336(AX)
-	VEXTRACTF128   $0x01, Y2, 464(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         192(SP), Y2, Y2
-	VSUBPS         448(SP), Y2, Y2
-	VMOVUPS        X2, 592(AX)
-	VEXTRACTF128   $0x01, Y2, 720(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPSRLDQ        $0x08, X1, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         224(SP), Y2, Y2
-	VSUBPS         480(SP), Y2, Y2
-	VMOVUPS        X2, 848(AX)
-	VEXTRACTF128   $0x01, Y2, 976(AX)
-	VMOVDQU        80(CX), Y0
-	VPSRLW         $0x04, Y0, Y0
-	VPAND          mask0f<>+0(SB), Y0, Y0
-	VPMOVZXBD      X0, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         128(SP), Y2, Y2
-	VSUBPS         384(SP), Y2, Y2
-	VMOVUPS        X2, 96(AX)
-	VEXTRACTF128   $0x01, Y2, 224(AX)
-	VPSRLDQ        $0x08, X0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         160(SP), Y2, Y2
-	VSUBPS         416(SP), Y2, Y2
-	VMOVUPS        X2, 352(AX)
-	VEXTRACTF128   $0x01, Y2, 480(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         192(SP), Y2, Y2
-	VSUBPS         448(SP), Y2, Y2
-	VMOVUPS        X2, 608(AX)
-	VEXTRACTF128   $0x01, Y2, 736(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPSRLDQ        $0x08, X1, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         224(SP), Y2, Y2
-	VSUBPS         480(SP), Y2, Y2
-	VMOVUPS        X2, 864(AX)
-	VEXTRACTF128   $0x01, Y2, 992(AX)
-	VMOVDQU        112(CX), Y0
-	VPSRLW         $0x04, Y0, Y0
-	VPAND          mask0f<>+0(SB), Y0, Y0
-	VPMOVZXBD      X0, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         128(SP), Y2, Y2
-	VSUBPS         384(SP), Y2, Y2
-	VMOVUPS        X2, 112(AX)
-	VEXTRACTF128   $0x01, Y2, 240(AX)
-	VPSRLDQ        $0x08, X0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         160(SP), Y2, Y2
-	VSUBPS         416(SP), Y2, Y2
-	VMOVUPS        X2, 368(AX)
-	VEXTRACTF128   $0x01, Y2, 496(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         192(SP), Y2, Y2
-	VSUBPS         448(SP), Y2, Y2
-	VMOVUPS        X2, 624(AX)
-	VEXTRACTF128   $0x01, Y2, 752(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPSRLDQ        $0x08, X1, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         224(SP), Y2, Y2
-	VSUBPS         480(SP), Y2, Y2
-	VMOVUPS        X2, 880(AX)
-	VEXTRACTF128   $0x01, Y2, 1008(AX)
-	ADDQ           $0x00000090, CX
-	ADDQ           $0x00000400, AX
-	DECQ           DX
-	JNZ            super
-	VZEROUPPER
-	RET
-
-// func unpackQ5KAVX2(dst *float32, w *byte, n uintptr)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackQ5KAVX2(SB), NOSPLIT, $512-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
-
-super:
-	VBROADCASTI128 (CX), Y5
-	VCVTPH2PS      (CX), X6
-	VPSHUFB        sixBitShuffle<>+0(SB), Y5, Y4
-	VPSRLVD        sixBitShift<>+0(SB), Y4, Y4
-	VPAND          mask63<>+0(SB), Y4, Y4
-	VCVTDQ2PS      Y4, Y4
-	VPSHUFB        sixBitShuffle<>+32(SB), Y5, Y5
-	VPSRLVD        sixBitShift<>+0(SB), Y5, Y5
-	VPAND          mask63<>+0(SB), Y5, Y5
-	VCVTDQ2PS      Y5, Y5
-	VBROADCASTSS   X6, Y7
-	VMULPS         Y7, Y4, Y4
-	VMOVSHDUP      X6, X6
-	VBROADCASTSS   X6, Y6
-	VMULPS         Y6, Y5, Y5
-	VMOVDQU        blocksOf0<>+0(SB), Y9
-	VPERMPS        Y4, Y9, Y9
-	VMOVUPS        Y9, (SP)
-	VMOVDQU        blocksOf1<>+0(SB), Y9
-	VPERMPS        Y4, Y9, Y9
-	VMOVUPS        Y9, 32(SP)
-	VMOVDQU        blocksOf2<>+0(SB), Y9
-	VPERMPS        Y4, Y9, Y9
-	VMOVUPS        Y9, 64(SP)
-	VMOVDQU        blocksOf3<>+0(SB), Y9
-	VPERMPS        Y4, Y9, Y9
-	VMOVUPS        Y9, 96(SP)
-	VMOVDQU        blocksOf0<>+0(SB), Y9
-	VPERMPS        Y5, Y9, Y9
-	VMOVUPS        Y9, 256(SP)
-	VMOVDQU        blocksOf1<>+0(SB), Y9
-	VPERMPS        Y5, Y9, Y9
-	VMOVUPS        Y9, 288(SP)
-	VMOVDQU        blocksOf2<>+0(SB), Y9
-	VPERMPS        Y5, Y9, Y9
-	VMOVUPS        Y9, 320(SP)
-	VMOVDQU        blocksOf3<>+0(SB), Y9
-	VPERMPS        Y5, Y9, Y9
-	VMOVUPS        Y9, 352(SP)
-	VMOVDQU        blocksOf0<>+0(SB), Y9
-	VPERMPS        Y4, Y9, Y9
-	VMOVUPS        Y9, 128(SP)
-	VMOVDQU        blocksOf1<>+0(SB), Y9
-	VPERMPS        Y4, Y9, Y9
-	VMOVUPS        Y9, 160(SP)
-	VMOVDQU        blocksOf2<>+0(SB), Y9
-	VPERMPS        Y4, Y9, Y9
-	VMOVUPS        Y9, 192(SP)
-	VMOVDQU        blocksOf3<>+0(SB), Y9
-	VPERMPS        Y4, Y9, Y9
-	VMOVUPS        Y9, 224(SP)
-	VMOVDQU        blocksOf0<>+0(SB), Y9
-	VPERMPS        Y5, Y9, Y9
-	VMOVUPS        Y9, 384(SP)
-	VMOVDQU        blocksOf1<>+0(SB), Y9
-	VPERMPS        Y5, Y9, Y9
-	VMOVUPS        Y9, 416(SP)
-	VMOVDQU        blocksOf2<>+0(SB), Y9
-	VPERMPS        Y5, Y9, Y9
-	VMOVUPS        Y9, 448(SP)
-	VMOVDQU        blocksOf3<>+0(SB), Y9
-	VPERMPS        Y5, Y9, Y9
-	VMOVUPS        Y9, 480(SP)
-	VMOVDQU        16(CX), Y0
-	VPAND          mask0f<>+0(SB), Y0, Y0
-	VMOVDQU        144(CX), Y1
-	VPSLLW         $0x04, Y1, Y1
-	VPAND          mask10<>+0(SB), Y1, Y1
-	VPOR           Y1, Y0, Y0
-	VPMOVZXBD      X0, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         (SP), Y2, Y2
-	VSUBPS         256(SP), Y2, Y2
-	VMOVUPS        X2, (AX)
-	VEXTRACTF128   $0x01, Y2, 128(AX)
-	VPSRLDQ        $0x08, X0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         32(SP), Y2, Y2
-	VSUBPS         288(SP), Y2, Y2
-	VMOVUPS        X2, 256(AX)
-	VEXTRACTF128   $0x01, Y2, 384(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         64(SP), Y2, Y2
-	VSUBPS         320(SP), Y2, Y2
-	VMOVUPS        X2, 512(AX)
-	VEXTRACTF128   $0x01, Y2, 640(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPSRLDQ        $0x08, X1, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         96(SP), Y2, Y2
-	VSUBPS         352(SP), Y2, Y2
-	VMOVUPS        X2, 768(AX)
-	VEXTRACTF128   $0x01, Y2, 896(AX)
-	VMOVDQU        48(CX), Y0
-	VPAND          mask0f<>+0(SB), Y0, Y0
-	VMOVDQU        144(CX), Y1
-	VPSLLW         $0x03, Y1, Y1
-	VPAND          mask10<>+0(SB), Y1, Y1
-	VPOR           Y1, Y0, Y0
-	VPMOVZXBD      X0, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         (SP), Y2, Y2
-	VSUBPS         256(SP), Y2, Y2
-	VMOVUPS        X2, 16(AX)
-	VEXTRACTF128   $0x01, Y2, 144(AX)
-	VPSRLDQ        $0x08, X0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         32(SP), Y2, Y2
-	VSUBPS         288(SP), Y2, Y2
-	VMOVUPS        X2, 272(AX)
-	VEXTRACTF128   $0x01, Y2, 400(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         64(SP), Y2, Y2
-	VSUBPS         320(SP), Y2, Y2
-	VMOVUPS        X2, 528(AX)
-	VEXTRACTF128   $0x01, Y2, 656(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPSRLDQ        $0x08, X1, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         96(SP), Y2, Y2
-	VSUBPS         352(SP), Y2, Y2
-	VMOVUPS        X2, 784(AX)
-	VEXTRACTF128   $0x01, Y2, 912(AX)
-	VMOVDQU        80(CX), Y0
-	VPAND          mask0f<>+0(SB), Y0, Y0
-	VMOVDQU        144(CX), Y1
-	VPSLLW         $0x02, Y1, Y1
-	VPAND          mask10<>+0(SB), Y1, Y1
-	VPOR           Y1, Y0, Y0
-	VPMOVZXBD      X0, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         (SP), Y2, Y2
-	VSUBPS         256(SP), Y2, Y2
-	VMOVUPS        X2, 32(AX)
-	VEXTRACTF128   $0x01, Y2, 160(AX)
-	VPSRLDQ        $0x08, X0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         32(SP), Y2, Y2
-	VSUBPS         288(SP), Y2, Y2
-	VMOVUPS        X2, 288(AX)
-	VEXTRACTF128   $0x01, Y2, 416(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         64(SP), Y2, Y2
-	VSUBPS         320(SP), Y2, Y2
-	VMOVUPS        X2, 544(AX)
-	VEXTRACTF128   $0x01, Y2, 672(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPSRLDQ        $0x08, X1, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         96(SP), Y2, Y2
-	VSUBPS         352(SP), Y2, Y2
-	VMOVUPS        X2, 800(AX)
-	VEXTRACTF128   $0x01, Y2, 928(AX)
-	VMOVDQU        112(CX), Y0
-	VPAND          mask0f<>+0(SB), Y0, Y0
-	VMOVDQU        144(CX), Y1
-	VPSLLW         $0x01, Y1, Y1
-	VPAND          mask10<>+0(SB), Y1, Y1
-	VPOR           Y1, Y0, Y0
-	VPMOVZXBD      X0, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         (SP), Y2, Y2
-	VSUBPS         256(SP), Y2, Y2
-	VMOVUPS        X2, 48(AX)
-	VEXTRACTF128   $0x01, Y2, 176(AX)
-	VPSRLDQ        $0x08, X0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         32(SP), Y2, Y2
-	VSUBPS         288(SP), Y2, Y2
-	VMOVUPS        X2, 304(AX)
-	VEXTRACTF128   $0x01, Y2, 432(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         64(SP), Y2, Y2
-	VSUBPS         320(SP), Y2, Y2
-	VMOVUPS        X2, 560(AX)
-	VEXTRACTF128   $0x01, Y2, 688(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPSRLDQ        $0x08, X1, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         96(SP), Y2, Y2
-	VSUBPS         352(SP), Y2, Y2
-	VMOVUPS        X2, 816(AX)
-	VEXTRACTF128   $0x01, Y2, 944(AX)
-	VMOVDQU        16(CX), Y0
-	VPSRLW         $0x04, Y0, Y0
-	VPAND          mask0f<>+0(SB), Y0, Y0
-	VMOVDQU        144(CX), Y1
-	VPAND          mask10<>+0(SB), Y1, Y1
-	VPOR           Y1, Y0, Y0
-	VPMOVZXBD      X0, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         128(SP), Y2, Y2
-	VSUBPS         384(SP), Y2, Y2
-	VMOVUPS        X2, 64(AX)
-	VEXTRACTF128   $0x01, Y2, 192(AX)
-	VPSRLDQ        $0x08, X0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         160(SP), Y2, Y2
-	VSUBPS         416(SP), Y2, Y2
-	VMOVUPS        X2, 320(AX)
-	VEXTRACTF128   $0x01, Y2, 448(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         192(SP), Y2, Y2
-	VSUBPS         448(SP), Y2, Y2
-	VMOVUPS        X2, 576(AX)
-	VEXTRACTF128   $0x01, Y2, 704(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPSRLDQ        $0x08, X1, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         224(SP), Y2, Y2
-	VSUBPS         480(SP), Y2, Y2
-	VMOVUPS        X2, 832(AX)
-	VEXTRACTF128   $0x01, Y2, 960(AX)
-	VMOVDQU        48(CX), Y0
-	VPSRLW         $0x04, Y0, Y0
-	VPAND          mask0f<>+0(SB), Y0, Y0
-	VMOVDQU        144(CX), Y1
-	VPSRLW         $0x01, Y1, Y1
-	VPAND          mask10<>+0(SB), Y1, Y1
-	VPOR           Y1, Y0, Y0
-	VPMOVZXBD      X0, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         128(SP), Y2, Y2
-	VSUBPS         384(SP), Y2, Y2
-	VMOVUPS        X2, 80(AX)
-	VEXTRACTF128   $0x01, Y2, 208(AX)
-	VPSRLDQ        $0x08, X0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         160(SP), Y2, Y2
-	VSUBPS         416(SP), Y2, Y2
-	VMOVUPS        X2, 336(AX)
-	VEXTRACTF128   $0x01, Y2, 464(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         192(SP), Y2, Y2
-	VSUBPS         448(SP), Y2, Y2
-	VMOVUPS        X2, 592(AX)
-	VEXTRACTF128   $0x01, Y2, 720(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPSRLDQ        $0x08, X1, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         224(SP), Y2, Y2
-	VSUBPS         480(SP), Y2, Y2
-	VMOVUPS        X2, 848(AX)
-	VEXTRACTF128   $0x01, Y2, 976(AX)
-	VMOVDQU        80(CX), Y0
-	VPSRLW         $0x04, Y0, Y0
-	VPAND          mask0f<>+0(SB), Y0, Y0
-	VMOVDQU        144(CX), Y1
-	VPSRLW         $0x02, Y1, Y1
-	VPAND          mask10<>+0(SB), Y1, Y1
-	VPOR           Y1, Y0, Y0
-	VPMOVZXBD      X0, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         128(SP), Y2, Y2
-	VSUBPS         384(SP), Y2, Y2
-	VMOVUPS        X2, 96(AX)
-	VEXTRACTF128   $0x01, Y2, 224(AX)
-	VPSRLDQ        $0x08, X0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         160(SP), Y2, Y2
-	VSUBPS         416(SP), Y2, Y2
-	VMOVUPS        X2, 352(AX)
-	VEXTRACTF128   $0x01, Y2, 480(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         192(SP), Y2, Y2
-	VSUBPS         448(SP), Y2, Y2
-	VMOVUPS        X2, 608(AX)
-	VEXTRACTF128   $0x01, Y2, 736(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPSRLDQ        $0x08, X1, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         224(SP), Y2, Y2
-	VSUBPS         480(SP), Y2, Y2
-	VMOVUPS        X2, 864(AX)
-	VEXTRACTF128   $0x01, Y2, 992(AX)
-	VMOVDQU        112(CX), Y0
-	VPSRLW         $0x04, Y0, Y0
-	VPAND          mask0f<>+0(SB), Y0, Y0
-	VMOVDQU        144(CX), Y1
-	VPSRLW         $0x03, Y1, Y1
-	VPAND          mask10<>+0(SB), Y1, Y1
-	VPOR           Y1, Y0, Y0
-	VPMOVZXBD      X0, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         128(SP), Y2, Y2
-	VSUBPS         384(SP), Y2, Y2
-	VMOVUPS        X2, 112(AX)
-	VEXTRACTF128   $0x01, Y2, 240(AX)
-	VPSRLDQ        $0x08, X0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         160(SP), Y2, Y2
-	VSUBPS         416(SP), Y2, Y2
-	VMOVUPS        X2, 368(AX)
-	VEXTRACTF128   $0x01, Y2, 496(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         192(SP), Y2, Y2
-	VSUBPS         448(SP), Y2, Y2
-	VMOVUPS        X2, 624(AX)
-	VEXTRACTF128   $0x01, Y2, 752(AX)
-	VEXTRACTI128   $0x01, Y0, X1
-	VPSRLDQ        $0x08, X1, X1
-	VPMOVZXBD      X1, Y2
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         224(SP), Y2, Y2
-	VSUBPS         480(SP), Y2, Y2
-	VMOVUPS        X2, 880(AX)
-	VEXTRACTF128   $0x01, Y2, 1008(AX)
-	ADDQ           $0x000000b0, CX
-	ADDQ           $0x00000400, AX
-	DECQ           DX
-	JNZ            super
-	VZEROUPPER
-	RET
-
-// func unpackQ6KAVX2(dst *float32, w *byte, n uintptr)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackQ6KAVX2(SB), NOSPLIT, $512-24
-	MOVQ    dst+0(FP), AX
-	MOVQ    w+8(FP), CX
-	MOVQ    n+16(FP), DX
-	VMOVDQU offset32<>+0(SB), Y3
-
-super:
-	VPBROADCASTW 208(CX), X4
-	VCVTPH2PS    X4, Y4
-	VPMOVSXBW    (CX), Y7
-	VPSLLD       $0x10, Y7, Y7
-	VPSRAD       $0x10, Y7, Y7
-	VCVTDQ2PS    Y7, Y8
-	VMULPS       Y8, Y4, Y8
-	VMOVDQU      blocksOf0<>+0(SB), Y9
-	VPERMPS      Y8, Y9, Y9
-	VMOVUPS      Y9, (SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y9
-	VPERMPS      Y8, Y9, Y9
-	VMOVUPS      Y9, 32(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y9
-	VPERMPS      Y8, Y9, Y9
-	VMOVUPS      Y9, 64(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y9
-	VPERMPS      Y8, Y9, Y9
-	VMOVUPS      Y9, 96(SP)
-	VPMOVSXBW    (CX), Y7
-	VPSRAD       $0x10, Y7, Y7
-	VCVTDQ2PS    Y7, Y8
-	VMULPS       Y8, Y4, Y8
-	VMOVDQU      blocksOf0<>+0(SB), Y9
-	VPERMPS      Y8, Y9, Y9
-	VMOVUPS      Y9, 128(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y9
-	VPERMPS      Y8, Y9, Y9
-	VMOVUPS      Y9, 160(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y9
-	VPERMPS      Y8, Y9, Y9
-	VMOVUPS      Y9, 192(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y9
-	VPERMPS      Y8, Y9, Y9
-	VMOVUPS      Y9, 224(SP)
-	VMOVDQU      16(CX), Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      144(CX), Y1
-	VPSLLW       $0x04, Y1, Y1
-	VPAND        mask30<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       (SP), Y2, Y2
-	VMOVUPS      X2, (AX)
-	VEXTRACTF128 $0x01, Y2, 128(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       32(SP), Y2, Y2
-	VMOVUPS      X2, 256(AX)
-	VEXTRACTF128 $0x01, Y2, 384(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       64(SP), Y2, Y2
-	VMOVUPS      X2, 512(AX)
-	VEXTRACTF128 $0x01, Y2, 640(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       96(SP), Y2, Y2
-	VMOVUPS      X2, 768(AX)
-	VEXTRACTF128 $0x01, Y2, 896(AX)
-	VMOVDQU      48(CX), Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      176(CX), Y1
-	VPSLLW       $0x04, Y1, Y1
-	VPAND        mask30<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       (SP), Y2, Y2
-	VMOVUPS      X2, 16(AX)
-	VEXTRACTF128 $0x01, Y2, 144(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       32(SP), Y2, Y2
-	VMOVUPS      X2, 272(AX)
-	VEXTRACTF128 $0x01, Y2, 400(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       64(SP), Y2, Y2
-	VMOVUPS      X2, 528(AX)
-	VEXTRACTF128 $0x01, Y2, 656(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       96(SP), Y2, Y2
-	VMOVUPS      X2, 784(AX)
-	VEXTRACTF128 $0x01, Y2, 912(AX)
-	VMOVDQU      80(CX), Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      144(CX), Y1
-	VPSLLW       $0x02, Y1, Y1
-	VPAND        mask30<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       (SP), Y2, Y2
-	VMOVUPS      X2, 32(AX)
-	VEXTRACTF128 $0x01, Y2, 160(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       32(SP), Y2, Y2
-	VMOVUPS      X2, 288(AX)
-	VEXTRACTF128 $0x01, Y2, 416(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       64(SP), Y2, Y2
-	VMOVUPS      X2, 544(AX)
-	VEXTRACTF128 $0x01, Y2, 672(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       96(SP), Y2, Y2
-	VMOVUPS      X2, 800(AX)
-	VEXTRACTF128 $0x01, Y2, 928(AX)
-	VMOVDQU      112(CX), Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      176(CX), Y1
-	VPSLLW       $0x02, Y1, Y1
-	VPAND        mask30<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       (SP), Y2, Y2
-	VMOVUPS      X2, 48(AX)
-	VEXTRACTF128 $0x01, Y2, 176(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       32(SP), Y2, Y2
-	VMOVUPS      X2, 304(AX)
-	VEXTRACTF128 $0x01, Y2, 432(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       64(SP), Y2, Y2
-	VMOVUPS      X2, 560(AX)
-	VEXTRACTF128 $0x01, Y2, 688(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       96(SP), Y2, Y2
-	VMOVUPS      X2, 816(AX)
-	VEXTRACTF128 $0x01, Y2, 944(AX)
-	VMOVDQU      16(CX), Y0
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      144(CX), Y1
-	VPAND        mask30<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       128(SP), Y2, Y2
-	VMOVUPS      X2, 64(AX)
-	VEXTRACTF128 $0x01, Y2, 192(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       160(SP), Y2, Y2
-	VMOVUPS      X2, 320(AX)
-	VEXTRACTF128 $0x01, Y2, 448(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       192(SP), Y2, Y2
-	VMOVUPS      X2, 576(AX)
-	VEXTRACTF128 $0x01, Y2, 704(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       224(SP), Y2, Y2
-	VMOVUPS      X2, 832(AX)
-	VEXTRACTF128 $0x01, Y2, 960(AX)
-	VMOVDQU      48(CX), Y0
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      176(CX), Y1
-	VPAND        mask30<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       128(SP), Y2, Y2
-	VMOVUPS      X2, 80(AX)
-	VEXTRACTF128 $0x01, Y2, 208(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       160(SP), Y2, Y2
-	VMOVUPS      X2, 336(AX)
-	VEXTRACTF128 $0x01, Y2, 464(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       192(SP), Y2, Y2
-	VMOVUPS      X2, 592(AX)
-	VEXTRACTF128 $0x01, Y2, 720(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       224(SP), Y2, Y2
-	VMOVUPS      X2, 848(AX)
-	VEXTRACTF128 $0x01, Y2, 976(AX)
-	VMOVDQU      80(CX), Y0
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      144(CX), Y1
-	VPSRLW       $0x02, Y1, Y1
-	VPAND        mask30<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       128(SP), Y2, Y2
-	VMOVUPS      X2, 96(AX)
-	VEXTRACTF128 $0x01, Y2, 224(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       160(SP), Y2, Y2
-	VMOVUPS      X2, 352(AX)
-	VEXTRACTF128 $0x01, Y2, 480(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       192(SP), Y2, Y2
-	VMOVUPS      X2, 608(AX)
-	VEXTRACTF128 $0x01, Y2, 736(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       224(SP), Y2, Y2
-	VMOVUPS      X2, 864(AX)
-	VEXTRACTF128 $0x01, Y2, 992(AX)
-	VMOVDQU      112(CX), Y0
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        mask0f<>+0(SB), Y0, Y0
-	VMOVDQU      176(CX), Y1
-	VPSRLW       $0x02, Y1, Y1
-	VPAND        mask30<>+0(SB), Y1, Y1
-	VPOR         Y1, Y0, Y0
-	VPMOVZXBD    X0, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       128(SP), Y2, Y2
-	VMOVUPS      X2, 112(AX)
-	VEXTRACTF128 $0x01, Y2, 240(AX)
-	VPSRLDQ      $0x08, X0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       160(SP), Y2, Y2
-	VMOVUPS      X2, 368(AX)
-	VEXTRACTF128 $0x01, Y2, 496(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       192(SP), Y2, Y2
-	VMOVUPS      X2, 624(AX)
-	VEXTRACTF128 $0x01, Y2, 752(AX)
-	VEXTRACTI128 $0x01, Y0, X1
-	VPSRLDQ      $0x08, X1, X1
-	VPMOVZXBD    X1, Y2
-	VPSUBD       Y3, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       224(SP), Y2, Y2
-	VMOVUPS      X2, 880(AX)
-	VEXTRACTF128 $0x01, Y2, 1008(AX)
-	ADDQ         $0x000000d2, CX
-	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          super
-	VZEROUPPER
-	RET
-
-// func unpackIQ2XXSAVX2(dst *float32, w *byte, n uintptr)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackIQ2XXSAVX2(SB), NOSPLIT, $512-24
-	MOVQ    dst+0(FP), AX
-	MOVQ    w+8(FP), CX
-	MOVQ    n+16(FP), DX
-	VMOVDQU mask03<>+0(SB), Y0
-	VMOVDQU signedIQ2XXS<>+0(SB), Y1
-
-super:
-	VPBROADCASTW 104(CX), X6
-	VCVTPH2PS    X6, Y6
-	VMULPS       halved3<>+0(SB), Y6, Y6
-	VPMOVSXBD    (CX), Y8
-	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y8, Y6, Y6
-	VMOVDQU      blocksOf0<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, (SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 32(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 64(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 96(SP)
-	VMOVDQU      blocksOf0<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 128(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 160(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 192(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 224(SP)
-	VPAND        8(CX), Y0, Y2
-	VMOVDQU      72(CX), Y3
-	VPSLLW       $0x02, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, (AX)
-	VEXTRACTF128 $0x01, Y4, 128(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 256(AX)
-	VEXTRACTF128 $0x01, Y4, 384(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 512(AX)
-	VEXTRACTF128 $0x01, Y4, 640(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 768(AX)
-	VEXTRACTF128 $0x01, Y4, 896(AX)
-	VPAND        40(CX), Y0, Y2
-	VMOVDQU      72(CX), Y3
-	VPSLLW       $0x01, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 16(AX)
-	VEXTRACTF128 $0x01, Y4, 144(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 272(AX)
-	VEXTRACTF128 $0x01, Y4, 400(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 528(AX)
-	VEXTRACTF128 $0x01, Y4, 656(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 784(AX)
-	VEXTRACTF128 $0x01, Y4, 912(AX)
-	VMOVDQU      8(CX), Y2
-	VPSRLW       $0x02, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      72(CX), Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 32(AX)
-	VEXTRACTF128 $0x01, Y4, 160(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 288(AX)
-	VEXTRACTF128 $0x01, Y4, 416(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 544(AX)
-	VEXTRACTF128 $0x01, Y4, 672(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 800(AX)
-	VEXTRACTF128 $0x01, Y4, 928(AX)
-	VMOVDQU      40(CX), Y2
-	VPSRLW       $0x02, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      72(CX), Y3
-	VPSRLW       $0x01, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 48(AX)
-	VEXTRACTF128 $0x01, Y4, 176(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 304(AX)
-	VEXTRACTF128 $0x01, Y4, 432(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 560(AX)
-	VEXTRACTF128 $0x01, Y4, 688(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 816(AX)
-	VEXTRACTF128 $0x01, Y4, 944(AX)
-	VMOVDQU      8(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      72(CX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 64(AX)
-	VEXTRACTF128 $0x01, Y4, 192(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 320(AX)
-	VEXTRACTF128 $0x01, Y4, 448(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 576(AX)
-	VEXTRACTF128 $0x01, Y4, 704(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 832(AX)
-	VEXTRACTF128 $0x01, Y4, 960(AX)
-	VMOVDQU      40(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      72(CX), Y3
-	VPSRLW       $0x03, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 80(AX)
-	VEXTRACTF128 $0x01, Y4, 208(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 336(AX)
-	VEXTRACTF128 $0x01, Y4, 464(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 592(AX)
-	VEXTRACTF128 $0x01, Y4, 720(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 848(AX)
-	VEXTRACTF128 $0x01, Y4, 976(AX)
-	VMOVDQU      8(CX), Y2
-	VPSRLW       $0x06, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      72(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 96(AX)
-	VEXTRACTF128 $0x01, Y4, 224(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 352(AX)
-	VEXTRACTF128 $0x01, Y4, 480(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 608(AX)
-	VEXTRACTF128 $0x01, Y4, 736(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 864(AX)
-	VEXTRACTF128 $0x01, Y4, 992(AX)
-	VMOVDQU      40(CX), Y2
-	VPSRLW       $0x06, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      72(CX), Y3
-	VPSRLW       $0x05, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 112(AX)
-	VEXTRACTF128 $0x01, Y4, 240(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 368(AX)
-	VEXTRACTF128 $0x01, Y4, 496(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 624(AX)
-	VEXTRACTF128 $0x01, Y4, 752(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 880(AX)
-	VEXTRACTF128 $0x01, Y4, 1008(AX)
-	ADDQ         $0x0000006a, CX
-	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          super
-	VZEROUPPER
-	RET
-
-// func unpackIQ2XSAVX2(dst *float32, w *byte, n uintptr)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackIQ2XSAVX2(SB), NOSPLIT, $512-24
-	MOVQ    dst+0(FP), AX
-	MOVQ    w+8(FP), CX
-	MOVQ    n+16(FP), DX
-	VMOVDQU mask03<>+0(SB), Y0
-	VMOVDQU signedIQ2XS<>+0(SB), Y1
-
-super:
-	VPBROADCASTW 112(CX), X6
-	VCVTPH2PS    X6, Y6
-	VMULPS       halved3<>+0(SB), Y6, Y6
-	VPMOVSXBW    (CX), Y9
-	VPSLLD       $0x10, Y9, Y9
-	VPSRAD       $0x10, Y9, Y9
-	VCVTDQ2PS    Y9, Y10
-	VMULPS       Y10, Y6, Y10
-	VMOVDQU      blocksOf0<>+0(SB), Y11
-	VPERMPS      Y10, Y11, Y11
-	VMOVUPS      Y11, (SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y11
-	VPERMPS      Y10, Y11, Y11
-	VMOVUPS      Y11, 32(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y11
-	VPERMPS      Y10, Y11, Y11
-	VMOVUPS      Y11, 64(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y11
-	VPERMPS      Y10, Y11, Y11
-	VMOVUPS      Y11, 96(SP)
-	VPMOVSXBW    (CX), Y9
-	VPSRAD       $0x10, Y9, Y9
-	VCVTDQ2PS    Y9, Y10
-	VMULPS       Y10, Y6, Y10
-	VMOVDQU      blocksOf0<>+0(SB), Y11
-	VPERMPS      Y10, Y11, Y11
-	VMOVUPS      Y11, 128(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y11
-	VPERMPS      Y10, Y11, Y11
-	VMOVUPS      Y11, 160(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y11
-	VPERMPS      Y10, Y11, Y11
-	VMOVUPS      Y11, 192(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y11
-	VPERMPS      Y10, Y11, Y11
-	VMOVUPS      Y11, 224(SP)
-	VPAND        16(CX), Y0, Y2
-	VMOVDQU      80(CX), Y3
-	VPSLLW       $0x02, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, (AX)
-	VEXTRACTF128 $0x01, Y4, 128(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 256(AX)
-	VEXTRACTF128 $0x01, Y4, 384(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 512(AX)
-	VEXTRACTF128 $0x01, Y4, 640(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 768(AX)
-	VEXTRACTF128 $0x01, Y4, 896(AX)
-	VPAND        48(CX), Y0, Y2
-	VMOVDQU      80(CX), Y3
-	VPSLLW       $0x01, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 16(AX)
-	VEXTRACTF128 $0x01, Y4, 144(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 272(AX)
-	VEXTRACTF128 $0x01, Y4, 400(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 528(AX)
-	VEXTRACTF128 $0x01, Y4, 656(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 784(AX)
-	VEXTRACTF128 $0x01, Y4, 912(AX)
-	VMOVDQU      16(CX), Y2
-	VPSRLW       $0x02, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      80(CX), Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 32(AX)
-	VEXTRACTF128 $0x01, Y4, 160(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 288(AX)
-	VEXTRACTF128 $0x01, Y4, 416(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 544(AX)
-	VEXTRACTF128 $0x01, Y4, 672(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 800(AX)
-	VEXTRACTF128 $0x01, Y4, 928(AX)
-	VMOVDQU      48(CX), Y2
-	VPSRLW       $0x02, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      80(CX), Y3
-	VPSRLW       $0x01, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 48(AX)
-	VEXTRACTF128 $0x01, Y4, 176(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 304(AX)
-	VEXTRACTF128 $0x01, Y4, 432(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 560(AX)
-	VEXTRACTF128 $0x01, Y4, 688(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 816(AX)
-	VEXTRACTF128 $0x01, Y4, 944(AX)
-	VMOVDQU      16(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      80(CX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 64(AX)
-	VEXTRACTF128 $0x01, Y4, 192(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 320(AX)
-	VEXTRACTF128 $0x01, Y4, 448(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 576(AX)
-	VEXTRACTF128 $0x01, Y4, 704(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 832(AX)
-	VEXTRACTF128 $0x01, Y4, 960(AX)
-	VMOVDQU      48(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      80(CX), Y3
-	VPSRLW       $0x03, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 80(AX)
-	VEXTRACTF128 $0x01, Y4, 208(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 336(AX)
-	VEXTRACTF128 $0x01, Y4, 464(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 592(AX)
-	VEXTRACTF128 $0x01, Y4, 720(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 848(AX)
-	VEXTRACTF128 $0x01, Y4, 976(AX)
-	VMOVDQU      16(CX), Y2
-	VPSRLW       $0x06, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      80(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 96(AX)
-	VEXTRACTF128 $0x01, Y4, 224(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 352(AX)
-	VEXTRACTF128 $0x01, Y4, 480(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 608(AX)
-	VEXTRACTF128 $0x01, Y4, 736(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 864(AX)
-	VEXTRACTF128 $0x01, Y4, 992(AX)
-	VMOVDQU      48(CX), Y2
-	VPSRLW       $0x06, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      80(CX), Y3
-	VPSRLW       $0x05, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 112(AX)
-	VEXTRACTF128 $0x01, Y4, 240(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 368(AX)
-	VEXTRACTF128 $0x01, Y4, 496(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 624(AX)
-	VEXTRACTF128 $0x01, Y4, 752(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 880(AX)
-	VEXTRACTF128 $0x01, Y4, 1008(AX)
-	ADDQ         $0x00000072, CX
-	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          super
-	VZEROUPPER
-	RET
-
-// func unpackIQ3XXSAVX2(dst *float32, w *byte, n uintptr)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackIQ3XXSAVX2(SB), NOSPLIT, $512-24
-	MOVQ    dst+0(FP), AX
-	MOVQ    w+8(FP), CX
-	MOVQ    n+16(FP), DX
-	VMOVDQU mask0f<>+0(SB), Y0
-	VMOVDQU signedIQ3XXS<>+0(SB), Y1
-
-super:
-	VPBROADCASTW 136(CX), X6
-	VCVTPH2PS    X6, Y6
-	VMULPS       halved2<>+0(SB), Y6, Y6
-	VPMOVSXBD    (CX), Y8
-	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y8, Y6, Y6
-	VMOVDQU      blocksOf0<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, (SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 32(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 64(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 96(SP)
-	VMOVDQU      blocksOf0<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 128(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 160(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 192(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 224(SP)
-	VPAND        8(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, (AX)
-	VEXTRACTF128 $0x01, Y4, 128(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 256(AX)
-	VEXTRACTF128 $0x01, Y4, 384(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 512(AX)
-	VEXTRACTF128 $0x01, Y4, 640(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 768(AX)
-	VEXTRACTF128 $0x01, Y4, 896(AX)
-	VPAND        40(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 16(AX)
-	VEXTRACTF128 $0x01, Y4, 144(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 272(AX)
-	VEXTRACTF128 $0x01, Y4, 400(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 528(AX)
-	VEXTRACTF128 $0x01, Y4, 656(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 784(AX)
-	VEXTRACTF128 $0x01, Y4, 912(AX)
-	VPAND        72(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 32(AX)
-	VEXTRACTF128 $0x01, Y4, 160(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 288(AX)
-	VEXTRACTF128 $0x01, Y4, 416(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 544(AX)
-	VEXTRACTF128 $0x01, Y4, 672(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 800(AX)
-	VEXTRACTF128 $0x01, Y4, 928(AX)
-	VPAND        104(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 48(AX)
-	VEXTRACTF128 $0x01, Y4, 176(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 304(AX)
-	VEXTRACTF128 $0x01, Y4, 432(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 560(AX)
-	VEXTRACTF128 $0x01, Y4, 688(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 816(AX)
-	VEXTRACTF128 $0x01, Y4, 944(AX)
-	VMOVDQU      8(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 64(AX)
-	VEXTRACTF128 $0x01, Y4, 192(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 320(AX)
-	VEXTRACTF128 $0x01, Y4, 448(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 576(AX)
-	VEXTRACTF128 $0x01, Y4, 704(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 832(AX)
-	VEXTRACTF128 $0x01, Y4, 960(AX)
-	VMOVDQU      40(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 80(AX)
-	VEXTRACTF128 $0x01, Y4, 208(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 336(AX)
-	VEXTRACTF128 $0x01, Y4, 464(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 592(AX)
-	VEXTRACTF128 $0x01, Y4, 720(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 848(AX)
-	VEXTRACTF128 $0x01, Y4, 976(AX)
-	VMOVDQU      72(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 96(AX)
-	VEXTRACTF128 $0x01, Y4, 224(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 352(AX)
-	VEXTRACTF128 $0x01, Y4, 480(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 608(AX)
-	VEXTRACTF128 $0x01, Y4, 736(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 864(AX)
-	VEXTRACTF128 $0x01, Y4, 992(AX)
-	VMOVDQU      104(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 112(AX)
-	VEXTRACTF128 $0x01, Y4, 240(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 368(AX)
-	VEXTRACTF128 $0x01, Y4, 496(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 624(AX)
-	VEXTRACTF128 $0x01, Y4, 752(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 880(AX)
-	VEXTRACTF128 $0x01, Y4, 1008(AX)
-	ADDQ         $0x0000008a, CX
-	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          super
-	VZEROUPPER
-	RET
-
-// func unpackIQ1SAVX2(dst *float32, w *byte, n uintptr)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackIQ1SAVX2(SB), NOSPLIT, $512-24
-	MOVQ    dst+0(FP), AX
-	MOVQ    w+8(FP), CX
-	MOVQ    n+16(FP), DX
-	VMOVDQU mask03<>+0(SB), Y0
-	VMOVDQU signedIQ1S<>+0(SB), Y1
-
-super:
-	VPBROADCASTW 104(CX), X6
-	VCVTPH2PS    X6, Y6
-	VMULPS       halved3<>+0(SB), Y6, Y6
-	VPMOVSXBD    (CX), Y8
-	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y8, Y6, Y6
-	VMOVDQU      blocksOf0<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, (SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 32(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 64(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 96(SP)
-	VMOVDQU      blocksOf0<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 128(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 160(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 192(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 224(SP)
-	VPAND        8(CX), Y0, Y2
-	VMOVDQU      72(CX), Y3
-	VPSLLW       $0x02, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, (AX)
-	VEXTRACTF128 $0x01, Y4, 128(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 256(AX)
-	VEXTRACTF128 $0x01, Y4, 384(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 512(AX)
-	VEXTRACTF128 $0x01, Y4, 640(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 768(AX)
-	VEXTRACTF128 $0x01, Y4, 896(AX)
-	VPAND        40(CX), Y0, Y2
-	VMOVDQU      72(CX), Y3
-	VPSLLW       $0x01, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 16(AX)
-	VEXTRACTF128 $0x01, Y4, 144(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 272(AX)
-	VEXTRACTF128 $0x01, Y4, 400(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 528(AX)
-	VEXTRACTF128 $0x01, Y4, 656(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 784(AX)
-	VEXTRACTF128 $0x01, Y4, 912(AX)
-	VMOVDQU      8(CX), Y2
-	VPSRLW       $0x02, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      72(CX), Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 32(AX)
-	VEXTRACTF128 $0x01, Y4, 160(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 288(AX)
-	VEXTRACTF128 $0x01, Y4, 416(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 544(AX)
-	VEXTRACTF128 $0x01, Y4, 672(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 800(AX)
-	VEXTRACTF128 $0x01, Y4, 928(AX)
-	VMOVDQU      40(CX), Y2
-	VPSRLW       $0x02, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      72(CX), Y3
-	VPSRLW       $0x01, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 48(AX)
-	VEXTRACTF128 $0x01, Y4, 176(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 304(AX)
-	VEXTRACTF128 $0x01, Y4, 432(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 560(AX)
-	VEXTRACTF128 $0x01, Y4, 688(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 816(AX)
-	VEXTRACTF128 $0x01, Y4, 944(AX)
-	VMOVDQU      8(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      72(CX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 64(AX)
-	VEXTRACTF128 $0x01, Y4, 192(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 320(AX)
-	VEXTRACTF128 $0x01, Y4, 448(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 576(AX)
-	VEXTRACTF128 $0x01, Y4, 704(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 832(AX)
-	VEXTRACTF128 $0x01, Y4, 960(AX)
-	VMOVDQU      40(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      72(CX), Y3
-	VPSRLW       $0x03, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 80(AX)
-	VEXTRACTF128 $0x01, Y4, 208(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 336(AX)
-	VEXTRACTF128 $0x01, Y4, 464(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 592(AX)
-	VEXTRACTF128 $0x01, Y4, 720(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 848(AX)
-	VEXTRACTF128 $0x01, Y4, 976(AX)
-	VMOVDQU      8(CX), Y2
-	VPSRLW       $0x06, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      72(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 96(AX)
-	VEXTRACTF128 $0x01, Y4, 224(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 352(AX)
-	VEXTRACTF128 $0x01, Y4, 480(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 608(AX)
-	VEXTRACTF128 $0x01, Y4, 736(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 864(AX)
-	VEXTRACTF128 $0x01, Y4, 992(AX)
-	VMOVDQU      40(CX), Y2
-	VPSRLW       $0x06, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      72(CX), Y3
-	VPSRLW       $0x05, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 112(AX)
-	VEXTRACTF128 $0x01, Y4, 240(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 368(AX)
-	VEXTRACTF128 $0x01, Y4, 496(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 624(AX)
-	VEXTRACTF128 $0x01, Y4, 752(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 880(AX)
-	VEXTRACTF128 $0x01, Y4, 1008(AX)
-	ADDQ         $0x0000006a, CX
-	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          super
-	VZEROUPPER
-	RET
-
-// func unpackIQ4NLAVX2(dst *float32, w *byte, n uintptr)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackIQ4NLAVX2(SB), NOSPLIT, $512-24
-	MOVQ    dst+0(FP), AX
-	MOVQ    w+8(FP), CX
-	MOVQ    n+16(FP), DX
-	VMOVDQU mask0f<>+0(SB), Y0
-	VMOVDQU signedIQ4NL<>+0(SB), Y1
-
-super:
-	VCVTPH2PS    (CX), Y6
-	VMOVDQU      blocksOf0<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, (SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 32(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 64(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 96(SP)
-	VMOVDQU      blocksOf0<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 128(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 160(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 192(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 224(SP)
-	VPAND        16(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, (AX)
-	VEXTRACTF128 $0x01, Y4, 128(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 256(AX)
-	VEXTRACTF128 $0x01, Y4, 384(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 512(AX)
-	VEXTRACTF128 $0x01, Y4, 640(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 768(AX)
-	VEXTRACTF128 $0x01, Y4, 896(AX)
-	VPAND        48(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 16(AX)
-	VEXTRACTF128 $0x01, Y4, 144(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 272(AX)
-	VEXTRACTF128 $0x01, Y4, 400(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 528(AX)
-	VEXTRACTF128 $0x01, Y4, 656(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 784(AX)
-	VEXTRACTF128 $0x01, Y4, 912(AX)
-	VPAND        80(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 32(AX)
-	VEXTRACTF128 $0x01, Y4, 160(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 288(AX)
-	VEXTRACTF128 $0x01, Y4, 416(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 544(AX)
-	VEXTRACTF128 $0x01, Y4, 672(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 800(AX)
-	VEXTRACTF128 $0x01, Y4, 928(AX)
-	VPAND        112(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 48(AX)
-	VEXTRACTF128 $0x01, Y4, 176(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 304(AX)
-	VEXTRACTF128 $0x01, Y4, 432(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 560(AX)
-	VEXTRACTF128 $0x01, Y4, 688(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 816(AX)
-	VEXTRACTF128 $0x01, Y4, 944(AX)
-	VMOVDQU      16(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 64(AX)
-	VEXTRACTF128 $0x01, Y4, 192(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 320(AX)
-	VEXTRACTF128 $0x01, Y4, 448(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 576(AX)
-	VEXTRACTF128 $0x01, Y4, 704(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 832(AX)
-	VEXTRACTF128 $0x01, Y4, 960(AX)
-	VMOVDQU      48(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 80(AX)
-	VEXTRACTF128 $0x01, Y4, 208(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 336(AX)
-	VEXTRACTF128 $0x01, Y4, 464(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 592(AX)
-	VEXTRACTF128 $0x01, Y4, 720(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 848(AX)
-	VEXTRACTF128 $0x01, Y4, 976(AX)
-	VMOVDQU      80(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 96(AX)
-	VEXTRACTF128 $0x01, Y4, 224(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 352(AX)
-	VEXTRACTF128 $0x01, Y4, 480(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 608(AX)
-	VEXTRACTF128 $0x01, Y4, 736(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 864(AX)
-	VEXTRACTF128 $0x01, Y4, 992(AX)
-	VMOVDQU      112(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 112(AX)
-	VEXTRACTF128 $0x01, Y4, 240(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 368(AX)
-	VEXTRACTF128 $0x01, Y4, 496(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 624(AX)
-	VEXTRACTF128 $0x01, Y4, 752(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 880(AX)
-	VEXTRACTF128 $0x01, Y4, 1008(AX)
-	ADDQ         $0x00000090, CX
-	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          super
-	VZEROUPPER
-	RET
-
-// func unpackIQ3SAVX2(dst *float32, w *byte, n uintptr)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackIQ3SAVX2(SB), NOSPLIT, $512-24
-	MOVQ    dst+0(FP), AX
-	MOVQ    w+8(FP), CX
-	MOVQ    n+16(FP), DX
-	VMOVDQU mask0f<>+0(SB), Y0
-	VMOVDQU signedIQ3S<>+0(SB), Y1
-
-super:
-	VPBROADCASTW 136(CX), X6
-	VCVTPH2PS    X6, Y6
-	VPMOVSXBD    (CX), Y8
-	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y8, Y6, Y6
-	VMOVDQU      blocksOf0<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, (SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 32(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 64(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 96(SP)
-	VMOVDQU      blocksOf0<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 128(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 160(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 192(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 224(SP)
-	VPAND        8(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, (AX)
-	VEXTRACTF128 $0x01, Y4, 128(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 256(AX)
-	VEXTRACTF128 $0x01, Y4, 384(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 512(AX)
-	VEXTRACTF128 $0x01, Y4, 640(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 768(AX)
-	VEXTRACTF128 $0x01, Y4, 896(AX)
-	VPAND        40(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 16(AX)
-	VEXTRACTF128 $0x01, Y4, 144(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 272(AX)
-	VEXTRACTF128 $0x01, Y4, 400(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 528(AX)
-	VEXTRACTF128 $0x01, Y4, 656(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 784(AX)
-	VEXTRACTF128 $0x01, Y4, 912(AX)
-	VPAND        72(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 32(AX)
-	VEXTRACTF128 $0x01, Y4, 160(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 288(AX)
-	VEXTRACTF128 $0x01, Y4, 416(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 544(AX)
-	VEXTRACTF128 $0x01, Y4, 672(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 800(AX)
-	VEXTRACTF128 $0x01, Y4, 928(AX)
-	VPAND        104(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 48(AX)
-	VEXTRACTF128 $0x01, Y4, 176(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 304(AX)
-	VEXTRACTF128 $0x01, Y4, 432(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 560(AX)
-	VEXTRACTF128 $0x01, Y4, 688(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 816(AX)
-	VEXTRACTF128 $0x01, Y4, 944(AX)
-	VMOVDQU      8(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 64(AX)
-	VEXTRACTF128 $0x01, Y4, 192(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 320(AX)
-	VEXTRACTF128 $0x01, Y4, 448(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 576(AX)
-	VEXTRACTF128 $0x01, Y4, 704(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 832(AX)
-	VEXTRACTF128 $0x01, Y4, 960(AX)
-	VMOVDQU      40(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 80(AX)
-	VEXTRACTF128 $0x01, Y4, 208(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 336(AX)
-	VEXTRACTF128 $0x01, Y4, 464(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 592(AX)
-	VEXTRACTF128 $0x01, Y4, 720(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 848(AX)
-	VEXTRACTF128 $0x01, Y4, 976(AX)
-	VMOVDQU      72(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 96(AX)
-	VEXTRACTF128 $0x01, Y4, 224(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 352(AX)
-	VEXTRACTF128 $0x01, Y4, 480(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 608(AX)
-	VEXTRACTF128 $0x01, Y4, 736(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 864(AX)
-	VEXTRACTF128 $0x01, Y4, 992(AX)
-	VMOVDQU      104(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 112(AX)
-	VEXTRACTF128 $0x01, Y4, 240(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 368(AX)
-	VEXTRACTF128 $0x01, Y4, 496(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 624(AX)
-	VEXTRACTF128 $0x01, Y4, 752(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 880(AX)
-	VEXTRACTF128 $0x01, Y4, 1008(AX)
-	ADDQ         $0x0000008a, CX
-	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          super
-	VZEROUPPER
-	RET
-
-// func unpackIQ4XSAVX2(dst *float32, w *byte, n uintptr)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackIQ4XSAVX2(SB), NOSPLIT, $512-24
-	MOVQ    dst+0(FP), AX
-	MOVQ    w+8(FP), CX
-	MOVQ    n+16(FP), DX
-	VMOVDQU mask0f<>+0(SB), Y0
-	VMOVDQU signedIQ4XS<>+0(SB), Y1
-
-super:
-	VPBROADCASTW 136(CX), X6
-	VCVTPH2PS    X6, Y6
-	VPMOVSXBD    (CX), Y8
-	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y8, Y6, Y6
-	VMOVDQU      blocksOf0<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, (SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 32(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 64(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 96(SP)
-	VMOVDQU      blocksOf0<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 128(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 160(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 192(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 224(SP)
-	VPAND        8(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, (AX)
-	VEXTRACTF128 $0x01, Y4, 128(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 256(AX)
-	VEXTRACTF128 $0x01, Y4, 384(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 512(AX)
-	VEXTRACTF128 $0x01, Y4, 640(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 768(AX)
-	VEXTRACTF128 $0x01, Y4, 896(AX)
-	VPAND        40(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 16(AX)
-	VEXTRACTF128 $0x01, Y4, 144(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 272(AX)
-	VEXTRACTF128 $0x01, Y4, 400(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 528(AX)
-	VEXTRACTF128 $0x01, Y4, 656(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 784(AX)
-	VEXTRACTF128 $0x01, Y4, 912(AX)
-	VPAND        72(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 32(AX)
-	VEXTRACTF128 $0x01, Y4, 160(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 288(AX)
-	VEXTRACTF128 $0x01, Y4, 416(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 544(AX)
-	VEXTRACTF128 $0x01, Y4, 672(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 800(AX)
-	VEXTRACTF128 $0x01, Y4, 928(AX)
-	VPAND        104(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 48(AX)
-	VEXTRACTF128 $0x01, Y4, 176(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 304(AX)
-	VEXTRACTF128 $0x01, Y4, 432(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 560(AX)
-	VEXTRACTF128 $0x01, Y4, 688(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 816(AX)
-	VEXTRACTF128 $0x01, Y4, 944(AX)
-	VMOVDQU      8(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 64(AX)
-	VEXTRACTF128 $0x01, Y4, 192(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 320(AX)
-	VEXTRACTF128 $0x01, Y4, 448(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 576(AX)
-	VEXTRACTF128 $0x01, Y4, 704(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 832(AX)
-	VEXTRACTF128 $0x01, Y4, 960(AX)
-	VMOVDQU      40(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 80(AX)
-	VEXTRACTF128 $0x01, Y4, 208(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 336(AX)
-	VEXTRACTF128 $0x01, Y4, 464(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 592(AX)
-	VEXTRACTF128 $0x01, Y4, 720(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 848(AX)
-	VEXTRACTF128 $0x01, Y4, 976(AX)
-	VMOVDQU      72(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 96(AX)
-	VEXTRACTF128 $0x01, Y4, 224(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 352(AX)
-	VEXTRACTF128 $0x01, Y4, 480(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 608(AX)
-	VEXTRACTF128 $0x01, Y4, 736(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 864(AX)
-	VEXTRACTF128 $0x01, Y4, 992(AX)
-	VMOVDQU      104(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 112(AX)
-	VEXTRACTF128 $0x01, Y4, 240(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 368(AX)
-	VEXTRACTF128 $0x01, Y4, 496(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 624(AX)
-	VEXTRACTF128 $0x01, Y4, 752(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 880(AX)
-	VEXTRACTF128 $0x01, Y4, 1008(AX)
-	ADDQ         $0x0000008a, CX
-	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          super
-	VZEROUPPER
-	RET
-
-// func unpackIQ1MAVX2(dst *float32, w *byte, n uintptr)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackIQ1MAVX2(SB), NOSPLIT, $512-24
-	MOVQ    dst+0(FP), AX
-	MOVQ    w+8(FP), CX
-	MOVQ    n+16(FP), DX
-	VMOVDQU mask03<>+0(SB), Y0
-	VMOVDQU signedIQ1M<>+0(SB), Y1
-
-super:
-	VPBROADCASTW 112(CX), X6
-	VCVTPH2PS    X6, Y6
-	VMULPS       halved3<>+0(SB), Y6, Y6
-	VPMOVSXBW    (CX), Y9
-	VPSLLD       $0x10, Y9, Y9
-	VPSRAD       $0x10, Y9, Y9
-	VCVTDQ2PS    Y9, Y10
-	VMULPS       Y10, Y6, Y10
-	VMOVDQU      blocksOf0<>+0(SB), Y11
-	VPERMPS      Y10, Y11, Y11
-	VMOVUPS      Y11, (SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y11
-	VPERMPS      Y10, Y11, Y11
-	VMOVUPS      Y11, 32(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y11
-	VPERMPS      Y10, Y11, Y11
-	VMOVUPS      Y11, 64(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y11
-	VPERMPS      Y10, Y11, Y11
-	VMOVUPS      Y11, 96(SP)
-	VPMOVSXBW    (CX), Y9
-	VPSRAD       $0x10, Y9, Y9
-	VCVTDQ2PS    Y9, Y10
-	VMULPS       Y10, Y6, Y10
-	VMOVDQU      blocksOf0<>+0(SB), Y11
-	VPERMPS      Y10, Y11, Y11
-	VMOVUPS      Y11, 128(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y11
-	VPERMPS      Y10, Y11, Y11
-	VMOVUPS      Y11, 160(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y11
-	VPERMPS      Y10, Y11, Y11
-	VMOVUPS      Y11, 192(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y11
-	VPERMPS      Y10, Y11, Y11
-	VMOVUPS      Y11, 224(SP)
-	VPAND        16(CX), Y0, Y2
-	VMOVDQU      80(CX), Y3
-	VPSLLW       $0x02, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, (AX)
-	VEXTRACTF128 $0x01, Y4, 128(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 256(AX)
-	VEXTRACTF128 $0x01, Y4, 384(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 512(AX)
-	VEXTRACTF128 $0x01, Y4, 640(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 768(AX)
-	VEXTRACTF128 $0x01, Y4, 896(AX)
-	VPAND        48(CX), Y0, Y2
-	VMOVDQU      80(CX), Y3
-	VPSLLW       $0x01, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 16(AX)
-	VEXTRACTF128 $0x01, Y4, 144(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 272(AX)
-	VEXTRACTF128 $0x01, Y4, 400(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 528(AX)
-	VEXTRACTF128 $0x01, Y4, 656(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 784(AX)
-	VEXTRACTF128 $0x01, Y4, 912(AX)
-	VMOVDQU      16(CX), Y2
-	VPSRLW       $0x02, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      80(CX), Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 32(AX)
-	VEXTRACTF128 $0x01, Y4, 160(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 288(AX)
-	VEXTRACTF128 $0x01, Y4, 416(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 544(AX)
-	VEXTRACTF128 $0x01, Y4, 672(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 800(AX)
-	VEXTRACTF128 $0x01, Y4, 928(AX)
-	VMOVDQU      48(CX), Y2
-	VPSRLW       $0x02, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      80(CX), Y3
-	VPSRLW       $0x01, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 48(AX)
-	VEXTRACTF128 $0x01, Y4, 176(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 304(AX)
-	VEXTRACTF128 $0x01, Y4, 432(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 560(AX)
-	VEXTRACTF128 $0x01, Y4, 688(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 816(AX)
-	VEXTRACTF128 $0x01, Y4, 944(AX)
-	VMOVDQU      16(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      80(CX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 64(AX)
-	VEXTRACTF128 $0x01, Y4, 192(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 320(AX)
-	VEXTRACTF128 $0x01, Y4, 448(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 576(AX)
-	VEXTRACTF128 $0x01, Y4, 704(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 832(AX)
-	VEXTRACTF128 $0x01, Y4, 960(AX)
-	VMOVDQU      48(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      80(CX), Y3
-	VPSRLW       $0x03, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 80(AX)
-	VEXTRACTF128 $0x01, Y4, 208(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 336(AX)
-	VEXTRACTF128 $0x01, Y4, 464(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 592(AX)
-	VEXTRACTF128 $0x01, Y4, 720(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 848(AX)
-	VEXTRACTF128 $0x01, Y4, 976(AX)
-	VMOVDQU      16(CX), Y2
-	VPSRLW       $0x06, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      80(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 96(AX)
-	VEXTRACTF128 $0x01, Y4, 224(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 352(AX)
-	VEXTRACTF128 $0x01, Y4, 480(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 608(AX)
-	VEXTRACTF128 $0x01, Y4, 736(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 864(AX)
-	VEXTRACTF128 $0x01, Y4, 992(AX)
-	VMOVDQU      48(CX), Y2
-	VPSRLW       $0x06, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VMOVDQU      80(CX), Y3
-	VPSRLW       $0x05, Y3, Y3
-	VPAND        mask04<>+0(SB), Y3, Y3
-	VPOR         Y3, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 112(AX)
-	VEXTRACTF128 $0x01, Y4, 240(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 368(AX)
-	VEXTRACTF128 $0x01, Y4, 496(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 624(AX)
-	VEXTRACTF128 $0x01, Y4, 752(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 880(AX)
-	VEXTRACTF128 $0x01, Y4, 1008(AX)
-	ADDQ         $0x00000072, CX
-	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          super
-	VZEROUPPER
-	RET
-
-// func unpackTQ10AVX2(dst *float32, w *byte, n uintptr)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackTQ10AVX2(SB), NOSPLIT, $512-24
-	MOVQ    dst+0(FP), AX
-	MOVQ    w+8(FP), CX
-	MOVQ    n+16(FP), DX
-	VMOVDQU mask03<>+0(SB), Y0
-	VMOVDQU offset1<>+0(SB), Y4
-
-super:
-	VPBROADCASTW 64(CX), X5
-	VCVTPH2PS    X5, Y5
-	VMOVDQU      blocksOf0<>+0(SB), Y10
-	VPERMPS      Y5, Y10, Y10
-	VMOVUPS      Y10, (SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y10
-	VPERMPS      Y5, Y10, Y10
-	VMOVUPS      Y10, 32(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y10
-	VPERMPS      Y5, Y10, Y10
-	VMOVUPS      Y10, 64(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y10
-	VPERMPS      Y5, Y10, Y10
-	VMOVUPS      Y10, 96(SP)
-	VMOVDQU      blocksOf0<>+0(SB), Y10
-	VPERMPS      Y5, Y10, Y10
-	VMOVUPS      Y10, 128(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y10
-	VPERMPS      Y5, Y10, Y10
-	VMOVUPS      Y10, 160(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y10
-	VPERMPS      Y5, Y10, Y10
-	VMOVUPS      Y10, 192(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y10
-	VPERMPS      Y5, Y10, Y10
-	VMOVUPS      Y10, 224(SP)
-	VPAND        (CX), Y0, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       (SP), Y3, Y3
-	VMOVUPS      X3, (AX)
-	VEXTRACTF128 $0x01, Y3, 128(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       32(SP), Y3, Y3
-	VMOVUPS      X3, 256(AX)
-	VEXTRACTF128 $0x01, Y3, 384(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       64(SP), Y3, Y3
-	VMOVUPS      X3, 512(AX)
-	VEXTRACTF128 $0x01, Y3, 640(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       96(SP), Y3, Y3
-	VMOVUPS      X3, 768(AX)
-	VEXTRACTF128 $0x01, Y3, 896(AX)
-	VPAND        32(CX), Y0, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       (SP), Y3, Y3
-	VMOVUPS      X3, 16(AX)
-	VEXTRACTF128 $0x01, Y3, 144(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       32(SP), Y3, Y3
-	VMOVUPS      X3, 272(AX)
-	VEXTRACTF128 $0x01, Y3, 400(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       64(SP), Y3, Y3
-	VMOVUPS      X3, 528(AX)
-	VEXTRACTF128 $0x01, Y3, 656(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       96(SP), Y3, Y3
-	VMOVUPS      X3, 784(AX)
-	VEXTRACTF128 $0x01, Y3, 912(AX)
-	VMOVDQU      (CX), Y1
-	VPSRLW       $0x02, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       (SP), Y3, Y3
-	VMOVUPS      X3, 32(AX)
-	VEXTRACTF128 $0x01, Y3, 160(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       32(SP), Y3, Y3
-	VMOVUPS      X3, 288(AX)
-	VEXTRACTF128 $0x01, Y3, 416(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       64(SP), Y3, Y3
-	VMOVUPS      X3, 544(AX)
-	VEXTRACTF128 $0x01, Y3, 672(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       96(SP), Y3, Y3
-	VMOVUPS      X3, 800(AX)
-	VEXTRACTF128 $0x01, Y3, 928(AX)
-	VMOVDQU      32(CX), Y1
-	VPSRLW       $0x02, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       (SP), Y3, Y3
-	VMOVUPS      X3, 48(AX)
-	VEXTRACTF128 $0x01, Y3, 176(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       32(SP), Y3, Y3
-	VMOVUPS      X3, 304(AX)
-	VEXTRACTF128 $0x01, Y3, 432(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       64(SP), Y3, Y3
-	VMOVUPS      X3, 560(AX)
-	VEXTRACTF128 $0x01, Y3, 688(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       96(SP), Y3, Y3
-	VMOVUPS      X3, 816(AX)
-	VEXTRACTF128 $0x01, Y3, 944(AX)
-	VMOVDQU      (CX), Y1
-	VPSRLW       $0x04, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       128(SP), Y3, Y3
-	VMOVUPS      X3, 64(AX)
-	VEXTRACTF128 $0x01, Y3, 192(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       160(SP), Y3, Y3
-	VMOVUPS      X3, 320(AX)
-	VEXTRACTF128 $0x01, Y3, 448(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       192(SP), Y3, Y3
-	VMOVUPS      X3, 576(AX)
-	VEXTRACTF128 $0x01, Y3, 704(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       224(SP), Y3, Y3
-	VMOVUPS      X3, 832(AX)
-	VEXTRACTF128 $0x01, Y3, 960(AX)
-	VMOVDQU      32(CX), Y1
-	VPSRLW       $0x04, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       128(SP), Y3, Y3
-	VMOVUPS      X3, 80(AX)
-	VEXTRACTF128 $0x01, Y3, 208(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       160(SP), Y3, Y3
-	VMOVUPS      X3, 336(AX)
-	VEXTRACTF128 $0x01, Y3, 464(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       192(SP), Y3, Y3
-	VMOVUPS      X3, 592(AX)
-	VEXTRACTF128 $0x01, Y3, 720(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       224(SP), Y3, Y3
-	VMOVUPS      X3, 848(AX)
-	VEXTRACTF128 $0x01, Y3, 976(AX)
-	VMOVDQU      (CX), Y1
-	VPSRLW       $0x06, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       128(SP), Y3, Y3
-	VMOVUPS      X3, 96(AX)
-	VEXTRACTF128 $0x01, Y3, 224(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       160(SP), Y3, Y3
-	VMOVUPS      X3, 352(AX)
-	VEXTRACTF128 $0x01, Y3, 480(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       192(SP), Y3, Y3
-	VMOVUPS      X3, 608(AX)
-	VEXTRACTF128 $0x01, Y3, 736(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       224(SP), Y3, Y3
-	VMOVUPS      X3, 864(AX)
-	VEXTRACTF128 $0x01, Y3, 992(AX)
-	VMOVDQU      32(CX), Y1
-	VPSRLW       $0x06, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       128(SP), Y3, Y3
-	VMOVUPS      X3, 112(AX)
-	VEXTRACTF128 $0x01, Y3, 240(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       160(SP), Y3, Y3
-	VMOVUPS      X3, 368(AX)
-	VEXTRACTF128 $0x01, Y3, 496(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       192(SP), Y3, Y3
-	VMOVUPS      X3, 624(AX)
-	VEXTRACTF128 $0x01, Y3, 752(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       224(SP), Y3, Y3
-	VMOVUPS      X3, 880(AX)
-	VEXTRACTF128 $0x01, Y3, 1008(AX)
-	ADDQ         $0x00000042, CX
-	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          super
-	VZEROUPPER
-	RET
-
-// func unpackMXFP4AVX2(dst *float32, w *byte, n uintptr)
+// func floatsQ5KAVX2(dst *float32, panel *byte, n uintptr, offset uintptr)
 // Requires: AVX, AVX2
-TEXT ·unpackMXFP4AVX2(SB), NOSPLIT, $512-24
-	MOVQ    dst+0(FP), AX
-	MOVQ    w+8(FP), CX
-	MOVQ    n+16(FP), DX
-	VMOVDQU mask0f<>+0(SB), Y0
-	VMOVDQU signedMXFP4<>+0(SB), Y1
+TEXT ·floatsQ5KAVX2(SB), NOSPLIT, $512-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         n+16(FP), CX
+	MOVQ         panel+8(FP), DX
+	VPBROADCASTD offset+24(FP), Y3
 
 super:
-	VPMOVZXBD    (CX), Y6
-	VPSLLD       $0x17, Y6, Y6
-	VPMAXUD      leastExponent<>+0(SB), Y6, Y6
-	VMULPS       halved1<>+0(SB), Y6, Y6
-	VMOVDQU      blocksOf0<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, (SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 32(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 64(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 96(SP)
-	VMOVDQU      blocksOf0<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 128(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 160(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 192(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 224(SP)
-	VPAND        8(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, (AX)
-	VEXTRACTF128 $0x01, Y4, 128(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 256(AX)
-	VEXTRACTF128 $0x01, Y4, 384(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 512(AX)
-	VEXTRACTF128 $0x01, Y4, 640(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 768(AX)
-	VEXTRACTF128 $0x01, Y4, 896(AX)
-	VPAND        40(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 16(AX)
-	VEXTRACTF128 $0x01, Y4, 144(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 272(AX)
-	VEXTRACTF128 $0x01, Y4, 400(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 528(AX)
-	VEXTRACTF128 $0x01, Y4, 656(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 784(AX)
-	VEXTRACTF128 $0x01, Y4, 912(AX)
-	VPAND        72(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 32(AX)
-	VEXTRACTF128 $0x01, Y4, 160(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 288(AX)
-	VEXTRACTF128 $0x01, Y4, 416(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 544(AX)
-	VEXTRACTF128 $0x01, Y4, 672(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 800(AX)
-	VEXTRACTF128 $0x01, Y4, 928(AX)
-	VPAND        104(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 48(AX)
-	VEXTRACTF128 $0x01, Y4, 176(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 304(AX)
-	VEXTRACTF128 $0x01, Y4, 432(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 560(AX)
-	VEXTRACTF128 $0x01, Y4, 688(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 816(AX)
-	VEXTRACTF128 $0x01, Y4, 944(AX)
-	VMOVDQU      8(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 64(AX)
-	VEXTRACTF128 $0x01, Y4, 192(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 320(AX)
-	VEXTRACTF128 $0x01, Y4, 448(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 576(AX)
-	VEXTRACTF128 $0x01, Y4, 704(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 832(AX)
-	VEXTRACTF128 $0x01, Y4, 960(AX)
-	VMOVDQU      40(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 80(AX)
-	VEXTRACTF128 $0x01, Y4, 208(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 336(AX)
-	VEXTRACTF128 $0x01, Y4, 464(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 592(AX)
-	VEXTRACTF128 $0x01, Y4, 720(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 848(AX)
-	VEXTRACTF128 $0x01, Y4, 976(AX)
-	VMOVDQU      72(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 96(AX)
-	VEXTRACTF128 $0x01, Y4, 224(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 352(AX)
-	VEXTRACTF128 $0x01, Y4, 480(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 608(AX)
-	VEXTRACTF128 $0x01, Y4, 736(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 864(AX)
-	VEXTRACTF128 $0x01, Y4, 992(AX)
-	VMOVDQU      104(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 112(AX)
-	VEXTRACTF128 $0x01, Y4, 240(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 368(AX)
-	VEXTRACTF128 $0x01, Y4, 496(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 624(AX)
-	VEXTRACTF128 $0x01, Y4, 752(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 880(AX)
-	VEXTRACTF128 $0x01, Y4, 1008(AX)
-	ADDQ         $0x00000088, CX
-	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          super
+	VMOVUPS (DX), Y4
+	VMOVDQU blocksOf0<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, (SP)
+	VMOVDQU blocksOf1<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 32(SP)
+	VMOVDQU blocksOf2<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 64(SP)
+	VMOVDQU blocksOf3<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 96(SP)
+	VMOVDQU blocksOf0<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 128(SP)
+	VMOVDQU blocksOf1<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 160(SP)
+	VMOVDQU blocksOf2<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 192(SP)
+	VMOVDQU blocksOf3<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 224(SP)
+	VMOVUPS 64(DX), Y4
+	VMOVDQU blocksOf0<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 256(SP)
+	VMOVDQU blocksOf1<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 288(SP)
+	VMOVDQU blocksOf2<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 320(SP)
+	VMOVDQU blocksOf3<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 352(SP)
+	VMOVDQU blocksOf0<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 384(SP)
+	VMOVDQU blocksOf1<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 416(SP)
+	VMOVDQU blocksOf2<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 448(SP)
+	VMOVDQU blocksOf3<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 480(SP)
+	LEAQ    (SP), BX
+	LEAQ    128(DX), SI
+	MOVQ    AX, DI
+	MOVQ    $0x00000008, R8
+
+group:
+	VMOVDQU      (SI), Y0
+	VPMOVZXBD    X0, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (BX), Y2, Y2
+	VSUBPS       256(BX), Y2, Y2
+	VMOVUPS      X2, (DI)
+	VEXTRACTF128 $0x01, Y2, 128(DI)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       32(BX), Y2, Y2
+	VSUBPS       288(BX), Y2, Y2
+	VMOVUPS      X2, 256(DI)
+	VEXTRACTF128 $0x01, Y2, 384(DI)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       64(BX), Y2, Y2
+	VSUBPS       320(BX), Y2, Y2
+	VMOVUPS      X2, 512(DI)
+	VEXTRACTF128 $0x01, Y2, 640(DI)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       96(BX), Y2, Y2
+	VSUBPS       352(BX), Y2, Y2
+	VMOVUPS      X2, 768(DI)
+	VEXTRACTF128 $0x01, Y2, 896(DI)
+	ADDQ         $0x00000040, SI
+	ADDQ         $0x10, DI
+	DECQ         R8
+	JEQ          done
+	CMPQ         R8, $0x04
+	JNE          group
+	ADDQ         $0x00000080, BX
+	JMP          group
+
+done:
+	ADDQ $0x00000280, DX
+	ADDQ $0x00000400, AX
+	DECQ CX
+	JNZ  super
 	VZEROUPPER
 	RET
 
-// func unpackNVFP4AVX2(dst *float32, w *byte, n uintptr)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackNVFP4AVX2(SB), NOSPLIT, $512-24
-	MOVQ    dst+0(FP), AX
-	MOVQ    w+8(FP), CX
-	MOVQ    n+16(FP), DX
-	VMOVDQU mask0f<>+0(SB), Y0
-	VMOVDQU signedNVFP4<>+0(SB), Y1
+// func floatsHalvesAVX2(dst *float32, panel *byte, n uintptr, offset uintptr)
+// Requires: AVX, AVX2
+TEXT ·floatsHalvesAVX2(SB), NOSPLIT, $512-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         n+16(FP), CX
+	MOVQ         panel+8(FP), DX
+	VPBROADCASTD offset+24(FP), Y3
 
 super:
-	VPMOVZXBW    (CX), X6
-	VPSLLW       $0x07, X6, X6
-	VCVTPH2PS    X6, Y6
-	VPMOVZXBW    8(CX), X7
-	VPSLLW       $0x07, X7, X7
-	VCVTPH2PS    X7, Y7
-	VBROADCASTSS 144(CX), Y8
-	VMULPS       Y8, Y6, Y6
-	VMULPS       Y8, Y7, Y7
-	VMOVDQU      blocksOf0<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, (SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 32(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 64(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y11
-	VPERMPS      Y6, Y11, Y11
-	VMOVUPS      Y11, 96(SP)
-	VMOVDQU      blocksOf0<>+0(SB), Y11
-	VPERMPS      Y7, Y11, Y11
-	VMOVUPS      Y11, 128(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y11
-	VPERMPS      Y7, Y11, Y11
-	VMOVUPS      Y11, 160(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y11
-	VPERMPS      Y7, Y11, Y11
-	VMOVUPS      Y11, 192(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y11
-	VPERMPS      Y7, Y11, Y11
-	VMOVUPS      Y11, 224(SP)
-	VPAND        16(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, (AX)
-	VEXTRACTF128 $0x01, Y4, 128(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 256(AX)
-	VEXTRACTF128 $0x01, Y4, 384(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 512(AX)
-	VEXTRACTF128 $0x01, Y4, 640(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 768(AX)
-	VEXTRACTF128 $0x01, Y4, 896(AX)
-	VPAND        48(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 16(AX)
-	VEXTRACTF128 $0x01, Y4, 144(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 272(AX)
-	VEXTRACTF128 $0x01, Y4, 400(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 528(AX)
-	VEXTRACTF128 $0x01, Y4, 656(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 784(AX)
-	VEXTRACTF128 $0x01, Y4, 912(AX)
-	VPAND        80(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 32(AX)
-	VEXTRACTF128 $0x01, Y4, 160(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 288(AX)
-	VEXTRACTF128 $0x01, Y4, 416(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 544(AX)
-	VEXTRACTF128 $0x01, Y4, 672(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 800(AX)
-	VEXTRACTF128 $0x01, Y4, 928(AX)
-	VPAND        112(CX), Y0, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       (SP), Y4, Y4
-	VMOVUPS      X4, 48(AX)
-	VEXTRACTF128 $0x01, Y4, 176(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       32(SP), Y4, Y4
-	VMOVUPS      X4, 304(AX)
-	VEXTRACTF128 $0x01, Y4, 432(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       64(SP), Y4, Y4
-	VMOVUPS      X4, 560(AX)
-	VEXTRACTF128 $0x01, Y4, 688(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       96(SP), Y4, Y4
-	VMOVUPS      X4, 816(AX)
-	VEXTRACTF128 $0x01, Y4, 944(AX)
-	VMOVDQU      16(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 64(AX)
-	VEXTRACTF128 $0x01, Y4, 192(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 320(AX)
-	VEXTRACTF128 $0x01, Y4, 448(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 576(AX)
-	VEXTRACTF128 $0x01, Y4, 704(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 832(AX)
-	VEXTRACTF128 $0x01, Y4, 960(AX)
-	VMOVDQU      48(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 80(AX)
-	VEXTRACTF128 $0x01, Y4, 208(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 336(AX)
-	VEXTRACTF128 $0x01, Y4, 464(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 592(AX)
-	VEXTRACTF128 $0x01, Y4, 720(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 848(AX)
-	VEXTRACTF128 $0x01, Y4, 976(AX)
-	VMOVDQU      80(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 96(AX)
-	VEXTRACTF128 $0x01, Y4, 224(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 352(AX)
-	VEXTRACTF128 $0x01, Y4, 480(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 608(AX)
-	VEXTRACTF128 $0x01, Y4, 736(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 864(AX)
-	VEXTRACTF128 $0x01, Y4, 992(AX)
-	VMOVDQU      112(CX), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSHUFB      Y2, Y1, Y2
-	VPMOVSXBD    X2, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       128(SP), Y4, Y4
-	VMOVUPS      X4, 112(AX)
-	VEXTRACTF128 $0x01, Y4, 240(AX)
-	VPSRLDQ      $0x08, X2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       160(SP), Y4, Y4
-	VMOVUPS      X4, 368(AX)
-	VEXTRACTF128 $0x01, Y4, 496(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       192(SP), Y4, Y4
-	VMOVUPS      X4, 624(AX)
-	VEXTRACTF128 $0x01, Y4, 752(AX)
-	VEXTRACTI128 $0x01, Y2, X3
-	VPSRLDQ      $0x08, X3, X3
-	VPMOVSXBD    X3, Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       224(SP), Y4, Y4
-	VMOVUPS      X4, 880(AX)
-	VEXTRACTF128 $0x01, Y4, 1008(AX)
-	ADDQ         $0x00000094, CX
-	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          super
+	VMOVUPS   (DX), Y4
+	VMOVDQU   64(DX), Y5
+	VPSRAD    $0x10, Y5, Y5
+	VCVTDQ2PS Y5, Y5
+	VMULPS    Y5, Y4, Y5
+	VMOVDQU   blocksOf0<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, (SP)
+	VMOVDQU   blocksOf1<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, 32(SP)
+	VMOVDQU   blocksOf2<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, 64(SP)
+	VMOVDQU   blocksOf3<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, 96(SP)
+	VMOVDQU   640(DX), Y5
+	VPSRAD    $0x10, Y5, Y5
+	VCVTDQ2PS Y5, Y5
+	VMULPS    Y5, Y4, Y5
+	VMOVDQU   blocksOf0<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, 128(SP)
+	VMOVDQU   blocksOf1<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, 160(SP)
+	VMOVDQU   blocksOf2<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, 192(SP)
+	VMOVDQU   blocksOf3<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, 224(SP)
+	LEAQ      (SP), BX
+	LEAQ      128(DX), SI
+	MOVQ      AX, DI
+	MOVQ      $0x00000008, R8
+
+group:
+	VMOVDQU      (SI), Y0
+	VPMOVZXBD    X0, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (BX), Y2, Y2
+	VMOVUPS      X2, (DI)
+	VEXTRACTF128 $0x01, Y2, 128(DI)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       32(BX), Y2, Y2
+	VMOVUPS      X2, 256(DI)
+	VEXTRACTF128 $0x01, Y2, 384(DI)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       64(BX), Y2, Y2
+	VMOVUPS      X2, 512(DI)
+	VEXTRACTF128 $0x01, Y2, 640(DI)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       96(BX), Y2, Y2
+	VMOVUPS      X2, 768(DI)
+	VEXTRACTF128 $0x01, Y2, 896(DI)
+	ADDQ         $0x00000040, SI
+	ADDQ         $0x10, DI
+	DECQ         R8
+	JEQ          done
+	CMPQ         R8, $0x04
+	JNE          group
+	ADDQ         $0x00000080, BX
+	JMP          group
+
+done:
+	ADDQ $0x000002c0, DX
+	ADDQ $0x00000400, AX
+	DECQ CX
+	JNZ  super
 	VZEROUPPER
 	RET
 
-// func unpackQ10AVX2(dst *float32, w *byte, n uintptr)
-// Requires: AVX, AVX2, F16C
-TEXT ·unpackQ10AVX2(SB), NOSPLIT, $512-24
-	MOVQ    dst+0(FP), AX
-	MOVQ    w+8(FP), CX
-	MOVQ    n+16(FP), DX
-	VMOVDQU mask03<>+0(SB), Y0
-	VMOVDQU offset1<>+0(SB), Y4
+// func floatsHalfMinimaAVX2(dst *float32, panel *byte, n uintptr, offset uintptr)
+// Requires: AVX, AVX2
+TEXT ·floatsHalfMinimaAVX2(SB), NOSPLIT, $512-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         n+16(FP), CX
+	MOVQ         panel+8(FP), DX
+	VPBROADCASTD offset+24(FP), Y3
 
 super:
-	VCVTPH2PS    (CX), Y5
-	VMOVDQU      blocksOf0<>+0(SB), Y10
-	VPERMPS      Y5, Y10, Y10
-	VMOVUPS      Y10, (SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y10
-	VPERMPS      Y5, Y10, Y10
-	VMOVUPS      Y10, 32(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y10
-	VPERMPS      Y5, Y10, Y10
-	VMOVUPS      Y10, 64(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y10
-	VPERMPS      Y5, Y10, Y10
-	VMOVUPS      Y10, 96(SP)
-	VMOVDQU      blocksOf0<>+0(SB), Y10
-	VPERMPS      Y5, Y10, Y10
-	VMOVUPS      Y10, 128(SP)
-	VMOVDQU      blocksOf1<>+0(SB), Y10
-	VPERMPS      Y5, Y10, Y10
-	VMOVUPS      Y10, 160(SP)
-	VMOVDQU      blocksOf2<>+0(SB), Y10
-	VPERMPS      Y5, Y10, Y10
-	VMOVUPS      Y10, 192(SP)
-	VMOVDQU      blocksOf3<>+0(SB), Y10
-	VPERMPS      Y5, Y10, Y10
-	VMOVUPS      Y10, 224(SP)
-	VPAND        16(CX), Y0, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       (SP), Y3, Y3
-	VMOVUPS      X3, (AX)
-	VEXTRACTF128 $0x01, Y3, 128(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       32(SP), Y3, Y3
-	VMOVUPS      X3, 256(AX)
-	VEXTRACTF128 $0x01, Y3, 384(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       64(SP), Y3, Y3
-	VMOVUPS      X3, 512(AX)
-	VEXTRACTF128 $0x01, Y3, 640(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       96(SP), Y3, Y3
-	VMOVUPS      X3, 768(AX)
-	VEXTRACTF128 $0x01, Y3, 896(AX)
-	VPAND        48(CX), Y0, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       (SP), Y3, Y3
-	VMOVUPS      X3, 16(AX)
-	VEXTRACTF128 $0x01, Y3, 144(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       32(SP), Y3, Y3
-	VMOVUPS      X3, 272(AX)
-	VEXTRACTF128 $0x01, Y3, 400(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       64(SP), Y3, Y3
-	VMOVUPS      X3, 528(AX)
-	VEXTRACTF128 $0x01, Y3, 656(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       96(SP), Y3, Y3
-	VMOVUPS      X3, 784(AX)
-	VEXTRACTF128 $0x01, Y3, 912(AX)
-	VMOVDQU      16(CX), Y1
-	VPSRLW       $0x02, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       (SP), Y3, Y3
-	VMOVUPS      X3, 32(AX)
-	VEXTRACTF128 $0x01, Y3, 160(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       32(SP), Y3, Y3
-	VMOVUPS      X3, 288(AX)
-	VEXTRACTF128 $0x01, Y3, 416(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       64(SP), Y3, Y3
-	VMOVUPS      X3, 544(AX)
-	VEXTRACTF128 $0x01, Y3, 672(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       96(SP), Y3, Y3
-	VMOVUPS      X3, 800(AX)
-	VEXTRACTF128 $0x01, Y3, 928(AX)
-	VMOVDQU      48(CX), Y1
-	VPSRLW       $0x02, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       (SP), Y3, Y3
-	VMOVUPS      X3, 48(AX)
-	VEXTRACTF128 $0x01, Y3, 176(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       32(SP), Y3, Y3
-	VMOVUPS      X3, 304(AX)
-	VEXTRACTF128 $0x01, Y3, 432(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       64(SP), Y3, Y3
-	VMOVUPS      X3, 560(AX)
-	VEXTRACTF128 $0x01, Y3, 688(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       96(SP), Y3, Y3
-	VMOVUPS      X3, 816(AX)
-	VEXTRACTF128 $0x01, Y3, 944(AX)
-	VMOVDQU      16(CX), Y1
-	VPSRLW       $0x04, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       128(SP), Y3, Y3
-	VMOVUPS      X3, 64(AX)
-	VEXTRACTF128 $0x01, Y3, 192(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       160(SP), Y3, Y3
-	VMOVUPS      X3, 320(AX)
-	VEXTRACTF128 $0x01, Y3, 448(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       192(SP), Y3, Y3
-	VMOVUPS      X3, 576(AX)
-	VEXTRACTF128 $0x01, Y3, 704(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       224(SP), Y3, Y3
-	VMOVUPS      X3, 832(AX)
-	VEXTRACTF128 $0x01, Y3, 960(AX)
-	VMOVDQU      48(CX), Y1
-	VPSRLW       $0x04, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       128(SP), Y3, Y3
-	VMOVUPS      X3, 80(AX)
-	VEXTRACTF128 $0x01, Y3, 208(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       160(SP), Y3, Y3
-	VMOVUPS      X3, 336(AX)
-	VEXTRACTF128 $0x01, Y3, 464(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       192(SP), Y3, Y3
-	VMOVUPS      X3, 592(AX)
-	VEXTRACTF128 $0x01, Y3, 720(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       224(SP), Y3, Y3
-	VMOVUPS      X3, 848(AX)
-	VEXTRACTF128 $0x01, Y3, 976(AX)
-	VMOVDQU      16(CX), Y1
-	VPSRLW       $0x06, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       128(SP), Y3, Y3
-	VMOVUPS      X3, 96(AX)
-	VEXTRACTF128 $0x01, Y3, 224(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       160(SP), Y3, Y3
-	VMOVUPS      X3, 352(AX)
-	VEXTRACTF128 $0x01, Y3, 480(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       192(SP), Y3, Y3
-	VMOVUPS      X3, 608(AX)
-	VEXTRACTF128 $0x01, Y3, 736(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       224(SP), Y3, Y3
-	VMOVUPS      X3, 864(AX)
-	VEXTRACTF128 $0x01, Y3, 992(AX)
-	VMOVDQU      48(CX), Y1
-	VPSRLW       $0x06, Y1, Y1
-	VPAND        Y0, Y1, Y1
-	VPMOVZXBD    X1, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       128(SP), Y3, Y3
-	VMOVUPS      X3, 112(AX)
-	VEXTRACTF128 $0x01, Y3, 240(AX)
-	VPSRLDQ      $0x08, X1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       160(SP), Y3, Y3
-	VMOVUPS      X3, 368(AX)
-	VEXTRACTF128 $0x01, Y3, 496(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       192(SP), Y3, Y3
-	VMOVUPS      X3, 624(AX)
-	VEXTRACTF128 $0x01, Y3, 752(AX)
-	VEXTRACTI128 $0x01, Y1, X2
-	VPSRLDQ      $0x08, X2, X2
-	VPMOVZXBD    X2, Y3
-	VPSUBD       Y4, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       224(SP), Y3, Y3
-	VMOVUPS      X3, 880(AX)
-	VEXTRACTF128 $0x01, Y3, 1008(AX)
-	ADDQ         $0x00000050, CX
-	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          super
+	VMOVUPS   (DX), Y4
+	VMOVDQU   64(DX), Y5
+	VPSRAD    $0x10, Y5, Y5
+	VCVTDQ2PS Y5, Y5
+	VMULPS    Y5, Y4, Y5
+	VMOVDQU   blocksOf0<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, (SP)
+	VMOVDQU   blocksOf1<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, 32(SP)
+	VMOVDQU   blocksOf2<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, 64(SP)
+	VMOVDQU   blocksOf3<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, 96(SP)
+	VMOVDQU   640(DX), Y5
+	VPSRAD    $0x10, Y5, Y5
+	VCVTDQ2PS Y5, Y5
+	VMULPS    Y5, Y4, Y5
+	VMOVDQU   blocksOf0<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, 128(SP)
+	VMOVDQU   blocksOf1<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, 160(SP)
+	VMOVDQU   blocksOf2<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, 192(SP)
+	VMOVDQU   blocksOf3<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, 224(SP)
+	VMOVUPS   768(DX), Y4
+	VMOVDQU   704(DX), Y5
+	VPSLLD    $0x10, Y5, Y5
+	VPSRAD    $0x10, Y5, Y5
+	VCVTDQ2PS Y5, Y5
+	VMULPS    Y5, Y4, Y5
+	VMOVDQU   blocksOf0<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, 256(SP)
+	VMOVDQU   blocksOf1<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, 288(SP)
+	VMOVDQU   blocksOf2<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, 320(SP)
+	VMOVDQU   blocksOf3<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, 352(SP)
+	VMOVDQU   704(DX), Y5
+	VPSRAD    $0x10, Y5, Y5
+	VCVTDQ2PS Y5, Y5
+	VMULPS    Y5, Y4, Y5
+	VMOVDQU   blocksOf0<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, 384(SP)
+	VMOVDQU   blocksOf1<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, 416(SP)
+	VMOVDQU   blocksOf2<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, 448(SP)
+	VMOVDQU   blocksOf3<>+0(SB), Y6
+	VPERMPS   Y5, Y6, Y6
+	VMOVUPS   Y6, 480(SP)
+	LEAQ      (SP), BX
+	LEAQ      128(DX), SI
+	MOVQ      AX, DI
+	MOVQ      $0x00000008, R8
+
+group:
+	VMOVDQU      (SI), Y0
+	VPMOVZXBD    X0, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (BX), Y2, Y2
+	VSUBPS       256(BX), Y2, Y2
+	VMOVUPS      X2, (DI)
+	VEXTRACTF128 $0x01, Y2, 128(DI)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       32(BX), Y2, Y2
+	VSUBPS       288(BX), Y2, Y2
+	VMOVUPS      X2, 256(DI)
+	VEXTRACTF128 $0x01, Y2, 384(DI)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       64(BX), Y2, Y2
+	VSUBPS       320(BX), Y2, Y2
+	VMOVUPS      X2, 512(DI)
+	VEXTRACTF128 $0x01, Y2, 640(DI)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       96(BX), Y2, Y2
+	VSUBPS       352(BX), Y2, Y2
+	VMOVUPS      X2, 768(DI)
+	VEXTRACTF128 $0x01, Y2, 896(DI)
+	ADDQ         $0x00000040, SI
+	ADDQ         $0x10, DI
+	DECQ         R8
+	JEQ          done
+	CMPQ         R8, $0x04
+	JNE          group
+	ADDQ         $0x00000080, BX
+	JMP          group
+
+done:
+	ADDQ $0x00000340, DX
+	ADDQ $0x00000400, AX
+	DECQ CX
+	JNZ  super
+	VZEROUPPER
+	RET
+
+// func floatsSmallScalesAVX2(dst *float32, panel *byte, n uintptr, offset uintptr)
+// Requires: AVX, AVX2
+TEXT ·floatsSmallScalesAVX2(SB), NOSPLIT, $512-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         n+16(FP), CX
+	MOVQ         panel+8(FP), DX
+	VPBROADCASTD offset+24(FP), Y3
+
+super:
+	VMOVUPS (DX), Y4
+	VMOVDQU blocksOf0<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, (SP)
+	VMOVDQU blocksOf1<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 32(SP)
+	VMOVDQU blocksOf2<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 64(SP)
+	VMOVDQU blocksOf3<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 96(SP)
+	VMOVUPS 64(DX), Y5
+	VMOVDQU blocksOf0<>+0(SB), Y6
+	VPERMPS Y5, Y6, Y6
+	VMOVUPS Y6, 128(SP)
+	VMOVDQU blocksOf1<>+0(SB), Y6
+	VPERMPS Y5, Y6, Y6
+	VMOVUPS Y6, 160(SP)
+	VMOVDQU blocksOf2<>+0(SB), Y6
+	VPERMPS Y5, Y6, Y6
+	VMOVUPS Y6, 192(SP)
+	VMOVDQU blocksOf3<>+0(SB), Y6
+	VPERMPS Y5, Y6, Y6
+	VMOVUPS Y6, 224(SP)
+	LEAQ    (SP), BX
+	LEAQ    128(DX), SI
+	MOVQ    AX, DI
+	MOVQ    $0x00000008, R8
+
+group:
+	VMOVDQU      (SI), Y0
+	VPMOVZXBD    X0, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (BX), Y2, Y2
+	VMOVUPS      X2, (DI)
+	VEXTRACTF128 $0x01, Y2, 128(DI)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       32(BX), Y2, Y2
+	VMOVUPS      X2, 256(DI)
+	VEXTRACTF128 $0x01, Y2, 384(DI)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       64(BX), Y2, Y2
+	VMOVUPS      X2, 512(DI)
+	VEXTRACTF128 $0x01, Y2, 640(DI)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       96(BX), Y2, Y2
+	VMOVUPS      X2, 768(DI)
+	VEXTRACTF128 $0x01, Y2, 896(DI)
+	ADDQ         $0x00000040, SI
+	ADDQ         $0x10, DI
+	DECQ         R8
+	JEQ          done
+	CMPQ         R8, $0x04
+	JNE          group
+	ADDQ         $0x00000080, BX
+	JMP          group
+
+done:
+	ADDQ $0x00000280, DX
+	ADDQ $0x00000400, AX
+	DECQ CX
+	JNZ  super
+	VZEROUPPER
+	RET
+
+// func floatsQ80AVX2(dst *float32, panel *byte, n uintptr, offset uintptr)
+// Requires: AVX, AVX2
+TEXT ·floatsQ80AVX2(SB), NOSPLIT, $512-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         n+16(FP), CX
+	MOVQ         panel+8(FP), DX
+	VPBROADCASTD offset+24(FP), Y3
+
+super:
+	VMOVUPS (DX), Y4
+	VMOVDQU blocksOf0<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, (SP)
+	VMOVDQU blocksOf1<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 32(SP)
+	VMOVDQU blocksOf2<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 64(SP)
+	VMOVDQU blocksOf3<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 96(SP)
+	VMOVDQU blocksOf0<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 128(SP)
+	VMOVDQU blocksOf1<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 160(SP)
+	VMOVDQU blocksOf2<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 192(SP)
+	VMOVDQU blocksOf3<>+0(SB), Y6
+	VPERMPS Y4, Y6, Y6
+	VMOVUPS Y6, 224(SP)
+	LEAQ    (SP), BX
+	LEAQ    128(DX), SI
+	MOVQ    AX, DI
+	MOVQ    $0x00000008, R8
+
+group:
+	VMOVDQU      (SI), Y0
+	VMOVDQU      64(SI), Y2
+	VPSLLW       $0x04, Y2, Y2
+	VPOR         Y2, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (BX), Y2, Y2
+	VMOVUPS      X2, (DI)
+	VEXTRACTF128 $0x01, Y2, 128(DI)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       32(BX), Y2, Y2
+	VMOVUPS      X2, 256(DI)
+	VEXTRACTF128 $0x01, Y2, 384(DI)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       64(BX), Y2, Y2
+	VMOVUPS      X2, 512(DI)
+	VEXTRACTF128 $0x01, Y2, 640(DI)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       96(BX), Y2, Y2
+	VMOVUPS      X2, 768(DI)
+	VEXTRACTF128 $0x01, Y2, 896(DI)
+	ADDQ         $0x00000080, SI
+	ADDQ         $0x10, DI
+	DECQ         R8
+	JEQ          done
+	CMPQ         R8, $0x04
+	JNE          group
+	ADDQ         $0x00000080, BX
+	JMP          group
+
+done:
+	ADDQ $0x00000480, DX
+	ADDQ $0x00000400, AX
+	DECQ CX
+	JNZ  super
 	VZEROUPPER
 	RET
 
@@ -63447,6 +54204,9 @@ block:
 	JNZ          super
 	VZEROUPPER
 	RET
+
+DATA f127<>+0(SB)/8, $0x0000000042fe0000
+GLOBL f127<>(SB), RODATA|NOPTR, $8
 
 // func fetchLines(p *byte, lines uintptr)
 // Requires: MMX+

@@ -678,65 +678,23 @@ func fillMatrixAMX(dst *byte, dstStep uintptr, w *byte, pairBytes uintptr, step 
 // gatherMatrixAMX arranges n superblocks of activations of 16 tokens in tiles. Scalar twin: gatherMatrixGeneric in amx_amd64.go.
 func gatherMatrixAMX(dst *byte, x *byte, xStride uintptr, n uintptr)
 
-// unpackQ41AVX2 writes n superblocks of a packed Q4_1 row as floats. Scalar twin: unpackSuper in unpack.go.
-func unpackQ41AVX2(dst *float32, w *byte, n uintptr)
+// floatsBlocksAVX2 writes n superblocks of a panel's row, whose quants lie offset above their values, as floats. Scalar twin: unpackSuper in unpack.go.
+func floatsBlocksAVX2(dst *float32, panel *byte, n uintptr, offset uintptr)
 
-// unpackQ50AVX2 writes n superblocks of a packed Q5_0 row as floats. Scalar twin: unpackSuper in unpack.go.
-func unpackQ50AVX2(dst *float32, w *byte, n uintptr)
+// floatsQ5KAVX2 writes n superblocks of a panel's row, whose quants lie offset above their values, as floats. Scalar twin: unpackSuper in unpack.go.
+func floatsQ5KAVX2(dst *float32, panel *byte, n uintptr, offset uintptr)
 
-// unpackQ51AVX2 writes n superblocks of a packed Q5_1 row as floats. Scalar twin: unpackSuper in unpack.go.
-func unpackQ51AVX2(dst *float32, w *byte, n uintptr)
+// floatsHalvesAVX2 writes n superblocks of a panel's row, whose quants lie offset above their values, as floats. Scalar twin: unpackSuper in unpack.go.
+func floatsHalvesAVX2(dst *float32, panel *byte, n uintptr, offset uintptr)
 
-// unpackQ2KAVX2 writes n superblocks of a packed Q2_K row as floats. Scalar twin: unpackSuper in unpack.go.
-func unpackQ2KAVX2(dst *float32, w *byte, n uintptr)
+// floatsHalfMinimaAVX2 writes n superblocks of a panel's row, whose quants lie offset above their values, as floats. Scalar twin: unpackSuper in unpack.go.
+func floatsHalfMinimaAVX2(dst *float32, panel *byte, n uintptr, offset uintptr)
 
-// unpackQ3KAVX2 writes n superblocks of a packed Q3_K row as floats. Scalar twin: unpackSuper in unpack.go.
-func unpackQ3KAVX2(dst *float32, w *byte, n uintptr)
+// floatsSmallScalesAVX2 writes n superblocks of a panel's row, whose quants lie offset above their values, as floats. Scalar twin: unpackSuper in unpack.go.
+func floatsSmallScalesAVX2(dst *float32, panel *byte, n uintptr, offset uintptr)
 
-// unpackQ4KAVX2 writes n superblocks of a packed Q4_K row as floats. Scalar twin: unpackSuper in unpack.go.
-func unpackQ4KAVX2(dst *float32, w *byte, n uintptr)
-
-// unpackQ5KAVX2 writes n superblocks of a packed Q5_K row as floats. Scalar twin: unpackSuper in unpack.go.
-func unpackQ5KAVX2(dst *float32, w *byte, n uintptr)
-
-// unpackQ6KAVX2 writes n superblocks of a packed Q6_K row as floats. Scalar twin: unpackSuper in unpack.go.
-func unpackQ6KAVX2(dst *float32, w *byte, n uintptr)
-
-// unpackIQ2XXSAVX2 writes n superblocks of a packed IQ2_XXS row as floats. Scalar twin: unpackSuper in unpack.go.
-func unpackIQ2XXSAVX2(dst *float32, w *byte, n uintptr)
-
-// unpackIQ2XSAVX2 writes n superblocks of a packed IQ2_XS row as floats. Scalar twin: unpackSuper in unpack.go.
-func unpackIQ2XSAVX2(dst *float32, w *byte, n uintptr)
-
-// unpackIQ3XXSAVX2 writes n superblocks of a packed IQ3_XXS row as floats. Scalar twin: unpackSuper in unpack.go.
-func unpackIQ3XXSAVX2(dst *float32, w *byte, n uintptr)
-
-// unpackIQ1SAVX2 writes n superblocks of a packed IQ1_S row as floats. Scalar twin: unpackSuper in unpack.go.
-func unpackIQ1SAVX2(dst *float32, w *byte, n uintptr)
-
-// unpackIQ4NLAVX2 writes n superblocks of a packed IQ4_NL row as floats. Scalar twin: unpackSuper in unpack.go.
-func unpackIQ4NLAVX2(dst *float32, w *byte, n uintptr)
-
-// unpackIQ3SAVX2 writes n superblocks of a packed IQ3_S row as floats. Scalar twin: unpackSuper in unpack.go.
-func unpackIQ3SAVX2(dst *float32, w *byte, n uintptr)
-
-// unpackIQ4XSAVX2 writes n superblocks of a packed IQ4_XS row as floats. Scalar twin: unpackSuper in unpack.go.
-func unpackIQ4XSAVX2(dst *float32, w *byte, n uintptr)
-
-// unpackIQ1MAVX2 writes n superblocks of a packed IQ1_M row as floats. Scalar twin: unpackSuper in unpack.go.
-func unpackIQ1MAVX2(dst *float32, w *byte, n uintptr)
-
-// unpackTQ10AVX2 writes n superblocks of a packed TQ1_0 row as floats. Scalar twin: unpackSuper in unpack.go.
-func unpackTQ10AVX2(dst *float32, w *byte, n uintptr)
-
-// unpackMXFP4AVX2 writes n superblocks of a packed MXFP4 row as floats. Scalar twin: unpackSuper in unpack.go.
-func unpackMXFP4AVX2(dst *float32, w *byte, n uintptr)
-
-// unpackNVFP4AVX2 writes n superblocks of a packed NVFP4 row as floats. Scalar twin: unpackSuper in unpack.go.
-func unpackNVFP4AVX2(dst *float32, w *byte, n uintptr)
-
-// unpackQ10AVX2 writes n superblocks of a packed Q1_0 row as floats. Scalar twin: unpackSuper in unpack.go.
-func unpackQ10AVX2(dst *float32, w *byte, n uintptr)
+// floatsQ80AVX2 writes n superblocks of a panel's row, whose quants lie offset above their values, as floats. Scalar twin: unpackSuper in unpack.go.
+func floatsQ80AVX2(dst *float32, panel *byte, n uintptr, offset uintptr)
 
 // tileF32AVX21x1 computes out[t][r] of 1 F32 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileF32AVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)

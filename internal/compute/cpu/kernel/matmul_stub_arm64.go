@@ -4,6 +4,11 @@ package kernel
 
 import "github.com/powerinfer-go/powerinfer/internal/quant"
 
+// expandQ40NEON writes n superblocks of a packed Q4_0 row as a panel's. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandQ40NEON(dst *byte, w *byte, n uintptr)
+
 // streamQ40NEON computes one token's products with consecutive rows of Q4_0. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -28,11 +33,6 @@ func tileQ40NEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 //
 //go:noescape
 func tileQ40NEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelQ40NEON2x2 computes out[t][r] of 2 Q4_0 rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ40NEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // streamQ40DOT computes one token's products with consecutive rows of Q4_0. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -59,250 +59,25 @@ func tileQ40DOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 //go:noescape
 func tileQ40DOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelQ40DOT4x3 computes out[t][r] of 4 Q4_0 rows and 3 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ40DOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// expandQ40NEON writes n superblocks of a packed Q4_0 row as a panel's. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandQ40NEON(dst *byte, w *byte, n uintptr)
-
-// expandQ40MMLA writes n superblocks of a packed Q4_0 row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandQ40MMLA(dst *byte, w *byte, n uintptr)
-
-// panelQ40MMLA8x4 computes out[t][r] of 8 rows of a panel of Q4_0 and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ40MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamQ41NEON computes one token's products with consecutive rows of Q4_1. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamQ41NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ41NEON computes one token's products with consecutive rows of Q4_1. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farQ41NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterQ41NEON computes one token's products with rows chosen by index of Q4_1. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterQ41NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileQ41NEON2x1 computes one token's products with 2 rows of Q4_1. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ41NEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ41NEON2x2 computes out[t][r] of 2 Q4_1 rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ41NEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelQ41NEON2x2 computes out[t][r] of 2 Q4_1 rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ41NEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamQ41DOT computes one token's products with consecutive rows of Q4_1. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamQ41DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ41DOT computes one token's products with consecutive rows of Q4_1. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farQ41DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterQ41DOT computes one token's products with rows chosen by index of Q4_1. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterQ41DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileQ41DOT4x1 computes one token's products with 4 rows of Q4_1. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ41DOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ41DOT2x4 computes out[t][r] of 2 Q4_1 rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ41DOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelQ41DOT4x3 computes out[t][r] of 4 Q4_1 rows and 3 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ41DOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // expandQ41NEON writes n superblocks of a packed Q4_1 row as a panel's. Scalar twin: superblock in unpack.go.
 //
 //go:noescape
 func expandQ41NEON(dst *byte, w *byte, n uintptr)
-
-// expandQ41MMLA writes n superblocks of a packed Q4_1 row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandQ41MMLA(dst *byte, w *byte, n uintptr)
-
-// panelQ41MMLA8x4 computes out[t][r] of 8 rows of a panel of Q4_1 and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ41MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamQ50NEON computes one token's products with consecutive rows of Q5_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamQ50NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ50NEON computes one token's products with consecutive rows of Q5_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farQ50NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterQ50NEON computes one token's products with rows chosen by index of Q5_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterQ50NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileQ50NEON2x1 computes one token's products with 2 rows of Q5_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ50NEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ50NEON2x2 computes out[t][r] of 2 Q5_0 rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ50NEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelQ50NEON2x2 computes out[t][r] of 2 Q5_0 rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ50NEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamQ50DOT computes one token's products with consecutive rows of Q5_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamQ50DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ50DOT computes one token's products with consecutive rows of Q5_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farQ50DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterQ50DOT computes one token's products with rows chosen by index of Q5_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterQ50DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileQ50DOT4x1 computes one token's products with 4 rows of Q5_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ50DOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ50DOT2x4 computes out[t][r] of 2 Q5_0 rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ50DOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelQ50DOT4x3 computes out[t][r] of 4 Q5_0 rows and 3 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ50DOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandQ50NEON writes n superblocks of a packed Q5_0 row as a panel's. Scalar twin: superblock in unpack.go.
 //
 //go:noescape
 func expandQ50NEON(dst *byte, w *byte, n uintptr)
 
-// expandQ50MMLA writes n superblocks of a packed Q5_0 row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandQ50MMLA(dst *byte, w *byte, n uintptr)
-
-// panelQ50MMLA8x4 computes out[t][r] of 8 rows of a panel of Q5_0 and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ50MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamQ51NEON computes one token's products with consecutive rows of Q5_1. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamQ51NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ51NEON computes one token's products with consecutive rows of Q5_1. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farQ51NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterQ51NEON computes one token's products with rows chosen by index of Q5_1. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterQ51NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileQ51NEON2x1 computes one token's products with 2 rows of Q5_1. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ51NEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ51NEON2x2 computes out[t][r] of 2 Q5_1 rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ51NEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelQ51NEON2x2 computes out[t][r] of 2 Q5_1 rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ51NEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamQ51DOT computes one token's products with consecutive rows of Q5_1. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamQ51DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ51DOT computes one token's products with consecutive rows of Q5_1. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farQ51DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterQ51DOT computes one token's products with rows chosen by index of Q5_1. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterQ51DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileQ51DOT4x1 computes one token's products with 4 rows of Q5_1. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ51DOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ51DOT2x4 computes out[t][r] of 2 Q5_1 rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ51DOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelQ51DOT4x3 computes out[t][r] of 4 Q5_1 rows and 3 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ51DOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // expandQ51NEON writes n superblocks of a packed Q5_1 row as a panel's. Scalar twin: superblock in unpack.go.
 //
 //go:noescape
 func expandQ51NEON(dst *byte, w *byte, n uintptr)
 
-// expandQ51MMLA writes n superblocks of a packed Q5_1 row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+// expandQ80NEON writes n superblocks of a packed Q8_0 row as a panel's. Scalar twin: superblock in unpack.go.
 //
 //go:noescape
-func expandQ51MMLA(dst *byte, w *byte, n uintptr)
-
-// panelQ51MMLA8x4 computes out[t][r] of 8 rows of a panel of Q5_1 and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ51MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+func expandQ80NEON(dst *byte, w *byte, n uintptr)
 
 // streamQ80NEON computes one token's products with consecutive rows of Q8_0. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -329,11 +104,6 @@ func tileQ80NEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 //go:noescape
 func tileQ80NEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelQ80NEON2x2 computes out[t][r] of 2 Q8_0 rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ80NEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // streamQ80DOT computes one token's products with consecutive rows of Q8_0. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -359,175 +129,20 @@ func tileQ80DOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 //go:noescape
 func tileQ80DOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelQ80DOT4x3 computes out[t][r] of 4 Q8_0 rows and 3 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ80DOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// expandQ80NEON writes n superblocks of a packed Q8_0 row as a panel's. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandQ80NEON(dst *byte, w *byte, n uintptr)
-
-// expandQ80MMLA writes n superblocks of a packed Q8_0 row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandQ80MMLA(dst *byte, w *byte, n uintptr)
-
-// panelQ80MMLA8x4 computes out[t][r] of 8 rows of a panel of Q8_0 and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ80MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamQ2KNEON computes one token's products with consecutive rows of Q2_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamQ2KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ2KNEON computes one token's products with consecutive rows of Q2_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farQ2KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterQ2KNEON computes one token's products with rows chosen by index of Q2_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterQ2KNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileQ2KNEON2x1 computes one token's products with 2 rows of Q2_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ2KNEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ2KNEON1x2 computes out[t][r] of 1 Q2_K rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ2KNEON1x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelQ2KNEON1x2 computes out[t][r] of 1 Q2_K rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ2KNEON1x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamQ2KDOT computes one token's products with consecutive rows of Q2_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamQ2KDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ2KDOT computes one token's products with consecutive rows of Q2_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farQ2KDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterQ2KDOT computes one token's products with rows chosen by index of Q2_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterQ2KDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileQ2KDOT4x1 computes one token's products with 4 rows of Q2_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ2KDOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ2KDOT2x4 computes out[t][r] of 2 Q2_K rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ2KDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelQ2KDOT2x4 computes out[t][r] of 2 Q2_K rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ2KDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // expandQ2KNEON writes n superblocks of a packed Q2_K row as a panel's. Scalar twin: superblock in unpack.go.
 //
 //go:noescape
 func expandQ2KNEON(dst *byte, w *byte, n uintptr)
-
-// expandQ2KMMLA writes n superblocks of a packed Q2_K row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandQ2KMMLA(dst *byte, w *byte, n uintptr)
-
-// panelQ2KMMLA8x4 computes out[t][r] of 8 rows of a panel of Q2_K and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ2KMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamQ3KNEON computes one token's products with consecutive rows of Q3_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamQ3KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ3KNEON computes one token's products with consecutive rows of Q3_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farQ3KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterQ3KNEON computes one token's products with rows chosen by index of Q3_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterQ3KNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileQ3KNEON2x1 computes one token's products with 2 rows of Q3_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ3KNEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ3KNEON1x2 computes out[t][r] of 1 Q3_K rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ3KNEON1x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelQ3KNEON1x2 computes out[t][r] of 1 Q3_K rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ3KNEON1x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamQ3KDOT computes one token's products with consecutive rows of Q3_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamQ3KDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ3KDOT computes one token's products with consecutive rows of Q3_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farQ3KDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterQ3KDOT computes one token's products with rows chosen by index of Q3_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterQ3KDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileQ3KDOT4x1 computes one token's products with 4 rows of Q3_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ3KDOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ3KDOT2x4 computes out[t][r] of 2 Q3_K rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ3KDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelQ3KDOT2x4 computes out[t][r] of 2 Q3_K rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ3KDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandQ3KNEON writes n superblocks of a packed Q3_K row as a panel's. Scalar twin: superblock in unpack.go.
 //
 //go:noescape
 func expandQ3KNEON(dst *byte, w *byte, n uintptr)
 
-// expandQ3KMMLA writes n superblocks of a packed Q3_K row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+// expandQ4KNEON writes n superblocks of a packed Q4_K row as a panel's. Scalar twin: superblock in unpack.go.
 //
 //go:noescape
-func expandQ3KMMLA(dst *byte, w *byte, n uintptr)
-
-// panelQ3KMMLA8x4 computes out[t][r] of 8 rows of a panel of Q3_K and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ3KMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+func expandQ4KNEON(dst *byte, w *byte, n uintptr)
 
 // streamQ4KNEON computes one token's products with consecutive rows of Q4_K. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -554,11 +169,6 @@ func tileQ4KNEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 //go:noescape
 func tileQ4KNEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelQ4KNEON2x2 computes out[t][r] of 2 Q4_K rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ4KNEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // streamQ4KDOT computes one token's products with consecutive rows of Q4_K. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -584,25 +194,10 @@ func tileQ4KDOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 //go:noescape
 func tileQ4KDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelQ4KDOT4x3 computes out[t][r] of 4 Q4_K rows and 3 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+// expandQ5KNEON writes n superblocks of a packed Q5_K row as a panel's. Scalar twin: superblock in unpack.go.
 //
 //go:noescape
-func panelQ4KDOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// expandQ4KNEON writes n superblocks of a packed Q4_K row as a panel's. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandQ4KNEON(dst *byte, w *byte, n uintptr)
-
-// expandQ4KMMLA writes n superblocks of a packed Q4_K row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandQ4KMMLA(dst *byte, w *byte, n uintptr)
-
-// panelQ4KMMLA8x4 computes out[t][r] of 8 rows of a panel of Q4_K and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ4KMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+func expandQ5KNEON(dst *byte, w *byte, n uintptr)
 
 // streamQ5KNEON computes one token's products with consecutive rows of Q5_K. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -629,11 +224,6 @@ func tileQ5KNEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 //go:noescape
 func tileQ5KNEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelQ5KNEON2x2 computes out[t][r] of 2 Q5_K rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ5KNEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // streamQ5KDOT computes one token's products with consecutive rows of Q5_K. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -659,25 +249,10 @@ func tileQ5KDOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 //go:noescape
 func tileQ5KDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelQ5KDOT4x3 computes out[t][r] of 4 Q5_K rows and 3 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+// expandQ6KNEON writes n superblocks of a packed Q6_K row as a panel's. Scalar twin: superblock in unpack.go.
 //
 //go:noescape
-func panelQ5KDOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// expandQ5KNEON writes n superblocks of a packed Q5_K row as a panel's. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandQ5KNEON(dst *byte, w *byte, n uintptr)
-
-// expandQ5KMMLA writes n superblocks of a packed Q5_K row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandQ5KMMLA(dst *byte, w *byte, n uintptr)
-
-// panelQ5KMMLA8x4 computes out[t][r] of 8 rows of a panel of Q5_K and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ5KMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+func expandQ6KNEON(dst *byte, w *byte, n uintptr)
 
 // streamQ6KNEON computes one token's products with consecutive rows of Q6_K. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -704,11 +279,6 @@ func tileQ6KNEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 //go:noescape
 func tileQ6KNEON1x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelQ6KNEON1x2 computes out[t][r] of 1 Q6_K rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ6KNEON1x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // streamQ6KDOT computes one token's products with consecutive rows of Q6_K. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -734,475 +304,40 @@ func tileQ6KDOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 //go:noescape
 func tileQ6KDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelQ6KDOT2x4 computes out[t][r] of 2 Q6_K rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ6KDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// expandQ6KNEON writes n superblocks of a packed Q6_K row as a panel's. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandQ6KNEON(dst *byte, w *byte, n uintptr)
-
-// expandQ6KMMLA writes n superblocks of a packed Q6_K row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandQ6KMMLA(dst *byte, w *byte, n uintptr)
-
-// panelQ6KMMLA8x4 computes out[t][r] of 8 rows of a panel of Q6_K and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ6KMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamIQ2XXSNEON computes one token's products with consecutive rows of IQ2_XXS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamIQ2XXSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ2XXSNEON computes one token's products with consecutive rows of IQ2_XXS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farIQ2XXSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ2XXSNEON computes one token's products with rows chosen by index of IQ2_XXS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterIQ2XXSNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileIQ2XXSNEON2x1 computes one token's products with 2 rows of IQ2_XXS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ2XXSNEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileIQ2XXSNEON2x2 computes out[t][r] of 2 IQ2_XXS rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ2XXSNEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelIQ2XXSNEON2x2 computes out[t][r] of 2 IQ2_XXS rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ2XXSNEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamIQ2XXSDOT computes one token's products with consecutive rows of IQ2_XXS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamIQ2XXSDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ2XXSDOT computes one token's products with consecutive rows of IQ2_XXS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farIQ2XXSDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ2XXSDOT computes one token's products with rows chosen by index of IQ2_XXS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterIQ2XXSDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileIQ2XXSDOT4x1 computes one token's products with 4 rows of IQ2_XXS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ2XXSDOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileIQ2XXSDOT2x4 computes out[t][r] of 2 IQ2_XXS rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ2XXSDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelIQ2XXSDOT4x3 computes out[t][r] of 4 IQ2_XXS rows and 3 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ2XXSDOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // expandIQ2XXSNEON writes n superblocks of a packed IQ2_XXS row as a panel's. Scalar twin: superblock in unpack.go.
 //
 //go:noescape
 func expandIQ2XXSNEON(dst *byte, w *byte, n uintptr)
-
-// expandIQ2XXSMMLA writes n superblocks of a packed IQ2_XXS row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandIQ2XXSMMLA(dst *byte, w *byte, n uintptr)
-
-// panelIQ2XXSMMLA8x4 computes out[t][r] of 8 rows of a panel of IQ2_XXS and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ2XXSMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamIQ2XSNEON computes one token's products with consecutive rows of IQ2_XS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamIQ2XSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ2XSNEON computes one token's products with consecutive rows of IQ2_XS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farIQ2XSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ2XSNEON computes one token's products with rows chosen by index of IQ2_XS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterIQ2XSNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileIQ2XSNEON2x1 computes one token's products with 2 rows of IQ2_XS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ2XSNEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileIQ2XSNEON1x2 computes out[t][r] of 1 IQ2_XS rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ2XSNEON1x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelIQ2XSNEON1x2 computes out[t][r] of 1 IQ2_XS rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ2XSNEON1x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamIQ2XSDOT computes one token's products with consecutive rows of IQ2_XS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamIQ2XSDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ2XSDOT computes one token's products with consecutive rows of IQ2_XS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farIQ2XSDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ2XSDOT computes one token's products with rows chosen by index of IQ2_XS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterIQ2XSDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileIQ2XSDOT4x1 computes one token's products with 4 rows of IQ2_XS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ2XSDOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileIQ2XSDOT2x4 computes out[t][r] of 2 IQ2_XS rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ2XSDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelIQ2XSDOT2x4 computes out[t][r] of 2 IQ2_XS rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ2XSDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandIQ2XSNEON writes n superblocks of a packed IQ2_XS row as a panel's. Scalar twin: superblock in unpack.go.
 //
 //go:noescape
 func expandIQ2XSNEON(dst *byte, w *byte, n uintptr)
 
-// expandIQ2XSMMLA writes n superblocks of a packed IQ2_XS row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandIQ2XSMMLA(dst *byte, w *byte, n uintptr)
-
-// panelIQ2XSMMLA8x4 computes out[t][r] of 8 rows of a panel of IQ2_XS and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ2XSMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamIQ3XXSNEON computes one token's products with consecutive rows of IQ3_XXS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamIQ3XXSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ3XXSNEON computes one token's products with consecutive rows of IQ3_XXS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farIQ3XXSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ3XXSNEON computes one token's products with rows chosen by index of IQ3_XXS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterIQ3XXSNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileIQ3XXSNEON2x1 computes one token's products with 2 rows of IQ3_XXS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ3XXSNEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileIQ3XXSNEON2x2 computes out[t][r] of 2 IQ3_XXS rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ3XXSNEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelIQ3XXSNEON2x2 computes out[t][r] of 2 IQ3_XXS rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ3XXSNEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamIQ3XXSDOT computes one token's products with consecutive rows of IQ3_XXS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamIQ3XXSDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ3XXSDOT computes one token's products with consecutive rows of IQ3_XXS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farIQ3XXSDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ3XXSDOT computes one token's products with rows chosen by index of IQ3_XXS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterIQ3XXSDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileIQ3XXSDOT4x1 computes one token's products with 4 rows of IQ3_XXS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ3XXSDOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileIQ3XXSDOT2x4 computes out[t][r] of 2 IQ3_XXS rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ3XXSDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelIQ3XXSDOT4x3 computes out[t][r] of 4 IQ3_XXS rows and 3 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ3XXSDOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // expandIQ3XXSNEON writes n superblocks of a packed IQ3_XXS row as a panel's. Scalar twin: superblock in unpack.go.
 //
 //go:noescape
 func expandIQ3XXSNEON(dst *byte, w *byte, n uintptr)
-
-// expandIQ3XXSMMLA writes n superblocks of a packed IQ3_XXS row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandIQ3XXSMMLA(dst *byte, w *byte, n uintptr)
-
-// panelIQ3XXSMMLA8x4 computes out[t][r] of 8 rows of a panel of IQ3_XXS and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ3XXSMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamIQ1SNEON computes one token's products with consecutive rows of IQ1_S. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamIQ1SNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ1SNEON computes one token's products with consecutive rows of IQ1_S. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farIQ1SNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ1SNEON computes one token's products with rows chosen by index of IQ1_S. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterIQ1SNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileIQ1SNEON2x1 computes one token's products with 2 rows of IQ1_S. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ1SNEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileIQ1SNEON2x2 computes out[t][r] of 2 IQ1_S rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ1SNEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelIQ1SNEON2x2 computes out[t][r] of 2 IQ1_S rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ1SNEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamIQ1SDOT computes one token's products with consecutive rows of IQ1_S. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamIQ1SDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ1SDOT computes one token's products with consecutive rows of IQ1_S. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farIQ1SDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ1SDOT computes one token's products with rows chosen by index of IQ1_S. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterIQ1SDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileIQ1SDOT4x1 computes one token's products with 4 rows of IQ1_S. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ1SDOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileIQ1SDOT2x4 computes out[t][r] of 2 IQ1_S rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ1SDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelIQ1SDOT4x3 computes out[t][r] of 4 IQ1_S rows and 3 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ1SDOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandIQ1SNEON writes n superblocks of a packed IQ1_S row as a panel's. Scalar twin: superblock in unpack.go.
 //
 //go:noescape
 func expandIQ1SNEON(dst *byte, w *byte, n uintptr)
 
-// expandIQ1SMMLA writes n superblocks of a packed IQ1_S row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandIQ1SMMLA(dst *byte, w *byte, n uintptr)
-
-// panelIQ1SMMLA8x4 computes out[t][r] of 8 rows of a panel of IQ1_S and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ1SMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamIQ4NLNEON computes one token's products with consecutive rows of IQ4_NL. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamIQ4NLNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ4NLNEON computes one token's products with consecutive rows of IQ4_NL. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farIQ4NLNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ4NLNEON computes one token's products with rows chosen by index of IQ4_NL. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterIQ4NLNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileIQ4NLNEON2x1 computes one token's products with 2 rows of IQ4_NL. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ4NLNEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileIQ4NLNEON2x2 computes out[t][r] of 2 IQ4_NL rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ4NLNEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelIQ4NLNEON2x2 computes out[t][r] of 2 IQ4_NL rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ4NLNEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamIQ4NLDOT computes one token's products with consecutive rows of IQ4_NL. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamIQ4NLDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ4NLDOT computes one token's products with consecutive rows of IQ4_NL. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farIQ4NLDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ4NLDOT computes one token's products with rows chosen by index of IQ4_NL. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterIQ4NLDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileIQ4NLDOT4x1 computes one token's products with 4 rows of IQ4_NL. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ4NLDOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileIQ4NLDOT2x4 computes out[t][r] of 2 IQ4_NL rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ4NLDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelIQ4NLDOT4x3 computes out[t][r] of 4 IQ4_NL rows and 3 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ4NLDOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // expandIQ4NLNEON writes n superblocks of a packed IQ4_NL row as a panel's. Scalar twin: superblock in unpack.go.
 //
 //go:noescape
 func expandIQ4NLNEON(dst *byte, w *byte, n uintptr)
-
-// expandIQ4NLMMLA writes n superblocks of a packed IQ4_NL row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandIQ4NLMMLA(dst *byte, w *byte, n uintptr)
-
-// panelIQ4NLMMLA8x4 computes out[t][r] of 8 rows of a panel of IQ4_NL and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ4NLMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamIQ3SNEON computes one token's products with consecutive rows of IQ3_S. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamIQ3SNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ3SNEON computes one token's products with consecutive rows of IQ3_S. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farIQ3SNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ3SNEON computes one token's products with rows chosen by index of IQ3_S. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterIQ3SNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileIQ3SNEON2x1 computes one token's products with 2 rows of IQ3_S. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ3SNEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileIQ3SNEON2x2 computes out[t][r] of 2 IQ3_S rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ3SNEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelIQ3SNEON2x2 computes out[t][r] of 2 IQ3_S rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ3SNEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamIQ3SDOT computes one token's products with consecutive rows of IQ3_S. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamIQ3SDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ3SDOT computes one token's products with consecutive rows of IQ3_S. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farIQ3SDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ3SDOT computes one token's products with rows chosen by index of IQ3_S. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterIQ3SDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileIQ3SDOT4x1 computes one token's products with 4 rows of IQ3_S. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ3SDOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileIQ3SDOT2x4 computes out[t][r] of 2 IQ3_S rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ3SDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelIQ3SDOT4x3 computes out[t][r] of 4 IQ3_S rows and 3 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ3SDOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandIQ3SNEON writes n superblocks of a packed IQ3_S row as a panel's. Scalar twin: superblock in unpack.go.
 //
 //go:noescape
 func expandIQ3SNEON(dst *byte, w *byte, n uintptr)
 
-// expandIQ3SMMLA writes n superblocks of a packed IQ3_S row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+// expandIQ4XSNEON writes n superblocks of a packed IQ4_XS row as a panel's. Scalar twin: superblock in unpack.go.
 //
 //go:noescape
-func expandIQ3SMMLA(dst *byte, w *byte, n uintptr)
-
-// panelIQ3SMMLA8x4 computes out[t][r] of 8 rows of a panel of IQ3_S and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ3SMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+func expandIQ4XSNEON(dst *byte, w *byte, n uintptr)
 
 // streamIQ4XSNEON computes one token's products with consecutive rows of IQ4_XS. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -1229,11 +364,6 @@ func tileIQ4XSNEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr
 //go:noescape
 func tileIQ4XSNEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelIQ4XSNEON2x2 computes out[t][r] of 2 IQ4_XS rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ4XSNEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // streamIQ4XSDOT computes one token's products with consecutive rows of IQ4_XS. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -1259,175 +389,20 @@ func tileIQ4XSDOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 //go:noescape
 func tileIQ4XSDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelIQ4XSDOT4x3 computes out[t][r] of 4 IQ4_XS rows and 3 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ4XSDOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// expandIQ4XSNEON writes n superblocks of a packed IQ4_XS row as a panel's. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandIQ4XSNEON(dst *byte, w *byte, n uintptr)
-
-// expandIQ4XSMMLA writes n superblocks of a packed IQ4_XS row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandIQ4XSMMLA(dst *byte, w *byte, n uintptr)
-
-// panelIQ4XSMMLA8x4 computes out[t][r] of 8 rows of a panel of IQ4_XS and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ4XSMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamIQ1MNEON computes one token's products with consecutive rows of IQ1_M. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamIQ1MNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ1MNEON computes one token's products with consecutive rows of IQ1_M. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farIQ1MNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ1MNEON computes one token's products with rows chosen by index of IQ1_M. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterIQ1MNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileIQ1MNEON2x1 computes one token's products with 2 rows of IQ1_M. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ1MNEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileIQ1MNEON1x2 computes out[t][r] of 1 IQ1_M rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ1MNEON1x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelIQ1MNEON1x2 computes out[t][r] of 1 IQ1_M rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ1MNEON1x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamIQ1MDOT computes one token's products with consecutive rows of IQ1_M. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamIQ1MDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ1MDOT computes one token's products with consecutive rows of IQ1_M. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farIQ1MDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ1MDOT computes one token's products with rows chosen by index of IQ1_M. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterIQ1MDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileIQ1MDOT4x1 computes one token's products with 4 rows of IQ1_M. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ1MDOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileIQ1MDOT2x4 computes out[t][r] of 2 IQ1_M rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ1MDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelIQ1MDOT2x4 computes out[t][r] of 2 IQ1_M rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ1MDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // expandIQ1MNEON writes n superblocks of a packed IQ1_M row as a panel's. Scalar twin: superblock in unpack.go.
 //
 //go:noescape
 func expandIQ1MNEON(dst *byte, w *byte, n uintptr)
-
-// expandIQ1MMMLA writes n superblocks of a packed IQ1_M row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandIQ1MMMLA(dst *byte, w *byte, n uintptr)
-
-// panelIQ1MMMLA8x4 computes out[t][r] of 8 rows of a panel of IQ1_M and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelIQ1MMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamTQ10NEON computes one token's products with consecutive rows of TQ1_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamTQ10NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farTQ10NEON computes one token's products with consecutive rows of TQ1_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farTQ10NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterTQ10NEON computes one token's products with rows chosen by index of TQ1_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterTQ10NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileTQ10NEON2x1 computes one token's products with 2 rows of TQ1_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileTQ10NEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileTQ10NEON2x2 computes out[t][r] of 2 TQ1_0 rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileTQ10NEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelTQ10NEON2x2 computes out[t][r] of 2 TQ1_0 rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelTQ10NEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamTQ10DOT computes one token's products with consecutive rows of TQ1_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamTQ10DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farTQ10DOT computes one token's products with consecutive rows of TQ1_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farTQ10DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterTQ10DOT computes one token's products with rows chosen by index of TQ1_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterTQ10DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileTQ10DOT4x1 computes one token's products with 4 rows of TQ1_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileTQ10DOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileTQ10DOT2x4 computes out[t][r] of 2 TQ1_0 rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileTQ10DOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelTQ10DOT4x3 computes out[t][r] of 4 TQ1_0 rows and 3 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelTQ10DOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandTQ10NEON writes n superblocks of a packed TQ1_0 row as a panel's. Scalar twin: superblock in unpack.go.
 //
 //go:noescape
 func expandTQ10NEON(dst *byte, w *byte, n uintptr)
 
-// expandTQ10MMLA writes n superblocks of a packed TQ1_0 row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+// expandMXFP4NEON writes n superblocks of a packed MXFP4 row as a panel's. Scalar twin: superblock in unpack.go.
 //
 //go:noescape
-func expandTQ10MMLA(dst *byte, w *byte, n uintptr)
-
-// panelTQ10MMLA8x4 computes out[t][r] of 8 rows of a panel of TQ1_0 and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelTQ10MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+func expandMXFP4NEON(dst *byte, w *byte, n uintptr)
 
 // streamMXFP4NEON computes one token's products with consecutive rows of MXFP4. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -1454,11 +429,6 @@ func tileMXFP4NEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr
 //go:noescape
 func tileMXFP4NEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelMXFP4NEON2x2 computes out[t][r] of 2 MXFP4 rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelMXFP4NEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // streamMXFP4DOT computes one token's products with consecutive rows of MXFP4. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -1484,175 +454,165 @@ func tileMXFP4DOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 //go:noescape
 func tileMXFP4DOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelMXFP4DOT4x3 computes out[t][r] of 4 MXFP4 rows and 3 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelMXFP4DOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// expandMXFP4NEON writes n superblocks of a packed MXFP4 row as a panel's. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandMXFP4NEON(dst *byte, w *byte, n uintptr)
-
-// expandMXFP4MMLA writes n superblocks of a packed MXFP4 row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandMXFP4MMLA(dst *byte, w *byte, n uintptr)
-
-// panelMXFP4MMLA8x4 computes out[t][r] of 8 rows of a panel of MXFP4 and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelMXFP4MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamNVFP4NEON computes one token's products with consecutive rows of NVFP4. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamNVFP4NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farNVFP4NEON computes one token's products with consecutive rows of NVFP4. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farNVFP4NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterNVFP4NEON computes one token's products with rows chosen by index of NVFP4. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterNVFP4NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileNVFP4NEON2x1 computes one token's products with 2 rows of NVFP4. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileNVFP4NEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileNVFP4NEON1x2 computes out[t][r] of 1 NVFP4 rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileNVFP4NEON1x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelNVFP4NEON1x2 computes out[t][r] of 1 NVFP4 rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelNVFP4NEON1x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamNVFP4DOT computes one token's products with consecutive rows of NVFP4. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamNVFP4DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farNVFP4DOT computes one token's products with consecutive rows of NVFP4. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farNVFP4DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterNVFP4DOT computes one token's products with rows chosen by index of NVFP4. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterNVFP4DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileNVFP4DOT4x1 computes one token's products with 4 rows of NVFP4. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileNVFP4DOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileNVFP4DOT2x4 computes out[t][r] of 2 NVFP4 rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileNVFP4DOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelNVFP4DOT2x4 computes out[t][r] of 2 NVFP4 rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelNVFP4DOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // expandNVFP4NEON writes n superblocks of a packed NVFP4 row as a panel's. Scalar twin: superblock in unpack.go.
 //
 //go:noescape
 func expandNVFP4NEON(dst *byte, w *byte, n uintptr)
-
-// expandNVFP4MMLA writes n superblocks of a packed NVFP4 row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
-//
-//go:noescape
-func expandNVFP4MMLA(dst *byte, w *byte, n uintptr)
-
-// panelNVFP4MMLA8x4 computes out[t][r] of 8 rows of a panel of NVFP4 and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelNVFP4MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamQ10NEON computes one token's products with consecutive rows of Q1_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamQ10NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ10NEON computes one token's products with consecutive rows of Q1_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farQ10NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterQ10NEON computes one token's products with rows chosen by index of Q1_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterQ10NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileQ10NEON2x1 computes one token's products with 2 rows of Q1_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ10NEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ10NEON2x2 computes out[t][r] of 2 Q1_0 rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ10NEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelQ10NEON2x2 computes out[t][r] of 2 Q1_0 rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ10NEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamQ10DOT computes one token's products with consecutive rows of Q1_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamQ10DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farQ10DOT computes one token's products with consecutive rows of Q1_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farQ10DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterQ10DOT computes one token's products with rows chosen by index of Q1_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterQ10DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileQ10DOT4x1 computes one token's products with 4 rows of Q1_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ10DOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ10DOT2x4 computes out[t][r] of 2 Q1_0 rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileQ10DOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelQ10DOT4x3 computes out[t][r] of 4 Q1_0 rows and 3 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func panelQ10DOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandQ10NEON writes n superblocks of a packed Q1_0 row as a panel's. Scalar twin: superblock in unpack.go.
 //
 //go:noescape
 func expandQ10NEON(dst *byte, w *byte, n uintptr)
 
-// expandQ10MMLA writes n superblocks of a packed Q1_0 row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+// panelBlocksNEON2x2 computes out[t][r] of 2 panel rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
-func expandQ10MMLA(dst *byte, w *byte, n uintptr)
+func panelBlocksNEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelQ10MMLA8x4 computes out[t][r] of 8 rows of a panel of Q1_0 and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+// panelBlocksNEON2x1 computes out[t][r] of 2 panel rows and 1 tokens. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
-func panelQ10MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+func panelBlocksNEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelBlocksDOT4x3 computes out[t][r] of 4 panel rows and 3 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelBlocksDOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelBlocksDOT4x1 computes out[t][r] of 4 panel rows and 1 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelBlocksDOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// pairRowBlocksMMLA writes n superblocks of a panel's row as one row of a panel's pair. It has no scalar twin, as it only moves what expanders wrote.
+//
+//go:noescape
+func pairRowBlocksMMLA(dst *byte, panel *byte, n uintptr)
+
+// panelBlocksMMLA8x4 computes out[t][r] of 8 rows of a panel and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelBlocksMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelBlockMinimaNEON2x2 computes out[t][r] of 2 panel rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelBlockMinimaNEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelBlockMinimaNEON2x1 computes out[t][r] of 2 panel rows and 1 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelBlockMinimaNEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelBlockMinimaDOT4x3 computes out[t][r] of 4 panel rows and 3 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelBlockMinimaDOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelBlockMinimaDOT4x1 computes out[t][r] of 4 panel rows and 1 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelBlockMinimaDOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// pairRowBlockMinimaMMLA writes n superblocks of a panel's row as one row of a panel's pair. It has no scalar twin, as it only moves what expanders wrote.
+//
+//go:noescape
+func pairRowBlockMinimaMMLA(dst *byte, panel *byte, n uintptr)
+
+// panelBlockMinimaMMLA8x4 computes out[t][r] of 8 rows of a panel and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelBlockMinimaMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelHalvesNEON1x2 computes out[t][r] of 1 panel rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelHalvesNEON1x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelHalvesNEON2x1 computes out[t][r] of 2 panel rows and 1 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelHalvesNEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelHalvesDOT2x4 computes out[t][r] of 2 panel rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelHalvesDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelHalvesDOT4x1 computes out[t][r] of 4 panel rows and 1 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelHalvesDOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// pairRowHalvesMMLA writes n superblocks of a panel's row as one row of a panel's pair. It has no scalar twin, as it only moves what expanders wrote.
+//
+//go:noescape
+func pairRowHalvesMMLA(dst *byte, panel *byte, n uintptr)
+
+// panelHalvesMMLA8x4 computes out[t][r] of 8 rows of a panel and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelHalvesMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelHalfMinimaNEON1x2 computes out[t][r] of 1 panel rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelHalfMinimaNEON1x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelHalfMinimaNEON2x1 computes out[t][r] of 2 panel rows and 1 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelHalfMinimaNEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelHalfMinimaDOT2x4 computes out[t][r] of 2 panel rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelHalfMinimaDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelHalfMinimaDOT4x1 computes out[t][r] of 4 panel rows and 1 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelHalfMinimaDOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// pairRowHalfMinimaMMLA writes n superblocks of a panel's row as one row of a panel's pair. It has no scalar twin, as it only moves what expanders wrote.
+//
+//go:noescape
+func pairRowHalfMinimaMMLA(dst *byte, panel *byte, n uintptr)
+
+// panelHalfMinimaMMLA8x4 computes out[t][r] of 8 rows of a panel and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelHalfMinimaMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelSmallScalesNEON1x2 computes out[t][r] of 1 panel rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelSmallScalesNEON1x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelSmallScalesNEON2x1 computes out[t][r] of 2 panel rows and 1 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelSmallScalesNEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelSmallScalesDOT2x4 computes out[t][r] of 2 panel rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelSmallScalesDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelSmallScalesDOT4x1 computes out[t][r] of 4 panel rows and 1 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelSmallScalesDOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// pairRowSmallScalesMMLA writes n superblocks of a panel's row as one row of a panel's pair. It has no scalar twin, as it only moves what expanders wrote.
+//
+//go:noescape
+func pairRowSmallScalesMMLA(dst *byte, panel *byte, n uintptr)
+
+// panelSmallScalesMMLA8x4 computes out[t][r] of 8 rows of a panel and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelSmallScalesMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // tileF32NEON1x1 computes one token's products with 1 rows of F32. Scalar twin: dotFloatGeneric in matmul_generic.go.
 //
@@ -1803,160 +763,115 @@ func fetchLines(p *byte, lines uintptr)
 func setsNEON() map[quant.Type]set {
 	return map[quant.Type]set{
 		quant.Q4_0: {
-			streamQ40NEON, farQ40NEON, scatterQ40NEON, 2, tileQ40NEON2x1,
-			block{2, 2, tileQ40NEON2x2},
-			block{2, 2, panelQ40NEON2x2},
-			expandQ40NEON,
+			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandQ40NEON,
+			near: streamQ40NEON, far: farQ40NEON, scatter: scatterQ40NEON, rows: 2, tile: tileQ40NEON2x1,
+			block: block{2, 2, tileQ40NEON2x2},
 		},
 		quant.Q4_1: {
-			streamQ41NEON, farQ41NEON, scatterQ41NEON, 2, tileQ41NEON2x1,
-			block{2, 2, tileQ41NEON2x2},
-			block{2, 2, panelQ41NEON2x2},
-			expandQ41NEON,
+			panel: block{2, 2, panelBlockMinimaNEON2x2}, expand: expandQ41NEON,
+			each: block{2, 1, panelBlockMinimaNEON2x1},
 		},
 		quant.Q5_0: {
-			streamQ50NEON, farQ50NEON, scatterQ50NEON, 2, tileQ50NEON2x1,
-			block{2, 2, tileQ50NEON2x2},
-			block{2, 2, panelQ50NEON2x2},
-			expandQ50NEON,
+			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandQ50NEON,
+			each: block{2, 1, panelBlocksNEON2x1},
 		},
 		quant.Q5_1: {
-			streamQ51NEON, farQ51NEON, scatterQ51NEON, 2, tileQ51NEON2x1,
-			block{2, 2, tileQ51NEON2x2},
-			block{2, 2, panelQ51NEON2x2},
-			expandQ51NEON,
+			panel: block{2, 2, panelBlockMinimaNEON2x2}, expand: expandQ51NEON,
+			each: block{2, 1, panelBlockMinimaNEON2x1},
 		},
 		quant.Q8_0: {
-			streamQ80NEON, farQ80NEON, scatterQ80NEON, 2, tileQ80NEON2x1,
-			block{2, 2, tileQ80NEON2x2},
-			block{2, 2, panelQ80NEON2x2},
-			expandQ80NEON,
+			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandQ80NEON,
+			near: streamQ80NEON, far: farQ80NEON, scatter: scatterQ80NEON, rows: 2, tile: tileQ80NEON2x1,
+			block: block{2, 2, tileQ80NEON2x2},
 		},
 		quant.Q2_K: {
-			streamQ2KNEON, farQ2KNEON, scatterQ2KNEON, 2, tileQ2KNEON2x1,
-			block{1, 2, tileQ2KNEON1x2},
-			block{1, 2, panelQ2KNEON1x2},
-			expandQ2KNEON,
+			panel: block{1, 2, panelHalfMinimaNEON1x2}, expand: expandQ2KNEON,
+			each: block{2, 1, panelHalfMinimaNEON2x1},
 		},
 		quant.Q3_K: {
-			streamQ3KNEON, farQ3KNEON, scatterQ3KNEON, 2, tileQ3KNEON2x1,
-			block{1, 2, tileQ3KNEON1x2},
-			block{1, 2, panelQ3KNEON1x2},
-			expandQ3KNEON,
+			panel: block{1, 2, panelHalvesNEON1x2}, expand: expandQ3KNEON,
+			each: block{2, 1, panelHalvesNEON2x1},
 		},
 		quant.Q4_K: {
-			streamQ4KNEON, farQ4KNEON, scatterQ4KNEON, 2, tileQ4KNEON2x1,
-			block{2, 2, tileQ4KNEON2x2},
-			block{2, 2, panelQ4KNEON2x2},
-			expandQ4KNEON,
+			panel: block{2, 2, panelBlockMinimaNEON2x2}, expand: expandQ4KNEON,
+			near: streamQ4KNEON, far: farQ4KNEON, scatter: scatterQ4KNEON, rows: 2, tile: tileQ4KNEON2x1,
+			block: block{2, 2, tileQ4KNEON2x2},
 		},
 		quant.Q5_K: {
-			streamQ5KNEON, farQ5KNEON, scatterQ5KNEON, 2, tileQ5KNEON2x1,
-			block{2, 2, tileQ5KNEON2x2},
-			block{2, 2, panelQ5KNEON2x2},
-			expandQ5KNEON,
+			panel: block{2, 2, panelBlockMinimaNEON2x2}, expand: expandQ5KNEON,
+			near: streamQ5KNEON, far: farQ5KNEON, scatter: scatterQ5KNEON, rows: 2, tile: tileQ5KNEON2x1,
+			block: block{2, 2, tileQ5KNEON2x2},
 		},
 		quant.Q6_K: {
-			streamQ6KNEON, farQ6KNEON, scatterQ6KNEON, 2, tileQ6KNEON2x1,
-			block{1, 2, tileQ6KNEON1x2},
-			block{1, 2, panelQ6KNEON1x2},
-			expandQ6KNEON,
+			panel: block{1, 2, panelHalvesNEON1x2}, expand: expandQ6KNEON,
+			near: streamQ6KNEON, far: farQ6KNEON, scatter: scatterQ6KNEON, rows: 2, tile: tileQ6KNEON2x1,
+			block: block{1, 2, tileQ6KNEON1x2},
 		},
 		quant.IQ2_XXS: {
-			streamIQ2XXSNEON, farIQ2XXSNEON, scatterIQ2XXSNEON, 2, tileIQ2XXSNEON2x1,
-			block{2, 2, tileIQ2XXSNEON2x2},
-			block{2, 2, panelIQ2XXSNEON2x2},
-			expandIQ2XXSNEON,
+			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandIQ2XXSNEON,
+			each: block{2, 1, panelBlocksNEON2x1},
 		},
 		quant.IQ2_XS: {
-			streamIQ2XSNEON, farIQ2XSNEON, scatterIQ2XSNEON, 2, tileIQ2XSNEON2x1,
-			block{1, 2, tileIQ2XSNEON1x2},
-			block{1, 2, panelIQ2XSNEON1x2},
-			expandIQ2XSNEON,
+			panel: block{1, 2, panelHalvesNEON1x2}, expand: expandIQ2XSNEON,
+			each: block{2, 1, panelHalvesNEON2x1},
 		},
 		quant.IQ3_XXS: {
-			streamIQ3XXSNEON, farIQ3XXSNEON, scatterIQ3XXSNEON, 2, tileIQ3XXSNEON2x1,
-			block{2, 2, tileIQ3XXSNEON2x2},
-			block{2, 2, panelIQ3XXSNEON2x2},
-			expandIQ3XXSNEON,
+			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandIQ3XXSNEON,
+			each: block{2, 1, panelBlocksNEON2x1},
 		},
 		quant.IQ1_S: {
-			streamIQ1SNEON, farIQ1SNEON, scatterIQ1SNEON, 2, tileIQ1SNEON2x1,
-			block{2, 2, tileIQ1SNEON2x2},
-			block{2, 2, panelIQ1SNEON2x2},
-			expandIQ1SNEON,
+			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandIQ1SNEON,
+			each: block{2, 1, panelBlocksNEON2x1},
 		},
 		quant.IQ4_NL: {
-			streamIQ4NLNEON, farIQ4NLNEON, scatterIQ4NLNEON, 2, tileIQ4NLNEON2x1,
-			block{2, 2, tileIQ4NLNEON2x2},
-			block{2, 2, panelIQ4NLNEON2x2},
-			expandIQ4NLNEON,
+			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandIQ4NLNEON,
+			each: block{2, 1, panelBlocksNEON2x1},
 		},
 		quant.IQ3_S: {
-			streamIQ3SNEON, farIQ3SNEON, scatterIQ3SNEON, 2, tileIQ3SNEON2x1,
-			block{2, 2, tileIQ3SNEON2x2},
-			block{2, 2, panelIQ3SNEON2x2},
-			expandIQ3SNEON,
+			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandIQ3SNEON,
+			each: block{2, 1, panelBlocksNEON2x1},
 		},
 		quant.IQ2_S: {
-			streamIQ2XSNEON, farIQ2XSNEON, scatterIQ2XSNEON, 2, tileIQ2XSNEON2x1,
-			block{1, 2, tileIQ2XSNEON1x2},
-			block{1, 2, panelIQ2XSNEON1x2},
-			expandIQ2XSNEON,
+			panel: block{1, 2, panelHalvesNEON1x2}, expand: expandIQ2XSNEON,
+			each: block{2, 1, panelHalvesNEON2x1},
 		},
 		quant.IQ4_XS: {
-			streamIQ4XSNEON, farIQ4XSNEON, scatterIQ4XSNEON, 2, tileIQ4XSNEON2x1,
-			block{2, 2, tileIQ4XSNEON2x2},
-			block{2, 2, panelIQ4XSNEON2x2},
-			expandIQ4XSNEON,
+			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandIQ4XSNEON,
+			near: streamIQ4XSNEON, far: farIQ4XSNEON, scatter: scatterIQ4XSNEON, rows: 2, tile: tileIQ4XSNEON2x1,
+			block: block{2, 2, tileIQ4XSNEON2x2},
 		},
 		quant.IQ1_M: {
-			streamIQ1MNEON, farIQ1MNEON, scatterIQ1MNEON, 2, tileIQ1MNEON2x1,
-			block{1, 2, tileIQ1MNEON1x2},
-			block{1, 2, panelIQ1MNEON1x2},
-			expandIQ1MNEON,
+			panel: block{1, 2, panelHalvesNEON1x2}, expand: expandIQ1MNEON,
+			each: block{2, 1, panelHalvesNEON2x1},
 		},
 		quant.TQ1_0: {
-			streamTQ10NEON, farTQ10NEON, scatterTQ10NEON, 2, tileTQ10NEON2x1,
-			block{2, 2, tileTQ10NEON2x2},
-			block{2, 2, panelTQ10NEON2x2},
-			expandTQ10NEON,
+			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandTQ10NEON,
+			each: block{2, 1, panelBlocksNEON2x1},
 		},
 		quant.TQ2_0: {
-			streamTQ10NEON, farTQ10NEON, scatterTQ10NEON, 2, tileTQ10NEON2x1,
-			block{2, 2, tileTQ10NEON2x2},
-			block{2, 2, panelTQ10NEON2x2},
-			expandTQ10NEON,
+			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandTQ10NEON,
+			each: block{2, 1, panelBlocksNEON2x1},
 		},
 		quant.MXFP4: {
-			streamMXFP4NEON, farMXFP4NEON, scatterMXFP4NEON, 2, tileMXFP4NEON2x1,
-			block{2, 2, tileMXFP4NEON2x2},
-			block{2, 2, panelMXFP4NEON2x2},
-			expandMXFP4NEON,
+			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandMXFP4NEON,
+			near: streamMXFP4NEON, far: farMXFP4NEON, scatter: scatterMXFP4NEON, rows: 2, tile: tileMXFP4NEON2x1,
+			block: block{2, 2, tileMXFP4NEON2x2},
 		},
 		quant.NVFP4: {
-			streamNVFP4NEON, farNVFP4NEON, scatterNVFP4NEON, 2, tileNVFP4NEON2x1,
-			block{1, 2, tileNVFP4NEON1x2},
-			block{1, 2, panelNVFP4NEON1x2},
-			expandNVFP4NEON,
+			panel: block{1, 2, panelSmallScalesNEON1x2}, expand: expandNVFP4NEON,
+			each: block{2, 1, panelSmallScalesNEON2x1},
 		},
 		quant.Q1_0: {
-			streamQ10NEON, farQ10NEON, scatterQ10NEON, 2, tileQ10NEON2x1,
-			block{2, 2, tileQ10NEON2x2},
-			block{2, 2, panelQ10NEON2x2},
-			expandQ10NEON,
+			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandQ10NEON,
+			each: block{2, 1, panelBlocksNEON2x1},
 		},
 		quant.Q2_0: {
-			streamQ10NEON, farQ10NEON, scatterQ10NEON, 2, tileQ10NEON2x1,
-			block{2, 2, tileQ10NEON2x2},
-			block{2, 2, panelQ10NEON2x2},
-			expandQ10NEON,
+			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandQ10NEON,
+			each: block{2, 1, panelBlocksNEON2x1},
 		},
 		quant.NVFP4Scaled: {
-			streamNVFP4NEON, farNVFP4NEON, scatterNVFP4NEON, 2, tileNVFP4NEON2x1,
-			block{1, 2, tileNVFP4NEON1x2},
-			block{1, 2, panelNVFP4NEON1x2},
-			expandNVFP4NEON,
+			panel: block{1, 2, panelSmallScalesNEON1x2}, expand: expandNVFP4NEON,
+			each: block{2, 1, panelSmallScalesNEON2x1},
 		},
 	}
 }
@@ -1965,160 +880,115 @@ func setsNEON() map[quant.Type]set {
 func setsDOT() map[quant.Type]set {
 	return map[quant.Type]set{
 		quant.Q4_0: {
-			streamQ40DOT, farQ40DOT, scatterQ40DOT, 4, tileQ40DOT4x1,
-			block{2, 4, tileQ40DOT2x4},
-			block{4, 3, panelQ40DOT4x3},
-			expandQ40NEON,
+			panel: block{4, 3, panelBlocksDOT4x3}, expand: expandQ40NEON,
+			near: streamQ40DOT, far: farQ40DOT, scatter: scatterQ40DOT, rows: 4, tile: tileQ40DOT4x1,
+			block: block{2, 4, tileQ40DOT2x4},
 		},
 		quant.Q4_1: {
-			streamQ41DOT, farQ41DOT, scatterQ41DOT, 4, tileQ41DOT4x1,
-			block{2, 4, tileQ41DOT2x4},
-			block{4, 3, panelQ41DOT4x3},
-			expandQ41NEON,
+			panel: block{4, 3, panelBlockMinimaDOT4x3}, expand: expandQ41NEON,
+			each: block{4, 1, panelBlockMinimaDOT4x1},
 		},
 		quant.Q5_0: {
-			streamQ50DOT, farQ50DOT, scatterQ50DOT, 4, tileQ50DOT4x1,
-			block{2, 4, tileQ50DOT2x4},
-			block{4, 3, panelQ50DOT4x3},
-			expandQ50NEON,
+			panel: block{4, 3, panelBlocksDOT4x3}, expand: expandQ50NEON,
+			each: block{4, 1, panelBlocksDOT4x1},
 		},
 		quant.Q5_1: {
-			streamQ51DOT, farQ51DOT, scatterQ51DOT, 4, tileQ51DOT4x1,
-			block{2, 4, tileQ51DOT2x4},
-			block{4, 3, panelQ51DOT4x3},
-			expandQ51NEON,
+			panel: block{4, 3, panelBlockMinimaDOT4x3}, expand: expandQ51NEON,
+			each: block{4, 1, panelBlockMinimaDOT4x1},
 		},
 		quant.Q8_0: {
-			streamQ80DOT, farQ80DOT, scatterQ80DOT, 4, tileQ80DOT4x1,
-			block{2, 4, tileQ80DOT2x4},
-			block{4, 3, panelQ80DOT4x3},
-			expandQ80NEON,
+			panel: block{4, 3, panelBlocksDOT4x3}, expand: expandQ80NEON,
+			near: streamQ80DOT, far: farQ80DOT, scatter: scatterQ80DOT, rows: 4, tile: tileQ80DOT4x1,
+			block: block{2, 4, tileQ80DOT2x4},
 		},
 		quant.Q2_K: {
-			streamQ2KDOT, farQ2KDOT, scatterQ2KDOT, 4, tileQ2KDOT4x1,
-			block{2, 4, tileQ2KDOT2x4},
-			block{2, 4, panelQ2KDOT2x4},
-			expandQ2KNEON,
+			panel: block{2, 4, panelHalfMinimaDOT2x4}, expand: expandQ2KNEON,
+			each: block{4, 1, panelHalfMinimaDOT4x1},
 		},
 		quant.Q3_K: {
-			streamQ3KDOT, farQ3KDOT, scatterQ3KDOT, 4, tileQ3KDOT4x1,
-			block{2, 4, tileQ3KDOT2x4},
-			block{2, 4, panelQ3KDOT2x4},
-			expandQ3KNEON,
+			panel: block{2, 4, panelHalvesDOT2x4}, expand: expandQ3KNEON,
+			each: block{4, 1, panelHalvesDOT4x1},
 		},
 		quant.Q4_K: {
-			streamQ4KDOT, farQ4KDOT, scatterQ4KDOT, 4, tileQ4KDOT4x1,
-			block{2, 4, tileQ4KDOT2x4},
-			block{4, 3, panelQ4KDOT4x3},
-			expandQ4KNEON,
+			panel: block{4, 3, panelBlockMinimaDOT4x3}, expand: expandQ4KNEON,
+			near: streamQ4KDOT, far: farQ4KDOT, scatter: scatterQ4KDOT, rows: 4, tile: tileQ4KDOT4x1,
+			block: block{2, 4, tileQ4KDOT2x4},
 		},
 		quant.Q5_K: {
-			streamQ5KDOT, farQ5KDOT, scatterQ5KDOT, 4, tileQ5KDOT4x1,
-			block{2, 4, tileQ5KDOT2x4},
-			block{4, 3, panelQ5KDOT4x3},
-			expandQ5KNEON,
+			panel: block{4, 3, panelBlockMinimaDOT4x3}, expand: expandQ5KNEON,
+			near: streamQ5KDOT, far: farQ5KDOT, scatter: scatterQ5KDOT, rows: 4, tile: tileQ5KDOT4x1,
+			block: block{2, 4, tileQ5KDOT2x4},
 		},
 		quant.Q6_K: {
-			streamQ6KDOT, farQ6KDOT, scatterQ6KDOT, 4, tileQ6KDOT4x1,
-			block{2, 4, tileQ6KDOT2x4},
-			block{2, 4, panelQ6KDOT2x4},
-			expandQ6KNEON,
+			panel: block{2, 4, panelHalvesDOT2x4}, expand: expandQ6KNEON,
+			near: streamQ6KDOT, far: farQ6KDOT, scatter: scatterQ6KDOT, rows: 4, tile: tileQ6KDOT4x1,
+			block: block{2, 4, tileQ6KDOT2x4},
 		},
 		quant.IQ2_XXS: {
-			streamIQ2XXSDOT, farIQ2XXSDOT, scatterIQ2XXSDOT, 4, tileIQ2XXSDOT4x1,
-			block{2, 4, tileIQ2XXSDOT2x4},
-			block{4, 3, panelIQ2XXSDOT4x3},
-			expandIQ2XXSNEON,
+			panel: block{4, 3, panelBlocksDOT4x3}, expand: expandIQ2XXSNEON,
+			each: block{4, 1, panelBlocksDOT4x1},
 		},
 		quant.IQ2_XS: {
-			streamIQ2XSDOT, farIQ2XSDOT, scatterIQ2XSDOT, 4, tileIQ2XSDOT4x1,
-			block{2, 4, tileIQ2XSDOT2x4},
-			block{2, 4, panelIQ2XSDOT2x4},
-			expandIQ2XSNEON,
+			panel: block{2, 4, panelHalvesDOT2x4}, expand: expandIQ2XSNEON,
+			each: block{4, 1, panelHalvesDOT4x1},
 		},
 		quant.IQ3_XXS: {
-			streamIQ3XXSDOT, farIQ3XXSDOT, scatterIQ3XXSDOT, 4, tileIQ3XXSDOT4x1,
-			block{2, 4, tileIQ3XXSDOT2x4},
-			block{4, 3, panelIQ3XXSDOT4x3},
-			expandIQ3XXSNEON,
+			panel: block{4, 3, panelBlocksDOT4x3}, expand: expandIQ3XXSNEON,
+			each: block{4, 1, panelBlocksDOT4x1},
 		},
 		quant.IQ1_S: {
-			streamIQ1SDOT, farIQ1SDOT, scatterIQ1SDOT, 4, tileIQ1SDOT4x1,
-			block{2, 4, tileIQ1SDOT2x4},
-			block{4, 3, panelIQ1SDOT4x3},
-			expandIQ1SNEON,
+			panel: block{4, 3, panelBlocksDOT4x3}, expand: expandIQ1SNEON,
+			each: block{4, 1, panelBlocksDOT4x1},
 		},
 		quant.IQ4_NL: {
-			streamIQ4NLDOT, farIQ4NLDOT, scatterIQ4NLDOT, 4, tileIQ4NLDOT4x1,
-			block{2, 4, tileIQ4NLDOT2x4},
-			block{4, 3, panelIQ4NLDOT4x3},
-			expandIQ4NLNEON,
+			panel: block{4, 3, panelBlocksDOT4x3}, expand: expandIQ4NLNEON,
+			each: block{4, 1, panelBlocksDOT4x1},
 		},
 		quant.IQ3_S: {
-			streamIQ3SDOT, farIQ3SDOT, scatterIQ3SDOT, 4, tileIQ3SDOT4x1,
-			block{2, 4, tileIQ3SDOT2x4},
-			block{4, 3, panelIQ3SDOT4x3},
-			expandIQ3SNEON,
+			panel: block{4, 3, panelBlocksDOT4x3}, expand: expandIQ3SNEON,
+			each: block{4, 1, panelBlocksDOT4x1},
 		},
 		quant.IQ2_S: {
-			streamIQ2XSDOT, farIQ2XSDOT, scatterIQ2XSDOT, 4, tileIQ2XSDOT4x1,
-			block{2, 4, tileIQ2XSDOT2x4},
-			block{2, 4, panelIQ2XSDOT2x4},
-			expandIQ2XSNEON,
+			panel: block{2, 4, panelHalvesDOT2x4}, expand: expandIQ2XSNEON,
+			each: block{4, 1, panelHalvesDOT4x1},
 		},
 		quant.IQ4_XS: {
-			streamIQ4XSDOT, farIQ4XSDOT, scatterIQ4XSDOT, 4, tileIQ4XSDOT4x1,
-			block{2, 4, tileIQ4XSDOT2x4},
-			block{4, 3, panelIQ4XSDOT4x3},
-			expandIQ4XSNEON,
+			panel: block{4, 3, panelBlocksDOT4x3}, expand: expandIQ4XSNEON,
+			near: streamIQ4XSDOT, far: farIQ4XSDOT, scatter: scatterIQ4XSDOT, rows: 4, tile: tileIQ4XSDOT4x1,
+			block: block{2, 4, tileIQ4XSDOT2x4},
 		},
 		quant.IQ1_M: {
-			streamIQ1MDOT, farIQ1MDOT, scatterIQ1MDOT, 4, tileIQ1MDOT4x1,
-			block{2, 4, tileIQ1MDOT2x4},
-			block{2, 4, panelIQ1MDOT2x4},
-			expandIQ1MNEON,
+			panel: block{2, 4, panelHalvesDOT2x4}, expand: expandIQ1MNEON,
+			each: block{4, 1, panelHalvesDOT4x1},
 		},
 		quant.TQ1_0: {
-			streamTQ10DOT, farTQ10DOT, scatterTQ10DOT, 4, tileTQ10DOT4x1,
-			block{2, 4, tileTQ10DOT2x4},
-			block{4, 3, panelTQ10DOT4x3},
-			expandTQ10NEON,
+			panel: block{4, 3, panelBlocksDOT4x3}, expand: expandTQ10NEON,
+			each: block{4, 1, panelBlocksDOT4x1},
 		},
 		quant.TQ2_0: {
-			streamTQ10DOT, farTQ10DOT, scatterTQ10DOT, 4, tileTQ10DOT4x1,
-			block{2, 4, tileTQ10DOT2x4},
-			block{4, 3, panelTQ10DOT4x3},
-			expandTQ10NEON,
+			panel: block{4, 3, panelBlocksDOT4x3}, expand: expandTQ10NEON,
+			each: block{4, 1, panelBlocksDOT4x1},
 		},
 		quant.MXFP4: {
-			streamMXFP4DOT, farMXFP4DOT, scatterMXFP4DOT, 4, tileMXFP4DOT4x1,
-			block{2, 4, tileMXFP4DOT2x4},
-			block{4, 3, panelMXFP4DOT4x3},
-			expandMXFP4NEON,
+			panel: block{4, 3, panelBlocksDOT4x3}, expand: expandMXFP4NEON,
+			near: streamMXFP4DOT, far: farMXFP4DOT, scatter: scatterMXFP4DOT, rows: 4, tile: tileMXFP4DOT4x1,
+			block: block{2, 4, tileMXFP4DOT2x4},
 		},
 		quant.NVFP4: {
-			streamNVFP4DOT, farNVFP4DOT, scatterNVFP4DOT, 4, tileNVFP4DOT4x1,
-			block{2, 4, tileNVFP4DOT2x4},
-			block{2, 4, panelNVFP4DOT2x4},
-			expandNVFP4NEON,
+			panel: block{2, 4, panelSmallScalesDOT2x4}, expand: expandNVFP4NEON,
+			each: block{4, 1, panelSmallScalesDOT4x1},
 		},
 		quant.Q1_0: {
-			streamQ10DOT, farQ10DOT, scatterQ10DOT, 4, tileQ10DOT4x1,
-			block{2, 4, tileQ10DOT2x4},
-			block{4, 3, panelQ10DOT4x3},
-			expandQ10NEON,
+			panel: block{4, 3, panelBlocksDOT4x3}, expand: expandQ10NEON,
+			each: block{4, 1, panelBlocksDOT4x1},
 		},
 		quant.Q2_0: {
-			streamQ10DOT, farQ10DOT, scatterQ10DOT, 4, tileQ10DOT4x1,
-			block{2, 4, tileQ10DOT2x4},
-			block{4, 3, panelQ10DOT4x3},
-			expandQ10NEON,
+			panel: block{4, 3, panelBlocksDOT4x3}, expand: expandQ10NEON,
+			each: block{4, 1, panelBlocksDOT4x1},
 		},
 		quant.NVFP4Scaled: {
-			streamNVFP4DOT, farNVFP4DOT, scatterNVFP4DOT, 4, tileNVFP4DOT4x1,
-			block{2, 4, tileNVFP4DOT2x4},
-			block{2, 4, panelNVFP4DOT2x4},
-			expandNVFP4NEON,
+			panel: block{2, 4, panelSmallScalesDOT2x4}, expand: expandNVFP4NEON,
+			each: block{4, 1, panelSmallScalesDOT4x1},
 		},
 	}
 }
@@ -2126,31 +996,31 @@ func setsDOT() map[quant.Type]set {
 // pairsMMLA returns the quantised types' panels.
 func pairsMMLA() map[quant.Type]pairs {
 	return map[quant.Type]pairs{
-		quant.Q4_0:        {block{8, 4, panelQ40MMLA8x4}, expandQ40MMLA},
-		quant.Q4_1:        {block{8, 4, panelQ41MMLA8x4}, expandQ41MMLA},
-		quant.Q5_0:        {block{8, 4, panelQ50MMLA8x4}, expandQ50MMLA},
-		quant.Q5_1:        {block{8, 4, panelQ51MMLA8x4}, expandQ51MMLA},
-		quant.Q8_0:        {block{8, 4, panelQ80MMLA8x4}, expandQ80MMLA},
-		quant.Q2_K:        {block{8, 4, panelQ2KMMLA8x4}, expandQ2KMMLA},
-		quant.Q3_K:        {block{8, 4, panelQ3KMMLA8x4}, expandQ3KMMLA},
-		quant.Q4_K:        {block{8, 4, panelQ4KMMLA8x4}, expandQ4KMMLA},
-		quant.Q5_K:        {block{8, 4, panelQ5KMMLA8x4}, expandQ5KMMLA},
-		quant.Q6_K:        {block{8, 4, panelQ6KMMLA8x4}, expandQ6KMMLA},
-		quant.IQ2_XXS:     {block{8, 4, panelIQ2XXSMMLA8x4}, expandIQ2XXSMMLA},
-		quant.IQ2_XS:      {block{8, 4, panelIQ2XSMMLA8x4}, expandIQ2XSMMLA},
-		quant.IQ3_XXS:     {block{8, 4, panelIQ3XXSMMLA8x4}, expandIQ3XXSMMLA},
-		quant.IQ1_S:       {block{8, 4, panelIQ1SMMLA8x4}, expandIQ1SMMLA},
-		quant.IQ4_NL:      {block{8, 4, panelIQ4NLMMLA8x4}, expandIQ4NLMMLA},
-		quant.IQ3_S:       {block{8, 4, panelIQ3SMMLA8x4}, expandIQ3SMMLA},
-		quant.IQ2_S:       {block{8, 4, panelIQ2XSMMLA8x4}, expandIQ2XSMMLA},
-		quant.IQ4_XS:      {block{8, 4, panelIQ4XSMMLA8x4}, expandIQ4XSMMLA},
-		quant.IQ1_M:       {block{8, 4, panelIQ1MMMLA8x4}, expandIQ1MMMLA},
-		quant.TQ1_0:       {block{8, 4, panelTQ10MMLA8x4}, expandTQ10MMLA},
-		quant.TQ2_0:       {block{8, 4, panelTQ10MMLA8x4}, expandTQ10MMLA},
-		quant.MXFP4:       {block{8, 4, panelMXFP4MMLA8x4}, expandMXFP4MMLA},
-		quant.NVFP4:       {block{8, 4, panelNVFP4MMLA8x4}, expandNVFP4MMLA},
-		quant.Q1_0:        {block{8, 4, panelQ10MMLA8x4}, expandQ10MMLA},
-		quant.Q2_0:        {block{8, 4, panelQ10MMLA8x4}, expandQ10MMLA},
-		quant.NVFP4Scaled: {block{8, 4, panelNVFP4MMLA8x4}, expandNVFP4MMLA},
+		quant.Q4_0:        {block{8, 4, panelBlocksMMLA8x4}, pairRowBlocksMMLA},
+		quant.Q4_1:        {block{8, 4, panelBlockMinimaMMLA8x4}, pairRowBlockMinimaMMLA},
+		quant.Q5_0:        {block{8, 4, panelBlocksMMLA8x4}, pairRowBlocksMMLA},
+		quant.Q5_1:        {block{8, 4, panelBlockMinimaMMLA8x4}, pairRowBlockMinimaMMLA},
+		quant.Q8_0:        {block{8, 4, panelBlocksMMLA8x4}, pairRowBlocksMMLA},
+		quant.Q2_K:        {block{8, 4, panelHalfMinimaMMLA8x4}, pairRowHalfMinimaMMLA},
+		quant.Q3_K:        {block{8, 4, panelHalvesMMLA8x4}, pairRowHalvesMMLA},
+		quant.Q4_K:        {block{8, 4, panelBlockMinimaMMLA8x4}, pairRowBlockMinimaMMLA},
+		quant.Q5_K:        {block{8, 4, panelBlockMinimaMMLA8x4}, pairRowBlockMinimaMMLA},
+		quant.Q6_K:        {block{8, 4, panelHalvesMMLA8x4}, pairRowHalvesMMLA},
+		quant.IQ2_XXS:     {block{8, 4, panelBlocksMMLA8x4}, pairRowBlocksMMLA},
+		quant.IQ2_XS:      {block{8, 4, panelHalvesMMLA8x4}, pairRowHalvesMMLA},
+		quant.IQ3_XXS:     {block{8, 4, panelBlocksMMLA8x4}, pairRowBlocksMMLA},
+		quant.IQ1_S:       {block{8, 4, panelBlocksMMLA8x4}, pairRowBlocksMMLA},
+		quant.IQ4_NL:      {block{8, 4, panelBlocksMMLA8x4}, pairRowBlocksMMLA},
+		quant.IQ3_S:       {block{8, 4, panelBlocksMMLA8x4}, pairRowBlocksMMLA},
+		quant.IQ2_S:       {block{8, 4, panelHalvesMMLA8x4}, pairRowHalvesMMLA},
+		quant.IQ4_XS:      {block{8, 4, panelBlocksMMLA8x4}, pairRowBlocksMMLA},
+		quant.IQ1_M:       {block{8, 4, panelHalvesMMLA8x4}, pairRowHalvesMMLA},
+		quant.TQ1_0:       {block{8, 4, panelBlocksMMLA8x4}, pairRowBlocksMMLA},
+		quant.TQ2_0:       {block{8, 4, panelBlocksMMLA8x4}, pairRowBlocksMMLA},
+		quant.MXFP4:       {block{8, 4, panelBlocksMMLA8x4}, pairRowBlocksMMLA},
+		quant.NVFP4:       {block{8, 4, panelSmallScalesMMLA8x4}, pairRowSmallScalesMMLA},
+		quant.Q1_0:        {block{8, 4, panelBlocksMMLA8x4}, pairRowBlocksMMLA},
+		quant.Q2_0:        {block{8, 4, panelBlocksMMLA8x4}, pairRowBlocksMMLA},
+		quant.NVFP4Scaled: {block{8, 4, panelSmallScalesMMLA8x4}, pairRowSmallScalesMMLA},
 	}
 }

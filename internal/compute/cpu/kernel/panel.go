@@ -106,7 +106,7 @@ func (c *call) blocks(s *blockScratch, rows, tokens int, next Next) {
 		if expand {
 			for i := range n {
 				to := &s.panel[i/at.together*at.rowBytes+i%at.together*at.piece]
-				c.m.expand(to, (*byte)(unsafe.Add(w, i*c.rowBytes)), uintptr(c.n))
+				c.expandPanelRow(s, to, unsafe.Add(w, i*c.rowBytes), at.step)
 			}
 			w = unsafe.Pointer(&s.panel[0])
 			f = c.fetching(first+n, min(limit, rows-first-n), next.Weights)
@@ -115,6 +115,19 @@ func (c *call) blocks(s *blockScratch, rows, tokens int, next Next) {
 		for t := 0; t < tokens; t += b.tokens {
 			c.tokenTile(b, s, w, at, first, n, min(t, tokens-b.tokens), &f)
 		}
+	}
+}
+
+// expandPanelRow writes a row of a panel, in which its superblocks are step bytes apart.
+func (c *call) expandPanelRow(s *blockScratch, to *byte, row unsafe.Pointer, step int) {
+	if c.m.pairRow == nil {
+		c.m.expand(to, (*byte)(row), uintptr(c.n))
+		return
+	}
+	for from := 0; from < c.n; from += c.part { // through what tiles later use for activations
+		n := uintptr(min(c.part, c.n-from))
+		c.m.expand(&s.acts[0], (*byte)(unsafe.Add(row, from*c.step)), n)
+		c.m.pairRow((*byte)(unsafe.Add(unsafe.Pointer(to), from*step)), &s.acts[0], n)
 	}
 }
 

@@ -16,7 +16,7 @@ func HasPlanes(t quant.Type) bool {
 	return false
 }
 
-// Planes writes a packed row of cols elements as compute.PlaneKeeper describes.
+// Planes writes a packed row of cols elements as compute.RowKeeper describes.
 func Planes(t quant.Type, planes [][]byte, packed []byte, cols int) {
 	of, units := layout.Of(t), cols/quant.QK
 	for s := range Super(cols) {
@@ -73,7 +73,7 @@ func eightWords(out, in []byte, blocks int) {
 	}
 }
 
-// GroupPlanes writes a group of a matrix with rows outputs, packed by PackGroup, as compute.PlaneKeeper describes.
+// GroupPlanes writes a group of a matrix with rows outputs, packed by PackGroup, as compute.RowKeeper describes.
 func GroupPlanes(t quant.Type, planes [][]byte, group []byte, rows int) {
 	units, plane, quants := (rows+quant.QK-1)/quant.QK, planeBytes(t, rows), quantBytes(t)
 	size := len(planes[0]) / GroupNeurons

@@ -15,9 +15,7 @@ import (
 // processor's own rounding of fused operations, and the kernels for ARMv8 must have their bits. One processor has all
 // instructions; of the others, which lack some, the products are computed.
 func TestPortable(t *testing.T) {
-	if testing.Short() {
-		t.Skip("emulation is slow")
-	}
+	testenv.Thorough(t)
 	emulator, err := exec.LookPath("qemu-aarch64")
 	if err != nil {
 		if emulator, err = exec.LookPath("qemu-aarch64-static"); err != nil {

@@ -58,7 +58,10 @@ func (c *call) strips(s *blockScratch, rows, tokens int, next Next) {
 		if t+n == tokens {
 			then = next
 		}
-		f := c.fetchingAhead(w, then.Weights)
+		f := fetchingAhead{} // expandPair asks
+		if k.expand != nil {
+			f = c.fetchingAhead(w, then.Weights)
+		}
 		acts := fetching{from: c.fetch, left: then.Acts}
 		if c.fetch != nil {
 			acts.spread((rows + k.rows - 1) / k.rows)
@@ -66,7 +69,7 @@ func (c *call) strips(s *blockScratch, rows, tokens int, next Next) {
 		p := c.pieces(s, rows, n)
 		for r := 0; r < rows; r += k.rows {
 			acts.some()
-			f.upTo((r+2*k.rows)*c.rowBytes+stripAhead, askingTiles(n)*((c.n+c.part-1)/c.part))
+			f.upTo((r+2*k.rows)*c.rowBytes+stripAhead, max(1, n/stripTokens)*((c.n+c.part-1)/c.part))
 			for from := 0; from < c.n; from += c.part {
 				c.strip(s, &p, t, n, &f)
 			}
@@ -98,8 +101,9 @@ func (c *call) pieces(s *blockScratch, rows, tokens int) pieces {
 
 // next goes on to the next piece; after the last it stays where it is.
 func (p *pieces) next(c *call) {
-	p.begun = p.ahead
-	p.panels[0], p.panels[1] = p.panels[1], p.panels[0]
+	if p.begun = p.ahead; p.ahead {
+		p.panels[0], p.panels[1] = p.panels[1], p.panels[0]
+	}
 	switch k := &c.m.strip; {
 	case p.to < c.n:
 		p.from = p.to
@@ -135,13 +139,15 @@ func (c *call) strip(s *blockScratch, p *pieces, t, n int, f *fetchingAhead) {
 			for i := 0; i < k.rows; i += 2 {
 				first := (*byte)(unsafe.Add(unsafe.Pointer(packed), i*c.rowBytes))
 				second := (*byte)(unsafe.Add(unsafe.Pointer(first), c.rowBytes))
-				c.m.expandPair((*byte)(unsafe.Add(unsafe.Pointer(panel), i/2*int(pairBytes))), first, second, supers, first, second)
+				soon := c.soonRows() * c.rowBytes
+				c.m.expandPair((*byte)(unsafe.Add(unsafe.Pointer(panel), i/2*int(pairBytes))), first, second, supers,
+					(*byte)(unsafe.Add(unsafe.Pointer(first), soon)), (*byte)(unsafe.Add(unsafe.Pointer(second), soon)))
 			}
 		}
 	}
 	p.next(c)
 	fours, done := n/stripTokens, 0
-	next, lines := f.take(askingTiles(n))
+	next, lines := f.take(fours)
 	if fours > 0 && k.first != nil {
 		k.first(&out[0], outStride, panel, pairBytes, (*byte)(x), xStride, supers, &s.acc[0], part, next, lines, packed, rowBytes, p.panels[0], p.packed(c))
 		if next != nil {
@@ -154,21 +160,10 @@ func (c *call) strip(s *blockScratch, p *pieces, t, n int, f *fetchingAhead) {
 			&s.acc[done*k.rows/2*16], part, uintptr(left), next, lines)
 	}
 	if rest := n % stripTokens; rest > 0 {
-		if fours > 0 {
-			next, lines = nil, 0
-		}
 		done = n - rest
 		k.one(&out[done*c.outStride], outStride, panel, pairBytes, (*byte)(unsafe.Add(x, done*c.xStride)), xStride, supers, &s.acc[done*k.rows/2*16], part,
-			uintptr(rest), next, lines)
+			uintptr(rest), nil, 0)
 	}
-}
-
-// askingTiles returns how many of n tokens' tiles ask for memory: those of four, or where there are none those of one.
-func askingTiles(n int) int {
-	if n >= stripTokens {
-		return n / stripTokens
-	}
-	return n
 }
 
 // fetchingAhead is fetching of a call's weights and of those that are read then, some way ahead of what is computed.

@@ -8,6 +8,30 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
+// unpacker is what turns packed superblocks into floats by vectors: row, or expand, which writes them as a panel's, and
+// floats, whose quants lie offset above their values.
+type unpacker struct {
+	row    func(dst *float32, w *byte, n uintptr)
+	expand func(dst, w *byte, n uintptr)
+	floats func(dst *float32, panel *byte, n, offset uintptr)
+	offset uintptr
+}
+
+// panelSuper is at least what a superblock of a row of a panel takes, which alternates with another row.
+const panelSuper = 2 * (layout.PanelQuants + 2*quant.QKK)
+
+func (u *unpacker) known() bool { return u.row != nil || u.expand != nil }
+
+// super writes a superblock at w as floats. panel is free.
+func (u *unpacker) super(dst *[quant.QKK]float32, w *byte, panel *[panelSuper]byte) {
+	if u.row != nil {
+		u.row(&dst[0], w, 1)
+		return
+	}
+	u.expand(&panel[0], w, 1)
+	u.floats(&dst[0], &panel[0], 1, u.offset)
+}
+
 // UnpackRow decodes a packed row of len(dst) elements.
 func UnpackRow(t quant.Type, dst []float32, src []byte) {
 	if !t.Quantised() {

@@ -64,14 +64,10 @@ done:
 	VZEROUPPER
 	RET
 
-DATA lane<>+0(SB)/4, $0x00000000
-DATA lane<>+4(SB)/4, $0x00000001
-DATA lane<>+8(SB)/4, $0x00000002
-DATA lane<>+12(SB)/4, $0x00000003
-DATA lane<>+16(SB)/4, $0x00000004
-DATA lane<>+20(SB)/4, $0x00000005
-DATA lane<>+24(SB)/4, $0x00000006
-DATA lane<>+28(SB)/4, $0x00000007
+DATA lane<>+0(SB)/8, $0x0000000100000000
+DATA lane<>+8(SB)/8, $0x0000000300000002
+DATA lane<>+16(SB)/8, $0x0000000500000004
+DATA lane<>+24(SB)/8, $0x0000000700000006
 GLOBL lane<>(SB), RODATA|NOPTR, $32
 
 // func mulAVX2(dst *float32, y *float32, x *float32, n int)
@@ -451,134 +447,82 @@ done:
 	VZEROUPPER
 	RET
 
-DATA log2E<>+0(SB)/4, $0x3fb8aa3b
-DATA log2E<>+4(SB)/4, $0x3fb8aa3b
-DATA log2E<>+8(SB)/4, $0x3fb8aa3b
-DATA log2E<>+12(SB)/4, $0x3fb8aa3b
-DATA log2E<>+16(SB)/4, $0x3fb8aa3b
-DATA log2E<>+20(SB)/4, $0x3fb8aa3b
-DATA log2E<>+24(SB)/4, $0x3fb8aa3b
-DATA log2E<>+28(SB)/4, $0x3fb8aa3b
+DATA log2E<>+0(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA log2E<>+8(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA log2E<>+16(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA log2E<>+24(SB)/8, $0x3fb8aa3b3fb8aa3b
 GLOBL log2E<>(SB), RODATA|NOPTR, $32
 
-DATA ln2Hi<>+0(SB)/4, $0x3f318000
-DATA ln2Hi<>+4(SB)/4, $0x3f318000
-DATA ln2Hi<>+8(SB)/4, $0x3f318000
-DATA ln2Hi<>+12(SB)/4, $0x3f318000
-DATA ln2Hi<>+16(SB)/4, $0x3f318000
-DATA ln2Hi<>+20(SB)/4, $0x3f318000
-DATA ln2Hi<>+24(SB)/4, $0x3f318000
-DATA ln2Hi<>+28(SB)/4, $0x3f318000
+DATA ln2Hi<>+0(SB)/8, $0x3f3180003f318000
+DATA ln2Hi<>+8(SB)/8, $0x3f3180003f318000
+DATA ln2Hi<>+16(SB)/8, $0x3f3180003f318000
+DATA ln2Hi<>+24(SB)/8, $0x3f3180003f318000
 GLOBL ln2Hi<>(SB), RODATA|NOPTR, $32
 
-DATA ln2Lo<>+0(SB)/4, $0xb95e8083
-DATA ln2Lo<>+4(SB)/4, $0xb95e8083
-DATA ln2Lo<>+8(SB)/4, $0xb95e8083
-DATA ln2Lo<>+12(SB)/4, $0xb95e8083
-DATA ln2Lo<>+16(SB)/4, $0xb95e8083
-DATA ln2Lo<>+20(SB)/4, $0xb95e8083
-DATA ln2Lo<>+24(SB)/4, $0xb95e8083
-DATA ln2Lo<>+28(SB)/4, $0xb95e8083
+DATA ln2Lo<>+0(SB)/8, $0xb95e8083b95e8083
+DATA ln2Lo<>+8(SB)/8, $0xb95e8083b95e8083
+DATA ln2Lo<>+16(SB)/8, $0xb95e8083b95e8083
+DATA ln2Lo<>+24(SB)/8, $0xb95e8083b95e8083
 GLOBL ln2Lo<>(SB), RODATA|NOPTR, $32
 
-DATA exp6<>+0(SB)/4, $0x39506967
-DATA exp6<>+4(SB)/4, $0x39506967
-DATA exp6<>+8(SB)/4, $0x39506967
-DATA exp6<>+12(SB)/4, $0x39506967
-DATA exp6<>+16(SB)/4, $0x39506967
-DATA exp6<>+20(SB)/4, $0x39506967
-DATA exp6<>+24(SB)/4, $0x39506967
-DATA exp6<>+28(SB)/4, $0x39506967
+DATA exp6<>+0(SB)/8, $0x3950696739506967
+DATA exp6<>+8(SB)/8, $0x3950696739506967
+DATA exp6<>+16(SB)/8, $0x3950696739506967
+DATA exp6<>+24(SB)/8, $0x3950696739506967
 GLOBL exp6<>(SB), RODATA|NOPTR, $32
 
-DATA exp5<>+0(SB)/4, $0x3ab743ce
-DATA exp5<>+4(SB)/4, $0x3ab743ce
-DATA exp5<>+8(SB)/4, $0x3ab743ce
-DATA exp5<>+12(SB)/4, $0x3ab743ce
-DATA exp5<>+16(SB)/4, $0x3ab743ce
-DATA exp5<>+20(SB)/4, $0x3ab743ce
-DATA exp5<>+24(SB)/4, $0x3ab743ce
-DATA exp5<>+28(SB)/4, $0x3ab743ce
+DATA exp5<>+0(SB)/8, $0x3ab743ce3ab743ce
+DATA exp5<>+8(SB)/8, $0x3ab743ce3ab743ce
+DATA exp5<>+16(SB)/8, $0x3ab743ce3ab743ce
+DATA exp5<>+24(SB)/8, $0x3ab743ce3ab743ce
 GLOBL exp5<>(SB), RODATA|NOPTR, $32
 
-DATA exp4<>+0(SB)/4, $0x3c088908
-DATA exp4<>+4(SB)/4, $0x3c088908
-DATA exp4<>+8(SB)/4, $0x3c088908
-DATA exp4<>+12(SB)/4, $0x3c088908
-DATA exp4<>+16(SB)/4, $0x3c088908
-DATA exp4<>+20(SB)/4, $0x3c088908
-DATA exp4<>+24(SB)/4, $0x3c088908
-DATA exp4<>+28(SB)/4, $0x3c088908
+DATA exp4<>+0(SB)/8, $0x3c0889083c088908
+DATA exp4<>+8(SB)/8, $0x3c0889083c088908
+DATA exp4<>+16(SB)/8, $0x3c0889083c088908
+DATA exp4<>+24(SB)/8, $0x3c0889083c088908
 GLOBL exp4<>(SB), RODATA|NOPTR, $32
 
-DATA exp3<>+0(SB)/4, $0x3d2aa9c1
-DATA exp3<>+4(SB)/4, $0x3d2aa9c1
-DATA exp3<>+8(SB)/4, $0x3d2aa9c1
-DATA exp3<>+12(SB)/4, $0x3d2aa9c1
-DATA exp3<>+16(SB)/4, $0x3d2aa9c1
-DATA exp3<>+20(SB)/4, $0x3d2aa9c1
-DATA exp3<>+24(SB)/4, $0x3d2aa9c1
-DATA exp3<>+28(SB)/4, $0x3d2aa9c1
+DATA exp3<>+0(SB)/8, $0x3d2aa9c13d2aa9c1
+DATA exp3<>+8(SB)/8, $0x3d2aa9c13d2aa9c1
+DATA exp3<>+16(SB)/8, $0x3d2aa9c13d2aa9c1
+DATA exp3<>+24(SB)/8, $0x3d2aa9c13d2aa9c1
 GLOBL exp3<>(SB), RODATA|NOPTR, $32
 
-DATA exp2<>+0(SB)/4, $0x3e2aaaaa
-DATA exp2<>+4(SB)/4, $0x3e2aaaaa
-DATA exp2<>+8(SB)/4, $0x3e2aaaaa
-DATA exp2<>+12(SB)/4, $0x3e2aaaaa
-DATA exp2<>+16(SB)/4, $0x3e2aaaaa
-DATA exp2<>+20(SB)/4, $0x3e2aaaaa
-DATA exp2<>+24(SB)/4, $0x3e2aaaaa
-DATA exp2<>+28(SB)/4, $0x3e2aaaaa
+DATA exp2<>+0(SB)/8, $0x3e2aaaaa3e2aaaaa
+DATA exp2<>+8(SB)/8, $0x3e2aaaaa3e2aaaaa
+DATA exp2<>+16(SB)/8, $0x3e2aaaaa3e2aaaaa
+DATA exp2<>+24(SB)/8, $0x3e2aaaaa3e2aaaaa
 GLOBL exp2<>(SB), RODATA|NOPTR, $32
 
-DATA exp1<>+0(SB)/4, $0x3f000000
-DATA exp1<>+4(SB)/4, $0x3f000000
-DATA exp1<>+8(SB)/4, $0x3f000000
-DATA exp1<>+12(SB)/4, $0x3f000000
-DATA exp1<>+16(SB)/4, $0x3f000000
-DATA exp1<>+20(SB)/4, $0x3f000000
-DATA exp1<>+24(SB)/4, $0x3f000000
-DATA exp1<>+28(SB)/4, $0x3f000000
+DATA exp1<>+0(SB)/8, $0x3f0000003f000000
+DATA exp1<>+8(SB)/8, $0x3f0000003f000000
+DATA exp1<>+16(SB)/8, $0x3f0000003f000000
+DATA exp1<>+24(SB)/8, $0x3f0000003f000000
 GLOBL exp1<>(SB), RODATA|NOPTR, $32
 
-DATA one<>+0(SB)/4, $0x3f800000
-DATA one<>+4(SB)/4, $0x3f800000
-DATA one<>+8(SB)/4, $0x3f800000
-DATA one<>+12(SB)/4, $0x3f800000
-DATA one<>+16(SB)/4, $0x3f800000
-DATA one<>+20(SB)/4, $0x3f800000
-DATA one<>+24(SB)/4, $0x3f800000
-DATA one<>+28(SB)/4, $0x3f800000
+DATA one<>+0(SB)/8, $0x3f8000003f800000
+DATA one<>+8(SB)/8, $0x3f8000003f800000
+DATA one<>+16(SB)/8, $0x3f8000003f800000
+DATA one<>+24(SB)/8, $0x3f8000003f800000
 GLOBL one<>(SB), RODATA|NOPTR, $32
 
-DATA expMin<>+0(SB)/4, $0xc2aeac4f
-DATA expMin<>+4(SB)/4, $0xc2aeac4f
-DATA expMin<>+8(SB)/4, $0xc2aeac4f
-DATA expMin<>+12(SB)/4, $0xc2aeac4f
-DATA expMin<>+16(SB)/4, $0xc2aeac4f
-DATA expMin<>+20(SB)/4, $0xc2aeac4f
-DATA expMin<>+24(SB)/4, $0xc2aeac4f
-DATA expMin<>+28(SB)/4, $0xc2aeac4f
+DATA expMin<>+0(SB)/8, $0xc2aeac4fc2aeac4f
+DATA expMin<>+8(SB)/8, $0xc2aeac4fc2aeac4f
+DATA expMin<>+16(SB)/8, $0xc2aeac4fc2aeac4f
+DATA expMin<>+24(SB)/8, $0xc2aeac4fc2aeac4f
 GLOBL expMin<>(SB), RODATA|NOPTR, $32
 
-DATA expMax<>+0(SB)/4, $0x42b17217
-DATA expMax<>+4(SB)/4, $0x42b17217
-DATA expMax<>+8(SB)/4, $0x42b17217
-DATA expMax<>+12(SB)/4, $0x42b17217
-DATA expMax<>+16(SB)/4, $0x42b17217
-DATA expMax<>+20(SB)/4, $0x42b17217
-DATA expMax<>+24(SB)/4, $0x42b17217
-DATA expMax<>+28(SB)/4, $0x42b17217
+DATA expMax<>+0(SB)/8, $0x42b1721742b17217
+DATA expMax<>+8(SB)/8, $0x42b1721742b17217
+DATA expMax<>+16(SB)/8, $0x42b1721742b17217
+DATA expMax<>+24(SB)/8, $0x42b1721742b17217
 GLOBL expMax<>(SB), RODATA|NOPTR, $32
 
-DATA inf<>+0(SB)/4, $0x7f800000
-DATA inf<>+4(SB)/4, $0x7f800000
-DATA inf<>+8(SB)/4, $0x7f800000
-DATA inf<>+12(SB)/4, $0x7f800000
-DATA inf<>+16(SB)/4, $0x7f800000
-DATA inf<>+20(SB)/4, $0x7f800000
-DATA inf<>+24(SB)/4, $0x7f800000
-DATA inf<>+28(SB)/4, $0x7f800000
+DATA inf<>+0(SB)/8, $0x7f8000007f800000
+DATA inf<>+8(SB)/8, $0x7f8000007f800000
+DATA inf<>+16(SB)/8, $0x7f8000007f800000
+DATA inf<>+24(SB)/8, $0x7f8000007f800000
 GLOBL inf<>(SB), RODATA|NOPTR, $32
 
 // func siluAVX2(dst *float32, gate *float32, n int, s float32)
@@ -733,24 +677,16 @@ done:
 	VZEROUPPER
 	RET
 
-DATA signs<>+0(SB)/4, $0x80000000
-DATA signs<>+4(SB)/4, $0x80000000
-DATA signs<>+8(SB)/4, $0x80000000
-DATA signs<>+12(SB)/4, $0x80000000
-DATA signs<>+16(SB)/4, $0x80000000
-DATA signs<>+20(SB)/4, $0x80000000
-DATA signs<>+24(SB)/4, $0x80000000
-DATA signs<>+28(SB)/4, $0x80000000
+DATA signs<>+0(SB)/8, $0x8000000080000000
+DATA signs<>+8(SB)/8, $0x8000000080000000
+DATA signs<>+16(SB)/8, $0x8000000080000000
+DATA signs<>+24(SB)/8, $0x8000000080000000
 GLOBL signs<>(SB), RODATA|NOPTR, $32
 
-DATA magnitudes<>+0(SB)/4, $0x7fffffff
-DATA magnitudes<>+4(SB)/4, $0x7fffffff
-DATA magnitudes<>+8(SB)/4, $0x7fffffff
-DATA magnitudes<>+12(SB)/4, $0x7fffffff
-DATA magnitudes<>+16(SB)/4, $0x7fffffff
-DATA magnitudes<>+20(SB)/4, $0x7fffffff
-DATA magnitudes<>+24(SB)/4, $0x7fffffff
-DATA magnitudes<>+28(SB)/4, $0x7fffffff
+DATA magnitudes<>+0(SB)/8, $0x7fffffff7fffffff
+DATA magnitudes<>+8(SB)/8, $0x7fffffff7fffffff
+DATA magnitudes<>+16(SB)/8, $0x7fffffff7fffffff
+DATA magnitudes<>+24(SB)/8, $0x7fffffff7fffffff
 GLOBL magnitudes<>(SB), RODATA|NOPTR, $32
 
 // func siluMulAVX2(dst *float32, gate *float32, up *float32, n int, s float32)
@@ -1080,24 +1016,16 @@ done:
 	VZEROUPPER
 	RET
 
-DATA gelu1<>+0(SB)/4, $0xbfcc422a
-DATA gelu1<>+4(SB)/4, $0xbfcc422a
-DATA gelu1<>+8(SB)/4, $0xbfcc422a
-DATA gelu1<>+12(SB)/4, $0xbfcc422a
-DATA gelu1<>+16(SB)/4, $0xbfcc422a
-DATA gelu1<>+20(SB)/4, $0xbfcc422a
-DATA gelu1<>+24(SB)/4, $0xbfcc422a
-DATA gelu1<>+28(SB)/4, $0xbfcc422a
+DATA gelu1<>+0(SB)/8, $0xbfcc422abfcc422a
+DATA gelu1<>+8(SB)/8, $0xbfcc422abfcc422a
+DATA gelu1<>+16(SB)/8, $0xbfcc422abfcc422a
+DATA gelu1<>+24(SB)/8, $0xbfcc422abfcc422a
 GLOBL gelu1<>(SB), RODATA|NOPTR, $32
 
-DATA gelu3<>+0(SB)/4, $0xbd922279
-DATA gelu3<>+4(SB)/4, $0xbd922279
-DATA gelu3<>+8(SB)/4, $0xbd922279
-DATA gelu3<>+12(SB)/4, $0xbd922279
-DATA gelu3<>+16(SB)/4, $0xbd922279
-DATA gelu3<>+20(SB)/4, $0xbd922279
-DATA gelu3<>+24(SB)/4, $0xbd922279
-DATA gelu3<>+28(SB)/4, $0xbd922279
+DATA gelu3<>+0(SB)/8, $0xbd922279bd922279
+DATA gelu3<>+8(SB)/8, $0xbd922279bd922279
+DATA gelu3<>+16(SB)/8, $0xbd922279bd922279
+DATA gelu3<>+24(SB)/8, $0xbd922279bd922279
 GLOBL gelu3<>(SB), RODATA|NOPTR, $32
 
 // func geluMulAVX2(dst *float32, gate *float32, up *float32, n int, s float32)
@@ -1786,114 +1714,70 @@ done:
 	VZEROUPPER
 	RET
 
-DATA erfMost<>+0(SB)/4, $0x41400000
-DATA erfMost<>+4(SB)/4, $0x41400000
-DATA erfMost<>+8(SB)/4, $0x41400000
-DATA erfMost<>+12(SB)/4, $0x41400000
-DATA erfMost<>+16(SB)/4, $0x41400000
-DATA erfMost<>+20(SB)/4, $0x41400000
-DATA erfMost<>+24(SB)/4, $0x41400000
-DATA erfMost<>+28(SB)/4, $0x41400000
+DATA erfMost<>+0(SB)/8, $0x4140000041400000
+DATA erfMost<>+8(SB)/8, $0x4140000041400000
+DATA erfMost<>+16(SB)/8, $0x4140000041400000
+DATA erfMost<>+24(SB)/8, $0x4140000041400000
 GLOBL erfMost<>(SB), RODATA|NOPTR, $32
 
-DATA erfSlope<>+0(SB)/4, $0x3e9f4c09
-DATA erfSlope<>+4(SB)/4, $0x3e9f4c09
-DATA erfSlope<>+8(SB)/4, $0x3e9f4c09
-DATA erfSlope<>+12(SB)/4, $0x3e9f4c09
-DATA erfSlope<>+16(SB)/4, $0x3e9f4c09
-DATA erfSlope<>+20(SB)/4, $0x3e9f4c09
-DATA erfSlope<>+24(SB)/4, $0x3e9f4c09
-DATA erfSlope<>+28(SB)/4, $0x3e9f4c09
+DATA erfSlope<>+0(SB)/8, $0x3e9f4c093e9f4c09
+DATA erfSlope<>+8(SB)/8, $0x3e9f4c093e9f4c09
+DATA erfSlope<>+16(SB)/8, $0x3e9f4c093e9f4c09
+DATA erfSlope<>+24(SB)/8, $0x3e9f4c093e9f4c09
 GLOBL erfSlope<>(SB), RODATA|NOPTR, $32
 
-DATA minusHalf<>+0(SB)/4, $0xbf000000
-DATA minusHalf<>+4(SB)/4, $0xbf000000
-DATA minusHalf<>+8(SB)/4, $0xbf000000
-DATA minusHalf<>+12(SB)/4, $0xbf000000
-DATA minusHalf<>+16(SB)/4, $0xbf000000
-DATA minusHalf<>+20(SB)/4, $0xbf000000
-DATA minusHalf<>+24(SB)/4, $0xbf000000
-DATA minusHalf<>+28(SB)/4, $0xbf000000
+DATA minusHalf<>+0(SB)/8, $0xbf000000bf000000
+DATA minusHalf<>+8(SB)/8, $0xbf000000bf000000
+DATA minusHalf<>+16(SB)/8, $0xbf000000bf000000
+DATA minusHalf<>+24(SB)/8, $0xbf000000bf000000
 GLOBL minusHalf<>(SB), RODATA|NOPTR, $32
 
-DATA erf7<>+0(SB)/4, $0x3d11dd74
-DATA erf7<>+4(SB)/4, $0x3d11dd74
-DATA erf7<>+8(SB)/4, $0x3d11dd74
-DATA erf7<>+12(SB)/4, $0x3d11dd74
-DATA erf7<>+16(SB)/4, $0x3d11dd74
-DATA erf7<>+20(SB)/4, $0x3d11dd74
-DATA erf7<>+24(SB)/4, $0x3d11dd74
-DATA erf7<>+28(SB)/4, $0x3d11dd74
+DATA erf7<>+0(SB)/8, $0x3d11dd743d11dd74
+DATA erf7<>+8(SB)/8, $0x3d11dd743d11dd74
+DATA erf7<>+16(SB)/8, $0x3d11dd743d11dd74
+DATA erf7<>+24(SB)/8, $0x3d11dd743d11dd74
 GLOBL erf7<>(SB), RODATA|NOPTR, $32
 
-DATA erf6<>+0(SB)/4, $0xbe0e4f09
-DATA erf6<>+4(SB)/4, $0xbe0e4f09
-DATA erf6<>+8(SB)/4, $0xbe0e4f09
-DATA erf6<>+12(SB)/4, $0xbe0e4f09
-DATA erf6<>+16(SB)/4, $0xbe0e4f09
-DATA erf6<>+20(SB)/4, $0xbe0e4f09
-DATA erf6<>+24(SB)/4, $0xbe0e4f09
-DATA erf6<>+28(SB)/4, $0xbe0e4f09
+DATA erf6<>+0(SB)/8, $0xbe0e4f09be0e4f09
+DATA erf6<>+8(SB)/8, $0xbe0e4f09be0e4f09
+DATA erf6<>+16(SB)/8, $0xbe0e4f09be0e4f09
+DATA erf6<>+24(SB)/8, $0xbe0e4f09be0e4f09
 GLOBL erf6<>(SB), RODATA|NOPTR, $32
 
-DATA erf5<>+0(SB)/4, $0x3e17e722
-DATA erf5<>+4(SB)/4, $0x3e17e722
-DATA erf5<>+8(SB)/4, $0x3e17e722
-DATA erf5<>+12(SB)/4, $0x3e17e722
-DATA erf5<>+16(SB)/4, $0x3e17e722
-DATA erf5<>+20(SB)/4, $0x3e17e722
-DATA erf5<>+24(SB)/4, $0x3e17e722
-DATA erf5<>+28(SB)/4, $0x3e17e722
+DATA erf5<>+0(SB)/8, $0x3e17e7223e17e722
+DATA erf5<>+8(SB)/8, $0x3e17e7223e17e722
+DATA erf5<>+16(SB)/8, $0x3e17e7223e17e722
+DATA erf5<>+24(SB)/8, $0x3e17e7223e17e722
 GLOBL erf5<>(SB), RODATA|NOPTR, $32
 
-DATA erf4<>+0(SB)/4, $0xbc254db3
-DATA erf4<>+4(SB)/4, $0xbc254db3
-DATA erf4<>+8(SB)/4, $0xbc254db3
-DATA erf4<>+12(SB)/4, $0xbc254db3
-DATA erf4<>+16(SB)/4, $0xbc254db3
-DATA erf4<>+20(SB)/4, $0xbc254db3
-DATA erf4<>+24(SB)/4, $0xbc254db3
-DATA erf4<>+28(SB)/4, $0xbc254db3
+DATA erf4<>+0(SB)/8, $0xbc254db3bc254db3
+DATA erf4<>+8(SB)/8, $0xbc254db3bc254db3
+DATA erf4<>+16(SB)/8, $0xbc254db3bc254db3
+DATA erf4<>+24(SB)/8, $0xbc254db3bc254db3
 GLOBL erf4<>(SB), RODATA|NOPTR, $32
 
-DATA erf3<>+0(SB)/4, $0x3ddcfd9b
-DATA erf3<>+4(SB)/4, $0x3ddcfd9b
-DATA erf3<>+8(SB)/4, $0x3ddcfd9b
-DATA erf3<>+12(SB)/4, $0x3ddcfd9b
-DATA erf3<>+16(SB)/4, $0x3ddcfd9b
-DATA erf3<>+20(SB)/4, $0x3ddcfd9b
-DATA erf3<>+24(SB)/4, $0x3ddcfd9b
-DATA erf3<>+28(SB)/4, $0x3ddcfd9b
+DATA erf3<>+0(SB)/8, $0x3ddcfd9b3ddcfd9b
+DATA erf3<>+8(SB)/8, $0x3ddcfd9b3ddcfd9b
+DATA erf3<>+16(SB)/8, $0x3ddcfd9b3ddcfd9b
+DATA erf3<>+24(SB)/8, $0x3ddcfd9b3ddcfd9b
 GLOBL erf3<>(SB), RODATA|NOPTR, $32
 
-DATA erf2<>+0(SB)/4, $0x3dde8787
-DATA erf2<>+4(SB)/4, $0x3dde8787
-DATA erf2<>+8(SB)/4, $0x3dde8787
-DATA erf2<>+12(SB)/4, $0x3dde8787
-DATA erf2<>+16(SB)/4, $0x3dde8787
-DATA erf2<>+20(SB)/4, $0x3dde8787
-DATA erf2<>+24(SB)/4, $0x3dde8787
-DATA erf2<>+28(SB)/4, $0x3dde8787
+DATA erf2<>+0(SB)/8, $0x3dde87873dde8787
+DATA erf2<>+8(SB)/8, $0x3dde87873dde8787
+DATA erf2<>+16(SB)/8, $0x3dde87873dde8787
+DATA erf2<>+24(SB)/8, $0x3dde87873dde8787
 GLOBL erf2<>(SB), RODATA|NOPTR, $32
 
-DATA erf1<>+0(SB)/4, $0x3dfed813
-DATA erf1<>+4(SB)/4, $0x3dfed813
-DATA erf1<>+8(SB)/4, $0x3dfed813
-DATA erf1<>+12(SB)/4, $0x3dfed813
-DATA erf1<>+16(SB)/4, $0x3dfed813
-DATA erf1<>+20(SB)/4, $0x3dfed813
-DATA erf1<>+24(SB)/4, $0x3dfed813
-DATA erf1<>+28(SB)/4, $0x3dfed813
+DATA erf1<>+0(SB)/8, $0x3dfed8133dfed813
+DATA erf1<>+8(SB)/8, $0x3dfed8133dfed813
+DATA erf1<>+16(SB)/8, $0x3dfed8133dfed813
+DATA erf1<>+24(SB)/8, $0x3dfed8133dfed813
 GLOBL erf1<>(SB), RODATA|NOPTR, $32
 
-DATA erf0<>+0(SB)/4, $0x3dfe2da2
-DATA erf0<>+4(SB)/4, $0x3dfe2da2
-DATA erf0<>+8(SB)/4, $0x3dfe2da2
-DATA erf0<>+12(SB)/4, $0x3dfe2da2
-DATA erf0<>+16(SB)/4, $0x3dfe2da2
-DATA erf0<>+20(SB)/4, $0x3dfe2da2
-DATA erf0<>+24(SB)/4, $0x3dfe2da2
-DATA erf0<>+28(SB)/4, $0x3dfe2da2
+DATA erf0<>+0(SB)/8, $0x3dfe2da23dfe2da2
+DATA erf0<>+8(SB)/8, $0x3dfe2da23dfe2da2
+DATA erf0<>+16(SB)/8, $0x3dfe2da23dfe2da2
+DATA erf0<>+24(SB)/8, $0x3dfe2da23dfe2da2
 GLOBL erf0<>(SB), RODATA|NOPTR, $32
 
 // func geluErfMulAVX2(dst *float32, gate *float32, up *float32, n int, s float32)
@@ -2259,14 +2143,10 @@ done:
 	VZEROUPPER
 	RET
 
-DATA minusQuick<>+0(SB)/4, $0xbfd9db23
-DATA minusQuick<>+4(SB)/4, $0xbfd9db23
-DATA minusQuick<>+8(SB)/4, $0xbfd9db23
-DATA minusQuick<>+12(SB)/4, $0xbfd9db23
-DATA minusQuick<>+16(SB)/4, $0xbfd9db23
-DATA minusQuick<>+20(SB)/4, $0xbfd9db23
-DATA minusQuick<>+24(SB)/4, $0xbfd9db23
-DATA minusQuick<>+28(SB)/4, $0xbfd9db23
+DATA minusQuick<>+0(SB)/8, $0xbfd9db23bfd9db23
+DATA minusQuick<>+8(SB)/8, $0xbfd9db23bfd9db23
+DATA minusQuick<>+16(SB)/8, $0xbfd9db23bfd9db23
+DATA minusQuick<>+24(SB)/8, $0xbfd9db23bfd9db23
 GLOBL minusQuick<>(SB), RODATA|NOPTR, $32
 
 // func geluQuickMulAVX2(dst *float32, gate *float32, up *float32, n int, s float32)
@@ -2789,14 +2669,10 @@ done:
 	VZEROUPPER
 	RET
 
-DATA minusInf<>+0(SB)/4, $0xff800000
-DATA minusInf<>+4(SB)/4, $0xff800000
-DATA minusInf<>+8(SB)/4, $0xff800000
-DATA minusInf<>+12(SB)/4, $0xff800000
-DATA minusInf<>+16(SB)/4, $0xff800000
-DATA minusInf<>+20(SB)/4, $0xff800000
-DATA minusInf<>+24(SB)/4, $0xff800000
-DATA minusInf<>+28(SB)/4, $0xff800000
+DATA minusInf<>+0(SB)/8, $0xff800000ff800000
+DATA minusInf<>+8(SB)/8, $0xff800000ff800000
+DATA minusInf<>+16(SB)/8, $0xff800000ff800000
+DATA minusInf<>+24(SB)/8, $0xff800000ff800000
 GLOBL minusInf<>(SB), RODATA|NOPTR, $32
 
 // func toF16AVX2(dst *uint16, x *float32, n int)
@@ -3138,14 +3014,10 @@ pair:
 	VZEROUPPER
 	RET
 
-DATA twice<>+0(SB)/4, $0x00000000
-DATA twice<>+4(SB)/4, $0x00000000
-DATA twice<>+8(SB)/4, $0x00000001
-DATA twice<>+12(SB)/4, $0x00000001
-DATA twice<>+16(SB)/4, $0x00000002
-DATA twice<>+20(SB)/4, $0x00000002
-DATA twice<>+24(SB)/4, $0x00000003
-DATA twice<>+28(SB)/4, $0x00000003
+DATA twice<>+0(SB)/8, $0x0000000000000000
+DATA twice<>+8(SB)/8, $0x0000000100000001
+DATA twice<>+16(SB)/8, $0x0000000200000002
+DATA twice<>+24(SB)/8, $0x0000000300000003
 GLOBL twice<>(SB), RODATA|NOPTR, $32
 
 // func scores1AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
@@ -5585,24 +5457,16 @@ dims:
 	VZEROUPPER
 	RET
 
-DATA lowNibble<>+0(SB)/4, $0x0000000f
-DATA lowNibble<>+4(SB)/4, $0x0000000f
-DATA lowNibble<>+8(SB)/4, $0x0000000f
-DATA lowNibble<>+12(SB)/4, $0x0000000f
-DATA lowNibble<>+16(SB)/4, $0x0000000f
-DATA lowNibble<>+20(SB)/4, $0x0000000f
-DATA lowNibble<>+24(SB)/4, $0x0000000f
-DATA lowNibble<>+28(SB)/4, $0x0000000f
+DATA lowNibble<>+0(SB)/8, $0x0000000f0000000f
+DATA lowNibble<>+8(SB)/8, $0x0000000f0000000f
+DATA lowNibble<>+16(SB)/8, $0x0000000f0000000f
+DATA lowNibble<>+24(SB)/8, $0x0000000f0000000f
 GLOBL lowNibble<>(SB), RODATA|NOPTR, $32
 
-DATA middleNibble<>+0(SB)/4, $0x00000008
-DATA middleNibble<>+4(SB)/4, $0x00000008
-DATA middleNibble<>+8(SB)/4, $0x00000008
-DATA middleNibble<>+12(SB)/4, $0x00000008
-DATA middleNibble<>+16(SB)/4, $0x00000008
-DATA middleNibble<>+20(SB)/4, $0x00000008
-DATA middleNibble<>+24(SB)/4, $0x00000008
-DATA middleNibble<>+28(SB)/4, $0x00000008
+DATA middleNibble<>+0(SB)/8, $0x0000000800000008
+DATA middleNibble<>+8(SB)/8, $0x0000000800000008
+DATA middleNibble<>+16(SB)/8, $0x0000000800000008
+DATA middleNibble<>+24(SB)/8, $0x0000000800000008
 GLOBL middleNibble<>(SB), RODATA|NOPTR, $32
 
 // func scores2Q4_0AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
@@ -6434,14 +6298,10 @@ exp:
 	VZEROUPPER
 	RET
 
-DATA eight<>+0(SB)/4, $0x00000008
-DATA eight<>+4(SB)/4, $0x00000008
-DATA eight<>+8(SB)/4, $0x00000008
-DATA eight<>+12(SB)/4, $0x00000008
-DATA eight<>+16(SB)/4, $0x00000008
-DATA eight<>+20(SB)/4, $0x00000008
-DATA eight<>+24(SB)/4, $0x00000008
-DATA eight<>+28(SB)/4, $0x00000008
+DATA eight<>+0(SB)/8, $0x0000000800000008
+DATA eight<>+8(SB)/8, $0x0000000800000008
+DATA eight<>+16(SB)/8, $0x0000000800000008
+DATA eight<>+24(SB)/8, $0x0000000800000008
 GLOBL eight<>(SB), RODATA|NOPTR, $32
 
 // func accumulate1AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)

@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
@@ -149,16 +148,11 @@ func TestCollectorIsNotHeldUp(t *testing.T) {
 			p.Run(8, func(int, int) {})
 		}
 	}()
-	start := time.Now()
 	for range 20 {
 		runtime.GC()
 	}
-	took := time.Since(start)
 	stop.Store(true)
 	<-done
-	if took > time.Minute {
-		t.Fatalf("20 collections took %v", took)
-	}
 }
 
 func TestRunAllocatesNothing(t *testing.T) {

@@ -89,6 +89,7 @@ func (m Manifest) flags(s Shader) []string {
 // TestRebuild: the same compiler makes the same bytes. Shaders of another compiler, which need a newer one than most, are
 // left out.
 func TestRebuild(t *testing.T) {
+	testenv.Thorough(t)
 	m := manifest(t)
 	printed, err := exec.Command(Compiler(), "--version").Output()
 	if err != nil {

@@ -1,0 +1,57 @@
+package compute
+
+// Foreseer takes guesses at what the next layer reads: whoever waits in every layer, for another processor or for a
+// disk, brings it into a cache, or into RAM, meanwhile. Nothing that is computed depends on a guess.
+type Foreseer interface {
+	// Foresee says, before a layer's SparseFFN, how the next layer's set can be guessed. Once that SparseFFN is done,
+	// the content of g.H, g.Set, g.Hidden and g.Logits is lost.
+	Foresee(g Guess)
+	// ForeseeExperts says, before a layer's Experts, how the choice of the next layer's experts can be guessed.
+	ForeseeExperts(g ExpertGuess)
+}
+
+// Unforeseeing is a Foreseer that has no use for guesses.
+type Unforeseeing struct{}
+
+// Foresee does nothing.
+func (Unforeseeing) Foresee(Guess) {}
+
+// ForeseeExperts does nothing.
+func (Unforeseeing) ForeseeExperts(ExpertGuess) {}
+
+// Guess is the next layer's predictor applied to this layer's residual, which differs little from its own input; n is
+// at most FewTokens.
+type Guess struct {
+	X              Tensor  // [n, n_embd] the residual
+	Norm           *Vector // [n_embd] of the RMSNorm before the predictor; nil: it reads X
+	Eps            float32
+	H              Tensor // [n, n_embd] scratch
+	Set            Set    // scratch, like the two below
+	Hidden, Logits Tensor // [n, FC1.Rows], [n, FC2.Rows]
+	FC1, FC2       *Matrix
+	Weights        SparseWeights // the next layer's
+}
+
+// Visit passes the operands that live on a device to v, as Op.Visit does.
+func (g *Guess) Visit(v Visitor) {
+	p := Predict{g.Set, g.X, g.Hidden, g.Logits, g.FC1, g.FC2}
+	p.Visit(v)
+	g.Set, g.X, g.Hidden, g.Logits, g.FC1, g.FC2 = p.Set, p.X, p.Hidden, p.Logits, p.FC1, p.FC2
+	v.Tensor(&g.H, Write)
+	v.Vector(&g.Norm)
+}
+
+// ExpertGuess is the next layer's router applied to the RMSNorm of this layer's residual, which differs little from the
+// residual that the next layer's router reads.
+type ExpertGuess struct {
+	X          Tensor  // [n, n_embd] the residual
+	Norm       *Vector // [n_embd]
+	Eps        float32
+	Router     *Matrix // [experts, n_embd]
+	RouterBias *Vector // [experts] or nil
+	Bias       *Vector // [experts] as Route's, or nil
+	Used       int     // experts of a token
+	Count      int     // of the layer
+	How        Routing
+	Weights    ExpertWeights // the next layer's
+}

@@ -1,0 +1,83 @@
+package compute
+
+// What passes between a processor that has weights and a GPU that computes with them. See package hybrid.
+
+// RowKeeper is a processor whose rows can be read while it computes. Its methods may be called on any goroutine.
+type RowKeeper interface {
+	// KeepsRows reports whether Rows can give m's.
+	KeepsRows(m *Matrix) bool
+	// Rows returns rows [from, to) of m as a file has them, in scratch, which has room for them, or where they lie.
+	Rows(m *Matrix, from, to int, scratch []byte) Source
+	// HasPlanes reports whether Planes can give m's rows.
+	HasPlanes(m *Matrix) bool
+	// Planes writes a row of m as GPUs hold it, in planes: of each block of 32 elements its bytes of eight-bit quants, or
+	// of the lower four bits, those of elements i and i+16 in byte i; then, of types with more bits, the bits above, a
+	// word for each of them, in which bits v of the bytes are of elements 4v…, or two words, in which bit pairs f of the
+	// bytes of word h are of elements 4(2f+h)…; then the scales as a file has them: a half for each block, or those of 256
+	// elements, and, where a file has it elsewhere, their unit. Instead of a row it is a group of 32 columns, which share
+	// scales, where these are neurons: the neurons' blocks over the outputs, then a half for each output.
+	Planes(m *Matrix, row int, planes [][]byte)
+}
+
+// Sent describes a matrix that is sent to a GPU: Source without Data. It may be a part of a larger one, rows from First
+// on of Of rows, whose products are those columns of an output for all; 0: it is the whole.
+type Sent struct {
+	Source
+	Use       Use
+	First, Of int
+}
+
+// Filler takes the data of matrices that are sent.
+type Filler interface {
+	// Fill takes matrix i's data as a file has them.
+	Fill(i int, data []byte)
+	// FillRows takes them row by row: row returns one of them as a file has it, in scratch, which has room for it, or
+	// where it lies. It is called on several goroutines.
+	FillRows(i int, row func(row int, scratch []byte) []byte)
+	// FillPlanes takes them row by row as RowKeeper.Planes gives them, by write, which is called on several goroutines. It
+	// reports whether the device takes the matrix's type so.
+	FillPlanes(i int, write func(row int, planes [][]byte)) bool
+}
+
+// AbsentRow is the number of a row that nobody reads.
+const AbsentRow = -1
+
+// FillFrom has rows of w, as host keeps them, fill in matrix i of f, in the quickest way that both know. from returns
+// the number of a row in w, or AbsentRow.
+func FillFrom(f Filler, i int, host RowKeeper, w *Matrix, from func(row int) int) {
+	if host.HasPlanes(w) && f.FillPlanes(i, func(row int, planes [][]byte) {
+		if at := from(row); at != AbsentRow {
+			host.Planes(w, at, planes)
+		}
+	}) {
+		return
+	}
+	f.FillRows(i, func(row int, scratch []byte) []byte {
+		at := from(row)
+		if at == AbsentRow {
+			return scratch
+		}
+		return host.Rows(w, at, at+1, scratch).Data
+	})
+}
+
+// RowStage is host memory that rows pass through on their way into matrices.
+type RowStage interface {
+	// Put stages rows, src's, that are to lie in m from row first on. It may be called while the device works, on any
+	// goroutine.
+	Put(m *Matrix, first int, src Source)
+	// Send passes on at most so many bytes of what was put, if what it passed on before has arrived, and returns how
+	// many it did and whether all that was put has arrived. It waits for nothing, belongs to the device's goroutine,
+	// and is called between runs; Put is not called meanwhile, nor again before everything has arrived.
+	Send(most int64) (sent int64, arrived bool, err error)
+}
+
+// UnitFetch is units that are being read, or have been. It must be released, also after an error.
+type UnitFetch interface {
+	// Wait waits until all units are there.
+	Wait() error
+	// Row returns a row of the i-th unit's part of m as a file has it, in scratch, which has room for it, or in the
+	// device's memory. It is called after Wait and before the device does anything else, on any goroutine.
+	Row(m *Matrix, i, row int, scratch []byte) []byte
+	Release()
+}

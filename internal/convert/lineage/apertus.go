@@ -1,0 +1,60 @@
+package lineage
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// apertus describes Apertus: norms of each head of queries and keys, and xIELU without a gate, whose numbers each layer
+// has.
+func apertus() Family {
+	f := llama()
+	f.Name, f.HuggingFace = "apertus", []string{"ApertusForCausalLM"}
+	f.Rotation, f.Gated, f.Activation = HalvesApart, false, compute.XIELU
+	for _, name := range []string{"alpha_p", "alpha_n", "beta", "eps"} {
+		f.Outer = append(f.Outer, Tensor{Name: "xielu." + name, Source: "mlp.act_fn." + name, Change: LayerNumbers})
+	}
+	block := replaced(llamaBlock(Same), "attn_norm.weight", Tensor{Name: "attn_norm.weight", Source: "attention_layernorm.weight input_layernorm.weight"})
+	block = replaced(block, "ffn_norm.weight", Tensor{Name: "ffn_norm.weight", Source: "feedforward_layernorm.weight post_attention_layernorm.weight"})
+	f.Block = ungated(headNorms(block))
+	f.Read = func(c *Config) error {
+		c.Act, c.RMSEps = cmp.Or(c.Act, f.Activation.String()), cmp.Or(c.RMSEps, 1e-5)
+		if c.Act != f.Activation.String() {
+			return c.Errorf("hidden_act", "%q is not supported in Apertus; %s is", c.Act, f.Activation)
+		}
+		return readLlama(c)
+	}
+	return f
+}
+
+// deci describes DeciLM and the Nemotrons that a search made of Llama. Folders are not converted.
+func deci() Family {
+	f := llama()
+	f.Name, f.HuggingFace = "deci", nil
+	return f
+}
+
+// bitNet describes BitNet b1.58: norms before the last products of attention and of feed-forward layers, and matrices of
+// three values. Folders hold the weights of training; conversion rounds them to these.
+func bitNet() Family {
+	f := llama()
+	f.Name, f.HuggingFace = "bitnet", []string{"BitNetForCausalLM", "BitnetForCausalLM"}
+	f.Rotation, f.AlwaysTied = HalvesApart, true
+	f.Block = slices.DeleteFunc(llamaBlock(Same), func(t Tensor) bool { return strings.HasSuffix(t.Name, ".bias") })
+	f.Block = append(f.Block, Tensor{Name: "attn_sub_norm.weight", Source: "self_attn.attn_sub_norm.weight self_attn.inner_attn_ln.weight"}, Tensor{Name: "ffn_sub_norm.weight", Source: "mlp.ffn_sub_norm.weight mlp.ffn_layernorm.weight"})
+	for i := range f.Block {
+		if !strings.HasSuffix(f.Block[i].Name, "_norm.weight") {
+			f.Block[i].Change = Ternary
+		}
+	}
+	f.Read = func(c *Config) error {
+		c.RMSEps = cmp.Or(c.RMSEps, 1e-5)
+		tied := true
+		c.Tied = &tied
+		return readLlama(c)
+	}
+	return f
+}

@@ -1,0 +1,31 @@
+package lineage
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// arcee describes Arcee's AFM: llama without a gate, whose squared ReLU leaves neurons at zero.
+func arcee() Family {
+	f := llama()
+	f.Name, f.HuggingFace = "arcee", []string{"ArceeForCausalLM"}
+	f.Gated, f.Activation = false, compute.ReLU2
+	f.Block = ungated(f.Block)
+	f.Read = func(c *Config) error {
+		if c.Act == "" {
+			c.Act = "relu2"
+		}
+		return readLlama(c)
+	}
+	return f
+}
+
+// ungated returns block without its gate, with the biases that such layers may have.
+func ungated(block []Tensor) []Tensor {
+	block = slices.DeleteFunc(block, func(t Tensor) bool { return strings.HasPrefix(t.Name, "ffn_gate.") })
+	return append(block,
+		Tensor{Name: "ffn_up.bias", Source: "mlp.up_proj.bias", Optional: true},
+		Tensor{Name: "ffn_down.bias", Source: "mlp.down_proj.bias", Optional: true})
+}

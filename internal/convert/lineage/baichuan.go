@@ -1,0 +1,37 @@
+package lineage
+
+import "cmp"
+
+// The layers of Baichuan's models, by which GGUF files say how positions are known.
+const (
+	baichuan7B  = 32 // rotated
+	baichuan13B = 40 // ALiBi
+)
+
+// baichuan describes Baichuan 1 and 2: llama whose checkpoints hold q, k and v in one tensor; the 13B have ALiBi in
+// place of the rotation. Files of other depths, which nobody published, have neither, as in llama.cpp.
+func baichuan() Family {
+	f := llama()
+	f.Name, f.HuggingFace = "baichuan", []string{"BaichuanForCausalLM", "BaiChuanForCausalLM"}
+	f.HeadsFillWidth, f.QKV = true, "self_attn.W_pack"
+	f.Block = llamaBlock(Pairs)
+	for _, name := range []string{"attn_q", "attn_k", "attn_v", "attn_output"} {
+		f.Block = replaced(f.Block, name+".bias")
+	}
+	for i := range f.Block {
+		switch t := &f.Block[i]; t.Name {
+		case "attn_q.weight", "attn_k.weight", "attn_v.weight":
+			t.Source = f.QKV + ".weight"
+		}
+	}
+	f.Read = func(c *Config) error {
+		if c.Layers != baichuan7B && c.Layers != baichuan13B {
+			return c.Errorf("num_hidden_layers", "Baichuan has %d layers (7B, rotated) or %d (13B, ALiBi), not %d; GGUF files say no other way which it is",
+				baichuan7B, baichuan13B, c.Layers)
+		}
+		c.Context = cmp.Or(c.Context, c.LongContext)
+		c.UnitHead = c.ZLoss != nil // only Baichuan 2 has it
+		return readLlama(c)
+	}
+	return f
+}

@@ -1,0 +1,55 @@
+package lineage
+
+import (
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// deepseek2 describes DeepSeek V2 and V3, Kimi K2, GLM 4.7 Flash and models of their form, with experts or without:
+// keys and values, and in the larger models queries, that follow from latent vectors. Newer files hold the matrices of
+// keys and values by head, older ones as one.
+func deepseek2() Family {
+	f := llama()
+	f.Name, f.HuggingFace = "deepseek2", []string{"DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", glm4Lite, "YoutuForCausalLM"}
+	f.PartialRotary, f.Latent, f.YarnScores = true, true, true
+	f.Experts = &Experts{Optional: true, MinSum: leastSum, Counted: true}
+	queries := append(latentQueries(true), Tensor{Name: "attn_q.weight", Source: "self_attn.q_proj.weight", Optional: true})
+	block := latentBlock(queries...)
+	i := slices.IndexFunc(block, func(t Tensor) bool { return t.Name == "attn_kv_b.weight" })
+	const both = "self_attn.kv_b_proj.weight"
+	block = slices.Replace(block, i, i+1,
+		Tensor{Name: "attn_k_b.weight", Source: both, Change: LatentKeys},
+		Tensor{Name: "attn_v_b.weight", Source: both, Change: LatentValues})
+	f.Block = append(sharedExpert(mlpExperts(block), "mlp.shared_experts"),
+		Tensor{Name: "exp_probs_b.bias", Source: "mlp.gate.e_score_correction_bias", Optional: true})
+	f.Read, f.Further = readDeepSeek2, true
+	return f
+}
+
+// glm4Lite is the Hugging Face architecture of GLM 4.7 Flash, whose configuration does not tell its scores.
+const glm4Lite = "Glm4MoeLiteForCausalLM"
+
+func readDeepSeek2(c *Config) error {
+	if err := readLatent(c); err != nil {
+		return err
+	}
+	if err := c.routed(); err != nil {
+		return err
+	}
+	m := &c.Mixture
+	score := compute.Softmax
+	switch {
+	case c.Scoring == "" && slices.Contains(c.Architectures, glm4Lite):
+		score = compute.Sigmoid
+	case c.Scoring == "sigmoid":
+		score = compute.Sigmoid
+	case c.Scoring != "" && c.Scoring != "softmax":
+		return c.Errorf("scoring_func", "%q is not supported; softmax and sigmoid are", c.Scoring)
+	}
+	m.Score = &score
+	if m.Count > 0 && m.Groups > 0 && c.TopKMethod != "noaux_tc" {
+		return c.Errorf("topk_method", "%q, which ranks groups by their best expert alone, is not supported; noaux_tc and greedy are", c.TopKMethod)
+	}
+	return readLlama(c)
+}

@@ -1,0 +1,339 @@
+// Package lineage describes what the makers of models publish, each lineage in a file of its own: the names of tensors
+// on Hugging Face and what becomes of them in GGUF files, config.json's keys, and which keys files have of them. Who
+// writes files reads it: conversion and synthetic models. What a model computes, and the shapes of its tensors, is said
+// by its program in package family.
+package lineage
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// Rotation says whether a family's heads are rotated to their positions, and which elements form a pair.
+type Rotation int
+
+// The rotations.
+const (
+	NotRotated  Rotation = iota // position_embd is added to the embedding, where the family has it
+	Neighbours                  // (x[2i], x[2i+1])
+	HalvesApart                 // (x[i], x[i+n/2])
+)
+
+// Style returns the rotation as package compute names it.
+func (r Rotation) Style() compute.RopeStyle {
+	if r == HalvesApart {
+		return compute.Halves
+	}
+	return compute.Interleaved
+}
+
+// Family describes the models of one general.architecture.
+type Family struct {
+	Name        string   // general.architecture
+	HuggingFace []string // what config.json names in "architectures"
+
+	Rotation       Rotation
+	PartialRotary  bool                 // only the first elements of a head may be rotated
+	LearnedOffset  int                  // rows of position_embd before position 0
+	LayerNorm      bool                 // norms are LayerNorms; else RMSNorms
+	BareNorms      bool                 // norms have no weights, and files no tensors of them
+	Parallel       bool                 // attention and the feed-forward layer both read the block's input; else one after the other
+	ParallelKey    string               // the key by which files say whether Parallel holds; empty: it always does, or never
+	PerhapsBeside  bool                 // files may lack ffn_norm: Beside is their family
+	Gated          bool                 // feed-forward layers have a gate
+	FusedGate      bool                 // ffn_up holds the gates' rows, then the ups'
+	FusedShared    bool                 // ffn_up_shexp does
+	HeadNorms      bool                 // the norms of q and k have weights of their own for each head
+	WideNorm       bool                 // the norms of q and k are over all heads together; else over each
+	Window         bool                 // attention.sliding_window is applied
+	FullEvery      int                  // of layers with windows, every so manyth sees all positions instead; 0: none does. Files may say otherwise
+	FullFirst      bool                 // the first of FullEvery layers sees all positions, not the last
+	WindowList     bool                 // files list which layers have windows
+	UsualWindow    int                  // of a file that does not say it; 0: none
+	WindowBase     float64              // θ of layers with windows, of a file that does not say it; 0: that of the others
+	ExpertLimit    float32              // of experts' gates and ups, which files say; 0: none
+	SaysRotated    bool                 // files may say which layers are rotated
+	FFNNorm        string               // the norm before the feed-forward layer; empty: ffn_norm
+	ScaledInput    bool                 // embeddings are multiplied by √n_embd
+	PerhapsRotated bool                 // files may say that no head is rotated (rope.scaling.finetuned)
+	NormSum        bool                 // the norms behind parts are of the residual with the part added, and become the residual; else of what is added
+	Later          bool                 // tokens see later positions, too, unless the file says otherwise
+	Headless       bool                 // there are no logits: hidden states are the result
+	Clamped        bool                 // files may limit the elements of queries, keys and values
+	Latent         bool                 // keys and values follow from a narrower vector, which alone is cached, and the rotated part of keys, the same for all heads, from the input
+	YarnScores     bool                 // YaRN's multiplier, of which files hold a tenth, is of scores, not of what is rotated
+	Multipliers    bool                 // files scale embeddings, attention, what a part adds to the residual, and divide logits
+	ScaledLogits   bool                 // files give a factor of logits
+	ProductScale   bool                 // files give factors of embeddings and of the products q·k
+	Sections       bool                 // pictures have positions of their own in sections of a head (M-RoPE); a text's are the same in all
+	HalvedSections bool                 // folders may name sections, and then a head's pairs are neighbouring elements; files with sections have them as halves
+	ScoreScale     float64              // of the products q·k, of a file that does not say it; 0: 1/√key
+	WindowHeads    bool                 // heads of layers with windows have a size of their own
+	SharedKV       bool                 // the last layers read the keys and values of the last layer of their kind that has some
+	LayerInputs    bool                 // tokens may have an embedding for each layer besides
+	AltUp          bool                 // the residual is in several streams, of which blocks compute one
+	TopK           bool                 // layers may set all but the largest of their gates to zero
+	Tempered       bool                 // files may say that queries grow with their position
+	Activation     compute.Nonlinearity // of a GGUF file without powerinfer.activation
+	Layout         string               // tensor_data_layout, where the family has one
+	HeadsFillWidth bool                 // heads·key must be the width of the residual stream
+	OwnHeads       bool                 // query heads have keys and values of their own, whatever files say
+	AlwaysTied     bool                 // files hold no output.weight: the head is the embedding
+	MaxContext     int                  // of synthetic models
+
+	Root    []string // prefixes of Outer on Hugging Face; the first under which the embedding is found
+	Layer   string   // prefix of Block there after the root, with %d for the layer; alternatives, the first found, are apart by spaces
+	Head    string   // the head there, without ".weight" and without the root; alternatives likewise; empty: lm_head
+	QKV     string   // the tensor there, after Layer and without ".weight", that holds q, k and v, which GGUF files hold apart; empty: none does
+	Grouped bool     // QKV lies in groups of query heads, each followed by its key and value head; else all queries, all keys, all values
+	Buffers []string // ends of names there that hold no weights, such as masks
+	Outer   []Tensor // outside the blocks, in the order of synthetic files
+	Block   []Tensor // of one block, likewise
+
+	// Factors returns the multipliers of a file that does not say them; nil: they are 1.
+	Factors func(layers, embd int) Factors
+	Experts *Experts // of layers with experts; nil: no model of the family has some
+	// StateSpace says that layers without KV heads are recurrent instead: Mamba-2, with ShortConv short convolutions
+	// with gates, or with Delta gated delta nets. Files of the latter tell how far apart layers with attention are
+	// instead.
+	StateSpace bool
+	ShortConv  bool
+	Delta      bool
+	// Further says that files hold layers behind the last that predict further tokens, where Hugging Face folders do.
+	Further bool
+	// Tiled says that in files the heads of delta nets take turns among the groups whose queries and keys they share;
+	// else those of a group are neighbours.
+	Tiled bool
+	// GatedAttention says that attn_q has behind each head's query as many rows of a gate, whose sigmoid multiplies
+	// what the head reads.
+	GatedAttention bool
+	// HeadGate says that attn_gate has a row for each head; else it has one for each element that heads read.
+	HeadGate bool
+	// GatedStreams says that the residual is several streams, which hyper-connections of low rank read and write, and
+	// that attention has an indexer.
+	GatedStreams bool
+	// OnePart says that a layer is one part, recurrent, attention or a feed-forward layer, whose norm is attn_norm:
+	// files tell which by numbers of KV heads and of neurons, of which one at most is not 0.
+	OnePart bool
+	// AllLayers are the parts of every layer, in families with recurrent layers whose layers are all alike: attention
+	// beside a recurrent layer reads the same norm, and both are added to the residual. 0: files tell which layer is
+	// which.
+	AllLayers Part
+
+	// Multiplied, if it is set, returns by what conversion multiplies the rows of a tensor, by its name in GGUF, in
+	// blocks after "blk.N."; nil: by nothing.
+	Multiplied func(c *Config, name string) []Multiplied
+
+	// Classifier lists what a classification head becomes that reads one state of a text, by the names of the whole
+	// checkpoint.
+	Classifier []Tensor
+
+	// Really, if it is set, returns the name of the family that a folder of one of HuggingFace's names is instead of
+	// this one; empty: it is this one.
+	Really func(c *Config) string
+	// Read completes what config.json says with the family's own names and defaults, and refuses variants by name.
+	Read func(c *Config) error
+}
+
+// Factors multiply the embedding, what each part of a block adds to the residual, and logits.
+type Factors struct{ Embedding, Residual, Logits float64 }
+
+// Multiplied is a factor of so many rows of a tensor; Rows is 0 where it is that of all.
+type Multiplied struct {
+	Rows int
+	By   float64
+}
+
+// Tensor is a tensor's name on both sides, and what happens to it on the way.
+type Tensor struct {
+	Name     string // in GGUF; in blocks after "blk.N."
+	Source   string // on Hugging Face, after the prefix; alternatives, the first found, are apart by spaces
+	Optional bool   // files may lack it
+	Change   Change // at conversion
+}
+
+// Change is a change of a tensor's elements at conversion from Hugging Face.
+type Change int
+
+// The changes.
+const (
+	Same          Change = iota
+	Pairs                // rows of each head, from halves apart to neighbours
+	Ungroup              // from groups of query heads, each followed by its key and value head, to all queries, all keys, all values
+	PlusOne              // 1 is added: the checkpoint stores a norm's weight less 1
+	PlusFifth            // likewise 1/5
+	PlusEleventh         // likewise 1/√5³
+	Stacked              // several, whose numbers stand for %d in their name, become one
+	Computed             // it is not in the checkpoint, but follows from config.json
+	Transposed           // columns become rows
+	LatentKeys           // of the rows of all heads' keys and values those of keys, each head's columns becoming rows
+	LatentValues         // of the same those of values
+	FirstHalf            // of each matrix of several, or of one, the first half of the rows
+	SecondHalf           // the second
+	BehindPadding        // rows of padding, which come first, are left out
+	Outputs              // of matrices of inputs by outputs, or of their biases, the outputs, which become rows; of matrices in MXFP4 they are rows already
+	EvenOutputs          // of the same every second output, from the first
+	OddOutputs           // likewise from the second
+	NegatedExp           // −exp of each element
+	Exp                  // exp of each element
+	Product              // the product of two vectors, element by element
+	Column               // a vector becomes a column
+	Taps                 // a convolution of each channel alone loses the dimension of its inputs
+	Groups               // a vector becomes a row for each group
+	Joined               // the rows of several matrices, one behind the other
+	JoinedColumns        // of the same each matrix's columns, which become rows
+	FirstOutputs         // of matrices of inputs by outputs the first half of the outputs, which become rows
+	SecondOutputs        // the second half
+	GroupedMixed         // of rows of each group's queries, keys, values and gates the first three: all queries, all keys, all values
+	GroupedGates         // of the same the gates
+	IndexQueries         // of rows of an indexer's queries and then its key the queries
+	IndexKeys            // of the same the key
+	Shards               // the rows of several matrices in a row, in the order of the numbers that follow Source in their names
+	Flat                 // the elements of a tensor, whatever its shape is
+	Gathered             // the elements of several tensors in a row; spaces separate their names
+	Numbers              // whole numbers
+	LayerNumbers         // a number of each layer, after Layer in its name; files hold a key of all of them
+	Ternary              // each element becomes −1, 0 or 1, whichever is next, times the mean magnitude of all
+)
+
+// All returns every family, by name.
+func All() []Family {
+	return []Family{
+		afmoe(), apertus(), arcee(), baichuan(), bailingMoE3(), bamboo(), bert(), bitNet(), bloom(), chatglm(), cohere2(),
+		cohere2MoE(), commandR(), dbrx(), deci(), deepseek(), deepseek2(), deepseek32(), deepseek4(), deepseekOCR(),
+		dots3Note(), ernie(), ernieMoE(), euroBERT(), exaone(), exaone4(), exaoneMoE(), falcon(), falconH1(), gemma(),
+		gemma2(), gemma3(), gemma3n(), gemma4(), gemmaEmbedding(), glm4(), glm4MoE(), glmDSA(), gpt2(), gptneox(),
+		gptOSS(), granite(), graniteHybrid(), graniteMoE(), hunyuanDense(), hunyuanMoE(), hyV3(), hyV4(), internlm2(),
+		jais2(), jamba(), jinaBERTV2(), jinaBERTV3(), kimiK3(), kimiLinear(), laguna(), lfm2(), lfm2MoE(), llama4(),
+		llamaEmbed(), mamba(), mamba2(), mimo2(), minicpm(), minicpm3(), minimax01(), minimaxM2(), minimaxM3(), mistral3(),
+		mistral4(), mixtral(), modernBERT(), mpt(), museGlimmer(), nanbeige(), nemotron(), nemotronH(), nemotronHMoE(),
+		nomicBERT(), nomicBERTMoE(), olmo2(), olmoe(), openELM(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
+		qwen2VL(), qwen3(), qwen35(), qwen35MoE(), qwen3MoE(), qwen3Next(), qwen3VL(), qwen3VLMoE(), qwen4Exp(), rwkv7(),
+		seedOSS(), smallThinker(), smollm3(),
+		stablelm(), starcoder2(), step35(),
+		bailingMoE(), bailingMoE2(), dots1(), graniteSWA(), grok(), groveMoE(), maincoder(), maple(), mellum(), olmo(), orion(), pangu(), phiMoE(), plamo3(), spark25(), starcoder(),
+		xverse(),
+	}
+}
+
+// Named returns the family of that general.architecture.
+func Named(name string) (Family, bool) {
+	return find(func(f *Family) bool { return f.Name == name })
+}
+
+// Converted returns the family of a Hugging Face architecture.
+func Converted(architecture string) (Family, bool) {
+	return find(func(f *Family) bool { return slices.Contains(f.HuggingFace, architecture) })
+}
+
+// known returns All's families, which are made once, because families are looked up for every tensor. Callers do not
+// change what a family's fields point to.
+var known = sync.OnceValue(All)
+
+func find(is func(*Family) bool) (Family, bool) {
+	all := known()
+	for i := range all {
+		if is(&all[i]) {
+			return all[i], true
+		}
+	}
+	return Family{}, false
+}
+
+// Names lists the families that are wanted, for messages. wanted may be nil: all.
+func Names(wanted func(Family) bool) string {
+	var names []string
+	for _, f := range All() {
+		if wanted == nil || wanted(f) {
+			names = append(names, f.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// Sources lists the Hugging Face architectures that can be converted, for messages.
+func Sources() string {
+	var names []string
+	for _, f := range All() {
+		names = append(names, f.HuggingFace...)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// InBlock returns the block's tensor of that name.
+func (f *Family) InBlock(name string) (Tensor, bool) {
+	i := slices.IndexFunc(f.Block, func(t Tensor) bool { return t.Name == name })
+	if i < 0 {
+		return Tensor{}, false
+	}
+	return f.Block[i], true
+}
+
+// Beside returns the family with blocks whose feed-forward layer is parallel to attention and reads the same norm.
+func (f Family) Beside() Family {
+	f.Parallel = true
+	f.Block = slices.DeleteFunc(slices.Clone(f.Block), func(t Tensor) bool { return strings.HasPrefix(t.Name, "ffn_norm.") })
+	return f
+}
+
+// KeysByHead reports whether files hold a matrix for each head that makes its keys from the latent vector, and one that
+// makes its values. In such files attention.key_length and value_length are the widths of the cache's rows, and
+// key_length_mla and value_length_mla those of heads.
+func (f *Family) KeysByHead() bool {
+	_, ok := f.InBlock("attn_k_b.weight")
+	return ok
+}
+
+// NormWeight returns the name of the weight of a norm in blocks.
+func (f *Family) NormWeight(norm string) string {
+	if _, bare := f.InBlock(norm); bare {
+		return norm
+	}
+	return norm + ".weight"
+}
+
+// Outside returns the tensor of that name outside the blocks.
+func (f *Family) Outside(name string) (Tensor, bool) {
+	i := slices.IndexFunc(f.Outer, func(t Tensor) bool { return t.Name == name })
+	if i < 0 {
+		return Tensor{}, false
+	}
+	return f.Outer[i], true
+}
+
+// PreNorm reports whether the parts of a block read the norm of the residual, not the residual itself.
+func (f *Family) PreNorm() bool {
+	_, ok := f.InBlock("attn_norm.weight")
+	return ok || f.BareNorms
+}
+
+// NormBiases reports whether norms have biases.
+func (f *Family) NormBiases() bool {
+	return slices.ContainsFunc(f.Outer, func(t Tensor) bool { return t.Name == "output_norm.bias" })
+}
+
+// LastNorm returns the name of the norm before the head.
+func (f *Family) LastNorm() string {
+	if f.ShortConv { // files name it so that readers which look for output_norm do not find it
+		return "token_embd_norm"
+	}
+	return "output_norm"
+}
+
+// NormsEmbeddings reports whether tokens' embeddings are normed.
+func (f *Family) NormsEmbeddings() bool {
+	_, ok := f.Outside("token_embd_norm.weight")
+	return ok && f.LastNorm() != "token_embd_norm"
+}
+
+// EpsilonKey returns the key of the norms' epsilon, after the family's name.
+func (f *Family) EpsilonKey() string {
+	if f.LayerNorm {
+		return "attention.layer_norm_epsilon"
+	}
+	return "attention.layer_norm_rms_epsilon"
+}

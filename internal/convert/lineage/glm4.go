@@ -1,0 +1,27 @@
+package lineage
+
+import "cmp"
+
+// glm4 describes GLM 4 of 2025: norms before and behind attention and feed-forward layer, half of each head rotated,
+// gates and ups in one tensor.
+func glm4() Family {
+	f := llama()
+	f.Name, f.HuggingFace = "glm4", []string{"Glm4ForCausalLM", "Glm4vForConditionalGeneration"}
+	f.HalvedSections = true // of GLM 4.1V
+	f.PartialRotary, f.FusedGate, f.Root = true, true, textRoots()
+	f.Block = replaced(llamaBlock(Same), "ffn_norm.weight", // q and k are stored as neighbours already
+		Tensor{Name: "post_attention_norm.weight", Source: "post_self_attn_layernorm.weight"},
+		Tensor{Name: "ffn_norm.weight", Source: "post_attention_layernorm.weight"})
+	f.Block = replaced(f.Block, "ffn_gate.weight")
+	f.Block = replaced(f.Block, "ffn_up.weight", Tensor{Name: "ffn_up.weight", Source: "mlp.gate_up_proj.weight"})
+	f.Block = append(f.Block, Tensor{Name: "post_ffw_norm.weight", Source: "post_mlp_layernorm.weight"})
+	f.Read = func(c *Config) error {
+		c.RMSEps = cmp.Or(c.RMSEps, 1.5625e-07)
+		c.HeadDim = cmp.Or(c.HeadDim, 128)
+		if c.Rope == nil || c.Rope.Partial == 0 {
+			c.Rotary = cmp.Or(c.Rotary, 0.5)
+		}
+		return readLlama(c)
+	}
+	return f
+}

@@ -1,0 +1,36 @@
+package lineage
+
+import (
+	"cmp"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// glm4MoE describes GLM 4.5 and its kin: experts scored by a sigmoid, with a bias that counts for the choice only, and
+// shared ones; the first layers have none. A part of each head is rotated, and the larger models norm queries and keys.
+func glm4MoE() Family {
+	f := llama()
+	f.Name, f.HuggingFace = "glm4moe", []string{"Glm4MoeForCausalLM"}
+	f.Rotation, f.PartialRotary, f.FFNNorm = HalvesApart, true, "post_attention_norm"
+	f.Experts = &Experts{Score: compute.Sigmoid, MinSum: leastSum, Counted: true}
+	block := replaced(llamaBlock(Same), "ffn_norm.weight", Tensor{Name: "post_attention_norm.weight", Source: "post_attention_layernorm.weight"})
+	f.Block = append(sharedExpert(mlpExperts(block), "mlp.shared_experts"),
+		Tensor{Name: "attn_q_norm.weight", Source: "self_attn.q_norm.weight", Optional: true},
+		Tensor{Name: "attn_k_norm.weight", Source: "self_attn.k_norm.weight", Optional: true},
+		Tensor{Name: "exp_probs_b.bias", Source: "mlp.gate.e_score_correction_bias"})
+	f.Read, f.Further = readGLM4MoE, true
+	return f
+}
+
+func readGLM4MoE(c *Config) error {
+	c.RMSEps = cmp.Or(c.RMSEps, 1e-5)
+	if c.Rope == nil || c.Rope.Partial == 0 {
+		c.Rotary = cmp.Or(c.Rotary, 0.5)
+	}
+	if err := c.routed(); err != nil {
+		return err
+	}
+	normalised := or(c.NormTopK, true)
+	c.Mixture.Normalised = &normalised
+	return readLlama(c)
+}

@@ -1,0 +1,63 @@
+package lineage
+
+import (
+	"cmp"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// mamba2 describes Mamba-2 and Mamba-Codestral: every layer is a selective state space and nothing else.
+func mamba2() Family {
+	return Family{
+		Name: "mamba2", HuggingFace: []string{"Mamba2ForCausalLM"},
+		Activation: compute.SiLU, MaxContext: 4096, StateSpace: true, AllLayers: Recurrent,
+		Root: []string{"backbone.", "model.backbone."}, Layer: "layers.%d.", Head: "lm_head model.lm_head",
+		Outer: []Tensor{
+			{Name: "token_embd.weight", Source: "embeddings.weight embedding.weight"},
+			{Name: "output_norm.weight", Source: "norm_f.weight"},
+		},
+		Block: append([]Tensor{{Name: "attn_norm.weight", Source: "norm.weight"}}, stateSpaceBlock("mixer.")...),
+		Read:  readMamba2,
+	}
+}
+
+// Mamba2 are the keys of that family's configuration which others do not have.
+type Mamba2 struct {
+	Heads   int   `json:"num_heads"`
+	State   int   `json:"state_size"`
+	Widened int   `json:"expand"`
+	Normed  *bool `json:"rms_norm"`
+}
+
+// usualPositions are those of a model that does not say for how many it was trained: a state has the same size behind
+// any number.
+const usualPositions = 1 << 20
+
+func readMamba2(c *Config) error {
+	m, n := &c.Mamba2, &c.NemotronH
+	c.epsilon("layer_norm_epsilon", cmp.Or(c.LayerNormEps, c.RMSEps), 1e-5)
+	c.nonlinearity("hidden_act", c.Act, "silu")
+	c.TiedHead, c.Context = or(c.Tied, false), cmp.Or(c.Context, usualPositions)
+	c.Layers, c.Hidden = cmp.Or(c.Layers, c.OldLayers, c.MPTLayers), cmp.Or(c.Hidden, c.ModelWidth)
+	switch {
+	case n.MambaBias:
+		return c.Errorf("use_bias", "biases of recurrent layers' products are not supported")
+	case !or(m.Normed, true):
+		return c.Errorf("rms_norm", "recurrent layers without a norm are not supported")
+	case n.limited():
+		return c.Errorf("time_step_limit", "limits of steps are not supported")
+	}
+	dim := cmp.Or(c.HeadDim, 64)
+	inner := cmp.Or(m.Widened, 2) * c.Hidden
+	heads := cmp.Or(m.Heads, inner/dim)
+	if heads*dim != inner {
+		return c.Errorf("num_heads", "%d heads of %d elements are not %d times as wide as the model", heads, dim, cmp.Or(m.Widened, 2))
+	}
+	c.StateSpace = StateSpace{Inner: inner, StateSize: cmp.Or(m.State, 128), StateHeads: heads, Groups: cmp.Or(n.Groups, 1), Taps: cmp.Or(n.Taps, 4)}
+	return nil
+}
+
+// limited reports whether steps are brought into a range.
+func (n *NemotronH) limited() bool {
+	return len(n.StepLimit) == 2 && (or(n.StepLimit[0], 0) > 0 || n.StepLimit[1] != nil)
+}

@@ -1,0 +1,101 @@
+package lineage
+
+import (
+	"cmp"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// ModernBERT's windows and bases, which GGUF files and folders need not say.
+const (
+	modernFullEvery = 3
+	modernWindow    = 128
+	modernFullBase  = 160000
+	modernBase      = 10000 // of layers with windows
+)
+
+// modernBERT describes ModernBERT: norms before the parts but before the first layer's attention, no biases, rotated
+// heads, gates, and in two of three layers a window around each token, whose rotation has a base of its own.
+func modernBERT() Family {
+	return Family{
+		Name: "modern-bert", HuggingFace: []string{"ModernBertModel", "ModernBertForMaskedLM", "ModernBertForSequenceClassification"},
+		Rotation: HalvesApart, LayerNorm: true, Later: true, Headless: true, Gated: true, FusedGate: true, Activation: compute.GELU, HeadsFillWidth: true,
+		Window: true, FullEvery: modernFullEvery, FullFirst: true, WindowBase: modernBase, MaxContext: 8192,
+		Root: []string{"model.", ""}, Layer: "layers.%d.",
+		Buffers: []string{"head.dense.weight", "head.norm.weight", "decoder.weight", "decoder.bias"},
+		Outer: []Tensor{
+			{Name: "token_embd.weight", Source: "embeddings.tok_embeddings.weight"},
+			{Name: "token_embd_norm.weight", Source: "embeddings.norm.weight"},
+			{Name: "output_norm.weight", Source: "final_norm.weight"},
+		},
+		Block: []Tensor{
+			{Name: "attn_norm.weight", Source: "attn_norm.weight", Optional: true},
+			{Name: "attn_qkv.weight", Source: "attn.Wqkv.weight"},
+			{Name: "attn_output.weight", Source: "attn.Wo.weight"},
+			{Name: "ffn_norm.weight", Source: "mlp_norm.weight"},
+			{Name: "ffn_up.weight", Source: "mlp.Wi.weight"},
+			{Name: "ffn_down.weight", Source: "mlp.Wo.weight"},
+		},
+		Classifier: []Tensor{
+			{Name: "cls.weight", Source: "head.dense.weight"},
+			{Name: "cls.bias", Source: "head.dense.bias", Optional: true},
+			{Name: "cls.norm.weight", Source: "head.norm.weight"},
+			{Name: "cls.output.weight", Source: "classifier.weight"},
+			{Name: "cls.output.bias", Source: "classifier.bias"},
+		},
+		Read: readModernBERT,
+	}
+}
+
+func readModernBERT(c *Config) error {
+	if c.AttentionBias || c.NormBias || c.MLPBias {
+		return c.Errorf("attention_bias", "attention_bias, norm_bias and mlp_bias must be false in ModernBERT")
+	}
+	c.epsilon("norm_eps", c.NormEps, 1e-5)
+	c.nonlinearity("hidden_activation", cmp.Or(c.GemmaAct, c.Act), "gelu")
+	c.Window = cmp.Or(c.LocalAttention, c.Window, modernWindow)
+	c.FullEvery = cmp.Or(c.GlobalEvery, modernFullEvery)
+	if c.FullEvery < 1 {
+		return c.Errorf("global_attn_every_n_layers", "%d is not a number of layers", c.FullEvery)
+	}
+	c.ropeByKind()
+	if c.Rope == nil || c.Rope.Theta == 0 {
+		c.RopeTheta = cmp.Or(c.GlobalTheta, c.RopeTheta, modernFullBase)
+	}
+	c.WindowTheta = cmp.Or(c.WindowTheta, c.LocalTheta, modernBase)
+	return nil
+}
+
+// euroBERT describes EuroBERT: llama with halves that are rotated, in which every token sees all others.
+func euroBERT() Family {
+	f := llama()
+	f.Name, f.HuggingFace = "eurobert", []string{"EuroBertModel", "EuroBertForMaskedLM"}
+	f.Rotation, f.Later, f.Headless, f.MaxContext = HalvesApart, true, true, 8192
+	f.Root, f.Block = []string{"model.", ""}, llamaBlock(Same)
+	f.Buffers = []string{"lm_head.weight"}
+	return f
+}
+
+// llamaEmbed describes embeddings made of Llama, as Llama-Embed-Nemotron: llama whose tokens see later positions, too.
+func llamaEmbed() Family {
+	f := euroBERT()
+	f.Name, f.HuggingFace, f.Rotation = "llama-embed", []string{"LlamaBidirectionalModel"}, Neighbours
+	f.Block = llamaBlock(Pairs)
+	return f
+}
+
+// gemmaEmbedding describes EmbeddingGemma: Gemma 3 in which tokens see later positions, too, and windows lie around
+// them.
+func gemmaEmbedding() Family {
+	f := gemma3()
+	f.Name, f.HuggingFace = "gemma-embedding", []string{"Gemma3TextModel"}
+	f.Later, f.Headless, f.AlwaysTied, f.MaxContext = true, true, true, 2048
+	f.Root = []string{"model.", ""}
+	f.Read = func(c *Config) error {
+		if !c.Bidirectional {
+			return c.Errorf("use_bidirectional_attention", "Gemma3TextModel is read as EmbeddingGemma, which has true there; convert a folder of Gemma3ForCausalLM")
+		}
+		return readGemma3Blocks(c)
+	}
+	return f
+}

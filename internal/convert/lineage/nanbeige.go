@@ -1,0 +1,20 @@
+package lineage
+
+import "cmp"
+
+// nanbeige describes Nanbeige 4.2: Llama, through whose layers tokens go several times.
+func nanbeige() Family {
+	f := llama()
+	f.Name, f.HuggingFace = "nanbeige", []string{"NanbeigeForCausalLM"}
+	f.Read = func(c *Config) error {
+		c.Loops = cmp.Or(c.Loops, 1)
+		return readLlama(c)
+	}
+	return f
+}
+
+// Looped are the keys of models through whose layers tokens go several times.
+type Looped struct {
+	Loops         int  `json:"num_loops"`
+	SkipsLoopNorm bool `json:"skip_loop_final_norm"` // the residual is not normed between the times
+}
