@@ -15,6 +15,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/editor"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
@@ -44,7 +45,7 @@ type talk struct {
 	format      *answer.Format        // nil: answers are read as they are
 	sampling    powerinfer.Sampling   // of the next answer but for its seed
 	constraint  powerinfer.Generation // whose grammar or schema holds for every answer
-	input       lineReader
+	input       editor.Reader
 	interactive bool             // a person sits there
 	styled      bool             // escape sequences may be written
 	interrupts  <-chan os.Signal // Ctrl-C; nil: it ends the program
@@ -80,14 +81,14 @@ func runChat(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error
 		t.interrupts = interrupts
 	}
 	if t.interactive && !plain {
-		editor, err := newLineEditor(ctx)
+		lines, err := editor.Open(ctx, "chat-history.jsonl", completeAction)
 		if err != nil {
 			return err
 		}
-		defer editor.close()
-		t.input = editor
+		defer lines.Close()
+		t.input = lines
 	} else {
-		t.input = newPlainLines(ctx, os.Stdin, t.interrupts, t.interactive)
+		t.input = editor.Plain(ctx, os.Stdin, t.interrupts, t.interactive)
 	}
 	t.greet()
 	if err := t.tellPictures(t.pictures); err != nil {
@@ -209,9 +210,9 @@ func (t *talk) converse(ctx context.Context) error {
 	}
 	again := false // Ctrl-C was pressed at the prompt
 	for {
-		message, err := readMessage(t.input, c.Bool("multiline-input"))
+		message, err := editor.ReadMessage(t.input, c.Bool("multiline-input"))
 		switch {
-		case errors.Is(err, errInterruptedInput):
+		case errors.Is(err, editor.ErrInterrupted):
 			if again {
 				t.note("Ctrl-D or /exit leaves")
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/editor"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/markdown"
@@ -102,6 +103,25 @@ func (t *talk) help() {
 		fmt.Fprintln(screen.Err, t.fitted(fmt.Sprintf("  %-17s %s", strings.TrimSpace("/"+a.name+" "+a.argument), a.help), actionIndent))
 	}
 	t.note(`A line that ends with \ goes on in the next one, as does text after """ until """.`)
+}
+
+// completeAction returns what a tab makes of a line that begins with a slash: names of commands, or of the files that a
+// command takes.
+func completeAction(line string) (c editor.Completion) {
+	command, ok := strings.CutPrefix(line, "/")
+	if !ok {
+		return c
+	}
+	name, argument, named := strings.Cut(command, " ")
+	for _, a := range chatActions() {
+		switch {
+		case !named:
+			c.Described = append(c.Described, "/"+a.name, a.help)
+		case a.name == name && a.argument == "FILE":
+			c.Typed, c.Words = filesBeginning(argument, name == "image")
+		}
+	}
+	return c
 }
 
 // again answers the last message again.
@@ -209,7 +229,7 @@ func (t *talk) recall() {
 	for _, m := range t.said.messages[max(0, n-recalled):] {
 		text := terminal.Clean(strings.TrimSpace(textOf(&m, "[picture] ")))
 		if m.Role == "user" {
-			fmt.Fprintln(screen.Out, promptFirst+strings.ReplaceAll(text, "\n", "\n"+promptMore))
+			fmt.Fprintln(screen.Out, editor.Prompt+strings.ReplaceAll(text, "\n", "\n"+editor.PromptMore))
 			continue
 		}
 		if t.styled && t.format != nil {

@@ -390,39 +390,6 @@ func (s *tube) ends(last ...string) func(rows []string) bool {
 	}
 }
 
-// TestRowsOf: rows as terminals break them, and as the library counts them.
-func TestRowsOf(t *testing.T) {
-	for _, k := range []struct {
-		text          string
-		columns       int
-		rows, counted int
-	}{
-		{"", 10, 1, 1},
-		{"12345678", 10, 2, 2},
-		{"123456789", 10, 2, 2},
-		{"a\nb", 10, 2, 2},
-		{"12345678\nb", 10, 2, 3},
-		{"長長長長", 11, 1, 1},
-		{"長長長長長", 11, 2, 2},
-		{strings.Repeat("長", 10), 11, 4, 3},   // it counts the last row as full
-		{strings.Repeat("長", 60), 11, 13, 12}, // 4, then 5 a row: 11 rows more and one letter
-	} {
-		if rows, counted := rowsOf("> ", k.text, k.columns); rows != k.rows || counted != k.counted {
-			t.Errorf("%q in %d columns: %d rows, counted %d; not %d, %d", k.text, k.columns, rows, counted, k.rows, k.counted)
-		}
-	}
-}
-
-// TestReflowed: a window that becomes narrower moves the cursor down, one that becomes wider up.
-func TestReflowed(t *testing.T) {
-	text := strings.Repeat("a", 100)
-	for _, k := range [][3]int{{80, 80, 0}, {80, 40, 1}, {40, 80, -1}, {200, 30, 3}} {
-		if got := reflowed("> ", text, k[0], k[1]); got != k[2] {
-			t.Errorf("from %d to %d columns: %d rows, not %d", k[0], k[1], got, k[2])
-		}
-	}
-}
-
 // TestThoughtOnScreen: a thought is broken into lines that fit and leaves one line, also where it is longer than the
 // screen; text before it stays. After a change of the size nothing is erased.
 func TestThoughtOnScreen(t *testing.T) {
