@@ -11,6 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/summary"
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
 	"github.com/powerinfer-go/powerinfer/internal/markdown"
@@ -122,23 +123,13 @@ func (t *talk) status(limited bool) {
 	if n := r.Tokens - 1; r.Disk.Uses() > 0 && n > 0 {
 		parts = append(parts, fmt.Sprintf("%.1f MB a token from disk", float64(r.Disk.Bytes)/1e6/float64(n)))
 	}
-	if active, ok := activeShare(r.Neurons); ok {
+	if active, ok := summary.ActiveShare(r.Neurons); ok {
 		parts = append(parts, fmt.Sprintf("%.0f %% of neurons active", 100*active))
 	}
 	if r.Stopped == powerinfer.StoppedMax && !limited || r.Stopped == powerinfer.StoppedByCtx {
 		parts = append(parts, string(r.Stopped))
 	}
 	t.note("[%s]", strings.Join(parts, " | "))
-}
-
-// activeShare returns the share of neurons that were active, and whether any were counted.
-func activeShare(use []powerinfer.LayerNeurons) (float64, bool) {
-	var active, all int64
-	for _, u := range use {
-		active += u.Active
-		all += u.Tokens * int64(u.Neurons)
-	}
-	return float64(active) / float64(max(all, 1)), all > 0
 }
 
 // shownAnswer is an answer on its way to the user.

@@ -18,6 +18,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/editor"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/summary"
 	"github.com/powerinfer-go/powerinfer/internal/markdown"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/terminal"
@@ -66,10 +67,10 @@ func chatActions() []chatAction {
 			if t.answers == 0 {
 				return errors.New("there is no answer yet")
 			}
-			if _, counted := activeShare(t.last.Neurons); !counted {
+			if _, counted := summary.ActiveShare(t.last.Neurons); !counted {
 				return errors.New("every neuron was computed: no share was counted")
 			}
-			neurons(t.last.Neurons)
+			summary.Neurons(t.last.Neurons)
 			return nil
 		}},
 		{"thoughts", "", "show the thoughts before the last answer", func(_ context.Context, t *talk, _ string) error { return t.thoughts() }},
@@ -342,7 +343,7 @@ func (t *talk) stats() error {
 	if t.answers == 0 {
 		return errors.New("there is no answer yet")
 	}
-	for line := range strings.Lines(closing(t.last, t.load)) {
+	for line := range strings.Lines(summary.Closing(t.last, t.load)) {
 		fmt.Fprintln(screen.Err, t.fitted(strings.TrimSuffix(line, "\n"), ""))
 	}
 	used := t.last.Cached + t.last.Prompt + t.last.Tokens
