@@ -15,6 +15,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/attachment"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/editor"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
@@ -46,12 +47,12 @@ type talk struct {
 	sampling    powerinfer.Sampling   // of the next answer but for its seed
 	constraint  powerinfer.Generation // whose grammar or schema holds for every answer
 	input       editor.Reader
-	interactive bool             // a person sits there
-	styled      bool             // escape sequences may be written
-	interrupts  <-chan os.Signal // Ctrl-C; nil: it ends the program
-	keep        int              // tokens of a prompt that a shift of the context leaves
-	attached    string           // by /read, to the next message
-	pictures    []attached       // by /image, likewise
+	interactive bool                 // a person sits there
+	styled      bool                 // escape sequences may be written
+	interrupts  <-chan os.Signal     // Ctrl-C; nil: it ends the program
+	keep        int                  // tokens of a prompt that a shift of the context leaves
+	attached    string               // by /read, to the next message
+	pictures    []attachment.Picture // by /image, likewise
 
 	load            time.Duration // of the model
 	answers, tokens int           // so far
@@ -246,7 +247,7 @@ func (t *talk) converse(ctx context.Context) error {
 func (t *talk) handle(ctx context.Context, message string) error {
 	var err error
 	switch {
-	case strings.HasPrefix(message, "/") && !strings.Contains(message, "\n") && !(t.interactive && beginsWithPicture(message)):
+	case strings.HasPrefix(message, "/") && !strings.Contains(message, "\n") && !(t.interactive && attachment.BeginsMessage(message)):
 		err = t.obey(ctx, message)
 	case strings.TrimSpace(message) == "":
 	default:
@@ -268,7 +269,7 @@ func (t *talk) take(ctx context.Context, message string) error {
 	pictures := slices.Concat(t.pictures, found)
 	before := ""
 	if len(found) > 0 {
-		before = strings.Repeat(mediaMark, len(t.pictures))
+		before = strings.Repeat(attachment.Mark, len(t.pictures))
 	}
 	if t.attached != "" {
 		message = t.attached + "\n\n" + message
@@ -276,7 +277,7 @@ func (t *talk) take(ctx context.Context, message string) error {
 	if len(pictures) == 0 {
 		t.said.ask(message)
 	} else {
-		parts, err := partsOf(before+message, pictures)
+		parts, err := attachment.Parts(before+message, pictures)
 		if err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func (t *talk) answer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	show := t.newAnswer(prompt.Text)
+	show := newReply(t.format, t.styled, prompt.Text)
 	kept := places.Tokens() == 0 // pictures' keys and values are not saved
 	if t.evaluated = nil; kept {
 		t.evaluated = tokens
@@ -146,13 +146,14 @@ type shownAnswer struct {
 	lineOpen bool // what was shown last is no newline
 }
 
-func (t *talk) newAnswer(prompt string) *shownAnswer {
-	a := &shownAnswer{out: bufio.NewWriter(screen.Out.Styled()), styled: t.styled, onScreen: screen.Out.IsTerminal()}
-	if t.format != nil {
-		a.parser = t.format.NewParser(answer.Options{Prompt: prompt})
+// newReply shows what answers prompt. format reads it, unless it is nil; styled has it written with escape sequences.
+func newReply(format *answer.Format, styled bool, prompt string) *shownAnswer {
+	a := &shownAnswer{out: bufio.NewWriter(screen.Out.Styled()), styled: styled, onScreen: screen.Out.IsTerminal()}
+	if format != nil {
+		a.parser = format.NewParser(answer.Options{Prompt: prompt})
 	}
-	if t.styled {
-		a.styler = &markdown.Styler{Plain: t.format == nil}
+	if styled {
+		a.styler = &markdown.Styler{Plain: format == nil}
 	}
 	return a
 }
@@ -212,7 +213,7 @@ func (a *shownAnswer) thought(begins bool) {
 	a.thinking = begins
 	switch {
 	case a.styled && begins:
-		a.folding = newThought(a.out)
+		a.folding = beginThought(a.out, screen.Out.Size)
 	case a.styled:
 		a.folding.fold()
 		a.folding, a.lineOpen = nil, false

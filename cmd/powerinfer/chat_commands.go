@@ -15,7 +15,9 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/attachment"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/editor"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/peers"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/summary"
@@ -45,7 +47,7 @@ func chatActions() []chatAction {
 			return nil
 		}},
 		{"regen", "", "answer the last message again", func(ctx context.Context, t *talk, _ string) error { return t.again(ctx) }},
-		{"read", "FILE", "put a file's text before the next message", func(_ context.Context, t *talk, file string) error { return t.attach(fileIn(file)) }},
+		{"read", "FILE", "put a file's text before the next message", func(_ context.Context, t *talk, file string) error { return t.attach(attachment.File(file)) }},
 		{"image", "FILE", "show the model a picture with the next message", func(_ context.Context, t *talk, files string) error { return t.attachPictures(files) }},
 		{"system", "TEXT", "set the system text; without TEXT remove it", func(_ context.Context, t *talk, text string) error {
 			t.said.system = text
@@ -57,8 +59,8 @@ func chatActions() []chatAction {
 			return nil
 		}},
 		{"set", "NAME VALUE", "set a sampling option such as temp; without NAME show all", func(_ context.Context, t *talk, argument string) error { return t.set(argument) }},
-		{"save", "FILE", "write the conversation to a file, as JSON, and its KV cache to FILE.kv", func(ctx context.Context, t *talk, file string) error { return t.save(ctx, fileIn(file)) }},
-		{"load", "FILE", "go on with a conversation that /save wrote", func(ctx context.Context, t *talk, file string) error { return t.restore(ctx, fileIn(file)) }},
+		{"save", "FILE", "write the conversation to a file, as JSON, and its KV cache to FILE.kv", func(ctx context.Context, t *talk, file string) error { return t.save(ctx, attachment.File(file)) }},
+		{"load", "FILE", "go on with a conversation that /save wrote", func(ctx context.Context, t *talk, file string) error { return t.restore(ctx, attachment.File(file)) }},
 		{"model", "NAME", "go on with another model; without NAME say which one answers", func(ctx context.Context, t *talk, name string) error {
 			return t.changeModel(ctx, name)
 		}},
@@ -81,7 +83,7 @@ func chatActions() []chatAction {
 // obey runs the command in a line that begins with a slash.
 func (t *talk) obey(ctx context.Context, line string) error {
 	name, argument, _ := strings.Cut(strings.TrimPrefix(line, "/"), " ")
-	name, argument = peerAction(name, strings.TrimSpace(argument))
+	name, argument = peers.Action(name, strings.TrimSpace(argument))
 	var names []string
 	for _, a := range chatActions() {
 		if a.name == name {
@@ -89,11 +91,11 @@ func (t *talk) obey(ctx context.Context, line string) error {
 		}
 		names = append(names, a.name)
 	}
-	suggestion := nearest(name, names)
+	suggestion := peers.Nearest(name, names)
 	if suggestion != "" {
 		suggestion = "/" + suggestion
 	}
-	return fmt.Errorf("unknown command %q%s; /help lists them, and a space before the slash makes it text", "/"+name, didYouMean(suggestion))
+	return fmt.Errorf("unknown command %q%s; /help lists them, and a space before the slash makes it text", "/"+name, peers.DidYouMean(suggestion))
 }
 
 // actionIndent stands before the further lines of a command's help.
@@ -119,7 +121,7 @@ func completeAction(line string) (c editor.Completion) {
 		case !named:
 			c.Described = append(c.Described, "/"+a.name, a.help)
 		case a.name == name && a.argument == "FILE":
-			c.Typed, c.Words = filesBeginning(argument, name == "image")
+			c.Typed, c.Words = attachment.Complete(argument, name == "image")
 		}
 	}
 	return c
@@ -309,7 +311,7 @@ func (t *talk) set(argument string) error {
 		names = append(names, f.Names()...)
 	}
 	if !slices.Contains(names, name) {
-		return fmt.Errorf("there is no sampling option %q%s; /set lists them", name, didYouMean(nearest(name, names)))
+		return fmt.Errorf("there is no sampling option %q%s; /set lists them", name, peers.DidYouMean(peers.Nearest(name, names)))
 	}
 	of := slices.IndexFunc(options, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 	before := fmt.Sprint(t.value(options[of].Names()[0]))

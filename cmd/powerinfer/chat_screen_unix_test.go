@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"flag"
 	"fmt"
@@ -387,44 +386,5 @@ func TestChatScreen(t *testing.T) {
 func (s *tube) ends(last ...string) func(rows []string) bool {
 	return func(rows []string) bool {
 		return len(rows) >= len(last) && strings.Join(rows[len(rows)-len(last):], "\n") == strings.Join(last, "\n")
-	}
-}
-
-// TestThoughtOnScreen: a thought is broken into lines that fit and leaves one line, also where it is longer than the
-// screen; text before it stays. After a change of the size nothing is erased.
-func TestThoughtOnScreen(t *testing.T) {
-	const text = "日本語の文章です and some words in English, 👍🏽👩‍👩‍👧 with pictures.\nA second line.\n"
-	for _, k := range []struct {
-		times  int
-		resize bool
-		want   int // rows
-	}{{1, false, 2}, {30, false, 2}, {1, true, 6}} {
-		size := vt.Coord{X: 40, Y: 10}
-		s := &tube{t: t, size: size, term: vt.NewMockTerm(vt.MockOptSize(size))}
-		if err := s.term.Start(); err != nil {
-			t.Fatal(err)
-		}
-		width := int(size.X)
-		show := func(text string) { _, _ = io.WriteString(s.term, strings.ReplaceAll(text, "\n", "\r\n")) }
-		show("before\n")
-		var out strings.Builder
-		a := beginThought(bufio.NewWriter(&out), func() (int, int) { return width, int(size.Y) })
-		state, rest := -1, strings.Repeat(text, k.times)
-		for rest != "" {
-			var piece string
-			piece, rest, _, state = uniseg.FirstGraphemeClusterInString(rest, state)
-			a.write(piece)
-		}
-		if k.resize {
-			width = 30
-		}
-		a.fold()
-		a.out.Flush()
-		show(out.String())
-		rows := s.until("the thought's line", func(rows []string) bool { return strings.HasPrefix(rows[len(rows)-1], "▸ thought for") })
-		if len(rows) != k.want || rows[0] != "before" {
-			t.Errorf("%d times, resized %v: %d rows, not %d:\n%s", k.times, k.resize, len(rows), k.want, strings.Join(rows, "\n"))
-		}
-		_ = s.term.Stop()
 	}
 }

@@ -25,10 +25,6 @@ type shownThought struct {
 	column        int
 }
 
-func newThought(out *bufio.Writer) *shownThought {
-	return beginThought(out, screen.Out.Size)
-}
-
 func beginThought(out *bufio.Writer, size func() (int, int)) *shownThought {
 	s := &shownThought{out: out, size: size, begin: time.Now()}
 	s.width, s.height = size()

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/attachment"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
@@ -96,13 +97,13 @@ func (c *conversation) clear() { c.messages, c.files, c.left = nil, nil, 0 }
 func (c *conversation) ask(text string) { c.add(chat.Message{Role: "user", Content: text}) }
 
 // show adds a user's message with pictures.
-func (c *conversation) show(parts []chat.Part, pictures []attached) {
+func (c *conversation) show(parts []chat.Part, pictures []attachment.Picture) {
 	c.add(chat.Message{Role: "user", Parts: parts})
 	if c.files == nil {
 		c.files = map[*powerinfer.Picture][]byte{}
 	}
 	for _, p := range pictures {
-		c.files[p.Picture] = p.file
+		c.files[p.Picture] = p.File
 	}
 }
 
@@ -147,7 +148,7 @@ func (c *conversation) saved(m *chat.Message) savedMessage {
 	var parts []savedPart
 	for _, p := range m.Parts {
 		if p.Picture != nil {
-			parts = append(parts, savedPart{Type: "image_url", Image: &savedPicture{dataURI(c.files[p.Picture])}})
+			parts = append(parts, savedPart{Type: "image_url", Image: &savedPicture{attachment.DataURI(c.files[p.Picture])}})
 		} else {
 			parts = append(parts, savedPart{Type: "text", Text: p.Text})
 		}
@@ -172,13 +173,13 @@ func (c *conversation) addSaved(s *savedMessage) error {
 		return fmt.Errorf("its content is neither a text nor parts: %w", err)
 	}
 	var parts []chat.Part
-	var pictures []attached
+	var pictures []attachment.Picture
 	for _, p := range saved {
 		if p.Image == nil {
 			parts = append(parts, chat.Part{Type: "text", Text: p.Text})
 			continue
 		}
-		file, err := fileOf(p.Image.URL)
+		file, err := attachment.FileOf(p.Image.URL)
 		if err != nil {
 			return err
 		}
@@ -187,7 +188,7 @@ func (c *conversation) addSaved(s *savedMessage) error {
 			return err
 		}
 		parts = append(parts, chat.Part{Type: "image", Picture: picture})
-		pictures = append(pictures, attached{file: file, Picture: picture})
+		pictures = append(pictures, attachment.Picture{File: file, Picture: picture})
 	}
 	c.show(parts, pictures)
 	return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/diagnosis"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/planreport"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
@@ -159,7 +160,7 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 			return b, close, fmt.Errorf("--spec-type %s: a model that is described has no layer for multi-token prediction; name a file with -m", flags.DraftMTP)
 		}
 		if ctxSize == 0 {
-			ctxSize = doctorContext
+			ctxSize = diagnosis.Context
 		}
 		b, err = modelcost.Described(text, modelcost.Options{Context: ctxSize, UBatch: step, Drafts: o.DraftRows(), CacheTypes: types})
 		return b, close, err
