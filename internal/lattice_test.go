@@ -123,10 +123,18 @@ var floors = []struct{ pkg, imports string }{
 	{"evaluate", ". internal/bench internal/engine internal/eval internal/eval/sandbox internal/eval/task internal/session internal/setting"},
 	{"cmd/powerinfer/internal/screen", "internal/setting internal/terminal"},
 	{"cmd/powerinfer/flags", ". cmd/powerinfer/internal/screen internal/compute internal/engine internal/model internal/modelcost internal/planner internal/sample internal/session"},
-	{"cmd/powerinfer/internal/help", "cmd/powerinfer/flags cmd/powerinfer/internal/screen"},
 	{"cmd/powerinfer/internal/quantity", ""},
+	{"cmd/powerinfer/internal/attachment", ". cmd/powerinfer/internal/quantity internal/chat internal/wholefile"},
+	{"cmd/powerinfer/internal/conversation", ". cmd/powerinfer/internal/attachment internal/atomicfile internal/chat internal/wholefile"},
+	{"cmd/powerinfer/internal/diagnosis", "cmd/powerinfer/internal/quantity cmd/powerinfer/internal/screen internal/compute/vulkan internal/hw internal/measure internal/modelcost internal/placement internal/planner"},
+	{"cmd/powerinfer/internal/editor", "cmd/powerinfer/internal/quantity cmd/powerinfer/internal/screen internal/terminal"},
+	{"cmd/powerinfer/internal/help", "cmd/powerinfer/flags cmd/powerinfer/internal/screen"},
+	{"cmd/powerinfer/internal/peers", ""},
+	{"cmd/powerinfer/internal/planreport", "cmd/powerinfer/internal/quantity cmd/powerinfer/internal/screen internal/model internal/modelcost internal/placement internal/planner"},
 	{"cmd/powerinfer/internal/progress", "cmd/powerinfer/internal/quantity cmd/powerinfer/internal/screen internal/terminal"},
-	{"cmd/powerinfer", ". cmd/powerinfer/flags cmd/powerinfer/internal/help cmd/powerinfer/internal/progress cmd/powerinfer/internal/quantity cmd/powerinfer/internal/screen demo evaluate internal/atomicfile internal/bench internal/chat internal/chat/answer internal/compute/vulkan internal/convert internal/engine internal/fault internal/gguf internal/hub internal/hw internal/imatrix/collect internal/markdown internal/measure internal/model internal/modelcost internal/neuronreport internal/placement internal/planner internal/prepare internal/prepared internal/sample internal/server internal/server/anthropic internal/server/library internal/server/llamacpp internal/server/metrics internal/server/neurons internal/server/ollama internal/server/openai internal/server/openapi internal/server/page internal/server/responses internal/session internal/setting internal/sweep internal/terminal internal/wholefile"},
+	{"cmd/powerinfer/internal/reply", "cmd/powerinfer/internal/screen internal/chat/answer internal/markdown internal/terminal"},
+	{"cmd/powerinfer/internal/summary", ". cmd/powerinfer/internal/progress cmd/powerinfer/internal/quantity cmd/powerinfer/internal/screen internal/engine"},
+	{"cmd/powerinfer", ". cmd/powerinfer/flags cmd/powerinfer/internal/attachment cmd/powerinfer/internal/conversation cmd/powerinfer/internal/diagnosis cmd/powerinfer/internal/editor cmd/powerinfer/internal/help cmd/powerinfer/internal/peers cmd/powerinfer/internal/planreport cmd/powerinfer/internal/progress cmd/powerinfer/internal/quantity cmd/powerinfer/internal/reply cmd/powerinfer/internal/screen cmd/powerinfer/internal/summary demo evaluate internal/atomicfile internal/bench internal/chat internal/chat/answer internal/compute/vulkan internal/convert internal/engine internal/fault internal/gguf internal/hub internal/hw internal/imatrix/collect internal/markdown internal/measure internal/model internal/modelcost internal/neuronreport internal/placement internal/planner internal/prepare internal/prepared internal/sample internal/server internal/server/anthropic internal/server/library internal/server/llamacpp internal/server/metrics internal/server/neurons internal/server/ollama internal/server/openai internal/server/openapi internal/server/page internal/server/responses internal/session internal/setting internal/sweep internal/terminal internal/wholefile"},
 }
 
 func TestImportsPointDownward(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/summary"
 	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
@@ -114,7 +115,7 @@ func runBatch(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (err
 	usual.Sampling = &chosen
 	b := &batch{model: m, usual: usual, answers: answers}
 	err = b.run(ctx, prompts, min(parallel, len(prompts)))
-	fmt.Fprintf(screen.Err, "generated %s in %s%s\n", quantity.Of(b.all.Tokens, "token"), quantity.Of(b.texts, "answer"), guesses(&b.all))
+	fmt.Fprintf(screen.Err, "generated %s in %s%s\n", quantity.Of(b.all.Tokens, "token"), quantity.Of(b.texts, "answer"), summary.Drafts(&b.all))
 	return err
 }
 

@@ -15,6 +15,9 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/attachment"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/conversation"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/editor"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
@@ -40,17 +43,17 @@ type talk struct {
 	command     *cli.Command // whose flags /set changes
 	model       *powerinfer.Model
 	trace       *powerinfer.Trace // nil: nothing is traced
-	said        conversation
+	said        conversation.Conversation
 	format      *answer.Format        // nil: answers are read as they are
 	sampling    powerinfer.Sampling   // of the next answer but for its seed
 	constraint  powerinfer.Generation // whose grammar or schema holds for every answer
-	input       lineReader
-	interactive bool             // a person sits there
-	styled      bool             // escape sequences may be written
-	interrupts  <-chan os.Signal // Ctrl-C; nil: it ends the program
-	keep        int              // tokens of a prompt that a shift of the context leaves
-	attached    string           // by /read, to the next message
-	pictures    []attached       // by /image, likewise
+	input       editor.Reader
+	interactive bool                 // a person sits there
+	styled      bool                 // escape sequences may be written
+	interrupts  <-chan os.Signal     // Ctrl-C; nil: it ends the program
+	keep        int                  // tokens of a prompt that a shift of the context leaves
+	attached    string               // by /read, to the next message
+	pictures    []attachment.Picture // by /image, likewise
 
 	load            time.Duration // of the model
 	answers, tokens int           // so far
@@ -80,14 +83,14 @@ func runChat(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error
 		t.interrupts = interrupts
 	}
 	if t.interactive && !plain {
-		editor, err := newLineEditor(ctx)
+		lines, err := editor.Open(ctx, "chat-history.jsonl", completeAction)
 		if err != nil {
 			return err
 		}
-		defer editor.close()
-		t.input = editor
+		defer lines.Close()
+		t.input = lines
 	} else {
-		t.input = newPlainLines(ctx, os.Stdin, t.interrupts, t.interactive)
+		t.input = editor.Plain(ctx, os.Stdin, t.interrupts, t.interactive)
 	}
 	t.greet()
 	if err := t.tellPictures(t.pictures); err != nil {
@@ -119,10 +122,10 @@ func openTalk(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (*ta
 	}
 	t := &talk{command: c, trace: trace}
 	var err error
-	if t.said.system, err = readSystem(c); err != nil {
+	if t.said.System, err = readSystem(c); err != nil {
 		return nil, err
 	}
-	if t.said.kwargs, err = flags.ReadKwargs(c); err != nil {
+	if t.said.Kwargs, err = flags.ReadKwargs(c); err != nil {
 		return nil, err
 	}
 	if err := readGrammar(c, &t.constraint); err != nil {
@@ -152,8 +155,8 @@ func (t *talk) openModel(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, m.Close())
 	}
-	t.model, t.load, t.sampling, t.said.template, t.format = m, time.Since(begin), chosen, template, nil
-	t.evaluated, t.said.left = nil, 0 // its cache is empty, and its context may have room for all messages
+	t.model, t.load, t.sampling, t.said.Template, t.format = m, time.Since(begin), chosen, template, nil
+	t.evaluated, t.said.Left = nil, 0 // its cache is empty, and its context may have room for all messages
 	if template != nil {
 		can := template.Can(false)
 		t.format = answer.FormatOf(template.Source(), can.Tools, can.ToolCalls)
@@ -170,7 +173,7 @@ func (t *talk) greet() {
 	switch {
 	case flags.IsDemo(t.command):
 		t.note("%s", demoNote)
-	case t.said.template == nil:
+	case t.said.Template == nil:
 		t.note("this model has no chat template: it continues your text; --chat-template NAME gives it one if it was trained on it")
 	}
 }
@@ -209,9 +212,9 @@ func (t *talk) converse(ctx context.Context) error {
 	}
 	again := false // Ctrl-C was pressed at the prompt
 	for {
-		message, err := readMessage(t.input, c.Bool("multiline-input"))
+		message, err := editor.ReadMessage(t.input, c.Bool("multiline-input"))
 		switch {
-		case errors.Is(err, errInterruptedInput):
+		case errors.Is(err, editor.ErrInterrupted):
 			if again {
 				t.note("Ctrl-D or /exit leaves")
 			}
@@ -245,7 +248,7 @@ func (t *talk) converse(ctx context.Context) error {
 func (t *talk) handle(ctx context.Context, message string) error {
 	var err error
 	switch {
-	case strings.HasPrefix(message, "/") && !strings.Contains(message, "\n") && !(t.interactive && beginsWithPicture(message)):
+	case strings.HasPrefix(message, "/") && !strings.Contains(message, "\n") && !(t.interactive && attachment.BeginsMessage(message)):
 		err = t.obey(ctx, message)
 	case strings.TrimSpace(message) == "":
 	default:
@@ -267,22 +270,22 @@ func (t *talk) take(ctx context.Context, message string) error {
 	pictures := slices.Concat(t.pictures, found)
 	before := ""
 	if len(found) > 0 {
-		before = strings.Repeat(mediaMark, len(t.pictures))
+		before = strings.Repeat(attachment.Mark, len(t.pictures))
 	}
 	if t.attached != "" {
 		message = t.attached + "\n\n" + message
 	}
 	if len(pictures) == 0 {
-		t.said.ask(message)
+		t.said.Ask(message)
 	} else {
-		parts, err := partsOf(before+message, pictures)
+		parts, err := attachment.Parts(before+message, pictures)
 		if err != nil {
 			return err
 		}
-		t.said.show(parts, pictures)
+		t.said.Show(parts, pictures)
 	}
 	if err := t.answer(ctx); err != nil {
-		t.said.withdraw()
+		t.said.Withdraw()
 		return err
 	}
 	t.attached, t.pictures = "", nil

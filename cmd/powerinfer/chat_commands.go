@@ -15,8 +15,13 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/attachment"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/conversation"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/editor"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/peers"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/summary"
 	"github.com/powerinfer-go/powerinfer/internal/markdown"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/terminal"
@@ -37,16 +42,16 @@ func chatActions() []chatAction {
 	return []chatAction{
 		{"help", "", "list the commands", func(_ context.Context, t *talk, _ string) error { t.help(); return nil }},
 		{"clear", "", "begin a new conversation", func(_ context.Context, t *talk, _ string) error {
-			t.said.clear()
+			t.said.Clear()
 			t.attached, t.pictures, t.evaluated = "", nil, nil
 			t.note("a new conversation")
 			return nil
 		}},
 		{"regen", "", "answer the last message again", func(ctx context.Context, t *talk, _ string) error { return t.again(ctx) }},
-		{"read", "FILE", "put a file's text before the next message", func(_ context.Context, t *talk, file string) error { return t.attach(fileIn(file)) }},
+		{"read", "FILE", "put a file's text before the next message", func(_ context.Context, t *talk, file string) error { return t.attach(attachment.File(file)) }},
 		{"image", "FILE", "show the model a picture with the next message", func(_ context.Context, t *talk, files string) error { return t.attachPictures(files) }},
 		{"system", "TEXT", "set the system text; without TEXT remove it", func(_ context.Context, t *talk, text string) error {
-			t.said.system = text
+			t.said.System = text
 			if text == "" {
 				t.note("from the next answer on there is no system text")
 			} else {
@@ -55,8 +60,8 @@ func chatActions() []chatAction {
 			return nil
 		}},
 		{"set", "NAME VALUE", "set a sampling option such as temp; without NAME show all", func(_ context.Context, t *talk, argument string) error { return t.set(argument) }},
-		{"save", "FILE", "write the conversation to a file, as JSON, and its KV cache to FILE.kv", func(ctx context.Context, t *talk, file string) error { return t.save(ctx, fileIn(file)) }},
-		{"load", "FILE", "go on with a conversation that /save wrote", func(ctx context.Context, t *talk, file string) error { return t.restore(ctx, fileIn(file)) }},
+		{"save", "FILE", "write the conversation to a file, as JSON, and its KV cache to FILE.kv", func(ctx context.Context, t *talk, file string) error { return t.save(ctx, attachment.File(file)) }},
+		{"load", "FILE", "go on with a conversation that /save wrote", func(ctx context.Context, t *talk, file string) error { return t.restore(ctx, attachment.File(file)) }},
 		{"model", "NAME", "go on with another model; without NAME say which one answers", func(ctx context.Context, t *talk, name string) error {
 			return t.changeModel(ctx, name)
 		}},
@@ -65,10 +70,10 @@ func chatActions() []chatAction {
 			if t.answers == 0 {
 				return errors.New("there is no answer yet")
 			}
-			if _, counted := activeShare(t.last.Neurons); !counted {
+			if _, counted := summary.ActiveShare(t.last.Neurons); !counted {
 				return errors.New("every neuron was computed: no share was counted")
 			}
-			neurons(t.last.Neurons)
+			summary.Neurons(t.last.Neurons)
 			return nil
 		}},
 		{"thoughts", "", "show the thoughts before the last answer", func(_ context.Context, t *talk, _ string) error { return t.thoughts() }},
@@ -79,7 +84,7 @@ func chatActions() []chatAction {
 // obey runs the command in a line that begins with a slash.
 func (t *talk) obey(ctx context.Context, line string) error {
 	name, argument, _ := strings.Cut(strings.TrimPrefix(line, "/"), " ")
-	name, argument = peerAction(name, strings.TrimSpace(argument))
+	name, argument = peers.Action(name, strings.TrimSpace(argument))
 	var names []string
 	for _, a := range chatActions() {
 		if a.name == name {
@@ -87,11 +92,11 @@ func (t *talk) obey(ctx context.Context, line string) error {
 		}
 		names = append(names, a.name)
 	}
-	suggestion := nearest(name, names)
+	suggestion := peers.Nearest(name, names)
 	if suggestion != "" {
 		suggestion = "/" + suggestion
 	}
-	return fmt.Errorf("unknown command %q%s; /help lists them, and a space before the slash makes it text", "/"+name, didYouMean(suggestion))
+	return fmt.Errorf("unknown command %q%s; /help lists them, and a space before the slash makes it text", "/"+name, peers.DidYouMean(suggestion))
 }
 
 // actionIndent stands before the further lines of a command's help.
@@ -104,17 +109,36 @@ func (t *talk) help() {
 	t.note(`A line that ends with \ goes on in the next one, as does text after """ until """.`)
 }
 
+// completeAction returns what a tab makes of a line that begins with a slash: names of commands, or of the files that a
+// command takes.
+func completeAction(line string) (c editor.Completion) {
+	command, ok := strings.CutPrefix(line, "/")
+	if !ok {
+		return c
+	}
+	name, argument, named := strings.Cut(command, " ")
+	for _, a := range chatActions() {
+		switch {
+		case !named:
+			c.Described = append(c.Described, "/"+a.name, a.help)
+		case a.name == name && a.argument == "FILE":
+			c.Typed, c.Words = attachment.Complete(argument, name == "image")
+		}
+	}
+	return c
+}
+
 // again answers the last message again.
 func (t *talk) again(ctx context.Context) error {
-	before := t.said.messages
-	question, ok := t.said.withdraw()
+	before := t.said.Messages
+	question, ok := t.said.Withdraw()
 	if !ok {
 		return errors.New("there is no message yet")
 	}
-	t.said.messages = slices.Clone(t.said.messages)
-	t.said.add(question)
+	t.said.Messages = slices.Clone(t.said.Messages)
+	t.said.Add(question)
 	if err := t.answer(ctx); err != nil {
-		t.said.messages = before
+		t.said.Messages = before
 		return err
 	}
 	return nil
@@ -149,10 +173,10 @@ func (t *talk) save(ctx context.Context, file string) error {
 	if file == "" {
 		return errors.New("/save needs the name of a file")
 	}
-	if err := t.said.save(file); err != nil {
+	if err := t.said.Save(file); err != nil {
 		return err
 	}
-	messages, most := quantity.Of(len(t.said.messages), "message"), t.command.Int64("save-cache")
+	messages, most := quantity.Of(len(t.said.Messages), "message"), t.command.Int64("save-cache")
 	if most == 0 || len(t.evaluated) == 0 {
 		t.note("%s are in %s", messages, file)
 		return nil
@@ -176,7 +200,7 @@ func (t *talk) restore(ctx context.Context, file string) error {
 	if file == "" {
 		return errors.New("/load needs the name of a file")
 	}
-	if err := t.said.load(file); err != nil {
+	if err := t.said.Load(file); err != nil {
 		return err
 	}
 	t.recall()
@@ -197,7 +221,7 @@ const recalled = 2
 
 // recall says what the conversation is, and shows its last question and answer.
 func (t *talk) recall() {
-	n := len(t.said.messages)
+	n := len(t.said.Messages)
 	earlier := ""
 	if n > recalled {
 		earlier = fmt.Sprintf("; the last %d are", recalled)
@@ -206,10 +230,10 @@ func (t *talk) recall() {
 	if !t.interactive {
 		return
 	}
-	for _, m := range t.said.messages[max(0, n-recalled):] {
-		text := terminal.Clean(strings.TrimSpace(textOf(&m, "[picture] ")))
+	for _, m := range t.said.Messages[max(0, n-recalled):] {
+		text := terminal.Clean(strings.TrimSpace(conversation.TextOf(&m, "[picture] ")))
 		if m.Role == "user" {
-			fmt.Fprintln(screen.Out, promptFirst+strings.ReplaceAll(text, "\n", "\n"+promptMore))
+			fmt.Fprintln(screen.Out, editor.Prompt+strings.ReplaceAll(text, "\n", "\n"+editor.PromptMore))
 			continue
 		}
 		if t.styled && t.format != nil {
@@ -288,7 +312,7 @@ func (t *talk) set(argument string) error {
 		names = append(names, f.Names()...)
 	}
 	if !slices.Contains(names, name) {
-		return fmt.Errorf("there is no sampling option %q%s; /set lists them", name, didYouMean(nearest(name, names)))
+		return fmt.Errorf("there is no sampling option %q%s; /set lists them", name, peers.DidYouMean(peers.Nearest(name, names)))
 	}
 	of := slices.IndexFunc(options, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 	before := fmt.Sprint(t.value(options[of].Names()[0]))
@@ -322,11 +346,32 @@ func (t *talk) stats() error {
 	if t.answers == 0 {
 		return errors.New("there is no answer yet")
 	}
-	for line := range strings.Lines(closing(t.last, t.load)) {
+	for line := range strings.Lines(summary.Closing(t.last, t.load)) {
 		fmt.Fprintln(screen.Err, t.fitted(strings.TrimSuffix(line, "\n"), ""))
 	}
 	used := t.last.Cached + t.last.Prompt + t.last.Tokens
 	fmt.Fprintln(screen.Err, t.fitted(fmt.Sprintf("%d of %d tokens of context used; %s, %s generated; %s",
 		used, t.model.Info().Context, quantity.Of(t.answers, "answer"), quantity.Of(t.tokens, "token"), t.model.Device()), ""))
 	return nil
+}
+
+// thoughts shows those of the last answer.
+func (t *talk) thoughts() error {
+	for i := len(t.said.Messages) - 1; i >= 0; i-- {
+		m := &t.said.Messages[i]
+		if m.Role != "assistant" {
+			continue
+		}
+		text := strings.Trim(m.Reasoning, "\n")
+		if text == "" {
+			break
+		}
+		if t.styled {
+			fmt.Fprintln(screen.Out.Styled(), screen.Faint+terminal.Clean(text)+screen.Normal)
+			return nil
+		}
+		fmt.Fprintln(screen.Out, text)
+		return nil
+	}
+	return errors.New("the last answer has no thoughts")
 }

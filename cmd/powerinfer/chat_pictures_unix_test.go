@@ -58,7 +58,7 @@ func TestChatPictures(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range []string{"image_url text compare it with  image_url text .", "image_url text what is it?", "image_url text  and this?"} {
-		var parts []savedPart
+		var parts []struct{ Type, Text string }
 		if err := json.Unmarshal(talk.Messages[2*i].Content, &parts); err != nil {
 			t.Fatal(err)
 		}

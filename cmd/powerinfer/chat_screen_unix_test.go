@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"flag"
 	"fmt"
@@ -387,77 +386,5 @@ func TestChatScreen(t *testing.T) {
 func (s *tube) ends(last ...string) func(rows []string) bool {
 	return func(rows []string) bool {
 		return len(rows) >= len(last) && strings.Join(rows[len(rows)-len(last):], "\n") == strings.Join(last, "\n")
-	}
-}
-
-// TestRowsOf: rows as terminals break them, and as the library counts them.
-func TestRowsOf(t *testing.T) {
-	for _, k := range []struct {
-		text          string
-		columns       int
-		rows, counted int
-	}{
-		{"", 10, 1, 1},
-		{"12345678", 10, 2, 2},
-		{"123456789", 10, 2, 2},
-		{"a\nb", 10, 2, 2},
-		{"12345678\nb", 10, 2, 3},
-		{"長長長長", 11, 1, 1},
-		{"長長長長長", 11, 2, 2},
-		{strings.Repeat("長", 10), 11, 4, 3},   // it counts the last row as full
-		{strings.Repeat("長", 60), 11, 13, 12}, // 4, then 5 a row: 11 rows more and one letter
-	} {
-		if rows, counted := rowsOf("> ", k.text, k.columns); rows != k.rows || counted != k.counted {
-			t.Errorf("%q in %d columns: %d rows, counted %d; not %d, %d", k.text, k.columns, rows, counted, k.rows, k.counted)
-		}
-	}
-}
-
-// TestReflowed: a window that becomes narrower moves the cursor down, one that becomes wider up.
-func TestReflowed(t *testing.T) {
-	text := strings.Repeat("a", 100)
-	for _, k := range [][3]int{{80, 80, 0}, {80, 40, 1}, {40, 80, -1}, {200, 30, 3}} {
-		if got := reflowed("> ", text, k[0], k[1]); got != k[2] {
-			t.Errorf("from %d to %d columns: %d rows, not %d", k[0], k[1], got, k[2])
-		}
-	}
-}
-
-// TestThoughtOnScreen: a thought is broken into lines that fit and leaves one line, also where it is longer than the
-// screen; text before it stays. After a change of the size nothing is erased.
-func TestThoughtOnScreen(t *testing.T) {
-	const text = "日本語の文章です and some words in English, 👍🏽👩‍👩‍👧 with pictures.\nA second line.\n"
-	for _, k := range []struct {
-		times  int
-		resize bool
-		want   int // rows
-	}{{1, false, 2}, {30, false, 2}, {1, true, 6}} {
-		size := vt.Coord{X: 40, Y: 10}
-		s := &tube{t: t, size: size, term: vt.NewMockTerm(vt.MockOptSize(size))}
-		if err := s.term.Start(); err != nil {
-			t.Fatal(err)
-		}
-		width := int(size.X)
-		show := func(text string) { _, _ = io.WriteString(s.term, strings.ReplaceAll(text, "\n", "\r\n")) }
-		show("before\n")
-		var out strings.Builder
-		a := beginThought(bufio.NewWriter(&out), func() (int, int) { return width, int(size.Y) })
-		state, rest := -1, strings.Repeat(text, k.times)
-		for rest != "" {
-			var piece string
-			piece, rest, _, state = uniseg.FirstGraphemeClusterInString(rest, state)
-			a.write(piece)
-		}
-		if k.resize {
-			width = 30
-		}
-		a.fold()
-		a.out.Flush()
-		show(out.String())
-		rows := s.until("the thought's line", func(rows []string) bool { return strings.HasPrefix(rows[len(rows)-1], "▸ thought for") })
-		if len(rows) != k.want || rows[0] != "before" {
-			t.Errorf("%d times, resized %v: %d rows, not %d:\n%s", k.times, k.resize, len(rows), k.want, strings.Join(rows, "\n"))
-		}
-		_ = s.term.Stop()
 	}
 }

@@ -151,7 +151,9 @@ func TestChatOnTerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var talk savedConversation
+	var talk struct {
+		Messages []struct{ Content any }
+	}
 	if err := json.Unmarshal(data, &talk); err != nil {
 		t.Fatal(err)
 	}

@@ -1,24 +1,17 @@
 package main
 
 import (
-	"fmt"
-	"time"
-
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
-	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
-	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/summary"
 )
 
 // expects reports whether a command says what it will take: where somebody looks on, or asked for it.
 func expects(c *cli.Command) bool {
 	return c.Bool("verbose") || screen.Err.IsTerminal()
 }
-
-// readsOnly is expect's number of tokens for commands that generate nothing.
-const readsOnly = -1
 
 // expect has o tell on standard error what loading a model takes of memory, and how long generating so many tokens will
 // then take; 0: their number is not known.
@@ -28,35 +21,9 @@ func expect(c *cli.Command, o *powerinfer.Options, tokens int) {
 	}
 	last := ""
 	o.Expect = func(m powerinfer.Memory, rate float64) {
-		if line := expectation(m, rate, tokens); line != last { // it is told again where a GPU fails
+		if line := summary.Expectation(m, rate, tokens); line != last { // it is told again where a GPU fails
 			last = line
 			screen.Note(line)
 		}
 	}
-}
-
-// mostLimited is the rate, in tokens per second, from which on memory is not what limits generation: the model lies in
-// the processor's caches.
-const mostLimited = 1000
-
-// expectation says in a line what a model takes.
-func expectation(m powerinfer.Memory, rate float64, tokens int) string {
-	gib := func(n int64) float64 { return float64(n) / (1 << 30) }
-	line := "about " + m.Parts() + " of memory"
-	if m.Available > 0 {
-		line += fmt.Sprintf(", of %.1f GiB that are free", gib(m.Available))
-	}
-	if m.OnGPUs > 0 {
-		line += fmt.Sprintf(", and %.2f GiB on GPUs", gib(m.OnGPUs))
-	}
-	if m.OnDisk > 0 {
-		line += fmt.Sprintf("; %.2f GiB stay on the disk", gib(m.OnDisk))
-	}
-	if rate > 0 && rate < mostLimited && tokens != readsOnly {
-		line += fmt.Sprintf("; generates at most about %.1f tokens/s", rate)
-		if whole := time.Duration(float64(tokens) / rate * float64(time.Second)); whole > progress.Patience() {
-			line += fmt.Sprintf(", %s for %s", whole.Round(time.Second), quantity.Of(tokens, "token"))
-		}
-	}
-	return line
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/summary"
 	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 )
@@ -166,7 +167,7 @@ func openEval(ctx context.Context, c *cli.Command, parallel, window int) (*power
 			o.Limits.Context = window
 		}
 		o.Limits.Sequences = parallel
-		expect(c, o, readsOnly)
+		expect(c, o, summary.ReadsOnly)
 	})
 }
 

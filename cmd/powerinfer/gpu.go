@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/diagnosis"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
@@ -17,7 +18,7 @@ func listDevices() error {
 	if errors.Is(err, vulkan.ErrNone) {
 		out := bufio.NewWriter(screen.Out)
 		fmt.Fprintln(out, err)
-		drivers(out, vulkan.Found(), false)
+		diagnosis.Drivers(out, vulkan.Found(), false)
 		return out.Flush()
 	}
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/peers"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
@@ -48,8 +49,8 @@ func hubModel(text string) (hub.Name, error) {
 		return n, nil
 	}
 	n, err := hub.ParseName(text)
-	if near := nearest(strings.ToLower(text), hub.ShortNames()); err != nil && near != "" {
-		err = fmt.Errorf("there is no model %q%s", text, didYouMean(near))
+	if near := peers.Nearest(strings.ToLower(text), hub.ShortNames()); err != nil && near != "" {
+		err = fmt.Errorf("there is no model %q%s", text, peers.DidYouMean(near))
 	}
 	return n, err
 }

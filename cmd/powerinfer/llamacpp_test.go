@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/peers"
 )
 
 // ownFlags are the names of all flags of all commands, hidden ones included.
@@ -34,11 +36,11 @@ func TestMissingFlags(t *testing.T) {
 		return names
 	}
 	own, served, seen := have("run"), have("serve"), map[string]bool{}
-	for _, f := range missingFlags() {
-		if strings.TrimSpace(f.instead) == "" {
-			t.Errorf("%v: nothing is said of what to do instead", f.names)
+	for _, f := range peers.MissingFlags() {
+		if strings.TrimSpace(f.Instead) == "" {
+			t.Errorf("%v: nothing is said of what to do instead", f.Names)
 		}
-		for _, n := range f.names {
+		for _, n := range f.Names {
 			switch {
 			case own[n] && served[n]:
 				t.Errorf("--%s is missing and is there", n)
@@ -60,7 +62,7 @@ func TestLlamaFlags(t *testing.T) {
 		names = append(names, sourceFlags(t, folder)...)
 	}
 	for _, name := range names {
-		if _, ok := insteadOf(missingFlags(), name); !ok && !own[name] {
+		if _, ok := peers.InsteadOf(peers.MissingFlags(), name); !ok && !own[name] {
 			t.Errorf("--%s is neither ours nor missing", name)
 		}
 	}

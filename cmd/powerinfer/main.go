@@ -17,6 +17,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/help"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/peers"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/fault"
@@ -209,10 +210,10 @@ func commandsFor(purpose string, list ...*cli.Command) []*cli.Command {
 func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
 	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
 		name = strings.TrimLeft(name, "-")
-		if instead, ok := insteadOf(peerFlags(), name); ok {
+		if instead, ok := peers.InsteadOf(peers.Flags(), name); ok {
 			return fmt.Errorf("%s has no flag --%s; %s", c.FullName(), name, instead)
 		}
-		if instead, ok := insteadOf(missingFlags(), name); ok {
+		if instead, ok := peers.InsteadOf(peers.MissingFlags(), name); ok {
 			return fmt.Errorf("llama.cpp has --%s, %s does not; %s", name, c.FullName(), instead)
 		}
 		if why, ok := granted(name); ok {
@@ -225,11 +226,11 @@ func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
 		for _, f := range c.VisibleFlags() {
 			names = append(names, f.Names()...)
 		}
-		suggestion := nearest(name, names)
+		suggestion := peers.Nearest(name, names)
 		if suggestion != "" {
 			suggestion = "--" + suggestion
 		}
-		err = fmt.Errorf("unknown flag %s%s", "--"+name, didYouMean(suggestion))
+		err = fmt.Errorf("unknown flag %s%s", "--"+name, peers.DidYouMean(suggestion))
 	}
 	return fmt.Errorf("%w; see %s --help", err, c.FullName())
 }
@@ -248,13 +249,6 @@ func commandsWith(root *cli.Command, flag string) string {
 	return strings.Join(names, "")
 }
 
-func didYouMean(suggestion string) string {
-	if suggestion == "" {
-		return ""
-	}
-	return " (did you mean " + suggestion + "?)"
-}
-
 // noCommand is the root's action, which runs where no command was named.
 func noCommand(_ context.Context, c *cli.Command) error {
 	if name := c.Args().First(); name != "" {
@@ -264,7 +258,7 @@ func noCommand(_ context.Context, c *cli.Command) error {
 }
 
 func unknownCommand(root *cli.Command, name string) error {
-	if instead, ok := insteadOf(peerCommands(), name); ok {
+	if instead, ok := peers.InsteadOf(peers.Commands(), name); ok {
 		return fmt.Errorf("there is no command %q: %s", name, instead)
 	}
 	switch {
@@ -277,7 +271,7 @@ func unknownCommand(root *cli.Command, name string) error {
 	for _, c := range root.VisibleCommands() {
 		names = append(names, c.Names()...)
 	}
-	return fmt.Errorf("unknown command %q%s; see powerinfer --help", name, didYouMean(nearest(name, names)))
+	return fmt.Errorf("unknown command %q%s; see powerinfer --help", name, peers.DidYouMean(peers.Nearest(name, names)))
 }
 
 // noArguments refuses stray words.

@@ -14,6 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/summary"
 	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 )
@@ -169,7 +170,7 @@ func divergence(ctx context.Context, c *cli.Command) error {
 func openWindow(ctx context.Context, c *cli.Command, window int) (*powerinfer.Model, error) {
 	m, err := open(ctx, c, func(o *powerinfer.Options) {
 		o.Limits.Context, o.Limits.Sequences = window, perplexityOutputs
-		expect(c, o, readsOnly)
+		expect(c, o, summary.ReadsOnly)
 	})
 	if err != nil {
 		return nil, err

@@ -13,6 +13,8 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/diagnosis"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/planreport"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
@@ -63,10 +65,10 @@ func machineFlag() cli.Flag {
 
 func plan(ctx context.Context, c *cli.Command) error {
 	if c.Bool("published-experts") {
-		return expertsTable(screen.Out, c.String("describe"))
+		return planreport.PublishedExperts(screen.Out, c.String("describe"))
 	}
 	if c.Bool("published") {
-		return publishedTable(screen.Out)
+		return planreport.Published(screen.Out)
 	}
 	if html := c.String("html"); html != "" {
 		if err := atomicfile.Check(html, planKind()); err != nil {
@@ -92,20 +94,20 @@ func plan(ctx context.Context, c *cli.Command) error {
 	if err := planSSD(c, m); err != nil {
 		return err
 	}
-	d, err := newDrawing(b, m, o)
-	if err == nil && d.onDisk() {
+	d, err := planreport.New(b, m, o)
+	if err == nil && d.OnDisk() {
 		d, err = withDisk(ctx, c, d, b, m, o)
 	}
 	if err != nil {
 		return err
 	}
-	if d.tower, err = plannedTower(c, m); err != nil {
+	if d.Tower, err = plannedTower(c, m); err != nil {
 		return err
 	}
 	if html := c.String("html"); html != "" {
 		if err := atomicfile.Write(html, planKind(), func(f *atomicfile.File) error {
 			out := bufio.NewWriter(f)
-			if err := d.html(out); err != nil {
+			if err := d.HTML(out); err != nil {
 				return err
 			}
 			return out.Flush()
@@ -115,10 +117,10 @@ func plan(ctx context.Context, c *cli.Command) error {
 		fmt.Fprintln(screen.Err, "wrote", html)
 	}
 	if c.Bool("json") {
-		return d.json(screen.Out)
+		return d.JSON(screen.Out)
 	}
 	out := bufio.NewWriter(screen.Out)
-	if err := d.text(out); err != nil {
+	if err := d.Text(out); err != nil {
 		return err
 	}
 	return out.Flush()
@@ -158,7 +160,7 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 			return b, close, fmt.Errorf("--spec-type %s: a model that is described has no layer for multi-token prediction; name a file with -m", flags.DraftMTP)
 		}
 		if ctxSize == 0 {
-			ctxSize = doctorContext
+			ctxSize = diagnosis.Context
 		}
 		b, err = modelcost.Described(text, modelcost.Options{Context: ctxSize, UBatch: step, Drafts: o.DraftRows(), CacheTypes: types})
 		return b, close, err
@@ -234,7 +236,7 @@ func planSSD(c *cli.Command, m *planner.Machine) error {
 
 // withDisk returns d planned anew with how fast the disk of the model's file is read, which takes some seconds to measure
 // where nobody has. Of other machines, and of models that are described, nothing can be measured.
-func withDisk(ctx context.Context, c *cli.Command, d *drawing, b modelcost.Cost, m *planner.Machine, o planner.Options) (*drawing, error) {
+func withDisk(ctx context.Context, c *cli.Command, d *planreport.Report, b modelcost.Cost, m *planner.Machine, o planner.Options) (*planreport.Report, error) {
 	if c.IsSet("ssd") || c.IsSet("machine") || c.IsSet("describe") || flags.IsDemo(c) {
 		return d, nil
 	}
@@ -250,7 +252,7 @@ func withDisk(ctx context.Context, c *cli.Command, d *drawing, b modelcost.Cost,
 			return d, nil
 		}
 	}
-	return newDrawing(b, m, o)
+	return planreport.New(b, m, o)
 }
 
 // planMachine returns the machine to plan for.

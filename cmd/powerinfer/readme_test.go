@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/planreport"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
@@ -54,7 +55,7 @@ func TestReadme(t *testing.T) {
 func TestPublishedTable(t *testing.T) {
 	testenv.Thorough(t)
 	var printed strings.Builder
-	if err := publishedTable(&printed); err != nil {
+	if err := planreport.Published(&printed); err != nil {
 		t.Fatal(err)
 	}
 	const columns = 7 // machine, model, type, and four figures

@@ -17,6 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/summary"
 )
 
 // generationFlags are of the commands that generate one text.
@@ -191,13 +192,13 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 		}
 	}
 	if c.Bool("verbose") {
-		if err := gpuNotes(m); err != nil {
+		if err := summary.GPUs(m); err != nil {
 			return err
 		}
-		neurons(res.Neurons)
-		experts(res.Experts)
+		summary.Neurons(res.Neurons)
+		summary.Experts(res.Experts)
 	}
-	fmt.Fprint(screen.Err, closing(res, loadTime))
+	fmt.Fprint(screen.Err, summary.Closing(res, loadTime))
 	if cancelled {
 		return errInterrupted
 	}
@@ -226,7 +227,7 @@ func sayModel(c *cli.Command, m *powerinfer.Model, chosen *powerinfer.Sampling) 
 	if !c.Bool("verbose") {
 		return nil
 	}
-	return describe(m, chosen)
+	return summary.Model(m, chosen)
 }
 
 // wholeText returns the text of tokens that begin one, without the space that some vocabularies put before every text.

@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/planreport"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -155,11 +156,11 @@ func planLine(ctx context.Context, c *cli.Command, f *gguf.File) (string, error)
 	if err != nil {
 		return "", err
 	}
-	d, err := newDrawing(b, m, o)
+	d, err := planreport.New(b, m, o)
 	if err != nil {
 		return "cannot be run here: " + screen.Error(err), nil
 	}
-	return d.line(), nil
+	return d.Line(), nil
 }
 
 func (s *shown) print() error {

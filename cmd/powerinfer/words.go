@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/peers"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
@@ -204,7 +205,7 @@ func meansModel(words []string) bool {
 	}
 	family, _, _ := strings.Cut(first, ":")
 	named := slices.ContainsFunc(hub.ShortStems(), func(stem string) bool { return strings.Contains(first, stem) })
-	return modelLike.MatchString(first) || holdsModel(words[0]) || len(hub.ShortSizes(family)) > 0 || nearest(first, hub.ShortNames()) != "" ||
+	return modelLike.MatchString(first) || holdsModel(words[0]) || len(hub.ShortSizes(family)) > 0 || peers.Nearest(first, hub.ShortNames()) != "" ||
 		strings.Contains(first, "/") || named && (len(words) <= 2 || strings.Contains(first, "-")) ||
 		len(words) == 1 && hyphened.MatchString(first) || len(words) == 2 && strings.Contains(words[1], " ")
 }
@@ -233,8 +234,8 @@ func unknownModel(c *cli.Command, word string) error {
 	hint := "; powerinfer models shows short names, powerinfer list the models that are here"
 	if sizes := hub.ShortSizes(family); len(sizes) > 0 {
 		hint = "; of that family there is " + strings.Join(sizes, ", ")
-	} else if near := nearest(strings.ToLower(word), hub.ShortNames()); near != "" {
-		hint = didYouMean(near)
+	} else if near := peers.Nearest(strings.ToLower(word), hub.ShortNames()); near != "" {
+		hint = peers.DidYouMean(near)
 	}
 	return fmt.Errorf("there is no model %q%s%s", word, hint, text)
 }

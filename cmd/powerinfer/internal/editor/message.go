@@ -1,4 +1,4 @@
-package main
+package editor
 
 import (
 	"bufio"
@@ -12,24 +12,24 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 )
 
-// errInterruptedInput says that Ctrl-C was pressed where a message is typed.
-var errInterruptedInput = errors.New("interrupted at the prompt")
+// ErrInterrupted says that Ctrl-C was pressed where a message is typed.
+var ErrInterrupted = errors.New("interrupted at the prompt")
 
-// lineReader reads what a user types. Its errors are io.EOF, errInterruptedInput and those of reading.
-type lineReader interface {
-	readLine(prompt string) (string, error)
+// Reader reads what a user types. Its errors are io.EOF, ErrInterrupted and those of reading.
+type Reader interface {
+	ReadLine(prompt string) (string, error)
 }
 
 // The prompts of the first line of a message and of further ones.
 const (
-	promptFirst = "> "
-	promptMore  = ". "
+	Prompt     = "> "
+	PromptMore = ". "
 )
 
-// readMessage reads a message: a line, lines of which all but the last end with a backslash, or lines between two """.
+// ReadMessage reads a message: a line, lines of which all but the last end with a backslash, or lines between two """.
 // With multi a message goes on until a line ends with a backslash or a slash, which is left out.
-func readMessage(r lineReader, multi bool) (string, error) {
-	line, err := r.readLine(promptFirst)
+func ReadMessage(r Reader, multi bool) (string, error) {
+	line, err := r.ReadLine(Prompt)
 	if err != nil {
 		return "", err
 	}
@@ -43,7 +43,7 @@ func readMessage(r lineReader, multi bool) (string, error) {
 		if ends {
 			return strings.Join(lines, "\n"), nil
 		}
-		if line, err = r.readLine(promptMore); errors.Is(err, io.EOF) {
+		if line, err = r.ReadLine(PromptMore); errors.Is(err, io.EOF) {
 			return strings.Join(lines, "\n"), nil
 		} else if err != nil {
 			return "", err
@@ -64,7 +64,7 @@ func cutEnd(line string, multi bool) (body string, ends bool) {
 }
 
 // readQuoted reads lines until one ends with """.
-func readQuoted(r lineReader, line string) (string, error) {
+func readQuoted(r Reader, line string) (string, error) {
 	var lines []string
 	for {
 		body, ends := strings.CutSuffix(line, `"""`)
@@ -73,7 +73,7 @@ func readQuoted(r lineReader, line string) (string, error) {
 			return strings.Trim(strings.Join(lines, "\n"), "\n"), nil
 		}
 		var err error
-		if line, err = r.readLine(promptMore); errors.Is(err, io.EOF) {
+		if line, err = r.ReadLine(PromptMore); errors.Is(err, io.EOF) {
 			return "", errors.New(`the input ends inside """`)
 		} else if err != nil {
 			return "", err
@@ -90,7 +90,8 @@ type plainLines struct {
 	failed     chan error
 }
 
-func newPlainLines(ctx context.Context, in io.Reader, interrupts <-chan os.Signal, show bool) *plainLines {
+// Plain returns a reader of lines as they are, from in. A signal of interrupts ends a line; show has prompts shown.
+func Plain(ctx context.Context, in io.Reader, interrupts <-chan os.Signal, show bool) *plainLines {
 	p := &plainLines{ctx: ctx, interrupts: interrupts, show: show, lines: make(chan string), failed: make(chan error, 1)}
 	go func() {
 		r := bufio.NewReader(in)
@@ -109,7 +110,7 @@ func newPlainLines(ctx context.Context, in io.Reader, interrupts <-chan os.Signa
 	return p
 }
 
-func (p *plainLines) readLine(prompt string) (string, error) {
+func (p *plainLines) ReadLine(prompt string) (string, error) {
 	if p.show {
 		fmt.Fprint(screen.Out, prompt)
 	}
@@ -118,7 +119,7 @@ func (p *plainLines) readLine(prompt string) (string, error) {
 		return "", p.ctx.Err()
 	case <-p.interrupts:
 		fmt.Fprintln(screen.Out)
-		return "", errInterruptedInput
+		return "", ErrInterrupted
 	case line, ok := <-p.lines:
 		if !ok {
 			err := <-p.failed

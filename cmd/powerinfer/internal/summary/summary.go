@@ -1,4 +1,5 @@
-package main
+// Package summary tells on standard error what a model is and takes, and what a generation took.
+package summary
 
 import (
 	"fmt"
@@ -13,8 +14,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 )
 
-// describe says what was loaded, where it is computed and how tokens are chosen, for --verbose.
-func describe(m *powerinfer.Model, o *powerinfer.Sampling) error {
+// Model says what was loaded, where it is computed and how tokens are chosen, for --verbose.
+func Model(m *powerinfer.Model, o *powerinfer.Sampling) error {
 	i := m.Info()
 	var parts []string
 	if i.Neurons > 0 {
@@ -45,8 +46,8 @@ func describe(m *powerinfer.Model, o *powerinfer.Sampling) error {
 	return nil
 }
 
-// gpuNotes tells what a user may want to know of the GPUs after a generation.
-func gpuNotes(m *powerinfer.Model) error {
+// GPUs tells what a user may want to know of the GPUs after a generation.
+func GPUs(m *powerinfer.Model) error {
 	plan, err := m.Plan()
 	for _, g := range plan.GPUs {
 		if g.Note != "" {
@@ -72,8 +73,8 @@ func describeSampling(o *powerinfer.Sampling) {
 		o.Seed, o.Temperature, o.TopK, o.TopP, o.MinP, o.RepeatPenalty, o.RepeatLastN)
 }
 
-// neurons says, layer by layer, which share of the neurons the generated tokens needed and what was read for them.
-func neurons(use []powerinfer.LayerNeurons) {
+// Neurons says, layer by layer, which share of the neurons the generated tokens needed and what was read for them.
+func Neurons(use []powerinfer.LayerNeurons) {
 	share := func(n, of int64) float64 { return 100 * float64(n) / float64(max(1, of)) }
 	var sum powerinfer.LayerNeurons
 	w := tabwriter.NewWriter(screen.Err, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -100,8 +101,8 @@ func neurons(use []powerinfer.LayerNeurons) {
 	w.Flush()
 }
 
-// experts says how experts followed the text, where they did.
-func experts(u powerinfer.ExpertUse) {
+// Experts says how experts followed the text, where they did.
+func Experts(u powerinfer.ExpertUse) {
 	if uses := u.OnGPU + u.Elsewhere; uses > 0 {
 		fmt.Fprintf(screen.Err, "experts: %.1f %% of %d uses were of experts on a GPU; %s copied there, %.1f MiB\n",
 			100*float64(u.OnGPU)/float64(uses), uses, quantity.Of(int(u.Copied), "expert"), quantity.MiB(u.Bytes))
@@ -129,9 +130,9 @@ func disk(u powerinfer.DiskUse, steps int, took time.Duration) string {
 	return text + "\n"
 }
 
-// closing tells in lines what the generation took. The first token comes of the prompt's last step, so that one token alone has
+// Closing tells in lines what the generation took. The first token comes of the prompt's last step, so that one token alone has
 // no speed.
-func closing(r powerinfer.Result, load time.Duration) string {
+func Closing(r powerinfer.Result, load time.Duration) string {
 	rate := func(n int, d time.Duration) string {
 		if n < 1 || d <= 0 {
 			return ""
@@ -145,7 +146,7 @@ func closing(r powerinfer.Result, load time.Duration) string {
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	text := fmt.Sprintf("load %.0f ms | prompt %s, %.0f ms%s | generated %s, %.0f ms%s%s | stopped: %s\n",
 		ms(load), quantity.Of(r.Prompt, "token"), ms(r.PromptTime), rate(r.Prompt, r.PromptTime),
-		quantity.Of(r.Tokens, "token"), ms(r.Time), rate(steps, r.Time), guesses(&r), r.Stopped)
+		quantity.Of(r.Tokens, "token"), ms(r.Time), rate(steps, r.Time), Drafts(&r), r.Stopped)
 	text += disk(r.Disk, steps, r.Time)
 	if r.Yielded > engine.NoteYielded {
 		text += fmt.Sprintf("note: other programs kept cores busy: this one had %.0f %% of them while it generated\n", 100*(1-r.Yielded))
@@ -153,8 +154,8 @@ func closing(r powerinfer.Result, load time.Duration) string {
 	return text
 }
 
-// guesses returns how many of the guessed tokens were accepted, as the end of a line; "" where none was guessed.
-func guesses(r *powerinfer.Result) string {
+// Drafts returns how many of the guessed tokens were accepted, as the end of a line; "" where none was guessed.
+func Drafts(r *powerinfer.Result) string {
 	if r.Drafted == 0 {
 		return ""
 	}
@@ -166,4 +167,14 @@ func guesses(r *powerinfer.Result) string {
 		s += fmt.Sprintf(" (%d of %d of the further layer)", r.FurtherAccepted, r.FurtherDrafted)
 	}
 	return s
+}
+
+// ActiveShare returns the share of neurons that were active, and whether any were counted.
+func ActiveShare(use []powerinfer.LayerNeurons) (float64, bool) {
+	var active, all int64
+	for _, u := range use {
+		active += u.Active
+		all += u.Tokens * int64(u.Neurons)
+	}
+	return float64(active) / float64(max(all, 1)), all > 0
 }

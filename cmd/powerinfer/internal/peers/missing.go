@@ -1,8 +1,8 @@
-package main
+package peers
 
-// missingFlags returns llama.cpp's flags, those of its common/arg.cpp of November 2026, that no command here has.
+// MissingFlags returns llama.cpp's flags, those of its common/arg.cpp of November 2026, that no command here has.
 // TestLlamaFlags compares them with an arg.cpp.
-func missingFlags() []missing {
+func MissingFlags() []missing {
 	const (
 		draft     = "leave it out: a draft model, -md FILE, takes the model's own settings"
 		sound     = "only text and pictures are read: use llama.cpp for sound"

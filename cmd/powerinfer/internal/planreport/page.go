@@ -1,4 +1,4 @@
-package main
+package planreport
 
 import (
 	_ "embed"
@@ -12,7 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 )
 
-//go:embed plan.html
+//go:embed page.html
 var planPage string
 
 // planRow is a line of the page's table: layers that lie and cost alike.
@@ -24,8 +24,8 @@ type planRow struct {
 	Times     [4]string
 }
 
-// html writes the plan as one page that loads nothing from elsewhere.
-func (d *drawing) html(out io.Writer) error {
+// HTML writes the plan as one page that loads nothing from elsewhere.
+func (d *Report) HTML(out io.Writer) error {
 	t, err := template.New("plan").Funcs(template.FuncMap{
 		"mib":  func(n int64) string { return fmt.Sprintf("%.1f", quantity.MiB(n)) },
 		"gib":  func(n int64) string { return fmt.Sprintf("%.2f GiB", quantity.GiB(n)) },
@@ -69,7 +69,7 @@ type wayRow struct {
 	Figures []string
 }
 
-func (d *drawing) wayRows() (rows []wayRow) {
+func (d *Report) wayRows() (rows []wayRow) {
 	if len(d.ways) < 2 {
 		return nil
 	}
@@ -90,7 +90,7 @@ type part struct {
 }
 
 // bytePicture returns a bar a layer: what lies on its GPU from below, what lies in RAM above it.
-func (d *drawing) bytePicture() string {
+func (d *Report) bytePicture() string {
 	return stacked(len(d.plan.Layers), "MiB", func(l int) []part {
 		y := &d.plan.Layers[l]
 		var hot, cold int64
@@ -109,7 +109,7 @@ func (d *drawing) bytePicture() string {
 }
 
 // timePicture returns a bar a layer: its share of a token's time.
-func (d *drawing) timePicture() string {
+func (d *Report) timePicture() string {
 	return stacked(len(d.plan.Layers), "ms", func(l int) []part {
 		y := &d.plan.Layers[l]
 		dense := "ram-dense"

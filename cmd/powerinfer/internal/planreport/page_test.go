@@ -1,4 +1,4 @@
-package main
+package planreport
 
 import (
 	"encoding/xml"
@@ -18,7 +18,7 @@ import (
 )
 
 // described returns the plan of a described model for a machine of the PowerInfer paper.
-func described(t *testing.T, model string) *drawing {
+func described(t *testing.T, model string) *Report {
 	t.Helper()
 	s, err := modelcost.Describe(model)
 	if err != nil {
@@ -28,17 +28,17 @@ func described(t *testing.T, model string) *drawing {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := newDrawing(s.Cost(4096, 0), m, planner.Options{GPUs: planner.GPUs{VRAM: []int64{8 << 30}}})
+	d, err := New(s.Cost(4096, 0), m, planner.Options{GPUs: planner.GPUs{VRAM: []int64{8 << 30}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return d
 }
 
-func htmlOf(t *testing.T, d *drawing) string {
+func htmlOf(t *testing.T, d *Report) string {
 	t.Helper()
 	var b strings.Builder
-	if err := d.html(&b); err != nil {
+	if err := d.HTML(&b); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -48,7 +48,7 @@ func htmlOf(t *testing.T, d *drawing) string {
 func TestReportRows(t *testing.T) {
 	d := described(t, "llama-70b,type=q4_0,active=0.1")
 	var text strings.Builder
-	if err := d.text(&text); err != nil {
+	if err := d.Text(&text); err != nil {
 		t.Fatal(err)
 	}
 	names := regexp.MustCompile(`(?m)^ +(\d+-\d+, each|\d+|head) +(?:GPU|RAM)`).FindAllStringSubmatch(text.String(), -1)
@@ -69,10 +69,10 @@ func TestSoftwareIsNotPredicted(t *testing.T) {
 	d := described(t, "llama-7b,type=q4_0,active=0.1")
 	d.timed, d.on.GPUs[0].Read = false, 0
 	var text, json strings.Builder
-	if err := d.text(&text); err != nil {
+	if err := d.Text(&text); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.json(&json); err != nil {
+	if err := d.JSON(&json); err != nil {
 		t.Fatal(err)
 	}
 	html := htmlOf(t, d)
@@ -193,7 +193,7 @@ func TestPlanShape(t *testing.T) {
 		{model.Off, []placement.Layer{neurons, experts, experts}, ": 2 layers of 8 experts, 2 used, 1 layer of 96 neurons"},
 		{model.Exact, []placement.Layer{neurons, experts, experts}, ", --sparse exact: 2 layers of 8 experts, 2 used, 1 layer of 96 neurons, 25.0 % active"},
 	} {
-		d := drawing{b: modelcost.Cost{Mode: c.mode, Layers: len(c.layers), Active: 0.25, ExpertsUsed: 2, Model: placement.Model{Layers: c.layers}}}
+		d := Report{b: modelcost.Cost{Mode: c.mode, Layers: len(c.layers), Active: 0.25, ExpertsUsed: 2, Model: placement.Model{Layers: c.layers}}}
 		if got := d.shape(); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
@@ -214,13 +214,13 @@ func TestPlanOfGuesses(t *testing.T) {
 	m := planner.Described(8<<30, 60e9)
 	m.Add("a GPU", 1<<30, 500e9)
 	all := -1
-	draw := func(b modelcost.Cost, o planner.Options) (*drawing, string) {
-		d, err := newDrawing(b, m, o)
+	draw := func(b modelcost.Cost, o planner.Options) (*Report, string) {
+		d, err := New(b, m, o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var text strings.Builder
-		if err := d.text(&text); err != nil {
+		if err := d.Text(&text); err != nil {
 			t.Fatal(err)
 		}
 		return d, text.String()

@@ -1,4 +1,6 @@
-package main
+// Package peers says what to do instead of commands and flags of Ollama and llama.cpp that are not here, and finds the name
+// that a mistyped one was meant to be.
+package peers
 
 import (
 	"slices"
@@ -8,22 +10,22 @@ import (
 // A missing is one or several commands or flags of another program's that are not here, or none to which the advice is
 // given.
 type missing struct {
-	names   []string // without dashes
-	instead string   // what to do; a sentence's end
+	Names   []string // without dashes
+	Instead string   // what to do; a sentence's end
 }
 
-// insteadOf returns what to do instead of the command or flag of that name.
-func insteadOf(list []missing, name string) (instead string, ok bool) {
+// InsteadOf returns what to do instead of the command or flag of that name.
+func InsteadOf(list []missing, name string) (instead string, ok bool) {
 	for _, m := range list {
-		if slices.Contains(m.names, name) {
-			return m.instead, true
+		if slices.Contains(m.Names, name) {
+			return m.Instead, true
 		}
 	}
 	return "", false
 }
 
-// peerCommands returns commands of Ollama's and llama.cpp's that have another name here, or none.
-func peerCommands() []missing {
+// Commands returns commands of Ollama's and llama.cpp's that have another name here, or none.
+func Commands() []missing {
 	return []missing{
 		{[]string{"cp", "copy", "mv", "rename"}, "models are files of the Hugging Face cache and keep their names; --alias NAME of powerinfer serve gives one another name for clients"},
 		{[]string{"create"}, "a model is a GGUF file: powerinfer convert and quantize make one, and flags set what a Modelfile would"},
@@ -50,8 +52,8 @@ func peerCommands() []missing {
 	}
 }
 
-// peerFlags returns flags of Ollama's that no command here has.
-func peerFlags() []missing {
+// Flags returns flags of Ollama's that no command here has.
+func Flags() []missing {
 	return []missing{
 		{[]string{"think"}, `--chat-template-kwargs '{"enable_thinking":false}' has models that can do so answer without thoughts`},
 		{[]string{"hidethinking"}, "on a terminal thoughts are folded"},
@@ -66,8 +68,8 @@ func peerFlags() []missing {
 	}
 }
 
-// peerAction returns a command of a conversation that is typed as in Ollama, in the form it has here.
-func peerAction(name, argument string) (string, string) {
+// Action returns a command of a conversation that is typed as in Ollama, in the form it has here.
+func Action(name, argument string) (string, string) {
 	switch name {
 	case "bye", "quit", "q":
 		return "exit", argument

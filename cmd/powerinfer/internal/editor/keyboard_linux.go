@@ -1,4 +1,4 @@
-package main
+package editor
 
 import "golang.org/x/sys/unix"
 

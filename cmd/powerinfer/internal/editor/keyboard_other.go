@@ -1,6 +1,6 @@
 //go:build !(linux || darwin || dragonfly || freebsd || netbsd || openbsd)
 
-package main
+package editor
 
 // keyboard is a terminal that shows nothing of what is typed while nobody reads it, as Windows' console does.
 type keyboard struct{}

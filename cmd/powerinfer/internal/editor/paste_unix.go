@@ -1,6 +1,6 @@
 //go:build linux || darwin || dragonfly || freebsd || netbsd || openbsd
 
-package main
+package editor
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ const (
 )
 
 // pasteActions replaces the library's reading of pasted text, which waits for the mark at its end for ever.
-func (e *lineEditor) pasteActions() map[string]func() {
+func (e *Editor) pasteActions() map[string]func() {
 	return map[string]func(){"bracketed-paste-begin": func() {
 		text, ok := readPaste(e.key)
 		if !ok {
@@ -37,7 +37,7 @@ func (e *lineEditor) pasteActions() map[string]func() {
 }
 
 // key returns the next byte that the terminal sends. ok is false if none comes in time.
-func (e *lineEditor) key(within time.Duration) (key byte, ok bool) {
+func (e *Editor) key(within time.Duration) (key byte, ok bool) {
 	if key, empty := e.shell.Keys.Pop(); !empty {
 		return key, true
 	}

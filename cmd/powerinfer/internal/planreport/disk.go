@@ -1,4 +1,4 @@
-package main
+package planreport
 
 import (
 	"fmt"
@@ -7,11 +7,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 )
 
-// onDisk reports whether the plan leaves experts or neurons on the disk.
-func (d *drawing) onDisk() bool { return d.plan.Disk.Bytes > 0 }
+// OnDisk reports whether the plan leaves experts or neurons on the disk.
+func (d *Report) OnDisk() bool { return d.plan.Disk.Bytes > 0 }
 
 // stays names what may stay on the disk.
-func (d *drawing) stays() string {
+func (d *Report) stays() string {
 	if d.b.ExpertsUsed > 0 {
 		return "experts"
 	}
@@ -19,7 +19,7 @@ func (d *drawing) stays() string {
 }
 
 // tiers says what is in RAM and on the disk, and what a token reads from the disk.
-func (d *drawing) tiers() string {
+func (d *Report) tiers() string {
 	t := &d.plan.Disk
 	says := fmt.Sprintf("RAM has no room for all %s that are on no GPU: it keeps %.2f GiB of them, those used most, and %.2f GiB are on the disk only.", d.stays(), quantity.GiB(t.Kept), quantity.GiB(t.Bytes))
 	says += fmt.Sprintf(" Of their uses %.0f %% are expected to find them in RAM; a token reads %.0f from the disk, %.0f MB", 100*t.Hits, t.Units, t.Read/1e6)
@@ -27,22 +27,22 @@ func (d *drawing) tiers() string {
 }
 
 // lacks says that not even what must be in RAM fits.
-func (d *drawing) lacks() string {
+func (d *Report) lacks() string {
 	return fmt.Sprintf("This does not fit: with all %s on the disk, RAM lacks %.1f GiB for the rest of the model.", d.stays(), quantity.GiB(d.plan.Disk.Lacks))
 }
 
 // diskColumn returns the heading of a column of the layers' table, or the layer's value there; nothing where nothing is
 // on the disk.
-func (d *drawing) diskColumn(text string) string {
-	if !d.onDisk() {
+func (d *Report) diskColumn(text string) string {
+	if !d.OnDisk() {
 		return ""
 	}
 	return text + "\t"
 }
 
 // tierRows prints what each tier has.
-func (d *drawing) tierRows(out io.Writer) {
-	if !d.onDisk() {
+func (d *Report) tierRows(out io.Writer) {
+	if !d.OnDisk() {
 		return
 	}
 	fmt.Fprintf(out, "\ntiers:")
@@ -65,7 +65,7 @@ type diskJSON struct {
 	Lacks  int64   `json:"ram_lacks,omitempty"`
 }
 
-func (d *drawing) diskJSON() *diskJSON {
+func (d *Report) diskJSON() *diskJSON {
 	t := &d.plan.Disk
 	if t.Bytes == 0 && t.Lacks == 0 {
 		return nil

@@ -1,4 +1,6 @@
-package main
+// Package editor reads what a person types: lines that are edited on a terminal, with a history and completion, or plain
+// lines, and messages that take several of them. Text that is pasted or typed while nobody reads is kept for the next line.
+package editor
 
 import (
 	"context"
@@ -7,9 +9,6 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
-	"path/filepath"
-	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/reeflective/readline"
@@ -21,8 +20,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
 
-// lineEditor reads lines that are edited on a terminal, with a history.
-type lineEditor struct {
+// Editor reads lines that are edited on a terminal, with a history.
+type Editor struct {
 	ctx    context.Context
 	shell  *readline.Shell
 	prompt string
@@ -35,13 +34,22 @@ type lineEditor struct {
 	keyboard *keyboard // between two prompts
 }
 
-// newLineEditor returns a line editor on the terminal, which is its own until close.
-func newLineEditor(ctx context.Context) (*lineEditor, error) {
+// Completion is what a tab makes of a line: words, each followed by what it means, or names of files in the place of the
+// word Typed at the line's end.
+type Completion struct {
+	Described []string
+	Typed     string
+	Words     []string
+}
+
+// Open returns a line editor on the terminal, which is its own until Close. complete says what a tab makes of a
+// line before the cursor. What is typed is kept in a file called history among the user's state.
+func Open(ctx context.Context, history string, complete func(line string) Completion) (*Editor, error) {
 	k, err := openKeyboard(int(os.Stdin.Fd()))
 	if err != nil {
 		return nil, err
 	}
-	e := &lineEditor{ctx: ctx, shell: readline.NewShell(), keyboard: k}
+	e := &Editor{ctx: ctx, shell: readline.NewShell(), keyboard: k}
 	e.shell.Prompt.Primary(func() string { return e.room() + e.prompt })
 	for name, value := range map[string]bool{
 		// without these, letters other than ASCII's are taken for keys with Alt
@@ -56,10 +64,10 @@ func newLineEditor(ctx context.Context) (*lineEditor, error) {
 	e.shell.Keymap.Register(map[string]func(){"self-insert": e.insert, "suspend": e.suspend, "abort": e.abort(e.shell.Keymap.Commands()["abort"])})
 	e.shell.Keymap.Register(e.pasteActions())
 	_ = e.shell.Config.Bind("emacs", "\x1a", "suspend", false) // there is such a keymap
-	e.shell.Completer = completeAction
+	e.shell.Completer = completed(complete)
 	e.pasted = map[string]string{}
 	e.shell.PasteTransformer = e.paste
-	if file, err := historyFile(); err == nil { // a chat without a kept history is one, too
+	if file, err := historyFile(history); err == nil { // a chat without a kept history is one, too
 		if h, err := readline.NewHistoryFromFile(file); err == nil {
 			e.shell.History.Delete()
 			e.shell.History.Add("history", h)
@@ -68,11 +76,12 @@ func newLineEditor(ctx context.Context) (*lineEditor, error) {
 	return e, nil
 }
 
-func (e *lineEditor) close() error { return e.keyboard.close() }
+// Close gives the terminal back as it was.
+func (e *Editor) Close() error { return e.keyboard.close() }
 
 // abort returns what Ctrl-C does: it ends a search or a completion as the library has it, and otherwise the line. There
 // the library's own looks at the next key, too, and where one was typed already it drops both.
-func (e *lineEditor) abort(library func()) func() {
+func (e *Editor) abort(library func()) func() {
 	return func() {
 		if e.shell.Keymap.Local() != "" {
 			library()
@@ -86,7 +95,7 @@ func (e *lineEditor) abort(library func()) func() {
 }
 
 // suspend stops the program while it reads a line, and draws the line anew when it goes on.
-func (e *lineEditor) suspend() {
+func (e *Editor) suspend() {
 	in := int(os.Stdin.Fd())
 	raw, err := term.GetState(in)
 	if err != nil {
@@ -102,7 +111,7 @@ func (e *lineEditor) suspend() {
 // corrects the library's way back to the line's first row by the rows that the line took, when it was drawn last,
 // beyond those that the library counted. Then it makes the terminal scroll where the line and the row below it, which
 // the library moves to, do not fit: it moves down by as many rows, and back.
-func (e *lineEditor) room() string {
+func (e *Editor) room() string {
 	columns, _ := window()
 	text, before := string(*e.shell.Line()), string((*e.shell.Line())[:min(e.shell.Cursor().Pos(), e.shell.Line().Len())])
 	if e.fresh {
@@ -140,7 +149,7 @@ func window() (columns, rows int) {
 
 // paste returns what is put into the line for a pasted text: the text itself, or a few words where it would take more
 // than half of the window. A checksum is among them, for the history keeps them beyond this process.
-func (e *lineEditor) paste(text string) string {
+func (e *Editor) paste(text string) string {
 	text = terminal.Clean(text)
 	columns, height := window()
 	if rows, _ := rowsOf(e.prompt, text, columns); rows <= height/2 {
@@ -152,7 +161,7 @@ func (e *lineEditor) paste(text string) string {
 }
 
 // whole returns a line with what was pasted into it.
-func (e *lineEditor) whole(line string) string {
+func (e *Editor) whole(line string) string {
 	for shown, text := range e.pasted {
 		line = strings.ReplaceAll(line, shown, text)
 	}
@@ -186,40 +195,29 @@ func rowsOf(prompt, text string, columns int) (rows, counted int) {
 
 // insert inserts the character that was typed, all of it: the library's own takes the first code point, of an emoji
 // without its skin, and puts the cursor too far behind wide ones.
-func (e *lineEditor) insert() {
+func (e *Editor) insert() {
 	e.shell.History.SkipSave()
 	e.shell.Cursor().InsertAt(e.shell.Keys.Caller()...)
 }
 
-// completeAction completes the names of commands, and of the files that they take.
-func completeAction(line []rune, cursor int) readline.Completions {
-	text := string(line[:cursor])
-	if !strings.HasPrefix(text, "/") {
-		return readline.Completions{}
+// completed returns what complete makes of the line before the cursor, as the library takes it.
+func completed(complete func(line string) Completion) func(line []rune, cursor int) readline.Completions {
+	return func(line []rune, cursor int) readline.Completions {
+		c := complete(string(line[:cursor]))
+		if len(c.Described) > 0 {
+			return readline.CompleteValuesDescribed(c.Described...)
+		}
+		if len(c.Words) == 0 {
+			return readline.Completions{}
+		}
+		values := readline.CompleteValues(c.Words...).NoSpace()
+		values.PREFIX = c.Typed
+		return values
 	}
-	if name, argument, ok := strings.Cut(text[1:], " "); ok {
-		return completeFile(name, argument)
-	}
-	var described []string
-	for _, a := range chatActions() {
-		described = append(described, "/"+a.name, a.help)
-	}
-	return readline.CompleteValuesDescribed(described...)
 }
 
-// completeFile completes the last name of a file in a command's argument.
-func completeFile(command, argument string) readline.Completions {
-	of := slices.IndexFunc(chatActions(), func(a chatAction) bool { return a.name == command && a.argument == "FILE" })
-	if of < 0 {
-		return readline.Completions{}
-	}
-	typed, names := filesBeginning(argument, command == "image")
-	c := readline.CompleteValues(names...).NoSpace()
-	c.PREFIX = typed
-	return c
-}
-
-func (e *lineEditor) readLine(prompt string) (string, error) {
+// ReadLine reads a line after prompt.
+func (e *Editor) ReadLine(prompt string) (string, error) {
 	e.prompt, e.missed, e.fresh = prompt, 0, true
 	in := int(os.Stdin.Fd())
 	state, err := term.GetState(in)
@@ -241,40 +239,10 @@ func (e *lineEditor) readLine(prompt string) (string, error) {
 	case t := <-done:
 		switch {
 		case errors.Is(t.err, readline.ErrInterrupt):
-			return "", errInterruptedInput
+			return "", ErrInterrupted
 		case errors.Is(t.err, io.EOF):
 			return "", io.EOF
 		}
 		return e.whole(t.line), t.err
 	}
-}
-
-// historyFile returns the file that keeps what the user typed, which only the user may read.
-func historyFile() (string, error) {
-	folder, err := stateFolder()
-	if err != nil {
-		return "", err
-	}
-	folder = filepath.Join(folder, "powerinfer")
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return "", err
-	}
-	name := filepath.Join(folder, "chat-history.jsonl")
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return "", err
-	}
-	return name, f.Close()
-}
-
-// stateFolder returns where programs keep what they should remember: XDG's state folder, or the system's own.
-func stateFolder() (string, error) {
-	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
-		return dir, nil
-	}
-	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
-		return os.UserConfigDir()
-	}
-	home, err := os.UserHomeDir()
-	return filepath.Join(home, ".local", "state"), err
 }

@@ -1,0 +1,142 @@
+// Package planreport shows where a plan puts a model's parts and how fast that should be: as a table, a line, JSON, or a page
+// with pictures. It also prints what plans come to for published machines and models.
+package planreport
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
+)
+
+// Report is a plan with what it is compared to.
+type Report struct {
+	b        modelcost.Cost
+	on       placement.Machine
+	memory   uint64   // of the machine; 0 where unknown
+	doubts   []string // of the machine's figures
+	timed    bool     // the plan's times mean something: there is no software among the GPUs
+	plan     placement.Plan
+	inRAM    placement.Plan // everything computed on the processor
+	byLayers placement.Plan // as many dense layers as fit the GPUs
+	whole    int            // of these
+	ways     []planner.Way  // of a model with experts
+	follows  bool           // plan is the one in which experts follow the text
+	Tower    string         // what shows the model pictures takes; empty: nothing does
+	disk     string         // where the figures of the machine's disk are from
+	further  int            // the GPU of the layer for multi-token prediction, where it guesses; -1: it lies in RAM
+}
+
+// New solves the plan of a model for a machine, and what it is compared to.
+func New(b modelcost.Cost, m *planner.Machine, o planner.Options) (*Report, error) {
+	p := planner.With(m, b, o)
+	s, err := p.Solve()
+	if err != nil {
+		return nil, err
+	}
+	on := s.Machine
+	d := &Report{b: b, on: on, memory: m.Memory, doubts: m.Doubts(), timed: m.Predictable(), plan: s.Plan, disk: m.DiskSource()}
+	if b := o.RAM.Whole; b > 0 && (d.memory == 0 || uint64(b) < d.memory) {
+		d.memory = uint64(b)
+	}
+	d.on.GPUs = slices.Clone(on.GPUs)
+	for j := range d.on.GPUs {
+		if m.Software(j) {
+			d.on.GPUs[j].Read = 0
+		}
+	}
+	none := on
+	none.GPUs = nil
+	if d.inRAM, err = placement.Solve(b.Model, none); err != nil {
+		return nil, err
+	}
+	mapped := on // other programs leave it to the system what of a file is in memory
+	mapped.Disk, mapped.RAM = placement.Rate{}, 0
+	if d.whole, d.byLayers, err = placement.MostWhole(b.Model.Dense(), mapped); err != nil {
+		return nil, err
+	}
+	if d.ways, err = planner.Ways(&b, &s, d.memory); err != nil {
+		return nil, err
+	}
+	follow, follows, err := p.Following(&s)
+	if d.follows = follows; follows {
+		s = follow
+		d.plan, d.b.Model = s.Plan, b.Following()
+		for i := range d.ways {
+			if y := &d.ways[i]; y.Name == planner.ThisPlan {
+				y.Name = "experts stay where they are"
+			}
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	var vram []int64
+	if d.further, vram, err = p.Further(&s, d.follows); vram != nil {
+		d.plan.VRAM = vram
+	}
+	return d, err
+}
+
+// ram returns the bytes that the plan has in RAM.
+func (d *Report) ram() int64 {
+	ram := d.plan.RAM + d.b.Rest
+	if y := &d.b.Further; d.further >= 0 {
+		ram -= y.Bytes() + y.Expanded
+	}
+	return ram
+}
+
+// guessing returns where the layer for multi-token prediction lies, and its bytes there; ok: there is one that guesses.
+func (d *Report) guessing() (place string, vram, ram int64, ok bool) {
+	y := &d.b.Further
+	if d.further >= 0 {
+		return fmt.Sprintf("GPU %d", d.further), y.Bytes(), 0, true
+	}
+	ram = y.Bytes() + y.Expanded
+	return "RAM", 0, ram, ram > 0
+}
+
+// layers returns the plan without the head, which is its last layer.
+func (d *Report) layers() []placement.Priced { return d.plan.Layers[:len(d.plan.Layers)-1] }
+
+// notes returns remarks that the table has no column for.
+func (d *Report) notes() []string {
+	notes := slices.Clip(d.b.Assumed)
+	if d.Tower != "" {
+		notes = append(notes, d.Tower)
+	}
+	if d.plan.Disk.Lacks > 0 {
+		notes = append(notes, d.lacks())
+	} else if d.OnDisk() {
+		notes = append(notes, d.tiers())
+	} else if ram := d.ram(); d.memory > 0 && uint64(ram) > d.memory {
+		notes = append(notes, fmt.Sprintf("This does not fit: %.1f GiB lie in RAM, and the machine has %.1f. %s", quantity.GiB(ram), quantity.GiB(d.memory), d.mapped(ram)))
+	}
+	if len(d.on.GPUs) == 0 {
+		notes = append(notes, "No GPU: everything is computed on the processor. --gpu 24:1008 adds a GPU of 24 GiB and 1008 GB/s to the plan.")
+	}
+	for _, g := range d.on.GPUs {
+		if g.Read == 0 {
+			notes = append(notes, g.Name+" is software on the processor: its speed is not predicted.")
+		}
+	}
+	for _, s := range d.doubts {
+		notes = append(notes, "The machine's figures are doubtful: "+s+". powerinfer doctor --again measures them anew.")
+	}
+	return notes
+}
+
+// mapped tells what happens where so many bytes do not fit into RAM.
+func (d *Report) mapped(ram int64) string {
+	read, _ := d.b.Model.Reads(&d.plan)
+	disk := planner.FromDisk(ram, read, d.memory)
+	says := fmt.Sprintf("With --no-repack the file is mapped, and a token reads %.0f MB of it from the disk", disk/1e6)
+	if !d.timed {
+		return says + "."
+	}
+	return fmt.Sprintf("%s: %.2f tokens/s at %.0f GB/s, which is assumed.", says, 1/(d.plan.Seconds+disk/planner.AssumedDisk), planner.AssumedDisk/1e9)
+}
