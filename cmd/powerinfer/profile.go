@@ -26,6 +26,7 @@ each file of -f apart, so that "inspect --neurons" can compare them.
 thresholds, the neurons that pass those of its setting within --max-kld and --min-same-top. Run
 and plan with --stats then know which are hot.`,
 		Flags: append(calibrationFlags(), append(flags.Bound(),
+			&cli.BoolFlag{Name: "measure", Usage: "also measure what leaving experts out costs, so that --stats gives it to --max-kld"},
 			&cli.StringFlag{Name: "sparse", Usage: "`MODE` threshold: count the neurons that pass the file's thresholds of magnitude"})...),
 		Action: profileModel,
 	}
@@ -47,6 +48,7 @@ func profileModel(ctx context.Context, c *cli.Command) error {
 	default:
 		return fmt.Errorf("--sparse %q: threshold is what can be counted by; leave it out for a model whose activation leaves zeros", mode)
 	}
+	o.Measure = c.Bool("measure")
 	bars := newBars(&o)
 	defer sayResume(ctx)()
 	rep, err := prepare.Profile(ctx, f, o)
@@ -60,6 +62,18 @@ func profileModel(ctx context.Context, c *cli.Command) error {
 	}
 	if err := p.Table(screen.Out); err != nil {
 		return err
+	}
+	if rep.Curve != nil {
+		bound, err := flags.ReadBound(c)
+		if err != nil {
+			return err
+		}
+		if !bound.IsSet() {
+			bound.KLD = model.UsualMaxKLD
+		}
+		if err := printCurve(screen.Out, rep.Curve, bound); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintln(screen.Err, "wrote", o.Out)
 	return nil

@@ -207,21 +207,21 @@ func TestNeurons(t *testing.T) {
 func TestDisk(t *testing.T) {
 	r := row("a")
 	for range 2 {
-		u := compute.UnitUse{CacheUse: residency.CacheUse{Hits: 60, Misses: 30, GuessesUsed: 10}, Bytes: 30e6, Busy: time.Second, Wait: 300 * time.Millisecond}
+		u := compute.UnitUse{CacheUse: residency.CacheUse{Hits: 60, Misses: 30, GuessesUsed: 10, Left: 25}, Bytes: 30e6, Busy: time.Second, Wait: 300 * time.Millisecond}
 		r.Disk.add(&u)
 	}
 	var got map[string]any
 	if err := json.Unmarshal([]byte(write(t, "jsonl", r)), &got); err != nil {
 		t.Fatal(err)
 	}
-	for k, v := range map[string]any{"disk_bytes_per_token": 3e6, "disk_kept_share": 0.6, "disk_wait_share": 0.2} {
+	for k, v := range map[string]any{"disk_bytes_per_token": 3e6, "disk_kept_share": 0.6, "disk_wait_share": 0.2, "experts_left_out_share": 0.2} {
 		if got[k] != v {
 			t.Errorf("%s is %v, want %v", k, got[k], v)
 		}
 	}
-	want := `| model                          |       size |     params | backend    | threads |  in RAM | disk MB/t | waiting |            test |                  t/s |
-| ------------------------------ | ---------: | ---------: | ---------- | ------: | ------: | --------: | ------: | --------------: | -------------------: |
-| llama 6.7B Q4_0                |   3.56 GiB |      6.7 B | CPU        |       3 |  60.0 % |      3.00 |  20.0 % |            tg10 |          7.50 ± 3.54 |
+	want := `| model                          |       size |     params | backend    | threads |  in RAM | left out | disk MB/t | waiting |            test |                  t/s |
+| ------------------------------ | ---------: | ---------: | ---------- | ------: | ------: | -------: | --------: | ------: | --------------: | -------------------: |
+| llama 6.7B Q4_0                |   3.56 GiB |      6.7 B | CPU        |       3 |  60.0 % |   20.0 % |      3.00 |  20.0 % |            tg10 |          7.50 ± 3.54 |
 `
 	if got := write(t, "md", r); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)

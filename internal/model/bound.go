@@ -86,7 +86,7 @@ func (c *Config) chooseBy(asked SparseMode, b Bound) Choice {
 func (c *Config) chooseExperts(mode SparseMode, b Bound) Choice {
 	curve := c.Curve
 	if curve == nil || curve.Way != prepared.ByWeight {
-		return Choice{Mode: mode, Said: "what leaving experts out costs this model was not measured: none is left out; measure it with: powerinfer prepare MODEL --measure -f TEXT -o FILE"}
+		return Choice{Mode: mode, Said: "what leaving experts out costs this model was not measured: none is left out; measure it with: powerinfer profile MODEL --measure -f TEXT -o STATISTICS"}
 	}
 	p := curve.Within(b)
 	if p == nil {

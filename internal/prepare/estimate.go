@@ -93,11 +93,15 @@ func (r *observer) estimate(e *runner, samples int) ([]Estimate, error) {
 		add(StageGenerate, float64(monotime.Since(begin))*float64(r.texts.generate)/maxSequences)
 	}
 	held := countTokens(r.texts.heldOut)
+	if r.o.profileOnly {
+		add(StageProfile, perToken*float64(r.texts.calibrationTokens()))
+		if r.o.Measure {
+			add(StageMeasure, (1+skipShares)*perToken*float64(held))
+		}
+		return out, nil
+	}
 	if !r.o.Measure {
 		add(StageProfile, perToken*float64(r.texts.calibrationTokens()+held))
-	}
-	if r.o.profileOnly {
-		return out, nil
 	}
 	if !r.o.NoPredictors {
 		d, err := trainTime(r.c, r.o.Threads, samples)

@@ -63,7 +63,9 @@ func (r *run) observeExperts(ctx context.Context) error {
 	}
 	names, texts := divideTexts(r.texts.calibration, r.o.Files)
 	*idle = *newExpertCounter(r.c, names, texts)
-	if err := v.profile(ctx, v.steps()); err != nil {
+	steps := v.steps()
+	steps[holdingOut] = nil // it is measured, not counted
+	if err := v.profile(ctx, steps); err != nil {
 		return err
 	}
 	r.experts = idle.x
@@ -126,7 +128,7 @@ func (r *run) prepareExperts(ctx context.Context) (*Report, error) {
 // division identifies the texts with separate counts of experts, as far as they follow from the given files: a resumed
 // run must have the same.
 func (r *run) division() string {
-	if r.c.Experts.Count == 0 || len(r.o.Files) < 2 || r.o.Measure {
+	if r.c.Experts.Count == 0 || len(r.o.Files) < 2 || r.o.Measure && !r.o.profileOnly {
 		return ""
 	}
 	names, texts := divideTexts(r.texts.calibration, r.o.Files)

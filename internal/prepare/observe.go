@@ -43,7 +43,7 @@ func (r *run) readTexts() error {
 		return fmt.Errorf("%s: the tokenizer has %d tokens but the embedding %d rows", r.f.Path, tok.Size(), r.c.Vocab)
 	}
 	t := &r.texts
-	if r.o.Measure {
+	if r.o.Measure && !r.o.profileOnly {
 		r.o.EvalFiles = append(r.o.EvalFiles, r.o.Files...)
 	} else if len(r.o.Files) == 0 {
 		t.generate = r.o.Tokens
@@ -52,6 +52,18 @@ func (r *run) readTexts() error {
 		}
 	} else if err := r.readCalibration(tok); err != nil {
 		return err
+	}
+	if r.o.profileOnly && r.o.Measure { // counting chooses nothing that could fit this text better than others
+		docs, _, err := readDocuments(r.o.Files)
+		if err != nil {
+			return err
+		}
+		byHash(docs)
+		if n := encode(tok, docs); n < leastHeldOut(r.c) {
+			return fmt.Errorf("the text has %d tokens, and at least %d are needed to measure on; give more with -f", n, leastHeldOut(r.c))
+		}
+		t.heldOut, _ = holdOut(docs, heldOutTokens, math.MaxInt)
+		return nil
 	}
 	if len(r.o.EvalFiles) == 0 || r.o.profileOnly {
 		return nil

@@ -249,15 +249,21 @@ func Profile(ctx context.Context, f *gguf.File, o Options) (*Report, error) {
 		return nil, resumable(err)
 	}
 	text := r.counted()
+	var curve *prepared.Curve
+	if o.Measure {
+		if curve, err = r.expertCurve(ctx); err != nil {
+			return nil, resumable(err)
+		}
+	}
 	if r.experts != nil {
-		err = prepared.WriteUses(o.Out, f, text.SHA256, r.experts)
+		err = prepared.WriteUses(o.Out, f, text.SHA256, r.experts, curve)
 	} else {
 		err = prepared.WriteStats(o.Out, f, text.SHA256, r.stats)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &Report{Stats: r.stats, Experts: r.experts, Calibration: text, Generated: r.texts.generate > 0}, r.clean()
+	return &Report{Stats: r.stats, Experts: r.experts, Curve: curve, Calibration: text, Generated: r.texts.generate > 0}, r.clean()
 }
 
 // counted returns the calibration text with the tokens that were counted, BOS of each window among them.
@@ -398,6 +404,8 @@ func (r *run) checkMeasure() error {
 	switch {
 	case r.c.Experts.Count > 0:
 		return r.checkExpertCurve()
+	case r.o.profileOnly:
+		return fmt.Errorf("%s has no experts, which alone are measured while uses are counted", path)
 	case r.c.Prepared == nil || !r.c.Predictors:
 		return fmt.Errorf("%s: --measure is for files that prepare made, with predictors, and for models with experts", path)
 	case r.o.Original:

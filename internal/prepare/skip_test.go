@@ -75,6 +75,19 @@ func TestExpertCurve(t *testing.T) {
 		}
 		e.Close()
 	}
+	stats := Options{Out: filepath.Join(t.TempDir(), "stats.gguf"), Measure: true, Tokens: LeastCounted, Files: o.Files, Threads: 2}
+	counted, err := Profile(context.Background(), f, stats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := gguf.Open(stats.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if read, err := prepared.ReadCurve(file, s.Layers); err != nil || !reflect.DeepEqual(read, counted.Curve) || !reflect.DeepEqual(read.Points, c.Points) {
+		t.Errorf("%+v, %v; want the points that were measured of the same text", read, err)
+	}
 	if _, err := engine.Open(t.Context(), f, engine.Options{Neurons: engine.Neurons{Skip: compute.Skip{After: 4, Below: 0.1}}, Limits: engine.Limits{Context: 64}, Devices: planner.CPU(planner.Processor{Threads: 1})}); err == nil || !strings.Contains(err.Error(), "a token uses 4") {
 		t.Errorf("as many stay as there are: %v", err)
 	}

@@ -316,8 +316,16 @@ func (r *reader) magnitudes(c *Curve, layers int) {
 }
 
 // HasCurve reports whether f says that it has a curve.
-func HasCurve(f *gguf.File) bool {
-	return slices.ContainsFunc(f.Keys, func(kv gguf.KV) bool { return strings.HasPrefix(kv.Key, keyCurve) })
+func HasCurve(f *gguf.File) bool { return len(CurveKeys(f)) > 0 }
+
+// CurveKeys returns what f says of a curve, unread.
+func CurveKeys(f *gguf.File) (keys []gguf.KV) {
+	for _, kv := range f.Keys {
+		if strings.HasPrefix(kv.Key, keyCurve) {
+			keys = append(keys, kv)
+		}
+	}
+	return keys
 }
 
 // WriteCurve writes src to path as it is, with the curve in place of one that it may have.

@@ -456,6 +456,24 @@ func TestCacheUse(t *testing.T) {
 	}
 }
 
+// A unit that was done without counts as used by as many tokens, but not as a use, a hit or a miss.
+func TestLeave(t *testing.T) {
+	c := residency.NewCache(2, residency.TunedCache())
+	c.Add(3)
+	read(c, 0, 1)
+	for range 3 {
+		c.Step(1)
+		c.Leave(2, 1)
+	}
+	if use := c.Counted(); use.Left != 3 || use.Uses() != 2 || c.Slot(2) != residency.Absent {
+		t.Errorf("%+v", use)
+	}
+	c.Step(1)
+	if read(c, 2); c.Slot(2) == residency.Absent || c.Expected(2) <= c.Expected(0) {
+		t.Errorf("a unit that was wanted four times is expected as often as by %g of the tokens, one that was used once by %g", c.Expected(2), c.Expected(0))
+	}
+}
+
 // steady returns a cache of so many units of which half have slots, and tokens of a power law, of so many uses each.
 func steady(tb testing.TB, units, uses int) (*residency.Cache, [][]int32) {
 	tb.Helper()

@@ -74,7 +74,7 @@ func takeUses(f *gguf.File, c *model.Config, file, activation string) error {
 	if err != nil {
 		return err
 	}
-	for _, kv := range keys {
+	for _, kv := range append(keys, prepared.CurveKeys(s)...) {
 		f.Set(kv.Key, kv.Value)
 	}
 	if _, err := model.ReadConfig(f, activation); err != nil {

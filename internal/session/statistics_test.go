@@ -25,7 +25,7 @@ func TestStatisticsOfExperts(t *testing.T) {
 			x.Texts[0].Tokens += uint64(n)
 		}
 		path := filepath.Join(t.TempDir(), name)
-		if err := prepared.WriteUses(path, f, strings.Repeat("0", 64), x); err != nil {
+		if err := prepared.WriteUses(path, f, strings.Repeat("0", 64), x, nil); err != nil {
 			t.Fatal(err)
 		}
 		return path

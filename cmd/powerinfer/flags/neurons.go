@@ -27,7 +27,7 @@ func Prediction() []cli.Flag {
 // Bound returns the flags that have the file's curve choose how neurons are left out.
 func Bound() []cli.Flag {
 	return About(NeuronSubject, []cli.Flag{
-		&cli.Float64Flag{Name: "max-kld", Usage: fmt.Sprintf("leave out as many neurons as the file's measured settings allow: the fastest setting with which 19 of 20 documents stay within this KL divergence from computing all neurons, in nats a token; with --sparse threshold the default is %g", model.UsualMaxKLD), Sources: Env("MAX_KLD")},
+		&cli.Float64Flag{Name: "max-kld", Usage: fmt.Sprintf("leave out as many neurons, or experts that would be read from disk, as the measured settings allow: the fastest setting with which 19 of 20 documents stay within this KL divergence from computing all neurons, in nats a token; with --sparse threshold the default is %g", model.UsualMaxKLD), Sources: Env("MAX_KLD")},
 		&cli.StringFlag{Name: "leave-out", Usage: "`K:SHARE` of experts that may be left out instead of being read from disk, instead of what --max-kld chooses: those after the K highest ranked of a token with less than SHARE of its weights, such as 4:0.05"},
 		&cli.Float64Flag{Name: "min-same-top", Usage: "the same by another measure: the least share of a document's tokens whose likeliest successor stays the same, such as 0.97", Sources: Env("MIN_SAME_TOP")},
 	})

@@ -63,7 +63,7 @@ func (r *router) ForeseeExperts(g compute.ExpertGuess) {
 		f := &foreseen{guess: g}
 		y := &f.guess
 		y.X, y.Norm, y.Router, y.RouterBias, y.Bias = hostTensor(g.X), hostVector(g.Norm), mem(g.Router).host, hostVector(g.RouterBias), hostVector(g.Bias)
-		y.Weights = compute.ExpertWeights{Up: up.host}
+		y.Weights = compute.ExpertWeights{Up: up.host, Skip: g.Weights.Skip}
 		f.tell = func() { r.d.host.ForeseeExperts(f.guess) }
 		r.foreseen = func() { r.onHost(f) }
 	}
@@ -86,14 +86,18 @@ func (r *router) foreseeOnGPU(g compute.ExpertGuess) {
 		first = held
 	}
 	var units []int32
+	leave := make([]bool, compute.FewTokens*g.Used)
 	r.foreseen = func() {
 		s := r.stretch()
 		s.loads = append(s.loads, func(w *window) {
 			data, rows := w.chosen(y.choice, chosen()), w.rows(y.choice.Outputs).n
 			units = units[:0]
+			for t := range rows {
+				g.Weights.Skip.Leaves(data[(2*t+1)*g.Used:][:g.Used], leave[t*g.Used:][:g.Used])
+			}
 			for k := range g.Used { // the first choices of all tokens first
 				for t := range rows {
-					if e := int(data[t*2*g.Used+k]); e >= held && e < g.Count {
+					if e := int(data[t*2*g.Used+k]); e >= held && e < g.Count && !leave[t*g.Used+k] {
 						units = append(units, int32(e-first))
 					}
 				}

@@ -22,8 +22,20 @@ func (d *Report) stays() string {
 func (d *Report) tiers() string {
 	t := &d.plan.Disk
 	says := fmt.Sprintf("RAM has no room for all %s that are on no GPU: it keeps %.2f GiB of them, those used most, and %.2f GiB are on the disk only.", d.stays(), quantity.GiB(t.Kept), quantity.GiB(t.Bytes))
-	says += fmt.Sprintf(" Of their uses %.0f %% are expected to find them in RAM; a token reads %.0f from the disk, %.0f MB", 100*t.Hits, t.Units, t.Read/1e6)
+	says += fmt.Sprintf(" Of their uses %.0f %% are expected to find them in RAM", 100*t.Hits)
+	if left := d.leftOut(); left > 0 {
+		says += fmt.Sprintf(", and %.0f %% of the others are left out", 100*left)
+	}
+	says += fmt.Sprintf("; a token reads %.0f from the disk, %.0f MB", t.Units, t.Read/1e6)
 	return fmt.Sprintf("%s, at %.1f GB/s (%s).", says, d.on.Disk.Read/1e9, d.disk)
+}
+
+// leftOut returns the share of experts' uses that are left out where they would be read from the disk.
+func (d *Report) leftOut() (left float64) {
+	for l := range d.b.Model.Layers {
+		left = max(left, d.b.Model.Layers[l].Units.Left)
+	}
+	return left
 }
 
 // lacks says that not even what must be in RAM fits.

@@ -125,7 +125,7 @@ func disk(u powerinfer.DiskUse, steps int, took time.Duration) string {
 		text += fmt.Sprintf(", %.0f %% was read ahead", share(u.Ahead))
 	}
 	if u.Left > 0 {
-		text += fmt.Sprintf(" | %.1f %% of the experts were left out", 100*float64(u.Left)/float64(u.Left+u.Uses()))
+		text += fmt.Sprintf(" | %.1f %% of the uses of experts were left out", 100*float64(u.Left)/float64(u.Left+u.Uses()))
 	}
 	return text + "\n"
 }
