@@ -16,6 +16,7 @@ import (
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/attachment"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/conversation"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/editor"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
@@ -42,7 +43,7 @@ type talk struct {
 	command     *cli.Command // whose flags /set changes
 	model       *powerinfer.Model
 	trace       *powerinfer.Trace // nil: nothing is traced
-	said        conversation
+	said        conversation.Conversation
 	format      *answer.Format        // nil: answers are read as they are
 	sampling    powerinfer.Sampling   // of the next answer but for its seed
 	constraint  powerinfer.Generation // whose grammar or schema holds for every answer
@@ -121,10 +122,10 @@ func openTalk(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (*ta
 	}
 	t := &talk{command: c, trace: trace}
 	var err error
-	if t.said.system, err = readSystem(c); err != nil {
+	if t.said.System, err = readSystem(c); err != nil {
 		return nil, err
 	}
-	if t.said.kwargs, err = flags.ReadKwargs(c); err != nil {
+	if t.said.Kwargs, err = flags.ReadKwargs(c); err != nil {
 		return nil, err
 	}
 	if err := readGrammar(c, &t.constraint); err != nil {
@@ -154,8 +155,8 @@ func (t *talk) openModel(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, m.Close())
 	}
-	t.model, t.load, t.sampling, t.said.template, t.format = m, time.Since(begin), chosen, template, nil
-	t.evaluated, t.said.left = nil, 0 // its cache is empty, and its context may have room for all messages
+	t.model, t.load, t.sampling, t.said.Template, t.format = m, time.Since(begin), chosen, template, nil
+	t.evaluated, t.said.Left = nil, 0 // its cache is empty, and its context may have room for all messages
 	if template != nil {
 		can := template.Can(false)
 		t.format = answer.FormatOf(template.Source(), can.Tools, can.ToolCalls)
@@ -172,7 +173,7 @@ func (t *talk) greet() {
 	switch {
 	case flags.IsDemo(t.command):
 		t.note("%s", demoNote)
-	case t.said.template == nil:
+	case t.said.Template == nil:
 		t.note("this model has no chat template: it continues your text; --chat-template NAME gives it one if it was trained on it")
 	}
 }
@@ -275,16 +276,16 @@ func (t *talk) take(ctx context.Context, message string) error {
 		message = t.attached + "\n\n" + message
 	}
 	if len(pictures) == 0 {
-		t.said.ask(message)
+		t.said.Ask(message)
 	} else {
 		parts, err := attachment.Parts(before+message, pictures)
 		if err != nil {
 			return err
 		}
-		t.said.show(parts, pictures)
+		t.said.Show(parts, pictures)
 	}
 	if err := t.answer(ctx); err != nil {
-		t.said.withdraw()
+		t.said.Withdraw()
 		return err
 	}
 	t.attached, t.pictures = "", nil

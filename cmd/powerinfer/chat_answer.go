@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -10,12 +9,9 @@ import (
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/progress"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
-	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/reply"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/summary"
 	"github.com/powerinfer-go/powerinfer/internal/chat"
-	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
-	"github.com/powerinfer-go/powerinfer/internal/markdown"
-	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
 
 // answer generates an answer to the conversation, shows it while it comes, and adds it to the conversation.
@@ -46,7 +42,7 @@ func (t *talk) answer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	show := newReply(t.format, t.styled, prompt.Text)
+	show := reply.New(t.format, t.styled, prompt.Text)
 	kept := places.Tokens() == 0 // pictures' keys and values are not saved
 	if t.evaluated = nil; kept {
 		t.evaluated = tokens
@@ -56,12 +52,12 @@ func (t *talk) answer(ctx context.Context) error {
 		if token.ID >= 0 && kept {
 			t.evaluated = append(t.evaluated, token.ID)
 		}
-		if err := show.push(token.Text); err != nil {
+		if err := show.Push(token.Text); err != nil {
 			stream.Close()
-			return errors.Join(err, show.end())
+			return errors.Join(err, show.End())
 		}
 	}
-	if err := errors.Join(show.end(), stream.Err()); err != nil && !errors.Is(err, context.Canceled) {
+	if err := errors.Join(show.End(), stream.Err()); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	t.last = stream.Result()
@@ -69,7 +65,7 @@ func (t *talk) answer(ctx context.Context) error {
 	t.tokens += t.last.Tokens
 	t.further += max(0, t.last.Tokens-1)
 	t.time += t.last.Time
-	t.said.messages = append(t.said.messages, chat.Message{Role: "assistant", Content: show.message.Content, Reasoning: show.message.Reasoning})
+	t.said.Messages = append(t.said.Messages, chat.Message{Role: "assistant", Content: show.Message.Content, Reasoning: show.Message.Reasoning})
 	if t.last.Stopped == powerinfer.StoppedByCtx && t.interrupts == nil {
 		return errInterrupted
 	}
@@ -85,8 +81,8 @@ func (t *talk) generation() powerinfer.Generation {
 	g := t.constraint
 	g.IgnoreEnd, g.Sampling = t.command.Bool("ignore-eos"), &s
 	g.Special, g.Neurons = t.format != nil, true
-	if t.said.template != nil {
-		g.Template = t.said.template.Source()
+	if t.said.Template != nil {
+		g.Template = t.said.Template.Source()
 	}
 	g.Shift, g.Keep = t.command.Bool("context-shift"), t.keep
 	return g
@@ -130,106 +126,4 @@ func (t *talk) status(limited bool) {
 		parts = append(parts, string(r.Stopped))
 	}
 	t.note("[%s]", strings.Join(parts, " | "))
-}
-
-// shownAnswer is an answer on its way to the user.
-type shownAnswer struct {
-	out      *bufio.Writer
-	parser   *answer.Parser   // nil: all is content
-	styler   *markdown.Styler // nil: the text is shown as it is
-	styled   bool
-	message  answer.Message
-	thinking bool          // the last that was shown is a thought
-	folding  *shownThought // the thought that is shown, where it is folded
-	onScreen bool          // a terminal obeys what it is shown
-	cleaner  terminal.Cleaner
-	lineOpen bool // what was shown last is no newline
-}
-
-// newReply shows what answers prompt. format reads it, unless it is nil; styled has it written with escape sequences.
-func newReply(format *answer.Format, styled bool, prompt string) *shownAnswer {
-	a := &shownAnswer{out: bufio.NewWriter(screen.Out.Styled()), styled: styled, onScreen: screen.Out.IsTerminal()}
-	if format != nil {
-		a.parser = format.NewParser(answer.Options{Prompt: prompt})
-	}
-	if styled {
-		a.styler = &markdown.Styler{Plain: format == nil}
-	}
-	return a
-}
-
-// push shows a piece of the text that the model writes.
-func (a *shownAnswer) push(text string) error {
-	if a.parser == nil {
-		a.show(answer.Event{Kind: answer.Content, Text: text})
-	} else {
-		a.show(a.parser.Feed(text)...)
-	}
-	return a.out.Flush()
-}
-
-// end shows what the parser held back and ends the line.
-func (a *shownAnswer) end() error {
-	if a.parser != nil {
-		a.show(a.parser.Finish()...)
-	}
-	a.thought(false)
-	if a.styler != nil {
-		a.write(a.styler.Finish())
-	}
-	if a.lineOpen {
-		a.write("\n")
-	}
-	return a.out.Flush()
-}
-
-func (a *shownAnswer) show(events ...answer.Event) {
-	a.message.Add(events...)
-	for _, e := range events {
-		if e.Text == "" {
-			continue
-		}
-		if a.onScreen {
-			e.Text = a.cleaner.Text(e.Text)
-		}
-		a.thought(e.Kind == answer.Reasoning)
-		if a.folding != nil {
-			a.folding.write(e.Text)
-			continue
-		}
-		if a.styler != nil && e.Kind != answer.Reasoning {
-			a.styler.Width = screen.Columns(screen.Out)
-			e.Text = a.styler.Feed(e.Text)
-		}
-		a.write(e.Text)
-	}
-}
-
-// thought begins or ends a thought, which is faint and then folded or, in plain text, between two lines.
-func (a *shownAnswer) thought(begins bool) {
-	if begins == a.thinking {
-		return
-	}
-	a.thinking = begins
-	switch {
-	case a.styled && begins:
-		a.folding = beginThought(a.out, screen.Out.Size)
-	case a.styled:
-		a.folding.fold()
-		a.folding, a.lineOpen = nil, false
-	case begins:
-		a.write("[thoughts]\n")
-	default:
-		if a.lineOpen {
-			a.write("\n")
-		}
-		a.write("[answer]\n")
-	}
-}
-
-func (a *shownAnswer) write(text string) {
-	if text != "" {
-		a.out.WriteString(text)
-		a.lineOpen = !strings.HasSuffix(text, "\n")
-	}
 }

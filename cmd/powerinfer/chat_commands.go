@@ -16,6 +16,7 @@ import (
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/attachment"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/conversation"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/editor"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/peers"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
@@ -41,7 +42,7 @@ func chatActions() []chatAction {
 	return []chatAction{
 		{"help", "", "list the commands", func(_ context.Context, t *talk, _ string) error { t.help(); return nil }},
 		{"clear", "", "begin a new conversation", func(_ context.Context, t *talk, _ string) error {
-			t.said.clear()
+			t.said.Clear()
 			t.attached, t.pictures, t.evaluated = "", nil, nil
 			t.note("a new conversation")
 			return nil
@@ -50,7 +51,7 @@ func chatActions() []chatAction {
 		{"read", "FILE", "put a file's text before the next message", func(_ context.Context, t *talk, file string) error { return t.attach(attachment.File(file)) }},
 		{"image", "FILE", "show the model a picture with the next message", func(_ context.Context, t *talk, files string) error { return t.attachPictures(files) }},
 		{"system", "TEXT", "set the system text; without TEXT remove it", func(_ context.Context, t *talk, text string) error {
-			t.said.system = text
+			t.said.System = text
 			if text == "" {
 				t.note("from the next answer on there is no system text")
 			} else {
@@ -129,15 +130,15 @@ func completeAction(line string) (c editor.Completion) {
 
 // again answers the last message again.
 func (t *talk) again(ctx context.Context) error {
-	before := t.said.messages
-	question, ok := t.said.withdraw()
+	before := t.said.Messages
+	question, ok := t.said.Withdraw()
 	if !ok {
 		return errors.New("there is no message yet")
 	}
-	t.said.messages = slices.Clone(t.said.messages)
-	t.said.add(question)
+	t.said.Messages = slices.Clone(t.said.Messages)
+	t.said.Add(question)
 	if err := t.answer(ctx); err != nil {
-		t.said.messages = before
+		t.said.Messages = before
 		return err
 	}
 	return nil
@@ -172,10 +173,10 @@ func (t *talk) save(ctx context.Context, file string) error {
 	if file == "" {
 		return errors.New("/save needs the name of a file")
 	}
-	if err := t.said.save(file); err != nil {
+	if err := t.said.Save(file); err != nil {
 		return err
 	}
-	messages, most := quantity.Of(len(t.said.messages), "message"), t.command.Int64("save-cache")
+	messages, most := quantity.Of(len(t.said.Messages), "message"), t.command.Int64("save-cache")
 	if most == 0 || len(t.evaluated) == 0 {
 		t.note("%s are in %s", messages, file)
 		return nil
@@ -199,7 +200,7 @@ func (t *talk) restore(ctx context.Context, file string) error {
 	if file == "" {
 		return errors.New("/load needs the name of a file")
 	}
-	if err := t.said.load(file); err != nil {
+	if err := t.said.Load(file); err != nil {
 		return err
 	}
 	t.recall()
@@ -220,7 +221,7 @@ const recalled = 2
 
 // recall says what the conversation is, and shows its last question and answer.
 func (t *talk) recall() {
-	n := len(t.said.messages)
+	n := len(t.said.Messages)
 	earlier := ""
 	if n > recalled {
 		earlier = fmt.Sprintf("; the last %d are", recalled)
@@ -229,8 +230,8 @@ func (t *talk) recall() {
 	if !t.interactive {
 		return
 	}
-	for _, m := range t.said.messages[max(0, n-recalled):] {
-		text := terminal.Clean(strings.TrimSpace(textOf(&m, "[picture] ")))
+	for _, m := range t.said.Messages[max(0, n-recalled):] {
+		text := terminal.Clean(strings.TrimSpace(conversation.TextOf(&m, "[picture] ")))
 		if m.Role == "user" {
 			fmt.Fprintln(screen.Out, editor.Prompt+strings.ReplaceAll(text, "\n", "\n"+editor.PromptMore))
 			continue
@@ -352,4 +353,25 @@ func (t *talk) stats() error {
 	fmt.Fprintln(screen.Err, t.fitted(fmt.Sprintf("%d of %d tokens of context used; %s, %s generated; %s",
 		used, t.model.Info().Context, quantity.Of(t.answers, "answer"), quantity.Of(t.tokens, "token"), t.model.Device()), ""))
 	return nil
+}
+
+// thoughts shows those of the last answer.
+func (t *talk) thoughts() error {
+	for i := len(t.said.Messages) - 1; i >= 0; i-- {
+		m := &t.said.Messages[i]
+		if m.Role != "assistant" {
+			continue
+		}
+		text := strings.Trim(m.Reasoning, "\n")
+		if text == "" {
+			break
+		}
+		if t.styled {
+			fmt.Fprintln(screen.Out.Styled(), screen.Faint+terminal.Clean(text)+screen.Normal)
+			return nil
+		}
+		fmt.Fprintln(screen.Out, text)
+		return nil
+	}
+	return errors.New("the last answer has no thoughts")
 }

@@ -16,22 +16,22 @@ const (
 
 // room returns a prompt of the conversation that leaves room for an answer, its tokens, and the places of pictures.
 func (t *talk) room() (prompt chat.Marked, tokens []int32, places *powerinfer.Places, err error) {
-	context, before := t.model.Info().Context, t.said.left
+	context, before := t.model.Info().Context, t.said.Left
 	most := context - min(leastRoom, context/4)
 	for {
-		if prompt, err = t.said.prompt(); err != nil {
+		if prompt, err = t.said.Prompt(); err != nil {
 			return prompt, nil, nil, err
 		}
-		if tokens, places, err = t.said.tokens(&prompt, t.model); err != nil {
+		if tokens, places, err = t.said.Tokens(&prompt, t.model); err != nil {
 			return prompt, nil, nil, err
 		}
-		if len(tokens) <= most || !t.said.leaveOut() {
+		if len(tokens) <= most || !t.said.LeaveOut() {
 			break
 		}
 		most = context / 2
 	}
-	if t.said.left > before {
-		t.note("the context of %d tokens is full: the model no longer sees the first %s; -c gives a larger context, /clear begins anew", context, quantity.Of(t.said.left, "message"))
+	if t.said.Left > before {
+		t.note("the context of %d tokens is full: the model no longer sees the first %s; -c gives a larger context, /clear begins anew", context, quantity.Of(t.said.Left, "message"))
 	}
 	return prompt, tokens, places, nil
 }

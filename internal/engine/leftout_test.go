@@ -35,7 +35,7 @@ func TestLeftOut(t *testing.T) {
 		skip compute.Skip
 		left bool
 	}{{}, {skip: skip}, {disk: true}, {true, skip, true}} {
-		o := session.Options{Engine: engine.Options{Context: 128, UBatch: 32, Skip: c.skip}, Planner: planner.Options{Device: vulkan.None}}
+		o := session.Options{Engine: engine.Options{Limits: engine.Limits{Context: 128, UBatch: 32}, Neurons: engine.Neurons{Skip: c.skip}}, Planner: planner.Options{GPUs: planner.GPUs{Devices: vulkan.None}}}
 		o.Planner.Threads = 2
 		if c.disk {
 			m, err := o.Engine.Least(f, placement.Layout{})

@@ -1,21 +1,18 @@
-package main
+package reply
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/rivo/uniseg"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
-	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
 
-// shownThought is a thought on a terminal: faint while it comes, and a single line when it has ended. Its lines are
+// thought is a thought on a terminal: faint while it comes, and a single line when it has ended. Its lines are
 // broken here, so that it is known how many there are.
-type shownThought struct {
+type thought struct {
 	out           *bufio.Writer
 	size          func() (width, height int) // of the terminal; 0: not known
 	width, height int                        // when the thought began
@@ -25,15 +22,15 @@ type shownThought struct {
 	column        int
 }
 
-func beginThought(out *bufio.Writer, size func() (int, int)) *shownThought {
-	s := &shownThought{out: out, size: size, begin: time.Now()}
+func beginThought(out *bufio.Writer, size func() (int, int)) *thought {
+	s := &thought{out: out, size: size, begin: time.Now()}
 	s.width, s.height = size()
 	out.WriteString(screen.Faint)
 	return s
 }
 
 // write shows the next piece.
-func (s *shownThought) write(text string) {
+func (s *thought) write(text string) {
 	rest, state := s.held+text, -1
 	s.held = ""
 	for rest != "" {
@@ -49,7 +46,7 @@ func (s *shownThought) write(text string) {
 
 // character shows one. A thought that fills the screen is begun anew from the top, for what has scrolled away cannot be
 // erased.
-func (s *shownThought) character(c string) {
+func (s *thought) character(c string) {
 	most, width := s.width-screen.SpareColumns, 0
 	for _, r := range c { // as terminals have it that show each of an emoji's parts
 		width += uniseg.StringWidth(string(r))
@@ -68,7 +65,7 @@ func (s *shownThought) character(c string) {
 	s.column += width
 }
 
-func (s *shownThought) newLine() {
+func (s *thought) newLine() {
 	s.column = 0
 	if s.height > 0 && s.rows+2 >= s.height && s.same() {
 		s.clear()
@@ -79,13 +76,13 @@ func (s *shownThought) newLine() {
 }
 
 // same reports whether the terminal has the size that it had: else nobody knows where it has put the lines.
-func (s *shownThought) same() bool {
+func (s *thought) same() bool {
 	width, height := s.size()
 	return width == s.width && height == s.height && width > screen.SpareColumns && height > 2
 }
 
 // clear erases what is shown.
-func (s *shownThought) clear() {
+func (s *thought) clear() {
 	s.out.WriteString("\r")
 	if s.rows > 0 {
 		fmt.Fprintf(s.out, "\x1b[%dA", s.rows)
@@ -95,7 +92,7 @@ func (s *shownThought) clear() {
 }
 
 // fold leaves a line of the thought.
-func (s *shownThought) fold() {
+func (s *thought) fold() {
 	if s.same() {
 		s.clear()
 	} else {
@@ -105,25 +102,4 @@ func (s *shownThought) fold() {
 		}
 	}
 	fmt.Fprintf(s.out, "▸ thought for %.1f s (/thoughts)%s\n", time.Since(s.begin).Seconds(), screen.Normal)
-}
-
-// thoughts shows those of the last answer.
-func (t *talk) thoughts() error {
-	for i := len(t.said.messages) - 1; i >= 0; i-- {
-		m := &t.said.messages[i]
-		if m.Role != "assistant" {
-			continue
-		}
-		text := strings.Trim(m.Reasoning, "\n")
-		if text == "" {
-			break
-		}
-		if t.styled {
-			fmt.Fprintln(screen.Out.Styled(), screen.Faint+terminal.Clean(text)+screen.Normal)
-			return nil
-		}
-		fmt.Fprintln(screen.Out, text)
-		return nil
-	}
-	return errors.New("the last answer has no thoughts")
 }

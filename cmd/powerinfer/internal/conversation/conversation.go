@@ -1,4 +1,6 @@
-package main
+// Package conversation holds the messages of a user and a model: it makes prompts of them, leaves out the oldest where a
+// context is full, and saves and loads them.
+package conversation
 
 import (
 	"bytes"
@@ -17,26 +19,26 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
-// conversation holds the messages so far and the template that makes a prompt of them.
-type conversation struct {
-	template *chat.Template // nil: the texts are joined and continued
-	kwargs   map[string]json.RawMessage
-	system   string
-	messages []chat.Message                 // users' and assistants' by turns
+// Conversation holds the messages so far and the template that makes a prompt of them.
+type Conversation struct {
+	Template *chat.Template // nil: the texts are joined and continued
+	Kwargs   map[string]json.RawMessage
+	System   string
+	Messages []chat.Message                 // users' and assistants' by turns
 	files    map[*powerinfer.Picture][]byte // of their pictures
-	left     int                            // of messages, the oldest, that prompts leave out because the context has no room for them
+	Left     int                            // of messages, the oldest, that prompts leave out because the context has no room for them
 }
 
-// prompt returns the text that the next answer continues.
-func (c *conversation) prompt() (chat.Marked, error) {
-	if c.template == nil {
-		p := chat.Marked{Text: c.system}
+// Prompt returns the text that the next answer continues.
+func (c *Conversation) Prompt() (chat.Marked, error) {
+	if c.Template == nil {
+		p := chat.Marked{Text: c.System}
 		mark := "picture" + rand.Text()
-		for _, m := range c.messages[c.left:] {
+		for _, m := range c.Messages[c.Left:] {
 			if m.Role == "user" && p.Text != "" {
 				p.Text += "\n"
 			}
-			p.Text += textOf(&m, mark)
+			p.Text += TextOf(&m, mark)
 			for _, part := range m.Parts {
 				if part.Picture != nil {
 					p.Mark, p.Pictures = mark, append(p.Pictures, part.Picture)
@@ -45,11 +47,11 @@ func (c *conversation) prompt() (chat.Marked, error) {
 		}
 		return p, nil
 	}
-	return c.template.RenderMarked(chat.Request{Messages: c.with(c.messages[c.left:]), Kwargs: chat.WithThinking(c.kwargs), AddGenerationPrompt: true})
+	return c.Template.RenderMarked(chat.Request{Messages: c.with(c.Messages[c.Left:]), Kwargs: chat.WithThinking(c.Kwargs), AddGenerationPrompt: true})
 }
 
-// textOf returns a message's text with mark in the places of its pictures.
-func textOf(m *chat.Message, mark string) string {
+// TextOf returns a message's text with mark in the places of its pictures.
+func TextOf(m *chat.Message, mark string) string {
 	var b strings.Builder
 	b.WriteString(m.Content)
 	for _, p := range m.Parts {
@@ -62,43 +64,43 @@ func textOf(m *chat.Message, mark string) string {
 	return b.String()
 }
 
-// tokens returns a prompt's tokens, and the places of pictures among them.
-func (c *conversation) tokens(prompt *chat.Marked, m *powerinfer.Model) ([]int32, *powerinfer.Places, error) {
-	if c.template == nil && len(prompt.Pictures) == 0 {
+// Tokens returns a prompt's tokens, and the places of pictures among them.
+func (c *Conversation) Tokens(prompt *chat.Marked, m *powerinfer.Model) ([]int32, *powerinfer.Places, error) {
+	if c.Template == nil && len(prompt.Pictures) == 0 {
 		return m.Tokenize(prompt.Text, true, false), nil, nil
 	}
-	return m.TokenizeMarked(prompt.Text, prompt.Mark, prompt.Pictures, c.template != nil)
+	return m.TokenizeMarked(prompt.Text, prompt.Mark, prompt.Pictures, c.Template != nil)
 }
 
 // with returns the system message and messages.
-func (c *conversation) with(messages []chat.Message) []chat.Message {
-	if c.system == "" {
+func (c *Conversation) with(messages []chat.Message) []chat.Message {
+	if c.System == "" {
 		return messages
 	}
-	return slices.Concat([]chat.Message{{Role: "system", Content: c.system}}, messages)
+	return slices.Concat([]chat.Message{{Role: "system", Content: c.System}}, messages)
 }
 
-// leaveOut has prompts leave out the oldest question that they still hold, and what answers it, and reports whether
+// LeaveOut has prompts leave out the oldest question that they still hold, and what answers it, and reports whether
 // there is a later one.
-func (c *conversation) leaveOut() bool {
-	for i := c.left + 1; i < len(c.messages); i++ {
-		if c.messages[i].Role == "user" {
-			c.left = i
+func (c *Conversation) LeaveOut() bool {
+	for i := c.Left + 1; i < len(c.Messages); i++ {
+		if c.Messages[i].Role == "user" {
+			c.Left = i
 			return true
 		}
 	}
 	return false
 }
 
-// clear begins a new conversation.
-func (c *conversation) clear() { c.messages, c.files, c.left = nil, nil, 0 }
+// Clear begins a new conversation.
+func (c *Conversation) Clear() { c.Messages, c.files, c.Left = nil, nil, 0 }
 
-// ask adds a user's message of a text.
-func (c *conversation) ask(text string) { c.add(chat.Message{Role: "user", Content: text}) }
+// Ask adds a user's message of a text.
+func (c *Conversation) Ask(text string) { c.Add(chat.Message{Role: "user", Content: text}) }
 
-// show adds a user's message with pictures.
-func (c *conversation) show(parts []chat.Part, pictures []attachment.Picture) {
-	c.add(chat.Message{Role: "user", Parts: parts})
+// Show adds a user's message with pictures.
+func (c *Conversation) Show(parts []chat.Part, pictures []attachment.Picture) {
+	c.Add(chat.Message{Role: "user", Parts: parts})
 	if c.files == nil {
 		c.files = map[*powerinfer.Picture][]byte{}
 	}
@@ -107,14 +109,15 @@ func (c *conversation) show(parts []chat.Part, pictures []attachment.Picture) {
 	}
 }
 
-func (c *conversation) add(m chat.Message) { c.messages = append(c.messages, m) }
+// Add adds a message.
+func (c *Conversation) Add(m chat.Message) { c.Messages = append(c.Messages, m) }
 
-// withdraw takes the last question and its answer, if there is one, out of the conversation, and returns the question.
-func (c *conversation) withdraw() (chat.Message, bool) {
-	for n := len(c.messages); n > 0; n-- {
-		if m := c.messages[n-1]; m.Role == "user" {
-			c.messages = c.messages[:n-1]
-			c.left = min(c.left, len(c.messages))
+// Withdraw takes the last question and its answer, if there is one, out of the conversation, and returns the question.
+func (c *Conversation) Withdraw() (chat.Message, bool) {
+	for n := len(c.Messages); n > 0; n-- {
+		if m := c.Messages[n-1]; m.Role == "user" {
+			c.Messages = c.Messages[:n-1]
+			c.Left = min(c.Left, len(c.Messages))
 			return m, true
 		}
 	}
@@ -140,7 +143,7 @@ type savedPicture struct {
 }
 
 // saved returns a message as it is in a file.
-func (c *conversation) saved(m *chat.Message) savedMessage {
+func (c *Conversation) saved(m *chat.Message) savedMessage {
 	s := savedMessage{m.Role, m.Content, m.Reasoning}
 	if len(m.Parts) == 0 {
 		return s
@@ -158,10 +161,10 @@ func (c *conversation) saved(m *chat.Message) savedMessage {
 }
 
 // addSaved adds a message of a file.
-func (c *conversation) addSaved(s *savedMessage) error {
+func (c *Conversation) addSaved(s *savedMessage) error {
 	text, ok := s.Content.(string)
 	if ok {
-		c.add(chat.Message{Role: s.Role, Content: text, Reasoning: s.Reasoning})
+		c.Add(chat.Message{Role: s.Role, Content: text, Reasoning: s.Reasoning})
 		return nil
 	}
 	data, err := json.Marshal(s.Content)
@@ -190,7 +193,7 @@ func (c *conversation) addSaved(s *savedMessage) error {
 		parts = append(parts, chat.Part{Type: "image", Picture: picture})
 		pictures = append(pictures, attachment.Picture{File: file, Picture: picture})
 	}
-	c.show(parts, pictures)
+	c.Show(parts, pictures)
 	return nil
 }
 
@@ -203,10 +206,10 @@ func conversationKind() atomicfile.Kind {
 	return atomicfile.Matches("a conversation that /save wrote", `^\s*\{\s*"messages"\s*:`)
 }
 
-// save writes the conversation to a file.
-func (c *conversation) save(path string) error {
+// Save writes the conversation to a file.
+func (c *Conversation) Save(path string) error {
 	var s savedConversation
-	for _, m := range c.with(c.messages) {
+	for _, m := range c.with(c.Messages) {
 		s.Messages = append(s.Messages, c.saved(&m))
 	}
 	data, err := json.MarshalIndent(s, "", "  ")
@@ -219,8 +222,8 @@ func (c *conversation) save(path string) error {
 	})
 }
 
-// load replaces the conversation by that of a file.
-func (c *conversation) load(path string) error {
+// Load replaces the conversation by that of a file.
+func (c *Conversation) Load(path string) error {
 	const other = "/model NAME goes on with another model"
 	data, err := wholefile.Read(path, wholefile.Text)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -236,12 +239,12 @@ func (c *conversation) load(path string) error {
 	if err := json.Unmarshal(data, &s); err != nil {
 		return fmt.Errorf("%s holds no conversation that /save wrote: %w", path, err)
 	}
-	loaded := conversation{template: c.template, kwargs: c.kwargs}
+	loaded := Conversation{Template: c.Template, Kwargs: c.Kwargs}
 	for i, m := range s.Messages {
 		text, isText := m.Content.(string)
 		switch {
 		case m.Role == "system" && i == 0 && isText:
-			loaded.system = text
+			loaded.System = text
 		case m.Role == "user" || m.Role == "assistant" && isText:
 			if err := loaded.addSaved(&m); err != nil {
 				return fmt.Errorf("%s: message %d: %w", path, i+1, err)
