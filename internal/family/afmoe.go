@@ -26,14 +26,7 @@ type afmoe struct {
 	rotated          []bool        // [layers]
 
 	ends
-	blocks []afmoeBlock
-}
-
-type afmoeBlock struct {
-	attnNorm, attnAfter nn.Norm
-	attn                *nn.Attention
-	ffnNorm, ffnAfter   nn.Norm
-	ffn                 nn.FeedForward // experts, or dense
+	blocks []nn.Sandwich
 }
 
 func newAFMoE(k *nn.Keys, b *nn.Binder) Program {
@@ -69,7 +62,7 @@ func (m *afmoe) bind(k *nn.Keys, b *nn.Binder) {
 }
 
 // block binds block i.
-func (m *afmoe) block(b *nn.Binder, i int) afmoeBlock {
+func (m *afmoe) block(b *nn.Binder, i int) nn.Sandwich {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.Optional)
@@ -88,13 +81,15 @@ func (m *afmoe) block(b *nn.Binder, i int) afmoeBlock {
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
-	return afmoeBlock{
-		attnNorm:  b.RMSNorm("attn_norm", m.embd, m.eps),
-		attn:      a,
-		attnAfter: b.RMSNorm("post_attention_norm", m.embd, m.after),
-		ffnNorm:   ffnNorm,
-		ffn:       b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
-		ffnAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.after),
+	return nn.Sandwich{
+		PreNorm: nn.PreNorm{
+			AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+			Attn:     a,
+			FFNNorm:  ffnNorm,
+			FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
+		},
+		AttnAfter: b.RMSNorm("post_attention_norm", m.embd, m.after),
+		FFNAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.after),
 	}
 }
 
@@ -104,15 +99,5 @@ func (m *afmoe) Forward(p *nn.Pass) compute.Tensor {
 		p.Layer(i)
 		x = m.blocks[i].Forward(p, x)
 	}
-	return x
-}
-
-func (l *afmoeBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Normalize(y, l.attnAfter)
-	p.Add(x, y)
-	y = l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm))
-	p.Normalize(y, l.ffnAfter)
-	p.Add(x, y)
 	return x
 }

@@ -25,11 +25,6 @@ func newApertus(k *nn.Keys, b *nn.Binder) Program {
 	return newDecoder(k, b, spec)
 }
 
-// headNorms adds the norms of each head of queries and keys.
-func headNorms(m *decoder, b *nn.Binder, a *nn.Attention, _ int) {
-	a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", a.Key, m.eps), b.HeadNorm("attn_k_norm", a.Key, m.eps)
-}
-
 // softplus returns ln(1+e^x).
 func softplus(x float32) float32 {
 	return float32(math.Max(float64(x), 0) + math.Log1p(math.Exp(-math.Abs(float64(x)))))

@@ -18,7 +18,7 @@ type decoder struct {
 	scores nn.Scores
 
 	ends
-	blocks []decoderBlock
+	blocks []nn.PreNorm
 }
 
 // decoderSpec says how a family differs from the others that share this program.
@@ -39,13 +39,6 @@ type decoderSpec struct {
 
 	// attention, if it is set, adds what the family's attention has besides, in layer i.
 	attention func(m *decoder, b *nn.Binder, a *nn.Attention, i int)
-}
-
-type decoderBlock struct {
-	attnNorm nn.Norm
-	attn     *nn.Attention
-	ffnNorm  nn.Norm
-	ffn      *nn.FFN
 }
 
 // newDecoder binds a plain decoder.
@@ -80,7 +73,7 @@ func (m *decoder) bind(k *nn.Keys, b *nn.Binder) {
 }
 
 // block binds a block like that of layer i.
-func (m *decoder) block(b *nn.Binder, i int) decoderBlock {
+func (m *decoder) block(b *nn.Binder, i int) nn.PreNorm {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, max(nn.Optional, m.spec.qkvBias))
@@ -101,11 +94,11 @@ func (m *decoder) block(b *nn.Binder, i int) decoderBlock {
 	if m.spec.inner {
 		a.Inner, ffn.Inner = b.RMSNorm("attn_sub_norm", l.Heads*l.Value, m.eps), b.RMSNorm("ffn_sub_norm", l.ff, m.eps)
 	}
-	return decoderBlock{
-		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
-		attn:     a,
-		ffnNorm:  ffnNorm,
-		ffn:      b.FFN(ffn),
+	return nn.PreNorm{
+		AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		Attn:     a,
+		FFNNorm:  ffnNorm,
+		FFN:      b.FFN(ffn),
 	}
 }
 
@@ -118,16 +111,12 @@ func (m *decoder) Forward(p *nn.Pass) compute.Tensor {
 	return x
 }
 
-func (l *decoderBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Add(x, y)
-	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
-	return x
-}
-
-func (l *decoderBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
-
 func (m *decoder) BindMTP(b *nn.Binder) Block {
 	l := m.block(b, len(m.layers)-1)
 	return &l
+}
+
+// headNorms adds the norms of each head of queries and keys.
+func headNorms(m *decoder, b *nn.Binder, a *nn.Attention, _ int) {
+	a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", a.Key, m.eps), b.HeadNorm("attn_k_norm", a.Key, m.eps)
 }

@@ -23,14 +23,7 @@ type deepseek2 struct {
 	experts nn.ExpertSpec
 
 	ends
-	blocks []deepseek2Block
-}
-
-type deepseek2Block struct {
-	attnNorm nn.Norm
-	attn     *nn.LatentAttention
-	ffnNorm  nn.Norm
-	ffn      nn.FeedForward // experts, or dense
+	blocks []nn.PreNorm
 }
 
 // deepseek2Spec says how a family differs from the others that share this program.
@@ -65,7 +58,7 @@ func bindDeepSeek2(k *nn.Keys, b *nn.Binder, spec deepseek2Spec) *deepseek2 {
 }
 
 // block binds the block of layer i, which may be the MTP layer.
-func (m *deepseek2) block(b *nn.Binder, i int) deepseek2Block {
+func (m *deepseek2) block(b *nn.Binder, i int) nn.PreNorm {
 	l := m.layers[min(i, len(m.layers)-1)]
 	a := b.LatentAttention(m.latent, m.embd, m.eps)
 	a.Rope, a.SharedRope, a.Temperature, a.How = m.rope, m.shared, m.spec.grown, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
@@ -76,11 +69,11 @@ func (m *deepseek2) block(b *nn.Binder, i int) deepseek2Block {
 	}
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
-	return deepseek2Block{
-		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
-		attn:     a,
-		ffnNorm:  ffnNorm,
-		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
+	return nn.PreNorm{
+		AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		Attn:     a,
+		FFNNorm:  ffnNorm,
+		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
 	}
 }
 
@@ -92,15 +85,6 @@ func (m *deepseek2) Forward(p *nn.Pass) compute.Tensor {
 	}
 	return x
 }
-
-func (l *deepseek2Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Add(x, y)
-	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
-	return x
-}
-
-func (l *deepseek2Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
 
 func (m *deepseek2) BindMTP(b *nn.Binder) Block {
 	l := m.block(b, len(m.layers))

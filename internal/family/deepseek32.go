@@ -16,9 +16,6 @@ type deepseek32 struct {
 	owns  []bool            // which layers have an indexer
 }
 
-// indexEpsilon is that of the norm of index keys.
-const indexEpsilon = 1e-6
-
 func newDeepSeek32(k *nn.Keys, b *nn.Binder) Program {
 	m := &deepseek32{index: k.Indexer(), rope: compute.Halves}
 	m.deepseek2 = bindDeepSeek2(k, b, deepseek2Spec{inBoth: true, attention: m.attention})
@@ -59,19 +56,7 @@ func (m *deepseek32) attention(of *deepseek2, b *nn.Binder, a *nn.LatentAttentio
 	}
 	turned := of.turned.Whole()
 	turned.Style = m.rope
-	a.Indexer = latentIndexer(b, m.index, a, of.embd, indexEpsilon, b.Rope(turned, nil))
-}
-
-// latentIndexer binds an indexer whose queries follow from the latent vector of a's queries.
-func latentIndexer(b *nn.Binder, s nn.IndexerSpec, a *nn.LatentAttention, width int, eps float32, rope *compute.Rope) *nn.Indexer {
-	x := b.Indexer(s, rope)
-	if !a.QueryDown.Bound() {
-		b.Fail("tensor %q is missing: the queries of an indexer follow from what it gives", "attn_q_a.weight")
-	}
-	x.Q = b.Linear("indexer.attn_q_b", s.Heads*s.Key, a.Query, nn.Absent)
-	x.K, x.KNorm = b.Linear("indexer.attn_k", s.Key, width, nn.Absent), b.LayerNorm("indexer.k_norm", s.Key, eps, nn.Required)
-	x.Weights = b.Linear("indexer.proj", s.Heads, width, nn.Absent)
-	return x
+	a.Indexer = b.LatentIndexer(m.index, a, of.embd, nn.IndexEpsilon, b.Rope(turned, nil))
 }
 
 func (m *deepseek32) Forward(p *nn.Pass) compute.Tensor {

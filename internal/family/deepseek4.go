@@ -110,7 +110,7 @@ func (m *deepseek4) block(b *nn.Binder, i int) deepseek4Block {
 		attn.Index = nn.IndexShape{}
 	}
 	experts, ffnNorm := m.experts, b.RMSNorm("ffn_norm", m.embd, m.eps)
-	experts.Act = limited(m.act, m.limits[i])
+	experts.Act = nn.Limited(m.act, m.limits[i])
 	if i >= m.hashed {
 		experts.Choice = nn.Required
 	}
@@ -120,7 +120,7 @@ func (m *deepseek4) block(b *nn.Binder, i int) deepseek4Block {
 		attn:     b.CompressedAttention(attn),
 		ffnRead:  b.HyperConnection("hc_ffn", m.connections),
 		ffnNorm:  ffnNorm,
-		ffn:      b.Experts(experts, b.SharedExperts(nn.FFNSpec{Width: m.embd, Neurons: experts.Shared, Gated: true, Act: limited(m.act, m.others[i]), Norm: ffnNorm})),
+		ffn:      b.Experts(experts, b.SharedExperts(nn.FFNSpec{Width: m.embd, Neurons: experts.Shared, Gated: true, Act: nn.Limited(m.act, m.others[i]), Norm: ffnNorm})),
 	}
 	if i < m.hashed && m.embed.Table != nil {
 		l.ffn.Given = b.GivenExperts("ffn_gate_tid2eid.weight", m.embed.Table.Rows, experts.Used, experts.Count)

@@ -22,7 +22,7 @@ type dots3note struct {
 	experts  nn.ExpertSpec
 
 	ends
-	blocks []deepseek2Block
+	blocks []nn.PreNorm
 }
 
 // latentKind is what layers with latent attention of the same shape share.
@@ -61,7 +61,7 @@ func newDots3Note(k *nn.Keys, b *nn.Binder) Program {
 }
 
 // block binds the block of layer i.
-func (m *dots3note) block(b *nn.Binder, i int) deepseek2Block {
+func (m *dots3note) block(b *nn.Binder, i int) nn.PreNorm {
 	l, kind := m.layers[i], m.kinds[0]
 	if m.windowed[i] {
 		kind = m.kinds[1]
@@ -75,15 +75,15 @@ func (m *dots3note) block(b *nn.Binder, i int) deepseek2Block {
 	a.Gate = b.HeadGate(a.Heads, a.Value, m.embd, compute.Logistic)
 	a.Out = b.Linear("attn_output", m.embd, shape.Heads*shape.Value, nn.Absent)
 	if !m.windowed[i] {
-		a.Indexer = latentIndexer(b, m.index, a, m.embd, indexEpsilon, m.turned)
+		a.Indexer = b.LatentIndexer(m.index, a, m.embd, nn.IndexEpsilon, m.turned)
 	}
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
-	return deepseek2Block{
-		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
-		attn:     a,
-		ffnNorm:  ffnNorm,
-		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
+	return nn.PreNorm{
+		AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		Attn:     a,
+		FFNNorm:  ffnNorm,
+		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
 	}
 }
 

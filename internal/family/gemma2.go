@@ -22,16 +22,7 @@ type gemma2 struct {
 	windowed         []bool        // [layers]
 
 	ends
-	blocks []gemma2Block
-}
-
-type gemma2Block struct {
-	attnNorm  nn.Norm
-	attn      *nn.Attention
-	attnAfter nn.Norm // of what attention adds to the residual
-	ffnNorm   nn.Norm
-	ffn       *nn.FFN
-	ffnAfter  nn.Norm // of what the feed-forward layer adds
+	blocks []nn.Sandwich
 }
 
 func newGemma2(k *nn.Keys, b *nn.Binder) Program {
@@ -55,7 +46,7 @@ func newGemma2(k *nn.Keys, b *nn.Binder) Program {
 }
 
 // block binds a block like that of layer i.
-func (m *gemma2) block(b *nn.Binder, i int) gemma2Block {
+func (m *gemma2) block(b *nn.Binder, i int) nn.Sandwich {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.Optional)
@@ -66,13 +57,15 @@ func (m *gemma2) block(b *nn.Binder, i int) gemma2Block {
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
-	return gemma2Block{
-		attnNorm:  b.RMSNorm("attn_norm", m.embd, m.eps),
-		attn:      a,
-		attnAfter: b.RMSNorm("post_attention_norm", m.embd, m.eps),
-		ffnNorm:   ffnNorm,
-		ffn:       b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
-		ffnAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
+	return nn.Sandwich{
+		PreNorm: nn.PreNorm{
+			AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+			Attn:     a,
+			FFNNorm:  ffnNorm,
+			FFN:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
+		},
+		AttnAfter: b.RMSNorm("post_attention_norm", m.embd, m.eps),
+		FFNAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
 	}
 }
 
@@ -84,18 +77,6 @@ func (m *gemma2) Forward(p *nn.Pass) compute.Tensor {
 	}
 	return x
 }
-
-func (l *gemma2Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Normalize(y, l.attnAfter)
-	p.Add(x, y)
-	y = l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm))
-	p.Normalize(y, l.ffnAfter)
-	p.Add(x, y)
-	return x
-}
-
-func (l *gemma2Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
 
 func (m *gemma2) BindMTP(b *nn.Binder) Block {
 	l := m.block(b, len(m.layers)-1)

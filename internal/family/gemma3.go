@@ -23,16 +23,7 @@ type gemma3 struct {
 	windowed         []bool        // [layers]
 
 	ends
-	blocks []gemma3Block
-}
-
-type gemma3Block struct {
-	attnNorm  nn.Norm
-	attn      *nn.Attention
-	attnAfter nn.Norm // of what attention adds to the residual
-	ffnNorm   nn.Norm
-	ffn       *nn.FFN
-	ffnAfter  nn.Norm // of what the feed-forward layer adds
+	blocks []nn.Sandwich
 }
 
 func newGemma3(k *nn.Keys, b *nn.Binder) Program {
@@ -72,7 +63,7 @@ func bindGemma3(k *nn.Keys, b *nn.Binder, scores nn.Scores) *gemma3 {
 }
 
 // block binds a block like that of layer i.
-func (m *gemma3) block(b *nn.Binder, i int) gemma3Block {
+func (m *gemma3) block(b *nn.Binder, i int) nn.Sandwich {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.Optional)
@@ -84,13 +75,15 @@ func (m *gemma3) block(b *nn.Binder, i int) gemma3Block {
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
-	return gemma3Block{
-		attnNorm:  b.RMSNorm("attn_norm", m.embd, m.eps),
-		attn:      a,
-		attnAfter: b.RMSNorm("post_attention_norm", m.embd, m.eps),
-		ffnNorm:   ffnNorm,
-		ffn:       b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
-		ffnAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
+	return nn.Sandwich{
+		PreNorm: nn.PreNorm{
+			AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+			Attn:     a,
+			FFNNorm:  ffnNorm,
+			FFN:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
+		},
+		AttnAfter: b.RMSNorm("post_attention_norm", m.embd, m.eps),
+		FFNAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
 	}
 }
 
@@ -102,18 +95,6 @@ func (m *gemma3) Forward(p *nn.Pass) compute.Tensor {
 	}
 	return x
 }
-
-func (l *gemma3Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Normalize(y, l.attnAfter)
-	p.Add(x, y)
-	y = l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm))
-	p.Normalize(y, l.ffnAfter)
-	p.Add(x, y)
-	return x
-}
-
-func (l *gemma3Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
 
 func (m *gemma3) BindMTP(b *nn.Binder) Block {
 	l := m.block(b, len(m.layers)-1)

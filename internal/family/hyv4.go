@@ -78,14 +78,14 @@ func (m *hyV4) block(b *nn.Binder, i int) hyV4Block {
 	switch {
 	case m.indexed == nil:
 	case m.indexed[i]:
-		a.Indexer = latentIndexer(b, m.index, a, m.embd, m.eps, m.indexRope)
+		a.Indexer = b.LatentIndexer(m.index, a, m.embd, m.eps, m.indexRope)
 	default:
 		a.SeesSame = true
 	}
 	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.Absent)
 
 	experts := m.experts
-	experts.Act = limited(m.act, m.limits[i])
+	experts.Act = nn.Limited(m.act, m.limits[i])
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	return hyV4Block{
 		attnRead: b.HyperConnection("hc_attn", m.connections),
@@ -107,14 +107,6 @@ func readIndexed(k *nn.Keys, n int) []bool {
 		k.Fail("key %q: the first layer has no indexer, and there is none before it", k.Arch+".attention.indexer.types")
 	}
 	return indexed
-}
-
-// limited returns act with a limit for gates and ups; 0: there is none.
-func limited(act compute.Activation, limit float32) compute.Activation {
-	if limit > 0 && act.Kind == compute.SiLU {
-		return compute.Activation{Kind: compute.LimitedSwiGLU, Limit: limit}
-	}
-	return act
 }
 
 func (m *hyV4) Forward(p *nn.Pass) compute.Tensor {

@@ -61,13 +61,13 @@ func bindKimiLinear(k *nn.Keys, b *nn.Binder, rotated bool) Program {
 // block binds block i, of l's sizes.
 func (m *kimiLinear) block(b *nn.Binder, i int, l layer) kimiLinearBlock {
 	eps, experts := m.mixers.eps, m.experts
-	experts.Act = capped(m.act, m.limits[i])
+	experts.Act = nn.Capped(m.act, m.limits[i])
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, eps)
 	return kimiLinearBlock{
 		norm:    b.RMSNorm("attn_norm", m.embd, eps),
 		mixer:   m.mixers.bind(b, i, l),
 		ffnNorm: ffnNorm,
-		ffn:     b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: capped(m.act, m.others[i]), Norm: ffnNorm}, experts),
+		ffn:     b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: nn.Capped(m.act, m.others[i]), Norm: ffnNorm}, experts),
 	}
 }
 

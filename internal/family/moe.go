@@ -23,14 +23,7 @@ type moe struct {
 	windowed         []bool        // [layers], and the first MTP layer's; nil: none has a window
 
 	ends
-	blocks []moeBlock
-}
-
-type moeBlock struct {
-	attnNorm nn.Norm
-	attn     *nn.Attention
-	ffnNorm  nn.Norm
-	ffn      nn.FeedForward // experts, or dense
+	blocks []nn.PreNorm
 }
 
 // moeSpec says how a family differs from the others that share this program.
@@ -95,7 +88,7 @@ func (m *moe) bind(k *nn.Keys, b *nn.Binder) *moe {
 }
 
 // block binds block i.
-func (m *moe) block(b *nn.Binder, i int) moeBlock {
+func (m *moe) block(b *nn.Binder, i int) nn.PreNorm {
 	l := m.at(i)
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, max(nn.Optional, m.spec.qkvBias))
@@ -113,13 +106,13 @@ func (m *moe) block(b *nn.Binder, i int) moeBlock {
 		experts.Act, act = m.spec.acts(m, i)
 	}
 	ffnNorm := b.RMSNorm(cmp.Or(m.spec.ffnNorm, "ffn_norm"), m.embd, m.eps)
-	block := moeBlock{
-		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
-		attn:     a,
-		ffnNorm:  ffnNorm,
-		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: act, Norm: ffnNorm}, experts),
+	block := nn.PreNorm{
+		AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		Attn:     a,
+		FFNNorm:  ffnNorm,
+		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: act, Norm: ffnNorm}, experts),
 	}
-	if x, ok := block.ffn.(*nn.Experts); ok && m.spec.group != nil {
+	if x, ok := block.FFN.(*nn.Experts); ok && m.spec.group != nil {
 		m.spec.group(m, b, x)
 	}
 	return block
@@ -134,15 +127,6 @@ func (m *moe) Forward(p *nn.Pass) compute.Tensor {
 	return x
 }
 
-func (l *moeBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Add(x, y)
-	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
-	return x
-}
-
-func (l *moeBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
-
 func (m *moe) BindMTP(b *nn.Binder) Block {
 	l := m.block(b, len(m.layers))
 	return &l
@@ -154,4 +138,9 @@ func (m *moe) PlainMTP() bool { return m.spec.plainMTP }
 // normHeads binds norms of each head's queries and keys.
 func normHeads(m *moe, b *nn.Binder, a *nn.Attention) {
 	a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", a.Key, m.eps), b.HeadNorm("attn_k_norm", a.Key, m.eps)
+}
+
+// wideNorms binds norms of queries and of keys over all heads together.
+func wideNorms(m *moe, b *nn.Binder, a *nn.Attention) {
+	a.QNorm, a.KNorm = b.WideNorm("attn_q_norm", a.Heads*a.Key, m.eps), b.WideNorm("attn_k_norm", a.KVHeads*a.Key, m.eps)
 }

@@ -11,8 +11,8 @@ import (
 // Source: Nanbeige LLM Lab 2026, the configuration and model card of Nanbeige4.2-3B.
 type nanbeige struct {
 	*decoder
-	again  [][]decoderBlock // the layers, each time after the first, with the same weights
-	normed bool             // the residual is, between the times
+	again  [][]nn.PreNorm // the layers, each time after the first, with the same weights
+	normed bool           // the residual is, between the times
 }
 
 // maxLoops bounds how often tokens go through the layers.
@@ -22,10 +22,10 @@ func newNanbeige(k *nn.Keys, b *nn.Binder) Program {
 	loops, skips := k.Count(".num_loops", 1, maxLoops), k.Flag(".skip_loop_final_norm", false)
 	m := &nanbeige{decoder: newDecoder(k, b, decoderSpec{style: compute.Interleaved}), normed: !skips}
 	for range loops - 1 {
-		blocks := make([]decoderBlock, len(m.blocks))
+		blocks := make([]nn.PreNorm, len(m.blocks))
 		for i, l := range m.blocks {
 			blocks[i] = l
-			blocks[i].attn = b.Layer(i).Again(l.attn)
+			blocks[i].Attn = b.Layer(i).Again(l.Attn.(*nn.Attention))
 		}
 		m.again = append(m.again, blocks)
 	}
@@ -34,7 +34,7 @@ func newNanbeige(k *nn.Keys, b *nn.Binder) Program {
 
 func (m *nanbeige) Forward(p *nn.Pass) compute.Tensor {
 	x, number := m.embed.Forward(p), 0
-	for i, blocks := range append([][]decoderBlock{m.blocks}, m.again...) {
+	for i, blocks := range append([][]nn.PreNorm{m.blocks}, m.again...) {
 		if i > 0 && m.normed {
 			p.Normalize(x, m.output.Norm)
 		}

@@ -19,8 +19,3 @@ func newOLMoE(k *nn.Keys, b *nn.Binder) Program {
 		},
 	})
 }
-
-// wideNorms binds norms of queries and of keys over all heads together.
-func wideNorms(m *moe, b *nn.Binder, a *nn.Attention) {
-	a.QNorm, a.KNorm = b.WideNorm("attn_q_norm", a.Heads*a.Key, m.eps), b.WideNorm("attn_k_norm", a.KVHeads*a.Key, m.eps)
-}

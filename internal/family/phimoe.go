@@ -21,7 +21,7 @@ type phiMoE struct {
 	experts nn.ExpertSpec
 
 	ends
-	blocks []moeBlock
+	blocks []nn.PreNorm
 }
 
 func newPhiMoE(k *nn.Keys, b *nn.Binder) Program {
@@ -43,18 +43,18 @@ func newPhiMoE(k *nn.Keys, b *nn.Binder) Program {
 }
 
 // block binds a block of l's sizes.
-func (m *phiMoE) block(b *nn.Binder, l layer) moeBlock {
+func (m *phiMoE) block(b *nn.Binder, l layer) nn.PreNorm {
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.Optional)
 	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Required)
 
 	ffnNorm := b.BiasedRMSNorm("ffn_norm", m.embd, m.eps)
-	return moeBlock{
-		attnNorm: b.BiasedRMSNorm("attn_norm", m.embd, m.eps),
-		attn:     a,
-		ffnNorm:  ffnNorm,
-		ffn:      b.Experts(m.experts, nil),
+	return nn.PreNorm{
+		AttnNorm: b.BiasedRMSNorm("attn_norm", m.embd, m.eps),
+		Attn:     a,
+		FFNNorm:  ffnNorm,
+		FFN:      b.Experts(m.experts, nil),
 	}
 }
 

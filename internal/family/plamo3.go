@@ -20,7 +20,7 @@ type plamo3 struct {
 	windowed         []bool        // [layers]
 
 	ends
-	blocks []gemma2Block
+	blocks []nn.Sandwich
 }
 
 func newPLaMo3(k *nn.Keys, b *nn.Binder) Program {
@@ -40,7 +40,7 @@ func newPLaMo3(k *nn.Keys, b *nn.Binder) Program {
 }
 
 // block binds a block like that of layer i.
-func (m *plamo3) block(b *nn.Binder, i int) gemma2Block {
+func (m *plamo3) block(b *nn.Binder, i int) nn.Sandwich {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.Absent)
@@ -52,13 +52,15 @@ func (m *plamo3) block(b *nn.Binder, i int) gemma2Block {
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
-	return gemma2Block{
-		attnNorm:  b.RMSNorm("attn_norm", m.embd, m.eps),
-		attn:      a,
-		attnAfter: nn.Norm{Weight: b.Vector("post_attention_norm", m.embd), Epsilon: m.eps},
-		ffnNorm:   ffnNorm,
-		ffn:       b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
-		ffnAfter:  nn.Norm{Weight: b.Vector("post_ffw_norm", m.embd), Epsilon: m.eps},
+	return nn.Sandwich{
+		PreNorm: nn.PreNorm{
+			AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+			Attn:     a,
+			FFNNorm:  ffnNorm,
+			FFN:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
+		},
+		AttnAfter: nn.Norm{Weight: b.Vector("post_attention_norm", m.embd), Epsilon: m.eps},
+		FFNAfter:  nn.Norm{Weight: b.Vector("post_ffw_norm", m.embd), Epsilon: m.eps},
 	}
 }
 

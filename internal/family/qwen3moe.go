@@ -19,14 +19,7 @@ type qwen3MoE struct {
 	experts nn.ExpertSpec
 
 	ends
-	blocks []qwen3MoEBlock
-}
-
-type qwen3MoEBlock struct {
-	attnNorm nn.Norm
-	attn     *nn.Attention
-	ffnNorm  nn.Norm
-	ffn      nn.FeedForward // experts, or dense
+	blocks []nn.PreNorm
 }
 
 func newQwen3MoE(k *nn.Keys, b *nn.Binder) Program {
@@ -49,7 +42,7 @@ func newQwen3MoE(k *nn.Keys, b *nn.Binder) Program {
 }
 
 // block binds a block of l's sizes.
-func (m *qwen3MoE) block(b *nn.Binder, l layer) qwen3MoEBlock {
+func (m *qwen3MoE) block(b *nn.Binder, l layer) nn.PreNorm {
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.Optional)
 	a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps), b.HeadNorm("attn_k_norm", l.Key, m.eps)
@@ -57,11 +50,11 @@ func (m *qwen3MoE) block(b *nn.Binder, l layer) qwen3MoEBlock {
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
-	return qwen3MoEBlock{
-		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
-		attn:     a,
-		ffnNorm:  ffnNorm,
-		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
+	return nn.PreNorm{
+		AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		Attn:     a,
+		FFNNorm:  ffnNorm,
+		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
 	}
 }
 
@@ -74,15 +67,6 @@ func (m *qwen3MoE) Forward(p *nn.Pass) compute.Tensor {
 	}
 	return x
 }
-
-func (l *qwen3MoEBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Add(x, y)
-	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
-	return x
-}
-
-func (l *qwen3MoEBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
 
 func (m *qwen3MoE) BindMTP(b *nn.Binder) Block {
 	l := m.block(b, m.layers[len(m.layers)-1])

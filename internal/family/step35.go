@@ -28,7 +28,7 @@ func newStep35(k *nn.Keys, b *nn.Binder) Program {
 	n := len(m.layers) + min(1, k.Extra)
 	routed, others := k.Limits(".swiglu_clamp_exp", n), k.Limits(".swiglu_clamp_shexp", n)
 	m.spec.acts = func(m *moe, i int) (_, _ compute.Activation) {
-		return capped(m.act, routed[i]), capped(m.act, others[i])
+		return nn.Capped(m.act, routed[i]), nn.Capped(m.act, others[i])
 	}
 
 	m.readWindows(k, nn.WindowSpec{})
@@ -41,12 +41,4 @@ func newStep35(k *nn.Keys, b *nn.Binder) Program {
 	}
 	m.rope, m.windowRope = b.Rope(full, factors), b.Rope(k.WindowRope(local, 0), nil)
 	return m.bind(k, b)
-}
-
-// capped returns act with limits; 0: there are none.
-func capped(act compute.Activation, limit float32) compute.Activation {
-	if limit > 0 && act.Kind == compute.SiLU {
-		act.Kind, act.Limit = compute.CappedSwiGLU, limit
-	}
-	return act
 }

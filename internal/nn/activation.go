@@ -80,3 +80,19 @@ func (k *Keys) namedActivation(own compute.Activation, original string) compute.
 	}
 	return act
 }
+
+// Limited returns act with a limit for gates and ups, if it is SiLU; 0: there is none.
+func Limited(act compute.Activation, limit float32) compute.Activation {
+	if limit > 0 && act.Kind == compute.SiLU {
+		return compute.Activation{Kind: compute.LimitedSwiGLU, Limit: limit}
+	}
+	return act
+}
+
+// Capped returns act with limits, if it is SiLU; 0: there are none.
+func Capped(act compute.Activation, limit float32) compute.Activation {
+	if limit > 0 && act.Kind == compute.SiLU {
+		act.Kind, act.Limit = compute.CappedSwiGLU, limit
+	}
+	return act
+}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
-	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // Binder loads a file's tensors onto a device, each exactly once. A tensor that is missing, left over or of the wrong
@@ -382,46 +381,6 @@ func (b *Binder) Adapted(m *compute.Matrix) Linear {
 	return Linear{W: m, adapters: b.adapters.dense[m], neurons: b.adapters.neurons[m]}
 }
 
-// Table reads a matrix with any number of rows into host memory. [rows·cols] It returns nil if the file has none.
-func (b *Binder) Table(name string, cols int) []float32 {
-	if !b.Has(name) || b.Err != nil {
-		return nil
-	}
-	return b.table(name, cols, b.Rows(name))
-}
-
-// table is Table of a matrix of so many rows.
-func (b *Binder) table(name string, cols, rows int) []float32 {
-	b = b.as(InTable)
-	t := b.take(name, cols, rows)
-	if t == nil {
-		return nil
-	}
-	if t.Type == quant.I32 {
-		b.Fail("tensor %q: a matrix of type %s is not supported", t.Name, t.Type)
-		return nil
-	}
-	out := make([]float32, t.Rows()*cols)
-	if !b.outline {
-		quant.Decode(t.Type, out, t.Data)
-	}
-	b.loaded(t, true)
-	return out
-}
-
-// numbers binds a vector that is not in the file; what names it in errors.
-func (b *Binder) numbers(what string, x []float32) *compute.Vector {
-	if b.Err != nil {
-		return nil
-	}
-	v, err := b.Dev.Vector(compute.Source{Name: what, Type: quant.F32, Rows: 1, Cols: len(x), Data: encoded(x), Split: compute.Split{Tier: b.Tier}})
-	if err != nil {
-		b.Fail("%w", err)
-		return nil
-	}
-	return v
-}
-
 // Vector binds name as [n].
 func (b *Binder) Vector(name string, n int) *compute.Vector {
 	parts := b.vectors(name, n)
@@ -504,27 +463,6 @@ func (b *Binder) slicesOf(t *gguf.Tensor, lens ...int) []*compute.Vector {
 	return out
 }
 
-// encoded returns x as F32.
-func encoded(x []float32) []byte {
-	data := make([]byte, quant.F32.RowBytes(len(x)))
-	quant.Encode(quant.F32, data, x)
-	return data
-}
-
-// ones binds a vector of n ones: the weights of a norm that has none in the file.
-func (b *Binder) ones(n int) *compute.Vector {
-	data := make([]float32, n)
-	for i := range data {
-		data[i] = 1
-	}
-	src := compute.Source{Name: "ones", Type: quant.F32, Rows: 1, Cols: n, Data: encoded(data), Split: compute.Split{Tier: b.Tier}}
-	v, err := b.Dev.Vector(src)
-	if err != nil {
-		b.Fail("%w", err)
-	}
-	return v
-}
-
 // flat binds a small matrix as one vector.
 func (b *Binder) flat(name string, rows, cols int) *compute.Vector {
 	t := b.take(name, cols, rows)
@@ -542,28 +480,6 @@ func (b *Binder) flat(name string, rows, cols int) *compute.Vector {
 	}
 	b.loaded(t, false)
 	return v
-}
-
-// Floats reads a vector into host memory.
-func (b *Binder) Floats(name string, n int) []float32 {
-	t := b.take(name, n, 1)
-	if t == nil {
-		return nil
-	}
-	if t.Type.BlockElems() != 1 || t.Type == quant.I32 {
-		b.Fail("tensor %q: a vector of type %s is not supported", t.Name, t.Type)
-		return nil
-	}
-	out := make([]float32, n)
-	if t.Data != nil { // else the shape alone is known, and wanted
-		quant.Decode(t.Type, out, t.Data)
-	} else {
-		for i := range out {
-			out[i] = 1
-		}
-	}
-	b.loaded(t, false)
-	return out
 }
 
 // Ignore claims a tensor that carries nothing the forward pass needs, such as an attention mask. shape, row length

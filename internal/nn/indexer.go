@@ -20,6 +20,9 @@ type Indexer struct {
 	How          compute.Selection
 }
 
+// IndexEpsilon is the usual epsilon of the norm of index keys.
+const IndexEpsilon = 1e-6
+
 // IndexerSpec are the sizes of an indexer.
 type IndexerSpec struct {
 	Heads, Key int
@@ -89,4 +92,16 @@ func (x *Indexer) Choose(p *Pass, in, queries compute.Tensor) compute.Seen {
 	p.verbs.Select(compute.Select{Blocks: seen.Blocks, Q: q, W: w, Cache: p.Cache, Layer: x.Stored, How: x.How})
 	p.Leave(scope)
 	return seen
+}
+
+// LatentIndexer binds an indexer whose queries follow from the latent vector of a's queries.
+func (b *Binder) LatentIndexer(s IndexerSpec, a *LatentAttention, width int, eps float32, rope *compute.Rope) *Indexer {
+	x := b.Indexer(s, rope)
+	if !a.QueryDown.Bound() {
+		b.Fail("tensor %q is missing: the queries of an indexer follow from what it gives", "attn_q_a.weight")
+	}
+	x.Q = b.Linear("indexer.attn_q_b", s.Heads*s.Key, a.Query, Absent)
+	x.K, x.KNorm = b.Linear("indexer.attn_k", s.Key, width, Absent), b.LayerNorm("indexer.k_norm", s.Key, eps, Required)
+	x.Weights = b.Linear("indexer.proj", s.Heads, width, Absent)
+	return x
 }

@@ -39,14 +39,6 @@ func (b *binding) list(t *gguf.Tensor, n, cols, rows int) *gguf.Tensor {
 	return t
 }
 
-// tableOf is Table of a matrix that has so many rows, unless the file's has others.
-func (b *Binder) tableOf(name string, cols, rows int) []float32 {
-	if b.held != nil {
-		return b.table(name, cols, rows)
-	}
-	return b.Table(name, cols)
-}
-
 // shaped has a lister's last tensor listed in another shape of as many elements, row length first, as files have it.
 func (b *binding) shaped(dims ...int) {
 	if n := len(b.listed); n > 0 && b.held != nil {
