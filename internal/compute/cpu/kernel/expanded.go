@@ -19,9 +19,12 @@ const (
 	expandedAhead = 16 << 10
 )
 
+// expanded reports whether a few tokens' products go by panels; those of rare types always do.
+func (m *tiles) expanded() bool { return m.each.tile != nil }
+
 // expanded reports whether products of so many tokens go by panels only. One token of types that are not rare does not.
 func (c *call) expanded(tokens int) bool {
-	return c.m.each.tile != nil && (tokens > 1 || len(c.ways[Consecutive].all) == 0)
+	return c.m.expanded() && (tokens > 1 || len(c.ways[Consecutive].all) == 0)
 }
 
 // eachRow computes the products of tokens with count rows from row first on, or with those that index lists where there
