@@ -130,6 +130,7 @@ func realModel(t *testing.T) *gguf.File {
 // TestSimulatedIsReal holds the simulator to a model on lavapipe, by the uses that it recorded: hits, copies and their
 // bytes are the same, because the same code decides. There, too, a copy is over when the next token begins.
 func TestSimulatedIsReal(t *testing.T) {
+	testenv.Thorough(t)
 	f := realModel(t)
 	speeds, tuning := residency.Speeds{RAM: 60e9, GPU: 600e9, Bus: math.Inf(1)}, residency.Tuned()
 	tuning.Doubt = 0.5 // the text is short
@@ -172,6 +173,7 @@ const asPlanned = 0.05
 // TestPlannedIsReal holds what plan prints of a model whose experts were counted and sorted to what the model does with
 // the same text where nothing moves.
 func TestPlannedIsReal(t *testing.T) {
+	testenv.Thorough(t)
 	still := residency.Tuned()
 	still.Margin = math.Inf(1)
 	s := hybrid.Slots{Speeds: residency.Speeds{RAM: 1, GPU: 10, Bus: 1}, Tuning: still}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // worked compiles a schema, or a grammar where it begins with its root, and returns what it took.
@@ -154,6 +156,7 @@ func TestWorkGrowsWithTheText(t *testing.T) {
 
 // TestTooMuchIsRefusedByName holds that what multiplies ends at the bounds, with an error that says where.
 func TestTooMuchIsRefusedByName(t *testing.T) {
+	testenv.Thorough(t)
 	doubling := `{"$ref":"#/$defs/a0","$defs":{` + joined(31, ",", func(i int) string {
 		return fmt.Sprintf(`"a%d":{"allOf":[{"$ref":"#/$defs/a%d"},{"$ref":"#/$defs/a%d"}]}`, i, i+1, i+1)
 	}) + `,"a31":{"type":"object"}}}`
@@ -433,6 +436,7 @@ func (w writer) gbnf() string {
 // TestHostileGrammarsAreBounded compiles schemas and grammars that are made up and follows texts of them: whatever they
 // ask for, the bounds hold, and errors say what to do.
 func TestHostileGrammarsAreBounded(t *testing.T) {
+	testenv.Thorough(t)
 	w := writer{rand.New(rand.NewPCG(30, 6))}
 	v := byteVocabulary(t)
 	bits := make([]uint32, words(v.Size()))

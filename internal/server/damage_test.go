@@ -165,8 +165,8 @@ func damages(t *testing.T) int {
 		return 16 * len(damageable)
 	}
 	n, err := strconv.Atoi(v)
-	if err != nil {
-		t.Fatalf("POWERINFER_DAMAGED: %v", err)
+	if err != nil || n < 1 {
+		t.Fatalf("POWERINFER_DAMAGED=%q is no number of requests", v)
 	}
 	return n
 }

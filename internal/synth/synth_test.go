@@ -22,6 +22,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // sparsityTolerance is how far a layer may be from the asked share of zeros: the residual's energy is an expectation,
@@ -344,6 +345,7 @@ func TestSameBytes(t *testing.T) {
 // TestEveryType: each type in llama and falcon, and each architecture in F16 or Q4_0, by turns, loads and gives logits
 // of the size that F32's have, near them.
 func TestEveryType(t *testing.T) {
+	testenv.Thorough(t)
 	// distance is the largest root mean square difference to F32's logits, which are about 2 in size: rounding of 4
 	// bits is 10 % of a weight, and layers pass it on. Half of the tokens must be as near: where two experts are nearly
 	// as probable, rounding decides between them, and the token's logits are others.

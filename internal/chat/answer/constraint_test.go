@@ -273,6 +273,7 @@ func TestStrictSchemasAreRefused(t *testing.T) {
 const compileLimit = time.Second
 
 func TestFortyToolsCompileInTime(t *testing.T) {
+	testenv.Thorough(t)
 	var tools []Tool
 	size := 0
 	for i := range 40 {

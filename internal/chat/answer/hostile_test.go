@@ -14,6 +14,7 @@ const hostileLimit = time.Second
 
 // TestHostileAnswersTakeLinearTime feeds long answers that make a parser hold back, go back or nest.
 func TestHostileAnswersTakeLinearTime(t *testing.T) {
+	testenv.Thorough(t)
 	const size = 1 << 16
 	repeat := func(s string) string { return strings.Repeat(s, size/len(s)) }
 	for name, text := range map[string]string{

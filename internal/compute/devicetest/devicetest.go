@@ -187,7 +187,7 @@ func (p Promise) Run(t *testing.T, families ...Family) {
 	case p.Slow && testenv.Quick(t):
 		s = selection{scripts: 16, groups: 12, verbs: true}
 	case testenv.Quick(t):
-		s = selection{scripts: 12, groups: 3}
+		s = selection{scripts: 12, groups: 4, verbs: true}
 	case p.Slow:
 		s = selection{scripts: 8, groups: 4}
 	}

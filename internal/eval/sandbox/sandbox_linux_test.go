@@ -366,6 +366,7 @@ func TestAttacks(t *testing.T) {
 
 // Programs that do not end, or take all there is, are ended at a limit and leave nothing behind.
 func TestBombs(t *testing.T) {
+	testenv.Thorough(t)
 	l := DefaultLimits()
 	l.Time, l.Memory = 1500*time.Millisecond, 256<<20
 	short := runners(t, l)["bare"]
