@@ -69,12 +69,12 @@ func (h *Hub) note(format string, args ...any) {
 
 // What an error means for those who ask: errors.Is finds these in errors of Resolve, Pull and Remove.
 var (
-	ErrNotFound = errors.New("no such model")                 // neither at the hub nor in the cache
-	ErrDenied   = errors.New("the hub does not allow it")     // a token is missing, or its owner has not accepted the model's terms
-	ErrOffline  = errors.New("the hub cannot be reached")     // or must not be
-	ErrInUse    = errors.New("it is being downloaded")        // by somebody else
+	ErrNotFound = errors.New("no such model")                       // neither at the hub nor in the cache
+	ErrDenied   = errors.New("the hub does not allow it")           // a token is missing, or its owner has not accepted the model's terms
+	ErrOffline  = errors.New("the hub cannot be reached")           // or must not be
+	ErrInUse    = errors.New("it is being downloaded")              // by somebody else
 	ErrDamaged  = errors.New("the received bytes are not the file") // it has another hash or size
-	ErrNoRoom   = errors.New("the disk is full")              // or would be
+	ErrNoRoom   = errors.New("the disk is full")                    // or would be
 )
 
 // failure is an error with one of the meanings above and its own sentence.
