@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/client"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 )
@@ -167,57 +168,9 @@ func printRunning(to io.Writer, list []loadedModel, now time.Time) error {
 	return w.Flush()
 }
 
-// serverPatience is the time that a server has to answer a question about its models.
-const serverPatience = 30 * time.Second
-
-// mostServerAnswer bounds the bytes that are read of an answer.
-const mostServerAnswer = 8 << 20
-
 // askServer sends a request to the server that the flags name, and returns the answer's body.
 func askServer(ctx context.Context, c *cli.Command, method, path string, body []byte) ([]byte, error) {
-	address := serverURL(c.String("host"), c.Int("port"), c.String("ssl-cert-file") != "")
-	client, u, err := healthClient(address, c.String("ssl-cert-file"))
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, serverPatience)
-	defer cancel()
-	u.Path = path
-	request, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	if key := c.String("api-key"); key != "" {
-		request.Header.Set("Authorization", "Bearer "+key)
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("no server answers at %s; powerinfer serve starts one, and --host and --port name another (%w)", address, cause(err))
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, mostServerAnswer))
-	if err != nil {
-		return nil, err
-	}
-	if answer.StatusCode == http.StatusOK {
-		return text, nil
-	}
-	var told struct {
-		Error json.RawMessage `json:"error"`
-	}
-	var line string
-	var form struct{ Message string }
-	switch {
-	case json.Unmarshal(text, &told) != nil:
-	case json.Unmarshal(told.Error, &line) == nil:
-	case json.Unmarshal(told.Error, &form) == nil:
-		line = form.Message
-	}
-	switch {
-	case answer.StatusCode == http.StatusUnauthorized:
-		return nil, errors.New("the server asks for a key: give it with --api-key or in LLAMA_API_KEY")
-	case line == "":
-		return nil, fmt.Errorf("%s answers %s to %s; it is no server of powerinfer's", address, answer.Status, path)
-	}
-	return nil, fmt.Errorf("the server refuses: %s", line)
+	file := c.String("ssl-cert-file")
+	s := client.Server{Address: client.URL(c.String("host"), c.Int("port"), file != ""), Certificate: file, Key: c.String("api-key")}
+	return s.Ask(ctx, method, path, body)
 }

@@ -1,4 +1,4 @@
-package main
+package client
 
 import (
 	"context"
@@ -44,7 +44,7 @@ func TestHealth(t *testing.T) {
 		{200, "", "file:///etc/passwd", "no server's address"},
 	} {
 		status, body = c.status, c.body
-		err := checkHealth(context.Background(), c.address, "")
+		err := (Server{Address: c.address}).Healthy(context.Background())
 		if c.err == "" && err != nil {
 			t.Errorf("%d %s: %v", c.status, c.address, err)
 		}
@@ -53,7 +53,7 @@ func TestHealth(t *testing.T) {
 		}
 	}
 	s.Close()
-	if err := checkHealth(context.Background(), s.URL, ""); err == nil || !strings.Contains(err.Error(), "no server answers") {
+	if err := (Server{Address: s.URL}).Healthy(context.Background()); err == nil || !strings.Contains(err.Error(), "no server answers") {
 		t.Errorf("without a server: %v", err)
 	}
 }
@@ -73,10 +73,10 @@ func TestHealthOverTLSAndSockets(t *testing.T) {
 		return file
 	}
 	own := write("own.pem", s.Certificate().Raw)
-	if err := checkHealth(t.Context(), s.URL, own); err != nil {
+	if err := (Server{Address: s.URL, Certificate: own}).Healthy(t.Context()); err != nil {
 		t.Errorf("with the server's certificate: %v", err)
 	}
-	if err := checkHealth(t.Context(), s.URL, ""); err == nil {
+	if err := (Server{Address: s.URL}).Healthy(t.Context()); err == nil {
 		t.Error("a certificate that nobody signed is trusted")
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -88,10 +88,10 @@ func TestHealthOverTLSAndSockets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := checkHealth(t.Context(), s.URL, write("other.pem", der)); err == nil || !strings.Contains(err.Error(), "not that of the file") {
+	if err := (Server{Address: s.URL, Certificate: write("other.pem", der)}).Healthy(t.Context()); err == nil || !strings.Contains(err.Error(), "not that of the file") {
 		t.Errorf("with another certificate: %v", err)
 	}
-	if err := checkHealth(t.Context(), s.URL, filepath.Join(folder, "none.pem")); !errors.Is(err, os.ErrNotExist) {
+	if err := (Server{Address: s.URL, Certificate: filepath.Join(folder, "none.pem")}).Healthy(t.Context()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without the file: %v", err)
 	}
 	socket := filepath.Join(folder, "s.sock")
@@ -102,8 +102,8 @@ func TestHealthOverTLSAndSockets(t *testing.T) {
 	at := &httptest.Server{Listener: l, Config: &http.Server{Handler: answer}}
 	at.Start()
 	defer at.Close()
-	for _, address := range []string{serverURL(socket, 80, false), "unix://" + socket} {
-		if err := checkHealth(t.Context(), address, ""); err != nil {
+	for _, address := range []string{URL(socket, 80, false), "unix://" + socket} {
+		if err := (Server{Address: address}).Healthy(t.Context()); err != nil {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
@@ -114,7 +114,7 @@ func TestServerURL(t *testing.T) {
 	for host, want := range map[string]string{
 		"0.0.0.0": "http://127.0.0.1:80", "::": "http://[::1]:80", "192.0.2.1": "http://192.0.2.1:80", "example.org": "http://example.org:80",
 	} {
-		if got := serverURL(host, 80, false); got != want {
+		if got := URL(host, 80, false); got != want {
 			t.Errorf("%s: %s, not %s", host, got, want)
 		}
 	}
