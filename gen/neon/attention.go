@@ -99,6 +99,9 @@ func (c *reader) eight(lo, hi vec, at reg, off, i int) {
 func (f *file) attention() {
 	for _, e := range cached {
 		for _, t := range []struct{ queries, keys int }{{1, 8}, {2, 4}, {3, 4}, {4, 2}, {6, 2}} {
+			if e.elements > 8 {
+				t.keys = min(t.keys, 4) // whose blocks take many instructions
+			}
 			f.scores(e, t.queries, t.keys)
 		}
 	}

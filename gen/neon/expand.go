@@ -22,6 +22,7 @@ func (k *kernel) expand() {
 		offset = k.vec()
 		k.movi(offset, byte(o))
 	}
+	k.begin(name, k.bytes())
 	k.label("super")
 	mark := k.vecs
 	for h := range 2 {
@@ -60,6 +61,7 @@ func (k *kernel) expand() {
 	k.addImm(k.w[0], k.bytes())
 	k.addImm(dst, layout.NeonPanel(k.typ))
 	k.down(k.n, 1, "super")
+	k.stop()
 	k.ret()
 }
 

@@ -26,10 +26,9 @@ func files(f *file) {
 	list, packs := "", ""
 	for _, typ := range mapped {
 		k := kernel(typ, dots)
-		for _, reading := range []string{near, far, scattered} {
-			kernel(typ, dots).stream(reading)
-		}
-		list += fmt.Sprintf("\t\tquant.%s: {%s, %s, %s},\n", typ, k.streamName(near), k.streamName(far), k.streamName(scattered))
+		kernel(typ, dots).stream(far)
+		kernel(typ, dots).stream(scattered)
+		list += fmt.Sprintf("\t\tquant.%s: {far: %s, scatter: %s},\n", typ, k.streamName(far), k.streamName(scattered))
 	}
 	for _, typ := range packed {
 		kernel(typ, plain).packFile()

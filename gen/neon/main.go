@@ -44,13 +44,16 @@ func products(f *file) {
 		for _, isa := range []string{plain, dots} {
 			s := shapeOf(typ, isa)
 			tile := func(r, t int) *kernel { return &kernel{file: f, isa: isa, typ: typ, r: r, t: t} }
-			for _, reading := range []string{near, far, scattered} {
-				tile(1, 1).stream(reading)
+			tile(1, 1).stream(far)
+			if isa == dots {
+				tile(1, 1).stream(scattered)
 			}
 			tile(s.rows, 1).rows()
 			tile(s.block[0], s.block[1]).tokens("tile")
 		}
 	}
+	small := shapeOf(quant.Q4_0, plain).panel
+	(&kernel{file: f, isa: plain, typ: quant.Q4_0, panel: smallBlocks, r: small[0], t: small[1]}).tokens("panel")
 	for _, of := range forms {
 		for _, isa := range []string{plain, dots} {
 			s := shapeOf(of.typ, isa)
@@ -141,12 +144,19 @@ func (f *file) list(isa string) {
 			continue
 		}
 		name, form, s := strings.ReplaceAll(first(typ).String(), "_", ""), formOf(typ), shapeOf(typ, isa)
-		fmt.Fprintf(&f.stubs, "\t\tquant.%s: {\n\t\t\tpanel: block{%d, %d, panel%s%s%dx%d}, expand: expand%s%s,\n", constantName(typ), s.panel[0], s.panel[1], form, isa, s.panel[0], s.panel[1], name, plain)
+		panel := form
+		if isa == plain && isSmall(typ) {
+			panel = smallBlocks
+		}
+		fmt.Fprintf(&f.stubs, "\t\tquant.%s: {\n\t\t\tpanel: block{%d, %d, panel%s%s%dx%d}, expand: expand%s%s,\n", constantName(typ), s.panel[0], s.panel[1], panel, isa, s.panel[0], s.panel[1], name, plain)
 		if layout.FormOf(typ) != layout.Own {
 			fmt.Fprintf(&f.stubs, "\t\t\teach: block{%d, 1, panel%s%s%dx1},\n\t\t},\n", s.rows, form, isa, s.rows)
 			continue
 		}
-		fmt.Fprintf(&f.stubs, "\t\t\tnear: stream%s%s, far: far%s%s, scatter: scatter%s%s, rows: %d, tile: tile%s%s%dx1,\n", name, isa, name, isa, name, isa, s.rows, name, isa, s.rows)
+		fmt.Fprintf(&f.stubs, "\t\t\tfar: far%s%s, rows: %d, tile: tile%s%s%dx1,\n", name, isa, s.rows, name, isa, s.rows)
+		if isa == dots {
+			fmt.Fprintf(&f.stubs, "\t\t\tscatter: scatter%s%s,\n", name, isa)
+		}
 		fmt.Fprintf(&f.stubs, "\t\t\tblock: block{%d, %d, tile%s%s%dx%d},\n\t\t},\n", s.block[0], s.block[1], name, isa, s.block[0], s.block[1])
 	}
 	f.stubs.WriteString("\t}\n}\n")

@@ -94,12 +94,18 @@ func (k *kernel) largest() int {
 	}
 	most := 0
 	for _, typ := range quant.Types() {
-		if known(typ) && formOf(typ) == k.panel {
+		if known(typ) && (formOf(typ) == k.panel || isSmall(typ) && k.panel == smallBlocks) {
 			most = max(most, magnitude(typ, true))
 		}
 	}
 	return most
 }
+
+// smallBlocks is the form Blocks of types whose quants have a magnitude of 16 at most. Without dot products of bytes more
+// of their products are added in 16 bits.
+const smallBlocks = "SmallBlocks"
+
+func isSmall(typ quant.Type) bool { return formOf(typ) == "Blocks" && magnitude(typ, true) <= 16 }
 
 // magnitude returns the largest magnitude of typ's bytes, with their sign or offset above their values.
 func magnitude(typ quant.Type, signed bool) int {

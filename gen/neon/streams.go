@@ -7,7 +7,6 @@ import (
 
 // Readings are the orders in which a stream's rows lie, and who asks for them.
 const (
-	near      = "stream"  // consecutive rows, which the hardware prefetches
 	far       = "far"     // consecutive rows, asked for well before
 	scattered = "scatter" // rows chosen by index, of which a later one is asked for
 )

@@ -14,7 +14,7 @@ type fileTiles struct {
 	pack    func(dst, src *byte, n, ahead uintptr) // n whole superblocks; memory is asked for ahead bytes before it is read
 }
 
-// fileKernels are a type's kernels of rows as files have them, in one instruction set.
+// fileKernels are a type's kernels of rows as files have them, in one instruction set. Near may be nil.
 type fileKernels struct {
 	near, far streamer
 	scatter   scatterer
@@ -26,7 +26,11 @@ func (k *Kernels) takeFiles(isa string, kernels map[quant.Type]fileKernels) {
 	near, far := "file-near-"+isa, "file-far-"+isa
 	for t, f := range kernels {
 		k.file[t].scatter = f.scatter
-		k.take(t, Mapped, append([]way{{name: near, stream: f.near}, {name: far, stream: f.far}}, k.ways[t][Mapped].all...), [Classes]string{near, far, far, far})
+		ways, usual := []way{{name: far, stream: f.far}}, all(far)
+		if f.near != nil {
+			ways, usual[0] = append([]way{{name: near, stream: f.near}}, ways...), near
+		}
+		k.take(t, Mapped, append(ways, k.ways[t][Mapped].all...), usual)
 	}
 }
 

@@ -4,11 +4,6 @@ package kernel
 
 import "github.com/powerinfer-go/powerinfer/internal/quant"
 
-// fileStreamQ40DOT computes one token's products with consecutive rows of Q4_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ40DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
 // fileFarQ40DOT computes one token's products with consecutive rows of Q4_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -18,11 +13,6 @@ func fileFarQ40DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 //
 //go:noescape
 func fileScatterQ40DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// fileStreamQ80DOT computes one token's products with consecutive rows of Q8_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ80DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // fileFarQ80DOT computes one token's products with consecutive rows of Q8_0 in file layout. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -34,11 +24,6 @@ func fileFarQ80DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 //go:noescape
 func fileScatterQ80DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// fileStreamQ4KDOT computes one token's products with consecutive rows of Q4_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ4KDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
 // fileFarQ4KDOT computes one token's products with consecutive rows of Q4_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -49,11 +34,6 @@ func fileFarQ4KDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 //go:noescape
 func fileScatterQ4KDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// fileStreamQ5KDOT computes one token's products with consecutive rows of Q5_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ5KDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
 // fileFarQ5KDOT computes one token's products with consecutive rows of Q5_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -63,11 +43,6 @@ func fileFarQ5KDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 //
 //go:noescape
 func fileScatterQ5KDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// fileStreamQ6KDOT computes one token's products with consecutive rows of Q6_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func fileStreamQ6KDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // fileFarQ6KDOT computes one token's products with consecutive rows of Q6_K in file layout. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -152,11 +127,11 @@ func packQ6KNEON(dst, src *byte, n, ahead uintptr)
 // filesDOT returns the kernels of rows as files have them.
 func filesDOT() map[quant.Type]fileKernels {
 	return map[quant.Type]fileKernels{
-		quant.Q4_0: {fileStreamQ40DOT, fileFarQ40DOT, fileScatterQ40DOT},
-		quant.Q8_0: {fileStreamQ80DOT, fileFarQ80DOT, fileScatterQ80DOT},
-		quant.Q4_K: {fileStreamQ4KDOT, fileFarQ4KDOT, fileScatterQ4KDOT},
-		quant.Q5_K: {fileStreamQ5KDOT, fileFarQ5KDOT, fileScatterQ5KDOT},
-		quant.Q6_K: {fileStreamQ6KDOT, fileFarQ6KDOT, fileScatterQ6KDOT},
+		quant.Q4_0: {far: fileFarQ40DOT, scatter: fileScatterQ40DOT},
+		quant.Q8_0: {far: fileFarQ80DOT, scatter: fileScatterQ80DOT},
+		quant.Q4_K: {far: fileFarQ4KDOT, scatter: fileScatterQ4KDOT},
+		quant.Q5_K: {far: fileFarQ5KDOT, scatter: fileScatterQ5KDOT},
+		quant.Q6_K: {far: fileFarQ6KDOT, scatter: fileScatterQ6KDOT},
 	}
 }
 

@@ -25,11 +25,11 @@ func platform() []*Kernels {
 
 // set holds a quantised type's kernels of one instruction set. A rare type is expanded: it has only what panels need.
 type set struct {
-	near, far streamer
-	scatter   scatterer
-	rows      int
-	tile      tile // of so many rows and one token
-	block     block
+	far     streamer
+	scatter scatterer // nil: rows chosen by index are computed one at a time
+	rows    int
+	tile    tile // of so many rows and one token
+	block   block
 
 	each, panel block
 	expand      func(dst, w *byte, n uintptr)
@@ -152,8 +152,11 @@ func (k *Kernels) sets(sets map[quant.Type]set, isa string) {
 		if k.types[t].expanded() {
 			continue
 		}
-		k.take(t, Consecutive, threeWays(isa, s.near, s.far, s.tile, s.rows), usualWays(isa))
-		k.take(t, Scattered, scatters(isa, nil, s.scatter), all("scatter1-"+isa))
+		far, rows := "far-"+isa, "rows-"+isa
+		k.take(t, Consecutive, []way{{name: far, stream: s.far}, {name: rows, tile: s.tile, rows: s.rows}}, [Classes]string{far, far, far, rows})
+		if s.scatter != nil {
+			k.take(t, Scattered, scatters(isa, nil, s.scatter), all("scatter1-"+isa))
+		}
 	}
 }
 

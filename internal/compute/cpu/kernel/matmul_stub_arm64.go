@@ -9,20 +9,10 @@ import "github.com/powerinfer-go/powerinfer/internal/quant"
 //go:noescape
 func expandQ40NEON(dst *byte, w *byte, n uintptr)
 
-// streamQ40NEON computes one token's products with consecutive rows of Q4_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamQ40NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
 // farQ40NEON computes one token's products with consecutive rows of Q4_0. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
 func farQ40NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterQ40NEON computes one token's products with rows chosen by index of Q4_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterQ40NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // tileQ40NEON2x1 computes one token's products with 2 rows of Q4_0. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -33,11 +23,6 @@ func tileQ40NEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 //
 //go:noescape
 func tileQ40NEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamQ40DOT computes one token's products with consecutive rows of Q4_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamQ40DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // farQ40DOT computes one token's products with consecutive rows of Q4_0. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -79,20 +64,10 @@ func expandQ51NEON(dst *byte, w *byte, n uintptr)
 //go:noescape
 func expandQ80NEON(dst *byte, w *byte, n uintptr)
 
-// streamQ80NEON computes one token's products with consecutive rows of Q8_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamQ80NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
 // farQ80NEON computes one token's products with consecutive rows of Q8_0. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
 func farQ80NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterQ80NEON computes one token's products with rows chosen by index of Q8_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterQ80NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // tileQ80NEON2x1 computes one token's products with 2 rows of Q8_0. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -103,11 +78,6 @@ func tileQ80NEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 //
 //go:noescape
 func tileQ80NEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamQ80DOT computes one token's products with consecutive rows of Q8_0. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamQ80DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // farQ80DOT computes one token's products with consecutive rows of Q8_0. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -144,20 +114,10 @@ func expandQ3KNEON(dst *byte, w *byte, n uintptr)
 //go:noescape
 func expandQ4KNEON(dst *byte, w *byte, n uintptr)
 
-// streamQ4KNEON computes one token's products with consecutive rows of Q4_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamQ4KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
 // farQ4KNEON computes one token's products with consecutive rows of Q4_K. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
 func farQ4KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterQ4KNEON computes one token's products with rows chosen by index of Q4_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterQ4KNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // tileQ4KNEON2x1 computes one token's products with 2 rows of Q4_K. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -168,11 +128,6 @@ func tileQ4KNEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 //
 //go:noescape
 func tileQ4KNEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamQ4KDOT computes one token's products with consecutive rows of Q4_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamQ4KDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // farQ4KDOT computes one token's products with consecutive rows of Q4_K. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -199,20 +154,10 @@ func tileQ4KDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 //go:noescape
 func expandQ5KNEON(dst *byte, w *byte, n uintptr)
 
-// streamQ5KNEON computes one token's products with consecutive rows of Q5_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamQ5KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
 // farQ5KNEON computes one token's products with consecutive rows of Q5_K. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
 func farQ5KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterQ5KNEON computes one token's products with rows chosen by index of Q5_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterQ5KNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // tileQ5KNEON2x1 computes one token's products with 2 rows of Q5_K. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -223,11 +168,6 @@ func tileQ5KNEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 //
 //go:noescape
 func tileQ5KNEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamQ5KDOT computes one token's products with consecutive rows of Q5_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamQ5KDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // farQ5KDOT computes one token's products with consecutive rows of Q5_K. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -254,20 +194,10 @@ func tileQ5KDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x
 //go:noescape
 func expandQ6KNEON(dst *byte, w *byte, n uintptr)
 
-// streamQ6KNEON computes one token's products with consecutive rows of Q6_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamQ6KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
 // farQ6KNEON computes one token's products with consecutive rows of Q6_K. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
 func farQ6KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterQ6KNEON computes one token's products with rows chosen by index of Q6_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterQ6KNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // tileQ6KNEON2x1 computes one token's products with 2 rows of Q6_K. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -278,11 +208,6 @@ func tileQ6KNEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 //
 //go:noescape
 func tileQ6KNEON1x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamQ6KDOT computes one token's products with consecutive rows of Q6_K. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamQ6KDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // farQ6KDOT computes one token's products with consecutive rows of Q6_K. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -339,56 +264,6 @@ func expandIQ3SNEON(dst *byte, w *byte, n uintptr)
 //go:noescape
 func expandIQ4XSNEON(dst *byte, w *byte, n uintptr)
 
-// streamIQ4XSNEON computes one token's products with consecutive rows of IQ4_XS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamIQ4XSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ4XSNEON computes one token's products with consecutive rows of IQ4_XS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farIQ4XSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ4XSNEON computes one token's products with rows chosen by index of IQ4_XS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterIQ4XSNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileIQ4XSNEON2x1 computes one token's products with 2 rows of IQ4_XS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ4XSNEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileIQ4XSNEON2x2 computes out[t][r] of 2 IQ4_XS rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ4XSNEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamIQ4XSDOT computes one token's products with consecutive rows of IQ4_XS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamIQ4XSDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farIQ4XSDOT computes one token's products with consecutive rows of IQ4_XS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func farIQ4XSDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterIQ4XSDOT computes one token's products with rows chosen by index of IQ4_XS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterIQ4XSDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// tileIQ4XSDOT4x1 computes one token's products with 4 rows of IQ4_XS. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ4XSDOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileIQ4XSDOT2x4 computes out[t][r] of 2 IQ4_XS rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func tileIQ4XSDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // expandIQ1MNEON writes n superblocks of a packed IQ1_M row as a panel's. Scalar twin: superblock in unpack.go.
 //
 //go:noescape
@@ -404,20 +279,10 @@ func expandTQ10NEON(dst *byte, w *byte, n uintptr)
 //go:noescape
 func expandMXFP4NEON(dst *byte, w *byte, n uintptr)
 
-// streamMXFP4NEON computes one token's products with consecutive rows of MXFP4. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamMXFP4NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
 // farMXFP4NEON computes one token's products with consecutive rows of MXFP4. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
 func farMXFP4NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// scatterMXFP4NEON computes one token's products with rows chosen by index of MXFP4. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func scatterMXFP4NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // tileMXFP4NEON2x1 computes one token's products with 2 rows of MXFP4. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -428,11 +293,6 @@ func tileMXFP4NEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr
 //
 //go:noescape
 func tileMXFP4NEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamMXFP4DOT computes one token's products with consecutive rows of MXFP4. Scalar twin: dotGeneric in matmul_generic.go.
-//
-//go:noescape
-func streamMXFP4DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // farMXFP4DOT computes one token's products with consecutive rows of MXFP4. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -463,6 +323,11 @@ func expandNVFP4NEON(dst *byte, w *byte, n uintptr)
 //
 //go:noescape
 func expandQ10NEON(dst *byte, w *byte, n uintptr)
+
+// panelSmallBlocksNEON2x2 computes out[t][r] of 2 panel rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelSmallBlocksNEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelBlocksNEON2x2 computes out[t][r] of 2 panel rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -763,8 +628,8 @@ func fetchLines(p *byte, lines uintptr)
 func setsNEON() map[quant.Type]set {
 	return map[quant.Type]set{
 		quant.Q4_0: {
-			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandQ40NEON,
-			near: streamQ40NEON, far: farQ40NEON, scatter: scatterQ40NEON, rows: 2, tile: tileQ40NEON2x1,
+			panel: block{2, 2, panelSmallBlocksNEON2x2}, expand: expandQ40NEON,
+			far: farQ40NEON, rows: 2, tile: tileQ40NEON2x1,
 			block: block{2, 2, tileQ40NEON2x2},
 		},
 		quant.Q4_1: {
@@ -772,7 +637,7 @@ func setsNEON() map[quant.Type]set {
 			each: block{2, 1, panelBlockMinimaNEON2x1},
 		},
 		quant.Q5_0: {
-			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandQ50NEON,
+			panel: block{2, 2, panelSmallBlocksNEON2x2}, expand: expandQ50NEON,
 			each: block{2, 1, panelBlocksNEON2x1},
 		},
 		quant.Q5_1: {
@@ -781,7 +646,7 @@ func setsNEON() map[quant.Type]set {
 		},
 		quant.Q8_0: {
 			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandQ80NEON,
-			near: streamQ80NEON, far: farQ80NEON, scatter: scatterQ80NEON, rows: 2, tile: tileQ80NEON2x1,
+			far: farQ80NEON, rows: 2, tile: tileQ80NEON2x1,
 			block: block{2, 2, tileQ80NEON2x2},
 		},
 		quant.Q2_K: {
@@ -794,17 +659,17 @@ func setsNEON() map[quant.Type]set {
 		},
 		quant.Q4_K: {
 			panel: block{2, 2, panelBlockMinimaNEON2x2}, expand: expandQ4KNEON,
-			near: streamQ4KNEON, far: farQ4KNEON, scatter: scatterQ4KNEON, rows: 2, tile: tileQ4KNEON2x1,
+			far: farQ4KNEON, rows: 2, tile: tileQ4KNEON2x1,
 			block: block{2, 2, tileQ4KNEON2x2},
 		},
 		quant.Q5_K: {
 			panel: block{2, 2, panelBlockMinimaNEON2x2}, expand: expandQ5KNEON,
-			near: streamQ5KNEON, far: farQ5KNEON, scatter: scatterQ5KNEON, rows: 2, tile: tileQ5KNEON2x1,
+			far: farQ5KNEON, rows: 2, tile: tileQ5KNEON2x1,
 			block: block{2, 2, tileQ5KNEON2x2},
 		},
 		quant.Q6_K: {
 			panel: block{1, 2, panelHalvesNEON1x2}, expand: expandQ6KNEON,
-			near: streamQ6KNEON, far: farQ6KNEON, scatter: scatterQ6KNEON, rows: 2, tile: tileQ6KNEON2x1,
+			far: farQ6KNEON, rows: 2, tile: tileQ6KNEON2x1,
 			block: block{1, 2, tileQ6KNEON1x2},
 		},
 		quant.IQ2_XXS: {
@@ -820,7 +685,7 @@ func setsNEON() map[quant.Type]set {
 			each: block{2, 1, panelBlocksNEON2x1},
 		},
 		quant.IQ1_S: {
-			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandIQ1SNEON,
+			panel: block{2, 2, panelSmallBlocksNEON2x2}, expand: expandIQ1SNEON,
 			each: block{2, 1, panelBlocksNEON2x1},
 		},
 		quant.IQ4_NL: {
@@ -828,7 +693,7 @@ func setsNEON() map[quant.Type]set {
 			each: block{2, 1, panelBlocksNEON2x1},
 		},
 		quant.IQ3_S: {
-			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandIQ3SNEON,
+			panel: block{2, 2, panelSmallBlocksNEON2x2}, expand: expandIQ3SNEON,
 			each: block{2, 1, panelBlocksNEON2x1},
 		},
 		quant.IQ2_S: {
@@ -837,24 +702,23 @@ func setsNEON() map[quant.Type]set {
 		},
 		quant.IQ4_XS: {
 			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandIQ4XSNEON,
-			near: streamIQ4XSNEON, far: farIQ4XSNEON, scatter: scatterIQ4XSNEON, rows: 2, tile: tileIQ4XSNEON2x1,
-			block: block{2, 2, tileIQ4XSNEON2x2},
+			each: block{2, 1, panelBlocksNEON2x1},
 		},
 		quant.IQ1_M: {
 			panel: block{1, 2, panelHalvesNEON1x2}, expand: expandIQ1MNEON,
 			each: block{2, 1, panelHalvesNEON2x1},
 		},
 		quant.TQ1_0: {
-			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandTQ10NEON,
+			panel: block{2, 2, panelSmallBlocksNEON2x2}, expand: expandTQ10NEON,
 			each: block{2, 1, panelBlocksNEON2x1},
 		},
 		quant.TQ2_0: {
-			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandTQ10NEON,
+			panel: block{2, 2, panelSmallBlocksNEON2x2}, expand: expandTQ10NEON,
 			each: block{2, 1, panelBlocksNEON2x1},
 		},
 		quant.MXFP4: {
-			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandMXFP4NEON,
-			near: streamMXFP4NEON, far: farMXFP4NEON, scatter: scatterMXFP4NEON, rows: 2, tile: tileMXFP4NEON2x1,
+			panel: block{2, 2, panelSmallBlocksNEON2x2}, expand: expandMXFP4NEON,
+			far: farMXFP4NEON, rows: 2, tile: tileMXFP4NEON2x1,
 			block: block{2, 2, tileMXFP4NEON2x2},
 		},
 		quant.NVFP4: {
@@ -862,11 +726,11 @@ func setsNEON() map[quant.Type]set {
 			each: block{2, 1, panelSmallScalesNEON2x1},
 		},
 		quant.Q1_0: {
-			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandQ10NEON,
+			panel: block{2, 2, panelSmallBlocksNEON2x2}, expand: expandQ10NEON,
 			each: block{2, 1, panelBlocksNEON2x1},
 		},
 		quant.Q2_0: {
-			panel: block{2, 2, panelBlocksNEON2x2}, expand: expandQ10NEON,
+			panel: block{2, 2, panelSmallBlocksNEON2x2}, expand: expandQ10NEON,
 			each: block{2, 1, panelBlocksNEON2x1},
 		},
 		quant.NVFP4Scaled: {
@@ -881,8 +745,9 @@ func setsDOT() map[quant.Type]set {
 	return map[quant.Type]set{
 		quant.Q4_0: {
 			panel: block{4, 3, panelBlocksDOT4x3}, expand: expandQ40NEON,
-			near: streamQ40DOT, far: farQ40DOT, scatter: scatterQ40DOT, rows: 4, tile: tileQ40DOT4x1,
-			block: block{2, 4, tileQ40DOT2x4},
+			far: farQ40DOT, rows: 4, tile: tileQ40DOT4x1,
+			scatter: scatterQ40DOT,
+			block:   block{2, 4, tileQ40DOT2x4},
 		},
 		quant.Q4_1: {
 			panel: block{4, 3, panelBlockMinimaDOT4x3}, expand: expandQ41NEON,
@@ -898,8 +763,9 @@ func setsDOT() map[quant.Type]set {
 		},
 		quant.Q8_0: {
 			panel: block{4, 3, panelBlocksDOT4x3}, expand: expandQ80NEON,
-			near: streamQ80DOT, far: farQ80DOT, scatter: scatterQ80DOT, rows: 4, tile: tileQ80DOT4x1,
-			block: block{2, 4, tileQ80DOT2x4},
+			far: farQ80DOT, rows: 4, tile: tileQ80DOT4x1,
+			scatter: scatterQ80DOT,
+			block:   block{2, 4, tileQ80DOT2x4},
 		},
 		quant.Q2_K: {
 			panel: block{2, 4, panelHalfMinimaDOT2x4}, expand: expandQ2KNEON,
@@ -911,18 +777,21 @@ func setsDOT() map[quant.Type]set {
 		},
 		quant.Q4_K: {
 			panel: block{4, 3, panelBlockMinimaDOT4x3}, expand: expandQ4KNEON,
-			near: streamQ4KDOT, far: farQ4KDOT, scatter: scatterQ4KDOT, rows: 4, tile: tileQ4KDOT4x1,
-			block: block{2, 4, tileQ4KDOT2x4},
+			far: farQ4KDOT, rows: 4, tile: tileQ4KDOT4x1,
+			scatter: scatterQ4KDOT,
+			block:   block{2, 4, tileQ4KDOT2x4},
 		},
 		quant.Q5_K: {
 			panel: block{4, 3, panelBlockMinimaDOT4x3}, expand: expandQ5KNEON,
-			near: streamQ5KDOT, far: farQ5KDOT, scatter: scatterQ5KDOT, rows: 4, tile: tileQ5KDOT4x1,
-			block: block{2, 4, tileQ5KDOT2x4},
+			far: farQ5KDOT, rows: 4, tile: tileQ5KDOT4x1,
+			scatter: scatterQ5KDOT,
+			block:   block{2, 4, tileQ5KDOT2x4},
 		},
 		quant.Q6_K: {
 			panel: block{2, 4, panelHalvesDOT2x4}, expand: expandQ6KNEON,
-			near: streamQ6KDOT, far: farQ6KDOT, scatter: scatterQ6KDOT, rows: 4, tile: tileQ6KDOT4x1,
-			block: block{2, 4, tileQ6KDOT2x4},
+			far: farQ6KDOT, rows: 4, tile: tileQ6KDOT4x1,
+			scatter: scatterQ6KDOT,
+			block:   block{2, 4, tileQ6KDOT2x4},
 		},
 		quant.IQ2_XXS: {
 			panel: block{4, 3, panelBlocksDOT4x3}, expand: expandIQ2XXSNEON,
@@ -954,8 +823,7 @@ func setsDOT() map[quant.Type]set {
 		},
 		quant.IQ4_XS: {
 			panel: block{4, 3, panelBlocksDOT4x3}, expand: expandIQ4XSNEON,
-			near: streamIQ4XSDOT, far: farIQ4XSDOT, scatter: scatterIQ4XSDOT, rows: 4, tile: tileIQ4XSDOT4x1,
-			block: block{2, 4, tileIQ4XSDOT2x4},
+			each: block{4, 1, panelBlocksDOT4x1},
 		},
 		quant.IQ1_M: {
 			panel: block{2, 4, panelHalvesDOT2x4}, expand: expandIQ1MNEON,
@@ -971,8 +839,9 @@ func setsDOT() map[quant.Type]set {
 		},
 		quant.MXFP4: {
 			panel: block{4, 3, panelBlocksDOT4x3}, expand: expandMXFP4NEON,
-			near: streamMXFP4DOT, far: farMXFP4DOT, scatter: scatterMXFP4DOT, rows: 4, tile: tileMXFP4DOT4x1,
-			block: block{2, 4, tileMXFP4DOT2x4},
+			far: farMXFP4DOT, rows: 4, tile: tileMXFP4DOT4x1,
+			scatter: scatterMXFP4DOT,
+			block:   block{2, 4, tileMXFP4DOT2x4},
 		},
 		quant.NVFP4: {
 			panel: block{2, 4, panelSmallScalesDOT2x4}, expand: expandNVFP4NEON,

@@ -5486,523 +5486,253 @@ TEXT ·scores1Q8_0NEON(SB), NOSPLIT, $0-48
 	ADD R7, R5, R9
 	ADD R7, R9, R10
 	ADD R7, R10, R11
-	ADD R7, R11, R12
-	ADD R7, R12, R13
-	ADD R7, R13, R14
-	ADD R7, R14, R15
 	ADD $7, R2, R2
 	AND $-8, R2, R2
 keys:
 	WORD $0x6f00e400 // movi v0.2d, #0x0
-	WORD $0x6f00e408 // movi v8.2d, #0x0
-	WORD $0x6f00e401 // movi v1.2d, #0x0
-	WORD $0x6f00e409 // movi v9.2d, #0x0
-	WORD $0x6f00e402 // movi v2.2d, #0x0
-	WORD $0x6f00e40a // movi v10.2d, #0x0
-	WORD $0x6f00e403 // movi v3.2d, #0x0
-	WORD $0x6f00e40b // movi v11.2d, #0x0
 	WORD $0x6f00e404 // movi v4.2d, #0x0
-	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
 	WORD $0x6f00e405 // movi v5.2d, #0x0
-	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
 	WORD $0x6f00e406 // movi v6.2d, #0x0
-	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
 	WORD $0x6f00e407 // movi v7.2d, #0x0
-	WORD $0x6f00e40f // movi v15.2d, #0x0
 	MOVD R3, R8
 dims:
 	WORD $0xf9800022 // prfm pldl2keep, [x1]
 	WORD $0xf9802022 // prfm pldl2keep, [x1, #64]
 	WORD $0xf9804022 // prfm pldl2keep, [x1, #128]
-	WORD $0xf9806022 // prfm pldl2keep, [x1, #192]
-	WORD $0xf9808022 // prfm pldl2keep, [x1, #256]
-	ADD $272, R1, R1
-	WORD $0x7d4000b0 // ldr h16, [x5]
-	WORD $0x1ee24210 // fcvt s16, h16
-	WORD $0xfc4020b3 // ldur d19, [x5, #2]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc00091 // ldr q17, [x4]
-	WORD $0x3dc00492 // ldr q18, [x4, #16]
-	WORD $0x4e33ce20 // fmla v0.4s, v17.4s, v19.4s
-	WORD $0x4e34ce48 // fmla v8.4s, v18.4s, v20.4s
-	WORD $0xfc40a0b3 // ldur d19, [x5, #10]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc00891 // ldr q17, [x4, #32]
-	WORD $0x3dc00c92 // ldr q18, [x4, #48]
-	WORD $0x4e33ce20 // fmla v0.4s, v17.4s, v19.4s
-	WORD $0x4e34ce48 // fmla v8.4s, v18.4s, v20.4s
-	WORD $0xfc4120b3 // ldur d19, [x5, #18]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc01091 // ldr q17, [x4, #64]
-	WORD $0x3dc01492 // ldr q18, [x4, #80]
-	WORD $0x4e33ce20 // fmla v0.4s, v17.4s, v19.4s
-	WORD $0x4e34ce48 // fmla v8.4s, v18.4s, v20.4s
-	WORD $0xfc41a0b3 // ldur d19, [x5, #26]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc01891 // ldr q17, [x4, #96]
-	WORD $0x3dc01c92 // ldr q18, [x4, #112]
-	WORD $0x4e33ce20 // fmla v0.4s, v17.4s, v19.4s
-	WORD $0x4e34ce48 // fmla v8.4s, v18.4s, v20.4s
-	WORD $0x7d400130 // ldr h16, [x9]
-	WORD $0x1ee24210 // fcvt s16, h16
-	WORD $0xfc402133 // ldur d19, [x9, #2]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc00091 // ldr q17, [x4]
-	WORD $0x3dc00492 // ldr q18, [x4, #16]
-	WORD $0x4e33ce21 // fmla v1.4s, v17.4s, v19.4s
-	WORD $0x4e34ce49 // fmla v9.4s, v18.4s, v20.4s
-	WORD $0xfc40a133 // ldur d19, [x9, #10]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc00891 // ldr q17, [x4, #32]
-	WORD $0x3dc00c92 // ldr q18, [x4, #48]
-	WORD $0x4e33ce21 // fmla v1.4s, v17.4s, v19.4s
-	WORD $0x4e34ce49 // fmla v9.4s, v18.4s, v20.4s
-	WORD $0xfc412133 // ldur d19, [x9, #18]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc01091 // ldr q17, [x4, #64]
-	WORD $0x3dc01492 // ldr q18, [x4, #80]
-	WORD $0x4e33ce21 // fmla v1.4s, v17.4s, v19.4s
-	WORD $0x4e34ce49 // fmla v9.4s, v18.4s, v20.4s
-	WORD $0xfc41a133 // ldur d19, [x9, #26]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc01891 // ldr q17, [x4, #96]
-	WORD $0x3dc01c92 // ldr q18, [x4, #112]
-	WORD $0x4e33ce21 // fmla v1.4s, v17.4s, v19.4s
-	WORD $0x4e34ce49 // fmla v9.4s, v18.4s, v20.4s
-	WORD $0x7d400150 // ldr h16, [x10]
-	WORD $0x1ee24210 // fcvt s16, h16
-	WORD $0xfc402153 // ldur d19, [x10, #2]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc00091 // ldr q17, [x4]
-	WORD $0x3dc00492 // ldr q18, [x4, #16]
-	WORD $0x4e33ce22 // fmla v2.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4a // fmla v10.4s, v18.4s, v20.4s
-	WORD $0xfc40a153 // ldur d19, [x10, #10]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc00891 // ldr q17, [x4, #32]
-	WORD $0x3dc00c92 // ldr q18, [x4, #48]
-	WORD $0x4e33ce22 // fmla v2.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4a // fmla v10.4s, v18.4s, v20.4s
-	WORD $0xfc412153 // ldur d19, [x10, #18]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc01091 // ldr q17, [x4, #64]
-	WORD $0x3dc01492 // ldr q18, [x4, #80]
-	WORD $0x4e33ce22 // fmla v2.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4a // fmla v10.4s, v18.4s, v20.4s
-	WORD $0xfc41a153 // ldur d19, [x10, #26]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc01891 // ldr q17, [x4, #96]
-	WORD $0x3dc01c92 // ldr q18, [x4, #112]
-	WORD $0x4e33ce22 // fmla v2.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4a // fmla v10.4s, v18.4s, v20.4s
-	WORD $0x7d400170 // ldr h16, [x11]
-	WORD $0x1ee24210 // fcvt s16, h16
-	WORD $0xfc402173 // ldur d19, [x11, #2]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc00091 // ldr q17, [x4]
-	WORD $0x3dc00492 // ldr q18, [x4, #16]
-	WORD $0x4e33ce23 // fmla v3.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4b // fmla v11.4s, v18.4s, v20.4s
-	WORD $0xfc40a173 // ldur d19, [x11, #10]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc00891 // ldr q17, [x4, #32]
-	WORD $0x3dc00c92 // ldr q18, [x4, #48]
-	WORD $0x4e33ce23 // fmla v3.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4b // fmla v11.4s, v18.4s, v20.4s
-	WORD $0xfc412173 // ldur d19, [x11, #18]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc01091 // ldr q17, [x4, #64]
-	WORD $0x3dc01492 // ldr q18, [x4, #80]
-	WORD $0x4e33ce23 // fmla v3.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4b // fmla v11.4s, v18.4s, v20.4s
-	WORD $0xfc41a173 // ldur d19, [x11, #26]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc01891 // ldr q17, [x4, #96]
-	WORD $0x3dc01c92 // ldr q18, [x4, #112]
-	WORD $0x4e33ce23 // fmla v3.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4b // fmla v11.4s, v18.4s, v20.4s
-	WORD $0x7d400190 // ldr h16, [x12]
-	WORD $0x1ee24210 // fcvt s16, h16
-	WORD $0xfc402193 // ldur d19, [x12, #2]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc00091 // ldr q17, [x4]
-	WORD $0x3dc00492 // ldr q18, [x4, #16]
-	WORD $0x4e33ce24 // fmla v4.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4c // fmla v12.4s, v18.4s, v20.4s
-	WORD $0xfc40a193 // ldur d19, [x12, #10]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc00891 // ldr q17, [x4, #32]
-	WORD $0x3dc00c92 // ldr q18, [x4, #48]
-	WORD $0x4e33ce24 // fmla v4.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4c // fmla v12.4s, v18.4s, v20.4s
-	WORD $0xfc412193 // ldur d19, [x12, #18]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc01091 // ldr q17, [x4, #64]
-	WORD $0x3dc01492 // ldr q18, [x4, #80]
-	WORD $0x4e33ce24 // fmla v4.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4c // fmla v12.4s, v18.4s, v20.4s
-	WORD $0xfc41a193 // ldur d19, [x12, #26]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc01891 // ldr q17, [x4, #96]
-	WORD $0x3dc01c92 // ldr q18, [x4, #112]
-	WORD $0x4e33ce24 // fmla v4.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4c // fmla v12.4s, v18.4s, v20.4s
-	WORD $0x7d4001b0 // ldr h16, [x13]
-	WORD $0x1ee24210 // fcvt s16, h16
-	WORD $0xfc4021b3 // ldur d19, [x13, #2]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc00091 // ldr q17, [x4]
-	WORD $0x3dc00492 // ldr q18, [x4, #16]
-	WORD $0x4e33ce25 // fmla v5.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4d // fmla v13.4s, v18.4s, v20.4s
-	WORD $0xfc40a1b3 // ldur d19, [x13, #10]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc00891 // ldr q17, [x4, #32]
-	WORD $0x3dc00c92 // ldr q18, [x4, #48]
-	WORD $0x4e33ce25 // fmla v5.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4d // fmla v13.4s, v18.4s, v20.4s
-	WORD $0xfc4121b3 // ldur d19, [x13, #18]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc01091 // ldr q17, [x4, #64]
-	WORD $0x3dc01492 // ldr q18, [x4, #80]
-	WORD $0x4e33ce25 // fmla v5.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4d // fmla v13.4s, v18.4s, v20.4s
-	WORD $0xfc41a1b3 // ldur d19, [x13, #26]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc01891 // ldr q17, [x4, #96]
-	WORD $0x3dc01c92 // ldr q18, [x4, #112]
-	WORD $0x4e33ce25 // fmla v5.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4d // fmla v13.4s, v18.4s, v20.4s
-	WORD $0x7d4001d0 // ldr h16, [x14]
-	WORD $0x1ee24210 // fcvt s16, h16
-	WORD $0xfc4021d3 // ldur d19, [x14, #2]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc00091 // ldr q17, [x4]
-	WORD $0x3dc00492 // ldr q18, [x4, #16]
-	WORD $0x4e33ce26 // fmla v6.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4e // fmla v14.4s, v18.4s, v20.4s
-	WORD $0xfc40a1d3 // ldur d19, [x14, #10]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc00891 // ldr q17, [x4, #32]
-	WORD $0x3dc00c92 // ldr q18, [x4, #48]
-	WORD $0x4e33ce26 // fmla v6.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4e // fmla v14.4s, v18.4s, v20.4s
-	WORD $0xfc4121d3 // ldur d19, [x14, #18]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc01091 // ldr q17, [x4, #64]
-	WORD $0x3dc01492 // ldr q18, [x4, #80]
-	WORD $0x4e33ce26 // fmla v6.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4e // fmla v14.4s, v18.4s, v20.4s
-	WORD $0xfc41a1d3 // ldur d19, [x14, #26]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc01891 // ldr q17, [x4, #96]
-	WORD $0x3dc01c92 // ldr q18, [x4, #112]
-	WORD $0x4e33ce26 // fmla v6.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4e // fmla v14.4s, v18.4s, v20.4s
-	WORD $0x7d4001f0 // ldr h16, [x15]
-	WORD $0x1ee24210 // fcvt s16, h16
-	WORD $0xfc4021f3 // ldur d19, [x15, #2]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc00091 // ldr q17, [x4]
-	WORD $0x3dc00492 // ldr q18, [x4, #16]
-	WORD $0x4e33ce27 // fmla v7.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4f // fmla v15.4s, v18.4s, v20.4s
-	WORD $0xfc40a1f3 // ldur d19, [x15, #10]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc00891 // ldr q17, [x4, #32]
-	WORD $0x3dc00c92 // ldr q18, [x4, #48]
-	WORD $0x4e33ce27 // fmla v7.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4f // fmla v15.4s, v18.4s, v20.4s
-	WORD $0xfc4121f3 // ldur d19, [x15, #18]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc01091 // ldr q17, [x4, #64]
-	WORD $0x3dc01492 // ldr q18, [x4, #80]
-	WORD $0x4e33ce27 // fmla v7.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4f // fmla v15.4s, v18.4s, v20.4s
-	WORD $0xfc41a1f3 // ldur d19, [x15, #26]
-	WORD $0x0f08a673 // sxtl v19.8h, v19.8b
-	WORD $0x4f10a674 // sxtl2 v20.4s, v19.8h
-	WORD $0x0f10a673 // sxtl v19.4s, v19.4h
-	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
-	WORD $0x4f909273 // fmul v19.4s, v19.4s, v16.s[0]
-	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4f909294 // fmul v20.4s, v20.4s, v16.s[0]
-	WORD $0x3dc01891 // ldr q17, [x4, #96]
-	WORD $0x3dc01c92 // ldr q18, [x4, #112]
-	WORD $0x4e33ce27 // fmla v7.4s, v17.4s, v19.4s
-	WORD $0x4e34ce4f // fmla v15.4s, v18.4s, v20.4s
+	ADD $136, R1, R1
+	WORD $0x7d4000a8 // ldr h8, [x5]
+	WORD $0x1ee24108 // fcvt s8, h8
+	WORD $0xfc4020ab // ldur d11, [x5, #2]
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
+	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f88916b // fmul v11.4s, v11.4s, v8.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f88918c // fmul v12.4s, v12.4s, v8.s[0]
+	WORD $0x3dc00089 // ldr q9, [x4]
+	WORD $0x3dc0048a // ldr q10, [x4, #16]
+	WORD $0x4e2bcd20 // fmla v0.4s, v9.4s, v11.4s
+	WORD $0x4e2ccd44 // fmla v4.4s, v10.4s, v12.4s
+	WORD $0xfc40a0ab // ldur d11, [x5, #10]
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
+	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f88916b // fmul v11.4s, v11.4s, v8.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f88918c // fmul v12.4s, v12.4s, v8.s[0]
+	WORD $0x3dc00889 // ldr q9, [x4, #32]
+	WORD $0x3dc00c8a // ldr q10, [x4, #48]
+	WORD $0x4e2bcd20 // fmla v0.4s, v9.4s, v11.4s
+	WORD $0x4e2ccd44 // fmla v4.4s, v10.4s, v12.4s
+	WORD $0xfc4120ab // ldur d11, [x5, #18]
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
+	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f88916b // fmul v11.4s, v11.4s, v8.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f88918c // fmul v12.4s, v12.4s, v8.s[0]
+	WORD $0x3dc01089 // ldr q9, [x4, #64]
+	WORD $0x3dc0148a // ldr q10, [x4, #80]
+	WORD $0x4e2bcd20 // fmla v0.4s, v9.4s, v11.4s
+	WORD $0x4e2ccd44 // fmla v4.4s, v10.4s, v12.4s
+	WORD $0xfc41a0ab // ldur d11, [x5, #26]
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
+	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f88916b // fmul v11.4s, v11.4s, v8.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f88918c // fmul v12.4s, v12.4s, v8.s[0]
+	WORD $0x3dc01889 // ldr q9, [x4, #96]
+	WORD $0x3dc01c8a // ldr q10, [x4, #112]
+	WORD $0x4e2bcd20 // fmla v0.4s, v9.4s, v11.4s
+	WORD $0x4e2ccd44 // fmla v4.4s, v10.4s, v12.4s
+	WORD $0x7d400128 // ldr h8, [x9]
+	WORD $0x1ee24108 // fcvt s8, h8
+	WORD $0xfc40212b // ldur d11, [x9, #2]
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
+	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f88916b // fmul v11.4s, v11.4s, v8.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f88918c // fmul v12.4s, v12.4s, v8.s[0]
+	WORD $0x3dc00089 // ldr q9, [x4]
+	WORD $0x3dc0048a // ldr q10, [x4, #16]
+	WORD $0x4e2bcd21 // fmla v1.4s, v9.4s, v11.4s
+	WORD $0x4e2ccd45 // fmla v5.4s, v10.4s, v12.4s
+	WORD $0xfc40a12b // ldur d11, [x9, #10]
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
+	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f88916b // fmul v11.4s, v11.4s, v8.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f88918c // fmul v12.4s, v12.4s, v8.s[0]
+	WORD $0x3dc00889 // ldr q9, [x4, #32]
+	WORD $0x3dc00c8a // ldr q10, [x4, #48]
+	WORD $0x4e2bcd21 // fmla v1.4s, v9.4s, v11.4s
+	WORD $0x4e2ccd45 // fmla v5.4s, v10.4s, v12.4s
+	WORD $0xfc41212b // ldur d11, [x9, #18]
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
+	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f88916b // fmul v11.4s, v11.4s, v8.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f88918c // fmul v12.4s, v12.4s, v8.s[0]
+	WORD $0x3dc01089 // ldr q9, [x4, #64]
+	WORD $0x3dc0148a // ldr q10, [x4, #80]
+	WORD $0x4e2bcd21 // fmla v1.4s, v9.4s, v11.4s
+	WORD $0x4e2ccd45 // fmla v5.4s, v10.4s, v12.4s
+	WORD $0xfc41a12b // ldur d11, [x9, #26]
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
+	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f88916b // fmul v11.4s, v11.4s, v8.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f88918c // fmul v12.4s, v12.4s, v8.s[0]
+	WORD $0x3dc01889 // ldr q9, [x4, #96]
+	WORD $0x3dc01c8a // ldr q10, [x4, #112]
+	WORD $0x4e2bcd21 // fmla v1.4s, v9.4s, v11.4s
+	WORD $0x4e2ccd45 // fmla v5.4s, v10.4s, v12.4s
+	WORD $0x7d400148 // ldr h8, [x10]
+	WORD $0x1ee24108 // fcvt s8, h8
+	WORD $0xfc40214b // ldur d11, [x10, #2]
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
+	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f88916b // fmul v11.4s, v11.4s, v8.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f88918c // fmul v12.4s, v12.4s, v8.s[0]
+	WORD $0x3dc00089 // ldr q9, [x4]
+	WORD $0x3dc0048a // ldr q10, [x4, #16]
+	WORD $0x4e2bcd22 // fmla v2.4s, v9.4s, v11.4s
+	WORD $0x4e2ccd46 // fmla v6.4s, v10.4s, v12.4s
+	WORD $0xfc40a14b // ldur d11, [x10, #10]
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
+	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f88916b // fmul v11.4s, v11.4s, v8.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f88918c // fmul v12.4s, v12.4s, v8.s[0]
+	WORD $0x3dc00889 // ldr q9, [x4, #32]
+	WORD $0x3dc00c8a // ldr q10, [x4, #48]
+	WORD $0x4e2bcd22 // fmla v2.4s, v9.4s, v11.4s
+	WORD $0x4e2ccd46 // fmla v6.4s, v10.4s, v12.4s
+	WORD $0xfc41214b // ldur d11, [x10, #18]
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
+	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f88916b // fmul v11.4s, v11.4s, v8.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f88918c // fmul v12.4s, v12.4s, v8.s[0]
+	WORD $0x3dc01089 // ldr q9, [x4, #64]
+	WORD $0x3dc0148a // ldr q10, [x4, #80]
+	WORD $0x4e2bcd22 // fmla v2.4s, v9.4s, v11.4s
+	WORD $0x4e2ccd46 // fmla v6.4s, v10.4s, v12.4s
+	WORD $0xfc41a14b // ldur d11, [x10, #26]
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
+	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f88916b // fmul v11.4s, v11.4s, v8.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f88918c // fmul v12.4s, v12.4s, v8.s[0]
+	WORD $0x3dc01889 // ldr q9, [x4, #96]
+	WORD $0x3dc01c8a // ldr q10, [x4, #112]
+	WORD $0x4e2bcd22 // fmla v2.4s, v9.4s, v11.4s
+	WORD $0x4e2ccd46 // fmla v6.4s, v10.4s, v12.4s
+	WORD $0x7d400168 // ldr h8, [x11]
+	WORD $0x1ee24108 // fcvt s8, h8
+	WORD $0xfc40216b // ldur d11, [x11, #2]
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
+	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f88916b // fmul v11.4s, v11.4s, v8.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f88918c // fmul v12.4s, v12.4s, v8.s[0]
+	WORD $0x3dc00089 // ldr q9, [x4]
+	WORD $0x3dc0048a // ldr q10, [x4, #16]
+	WORD $0x4e2bcd23 // fmla v3.4s, v9.4s, v11.4s
+	WORD $0x4e2ccd47 // fmla v7.4s, v10.4s, v12.4s
+	WORD $0xfc40a16b // ldur d11, [x11, #10]
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
+	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f88916b // fmul v11.4s, v11.4s, v8.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f88918c // fmul v12.4s, v12.4s, v8.s[0]
+	WORD $0x3dc00889 // ldr q9, [x4, #32]
+	WORD $0x3dc00c8a // ldr q10, [x4, #48]
+	WORD $0x4e2bcd23 // fmla v3.4s, v9.4s, v11.4s
+	WORD $0x4e2ccd47 // fmla v7.4s, v10.4s, v12.4s
+	WORD $0xfc41216b // ldur d11, [x11, #18]
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
+	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f88916b // fmul v11.4s, v11.4s, v8.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f88918c // fmul v12.4s, v12.4s, v8.s[0]
+	WORD $0x3dc01089 // ldr q9, [x4, #64]
+	WORD $0x3dc0148a // ldr q10, [x4, #80]
+	WORD $0x4e2bcd23 // fmla v3.4s, v9.4s, v11.4s
+	WORD $0x4e2ccd47 // fmla v7.4s, v10.4s, v12.4s
+	WORD $0xfc41a16b // ldur d11, [x11, #26]
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
+	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f88916b // fmul v11.4s, v11.4s, v8.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f88918c // fmul v12.4s, v12.4s, v8.s[0]
+	WORD $0x3dc01889 // ldr q9, [x4, #96]
+	WORD $0x3dc01c8a // ldr q10, [x4, #112]
+	WORD $0x4e2bcd23 // fmla v3.4s, v9.4s, v11.4s
+	WORD $0x4e2ccd47 // fmla v7.4s, v10.4s, v12.4s
 	ADD $128, R4, R4
 	ADD $34, R5, R5
 	ADD $34, R9, R9
 	ADD $34, R10, R10
 	ADD $34, R11, R11
-	ADD $34, R12, R12
-	ADD $34, R13, R13
-	ADD $34, R14, R14
-	ADD $34, R15, R15
 	SUBS $32, R8, R8
 	BGT dims
 	SUB R6, R4, R4
-	WORD $0x6e28d400 // faddp v0.4s, v0.4s, v8.4s
-	WORD $0x6e29d421 // faddp v1.4s, v1.4s, v9.4s
-	WORD $0x6e2ad442 // faddp v2.4s, v2.4s, v10.4s
-	WORD $0x6e2bd463 // faddp v3.4s, v3.4s, v11.4s
+	WORD $0x6e24d400 // faddp v0.4s, v0.4s, v4.4s
+	WORD $0x6e25d421 // faddp v1.4s, v1.4s, v5.4s
+	WORD $0x6e26d442 // faddp v2.4s, v2.4s, v6.4s
+	WORD $0x6e27d463 // faddp v3.4s, v3.4s, v7.4s
 	WORD $0x6e21d400 // faddp v0.4s, v0.4s, v1.4s
 	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
 	WORD $0x6e22d400 // faddp v0.4s, v0.4s, v2.4s
 	WORD $0x3d800000 // str q0, [x0]
-	WORD $0x6e2cd484 // faddp v4.4s, v4.4s, v12.4s
-	WORD $0x6e2dd4a5 // faddp v5.4s, v5.4s, v13.4s
-	WORD $0x6e2ed4c6 // faddp v6.4s, v6.4s, v14.4s
-	WORD $0x6e2fd4e7 // faddp v7.4s, v7.4s, v15.4s
-	WORD $0x6e25d484 // faddp v4.4s, v4.4s, v5.4s
-	WORD $0x6e27d4c6 // faddp v6.4s, v6.4s, v7.4s
-	WORD $0x6e26d484 // faddp v4.4s, v4.4s, v6.4s
-	WORD $0x3d800404 // str q4, [x0, #16]
 	ADD R7, R5, R5
 	ADD R7, R9, R9
 	ADD R7, R10, R10
 	ADD R7, R11, R11
-	ADD R7, R12, R12
-	ADD R7, R13, R13
-	ADD R7, R14, R14
-	ADD R7, R15, R15
 	ADD R7, R5, R5
 	ADD R7, R9, R9
 	ADD R7, R10, R10
 	ADD R7, R11, R11
-	ADD R7, R12, R12
-	ADD R7, R13, R13
-	ADD R7, R14, R14
-	ADD R7, R15, R15
 	ADD R7, R5, R5
 	ADD R7, R9, R9
 	ADD R7, R10, R10
 	ADD R7, R11, R11
-	ADD R7, R12, R12
-	ADD R7, R13, R13
-	ADD R7, R14, R14
-	ADD R7, R15, R15
-	ADD R7, R5, R5
-	ADD R7, R9, R9
-	ADD R7, R10, R10
-	ADD R7, R11, R11
-	ADD R7, R12, R12
-	ADD R7, R13, R13
-	ADD R7, R14, R14
-	ADD R7, R15, R15
-	ADD R7, R5, R5
-	ADD R7, R9, R9
-	ADD R7, R10, R10
-	ADD R7, R11, R11
-	ADD R7, R12, R12
-	ADD R7, R13, R13
-	ADD R7, R14, R14
-	ADD R7, R15, R15
-	ADD R7, R5, R5
-	ADD R7, R9, R9
-	ADD R7, R10, R10
-	ADD R7, R11, R11
-	ADD R7, R12, R12
-	ADD R7, R13, R13
-	ADD R7, R14, R14
-	ADD R7, R15, R15
-	ADD R7, R5, R5
-	ADD R7, R9, R9
-	ADD R7, R10, R10
-	ADD R7, R11, R11
-	ADD R7, R12, R12
-	ADD R7, R13, R13
-	ADD R7, R14, R14
-	ADD R7, R15, R15
-	ADD $32, R0, R0
-	SUBS $8, R2, R2
+	ADD $16, R0, R0
+	SUBS $4, R2, R2
 	BGT keys
 	RET
 
@@ -7443,587 +7173,286 @@ TEXT ·scores1Q4_0NEON(SB), NOSPLIT, $0-48
 	ADD R7, R5, R9
 	ADD R7, R9, R10
 	ADD R7, R10, R11
-	ADD R7, R11, R12
-	ADD R7, R12, R13
-	ADD R7, R13, R14
-	ADD R7, R14, R15
 	ADD $7, R2, R2
 	AND $-8, R2, R2
-	WORD $0x4f00e5f1 // movi v17.16b, #0xf
-	WORD $0x4f00e512 // movi v18.16b, #0x8
+	WORD $0x4f00e5e9 // movi v9.16b, #0xf
+	WORD $0x4f00e50a // movi v10.16b, #0x8
 keys:
 	WORD $0x6f00e400 // movi v0.2d, #0x0
-	WORD $0x6f00e408 // movi v8.2d, #0x0
-	WORD $0x6f00e401 // movi v1.2d, #0x0
-	WORD $0x6f00e409 // movi v9.2d, #0x0
-	WORD $0x6f00e402 // movi v2.2d, #0x0
-	WORD $0x6f00e40a // movi v10.2d, #0x0
-	WORD $0x6f00e403 // movi v3.2d, #0x0
-	WORD $0x6f00e40b // movi v11.2d, #0x0
 	WORD $0x6f00e404 // movi v4.2d, #0x0
-	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
 	WORD $0x6f00e405 // movi v5.2d, #0x0
-	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
 	WORD $0x6f00e406 // movi v6.2d, #0x0
-	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
 	WORD $0x6f00e407 // movi v7.2d, #0x0
-	WORD $0x6f00e40f // movi v15.2d, #0x0
 	MOVD R3, R8
 dims:
 	WORD $0xf9800022 // prfm pldl2keep, [x1]
 	WORD $0xf9802022 // prfm pldl2keep, [x1, #64]
-	WORD $0xf9804022 // prfm pldl2keep, [x1, #128]
-	ADD $144, R1, R1
-	WORD $0x7d4000b0 // ldr h16, [x5]
-	WORD $0x1ee24210 // fcvt s16, h16
-	WORD $0xfc4020b5 // ldur d21, [x5, #2]
-	WORD $0x4e311eb5 // and v21.16b, v21.16b, v17.16b
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc00093 // ldr q19, [x4]
-	WORD $0x3dc00494 // ldr q20, [x4, #16]
-	WORD $0x4e35ce60 // fmla v0.4s, v19.4s, v21.4s
-	WORD $0x4e36ce88 // fmla v8.4s, v20.4s, v22.4s
-	WORD $0xfc40a0b5 // ldur d21, [x5, #10]
-	WORD $0x4e311eb5 // and v21.16b, v21.16b, v17.16b
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc00893 // ldr q19, [x4, #32]
-	WORD $0x3dc00c94 // ldr q20, [x4, #48]
-	WORD $0x4e35ce60 // fmla v0.4s, v19.4s, v21.4s
-	WORD $0x4e36ce88 // fmla v8.4s, v20.4s, v22.4s
-	WORD $0xfc4020b5 // ldur d21, [x5, #2]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, #4
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc01093 // ldr q19, [x4, #64]
-	WORD $0x3dc01494 // ldr q20, [x4, #80]
-	WORD $0x4e35ce60 // fmla v0.4s, v19.4s, v21.4s
-	WORD $0x4e36ce88 // fmla v8.4s, v20.4s, v22.4s
-	WORD $0xfc40a0b5 // ldur d21, [x5, #10]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, #4
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc01893 // ldr q19, [x4, #96]
-	WORD $0x3dc01c94 // ldr q20, [x4, #112]
-	WORD $0x4e35ce60 // fmla v0.4s, v19.4s, v21.4s
-	WORD $0x4e36ce88 // fmla v8.4s, v20.4s, v22.4s
-	WORD $0x7d400130 // ldr h16, [x9]
-	WORD $0x1ee24210 // fcvt s16, h16
-	WORD $0xfc402135 // ldur d21, [x9, #2]
-	WORD $0x4e311eb5 // and v21.16b, v21.16b, v17.16b
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc00093 // ldr q19, [x4]
-	WORD $0x3dc00494 // ldr q20, [x4, #16]
-	WORD $0x4e35ce61 // fmla v1.4s, v19.4s, v21.4s
-	WORD $0x4e36ce89 // fmla v9.4s, v20.4s, v22.4s
-	WORD $0xfc40a135 // ldur d21, [x9, #10]
-	WORD $0x4e311eb5 // and v21.16b, v21.16b, v17.16b
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc00893 // ldr q19, [x4, #32]
-	WORD $0x3dc00c94 // ldr q20, [x4, #48]
-	WORD $0x4e35ce61 // fmla v1.4s, v19.4s, v21.4s
-	WORD $0x4e36ce89 // fmla v9.4s, v20.4s, v22.4s
-	WORD $0xfc402135 // ldur d21, [x9, #2]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, #4
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc01093 // ldr q19, [x4, #64]
-	WORD $0x3dc01494 // ldr q20, [x4, #80]
-	WORD $0x4e35ce61 // fmla v1.4s, v19.4s, v21.4s
-	WORD $0x4e36ce89 // fmla v9.4s, v20.4s, v22.4s
-	WORD $0xfc40a135 // ldur d21, [x9, #10]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, #4
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc01893 // ldr q19, [x4, #96]
-	WORD $0x3dc01c94 // ldr q20, [x4, #112]
-	WORD $0x4e35ce61 // fmla v1.4s, v19.4s, v21.4s
-	WORD $0x4e36ce89 // fmla v9.4s, v20.4s, v22.4s
-	WORD $0x7d400150 // ldr h16, [x10]
-	WORD $0x1ee24210 // fcvt s16, h16
-	WORD $0xfc402155 // ldur d21, [x10, #2]
-	WORD $0x4e311eb5 // and v21.16b, v21.16b, v17.16b
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc00093 // ldr q19, [x4]
-	WORD $0x3dc00494 // ldr q20, [x4, #16]
-	WORD $0x4e35ce62 // fmla v2.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8a // fmla v10.4s, v20.4s, v22.4s
-	WORD $0xfc40a155 // ldur d21, [x10, #10]
-	WORD $0x4e311eb5 // and v21.16b, v21.16b, v17.16b
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc00893 // ldr q19, [x4, #32]
-	WORD $0x3dc00c94 // ldr q20, [x4, #48]
-	WORD $0x4e35ce62 // fmla v2.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8a // fmla v10.4s, v20.4s, v22.4s
-	WORD $0xfc402155 // ldur d21, [x10, #2]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, #4
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc01093 // ldr q19, [x4, #64]
-	WORD $0x3dc01494 // ldr q20, [x4, #80]
-	WORD $0x4e35ce62 // fmla v2.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8a // fmla v10.4s, v20.4s, v22.4s
-	WORD $0xfc40a155 // ldur d21, [x10, #10]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, #4
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc01893 // ldr q19, [x4, #96]
-	WORD $0x3dc01c94 // ldr q20, [x4, #112]
-	WORD $0x4e35ce62 // fmla v2.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8a // fmla v10.4s, v20.4s, v22.4s
-	WORD $0x7d400170 // ldr h16, [x11]
-	WORD $0x1ee24210 // fcvt s16, h16
-	WORD $0xfc402175 // ldur d21, [x11, #2]
-	WORD $0x4e311eb5 // and v21.16b, v21.16b, v17.16b
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc00093 // ldr q19, [x4]
-	WORD $0x3dc00494 // ldr q20, [x4, #16]
-	WORD $0x4e35ce63 // fmla v3.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8b // fmla v11.4s, v20.4s, v22.4s
-	WORD $0xfc40a175 // ldur d21, [x11, #10]
-	WORD $0x4e311eb5 // and v21.16b, v21.16b, v17.16b
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc00893 // ldr q19, [x4, #32]
-	WORD $0x3dc00c94 // ldr q20, [x4, #48]
-	WORD $0x4e35ce63 // fmla v3.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8b // fmla v11.4s, v20.4s, v22.4s
-	WORD $0xfc402175 // ldur d21, [x11, #2]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, #4
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc01093 // ldr q19, [x4, #64]
-	WORD $0x3dc01494 // ldr q20, [x4, #80]
-	WORD $0x4e35ce63 // fmla v3.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8b // fmla v11.4s, v20.4s, v22.4s
-	WORD $0xfc40a175 // ldur d21, [x11, #10]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, #4
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc01893 // ldr q19, [x4, #96]
-	WORD $0x3dc01c94 // ldr q20, [x4, #112]
-	WORD $0x4e35ce63 // fmla v3.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8b // fmla v11.4s, v20.4s, v22.4s
-	WORD $0x7d400190 // ldr h16, [x12]
-	WORD $0x1ee24210 // fcvt s16, h16
-	WORD $0xfc402195 // ldur d21, [x12, #2]
-	WORD $0x4e311eb5 // and v21.16b, v21.16b, v17.16b
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc00093 // ldr q19, [x4]
-	WORD $0x3dc00494 // ldr q20, [x4, #16]
-	WORD $0x4e35ce64 // fmla v4.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8c // fmla v12.4s, v20.4s, v22.4s
-	WORD $0xfc40a195 // ldur d21, [x12, #10]
-	WORD $0x4e311eb5 // and v21.16b, v21.16b, v17.16b
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc00893 // ldr q19, [x4, #32]
-	WORD $0x3dc00c94 // ldr q20, [x4, #48]
-	WORD $0x4e35ce64 // fmla v4.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8c // fmla v12.4s, v20.4s, v22.4s
-	WORD $0xfc402195 // ldur d21, [x12, #2]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, #4
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc01093 // ldr q19, [x4, #64]
-	WORD $0x3dc01494 // ldr q20, [x4, #80]
-	WORD $0x4e35ce64 // fmla v4.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8c // fmla v12.4s, v20.4s, v22.4s
-	WORD $0xfc40a195 // ldur d21, [x12, #10]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, #4
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc01893 // ldr q19, [x4, #96]
-	WORD $0x3dc01c94 // ldr q20, [x4, #112]
-	WORD $0x4e35ce64 // fmla v4.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8c // fmla v12.4s, v20.4s, v22.4s
-	WORD $0x7d4001b0 // ldr h16, [x13]
-	WORD $0x1ee24210 // fcvt s16, h16
-	WORD $0xfc4021b5 // ldur d21, [x13, #2]
-	WORD $0x4e311eb5 // and v21.16b, v21.16b, v17.16b
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc00093 // ldr q19, [x4]
-	WORD $0x3dc00494 // ldr q20, [x4, #16]
-	WORD $0x4e35ce65 // fmla v5.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8d // fmla v13.4s, v20.4s, v22.4s
-	WORD $0xfc40a1b5 // ldur d21, [x13, #10]
-	WORD $0x4e311eb5 // and v21.16b, v21.16b, v17.16b
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc00893 // ldr q19, [x4, #32]
-	WORD $0x3dc00c94 // ldr q20, [x4, #48]
-	WORD $0x4e35ce65 // fmla v5.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8d // fmla v13.4s, v20.4s, v22.4s
-	WORD $0xfc4021b5 // ldur d21, [x13, #2]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, #4
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc01093 // ldr q19, [x4, #64]
-	WORD $0x3dc01494 // ldr q20, [x4, #80]
-	WORD $0x4e35ce65 // fmla v5.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8d // fmla v13.4s, v20.4s, v22.4s
-	WORD $0xfc40a1b5 // ldur d21, [x13, #10]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, #4
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc01893 // ldr q19, [x4, #96]
-	WORD $0x3dc01c94 // ldr q20, [x4, #112]
-	WORD $0x4e35ce65 // fmla v5.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8d // fmla v13.4s, v20.4s, v22.4s
-	WORD $0x7d4001d0 // ldr h16, [x14]
-	WORD $0x1ee24210 // fcvt s16, h16
-	WORD $0xfc4021d5 // ldur d21, [x14, #2]
-	WORD $0x4e311eb5 // and v21.16b, v21.16b, v17.16b
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc00093 // ldr q19, [x4]
-	WORD $0x3dc00494 // ldr q20, [x4, #16]
-	WORD $0x4e35ce66 // fmla v6.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8e // fmla v14.4s, v20.4s, v22.4s
-	WORD $0xfc40a1d5 // ldur d21, [x14, #10]
-	WORD $0x4e311eb5 // and v21.16b, v21.16b, v17.16b
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc00893 // ldr q19, [x4, #32]
-	WORD $0x3dc00c94 // ldr q20, [x4, #48]
-	WORD $0x4e35ce66 // fmla v6.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8e // fmla v14.4s, v20.4s, v22.4s
-	WORD $0xfc4021d5 // ldur d21, [x14, #2]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, #4
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc01093 // ldr q19, [x4, #64]
-	WORD $0x3dc01494 // ldr q20, [x4, #80]
-	WORD $0x4e35ce66 // fmla v6.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8e // fmla v14.4s, v20.4s, v22.4s
-	WORD $0xfc40a1d5 // ldur d21, [x14, #10]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, #4
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc01893 // ldr q19, [x4, #96]
-	WORD $0x3dc01c94 // ldr q20, [x4, #112]
-	WORD $0x4e35ce66 // fmla v6.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8e // fmla v14.4s, v20.4s, v22.4s
-	WORD $0x7d4001f0 // ldr h16, [x15]
-	WORD $0x1ee24210 // fcvt s16, h16
-	WORD $0xfc4021f5 // ldur d21, [x15, #2]
-	WORD $0x4e311eb5 // and v21.16b, v21.16b, v17.16b
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc00093 // ldr q19, [x4]
-	WORD $0x3dc00494 // ldr q20, [x4, #16]
-	WORD $0x4e35ce67 // fmla v7.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8f // fmla v15.4s, v20.4s, v22.4s
-	WORD $0xfc40a1f5 // ldur d21, [x15, #10]
-	WORD $0x4e311eb5 // and v21.16b, v21.16b, v17.16b
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc00893 // ldr q19, [x4, #32]
-	WORD $0x3dc00c94 // ldr q20, [x4, #48]
-	WORD $0x4e35ce67 // fmla v7.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8f // fmla v15.4s, v20.4s, v22.4s
-	WORD $0xfc4021f5 // ldur d21, [x15, #2]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, #4
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc01093 // ldr q19, [x4, #64]
-	WORD $0x3dc01494 // ldr q20, [x4, #80]
-	WORD $0x4e35ce67 // fmla v7.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8f // fmla v15.4s, v20.4s, v22.4s
-	WORD $0xfc40a1f5 // ldur d21, [x15, #10]
-	WORD $0x6f0c06b5 // ushr v21.16b, v21.16b, #4
-	WORD $0x6e3286b5 // sub v21.16b, v21.16b, v18.16b
-	WORD $0x0f08a6b5 // sxtl v21.8h, v21.8b
-	WORD $0x4f10a6b6 // sxtl2 v22.4s, v21.8h
-	WORD $0x0f10a6b5 // sxtl v21.4s, v21.4h
-	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4f9092b5 // fmul v21.4s, v21.4s, v16.s[0]
-	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4f9092d6 // fmul v22.4s, v22.4s, v16.s[0]
-	WORD $0x3dc01893 // ldr q19, [x4, #96]
-	WORD $0x3dc01c94 // ldr q20, [x4, #112]
-	WORD $0x4e35ce67 // fmla v7.4s, v19.4s, v21.4s
-	WORD $0x4e36ce8f // fmla v15.4s, v20.4s, v22.4s
+	ADD $72, R1, R1
+	WORD $0x7d4000a8 // ldr h8, [x5]
+	WORD $0x1ee24108 // fcvt s8, h8
+	WORD $0xfc4020ad // ldur d13, [x5, #2]
+	WORD $0x4e291dad // and v13.16b, v13.16b, v9.16b
+	WORD $0x6e2a85ad // sub v13.16b, v13.16b, v10.16b
+	WORD $0x0f08a5ad // sxtl v13.8h, v13.8b
+	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
+	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f8891ad // fmul v13.4s, v13.4s, v8.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f8891ce // fmul v14.4s, v14.4s, v8.s[0]
+	WORD $0x3dc0008b // ldr q11, [x4]
+	WORD $0x3dc0048c // ldr q12, [x4, #16]
+	WORD $0x4e2dcd60 // fmla v0.4s, v11.4s, v13.4s
+	WORD $0x4e2ecd84 // fmla v4.4s, v12.4s, v14.4s
+	WORD $0xfc40a0ad // ldur d13, [x5, #10]
+	WORD $0x4e291dad // and v13.16b, v13.16b, v9.16b
+	WORD $0x6e2a85ad // sub v13.16b, v13.16b, v10.16b
+	WORD $0x0f08a5ad // sxtl v13.8h, v13.8b
+	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
+	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f8891ad // fmul v13.4s, v13.4s, v8.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f8891ce // fmul v14.4s, v14.4s, v8.s[0]
+	WORD $0x3dc0088b // ldr q11, [x4, #32]
+	WORD $0x3dc00c8c // ldr q12, [x4, #48]
+	WORD $0x4e2dcd60 // fmla v0.4s, v11.4s, v13.4s
+	WORD $0x4e2ecd84 // fmla v4.4s, v12.4s, v14.4s
+	WORD $0xfc4020ad // ldur d13, [x5, #2]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x6e2a85ad // sub v13.16b, v13.16b, v10.16b
+	WORD $0x0f08a5ad // sxtl v13.8h, v13.8b
+	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
+	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f8891ad // fmul v13.4s, v13.4s, v8.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f8891ce // fmul v14.4s, v14.4s, v8.s[0]
+	WORD $0x3dc0108b // ldr q11, [x4, #64]
+	WORD $0x3dc0148c // ldr q12, [x4, #80]
+	WORD $0x4e2dcd60 // fmla v0.4s, v11.4s, v13.4s
+	WORD $0x4e2ecd84 // fmla v4.4s, v12.4s, v14.4s
+	WORD $0xfc40a0ad // ldur d13, [x5, #10]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x6e2a85ad // sub v13.16b, v13.16b, v10.16b
+	WORD $0x0f08a5ad // sxtl v13.8h, v13.8b
+	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
+	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f8891ad // fmul v13.4s, v13.4s, v8.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f8891ce // fmul v14.4s, v14.4s, v8.s[0]
+	WORD $0x3dc0188b // ldr q11, [x4, #96]
+	WORD $0x3dc01c8c // ldr q12, [x4, #112]
+	WORD $0x4e2dcd60 // fmla v0.4s, v11.4s, v13.4s
+	WORD $0x4e2ecd84 // fmla v4.4s, v12.4s, v14.4s
+	WORD $0x7d400128 // ldr h8, [x9]
+	WORD $0x1ee24108 // fcvt s8, h8
+	WORD $0xfc40212d // ldur d13, [x9, #2]
+	WORD $0x4e291dad // and v13.16b, v13.16b, v9.16b
+	WORD $0x6e2a85ad // sub v13.16b, v13.16b, v10.16b
+	WORD $0x0f08a5ad // sxtl v13.8h, v13.8b
+	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
+	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f8891ad // fmul v13.4s, v13.4s, v8.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f8891ce // fmul v14.4s, v14.4s, v8.s[0]
+	WORD $0x3dc0008b // ldr q11, [x4]
+	WORD $0x3dc0048c // ldr q12, [x4, #16]
+	WORD $0x4e2dcd61 // fmla v1.4s, v11.4s, v13.4s
+	WORD $0x4e2ecd85 // fmla v5.4s, v12.4s, v14.4s
+	WORD $0xfc40a12d // ldur d13, [x9, #10]
+	WORD $0x4e291dad // and v13.16b, v13.16b, v9.16b
+	WORD $0x6e2a85ad // sub v13.16b, v13.16b, v10.16b
+	WORD $0x0f08a5ad // sxtl v13.8h, v13.8b
+	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
+	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f8891ad // fmul v13.4s, v13.4s, v8.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f8891ce // fmul v14.4s, v14.4s, v8.s[0]
+	WORD $0x3dc0088b // ldr q11, [x4, #32]
+	WORD $0x3dc00c8c // ldr q12, [x4, #48]
+	WORD $0x4e2dcd61 // fmla v1.4s, v11.4s, v13.4s
+	WORD $0x4e2ecd85 // fmla v5.4s, v12.4s, v14.4s
+	WORD $0xfc40212d // ldur d13, [x9, #2]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x6e2a85ad // sub v13.16b, v13.16b, v10.16b
+	WORD $0x0f08a5ad // sxtl v13.8h, v13.8b
+	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
+	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f8891ad // fmul v13.4s, v13.4s, v8.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f8891ce // fmul v14.4s, v14.4s, v8.s[0]
+	WORD $0x3dc0108b // ldr q11, [x4, #64]
+	WORD $0x3dc0148c // ldr q12, [x4, #80]
+	WORD $0x4e2dcd61 // fmla v1.4s, v11.4s, v13.4s
+	WORD $0x4e2ecd85 // fmla v5.4s, v12.4s, v14.4s
+	WORD $0xfc40a12d // ldur d13, [x9, #10]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x6e2a85ad // sub v13.16b, v13.16b, v10.16b
+	WORD $0x0f08a5ad // sxtl v13.8h, v13.8b
+	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
+	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f8891ad // fmul v13.4s, v13.4s, v8.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f8891ce // fmul v14.4s, v14.4s, v8.s[0]
+	WORD $0x3dc0188b // ldr q11, [x4, #96]
+	WORD $0x3dc01c8c // ldr q12, [x4, #112]
+	WORD $0x4e2dcd61 // fmla v1.4s, v11.4s, v13.4s
+	WORD $0x4e2ecd85 // fmla v5.4s, v12.4s, v14.4s
+	WORD $0x7d400148 // ldr h8, [x10]
+	WORD $0x1ee24108 // fcvt s8, h8
+	WORD $0xfc40214d // ldur d13, [x10, #2]
+	WORD $0x4e291dad // and v13.16b, v13.16b, v9.16b
+	WORD $0x6e2a85ad // sub v13.16b, v13.16b, v10.16b
+	WORD $0x0f08a5ad // sxtl v13.8h, v13.8b
+	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
+	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f8891ad // fmul v13.4s, v13.4s, v8.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f8891ce // fmul v14.4s, v14.4s, v8.s[0]
+	WORD $0x3dc0008b // ldr q11, [x4]
+	WORD $0x3dc0048c // ldr q12, [x4, #16]
+	WORD $0x4e2dcd62 // fmla v2.4s, v11.4s, v13.4s
+	WORD $0x4e2ecd86 // fmla v6.4s, v12.4s, v14.4s
+	WORD $0xfc40a14d // ldur d13, [x10, #10]
+	WORD $0x4e291dad // and v13.16b, v13.16b, v9.16b
+	WORD $0x6e2a85ad // sub v13.16b, v13.16b, v10.16b
+	WORD $0x0f08a5ad // sxtl v13.8h, v13.8b
+	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
+	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f8891ad // fmul v13.4s, v13.4s, v8.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f8891ce // fmul v14.4s, v14.4s, v8.s[0]
+	WORD $0x3dc0088b // ldr q11, [x4, #32]
+	WORD $0x3dc00c8c // ldr q12, [x4, #48]
+	WORD $0x4e2dcd62 // fmla v2.4s, v11.4s, v13.4s
+	WORD $0x4e2ecd86 // fmla v6.4s, v12.4s, v14.4s
+	WORD $0xfc40214d // ldur d13, [x10, #2]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x6e2a85ad // sub v13.16b, v13.16b, v10.16b
+	WORD $0x0f08a5ad // sxtl v13.8h, v13.8b
+	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
+	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f8891ad // fmul v13.4s, v13.4s, v8.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f8891ce // fmul v14.4s, v14.4s, v8.s[0]
+	WORD $0x3dc0108b // ldr q11, [x4, #64]
+	WORD $0x3dc0148c // ldr q12, [x4, #80]
+	WORD $0x4e2dcd62 // fmla v2.4s, v11.4s, v13.4s
+	WORD $0x4e2ecd86 // fmla v6.4s, v12.4s, v14.4s
+	WORD $0xfc40a14d // ldur d13, [x10, #10]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x6e2a85ad // sub v13.16b, v13.16b, v10.16b
+	WORD $0x0f08a5ad // sxtl v13.8h, v13.8b
+	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
+	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f8891ad // fmul v13.4s, v13.4s, v8.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f8891ce // fmul v14.4s, v14.4s, v8.s[0]
+	WORD $0x3dc0188b // ldr q11, [x4, #96]
+	WORD $0x3dc01c8c // ldr q12, [x4, #112]
+	WORD $0x4e2dcd62 // fmla v2.4s, v11.4s, v13.4s
+	WORD $0x4e2ecd86 // fmla v6.4s, v12.4s, v14.4s
+	WORD $0x7d400168 // ldr h8, [x11]
+	WORD $0x1ee24108 // fcvt s8, h8
+	WORD $0xfc40216d // ldur d13, [x11, #2]
+	WORD $0x4e291dad // and v13.16b, v13.16b, v9.16b
+	WORD $0x6e2a85ad // sub v13.16b, v13.16b, v10.16b
+	WORD $0x0f08a5ad // sxtl v13.8h, v13.8b
+	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
+	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f8891ad // fmul v13.4s, v13.4s, v8.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f8891ce // fmul v14.4s, v14.4s, v8.s[0]
+	WORD $0x3dc0008b // ldr q11, [x4]
+	WORD $0x3dc0048c // ldr q12, [x4, #16]
+	WORD $0x4e2dcd63 // fmla v3.4s, v11.4s, v13.4s
+	WORD $0x4e2ecd87 // fmla v7.4s, v12.4s, v14.4s
+	WORD $0xfc40a16d // ldur d13, [x11, #10]
+	WORD $0x4e291dad // and v13.16b, v13.16b, v9.16b
+	WORD $0x6e2a85ad // sub v13.16b, v13.16b, v10.16b
+	WORD $0x0f08a5ad // sxtl v13.8h, v13.8b
+	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
+	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f8891ad // fmul v13.4s, v13.4s, v8.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f8891ce // fmul v14.4s, v14.4s, v8.s[0]
+	WORD $0x3dc0088b // ldr q11, [x4, #32]
+	WORD $0x3dc00c8c // ldr q12, [x4, #48]
+	WORD $0x4e2dcd63 // fmla v3.4s, v11.4s, v13.4s
+	WORD $0x4e2ecd87 // fmla v7.4s, v12.4s, v14.4s
+	WORD $0xfc40216d // ldur d13, [x11, #2]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x6e2a85ad // sub v13.16b, v13.16b, v10.16b
+	WORD $0x0f08a5ad // sxtl v13.8h, v13.8b
+	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
+	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f8891ad // fmul v13.4s, v13.4s, v8.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f8891ce // fmul v14.4s, v14.4s, v8.s[0]
+	WORD $0x3dc0108b // ldr q11, [x4, #64]
+	WORD $0x3dc0148c // ldr q12, [x4, #80]
+	WORD $0x4e2dcd63 // fmla v3.4s, v11.4s, v13.4s
+	WORD $0x4e2ecd87 // fmla v7.4s, v12.4s, v14.4s
+	WORD $0xfc40a16d // ldur d13, [x11, #10]
+	WORD $0x6f0c05ad // ushr v13.16b, v13.16b, #4
+	WORD $0x6e2a85ad // sub v13.16b, v13.16b, v10.16b
+	WORD $0x0f08a5ad // sxtl v13.8h, v13.8b
+	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
+	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f8891ad // fmul v13.4s, v13.4s, v8.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f8891ce // fmul v14.4s, v14.4s, v8.s[0]
+	WORD $0x3dc0188b // ldr q11, [x4, #96]
+	WORD $0x3dc01c8c // ldr q12, [x4, #112]
+	WORD $0x4e2dcd63 // fmla v3.4s, v11.4s, v13.4s
+	WORD $0x4e2ecd87 // fmla v7.4s, v12.4s, v14.4s
 	ADD $128, R4, R4
 	ADD $18, R5, R5
 	ADD $18, R9, R9
 	ADD $18, R10, R10
 	ADD $18, R11, R11
-	ADD $18, R12, R12
-	ADD $18, R13, R13
-	ADD $18, R14, R14
-	ADD $18, R15, R15
 	SUBS $32, R8, R8
 	BGT dims
 	SUB R6, R4, R4
-	WORD $0x6e28d400 // faddp v0.4s, v0.4s, v8.4s
-	WORD $0x6e29d421 // faddp v1.4s, v1.4s, v9.4s
-	WORD $0x6e2ad442 // faddp v2.4s, v2.4s, v10.4s
-	WORD $0x6e2bd463 // faddp v3.4s, v3.4s, v11.4s
+	WORD $0x6e24d400 // faddp v0.4s, v0.4s, v4.4s
+	WORD $0x6e25d421 // faddp v1.4s, v1.4s, v5.4s
+	WORD $0x6e26d442 // faddp v2.4s, v2.4s, v6.4s
+	WORD $0x6e27d463 // faddp v3.4s, v3.4s, v7.4s
 	WORD $0x6e21d400 // faddp v0.4s, v0.4s, v1.4s
 	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
 	WORD $0x6e22d400 // faddp v0.4s, v0.4s, v2.4s
 	WORD $0x3d800000 // str q0, [x0]
-	WORD $0x6e2cd484 // faddp v4.4s, v4.4s, v12.4s
-	WORD $0x6e2dd4a5 // faddp v5.4s, v5.4s, v13.4s
-	WORD $0x6e2ed4c6 // faddp v6.4s, v6.4s, v14.4s
-	WORD $0x6e2fd4e7 // faddp v7.4s, v7.4s, v15.4s
-	WORD $0x6e25d484 // faddp v4.4s, v4.4s, v5.4s
-	WORD $0x6e27d4c6 // faddp v6.4s, v6.4s, v7.4s
-	WORD $0x6e26d484 // faddp v4.4s, v4.4s, v6.4s
-	WORD $0x3d800404 // str q4, [x0, #16]
 	ADD R7, R5, R5
 	ADD R7, R9, R9
 	ADD R7, R10, R10
 	ADD R7, R11, R11
-	ADD R7, R12, R12
-	ADD R7, R13, R13
-	ADD R7, R14, R14
-	ADD R7, R15, R15
 	ADD R7, R5, R5
 	ADD R7, R9, R9
 	ADD R7, R10, R10
 	ADD R7, R11, R11
-	ADD R7, R12, R12
-	ADD R7, R13, R13
-	ADD R7, R14, R14
-	ADD R7, R15, R15
 	ADD R7, R5, R5
 	ADD R7, R9, R9
 	ADD R7, R10, R10
 	ADD R7, R11, R11
-	ADD R7, R12, R12
-	ADD R7, R13, R13
-	ADD R7, R14, R14
-	ADD R7, R15, R15
-	ADD R7, R5, R5
-	ADD R7, R9, R9
-	ADD R7, R10, R10
-	ADD R7, R11, R11
-	ADD R7, R12, R12
-	ADD R7, R13, R13
-	ADD R7, R14, R14
-	ADD R7, R15, R15
-	ADD R7, R5, R5
-	ADD R7, R9, R9
-	ADD R7, R10, R10
-	ADD R7, R11, R11
-	ADD R7, R12, R12
-	ADD R7, R13, R13
-	ADD R7, R14, R14
-	ADD R7, R15, R15
-	ADD R7, R5, R5
-	ADD R7, R9, R9
-	ADD R7, R10, R10
-	ADD R7, R11, R11
-	ADD R7, R12, R12
-	ADD R7, R13, R13
-	ADD R7, R14, R14
-	ADD R7, R15, R15
-	ADD R7, R5, R5
-	ADD R7, R9, R9
-	ADD R7, R10, R10
-	ADD R7, R11, R11
-	ADD R7, R12, R12
-	ADD R7, R13, R13
-	ADD R7, R14, R14
-	ADD R7, R15, R15
-	ADD $32, R0, R0
-	SUBS $8, R2, R2
+	ADD $16, R0, R0
+	SUBS $4, R2, R2
 	BGT keys
 	RET
 
