@@ -41,11 +41,11 @@ func bindDeepSeek2(k *nn.Keys, b *nn.Binder, spec deepseek2Spec) *deepseek2 {
 	m := &deepseek2{spec: spec, sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
 	shape, rope := readLatent(k, &m.sizes, compute.Interleaved, true)
 	rope.InScores, rope.InBoth, rope.LogMul = true, spec.inBoth, 10*rope.LogMul // files hold a tenth of it
-	m.scores.Grown = rope.ScoreScale()
+	m.scores.YaRN = rope.ScoreScale()
 	factors := b.RopeFactors(rope)
 	m.latent, m.turned, m.rope, m.shared = shape, rope, b.Rope(rope, factors), b.Rope(rope.Whole(), factors)
 	m.experts = k.Experts(nn.ExpertSpec{
-		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: spec.score, MinSum: nn.LeastSum}, Choice: nn.Optional,
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: spec.score, MinSum: nn.LeastSum}, ChoiceBias: nn.Optional,
 	})
 
 	m.embed = b.Embedding(m.embd)
@@ -61,8 +61,8 @@ func bindDeepSeek2(k *nn.Keys, b *nn.Binder, spec deepseek2Spec) *deepseek2 {
 func (m *deepseek2) block(b *nn.Binder, i int) nn.PreNorm {
 	l := m.layers[min(i, len(m.layers)-1)]
 	a := b.LatentAttention(m.latent, m.embd, m.eps)
-	a.Rope, a.SharedRope, a.Temperature, a.How = m.rope, m.shared, m.spec.grown, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
-	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.Absent)
+	a.Rope, a.SharedRope, a.Temperature, a.Scores = m.rope, m.shared, m.spec.grown, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
+	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.NoBias)
 
 	if m.spec.attention != nil {
 		m.spec.attention(m, b, a, i)
@@ -73,7 +73,7 @@ func (m *deepseek2) block(b *nn.Binder, i int) nn.PreNorm {
 		AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		Attn:     a,
 		FFNNorm:  ffnNorm,
-		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
+		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}, m.experts),
 	}
 }
 

@@ -49,7 +49,7 @@ func newDots3Note(k *nn.Keys, b *nn.Binder) Program {
 	rope.Style = compute.Halves
 	m.turned = b.Rope(rope.Whole(), nil)
 	m.experts = k.Experts(nn.ExpertSpec{
-		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid, MinSum: nn.LeastSum}, Choice: nn.Optional,
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid, MinSum: nn.LeastSum}, ChoiceBias: nn.Optional,
 	})
 
 	m.embed = b.Embedding(m.embd)
@@ -70,10 +70,10 @@ func (m *dots3note) block(b *nn.Binder, i int) nn.PreNorm {
 	shape.Heads = l.Heads
 	a := b.LatentAttention(shape, m.embd, m.eps)
 	a.Rope, a.SharedRope, a.KeyNorm = kind.rope, kind.shared, b.RMSNorm("attn_k_norm", shape.Rotated, m.eps)
-	a.How = b.Scores(m.scores, nn.HeadShape{Heads: shape.Heads, Key: shape.Key})
-	a.How.Window = kind.window
+	a.Scores = b.Scores(m.scores, nn.HeadShape{Heads: shape.Heads, Key: shape.Key})
+	a.Scores.Window = kind.window
 	a.Gate = b.HeadGate(a.Heads, a.Value, m.embd, compute.Logistic)
-	a.Out = b.Linear("attn_output", m.embd, shape.Heads*shape.Value, nn.Absent)
+	a.Out = b.Linear("attn_output", m.embd, shape.Heads*shape.Value, nn.NoBias)
 	if !m.windowed[i] {
 		a.Indexer = b.LatentIndexer(m.index, a, m.embd, nn.IndexEpsilon, m.turned)
 	}
@@ -83,7 +83,7 @@ func (m *dots3note) block(b *nn.Binder, i int) nn.PreNorm {
 		AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		Attn:     a,
 		FFNNorm:  ffnNorm,
-		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
+		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}, m.experts),
 	}
 }
 

@@ -34,13 +34,13 @@ type gemma3n struct {
 }
 
 type gemma3nBlock struct {
-	number    int
-	attnNorm  nn.Norm
-	attn      *nn.Attention
-	attnAfter nn.Norm // of what attention adds to the residual
-	ffnNorm   nn.Norm
-	ffn       *nn.FFN
-	ffnAfter  nn.Norm // of what the feed-forward layer adds
+	number   int
+	attnNorm nn.Norm
+	attn     *nn.Attention
+	attnPost nn.Norm // of what attention adds to the residual
+	ffnNorm  nn.Norm
+	ffn      *nn.FFN
+	ffnPost  nn.Norm // of what the feed-forward layer adds
 
 	mixing nn.AltUpMixing
 	laurel nn.LowRank
@@ -59,7 +59,7 @@ func newGemma3n(k *nn.Keys, b *nn.Binder) Program {
 	m.embed.Scale = float32(math.Sqrt(float64(m.embd)))
 	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
 	m.output.SoftCap = k.LogitCap(30)
-	width := k.Count(".embedding_length_per_layer_input", 0, nn.MaxWidth/n)
+	width := k.RequiredCount(".embedding_length_per_layer_input", nn.MaxWidth/n)
 	m.inputs = b.LayerInputs(b.Rows("token_embd.weight"), n, width, m.embd, m.eps)
 	m.altUp = b.AltUp(k, m.embd)
 	for i := range m.layers {
@@ -74,30 +74,30 @@ func (m *gemma3n) block(b *nn.Binder, i int) gemma3nBlock {
 	var a *nn.Attention
 	if i < m.own {
 		a = b.Attention(l.HeadShape)
-		b.QKV(a, m.embd, nn.Optional)
+		b.QKV(a, m.embd, nn.MayHaveBias)
 		a.KNorm, a.VNorm = b.HeadNorm("attn_k_norm", l.Key, m.eps), b.UnitNorm(l.Value, m.eps)
 	} else {
-		a = b.QueriesOf(nn.LastOfKind(m.windowed, m.own, i), l.HeadShape, m.embd, nn.Optional)
+		a = b.QueriesOf(nn.LastOfKind(m.windowed, m.own, i), l.HeadShape, m.embd, nn.MayHaveBias)
 	}
 	a.QNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps)
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
 	if m.windowed[i] {
-		a.Rope, a.How.Window = m.windowRope, m.window
+		a.Rope, a.Scores.Window = m.windowRope, m.window
 	}
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	return gemma3nBlock{
-		number:    i,
-		attnNorm:  b.RMSNorm("attn_norm", m.embd, m.eps),
-		attn:      a,
-		attnAfter: b.RMSNorm("post_attention_norm", m.embd, m.eps),
-		ffnNorm:   ffnNorm,
-		ffn:       b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, TopK: m.cuts[i], Norm: ffnNorm}),
-		ffnAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
-		mixing:    b.AltUpMixing(m.embd, m.eps),
-		laurel:    b.LowRank(m.embd, m.eps),
-		input:     b.LayerInput(m.inputs.Width, m.embd, m.eps),
+		number:   i,
+		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:     a,
+		attnPost: b.RMSNorm("post_attention_norm", m.embd, m.eps),
+		ffnNorm:  ffnNorm,
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, TopK: m.cuts[i], GuessNorm: ffnNorm}),
+		ffnPost:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
+		mixing:   b.AltUpMixing(m.embd, m.eps),
+		laurel:   b.LowRank(m.embd, m.eps),
+		input:    b.LayerInput(m.inputs.Width, m.embd, m.eps),
 	}
 }
 
@@ -123,13 +123,13 @@ func (l *gemma3nBlock) forward(p *nn.Pass, x, inputs compute.Tensor, streams com
 	in := p.Norm(x, l.attnNorm)
 	laurel := l.laurel.Forward(p, in)
 	_, y := l.attn.Forward(p, x, in)
-	p.Normalize(y, l.attnAfter)
+	p.Normalize(y, l.attnPost)
 	p.Add(x, y)
 	p.Add(x, laurel)
 	p.Scale(x, math.Sqrt2/2)
 
 	y = l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm))
-	p.Normalize(y, l.ffnAfter)
+	p.Normalize(y, l.ffnPost)
 	p.Add(x, y)
 
 	l.mixing.Correct(p, x, streams, active)

@@ -30,25 +30,25 @@ type gemma4 struct {
 }
 
 type gemma4Block struct {
-	number    int
-	attnNorm  nn.Norm
-	attn      *nn.Attention
-	attnAfter nn.Norm // of what attention adds to the residual
-	ffnNorm   nn.Norm
-	ffn       *nn.FFN
-	mixture   *gemma4Mixture // or nil
-	ffnAfter  nn.Norm        // of what the feed-forward layer adds
-	input     nn.LayerInput  // or none
-	scale     float32        // of the residual after the block
+	number   int
+	attnNorm nn.Norm
+	attn     *nn.Attention
+	attnPost nn.Norm // of what attention adds to the residual
+	ffnNorm  nn.Norm
+	ffn      *nn.FFN
+	mixture  *gemma4Mixture // or nil
+	ffnPost  nn.Norm        // of what the feed-forward layer adds
+	input    nn.LayerInput  // or none
+	scale    float32        // of the residual after the block
 }
 
 // gemma4Mixture is a block's experts. They, their router and the feed-forward layer read the residual through norms of
 // their own, and what experts and feed-forward layer give is normed before it is added up.
 type gemma4Mixture struct {
-	routerNorm             nn.Norm // its weights are divided by the square root of the width
-	norm                   nn.Norm // before the experts
-	experts                *nn.Experts
-	ffnAfter, expertsAfter nn.Norm // of the feed-forward layer's output and of the experts'
+	routerNorm            nn.Norm // its weights are divided by the square root of the width
+	norm                  nn.Norm // before the experts
+	experts               *nn.Experts
+	ffnPost, expertsAfter nn.Norm // of the feed-forward layer's output and of the experts'
 }
 
 func newGemma4(k *nn.Keys, b *nn.Binder) Program {
@@ -94,30 +94,30 @@ func (m *gemma4) block(b *nn.Binder, i int) gemma4Block {
 	var a *nn.Attention
 	if i < m.own {
 		a = b.Attention(l.HeadShape)
-		b.QKVOrQK(a, m.embd, nn.Optional)
+		b.QKVOrQK(a, m.embd, nn.MayHaveBias)
 		a.KNorm, a.VNorm = b.HeadNorm("attn_k_norm", l.Key, m.eps), b.UnitNorm(l.Value, m.eps)
 	} else {
-		a = b.QueriesOf(nn.LastOfKind(m.windowed, m.own, i), l.HeadShape, m.embd, nn.Optional)
+		a = b.QueriesOf(nn.LastOfKind(m.windowed, m.own, i), l.HeadShape, m.embd, nn.MayHaveBias)
 	}
 	a.QNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps)
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
 	if m.windowed[i] {
-		a.Rope, a.How.Window = m.windowRope, m.window
+		a.Rope, a.Scores.Window = m.windowRope, m.window
 	}
 	a.Onward = !m.windowed[i]
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	block := gemma4Block{
-		number:    i,
-		attnNorm:  b.RMSNorm("attn_norm", m.embd, m.eps),
-		attn:      a,
-		attnAfter: b.RMSNorm("post_attention_norm", m.embd, m.eps),
-		ffnNorm:   ffnNorm,
-		ffnAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
-		scale:     1,
+		number:   i,
+		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:     a,
+		attnPost: b.RMSNorm("post_attention_norm", m.embd, m.eps),
+		ffnNorm:  ffnNorm,
+		ffnPost:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
+		scale:    1,
 	}
-	if ffn := (nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}); b.HasExperts() {
+	if ffn := (nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}); b.HasExperts() {
 		block.ffn, block.mixture = b.FFNBesideExperts(ffn), m.mixture(b)
 	} else {
 		block.ffn = b.FFN(ffn)
@@ -139,7 +139,7 @@ func (m *gemma4) mixture(b *nn.Binder) *gemma4Mixture {
 		routerNorm:   b.ScaledNorm("ffn_gate_inp.scale", m.embd, m.eps, float32(1/math.Sqrt(float64(m.embd)))),
 		norm:         b.RMSNorm("pre_ffw_norm_2", m.embd, m.eps),
 		experts:      b.Experts(m.experts, nil),
-		ffnAfter:     b.RMSNorm("post_ffw_norm_1", m.embd, m.eps),
+		ffnPost:      b.RMSNorm("post_ffw_norm_1", m.embd, m.eps),
 		expertsAfter: b.RMSNorm("post_ffw_norm_2", m.embd, m.eps),
 	}
 }
@@ -162,14 +162,14 @@ func (m *gemma4) Forward(p *nn.Pass) compute.Tensor {
 
 func (l *gemma4Block) forward(p *nn.Pass, x, inputs compute.Tensor) compute.Tensor {
 	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Normalize(y, l.attnAfter)
+	p.Normalize(y, l.attnPost)
 	p.Add(x, y)
 	y = l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm))
 	if l.mixture != nil {
-		p.Normalize(y, l.mixture.ffnAfter)
+		p.Normalize(y, l.mixture.ffnPost)
 		p.Add(y, l.mixture.forward(p, x))
 	}
-	p.Normalize(y, l.ffnAfter)
+	p.Normalize(y, l.ffnPost)
 	p.Add(x, y)
 	if l.input.Bound() {
 		p.Add(x, l.input.Forward(p, x, inputs, l.number))

@@ -53,7 +53,7 @@ func newHyV4(k *nn.Keys, b *nn.Binder) Program {
 		m.indexRope = b.Rope(rope, nil)
 	}
 	m.experts = k.Experts(nn.ExpertSpec{
-		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid, MinSum: nn.LeastSum}, Choice: nn.Optional,
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid, MinSum: nn.LeastSum}, ChoiceBias: nn.Optional,
 	})
 	m.limits = k.Numbers(".swiglu_clamp_exp", len(m.layers))
 	m.connections = k.Connections(nn.ConnectionSpec{Width: m.embd, Norm: m.eps})
@@ -72,8 +72,8 @@ func newHyV4(k *nn.Keys, b *nn.Binder) Program {
 // block binds the block of layer i.
 func (m *hyV4) block(b *nn.Binder, i int) hyV4Block {
 	a := b.LatentAttention(m.latent, m.embd, m.eps)
-	a.Rope, a.SharedRope, a.How = m.rope, m.shared, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
-	a.How.Sinks = b.Vector("attn_sinks.weight", m.latent.Heads)
+	a.Rope, a.SharedRope, a.Scores = m.rope, m.shared, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
+	a.Scores.Sinks = b.Vector("attn_sinks.weight", m.latent.Heads)
 	a.Gate = b.HeadGate(a.Heads, a.Value, m.embd, compute.Logistic)
 	switch {
 	case m.indexed == nil:
@@ -82,7 +82,7 @@ func (m *hyV4) block(b *nn.Binder, i int) hyV4Block {
 	default:
 		a.SeesSame = true
 	}
-	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.Absent)
+	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.NoBias)
 
 	experts := m.experts
 	experts.Act = nn.Limited(m.act, m.limits[i])
@@ -93,7 +93,7 @@ func (m *hyV4) block(b *nn.Binder, i int) hyV4Block {
 		attn:     a,
 		ffnRead:  b.HyperConnection("hc_ffn", m.connections),
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: m.layers[i].ff, Gated: true, Act: m.act, Norm: ffnNorm}, experts),
+		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: m.layers[i].ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}, experts),
 	}
 }
 

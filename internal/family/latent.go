@@ -19,7 +19,7 @@ func readLatent(k *nn.Keys, s *sizes, style compute.RopeStyle, byHead bool) (nn.
 	}
 	rope := k.Rope(nn.RopeSpec{Style: style, Dims: shape.Key, Trained: s.context})
 	rope.First = shape.Key - rope.Dims
-	shape.Latent, shape.Rotated = k.Count(".attention.kv_lora_rank", 0, nn.MaxWidth), rope.Dims
+	shape.Latent, shape.Rotated = k.RequiredCount(".attention.kv_lora_rank", nn.MaxWidth), rope.Dims
 	shape.Query = k.Optional(".attention.q_lora_rank", nn.MaxWidth)
 	return shape, rope
 }

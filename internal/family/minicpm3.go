@@ -53,8 +53,8 @@ func newMiniCPM3(k *nn.Keys, b *nn.Binder) Program {
 // block binds a block of l's sizes.
 func (m *miniCPM3) block(b *nn.Binder, l layer) miniCPM3Block {
 	a := b.LatentAttention(m.latent, m.embd, m.eps)
-	a.Rope, a.SharedRope, a.How = m.rope, m.shared, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
-	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.Absent)
+	a.Rope, a.SharedRope, a.Scores = m.rope, m.shared, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
+	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.NoBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	return miniCPM3Block{
@@ -62,7 +62,7 @@ func (m *miniCPM3) block(b *nn.Binder, l layer) miniCPM3Block {
 		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		attn:     a,
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}),
 	}
 }
 
@@ -85,7 +85,7 @@ func (l *miniCPM3Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	return x
 }
 
-func (l *miniCPM3Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
+func (l *miniCPM3Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
 func (m *miniCPM3) BindMTP(b *nn.Binder) Block {
 	l := m.block(b, m.layers[len(m.layers)-1])

@@ -47,15 +47,15 @@ func newPLM(k *nn.Keys, b *nn.Binder) Program {
 // block binds a block of l's sizes.
 func (m *plm) block(b *nn.Binder, l layer) plmBlock {
 	a := b.LatentAttention(m.latent, m.embd, m.eps)
-	a.Rope, a.SharedRope, a.How = m.rope, m.shared, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
-	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.Absent)
+	a.Rope, a.SharedRope, a.Scores = m.rope, m.shared, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
+	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.NoBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	return plmBlock{
 		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		attn:     a,
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, Norm: ffnNorm}),
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, GuessNorm: ffnNorm}),
 	}
 }
 
@@ -75,7 +75,7 @@ func (l *plmBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	return x
 }
 
-func (l *plmBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
+func (l *plmBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
 func (m *plm) BindMTP(b *nn.Binder) Block {
 	l := m.block(b, m.layers[len(m.layers)-1])

@@ -28,17 +28,17 @@ type Block struct {
 func newBlock(l int, p *nn.Parts) Block {
 	b := Block{KV: l, Stored: p.Stored, Experts: p.Experts != nil}
 	if a := p.Attention; a != nil {
-		b.Heads, b.KVHeads, b.Key, b.Value, b.Window = a.Heads, a.KVHeads, a.Key, a.Value, a.How.Window
-		if a.Reads {
+		b.Heads, b.KVHeads, b.Key, b.Value, b.Window = a.Heads, a.KVHeads, a.Key, a.Value, a.Scores.Window
+		if a.Borrows {
 			b.KV = a.From
 		}
 	}
 	if a := p.Latent; a != nil {
 		b.Heads, b.KVHeads, b.Key, b.Value = a.Heads, a.Heads, a.Key, a.Value
-		b.Latent, b.Rotated, b.Query, b.Window = a.Latent, a.Rotated, a.LatentShape.Query, a.How.Window
+		b.Latent, b.Rotated, b.Query, b.Window = a.Latent, a.Rotated, a.LatentShape.Query, a.Scores.Window
 	}
 	if a := p.Compressed; a != nil {
-		b.Heads, b.KVHeads, b.Key, b.Value, b.Window = a.Heads, a.KVHeads, a.Key, a.Value, a.How.Window
+		b.Heads, b.KVHeads, b.Key, b.Value, b.Window = a.Heads, a.KVHeads, a.Key, a.Value, a.Scores.Window
 	}
 	if p.FFN != nil && p.FFN.Bound() {
 		b.FF, b.Gated, b.TopK = p.FFN.Neurons(), p.FFN.Gate.Bound(), p.FFN.TopK

@@ -62,7 +62,7 @@ func (f *FFN) Whole() bool { return f.Inner.Bound() || f.Gate.B != nil || f.Act.
 // Bytes returns what reading all neurons takes.
 func (f *FFN) Bytes() int64 { return f.Gate.Bytes() + f.Up.Bytes() + f.Down.Bytes() }
 
-// neurons returns n_ff.
+// Neurons returns n_ff.
 func (f *FFN) Neurons() int { return f.Up.W.Rows }
 
 // Forward returns the layer's output for x, the norm of the residual, as it is added to the residual: [n, n_embd]

@@ -156,7 +156,7 @@ func (b *Binder) AltUp(k *Keys, width int) AltUp {
 func (b *Binder) AltUpMixing(width int, eps float32) AltUpMixing {
 	const n = compute.AltUpStreams
 	return AltUpMixing{
-		Norm: b.RMSNorm("altup_router_norm", width, eps), Router: b.Linear("altup_router", n, width, Absent),
+		Norm: b.RMSNorm("altup_router_norm", width, eps), Router: b.Linear("altup_router", n, width, NoBias),
 		Prediction: b.flat("altup_predict_coef.weight", n*n, n), Correction: b.flat("altup_correct_coef.weight", n, n),
 		Scale: b.Vector("altup_correct_scale.weight", width),
 	}
@@ -165,18 +165,18 @@ func (b *Binder) AltUpMixing(width int, eps float32) AltUpMixing {
 // LowRank binds a block's path of low rank.
 func (b *Binder) LowRank(width int, eps float32) LowRank {
 	rank := b.Rows("laurel_l.weight")
-	return LowRank{Left: b.Linear("laurel_l", rank, width, Absent), Right: b.Linear("laurel_r", width, rank, Absent), Norm: b.RMSNorm("laurel_post_norm", width, eps)}
+	return LowRank{Left: b.Linear("laurel_l", rank, width, NoBias), Right: b.Linear("laurel_r", width, rank, NoBias), Norm: b.RMSNorm("laurel_post_norm", width, eps)}
 }
 
 // LayerInputs binds the embeddings of that width that tokens have for each of n layers. Their table stays in RAM.
 func (b *Binder) LayerInputs(vocab, n, width, embd int, eps float32) LayerInputs {
 	b.Place(b.model.Head)
 	return LayerInputs{
-		Table: b.Lookup("per_layer_token_embd", vocab, n*width), Proj: b.Linear("per_layer_model_proj", n*width, embd, Absent), Norm: b.RMSNorm("per_layer_proj_norm", width, eps), Width: width,
+		Table: b.Lookup("per_layer_token_embd", vocab, n*width), Proj: b.Linear("per_layer_model_proj", n*width, embd, NoBias), Norm: b.RMSNorm("per_layer_proj_norm", width, eps), Width: width,
 	}
 }
 
 // LayerInput binds a block's use of its own.
 func (b *Binder) LayerInput(width, embd int, eps float32) LayerInput {
-	return LayerInput{Gate: b.Linear("inp_gate", width, embd, Absent), Proj: b.Linear("proj", embd, width, Absent), Norm: b.RMSNorm("post_norm", embd, eps)}
+	return LayerInput{Gate: b.Linear("inp_gate", width, embd, NoBias), Proj: b.Linear("proj", embd, width, NoBias), Norm: b.RMSNorm("post_norm", embd, eps)}
 }
