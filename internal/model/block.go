@@ -20,7 +20,7 @@ type Block struct {
 	Query      int               // width of the latent vector of queries there; 0: queries follow from the input
 	KV         int               // the layer whose keys and values it reads: its own, or an earlier one
 	Gated      bool              // the feed-forward layer has gates
-	TopK       *float32          // gates that are not above their mean by so many deviations are zero; nil: all stay
+	TopK       *float32          // see nn.FFN.TopK
 	Stored     []compute.KVShape // its parts of the cache, see nn.Parts
 }
 

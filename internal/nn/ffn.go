@@ -4,7 +4,8 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 
 // FeedForward is a layer that works on each token alone.
 type FeedForward interface {
-	// Forward returns what is added to the residual for x, its norm. [n, n_embd]
+	// Forward returns what is added to the residual for x, its norm. The layer computes with x; predictors, which choose
+	// neurons before that, may read the residual itself. [n, n_embd]
 	Forward(p *Pass, residual, x compute.Tensor) compute.Tensor
 }
 
@@ -16,7 +17,7 @@ type FFN struct {
 
 	Act   compute.Activation
 	Inner Norm     // [n_ff] of what Down reads, or none
-	TopK  *float32 // gates that are not above their mean by this many standard deviations are zero; nil: all stay
+	TopK  *float32 // gates become max(0, gate - mean - TopK·σ) of their row before the activation; nil: they stay as they are
 
 	ByNeuron bool // Forward computes chosen neurons, by SparseFFN
 	Divided  bool // some neurons are on a GPU and some in RAM

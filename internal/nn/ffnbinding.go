@@ -11,7 +11,7 @@ type FFNSpec struct {
 	Neurons          int // n_ff
 	Gated            bool
 	Act              compute.Activation
-	TopK             *float32 // see FFN
+	TopK             *float32 // see FFN.TopK
 	GateBias         Presence
 	UpBias, DownBias Presence
 	GuessNorm        Norm // not applied here: the block's norm before this layer, with which the layer before guesses this layer's neurons

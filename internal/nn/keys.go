@@ -165,11 +165,10 @@ func LastOfKind(windowed []bool, own, i int) int {
 	return -1
 }
 
-// maxDeviations bounds what gates may have to be above their mean by, in standard deviations: beyond it none or all
-// are.
+// maxDeviations bounds FFN.TopK in magnitude: beyond it all gates become zero, or all stay positive.
 const maxDeviations = 10
 
-// TopK reads by how many deviations gates of each of n layers must be above their mean to stay; nil: all stay.
+// TopK reads FFN.TopK of each of n layers; nil: gates stay as they are.
 func (k *Keys) TopK(n int) []*float32 {
 	const key = ".activation_sparsity_scale"
 	out := make([]*float32, n)
@@ -183,7 +182,7 @@ func (k *Keys) TopK(n int) []*float32 {
 		case math.IsNaN(float64(v)) || v > maxDeviations:
 			k.Fail("key %q: %g of layer %d is not a number up to %d", k.name(key), v, l, maxDeviations)
 			return out
-		case v > -maxDeviations: // minus infinity: all stay
+		case v > -maxDeviations: // minus infinity: they stay
 			out[l] = &scales[l]
 		}
 	}
