@@ -19,8 +19,8 @@ type hyV4 struct {
 	eps         float32 // of norms
 	act         compute.Activation
 	latent      nn.LatentShape
-	rope        *compute.Rope // of queries, whose last elements it rotates
-	shared      *compute.Rope // of the part of keys that heads share, which it rotates whole
+	queryRope   *compute.Rope // of queries, whose last elements it rotates
+	keyRope     *compute.Rope // of the part of keys that heads share, which it rotates whole
 	index       nn.IndexerSpec
 	indexRope   *compute.Rope
 	indexed     []bool // which layers have an indexer; nil: none has, and all positions are seen
@@ -46,7 +46,7 @@ type hyV4Block struct {
 func newHyV4(k *nn.Keys, b *nn.Binder) Program {
 	m := &hyV4{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
 	shape, rope := readLatent(k, &m.sizes, compute.Interleaved, true)
-	m.latent, m.rope, m.shared = shape, b.Rope(rope, nil), b.Rope(rope.Whole(), nil)
+	m.latent, m.queryRope, m.keyRope = shape, b.Rope(rope, nil), b.Rope(rope.Whole(), nil)
 	if k.Optional(".attention.indexer.top_k", nn.MaxWidth) > 0 {
 		m.index, m.indexed = k.Indexer(), readIndexed(k, len(m.layers))
 		rope.First = m.index.Key - rope.Dims
@@ -72,7 +72,7 @@ func newHyV4(k *nn.Keys, b *nn.Binder) Program {
 // block binds the block of layer i.
 func (m *hyV4) block(b *nn.Binder, i int) hyV4Block {
 	a := b.LatentAttention(m.latent, m.embd, m.eps)
-	a.Rope, a.SharedRope, a.Scores = m.rope, m.shared, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
+	a.Rope, a.SharedRope, a.Scores = m.queryRope, m.keyRope, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
 	a.Scores.Sinks = b.Vector("attn_sinks.weight", m.latent.Heads)
 	a.Gate = b.HeadGate(a.Heads, a.Value, m.embd, compute.Logistic)
 	switch {

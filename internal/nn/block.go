@@ -26,7 +26,7 @@ func (l *PreNorm) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 	return x
 }
 
-// Store computes the block's attention alone, which stores keys and values of x.
+// Store is for the MTP layer: attention stores keys and values of x before it attends, and its result is not wanted.
 func (l *PreNorm) Store(p *Pass, x compute.Tensor) { l.Attn.Attend(p, p.Norm(x, l.AttnNorm)) }
 
 // Sandwich is a block of that form with a norm of what each part adds to the residual, too.

@@ -17,6 +17,9 @@ import (
 // tokens on. Both ways give the same up to rounding. Prompts expand where that takes fewer multiplications
 // (Step.Expanded) and the CPU has the layer's cache (ExpandedKeys).
 //
+// Its tensors are attn_q, or attn_q_a, attn_q_a_norm and attn_q_b; attn_kv_a_mqa (c and r) and attn_kv_a_norm; and
+// attn_kv_b, or attn_k_b and attn_v_b.
+//
 // Source: DeepSeek-AI 2024, DeepSeek-V2, section 2.1 and appendix C.
 type LatentAttention struct {
 	QueryDown Linear          // [query latent, n_embd]; not bound where Q reads the input

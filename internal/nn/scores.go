@@ -11,7 +11,7 @@ import (
 // Scores are the hyperparameters of attention's scores.
 type Scores struct {
 	Scale   float64 // of the products q·k; 0: YaRN/√key
-	YaRN    float64 // see RopeSpec.ScoreScale; 0: 1
+	YaRN    float64 // YaRN's magnitude squared, where scores are scaled by it, see RopeSpec.ScoreScale; 0: 1
 	SoftCap float64 // see compute.Attention
 	Alibi   float64 // the largest exponent of ALiBi's slopes; 0: scores do not fall with distance
 	Later   bool    // tokens see later positions, too

@@ -6,7 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// AltUp has the weights by which the residual becomes several streams before the blocks, and one again after them.
+// AltUp has the weights by which the residual becomes several streams before the blocks, and one again after them:
+// altup_proj and altup_unembd_proj.
 //
 // Source: Baykal et al. 2023, Alternating Updates for Efficient Transformers.
 type AltUp struct {
@@ -41,7 +42,8 @@ func (a *AltUp) End(p *Pass, x compute.Tensor, s compute.Streams) {
 	p.Scale(x, 1.0/compute.AltUpStreams)
 }
 
-// AltUpMixing has the weights by which a block predicts the streams, and corrects them by what it computed of one.
+// AltUpMixing has the weights by which a block predicts the streams, and corrects them by what it computed of one:
+// altup_router_norm, altup_router, altup_predict_coef, altup_correct_coef and altup_correct_scale.
 type AltUpMixing struct {
 	Norm                   Norm            // of the router's input
 	Router                 Linear          // [streams, n_embd]
@@ -70,7 +72,7 @@ func (m *AltUpMixing) Correct(p *Pass, x compute.Tensor, s compute.Streams, acti
 	p.verbs.Multiply(x, s[active], m.Scale)
 }
 
-// LowRank is a path of low rank in parallel to attention.
+// LowRank is a path of low rank in parallel to attention: laurel_l, laurel_r and laurel_post_norm.
 //
 // Source: Menghani et al. 2024, LAuReL: Learned Augmented Residual Layer.
 type LowRank struct {
@@ -86,7 +88,8 @@ func (l *LowRank) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 	return y
 }
 
-// LayerInputs have the weights of embeddings that a token has for each layer.
+// LayerInputs have the weights of embeddings that a token has for each layer: per_layer_token_embd,
+// per_layer_model_proj and per_layer_proj_norm.
 type LayerInputs struct {
 	Table *compute.Matrix // [n_vocab, layers·width]
 	Proj  Linear          // [layers·width, n_embd]
@@ -111,7 +114,7 @@ func (l *LayerInputs) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 	return y
 }
 
-// LayerInput is a block's use of its own embedding. The zero value is none.
+// LayerInput is a block's use of its own embedding: inp_gate, proj and post_norm. The zero value is none.
 type LayerInput struct {
 	Gate Linear // [width, n_embd]
 	Proj Linear // [n_embd, width]
