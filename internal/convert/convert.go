@@ -177,7 +177,7 @@ func (m *model) plan(dir string, fam lineage.Family, c *config, factors map[stri
 	if err != nil {
 		return err
 	}
-	if p.ranking.Shares && c.ranksAnswers(dir) {
+	if p.ranking.Softmax && c.ranksAnswers(dir) {
 		if err := m.rankAnswers(p, c, v); err != nil {
 			return err
 		}

@@ -36,7 +36,7 @@ func newAFMoE(k *nn.Keys, b *nn.Binder) Program {
 	}
 	m.after = m.eps
 	m.experts = k.Experts(nn.ExpertSpec{
-		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid, MinSum: nn.LeastSum}, Choice: nn.Optional,
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid, MinSum: nn.LeastSum}, ChoiceBias: nn.Optional,
 	})
 	m.bind(k, b)
 	m.embed.Scale = float32(math.Sqrt(float64(m.embd)))
@@ -65,20 +65,20 @@ func (m *afmoe) bind(k *nn.Keys, b *nn.Binder) {
 func (m *afmoe) block(b *nn.Binder, i int) nn.Sandwich {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Optional)
+	b.QKV(a, m.embd, nn.MayHaveBias)
 	a.Gate = b.HeadGate(a.Heads, a.Value, m.embd, compute.Logistic)
 	a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps), b.HeadNorm("attn_k_norm", l.Key, m.eps)
-	a.How = b.Scores(m.scores, l.HeadShape)
+	a.Scores = b.Scores(m.scores, l.HeadShape)
 	if m.rotated[i] {
 		a.Rope = m.rope
 	}
 	if m.windowed[i] {
-		a.How.Window = m.window
+		a.Scores.Window = m.window
 		if m.rotated[i] {
 			a.Rope = m.windowRope
 		}
 	}
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.NoBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	return nn.Sandwich{
@@ -86,10 +86,10 @@ func (m *afmoe) block(b *nn.Binder, i int) nn.Sandwich {
 			AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 			Attn:     a,
 			FFNNorm:  ffnNorm,
-			FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
+			FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}, m.experts),
 		},
-		AttnAfter: b.RMSNorm("post_attention_norm", m.embd, m.after),
-		FFNAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.after),
+		AttnPost: b.RMSNorm("post_attention_norm", m.embd, m.after),
+		FFNPost:  b.RMSNorm("post_ffw_norm", m.embd, m.after),
 	}
 }
 

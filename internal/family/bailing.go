@@ -28,6 +28,6 @@ func newBailingMoE(k *nn.Keys, b *nn.Binder) Program {
 func newBailingMoE2(k *nn.Keys, b *nn.Binder) Program {
 	return newMoE(k, b, moeSpec{
 		style: compute.Halves, outBias: nn.Optional, attention: normHeads,
-		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid}, Choice: nn.Optional},
+		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid}, ChoiceBias: nn.Optional},
 	})
 }

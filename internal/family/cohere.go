@@ -63,7 +63,7 @@ func readCohere(k *nn.Keys) *cohere {
 
 func (m *cohere) bind(k *nn.Keys, b *nn.Binder) {
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.Absent))
+	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.NoBias))
 	m.output.Scale, m.output.SoftCap = k.Factor(".logit_scale", 1), k.LogitCap(0)
 	for i := range m.layers {
 		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
@@ -74,17 +74,17 @@ func (m *cohere) bind(k *nn.Keys, b *nn.Binder) {
 func (m *cohere) block(b *nn.Binder, i int) cohereBlock {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Optional)
+	b.QKV(a, m.embd, nn.MayHaveBias)
 	if b.Has("attn_q_norm.weight") {
 		b.EachHeadNorms(a, m.eps)
 	}
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
 	if m.windowed[i] {
-		a.Rope, a.How.Window = m.windowRope, m.window
+		a.Rope, a.Scores.Window = m.windowRope, m.window
 	}
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 	return cohereBlock{
-		norm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.Absent),
+		norm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.NoBias),
 		attn: a,
 		ffn:  b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Parallel: true}),
 	}
@@ -101,7 +101,7 @@ func (m *cohere) Forward(p *nn.Pass) compute.Tensor {
 
 func (l *cohereBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	in := p.Norm(x, l.norm)
-	x, heads := l.attn.ReadWanted(p, x, in)
+	x, heads := l.attn.AttendWanted(p, x, in)
 	if x.Rows < in.Rows { // the last layer goes on with the rows whose logits are wanted
 		in = p.Norm(x, l.norm)
 	}

@@ -57,7 +57,7 @@ func newCohere2MoE(k *nn.Keys, b *nn.Binder) Program {
 
 func (m *cohere2MoE) norm(b *nn.Binder, name string) nn.Norm {
 	if m.centered {
-		return b.LayerNorm(name, m.embd, m.eps, nn.Absent)
+		return b.LayerNorm(name, m.embd, m.eps, nn.NoBias)
 	}
 	return b.RMSNorm(name, m.embd, m.eps)
 }
@@ -66,16 +66,16 @@ func (m *cohere2MoE) norm(b *nn.Binder, name string) nn.Norm {
 func (m *cohere2MoE) block(b *nn.Binder, i int) cohere2MoEBlock {
 	l := m.at(i)
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Optional)
-	a.How = b.Scores(m.scores, l.HeadShape)
+	b.QKV(a, m.embd, nn.MayHaveBias)
+	a.Scores = b.Scores(m.scores, l.HeadShape)
 	mtp := i == len(m.layers)
 	if !mtp && m.windowed[i] {
-		a.How.Window = m.window
+		a.Scores.Window = m.window
 	}
 	if mtp || m.windowed[i] || !b.HasExperts() {
 		a.Rope = m.rope
 	}
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 	block := cohere2MoEBlock{
 		norm:  m.norm(b, "attn_norm"),
 		attn:  a,
@@ -99,7 +99,7 @@ func (m *cohere2MoE) Forward(p *nn.Pass) compute.Tensor {
 
 func (l *cohere2MoEBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	in := p.Norm(x, l.norm)
-	x, heads := l.attn.ReadWanted(p, x, in)
+	x, heads := l.attn.AttendWanted(p, x, in)
 	if x.Rows < in.Rows { // the last layer goes on with the rows whose logits are wanted
 		in = p.Norm(x, l.norm)
 	}
@@ -110,7 +110,7 @@ func (l *cohere2MoEBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	return x
 }
 
-func (l *cohere2MoEBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.norm)) }
+func (l *cohere2MoEBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.norm)) }
 
 func (m *cohere2MoE) BindMTP(b *nn.Binder) Block {
 	l := m.block(b, len(m.layers))

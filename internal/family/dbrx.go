@@ -39,7 +39,7 @@ func newDBRX(k *nn.Keys, b *nn.Binder) Program {
 	})
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.Absent))
+	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.NoBias))
 	m.output.SoftCap = k.LogitCap(0)
 	for i, l := range m.layers {
 		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
@@ -50,14 +50,14 @@ func newDBRX(k *nn.Keys, b *nn.Binder) Program {
 // block binds a block of l's sizes.
 func (m *dbrx) block(b *nn.Binder, l layer) dbrxBlock {
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Optional)
-	a.Rope, a.How, a.Clamp = m.rope, b.Scores(m.scores, l.HeadShape), m.clamp
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
+	b.QKV(a, m.embd, nn.MayHaveBias)
+	a.Rope, a.Scores, a.Clamp = m.rope, b.Scores(m.scores, l.HeadShape), m.clamp
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.NoBias)
 
 	return dbrxBlock{
-		attnNorm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.Absent),
+		attnNorm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.NoBias),
 		attn:     a,
-		ffnNorm:  b.LayerNorm("attn_output_norm", m.embd, m.eps, nn.Absent),
+		ffnNorm:  b.LayerNorm("attn_output_norm", m.embd, m.eps, nn.NoBias),
 		experts:  b.Experts(m.experts, nil),
 	}
 }

@@ -50,16 +50,16 @@ func (m *deci) block(b *nn.Binder, i int, l layer, heads int) deciBlock {
 	switch {
 	case l.KVHeads > 0:
 		a := b.Attention(l.HeadShape)
-		b.QKV(a, m.embd, nn.Optional)
-		a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
-		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+		b.QKV(a, m.embd, nn.MayHaveBias)
+		a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
+		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 		block.attn, block.norm = a, b.RMSNorm("attn_norm", m.embd, m.eps)
 	case heads > 0:
-		block.product, block.norm = b.Linear("attn_output", m.embd, m.embd, nn.Optional), b.RMSNorm("attn_norm", m.embd, m.eps)
+		block.product, block.norm = b.Linear("attn_output", m.embd, m.embd, nn.MayHaveBias), b.RMSNorm("attn_norm", m.embd, m.eps)
 	}
 	block.ffnNorm = b.RMSNorm("ffn_norm", m.embd, m.eps)
 	block.ffn = b.FFN(nn.FFNSpec{
-		Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, UpBias: nn.Optional, DownBias: nn.Optional, Norm: block.ffnNorm,
+		Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, UpBias: nn.Optional, DownBias: nn.Optional, GuessNorm: block.ffnNorm,
 	})
 	return block
 }

@@ -76,15 +76,15 @@ func (m *decoder) bind(k *nn.Keys, b *nn.Binder) {
 func (m *decoder) block(b *nn.Binder, i int) nn.PreNorm {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, max(nn.Optional, m.spec.qkvBias))
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	b.QKV(a, m.embd, max(nn.MayHaveBias, m.spec.qkvBias))
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, m.spec.outBias)
 	if m.spec.attention != nil {
 		m.spec.attention(m, b, a, i)
 	}
 
 	ffnNorm := b.RMSNorm(cmp.Or(m.spec.ffnNorm, "ffn_norm"), m.embd, m.eps)
-	ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: !m.spec.ungated, Act: m.act, Norm: ffnNorm}
+	ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: !m.spec.ungated, Act: m.act, GuessNorm: ffnNorm}
 	if m.spec.ungated {
 		ffn.UpBias, ffn.DownBias = nn.Optional, nn.Optional
 	}

@@ -7,20 +7,21 @@ import (
 
 // deepseek2 is DeepSeek V2 and V3, Kimi K2, GLM 4.7 Flash and models of their form: pre-norm blocks, latent attention,
 // and experts, which are SwiGLUs, with shared ones that all tokens use. Layers without a router in the file, the
-// first ones, have one feed-forward layer instead.
+// first ones, have one feed-forward layer instead. Heads are rotated as GPT-J does (pairs of neighbours). Groups of
+// experts are ranked by the sum of their two best (V3). V2's ranking by the best one is not computed.
 //
 // Sources: DeepSeek-AI 2024, DeepSeek-V2 and DeepSeek-V3 Technical Report.
 type deepseek2 struct {
 	sizes
-	eps     float32 // of norms
-	act     compute.Activation
-	latent  nn.LatentShape
-	spec    deepseek2Spec
-	turned  nn.RopeSpec
-	rope    *compute.Rope // of queries, whose last elements it rotates
-	shared  *compute.Rope // of the part of keys that heads share, which it rotates whole
-	scores  nn.Scores
-	experts nn.ExpertSpec
+	eps       float32 // of norms
+	act       compute.Activation
+	latent    nn.LatentShape
+	spec      deepseek2Spec
+	ropeSpec  nn.RopeSpec
+	queryRope *compute.Rope // of queries, whose last elements it rotates
+	keyRope   *compute.Rope // of the part of keys that heads share, which it rotates whole
+	scores    nn.Scores
+	experts   nn.ExpertSpec
 
 	ends
 	blocks []nn.PreNorm
@@ -28,9 +29,9 @@ type deepseek2 struct {
 
 // deepseek2Spec says how a family differs from the others that share this program.
 type deepseek2Spec struct {
-	grown  compute.Temperature // queries grow with their position
-	inBoth bool                // see nn.RopeSpec
-	score  compute.Score       // of experts in files that do not say it
+	temperature compute.Temperature // queries grow with their position
+	inBoth      bool                // see nn.RopeSpec
+	score       compute.Score       // of experts in files that do not say it
 	// attention, if it is set, adds what the family's attention has besides, in layer i, which may be the MTP layer.
 	attention func(m *deepseek2, b *nn.Binder, a *nn.LatentAttention, i int)
 }
@@ -40,12 +41,18 @@ func newDeepSeek2(k *nn.Keys, b *nn.Binder) Program { return bindDeepSeek2(k, b,
 func bindDeepSeek2(k *nn.Keys, b *nn.Binder, spec deepseek2Spec) *deepseek2 {
 	m := &deepseek2{spec: spec, sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
 	shape, rope := readLatent(k, &m.sizes, compute.Interleaved, true)
-	rope.InScores, rope.InBoth, rope.LogMul = true, spec.inBoth, 10*rope.LogMul // files hold a tenth of it
-	m.scores.Grown = rope.ScoreScale()
+	// YaRN's magnitude squared goes into the scale of scores; files hold 0.1·mscale_all_dim.
+	rope.InScores = true
+	rope.InBoth = spec.inBoth
+	rope.LogMul *= 10
+	m.scores.YaRN = rope.ScoreScale()
 	factors := b.RopeFactors(rope)
-	m.latent, m.turned, m.rope, m.shared = shape, rope, b.Rope(rope, factors), b.Rope(rope.Whole(), factors)
+	m.latent = shape
+	m.ropeSpec = rope
+	m.queryRope = b.Rope(rope, factors)
+	m.keyRope = b.Rope(rope.Whole(), factors)
 	m.experts = k.Experts(nn.ExpertSpec{
-		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: spec.score, MinSum: nn.LeastSum}, Choice: nn.Optional,
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: spec.score, MinSum: nn.LeastSum}, ChoiceBias: nn.Optional,
 	})
 
 	m.embed = b.Embedding(m.embd)
@@ -59,10 +66,13 @@ func bindDeepSeek2(k *nn.Keys, b *nn.Binder, spec deepseek2Spec) *deepseek2 {
 
 // block binds the block of layer i, which may be the MTP layer.
 func (m *deepseek2) block(b *nn.Binder, i int) nn.PreNorm {
-	l := m.layers[min(i, len(m.layers)-1)]
+	l := m.at(i)
 	a := b.LatentAttention(m.latent, m.embd, m.eps)
-	a.Rope, a.SharedRope, a.Temperature, a.How = m.rope, m.shared, m.spec.grown, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
-	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.Absent)
+	a.Rope = m.queryRope
+	a.SharedRope = m.keyRope
+	a.Temperature = m.spec.temperature
+	a.Scores = b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
+	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.NoBias)
 
 	if m.spec.attention != nil {
 		m.spec.attention(m, b, a, i)
@@ -73,7 +83,7 @@ func (m *deepseek2) block(b *nn.Binder, i int) nn.PreNorm {
 		AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		Attn:     a,
 		FFNNorm:  ffnNorm,
-		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
+		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}, m.experts),
 	}
 }
 
@@ -81,7 +91,7 @@ func (m *deepseek2) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
 		p.Layer(i)
-		x = m.blocks[i].Forward(p, x)
+		x = m.blocks[i].Forward(p, x) // the last layer goes on with only the rows whose logits are wanted
 	}
 	return x
 }

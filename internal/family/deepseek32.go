@@ -54,9 +54,9 @@ func (m *deepseek32) attention(of *deepseek2, b *nn.Binder, a *nn.LatentAttentio
 		a.SeesSame = true
 		return
 	}
-	turned := of.turned.Whole()
-	turned.Style = m.rope
-	a.Indexer = b.LatentIndexer(m.index, a, of.embd, nn.IndexEpsilon, b.Rope(turned, nil))
+	rope := of.ropeSpec.Whole()
+	rope.Style = m.rope
+	a.Indexer = b.LatentIndexer(m.index, a, of.embd, nn.IndexEpsilon, b.Rope(rope, nil))
 }
 
 func (m *deepseek32) Forward(p *nn.Pass) compute.Tensor {

@@ -48,12 +48,12 @@ func newDeepSeek4(k *nn.Keys, b *nn.Binder) Program {
 	m := &deepseek4{sizes: readSizes(k), eps: k.RMSEpsilon(1e-6), act: k.Activation(compute.SiLU)}
 	n := len(m.layers)
 	m.attn = nn.CompressedSpec{
-		HeadShape: m.layers[0].HeadShape, Width: m.embd, Eps: m.eps, Query: k.Count(".attention.q_lora_rank", 0, nn.MaxWidth),
-		Groups: k.Count(".attention.output_group_count", 0, nn.MaxWidth), Low: k.Count(".attention.output_lora_rank", 0, nn.MaxWidth),
-		Window: k.Count(".attention.sliding_window", 0, 1<<30), Rope: k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context}),
+		HeadShape: m.layers[0].HeadShape, Width: m.embd, Eps: m.eps, Query: k.RequiredCount(".attention.q_lora_rank", nn.MaxWidth),
+		Groups: k.RequiredCount(".attention.output_group_count", nn.MaxWidth), Low: k.RequiredCount(".attention.output_lora_rank", nn.MaxWidth),
+		Window: k.RequiredCount(".attention.sliding_window", 1<<30), Rope: k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context}),
 		Index: nn.IndexShape{
-			Heads: k.Count(".attention.indexer.head_count", 0, nn.MaxWidth), Key: k.Count(".attention.indexer.key_length", 0, nn.MaxWidth),
-			Top: k.Count(".attention.indexer.top_k", 0, nn.MaxWidth),
+			Heads: k.RequiredCount(".attention.indexer.head_count", nn.MaxWidth), Key: k.RequiredCount(".attention.indexer.key_length", nn.MaxWidth),
+			Top: k.RequiredCount(".attention.indexer.top_k", nn.MaxWidth),
 		},
 	}
 	m.blockRope = m.attn.Rope
@@ -112,7 +112,7 @@ func (m *deepseek4) block(b *nn.Binder, i int) deepseek4Block {
 	experts, ffnNorm := m.experts, b.RMSNorm("ffn_norm", m.embd, m.eps)
 	experts.Act = nn.Limited(m.act, m.limits[i])
 	if i >= m.hashed {
-		experts.Choice = nn.Required
+		experts.ChoiceBias = nn.Required
 	}
 	l := deepseek4Block{
 		attnRead: b.HyperConnection("hc_attn", m.connections),
@@ -120,7 +120,7 @@ func (m *deepseek4) block(b *nn.Binder, i int) deepseek4Block {
 		attn:     b.CompressedAttention(attn),
 		ffnRead:  b.HyperConnection("hc_ffn", m.connections),
 		ffnNorm:  ffnNorm,
-		ffn:      b.Experts(experts, b.SharedExperts(nn.FFNSpec{Width: m.embd, Neurons: experts.Shared, Gated: true, Act: nn.Limited(m.act, m.others[i]), Norm: ffnNorm})),
+		ffn:      b.Experts(experts, b.SharedExperts(nn.FFNSpec{Width: m.embd, Neurons: experts.Shared, Gated: true, Act: nn.Limited(m.act, m.others[i]), GuessNorm: ffnNorm})),
 	}
 	if i < m.hashed && m.embed.Table != nil {
 		l.ffn.Given = b.GivenExperts("ffn_gate_tid2eid.weight", m.embed.Table.Rows, experts.Used, experts.Count)

@@ -13,7 +13,7 @@ import (
 func newDots1(k *nn.Keys, b *nn.Binder) Program {
 	m := readMoE(k, moeSpec{
 		style: compute.Halves, outBias: nn.Optional, attention: normHeads,
-		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid}, Choice: nn.Optional},
+		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid}, ChoiceBias: nn.Optional},
 	})
 	for i := range m.layers {
 		m.layers[i].KVHeads = m.layers[i].Heads

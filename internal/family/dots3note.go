@@ -12,14 +12,14 @@ import (
 // Source: rednote-hilab 2026, dots3-note.
 type dots3note struct {
 	sizes
-	eps      float32 // of norms
-	act      compute.Activation
-	kinds    [2]latentKind // of layers that see all positions, and of those with windows
-	windowed []bool
-	index    nn.IndexerSpec
-	turned   *compute.Rope // of index queries and keys, whose first elements it rotates
-	scores   nn.Scores
-	experts  nn.ExpertSpec
+	eps       float32 // of norms
+	act       compute.Activation
+	kinds     [2]latentKind // of layers that see all positions, and of those with windows
+	windowed  []bool
+	index     nn.IndexerSpec
+	indexRope *compute.Rope // of index queries and keys, whose first elements it rotates
+	scores    nn.Scores
+	experts   nn.ExpertSpec
 
 	ends
 	blocks []nn.PreNorm
@@ -27,9 +27,9 @@ type dots3note struct {
 
 // latentKind is what layers with latent attention of the same shape share.
 type latentKind struct {
-	nn.LatentShape // but for its heads
-	rope, shared   *compute.Rope
-	window         int
+	nn.LatentShape     // but for its heads
+	queryRope, keyRope *compute.Rope
+	window             int
 }
 
 func newDots3Note(k *nn.Keys, b *nn.Binder) Program {
@@ -47,9 +47,9 @@ func newDots3Note(k *nn.Keys, b *nn.Binder) Program {
 	}
 	m.kinds = [2]latentKind{kind(full, rope, 0), kind(windows, k.WindowRope(rope, 0), window)}
 	rope.Style = compute.Halves
-	m.turned = b.Rope(rope.Whole(), nil)
+	m.indexRope = b.Rope(rope.Whole(), nil)
 	m.experts = k.Experts(nn.ExpertSpec{
-		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid, MinSum: nn.LeastSum}, Choice: nn.Optional,
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid, MinSum: nn.LeastSum}, ChoiceBias: nn.Optional,
 	})
 
 	m.embed = b.Embedding(m.embd)
@@ -69,13 +69,13 @@ func (m *dots3note) block(b *nn.Binder, i int) nn.PreNorm {
 	shape := kind.LatentShape
 	shape.Heads = l.Heads
 	a := b.LatentAttention(shape, m.embd, m.eps)
-	a.Rope, a.SharedRope, a.KeyNorm = kind.rope, kind.shared, b.RMSNorm("attn_k_norm", shape.Rotated, m.eps)
-	a.How = b.Scores(m.scores, nn.HeadShape{Heads: shape.Heads, Key: shape.Key})
-	a.How.Window = kind.window
+	a.Rope, a.SharedRope, a.KeyNorm = kind.queryRope, kind.keyRope, b.RMSNorm("attn_k_norm", shape.Rotated, m.eps)
+	a.Scores = b.Scores(m.scores, nn.HeadShape{Heads: shape.Heads, Key: shape.Key})
+	a.Scores.Window = kind.window
 	a.Gate = b.HeadGate(a.Heads, a.Value, m.embd, compute.Logistic)
-	a.Out = b.Linear("attn_output", m.embd, shape.Heads*shape.Value, nn.Absent)
+	a.Out = b.Linear("attn_output", m.embd, shape.Heads*shape.Value, nn.NoBias)
 	if !m.windowed[i] {
-		a.Indexer = b.LatentIndexer(m.index, a, m.embd, nn.IndexEpsilon, m.turned)
+		a.Indexer = b.LatentIndexer(m.index, a, m.embd, nn.IndexEpsilon, m.indexRope)
 	}
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
@@ -83,7 +83,7 @@ func (m *dots3note) block(b *nn.Binder, i int) nn.PreNorm {
 		AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		Attn:     a,
 		FFNNorm:  ffnNorm,
-		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
+		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}, m.experts),
 	}
 }
 

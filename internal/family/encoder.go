@@ -35,10 +35,10 @@ type encoderSpec struct {
 }
 
 type encoderBlock struct {
-	attn      *nn.Attention
-	attnAfter nn.Norm // of the residual with attention
-	ffn       nn.FeedForward
-	ffnAfter  nn.Norm // of the residual with the feed-forward layer
+	attn     *nn.Attention
+	attnPost nn.Norm // of the residual with attention
+	ffn      nn.FeedForward
+	ffnPost  nn.Norm // of the residual with the feed-forward layer
 }
 
 // newEncoder binds an encoder.
@@ -53,7 +53,7 @@ func newEncoder(k *nn.Keys, b *nn.Binder, spec encoderSpec) Program {
 
 	m.embed = b.Embedding(m.embd)
 	m.output.Ranking.Pooling = nn.PoolCLS
-	m.embed.Norm = b.LayerNorm("token_embd_norm", m.embd, m.eps, nn.Required)
+	m.embed.Norm = b.LayerNorm("token_embd_norm", m.embd, m.eps, nn.HasBias)
 	if b.Present("position_embd.weight", spec.positions) {
 		m.embed.Positions = b.Lookups("position_embd", m.embd)
 	}
@@ -69,16 +69,16 @@ func newEncoder(k *nn.Keys, b *nn.Binder, spec encoderSpec) Program {
 // block binds a block of l's sizes.
 func (m *encoder) block(b *nn.Binder, l layer) encoderBlock {
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, max(nn.Optional, m.spec.qkvBias))
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	b.QKV(a, m.embd, max(nn.MayHaveBias, m.spec.qkvBias))
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, m.spec.outBias)
 
 	ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: m.spec.gated, Act: m.act, UpBias: m.spec.upBias, DownBias: m.spec.downBias}
 	return encoderBlock{
-		attn:      a,
-		attnAfter: b.LayerNorm("attn_output_norm", m.embd, m.eps, nn.Required),
-		ffn:       b.FFNOrExperts(ffn, m.experts),
-		ffnAfter:  b.LayerNorm("layer_output_norm", m.embd, m.eps, nn.Required),
+		attn:     a,
+		attnPost: b.LayerNorm("attn_output_norm", m.embd, m.eps, nn.HasBias),
+		ffn:      b.FFNOrExperts(ffn, m.experts),
+		ffnPost:  b.LayerNorm("layer_output_norm", m.embd, m.eps, nn.HasBias),
 	}
 }
 
@@ -94,8 +94,8 @@ func (m *encoder) Forward(p *nn.Pass) compute.Tensor {
 func (l *encoderBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	x, y := l.attn.Forward(p, x, x)
 	p.Add(x, y)
-	p.Normalize(x, l.attnAfter)
+	p.Normalize(x, l.attnPost)
 	p.Add(x, l.ffn.Forward(p, x, x))
-	p.Normalize(x, l.ffnAfter)
+	p.Normalize(x, l.ffnPost)
 	return x
 }

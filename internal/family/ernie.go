@@ -15,6 +15,6 @@ func newErnie(k *nn.Keys, b *nn.Binder) Program {
 func newErnieMoE(k *nn.Keys, b *nn.Binder) Program {
 	return newMoE(k, b, moeSpec{
 		style: compute.Interleaved, outBias: nn.Optional,
-		experts: nn.ExpertSpec{Routing: compute.Routing{Normalised: true}, Choice: nn.Optional},
+		experts: nn.ExpertSpec{Routing: compute.Routing{Normalised: true}, ChoiceBias: nn.Optional},
 	})
 }

@@ -26,10 +26,10 @@ type exaone4 struct {
 }
 
 type exaone4Block struct {
-	attn      *nn.Attention
-	attnAfter nn.Norm // of what attention adds to the residual
-	ffn       *nn.FFN
-	ffnAfter  nn.Norm // of what the feed-forward layer adds
+	attn     *nn.Attention
+	attnPost nn.Norm // of what attention adds to the residual
+	ffn      *nn.FFN
+	ffnPost  nn.Norm // of what the feed-forward layer adds
 }
 
 func newExaone4(k *nn.Keys, b *nn.Binder) Program {
@@ -55,19 +55,19 @@ func newExaone4(k *nn.Keys, b *nn.Binder) Program {
 func (m *exaone4) block(b *nn.Binder, i int) exaone4Block {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Optional)
+	b.QKV(a, m.embd, nn.MayHaveBias)
 	a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps), b.HeadNorm("attn_k_norm", l.Key, m.eps)
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
 	if m.windowed[i] {
-		a.Rope, a.How.Window = m.windowRope, m.window
+		a.Rope, a.Scores.Window = m.windowRope, m.window
 	}
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
 	return exaone4Block{
-		attn:      a,
-		attnAfter: b.RMSNorm("post_attention_norm", m.embd, m.eps),
-		ffn:       b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act}),
-		ffnAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
+		attn:     a,
+		attnPost: b.RMSNorm("post_attention_norm", m.embd, m.eps),
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act}),
+		ffnPost:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
 	}
 }
 
@@ -82,15 +82,15 @@ func (m *exaone4) Forward(p *nn.Pass) compute.Tensor {
 
 func (l *exaone4Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	x, y := l.attn.Forward(p, x, x)
-	p.Normalize(y, l.attnAfter)
+	p.Normalize(y, l.attnPost)
 	p.Add(x, y)
 	y = l.ffn.Forward(p, x, x)
-	p.Normalize(y, l.ffnAfter)
+	p.Normalize(y, l.ffnPost)
 	p.Add(x, y)
 	return x
 }
 
-func (l *exaone4Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, x) }
+func (l *exaone4Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, x) }
 
 func (m *exaone4) BindMTP(b *nn.Binder) Block {
 	l := m.block(b, len(m.layers)-1)

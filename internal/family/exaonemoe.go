@@ -13,7 +13,7 @@ import (
 func newExaoneMoE(k *nn.Keys, b *nn.Binder) Program {
 	m := readMoE(k, moeSpec{
 		style: compute.Halves, attention: normHeads,
-		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid}, Choice: nn.Optional},
+		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid}, ChoiceBias: nn.Optional},
 	})
 	m.experts.ShareOne()
 	m.readWindows(k, nn.WindowSpec{Window: 128, FullEvery: 4})

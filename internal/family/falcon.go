@@ -34,7 +34,7 @@ func newFalcon(k *nn.Keys, b *nn.Binder) Program {
 	m.rope = b.Rope(rope, b.RopeFactors(rope))
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.Required))
+	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.HasBias))
 	m.output.SoftCap = k.LogitCap(0)
 	for i, l := range m.layers {
 		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
@@ -45,18 +45,18 @@ func newFalcon(k *nn.Keys, b *nn.Binder) Program {
 // block binds a block of l's sizes.
 func (m *falcon) block(b *nn.Binder, l layer) falconBlock {
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Optional)
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
+	b.QKV(a, m.embd, nn.MayHaveBias)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.NoBias)
 
 	block := falconBlock{
-		attnNorm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.Required),
+		attnNorm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.HasBias),
 		attn:     a,
 		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, Parallel: true}),
 	}
 	if b.Has("attn_norm_2.weight") { // it is attention's, and the other is the feed-forward layer's
 		block.ffnNorm = block.attnNorm
-		block.attnNorm = b.LayerNorm("attn_norm_2", m.embd, m.eps, nn.Optional)
+		block.attnNorm = b.LayerNorm("attn_norm_2", m.embd, m.eps, nn.MayHaveBias)
 	}
 	return block
 }
@@ -72,7 +72,7 @@ func (m *falcon) Forward(p *nn.Pass) compute.Tensor {
 
 func (l *falconBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	in := p.Norm(x, l.attnNorm)
-	x, heads := l.attn.ReadWanted(p, x, in)
+	x, heads := l.attn.AttendWanted(p, x, in)
 	switch {
 	case l.ffnNorm.Bound():
 		in = p.Norm(x, l.ffnNorm)

@@ -48,9 +48,9 @@ func newFalconH1(k *nn.Keys, b *nn.Binder) Program {
 func (m *falconH1) block(b *nn.Binder, i int) falconH1Block {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Optional)
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+	b.QKV(a, m.embd, nn.MayHaveBias)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
 	ffnNorm := nn.Norm{Weight: b.Vector("ffn_norm", m.embd), Epsilon: m.eps} // files leave ".weight" out
 	return falconH1Block{
@@ -59,7 +59,7 @@ func (m *falconH1) block(b *nn.Binder, i int) falconH1Block {
 		attn:    a,
 		mamba:   b.Mamba2(m.states, m.embd, m.eps, nn.Optional),
 		ffnNorm: ffnNorm,
-		ffn:     b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
+		ffn:     b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}),
 	}
 }
 
@@ -74,7 +74,7 @@ func (m *falconH1) Forward(p *nn.Pass) compute.Tensor {
 
 func (l *falconH1Block) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	in := p.Norm(x, l.norm)
-	heads := l.attn.Read(p, in)
+	heads := l.attn.Attend(p, in)
 	y := l.mamba.Forward(p, in)
 	p.Add(y, p.Linear(heads, &l.attn.Out))
 	p.Add(x, y)

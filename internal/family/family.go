@@ -12,7 +12,8 @@ import (
 
 // Program is a model of a family.
 type Program interface {
-	// Forward returns the residual after all blocks. [n, n_embd], or the rows alone whose logits are wanted
+	// Forward returns the residual after all blocks. Package model applies the norm and the head that Ends returns. [n,
+	// n_embd], or the rows alone whose logits are wanted
 	Forward(p *nn.Pass) compute.Tensor
 	// Ends returns what comes before the blocks and after them.
 	Ends() (*nn.Embedding, *nn.Output)
@@ -38,7 +39,7 @@ type AllRows interface {
 	AllRows() bool
 }
 
-// Block is one block of a model.
+// Block is the block of an MTP layer. Programs without MTP need none.
 type Block interface {
 	// Forward returns the residual after the block. [n, n_embd]
 	Forward(p *nn.Pass, x compute.Tensor) compute.Tensor

@@ -66,13 +66,13 @@ func bindGemma3(k *nn.Keys, b *nn.Binder, scores nn.Scores) *gemma3 {
 func (m *gemma3) block(b *nn.Binder, i int) nn.Sandwich {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Optional)
+	b.QKV(a, m.embd, nn.MayHaveBias)
 	a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps), b.HeadNorm("attn_k_norm", l.Key, m.eps)
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
 	if m.windowed[i] {
-		a.Rope, a.How.Window = m.windowRope, m.window
+		a.Rope, a.Scores.Window = m.windowRope, m.window
 	}
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	return nn.Sandwich{
@@ -80,10 +80,10 @@ func (m *gemma3) block(b *nn.Binder, i int) nn.Sandwich {
 			AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 			Attn:     a,
 			FFNNorm:  ffnNorm,
-			FFN:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
+			FFN:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}),
 		},
-		AttnAfter: b.RMSNorm("post_attention_norm", m.embd, m.eps),
-		FFNAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
+		AttnPost: b.RMSNorm("post_attention_norm", m.embd, m.eps),
+		FFNPost:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
 	}
 }
 

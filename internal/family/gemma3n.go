@@ -8,11 +8,12 @@ import (
 )
 
 // gemma3n is the text part of Gemma 3n. The residual is four streams. Each block computes one of them: it predicts all
-// from each other, computes the active one, and corrects the others by how the result differs from the prediction
-// (AltUp). A path of low rank is added beside attention (LAuReL), and the other streams get what a block makes of its
-// own embedding of the token. Norms come before and after attention and the feed-forward layer; every head of queries,
-// keys and values has one, too. Four of five layers have a window and a rotation of their own, the last layers read the
-// keys and values of earlier ones, and in the first layers all but the largest gates are exactly zero.
+// from each other, computes the active one, and corrects all by how the result differs from the active one's prediction
+// (AltUp). A path of low rank is added in parallel to attention (LAuReL), and all streams but the first get what a block
+// makes of its own embedding of the token. Norms come before and after attention and the feed-forward layer; every head
+// of queries, keys and values has one, too. Heads are rotated as NeoX does (x[i] with x[i+n/2]). Four of five layers have
+// a window and a rotation of their own, the last layers read the keys and values of earlier ones, and in the first
+// layers all but the largest gates are exactly zero.
 //
 // Sources: Google DeepMind 2025, Gemma 3n; Baykal et al. 2023, AltUp; Menghani et al. 2024, LAuReL.
 type gemma3n struct {
@@ -24,9 +25,9 @@ type gemma3n struct {
 	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows
 	window           int           // positions that a token sees in layers with windows; 0: all
 	windowed         []bool        // [layers]
-	own              int           // layers, the first ones, that have keys and values of their own
+	ownKV            int           // layers, the first ones, that have keys and values of their own
 
-	cuts   []*float32     // [layers] see nn.FFN.TopK
+	topK   []*float32     // [layers] standard deviations that gates lose, see nn.FFN.TopK; nil: none
 	inputs nn.LayerInputs // each layer's embeddings
 	altUp  nn.AltUp
 	ends
@@ -34,24 +35,24 @@ type gemma3n struct {
 }
 
 type gemma3nBlock struct {
-	number    int
-	attnNorm  nn.Norm
-	attn      *nn.Attention
-	attnAfter nn.Norm // of what attention adds to the residual
-	ffnNorm   nn.Norm
-	ffn       *nn.FFN
-	ffnAfter  nn.Norm // of what the feed-forward layer adds
+	layer    int
+	attnNorm nn.Norm
+	attn     *nn.Attention
+	attnPost nn.Norm // of what attention adds to the residual
+	ffnNorm  nn.Norm
+	ffn      *nn.FFN
+	ffnPost  nn.Norm // of what the feed-forward layer adds
 
-	mixing nn.AltUpMixing
-	laurel nn.LowRank
-	input  nn.LayerInput
+	mixing       nn.AltUpMixing
+	laurel       nn.LowRank
+	ownEmbedding nn.LayerInput
 }
 
 func newGemma3n(k *nn.Keys, b *nn.Binder) Program {
 	m := &gemma3n{sizes: readSizes(k), eps: k.RMSEpsilon(1e-6), act: k.Activation(compute.GELU), scores: k.Scores(nn.Scores{Scale: 1})}
 	n := len(m.layers)
 	m.window, m.windowed = k.Windows(nn.WindowSpec{Window: 512, FullEvery: 5}, n, m.context)
-	m.own, m.cuts = k.OwnKV(n, 20), k.TopK(n)
+	m.ownKV, m.topK = k.OwnKV(n, 20), k.TopK(n)
 	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Base: 1e6, Trained: m.context})
 	m.rope, m.windowRope = b.Rope(rope, b.RopeFactors(rope)), b.Rope(k.WindowRope(rope, 1e4).Unscaled(), nil)
 
@@ -59,7 +60,8 @@ func newGemma3n(k *nn.Keys, b *nn.Binder) Program {
 	m.embed.Scale = float32(math.Sqrt(float64(m.embd)))
 	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
 	m.output.SoftCap = k.LogitCap(30)
-	width := k.Count(".embedding_length_per_layer_input", 0, nn.MaxWidth/n)
+	width := k.RequiredCount(".embedding_length_per_layer_input", nn.MaxWidth/n)
+	// The table of each layer's embeddings has as many rows as the table of tokens.
 	m.inputs = b.LayerInputs(b.Rows("token_embd.weight"), n, width, m.embd, m.eps)
 	m.altUp = b.AltUp(k, m.embd)
 	for i := range m.layers {
@@ -72,36 +74,36 @@ func newGemma3n(k *nn.Keys, b *nn.Binder) Program {
 func (m *gemma3n) block(b *nn.Binder, i int) gemma3nBlock {
 	l := m.layers[i]
 	var a *nn.Attention
-	if i < m.own {
+	if i < m.ownKV {
 		a = b.Attention(l.HeadShape)
-		b.QKV(a, m.embd, nn.Optional)
+		b.QKV(a, m.embd, nn.MayHaveBias)
 		a.KNorm, a.VNorm = b.HeadNorm("attn_k_norm", l.Key, m.eps), b.UnitNorm(l.Value, m.eps)
 	} else {
-		a = b.QueriesOf(nn.LastOfKind(m.windowed, m.own, i), l.HeadShape, m.embd, nn.Optional)
+		a = b.QueriesOf(nn.LastOfKind(m.windowed, m.ownKV, i), l.HeadShape, m.embd, nn.MayHaveBias)
 	}
 	a.QNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps)
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
 	if m.windowed[i] {
-		a.Rope, a.How.Window = m.windowRope, m.window
+		a.Rope, a.Scores.Window = m.windowRope, m.window
 	}
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	return gemma3nBlock{
-		number:    i,
-		attnNorm:  b.RMSNorm("attn_norm", m.embd, m.eps),
-		attn:      a,
-		attnAfter: b.RMSNorm("post_attention_norm", m.embd, m.eps),
-		ffnNorm:   ffnNorm,
-		ffn:       b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, TopK: m.cuts[i], Norm: ffnNorm}),
-		ffnAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
-		mixing:    b.AltUpMixing(m.embd, m.eps),
-		laurel:    b.LowRank(m.embd, m.eps),
-		input:     b.LayerInput(m.inputs.Width, m.embd, m.eps),
+		layer:        i,
+		attnNorm:     b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:         a,
+		attnPost:     b.RMSNorm("post_attention_norm", m.embd, m.eps),
+		ffnNorm:      ffnNorm,
+		ffn:          b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, TopK: m.topK[i], GuessNorm: ffnNorm}),
+		ffnPost:      b.RMSNorm("post_ffw_norm", m.embd, m.eps),
+		mixing:       b.AltUpMixing(m.embd, m.eps),
+		laurel:       b.LowRank(m.embd, m.eps),
+		ownEmbedding: b.LayerInput(m.inputs.Width, m.embd, m.eps),
 	}
 }
 
-// AllRows is of family.AllRows: streams have all rows.
+// AllRows is of family.AllRows: blocks mix all rows of the streams, so the last layer may not narrow x.
 func (m *gemma3n) AllRows() bool { return true }
 
 func (m *gemma3n) Forward(p *nn.Pass) compute.Tensor {
@@ -116,25 +118,25 @@ func (m *gemma3n) Forward(p *nn.Pass) compute.Tensor {
 	return x
 }
 
-// forward computes the block in x.
+// forward computes the block in streams. x, which it overwrites, holds the active one.
 func (l *gemma3nBlock) forward(p *nn.Pass, x, inputs compute.Tensor, streams compute.Streams, active int) {
 	l.mixing.Predict(p, x, streams, active)
 
 	in := p.Norm(x, l.attnNorm)
-	laurel := l.laurel.Forward(p, in)
-	_, y := l.attn.Forward(p, x, in)
-	p.Normalize(y, l.attnAfter)
+	laurel := l.laurel.Forward(p, in) // before attention, which overwrites in
+	_, y := l.attn.Forward(p, x, in)  // x keeps all rows: see AllRows
+	p.Normalize(y, l.attnPost)
 	p.Add(x, y)
 	p.Add(x, laurel)
 	p.Scale(x, math.Sqrt2/2)
 
 	y = l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm))
-	p.Normalize(y, l.ffnAfter)
+	p.Normalize(y, l.ffnPost)
 	p.Add(x, y)
 
 	l.mixing.Correct(p, x, streams, active)
-	y = l.input.Forward(p, x, inputs, l.number)
-	for _, other := range streams[1:] {
-		p.Verbs().Add(other, y) // which keeps y, as Pass.Add does not
+	y = l.ownEmbedding.Forward(p, x, inputs, l.layer)
+	for _, s := range streams[1:] { // not the first, whichever is active
+		p.AddKeeping(s, y)
 	}
 }

@@ -22,7 +22,7 @@ type gemma4 struct {
 	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows
 	window           int           // positions that a token sees in layers with windows; 0: all
 	windowed         []bool        // [layers]
-	own              int           // layers, the first ones, that have keys and values of their own
+	ownKV            int           // layers, the first ones, that have keys and values of their own
 
 	inputs nn.LayerInputs // of the small models
 	ends
@@ -30,25 +30,25 @@ type gemma4 struct {
 }
 
 type gemma4Block struct {
-	number    int
-	attnNorm  nn.Norm
-	attn      *nn.Attention
-	attnAfter nn.Norm // of what attention adds to the residual
-	ffnNorm   nn.Norm
-	ffn       *nn.FFN
-	mixture   *gemma4Mixture // or nil
-	ffnAfter  nn.Norm        // of what the feed-forward layer adds
-	input     nn.LayerInput  // or none
-	scale     float32        // of the residual after the block
+	layer        int
+	attnNorm     nn.Norm
+	attn         *nn.Attention
+	attnPost     nn.Norm // of what attention adds to the residual
+	ffnNorm      nn.Norm
+	ffn          *nn.FFN
+	mixture      *gemma4Mixture // or nil
+	ffnPost      nn.Norm        // of what the feed-forward layer adds
+	ownEmbedding nn.LayerInput  // or none
+	scale        float32        // of the residual after the block
 }
 
 // gemma4Mixture is a block's experts. They, their router and the feed-forward layer read the residual through norms of
 // their own, and what experts and feed-forward layer give is normed before it is added up.
 type gemma4Mixture struct {
-	routerNorm             nn.Norm // its weights are divided by the square root of the width
-	norm                   nn.Norm // before the experts
-	experts                *nn.Experts
-	ffnAfter, expertsAfter nn.Norm // of the feed-forward layer's output and of the experts'
+	routerNorm           nn.Norm // its weights are divided by the square root of the width
+	norm                 nn.Norm // before the experts
+	experts              *nn.Experts
+	ffnPost, expertsPost nn.Norm // of the feed-forward layer's output and of the experts'
 }
 
 func newGemma4(k *nn.Keys, b *nn.Binder) Program {
@@ -58,7 +58,7 @@ func newGemma4(k *nn.Keys, b *nn.Binder) Program {
 		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Softmax, Normalised: true, MinSum: nn.LeastSum},
 	})
 	m.window, m.windowed = k.Windows(nn.WindowSpec{Window: 512, FullEvery: 6}, n, m.context)
-	m.own = k.OwnKV(n, 0)
+	m.ownKV = k.OwnKV(n, 0)
 	narrow := 0 // elements of a head of layers with windows
 	for i := range m.layers {
 		if l := &m.layers[i]; m.windowed[i] {
@@ -92,38 +92,38 @@ func newGemma4(k *nn.Keys, b *nn.Binder) Program {
 func (m *gemma4) block(b *nn.Binder, i int) gemma4Block {
 	l := m.layers[i]
 	var a *nn.Attention
-	if i < m.own {
+	if i < m.ownKV {
 		a = b.Attention(l.HeadShape)
-		b.QKVOrQK(a, m.embd, nn.Optional)
+		b.QKVOrQK(a, m.embd, nn.MayHaveBias)
 		a.KNorm, a.VNorm = b.HeadNorm("attn_k_norm", l.Key, m.eps), b.UnitNorm(l.Value, m.eps)
 	} else {
-		a = b.QueriesOf(nn.LastOfKind(m.windowed, m.own, i), l.HeadShape, m.embd, nn.Optional)
+		a = b.QueriesOf(nn.LastOfKind(m.windowed, m.ownKV, i), l.HeadShape, m.embd, nn.MayHaveBias)
 	}
 	a.QNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps)
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
 	if m.windowed[i] {
-		a.Rope, a.How.Window = m.windowRope, m.window
+		a.Rope, a.Scores.Window = m.windowRope, m.window
 	}
 	a.Onward = !m.windowed[i]
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	block := gemma4Block{
-		number:    i,
-		attnNorm:  b.RMSNorm("attn_norm", m.embd, m.eps),
-		attn:      a,
-		attnAfter: b.RMSNorm("post_attention_norm", m.embd, m.eps),
-		ffnNorm:   ffnNorm,
-		ffnAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
-		scale:     1,
+		layer:    i,
+		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:     a,
+		attnPost: b.RMSNorm("post_attention_norm", m.embd, m.eps),
+		ffnNorm:  ffnNorm,
+		ffnPost:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
+		scale:    1,
 	}
-	if ffn := (nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}); b.HasExperts() {
+	if ffn := (nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}); b.HasExperts() {
 		block.ffn, block.mixture = b.FFNBesideExperts(ffn), m.mixture(b)
 	} else {
 		block.ffn = b.FFN(ffn)
 	}
 	if m.inputs.Width > 0 {
-		block.input = b.LayerInput(m.inputs.Width, m.embd, m.eps)
+		block.ownEmbedding = b.LayerInput(m.inputs.Width, m.embd, m.eps)
 	}
 	if name := "layer_output_scale.weight"; b.Has(name) {
 		if scale := b.Floats(name, 1); scale != nil {
@@ -136,11 +136,11 @@ func (m *gemma4) block(b *nn.Binder, i int) gemma4Block {
 // mixture binds a block's experts.
 func (m *gemma4) mixture(b *nn.Binder) *gemma4Mixture {
 	return &gemma4Mixture{
-		routerNorm:   b.ScaledNorm("ffn_gate_inp.scale", m.embd, m.eps, float32(1/math.Sqrt(float64(m.embd)))),
-		norm:         b.RMSNorm("pre_ffw_norm_2", m.embd, m.eps),
-		experts:      b.Experts(m.experts, nil),
-		ffnAfter:     b.RMSNorm("post_ffw_norm_1", m.embd, m.eps),
-		expertsAfter: b.RMSNorm("post_ffw_norm_2", m.embd, m.eps),
+		routerNorm:  b.ScaledNorm("ffn_gate_inp.scale", m.embd, m.eps, float32(1/math.Sqrt(float64(m.embd)))),
+		norm:        b.RMSNorm("pre_ffw_norm_2", m.embd, m.eps),
+		experts:     b.Experts(m.experts, nil),
+		ffnPost:     b.RMSNorm("post_ffw_norm_1", m.embd, m.eps),
+		expertsPost: b.RMSNorm("post_ffw_norm_2", m.embd, m.eps),
 	}
 }
 
@@ -162,17 +162,17 @@ func (m *gemma4) Forward(p *nn.Pass) compute.Tensor {
 
 func (l *gemma4Block) forward(p *nn.Pass, x, inputs compute.Tensor) compute.Tensor {
 	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Normalize(y, l.attnAfter)
+	p.Normalize(y, l.attnPost)
 	p.Add(x, y)
 	y = l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm))
 	if l.mixture != nil {
-		p.Normalize(y, l.mixture.ffnAfter)
+		p.Normalize(y, l.mixture.ffnPost)
 		p.Add(y, l.mixture.forward(p, x))
 	}
-	p.Normalize(y, l.ffnAfter)
+	p.Normalize(y, l.ffnPost)
 	p.Add(x, y)
-	if l.input.Bound() {
-		p.Add(x, l.input.Forward(p, x, inputs, l.number))
+	if l.ownEmbedding.Bound() {
+		p.Add(x, l.ownEmbedding.Forward(p, x, inputs, l.layer))
 	}
 	p.Scale(x, l.scale)
 	return x
@@ -181,6 +181,6 @@ func (l *gemma4Block) forward(p *nn.Pass, x, inputs compute.Tensor) compute.Tens
 // forward returns the normed output of the experts for the residual x. [n, n_embd]
 func (l *gemma4Mixture) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	y := l.experts.Mix(p, l.experts.Rate(p, p.Norm(x, l.routerNorm)), x, p.Norm(x, l.norm))
-	p.Normalize(y, l.expertsAfter)
+	p.Normalize(y, l.expertsPost)
 	return y
 }

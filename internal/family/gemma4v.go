@@ -53,7 +53,7 @@ func newGemma4Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 		m.shift, m.scale = b.Negative("v.std_bias", t.width), b.Vector("v.std_scale", t.width)
 	}
 	m.norm = b.UnitNorm(t.width, t.eps)
-	m.out = b.Linear("mm.input_projection", t.textWidth, t.width, nn.Absent)
+	m.out = b.Linear("mm.input_projection", t.textWidth, t.width, nn.NoBias)
 	b.Clip("mm.input_projection", &m.out)
 	return m
 }
@@ -76,7 +76,7 @@ func (m *gemma4Tower) adjust(b *nn.Binder, a *nn.Attention, f *nn.FFN) {
 	}
 	a.Rope, a.Then = turn(0, 1), turn(half, 0)
 	a.VNorm = b.UnitNorm(m.heads.Value, m.eps)
-	a.How.Scale = 1
+	a.Scores.Scale = 1
 	for name, l := range map[string]*nn.Linear{
 		"attn_q": &a.Q, "attn_k": &a.K, "attn_v": &a.V, "attn_out": &a.Out,
 		"ffn_gate": &f.Gate, "ffn_up": &f.Up, "ffn_down": &f.Down,
@@ -177,13 +177,13 @@ func newGemma4UnifiedTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	m := &gemma4UnifiedTower{towerKeys: t, sizing: readSizing(k, &t, t.patch, gemma4Least, gemma4Most, limits)}
 	m.inStep(limits)
 	v := b.Under("v.")
-	m.pixelNorm = v.LayerNorm("patch_norm.1", t.pixels(), eps, nn.Required)
-	m.patches = v.Filter("patch_embd", t.width, t.pixels(), 1, nn.Required)
-	m.patchNorm = v.LayerNorm("patch_norm.2", t.width, eps, nn.Required)
+	m.pixelNorm = v.LayerNorm("patch_norm.1", t.pixels(), eps, nn.HasBias)
+	m.patches = v.Filter("patch_embd", t.width, t.pixels(), 1, nn.HasBias)
+	m.patchNorm = v.LayerNorm("patch_norm.2", t.width, eps, nn.HasBias)
 	m.places = bindGemma4Places(b, t.width)
-	m.placeNorm = v.LayerNorm("patch_norm.3", t.width, eps, nn.Required)
+	m.placeNorm = v.LayerNorm("patch_norm.3", t.width, eps, nn.HasBias)
 	m.norm = b.UnitNorm(t.width, t.eps)
-	m.out = b.Linear("mm.input_projection", t.textWidth, t.width, nn.Absent)
+	m.out = b.Linear("mm.input_projection", t.textWidth, t.width, nn.NoBias)
 	return m
 }
 

@@ -18,12 +18,12 @@ type glm4 struct {
 }
 
 type glm4Block struct {
-	attnNorm  nn.Norm
-	attn      *nn.Attention
-	attnAfter nn.Norm // of what attention adds to the residual
-	ffnNorm   nn.Norm
-	ffn       *nn.FFN
-	ffnAfter  nn.Norm // of what the feed-forward layer adds
+	attnNorm nn.Norm
+	attn     *nn.Attention
+	attnPost nn.Norm // of what attention adds to the residual
+	ffnNorm  nn.Norm
+	ffn      *nn.FFN
+	ffnPost  nn.Norm // of what the feed-forward layer adds
 }
 
 func newGLM4(k *nn.Keys, b *nn.Binder) Program {
@@ -47,18 +47,18 @@ func newGLM4(k *nn.Keys, b *nn.Binder) Program {
 // block binds a block of l's sizes.
 func (m *glm4) block(b *nn.Binder, l layer) glm4Block {
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Optional)
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+	b.QKV(a, m.embd, nn.MayHaveBias)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	return glm4Block{
-		attnNorm:  b.RMSNorm("attn_norm", m.embd, m.eps),
-		attn:      a,
-		attnAfter: b.RMSNorm("post_attention_norm", m.embd, m.eps),
-		ffnNorm:   ffnNorm,
-		ffn:       b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
-		ffnAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
+		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:     a,
+		attnPost: b.RMSNorm("post_attention_norm", m.embd, m.eps),
+		ffnNorm:  ffnNorm,
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}),
+		ffnPost:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
 	}
 }
 
@@ -73,15 +73,15 @@ func (m *glm4) Forward(p *nn.Pass) compute.Tensor {
 
 func (l *glm4Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Normalize(y, l.attnAfter)
+	p.Normalize(y, l.attnPost)
 	p.Add(x, y)
 	y = l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm))
-	p.Normalize(y, l.ffnAfter)
+	p.Normalize(y, l.ffnPost)
 	p.Add(x, y)
 	return x
 }
 
-func (l *glm4Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
+func (l *glm4Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
 func (m *glm4) BindMTP(b *nn.Binder) Block {
 	l := m.block(b, m.layers[len(m.layers)-1])

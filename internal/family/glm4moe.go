@@ -13,7 +13,7 @@ import (
 func newGLM4MoE(k *nn.Keys, b *nn.Binder) Program {
 	return newMoE(k, b, moeSpec{
 		style: compute.Halves, outBias: nn.Optional, ffnNorm: "post_attention_norm",
-		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid}, Choice: nn.Required},
+		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid}, ChoiceBias: nn.Required},
 		attention: func(m *moe, b *nn.Binder, a *nn.Attention) {
 			if b.Has("attn_q_norm.weight") {
 				normHeads(m, b, a)

@@ -33,12 +33,12 @@ func newGLM4VTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 		grid := bindPositions(b, t.width, picture.Interpolation{Filter: picture.Bicubic})
 		m.positions = &grid
 	}
-	m.merger = b.Merger("mm.patch_merger", t.textWidth, t.width, m.side*m.side, nn.Required)
-	m.inner = b.Linear("mm.model.fc", t.textWidth, t.textWidth, nn.Absent)
-	m.innerNorm = b.LayerNorm("mm.post_norm", t.textWidth, 1e-5, nn.Optional)
+	m.merger = b.Merger("mm.patch_merger", t.textWidth, t.width, m.side*m.side, nn.HasBias)
+	m.inner = b.Linear("mm.model.fc", t.textWidth, t.textWidth, nn.NoBias)
+	m.innerNorm = b.LayerNorm("mm.post_norm", t.textWidth, 1e-5, nn.MayHaveBias)
 	hidden := b.Rows("mm.up.weight")
-	m.gate, m.up = b.Linear("mm.gate", hidden, t.textWidth, nn.Optional), b.Linear("mm.up", hidden, t.textWidth, nn.Optional)
-	m.down = b.Linear("mm.down", t.textWidth, hidden, nn.Optional)
+	m.gate, m.up = b.Linear("mm.gate", hidden, t.textWidth, nn.MayHaveBias), b.Linear("mm.up", hidden, t.textWidth, nn.MayHaveBias)
+	m.down = b.Linear("mm.down", t.textWidth, hidden, nn.MayHaveBias)
 	return m
 }
 

@@ -36,7 +36,7 @@ func newGPTNeoX(k *nn.Keys, b *nn.Binder) Program {
 	m.rope = b.Rope(rope, b.RopeFactors(rope))
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.Required))
+	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.HasBias))
 	m.output.SoftCap = k.LogitCap(0)
 	for i, l := range m.layers {
 		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
@@ -47,13 +47,13 @@ func newGPTNeoX(k *nn.Keys, b *nn.Binder) Program {
 // block binds a block of l's sizes.
 func (m *gptNeoX) block(b *nn.Binder, l layer) gptNeoXBlock {
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Required)
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Required)
+	b.QKV(a, m.embd, nn.HasBias)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.HasBias)
 
-	ffnNorm := b.LayerNorm("ffn_norm", m.embd, m.eps, nn.Required)
-	ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, UpBias: nn.Required, DownBias: nn.Required, Norm: ffnNorm, Parallel: m.parallel}
-	return gptNeoXBlock{attnNorm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.Required), attn: a, ffnNorm: ffnNorm, ffn: b.FFN(ffn)}
+	ffnNorm := b.LayerNorm("ffn_norm", m.embd, m.eps, nn.HasBias)
+	ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, UpBias: nn.Required, DownBias: nn.Required, GuessNorm: ffnNorm, Parallel: m.parallel}
+	return gptNeoXBlock{attnNorm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.HasBias), attn: a, ffnNorm: ffnNorm, ffn: b.FFN(ffn)}
 }
 
 func (m *gptNeoX) Forward(p *nn.Pass) compute.Tensor {
@@ -70,7 +70,7 @@ func (m *gptNeoX) Forward(p *nn.Pass) compute.Tensor {
 }
 
 func (l *gptNeoXBlock) parallel(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	x, heads := l.attn.ReadWanted(p, x, p.Norm(x, l.attnNorm))
+	x, heads := l.attn.AttendWanted(p, x, p.Norm(x, l.attnNorm))
 	y := l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm))
 	p.Add(x, p.Linear(heads, &l.attn.Out))
 	p.Add(x, y)

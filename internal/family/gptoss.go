@@ -56,20 +56,20 @@ func newGPTOSS(k *nn.Keys, b *nn.Binder) Program {
 func (m *gptOSS) block(b *nn.Binder, i int) gptOSSBlock {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Required)
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	b.QKV(a, m.embd, nn.HasBias)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
 	if m.windowed[i] {
-		a.Rope, a.How.Window = m.windowRope, m.window
+		a.Rope, a.Scores.Window = m.windowRope, m.window
 	}
-	a.How.Sinks = b.Vector("attn_sinks.weight", l.Heads)
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Required)
+	a.Scores.Sinks = b.Vector("attn_sinks.weight", l.Heads)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.HasBias)
 
 	ffnNorm := b.RMSNorm("post_attention_norm", m.embd, m.eps)
 	return gptOSSBlock{
 		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		attn:     a,
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
+		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}, m.experts),
 	}
 }
 
@@ -89,7 +89,7 @@ func (l *gptOSSBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	return x
 }
 
-func (l *gptOSSBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
+func (l *gptOSSBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
 func (m *gptOSS) BindMTP(b *nn.Binder) Block {
 	l := m.block(b, len(m.layers)-1)

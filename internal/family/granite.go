@@ -38,7 +38,7 @@ func newGranite(k *nn.Keys, b *nn.Binder) Program { return bindGranite(k, b, 1, 
 
 // newMiniCPM binds a model of which files may say no factor.
 func newMiniCPM(k *nn.Keys, b *nn.Binder) Program {
-	return bindGranite(k, b, 12, 1.4/math.Sqrt(float64(k.Layers())), float64(k.Count(".embedding_length", 0, nn.MaxWidth))/256)
+	return bindGranite(k, b, 12, 1.4/math.Sqrt(float64(k.Layers())), float64(k.RequiredCount(".embedding_length", nn.MaxWidth))/256)
 }
 
 // bindGranite binds a model with the factors that files mean which do not say them. Logits are divided by theirs.
@@ -64,9 +64,9 @@ func bindGranite(k *nn.Keys, b *nn.Binder, embedding, part, logits float64) Prog
 // block binds a block of l's sizes.
 func (m *granite) block(b *nn.Binder, l layer) graniteBlock {
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Optional)
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+	b.QKV(a, m.embd, nn.MayHaveBias)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	return graniteBlock{
@@ -74,7 +74,7 @@ func (m *granite) block(b *nn.Binder, l layer) graniteBlock {
 		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		attn:     a,
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
+		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}, m.experts),
 	}
 }
 
@@ -97,7 +97,7 @@ func (l *graniteBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	return x
 }
 
-func (l *graniteBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
+func (l *graniteBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
 func (m *granite) BindMTP(b *nn.Binder) Block {
 	l := m.block(b, m.layers[len(m.layers)-1])

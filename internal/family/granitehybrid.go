@@ -63,12 +63,12 @@ func (m *graniteHybrid) block(b *nn.Binder, i int) graniteHybridBlock {
 		block.mamba = b.Mamba2(m.states, m.embd, m.eps, nn.Required)
 	} else {
 		a := b.Attention(l.HeadShape)
-		b.QKV(a, m.embd, nn.Optional)
-		a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
-		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+		b.QKV(a, m.embd, nn.MayHaveBias)
+		a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
+		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 		block.attn = a
 	}
-	block.ffn = b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: block.ffnNorm}, m.experts)
+	block.ffn = b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: block.ffnNorm}, m.experts)
 	return block
 }
 
@@ -100,7 +100,7 @@ func (l *graniteHybridBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tenso
 	return x
 }
 
-func (l *graniteHybridBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.norm)) }
+func (l *graniteHybridBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.norm)) }
 
 func (m *graniteHybrid) BindMTP(b *nn.Binder) Block {
 	l := m.block(b, m.attention())

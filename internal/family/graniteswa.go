@@ -56,16 +56,16 @@ func newGraniteSWA(k *nn.Keys, b *nn.Binder) Program {
 func (m *graniteSWA) block(b *nn.Binder, i int) graniteBlock {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Optional)
-	a.How = b.Scores(m.scores, l.HeadShape)
-	a.How.Sinks = b.Vector("attn_sinks.weight", l.Heads)
+	b.QKV(a, m.embd, nn.MayHaveBias)
+	a.Scores = b.Scores(m.scores, l.HeadShape)
+	a.Scores.Sinks = b.Vector("attn_sinks.weight", l.Heads)
 	if m.rotated[i] {
 		a.Rope = m.rope
 	}
 	if m.windowed[i] {
-		a.How.Window = m.window
+		a.Scores.Window = m.window
 	}
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	return graniteBlock{
@@ -73,7 +73,7 @@ func (m *graniteSWA) block(b *nn.Binder, i int) graniteBlock {
 		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		attn:     a,
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, UpBias: nn.Optional, DownBias: nn.Optional, Norm: ffnNorm}, m.experts),
+		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, UpBias: nn.Optional, DownBias: nn.Optional, GuessNorm: ffnNorm}, m.experts),
 	}
 }
 

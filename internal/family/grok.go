@@ -26,13 +26,13 @@ type grok struct {
 }
 
 type grokBlock struct {
-	attnNorm  nn.Norm
-	attn      *nn.Attention
-	attnAfter nn.Norm // of what attention adds to the residual
-	ffnNorm   nn.Norm
-	ffn       *nn.FFN // of all tokens, or nil
-	experts   *nn.Experts
-	ffnAfter  nn.Norm // of what both add
+	attnNorm nn.Norm
+	attn     *nn.Attention
+	attnPost nn.Norm // of what attention adds to the residual
+	ffnNorm  nn.Norm
+	ffn      *nn.FFN // of all tokens, or nil
+	experts  *nn.Experts
+	ffnPost  nn.Norm // of what both add
 }
 
 func newGrok(k *nn.Keys, b *nn.Binder) Program {
@@ -58,16 +58,16 @@ func newGrok(k *nn.Keys, b *nn.Binder) Program {
 // block binds a block of l's sizes.
 func (m *grok) block(b *nn.Binder, l layer) grokBlock {
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Optional)
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+	b.QKV(a, m.embd, nn.MayHaveBias)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
 	block := grokBlock{
-		attnNorm:  b.RMSNorm("attn_norm", m.embd, m.eps),
-		attn:      a,
-		attnAfter: b.RMSNorm("attn_output_norm", m.embd, m.eps),
-		ffnNorm:   b.RMSNorm("ffn_norm", m.embd, m.eps),
-		experts:   b.Experts(m.experts, nil),
+		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:     a,
+		attnPost: b.RMSNorm("attn_output_norm", m.embd, m.eps),
+		ffnNorm:  b.RMSNorm("ffn_norm", m.embd, m.eps),
+		experts:  b.Experts(m.experts, nil),
 	}
 	if b.Has("ffn_up.weight") {
 		block.ffn = b.FFNBesideExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act})
@@ -76,7 +76,7 @@ func (m *grok) block(b *nn.Binder, l layer) grokBlock {
 	if b.Has("layer_output_norm.weight") { // as files of Grok 1 name it
 		after = "layer_output_norm"
 	}
-	block.ffnAfter = b.RMSNorm(after, m.embd, m.eps)
+	block.ffnPost = b.RMSNorm(after, m.embd, m.eps)
 	return block
 }
 
@@ -91,7 +91,7 @@ func (m *grok) Forward(p *nn.Pass) compute.Tensor {
 
 func (l *grokBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Normalize(y, l.attnAfter)
+	p.Normalize(y, l.attnPost)
 	p.Add(x, y)
 	in := p.Norm(x, l.ffnNorm)
 	y = l.experts.Forward(p, x, in)
@@ -99,7 +99,7 @@ func (l *grokBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 		p.Add(y, l.ffn.Forward(p, x, in))
 		p.Scale(y, 1/math.Sqrt2)
 	}
-	p.Normalize(y, l.ffnAfter)
+	p.Normalize(y, l.ffnPost)
 	p.Add(x, y)
 	return x
 }

@@ -12,7 +12,7 @@ import (
 func newHyV3(k *nn.Keys, b *nn.Binder) Program {
 	m := readMoE(k, moeSpec{
 		style: compute.Halves, outBias: nn.Optional, attention: normHeads,
-		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid}, Choice: nn.Optional},
+		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid}, ChoiceBias: nn.Optional},
 	})
 	m.experts.ShareOne()
 	rope := m.readRope(k)

@@ -19,8 +19,8 @@ type hyV4 struct {
 	eps         float32 // of norms
 	act         compute.Activation
 	latent      nn.LatentShape
-	rope        *compute.Rope // of queries, whose last elements it rotates
-	shared      *compute.Rope // of the part of keys that heads share, which it rotates whole
+	queryRope   *compute.Rope // of queries, whose last elements it rotates
+	keyRope     *compute.Rope // of the part of keys that heads share, which it rotates whole
 	index       nn.IndexerSpec
 	indexRope   *compute.Rope
 	indexed     []bool // which layers have an indexer; nil: none has, and all positions are seen
@@ -46,14 +46,14 @@ type hyV4Block struct {
 func newHyV4(k *nn.Keys, b *nn.Binder) Program {
 	m := &hyV4{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
 	shape, rope := readLatent(k, &m.sizes, compute.Interleaved, true)
-	m.latent, m.rope, m.shared = shape, b.Rope(rope, nil), b.Rope(rope.Whole(), nil)
+	m.latent, m.queryRope, m.keyRope = shape, b.Rope(rope, nil), b.Rope(rope.Whole(), nil)
 	if k.Optional(".attention.indexer.top_k", nn.MaxWidth) > 0 {
 		m.index, m.indexed = k.Indexer(), readIndexed(k, len(m.layers))
 		rope.First = m.index.Key - rope.Dims
 		m.indexRope = b.Rope(rope, nil)
 	}
 	m.experts = k.Experts(nn.ExpertSpec{
-		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid, MinSum: nn.LeastSum}, Choice: nn.Optional,
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid, MinSum: nn.LeastSum}, ChoiceBias: nn.Optional,
 	})
 	m.limits = k.Numbers(".swiglu_clamp_exp", len(m.layers))
 	m.connections = k.Connections(nn.ConnectionSpec{Width: m.embd, Norm: m.eps})
@@ -72,8 +72,8 @@ func newHyV4(k *nn.Keys, b *nn.Binder) Program {
 // block binds the block of layer i.
 func (m *hyV4) block(b *nn.Binder, i int) hyV4Block {
 	a := b.LatentAttention(m.latent, m.embd, m.eps)
-	a.Rope, a.SharedRope, a.How = m.rope, m.shared, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
-	a.How.Sinks = b.Vector("attn_sinks.weight", m.latent.Heads)
+	a.Rope, a.SharedRope, a.Scores = m.queryRope, m.keyRope, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
+	a.Scores.Sinks = b.Vector("attn_sinks.weight", m.latent.Heads)
 	a.Gate = b.HeadGate(a.Heads, a.Value, m.embd, compute.Logistic)
 	switch {
 	case m.indexed == nil:
@@ -82,7 +82,7 @@ func (m *hyV4) block(b *nn.Binder, i int) hyV4Block {
 	default:
 		a.SeesSame = true
 	}
-	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.Absent)
+	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.NoBias)
 
 	experts := m.experts
 	experts.Act = nn.Limited(m.act, m.limits[i])
@@ -93,7 +93,7 @@ func (m *hyV4) block(b *nn.Binder, i int) hyV4Block {
 		attn:     a,
 		ffnRead:  b.HyperConnection("hc_ffn", m.connections),
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: m.layers[i].ff, Gated: true, Act: m.act, Norm: ffnNorm}, experts),
+		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: m.layers[i].ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}, experts),
 	}
 }
 

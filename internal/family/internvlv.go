@@ -32,8 +32,8 @@ func newInternVLTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	m.largest = m.most(m.largest, limits)
 	m.fewest = min(m.fewest, m.largest)
 	wide := t.width * m.side * m.side
-	m.norm = b.LayerNorm("mm.model.mlp.0", wide, 1e-5, nn.Required)
-	m.out = bindMultilayer(b, "mm.model.mlp.1", "mm.model.mlp.3", wide, t.textWidth, t.textWidth, compute.GELUErf, nn.Required)
+	m.norm = b.LayerNorm("mm.model.mlp.0", wide, 1e-5, nn.HasBias)
+	m.out = bindMultilayer(b, "mm.model.mlp.1", "mm.model.mlp.3", wide, t.textWidth, t.textWidth, compute.GELUErf, nn.HasBias)
 	return m
 }
 

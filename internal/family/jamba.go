@@ -53,12 +53,12 @@ func (m *jamba) block(b *nn.Binder, i int) jambaBlock {
 		b.MambaNorms(block.mamba, m.states, m.eps, nn.Required)
 	} else {
 		a := b.Attention(l.HeadShape)
-		b.QKV(a, m.embd, nn.Optional)
-		a.How = b.Scores(m.scores, l.HeadShape)
-		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
+		b.QKV(a, m.embd, nn.MayHaveBias)
+		a.Scores = b.Scores(m.scores, l.HeadShape)
+		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.NoBias)
 		block.attn = a
 	}
-	block.ffn = b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: block.ffnNorm}, m.experts)
+	block.ffn = b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: block.ffnNorm}, m.experts)
 	return block
 }
 

@@ -37,9 +37,9 @@ func newKimiK25Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	}
 	m.vit = newViT(t, b, vitSpec{bias: nn.Required, rope: gridRope(compute.Interleaved, t.heads.Key, 10000, false)})
 	m.positions = bindPositions(b, t.width, picture.Interpolation{Filter: picture.Bicubic})
-	m.norm = b.LayerNorm("mm.input_norm", t.width, t.eps, nn.Required)
+	m.norm = b.LayerNorm("mm.input_norm", t.width, t.eps, nn.HasBias)
 	wide := t.width * m.side * m.side
-	m.out = bindMultilayer(b, "mm.1", "mm.2", wide, wide, t.textWidth, compute.GELUErf, nn.Required)
+	m.out = bindMultilayer(b, "mm.1", "mm.2", wide, wide, t.textWidth, compute.GELUErf, nn.HasBias)
 	return m
 }
 

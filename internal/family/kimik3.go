@@ -42,7 +42,7 @@ func newKimiK3(k *nn.Keys, b *nn.Binder) Program {
 	}, "")
 	m.mixers = readMixers(k, b, &m.sizes, false)
 	m.experts = k.Experts(nn.ExpertSpec{
-		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{MinSum: nn.LeastSum}, Choice: nn.Optional,
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{MinSum: nn.LeastSum}, ChoiceBias: nn.Optional,
 		Latent: k.Optional(".expert_latent_length", nn.MaxWidth), Eps: m.mixers.eps,
 	})
 	if m.checkpoints() > compute.MostCheckpoints {
@@ -84,7 +84,7 @@ func (m *kimiK3) block(b *nn.Binder, i int, l layer) kimiK3Block {
 		attnMix: m.mix(b, "attn_res_score"), ffnMix: m.mix(b, "ffn_res_score"),
 		attnNorm: b.RMSNorm("attn_norm", m.embd, m.mixers.eps), ffnNorm: ffnNorm,
 		mixer: m.mixers.bind(b, i, l),
-		ffn:   b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
+		ffn:   b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}, m.experts),
 	}
 }
 

@@ -44,7 +44,7 @@ func bindKimiLinear(k *nn.Keys, b *nn.Binder, rotated bool) Program {
 	m := &kimiLinear{sizes: readHybridSizes(k), act: k.Activation(compute.SiLU)}
 	m.mixers = readMixers(k, b, &m.sizes, rotated)
 	m.experts = k.Experts(nn.ExpertSpec{
-		Width: m.embd, Neurons: m.ff(), Gated: true, Routing: compute.Routing{MinSum: nn.LeastSum}, Choice: nn.Optional,
+		Width: m.embd, Neurons: m.ff(), Gated: true, Routing: compute.Routing{MinSum: nn.LeastSum}, ChoiceBias: nn.Optional,
 	})
 	m.experts.Routing.Normalised = m.experts.Routing.Normalised || !rotated
 	n := len(m.layers) + min(1, k.Extra)
@@ -67,7 +67,7 @@ func (m *kimiLinear) block(b *nn.Binder, i int, l layer) kimiLinearBlock {
 		norm:    b.RMSNorm("attn_norm", m.embd, eps),
 		mixer:   m.mixers.bind(b, i, l),
 		ffnNorm: ffnNorm,
-		ffn:     b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: nn.Capped(m.act, m.others[i]), Norm: ffnNorm}, experts),
+		ffn:     b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: nn.Capped(m.act, m.others[i]), GuessNorm: ffnNorm}, experts),
 	}
 }
 
@@ -88,7 +88,7 @@ func (l *kimiLinearBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 }
 
 func (l *kimiLinearBlock) Store(p *nn.Pass, x compute.Tensor) {
-	l.mixer.latent.Read(p, p.Norm(x, l.norm))
+	l.mixer.latent.Attend(p, p.Norm(x, l.norm))
 }
 
 func (m *kimiLinear) BindMTP(b *nn.Binder) Block {

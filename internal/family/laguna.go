@@ -14,7 +14,7 @@ import (
 func newLaguna(k *nn.Keys, b *nn.Binder) Program {
 	m := readMoE(k, moeSpec{
 		style:   compute.Halves,
-		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid}, Choice: nn.Required},
+		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid}, ChoiceBias: nn.Required},
 		attention: func(m *moe, b *nn.Binder, a *nn.Attention) {
 			normHeads(m, b, a)
 			a.Gate = b.HeadGate(a.Heads, a.Value, m.embd, compute.Softplus)

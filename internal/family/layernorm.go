@@ -72,7 +72,7 @@ func newLayerNorm(k *nn.Keys, b *nn.Binder, spec layerNormSpec) *layerNorm {
 
 	m.embed = b.Embedding(m.embd)
 	if spec.embedNorm {
-		m.embed.Norm = b.LayerNorm("token_embd_norm", m.embd, m.eps, nn.Required)
+		m.embed.Norm = b.LayerNorm("token_embd_norm", m.embd, m.eps, nn.HasBias)
 	}
 	m.output = b.Output(&m.embed, m.norm(b, "output_norm"))
 	m.output.SoftCap = k.LogitCap(0)
@@ -89,10 +89,10 @@ func newLayerNorm(k *nn.Keys, b *nn.Binder, spec layerNormSpec) *layerNorm {
 func (m *layerNorm) block(b *nn.Binder, i int) layerNormBlock {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, max(nn.Optional, m.qkvBias))
-	a.Rope, a.How, a.Clamp = m.rope, b.Scores(m.scores, l.HeadShape), m.clamp
+	b.QKV(a, m.embd, max(nn.MayHaveBias, m.qkvBias))
+	a.Rope, a.Scores, a.Clamp = m.rope, b.Scores(m.scores, l.HeadShape), m.clamp
 	if m.windowed[i] {
-		a.Rope, a.How.Window = m.windowRope, m.window
+		a.Rope, a.Scores.Window = m.windowRope, m.window
 	}
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, m.outBias)
 
@@ -101,7 +101,7 @@ func (m *layerNorm) block(b *nn.Binder, i int) layerNormBlock {
 		attnNorm: m.norm(b, "attn_norm"),
 		attn:     a,
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: m.gated, Act: m.act, UpBias: m.ffnBias, DownBias: m.ffnBias, Norm: ffnNorm}),
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: m.gated, Act: m.act, UpBias: m.ffnBias, DownBias: m.ffnBias, GuessNorm: ffnNorm}),
 	}
 }
 

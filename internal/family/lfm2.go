@@ -39,7 +39,7 @@ func newLFM2(k *nn.Keys, b *nn.Binder) Program {
 	m.rope = b.Rope(rope, b.RopeFactors(rope))
 	m.experts = k.Experts(nn.ExpertSpec{
 		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid, Normalised: true, MinSum: nn.LeastSum},
-		Choice: nn.Required,
+		ChoiceBias: nn.Required,
 	})
 
 	m.embed = b.Embedding(m.embd)
@@ -59,13 +59,13 @@ func (m *lfm2) block(b *nn.Binder, i int) lfm2Block {
 		block.conv = b.ShortConv(m.embd, m.taps)
 	} else {
 		a := b.Attention(l.HeadShape)
-		b.QKV(a, m.embd, nn.Optional)
+		b.QKV(a, m.embd, nn.MayHaveBias)
 		a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps), b.HeadNorm("attn_k_norm", l.Key, m.eps)
-		a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
-		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
+		a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
+		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.NoBias)
 		block.attn = a
 	}
-	block.ffn = b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: block.ffnNorm}, m.experts)
+	block.ffn = b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: block.ffnNorm}, m.experts)
 	return block
 }
 
@@ -92,7 +92,7 @@ func (l *lfm2Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	return x
 }
 
-func (l *lfm2Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.norm)) }
+func (l *lfm2Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.norm)) }
 
 func (m *lfm2) BindMTP(b *nn.Binder) Block {
 	l := m.block(b, m.attention())

@@ -48,9 +48,9 @@ func newLFM2Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	m.positions = bindPositions(b, t.width, picture.Interpolation{Filter: picture.Bilinear, Antialias: true})
 	wide := t.width * m.side * m.side
 	if b.Has("mm.input_norm.weight") {
-		m.norm = b.LayerNorm("mm.input_norm", wide, 1e-5, nn.Optional)
+		m.norm = b.LayerNorm("mm.input_norm", wide, 1e-5, nn.MayHaveBias)
 	}
-	m.out = bindMultilayer(b, "mm.1", "mm.2", wide, b.Rows("mm.1.weight"), t.textWidth, compute.GELUErf, nn.Required)
+	m.out = bindMultilayer(b, "mm.1", "mm.2", wide, b.Rows("mm.1.weight"), t.textWidth, compute.GELUErf, nn.HasBias)
 	return m
 }
 

@@ -66,10 +66,10 @@ func newLlama4(k *nn.Keys, b *nn.Binder) Program {
 func (m *llama4) block(b *nn.Binder, i int) llama4Block {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Optional)
-	a.Rope, a.How, a.How.Parts = m.rope, b.Scores(m.scores, l.HeadShape), true
+	b.QKV(a, m.embd, nn.MayHaveBias)
+	a.Rope, a.Scores, a.Scores.Parts = m.rope, b.Scores(m.scores, l.HeadShape), true
 	if m.windowed[i] {
-		a.Rope, a.How.Window = m.windowRope, m.window
+		a.Rope, a.Scores.Window = m.windowRope, m.window
 	}
 	switch {
 	case a.Rope == nil:
@@ -78,14 +78,14 @@ func (m *llama4) block(b *nn.Binder, i int) llama4Block {
 		a.QNorm.Norm = b.UnitNorm(l.Key, m.eps)
 		a.KNorm = a.QNorm
 	}
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	return llama4Block{
 		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		attn:     a,
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
+		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}, m.experts),
 	}
 }
 
@@ -105,7 +105,7 @@ func (l *llama4Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	return x
 }
 
-func (l *llama4Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
+func (l *llama4Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
 func (m *llama4) BindMTP(b *nn.Binder) Block {
 	l := m.block(b, len(m.layers)-1)

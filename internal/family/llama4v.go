@@ -28,8 +28,8 @@ func newLlama4Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	m := &llama4Tower{tiledTower: bindTiled(k, b, t, false, vitSpec{bias: nn.Optional, rope: gridRope(compute.Interleaved, t.heads.Key, 10000, false)})}
 	m.largest = m.most(llama4Tiles, limits)
 	hidden, given := b.Rows("mm.model.mlp.1.weight"), b.Rows("mm.model.mlp.2.weight")
-	m.merge = bindMultilayer(b, "mm.model.mlp.1", "mm.model.mlp.2", t.width*m.side*m.side, hidden, given, compute.GELUErf, nn.Absent)
-	m.out = b.Linear("mm.model.fc", t.textWidth, given, nn.Absent)
+	m.merge = bindMultilayer(b, "mm.model.mlp.1", "mm.model.mlp.2", t.width*m.side*m.side, hidden, given, compute.GELUErf, nn.NoBias)
+	m.out = b.Linear("mm.model.fc", t.textWidth, given, nn.NoBias)
 	return m
 }
 

@@ -41,7 +41,7 @@ func newMamba2(k *nn.Keys, b *nn.Binder) Program {
 
 // bindMamba binds a model of blocks with such mixers.
 func bindMamba(k *nn.Keys, b *nn.Binder, mixer func(b *nn.Binder, embd int, eps float32) nn.Recurrent) *mamba {
-	embd, eps := k.Count(".embedding_length", 0, nn.MaxWidth), k.RMSEpsilon(1e-5)
+	embd, eps := k.RequiredCount(".embedding_length", nn.MaxWidth), k.RMSEpsilon(1e-5)
 	m := &mamba{}
 	m.embed = b.Embedding(embd)
 	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", embd, eps))

@@ -15,11 +15,11 @@ func newMiMo2(k *nn.Keys, b *nn.Binder) Program {
 	scale := k.Factor(".attention.value_scale", 1)
 	m := readMoE(k, moeSpec{
 		style: compute.Halves, plainMTP: true,
-		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid}, Choice: nn.Optional},
+		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid}, ChoiceBias: nn.Optional},
 		attention: func(_ *moe, b *nn.Binder, a *nn.Attention) {
 			a.Scale = scale
 			if b.Has("attn_sinks.weight") {
-				a.How.Sinks = b.Vector("attn_sinks.weight", a.Heads)
+				a.Scores.Sinks = b.Vector("attn_sinks.weight", a.Heads)
 			}
 		},
 	})

@@ -13,13 +13,13 @@ import (
 // Source: Hu et al. 2024, MiniCPM.
 type miniCPM3 struct {
 	sizes
-	eps    float32 // of norms
-	act    compute.Activation
-	latent nn.LatentShape
-	rope   *compute.Rope // of queries, whose last elements it rotates
-	shared *compute.Rope // of the part of keys that heads share, which it rotates whole
-	scores nn.Scores
-	part   float32 // factor of what each part of a block adds to the residual
+	eps       float32 // of norms
+	act       compute.Activation
+	latent    nn.LatentShape
+	queryRope *compute.Rope // of queries, whose last elements it rotates
+	keyRope   *compute.Rope // of the part of keys that heads share, which it rotates whole
+	scores    nn.Scores
+	part      float32 // factor of what each part of a block adds to the residual
 
 	ends
 	blocks []miniCPM3Block
@@ -37,7 +37,7 @@ func newMiniCPM3(k *nn.Keys, b *nn.Binder) Program {
 	m := &miniCPM3{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
 	shape, rope := readLatent(k, &m.sizes, compute.Halves, false)
 	factors := b.RopeFactors(rope)
-	m.latent, m.rope, m.shared = shape, b.Rope(rope, factors), b.Rope(rope.Whole(), factors)
+	m.latent, m.queryRope, m.keyRope = shape, b.Rope(rope, factors), b.Rope(rope.Whole(), factors)
 	m.part = k.Factor(".residual_scale", 1.4/math.Sqrt(float64(len(m.layers))))
 
 	m.embed = b.Embedding(m.embd)
@@ -53,8 +53,8 @@ func newMiniCPM3(k *nn.Keys, b *nn.Binder) Program {
 // block binds a block of l's sizes.
 func (m *miniCPM3) block(b *nn.Binder, l layer) miniCPM3Block {
 	a := b.LatentAttention(m.latent, m.embd, m.eps)
-	a.Rope, a.SharedRope, a.How = m.rope, m.shared, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
-	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.Absent)
+	a.Rope, a.SharedRope, a.Scores = m.queryRope, m.keyRope, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
+	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.NoBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	return miniCPM3Block{
@@ -62,7 +62,7 @@ func (m *miniCPM3) block(b *nn.Binder, l layer) miniCPM3Block {
 		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		attn:     a,
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}),
 	}
 }
 
@@ -85,7 +85,7 @@ func (l *miniCPM3Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	return x
 }
 
-func (l *miniCPM3Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
+func (l *miniCPM3Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
 func (m *miniCPM3) BindMTP(b *nn.Binder) Block {
 	l := m.block(b, m.layers[len(m.layers)-1])

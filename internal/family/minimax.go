@@ -10,6 +10,6 @@ import (
 func newMiniMaxM2(k *nn.Keys, b *nn.Binder) Program {
 	return newMoE(k, b, moeSpec{
 		style: compute.Halves, outBias: nn.Optional, attention: wideNorms,
-		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid, Normalised: true}, Choice: nn.Required},
+		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid, Normalised: true}, ChoiceBias: nn.Required},
 	})
 }

@@ -40,7 +40,7 @@ func newMiniMax01(k *nn.Keys, b *nn.Binder) Program {
 	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
 	m.rope = b.Rope(rope, b.RopeFactors(rope))
 	m.experts = k.Experts(nn.ExpertSpec{
-		Width: m.embd, Neurons: m.ff(), Gated: true, Act: k.Activation(compute.SiLU), Routing: compute.Routing{MinSum: nn.LeastSum}, Choice: nn.Absent,
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: k.Activation(compute.SiLU), Routing: compute.Routing{MinSum: nn.LeastSum}, ChoiceBias: nn.Absent,
 	})
 	m.experts.Routing.Normalised = true
 
@@ -59,12 +59,12 @@ func (m *minimax01) block(b *nn.Binder, i int, recurrent bool) minimax01Block {
 		block.lightning = b.Lightning(l.Heads, l.Key, m.embd, len(m.layers), m.eps)
 	} else {
 		a := b.Attention(l.HeadShape)
-		b.QKV(a, m.embd, nn.Absent)
-		a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
-		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
+		b.QKV(a, m.embd, nn.NoBias)
+		a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
+		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.NoBias)
 		block.attn = a
 	}
-	block.experts = b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.experts.Act, Norm: block.ffnNorm}, m.experts)
+	block.experts = b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.experts.Act, GuessNorm: block.ffnNorm}, m.experts)
 	return block
 }
 

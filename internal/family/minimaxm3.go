@@ -15,7 +15,7 @@ func newMiniMaxM3(k *nn.Keys, b *nn.Binder) Program {
 	index := k.BlockIndexer()
 	return newMoE(k, b, moeSpec{
 		style: compute.Halves, outBias: nn.Optional, act: compute.Activation{Kind: compute.ClampedSwiGLU, Slope: 1.702, Limit: 7},
-		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid, Normalised: true}, Choice: nn.Required},
+		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid, Normalised: true}, ChoiceBias: nn.Required},
 		attention: func(m *moe, b *nn.Binder, a *nn.Attention) {
 			a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", a.Key, m.eps), b.HeadNorm("attn_k_norm", a.Key, m.eps)
 			if !b.HasExperts() {
@@ -25,7 +25,7 @@ func newMiniMaxM3(k *nn.Keys, b *nn.Binder) Program {
 				b.Fail("key %q: %d index heads are not one for each of %d heads of keys and values", k.Arch+".attention.indexer.head_count", index.Groups, a.KVHeads)
 			}
 			x := b.Indexer(index, m.rope)
-			x.Q, x.K = b.Linear("indexer.q_proj", index.Heads*index.Key, m.embd, nn.Absent), b.Linear("indexer.k_proj", index.Key, m.embd, nn.Absent)
+			x.Q, x.K = b.Linear("indexer.q_proj", index.Heads*index.Key, m.embd, nn.NoBias), b.Linear("indexer.k_proj", index.Key, m.embd, nn.NoBias)
 			x.QNorm, x.KNorm = b.RMSNorm("indexer.q_norm", index.Key, m.eps), b.RMSNorm("indexer.k_norm", index.Key, m.eps)
 			a.Indexer = x
 		},

@@ -8,9 +8,9 @@ import (
 // newMistral3 binds the text part of Mistral Small 3.1 and 3.2 and of Ministral 3: the plain decoder. Ministral 3 has
 // queries that grow with their position.
 func newMistral3(k *nn.Keys, b *nn.Binder) Program {
-	grown := k.Temperature(".rope.scaling.original_context_length")
+	temperature := k.Temperature(".rope.scaling.original_context_length")
 	return newDecoder(k, b, decoderSpec{
 		style: compute.Interleaved, outBias: nn.Optional,
-		attention: func(_ *decoder, _ *nn.Binder, a *nn.Attention, _ int) { a.Temperature = grown },
+		attention: func(_ *decoder, _ *nn.Binder, a *nn.Attention, _ int) { a.Temperature = temperature },
 	})
 }

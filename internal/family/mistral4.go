@@ -8,5 +8,5 @@ import (
 //
 // Source: Mistral AI 2026, the model card and configuration of Mistral Small 4.
 func newMistral4(k *nn.Keys, b *nn.Binder) Program {
-	return bindDeepSeek2(k, b, deepseek2Spec{grown: k.Temperature(".attention.temperature_length"), inBoth: true})
+	return bindDeepSeek2(k, b, deepseek2Spec{temperature: k.Temperature(".attention.temperature_length"), inBoth: true})
 }

@@ -46,8 +46,8 @@ func (m *mixers) bind(b *nn.Binder, i int, l layer) mixer {
 	if b.Has("attn_gate.weight") {
 		a.Gate = b.HeadGate(a.Heads, a.Value, m.embd, compute.Logistic)
 	}
-	a.Rope, a.SharedRope, a.How = m.rope, m.shared, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
-	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.Absent)
+	a.Rope, a.SharedRope, a.Scores = m.rope, m.shared, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
+	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.NoBias)
 	return mixer{number: i, latent: a}
 }
 

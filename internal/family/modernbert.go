@@ -39,9 +39,9 @@ func newModernBERT(k *nn.Keys, b *nn.Binder) Program {
 	m.rope, m.windowRope = b.Rope(rope, factors), b.Rope(k.WindowRope(rope, 1e4), factors)
 
 	m.embed = b.Embedding(m.embd)
-	m.embed.Norm = b.LayerNorm("token_embd_norm", m.embd, m.eps, nn.Absent)
+	m.embed.Norm = b.LayerNorm("token_embd_norm", m.embd, m.eps, nn.NoBias)
 	m.output.Ranking = nn.Ranking{Pooling: nn.PoolMean, GELU: true}
-	m.output.Norm = b.LayerNorm("output_norm", m.embd, m.eps, nn.Absent)
+	m.output.Norm = b.LayerNorm("output_norm", m.embd, m.eps, nn.NoBias)
 	for i := range m.layers {
 		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
 	}
@@ -52,18 +52,18 @@ func newModernBERT(k *nn.Keys, b *nn.Binder) Program {
 func (m *modernBERT) block(b *nn.Binder, i int) modernBERTBlock {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Optional)
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	b.QKV(a, m.embd, nn.MayHaveBias)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
 	if m.windowed[i] {
-		a.Rope, a.How.Window = m.windowRope, m.window
+		a.Rope, a.Scores.Window = m.windowRope, m.window
 	}
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.NoBias)
 
-	block := modernBERTBlock{attn: a, ffnNorm: b.LayerNorm("ffn_norm", m.embd, m.eps, nn.Absent)}
+	block := modernBERTBlock{attn: a, ffnNorm: b.LayerNorm("ffn_norm", m.embd, m.eps, nn.NoBias)}
 	if b.Has("attn_norm.weight") {
-		block.attnNorm = b.LayerNorm("attn_norm", m.embd, m.eps, nn.Absent)
+		block.attnNorm = b.LayerNorm("attn_norm", m.embd, m.eps, nn.NoBias)
 	}
-	block.ffn = b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: block.ffnNorm})
+	block.ffn = b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: block.ffnNorm})
 	return block
 }
 

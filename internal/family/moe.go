@@ -91,10 +91,10 @@ func (m *moe) bind(k *nn.Keys, b *nn.Binder) *moe {
 func (m *moe) block(b *nn.Binder, i int) nn.PreNorm {
 	l := m.at(i)
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, max(nn.Optional, m.spec.qkvBias))
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	b.QKV(a, m.embd, max(nn.MayHaveBias, m.spec.qkvBias))
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
 	if m.windowed != nil && m.windowed[i] {
-		a.Rope, a.How.Window = m.windowRope, m.window
+		a.Rope, a.Scores.Window = m.windowRope, m.window
 	}
 	if m.spec.attention != nil {
 		m.spec.attention(m, b, a)
@@ -110,7 +110,7 @@ func (m *moe) block(b *nn.Binder, i int) nn.PreNorm {
 		AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		Attn:     a,
 		FFNNorm:  ffnNorm,
-		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: act, Norm: ffnNorm}, experts),
+		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: act, GuessNorm: ffnNorm}, experts),
 	}
 	if x, ok := block.FFN.(*nn.Experts); ok && m.spec.group != nil {
 		m.spec.group(m, b, x)

@@ -35,7 +35,7 @@ func newNemotronH(k *nn.Keys, b *nn.Binder) Program {
 	m := &nemotronH{sizes: readHybridSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.ReLU2), scores: k.Scores(nn.Scores{})}
 	m.states = k.States()
 	m.experts = k.Experts(nn.ExpertSpec{
-		Width: m.embd, Neurons: m.ff(), Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid, MinSum: nn.LeastSum}, Choice: nn.Required,
+		Width: m.embd, Neurons: m.ff(), Act: m.act, Routing: compute.Routing{Score: compute.Sigmoid, MinSum: nn.LeastSum}, ChoiceBias: nn.Required,
 	})
 	m.experts.Latent = k.Optional(".moe_latent_size", nn.MaxWidth)
 
@@ -55,12 +55,12 @@ func (m *nemotronH) block(b *nn.Binder, i int) nemotronHBlock {
 	switch {
 	case l.KVHeads > 0:
 		a := b.Attention(l.HeadShape)
-		b.QKV(a, m.embd, nn.Optional)
-		a.How = b.Scores(m.scores, l.HeadShape)
-		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+		b.QKV(a, m.embd, nn.MayHaveBias)
+		a.Scores = b.Scores(m.scores, l.HeadShape)
+		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 		block.attn = a
 	case l.ff > 0:
-		ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, UpBias: nn.Optional, DownBias: nn.Optional, Norm: block.norm}
+		ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, UpBias: nn.Optional, DownBias: nn.Optional, GuessNorm: block.norm}
 		block.ffn = b.FFNOrExperts(ffn, m.experts)
 	default:
 		block.mamba = b.Mamba2(m.states, m.embd, m.eps, nn.Required)

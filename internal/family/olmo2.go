@@ -24,10 +24,10 @@ type olmo2 struct {
 }
 
 type olmo2Block struct {
-	attn      *nn.Attention
-	attnAfter nn.Norm // of what attention adds to the residual
-	ffn       *nn.FFN
-	ffnAfter  nn.Norm // of what the feed-forward layer adds
+	attn     *nn.Attention
+	attnPost nn.Norm // of what attention adds to the residual
+	ffn      *nn.FFN
+	ffnPost  nn.Norm // of what the feed-forward layer adds
 }
 
 func newOLMo2(k *nn.Keys, b *nn.Binder) Program {
@@ -49,19 +49,19 @@ func newOLMo2(k *nn.Keys, b *nn.Binder) Program {
 func (m *olmo2) block(b *nn.Binder, i int) olmo2Block {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Optional)
+	b.QKV(a, m.embd, nn.MayHaveBias)
 	a.QNorm, a.KNorm = b.WideNorm("attn_q_norm", l.Heads*l.Key, m.eps), b.WideNorm("attn_k_norm", l.KVHeads*l.Key, m.eps)
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
 	if m.windowed[i] {
-		a.Rope, a.How.Window = m.windowRope, m.window
+		a.Rope, a.Scores.Window = m.windowRope, m.window
 	}
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
 	return olmo2Block{
-		attn:      a,
-		attnAfter: b.RMSNorm("post_attention_norm", m.embd, m.eps),
-		ffn:       b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act}),
-		ffnAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
+		attn:     a,
+		attnPost: b.RMSNorm("post_attention_norm", m.embd, m.eps),
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act}),
+		ffnPost:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
 	}
 }
 
@@ -76,15 +76,15 @@ func (m *olmo2) Forward(p *nn.Pass) compute.Tensor {
 
 func (l *olmo2Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	x, y := l.attn.Forward(p, x, x)
-	p.Normalize(y, l.attnAfter)
+	p.Normalize(y, l.attnPost)
 	p.Add(x, y)
 	y = l.ffn.Forward(p, x, x)
-	p.Normalize(y, l.ffnAfter)
+	p.Normalize(y, l.ffnPost)
 	p.Add(x, y)
 	return x
 }
 
-func (l *olmo2Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, x) }
+func (l *olmo2Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, x) }
 
 func (m *olmo2) BindMTP(b *nn.Binder) Block {
 	l := m.block(b, len(m.layers)-1)

@@ -33,7 +33,7 @@ func newPhi2(k *nn.Keys, b *nn.Binder) Program {
 	m.rope = b.Rope(rope, b.RopeFactors(rope))
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.Required))
+	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.HasBias))
 	m.output.Head.B = b.Bias("output", b.Rows("token_embd.weight"), nn.Required)
 	m.output.SoftCap = k.LogitCap(0)
 	for i, l := range m.layers {
@@ -45,11 +45,11 @@ func newPhi2(k *nn.Keys, b *nn.Binder) Program {
 // block binds a block of l's sizes.
 func (m *phi2) block(b *nn.Binder, l layer) phi2Block {
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Required)
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Required)
+	b.QKV(a, m.embd, nn.HasBias)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.HasBias)
 	return phi2Block{
-		norm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.Required),
+		norm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.HasBias),
 		attn: a,
 		ffn:  b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, UpBias: nn.Required, DownBias: nn.Required, Parallel: true}),
 	}
@@ -66,7 +66,7 @@ func (m *phi2) Forward(p *nn.Pass) compute.Tensor {
 
 func (l *phi2Block) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	in := p.Norm(x, l.norm)
-	x, heads := l.attn.ReadWanted(p, x, in)
+	x, heads := l.attn.AttendWanted(p, x, in)
 	if x.Rows < in.Rows { // the last layer goes on with the rows whose logits are wanted
 		in = p.Norm(x, l.norm)
 	}

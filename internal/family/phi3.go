@@ -52,19 +52,19 @@ func newPhi3(k *nn.Keys, b *nn.Binder) Program {
 func (m *phi3) block(b *nn.Binder, i int) phi3Block {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Optional)
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	b.QKV(a, m.embd, nn.MayHaveBias)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
 	if m.windowed[i] {
-		a.Rope, a.How.Window = m.windowRope, m.window
+		a.Rope, a.Scores.Window = m.windowRope, m.window
 	}
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.NoBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	return phi3Block{
 		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		attn:     a,
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}),
 	}
 }
 
@@ -84,7 +84,7 @@ func (l *phi3Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	return x
 }
 
-func (l *phi3Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
+func (l *phi3Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
 func (m *phi3) BindMTP(b *nn.Binder) Block {
 	l := m.block(b, len(m.layers)-1)

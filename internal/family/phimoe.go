@@ -45,9 +45,9 @@ func newPhiMoE(k *nn.Keys, b *nn.Binder) Program {
 // block binds a block of l's sizes.
 func (m *phiMoE) block(b *nn.Binder, l layer) nn.PreNorm {
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Optional)
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Required)
+	b.QKV(a, m.embd, nn.MayHaveBias)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.HasBias)
 
 	ffnNorm := b.BiasedRMSNorm("ffn_norm", m.embd, m.eps)
 	return nn.PreNorm{

@@ -34,9 +34,9 @@ func newPixtralTower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	n := m.side * m.side
 	if n > 1 {
 		m.norm = b.RMSNorm("mm.input_norm", t.width, t.eps)
-		m.merger = b.Merger("mm.patch_merger", t.width, t.width, n, nn.Absent)
+		m.merger = b.Merger("mm.patch_merger", t.width, t.width, n, nn.NoBias)
 	}
-	m.out = bindMultilayer(b, "mm.1", "mm.2", t.width, t.textWidth, t.textWidth, compute.GELUErf, nn.Optional)
+	m.out = bindMultilayer(b, "mm.1", "mm.2", t.width, t.textWidth, t.textWidth, compute.GELUErf, nn.MayHaveBias)
 	m.line = b.Floats("v.token_embd.img_break", t.textWidth)
 	return m
 }

@@ -43,13 +43,13 @@ func newPLaMo3(k *nn.Keys, b *nn.Binder) Program {
 func (m *plamo3) block(b *nn.Binder, i int) nn.Sandwich {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Absent)
+	b.QKV(a, m.embd, nn.NoBias)
 	a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps), b.HeadNorm("attn_k_norm", l.Key, m.eps)
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
 	if m.windowed[i] {
-		a.Rope, a.How.Window = m.windowRope, m.window
+		a.Rope, a.Scores.Window = m.windowRope, m.window
 	}
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.NoBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	return nn.Sandwich{
@@ -57,10 +57,10 @@ func (m *plamo3) block(b *nn.Binder, i int) nn.Sandwich {
 			AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 			Attn:     a,
 			FFNNorm:  ffnNorm,
-			FFN:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
+			FFN:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}),
 		},
-		AttnAfter: nn.Norm{Weight: b.Vector("post_attention_norm", m.embd), Epsilon: m.eps},
-		FFNAfter:  nn.Norm{Weight: b.Vector("post_ffw_norm", m.embd), Epsilon: m.eps},
+		AttnPost: nn.Norm{Weight: b.Vector("post_attention_norm", m.embd), Epsilon: m.eps},
+		FFNPost:  nn.Norm{Weight: b.Vector("post_ffw_norm", m.embd), Epsilon: m.eps},
 	}
 }
 

@@ -11,12 +11,12 @@ import (
 // Source: Deng et al. 2025, PLM: Efficient Peripheral Language Models.
 type plm struct {
 	sizes
-	eps    float32 // of norms
-	act    compute.Activation
-	latent nn.LatentShape
-	rope   *compute.Rope // of queries, whose last elements it rotates
-	shared *compute.Rope // of the part of keys that heads share, which it rotates whole
-	scores nn.Scores
+	eps       float32 // of norms
+	act       compute.Activation
+	latent    nn.LatentShape
+	queryRope *compute.Rope // of queries, whose last elements it rotates
+	keyRope   *compute.Rope // of the part of keys that heads share, which it rotates whole
+	scores    nn.Scores
 
 	ends
 	blocks []plmBlock
@@ -33,7 +33,7 @@ func newPLM(k *nn.Keys, b *nn.Binder) Program {
 	m := &plm{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.ReLU2), scores: k.Scores(nn.Scores{})}
 	shape, rope := readLatent(k, &m.sizes, compute.Interleaved, false)
 	factors := b.RopeFactors(rope)
-	m.latent, m.rope, m.shared = shape, b.Rope(rope, factors), b.Rope(rope.Whole(), factors)
+	m.latent, m.queryRope, m.keyRope = shape, b.Rope(rope, factors), b.Rope(rope.Whole(), factors)
 
 	m.embed = b.Embedding(m.embd)
 	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
@@ -47,15 +47,15 @@ func newPLM(k *nn.Keys, b *nn.Binder) Program {
 // block binds a block of l's sizes.
 func (m *plm) block(b *nn.Binder, l layer) plmBlock {
 	a := b.LatentAttention(m.latent, m.embd, m.eps)
-	a.Rope, a.SharedRope, a.How = m.rope, m.shared, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
-	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.Absent)
+	a.Rope, a.SharedRope, a.Scores = m.queryRope, m.keyRope, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
+	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.NoBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	return plmBlock{
 		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		attn:     a,
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, Norm: ffnNorm}),
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, GuessNorm: ffnNorm}),
 	}
 }
 
@@ -75,7 +75,7 @@ func (l *plmBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	return x
 }
 
-func (l *plmBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
+func (l *plmBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
 func (m *plm) BindMTP(b *nn.Binder) Block {
 	l := m.block(b, m.layers[len(m.layers)-1])

@@ -41,7 +41,7 @@ func bindQwen2Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits, spec vitSpec) 
 	spec.bias, spec.times, spec.rope = nn.Required, 2, gridRope(compute.Halves, t.heads.Key, 10000, false)
 	m.vit = newViT(t, b, spec)
 	wide := t.width * m.side * m.side
-	m.out = bindMultilayer(b, "mm.0", "mm.2", wide, wide, t.textWidth, compute.GELUErf, nn.Required)
+	m.out = bindMultilayer(b, "mm.0", "mm.2", wide, wide, t.textWidth, compute.GELUErf, nn.HasBias)
 	return m
 }
 

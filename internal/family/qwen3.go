@@ -6,7 +6,7 @@ import (
 )
 
 // qwen3 is Qwen 3, and the text part of Qwen3-VL: pre-norm blocks, grouped-query attention with a norm of every head of
-// queries and keys, and SwiGLU.
+// queries and keys, and SwiGLU. Heads are rotated as NeoX does (x[i] with x[i+n/2]).
 //
 // Source: Qwen Team 2025, Qwen3 Technical Report.
 type qwen3 struct {
@@ -29,13 +29,17 @@ type qwen3Block struct {
 
 func newQwen3(k *nn.Keys, b *nn.Binder) Program {
 	m := &qwen3{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
-	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Mixed: true, Dims: m.key(), Trained: m.context})
+	rope := k.Rope(nn.RopeSpec{
+		Style: compute.Halves, Dims: m.key(), Trained: m.context,
+		Mixed: true, // only Qwen3-VL: M-RoPE's axes take turns
+	})
 	m.rope = b.Rope(rope, b.RopeFactors(rope))
 
 	m.embed = b.Embedding(m.embd)
-	m.embed.Deep = k.Deep(len(m.layers))
+	m.embed.Deep = k.Deep(len(m.layers)) // Qwen3-VL's DeepStack; 0 in text models
 	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap, m.output.Ranking.Shares = k.LogitCap(0), true
+	m.output.SoftCap = k.LogitCap(0)
+	m.output.Ranking.Softmax = true // Qwen3-Reranker's scores are a softmax
 	for i, l := range m.layers {
 		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
 	}
@@ -45,17 +49,17 @@ func newQwen3(k *nn.Keys, b *nn.Binder) Program {
 // block binds a block of l's sizes.
 func (m *qwen3) block(b *nn.Binder, l layer) qwen3Block {
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Optional)
+	b.QKV(a, m.embd, nn.MayHaveBias)
 	a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps), b.HeadNorm("attn_k_norm", l.Key, m.eps)
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	return qwen3Block{
 		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		attn:     a,
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}),
 	}
 }
 
@@ -70,15 +74,17 @@ func (m *qwen3) Forward(p *nn.Pass) compute.Tensor {
 }
 
 func (l *qwen3Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	// x, too: the last layer goes on with only the rows whose logits are wanted.
 	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
 	p.Add(x, y)
 	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
 	return x
 }
 
-func (l *qwen3Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
+// Store is for the MTP layer: Attention stores keys and values before it attends, and its result is not wanted.
+func (l *qwen3Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.attnNorm)) }
 
 func (m *qwen3) BindMTP(b *nn.Binder) Block {
-	l := m.block(b, m.layers[len(m.layers)-1])
+	l := m.block(b, m.at(len(m.layers)))
 	return &l
 }

@@ -34,7 +34,7 @@ func newQwen3MoE(k *nn.Keys, b *nn.Binder) Program {
 	m.embed = b.Embedding(m.embd)
 	m.embed.Deep = k.Deep(len(m.layers))
 	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap, m.output.Ranking.Shares = k.LogitCap(0), true
+	m.output.SoftCap, m.output.Ranking.Softmax = k.LogitCap(0), true
 	for i, l := range m.layers {
 		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
 	}
@@ -44,17 +44,17 @@ func newQwen3MoE(k *nn.Keys, b *nn.Binder) Program {
 // block binds a block of l's sizes.
 func (m *qwen3MoE) block(b *nn.Binder, l layer) nn.PreNorm {
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Optional)
+	b.QKV(a, m.embd, nn.MayHaveBias)
 	a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps), b.HeadNorm("attn_k_norm", l.Key, m.eps)
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	return nn.PreNorm{
 		AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		Attn:     a,
 		FFNNorm:  ffnNorm,
-		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
+		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}, m.experts),
 	}
 }
 

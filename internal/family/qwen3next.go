@@ -75,13 +75,13 @@ func (m *qwen3Next) block(b *nn.Binder, i int) qwen3NextBlock {
 	} else {
 		a := b.Attention(l.HeadShape)
 		a.Gated = true
-		b.QKV(a, m.embd, nn.Optional)
+		b.QKV(a, m.embd, nn.MayHaveBias)
 		a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps), b.HeadNorm("attn_k_norm", l.Key, m.eps)
-		a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
-		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+		a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
+		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 		block.attn = a
 	}
-	block.ffn = b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: block.ffnNorm}, m.experts)
+	block.ffn = b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: block.ffnNorm}, m.experts)
 	return block
 }
 
@@ -108,7 +108,7 @@ func (l *qwen3NextBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	return x
 }
 
-func (l *qwen3NextBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.norm)) }
+func (l *qwen3NextBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Attend(p, p.Norm(x, l.norm)) }
 
 func (m *qwen3Next) BindMTP(b *nn.Binder) Block {
 	l := m.block(b, m.attention())

@@ -34,12 +34,12 @@ func newQwen3Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	m.vit = newViT(t, b, vitSpec{bias: nn.Required, times: 2, rope: gridRope(compute.Halves, t.heads.Key, 10000, false)})
 	m.positions = bindPositions(b, t.width, picture.Interpolation{Filter: picture.Bilinear, AlignCorners: true})
 	wide := t.width * m.side * m.side
-	m.out = bindMultilayer(b, "mm.0", "mm.2", wide, wide, t.textWidth, compute.GELUErf, nn.Required)
+	m.out = bindMultilayer(b, "mm.0", "mm.2", wide, wide, t.textWidth, compute.GELUErf, nn.HasBias)
 	for i := range t.layers {
 		var d deepStack
 		if of := b.Under(fmt.Sprintf("v.deepstack.%d.", i)); of.Has("fc1.weight") {
-			d.norm = of.LayerNorm("norm", wide, t.eps, nn.Required)
-			d.out = bindMultilayer(of, "fc1", "fc2", wide, wide, t.textWidth, compute.GELUErf, nn.Required)
+			d.norm = of.LayerNorm("norm", wide, t.eps, nn.HasBias)
+			d.out = bindMultilayer(of, "fc1", "fc2", wide, wide, t.textWidth, compute.GELUErf, nn.HasBias)
 		}
 		m.deep = append(m.deep, d)
 	}

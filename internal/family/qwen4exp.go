@@ -80,10 +80,10 @@ func (m *qwen4Exp) block(b *nn.Binder, i int) qwen4ExpBlock {
 	} else {
 		a := b.Attention(l.HeadShape)
 		a.Gated = true
-		b.QKV(a, m.embd, nn.Optional)
+		b.QKV(a, m.embd, nn.MayHaveBias)
 		a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps), b.HeadNorm("attn_k_norm", l.Key, m.eps)
-		a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
-		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+		a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
+		a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 		a.Indexer = b.MeanIndexer(m.seen[i], m.rope, m.embd, m.eps)
 		block.attn = a
 	}

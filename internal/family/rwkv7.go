@@ -28,16 +28,16 @@ type rwkv7Block struct {
 }
 
 func newRWKV7(k *nn.Keys, b *nn.Binder) Program {
-	m := &rwkv7{embd: k.Count(".embedding_length", 0, nn.MaxWidth)}
+	m := &rwkv7{embd: k.RequiredCount(".embedding_length", nn.MaxWidth)}
 	layers, eps, act := k.Layers(), k.LayerNormEpsilon(1e-5), k.Activation(compute.ReLU2)
 	ff, sizes := k.Counts(".feed_forward_length", layers, nil), k.TimeMixing(m.embd)
 
 	m.embed = b.Embedding(m.embd)
-	m.embed.Norm = b.LayerNorm("token_embd_norm", m.embd, eps, nn.Required)
-	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, eps, nn.Required))
+	m.embed.Norm = b.LayerNorm("token_embd_norm", m.embd, eps, nn.HasBias)
+	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, eps, nn.HasBias))
 	for i := range layers {
 		b := b.Layer(i)
-		block := rwkv7Block{number: i, timeNorm: b.LayerNorm("attn_norm", m.embd, eps, nn.Required), norm: b.LayerNorm("attn_norm_2", m.embd, eps, nn.Required)}
+		block := rwkv7Block{number: i, timeNorm: b.LayerNorm("attn_norm", m.embd, eps, nn.HasBias), norm: b.LayerNorm("attn_norm_2", m.embd, eps, nn.HasBias)}
 		block.time, block.shift = b.TimeMix(sizes, &m.first)
 		block.channel = b.FFN(nn.FFNSpec{Width: m.embd, Neurons: ff[i], Act: act, Parallel: true})
 		m.blocks = append(m.blocks, block)

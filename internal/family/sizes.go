@@ -24,7 +24,7 @@ func readHybridSizes(k *nn.Keys) sizes { return readSizesFrom(k, 0) }
 
 // readSizesFrom reads them, where layers have at least so many heads and neurons.
 func readSizesFrom(k *nn.Keys, least int32) sizes {
-	s := sizes{embd: k.Count(".embedding_length", 0, nn.MaxWidth), context: k.Context()}
+	s := sizes{embd: k.RequiredCount(".embedding_length", nn.MaxWidth), context: k.Context()}
 	layers := k.Layers()
 	n := layers + min(1, k.Extra)
 	var none func(int) int // the neurons of layers in files that do not say them: they must

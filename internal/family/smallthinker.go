@@ -65,15 +65,15 @@ func (m *smallThinker) AllRows() bool { return true }
 func (m *smallThinker) block(b *nn.Binder, i int) smallThinkerBlock {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Optional)
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	b.QKV(a, m.embd, nn.MayHaveBias)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
 	if m.windowed[i] {
-		a.Rope, a.How.Window = m.windowRope, m.window
+		a.Rope, a.Scores.Window = m.windowRope, m.window
 	}
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
 	block := smallThinkerBlock{attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps), attn: a, ffnNorm: b.RMSNorm("ffn_norm", m.embd, m.eps)}
-	ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: block.ffnNorm}
+	ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: block.ffnNorm}
 	if b.HasExperts() {
 		ffn.Neurons = m.experts.Shared
 		block.experts = b.Experts(m.experts, b.SharedExperts(ffn))
@@ -109,7 +109,7 @@ func (l *smallThinkerBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor
 }
 
 func (l *smallThinkerBlock) Store(p *nn.Pass, x compute.Tensor) {
-	l.attn.Read(p, p.Norm(x, l.attnNorm))
+	l.attn.Attend(p, p.Norm(x, l.attnNorm))
 }
 
 func (m *smallThinker) BindMTP(b *nn.Binder) Block {

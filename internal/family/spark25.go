@@ -20,7 +20,7 @@ func newSpark25(k *nn.Keys, b *nn.Binder) Program {
 	m.spec.attention = func(m *decoder, b *nn.Binder, a *nn.Attention, i int) {
 		a.Gate = b.HeadGate(a.Heads, a.Value, m.embd, compute.Logistic)
 		if windowed[i] {
-			a.Rope, a.How.Window = windowRope, window
+			a.Rope, a.Scores.Window = windowRope, window
 		}
 	}
 	m.bind(k, b)

@@ -34,7 +34,7 @@ func newStableLM(k *nn.Keys, b *nn.Binder) Program {
 	m.rope = b.Rope(rope, b.RopeFactors(rope))
 
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.Required))
+	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.HasBias))
 	m.output.SoftCap = k.LogitCap(0)
 	for i, l := range m.layers {
 		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
@@ -45,19 +45,19 @@ func newStableLM(k *nn.Keys, b *nn.Binder) Program {
 // block binds a block of l's sizes.
 func (m *stableLM) block(b *nn.Binder, l layer) stableLMBlock {
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, nn.Optional)
+	b.QKV(a, m.embd, nn.MayHaveBias)
 	if b.Has("attn_q_norm.weight") {
 		b.EachHeadNorms(a, m.eps)
 	}
-	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
+	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.NoBias)
 
-	block := stableLMBlock{attnNorm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.Required), attn: a}
+	block := stableLMBlock{attnNorm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.HasBias), attn: a}
 	parallel := !b.Has("ffn_norm.weight")
 	if !parallel {
-		block.ffnNorm = b.LayerNorm("ffn_norm", m.embd, m.eps, nn.Required)
+		block.ffnNorm = b.LayerNorm("ffn_norm", m.embd, m.eps, nn.HasBias)
 	}
-	block.ffn = b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: block.ffnNorm, Parallel: parallel})
+	block.ffn = b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: block.ffnNorm, Parallel: parallel})
 	return block
 }
 
@@ -83,7 +83,7 @@ func (l *stableLMBlock) sequential(p *nn.Pass, x compute.Tensor) compute.Tensor 
 
 func (l *stableLMBlock) parallel(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	in := p.Norm(x, l.attnNorm)
-	x, heads := l.attn.ReadWanted(p, x, in)
+	x, heads := l.attn.AttendWanted(p, x, in)
 	if x.Rows < in.Rows { // the last layer goes on with the rows whose logits are wanted
 		in = p.Norm(x, l.attnNorm)
 	}

@@ -14,7 +14,7 @@ import (
 func newStep35(k *nn.Keys, b *nn.Binder) Program {
 	m := readMoE(k, moeSpec{
 		style: compute.Halves, plainMTP: true,
-		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid}, Choice: nn.Optional},
+		experts: nn.ExpertSpec{Routing: compute.Routing{Score: compute.Sigmoid}, ChoiceBias: nn.Optional},
 		attention: func(m *moe, b *nn.Binder, a *nn.Attention) {
 			if b.Has("attn_q_norm.weight") {
 				normHeads(m, b, a)

@@ -22,9 +22,9 @@ type towerKeys struct {
 // readTower reads the hyperparameters that the files of all towers have.
 func readTower(k *nn.Keys) towerKeys {
 	t := towerKeys{
-		width: k.Count(".embedding_length", 0, nn.MaxWidth), layers: k.Optional(".block_count", nn.MaxLayers),
-		image: k.Count(".image_size", 0, maxImage), patch: k.Count(".patch_size", 0, maxPatch),
-		textWidth: k.Count(".projection_dim", 0, nn.MaxWidth),
+		width: k.RequiredCount(".embedding_length", nn.MaxWidth), layers: k.Optional(".block_count", nn.MaxLayers),
+		image: k.RequiredCount(".image_size", maxImage), patch: k.RequiredCount(".patch_size", maxPatch),
+		textWidth: k.RequiredCount(".projection_dim", nn.MaxWidth),
 		eps:       k.LayerNormEpsilon(1e-6), act: compute.Activation{Kind: compute.GELUQuick},
 		mean: k.Colour(".image_mean"), std: k.Colour(".image_std"),
 	}
@@ -99,11 +99,11 @@ type vit struct {
 type vitBlock struct {
 	attnNorm  nn.Norm
 	attn      *nn.Attention
-	attnAfter nn.Norm         // of what attention adds, or none
+	attnPost  nn.Norm         // of what attention adds, or none
 	attnScale *compute.Vector // [width] of what attention adds, or nil
 	ffnNorm   nn.Norm
 	ffn       *nn.FFN
-	ffnAfter  nn.Norm         // of what the feed-forward layer adds, or none
+	ffnPost   nn.Norm         // of what the feed-forward layer adds, or none
 	ffnScale  *compute.Vector // [width] of what the feed-forward layer adds, or nil
 	scale     *compute.Vector // [width] of what the block gives, or nil
 }
@@ -133,7 +133,7 @@ func newViT(t towerKeys, b *nn.Binder, s vitSpec) vit {
 	for i := range t.layers {
 		block := m.block(v.Layer(i), s)
 		if s.every > 0 && (i+1)%s.every != 0 {
-			block.attn.How.Later, block.attn.How.Bounded = false, true
+			block.attn.Scores.Later, block.attn.Scores.Bounded = false, true
 		}
 		m.blocks = append(m.blocks, block)
 	}
@@ -147,7 +147,7 @@ func (s *vitSpec) norm(b *nn.Binder, name string, t *towerKeys) nn.Norm {
 	if s.rms {
 		return b.RMSNorm(name, t.width, t.eps)
 	}
-	return b.LayerNorm(name, t.width, t.eps, nn.Required)
+	return b.LayerNorm(name, t.width, t.eps, nn.HasBias)
 }
 
 // block binds a block.
@@ -167,7 +167,7 @@ func (m *vit) block(b *nn.Binder, s vitSpec) vitBlock {
 		}
 	}
 	a.Rope = s.rope
-	a.How = compute.Attention{Scale: float32(1 / math.Sqrt(float64(m.heads.Key))), Later: true}
+	a.Scores = compute.Attention{Scale: float32(1 / math.Sqrt(float64(m.heads.Key))), Later: true}
 	a.Out = b.Linear("attn_out", m.width, m.width, s.bias)
 	l := vitBlock{
 		attnNorm: s.norm(b, "ln1", &m.towerKeys), attn: a,
@@ -175,7 +175,7 @@ func (m *vit) block(b *nn.Binder, s vitSpec) vitBlock {
 		ffn:     b.FFN(m.ffnSpec(b, s)),
 	}
 	if b.Has("attn_post_norm.weight") {
-		l.attnAfter, l.ffnAfter = s.norm(b, "attn_post_norm", &m.towerKeys), s.norm(b, "ffn_post_norm", &m.towerKeys)
+		l.attnPost, l.ffnPost = s.norm(b, "attn_post_norm", &m.towerKeys), s.norm(b, "ffn_post_norm", &m.towerKeys)
 	}
 	if b.Has("ls1.weight") {
 		l.attnScale, l.ffnScale = b.Vector("ls1.weight", m.width), b.Vector("ls2.weight", m.width)
@@ -234,11 +234,11 @@ func (m *vit) encodeWith(p *nn.Pass, x compute.Tensor, each func(i int, x comput
 
 func (l *vitBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
-	p.Normalize(y, l.attnAfter)
+	p.Normalize(y, l.attnPost)
 	p.MultiplyBy(y, l.attnScale)
 	p.Add(x, y)
 	y = l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm))
-	p.Normalize(y, l.ffnAfter)
+	p.Normalize(y, l.ffnPost)
 	p.MultiplyBy(y, l.ffnScale)
 	p.Add(x, y)
 	p.MultiplyBy(x, l.scale)

@@ -20,7 +20,7 @@ type Block struct {
 	Query      int               // width of the latent vector of queries there; 0: queries follow from the input
 	KV         int               // the layer whose keys and values it reads: its own, or an earlier one
 	Gated      bool              // the feed-forward layer has gates
-	TopK       *float32          // gates that are not above their mean by so many deviations are zero; nil: all stay
+	TopK       *float32          // see nn.FFN.TopK
 	Stored     []compute.KVShape // its parts of the cache, see nn.Parts
 }
 
@@ -28,17 +28,17 @@ type Block struct {
 func newBlock(l int, p *nn.Parts) Block {
 	b := Block{KV: l, Stored: p.Stored, Experts: p.Experts != nil}
 	if a := p.Attention; a != nil {
-		b.Heads, b.KVHeads, b.Key, b.Value, b.Window = a.Heads, a.KVHeads, a.Key, a.Value, a.How.Window
-		if a.Reads {
+		b.Heads, b.KVHeads, b.Key, b.Value, b.Window = a.Heads, a.KVHeads, a.Key, a.Value, a.Scores.Window
+		if a.Borrows {
 			b.KV = a.From
 		}
 	}
 	if a := p.Latent; a != nil {
 		b.Heads, b.KVHeads, b.Key, b.Value = a.Heads, a.Heads, a.Key, a.Value
-		b.Latent, b.Rotated, b.Query, b.Window = a.Latent, a.Rotated, a.LatentShape.Query, a.How.Window
+		b.Latent, b.Rotated, b.Query, b.Window = a.Latent, a.Rotated, a.LatentShape.Query, a.Scores.Window
 	}
 	if a := p.Compressed; a != nil {
-		b.Heads, b.KVHeads, b.Key, b.Value, b.Window = a.Heads, a.KVHeads, a.Key, a.Value, a.How.Window
+		b.Heads, b.KVHeads, b.Key, b.Value, b.Window = a.Heads, a.KVHeads, a.Key, a.Value, a.Scores.Window
 	}
 	if p.FFN != nil && p.FFN.Bound() {
 		b.FF, b.Gated, b.TopK = p.FFN.Neurons(), p.FFN.Gate.Bound(), p.FFN.TopK

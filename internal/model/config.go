@@ -189,7 +189,7 @@ func (c *Config) outline(k *nn.Keys) {
 		y := &c.Blocks[l]
 		c.FF, c.Heads, c.KVHeads, c.HeadDim = max(c.FF, y.FF), max(c.Heads, y.Heads), max(c.KVHeads, y.KVHeads), max(c.HeadDim, y.Key)
 		if a := p.Attention; a != nil {
-			c.Later = a.How.Later
+			c.Later = a.Scores.Later
 			c.Axes = c.Axes || a.Rope != nil && a.Rope.Axes != nil
 			if r := a.Rope; r != nil && (r.First+r.Dims > a.Key || r.Dims%2 != 0) {
 				k.Fail("key %q: %d rotated elements do not fit a head of %d", c.Arch+".rope.dimension_count", r.Dims, a.Key)

@@ -37,7 +37,7 @@ type table struct {
 
 // bind reads the head's tensors and keys, as far as the file has them.
 func (h *Head) bind(b *nn.Binder, c *Config, rank nn.Ranking) {
-	h.gelu, h.softmax, h.eps, h.Pooling = rank.GELU, rank.Shares, c.Eps, rank.Pooling
+	h.gelu, h.softmax, h.eps, h.Pooling = rank.GELU, rank.Softmax, c.Eps, rank.Pooling
 	width := c.Embd
 	for _, name := range []string{"dense_2.weight", "dense_3.weight"} { // as Sentence Transformers' folders number their modules
 		if t := hostTable(b, name, width); t.data != nil {

@@ -210,7 +210,7 @@ func (m *Model) takeRopes() {
 		case p.Compressed != nil:
 			all = append(all, p.Compressed.Rope)
 		case a != nil && a.Rope != nil:
-			if full < 0 && a.How.Window == 0 {
+			if full < 0 && a.Scores.Window == 0 {
 				full = len(all)
 			}
 			all = append(all, a.Rope)

@@ -32,7 +32,7 @@ func (m *Model) unscaled(r *compute.Rope) *compute.Rope {
 func (m *Model) rotateKeys(p *nn.Pass) {
 	for i := range m.parts {
 		for _, a := range append([]*nn.Attention{m.parts[i].Attention}, m.parts[i].Again...) {
-			if a != nil && a.Rope != nil && !a.Reads {
+			if a != nil && a.Rope != nil && !a.Borrows {
 				a.RotateKeys(p, m.unscaled(a.Rope))
 			}
 		}
@@ -54,15 +54,15 @@ func (m *Model) CheckTurns() error {
 		case l.Compressed != nil:
 			return errors.New("the model has compressed attention, whose blocks of positions cannot move")
 		case a == nil:
-		case a.How.Window > 0:
+		case a.Scores.Window > 0:
 			return errors.New("the model has layers with windows of positions, which see no further in a longer context")
-		case a.How.Slopes != nil:
+		case a.Scores.Slopes != nil:
 			return errors.New("the model's scores fall with the distance of positions (ALiBi)")
 		case a.Temperature.Scale != 0:
 			return errors.New("the model's queries grow with their positions")
 		case a.Indexer != nil:
 			return errors.New("the model sees blocks of positions, whose borders would move")
-		case a.How.Later:
+		case a.Scores.Later:
 			return errors.New("the model's tokens see those behind them")
 		}
 		rotated = rotated || a != nil && a.Rope != nil

@@ -14,10 +14,10 @@ type Attention struct {
 	Gate HeadGate // of what heads read, or none
 
 	HeadShape
-	Layer  int  // its number
-	Stored int  // the part of the cache with its keys and values
-	Reads  bool // it shares the keys and values of layer From, and has none of its own
-	From   int  // with Reads
+	Layer   int  // its number
+	Stored  int  // the part of the cache with its keys and values
+	Borrows bool // it reads the keys and values of layer From, and has none of its own
+	From    int  // with Borrows
 
 	Onward      bool                // rows see no later ones, also of a picture whose rows see each other in other layers
 	Gated       bool                // in Q each head's query is followed by a gate of the same size; its sigmoid multiplies the head's output
@@ -28,7 +28,7 @@ type Attention struct {
 	Indexer     *Indexer            // chooses the positions that it sees; nil: it sees all
 	Temperature compute.Temperature // scales queries by their position; its Scale is 0 if they are not scaled
 	Scale       float32             // of what is added to the residual; 0: 1
-	How         compute.Attention
+	Scores      compute.Attention
 }
 
 // HeadShape says how many heads attention has, and how wide they are.
@@ -84,7 +84,7 @@ const maxHead = 512
 // step that wants few logits the last layer stores keys and values of all rows, and goes on with the rows whose logits
 // are wanted: both have these alone. [n, n_embd] of each
 func (a *Attention) Forward(p *Pass, residual, in compute.Tensor) (_, out compute.Tensor) {
-	x, heads := a.ReadWanted(p, residual, in)
+	x, heads := a.AttendWanted(p, residual, in)
 	p.Normalize(heads, a.Inner)
 	out = p.reuse(in, residual, heads, a.Out.W.Rows)
 	p.LinearTo(out, heads, &a.Out)
@@ -95,22 +95,22 @@ func (a *Attention) Forward(p *Pass, residual, in compute.Tensor) (_, out comput
 	return x, out
 }
 
-// ReadWanted is Forward without Out: it returns what all heads read. [n, heads·value]
-func (a *Attention) ReadWanted(p *Pass, residual, in compute.Tensor) (_, heads compute.Tensor) {
-	heads = a.Read(p, in)
+// AttendWanted is Forward without Out: it returns what all heads read. [n, heads·value]
+func (a *Attention) AttendWanted(p *Pass, residual, in compute.Tensor) (_, heads compute.Tensor) {
+	heads = a.Attend(p, in)
 	residual = p.Wanted(a.Layer, residual)
 	return residual, p.Wanted(a.Layer, heads)
 }
 
-// Read returns what all heads read: [n, heads·value]
+// Attend returns what all heads read: [n, heads·value]
 //
 //	attention(rope(norm(Q·x)), rope(norm(K·x)), V·x)
 //
 // Where V is not bound, values are the keys before their norm and rotation.
-func (a *Attention) Read(p *Pass, x compute.Tensor) compute.Tensor {
+func (a *Attention) Attend(p *Pass, x compute.Tensor) compute.Tensor {
 	heads := p.New(x, a.Heads*a.Value)
 	scope := p.Scope()
-	how := a.How
+	how := a.Scores
 	how.Bounded = how.Bounded || p.Bounded && !how.Later && !a.Onward
 	if a.Indexer != nil {
 		how.Seen = a.Indexer.Choose(p, x, x)
@@ -118,13 +118,13 @@ func (a *Attention) Read(p *Pass, x compute.Tensor) compute.Tensor {
 	q, k, v, gate := a.project(p, x)
 	if a.Clamp > 0 {
 		p.verbs.Clamp(q, -a.Clamp, a.Clamp)
-		if !a.Reads {
+		if !a.Borrows {
 			p.verbs.Clamp(k, -a.Clamp, a.Clamp)
 			p.verbs.Clamp(v, -a.Clamp, a.Clamp)
 		}
 	}
 	a.rotate(p, q, &a.QNorm)
-	if !a.Reads {
+	if !a.Borrows {
 		a.rotate(p, k, &a.KNorm)
 		if a.VNorm.Bound() {
 			p.Normalize(v.Split(a.Value), a.VNorm)
@@ -133,7 +133,7 @@ func (a *Attention) Read(p *Pass, x compute.Tensor) compute.Tensor {
 	if a.Temperature.Scale != 0 {
 		p.verbs.Temper(q, a.Temperature)
 	}
-	if !a.Reads {
+	if !a.Borrows {
 		p.verbs.StoreKV(p.Cache, a.Stored, k, v)
 	}
 	if !p.narrows(a.Layer) || p.outs > 0 { // else keys and values are all that is wanted
@@ -156,7 +156,7 @@ func (a *Attention) project(p *Pass, x compute.Tensor) (q, k, v, gate compute.Te
 		q, gate = p.New(x, a.Heads*a.Key), p.New(x, a.Heads*a.Key)
 		p.verbs.Slice(q.Split(a.Key), both.Split(2*a.Key), 0)
 		p.verbs.Slice(gate.Split(a.Key), both.Split(2*a.Key), a.Key)
-	case a.Reads:
+	case a.Borrows:
 		q = p.Linear(x, &a.Q)
 	case !a.V.Bound():
 		q, k = p.Linear2(x, &a.Q, &a.K)

@@ -271,7 +271,7 @@ func (b *Binder) adapt(name string, gpu bool, w ...*compute.Matrix) {
 	b.Err = b.adapters.bind(destination{b.Dev, b.Tier, gpu}, name, w)
 }
 
-// adaptNeurons is adapt for a tensor with a row or a column for each neuron; see Neurons for hot and order.
+// adaptNeurons is adapt for a tensor with a row or a column for each neuron; see neurons for hot and order.
 func (b *Binder) adaptNeurons(name string, use compute.Use, hot int, order []int32, w ...*compute.Matrix) {
 	if b.adapters == nil || b.Err != nil {
 		return
@@ -324,7 +324,7 @@ func (b *Binder) slices(name string, cols int, use compute.Use, rows ...int) []L
 	return b.neuronSlices(name, cols, use, b.whole(total), nil, nil, rows...)
 }
 
-// neuronSlices is Slices for matrices that may have a row for each neuron, such as a fused gate and up. The rows of each
+// neuronSlices is slices for matrices that may have a row for each neuron, such as a fused gate and up. The rows of each
 // part are put into order, and the first hot rows of each go to the GPU. A part stays on the disk if disk, or its element
 // for the part, is not nil.
 func (b *Binder) neuronSlices(name string, cols int, use compute.Use, hot int, order []int32, disk []*compute.OnDisk, rows ...int) []Linear {
@@ -435,7 +435,7 @@ func (b *Binder) rowsVector(name string, rows, cols int) *compute.Vector {
 	return parts[0]
 }
 
-// slicesOf is Vectors of a tensor that was taken; t may be nil.
+// slicesOf is vectors of a tensor that was taken; t may be nil.
 func (b *Binder) slicesOf(t *gguf.Tensor, lens ...int) []*compute.Vector {
 	if t == nil {
 		return nil

@@ -6,8 +6,8 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 type SelfAttention interface {
 	// Forward returns the residual and what is to be added to it for in. [n, n_embd] of each, or the rows that are wanted
 	Forward(p *Pass, residual, in compute.Tensor) (x, y compute.Tensor)
-	// Read stores the keys and values of in, and returns what heads read.
-	Read(p *Pass, in compute.Tensor) compute.Tensor
+	// Attend stores the keys and values of in, and returns what heads read.
+	Attend(p *Pass, in compute.Tensor) compute.Tensor
 }
 
 // PreNorm is a block whose attention and feed-forward layer each read a norm of the residual.
@@ -26,22 +26,22 @@ func (l *PreNorm) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 	return x
 }
 
-// Store computes the block's attention alone, which stores keys and values of x.
-func (l *PreNorm) Store(p *Pass, x compute.Tensor) { l.Attn.Read(p, p.Norm(x, l.AttnNorm)) }
+// Store is for the MTP layer: attention stores keys and values of x before it attends, and its result is not wanted.
+func (l *PreNorm) Store(p *Pass, x compute.Tensor) { l.Attn.Attend(p, p.Norm(x, l.AttnNorm)) }
 
 // Sandwich is a block of that form with a norm of what each part adds to the residual, too.
 type Sandwich struct {
 	PreNorm
-	AttnAfter, FFNAfter Norm
+	AttnPost, FFNPost Norm
 }
 
 // Forward returns the residual after the block. [n, n_embd]
 func (l *Sandwich) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 	x, y := l.Attn.Forward(p, x, p.Norm(x, l.AttnNorm))
-	p.Normalize(y, l.AttnAfter)
+	p.Normalize(y, l.AttnPost)
 	p.Add(x, y)
 	y = l.FFN.Forward(p, x, p.Norm(x, l.FFNNorm))
-	p.Normalize(y, l.FFNAfter)
+	p.Normalize(y, l.FFNPost)
 	p.Add(x, y)
 	return x
 }

@@ -25,7 +25,7 @@ type CompressedAttention struct {
 	HeadShape
 	Layer, Stored int           // as in Attention
 	Rope, Back    *compute.Rope // of queries and keys, whose last elements it rotates, and of what heads read
-	How           compute.Attention
+	Scores        compute.Attention
 
 	Blocks  *Compressor   // nil: queries see the window alone
 	Indexer *BlockIndexer // nil: they see all blocks
@@ -96,19 +96,19 @@ func (b *Binder) CompressedAttention(s CompressedSpec) *CompressedAttention {
 	a.Rope = b.Rope(last(s.Key), nil)
 	a.Back = a.Rope.Inverse()
 	a.Stored = b.Store(compute.KVShape{Heads: 1, Key: s.Key, Value: s.Key, Within: true, Floats: true})
-	a.QueryDown, a.QueryNorm = b.Linear("attn_q_a", s.Query, s.Width, Absent), b.RMSNorm("attn_q_a_norm", s.Query, s.Eps)
-	a.Q, a.HeadNorm = b.Linear("attn_q_b", s.Heads*s.Key, s.Query, Absent), b.UnitNorm(s.Key, s.Eps)
-	a.KV, a.KVNorm = b.Linear("attn_kv", s.Key, s.Width, Absent), b.RMSNorm("attn_kv_a_norm", s.Key, s.Eps)
+	a.QueryDown, a.QueryNorm = b.Linear("attn_q_a", s.Query, s.Width, NoBias), b.RMSNorm("attn_q_a_norm", s.Query, s.Eps)
+	a.Q, a.HeadNorm = b.Linear("attn_q_b", s.Heads*s.Key, s.Query, NoBias), b.UnitNorm(s.Key, s.Eps)
+	a.KV, a.KVNorm = b.Linear("attn_kv", s.Key, s.Width, NoBias), b.RMSNorm("attn_kv_a_norm", s.Key, s.Eps)
 	a.OutDown = b.Matrix("attn_output_a.weight", s.Groups*s.Low, s.Heads/s.Groups*s.Key, compute.Precise)
-	a.Out = b.Linear("attn_output_b", s.Width, s.Groups*s.Low, Absent)
-	a.How = compute.Attention{Scale: float32(1 / math.Sqrt(float64(s.Key))), Window: s.Window, Sinks: b.Vector("attn_sinks.weight", s.Heads)}
+	a.Out = b.Linear("attn_output_b", s.Width, s.Groups*s.Low, NoBias)
+	a.Scores = compute.Attention{Scale: float32(1 / math.Sqrt(float64(s.Key))), Window: s.Window, Sinks: b.Vector("attn_sinks.weight", s.Heads)}
 	if s.Block == 0 || b.Err != nil {
 		return a
 	}
 	a.Blocks = b.compressor("attn_compressor", s, s.Key, last(s.Key))
 	if i := s.Index; i.Heads > 0 && b.Err == nil {
 		a.Indexer = &BlockIndexer{
-			Q: b.Linear("indexer.attn_q_b", i.Heads*i.Key, s.Query, Absent), Weights: b.Linear("indexer.proj", i.Heads, s.Width, Absent),
+			Q: b.Linear("indexer.attn_q_b", i.Heads*i.Key, s.Query, NoBias), Weights: b.Linear("indexer.proj", i.Heads, s.Width, NoBias),
 			Scale: float32(1 / math.Sqrt(float64(i.Heads*i.Key))), Rope: b.Rope(last(i.Key), nil),
 			Keys: b.compressor("indexer_compressor", s, i.Key, last(i.Key)),
 			How:  compute.Selection{Groups: 1, Block: s.Block, Top: i.Top, Ends: true, Rectified: true},
@@ -124,7 +124,7 @@ func (b *Binder) compressor(name string, s CompressedSpec, key int, rope RopeSpe
 		columns, reach = 2*key, 2*s.Block
 	}
 	c := &Compressor{
-		Content: b.Linear(name+"_kv", columns, s.Width, Absent), Score: b.Linear(name+"_gate", columns, s.Width, Absent),
+		Content: b.Linear(name+"_kv", columns, s.Width, NoBias), Score: b.Linear(name+"_gate", columns, s.Width, NoBias),
 		Position: b.positions(name+"_ape.weight", s.Block, columns), Norm: b.RMSNorm(name+"_norm", key, s.Eps), Key: key, Block: s.Block, Overlap: s.Overlap,
 	}
 	c.Open = b.Store(compute.KVShape{Heads: 1, Key: columns, Value: columns, Reach: reach, Exact: true})
@@ -149,7 +149,7 @@ func (b *Binder) positions(name string, n, cols int) *compute.Vector {
 
 // Forward returns the residual and attention of in, as Attention.Forward does. [n, n_embd] of the latter
 func (a *CompressedAttention) Forward(p *Pass, residual, in compute.Tensor) (_, out compute.Tensor) {
-	heads := a.Read(p, in)
+	heads := a.Attend(p, in)
 	x := p.Wanted(a.Layer, residual)
 	heads = p.Wanted(a.Layer, heads)
 	out = p.New(heads, a.Out.W.Rows)
@@ -164,8 +164,8 @@ func (a *CompressedAttention) Forward(p *Pass, residual, in compute.Tensor) (_, 
 	return x, out
 }
 
-// Read returns what all heads read. [n, heads·key]
-func (a *CompressedAttention) Read(p *Pass, x compute.Tensor) compute.Tensor {
+// Attend returns what all heads read. [n, heads·key]
+func (a *CompressedAttention) Attend(p *Pass, x compute.Tensor) compute.Tensor {
 	heads := p.New(x, a.Heads*a.Key)
 	scope := p.Scope()
 	down, kv := p.Linear2(x, &a.QueryDown, &a.KV)
@@ -177,10 +177,10 @@ func (a *CompressedAttention) Read(p *Pass, x compute.Tensor) compute.Tensor {
 	p.verbs.RoPE(kv, a.Key, a.Rope)
 	p.verbs.StoreKV(p.Cache, a.Stored, kv, compute.Tensor{})
 	if a.Blocks == nil {
-		p.verbs.Attend(heads, q, p.Cache, a.Stored, a.How)
+		p.verbs.Attend(heads, q, p.Cache, a.Stored, a.Scores)
 	} else {
 		a.Blocks.Store(p, x)
-		o := compute.AttendBlocks{Out: heads, Q: q, Cache: p.Cache, Layer: a.Stored, Blocks: a.Blocks.Stored, How: a.How}
+		o := compute.AttendBlocks{Out: heads, Q: q, Cache: p.Cache, Layer: a.Stored, Blocks: a.Blocks.Stored, How: a.Scores}
 		if a.Indexer != nil {
 			o.Chosen = a.Indexer.Choose(p, x, down)
 		}

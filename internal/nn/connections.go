@@ -27,11 +27,11 @@ const maxRounds = 1 << 10
 // Connections adds to usual what the file says of hyper-connections.
 func (k *Keys) Connections(usual ConnectionSpec) ConnectionSpec {
 	s := usual
-	s.Streams = k.Count(".hyper_connection.count", 0, compute.MostStreams)
+	s.Streams = k.RequiredCount(".hyper_connection.count", compute.MostStreams)
 	s.Eps = float32(k.Within(".hyper_connection.epsilon", float64(usual.Eps), 0, 1))
 	s.Written = float32(k.Within(".hyper_connection.magnitude", float64(usual.Written), 0, MaxScale))
 	if s.Mixes {
-		s.Rounds = k.Count(".hyper_connection.sinkhorn_iterations", 0, maxRounds)
+		s.Rounds = k.RequiredCount(".hyper_connection.sinkhorn_iterations", maxRounds)
 	}
 	return s
 }
@@ -52,7 +52,7 @@ func (b *Binder) LastConnection(name string, s ConnectionSpec) HyperConnection {
 
 func (b *Binder) connection(name string, s ConnectionSpec, weights, parts int) HyperConnection {
 	return HyperConnection{
-		Norm: b.UnitNorm(s.Streams*s.Width, s.Norm), Mix: b.Linear(name+"_fn", weights, s.Streams*s.Width, Absent),
+		Norm: b.UnitNorm(s.Streams*s.Width, s.Norm), Mix: b.Linear(name+"_fn", weights, s.Streams*s.Width, NoBias),
 		Scale: b.Vector(name+"_scale.weight", parts), Base: b.Vector(name+"_base.weight", weights), How: s.Connections,
 	}
 }

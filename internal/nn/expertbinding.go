@@ -23,20 +23,20 @@ const LeastSum = 1.0 / (1 << 14)
 // ExpertSpec describes a layer's experts. Their tensors are ffn_gate_exps, ffn_up_exps and ffn_down_exps, or
 // ffn_gate_up_exps, and the router's is ffn_gate_inp.
 type ExpertSpec struct {
-	Width   int     // n_embd
-	Count   int     // of the layer
-	Used    int     // by a token
-	Neurons int     // of an expert
-	Shared  int     // of the experts that all tokens use, together
-	Latent  int     // width of what experts read and write; 0: n_embd
-	Eps     float32 // of the norm of what they write there, which files may lack
-	Gated   bool
-	Act     compute.Activation
-	Routing compute.Routing
-	Before  bool     // see compute.ExpertWeights
-	Biases  Presence // of the router and of experts, where Absent means that files may have some, too
-	Choice  Presence // of the bias for the choice, likewise
-	Gate    bool     // the shared experts have one
+	Width      int     // n_embd
+	Count      int     // of the layer
+	Used       int     // by a token
+	Neurons    int     // of an expert
+	Shared     int     // of the experts that all tokens use, together
+	Latent     int     // width of what experts read and write; 0: n_embd
+	Eps        float32 // of the norm of what they write there, which files may lack
+	Gated      bool
+	Act        compute.Activation
+	Routing    compute.Routing
+	Before     bool     // see compute.ExpertWeights
+	Biases     Presence // of the router and of experts, where Absent means that files may have some, too
+	ChoiceBias Presence // of the bias for the choice, likewise
+	Gate       bool     // the shared experts have one
 }
 
 // Experts adds to usual, which has the neurons of files that do not say them, and those of shared experts, what the
@@ -84,8 +84,8 @@ func (k *Keys) routing(usual compute.Routing, used, n int) compute.Routing {
 		r.Score = functions[v-1]
 	}
 	if groups, ok, err := k.File.Uint(k.name(".expert_group_count")); err != nil || ok && groups > 1 {
-		r.Groups = k.Count(".expert_group_count", 0, MaxExperts)
-		r.GroupsUsed = k.Count(".expert_group_used_count", 0, MaxExperts)
+		r.Groups = k.RequiredCount(".expert_group_count", MaxExperts)
+		r.GroupsUsed = k.RequiredCount(".expert_group_used_count", MaxExperts)
 	}
 	if k.Err == nil {
 		if err := r.Check(used, n); err != nil {
@@ -152,7 +152,7 @@ func (b *Binder) FFNOrExperts(ffn FFNSpec, experts ExpertSpec) FeedForward {
 	parts := &b.parts[b.layer]
 	parts.routes = true
 	e := b.Experts(experts, b.SharedExperts(ffn))
-	parts.FFNNorm = ffn.Norm
+	parts.FFNNorm = ffn.GuessNorm
 	return e
 }
 
@@ -182,7 +182,7 @@ func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 	x.Router.B = b.perExpert("ffn_gate_inp.bias", s.Count, 1, s.Biases)
 	for _, name := range []string{"exp_probs_b.weight", "exp_probs_b", "exp_probs_b.bias"} { // files have one of them
 		if x.ChoiceBias == nil && (b.Has(name) || name == "exp_probs_b.bias") {
-			x.ChoiceBias = b.perExpert(name, s.Count, 1, s.Choice)
+			x.ChoiceBias = b.perExpert(name, s.Count, 1, s.ChoiceBias)
 		}
 	}
 	w, plan := &x.Weights, &b.plan.Experts
@@ -194,7 +194,7 @@ func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 		if b.Has("ffn_routed_down.weight") {
 			of = "ffn_routed"
 		}
-		x.Narrow, x.Widen = b.Linear(of+"_down", width, s.Width, Absent), b.Linear(of+"_up", s.Width, width, Absent)
+		x.Narrow, x.Widen = b.Linear(of+"_down", width, s.Width, NoBias), b.Linear(of+"_up", s.Width, width, NoBias)
 		if b.Has("ffn_routed_norm.weight") {
 			x.Norm = b.RMSNorm("ffn_routed_norm", width, s.Eps)
 		}

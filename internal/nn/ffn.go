@@ -4,7 +4,8 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 
 // FeedForward is a layer that works on each token alone.
 type FeedForward interface {
-	// Forward returns what is added to the residual for x, its norm. [n, n_embd]
+	// Forward returns what is added to the residual for x, its norm. The layer computes with x; predictors, which choose
+	// neurons before that, may read the residual itself. [n, n_embd]
 	Forward(p *Pass, residual, x compute.Tensor) compute.Tensor
 }
 
@@ -16,7 +17,7 @@ type FFN struct {
 
 	Act   compute.Activation
 	Inner Norm     // [n_ff] of what Down reads, or none
-	TopK  *float32 // gates that are not above their mean by this many standard deviations are zero; nil: all stay
+	TopK  *float32 // gates become max(0, gate - mean - TopK·σ) of their row before the activation; nil: they stay as they are
 
 	ByNeuron bool // Forward computes chosen neurons, by SparseFFN
 	Divided  bool // some neurons are on a GPU and some in RAM
@@ -62,7 +63,7 @@ func (f *FFN) Whole() bool { return f.Inner.Bound() || f.Gate.B != nil || f.Act.
 // Bytes returns what reading all neurons takes.
 func (f *FFN) Bytes() int64 { return f.Gate.Bytes() + f.Up.Bytes() + f.Down.Bytes() }
 
-// neurons returns n_ff.
+// Neurons returns n_ff.
 func (f *FFN) Neurons() int { return f.Up.W.Rows }
 
 // Forward returns the layer's output for x, the norm of the residual, as it is added to the residual: [n, n_embd]

@@ -11,10 +11,10 @@ type FFNSpec struct {
 	Neurons          int // n_ff
 	Gated            bool
 	Act              compute.Activation
-	TopK             *float32 // see FFN
+	TopK             *float32 // see FFN.TopK
 	GateBias         Presence
 	UpBias, DownBias Presence
-	Norm             Norm // that the layer reads of the residual after attention: the layer before guesses with it which neurons it will need
+	GuessNorm        Norm // not applied here: the block's norm before this layer, with which the layer before guesses this layer's neurons
 	Inner            Norm // [n_ff] of what ffn_down reads, or none
 	Precise          bool // products keep all bits of float weights: see compute.Precise
 	Parallel         bool // the layer is computed beside attention instead, so that no layer before can guess
@@ -29,6 +29,13 @@ const (
 	Absent Presence = iota
 	Optional
 	Required
+)
+
+// The presences of a bias, where an argument alone would not tell that it is about one.
+const (
+	NoBias      = Absent
+	MayHaveBias = Optional
+	HasBias     = Required
 )
 
 // FFN binds the layer's feed-forward layer.
@@ -53,7 +60,7 @@ func (b *Binder) SharedExperts(s FFNSpec) *FFN {
 func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
 	f, plan := &FFN{Act: s.Act, TopK: s.TopK, Inner: s.Inner}, &b.plan.Neurons
 	parts := &b.parts[b.layer]
-	parts.FFN, parts.FFNNorm, parts.parallel = f, s.Norm, s.Parallel
+	parts.FFN, parts.FFNNorm, parts.parallel = f, s.GuessNorm, s.Parallel
 	if plan.Cut > 0 {
 		f.Act.Threshold = plan.Cut
 	}

@@ -51,7 +51,7 @@ type GatedSpec struct {
 // GatedConnections reads them; width is n_embd.
 func (k *Keys) GatedConnections(width int, eps float32) GatedSpec {
 	s := GatedSpec{
-		Streams: k.Count(".hyper_connection.count", 0, compute.MostStreams), Rank: k.Count(".hyper_connection.low_rank", 0, MaxWidth), Width: width, Epsilon: eps,
+		Streams: k.RequiredCount(".hyper_connection.count", compute.MostStreams), Rank: k.RequiredCount(".hyper_connection.low_rank", MaxWidth), Width: width, Epsilon: eps,
 	}
 	if k.Err == nil && s.Streams*width > MaxWidth {
 		k.Fail("key %q: %d streams of %d elements are wider than %d", k.name(".hyper_connection.count"), s.Streams, width, MaxWidth)
@@ -62,7 +62,7 @@ func (k *Keys) GatedConnections(width int, eps float32) GatedSpec {
 // GatedConnection binds a connection, whose tensors begin with name.
 func (b *Binder) GatedConnection(name string, s GatedSpec) GatedConnection {
 	c := b.LastGatedConnection(name, s)
-	c.Inject = b.Linear(name+"_inject", s.Streams, s.Streams*s.Width, Absent)
+	c.Inject = b.Linear(name+"_inject", s.Streams, s.Streams*s.Width, NoBias)
 	return c
 }
 
@@ -71,7 +71,7 @@ func (b *Binder) LastGatedConnection(name string, s GatedSpec) GatedConnection {
 	wide := s.Streams * s.Width
 	return GatedConnection{
 		Norm: b.StreamNorm(name+"_norm", s.Streams, s.Width, s.Epsilon), Streams: s.Streams,
-		Down: b.Linear(name+"_down", s.Rank, wide, Absent), Up: b.Linear(name+"_up", wide, s.Rank, Absent),
+		Down: b.Linear(name+"_down", s.Rank, wide, NoBias), Up: b.Linear(name+"_up", wide, s.Rank, NoBias),
 	}
 }
 

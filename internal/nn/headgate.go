@@ -14,7 +14,7 @@ func (b *Binder) HeadGate(heads, value, width int, by compute.Nonlinearity) Head
 	if b.Rows("attn_gate.weight") == heads {
 		rows = heads
 	}
-	return HeadGate{b.Linear("attn_gate", rows, width, Absent), by}
+	return HeadGate{b.Linear("attn_gate", rows, width, NoBias), by}
 }
 
 // apply multiplies heads [n, heads·value] by By(Linear·x), where there is a gate.

@@ -36,16 +36,16 @@ const maxSelected = 1 << 20
 func (k *Keys) Indexer() IndexerSpec {
 	const in = ".attention.indexer."
 	return IndexerSpec{
-		Heads: k.Count(in+"head_count", 0, MaxWidth), Key: k.Count(in+"key_length", 0, maxHead),
-		Selection: compute.Selection{Groups: 1, Block: 1, Top: k.Count(in+"top_k", 0, maxSelected), Rectified: true},
+		Heads: k.RequiredCount(in+"head_count", MaxWidth), Key: k.RequiredCount(in+"key_length", maxHead),
+		Selection: compute.Selection{Groups: 1, Block: 1, Top: k.RequiredCount(in+"top_k", maxSelected), Rectified: true},
 	}
 }
 
 // BlockIndexer reads those of one that chooses blocks of positions, for each head of keys and values.
 func (k *Keys) BlockIndexer() IndexerSpec {
 	const in = ".attention.indexer."
-	s := IndexerSpec{Heads: k.Count(in+"head_count", 0, MaxWidth), Key: k.Count(in+"key_length", 0, maxHead)}
-	s.Selection = compute.Selection{Groups: s.Heads, Block: k.Count(in+"block_size", 0, maxSelected), Top: k.Count(in+"top_k", 0, maxSelected)}
+	s := IndexerSpec{Heads: k.RequiredCount(in+"head_count", MaxWidth), Key: k.RequiredCount(in+"key_length", maxHead)}
+	s.Selection = compute.Selection{Groups: s.Heads, Block: k.RequiredCount(in+"block_size", maxSelected), Top: k.RequiredCount(in+"top_k", maxSelected)}
 	s.Local = min(k.Optional(in+"local_blocks", maxSelected), s.Top)
 	return s
 }
@@ -100,8 +100,8 @@ func (b *Binder) LatentIndexer(s IndexerSpec, a *LatentAttention, width int, eps
 	if !a.QueryDown.Bound() {
 		b.Fail("tensor %q is missing: the queries of an indexer follow from what it gives", "attn_q_a.weight")
 	}
-	x.Q = b.Linear("indexer.attn_q_b", s.Heads*s.Key, a.Query, Absent)
-	x.K, x.KNorm = b.Linear("indexer.attn_k", s.Key, width, Absent), b.LayerNorm("indexer.k_norm", s.Key, eps, Required)
-	x.Weights = b.Linear("indexer.proj", s.Heads, width, Absent)
+	x.Q = b.Linear("indexer.attn_q_b", s.Heads*s.Key, a.Query, NoBias)
+	x.K, x.KNorm = b.Linear("indexer.attn_k", s.Key, width, NoBias), b.LayerNorm("indexer.k_norm", s.Key, eps, HasBias)
+	x.Weights = b.Linear("indexer.proj", s.Heads, width, NoBias)
 	return x
 }

@@ -41,16 +41,16 @@ func (f *Factored) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 func (b *Binder) factored(down, up string, out, rank, in int) Factored {
 	switch {
 	case b.Has(down+".weight") && b.Has(up+".weight"):
-		return Factored{Down: b.Linear(down, rank, in, Absent), Up: b.Linear(up, out, rank, Absent)}
+		return Factored{Down: b.Linear(down, rank, in, NoBias), Up: b.Linear(up, out, rank, NoBias)}
 	case b.Has(down + ".weight"):
 		up = down
 	}
-	return Factored{Up: b.Linear(up, out, in, Absent)}
+	return Factored{Up: b.Linear(up, out, in, NoBias)}
 }
 
 // DeltaHeads reads the sizes of delta attention of that many heads, and the bound of its decays.
 func (k *Keys) DeltaHeads(heads int) (s StateSpec, bound float32) {
-	dim := k.Count(".kda.head_dim", 0, maxState)
+	dim := k.RequiredCount(".kda.head_dim", maxState)
 	s = StateSpec{StateSpace: compute.StateSpace{Heads: heads, Dim: dim, State: dim, Groups: heads}, Taps: k.Taps(".ssm.conv_kernel")}
 	if k.Err == nil && (s.channels() > MaxWidth || s.size() > maxStateSize) {
 		k.Fail("key %q: states of %d heads of %d elements are not supported", k.name(".kda.head_dim"), heads, dim)
@@ -68,12 +68,12 @@ func (b *Binder) DeltaAttention(s StateSpec, bound float32, width int, eps float
 	d.Q, d.K, d.V = b.qkv(width, inner, inner, inner)
 	d.Step = b.factored("ssm_f_a", "ssm_f_b", inner, s.Dim, width)
 	if b.Has("ssm_g.weight") {
-		d.Gate.Up = b.Linear("ssm_g", inner, width, Absent)
+		d.Gate.Up = b.Linear("ssm_g", inner, width, NoBias)
 	} else {
 		d.Gate = b.factored("ssm_g_a", "ssm_g_b", inner, s.Dim, width)
 	}
-	d.Write = b.Linear("ssm_beta", s.Heads, width, Absent)
-	d.Out = b.Linear("attn_output", width, inner, Absent)
+	d.Write = b.Linear("ssm_beta", s.Heads, width, NoBias)
+	d.Out = b.Linear("attn_output", width, inner, NoBias)
 	d.Conv = Conv{Taps: b.joinedTaps(inner, s.Taps, 1, "ssm_conv1d_q.weight", "ssm_conv1d_k.weight", "ssm_conv1d_v.weight"), Stored: b.state(s.size())}
 	d.Norm = b.Vector("ssm_norm.weight", s.Dim)
 	d.Delta = compute.Delta{A: b.rates(s.Heads, bound), Bias: b.Vector("ssm_dt.bias", inner), Bound: bound, Shape: s.StateSpace, Epsilon: eps, At: s.convolved()}

@@ -65,6 +65,9 @@ func (k *Keys) Count(key string, def, max int) int {
 	return 1
 }
 
+// RequiredCount reads an integer in [1, max] of a key that files must have.
+func (k *Keys) RequiredCount(key string, max int) int { return k.Count(key, 0, max) }
+
 // Same is Count of a key that may have an array, with a number for each layer, all of which must be the same: but for 0,
 // which says nothing, as of layers without experts.
 func (k *Keys) Same(key string, def, max int) int {
@@ -102,7 +105,7 @@ func (k *Keys) Same(key string, def, max int) int {
 // Layers reads the number of the model's layers. MTP layers, which files count among them, are Extra.
 func (k *Keys) Layers() int {
 	const key = ".nextn_predict_layers"
-	layers := k.Count(".block_count", 0, MaxLayers)
+	layers := k.RequiredCount(".block_count", MaxLayers)
 	n, _, err := k.File.Uint(k.name(key))
 	switch {
 	case k.Err != nil:
@@ -124,7 +127,7 @@ func (k *Keys) fits(length, n int) bool {
 }
 
 // Context reads the number of positions that the model was trained for.
-func (k *Keys) Context() int { return k.Count(".context_length", 0, 1<<30) }
+func (k *Keys) Context() int { return k.RequiredCount(".context_length", 1<<30) }
 
 // RMSEpsilon reads the epsilon of RMSNorms. def is that of files that do not say it.
 func (k *Keys) RMSEpsilon(def float64) float32 {
@@ -162,11 +165,10 @@ func LastOfKind(windowed []bool, own, i int) int {
 	return -1
 }
 
-// maxDeviations bounds what gates may have to be above their mean by, in standard deviations: beyond it none or all
-// are.
+// maxDeviations bounds FFN.TopK in magnitude: beyond it all gates become zero, or all stay positive.
 const maxDeviations = 10
 
-// TopK reads by how many deviations gates of each of n layers must be above their mean to stay; nil: all stay.
+// TopK reads FFN.TopK of each of n layers; nil: gates stay as they are.
 func (k *Keys) TopK(n int) []*float32 {
 	const key = ".activation_sparsity_scale"
 	out := make([]*float32, n)
@@ -180,7 +182,7 @@ func (k *Keys) TopK(n int) []*float32 {
 		case math.IsNaN(float64(v)) || v > maxDeviations:
 			k.Fail("key %q: %g of layer %d is not a number up to %d", k.name(key), v, l, maxDeviations)
 			return out
-		case v > -maxDeviations: // minus infinity: all stay
+		case v > -maxDeviations: // minus infinity: they stay
 			out[l] = &scales[l]
 		}
 	}
@@ -192,7 +194,7 @@ func (k *Keys) Optional(key string, max int) int {
 	if v, ok, err := k.File.Uint(k.name(key)); err == nil && (!ok || v == 0) {
 		return 0
 	}
-	return k.Count(key, 0, max)
+	return k.RequiredCount(key, max)
 }
 
 // Says reports whether the file has key with a number other than 0, or an array.
@@ -238,7 +240,7 @@ func (k *Keys) CountsFrom(least int32, key string, n int, def func(layer int) in
 	if none := ok && err == nil && v == 0; none && least == 0 {
 		return out
 	} else if ok && !(none && def != nil) || def == nil {
-		return slices.Repeat([]int{k.Count(key, 0, MaxWidth)}, n)
+		return slices.Repeat([]int{k.RequiredCount(key, MaxWidth)}, n)
 	}
 	for l := range out {
 		out[l] = def(l)
@@ -343,11 +345,12 @@ func (k *Keys) Within(key string, def, low, high float64) float64 {
 	return v
 }
 
-// Flag reads a truth value; absent is def.
+// Factor reads a factor; absent is def, and 0 is 1.
 func (k *Keys) Factor(key string, def float64) float32 {
 	return cmp.Or(float32(k.Within(key, def, 0, MaxScale)), 1)
 }
 
+// Flag reads a truth value; absent is def.
 func (k *Keys) Flag(key string, def bool) bool {
 	v, ok, err := k.File.Bool(k.name(key))
 	if err != nil && k.Err == nil {

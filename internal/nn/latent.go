@@ -17,6 +17,9 @@ import (
 // tokens on. Both ways give the same up to rounding. Prompts expand where that takes fewer multiplications
 // (Step.Expanded) and the CPU has the layer's cache (ExpandedKeys).
 //
+// Its tensors are attn_q, or attn_q_a, attn_q_a_norm and attn_q_b; attn_kv_a_mqa (c and r) and attn_kv_a_norm; and
+// attn_kv_b, or attn_k_b and attn_v_b.
+//
 // Source: DeepSeek-AI 2024, DeepSeek-V2, section 2.1 and appendix C.
 type LatentAttention struct {
 	QueryDown Linear          // [query latent, n_embd]; not bound where Q reads the input
@@ -42,11 +45,11 @@ type LatentAttention struct {
 	Rope          *compute.Rope // of queries, whose last elements it rotates; nil: neither queries nor keys are rotated
 	SharedRope    *compute.Rope // of r, which it rotates whole
 	Temperature   compute.Temperature
-	How           compute.Attention
+	Scores        compute.Attention
 }
 
-// Read returns what all heads read. [n, heads·value]
-func (a *LatentAttention) Read(p *Pass, x compute.Tensor) compute.Tensor {
+// Attend returns what all heads read. [n, heads·value]
+func (a *LatentAttention) Attend(p *Pass, x compute.Tensor) compute.Tensor {
 	heads := p.New(x, a.Heads*a.Value)
 	scope := p.Scope()
 	own, row := a.Key-a.Rotated, a.Latent+a.Rotated
@@ -58,7 +61,7 @@ func (a *LatentAttention) Read(p *Pass, x compute.Tensor) compute.Tensor {
 	} else {
 		q, c, r = p.Linear3(x, &a.Q, &a.Down, &a.Shared)
 	}
-	how := a.How
+	how := a.Scores
 	switch {
 	case a.Indexer != nil:
 		how.Seen = a.Indexer.Choose(p, x, down)
@@ -113,10 +116,10 @@ func (b *Binder) LatentAttention(s LatentShape, width int, eps float32) *LatentA
 	}
 	a.Stored = b.Store(compute.KVShape{Heads: 1, Key: s.Latent + s.Rotated, Value: s.Latent, Within: true})
 	if s.Query > 0 && b.Has("attn_q_a.weight") {
-		a.QueryDown, a.QueryNorm = b.Linear("attn_q_a", s.Query, width, Absent), b.RMSNorm("attn_q_a_norm", s.Query, eps)
-		a.Q = b.Linear("attn_q_b", s.Heads*s.Key, s.Query, Absent)
+		a.QueryDown, a.QueryNorm = b.Linear("attn_q_a", s.Query, width, NoBias), b.RMSNorm("attn_q_a_norm", s.Query, eps)
+		a.Q = b.Linear("attn_q_b", s.Heads*s.Key, s.Query, NoBias)
 	} else {
-		a.Q = b.Linear("attn_q", s.Heads*s.Key, width, Absent)
+		a.Q = b.Linear("attn_q", s.Heads*s.Key, width, NoBias)
 	}
 	if parts := b.slices("attn_kv_a_mqa.weight", width, compute.Precise, s.Latent, s.Rotated); parts != nil {
 		a.Down, a.Shared = parts[0], parts[1]
@@ -157,7 +160,7 @@ func (b *Binder) expands() bool {
 
 // Forward returns the residual and attention of in, as Attention.Forward does. [n, n_embd] of each
 func (a *LatentAttention) Forward(p *Pass, residual, in compute.Tensor) (_, out compute.Tensor) {
-	heads := a.Read(p, in)
+	heads := a.Attend(p, in)
 	x := p.Wanted(a.Layer, residual)
 	heads = p.Wanted(a.Layer, heads)
 	out = p.reuse(in, residual, heads, a.Out.W.Rows)

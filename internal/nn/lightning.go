@@ -22,8 +22,8 @@ type Lightning struct {
 func (b *Binder) Lightning(heads, dim, width, layers int, eps float32) *Lightning {
 	inner := heads * dim
 	l := &Lightning{
-		QKV: b.Linear("attn_qkv", 3*inner, width, Absent), Gate: b.Linear("attn_gate", inner, width, Absent),
-		Norm: b.RMSNorm("attn_norm_2", inner, eps), Out: b.Linear("attn_output", width, inner, Absent),
+		QKV: b.Linear("attn_qkv", 3*inner, width, NoBias), Gate: b.Linear("attn_gate", inner, width, NoBias),
+		Norm: b.RMSNorm("attn_norm_2", inner, eps), Out: b.Linear("attn_output", width, inner, NoBias),
 	}
 	rates := make([]float32, heads)
 	for h := range rates {

@@ -32,8 +32,8 @@ func (s MambaSpec) size() int { return (s.Taps-1)*s.Inner + s.Inner*s.State }
 // Mamba reads the sizes of Mamba layers.
 func (k *Keys) Mamba() MambaSpec {
 	s := MambaSpec{
-		Inner: k.Count(".ssm.inner_size", 0, MaxWidth), State: k.Count(".ssm.state_size", 0, maxState),
-		Rank: k.Count(".ssm.time_step_rank", 0, MaxWidth), Taps: k.Taps(".ssm.conv_kernel"),
+		Inner: k.RequiredCount(".ssm.inner_size", MaxWidth), State: k.RequiredCount(".ssm.state_size", maxState),
+		Rank: k.RequiredCount(".ssm.time_step_rank", MaxWidth), Taps: k.Taps(".ssm.conv_kernel"),
 	}
 	if k.Err == nil && s.size() > maxStateSize {
 		k.Fail("keys %q and %q: a state of %d numbers is larger than %d", k.name(".ssm.inner_size"), k.name(".ssm.state_size"), s.size(), maxStateSize)
@@ -50,8 +50,8 @@ func (b *Binder) Mamba(s MambaSpec, width int) *Mamba {
 	if x := b.slices("ssm_x.weight", s.Inner, compute.Precise, s.Rank, 2*s.State); x != nil {
 		m.Low, m.BC = x[0], x[1]
 	}
-	m.Step = b.Linear("ssm_dt", s.Inner, s.Rank, Absent)
-	m.Out = b.Linear("ssm_out", width, s.Inner, Absent)
+	m.Step = b.Linear("ssm_dt", s.Inner, s.Rank, NoBias)
+	m.Out = b.Linear("ssm_out", width, s.Inner, NoBias)
 	stored := b.state(s.size())
 	m.Conv = Conv{Taps: b.taps("ssm_conv1d.weight", s.Inner, s.Taps), Bias: b.Bias("ssm_conv1d", s.Inner, Optional), Stored: stored}
 	m.Scan = compute.Scan{

@@ -43,7 +43,7 @@ func (b *Binder) MeanIndexer(s MeanIndexerSpec, rope *compute.Rope, width int, e
 		return nil
 	}
 	x := b.Indexer(s.IndexerSpec, rope)
-	x.Q, x.K = b.Linear(in+"q_proj", s.Heads*s.Key, width, Absent), b.Linear(in+"k_proj", s.Key, width, Absent)
+	x.Q, x.K = b.Linear(in+"q_proj", s.Heads*s.Key, width, NoBias), b.Linear(in+"k_proj", s.Key, width, NoBias)
 	x.QNorm, x.KNorm = b.RMSNorm(in+"q_norm", s.Key, eps), b.RMSNorm(in+"k_norm", s.Key, eps)
 	if s.Block == 1 || rope == nil {
 		return x

@@ -49,9 +49,9 @@ func (k *Keys) NGrams(layers int) NGramSpec {
 	default:
 		s.Layer = int(at[0])
 	}
-	n := k.Count(in+"ngram_size", 0, compute.MostRecent)
-	s.Width, s.Taps = k.Count(".embedding_length_per_layer_input", 0, MaxWidth), k.Count(in+"conv_kernel", 0, maxTaps)
-	g := &compute.NGrams{Heads: k.Count(in+"heads_per_ngram", 0, MaxWidth)}
+	n := k.RequiredCount(in+"ngram_size", compute.MostRecent)
+	s.Width, s.Taps = k.RequiredCount(".embedding_length_per_layer_input", MaxWidth), k.RequiredCount(in+"conv_kernel", maxTaps)
+	g := &compute.NGrams{Heads: k.RequiredCount(in+"heads_per_ngram", MaxWidth)}
 	s.How = g
 	end, said, err := k.File.Uint(k.name(in + "eos_token_id"))
 	if k.Err == nil && (err != nil || !said || end >= compute.MostTokens) {
@@ -106,7 +106,7 @@ func (b *Binder) NGrams(s NGramSpec, table *compute.Matrix, streams, width int, 
 	}
 	return &NGrams{
 		Table: table, How: s.How, Last: b.state(n - 1),
-		Key: b.Linear("ple_key", wide, width, Absent), Value: b.Linear("ple_value", width, width, Absent),
+		Key: b.Linear("ple_key", wide, width, NoBias), Value: b.Linear("ple_value", width, width, NoBias),
 		KeyNorm: b.StreamNorm("ple_norm_key", streams, width, eps), QueryNorm: b.StreamNorm("ple_norm_query", streams, width, eps),
 		Taken: b.StreamNorm("ple_norm_conv", streams, width, eps),
 		Conv:  Conv{Taps: b.joinedTaps(wide, s.Taps, n, "ple_conv1d.weight"), Stored: b.state((s.Taps - 1) * n * wide)},

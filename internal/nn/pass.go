@@ -159,10 +159,15 @@ func (p *Pass) InsertDeep(x compute.Tensor, i, deep int) {
 
 // Add does x += y. It gives y back: y is not valid afterwards.
 func (p *Pass) Add(x, y compute.Tensor) {
+	p.AddKeeping(x, y)
+	p.pool.giveBack(y)
+}
+
+// AddKeeping is Add that keeps y.
+func (p *Pass) AddKeeping(x, y compute.Tensor) {
 	if x.Rows > 0 {
 		p.verbs.Add(x, y)
 	}
-	p.pool.giveBack(y)
 }
 
 // reuse returns an activation of cols columns for the rows of like: in, if that has this shape and is not the residual,

@@ -49,5 +49,5 @@ const RankPoolingKey = "powerinfer.rank_pooling"
 type Ranking struct {
 	Pooling Pooling // the state that the head reads, unless the file says another; empty: the last
 	GELU    bool    // the first product of the head goes through GELU; else through tanh
-	Shares  bool    // scores are shares of 1: their softmax
+	Softmax bool    // scores are shares of 1: their softmax
 }

@@ -38,10 +38,10 @@ const (
 
 // States reads the sizes of recurrent layers.
 func (k *Keys) States() StateSpec {
-	inner, heads := k.Count(".ssm.inner_size", 0, MaxWidth), k.Count(".ssm.time_step_rank", 0, MaxWidth)
+	inner, heads := k.RequiredCount(".ssm.inner_size", MaxWidth), k.RequiredCount(".ssm.time_step_rank", MaxWidth)
 	s := StateSpec{
 		StateSpace: compute.StateSpace{
-			Heads: heads, Dim: inner / heads, State: k.Count(".ssm.state_size", 0, maxState), Groups: k.Count(".ssm.group_count", 0, MaxWidth),
+			Heads: heads, Dim: inner / heads, State: k.RequiredCount(".ssm.state_size", maxState), Groups: k.RequiredCount(".ssm.group_count", MaxWidth),
 		},
 		Taps: k.Taps(".ssm.conv_kernel"),
 	}
@@ -59,7 +59,7 @@ func (k *Keys) States() StateSpec {
 
 // Taps reads the number of positions that a convolution sees.
 func (k *Keys) Taps(key string) int {
-	taps := k.Count(key, 0, maxTaps)
+	taps := k.RequiredCount(key, maxTaps)
 	if k.Err == nil && taps < 2 {
 		k.Fail("key %q: a convolution of %d positions is not supported; 2 to %d are", k.name(key), taps, maxTaps)
 	}
@@ -94,7 +94,7 @@ func (k *Keys) ShortConvTaps() int { return k.Taps(".shortconv.l_cache") }
 // ShortConv binds the layer's short convolution, which sees as many positions as taps.
 func (b *Binder) ShortConv(width, taps int) *ShortConv {
 	s := &ShortConv{
-		In: b.Linear("shortconv.in_proj", 3*width, width, Absent), Out: b.Linear("shortconv.out_proj", width, width, Absent),
+		In: b.Linear("shortconv.in_proj", 3*width, width, NoBias), Out: b.Linear("shortconv.out_proj", width, width, NoBias),
 		Conv: Conv{Taps: b.taps("shortconv.conv.weight", width, taps), Stored: b.state((taps - 1) * width)},
 	}
 	b.parts[b.layer].Recurrent = s
@@ -107,7 +107,7 @@ func (b *Binder) Mamba2(s StateSpec, width int, eps float32, norm Presence) *Mam
 	if in := b.slices("ssm_in.weight", width, compute.Precise, s.inner(), s.channels(), s.Heads); in != nil {
 		m.Gate, m.In, m.Step = in[0], in[1], in[2]
 	}
-	m.Out = b.Linear("ssm_out", width, s.inner(), Absent)
+	m.Out = b.Linear("ssm_out", width, s.inner(), NoBias)
 	m.Conv = Conv{Taps: b.taps("ssm_conv1d.weight", s.channels(), s.Taps), Bias: b.Bias("ssm_conv1d", s.channels(), Optional), Stored: b.state(s.size())}
 	m.Scan = compute.Scan{
 		A: b.rowsVector("ssm_a", s.Heads, 1), D: b.rowsVector("ssm_d", s.Heads, 1), Bias: b.Vector("ssm_dt.bias", s.Heads),
@@ -124,13 +124,13 @@ func (b *Binder) Mamba2(s StateSpec, width int, eps float32, norm Presence) *Mam
 // queries and keys they share; else those of a group are neighbours.
 func (b *Binder) DeltaNet(s StateSpec, width int, eps float32, tiled bool) *DeltaNet {
 	d := &DeltaNet{
-		In: b.Linear("attn_qkv", s.channels(), width, Absent), Gate: b.Linear("attn_gate", s.inner(), width, Absent),
-		Out: b.Linear("ssm_out", width, s.inner(), Absent),
+		In: b.Linear("attn_qkv", s.channels(), width, NoBias), Gate: b.Linear("attn_gate", s.inner(), width, NoBias),
+		Out: b.Linear("ssm_out", width, s.inner(), NoBias),
 	}
 	if b.Has("ssm_ba.weight") {
-		d.Step = b.Linear("ssm_ba", 2*s.Heads, width, Absent)
+		d.Step = b.Linear("ssm_ba", 2*s.Heads, width, NoBias)
 	} else {
-		d.Step, d.Write = b.Linear("ssm_alpha", s.Heads, width, Absent), b.Linear("ssm_beta", s.Heads, width, Absent)
+		d.Step, d.Write = b.Linear("ssm_alpha", s.Heads, width, NoBias), b.Linear("ssm_beta", s.Heads, width, NoBias)
 	}
 	d.Conv = Conv{Taps: b.taps("ssm_conv1d.weight", s.channels(), s.Taps), Stored: b.state(s.size())}
 	d.Norm = b.Vector("ssm_norm.weight", s.Dim)

@@ -137,7 +137,7 @@ func (r RopeSpec) Unscaled() RopeSpec {
 	return r
 }
 
-// whole returns r for a vector that has the rotated elements alone.
+// Whole returns r for a vector that has the rotated elements alone.
 func (r RopeSpec) Whole() RopeSpec {
 	r.First = 0
 	return r

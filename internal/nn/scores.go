@@ -10,8 +10,8 @@ import (
 
 // Scores are the hyperparameters of attention's scores.
 type Scores struct {
-	Scale   float64 // of the products q·k; 0: Grown/√key
-	Grown   float64 // see RopeSpec.ScoreScale; 0: 1
+	Scale   float64 // of the products q·k; 0: YaRN/√key
+	YaRN    float64 // YaRN's magnitude squared, where scores are scaled by it, see RopeSpec.ScoreScale; 0: 1
 	SoftCap float64 // see compute.Attention
 	Alibi   float64 // the largest exponent of ALiBi's slopes; 0: scores do not fall with distance
 	Later   bool    // tokens see later positions, too
@@ -46,7 +46,7 @@ func (k *Keys) LogitCap(usual float64) float32 {
 
 // Scores returns how heads of that shape attend.
 func (b *Binder) Scores(s Scores, h HeadShape) compute.Attention {
-	scale := cmp.Or(float32(s.Scale), float32(cmp.Or(s.Grown, 1)/math.Sqrt(float64(h.Key))))
+	scale := cmp.Or(float32(s.Scale), float32(cmp.Or(s.YaRN, 1)/math.Sqrt(float64(h.Key))))
 	how := compute.Attention{Scale: scale, SoftCap: float32(s.SoftCap), Later: s.Later}
 	if s.Alibi > 0 {
 		how.Slopes = b.numbers("ALiBi's slopes", slopes(h.Heads, s.Alibi))

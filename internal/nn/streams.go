@@ -6,7 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// AltUp has the weights by which the residual becomes several streams before the blocks, and one again after them.
+// AltUp has the weights by which the residual becomes several streams before the blocks, and one again after them:
+// altup_proj and altup_unembd_proj.
 //
 // Source: Baykal et al. 2023, Alternating Updates for Efficient Transformers.
 type AltUp struct {
@@ -41,7 +42,8 @@ func (a *AltUp) End(p *Pass, x compute.Tensor, s compute.Streams) {
 	p.Scale(x, 1.0/compute.AltUpStreams)
 }
 
-// AltUpMixing has the weights by which a block predicts the streams, and corrects them by what it computed of one.
+// AltUpMixing has the weights by which a block predicts the streams, and corrects them by what it computed of one:
+// altup_router_norm, altup_router, altup_predict_coef, altup_correct_coef and altup_correct_scale.
 type AltUpMixing struct {
 	Norm                   Norm            // of the router's input
 	Router                 Linear          // [streams, n_embd]
@@ -70,7 +72,7 @@ func (m *AltUpMixing) Correct(p *Pass, x compute.Tensor, s compute.Streams, acti
 	p.verbs.Multiply(x, s[active], m.Scale)
 }
 
-// LowRank is a path of low rank in parallel to attention.
+// LowRank is a path of low rank in parallel to attention: laurel_l, laurel_r and laurel_post_norm.
 //
 // Source: Menghani et al. 2024, LAuReL: Learned Augmented Residual Layer.
 type LowRank struct {
@@ -86,7 +88,8 @@ func (l *LowRank) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 	return y
 }
 
-// LayerInputs have the weights of embeddings that a token has for each layer.
+// LayerInputs have the weights of embeddings that a token has for each layer: per_layer_token_embd,
+// per_layer_model_proj and per_layer_proj_norm.
 type LayerInputs struct {
 	Table *compute.Matrix // [n_vocab, layers·width]
 	Proj  Linear          // [layers·width, n_embd]
@@ -111,7 +114,7 @@ func (l *LayerInputs) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 	return y
 }
 
-// LayerInput is a block's use of its own embedding. The zero value is none.
+// LayerInput is a block's use of its own embedding: inp_gate, proj and post_norm. The zero value is none.
 type LayerInput struct {
 	Gate Linear // [width, n_embd]
 	Proj Linear // [n_embd, width]
@@ -156,7 +159,7 @@ func (b *Binder) AltUp(k *Keys, width int) AltUp {
 func (b *Binder) AltUpMixing(width int, eps float32) AltUpMixing {
 	const n = compute.AltUpStreams
 	return AltUpMixing{
-		Norm: b.RMSNorm("altup_router_norm", width, eps), Router: b.Linear("altup_router", n, width, Absent),
+		Norm: b.RMSNorm("altup_router_norm", width, eps), Router: b.Linear("altup_router", n, width, NoBias),
 		Prediction: b.flat("altup_predict_coef.weight", n*n, n), Correction: b.flat("altup_correct_coef.weight", n, n),
 		Scale: b.Vector("altup_correct_scale.weight", width),
 	}
@@ -165,18 +168,18 @@ func (b *Binder) AltUpMixing(width int, eps float32) AltUpMixing {
 // LowRank binds a block's path of low rank.
 func (b *Binder) LowRank(width int, eps float32) LowRank {
 	rank := b.Rows("laurel_l.weight")
-	return LowRank{Left: b.Linear("laurel_l", rank, width, Absent), Right: b.Linear("laurel_r", width, rank, Absent), Norm: b.RMSNorm("laurel_post_norm", width, eps)}
+	return LowRank{Left: b.Linear("laurel_l", rank, width, NoBias), Right: b.Linear("laurel_r", width, rank, NoBias), Norm: b.RMSNorm("laurel_post_norm", width, eps)}
 }
 
 // LayerInputs binds the embeddings of that width that tokens have for each of n layers. Their table stays in RAM.
 func (b *Binder) LayerInputs(vocab, n, width, embd int, eps float32) LayerInputs {
 	b.Place(b.model.Head)
 	return LayerInputs{
-		Table: b.Lookup("per_layer_token_embd", vocab, n*width), Proj: b.Linear("per_layer_model_proj", n*width, embd, Absent), Norm: b.RMSNorm("per_layer_proj_norm", width, eps), Width: width,
+		Table: b.Lookup("per_layer_token_embd", vocab, n*width), Proj: b.Linear("per_layer_model_proj", n*width, embd, NoBias), Norm: b.RMSNorm("per_layer_proj_norm", width, eps), Width: width,
 	}
 }
 
 // LayerInput binds a block's use of its own.
 func (b *Binder) LayerInput(width, embd int, eps float32) LayerInput {
-	return LayerInput{Gate: b.Linear("inp_gate", width, embd, Absent), Proj: b.Linear("proj", embd, width, Absent), Norm: b.RMSNorm("post_norm", embd, eps)}
+	return LayerInput{Gate: b.Linear("inp_gate", width, embd, NoBias), Proj: b.Linear("proj", embd, width, NoBias), Norm: b.RMSNorm("post_norm", embd, eps)}
 }

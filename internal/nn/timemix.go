@@ -63,7 +63,7 @@ type TimeMixSpec struct {
 // TimeMixing reads the sizes of time mixing.
 func (k *Keys) TimeMixing(width int) TimeMixSpec {
 	const key = ".wkv.head_size"
-	s := TimeMixSpec{width, k.Count(key, 0, compute.MaxWKV)}
+	s := TimeMixSpec{width, k.RequiredCount(key, compute.MaxWKV)}
 	if k.Err == nil && width%s.Head != 0 {
 		k.Fail("key %q: heads of %d elements do not make up %d", k.name(key), s.Head, width)
 	}
@@ -79,7 +79,7 @@ func (b *Binder) TimeMix(s TimeMixSpec, values *compute.Tensor) (*TimeMix, Shift
 	for i := range t.Mixtures {
 		t.Mixtures[i] = Shift{Shares: b.shares(shares[i]), Stored: t.Stored, Peek: i+1 < len(t.Mixtures)}
 	}
-	t.R, t.K, t.V = b.Linear("time_mix_receptance", d, d, Absent), b.Linear("time_mix_key", d, d, Absent), b.Linear("time_mix_value", d, d, Absent)
+	t.R, t.K, t.V = b.Linear("time_mix_receptance", d, d, NoBias), b.Linear("time_mix_key", d, d, NoBias), b.Linear("time_mix_value", d, d, NoBias)
 	t.Decay, t.Rate, t.Gate = b.lowRank("time_mix_w", d), b.lowRank("time_mix_a", d), b.lowRank("time_mix_g", d)
 	t.Decay.Up.B, t.Rate.Up.B = b.Vector("time_mix_w0.weight", d), b.Vector("time_mix_a0.weight", d)
 	if b.layer == 0 { // files may hold copies of another's
@@ -91,7 +91,7 @@ func (b *Binder) TimeMix(s TimeMixSpec, values *compute.Tensor) (*TimeMix, Shift
 		t.Residual = b.lowRank("time_mix_v", d)
 		t.Residual.Up.B = b.Vector("time_mix_v0.weight", d)
 	}
-	t.Out = b.Linear("time_mix_output", d, d, Absent)
+	t.Out = b.Linear("time_mix_output", d, d, NoBias)
 	t.WKV = compute.WKV{
 		KeyNorm: b.Vector("time_mix_k_k.weight", d), KeyRate: b.Vector("time_mix_k_a.weight", d), Bonus: b.Vector("time_mix_r_k.weight", d),
 		Scale: b.numbers("norm of heads", slices.Concat(b.Floats("time_mix_ln.weight", d), b.Floats("time_mix_ln.bias", d))),
@@ -104,7 +104,7 @@ func (b *Binder) TimeMix(s TimeMixSpec, values *compute.Tensor) (*TimeMix, Shift
 // lowRank binds name1.weight [rank, width] and name2.weight [width, rank].
 func (b *Binder) lowRank(name string, width int) Bottleneck {
 	rank := b.Rows(name + "1.weight")
-	return Bottleneck{b.Linear(name+"1", rank, width, Absent), b.Linear(name+"2", width, rank, Absent)}
+	return Bottleneck{b.Linear(name+"1", rank, width, NoBias), b.Linear(name+"2", width, rank, NoBias)}
 }
 
 // vectorsFloats reads count vectors of n elements, which are one tensor, into host memory.

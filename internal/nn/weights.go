@@ -86,7 +86,7 @@ func (b *Binder) QKV(a *Attention, width int, bias Presence) {
 // qkv binds the matrices of queries, keys and values, which have so many rows.
 func (b *Binder) qkv(width, q, k, v int) (_, _, _ Linear) {
 	if !b.Has("attn_qkv.weight") {
-		return b.Linear("attn_q", q, width, Absent), b.Linear("attn_k", k, width, Absent), b.Linear("attn_v", v, width, Absent)
+		return b.Linear("attn_q", q, width, NoBias), b.Linear("attn_k", k, width, NoBias), b.Linear("attn_v", v, width, NoBias)
 	}
 	all := b.slices("attn_qkv.weight", width, compute.Precise, q, k, v)
 	if all == nil {
@@ -107,7 +107,7 @@ func (b *Binder) QKVOrQK(a *Attention, width int, bias Presence) {
 // QueriesOf binds the queries of attention that reads the keys and values of layer from. Files may hold what it would
 // need for its own, perhaps in one tensor with the queries.
 func (b *Binder) QueriesOf(from int, s HeadShape, width int, bias Presence) *Attention {
-	a := &Attention{HeadShape: s, Layer: b.layer, Stored: from, Reads: true, From: from}
+	a := &Attention{HeadShape: s, Layer: b.layer, Stored: from, Borrows: true, From: from}
 	b.parts[b.layer].Attention = a
 	if b.checkHeads(s); from < 0 {
 		b.Fail("key %q: layer %d finds no layer of its kind whose keys and values it could read", b.key("attention.shared_kv_layers"), b.layer)
