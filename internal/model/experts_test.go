@@ -74,23 +74,6 @@ func TestLyingExperts(t *testing.T) {
 	}
 }
 
-// TestGroupsByBestExpert: DeepSeek V2's groups, of a softmax without a bias for the choice, are refused; V3's are loaded.
-func TestGroupsByBestExpert(t *testing.T) {
-	for score, refused := range map[string]bool{"1": true, "2": false} {
-		whole := routed(t, "deepseek2", "deepseek2.expert_group_count=int:4", "deepseek2.expert_group_used_count=int:2", "deepseek2.expert_gating_func=int:"+score)
-		var tensors []gguf.Source
-		for _, w := range whole.Tensors {
-			if !strings.Contains(w.Name, "exp_probs_b") {
-				tensors = append(tensors, synthtest.Copied(w, w.Name))
-			}
-		}
-		_, err := loaded(t, synthtest.Made(t, whole.Keys, tensors))
-		if refused != (err != nil && strings.Contains(err.Error(), "groups of experts")) || !refused && err != nil {
-			t.Errorf("gating function %s: %v", score, err)
-		}
-	}
-}
-
 // TestMissingRouter: experts without a router are no layer without experts.
 func TestMissingRouter(t *testing.T) {
 	const router = "blk.1.ffn_gate_inp.weight"

@@ -102,7 +102,7 @@ func (a *Attention) AttendWanted(p *Pass, residual, in compute.Tensor) (_, heads
 	return residual, p.Wanted(a.Layer, heads)
 }
 
-// Attend stores the keys and values of x and returns what all heads read: [n, heads·value]
+// Attend returns what all heads read: [n, heads·value]
 //
 //	attention(rope(norm(Q·x)), rope(norm(K·x)), V·x)
 //

@@ -164,7 +164,7 @@ func (a *CompressedAttention) Forward(p *Pass, residual, in compute.Tensor) (_, 
 	return x, out
 }
 
-// Attend stores the keys and values of x and returns what all heads read. [n, heads·key]
+// Attend returns what all heads read. [n, heads·key]
 func (a *CompressedAttention) Attend(p *Pass, x compute.Tensor) compute.Tensor {
 	heads := p.New(x, a.Heads*a.Key)
 	scope := p.Scope()

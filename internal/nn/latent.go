@@ -48,7 +48,7 @@ type LatentAttention struct {
 	Scores        compute.Attention
 }
 
-// Attend stores the keys and values of x and returns what all heads read. [n, heads·value]
+// Attend returns what all heads read. [n, heads·value]
 func (a *LatentAttention) Attend(p *Pass, x compute.Tensor) compute.Tensor {
 	heads := p.New(x, a.Heads*a.Value)
 	scope := p.Scope()
