@@ -36,14 +36,7 @@ type deepseek2Spec struct {
 	attention func(m *deepseek2, b *nn.Binder, a *nn.LatentAttention, i int)
 }
 
-func newDeepSeek2(k *nn.Keys, b *nn.Binder) Program {
-	m := bindDeepSeek2(k, b, deepseek2Spec{})
-	last := b.Layer(len(m.layers) - 1)
-	if r := m.experts.Routing; r.Groups > 1 && r.Score == compute.Softmax && last.HasExperts() && !last.HasChoiceBias() {
-		k.Fail("DeepSeek V2 with %d groups of experts, which ranks groups by their best expert alone, is not supported; V2 Lite and V3 are", r.Groups)
-	}
-	return m
-}
+func newDeepSeek2(k *nn.Keys, b *nn.Binder) Program { return bindDeepSeek2(k, b, deepseek2Spec{}) }
 
 func bindDeepSeek2(k *nn.Keys, b *nn.Binder, spec deepseek2Spec) *deepseek2 {
 	m := &deepseek2{spec: spec, sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}

@@ -135,12 +135,6 @@ func (b *Binder) GivenExperts(name string, vocab, used, n int) *compute.Matrix {
 // HasExperts reports whether the layer has a router, and so experts.
 func (b *Binder) HasExperts() bool { return b.Has("ffn_gate_inp.weight") }
 
-// choiceBiases are the names of the bias for the choice of experts. Files have one of them.
-var choiceBiases = [...]string{"exp_probs_b.weight", "exp_probs_b", "exp_probs_b.bias"}
-
-// HasChoiceBias reports whether the file has a bias for the choice of the layer's experts.
-func (b *Binder) HasChoiceBias() bool { return slices.ContainsFunc(choiceBiases[:], b.Has) }
-
 // FFNOrExperts binds the layer's experts with the shared ones, or its feed-forward layer where the file has no router
 // of it. ffn describes the latter, and but for the number of neurons the shared experts.
 func (b *Binder) FFNOrExperts(ffn FFNSpec, experts ExpertSpec) FeedForward {
@@ -186,7 +180,7 @@ func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 	}
 	x.Router = b.Adapted(b.Matrix("ffn_gate_inp.weight", s.Count, s.Width, compute.Precise))
 	x.Router.B = b.perExpert("ffn_gate_inp.bias", s.Count, 1, s.Biases)
-	for _, name := range choiceBiases {
+	for _, name := range []string{"exp_probs_b.weight", "exp_probs_b", "exp_probs_b.bias"} { // files have one of them
 		if x.ChoiceBias == nil && (b.Has(name) || name == "exp_probs_b.bias") {
 			x.ChoiceBias = b.perExpert(name, s.Count, 1, s.ChoiceBias)
 		}
