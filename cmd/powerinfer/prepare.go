@@ -252,9 +252,12 @@ func printReport(out io.Writer, name string, rep *prepare.Report, o prepare.Opti
 // printCurve prints a line for each setting that was measured, and marks the one that runs within the bound.
 func printCurve(out io.Writer, c *prepared.Curve, bound model.Bound) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	setting := "threshold"
-	if c.Way == prepared.ByMagnitude {
+	setting, weights := "threshold", "feed-forward weights"
+	switch c.Way {
+	case prepared.ByMagnitude:
 		setting = "left out"
+	case prepared.ByWeight:
+		setting, weights = fmt.Sprintf("weight after %d", c.Rank), "experts' weights"
 	}
 	fmt.Fprintf(w, "%s\tKL divergence\t\t19 of 20\tsame top token\t19 of 20\tperplexity\tactive\tbytes\t\t\n", setting)
 	chosen := c.Within(bound)
@@ -264,8 +267,11 @@ func printCurve(out io.Writer, c *prepared.Curve, bound model.Bound) error {
 		if p == chosen {
 			mark = "within " + bound.String()
 		}
-		if c.Way == prepared.ByMagnitude {
+		switch c.Way {
+		case prepared.ByMagnitude:
 			at = fmt.Sprintf("%.1f %%", 100*p.Setting)
+		case prepared.ByWeight:
+			at = fmt.Sprintf("%.4f", p.Setting)
 		}
 		fmt.Fprintf(w, "%s\t%.5f\t± %.5f\t≤ %.5f\t%.2f %%\t≥ %.2f %%\t%.4f\t%.1f %%\t%s\t%s\t\n",
 			at, p.KLDivergence, p.Error, p.MostKLD, 100*p.SameTop, 100*p.LeastSameTop, p.Perplexity, 100*p.Active, quantity.Kilobytes(float64(p.Bytes)), mark)
@@ -273,7 +279,7 @@ func printCurve(out io.Writer, c *prepared.Curve, bound model.Bound) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "feed-forward weights that a token reads: %s dense", quantity.Kilobytes(float64(c.DenseBytes)))
+	_, err := fmt.Fprintf(out, "%s that a token reads: %s dense", weights, quantity.Kilobytes(float64(c.DenseBytes)))
 	if err == nil && c.ExactBytes > 0 {
 		_, err = fmt.Fprintf(out, ", %s exact", quantity.Kilobytes(float64(c.ExactBytes)))
 	}
