@@ -152,6 +152,7 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 		saved = true
 		return out.write(context.WithoutCancel(ctx), m, part)
 	}
+	allowEnding(ctx, savingGrace)
 	m, err := collect.Run(ctx, f, o)
 	bar.Finish()
 	if err != nil && (m == nil || m.Chunks == base.Chunks) {

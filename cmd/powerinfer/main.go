@@ -38,6 +38,9 @@ const (
 // grace is the time that an interrupted command has to end by itself: a step on a large model can take longer.
 const grace = time.Second
 
+// savingGrace is the time of commands that save what they did until then.
+const savingGrace = time.Minute
+
 type endingKey struct{}
 
 // allowEnding gives the command that runs with ctx the time d to end, instead of grace.
