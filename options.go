@@ -155,8 +155,14 @@ func (o *Options) session() (session.Options, error) {
 		name  string
 		value int
 	}{
-		{"Limits.Context", o.Limits.Context}, {"Limits.Sequences", o.Limits.Sequences}, {"Limits.Batch", o.Limits.Batch}, {"Limits.UBatch", o.Limits.UBatch},
-		{"CPU.Threads", o.CPU.Threads}, {"CPU.ThreadsBatch", o.CPU.ThreadsBatch}, {"Tower.Least", o.Tower.Least}, {"Tower.Most", o.Tower.Most},
+		{"Limits.Context", o.Limits.Context},
+		{"Limits.Sequences", o.Limits.Sequences},
+		{"Limits.Batch", o.Limits.Batch},
+		{"Limits.UBatch", o.Limits.UBatch},
+		{"CPU.Threads", o.CPU.Threads},
+		{"CPU.ThreadsBatch", o.CPU.ThreadsBatch},
+		{"Tower.Least", o.Tower.Least},
+		{"Tower.Most", o.Tower.Most},
 	} {
 		if f.value < 0 {
 			return session.Options{}, fmt.Errorf("the field Options.%s is %d; give a positive number, or 0 for the default", f.name, f.value)

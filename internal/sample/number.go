@@ -29,53 +29,99 @@ var inf = math.Inf(1)
 // Numbers returns all numbers of Options. Their defaults are llama.cpp's (common_params_sampling).
 func Numbers() []Number {
 	return []Number{
-		{Field: "Temperature", Flag: "temp temperature", Env: "TEMPERATURE TEMP", JSON: "temperature", File: "temp", Default: 0.8, Least: -inf, Most: inf,
-			Usage: "temperature; 0 always takes the likeliest token"},
-		{Field: "DynamicRange", Flag: "dynatemp-range", JSON: "dynatemp_range", Most: inf, Off: "0 turns it off",
-			Usage: "vary the temperature by up to this: lower where the model is sure, higher where it is not"},
-		{Field: "DynamicExponent", Flag: "dynatemp-exp", JSON: "dynatemp_exponent", Default: 1, Most: inf,
-			Usage: "raise the entropy, as a share of the highest possible, to this power before it sets the temperature"},
-		{Field: "TopK", Flag: "top-k", Env: "TOP_K", JSON: "top_k", File: "top_k", Default: 40, Least: -inf, Most: inf,
-			Usage: "keep the k likeliest tokens; 0: all"},
-		{Field: "TopP", Flag: "top-p", Env: "TOP_P", JSON: "top_p", File: "top_p", Default: 0.95, Most: 1, Off: "1 turns it off",
-			Usage: "keep the likeliest tokens that make up this probability"},
-		{Field: "MinP", Flag: "min-p", Env: "MIN_P", JSON: "min_p", File: "min_p", Default: 0.05, Most: 1, Off: "0 turns it off",
-			Usage: "drop tokens less likely than this share of the likeliest"},
+		{
+			Field: "Temperature", Flag: "temp temperature", Env: "TEMPERATURE TEMP", JSON: "temperature", File: "temp", Default: 0.8, Least: -inf, Most: inf,
+			Usage: "temperature; 0 always takes the likeliest token",
+		},
+		{
+			Field: "DynamicRange", Flag: "dynatemp-range", JSON: "dynatemp_range", Most: inf, Off: "0 turns it off",
+			Usage: "vary the temperature by up to this: lower where the model is sure, higher where it is not",
+		},
+		{
+			Field: "DynamicExponent", Flag: "dynatemp-exp", JSON: "dynatemp_exponent", Default: 1, Most: inf,
+			Usage: "raise the entropy, as a share of the highest possible, to this power before it sets the temperature",
+		},
+		{
+			Field: "TopK", Flag: "top-k", Env: "TOP_K", JSON: "top_k", File: "top_k", Default: 40, Least: -inf, Most: inf,
+			Usage: "keep the k likeliest tokens; 0: all",
+		},
+		{
+			Field: "TopP", Flag: "top-p", Env: "TOP_P", JSON: "top_p", File: "top_p", Default: 0.95, Most: 1, Off: "1 turns it off",
+			Usage: "keep the likeliest tokens that make up this probability",
+		},
+		{
+			Field: "MinP", Flag: "min-p", Env: "MIN_P", JSON: "min_p", File: "min_p", Default: 0.05, Most: 1, Off: "0 turns it off",
+			Usage: "drop tokens less likely than this share of the likeliest",
+		},
 		{Field: "MinKeep", JSON: "min_keep", Most: inf},
-		{Field: "TopNSigma", Flag: "top-n-sigma top-nsigma", JSON: "top_n_sigma", Default: -1, Least: -inf, Most: inf,
-			Usage: "keep logits at most this many standard deviations below the highest; -1: all"},
-		{Field: "TypicalP", Flag: "typical typical-p", JSON: "typical_p", Default: 1, Most: 1, Off: "1 turns it off",
-			Usage: "keep the tokens nearest to the expected surprise that make up this probability; 1: all"},
-		{Field: "XTC.Probability", Flag: "xtc-probability", JSON: "xtc_probability", File: "xtc_probability", Most: 1, Off: "0 turns it off",
-			Usage: "probability of leaving out the likeliest tokens, for less predictable texts"},
-		{Field: "XTC.Threshold", Flag: "xtc-threshold", JSON: "xtc_threshold", File: "xtc_threshold", Default: 0.1, Most: 1, Off: "more than 0.5 turns it off",
-			Usage: "XTC leaves out tokens of at least this probability, but keeps the least likely of them"},
-		{Field: "RepeatLastN", Flag: "repeat-last-n", JSON: "repeat_last_n", File: "penalty_last_n", Default: 64, Most: inf, Off: "0 turns it off", Context: true,
-			Usage: "tokens that penalties look back on; -1: the context"},
-		{Field: "RepeatPenalty", Flag: "repeat-penalty", Env: "REPEAT_PENALTY", JSON: "repeat_penalty", File: "penalty_repeat", Default: 1, Least: -inf, Most: inf,
-			Usage: "divide the logits of recent tokens by this"},
-		{Field: "PresencePenalty", Flag: "presence-penalty", Env: "PRESENCE_PENALTY", JSON: "presence_penalty", Least: -inf, Most: inf,
-			Usage: "subtract this from the logits of recent tokens"},
-		{Field: "FrequencyPenalty", Flag: "frequency-penalty", Env: "FREQUENCY_PENALTY", JSON: "frequency_penalty", Least: -inf, Most: inf,
-			Usage: "subtract this for every recent occurrence"},
-		{Field: "DRY.Multiplier", Flag: "dry-multiplier", JSON: "dry_multiplier", Most: inf, Off: "0 turns it off",
-			Usage: "penalty for a token that would repeat a sequence of tokens; 0: off"},
-		{Field: "DRY.Base", Flag: "dry-base", JSON: "dry_base", Default: 1.75, Least: 1, Most: inf,
-			Usage: "the penalty grows by this factor with every token of the sequence"},
-		{Field: "DRY.AllowedLength", Flag: "dry-allowed-length", JSON: "dry_allowed_length", Default: 2, Most: inf,
-			Usage: "sequences shorter than this may be repeated"},
-		{Field: "DRY.LastN", Flag: "dry-penalty-last-n", JSON: "dry_penalty_last_n", Default: 64, Most: inf, Off: "0 turns it off", Context: true,
-			Usage: "tokens to search for the sequence; -1: the context"},
-		{Field: "Mirostat.Version", Flag: "mirostat", JSON: "mirostat", File: "mirostat", Least: -inf, Most: inf,
-			Usage: "use `VERSION` 1 or 2 of Mirostat, which keeps the text's surprise constant, instead of the samplers that drop tokens; 0: off"},
-		{Field: "Mirostat.Tau", Flag: "mirostat-ent", JSON: "mirostat_tau", File: "mirostat_tau", Default: 5, Most: inf,
-			Usage: "the surprise of a token that Mirostat aims at, in bits"},
-		{Field: "Mirostat.Eta", Flag: "mirostat-lr", JSON: "mirostat_eta", File: "mirostat_eta", Default: 0.1, Most: inf,
-			Usage: "how fast Mirostat corrects itself"},
-		{Field: "Adaptive.Target", Flag: "adaptive-target", JSON: "adaptive_target", Default: -1, Least: -inf, Most: 1, Off: "a negative one turns it off",
-			Usage: "favour tokens near this probability, where --samplers names adaptive_p; -1: off"},
-		{Field: "Adaptive.Decay", Flag: "adaptive-decay", JSON: "adaptive_decay", Default: 0.9, Most: 0.99,
-			Usage: "how much adaptive_p remembers of earlier tokens, from 0 to 0.99"},
+		{
+			Field: "TopNSigma", Flag: "top-n-sigma top-nsigma", JSON: "top_n_sigma", Default: -1, Least: -inf, Most: inf,
+			Usage: "keep logits at most this many standard deviations below the highest; -1: all",
+		},
+		{
+			Field: "TypicalP", Flag: "typical typical-p", JSON: "typical_p", Default: 1, Most: 1, Off: "1 turns it off",
+			Usage: "keep the tokens nearest to the expected surprise that make up this probability; 1: all",
+		},
+		{
+			Field: "XTC.Probability", Flag: "xtc-probability", JSON: "xtc_probability", File: "xtc_probability", Most: 1, Off: "0 turns it off",
+			Usage: "probability of leaving out the likeliest tokens, for less predictable texts",
+		},
+		{
+			Field: "XTC.Threshold", Flag: "xtc-threshold", JSON: "xtc_threshold", File: "xtc_threshold", Default: 0.1, Most: 1, Off: "more than 0.5 turns it off",
+			Usage: "XTC leaves out tokens of at least this probability, but keeps the least likely of them",
+		},
+		{
+			Field: "RepeatLastN", Flag: "repeat-last-n", JSON: "repeat_last_n", File: "penalty_last_n", Default: 64, Most: inf, Off: "0 turns it off", Context: true,
+			Usage: "tokens that penalties look back on; -1: the context",
+		},
+		{
+			Field: "RepeatPenalty", Flag: "repeat-penalty", Env: "REPEAT_PENALTY", JSON: "repeat_penalty", File: "penalty_repeat", Default: 1, Least: -inf, Most: inf,
+			Usage: "divide the logits of recent tokens by this",
+		},
+		{
+			Field: "PresencePenalty", Flag: "presence-penalty", Env: "PRESENCE_PENALTY", JSON: "presence_penalty", Least: -inf, Most: inf,
+			Usage: "subtract this from the logits of recent tokens",
+		},
+		{
+			Field: "FrequencyPenalty", Flag: "frequency-penalty", Env: "FREQUENCY_PENALTY", JSON: "frequency_penalty", Least: -inf, Most: inf,
+			Usage: "subtract this for every recent occurrence",
+		},
+		{
+			Field: "DRY.Multiplier", Flag: "dry-multiplier", JSON: "dry_multiplier", Most: inf, Off: "0 turns it off",
+			Usage: "penalty for a token that would repeat a sequence of tokens; 0: off",
+		},
+		{
+			Field: "DRY.Base", Flag: "dry-base", JSON: "dry_base", Default: 1.75, Least: 1, Most: inf,
+			Usage: "the penalty grows by this factor with every token of the sequence",
+		},
+		{
+			Field: "DRY.AllowedLength", Flag: "dry-allowed-length", JSON: "dry_allowed_length", Default: 2, Most: inf,
+			Usage: "sequences shorter than this may be repeated",
+		},
+		{
+			Field: "DRY.LastN", Flag: "dry-penalty-last-n", JSON: "dry_penalty_last_n", Default: 64, Most: inf, Off: "0 turns it off", Context: true,
+			Usage: "tokens to search for the sequence; -1: the context",
+		},
+		{
+			Field: "Mirostat.Version", Flag: "mirostat", JSON: "mirostat", File: "mirostat", Least: -inf, Most: inf,
+			Usage: "use `VERSION` 1 or 2 of Mirostat, which keeps the text's surprise constant, instead of the samplers that drop tokens; 0: off",
+		},
+		{
+			Field: "Mirostat.Tau", Flag: "mirostat-ent", JSON: "mirostat_tau", File: "mirostat_tau", Default: 5, Most: inf,
+			Usage: "the surprise of a token that Mirostat aims at, in bits",
+		},
+		{
+			Field: "Mirostat.Eta", Flag: "mirostat-lr", JSON: "mirostat_eta", File: "mirostat_eta", Default: 0.1, Most: inf,
+			Usage: "how fast Mirostat corrects itself",
+		},
+		{
+			Field: "Adaptive.Target", Flag: "adaptive-target", JSON: "adaptive_target", Default: -1, Least: -inf, Most: 1, Off: "a negative one turns it off",
+			Usage: "favour tokens near this probability, where --samplers names adaptive_p; -1: off",
+		},
+		{
+			Field: "Adaptive.Decay", Flag: "adaptive-decay", JSON: "adaptive_decay", Default: 0.9, Most: 0.99,
+			Usage: "how much adaptive_p remembers of earlier tokens, from 0 to 0.99",
+		},
 	}
 }
 
