@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -473,19 +474,15 @@ func TestVariables(t *testing.T) {
 // knownVariables returns the variables of the program's flags.
 func knownVariables(t *testing.T) map[string]bool {
 	t.Helper()
-	entries, err := os.ReadDir("../cmd/powerinfer")
-	if err != nil {
-		t.Fatal(err)
-	}
-	env, variable, word := regexp.MustCompile(`env\(([^)]*)\)`), regexp.MustCompile(`variable\("(\w+)"\)`), regexp.MustCompile(`"(\w+)"`)
+	env, variable, word := regexp.MustCompile(`[Ee]nv\(([^)]*)\)`), regexp.MustCompile(`[Vv]ariable\("(\w+)"\)`), regexp.MustCompile(`"(\w+)"`)
 	known := map[string]bool{}
-	for _, e := range entries {
-		if path.Ext(e.Name()) != ".go" {
-			continue
+	err := filepath.WalkDir("../cmd/powerinfer", func(name string, _ os.DirEntry, err error) error {
+		if err != nil || path.Ext(name) != ".go" {
+			return err
 		}
-		text, err := os.ReadFile("../cmd/powerinfer/" + e.Name())
+		text, err := os.ReadFile(name)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 		for _, m := range env.FindAllStringSubmatch(string(text), -1) {
 			for _, w := range word.FindAllStringSubmatch(m[1], -1) {
@@ -495,6 +492,10 @@ func knownVariables(t *testing.T) map[string]bool {
 		for _, m := range variable.FindAllStringSubmatch(string(text), -1) {
 			known[m[1]] = true
 		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return known
 }

@@ -11,9 +11,9 @@ import (
 type Variable string
 
 // Env returns the flag's llama.cpp variable, and older or other names for it.
-func Env(DraftsBy ...string) cli.ValueSourceChain {
+func Env(names ...string) cli.ValueSourceChain {
 	var chain cli.ValueSourceChain
-	for _, n := range DraftsBy {
+	for _, n := range names {
 		chain.Chain = append(chain.Chain, Variable("LLAMA_ARG_"+n))
 	}
 	return chain

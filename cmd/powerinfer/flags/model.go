@@ -78,13 +78,13 @@ func Adapters() []cli.Flag {
 // ReadAdapters returns the adapters of --lora, and then those of --lora-scaled.
 func ReadAdapters(c *cli.Command) ([]powerinfer.Adapter, error) {
 	var list []powerinfer.Adapter
-	for _, DraftsBy := range c.StringSlice("lora") {
-		for name := range strings.SplitSeq(DraftsBy, ",") {
+	for _, value := range c.StringSlice("lora") {
+		for name := range strings.SplitSeq(value, ",") {
 			list = append(list, powerinfer.Adapter{Path: name, Scale: 1})
 		}
 	}
-	for _, DraftsBy := range c.StringSlice("lora-scaled") {
-		for one := range strings.SplitSeq(DraftsBy, ",") {
+	for _, value := range c.StringSlice("lora-scaled") {
+		for one := range strings.SplitSeq(value, ",") {
 			at := strings.LastIndexByte(one, ':')
 			if at < 0 {
 				return nil, fmt.Errorf("--lora-scaled %q is not FILE:SCALE", one)
