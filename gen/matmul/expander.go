@@ -44,8 +44,7 @@ func expandedProducts() {
 // eachRows is the number of rows of a panel that AVX2's kernels of one token take at a time.
 const eachRows = 4
 
-// lift is what is added to the quants of expanded types, so that they lie as far above their values as those of their
-// form.
+// lift returns the number that is added to the quants of an expanded type, so that they have the offset of its form.
 func lift(typ quant.Type) int {
 	if form := layout.FormOf(typ); form != layout.Blocks && form != layout.Halves || typ.Traits().Codebook != nil {
 		return 0

@@ -50,7 +50,7 @@ var ymm = []reg.VecPhysical{
 // partly reports whether a kernel may be called for a part of the columns.
 func (k *tile) partly() bool { return k.t > 1 || k.parted }
 
-// short is what the names of kernels have.
+// short returns the type as it stands in names of kernels.
 func (k *tile) short() string {
 	if k.name != "" {
 		return k.name

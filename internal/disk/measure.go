@@ -26,8 +26,8 @@ const (
 	// counts: as many as there is time for.
 	trial    = 22 * time.Millisecond
 	mostTime = 3 * time.Second
-	// patience is how much longer Measure waits for reads that are under way at the end of mostTime. A slow disk, or
-	// one that the system holds back, may need minutes for them.
+	// patience is the time that Measure waits for reads under way after mostTime. A slow disk, or one that the system
+	// holds back, may need minutes for them.
 	patience = time.Second
 	// temporary is the size of the file that is written to measure with, within what mostWriting allows. [bytes]
 	temporary   = 256 << 20

@@ -16,11 +16,12 @@ func Sparse() cli.Flag {
 	return &cli.StringFlag{Name: "sparse", Category: NeuronSubject, Value: "auto", Usage: "neurons of feed-forward layers to compute: `MODE` auto, off (all), exact (those not zero), predict (those predicted) or threshold (those not nearly zero)", Sources: Env("SPARSE")}
 }
 
-// Prediction returns the flags that say how predictors are used.
+// Prediction returns the flags that say how predictors are used, and which experts may be left out.
 func Prediction() []cli.Flag {
 	return About(NeuronSubject, []cli.Flag{
 		&cli.Float32Flag{Name: "sparse-threshold", Usage: "logit from which a predicted neuron is computed; default: the file's", Sources: cli.NewValueSourceChain(Variable("LLAMA_SPARSE_PRED_THRESHOLD"))},
 		&cli.Float64Flag{Name: "sparse-always-on", HideDefault: true, Usage: "`SHARE` of each layer's neurons, the hottest, that --sparse predict computes for every token; default and minimum: the file's"},
+		&cli.StringFlag{Name: "leave-out", Usage: "`K:SHARE` of experts that may be left out instead of being read from disk, instead of what --max-kld chooses: those after the K highest ranked of a token with less than SHARE of its weights, such as 4:0.05"},
 	})
 }
 
@@ -28,7 +29,6 @@ func Prediction() []cli.Flag {
 func Bound() []cli.Flag {
 	return About(NeuronSubject, []cli.Flag{
 		&cli.Float64Flag{Name: "max-kld", Usage: fmt.Sprintf("leave out as many neurons, or experts that would be read from disk, as the measured settings allow: the fastest setting with which 19 of 20 documents stay within this KL divergence from computing all neurons, in nats a token; with --sparse threshold the default is %g", model.UsualMaxKLD), Sources: Env("MAX_KLD")},
-		&cli.StringFlag{Name: "leave-out", Usage: "`K:SHARE` of experts that may be left out instead of being read from disk, instead of what --max-kld chooses: those after the K highest ranked of a token with less than SHARE of its weights, such as 4:0.05"},
 		&cli.Float64Flag{Name: "min-same-top", Usage: "the same by another measure: the least share of a document's tokens whose likeliest successor stays the same, such as 0.97", Sources: Env("MIN_SAME_TOP")},
 	})
 }

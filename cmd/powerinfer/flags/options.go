@@ -155,7 +155,7 @@ func ReadOptions(c *cli.Command) (powerinfer.Options, error) {
 	return o, gpuOptions(c, &o)
 }
 
-// ReadServed is ReadOptions for a session in which so many requests generate at a time.
+// ReadServed returns what ReadOptions returns, for a session in which sequences requests generate at a time.
 func ReadServed(c *cli.Command, sequences int) (*powerinfer.Options, error) {
 	o, err := ReadOptions(c)
 	o.Limits.Sequences = sequences
@@ -174,7 +174,7 @@ func Session(c *cli.Command, o *powerinfer.Options) (session.Options, error) {
 	return so, err
 }
 
-// ReadSession returns what c says, as sessions take it, for so many requests that generate at a time.
+// ReadSession returns the options of a session in which sequences requests generate at a time.
 func ReadSession(c *cli.Command, sequences int) (session.Options, error) {
 	o, err := ReadServed(c, sequences)
 	if err != nil {

@@ -112,8 +112,7 @@ func ReadSessionSampling(c *cli.Command, s *session.Session) (sample.Options, er
 	return sampling(c, s.Sampling(), s.Context(), s.Config().Vocab, s.Tokenizer().IsEOG)
 }
 
-// sampling returns o with what Sampling's flags say instead, for a model with a context and a vocabulary of so many
-// tokens. endOfText reports whether a token ends a text.
+// sampling returns o as changed by Sampling's flags, for a model with this context and vocabulary, in tokens. endOfText reports whether a token ends a text.
 func sampling(c *cli.Command, o sample.Options, context, vocabulary int, endOfText func(id int32) bool) (sample.Options, error) {
 	if seed := c.Int64("seed"); seed >= 0 {
 		o.Seed = uint64(seed)

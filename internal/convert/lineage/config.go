@@ -136,7 +136,7 @@ type Encoders struct {
 	ModernBERTKeys
 }
 
-// Meaning is what the keys mean, in whatever names the folder says it: Family.Read fills it in.
+// Meaning holds the meaning of the keys, by whatever names the folder gives them. Family.Read fills it in.
 type Meaning struct {
 	Mixture      Mixture              `json:"-"`
 	Epsilon      Setting[float64]     `json:"-"` // of the norms

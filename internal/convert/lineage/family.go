@@ -53,7 +53,7 @@ type Family struct {
 	Residual
 }
 
-// Naming is how the folders of a lineage name tensors, and what becomes of them.
+// Naming says how the folders of a lineage name tensors, and how each is converted.
 type Naming struct {
 	Root    []string // prefixes of Outer on Hugging Face; the first under which the embedding is found
 	Layer   string   // prefix of Block there after the root, with %d for the layer; alternatives, the first found, are apart by spaces

@@ -34,7 +34,7 @@ type Editor struct {
 	keyboard *keyboard // between two prompts
 }
 
-// Completion is what a tab makes of a line: words, each followed by what it means, or names of files in the place of the
+// Completion holds the words that a tab offers for a line, each followed by what it means, or names of files in the place of the
 // word Typed at the line's end.
 type Completion struct {
 	Described []string

@@ -27,7 +27,7 @@ type Report struct {
 	follows  bool           // plan is the one in which experts follow the text
 	Tower    string         // what shows the model pictures takes; empty: nothing does
 	disk     string         // where the figures of the machine's disk are from
-	further  int            // the GPU of the layer for multi-token prediction, where it guesses; -1: it lies in RAM
+	further  int            // the GPU of the layer for multi-token prediction, where it drafts; -1: RAM
 }
 
 // New solves the plan of a model for a machine, and what it is compared to.
@@ -90,7 +90,8 @@ func (d *Report) ram() int64 {
 	return ram
 }
 
-// guessing returns where the layer for multi-token prediction lies, and its bytes there; ok: there is one that guesses.
+// guessing returns the place of the layer for multi-token prediction, and its bytes there. ok reports whether there is one
+// that drafts.
 func (d *Report) guessing() (place string, vram, ram int64, ok bool) {
 	y := &d.b.Further
 	if d.further >= 0 {
@@ -130,7 +131,7 @@ func (d *Report) notes() []string {
 	return notes
 }
 
-// mapped tells what happens where so many bytes do not fit into RAM.
+// mapped says what happens if so many bytes do not fit into RAM.
 func (d *Report) mapped(ram int64) string {
 	read, _ := d.b.Model.Reads(&d.plan)
 	disk := planner.FromDisk(ram, read, d.memory)

@@ -26,7 +26,7 @@ func (d *Report) rows() (list [][2]int) {
 	return list
 }
 
-// rowName names layers first to last, of which the last of all is the head.
+// rowName returns the name of layers first to last. The layer after the last is the head.
 func (d *Report) rowName(first, last int) string {
 	switch {
 	case first == len(d.layers()):

@@ -16,7 +16,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
 
-// Unit is what a bar counts.
+// Unit names the things that a bar counts.
 type Unit int
 
 // Units.

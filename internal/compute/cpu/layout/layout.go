@@ -194,7 +194,7 @@ func FormOf(t quant.Type) Form {
 	return Blocks
 }
 
-// expandedOffset is what the unsigned quants of a panel of Blocks or Halves lie above their values, of all types:
+// expandedOffset is added to the quants of panels of Blocks and Halves, so that they are unsigned, for all types:
 // products of 127·127·2 fit 16 bits.
 const expandedOffset = 64
 
