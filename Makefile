@@ -1,6 +1,6 @@
 # make test and make test-all install what tests need when root or in CI; see scripts/tools.sh.
 
-.PHONY: build test test-all race fuzz soak lint shaders page generate generated dependencies vulncheck demo-model cross windows-check gpu-check deploy-check agents-check release
+.PHONY: build test test-all race fuzz soak lint shaders page generate generated dependencies vulncheck demo-model cross windows-check gpu-check cpu-check deploy-check agents-check release
 
 build:
 	CGO_ENABLED=0 go build -o powerinfer ./cmd/powerinfer
@@ -88,6 +88,10 @@ windows-check:
 # Tries the GPU: docs/gpu-check.md. ARGS go to it: make gpu-check ARGS="--device lavapipe --tiny".
 gpu-check:
 	@scripts/gpu-check.sh $(ARGS)
+
+# Checks and times the processor's kernels: docs/cpu-check.md. GOOS and GOARCH choose another machine's bundle.
+cpu-check:
+	@scripts/cpu-check.sh $(ARGS)
 
 # Holds the Helm chart, the systemd unit and the release's files to what reads them: deploy/ is a module of its own.
 deploy-check:

@@ -16,18 +16,16 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/powerinfer-go/powerinfer/bench/rounds"
+	"github.com/powerinfer-go/powerinfer/internal/measure"
 	"github.com/urfave/cli/v3"
 )
 
@@ -45,6 +43,7 @@ func main() {
 			&cli.StringSliceFlag{Name: "model", Aliases: []string{"m"}, Usage: "GGUF `FILE`; may be repeated", Required: true},
 			&cli.StringFlag{Name: "n-prompt", Aliases: []string{"p"}, Value: "512", Usage: "prompt tokens"},
 			&cli.StringFlag{Name: "n-gen", Aliases: []string{"n"}, Value: "64", Usage: "generated tokens"},
+			&cli.StringFlag{Name: "n-depth", Aliases: []string{"d"}, Usage: "`POSITIONS` before them, as in 0,4096; not every peer's program has this flag"},
 			&cli.StringFlag{Name: "threads", Aliases: []string{"t"}, Value: "1,2,4", Usage: "thread counts"},
 			&cli.IntFlag{Name: "rounds", Value: 3, Usage: "runs of each"},
 		},
@@ -56,30 +55,15 @@ func main() {
 	}
 }
 
-// engine is a command that understands llama-bench's flags.
-type engine struct {
-	name string
-	args []string
-}
-
 // engines returns the new binary, with flags, the older one likewise unless it is "", and the peers.
-func engines(ours, old, flags string, peers []string) ([]engine, error) {
-	list := []engine{{"ours", append([]string{ours, "bench"}, strings.Fields(flags)...)}}
+func engines(ours, old, flags string, peers []string) ([]rounds.Engine, error) {
+	list := []rounds.Engine{{Name: "ours", Args: append([]string{ours, "bench"}, strings.Fields(flags)...)}}
 	if old != "" {
-		list = append(list, engine{oldName, append([]string{old, "bench"}, strings.Fields(flags)...)})
+		list = append(list, rounds.Engine{Name: rounds.Old, Args: append([]string{old, "bench"}, strings.Fields(flags)...)})
 	}
-	for _, p := range peers {
-		name, command, ok := strings.Cut(p, "=/")
-		if !ok || name == "" {
-			return nil, fmt.Errorf("--peer %q is not NAME=/PATH ARGUMENTS", p)
-		}
-		list = append(list, engine{name, strings.Fields("/" + command)})
-	}
-	return list, nil
+	others, err := rounds.Peers(peers)
+	return append(list, others...), err
 }
-
-// oldName is the engine's name that --old is.
-const oldName = "old"
 
 func compare(ctx context.Context, c *cli.Command) error {
 	threads, err := threadCounts(c.String("threads"))
@@ -92,7 +76,7 @@ func compare(ctx context.Context, c *cli.Command) error {
 	}
 	var slow []string
 	for _, model := range c.StringSlice("model") {
-		weights, err := weightsOf(model)
+		weights, err := rounds.WeightsOf(model)
 		if err != nil {
 			return err
 		}
@@ -102,13 +86,17 @@ func compare(ctx context.Context, c *cli.Command) error {
 				return err
 			}
 			name := strings.TrimSpace(filepath.Base(model) + " " + flags)
-			got, read, err := rounds(ctx, c, name, model, list, threads)
+			r := rounds.Rounds{
+				Name: name, Model: model, Engines: list, Threads: threads, Prompt: c.String("n-prompt"), Gen: c.String("n-gen"), Depth: c.String("n-depth"),
+				Count: c.Int("rounds"), Apart: c.String("old") != "", Say: progress, ReadBandwidth: measure.ReadBandwidth,
+			}
+			got, read, err := r.Run(ctx)
 			if err != nil {
 				return err
 			}
-			fmt.Println(table(name, list, got))
-			fmt.Println(shares(weights, list, got, read))
-			for _, t := range got.slower(c.Float("within") / 100) {
+			fmt.Println(rounds.Table(name, list, got))
+			fmt.Println(rounds.Shares(weights, list, got, read))
+			for _, t := range got.Slower(c.Float("within") / 100) {
 				slow = append(slow, name+", "+t)
 			}
 		}
@@ -119,68 +107,8 @@ func compare(ctx context.Context, c *cli.Command) error {
 	return nil
 }
 
-// rounds runs all engines in turn, and measures the read bandwidth between.
-func rounds(ctx context.Context, c *cli.Command, name, model string, list []engine, threads []int) (results, bandwidths, error) {
-	got, read := results{}, bandwidths{}
-	for round := range c.Int("rounds") {
-		say := func(what string) {
-			fmt.Fprintf(os.Stderr, "%s round %d/%d: %s\n", name, round+1, c.Int("rounds"), what)
-		}
-		say("read bandwidth")
-		if err := read.measure(ctx, threads); err != nil {
-			return nil, nil, err
-		}
-		turns := slices.Clone(list)
-		if round%2 == 1 {
-			slices.Reverse(turns)
-		}
-		for _, tests := range visits(c) {
-			for _, e := range turns {
-				say(e.name + " " + strings.Join(tests, " "))
-				out, err := e.run(ctx, append([]string{"-m", model, "-r", "1", "-o", "json"}, tests...)...)
-				if err != nil {
-					return nil, nil, err
-				}
-				if err := got.add(e.name, out); err != nil {
-					return nil, nil, fmt.Errorf("%s: %w", e.name, err)
-				}
-			}
-		}
-	}
-	return got, read, nil
-}
-
-// visits returns the flags of tests that an engine makes before it is another's turn: all, for loading takes long; with
-// --old one, because a pair sees the machine in one state only where it is short.
-func visits(c *cli.Command) [][]string {
-	prompt, gen := c.String("n-prompt"), c.String("n-gen")
-	if c.String("old") == "" {
-		return [][]string{{"-p", prompt, "-n", gen, "-t", c.String("threads")}}
-	}
-	var list [][]string
-	for _, t := range strings.Split(c.String("threads"), ",") {
-		if prompt != "0" {
-			list = append(list, []string{"-p", prompt, "-n", "0", "-t", t})
-		}
-		if gen != "0" {
-			list = append(list, []string{"-p", "0", "-n", gen, "-t", t})
-		}
-	}
-	return list
-}
-
-// run returns the engine's standard output.
-func (e engine) run(ctx context.Context, args ...string) ([]byte, error) {
-	out, err := exec.CommandContext(ctx, e.args[0], append(slices.Clone(e.args[1:]), args...)...).Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(exit.Stderr))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", e.name, err)
-	}
-	return out, nil
-}
+// progress tells on standard error what is being timed.
+func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
 // threadCounts reads a list such as 1,2,4.
 func threadCounts(list string) ([]int, error) {

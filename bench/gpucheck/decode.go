@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer/bench/checkup"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
@@ -70,7 +71,7 @@ func (m shape) spec(c *check, predictors bool) synth.Spec {
 }
 
 // file writes the model unless it is there from an earlier run, and opens it.
-func (m shape) file(ctx context.Context, c *check, w *report, s synth.Spec) (*gguf.File, error) {
+func (m shape) file(ctx context.Context, c *check, w *checkup.Report, s synth.Spec) (*gguf.File, error) {
 	if err := os.MkdirAll(c.models, 0o755); err != nil {
 		return nil, err
 	}
@@ -82,9 +83,9 @@ func (m shape) file(ctx context.Context, c *check, w *report, s synth.Spec) (*gg
 	_, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		begin := time.Now()
-		say("writing %s", path)
+		checkup.Progress("writing %s", path)
 		if err = synth.Write(ctx, path, s, nil); err == nil {
-			w.say("Wrote %s in %.0f s.", filepath.Base(path), time.Since(begin).Seconds())
+			w.Say("Wrote %s in %.0f s.", filepath.Base(path), time.Since(begin).Seconds())
 		}
 	}
 	if err != nil {
@@ -141,7 +142,7 @@ type trial struct {
 }
 
 // decode times and verifies decoding of the shape.
-func (m shape) decode(ctx context.Context, c *check, w *report) error {
+func (m shape) decode(ctx context.Context, c *check, w *checkup.Report) error {
 	machine, err := c.measured(ctx)
 	if err != nil {
 		return err
@@ -159,7 +160,7 @@ func (m shape) decode(ctx context.Context, c *check, w *report) error {
 	if err != nil {
 		return err
 	}
-	w.say("%d layers of n_embd %d and n_ff %d, %s, %.0f %% of the activations zero, spread by rank^-%g; a vocabulary of 512; a context of %d. Neurons lie hottest first. "+
+	w.Say("%d layers of n_embd %d and n_ff %d, %s, %.0f %% of the activations zero, spread by rank^-%g; a vocabulary of 512; a context of %d. Neurons lie hottest first. "+
 		"Tokens per second, mean ± deviation of %d runs of %d tokens behind %d; predicted is what the plan for the measured machine says. A prompt has %d tokens. Loading takes "+
 		"the file from the page cache.",
 		s.Layers, s.Embd, s.FF, m.typ, 100*s.Sparsity, s.PowerLaw, decodeContext, c.repetitions(), c.tokens(), depth, c.prompt())
@@ -167,7 +168,7 @@ func (m shape) decode(ctx context.Context, c *check, w *report) error {
 	var failed []error
 	for _, mode := range []model.SparseMode{model.Exact, model.Predict} {
 		trials := m.trials(ctx, c, f, mode, stats, &machine)
-		w.say("### %s", mode)
+		w.Say("### %s", mode)
 		table(w, trials)
 		failed = append(failed, failures(mode, trials))
 		best = faster(best, trials)
@@ -192,7 +193,7 @@ func (m shape) trials(ctx context.Context, c *check, f *gguf.File, mode model.Sp
 	var all []trial
 	for _, b := range c.budgets() {
 		t := trial{budget: b.name}
-		say("%s, %s, %s", m.name, mode, b.name)
+		checkup.Progress("%s, %s, %s", m.name, mode, b.name)
 		if t.err = t.try(ctx, c, f, mode, stats, machine, b); ctx.Err() != nil {
 			t.err = errCut
 		}
@@ -308,7 +309,7 @@ func (c *check) planner(m *measure.Machine, b modelcost.Cost, budget int64, whol
 }
 
 // table shows trials.
-func table(w *report, all []trial) {
+func table(w *checkup.Report, all []trial) {
 	var rows [][]string
 	for i := range all {
 		t := &all[i]
@@ -330,7 +331,7 @@ func table(w *report, all []trial) {
 		}
 		rows = append(rows, append(row, fmt.Sprintf("%.1f", predicted), fmt.Sprintf("%.1f ± %.1f", t.rate, t.dev), fmt.Sprintf("%.2f", t.rate/predicted), base, read, fmt.Sprintf("%.0f", t.prompt), fmt.Sprintf("%.1f", t.load), t.logits.verdict()))
 	}
-	w.table([]string{"budget", "GiB", "on the GPU", "GiB of planned", "predicted", "tokens/s", "of predicted", "of the processor's", "FFN bytes read", "prompt", "loaded, s", "logits"}, rows...)
+	w.Table([]string{"budget", "GiB", "on the GPU", "GiB of planned", "predicted", "tokens/s", "of predicted", "of the processor's", "FFN bytes read", "prompt", "loaded, s", "logits"}, rows...)
 }
 
 // where says what is on the GPU.

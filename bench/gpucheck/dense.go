@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/powerinfer-go/powerinfer/bench/checkup"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
@@ -19,18 +20,18 @@ import (
 
 // dense decodes the same shape without skipping anything, and has llama.cpp do so where it is given. sparse are the
 // fastest trials of the sparse file, one for each budget.
-func (m shape) dense(ctx context.Context, c *check, w *report, machine *measure.Machine, sparse []trial) error {
+func (m shape) dense(ctx context.Context, c *check, w *checkup.Report, machine *measure.Machine, sparse []trial) error {
 	f, err := m.file(ctx, c, w, m.spec(c, false))
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	w.say("### dense")
+	w.Say("### dense")
 	all := m.trials(ctx, c, f, model.Off, nil, machine)
 	table(w, all)
 	failed := failures(model.Off, all)
 	if c.llama == "" {
-		w.say("llama.cpp was not given (--llama-bench): nothing is compared.")
+		w.Say("llama.cpp was not given (--llama-bench): nothing is compared.")
 		return failed
 	}
 	b, err := costOf(f, model.Off, nil)
@@ -49,7 +50,7 @@ type peer struct {
 
 // compare shows, for each budget, llama.cpp with the most layers that fit beside our trials. What the formula says of
 // both is for the measured machine.
-func (p *peer) compare(ctx context.Context, c *check, w *report, b modelcost.Cost, machine *measure.Machine, dense, sparse []trial) error {
+func (p *peer) compare(ctx context.Context, c *check, w *checkup.Report, b modelcost.Cost, machine *measure.Machine, dense, sparse []trial) error {
 	layers, plans := make([]int, len(dense)), make([]placement.Plan, len(dense))
 	for i := range dense {
 		bytes := dense[i].bytes
@@ -64,7 +65,7 @@ func (p *peer) compare(ctx context.Context, c *check, w *report, b modelcost.Cos
 			return err
 		}
 	}
-	say("llama.cpp, layers on the GPU: %v", layers)
+	checkup.Progress("llama.cpp, layers on the GPU: %v", layers)
 	rates, err := p.rates(ctx, layers)
 	if err != nil {
 		return err
@@ -83,9 +84,9 @@ func (p *peer) compare(ctx context.Context, c *check, w *report, b modelcost.Cos
 		}
 		rows = append(rows, row)
 	}
-	w.say("### llama.cpp")
-	w.say("%s, as many layers on the GPU as the larger of the two files' budgets holds.", strings.Join(slices.Concat([]string{p.llama}, p.args(layers)), " "))
-	w.table([]string{"budget", "-ngl", "llama.cpp", "ours, dense", "over llama.cpp", "ours, sparse", "over llama.cpp", "by the formula"}, rows...)
+	w.Say("### llama.cpp")
+	w.Say("%s, as many layers on the GPU as the larger of the two files' budgets holds.", strings.Join(slices.Concat([]string{p.llama}, p.args(layers)), " "))
+	w.Table([]string{"budget", "-ngl", "llama.cpp", "ours, dense", "over llama.cpp", "ours, sparse", "over llama.cpp", "by the formula"}, rows...)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer/bench/checkup"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
@@ -70,11 +71,11 @@ func (c *check) types() []quant.Type {
 }
 
 // kernels times every kernel in every type against what the GPU's memory gives to a kernel that only reads.
-func kernels(ctx context.Context, c *check, w *report) error {
+func kernels(ctx context.Context, c *check, w *checkup.Report) error {
 	m, err := c.measured(ctx)
 	switch {
 	case ctx.Err() != nil: // what was measured while the machine was busy is measured again
-		w.say("Cut off at the time limit.")
+		w.Say("Cut off at the time limit.")
 		return nil
 	case err != nil:
 		return err
@@ -83,7 +84,7 @@ func kernels(ctx context.Context, c *check, w *report) error {
 		return fmt.Errorf("the GPU could not be measured: %s", m.GPUs[0].Lacks)
 	}
 	peak := m.GPUs[0].Read
-	w.say("Each kernel reads weights of at least %d MiB in turn, far more than caches hold, time and again; the best of %d runs. Share is of the %.0f GB/s that a kernel "+
+	w.Say("Each kernel reads weights of at least %d MiB in turn, far more than caches hold, time and again; the best of %d runs. Share is of the %.0f GB/s that a kernel "+
 		"reaches which only reads. In a layer kernels wait for one another; without waits they overlap, which shows what waiting costs.", c.wanted(1)>>20, runs, peak/1e9)
 	head := []string{"type", "kernel", "MB", "µs", "GB/s", "share", "without waits", "TFLOP/s"}
 	var failed []error
@@ -96,7 +97,7 @@ func kernels(ctx context.Context, c *check, w *report) error {
 			if kern.types != nil && !slices.Contains(kern.types, t) || !c.only.MatchString(t.String()+" "+kern.name) {
 				continue
 			}
-			say("%s, %s", t, kern.name)
+			checkup.Progress("%s, %s", t, kern.name)
 			f, err := c.time(ctx, t, kern)
 			if err != nil {
 				if ctx.Err() == nil {
@@ -108,11 +109,11 @@ func kernels(ctx context.Context, c *check, w *report) error {
 			rows = append(rows, f.row(t, kern, peak))
 		}
 		if len(rows) > 0 {
-			w.table(head, rows...)
+			w.Table(head, rows...)
 		}
 	}
 	if ctx.Err() != nil {
-		w.say("Cut off at the time limit.")
+		w.Say("Cut off at the time limit.")
 	}
 	return errors.Join(failed...)
 }

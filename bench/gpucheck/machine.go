@@ -13,20 +13,21 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/powerinfer-go/powerinfer/bench/checkup"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 )
 
 // machine tells what is installed, what the GPU is, and what RAM, GPU and the way between them reach.
-func machine(ctx context.Context, c *check, w *report) error {
-	w.table([]string{"what", "found"}, installed(ctx)...)
+func machine(ctx context.Context, c *check, w *checkup.Report) error {
+	w.Table([]string{"what", "found"}, installed(ctx)...)
 	for _, advice := range vulkan.Found().Advice() {
-		w.say("%s", advice)
+		w.Say("%s", advice)
 	}
 	all, err := vulkan.Devices()
 	if err != nil {
-		w.say("Vulkan: %v.", err)
+		w.Say("Vulkan: %v.", err)
 		if errors.Is(err, vulkan.ErrNone) {
 			return nil
 		}
@@ -36,7 +37,7 @@ func machine(ctx context.Context, c *check, w *report) error {
 	for _, d := range all {
 		rows = append(rows, []string{fmt.Sprint(d.Index), d.Name, d.Kind.String(), d.Driver, fmt.Sprintf("%.1f GiB", gib(d.Memory)), d.Lacks})
 	}
-	w.table([]string{"device", "name", "kind", "driver", "memory", "cannot be used because it"}, rows...)
+	w.Table([]string{"device", "name", "kind", "driver", "memory", "cannot be used because it"}, rows...)
 	if c.info.Name == "" {
 		return nil
 	}
@@ -53,7 +54,7 @@ func machine(ctx context.Context, c *check, w *report) error {
 }
 
 // busyHandOff tells how long the hand-off takes while all other cores compute, as they do in a layer of two processors.
-func (c *check) busyHandOff(w *report) error {
+func (c *check) busyHandOff(w *checkup.Report) error {
 	d, err := c.open()
 	if err != nil {
 		return err
@@ -77,14 +78,14 @@ func (c *check) busyHandOff(w *report) error {
 	if err != nil {
 		return err
 	}
-	w.say("While %d other cores compute, a hand-off takes %.1f µs.", n, 1e6*t)
+	w.Say("While %d other cores compute, a hand-off takes %.1f µs.", n, 1e6*t)
 	return nil
 }
 
 func gib(n int64) float64 { return float64(n) / (1 << 30) }
 
 // traits tells what the GPU is.
-func (c *check) traits(w *report) error {
+func (c *check) traits(w *checkup.Report) error {
 	d, err := c.open()
 	if err != nil {
 		return err
@@ -94,12 +95,12 @@ func (c *check) traits(w *report) error {
 	for _, t := range d.Traits() {
 		rows = append(rows, []string{t.Name, t.Value})
 	}
-	w.table([]string{"gpu", ""}, rows...)
+	w.Table([]string{"gpu", ""}, rows...)
 	return nil
 }
 
 // measuredTables are the figures that placement plans with.
-func measuredTables(w *report, m *measure.Machine) {
+func measuredTables(w *checkup.Report, m *measure.Machine) {
 	head := []string{"threads", "RAM in order, GB/s"}
 	for _, r := range m.RAM[0].Rows {
 		head = append(head, fmt.Sprintf("rows of %.1f KB", float64(r.Bytes)/1e3))
@@ -112,13 +113,13 @@ func measuredTables(w *report, m *measure.Machine) {
 		}
 		rows = append(rows, row)
 	}
-	w.table(head, rows...)
+	w.Table(head, rows...)
 	for _, k := range m.GPUs {
 		if k.Lacks != "" {
-			w.say("The GPU could not be measured: %s.", k.Lacks)
+			w.Say("The GPU could not be measured: %s.", k.Lacks)
 			continue
 		}
-		w.table([]string{"gpu", "", ""},
+		w.Table([]string{"gpu", "", ""},
 			[]string{"reads its memory", fmt.Sprintf("%.0f GB/s", k.Read/1e9), "a kernel that only reads, best of several passes"},
 			[]string{"takes", fmt.Sprintf("%.1f GB/s", k.Upload/1e9), "copies from host memory"},
 			[]string{"gives", fmt.Sprintf("%.1f GB/s", k.Download/1e9), "copies to host memory"},

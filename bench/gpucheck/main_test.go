@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/bench/checkup"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/measure/measuretest"
 	"github.com/powerinfer-go/powerinfer/internal/model"
@@ -54,16 +55,16 @@ func software(t *testing.T) *check {
 // section runs the part of that name and returns what it wrote.
 func (c *check) sectionOf(t *testing.T, name string) string {
 	t.Helper()
-	some, err := chosen(name)
-	if err != nil || len(some) != 1 {
-		t.Fatalf("part %q: %v, %v", name, some, err)
+	all := c.parts(nil)
+	i := slices.IndexFunc(all, func(p checkup.Part) bool { return p.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no part %q", name)
 	}
-	p := parts()[some[0]]
-	w := newReport(&strings.Builder{})
-	if err := p.run(context.Background(), c, w); err != nil {
+	w := checkup.NewReport(&strings.Builder{})
+	if err := all[i].Run(context.Background(), w); err != nil {
 		t.Fatal(err)
 	}
-	return w.text.String()
+	return w.Text()
 }
 
 // rows returns the cells of every table's rows in text whose first cell matches.
@@ -201,67 +202,6 @@ func TestNoGPU(t *testing.T) {
 	}
 }
 
-func TestChosen(t *testing.T) {
-	for names, want := range map[string][]int{"": nil, "machine": {0}, "3": {2}, " verbs , 1": {1, 0}, "4": {3}, "7b-q4_0": {4}} {
-		got, err := chosen(names)
-		if want == nil {
-			for i := range parts() {
-				want = append(want, i)
-			}
-		}
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("parts %q are %v, want %v: %v", names, got, want, err)
-		}
-	}
-	for _, names := range []string{"0", "99", "-1", "kernel"} {
-		if _, err := chosen(names); err == nil {
-			t.Errorf("%q is a part", names)
-		}
-	}
-}
-
-// TestVerbs: what compiled tests print is read, and a failure is one of the check.
-func TestVerbs(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("the tests are a shell script here")
-	}
-	c := &check{out: t.TempDir(), info: vulkan.Info{Index: 3}}
-	c.tests = filepath.Join(c.out, "tests")
-	script := func(text string) (string, error) {
-		if err := os.WriteFile(c.tests, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		w := newReport(&strings.Builder{})
-		err := verbs(context.Background(), c, w)
-		return w.text.String(), err
-	}
-	text, err := script(`[ "$POWERINFER_TEST_DEVICE" = 3 ] || exit 1
-echo '=== RUN   TestA'
-echo '--- PASS: TestA (0.00s)'
-echo '    --- PASS: TestA/part (0.00s)'
-echo '--- SKIP: TestB (0.00s)'`)
-	if err != nil || !strings.Contains(text, "2 tests passed and 1 were skipped") {
-		t.Errorf("%v: %s", err, text)
-	}
-	text, err = script(`cat <<'END'
-=== RUN   TestA
-    a_test.go:1: all is well
---- PASS: TestA (0.00s)
-=== RUN   TestB
-=== RUN   TestB/part
-    b_test.go:7: 1 is not 2
---- FAIL: TestB (0.00s)
-    --- FAIL: TestB/part (0.00s)
-END
-exit 1`)
-	if err == nil || !strings.Contains(text, "TestB\n") || !strings.Contains(text, "TestB/part\n      b_test.go:7: 1 is not 2") || strings.Contains(text, "all is well") {
-		t.Errorf("%v: %s", err, text)
-	}
-	if _, err = script("exit 0"); err == nil {
-		t.Error("no test ran, and that is no failure")
-	}
-}
-
 // TestNames: the tests that GPUs are asked to pass are there.
 func TestNames(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(testenv.Root(t), "internal", "compute", "vulkan", "*_test.go"))
@@ -306,30 +246,6 @@ func TestPeer(t *testing.T) {
 	}
 }
 
-// TestJoin: the report has the sections that there are, in order, and survives a cell with a bar in it.
-func TestJoin(t *testing.T) {
-	c := &check{out: t.TempDir()}
-	for i, text := range map[int]string{2: "## third", 0: "## first"} {
-		w := newReport(&strings.Builder{})
-		w.say("%s", text)
-		w.table([]string{"a", "b"}, []string{"1|2", "two\nlines"})
-		if err := w.write(c.section(i)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := c.join(); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(c.out, "report.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, third := strings.Index(string(text), "## first"), strings.Index(string(text), "## third")
-	if !strings.HasPrefix(string(text), "# GPU check: ") || first < 0 || third < first || !strings.Contains(string(text), "| 1\\|2 | two lines |") {
-		t.Errorf("%s", text)
-	}
-}
-
 // TestFailures: a trial that went wrong is a failure, one that was left out is none; of each budget the fastest is
 // kept.
 func TestFailures(t *testing.T) {
@@ -366,9 +282,9 @@ func TestCutOff(t *testing.T) {
 	c := software(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	w := newReport(&strings.Builder{})
-	if err := kernels(ctx, c, w); err != nil || !strings.Contains(w.text.String(), "Cut off") {
-		t.Errorf("%v: %s", err, w.text.String())
+	w := checkup.NewReport(&strings.Builder{})
+	if err := kernels(ctx, c, w); err != nil || !strings.Contains(w.Text(), "Cut off") {
+		t.Errorf("%v: %s", err, w.Text())
 	}
 	var tr trial
 	if err := tr.try(ctx, c, nil, 0, nil, nil, budget{}); !errors.Is(err, errCut) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/powerinfer-go/powerinfer/bench/checkup"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -17,7 +18,7 @@ func arithmetics() []vulkan.Arithmetic {
 }
 
 // prompts times products of many tokens in every arithmetic that the GPU has.
-func prompts(ctx context.Context, c *check, w *report) error {
+func prompts(ctx context.Context, c *check, w *checkup.Report) error {
 	d, err := c.open()
 	if err != nil {
 		return err
@@ -38,10 +39,10 @@ func prompts(ctx context.Context, c *check, w *report) error {
 	if err := d.Close(); err != nil {
 		return err
 	}
-	w.say("Products of %d tokens, in each way there is. A way that is not the device's own choice for a type computes it only here; packed halves are too rough to be chosen.", c.dims().prompt)
+	w.Say("Products of %d tokens, in each way there is. A way that is not the device's own choice for a type computes it only here; packed halves are too rough to be chosen.", c.dims().prompt)
 	slices.Sort(why)
 	for _, line := range slices.Compact(why) {
-		w.say("%s.", line)
+		w.Say("%s.", line)
 	}
 	var failed []error
 	var table [][]string
@@ -59,10 +60,10 @@ func prompts(ctx context.Context, c *check, w *report) error {
 		}
 	}
 	if len(table) > 0 {
-		w.table(append(head, "fastest", "the choice"), table...)
+		w.Table(append(head, "fastest", "the choice"), table...)
 	}
 	if ctx.Err() != nil {
-		w.say("Cut off at the time limit.")
+		w.Say("Cut off at the time limit.")
 		return nil
 	}
 	return errors.Join(failed...)
@@ -85,7 +86,7 @@ func (c *check) ways(ctx context.Context, t quant.Type, kern kernel, standard vu
 	best, fastest := 0.0, "none"
 	var failed []error
 	for _, a := range arithmetics() {
-		say("%s, %s, %s", t, kern.name, a)
+		checkup.Progress("%s, %s, %s", t, kern.name, a)
 		rate, err := c.way(ctx, t, kern, a)
 		switch {
 		case err != nil:

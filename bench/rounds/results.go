@@ -1,4 +1,4 @@
-package main
+package rounds
 
 import (
 	"cmp"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/bench"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
-	"github.com/powerinfer-go/powerinfer/internal/measure"
 )
 
 // test is what one figure was measured on.
@@ -28,11 +27,11 @@ func (t test) String() string {
 	return fmt.Sprintf("%s, %d threads", name, t.threads)
 }
 
-// results are tokens per second by test and engine, one a round.
-type results map[test]map[string][]float64
+// Results are tokens per second by test and engine, one a round.
+type Results map[test]map[string][]float64
 
 // add reads llama-bench's JSON: an array of rows.
-func (r results) add(engine string, out []byte) error {
+func (r Results) add(engine string, out []byte) error {
 	var rows []struct {
 		Threads int     `json:"n_threads"`
 		Prompt  int     `json:"n_prompt"`
@@ -56,43 +55,43 @@ func (r results) add(engine string, out []byte) error {
 	return nil
 }
 
-// tests returns those with results: prompts first, then by depth and threads.
-func (r results) tests() []test {
+// tests returns those with Results: prompts first, then by depth and threads.
+func (r Results) tests() []test {
 	return slices.SortedFunc(maps.Keys(r), func(a, b test) int {
 		return cmp.Or(b.prompt-a.prompt, a.gen-b.gen, a.depth-b.depth, a.threads-b.threads)
 	})
 }
 
-// table prints medians with their range and, per peer, how many times as fast we are.
-func table(model string, list []engine, r results) string {
+// Table prints medians with their range and, for each engine after the first, how many times as fast the first is.
+func Table(model string, list []Engine, r Results) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "### %s\n\n| test |", model)
 	for _, e := range list {
-		fmt.Fprintf(&b, " %s |", e.name)
+		fmt.Fprintf(&b, " %s |", e.Name)
 	}
 	for _, e := range list[1:] {
-		fmt.Fprintf(&b, " ours / %s |", e.name)
+		fmt.Fprintf(&b, " %s / %s |", list[0].Name, e.Name)
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", 2*len(list)-1) + "\n")
 	for _, t := range r.tests() {
 		fmt.Fprintf(&b, "| %s |", t)
 		for _, e := range list {
-			b.WriteString(" " + spread(r[t][e.name], 1, "") + " |")
+			b.WriteString(" " + spread(r[t][e.Name], 1, "") + " |")
 		}
 		for _, e := range list[1:] {
-			b.WriteString(" " + spread(ratios(r[t]["ours"], r[t][e.name]), 2, "") + " |")
+			b.WriteString(" " + spread(ratios(r[t][list[0].Name], r[t][e.Name]), 2, "") + " |")
 		}
 		b.WriteString("\n")
 	}
 	return b.String()
 }
 
-// slower names the tests in which we are slower than the old binary by more than a share, both in the median of the
+// Slower names the tests in which we are slower than the old binary by more than a share, both in the median of the
 // pairs and in the fastest rounds: other work on the machine moves the one or the other, a slower binary both.
-func (r results) slower(share float64) []string {
+func (r Results) Slower(share float64) []string {
 	var list []string
 	for _, t := range r.tests() {
-		now, then := r[t]["ours"], r[t][oldName]
+		now, then := r[t]["ours"], r[t][Old]
 		pairs := ratios(now, then)
 		if len(pairs) == 0 {
 			continue
@@ -131,15 +130,15 @@ func median(x []float64) float64 {
 	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
-// bandwidths are bytes a second that memory gave, by threads, one a round.
-type bandwidths map[int][]float64
+// Bandwidths are bytes a second that memory gave, by threads, one a round.
+type Bandwidths map[int][]float64
 
-func (b bandwidths) measure(ctx context.Context, threads []int) error {
+func (b Bandwidths) measure(ctx context.Context, threads []int, of func(threads int) (float64, error)) error {
 	for _, n := range threads {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		v, err := measure.ReadBandwidth(n)
+		v, err := of(n)
 		if err != nil {
 			return err
 		}
@@ -148,9 +147,9 @@ func (b bandwidths) measure(ctx context.Context, threads []int) error {
 	return nil
 }
 
-// weightsOf returns the bytes of weights that a token reads in the model at path if no neuron is left out: all but the
+// WeightsOf returns the bytes of weights that a token reads in the model at path if no neuron is left out: all but the
 // embedding, unless that is the head, too, and of experts those that a token uses.
-func weightsOf(path string) (int64, error) {
+func WeightsOf(path string) (int64, error) {
 	f, err := gguf.Open(path)
 	if err != nil {
 		return 0, err
@@ -181,13 +180,13 @@ func weightsOf(path string) (int64, error) {
 	return int64(bytes), nil
 }
 
-// shares prints what part of the read bandwidth each engine's decoding used: a token reads its weights once, so it is
+// Shares prints what part of the read bandwidth each engine's decoding used: a token reads its weights once, so it is
 // bytes of weights times tokens a second over bytes a second, round by round.
-func shares(weights int64, list []engine, r results, b bandwidths) string {
+func Shares(weights int64, list []Engine, r Results, b Bandwidths) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "Share of the read bandwidth, with %.2f GB of weights read a token:\n\n| test | GB/s |", float64(weights)/1e9)
 	for _, e := range list {
-		fmt.Fprintf(&s, " %s |", e.name)
+		fmt.Fprintf(&s, " %s |", e.Name)
 	}
 	s.WriteString("\n|---|---|" + strings.Repeat("---|", len(list)) + "\n")
 	for _, t := range r.tests() {
@@ -197,7 +196,7 @@ func shares(weights int64, list []engine, r results, b bandwidths) string {
 		}
 		fmt.Fprintf(&s, "| %s | %s |", t, spread(scaled(read, 1e-9), 1, ""))
 		for _, e := range list {
-			s.WriteString(" " + spread(scaled(ratios(r[t][e.name], read), 100*float64(weights)), 0, " %") + " |")
+			s.WriteString(" " + spread(scaled(ratios(r[t][e.Name], read), 100*float64(weights)), 0, " %") + " |")
 		}
 		s.WriteString("\n")
 	}
