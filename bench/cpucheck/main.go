@@ -113,7 +113,9 @@ func (c *check) engine(name string, flags ...string) rounds.Engine {
 }
 
 // withPeers returns the engine and the peers that --peer names.
-func (c *check) withPeers() []rounds.Engine { return append([]rounds.Engine{c.engine("ours")}, c.peers...) }
+func (c *check) withPeers() []rounds.Engine {
+	return append([]rounds.Engine{c.engine("ours")}, c.peers...)
+}
 
 // machine writes what the engine's doctor says about processor and memory.
 func (c *check) machine(ctx context.Context, w *checkup.Report) error {
