@@ -96,7 +96,7 @@ func (m *afmoe) block(b *nn.Binder, i int) nn.Sandwich {
 func (m *afmoe) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x)
 	}
 	return x

@@ -93,7 +93,7 @@ func (m *cohere) block(b *nn.Binder, i int) cohereBlock {
 func (m *cohere) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].forward(p, x)
 	}
 	return x

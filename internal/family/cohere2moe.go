@@ -91,7 +91,7 @@ func (m *cohere2MoE) block(b *nn.Binder, i int) cohere2MoEBlock {
 func (m *cohere2MoE) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x)
 	}
 	return x

@@ -65,7 +65,7 @@ func (m *dbrx) block(b *nn.Binder, l layer) dbrxBlock {
 func (m *dbrx) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].forward(p, x)
 	}
 	return x

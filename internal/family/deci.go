@@ -67,7 +67,7 @@ func (m *deci) block(b *nn.Binder, i int, l layer, heads int) deciBlock {
 func (m *deci) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].forward(p, x)
 	}
 	return x

@@ -105,7 +105,7 @@ func (m *decoder) block(b *nn.Binder, i int) nn.PreNorm {
 func (m *decoder) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x)
 	}
 	return x

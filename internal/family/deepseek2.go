@@ -90,7 +90,7 @@ func (m *deepseek2) block(b *nn.Binder, i int) nn.PreNorm {
 func (m *deepseek2) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x) // the last layer goes on with only the rows whose logits are wanted
 	}
 	return x

@@ -63,7 +63,7 @@ func (m *deepseek32) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	p.KeepSeen(m.index.Selection)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x)
 	}
 	return x

@@ -85,7 +85,7 @@ func (m *encoder) block(b *nn.Binder, l layer) encoderBlock {
 func (m *encoder) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].forward(p, x)
 	}
 	return x

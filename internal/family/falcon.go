@@ -64,7 +64,7 @@ func (m *falcon) block(b *nn.Binder, l layer) falconBlock {
 func (m *falcon) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].forward(p, x)
 	}
 	return x

@@ -66,7 +66,7 @@ func (m *falconH1) block(b *nn.Binder, i int) falconH1Block {
 func (m *falconH1) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].forward(p, x)
 	}
 	return x

@@ -154,7 +154,7 @@ func (m *gemma4) Forward(p *nn.Pass) compute.Tensor {
 		inputs = m.inputs.Forward(p, x)
 	}
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].forward(p, x, inputs)
 	}
 	return x

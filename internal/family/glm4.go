@@ -65,7 +65,7 @@ func (m *glm4) block(b *nn.Binder, l layer) glm4Block {
 func (m *glm4) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x)
 	}
 	return x

@@ -59,7 +59,7 @@ func (m *gptNeoX) block(b *nn.Binder, l layer) gptNeoXBlock {
 func (m *gptNeoX) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		if m.parallel {
 			x = m.blocks[i].parallel(p, x)
 		} else {

@@ -76,7 +76,7 @@ func (m *gptOSS) block(b *nn.Binder, i int) gptOSSBlock {
 func (m *gptOSS) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x)
 	}
 	return x

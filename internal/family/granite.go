@@ -81,7 +81,7 @@ func (m *granite) block(b *nn.Binder, l layer) graniteBlock {
 func (m *granite) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x)
 	}
 	return x

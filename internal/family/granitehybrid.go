@@ -75,7 +75,7 @@ func (m *graniteHybrid) block(b *nn.Binder, i int) graniteHybridBlock {
 func (m *graniteHybrid) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x)
 	}
 	return x

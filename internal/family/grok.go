@@ -83,7 +83,7 @@ func (m *grok) block(b *nn.Binder, l layer) grokBlock {
 func (m *grok) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].forward(p, x)
 	}
 	return x

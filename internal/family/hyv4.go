@@ -115,7 +115,7 @@ func (m *hyV4) Forward(p *nn.Pass) compute.Tensor {
 		p.KeepSeen(m.index.Selection)
 	}
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x)
 	}
 	x, _ = m.last.Read(p, x)

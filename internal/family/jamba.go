@@ -65,7 +65,7 @@ func (m *jamba) block(b *nn.Binder, i int) jambaBlock {
 func (m *jamba) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x)
 	}
 	return x

@@ -91,7 +91,7 @@ func (m *kimiK3) block(b *nn.Binder, i int, l layer) kimiK3Block {
 func (m *kimiK3) Forward(p *nn.Pass) compute.Tensor {
 	x, past := m.embed.Forward(p), p.Checkpoints(m.checkpoints(), m.embd)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x, &past)
 	}
 	return past.Mix(p, x, m.last)

@@ -74,7 +74,7 @@ func (m *kimiLinear) block(b *nn.Binder, i int, l layer) kimiLinearBlock {
 func (m *kimiLinear) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x)
 	}
 	return x

@@ -116,7 +116,7 @@ func (m *layerNorm) norm(b *nn.Binder, name string) nn.Norm {
 func (m *layerNorm) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].forward(p, x)
 	}
 	return x

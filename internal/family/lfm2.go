@@ -72,7 +72,7 @@ func (m *lfm2) block(b *nn.Binder, i int) lfm2Block {
 func (m *lfm2) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x)
 	}
 	return x

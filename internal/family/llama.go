@@ -64,7 +64,7 @@ func (m *llama) block(b *nn.Binder, l layer) llamaBlock {
 func (m *llama) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x)
 	}
 	return x

@@ -92,7 +92,7 @@ func (m *llama4) block(b *nn.Binder, i int) llama4Block {
 func (m *llama4) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x)
 	}
 	return x

@@ -56,7 +56,7 @@ func bindMamba(k *nn.Keys, b *nn.Binder, mixer func(b *nn.Binder, embd int, eps 
 func (m *mamba) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].forward(p, x)
 	}
 	return x

@@ -69,7 +69,7 @@ func (m *miniCPM3) block(b *nn.Binder, l layer) miniCPM3Block {
 func (m *miniCPM3) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x)
 	}
 	return x

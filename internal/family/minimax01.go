@@ -71,7 +71,7 @@ func (m *minimax01) block(b *nn.Binder, i int, recurrent bool) minimax01Block {
 func (m *minimax01) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x)
 	}
 	return x

@@ -70,7 +70,7 @@ func (m *modernBERT) block(b *nn.Binder, i int) modernBERTBlock {
 func (m *modernBERT) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].forward(p, x)
 	}
 	return x

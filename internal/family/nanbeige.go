@@ -39,7 +39,7 @@ func (m *nanbeige) Forward(p *nn.Pass) compute.Tensor {
 			p.Normalize(x, m.output.Norm)
 		}
 		for l := range blocks {
-			p.Layer(number)
+			p.Layer(number, x)
 			number++
 			x = blocks[l].Forward(p, x)
 		}

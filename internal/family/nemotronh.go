@@ -71,7 +71,7 @@ func (m *nemotronH) block(b *nn.Binder, i int) nemotronHBlock {
 func (m *nemotronH) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].forward(p, x)
 	}
 	return x

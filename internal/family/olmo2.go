@@ -68,7 +68,7 @@ func (m *olmo2) block(b *nn.Binder, i int) olmo2Block {
 func (m *olmo2) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x)
 	}
 	return x

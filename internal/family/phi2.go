@@ -58,7 +58,7 @@ func (m *phi2) block(b *nn.Binder, l layer) phi2Block {
 func (m *phi2) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].forward(p, x)
 	}
 	return x

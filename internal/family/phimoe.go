@@ -61,7 +61,7 @@ func (m *phiMoE) block(b *nn.Binder, l layer) nn.PreNorm {
 func (m *phiMoE) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x)
 	}
 	return x

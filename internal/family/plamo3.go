@@ -67,7 +67,7 @@ func (m *plamo3) block(b *nn.Binder, i int) nn.Sandwich {
 func (m *plamo3) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x)
 	}
 	return x

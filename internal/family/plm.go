@@ -62,7 +62,7 @@ func (m *plm) block(b *nn.Binder, l layer) plmBlock {
 func (m *plm) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x)
 	}
 	return x

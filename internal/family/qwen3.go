@@ -66,7 +66,7 @@ func (m *qwen3) block(b *nn.Binder, l layer) qwen3Block {
 func (m *qwen3) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x)
 		p.InsertDeep(x, i, m.embed.Deep)
 	}

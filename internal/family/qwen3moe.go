@@ -61,7 +61,7 @@ func (m *qwen3MoE) block(b *nn.Binder, l layer) nn.PreNorm {
 func (m *qwen3MoE) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].Forward(p, x)
 		p.InsertDeep(x, i, m.embed.Deep)
 	}

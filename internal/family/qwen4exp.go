@@ -97,7 +97,7 @@ func (m *qwen4Exp) block(b *nn.Binder, i int) qwen4ExpBlock {
 func (m *qwen4Exp) Forward(p *nn.Pass) compute.Tensor {
 	x := p.Streams(m.embed.Forward(p), m.streams.Streams)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].forward(p, x)
 	}
 	h, _ := m.last.Read(p, x)

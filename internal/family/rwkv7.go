@@ -49,7 +49,7 @@ func (m *rwkv7) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	m.first = p.Tokens(m.embd)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].forward(p, x)
 	}
 	return x

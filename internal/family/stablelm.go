@@ -64,7 +64,7 @@ func (m *stableLM) block(b *nn.Binder, l layer) stableLMBlock {
 func (m *stableLM) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		if l := &m.blocks[i]; l.ffnNorm.Bound() {
 			x = l.sequential(p, x)
 		} else {

@@ -222,7 +222,7 @@ func (m *vit) encode(p *nn.Pass, x compute.Tensor) compute.Tensor { return m.enc
 func (m *vit) encodeWith(p *nn.Pass, x compute.Tensor, each func(i int, x compute.Tensor)) compute.Tensor {
 	p.Normalize(x, m.before)
 	for i := range m.blocks {
-		p.Layer(i)
+		p.Layer(i, x)
 		x = m.blocks[i].forward(p, x)
 		if each != nil {
 			each(i, x)

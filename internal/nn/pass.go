@@ -68,6 +68,7 @@ type Pass struct {
 	Recall    bool            // layers with predictors also compute every neuron, and FFN.Found counts what predictors found
 	Begins    func(layer int) // is told of each layer before its operations are called; may be nil
 	LastLayer int             // steps of kind Logits drop all rows without wanted logits in this layer; -1: in none
+	Features  Features        // what a draft head reads of the model's layers
 
 	verbs compute.Verbs
 	pool  *Pool
@@ -96,8 +97,10 @@ func (p *Pass) Scope() int { return len(p.pool.taken) }
 // Leave gives back the activations that were taken since Scope returned scope.
 func (p *Pass) Leave(scope int) { p.pool.release(scope) }
 
-// Layer begins layer i. All activations are given back that the layer before took.
-func (p *Pass) Layer(i int) {
+// Layer begins layer i, which reads x: what a draft head reads of it is kept. All activations are given back that the
+// layer before took.
+func (p *Pass) Layer(i int, x compute.Tensor) {
+	p.Features.keep(p, i, x)
 	if i == 0 {
 		p.outer = p.Scope()
 	}
