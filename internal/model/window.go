@@ -83,7 +83,9 @@ const (
 func (c *Config) checkpoints() int {
 	bytes := int64(0)
 	for _, b := range c.Blocks {
-		bytes += int64(b.kv().StateBytes())
+		for _, s := range b.Stored {
+			bytes += int64(s.StateBytes())
+		}
 	}
 	return int(min(max(checkpointBytes/max(1, bytes), leastCheckpoints), mostCheckpoints))
 }
