@@ -2,8 +2,6 @@ package lineage
 
 import (
 	"cmp"
-	"slices"
-	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
@@ -17,9 +15,9 @@ func apertus() Family {
 	for _, name := range []string{"alpha_p", "alpha_n", "beta", "eps"} {
 		f.Outer = append(f.Outer, Tensor{Name: "xielu." + name, Source: "mlp.act_fn." + name, Change: LayerNumbers})
 	}
-	block := replaced(llamaBlock(Same), "attn_norm.weight", Tensor{Name: "attn_norm.weight", Source: "attention_layernorm.weight input_layernorm.weight"})
-	block = replaced(block, "ffn_norm.weight", Tensor{Name: "ffn_norm.weight", Source: "feedforward_layernorm.weight post_attention_layernorm.weight"})
-	f.Block = ungated(headNorms(block))
+	f.Block = ungated(headNorms(with(llamaBlock(Same),
+		Tensor{Name: "attn_norm.weight", Source: "attention_layernorm.weight input_layernorm.weight"},
+		Tensor{Name: "ffn_norm.weight", Source: "feedforward_layernorm.weight post_attention_layernorm.weight"})))
 	f.Read = func(c *Config) error {
 		c.Act, c.RMSEps = cmp.Or(c.Act, f.Activation.String()), cmp.Or(c.RMSEps, 1e-5)
 		if c.Act != f.Activation.String() {
@@ -43,17 +41,12 @@ func bitNet() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "bitnet", []string{"BitNetForCausalLM", "BitnetForCausalLM"}
 	f.Rotation, f.AlwaysTied = HalvesApart, true
-	f.Block = slices.DeleteFunc(llamaBlock(Same), func(t Tensor) bool { return strings.HasSuffix(t.Name, ".bias") })
-	f.Block = append(f.Block, Tensor{Name: "attn_sub_norm.weight", Source: "self_attn.attn_sub_norm.weight self_attn.inner_attn_ln.weight"}, Tensor{Name: "ffn_sub_norm.weight", Source: "mlp.ffn_sub_norm.weight mlp.ffn_layernorm.weight"})
-	for i := range f.Block {
-		if !strings.HasSuffix(f.Block[i].Name, "_norm.weight") {
-			f.Block[i].Change = Ternary
-		}
-	}
+	f.Block = with(changed(without(llamaBlock(Same), "*.bias"), Ternary, "attn_[qkvo]*", "ffn_[gud]*"),
+		Tensor{Name: "attn_sub_norm.weight", Source: "self_attn.attn_sub_norm.weight self_attn.inner_attn_ln.weight"},
+		Tensor{Name: "ffn_sub_norm.weight", Source: "mlp.ffn_sub_norm.weight mlp.ffn_layernorm.weight"})
 	f.Read = func(c *Config) error {
 		c.RMSEps = cmp.Or(c.RMSEps, 1e-5)
-		tied := true
-		c.Tied = &tied
+		c.Tied = new(true)
 		return readLlama(c)
 	}
 	return f

@@ -1,9 +1,6 @@
 package lineage
 
 import (
-	"slices"
-	"strings"
-
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
@@ -24,8 +21,7 @@ func arcee() Family {
 
 // ungated returns block without its gate, with the biases that such layers may have.
 func ungated(block []Tensor) []Tensor {
-	block = slices.DeleteFunc(block, func(t Tensor) bool { return strings.HasPrefix(t.Name, "ffn_gate.") })
-	return append(block,
+	return append(without(block, "ffn_gate.*"),
 		Tensor{Name: "ffn_up.bias", Source: "mlp.up_proj.bias", Optional: true},
 		Tensor{Name: "ffn_down.bias", Source: "mlp.down_proj.bias", Optional: true})
 }

@@ -14,16 +14,7 @@ func baichuan() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "baichuan", []string{"BaichuanForCausalLM", "BaiChuanForCausalLM"}
 	f.HeadsFillWidth, f.QKV = true, "self_attn.W_pack"
-	f.Block = llamaBlock(Pairs)
-	for _, name := range []string{"attn_q", "attn_k", "attn_v", "attn_output"} {
-		f.Block = replaced(f.Block, name+".bias")
-	}
-	for i := range f.Block {
-		switch t := &f.Block[i]; t.Name {
-		case "attn_q.weight", "attn_k.weight", "attn_v.weight":
-			t.Source = f.QKV + ".weight"
-		}
-	}
+	f.Block = each(without(llamaBlock(Pairs), "*.bias"), func(t *Tensor) { t.Source = f.QKV + ".weight" }, "attn_[qkv].weight")
 	f.Read = func(c *Config) error {
 		if c.Layers != baichuan7B && c.Layers != baichuan13B {
 			return c.Errorf("num_hidden_layers", "Baichuan has %d layers (7B, rotated) or %d (13B, ALiBi), not %d; GGUF files say no other way which it is",

@@ -51,11 +51,10 @@ func bailingMoE2() Family {
 		}
 		if slices.Contains(c.Architectures, sarvam) {
 			c.Rotary = 1
-		} else if c.Rotary == 0 && (c.Rope == nil || c.Rope.Partial == 0) {
-			c.Rotary = 0.5
+		} else {
+			c.rotates(0.5)
 		}
-		normalised := or(c.NormTopK, true)
-		c.NormTopK = &normalised
+		c.NormTopK = new(or(c.NormTopK, true))
 		return readBailing(c)
 	}
 	return f
@@ -70,10 +69,7 @@ func bailingBlock(qkv ...Tensor) []Tensor {
 	block := slices.Concat([]Tensor{{Name: "attn_norm.weight", Source: "input_layernorm.weight"}}, qkv, []Tensor{
 		{Name: "attn_output.weight", Source: "attention.dense.weight"},
 		{Name: "ffn_norm.weight", Source: "post_attention_layernorm.weight"},
-		{Name: "ffn_gate.weight", Source: "mlp.gate_proj.weight"},
-		{Name: "ffn_up.weight", Source: "mlp.up_proj.weight"},
-		{Name: "ffn_down.weight", Source: "mlp.down_proj.weight"},
-	})
+	}, gatedLayer("mlp."))
 	return sharedExpert(mlpExperts(block), "mlp.shared_experts")
 }
 

@@ -13,12 +13,7 @@ func bailingMoE3() Family {
 		Tensor{Name: "attn_q_b.weight", Source: prefix + "q_b_proj.weight", Optional: true},
 		Tensor{Name: "attn_q.weight", Source: prefix + "q_proj.weight", Optional: true})
 	f.Name, f.HuggingFace = "bailingmoe3", []string{"BailingMoeV3ForCausalLM"}
-	f.Block = append(sharedExpert(mlpExperts(f.Block), "mlp.shared_experts"), Tensor{Name: "exp_probs_b.bias", Source: "mlp.gate.expert_bias"})
-	for i := range f.Block {
-		if f.Block[i].Name == "ssm_a" {
-			f.Block[i].Change = Exp
-		}
-	}
+	f.Block = append(sharedExpert(mlpExperts(changed(f.Block, Exp, "ssm_a")), "mlp.shared_experts"), Tensor{Name: "exp_probs_b.bias", Source: "mlp.gate.expert_bias"})
 	f.Outer[0].Source = "word_embeddings.weight"
 	f.Further, f.HeadGate, f.Experts.Normalised = true, true, false
 	f.Read = readBailing3

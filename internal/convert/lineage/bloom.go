@@ -19,20 +19,13 @@ func bloom() Family {
 		{Name: "output_norm.weight", Source: "ln_f.weight"},
 		{Name: "output_norm.bias", Source: "ln_f.bias"},
 	}
-	f.Block = []Tensor{
-		{Name: "attn_norm.weight", Source: "input_layernorm.weight"},
-		{Name: "attn_norm.bias", Source: "input_layernorm.bias"},
-		{Name: "attn_qkv.weight", Source: "self_attention.query_key_value.weight", Change: Ungroup},
-		{Name: "attn_qkv.bias", Source: "self_attention.query_key_value.bias", Change: Ungroup},
-		{Name: "attn_output.weight", Source: "self_attention.dense.weight"},
-		{Name: "attn_output.bias", Source: "self_attention.dense.bias"},
-		{Name: "ffn_norm.weight", Source: "post_attention_layernorm.weight"},
-		{Name: "ffn_norm.bias", Source: "post_attention_layernorm.bias"},
-		{Name: "ffn_up.weight", Source: "mlp.dense_h_to_4h.weight"},
-		{Name: "ffn_up.bias", Source: "mlp.dense_h_to_4h.bias"},
-		{Name: "ffn_down.weight", Source: "mlp.dense_4h_to_h.weight"},
-		{Name: "ffn_down.bias", Source: "mlp.dense_4h_to_h.bias"},
-	}
+	f.Block = biased(
+		Tensor{Name: "attn_norm.weight", Source: "input_layernorm.weight"},
+		Tensor{Name: "attn_qkv.weight", Source: "self_attention.query_key_value.weight", Change: Ungroup},
+		Tensor{Name: "attn_output.weight", Source: "self_attention.dense.weight"},
+		Tensor{Name: "ffn_norm.weight", Source: "post_attention_layernorm.weight"},
+		Tensor{Name: "ffn_up.weight", Source: "mlp.dense_h_to_4h.weight"},
+		Tensor{Name: "ffn_down.weight", Source: "mlp.dense_4h_to_h.weight"})
 	f.Read = readBloom
 	return f
 }

@@ -52,9 +52,7 @@ func readChatGLM(c *Config) error {
 	if c.RopeRatio > 0 {
 		c.RopeTheta = 10000 * c.RopeRatio
 	}
-	if c.Rope == nil || c.Rope.Partial == 0 {
-		c.Rotary = cmp.Or(c.Rotary, 0.5)
-	}
+	c.rotates(0.5)
 	return nil
 }
 

@@ -254,6 +254,20 @@ func (c *Config) ropeByKind() {
 	c.Rope = c.Rope.Full
 }
 
+// rotates notes the share of a head that is rotated, the first of usual that is not 0 where the folder does not say it.
+func (c *Config) rotates(usual ...float64) {
+	if c.Rope == nil || c.Rope.Partial == 0 {
+		c.Rotary = cmp.Or(append([]float64{c.Rotary}, usual...)...)
+	}
+}
+
+// rotatesDims notes the same where the folder gives elements.
+func (c *Config) rotatesDims() {
+	if c.RotaryDim > 0 && c.HeadDim > 0 {
+		c.Rotary = cmp.Or(c.Rotary, float64(c.RotaryDim)/float64(c.HeadDim))
+	}
+}
+
 // epsilon notes the norms' epsilon, def where the value is absent.
 func (c *Config) epsilon(key string, value, def float64) {
 	c.Epsilon = Setting[float64]{key, cmp.Or(value, def)}

@@ -2,7 +2,6 @@ package lineage
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
@@ -50,12 +49,8 @@ func hyV4() Family {
 	f.Name, f.HuggingFace = "hy_v4", []string{"HYV4ForCausalLM"}
 	f.YarnScores, f.Further = false, false
 	f.Experts = &Experts{Score: compute.Sigmoid, Normalised: true, MinSum: leastSum, Counted: true}
-	f.Block = slices.DeleteFunc(f.Block, func(t Tensor) bool { return strings.Contains(t.Name, "_exps.") })
-	for i, t := range f.Block {
-		f.Block[i].Optional = t.Optional || strings.HasPrefix(t.Name, "indexer.")
-	}
 	const both = "mlp.experts.gate_up_proj"
-	f.Block = append(f.Block,
+	f.Block = append(optional(without(f.Block, "*_exps.*"), "indexer.*"),
 		Tensor{Name: "ffn_gate_exps.weight", Source: both, Change: FirstHalf},
 		Tensor{Name: "ffn_up_exps.weight", Source: both, Change: SecondHalf},
 		Tensor{Name: "ffn_down_exps.weight", Source: "mlp.experts.down_proj"},

@@ -15,10 +15,8 @@ func deepseek2() Family {
 	f.PartialRotary, f.Latent, f.YarnScores = true, true, true
 	f.Experts = &Experts{Optional: true, MinSum: leastSum, Counted: true}
 	queries := append(latentQueries(true), Tensor{Name: "attn_q.weight", Source: "self_attn.q_proj.weight", Optional: true})
-	block := latentBlock(queries...)
-	i := slices.IndexFunc(block, func(t Tensor) bool { return t.Name == "attn_kv_b.weight" })
 	const both = "self_attn.kv_b_proj.weight"
-	block = slices.Replace(block, i, i+1,
+	block := replaced(latentBlock(queries...), "attn_kv_b.weight",
 		Tensor{Name: "attn_k_b.weight", Source: both, Change: LatentKeys},
 		Tensor{Name: "attn_v_b.weight", Source: both, Change: LatentValues})
 	f.Block = append(sharedExpert(mlpExperts(block), "mlp.shared_experts"),

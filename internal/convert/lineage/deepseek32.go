@@ -1,9 +1,6 @@
 package lineage
 
 import (
-	"slices"
-	"strings"
-
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
@@ -32,12 +29,7 @@ func deepseek32() Family {
 	f := deepseek2()
 	f.Name, f.HuggingFace = "deepseek32", []string{"DeepseekV32ForCausalLM"}
 	f.Experts = &Experts{Optional: true, Score: compute.Softmax, MinSum: leastSum, Counted: true}
-	f.Block = append(slices.DeleteFunc(f.Block, func(t Tensor) bool { return t.Name == "attn_q.weight" }), indexerTensors(false)...)
-	for i := range f.Block {
-		if strings.HasPrefix(f.Block[i].Name, "attn_q_") {
-			f.Block[i].Optional = false
-		}
-	}
+	f.Block = append(required(without(f.Block, "attn_q.weight"), "attn_q_*"), indexerTensors(false)...)
 	f.Read = readDeepSeek32
 	return f
 }
@@ -47,9 +39,7 @@ func glmDSA() Family {
 	f := deepseek32()
 	f.Name, f.HuggingFace = "glm-dsa", []string{"GlmMoeDsaForCausalLM"}
 	f.Experts.Score = compute.Sigmoid
-	for i, t := range f.Block {
-		f.Block[i].Optional = t.Optional || strings.HasPrefix(t.Name, "indexer.")
-	}
+	f.Block = optional(f.Block, "indexer.*")
 	f.Read = func(c *Config) error {
 		if c.Scoring == "" {
 			c.Scoring = "sigmoid"

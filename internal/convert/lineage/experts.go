@@ -48,19 +48,28 @@ func NormOfExperts(name string) bool {
 	return slices.Contains([]string{"ffn_gate_inp.scale", "pre_ffw_norm_2.weight", "post_ffw_norm_1.weight", "post_ffw_norm_2.weight"}, name)
 }
 
-// InsteadOfExperts reports whether a tensor, likewise, is of layers without experts only.
+// insteadOfExperts are patterns of tensors of layers without experts only.
+var insteadOfExperts = []string{"ffn_gate.*", "ffn_up.*", "ffn_down.*", "ffn_down_t.*"}
+
+// InsteadOfExperts reports whether a tensor, likewise, is of layers without experts only. name may end before ".weight".
 func InsteadOfExperts(name string) bool {
 	stem, _, _ := strings.Cut(name, ".")
-	return slices.Contains([]string{"ffn_gate", "ffn_up", "ffn_down", "ffn_down_t"}, stem)
+	return matches(stem+".", insteadOfExperts)
 }
 
 // withExperts returns block with a router and experts, by their names on Hugging Face: %d stands for an expert.
 func withExperts(block []Tensor, router, gate, up, down string) []Tensor {
-	return append(slices.Clone(block),
+	return with(block,
 		Tensor{Name: "ffn_gate_inp.weight", Source: router},
 		Tensor{Name: "ffn_gate_exps.weight", Source: gate, Change: Stacked},
 		Tensor{Name: "ffn_up_exps.weight", Source: up, Change: Stacked},
 		Tensor{Name: "ffn_down_exps.weight", Source: down, Change: Stacked})
+}
+
+// mixtralExperts returns block with a router and experts, by the names of Mixtral.
+func mixtralExperts(block []Tensor) []Tensor {
+	const experts = "block_sparse_moe.experts.%d."
+	return withExperts(block, "block_sparse_moe.gate.weight", experts+"w1.weight", experts+"w3.weight", experts+"w2.weight")
 }
 
 // mlpExperts returns block with a router and experts, by the names of most families.
@@ -70,18 +79,14 @@ func mlpExperts(block []Tensor) []Tensor {
 
 // wholeExperts returns block with experts that newer folders hold as one tensor of gates and ups and one of downs.
 func wholeExperts(block []Tensor) []Tensor {
-	block = slices.Clone(block)
-	for i, t := range block {
-		if t.Change == Stacked {
-			all, _, _ := strings.Cut(t.Source, "%d.")
-			if t.Name == "ffn_down_exps.weight" {
-				block[i].Source += " " + all + "down_proj"
-			} else {
-				block[i].Source += " " + all + "gate_up_proj"
-			}
+	return each(block, func(t *Tensor) {
+		all, _, _ := strings.Cut(t.Source, "%d.")
+		if t.Name == "ffn_down_exps.weight" {
+			t.Source += " " + all + "down_proj"
+		} else {
+			t.Source += " " + all + "gate_up_proj"
 		}
-	}
-	return block
+	}, "ffn_*_exps.weight")
 }
 
 // sharedExpert returns block with an expert that all tokens use; names are its alternative ones on Hugging Face.
@@ -131,6 +136,13 @@ func (c *Config) mixture(width int) {
 	}
 }
 
+// grouped takes the groups that experts are chosen from.
+func (c *Config) grouped() {
+	if c.ExpertGroups > 1 {
+		c.Mixture.Groups, c.Mixture.GroupsUsed = c.ExpertGroups, c.GroupsUsed
+	}
+}
+
 // routed takes what the keys of DeepSeek's configuration and of those like it say.
 func (c *Config) routed() error {
 	c.mixture(c.ExpertWidth)
@@ -139,9 +151,7 @@ func (c *Config) routed() error {
 	if len(c.ExpertEvery) > 0 {
 		m.Every = c.ExpertEvery[0]
 	}
-	if c.ExpertGroups > 1 {
-		m.Groups, m.GroupsUsed = c.ExpertGroups, c.GroupsUsed
-	}
+	c.grouped()
 	switch {
 	case m.Count == 0:
 	case c.SharedExperts < 0 || c.SharedExperts > 1<<10 || c.FirstDense < 0 || c.FirstDense > c.Layers:

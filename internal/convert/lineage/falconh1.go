@@ -14,21 +14,9 @@ func falconH1() Family {
 		{Name: "output_norm.weight", Source: "final_layernorm.weight"},
 		{Name: "rope_freqs.weight", Optional: true, Change: Computed},
 	}
-	const mlp = "feed_forward."
 	f.Block = replaced(llamaBlock(Same), "ffn_norm.weight", Tensor{Name: "ffn_norm", Source: "pre_ff_layernorm.weight"}) // files leave ".weight" out
-	for _, t := range []Tensor{
-		{Name: "ffn_gate.weight", Source: mlp + "gate_proj.weight"},
-		{Name: "ffn_up.weight", Source: mlp + "up_proj.weight"},
-		{Name: "ffn_down.weight", Source: mlp + "down_proj.weight"},
-	} {
-		f.Block = replaced(f.Block, t.Name, t)
-	}
-	f.Block = append(f.Block, stateSpaceBlock("mamba.")...)
-	for i := range f.Block {
-		if f.Block[i].Name == "ssm_norm.weight" {
-			f.Block[i].Optional = true
-		}
-	}
+	f.Block = with(f.Block, gatedLayer("feed_forward.")...)
+	f.Block = append(f.Block, optional(stateSpaceBlock("mamba."), "ssm_norm.weight")...)
 	f.Read, f.Multiplied = readFalconH1, multipliersOfFalconH1
 	return f
 }

@@ -300,17 +300,20 @@ func Sources() string {
 
 // InBlock returns the block's tensor of that name.
 func (f *Family) InBlock(name string) (Tensor, bool) {
-	i := slices.IndexFunc(f.Block, func(t Tensor) bool { return t.Name == name })
-	if i < 0 {
-		return Tensor{}, false
+	return named(f.Block, name)
+}
+
+func named(tensors []Tensor, name string) (Tensor, bool) {
+	if i := slices.IndexFunc(tensors, func(t Tensor) bool { return t.Name == name }); i >= 0 {
+		return tensors[i], true
 	}
-	return f.Block[i], true
+	return Tensor{}, false
 }
 
 // Beside returns the family with blocks whose feed-forward layer is parallel to attention and reads the same norm.
 func (f Family) Beside() Family {
 	f.Parallel = true
-	f.Block = slices.DeleteFunc(slices.Clone(f.Block), func(t Tensor) bool { return strings.HasPrefix(t.Name, "ffn_norm.") })
+	f.Block = without(f.Block, "ffn_norm.*")
 	return f
 }
 
@@ -332,11 +335,7 @@ func (f *Family) NormWeight(norm string) string {
 
 // Outside returns the tensor of that name outside the blocks.
 func (f *Family) Outside(name string) (Tensor, bool) {
-	i := slices.IndexFunc(f.Outer, func(t Tensor) bool { return t.Name == name })
-	if i < 0 {
-		return Tensor{}, false
-	}
-	return f.Outer[i], true
+	return named(f.Outer, name)
 }
 
 // PreNorm reports whether the parts of a block read the norm of the residual, not the residual itself.

@@ -54,9 +54,7 @@ func scored() *Experts { return &Experts{Score: compute.Sigmoid, MinSum: leastSu
 
 // gatedBlock returns a block with norms of each head of queries and keys, and a gate of what heads read.
 func gatedBlock(change Change, gate string) []Tensor {
-	block := headNorms(llamaBlock(change))
-	i := slices.IndexFunc(block, func(t Tensor) bool { return t.Name == "attn_output.weight" })
-	return slices.Insert(block, i, Tensor{Name: "attn_gate.weight", Source: gate})
+	return before(headNorms(llamaBlock(change)), "attn_output.weight", Tensor{Name: "attn_gate.weight", Source: gate})
 }
 
 // afmoe describes Trinity: norms before and after parts, gated attention, windows in three of four layers, which alone
@@ -77,11 +75,7 @@ func afmoe() Family {
 	f.Read = func(c *Config) error {
 		c.mixture(c.ExpertWidth)
 		m := &c.Mixture
-		m.Shared, m.First, m.Scale, m.Normalised = c.sharedCount(0)*c.ExpertWidth, c.LFM2.Dense, c.RouteScale, c.RouteNorm
-		if m.Normalised == nil {
-			m.Normalised = new(bool)
-			*m.Normalised = true
-		}
+		m.Shared, m.First, m.Scale, m.Normalised = c.sharedCount(0)*c.ExpertWidth, c.LFM2.Dense, c.RouteScale, new(or(c.RouteNorm, true))
 		c.SharedExperts = c.sharedCount(0)
 		return readLlama(c)
 	}
@@ -134,7 +128,7 @@ func cohere2MoE() Family {
 	f.FullFirst, f.AlwaysTied, f.Further = true, false, true
 	f.Experts = scored()
 	f.Experts.Counted = true
-	block := replaced(replaced(f.Block, "attn_q_norm.weight"), "attn_k_norm.weight")
+	block := without(f.Block, "attn_[qk]_norm.weight")
 	f.Block = sharedExpert(wholeExperts(mlpExperts(block)), "mlp.shared_experts")
 	f.Read = func(c *Config) error {
 		if c.SharedBy != "" && c.SharedBy != "average" {
@@ -170,9 +164,7 @@ func exaoneMoE() Family {
 		c.mixture(c.ExpertWidth)
 		m := &c.Mixture
 		m.Shared, m.First, m.Scale = c.sharedCount(1)*c.ExpertWidth, c.denseFirst(c.FirstDense), c.ExpertScale
-		if c.ExpertGroups > 1 {
-			m.Groups, m.GroupsUsed = c.ExpertGroups, c.GroupsUsed
-		}
+		c.grouped()
 		c.RMSEps = cmp.Or(c.RMSEps, 1e-5)
 		return readLlama(c)
 	}
@@ -184,8 +176,7 @@ func hunyuanMoE() Family {
 	f := hunyuanDense()
 	f.Name, f.HuggingFace = "hunyuan-moe", []string{"HunYuanMoEV1ForCausalLM"}
 	f.Experts = &Experts{Normalised: true, MinSum: leastSum, SharedAsWide: true}
-	block := slices.DeleteFunc(f.Block, func(t Tensor) bool { return InsteadOfExperts(t.Name) })
-	block = withExperts(block, "mlp.gate.wg.weight mlp.gate.weight", "mlp.experts.%d.gate_proj.weight", "mlp.experts.%d.up_proj.weight", "mlp.experts.%d.down_proj.weight")
+	block := withExperts(without(f.Block, insteadOfExperts...), "mlp.gate.wg.weight mlp.gate.weight", "mlp.experts.%d.gate_proj.weight", "mlp.experts.%d.up_proj.weight", "mlp.experts.%d.down_proj.weight")
 	f.Block = sharedExpert(wholeExperts(block), "mlp.shared_mlp")
 	f.Read = func(c *Config) error {
 		var widths Counts
@@ -227,8 +218,7 @@ func hyV3() Family {
 		c.mixture(c.ExpertWidth)
 		m := &c.Mixture
 		m.Shared, m.First, m.Scale = c.sharedCount(1)*c.ExpertWidth, c.denseFirst(1), cmp.Or(c.RouterScale, 2.826)
-		normalised := or(c.RouteNorm, true)
-		m.Normalised = &normalised
+		m.Normalised = new(or(c.RouteNorm, true))
 		c.RMSEps = cmp.Or(c.RMSEps, 1e-5)
 		return readLlama(c)
 	}
@@ -259,8 +249,7 @@ func readLaguna(c *Config) error {
 		return c.Errorf("num_attention_heads_per_layer", "%d numbers for %d layers", len(c.HeadsByLayer), c.Layers)
 	}
 	c.LayerHeads = c.HeadsByLayer
-	normalised := true
-	m.Normalised = &normalised
+	m.Normalised = new(true)
 	gate := ""
 	c.ElementGate = json.Unmarshal(c.Gating, &gate) == nil && gate == "per-element"
 	return readLlama(c)
@@ -291,9 +280,7 @@ func readMiMo2(c *Config) error {
 	if i := slices.Index(c.ExpertEvery, 1); len(c.ExpertEvery) == c.Layers && i >= 0 {
 		m.First = i
 	}
-	if c.ExpertGroups > 1 {
-		m.Groups, m.GroupsUsed = c.ExpertGroups, c.GroupsUsed
-	}
+	c.grouped()
 	for _, window := range c.Hybrid {
 		kind := "full_attention"
 		if window == 1 {
@@ -323,8 +310,6 @@ func readMiMo2(c *Config) error {
 func step35() Family {
 	f := laguna()
 	f.Name, f.HuggingFace, f.FullEvery, f.FullFirst, f.UsualWindow, f.Read = "step35", nil, 0, false, 0, readLlama
-	for i := range f.Block {
-		f.Block[i].Optional = f.Block[i].Optional || f.Block[i].Name == "attn_gate.weight"
-	}
+	f.Block = optional(f.Block, "attn_gate.weight")
 	return f
 }

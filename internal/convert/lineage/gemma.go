@@ -3,7 +3,6 @@ package lineage
 import (
 	"cmp"
 	"math"
-	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
@@ -109,14 +108,7 @@ func bothNorms(block []Tensor) []Tensor {
 
 // plusOne returns tensors with all norms' weights stored less 1.
 func plusOne(tensors []Tensor) []Tensor {
-	var out []Tensor
-	for _, t := range tensors {
-		if strings.HasSuffix(t.Name, "norm.weight") {
-			t.Change = PlusOne
-		}
-		out = append(out, t)
-	}
-	return out
+	return changed(tensors, PlusOne, "*norm.weight")
 }
 
 // GemmaKeys are those of Gemma.

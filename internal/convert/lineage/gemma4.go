@@ -15,10 +15,7 @@ func gemma4() Family {
 	f.SharedKV, f.LayerInputs, f.WindowHeads = true, true, true
 	f.Outer = append(llamaOuter(), layerInputs(true)...)
 	f.Block = append(headNorms(bothNorms(llamaBlock(Same))), layerInput(true)...)
-	f.Block = append(f.Block, Tensor{Name: "layer_output_scale.weight", Source: "layer_scalar", Optional: true})
-	for i := range f.Block {
-		f.Block[i].Optional = f.Block[i].Optional || f.Block[i].Name == "attn_v.weight"
-	}
+	f.Block = append(optional(f.Block, "attn_v.weight"), Tensor{Name: "layer_output_scale.weight", Source: "layer_scalar", Optional: true})
 	f.Experts = &Experts{Optional: true, Normalised: true, MinSum: leastSum, Beside: true}
 	f.Block = append(f.Block,
 		Tensor{Name: "ffn_gate_inp.scale", Source: "router.scale"},

@@ -12,15 +12,13 @@ func glm4() Family {
 	f.Block = replaced(llamaBlock(Same), "ffn_norm.weight", // q and k are stored as neighbours already
 		Tensor{Name: "post_attention_norm.weight", Source: "post_self_attn_layernorm.weight"},
 		Tensor{Name: "ffn_norm.weight", Source: "post_attention_layernorm.weight"})
-	f.Block = replaced(f.Block, "ffn_gate.weight")
-	f.Block = replaced(f.Block, "ffn_up.weight", Tensor{Name: "ffn_up.weight", Source: "mlp.gate_up_proj.weight"})
-	f.Block = append(f.Block, Tensor{Name: "post_ffw_norm.weight", Source: "post_mlp_layernorm.weight"})
+	f.Block = with(without(f.Block, "ffn_gate.weight"),
+		Tensor{Name: "ffn_up.weight", Source: "mlp.gate_up_proj.weight"},
+		Tensor{Name: "post_ffw_norm.weight", Source: "post_mlp_layernorm.weight"})
 	f.Read = func(c *Config) error {
 		c.RMSEps = cmp.Or(c.RMSEps, 1.5625e-07)
 		c.HeadDim = cmp.Or(c.HeadDim, 128)
-		if c.Rope == nil || c.Rope.Partial == 0 {
-			c.Rotary = cmp.Or(c.Rotary, 0.5)
-		}
+		c.rotates(0.5)
 		return readLlama(c)
 	}
 	return f

@@ -24,13 +24,10 @@ func glm4MoE() Family {
 
 func readGLM4MoE(c *Config) error {
 	c.RMSEps = cmp.Or(c.RMSEps, 1e-5)
-	if c.Rope == nil || c.Rope.Partial == 0 {
-		c.Rotary = cmp.Or(c.Rotary, 0.5)
-	}
+	c.rotates(0.5)
 	if err := c.routed(); err != nil {
 		return err
 	}
-	normalised := or(c.NormTopK, true)
-	c.Mixture.Normalised = &normalised
+	c.Mixture.Normalised = new(or(c.NormTopK, true))
 	return readLlama(c)
 }

@@ -19,20 +19,13 @@ func gpt2() Family {
 		{Name: "output_norm.weight", Source: "ln_f.weight"},
 		{Name: "output_norm.bias", Source: "ln_f.bias"},
 	}
-	f.Block = []Tensor{
-		{Name: "attn_norm.weight", Source: "ln_1.weight"},
-		{Name: "attn_norm.bias", Source: "ln_1.bias"},
-		{Name: "attn_qkv.weight", Source: "attn.c_attn.weight", Change: Transposed},
-		{Name: "attn_qkv.bias", Source: "attn.c_attn.bias"},
-		{Name: "attn_output.weight", Source: "attn.c_proj.weight", Change: Transposed},
-		{Name: "attn_output.bias", Source: "attn.c_proj.bias"},
-		{Name: "ffn_norm.weight", Source: "ln_2.weight"},
-		{Name: "ffn_norm.bias", Source: "ln_2.bias"},
-		{Name: "ffn_up.weight", Source: "mlp.c_fc.weight", Change: Transposed},
-		{Name: "ffn_up.bias", Source: "mlp.c_fc.bias"},
-		{Name: "ffn_down.weight", Source: "mlp.c_proj.weight", Change: Transposed},
-		{Name: "ffn_down.bias", Source: "mlp.c_proj.bias"},
-	}
+	f.Block = biased(
+		Tensor{Name: "attn_norm.weight", Source: "ln_1.weight"},
+		Tensor{Name: "attn_qkv.weight", Source: "attn.c_attn.weight", Change: Transposed},
+		Tensor{Name: "attn_output.weight", Source: "attn.c_proj.weight", Change: Transposed},
+		Tensor{Name: "ffn_norm.weight", Source: "ln_2.weight"},
+		Tensor{Name: "ffn_up.weight", Source: "mlp.c_fc.weight", Change: Transposed},
+		Tensor{Name: "ffn_down.weight", Source: "mlp.c_proj.weight", Change: Transposed})
 	f.Read = readGPT2
 	return f
 }

@@ -20,20 +20,13 @@ func gptneox() Family {
 		{Name: "output_norm.weight", Source: "final_layer_norm.weight"},
 		{Name: "output_norm.bias", Source: "final_layer_norm.bias"},
 	}
-	f.Block = []Tensor{
-		{Name: "attn_norm.weight", Source: "input_layernorm.weight"},
-		{Name: "attn_norm.bias", Source: "input_layernorm.bias"},
-		{Name: "attn_qkv.weight", Source: "attention.query_key_value.weight", Change: Ungroup},
-		{Name: "attn_qkv.bias", Source: "attention.query_key_value.bias", Change: Ungroup},
-		{Name: "attn_output.weight", Source: "attention.dense.weight"},
-		{Name: "attn_output.bias", Source: "attention.dense.bias"},
-		{Name: "ffn_norm.weight", Source: "post_attention_layernorm.weight"},
-		{Name: "ffn_norm.bias", Source: "post_attention_layernorm.bias"},
-		{Name: "ffn_up.weight", Source: "mlp.dense_h_to_4h.weight"},
-		{Name: "ffn_up.bias", Source: "mlp.dense_h_to_4h.bias"},
-		{Name: "ffn_down.weight", Source: "mlp.dense_4h_to_h.weight"},
-		{Name: "ffn_down.bias", Source: "mlp.dense_4h_to_h.bias"},
-	}
+	f.Block = biased(
+		Tensor{Name: "attn_norm.weight", Source: "input_layernorm.weight"},
+		Tensor{Name: "attn_qkv.weight", Source: "attention.query_key_value.weight", Change: Ungroup},
+		Tensor{Name: "attn_output.weight", Source: "attention.dense.weight"},
+		Tensor{Name: "ffn_norm.weight", Source: "post_attention_layernorm.weight"},
+		Tensor{Name: "ffn_up.weight", Source: "mlp.dense_h_to_4h.weight"},
+		Tensor{Name: "ffn_down.weight", Source: "mlp.dense_4h_to_h.weight"})
 	f.Read = readGPTNeoX
 	return f
 }
@@ -46,9 +39,7 @@ func readGPTNeoX(c *Config) error {
 	c.nonlinearity("hidden_act", c.Act, "gelu")
 	c.TiedHead = or(c.Tied, false)
 	c.RopeTheta = cmp.Or(c.RopeTheta, c.RotaryBase)
-	if c.Rope == nil || c.Rope.Partial == 0 {
-		c.Rotary = cmp.Or(c.Rotary, c.RotaryShare, 0.25)
-	}
+	c.rotates(c.RotaryShare, 0.25)
 	return nil
 }
 

@@ -1,8 +1,6 @@
 package lineage
 
 import (
-	"strings"
-
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
@@ -25,12 +23,7 @@ func gptOSS() Family {
 	f.FFNNorm, f.MaxContext = "post_attention_norm", 131072
 	f.Activation = compute.ClampedSwiGLU
 	f.Experts = &Experts{Score: compute.SoftmaxChosen}
-	f.Block = replaced(llamaBlock(Same), "ffn_norm.weight", Tensor{Name: "post_attention_norm.weight", Source: "post_attention_layernorm.weight"})
-	for i := range f.Block {
-		if strings.HasSuffix(f.Block[i].Name, ".bias") {
-			f.Block[i].Optional = false
-		}
-	}
+	f.Block = replaced(required(llamaBlock(Same), "*.bias"), "ffn_norm.weight", Tensor{Name: "post_attention_norm.weight", Source: "post_attention_layernorm.weight"})
 	const both, down = "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
 	packed := func(name string) string { return name + "_blocks " + name }
 	f.Block = append(f.Block,

@@ -8,14 +8,10 @@ func graniteHybrid() Family {
 	f.StateSpace, f.PerhapsRotated = true, true
 	f.Experts = &Experts{Optional: true, Normalised: true, MinSum: leastSum}
 	const shared = "shared_mlp."
-	for _, t := range []Tensor{
-		{Name: "ffn_gate.weight", Source: shared + "input_linear.weight", Change: FirstHalf},
-		{Name: "ffn_up.weight", Source: shared + "input_linear.weight", Change: SecondHalf},
-		{Name: "ffn_down.weight", Source: shared + "output_linear.weight"},
-	} {
-		f.Block = replaced(f.Block, t.Name, t)
-	}
-	f.Block = append(f.Block, stateSpaceBlock("mamba.")...)
+	f.Block = append(with(f.Block,
+		Tensor{Name: "ffn_gate.weight", Source: shared + "input_linear.weight", Change: FirstHalf},
+		Tensor{Name: "ffn_up.weight", Source: shared + "input_linear.weight", Change: SecondHalf},
+		Tensor{Name: "ffn_down.weight", Source: shared + "output_linear.weight"}), stateSpaceBlock("mamba.")...)
 	read := f.Read
 	f.Read = func(c *Config) error {
 		if err := c.readGraniteHybrid(); err != nil {

@@ -14,15 +14,9 @@ func hunyuanDense() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "hunyuan-dense", []string{"HunYuanDenseV1ForCausalLM"}
 	f.Rotation = HalvesApart
-	f.Block = headNorms(llamaBlock(Same))
-	for i := range f.Block {
-		switch t := &f.Block[i]; t.Name {
-		case "attn_q_norm.weight":
-			t.Source = "self_attn.query_layernorm.weight"
-		case "attn_k_norm.weight":
-			t.Source = "self_attn.key_layernorm.weight"
-		}
-	}
+	f.Block = with(headNorms(llamaBlock(Same)),
+		Tensor{Name: "attn_q_norm.weight", Source: "self_attn.query_layernorm.weight"},
+		Tensor{Name: "attn_k_norm.weight", Source: "self_attn.key_layernorm.weight"})
 	f.Read = readHunyuan
 	return f
 }

@@ -8,10 +8,7 @@ func jais2() Family {
 	f.Name, f.HuggingFace = "jais2", []string{"Jais2ForCausalLM"}
 	f.Rotation, f.LayerNorm, f.Gated, f.Activation, f.MaxContext = HalvesApart, true, false, compute.ReLU2, 8192
 	f.Outer = append(f.Outer, Tensor{Name: "output_norm.bias", Source: "norm.bias"})
-	f.Block = normBiases(ungated(llamaBlock(Same)), Same)
-	for i := range f.Block {
-		f.Block[i].Optional = false
-	}
+	f.Block = required(normBiases(ungated(llamaBlock(Same)), Same), "*")
 	f.Read = func(c *Config) error {
 		c.epsilon("layer_norm_eps", c.OldLayerNormEps, 1e-5)
 		c.nonlinearity("hidden_act", c.Act, "relu2")

@@ -28,9 +28,8 @@ func kimiLinear() Family {
 
 // kimiExperts returns block with experts and shared ones, by Kimi Linear's names.
 func kimiExperts(block []Tensor) []Tensor {
-	const moe, experts = "block_sparse_moe.", "block_sparse_moe.experts.%d."
-	return append(sharedExpert(withExperts(block, moe+"gate.weight", experts+"w1.weight", experts+"w3.weight", experts+"w2.weight"), moe+"shared_experts"),
-		Tensor{Name: "exp_probs_b.bias", Source: moe + "gate.e_score_correction_bias"})
+	return append(sharedExpert(mixtralExperts(block), "block_sparse_moe.shared_experts"),
+		Tensor{Name: "exp_probs_b.bias", Source: "block_sparse_moe.gate.e_score_correction_bias"})
 }
 
 // kimiK3 describes the text part of Kimi K3: as Kimi Linear, with a residual that attends to its checkpoints, experts
@@ -60,7 +59,7 @@ func deltaAttention(prefix, out string, more ...Tensor) Family {
 	f := llama()
 	f.StateSpace, f.Latent, f.PartialRotary = true, true, true
 	f.Experts = &Experts{Score: compute.Sigmoid, Normalised: true, MinSum: leastSum, Counted: true}
-	f.Block = append([]Tensor{
+	f.Block = slices.Concat([]Tensor{
 		{Name: "attn_norm.weight", Source: "input_layernorm.weight"},
 		{Name: "attn_k.weight", Source: prefix + "k_proj.weight"},
 		{Name: "attn_v.weight", Source: prefix + "v_proj.weight"},
@@ -77,10 +76,7 @@ func deltaAttention(prefix, out string, more ...Tensor) Family {
 		{Name: "attn_v_b.weight", Source: prefix + "kv_b_proj.weight", Change: LatentValues},
 		{Name: "attn_output.weight", Source: out},
 		{Name: "ffn_norm.weight", Source: "post_attention_layernorm.weight"},
-		{Name: "ffn_gate.weight", Source: "mlp.gate_proj.weight"},
-		{Name: "ffn_up.weight", Source: "mlp.up_proj.weight"},
-		{Name: "ffn_down.weight", Source: "mlp.down_proj.weight"},
-	}, more...)
+	}, gatedLayer("mlp."), more)
 	return f
 }
 

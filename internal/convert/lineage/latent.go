@@ -4,15 +4,13 @@ package lineage
 // those of queries come first.
 func latentBlock(queries ...Tensor) []Tensor {
 	block := []Tensor{{Name: "attn_norm.weight", Source: "input_layernorm.weight"}}
-	return append(append(block, queries...),
+	block = append(append(block, queries...),
 		Tensor{Name: "attn_kv_a_mqa.weight", Source: "self_attn.kv_a_proj_with_mqa.weight"},
 		Tensor{Name: "attn_kv_a_norm.weight", Source: "self_attn.kv_a_layernorm.weight"},
 		Tensor{Name: "attn_kv_b.weight", Source: "self_attn.kv_b_proj.weight"},
 		Tensor{Name: "attn_output.weight", Source: "self_attn.o_proj.weight"},
-		Tensor{Name: "ffn_norm.weight", Source: "post_attention_layernorm.weight"},
-		Tensor{Name: "ffn_gate.weight", Source: "mlp.gate_proj.weight"},
-		Tensor{Name: "ffn_up.weight", Source: "mlp.up_proj.weight"},
-		Tensor{Name: "ffn_down.weight", Source: "mlp.down_proj.weight"})
+		Tensor{Name: "ffn_norm.weight", Source: "post_attention_layernorm.weight"})
+	return append(block, gatedLayer("mlp.")...)
 }
 
 // latentQueries returns the tensors of queries that follow from a latent vector of their own.

@@ -2,7 +2,6 @@ package lineage
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
@@ -24,9 +23,8 @@ func llama() Family {
 func mixtral() Family {
 	f := llama()
 	f.HuggingFace = append(f.HuggingFace, "MixtralForCausalLM", turboSparse)
-	const experts = "block_sparse_moe.experts.%d."
-	f.Experts = &Experts{Optional: true, Normalised: true, MinSum: leastSum, Predictor: experts + "predictor."}
-	f.Block = withExperts(f.Block, "block_sparse_moe.gate.weight", experts+"w1.weight", experts+"w3.weight", experts+"w2.weight")
+	f.Experts = &Experts{Optional: true, Normalised: true, MinSum: leastSum, Predictor: "block_sparse_moe.experts.%d.predictor."}
+	f.Block = mixtralExperts(f.Block)
 	f.Read = func(c *Config) error {
 		c.mixture(c.FF)
 		if slices.Contains(c.Architectures, turboSparse) {
@@ -53,7 +51,7 @@ func llamaOuter() []Tensor {
 
 // llamaBlock returns the tensors of a block; q and k change so that files hold the pairs that the family rotates.
 func llamaBlock(change Change) []Tensor {
-	return []Tensor{
+	return append([]Tensor{
 		{Name: "attn_norm.weight", Source: "input_layernorm.weight"},
 		{Name: "attn_q.weight", Source: "self_attn.q_proj.weight", Change: change},
 		{Name: "attn_k.weight", Source: "self_attn.k_proj.weight", Change: change},
@@ -64,10 +62,7 @@ func llamaBlock(change Change) []Tensor {
 		{Name: "attn_output.weight", Source: "self_attn.o_proj.weight"},
 		{Name: "attn_output.bias", Source: "self_attn.o_proj.bias", Optional: true},
 		{Name: "ffn_norm.weight", Source: "post_attention_layernorm.weight"},
-		{Name: "ffn_gate.weight", Source: "mlp.gate_proj.weight"},
-		{Name: "ffn_up.weight", Source: "mlp.up_proj.weight"},
-		{Name: "ffn_down.weight", Source: "mlp.down_proj.weight"},
-	}
+	}, gatedLayer("mlp.")...)
 }
 
 // textRoots returns the prefixes of a text model, alone and as a part of folders with pictures, of older and newer
@@ -84,31 +79,19 @@ func readLlama(c *Config) error {
 	return nil
 }
 
-// replaced returns block with the tensors by in the place of the named one; without any, block lacks it.
-func replaced(block []Tensor, name string, by ...Tensor) []Tensor {
-	i := slices.IndexFunc(block, func(t Tensor) bool { return t.Name == name })
-	return slices.Concat(block[:i], by, block[i+1:])
-}
-
 // headNorms returns block with norms of q and k.
 func headNorms(block []Tensor) []Tensor {
-	i := slices.IndexFunc(block, func(t Tensor) bool { return t.Name == "attn_output.weight" })
-	return slices.Insert(slices.Clone(block), i,
+	return before(block, "attn_output.weight",
 		Tensor{Name: "attn_q_norm.weight", Source: "self_attn.q_norm.weight"},
 		Tensor{Name: "attn_k_norm.weight", Source: "self_attn.k_norm.weight"})
 }
 
 // normBiases returns block with a bias behind each norm before a part, whose weight changes so.
 func normBiases(block []Tensor, change Change) []Tensor {
-	var out []Tensor
-	for _, t := range block {
-		if t.Name != "attn_norm.weight" && t.Name != "ffn_norm.weight" {
-			out = append(out, t)
-			continue
-		}
-		t.Change = change
-		bias := Tensor{Name: strings.TrimSuffix(t.Name, "weight") + "bias", Source: strings.TrimSuffix(t.Source, "weight") + "bias"}
-		out = append(out, t, bias)
+	block = changed(block, change, "attn_norm.weight", "ffn_norm.weight")
+	for _, norm := range []string{"attn_norm.weight", "ffn_norm.weight"} {
+		i := slices.IndexFunc(block, func(t Tensor) bool { return t.Name == norm })
+		block = slices.Insert(block, i+1, biasOf(block[i]))
 	}
-	return out
+	return block
 }

@@ -25,14 +25,7 @@ func llama4() Family {
 	f.Window, f.FullEvery, f.UsualWindow = true, llama4FullEvery, llama4Part
 	f.Experts = &Experts{Score: compute.Sigmoid, Before: true, SharedAsWide: true}
 	const ffn = "feed_forward."
-	block := llamaBlock(Same)
-	for i, t := range block {
-		switch t.Name {
-		case "ffn_gate.weight", "ffn_up.weight", "ffn_down.weight":
-			block[i].Source = ffn + t.Source[len("mlp."):]
-		}
-	}
-	f.Block = append(sharedExpert(block, ffn+"shared_expert"),
+	f.Block = append(sharedExpert(with(llamaBlock(Same), gatedLayer(ffn)...), ffn+"shared_expert"),
 		Tensor{Name: "ffn_gate_inp.weight", Source: ffn + "router.weight"},
 		Tensor{Name: "ffn_gate_exps.weight", Source: ffn + "experts.gate_up_proj", Change: FirstOutputs},
 		Tensor{Name: "ffn_up_exps.weight", Source: ffn + "experts.gate_up_proj", Change: SecondOutputs},

@@ -22,21 +22,9 @@ func jamba() Family {
 	f.Name, f.HuggingFace = "jamba", []string{"JambaForCausalLM"}
 	f.Rotation, f.StateSpace, f.MaxContext = NotRotated, true, 4096
 	f.Experts = &Experts{Optional: true}
-	for i, t := range f.Outer {
-		if t.Name == "output_norm.weight" {
-			f.Outer[i].Source = "final_layernorm.weight"
-		}
-	}
-	for _, t := range []Tensor{
-		{Name: "attn_q.weight", Source: "self_attn.q_proj.weight"},
-		{Name: "attn_k.weight", Source: "self_attn.k_proj.weight"},
-		{Name: "ffn_norm.weight", Source: "pre_ff_layernorm.weight"},
-		{Name: "ffn_gate.weight", Source: "feed_forward.gate_proj.weight"},
-		{Name: "ffn_up.weight", Source: "feed_forward.up_proj.weight"},
-		{Name: "ffn_down.weight", Source: "feed_forward.down_proj.weight"},
-	} {
-		f.Block = replaced(f.Block, t.Name, t)
-	}
+	f.Outer = with(f.Outer, Tensor{Name: "output_norm.weight", Source: "final_layernorm.weight"})
+	f.Block = with(changed(f.Block, Same, "attn_q.weight", "attn_k.weight"), Tensor{Name: "ffn_norm.weight", Source: "pre_ff_layernorm.weight"})
+	f.Block = with(f.Block, gatedLayer("feed_forward.")...)
 	const each = "feed_forward.experts.%d."
 	f.Block = withExperts(f.Block, "feed_forward.router.weight", each+"gate_proj.weight", each+"up_proj.weight", each+"down_proj.weight")
 	f.Block = append(f.Block, mambaBlock("mamba.")...)

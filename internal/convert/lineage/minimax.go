@@ -1,9 +1,6 @@
 package lineage
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
@@ -14,17 +11,14 @@ func minimaxM2() Family {
 	f.Name, f.HuggingFace = "minimax-m2", []string{"MiniMaxM2ForCausalLM"}
 	f.Rotation, f.PartialRotary = HalvesApart, true
 	f.Experts = &Experts{Score: compute.Sigmoid, Normalised: true, MinSum: leastSum}
-	const experts = "block_sparse_moe.experts.%d."
-	f.Block = append(withExperts(headNorms(llamaBlock(Same)), "block_sparse_moe.gate.weight", experts+"w1.weight", experts+"w3.weight", experts+"w2.weight"),
+	f.Block = append(mixtralExperts(headNorms(llamaBlock(Same))),
 		Tensor{Name: "exp_probs_b.bias", Source: "block_sparse_moe.e_score_correction_bias"})
 	f.Read = func(c *Config) error {
 		if c.Scoring != "" && c.Scoring != "sigmoid" {
 			return c.Errorf("scoring_func", "%q is not supported in MiniMax M2; sigmoid is", c.Scoring)
 		}
 		c.mixture(c.FF)
-		if c.RotaryDim > 0 && c.HeadDim > 0 {
-			c.Rotary = cmp.Or(c.Rotary, float64(c.RotaryDim)/float64(c.HeadDim))
-		}
+		c.rotatesDims()
 		return readLlama(c)
 	}
 	return f
@@ -37,15 +31,8 @@ func minimax01() Family {
 	f.Name, f.HuggingFace = "minimax-01", []string{"MiniMaxText01ForCausalLM", "MiniMaxM1ForCausalLM"}
 	f.Rotation, f.PartialRotary, f.StateSpace = HalvesApart, true, true
 	f.Experts = &Experts{Normalised: true, MinSum: leastSum}
-	const experts = "block_sparse_moe.experts.%d."
-	f.Block = withExperts(slices.DeleteFunc(llamaBlock(Same), func(t Tensor) bool { return InsteadOfExperts(t.Name) }),
-		"block_sparse_moe.gate.weight", experts+"w1.weight", experts+"w3.weight", experts+"w2.weight")
-	for i := range f.Block {
-		if f.Block[i].Name == "attn_output.weight" {
-			f.Block[i].Source += " self_attn.out_proj.weight"
-		}
-	}
-	f.Block = append(f.Block,
+	f.Block = with(mixtralExperts(without(llamaBlock(Same), insteadOfExperts...)),
+		Tensor{Name: "attn_output.weight", Source: "self_attn.o_proj.weight self_attn.out_proj.weight"},
 		Tensor{Name: "attn_qkv.weight", Source: "self_attn.qkv_proj.weight"},
 		Tensor{Name: "attn_gate.weight", Source: "self_attn.output_gate.weight"},
 		Tensor{Name: "attn_norm_2.weight", Source: "self_attn.norm.weight"})
@@ -86,9 +73,7 @@ func readMiniMax01(c *Config) error {
 		}
 		c.LayerParts = append(c.LayerParts, part|FeedForward)
 	}
-	if c.RotaryDim > 0 && c.HeadDim > 0 {
-		c.Rotary = cmp.Or(c.Rotary, float64(c.RotaryDim)/float64(c.HeadDim))
-	}
+	c.rotatesDims()
 	if err := readLlama(c); err != nil {
 		return err
 	}

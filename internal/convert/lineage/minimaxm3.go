@@ -15,22 +15,13 @@ func minimaxM3() Family {
 	f.Rotation, f.PartialRotary, f.Root = HalvesApart, true, textRoots()
 	f.Activation = compute.ClampedSwiGLU
 	f.Experts = &Experts{Score: compute.Sigmoid, Normalised: true, MinSum: leastSum, Counted: true}
-	const experts = "block_sparse_moe.experts.%d."
-	f.Block = append(withExperts(headNorms(llamaBlock(Same)), "block_sparse_moe.gate.weight", experts+"w1.weight", experts+"w3.weight", experts+"w2.weight"),
-		Tensor{Name: "exp_probs_b.bias", Source: "block_sparse_moe.e_score_correction_bias"})
+	f.Block = append(mixtralExperts(headNorms(llamaBlock(Same))), Tensor{Name: "exp_probs_b.bias", Source: "block_sparse_moe.e_score_correction_bias"})
 	f.Block = append(sharedExpert(f.Block, "block_sparse_moe.shared_experts"),
 		Tensor{Name: "indexer.q_proj.weight", Source: "self_attn.index_q_proj.weight", Optional: true},
 		Tensor{Name: "indexer.k_proj.weight", Source: "self_attn.index_k_proj.weight", Optional: true},
 		Tensor{Name: "indexer.q_norm.weight", Source: "self_attn.index_q_norm.weight", Optional: true},
 		Tensor{Name: "indexer.k_norm.weight", Source: "self_attn.index_k_norm.weight", Optional: true})
-	f.Outer = slices.Clone(f.Outer)
-	for _, list := range [][]Tensor{f.Outer, f.Block} {
-		for i, t := range list {
-			if slices.Contains([]string{"output_norm.weight", "attn_norm.weight", "ffn_norm.weight", "attn_q_norm.weight", "attn_k_norm.weight", "indexer.q_norm.weight", "indexer.k_norm.weight"}, t.Name) {
-				list[i].Change = PlusOne
-			}
-		}
-	}
+	f.Outer, f.Block = plusOne(f.Outer), plusOne(f.Block)
 	f.Read = readMiniMaxM3
 	return f
 }
@@ -59,9 +50,7 @@ func readMiniMaxM3(c *Config) error {
 	if c.SharedExperts < 0 || c.SharedExperts > 1<<10 || slices.Contains(c.ExpertEvery[m.First:], 0) {
 		return c.Errorf("moe_layer_freq", "layers without experts after others with some, or %d shared experts, are not supported", c.SharedExperts)
 	}
-	if c.RotaryDim > 0 && c.HeadDim > 0 {
-		c.Rotary = cmp.Or(c.Rotary, float64(c.RotaryDim)/float64(c.HeadDim))
-	}
+	c.rotatesDims()
 	c.epsilon("rms_norm_eps", c.RMSEps, 1e-6)
 	c.Nonlinearity.Value = ClampedSwiGLU()
 	c.TiedHead = or(c.Tied, false)

@@ -13,7 +13,6 @@ func readMistral4(c *Config) error {
 	if c.ExpertGroups > 1 {
 		return c.Errorf("n_group", "groups of experts are not supported in Mistral 4")
 	}
-	normalised := or(c.NormTopK, true)
-	c.NormTopK = &normalised
+	c.NormTopK = new(or(c.NormTopK, true))
 	return readDeepSeek2(c)
 }

@@ -22,8 +22,6 @@ func readNemotron(c *Config) error {
 	c.epsilon("norm_eps", c.NormEps, 1e-5)
 	c.nonlinearity("hidden_act", c.Act, "relu2")
 	c.TiedHead = or(c.Tied, false)
-	if c.Rotary == 0 && (c.Rope == nil || c.Rope.Partial == 0) {
-		c.Rotary = 0.5
-	}
+	c.rotates(0.5)
 	return nil
 }

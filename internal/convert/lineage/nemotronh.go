@@ -2,7 +2,6 @@ package lineage
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
@@ -47,9 +46,8 @@ func nemotronHMoE() Family {
 	f := nemotronH()
 	f.Name, f.HuggingFace, f.Really = "nemotron_h_moe", nil, nil
 	f.Experts = &Experts{Score: compute.Sigmoid, MinSum: leastSum, Counted: true, Latent: true}
-	f.Block = slices.DeleteFunc(f.Block, func(t Tensor) bool { return InsteadOfExperts(t.Name) })
 	const mixer = "mixer."
-	f.Block = append(f.Block,
+	f.Block = append(without(f.Block, insteadOfExperts...),
 		Tensor{Name: "ffn_gate_inp.weight", Source: mixer + "gate.weight"},
 		Tensor{Name: "exp_probs_b.bias", Source: mixer + "gate.e_score_correction_bias"},
 		Tensor{Name: "ffn_latent_down.weight", Source: mixer + "fc1_latent_proj.weight", Optional: true},
@@ -100,8 +98,7 @@ func readNemotronH(c *Config) error {
 	if err := c.routed(); err != nil {
 		return err
 	}
-	normalised := or(c.NormTopK, true)
-	c.Mixture.Normalised, c.Mixture.Shared, c.Mixture.Latent = &normalised, n.SharedFF, n.LatentFF
+	c.Mixture.Normalised, c.Mixture.Shared, c.Mixture.Latent = new(or(c.NormTopK, true)), n.SharedFF, n.LatentFF
 	for l, part := range c.LayerParts {
 		if part != FeedForward {
 			c.Mixture.Dense = append(c.Mixture.Dense, l)

@@ -2,7 +2,6 @@ package lineage
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
@@ -42,9 +41,8 @@ func nomicBERTMoE() Family {
 	f.Name, f.HuggingFace, f.Really = "nomic-bert-moe", nil, nil
 	f.Gated, f.Activation = false, compute.GELU
 	f.Experts, f.Buffers = &Experts{MinSum: leastSum}, append(slices.Clone(f.Buffers), "mlp.experts.bias")
-	f.Block = slices.DeleteFunc(f.Block, func(t Tensor) bool { return strings.HasPrefix(t.Name, "ffn_") })
 	const experts = "mlp.experts.mlp."
-	f.Block = append(f.Block,
+	f.Block = append(without(f.Block, "ffn_*"),
 		Tensor{Name: "attn_qkv.bias", Source: "attn.Wqkv.bias", Optional: true},
 		Tensor{Name: "attn_output.bias", Source: "attn.out_proj.bias", Optional: true},
 		Tensor{Name: "ffn_up.weight", Source: "mlp.fc1.weight"},

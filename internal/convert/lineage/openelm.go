@@ -81,7 +81,6 @@ func readOpenELM(c *Config) error {
 	}
 	c.Heads, c.KVHeads = c.QueryHeads[0], c.FalconKV[0]
 	c.RMSEps, c.Act = 1e-6, cmp.Or(c.ELMAct, "swish")
-	tied := true
-	c.Tied = &tied
+	c.Tied = new(true)
 	return readLlama(c)
 }

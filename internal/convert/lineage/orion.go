@@ -6,7 +6,7 @@ func orion() Family {
 	f.Name, f.HuggingFace = "orion", []string{"OrionForCausalLM"}
 	f.Rotation, f.LayerNorm = HalvesApart, true
 	f.Outer = append(f.Outer, Tensor{Name: "output_norm.bias", Source: "norm.bias"})
-	f.Block = replaced(normBiases(llamaBlock(Same), Same), "attn_output.bias")
+	f.Block = without(normBiases(llamaBlock(Same), Same), "attn_output.bias")
 	f.Read = func(c *Config) error {
 		c.epsilon("rms_norm_eps", c.RMSEps, 1e-5)
 		c.nonlinearity("hidden_act", c.Act, "silu")

@@ -1,8 +1,6 @@
 package lineage
 
 import (
-	"cmp"
-
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
@@ -49,8 +47,6 @@ func readPhi2(c *Config) error {
 	if c.TiedHead = or(c.Tied, false); c.TiedHead {
 		return c.Errorf("tie_word_embeddings", "a head that is the embedding is not supported in Phi 2")
 	}
-	if c.Rope == nil || c.Rope.Partial == 0 {
-		c.Rotary = cmp.Or(c.Rotary, 0.5)
-	}
+	c.rotates(0.5)
 	return nil
 }

@@ -11,11 +11,7 @@ func phiMoE() Family {
 	f.Rotation = HalvesApart
 	f.Experts = &Experts{Normalised: true, MinSum: leastSum}
 	f.Outer = append(phi3().Outer, Tensor{Name: "output_norm.bias", Source: "norm.bias"}, Tensor{Name: "output.bias", Source: "lm_head.bias"})
-	const experts = "block_sparse_moe.experts.%d."
-	f.Block = withExperts(normBiases(llamaBlock(Same), Same)[:len(llamaBlock(Same))-1], "block_sparse_moe.gate.weight", experts+"w1.weight", experts+"w3.weight", experts+"w2.weight")
-	for i := range f.Block {
-		f.Block[i].Optional = false
-	}
+	f.Block = required(mixtralExperts(without(normBiases(llamaBlock(Same), Same), insteadOfExperts...)), "*")
 	f.Read = func(c *Config) error {
 		if s := c.RopeScale; s != nil && s.LongM != 0 {
 			if s.ShortM != s.LongM {

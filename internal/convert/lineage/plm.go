@@ -8,7 +8,7 @@ func plm() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "plm", []string{"PLMForCausalLM"}
 	f.PartialRotary, f.Latent, f.AlwaysTied, f.Gated, f.Activation = true, true, true, false, compute.ReLU2
-	f.Block = replaced(latentBlock(Tensor{Name: "attn_q.weight", Source: "self_attn.q_proj.weight"}), "ffn_gate.weight")
+	f.Block = without(latentBlock(Tensor{Name: "attn_q.weight", Source: "self_attn.q_proj.weight"}), "ffn_gate.weight")
 	f.Read = readPLM
 	return f
 }

@@ -4,12 +4,6 @@ package lineage
 func qwen2() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "qwen2", []string{"Qwen2ForCausalLM", "Qwen2Model"}
-	f.Rotation, f.Block = HalvesApart, llamaBlock(Same)
-	for i := range f.Block {
-		switch f.Block[i].Name {
-		case "attn_q.bias", "attn_k.bias", "attn_v.bias":
-			f.Block[i].Optional = false
-		}
-	}
+	f.Rotation, f.Block = HalvesApart, required(llamaBlock(Same), "attn_[qkv].bias")
 	return f
 }

@@ -5,13 +5,7 @@ func qwen2MoE() Family {
 	f := qwen2()
 	f.Name, f.HuggingFace = "qwen2moe", []string{"Qwen2MoeForCausalLM"}
 	f.Experts = &Experts{MinSum: leastSum, Divided: true, Shared: true}
-	f.Block = sharedExpert(mlpExperts(f.Block), "mlp.shared_expert")
-	for i := range f.Block {
-		if OfExperts(f.Block[i].Name) {
-			f.Block[i].Optional = false
-		}
-	}
-	f.Block = append(f.Block, Tensor{Name: "ffn_gate_inp_shexp.weight", Source: "mlp.shared_expert_gate.weight"})
+	f.Block = append(required(sharedExpert(mlpExperts(f.Block), "mlp.shared_expert"), "*_shexp.*"), Tensor{Name: "ffn_gate_inp_shexp.weight", Source: "mlp.shared_expert_gate.weight"})
 	f.Read = func(c *Config) error {
 		c.mixture(c.ExpertWidth)
 		return readLlama(c)

@@ -2,8 +2,6 @@ package lineage
 
 import (
 	"cmp"
-	"slices"
-	"strings"
 )
 
 // qwen3Next describes Qwen3-Next: three of four layers are gated delta nets, the others gated attention, a quarter of
@@ -51,19 +49,9 @@ func delta() Family {
 	f.Rotation, f.PartialRotary, f.FFNNorm = HalvesApart, true, "post_attention_norm"
 	f.StateSpace, f.Delta, f.Further = true, true, true
 	f.Read = readDelta
-	for i := range f.Outer {
-		if f.Outer[i].Name == "output_norm.weight" {
-			f.Outer[i].Change = PlusOne
-		}
-	}
-	f.Block = slices.DeleteFunc(headNorms(llamaBlock(Same)), func(t Tensor) bool { return t.Name == "ffn_norm.weight" })
-	f.Block = append(f.Block, Tensor{Name: "post_attention_norm.weight", Source: "post_attention_layernorm.weight"})
-	for i, t := range f.Block {
-		if strings.HasSuffix(t.Name, "_norm.weight") {
-			f.Block[i].Change = PlusOne
-		}
-	}
-	f.Block = append(f.Block,
+	f.Outer = plusOne(f.Outer)
+	f.Block = append(without(headNorms(llamaBlock(Same)), "ffn_norm.weight"), Tensor{Name: "post_attention_norm.weight", Source: "post_attention_layernorm.weight"})
+	f.Block = append(plusOne(f.Block),
 		Tensor{Name: "ssm_conv1d.weight", Source: deltaPrefix + "conv1d.weight", Change: Taps},
 		Tensor{Name: "ssm_dt.bias", Source: deltaPrefix + "dt_bias"},
 		Tensor{Name: "ssm_a", Source: deltaPrefix + "A_log", Change: NegatedExp},
@@ -76,16 +64,10 @@ func delta() Family {
 // experts of a layer as one tensor.
 func (f *Family) withDeltaExperts() {
 	f.Experts = &Experts{Normalised: true, MinSum: leastSum, Divided: true, Shared: true}
-	block := slices.DeleteFunc(f.Block, func(t Tensor) bool { return InsteadOfExperts(t.Name) })
-	f.Block = sharedExpert(withExperts(block, "mlp.gate.weight",
+	f.Block = sharedExpert(withExperts(without(f.Block, insteadOfExperts...), "mlp.gate.weight",
 		"mlp.experts.%d.gate_proj.weight mlp.experts.gate_up_proj", "mlp.experts.%d.up_proj.weight mlp.experts.gate_up_proj",
 		"mlp.experts.%d.down_proj.weight mlp.experts.down_proj"), "mlp.shared_expert")
-	for i := range f.Block {
-		if OfExperts(f.Block[i].Name) {
-			f.Block[i].Optional = false
-		}
-	}
-	f.Block = append(f.Block, Tensor{Name: "ffn_gate_inp_shexp.weight", Source: "mlp.shared_expert_gate.weight"})
+	f.Block = append(required(f.Block, "*_shexp.*"), Tensor{Name: "ffn_gate_inp_shexp.weight", Source: "mlp.shared_expert_gate.weight"})
 }
 
 // DeltaNet are the keys of models with delta nets.
@@ -115,9 +97,7 @@ func readDelta(c *Config) error {
 		}
 		c.Mixture.Every = 0
 	}
-	if c.Rope == nil || c.Rope.Partial == 0 {
-		c.Rotary = cmp.Or(c.Rotary, 0.25)
-	}
+	c.rotates(0.25)
 	d.Every = cmp.Or(d.Every, usualInterval)
 	if d.Every < 1 || d.Every > 1<<10 {
 		return c.Errorf("full_attention_interval", "%d is not a number of layers", d.Every)

@@ -1,7 +1,5 @@
 package lineage
 
-import "slices"
-
 // qwen4Exp describes the text part of Qwen3.8-Flash-Next: Qwen3.5's delta nets, attention and experts in a residual of
 // several streams, which hyper-connections read and write in place of norms, with an indexer for attention, and a table
 // of n-grams that one layer reads.
@@ -9,10 +7,10 @@ func qwen4Exp() Family {
 	f := qwen35MoE()
 	f.Name, f.HuggingFace = "qwen4exp", []string{"Qwen4ExpForConditionalGeneration", "Qwen4ExpForCausalLM"}
 	f.Further, f.GatedStreams, f.Read = false, true, readQwen4Exp
-	f.Outer = slices.DeleteFunc(slices.Clone(f.Outer), func(t Tensor) bool { return t.Name == "output_norm.weight" })
+	f.Outer = without(f.Outer, "output_norm.weight")
 	f.Outer = append(f.Outer, connection("output_hc", "hyper_connection_mixer.", false)...)
 	f.Outer = append(f.Outer, Tensor{Name: "per_layer_token_embd.weight", Source: ".ngram_embedding.shard_", Optional: true, Change: Shards})
-	f.Block = slices.DeleteFunc(slices.Clone(f.Block), func(t Tensor) bool { return t.Name == "attn_norm.weight" || t.Name == "post_attention_norm.weight" })
+	f.Block = without(f.Block, "attn_norm.weight", "post_attention_norm.weight")
 	f.Block = append(append(f.Block, connection("hc_attn", "attn_hyper_connection.", true)...), connection("hc_ffn", "mlp_hyper_connection.", true)...)
 	const indexer, grams = "self_attn.indexer.", "ple."
 	f.Block = append(f.Block,

@@ -1,7 +1,5 @@
 package lineage
 
-import "slices"
-
 // qwen2VL describes the text part of Qwen2-VL and Qwen2.5-VL, which is Qwen2's but for the positions of pictures.
 func qwen2VL() Family {
 	f := qwen2()
@@ -24,16 +22,10 @@ func qwen3VL() Family {
 func qwen3VLMoE() Family {
 	f := qwen3MoE()
 	f.Name, f.HuggingFace = "qwen3vlmoe", []string{"Qwen3VLMoeForConditionalGeneration"}
-	f.Sections, f.Root, f.Block = true, textRoots(), slices.Clone(f.Block)
-	for i := range f.Block {
-		switch t := &f.Block[i]; t.Name {
-		case "ffn_gate_exps.weight":
-			t.Source, t.Change = "mlp.experts.gate_up_proj", FirstOutputs
-		case "ffn_up_exps.weight":
-			t.Source, t.Change = "mlp.experts.gate_up_proj", SecondOutputs
-		case "ffn_down_exps.weight":
-			t.Source, t.Change = "mlp.experts.down_proj", Outputs
-		}
-	}
+	f.Sections, f.Root = true, textRoots()
+	f.Block = with(f.Block,
+		Tensor{Name: "ffn_gate_exps.weight", Source: "mlp.experts.gate_up_proj", Change: FirstOutputs},
+		Tensor{Name: "ffn_up_exps.weight", Source: "mlp.experts.gate_up_proj", Change: SecondOutputs},
+		Tensor{Name: "ffn_down_exps.weight", Source: "mlp.experts.down_proj", Change: Outputs})
 	return f
 }

@@ -21,9 +21,7 @@ func readStableLM(c *Config) error {
 	c.epsilon("layer_norm_eps", cmp.Or(c.OldLayerNormEps, c.NormEps), 1e-5)
 	c.nonlinearity("hidden_act", c.Act, "silu")
 	c.TiedHead = or(c.Tied, false)
-	if c.Rope == nil || c.Rope.Partial == 0 {
-		c.Rotary = cmp.Or(c.Rotary, c.OldRotary, 0.25)
-	}
+	c.rotates(c.OldRotary, 0.25)
 	return nil
 }
 

@@ -5,9 +5,7 @@ package lineage
 func starcoder() Family {
 	f := gpt2()
 	f.Name, f.HuggingFace, f.MaxContext = "starcoder", []string{"GPTBigCodeForCausalLM"}, 8192
-	for i := range f.Block {
-		f.Block[i].Change = Same
-	}
+	f.Block = changed(f.Block, Same, "*")
 	f.Read = func(c *Config) error {
 		if !or(c.MultiQuery, true) {
 			return c.Errorf("multi_query", "heads with keys and values of their own are not supported in this family")

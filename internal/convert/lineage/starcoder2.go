@@ -14,12 +14,9 @@ func starcoder2() Family {
 	f.Rotation, f.LayerNorm, f.Window = HalvesApart, true, true
 	f.Gated, f.Activation, f.MaxContext = false, compute.GELU, 16384
 	f.Outer = append(f.Outer, Tensor{Name: "output_norm.bias", Source: "norm.bias"})
-	f.Block = normBiases(ungated(llamaBlock(Same)), Same)
-	for i := range f.Block {
-		t := &f.Block[i]
-		t.Optional = false
-		t.Source = strings.NewReplacer("up_proj", "c_fc", "down_proj", "c_proj").Replace(t.Source)
-	}
+	f.Block = each(normBiases(ungated(llamaBlock(Same)), Same), func(t *Tensor) {
+		t.Optional, t.Source = false, strings.NewReplacer("up_proj", "c_fc", "down_proj", "c_proj").Replace(t.Source)
+	}, "*")
 	f.Read = readStarCoder2
 	return f
 }
