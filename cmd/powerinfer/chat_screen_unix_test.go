@@ -44,6 +44,9 @@ type tube struct {
 	answers  int64        // of them that were waited for
 
 	showing           sync.Mutex // what is written, or the size while it changes
+	more              *sync.Cond // signalled when the fields below change
+	writes            int        // by the program
+	closed            bool       // it has ended
 	drawings, endings occurrences
 
 	began time.Time
@@ -89,6 +92,8 @@ func (s *tube) Write(text []byte) (int, error) {
 	n, err := s.term.Write(text)
 	s.drawn.Add(s.drawings.count(text))
 	s.statuses.Add(s.endings.count(text))
+	s.writes++
+	s.more.Broadcast()
 	return n, err
 }
 
@@ -98,6 +103,7 @@ func newTube(t *testing.T, args ...string) *tube {
 		t.Fatal(err)
 	}
 	s := &tube{t: t, began: time.Now(), cmd: exec.Command(path, args...), size: vt.Coord{X: 80, Y: 24}}
+	s.more = sync.NewCond(&s.showing)
 	s.drawings.of, s.endings.of = "\x1b[?25h", "]\x1b[0m\r\n"
 	s.cmd.Dir = t.TempDir()
 	s.cmd.Env = []string{"LLAMA_ARG_DEVICE=none", "LLAMA_ARG_THREADS=1", "POWERINFER_PATIENCE=" + hung, "TERM=xterm-256color", "HOME=" + s.cmd.Dir, "XDG_STATE_HOME=" + s.cmd.Dir, "LANG=C.UTF-8"}
@@ -109,8 +115,15 @@ func newTube(t *testing.T, args ...string) *tube {
 	if s.tty, err = pty.StartWithSize(s.cmd, &pty.Winsize{Rows: uint16(s.size.Y), Cols: uint16(s.size.X)}); err != nil {
 		testenv.Missing(t, "shells", "no pseudo-terminal: "+err.Error())
 	}
-	t.Cleanup(func() { _ = s.cmd.Process.Kill(); _ = s.tty.Close(); _ = s.term.Stop() })
-	go func() { _, _ = io.Copy(s, s.tty) }()
+	timer := time.AfterFunc(processLimit+*talkFor, func() { _ = s.cmd.Process.Kill() })
+	t.Cleanup(func() { timer.Stop(); _ = s.cmd.Process.Kill(); _ = s.tty.Close(); _ = s.term.Stop() })
+	go func() {
+		_, _ = io.Copy(s, s.tty)
+		s.showing.Lock()
+		defer s.showing.Unlock()
+		s.closed = true
+		s.more.Broadcast()
+	}()
 	go func() { _, _ = io.Copy(s.tty, s.term) }() // answers, as where the cursor is
 	return s
 }
@@ -141,13 +154,23 @@ func (s *tube) rows() []string {
 // until waits until the screen is as ok says; it says what that is.
 func (s *tube) until(what string, ok func(rows []string) bool) []string {
 	s.t.Helper()
-	for end := time.Now().Add(processLimit); time.Now().Before(end); time.Sleep(3 * time.Millisecond) {
+	for seen, closed := 0, false; !closed; seen, closed = s.after(seen) {
 		if rows := s.rows(); ok(rows) {
 			return rows
 		}
 	}
 	s.t.Fatalf("%s did not come about on the screen of %d×%d, the cursor at %v:\n%s\n%s", what, s.size.X, s.size.Y, s.term.Pos(), strings.Join(s.rows(), "\n"), s.tail())
 	return nil
+}
+
+// after waits until the program has written more often than seen, and returns how often, or that it has ended.
+func (s *tube) after(seen int) (writes int, closed bool) {
+	s.showing.Lock()
+	defer s.showing.Unlock()
+	for s.writes == seen && !s.closed {
+		s.more.Wait()
+	}
+	return s.writes, s.writes == seen
 }
 
 func (s *tube) keys(text string) {
@@ -165,11 +188,17 @@ func (s *tube) types(text string) {
 	for rest := text; rest != ""; {
 		var c string
 		c, rest, _, state = uniseg.FirstGraphemeClusterInString(rest, state)
-		drawn := s.drawn.Load()
-		s.keys(c)
-		s.until("a line drawn anew", func([]string) bool { return s.drawn.Load() > drawn })
+		s.press(c)
 		s.typed(text[:len(text)-len(rest)])
 	}
+}
+
+// press presses a key and waits until the line was drawn anew.
+func (s *tube) press(key string) {
+	s.t.Helper()
+	drawn := s.drawn.Load()
+	s.keys(key)
+	s.until("a line drawn anew", func([]string) bool { return s.drawn.Load() > drawn })
 }
 
 // prompt waits until the last line is an empty prompt with the cursor behind it.
@@ -327,8 +356,7 @@ func TestChatScreen(t *testing.T) {
 		func() { // what is typed is changed in the middle
 			s.types("a日c")
 			for _, k := range [][2]string{{"\x1b[D", "a日c"}, {"\x1b[D", "a日c"}, {"b", "ab日c"}, {"\x05", "ab日c"}, {"d", "ab日cd"}, {"\x01", "ab日cd"}, {"\x1b[3~", "b日cd"}} {
-				s.keys(k[0])
-				time.Sleep(20 * time.Millisecond) // moving the cursor changes nothing that is waited for
+				s.press(k[0])
 				s.typed(k[1])
 			}
 			s.keys("\x0b")

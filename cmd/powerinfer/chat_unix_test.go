@@ -20,12 +20,15 @@ import (
 
 // pane is a terminal in which powerinfer runs.
 type pane struct {
-	t    *testing.T
-	tty  *os.File
-	cmd  *exec.Cmd
-	mu   sync.Mutex
-	text string // written since the last expect
-	all  string
+	t   *testing.T
+	tty *os.File
+	cmd *exec.Cmd
+
+	mu     sync.Mutex
+	more   *sync.Cond // signalled when the fields below change
+	text   string     // written since the last expect
+	all    string
+	closed bool // the program has ended, or left the terminal
 }
 
 // onScreen runs powerinfer with args in a terminal.
@@ -40,6 +43,7 @@ func onScreen(t *testing.T, env []string, args ...string) *pane {
 // programOnScreen runs a program in a terminal, in a folder of its own.
 func programOnScreen(t *testing.T, path string, env []string, args ...string) *pane {
 	s := &pane{t: t, cmd: exec.Command(path, args...)}
+	s.more = sync.NewCond(&s.mu)
 	s.cmd.Dir = t.TempDir()
 	s.cmd.Env = append([]string{"LLAMA_ARG_DEVICE=none", "LLAMA_ARG_THREADS=1", "POWERINFER_PATIENCE=" + hung, "TERM=xterm-256color", "HOME=" + s.cmd.Dir, "XDG_STATE_HOME=" + s.cmd.Dir}, env...)
 	var err error
@@ -57,13 +61,15 @@ func (s *pane) watch() {
 	buffer := make([]byte, 4096)
 	for {
 		n, err := s.tty.Read(buffer)
-		if err != nil {
-			return
-		}
 		s.mu.Lock()
 		s.text += string(buffer[:n])
 		s.all += string(buffer[:n])
+		s.closed = err != nil
+		s.more.Broadcast()
 		s.mu.Unlock()
+		if err != nil {
+			return
+		}
 	}
 }
 
@@ -71,18 +77,18 @@ func (s *pane) watch() {
 func (s *pane) expect(pattern string) {
 	s.t.Helper()
 	want := regexp.MustCompile(pattern)
-	for end := time.Now().Add(processLimit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		s.mu.Lock()
-		at := want.FindStringIndex(s.text)
-		if at != nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		if at := want.FindStringIndex(s.text); at != nil {
 			s.text = s.text[at[1]:]
-		}
-		s.mu.Unlock()
-		if at != nil {
 			return
 		}
+		if s.closed {
+			s.t.Fatalf("the program ended without %q in %q", pattern, s.text)
+		}
+		s.more.Wait()
 	}
-	s.t.Fatalf("no %q in %q", pattern, s.text)
 }
 
 // drawn matches the end of drawing a line.

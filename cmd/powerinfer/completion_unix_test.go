@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
@@ -94,16 +93,14 @@ func (s *pane) write(keys string) {
 func (s *pane) file(name string) string {
 	s.t.Helper()
 	path := filepath.Join(s.cmd.Dir, name)
-	for end := time.Now().Add(processLimit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if text, err := os.ReadFile(path); err == nil {
-			if err := os.Remove(path); err != nil {
-				s.t.Fatal(err)
-			}
-			return string(text)
-		}
+	var text []byte
+	testenv.Eventually(s.t, "the file "+name+" of the shell", func() bool {
+		var err error
+		text, err = os.ReadFile(path)
+		return err == nil
+	})
+	if err := os.Remove(path); err != nil {
+		s.t.Fatal(err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.t.Fatalf("no file %s after %q", name, s.all)
-	return ""
+	return string(text)
 }
