@@ -52,8 +52,8 @@ func (r *recorder) route(o *compute.Route) {
 		shader: "route", local: routeLocal,
 		bind: []binding{write(floats(choices(c))), read(floats(o.Logits)), read(elementsOr(o.Bias, floats(o.Logits))), read(elementsOr(o.Factors, floats(o.Logits))), read(chosen)},
 		push: []uint32{
-			uint32(c.N), uint32(c.Used), uint32(how.Score), truth(how.Ranked(o.Bias != nil)), truth(o.Bias != nil), uint32(how.Groups), uint32(how.GroupsUsed),
-			truth(how.Normalised), math.Float32bits(how.MinSum), math.Float32bits(how.Scale), truth(o.Factors != nil), truth(o.Chosen.Mem != nil),
+			uint32(c.N), uint32(c.Used), uint32(how.Score), truth(how.Ranked(o.Bias != nil)), truth(o.Bias != nil),
+			uint32(how.Groups), uint32(how.GroupsUsed), uint32(how.GroupBest(c.N / max(1, how.Groups))), truth(how.Normalised), math.Float32bits(how.MinSum), math.Float32bits(how.Scale), truth(o.Factors != nil), truth(o.Chosen.Mem != nil),
 		},
 		groups: [3]int{c.Rows, 1, 1},
 	})
