@@ -62,15 +62,6 @@ type towerKind struct {
 	plan          func(*towerPlan)
 }
 
-// TowerKinds returns the names of the projectors that Tower writes.
-func TowerKinds() []string {
-	var names []string
-	for _, k := range towerKinds() {
-		names = append(names, k.name)
-	}
-	return slices.Compact(slices.Sorted(slices.Values(names)))
-}
-
 func towerKindOf(c *fields) (towerKind, bool) {
 	var architectures []string
 	c.read("architectures", &architectures)
