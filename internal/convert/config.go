@@ -124,7 +124,7 @@ func (c *config) family() (lineage.Family, error) {
 	if err := f.Read(&c.Config); err != nil {
 		return f, err
 	}
-	if err := c.halve(&f); err != nil {
+	if err := c.section(&f); err != nil {
 		return f, err
 	}
 	if f.PerhapsBeside && or(c.ParallelParts, false) {
@@ -142,6 +142,7 @@ func (c *config) family() (lineage.Family, error) {
 // usualArchitectures are those of text models that are parts and say no more than their kind.
 var usualArchitectures = map[string]string{
 	"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM",
+	"deepseek_v2": "DeepseekV2ForCausalLM", "deepseek_v3": "DeepseekV3ForCausalLM", "kimi_k2": "DeepseekV3ForCausalLM", "glm_moe_dsa": "GlmMoeDsaForCausalLM",
 }
 
 // familyOfPart finds the architecture of a text model that is a part of one that no family knows.
@@ -156,7 +157,7 @@ func (c *config) familyOfPart() (lineage.Family, bool) {
 	}
 	c.Architectures = []string{name}
 	for _, root := range f.Root {
-		f.Root = append(f.Root[:len(f.Root):len(f.Root)], "language_model."+root, "model.language_model."+strings.TrimPrefix(root, "model."))
+		f.Root = append(f.Root[:len(f.Root):len(f.Root)], "language_model."+root, "model.language_model."+strings.TrimPrefix(root, "model."), "model.text_model."+strings.TrimPrefix(root, "model."))
 	}
 	for _, head := range strings.Fields(f.Head) {
 		f.Head += " language_model." + head

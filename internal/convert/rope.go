@@ -239,11 +239,15 @@ func (c *config) rotated(f lineage.Family, share float64) (int, error) {
 	return dims, nil
 }
 
-// halve finds out whether the file has sections, and thus the pairs of heads as halves, where the folder has neighbours.
-func (c *config) halve(f *lineage.Family) (err error) {
+// section finds out whether the file has sections, and thus the pairs of heads as halves, where the folder may have
+// neighbours.
+func (c *config) section(f *lineage.Family) (err error) {
 	s := cmp.Or(c.RopeScale, c.Rope)
-	if f.HalvedSections && s != nil && len(s.Sections) > 0 {
-		f.Sections = true
+	if !f.MaySection || s == nil || len(s.Sections) == 0 {
+		return nil
+	}
+	f.Sections = true
+	if f.Rotation == lineage.Neighbours {
 		c.halved, err = c.rotated(*f, cmp.Or(s.Partial, c.Rotary, 1))
 	}
 	return err

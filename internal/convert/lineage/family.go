@@ -76,7 +76,7 @@ type Positions struct {
 	PerhapsRotated bool // files may say that no head is rotated (rope.scaling.finetuned)
 	YarnScores     bool // YaRN's multiplier, of which files hold a tenth, is of scores, not of what is rotated
 	Sections       bool // pictures have positions of their own in sections of a head (M-RoPE); a text's are the same in all
-	HalvedSections bool // folders may name sections, and then a head's pairs are neighbouring elements; files with sections have them as halves
+	MaySection     bool // folders may name sections. Files with sections have the pairs of a head as halves, even if the family's are neighbours
 	Tempered       bool // files may say that queries grow with their position
 	LearnedOffset  int  // rows of position_embd before position 0
 }
