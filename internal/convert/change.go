@@ -246,7 +246,7 @@ func (p *plan) rearrange(c *config, of sizes, change lineage.Change, shape []int
 	case lineage.Ungroup:
 		out.row = ungrouped(c.Heads, c.KVHeads, c.HeadDim)
 	case lineage.Ternary:
-		out.ternary = p.pairs == nil
+		out.ternary = p.pairs == nil && out.from != nil && !out.from.Packed()
 	case lineage.IndexKeys:
 		out.row = behind(nil, c.MeanHeads*c.MeanDim, nil)
 	case lineage.PlusOne:

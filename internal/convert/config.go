@@ -82,8 +82,8 @@ func readConfig(dir string) (*config, error) {
 			return nil, err
 		}
 	}
-	if _, eight := c.Quantizing.float8(); c.Quantizing != nil && c.Quantizing.Method != "mxfp4" && !c.Quantizing.nvfp4() && !eight {
-		return nil, c.Errorf("quantization_config", "weights quantised by %q are not read; convert the model they were made from", c.Quantizing.Method)
+	if _, ok := c.Quantizing.packing(); !ok && !c.Quantizing.nvfp4() {
+		return nil, c.Errorf("quantization_config", "weights quantised by %q are not read; convert the model they were made from", strings.TrimSpace(c.Quantizing.Method+" "+c.Quantizing.Format))
 	}
 	return c, nil
 }

@@ -116,8 +116,8 @@ func openModel(dir, predictors string, o *Options) (*model, error) {
 		return nil, err
 	}
 	var notes []string // are told of a folder that is not refused
-	if block, ok := c.Quantizing.float8(); ok {
-		err = m.source.Dequantise(block)
+	if packing, ok := c.Quantizing.packing(); ok {
+		err = m.source.Unpack(packing)
 	}
 	if err == nil {
 		fam.Further = fam.Further && !o.NoFurther && predictors == ""
@@ -192,6 +192,7 @@ func (m *model) plan(dir string, fam lineage.Family, c *config, factors map[stri
 	p.leaveOutFurther(c, notes)
 	p.leaveOutPredictors(notes)
 	m.keys = slices.Concat(m.keys, gen.keys(notes), v.keys())
+	p.unblock()
 	m.tensors = append(p.tensors, m.tensors...)
 	return p.finish(notes)
 }

@@ -414,7 +414,7 @@ func TestShardsGiveTheSameBytes(t *testing.T) {
 // A tensor of many chunks per lane comes out in order.
 func TestChunks(t *testing.T) {
 	const rows, cols = 3001, 257
-	x := fixture{"F32", []int{rows, cols}, make([]float32, rows*cols)}
+	x := fixture{dtype: "F32", shape: []int{rows, cols}, values: make([]float32, rows*cols)}
 	for i := range x.values {
 		x.values[i] = float32(i)
 	}

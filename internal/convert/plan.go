@@ -25,7 +25,6 @@ type tensor struct {
 	column bool                 // rows are the source's columns
 	step   int                  // columns from one that becomes a row to the next; 0: 1
 	first  int                  // of them
-	scales *checkpoint.Tensor   // exponents of MXFP4 blocks, whose codes are from; nil: from holds no blocks
 	small  []*smallFloats       // of NVFP4, whose codes are from and more; nil: from holds no blocks
 	single bool                 // row gives elements, not rows
 	wide   int                  // columns of the source, of which these are a part; 0: rows and step tell
@@ -49,6 +48,31 @@ type tensor struct {
 	half       bool                 // is F16 where the output type is smaller than F32
 	// importance holds one for each element of a row, matrix after matrix; nil: none are known.
 	importance []float32
+}
+
+// intact reports whether t's rows are whole rows of its sources, whose elements do not change.
+func (t *tensor) intact() bool {
+	return !t.column && !t.single && !t.unit && !t.unitCols && !t.ternary && t.multiplied == nil && t.exp == 0 && t.by == nil && t.plus == 0 && t.rows == 0
+}
+
+// blocks reports whether the sources of t are in blocks of a GGUF type. See plan.unblock.
+func (t *tensor) blocks() bool { return t.from != nil && t.from.Blocks() }
+
+// unblock has those tensors made of floats that cannot be made of the blocks of their sources.
+func (p *plan) unblock() {
+	for _, t := range p.tensors {
+		if !t.blocks() && !slices.ContainsFunc(t.more, (*checkpoint.Tensor).Blocks) {
+			continue
+		}
+		same := !slices.ContainsFunc(t.more, func(m *checkpoint.Tensor) bool { return m.DType != t.from.DType })
+		if t.intact() && t.order == nil && !t.plain && same {
+			continue
+		}
+		t.from = t.from.Floats()
+		for i, m := range t.more {
+			t.more[i] = m.Floats()
+		}
+	}
 }
 
 // plan collects the output's tensors and keeps the first error.
@@ -97,7 +121,7 @@ func (p *plan) from(name, from string, dims, stored []int) *tensor {
 		return t
 	}
 	if _, ok := s.Type(); !ok {
-		p.err = fmt.Errorf("%s: offset %d: tensor %q has dtype %s; supported are F32, F16, BF16, and F8_E4M3 beside scales that config.json tells of", s.Path(), s.Offset, from, s.DType)
+		p.err = fmt.Errorf("%s: offset %d: tensor %q has dtype %s; supported are F32, F16, BF16, and packed ones beside scales that config.json tells of", s.Path(), s.Offset, from, s.DType)
 		return t
 	}
 	p.used[from] = true

@@ -185,6 +185,7 @@ func Listed(names []string) string {
 
 // Same reports whether two tensors of one shape have the same elements. Both hold weights.
 func Same(a, b *Tensor) (bool, error) {
+	a, b = a.Floats(), b.Floats()
 	typA, _ := a.Type()
 	typB, _ := b.Type()
 	const piece = 1 << 16 // elements
