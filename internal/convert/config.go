@@ -98,6 +98,9 @@ func (c *config) decode(path string, data []byte) error {
 	if len(c.Widths) > 0 {
 		c.FF = slices.Max(c.Widths)
 	}
+	if len(c.RopeThetas) > 0 {
+		c.RopeTheta = c.RopeThetas[0]
+	}
 	if len(c.ExpertWidths) > 0 {
 		c.ExpertWidth = c.ExpertWidths[0]
 	}

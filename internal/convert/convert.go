@@ -117,6 +117,9 @@ func openModel(dir, predictors string, o *Options) (*model, error) {
 	}
 	var notes []string // are told of a folder that is not refused
 	if packing, ok := c.Quantizing.packing(); ok {
+		if fam.Grouped {
+			packing.Parted, packing.Parts = fam.QKV+".weight", c.KVHeads
+		}
 		err = m.source.Unpack(packing)
 	}
 	if err == nil {
@@ -186,7 +189,7 @@ func (m *model) plan(dir string, fam lineage.Family, c *config, factors map[stri
 		p.leaveOut(notes)
 	}
 	if p.further > 0 {
-		m.keys = withFurther(m.keys, fam.Name, c.Layers, p.further)
+		m.keys = c.withFurther(m.keys, fam, p.further)
 	}
 	m.keys = append(m.keys, p.keys...)
 	p.leaveOutFurther(c, notes)
@@ -195,16 +198,6 @@ func (m *model) plan(dir string, fam lineage.Family, c *config, factors map[stri
 	p.unblock()
 	m.tensors = append(p.tensors, m.tensors...)
 	return p.finish(notes)
-}
-
-// withFurther returns keys of a model of so many layers that has n layers more, which predict further tokens.
-func withFurther(keys []gguf.KV, arch string, layers, n int) []gguf.KV {
-	for i := range keys {
-		if keys[i].Key == arch+".block_count" {
-			keys[i].Value = uint32(layers + n)
-		}
-	}
-	return append(keys, gguf.KV{Key: arch + ".nextn_predict_layers", Value: uint32(n)})
 }
 
 func (o Options) name(dir string, c *config) string {

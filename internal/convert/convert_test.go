@@ -129,7 +129,7 @@ func TestFalconOrderByDefinition(t *testing.T) {
 				row++
 			}
 		}
-		order := ungrouped(heads, kv, d)
+		order := ungrouped(sizes{Heads: heads, KVHeads: kv, Key: d, Value: d}, kv)
 		for r, want := range slices.Concat(q, k, v) {
 			if got := order(r); got != want {
 				t.Fatalf("%d KV heads: row %d comes from %d, want %d", kv, r, got, want)

@@ -116,7 +116,7 @@ func (p *plan) from(name, from string, dims, stored []int) *tensor {
 		return t
 	case p.small[from] != nil:
 		return p.fromSmall(name, from, p.small[from], dims, stored)
-	case !slices.Equal(s.Shape, stored):
+	case !slices.Equal(squeezed(s.Shape), squeezed(stored)):
 		p.err = fmt.Errorf("%s: offset %d: tensor %q has shape %v, config.json makes it %v", s.Path(), s.Offset, from, s.Shape, stored)
 		return t
 	}
@@ -126,10 +126,18 @@ func (p *plan) from(name, from string, dims, stored []int) *tensor {
 	}
 	p.used[from] = true
 	t.from = s
+	if !slices.Equal(s.Shape, stored) {
+		t.from = s.Reshaped(stored)
+	}
 	t.shape = slices.Clone(dims)
 	slices.Reverse(t.shape)
 	p.tensors = append(p.tensors, t)
 	return t
+}
+
+// squeezed returns shape without dimensions of 1, which some folders have more of.
+func squeezed(shape []int) []int {
+	return slices.DeleteFunc(slices.Clone(shape), func(d int) bool { return d == 1 })
 }
 
 // found returns the first of names that the checkpoint holds after prefix with end, or the last of them.
@@ -198,6 +206,9 @@ func (p *plan) model(c *config, keys []gguf.KV, computed map[string][]float32) {
 		prefix, from := fmt.Sprintf("blk.%d.", l), root+fmt.Sprintf(layer, l)
 		if l >= c.Layers {
 			from = further[l-c.Layers].block
+			if up, _ := p.family.InBlock("ffn_up.weight"); c.Mixture.In(l) && p.source.Tensors[from+up.Source] != nil { // it has no experts
+				c.Mixture.Dense = append(c.Mixture.Dense, l)
+			}
 			steps = append(steps, func() { p.furtherParts(c, l, &further[l-c.Layers]) })
 			if c.LayerParts != nil {
 				c.LayerParts = append(c.LayerParts, lineage.Attention|lineage.FeedForward)

@@ -105,7 +105,15 @@ func (c *config) rope(f lineage.Family) (keys []gguf.KV, factors map[string][]fl
 		if !(s.Low > 0) || !(s.High > s.Low) {
 			return nil, nil, c.Errorf(where, "low_freq_factor %g and high_freq_factor %g are not a range", s.Low, s.High)
 		}
-		factors = map[string][]float32{"rope_freqs.weight": llama3Factors(base, dims, s.Factor, s.Low, s.High, float64(original))}
+		turned := dims
+		if c.HalfTurned {
+			turned /= 2
+		}
+		list := llama3Factors(base, turned, s.Factor, s.Low, s.High, float64(original))
+		for len(list) < dims/2 { // of layers that these are not of
+			list = append(list, 1)
+		}
+		factors = map[string][]float32{"rope_freqs.weight": list}
 	case "longrope", "su":
 		if factors, err = c.longFactors(f, s, where, dims); err != nil {
 			return nil, nil, err

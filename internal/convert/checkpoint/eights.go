@@ -15,9 +15,9 @@ import (
 // beside8 are the ends of names of what lies beside such matrices for activations and caches, which nothing here needs.
 var beside8 = []string{".input_scale", ".activation_scale", "_activation_scale", ".k_scale", ".v_scale"}
 
-// unpackEights has matrices of floats or whole numbers of eight bits read as F32. block is the number of rows and of
-// columns of a block, or empty.
-func (c *Checkpoint) unpackEights(block []int) error {
+// unpackEights has matrices of floats or whole numbers of eight bits read as F32.
+func (c *Checkpoint) unpackEights(p Packing) error {
+	block := p.Block
 	if len(block) != 0 && (len(block) != 2 || block[0] < 1 || block[1] < 1) {
 		return fmt.Errorf("%s: blocks of weights of %v are not supported; of rows and columns are", c.Path, block)
 	}
@@ -31,7 +31,11 @@ func (c *Checkpoint) unpackEights(block []int) error {
 			if s == nil || of == name {
 				continue
 			}
-			r, err := newEights(t, s, block)
+			parts := 1
+			if p.Parted != "" && strings.HasSuffix(name, p.Parted) {
+				parts = p.Parts
+			}
+			r, err := newEights(t, s, block, parts)
 			if err != nil {
 				return err
 			}
@@ -59,7 +63,8 @@ type eights struct {
 	each       int // of a matrix; 0: all matrices have the same
 }
 
-func newEights(t, s *Tensor, block []int) (*eights, error) {
+// newEights returns what reads t by the scales s, of which so many parts of t's rows have their own.
+func newEights(t, s *Tensor, block []int, parts int) (*eights, error) {
 	if len(t.Shape) < 1 {
 		return nil, fmt.Errorf("%s: offset %d: tensor %q of %s is no matrix", t.Path(), t.Offset, t.Name, t.DType)
 	}
@@ -81,6 +86,12 @@ func newEights(t, s *Tensor, block []int) (*eights, error) {
 	}
 	ceil := func(n, by int) int { return (n + by - 1) / by }
 	outer := t.Shape[:max(0, len(t.Shape)-2)]
+	if len(block) == 2 && len(t.Shape) == 2 && parts > 1 && e.rows%parts == 0 && len(s.Shape) == 2 && s.Shape[0]%parts == 0 {
+		e.rows /= parts
+		apart := *s
+		apart.Shape = []int{s.Shape[0] / parts, s.Shape[1]}
+		s = &apart
+	}
 	blocks := len(block) == 2 && slices.Equal(s.Shape, append(slices.Clone(outer), ceil(e.rows, block[0]), ceil(e.cols, block[1])))
 	switch {
 	case blocks:

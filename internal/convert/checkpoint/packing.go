@@ -13,6 +13,10 @@ type Packing struct {
 	Bits   int   // of whole numbers that are packed into words of 32 bits; 0: there are none
 	Group  int   // elements of a row of these that share a scale; 0: all
 
+	// Matrices whose names end so have so many parts of rows, each with blocks of its own; empty: none has.
+	Parted string
+	Parts  int
+
 	Thirds  bool // there are matrices of −1, 0 and 1
 	Divides bool // scales of these divide
 }
@@ -34,7 +38,7 @@ func (c *Checkpoint) Unpack(p Packing) error {
 		}
 	}
 	if p.Eights {
-		return c.unpackEights(p.Block)
+		return c.unpackEights(p)
 	}
 	return nil
 }
