@@ -129,8 +129,8 @@ func openTower(dir string) (*towerPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if block, ok := quantised.float8(); ok {
-		if err := source.Dequantise(block); err != nil {
+	if packing, ok := quantised.packing(); ok {
+		if err := source.Unpack(packing); err != nil {
 			source.Close()
 			return nil, err
 		}

@@ -8,34 +8,38 @@ import (
 	"strings"
 )
 
-// Matrices of floats of eight bits lie beside scales: W.weight and W.weight_scale_inv as DeepSeek V3 has them, one
-// scale for each block of rows and columns, or W.weight_scale, one for each row, for each matrix or for all, as
-// llm-compressor and ModelOpt have them. Scales multiply.
+// Matrices of floats of eight bits lie beside scales: W.weight and W.weight_scale_inv as DeepSeek V3 has them, W.scale
+// as DeepSeek V4, one scale for each block of rows and columns, or W.weight_scale, one for each row, for each matrix or
+// for all, as llm-compressor and ModelOpt have them. Scales multiply. Whole numbers of eight bits have the same form.
 
 // beside8 are the ends of names of what lies beside such matrices for activations and caches, which nothing here needs.
 var beside8 = []string{".input_scale", ".activation_scale", "_activation_scale", ".k_scale", ".v_scale"}
 
-// Dequantise has matrices of floats of eight bits read as F32 from now on, and leaves out their scales. block is the
-// number of rows and of columns of a block, or empty.
-func (c *Checkpoint) Dequantise(block []int) error {
+// unpackEights has matrices of floats or whole numbers of eight bits read as F32.
+func (c *Checkpoint) unpackEights(p Packing) error {
+	block := p.Block
 	if len(block) != 0 && (len(block) != 2 || block[0] < 1 || block[1] < 1) {
 		return fmt.Errorf("%s: blocks of weights of %v are not supported; of rows and columns are", c.Path, block)
 	}
 	scales := map[string]bool{}
 	for name, t := range c.Tensors {
-		if t.DType != "F8_E4M3" && t.DType != "F8_E5M2" {
+		if t.DType != "F8_E4M3" && t.DType != "F8_E5M2" && t.DType != "I8" {
 			continue
 		}
-		for _, end := range []string{"_scale_inv", "_scale"} {
-			s := c.Tensors[name+end]
-			if s == nil {
+		for _, of := range []string{name + "_scale_inv", name + "_scale", strings.TrimSuffix(name, "weight") + "scale"} {
+			s := c.Tensors[of]
+			if s == nil || of == name {
 				continue
 			}
-			r, err := newEights(t, s, block)
+			parts := 1
+			if p.Parted != "" && strings.HasSuffix(name, p.Parted) {
+				parts = p.Parts
+			}
+			r, err := newEights(t, s, block, parts)
 			if err != nil {
 				return err
 			}
-			c.Tensors[name] = &Tensor{Name: name, DType: "F32", Shape: t.Shape, Bytes: 4 * t.Bytes, file: &shard{path: t.Path(), r: r}}
+			c.Tensors[name] = &Tensor{Name: name, DType: "F32", Shape: t.Shape, Bytes: 4 * t.Bytes, packed: true, file: &shard{path: t.Path(), r: r}}
 			scales[s.Name] = true
 			break
 		}
@@ -59,7 +63,8 @@ type eights struct {
 	each       int // of a matrix; 0: all matrices have the same
 }
 
-func newEights(t, s *Tensor, block []int) (*eights, error) {
+// newEights returns what reads t by the scales s, of which so many parts of t's rows have their own.
+func newEights(t, s *Tensor, block []int, parts int) (*eights, error) {
 	if len(t.Shape) < 1 {
 		return nil, fmt.Errorf("%s: offset %d: tensor %q of %s is no matrix", t.Path(), t.Offset, t.Name, t.DType)
 	}
@@ -81,6 +86,12 @@ func newEights(t, s *Tensor, block []int) (*eights, error) {
 	}
 	ceil := func(n, by int) int { return (n + by - 1) / by }
 	outer := t.Shape[:max(0, len(t.Shape)-2)]
+	if len(block) == 2 && len(t.Shape) == 2 && parts > 1 && e.rows%parts == 0 && len(s.Shape) == 2 && s.Shape[0]%parts == 0 {
+		e.rows /= parts
+		apart := *s
+		apart.Shape = []int{s.Shape[0] / parts, s.Shape[1]}
+		s = &apart
+	}
 	blocks := len(block) == 2 && slices.Equal(s.Shape, append(slices.Clone(outer), ceil(e.rows, block[0]), ceil(e.cols, block[1])))
 	switch {
 	case blocks:
@@ -123,9 +134,16 @@ func scalesOf(s *Tensor) ([]float32, error) {
 	return out, err
 }
 
-// decoded8 returns the values of all floats of eight bits of a dtype.
+// decoded8 returns the values of all codes of eight bits of a dtype.
 func decoded8(dtype string) *[256]float32 {
 	mantissa, bias := 3, 7
+	if dtype == "I8" {
+		var out [256]float32
+		for b := range out {
+			out[b] = float32(int8(b))
+		}
+		return &out
+	}
 	if dtype == "F8_E5M2" {
 		mantissa, bias = 2, 15
 	}

@@ -66,11 +66,11 @@ func TestFloat8Folders(t *testing.T) {
 				for _, d := range c.shape(rows, cols) {
 					n *= d
 				}
-				scales := fixture{c.dtype, c.shape(rows, cols), make([]float32, n)}
+				scales := fixture{dtype: c.dtype, shape: c.shape(rows, cols), values: make([]float32, n)}
 				for i := range scales.values {
 					scales.values[i] = float32(f.rng.IntN(15)+1) / 64
 				}
-				codes, values := fixture{"F8_E4M3", x.shape, make([]float32, rows*cols)}, fixture{"F32", x.shape, make([]float32, rows*cols)}
+				codes, values := fixture{dtype: "F8_E4M3", shape: x.shape, values: make([]float32, rows*cols)}, fixture{dtype: "F32", shape: x.shape, values: make([]float32, rows*cols)}
 				for i := range codes.values {
 					code := byte(f.rng.IntN(0x7f) | f.rng.IntN(2)<<7)
 					codes.values[i] = float32(code)
@@ -81,7 +81,7 @@ func TestFloat8Folders(t *testing.T) {
 					scales.shape = []int{}
 				}
 				f.tensors[name+c.end] = scales
-				f.tensors[strings.TrimSuffix(name, "weight")+"input_scale"] = fixture{"F32", []int{}, []float32{1}}
+				f.tensors[strings.TrimSuffix(name, "weight")+"input_scale"] = fixture{dtype: "F32", shape: []int{}, values: []float32{1}}
 			}
 			var files [][]byte
 			for _, of := range []*folder{f, plain} {
@@ -110,14 +110,14 @@ func TestFloat8Refused(t *testing.T) {
 		scales fixture
 		want   string
 	}{
-		"shape": {fixture{"F32", []int{3}, []float32{1, 1, 1}}, "which are no scales of"},
-		"dtype": {fixture{"U8", []int{1}, []float32{1}}, "of dtype U8 are not supported"},
+		"shape": {fixture{dtype: "F32", shape: []int{3}, values: []float32{1, 1, 1}}, "which are no scales of"},
+		"dtype": {fixture{dtype: "U8", shape: []int{1}, values: []float32{1}}, "of dtype U8 are not supported"},
 		"none":  {want: "has dtype F8_E4M3"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			f := tinyLlama(t, "LlamaForCausalLM", map[string]any{"quantization_config": map[string]any{"quant_method": "fp8"}})
 			x := f.tensors[name]
-			f.tensors[name] = fixture{"F8_E4M3", x.shape, make([]float32, len(x.values))}
+			f.tensors[name] = fixture{dtype: "F8_E4M3", shape: x.shape, values: make([]float32, len(x.values))}
 			if c.scales.dtype != "" {
 				f.tensors[name+"_scale_inv"] = c.scales
 			}
