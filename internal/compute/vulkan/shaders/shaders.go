@@ -33,13 +33,16 @@ func Pack(spirv []byte) ([]byte, error) {
 	return b.Bytes(), err
 }
 
+// largest bounds the SPIR-V of a shader, in bytes.
+const largest = 4 << 20
+
 // Unpack returns the SPIR-V of a file.
 func Unpack(file []byte) ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(file))
 	if err != nil {
 		return nil, err
 	}
-	return io.ReadAll(r)
+	return io.ReadAll(io.LimitReader(r, largest))
 }
 
 // bytecode returns the SPIR-V of the shader name.comp.
