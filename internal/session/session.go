@@ -40,8 +40,9 @@ type Options struct {
 	Expect func(m engine.Memory, rate float64)
 }
 
-// Draft is a smaller model of the same vocabulary. It guesses tokens where the text so far offers no guess. It is loaded
-// first, with the same context, and has a device to itself or shares the other's.
+// Draft is a smaller model of the same vocabulary, or a draft head, which reads the model's hidden states. It guesses
+// tokens where the text so far offers no guess. A model is loaded first, with the same context, and has a device to
+// itself or shares the other's; a head is computed where the model's last layer is.
 type Draft struct {
 	Path    string // empty: there is none
 	Devices string // as GPUs.Devices
@@ -59,6 +60,7 @@ type Session struct {
 	*engine.Engine
 	adapters []*gguf.File
 	draft    *Session      // nil: none
+	head     *gguf.File    // of a draft head; nil: none
 	tower    *vision.Tower // nil: none
 	sampling sample.Options
 	File     *gguf.File
@@ -77,7 +79,7 @@ func (s *Session) Sampling() sample.Options {
 func Open(ctx context.Context, f *gguf.File, o Options) (*Session, error) {
 	s := &Session{File: f}
 	if err := fault.Guard(func() error { return s.open(ctx, o) }); err != nil {
-		return nil, errors.Join(err, s.closeAdapters(), s.closeDraft(), s.closeTower())
+		return nil, errors.Join(err, s.closeAdapters(), s.closeDraft(), s.closeHead(), s.closeTower())
 	}
 	return s, nil
 }
@@ -136,6 +138,9 @@ func (s *Session) openDraft(ctx context.Context, o *Options) error {
 	f, err := gguf.Open(d.Path)
 	if err != nil {
 		return err
+	}
+	if isHead(f) {
+		return s.openHead(f, o)
 	}
 	e := o.Engine
 	e.Drafts.Most, e.Adapters, e.Sparse, e.Activation, e.Threshold, e.Magnitudes, e.Bound, e.AlwaysOn, e.Skip, e.Predicting, e.Trace = 0, nil, model.Auto, "", nil, nil, model.Bound{}, 0, compute.Skip{}, nil, nil
@@ -323,7 +328,7 @@ func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, err
 	p.Trace = e.Trace
 	p.Lock = e.Lock
 	p.Model = modelcost.Options{
-		Context: e.Context, UBatch: e.LargestStep(), Outputs: e.Sequences, Drafts: e.DraftRows(), Further: e.GuessesFurther(), Sparse: e.Sparse, Bound: e.Bound, Activation: e.Activation, CacheTypes: e.CacheTypes, WholeCache: e.Cache.Whole, Adapters: e.Adapters,
+		Context: e.Context, UBatch: e.LargestStep(), Outputs: e.Sequences, Drafts: e.DraftRows(), Further: e.GuessesFurther(), Head: e.Drafts.Head, Sparse: e.Sparse, Bound: e.Bound, Activation: e.Activation, CacheTypes: e.CacheTypes, WholeCache: e.Cache.Whole, Adapters: e.Adapters,
 		Law: modelcost.UsualLaw(), Stats: stats,
 	}
 	least, err := e.Least(f, placement.Layout{})
@@ -337,7 +342,7 @@ func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, err
 
 // Close frees the model and closes its file.
 func (s *Session) Close() error {
-	return errors.Join(s.Engine.Close(), s.closeTower(), s.closeDraft(), s.closeAdapters(), s.File.Close())
+	return errors.Join(s.Engine.Close(), s.closeTower(), s.closeDraft(), s.closeHead(), s.closeAdapters(), s.File.Close())
 }
 
 // Override replaces keys of f's metadata: each is KEY=TYPE:VALUE with a type of int, float, bool or str, as llama.cpp's
