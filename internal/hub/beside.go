@@ -180,6 +180,9 @@ func HeadsBeside(model string) (list []string) {
 // folder is that of the repository's commit, with all folders in it.
 func beside(model string) (dir string, files []string, own string) {
 	dir, own = filepath.Dir(model), filepath.Base(model)
+	if _, err := os.Stat(model); err != nil { // as of the embedded model
+		return dir, nil, own
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return dir, nil, own

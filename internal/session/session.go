@@ -44,7 +44,8 @@ type Options struct {
 // tokens where the text so far offers no guess. A model is loaded first, with the same context, and has a device to
 // itself or shares the other's; a head is computed where the model's last layer is.
 type Draft struct {
-	Path    string // empty: there is none
+	Path    string // empty: a draft head beside the model's file, if there is one that fits
+	Off     bool   // none is looked for
 	Devices string // as GPUs.Devices
 	Layers  *int   // as GPUs.Layers
 }
@@ -62,6 +63,7 @@ type Session struct {
 	draft    *Session      // nil: none
 	head     *gguf.File    // of a draft head; nil: none
 	tower    *vision.Tower // nil: none
+	found    bool          // a draft head was found beside the model, not named
 	sampling sample.Options
 	File     *gguf.File
 	Planner  *planner.Planner
@@ -103,7 +105,7 @@ func (s *Session) open(ctx context.Context, o Options) error {
 	}
 	var err error
 	var cut int
-	s.Planner, cut, err = o.planFitting(ctx, s.File, o.Engine.Room())
+	s.Planner, cut, err = s.planWithHead(ctx, &o)
 	if err != nil {
 		return err
 	}
@@ -132,8 +134,11 @@ func (s *Session) open(ctx context.Context, o Options) error {
 // openDraft opens the draft model, if there is one, before the other takes what is left of the GPUs.
 func (s *Session) openDraft(ctx context.Context, o *Options) error {
 	d := o.Draft
-	if d.Path == "" || o.Engine.Drafts.Most == 0 {
+	switch {
+	case o.Engine.Drafts.Most == 0:
 		return nil
+	case d.Path == "":
+		return s.findHead(o)
 	}
 	f, err := gguf.Open(d.Path)
 	if err != nil {
@@ -197,6 +202,10 @@ func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 	room := engine.Room{Whole: math.MaxInt64, OnDisk: math.MaxInt64}
 	if memory, err := hw.ReadMemory(); err == nil {
 		room = engine.RoomIn(int64(memory.Total-memory.Total/8), o.Engine.RAM)
+	}
+	if head, _ := o.headBeside(f); head != nil {
+		defer head.Close()
+		o.Engine.Drafts.Head = head
 	}
 	devices, _, err := o.planFitting(ctx, f, room)
 	if err != nil {
