@@ -81,8 +81,9 @@ type Target struct {
 
 // drafts are the programs of heads by general.architecture.
 var drafts = map[string]func(*nn.Keys, *nn.Binder, *Target) Draft{
-	"eagle3": newEagle3,
-	"dflash": newDFlash,
+	"eagle3":           newEagle3,
+	"gemma4-assistant": newGemma4Assistant,
+	"dflash":           newDFlash,
 }
 
 // IsDraft reports whether an architecture is that of a head, which drafts for a model of another.
