@@ -58,6 +58,7 @@ func newMaker(f *gguf.File, arch string, h *Head) *maker {
 	m.set("attention.key_length", uint32(headDim))
 	m.set("attention.value_length", uint32(headDim))
 	m.set("attention.layer_norm_rms_epsilon", float32(1e-5))
+	m.set("rope.dimension_count", uint32(headDim))
 	m.set("rope.freq_base", float32(1e4))
 	var layers []int32
 	for _, l := range h.Layers {
