@@ -98,8 +98,8 @@ func FindsDraft(c *cli.Command) bool {
 
 // ReadDraftModel reads the flags of the draft model, and the least probability of guesses.
 func ReadDraftModel(c *cli.Command) (d powerinfer.DraftModel, least float32, err error) {
-	d.Off = !FindsDraft(c)
 	d.Path, d.Devices, least = c.String("model-draft"), c.String("device-draft"), c.Float32("spec-draft-p-min")
+	d.Off = d.Path == "" && !FindsDraft(c)
 	if least < 0 || least > 1 || least != least {
 		return d, least, fmt.Errorf("--spec-draft-p-min %g is not a number from 0 to 1", least)
 	}
