@@ -45,11 +45,17 @@ func (o *Options) headBeside(f *gguf.File) (head *gguf.File, refused error) {
 	return nil, refused
 }
 
+// OpenHeadBeside opens the file of the draft head beside the model in f that drafts for it with these options; nil: there
+// is none.
+func OpenHeadBeside(f *gguf.File, drafts engine.Drafts) *gguf.File {
+	head, _ := (&Options{Engine: engine.Options{Drafts: drafts}}).headBeside(f)
+	return head
+}
+
 // HeadBeside returns the path of the draft head beside the model in f that drafts for it unless options say otherwise;
 // empty: there is none.
 func HeadBeside(f *gguf.File) string {
-	o := Options{Engine: engine.Options{Drafts: engine.Drafts{Most: 1}}}
-	head, _ := o.headBeside(f)
+	head := OpenHeadBeside(f, engine.Drafts{Most: 1})
 	if head == nil {
 		return ""
 	}

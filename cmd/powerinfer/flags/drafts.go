@@ -93,7 +93,7 @@ func FindsDraft(c *cli.Command) bool {
 	if Has(c, "no-draft") {
 		return !c.Bool("no-draft")
 	}
-	return Has(c, "model-draft") && c.String("model-draft") == "" && c.String("spec-draft-hf") == "" && (DraftsBy(c, DraftAuto) || DraftsBy(c, DraftMTP)) && c.Int("spec-draft-n-max") != 0
+	return Has(c, "spec-type") && c.String("model-draft") == "" && c.String("spec-draft-hf") == "" && (DraftsBy(c, DraftAuto) || DraftsBy(c, DraftMTP)) && c.Int("spec-draft-n-max") != 0
 }
 
 // ReadDraftModel reads the flags of the draft model, and the least probability of guesses.
