@@ -15,6 +15,7 @@ import (
 // Info says what a model is.
 type Info struct {
 	Path         string // of the file, or the name given to OpenBytes
+	Draft        string // the file of what drafts tokens for the model; empty: no other file does
 	Name         string // as the file says
 	Architecture string // llama, qwen3, …
 	Type         string // architecture, size and the type that most weights have, as llama-bench prints them: "llama 8.0B Q4_0"
@@ -41,7 +42,7 @@ type Info struct {
 func infoOf(s *session.Session) Info {
 	c, file := s.Config(), bench.Describe(s.File)
 	return Info{
-		Path: s.File.Path, Name: c.Name, Architecture: c.Arch, Type: file.Type, Bytes: file.Bytes, Parameters: file.Params,
+		Path: s.File.Path, Draft: s.DraftsBy(), Name: c.Name, Architecture: c.Arch, Type: file.Type, Bytes: file.Bytes, Parameters: file.Params,
 		Layers: c.Layers, Embedding: c.Embd, Neurons: c.FF, Experts: c.Experts.Count, ExpertsUsed: c.Experts.Used, Heads: c.Heads, KVHeads: c.KVHeads, HeadSize: c.HeadDim, Vocabulary: c.Vocab,
 		Trained: c.Context, Context: s.Context(), Cache: s.CacheBytes(),
 		Sparse: c.Sparse, Threshold: c.Threshold, Activation: c.Act.Kind.String(), Prepared: c.Prepared != nil,

@@ -18,9 +18,17 @@ import (
 
 // openHub returns the hub that the environment and accessFlags name.
 func openHub(c *cli.Command) (*hub.Hub, error) {
-	o, err := hub.Environment()
+	o, err := hubOptions(c)
 	if err != nil {
 		return nil, err
+	}
+	return hub.New(o)
+}
+
+func hubOptions(c *cli.Command) (hub.Options, error) {
+	o, err := hub.Environment()
+	if err != nil {
+		return o, err
 	}
 	if t := c.String("hf-token"); t != "" {
 		o.Token = t
@@ -28,7 +36,8 @@ func openHub(c *cli.Command) (*hub.Hub, error) {
 	o.Offline = o.Offline || c.Bool("offline")
 	o.Note = screen.Note
 	o.Towers = flags.Has(c, "no-mmproj") && !c.Bool("no-mmproj") && c.String("mmproj") == ""
-	return hub.New(o)
+	o.Heads = flags.FindsDraft(c)
+	return o, nil
 }
 
 // hubName reads a model's name at the hub, or a short one; --hf-file replaces what it says of the file.
@@ -92,6 +101,7 @@ func fetchDraft(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
+	n.Draft = true
 	return fetch(ctx, c, text, n, "model-draft")
 }
 
@@ -159,7 +169,14 @@ func useModel(ctx context.Context, c *cli.Command, text, flag string) error {
 
 // fetch brings a model that was called text into the cache and sets the flag of its file.
 func fetch(ctx context.Context, c *cli.Command, text string, n hub.Name, flag string) error {
-	h, err := openHub(c)
+	o, err := hubOptions(c)
+	if err != nil {
+		return err
+	}
+	if flag != "model" {
+		o.Towers, o.Heads = false, false
+	}
+	h, err := hub.New(o)
 	if err != nil {
 		return err
 	}

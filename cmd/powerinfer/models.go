@@ -29,7 +29,7 @@ func pullCommand() *cli.Command {
 NAME the short names are listed, as powerinfer models does.
 Files go to the cache that Python's huggingface_hub and llama.cpp use, and are found there by all of them: $HF_HOME/hub, usually
 ~/.cache/huggingface/hub. A download that was interrupted goes on where it ended. The path of each model is printed.`,
-		Flags: append(flags.Access(), &cli.BoolFlag{Name: "no-mmproj", Usage: "without the file that shows pictures to a model"}),
+		Flags: append(flags.Access(), &cli.BoolFlag{Name: "no-mmproj", Usage: "without the file that shows pictures to a model"}, &cli.BoolFlag{Name: "no-draft", Usage: "without the draft model of a model's repository"}),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.NArg() == 0 {
 				return printShorts(ctx, c)

@@ -19,6 +19,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
@@ -177,12 +178,23 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 	if err != nil {
 		return b, close, err
 	}
-	close = func() { f.Close() }
+	var head *gguf.File
+	close = func() {
+		f.Close()
+		if head != nil {
+			head.Close()
+		}
+	}
 	of := modelcost.Options{
 		Context: ctxSize, UBatch: step, Drafts: o.DraftRows(), Further: o.GuessesFurther(), Sparse: mode, Bound: bound, CacheTypes: types, WholeCache: c.Bool("swa-full"), Activation: c.String("activation"),
 		Law: modelcost.Law{Active: c.Float("active"), Share80: c.Float("share80")},
 	}
-	if of.Further {
+	if flags.FindsDraft(c) {
+		if head = session.OpenHeadBeside(f, o.Drafts); head != nil {
+			of.Head, of.Further = head, true
+		}
+	}
+	if of.Further && head == nil {
 		config, err := model.ReadConfig(f, of.Activation)
 		if err == nil {
 			err = config.CanGuessFurther()

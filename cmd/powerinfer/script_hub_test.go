@@ -20,7 +20,7 @@ import (
 type standIn struct{}
 
 // startHub gives a script a hub of its own, which HF_ENDPOINT names: tales/small holds the embedded model as two types,
-// tales/parts as a model of two files, tales/gated behind the token hf_reader. Repositories of two short names hold it, too. hub NAME=VALUE... changes it: silent=true,
+// tales/parts as a model of two files, tales/drafted beside a draft model that is damaged, tales/gated behind the token hf_reader. Repositories of two short names hold it, too. hub NAME=VALUE... changes it: silent=true,
 // cut=BYTES and cuts=TIMES of lost connections, new=FILE adds one to tales/small; hub stop ends it.
 func startHub(ts *testscript.TestScript, _ bool, args []string) {
 	held := ts.Value(standIn{}).(**hubtest.Hub)
@@ -37,6 +37,7 @@ func startHub(ts *testscript.TestScript, _ bool, args []string) {
 		h.Repos["tales/parts"] = &hubtest.Repo{Files: map[string][]byte{
 			"Q8_0/parts-Q8_0-00001-of-00002.gguf": first, "Q8_0/parts-Q8_0-00002-of-00002.gguf": second,
 		}}
+		h.Repos["tales/drafted"] = &hubtest.Repo{Files: map[string][]byte{"drafted-Q8_0.gguf": m, "eagle3-drafted-Q8_0.gguf": []byte("x")}}
 		h.Repos["tales/gated"] = &hubtest.Repo{Gated: true, Files: map[string][]byte{"gated-Q8_0.gguf": m}}
 		h.Repos["ggml-org/Qwen3-0.6B-GGUF"] = &hubtest.Repo{Files: map[string][]byte{"Qwen3-0.6B-Q8_0.gguf": m}}
 		h.Repos["ggml-org/SmolLM3-3B-GGUF"] = &hubtest.Repo{Files: map[string][]byte{"SmolLM3-Q8_0.gguf": m}}

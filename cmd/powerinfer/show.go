@@ -52,6 +52,7 @@ type shown struct {
 	Neurons   string `json:"neurons"`
 	Sampling  string `json:"sampling,omitempty"` // what the file advises
 	Tower     string `json:"mmproj,omitempty"`   // the file by which the model sees
+	Draft     string `json:"draft,omitempty"`    // the file of a draft model for it
 	Plan      string `json:"plan"`
 }
 
@@ -69,6 +70,7 @@ func show(ctx context.Context, c *cli.Command) error {
 	}
 	defer f.Close()
 	s := shown{Name: m.Name, Path: m.Path(), Size: m.Size, Details: hub.Describe(f), NameQuant: m.Quant, Tower: hub.TowerBeside(m.Path())}
+	s.Draft = session.HeadBeside(f)
 	if s.Prepared, s.Neurons, err = neuronState(f); err != nil {
 		return err
 	}
@@ -198,6 +200,9 @@ func (s *shown) print() error {
 	row("chat template", template)
 	if s.Tower != "" {
 		row("pictures", "shown by "+screen.Plain(filepath.Base(s.Tower)))
+	}
+	if s.Draft != "" {
+		row("draft model", screen.Plain(filepath.Base(s.Draft)))
 	}
 	row("licence", screen.Plain(s.Licence))
 	row("sampling", screen.Plain(s.Sampling))

@@ -45,7 +45,7 @@ func (s *Source) Stacked() (n, rows int) {
 // Check reports whether Data holds Rows rows of Cols elements of a type that devices compute with. The error names the
 // tensor.
 func (s *Source) Check() error {
-	if !s.Type.Known() || s.Type == quant.I32 {
+	if !s.Type.Known() || s.Type.Whole() {
 		return fmt.Errorf("tensor %q: %s cannot be computed with; these can: %s", s.Name, s.Type, quant.Supported())
 	}
 	if s.Stack < 0 || s.Stack > 0 && s.Rows%s.Stack != 0 {

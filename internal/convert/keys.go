@@ -123,10 +123,19 @@ func (c *config) layerKeys(f lineage.Family) ([]gguf.KV, error) {
 		add("embedding_length_per_layer_input", uint32(c.Input))
 	}
 	if f.SharedKV {
-		if n := c.Shares(); n < 0 || n >= c.Layers {
+		if n := c.Shares(); n < 0 || n >= c.Layers && !f.Drafts {
 			return nil, c.Errorf("num_kv_shared_layers", "%d of %d layers cannot share those of others", n, c.Layers)
 		}
 		add("attention.shared_kv_layers", uint32(c.Shares()))
+	}
+	if f.Drafts {
+		add("nextn_predict_layers", uint32(c.Layers))
+	}
+	if c.Target != 0 {
+		if c.Target < 0 || c.Target > maxWidth {
+			return nil, c.Errorf("backbone_hidden_size", "%d is outside 1…%d", c.Target, maxWidth)
+		}
+		add("embedding_length_out", uint32(c.Target))
 	}
 	if f.AltUp {
 		if c.LowRank < 1 || c.LowRank > maxWidth {

@@ -191,7 +191,7 @@ func (p *plan) model(c *config, keys []gguf.KV, computed map[string][]float32) {
 			continue
 		}
 		from := root
-		if t.Name == "output.bias" {
+		if t.Rootless {
 			from = ""
 		}
 		plan(item{Tensor: t, from: from})

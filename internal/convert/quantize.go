@@ -356,7 +356,7 @@ func predictor(m *gguf.Tensor) bool {
 
 // storeAs returns the type of t in the output.
 func (q *Quantization) storeAs(f *gguf.File, t *gguf.Tensor, m *mixer, others *narrowings) (quant.Type, error) {
-	if kept(t.Name, t.Shape) || t.Type == quant.I32 || q.KeepHead && t.Name == "output.weight" {
+	if kept(t.Name, t.Shape) || t.Type.Whole() || q.KeepHead && t.Name == "output.weight" {
 		return t.Type, nil
 	}
 	// prepare was told their type; the original's form scales some far below what a block's scale can be

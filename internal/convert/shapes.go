@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,20 +34,26 @@ func (p *plan) list(c *config, keys []gguf.KV, items []item) {
 	}
 	k := &nn.Keys{File: gguf.Describe(c.Path, "GGUF", keys, nil), Arch: p.family.Name}
 	b := nn.NewLister(k.File, nn.Plan{Layer: func(int) nn.LayerPlan { return nn.LayerPlan{} }}, func(name string) *gguf.Tensor { return held[name] })
+	if p.family.Drafts {
+		family.OpenDraft(k, b, &family.Target{Embd: c.Target, Vocab: c.Vocab, Layers: maxLayers})
+		p.listed(k, b)
+		return
+	}
 	program := family.Open(k, b)
 	if mtp, ok := program.(family.MTP); ok && k.Err == nil {
 		for l := range p.further {
 			mtp.BindMTP(b.Layer(c.Layers + l))
 		}
 	}
-	if p.err = k.Err; p.err == nil {
-		p.err = b.Err
+	if p.listed(k, b); p.err == nil {
+		_, output := program.Ends()
+		p.ranking = output.Ranking
 	}
-	if p.err != nil {
-		return
-	}
-	_, output := program.Ends()
-	p.ranking, p.shapes = output.Ranking, map[string][]int{}
+}
+
+// listed takes the shapes of what b lists.
+func (p *plan) listed(k *nn.Keys, b *nn.Binder) {
+	p.err, p.shapes = cmp.Or(k.Err, b.Err), map[string][]int{}
 	for _, t := range b.Listed() {
 		slices.Reverse(t.Shape)
 		p.shapes[t.Name] = t.Shape

@@ -99,6 +99,10 @@ type Drafts struct {
 	// has no room for it, either, the model runs without it.
 	Further bool
 
+	// Head is the file of a draft head, which guesses tokens in place of the file's layer and of hot neurons. It stays
+	// open as long as the engine, and is computed where that layer would be. nil: there is none.
+	Head *gguf.File
+
 	Least float32 // guesses of a draft model, of hot neurons or of that layer end before a token that has a smaller probability
 }
 
@@ -143,7 +147,8 @@ type Engine struct {
 	looked  looked       // at the file
 	bundle  *bundle.File // from which neurons on the disk are read, or nil
 	rows    [][]float32  // [n_out][n_vocab] logits of the last step
-	states  [][]float32  // [n_hidden][n_embd] hidden states of the last step
+	hiddens [][]float32  // [n_hidden][n_embd] hidden states of the last step
+	states  [][]float32  // [n_states][DraftShape.State] for drafts
 
 	yielded atomic.Int64 // thread time that the device has left to other programs, as a share of all its threads [ns]
 
@@ -193,7 +198,12 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 	if clock == nil {
 		clock = monotime.Now
 	}
-	e.sched = newScheduler(e, limits{rows: e.ubatch, outputs: e.outputs, drafts: e.options.DraftRows(), context: e.context, short: compute.ShortPrompt, further: e.model.GuessesFurther()}, clock)
+	size := limits{rows: e.ubatch, outputs: e.outputs, drafts: e.options.DraftRows(), context: e.context, short: compute.ShortPrompt}
+	if e.model.GuessesFurther() {
+		shape := e.model.Drafting()
+		size.further, size.drafted = &shape, func(i int32) int32 { return shape.Token(i) }
+	}
+	e.sched = newScheduler(e, size, clock)
 	return e, nil
 }
 
@@ -257,6 +267,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 	}
 	mo := o.model()
 	mo.Batch, mo.Outputs, mo.Context, mo.Cache = e.ubatch, e.outputs+o.DraftRows(), e.context, size
+	mo.Head = o.Drafts.Head
 	mo.Further, mo.Drafts = c.FurtherCached, o.hotDrafts(p.layout.Places != nil)
 	mo.Places, mo.OnDisk, mo.Bundle, mo.Progress = p.layout.Places, p.need.OnDisk > 0, e.bundle, progress
 	m, err := model.Load(ctx, f, dev, mo)
@@ -312,8 +323,10 @@ func (e *Engine) DraftsOf(r *Request) (most, fewest int, least float32) {
 	return most, min(r.FewestDrafts, most), least
 }
 
-// GuessesFurther reports whether the file's layer that predicts a further token is asked for.
-func (o *Options) GuessesFurther() bool { return o.Drafts.Further && o.Drafts.Most > 0 }
+// GuessesFurther reports whether the file's layer that predicts a further token is asked for, or a draft head.
+func (o *Options) GuessesFurther() bool {
+	return (o.Drafts.Further || o.Drafts.Head != nil) && o.Drafts.Most > 0
+}
 
 // DraftRows returns the number of rows of logits that the largest step has for guessed tokens.
 func (o *Options) DraftRows() int { return model.DraftSequences * o.Drafts.Most }
@@ -412,9 +425,9 @@ func (e *Engine) checkTokens(tokens []int32) error {
 	return nil
 }
 
-// run computes a step, with the hidden states of some of its rows. Where a GPU fails, the model is loaded anew without
+// run computes a step, with the hidden states and the states for drafts of some of its rows. Where a GPU fails, the model is loaded anew without
 // it, and the error is errLost.
-func (e *Engine) run(p *compute.Params, hidden []int32) error {
+func (e *Engine) run(p *compute.Params, w wanted) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.broken != nil {
@@ -427,7 +440,7 @@ func (e *Engine) run(p *compute.Params, hidden []int32) error {
 		forward = e.model.ForwardFurther
 	case e.model.GuessesFurther():
 		forward = e.model.ForwardBoth
-	case len(hidden) > 0:
+	case len(w.hidden) > 0:
 		forward = e.model.ForwardHidden
 	}
 	err := fault.Guard(func() error { return e.forward(p, forward) })
@@ -445,7 +458,7 @@ func (e *Engine) run(p *compute.Params, hidden []int32) error {
 		err = e.readLogits(len(p.Out))
 	}
 	if err == nil {
-		err = e.readHidden(hidden)
+		err = e.readStates(w)
 	}
 	if err == nil {
 		return nil
@@ -466,21 +479,32 @@ func (e *Engine) readLogits(n int) error {
 	return nil
 }
 
-// readHidden reads the hidden states of some rows.
-func (e *Engine) readHidden(rows []int32) error {
-	e.states = e.states[:0]
-	for _, i := range rows {
-		state, err := e.model.Hidden(int(i))
-		if err != nil {
-			return err
+// readStates reads the hidden states and the states for drafts of some rows.
+func (e *Engine) readStates(w wanted) (err error) {
+	read := func(to [][]float32, rows []int32, row func(i int) ([]float32, error)) [][]float32 {
+		to = to[:0]
+		for _, i := range rows {
+			state, failed := row(int(i))
+			if failed != nil {
+				err = failed
+				return to
+			}
+			to = append(to, state)
 		}
-		e.states = append(e.states, state)
+		return to
 	}
-	return nil
+	e.hiddens = read(e.hiddens, w.hidden, e.model.Hidden)
+	if err == nil {
+		e.states = read(e.states, w.states, e.model.State)
+	}
+	return err
 }
 
 // hidden returns the i-th of the hidden states [n_embd] that the last step was run for.
-func (e *Engine) hidden(i int) []float32 { return e.states[i] }
+func (e *Engine) hidden(i int) []float32 { return e.hiddens[i] }
+
+// state returns the i-th of the states [DraftShape.State] for drafts that the last step was run for.
+func (e *Engine) state(i int) []float32 { return e.states[i] }
 
 // logits returns row i of the last step's logits [n_vocab].
 func (e *Engine) logits(i int) []float32 { return e.rows[i] }

@@ -24,13 +24,13 @@ type StepTimes struct {
 	Step, Token time.Duration // another, and each of its tokens
 }
 
-func (r timedRunner) run(p *compute.Params, hidden []int32) error {
+func (r timedRunner) run(p *compute.Params, w wanted) error {
 	if p.Draft {
 		*r.clock += r.times.Guess
 	} else {
 		*r.clock += r.times.Step + time.Duration(len(p.Tokens))*r.times.Token
 	}
-	return r.runner.run(p, hidden)
+	return r.runner.run(p, w)
 }
 
 // SetTimes has e's scheduler see steps take such times, whatever they take. Nothing may have been asked of e.

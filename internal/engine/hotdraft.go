@@ -41,13 +41,17 @@ type hotDrafts struct {
 const usualGuess = 0.6
 
 // wish returns how many guesses, at most most, are worth what making and checking them costs. guess returns what a step
-// that guesses takes, as a part of a step of so many nanoseconds.
-func (h *hotDrafts) wish(most int, cost func(most int) speculate.Cost, guess func(step float64) float64) int {
+// that guesses takes, as a part of a step of so many nanoseconds; atOnce says that one step makes them all.
+func (h *hotDrafts) wish(most int, cost func(most int) speculate.Cost, guess func(step float64) float64, atOnce bool) int {
 	if most < 1 || !h.can.Load() {
 		return 0
 	}
 	c := cost(most)
-	c.Each += guess(c.Step)
+	if atOnce {
+		c.Once += guess(c.Step)
+	} else {
+		c.Each += guess(c.Step)
+	}
 	return h.chances.Worth(ofModel, most, h.budget.Within(c))
 }
 
@@ -62,7 +66,15 @@ func (s *scheduler) guessTime(step float64) float64 {
 	case s.guessing.step == 0:
 		return usualGuess * s.costs.time(1) / step
 	}
-	return s.guessing.time(1) / step
+	return s.guessing.time(s.guessRows()) / step
+}
+
+// guessRows returns the rows that a text has in a step that guesses.
+func (s *scheduler) guessRows() int {
+	if s.further == nil {
+		return 1
+	}
+	return max(1, s.further.Block)
 }
 
 // guess has those parts of the step make their guesses that wish for some, unless prompts wait for the step.
@@ -76,7 +88,7 @@ func (s *scheduler) guess() error {
 	for at := 0; s.fillGuess(at); at++ {
 		begin := s.now()
 		s.mu.Unlock()
-		err := s.runner.run(&s.params, s.hidden)
+		err := s.runner.run(&s.params, s.wanted)
 		s.mu.Lock()
 		took := s.now() - begin
 		s.guessed += took
@@ -107,7 +119,9 @@ func (s *scheduler) fillGuess(at int) bool {
 	p.Tokens, p.Pos, p.Seq, p.Out, p.Pages, p.Near, p.States = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0], p.Pages[:0], p.Near[:0], p.States[:0]
 	p.Draft, p.Everything, p.Scales, p.Turns, p.Types, p.Uses = true, false, nil, nil, nil, p.Uses[:0]
 	p.Given, p.Axes, p.Bounds = nil, nil, nil // texts with pictures have no such guesses
-	s.hidden, p.Before = s.hidden[:0], p.Before[:0]
+	s.wanted.begin()
+	p.Before = p.Before[:0]
+	block := s.further != nil && s.further.Block > 0
 	for i := range s.step {
 		c := &s.step[i]
 		p.Pages = append(p.Pages, c.t.kv.Pages())
@@ -115,7 +129,7 @@ func (s *scheduler) fillGuess(at int) bool {
 			p.Near = append(p.Near, near)
 		}
 		pos := c.t.kv.Len() + at
-		if s.further {
+		if s.carries() {
 			state := c.t.guess
 			if at == 0 {
 				state = c.t.before(pos)
@@ -128,29 +142,61 @@ func (s *scheduler) fillGuess(at int) bool {
 		if c.drafts <= at || len(c.t.drafts) != at {
 			continue
 		}
-		if s.further {
-			s.hidden = append(s.hidden, int32(len(p.Tokens)))
+		if block {
+			s.fillBlock(i, pos)
+			continue
+		}
+		if s.carries() {
+			s.wanted.states = append(s.wanted.states, int32(len(p.Tokens)))
+		}
+		at := pos
+		if s.further != nil && s.further.Still {
+			at = c.t.kv.Len()
 		}
 		p.Out = append(p.Out, int32(len(p.Tokens)))
-		p.Tokens, p.Pos, p.Seq = append(p.Tokens, c.t.label(pos).Token()), append(p.Pos, int32(pos)), append(p.Seq, int32(i))
+		p.Tokens, p.Pos, p.Seq = append(p.Tokens, c.t.label(pos).Token()), append(p.Pos, int32(at)), append(p.Seq, int32(i))
 	}
 	p.Decode = len(p.Tokens)
 	return p.Decode > 0
 }
 
+// fillBlock writes the rows by which a draft program makes all drafts of part i at once, unless the step is full.
+func (s *scheduler) fillBlock(i, pos int) {
+	c, p := &s.step[i], &s.params
+	if len(p.Tokens)+s.further.Block > s.rows {
+		c.drafts = 0
+		return
+	}
+	for row := range s.further.Block {
+		id := s.further.Mask
+		if row == 0 {
+			id = c.t.label(pos).Token()
+		} else if row <= c.drafts {
+			p.Out = append(p.Out, int32(len(p.Tokens)))
+		}
+		p.Tokens, p.Pos, p.Seq = append(p.Tokens, id), append(p.Pos, int32(pos+row)), append(p.Seq, int32(i))
+	}
+}
+
 // takeGuesses gives the likeliest tokens of a step that guessed to its tasks, and ends the guesses of those where none
 // is likely.
 func (s *scheduler) takeGuesses() {
-	for out, i := range s.params.Seq {
-		c := &s.step[i]
+	for out, row := range s.params.Out {
+		c := &s.step[s.params.Seq[row]]
+		if len(c.t.drafts) == c.drafts { // of a block, what comes after an unlikely one
+			continue
+		}
 		id, likely := surest(s.runner.logits(out), c.t.least)
 		if !likely {
 			c.drafts = len(c.t.drafts)
 			continue
 		}
+		if s.drafted != nil {
+			id = s.drafted(id)
+		}
 		c.t.drafts = append(c.t.drafts, kvcache.LabelOf(id, true))
-		if s.further {
-			c.t.guess = append(c.t.guess[:0], s.runner.hidden(out)...)
+		if s.carries() {
+			c.t.guess = append(c.t.guess[:0], s.runner.state(out)...)
 		}
 	}
 }

@@ -130,6 +130,9 @@ func (o *Options) Least(f *gguf.File, on placement.Layout) (Memory, error) {
 func (o *Options) config(f *gguf.File) (model.Config, error) {
 	c, err := model.ReadConfig(f, o.Activation)
 	c.FurtherCached = o.GuessesFurther()
+	if err == nil && c.FurtherCached {
+		err = c.TakeHead(f, o.Drafts.Head)
+	}
 	if err == nil {
 		mo := o.model()
 		_ = c.Settle(&mo) // loading says what is wrong
@@ -204,6 +207,9 @@ func (o *Options) needsWith(f *gguf.File, c model.Config, on placement.Layout, o
 			continue
 		}
 		m.Weights += o.loadedBytes(f, &c, t, on)
+	}
+	for _, t := range c.HeadTensors() {
+		m.Weights += layout.InHugePages(c.HeadInRAM(t, layout.Packed(t.Type, t.Bytes()), on.Places))
 	}
 	for _, a := range o.Adapters {
 		for _, t := range a.File.Tensors {

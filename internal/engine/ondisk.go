@@ -197,7 +197,11 @@ func (o *Options) provide(f *gguf.File, on placement.Layout) (p provision, err e
 		without := c
 		without.FurtherCached = false
 		if less := o.memory(f, without, on); less.fits() && (less.OnDisk == 0 || !need.fits()) {
-			notice("the layer that predicts a further token guesses nothing: with it the model would take %s of RAM, and %s are available", bytesText(o.needs(f, c, on).Need), bytesText(less.Budget))
+			drafts := "the layer that predicts a further token"
+			if o.Drafts.Head != nil {
+				drafts = "the draft head"
+			}
+			notice(drafts+" guesses nothing: with it the model would take %s of RAM, and %s are available", bytesText(o.needs(f, c, on).Need), bytesText(less.Budget))
 			c, need = without, less
 		}
 	}

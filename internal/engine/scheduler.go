@@ -8,19 +8,22 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 )
 
 // runner computes steps: a model, or what stands for one in tests.
 type runner interface {
-	// run computes a step, with the hidden states of the rows that hidden lists. The error errLost says that the keys
-	// and values of all sequences are lost: a new cache is to be filled.
-	run(p *compute.Params, hidden []int32) error
+	// run computes a step, with the hidden states of the rows that w.hidden lists, and the states of w.states. The error
+	// errLost says that the keys and values of all sequences are lost: a new cache is to be filled.
+	run(p *compute.Params, w wanted) error
 	// turn turns keys between steps, by p.Turns. Its errors are run's.
 	turn(p *compute.Params) error
 	// logits returns row i of the last step's logits [n_vocab], valid until the next step.
 	logits(i int) []float32
 	// hidden returns the i-th of the last step's hidden states [n_embd], valid until the next step.
 	hidden(i int) []float32
+	// state returns the i-th of the last step's states for drafts, valid until the next step.
+	state(i int) []float32
 	// cache returns an empty cache over the runner's pages, and what those hold.
 	cache() (*kvcache.Cache, contents)
 }
@@ -43,7 +46,14 @@ type limits struct {
 	context int // tokens of a sequence
 	short   int // tokens of a prompt below which it is evaluated by the arithmetic of single tokens
 
-	further bool // the file's further layer makes them: it reads the hidden states of the positions before
+	further *model.DraftShape   // how a draft program makes them; nil: there is none
+	drafted func(i int32) int32 // the token that number i of its logits stands for
+}
+
+// wanted lists rows of a step in ascending order.
+type wanted struct {
+	hidden []int32 // those whose hidden states are wanted
+	states []int32 // those whose states a draft program reads later
 }
 
 // scheduler gives the model's turns to tasks. One goroutine runs the steps; tasks join and leave between them. A step
@@ -80,7 +90,7 @@ type scheduler struct {
 	rotated  []int32        // the step's positions where some are not those in the cache
 	types    []int32        // the step's types of tokens where some are not the first
 	pictures pictureParams
-	hidden   []int32 // rows of the step whose hidden states are wanted
+	wanted   wanted
 	step     []part
 	counts   counts
 	stepping bool // the runner has the step
@@ -235,7 +245,7 @@ func (s *scheduler) serve() {
 		if err == nil {
 			s.fill()
 			s.mu.Unlock()
-			err = s.runner.run(&s.params, s.hidden)
+			err = s.runner.run(&s.params, s.wanted)
 			s.mu.Lock()
 		}
 		s.stepping = false

@@ -44,6 +44,8 @@ type fakeModel struct {
 
 func (m *fakeModel) hidden(int) []float32 { panic("no request asks for hidden states") }
 
+func (m *fakeModel) state(int) []float32 { panic("no draft program reads states") }
+
 // turn turns what extended texts have in the cache.
 func (m *fakeModel) turn(p *compute.Params) error {
 	for i := range p.Pos {
@@ -72,7 +74,7 @@ func (m *fakeModel) checkTurns(p *compute.Params, row int32) {
 	}
 }
 
-func (m *fakeModel) run(p *compute.Params, _ []int32) error {
+func (m *fakeModel) run(p *compute.Params, _ wanted) error {
 	m.steps++
 	time.Sleep(m.takes)
 	if m.cost != nil {
@@ -659,11 +661,12 @@ func TestPace(t *testing.T) {
 // idleModel computes nothing.
 type idleModel struct{ row []float32 }
 
-func (idleModel) run(*compute.Params, []int32) error { return nil }
+func (idleModel) run(*compute.Params, wanted) error { return nil }
 
 func (idleModel) turn(*compute.Params) error { return nil }
 func (m idleModel) logits(int) []float32     { return m.row }
 func (m idleModel) hidden(int) []float32     { return m.row }
+func (m idleModel) state(int) []float32      { return m.row }
 func (idleModel) cache() (*kvcache.Cache, contents) {
 	return kvcache.New(kvcache.Size{Pages: 1 << 15, Positions: compute.PagePositions}, func(_, _ kvcache.Page) {}), nil
 }

@@ -152,7 +152,7 @@ func (s *scheduler) admit(t *task, drafts, most, outputs int) (n, out int) {
 		}
 	}
 	drafts = min(drafts, t.extension.room(at)-n)
-	if drafts < t.fewest || !t.kv.Reserve(n+drafts) {
+	if drafts < t.fewest || !t.kv.Reserve(s.reach(n, drafts, t.wish > 0)) {
 		drafts = 0
 	}
 	for n > 0 && drafts == 0 && !t.kv.Reserve(n) {
@@ -171,6 +171,15 @@ func (s *scheduler) admit(t *task, drafts, most, outputs int) (n, out int) {
 		s.step = append(s.step, part{t, n, drafts})
 	}
 	return n, out + drafts
+}
+
+// reach returns how many positions after those in the cache a text needs for a step of n of its tokens and so many
+// drafts. Those that are still to be made in a block need it all.
+func (s *scheduler) reach(n, drafts int, made bool) int {
+	if drafts > 0 && made && s.further != nil {
+		return max(n+drafts, n-1+s.further.Block)
+	}
+	return n + drafts
 }
 
 // victim returns whose pages t may have: a sequence without work, one whose client does not come for its logits, or the
@@ -200,7 +209,8 @@ func (s *scheduler) victim(t *task) *task {
 func (s *scheduler) fill() {
 	p := &s.params
 	p.Tokens, p.Pos, p.Seq, p.Out, p.Pages, p.Near, p.States, p.Decode = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0], p.Pages[:0], p.Near[:0], p.States[:0], 0
-	s.hidden, p.Before = s.hidden[:0], p.Before[:0]
+	s.wanted.begin()
+	p.Before = p.Before[:0]
 	if p.Turns = nil; slices.ContainsFunc(s.step, func(c part) bool { return c.t.extension.on() }) {
 		p.Turns = s.rotated[:0]
 	}
@@ -240,7 +250,7 @@ func (s *scheduler) fillPart(i int, decoded bool) {
 		}
 	}
 	at := c.t.kv.Len()
-	if decoded && s.further {
+	if decoded && s.carries() {
 		p.Before = append(p.Before, c.t.before(at))
 	}
 	for pos := at; pos < at+c.n+c.drafts; pos++ {
@@ -251,8 +261,11 @@ func (s *scheduler) fillPart(i int, decoded bool) {
 		if c.t.wants(pos) {
 			p.Out = append(p.Out, int32(len(p.Tokens)))
 		}
-		if c.t.pools(pos) || s.further && c.t.pooled == nil && pos >= at+c.n-1 {
-			s.hidden = append(s.hidden, int32(len(p.Tokens)))
+		switch {
+		case c.t.pools(pos):
+			s.wanted.hidden = append(s.wanted.hidden, int32(len(p.Tokens)))
+		case s.carries() && c.t.pooled == nil && pos >= at+c.n-1:
+			s.wanted.states = append(s.wanted.states, int32(len(p.Tokens)))
 		}
 		if p.Given != nil || p.Axes != nil || p.Bounds != nil {
 			s.fillPicture(c.t, pos)
@@ -330,18 +343,25 @@ func (s *scheduler) deliver(err error) {
 	}
 }
 
-// pool hands the hidden states of part i to its task, which pools them or keeps them for guesses.
+// pool hands the hidden states of part i to its task, which pools them, and the states that it keeps for drafts.
 func (s *scheduler) pool(i int) {
 	p, c := &s.params, &s.step[i]
-	known := 0
-	for n, row := range s.hidden {
-		switch {
-		case int(p.Seq[row]) != i:
-		case c.t.pooled != nil:
+	for n, row := range s.wanted.hidden {
+		if int(p.Seq[row]) == i {
 			c.t.pooled.add(s.runner.hidden(n))
-		default:
-			c.t.keep(known, int(p.Pos[row]), s.runner.hidden(n))
+		}
+	}
+	known := 0
+	for n, row := range s.wanted.states {
+		if int(p.Seq[row]) == i {
+			c.t.keep(known, int(p.Pos[row]), s.runner.state(n))
 			known++
 		}
 	}
 }
+
+// begin lists none.
+func (w *wanted) begin() { w.hidden, w.states = w.hidden[:0], w.states[:0] }
+
+// carries reports whether drafts read states of the positions before.
+func (s *scheduler) carries() bool { return s.further != nil && s.further.State > 0 }

@@ -352,7 +352,7 @@ func (st *Stream) outcome(drafted, accepted int, again bool) {
 	x := st.t.settled
 	gained := float64(accepted)*x.token - x.extra
 	if st.hot {
-		if st.e.sched.further {
+		if st.e.sched.further != nil {
 			st.res.FurtherDrafted, st.res.FurtherAccepted = st.res.FurtherDrafted+drafted, st.res.FurtherAccepted+accepted
 		} else {
 			st.res.HotDrafted, st.res.HotAccepted = st.res.HotDrafted+drafted, st.res.HotAccepted+accepted
@@ -387,7 +387,13 @@ func (st *Stream) drafts(n int) (guesses []int32, wish int) {
 	if len(guesses) > 0 || st.e.hot == nil || st.t.extension.on() || st.t.pictures != nil { // hot neurons are asked at positions as they are in the cache
 		return guesses, 0
 	}
-	wish = st.e.hot.wish(most, cost, st.e.sched.guessTime)
+	atOnce := false
+	if f := st.e.sched.further; f != nil && f.Block > 0 {
+		if atOnce, most = true, min(most, f.Block-1); n+f.Block > st.r.Context {
+			return nil, 0
+		}
+	}
+	wish = st.e.hot.wish(most, cost, st.e.sched.guessTime, atOnce)
 	st.hot = wish > 0
 	return nil, wish
 }

@@ -41,12 +41,12 @@ type task struct {
 
 	settled settlement // of the last step
 
-	// Where a further layer guesses: the hidden states of the last step's last label and of the drafts behind it, whose
-	// first position is statesAt, and what the layer gave for the last guess.
-	states   [][]float32 // [1+drafts][n_embd]
+	// Where a draft program reads states: those of the last step's last label and of the drafts after it, the first
+	// position of which is statesAt, and what the program gave for the last draft.
+	states   [][]float32 // [1+drafts][DraftShape.State]
 	statesAt int
-	earlier  []float32 // [n_embd] the one before states, needed where all of the last step is evaluated again; empty: it is not known
-	guess    []float32 // [n_embd]
+	earlier  []float32 // the one before states, needed where all of the last step is evaluated again; empty: it is not known
+	guess    []float32
 
 	// Of positions that were never evaluated, logits are wanted if wanted says so, given the distance from base; if
 	// generates, of the last.
@@ -139,7 +139,7 @@ func (t *task) accept(n int) {
 	t.drafts, t.drafted, t.wish = t.drafts[:0], 0, 0
 }
 
-// keep keeps the i-th hidden state of a step, that of position pos.
+// keep keeps the i-th state of a step, that of position pos.
 func (t *task) keep(i, pos int, state []float32) {
 	if i == 0 {
 		t.earlier = append(t.earlier[:0], t.before(pos)...)
@@ -153,7 +153,7 @@ func (t *task) keep(i, pos int, state []float32) {
 	t.states[i] = append(t.states[i][:0], state...)
 }
 
-// before returns the hidden state of the position before pos, or nil where it is not known.
+// before returns the state of the position before pos, or nil where it is not known.
 func (t *task) before(pos int) []float32 {
 	if i := pos - 1 - t.statesAt; i >= 0 && i < len(t.states) {
 		return t.states[i]

@@ -111,7 +111,7 @@ func (m *gemma3n) Forward(p *nn.Pass) compute.Tensor {
 	inputs := m.inputs.Forward(p, x)
 	streams := m.altUp.Begin(p, x)
 	for i := range m.blocks {
-		p.Layer(i, x)
+		p.Layer(i, compute.Tensor{}) // the residual is several streams
 		m.blocks[i].forward(p, x, inputs, streams, m.altUp.Active)
 	}
 	m.altUp.End(p, x, streams)

@@ -13,20 +13,24 @@ import (
 // their last layers read the keys and values of earlier ones. The 26B-A4B has experts beside the feed-forward layer.
 // Embeddings are scaled by the square root of their width.
 type gemma4 struct {
+	gemma4Shape
+	experts nn.ExpertSpec  // Count is 0 in models without experts
+	ownKV   int            // layers, the first ones, that have keys and values of their own
+	inputs  nn.LayerInputs // of the small models
+	ends
+	blocks []gemma4Block
+}
+
+// gemma4Shape is what Gemma 4 and its draft models have in common.
+type gemma4Shape struct {
 	sizes
-	eps     float32 // of norms
-	act     compute.Activation
-	scores  nn.Scores
-	experts nn.ExpertSpec // Count is 0 in models without experts
+	eps    float32 // of norms
+	act    compute.Activation
+	scores nn.Scores
 
 	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows
 	window           int           // positions that a token sees in layers with windows; 0: all
 	windowed         []bool        // [layers]
-	ownKV            int           // layers, the first ones, that have keys and values of their own
-
-	inputs nn.LayerInputs // of the small models
-	ends
-	blocks []gemma4Block
 }
 
 type gemma4Block struct {
@@ -52,13 +56,29 @@ type gemma4Mixture struct {
 }
 
 func newGemma4(k *nn.Keys, b *nn.Binder) Program {
-	m := &gemma4{sizes: readSizes(k), eps: k.RMSEpsilon(1e-6), act: k.Activation(compute.GELU), scores: k.Scores(nn.Scores{Scale: 1})}
+	m := &gemma4{gemma4Shape: readGemma4(k, b)}
 	n := len(m.layers)
 	m.experts = k.Experts(nn.ExpertSpec{
 		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.Softmax, Normalised: true, MinSum: nn.LeastSum},
 	})
-	m.window, m.windowed = k.Windows(nn.WindowSpec{Window: 512, FullEvery: 6}, n, m.context)
 	m.ownKV = k.OwnKV(n, 0)
+	m.embed = b.Embedding(m.embd)
+	m.embed.Scale = float32(math.Sqrt(float64(m.embd)))
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	m.output.SoftCap = k.LogitCap(30)
+	if width := k.Optional(".embedding_length_per_layer_input", nn.MaxWidth/n); width > 0 {
+		m.inputs = b.LayerInputs(b.Rows("token_embd.weight"), n, width, m.embd, m.eps)
+	}
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
+	}
+	return m
+}
+
+// readGemma4 reads what Gemma 4 and its draft models have in common, and binds their rotations.
+func readGemma4(k *nn.Keys, b *nn.Binder) gemma4Shape {
+	m := gemma4Shape{sizes: readSizes(k), eps: k.RMSEpsilon(1e-6), act: k.Activation(compute.GELU), scores: k.Scores(nn.Scores{Scale: 1})}
+	m.window, m.windowed = k.Windows(nn.WindowSpec{Window: 512, FullEvery: 6}, len(m.layers), m.context)
 	narrow := 0 // elements of a head of layers with windows
 	for i := range m.layers {
 		if l := &m.layers[i]; m.windowed[i] {
@@ -74,17 +94,6 @@ func newGemma4(k *nn.Keys, b *nn.Binder) Program {
 		k.RopeFits(rope, ".rope.dimension_count_swa", narrow)
 		m.windowRope = b.Rope(rope, nil)
 	}
-
-	m.embed = b.Embedding(m.embd)
-	m.embed.Scale = float32(math.Sqrt(float64(m.embd)))
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(30)
-	if width := k.Optional(".embedding_length_per_layer_input", nn.MaxWidth/n); width > 0 {
-		m.inputs = b.LayerInputs(b.Rows("token_embd.weight"), n, width, m.embd, m.eps)
-	}
-	for i := range m.layers {
-		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
-	}
 	return m
 }
 
@@ -99,6 +108,22 @@ func (m *gemma4) block(b *nn.Binder, i int) gemma4Block {
 	} else {
 		a = b.QueriesOf(nn.LastOfKind(m.windowed, m.ownKV, i), l.HeadShape, m.embd, nn.MayHaveBias)
 	}
+	block := m.gemma4Shape.block(b, i, a)
+	if ffn := (nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: block.ffnNorm}); b.HasExperts() {
+		block.ffn, block.mixture = b.FFNBesideExperts(ffn), m.mixture(b)
+	} else {
+		block.ffn = b.FFN(ffn)
+	}
+	if m.inputs.Width > 0 {
+		block.ownEmbedding = b.LayerInput(m.inputs.Width, m.embd, m.eps)
+	}
+	return block
+}
+
+// block binds what all blocks have, with attention a, whose queries, keys and values are bound. It leaves the
+// feed-forward layer out.
+func (m *gemma4Shape) block(b *nn.Binder, i int, a *nn.Attention) gemma4Block {
+	l := m.layers[i]
 	a.QNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps)
 	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
 	if m.windowed[i] {
@@ -107,23 +132,14 @@ func (m *gemma4) block(b *nn.Binder, i int) gemma4Block {
 	a.Onward = !m.windowed[i]
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
-	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	block := gemma4Block{
 		layer:    i,
 		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		attn:     a,
 		attnPost: b.RMSNorm("post_attention_norm", m.embd, m.eps),
-		ffnNorm:  ffnNorm,
+		ffnNorm:  b.RMSNorm("ffn_norm", m.embd, m.eps),
 		ffnPost:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
 		scale:    1,
-	}
-	if ffn := (nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}); b.HasExperts() {
-		block.ffn, block.mixture = b.FFNBesideExperts(ffn), m.mixture(b)
-	} else {
-		block.ffn = b.FFN(ffn)
-	}
-	if m.inputs.Width > 0 {
-		block.ownEmbedding = b.LayerInput(m.inputs.Width, m.embd, m.eps)
 	}
 	if name := "layer_output_scale.weight"; b.Has(name) {
 		if scale := b.Floats(name, 1); scale != nil {

@@ -22,13 +22,13 @@ const unknownSize = -1
 // defaultTags are the tags that a name without one means, best first, as in llama.cpp.
 var defaultTags = []string{"Q4_K_M", "Q8_0"}
 
-// notModels are parts of the names of files that go with a model: llama.cpp has the same.
+// notModels are parts of the names of files that go with a model: llama.cpp has the same. See heads, too.
 var notModels = []string{"mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-"}
 
 // isModel reports whether a path is a model's, not that of an accessory.
 func isModel(path string) bool {
 	base := path[strings.LastIndexByte(path, '/')+1:]
-	return strings.HasSuffix(base, ggufSuffix) && !slices.ContainsFunc(notModels, func(part string) bool { return strings.Contains(base, part) })
+	return strings.HasSuffix(base, ggufSuffix) && !isHead(base) && !slices.ContainsFunc(notModels, func(part string) bool { return strings.Contains(base, part) })
 }
 
 var splitName = regexp.MustCompile(`^(.+)-([0-9]{5})-of-([0-9]{5})\.gguf$`)
@@ -79,11 +79,19 @@ type errNoChoice struct{ says string }
 
 func (e *errNoChoice) Error() string { return e.says }
 
-// models returns the paths among files that begin a model, in order.
+// models returns the paths among files that begin a model, in order: those of draft models where there are no others.
 func models(files []File) []string {
+	if list := firsts(files, isModel); len(list) > 0 {
+		return list
+	}
+	return firsts(files, isHead)
+}
+
+// firsts returns the paths among files that begin what is chosen by its name, in order.
+func firsts(files []File, chosen func(path string) bool) []string {
 	var list []string
 	for _, f := range files {
-		if _, number, _ := split(f.Path); number == 1 && isModel(f.Path) {
+		if _, number, _ := split(f.Path); number == 1 && chosen(f.Path) {
 			list = append(list, f.Path)
 		}
 	}
@@ -95,6 +103,9 @@ func models(files []File) []string {
 // false if n leaves the choice open and none of the usual tags was found, so that more files could change it.
 func choose(files []File, n Name) (chosen []File, usual bool, err error) {
 	list := models(files)
+	if drafts := firsts(files, isHead); n.Draft && len(drafts) > 0 {
+		list = drafts
+	}
 	first := ""
 	switch {
 	case n.File != "":

@@ -140,8 +140,8 @@ func (h *Hub) local(n Name) (m Model, certain bool, err error) {
 		if m, ok := r.complete(c, chosen); ok {
 			m.Name = nameOf(n.Repo, files, chosen[0].Path)
 			whole := true
-			if tower, ok := towerOf(files, chosen[0].Path); ok && h.o.Towers {
-				_, whole = r.complete(c, []File{tower})
+			if more := h.along(files, chosen[0].Path); len(more) > 0 {
+				_, whole = r.complete(c, more)
 			}
 			return m, i == 0 && (exact || usual) && whole, nil
 		}

@@ -60,10 +60,7 @@ func (p *pull) run(ctx context.Context, n Name) (Model, error) {
 		return Model{}, err
 	}
 	p.now = Progress{Model: nameOf(n.Repo, p.files, chosen[0].Path)}
-	wanted := slices.Clip(chosen)
-	if tower, ok := towerOf(p.files, chosen[0].Path); ok && p.h.o.Towers {
-		wanted = append(wanted, tower)
-	}
+	wanted := append(slices.Clip(chosen), p.h.along(p.files, chosen[0].Path)...)
 	if err := p.room(wanted); err != nil {
 		return Model{}, err
 	}
@@ -75,7 +72,7 @@ func (p *pull) run(ctx context.Context, n Name) (Model, error) {
 	if err := p.r.write("refs/main", []byte(p.commit)); err != nil {
 		return Model{}, err
 	}
-	_, whole := p.r.complete(p.commit, wanted[len(chosen)-1:]) // links the tower next to the model
+	_, whole := p.r.complete(p.commit, wanted[len(chosen)-1:]) // links what was brought along next to the model
 	m, ok := p.r.complete(p.commit, chosen)
 	if !ok || !whole {
 		return m, fmt.Errorf("%s was downloaded, but is gone from %s; another program removes files there", n, p.h.o.Folder)

@@ -28,7 +28,11 @@ func (c *Config) cacheSpec(size compute.CacheSpec, types compute.CacheTypes, pla
 	if c.FurtherCached && c.mtp != nil {
 		spec.Layers = append(spec.Layers, c.mtp.kv().Typed(types))
 	}
-	for l, b := range c.Blocks {
+	blocks := c.Blocks[:c.Layers:c.Layers]
+	if c.FurtherCached && c.mtp != nil {
+		blocks = append(blocks, *c.mtp)
+	}
+	for l, b := range blocks {
 		main := b.main()
 		for i, shape := range b.Stored {
 			if i != main {
@@ -45,20 +49,25 @@ func (c *Config) cacheSpec(size compute.CacheSpec, types compute.CacheTypes, pla
 // cacheParts returns the parts of the cache that layer l has, in the order of its Block's Stored. storage is the layers'. The
 // first parts of all layers come first, then the MTP layer's, then what layers have besides.
 func (c *Config) cacheParts(l int, storage []int) []int {
-	if l == c.Layers {
-		return []int{l}
+	blocks := c.Blocks[:c.Layers:c.Layers]
+	if c.FurtherCached {
+		blocks = append(blocks, *c.mtp)
 	}
 	next := c.Layers
 	if c.FurtherCached {
 		next++
 	}
-	for _, b := range c.Blocks[:l] {
+	for _, b := range blocks[:l] {
 		next += max(0, len(b.Stored)-1)
 	}
 	var parts []int
-	main := c.Blocks[l].main()
-	for i := range c.Blocks[l].Stored {
-		if i == main {
+	main := blocks[l].main()
+	for i := range blocks[l].Stored {
+		switch {
+		case i == main && l == c.Layers:
+			parts = append(parts, l)
+			continue
+		case i == main:
 			parts = append(parts, storage[l])
 			continue
 		}

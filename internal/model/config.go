@@ -68,12 +68,14 @@ type Pictures struct {
 	Axes  bool // rotations tell the axes of a picture's positions apart
 }
 
-// MTP are the layers of a file that predict further tokens than the next. Only guesses compute them.
+// MTP are the layers of a file that predict further tokens than the next, or a draft head in their place. Only guesses
+// compute them.
 type MTP struct {
 	Further       int    // their number; they follow the model's layers
-	FurtherCached bool   // the KV cache has a part of the first
-	mtp           *Block // the first; nil: it cannot be computed, or there is none
+	FurtherCached bool   // the KV cache has parts of the first, or of the head
+	mtp           *Block // the first, or the head; nil: it cannot be computed, or there is none
 	mtpErr        error  // why it cannot be
+	head          *head  // nil: there is none
 }
 
 // Sparsity says how a model's neurons are computed.
@@ -105,6 +107,9 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	}
 	if c.Arch == "clip" {
 		return c, setting.Errorf("%s: the file holds a tower for pictures, not a text model: name the model's file, and this one with %s", f.Path, setting.Tower)
+	}
+	if family.IsDraft(c.Arch) {
+		return c, setting.Errorf("%s: the file holds a head that drafts for a model (%s), not a model: name the model's file, and this one with %s", f.Path, c.Arch, setting.DraftModel)
 	}
 	if c.Arch == bundle.Architecture {
 		return c, fmt.Errorf("%s: it has the neurons of a model and nothing else of it: name the model's file", f.Path)
@@ -243,7 +248,13 @@ func (c *Config) measure(program family.Program, dev compute.Device) {
 }
 
 // ActivationBytes returns what the activations of a step of n tokens take, but for logits.
-func (c *Config) ActivationBytes(n int) int64 { return 4 * int64(n) * int64(c.perToken+c.perOutput) }
+func (c *Config) ActivationBytes(n int) int64 {
+	each := c.perToken + c.perOutput
+	if c.head != nil && c.FurtherCached {
+		each += c.head.perToken
+	}
+	return 4 * int64(n) * int64(each)
+}
 
 // checkByNeuron refuses a file whose down projections are stored by neuron where layers cannot be computed so.
 func (c *Config) checkByNeuron(k *nn.Keys) error {

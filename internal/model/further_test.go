@@ -68,7 +68,7 @@ func TestFurtherLayer(t *testing.T) {
 					t.Fatal(err)
 				}
 				got = append(got, slices.Clone(lastLogits(t, m)))
-				h, err := m.Hidden(0)
+				h, err := m.State(0)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -47,6 +47,25 @@ func (c *Config) InRAM(name string, n int64, places []compute.Place) int64 {
 	return unless(y.Attention)
 }
 
+// HeadTensors returns the tensors of the draft head that is loaded with the model, if there is one.
+func (c *Config) HeadTensors() []*gguf.Tensor {
+	if c.head == nil || !c.FurtherCached {
+		return nil
+	}
+	return c.head.file.Tensors
+}
+
+// HeadInRAM returns how many of n bytes are in RAM: those of tensor t of the draft head.
+func (c *Config) HeadInRAM(t *gguf.Tensor, n int64, places []compute.Place) int64 {
+	if places != nil && places[c.Layers].Further && c.HeadRole(t) != nn.InTable {
+		return 0
+	}
+	return n
+}
+
+// HeadRole returns what a tensor of the draft head is for.
+func (c *Config) HeadRole(t *gguf.Tensor) nn.Role { return c.head.purposes[t.Name].Role }
+
 // CacheInRAM returns the bytes of a KV cache that lie in RAM, where places say what lies on GPUs; nil: nothing does.
 func (c *Config) CacheInRAM(spec compute.CacheSpec, places []compute.Place) (n int64) {
 	for part, shape := range spec.Layers {
@@ -81,7 +100,7 @@ func (c *Config) ignoreFurther(b *nn.Binder) {
 // predict further tokens are where the first of these is asked for and they are its.
 func (c *Config) Purpose(name string) (p nn.Purpose, ok bool) {
 	p, ok = c.purposes[name]
-	return p, ok && (p.Layer < c.Layers || c.FurtherCached)
+	return p, ok && (p.Layer < c.Layers || c.FurtherCached && c.head == nil)
 }
 
 // NeuronRows finds the rows of a layer's neurons in f, c's file.

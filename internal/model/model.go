@@ -29,7 +29,8 @@ type Options struct {
 	Skip       compute.Skip      // which experts may be left out, instead of what Bound chooses; the zero value: by Bound
 	Recall     bool              // layers that predict compute every neuron besides, and NeuronUse says what predictors found
 	Sparse     SparseMode        // how feed-forward layers are computed
-	Further    bool              // the file's layer that predicts a further token is taken in, for ForwardBoth and ForwardFurther
+	Further    bool              // the file's layer that predicts a further token, or Head, is taken in, for ForwardBoth and ForwardFurther
+	Head       *gguf.File        // a draft head, with Further; nil: the file's own layer
 	Drafts     bool              // steps of Params.Draft compute fewer neurons, where that is possible: see Model.Drafts
 	Order      [][]int32         // [layers][n_ff]: a layer's neuron i is the file's Order[layer][i]; nil keeps the file's order
 	Places     []compute.Place   // [layers+1] what of each layer, and of the head, goes to a GPU, and which; nil: nothing
@@ -59,9 +60,10 @@ type Model struct {
 	bundle  *bundle.File    // Options.Bundle
 	embed   nn.Embedding
 	program family.Program
-	parts   []nn.Parts // of layers
-	further *further   // predicts a further token; or nil
-	Head    Head       // after pooling
+	parts   []nn.Parts        // of layers
+	draft   family.Draft      // an MTP layer or a head; or nil
+	shape   family.DraftShape // draft's
+	Head    Head              // after pooling
 	output  nn.Output
 	ropes   [2]*compute.Rope // of layers that see all positions, and of others; nil where heads are not rotated
 
@@ -74,9 +76,11 @@ type Model struct {
 	most    compute.Segment // rows of the largest step
 	shaped  bool            // steps run as the segments that the device chooses
 	pool    *nn.Pool
-	hidden  compute.Tensor // [n, n_embd] the last step's hidden states; in the residual's memory unless there is an MTP layer
-	logits  compute.Tensor // [n_out, n_vocab]
-	pass    nn.Pass        // of the step in progress
+	hidden  compute.Tensor   // [n, n_embd] the last step's hidden states; in the residual's memory unless there is a draft program
+	states  compute.Tensor   // [n, DraftShape.State] what the draft program reads of the last step's rows; hidden, where it reads that
+	bounds  []compute.Bounds // [n] of draft steps
+	logits  compute.Tensor   // [n_out, n_vocab]
+	pass    nn.Pass          // of the step in progress
 	segment compute.Segment
 	names   map[nn.Step]string // of segments
 	body    func(compute.Verbs)
@@ -131,6 +135,9 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	}
 	m.drafts = o.Drafts && m.places == nil && c.CanDraft()
 	if m.FurtherCached = o.Further; o.Further { // parts of the cache are numbered with it
+		if err := m.TakeHead(f, o.Head); err != nil {
+			return nil, err
+		}
 		if err := m.CanGuessFurther(); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Path, err)
 		}
@@ -153,8 +160,19 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	m.parts = b.Parts()[:m.Layers:m.Layers]
 	m.takeRopes()
 	m.hotOnly = o.Drafts && slices.ContainsFunc(m.parts, func(p nn.Parts) bool { return p.FFN != nil && p.FFN.Divided })
-	if o.Further {
-		m.further = bindFurther(b.Layer(m.Layers), m.program, &m.Config)
+	switch {
+	case m.head != nil && o.Further:
+		if m.draft, err = m.bindHead(ctx, &o); err != nil {
+			return nil, err
+		}
+	case o.Further:
+		if y := bindMTP(b.Layer(m.Layers), m.program, &m.Config); y != nil {
+			m.draft = y
+		}
+	}
+	if m.draft != nil {
+		m.shape = m.draft.Shape()
+		m.pass.Features.Layers = m.shape.Layers
 	}
 	m.ignoreFurther(b)
 	if err := b.Finish(); err != nil {
@@ -235,13 +253,18 @@ func (m *Model) allocate(rows, outputs int) (err error) {
 		}
 		m.logits.Outputs = true
 	}
-	if m.further != nil { // it reads those of the step before
+	if m.draft != nil { // it reads those of the step before
 		if m.hidden, err = m.dev.Tensor(rows, m.Embd); err != nil {
 			return err
 		}
+		if m.states = m.hidden; !m.shape.Hidden {
+			if m.states, err = m.dev.Tensor(rows, max(1, m.shape.State)); err != nil {
+				return err
+			}
+		}
 	}
 	kinds := []nn.Kind{nn.Logits, nn.States, nn.RotateKeys}
-	if m.further != nil {
+	if m.draft != nil {
 		kinds = append(kinds, nn.WithMTP, nn.OnlyMTP)
 	}
 	m.pass.Params, m.pass.Scales = &compute.Params{}, slices.Repeat([]float32{1}, len(m.Scales))
@@ -261,7 +284,7 @@ func (m *Model) allocate(rows, outputs int) (err error) {
 	if err := m.pool.Allocate(); err != nil {
 		return err
 	}
-	if m.further == nil {
+	if m.draft == nil {
 		m.hidden = compute.Tensor{} // which was none of a device
 		pretend()
 	}

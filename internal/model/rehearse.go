@@ -38,7 +38,7 @@ func (c *Config) storage(places []compute.Place) []int {
 // there may be.
 func (m *Model) Rehearse() error {
 	kind := nn.Logits
-	if m.further != nil {
+	if m.draft != nil {
 		kind = nn.WithMTP
 	}
 	return m.dev.Rehearse(func() error {
@@ -50,7 +50,7 @@ func (m *Model) Rehearse() error {
 			if err := m.rehearse(kind, n, n, n); err != nil {
 				return err
 			}
-			if m.further == nil || n > m.most.Out { // guesses are made of rows whose logits are wanted
+			if m.draft == nil || n > m.most.Out { // guesses are made of rows whose logits are wanted
 				continue
 			}
 			if err := m.rehearse(nn.OnlyMTP, n, n, n); err != nil {

@@ -46,6 +46,9 @@ func (m *Model) begin(kind nn.Kind, p *compute.Params) string {
 			p.Tokens[i] = m.embed.Picture
 		}
 	}
+	if kind == nn.OnlyMTP && m.shape.Bounded() {
+		m.bound(p)
+	}
 	m.pass.Params, m.pass.Scales = p, m.scalesOf(p)
 	m.pass.Step = nn.Step{Kind: kind, Whole: m.drafts && !p.Draft, Draft: p.Draft, Pictures: p.Given != nil, Bounded: p.Bounds != nil, Expanded: m.expands(p), Scales: nn.ScalesKey(m.pass.Scales)}
 	if m.pass.Step.Scales != "" { // clients choose scales: names of all that they try would never be dropped
@@ -74,7 +77,7 @@ func (m *Model) record(v compute.Verbs) {
 	case nn.RotateKeys:
 		m.rotateKeys(p)
 	case nn.OnlyMTP:
-		m.forwardFurther(p)
+		m.forwardDraft(p)
 	default:
 		m.forward(p)
 	}
@@ -82,42 +85,45 @@ func (m *Model) record(v compute.Verbs) {
 
 // forward is the whole pass: embedding, blocks, final norm, head.
 func (m *Model) forward(p *nn.Pass) {
+	p.Features.Begin(p, m.Embd)
 	x := m.program.Forward(p)
 	if _, outputs := p.Rows(); outputs > 0 && m.output.Head.Bound() {
 		last := p.Outputs(x)
 		m.output.Logits(p, m.logits.Like(last), last)
 	}
-	if p.Kind != nn.Logits {
-		m.keep(p, x, m.output.Norm)
-	}
-	if p.Kind == nn.WithMTP {
-		m.further.read(p, m)
+	switch p.Kind {
+	case nn.States:
+		m.keep(p, x)
+	case nn.WithMTP:
+		m.follow(p, x)
 	}
 }
 
-// keep makes the step's hidden states norm of x, or x itself where an MTP layer reads that.
-func (m *Model) keep(p *nn.Pass, x compute.Tensor, norm nn.Norm) {
-	switch {
-	case m.further == nil:
-	case m.further.plain && p.Kind != nn.States:
-		p.Verbs().CopyColumns(m.hidden.Like(x), x, compute.Ranges{}, compute.Ranges{}, m.Embd, 1)
-		return
-	default:
-		p.NormTo(m.hidden.Like(x), x, norm)
+// keep makes the step's hidden states the last norm of x.
+func (m *Model) keep(p *nn.Pass, x compute.Tensor) {
+	if m.draft != nil {
+		p.NormTo(m.hidden.Like(x), x, m.output.Norm)
 		return
 	}
-	p.Normalize(x, norm)
+	p.Normalize(x, m.output.Norm)
 	if m.hidden.Mem == nil { // the largest step comes first
 		m.hidden = x
 	}
 }
 
-// Logits returns row i of the last step's logits [n_vocab], valid until the next step. It fails where a GPU does.
-func (m *Model) Logits(i int) ([]float32, error) { return m.dev.Read(m.logits, i) }
+// Logits returns row i of the last step's logits, valid until the next step: [n_vocab], or of a
+// draft step [n_draft], see family.DraftShape.Token.
+// It fails where a GPU does.
+func (m *Model) Logits(i int) ([]float32, error) {
+	if m.pass.Kind == nn.OnlyMTP {
+		return m.dev.Read(m.drafted(), i)
+	}
+	return m.dev.Read(m.logits, i)
+}
 
-// Hidden returns row i of the hidden states [n_embd] of the last step, which ForwardHidden, ForwardBoth or
-// ForwardFurther ran: the last layer's outputs after the last norm, from which logits are computed, or of the latter two
-// what MTP layers read. It is valid until the next step. It fails where a GPU does.
+// Hidden returns row i of the hidden states [n_embd] of the last step, which ForwardHidden or ForwardBoth ran: the last
+// layer's outputs after the last norm, from which logits are computed. It is valid until the next step. It fails where a
+// GPU does.
 func (m *Model) Hidden(i int) ([]float32, error) {
 	return m.dev.Read(m.hidden, i)
 }

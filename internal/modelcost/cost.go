@@ -37,6 +37,7 @@ type Cost struct {
 	Step       int             // tokens of the largest step
 	Outputs    int             // rows of logits of the largest step
 	Further    placement.Layer // the file's layer that predicts a further token, where it guesses, all its weights as Attention: a GPU may have it instead of RAM. Its bytes are 0 elsewhere
+	DraftHead  *gguf.File      // that guesses in its place; nil: none
 	CacheTypes compute.CacheTypes
 	Cache      compute.CacheSpec // its pages only
 	Adapters   []model.Adapter

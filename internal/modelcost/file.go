@@ -17,11 +17,12 @@ import (
 
 // Options choose how a file is planned for.
 type Options struct {
-	Context    int  // tokens; 0 is the model's own
-	UBatch     int  // tokens of the largest step; 0 is the engine's own
-	Outputs    int  // sequences that generate at a time; 0 is 1
-	Drafts     int  // rows of logits of the largest step besides theirs
-	Further    bool // as model.Options'
+	Context    int        // tokens; 0 is the model's own
+	UBatch     int        // tokens of the largest step; 0 is the engine's own
+	Outputs    int        // sequences that generate at a time; 0 is 1
+	Drafts     int        // rows of logits of the largest step besides theirs
+	Further    bool       // as model.Options'
+	Head       *gguf.File // as model.Options'
 	Sparse     model.SparseMode
 	Bound      model.Bound // as model.Options'
 	Activation string      // overrides the file's
@@ -84,6 +85,9 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 	b.Step, b.Outputs = largest(o.UBatch, b.Context), max(1, o.Outputs)+o.Drafts
 	b.Cache = c.CacheSize(b.Context, b.Step, max(1, o.Outputs), o.WholeCache, o.Drafts > 0)
 	b.Adapters = o.Adapters
+	if err := c.TakeHead(f, o.Head); err != nil {
+		return Cost{}, err
+	}
 	c.FurtherCached = o.Further && c.CanGuessFurther() == nil // a file whose layer cannot be computed is refused when it is loaded
 	r := reader{f: f, c: &c, b: &b, cache: c.CacheSpec(b.Cache, o.CacheTypes), left: left, measured: o.Uses}
 	b.ExpertsKnown = r.known()
@@ -96,7 +100,7 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 		}
 	}
 	r.tables()
-	b.File, b.Activation, b.CacheTypes = f, o.Activation, o.CacheTypes
+	b.File, b.DraftHead, b.Activation, b.CacheTypes = f, o.Head, o.Activation, o.CacheTypes
 	return b, b.Model.Check()
 }
 
@@ -411,7 +415,18 @@ func (r *reader) adaptedNeuron(l int, name, half string, neurons int) (n int64) 
 // further is the layer that predicts a further token.
 func (r *reader) further() {
 	y := &r.b.Further
-	y.KV = kv(r.cache.Layers[r.c.Layers], r.b.Context)
+	for part, shape := range r.cache.Layers {
+		if r.cache.LayerOf(part) == r.c.Layers {
+			y.KV += kv(shape, r.b.Context)
+		}
+	}
+	for _, t := range r.c.HeadTensors() {
+		if r.c.HeadRole(t) == nn.InTable {
+			r.b.Rest += t.Bytes()
+		} else {
+			y.Attention += t.Bytes()
+		}
+	}
 	for _, t := range r.f.Tensors {
 		switch p, ok := r.c.Purpose(t.Name); {
 		case !ok || p.Layer != r.c.Layers:

@@ -292,7 +292,7 @@ func composed(first, then []int32) []int32 {
 
 // padded returns t as floats [rows, cols], with zeros where t has no elements.
 func padded(f *gguf.File, t *gguf.Tensor, rows, cols int) ([]byte, error) {
-	if !t.Type.Known() || t.Type == quant.I32 {
+	if !t.Type.Known() || t.Type.Whole() {
 		return nil, fmt.Errorf("%s: tensor %q: an adapter in %s is not supported; convert it in F32, F16 or BF16", f.Path, t.Name, t.Type)
 	}
 	out, row := make([]byte, 4*rows*cols), make([]float32, t.Shape[0])

@@ -147,6 +147,24 @@ func (a *Attention) Attend(p *Pass, x compute.Tensor) compute.Tensor {
 	return heads
 }
 
+// Store stores the keys and values of x: what Attend does before it attends.
+func (a *Attention) Store(p *Pass, x compute.Tensor) {
+	scope := p.Scope()
+	var k, v compute.Tensor
+	if a.V.Bound() {
+		k, v = p.Linear2(x, &a.K, &a.V)
+	} else {
+		k = p.Linear(x, &a.K)
+		v = p.Slice(k, 0, a.KVHeads*a.Value)
+	}
+	a.rotate(p, k, &a.KNorm)
+	if a.VNorm.Bound() {
+		p.Normalize(v.Split(a.Value), a.VNorm)
+	}
+	p.verbs.StoreKV(p.Cache, a.Stored, k, v)
+	p.Leave(scope)
+}
+
 // project returns queries, keys and values, and the gates of queries where there are some.
 func (a *Attention) project(p *Pass, x compute.Tensor) (q, k, v, gate compute.Tensor) {
 	switch {

@@ -10,11 +10,13 @@ import (
 type Features struct {
 	Layers []int // their numbers, in the order of their columns; the number of layers stands for what the last one gives
 
-	x compute.Tensor // [n, len(Layers)·n_embd]
+	x    compute.Tensor // [n, len(Layers)·n_embd]
+	kept int            // layers whose inputs are there
 }
 
 // Begin makes room for the features of a step of a model of that width. It does nothing where no layer is wanted.
 func (f *Features) Begin(p *Pass, embd int) {
+	f.kept = 0
 	if f.x = (compute.Tensor{}); len(f.Layers) > 0 && p.Kind == WithMTP {
 		f.x = p.Tokens(len(f.Layers) * embd)
 	}
@@ -26,16 +28,17 @@ func (f *Features) End(p *Pass, layers int, x compute.Tensor) compute.Tensor {
 	return f.x
 }
 
+// All reports whether the last step had what all of the layers read. Models of several residual streams lack it.
+func (f *Features) All() bool { return f.kept == len(f.Layers) }
+
 // keep takes in x, which layer i reads.
 func (f *Features) keep(p *Pass, i int, x compute.Tensor) {
 	if f.x.Rows == 0 || p.Kind != WithMTP {
 		return
 	}
 	width := f.x.Cols / len(f.Layers)
-	if x.Cols != width { // streams of hyper-connections: loading refuses heads of such models
-		return
-	}
-	if at := slices.Index(f.Layers, i); at >= 0 {
+	if at := slices.Index(f.Layers, i); at >= 0 && x.Cols == width {
+		f.kept++
 		p.verbs.CopyColumns(f.x, x, compute.Ranges{First: at * width}, compute.Ranges{}, width, 1)
 	}
 }

@@ -23,7 +23,7 @@ func (b *Binder) Filter(name string, out, in, times int, bias Presence) Linear {
 		if t == nil || !b.isFilter(t, out, in) {
 			return Linear{}
 		}
-		if times > 1 && t.Type == quant.I32 {
+		if times > 1 && t.Type.Whole() {
 			b.Fail("tensor %q: a matrix of type %s is not supported", t.Name, t.Type)
 			return Linear{}
 		}

@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"encoding/binary"
+
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -20,7 +22,7 @@ func (b *Binder) table(name string, cols, rows int) []float32 {
 	if t == nil {
 		return nil
 	}
-	if t.Type == quant.I32 {
+	if t.Type.Whole() {
 		b.Fail("tensor %q: a matrix of type %s is not supported", t.Name, t.Type)
 		return nil
 	}
@@ -72,7 +74,7 @@ func (b *Binder) Floats(name string, n int) []float32 {
 	if t == nil {
 		return nil
 	}
-	if t.Type.BlockElems() != 1 || t.Type == quant.I32 {
+	if t.Type.BlockElems() != 1 || t.Type.Whole() {
 		b.Fail("tensor %q: a vector of type %s is not supported", t.Name, t.Type)
 		return nil
 	}
@@ -85,6 +87,46 @@ func (b *Binder) Floats(name string, n int) []float32 {
 		}
 	}
 	b.loaded(t, false)
+	return out
+}
+
+// TokenMap reads a list of distinct tokens below vocab into host memory: name, of whole numbers. It returns nil if the
+// file has none.
+func (b *Binder) TokenMap(name string, vocab int) []int32 {
+	if !b.Has(name) || b.Err != nil {
+		return nil
+	}
+	b = b.as(InTable)
+	n := b.Cols(name)
+	t := b.take(name, n, 1)
+	if t == nil {
+		return nil
+	}
+	if b.held != nil {
+		t.Type = quant.I64
+	}
+	if !t.Type.Whole() {
+		b.Fail("tensor %q: tokens of type %s are not supported; I64 and I32 are", t.Name, t.Type)
+		return nil
+	}
+	out, seen := make([]int32, n), make(map[int64]bool, n)
+	for i := range out {
+		if t.Data == nil { // the shape alone is known, and wanted
+			break
+		}
+		id := int64(0)
+		if t.Type == quant.I64 {
+			id = int64(binary.LittleEndian.Uint64(t.Data[8*i:]))
+		} else {
+			id = int64(int32(binary.LittleEndian.Uint32(t.Data[4*i:])))
+		}
+		if id < 0 || id >= int64(vocab) || seen[id] {
+			b.Fail("tensor %q: row %d stands for token %d, which is none of the model's %d or was named before: the file is damaged, or of another model; download or convert it again", t.Name, i, id, vocab)
+			return nil
+		}
+		seen[id], out[i] = true, int32(id)
+	}
+	b.loaded(t, true)
 	return out
 }
 

@@ -96,7 +96,7 @@ func (b *Binder) rates(heads int, bound float32) *compute.Vector {
 	if !b.Has("ssm_g.weight") { // as files have it
 		b.shaped(1, heads)
 	}
-	if t.Type.BlockElems() != 1 || t.Type == quant.I32 {
+	if t.Type.BlockElems() != 1 || t.Type.Whole() {
 		b.Fail("tensor %q: a vector of type %s is not supported", t.Name, t.Type)
 		return nil
 	}

@@ -19,6 +19,8 @@ type Keys struct {
 	Extra int    // MTP layers: arrays may have their numbers after those of the model's layers
 	Err   error
 
+	AllDraft bool // the file is a draft model's, whose layers are what other files call MTP layers
+
 	layers int // of the model, after Layers
 }
 
@@ -111,6 +113,7 @@ func (k *Keys) Layers() int {
 	case k.Err != nil:
 	case err != nil:
 		k.Err = err
+	case k.AllDraft && n == uint64(layers):
 	case n >= uint64(layers):
 		k.Fail("key %q: %d of %d layers predict further tokens, which leaves none that predict the next", k.name(key), n, layers)
 	default:

@@ -197,7 +197,7 @@ func (b *Binder) heads(name string, heads, own, value, latent int, wanted bool) 
 		return nil, nil, nil
 	}
 	typ, rowBytes := Transposed(t.Type), t.Type.RowBytes(latent)
-	if !t.Type.Known() || t.Type == quant.I32 {
+	if !t.Type.Known() || t.Type.Whole() {
 		b.Fail("tensor %q: %s cannot be computed with; these can: %s", t.Name, t.Type, quant.Supported())
 		return nil, nil, nil
 	}

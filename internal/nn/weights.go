@@ -128,6 +128,20 @@ func (b *Binder) QueriesOf(from int, s HeadShape, width int, bias Presence) *Att
 	return a
 }
 
+// QueriesToTarget binds the queries of attention of a draft model that reads the keys and values of a layer of its
+// target, the model that it drafts for: of is that layer's attention, nil where only shapes are wanted.
+func (b *Binder) QueriesToTarget(of *Attention, s HeadShape, width int, bias Presence) *Attention {
+	a := &Attention{HeadShape: s, Layer: b.layer, Borrows: true, From: -1}
+	b.parts[b.layer].Attention = a
+	if b.checkHeads(s); of != nil {
+		if a.Stored = of.Stored; of.KVHeads != s.KVHeads || of.Key != s.Key || of.Value != s.Value {
+			b.Fail("layer %d reads keys and values of %d heads of %d and %d elements, and the model has %d of %d and %d: take the draft model that was made for the model", b.layer, s.KVHeads, s.Key, s.Value, of.KVHeads, of.Key, of.Value)
+		}
+	}
+	a.Q = b.Linear("attn_q", a.Heads*a.Key, width, bias)
+	return a
+}
+
 // ScaledNorm binds the RMSNorm with factor times the vector name as weights. [n]
 func (b *Binder) ScaledNorm(name string, n int, eps, factor float32) Norm {
 	weights := b.Floats(name, n)

@@ -45,6 +45,7 @@ const KernelsAuto = cpu.KernelsAuto
 type Options struct {
 	Processor
 	GPUs
+	HeadInRAM bool                              // a draft head stays in RAM
 	Lock      bool                              // the CPU keeps weights out of swap (mlock)
 	Model     modelcost.Options                 // how the model is planned for: context, largest step, sparse mode, statistics
 	RAM       RAM                               // what the model may take in RAM
@@ -347,7 +348,7 @@ func (p *Planner) Further(s *Solution, follow bool) (gpu int, vram []int64, err 
 func (p *Planner) addFurther(plan *Plan) error {
 	places, head := plan.places(), len(plan.Places)-1
 	few := p.o.Layers != nil && *p.o.Layers >= 0 && *p.o.Layers <= head
-	if p.cost.Further.Bytes() == 0 || few || p.o.KVInRAM || len(p.o.Tensors) > 0 || !places[head].Attention || places[head].Tier != places[head-1].Tier {
+	if p.cost.Further.Bytes() == 0 || few || p.o.KVInRAM || p.o.HeadInRAM || len(p.o.Tensors) > 0 || !places[head].Attention || places[head].Tier != places[head-1].Tier {
 		return nil
 	}
 	with := *plan

@@ -56,6 +56,12 @@ func decodeI32(dst []float32, src []byte) {
 	}
 }
 
+func decodeI64(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = float32(int64(binary.LittleEndian.Uint64(src[8*i:])))
+	}
+}
+
 func half(b []byte) float32 { return F32FromF16(binary.LittleEndian.Uint16(b)) }
 
 // decodeQ4_0: d, then 16 bytes; element i is the low nibble of byte i, element i+16 its high one: (q-8)·d.

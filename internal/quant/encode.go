@@ -105,6 +105,12 @@ func encodeI32(dst []byte, src []float32) {
 	}
 }
 
+func encodeI64(dst []byte, src []float32) {
+	for i, v := range src {
+		binary.LittleEndian.PutUint64(dst[8*i:], uint64(int64(v)))
+	}
+}
+
 func putHalf(b []byte, v float32) { binary.LittleEndian.PutUint16(b, F16FromF32(v)) }
 
 // inverse returns 1/d, or 0 if d is too small for that.

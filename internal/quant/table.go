@@ -11,7 +11,7 @@ type entry struct {
 	output     bool    // convert and quantize write it
 	reach      float64 // see Type.Reach
 	halves     []int   // of types without parts: places of binary16 numbers in a block
-	// decode and encode read and write one block, or one element of float types and I32. A parted type is decoded from
+	// decode and encode read and write one block, or one element of float types, I32 and I64. A parted type is decoded from
 	// its parts. encode is nil if there is no encoder yet.
 	decode func(dst []float32, b []byte)
 	encode func(b []byte, x []float32)
@@ -76,6 +76,10 @@ var table = [...]entry{
 	I32: {
 		name: "I32", blockElems: 1, blockBytes: 4,
 		decode: decodeI32, encode: encodeI32,
+	},
+	I64: {
+		name: "I64", blockElems: 1, blockBytes: 8,
+		decode: decodeI64, encode: encodeI64,
 	},
 	Q4_0: {
 		name: "Q4_0", blockElems: QK, blockBytes: 2 + QK/2, fileType: 2, output: true, reach: 8, halves: []int{0},
@@ -210,5 +214,5 @@ var table = [...]entry{
 		traits: nvfp4Traits(), parted: true,
 	},
 
-	9: {name: "Q8_1"}, 15: {name: "Q8_K"}, 24: {name: "I8"}, 25: {name: "I16"}, 27: {name: "I64"}, 28: {name: "F64"},
+	9: {name: "Q8_1"}, 15: {name: "Q8_K"}, 24: {name: "I8"}, 25: {name: "I16"}, 28: {name: "F64"},
 }

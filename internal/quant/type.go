@@ -13,7 +13,7 @@ import (
 // Type is a tensor's element type, numbered as in GGUF files.
 type Type uint32
 
-// The types this engine computes with, and I32, which it only reads.
+// The types this engine computes with, and I32 and I64, which it only reads.
 const (
 	F32     Type = 0
 	F16     Type = 1
@@ -36,6 +36,7 @@ const (
 	IQ2_S   Type = 22
 	IQ4_XS  Type = 23
 	I32     Type = 26
+	I64     Type = 27
 	IQ1_M   Type = 29
 	BF16    Type = 30
 	TQ1_0   Type = 34
@@ -89,7 +90,10 @@ func (t Type) Traits() Traits { return t.entry().traits }
 func (t Type) Quantised() bool { return t.entry().traits.Bits > 0 }
 
 // Float reports whether t's elements are floating-point numbers.
-func (t Type) Float() bool { return t.Known() && !t.Quantised() && t != I32 }
+func (t Type) Float() bool { return t.Known() && !t.Quantised() && !t.Whole() }
+
+// Whole reports whether t's elements are whole numbers: of tokens or experts, not of weights.
+func (t Type) Whole() bool { return t == I32 || t == I64 }
 
 // Reach returns the largest magnitude that t is sure to hold, in multiples of the largest binary16 number; 0 if
 // binary16 is no bound.

@@ -40,10 +40,12 @@ type Options struct {
 	Expect func(m engine.Memory, rate float64)
 }
 
-// Draft is a smaller model of the same vocabulary. It guesses tokens where the text so far offers no guess. It is loaded
-// first, with the same context, and has a device to itself or shares the other's.
+// Draft is a smaller model of the same vocabulary, or a draft head, which reads the model's hidden states. It guesses
+// tokens where the text so far offers no guess. A model is loaded first, with the same context, and has a device to
+// itself or shares the other's; a head is computed where the model's last layer is.
 type Draft struct {
-	Path    string // empty: there is none
+	Path    string // empty: a draft head beside the model's file, if there is one that fits
+	Off     bool   // none is looked for
 	Devices string // as GPUs.Devices
 	Layers  *int   // as GPUs.Layers
 }
@@ -59,7 +61,9 @@ type Session struct {
 	*engine.Engine
 	adapters []*gguf.File
 	draft    *Session      // nil: none
+	head     *gguf.File    // of a draft head; nil: none
 	tower    *vision.Tower // nil: none
+	found    bool          // a draft head was found beside the model, not named
 	sampling sample.Options
 	File     *gguf.File
 	Planner  *planner.Planner
@@ -77,7 +81,7 @@ func (s *Session) Sampling() sample.Options {
 func Open(ctx context.Context, f *gguf.File, o Options) (*Session, error) {
 	s := &Session{File: f}
 	if err := fault.Guard(func() error { return s.open(ctx, o) }); err != nil {
-		return nil, errors.Join(err, s.closeAdapters(), s.closeDraft(), s.closeTower())
+		return nil, errors.Join(err, s.closeAdapters(), s.closeDraft(), s.closeHead(), s.closeTower())
 	}
 	return s, nil
 }
@@ -101,7 +105,7 @@ func (s *Session) open(ctx context.Context, o Options) error {
 	}
 	var err error
 	var cut int
-	s.Planner, cut, err = o.planFitting(ctx, s.File, o.Engine.Room())
+	s.Planner, cut, err = s.planWithHead(ctx, &o)
 	if err != nil {
 		return err
 	}
@@ -130,12 +134,18 @@ func (s *Session) open(ctx context.Context, o Options) error {
 // openDraft opens the draft model, if there is one, before the other takes what is left of the GPUs.
 func (s *Session) openDraft(ctx context.Context, o *Options) error {
 	d := o.Draft
-	if d.Path == "" || o.Engine.Drafts.Most == 0 {
+	switch {
+	case o.Engine.Drafts.Most == 0:
 		return nil
+	case d.Path == "":
+		return s.findHead(o)
 	}
 	f, err := gguf.Open(d.Path)
 	if err != nil {
 		return err
+	}
+	if isHead(f) {
+		return s.openHead(f, o)
 	}
 	e := o.Engine
 	e.Drafts.Most, e.Adapters, e.Sparse, e.Activation, e.Threshold, e.Magnitudes, e.Bound, e.AlwaysOn, e.Skip, e.Predicting, e.Trace = 0, nil, model.Auto, "", nil, nil, model.Bound{}, 0, compute.Skip{}, nil, nil
@@ -192,6 +202,10 @@ func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 	room := engine.Room{Whole: math.MaxInt64, OnDisk: math.MaxInt64}
 	if memory, err := hw.ReadMemory(); err == nil {
 		room = engine.RoomIn(int64(memory.Total-memory.Total/8), o.Engine.RAM)
+	}
+	if head, _ := o.headBeside(f); head != nil {
+		defer head.Close()
+		o.Engine.Drafts.Head = head
 	}
 	devices, _, err := o.planFitting(ctx, f, room)
 	if err != nil {
@@ -323,7 +337,7 @@ func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, err
 	p.Trace = e.Trace
 	p.Lock = e.Lock
 	p.Model = modelcost.Options{
-		Context: e.Context, UBatch: e.LargestStep(), Outputs: e.Sequences, Drafts: e.DraftRows(), Further: e.GuessesFurther(), Sparse: e.Sparse, Bound: e.Bound, Activation: e.Activation, CacheTypes: e.CacheTypes, WholeCache: e.Cache.Whole, Adapters: e.Adapters,
+		Context: e.Context, UBatch: e.LargestStep(), Outputs: e.Sequences, Drafts: e.DraftRows(), Further: e.GuessesFurther(), Head: e.Drafts.Head, Sparse: e.Sparse, Bound: e.Bound, Activation: e.Activation, CacheTypes: e.CacheTypes, WholeCache: e.Cache.Whole, Adapters: e.Adapters,
 		Law: modelcost.UsualLaw(), Stats: stats,
 	}
 	least, err := e.Least(f, placement.Layout{})
@@ -337,7 +351,7 @@ func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, err
 
 // Close frees the model and closes its file.
 func (s *Session) Close() error {
-	return errors.Join(s.Engine.Close(), s.closeTower(), s.closeDraft(), s.closeAdapters(), s.File.Close())
+	return errors.Join(s.Engine.Close(), s.closeTower(), s.closeDraft(), s.closeHead(), s.closeAdapters(), s.File.Close())
 }
 
 // Override replaces keys of f's metadata: each is KEY=TYPE:VALUE with a type of int, float, bool or str, as llama.cpp's

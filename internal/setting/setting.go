@@ -25,6 +25,8 @@ const (
 	KVInRAM     Setting = "--no-kv-offload|Options.GPU.KVInRAM"
 	Tower       Setting = "--mmproj|Options.Tower.Path"
 	NoTower     Setting = "--no-mmproj|Options.Tower.Off"
+	DraftLayers Setting = "-ngld|Options.Draft.Layers"
+	DraftModel  Setting = "-md|Options.Draft.Path"
 	MostRows    Setting = "--image-max-tokens|Options.Tower.Most"
 	Extension   Setting = "--grp-attn-n|Options.Cache.Extension"
 	Pooling     Setting = "--pooling|Options.Pooling"

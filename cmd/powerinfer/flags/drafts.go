@@ -87,9 +87,19 @@ func DraftsBy(c *cli.Command, way string) bool {
 	return slices.Contains(strings.Split(c.String("spec-type"), ","), way)
 }
 
+// FindsDraft reports whether the draft model beside a model, or in its repository, is taken: where no other is named and
+// --spec-type does not rule it out, and by commands that only fetch models.
+func FindsDraft(c *cli.Command) bool {
+	if Has(c, "no-draft") {
+		return !c.Bool("no-draft")
+	}
+	return Has(c, "spec-type") && c.String("model-draft") == "" && c.String("spec-draft-hf") == "" && (DraftsBy(c, DraftAuto) || DraftsBy(c, DraftMTP)) && c.Int("spec-draft-n-max") != 0
+}
+
 // ReadDraftModel reads the flags of the draft model, and the least probability of guesses.
 func ReadDraftModel(c *cli.Command) (d powerinfer.DraftModel, least float32, err error) {
 	d.Path, d.Devices, least = c.String("model-draft"), c.String("device-draft"), c.Float32("spec-draft-p-min")
+	d.Off = d.Path == "" && !FindsDraft(c)
 	if least < 0 || least > 1 || least != least {
 		return d, least, fmt.Errorf("--spec-draft-p-min %g is not a number from 0 to 1", least)
 	}

@@ -206,7 +206,7 @@ func needBounds(spec compute.CacheSpec, layer int) func(*compute.Params) error {
 		}
 		tables := spec.Tables(layer, p)
 		for i, b := range p.Bounds {
-			if pages := len(tables[p.Seq[i]]); b.From < 0 || b.From > p.Pos[i] || b.To <= p.Pos[i] || int(b.To) > pages*compute.PagePositions {
+			if pages := len(tables[p.Seq[i]]); b.From < 0 || b.From > p.Pos[i] || b.To <= b.From || int(b.To) > pages*compute.PagePositions {
 				return fmt.Errorf("token %d at position %d sees positions %d to %d of %d pages", i, p.Pos[i], b.From, b.To-1, pages)
 			}
 		}

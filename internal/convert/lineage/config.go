@@ -89,6 +89,7 @@ type Lineages struct {
 	GemmaKeys
 	CommandRKeys
 	Gemma3nKeys
+	AssistantKeys
 	SmolLM3Keys
 	SparkKeys
 	PLaMo3Keys

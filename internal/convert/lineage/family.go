@@ -36,6 +36,7 @@ type Family struct {
 	HuggingFace []string // what config.json names in "architectures"
 	Layout      string   // tensor_data_layout, where the family has one
 	MaxContext  int      // of synthetic models
+	Drafts      bool     // files hold draft models, which compute with the states of the model that they draft for
 	// Really, if it is set, returns the name of the family that a folder of one of HuggingFace's names is instead of
 	// this one; empty: it is this one.
 	Really func(c *Config) string
@@ -186,6 +187,7 @@ type Tensor struct {
 	Name     string // in GGUF; in blocks after "blk.N."
 	Source   string // on Hugging Face, after the prefix; alternatives, the first found, are apart by spaces
 	Optional bool   // files may lack it
+	Rootless bool   // Source has no root before it
 	Change   Change // at conversion
 }
 
@@ -233,6 +235,9 @@ const (
 	Ternary              // each element becomes −1, 0 or 1, whichever is next, times the mean magnitude of all
 )
 
+// Drafting returns the families of draft models, which are none of All: alone they compute nothing.
+func Drafting() []Family { return []Family{gemma4Assistant()} }
+
 // All returns every family, by name.
 func All() []Family {
 	return []Family{
@@ -263,9 +268,9 @@ func Converted(architecture string) (Family, bool) {
 	return find(func(f *Family) bool { return slices.Contains(f.HuggingFace, architecture) })
 }
 
-// known returns All's families, which are made once, because families are looked up for every tensor. Callers do not
-// change what a family's fields point to.
-var known = sync.OnceValue(All)
+// known returns the families of All and Drafting, which are made once, because families are looked up for every tensor.
+// Callers do not change what a family's fields point to.
+var known = sync.OnceValue(func() []Family { return append(All(), Drafting()...) })
 
 func find(is func(*Family) bool) (Family, bool) {
 	all := known()
@@ -291,7 +296,7 @@ func Names(wanted func(Family) bool) string {
 // Sources lists the Hugging Face architectures that can be converted, for messages.
 func Sources() string {
 	var names []string
-	for _, f := range All() {
+	for _, f := range known() {
 		names = append(names, f.HuggingFace...)
 	}
 	slices.Sort(names)

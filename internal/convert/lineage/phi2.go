@@ -16,7 +16,7 @@ func phi2() Family {
 		{Name: "token_embd.weight", Source: "embed_tokens.weight"},
 		{Name: "output_norm.weight", Source: "final_layernorm.weight"},
 		{Name: "output_norm.bias", Source: "final_layernorm.bias"},
-		{Name: "output.bias", Source: "lm_head.bias"},
+		{Name: "output.bias", Source: "lm_head.bias", Rootless: true},
 	}
 	f.Block = []Tensor{
 		{Name: "attn_norm.weight", Source: "input_layernorm.weight"},

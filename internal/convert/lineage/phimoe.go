@@ -10,7 +10,7 @@ func phiMoE() Family {
 	f.Name, f.HuggingFace = "phimoe", []string{"PhiMoEForCausalLM", "PhimoeForCausalLM"}
 	f.Rotation = HalvesApart
 	f.Experts = &Experts{Normalised: true, MinSum: leastSum}
-	f.Outer = append(phi3().Outer, Tensor{Name: "output_norm.bias", Source: "norm.bias"}, Tensor{Name: "output.bias", Source: "lm_head.bias"})
+	f.Outer = append(phi3().Outer, Tensor{Name: "output_norm.bias", Source: "norm.bias"}, Tensor{Name: "output.bias", Source: "lm_head.bias", Rootless: true})
 	f.Block = required(mixtralExperts(without(normBiases(llamaBlock(Same), Same), insteadOfExperts...)), "*")
 	f.Read = func(c *Config) error {
 		if s := c.RopeScale; s != nil && s.LongM != 0 {

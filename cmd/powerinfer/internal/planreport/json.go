@@ -31,6 +31,7 @@ type planJSON struct {
 	Machine      placement.Machine `json:"machine"`
 	Layers       []layerJSON       `json:"layers"` // the head is the last
 	MTP          *mtpJSON          `json:"mtp,omitempty"`
+	Draft        *mtpJSON          `json:"draft,omitempty"`
 	VRAM         []int64           `json:"vram"` // of each GPU
 	RAM          int64             `json:"ram"`
 	Disk         *diskJSON         `json:"disk,omitempty"`
@@ -53,7 +54,8 @@ type wayJSON struct {
 	ReadDisk     float64 `json:"read_disk"` // of these, because the machine has too little RAM
 }
 
-// mtpJSON is the layer for multi-token prediction, where --spec-type has it guess.
+// mtpJSON is the layer for multi-token prediction, where --spec-type has it guess, or a draft model that computes with the
+// model's states.
 type mtpJSON struct {
 	GPU  int   `json:"gpu"` // -1: none
 	VRAM int64 `json:"vram"`
@@ -99,7 +101,11 @@ func (d *Report) JSON(out io.Writer) error {
 		})
 	}
 	if _, vram, ram, ok := d.guessing(); ok {
-		j.MTP = &mtpJSON{d.further, vram, ram}
+		if at := (&mtpJSON{d.further, vram, ram}); d.b.DraftHead != nil {
+			j.Draft = at
+		} else {
+			j.MTP = at
+		}
 	}
 	for _, y := range d.ways {
 		rate := number(1 / y.Seconds)

@@ -52,7 +52,7 @@ func (d *Report) HTML(out io.Writer) error {
 		rows = append(rows, r)
 	}
 	if place, vram, ram, ok := d.guessing(); ok {
-		rows = append(rows, planRow{Name: guessingLayer, Place: place, VRAM: vram, RAM: ram})
+		rows = append(rows, planRow{Name: d.guessingName(), Place: place, VRAM: vram, RAM: ram})
 	}
 	// The pictures hold numbers and fixed words only.
 	return t.Execute(out, map[string]any{

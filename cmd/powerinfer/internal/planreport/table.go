@@ -110,7 +110,7 @@ func (d *Report) Text(out io.Writer) error {
 		d.row(w, r[0], r[1])
 	}
 	if place, vram, ram, ok := d.guessing(); ok {
-		fmt.Fprintf(w, "%s\t%s\t\t\t%.1f\t%.1f\t%s\t\t\t\t\t\n", guessingLayer, place, quantity.MiB(vram), quantity.MiB(ram), d.diskColumn(""))
+		fmt.Fprintf(w, "%s\t%s\t\t\t%.1f\t%.1f\t%s\t\t\t\t\t\n", d.guessingName(), place, quantity.MiB(vram), quantity.MiB(ram), d.diskColumn(""))
 	}
 	var vram int64
 	for _, v := range d.plan.VRAM {
@@ -130,9 +130,14 @@ func (d *Report) Text(out io.Writer) error {
 	return d.closing(out)
 }
 
-// guessingLayer is the name of the layer for multi-token prediction. What it takes of a token's time depends on the
-// text, and is not predicted.
-const guessingLayer = "mtp"
+// guessingName returns the name of the layer for multi-token prediction, or of the draft model in its place. What it
+// takes of a token's time depends on the text, and is not predicted.
+func (d *Report) guessingName() string {
+	if d.b.DraftHead != nil {
+		return "draft"
+	}
+	return "mtp"
+}
 
 // sameRow reports whether two layers lie and cost alike.
 func sameRow(a, b *placement.Priced) bool {

@@ -42,6 +42,9 @@ func Model(m *powerinfer.Model, o *powerinfer.Sampling) error {
 	} else {
 		fmt.Fprintf(screen.Err, "sparse: %s, activation %s\n", i.Sparse, i.Activation)
 	}
+	if i.Draft != "" {
+		fmt.Fprintf(screen.Err, "draft model: %s\n", screen.Plain(i.Draft))
+	}
 	describeSampling(o)
 	return nil
 }

@@ -996,6 +996,47 @@ def gemma4():
         x = plain_rms(m, x, root + "norm")
         m.get("model.vision_tower.patch_embedder.input_proj.weight", 8, 12)
         yield name, m, 128, 8.0 * np.tanh(x @ embedding.T / 8.0)
+        yield gemma4_assistant(name, c, embedding * 8.0, x, kept)
+
+
+def gemma4_assistant(name, of, embedding, hidden, kept):
+    """The draft model of a Gemma 4 of that configuration, which has read all tokens but the last: its hidden states after the last norm, and the
+    keys and values of the last layers that have some, by kind. Logits are of three tokens that are drafted, each after the likeliest."""
+    last, kinds = len(TOKENS) - 1, ["sliding_attention"] * 2 + ["full_attention"]
+    m = Model({**{k: v for k, v in of.items() if k not in ("final_logit_softcapping", "num_kv_shared_layers", "use_double_wide_mlp", "hidden_size_per_layer_input")},
+               "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "layer_types": kinds})
+    m.folder = {"architectures": ["Gemma4AssistantForCausalLM" if name == "gemma4-small" else "Gemma4UnifiedAssistantForCausalLM"], "backbone_hidden_size": 64,
+                "use_ordered_embeddings": name == "gemma4-small", "num_centroids": 4, "centroid_intermediate_top_k": 2, "tie_word_embeddings": True, "text_config": m.c}
+    if name == "gemma4-small":
+        m.get("masked_embedding.centroids.weight", 4, 32)
+        m.tensors["masked_embedding.token_ordering"] = {"shape": [48], "dtype": "I64", "values": list(range(48))}
+    else:
+        m.c["num_kv_shared_layers"] = 3
+    h, token, logits = hidden[last - 1], TOKENS[last], []
+    table = m.get("model.embed_tokens.weight", 48, 32, scale=1.0)
+    for _ in range(3):
+        x = np.concatenate([embedding[token], h])[None] @ m.get("pre_projection.weight", 32, 128).T
+        for layer, kind in enumerate(kinds):
+            p, full = f"model.layers.{layer}.", kind == "full_attention"
+            dim, first = (32, 0) if full else (16, last + 1 - 6)
+            freqs = 10000.0 ** (-np.arange(0, 16, 2) / 16)
+            if full:
+                freqs = np.where(np.arange(16) < 4, 1000000.0 ** (-np.arange(0, 32, 2) / 32), 0)
+            q = (plain_rms(m, x, p + "input_layernorm") @ m.get(p + "self_attn.q_proj.weight", 4 * dim, 32).T).reshape(1, 4, dim)
+            q = plain_rms(m, q, p + "self_attn.q_norm", 0.125, 0.03125)
+            q = rotate(np.repeat(q, last + 1, 0), freqs)[last]  # to the position of the last token
+            k, v = (np.repeat(part[first:last], 4 // part.shape[1], 1) for part in kept[kind])
+            weights = softmax(np.einsum("hd,nhd->hn", q, k))
+            y = np.einsum("hn,nhd->hd", weights, v).reshape(1, -1) @ m.get(p + "self_attn.o_proj.weight", 32, 4 * dim).T
+            x = x + plain_rms(m, y, p + "post_attention_layernorm")
+            f = plain_rms(m, x, p + "pre_feedforward_layernorm")
+            gate, up = (f @ m.get(f"{p}mlp.{n}_proj.weight", 48, 32).T for n in ("gate", "up"))
+            x = x + plain_rms(m, gelu(gate) * up @ m.get(p + "mlp.down_proj.weight", 32, 48).T, p + "post_feedforward_layernorm")
+            x = x * m.get(p + "layer_scalar", 1, offset=0.75)
+        x = plain_rms(m, x, "model.norm")
+        logits.append((x @ table.T)[0])
+        h, token = (x @ m.get("post_projection.weight", 64, 32).T)[0], int(np.argmax(logits[-1]))
+    return "drafts/" + name, m, 128, np.array(logits)
 
 
 def bert():

@@ -1,0 +1,276 @@
+package engine_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
+)
+
+// headTarget is a Llama that heads draft for.
+var headTarget = synth.Spec{Arch: "llama", Layers: 4, Embd: 64, FF: 96, Heads: 4, KVHeads: 2, Type: quant.F16, Activation: "silu", Seed: 9}
+
+// randomHeads are heads of a model with random weights.
+func randomHeads(t *testing.T, f *gguf.File) map[string]*gguf.File {
+	h := synthtest.Head{Layers: []int{1, 2, 4}, Embd: 64, Heads: 4, FF: 96, Seed: 1}
+	known, block := h, h
+	known.Known = 100
+	block.Block, block.Mask, block.Depth = 6, 17, 2
+	return map[string]*gguf.File{"eagle3": synthtest.Eagle3(t, f, h), "eagle3 of some tokens": synthtest.Eagle3(t, f, known), "dflash": synthtest.DFlash(t, f, block)}
+}
+
+// TestHeadDrafts: guesses by heads, nearly all of them wrong, change no logits, also where the prompt's keys and values
+// are there already, and memory counts the heads.
+func TestHeadDrafts(t *testing.T) {
+	f := synthtest.File(t, headTarget)
+	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Limits: engine.Limits{Context: 128}}
+	plain := openFile(t, f, o)
+	rng := rand.New(rand.NewPCG(1, 2))
+	prompt, text := randomTokens(rng, 40), randomTokens(rng, 50)
+	sums := func(e *engine.Engine) ([]uint64, engine.Result) {
+		d := &dictation{text: text, prompt: len(prompt)}
+		res, err := e.Generate(t.Context(), engine.Request{Prompt: prompt, Max: len(text), Sampler: d, IgnoreEOG: true}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.sums, res
+	}
+	want, _ := sums(plain)
+	need := func(o engine.Options) int64 {
+		n, err := o.Memory(f, placement.Layout{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for name, head := range randomHeads(t, f) {
+		t.Run(name, func(t *testing.T) {
+			o := o
+			o.Drafts = engine.Drafts{Most: 4, Head: head, NoLookup: true}
+			e := openFile(t, f, o)
+			engine.SetTimes(e, cheapGuesses)
+			drafted := 0
+			for range 2 {
+				got, res := sums(e)
+				if drafted += res.FurtherDrafted; !slices.Equal(got, want) {
+					t.Error("logits with guesses of a head are not those without")
+				}
+			}
+			if drafted == 0 {
+				t.Error("the head guessed nothing")
+			}
+			o.Drafts.Head = nil
+			without := need(o)
+			o.Drafts.Head = head
+			var weights int64
+			for _, w := range head.Tensors {
+				weights += int64(len(w.Data))
+			}
+			if more := need(o) - without; more < weights {
+				t.Errorf("%d bytes more with a head of %d", more, weights)
+			}
+			if e.CacheBytes() <= plain.CacheBytes() {
+				t.Errorf("a cache of %d bytes with the head, %d without", e.CacheBytes(), plain.CacheBytes())
+			}
+		})
+	}
+}
+
+// TestHeadDraftsOfSeveral: texts that are written at the same time, with guesses of a head, are those written alone
+// without.
+func TestHeadDraftsOfSeveral(t *testing.T) {
+	f := synthtest.File(t, headTarget)
+	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 512, Sequences: 3}}
+	plain := openFile(t, f, o)
+	rng := rand.New(rand.NewPCG(3, 4))
+	var prompts, want [][]int32
+	for i := range 3 {
+		prompts = append(prompts, append(randomTokens(rand.New(rand.NewPCG(8, 8)), 70), randomTokens(rng, 5+i)...)) // they begin alike
+		ids, _ := greedy(t, plain, prompts[i], 40)
+		want = append(want, ids)
+	}
+	for name, head := range randomHeads(t, f) {
+		o.Drafts = engine.Drafts{Most: 4, Head: head, NoLookup: true}
+		e := openFile(t, f, o)
+		engine.SetTimes(e, cheapGuesses)
+		got := make([][]int32, len(prompts))
+		var all sync.WaitGroup
+		for i := range prompts {
+			all.Go(func() { got[i], _ = greedy(t, e, prompts[i], 40) })
+		}
+		all.Wait()
+		for i := range got {
+			if !slices.Equal(got[i], want[i]) {
+				t.Errorf("%s: text %d is %v, not %v", name, i, got[i], want[i])
+			}
+		}
+	}
+}
+
+// TestHeadDraftsOfRecurrent: behind a model with recurrent layers, whose states are taken back where guesses were wrong,
+// a head changes no token either.
+func TestHeadDraftsOfRecurrent(t *testing.T) {
+	f := synthtest.File(t, synth.Spec{Arch: "qwen35", Type: quant.F32, Layers: 4, Embd: 64, FF: 128, Heads: 2, HeadDim: 32, Seed: 5})
+	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 256}}
+	plain := openFile(t, f, o)
+	prompt := randomTokens(rand.New(rand.NewPCG(1, 2)), 40)
+	want, _ := greedy(t, plain, prompt, 60)
+	for name, head := range randomHeads(t, f) {
+		o.Drafts = engine.Drafts{Most: 3, Head: head, NoLookup: true}
+		e := openFile(t, f, o)
+		engine.SetTimes(e, cheapGuesses)
+		got, res := greedy(t, e, prompt, 60)
+		if !slices.Equal(got, want) || res.FurtherDrafted == 0 {
+			t.Errorf("%s: %v with %d guesses, %v without", name, got, res.FurtherDrafted, want)
+		}
+	}
+}
+
+// remade returns f with the given tensors' numbers, and zeros in place of those that zero names.
+func remade(t *testing.T, f *gguf.File, made map[string][]float32, zero ...string) *gguf.File {
+	t.Helper()
+	var tensors []gguf.Source
+	for _, w := range f.Tensors {
+		src := synthtest.Copied(w, w.Name)
+		data, ok := made[w.Name]
+		if slices.ContainsFunc(zero, func(part string) bool { return strings.Contains(w.Name, part) }) {
+			data, ok = make([]float32, w.Shape[0]*w.Rows()), true
+		}
+		if ok {
+			src = synthtest.Floats(w.Name, data, w.Shape...)
+		}
+		tensors = append(tensors, src)
+	}
+	return synthtest.Made(t, f.Keys, tensors)
+}
+
+// countingTarget returns a model that counts: its layers add nothing to embeddings, whose first element is the same in
+// all, and row v+1 of its head is token v's embedding. rolled returns the embeddings by so many rows later.
+func countingTarget(t *testing.T) (f *gguf.File, rolled func(by int) []float32) {
+	f = synthtest.File(t, headTarget)
+	table := f.Tensor("token_embd.weight")
+	width, vocab := table.Shape[0], table.Rows()
+	rng := rand.New(rand.NewPCG(3, 4))
+	embd := make([]float32, width*vocab)
+	for i := range embd {
+		if embd[i] = float32(rng.NormFloat64()); i%width == 0 {
+			embd[i] = 4
+		}
+	}
+	rolled = func(by int) []float32 {
+		return append(slices.Clone(embd[(vocab-by)*width:]), embd[:(vocab-by)*width]...)
+	}
+	return remade(t, f, map[string][]float32{"token_embd.weight": embd, "output.weight": rolled(1)}, "attn_output", "ffn_down"), rolled
+}
+
+// countingHeads are heads that draft the next token right: the EAGLE-3 head from what the model's first layer read at
+// the position before, whose token is two less; the DFlash head from the value of the row before the first mask, which
+// attention sees alone because of the phase between queries and keys. Both have matrices of logits of their own, the
+// former of every third token.
+func countingHeads(t *testing.T, f *gguf.File, rolled func(by int) []float32) map[string]*gguf.File {
+	const width = 64
+	h := synthtest.Head{Layers: []int{1, 2, 4}, Embd: width, Heads: 4, FF: 96, Known: 100, Seed: 1}
+	eagle := synthtest.Eagle3(t, f, h)
+	fc := make([]float32, 3*width*width) // of the three layers' alike inputs the first
+	for i := range width {
+		fc[i*3*width+i] = 1
+	}
+	two, known := rolled(2), []float32(nil)
+	for i := range h.Known {
+		known = append(known, two[(3*i+1)*width:][:width]...)
+	}
+	h.Known, h.Own, h.Block, h.Mask = 0, true, 4, 17
+	flash := synthtest.DFlash(t, f, h)
+	const dim, heads = 16, 4
+	// The first element of embeddings, which is the same in all, makes each key a vector of ones, and each query the same
+	// turned back by one position.
+	keys, queries := make([]float32, heads/2*dim*width), make([]float32, heads*dim*width)
+	for i := range heads / 2 * dim {
+		keys[i*width] = 1
+	}
+	for i := range heads * dim {
+		pair := i % (dim / 2)
+		sin, cos := math.Sincos(math.Pow(1e4, -2*float64(pair)/dim))
+		if queries[i*width] = float32(cos + sin); i%dim >= dim/2 {
+			queries[i*width] = float32(cos - sin)
+		}
+	}
+	values, out := make([]float32, heads/2*dim*width), make([]float32, width*heads*dim)
+	for i := range heads / 2 * dim { // of the embedding's first elements; head 2·i and 2·i+1 read value head i
+		values[i*width+i] = 1
+		out[i*heads*dim+i/dim*2*dim+i%dim] = 40
+	}
+	ones := slices.Repeat([]float32{1}, width)
+	dflash := remade(t, flash, map[string][]float32{
+		"token_embd.weight": rolled(0), "output.weight": rolled(1), "blk.0.attn_q.weight": queries, "blk.0.attn_k.weight": keys,
+		"blk.0.attn_v.weight": values, "blk.0.attn_output.weight": out, "blk.0.attn_norm.weight": ones, "output_norm.weight": ones,
+		"blk.0.attn_q_norm.weight": ones[:dim], "blk.0.attn_k_norm.weight": ones[:dim],
+	}, "ffn_down")
+	dflash.Set("dflash.attention.scale", float32(20))
+	return map[string]*gguf.File{
+		"eagle3": remade(t, eagle, map[string][]float32{"fc.weight": fc, "output.weight": known, "output_norm.weight": ones}, "attn_output", "ffn_down"),
+		"dflash": dflash,
+	}
+}
+
+// TestHeadsCount: heads that know the next token guess right, and the text is the one without them. The EAGLE-3 head
+// knows every third token, and its guess stands for that token.
+func TestHeadsCount(t *testing.T) {
+	f, rolled := countingTarget(t)
+	for name, head := range countingHeads(t, f, rolled) {
+		t.Run(name, func(t *testing.T) {
+			e := openFile(t, f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 1, Head: head, NoLookup: true}})
+			engine.SetTimes(e, cheapGuesses)
+			countsOn(t, e, name == "dflash")
+		})
+	}
+}
+
+// countsOn holds that a text counts, and that some guesses came, or all of them.
+func countsOn(t *testing.T, e *engine.Engine, all bool) {
+	t.Helper()
+	got, res := greedy(t, e, []int32{98, 99, 100}, 60)
+	for i, id := range got {
+		if id != 101+int32(i) {
+			t.Fatalf("the model that counts says %v behind 100", got)
+		}
+	}
+	if n := res.FurtherAccepted; n == 0 || all && n != res.FurtherDrafted || !all && res.FurtherDrafted > 3*n+3 {
+		t.Errorf("%d of %d guesses came", n, res.FurtherDrafted)
+	}
+}
+
+// TestHeadsOnGPU: heads guess right wherever the model's layers and the head are.
+func TestHeadsOnGPU(t *testing.T) {
+	testenv.Thorough(t)
+	f, rolled := countingTarget(t)
+	c, err := model.ReadConfig(f, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := testenv.Exhaustive(t)
+	for kind, head := range countingHeads(t, f, rolled) {
+		for name, plan := range furtherPlans(c) {
+			if name != "mixed and further" && name != "two" && !whole {
+				continue
+			}
+			t.Run(kind+" "+name, func(t *testing.T) {
+				e := openGPU(t, f, engine.Options{Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 1, Head: head, NoLookup: true, Hot: engine.HotNever}}, plan)
+				engine.SetTimes(e.Engine, cheapGuesses)
+				countsOn(t, e.Engine, kind == "dflash")
+			})
+		}
+	}
+}

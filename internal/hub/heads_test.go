@@ -1,0 +1,106 @@
+package hub
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+// TestHeadsBeside: draft models are found by the names under which they are published, beside the model that they are
+// named after.
+func TestHeadsBeside(t *testing.T) {
+	for name, c := range map[string]struct {
+		files []string
+		want  map[string][]string
+	}{
+		"as published": {
+			[]string{
+				"gemma-4-E4B-it-Q4_K_M.gguf", "gemma-4-12B-it-qat-UD-Q4_K_XL.gguf", "Qwen3-8B-Q4_K_M.gguf", "gpt-oss-20b-mxfp4.gguf", "other-Q4_0.gguf",
+				"mtp-gemma-4-E4B-it-Q8_0.gguf", "mtp-gemma-4-12B-it.gguf", "gemma-4-12B-it-assistant-F16.gguf", "Qwen3-8B-DFlash-b16.gguf", "Qwen3-8B-eagle3-Q8_0.gguf",
+				"eagle3-gpt-oss-20b-BF16.gguf", "eagle3-gpt-oss-20b-Q8_0.gguf", "mmproj-F16.gguf",
+			},
+			map[string][]string{
+				"gemma-4-E4B-it-Q4_K_M.gguf":         {"mtp-gemma-4-E4B-it-Q8_0.gguf"},
+				"gemma-4-12B-it-qat-UD-Q4_K_XL.gguf": {"mtp-gemma-4-12B-it.gguf"},
+				"Qwen3-8B-Q4_K_M.gguf":               {"Qwen3-8B-DFlash-b16.gguf", "Qwen3-8B-eagle3-Q8_0.gguf"},
+				"gpt-oss-20b-mxfp4.gguf":             {"eagle3-gpt-oss-20b-Q8_0.gguf"},
+				"other-Q4_0.gguf":                    nil,
+				"snapshots/none/gemma-4-12B-it.gguf": nil,
+				"another-folder/gemma-4-E4B-it.gguf": nil,
+			},
+		},
+		"the only model": {
+			[]string{"tuned-Q4_0.gguf", "tuned-Q8_0.gguf", "dflash-draft-q4_k_m.gguf"},
+			map[string][]string{"tuned-Q4_0.gguf": {"dflash-draft-q4_k_m.gguf"}},
+		},
+		"a model with its own layers": {
+			[]string{"Qwen3.6-27B-MTP-Q4_K_M.gguf", "Qwen3.6-27B-Q4_K_M.gguf"},
+			map[string][]string{"Qwen3.6-27B-Q4_K_M.gguf": nil},
+		},
+		"a commit of a repository": {
+			[]string{"snapshots/0123456789012345678901234567890123456789/UD/gemma-4-12b-it-UD-Q4_K_XL-00001-of-00002.gguf", "snapshots/0123456789012345678901234567890123456789/MTP/gemma-4-12b-it-MTP-Q8_0.gguf"},
+			map[string][]string{"snapshots/0123456789012345678901234567890123456789/UD/gemma-4-12b-it-UD-Q4_K_XL-00001-of-00002.gguf": {"snapshots/0123456789012345678901234567890123456789/MTP/gemma-4-12b-it-MTP-Q8_0.gguf"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, name := range c.files {
+				path := filepath.Join(dir, filepath.FromSlash(name))
+				if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, nil, 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for model, want := range c.want {
+				var got []string
+				for _, path := range HeadsBeside(filepath.Join(dir, filepath.FromSlash(model))) {
+					name, err := filepath.Rel(dir, path)
+					if err != nil {
+						t.Fatal(err)
+					}
+					got = append(got, filepath.ToSlash(name))
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("of %s: %q, want %q", model, got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestHeadsAlong: a repository's draft model comes along with its model, alone where the repository has nothing else,
+// and instead of the model where a draft model is asked for.
+func TestHeadsAlong(t *testing.T) {
+	both := []File{{Path: "gemma-4-E4B-it-Q4_K_M.gguf"}, {Path: "gemma-4-E4B-it-Q8_0.gguf"}, {Path: "mmproj-gemma-4-E4B-it-Q8_0.gguf"}, {Path: "mtp-gemma-4-E4B-it-Q8_0.gguf"}}
+	alone := []File{{Path: "Qwen3.6-27B-DFlash-F16.gguf"}, {Path: "Qwen3.6-27B-DFlash-Q4_K_M.gguf"}}
+	for _, c := range []struct {
+		files []File
+		name  Name
+		model string
+		along []string
+	}{
+		{both, Name{}, "gemma-4-E4B-it-Q4_K_M.gguf", []string{"mtp-gemma-4-E4B-it-Q8_0.gguf"}},
+		{both, Name{Tag: "Q8_0"}, "gemma-4-E4B-it-Q8_0.gguf", []string{"mtp-gemma-4-E4B-it-Q8_0.gguf"}},
+		{both, Name{Draft: true}, "mtp-gemma-4-E4B-it-Q8_0.gguf", nil},
+		{alone, Name{}, "Qwen3.6-27B-DFlash-Q4_K_M.gguf", nil},
+		{alone, Name{Tag: "F16"}, "Qwen3.6-27B-DFlash-F16.gguf", nil},
+	} {
+		chosen, _, err := choose(c.files, c.name)
+		if err != nil || chosen[0].Path != c.model {
+			t.Errorf("%+v: %v, %v, want %s", c.name, chosen, err, c.model)
+			continue
+		}
+		h := &Hub{o: Options{Heads: true}}
+		var got []string
+		for _, f := range h.along(c.files, chosen[0].Path) {
+			got = append(got, f.Path)
+		}
+		if !reflect.DeepEqual(got, c.along) {
+			t.Errorf("%+v: along come %q, want %q", c.name, got, c.along)
+		}
+	}
+}

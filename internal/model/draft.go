@@ -1,0 +1,280 @@
+package model
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/family"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// DraftShape says what a draft program reads of a model, and how it drafts.
+type DraftShape = family.DraftShape
+
+// head is a draft head's file.
+type head struct {
+	file     *gguf.File
+	purposes map[string]nn.Purpose // of its tensors, by name
+	parts    []int                 // of the cache, that each of its layers has
+	rows     int                   // what it gives for a row of logits
+	perToken int                   // elements of activations of a step, more than the model has, for each of its tokens
+}
+
+// outlineFurther describes the first layer after the last, where the file has one and the program binds it.
+func (c *Config) outlineFurther(k *nn.Keys, b *nn.Binder, program family.Program) {
+	if c.Further == 0 || k.Err != nil {
+		return
+	}
+	bindMTP(b.Layer(c.Layers), program, c)
+	if c.mtpErr, k.Err, b.Err = cmp.Or(k.Err, b.Err), nil, nil; c.mtpErr != nil {
+		return
+	}
+	y := newBlock(c.Layers, &b.Parts()[c.Layers])
+	switch {
+	case c.Transposed:
+		c.mtpErr = errors.New("the file stores down projections by neuron")
+	case len(y.Stored) != 1 || y.recurrent():
+		c.mtpErr = errors.New("it has no attention of its own alone")
+	default:
+		c.mtp = &y
+	}
+}
+
+// CanGuessFurther says why layers of the file that predict further tokens cannot be computed, or nil.
+func (c *Config) CanGuessFurther() error {
+	switch {
+	case c.head != nil:
+		return nil
+	case c.Further == 0:
+		return fmt.Errorf("the file names no layer that predicts further tokens (%s.nextn_predict_layers)", c.Arch)
+	case c.mtpErr != nil:
+		return fmt.Errorf("the layer of this %s that predicts further tokens is not supported: %w", c.Arch, c.mtpErr)
+	}
+	return nil
+}
+
+// TakeHead has the head in file draft for c, the model in f, instead of an MTP layer of f. It refuses a head that does
+// not fit the model. A file of nil does nothing.
+func (c *Config) TakeHead(f, file *gguf.File) error {
+	if file == nil {
+		return nil
+	}
+	if err := c.headFits(f, file); err != nil {
+		return err
+	}
+	k := &nn.Keys{File: file}
+	if k.Arch = k.Text("general.architecture", ""); !family.IsDraft(k.Arch) {
+		return fmt.Errorf("%s: a file of architecture %q is no draft head", file.Path, k.Arch)
+	}
+	model := nn.NewOutline(f, nn.Plan{Layer: func(int) nn.LayerPlan {
+		return nn.LayerPlan{Neurons: nn.NeuronPlan{Transposed: c.Transposed}, Experts: nn.ExpertPlan{Used: true}}
+	}})
+	program := family.Open(&nn.Keys{File: f, Arch: c.Arch}, model)
+	b := nn.NewOutline(file, headPlan(nn.LayerPlan{}, nil))
+	draft := family.OpenDraft(k, b, c.target(program, model.Parts()))
+	if err := cmp.Or(k.Err, b.Finish()); err != nil {
+		return err
+	}
+	h := &head{file: file, purposes: b.Purposes()}
+	var stored Block
+	for i := range b.Parts() {
+		stored.Stored = append(stored.Stored, b.Parts()[i].Stored...)
+		if len(b.Parts()[i].Stored) > 1 {
+			return fmt.Errorf("%s: a head with several caches in a layer is not supported", file.Path)
+		}
+	}
+	if stored.recurrent() {
+		return fmt.Errorf("%s: a head with recurrent states is not supported", file.Path)
+	}
+	_, out := draft.Head()
+	if h.rows = c.Vocab; out.W != nil {
+		h.rows = out.W.Rows
+	}
+	if h.rows > c.Vocab {
+		return fmt.Errorf("%s: the head drafts %d tokens, and the model has %d: take the head that was made for the model", file.Path, h.rows, c.Vocab)
+	}
+	c.head, c.mtp, c.mtpErr = h, &stored, nil
+	whole := false
+	if h.perToken, whole = c.measureHead(program, draft, b.Dev); !whole {
+		c.head = nil
+		return fmt.Errorf("%s: the head reads hidden states of layers, and a model of %s has several streams of them: leave the head out", file.Path, c.Arch)
+	}
+	return nil
+}
+
+// headFits refuses a head for a model in f that it cannot draft for, whatever its program is.
+func (c *Config) headFits(f, file *gguf.File) error {
+	if c.Headless || c.Later {
+		return fmt.Errorf("%s: a draft head is for models that write text, and %s gives embeddings", file.Path, f.Path)
+	}
+	const key = "tokenizer.ggml.tokens"
+	own, ok, err := file.Strings(key)
+	if err != nil || !ok {
+		return err
+	}
+	tokens, _, err := f.Strings(key)
+	if err != nil {
+		return err
+	}
+	for i := range min(len(own), len(tokens)) {
+		if own[i] != tokens[i] {
+			return fmt.Errorf("%s: token %d is %q in the head's vocabulary and %q in the model's: take the head that was made for the model", file.Path, i, own[i], tokens[i])
+		}
+	}
+	return nil
+}
+
+// target describes the model that program is to a head.
+func (c *Config) target(program family.Program, parts []nn.Parts) *family.Target {
+	embed, output := program.Ends()
+	return &family.Target{Embd: c.Embd, Layers: c.Layers, Vocab: c.Vocab, Embedding: embed, Output: output, Parts: parts[:c.Layers]}
+}
+
+// headPlan is the plan of a head whose layers go where at says. Each has one of the parts of the cache, in order; nil:
+// there is no cache.
+func headPlan(at nn.LayerPlan, parts []int) nn.Plan {
+	return nn.Plan{Head: at.Place, Layer: func(i int) nn.LayerPlan {
+		y := at
+		if y.Stored = nil; i < len(parts) {
+			y.Stored = parts[i : i+1]
+		}
+		return y
+	}}
+}
+
+// bindHead loads the head's weights.
+func (m *Model) bindHead(ctx context.Context, o *Options) (family.Draft, error) {
+	at := nn.LayerPlan{}
+	if m.places != nil {
+		at.Place = m.furtherModel().place(m.Layers)
+	}
+	plan := headPlan(at, m.cacheParts(m.Layers, nil))
+	plan.Context = o.Context
+	b := nn.NewBinder(ctx, m.head.file, m.dev, plan, o.Pinned, nil, nil)
+	k := &nn.Keys{File: m.head.file}
+	k.Arch = k.Text("general.architecture", "")
+	draft := family.OpenDraft(k, b, m.target(m.program, m.parts))
+	return draft, cmp.Or(k.Err, b.Finish())
+}
+
+// measureHead returns how many elements of activations each token of a step takes more with the head. whole is false where
+// the model's program does not give what the head reads.
+func (c *Config) measureHead(program family.Program, draft family.Draft, dev compute.Device) (n int, whole bool) {
+	most, whole := 0, true
+	for _, kind := range []nn.Kind{nn.WithMTP, nn.OnlyMTP} {
+		spec := c.CacheSpec(compute.CacheSpec{Pages: 1, States: 1}, compute.CacheTypes{})
+		m := Model{Config: *c, program: program, draft: draft, shape: draft.Shape(), pool: nn.NewPool(dev, 1, 1)}
+		m.pass = nn.Pass{Params: &compute.Params{}, Cache: &compute.Cache{CacheSpec: spec}, LastLayer: -1, Step: nn.Step{Kind: kind}}
+		m.pass.Features.Layers = m.shape.Layers
+		m.hidden, m.states = compute.Tensor{Cols: c.Embd}, compute.Tensor{Cols: m.shape.State}
+		m.segment = compute.Segment{Rows: 1, Out: 1}
+		for m.record(compute.NewVerbs(nn.Nothing{})); m.pool.Grown(); m.record(compute.NewVerbs(nn.Nothing{})) {
+		}
+		perToken, perOutput := m.pool.Widths()
+		most = max(most, perToken+perOutput)
+		whole = whole && (kind == nn.OnlyMTP || m.pass.Features.All())
+	}
+	return max(0, most-c.perToken-c.perOutput) + c.Embd + draft.Shape().State, whole
+}
+
+// blockOf returns the block that the tensor of that name belongs to, which may be of the layer after the last where
+// that is loaded, and the layer's number; nil: it belongs to none.
+func (c *Config) blockOf(name string) (*Block, int) {
+	p, ok := c.purposes[name]
+	switch {
+	case !ok || p.Layer < 0:
+		return nil, -1
+	case p.Layer < c.Layers:
+		return &c.Blocks[p.Layer], p.Layer
+	case c.FurtherCached && c.head == nil:
+		return c.mtp, p.Layer
+	}
+	return nil, -1
+}
+
+// furtherConfig returns c with the layer after the last, computed whole.
+func (c *Config) furtherConfig() Config {
+	d := *c
+	d.Blocks = append(slices.Clone(c.Blocks), *c.mtp)
+	d.Sparse, d.Prepared, d.Predicting, d.Magnitudes = Off, nil, nil, nil
+	return d
+}
+
+// furtherModel returns m with a layer more, the first after the last, which is on the GPU of the model's head if a plan
+// says so, else in RAM, and its norms on the GPU, too.
+func (m *Model) furtherModel() *Model {
+	n := m.Layers
+	sub := &Model{Config: m.furtherConfig(), dev: m.dev}
+	if m.places != nil {
+		sub.places = slices.Clone(m.places)
+		at := &sub.places[n]
+		if *at = (compute.Place{Split: compute.Split{Tier: at.Tier}, Attention: at.Further}); at.Attention {
+			at.Bound = math.MaxInt32 // all there are
+		}
+	}
+	return sub
+}
+
+// GuessesFurther reports whether the model was loaded with a draft program: an MTP layer or a head.
+func (m *Model) GuessesFurther() bool { return m.draft != nil }
+
+// Drafting says how the draft program drafts. It is for models with one.
+func (m *Model) Drafting() DraftShape { return m.shape }
+
+// ForwardBoth runs one step as Forward does, and brings its tokens to the draft program's parts of the cache. p.Before
+// is what came before them. Afterwards Hidden returns every row's hidden state, and State what drafts read of it.
+func (m *Model) ForwardBoth(p *compute.Params) error { return m.run(nn.WithMTP, p) }
+
+// ForwardFurther runs one step of the draft program alone. Its logits are of the token after the next; State returns
+// what stands for the model's states where a further token is drafted. With a DraftShape.Block, logits are those in the
+// place of each masked token.
+func (m *Model) ForwardFurther(p *compute.Params) error { return m.run(nn.OnlyMTP, p) }
+
+// State returns row i of the states [DraftShape.State] of the last step, which ForwardBoth or ForwardFurther ran. It is
+// valid until the next step. It fails where a GPU does.
+func (m *Model) State(i int) ([]float32, error) { return m.dev.Read(m.states, i) }
+
+// bound sets which positions the rows of a draft step see.
+func (m *Model) bound(p *compute.Params) {
+	m.bounds = m.bounds[:0]
+	for i, pos := range p.Pos {
+		m.bounds = append(m.bounds, m.shape.Sees(pos, int32(p.Last(p.Seq[i]))))
+	}
+	p.Bounds = m.bounds
+}
+
+// follow has the draft program follow a step whose last layer gave x.
+func (m *Model) follow(p *nn.Pass, x compute.Tensor) {
+	rows := compute.Tensor{Rows: x.Rows}
+	hidden, states := m.hidden.Like(rows), m.states.Like(rows)
+	p.NormTo(hidden, x, m.output.Norm)
+	m.draft.Follow(p, family.Followed{X: x, Hidden: hidden, Features: p.Features.End(p, m.Layers, x)}, states)
+}
+
+// forwardDraft is the pass of a step that drafts.
+func (m *Model) forwardDraft(p *nn.Pass) {
+	rows, outputs := p.Rows()
+	x := m.draft.Forward(p, m.states.Like(compute.Tensor{Rows: rows}))
+	if outputs == 0 {
+		return
+	}
+	last := p.Outputs(x)
+	norm, head := m.draft.Head()
+	p.Normalize(last, norm)
+	p.LinearTo(m.drafted().Like(last), last, head)
+}
+
+// drafted returns the view of the logits that a draft step writes.
+func (m *Model) drafted() compute.Tensor {
+	t := m.logits
+	if m.head != nil {
+		t.Cols = m.head.rows
+	}
+	return t
+}
