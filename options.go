@@ -54,7 +54,7 @@ type (
 	GPUs = planner.GPUs
 	// Neurons say which neurons of feed-forward layers are computed: Activation, Sparse, Threshold, AlwaysOn, Bound and
 	// Skip.
-	Neurons = engine.Neurons
+	Neurons = model.Neurons
 	// Skip is Neurons.Skip. It leaves out a token's experts after the After highest ranked whose weight is less than a
 	// share Below of the token's weights, if they are not in RAM, in steps of generation.
 	Skip = compute.Skip

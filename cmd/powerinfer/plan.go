@@ -179,7 +179,7 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 	}
 	close = func() { f.Close() }
 	of := modelcost.Options{
-		Context: ctxSize, UBatch: step, Drafts: o.DraftRows(), Further: o.GuessesFurther(), Sparse: mode, Bound: bound, CacheTypes: types, WholeCache: c.Bool("swa-full"), Activation: c.String("activation"),
+		Context: ctxSize, UBatch: step, Drafts: o.DraftRows(), Further: o.GuessesFurther(), Neurons: model.Neurons{Sparse: mode, Bound: bound, Activation: c.String("activation")}, CacheTypes: types, WholeCache: c.Bool("swa-full"),
 		Law: modelcost.Law{Active: c.Float("active"), Share80: c.Float("share80")},
 	}
 	if of.Further {
