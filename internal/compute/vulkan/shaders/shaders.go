@@ -33,13 +33,16 @@ func Pack(spirv []byte) ([]byte, error) {
 	return b.Bytes(), err
 }
 
+// most is the size of no shader.
+const most = 1 << 24
+
 // Unpack returns the SPIR-V of a file.
 func Unpack(file []byte) ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(file))
 	if err != nil {
 		return nil, err
 	}
-	return io.ReadAll(r)
+	return io.ReadAll(io.LimitReader(r, most))
 }
 
 // bytecode returns the SPIR-V of the shader name.comp.
