@@ -142,6 +142,9 @@ func fieldsOf(t *testing.T, folder, name string, aliases map[string]string) (out
 			if !ok || s.Name.Name != name {
 				return true
 			}
+			if q, ok := s.Type.(*ast.SelectorExpr); ok { // an alias, too
+				out = fieldsOf(t, importOf(f, q.X.(*ast.Ident).Name), q.Sel.Name, aliases)
+			}
 			of, ok := s.Type.(*ast.StructType)
 			if !ok {
 				return false

@@ -170,6 +170,9 @@ const (
 func ParseSparse(name string) (Sparse, error) { return model.ParseSparseMode(name) }
 
 // Bound is Neurons.Bound: what leaving neurons or experts out may change at most.
+//
+//   - KLD float64: mean KL divergence of a document from dense, in nats a token, at most; 0: any
+//   - SameTop float64: share of a document's tokens whose likeliest successor is that of dense, at least; 0: any
 type Bound = model.Bound
 
 // KVType is a type in which keys or values are kept.
