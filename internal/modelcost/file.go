@@ -17,15 +17,14 @@ import (
 
 // Options choose how a file is planned for.
 type Options struct {
+	model.Neurons // Activation, Sparse and Bound count
+
 	Context    int        // tokens; 0 is the model's own
 	UBatch     int        // tokens of the largest step; 0 is the engine's own
 	Outputs    int        // sequences that generate at a time; 0 is 1
 	Drafts     int        // rows of logits of the largest step besides theirs
 	Further    bool       // as model.Options'
 	Head       *gguf.File // as model.Options'
-	Sparse     model.SparseMode
-	Bound      model.Bound // as model.Options'
-	Activation string      // overrides the file's
 	CacheTypes compute.CacheTypes
 	WholeCache bool // layers with windows keep what no window reaches
 	Law        Law  // of frequencies that the file does not have

@@ -50,7 +50,7 @@ func foresee(b *modelcost.Cost, plan *Plan, gpus []*vulkan.Device) {
 func rehearsed(b *modelcost.Cost, plan *Plan, gpus []*vulkan.Device) (*model.Model, error) {
 	d := shapes{plan.join(gpus, host{}, &Options{})}
 	m, err := model.Load(context.Background(), b.File, d, model.Options{
-		Activation: b.Activation, Sparse: b.Mode, Further: b.Further.Bytes() > 0, Head: b.DraftHead, Places: plan.places(), Batch: b.Step, Outputs: b.Outputs,
+		Neurons: model.Neurons{Activation: b.Activation, Sparse: b.Mode}, Further: b.Further.Bytes() > 0, Head: b.DraftHead, Places: plan.places(), Batch: b.Step, Outputs: b.Outputs,
 		Cache: b.Cache, CacheTypes: b.CacheTypes, Adapters: b.Adapters, Pinned: true, // no page of the file is given up
 	})
 	if err == nil {
