@@ -26,7 +26,7 @@ const (
 func Drafts() []cli.Flag {
 	return About(DraftSubject, []cli.Flag{
 		DraftType(), MostDrafts(),
-		&cli.StringFlag{Name: "model-draft", Aliases: []string{"md", "spec-draft-model"}, Usage: "GGUF `FILE` of a small model of the same vocabulary, which guesses tokens where the text so far offers no guess; default: a draft model beside the model or in its repository that computes with the model's states, if there is one", Sources: Env("SPEC_DRAFT_MODEL", "MODEL_DRAFT")},
+		&cli.StringFlag{Name: "model-draft", Aliases: []string{"md", "spec-draft-model"}, Usage: "GGUF `FILE` of a small model of the same vocabulary, which guesses tokens where the text so far offers no guess", Sources: Env("SPEC_DRAFT_MODEL", "MODEL_DRAFT")},
 		&cli.StringFlag{Name: "spec-draft-hf", Aliases: []string{"hfd", "hfrd", "hf-repo-draft"}, Usage: "the draft model, of the Hugging Face hub: `USER/REPO[:QUANT]`, as --hf-repo", Sources: Env("SPEC_DRAFT_HF_REPO")},
 		&cli.StringFlag{Name: "device-draft", Aliases: []string{"devd", "spec-draft-device"}, Usage: "the draft model's GPUs, as --device", Sources: Env("SPEC_DRAFT_DEVICE")},
 		&cli.StringFlag{Name: "n-gpu-layers-draft", Aliases: []string{"ngld", "gpu-layers-draft", "spec-draft-ngl"}, Usage: "the draft model's layers on GPUs, as --n-gpu-layers", Sources: Env("N_GPU_LAYERS_DRAFT")},
