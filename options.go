@@ -61,7 +61,8 @@ type (
 	// Drafts are guesses of the next tokens, which are checked in one step: Most, NoLookup, Hot, Further and Least. They
 	// change speed only.
 	Drafts = engine.Drafts
-	// DraftModel is a smaller model of the same vocabulary that guesses tokens: Path, Devices and Layers.
+	// DraftModel is a smaller model of the same vocabulary that guesses tokens: Path, Off, Devices and Layers. Without a
+	// Path it is the one beside the model's file that computes with the model's states, if there is one.
 	DraftModel = session.Draft
 	// Tower shows pictures to a model. It has a file of its own (mmproj): Path, Off, OnProcessor, Least and Most.
 	Tower = session.Tower

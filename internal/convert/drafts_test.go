@@ -43,7 +43,11 @@ func TestDraftReference(t *testing.T) {
 				for i := range last {
 					p.Pos = append(p.Pos, int32(i))
 				}
-				if err := m.ForwardBoth(&p); err != nil {
+				forward := m.ForwardBoth
+				if m.Drafting().Last {
+					forward = m.ForwardLast
+				}
+				if err := forward(&p); err != nil {
 					t.Fatal(err)
 				}
 				token, at := r.Tokens[last], last-1

@@ -29,7 +29,7 @@ type gemma4Assistant struct {
 
 func newGemma4Assistant(k *nn.Keys, b *nn.Binder, of *Target) Draft {
 	k.AllDraft = true
-	m := &gemma4Assistant{gemma4Shape: readGemma4(k, b), shape: DraftShape{State: of.Embd, Hidden: true, Still: true}, embedding: of.Embedding}
+	m := &gemma4Assistant{gemma4Shape: readGemma4(k, b), shape: DraftShape{State: of.Embd, Hidden: true, Last: true, Still: true}, embedding: of.Embedding}
 	const width = ".embedding_length_out"
 	if n := k.RequiredCount(width, nn.MaxWidth); n != of.Embd {
 		k.Fail("key %q: the draft model reads hidden states of %d elements, and the model's have %d: take the draft model that was made for the model", k.Arch+width, n, of.Embd)
