@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -21,7 +20,7 @@ import (
 type standIn struct{}
 
 // startHub gives a script a hub of its own, which HF_ENDPOINT names: tales/small holds the embedded model as two types,
-// tales/parts as a model of two files, tales/drafted beside a draft model that is damaged, tales/gated behind the token hf_reader. Repositories of two short names hold it, too. hub NAME=VALUE... changes it: slow=20ms,
+// tales/parts as a model of two files, tales/drafted beside a draft model that is damaged, tales/gated behind the token hf_reader. Repositories of two short names hold it, too. hub NAME=VALUE... changes it: silent=true,
 // cut=BYTES and cuts=TIMES of lost connections, new=FILE adds one to tales/small; hub stop ends it.
 func startHub(ts *testscript.TestScript, _ bool, args []string) {
 	held := ts.Value(standIn{}).(**hubtest.Hub)
@@ -56,8 +55,8 @@ func startHub(ts *testscript.TestScript, _ bool, args []string) {
 		name, value, _ := strings.Cut(a, "=")
 		var err error
 		switch name {
-		case "slow":
-			h.Slow, err = time.ParseDuration(value)
+		case "silent":
+			h.Silent, err = strconv.ParseBool(value)
 		case "cut":
 			h.Cut, err = strconv.ParseInt(value, 10, 64)
 		case "cuts":

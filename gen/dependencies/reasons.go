@@ -18,13 +18,13 @@ func reasonFor(path string) *reason {
 
 var reasons = []reason{
 	// In the program.
+	{"github.com/VictoriaMetrics/metrics", "the Go runtime's and the process's metrics in `/metrics` of `serve`", "kept, on Linux, Windows and macOS; Prometheus' own client brings Protocol Buffers with reflection, 2.4 MB of the program"},
 	{"github.com/dlclark/regexp2", "patterns of `--override-tensor`, which are ECMAScript's as in llama.cpp: Go's own have no look-ahead", "the kept one with ECMAScript's syntax, and with a limit of time; no dependencies"},
 	{"github.com/ebitengine/purego", "calls into the Vulkan loader without cgo (`-tags nogpu` leaves it out)", "the kept way to do it on Linux, Windows and macOS; no dependencies"},
 	{"github.com/elastic/go-seccomp-bpf", "the filter of system calls for programs that a model wrote", "writes the filter for amd64 and arm64 from names, without cgo"},
 	{"github.com/gofrs/flock", "locks of work folders, and of downloads in the Hugging Face cache, where Python's `filelock` takes the same ones", "the kept way on Linux, macOS and Windows; no dependencies beyond x/sys"},
 	{"github.com/klauspost/cpuid/v2", "processor name, cache sizes and core counts from CPUID", "the kept standard for it; no dependencies beyond x/sys"},
 	{"github.com/landlock-lsm/go-landlock", "Landlock's calls, which keep programs that a model wrote to their files", "by Landlock's own people"},
-	{"github.com/prometheus/client_golang", "`/metrics` of `serve`", "Prometheus' own client: histograms, the text form, the Go runtime's and the process's metrics"},
 	{"github.com/reeflective/readline", "line editing in `chat`", "history, search, multi-line and pasted input, wide letters, the user's own `.inputrc`; convert-meta has to be off, or it drops é and ü, and cursor-position-probe, or it drops keys that come with the terminal's answer"},
 	{"github.com/rivo/uniseg", "graphemes: the precompiled normalization of Unigram tokenizers replaces them, and folded thoughts have their columns", "the kept one; no dependencies"},
 	{"github.com/schollz/progressbar/v3", "progress bars", "rate and time left on a terminal"},
@@ -50,8 +50,8 @@ var reasons = []reason{
 	{"github.com/gdamore/tcell/v3", "the screen that `chat` is seen on (its `vt`)", "a terminal emulator in Go that knows wide characters and answers queries"},
 	{"github.com/getkin/kin-openapi", "holds requests and answers of `serve` to its OpenAPI document", "the kept validator in Go"},
 	{"github.com/google/jsonschema-go", "says whether generated JSON is valid by its schema", "an implementation of draft 2020-12 that is not ours; no dependencies"},
-	{"github.com/prometheus/client_model", "metrics as values, as which the text form is read back", "Prometheus' own; comes with the client"},
-	{"github.com/prometheus/common", "reads the text form of metrics back", "Prometheus' own; comes with the client"},
+	{"github.com/prometheus/client_model", "metrics as values, as which the text form is read back", "Prometheus' own"},
+	{"github.com/prometheus/common", "reads the text form of metrics back", "Prometheus' own"},
 	{"github.com/rogpeppe/go-internal", "`testscript`: the commands run as scripts", "Go's own script tests, kept as a library; in-process binaries"},
 
 	// In modules of their own.

@@ -40,12 +40,6 @@ func Clone(op Op) Op {
 	return c.Interface().(Op)
 }
 
-// Same reports whether a and b are the same operation with the same operands.
-func Same(a, b Op) bool {
-	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
-	return x.Type() == y.Type() && x.Elem().Interface() == y.Elem().Interface()
-}
-
 // Name returns op's name: that of its struct and of its method of Verbs.
 func Name(op Op) string { return reflect.TypeOf(op).Elem().Name() }
 

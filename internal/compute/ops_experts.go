@@ -20,8 +20,10 @@ func GatingFunctions() []Score { return []Score{Softmax, Sigmoid, SoftmaxChosen,
 type Routing struct {
 	Score Score
 	// Experts lie in Groups groups of as many neighbours each, of which only those of GroupsUsed groups are chosen
-	// from: the ones whose two best experts have the largest sum. 0: there are no groups.
+	// from: the ones whose two best experts have the largest sum, or with GroupsByBest the ones with the best experts.
+	// 0: there are no groups.
 	Groups, GroupsUsed int
+	GroupsByBest       bool
 	// Normalised divides the weights by their sum, or by MinSum where the sum is less.
 	Normalised bool
 	MinSum     float32
@@ -31,6 +33,14 @@ type Routing struct {
 // Ranked reports whether experts are ranked by something else than their logits: biased says whether there is a bias.
 func (r *Routing) Ranked(biased bool) bool {
 	return (biased || r.Groups > 0) && r.Score != SoftmaxChosen
+}
+
+// GroupBest returns how many of a group's best experts are added up to rank it, where groups have size experts.
+func (r *Routing) GroupBest(size int) int {
+	if r.GroupsByBest {
+		return 1
+	}
+	return min(2, size)
 }
 
 // Check reports whether used of n experts can be chosen so. The error is what follows the name of a file.

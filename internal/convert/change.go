@@ -45,8 +45,10 @@ func (p *plan) one(c *config, i *item) {
 			p.stacked(name, i.from+single, shape).plain = staysFloat(t.Name)
 			return
 		}
-		t.Source = whole
-		t.Change = map[string]lineage.Change{"ffn_gate_exps.weight": lineage.FirstHalf, "ffn_up_exps.weight": lineage.SecondHalf}[t.Name]
+		t.Source, t.Change = whole, lineage.Same
+		if s := p.source.Tensors[i.from+whole].Shape; len(s) == 3 && s[1] == 2*shape[1] { // of gates and ups
+			t.Change = map[string]lineage.Change{"ffn_gate_exps.weight": lineage.FirstHalf, "ffn_up_exps.weight": lineage.SecondHalf}[t.Name]
+		}
 	}
 	source := i.from + p.found(i.from, strings.Fields(t.Source), "")
 	switch t.Change {
@@ -93,7 +95,7 @@ func (p *plan) one(c *config, i *item) {
 	if packed {
 		out.row = behind(out.row, part, nil)
 		if p.family.Grouped {
-			out.row = behind(out.row, 0, ungrouped(c.Heads, c.KVHeads, c.HeadDim))
+			out.row = behind(out.row, 0, ungrouped(of, c.KVHeads))
 		}
 	}
 }
@@ -182,7 +184,7 @@ func staysFloat(name string) bool {
 func (p *plan) stored(c *config, of sizes, t lineage.Tensor, source string, shape []int, packed bool) []int {
 	stored := slices.Clone(shape)
 	if packed {
-		stored[0] = (of.Heads + 2*of.KVHeads) * of.Key
+		stored[0] = (of.Heads+of.KVHeads)*of.Key + of.KVHeads*of.Value
 	}
 	switch t.Change {
 	case lineage.Transposed:
@@ -209,15 +211,6 @@ func (p *plan) stored(c *config, of sizes, t lineage.Tensor, source string, shap
 		stored = p.likewise(source, shape)
 	case lineage.JoinedColumns:
 		stored = []int{shape[0] * shape[2], shape[1]}
-	}
-	if t.Name == "ffn_gate_inp_shexp.weight" {
-		stored = []int{1, stored[0]}
-	}
-	if s := p.source.Tensors[source]; t.Name == "ssm_a" && s != nil && len(s.Shape) > 1 && slices.Max(s.Shape) == shape[0] { // the others are 1
-		stored = s.Shape
-	}
-	if s := p.source.Tensors[source]; t.Name == "exp_probs_b.bias" && s != nil && len(s.Shape) == 2 {
-		stored = []int{1, stored[0]}
 	}
 	if t.Change == lineage.BehindPadding {
 		stored[0] += c.PaddingRows
@@ -247,9 +240,9 @@ func (p *plan) rearrange(c *config, of sizes, change lineage.Change, shape []int
 	case lineage.Pairs:
 		out.row = interleaved(c.HeadDim)
 	case lineage.Ungroup:
-		out.row = ungrouped(c.Heads, c.KVHeads, c.HeadDim)
+		out.row = ungrouped(of, c.KVHeads)
 	case lineage.Ternary:
-		out.ternary = p.pairs == nil
+		out.ternary = p.pairs == nil && out.from != nil && !out.from.Packed()
 	case lineage.IndexKeys:
 		out.row = behind(nil, c.MeanHeads*c.MeanDim, nil)
 	case lineage.PlusOne:

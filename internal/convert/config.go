@@ -87,8 +87,8 @@ func readConfig(dir string) (*config, error) {
 			return nil, err
 		}
 	}
-	if _, eight := c.Quantizing.float8(); c.Quantizing != nil && c.Quantizing.Method != "mxfp4" && !c.Quantizing.nvfp4() && !eight {
-		return nil, c.Errorf("quantization_config", "weights quantised by %q are not read; convert the model they were made from", c.Quantizing.Method)
+	if _, ok := c.Quantizing.packing(); !ok && !c.Quantizing.nvfp4() {
+		return nil, c.Errorf("quantization_config", "weights quantised by %q are not read; convert the model they were made from", strings.TrimSpace(c.Quantizing.Method+" "+c.Quantizing.Format))
 	}
 	return c, nil
 }
@@ -102,6 +102,9 @@ func (c *config) decode(path string, data []byte) error {
 	}
 	if len(c.Widths) > 0 {
 		c.FF = slices.Max(c.Widths)
+	}
+	if len(c.RopeThetas) > 0 {
+		c.RopeTheta = c.RopeThetas[0]
 	}
 	if len(c.ExpertWidths) > 0 {
 		c.ExpertWidth = c.ExpertWidths[0]
@@ -129,7 +132,7 @@ func (c *config) family() (lineage.Family, error) {
 	if err := f.Read(&c.Config); err != nil {
 		return f, err
 	}
-	if err := c.halve(&f); err != nil {
+	if err := c.section(&f); err != nil {
 		return f, err
 	}
 	if f.PerhapsBeside && or(c.ParallelParts, false) {
@@ -147,6 +150,7 @@ func (c *config) family() (lineage.Family, error) {
 // usualArchitectures are those of text models that are parts and say no more than their kind.
 var usualArchitectures = map[string]string{
 	"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM",
+	"deepseek_v2": "DeepseekV2ForCausalLM", "deepseek_v3": "DeepseekV3ForCausalLM", "kimi_k2": "DeepseekV3ForCausalLM", "glm_moe_dsa": "GlmMoeDsaForCausalLM",
 }
 
 // familyOfPart finds the architecture of a text model that is a part of one that no family knows.
@@ -161,7 +165,7 @@ func (c *config) familyOfPart() (lineage.Family, bool) {
 	}
 	c.Architectures = []string{name}
 	for _, root := range f.Root {
-		f.Root = append(f.Root[:len(f.Root):len(f.Root)], "language_model."+root, "model.language_model."+strings.TrimPrefix(root, "model."))
+		f.Root = append(f.Root[:len(f.Root):len(f.Root)], "language_model."+root, "model.language_model."+strings.TrimPrefix(root, "model."), "model.text_model."+strings.TrimPrefix(root, "model."))
 	}
 	for _, head := range strings.Fields(f.Head) {
 		f.Head += " language_model." + head

@@ -127,8 +127,11 @@ func openModel(dir, predictors string, o *Options) (*model, error) {
 		return nil, err
 	}
 	var notes []string // are told of a folder that is not refused
-	if block, ok := c.Quantizing.float8(); ok {
-		err = m.source.Dequantise(block)
+	if packing, ok := c.Quantizing.packing(); ok {
+		if fam.Grouped {
+			packing.Parted, packing.Parts = fam.QKV+".weight", c.KVHeads
+		}
+		err = m.source.Unpack(packing)
 	}
 	if err == nil {
 		fam.Further = fam.Further && !o.NoFurther && predictors == ""
@@ -204,24 +207,15 @@ func (m *model) plan(dir string, fam lineage.Family, c *config, factors map[stri
 		p.leaveOut(notes)
 	}
 	if p.further > 0 {
-		m.keys = withFurther(m.keys, fam.Name, c.Layers, p.further)
+		m.keys = c.withFurther(m.keys, fam, p.further)
 	}
 	m.keys = append(m.keys, p.keys...)
 	p.leaveOutFurther(c, notes)
 	p.leaveOutPredictors(notes)
 	m.keys = slices.Concat(m.keys, gen.keys(notes), v.keys())
+	p.unblock()
 	m.tensors = append(p.tensors, m.tensors...)
 	return p.finish(notes)
-}
-
-// withFurther returns keys of a model of so many layers that has n layers more, which predict further tokens.
-func withFurther(keys []gguf.KV, arch string, layers, n int) []gguf.KV {
-	for i := range keys {
-		if keys[i].Key == arch+".block_count" {
-			keys[i].Value = uint32(layers + n)
-		}
-	}
-	return append(keys, gguf.KV{Key: arch + ".nextn_predict_layers", Value: uint32(n)})
 }
 
 func (o Options) name(dir string, c *config) string {

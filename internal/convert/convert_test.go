@@ -129,7 +129,7 @@ func TestFalconOrderByDefinition(t *testing.T) {
 				row++
 			}
 		}
-		order := ungrouped(heads, kv, d)
+		order := ungrouped(sizes{Heads: heads, KVHeads: kv, Key: d, Value: d}, kv)
 		for r, want := range slices.Concat(q, k, v) {
 			if got := order(r); got != want {
 				t.Fatalf("%d KV heads: row %d comes from %d, want %d", kv, r, got, want)
@@ -414,7 +414,7 @@ func TestShardsGiveTheSameBytes(t *testing.T) {
 // A tensor of many chunks per lane comes out in order.
 func TestChunks(t *testing.T) {
 	const rows, cols = 3001, 257
-	x := fixture{"F32", []int{rows, cols}, make([]float32, rows*cols)}
+	x := fixture{dtype: "F32", shape: []int{rows, cols}, values: make([]float32, rows*cols)}
 	for i := range x.values {
 		x.values[i] = float32(i)
 	}

@@ -59,8 +59,9 @@ func (t *tensor) storeAs(o Options, m *mixer, others *narrowings) quant.Type {
 		return quant.F32
 	case t.half:
 		return quant.F16
-	case t.scales != nil: // what another type would make of it is larger or less exact
-		return quant.MXFP4
+	case t.blocks(): // what another type would make of it is larger or less exact
+		typ, _ := t.from.Type()
+		return typ
 	case t.small != nil:
 		return quant.NVFP4
 	case !o.Output.base.Quantised():
@@ -128,9 +129,9 @@ func (e *encoder) write(w io.Writer, t *tensor, typ quant.Type) error {
 // encode fills l.out with rows [from, to) of t.
 func (l *lane) encode(t *tensor, typ quant.Type, rowLen, from, to int) error {
 	n := (to - from) * rowLen
-	if t.scales != nil {
+	if t.blocks() {
 		l.out = resize(l.out, typ.RowBytes(rowLen)*(to-from))
-		return l.repack(t, rowLen, from, to)
+		return l.raws(t, l.out, typ.RowBytes(rowLen), from, to)
 	}
 	if t.small != nil {
 		l.out = resize(l.out, typ.RowBytes(rowLen)*(to-from))
@@ -183,7 +184,7 @@ func matrixRows(shape []int) int {
 	return shape[1]
 }
 
-// read decodes rows [from, to) of t into l.floats; consecutive source rows are read at once.
+// read decodes rows [from, to) of t into l.floats.
 func (l *lane) read(t *tensor, rowLen, from, to int) error {
 	typ, _ := t.from.Type()
 	if t.column {
@@ -191,6 +192,15 @@ func (l *lane) read(t *tensor, rowLen, from, to int) error {
 	}
 	rowBytes := typ.RowBytes(rowLen)
 	l.raw = resize(l.raw, rowBytes*(to-from))
+	if err := l.raws(t, l.raw, rowBytes, from, to); err != nil {
+		return err
+	}
+	quant.Decode(typ, l.floats, l.raw)
+	return l.change(t, rowLen, from)
+}
+
+// raws fills b with rows [from, to) of t as they are stored; consecutive source rows are read at once.
+func (l *lane) raws(t *tensor, b []byte, rowBytes, from, to int) error {
 	source := func(r int) int {
 		if t.row == nil {
 			return r
@@ -203,17 +213,21 @@ func (l *lane) read(t *tensor, rowLen, from, to int) error {
 		for r+n < to && source(r+n) == first+n && first+n < end {
 			n++
 		}
-		b := l.raw[(r-from)*rowBytes : (r-from+n)*rowBytes]
+		rows := b[(r-from)*rowBytes : (r-from+n)*rowBytes]
 		r += n
 		if part == nil {
-			clear(b)
+			clear(rows)
 			continue
 		}
-		if err := part.ReadAt(b, int64(first-t.begin(first))*int64(rowBytes)); err != nil {
+		if err := part.ReadAt(rows, int64(first-t.begin(first))*int64(rowBytes)); err != nil {
 			return err
 		}
 	}
-	quant.Decode(typ, l.floats, l.raw)
+	return nil
+}
+
+// change changes the elements of rows from from on in l.floats as t says.
+func (l *lane) change(t *tensor, rowLen, from int) error {
 	if t.order != nil {
 		l.reorder(t, rowLen)
 	}

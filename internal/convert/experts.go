@@ -1,11 +1,6 @@
 package convert
 
 import (
-	"fmt"
-	"slices"
-	"strings"
-
-	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
@@ -86,8 +81,7 @@ func (c *config) expertKeys(f lineage.Family) (keys []gguf.KV, err error) {
 }
 
 // outputs plans output tensor name of shape dims, [n, rows, cols] or for biases [n, rows], from the outputs that change
-// names of the matrices [n, cols, outputs], or biases [n, outputs], in from. Matrices in MXFP4 are [n, outputs,
-// cols/32, 16] with their exponents beside them.
+// names of the matrices [n, cols, outputs], or biases [n, outputs], in from. Matrices in MXFP4 are [n, outputs, cols].
 func (p *plan) outputs(name, from string, dims []int, change lineage.Change) {
 	if p.pairs != nil { // adapters of experts are not converted
 		return
@@ -101,9 +95,9 @@ func (p *plan) outputs(name, from string, dims []int, change lineage.Change) {
 	}
 	rows := dims[1]
 	every := func(r int) int { return r/rows*rows*step + r%rows*step + first }
-	switch stem, packed := strings.CutSuffix(from, "_blocks"); {
-	case packed:
-		p.blocks(name, stem, dims, step).row = every
+	switch s := p.source.Tensors[from]; {
+	case s != nil && s.Blocks(): // rows are outputs already
+		p.from(name, from, dims, []int{dims[0], rows * step, dims[2]}).row = every
 	case len(dims) == 2:
 		t := p.from(name, from, dims, []int{dims[0], rows * step})
 		t.plain, t.single, t.row = true, true, every
@@ -124,74 +118,4 @@ func (p *plan) halfOfOutputs(name, from string, dims []int, change lineage.Chang
 	if change == lineage.SecondOutputs {
 		t.first = dims[1]
 	}
-}
-
-// mxfp4Block is the number of elements of a block, and mxfp4Codes that of the bytes of their codes.
-const (
-	mxfp4Block = 32
-	mxfp4Codes = mxfp4Block / 2
-)
-
-// blocks plans output tensor name of shape dims from codes and exponents of MXFP4, of step times as many rows.
-func (p *plan) blocks(name, stem string, dims []int, step int) *tensor {
-	t := &tensor{name: name}
-	if p.err != nil {
-		return t
-	}
-	stored := []int{dims[0], dims[1] * step, dims[2] / mxfp4Block}
-	for _, side := range []struct {
-		name  string
-		shape []int
-		to    **checkpoint.Tensor
-	}{{stem + "_blocks", append(slices.Clone(stored), mxfp4Codes), &t.from}, {stem + "_scales", stored, &t.scales}} {
-		s := p.source.Tensors[side.name]
-		switch {
-		case s == nil:
-			p.err = fmt.Errorf("%s: tensor %q is missing: the folder is incomplete, or not of the architecture that config.json names; download it again", p.source.Path, side.name)
-			return t
-		case !slices.Equal(s.Shape, side.shape) || s.DType != "U8" || dims[2]%mxfp4Block != 0:
-			p.err = fmt.Errorf("%s: offset %d: tensor %q is %s of shape %v, and MXFP4 of what config.json says makes it U8 of %v", s.Path(), s.Offset, side.name, s.DType, s.Shape, side.shape)
-			return t
-		}
-		p.used[side.name], *side.to = true, s
-	}
-	t.shape = slices.Clone(dims)
-	slices.Reverse(t.shape)
-	p.tensors = append(p.tensors, t)
-	return t
-}
-
-// noExponent is an exponent that stands for no number.
-const noExponent = 0xff
-
-// repack fills l.out with rows [from, to) of t as GGUF has MXFP4: a block's exponent, then its codes, of which a byte
-// holds element i and, above it, element i+16. In the source a byte holds element 2i and, above it, element 2i+1.
-func (l *lane) repack(t *tensor, rowLen, from, to int) error {
-	blocks := rowLen / mxfp4Block
-	l.raw = resize(l.raw, blocks*(mxfp4Codes+1))
-	codes, exponents := l.raw[:blocks*mxfp4Codes], l.raw[blocks*mxfp4Codes:]
-	out := l.out
-	for r := from; r < to; r++ {
-		at := int64(t.row(r))
-		if err := t.from.ReadAt(codes, at*int64(len(codes))); err != nil {
-			return err
-		}
-		if err := t.scales.ReadAt(exponents, at*int64(blocks)); err != nil {
-			return err
-		}
-		for b, e := range exponents {
-			if e == noExponent {
-				return fmt.Errorf("%s: offset %d: tensor %q holds NaN; the model is damaged", t.scales.Path(), t.scales.Offset, t.scales.Name)
-			}
-			in := codes[b*mxfp4Codes:][:mxfp4Codes]
-			out[0] = e
-			for i := range mxfp4Codes {
-				shift := i % 2 * 4
-				low, high := in[i/2]>>shift&15, in[i/2+mxfp4Codes/2]>>shift&15
-				out[1+i] = low | high<<4
-			}
-			out = out[1+mxfp4Codes:]
-		}
-	}
-	return nil
 }

@@ -29,6 +29,7 @@ type fixture struct {
 	dtype  string
 	shape  []int
 	values []float32
+	raw    []byte // instead of values
 }
 
 func newFolder(t *testing.T, config map[string]any) *folder {
@@ -46,12 +47,12 @@ func (f *folder) random(dtype, name string, shape ...int) {
 	for i := range v {
 		v[i] = float32(f.rng.IntN(255)-127) / 64
 	}
-	f.tensors[name] = fixture{dtype, shape, v}
+	f.tensors[name] = fixture{dtype: dtype, shape: shape, values: v}
 }
 
 // encode gives a fixture's bytes.
 func (x fixture) encode() []byte {
-	var b []byte
+	b := x.raw
 	for _, v := range x.values {
 		bits := math.Float32bits(v)
 		switch x.dtype {

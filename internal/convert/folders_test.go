@@ -61,7 +61,7 @@ func TestBadFolders(t *testing.T) {
 		{"surplus tensor", edit(func(f *folder) { f.random("F32", "model.layers.0.mlp.up_proj.bias", 4) }), nil, `no place for tensors model.layers.0.mlp.up_proj.bias`},
 		{"misshapen", edit(func(f *folder) { f.random("F32", "model.norm.weight", 4, 16) }), nil, `tensor "model.norm.weight" has shape [4 16], config.json makes it [64]`},
 		{"not finite", edit(func(f *folder) {
-			f.tensors["model.norm.weight"] = fixture{"F32", []int{tinyEmbd}, append(make([]float32, tinyEmbd-1), quant.F32FromF16(0x7c00))}
+			f.tensors["model.norm.weight"] = fixture{dtype: "F32", shape: []int{tinyEmbd}, values: append(make([]float32, tinyEmbd-1), quant.F32FromF16(0x7c00))}
 		}), nil, `tensor "model.norm.weight" holds +Inf; the model is damaged`},
 		{"beyond F16", edit(func(f *folder) {
 			f.tensors["lm_head.weight"].values[5] = 1

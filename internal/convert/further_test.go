@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -211,5 +212,77 @@ func TestQuantizeFurther(t *testing.T) {
 	}
 	if low == 0 {
 		t.Error("no tensor needs importances")
+	}
+}
+
+// TestFurtherPublished: folders with several such layers, behind the others or apart, with parts of their own or shared
+// ones, give files with all of them, and the first predicts. Arrays of such files have a number for each of them.
+func TestFurtherPublished(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		count int
+		edit  func(r *reference)
+		sizes []string // keys of arrays
+	}{
+		{"step35", 1, nil, []string{"attention.head_count", "attention.head_count_kv", "attention.sliding_window_pattern", "swiglu_clamp_exp"}}, // the second has no window
+		{"mimo2-fused", 2, nil, []string{"attention.head_count_kv", "attention.sliding_window_pattern"}},
+		{"glm-ocr", 1, nil, nil},
+		{"exaone-moe", 2, func(r *reference) {
+			r.Config["num_nextn_predict_layers"] = 2
+			r.Config["mtp_layer_types"] = []string{"full_attention", "full_attention"}
+			for name, x := range r.Tensors {
+				if rest, ok := strings.CutPrefix(name, "model.layers.0."); ok {
+					r.Tensors["mtp.layers.0."+rest], r.Tensors["mtp.layers.1."+rest] = x, x
+				}
+			}
+			norm := r.Tensors["model.norm.weight"]
+			join := r.Tensors["model.embed_tokens.weight"]
+			join.Shape = []int{64, 128}
+			r.Tensors["mtp.fc.weight"] = join
+			for _, s := range []string{"pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"} {
+				r.Tensors["mtp."+s+".weight"] = norm
+			}
+		}, []string{"attention.sliding_window_pattern"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b, err := os.ReadFile("testdata/reference/" + c.name + ".json")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var r reference
+			if err := json.Unmarshal(b, &r); err != nil {
+				t.Fatal(err)
+			}
+			if c.edit != nil {
+				c.edit(&r)
+			}
+			out := filepath.Join(t.TempDir(), "model.gguf")
+			if err := convert.HuggingFace(t.Context(), r.folder(t), out, convert.Options{Output: convert.OutputOf(quant.F32)}); err != nil {
+				t.Fatal(err)
+			}
+			f, err := gguf.Open(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			dev, err := cpu.New(cpu.Options{Threads: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer dev.Close()
+			m, err := model.Load(t.Context(), f, dev, model.Options{Further: true, Batch: 4, Outputs: 1, Cache: compute.CacheSpec{Pages: 2}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.Config.Further != c.count || !m.GuessesFurther() {
+				t.Errorf("%d further layers, want %d; the first predicts: %v", m.Config.Further, c.count, m.GuessesFurther())
+			}
+			for _, key := range c.sizes {
+				v, _ := f.Lookup(m.Arch + "." + key)
+				if n := reflect.ValueOf(v).Len(); n != m.Layers+c.count {
+					t.Errorf("%s has %d elements for %d layers and %d further ones", key, n, m.Layers, c.count)
+				}
+			}
+		})
 	}
 }

@@ -147,6 +147,22 @@ func (c *config) layerKeys(f lineage.Family) ([]gguf.KV, error) {
 	if f.ExpertLimit > 0 {
 		add("swiglu_clamp_exp", slices.Repeat([]float32{f.ExpertLimit}, c.Layers))
 	}
+	for _, l := range []struct {
+		from, to string
+		values   []float64
+	}{{"swiglu_limits", "swiglu_clamp_exp", c.RouterLimits}, {"swiglu_limits_shared", "swiglu_clamp_shexp", c.SharedLimits}} {
+		if l.values == nil {
+			continue
+		}
+		all := make([]float32, c.Layers+max(0, c.Further))
+		for i, v := range l.values[:min(len(l.values), len(all))] {
+			if !(v >= 0 && v <= maxScale) {
+				return nil, c.Errorf(l.from, "%g is not a limit from 0 to %g", v, maxScale)
+			}
+			all[i] = float32(v)
+		}
+		add(l.to, all)
+	}
 	if f.SaysRotated && c.NoRope != nil {
 		if len(c.NoRope) != c.Layers {
 			return nil, c.Errorf("no_rope_layers", "%d numbers for %d layers", len(c.NoRope), c.Layers)
@@ -299,7 +315,7 @@ func (c *config) windowKeys(f lineage.Family) ([]gguf.KV, error) {
 	if f.FullFirst && slices.Equal(said, implied) { // whose files have a number
 		return append(keys, gguf.KV{Key: f.Name + ".attention.sliding_window_pattern", Value: uint32(cmp.Or(c.FullEvery, f.FullEvery))}), nil
 	}
-	if !slices.Equal(said, implied) || f.WindowHeads || f.WindowList {
+	if !slices.Equal(said, implied) || f.WindowHeads || f.WindowList || c.FurtherWindows != nil {
 		keys = append(keys, gguf.KV{Key: f.Name + ".attention.sliding_window_pattern", Value: said})
 	}
 	return keys, nil

@@ -2,50 +2,103 @@ package convert
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
 // furtherNames says where a folder keeps a layer that predicts a further token, and how it names the parts that other
-// layers lack.
+// layers lack. Of norm, embd and head the first name that the folder has counts; spaces separate them.
 type furtherNames struct {
 	block                                        string // what its block's tensors begin with
 	join, embdNorm, hiddenNorm, norm, embd, head string
 }
 
-// mtp is the prefix of the tensors of the layer that predicts a further token in Qwen3-Next and Qwen3.5, whose folders
-// keep it apart from the other layers.
+// mtp is the prefix of the tensors of layers that predict further tokens where folders keep them apart from the other
+// layers.
 const mtp = "mtp."
 
-// findFurther returns the layers that predict further tokens, if the folder holds any and the family's files do.
+// findFurther returns the layers that predict further tokens, if the folder holds any and the family's files do. They are
+// behind the other layers, or apart: with norms and a product that they share, as in Qwen3-Next, Qwen3.5 and K-EXAONE, or
+// each with its own, as in MiMo.
 func (p *plan) findFurther(c *config, root, layer string) (found []furtherNames) {
 	if !p.family.Further || p.pairs != nil {
 		return nil
 	}
-	if p.family.Delta {
-		n := furtherNames{
-			block: mtp + "layers.0.", join: mtp + "fc", embdNorm: mtp + "pre_fc_norm_embedding", hiddenNorm: mtp + "pre_fc_norm_hidden", norm: mtp + "norm",
-			embd: mtp + "embed_tokens", head: mtp + "shared_head.head",
+	const most = 16
+	if p.source.Tensors[mtp+"pre_fc_norm_hidden.weight"] != nil {
+		for i := range most {
+			n := furtherNames{
+				block: fmt.Sprintf(mtp+"layers.%d.", i), join: mtp + "fc", embdNorm: mtp + "pre_fc_norm_embedding", hiddenNorm: mtp + "pre_fc_norm_hidden", norm: mtp + "norm",
+				embd: mtp + "embed_tokens", head: mtp + "shared_head.head",
+			}
+			if p.source.Tensors[n.block+"input_layernorm.weight"] == nil {
+				break
+			}
+			found = append(found, n)
 		}
-		p.several = p.source.Tensors[mtp+"layers.1.input_layernorm.weight"] != nil
-		if p.several || p.source.Tensors[n.hiddenNorm+".weight"] == nil {
+		if p.several = p.family.Delta && len(found) > 1; p.several {
 			return nil
 		}
-		return []furtherNames{n}
+		return found
 	}
-	for i := range c.Further {
-		from := root + fmt.Sprintf(layer, c.Layers+i)
+	own := func(from string) bool {
 		if p.source.Tensors[from+"hnorm.weight"] == nil {
-			return nil
+			return false
 		}
+		const shared, apart = "shared_head.", "transformer.shared_head."
 		found = append(found, furtherNames{
-			block: from, join: from + "eh_proj", embdNorm: from + "enorm", hiddenNorm: from + "hnorm", norm: from + "shared_head.norm",
-			embd: from + "embed_tokens", head: from + "shared_head.head",
+			block: from, join: from + "eh_proj", embdNorm: from + "enorm", hiddenNorm: from + "hnorm", norm: from + apart + "norm " + from + shared + "norm",
+			embd: from + "embed_tokens", head: from + apart + "output " + from + shared + "output " + from + shared + "head",
 		})
+		return true
+	}
+	for i := 0; i < most && own(fmt.Sprintf(root+mtp+"layers.%d.", i)); i++ {
+	}
+	for i := 0; i < min(c.Further, most) && len(found) == i && own(root+fmt.Sprintf(layer, c.Layers+i)); i++ {
+	}
+	for i, window := range c.FurtherWindows { // programs know one form of them
+		if window != c.FurtherWindows[0] && i < len(found) {
+			return found[:i]
+		}
 	}
 	return found
+}
+
+// withFurther returns keys of the model with n layers more, which predict further tokens.
+func (c *config) withFurther(keys []gguf.KV, f lineage.Family, n int) []gguf.KV {
+	for i := range keys {
+		kv := &keys[i]
+		name := strings.TrimPrefix(kv.Key, f.Name+".")
+		switch v := kv.Value.(type) {
+		case uint32:
+			if name == "block_count" {
+				kv.Value = v + uint32(n)
+			}
+		case []int32:
+			of := map[string]func(s sizes) int{
+				"feed_forward_length": func(s sizes) int { return s.FF }, "attention.head_count": func(s sizes) int { return s.Heads },
+				"attention.head_count_kv": func(s sizes) int { return c.cachedHeads(f, s) },
+			}[name]
+			for l := len(v); of != nil && l < c.Layers+n; l++ {
+				v = append(v, int32(of(c.sizes(l))))
+			}
+			kv.Value = v
+		case []bool:
+			for l := len(v); name == "attention.sliding_window_pattern" && len(c.FurtherWindows) > 0 && l < c.Layers+n; l++ {
+				v = append(v, c.FurtherWindows[min(l-c.Layers, len(c.FurtherWindows)-1)])
+			}
+			kv.Value = v
+		case []float32:
+			if strings.HasPrefix(name, "swiglu_clamp_") && len(v) >= c.Layers {
+				kv.Value = append(v[:c.Layers:c.Layers], append(slices.Clone(v[c.Layers:]), make([]float32, n)...)[:n]...)
+			}
+		}
+	}
+	return append(keys, gguf.KV{Key: f.Name + ".nextn_predict_layers", Value: uint32(n)})
 }
 
 // furtherParts plans what layer l, which predicts a further token, has besides a block. Its norms are stored as the
@@ -69,7 +122,7 @@ func (p *plan) furtherParts(c *config, l int, names *furtherNames) {
 		{"shared_head_head", names.head, []int{c.Vocab, c.Hidden}, true},
 		{"shared_head_norm", names.norm, []int{c.Hidden}, true},
 	} {
-		from := t.source + ".weight"
+		from := p.found("", strings.Fields(t.source), ".weight") + ".weight"
 		if t.optional && p.source.Tensors[from] == nil {
 			continue
 		}
@@ -90,7 +143,7 @@ func (p *plan) leaveOutFurther(c *config, notes func(string)) {
 	for name := range p.source.Tensors {
 		_, rest, ok := strings.Cut("."+name, ".layers.")
 		number, _, _ := strings.Cut(rest, ".")
-		if l, err := strconv.Atoi(number); ok && err == nil && p.further == 0 && l >= c.Layers && l-c.Layers < c.Further {
+		if l, err := strconv.Atoi(number); ok && err == nil && l >= c.Layers+p.further && l-c.Layers < c.Further {
 			p.used[name], left = true, true
 		}
 		known := p.family.Delta || c.Further > 0
@@ -105,5 +158,5 @@ func (p *plan) leaveOutFurther(c *config, notes func(string)) {
 	if p.several {
 		why = fmt.Sprintf(": the folder has several, and files of %s hold one at most", p.family.Name)
 	}
-	notes(fmt.Sprintf("%s: layers from %d on, which predict further tokens, are left out%s", p.source.Path, c.Layers, why))
+	notes(fmt.Sprintf("%s: layers from %d on, which predict further tokens, are left out%s", p.source.Path, c.Layers+p.further, why))
 }

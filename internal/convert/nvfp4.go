@@ -43,30 +43,46 @@ type quantizing struct {
 	Method string `json:"quant_method"`
 	Algo   string `json:"quant_algo"`
 	Format string `json:"format"`
+	Linear string `json:"linear_class"`      // of BitNet
+	Mode   string `json:"quantization_mode"` // likewise
 	Block  []int  `json:"weight_block_size"` // rows and columns of a block of floats of eight bits
 	Groups map[string]struct {
 		Format  string `json:"format"`
 		Weights struct {
 			Block []int `json:"block_structure"`
+			Bits  int   `json:"num_bits"`
+			Group int   `json:"group_size"`
 		} `json:"weights"`
 	} `json:"config_groups"`
 }
 
-// float8 reports whether matrices may be of floats of eight bits, and of which blocks, if any. Which are shows in the
-// folder's tensors.
-func (q *quantizing) float8() (block []int, ok bool) {
-	switch {
-	case q == nil:
-		return nil, false
-	case q.Method == "compressed-tensors" && (q.Format == "float-quantized" || q.Format == "naive-quantized"):
-		for _, g := range q.Groups {
-			block = g.Weights.Block
-		}
-		return block, len(q.Groups) <= 1
-	case q.Method == "modelopt":
-		return nil, q.Algo == "FP8" || q.Algo == "MIXED_PRECISION"
+// packing returns how matrices may be packed, and whether that is supported. Which are shows in the folder's tensors.
+func (q *quantizing) packing() (p checkpoint.Packing, ok bool) {
+	if q == nil {
+		return p, true
 	}
-	return q.Block, q.Method == "fp8"
+	switch q.Method {
+	case "compressed-tensors":
+		for _, g := range q.Groups {
+			p.Block, p.Bits, p.Group = g.Weights.Block, g.Weights.Bits, max(0, g.Weights.Group)
+		}
+		if q.Format == "mxfp4-pack-quantized" {
+			return checkpoint.Packing{}, true
+		}
+		if q.Format == "pack-quantized" {
+			return p, len(q.Groups) == 1
+		}
+		p.Bits, p.Eights = 0, true
+		return p, slices.Contains([]string{"float-quantized", "naive-quantized", "int-quantized"}, q.Format) && len(q.Groups) <= 1
+	case "modelopt":
+		p.Eights = q.Algo == "FP8" || q.Algo == "MIXED_PRECISION"
+		return p, p.Eights
+	case "bitnet":
+		return checkpoint.Packing{Thirds: q.Mode != "online", Divides: q.Linear != "autobitlinear"}, true
+	case "fp8":
+		return checkpoint.Packing{Eights: true, Block: q.Block}, true
+	}
+	return p, q.Method == "mxfp4"
 }
 
 // nvfp4 reports whether matrices may be in NVFP4. Which are shows in the folder's tensors.
@@ -181,7 +197,7 @@ func (p *plan) finishSmall() {
 		if t.small == nil {
 			continue
 		}
-		if t.column || t.single || t.unit || t.unitCols || t.multiplied != nil || t.exp != 0 || t.by != nil || t.plus != 0 || t.rows > 0 || len(t.small) != 1+len(t.more) || !strings.HasSuffix(t.name, ".weight") {
+		if !t.intact() || len(t.small) != 1+len(t.more) || !strings.HasSuffix(t.name, ".weight") {
 			p.err = fmt.Errorf("%s: tensor %q is in NVFP4, and %q is made of it in another order than its rows have, or of others that are not: this is not supported; convert the model that it was made from",
 				t.from.Path(), t.from.Name, t.name)
 			return

@@ -77,11 +77,11 @@ func (f *folder) quantise(whole *folder, compressed bool, chosen func(name strin
 		if compressed {
 			ends, reciprocal = []string{".weight_packed", ".weight_global_scale", ".input_global_scale"}, func(v float32) float32 { return 1 / v }
 		}
-		f.tensors[base+ends[0]] = fixture{"U8", []int{rows, cols / 2}, codes}
-		f.tensors[base+".weight_scale"] = fixture{"F8_E4M3", []int{rows, cols / 16}, scales}
-		f.tensors[base+ends[1]] = fixture{"F32", []int{}, []float32{reciprocal(factor)}}
-		f.tensors[base+ends[2]] = fixture{"F32", []int{1}, []float32{reciprocal(0.25)}}
-		whole.tensors[name] = fixture{"F32", shape, values}
+		f.tensors[base+ends[0]] = fixture{dtype: "U8", shape: []int{rows, cols / 2}, values: codes}
+		f.tensors[base+".weight_scale"] = fixture{dtype: "F8_E4M3", shape: []int{rows, cols / 16}, values: scales}
+		f.tensors[base+ends[1]] = fixture{dtype: "F32", shape: []int{}, values: []float32{reciprocal(factor)}}
+		f.tensors[base+ends[2]] = fixture{dtype: "F32", shape: []int{1}, values: []float32{reciprocal(0.25)}}
+		whole.tensors[name] = fixture{dtype: "F32", shape: shape, values: values}
 	}
 }
 

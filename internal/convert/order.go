@@ -45,19 +45,18 @@ func halves(headDim, dims int) func(int) int {
 	}
 }
 
-// ungrouped gives the source row of a row of all q heads, then all k heads, then all v heads. The source lies in
-// groups: heads/kvHeads q heads, followed by the k and the v head that they share.
-func ungrouped(heads, kvHeads, headDim int) func(int) int {
-	per := heads / kvHeads
+// ungrouped gives the source row of a row of all q heads, then all k heads, then all v heads. The source lies in so many
+// groups, each of as many q heads, followed by their k heads and v heads.
+func ungrouped(of sizes, groups int) func(int) int {
+	q, k, v := of.Heads*of.Key/groups, of.KVHeads*of.Key/groups, of.KVHeads*of.Value/groups // rows of a group
 	return func(r int) int {
-		h, i := r/headDim, r%headDim
-		group, member := h/per, h%per
+		part, offset := q, 0
 		switch {
-		case h >= heads+kvHeads:
-			group, member = h-heads-kvHeads, per+1
-		case h >= heads:
-			group, member = h-heads, per
+		case r >= (q+k)*groups:
+			r, part, offset = r-(q+k)*groups, v, q+k
+		case r >= q*groups:
+			r, part, offset = r-q*groups, k, q
 		}
-		return (group*(per+2)+member)*headDim + i
+		return r/part*(q+k+v) + offset + r%part
 	}
 }

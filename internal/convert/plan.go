@@ -25,7 +25,6 @@ type tensor struct {
 	column bool                 // rows are the source's columns
 	step   int                  // columns from one that becomes a row to the next; 0: 1
 	first  int                  // of them
-	scales *checkpoint.Tensor   // exponents of MXFP4 blocks, whose codes are from; nil: from holds no blocks
 	small  []*smallFloats       // of NVFP4, whose codes are from and more; nil: from holds no blocks
 	single bool                 // row gives elements, not rows
 	wide   int                  // columns of the source, of which these are a part; 0: rows and step tell
@@ -50,6 +49,31 @@ type tensor struct {
 	half       bool                 // is F16 where the output type is smaller than F32
 	// importance holds one for each element of a row, matrix after matrix; nil: none are known.
 	importance []float32
+}
+
+// intact reports whether t's rows are whole rows of its sources, whose elements do not change.
+func (t *tensor) intact() bool {
+	return !t.column && !t.single && !t.unit && !t.unitCols && !t.ternary && t.multiplied == nil && t.exp == 0 && t.by == nil && t.plus == 0 && t.rows == 0
+}
+
+// blocks reports whether the sources of t are in blocks of a GGUF type. See plan.unblock.
+func (t *tensor) blocks() bool { return t.from != nil && t.from.Blocks() }
+
+// unblock has those tensors made of floats that cannot be made of the blocks of their sources.
+func (p *plan) unblock() {
+	for _, t := range p.tensors {
+		if !t.blocks() && !slices.ContainsFunc(t.more, (*checkpoint.Tensor).Blocks) {
+			continue
+		}
+		same := !slices.ContainsFunc(t.more, func(m *checkpoint.Tensor) bool { return m.DType != t.from.DType })
+		if t.intact() && t.order == nil && !t.plain && same {
+			continue
+		}
+		t.from = t.from.Floats()
+		for i, m := range t.more {
+			t.more[i] = m.Floats()
+		}
+	}
 }
 
 // plan collects the output's tensors and keeps the first error.
@@ -93,20 +117,28 @@ func (p *plan) from(name, from string, dims, stored []int) *tensor {
 		return t
 	case p.small[from] != nil:
 		return p.fromSmall(name, from, p.small[from], dims, stored)
-	case !slices.Equal(s.Shape, stored):
+	case !slices.Equal(squeezed(s.Shape), squeezed(stored)):
 		p.err = fmt.Errorf("%s: offset %d: tensor %q has shape %v, config.json makes it %v", s.Path(), s.Offset, from, s.Shape, stored)
 		return t
 	}
 	if _, ok := s.Type(); !ok {
-		p.err = fmt.Errorf("%s: offset %d: tensor %q has dtype %s; supported are F32, F16, BF16, and F8_E4M3 beside scales that config.json tells of", s.Path(), s.Offset, from, s.DType)
+		p.err = fmt.Errorf("%s: offset %d: tensor %q has dtype %s; supported are F32, F16, BF16, and packed ones beside scales that config.json tells of", s.Path(), s.Offset, from, s.DType)
 		return t
 	}
 	p.used[from] = true
 	t.from = s
+	if !slices.Equal(s.Shape, stored) {
+		t.from = s.Reshaped(stored)
+	}
 	t.shape = slices.Clone(dims)
 	slices.Reverse(t.shape)
 	p.tensors = append(p.tensors, t)
 	return t
+}
+
+// squeezed returns shape without dimensions of 1, which some folders have more of.
+func squeezed(shape []int) []int {
+	return slices.DeleteFunc(slices.Clone(shape), func(d int) bool { return d == 1 })
 }
 
 // found returns the first of names that the checkpoint holds after prefix with end, or the last of them.
@@ -175,6 +207,9 @@ func (p *plan) model(c *config, keys []gguf.KV, computed map[string][]float32) {
 		prefix, from := fmt.Sprintf("blk.%d.", l), root+fmt.Sprintf(layer, l)
 		if l >= c.Layers {
 			from = further[l-c.Layers].block
+			if up, _ := p.family.InBlock("ffn_up.weight"); c.Mixture.In(l) && p.source.Tensors[from+up.Source] != nil { // it has no experts
+				c.Mixture.Dense = append(c.Mixture.Dense, l)
+			}
 			steps = append(steps, func() { p.furtherParts(c, l, &further[l-c.Layers]) })
 			if c.LayerParts != nil {
 				c.LayerParts = append(c.LayerParts, lineage.Attention|lineage.FeedForward)
@@ -248,7 +283,7 @@ func (p *plan) layer(root string) string {
 
 // otherParts are the prefixes of tensors of pictures and sound in folders that hold such a model beside the text model,
 // with and without "model." before them.
-var otherParts = []string{"vision_tower.", "vision_model.", "vision_embedder.", "embed_vision.", "visual.", "multi_modal_projector.", "audio_tower.", "embed_audio.", "mm_projector.", "mlp1."}
+var otherParts = []string{"vision_tower.", "vision_model.", "vision_embedder.", "embed_vision.", "visual.", "multi_modal_projector.", "audio_tower.", "embed_audio.", "mm_projector.", "mlp1.", "connector.", "vision_encoder.", "vision_projection.", "vit_large_projector."}
 
 // leaveOut marks the tensors of other parts than the text model as used, and says how many they are.
 func (p *plan) leaveOut(notes func(string)) {

@@ -111,22 +111,6 @@ func (c *config) deltaAttentionKeys(f lineage.Family) (keys []gguf.KV, err error
 		add("activation.situ_beta", float32(c.SituGate))
 		add("activation.situ_linear_beta", float32(max(0, c.SituUp)))
 	}
-	for _, l := range []struct {
-		from, to string
-		values   []float64
-	}{{"expert_swiglu_limit_list", "swiglu_clamp_exp", c.RouterLimits}, {"share_expert_swiglu_limit_list", "swiglu_clamp_shexp", c.SharedLimits}} {
-		if l.values == nil {
-			continue
-		}
-		all := make([]float32, c.Layers+c.Further)
-		for i, v := range l.values[:min(len(l.values), len(all))] {
-			if !(v >= 0 && v <= maxScale) {
-				return nil, c.Errorf(l.from, "%g is not a limit from 0 to %g", v, maxScale)
-			}
-			all[i] = float32(v)
-		}
-		add(l.to, all)
-	}
 	return keys, nil
 }
 

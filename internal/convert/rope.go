@@ -105,7 +105,15 @@ func (c *config) rope(f lineage.Family) (keys []gguf.KV, factors map[string][]fl
 		if !(s.Low > 0) || !(s.High > s.Low) {
 			return nil, nil, c.Errorf(where, "low_freq_factor %g and high_freq_factor %g are not a range", s.Low, s.High)
 		}
-		factors = map[string][]float32{"rope_freqs.weight": llama3Factors(base, dims, s.Factor, s.Low, s.High, float64(original))}
+		turned := dims
+		if c.HalfTurned {
+			turned /= 2
+		}
+		list := llama3Factors(base, turned, s.Factor, s.Low, s.High, float64(original))
+		for len(list) < dims/2 { // of layers that these are not of
+			list = append(list, 1)
+		}
+		factors = map[string][]float32{"rope_freqs.weight": list}
 	case "longrope", "su":
 		if factors, err = c.longFactors(f, s, where, dims); err != nil {
 			return nil, nil, err
@@ -239,11 +247,15 @@ func (c *config) rotated(f lineage.Family, share float64) (int, error) {
 	return dims, nil
 }
 
-// halve finds out whether the file has sections, and thus the pairs of heads as halves, where the folder has neighbours.
-func (c *config) halve(f *lineage.Family) (err error) {
+// section finds out whether the file has sections, and thus the pairs of heads as halves, where the folder may have
+// neighbours.
+func (c *config) section(f *lineage.Family) (err error) {
 	s := cmp.Or(c.RopeScale, c.Rope)
-	if f.HalvedSections && s != nil && len(s.Sections) > 0 {
-		f.Sections = true
+	if !f.MaySection || s == nil || len(s.Sections) == 0 {
+		return nil
+	}
+	f.Sections = true
+	if f.Rotation == lineage.Neighbours {
 		c.halved, err = c.rotated(*f, cmp.Or(s.Partial, c.Rotary, 1))
 	}
 	return err

@@ -30,7 +30,7 @@ func (p *plan) list(c *config, keys []gguf.KV, items []item) {
 	}
 	keys = slices.Concat([]gguf.KV{{Key: "general.architecture", Value: p.family.Name}}, keys, p.keys)
 	if p.further > 0 {
-		keys = withFurther(keys, p.family.Name, c.Layers, p.further)
+		keys = c.withFurther(keys, p.family, p.further)
 	}
 	k := &nn.Keys{File: gguf.Describe(c.Path, "GGUF", keys, nil), Arch: p.family.Name}
 	b := nn.NewLister(k.File, nn.Plan{Layer: func(int) nn.LayerPlan { return nn.LayerPlan{} }}, func(name string) *gguf.Tensor { return held[name] })

@@ -62,15 +62,6 @@ type towerKind struct {
 	plan          func(*towerPlan)
 }
 
-// TowerKinds returns the names of the projectors that Tower writes.
-func TowerKinds() []string {
-	var names []string
-	for _, k := range towerKinds() {
-		names = append(names, k.name)
-	}
-	return slices.Compact(slices.Sorted(slices.Values(names)))
-}
-
 func towerKindOf(c *fields) (towerKind, bool) {
 	var architectures []string
 	c.read("architectures", &architectures)
@@ -138,8 +129,8 @@ func openTower(dir string) (*towerPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if block, ok := quantised.float8(); ok {
-		if err := source.Dequantise(block); err != nil {
+	if packing, ok := quantised.packing(); ok {
+		if err := source.Unpack(packing); err != nil {
 			source.Close()
 			return nil, err
 		}

@@ -59,7 +59,7 @@ type vocabulary struct {
 }
 
 // readVocabulary reads the folder's tokenizer: tokenizer.model where there is a usable one, else tokenizer.json,
-// else vocab.json with merges.txt, else tokenizer.jsonl, else RWKV's World vocabulary. gen may name ends of texts.
+// else vocab.json with merges.txt, else tokenizer.jsonl, else tiktoken.model, else RWKV's World vocabulary. gen may name ends of texts.
 func readVocabulary(dir string, c *config, gen generation, notes func(string)) (*vocabulary, error) {
 	tok, err := readTokenizerConfig(dir)
 	if err != nil {
@@ -138,6 +138,9 @@ func readTokens(dir string, c *config, tok *tokenizerConfig, notes func(string))
 	}
 	if list := filepath.Join(dir, "tokenizer.jsonl"); checkpoint.Exists(list) {
 		return readTokenList(list, c.Vocab)
+	}
+	if ranks := filepath.Join(dir, tiktokenFile); checkpoint.Exists(ranks) {
+		return readTiktoken(ranks, c.Vocab, tok, notes)
 	}
 	if world := filepath.Join(dir, worldFile); checkpoint.Exists(world) {
 		return readWorld(world, c.Vocab)

@@ -366,16 +366,19 @@ func TestFileClosed(t *testing.T) {
 	}
 }
 
+// apart is so far that pieces are not read at once.
+const apart = 32 << 10
+
 // What is needed is read before what is guessed, guesses that turn out to be needed in their turn.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, _ := troubled(t, 1<<20, func(int64, int) (int, error) {
+		f, _ := troubled(t, 64*apart, func(int64, int) (int, error) {
 			time.Sleep(time.Second)
 			return whole, nil
 		})
 		r := newReader(t, 1)
 		var c came
-		at := func(i int64) *Piece { return c.piece(f, i*8192, 10) }
+		at := func(i int64) *Piece { return c.piece(f, i*apart, 10) }
 		guess, hurried, dropped, again := at(1), at(2), at(3), at(4)
 		r.Read(at(0))
 		r.Later(guess, hurried, dropped, again)
@@ -389,7 +392,7 @@ func TestOrder(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		want := []int64{0, 5 * 8192, 2 * 8192, 4 * 8192, 6 * 8192, 1 * 8192}
+		want := []int64{0, 5 * apart, 2 * apart, 4 * apart, 6 * apart, 1 * apart}
 		if got := c.offsets(); !slices.Equal(got, want) {
 			t.Errorf("order %v, want %v", got, want)
 		}
@@ -403,7 +406,7 @@ func TestOrder(t *testing.T) {
 func TestRoomForTheUrgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reading atomic.Int64
-		f, _ := troubled(t, 1<<20, func(int64, int) (int, error) {
+		f, _ := troubled(t, 64*apart, func(int64, int) (int, error) {
 			reading.Add(1)
 			time.Sleep(time.Second)
 			reading.Add(-1)
@@ -418,7 +421,7 @@ func TestRoomForTheUrgent(t *testing.T) {
 			}
 		}
 		slow := func(i int64) *Piece {
-			return &Piece{File: f, Offset: i * 8192, Bytes: 10, Done: func([]byte, error) { time.Sleep(time.Hour) }}
+			return &Piece{File: f, Offset: i * apart, Bytes: 10, Done: func([]byte, error) { time.Sleep(time.Hour) }}
 		}
 		for i := range int64(20) {
 			r.Later(slow(i))

@@ -28,6 +28,9 @@ var ErrClosed = errors.New("the reader of the disk is closed")
 const (
 	// mostMerged bounds the bytes of several pieces that are read at once.
 	mostMerged = 256 << 10
+	// mostBetween bounds the bytes between two pieces that are read at once. A read more takes as long as reading 16 to
+	// 20 KiB more (docs/benchmarks/2026-11-disk.md), and work of the CPU besides.
+	mostBetween = 16 << 10
 	// mostReading bounds the bytes that are read at once; a larger piece is read alone. It keeps a disk busy that reads
 	// 14 GB/s and answers after half a millisecond, and an urgent piece waits for no more than these bytes.
 	mostReading = 8 << 20
@@ -59,6 +62,8 @@ type Reader struct {
 	led    bool     // a goroutine waits for them
 	landed []*batch // those that came and are not worked on yet
 	hands  int      // goroutines that work on them
+
+	leadFn, workFn func() // lead and work, made once so that beginning them allocates nothing
 }
 
 // NewReader returns a Reader that reads up to depth pieces at once, and up to 8 MiB or one piece. Its memory,
@@ -77,6 +82,10 @@ func NewReader(depth int) (*Reader, error) {
 	}
 	r := &Reader{depth: depth, buffers: memory, ring: newRing(depth)}
 	r.ended.L = &r.mu
+	r.leadFn, r.workFn = r.lead, r.work
+	for range 2 * depth {
+		r.spare = append(r.spare, r.makeBatch())
+	}
 	return r, nil
 }
 
@@ -196,14 +205,9 @@ type batch struct {
 	run      func() // Reader.run of it
 }
 
-// newBatch returns an empty batch. mu is held.
-func (r *Reader) newBatch() *batch {
-	if n := len(r.spare); n > 0 {
-		b := r.spare[n-1]
-		r.spare = r.spare[:n-1]
-		return b
-	}
-	b := &batch{}
+// makeBatch returns a batch that may be spare.
+func (r *Reader) makeBatch() *batch {
+	b := &batch{pieces: make([]*Piece, 0, 1)}
 	b.run = func() { r.run(b) }
 	return b
 }
@@ -232,13 +236,15 @@ func (r *Reader) take() *batch {
 			return nil
 		}
 	}
-	b := r.newBatch()
+	last := len(r.spare) - 1 // one is left, since fewer than 2·depth are active
+	b := r.spare[last]
+	r.spare = r.spare[:last]
 	b.guess = q == &r.later
 	b.from, b.to = q.first.extent()
-	last := q.first
-	for n := last.next; n != nil && n.joins(b); n = n.next {
-		from, to := n.extent()
-		b.from, b.to, last = min(from, b.from), max(to, b.to), n
+	end := q.first.next
+	for ; end != nil && end.joins(b); end = end.next {
+		from, to := end.extent()
+		b.from, b.to = min(from, b.from), max(to, b.to)
 	}
 	ok := r.reading == 0 || r.bytes+b.to-b.from <= most
 	if ok {
@@ -251,7 +257,7 @@ func (r *Reader) take() *batch {
 	if !b.span.single {
 		b.memory = r.buffers.memory[b.span.at:b.span.end]
 	}
-	for end := last.next; q.first != end; {
+	for q.first != end {
 		p := q.first
 		p.unlink()
 		p.busy = true
@@ -276,10 +282,12 @@ func (p *Piece) extent() (from, to int64) {
 	return p.Offset &^ (f.align - 1), (p.Offset + int64(p.Bytes) + f.align - 1) &^ (f.align - 1)
 }
 
-// joins reports whether the piece is read together with the batch before it in the queue: their ranges touch.
+// joins reports whether the piece is read together with the batch before it in the queue: nothing or little is between
+// their ranges.
 func (p *Piece) joins(b *batch) bool {
 	from, to := p.extent()
-	return p.prev.File == p.File && from < to && b.from < b.to && from <= b.to && b.from <= to && max(to, b.to)-min(from, b.from) <= mostMerged
+	return p.prev.File == p.File && from < to && b.from < b.to && from <= b.to+mostBetween && b.from <= to+mostBetween &&
+		max(to, b.to)-min(from, b.from) <= mostMerged
 }
 
 // run reads a batch and calls Done.

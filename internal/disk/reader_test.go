@@ -95,3 +95,25 @@ func TestPiecesAreTheFilesBytes(t *testing.T) {
 		}
 	}
 }
+
+// What little is between pieces of one call is read over; where there is more, there are several reads.
+func TestNearPiecesAreReadAtOnce(t *testing.T) {
+	path, content := written(t, 1<<20)
+	f := open(t, path)
+	r := newReader(t, 8)
+	var c came
+	var list []*Piece
+	for _, at := range []int64{0, 8 << 10, 30 << 10, 100 << 10, 124 << 10, 200 << 10, 140 << 10} {
+		list = append(list, c.piece(f, at, 8<<10))
+	}
+	r.Read(list...)
+	waitFor(r)
+	for _, g := range c.list {
+		if g.err != nil || !bytes.Equal(g.data, content[g.at:g.at+8<<10]) {
+			t.Errorf("at %d: %v, or other bytes", g.at, g.err)
+		}
+	}
+	if u := r.Use(); u.Reads != 4 || u.Bytes < 38<<10+32<<10+2*8<<10 {
+		t.Errorf("%d pieces came by %+v", len(c.list), u)
+	}
+}

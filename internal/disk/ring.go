@@ -2,6 +2,7 @@ package disk
 
 import (
 	"runtime"
+	"slices"
 	"time"
 )
 
@@ -48,7 +49,7 @@ func (r *Reader) launch() {
 	}
 	if r.flying > 0 && !r.led {
 		r.led = true
-		go r.lead()
+		go r.leadFn()
 	}
 }
 
@@ -79,9 +80,9 @@ func (r *Reader) lead() {
 	r.led = false
 	r.start()
 	most := runtime.GOMAXPROCS(0)
-	for n := len(r.landed); n > 1 && r.hands < most-1; n-- {
+	for n := len(r.landed); n > handful && r.hands < most-1; n -= handful {
 		r.hands++
-		go r.work()
+		go r.workFn()
 	}
 	if r.hands < most {
 		r.hands++
@@ -90,21 +91,30 @@ func (r *Reader) lead() {
 	r.mu.Unlock()
 }
 
+// handful is the number of batches that a goroutine works on at a time, at most. Taking a lock for each would take as
+// long as the work on a small one.
+const handful = 8
+
 // work calls Done for batches that came out of the ring, until there are none.
 func (r *Reader) work() {
+	var some [handful]*batch
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.landed) > 0 {
-		b := r.landed[0]
-		r.landed = r.landed[1:]
+		n := copy(some[:max(1, min(handful, len(r.landed)/r.hands))], r.landed)
+		r.landed = slices.Delete(r.landed, 0, n)
 		r.mu.Unlock()
-		var err error
-		if b.came < b.least() { // it is read again, to the end or for the error
-			err = b.read()
+		for _, b := range some[:n] {
+			var err error
+			if b.came < b.least() { // it is read again, to the end or for the error
+				err = b.read()
+			}
+			b.give(err)
 		}
-		b.give(err)
 		r.mu.Lock()
-		r.leave(b)
+		for _, b := range some[:n] {
+			r.leave(b)
+		}
 		if r.reading <= r.depth/2 { // many at once cost less
 			r.start()
 		}

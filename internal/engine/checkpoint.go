@@ -77,8 +77,9 @@ func (s *scheduler) checkpoint(t *task) {
 		return
 	}
 	rest, since := t.backlog(), t.kv.Len()-t.kv.Marked()
-	due := rest > 0 && rest <= 2*checkpointTail && since > checkpointTail // upToCheckpoint cuts no shorter part off
-	if t.taken > 0 {                                                      // what branches share ends there
+	// Where less than two tails are left, upToCheckpoint cuts none off.
+	due := rest > 0 && rest <= 2*checkpointTail && since > checkpointTail
+	if t.taken > 0 { // what branches share ends there
 		due = t.kv.Len() == t.taken && since > 0
 	}
 	if due || since >= checkpointEvery {

@@ -7,8 +7,8 @@ import (
 
 // deepseek2 is DeepSeek V2 and V3, Kimi K2, GLM 4.7 Flash and models of their form: pre-norm blocks, latent attention,
 // and experts, which are SwiGLUs, with shared ones that all tokens use. Layers without a router in the file, the
-// first ones, have one feed-forward layer instead. Heads are rotated as GPT-J does (pairs of neighbours). Groups of
-// experts are ranked by the sum of their two best (V3). V2's ranking by the best one is not computed.
+// first ones, have one feed-forward layer instead. Heads are rotated as GPT-J does (pairs of neighbours). V3 ranks groups
+// of experts by the sum of their two best, V2 by the best one.
 //
 // Sources: DeepSeek-AI 2024, DeepSeek-V2 and DeepSeek-V3 Technical Report.
 type deepseek2 struct {
@@ -78,12 +78,16 @@ func (m *deepseek2) block(b *nn.Binder, i int) nn.PreNorm {
 		m.spec.attention(m, b, a, i)
 	}
 
+	experts := m.experts
+	// No key of a file says how groups are ranked. V2's routers are a softmax without a bias; V3's have a bias.
+	experts.Routing.GroupsByBest = experts.Routing.Groups > 0 && experts.Routing.Score == compute.Softmax && !b.Has("exp_probs_b.bias")
+
 	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	return nn.PreNorm{
 		AttnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		Attn:     a,
 		FFNNorm:  ffnNorm,
-		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}, m.experts),
+		FFN:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: ffnNorm}, experts),
 	}
 }
 

@@ -214,7 +214,7 @@ func TestResume(t *testing.T) {
 	const at = 400_000
 	for _, damaged := range []bool{false, true} {
 		s, h := standIn(t)
-		s.Slow = 2 * time.Millisecond
+		s.Cut, s.Cuts, s.Silent = at+100_000, 1, true
 		ctx, cancel := context.WithCancel(t.Context())
 		_, err := h.Pull(ctx, name(t, "user/one:Q8_0"), func(p Progress) {
 			if p.FileDone > at {
@@ -224,7 +224,6 @@ func TestResume(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Fatalf("ended with %v", err)
 		}
-		s.Slow = 0
 		part, err := filepath.Glob(filepath.Join(h.Folder(), "models--user--one", "blobs", "*.incomplete"))
 		if err != nil || len(part) != 1 {
 			t.Fatalf("left is %v (%v)", part, err)
@@ -345,14 +344,9 @@ func TestDamaged(t *testing.T) {
 func TestSilence(t *testing.T) {
 	s, h := standIn(t)
 	h.stall = 50 * time.Millisecond
-	s.Slow = 200 * time.Millisecond
+	s.Cut, s.Cuts, s.Silent = 400_000, 1, true
 	var notes []string
-	h.o.Note = func(line string) {
-		notes = append(notes, line)
-		s.Lock()
-		s.Slow = 0
-		s.Unlock()
-	}
+	h.o.Note = func(line string) { notes = append(notes, line) }
 	pulled(t, s, h, "user/one:Q8_0")
 	if !strings.Contains(strings.Join(notes, " "), "nothing comes any more") {
 		t.Errorf("notes: %q", notes)
@@ -362,7 +356,6 @@ func TestSilence(t *testing.T) {
 // Of two who want the same file one fetches it.
 func TestTwoPulls(t *testing.T) {
 	s, h := standIn(t)
-	s.Slow = 5 * time.Millisecond
 	other := client(t, s, Options{Folder: h.Folder()})
 	var wg sync.WaitGroup
 	for _, h := range []*Hub{h, other, h} {
@@ -595,8 +588,7 @@ func TestRemoveShared(t *testing.T) {
 
 // Who downloads is not disturbed by who removes.
 func TestRemoveWhilePulling(t *testing.T) {
-	s, h := standIn(t)
-	s.Slow = 5 * time.Millisecond
+	_, h := standIn(t)
 	asked := false
 	if _, err := h.Pull(t.Context(), name(t, "user/one:Q8_0"), func(p Progress) {
 		if p.FileDone > 100_000 && !asked {

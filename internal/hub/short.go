@@ -72,16 +72,6 @@ func (m *Short) Family() string {
 	return family
 }
 
-// ShortOf returns the short name of a model at the hub, or nothing.
-func ShortOf(at Name) string {
-	for _, m := range Shorts() {
-		if h := m.Hub(); strings.EqualFold(h.Repo, at.Repo) && strings.EqualFold(h.Tag, at.Tag) && at.File == "" {
-			return m.Name
-		}
-	}
-	return ""
-}
-
 // ShortNames returns every short name, families' among them, sorted.
 func ShortNames() []string {
 	var names []string

@@ -62,17 +62,6 @@ func TestFindShort(t *testing.T) {
 	}
 }
 
-func TestShortOf(t *testing.T) {
-	for _, m := range Shorts() {
-		if got := ShortOf(m.Hub()); got != m.Name {
-			t.Errorf("%s is called %q, not %s", m.At, got, m.Name)
-		}
-	}
-	if got := ShortOf(Name{Repo: "ggml-org/Qwen3-8B-GGUF", Tag: "Q8_0"}); got != "" {
-		t.Errorf("another quantisation is called %s", got)
-	}
-}
-
 func TestShortNames(t *testing.T) {
 	names := ShortNames()
 	if !slices.IsSorted(names) || !slices.Contains(names, "qwen3") || !slices.Contains(names, "qwen3:0.6b") {

@@ -205,16 +205,6 @@ func TestRefusals(t *testing.T) {
 	if _, err := Read(filepath.Join(dir, "missing")); err == nil || !strings.Contains(err.Error(), "missing: "+syscall.ENOENT.Error()) {
 		t.Errorf("%v", err)
 	}
-	for _, threads := range []int{0, 513} {
-		if _, err := RowBandwidth(threads, 2304); err == nil {
-			t.Errorf("%d threads are accepted", threads)
-		}
-	}
-	for _, bytes := range []int{0, 63, 2305, 1<<20 + 8} {
-		if _, err := RowBandwidth(1, bytes); err == nil {
-			t.Errorf("rows of %d bytes are accepted", bytes)
-		}
-	}
 }
 
 // Exactly the rows that were picked are read, once each, with any number of threads.

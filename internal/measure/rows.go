@@ -1,7 +1,6 @@
 package measure
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"time"
 )
@@ -14,25 +13,9 @@ const (
 	rowTime    = 300 * time.Millisecond // of passes
 )
 
-// RowBandwidth returns what memory gives to threads that read every tenth row or so of rowBytes each, in order but with
-// gaps of random length, and ask for rows a few ahead: as the kernels read active neurons. Bytes per second of the rows
-// that are read.
-func RowBandwidth(threads, rowBytes int) (float64, error) {
-	if threads < 1 || threads > 512 {
-		return 0, fmt.Errorf("%d threads: give 1 to 512", threads)
-	}
-	if rowBytes < 64 || rowBytes > 1<<20 || rowBytes%8 != 0 {
-		return 0, fmt.Errorf("rows of %d bytes: give a multiple of 8 from 64 to %d", rowBytes, 1<<20)
-	}
-	buf, release, err := filled()
-	if err != nil {
-		return 0, err
-	}
-	defer release()
-	return scattered(buf, threads, rowBytes), nil
-}
-
-// scattered reads no row again before all others, so that no cache holds it.
+// scattered returns what memory gives to threads that read every tenth row or so of rowBytes each, in order but with gaps
+// of random length, and ask for rows a few ahead: as the kernels read active neurons. Bytes per second of the rows that
+// are read. No row is read again before all others, so that no cache holds it.
 func scattered(buf []byte, threads, rowBytes int) float64 {
 	lists := deal(rand.New(rand.NewPCG(1, 2)), len(buf)/rowBytes)
 	read := func(pass int) (int, time.Duration) {

@@ -43,3 +43,12 @@ func bytesOf(text string) string {
 	}
 	return string(out)
 }
+
+// Visible returns the text that byte-level vocabularies have for bytes.
+func Visible(bytes string) string {
+	out := make([]rune, len(bytes))
+	for i := range len(bytes) {
+		out[i] = byteRune(bytes[i])
+	}
+	return string(out)
+}

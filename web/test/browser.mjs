@@ -10,7 +10,7 @@ export const rich = new URL("conversation.json", import.meta.url).pathname;
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 /** Longer than any step takes on a busy machine, in milliseconds. */
-const patience = 30_000;
+const patience = 300_000;
 
 export const browser = await chromium.launch({
   executablePath: process.argv[2],

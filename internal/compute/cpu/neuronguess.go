@@ -20,11 +20,13 @@ type neuronGuess struct {
 }
 
 // guessPay finds out whether guesses make steps faster. A guess takes the time of a predictor; if the disk is fast, or few
-// neurons are read, it saves less than that. Steps of one token are timed with guesses and without.
+// neurons are read, it saves less than that. Steps of one token are timed with guesses and without. Steps differ in how
+// many neurons must be read, so what is compared is the time for each of these.
 type guessPay struct {
-	without bool             // the step makes no guesses
-	took    time.Duration    // until neurons were in RAM, in all layers of the step
-	mean    [2]time.Duration // of recent steps with guesses, and of those without; 0: unknown
+	without bool          // the step makes no guesses
+	took    time.Duration // until neurons were in RAM, in all layers of the step
+	read    int64         // neurons that RAM did not have before they were guessed or needed, in all layers of the step
+	mean    [2]float64    // seconds for each of read in recent steps with guesses, and in those without; 0: unknown
 	steps   int
 }
 
@@ -42,11 +44,12 @@ func (p *guessPay) step() {
 	if p.without {
 		mean = &p.mean[1]
 	}
+	each := p.took.Seconds() / float64(max(1, p.read))
 	if *mean == 0 {
-		*mean = p.took
+		*mean = each
 	}
-	*mean += (p.took - *mean) / payRecent
-	p.took = 0
+	*mean += (each - *mean) / payRecent
+	p.took, p.read = 0, 0
 	p.steps++
 	p.without = p.mean[1] > 0 && p.mean[1] < p.mean[0]
 	if p.steps%payTrials == payTrials-1 {

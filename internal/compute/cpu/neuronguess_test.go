@@ -28,4 +28,22 @@ func TestGuessesPay(t *testing.T) {
 	if n := count(640, 2*time.Millisecond, 3*time.Millisecond); n < 400 {
 		t.Errorf("guesses in %d of 640 steps, which they make faster again", n)
 	}
+	if n := countFewer(); n < 290 {
+		t.Errorf("guesses in %d of 320 steps, which they make faster, and fewer neurons are read from step to step", n)
+	}
+}
+
+// countFewer counts the guesses of 320 steps that take two thirds of the time with guesses, while fewer and fewer
+// neurons must be read.
+func countFewer() (guessed int) {
+	var p guessPay
+	for i := range 320 {
+		p.read = int64(1000 - 3*i)
+		if p.took = time.Duration(p.read) * 3 * time.Microsecond; !p.without {
+			p.took = p.took * 2 / 3
+			guessed++
+		}
+		p.step()
+	}
+	return guessed
 }

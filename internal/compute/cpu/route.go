@@ -161,10 +161,11 @@ func (r *routing) excludeGroups(rank, sums []float32) {
 	size := len(rank) / r.how.Groups
 	for g := range sums {
 		of := rank[g*size:][:size]
-		var best [2]int32
+		var two [2]int32
+		best := two[:r.how.GroupBest(size)]
 		sums[g] = 0
-		highest(best[:min(2, size)], of)
-		for _, i := range best[:min(2, size)] {
+		highest(best, of)
+		for _, i := range best {
 			sums[g] += of[i]
 		}
 	}

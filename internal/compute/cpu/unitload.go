@@ -60,19 +60,25 @@ func (b *bundle) fileUnit(unit int32) int32 {
 
 // newLoad returns a load of so many pieces.
 func (s *store) newLoad(pieces int) *load {
-	var l *load
-	if n := len(s.unused); n > 0 {
-		l, s.unused = s.unused[n-1], s.unused[:n-1]
-	} else {
-		l = &load{s: s}
+	n := len(s.unused)
+	if n == 0 {
+		s.unused = append(s.unused, &load{s: s})
+		n = 1
 	}
-	for len(l.pieces) < pieces {
-		l.pieces = make([]spanRead, pieces)
-		for i := range l.pieces {
-			l.pieces[i].Done = func(data []byte, err error) { l.arrive(i, data, err) }
-		}
+	l := s.unused[n-1]
+	s.unused = s.unused[:n-1]
+	if len(l.pieces) < pieces {
+		l.setPieces(pieces)
 	}
 	return l
+}
+
+// setPieces makes the pieces of a load, of so many spans.
+func (l *load) setPieces(n int) {
+	l.pieces = make([]spanRead, n)
+	for i := range l.pieces {
+		l.pieces[i].Done = func(data []byte, err error) { l.arrive(i, data, err) }
+	}
 }
 
 // arrive packs what was read of span i. It runs on a goroutine of the reader.
@@ -81,16 +87,21 @@ func (l *load) arrive(i int, data []byte, err error) {
 		err = l.pack(i, data)
 	}
 	if err != nil {
-		l.failed.Store(&err)
+		l.fail(err)
 	}
 	if l.left.Add(-1) > 0 {
 		return
 	}
 	l.s.mu.Lock()
 	l.s.arrived = append(l.s.arrived, l)
+	enough := len(l.s.arrived) == l.s.awaited
 	l.s.mu.Unlock()
-	l.s.arrival.Signal()
+	if enough {
+		l.s.arrival.Signal()
+	}
 }
+
+func (l *load) fail(err error) { l.failed.Store(&err) }
 
 // pack packs what was read of span i into the slot.
 func (l *load) pack(i int, data []byte) error {
@@ -144,12 +155,15 @@ func (l *load) drop(r pieceReader) bool {
 	return true
 }
 
-// await waits until some load has arrived, and finishes those that have.
-func (s *store) await() (finished int) {
+// await waits until so many loads have arrived, of those that are under way, and finishes all that have. It wakes once,
+// because waking takes about as long as packing a neuron does.
+func (s *store) await(loads int) (finished int) {
 	s.mu.Lock()
-	for len(s.arrived) == 0 {
+	s.awaited = loads
+	for len(s.arrived) < loads {
 		s.arrival.Wait()
 	}
+	s.awaited = 0
 	s.mu.Unlock()
 	return s.drain()
 }

@@ -115,8 +115,9 @@ func (f *sparseFFN) bring(deciding bool) bool {
 		s.count(y.b, y.units, y.uses)
 		return f.bringWhole()
 	}
-	from := monotime.Now()
+	from, before := monotime.Now(), y.b.class.cache.Counted()
 	s.begin(y.b, y.units, y.uses)
+	counted := y.b.class.cache.Counted().Since(before)
 	if deciding {
 		f.d.guessNeurons()
 	}
@@ -132,7 +133,9 @@ func (f *sparseFFN) bring(deciding bool) bool {
 		}
 	}
 	if deciding && f.tokens == 1 {
-		f.d.neuronGuess.pays.took += monotime.Since(from)
+		pays := &f.d.neuronGuess.pays
+		pays.took += monotime.Since(from)
+		pays.read += counted.Misses + counted.GuessesUsed
 	}
 	f.take(y.b.slotted)
 	y.picked = true

@@ -432,3 +432,41 @@ func TestNeuronsInSlotsAllocateNothing(t *testing.T) {
 		t.Errorf("%v allocations, %+v", n, use)
 	}
 }
+
+// TestNeuronsFromDiskAllocateNothing: a step whose neurons must be read allocates nothing once a few have been.
+func TestNeuronsFromDiskAllocateNothing(t *testing.T) {
+	const embd, ff = 256, 1024
+	r := testenv.Rand(t)
+	l := newNeuronLayers(t, r, quant.Q4_0, 1, embd, ff, true, false)
+	d := must(cpu.New(cpu.Options{Threads: 1, UnitCache: l.neuronBytes(3) * (ff + ff/8)}))
+	defer d.Close()
+	w := l.bind(t, d, compute.Activation{Kind: compute.ReLU}, true, true, true)[0]
+	if err := d.Keep(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+	x, out, set := must(d.Tensor(1, embd)), must(d.Tensor(1, embd)), must(d.Set(1, ff))
+	for i := range d.Data(x) {
+		d.Data(x)[i] = float32(r.NormFloat64())
+	}
+	words, turn := make([]uint32, ff/32), 0
+	p := &compute.Params{Tokens: make([]int32, 1), Decode: 1}
+	body := func(v compute.Verbs) { v.SparseFFN(out, x, set, w) }
+	step := func() {
+		for i := range words { // others than those of the steps before
+			words[i] = 0b1001 << (turn % 28)
+		}
+		turn += 4
+		d.FillSet(set, words, ff/32, 0)
+		d.Step(1)
+		if err := d.Run(compute.Segment{}, p, body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 20 {
+		step()
+	}
+	n := testing.AllocsPerRun(40, step)
+	if use := d.Usage().Units; n >= 1 || use.Misses < 40*ff/32 {
+		t.Errorf("%v allocations, %+v", n, use)
+	}
+}

@@ -149,7 +149,7 @@ func (s *store) warm(ctx context.Context, progress func(done, total int64)) erro
 			continue
 		}
 		s.flush()
-		n := s.await()
+		n := s.await(max(1, under/8))
 		if s.failed != nil {
 			return s.failed
 		}

@@ -56,6 +56,7 @@ type store struct {
 	mu      sync.Mutex // guards what follows
 	arrival *sync.Cond
 	arrived []*load
+	awaited int // loads that must have arrived before arrival is signalled; 0: nobody waits
 }
 
 // pieceReader is what a store needs of a disk.Reader.
@@ -142,8 +143,9 @@ func newStore(budget int64) *store {
 	return s
 }
 
-// readDepth is the number of reads that are under way at a time, at most.
-const readDepth = 32
+// readDepth is the number of reads that are under way at a time, at most. Disks do their best at 32 or fewer; more keep
+// them busy until a goroutine that begins further ones has a core.
+const readDepth = 128
 
 // readProcessors is the number of Go's processors that a reader needs in addition to those of computing threads: see
 // disk.NewReader.
@@ -332,6 +334,10 @@ func (s *store) flush() {
 	}
 }
 
+// flushed is the number of pieces after which admit has the disk begin: looking for slots for hundreds of neurons takes
+// as long as reading tens of them.
+const flushed = 64
+
 // admit begins to read units that have no slot, as long as there are slots for them. A prompt reads only so many units
 // before it has computed and released some, so that the next layers' units keep their slots.
 func (s *store) admit() {
@@ -355,6 +361,9 @@ func (s *store) admit() {
 		s.held[s.asked], s.came[s.asked] = true, true
 		s.admitted++
 		s.read(s.b, u, slot, false)
+		if len(s.now) >= flushed {
+			s.flush()
+		}
 	}
 }
 
@@ -373,7 +382,7 @@ func (s *store) take(at, least int) (n int, err error) {
 		if s.under == 0 {
 			return 0, errNoSlot
 		}
-		s.wait() // for guesses, and for units that come later
+		s.wait(1) // for guesses, and for units that come later
 	}
 	least = min(least, len(s.units)-at)
 	for {
@@ -387,7 +396,13 @@ func (s *store) take(at, least int) (n int, err error) {
 		if n >= least || n > 0 && !s.held[at+n] {
 			return n, nil
 		}
-		s.wait()
+		missing := 0
+		for i := at + n; i < at+least && s.held[i]; i++ {
+			if s.b.loads[s.units[i]] != nil {
+				missing++
+			}
+		}
+		s.wait(missing)
 	}
 }
 
@@ -411,14 +426,14 @@ func (s *store) takeAny() (places []int, err error) {
 		case s.under == 0:
 			return nil, errNoSlot
 		}
-		s.wait()
+		s.wait(1)
 	}
 }
 
 // wait is await, timed.
-func (s *store) wait() {
+func (s *store) wait(loads int) {
 	from := monotime.Now()
-	s.await()
+	s.await(loads)
 	s.waited(from, s.b)
 }
 
@@ -467,7 +482,7 @@ func (s *store) let(b *bundle, unit, uses int32) {
 // that no slot is written to later, and their errors are this operation's. A later one that needs a unit reads it again.
 func (s *store) abandon(at int) {
 	for slices.ContainsFunc(s.units[at:], func(u int32) bool { l := s.b.loads[u]; return l != nil && !l.guess }) {
-		s.await()
+		s.await(1)
 	}
 	s.release(at, len(s.units)-at)
 	s.units = nil

@@ -16,15 +16,16 @@ const weightTolerance = 4e-6
 // routes are ways to choose experts, by name.
 func routes() map[string]compute.Routing {
 	return map[string]compute.Routing{
-		"softmax":             {Score: compute.Softmax, Scale: 1},
-		"softmax, normalised": {Score: compute.Softmax, Normalised: true, MinSum: 6e-5, Scale: 1},
-		"sigmoid":             {Score: compute.Sigmoid, Scale: 2.5},
-		"sigmoid, normalised": {Score: compute.Sigmoid, Normalised: true, MinSum: 1e-20, Scale: 1.8},
-		"large least sum":     {Score: compute.Softmax, Normalised: true, MinSum: 100, Scale: 1},
-		"softmax of chosen":   {Score: compute.SoftmaxChosen, Scale: 1},
-		"root of softplus":    {Score: compute.RootSoftplus, Normalised: true, MinSum: 1e-20, Scale: 1.5},
-		"groups":              {Score: compute.Sigmoid, Groups: 4, GroupsUsed: 2, Normalised: true, MinSum: 1e-20, Scale: 2.5},
-		"groups of softmax":   {Score: compute.Softmax, Groups: 4, GroupsUsed: 3, Scale: 16},
+		"softmax":              {Score: compute.Softmax, Scale: 1},
+		"softmax, normalised":  {Score: compute.Softmax, Normalised: true, MinSum: 6e-5, Scale: 1},
+		"sigmoid":              {Score: compute.Sigmoid, Scale: 2.5},
+		"sigmoid, normalised":  {Score: compute.Sigmoid, Normalised: true, MinSum: 1e-20, Scale: 1.8},
+		"large least sum":      {Score: compute.Softmax, Normalised: true, MinSum: 100, Scale: 1},
+		"softmax of chosen":    {Score: compute.SoftmaxChosen, Scale: 1},
+		"root of softplus":     {Score: compute.RootSoftplus, Normalised: true, MinSum: 1e-20, Scale: 1.5},
+		"groups":               {Score: compute.Sigmoid, Groups: 4, GroupsUsed: 2, Normalised: true, MinSum: 1e-20, Scale: 2.5},
+		"groups by their best": {Score: compute.Softmax, Groups: 4, GroupsUsed: 2, GroupsByBest: true, Scale: 16},
+		"groups of softmax":    {Score: compute.Softmax, Groups: 4, GroupsUsed: 3, Scale: 16},
 	}
 }
 

@@ -137,7 +137,7 @@ func excludeGroups(rank []float64, how compute.Routing) {
 	sums, used := make([]float64, how.Groups), make([]bool, how.Groups)
 	for g := range sums {
 		of := rank[g*size:][:size]
-		for _, i := range highest(of, min(2, size)) {
+		for _, i := range highest(of, how.GroupBest(size)) {
 			sums[g] += of[i]
 		}
 	}

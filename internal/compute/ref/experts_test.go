@@ -30,6 +30,7 @@ func TestChosen(t *testing.T) {
 		{"ties", []float32{1, 2, 2, 2}, nil, 2, compute.Routing{Score: compute.SoftmaxChosen, Scale: 1}, []int{1, 2}, []float64{0.5, 0.5}},
 		// The groups' two best sum up to 0.8+0.5 and 0.75+0.667: the best expert's group is not used.
 		{"groups", logits, []float32{0, 0, 0, 0}, 1, compute.Routing{Score: compute.Sigmoid, Groups: 2, GroupsUsed: 1, Scale: 1}, []int{2}, []float64{0.75}},
+		{"groups by their best", logits, nil, 1, compute.Routing{Score: compute.Sigmoid, Groups: 2, GroupsUsed: 1, GroupsByBest: true, Scale: 1}, []int{1}, []float64{0.8}},
 		{"NaN ranks last", []float32{nan, 1, nan, -5}, nil, 2, compute.Routing{Scale: 1}, []int{1, 3}, []float64{math.NaN(), math.NaN()}},
 		{"nothing but NaN", []float32{nan, nan, nan}, nil, 2, compute.Routing{Score: compute.Sigmoid, Scale: 1}, []int{0, 1}, []float64{math.NaN(), math.NaN()}},
 	} {

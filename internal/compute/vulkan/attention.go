@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Shapes of attention.comp, whose constants say the same.
+// Shapes of attention.comp. Its constants must be equal.
 const (
 	splitPositions = 256       // positions that are attended to at a time, and invocations of a workgroup
 	splitBytes     = 256 << 20 // that the parts of tokens may take: many wide heads take more than that is worth, and go through all splits
@@ -17,8 +17,8 @@ const (
 	combineLocal   = 64
 )
 
-// attentionBytes returns the shared memory of a workgroup with so many rows of q: theirs, the scores of a split, these
-// while they are reduced, and slices of values.
+// attentionBytes returns the shared memory of a workgroup with that many rows of q, in bytes: the rows, the scores of a
+// split, the scores while they are reduced, and slices of values.
 func attentionBytes(l compute.KVShape, queries int) int {
 	const each = 16 // a vector of four rows
 	slices := max(splitPositions/max(l.Value/2, 1), 1)
@@ -28,8 +28,8 @@ func attentionBytes(l compute.KVShape, queries int) int {
 // attentionRest bounds what else a workgroup has in shared memory, in bytes.
 const attentionRest = 1 << 10
 
-// attentionRoom is the shared memory that a workgroup of eight rows may take, in bytes, so that several fit on a part
-// of a GPU.
+// attentionRoom is the shared memory that a workgroup of eight rows may take, in bytes. Several workgroups then fit on
+// a compute unit.
 const attentionRoom = 32 << 10
 
 // attentionQueries returns how many rows of q a workgroup has at most. More rows read the cache less often, and take
@@ -93,8 +93,8 @@ type attending struct {
 	c       *compute.Cache
 	layer   int
 	how     compute.Attention
-	heads   int // of q
-	group   int // of them that share keys
+	heads   int // query heads
+	group   int // query heads that share keys
 	queries int // rows of q that a workgroup has at most
 }
 
@@ -122,8 +122,8 @@ func (f *attending) apart(n int) {
 	f.combine(splits, splitPositions, maxSplits, 0, split)
 }
 
-// combine puts together the parts of the softmax that n tokens from first on left in splits: at most so many, of so many
-// positions each.
+// combine adds up the parts of the softmax that splits holds for n tokens from first on. A token has at most most
+// parts, each of that many positions.
 func (f *attending) combine(splits driver.View, positions, most, first, n int) {
 	r, value := f.r, f.c.Layers[f.layer].Value
 	form, pack := floats(f.out), false // stands in
@@ -151,8 +151,8 @@ func (f *attending) together(first, n int) {
 	}
 }
 
-// call returns the dispatch of attention.comp for n tokens from first on, so many in a workgroup. With splits it leaves
-// parts there for combine.comp, of maxSplits for each.
+// call returns the dispatch of attention.comp for n tokens from first on, tokens of them in a workgroup. If splits is
+// not nil, the shader writes parts there for combine.comp, maxSplits for each token.
 func (f *attending) call(first, n, tokens, maxSplits int, splits *driver.View) call {
 	r, l, a := f.r, &f.c.Layers[f.layer], &f.how
 	shared, parts := min(f.group, f.queries), floats(f.out) // stands in where there are none
@@ -184,7 +184,8 @@ func (f *attending) lists() driver.View {
 	return floats(f.how.Seen.Blocks)
 }
 
-// picks returns what shaders/picked.glsl is told of them: lists of a token, their elements, and positions of a block.
+// picks returns the parameters of shaders/picked.glsl: lists for each token, elements of a list, and positions of a
+// block.
 func (f *attending) picks() []uint32 {
 	s := &f.how.Seen
 	if s.All() {

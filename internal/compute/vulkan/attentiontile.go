@@ -10,8 +10,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// attentionTile is a shape of attention_tile.comp: so many invocations of a workgroup, positions at a time, and
-// matrices of each subgroup's rows.
+// attentionTile is a shape of attention_tile.comp: the invocations of a workgroup, the positions computed at a time,
+// and the matrices of each subgroup's rows.
 type attentionTile struct{ local, positions, deep int }
 
 // attentionTiles are those that are used, the best first.
@@ -19,7 +19,7 @@ var attentionTiles = []attentionTile{{256, 32, 1}, {128, 32, 1}, {64, 32, 1}, {6
 
 const (
 	chunkPositions = 512 // CHUNK of attention_tile.comp
-	// enoughAttention are so many workgroups that it is not worth while to share a row's chunks among several.
+	// From enoughAttention workgroups on, it does not pay to share a row's chunks among several.
 	enoughAttention = 128
 )
 
@@ -28,7 +28,7 @@ func (t attentionTile) rows(m driver.Matrices) int { return t.local / m.Subgroup
 
 // bytes returns the shared memory of a workgroup.
 func (t attentionTile) bytes(m driver.Matrices, l compute.KVShape) int {
-	const each = 32 // of a row, beside the strip
+	const each = 32 // bytes of a row besides the strip
 	keys, values := ceil(l.Key, m.K)*m.K, ceil(l.Value, m.N)*m.N
 	return t.positions*(2*keys+2*values+32) + t.rows(m)*(4*t.positions+16+each) + attentionRest
 }
@@ -39,7 +39,7 @@ func (t attentionTile) fits(d *Device, l compute.KVShape) bool {
 	if m.M == 0 || t.local%m.Subgroup != 0 || t.positions%m.N != 0 || t.positions%m.K != 0 || m.N%8 != 0 || m.K%8 != 0 || m.M*m.N%m.Subgroup != 0 {
 		return false
 	}
-	lanes := max(1, m.Subgroup/(m.M*t.deep)) // of a row
+	lanes := max(1, m.Subgroup/(m.M*t.deep)) // lanes of a row
 	return t.positions/lanes%8 == 0 && t.bytes(m, l) <= int(d.gpu.Limits.MaxComputeSharedMemorySize)
 }
 
@@ -91,8 +91,8 @@ func (d *Device) canAttend(s headShape) error {
 	return err
 }
 
-// The attention that tiles must compute to be used: rows of two sequences, more than a workgroup has and no multiple of
-// it, the first of which see positions of two chunks.
+// The attention that a tile must compute correctly before it is used: rows of two sequences, more rows than a workgroup
+// has and no multiple of that, and first rows that see positions of two chunks.
 const (
 	attendRows, attendOthers = 140, 9
 	attendFrom               = chunkPositions - 30
@@ -231,11 +231,11 @@ func attended(s headShape, row, head, seq, pos int) []float64 {
 type tileGrid struct {
 	together int   // query heads of a workgroup
 	x, y     int   // workgroups of rows and of heads
-	chunks   int   // of the positions
+	chunks   int   // chunks of positions
 	parts    int64 // bytes of what workgroups leave that share a row's chunks; 0: none share them
 }
 
-// grid returns that of n tokens.
+// grid returns the grid for n tokens.
 func (f *attending) grid(t attentionTile, n int) tileGrid {
 	l, rows := &f.c.Layers[f.layer], t.rows(f.r.d.gpu.Matrices)
 	g := tileGrid{together: max(1, min(f.group, rows/n)), chunks: ceil(f.c.Pages*compute.PagePositions, chunkPositions)}

@@ -15,22 +15,22 @@ const blockOwn = quant.QK
 type block struct {
 	x      compute.Tensor
 	first  *compute.Product
-	second *compute.Product  // of the same shape and type, or nil
-	act    *compute.Activate // of the results, or nil
+	second *compute.Product  // a product of the same shape and type, or nil
+	act    *compute.Activate // the activation of the results, or nil
 	next   *begun            // an RMSNorm of a residual that the result is added to is begun, or nil
 	from   *begun            // x is an RMSNorm that was begun, or nil
 	writes bool              // x is written, too
 }
 
-// begun is an RMSNorm that a product begins and those of its result finish: the root of the mean is known only when
-// the whole row is.
+// begun is an RMSNorm in two halves. A product's dispatch adds up squares of its results; the products that read the
+// normalised row divide by the root of their mean, which is known only once the row is complete.
 type begun struct {
 	add  *compute.Add
 	norm *compute.RMSNorm
 	view driver.View // Dst·root in eight bits, and the sum of X's squares for each block
 }
 
-// squares returns where the sums of squares begin in view, in words, for so many elements.
+// squares returns the place in view, in words, at which the sums of squares of a row of that many elements begin.
 func (b *begun) squares(elements int) uint32 { return uint32(packedBytes(elements) / 4) }
 
 // blocks reports whether block.comp computes p for all rows of x: single tokens, with a matrix of one part.
@@ -42,14 +42,15 @@ func (r *recorder) blocks(x compute.Tensor, p *compute.Product) bool {
 	return w.whole() && w.layout != groups && len(s) == 1 && s[0].by == Ordered && p.W.Cols == x.Cols && p.Out.Cols == p.W.Rows && p.Out.Rows == x.Rows
 }
 
-// blockTokens is the largest number of tokens that block.comp computes: more are summed faster by the small workgroups
-// of matvec.comp than waits cost.
+// blockTokens is the largest number of tokens that block.comp computes. With more, matvec.comp's small workgroups gain
+// more than block.comp saves in waits.
 const blockTokens = 4
 
-// blockShape returns the shape of block.comp for so many rows of one matrix or two, and n tokens: the invocations of a
-// workgroup, and what a lane sums at a time. Memory is read fastest by some thousands of lanes' groups: fewer have not
-// enough loads under way, more take turns. A dispatch that begins a norm has few workgroups, one for each block, so they
-// are large. The figures are those that were fastest on an H200.
+// blockShape returns the shape of block.comp for rows of one matrix or two, and n tokens: the invocations of a
+// workgroup, the values that a lane sums at a time, and the tokens of a workgroup. Memory is read fastest by some
+// thousands of groups of lanes: with fewer, not enough loads are in flight; with more, groups take turns. A dispatch
+// that begins a norm has few workgroups, one for each block, so they are large. The figures are the fastest ones on an
+// H200.
 func (d *Device) blockShape(rows, n int, next bool) (local, each, tokens int) {
 	const groups = 4 << 10
 	for tokens = 1; tokens < n; {
@@ -146,8 +147,8 @@ func (r *recorder) block(b *block) {
 	r.packed(out, packedAs, b.act != nil && pack)
 }
 
-// activeFusion is the product of a gate and of an up matrix, or of an up matrix alone, whose results are activated at
-// once: MatMul, Activate.
+// activeFusion fuses MatMul and Activate: the product with a gate and an up matrix, or with an up matrix alone, and the
+// activation of its results.
 type activeFusion struct{}
 
 func (activeFusion) takes(r *recorder, ops []compute.Op) bool {

@@ -7,7 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// storeRows writes keys, which are values, too, to a layer that keeps those of the last of some positions.
+// storeRows writes keys, which are also the values, to a layer that keeps one position out of every few: the last of
+// each block.
 func (r *recorder) storeRows(o *compute.StoreKV) {
 	l := o.Cache.Layers[o.Layer]
 	if l.Heads != 1 || o.V.Mem != nil || o.K.Cols != l.Key || l.KeyType.Type().Quantised() {
@@ -53,7 +54,7 @@ func (r *recorder) compress(o *compute.Compress) {
 // Shapes of attend_blocks.comp, which says the same.
 const (
 	blockTile  = 256 // rows that a workgroup attends to at a time, and its invocations
-	blockHeads = 4   // of a workgroup
+	blockHeads = 4   // heads of a workgroup
 )
 
 // attendBlocks attends to a window and to blocks: a workgroup for some heads of a token.

@@ -6,18 +6,18 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// chainFusion is a sequence of operations on the same rows, each on what the one before gave: a sum with the residual,
-// norms before and behind it, products with numbers.
+// chainFusion fuses a sequence of operations on the same rows, each of which takes the result of the one before: an
+// addition to the residual, norms before and after it, and products with constants.
 type chainFusion struct{}
 
-// Shapes of chain.comp, whose constants say the same.
+// Shapes of chain.comp. Its constants must be equal.
 const (
 	chainMost    = 3  // operations
-	chainQuads   = 8  // of four elements, of an invocation
+	chainQuads   = 8  // groups of four elements of an invocation
 	chainLeast   = 64 // invocations of a workgroup
 	chainLargest = 1024
-	chainTurns   = 256 // of a processor
-	chainBytes   = 20  // of shared memory, of an invocation
+	chainTurns   = 256 // turns of a compute unit
+	chainBytes   = 20  // shared memory of an invocation, in bytes
 )
 
 // The kinds of operations in chain.comp.
@@ -33,12 +33,12 @@ const (
 type link struct {
 	kind    uint32 // 0: it is none of a chain's
 	dst, x  compute.Tensor
-	other   compute.Tensor // of a sum
+	other   compute.Tensor // the other operand of a sum
 	w, bias *compute.Vector
 	number  float32
 }
 
-// linkOf returns op as a link that comes behind what has cur as its result; without Mem, nothing does.
+// linkOf returns op as a link that follows the one with result cur. Its Mem is nil if op cannot follow.
 func linkOf(op compute.Op, cur compute.Tensor) (l link) {
 	switch o := op.(type) {
 	case *compute.Add:
@@ -87,9 +87,9 @@ func links(ops []compute.Op) (all [chainMost]link, ok bool) {
 
 func (l *link) norm() bool { return l.kind == chainRMS || l.kind == chainLayer }
 
-// chainLocal returns the workgroup of chain.comp for rows of so many columns, and the fours of elements of an
-// invocation; 0: the shader does not take them. Both depend on nothing else, so that sums are the same in any
-// company.
+// chainLocal returns the invocations of a workgroup of chain.comp for rows of that many columns, and the groups of four
+// elements of an invocation. It returns 0 if the shader does not compute such rows. Both follow from the columns alone,
+// so that a row's sums do not depend on other rows.
 func (d *Device) chainLocal(cols int) (local, quads int) {
 	most := min(int(d.gpu.Limits.MaxComputeWorkGroupInvocations), int(d.gpu.Limits.MaxComputeSharedMemorySize)/chainBytes, chainLargest)
 	if d.turns {

@@ -22,8 +22,8 @@ func Chosen(name string) (Info, error) {
 	return all[k], nil
 }
 
-// ChooseAll returns those of all Devices that list means: names as Open takes them, between commas, or, if empty,
-// Usual. The error is ErrNone where there is nothing to choose.
+// ChooseAll returns the devices out of all that list names, with names as in Open and commas between them, or Usual
+// devices if list is empty. The error is ErrNone if there is nothing to choose.
 func ChooseAll(all []Info, list string) ([]Info, error) {
 	if list != "" && strings.Trim(list, ", ") == "" { // a part of many a name
 		return nil, fmt.Errorf("a name is missing in the list of devices %q", list)
@@ -54,8 +54,8 @@ func ChooseAll(all []Info, list string) ([]Info, error) {
 	return chosen, nil
 }
 
-// Usual returns the devices that are used where none is named: every GPU, or, where there is none, the best of those
-// that are no software. A GPU that two drivers show is used through the first.
+// Usual returns the devices used when none is named: every GPU, or, if there is none, the best device that is not
+// software. A GPU that two drivers show is used through the first.
 func Usual(all []Info) []Info {
 	var gpus []Info
 	for _, d := range all {

@@ -8,10 +8,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
-// Counter returns a device that has no GPU and counts: it takes in weights by their shapes, whose data it does not look
-// at, and Used is what the GPU that info describes would have in use. It allocates by the very code that the GPU's
-// device does, and segments can be recorded with Record, not run. Where info is not of Devices, but described, the GPU
-// is taken for one that needs the most.
+// Counter returns a device without a GPU that counts memory. It takes weights by their shapes and ignores their data;
+// Used returns what the GPU that info describes would have in use. It runs the allocation code of the GPU's device.
+// Segments can be recorded with Record, not run. If info is described and not from Devices, the GPU is assumed to be
+// one that needs the most memory.
 func Counter(info Info) *Device {
 	g := driver.Described(info)
 	d := counting(g)

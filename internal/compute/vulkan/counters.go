@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
-// counters are the counts that a recording's dispatches add to: in the device's own memory, where adding is fast,
-// zeroed before the first of them and copied to the host at the recording's end.
+// counters are the counts that a recording's dispatches add to. They reside in the device's memory, where adding is
+// fast. They are zeroed before the first dispatch and copied to the host at the end of the recording.
 type counters struct {
 	memory driver.View
 	done   []func(p *compute.Params, counts []uint32)
@@ -14,7 +14,7 @@ type counters struct {
 
 const (
 	counterBytes = 12  // three counts
-	maxCounters  = 256 // of a recording; what is beyond them counts in the host's memory
+	maxCounters  = 256 // of a recording; further ones count in the host's memory
 )
 
 // counter is memory for three counts, which done is given when the segment has run.

@@ -23,7 +23,7 @@ type Options struct {
 	Uploaded func(n int64)                     // is told of bytes that reached the device; nil: nobody is
 	Compiled func(gpu string, done, total int) // is told how many of the shaders that are known to be needed are compiled, on any thread; nil: nobody is
 	Trace    *trace.Log                        // keeps submissions and waits; nil: nothing does
-	Long     Arithmetic                        // of products of many tokens; Best, but for those who compare
+	Long     Arithmetic                        // arithmetic of products of many tokens; Best, except to compare
 
 	maxBinding int64 // bytes of a part of a matrix; tests make it small
 	assisted   bool  // validation looks at every access of a shader, instead of what orders them
@@ -41,7 +41,7 @@ type Device struct {
 	stage      stage
 	inputs     exchange
 	results    exchange
-	pagesIn    exchange    // of the KV cache, on their way from files
+	pagesIn    exchange    // pages of the KV cache, read from files
 	pagesOut   exchange    // to files
 	passage    driver.View // host memory for pages of a layer that a segment brings
 	passing    int64       // bytes that it has at most, where tests make it small; 0: passageBytes
@@ -51,18 +51,18 @@ type Device struct {
 	segments   map[compute.Segment]*segment
 	runs       uint64
 	tables     int      // words of the largest recording's paramsLayout.tables: others soon need as many
-	played     *segment // the last one, whose results Read is asked for
-	lead       int      // the row of it that the step's first was
-	leadOut    int      // the row of logits of it that the step's first was
+	played     *segment // the last segment run; Read returns its results
+	lead       int      // the row of played that is the first row of the step
+	leadOut    int      // the row of played's logits that is the first of the step
 	scratches  map[string]driver.View
-	sizes      map[string]int64 // of scratches, as far as it is known what will be asked for
+	sizes      map[string]int64 // sizes of scratch memory, as far as they are known in advance
 	stamps     *stamps          // nil: what runs is not timed
 	clocked    bool             // stamps were made, if there can be any
 	watch      *compute.Watch   // the model's, or nil
 	long       long
 	turns      bool // it is a processor, which takes a workgroup's invocations in turn: small ones are fast
 
-	tally func(c *call, weight string, waits bool) // of a device that counts: is told of dispatches, with the weight that was last named; nil: nobody is
+	tally func(c *call, weight string, waits bool) // called for each dispatch of a device that counts, with the weight named last; may be nil
 }
 
 // Open opens a device.
@@ -217,7 +217,7 @@ func (d *Device) Vector(src compute.Source) (*compute.Vector, error) {
 // elements returns the memory of v.
 func elements(v *compute.Vector) driver.View { return v.Mem.(driver.View) }
 
-// elementsOr is that or, where there is no v, standIn: every binding has a view.
+// elementsOr returns v's elements or, if v is nil, standIn: every binding needs a view.
 func elementsOr(v *compute.Vector, standIn driver.View) driver.View {
 	if v == nil {
 		return standIn
@@ -235,8 +235,8 @@ func (r *recorder) zeroed(name string, size int64) driver.View {
 	return v
 }
 
-// scratch is memory for what lies between the dispatches of a verb: the same for the same name, and as large as anyone
-// asked for, zeros at first. Recordings that use a smaller one keep it.
+// scratch returns memory for values between the dispatches of an operation. The same name always gives the same memory,
+// of the largest size requested, zeroed at first. Recordings that use a smaller size keep theirs.
 func (r *recorder) scratch(name string, size int64) driver.View {
 	d := r.d
 	if r.sizing {

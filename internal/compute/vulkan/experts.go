@@ -9,16 +9,16 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
-// Shapes of the shaders for experts, whose constants say the same.
+// Shapes of the shaders for experts. Their constants must be equal.
 const (
-	mostExperts = 1024 // of a layer
+	mostExperts = 1024 // experts of a layer
 	routeLocal  = 64   // route.comp: a workgroup for each token
 	sortLocal   = 256  // sortpairs.comp: one workgroup
 	// expertTokens is the number of tokens computed at a time, which bounds the memory for their experts' outputs.
 	expertTokens = 512
 )
 
-// Choice allocates choices: of each row its experts and then their weights, all of them floats. [rows, 2·used]
+// Choice allocates choices: for each row its experts and then their weights, all of them floats. [rows, 2·used]
 func (d *Device) Choice(rows, used, n int) (compute.Choice, error) {
 	if n > mostExperts {
 		return compute.Choice{}, setting.Errorf("a layer of %d experts: GPUs compute at most %d; run the model on the processor, with %s", n, mostExperts, setting.Devices.To("none"))
@@ -52,8 +52,8 @@ func (r *recorder) route(o *compute.Route) {
 		shader: "route", local: routeLocal,
 		bind: []binding{write(floats(choices(c))), read(floats(o.Logits)), read(elementsOr(o.Bias, floats(o.Logits))), read(elementsOr(o.Factors, floats(o.Logits))), read(chosen)},
 		push: []uint32{
-			uint32(c.N), uint32(c.Used), uint32(how.Score), truth(how.Ranked(o.Bias != nil)), truth(o.Bias != nil), uint32(how.Groups), uint32(how.GroupsUsed),
-			truth(how.Normalised), math.Float32bits(how.MinSum), math.Float32bits(how.Scale), truth(o.Factors != nil), truth(o.Chosen.Mem != nil),
+			uint32(c.N), uint32(c.Used), uint32(how.Score), truth(how.Ranked(o.Bias != nil)), truth(o.Bias != nil),
+			uint32(how.Groups), uint32(how.GroupsUsed), uint32(how.GroupBest(c.N / max(1, how.Groups))), truth(how.Normalised), math.Float32bits(how.MinSum), math.Float32bits(how.Scale), truth(o.Factors != nil), truth(o.Chosen.Mem != nil),
 		},
 		groups: [3]int{c.Rows, 1, 1},
 	})
@@ -82,20 +82,20 @@ type experts struct {
 	r      *recorder
 	w      compute.ExpertWeights
 	c      compute.Choice
-	first  int // of the tokens
+	first  int // first token
 	tokens int
 	prompt bool        // they are of prompts, not single tokens of running sequences
 	held   int         // experts that the matrices hold
 	ff     int         // neurons of an expert
 	sorted driver.View // pairs by expert; none for few tokens
-	table  driver.View // of the experts' places; the choices where there is no table
+	table  driver.View // the experts' places; the choices if there is no table
 	counts driver.View // predicted, gated, active neurons, where those that are zero are left out
 }
 
-// chosenExperts computes the chosen experts' layers. Of few tokens each pair of a token and an expert is a product of
-// its own; the pairs of more tokens are sorted by expert, whose rows are read once for a tile of them. Both sum in the
-// order of single tokens, so that a token's bytes depend on nothing but its own numbers. Those of prompts are sorted,
-// however few they are, where cooperative matrices multiply them.
+// chosenExperts computes the chosen experts' layers. With few tokens, each pair of a token and an expert is a product
+// of its own. With more, the pairs are sorted by expert, and an expert's rows are read once for a tile of them. Both
+// sum in the order of single tokens, so a token's bytes depend on nothing but its own values. Pairs of prompts are
+// always sorted if cooperative matrices multiply them.
 func (r *recorder) chosenExperts(o *compute.Experts) {
 	w, c := o.Weights, o.Choice
 	if !w.Fits(o.Out, o.X, c) {
@@ -205,8 +205,8 @@ func (f *experts) predict(in *operand) (logits compute.Tensor) {
 	return logits
 }
 
-// activate makes a, the pairs' gates, in ungated layers their ups, their neurons; of which those count, where there are
-// logits, that these choose.
+// activate replaces a, the gates of the pairs (the ups, in ungated layers), by their neurons. If there are logits, only
+// the neurons that they choose count.
 func (f *experts) activate(a, up, logits compute.Tensor) {
 	if !f.w.Exact {
 		f.r.activate(a, a, up, f.w.Act)
@@ -232,8 +232,8 @@ func (f *experts) activate(a, up, logits compute.Tensor) {
 	})
 }
 
-// multiply computes out [pairs, out.Cols]: for every pair its expert's rows of m, out.Cols of them from row from on,
-// times the operand, which has a row for each pair if ofPairs, and else one for each token.
+// multiply computes out [pairs, out.Cols]: for every pair, out.Cols rows of its expert in m, from row from on, times
+// the operand. The operand has a row for each pair if ofPairs is set, otherwise one for each token.
 func (f *experts) multiply(o *operand, m *compute.Matrix, bias *compute.Vector, from int, out compute.Tensor, ofPairs bool) {
 	by := f.by(m)
 	var x driver.View
@@ -280,8 +280,8 @@ func (f *experts) multiply(o *operand, m *compute.Matrix, bias *compute.Vector, 
 	}
 }
 
-// countExperts has the layer's counts follow from the choices whenever the segment has run, and those of active neurons
-// from the memory that it returns where neurons are left out.
+// countExperts adds to the layer's counts, after every run of the segment, what the choices say. If neurons are left
+// out, it returns the memory in which shaders count the active ones.
 func (r *recorder) countExperts(w *compute.ExpertWeights, c compute.Choice) (counts driver.View) {
 	if w.Exact && w.Count == nil {
 		counts = r.scratch("counts", counterBytes)

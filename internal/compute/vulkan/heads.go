@@ -8,16 +8,16 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
-// headsFusion fuses the operations on heads before attention: norms, rotations and the like of queries, keys
-// and values, each in place, and a StoreKV of keys and values. One dispatch computes any sequence of them, and a single
-// rotation or StoreKV, too.
+// headsFusion fuses the operations on heads before attention: norms, rotations and the like of queries, keys and
+// values, each in place, and a StoreKV of keys and values. One dispatch computes any sequence of them. It also computes
+// a single rotation or StoreKV.
 type headsFusion struct{}
 
 // Limits of heads.comp.
 const (
 	headsMost     = 3    // tensors
 	headsSteps    = 8    // operations on each
-	headsElements = 2048 // of a head
+	headsElements = 2048 // elements of a head
 )
 
 // The kinds of operations in heads.comp.
@@ -32,10 +32,10 @@ const (
 // headed is a tensor of heads, and what is done with each.
 type headed struct {
 	x        compute.Tensor
-	elements int // of a head; 0: not known
+	elements int // elements of a head; 0: not known
 	steps    uint32
 	n        int
-	w, by    *compute.Vector // of its norm and of its product, or nil
+	w, by    *compute.Vector // weights of its norm and of its product, or nil
 	eps      float32
 	before   compute.Op // a norm over all heads together, which is recorded by itself; or nil
 }
@@ -53,7 +53,7 @@ type program struct {
 	values int
 }
 
-// add adds a step on the heads of x, which have so many elements, or an unknown number (0).
+// add adds a step on the heads of x, which have that many elements; 0: unknown.
 func (p *program) add(x compute.Tensor, tokens, elements int, kind uint32) *headed {
 	if p.store != nil || tokens > 0 && p.tokens > 0 && tokens != p.tokens {
 		return nil
@@ -70,7 +70,7 @@ func (p *program) add(x compute.Tensor, tokens, elements int, kind uint32) *head
 	return h
 }
 
-// of returns x among the program's tensors.
+// of returns the entry of x among the program's tensors. It adds one if needed.
 func (p *program) of(x compute.Tensor, elements int) *headed {
 	i := 0
 	for i < p.n && p.all[i].x.Mem != x.Mem {

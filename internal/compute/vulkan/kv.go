@@ -7,11 +7,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
-// cache is the memory of a compute.Cache: two views for each layer, of pages. What a page has of a head, its keys or
-// its values, are words of elements and, in quantised types, behind them the scales of blocks, halves. Keys lie across
-// positions, [words of a key][64 positions] and [blocks][64], so that neighbouring positions are read together; values
-// [64 positions][words] and [64][blocks]. Of layers whose values lie within the keys, values is those. In layers that
-// keep the keys of some positions alone these lie one behind the other, as values do. Of recurrent layers keys are [slots] of a state's numbers, and values the same.
+// cache is the memory of a compute.Cache: for each layer a view of keys and a view of values, both divided into pages.
+// For each head a page has words of elements and, in quantised types, then the blocks' scales as halves. Keys are
+// transposed, [words of a key][64 positions] and [blocks][64], so that neighbouring positions are read together. Values
+// are [64 positions][words] and [64][blocks]. If a layer's values are part of its keys, values is the view of keys.
+// Layers that keep keys of only some positions store them row by row, as values are. In recurrent layers both views are
+// [slots] of a state's numbers.
 type cache struct {
 	keys, values []driver.View // by layer
 }
@@ -20,11 +21,11 @@ type cache struct {
 type side struct {
 	t        compute.KVType
 	elements int
-	across   bool // positions lie next to each other: keys
-	rows     int  // of a page
+	across   bool // transposed, neighbouring positions together: keys
+	rows     int  // rows of a page
 }
 
-// sides returns what a layer stores: keys, and values unless they lie within them.
+// sides returns what a layer stores: keys, and values unless they are part of the keys.
 func sides(l compute.KVShape) []side {
 	keys := side{l.KeyType, l.Key, l.Every == 0, l.Rows()}
 	if l.Within {
@@ -39,7 +40,8 @@ func (s side) rowBytes() int { return s.t.RowBytes(s.elements) }
 // pageBytes returns what a page takes.
 func (s side) pageBytes() int { return s.rows * s.rowBytes() }
 
-// blocks returns the number of scales of a position, and the bytes of a block behind its scale; 0, 0 in types without.
+// blocks returns the number of scales of a position, and the bytes of a block without its scale. Both are 0 in types
+// without scales.
 func (s side) blocks() (n, bytes int) {
 	if t := s.t.Type(); t.Quantised() {
 		return s.elements / t.BlockElems(), t.BlockBytes() - scaleBytes
@@ -53,7 +55,7 @@ func (s side) words() int {
 	return (s.rowBytes() - n*scaleBytes) / 4
 }
 
-// scaleBytes are those of a block's scale, a half.
+// scaleBytes is the size of a block's scale, a half.
 const scaleBytes = 2
 
 // eachPiece calls f for the pieces of a position of a page in memory with their places in row, which is as a file has
@@ -150,7 +152,7 @@ func (r *recorder) loadKeys(c *compute.Cache, layer int, k compute.Tensor) {
 	})
 }
 
-// storeUnits returns how many invocations of store.glsl write a head of so many elements: one for a pair, or for a
+// storeUnits returns the invocations of store.glsl that write a head of that many elements: one for a pair, or for a
 // block.
 func storeUnits(t compute.KVType, elements int) int {
 	if q := t.Type(); q.Quantised() {

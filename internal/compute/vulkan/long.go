@@ -17,16 +17,16 @@ import (
 // Arithmetic is a way of computing products of prompts.
 type Arithmetic int
 
-// The arithmetics. But for Ordered they turn weights and activations into halves and add up floats in an order of their
-// own: a row of a prompt has the same bytes from run to run, and whatever the other rows are, but not those of a single
-// token of a running sequence.
+// The arithmetics. All except Ordered convert weights and activations to halves and add up floats in an order of their
+// own. A row of a prompt has the same bytes in every run and whatever the other rows are. Its bytes differ from those
+// of a single token of a running sequence.
 const (
-	Best     Arithmetic = iota // Groups, else Matrices, else for F16 Mixed, of those that pass their check; else Ordered
+	Best     Arithmetic = iota // Groups, else Matrices, else for F16 Mixed, whichever passes its check; else Ordered
 	Groups                     // workgroup.comp: cooperative matrices of whole workgroups
 	Matrices                   // cooperative.comp: cooperative matrices
 	Integers                   // matmat_integers.comp: eight bits, as single tokens, in another order
 	Mixed                      // matmat_half.comp: products of halves as floats
-	Packed                     // the same, two products at once whose sums are halves: too rough for the definition, to be timed only
+	Packed                     // the same with sums in halves, two products at once: too rough for the definition, only to be timed
 	Ordered                    // matmat.comp, downmat.comp: integers and floats, the bytes of single tokens
 )
 
@@ -65,7 +65,7 @@ func (d *Device) arithmetic(t quant.Type) Arithmetic {
 	}
 	asked := []Arithmetic{d.long.asked}
 	if d.long.asked == Best {
-		if asked = []Arithmetic{Groups, Matrices}; !t.Quantised() { // whose integers are faster than halves
+		if asked = []Arithmetic{Groups, Matrices}; !t.Quantised() { // their integers are faster than halves
 			asked = append(asked, Mixed)
 		}
 	}
@@ -190,8 +190,8 @@ func (r *recorder) multiplyIntegers(v variant, o *operand, first, n, to int, p c
 	}
 }
 
-// multiplyHalves is multiply in tiles of v. A matrix that lies by neuron, [x.Cols, p.Out.Cols] in memory, is multiplied
-// so.
+// multiplyHalves is multiply in tiles of v. A matrix stored by neuron, [x.Cols, p.Out.Cols] in memory, is also
+// multiplied so if byNeuron is set.
 func (r *recorder) multiplyHalves(v variant, o *operand, first, n, to int, p compute.Product, byNeuron bool) {
 	x, scales := o.halves(v.by)
 	m := mem(p.W)
@@ -230,7 +230,7 @@ func (r *recorder) multiplyHalves(v variant, o *operand, first, n, to int, p com
 type known struct {
 	of                    quant.Type
 	rows, columns, tokens int
-	product               func() []float32 // [tokens, rows], computed once: it takes longer than all checks of it
+	product               func() []float32 // [tokens, rows], computed once: it takes longer than all checks with it
 }
 
 func newKnown(of quant.Type, rows, columns, tokens int) known {
@@ -260,9 +260,9 @@ func newKnown(of quant.Type, rows, columns, tokens int) known {
 	return k
 }
 
-// knowns are those of every arithmetic, where no dimension is a multiple of a tile's or a step's, and behind them those
-// of Groups, which load tiles another way that lie wholly in a matrix, and quantised weights in ways of their own; Integers
-// have the last alone.
+// knowns are the products that every arithmetic must compute correctly before it is used. In the first, no dimension is
+// a multiple of a tile's or of a step's. The next are for Groups, which loads tiles inside a matrix and quantised
+// weights in other ways. Integers has the last one only.
 var knowns = []known{newKnown(quant.F16, 70, 48, 75), newKnown(quant.F16, 264, 320, 264), newKnown(quant.Q8_0, 264, 320, 264)}
 
 func (k known) weight(row, column int) float32 { return float32((7*row+3*column)%17 - 8) }

@@ -13,11 +13,10 @@ import (
 // Steps returns the sizes of the largest steps, as the function Steps does.
 func (d *Device) Steps(most int) []int { return Steps(most) }
 
-// Steps returns the largest step of each way in which products are computed, of at most most tokens; the largest is the
-// first. Memory that is enough for these steps, as prompts and as single tokens of running sequences, is enough for
-// any.
+// Steps returns the largest step of each way to compute products, for steps of at most most tokens, the largest first.
+// Memory for these steps, as prompts and as single tokens of running sequences, is enough for any step.
 //
-// Of single tokens up to fewRows are computed as one is; see there. For prompts see Arithmetic.
+// Up to fewRows single tokens are computed as one is; see fewRows. For prompts see Arithmetic.
 func Steps(most int) []int {
 	var sizes []int
 	for _, n := range []int{most, fewRows, 1} {
@@ -78,12 +77,12 @@ func formOf(t quant.Type) form {
 type operand struct {
 	r    *recorder
 	x    compute.Tensor
-	relu bool // of max(x, 0), then: in eight bits it is packed so, floats are taken so
+	relu bool // the operand is max(x, 0), packed so in eight bits or read so as floats
 	name string
 	made [forms]driver.View
 }
 
-// of returns the operand for a matrix of type t, and where its scales begin in pairs of words.
+// of returns the operand for a matrix of type t, and the place of its scales, in pairs of words.
 func (o *operand) of(t quant.Type) (driver.View, uint32) {
 	f, unit := formOf(t), unitElems(t)
 	cols := ceil(o.x.Cols, unit) * unit
@@ -205,8 +204,8 @@ func (r *recorder) multiplyTiles(o *operand, first, n, to int, p compute.Product
 	})
 }
 
-// multiplyInOrder dispatches what shape makes of each part of p.W, with so many rows. The constant added says whether
-// the shader adds.
+// multiplyInOrder dispatches, for each part of p.W, the shader that shape returns for its rows. The constant added says
+// whether the shader adds to out.
 func (r *recorder) multiplyInOrder(o *operand, first, n, to int, p compute.Product, added int, shape func(c *call, rows int)) {
 	m := mem(p.W)
 	x, scales := o.of(p.W.Type)

@@ -15,15 +15,15 @@ import (
 type matrix struct {
 	parts  []part
 	layout layout
-	units  int  // of a row
-	head   bool // it was taken in for Head or Lookup: all products with it are summed in order
+	units  int  // units of a row
+	head   bool // its use is Head or Lookup: all products with it are summed in order
 	some   bool // it has some of a larger matrix's rows: a product writes some columns of its output
 }
 
 // whole reports whether one dispatch with m's only part writes all of a product.
 func (m *matrix) whole() bool { return len(m.parts) == 1 && !m.some }
 
-// part is some rows in one binding, which may span only so many bytes.
+// part is a range of rows in one binding. The size of a binding is limited.
 type part struct {
 	first, rows int
 	memory      driver.View
@@ -36,7 +36,7 @@ type layout int
 // The layouts.
 const (
 	plain   layout = iota // the matrix's rows
-	neurons               // neurons: rows taken in for Rows, or columns of floats taken in for Columns
+	neurons               // neurons: rows with use Rows, or columns of floats with use Columns
 	groups                // neurons: columns in groups of 32, which share scales
 )
 
@@ -127,8 +127,8 @@ const (
 	low1 = 0x01010101
 )
 
-// packPairs writes every unit's nibbles as Q4_0 has them. In the file, whose superblocks take so many bytes, units 2k
-// and 2k+1 are the low and the high nibbles of 32 bytes, of which the first begin at byte from.
+// packPairs writes every unit's nibbles in the order of Q4_0. A superblock takes that many bytes in the file. Its units
+// 2k and 2k+1 are the low and the high nibbles of 32 bytes, the first of which begin at byte from.
 func packPairs(dst, file []byte, bytes, from int) {
 	le := binary.LittleEndian
 	for ; len(file) > 0; dst, file = dst[128:], file[bytes:] {
@@ -143,8 +143,8 @@ func packPairs(dst, file []byte, bytes, from int) {
 	}
 }
 
-// packHighBits writes a word for every unit, which has in bit v of its bytes the highest bits of elements 4v…. In the
-// file, whose superblocks take so many bytes, unit j has bit j of each of the 32 bytes that begin at byte from.
+// packHighBits writes a word for every unit. Bit v of its bytes is the highest bit of elements 4v…. A superblock takes
+// that many bytes in the file. Its unit j is bit j of each of the 32 bytes that begin at byte from.
 func packHighBits(dst, file []byte, bytes, from int) {
 	le := binary.LittleEndian
 	for ; len(file) > 0; dst, file = dst[32:], file[bytes:] {
@@ -173,8 +173,8 @@ func packQ6_K(dst, file []byte) {
 	}
 }
 
-// packBitPairs writes two words for every unit: byte b of word h has two bits of element 4(2f+h)+b in its bit pair f.
-// In the file, whose superblocks take so many bytes, units 4k… are the bit pairs of 32 bytes, of which the first begin
+// packBitPairs writes two words for every unit: bit pair f of byte b of word h is two bits of element 4(2f+h)+b. A
+// superblock takes that many bytes in the file. Its units 4k… are the bit pairs of 32 bytes, the first of which begin
 // at byte from.
 func packBitPairs(dst, file []byte, bytes, from int) {
 	le := binary.LittleEndian
@@ -272,7 +272,7 @@ func (d *Device) take(m *matrix, rows int, regions []region, fill func(r region,
 	return nil
 }
 
-// placed returns a part of n rows whose regions lie one behind the other, and where they end.
+// placed returns a part of n rows with its regions one after the other, and their end.
 func placed(regions []region, n int) (p part, end int64) {
 	p.rows = n
 	for i, r := range regions {
@@ -331,7 +331,7 @@ func fillColumns(src compute.Source, r region, dst []byte, first int) {
 func groupRegions(src compute.Source, units int) []region {
 	block := src.Type.BlockBytes()
 	quants := func(dst, file []byte) { // file is one block of every row
-		size := len(dst) / quant.QK // of a neuron
+		size := len(dst) / quant.QK // bytes of a neuron
 		clear(dst)
 		for row := range src.Rows {
 			in := file[row*src.Type.RowBytes(src.Cols):][2:block]

@@ -5,12 +5,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
-// What a recorder can do besides verbs, for a layer that two processors share. The functions that it returns are valid
-// in every replay.
+// What a recorder can do besides operations, for a layer that two processors share. The functions that it returns are
+// valid in every replay.
 
-// Overlap waits for what was recorded so far and calls host, while the device computes what during, which may be nil,
-// records. Both are submitted at once. What is recorded behind it sees what host wrote; an error of host's ends the
-// run.
+// Overlap waits for what was recorded so far and calls host. Meanwhile the device computes what during records; during
+// may be nil. Both are submitted at once. Later operations see what host wrote. An error of host ends the run.
 func (r *recorder) Overlap(host func(p *compute.Params) error, during func()) {
 	if r.overlap {
 		panic("vulkan: Overlap within what runs overlap")
@@ -22,15 +21,15 @@ func (r *recorder) Overlap(host func(p *compute.Params) error, during func()) {
 	r.begin()
 }
 
-// Idles reports whether the host has time, and its memory bandwidth, to spare while it waits: not beside a device that
-// computes with its cores or in its memory.
+// Idles reports whether the host has time and memory bandwidth to spare while it waits. It has not if the device
+// computes with the host's cores or in its memory.
 func (r *recorder) Idles() bool {
 	k := r.d.gpu.Info.Kind
 	return k == Discrete || k == Virtual
 }
 
-// Meanwhile has the host call f while it waits in the next Overlap. done says whether the wait is over, ready whether
-// what ran beside the turn before has run: what that showed is there.
+// Meanwhile makes the host call f while it waits in the next Overlap. done reports whether the wait is over. ready
+// reports whether the work that ran alongside the previous turn is complete, so that its results can be read.
 func (r *recorder) Meanwhile(f func(ready, done func() bool)) { r.idle = f }
 
 // Download copies t for the host, which finds it in the next Overlap, and only there; or, if none follows, when the
@@ -97,8 +96,8 @@ type swapped struct {
 	turn int // the last one to use it
 }
 
-// swap is size bytes of e for the host's next turn. What was passed for an earlier one is through when that comes, so a
-// layer's activations lie where those of the layer before lay.
+// swap returns size bytes of e for the host's next turn. An earlier turn's memory is free again by then, so a layer's
+// activations reuse the memory of the layer before.
 func (r *recorder) swap(e *exchange, size int64) (driver.View, error) {
 	if !r.overlap {
 		for i := range r.swaps {

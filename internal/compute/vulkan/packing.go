@@ -8,8 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// packedForms are the tensors whose form in eight bits lies in memory while a segment is recorded. Verbs whose result a
-// product is likely to take write it besides, which saves a dispatch and the wait for it.
+// packedForms lists the tensors that are also in memory in eight bits while a segment is recorded. Operations with a
+// result that a product is likely to take also write that form, which saves a dispatch and the wait for it.
 type packedForms struct{ all []packedForm }
 
 type packedForm struct{ of, as driver.View }
@@ -44,8 +44,8 @@ func packedBytes(n int) int64 { return int64(n + n/quant.QK*8) }
 // packedScales returns where the scales of n elements begin, in pairs of words.
 func packedScales(n int) uint32 { return uint32(n / 8) }
 
-// packing returns the memory for the form of t that a shader writes besides t, and whether it should. Where it should
-// not, the memory is t's own and stands in.
+// packing returns the memory for the eight-bit form that a shader writes in addition to t, and whether it should write
+// it. If not, the memory is t's own, as a stand-in.
 func (r *recorder) packing(t compute.Tensor) (as driver.View, pack bool) {
 	of := floats(t)
 	if !r.d.quantised || t.Cols%quant.QK != 0 {

@@ -17,7 +17,7 @@ func (d *Device) ReadPage(c *compute.Cache, page compute.Page, layers [][]byte) 
 	return nil
 }
 
-// WritePage writes a page's first positions in every layer, and zeros behind them.
+// WritePage writes a page's first positions in every layer, followed by zeros.
 func (d *Device) WritePage(c *compute.Cache, page compute.Page, layers [][]byte) error {
 	fill := func(staged driver.View) {
 		clear(staged.Host())
@@ -66,8 +66,8 @@ func (d *Device) movePage(c *compute.Cache, page compute.Page, through *exchange
 	})
 }
 
-// eachPiece calls f for every piece of the first positions of a page that lies in host memory in the layout of cache,
-// with the place in layers that holds the same bytes: words of elements, and the scales of blocks, or a whole state.
+// eachPiece calls f for every piece of the first positions of a page in host memory with the layout of cache, together
+// with the bytes of layers that correspond: words of elements, the scales of blocks, or a whole state.
 func eachPiece(c *compute.Cache, page compute.Page, layers [][]byte, memory []byte, f func(cached, outside []byte)) {
 	for i, l := range c.Layers {
 		if c.In(i, page) < 0 {

@@ -12,14 +12,14 @@ import (
 // Mark implements hybrid.Recorder: it is the number of the command buffer in recording.
 func (r *recorder) Mark() uint64 { return r.seg.commands + 1 }
 
-// After has the host call f when command buffer number mark has run.
+// After makes the host call f once command buffer number mark has run.
 func (r *recorder) After(mark uint64, f func(p *compute.Params) error) {
 	r.ahead(f, mark, 0)
 	r.hosts++
 	r.begin()
 }
 
-// ahead ends a leg at whose end the host has a turn that waits for a command and a copy of the segment alone; 0: none.
+// ahead ends a leg. At its end the host has a turn that waits only for a command and a copy of the segment; 0: none.
 func (r *recorder) ahead(host func(p *compute.Params) error, command, copied uint64) {
 	l := leg{command: r.command(), host: host, fed: true, needs: command, brought: copied}
 	l.copies, l.after = r.endCopies()
@@ -96,7 +96,7 @@ func (r *recorder) passPages(c *compute.Cache, some func(p *compute.Params) []in
 	r.begin()
 }
 
-// stagePages writes pages one behind the other to memory, in the layout of cache.
+// stagePages writes pages one after the other to memory, in the layout of cache.
 func (d *Device) stagePages(shape compute.KVShape, to driver.View, pages []int32, read func(page int32, scratch []byte) error) error {
 	var failed error
 	var once sync.Once
@@ -114,7 +114,7 @@ func (d *Device) stagePages(shape compute.KVShape, to driver.View, pages []int32
 	return failed
 }
 
-// stagePage writes a whole page, which lies in file as ReadPage gives it, to memory in the layout of cache.
+// stagePage writes a whole page, in file as ReadPage returns it, to memory in the layout of cache.
 func stagePage(shape compute.KVShape, memory, file []byte) {
 	const positions = compute.PagePositions
 	for _, side := range sides(shape) {

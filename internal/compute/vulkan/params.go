@@ -8,11 +8,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// paramsLayout holds the offsets of a step's compute.Params in device memory, for shaders/params.glsl; a recording
-// fixes it. In words of four bytes: tokens of the step, rows of logits, threshold, the segment's first row that is the
-// step's; then Tokens[rows], Pos[rows], Seq[rows], the last position in the step of each row's sequence [rows],
-// the first and the last position of Bounds[rows] of each, Out[out], where each sequence's pages begin [sequences], the pages, each in layers without windows and in those with,
-// and behind the room for them Types[rows]. Padding has zeros, and as a row of logits the step's first row.
+// paramsLayout holds the offsets of a step's compute.Params in device memory, for shaders/params.glsl. A recording
+// fixes it. In words of four bytes: tokens of the step, rows of logits, threshold, the first row of the segment that
+// belongs to the step; then Tokens[rows], Pos[rows], Seq[rows], the last position in the step of each row's sequence
+// [rows], the first and the last position of Bounds[rows], Out[out], the begin of each sequence's pages [sequences],
+// the pages, each for layers without windows and for those with one, and after the room for these Types[rows]. Padding
+// has zeros; as a row of logits it has the step's first row.
 type paramsLayout struct {
 	rows, out int
 	decode    int // rows that are single tokens
@@ -22,7 +23,7 @@ type paramsLayout struct {
 
 const paramsHeader = 4
 
-// layoutFor returns the layout of a recording of seg made with p, with room for tables that grow, and at least for so
+// layoutFor returns the layout of a recording of seg made with p. It has room for tables that grow, at least for that
 // many words of them.
 func layoutFor(seg compute.Segment, p *compute.Params, tables int) paramsLayout {
 	l := paramsLayout{rows: seg.Rows, out: seg.Out, decode: seg.Decode, decodeOut: seg.DecodeOut, tables: max(64, tables)}
@@ -58,7 +59,7 @@ func fits(seg compute.Segment, p *compute.Params) error {
 // lead returns the row that p's first row is; see compute.Segment.
 func (l paramsLayout) lead(p *compute.Params) int { return l.decode - p.Decode }
 
-// rowsOf returns which rows of a tensor are p's, of all tokens or of outputs: so many, from lead on.
+// rowsOf returns the rows of a tensor that belong to p, of all tokens or of outputs: n rows, from lead on.
 func (l paramsLayout) rowsOf(p *compute.Params, outputs bool) (lead, n int) {
 	if outputs {
 		return l.decodeOut - p.DecodeOut(), len(p.Out)
@@ -174,8 +175,8 @@ func needTypes(rows int) func(*compute.Params) error {
 	}
 }
 
-// needTurns checks that every token has the positions that rp turns it to. Those of a step's own may be negative: what
-// was turned is turned back.
+// needTurns checks that rp has angles for the position of every token. Positions of a step's own may be negative: they
+// undo a rotation.
 func needTurns(rp *compute.Rope) func(*compute.Params) error {
 	return func(p *compute.Params) error {
 		for _, axis := range rp.Axes {
@@ -213,7 +214,7 @@ func needBounds(spec compute.CacheSpec, layer int) func(*compute.Params) error {
 	}
 }
 
-// needGiven checks that rows from outside have so many numbers.
+// needGiven checks that rows from outside have that many values.
 func needGiven(cols int) func(*compute.Params) error {
 	return func(p *compute.Params) error {
 		if len(p.Given) > len(p.Tokens) {

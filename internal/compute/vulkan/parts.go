@@ -55,8 +55,8 @@ func partRegions(t quant.Type, units int) []region {
 	return regions
 }
 
-// codeRegions returns the regions of the quants: those of the lowest bits and, of odd bits, of the highest. Types whose
-// files have the bits together are not taken apart.
+// codeRegions returns the regions of the quants: the lowest bits and, in types with an odd number of bits, the highest.
+// Types whose files keep the bits together are not split.
 func codeRegions(t quant.Type, units int) []region {
 	size, perBlock := t.BlockBytes(), t.BlockElems()/quant.QK
 	nibbles := func(from int) region {
@@ -115,8 +115,8 @@ func packFactor(t quant.Type, dst, row []byte) {
 // scaleShift is SCALE_SHIFT of weights.glsl.
 const scaleShift = 7
 
-// packSixteens writes every unit's nibbles as Q4_0 has them. In the file, whose blocks take so many bytes, each has two
-// units from byte from on, of which eight bytes have sixteen elements, the second eight of them in high nibbles.
+// packSixteens writes every unit's nibbles in the order of Q4_0. A block takes that many bytes in the file and has two
+// units from byte from on. Eight bytes have sixteen elements, the second eight of them in high nibbles.
 func packSixteens(dst, file []byte, bytes, from int) {
 	le := binary.LittleEndian
 	for ; len(file) > 0; dst, file = dst[32:], file[bytes:] {
@@ -129,16 +129,16 @@ func packSixteens(dst, file []byte, bytes, from int) {
 	}
 }
 
-// packNibbles copies the sixteen bytes that every unit has in the file: of each block, of so many bytes and units,
-// those from byte from on.
+// packNibbles copies the sixteen bytes that every unit has in the file. A block has that many bytes and units; the
+// units begin at byte from.
 func packNibbles(dst, file []byte, bytes, from, units int) {
 	for ; len(file) > 0; dst, file = dst[16*units:], file[bytes:] {
 		copy(dst[:16*units], file[from:])
 	}
 }
 
-// packLanes writes every unit's two words of bit pairs, which lanes makes of its bytes in the file: blocks of so many
-// bytes have a scale and then so many bytes for each unit.
+// packLanes writes every unit's two words of bit pairs, which lanes computes from the unit's bytes in the file. A block
+// has size bytes: a scale and then bytes bytes for each unit.
 func packLanes(dst, file []byte, size, units, bytes int, lanes func([]byte) uint64) {
 	for ; len(file) > 0; file = file[size:] {
 		for u := range units {

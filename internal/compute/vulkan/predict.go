@@ -30,7 +30,7 @@ func bits(s compute.Set) driver.View {
 	return m.Slice(0, 4*int64(s.Rows)*int64(m.words))
 }
 
-// predict chooses the neurons that are always on and those whose logit reaches the threshold.
+// predict chooses the neurons that are always on and those with a logit that reaches the threshold.
 func (r *recorder) predict(s compute.Set, x, hidden, logits compute.Tensor, fc1, fc2 *compute.Matrix) {
 	always := s.N - fc2.Rows
 	if fc2.Cols != hidden.Cols || logits.Cols != fc2.Rows || logits.Rows != x.Rows || s.Rows != x.Rows || always < 0 {
@@ -89,8 +89,8 @@ type election struct {
 	and      added
 	neurons  int
 	values   compute.Tensor     // what the test makes of the products
-	bits     driver.View        // of those chosen, but for testNone
-	packed   driver.View        // of testNone: the values above zero in eight bits, or nothing
+	bits     driver.View        // bits of the chosen neurons, except with testNone
+	packed   driver.View        // with testNone: the values above zero in eight bits, or nothing
 	act      compute.Activation // for testOpen
 	rows     *memberRows        // that are computed with it, or nil
 }
@@ -121,7 +121,8 @@ func (e *election) shape() memberGroup {
 	return memberGroup{64, 4, 1}
 }
 
-// packedTokens bounds the tokens whose products elect packs: the workgroup has 32 products of each in shared memory.
+// packedTokens bounds the tokens whose products elect packs. The workgroup has 32 products of each token in shared
+// memory.
 const packedTokens = 2
 
 // elect holds e.

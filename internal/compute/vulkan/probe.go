@@ -13,19 +13,18 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
 )
 
-// What a device reaches, as placement wants to know it. A device that was measured holds the memory of it until it is
-// closed.
+// Measurements of a device, for placement. A device that was measured holds the memory for it until it is closed.
 
 const (
 	probeBytes   = 4 << 30    // read by a pass: many times the largest caches
 	probeWord    = 0x2545f491 // what they hold: zeros may be kept more cheaply
 	probeTime    = 50e6       // nanoseconds that passes take at least, together
-	probeRepeats = 5          // of which the best counts, or of latencies the median
+	probeRepeats = 5          // the best of them counts, or the median of latencies
 	handOffs     = 64         // in a recording
-	handOffCols  = 4096       // of the row that passes each way
+	handOffCols  = 4096       // elements of the row that passes each way
 	layerKernels = 20         // dispatches of a layer, each of which waits for the one before
 	launchLayers = 32         // in a recording
-	copyBytes    = 128 << 20  // of a transfer
+	copyBytes    = 128 << 20  // bytes of a transfer
 )
 
 // ReadBandwidth returns what the memory gives to a kernel that only reads, bytes per second.
@@ -204,7 +203,7 @@ func (d *Device) Packing(src compute.Source, fill func(f compute.Filler)) (float
 	return float64(src.Rows*src.Type.RowBytes(src.Cols)) / best.Seconds(), nil
 }
 
-// Products returns how many multiplications and additions a second products of a prompt of so many tokens with src take.
+// Products returns the multiply-adds per second of products with src for a prompt of that many tokens.
 func (d *Device) Products(src compute.Source, tokens int) (float64, error) {
 	w, err := d.Matrix(src, compute.Dense)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 type queue struct {
 	ops  []compute.Op
 	open []fusion // that took all of ops
-	best fusion   // that can record the first so many
+	best fusion   // a fusion that can record the first n operations
 	n    int
 }
 
@@ -38,7 +38,7 @@ func (r *recorder) Do(op compute.Op) {
 	}
 }
 
-// enqueue takes op into the queue, if some fusion takes it behind what is there.
+// enqueue adds op to the queue if a fusion can take it after the operations there. It reports whether it did.
 func (r *recorder) enqueue(op compute.Op) bool {
 	q := &r.queue
 	if len(q.ops) == 0 {

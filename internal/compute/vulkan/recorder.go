@@ -36,17 +36,17 @@ type recorder struct {
 	seg      *segment
 	buffer   vk.CommandBuffer // in recording; 0: none
 	filled   bool             // something was recorded in it
-	now      *compute.Params  // of the run that records: for Host only
+	now      *compute.Params  // of the run that records, for Host only
 	live     bool             // Host was called
 	timed    bool             // it has stamps
 	sizing   bool             // nothing is recorded: scratch is only to be known
-	first    int              // of the command buffer's stamps
-	overlap  bool             // what is recorded runs beside the host
+	first    int              // the command buffer's first stamp
+	overlap  bool             // the host computes while the recorded operations run
 	late     bool             // that has shown something, for which a later turn of the host waits
 	awaits   uint64           // number of the segment's copy that the command buffer, or an earlier one, waits for
 	hosts    int              // turns of the host so far
 	earlier  uint64           // commands of earlier legs
-	rooms    []roomUse        // that were filled by copies beside
+	rooms    []roomUse        // rooms filled by copies in the other queue
 	copies   vk.CommandBuffer // on the queue for copies, in recording; 0: none
 	after    uint64           // number of the segment's command that it waits for
 	passed   uint64           // number of the last command that read Device.passage
@@ -58,16 +58,16 @@ type recorder struct {
 	weight   string    // that was last named
 	held     *product  // the last dispatch, if it is still to be recorded
 	elected  *election // a predictor's, if it is still to be recorded: with the rows of its members, if they come next
-	decodes  int       // of weights, so far
+	decodes  int       // weights decoded so far
 	counters counters
 	bound    vk.Pipeline
 	swaps    []swapped
-	param    driver.View                   // of the params, once a verb asked for them
-	paramOut driver.View                   // of what rows of logits need of them, likewise
-	run      driver.View                   // of the runs, once a verb asked for them
-	ropes    map[*compute.Rope]driver.View // of cosines and sines
+	param    driver.View                   // memory of the params, once an operation needs them
+	paramOut driver.View                   // memory of the params of rows with logits, likewise
+	run      driver.View                   // memory of the runs, once an operation needs them
+	ropes    map[*compute.Rope]driver.View // memory of cosines and sines
 
-	idle func(ready, done func() bool) // of the next leg's host
+	idle func(ready, done func() bool) // what the host of the next leg does while it waits
 }
 
 // fail keeps the first error; Run returns it.
@@ -77,7 +77,7 @@ func (r *recorder) fail(err error) {
 	}
 }
 
-// dispatch records c, behind a barrier if it needs one.
+// dispatch records c, after a barrier if c needs one.
 func (r *recorder) dispatch(c call) {
 	if c.groups[0] == 0 || c.groups[1] == 0 || c.groups[2] == 0 {
 		return
@@ -208,8 +208,8 @@ const (
 	workWrites = vk.AccessShaderWrite | vk.AccessTransferWrite
 )
 
-// barrier orders all work before it, and stages and accesses given besides, before all work behind it, and those given
-// besides.
+// barrier makes all work before it, and the given stages and accesses, complete before all work after it and the given
+// later stages and accesses.
 func (r *recorder) barrier(fromStages, fromAccess, toStages, toAccess uint32) {
 	m := &r.d.bindings.memory
 	m.SrcAccessMask = workWrites | fromAccess

@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
-// Shapes of scan.comp and delta.comp, whose constants say the same.
+// Shapes of scan.comp and delta.comp. Their constants must be equal.
 const (
 	scanLanes = 16 // invocations that share a row of a head's state
 	scanRows  = elementwise / scanLanes
@@ -22,7 +22,7 @@ const (
 	freshRun = 1 << 31
 )
 
-// runs returns the memory of the step's runs, whose sequences have slots in a cache with so many.
+// runs returns the memory of the step's runs. Their sequences have slots in a cache with that many slots.
 func (r *recorder) runs(slots int) driver.View {
 	if r.run.Slab != nil {
 		return r.run

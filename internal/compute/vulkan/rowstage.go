@@ -26,7 +26,7 @@ func (d *Device) StagedBytes(m *compute.Matrix, n int) (bytes int64) {
 	return bytes
 }
 
-// RowStage allocates so many bytes of host memory for rows.
+// RowStage allocates host memory of that many bytes for rows.
 func (d *Device) RowStage(bytes int64) (compute.RowStage, error) {
 	s := &rowStage{d: d}
 	var err error
@@ -41,7 +41,7 @@ func (d *Device) RowStage(bytes int64) (compute.RowStage, error) {
 	return s, nil
 }
 
-// Put stages rows that are to lie in m from row first on.
+// Put stages rows for m, from row first on.
 func (s *rowStage) Put(m *compute.Matrix, first int, src compute.Source) {
 	w, fileRow := mem(m), src.Type.RowBytes(src.Cols)
 	regions := rowRegions(m.Type, w.units)
@@ -66,7 +66,7 @@ func (s *rowStage) Put(m *compute.Matrix, first int, src compute.Source) {
 // CopiesBeside implements hybrid.GPU.
 func (d *Device) CopiesBeside() bool { return d.beside }
 
-// Send passes on at most so many bytes of what was put, if those before have arrived.
+// Send copies at most most bytes of the staged rows to the device, if the ones before have arrived.
 func (s *rowStage) Send(most int64) (sent int64, arrived bool, err error) {
 	g := s.d.gpu
 	if g.Lost != nil {

@@ -193,7 +193,7 @@ func (r *recorder) lookup(shader string, dst compute.Tensor, table *compute.Matr
 // slotElems is the number of elements that weights.glsl decodes at a time.
 const slotElems = 8
 
-// gather copies the rows whose logits are wanted.
+// gather copies the rows with wanted logits.
 func (r *recorder) gather(dst, x compute.Tensor) {
 	if dst.Cols != x.Cols {
 		panic(fmt.Sprintf("vulkan: Gather of %d columns from %d", dst.Cols, x.Cols))
@@ -286,7 +286,7 @@ func (r *recorder) turns(rp *compute.Rope, rows int) driver.View {
 		w, lead, n := numbers(dst), layout.lead(p), len(p.Turn())
 		angles := make([]float64, len(rp.Freqs))
 		for t := range rows {
-			clear(angles) // of padding
+			clear(angles) // padding
 			if i := t - lead; i >= 0 && i < n {
 				p.Angles(angles, rp, i)
 			}

@@ -28,16 +28,16 @@ type segment struct {
 	commands uint64 // recorded; they are numbered from 1 on
 	copied   uint64 // command buffers on the queue for copies, likewise
 
-	pools []vk.DescriptorPool // of its dispatches' sets; none where descriptors are pushed
+	pools []vk.DescriptorPool // descriptor pools of its dispatches' sets; none if descriptors are pushed
 	sets  int                 // left in the last one
 }
 
 // leg is a stretch of a segment up to where the host has its turn.
 type leg struct {
-	command driver.Command                // its Copies, and those of overlap, are a number of the segment's
+	command driver.Command                // the numbers of its Copies, and of those of overlap, count within the segment
 	overlap driver.Command                // submitted with command, for the host's turn
 	host    func(p *compute.Params) error // called when command has run; nil: nothing
-	late    bool                          // what ran beside an earlier turn must have run too
+	late    bool                          // the work that ran alongside an earlier turn must be complete, too
 	fed     bool                          // host waits for no more than needs and brought
 	needs   uint64                        // number of the segment's command that must have run; 0: none
 	brought uint64                        // number of the segment's copy that must have run, too
@@ -59,7 +59,7 @@ type input struct {
 	fill func(p *compute.Params, dst []byte)
 }
 
-// result is memory that the host clears before every run, and looks at behind it.
+// result is memory that the host clears before every run and reads after it.
 type result struct {
 	driver.View
 	done func(p *compute.Params, data []byte)
@@ -129,8 +129,7 @@ func (r *recorder) record(body func(compute.Verbs)) error {
 	return r.err
 }
 
-// leg ends a leg, at whose end the host has its turn, if it is to have one, while the device computes what meanwhile
-// records.
+// leg ends a leg. If host is not nil the host has its turn then, while the device computes what meanwhile records.
 func (r *recorder) leg(host func(*compute.Params) error, meanwhile func()) {
 	l := leg{command: r.command(), host: host, brought: r.seg.copied}
 	if r.copies != 0 {
@@ -161,7 +160,8 @@ func (r *recorder) command() driver.Command {
 	return c
 }
 
-// copyWanted records copies of what the host read behind earlier runs, for it is likely to read that again.
+// copyWanted records copies of the tensors that the host read after earlier runs, because it is likely to read them
+// again.
 func (r *recorder) copyWanted() {
 	for _, w := range r.wanted {
 		v, err := r.d.results.take(w.size)
@@ -186,7 +186,7 @@ func (r *recorder) Host(f func() error) {
 		r.fail(f())
 	}
 	r.d.free(r.seg)
-	r.seg.checks, r.seg.inputs, r.seg.results, r.seg.stamps = nil, nil, nil, nil // the inputs lie where they were filled in
+	r.seg.checks, r.seg.inputs, r.seg.results, r.seg.stamps = nil, nil, nil, nil // the inputs stay in the memory where they were filled in
 	r.seg.commands, r.seg.copied, r.earlier, r.awaits, r.passed, r.rooms = 0, 0, 0, 0, 0, nil
 	r.begin()
 }
@@ -241,8 +241,8 @@ func (s *segment) play(g *driver.GPU, p *compute.Params) error {
 	return g.Wait(g.Last)
 }
 
-// play submits l and lets the host do its part. What runs beside may still run when it returns. The segment's commands
-// and copies are numbered from those given on.
+// play submits l and lets the host do its part. Work that runs alongside may still run when play returns. The segment's
+// commands and copies are numbered from the given numbers on.
 func (l *leg) play(g *driver.GPU, p *compute.Params, commands, copies uint64) error {
 	before := g.Last
 	if l.copies != 0 {

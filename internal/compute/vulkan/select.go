@@ -6,14 +6,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// selectLocal is the number of invocations of index.comp and select.comp, whose constants say the same.
+// selectLocal is the number of invocations of index.comp and select.comp. Their constants must be equal.
 const selectLocal = 256
 
 // selectBytes bounds the scores that are kept at a time, unless a row has more.
 const selectBytes = 64 << 20
 
-// selectBlocks scores the positions of some rows, and lists the blocks of each, then those of the next rows. Where no sequence
-// has more blocks than are chosen, nothing is scored.
+// selectBlocks scores the positions of some rows and lists the blocks of each row, then does the same for the next
+// rows. If no sequence has more blocks than are chosen, nothing is scored.
 func (r *recorder) selectBlocks(o *compute.Select) {
 	if !o.Fits() {
 		panic(fmt.Sprintf("vulkan: Select of %d columns to %d", o.Q.Cols, o.Blocks.Cols))

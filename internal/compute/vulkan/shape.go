@@ -2,10 +2,10 @@ package vulkan
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// Recordings are made for rounded numbers of rows, so that a server, in whose steps any number occurs, soon has all
-// that it needs; the rows of a step that are missing are padding. It costs few products: matvec.comp is compiled for
-// powers of two, then for 12 and multiples of vecTokens, and prompts' products compute tiles of matTile rows. The
-// numbers between bound what padding costs in other verbs: at most a third of the rows.
+// Recordings are made for rounded numbers of rows. Any number occurs in the steps of a server, which then soon has all
+// the recordings that it needs. The rows that a step lacks are padding. It costs few products: matvec.comp is compiled
+// for powers of two, then for 12 and multiples of vecTokens, and products of prompts compute tiles of matTile rows. The
+// numbers between bound the cost of padding in other operations: at most a third of the rows.
 
 // someRows divides the numbers of single tokens beyond matTile that recordings are made for: a larger one
 // would leave more rows unused in every step, a smaller one needs more recordings.
@@ -38,8 +38,8 @@ func (d *Device) Shape(seg, most compute.Segment) compute.Segment {
 	return seg
 }
 
-// Spare implements compute.Device: single tokens that are rounded may take so many rows more than they are, and prompts
-// the rest of a full step.
+// Spare implements compute.Device: rounding adds at most that many rows to single tokens, and the rest of a full step
+// to prompts.
 func (d *Device) Spare(most int) (rows int) {
 	for n := range most {
 		rows = max(rows, min(rounded(n, someRows), most)-n)

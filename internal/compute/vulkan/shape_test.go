@@ -108,6 +108,12 @@ func (exact) Spare(int) int                                { return 0 }
 func small(t *testing.T, spec synth.Spec) *gguf.File {
 	t.Helper()
 	spec.Layers, spec.Embd, spec.FF, spec.Heads, spec.Sparsity, spec.PowerLaw, spec.Seed = 2, 64, 256, 2, 0.8, 1, 3
+	return written(t, spec)
+}
+
+// written writes a model and opens it.
+func written(t *testing.T, spec synth.Spec) *gguf.File {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "model.gguf")
 	if err := synth.Write(t.Context(), path, spec, nil); err != nil {
 		t.Fatal(err)
@@ -220,18 +226,21 @@ func TestPadding(t *testing.T) {
 	}
 }
 
-// TestRecordings: steps of any number of rows, of both kinds and in any order, need few recordings, which stay.
+// TestRecordings: steps of any number of rows, of both kinds and in any order, need few recordings, which stay. What the
+// steps compute does not matter, so the model is as small as can be; the numbers are those next to the borders of shapes.
 func TestRecordings(t *testing.T) {
 	testenv.Thorough(t)
 	const seed, rows = 7, 64
 	on(t, nil, func(d *Device) {
 		dev := &shaped{Device: d}
-		m, err := model.Load(t.Context(), small(t, synth.Spec{Arch: "llama", Type: quant.F16}), dev, model.Options{Batch: 128, Outputs: rows, Cache: compute.CacheSpec{Pages: rows + 1}})
+		f := written(t, synth.Spec{Arch: "llama", Type: quant.F16, Layers: 1, Embd: 32, FF: 32, Heads: 1, Vocab: 260, Seed: 3})
+		m, err := model.Load(t.Context(), f, dev, model.Options{Batch: 128, Outputs: rows, Cache: compute.CacheSpec{Pages: rows + 1}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		group := &crowd{rng: rand.New(rand.NewPCG(seed, 0)), at: make([]int, rows+1)}
 		order := group.rng.Perm(2 * rows)
+		order = slices.DeleteFunc(order, func(i int) bool { n := i/2 + 1; return n > 8 && n%4 > 1 })
 		for round, most := range []int{2*mostShapes + 1, 0} { // one more: what is read behind a step is learned
 			before := dev.bodies
 			for _, i := range order {

@@ -2,13 +2,13 @@ package vulkan
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// span is n rows of a step from first on whose products are computed by the same arithmetic.
+// span is n rows of a step, from first on, that take the same arithmetic.
 type span struct {
 	by       Arithmetic
 	first, n int
 }
 
-// single returns how many of t's first rows are single tokens of running sequences, or padding of these.
+// single returns how many of t's first rows are single tokens of running sequences, or padding of those.
 func (r *recorder) single(t compute.Tensor) int {
 	if t.Outputs {
 		return r.seg.params.decodeOut
@@ -16,9 +16,9 @@ func (r *recorder) single(t compute.Tensor) int {
 	return min(r.seg.params.decode, t.Rows)
 }
 
-// spans returns p's rows. The first of them are single tokens of running sequences, which are summed in order. So are
-// all rows where p.W is a head, and prompts that no other arithmetic is used for. Nothing depends on how many rows
-// there are.
+// spans returns p's rows by arithmetic. The first rows are single tokens of running sequences, which are summed in
+// order. If p.W is a head, or no other arithmetic is used for prompts, all rows are. The number of rows does not
+// matter.
 func (r *recorder) spans(p *compute.Product) (s []span) {
 	rows, by := p.Out.Rows, r.d.arithmetic(p.W.Type)
 	single := r.single(p.Out)

@@ -7,16 +7,17 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
-// Shapes of the shaders for neurons, whose constants say the same.
+// Shapes of the shaders for neurons. Their constants must be equal.
 const (
 	neuronLanes = 256 // that sum down columns
-	laneGroup   = 16  // lanes whose sums are added by one workgroup of down.comp
+	laneGroup   = 16  // lanes whose sums one workgroup of down.comp adds
 	downThreads = 16  // down.comp: invocations of a lane
 	downSpan    = 4   // and slots of an invocation
 	rowsLocal   = 128 // rows.comp
-	// rowsMost bounds the workgroups of rows.comp for a token's set, whose size the host does not know.
+	// rowsMost bounds the workgroups of rows.comp for a token's set. The host does not know the size of the set.
 	rowsMost = 1056
-	// listedGroups bounds the workgroups for a token's set, whose size the host does not know: they go on in strides.
+	// listedGroups bounds the workgroups for a token's set. The host does not know the size of the set, so they go on
+	// in strides.
 	listedGroups = 2048
 	// everyTokens are computed at a time where every neuron is, to bound the memory for gates and ups.
 	everyTokens = 128
@@ -31,26 +32,26 @@ type sparse struct {
 	set     compute.Set
 	all     bool // the set is every neuron
 	prompt  bool // the rows in work are parts of prompts, and of an Arithmetic of their own
-	few     int  // so many of them, at most, are computed by lists
+	few     int  // at most that many tokens are computed by lists
 	listed  bool // they are
 	operand operand
 	counts  driver.View // predicted, gated, active
-	elected *election   // of the set's members, if it is still to be recorded
+	elected *election   // the election of the set's members, if it is still to be recorded
 
-	gateLow, upLow operand // of the layer's adapter
+	gateLow, upLow operand // first products of the layer's adapter
 
-	// Of a step that goes by sets.
-	members   driver.View // bits of neurons, in rows of so many words, of which the first is row firstBits
+	// A step that goes by sets:
+	members   driver.View // bits of neurons, in rows of bitWords words, the first of them row firstBits
 	bitWords  int
 	firstBits int
 	a         compute.Tensor // [tokens, n]: a_i of the members
 }
 
-// sparseFFN computes the neurons of s that w has, which may be the first only of s.N. It computes a few tokens by
-// the members of their sets: gate rows of the set, up rows where the activation is not zero, the down columns of neurons
-// whose product is not. Many tokens, whose sets' union is most of a layer, go through matrix products in which neurons outside a
-// token's set are zero. Both give the same bytes. Prompts for which there is another Arithmetic go through its
-// products, however few tokens they have.
+// sparseFFN computes the neurons of s that w has, which may be only the first of s.N. It computes a few tokens by the
+// members of their sets: gate rows of the set, up rows where the activation is not zero, and the down columns of
+// neurons with a product that is not zero. With many tokens the union of the sets is most of a layer, so matrix
+// products compute all neurons, and those outside a token's set are set to zero. Both give the same bytes. Prompts with
+// another Arithmetic take its products, however few tokens they have.
 func (r *recorder) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
 	f := &sparse{r: r, w: w, n: w.Up.Rows, out: out, x: x, set: s, all: s.Mem == nil, operand: operand{r: r, x: x, name: "activations"}}
 	if e := r.elected; e != nil && f.follows(e) {
@@ -109,14 +110,14 @@ func (f *sparse) compute(first, rows int) {
 	}
 }
 
-// parted reports whether a matrix whose columns are summed is too large for one binding.
+// parted reports whether a matrix with summed columns is too large for one binding.
 func (f *sparse) parted() bool {
 	a := f.w.Adapter.DownA
 	return len(mem(f.w.Down).parts) > 1 || a != nil && len(mem(a).parts) > 1
 }
 
-// count has the counts of rows tokens, from first on, added to the layer's whenever the segment has run, where they are
-// computed in so many steps.
+// count adds, after every run of the segment, the counts of rows tokens from first on to the layer's. They are computed
+// in that many steps.
 func (f *sparse) count(first, rows, steps int) {
 	c := f.w.Count
 	if c == nil {
@@ -163,7 +164,7 @@ func nonlinearity(a compute.Activation) []uint32 {
 	return []uint32{uint32(a.Kind), math.Float32bits(a.Threshold), math.Float32bits(a.Slope), math.Float32bits(a.Limit)}
 }
 
-// words returns those of a row of bits.
+// words returns the words of a row of bits.
 func (f *sparse) words() uint32 {
 	if f.all {
 		return 0
@@ -301,7 +302,7 @@ const (
 const (
 	addsNothing uint32 = iota
 	addsBias
-	addsEach // of each token
+	addsEach // sums of each token
 )
 
 // binding returns how a shader reads what is added, and the view, or standIn.
@@ -379,7 +380,7 @@ func (f *sparse) down(first, n int, counts driver.View, y compute.Product) {
 	}
 }
 
-// product dispatches c, which sums down columns for n tokens, and whose last constant and binding are for an Add that
+// product dispatches c, which sums down columns for n tokens. Its last constant and binding are for an Add that
 // follows.
 func (f *sparse) product(n int, out compute.Tensor, m *matrix, c call) {
 	f.r.dispatchProduct(c, len(c.spec)-1, out, len(m.parts) == 1 && n == out.Rows)
@@ -413,8 +414,8 @@ func (f *sparse) everyNeuron(first, n int) {
 	}
 }
 
-// columns adds the columns of y.W, which is in one part, for n tokens from first on, of every neuron, whose a_i are the
-// rows of values.
+// columns adds the columns of y.W, which is in one part, for n tokens from first on: of every neuron, times a_i. The
+// rows of values hold a_i.
 func (f *sparse) columns(a Arithmetic, first, n int, values compute.Tensor, y compute.Product) {
 	m := mem(y.W)
 	if a == Integers && m.layout != plain {

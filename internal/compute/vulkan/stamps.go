@@ -11,9 +11,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
-// stamps are the times at which the device passes places of a recording. They are there only once somebody traces or
-// watches, and where the device has them; a nil one does nothing. Recordings share them, because only one runs at a
-// time: the host resets them before each run and reads them behind it.
+// stamps are the times at which the device passes places of a recording. They exist only once somebody traces or
+// watches, and if the device has them. A nil one does nothing. Recordings share them, because only one runs at a time:
+// the host resets them before each run and reads them afterwards.
 type stamps struct {
 	g          *driver.GPU
 	pool       vk.QueryPool
@@ -22,10 +22,10 @@ type stamps struct {
 	common     moment
 }
 
-// moment is a time of which both clocks' readings are known.
+// moment is a time for which the readings of both clocks are known.
 type moment struct {
-	tick uint64        // of the device
-	time time.Duration // of monotime
+	tick uint64        // the device's clock
+	time time.Duration // monotime
 }
 
 // maxStamps bounds the stamps of a recording; later operations are not timed.
@@ -33,7 +33,7 @@ const maxStamps = 1 << 14
 
 // stamp is a place of a recording.
 type stamp struct {
-	name string // of what begins here; empty until something has a name
+	name string // name of what begins here; empty until something has a name
 	part compute.Part
 	ends bool // nothing begins: a command buffer ends
 }
@@ -53,7 +53,7 @@ func (d *Device) stamping() bool {
 	return d.stamps != nil
 }
 
-// newStamps makes those of g, if it has any.
+// newStamps makes the stamps of g. It returns nil if g has none.
 func newStamps(g *driver.GPU) (*stamps, error) {
 	if g.StampBits == 0 || !g.Resets {
 		return nil, nil
@@ -120,7 +120,7 @@ func (r *recorder) stampBegin() {
 	}
 }
 
-// stampEnd is the last stamp of a command buffer. Those of an empty one, which is not run, are taken back.
+// stampEnd adds the last stamp of a command buffer. It takes back the stamps of an empty buffer, which is not run.
 func (r *recorder) stampEnd() {
 	switch {
 	case !r.timed:
@@ -151,7 +151,7 @@ func (s *stamps) end(all []stamp, from time.Duration, done bool, w *compute.Watc
 		return
 	}
 	s.align(from, s.ticks[0], s.ticks[len(all)-1])
-	last, begin := from, monotime.Now()-s.g.Trace.Now() // of the trace
+	last, begin := from, monotime.Now()-s.g.Trace.Now() // times of the trace
 	for i := range all[:len(all)-1] {
 		begun, ended := max(last, s.when(s.ticks[i])), s.when(s.ticks[i+1])
 		if all[i].ends || ended < begun {
@@ -167,8 +167,8 @@ func (s *stamps) end(all []stamp, from time.Duration, done bool, w *compute.Watc
 	}
 }
 
-// align finds a common moment of both clocks: the driver's, or one by which the stamps of a run, the first and the
-// last, lie between its submission at from and now.
+// align finds a common moment of both clocks: the driver's, or an estimate. The run was submitted at from and has ended
+// by now, so its first and last stamps are between the two.
 func (s *stamps) align(from time.Duration, first, last uint64) {
 	before := monotime.Now()
 	if s.calibrated {

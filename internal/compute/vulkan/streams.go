@@ -22,7 +22,7 @@ func (r *recorder) temper(x compute.Tensor, how compute.Temperature) {
 	})
 }
 
-// gaussianTopK keeps what is above the mean by so many standard deviations.
+// gaussianTopK keeps the values that are above the mean by that many standard deviations.
 func (r *recorder) gaussianTopK(x compute.Tensor, deviations float32) {
 	if x.Rows == 0 {
 		return

@@ -96,11 +96,11 @@ func (s *stage) copy(v driver.View, fill func(dst []byte)) error {
 type readback struct {
 	d     *Device
 	rows  map[place]driver.View
-	known map[string][]readTensor // what was read behind segments, by name
+	known map[string][]readTensor // tensors that were read after segments, by name
 	bytes exchange
 }
 
-// place is the source of a read: a whole tensor's memory, or one row of it.
+// place is the source of a read: a whole tensor's memory, or one row.
 type place struct {
 	t        *tensor
 	at, size int64
@@ -114,7 +114,7 @@ const (
 	copyMost  = 4 << 20
 )
 
-// readTensor is a tensor that was read: its first row, or all of it in one place.
+// readTensor is a tensor that was read: its first row, or the whole tensor in one place.
 type readTensor struct {
 	place
 	outputs bool // rows are compute.Tensor.Outputs
@@ -126,8 +126,8 @@ func (b *readback) restart() {
 	b.bytes.restart()
 }
 
-// Read returns row i of t, of those that the last step has, valid until the next Run. An error leaves the device unable
-// to compute.
+// Read returns row i of t, counted from the last step's first row. It is valid until the next Run. An error leaves the
+// device unable to compute.
 func (d *Device) Read(t compute.Tensor, i int) ([]float32, error) {
 	m := t.Mem.(*tensor)
 	if t.Outputs {
@@ -171,8 +171,8 @@ func (b *readback) fetch(p place, outputs bool) (driver.View, error) {
 	return v, nil
 }
 
-// wanted returns what a recording of s copies for the host: whichever rows a step has are read, as behind other
-// segments of the same name.
+// wanted returns what a recording of s copies for the host: the tensors that were read after other segments of the same
+// name, with whichever rows the step has.
 func (b *readback) wanted(s *segment) (list []place) {
 	total := int64(0)
 	for _, r := range b.known[s.name] {

@@ -21,7 +21,7 @@ type tuned struct {
 	Shaders string            // the sum of the code that was timed
 	Found   map[string]string // by what was timed
 
-	path string // of the file; empty: nothing is kept
+	path string // path of the file; empty: nothing is kept
 }
 
 // tunedLimit bounds the bytes that such a file may have.
@@ -61,7 +61,7 @@ func (d *Device) times() bool {
 	return !d.gpu.Counts() && (d.gpu.Info.Kind != driver.CPU || d.long.timed)
 }
 
-// foresees reports whether d is the Foresight of a device whose products are timed.
+// foresees reports whether d is the Foresight of a device that times its products.
 func (d *Device) foresees() bool {
 	return d.gpu.Counts() && d.pipelines != nil && d.gpu.Info.Kind != driver.CPU
 }
@@ -78,7 +78,8 @@ func (d *Device) found() *tuned {
 	return d.long.tuned
 }
 
-// A product that is timed has so many columns, and outputs at most: it takes some hundred megabytes for a moment.
+// A product that is timed has that many columns, and at most that many outputs. It takes some hundred megabytes for a
+// moment.
 const (
 	timedColumns = 1024
 	timedOutputs = 8 << 20
@@ -86,7 +87,7 @@ const (
 	timedBudget  = 256 << 20
 )
 
-// timedShape returns the product that is timed in place of one of so many rows and tokens.
+// timedShape returns the product that is timed instead of one with that many rows and tokens.
 func timedShape(rows, n int) (int, int) {
 	rows = min(rows, timedOutputs/matTile)
 	n = min(ceil(n, matTile)*matTile, timedTokens)
@@ -96,7 +97,7 @@ func timedShape(rows, n int) (int, int) {
 	return rows, n
 }
 
-// variant returns the fastest of a for products of n tokens with so many rows of type t.
+// variant returns the fastest variant of a for products of n tokens with a matrix of that many rows of type t.
 func (d *Device) variant(a Arithmetic, t quant.Type, rows, n int) variant {
 	all := d.variants(a)
 	rows, n = timedShape(rows, n)
@@ -128,8 +129,8 @@ func (d *Device) variant(a Arithmetic, t quant.Type, rows, n int) variant {
 // other bytes.
 func (d *Device) chooses() bool { return d.times() && d.found().path != "" }
 
-// faster returns the arithmetic, of those that serve for t, whose products are the fastest. One variant of each is
-// timed, for each takes a while to compile.
+// faster returns the arithmetic out of serve, all of which can compute t, with the fastest products. One variant of
+// each is timed, because each takes a while to compile.
 func (d *Device) faster(t quant.Type, serve []Arithmetic) Arithmetic {
 	known := d.found()
 	of := t.String()
@@ -177,7 +178,7 @@ func (d *Device) timeProducts(t quant.Type, rows, n int, all []variant) ([]float
 	}
 	const (
 		enough  = 1e-3 // seconds of a run
-		repeats = 4    // of which the first warms up
+		repeats = 4    // the first one warms up
 		most    = 32
 	)
 	took := make([]float64, len(all))

@@ -27,11 +27,11 @@ func (d *Device) StreamBuffer(size int64) (any, error) {
 	return &r, nil
 }
 
-// StreamedBytes returns what a row of so many elements takes, padded to whole blocks.
+// StreamedBytes returns the bytes of a row of that many elements, padded to whole blocks.
 func (d *Device) StreamedBytes(t quant.Type, elements int) int64 { return RowBytes(t, elements) }
 
-// RowBytes returns the bytes of GPU memory for a row of so many elements of type t, padded to whole blocks. Types on
-// grids take more there than in a file.
+// RowBytes returns the bytes of GPU memory for a row of that many elements of type t, padded to whole blocks. Types
+// with grids take more memory there than in a file.
 func RowBytes(t quant.Type, elements int) (bytes int64) {
 	whole := max(quant.QK, t.BlockElems())
 	for _, r := range rowRegions(t, ceil(elements, whole)*whole/unitElems(t)) {
@@ -40,7 +40,7 @@ func RowBytes(t quant.Type, elements int) (bytes int64) {
 	return bytes
 }
 
-// Feed has the host call fill when nothing reads the host memory of a room, which StreamBuffer returned, any more. It
+// Feed makes the host call fill once nothing reads the host memory of a room, which StreamBuffer returned, any more. It
 // submits what was recorded so far and does not wait for it.
 func (r *recorder) Feed(into any, fill func(p *compute.Params) error) {
 	u := r.roomUse(into.(*room).local)
@@ -48,9 +48,9 @@ func (r *recorder) Feed(into any, fill func(p *compute.Params) error) {
 	r.begin()
 }
 
-// UploadWeights makes into, which StreamBuffer returned, hold the matrices that weights describe. The host of an earlier
-// Overlap or Feed fills in their data. What runs beside may bring one buffer's matrices while it computes with
-// another's; a later turn of the host comes when they are there.
+// UploadWeights makes into, which StreamBuffer returned, hold the matrices that weights describe. The host of an
+// earlier Overlap or Feed fills in their data. The queue for copies may bring one buffer's matrices while the device
+// computes with another's; a later turn of the host comes once they have arrived.
 func (r *recorder) UploadWeights(into any, weights []compute.Sent) ([]*compute.Matrix, compute.Filler) {
 	to := into.(*room)
 	fills := make(fillers, len(weights))
@@ -116,7 +116,7 @@ func (all fillers) Fill(i int, data []byte) {
 	}
 }
 
-// FillRows implements compute.Filler, for matrices whose regions have an item for each row.
+// FillRows implements compute.Filler, for matrices with an item for each row in every region.
 func (all fillers) FillRows(i int, row func(row int, scratch []byte) []byte) {
 	f := &all[i]
 	size := f.src.Type.RowBytes(f.src.Cols)
@@ -128,7 +128,7 @@ func (all fillers) FillRows(i int, row func(row int, scratch []byte) []byte) {
 	})
 }
 
-// FillPlanes implements compute.Filler: regions of these types are planes.
+// FillPlanes implements compute.Filler. The regions of these types are planes.
 func (all fillers) FillPlanes(i int, write func(row int, planes [][]byte)) bool {
 	f := &all[i]
 	switch f.src.Type {
@@ -139,18 +139,18 @@ func (all fillers) FillPlanes(i int, write func(row int, planes [][]byte)) bool 
 	return false
 }
 
-// eachRow calls do for each row, or group of them, on all cores, with memory for its items in the regions and scratch for
-// a row of a file. That memory is the core's own, of some rows, and is copied at a time: the processor combines writes
-// that follow one another, but not those between which it reads much.
+// eachRow calls do for each row, or group of rows, on all cores, with memory for its items in the regions and scratch
+// for a row of a file. The memory belongs to the core, holds some rows and is copied at once: the CPU combines writes
+// that follow one another, but not if it reads much between them.
 func (f *filler) eachRow(do func(row int, items [][]byte, scratch []byte)) {
 	memory := make([][]byte, len(f.regions))
-	bytes := 0 // of a row
+	bytes := 0 // bytes of a row
 	for k, r := range f.regions {
 		memory[k] = f.memory(k)
 		bytes += r.size
 	}
 	n, workers := f.part.rows/f.regions[0].rows, runtime.GOMAXPROCS(0)
-	size := max(1, n/(turns*workers)) // of what a core takes at a time
+	size := max(1, n/(turns*workers)) // rows that a core takes at a time
 	block := min(size, max(1, blockBytesSent/bytes))
 	var taken atomic.Int64
 	inParallel(min(n, workers), func(int, int) {
@@ -183,6 +183,6 @@ func (f *filler) eachRow(do func(row int, items [][]byte, scratch []byte)) {
 const (
 	// turns is how many times a core takes rows, about: one that is late keeps the others waiting for less.
 	turns = 4
-	// blockBytesSent are those of the rows that a core packs before it copies them: its nearest cache holds them.
+	// blockBytesSent are the bytes of the rows that a core packs before it copies them. They fit in its nearest cache.
 	blockBytesSent = 16 << 10
 )

@@ -11,12 +11,12 @@ import (
 // give the same bytes, so that the choice between them is free.
 type variant struct {
 	by           Arithmetic
-	rows, tokens int // of a workgroup's tile
+	rows, tokens int // size of a workgroup's tile
 
 	step int // columns that are multiplied at a time, by matrices
 
-	// Of Matrices, whose subgroups divide the tile.
-	subRows, subTokens int // of a subgroup's part
+	// With Matrices, subgroups divide the tile:
+	subRows, subTokens int // size of a subgroup's part
 	buffers            int // 2: the next step's columns get into shared memory while these are multiplied
 	way                int // in which sums get to memory: cooperative.glsl
 
@@ -34,7 +34,7 @@ func (v variant) String() string {
 	return fmt.Sprintf("%d×%d by %d×%d, %d columns, %d buffers, %s", v.rows, v.tokens, v.subRows, v.subTokens, v.step, v.buffers, way)
 }
 
-// matrixVariants are those of Matrices, the smallest first.
+// matrixVariants are the variants of Matrices, the smallest first.
 var matrixVariants = func() (all []variant) {
 	for _, v := range []variant{
 		{rows: 64, tokens: 64, step: 64, subRows: 32, subTokens: 32, buffers: 2},
@@ -83,7 +83,7 @@ func (v variant) subgroups() int { return v.rows / v.subRows * v.tokens / v.subT
 // groupSums are the bytes of shared memory that every shader has: common.glsl.
 const groupSums = 256
 
-// shared returns the bytes of shared memory that a workgroup takes, besides what the driver takes for Groups.
+// shared returns the bytes of shared memory of a workgroup, without those that the driver takes for Groups.
 func (v variant) shared(m driver.Matrices) int {
 	const pad = 8 // halves that keep rows apart
 	if v.by == Groups {
@@ -100,7 +100,7 @@ func (v variant) shared(m driver.Matrices) int {
 	return groupSums + max(2*v.buffers*(weights+v.tokens*(v.step+pad)), 4*v.subgroups()*m.M*m.N)
 }
 
-// variants returns those of a that the device has room for, and that have not failed.
+// variants returns the variants of a that the device has room for and that have not failed.
 func (d *Device) variants(a Arithmetic) (fit []variant) {
 	all := []variant{{by: a, rows: narrowTile, tokens: narrowTile}, {by: a, rows: wideTile, tokens: wideTile}}
 	switch a {
@@ -128,10 +128,11 @@ func (d *Device) variants(a Arithmetic) (fit []variant) {
 	return fit
 }
 
-// enoughTiles are so many that wide ones, which read less, keep the largest GPUs at work.
+// From enoughTiles tiles on, wide tiles, which read less, keep the largest GPUs busy.
 const enoughTiles = 96
 
-// likely returns the one of all, the smallest first, that so many rows and tokens are computed in where nothing is timed.
+// likely returns the variant out of all, the smallest first, that computes that many rows and tokens if nothing is
+// timed.
 func likely(all []variant, rows, n int) variant {
 	v := all[0]
 	for _, w := range all[1:] {

@@ -2,8 +2,8 @@ package vulkan
 
 import "github.com/powerinfer-go/powerinfer/internal/quant"
 
-// vectors is the shape of matvec.comp for a number of tokens: so many rows of the matrix and tokens are summed by a
-// group of lanes, and so many groups of a workgroup, a team each, sum the same rows for other tokens.
+// vectors is the shape of matvec.comp for a number of tokens. A group of lanes sums rows of the matrix with tokens.
+// Several groups of a workgroup, one for each team, sum the same rows for other tokens.
 type vectors struct {
 	rows, tokens, teams int
 	local               int // invocations of a workgroup
@@ -18,14 +18,14 @@ const fewRows = 64
 const mostVectors = 2 * fewRows
 
 const (
-	vecTokens = 8        // of a group of lanes, unless a step has many
+	vecTokens = 8        // tokens of a group of lanes, unless a step has many
 	vecShared = 16 << 10 // bytes of shared memory that every device has
 )
 
-// vectorsFor returns the shape for n tokens and so many rows of a matrix of type t. Sums are the same bytes in all. From
-// nine tokens on the arithmetic takes longer than the memory on large GPUs. On an H200 workgroups of four groups of lanes
-// with up to 64 sums in each invocation were the fastest: larger ones, activations that pass through shared memory, and
-// cooperative matrices of bytes were all slower.
+// vectorsFor returns the shape for n tokens and a matrix of that many rows of type t. All shapes give the same bytes.
+// From nine tokens on, large GPUs are bound by arithmetic, not memory. On an H200 workgroups of four groups of lanes
+// with up to 64 sums in each invocation were the fastest. Larger ones, activations in shared memory, and cooperative
+// matrices of bytes were all slower.
 func vectorsFor(t quant.Type, rows, n int) vectors {
 	v := vectors{rows: vecRows(rows, n), tokens: 1, teams: 1, local: vecLocal}
 	switch {
@@ -57,7 +57,7 @@ func (v vectors) atOnce() int {
 	return n
 }
 
-// with fills in c for a matrix of type t, of which so many rows are multiplied with n tokens.
+// with completes c for a product of that many rows of a matrix of type t with n tokens.
 func (v vectors) with(c *call, t quant.Type, relu uint32, rows, n int) {
 	c.local = v.local
 	c.spec = []uint32{uint32(t), uint32(v.rows), uint32(v.tokens), relu, 0, uint32(v.teams), uint32(v.atOnce())}

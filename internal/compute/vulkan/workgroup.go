@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// groupVariants are those of Groups, the smallest first.
+// groupVariants are the variants of Groups, the smallest first.
 var groupVariants = []variant{
 	{by: Groups, rows: 64, tokens: 64, step: 64, local: 128},
 	{by: Groups, rows: 128, tokens: 128, step: 64, local: 256},
@@ -18,18 +18,18 @@ var groupVariants = []variant{
 // to the one while those in the other are multiplied.
 const decodedBytes = 32 << 20
 
-// decodedRows returns how many of so many rows are decoded at a time: in whole tiles, the same number each time.
+// decodedRows returns how many rows are decoded at a time: whole tiles, the same number each time.
 func (d *Device) decodedRows(v variant, rows, columns int) int {
 	most := max(1, cmp.Or(d.long.decoded, decodedBytes)/(2*ceil(columns, quant.QK)*quant.QK*v.rows)) // tiles
 	tiles := ceil(rows, v.rows)
 	return ceil(tiles, ceil(tiles, most)) * v.rows
 }
 
-// decoded returns some of a part's weights as halves, outputs from on, and how many quads a row of memory has of them.
-// Those of floats are the part itself.
+// decoded returns some of a part's weights as halves, outputs from on, and the quads of a row in memory. Weights in
+// floats are not decoded: they are the part itself.
 func (r *recorder) decoded(m *matrix, p *part, t quant.Type, from, some int, byNeuron bool) (halves driver.View, pitch int) {
 	const (
-		pieces      = 2 // of a unit: piece.glsl
+		pieces      = 2 // pieces of a unit: piece.glsl
 		pieceHalves = 16
 		quad        = 8
 	)

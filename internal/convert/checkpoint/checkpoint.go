@@ -154,6 +154,13 @@ func (c *Checkpoint) Close() {
 	}
 }
 
+// Reshaped returns t with another shape of as many elements.
+func (t *Tensor) Reshaped(shape []int) *Tensor {
+	r := *t
+	r.Shape = shape
+	return &r
+}
+
 // Surplus returns the tensors that are not in used, sorted, where their names end in one of buffers, or they are rotary
 // frequencies: every implementation of these models computes them again. Others are an error that names them.
 func (c *Checkpoint) Surplus(used map[string]bool, buffers []string) (allowed []string, err error) {
@@ -185,6 +192,7 @@ func Listed(names []string) string {
 
 // Same reports whether two tensors of one shape have the same elements. Both hold weights.
 func Same(a, b *Tensor) (bool, error) {
+	a, b = a.Floats(), b.Floats()
 	typA, _ := a.Type()
 	typB, _ := b.Type()
 	const piece = 1 << 16 // elements

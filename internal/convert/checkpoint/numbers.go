@@ -31,6 +31,7 @@ func (t *Tensor) Integers() ([]int64, error) {
 
 // Numbers returns all elements of a tensor of any dtype but 8-bit floats and unsigned integers of more than 8 bits.
 func (t *Tensor) Numbers() ([]float64, error) {
+	t = t.Floats()
 	b := make([]byte, t.Bytes)
 	if err := t.ReadAt(b, 0); err != nil {
 		return nil, err
@@ -64,5 +65,16 @@ func (t *Tensor) Numbers() ([]float64, error) {
 			return nil, fmt.Errorf("%s: numbers of dtype %s are not read", t.Path(), t.DType)
 		}
 	}
+	return out, nil
+}
+
+// numbersAt returns n elements from first on of a tensor that holds weights.
+func (t *Tensor) numbersAt(first, n int) ([]float32, error) {
+	typ, _ := t.Type()
+	raw, out := make([]byte, typ.RowBytes(n)), make([]float32, n)
+	if err := t.ReadAt(raw, int64(typ.RowBytes(first))); err != nil {
+		return nil, err
+	}
+	quant.Decode(typ, out, raw)
 	return out, nil
 }

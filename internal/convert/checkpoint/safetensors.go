@@ -41,6 +41,9 @@ type Tensor struct {
 	Offset int64  // of the first byte, from the start of the file
 	Bytes  int64
 	file   *shard
+	packed bool       // the file has fewer bits of each element
+	blocks bool       // the elements are in blocks of typ
+	typ    quant.Type // of blocks
 }
 
 // Path returns the name of the file that t lies in, for messages.
@@ -48,9 +51,15 @@ func (t *Tensor) Path() string { return t.file.path }
 
 // Type returns the element type of a tensor that holds weights; ok is false for other dtypes.
 func (t *Tensor) Type() (typ quant.Type, ok bool) {
+	if t.blocks {
+		return t.typ, true
+	}
 	e := elements()[t.DType]
 	return e.typ, e.weights
 }
+
+// Packed reports whether the file has fewer bits of each element of t than t's type. See Checkpoint.Unpack.
+func (t *Tensor) Packed() bool { return t.packed }
 
 // ReadAt fills b with t's bytes from offset on, which counts from t's first byte. Errors name the file, the offset and
 // the tensor.

@@ -38,10 +38,11 @@ type Config struct {
 
 // RotationKeys say how heads are rotated.
 type RotationKeys struct {
-	Rotary    float64      `json:"partial_rotary_factor"`
-	RopeTheta float64      `json:"rope_theta"`
-	RopeScale *RopeScaling `json:"rope_scaling"`
-	Rope      *RopeScaling `json:"rope_parameters"` // newer folders: theta and scaling together
+	Rotary     float64      `json:"partial_rotary_factor"`
+	RopeThetas Bases        `json:"rope_theta"` // of each layer, or one
+	RopeTheta  float64      `json:"-"`          // the first of RopeThetas
+	RopeScale  *RopeScaling `json:"rope_scaling"`
+	Rope       *RopeScaling `json:"rope_parameters"` // newer folders: theta and scaling together
 }
 
 // ExpertKeys are those of models with experts.
@@ -128,6 +129,7 @@ type Newer struct {
 	Kimi
 	MiniMax01
 	Grok
+	Step
 }
 
 // Encoders are the keys of models of embeddings.
@@ -159,6 +161,10 @@ type Meaning struct {
 	Unrotated    bool                 `json:"-"` // no head is rotated, in families whose models may be
 	Given        map[string][]float32 `json:"-"` // elements of tensors of every block that follow from the configuration
 	LayerParts   []Part               `json:"-"` // of each layer, in families whose layers are one part; nil: all have all
+	HalfTurned   bool                 `json:"-"` // layers without windows rotate half of what the others do
+	// FurtherWindows says which layers behind the last, which predict further tokens, have windows, where the pattern
+	// of the others does not tell it; those beyond are as its last. nil: it does.
+	FurtherWindows []bool `json:"-"`
 }
 
 // SmallThinker are the keys of that family's configuration.
@@ -221,6 +227,20 @@ type Setting[T any] struct {
 
 // Counts are numbers of config.json that may be one for all layers.
 type Counts []int
+
+// Bases are bases of rotations that may be one for all layers.
+type Bases []float64
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (b *Bases) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '[' {
+		return json.Unmarshal(data, (*[]float64)(b))
+	}
+	var one float64
+	err := json.Unmarshal(data, &one)
+	*b = Bases{one}
+	return err
+}
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (c *Counts) UnmarshalJSON(data []byte) error {

@@ -46,8 +46,12 @@ func readDeepSeek2(c *Config) error {
 		return c.Errorf("scoring_func", "%q is not supported; softmax and sigmoid are", c.Scoring)
 	}
 	m.Score = &score
-	if m.Count > 0 && m.Groups > 0 && c.TopKMethod != "noaux_tc" {
-		return c.Errorf("topk_method", "%q, which ranks groups by their best expert alone, is not supported; noaux_tc and greedy are", c.TopKMethod)
+	ranking := "group_limited_greedy" // files do not say how groups are ranked: it follows from the scores
+	if score == compute.Sigmoid {
+		ranking = "noaux_tc"
+	}
+	if m.Count > 0 && m.Groups > 0 && c.TopKMethod != ranking {
+		return c.Errorf("topk_method", "%q is not supported with groups of experts and scoring_func %q; %q is", c.TopKMethod, c.Scoring, ranking)
 	}
 	return readLlama(c)
 }

@@ -60,7 +60,7 @@ type Naming struct {
 	Layer   string   // prefix of Block there after the root, with %d for the layer; alternatives, the first found, are apart by spaces
 	Head    string   // the head there, without ".weight" and without the root; alternatives likewise; empty: lm_head
 	QKV     string   // the tensor there, after Layer and without ".weight", that holds q, k and v, which GGUF files hold apart; empty: none does
-	Grouped bool     // QKV lies in groups of query heads, each followed by its key and value head; else all queries, all keys, all values
+	Grouped bool     // QKV lies in as many groups of query heads as the configuration has KV heads, each followed by its key and value heads; else all queries, all keys, all values
 	Buffers []string // ends of names there that hold no weights, such as masks
 	Outer   []Tensor // outside the blocks, in the order of synthetic files
 	Block   []Tensor // of one block, likewise
@@ -77,7 +77,7 @@ type Positions struct {
 	PerhapsRotated bool // files may say that no head is rotated (rope.scaling.finetuned)
 	YarnScores     bool // YaRN's multiplier, of which files hold a tenth, is of scores, not of what is rotated
 	Sections       bool // pictures have positions of their own in sections of a head (M-RoPE); a text's are the same in all
-	HalvedSections bool // folders may name sections, and then a head's pairs are neighbouring elements; files with sections have them as halves
+	MaySection     bool // folders may name sections. Files with sections have the pairs of a head as halves, even if the family's are neighbours
 	Tempered       bool // files may say that queries grow with their position
 	LearnedOffset  int  // rows of position_embd before position 0
 }

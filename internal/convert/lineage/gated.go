@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
@@ -28,6 +29,7 @@ type Mixtures struct {
 	QueryFactor  float64         `json:"qk_scale_factor"`
 	OutputFactor float64         `json:"output_multiplier"` // of logits
 	SharedLayers Counts          `json:"num_shared_expert"`
+	FurtherTypes []string        `json:"mtp_layer_types"` // as layer_types of layers behind the last
 }
 
 // sharedCount returns the number of shared experts; def where the configuration does not say it.
@@ -156,7 +158,7 @@ func exaoneMoE() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "exaone-moe", []string{"ExaoneMoEForCausalLM", "ExaoneMoeForCausalLM"}
 	f.Rotation, f.Window, f.FullEvery, f.UsualWindow = HalvesApart, true, 4, 128
-	f.Experts = scored()
+	f.Experts, f.Further = scored(), true
 	f.Experts.SharedAsWide = true
 	f.Block = append(sharedExpert(wholeExperts(mlpExperts(headNorms(llamaBlock(Same)))), "mlp.shared_experts"),
 		Tensor{Name: "exp_probs_b.bias", Source: "mlp.gate.e_score_correction_bias mlp.e_score_correction_bias", Optional: true})
@@ -165,6 +167,9 @@ func exaoneMoE() Family {
 		m := &c.Mixture
 		m.Shared, m.First, m.Scale = c.sharedCount(1)*c.ExpertWidth, c.denseFirst(c.FirstDense), c.ExpertScale
 		c.grouped()
+		for _, kind := range c.FurtherTypes {
+			c.FurtherWindows = append(c.FurtherWindows, kind == "sliding_attention")
+		}
 		c.RMSEps = cmp.Or(c.RMSEps, 1e-5)
 		return readLlama(c)
 	}
@@ -262,8 +267,15 @@ func mimo2() Family {
 	f.Name, f.HuggingFace = "mimo2", []string{"MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM"}
 	f.Rotation, f.PartialRotary, f.Window, f.WindowList, f.FullEvery = HalvesApart, true, true, true, 6
 	f.Experts = scored()
-	f.Experts.Normalised, f.WindowBase = true, 10000
-	f.Block = append(wholeExperts(mlpExperts(llamaBlock(Same))),
+	f.Experts.Normalised, f.WindowBase, f.Further = true, 10000, true
+	f.QKV, f.Grouped = "self_attn.qkv_proj", true // of V2.5
+	block := replaced(llamaBlock(Same), "ffn_norm.weight", Tensor{Name: "ffn_norm.weight", Source: "pre_mlp_layernorm.weight post_attention_layernorm.weight"})
+	for i := range block {
+		if stem, _, _ := strings.Cut(block[i].Name, "."); stem == "attn_q" || stem == "attn_k" || stem == "attn_v" {
+			block[i].Source = f.QKV + strings.TrimPrefix(block[i].Name, stem) + " " + block[i].Source
+		}
+	}
+	f.Block = append(wholeExperts(mlpExperts(block)),
 		Tensor{Name: "attn_sinks.weight", Source: "self_attn.sinks self_attn.attention_sink_bias", Optional: true},
 		Tensor{Name: "exp_probs_b.bias", Source: "mlp.gate.e_score_correction_bias", Optional: true})
 	f.Read = readMiMo2
@@ -299,17 +311,10 @@ func readMiMo2(c *Config) error {
 			}
 			c.LayerKV = append(c.LayerKV, n)
 		}
+		c.LayerKV = append(c.LayerKV, c.WindowKV) // of layers behind the last
 	}
+	c.FurtherWindows = []bool{true}
 	c.WindowTheta = cmp.Or(c.WindowTheta, c.WindowBase)
 	c.RMSEps = cmp.Or(c.RMSEps, c.NormEpsGLM, 1e-5)
 	return readLlama(c)
-}
-
-// step35 describes Step 3.5 Flash: gated attention, windows in three of four layers, which have heads and a base of
-// their own, and experts behind the first layers, beside a shared one.
-func step35() Family {
-	f := laguna()
-	f.Name, f.HuggingFace, f.FullEvery, f.FullFirst, f.UsualWindow, f.Read = "step35", nil, 0, false, 0, readLlama
-	f.Block = optional(f.Block, "attn_gate.weight")
-	return f
 }

@@ -6,8 +6,8 @@ import "cmp"
 // gates and ups in one tensor.
 func glm4() Family {
 	f := llama()
-	f.Name, f.HuggingFace = "glm4", []string{"Glm4ForCausalLM", "Glm4vForConditionalGeneration"}
-	f.HalvedSections = true // of GLM 4.1V
+	f.Name, f.HuggingFace = "glm4", []string{"Glm4ForCausalLM", "Glm4vForConditionalGeneration", "GlmOcrForConditionalGeneration"}
+	f.MaySection, f.Further = true, true // of GLM 4.1V and GLM-OCR
 	f.PartialRotary, f.FusedGate, f.Root = true, true, textRoots()
 	f.Block = replaced(llamaBlock(Same), "ffn_norm.weight", // q and k are stored as neighbours already
 		Tensor{Name: "post_attention_norm.weight", Source: "post_self_attn_layernorm.weight"},

@@ -2,6 +2,7 @@ package lineage
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
@@ -10,8 +11,9 @@ import (
 // shared ones; the first layers have none. A part of each head is rotated, and the larger models norm queries and keys.
 func glm4MoE() Family {
 	f := llama()
-	f.Name, f.HuggingFace = "glm4moe", []string{"Glm4MoeForCausalLM"}
+	f.Name, f.HuggingFace = "glm4moe", []string{"Glm4MoeForCausalLM", "Glm4vMoeForConditionalGeneration", solarOpen}
 	f.Rotation, f.PartialRotary, f.FFNNorm = HalvesApart, true, "post_attention_norm"
+	f.MaySection, f.Root = true, textRoots() // of GLM 4.5V
 	f.Experts = &Experts{Score: compute.Sigmoid, MinSum: leastSum, Counted: true}
 	block := replaced(llamaBlock(Same), "ffn_norm.weight", Tensor{Name: "post_attention_norm.weight", Source: "post_attention_layernorm.weight"})
 	f.Block = append(sharedExpert(mlpExperts(block), "mlp.shared_experts"),
@@ -22,9 +24,17 @@ func glm4MoE() Family {
 	return f
 }
 
+// solarOpen is the Hugging Face architecture of Solar Open, whose heads are rotated whole, and which has experts in all
+// layers.
+const solarOpen = "SolarOpenForCausalLM"
+
 func readGLM4MoE(c *Config) error {
 	c.RMSEps = cmp.Or(c.RMSEps, 1e-5)
-	c.rotates(0.5)
+	share := 0.5
+	if slices.Contains(c.Architectures, solarOpen) {
+		c.FF, c.FirstDense, share = cmp.Or(c.FF, c.ExpertWidth), 0, 1
+	}
+	c.rotates(share)
 	if err := c.routed(); err != nil {
 		return err
 	}

@@ -25,16 +25,15 @@ func gptOSS() Family {
 	f.Experts = &Experts{Score: compute.SoftmaxChosen}
 	f.Block = replaced(required(llamaBlock(Same), "*.bias"), "ffn_norm.weight", Tensor{Name: "post_attention_norm.weight", Source: "post_attention_layernorm.weight"})
 	const both, down = "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
-	packed := func(name string) string { return name + "_blocks " + name }
 	f.Block = append(f.Block,
 		Tensor{Name: "attn_sinks.weight", Source: "self_attn.sinks"},
 		Tensor{Name: "ffn_gate_inp.weight", Source: "mlp.router.weight"},
 		Tensor{Name: "ffn_gate_inp.bias", Source: "mlp.router.bias"},
-		Tensor{Name: "ffn_gate_exps.weight", Source: packed(both), Change: EvenOutputs},
+		Tensor{Name: "ffn_gate_exps.weight", Source: both, Change: EvenOutputs},
 		Tensor{Name: "ffn_gate_exps.bias", Source: both + "_bias", Change: EvenOutputs},
-		Tensor{Name: "ffn_up_exps.weight", Source: packed(both), Change: OddOutputs},
+		Tensor{Name: "ffn_up_exps.weight", Source: both, Change: OddOutputs},
 		Tensor{Name: "ffn_up_exps.bias", Source: both + "_bias", Change: OddOutputs},
-		Tensor{Name: "ffn_down_exps.weight", Source: packed(down), Change: Outputs},
+		Tensor{Name: "ffn_down_exps.weight", Source: down, Change: Outputs},
 		Tensor{Name: "ffn_down_exps.bias", Source: down + "_bias", Change: Outputs})
 	f.Read = readGPTOSS
 	return f

@@ -11,7 +11,7 @@ import (
 // and the head.
 func llama() Family {
 	var f Family
-	f.Name, f.HuggingFace = "llama", []string{"LlamaForCausalLM", "SparseLlamaForCausalLM", "MistralForCausalLM", "InternLM3ForCausalLM", "LlamaModel", "MistralModel"}
+	f.Name, f.HuggingFace = "llama", []string{"LlamaForCausalLM", "SparseLlamaForCausalLM", "MistralForCausalLM", "InternLM3ForCausalLM", "IQuestCoderForCausalLM", "LlamaModel", "MistralModel"}
 	f.Rotation, f.Gated, f.Activation, f.MaxContext = Neighbours, true, compute.SiLU, 4096
 	f.Root, f.Layer = []string{"model.", ""}, "layers.%d."
 	f.Outer, f.Block, f.Read = llamaOuter(), llamaBlock(Pairs), readLlama

@@ -32,7 +32,7 @@ type Hub struct {
 	NoRanges bool                               // the distributor always sends all
 	Cut      int64                              // bytes after which the distributor drops a connection; 0: never
 	Cuts     int                                // how often it does
-	Slow     time.Duration                      // the distributor's pause after every 64 kB
+	Silent   bool                               // instead, it keeps the connection and sends nothing more until the client leaves
 	Content  func(path string, b []byte) []byte // what the distributor sends instead; nil: b
 	Location func(address string) string        // where the hub redirects to; nil: to the distributor
 
@@ -279,10 +279,10 @@ func (h *Hub) distribute(w http.ResponseWriter, r *http.Request) {
 	if h.Content != nil {
 		b = h.Content(parts[len(parts)-1], b)
 	}
-	out := &faulty{ResponseWriter: w, slow: h.Slow, cut: -1}
+	out := &faulty{ResponseWriter: w, left: r.Context().Done(), cut: -1}
 	if h.Cut > 0 && h.Cuts > 0 {
 		h.Cuts--
-		out.cut = h.Cut
+		out.cut, out.silent = h.Cut, h.Silent
 	}
 	if h.NoRanges {
 		r.Header.Del("Range")
@@ -296,34 +296,28 @@ func (h *Hub) distribute(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(out, r, "", time.Time{}, bytes.NewReader(b))
 }
 
-// faulty is a connection that is slow, or is lost.
+// faulty is a connection that is lost, or on which nothing more comes.
 type faulty struct {
 	http.ResponseWriter
-	slow time.Duration
-	cut  int64 // bytes that still go through; -1: all
+	cut    int64           // bytes that still go through; -1: all
+	silent bool            // see Hub.Silent
+	left   <-chan struct{} // closed when the client leaves
 }
 
-func (f *faulty) Write(b []byte) (n int, err error) {
-	for len(b) > 0 {
-		part := b[:min(len(b), 64<<10)]
-		if f.cut >= 0 && int64(len(part)) > f.cut {
-			part = part[:f.cut]
+func (f *faulty) Write(b []byte) (int, error) {
+	if f.cut < 0 || int64(len(b)) < f.cut {
+		n, err := f.ResponseWriter.Write(b)
+		if f.cut > 0 {
+			f.cut -= int64(n)
 		}
-		m, err := f.ResponseWriter.Write(part)
-		n += m
-		if err != nil {
-			return n, err
-		}
-		if f.cut >= 0 {
-			if f.cut -= int64(m); f.cut == 0 {
-				_ = http.NewResponseController(f.ResponseWriter).Flush()
-				panic(http.ErrAbortHandler)
-			}
-		}
-		if b = b[m:]; f.slow > 0 {
-			_ = http.NewResponseController(f.ResponseWriter).Flush()
-			time.Sleep(f.slow)
-		}
+		return n, err
 	}
-	return n, nil
+	if _, err := f.ResponseWriter.Write(b[:f.cut]); err != nil {
+		return 0, err
+	}
+	_ = http.NewResponseController(f.ResponseWriter).Flush()
+	if f.silent {
+		<-f.left
+	}
+	panic(http.ErrAbortHandler)
 }

@@ -6,64 +6,55 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// A collector reads models' counters and their engines' state when it is asked.
-type collector struct {
-	metrics *Metrics
-	models  server.Models
-}
-
-// Describe describes nothing: what there is depends on the models that are loaded.
-func (c *collector) Describe(chan<- *prometheus.Desc) {}
-
 // samples go out with a model's labels.
 type samples struct {
-	out    chan<- prometheus.Metric
-	labels []string
-	values []string
+	out    exposition
+	labels []label
 }
 
-func (s *samples) add(name, help string, kind prometheus.ValueType, v float64, more ...string) {
-	labels, values := slices.Clone(s.labels), slices.Clone(s.values)
+func (s *samples) add(name, help, kind string, v float64, more ...string) {
+	labels := slices.Clone(s.labels)
 	for i := 0; i < len(more); i += 2 {
-		labels, values = append(labels, more[i]), append(values, more[i+1])
+		labels = append(labels, label{more[i], more[i+1]})
 	}
-	s.out <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, labels, nil), kind, v, values...)
+	s.out.add(name, help, kind, "", v, labels...)
 }
 
 func (s *samples) count(name, help string, v int64, more ...string) {
-	s.add(name, help, prometheus.CounterValue, float64(v), more...)
+	s.add(name, help, isCounter, float64(v), more...)
 }
 
 func (s *samples) seconds(name, help string, d time.Duration, more ...string) {
-	s.add(name, help, prometheus.CounterValue, d.Seconds(), more...)
+	s.add(name, help, isCounter, d.Seconds(), more...)
 }
 
 func (s *samples) gauge(name, help string, v float64, more ...string) {
-	s.add(name, help, prometheus.GaugeValue, v, more...)
+	s.add(name, help, isGauge, v, more...)
 }
 
-// Collect sends all samples.
-func (c *collector) Collect(out chan<- prometheus.Metric) {
+// collect adds models' counters and their engines' state, as they are now.
+func (m *Metrics) collect(models server.Models, out exposition) {
 	loaded := map[string]*server.Model{}
-	for _, l := range c.models.List() {
+	for _, l := range models.List() {
 		if l.Model != nil {
 			loaded[l.Name] = l.Model
-			c.metrics.Model(l.Name)
+			m.Model(l.Name)
 		}
 	}
-	c.metrics.mu.Lock()
-	counters := maps.Clone(c.metrics.models)
-	c.metrics.mu.Unlock()
-	for name, k := range counters {
-		s := &samples{out, c.metrics.labels, c.metrics.values(name)}
+	m.mu.Lock()
+	counters := maps.Clone(m.models)
+	m.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(counters)) {
+		k, s := counters[name], &samples{out: out}
+		for _, l := range m.labels {
+			s.labels = append(s.labels, label{l, name})
+		}
 		now, before := k.scrape()
 		s.totals(&now, &before)
 		s.model(loaded[name])
@@ -87,8 +78,8 @@ func (s *samples) totals(t, before *totals) {
 	s.count("powerinfer:mtp_accepted_tokens_total", "Of these, the ones that came.", t.furtherAccepted)
 	s.gauge("llamacpp:prompt_tokens_seconds", "Prompt tokens evaluated per second, since the last scrape.", rate(t.prompt-before.prompt, t.promptTime-before.promptTime))
 	s.gauge("llamacpp:predicted_tokens_seconds", "Tokens generated per second and text, since the last scrape.", rate(t.timed-before.timed, t.predictedTime-before.predictedTime))
-	for i, label := range endLabels {
-		s.count("powerinfer_texts_total", "Texts that ended, by why.", t.ends[i], "end", label)
+	for i, end := range endLabels {
+		s.count("powerinfer_texts_total", "Texts that ended, by why.", t.ends[i], "end", end)
 	}
 }
 
@@ -158,9 +149,10 @@ func (s *samples) engine(e *engine.Stats) {
 	s.count("powerinfer_sequences_evicted_total", "Sequences that lost their pages to others and are evaluated again.", e.Evicted)
 	s.gauge("powerinfer_kv_cache_usage_ratio", "Pages of the KV cache that sequences hold, of all.", float64(e.PagesHeld)/float64(max(e.Pages, 1)))
 	free := e.Pages - e.PagesHeld - e.PagesKept
-	for state, n := range map[string]int{"held": e.PagesHeld, "kept": e.PagesKept, "free": free} {
-		s.gauge("powerinfer_kv_cache_pages", "Pages of the KV cache: held by sequences, kept for their prefixes, free.", float64(n), "state", state)
-	}
+	const pages = "Pages of the KV cache: held by sequences, kept for their prefixes, free."
+	s.gauge("powerinfer_kv_cache_pages", pages, float64(e.PagesHeld), "state", "held")
+	s.gauge("powerinfer_kv_cache_pages", pages, float64(e.PagesKept), "state", "kept")
+	s.gauge("powerinfer_kv_cache_pages", pages, float64(free), "state", "free")
 	s.gauge("powerinfer_kv_cache_page_tokens", "Tokens of a page of the KV cache.", float64(e.PagePositions))
 	s.gauge("powerinfer_cache_config_info", "The KV cache, as the model server protocol of the Gateway API wants it.", 1,
 		"block_size", strconv.Itoa(e.PagePositions), "num_gpu_blocks", strconv.Itoa(e.Pages))
@@ -218,9 +210,9 @@ func (s *samples) work(e *engine.Engine) {
 	single, prompts := e.Spent()
 	w := single.Work.Plus(prompts.Work, 1)
 	const parts = "Time in which parts of the model's steps were computed; a GPU's by its own clock."
-	for i, label := range partLabels {
-		s.seconds("powerinfer_part_seconds_total", parts, w.CPU[i], "part", label, "processor", "cpu")
-		s.seconds("powerinfer_part_seconds_total", parts, w.GPU[i], "part", label, "processor", "gpu")
+	for i, part := range partLabels {
+		s.seconds("powerinfer_part_seconds_total", parts, w.CPU[i], "part", part, "processor", "cpu")
+		s.seconds("powerinfer_part_seconds_total", parts, w.GPU[i], "part", part, "processor", "gpu")
 	}
 	s.seconds("powerinfer_overlap_seconds_total", "Time in which the processor and a GPU computed at the same time.", w.Together)
 	waited := single.Time + prompts.Time - w.CPU.Sum() - w.GPU.Sum() + w.Together

@@ -4,14 +4,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 )
 
 // A counter is a model's ModelMeter.
 type counter struct {
-	queue, first, between, whole prometheus.Observer
+	queue, first, between, whole *histogram
 
 	mu sync.Mutex
 	totals
@@ -39,16 +37,16 @@ var endLabels = [len(ends)]string{"eos", "stop_token", "stop_string", "length", 
 // Token counts a token.
 func (c *counter) Token(after time.Duration, first bool) {
 	if first {
-		c.first.Observe(after.Seconds())
+		c.first.observe(after.Seconds())
 	} else {
-		c.between.Observe(after.Seconds())
+		c.between.observe(after.Seconds())
 	}
 }
 
 // Ended counts a text that ended.
 func (c *counter) Ended(r *engine.Result, waited, took time.Duration) {
-	c.queue.Observe(waited.Seconds())
-	c.whole.Observe(took.Seconds())
+	c.queue.observe(waited.Seconds())
+	c.whole.observe(took.Seconds())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.prompt += int64(r.PromptTokens)

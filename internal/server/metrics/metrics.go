@@ -6,11 +6,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
@@ -18,16 +17,15 @@ import (
 // Metrics is a server's Meter. Where it serves one model, samples have no label for the model's name, as llama-server's
 // have none.
 type Metrics struct {
-	registry *prometheus.Registry
-	labels   []string // model, or none
+	labels []string // model, or none
 
-	requests  *prometheus.CounterVec // by route and status
-	answering *prometheus.HistogramVec
-	loads     *prometheus.CounterVec // by model and outcome
-	loading   prometheus.Histogram
-	evictions *prometheus.CounterVec
+	requests  *series[atomic.Int64] // by route and status
+	answering *series[histogram]
+	loads     *series[atomic.Int64] // by model and outcome
+	loading   *series[histogram]
+	evictions *series[atomic.Int64]
 
-	queue, first, between, whole *prometheus.HistogramVec // by model
+	queue, first, between, whole *series[histogram] // by model
 
 	mu     sync.Mutex
 	models map[string]*counter
@@ -35,42 +33,45 @@ type Metrics struct {
 
 // New returns metrics of nothing yet. several says that the server has several models.
 func New(several bool) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), models: map[string]*counter{}}
+	m := &Metrics{models: map[string]*counter{}}
 	if several {
 		m.labels = []string{"model"}
 	}
-	histogram := func(name, help string, buckets []float64, labels []string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
-	}
-	m.queue = histogram("powerinfer_queue_seconds", "Time that texts waited for the model to turn to them.", waits, m.labels)
-	m.first = histogram("powerinfer_time_to_first_token_seconds", "Time from a request until its first token.", waits, m.labels)
-	m.between = histogram("powerinfer_time_between_tokens_seconds", "Time from a text's token to the next.", steps, m.labels)
-	m.whole = histogram("powerinfer_text_seconds", "Time from a request until its text ended.", waits, m.labels)
-	m.answering = histogram("powerinfer_http_request_seconds", "Time that requests took, by route.", waits, []string{"route"})
-	m.requests = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "powerinfer_http_requests_total", Help: "Answered requests, by route and status."},
-		[]string{"route", "status"})
-	m.loads = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "powerinfer_model_loads_total", Help: "Models loaded, by name and outcome."},
-		[]string{"model", "outcome"})
-	m.loading = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "powerinfer_model_load_seconds", Help: "Time that loading a model took.", Buckets: waits})
-	m.evictions = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "powerinfer_model_evictions_total", Help: "Models freed for another's sake."}, []string{"model"})
-	m.registry.MustRegister(m.queue, m.first, m.between, m.whole, m.answering, m.requests, m.loads, m.loading, m.evictions,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	waits, steps := rising(0.005, 17), rising(0.001, 14) // s that a person waits for, up to 328, and that a token takes, up to 8
+	m.queue = histograms("powerinfer_queue_seconds", "Time that texts waited for the model to turn to them.", waits, m.labels...)
+	m.first = histograms("powerinfer_time_to_first_token_seconds", "Time from a request until its first token.", waits, m.labels...)
+	m.between = histograms("powerinfer_time_between_tokens_seconds", "Time from a text's token to the next.", steps, m.labels...)
+	m.whole = histograms("powerinfer_text_seconds", "Time from a request until its text ended.", waits, m.labels...)
+	m.answering = histograms("powerinfer_http_request_seconds", "Time that requests took, by route.", waits, "route")
+	m.requests = counters("powerinfer_http_requests_total", "Answered requests, by route and status.", "route", "status")
+	m.loads = counters("powerinfer_model_loads_total", "Models loaded, by name and outcome.", "model", "outcome")
+	m.loading = histograms("powerinfer_model_load_seconds", "Time that loading a model took.", waits)
+	m.loading.at() // so that it is shown before a model is loaded
+	m.evictions = counters("powerinfer_model_evictions_total", "Models freed for another's sake.", "model")
 	return m
 }
 
-// Buckets in seconds: of what a person waits for, and of a token.
-var (
-	waits = prometheus.ExponentialBuckets(0.005, 2, 17) // 5 ms to 328 s
-	steps = prometheus.ExponentialBuckets(0.001, 2, 14) // 1 ms to 8 s
-)
-
 // Register adds the route to s, whose models are shown, too.
 func (m *Metrics) Register(s *server.Server) {
-	m.registry.MustRegister(&collector{metrics: m, models: s.Models})
-	show := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	metrics.ExposeMetadata(true)
 	s.API(server.CommonForm).Get("/metrics", func(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Process-Start-Time-Unix", strconv.FormatInt(s.Began().Unix(), 10))
-		show.ServeHTTP(w, r)
+		w.Header().Set("Content-Type", contentType)
+		e := exposition{}
+		for _, c := range []*series[atomic.Int64]{m.requests, m.loads, m.evictions} {
+			c.each(func(labels []label, v *atomic.Int64) {
+				e.add(c.name, c.help, isCounter, "", float64(v.Load()), labels...)
+			})
+		}
+		for _, h := range []*series[histogram]{m.queue, m.first, m.between, m.whole, m.answering, m.loading} {
+			h.each(func(labels []label, v *histogram) { e.histogram(h.name, h.help, v, labels) })
+		}
+		m.collect(s.Models, e)
+		if err := e.write(w); err != nil {
+			return nil // the client has left
+		}
+		metrics.WriteProcessMetrics(w)
+		metrics.WriteFDMetrics(w)
 		return nil
 	})
 }
@@ -87,22 +88,22 @@ func (m *Metrics) Request(route string, status int, took time.Duration) {
 	if _, path, ok := strings.Cut(route, " "); ok {
 		route = path
 	}
-	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
-	m.answering.WithLabelValues(route).Observe(took.Seconds())
+	m.requests.at(route, strconv.Itoa(status)).Add(1)
+	m.answering.at(route).observe(took.Seconds())
 }
 
 // Loaded counts a model that was loaded, or could not be.
 func (m *Metrics) Loaded(name string, took time.Duration, err error) {
 	if err != nil {
-		m.loads.WithLabelValues(name, "failed").Inc()
+		m.loads.at(name, "failed").Add(1)
 		return
 	}
-	m.loads.WithLabelValues(name, "loaded").Inc()
-	m.loading.Observe(took.Seconds())
+	m.loads.at(name, "loaded").Add(1)
+	m.loading.at().observe(took.Seconds())
 }
 
 // Evicted counts a model that was freed for another's sake.
-func (m *Metrics) Evicted(name string) { m.evictions.WithLabelValues(name).Inc() }
+func (m *Metrics) Evicted(name string) { m.evictions.at(name).Add(1) }
 
 // Model returns the meter of a model, which goes on where a model is loaded again.
 func (m *Metrics) Model(name string) server.ModelMeter {
@@ -112,8 +113,8 @@ func (m *Metrics) Model(name string) server.ModelMeter {
 	if !ok {
 		values := m.values(name)
 		c = &counter{
-			queue: m.queue.WithLabelValues(values...), first: m.first.WithLabelValues(values...),
-			between: m.between.WithLabelValues(values...), whole: m.whole.WithLabelValues(values...),
+			queue: m.queue.at(values...), first: m.first.at(values...),
+			between: m.between.at(values...), whole: m.whole.at(values...),
 		}
 		m.models[name] = c
 	}

@@ -101,7 +101,7 @@ func (opener) Open(ctx context.Context, name, _ string) (*server.Model, io.Close
 	return open(ctx, name, 256)
 }
 
-// serveLibrary returns the address of a server of two models, which fetches others from a hub that is slow.
+// serveLibrary returns the address of a server of two models, which fetches others from a hub, where the first download comes to a halt.
 func serveLibrary(t *testing.T) string {
 	dir := t.TempDir()
 	for _, name := range []string{"first.gguf", "second.gguf"} {
@@ -111,7 +111,7 @@ func serveLibrary(t *testing.T) string {
 	}
 	published := hubtest.New()
 	published.Repos["tales/small"] = &hubtest.Repo{Files: map[string][]byte{"small-Q8_0.gguf": demo.Model()}}
-	published.Slow = tokenTime
+	published.Cut, published.Cuts, published.Silent = int64(len(demo.Model()))/2, 1, true // so that the page can stop the download
 	h, err := hub.New(hub.Options{Endpoint: published.URL, Folder: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)

@@ -104,7 +104,13 @@ func TestValid(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := exec.Command("spirv-val", "--target-env", need.Target, s.Name+".spv").CombinedOutput()
+		code, err := bytecode(s.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		validate := exec.Command("spirv-val", "--target-env", need.Target, "-")
+		validate.Stdin = bytes.NewReader(code)
+		out, err := validate.CombinedOutput()
 		switch {
 		case err == nil:
 		case strings.Contains(string(out), young) && (need.Glslang > 0 || strings.Contains(string(out), fmt.Sprint(young, khrCapability))):

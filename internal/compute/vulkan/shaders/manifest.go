@@ -22,11 +22,11 @@ type Manifest struct {
 
 // Shader is one compiled source.
 type Shader struct {
-	Name     string   `json:"name"`               // of the .comp and the .spv
+	Name     string   `json:"name"`               // of the .comp and the .spv.gz
 	Compiler string   `json:"compiler,omitempty"` // that compiled it, and how, if not as the manifest says
 	Flags    []string `json:"flags,omitempty"`
 	Sources  []Source `json:"sources"`
-	SPIRV    string   `json:"spirv"` // SHA-256
+	SPIRV    string   `json:"spirv"` // SHA-256, of what is packed
 }
 
 // Source is a file that went into a shader: the .comp first, then what it includes, by name.

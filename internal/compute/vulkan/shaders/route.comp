@@ -20,7 +20,7 @@ layout(push_constant) uniform Push {
 	uint score;
 	uint ranked; // by scores, not by logits
 	uint biased;
-	uint groups, groupsUsed;
+	uint groups, groupsUsed, groupBest; // Routing.GroupBest
 	uint normalised;
 	float minSum;
 	float scale;
@@ -84,7 +84,7 @@ void excludeGroups() {
 			} else if (r > second)
 				second = r;
 		}
-		sums[g] = ofRank(first) + (size > 1 ? ofRank(second) : 0.0);
+		sums[g] = ofRank(first) + (push.groupBest > 1 ? ofRank(second) : 0.0);
 		pick[g] = 0;
 	}
 	barrier();

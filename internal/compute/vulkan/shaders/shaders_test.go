@@ -45,17 +45,17 @@ func TestManifest(t *testing.T) {
 		if need, err := Needs(os.DirFS("."), s.Name); err != nil || !slices.Equal(m.flags(s), need.Flags()) {
 			t.Errorf("%s: compiled with %v, and the flags are %v (%v): make shaders", s.Name, m.flags(s), need.Flags(), err)
 		}
-		code, err := binaries.ReadFile(s.Name + ".spv")
+		code, err := bytecode(s.Name)
 		if err != nil {
 			t.Error(err)
 		} else if Sum(code) != s.SPIRV {
-			t.Errorf("%s.spv is not what was compiled: make shaders", s.Name)
+			t.Errorf("%s%s is not what was compiled: make shaders", s.Name, Extension)
 		}
 		if _, err := Code(s.Name); err != nil {
 			t.Error(err)
 		}
 	}
-	for _, ext := range []string{".comp", ".spv"} {
+	for _, ext := range []string{".comp", Extension} {
 		var have []string
 		files, _ := filepath.Glob("*" + ext)
 		for _, f := range files {

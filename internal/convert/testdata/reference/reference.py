@@ -813,9 +813,12 @@ def minicpm3():
 
 
 def deepseek2():
-    """The larger models' queries and YaRN, whose multiplier goes to the scores, and the smaller models' queries; each without experts and with."""
-    for name, architecture, queries, scaled in (("deepseek2", "DeepseekV3ForCausalLM", 40, True), ("deepseek2-lite", "DeepseekV2ForCausalLM", None, False)):
-        for mixture in (False, True):
+    """The larger models' queries and YaRN, whose multiplier goes to the scores, and the smaller models' queries; each without experts and with; and
+    V2's experts in groups."""
+    for name, architecture, queries, scaled, kinds in (("deepseek2", "DeepseekV3ForCausalLM", 40, True, (None, "experts")),
+                                                       ("deepseek2-lite", "DeepseekV2ForCausalLM", None, False, (None, "experts")),
+                                                       ("deepseek2-v2", "DeepseekV2ForCausalLM", 40, False, ("groups",))):
+        for mixture in kinds:
             m = Model({"architectures": [architecture], "hidden_act": "silu", "rms_norm_eps": 1e-6, "num_key_value_heads": 4, "kv_lora_rank": 32,
                        "q_lora_rank": queries, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24, "num_hidden_layers": 3})
             freqs, scale = frequencies(m, 8), None
@@ -829,12 +832,15 @@ def deepseek2():
                             "moe_layer_freq": 1, "norm_topk_prob": scaled, "routed_scaling_factor": 2.5 if scaled else 1.0,
                             "scoring_func": "sigmoid" if scaled else "softmax", "topk_method": "noaux_tc" if scaled else "greedy",
                             "n_group": 4 if scaled else 1, "topk_group": 2 if scaled else 1})
+            if mixture == "groups":
+                m.c.update({"topk_method": "group_limited_greedy", "n_group": 4, "topk_group": 2})
             h = latent_decoder(m, freqs, rotate_neighbours, scale, mlp=deepseek_experts if mixture else None)
-            yield name + ("-experts" if mixture else ""), m, 128, h @ m.get("lm_head.weight", 48, 64).T
+            yield name + ("-" + mixture if mixture else ""), m, 128, h @ m.get("lm_head.weight", 48, 64).T
 
 
 def deepseek_experts(m, h, p, scoring=None):
-    """Layer 0 has none. With sigmoids a bias counts for the choice, from those groups whose two best experts have the largest sum (DeepSeek-AI 2024b)."""
+    """Layer 0 has none. With sigmoids a bias counts for the choice, from those groups whose two best experts have the largest sum (DeepSeek-AI 2024b).
+    With group_limited_greedy experts are chosen from the groups with the best experts (DeepSeek-AI 2024a)."""
     if ".0." in p:
         return None
     c, logits = m.c, router(m, h, p + "gate.weight", 8)
@@ -850,8 +856,13 @@ def deepseek_experts(m, h, p, scoring=None):
                     rank[t, wide * g:wide * (g + 1)] = -np.inf
         weights = normalised(chosen(rank, scores, 3))
     else:
-        scores = softmax(logits)
-        weights = chosen(logits, scores, 3)
+        rank, scores = logits, softmax(logits)
+        if c.get("topk_method") == "group_limited_greedy":
+            groups = logits.reshape(len(h), c["n_group"], -1)
+            gap(groups.max(-1), c["topk_group"])
+            used = np.argsort(np.argsort(-groups.max(-1), -1), -1) < c["topk_group"]
+            rank = np.where(used[..., None], groups, -np.inf).reshape(logits.shape)
+        weights = chosen(rank, scores, 3)
     shared = expert_mlp(m, h, 64, *(f"{p}shared_experts.{w}.weight" for w in PROJECTIONS))
     return shared + experts(m, h, c["routed_scaling_factor"] * weights, [f"{p}experts.%d.{w}.weight" for w in PROJECTIONS], 32)
 

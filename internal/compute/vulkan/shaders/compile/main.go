@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -110,13 +111,27 @@ func (c *compiler) one(name string) (shaders.Shader, error) {
 		data, err = shaders.Khronos(data)
 	}
 	if err == nil {
-		err = os.WriteFile(temporary, data, 0o644)
+		err = write(name+shaders.Extension, data)
 	}
 	if err != nil {
 		return s, fmt.Errorf("%s: %w", name, err)
 	}
 	s.SPIRV = shaders.Sum(data)
-	return s, os.Rename(temporary, name+".spv")
+	return s, nil
+}
+
+// write writes SPIR-V to a file, unless the file holds it: other versions of Go may pack it otherwise.
+func write(path string, spirv []byte) error {
+	if old, err := os.ReadFile(path); err == nil {
+		if before, err := shaders.Unpack(old); err == nil && bytes.Equal(before, spirv) {
+			return nil
+		}
+	}
+	file, err := shaders.Pack(spirv)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, file, 0o644)
 }
 
 // kept returns what the manifest has of a shader; nothing of one that was never compiled. It says which compiler is
