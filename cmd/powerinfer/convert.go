@@ -37,6 +37,7 @@ FOLDER, that file is rewritten so that the original PowerInfer loads it.`,
 			&cli.StringFlag{Name: "outtype", Value: "f16", Usage: "`TYPE` of the matrices: " + convert.OutTypes() + "; auto: bf16 if most of the folder's matrices are, else f16; with predictors f16 or q4_0"},
 			&cli.BoolFlag{Name: "mmproj", Usage: "write the file of the tower for pictures, of a model that has one: f32, f16, bf16 or q8_0"},
 			&cli.StringFlag{Name: "base", Usage: "`FOLDER` with the config.json of the model that an adapter is for; default: as the adapter says"},
+			&cli.StringFlag{Name: "target-model-dir", Usage: "`FOLDER` of the model that a draft head (EAGLE-3, DFlash) is for: the head has its tokenizer"},
 			&cli.StringFlag{Name: "model-name", Usage: "`NAME` to write as general.name; default: config.json's, else FOLDER's"},
 			&cli.BoolFlag{Name: "no-mtp", Aliases: []string{"no-nextn"}, Usage: "leave out layers that predict further tokens (multi-token prediction), which only run --spec-type draft-mtp and llama.cpp use"},
 			&cli.StringFlag{Name: "format", Usage: "`FORM` of the file: gguf, or original (default with PREDICTORS)"},
@@ -80,6 +81,8 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 		return fmt.Errorf("%s is an adapter; predictors belong to models", dir)
 	case !adapter && c.IsSet("base"):
 		return errors.New("--base: only the folder of an adapter needs a model beside it")
+	case c.IsSet("target-model-dir") && (file || adapter || predictors != "" || c.Bool("mmproj")):
+		return errors.New("--target-model-dir is for the folder of a draft head alone")
 	}
 	if adapter && !c.IsSet("outtype") {
 		if err := c.Set("outtype", "f32"); err != nil { // small, and read as floats
@@ -105,7 +108,7 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	o := convert.Options{
-		Output: outtype, Name: c.String("model-name"), NoFurther: c.Bool("no-mtp"),
+		Output: outtype, Target: c.String("target-model-dir"), Name: c.String("model-name"), NoFurther: c.Bool("no-mtp"),
 		Notes: func(s string) { fmt.Fprintln(screen.Err, "note:", s) },
 	}
 	bar, left := progress.New("converting", progress.Bytes), progress.NewRemaining("")

@@ -27,7 +27,7 @@ func fileFlags() map[string]access {
 	return map[string]access{
 		"model": reads, "file": reads, "eval-file": reads, "stats": reads, "machine": reads, "grammar-file": reads, "json-schema-file": reads,
 		"image": reads, "mmproj": reads, "system-prompt-file": reads, "chat-template-file": reads, "api-key-file": reads, "models-dir": reads,
-		"imatrix": reads, "in-file": reads, "beside": reads, "lora": reads, "samples": reads, "shots-file": reads, "model-draft": reads, "base": reads, "tensor-type-file": reads,
+		"imatrix": reads, "in-file": reads, "beside": reads, "lora": reads, "samples": reads, "shots-file": reads, "model-draft": reads, "base": reads, "target-model-dir": reads, "tensor-type-file": reads,
 		"ssl-key-file": reads, "ssl-cert-file": reads,
 		"output": writes, "outfile": writes, "trace": writes, "html": writes, "log-file": writes, "store": writes,
 		"kl-divergence-base": writes, // but with --kl-divergence

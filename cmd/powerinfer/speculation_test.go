@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -52,7 +53,9 @@ func TestSpeculationFlags(t *testing.T) {
 		{"--spec-draft-model small.gguf --spec-draft-device none", powerinfer.DefaultDrafts, powerinfer.DraftModel{Path: "small.gguf", Devices: "none"}, 0.3, ""},
 		{"--spec-draft-device none", 0, powerinfer.DraftModel{}, 0, "--device-draft is for a draft model"},
 		{"--spec-type draft-simple", 0, powerinfer.DraftModel{}, 0, "name the draft model with -md"},
-		{"--spec-type draft-eagle3", 0, powerinfer.DraftModel{}, 0, "draft models have no such parts here"},
+		{"--spec-type draft-eagle3", powerinfer.DefaultDrafts, powerinfer.DraftModel{Kinds: []string{"eagle3"}}, 0.3, ""},
+		{"--spec-type ngram,draft-dflash -md head.gguf", powerinfer.DefaultDrafts, powerinfer.DraftModel{Path: "head.gguf", Kinds: []string{"dflash"}}, 0.3, ""},
+		{"--spec-type draft-dspark", 0, powerinfer.DraftModel{}, 0, "draft models have no such parts here"},
 	} {
 		for _, command := range commands {
 			cmd := command()
@@ -63,7 +66,7 @@ func TestSpeculationFlags(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Errorf("%s %s: error %v, want one with %q", cmd.Name, c.args, err, c.err)
 				}
-			case err != nil || drafts != c.drafts || d != c.want || least != c.least:
+			case err != nil || drafts != c.drafts || !reflect.DeepEqual(d, c.want) || least != c.least:
 				t.Errorf("%s %s: %d guesses, %+v and error %v, want %d and %+v", cmd.Name, c.args, drafts, d, err, c.drafts, c.want)
 			}
 		}

@@ -67,6 +67,9 @@ func (p *plan) one(c *config, i *item) {
 	case lineage.Numbers:
 		p.numbers(name, source, shape)
 		return
+	case lineage.TokenMap:
+		p.tokenMap(c, name, source, shape)
+		return
 	}
 	of := c.sizes(i.layer)
 	stem, _, _ := strings.Cut(t.Name, ".")

@@ -30,6 +30,7 @@ const prosparseThreshold = 0.01
 type config struct {
 	lineage.Config
 	beside
+	target *config  // of the model that a draft head is for; nil: nobody says
 	embeds bool     // the folder is one of Sentence Transformers', for embeddings
 	part   []string // the architectures of the text model, where it is a part and says them
 	halved int      // elements of a head that turn, of which pairs are neighbours in the folder and halves in the file; 0: none
@@ -58,7 +59,8 @@ func readConfig(dir string) (*config, error) {
 	}
 	var whole struct {
 		Text json.RawMessage `json:"text_config"`
-		Old  json.RawMessage `json:"llm_config"` // the same in InternVL's folders
+		Old  json.RawMessage `json:"llm_config"`               // the same in InternVL's folders
+		Head json.RawMessage `json:"transformer_layer_config"` // of a draft head in speculators' folders
 	}
 	if err := checkpoint.DecodeJSON(c.Path, data, &whole); err != nil {
 		return nil, err
@@ -66,6 +68,9 @@ func readConfig(dir string) (*config, error) {
 	key, text := "text_config", whole.Text
 	if len(text) == 0 {
 		key, text = "llm_config", whole.Old
+	}
+	if len(text) == 0 {
+		key, text = "transformer_layer_config", whole.Head
 	}
 	c.parts = len(text) > 0 || c.Vision != nil
 	if len(text) > 0 { // the text model's own keys go before those beside it

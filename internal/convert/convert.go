@@ -18,6 +18,7 @@ import (
 // Options of a conversion.
 type Options struct {
 	Output    Output                   // of the matrices; vectors stay F32
+	Target    string                   // the folder of the model that a draft head is for; empty: it is no head that needs one
 	Name      string                   // general.name; empty takes config.json's, else the folder's
 	NoFurther bool                     // layers that predict further tokens are left out
 	Progress  func(done, total int64)  // bytes written and to write; may be nil
@@ -94,9 +95,19 @@ func openModel(dir, predictors string, o *Options) (*model, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Target != "" {
+		of, err := readConfig(o.Target)
+		if err != nil {
+			return nil, err
+		}
+		c.For, c.target = &of.Config, of
+	}
 	fam, err := c.family()
 	if err != nil {
 		return nil, err
+	}
+	if o.Target != "" && !fam.Drafts {
+		return nil, fmt.Errorf("%s: a model of %s is no draft head, and needs no folder of another: leave --target-model-dir out", c.Path, fam.Name)
 	}
 	sizes, factors, err := c.keys(fam)
 	if err != nil {
@@ -175,10 +186,17 @@ func (m *model) plan(dir string, fam lineage.Family, c *config, factors map[stri
 	if err := m.embedding(dir, p, c, notes); err != nil {
 		return err
 	}
-	gen := readGeneration(dir, notes)
-	v, err := readVocabulary(dir, c, gen, notes)
+	of, folder := c, dir // the tokenizer's
+	if c.target != nil && c.Head != nil {
+		of, folder = c.target, c.target.folder()
+	}
+	gen := readGeneration(folder, notes)
+	v, err := readVocabulary(folder, of, gen, notes)
 	if err != nil {
 		return err
+	}
+	if c.Head != nil && c.Head.Block > 0 {
+		delete(v.ids, "mask") // the head's own is among m.keys
 	}
 	if p.ranking.Softmax && c.ranksAnswers(dir) {
 		if err := m.rankAnswers(p, c, v); err != nil {

@@ -51,6 +51,8 @@ func sources(tensors []*tensor, keys []gguf.KV, o Options) []gguf.Source {
 // storeAs returns the type of t in the output.
 func (t *tensor) storeAs(o Options, m *mixer, others *narrowings) quant.Type {
 	switch {
+	case t.tokens:
+		return quant.I64
 	case t.whole:
 		return quant.I32
 	case t.plain:

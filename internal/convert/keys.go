@@ -128,7 +128,7 @@ func (c *config) layerKeys(f lineage.Family) ([]gguf.KV, error) {
 		}
 		add("attention.shared_kv_layers", uint32(c.Shares()))
 	}
-	if f.Drafts {
+	if f.Drafts && f.SharedKV {
 		add("nextn_predict_layers", uint32(c.Layers))
 	}
 	if c.Target != 0 {
@@ -348,7 +348,7 @@ func (c *config) keys(f lineage.Family) (keys []gguf.KV, computed map[string][]f
 	if f.ParallelKey != "" {
 		keys = append(keys, gguf.KV{Key: f.Name + "." + f.ParallelKey, Value: or(c.ParallelParts, f.Parallel)})
 	}
-	for _, more := range []func(lineage.Family) ([]gguf.KV, error){c.attentionKeys, c.connectionKeys, c.gatedKeys, c.scaleKeys, c.layerKeys, c.expertKeys, c.stateKeys} {
+	for _, more := range []func(lineage.Family) ([]gguf.KV, error){c.attentionKeys, c.connectionKeys, c.gatedKeys, c.scaleKeys, c.layerKeys, c.headKeys, c.expertKeys, c.stateKeys} {
 		some, err := more(f)
 		if err != nil {
 			return nil, nil, err

@@ -42,6 +42,7 @@ type tensor struct {
 	multiplied []lineage.Multiplied // what rows of from are multiplied by; nil: nothing
 	values     []float32            // computed elements, where from is nil
 	whole      bool                 // values are whole numbers, and stay them
+	tokens     bool                 // they are tokens, of 64 bits
 	factors    []float32            // of the matrices of mapped, which multiply elements; nil: one
 	mapped     *gguf.Tensor         // a GGUF file's elements, where from is nil
 	plain      bool                 // stays F32 whatever the output type: vectors, learned positions

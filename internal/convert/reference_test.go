@@ -142,7 +142,7 @@ func (r *reference) packed() bool {
 
 // vocabulary returns the number of tokens.
 func (r *reference) vocabulary() int {
-	for _, key := range []string{"text_config", "llm_config"} {
+	for _, key := range []string{"text_config", "llm_config", "transformer_layer_config"} {
 		if text, ok := r.Config[key].(map[string]any); ok {
 			return int(text["vocab_size"].(float64))
 		}

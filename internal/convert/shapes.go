@@ -35,7 +35,7 @@ func (p *plan) list(c *config, keys []gguf.KV, items []item) {
 	k := &nn.Keys{File: gguf.Describe(c.Path, "GGUF", keys, nil), Arch: p.family.Name}
 	b := nn.NewLister(k.File, nn.Plan{Layer: func(int) nn.LayerPlan { return nn.LayerPlan{} }}, func(name string) *gguf.Tensor { return held[name] })
 	if p.family.Drafts {
-		family.OpenDraft(k, b, &family.Target{Embd: c.Target, Vocab: c.Vocab, Layers: maxLayers})
+		family.OpenDraft(k, b, &family.Target{Embd: c.targetWidth(), Vocab: c.Vocab, Layers: maxLayers})
 		p.listed(k, b)
 		return
 	}
@@ -65,6 +65,8 @@ func (p *plan) untold(c *config, i *item) []int {
 	s := c.sizes(i.layer)
 	ranks := map[string]int{"w": s.Ranks.Decay, "a": s.Ranks.Rate, "v": s.Ranks.Value, "g": s.Ranks.Gate}
 	switch name, _, _ := strings.Cut(i.Name, "."); name {
+	case "d2t":
+		return []int{c.DraftVocab}
 	case "token_embd":
 		return []int{c.Hidden, c.Vocab}
 	case "per_layer_token_embd":

@@ -421,6 +421,8 @@ func (e *Engine) run(p *compute.Params, w wanted) error {
 	switch {
 	case p.Draft && e.model.GuessesFurther():
 		forward = e.model.ForwardFurther
+	case e.model.GuessesFurther() && e.model.Drafting().Last && len(w.hidden) == 0:
+		forward = e.model.ForwardLast
 	case e.model.GuessesFurther():
 		forward = e.model.ForwardBoth
 	case len(w.hidden) > 0:

@@ -264,7 +264,7 @@ func (s *scheduler) fillPart(i int, decoded bool) {
 		switch {
 		case c.t.pools(pos):
 			s.wanted.hidden = append(s.wanted.hidden, int32(len(p.Tokens)))
-		case s.carries() && c.t.pooled == nil && pos >= at+c.n-1:
+		case s.carries() && c.t.pooled == nil && pos >= at+c.n-1 && (!s.further.Last || c.t.wants(pos)):
 			s.wanted.states = append(s.wanted.states, int32(len(p.Tokens)))
 		}
 		if p.Given != nil || p.Axes != nil || p.Bounds != nil {

@@ -31,6 +31,7 @@ type DraftShape struct {
 	Layers []int // what these layers read is Followed.Features; the number of the model's layers stands for what the last one gives
 	State  int   // width of a row's state, which the row of the next position reads by Precede; 0: there are none
 	Hidden bool  // states are the model's hidden states after the last norm: Follow need not write them
+	Last   bool  // Follow does nothing, and drafts read hidden states of rows with logits alone
 
 	// Of a step that drafts.
 	Block  int     // rows for one text: its last token and Block-1 times Mask. All drafted tokens follow from this one step; 0: each step drafts one

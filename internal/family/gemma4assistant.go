@@ -29,7 +29,7 @@ type gemma4Assistant struct {
 
 func newGemma4Assistant(k *nn.Keys, b *nn.Binder, of *Target) Draft {
 	k.AllDraft = true
-	m := &gemma4Assistant{gemma4Shape: readGemma4(k, b), shape: DraftShape{State: of.Embd, Hidden: true, Still: true}, embedding: of.Embedding}
+	m := &gemma4Assistant{gemma4Shape: readGemma4(k, b), shape: DraftShape{State: of.Embd, Hidden: true, Last: true, Still: true}, embedding: of.Embedding}
 	const width = ".embedding_length_out"
 	if n := k.RequiredCount(width, nn.MaxWidth); n != of.Embd {
 		k.Fail("key %q: the draft model reads hidden states of %d elements, and the model's have %d: take the draft model that was made for the model", k.Arch+width, n, of.Embd)
@@ -61,7 +61,9 @@ func (m *gemma4Assistant) block(b *nn.Binder, i int, of *Target) gemma4Block {
 	block := m.gemma4Shape.block(b, i, b.QueriesToTarget(read, l.HeadShape, m.embd, nn.NoBias))
 	block.attn.Onward = false
 	if m.windowed[i] && read != nil { // what is farther back may be gone
-		block.attn.Scores.Window = min(m.window, read.Scores.Window)
+		if block.attn.Scores.Window = min(m.window, read.Scores.Window); block.attn.Scores.Window < 2 {
+			b.Fail("layer %d has a window of 1 position, in which no token is before the last: the file is damaged; download or convert it again", i)
+		}
 	}
 	block.ffn = b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: block.ffnNorm})
 	return block

@@ -231,14 +231,27 @@ func (m *Model) Drafting() DraftShape { return m.shape }
 // is what came before them. Afterwards Hidden returns every row's hidden state, and State what drafts read of it.
 func (m *Model) ForwardBoth(p *compute.Params) error { return m.run(nn.WithMTP, p) }
 
+// ForwardLast runs one step as Forward does, for a draft program with DraftShape.Last. Afterwards State returns what
+// drafts read of the rows that p.Out asked for.
+func (m *Model) ForwardLast(p *compute.Params) error { return m.run(nn.LastStates, p) }
+
 // ForwardFurther runs one step of the draft program alone. Its logits are of the token after the next; State returns
 // what stands for the model's states where a further token is drafted. With a DraftShape.Block, logits are those in the
 // place of each masked token.
 func (m *Model) ForwardFurther(p *compute.Params) error { return m.run(nn.OnlyMTP, p) }
 
-// State returns row i of the states [DraftShape.State] of the last step, which ForwardBoth or ForwardFurther ran. It is
-// valid until the next step. It fails where a GPU does.
-func (m *Model) State(i int) ([]float32, error) { return m.dev.Read(m.states, i) }
+// State returns row i of the states [DraftShape.State] of the last step, which ForwardBoth, ForwardLast or ForwardFurther
+// ran. It is valid until the next step. It fails where a GPU does.
+func (m *Model) State(i int) ([]float32, error) {
+	if m.pass.Kind != nn.LastStates {
+		return m.dev.Read(m.states, i)
+	}
+	out, ok := slices.BinarySearch(m.pass.Params.Out, int32(i))
+	if !ok {
+		return nil, fmt.Errorf("row %d has no logits, and so no state", i)
+	}
+	return m.dev.Read(m.lasts, out)
+}
 
 // bound sets which positions the rows of a draft step see.
 func (m *Model) bound(p *compute.Params) {

@@ -93,6 +93,7 @@ type Model struct {
 	pool    *nn.Pool
 	hidden  compute.Tensor   // [n, n_embd] the last step's hidden states; in the residual's memory unless there is a draft program
 	states  compute.Tensor   // [n, DraftShape.State] what the draft program reads of the last step's rows; hidden, where it reads that
+	lasts   compute.Tensor   // [n_out, DraftShape.State] the same of rows of logits, with DraftShape.Last
 	bounds  []compute.Bounds // [n] of draft steps
 	logits  compute.Tensor   // [n_out, n_vocab]
 	pass    nn.Pass          // of the step in progress
@@ -277,10 +278,19 @@ func (m *Model) allocate(rows, outputs int) (err error) {
 				return err
 			}
 		}
+		if m.shape.Last {
+			if m.lasts, err = m.dev.Tensor(outputs, m.shape.State); err != nil {
+				return err
+			}
+			m.lasts.Outputs = true
+		}
 	}
 	kinds := []nn.Kind{nn.Logits, nn.States, nn.RotateKeys}
 	if m.draft != nil {
 		kinds = append(kinds, nn.WithMTP, nn.OnlyMTP)
+		if m.shape.Last {
+			kinds = append(kinds, nn.LastStates)
+		}
 	}
 	m.pass.Params, m.pass.Scales = &compute.Params{}, slices.Repeat([]float32{1}, len(m.Scales))
 	pretend := func() {

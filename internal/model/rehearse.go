@@ -37,12 +37,14 @@ func (c *Config) storage(places []compute.Place) []int {
 // single tokens, as short prompts do, with a sequence of as many pages as the cache has and as many rows of logits as
 // there may be.
 func (m *Model) Rehearse() error {
-	kind := nn.Logits
-	if m.draft != nil {
-		kind = nn.WithMTP
-	}
+	kind := m.usual()
 	return m.dev.Rehearse(func() error {
-		most := m.pool.Tokens() // of the largest segment, in which some may be padding
+		most := m.pool.Tokens()    // of the largest segment, in which some may be padding
+		if kind == nn.LastStates { // steps that embed texts are of the other kind
+			if err := m.rehearse(nn.WithMTP, most, 0, most); err != nil {
+				return err
+			}
+		}
 		if err := m.rehearse(kind, most, 0, most); err != nil {
 			return err
 		}
@@ -59,6 +61,17 @@ func (m *Model) Rehearse() error {
 		}
 		return nil
 	})
+}
+
+// usual returns the kind of most steps.
+func (m *Model) usual() nn.Kind {
+	switch {
+	case m.draft == nil:
+		return nn.Logits
+	case m.shape.Last:
+		return nn.LastStates
+	}
+	return nn.WithMTP
 }
 
 // rehearse has a step of n rows prepared, of which decode are single tokens and, if there may be so many, out have
@@ -82,16 +95,16 @@ func (m *Model) RehearseUsual() error {
 				if n > most {
 					continue
 				}
-				if err := m.rehearse(nn.Logits, n, 0, 1); err != nil {
+				if err := m.rehearse(m.usual(), n, 0, 1); err != nil {
 					return err
 				}
 				if n <= compute.ShortPrompt { // a prompt that goes by the arithmetic of single tokens
-					if err := m.rehearse(nn.Logits, n, n, 1); err != nil {
+					if err := m.rehearse(m.usual(), n, n, 1); err != nil {
 						return err
 					}
 				}
 				if n <= m.most.Out {
-					if err := m.rehearse(nn.Logits, n, n, n); err != nil {
+					if err := m.rehearse(m.usual(), n, n, n); err != nil {
 						return err
 					}
 				}

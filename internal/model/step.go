@@ -90,6 +90,9 @@ func (m *Model) forward(p *nn.Pass) {
 	if _, outputs := p.Rows(); outputs > 0 && m.output.Head.Bound() {
 		last := p.Outputs(x)
 		m.output.Logits(p, m.logits.Like(last), last)
+		if p.Kind == nn.LastStates { // which the head has normed
+			p.Replace(m.lasts.Like(last), last)
+		}
 	}
 	switch p.Kind {
 	case nn.States:

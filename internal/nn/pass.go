@@ -30,10 +30,11 @@ const (
 	WithMTP                // as States, and the MTP layer's keys and values
 	OnlyMTP                // the MTP layer's logits and outputs
 	RotateKeys             // keys in the cache, rotated to other positions
+	LastStates             // as Logits, and the hidden states of the rows of logits
 )
 
 func (s Step) String() string {
-	name := [...]string{"logits", "states", "logits and MTP", "MTP", "rotate keys"}[s.Kind]
+	name := [...]string{"logits", "states", "logits and MTP", "MTP", "rotate keys", "logits and their states"}[s.Kind]
 	for _, part := range []struct {
 		is   bool
 		name string
@@ -67,7 +68,7 @@ type Pass struct {
 	Scales    []float32       // [adapters]
 	Recall    bool            // layers with predictors also compute every neuron, and FFN.Found counts what predictors found
 	Begins    func(layer int) // is told of each layer before its operations are called; may be nil
-	LastLayer int             // steps of kind Logits drop all rows without wanted logits in this layer; -1: in none
+	LastLayer int             // steps of kinds Logits and LastStates drop all rows without wanted logits in this layer; -1: in none
 	Features  Features        // what a draft head reads of the model's layers
 
 	verbs compute.Verbs
@@ -270,7 +271,7 @@ func (p *Pass) Outputs(x compute.Tensor) compute.Tensor {
 
 // narrows reports whether after the attention of a layer only the rows whose logits are wanted go on.
 func (p *Pass) narrows(layer int) bool {
-	return p.Kind == Logits && layer == p.LastLayer && p.outs < p.rows
+	return (p.Kind == Logits || p.Kind == LastStates) && layer == p.LastLayer && p.outs < p.rows
 }
 
 // Wanted returns the rows of x that a layer goes on with after it has stored keys, values and states: in the last layer

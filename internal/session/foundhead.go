@@ -1,15 +1,18 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // looksForHead reports whether the draft head beside a model drafts for it, if there is one: where nothing else is named
@@ -33,7 +36,10 @@ func (o *Options) headBeside(f *gguf.File) (head *gguf.File, refused error) {
 	for _, path := range paths {
 		file, err := gguf.Open(path)
 		if err == nil {
-			if err = c.TakeHead(f, file); err == nil {
+			if err = o.Draft.wants(file); err == nil {
+				err = c.TakeHead(f, file)
+			}
+			if err == nil {
 				return file, nil
 			}
 			_ = file.Close()
@@ -70,6 +76,9 @@ func (s *Session) findHead(o *Options) error {
 	if head != nil {
 		s.found = true
 		return s.openHead(head, o)
+	}
+	if kinds := o.Draft.Kinds; kinds != nil {
+		return cmp.Or(refused, setting.Errorf("there is no draft head of architecture %s beside %s: name one with %s", strings.Join(kinds, " or "), s.File.Path, setting.DraftModel))
 	}
 	if refused != nil && o.Planner.Notice != nil {
 		o.Planner.Notice(fmt.Sprintf("the draft model %s is left out: %v", filepath.Base(hub.HeadsBeside(s.File.Path)[0]), refused))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
@@ -77,6 +78,18 @@ func TestHeadFound(t *testing.T) {
 	defer file.Close()
 	if got := session.HeadBeside(file); got != head {
 		t.Errorf("%q is beside the model", got)
+	}
+
+	o.Engine.Context = 8192 // the model's own
+	need, err := o.Engine.Memory(file, placement.Layout{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	need += 1 << 16 // less than the draft model
+	o.Engine.Context, o.Engine.RAM = 0, &need
+	tight := open(path, o)
+	if got := tight.DraftsBy(); got != "" || tight.Context() != 8192 || len(lines) != 1 || !strings.Contains(lines[0], "is left out: with it, memory has room for a context of 4096 tokens") {
+		t.Errorf("%q drafts for a context of %d, where it has no room, with the lines %q", got, tight.Context(), lines)
 	}
 }
 

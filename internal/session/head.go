@@ -2,6 +2,8 @@ package session
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -22,6 +24,9 @@ func (s *Session) openHead(f *gguf.File, o *Options) error {
 	if !onProcessor && (o.Draft.Devices != "" || o.Draft.Layers != nil) {
 		return setting.Errorf("%s: a draft head is computed where the model's last layer is; to keep it on the processor give %s 0", f.Path, setting.DraftLayers)
 	}
+	if err := o.Draft.wants(f); err != nil {
+		return err
+	}
 	c, err := model.ReadConfig(s.File, o.Engine.Activation)
 	if err != nil {
 		return err
@@ -31,6 +36,15 @@ func (s *Session) openHead(f *gguf.File, o *Options) error {
 	}
 	o.Engine.Drafts.Head, o.Planner.HeadInRAM = f, onProcessor
 	return nil
+}
+
+// wants says why the file is not of a kind that is asked for, or nil.
+func (d *Draft) wants(f *gguf.File) error {
+	arch, _, err := f.String("general.architecture")
+	if err == nil && d.Kinds != nil && !slices.Contains(d.Kinds, arch) {
+		return fmt.Errorf("%s: the file is of architecture %s, and a draft head of %s is asked for", f.Path, arch, strings.Join(d.Kinds, " or "))
+	}
+	return err
 }
 
 // noGPU is Draft.Devices for the processor alone.

@@ -44,10 +44,11 @@ type Options struct {
 // tokens where the text so far offers no guess. A model is loaded first, with the same context, and has a device to
 // itself or shares the other's; a head is computed where the model's last layer is.
 type Draft struct {
-	Path    string // empty: a draft head beside the model's file, if there is one that fits
-	Off     bool   // none is looked for
-	Devices string // as GPUs.Devices
-	Layers  *int   // as GPUs.Layers
+	Path    string   // of the draft model's file; empty: the draft head next to the model's file, if there is one that fits
+	Off     bool     // no model drafts
+	Kinds   []string // the architectures that a head may have; nil: any
+	Devices string   // as GPUs.Devices
+	Layers  *int     // as GPUs.Layers
 }
 
 // Adapter is a LoRA adapter in a GGUF file, and the factor of its effect; with 0 it is loaded and has no effect.
@@ -146,6 +147,9 @@ func (s *Session) openDraft(ctx context.Context, o *Options) error {
 	}
 	if isHead(f) {
 		return s.openHead(f, o)
+	}
+	if err := d.wants(f); err != nil {
+		return errors.Join(err, f.Close())
 	}
 	e := o.Engine
 	e.Drafts.Most, e.Adapters, e.Sparse, e.Activation, e.Threshold, e.Magnitudes, e.Bound, e.AlwaysOn, e.Skip, e.Predicting, e.Trace = 0, nil, model.Auto, "", nil, nil, model.Bound{}, 0, compute.Skip{}, nil, nil

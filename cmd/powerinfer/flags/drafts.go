@@ -19,23 +19,31 @@ const (
 	DraftSimple = "draft-simple"
 	DraftHot    = "draft-hot"
 
-	DraftMTP = "draft-mtp"
+	DraftMTP    = "draft-mtp"
+	DraftEagle3 = "draft-eagle3"
+	DraftDFlash = "draft-dflash"
 )
+
+// draftWays lists them for messages.
+var draftWays = strings.Join([]string{DraftAuto, DraftNgram, DraftSimple, DraftHot, DraftMTP, DraftEagle3, DraftDFlash}, ", ") + " or " + DraftNone
+
+// draftHeads are the ways by heads with files of their own: the architectures of these by the ways' names.
+var draftHeads = map[string]string{DraftEagle3: "eagle3", DraftDFlash: "dflash"}
 
 // Drafts returns the flags that say how many tokens are guessed and checked at a time.
 func Drafts() []cli.Flag {
 	return About(DraftSubject, []cli.Flag{
 		DraftType(), MostDrafts(),
-		&cli.StringFlag{Name: "model-draft", Aliases: []string{"md", "spec-draft-model"}, Usage: "GGUF `FILE` of a small model of the same vocabulary, which guesses tokens where the text so far offers no guess", Sources: Env("SPEC_DRAFT_MODEL", "MODEL_DRAFT")},
+		&cli.StringFlag{Name: "model-draft", Aliases: []string{"md", "spec-draft-model"}, Usage: "GGUF `FILE` of a small model of the same vocabulary, or of a draft head for the model (EAGLE-3, DFlash, gemma4-assistant), which guesses tokens where the text so far offers no guess; default: a head beside the model or in its repository, if there is one that fits", Sources: Env("SPEC_DRAFT_MODEL", "MODEL_DRAFT")},
 		&cli.StringFlag{Name: "spec-draft-hf", Aliases: []string{"hfd", "hfrd", "hf-repo-draft"}, Usage: "the draft model, of the Hugging Face hub: `USER/REPO[:QUANT]`, as --hf-repo", Sources: Env("SPEC_DRAFT_HF_REPO")},
 		&cli.StringFlag{Name: "device-draft", Aliases: []string{"devd", "spec-draft-device"}, Usage: "the draft model's GPUs, as --device", Sources: Env("SPEC_DRAFT_DEVICE")},
 		&cli.StringFlag{Name: "n-gpu-layers-draft", Aliases: []string{"ngld", "gpu-layers-draft", "spec-draft-ngl"}, Usage: "the draft model's layers on GPUs, as --n-gpu-layers", Sources: Env("N_GPU_LAYERS_DRAFT")},
-		&cli.Float32Flag{Name: "spec-draft-p-min", Aliases: []string{"draft-p-min"}, Value: 0.3, Usage: "end guesses of the draft model, of hot neurons or of the layer for multi-token prediction before a token less likely than `P`", Sources: Env("SPEC_DRAFT_P_MIN")},
+		&cli.Float32Flag{Name: "spec-draft-p-min", Aliases: []string{"draft-p-min"}, Value: 0.3, Usage: "end guesses of the draft model or head, of hot neurons or of the layer for multi-token prediction before a token less likely than `P`", Sources: Env("SPEC_DRAFT_P_MIN")},
 	})
 }
 
 func DraftType() cli.Flag {
-	return &cli.StringFlag{Name: "spec-type", Value: DraftAuto, Usage: "guess tokens and check several in one step, where that pays; the text stays the same. `TYPE` ngram guesses what followed the last tokens earlier in the text; draft-hot guesses by the model's hot neurons alone: those on GPUs, or with --sparse exact those that a prepared model's predictors choose; draft-mtp guesses by the file's layer for multi-token prediction; none guesses nothing; several are separated by commas; auto is ngram, and draft-hot where GPUs hold some of a layer's neurons and --sparse is not predict. Of llama.cpp's names, ngram-simple and the like mean ngram, and draft-simple what -md does", Sources: Env("SPEC_TYPE")}
+	return &cli.StringFlag{Name: "spec-type", Value: DraftAuto, Usage: "guess tokens and check several in one step, where that pays; the text stays the same. `TYPE` ngram guesses what followed the last tokens earlier in the text; draft-hot guesses by the model's hot neurons alone: those on GPUs, or with --sparse exact those that a prepared model's predictors choose; draft-mtp guesses by the file's layer for multi-token prediction; draft-eagle3 and draft-dflash guess by such a head, which -md names or which is beside the model; none guesses nothing; several are separated by commas; auto is ngram, a head that is found, and draft-hot where GPUs hold some of a layer's neurons and --sparse is not predict. Of llama.cpp's names, ngram-simple and the like mean ngram, and draft-simple what -md does", Sources: Env("SPEC_TYPE")}
 }
 
 func MostDrafts() cli.Flag {
@@ -59,12 +67,12 @@ func ReadDrafts(c *cli.Command) (int, error) {
 				return 0, fmt.Errorf("--spec-type %s: name the draft model with -md", name)
 			}
 			guess = true
-		case name == DraftHot, name == DraftMTP:
+		case name == DraftHot, name == DraftMTP, draftHeads[name] != "":
 			guess = true
 		case strings.HasPrefix(name, "draft-"):
-			return 0, fmt.Errorf("--spec-type %s: draft models have no such parts here: take %s, %s, %s, %s, %s or %s", name, DraftAuto, DraftNgram, DraftSimple, DraftHot, DraftMTP, DraftNone)
+			return 0, fmt.Errorf("--spec-type %s: draft models have no such parts here: take %s", name, draftWays)
 		default:
-			return 0, fmt.Errorf("--spec-type %q is not %s, %s, %s, %s, %s or %s", name, DraftAuto, DraftNgram, DraftSimple, DraftHot, DraftMTP, DraftNone)
+			return 0, fmt.Errorf("--spec-type %q is not %s", name, draftWays)
 		}
 	}
 	n := c.Int("spec-draft-n-max")
@@ -93,13 +101,21 @@ func FindsDraft(c *cli.Command) bool {
 	if Has(c, "no-draft") {
 		return !c.Bool("no-draft")
 	}
-	return Has(c, "spec-type") && c.String("model-draft") == "" && c.String("spec-draft-hf") == "" && (DraftsBy(c, DraftAuto) || DraftsBy(c, DraftMTP)) && c.Int("spec-draft-n-max") != 0
+	return Has(c, "spec-type") && c.String("model-draft") == "" && c.String("spec-draft-hf") == "" && (DraftsBy(c, DraftAuto) || DraftsBy(c, DraftMTP) || byHead(c)) && c.Int("spec-draft-n-max") != 0
 }
+
+// byHead reports whether --spec-type names a way of guessing by a head.
+func byHead(c *cli.Command) bool { return DraftsBy(c, DraftEagle3) || DraftsBy(c, DraftDFlash) }
 
 // ReadDraftModel reads the flags of the draft model, and the least probability of guesses.
 func ReadDraftModel(c *cli.Command) (d powerinfer.DraftModel, least float32, err error) {
 	d.Path, d.Devices, least = c.String("model-draft"), c.String("device-draft"), c.Float32("spec-draft-p-min")
 	d.Off = d.Path == "" && !FindsDraft(c)
+	for _, name := range strings.Split(c.String("spec-type"), ",") {
+		if kind := draftHeads[name]; kind != "" {
+			d.Kinds = append(d.Kinds, kind)
+		}
+	}
 	if least < 0 || least > 1 || least != least {
 		return d, least, fmt.Errorf("--spec-draft-p-min %g is not a number from 0 to 1", least)
 	}
@@ -112,7 +128,7 @@ func ReadDraftModel(c *cli.Command) (d powerinfer.DraftModel, least float32, err
 				return d, least, fmt.Errorf("--%s is for a draft model: name one with -md", name)
 			}
 		}
-		if c.IsSet("spec-draft-p-min") && !DraftsBy(c, DraftAuto) && !DraftsBy(c, DraftHot) && !DraftsBy(c, DraftMTP) {
+		if c.IsSet("spec-draft-p-min") && !DraftsBy(c, DraftAuto) && !DraftsBy(c, DraftHot) && !DraftsBy(c, DraftMTP) && !byHead(c) {
 			return d, least, fmt.Errorf("--spec-draft-p-min is for guesses of a draft model, of hot neurons or of a further layer: name a model with -md, or --spec-type %s,%s or %s,%s", DraftNgram, DraftHot, DraftNgram, DraftMTP)
 		}
 	}

@@ -90,6 +90,7 @@ type Lineages struct {
 	CommandRKeys
 	Gemma3nKeys
 	AssistantKeys
+	HeadKeys
 	SmolLM3Keys
 	SparkKeys
 	PLaMo3Keys

@@ -231,12 +231,13 @@ const (
 	Flat                 // the elements of a tensor, whatever its shape is
 	Gathered             // the elements of several tensors in a row; spaces separate their names
 	Numbers              // whole numbers
+	TokenMap             // of differences of tokens' numbers those numbers
 	LayerNumbers         // a number of each layer, after Layer in its name; files hold a key of all of them
 	Ternary              // each element becomes −1, 0 or 1, whichever is next, times the mean magnitude of all
 )
 
 // Drafting returns the families of draft models, which are none of All: alone they compute nothing.
-func Drafting() []Family { return []Family{gemma4Assistant()} }
+func Drafting() []Family { return []Family{gemma4Assistant(), eagle3(), dflash()} }
 
 // All returns every family, by name.
 func All() []Family {

@@ -23,6 +23,12 @@ func llama() Family {
 func mixtral() Family {
 	f := llama()
 	f.HuggingFace = append(f.HuggingFace, "MixtralForCausalLM", turboSparse)
+	f.Really = func(c *Config) string { // some EAGLE-3 heads say that they are of Llama
+		if c.DraftVocab > 0 && c.Layers == 1 {
+			return "eagle3"
+		}
+		return ""
+	}
 	f.Experts = &Experts{Optional: true, Normalised: true, MinSum: leastSum, Predictor: "block_sparse_moe.experts.%d.predictor."}
 	f.Block = mixtralExperts(f.Block)
 	f.Read = func(c *Config) error {

@@ -17,6 +17,7 @@ model card and configuration). deepseek: Dai et al. 2024. glm4moe-lite, kimi-k2:
 Mamba-2: Dao and Gu 2024, and its authors' code (norms of groups). falcon-h1: its report and configurations, 2025. qwen3next, qwen35: Yang, Kautz and Hatamizadeh 2024 (Gated Delta Networks), the configurations of Qwen3-Next and Qwen3.5.
 llama4: its model card and configuration. minicpm: Hu et al. 2024, the configurations of MiniCPM 2 and 4. ernie4_5: Baidu 2025 and its configuration. hunyuan-dense: its model
 card and configuration (alpha: the power of dim/(dim − 2) of NTK-aware scaling). exaone: LG AI Research 2024 and its configuration. qwen3vlmoe: as qwen3vl.
+heads: Li et al. 2025 (EAGLE-3) and its authors' code; Chen et al. 2026 (DFlash) and its authors' code.
 lfm2: Liquid AI 2025 (the report on LFM2 and its configurations).
 """
 import json
@@ -1039,6 +1040,96 @@ def gemma4_assistant(name, of, embedding, hidden, kept):
     return "drafts/" + name, m, 128, np.array(logits)
 
 
+def heads():
+    """A Llama, and draft heads for it: two of EAGLE-3, of SpecForge's and of speculators' form, which have read all of its tokens but the last, with
+    the logits of three tokens that they draft, each after the likeliest; and one of DFlash, with the logits of a block after the last token."""
+    m = Model({"architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "num_hidden_layers": 5})
+    freqs, n = frequencies(m, 16), len(TOKENS) - 1
+    table, x, inputs = m.get("model.embed_tokens.weight", 48, 64, scale=1.0), None, []
+    x = table[TOKENS]
+    for layer in range(5):
+        inputs.append(x[:n])
+        p = f"model.layers.{layer}."
+        x = x + head_attention(m, plain_rms(m, x, p + "input_layernorm"), p, freqs)
+        x = x + swiglu(m, plain_rms(m, x, p + "post_attention_layernorm"), p + "mlp.")
+    inputs.append(x[:n])
+    head = m.get("lm_head.weight", 48, 64)
+    yield "drafts/heads-target", m, 128, plain_rms(m, x, "model.norm") @ head.T
+    for name, config, layers, own in (
+            ("eagle3", {"architectures": ["LlamaForCausalLMEagle3"], "eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 3, 5]}}, [1, 3, 5], False),
+            ("eagle3-speculator", {"architectures": ["Eagle3Speculator"], "norm_before_residual": True, "norm_before_fc": True}, [2, 3, 4], True)):
+        yield eagle3(name, config, layers, inputs, table, own)
+    yield dflash(inputs, table, head)
+
+
+def head_attention(m, h, p, freqs, kept=None, seen=None, at=None):
+    """Attention of h [n, any], whose keys and values come after kept ones, which it adds to; seen [n, all] says who sees whom, in place of those before.
+    at: the first position."""
+    w, heads, kv, dim = h.shape[-1], m.c["num_attention_heads"], m.c["num_key_value_heads"], m.head_dim
+    kept, at = [] if kept is None else kept, at or 0
+    q, k, v = ((h @ m.get(f"{p}self_attn.{name}_proj.weight", c * dim, w).T).reshape(len(h), c, dim) for name, c in (("q", heads), ("k", kv), ("v", kv)))
+    turned = lambda t: rotate(np.concatenate([np.zeros((at,) + t.shape[1:]), t]), freqs)[at:]
+    kept.append((turned(k), v))
+    k, v = (np.repeat(np.concatenate([t[i] for t in kept]), heads // kv, 1) for i in (0, 1))
+    s = np.einsum("ihd,jhd->hij", turned(q), k) / math.sqrt(dim)
+    seen = np.arange(len(k))[None] <= np.arange(len(k) - len(h), len(k))[:, None] if seen is None else seen
+    y = np.einsum("hij,jhd->ihd", softmax(np.where(seen, s, -np.inf)), v).reshape(len(h), -1)
+    return y @ m.get(p + "self_attn.o_proj.weight", m.c["hidden_size"], heads * dim).T
+
+
+def eagle3(name, config, layers, inputs, table, own):
+    """Pairs of the token at position i+1 and of the features of position i are at position i."""
+    inner = {"hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "num_hidden_layers": 1, "hidden_size": 32 if own else 64, "head_dim": 16}
+    m = Model({**inner, "draft_vocab_size": 20, **config})
+    if own:  # speculators have the block's keys apart
+        m.folder = {"draft_vocab_size": 20, "target_hidden_size": 64, "eagle_aux_hidden_state_layer_ids": layers, **config,
+                    "transformer_layer_config": {k: v for k, v in m.c.items() if k not in config and k != "draft_vocab_size"}}
+    n, width, p = len(inputs[0]), m.c["hidden_size"], "layers.0." if own else "midlayer."
+    ids = [(2 * i + 1) % 48 for i in range(20)]
+    m.tensors["d2t"] = {"shape": [20], "dtype": "I64", "values": [id - i for i, id in enumerate(ids)]}
+    m.tensors["t2d"] = {"shape": [48], "dtype": "I64", "values": [int(i in ids) for i in range(48)]}
+    features = np.concatenate([inputs[l] for l in layers], -1)
+    if own:
+        features, table = plain_rms(m, features, "input_norm"), m.get("embed_tokens.weight", 48, width, scale=1.0)
+    g, token, kept, logits = features @ m.get("fc.weight", width, 192).T, TOKENS[n], [], []
+    head = m.get("lm_head.weight", 20, width)
+    tokens, at = TOKENS[1:n + 1], 0
+    for _ in range(3):
+        h = plain_rms(m, g, p + "hidden_norm")
+        x = h if own else g
+        both = np.concatenate([plain_rms(m, table[tokens], p + "input_layernorm"), h], -1)
+        x = x + head_attention(m, both, p, frequencies(m, 16), kept, at=at)
+        x = x + swiglu(m, plain_rms(m, x, p + "post_attention_layernorm"), p + "mlp.")
+        logits.append((plain_rms(m, x, "norm") @ head.T)[-1])
+        at += len(tokens)
+        g, tokens = x[-1:], [ids[int(np.argmax(logits[-1]))]]
+    return "drafts/" + name, m, 128, np.array(logits)
+
+
+def dflash(inputs, table, head):
+    """Of the head's two layers the first has a window."""
+    m = Model({"architectures": ["DFlashDraftModel"], "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "num_hidden_layers": 2, "head_dim": 16,
+               "block_size": 4, "dflash_config": {"mask_token_id": 47, "target_layer_ids": [0, 2, 4]}, "use_sliding_window": True, "sliding_window": 6,
+               "layer_types": ["sliding_attention", "full_attention"]})
+    n, freqs, dim = len(inputs[0]), frequencies(m, 16), 16
+    g = plain_rms(m, np.concatenate([inputs[l] for l in (1, 3, 5)], -1) @ m.get("fc.weight", 64, 192).T, "hidden_norm")
+    x = table[[TOKENS[n], 47, 47, 47]]
+    for layer in range(2):
+        p = f"layers.{layer}."
+        h = plain_rms(m, x, p + "input_layernorm")
+        of = lambda t, name, c: (t @ m.get(f"{p}self_attn.{name}_proj.weight", c * dim, 64).T).reshape(len(t), c, dim)
+        q, k, v = of(h, "q", 4), of(np.concatenate([g, h]), "k", 2), of(np.concatenate([g, h]), "v", 2)
+        q, k = plain_rms(m, q, p + "self_attn.q_norm"), plain_rms(m, k, p + "self_attn.k_norm")
+        q = rotate(np.concatenate([np.zeros((n, 4, dim)), q]), freqs)[n:]
+        k, v = np.repeat(rotate(k, freqs), 2, 1), np.repeat(v, 2, 1)
+        s = np.einsum("ihd,jhd->hij", q, k) / math.sqrt(dim)
+        if layer == 0:
+            s = np.where(np.arange(n + 4)[None] > np.arange(n, n + 4)[:, None] - 6, s, -np.inf)
+        x = x + np.einsum("hij,jhd->ihd", softmax(s), v).reshape(4, -1) @ m.get(p + "self_attn.o_proj.weight", 64, 64).T
+        x = x + swiglu(m, plain_rms(m, x, p + "post_attention_layernorm"), p + "mlp.")
+    return "drafts/dflash", m, 128, plain_rms(m, x, "norm") @ head.T
+
+
 def bert():
     """Hidden states in place of logits: every token sees all others, and all are of type 0."""
     m = Model({"architectures": ["BertModel"], "hidden_act": "gelu", "layer_norm_eps": 1e-12, "type_vocab_size": 2, "position_embedding_type": "absolute"})
@@ -1444,7 +1535,7 @@ def granitemoe():
 FIRST = (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm, gemma, gemma2, gemma3, exaone4, seed_oss, glm4, olmo3,
          gemma3_pictures, command_r, cohere2, mistral3, starcoder2, qwen_vl, gemma3n, gemma4)
 SECOND = (gpt2, gptneox, internlm2, phi2, chatglm, jais2, mpt, bloom, baichuan, plm, minicpm, ernie_dense, hunyuan, exaone, minicpm3, deepseek2, bert,
-          reranker_of_bert, roberta, distilbert, nomic_bert, nomic_bert_moe, jina_bert, modern_bert, eurobert, llama_embed, gemma_embedding, qwen3, llama, reranker_of_qwen3)
+          reranker_of_bert, roberta, distilbert, nomic_bert, nomic_bert_moe, jina_bert, modern_bert, eurobert, llama_embed, gemma_embedding, qwen3, llama, reranker_of_qwen3, heads)
 
 def minimax_m2():
     """A bias counts for the choice only; half of a head is rotated."""
