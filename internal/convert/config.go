@@ -49,28 +49,23 @@ type beside struct {
 }
 
 func readConfig(dir string) (*config, error) {
-	c := &config{Config: lineage.Config{Path: filepath.Join(dir, "config.json")}}
-	data, err := checkpoint.ReadFile(c.Path)
+	path, data, err := readSettings(dir)
 	if err != nil {
 		return nil, err
 	}
+	c := &config{Config: lineage.Config{Path: path}}
 	if err := c.decode(c.Path, data); err != nil {
 		return nil, err
 	}
-	var whole struct {
-		Text json.RawMessage `json:"text_config"`
-		Old  json.RawMessage `json:"llm_config"`               // the same in InternVL's folders
-		Head json.RawMessage `json:"transformer_layer_config"` // of a draft head in speculators' folders
-	}
+	var whole map[string]json.RawMessage
 	if err := checkpoint.DecodeJSON(c.Path, data, &whole); err != nil {
 		return nil, err
 	}
-	key, text := "text_config", whole.Text
-	if len(text) == 0 {
-		key, text = "llm_config", whole.Old
-	}
-	if len(text) == 0 {
-		key, text = "transformer_layer_config", whole.Head
+	key, text := "", json.RawMessage(nil)
+	for _, key = range []string{"text_config", "llm_config", "language_config", "transformer_layer_config"} { // the others: InternVL, DeepSeek-OCR, draft heads of speculators
+		if text = whole[key]; len(text) > 0 {
+			break
+		}
 	}
 	c.parts = len(text) > 0 || c.Vision != nil
 	if len(text) > 0 { // the text model's own keys go before those beside it

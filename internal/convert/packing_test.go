@@ -20,13 +20,25 @@ import (
 // likeReference returns a folder of the names, shapes and configuration of a reference, with other numbers.
 func likeReference(t *testing.T, name string) *folder {
 	t.Helper()
+	return like(t, filepath.Join("testdata", "reference", name+".json"))
+}
+
+// likeTower is likeReference of a tower of pictures.
+func likeTower(t *testing.T, name string) *folder {
+	t.Helper()
+	return like(t, filepath.Join("testdata", "towers", name+".json"))
+}
+
+func like(t *testing.T, path string) *folder {
+	t.Helper()
 	var r struct {
-		Config  map[string]any `json:"config"`
+		Config  map[string]any             `json:"config"`
+		Files   map[string]json.RawMessage `json:"files"`
 		Tensors map[string]struct {
 			Shape []int `json:"shape"`
 		} `json:"tensors"`
 	}
-	b, err := os.ReadFile(filepath.Join("testdata", "reference", name+".json"))
+	b, err := os.ReadFile(path)
 	if err == nil {
 		err = json.Unmarshal(b, &r)
 	}
@@ -34,6 +46,9 @@ func likeReference(t *testing.T, name string) *folder {
 		t.Fatal(err)
 	}
 	f := newFolder(t, r.Config)
+	for name, content := range r.Files {
+		f.write(t, name, content)
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Tensors)) {
 		f.random("F32", name, r.Tensors[name].Shape...)
 	}
@@ -358,5 +373,35 @@ func TestPackedThirds(t *testing.T) {
 	quant.Decode(quant.F32, got, g.Tensor("blk.0.ffn_up.weight").Data)
 	if !slices.Equal(got, want) {
 		t.Error("the matrix has other numbers")
+	}
+}
+
+// TestUnusedBias: layers of DeepSeek V4 whose tokens choose the experts have no bias, even if the folder has one.
+func TestUnusedBias(t *testing.T) {
+	f := likeReference(t, "deepseek4")
+	for name, x := range f.tensors {
+		if strings.HasSuffix(name, "tid2eid") {
+			x.dtype, x.raw, x.values = "I64", make([]byte, 8*len(x.values)), nil
+			f.tensors[name] = x
+		}
+	}
+	f.random("F32", "layers.0.ffn.gate.bias", 8)
+	f.random("F32", "layers.3.ffn.gate.bias_vl", 8)
+	f.save(t, 1, tinyVocab)
+	out := filepath.Join(f.dir, "model.gguf")
+	var notes []string
+	if err := HuggingFace(t.Context(), f.dir, out, Options{Output: OutputOf(quant.F32), Notes: func(s string) { notes = append(notes, s) }}); err != nil {
+		t.Fatal(err)
+	}
+	g, err := gguf.Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	if g.Tensor("blk.0.exp_probs_b.bias") != nil || g.Tensor("blk.3.exp_probs_b.bias") == nil {
+		t.Error("the biases are not those of the layers that choose by them")
+	}
+	if text := strings.Join(notes, " "); !strings.Contains(text, "layers.0.ffn.gate.bias") || !strings.Contains(text, "bias_vl") {
+		t.Errorf("notes: %q", notes)
 	}
 }

@@ -222,6 +222,12 @@ func (p *plan) model(c *config, keys []gguf.KV, computed map[string][]float32) {
 			if part := p.family.PartOf(t.Name); c.LayerParts != nil && part != 0 && part&c.LayerParts[l] == 0 {
 				continue
 			}
+			if c.Absent != nil && c.Absent(l, t.Name) {
+				for _, name := range strings.Fields(t.Source) {
+					p.leave(from + name)
+				}
+				continue
+			}
 			if t.Change == lineage.Computed {
 				if v := c.Given[t.Name]; v != nil && p.pairs == nil {
 					steps = append(steps, func() { p.given(prefix+t.Name, v) })
@@ -283,7 +289,7 @@ func (p *plan) layer(root string) string {
 
 // otherParts are the prefixes of tensors of pictures and sound in folders that hold such a model beside the text model,
 // with and without "model." before them.
-var otherParts = []string{"vision_tower.", "vision_model.", "vision_embedder.", "embed_vision.", "visual.", "multi_modal_projector.", "audio_tower.", "embed_audio.", "mm_projector.", "mlp1.", "connector.", "vision_encoder.", "vision_projection.", "vit_large_projector."}
+var otherParts = []string{"vision_tower.", "vision_model.", "vision_embedder.", "embed_vision.", "visual.", "multi_modal_projector.", "audio_tower.", "embed_audio.", "mm_projector.", "mlp1.", "connector.", "vision_encoder.", "audio_encoder.", "vision_projection.", "vit_large_projector.", "vision.", "aligner.", "image_", "sam_model.", "qwen2_model.", "projector.", "view_seperator"}
 
 // leaveOut marks the tensors of other parts than the text model as used, and says how many they are.
 func (p *plan) leaveOut(notes func(string)) {

@@ -4,12 +4,17 @@
 
 Sources: transformers' glm4v_moe (GLM 4.5V and 4.6V), glm_ocr and solar_open. step35: StepFun 2026 (Step 3.5 Flash)
 and its configuration. mimo2-fused: Xiaomi 2026 (MiMo-V2-Flash) and vLLM's notes on the layout of MiMo-V2.5.
+deepseek2-yarn: DeepSeek-AI 2024 (the code of DeepSeek-V2 and V3), transformers' deepseek_v3.
+grovemoe: Wu et al. 2025 (Grove MoE) and its published code. deci: Bercovich et al. 2024 (Puzzle), the
+configurations of Llama-Nemotron Super and Ultra. dots3note: rednote-hilab 2026 (dots.3 Note) and its configuration. deepseek2-ocr: DeepSeek-AI 2025 (DeepSeek-OCR),
+the code of DeepSeek-V2 without latent attention.
 """
 import numpy as np
 
-from reference import (attention, chosen, frequencies, gated, heads_of, Model, normalised, rms, rms_norm, rotate, rotate_neighbours, router, run, silu,
-                       swiglu, TOKENS, write)
+from reference import (attention, chosen, deepseek_experts, expert_mlp, experts, frequencies, gated, head_norms, heads_of, latent_decoder, linear, Model, normalised, PROJECTIONS, rms, rms_norm, rotate, rotate_neighbours, router, run, silu,
+                       softmax, swiglu, TOKENS, write, yarn)
 from reference_experts import scored, sigmoid
+from reference_indexer import index, see
 
 
 def glm_pictures():
@@ -161,5 +166,129 @@ def mimo_fused():
     yield "mimo2-fused", m, 128, logits
 
 
+def deepseek_yarn():
+    """Without mscale_all_dim YaRN's magnitude is of what is rotated alone, and scores are not multiplied."""
+    m = Model({"architectures": ["DeepseekV3ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-6, "num_key_value_heads": 4, "kv_lora_rank": 32, "q_lora_rank": 40,
+               "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24, "rope_scaling": {"type": "yarn", "factor": 8, "original_max_position_embeddings": 16,
+                                                                                                "beta_fast": 2.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 0.0}})
+    freqs = yarn(frequencies(m, 8), 8, 10000.0, 8.0, 16, fast=2.0)
+    h = latent_decoder(m, freqs, lambda x, f: rotate_neighbours(x, f, 0.1 * np.log(8) + 1))
+    yield "deepseek2-yarn", m, 128, h @ m.get("lm_head.weight", 48, 64).T
+
+
+def grove():
+    """Two neighbouring experts share a small one, which reads what they read, has their weights, and gives 0.05 of its part."""
+    def of(scale):
+        m = Model({"architectures": ["GroveMoeForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-6, "head_dim": 24, "num_experts": 8, "num_experts_per_tok": 4,
+                   "moe_intermediate_size": 32, "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": [], "rope_theta": 1000000.0})
+
+        def mlp(m, h, p):
+            logits = h @ m.get(p + "gate.weight", 8, 64, scale=scale).T
+            weights = normalised(chosen(logits, softmax(logits), 4))
+            m.get(p + "expert_bias", 8)
+            large = experts(m, h, weights, [f"{p}experts.%d.{w}.weight" for w in PROJECTIONS], 32)
+            return large + 0.05 * experts(m, h, weights.reshape(len(h), 4, 2).sum(-1), [f"{p}chunk_experts.%d.{w}.weight" for w in PROJECTIONS], 24)
+        return m, run(m, rms, frequencies(m, 24), mlp, heads=head_norms)
+    m, logits = apart(of)
+    yield "grovemoe", m, 128, logits
+
+
+def deci():
+    """Layers differ in their KV heads and neurons, which follow from a factor; one has a product in place of attention, one neither, one nothing at all."""
+    attend = lambda group: {"attention": {"n_heads_in_group": group, "no_op": group is None, "replace_with_linear": False}}
+    wide = lambda factor: {"ffn": {"ffn_mult": factor, "no_op": factor is None, "replace_with_linear": False}}
+    product = {"attention": {"n_heads_in_group": None, "no_op": False, "replace_with_linear": True}}
+    blocks = [{**attend(2), **wide(2.0)}, {**attend(4), **wide(7.0)}, {**product, **wide(2.0)}, {**attend(None), **wide(3.0)}, {**attend(None), **wide(None)}, {**attend(1), **wide(2.0)}]
+    m = Model({"architectures": ["DeciLMForCausalLM"], "model_type": "nemotron-nas", "hidden_act": "silu", "rms_norm_eps": 1e-5, "num_hidden_layers": 6, "block_configs": blocks,
+               "num_key_value_heads": None, "intermediate_size": None, "rope_theta": 500000.0,
+               "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}})
+    freqs = llama3(frequencies(m, 16), 8, 1, 4, 64)
+    x = m.get("model.embed_tokens.weight", 48, 64, scale=1.0)[TOKENS]
+    for l, b in enumerate(blocks):
+        p, a = f"model.layers.{l}.", b["attention"]
+        if a["replace_with_linear"]:
+            x = x + rms(m, x, p + "input_layernorm") @ m.get(p + "self_attn.linear_attn.weight", 64, 64).T
+        elif not a["no_op"]:
+            h, kv = rms(m, x, p + "input_layernorm"), 4 // a["n_heads_in_group"]
+            q, k, v = (heads_of(h @ m.get(f"{p}self_attn.{n}_proj.weight", w * 16, 64, scale=0.1).T, 16) for n, w in (("q", 4), ("k", kv), ("v", kv)))
+            x = x + attention(rotate(q, freqs), rotate(k, freqs), v) @ m.get(p + "self_attn.o_proj.weight", 64, 64).T
+        if not b["ffn"]["no_op"]:
+            width = -(-int(2 * b["ffn"]["ffn_mult"] * 64 / 3) // 256) * 256
+            h = rms(m, x, p + "post_attention_layernorm")
+            gate, up = (h @ m.get(f"{p}mlp.{n}_proj.weight", width, 64, scale=0.1).T for n in ("gate", "up"))
+            x = x + silu(gate) * up @ m.get(p + "mlp.down_proj.weight", 64, width, scale=0.1).T
+    yield "deci", m, 128, rms(m, x, "model.norm") @ m.get("lm_head.weight", 48, 64).T
+
+
+def dots_note():
+    """Latent attention of two shapes. Layers with windows have none of the indexers. The part of keys that heads share is normed before its rotation, each
+    head has a gate, and what norms of latent vectors give is multiplied."""
+    kinds = [k + "_attention" for k in ("full", "sliding", "sliding", "full", "sliding")]
+
+    def of(table):
+        m = Model({"architectures": ["Dots3NoteForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-6, "num_key_value_heads": 4, "kv_lora_rank": 32, "q_lora_rank": 40,
+                   "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24, "num_hidden_layers": 5, "layer_types": kinds, "swa_num_attention_heads": 6,
+                   "swa_kv_lora_rank": 48, "swa_q_lora_rank": 40, "swa_qk_nope_head_dim": 24, "swa_qk_rope_head_dim": 8, "swa_v_head_dim": 16, "swa_head_dim": 32,
+                   "sliding_window_size": 6, "apply_mla_qkv_lora_rescale": True, "use_dsa": True, "rope_theta": 1e6, "swa_rope_theta": 10000.0, "moe_intermediate_size": 32,
+                   "n_routed_experts": 8, "n_shared_experts": 2, "num_experts_per_tok": 3, "first_k_dense_replace": 1, "norm_topk_prob": True, "routed_scaling_factor": 2.5,
+                   "scoring_func": "sigmoid", "topk_method": "noaux_tc", "n_group": 1, "topk_group": 1, "index_n_heads": 5, "index_head_dim": 16, "index_topk": 6})
+        norm = lambda x, name, n, by=1: by * rms_norm(x, m.get(name + ".weight", n, offset=1.0), 1e-6)
+        x = m.get("model.embed_tokens.weight", 48, 64, scale=table)[TOKENS]
+        for l, kind in enumerate(kinds):
+            p, window = f"model.layers.{l}.", kind == "sliding_attention"
+            heads, own, value, width, theta = (6, 24, 16, 48, 1e4) if window else (4, 16, 24, 32, 1e6)
+            h, a, freqs = rms(m, x, p + "input_layernorm"), p + "self_attn.", theta ** (-np.arange(0, 8, 2) / 8)
+            latent = norm(linear(m, h, a + "q_a_proj", 40, bias=False), a + "q_a_layernorm", 40, np.sqrt(64 / 40))
+            q = heads_of(linear(m, latent, a + "q_b_proj", heads * (own + 8), bias=False, scale=0.1), own + 8)
+            both = linear(m, h, a + "kv_a_proj_with_mqa", width + 8, bias=False)
+            shared = rotate_neighbours(norm(both[:, width:], a + "k_rope_only_layernorm", 8)[:, None], freqs)
+            kv = heads_of(linear(m, norm(both[:, :width], a + "kv_a_layernorm", width, np.sqrt(64 / width)), a + "kv_b_proj", heads * (own + value), bias=False, scale=0.15), own + value)
+            q = np.concatenate([q[..., :own], rotate_neighbours(q[..., own:], freqs)], -1)
+            k = np.concatenate([kv[..., :own], np.repeat(shared, heads, 1)], -1)
+            if window:
+                y = attention(q, k, kv[..., own:], 6)
+            else:
+                seen = index(m, h, latent, a + "indexer.", freqs, rotate)
+                y = see(q, k, kv[..., own:], seen[:, None], 1 / np.sqrt(own + 8))
+            y = y * np.repeat(sigmoid(h @ m.get(a + "gate_proj.weight", heads, 64).T), value, -1)
+            x = x + linear(m, y, a + "o_proj", 64, bias=False)
+            h = rms(m, x, p + "post_attention_layernorm")
+            y = deepseek_experts(m, h, p + "mlp.", "sigmoid")
+            if y is None:
+                h = silu(linear(m, h, p + "mlp.gate_proj", 96, bias=False)) * linear(m, h, p + "mlp.up_proj", 96, bias=False)
+                y = linear(m, h, p + "mlp.down_proj", 64, bias=False)
+            x = x + y
+        logits = rms(m, x, "model.norm") @ m.get("lm_head.weight", 48, 64).T
+        m.get("model.mtp.embed_tokens.weight", 48, 64)
+        m.get("model.layers.5.eh_proj.weight", 64, 128)
+        return m, logits
+    m, logits = apart(lambda n: of(0.9 + n))
+    yield "dots3note", m, 128, logits
+
+
+def deepseek_ocr():
+    """DeepSeek's first experts with attention of Llama's form. What files do not say: weights are of a softmax over all experts and not divided by their sum."""
+    def of(queries):
+        m = Model({"architectures": ["DeepseekV2ForCausalLM"], "num_key_value_heads": 4, "moe_intermediate_size": 32, "n_routed_experts": 8, "n_shared_experts": 2,
+                   "num_experts_per_tok": 3, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1, "topk_method": "greedy", "use_mla": False, "q_lora_rank": None,
+                   "kv_lora_rank": None, "qk_nope_head_dim": 0, "qk_rope_head_dim": 0, "v_head_dim": 0})
+        m.folder = {"architectures": ["DeepseekOCRForCausalLM"], "model_type": "deepseek_vl_v2", "language_config": m.c, "vocab_size": 48, "projector_config": {"n_embed": 64},
+                    "vision_config": {"image_size": 1024, "width": {"sam_vit_b": {"heads": 12}}}}
+        m.c = {**m.c, "rms_norm_eps": 1e-6}
+
+        def mlp(m, h, p):
+            if ".0." in p:
+                return swiglu(m, h, p)
+            scores = softmax(router(m, h, p + "gate.weight", 8))
+            y = experts(m, h, chosen(np.log(scores), scores, 3), [f"{p}experts.%d.{w}.weight" for w in PROJECTIONS], 32)
+            return y + expert_mlp(m, h, 64, *(f"{p}shared_experts.{w}.weight" for w in PROJECTIONS))
+        logits = run(m, rms, frequencies(m, 16), mlp, queries=queries)
+        for name, shape in {"sam_model.pos_embed": (1, 4, 4, 8), "vision_model.pre_layrnorm.weight": (8,), "projector.layers.weight": (64, 16), "image_newline": (64,), "view_seperator": (64,)}.items():
+            m.get("model." + name, *shape)
+        return m, logits
+    m, logits = apart(of)
+    yield "deepseek2-ocr", m, 128, logits
+
+
 if __name__ == "__main__":
-    write((glm_pictures, solar, step35, mimo_fused))
+    write((glm_pictures, solar, step35, mimo_fused, deepseek_yarn, grove, deci, dots_note, deepseek_ocr))
