@@ -248,7 +248,7 @@ func evenly(e model.Experts) []float32 {
 
 // experts returns the units of a layer with experts: one for each of them.
 func (r *reader) experts(l int) placement.Units {
-	u := placement.Units{InOrder: true, Stay: true, Left: r.c.Left(), Sometimes: make([]float64, r.c.Experts.Count)}
+	u := placement.Units{InOrder: true, Stay: true, Guessed: r.c.Blocks[l].Guessed, Left: r.c.Left(), Sometimes: make([]float64, r.c.Experts.Count)}
 	if !r.b.ExpertsKnown {
 		if r.cached == nil {
 			r.cached = CachedUses(r.c.Experts.Count, r.c.Experts.Used)

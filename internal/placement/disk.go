@@ -168,9 +168,8 @@ const (
 
 // guesses returns how many of a layer's missing experts are read before it begins, and how many others, as far as the disk
 // has time for them: they are read while nothing that is needed is, in dense seconds and while experts in RAM are computed.
-// Neurons are taken to be guessed not at all.
 func (d Rate) guesses(u *Units, dense, cold, uses, missing float64) (right, wrong float64) {
-	if !u.InOrder || missing <= 0 {
+	if !u.Guessed || missing <= 0 {
 		return 0, 0
 	}
 	size := float64(u.stay())

@@ -37,6 +37,7 @@ type Units struct {
 	Size      int64     // bytes of one unit
 	Always    int64     // bytes of each unit that are read for every token, in order: gate rows in exact, everything in dense layers
 	InOrder   bool      // units are so large that each is read at the bandwidth of reading in order, whichever lie beside it: experts
+	Guessed   bool      // an earlier layer guesses which of them a token will use
 	Stay      bool      // those that RAM has no room for may stay on the disk, but for Always
 	Left      float64   // share of uses that are left out if their unit would be read from the disk
 	Used      []float64 // [n] shares of tokens that use them; nil: as Sometimes says. It is what is read from the disk, whole
