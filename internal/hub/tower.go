@@ -55,9 +55,22 @@ func bestTower(towers []string, model string) string {
 	return slices.MinFunc(towers, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a, b)) })
 }
 
-// TowerBeside returns the path of the file next to a model's with its tower, or nothing: one that is named after the
-// model, or the only kind there if the folder has no other model.
+// TowerBeside returns the path of the file with a model's tower next to the model's file, or where that is a symbolic
+// link next to what it names; or nothing. The tower is named after the model, or is the only kind there if the folder has
+// no other model.
 func TowerBeside(model string) string {
+	tower := towerIn(model)
+	if tower != "" {
+		return tower
+	}
+	if target, err := filepath.EvalSymlinks(model); err == nil && target != model {
+		return towerIn(target)
+	}
+	return ""
+}
+
+// towerIn returns the path of the tower in the folder of the model's path.
+func towerIn(model string) string {
 	entries, err := os.ReadDir(filepath.Dir(model))
 	if err != nil {
 		return ""
