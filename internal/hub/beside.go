@@ -160,25 +160,41 @@ func (h *Hub) along(files []File, model string) (list []File) {
 }
 
 // TowerBeside returns the path of the file next to a model's with its tower, or nothing: one that is named after the
-// model, or the only kind there if the folder has no other model.
+// model, or the only kind there if the folder has no other model. If the model's file is a symbolic link and there is
+// no tower next to it, the folder that it points to counts.
 func TowerBeside(model string) string {
-	dir, files, own := beside(model)
-	if name := tower.among(files, own, true); name != "" {
-		return filepath.Join(dir, filepath.FromSlash(name))
+	for _, m := range ends(model) {
+		dir, files, own := beside(m)
+		if name := tower.among(files, own, true); name != "" {
+			return filepath.Join(dir, filepath.FromSlash(name))
+		}
 	}
 	return ""
 }
 
 // HeadsBeside returns the paths of the files next to a model's that are named like draft models of it, best first: at
-// most one of each kind.
+// most one of each kind. For symbolic links it does as TowerBeside.
 func HeadsBeside(model string) (list []string) {
-	dir, files, own := beside(model)
-	for i := range heads {
-		if name := heads[i].among(files, own, true); name != "" {
-			list = append(list, filepath.Join(dir, filepath.FromSlash(name)))
+	for _, m := range ends(model) {
+		dir, files, own := beside(m)
+		for i := range heads {
+			if name := heads[i].among(files, own, true); name != "" {
+				list = append(list, filepath.Join(dir, filepath.FromSlash(name)))
+			}
+		}
+		if len(list) > 0 {
+			break
 		}
 	}
 	return list
+}
+
+// ends returns the path of a model's file and, if that is a symbolic link, of the file that it points to.
+func ends(model string) []string {
+	if target, err := filepath.EvalSymlinks(model); err == nil && target != model {
+		return []string{model, target}
+	}
+	return []string{model}
 }
 
 // beside returns a model's folder, its files and the model's own, by their paths in the folder. In the hub's cache the

@@ -211,6 +211,10 @@ func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 		defer head.Close()
 		o.Engine.Drafts.Head = head
 	}
+	onGPU, inRAM, err := o.needOfTower(f)
+	if err != nil {
+		return n, err
+	}
 	devices, _, err := o.planFitting(ctx, f, room)
 	if err != nil {
 		return n, err
@@ -220,11 +224,7 @@ func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 		return n, err
 	}
 	on := plan.Layout()
-	n.GPU = on.Bytes
-	tower, _, err := NeedOfTower(f, &o.Tower, o.Engine.PictureStep())
-	if err != nil {
-		return n, err
-	}
+	n.GPU = on.Bytes + onGPU
 	m, err := o.Engine.Least(f, on)
 	if err != nil {
 		return n, err
@@ -232,8 +232,8 @@ func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 	if n.RAM, err = o.Engine.Memory(f, on); err != nil {
 		return n, err
 	}
-	n.Least = m.Need + tower.Weights + tower.Activations
-	n.RAM += tower.Weights + tower.Activations
+	n.Least = m.Need + inRAM
+	n.RAM += inRAM
 	if o.Engine.RAM != nil { // what is more stays on the disk
 		n.RAM = min(n.RAM, max(n.Least, *o.Engine.RAM))
 	}
