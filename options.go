@@ -42,34 +42,114 @@ type Options struct {
 
 // The groups of Options.
 type (
-	// Limits say how many tokens a model has room for, and how much memory it takes: Context, Sequences, Batch, UBatch,
-	// RAM, Mapped and Lock.
+	// Limits say how many tokens a model has room for, and how much memory it takes.
+	//
+	//   - Context int: tokens of KV cache that all texts share; 0: as many as the model was trained for
+	//   - Sequences int: texts that are generated at a time, others wait; 0: 1, or 8 in package powerinfer
+	//   - Batch int: tokens of prompts handed in at a time; 0: 2048
+	//   - UBatch int: tokens of the largest step; 0: 512
+	//   - RAM *int64: bytes of RAM that the model may take in all: of one that takes more, experts stay on the disk, or
+	//     neurons of a prepared model; nil: what is available, less a reserve where weights stay there
+	//   - Mapped bool: compute on the mapped file instead of copying weights into memory
+	//   - Lock bool: keep weights out of swap (mlock)
 	Limits = engine.Limits
-	// Cache says how keys and values are kept: the types Key and Value, Whole and Extension.
+	// Cache says how keys and values are kept.
+	//
+	//   - Key, Value KVType
+	//   - Whole bool: layers with sliding windows keep all keys and values, so that a text may be continued from any of
+	//     its positions
+	//   - Extension Extension: lets texts be longer than those that the model was trained on; the zero value does not
 	Cache = engine.Cache
-	// CPU says how the CPU computes: Threads, ThreadsBatch, Kernels and Note.
+	// CPU says how the CPU computes.
+	//
+	//   - Threads int: for generation; 0: physical cores, but for one where a GPU works, too
+	//   - ThreadsBatch int: for prompts; 0: as Threads
+	//   - Kernels string: for generation, which all give the same text: auto (measured while loading), usual, or a name
+	//     that Note was told; empty: auto
+	//   - Note func(line string): is told in a line for each type of weights which kernel was chosen; may be nil
 	CPU = planner.Processor
-	// GPUs says which GPUs compute, and what is placed there: Devices, VRAM, Layers, Tensors, KVInRAM, StreamTokens,
-	// MoECache and ReadAhead.
+	// GPUs says which GPUs compute, and what is placed there.
+	//
+	//   - Devices string: GPUs by name or number, separated by commas, or none; empty: all GPUs, or the best of other
+	//     devices
+	//   - VRAM []int64: bytes of memory to use, of each GPU or of all alike; nil: what is free, less a reserve
+	//   - Layers *int: number of whole layers on GPUs, the last ones, the head counted as one; negative: all; nil:
+	//     attention and hot neurons come first
+	//   - Tensors []string: where tensors are stored, each PATTERN=BUFFER as an item of llama.cpp's --override-tensor;
+	//     the first that matches a name holds
+	//   - KVInRAM bool: keys and values stay in RAM, and attention is computed there, as with llama.cpp's
+	//     --no-kv-offload
+	//   - StreamTokens *int: length of a prompt's step from which on weights in RAM are sent to the GPU; 0: never; nil:
+	//     where that is faster
+	//   - MoECache *int64: bytes of GPU memory, at most, for experts that follow the text, all of which RAM then holds,
+	//     too; 0: experts stay where they are; nil: they follow where that should pay
+	//   - ReadAhead *bool: whether the CPU reads neurons ahead while it waits for GPUs; nil: where the plan expects
+	//     GPUs to wait for it
 	GPUs = planner.GPUs
-	// Neurons say which neurons of feed-forward layers are computed: Activation, Sparse, Threshold, AlwaysOn, Bound and
-	// Skip.
-	Neurons = engine.Neurons
+	// Neurons say which neurons of feed-forward layers are computed.
+	//
+	//   - Activation string: overrides the file's: silu, gelu, relu, fatrelu[:threshold], drelu, relu2
+	//   - Sparse Sparse: which neurons are computed
+	//   - Threshold *float32: logit from which a predicted neuron is computed; nil: the file's
+	//   - AlwaysOn float64: share of a prepared file's neurons, the hottest of each layer, that mode predict computes
+	//     for every token, where it is more than the file's
+	//   - Bound Bound: Bound limits what leaving neurons out may change. Of the settings that `powerinfer prepare`
+	//     measured and stored in the file, the fastest is taken with which 19 of 20 documents keep within a KL
+	//     divergence of Bound.KLD from computing all neurons, in nats a token, and keep the likeliest token for at
+	//     least a share Bound.SameTop of their tokens. If there is none, or nothing was measured, only neurons at zero
+	//     are left out. In a model with experts that is larger than memory, experts are left out in the same way
+	//     instead of being read from disk: see Skip. Notice is told what was chosen. The zero value bounds nothing,
+	//     except that mode threshold then takes a KLD of 0.01.
+	//   - Skip Skip: Skip says which experts may be left out instead of being read from disk, in place of what Bound
+	//     chooses. Answers then depend on what is in RAM, and `powerinfer prepare --measure` says how far they may be
+	//     from others.
+	Neurons = model.Neurons
 	// Skip is Neurons.Skip. It leaves out a token's experts after the After highest ranked whose weight is less than a
 	// share Below of the token's weights, if they are not in RAM, in steps of generation.
+	//
+	//   - After int: so many experts of each token stay, the highest ranked, 1 or more; 0: all do
+	//   - Below float32: others may be left out if their weight is less than this share of the sum of the token's
+	//     weights
+	//   - Always bool: they are left out wherever they are, in all steps: to measure what that changes at most. Only
+	//     processors do so
 	Skip = compute.Skip
-	// Drafts are guesses of the next tokens, which are checked in one step: Most, NoLookup, Hot, Further and Least. They
-	// change speed only.
+	// Drafts are guesses of the next tokens, which are checked in one step. They change speed only.
+	//
+	//   - Most int: tokens of a text that are guessed at a time; 0: none. Package powerinfer takes 0 for DefaultDrafts,
+	//     a negative number for none, and at most MostDrafts
+	//   - NoLookup bool: takes no guesses from the text so far, only from the other ways that are asked for
+	//   - Hot HotDrafts: Hot says whether the model's own hot neurons guess tokens, too. With GPUs that hold some of a
+	//     layer's neurons, these guess; on the CPU alone, in modes exact and off, those that the file's predictors
+	//     choose.
+	//   - Further bool: Further lets the file's layer for multi-token prediction guess tokens, in place of hot neurons.
+	//     Files without such a layer are refused. The layer is on the GPU of the model's last layer where there is
+	//     room, else in RAM; if RAM has no room for it, either, the model runs without it.
+	//   - Head *gguf.File: set by Open: see DraftModel
+	//   - Least float32: guesses of a draft model, of hot neurons or of that layer end before a token that has a
+	//     smaller probability
 	Drafts = engine.Drafts
-	// DraftModel is a smaller model of the same vocabulary that guesses tokens: Path, Off, Devices and Layers. Without a
-	// Path it is the one beside the model's file that computes with the model's states, if there is one.
+	// DraftModel is a smaller model of the same vocabulary that guesses tokens, or a draft head, which reads the model's
+	// hidden states.
+	//
+	//   - Path string: empty: a draft head beside the model's file, if there is one that fits
+	//   - Off bool: none is looked for
+	//   - Kinds []string: the architectures of which a head must be one; nil: any may be taken, or none
+	//   - Devices string: as GPUs.Devices; a head has "none" to stay in RAM
+	//   - Layers *int: as GPUs.Layers; a head has 0 to stay in RAM
 	DraftModel = session.Draft
-	// Tower shows pictures to a model. It has a file of its own (mmproj): Path, Off, OnProcessor, Least and Most.
+	// Tower shows pictures to a model. It has a file of its own (mmproj).
+	//
+	//   - Path string: of the tower's file; empty: the one beside the model's, if there is one
+	//   - Off bool: pictures are not shown
+	//   - OnProcessor bool: the processor computes them, although a GPU could
+	//   - Least, Most int: tokens of a picture, where the tower has a choice; 0: as files and families say
 	Tower = session.Tower
 )
 
-// Adapter is a LoRA adapter in a GGUF file (Path), and the factor of its effect (Scale); with 0 it is loaded and has no
-// effect.
+// Adapter is a LoRA adapter in a GGUF file, and the factor of its effect; with 0 it is loaded and has no effect.
+//
+//   - Path string
+//   - Scale float32
 type Adapter = session.Adapter
 
 // NoGPU is GPUs.Devices for the CPU alone.
@@ -93,8 +173,10 @@ const (
 // ParseSparse reads a mode's name: auto, off, exact, predict or threshold.
 func ParseSparse(name string) (Sparse, error) { return model.ParseSparseMode(name) }
 
-// Bound is Neurons.Bound: the largest KL divergence (KLD), and the least share of tokens that stay the likeliest
-// (SameTop).
+// Bound is Neurons.Bound: what leaving neurons or experts out may change at most.
+//
+//   - KLD float64: mean KL divergence of a document from dense, in nats a token, at most; 0: any
+//   - SameTop float64: share of a document's tokens whose likeliest successor is that of dense, at least; 0: any
 type Bound = model.Bound
 
 // KVType is a type in which keys or values are kept.
@@ -115,6 +197,9 @@ func ParseKVType(name string) (KVType, error) { return compute.ParseKVType(name)
 // Extension is self-extension, llama.cpp's --grp-attn-n and --grp-attn-w: whenever Width more tokens of a text are
 // there, each Group of them shares a position from then on. Keys and values of such a text serve no other, so each turn
 // of a conversation is evaluated from its beginning.
+//
+//   - Group int: tokens that share a position
+//   - Width int: tokens that have their own until as many are there; a multiple of Group
 type Extension = engine.Extension
 
 // HotDrafts is a value of Drafts.Hot.

@@ -8,6 +8,9 @@ import (
 )
 
 // Picture is a picture that a model can be shown: Width x Height pixels, from the top, of red, green and blue (sRGB).
+//
+//   - Width, Height int: pixels
+//   - Pix []byte: [Height][Width][3]
 type Picture = picture.Image
 
 // LargestPicture is the size of the largest file that ReadPicture reads, in bytes.

@@ -1,35 +1,31 @@
 #!/usr/bin/env bash
-# Builds the binary for other systems and processors, without cgo: for every platform it is meant for with the argument
-# all, and otherwise for each system and each processor once. What depends on a system is alike on its processors, and
-# what depends on a processor is alike on all systems.
+# Builds the binary for other systems and processors, without cgo, and vets it there: for every platform it is meant for
+# with the argument all, and otherwise for each system and each processor once. What depends on a system is alike on its
+# processors, and what depends on a processor is alike on all systems.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-targets=(linux/amd64 linux/arm64 windows/amd64 darwin/arm64)
-[ "${1:-}" != all ] || targets+=(windows/arm64 darwin/amd64)
+targets=(windows/amd64 darwin/arm64)
+[ "${1:-}" != all ] || targets+=(linux/amd64 linux/arm64 windows/arm64 darwin/amd64)
 for target in "${targets[@]}"; do
-	echo "build $target"
+	echo "build and vet $target"
 	CGO_ENABLED=0 GOOS=${target%/*} GOARCH=${target#*/} go build -o /dev/null ./cmd/powerinfer
+	CGO_ENABLED=0 GOOS=${target%/*} GOARCH=${target#*/} go vet ./... # make lint vets linux/amd64
 done
-# Where a C compiler is, go build uses it, and the sandbox makes its system calls through other code.
+# Where a C compiler is, go build uses it, and the sandbox makes its system calls through other code. What calls Vulkan
+# is linked with cgo by the race detector.
 if command -v "$(go env CC)" >/dev/null; then
-	echo "build this system's with cgo, and test the sandbox"
-	CGO_ENABLED=1 go build -o /dev/null ./cmd/powerinfer
+	echo "test the sandbox with cgo"
 	CGO_ENABLED=1 go test -vet=off ./internal/eval/sandbox
+	[ "${1:-}" != all ] || CGO_ENABLED=1 go build -o /dev/null ./cmd/powerinfer
 else
 	echo "nothing is built with cgo: install a C compiler" >&2
 	[ -z "${CI:-}" ]
 fi
-# linux/amd64 is vetted by make lint.
-for target in linux/arm64 windows/amd64 darwin/arm64; do
-	echo "vet $target"
-	CGO_ENABLED=0 GOOS=${target%/*} GOARCH=${target#*/} go vet ./...
-done
-
 echo "build linux/amd64 without the GPU, static"
 static=$(mktemp) arm=$(mktemp)
 trap 'rm -f "$static" "$arm"' EXIT
 CGO_ENABLED=0 go vet -tags nogpu ./...
-CGO_ENABLED=0 go test -tags nogpu -run '^TestWithoutSupport$' ./internal/compute/vulkan
+CGO_ENABLED=0 go test -vet=off -tags nogpu -run '^TestWithoutSupport$' ./internal/compute/vulkan
 CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -tags nogpu -o "$static" ./cmd/powerinfer
 if readelf -lW "$static" | grep -q INTERP; then
 	echo "with -tags nogpu the binary still asks for a dynamic linker" >&2
@@ -43,6 +39,7 @@ emulator=$(command -v qemu-aarch64 || command -v qemu-aarch64-static) || {
 	exit
 }
 CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build -tags nogpu -o "$arm" ./cmd/powerinfer
+CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go vet -tags nogpu ./...
 text() { "$@" run -p 'Once upon a time' -n 24 --temp 0 2>/dev/null; }
 want=$(text "$static")
 for processor in cortex-a53 cortex-a76 max; do

@@ -37,7 +37,7 @@ func TestSimulatedCacheIsReal(t *testing.T) {
 	}
 	defer dev.Close()
 	rec := &recorder{layers: []int{0, 1}}
-	m, err := model.Load(t.Context(), f, dev, model.Options{Observer: rec, OnDisk: true, Batch: 16, Outputs: 1, Cache: compute.CacheSpec{Pages: 16}, Sparse: model.Off})
+	m, err := model.Load(t.Context(), f, dev, model.Options{Observer: rec, OnDisk: true, Batch: 16, Outputs: 1, Cache: compute.CacheSpec{Pages: 16}, Neurons: model.Neurons{Sparse: model.Off}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,7 +95,7 @@ func runReal(t *testing.T, f *gguf.File, s hybrid.Slots) (r real) {
 	d := hybrid.New(gpu, host, slices.Repeat([]bool{true}, realLayers))
 	defer d.Close()
 	d.FollowUse(s)
-	m, err := model.Load(t.Context(), f, d, model.Options{Batch: 1, Outputs: 1, Cache: compute.CacheSpec{Pages: 4}, Sparse: model.Off, Places: realPlaces(true)})
+	m, err := model.Load(t.Context(), f, d, model.Options{Batch: 1, Outputs: 1, Cache: compute.CacheSpec{Pages: 4}, Neurons: model.Neurons{Sparse: model.Off}, Places: realPlaces(true)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestSimulatedIsReal(t *testing.T) {
 	speeds, tuning := residency.Speeds{RAM: 60e9, GPU: 600e9, Bus: math.Inf(1)}, residency.Tuned()
 	tuning.Doubt = 0.5 // the text is short
 	r := runReal(t, f, hybrid.Slots{Speeds: speeds, Tuning: tuning})
-	b, err := modelcost.Of(f, modelcost.Options{Sparse: model.Off, Law: modelcost.UsualLaw()})
+	b, err := modelcost.Of(f, modelcost.Options{Neurons: model.Neurons{Sparse: model.Off}, Law: modelcost.UsualLaw()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestPlannedIsReal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sorted.Close()
-	b, err := modelcost.Of(sorted, modelcost.Options{Sparse: model.Off, Law: modelcost.UsualLaw()})
+	b, err := modelcost.Of(sorted, modelcost.Options{Neurons: model.Neurons{Sparse: model.Off}, Law: modelcost.UsualLaw()})
 	if err != nil {
 		t.Fatal(err)
 	}

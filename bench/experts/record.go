@@ -75,7 +75,7 @@ func record(ctx context.Context, f *gguf.File, text string, most int) (trace, er
 	}
 	defer dev.Close()
 	const pages = recordWindow / compute.PagePositions
-	m, err := model.Load(ctx, f, dev, model.Options{Observer: r, Batch: recordStep, Outputs: 1, Cache: compute.CacheSpec{Pages: pages}, Sparse: model.Off})
+	m, err := model.Load(ctx, f, dev, model.Options{Observer: r, Batch: recordStep, Outputs: 1, Cache: compute.CacheSpec{Pages: pages}, Neurons: model.Neurons{Sparse: model.Off}})
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (t trace) write(path string) (err error) {
 
 // shapeOf describes a file's model: what of it is no expert's is divided evenly among the layers with experts.
 func shapeOf(f *gguf.File) (s shape, err error) {
-	b, err := modelcost.Of(f, modelcost.Options{Context: planContext, Sparse: model.Off, Law: modelcost.UsualLaw()})
+	b, err := modelcost.Of(f, modelcost.Options{Context: planContext, Neurons: model.Neurons{Sparse: model.Off}, Law: modelcost.UsualLaw()})
 	if err != nil {
 		return s, err
 	}

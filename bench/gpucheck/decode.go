@@ -281,7 +281,7 @@ func (t *trial) try(ctx context.Context, c *check, f *gguf.File, mode model.Spar
 // costOf returns f's cost. The frequencies of a synthetic model are known, and so is how well its predictors choose:
 // exactly.
 func costOf(f *gguf.File, mode model.SparseMode, stats *neuron.Stats) (modelcost.Cost, error) {
-	b, err := modelcost.Of(f, modelcost.Options{Context: decodeContext, Sparse: mode, Law: modelcost.UsualLaw(), Stats: stats})
+	b, err := modelcost.Of(f, modelcost.Options{Context: decodeContext, Neurons: model.Neurons{Sparse: mode}, Law: modelcost.UsualLaw(), Stats: stats})
 	if err != nil || mode != model.Predict || stats == nil {
 		return b, err
 	}

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/signal"
 	"slices"
@@ -96,7 +97,7 @@ func compare(ctx context.Context, c *cli.Command, servers []server) error {
 	if len(lengths) != 2 || lengths[0] > lengths[1] {
 		return errors.New("--prompt is not LEAST,MOST")
 	}
-	w := work{least: lengths[0], most: lengths[1], gen: c.Int("gen"), each: c.Int("requests"), vocab: c.Int("vocab")}
+	w := work{least: lengths[0], most: lengths[1], gen: c.Int("gen"), each: c.Int("requests"), vocab: c.Int("vocab"), client: http.DefaultClient}
 	r := results{}
 	for round := range c.Int("rounds") {
 		turns := slices.Clone(servers)

@@ -2,45 +2,48 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"math"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// slowServer answers with a first token after 30 ms, and the others after 10 ms each.
-func slowServer(t *testing.T) server {
-	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for i := range 4 {
+// slow answers with a first token after 30 ms, and the others after 10 ms each.
+type slow struct{}
+
+func (slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, out := io.Pipe()
+	go func() {
+		time.Sleep(20 * time.Millisecond)
+		for range 4 {
 			time.Sleep(10 * time.Millisecond)
-			if i == 0 {
-				time.Sleep(20 * time.Millisecond)
-			}
-			fmt.Fprintf(w, "data: {\"content\":\"a\",\"stop\":false}\n\n")
-			w.(http.Flusher).Flush()
+			fmt.Fprint(out, "data: {\"content\":\"a\",\"stop\":false}\n\n")
 		}
-		fmt.Fprint(w, "data: {\"content\":\"\",\"stop\":true,\"tokens_predicted\":4}\n\n")
-	}))
-	t.Cleanup(h.Close)
-	return server{"slow", h.URL}
+		fmt.Fprint(out, "data: {\"content\":\"\",\"stop\":true,\"tokens_predicted\":4}\n\n")
+		out.Close()
+	}()
+	return &http.Response{StatusCode: http.StatusOK, Body: body, Request: r}, nil
 }
 
-// TestRun: what clients see is what the server did. A loaded machine may only make answers slower: a client that reads
-// a token late sees a shorter gap behind it, but the longest gap makes up for that.
+// TestRun: what clients see is what the server did, by the clock of the bubble.
 func TestRun(t *testing.T) {
-	w := work{clients: 3, each: 2, least: 5, most: 50, gen: 4, vocab: 100, seed: 1}
-	s, err := w.run(t.Context(), slowServer(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.first < 30*time.Millisecond || s.first+3*s.gap < 60*time.Millisecond || s.rate <= 0 || s.rate > 3*4/0.06 {
-		t.Errorf("clients saw %+v of answers whose tokens come after 30, 10, 10 and 10 ms", s)
-	}
-	w.gen = 5
-	if _, err := w.run(t.Context(), slowServer(t)); err == nil || !strings.Contains(err.Error(), "4 tokens, not 5") {
-		t.Errorf("an answer that is too short: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := work{clients: 3, each: 2, least: 5, most: 50, gen: 4, vocab: 100, seed: 1, client: &http.Client{Transport: slow{}}}
+		s, err := w.run(t.Context(), server{"slow", "http://slow.example"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := (seen{rate: 3 * 4 / 0.06, first: 30 * time.Millisecond, gap: 10 * time.Millisecond}); math.Abs(s.rate-want.rate) > 1e-6*want.rate || s.first != want.first || s.gap != want.gap {
+			t.Errorf("clients saw %+v of answers whose tokens come after 30, 10, 10 and 10 ms, not %+v", s, want)
+		}
+		w.gen = 5
+		if _, err := w.run(t.Context(), server{"slow", "http://slow.example"}); err == nil || !strings.Contains(err.Error(), "4 tokens, not 5") {
+			t.Errorf("an answer that is too short: %v", err)
+		}
+	})
 }
 
 func TestQuantile(t *testing.T) {

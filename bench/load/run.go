@@ -21,6 +21,7 @@ type work struct {
 	least, most   int // tokens of a prompt
 	gen, vocab    int
 	seed          uint64
+	client        *http.Client
 }
 
 // seen holds the figures of one run against a server.
@@ -106,7 +107,7 @@ func (w *work) ask(ctx context.Context, s server, rng *rand.Rand) (answer, error
 		return answer{}, err
 	}
 	begin := time.Now()
-	res, err := http.DefaultClient.Do(r)
+	res, err := w.client.Do(r)
 	if err != nil {
 		return answer{}, err
 	}

@@ -2,13 +2,13 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/planreport"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
@@ -54,14 +54,18 @@ func TestReadme(t *testing.T) {
 // TestPublishedTable: the tables of docs/benchmarks/2026-11-planned.md are what plan --published prints.
 func TestPublishedTable(t *testing.T) {
 	testenv.Thorough(t)
-	var printed strings.Builder
-	if err := planreport.Published(&printed); err != nil {
+	path, err := exec.LookPath("powerinfer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed, err := exec.Command(path, "plan", "--published").Output()
+	if err != nil {
 		t.Fatal(err)
 	}
 	const columns = 7 // machine, model, type, and four figures
 	const larger = 10 // of the models that are larger than memory
 	rows := map[string]bool{}
-	for line := range strings.Lines(printed.String()) {
+	for line := range strings.Lines(string(printed)) {
 		f := strings.Fields(strings.ReplaceAll(line, " %", "%"))
 		switch {
 		case len(f) > columns && strings.HasPrefix(f[0], "pc-"):

@@ -6,33 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/serving"
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
-	"github.com/powerinfer-go/powerinfer/internal/hub"
-	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/server"
-	"github.com/powerinfer-go/powerinfer/internal/server/anthropic"
-	"github.com/powerinfer-go/powerinfer/internal/server/llamacpp"
-	"github.com/powerinfer-go/powerinfer/internal/server/metrics"
-	neuronapi "github.com/powerinfer-go/powerinfer/internal/server/neurons"
-	"github.com/powerinfer-go/powerinfer/internal/server/ollama"
-	"github.com/powerinfer-go/powerinfer/internal/server/openai"
-	"github.com/powerinfer-go/powerinfer/internal/server/openapi"
-	"github.com/powerinfer-go/powerinfer/internal/server/page"
-	"github.com/powerinfer-go/powerinfer/internal/server/responses"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
@@ -108,7 +96,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 	if err := flags.CheckGeneration(c); err != nil {
 		return err
 	}
-	l, url, err := listen(ctx, c) // before the model is loaded, which takes long
+	l, url, err := address(c).Listen(ctx) // before the model is loaded, which takes long
 	if err != nil {
 		return err
 	}
@@ -123,7 +111,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 		return serveSleeping(ctx, c, o, m, l, url)
 	}
 	models := &server.Single{}
-	s := newServer(c, models, nil, o)
+	s := serving.New(models, nil, o)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
@@ -140,34 +128,6 @@ func serve(ctx context.Context, c *cli.Command) error {
 	return <-ended
 }
 
-// newServer returns a server with all routes, which counts what it does where it is asked to. Clients may fetch models
-// from h and remove them, unless it is nil.
-func newServer(c *cli.Command, models server.Models, h *hub.Hub, o server.Options) *server.Server {
-	shown, _ := o.Meter.(*metrics.Metrics)
-	if mem, err := hw.ReadMemory(); err == nil {
-		o.RAM = int64(mem.Total)
-	}
-	if o.Fetches = h != nil; o.Fetches {
-		for _, m := range hub.Shorts() {
-			o.Known = append(o.Known, server.Published{Name: m.Name, At: m.At, Bytes: int64(m.Bytes), About: m.About})
-		}
-	}
-	s := server.New(models, o)
-	llamacpp.Register(s, h)
-	neuronapi.Register(s)
-	openai.Register(s)
-	responses.Register(s)
-	anthropic.Register(s)
-	ollama.Register(s, h)
-	openapi.Register(s)
-	if shown == nil {
-		metrics.Refuse(s)
-	} else {
-		shown.Register(s)
-	}
-	return s
-}
-
 // loadServed loads the model, with a progress bar, and has it answer.
 func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, models *server.Single, url string) (*session.Session, error) {
 	e, so, err := openSession(ctx, c, o.Slots)
@@ -180,27 +140,9 @@ func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, mode
 	if o.Demo {
 		o.Log.Warn("this is the embedded demo, a tiny model that tells tales; to chat: powerinfer serve qwen3:0.6b")
 	}
-	models.Set(listing(e.File, so, o, server.NewModel(e.Engine, o)))
+	models.Set(serving.Listed(e.File, so, o, server.NewModel(e.Engine, o)))
 	o.Log.Info("listening", "url", url, "model", o.Name, "slots", o.Slots, "context", e.Context(), "device", e.Device())
 	return e, nil
-}
-
-// listing returns a model as lists show it: the bytes of its tensors, when its file was written, and the memory that
-// was planned.
-func listing(f *gguf.File, so session.Options, o server.ModelOptions, m *server.Model) server.Listed {
-	l := server.Listed{Name: o.Name, Aliases: o.Aliases, Tags: o.Tags, Path: o.Path, Model: m, Modified: time.Now()} // the embedded model has no file
-	if info, err := os.Stat(o.Path); err == nil {
-		l.Modified = info.ModTime()
-	}
-	for _, t := range f.Tensors {
-		l.Size += int64(len(t.Data))
-	}
-	on := o.Plan.Layout()
-	l.GPU = on.Bytes
-	if ram, err := so.Engine.Memory(f, on); err == nil {
-		l.Memory = ram + l.GPU
-	}
-	return l
 }
 
 // demoAnswers is how many answers of the embedded model its small context is to have room for, where requests do not
@@ -344,7 +286,8 @@ func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error)
 
 // serverOptions reads the flags that need no model.
 func serverOptions(c *cli.Command, log *slog.Logger) (server.Options, error) {
-	o := server.Options{Log: log, Local: local(c)}
+	at := address(c)
+	o := server.Options{Log: log, Local: at.Local()}
 	if err := clientBounds(c, &o); err != nil {
 		return o, err
 	}
@@ -356,7 +299,7 @@ func serverOptions(c *cli.Command, log *slog.Logger) (server.Options, error) {
 			o.Origins = append(o.Origins, strings.TrimSuffix(origin, "/")) // browsers send none
 		}
 	}
-	if host := c.String("host"); host != "" && socketPath(c) == "" {
+	if host := c.String("host"); host != "" && at.Socket() == "" {
 		o.Hosts = append(o.Hosts, host)
 	}
 	for _, hosts := range c.StringSlice("allowed-hosts") {
@@ -378,10 +321,10 @@ func serverOptions(c *cli.Command, log *slog.Logger) (server.Options, error) {
 		}
 	}
 	if !c.Bool("no-webui") {
-		o.Page = page.Handler
+		o.Page = serving.Page
 	}
 	if c.Bool("metrics") {
-		o.Meter = metrics.New(several(c))
+		o.Meter = serving.Meter(several(c))
 	}
 	switch {
 	case c.Int("port") < 0 || c.Int("port") > 1<<16-1:
@@ -410,13 +353,6 @@ func serverOptions(c *cli.Command, log *slog.Logger) (server.Options, error) {
 		return o, errors.New("--api-key holds no key; leave it out to ask for none")
 	}
 	return o, nil
-}
-
-// local reports whether only programs of this machine reach the address that the flags name.
-func local(c *cli.Command) bool {
-	host := c.String("host")
-	ip := net.ParseIP(host)
-	return socketPath(c) != "" || host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // chooseTemplate sets the template of conversations: the one that the flags name, the model's, or chatml where it has

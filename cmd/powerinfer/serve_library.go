@@ -9,31 +9,20 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/serving"
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 	"github.com/powerinfer-go/powerinfer/internal/server/library"
-	"github.com/powerinfer-go/powerinfer/internal/server/llamacpp"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
-
-// libraryFlags are those of a server with several models.
-func libraryFlags() []cli.Flag {
-	return flags.About(flags.ModelSubject, []cli.Flag{
-		&cli.StringFlag{Name: "models-dir", Usage: "serve the models in this `FOLDER` and those that pull fetched, each loaded when a request names it", Sources: flags.Env("MODELS_DIR")},
-		&cli.IntFlag{Name: "models-max", Usage: "models of --models-dir that are loaded at a time, also without that flag those that pull fetched; 0: as many as fit into memory", Sources: flags.Env("MODELS_MAX")},
-		&cli.BoolFlag{Name: "no-models-autoload", Usage: "have only POST /models/load load models of --models-dir, not requests that name them"},
-		&cli.DurationFlag{Name: "keep-alive", Value: 5 * time.Minute, Usage: "how long a model of --models-dir stays loaded after its last request, such as 30s or 1h; negative: until its memory is needed"},
-	})
-}
 
 // several reports whether the flags ask for a server of several models: those of a folder and of the cache, or of the
 // cache alone.
@@ -67,9 +56,9 @@ func serveLibrary(ctx context.Context, c *cli.Command, o server.Options, m serve
 	opener := &modelOpener{c: c, session: so, model: m}
 	models := library.New(library.Options{
 		Opener: opener, Keep: c.Duration("keep-alive"), Most: c.Int("models-max"), Asked: c.Bool("no-models-autoload"), Log: o.Log, Meter: o.Meter,
-		Scan: func() ([]library.Source, error) { return completeModels(h, dirs, !c.Bool("no-mmproj")) },
+		Scan: func() ([]library.Source, error) { return serving.Complete(h, dirs, !c.Bool("no-mmproj")) },
 	})
-	s := newServer(c, models, h, o)
+	s := serving.New(models, h, o)
 	o.Log.Info("listening", "url", url, "models", len(models.List()), "folder", c.String("models-dir"))
 	return errors.Join(s.Serve(ctx, l), models.Close())
 }
@@ -93,15 +82,12 @@ func serveSleeping(ctx context.Context, c *cli.Command, o server.Options, m serv
 	}
 	so.Planner.Notice = func(line string) { o.Log.Info(line) }
 	var s *server.Server
-	models := &sleeping{Library: library.New(library.Options{
-		Opener: &modelOpener{c: c, session: so, model: m, opened: func(m *server.Model) {
-			properties := llamacpp.Properties(m)
-			s.Asleep.Store(&properties)
-		}},
-		Keep: time.Duration(c.Int("sleep-idle-seconds")) * time.Second, Any: true, Log: o.Log, Meter: o.Meter,
+	models := &serving.Sleeping{Library: library.New(library.Options{
+		Opener: &modelOpener{c: c, session: so, model: m, opened: func(m *server.Model) { serving.Asleep(s, m) }},
+		Keep:   time.Duration(c.Int("sleep-idle-seconds")) * time.Second, Any: true, Log: o.Log, Meter: o.Meter,
 		Scan: func() ([]library.Source, error) { return []library.Source{source}, nil },
 	})}
-	s = newServer(c, models, nil, o)
+	s = serving.New(models, nil, o)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
@@ -113,47 +99,9 @@ func serveSleeping(ctx context.Context, c *cli.Command, o server.Options, m serv
 		stop()
 		return errors.Join(err, <-ended, models.Close())
 	}
-	models.began.Store(true)
+	models.Began()
 	o.Log.Info("listening", "url", url, "model", source.Name)
 	return errors.Join(<-ended, models.Close())
-}
-
-// sleeping is a library of one model, which was loaded before requests are taken and sleeps when it is not.
-type sleeping struct {
-	*library.Library
-	began atomic.Bool
-}
-
-// Ready returns server.ErrLoading until the model was loaded once.
-func (s *sleeping) Ready() error {
-	if s.began.Load() {
-		return nil
-	}
-	return server.ErrLoading
-}
-
-// Peek returns the model if it is awake. The error is server.ErrLoading until the model has been loaded once.
-func (s *sleeping) Peek(name string) (*server.Model, func(), error) {
-	if err := s.Ready(); err != nil {
-		return nil, nil, err
-	}
-	return s.Library.Peek(name)
-}
-
-// completeModels returns the models of folders and of the cache that have all their files. With towers they see if they
-// have one.
-func completeModels(h *hub.Hub, dirs []string, towers bool) ([]library.Source, error) {
-	all, err := h.List(dirs...)
-	if err != nil {
-		return nil, err
-	}
-	var sources []library.Source
-	for i := range all {
-		if m := &all[i]; m.Complete {
-			sources = append(sources, library.Source{Name: m.Name, Path: m.Path(), Size: m.Size, Modified: m.Modified, Sees: towers && hub.TowerBeside(m.Path()) != ""})
-		}
-	}
-	return sources, nil
 }
 
 // modelOpener opens models as the flags of serve say. It implements library.Opener.

@@ -80,7 +80,7 @@ func TestServeLibrary(t *testing.T) {
 	listening, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		ended <- serveFlags(t, func(_ context.Context, c *cli.Command) error {
-			l, url, err := listen(ctx, c)
+			l, url, err := address(c).Listen(ctx)
 			close(listening)
 			if err != nil {
 				return err

@@ -21,8 +21,8 @@ type served struct {
 	client *http.Client
 }
 
-// serving starts a server; it ends with the test.
-func serving(t *testing.T, args ...string) *served {
+// startServer starts a server; it ends with the test.
+func startServer(t *testing.T, args ...string) *served {
 	t.Helper()
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "p.sock")
@@ -85,7 +85,7 @@ func (s *served) ask(method, path, body string) (map[string]any, int) {
 
 // TestSleep: a model that nobody asks for is freed, still told of, and there again for the next request, by any name.
 func TestSleep(t *testing.T) {
-	s := serving(t, "--sleep-idle-seconds", "0", "--alias", "tales,stories")
+	s := startServer(t, "--sleep-idle-seconds", "0", "--alias", "tales,stories")
 	asleep := func() bool {
 		doc, status := s.ask("GET", "/props", "")
 		if status != http.StatusOK || doc["model_alias"] != "stories" || doc["total_slots"] != 4.0 {
@@ -123,7 +123,7 @@ func TestServeFlags(t *testing.T) {
 		{[]string{"-c", "512", "--kv-unified-per-slot", "100", "-np", "-1"}, 100, 200},
 	} {
 		t.Run(strings.Join(k.args, " "), func(t *testing.T) {
-			s := serving(t, k.args...)
+			s := startServer(t, k.args...)
 			doc, _ := s.ask("GET", "/props", "")
 			if n := doc["default_generation_settings"].(map[string]any)["n_ctx"]; n != k.context {
 				t.Errorf("a slot's context is %v, not %v", n, k.context)
@@ -142,7 +142,7 @@ func TestServeFlags(t *testing.T) {
 
 // TestRouter: a server of several models that loads none by itself says so, and has them loaded by their route only.
 func TestRouter(t *testing.T) {
-	s := serving(t, "--models-max", "2", "--no-models-autoload")
+	s := startServer(t, "--models-max", "2", "--no-models-autoload")
 	if doc, _ := s.ask("GET", "/props", ""); doc["role"] != "router" || doc["max_instances"] != 2.0 || doc["models_autoload"] != false {
 		t.Errorf("/props: %v", doc)
 	}

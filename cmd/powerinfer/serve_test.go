@@ -26,14 +26,14 @@ func serveFlags(t *testing.T, f func(ctx context.Context, c *cli.Command) error,
 func TestSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p.sock")
 	if err := serveFlags(t, func(ctx context.Context, c *cli.Command) error {
-		l, url, err := listen(ctx, c)
+		l, url, err := address(c).Listen(ctx)
 		if err != nil {
 			return err
 		}
 		if url != "unix:"+path {
 			t.Errorf("the socket is told as %q", url)
 		}
-		if _, _, err := listen(ctx, c); err == nil || !strings.Contains(err.Error(), "another program listens") {
+		if _, _, err := address(c).Listen(ctx); err == nil || !strings.Contains(err.Error(), "another program listens") {
 			t.Errorf("a socket in use: %v", err)
 		}
 		go http.Serve(l, http.NotFoundHandler())
@@ -49,7 +49,7 @@ func TestSocket(t *testing.T) {
 		client.CloseIdleConnections()
 		l.(*net.UnixListener).SetUnlinkOnClose(false) // as if the server was killed
 		l.Close()
-		again, _, err := listen(ctx, c)
+		again, _, err := address(c).Listen(ctx)
 		if err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func TestSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := serveFlags(t, func(ctx context.Context, c *cli.Command) error {
-		_, _, err := listen(ctx, c)
+		_, _, err := address(c).Listen(ctx)
 		return err
 	}, "--host", path)
 	if text, readErr := os.ReadFile(path); err == nil || readErr != nil || string(text) != "not a socket" {

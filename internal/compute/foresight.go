@@ -6,7 +6,8 @@ type Foreseer interface {
 	// Foresee says, before a layer's SparseFFN, how the next layer's set can be guessed. Once that SparseFFN is done,
 	// the content of g.H, g.Set, g.Hidden and g.Logits is lost.
 	Foresee(g Guess)
-	// ForeseeExperts says, before a layer's Experts, how the choice of the next layer's experts can be guessed.
+	// ForeseeExperts says, before a layer's Experts, how the choice of the experts of the next layer that has some can be
+	// guessed.
 	ForeseeExperts(g ExpertGuess)
 }
 
@@ -41,11 +42,13 @@ func (g *Guess) Visit(v Visitor) {
 	v.Vector(&g.Norm)
 }
 
-// ExpertGuess is the next layer's router applied to the RMSNorm of this layer's residual, which differs little from the
-// residual that the next layer's router reads.
+// ExpertGuess is the router of the next layer with experts applied to this layer's residual, which differs little from
+// the residual that that router reads.
 type ExpertGuess struct {
 	X          Tensor  // [n, n_embd] the residual
-	Norm       *Vector // [n_embd]
+	Norm       *Vector // [n_embd] of the RMSNorm that the router reads, or of the LayerNorm where Centered; nil: it reads X
+	Shift      *Vector // [n_embd] added to the norm, or nil
+	Centered   bool
 	Eps        float32
 	Router     *Matrix // [experts, n_embd]
 	RouterBias *Vector // [experts] or nil

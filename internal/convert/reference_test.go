@@ -208,7 +208,7 @@ func (r *reference) compare(t *testing.T, f *gguf.File, dev compute.Device, mode
 	defer dev.Close()
 	n := len(r.Tokens)
 	m, err := model.Load(t.Context(), f, dev, model.Options{
-		Batch: n, Outputs: n, Cache: compute.CacheSpec{Pages: 1}, Sparse: mode, Context: r.Context,
+		Batch: n, Outputs: n, Cache: compute.CacheSpec{Pages: 1}, Neurons: model.Neurons{Sparse: mode}, Context: r.Context,
 	})
 	if err != nil {
 		t.Fatal(err)

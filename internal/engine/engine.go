@@ -66,24 +66,7 @@ type Cache struct {
 }
 
 // Neurons say which neurons of feed-forward layers are computed.
-type Neurons struct {
-	Activation string           // overrides the file's: silu, gelu, relu, fatrelu[:threshold], drelu, relu2
-	Sparse     model.SparseMode // which neurons are computed
-	Threshold  *float32         // logit from which a predicted neuron is computed; nil: the file's
-	AlwaysOn   float64          // share of a prepared file's neurons, the hottest of each layer, that mode predict computes for every token, where it is more than the file's
-
-	// Bound limits what leaving neurons out may change. Of the settings that `powerinfer prepare` measured and stored in
-	// the file, the fastest is taken with which 19 of 20 documents keep within a KL divergence of Bound.KLD from
-	// computing all neurons, in nats a token, and keep the likeliest token for at least a share Bound.SameTop of their
-	// tokens. If there is none, or nothing was measured, only neurons at zero are left out. In a model with experts that
-	// is larger than memory, experts are left out in the same way instead of being read from disk: see Skip. Notice is
-	// told what was chosen. The zero value bounds nothing, except that mode threshold then takes a KLD of 0.01.
-	Bound model.Bound
-
-	// Skip says which experts may be left out instead of being read from disk, in place of what Bound chooses. Answers
-	// then depend on what is in RAM, and `powerinfer prepare --measure` says how far they may be from others.
-	Skip compute.Skip
-}
+type Neurons = model.Neurons
 
 // Drafts are guesses of the next tokens, which are checked in one step. They change speed only.
 type Drafts struct {
@@ -295,7 +278,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 // model returns what o says of the model whatever the machine is.
 func (o *Options) model() model.Options {
 	return model.Options{
-		Activation: o.Activation, Threshold: o.Threshold, Sparse: o.Sparse, Magnitudes: o.Magnitudes, Bound: o.Bound, AlwaysOn: o.AlwaysOn, Skip: o.Skip, Predicting: o.Predicting, Recall: o.Recall,
+		Neurons: o.Neurons, Magnitudes: o.Magnitudes, Predicting: o.Predicting, Recall: o.Recall,
 		Order: o.Order, Observer: o.Observer, CacheTypes: o.CacheTypes, Adapters: o.Adapters, Pinned: o.Mapped,
 	}
 }

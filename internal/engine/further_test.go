@@ -193,7 +193,7 @@ func TestFurtherDraftsOnGPU(t *testing.T) {
 				text := func(further bool) []int32 {
 					e := openGPU(t, f, engine.Options{Limits: engine.Limits{Context: 256}, Drafts: engine.Drafts{Most: 3, Further: further, NoLookup: true, Hot: engine.HotNever}}, plan)
 					engine.SetTimes(e.Engine, cheapGuesses)
-					ids, res := greedy(t, e.Engine, prompt, 60)
+					ids, res := greedy(t, e.Engine, prompt, 24)
 					if guessed := res.FurtherDrafted > 0; guessed != further {
 						t.Errorf("%d guesses of the further layer", res.FurtherDrafted)
 					}

@@ -175,7 +175,7 @@ func TestDemoOnGPU(t *testing.T) {
 	ids := plain.Tokenizer().Encode("There was once a poor woodcutter who lived with his wife and his daughter in a little house at the edge of a wood. One day he said to her: go and see.", true, true)
 	want := mean(surprises(t, plain, ids))
 	c := plain.Config()
-	for _, hot := range []int{0, 96, c.FF} {
+	for _, hot := range testenv.Some(t, 2, []int{96, c.FF, 0}) {
 		e := openGPU(t, f, o, gigabyte(share(c.Layers, hot)))
 		for i, got := range likeliest(t, e.Engine, text) {
 			if want := choices[i]; got.id != want.id && want.gap > closeCall*want.largest {
@@ -215,7 +215,7 @@ func TestSplitsOnGPU(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer plain.Close()
-			ids := plain.Tokenizer().Encode("the quick brown fox jumps over a lazy dog and another", true, true)
+			ids := plain.Tokenizer().Encode("the quick brown fox jumps", true, true)
 			want := mean(surprises(t, plain, ids))
 			for _, hot := range []int{0, 320, 1024} {
 				if hot != 320 && c.spec.Arch != "llama" {
@@ -354,7 +354,7 @@ func TestStreamedPrompts(t *testing.T) {
 				places[1].Attention, places[1].Predictor = hot > 0, hot > 0
 				plan := gigabyte(places)
 				plain := openGPU(t, f, o, plan)
-				ids := plain.Tokenizer().Encode("the quick brown fox jumps over a lazy dog and another", true, true)
+				ids := plain.Tokenizer().Encode("the quick brown fox jumps", true, true)
 				other := surprises(t, plain.Engine, ids)
 				want := mean(other)
 				plan.GPUs[0].Stream = hybrid.Streaming{Tokens: 9, Experts: 9, Bytes: 300 << 10, Pages: 1 << 20}
@@ -396,14 +396,14 @@ func TestPromptsInRAM(t *testing.T) {
 	}) {
 		t.Run(fmt.Sprintf("%s %s %s", c.spec.Arch, c.mode, c.spec.Type), func(t *testing.T) {
 			f := synthtest.Sparse(t, c.spec, layers)
-			o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 256, UBatch: 64, Sequences: 64}, Neurons: engine.Neurons{Sparse: c.mode}}
+			o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128, UBatch: 16, Sequences: 64}, Neurons: engine.Neurons{Sparse: c.mode}}
 			plain, err := engine.Open(t.Context(), f, o)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer plain.Close()
-			ids := plain.Tokenizer().Encode(strings.Repeat("the quick brown fox jumps over a lazy dog and another ", 6), true, true)
-			ids = ids[:min(len(ids), 150)]
+			ids := plain.Tokenizer().Encode(strings.Repeat("the quick brown fox jumps over a lazy dog and another ", 2), true, true)
+			ids = ids[:42] // three steps, of which the last is sent, too
 			want := mean(surprises(t, plain, ids))
 			for _, there := range testenv.Some(t, 2, []int{0, 3, 1, 2}) {
 				places := share(layers, plain.Config().FF)

@@ -52,7 +52,7 @@ func TestTwoGPUs(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer plain.Close()
-			ids := plain.Tokenizer().Encode("the quick brown fox jumps over a lazy dog and another", true, true)
+			ids := plain.Tokenizer().Encode("the quick brown fox jumps", true, true)
 			want := mean(surprises(t, plain, ids))
 			uneven := cut(share(layers, 320), 2)
 			uneven[1] = compute.Place{Split: compute.Split{Tier: compute.RAM}}

@@ -76,10 +76,11 @@ func (m *cohere2MoE) block(b *nn.Binder, i int) cohere2MoEBlock {
 		a.Rope = m.rope
 	}
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
+	norm := m.norm(b, "attn_norm")
 	block := cohere2MoEBlock{
-		norm:  m.norm(b, "attn_norm"),
+		norm:  norm,
 		attn:  a,
-		ffn:   b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Parallel: true}, m.experts),
+		ffn:   b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: norm, Parallel: true}, m.experts),
 		scale: 1,
 	}
 	if b.HasExperts() && m.experts.Shared > 0 {

@@ -54,11 +54,12 @@ func (m *dbrx) block(b *nn.Binder, l layer) dbrxBlock {
 	a.Rope, a.Scores, a.Clamp = m.rope, b.Scores(m.scores, l.HeadShape), m.clamp
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.NoBias)
 
+	ffnNorm := b.LayerNorm("attn_output_norm", m.embd, m.eps, nn.NoBias)
 	return dbrxBlock{
 		attnNorm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.NoBias),
 		attn:     a,
-		ffnNorm:  b.LayerNorm("attn_output_norm", m.embd, m.eps, nn.NoBias),
-		experts:  b.Experts(m.experts, nil),
+		ffnNorm:  ffnNorm,
+		experts:  b.Experts(m.experts, nil).Reads(ffnNorm),
 	}
 }
 

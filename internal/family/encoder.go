@@ -45,7 +45,7 @@ type encoderBlock struct {
 func newEncoder(k *nn.Keys, b *nn.Binder, spec encoderSpec) Program {
 	m := &encoder{sizes: readSizes(k), spec: spec, eps: k.LayerNormEpsilon(1e-5), act: k.Activation(spec.act)}
 	m.scores = k.Scores(nn.Scores{Alibi: spec.alibi, Later: true})
-	m.experts = k.Experts(nn.ExpertSpec{Width: m.embd, Neurons: m.ff(), Gated: spec.gated, Act: m.act, Routing: compute.Routing{MinSum: nn.LeastSum}})
+	m.experts = k.Experts(nn.ExpertSpec{Width: m.embd, Neurons: m.ff(), Gated: spec.gated, Act: m.act, Plain: true, Routing: compute.Routing{MinSum: nn.LeastSum}})
 	if spec.rotated {
 		rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
 		m.rope = b.Rope(rope, b.RopeFactors(rope))

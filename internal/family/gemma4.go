@@ -151,10 +151,11 @@ func (m *gemma4Shape) block(b *nn.Binder, i int, a *nn.Attention) gemma4Block {
 
 // mixture binds a block's experts.
 func (m *gemma4) mixture(b *nn.Binder) *gemma4Mixture {
+	routerNorm := b.ScaledNorm("ffn_gate_inp.scale", m.embd, m.eps, float32(1/math.Sqrt(float64(m.embd))))
 	return &gemma4Mixture{
-		routerNorm:  b.ScaledNorm("ffn_gate_inp.scale", m.embd, m.eps, float32(1/math.Sqrt(float64(m.embd)))),
+		routerNorm:  routerNorm,
 		norm:        b.RMSNorm("pre_ffw_norm_2", m.embd, m.eps),
-		experts:     b.Experts(m.experts, nil),
+		experts:     b.Experts(m.experts, nil).Reads(routerNorm),
 		ffnPost:     b.RMSNorm("post_ffw_norm_1", m.embd, m.eps),
 		expertsPost: b.RMSNorm("post_ffw_norm_2", m.embd, m.eps),
 	}

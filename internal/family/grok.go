@@ -62,12 +62,13 @@ func (m *grok) block(b *nn.Binder, l layer) grokBlock {
 	a.Rope, a.Scores = m.rope, b.Scores(m.scores, l.HeadShape)
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.MayHaveBias)
 
+	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
 	block := grokBlock{
 		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		attn:     a,
 		attnPost: b.RMSNorm("attn_output_norm", m.embd, m.eps),
-		ffnNorm:  b.RMSNorm("ffn_norm", m.embd, m.eps),
-		experts:  b.Experts(m.experts, nil),
+		ffnNorm:  ffnNorm,
+		experts:  b.Experts(m.experts, nil).Reads(ffnNorm),
 	}
 	if b.Has("ffn_up.weight") {
 		block.ffn = b.FFNBesideExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act})

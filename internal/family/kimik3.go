@@ -109,6 +109,7 @@ func (l *kimiK3Block) Forward(p *nn.Pass, x compute.Tensor, past *nn.Checkpoints
 	} else {
 		p.Add(x, y)
 	}
-	p.Add(x, l.ffn.Forward(p, x, p.Norm(past.Mix(p, x, l.ffnMix), l.ffnNorm)))
+	mixed := past.Mix(p, x, l.ffnMix)
+	p.Add(x, l.ffn.Forward(p, mixed, p.Norm(mixed, l.ffnNorm)))
 	return x
 }

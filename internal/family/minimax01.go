@@ -40,7 +40,7 @@ func newMiniMax01(k *nn.Keys, b *nn.Binder) Program {
 	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
 	m.rope = b.Rope(rope, b.RopeFactors(rope))
 	m.experts = k.Experts(nn.ExpertSpec{
-		Width: m.embd, Neurons: m.ff(), Gated: true, Act: k.Activation(compute.SiLU), Routing: compute.Routing{MinSum: nn.LeastSum}, ChoiceBias: nn.Absent,
+		Width: m.embd, Neurons: m.ff(), Gated: true, Plain: true, Act: k.Activation(compute.SiLU), Routing: compute.Routing{MinSum: nn.LeastSum}, ChoiceBias: nn.Absent,
 	})
 	m.experts.Routing.Normalised = true
 

@@ -54,7 +54,7 @@ func (m *phiMoE) block(b *nn.Binder, l layer) nn.PreNorm {
 		AttnNorm: b.BiasedRMSNorm("attn_norm", m.embd, m.eps),
 		Attn:     a,
 		FFNNorm:  ffnNorm,
-		FFN:      b.Experts(m.experts, nil),
+		FFN:      b.Experts(m.experts, nil).Reads(ffnNorm),
 	}
 }
 

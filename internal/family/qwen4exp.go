@@ -51,7 +51,7 @@ func newQwen4Exp(k *nn.Keys, b *nn.Binder) Program {
 	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Mixed: true, Dims: m.key(), Trained: m.context})
 	m.rope = b.Rope(rope, b.RopeFactors(rope))
 	m.experts = k.Experts(nn.ExpertSpec{
-		Width: m.embd, Gated: true, Act: m.act, Gate: true, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
+		Width: m.embd, Gated: true, Act: m.act, Gate: true, Plain: true, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
 		Neurons: max(1, m.ff()/k.Same(".expert_used_count", 1, nn.MaxExperts)), // of files that say what a token's experts have together
 		Shared:  m.ff(),                                                        // of files that do not say it
 	})

@@ -76,7 +76,7 @@ func (m *smallThinker) block(b *nn.Binder, i int) smallThinkerBlock {
 	ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, GuessNorm: block.ffnNorm}
 	if b.HasExperts() {
 		ffn.Neurons = m.experts.Shared
-		block.experts = b.Experts(m.experts, b.SharedExperts(ffn))
+		block.experts = b.Experts(m.experts, b.SharedExperts(ffn)).Reads(nn.Norm{})
 	} else {
 		block.ffn = b.FFN(ffn)
 	}

@@ -11,7 +11,8 @@ import (
 type Block struct {
 	FF         int // neurons of the feed-forward layer; in layers with experts those of the shared experts, 0 if no expert is shared
 	Experts    bool
-	Heads      int // of attention; 0: there is none
+	Guessed    bool // an earlier layer guesses which experts it will use
+	Heads      int  // of attention; 0: there is none
 	KVHeads    int
 	Key, Value int               // elements of a head's key and of its value
 	Window     int               // positions that a token attends to; 0: all
@@ -26,7 +27,7 @@ type Block struct {
 
 // newBlock describes layer l, which consists of p.
 func newBlock(l int, p *nn.Parts) Block {
-	b := Block{KV: l, Stored: p.Stored, Experts: p.Experts != nil}
+	b := Block{KV: l, Stored: p.Stored, Experts: p.Experts != nil, Guessed: p.Experts != nil && p.Experts.Guessed}
 	if a := p.Attention; a != nil {
 		b.Heads, b.KVHeads, b.Key, b.Value, b.Window = a.Heads, a.KVHeads, a.Key, a.Value, a.Scores.Window
 		if a.Borrows {

@@ -182,6 +182,7 @@ func (c *Config) outline(k *nn.Keys) {
 	if embed.Types != nil {
 		c.Types = embed.Types.Rows
 	}
+	b.ChainExperts()
 	parts := b.Parts()
 	if len(parts) < c.Layers {
 		k.Fail("key %q: the model has %d layers, and its program binds %d", c.Arch+".block_count", c.Layers, len(parts))

@@ -39,7 +39,7 @@ func countedText(t *testing.T, m tracedModel) string {
 		}
 		o.Context = 0
 		c, err := modelcost.Of(m.file, modelcost.Options{
-			Context: 100, UBatch: 16, Sparse: o.Sparse, Activation: o.Activation, Law: modelcost.UsualLaw(), Further: o.Further, Adapters: o.Adapters, CacheTypes: o.CacheTypes,
+			Context: 100, UBatch: 16, Neurons: model.Neurons{Sparse: o.Sparse, Activation: o.Activation}, Law: modelcost.UsualLaw(), Further: o.Further, Adapters: o.Adapters, CacheTypes: o.CacheTypes,
 		})
 		if err != nil || o.Magnitudes != nil {
 			continue

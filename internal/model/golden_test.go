@@ -196,7 +196,7 @@ func (c *goldenCase) evaluate(t *testing.T, f *gguf.File, kernels string, thresh
 	}
 	defer dev.Close()
 	n := len(c.Tokens)
-	m, err := model.Load(t.Context(), f, dev, model.Options{Batch: n, Outputs: n, Cache: compute.CacheSpec{Pages: 8}, Threshold: threshold})
+	m, err := model.Load(t.Context(), f, dev, model.Options{Batch: n, Outputs: n, Cache: compute.CacheSpec{Pages: 8}, Neurons: model.Neurons{Threshold: threshold}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,18 +18,33 @@ import (
 // UsualStep is the number of tokens of the largest step unless options say otherwise, as llama.cpp's ubatch.
 const UsualStep = 512
 
+// Neurons say which neurons of feed-forward layers are computed.
+type Neurons struct {
+	Activation string     // overrides the file's: silu, gelu, relu, fatrelu[:threshold], drelu, relu2
+	Sparse     SparseMode // which neurons are computed
+	Threshold  *float32   // logit from which a predicted neuron is computed; nil: the file's
+	AlwaysOn   float64    // share of a prepared file's neurons, the hottest of each layer, that mode predict computes for every token, where it is more than the file's
+
+	// Bound limits what leaving neurons out may change. Of the settings that `powerinfer prepare` measured and stored in
+	// the file, the fastest is taken with which 19 of 20 documents keep within a KL divergence of Bound.KLD from
+	// computing all neurons, in nats a token, and keep the likeliest token for at least a share Bound.SameTop of their
+	// tokens. If there is none, or nothing was measured, only neurons at zero are left out. In a model with experts that
+	// is larger than memory, experts are left out in the same way instead of being read from disk: see Skip. Notice is
+	// told what was chosen. The zero value bounds nothing, except that mode threshold then takes a KLD of 0.01.
+	Bound Bound
+
+	// Skip says which experts may be left out instead of being read from disk, in place of what Bound chooses. Answers
+	// then depend on what is in RAM, and `powerinfer prepare --measure` says how far they may be from others.
+	Skip compute.Skip
+}
+
 // Options are the choices made when a model is loaded.
 type Options struct {
-	Activation string            // overrides the file's; empty keeps it
-	Threshold  *float32          // overrides the file's sparse threshold
+	Neurons
 	Magnitudes []float32         // [layers] override the file's thresholds of mode Threshold; nil: by Bound
-	Bound      Bound             // chooses among the settings of the file's curve, see Config.Choose
-	AlwaysOn   float64           // as Config.AlwaysOn; for prepared files
 	Predicting []bool            // as Config.Predicting; for prepared files
-	Skip       compute.Skip      // which experts may be left out, instead of what Bound chooses; the zero value: by Bound
 	Recall     bool              // layers that predict compute every neuron besides, and NeuronUse says what predictors found
-	Sparse     SparseMode        // how feed-forward layers are computed
-	Further    bool              // the file's layer that predicts a further token, or Head, is taken in, for ForwardBoth and ForwardFurther
+	Further    bool              // the file's MTP layer, or Head, is loaded, for ForwardBoth and ForwardFurther
 	Head       *gguf.File        // a draft head, with Further; nil: the file's own layer
 	Drafts     bool              // steps of Params.Draft compute fewer neurons, where that is possible: see Model.Drafts
 	Order      [][]int32         // [layers][n_ff]: a layer's neuron i is the file's Order[layer][i]; nil keeps the file's order

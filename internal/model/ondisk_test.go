@@ -48,13 +48,13 @@ func TestNeuronsOnDisk(t *testing.T) {
 		options model.Options
 		parts   int64 // that are on disk
 	}{
-		{"llama", quant.Q4_0, model.Options{Sparse: model.Predict}, 3},
-		{"llama", quant.F16, model.Options{Sparse: model.Predict, Order: order}, 3},
-		{"llama", quant.F16, model.Options{Sparse: model.Predict, Recall: true}, 3},
-		{"llama", quant.Q4_0, model.Options{Sparse: model.Exact}, 2},
-		{"llama", quant.Q4_0, model.Options{Sparse: model.Exact, Drafts: true}, 2},
-		{"opt", quant.F16, model.Options{Sparse: model.Predict}, 2},
-		{"opt", quant.F16, model.Options{Sparse: model.Exact}, 1},
+		{"llama", quant.Q4_0, model.Options{Neurons: model.Neurons{Sparse: model.Predict}}, 3},
+		{"llama", quant.F16, model.Options{Neurons: model.Neurons{Sparse: model.Predict}, Order: order}, 3},
+		{"llama", quant.F16, model.Options{Neurons: model.Neurons{Sparse: model.Predict}, Recall: true}, 3},
+		{"llama", quant.Q4_0, model.Options{Neurons: model.Neurons{Sparse: model.Exact}}, 2},
+		{"llama", quant.Q4_0, model.Options{Neurons: model.Neurons{Sparse: model.Exact}, Drafts: true}, 2},
+		{"opt", quant.F16, model.Options{Neurons: model.Neurons{Sparse: model.Predict}}, 2},
+		{"opt", quant.F16, model.Options{Neurons: model.Neurons{Sparse: model.Exact}}, 1},
 	} {
 		t.Run(fmt.Sprintf("%s/%s/%s/ordered=%t,drafts=%t,recall=%t", c.arch, c.typ, c.options.Sparse, c.options.Order != nil, c.options.Drafts, c.options.Recall), func(t *testing.T) {
 			f := synthtest.SparseOnDisk(t, synth.Spec{Arch: c.arch, Type: c.typ, Magic: "PWRI"}, 2)
@@ -111,7 +111,7 @@ func TestStayOnDisk(t *testing.T) {
 		{synth.Spec{Arch: "llama", Type: quant.F16}, model.Exact, "powerinfer prepare"},
 		{synth.Spec{Arch: "llama", Type: quant.F16}, model.Off, "powerinfer prepare"},
 	} {
-		_, _, err := loadOnDisk(t, synthtest.SparseOnDisk(t, c.spec, 1), model.Options{Sparse: c.mode}, 1<<30)
+		_, _, err := loadOnDisk(t, synthtest.SparseOnDisk(t, c.spec, 1), model.Options{Neurons: model.Neurons{Sparse: c.mode}}, 1<<30)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s %s: %v, want a line with %q", c.spec.Magic, c.mode, err, c.want)
 		}

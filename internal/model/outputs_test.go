@@ -28,7 +28,7 @@ func TestOutputRows(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer dev.Close()
-			outputRows(t, f, dev, model.Options{Sparse: mode})
+			outputRows(t, f, dev, model.Options{Neurons: model.Neurons{Sparse: mode}})
 		})
 	}
 	types := testenv.Some(t, 1, []quant.Type{quant.F16, quant.Q4_0})

@@ -74,7 +74,7 @@ func load(t *testing.T, f *gguf.File, o cpu.Options, mode model.SparseMode) *mod
 func loadOn(t *testing.T, f *gguf.File, dev compute.Device, mode model.SparseMode) *model.Model {
 	t.Helper()
 	t.Cleanup(func() { dev.Close() })
-	m, err := model.Load(t.Context(), f, dev, model.Options{Batch: 64, Outputs: 64, Cache: compute.CacheSpec{Pages: 8}, Sparse: mode})
+	m, err := model.Load(t.Context(), f, dev, model.Options{Batch: 64, Outputs: 64, Cache: compute.CacheSpec{Pages: 8}, Neurons: model.Neurons{Sparse: mode}})
 	if err != nil {
 		t.Fatal(err)
 	}

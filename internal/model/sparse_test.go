@@ -82,8 +82,8 @@ func TestExactIsDense(t *testing.T) {
 				layers, activation = 4, "gelu" // the last layers read keys and values of others; zeros come from the cut
 			}
 			f := synthtest.Sparse(t, c.spec, layers)
-			want := evaluate(t, loadMode(t, f, model.Options{Sparse: model.Off, Activation: activation}), sparseTokens, 20)
-			m := loadMode(t, f, model.Options{Sparse: model.Exact, Activation: activation})
+			want := evaluate(t, loadMode(t, f, model.Options{Neurons: model.Neurons{Sparse: model.Off, Activation: activation}}), sparseTokens, 20)
+			m := loadMode(t, f, model.Options{Neurons: model.Neurons{Sparse: model.Exact, Activation: activation}})
 			for _, steps := range [][]int{{20}, {7, 1}} {
 				if d := apart(evaluate(t, m, sparseTokens, steps...), want); !(d <= c.limit) {
 					t.Errorf("in steps of %d: a logit differs by %.2g of the largest, more than %g", steps, d, c.limit)
@@ -119,7 +119,7 @@ func TestOrder(t *testing.T) {
 			if c.spec.Type == quant.Q4_0 {
 				limit = rounded
 			}
-			want := evaluate(t, loadMode(t, f, model.Options{Sparse: c.mode}), sparseTokens, 12, 1)
+			want := evaluate(t, loadMode(t, f, model.Options{Neurons: model.Neurons{Sparse: c.mode}}), sparseTokens, 12, 1)
 			var orders [][]int32
 			for range 2 {
 				var order []int32
@@ -128,7 +128,7 @@ func TestOrder(t *testing.T) {
 				}
 				orders = append(orders, order)
 			}
-			got := evaluate(t, loadMode(t, f, model.Options{Sparse: c.mode, Order: orders}), sparseTokens, 12, 1)
+			got := evaluate(t, loadMode(t, f, model.Options{Neurons: model.Neurons{Sparse: c.mode}, Order: orders}), sparseTokens, 12, 1)
 			if d := apart(got, want); !(d <= limit) {
 				t.Errorf("a logit differs by %.2g of the largest, more than %g", d, limit)
 			}
@@ -154,7 +154,7 @@ func TestAuto(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := model.Load(t.Context(), f, dev, model.Options{Sparse: c.asked, Batch: 1, Outputs: 1, Cache: compute.CacheSpec{Pages: 1}})
+		m, err := model.Load(t.Context(), f, dev, model.Options{Neurons: model.Neurons{Sparse: c.asked}, Batch: 1, Outputs: 1, Cache: compute.CacheSpec{Pages: 1}})
 		switch {
 		case c.err == "" && (err != nil || m.Sparse != c.want):
 			t.Errorf("%s %s asked for %s: %v, %v", c.spec.Arch, c.spec.Magic, c.asked, m, err)
@@ -162,10 +162,10 @@ func TestAuto(t *testing.T) {
 			t.Errorf("%s %s asked for %s: %v", c.spec.Arch, c.spec.Magic, c.asked, err)
 		}
 		if c.asked == model.Auto && c.want == model.Exact { // the same file with a smooth activation has nothing to skip
-			if m, err = model.Load(t.Context(), f, dev, model.Options{Activation: "silu", Batch: 1, Outputs: 1, Cache: compute.CacheSpec{Pages: 1}}); err != nil || m.Sparse != model.Off {
+			if m, err = model.Load(t.Context(), f, dev, model.Options{Neurons: model.Neurons{Activation: "silu"}, Batch: 1, Outputs: 1, Cache: compute.CacheSpec{Pages: 1}}); err != nil || m.Sparse != model.Off {
 				t.Errorf("silu: %v, %v", m, err)
 			}
-			if _, err = model.Load(t.Context(), f, dev, model.Options{Activation: "silu", Sparse: model.Exact}); err == nil || !strings.Contains(err.Error(), "silu leaves none") {
+			if _, err = model.Load(t.Context(), f, dev, model.Options{Neurons: model.Neurons{Activation: "silu", Sparse: model.Exact}}); err == nil || !strings.Contains(err.Error(), "silu leaves none") {
 				t.Errorf("silu in exact: %v", err)
 			}
 		}
@@ -194,9 +194,9 @@ func (o *observer) FeedForward(layer int, s model.FFNStep) {
 func TestObserver(t *testing.T) {
 	f := synthtest.Sparse(t, synth.Spec{Arch: "llama", Type: quant.F32}, 2)
 	o := &observer{layer: 1}
-	m := loadMode(t, f, model.Options{Sparse: model.Exact, Observer: o})
+	m := loadMode(t, f, model.Options{Neurons: model.Neurons{Sparse: model.Exact}, Observer: o})
 	logits := evaluate(t, m, sparseTokens, 16, 1)
-	plain := evaluate(t, loadMode(t, f, model.Options{Sparse: model.Off}), sparseTokens, 16, 1)
+	plain := evaluate(t, loadMode(t, f, model.Options{Neurons: model.Neurons{Sparse: model.Off}}), sparseTokens, 16, 1)
 	if d := apart(logits, plain); d != 0 {
 		t.Errorf("observing changes a logit by %g of the largest", d)
 	}

@@ -212,9 +212,9 @@ func tracedModels(t *testing.T, family string) (list []tracedModel) {
 				name += ", with an embedding and a head of its own"
 			}
 			list = append(list, tracedModel{name, a.file(), with(
-				loading{name: "guesses", options: model.Options{Sparse: model.Off, Further: true}, rehearsed: !own, refused: true},
-				loading{name: "guesses, neurons that are not zero", options: model.Options{Sparse: model.Exact, Activation: "relu", Further: true}, brief: own, refused: true},
-				loading{name: "none of it", options: model.Options{Sparse: model.Off}, brief: true, refused: true},
+				loading{name: "guesses", options: model.Options{Neurons: model.Neurons{Sparse: model.Off}, Further: true}, rehearsed: !own, refused: true},
+				loading{name: "guesses, neurons that are not zero", options: model.Options{Neurons: model.Neurons{Sparse: model.Exact, Activation: "relu"}, Further: true}, brief: own, refused: true},
+				loading{name: "none of it", options: model.Options{Neurons: model.Neurons{Sparse: model.Off}}, brief: true, refused: true},
 			)})
 		}
 	}
@@ -224,7 +224,7 @@ func tracedModels(t *testing.T, family string) (list []tracedModel) {
 // predictingModels makes a family's models with predictors.
 func predictingModels(t *testing.T, family string, usual *altered, with func(...loading) []loading) (list []tracedModel) {
 	t.Helper()
-	relu := model.Options{Activation: "relu"}
+	relu := model.Options{Neurons: model.Neurons{Activation: "relu"}}
 	mode := func(o model.Options, mode model.SparseMode) model.Options { o.Sparse = mode; return o }
 	predict := mode(relu, model.Predict)
 	drafts, recall := mode(relu, model.Exact), predict
@@ -290,8 +290,8 @@ func dividedPlaces(layers int) []compute.Place {
 
 // usualLoads returns the ways in which a family's usual model is loaded.
 func usualLoads(a *altered) []loading {
-	dense, exact := model.Options{Sparse: model.Off}, model.Options{Sparse: model.Exact, Activation: "relu"}
-	small := model.Options{Sparse: model.Threshold}
+	dense, exact := model.Options{Neurons: model.Neurons{Sparse: model.Off}}, model.Options{Neurons: model.Neurons{Sparse: model.Exact, Activation: "relu"}}
+	small := model.Options{Neurons: model.Neurons{Sparse: model.Threshold}}
 	layers := a.spec.Layers
 	for range layers {
 		small.Magnitudes = append(small.Magnitudes, 0.125)

@@ -17,15 +17,14 @@ import (
 
 // Options choose how a file is planned for.
 type Options struct {
+	model.Neurons // Activation, Sparse and Bound count
+
 	Context    int        // tokens; 0 is the model's own
 	UBatch     int        // tokens of the largest step; 0 is the engine's own
 	Outputs    int        // sequences that generate at a time; 0 is 1
 	Drafts     int        // rows of logits of the largest step besides theirs
 	Further    bool       // as model.Options'
 	Head       *gguf.File // as model.Options'
-	Sparse     model.SparseMode
-	Bound      model.Bound // as model.Options'
-	Activation string      // overrides the file's
 	CacheTypes compute.CacheTypes
 	WholeCache bool // layers with windows keep what no window reaches
 	Law        Law  // of frequencies that the file does not have
@@ -252,7 +251,7 @@ func evenly(e model.Experts) []float32 {
 
 // experts returns the units of a layer with experts: one for each of them.
 func (r *reader) experts(l int) placement.Units {
-	u := placement.Units{InOrder: true, Stay: true, Left: r.c.Left(), Sometimes: make([]float64, r.c.Experts.Count)}
+	u := placement.Units{InOrder: true, Stay: true, Guessed: r.c.Blocks[l].Guessed, Left: r.c.Left(), Sometimes: make([]float64, r.c.Experts.Count)}
 	if !r.b.ExpertsKnown {
 		if r.cached == nil {
 			r.cached = CachedUses(r.c.Experts.Count, r.c.Experts.Used)

@@ -37,6 +37,7 @@ type ExpertSpec struct {
 	Biases     Presence // of the router and of experts, where Absent means that files may have some, too
 	ChoiceBias Presence // of the bias for the choice, likewise
 	Gate       bool     // the shared experts have one
+	Plain      bool     // the router reads the residual, or what the block reads of it, without a norm
 }
 
 // Experts adds to usual, which has the neurons of files that do not say them, and those of shared experts, what the
@@ -150,23 +151,35 @@ func (b *Binder) FFNOrExperts(ffn FFNSpec, experts ExpertSpec) FeedForward {
 		ffn.Neurons = t.Shape[0]
 	}
 	parts := &b.parts[b.layer]
-	parts.routes = true
 	e := b.Experts(experts, b.SharedExperts(ffn))
 	parts.FFNNorm = ffn.GuessNorm
+	switch {
+	case experts.Plain:
+		e.Reads(Norm{})
+	case ffn.GuessNorm.Bound():
+		e.Reads(ffn.GuessNorm)
+	}
 	return e
 }
 
-// ChainExperts tells each layer's experts those of the next layer, if that layer's router reads an RMSNorm of the
-// residual, so that a device can guess which experts it will have to read.
+// mostAhead is the number of layers from one with experts to the next, at most, for that the former guesses the choice of the
+// latter: further apart, residuals are alike too little.
+const mostAhead = 3
+
+// ChainExperts tells each layer's experts those of the next layer that has some, so that a device can guess which experts
+// it will have to read.
 func (b *Binder) ChainExperts() {
-	for i := range len(b.parts) - 1 {
-		e, next, norm := b.parts[i].Experts, b.parts[i+1].Experts, b.parts[i+1].FFNNorm
-		if e == nil || next == nil || !next.Bound() || next.Given != nil || next.Router.clip != nil || !b.parts[i+1].routes {
+	var last *Experts
+	at := 0
+	for i := range b.parts {
+		next := b.parts[i].Experts
+		if next == nil || !next.Bound() {
 			continue
 		}
-		if norm.Bound() && !norm.Centered && norm.Bias == nil {
-			e.Next, e.NextNorm = next, norm
+		if last != nil && i-at <= mostAhead && next.reads != nil && next.Given == nil && next.Router.clip == nil {
+			last.Next, next.Guessed = next, true
 		}
+		last, at = next, i
 	}
 }
 

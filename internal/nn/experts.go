@@ -23,8 +23,9 @@ type Experts struct {
 	Shared     *FFN                  // the shared experts, or nil
 	SharedGate Linear                // [1, n_embd]: its sigmoid weighs the shared experts' output; not bound: 1
 
-	Next     *Experts // the next layer's, if they are on disk and their choice can be guessed, or nil
-	NextNorm Norm     // what their router reads
+	Next    *Experts // those of the next layer that has some, if their choice can be guessed, or nil
+	Guessed bool     // they are another layer's Next
+	reads   *Norm    // see Reads
 
 	Uses compute.NeuronCount
 	Bins compute.NeuronBins
@@ -35,6 +36,13 @@ type Experts struct {
 
 // Bound reports whether there are experts.
 func (e *Experts) Bound() bool { return e.Router.Bound() }
+
+// Reads says what the router reads, so that an earlier layer can guess its choice: a norm of the residual, or the
+// residual itself where there is no norm. It returns e.
+func (e *Experts) Reads(n Norm) *Experts {
+	e.reads = &n
+	return e
+}
 
 // Rate returns the router's logits for x. [n, experts]
 func (e *Experts) Rate(p *Pass, x compute.Tensor) compute.Tensor { return p.Linear(x, &e.Router) }
@@ -91,15 +99,16 @@ func (e *Experts) Mix(p *Pass, logits, residual, x compute.Tensor) compute.Tenso
 	return shared
 }
 
-// foresee tells a device that keeps experts on disk how to guess which ones the next layer will use: the residual changes
-// little from layer to layer.
+// foresee tells a device that keeps experts on disk how to guess which ones the next layer with experts will use: the
+// residual changes little from layer to layer.
 func (e *Experts) foresee(p *Pass, residual compute.Tensor) {
 	next := e.Next
 	if next == nil || residual.Rows > compute.FewTokens {
 		return
 	}
 	p.verbs.ForeseeExperts(compute.ExpertGuess{
-		X: residual, Norm: e.NextNorm.Weight, Eps: e.NextNorm.Epsilon, Router: next.Router.W, RouterBias: next.Router.B, Bias: next.ChoiceBias,
+		X: residual, Norm: next.reads.Weight, Shift: next.reads.Bias, Centered: next.reads.Centered, Eps: next.reads.Epsilon,
+		Router: next.Router.W, RouterBias: next.Router.B, Bias: next.ChoiceBias,
 		Used: next.Used, Count: next.Count, How: next.Routing, Weights: next.Weights,
 	})
 }

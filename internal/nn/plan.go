@@ -67,7 +67,6 @@ type Parts struct {
 	Stored     []compute.KVShape // parts of the cache, in the order of calls of Binder.Store; their types are not set
 
 	parallel bool // see FFNSpec
-	routes   bool // experts are chosen by FFNNorm of the residual
 }
 
 // Bins returns the counts of the layer's neurons, or of its experts where it has some; nil: it has neither.

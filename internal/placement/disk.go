@@ -9,11 +9,11 @@ import (
 
 // Tier is what a plan leaves on the disk, and what a token then reads from there.
 type Tier struct {
-	Bytes int64   // of units that RAM has no room for
+	Bytes int64   // bytes of units that do not fit in RAM
 	Kept  int64   // bytes of RAM that keep units, those that are used most
 	Hits  float64 // share of uses that find their unit in RAM, of units that are on no GPU
 	Units float64 // that a token reads
-	Read  float64 // bytes that a token reads, with those of wrong guesses
+	Read  float64 // bytes that a token reads, wrong guesses included
 	Lacks int64   // bytes that RAM lacks for what cannot stay on the disk; if it is above 0, the plan does not fit
 
 	edge float64 // share of tokens that use the unit which is the first to find no room in RAM
@@ -78,8 +78,8 @@ func (p *Plan) fromDisk(m *Model, on *Machine) {
 	}
 }
 
-// largest returns the share of uses that units for so many slots have, those used most: of shares as a cache sees them,
-// where what it does not know in advance is counted already.
+// largest returns the share of uses that the most used units have, one for each of slots. shares are as a cache sees
+// them: what it does not know in advance is already counted.
 func largest(shares []float64, slots int) float64 {
 	sorted := slices.Clone(shares)
 	slices.Sort(sorted)
@@ -105,9 +105,9 @@ func marginal(shares []float64, slots int) float64 {
 	return 0
 }
 
-// shares returns the shares of tokens that use the units from unit first on, which are on no GPU, as Kept, Used or
-// Sometimes says. Kept is for all units of a layer, so it is stretched over those that are left. One of every so many
-// units is returned, the middle one.
+// shares returns the shares of tokens that use each unit from unit first on; these are on no GPU. They come from Kept,
+// Used or Sometimes. Kept is for all units of a layer, so it is stretched over the units that are left. Of every few
+// units, as every says, the middle one is returned.
 func (u *Units) shares(first, every int) (list []float64) {
 	n := len(u.Sometimes)
 	for i := every / 2; i < n-first; i += every {
@@ -158,9 +158,10 @@ func (d Rate) waits(u *Units, cold, uses, missing float64) float64 {
 	return time
 }
 
-// What guesses of the next layer's experts do where 70 % of them are right, as routing usually is from one layer to the
-// next: of the units that RAM lacks they bring this share before its layer begins, and so many others, by the simulation
-// of docs/benchmarks/2026-11-cache-simulated.md, of favourites that stay. Of other texts they bring more.
+// Effects of guesses of the next layer's experts, if 70 % of them are right, as routing usually is from one layer to
+// the next. They bring guessedRight of the units that RAM lacks before the units' layer begins, and in addition
+// guessedWrong as many that are not needed. Both come from the simulation in
+// docs/benchmarks/2026-11-cache-simulated.md, with favourites that stay. They bring more if favourites change.
 const (
 	guessedRight = 0.36
 	guessedWrong = 0.28
@@ -168,9 +169,8 @@ const (
 
 // guesses returns how many of a layer's missing experts are read before it begins, and how many others, as far as the disk
 // has time for them: they are read while nothing that is needed is, in dense seconds and while experts in RAM are computed.
-// Neurons are taken to be guessed not at all.
 func (d Rate) guesses(u *Units, dense, cold, uses, missing float64) (right, wrong float64) {
-	if !u.InOrder || missing <= 0 {
+	if !u.Guessed || missing <= 0 {
 		return 0, 0
 	}
 	size := float64(u.stay())
@@ -209,9 +209,8 @@ func (p *Plan) dear(on *Machine) float64 {
 	return 0
 }
 
-// stays returns what a unit on no GPU costs a token, in seconds, in addition to its time in RAM. A token reads b bytes of
-// it beyond Always. The cost is that of the slot that it takes from another unit, or of its own reads from the disk,
-// whichever is less.
+// stays returns what a unit on no GPU costs a token, in seconds, in addition to its time in RAM. A token reads b bytes
+// of it beyond Always. The unit either takes a slot from another one or is read from the disk; the cheaper cost counts.
 func (on *Machine) stays(u *Units, b float64) float64 {
 	slot := on.dear * float64(u.Size)
 	if u.Stay && on.dear > 0 {

@@ -101,7 +101,7 @@ const nearBestDisk = 0.25
 
 // TestDiskByHand: everything that a plan says of units on the disk.
 func TestDiskByHand(t *testing.T) {
-	y := Layer{Attention: 1000, Experts: true, Units: Units{Size: 100, InOrder: true, Stay: true, Sometimes: slices.Repeat([]float64{50}, 4)}}
+	y := Layer{Attention: 1000, Experts: true, Units: Units{Size: 100, InOrder: true, Guessed: true, Stay: true, Sometimes: slices.Repeat([]float64{50}, 4)}}
 	m := Model{Layers: []Layer{y, y}, Head: 500}
 	on := Machine{Stream: 1e6, Rows: 1e6, Disk: Rate{Start: 30e-6, Read: 0.5e6}}
 	at := slices.Repeat([]compute.Place{{Split: compute.Split{Tier: compute.RAM}}}, 3)
@@ -165,9 +165,9 @@ func TestDiskByHand(t *testing.T) {
 	}
 }
 
-// A disk that is busy with what is needed has little time for guesses, and neurons are guessed not at all.
+// A disk that is busy with what is needed has little time for guesses, and some layers are guessed not at all.
 func TestGuessesByHand(t *testing.T) {
-	d, u := Rate{Read: 1e6}, Units{Size: 100, Stay: true, InOrder: true}
+	d, u := Rate{Read: 1e6}, Units{Size: 100, Guessed: true, Stay: true, InOrder: true}
 	// Two units are needed, and both are missing: reading them takes 200 µs, after which 100 µs of computing are left. In 50
 	// µs of attention and these 100 µs the disk reads 1.5 units of the 1.28 that would be guessed.
 	if right, wrong := d.guesses(&u, 50*µs, 100*µs, 2, 2); !near(right, 2*guessedRight) || !near(wrong, 2*guessedWrong) {
@@ -177,15 +177,15 @@ func TestGuessesByHand(t *testing.T) {
 	if right, wrong := d.guesses(&u, 14*µs, 50*µs, 2, 2); !near(right, guessedRight) || !near(wrong, guessedWrong) {
 		t.Errorf("%g and %g", right, wrong)
 	}
-	u.InOrder = false
+	u.Guessed = false
 	if right, wrong := d.guesses(&u, 50*µs, 100*µs, 2, 2); right != 0 || wrong != 0 {
-		t.Errorf("neurons: %g and %g", right, wrong)
+		t.Errorf("units that nobody guesses: %g and %g", right, wrong)
 	}
 }
 
 // Where nobody has counted uses, RAM answers what texts usually find there: the shares are a cache's own.
 func TestPriorHits(t *testing.T) {
-	y := Layer{Attention: 1000, Experts: true, Units: Units{Size: 100, InOrder: true, Stay: true, Sometimes: slices.Repeat([]float64{50}, 4), Kept: []float64{1, 0.5, 0.3, 0.2}}}
+	y := Layer{Attention: 1000, Experts: true, Units: Units{Size: 100, InOrder: true, Guessed: true, Stay: true, Sometimes: slices.Repeat([]float64{50}, 4), Kept: []float64{1, 0.5, 0.3, 0.2}}}
 	m := Model{Layers: []Layer{y, y}, Head: 500}
 	on := Machine{Stream: 1e6, Rows: 1e6, RAM: 2900, Disk: Rate{Read: 0.5e6}}
 	p, err := Price(&m, &on, slices.Repeat([]compute.Place{{Split: compute.Split{Tier: compute.RAM}}}, 3))

@@ -2,10 +2,10 @@ package placement
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// Layout says which parts of a model lie on GPUs.
+// Layout says which parts of a model are on GPUs.
 type Layout struct {
-	Places []compute.Place // [layers+1] of each layer, then of the head; nil: all lies in RAM
-	Bytes  int64           // of weights, keys and values on GPUs
+	Places []compute.Place // [layers+1] of each layer, then of the head; nil: everything is in RAM
+	Bytes  int64           // bytes of weights, keys and values on GPUs
 }
 
 // Further reports whether a GPU has the layer that predicts a further token.

@@ -16,7 +16,7 @@ const (
 	all
 )
 
-// modes are the ones that can be fastest. A predictor is on the GPU only beside attention or neurons.
+// modes are the ones that can be fastest. A predictor is on the GPU only if attention or neurons are, too.
 var modes = [...]mode{
 	{false, false, none}, // all in RAM
 	{false, false, some},

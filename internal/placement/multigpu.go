@@ -100,9 +100,9 @@ func (f *multiGPU) places() ([]compute.Place, error) {
 	return out, nil
 }
 
-// borders[j] is the first layer of GPU j: the best of a coarse choice by bounds at first, then each in turn where it is
-// best between its neighbours, for as long as that saves time. [GPUs+1], nil where parts that are held to GPUs lie in
-// another order than the GPUs
+// borders[j] is the first layer of GPU j. A coarse choice by bounds comes first. Then each border moves to the best
+// place between its neighbours, for as long as that saves time. [GPUs+1]; nil if parts are pinned to GPUs in another
+// order than that of the GPUs
 func (f *multiGPU) borders(layers int) []int {
 	b := f.coarse(layers)
 	if b == nil {
@@ -122,7 +122,7 @@ func (f *multiGPU) borders(layers int) []int {
 // coarseBorders is the number of places that coarse tries for each border.
 const coarseBorders = 32
 
-// coarse returns the choice of borders, among places evenly apart, whose bounds have the least sum. [GPUs+1]
+// coarse returns the borders with the least sum of bounds, out of evenly spaced places. [GPUs+1]
 func (f *multiGPU) coarse(layers int) []int {
 	type prefix struct { // layers [0, at) on the first GPUs
 		seconds float64

@@ -2,14 +2,14 @@ package placement
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// Pins say where parts of a layer must lie. The zero value leaves all to the search.
+// Pins say where parts of a layer must be stored. The zero value leaves everything to the search.
 type Pins struct {
 	Attention, Predictor Pin
-	Units                Pin          // of all units alike
-	GPU                  compute.Tier // that parts with OnGPU lie on; no other part of the layer lies on another
+	Units                Pin          // of all units
+	GPU                  compute.Tier // the GPU of the parts with OnGPU; no other part of the layer is on another GPU
 }
 
-// Pin is where one part must lie.
+// Pin is where one part must be stored.
 type Pin int8
 
 // The places that a part can be held to.
@@ -36,8 +36,8 @@ func (p *Pins) allow(m mode, gpu int, y *Layer) bool {
 	return len(y.Units.Sometimes) == 0 || p.Units == Anywhere || m.units == all && p.Units == OnGPU || m.units == none && p.Units == InRAM
 }
 
-// Possible reports whether the layer can lie as its pins say: a predictor, for one, lies on a GPU only beside another
-// part of its layer.
+// Possible reports whether the layer can be placed as its pins say. For example, a predictor is on a GPU only together
+// with another part of its layer.
 func (y *Layer) Possible() bool {
 	for _, m := range modes {
 		if y.Pins.allow(m, int(y.Pins.GPU), y) {

@@ -1,8 +1,9 @@
-// Package placement decides what of a model lies in video memory: pure functions from sizes, frequencies, bandwidths
-// and budgets to a hot count per layer and a side for everything else, by the cost of one decoded token.
+// Package placement decides which parts of a model are stored in video memory. It consists of pure functions from
+// sizes, frequencies, bandwidths and budgets to a hot count for each layer and a place for everything else, by the cost
+// of one decoded token.
 //
-// A layer's units are what can be split: neurons, or experts. They lie hottest first, so that what is hot is a prefix
-// for every budget. docs/placement.md tells the model and the search.
+// A layer's units are the parts that can be split: neurons, or experts. They are sorted hottest first, so that the hot
+// ones are a prefix for every budget. docs/placement.md explains the model and the search.
 package placement
 
 import (
@@ -18,17 +19,17 @@ import (
 type Model struct {
 	Layers   []Layer
 	Head     int64 // bytes of the output matrix and its norm, read whole for every token that is sampled
-	HeadPins Pins  // of which Attention counts
+	HeadPins Pins  // only Attention counts
 }
 
-// Layer is one transformer block; all sizes are bytes as they lie in memory.
+// Layer is one transformer block. All sizes are bytes in memory.
 type Layer struct {
 	Attention int64 // weights of attention and norms: read whole for every token
-	Expanded  int64 // weights that RAM holds beside Attention where attention lies there: of latent attention, read for prompts only
-	KV        int64 // keys and values at the planned context: lie with the attention, read whole for every token
+	Expanded  int64 // latent attention's expanded weights, read for prompts only: RAM holds them in addition to Attention if attention is there
+	KV        int64 // keys and values at the planned context: stored with the attention, read whole for every token
 	Predictor int64 // read whole for every token; 0 in exact
 	Units     Units
-	Experts   bool // the units are experts, of which even an engine that skips no neuron reads only those that a token uses
+	Experts   bool // the units are experts: even an engine that skips no neuron reads only those that a token uses
 	Pins      Pins
 }
 
@@ -37,6 +38,7 @@ type Units struct {
 	Size      int64     // bytes of one unit
 	Always    int64     // bytes of each unit that are read for every token, in order: gate rows in exact, everything in dense layers
 	InOrder   bool      // units are so large that each is read at the bandwidth of reading in order, whichever lie beside it: experts
+	Guessed   bool      // an earlier layer guesses which of them a token will use
 	Stay      bool      // those that RAM has no room for may stay on the disk, but for Always
 	Left      float64   // share of uses that are left out if their unit would be read from the disk
 	Used      []float64 // [n] shares of tokens that use them; nil: as Sometimes says. It is what is read from the disk, whole
@@ -46,13 +48,13 @@ type Units struct {
 
 // Machine describes the processors of a computer. Bandwidths are bytes per second, times seconds.
 type Machine struct {
-	Stream  float64 // of RAM, read in order
-	Rows    float64 // of RAM, on scattered rows
+	Stream  float64 // bandwidth of RAM, read in order
+	Rows    float64 // bandwidth of RAM with scattered rows
 	GPUs    []GPU   // in the order in which layers pass them
 	HandOff float64 // activations from RAM to a GPU and back again, the wait included
-	Speeds  *Speeds // of the processor's own operations; nil: they take what Stream and Rows say
+	Speeds  *Speeds // of the CPU's own operations; nil: Stream and Rows count
 	RAM     int64   `json:",omitzero"` // bytes of RAM that the model may take, where there is a disk
-	Disk    Rate    `json:",omitzero"` // of units that are read from the disk together; Read of 0: all lies in RAM that is on no GPU
+	Disk    Rate    `json:",omitzero"` // of units that are read from the disk together; if Read is 0, everything outside GPUs is in RAM
 
 	dear float64 // seconds that a byte in RAM costs a token while a placement is searched: units on the disk want its room
 }
@@ -63,7 +65,7 @@ type Rate struct {
 	Read  float64 `json:"read"`
 }
 
-// seconds returns the time that the part takes which reads so many bytes; nothing where it reads none.
+// seconds returns the time of a part that reads that many bytes; 0 if it reads none.
 func (r Rate) seconds(bytes float64) float64 {
 	if bytes == 0 {
 		return 0
@@ -76,7 +78,7 @@ type Speeds struct {
 	Attention Rate `json:"attention"` // with the norm before it
 	Predictor Rate `json:"predictor"`
 	Dense     Rate `json:"dense"`  // units that are read whole, in order, and the head
-	Sparse    Rate `json:"sparse"` // units of which a token reads some
+	Sparse    Rate `json:"sparse"` // of units that a token reads only some of
 }
 
 // Check reports rates that are none.
@@ -97,11 +99,10 @@ func (s *Speeds) units(u *Units) Rate {
 	return s.Sparse
 }
 
-// inOrder reports whether units are read at the bandwidth of reading in order: experts, and neurons of which nothing is
-// left out.
+// inOrder reports whether units are read at the bandwidth of reading in order: experts, and neurons that are all read.
 func (u *Units) inOrder() bool { return u.InOrder || u.Always == u.Size }
 
-// Slower returns the machine where every byte that is read in RAM takes so many seconds more.
+// Slower returns the machine with every byte in RAM taking that many seconds more to read.
 func (m Machine) Slower(seconds float64) Machine {
 	read := func(r float64) float64 { return 1 / (1/r + seconds) }
 	m.Stream, m.Rows = read(m.Stream), read(m.Rows)
@@ -132,14 +133,14 @@ func (g *GPU) speeds() Speeds {
 	return Speeds{Attention: even, Predictor: even, Dense: even, Sparse: even}
 }
 
-// GPU is a GPU, and how much of it may be used.
+// GPU is a GPU with a budget.
 type GPU struct {
 	Name     string
 	Read     float64 // bytes per second of its memory
 	Launch   float64 // seconds of starting the kernels of one layer, where Speeds do not say it
-	Speeds   *Speeds // of the GPU's own operations; nil: they take what Read and Launch say
+	Speeds   *Speeds // of the GPU's own operations; nil: Read and Launch count
 	Budget   int64   // bytes that may be taken in all
-	Overhead int64   // bytes of the budget that go to compute buffers and fragmentation as soon as anything lies there
+	Overhead int64   // bytes of the budget for compute buffers and fragmentation, as soon as anything is stored there
 }
 
 // Check reports what no model can have.
@@ -219,8 +220,8 @@ func (m *Model) Free() Model {
 	return f
 }
 
-// Bytes returns what the model takes in memory, keys and values included, but for what it has only where attention lies
-// in RAM.
+// Bytes returns the bytes of the model in memory, keys and values included, without those that it has only if attention
+// is in RAM.
 func (m *Model) Bytes() int64 {
 	n := m.Head
 	for l := range m.Layers {
@@ -234,7 +235,7 @@ func (y *Layer) Bytes() int64 {
 	return y.Attention + y.KV + y.Predictor + y.Units.Size*int64(len(y.Units.Sometimes))
 }
 
-// Places returns where each layer lies, and the head.
+// Places returns the place of each layer and of the head.
 func (p *Plan) Places() []compute.Place {
 	var all []compute.Place
 	for _, y := range p.Layers {
@@ -243,7 +244,7 @@ func (p *Plan) Places() []compute.Place {
 	return all
 }
 
-// HotCounts returns how many neurons of each layer are hot, whichever GPU they lie on.
+// HotCounts returns the number of hot neurons of each layer, on whichever GPU they are.
 func (p *Plan) HotCounts() neuron.HotCounts {
 	var s neuron.HotCounts
 	for _, y := range p.Layers[:len(p.Layers)-1] {

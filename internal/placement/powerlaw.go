@@ -5,15 +5,15 @@ import (
 	"sort"
 )
 
-// PowerLaw is frequencies of n neurons that follow f(i) = min(1, c·(i+1)^−a), hottest first, where the mean is active
-// and the hottest share q80 of the neurons makes 80 % of the activations: what is assumed of a model whose frequencies
-// are not known. Where no such law has that share, the nearest one is taken. [n]
+// PowerLaw returns frequencies of n neurons that follow f(i) = min(1, c·(i+1)^−a), hottest first. Their mean is active,
+// and the hottest share q80 of the neurons makes 80 % of the activations. It is the assumption for models with unknown
+// frequencies. If no such law has that share, the nearest one is taken. [n]
 func PowerLaw(n int, active, q80 float64) []float32 {
 	logs := make([]float64, n)
 	for i := range logs {
 		logs[i] = math.Log(float64(i + 1))
 	}
-	low, high := 0.0, 4.0 // of the exponent: a larger one concentrates activations on fewer neurons
+	low, high := 0.0, 4.0 // bounds of the exponent: a larger one concentrates activations on fewer neurons
 	for range 24 {
 		if mid := (low + high) / 2; share80(law(logs, active, mid)) > q80 {
 			low = mid
@@ -28,8 +28,8 @@ func PowerLaw(n int, active, q80 float64) []float32 {
 	return f
 }
 
-// law returns the power law of an exponent whose mean is active: the factor c by bisection. logs[i] is the logarithm of
-// i+1.
+// law returns the power law with an exponent and with mean active; it finds the factor c by bisection. logs[i] is the
+// logarithm of i+1.
 func law(logs []float64, active, exponent float64) []float64 {
 	n := len(logs)
 	f := make([]float64, n)

@@ -152,8 +152,8 @@ func (m *Machine) moves(from, to compute.Tier) float64 {
 	return m.HandOff / 2
 }
 
-// handOffs returns how often a layer that a GPU has a part of goes there and back. The residual and the norms are on
-// the GPU then, so that attention in RAM and neurons each wait there for a norm, and a predictor in RAM beside that
+// handOffs returns how often a layer with a part on a GPU goes there and back. The residual and the norms are then on
+// the GPU. So attention in RAM and neurons in RAM each wait there for a norm, and a predictor in RAM with that
 // attention for one more turn.
 func handOffs(attention, whole, predictorInRAM bool) float64 {
 	switch {

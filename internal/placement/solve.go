@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Solve places m on the machine so that a token takes the least time that it finds; docs/placement.md says how near
-// that is to the best placement. It fails on what Check refuses, and where parts that are held to a GPU do not fit;
-// else, where nothing fits, all lies in RAM.
+// Solve places m on the machine so that a token takes the least time that the search finds; docs/placement.md says how
+// near that is to the best placement. It fails on what Check refuses, and if parts that are pinned to a GPU do not fit.
+// Otherwise, if nothing fits, everything is in RAM.
 func Solve(m Model, on Machine) (Plan, error) {
 	if err := m.Check(); err != nil {
 		return Plan{}, err
@@ -64,8 +64,8 @@ type solver struct {
 	fixed  [][len(modes)]fixed
 }
 
-// fixed holds a layer's cost in a mode in seconds and bytes, the units' own included where the mode takes none or all
-// of them.
+// fixed holds a layer's cost in a mode, in seconds and bytes. The units' own cost is included if the mode takes none or
+// all of them.
 type fixed struct {
 	seconds float64
 	bytes   int64
@@ -148,8 +148,8 @@ func (s *solver) full() assignment {
 	return s.most(func(bytes int64) int64 { return bytes })
 }
 
-// most returns the possible modes, without those that split units, of which worth is greatest, the first of equals.
-// Where none is possible it is the first.
+// most returns the possible mode with the greatest worth, without modes that split units; the first of equal ones. If
+// none is possible it returns the first.
 func (s *solver) most(worth func(bytes int64) int64) assignment {
 	a := make(assignment, len(s.curves))
 	for l := range a {
@@ -218,8 +218,8 @@ func (s *solver) bound() float64 {
 	return s.after(s.values(price))[0][0] - price*float64(s.budget)
 }
 
-// Prices of a byte on the GPU lie between these: the first is far below anything that matters in a token's time, the
-// second far above what any byte can save. The steps halve the logarithm between them.
+// The bounds of the price of a byte on the GPU: the first is far below anything that matters in a token's time, the
+// second far above what any byte can save. The steps halve the distance between their logarithms.
 const (
 	leastPrice = 1e-18 // seconds a byte
 	mostPrice  = 1.0

@@ -50,8 +50,8 @@ func wholePlaces(m *Model, on *Machine, n int) ([]compute.Place, error) {
 	return places, nil
 }
 
-// whole returns the layer's place on the first GPU, or in RAM, if it is not to lie whole on a GPU, but for what its
-// pins say.
+// whole returns the place of a layer that is entirely on the first GPU, if gpu is set, or in RAM, except where its pins
+// say otherwise.
 func (y *Layer) whole(gpu bool) compute.Place {
 	on := func(p Pin) bool { return p.allows(true) && (gpu || p == OnGPU) }
 	at := compute.Place{Attention: on(y.Pins.Attention)}
@@ -92,8 +92,8 @@ func MostWhole(m Model, on Machine) (int, Plan, error) {
 }
 
 // ExpertsInRAM returns llama.cpp's best way for a model with experts: -ngl layers, the last ones and then the head, on
-// the GPUs, but for the experts of the first n layers of the model, which are computed in RAM: -ncmoe n. Both are those
-// of the fastest placement that fits.
+// the GPUs, with the experts of the first n layers of the model computed in RAM: -ncmoe n. Both are those of the
+// fastest placement that fits.
 func ExpertsInRAM(m Model, on Machine) (layers, n int, best Plan, err error) {
 	held := m.Free()
 	best.Seconds = math.Inf(1)

@@ -9,8 +9,8 @@ import (
 
 // An Outline is what is known of a model without its file.
 type Outline struct {
-	Bytes int64   // of its weights
-	Read  float64 // the share of them that a token reads; less than 1: experts or neurons are chosen
+	Bytes int64   // bytes of its weights
+	Read  float64 // share of Bytes that a token reads; less than 1: experts or neurons are chosen
 	KV    int64   // bytes of keys and values
 }
 
@@ -47,8 +47,8 @@ func (o *Outline) model() placement.Model {
 	return m
 }
 
-// About estimates how many tokens a second the machine generates with a model, and how much RAM the model takes besides
-// the memory of GPUs, from an outline of the model.
+// About estimates, from an outline of a model, how many tokens per second the machine generates, and how much RAM the
+// model takes in addition to GPU memory.
 func (m *Machine) About(o Outline) (rate float64, ram int64, err error) {
 	of := o.model()
 	const row = 4096 // bytes of a neuron's row in a model of usual width
@@ -63,8 +63,8 @@ func (m *Machine) About(o Outline) (rate float64, ram int64, err error) {
 // aboutBeside is what computing is taken to need of RAM where nothing is known of a model but an outline.
 const aboutBeside = 1 << 30
 
-// AboutOnDisk is About for a model that RAM, of which so many bytes are free, has no room for: its experts stay on the
-// disk. rate is 0 where the model has none, or the rest of it has no room either.
+// AboutOnDisk is About for a model that does not fit in free bytes of RAM: its experts stay on the disk. rate is 0 if
+// the model has no experts, or if the rest of it does not fit either.
 func (m *Machine) AboutOnDisk(o Outline, free int64) (rate float64, err error) {
 	if !(o.Read < 1) {
 		return 0, nil

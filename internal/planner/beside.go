@@ -8,10 +8,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 )
 
-// besideShare is the share of a GPU's memory that something beside the model may take: the model gains from most of it.
+// besideShare is the share of a GPU's memory that other computations, such as a picture's tower, may take. The model
+// gains from most of it.
 const besideShare = 0.5
 
-// CPUBeside opens the CPU for what is computed there beside a model.
+// CPUBeside opens the CPU for computations other than the model's.
 func (o *Options) CPUBeside() (compute.Device, error) {
 	d, err := o.openCPU(false, 0)
 	if err != nil {
@@ -20,9 +21,9 @@ func (o *Options) CPUBeside() (compute.Device, error) {
 	return d, nil
 }
 
-// Beside opens the first of the GPUs that o chooses with room for so many bytes, for what is computed there beside the
-// model that o plans for. Where o has budgets, the GPU's is less from then on. The device is nil where no GPU has room.
-// What is software, or shares the processor's memory, is taken only if o names it.
+// Beside opens a GPU for computations other than those of the model that o plans for: the first of the GPUs that o
+// chooses with room for that many bytes. If o has budgets, the GPU's budget shrinks by them. The device is nil if no
+// GPU has room. A device that is software, or that shares the CPU's memory, is taken only if o names it.
 func (o *Options) Beside(bytes int64) (compute.Device, error) {
 	if o.Devices == vulkan.None || o.Layers != nil && *o.Layers == 0 {
 		return nil, nil

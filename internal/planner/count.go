@@ -30,9 +30,9 @@ func used(b *modelcost.Cost, plan *Plan, infos []vulkan.Info) ([]int64, error) {
 	return bytes, nil
 }
 
-// foresee has opened GPUs compile in the background what the model will need of them: first what loading waits for,
-// and then what usual steps take, but for software, which needs the cores itself. Where it cannot be told, that is
-// compiled when it is needed.
+// foresee makes opened GPUs compile in the background the shaders that the model will need: first those that loading
+// waits for, then those of usual steps. Software devices, which need the cores themselves, compile only the former. If
+// the need cannot be foreseen, shaders are compiled when they are needed.
 func foresee(b *modelcost.Cost, plan *Plan, gpus []*vulkan.Device) {
 	var twins []*vulkan.Device
 	software := false
@@ -50,7 +50,7 @@ func foresee(b *modelcost.Cost, plan *Plan, gpus []*vulkan.Device) {
 func rehearsed(b *modelcost.Cost, plan *Plan, gpus []*vulkan.Device) (*model.Model, error) {
 	d := shapes{plan.join(gpus, host{}, &Options{})}
 	m, err := model.Load(context.Background(), b.File, d, model.Options{
-		Activation: b.Activation, Sparse: b.Mode, Further: b.Further.Bytes() > 0, Head: b.DraftHead, Places: plan.places(), Batch: b.Step, Outputs: b.Outputs,
+		Neurons: model.Neurons{Activation: b.Activation, Sparse: b.Mode}, Further: b.Further.Bytes() > 0, Head: b.DraftHead, Places: plan.places(), Batch: b.Step, Outputs: b.Outputs,
 		Cache: b.Cache, CacheTypes: b.CacheTypes, Adapters: b.Adapters, Pinned: true, // no page of the file is given up
 	})
 	if err == nil {
@@ -125,7 +125,7 @@ func (host) Fetch(*compute.Matrix, []int32) compute.UnitFetch { return nil }
 func (host) HasPlanes(*compute.Matrix) bool                   { return false }
 func (host) Planes(*compute.Matrix, int, [][]byte)            {}
 
-// Restorable is that of the processor's device: columns of quantised types stay columns, in whole blocks.
+// Restorable does what the CPU's device does: columns of quantised types stay columns, in whole blocks.
 func (host) Restorable(m *compute.Matrix) compute.Use {
 	if m.Mem == compute.Columns && m.Type.Quantised() {
 		return compute.Columns
@@ -133,7 +133,7 @@ func (host) Restorable(m *compute.Matrix) compute.Use {
 	return compute.Rows
 }
 
-// KeepsRows is that of the processor's device, too.
+// KeepsRows does what the CPU's device does.
 func (host) KeepsRows(m *compute.Matrix) bool { return m.Mem != compute.Columns }
 
 func (host) Rows(m *compute.Matrix, from, to int, _ []byte) compute.Source {
@@ -144,10 +144,10 @@ func (host) Restore(m *compute.Matrix, from, to int, _ []byte) compute.Source {
 	return compute.Source{Name: m.Name, Type: m.Type, Rows: to - from, Cols: m.Cols}
 }
 
-// onto is the plan of places on the machine's GPUs, and which of them it has a use for: those where vram bytes are put.
+// onto returns the plan of places on the machine's GPUs, and which GPUs it uses: those with vram bytes.
 func onto(places []compute.Place, vram []int64, streams []hybrid.Streaming, ahead hybrid.Ahead) (plan *Plan, gpus []int) {
 	plan = &Plan{Places: slices.Clone(places), Ahead: ahead}
-	index := make([]int, len(vram)) // of each in plan.GPUs
+	index := make([]int, len(vram)) // the index of each GPU in plan.GPUs
 	for j, v := range vram {
 		if v > 0 {
 			index[j] = len(gpus)

@@ -13,10 +13,10 @@ import (
 
 // RAM is what a model may take of RAM, in bytes. The zero value is all that a machine has.
 type RAM struct {
-	Whole  int64 // with all of it in memory
+	Whole  int64 // bytes with the whole model in memory
 	OnDisk int64 // with experts on the disk
-	Beside int64 // of both: what computing takes in addition to weights, keys and values
-	Mapped bool  // the file is computed on as it is mapped: the system decides what of it is in memory
+	Beside int64 // bytes in both cases for computing, in addition to weights, keys and values
+	Mapped bool  // the file is mapped, and the system decides which parts of it are in memory
 }
 
 // ramOf returns what a model may take of a machine's memory where nobody says how much: all, or a little less where
@@ -25,12 +25,13 @@ func ramOf(memory uint64) RAM {
 	return RAM{Whole: int64(memory), OnDisk: int64(reserve * float64(memory))}
 }
 
-// AssumedDisk is the bandwidth, in bytes per second, at which a file is assumed to be read that does not fit into RAM:
-// that of an NVMe drive on PCIe 3.
+// AssumedDisk is the assumed bandwidth, in bytes per second, for files that do not fit in RAM: that of an NVMe drive on
+// PCIe 3.
 const AssumedDisk = 3e9
 
-// What is assumed of a disk that was not measured: reads reach this share of the bandwidth that is stated, but no more
-// than so many a second, and those that are asked for together take so many seconds beyond their bytes.
+// Assumptions about a disk that was not measured: reads reach assumedDiskRead of the stated bandwidth, but at most
+// assumedDiskReads a second, and reads that are requested together take a constant time in addition to that of their
+// bytes.
 const (
 	assumedDiskRead  = 0.9
 	assumedDiskReads = 300e3
@@ -88,7 +89,7 @@ func (m *Machine) DiskSource() string {
 	return "which is assumed"
 }
 
-// diskRate returns the rate at which matrices of experts of so many bytes are read.
+// diskRate returns the rate at which experts' matrices of that many bytes are read.
 func (m *Machine) diskRate(piece int64) placement.Rate {
 	switch {
 	case m.ssd > 0:
@@ -104,8 +105,8 @@ func (m *Machine) diskRate(piece int64) placement.Rate {
 	return placement.Rate{Start: assumedDiskStart, Read: min(AssumedDisk, assumedDiskReads*float64(piece))}
 }
 
-// solveTiers places b by solve on a machine in whose RAM it may not fit: all of it in memory if that fits, else with
-// experts or neurons on the disk, if they may stay there. It sets on's RAM and disk accordingly.
+// solveTiers calls solve to place b on a machine with possibly too little RAM: with everything in memory if it fits,
+// otherwise with experts or neurons on the disk if they may stay there. It sets on's RAM and disk accordingly.
 func (p *Planner) solveTiers(b *modelcost.Cost, on *placement.Machine, solve func(placement.Machine) (placement.Plan, error)) (placement.Plan, error) {
 	ram := p.o.RAM
 	if ram.Whole == 0 {

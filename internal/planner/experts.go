@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
-// Way is a way to compute a model with experts, with what is expected of it.
+// Way is a way to compute a model with experts, with the speed to expect.
 type Way struct {
 	Name     string
 	Plan     placement.Plan
@@ -18,11 +18,11 @@ type Way struct {
 	RAM      int64   // bytes in RAM
 	ReadVRAM float64 // bytes that a token reads there
 	ReadRAM  float64 // and in RAM
-	ReadDisk float64 // of these, from the file again, because the machine has too little RAM
-	Seconds  float64 // of a token, with what is read from the file
+	ReadDisk float64 // the part of these read from the file again, because the machine has too little RAM
+	Seconds  float64 // seconds of a token, reads from the file included
 }
 
-// ThisPlan is the name of the way in which experts lie where the plan has them.
+// ThisPlan is the name of the way with experts where the plan puts them.
 const ThisPlan = "this plan"
 
 // Ways returns the ways to compute a model with experts on a machine: the processor alone, llama.cpp's, the plan that
@@ -78,7 +78,7 @@ func Ways(b *modelcost.Cost, s *Solution, memory uint64) ([]Way, error) {
 	return append(list, w), err
 }
 
-// inBoth returns the bytes of the experts that lie on a GPU and in RAM, too: those of layers of which some come and go.
+// inBoth returns the bytes of the experts that are stored both on a GPU and in RAM: those of layers with slots.
 func inBoth(m *placement.Model, p *placement.Plan) (n int64) {
 	for l, y := range m.Layers {
 		if at := p.Layers[l]; y.Experts && at.Bound < len(y.Units.Sometimes) {
@@ -121,8 +121,9 @@ func reprice(m *placement.Model, on *placement.Machine, p *placement.Plan) error
 	return err
 }
 
-// FromDisk returns the bytes that a token reads from the file where so many bytes shall lie in RAM, of which it reads
-// some, and the machine has memory; 0 is unknown. Of what it reads the same share is not there as of all.
+// FromDisk returns the bytes that a token reads from the file. The model has that many bytes, a token reads some of
+// them, and the machine has that much memory; 0: unknown. The share of the bytes read that is missing in memory is
+// assumed to be that of all bytes.
 func FromDisk(bytes int64, read float64, memory uint64) float64 {
 	if memory == 0 || bytes <= 0 || uint64(bytes) <= memory {
 		return 0
@@ -131,7 +132,7 @@ func FromDisk(bytes int64, read float64, memory uint64) float64 {
 }
 
 // card and desk describe the machines of PublishedExperts: GPUs by their makers' figures, and RAM with its bandwidth,
-// of two channels of DDR5 or of eight.
+// with two or eight channels of DDR5.
 type card struct {
 	name      string
 	gib       int64
@@ -159,7 +160,7 @@ type Expectation struct {
 	Card   string
 	Memory int64 // GiB of RAM
 	Stream float64
-	Bytes  int64 // of the model, with keys and values
+	Bytes  int64 // bytes of the model, keys and values included
 	Ways   []Way
 }
 
@@ -195,7 +196,8 @@ func Expect(description string) ([]Expectation, error) {
 	return list, nil
 }
 
-// Described returns a described machine without GPUs: so many bytes of RAM, read at a bandwidth in bytes per second.
+// Described returns a described machine without GPUs. It has that many bytes of RAM, read at a bandwidth in bytes per
+// second.
 func Described(memory int64, stream float64) *Machine {
 	return &Machine{Memory: uint64(memory), stated: placement.Machine{Stream: stream, Rows: scatteredRows * stream, HandOff: assumedHandOff}}
 }

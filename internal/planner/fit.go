@@ -11,19 +11,19 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
-// A plan with less set aside for its step may put more on a GPU, whose step then needs more, and one with more set
-// aside may divide layers otherwise, so many times. From the second time on, more is set aside than was needed:
-// firstSlack bytes, and each time four times as much.
+// A plan that sets less memory aside for its step may put more on a GPU, and its step may then need more. A plan that
+// sets more aside may divide layers in another way. So planning repeats, closerTries times at most. From the second
+// time on it sets aside more than was needed: firstSlack bytes, and each time four times as much.
 const (
 	closerTries = 5
 	firstSlack  = 1 << 20
 )
 
-// solve plans for a machine whose GPUs set so much memory aside.
+// solve plans for a machine whose GPUs set memory aside.
 type solve func(placement.Model, placement.Machine) (placement.Plan, error)
 
-// fit plans, and sets aside on each GPU what this very plan takes beside what is placed there: on.GPUs' overheads say
-// how much any plan may take.
+// fit plans, and sets aside on each GPU what this plan takes in addition to what it places there. on.GPUs' overheads
+// bound what any plan may take.
 func (m *Machine) fit(b *modelcost.Cost, on placement.Machine, streams []hybrid.Streaming, readAhead *bool, s solve) (placement.Plan, error) {
 	with := func(given []int64) (placement.Plan, []int64, error) {
 		on := on
@@ -50,7 +50,7 @@ func (m *Machine) fit(b *modelcost.Cost, on placement.Machine, streams []hybrid.
 	if err == nil && !within(need, given) {
 		err = errors.New("no plan fits beside what its own step takes; give more of the GPUs' memory")
 	}
-	if next == nil { // whole layers that may fit beside what they need
+	if next == nil { // whole layers, which may fit together with what they need
 		next = make([]int64, len(on.GPUs))
 	}
 	for try := range closerTries {
@@ -116,8 +116,9 @@ func (m *Machine) overheads(b *modelcost.Cost, p *placement.Plan, streams []hybr
 	return needs, nil
 }
 
-// most plans take beside what is placed: one that has every kind of layer, and all of the model but a few neurons, on
-// one GPU. A plan that takes more is found out when it is counted.
+// most returns the most bytes that plans take on a GPU in addition to what they place there: those of a plan with every
+// kind of layer, and all of the model except a few neurons, on one GPU. A plan that takes more is found when it is
+// counted.
 func (m *Machine) most(b *modelcost.Cost, j int, stream hybrid.Streaming) (int64, error) {
 	most, err := m.mostWith(b, j, stream, 0)
 	if err != nil || len(b.Model.Layers) != 2 {
@@ -128,7 +129,7 @@ func (m *Machine) most(b *modelcost.Cost, j int, stream hybrid.Streaming) (int64
 	return max(most, other), err
 }
 
-// mostWith is that of a plan in which the layer of that number is whole, and the others are divided.
+// mostWith returns the same for a plan in which layer whole is whole, and the others are divided.
 func (m *Machine) mostWith(b *modelcost.Cost, j int, stream hybrid.Streaming, whole int) (int64, error) {
 	p := placement.Plan{VRAM: make([]int64, len(m.gpus))}
 	streams := make([]hybrid.Streaming, len(m.gpus))
@@ -136,7 +137,7 @@ func (m *Machine) mostWith(b *modelcost.Cost, j int, stream hybrid.Streaming, wh
 	for l := range b.Model.Layers {
 		y := &b.Model.Layers[l]
 		hot := len(y.Units.Sometimes)
-		if l != whole { // of whole blocks
+		if l != whole { // whole blocks
 			hot = max(0, hot-1) / blocks * blocks
 		}
 		p.Layers = append(p.Layers, placement.Priced{
@@ -153,7 +154,7 @@ func (m *Machine) mostWith(b *modelcost.Cost, j int, stream hybrid.Streaming, wh
 	return needs[j], nil
 }
 
-// blocks of every element type divide so many elements.
+// The blocks of every element type divide blocks elements.
 const blocks = 256
 
 // within reports whether no element of a is more than b's.

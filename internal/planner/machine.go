@@ -18,7 +18,7 @@ import (
 // Machine is a machine to plan for: this one with the GPUs that were chosen, or one that is described.
 type Machine struct {
 	Memory   uint64            // bytes of RAM; 0: unknown
-	figures  measure.Machine   // of a machine that was measured
+	figures  measure.Machine   // figures of a measured machine
 	stated   placement.Machine // else: RAM's bandwidths and the hand-off
 	measured bool
 	gpus     []gpu
@@ -55,13 +55,13 @@ const (
 // fragmentation take the rest.
 const reserve = 0.94
 
-// Budget returns how much of so many free bytes of a GPU's memory is used where nobody says how much.
+// Budget returns how much of a GPU's free memory is used if the user names no budget. [bytes]
 func Budget(free int64) int64 { return int64(reserve * float64(free)) }
 
 // GPUs returns how many GPUs a plan may use.
 func (m *Machine) GPUs() int { return len(m.gpus) }
 
-// Software reports whether GPU j is software that computes on the processor, whose speed no plan predicts.
+// Software reports whether GPU j is software that computes on the CPU. No plan predicts its speed.
 func (m *Machine) Software(j int) bool { return m.gpus[j].software }
 
 // Predictable reports whether the speed of a plan can be told: there is no software among the GPUs.
@@ -116,12 +116,12 @@ func known(m *measure.Machine, info vulkan.Info) *measure.GPU {
 	return nil
 }
 
-// Add adds a described GPU of so many bytes, read at a stated bandwidth in bytes per second.
+// Add adds a described GPU with that many bytes of memory, read at a stated bandwidth in bytes per second.
 func (m *Machine) Add(name string, memory int64, bandwidth float64) {
 	m.gpus = append(m.gpus, gpu{name: name, memory: memory, read: assumedRead * bandwidth, launch: assumedLaunch, handOff: assumedHandOff})
 }
 
-// on returns the machine as placement takes it, for a model whose neurons' rows have so many bytes.
+// on returns the machine in the form that placement takes, for a model with neurons' rows of that many bytes.
 func (m *Machine) on(rowBytes int) placement.Machine {
 	on := m.stated
 	if m.measured {
@@ -185,8 +185,8 @@ func gpusOf(ctx context.Context, o *Options) (*Machine, error) {
 	return On(figures, infos), nil
 }
 
-// chosen returns those of all devices that list names, or the default ones; none where there are none, for which why
-// says a reason, and nobody asked.
+// chosen returns the devices out of all that list names, or the default ones. If there are none and the user named
+// none, why gives the reason.
 func chosen(all []vulkan.Info, none error, list string) (infos []vulkan.Info, why, err error) {
 	if list == vulkan.None {
 		return nil, nil, nil
@@ -272,7 +272,7 @@ func Found(all []vulkan.Info) []measure.Found {
 	return found
 }
 
-// checkCount reports budgets that are neither one for all of so many GPUs nor one for each.
+// checkCount reports an error unless there is one budget for all GPUs or one for each.
 func checkCount(asked []int64, gpus int) error {
 	if len(asked) > 1 && len(asked) != gpus {
 		return fmt.Errorf("%d budgets, and GPUs in use: %d; give one for all or one for each", len(asked), gpus)
@@ -302,15 +302,15 @@ func (m *Machine) budgets(asked []int64, on *placement.Machine, notice func(stri
 	return nil
 }
 
-// Solution is a plan of what lies where, and what it is for.
+// Solution is a plan of where the parts of a model are stored, together with the machine that it is for.
 type Solution struct {
 	Plan    placement.Plan
-	Machine placement.Machine  // with budgets, and what computing takes on each GPU beside what is placed there
+	Machine placement.Machine  // with budgets, and with the memory that computing takes on each GPU
 	Most    []int64            // what computing takes there with any plan, about
 	Streams []hybrid.Streaming // [GPUs]
 }
 
-// Solve plans for the budgets that are left of the machine's GPUs. What lies on a GPU stays there.
+// Solve plans for the budgets that are left of the machine's GPUs. Parts that are on a GPU stay there.
 func (p *Planner) Solve() (Solution, error) { return p.solve(&p.cost) }
 
 // solve plans for b, which differs from the planner's cost in how often units are used, at most.

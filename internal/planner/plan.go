@@ -13,11 +13,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
-// Plan says which parts of a model lie on which GPUs.
+// Plan says which parts of a model are stored on which GPUs.
 type Plan struct {
 	GPUs   []GPU
 	Places []compute.Place    // [layers+1], of each layer and of the head
-	Bytes  int64              // of weights and cache that Places put on GPUs
+	Bytes  int64              // bytes of weights and cache that Places put on GPUs
 	Rate   float64            // tokens per second that are expected of generation, 0 where nothing is known; only told
 	Priced []placement.Priced // [layers+1] a token's time as it is expected, nil where nothing is known; only told
 	Ahead  hybrid.Ahead       // whether the processor reads ahead while it waits for GPUs
@@ -43,7 +43,7 @@ func (p *Plan) Layers() int {
 	return n
 }
 
-// Layout returns where the parts of a model lie; of no plan, which is nil, all in RAM.
+// Layout returns where the parts of a model are stored. A nil plan stores everything in RAM.
 func (p *Plan) Layout() placement.Layout {
 	if p == nil {
 		return placement.Layout{}
@@ -51,7 +51,8 @@ func (p *Plan) Layout() placement.Layout {
 	return placement.Layout{Places: p.places(), Bytes: p.Bytes}
 }
 
-// openCPU opens the CPU, which has company if GPUs compute, too. It keeps so many bytes of experts that stay on the disk.
+// openCPU opens the CPU. company says that GPUs compute, too. It keeps unitCache bytes of the experts that stay on the
+// disk.
 func (o *Options) openCPU(company bool, unitCache int64) (*cpu.Device, error) {
 	p, idle := o.Processor, 0
 	if p.Threads <= 0 {
@@ -105,7 +106,7 @@ func (p *Plan) join(gpus []*vulkan.Device, host hybrid.Host, o *Options) compute
 	return hybrid.NewMultiGPU(pairs, p.homes())
 }
 
-// homes returns the GPUs that layers belong to. One that lies in RAM belongs to its neighbour's, so that a pass need
+// homes returns the GPU that each layer belongs to. A layer in RAM belongs to its neighbour's GPU, so that a pass need
 // not change GPUs for it. [layers]
 func (p *Plan) homes() []int {
 	var homes []int
@@ -132,7 +133,7 @@ func (p *Plan) places() []compute.Place {
 	return all
 }
 
-// attention says of GPU j's layers whether keys and values lie there.
+// attention returns for each of GPU j's layers whether its keys and values are there.
 func (p *Plan) attention(j int) []bool {
 	var on []bool
 	for l, home := range p.homes() {

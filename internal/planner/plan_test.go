@@ -95,7 +95,7 @@ func TestPlanned(t *testing.T) {
 				f = synthtest.Sparse(t, c.spec, 4)
 			}
 			o := engine.Options{Limits: engine.Limits{Context: c.context, Batch: c.batch, UBatch: c.ubatch}, Neurons: engine.Neurons{Sparse: c.mode}}
-			b, err := modelcost.Of(f, modelcost.Options{Context: o.Context, UBatch: o.LargestStep(), Sparse: c.mode, Law: modelcost.UsualLaw()})
+			b, err := modelcost.Of(f, modelcost.Options{Context: o.Context, UBatch: o.LargestStep(), Neurons: model.Neurons{Sparse: c.mode}, Law: modelcost.UsualLaw()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -356,7 +356,7 @@ func TestForesight(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := engine.Options{Limits: engine.Limits{Context: 256, Sequences: 3}, Neurons: engine.Neurons{Sparse: model.Predict}}
-	b, err := modelcost.Of(f, modelcost.Options{Context: o.Context, UBatch: o.LargestStep(), Outputs: o.Sequences, Sparse: o.Sparse, Law: modelcost.UsualLaw()})
+	b, err := modelcost.Of(f, modelcost.Options{Context: o.Context, UBatch: o.LargestStep(), Outputs: o.Sequences, Neurons: model.Neurons{Sparse: o.Sparse}, Law: modelcost.UsualLaw()})
 	if err != nil {
 		t.Fatal(err)
 	}

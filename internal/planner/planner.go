@@ -1,5 +1,5 @@
-// Package planner decides what of a model lies on which processor, opens the processors, and chooses again where a GPU
-// fails or has less memory than it said. Nothing else above package model knows devices.
+// Package planner decides which processor stores and computes which part of a model, and opens the processors. It
+// decides again if a GPU fails or has less memory than it reported. No other package above package model knows devices.
 package planner
 
 import (
@@ -34,7 +34,7 @@ type GPUs struct {
 	Tensors      []string // where tensors are stored, each PATTERN=BUFFER as an item of llama.cpp's --override-tensor; the first that matches a name holds
 	KVInRAM      bool     // keys and values stay in RAM, and attention is computed there, as with llama.cpp's --no-kv-offload
 	StreamTokens *int     // length of a prompt's step from which on weights in RAM are sent to the GPU; 0: never; nil: where that is faster
-	MoECache     *int64   // bytes of GPU memory, at most, for experts that follow the text, all of which RAM then holds, too; 0: experts stay where they are; nil: they follow where that should pay
+	MoECache     *int64   // bytes of GPU memory, at most, for experts that follow the text, which RAM holds, too; 0: experts stay; nil: they follow where it should pay
 	ReadAhead    *bool    // whether the CPU reads neurons ahead while it waits for GPUs; nil: where the plan expects GPUs to wait for it
 }
 
@@ -48,7 +48,7 @@ type Options struct {
 	HeadInRAM bool                              // a draft head stays in RAM
 	Lock      bool                              // the CPU keeps weights out of swap (mlock)
 	Model     modelcost.Options                 // how the model is planned for: context, largest step, sparse mode, statistics
-	RAM       RAM                               // what the model may take of it
+	RAM       RAM                               // what the model may take in RAM
 	Trace     *trace.Log                        // keeps when each processor did what; may be nil
 	Messages  func(string)                      // switches the GPUs' validation layer on and is told what it finds; nil: it is off
 	Notice    func(string)                      // is told in a line what the user should know, as why a GPU is given up; may be nil
@@ -71,16 +71,16 @@ type Planner struct {
 	o       Options
 	machine *Machine // nil: nothing can be planned anew
 	cost    modelcost.Cost
-	share   float64          // of the GPUs' budgets that is used
+	share   float64          // the share of the GPUs' budgets that is used
 	tries   int              // how often it was lowered
 	failed  []bool           // [machine's GPUs] nothing more goes there
 	used    []int            // [plan's GPUs] their numbers among the machine's
 	plan    *Plan            // nil: the processor alone
 	planned bool             // plan is what Open opens
 	solved  bool             // at least once
-	err     error            // of planning, which Open returns
+	err     error            // error of planning, which Open returns
 	gpus    []*vulkan.Device // [plan's GPUs] as opened last
-	alone   func() float64   // the rate of a machine without GPUs; nil: nothing is known of it
+	alone   func() float64   // returns the rate of a machine without GPUs; nil: unknown
 }
 
 // CPU has the processor compute alone.
@@ -171,7 +171,7 @@ func (p *Planner) Layout() (placement.Layout, error) {
 	return plan.Layout(), err
 }
 
-// Open opens the processor, which keeps so many bytes of experts that stay on the disk, and the plan's GPUs.
+// Open opens the plan's GPUs and the CPU, which keeps unitCache bytes of the experts that stay on the disk.
 func (p *Planner) Open(ctx context.Context, unitCache int64) (compute.Device, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -200,8 +200,8 @@ func (p *Planner) Open(ctx context.Context, unitCache int64) (compute.Device, er
 	return d, nil
 }
 
-// A GPU that turns out to have less memory than it said is tried again with a smaller share of it, so many times; then
-// the others and the processor go on without it.
+// A GPU that has less memory than it reported is tried again with a smaller share of it, smallerTries times. Then the
+// other devices go on without it.
 const (
 	smallerTries = 3
 	smaller      = 0.85
@@ -242,7 +242,7 @@ type Usage struct {
 	Note                  string // what a user may want to know of the GPU
 }
 
-// Usage is that of the opened GPUs; empty if there are none, or no longer. No step may be running.
+// Usage returns the usage of the opened GPUs. It is empty if there are none, or none any more. No step may be running.
 func (p *Planner) Usage() []Usage {
 	var all []Usage
 	for j, d := range p.gpus {
@@ -301,8 +301,8 @@ func (p *Planner) with(s *Solution, follow bool) (plan *Plan, err error) {
 	return plan, p.addFurther(plan)
 }
 
-// sendAll has the first GPU that prompts gain from, and that has room for what this takes, compute them where nothing of
-// the model lies on a GPU: all weights are sent.
+// sendAll makes a GPU compute prompts for a model that is stored in RAM alone, by sending it all weights. It takes the
+// first GPU that makes prompts faster and has room for the buffers.
 func (p *Planner) sendAll(plan *Plan, s *Solution) error {
 	for j, g := range p.machine.gpus {
 		stream, budget := s.Streams[j], s.Machine.GPUs[j].Budget
@@ -323,9 +323,8 @@ func (p *Planner) sendAll(plan *Plan, s *Solution) error {
 	return nil
 }
 
-// Further returns the number of the GPU that has the layer which predicts a further token in the plan of s, where
-// experts follow the text or stay, and the bytes that each GPU then has in use; -1 and nil: it lies in RAM, or guesses
-// nothing.
+// Further returns the GPU that has the MTP layer in the plan of s, with experts that follow the text or stay, and the
+// bytes that each GPU then uses. It returns -1 and nil if the layer is in RAM, or predicts nothing.
 func (p *Planner) Further(s *Solution, follow bool) (gpu int, vram []int64, err error) {
 	if p.cost.Further.Bytes() == 0 {
 		return -1, nil, nil
@@ -344,8 +343,8 @@ func (p *Planner) Further(s *Solution, follow bool) (gpu int, vram []int64, err 
 	return p.used[plan.Places[len(plan.Places)-1].Tier], vram, nil
 }
 
-// addFurther puts the layer that predicts a further token on the head's GPU, where the last layer's hidden states are,
-// if the plan leaves room for it there and the user did not say what lies on GPUs.
+// addFurther puts the MTP layer on the head's GPU, which has the last layer's hidden states, if the plan leaves room
+// for it there and the user did not choose what is on GPUs.
 func (p *Planner) addFurther(plan *Plan) error {
 	places, head := plan.places(), len(plan.Places)-1
 	few := p.o.Layers != nil && *p.o.Layers >= 0 && *p.o.Layers <= head

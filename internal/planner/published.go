@@ -16,7 +16,7 @@ type Setting struct {
 	Shape      string
 	Type       quant.Type
 	PowerInfer float64 // 0 where not published
-	LlamaCPP   float64 // of the same hardware, at that time; 0 where not published
+	LlamaCPP   float64 // of the same hardware, at that time; 0 if not published
 	Source     string
 }
 
@@ -32,8 +32,8 @@ const (
 )
 
 // Published returns the figures of "PowerInfer: Fast Large Language Model Serving with a Consumer-grade GPU" (SOSP
-// 2024, arXiv 2312.12456) for answers of 512 tokens, prompts and their time counted in, and those of the models' cards
-// on Hugging Face (SparseLLM), whose sparse and dense runs used the processor of PC-High alone.
+// 2024, arXiv 2312.12456) for answers of 512 tokens, including the prompt's time, and those of the models' cards on
+// Hugging Face (SparseLLM), whose sparse and dense runs used only the CPU of PC-High.
 func Published() []Setting {
 	return []Setting{
 		{"pc-high", "opt-30b", quant.F16, 16, 1.6, paperF16},
@@ -59,7 +59,7 @@ func Published() []Setting {
 // scatteredRows is the share of RAM's stated bandwidth that is assumed of reading scattered rows.
 const scatteredRows = 0.75
 
-// PC returns a described machine of that name: those of the paper's section 8.1.
+// PC returns the described machine of that name, from the paper's section 8.1.
 func PC(name string) (*Machine, error) {
 	m := Described(192<<30, 67.2e9)
 	switch name {
@@ -81,7 +81,7 @@ type Simulation struct {
 	Setting
 	Plan     placement.Plan // by neuron, with predictors
 	ByLayers placement.Plan // whole layers, dense, as many as fit
-	Whole    int            // layers of these
+	Whole    int            // how many of these are whole layers
 	Hot      float64        // share of the activations on the GPU
 }
 
@@ -146,7 +146,7 @@ const (
 // Larger is what is expected of a model that is larger than the machine's memory.
 type Larger struct {
 	Model, Type string
-	Bytes       int64   // of the model, with keys and values
+	Bytes       int64   // bytes of the model, keys and values included
 	SSD         float64 // bytes per second that its maker states
 	Plan        placement.Plan
 	RAM         int64 // bytes in RAM

@@ -11,16 +11,16 @@ import (
 // busOfRAM is the bandwidth of a bus to a GPU that was not measured, as a share of RAM's.
 const busOfRAM = 1. / 3
 
-// Where nobody says whether experts follow the text, they do where a token should take at least followGain less of its
-// time, and all that RAM holds then takes at most followRAM of it.
+// If the user does not say whether experts follow the text, they do if a token should take at least followGain less of
+// its time, and if everything that RAM then holds takes at most followRAM of it.
 const (
 	followGain = 0.05
 	followRAM  = 0.8
 )
 
-// Following returns the solution in which the experts of layers that lie partly on a GPU follow the text, and reports
-// whether they do: where the user asks for it, or where it pays beside still, in which they stay. Of experts whose uses
-// the file tells, those that any text uses are on GPUs already.
+// Following returns the solution in which experts follow the text, in the layers that are partly on a GPU, and reports
+// whether they should: if the user asks for it, or if it is faster than still, in which they stay. If the file lists
+// how often experts are used, those that any text uses are on GPUs already.
 func (p *Planner) Following(still *Solution) (s Solution, pays bool, err error) {
 	m, b, asked := p.machine, p.cost, p.o.MoECache != nil
 	switch {
@@ -62,7 +62,7 @@ func (p *Planner) mayFollow() bool {
 	return true
 }
 
-// addSlots gives layers whose experts lie partly on a GPU slots, so that which of them lie there follows the text. RAM
+// addSlots gives slots to layers with experts partly on a GPU, so that the text decides which of them are there. RAM
 // then holds these experts, too.
 func (p *Planner) addSlots(plan *Plan, s *Solution) {
 	most := int64(math.MaxInt64)
@@ -90,7 +90,7 @@ func (p *Planner) addSlots(plan *Plan, s *Solution) {
 	}
 }
 
-// slotted returns the layers of which a GPU has some experts, and the bytes of these.
+// slotted returns the layers that have some of their experts on a GPU, and the bytes of those experts.
 func (p *Planner) slotted(places []compute.Place) (layers []int, bytes int64) {
 	for l := range p.cost.Model.Layers {
 		y, place := &p.cost.Model.Layers[l], &places[l]
@@ -101,8 +101,8 @@ func (p *Planner) slotted(places []compute.Place) (layers []int, bytes int64) {
 	return layers, bytes
 }
 
-// within returns those of layers whose experts take at most so many bytes together; the experts of the others stay on
-// their GPU. If the first layer alone takes more, it keeps as many as that.
+// within returns the first of layers with experts of at most that many bytes together. The experts of the others stay
+// on their GPU. If the first layer alone takes more, it has slots for as many experts as fit.
 func (p *Planner) within(plan *Plan, layers []int, most int64) (some []int) {
 	bytes := int64(0)
 	for _, l := range layers {

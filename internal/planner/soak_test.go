@@ -62,7 +62,7 @@ func TestThousandTokens(t *testing.T) {
 	}
 	for _, mode := range []model.SparseMode{model.Exact, model.Predict} {
 		o := engine.Options{Limits: engine.Limits{Context: 1100}, Neurons: engine.Neurons{Sparse: mode}}
-		b, err := modelcost.Of(f, modelcost.Options{Context: o.Context, Sparse: mode, Law: modelcost.UsualLaw()})
+		b, err := modelcost.Of(f, modelcost.Options{Context: o.Context, Neurons: model.Neurons{Sparse: mode}, Law: modelcost.UsualLaw()})
 		if err != nil {
 			t.Fatal(err)
 		}

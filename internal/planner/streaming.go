@@ -64,18 +64,18 @@ func chunk(budget int64) int64 {
 
 // sending holds what a row takes on its way to a GPU, in seconds.
 type sending struct {
-	pack float64 // of the cores, which pack it
-	copy float64 // of the bus
-	both float64 // of RAM, if one row is packed while another is copied: packing reads and writes it, the copy reads it again
+	pack float64 // seconds of the cores, which pack it
+	copy float64 // seconds of the bus
+	both float64 // seconds of RAM, if one row is packed while another is copied: packing reads and writes it, the copy reads it again
 }
 
-// seconds returns the time that each row takes of what is sent. While one chunk is copied the cores pack those after
-// it, of the next layers, too, so the slowest of cores, bus and RAM decides. The time of the GPU's products is left
-// out: from this number of tokens on they take less than the cores' products, and they run beside the copies.
+// seconds returns the time that each row takes. While one chunk is copied, the cores pack later ones, also those of the
+// next layers, so the slowest of cores, bus and RAM decides. The time of the GPU's products is left out: from that
+// number of tokens on it is shorter than that of the cores' products, and the products run during the copies.
 func (w sending) seconds() float64 { return max(w.pack, w.copy, w.both) }
 
-// expertsPerUse returns how many experts a layer has for each that a token uses: so many times as many tokens read a
-// weight before sending it pays.
+// expertsPerUse returns the number of experts of a layer for each expert that a token uses. Sending pays from that many
+// times as many tokens on, because each weight serves that much fewer of them.
 func expertsPerUse(b *modelcost.Cost) float64 {
 	for l := range b.Model.Layers {
 		if y := &b.Model.Layers[l]; y.Experts {

@@ -52,7 +52,7 @@ func newRunner(ctx context.Context, f *gguf.File, o *Options, observer model.Obs
 		mode = model.Threshold
 	}
 	m, err := model.Load(ctx, f, dev, model.Options{
-		Activation: o.Activation, Sparse: mode, Magnitudes: o.magnitudes, Observer: observer, Batch: stepTokens, Outputs: maxSequences, Context: windowTokens,
+		Neurons: model.Neurons{Activation: o.Activation, Sparse: mode}, Magnitudes: o.magnitudes, Observer: observer, Batch: stepTokens, Outputs: maxSequences, Context: windowTokens,
 		Cache: compute.CacheSpec{Pages: perSequence * maxSequences, States: maxSequences}, Pinned: pinned, Progress: o.bytes(StageLoad),
 	})
 	if err != nil {

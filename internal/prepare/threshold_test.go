@@ -64,7 +64,7 @@ func TestThresholds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dev.Close()
-	m, err := model.Load(t.Context(), out, dev, model.Options{Sparse: model.Threshold, Bound: o.Bound, Batch: 128, Outputs: 1, Cache: compute.CacheSpec{Pages: 4}})
+	m, err := model.Load(t.Context(), out, dev, model.Options{Neurons: model.Neurons{Sparse: model.Threshold, Bound: o.Bound}, Batch: 128, Outputs: 1, Cache: compute.CacheSpec{Pages: 4}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestThresholds(t *testing.T) {
 			t.Errorf("layer %d in mode %s leaves out %.3f, want %.3f", l, use.Mode, left, chosen.Setting)
 		}
 	}
-	b, err := modelcost.Of(out, modelcost.Options{Sparse: model.Threshold, Bound: o.Bound, Law: modelcost.UsualLaw()})
+	b, err := modelcost.Of(out, modelcost.Options{Neurons: model.Neurons{Sparse: model.Threshold, Bound: o.Bound}, Law: modelcost.UsualLaw()})
 	if err != nil || math.Abs(b.Active-1+float64(chosen.Setting)) > 1e-6 {
 		t.Errorf("placement expects %g of the neurons to be active, not %g: %v", b.Active, 1-chosen.Setting, err)
 	}

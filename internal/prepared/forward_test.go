@@ -111,7 +111,7 @@ func TestAdaptedForwardPass(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					got[i] = logitsWith(t, c.f, dev, model.Options{Sparse: mode, Adapters: []model.Adapter{one, two}, OnDisk: i == 1})
+					got[i] = logitsWith(t, c.f, dev, model.Options{Neurons: model.Neurons{Sparse: mode}, Adapters: []model.Adapter{one, two}, OnDisk: i == 1})
 				}
 				if difference(got[1], got[0]) != 0 {
 					t.Errorf("%s: mode %s: other bytes with neurons on disk", arch, mode)
@@ -228,7 +228,7 @@ func TestExpectedUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := &keeper{Device: dev}
-	logitsWith(t, open(t, mine), k, model.Options{Sparse: model.Predict, Order: order, OnDisk: true})
+	logitsWith(t, open(t, mine), k, model.Options{Neurons: model.Neurons{Sparse: model.Predict}, Order: order, OnDisk: true})
 	for l, want := range [][3]float64{{0.5, 0.5 - 20.0/256, 1.0 / 256}, {1, 1, 1.0 / 256}, {1.0 / 256, 21.0 / 256, 0.5}} {
 		if prior := k.priors[l]; len(prior) != forwardFF || [3]float64{prior[0], prior[20], prior[forwardFF-1]} != want {
 			t.Errorf("layer %d: uses %v are expected, want %v at the first, the 20th and the last", l, prior, want)
@@ -287,7 +287,7 @@ func logits(t *testing.T, f *gguf.File, mode model.SparseMode) [][]float32 {
 // adaptedLogits is logits with adapters, on a device that it closes.
 func adaptedLogits(t *testing.T, f *gguf.File, dev compute.Device, mode model.SparseMode, adapters ...model.Adapter) (out [][]float32) {
 	t.Helper()
-	return logitsWith(t, f, dev, model.Options{Sparse: mode, Adapters: adapters})
+	return logitsWith(t, f, dev, model.Options{Neurons: model.Neurons{Sparse: mode}, Adapters: adapters})
 }
 
 func logitsWith(t *testing.T, f *gguf.File, dev compute.Device, o model.Options) (out [][]float32) {

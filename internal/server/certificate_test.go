@@ -58,7 +58,7 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(&Single{}, Options{Log: log, TLS: config, Timeout: time.Second})
+	s := New(&Single{}, Options{Log: log, TLS: config, Timeout: time.Hour})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

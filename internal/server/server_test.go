@@ -81,7 +81,7 @@ func start(t testing.TB, change func(*choices)) *live {
 	log := slog.New(slog.NewTextHandler(l.logs, nil))
 	sampling := sample.DefaultOptions()
 	sampling.Seed = 1 // what the model says is the same each time
-	o := choices{Options: server.Options{Timeout: time.Minute, Log: log}, model: server.ModelOptions{
+	o := choices{Options: server.Options{Timeout: time.Hour, Log: log}, model: server.ModelOptions{
 		Name: "tales", Slots: 2, Queue: 4, Predict: -1, Sampling: sampling, Norm: 2, Stop: []string{"<|im_end|>"}, Log: log, Pooling: engine.PoolMean,
 	}}
 	if change != nil {

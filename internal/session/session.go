@@ -341,7 +341,7 @@ func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, err
 	p.Trace = e.Trace
 	p.Lock = e.Lock
 	p.Model = modelcost.Options{
-		Context: e.Context, UBatch: e.LargestStep(), Outputs: e.Sequences, Drafts: e.DraftRows(), Further: e.GuessesFurther(), Head: e.Drafts.Head, Sparse: e.Sparse, Bound: e.Bound, Activation: e.Activation, CacheTypes: e.CacheTypes, WholeCache: e.Cache.Whole, Adapters: e.Adapters,
+		Context: e.Context, UBatch: e.LargestStep(), Outputs: e.Sequences, Drafts: e.DraftRows(), Further: e.GuessesFurther(), Head: e.Drafts.Head, Neurons: e.Neurons, CacheTypes: e.CacheTypes, WholeCache: e.Cache.Whole, Adapters: e.Adapters,
 		Law: modelcost.UsualLaw(), Stats: stats,
 	}
 	least, err := e.Least(f, placement.Layout{})

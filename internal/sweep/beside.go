@@ -52,7 +52,7 @@ func openSubject(open func() (*gguf.File, error), so *session.Options) (_ *subje
 	for _, t := range s.file.Tensors {
 		s.size += t.Bytes()
 	}
-	cost, err := modelcost.Of(s.file, modelcost.Options{Sparse: model.Off, Law: modelcost.UsualLaw(), Activation: so.Engine.Activation})
+	cost, err := modelcost.Of(s.file, modelcost.Options{Neurons: model.Neurons{Sparse: model.Off, Activation: so.Engine.Activation}, Law: modelcost.UsualLaw()})
 	if err != nil {
 		return nil, err
 	}

@@ -157,7 +157,7 @@ func (r *run) expected(p *Point) (all []Expected, err error) {
 		return nil, err
 	}
 	of := modelcost.Options{
-		Context: min(mostContext, f.config.Context), Sparse: so.Engine.Sparse, Bound: so.Engine.Bound, Activation: so.Engine.Activation, CacheTypes: so.Engine.CacheTypes, Law: modelcost.UsualLaw(),
+		Context: min(mostContext, f.config.Context), Neurons: so.Engine.Neurons, CacheTypes: so.Engine.CacheTypes, Law: modelcost.UsualLaw(),
 	}
 	for _, y := range p.Quality.Layers {
 		of.Uses = append(of.Uses, modelcost.Use{Active: y.Active, Computed: y.Computed, AlwaysOn: p.AlwaysOn})

@@ -96,7 +96,7 @@ func run(t *testing.T, f *gguf.File, ids []int32, each func(layer int, rows [][]
 		d, mode = &watched{Device: dev, each: each}, model.Off
 	}
 	n := len(ids)
-	m, err := model.Load(t.Context(), f, d, model.Options{Batch: n, Outputs: n, Cache: compute.CacheSpec{Pages: 8}, Sparse: mode})
+	m, err := model.Load(t.Context(), f, d, model.Options{Batch: n, Outputs: n, Cache: compute.CacheSpec{Pages: 8}, Neurons: model.Neurons{Sparse: mode}})
 	if err != nil {
 		t.Fatal(err)
 	}

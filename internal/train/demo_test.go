@@ -66,7 +66,7 @@ func demoLayer(t *testing.T, layer, tokens, freshTokens int) (train, fresh *Samp
 	}
 	t.Cleanup(func() { dev.Close() })
 	d := &tap{layer: layer}
-	m, err := model.Load(t.Context(), f, dev, model.Options{Sparse: model.Off, Observer: d, Batch: window, Outputs: 1, Cache: compute.CacheSpec{Pages: window / compute.PagePositions}})
+	m, err := model.Load(t.Context(), f, dev, model.Options{Neurons: model.Neurons{Sparse: model.Off}, Observer: d, Batch: window, Outputs: 1, Cache: compute.CacheSpec{Pages: window / compute.PagePositions}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,12 +26,19 @@ func Prediction() []cli.Flag {
 }
 
 // Bound returns the flags that have the file's curve choose how neurons are left out.
-func Bound() []cli.Flag {
-	return About(NeuronSubject, []cli.Flag{
-		&cli.Float64Flag{Name: "max-kld", Usage: fmt.Sprintf("leave out as many neurons, or experts that would be read from disk, as the measured settings allow: the fastest setting with which 19 of 20 documents stay within this KL divergence from computing all neurons, in nats a token; with --sparse threshold the default is %g", model.UsualMaxKLD), Sources: Env("MAX_KLD")},
-		&cli.Float64Flag{Name: "min-same-top", Usage: "the same by another measure: the least share of a document's tokens whose likeliest successor stays the same, such as 0.97", Sources: Env("MIN_SAME_TOP")},
-	})
+func Bound() []cli.Flag { return []cli.Flag{MaxKLD(), LeastSameTop()} }
+
+// MaxKLD returns --max-kld, one of the flags of Bound.
+func MaxKLD() cli.Flag {
+	return aboutNeurons(&cli.Float64Flag{Name: "max-kld", Usage: fmt.Sprintf("leave out as many neurons, or experts that would be read from disk, as the measured settings allow: the fastest setting with which 19 of 20 documents stay within this KL divergence from computing all neurons, in nats a token; with --sparse threshold the default is %g", model.UsualMaxKLD), Sources: Env("MAX_KLD")})
 }
+
+// LeastSameTop returns --min-same-top, the other.
+func LeastSameTop() cli.Flag {
+	return aboutNeurons(&cli.Float64Flag{Name: "min-same-top", Usage: "the same by another measure: the least share of a document's tokens whose likeliest successor stays the same, such as 0.97", Sources: Env("MIN_SAME_TOP")})
+}
+
+func aboutNeurons(f cli.Flag) cli.Flag { return About(NeuronSubject, []cli.Flag{f})[0] }
 
 // leaveOut parses the value of --leave-out.
 func leaveOut(v string) (o powerinfer.Skip, err error) {

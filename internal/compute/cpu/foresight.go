@@ -47,7 +47,17 @@ func (y *foresight) compute(d *Device) {
 		return compute.Tensor{Rows: g.X.Rows, Cols: cols, Outputs: g.X.Outputs, Mem: b}
 	}
 	x, logits := tensor(&y.normed, g.X.Cols), tensor(&y.logits, g.Count)
-	d.rmsNorm(x, g.X, g.Norm, g.Eps)
+	switch {
+	case g.Norm == nil:
+		x = g.X
+	case g.Centered:
+		d.layerNorm(x, g.X, g.Norm, g.Shift, g.Eps)
+	default:
+		d.rmsNorm(x, g.X, g.Norm, g.Eps)
+		if g.Shift != nil {
+			d.shift(x, g.Shift)
+		}
+	}
 	d.matMul(x, compute.Products{{Out: logits, W: g.Router, Bias: g.RouterBias}})
 	grown(&y.choice.experts, g.X.Rows*g.Used)
 	grown(&y.choice.weights, g.X.Rows*g.Used)

@@ -227,8 +227,14 @@ func damage(t *testing.T, path string, at int64) {
 }
 
 // TestExpertsAreForeseen: experts that the next layer's router chooses from this layer's residual are read before that
-// layer's turn, so that none is missed where it chooses from the same.
+// layer's turn, so that none is missed where it chooses from the same: an RMSNorm, a LayerNorm, or the residual itself.
 func TestExpertsAreForeseen(t *testing.T) {
+	for _, reads := range []string{"an RMSNorm", "an RMSNorm that is shifted", "a LayerNorm", "the residual"} {
+		t.Run(reads, func(t *testing.T) { testExpertsAreForeseen(t, reads) })
+	}
+}
+
+func testExpertsAreForeseen(t *testing.T, reads string) {
 	const embd, ff, n, used = 256, 32, 160, 4 // of as many slots a few may have guesses
 	first, second := newExpertLayer(t, quant.Q4_0, embd, ff, n), newExpertLayer(t, quant.Q4_0, embd, ff, n)
 	d := must(cpu.New(cpu.Options{Threads: 2, UnitCache: 4 * n * first.expertBytes()}))
@@ -250,6 +256,7 @@ func TestExpertsAreForeseen(t *testing.T) {
 	router := must(d.Matrix(compute.Source{Name: "router", Type: quant.F32, Rows: n, Cols: embd, Data: floats(n * embd)}, compute.Precise))
 	norm := must(d.Vector(compute.Source{Name: "norm", Type: quant.F32, Rows: 1, Cols: embd, Data: floats(embd)}))
 	bias := must(d.Vector(compute.Source{Name: "bias", Type: quant.F32, Rows: 1, Cols: n, Data: floats(n)}))
+	shift := must(d.Vector(compute.Source{Name: "shift", Type: quant.F32, Rows: 1, Cols: embd, Data: floats(embd)}))
 	how := compute.Routing{Score: compute.Sigmoid, Scale: 1}
 	x, y, out, logits := must(d.Tensor(1, embd)), must(d.Tensor(1, embd)), must(d.Tensor(1, embd)), must(d.Tensor(1, n))
 	choice := must(d.Choice(1, used, n))
@@ -259,12 +266,23 @@ func TestExpertsAreForeseen(t *testing.T) {
 		}
 		var before, after compute.UnitUse
 		err := d.Run(compute.Segment{}, &compute.Params{Tokens: make([]int32, 1), Decode: 1}, func(v compute.Verbs) {
-			v.RMSNorm(y, x, norm, 1e-5)
+			g := compute.ExpertGuess{X: x, Norm: norm, Eps: 1e-5, Router: router, RouterBias: bias, Bias: bias, Used: used, Count: n, How: how, Weights: next}
+			switch reads {
+			case "an RMSNorm":
+				v.RMSNorm(y, x, norm, 1e-5)
+			case "an RMSNorm that is shifted":
+				v.RMSNorm(y, x, norm, 1e-5)
+				v.Shift(y, shift)
+				g.Shift = shift
+			case "a LayerNorm":
+				v.LayerNorm(y, x, norm, shift, 1e-5)
+				g.Shift, g.Centered = shift, true
+			default:
+				y, g.Norm = x, nil
+			}
 			v.MatMul(y, compute.Products{{Out: logits, W: router, Bias: bias}})
 			v.Route(choice, logits, bias, nil, how)
-			v.ForeseeExperts(compute.ExpertGuess{
-				X: x, Norm: norm, Eps: 1e-5, Router: router, RouterBias: bias, Bias: bias, Used: used, Count: n, How: how, Weights: next,
-			})
+			v.ForeseeExperts(g)
 			v.Experts(out, y, choice, w)
 			before = d.Usage().Units
 			v.Experts(out, y, choice, next)

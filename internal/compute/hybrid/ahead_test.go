@@ -113,7 +113,7 @@ func TestReadAhead(t *testing.T) {
 	} {
 		f := synthtest.Sparse(t, c.spec, layers)
 		attention := []bool{true, true, true}
-		o := model.Options{Sparse: c.mode, Places: plan}
+		o := model.Options{Neurons: model.Neurons{Sparse: c.mode}, Places: plan}
 		want, wantUse := logits(t, f, hybrid.New(newTapes(host(t), false), host(t), attention), o)
 		r := &reader{Device: host(t)}
 		got, use := logits(t, f, hybrid.New(&idleTapes{newTapes(host(t), false)}, r, attention), o)

@@ -62,7 +62,8 @@ func (r *router) ForeseeExperts(g compute.ExpertGuess) {
 	case up.gpu == nil && mem(g.Router).gpu == nil && x.onHost:
 		f := &foreseen{guess: g}
 		y := &f.guess
-		y.X, y.Norm, y.Router, y.RouterBias, y.Bias = hostTensor(g.X), hostVector(g.Norm), mem(g.Router).host, hostVector(g.RouterBias), hostVector(g.Bias)
+		y.X, y.Norm, y.Shift = hostTensor(g.X), hostVector(g.Norm), hostVector(g.Shift)
+		y.Router, y.RouterBias, y.Bias = mem(g.Router).host, hostVector(g.RouterBias), hostVector(g.Bias)
 		y.Weights = compute.ExpertWeights{Up: up.host, Skip: g.Weights.Skip}
 		f.tell = func() { r.d.host.ForeseeExperts(f.guess) }
 		r.foreseen = func() { r.onHost(f) }
@@ -76,8 +77,19 @@ func (r *router) foreseeOnGPU(g compute.ExpertGuess) {
 		r.fail(err)
 		return
 	}
-	r.gpu.Do(&compute.RMSNorm{Dst: y.normed, X: gpuTensor(g.X), W: gpuVector(g.Norm), Eps: g.Eps})
-	r.gpu.Do(&compute.MatMul{X: y.normed, Products: compute.Products{{Out: y.logits, W: mem(g.Router).gpu, Bias: gpuVector(g.RouterBias)}}})
+	in := y.normed
+	switch norm := gpuVector(g.Norm); {
+	case norm == nil:
+		in = gpuTensor(g.X)
+	case g.Centered:
+		r.gpu.Do(&compute.LayerNorm{Dst: in, X: gpuTensor(g.X), W: norm, B: gpuVector(g.Shift), Eps: g.Eps})
+	default:
+		r.gpu.Do(&compute.RMSNorm{Dst: in, X: gpuTensor(g.X), W: norm, Eps: g.Eps})
+		if g.Shift != nil {
+			r.gpu.Do(&compute.Shift{X: in, B: gpuVector(g.Shift)})
+		}
+	}
+	r.gpu.Do(&compute.MatMul{X: in, Products: compute.Products{{Out: y.logits, W: mem(g.Router).gpu, Bias: gpuVector(g.RouterBias)}}})
 	r.gpu.Do(&compute.Route{Choice: y.choice, Logits: y.logits, Bias: gpuVector(g.Bias), How: g.How})
 	chosen := r.gpu.DownloadChoice(y.choice)
 	up := mem(g.Weights.Up)

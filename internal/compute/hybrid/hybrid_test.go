@@ -172,10 +172,10 @@ func TestSplits(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %s", c.spec.Arch, c.mode), func(t *testing.T) {
 			t.Parallel()
 			f := synthtest.Sparse(t, c.spec, layers)
-			want, wantUse := logits(t, f, host(t), model.Options{Sparse: c.mode})
+			want, wantUse := logits(t, f, host(t), model.Options{Neurons: model.Neurons{Sparse: c.mode}})
 			for name, plan := range plans {
 				logitsOf := func(streamed bool) ([][]float32, []model.NeuronUse) {
-					return logits(t, f, device(t, plan, streamed), model.Options{Sparse: c.mode, Places: plan[:]})
+					return logits(t, f, device(t, plan, streamed), model.Options{Neurons: model.Neurons{Sparse: c.mode}, Places: plan[:]})
 				}
 				got, use := logitsOf(false)
 				if slices.Contains(sent, name) {
@@ -225,13 +225,13 @@ func TestFactors(t *testing.T) {
 		{synth.Spec{Arch: "qwen3moe", Type: quant.NVFP4, Experts: 8, Used: 3, FF: 64}, 3},
 	} {
 		f := synthtest.Sparse(t, c.spec, layers)
-		want, _ := logits(t, f, host(t), model.Options{Sparse: model.Off})
+		want, _ := logits(t, f, host(t), model.Options{Neurons: model.Neurons{Sparse: model.Off}})
 		var plan [layers + 1]compute.Place
 		for l := range layers {
 			plan[l] = compute.Place{Split: compute.Split{Bound: c.bound}, Attention: true}
 		}
 		for _, streamed := range []bool{false, true} {
-			got, _ := logits(t, f, device(t, plan, streamed), model.Options{Sparse: model.Off, Places: plan[:]})
+			got, _ := logits(t, f, device(t, plan, streamed), model.Options{Neurons: model.Neurons{Sparse: model.Off}, Places: plan[:]})
 			if d := apart(got, want); !(d <= close) {
 				t.Errorf("%s, streamed %t: a logit differs by %.2g of the largest, more than %g", c.spec.Arch, streamed, d, close)
 			}

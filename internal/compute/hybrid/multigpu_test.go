@@ -22,7 +22,7 @@ func TestMultiGPUReadsAhead(t *testing.T) {
 		{Split: compute.Split{Tier: 1}, Attention: true},
 	}
 	f := synthtest.Sparse(t, synth.Spec{Arch: "llama", Type: quant.F16, Magic: "PWRI"}, layers)
-	o := model.Options{Sparse: model.Predict, Places: plan[:]}
+	o := model.Options{Neurons: model.Neurons{Sparse: model.Predict}, Places: plan[:]}
 	want, _ := logits(t, f, device(t, plan, false), o)
 	r := &reader{Device: host(t)}
 	pair := func(attention ...bool) *hybrid.Device {

@@ -19,7 +19,7 @@ func TestRecurrent(t *testing.T) {
 	}
 	for _, family := range testenv.Few(t, 2, []string{"falcon-h1", "rwkv7", "mamba2", "granitehybrid", "nemotron_h", "qwen35", "qwen4exp", "lfm2", "mamba"}) {
 		f := synthtest.Sparse(t, synth.Spec{Arch: family, Type: quant.F16}, layers)
-		o := model.Options{Sparse: model.Off}
+		o := model.Options{Neurons: model.Neurons{Sparse: model.Off}}
 		want, _ := logits(t, f, host(t), o)
 		for name, plan := range map[string][layers + 1]compute.Place{
 			"a layer in RAM":   {on(0, true), on(0, false), on(0, true)},

@@ -106,7 +106,7 @@ func (w *stageExecutor) Foresee(g compute.Guess) {
 
 // ForeseeExperts passes guesses at layers of the same GPU on.
 func (w *stageExecutor) ForeseeExperts(g compute.ExpertGuess) {
-	if w.survey != nil || w.n < w.s.from || w.n >= w.s.to || g.Norm.Mem.(*vector).home != w.s.gpu {
+	if w.survey != nil || w.n < w.s.from || w.n >= w.s.to || mem(g.Router).home != w.s.gpu {
 		return
 	}
 	g.X = toStage{w.f, w.s.gpu}.tensor(g.X)

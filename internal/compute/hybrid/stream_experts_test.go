@@ -42,7 +42,7 @@ func TestStreamedExperts(t *testing.T) {
 		d.Stream(hybrid.Streaming{Experts: experts, Bytes: 300 << 10}) // three experts at a time
 		return d
 	}
-	o := model.Options{Places: plan[:], Sparse: model.Off} // exact keeps experts where they are
+	o := model.Options{Places: plan[:], Neurons: model.Neurons{Sparse: model.Off}} // exact keeps experts where they are
 	never := open(host(t), 0, hybrid.Slots{})
 	plain, _ := logits(t, f, never, o)
 	if never.Sent() != 0 {

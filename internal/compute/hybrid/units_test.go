@@ -51,7 +51,7 @@ func TestExpertsOnDisk(t *testing.T) {
 							t.Fatal(err)
 						}
 						dev := deviceBeside(processor, plan, streamed, func() hybrid.GPU { return newTapes(host(t), false) })
-						out, use := logits(t, f, dev, model.Options{Sparse: c.mode, Places: plan[:], OnDisk: onDisk})
+						out, use := logits(t, f, dev, model.Options{Neurons: model.Neurons{Sparse: c.mode}, Places: plan[:], OnDisk: onDisk})
 						if d, ok := dev.(*hybrid.Device); ok && onDisk {
 							sent[1] = d.Sent()
 						} else if ok {
@@ -95,7 +95,7 @@ func TestUnitCannotBeRead(t *testing.T) {
 	place := compute.Place{Split: compute.Split{Bound: 5}, Attention: true}
 	plan := [layers + 1]compute.Place{place, {}, place}
 	f := synthtest.SparseOnDisk(t, synth.Spec{Arch: "qwen3moe", Type: quant.F16, Experts: experts, Used: 3, FF: 32}, layers)
-	o := model.Options{Batch: 16, Outputs: 2, Cache: compute.CacheSpec{Pages: 3}, Sparse: model.Off, Places: plan[:], OnDisk: true}
+	o := model.Options{Batch: 16, Outputs: 2, Cache: compute.CacheSpec{Pages: 3}, Neurons: model.Neurons{Sparse: model.Off}, Places: plan[:], OnDisk: true}
 	content, err := os.ReadFile(f.Path)
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestNeuronsOnDisk(t *testing.T) {
 						t.Fatal(err)
 					}
 					dev := deviceBeside(processor, plan, streamed, func() hybrid.GPU { return &idleTapes{newTapes(host(t), false)} })
-					out, use := logits(t, f, dev, model.Options{Sparse: c.mode, Places: plan[:], OnDisk: onDisk})
+					out, use := logits(t, f, dev, model.Options{Neurons: model.Neurons{Sparse: c.mode}, Places: plan[:], OnDisk: onDisk})
 					return out, use, dev.Usage().Units
 				}
 				want, wantUse, _ := run(false)

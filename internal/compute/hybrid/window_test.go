@@ -45,7 +45,7 @@ func TestPadding(t *testing.T) {
 					for i := range texts {
 						dev := padded(t, plan, streamed, i > 0)
 						defer dev.Close()
-						m, err := model.Load(t.Context(), f, dev, model.Options{Sparse: c.mode, Places: plan[:], Batch: 16, Outputs: 5, Cache: compute.CacheSpec{Pages: sparePages}})
+						m, err := model.Load(t.Context(), f, dev, model.Options{Neurons: model.Neurons{Sparse: c.mode}, Places: plan[:], Batch: 16, Outputs: 5, Cache: compute.CacheSpec{Pages: sparePages}})
 						if err != nil {
 							t.Fatal(err)
 						}

@@ -108,7 +108,7 @@ func TestReadAhead(t *testing.T) {
 			dev.ReadAhead(hybrid.Always) // also beside a device that needs the cores
 		}
 		m, err := model.Load(t.Context(), f, dev, model.Options{
-			Batch: 16, Outputs: 16, Cache: compute.CacheSpec{Pages: 6}, Sparse: model.Predict, Places: []compute.Place{place, place, place, {Attention: true}},
+			Batch: 16, Outputs: 16, Cache: compute.CacheSpec{Pages: 6}, Neurons: model.Neurons{Sparse: model.Predict}, Places: []compute.Place{place, place, place, {Attention: true}},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -92,7 +92,7 @@ func streamed(t *testing.T, f *gguf.File, gpu hybrid.GPU, places []compute.Place
 	d = hybrid.New(gpu, host, attention)
 	d.FollowUse(eager())
 	d.Stream(hybrid.Streaming{Tokens: 8, Experts: 8, Bytes: chunk, Pages: 1 << 20})
-	m, err := model.Load(t.Context(), f, d, model.Options{Batch: 16, Outputs: 16, Cache: compute.CacheSpec{Pages: 4}, Sparse: mode, Places: places})
+	m, err := model.Load(t.Context(), f, d, model.Options{Batch: 16, Outputs: 16, Cache: compute.CacheSpec{Pages: 4}, Neurons: model.Neurons{Sparse: mode}, Places: places})
 	if err != nil {
 		d.Close()
 		t.Fatal(err)

@@ -66,7 +66,7 @@ func loadSplit(t *testing.T, f *gguf.File, gpu hybrid.GPU, places []compute.Plac
 	}
 	d := hybrid.New(gpu, host, slices.Repeat([]bool{true}, len(places)-1))
 	d.FollowUse(s)
-	m, err := model.Load(t.Context(), f, d, model.Options{Batch: 8, Outputs: 8, Cache: compute.CacheSpec{Pages: 2}, Sparse: model.Off, Places: places})
+	m, err := model.Load(t.Context(), f, d, model.Options{Batch: 8, Outputs: 8, Cache: compute.CacheSpec{Pages: 2}, Neurons: model.Neurons{Sparse: model.Off}, Places: places})
 	if err != nil {
 		d.Close()
 		t.Fatal(err)
@@ -162,7 +162,7 @@ func expertFaults(t *testing.T, gpu *Device) {
 		for i := 0; i < 4*128*64 && i < len(data); i += 4 {
 			binary.LittleEndian.PutUint32(data[i:], math.Float32bits(float32(math.NaN())))
 		}
-		m, err := model.Load(t.Context(), damaged, onCPU(t), model.Options{Batch: 8, Outputs: 8, Cache: compute.CacheSpec{Pages: 2}, Sparse: model.Off})
+		m, err := model.Load(t.Context(), damaged, onCPU(t), model.Options{Batch: 8, Outputs: 8, Cache: compute.CacheSpec{Pages: 2}, Neurons: model.Neurons{Sparse: model.Off}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +202,7 @@ func setBeside(gpu *Device) func() {
 // copiesBeside has experts staged and copied whole while steps are computed: the text is the processor's.
 func copiesBeside(t *testing.T, f *gguf.File, gpu *Device) {
 	defer setBeside(gpu)()
-	want, err := model.Load(t.Context(), f, onCPU(t), model.Options{Batch: 8, Outputs: 8, Cache: compute.CacheSpec{Pages: 2}, Sparse: model.Off})
+	want, err := model.Load(t.Context(), f, onCPU(t), model.Options{Batch: 8, Outputs: 8, Cache: compute.CacheSpec{Pages: 2}, Neurons: model.Neurons{Sparse: model.Off}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func decided(t *testing.T, s synth.Spec, n int) (f *gguf.File, text []int32, log
 	d := onCPU(t)
 	for s.Seed = 1; s.Seed < 10; s.Seed++ {
 		f = synthtest.File(t, s)
-		m, err := model.Load(t.Context(), f, d, model.Options{Batch: 8, Outputs: 8, Cache: compute.CacheSpec{Pages: 2}, Sparse: model.Off})
+		m, err := model.Load(t.Context(), f, d, model.Options{Batch: 8, Outputs: 8, Cache: compute.CacheSpec{Pages: 2}, Neurons: model.Neurons{Sparse: model.Off}})
 		if err != nil {
 			t.Fatal(err)
 		}

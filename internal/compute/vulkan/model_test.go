@@ -39,7 +39,7 @@ func onCPU(t *testing.T) compute.Device {
 
 func loadModel(t *testing.T, f *gguf.File, d compute.Device, mode model.SparseMode) *model.Model {
 	t.Helper()
-	m, err := model.Load(t.Context(), f, d, model.Options{Batch: 16, Outputs: 16, Cache: compute.CacheSpec{Pages: 6}, Sparse: mode})
+	m, err := model.Load(t.Context(), f, d, model.Options{Batch: 16, Outputs: 16, Cache: compute.CacheSpec{Pages: 6}, Neurons: model.Neurons{Sparse: mode}})
 	if err != nil {
 		t.Fatal(err)
 	}

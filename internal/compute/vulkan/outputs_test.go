@@ -115,7 +115,7 @@ func TestOutputRows(t *testing.T) {
 		}) {
 			t.Run(fmt.Sprintf("%s %s/%s", c.spec.Arch, c.spec.Type, c.mode), func(t *testing.T) {
 				defer d.reset()
-				outputRows(t, small(t, c.spec), d, model.Options{Sparse: c.mode})
+				outputRows(t, small(t, c.spec), d, model.Options{Neurons: model.Neurons{Sparse: c.mode}})
 			})
 		}
 	})
@@ -169,7 +169,7 @@ func TestDividedOutputRows(t *testing.T) {
 					}
 					both := hybrid.New(kept{d}, host, []bool{places[0].Attention, places[1].Attention})
 					defer both.Close()
-					outputRows(t, f, both, model.Options{Sparse: c.mode, Places: places})
+					outputRows(t, f, both, model.Options{Neurons: model.Neurons{Sparse: c.mode}, Places: places})
 				})
 			}
 		}

@@ -89,7 +89,7 @@ func TestSequencesReadOnce(t *testing.T) {
 			spec := test.spec
 			spec.Type, spec.Layers, spec.Embd, spec.Heads, spec.Seed = quant.Q4_0, 3, 256, 4, 11
 			d := &weighing{Counter(Info{Memory: 1 << 40, Free: 1 << 40}), map[driver.View]bool{}}
-			m, err := model.Load(t.Context(), synthtest.File(t, spec), d, model.Options{Batch: fewRows, Outputs: fewRows, Cache: compute.CacheSpec{Pages: fewRows}, Sparse: test.mode})
+			m, err := model.Load(t.Context(), synthtest.File(t, spec), d, model.Options{Batch: fewRows, Outputs: fewRows, Cache: compute.CacheSpec{Pages: fewRows}, Neurons: model.Neurons{Sparse: test.mode}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -183,7 +183,7 @@ func TestPadding(t *testing.T) {
 				padded, plain := &shaped{Device: d, name: ", padded"}, &shaped{Device: d}
 				var models []*model.Model
 				for _, dev := range []compute.Device{padded, exact{plain}} {
-					m, err := model.Load(t.Context(), f, dev, model.Options{Batch: 37, Outputs: 20, Cache: compute.CacheSpec{Pages: 24}, Sparse: c.mode})
+					m, err := model.Load(t.Context(), f, dev, model.Options{Batch: 37, Outputs: 20, Cache: compute.CacheSpec{Pages: 24}, Neurons: model.Neurons{Sparse: c.mode}})
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -48,7 +48,7 @@ func (w waits) String() string { return fmt.Sprintf("%d of %d", w.waits, w.all) 
 func layerWaits(t *testing.T, f lineage.Family, spec synth.Spec, mode model.SparseMode) (layers [][2]waits) {
 	t.Helper()
 	d := Counter(Info{Memory: 1 << 40, Free: 1 << 40})
-	m, err := model.Load(t.Context(), synthtest.File(t, spec), recording{d}, model.Options{Batch: 8, Outputs: 8, Cache: compute.CacheSpec{Pages: 2}, Sparse: mode})
+	m, err := model.Load(t.Context(), synthtest.File(t, spec), recording{d}, model.Options{Batch: 8, Outputs: 8, Cache: compute.CacheSpec{Pages: 2}, Neurons: model.Neurons{Sparse: mode}})
 	if err != nil {
 		t.Fatal(err)
 	}

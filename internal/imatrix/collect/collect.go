@@ -240,7 +240,7 @@ func newRunner(ctx context.Context, f *gguf.File, o *Options) (*runner, error) {
 	}
 	pages := model.CachePages(n)
 	r.Model, err = model.Load(ctx, f, r.dev, model.Options{
-		Sparse: model.Off, Batch: step, Outputs: outputs, Context: n, Cache: compute.CacheSpec{Pages: pages}, Pinned: o.Pinned, Progress: o.Loading,
+		Neurons: model.Neurons{Sparse: model.Off}, Batch: step, Outputs: outputs, Context: n, Cache: compute.CacheSpec{Pages: pages}, Pinned: o.Pinned, Progress: o.Loading,
 	})
 	if err != nil {
 		r.dev.Close()

@@ -51,7 +51,7 @@ func serve(t *testing.T, mode model.SparseMode) string {
 	single.Set(server.Listed{Name: "tales", Model: server.NewModel(e.Engine, server.ModelOptions{
 		Name: "tales", Slots: 2, Predict: -1, Sampling: sample.DefaultOptions(), Template: template, Log: log,
 	})})
-	s := server.New(single, server.Options{Timeout: time.Minute, Log: log})
+	s := server.New(single, server.Options{Timeout: time.Hour, Log: log})
 	llamacpp.Register(s, nil)
 	neurons.Register(s)
 	h := httptest.NewServer(s.Handler())

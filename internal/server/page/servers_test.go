@@ -70,7 +70,7 @@ func serve(t *testing.T) string {
 	}
 	single := &server.Single{}
 	single.Set(server.Listed{Name: "tales", Model: m, Size: int64(len(demo.Model()))})
-	s := server.New(single, server.Options{Timeout: time.Minute, Log: quiet, Page: page.Handler})
+	s := server.New(single, server.Options{Timeout: time.Hour, Log: quiet, Page: page.Handler})
 	return listen(t, s, nil, func() { e.Close() })
 }
 
@@ -126,7 +126,7 @@ func serveLibrary(t *testing.T) string {
 		}
 		return sources, err
 	}})
-	s := server.New(models, server.Options{Timeout: time.Minute, Log: quiet, Page: page.Handler, Router: &server.Router{Autoload: true}, Fetches: true, RAM: 4 << 30, Known: []server.Published{
+	s := server.New(models, server.Options{Timeout: time.Hour, Log: quiet, Page: page.Handler, Router: &server.Router{Autoload: true}, Fetches: true, RAM: 4 << 30, Known: []server.Published{
 		{Name: "tales:small", At: "tales/small:Q8_0", Bytes: int64(len(demo.Model())), About: "tales"},
 		{Name: "qwen3:8b", At: "ggml-org/Qwen3-8B-GGUF:Q4_K_M", Bytes: 5.03e9},
 	}})

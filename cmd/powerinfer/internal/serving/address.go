@@ -1,0 +1,69 @@
+package serving
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Address is where a server listens.
+type Address struct {
+	Host string // name or IP address; one that ends with .sock is a socket in the file system
+	Port int    // 0: any free one
+	TLS  bool
+}
+
+// Socket returns the path of the socket in the file system, or nothing.
+func (a Address) Socket() string {
+	if strings.HasSuffix(a.Host, ".sock") {
+		return a.Host
+	}
+	return ""
+}
+
+// Local reports whether only programs of this machine reach the address.
+func (a Address) Local() bool {
+	ip := net.ParseIP(a.Host)
+	return a.Socket() != "" || a.Host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// Listen opens the address, and tells what URLs begin with.
+func (a Address) Listen(ctx context.Context) (l net.Listener, url string, err error) {
+	scheme := "http://"
+	if a.TLS {
+		scheme = "https://"
+	}
+	path := a.Socket()
+	if path == "" {
+		l, err = net.Listen("tcp", net.JoinHostPort(a.Host, strconv.Itoa(a.Port)))
+		if err != nil {
+			return nil, "", fmt.Errorf("%w; --host and --port choose another address", err)
+		}
+		return l, scheme + l.Addr().String(), nil
+	}
+	if err := clearSocket(ctx, path); err != nil {
+		return nil, "", err
+	}
+	if l, err = net.Listen("unix", path); err != nil {
+		return nil, "", fmt.Errorf("%w; --host names another socket", err)
+	}
+	return l, "unix:" + path, nil
+}
+
+// clearSocket removes a socket that a server left which did not end by itself.
+func clearSocket(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().Type() != os.ModeSocket {
+		return nil // nothing is there, or something that Listen refuses to replace
+	}
+	d := net.Dialer{Timeout: time.Second}
+	if other, err := d.DialContext(ctx, "unix", path); err == nil {
+		other.Close()
+		return fmt.Errorf("another program listens on %s; --host names another socket", path)
+	}
+	return os.Remove(path)
+}
