@@ -13,7 +13,7 @@ import (
 
 // companion is a kind of file that goes with a model. Names tell which file is one.
 type companion struct {
-	word  *regexp.Regexp // in the names of such files
+	word  *regexp.Regexp // in the names of such files, without the type at their end
 	of    *regexp.Regexp // what their names also contain; nil: anything
 	types []string       // best first; empty: no type in the name
 }
@@ -26,7 +26,7 @@ var tower = companion{word: regexp.MustCompile(`(?i)mmproj`), types: []string{"F
 // (gemma-4-E4B-it-MTP), others as the methods are called. A repository's choice of type comes first, then the types that
 // draft almost as well as all bits and are read faster.
 var heads = []companion{
-	{word: word("mtp|assistant"), of: regexp.MustCompile(`(?i)gemma-?4`), types: headTypes},
+	{word: regexp.MustCompile(`(?i)^mtp[-._]|(?:[-._](?:assistant|mtp))+$`), of: regexp.MustCompile(`(?i)gemma-?4`), types: headTypes},
 	{word: word("dflash"), types: headTypes},
 	{word: word("eagle-?3"), types: headTypes},
 }
@@ -39,8 +39,8 @@ func word(pattern string) *regexp.Regexp {
 }
 
 func (k *companion) is(name string) bool {
-	base := path.Base(name)
-	return strings.HasSuffix(base, ggufSuffix) && k.word.MatchString(base) && (k.of == nil || k.of.MatchString(base))
+	stem := untyped(name)
+	return strings.HasSuffix(name, ggufSuffix) && k.word.MatchString(stem) && (k.of == nil || k.of.MatchString(stem))
 }
 
 func isHead(name string) bool {
@@ -110,16 +110,21 @@ func (k *companion) nearest(files []string, model string) (near []string) {
 
 // bare returns the part of a file's name that identifies the model, in small letters and digits.
 func (k *companion) bare(name string) string {
-	stem, _, _ := split(path.Base(name))
-	if m := quantName.FindStringSubmatch(stem); m != nil {
-		stem = stem[:len(stem)-len(m[0])]
-	}
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
 			return r
 		}
 		return -1
-	}, strings.ToLower(k.word.ReplaceAllString(stem, "-")))
+	}, strings.ToLower(k.word.ReplaceAllString(untyped(name), "-")))
+}
+
+// untyped returns a file's name without folders, the type and what follows that.
+func untyped(name string) string {
+	stem, _, _ := split(path.Base(name))
+	if m := quantName.FindStringSubmatch(stem); m != nil {
+		stem = stem[:len(stem)-len(m[0])]
+	}
+	return stem
 }
 
 // fits reports whether a file of the kind is named after a model.

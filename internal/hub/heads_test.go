@@ -35,6 +35,10 @@ func TestHeadsBeside(t *testing.T) {
 			[]string{"tuned-Q4_0.gguf", "tuned-Q8_0.gguf", "dflash-draft-q4_k_m.gguf"},
 			map[string][]string{"tuned-Q4_0.gguf": {"dflash-draft-q4_k_m.gguf"}},
 		},
+		"a model of an assistant": {
+			[]string{"gemma-4-12b-it-assistant-of-lawyers-Q8_0.gguf", "gemma-4-12b-it-Q8_0.gguf", "gemma-4-12B-it-qat-assistant-MTP-Q8_0.gguf"},
+			map[string][]string{"gemma-4-12b-it-Q8_0.gguf": {"gemma-4-12B-it-qat-assistant-MTP-Q8_0.gguf"}},
+		},
 		"a model with its own layers": {
 			[]string{"Qwen3.6-27B-MTP-Q4_K_M.gguf", "Qwen3.6-27B-Q4_K_M.gguf"},
 			map[string][]string{"Qwen3.6-27B-Q4_K_M.gguf": nil},

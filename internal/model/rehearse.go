@@ -39,7 +39,7 @@ func (c *Config) storage(places []compute.Place) []int {
 func (m *Model) Rehearse() error {
 	kind := m.usual()
 	return m.dev.Rehearse(func() error {
-		most := m.pool.Tokens() // of the largest segment, in which some may be padding
+		most := m.pool.Tokens()    // of the largest segment, in which some may be padding
 		if kind == nn.LastStates { // steps that embed texts are of the other kind
 			if err := m.rehearse(nn.WithMTP, most, 0, most); err != nil {
 				return err

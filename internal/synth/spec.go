@@ -85,7 +85,7 @@ func usual(f lineage.Family) string {
 // complete fills defaults in and refuses what cannot be made.
 func (s Spec) complete() (Spec, error) {
 	fam, ok := lineage.Named(s.Arch)
-	if !ok {
+	if !ok || fam.Drafts {
 		return s, fmt.Errorf("architecture %q: only %s can be made", s.Arch, lineage.Names(nil))
 	}
 	for _, v := range []struct {
