@@ -47,8 +47,8 @@ type Draft struct {
 	Path    string   // empty: a draft head beside the model's file, if there is one that fits
 	Off     bool     // none is looked for
 	Kinds   []string // the architectures of which a head must be one; nil: any may be taken, or none
-	Devices string   // as GPUs.Devices
-	Layers  *int     // as GPUs.Layers
+	Devices string   // as GPUs.Devices; a head has none to stay in RAM
+	Layers  *int     // as GPUs.Layers; a head has 0 to stay in RAM
 }
 
 // Adapter is a LoRA adapter in a GGUF file, and the factor of its effect; with 0 it is loaded and has no effect.
