@@ -80,7 +80,7 @@ type Result struct {
 	Accepted   int           // of them, those that came
 
 	HotDrafted, HotAccepted         int // of these, the guesses by hot neurons: see Drafts.Hot
-	FurtherDrafted, FurtherAccepted int // and those by the file's further layer: see Drafts.Further
+	FurtherDrafted, FurtherAccepted int // and those by the file's further layer or a draft head: see Drafts.Further
 
 	Neurons []LayerNeurons // what the layers computed in that time, also for other generations, if Generation.Neurons asked for it; [layers]
 	Experts ExpertUse      // likewise, of experts that follow the text: see GPU.MoECache

@@ -130,14 +130,15 @@ type (
 	//   - Least float32: guesses of a draft model, of hot neurons or of that layer end before a token that has a
 	//     smaller probability
 	Drafts = engine.Drafts
-	// DraftModel is a smaller model of the same vocabulary that guesses tokens.
+	// DraftModel is a smaller model of the same vocabulary that guesses tokens, or a draft head, which reads the model's
+	// hidden states.
 	//
 	//   - Path string: of the draft model's file; empty: the draft head next to the model's file, if there is one that
 	//     fits
 	//   - Off bool: no model drafts
 	//   - Kinds []string: the architectures that a head may have; nil: any
-	//   - Devices string: as GPUs.Devices
-	//   - Layers *int: as GPUs.Layers
+	//   - Devices string: as GPUs.Devices; none keeps a head in RAM
+	//   - Layers *int: as GPUs.Layers; 0 keeps a head in RAM
 	DraftModel = session.Draft
 	// Tower shows pictures to a model. It has a file of its own (mmproj).
 	//

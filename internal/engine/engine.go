@@ -408,8 +408,8 @@ func (e *Engine) checkTokens(tokens []int32) error {
 	return nil
 }
 
-// run computes a step, with the hidden states and the states for drafts of some of its rows. Where a GPU fails, the model is loaded anew without
-// it, and the error is errLost.
+// run computes a step, with the hidden states and the states for drafts of some of its rows. Where a GPU fails, the
+// model is loaded anew without it, and the error is errLost.
 func (e *Engine) run(p *compute.Params, w wanted) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

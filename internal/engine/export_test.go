@@ -56,6 +56,9 @@ func MemoryOf(t *testing.T, f *gguf.File, o Options, on placement.Layout) Memory
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := c.TakeHead(f, o.Drafts.Head); err != nil {
+		t.Fatal(err)
+	}
 	c.FurtherCached = o.GuessesFurther()
 	return o.memory(f, c, on)
 }

@@ -274,3 +274,36 @@ func TestHeadsOnGPU(t *testing.T) {
 		}
 	}
 }
+
+// TestHeadsAndSaved: what was saved with a draft head, with another or without one serves an engine with any or none.
+func TestHeadsAndSaved(t *testing.T) {
+	for _, spec := range []synth.Spec{headTarget, {Arch: "falcon-h1", Type: quant.F32, Layers: 4, Embd: 64, FF: 96, Heads: 4, Seed: 5}} {
+		f := synthtest.File(t, spec)
+		engines := map[string]*engine.Engine{}
+		for name, head := range randomHeads(t, f) {
+			engines[name] = openFile(t, f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 256}, Drafts: engine.Drafts{Most: 3, Head: head, NoLookup: true}})
+		}
+		engines["none"] = openFile(t, f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 256}})
+		prompt := randomTokens(rand.New(rand.NewPCG(1, 2)), 90)
+		var text []int32
+		files := map[string][]byte{}
+		for name, e := range engines {
+			ids, _ := greedy(t, e, prompt, 20)
+			text = append(slices.Clone(prompt), ids...)
+			files[name] = saved(t, e, text)
+		}
+		want, _ := greedy(t, engines["none"], text, 20)
+		for of, file := range files {
+			for name, e := range engines {
+				if err := e.Erase(text); err != nil {
+					t.Fatal(err)
+				}
+				restore(t, e, file)
+				got, res := greedy(t, e, text, 20)
+				if !slices.Equal(got, want) || res.Reused < len(text)-2 {
+					t.Errorf("%s: saved with %s, restored with %s: %v after %d of %d tokens, not %v", spec.Arch, of, name, got, res.Reused, len(text), want)
+				}
+			}
+		}
+	}
+}

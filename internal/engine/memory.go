@@ -209,6 +209,9 @@ func (o *Options) needsWith(f *gguf.File, c model.Config, on placement.Layout, o
 		m.Weights += o.loadedBytes(f, &c, t, on)
 	}
 	for _, t := range c.HeadTensors() {
+		if o.Mapped { // as of the model
+			break
+		}
 		m.Weights += layout.InHugePages(c.HeadInRAM(t, layout.Packed(t.Type, t.Bytes()), on.Places))
 	}
 	for _, a := range o.Adapters {

@@ -100,14 +100,21 @@ func TestMemory(t *testing.T) {
 	routed := synth.Spec{Arch: "glm4moe", Layers: 3, Embd: 256, FF: 256, Heads: 4, Type: quant.Q8_0, Experts: 4, Used: 2, Activation: "silu", Seed: 3}
 	latent := routed
 	latent.Arch = "deepseek2"
+	drafted := synthtest.File(t, synth.Spec{Arch: "llama", Layers: 3, Embd: 256, FF: 512, Heads: 4, Type: quant.Q8_0, Seed: 4})
+	head := synthtest.DFlash(t, drafted, synthtest.Head{Layers: []int{1, 3}, Embd: 256, Heads: 4, FF: 512, Depth: 3, Block: 4, Mask: 3, Seed: 1})
 	for name, f := range map[string]*gguf.File{
-		"dense":  synthtest.File(t, synth.Spec{Arch: "llama", Layers: 2, Embd: 256, FF: 512, Heads: 4, Type: quant.Q8_0, Seed: 3}),
-		"routed": synthtest.Further(t, routed, true), "latent": synthtest.Further(t, latent, false),
+		"drafted": drafted,
+		"dense":   synthtest.File(t, synth.Spec{Arch: "llama", Layers: 2, Embd: 256, FF: 512, Heads: 4, Type: quant.Q8_0, Seed: 3}),
+		"routed":  synthtest.Further(t, routed, true), "latent": synthtest.Further(t, latent, false),
 		"recurrent": synthtest.Further(t, synth.Spec{Arch: "qwen35", Type: quant.Q8_0, Layers: 6, Embd: 256, FF: 512, Heads: 4, HeadDim: 64, Seed: 5}, false),
 	} {
 		c, err := model.ReadConfig(f, "")
 		if err != nil {
 			t.Fatal(err)
+		}
+		var drafts *gguf.File
+		if f == drafted {
+			drafts = head
 		}
 		plans := map[string][]compute.Place{"RAM": nil}
 		for name, p := range furtherPlans(c) {
@@ -122,11 +129,11 @@ func TestMemory(t *testing.T) {
 		}
 		for plan, places := range plans {
 			for _, mapped := range []bool{false, true} {
-				o := engine.Options{Limits: engine.Limits{Context: 1 << 14, Batch: 32, Mapped: mapped}, Drafts: engine.Drafts{Most: 2, Further: c.Further > 0}}
+				o := engine.Options{Limits: engine.Limits{Context: 1 << 14, Batch: 32, Mapped: mapped}, Drafts: engine.Drafts{Most: 2, Further: c.Further > 0 || drafts != nil, Head: drafts}}
 				got := engine.MemoryOf(t, f, o, placement.Layout{Places: places})
 				d := &divided{Device: ref.New(), places: places}
 				_, err := model.Load(t.Context(), f, d, model.Options{
-					Batch: 32, Outputs: 1, Further: o.Drafts.Further, Places: places, Pinned: mapped,
+					Batch: 32, Outputs: 1, Further: o.Drafts.Further, Head: drafts, Places: places, Pinned: mapped,
 					Cache: c.CacheSize(o.Context, 32, 1, false, true),
 				})
 				if err != nil {

@@ -136,7 +136,7 @@ func (e *Engine) Restore(ctx context.Context, r io.Reader, size int64) (s Saved,
 	if err != nil {
 		return s, err
 	}
-	own, err := e.accept(f)
+	own, parts, err := e.accept(f)
 	if err != nil {
 		return s, err
 	}
@@ -154,6 +154,7 @@ func (e *Engine) Restore(ctx context.Context, r io.Reader, size int64) (s Saved,
 		if err != nil || !e.sched.extend(seq, kept+n) {
 			break
 		}
+		page = parted(page, parts)
 		place := seq.Page(i)
 		for l, windowed := range own.Windowed {
 			if windowed && place.Near < 0 {
@@ -172,7 +173,7 @@ func (e *Engine) Restore(ctx context.Context, r io.Reader, size int64) (s Saved,
 	}
 	if err == nil && state != nil {
 		if err = f.Next(state); err == nil {
-			err = pages.writePage(kvcache.Page{Far: -1, Near: -1, State: seq.State()}, state)
+			err = pages.writePage(kvcache.Page{Far: -1, Near: -1, State: seq.State()}, parted(state, parts))
 		}
 	}
 	err = e.sched.adopt(seq, pages, f.Labels[:kept], func() error {
@@ -204,32 +205,89 @@ func (e *Engine) Erase(tokens []int32) error {
 	return e.sched.erase(want)
 }
 
-// accept checks that f's keys and values are this model's, and returns what a file of its own would say. Those that
-// were computed by other arithmetic are marked.
-func (e *Engine) accept(f *kvfile.Reader) (h kvfile.Header, err error) {
+// accept checks that f's keys and values are this model's, and returns what a file of its own would say, and which part
+// of f's pages each part of the cache is; -1: none, which are a draft program's. Those that were computed by other
+// arithmetic are marked.
+func (e *Engine) accept(f *kvfile.Reader) (h kvfile.Header, parts []int, err error) {
 	h, err = e.header()
+	if err == nil {
+		parts = sameParts(h.Layers, f.Layers, e.config.Layers, e.draftParts())
+	}
 	switch {
 	case err != nil:
-		return h, err
+		return h, nil, err
 	case f.Model != h.Model && f.Name != h.Name:
-		return h, fmt.Errorf("the file was saved with another model, %q, and this one is %q", f.Name, h.Name)
-	case f.Model != h.Model || !slices.Equal(f.Layers, h.Layers):
-		return h, errors.New("the file was saved with another model of this name, or with other options of its context, activation or sparse threshold")
+		return h, nil, fmt.Errorf("the file was saved with another model, %q, and this one is %q", f.Name, h.Name)
+	case f.Model != h.Model || parts == nil:
+		return h, nil, errors.New("the file was saved with another model of this name, or with other options of its context, activation or sparse threshold")
 	}
-	for l, windowed := range f.Windowed {
-		if f.Near > 0 && windowed && !h.Windowed[l] {
-			return h, fmt.Errorf("the file holds, of layers with sliding windows, what the end of its text sees, and a context of %d needs all: evaluate the text again", e.context)
+	for l, from := range parts {
+		if from >= 0 && f.Near > 0 && f.Windowed[from] && !h.Windowed[l] {
+			return h, nil, fmt.Errorf("the file holds, of layers with sliding windows, what the end of its text sees, and a context of %d needs all: evaluate the text again", e.context)
 		}
 	}
 	for i, l := range f.Labels {
 		if int(l.Token()) >= e.config.Vocab {
-			return h, fmt.Errorf("the file is damaged: token %d is not in the vocabulary of %d", l.Token(), e.config.Vocab)
+			return h, nil, fmt.Errorf("the file is damaged: token %d is not in the vocabulary of %d", l.Token(), e.config.Vocab)
 		}
 		if f.Arithmetic != h.Arithmetic {
 			f.Labels[i] = l.Foreign()
 		}
 	}
-	return h, nil
+	return h, parts, nil
+}
+
+// draftParts is model.Config.DraftParts of the model that is loaded.
+func (e *Engine) draftParts() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.model.DraftParts()
+}
+
+// sameParts returns for each part of a cache, drafts of which are a draft program's, the part of a file that has its
+// keys and values; nil: the file is of other ones. A file that was saved with another draft program, or without one,
+// has none of the draft program's, which then drafts worse until it has read on.
+func sameParts(own, file []compute.KVShape, layers, drafts int) []int {
+	others := len(file) - (len(own) - drafts) // of the file's
+	if others < 0 {
+		return nil
+	}
+	parts := slices.Repeat([]int{-1}, len(own))
+	to, from := modelParts(len(own), layers, drafts), modelParts(len(file), layers, others)
+	for i, part := range to {
+		if own[part] != file[from[i]] {
+			return nil
+		}
+		parts[part] = from[i]
+	}
+	if slices.Equal(own, file) {
+		for i := range parts {
+			parts[i] = i
+		}
+	}
+	return parts
+}
+
+// modelParts returns which of n parts of a cache are the model's own, where so many are a draft program's.
+func modelParts(n, layers, drafts int) (parts []int) {
+	for i := range n - drafts {
+		if i >= layers && drafts > 0 {
+			i++ // after the draft program's first
+		}
+		parts = append(parts, i)
+	}
+	return parts
+}
+
+// parted returns a page of the cache, of a page of a file: see sameParts.
+func parted(page [][]byte, parts []int) [][]byte {
+	out := make([][]byte, len(parts))
+	for i, from := range parts {
+		if from >= 0 {
+			out[i] = page[from]
+		}
+	}
+	return out
 }
 
 // maxModelName is the length in bytes of a model's name that a file keeps.

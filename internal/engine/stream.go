@@ -130,7 +130,7 @@ type Result struct {
 	HotDrafted   int           // of Drafted, those that the model's own hot neurons guessed
 	HotAccepted  int           // of them, those that came
 
-	FurtherDrafted, FurtherAccepted int // the same of the file's further layer
+	FurtherDrafted, FurtherAccepted int // the same of the file's further layer or of a draft head
 
 	Yielded float64           // share of the threads' time that other programs had while tokens were generated: 0 to 1
 	Shifts  int               // how often the context was full and went on: see Request.Shift

@@ -87,6 +87,15 @@ func (m *Model) WritePage(page compute.Page, layers [][]byte) error {
 	return m.dev.WritePage(m.cache, page, layers)
 }
 
+// DraftParts returns how many parts of the cache are a draft program's, of a model that was loaded with one. The first
+// comes after the first parts of the model's layers, the others come last.
+func (c *Config) DraftParts() int {
+	if !c.FurtherCached || c.mtp == nil {
+		return 0
+	}
+	return max(1, len(c.mtp.Stored))
+}
+
 // KVShapes returns the shapes of the cache's parts, and in which of them it keeps the positions that windows reach
 // alone.
 func (m *Model) KVShapes() (shapes []compute.KVShape, windowed []bool) {

@@ -139,6 +139,42 @@ func TestPlanned(t *testing.T) {
 	}
 }
 
+// TestHeadPlanned: what is planned of a draft head for the GPU of the model's head is in use there, and HeadInRAM keeps it
+// in RAM.
+func TestHeadPlanned(t *testing.T) {
+	testenv.Thorough(t)
+	f := synthtest.File(t, synth.Spec{Arch: "llama", Layers: 4, Embd: 64, FF: 96, Heads: 4, Type: quant.F16, Activation: "silu", Seed: 3})
+	h := synthtest.Head{Layers: []int{1, 2, 4}, Embd: 64, Heads: 4, FF: 96, Depth: 2, Block: 4, Mask: 17, Seed: 1}
+	for name, head := range map[string]*gguf.File{"eagle3": synthtest.Eagle3(t, f, synthtest.Head{Layers: h.Layers, Embd: 64, Heads: 4, FF: 96, Known: 100, Own: true}), "dflash": synthtest.DFlash(t, f, h)} {
+		eo := engine.Options{Limits: engine.Limits{Context: 256, UBatch: 32}, Drafts: engine.Drafts{Most: 3, Head: head, NoLookup: true, Hot: engine.HotNever}}
+		b, err := modelcost.Of(f, modelcost.Options{Context: eo.Context, UBatch: eo.LargestStep(), Drafts: eo.DraftRows(), Further: true, Head: head, Law: modelcost.UsualLaw()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, inRAM := range []bool{false, true} {
+			o := Options{GPUs: GPUs{VRAM: []int64{1 << 30}}, HeadInRAM: inRAM}
+			o.Processor.Threads = 1
+			p, now := With(lavapipes(t, 1), b, o), new(atomic.Int64)
+			eo.Devices, eo.Clock = p, func() time.Duration { return time.Duration(now.Add(1)) * time.Millisecond }
+			e, err := engine.Open(t.Context(), f, eo)
+			if err != nil {
+				t.Fatal(err)
+			}
+			y := p.plan.Layout()
+			if y.Further() == inRAM {
+				t.Errorf("%s: the head is on the GPU: %v, and in RAM it should be: %v", name, y.Further(), inRAM)
+			}
+			_, guesses := guessing(t, e, []int32{5, 6, 7, 8, 9}, 40)
+			for _, use := range p.Usage() {
+				if use.Used != use.Planned || guesses == 0 {
+					t.Errorf("%s: %d bytes are planned and %d in use after %d guesses", name, use.Planned, use.Used, guesses)
+				}
+			}
+			e.Close()
+		}
+	}
+}
+
 // TestFurtherPlanned: the layer that predicts a further token lies on the head's GPU where its last byte has room
 // there, unless the user says what lies on GPUs. What is planned is in use, and the text is the same.
 func TestFurtherPlanned(t *testing.T) {

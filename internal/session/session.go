@@ -47,8 +47,8 @@ type Draft struct {
 	Path    string   // of the draft model's file; empty: the draft head next to the model's file, if there is one that fits
 	Off     bool     // no model drafts
 	Kinds   []string // the architectures that a head may have; nil: any
-	Devices string   // as GPUs.Devices
-	Layers  *int     // as GPUs.Layers
+	Devices string   // as GPUs.Devices; none keeps a head in RAM
+	Layers  *int     // as GPUs.Layers; 0 keeps a head in RAM
 }
 
 // Adapter is a LoRA adapter in a GGUF file, and the factor of its effect; with 0 it is loaded and has no effect.
