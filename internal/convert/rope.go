@@ -146,7 +146,8 @@ func (c *config) yarn(f lineage.Family, s *lineage.RopeScaling, where string, or
 		add("scaling.yarn_truncate", false)
 	}
 	if f.YarnScores {
-		if s.MScale != s.MScaleAll || s.Attention != 0 {
+		plain := s.MScaleAll == 0 && s.MScale == 1 // as if neither were there
+		if s.MScale != s.MScaleAll && !plain || s.Attention != 0 {
 			return c.Errorf(where, "attention_factor %g, and mscale %g other than mscale_all_dim %g, are not supported in %s", s.Attention, s.MScale, s.MScaleAll, f.Name)
 		}
 		if s.MScaleAll != 0 {

@@ -4,11 +4,12 @@
 
 Sources: transformers' glm4v_moe (GLM 4.5V and 4.6V), glm_ocr and solar_open. step35: StepFun 2026 (Step 3.5 Flash)
 and its configuration. mimo2-fused: Xiaomi 2026 (MiMo-V2-Flash) and vLLM's notes on the layout of MiMo-V2.5.
+deepseek2-yarn: DeepSeek-AI 2024 (the code of DeepSeek-V2 and V3), transformers' deepseek_v3.
 """
 import numpy as np
 
-from reference import (attention, chosen, frequencies, gated, heads_of, Model, normalised, rms, rms_norm, rotate, rotate_neighbours, router, run, silu,
-                       swiglu, TOKENS, write)
+from reference import (attention, chosen, frequencies, gated, heads_of, latent_decoder, Model, normalised, rms, rms_norm, rotate, rotate_neighbours, router, run, silu,
+                       swiglu, TOKENS, write, yarn)
 from reference_experts import scored, sigmoid
 
 
@@ -161,5 +162,15 @@ def mimo_fused():
     yield "mimo2-fused", m, 128, logits
 
 
+def deepseek_yarn():
+    """Without mscale_all_dim YaRN's magnitude is of what is rotated alone, and scores are not multiplied."""
+    m = Model({"architectures": ["DeepseekV3ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-6, "num_key_value_heads": 4, "kv_lora_rank": 32, "q_lora_rank": 40,
+               "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24, "rope_scaling": {"type": "yarn", "factor": 8, "original_max_position_embeddings": 16,
+                                                                                                "beta_fast": 2.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 0.0}})
+    freqs = yarn(frequencies(m, 8), 8, 10000.0, 8.0, 16, fast=2.0)
+    h = latent_decoder(m, freqs, lambda x, f: rotate_neighbours(x, f, 0.1 * np.log(8) + 1))
+    yield "deepseek2-yarn", m, 128, h @ m.get("lm_head.weight", 48, 64).T
+
+
 if __name__ == "__main__":
-    write((glm_pictures, solar, step35, mimo_fused))
+    write((glm_pictures, solar, step35, mimo_fused, deepseek_yarn))
