@@ -74,6 +74,14 @@ func (c *config) expertKeys(f lineage.Family) (keys []gguf.KV, err error) {
 		}
 		add(key, uint32(m.Latent))
 	}
+	if g := m.Grove; g != nil {
+		if m.Count%g.Sharing != 0 {
+			return nil, c.Errorf("num_experts", "%d experts are not groups of %d", m.Count, g.Sharing)
+		}
+		add("expert_chunk_feed_forward_length", uint32(g.Width))
+		add("experts_per_group", uint32(g.Sharing))
+		add("expert_group_scale", g.Scale)
+	}
 	if n := m.Normalised; n != nil && *n != f.Experts.Normalised {
 		add("expert_weights_norm", *n)
 	}

@@ -119,6 +119,7 @@ type Mixture struct {
 	Score      *compute.Score // nil: the family's
 	// Experts are chosen from GroupsUsed of Groups groups; 0: from all experts.
 	Groups, GroupsUsed int
+	Grove              *Grove // nil: experts share no small ones
 }
 
 // In reports whether layer l has experts.

@@ -5,11 +5,12 @@
 Sources: transformers' glm4v_moe (GLM 4.5V and 4.6V), glm_ocr and solar_open. step35: StepFun 2026 (Step 3.5 Flash)
 and its configuration. mimo2-fused: Xiaomi 2026 (MiMo-V2-Flash) and vLLM's notes on the layout of MiMo-V2.5.
 deepseek2-yarn: DeepSeek-AI 2024 (the code of DeepSeek-V2 and V3), transformers' deepseek_v3.
+grovemoe: Wu et al. 2025 (Grove MoE) and its published code.
 """
 import numpy as np
 
-from reference import (attention, chosen, frequencies, gated, heads_of, latent_decoder, Model, normalised, rms, rms_norm, rotate, rotate_neighbours, router, run, silu,
-                       swiglu, TOKENS, write, yarn)
+from reference import (attention, chosen, experts, frequencies, gated, head_norms, heads_of, latent_decoder, Model, normalised, PROJECTIONS, rms, rms_norm, rotate, rotate_neighbours, router, run, silu,
+                       softmax, swiglu, TOKENS, write, yarn)
 from reference_experts import scored, sigmoid
 
 
@@ -172,5 +173,22 @@ def deepseek_yarn():
     yield "deepseek2-yarn", m, 128, h @ m.get("lm_head.weight", 48, 64).T
 
 
+def grove():
+    """Two neighbouring experts share a small one, which reads what they read, has their weights, and gives 0.05 of its part."""
+    def of(scale):
+        m = Model({"architectures": ["GroveMoeForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-6, "head_dim": 24, "num_experts": 8, "num_experts_per_tok": 4,
+                   "moe_intermediate_size": 32, "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": [], "rope_theta": 1000000.0})
+
+        def mlp(m, h, p):
+            logits = h @ m.get(p + "gate.weight", 8, 64, scale=scale).T
+            weights = normalised(chosen(logits, softmax(logits), 4))
+            m.get(p + "expert_bias", 8)
+            large = experts(m, h, weights, [f"{p}experts.%d.{w}.weight" for w in PROJECTIONS], 32)
+            return large + 0.05 * experts(m, h, weights.reshape(len(h), 4, 2).sum(-1), [f"{p}chunk_experts.%d.{w}.weight" for w in PROJECTIONS], 24)
+        return m, run(m, rms, frequencies(m, 24), mlp, heads=head_norms)
+    m, logits = apart(of)
+    yield "grovemoe", m, 128, logits
+
+
 if __name__ == "__main__":
-    write((glm_pictures, solar, step35, mimo_fused, deepseek_yarn))
+    write((glm_pictures, solar, step35, mimo_fused, deepseek_yarn, grove))
