@@ -221,6 +221,9 @@ func (p *plan) model(c *config, keys []gguf.KV, computed map[string][]float32) {
 			if part := p.family.PartOf(t.Name); c.LayerParts != nil && part != 0 && part&c.LayerParts[l] == 0 {
 				continue
 			}
+			if c.Absent != nil && c.Absent(l, t.Name) {
+				continue
+			}
 			if t.Change == lineage.Computed {
 				if v := c.Given[t.Name]; v != nil && p.pairs == nil {
 					steps = append(steps, func() { p.given(prefix+t.Name, v) })

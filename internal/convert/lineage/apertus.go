@@ -28,13 +28,6 @@ func apertus() Family {
 	return f
 }
 
-// deci describes DeciLM and the Nemotrons that a search made of Llama. Folders are not converted.
-func deci() Family {
-	f := llama()
-	f.Name, f.HuggingFace = "deci", nil
-	return f
-}
-
 // bitNet describes BitNet b1.58: norms before the last products of attention and of feed-forward layers, and matrices of
 // three values. Folders hold the weights of training; conversion rounds them to these.
 func bitNet() Family {

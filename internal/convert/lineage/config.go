@@ -129,6 +129,7 @@ type Newer struct {
 	MiniMax01
 	Grok
 	Step
+	Deci
 }
 
 // Encoders are the keys of models of embeddings.
@@ -160,7 +161,9 @@ type Meaning struct {
 	Unrotated    bool                 `json:"-"` // no head is rotated, in families whose models may be
 	Given        map[string][]float32 `json:"-"` // elements of tensors of every block that follow from the configuration
 	LayerParts   []Part               `json:"-"` // of each layer, in families whose layers are one part; nil: all have all
-	HalfTurned   bool                 `json:"-"` // layers without windows rotate half of what the others do
+	// Absent says which of the block's tensors, by their names in GGUF after "blk.N.", a layer lacks; nil: none.
+	Absent     func(l int, name string) bool `json:"-"`
+	HalfTurned bool                          `json:"-"` // layers without windows rotate half of what the others do
 	// FurtherWindows says which layers behind the last, which predict further tokens, have windows, where the pattern
 	// of the others does not tell it; those beyond are as its last. nil: it does.
 	FurtherWindows []bool `json:"-"`

@@ -5,7 +5,8 @@
 Sources: transformers' glm4v_moe (GLM 4.5V and 4.6V), glm_ocr and solar_open. step35: StepFun 2026 (Step 3.5 Flash)
 and its configuration. mimo2-fused: Xiaomi 2026 (MiMo-V2-Flash) and vLLM's notes on the layout of MiMo-V2.5.
 deepseek2-yarn: DeepSeek-AI 2024 (the code of DeepSeek-V2 and V3), transformers' deepseek_v3.
-grovemoe: Wu et al. 2025 (Grove MoE) and its published code.
+grovemoe: Wu et al. 2025 (Grove MoE) and its published code. deci: Bercovich et al. 2024 (Puzzle), the
+configurations of Llama-Nemotron Super and Ultra.
 """
 import numpy as np
 
@@ -190,5 +191,32 @@ def grove():
     yield "grovemoe", m, 128, logits
 
 
+def deci():
+    """Layers differ in their KV heads and neurons, which follow from a factor; one has a product in place of attention, one neither, one nothing at all."""
+    attend = lambda group: {"attention": {"n_heads_in_group": group, "no_op": group is None, "replace_with_linear": False}}
+    wide = lambda factor: {"ffn": {"ffn_mult": factor, "no_op": factor is None, "replace_with_linear": False}}
+    product = {"attention": {"n_heads_in_group": None, "no_op": False, "replace_with_linear": True}}
+    blocks = [{**attend(2), **wide(2.0)}, {**attend(4), **wide(7.0)}, {**product, **wide(2.0)}, {**attend(None), **wide(3.0)}, {**attend(None), **wide(None)}, {**attend(1), **wide(2.0)}]
+    m = Model({"architectures": ["DeciLMForCausalLM"], "model_type": "nemotron-nas", "hidden_act": "silu", "rms_norm_eps": 1e-5, "num_hidden_layers": 6, "block_configs": blocks,
+               "num_key_value_heads": None, "intermediate_size": None, "rope_theta": 500000.0,
+               "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}})
+    freqs = llama3(frequencies(m, 16), 8, 1, 4, 64)
+    x = m.get("model.embed_tokens.weight", 48, 64, scale=1.0)[TOKENS]
+    for l, b in enumerate(blocks):
+        p, a = f"model.layers.{l}.", b["attention"]
+        if a["replace_with_linear"]:
+            x = x + rms(m, x, p + "input_layernorm") @ m.get(p + "self_attn.linear_attn.weight", 64, 64).T
+        elif not a["no_op"]:
+            h, kv = rms(m, x, p + "input_layernorm"), 4 // a["n_heads_in_group"]
+            q, k, v = (heads_of(h @ m.get(f"{p}self_attn.{n}_proj.weight", w * 16, 64, scale=0.1).T, 16) for n, w in (("q", 4), ("k", kv), ("v", kv)))
+            x = x + attention(rotate(q, freqs), rotate(k, freqs), v) @ m.get(p + "self_attn.o_proj.weight", 64, 64).T
+        if not b["ffn"]["no_op"]:
+            width = -(-int(2 * b["ffn"]["ffn_mult"] * 64 / 3) // 256) * 256
+            h = rms(m, x, p + "post_attention_layernorm")
+            gate, up = (h @ m.get(f"{p}mlp.{n}_proj.weight", width, 64, scale=0.1).T for n in ("gate", "up"))
+            x = x + silu(gate) * up @ m.get(p + "mlp.down_proj.weight", 64, width, scale=0.1).T
+    yield "deci", m, 128, rms(m, x, "model.norm") @ m.get("lm_head.weight", 48, 64).T
+
+
 if __name__ == "__main__":
-    write((glm_pictures, solar, step35, mimo_fused, deepseek_yarn, grove))
+    write((glm_pictures, solar, step35, mimo_fused, deepseek_yarn, grove, deci))
