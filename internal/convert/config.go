@@ -48,11 +48,11 @@ type beside struct {
 }
 
 func readConfig(dir string) (*config, error) {
-	c := &config{Config: lineage.Config{Path: filepath.Join(dir, "config.json")}}
-	data, err := checkpoint.ReadFile(c.Path)
+	path, data, err := readSettings(dir)
 	if err != nil {
 		return nil, err
 	}
+	c := &config{Config: lineage.Config{Path: path}}
 	if err := c.decode(c.Path, data); err != nil {
 		return nil, err
 	}

@@ -112,7 +112,7 @@ func openModel(dir, predictors string, o *Options) (*model, error) {
 		{Key: "general.file_type", Value: fileType(c, o)},
 		{Key: "general.quantization_version", Value: uint32(quantizationVersion)},
 	}, sizes...)}
-	if m.source, err = checkpoint.Open(dir); err != nil {
+	if m.source, err = openFolder(dir); err != nil {
 		return nil, err
 	}
 	var notes []string // are told of a folder that is not refused

@@ -20,13 +20,25 @@ import (
 // likeReference returns a folder of the names, shapes and configuration of a reference, with other numbers.
 func likeReference(t *testing.T, name string) *folder {
 	t.Helper()
+	return like(t, filepath.Join("testdata", "reference", name+".json"))
+}
+
+// likeTower is likeReference of a tower of pictures.
+func likeTower(t *testing.T, name string) *folder {
+	t.Helper()
+	return like(t, filepath.Join("testdata", "towers", name+".json"))
+}
+
+func like(t *testing.T, path string) *folder {
+	t.Helper()
 	var r struct {
-		Config  map[string]any `json:"config"`
+		Config  map[string]any             `json:"config"`
+		Files   map[string]json.RawMessage `json:"files"`
 		Tensors map[string]struct {
 			Shape []int `json:"shape"`
 		} `json:"tensors"`
 	}
-	b, err := os.ReadFile(filepath.Join("testdata", "reference", name+".json"))
+	b, err := os.ReadFile(path)
 	if err == nil {
 		err = json.Unmarshal(b, &r)
 	}
@@ -34,6 +46,9 @@ func likeReference(t *testing.T, name string) *folder {
 		t.Fatal(err)
 	}
 	f := newFolder(t, r.Config)
+	for name, content := range r.Files {
+		f.write(t, name, content)
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Tensors)) {
 		f.random("F32", name, r.Tensors[name].Shape...)
 	}

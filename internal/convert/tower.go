@@ -98,8 +98,12 @@ func readFields(path string) (*fields, error) {
 
 // openTower reads the folder's configuration and which tensors it holds.
 func openTower(dir string) (*towerPlan, error) {
-	c, err := readFields(filepath.Join(dir, "config.json"))
+	path, data, err := readSettings(dir)
 	if err != nil {
+		return nil, err
+	}
+	c := &fields{path: path}
+	if err := checkpoint.DecodeJSON(path, data, &c.of); err != nil {
 		return nil, err
 	}
 	if !c.has("vision_config") {
@@ -125,7 +129,7 @@ func openTower(dir string) (*towerPlan, error) {
 			return nil, f.err
 		}
 	}
-	source, err := checkpoint.Open(dir)
+	source, err := openFolder(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -158,6 +162,9 @@ func readProcessor(dir string) (*fields, error) {
 		}
 		maps.Copy(all.of, f.of)
 		maps.Copy(all.of, part.of)
+	}
+	if len(all.of) == 0 && checkpoint.Exists(filepath.Join(dir, paramsFile)) { // Mistral's pictures are normalised as CLIP's
+		all.of["image_mean"], all.of["image_std"] = json.RawMessage("[0.48145466,0.4578275,0.40821073]"), json.RawMessage("[0.26862954,0.26130258,0.27577711]")
 	}
 	return all, nil
 }

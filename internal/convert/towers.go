@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 )
@@ -430,6 +431,15 @@ func (t *towerPlan) tokenID(token string) int {
 		} `json:"added_tokens"`
 	}
 	path := filepath.Join(t.dir, "tokenizer.json")
+	if own := filepath.Join(t.dir, tekkenFile); !checkpoint.Exists(path) && checkpoint.Exists(own) {
+		specials, _, err := readTekken(own)
+		id := slices.Index(specials, token)
+		if err == nil && id < 0 {
+			err = fmt.Errorf("%s: key %q: token %s is not among them, and the tower's rows need its embedding", own, "special_tokens", token)
+		}
+		t.err = cmp.Or(t.err, err)
+		return max(0, id)
+	}
 	if err := checkpoint.ReadJSON(path, &list); err != nil {
 		t.err = cmp.Or(t.err, err)
 		return 0

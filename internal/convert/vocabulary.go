@@ -59,7 +59,7 @@ type vocabulary struct {
 }
 
 // readVocabulary reads the folder's tokenizer: tokenizer.model where there is a usable one, else tokenizer.json,
-// else vocab.json with merges.txt, else tokenizer.jsonl, else tiktoken.model, else RWKV's World vocabulary. gen may name ends of texts.
+// else vocab.json with merges.txt, else tokenizer.jsonl, else tekken.json, else tiktoken.model, else RWKV's World vocabulary. gen may name ends of texts.
 func readVocabulary(dir string, c *config, gen generation, notes func(string)) (*vocabulary, error) {
 	tok, err := readTokenizerConfig(dir)
 	if err != nil {
@@ -117,6 +117,9 @@ func readTokens(dir string, c *config, tok *tokenizerConfig, notes func(string))
 	if t5 := filepath.Join(dir, "spiece.model"); !checkpoint.Exists(spm) && checkpoint.Exists(t5) {
 		spm = t5
 	}
+	if versions, _ := filepath.Glob(spm + ".v*"); !checkpoint.Exists(spm) && len(versions) > 0 { // as Mistral names it
+		spm = slices.Max(versions)
+	}
 	if checkpoint.Exists(spm) {
 		v, err := readSentencePiece(spm, c.Vocab, tok, notes)
 		if checkpoint.Exists(hf) && (err == nil && v.model == "t5" || err != nil && !errors.Is(err, errNotSentencePiece)) {
@@ -138,6 +141,9 @@ func readTokens(dir string, c *config, tok *tokenizerConfig, notes func(string))
 	}
 	if list := filepath.Join(dir, "tokenizer.jsonl"); checkpoint.Exists(list) {
 		return readTokenList(list, c.Vocab)
+	}
+	if own := filepath.Join(dir, tekkenFile); checkpoint.Exists(own) {
+		return readTekkenVocabulary(own, c.Vocab, tok)
 	}
 	if ranks := filepath.Join(dir, tiktokenFile); checkpoint.Exists(ranks) {
 		return readTiktoken(ranks, c.Vocab, tok, notes)

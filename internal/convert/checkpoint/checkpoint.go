@@ -33,7 +33,7 @@ func Open(dir string) (_ *Checkpoint, err error) {
 		return c, c.openShard(c.Path)
 	}
 	found := false
-	for _, name := range []string{"model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"} {
+	for _, name := range []string{"model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json", consolidated, consolidated + ".index.json"} {
 		c.Path = filepath.Join(dir, name)
 		if found = Exists(c.Path); found {
 			break
@@ -42,7 +42,7 @@ func Open(dir string) (_ *Checkpoint, err error) {
 	switch {
 	case !found:
 		return nil, fmt.Errorf("%s: no model.safetensors and no model.safetensors.index.json in it; name a Hugging Face model folder", dir)
-	case strings.HasSuffix(c.Path, ".bin"):
+	case strings.HasSuffix(c.Path, ".bin"), strings.HasSuffix(c.Path, consolidated):
 		return c, c.openShard(c.Path)
 	}
 	var index struct {
@@ -74,6 +74,14 @@ func Open(dir string) (_ *Checkpoint, err error) {
 		}
 	}
 	return c, nil
+}
+
+// consolidated is the file of weights of folders in Mistral's own form.
+const consolidated = "consolidated.safetensors"
+
+// Consolidated reports whether the weights are in Mistral's own form.
+func (c *Checkpoint) Consolidated() bool {
+	return strings.HasPrefix(filepath.Base(c.Path), consolidated)
 }
 
 // OpenAdapter is Open for the folder of an adapter as PEFT saves it.
