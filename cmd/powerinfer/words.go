@@ -217,7 +217,7 @@ var hyphened = regexp.MustCompile(`^[a-z]+(-[a-z]+)+$`)
 func holdsModel(name string) bool {
 	entries, _ := os.ReadDir(name)
 	return slices.ContainsFunc(entries, func(e os.DirEntry) bool {
-		return e.Name() == "config.json" || strings.HasSuffix(strings.ToLower(e.Name()), ".gguf")
+		return e.Name() == "config.json" || e.Name() == "params.json" || strings.HasSuffix(strings.ToLower(e.Name()), ".gguf")
 	})
 }
 

@@ -11,11 +11,11 @@ import (
 )
 
 // multiply has t, which the family calls name, be multiplied by the factors that the configuration has of it.
-func (p *plan) multiply(c *config, t *tensor, name string) {
+func (p *plan) multiply(c *config, t *tensor, layer int, name string) {
 	if p.family.Multiplied == nil || p.err != nil {
 		return
 	}
-	rows := p.family.Multiplied(&c.Config, name)
+	rows := p.family.Multiplied(&c.Config, layer, name)
 	if !slices.ContainsFunc(rows, func(m lineage.Multiplied) bool { return m.By != 1 }) {
 		return
 	}
@@ -77,7 +77,7 @@ func (p *plan) one(c *config, i *item) {
 	if len(out.shape) == 2 && stored[0] < shape[0] {
 		out.rows = stored[0]
 	}
-	p.multiply(c, out, t.Name)
+	p.multiply(c, out, i.layer, t.Name)
 	out.plain = out.plain || staysFloat(t.Name)
 	p.rearrange(c, of, t.Change, shape, out)
 	if c.halved > 0 && (stem == "attn_q" || stem == "attn_k") {

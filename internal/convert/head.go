@@ -22,11 +22,11 @@ func (p *plan) head(c *config) {
 	if !c.TiedHead {
 		t := p.add("output.weight", head, c.Vocab, c.Hidden)
 		t.unit, t.unitCols = c.UnitHead, c.UnitColumns
-		p.multiply(c, t, "output.weight")
+		p.multiply(c, t, 0, "output.weight")
 		return
 	}
 	if c.SplitHead {
-		p.multiply(c, p.add("output.weight", p.tensors[len(p.tensors)-1].from.Name, c.Vocab, c.Hidden), "output.weight")
+		p.multiply(c, p.add("output.weight", p.tensors[len(p.tensors)-1].from.Name, c.Vocab, c.Hidden), 0, "output.weight")
 	}
 	if p.pairs == nil && p.source.Tensors[head] != nil {
 		p.storedHead(c, head)
@@ -53,7 +53,7 @@ func (p *plan) storedHead(c *config, head string) {
 		p.err = err
 	case !same:
 		p.tensors = slices.DeleteFunc(p.tensors, func(t *tensor) bool { return t.name == "output.weight" })
-		p.multiply(c, p.add("output.weight", head, c.Vocab, c.Hidden), "output.weight")
+		p.multiply(c, p.add("output.weight", head, c.Vocab, c.Hidden), 0, "output.weight")
 		p.notes = append(p.notes, fmt.Sprintf("%s: %s differs from the embedding and is the head, although config.json says that the embedding is (tie_word_embeddings)", p.source.Path, head))
 	}
 }

@@ -99,6 +99,13 @@ func (c *config) attentionKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	if f.KeysByHead() {
 		add("key_length_mla", uint32(c.HeadDim))
 		add("value_length_mla", uint32(c.value()))
+		if w := c.WindowLatent; w != nil {
+			add("kv_lora_rank_swa", uint32(w.Latent))
+			add("key_length_swa", uint32(w.Latent+c.Turned))
+			add("value_length_swa", uint32(w.Latent))
+			add("key_length_mla_swa", uint32(w.Key))
+			add("value_length_mla_swa", uint32(w.Value))
+		}
 		more := func(name string, n int) { keys = append(keys, gguf.KV{Key: f.Name + "." + name, Value: uint32(n)}) }
 		if c.Mixture.Count == 0 { // llama.cpp requires it even of a model without experts
 			more("leading_dense_block_count", c.Layers)

@@ -121,6 +121,9 @@ func (c *config) sizes(l int) sizes {
 	if c.GlobalHead > 0 && l < len(c.LayerTypes) && c.LayerTypes[l] == "full_attention" {
 		s.KVHeads, s.Key, s.Value = c.GlobalKV, c.GlobalHead, c.GlobalHead
 	}
+	if w := c.WindowLatent; w != nil && c.LayerTypes[min(l, c.Layers-1)] == "sliding_attention" {
+		s.Latent, s.Key, s.Value = w.Latent, w.Key, w.Value
+	}
 	return s
 }
 

@@ -130,6 +130,7 @@ type Newer struct {
 	Grok
 	Step
 	Deci
+	Dots
 }
 
 // Encoders are the keys of models of embeddings.
@@ -162,8 +163,9 @@ type Meaning struct {
 	Given        map[string][]float32 `json:"-"` // elements of tensors of every block that follow from the configuration
 	LayerParts   []Part               `json:"-"` // of each layer, in families whose layers are one part; nil: all have all
 	// Absent says which of the block's tensors, by their names in GGUF after "blk.N.", a layer lacks; nil: none.
-	Absent     func(l int, name string) bool `json:"-"`
-	HalfTurned bool                          `json:"-"` // layers without windows rotate half of what the others do
+	Absent       func(l int, name string) bool `json:"-"`
+	WindowLatent *LatentShape                  `json:"-"` // of layers with windows; nil: that of all
+	HalfTurned   bool                          `json:"-"` // layers without windows rotate half of what the others do
 	// FurtherWindows says which layers behind the last, which predict further tokens, have windows, where the pattern
 	// of the others does not tell it; those beyond are as its last. nil: it does.
 	FurtherWindows []bool `json:"-"`

@@ -71,7 +71,7 @@ func readFalconH1(c *Config) error {
 
 // multipliersOfFalconH1 returns the factors of the rows of a tensor, by its name in GGUF, in blocks after "blk.N.":
 // those of each number of rows in turn.
-func multipliersOfFalconH1(c *Config, name string) []Multiplied {
+func multipliersOfFalconH1(c *Config, _ int, name string) []Multiplied {
 	h, s := &c.FalconH1, c.StateSpace
 	all := func(factors ...*float64) []Multiplied {
 		by := 1.0

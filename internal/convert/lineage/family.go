@@ -137,7 +137,7 @@ type Scaling struct {
 	Factors func(layers, embd int) Factors
 	// Multiplied, if it is set, returns by what conversion multiplies the rows of a tensor, by its name in GGUF, in
 	// blocks after "blk.N."; nil: by nothing.
-	Multiplied func(c *Config, name string) []Multiplied
+	Multiplied func(c *Config, layer int, name string) []Multiplied
 }
 
 // Recurrence says which recurrent layers a lineage has.

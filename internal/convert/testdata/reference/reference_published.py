@@ -6,13 +6,14 @@ Sources: transformers' glm4v_moe (GLM 4.5V and 4.6V), glm_ocr and solar_open. st
 and its configuration. mimo2-fused: Xiaomi 2026 (MiMo-V2-Flash) and vLLM's notes on the layout of MiMo-V2.5.
 deepseek2-yarn: DeepSeek-AI 2024 (the code of DeepSeek-V2 and V3), transformers' deepseek_v3.
 grovemoe: Wu et al. 2025 (Grove MoE) and its published code. deci: Bercovich et al. 2024 (Puzzle), the
-configurations of Llama-Nemotron Super and Ultra.
+configurations of Llama-Nemotron Super and Ultra. dots3note: rednote-hilab 2026 (dots.3 Note) and its configuration.
 """
 import numpy as np
 
-from reference import (attention, chosen, experts, frequencies, gated, head_norms, heads_of, latent_decoder, Model, normalised, PROJECTIONS, rms, rms_norm, rotate, rotate_neighbours, router, run, silu,
+from reference import (attention, chosen, deepseek_experts, experts, frequencies, gated, head_norms, heads_of, latent_decoder, linear, Model, normalised, PROJECTIONS, rms, rms_norm, rotate, rotate_neighbours, router, run, silu,
                        softmax, swiglu, TOKENS, write, yarn)
 from reference_experts import scored, sigmoid
+from reference_indexer import index, see
 
 
 def glm_pictures():
@@ -218,5 +219,51 @@ def deci():
     yield "deci", m, 128, rms(m, x, "model.norm") @ m.get("lm_head.weight", 48, 64).T
 
 
+def dots_note():
+    """Latent attention of two shapes. Layers with windows have none of the indexers. The part of keys that heads share is normed before its rotation, each
+    head has a gate, and what norms of latent vectors give is multiplied."""
+    kinds = [k + "_attention" for k in ("full", "sliding", "sliding", "full", "sliding")]
+
+    def of(table):
+        m = Model({"architectures": ["Dots3NoteForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-6, "num_key_value_heads": 4, "kv_lora_rank": 32, "q_lora_rank": 40,
+                   "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24, "num_hidden_layers": 5, "layer_types": kinds, "swa_num_attention_heads": 6,
+                   "swa_kv_lora_rank": 48, "swa_q_lora_rank": 40, "swa_qk_nope_head_dim": 24, "swa_qk_rope_head_dim": 8, "swa_v_head_dim": 16, "swa_head_dim": 32,
+                   "sliding_window_size": 6, "apply_mla_qkv_lora_rescale": True, "use_dsa": True, "rope_theta": 1e6, "swa_rope_theta": 10000.0, "moe_intermediate_size": 32,
+                   "n_routed_experts": 8, "n_shared_experts": 2, "num_experts_per_tok": 3, "first_k_dense_replace": 1, "norm_topk_prob": True, "routed_scaling_factor": 2.5,
+                   "scoring_func": "sigmoid", "topk_method": "noaux_tc", "n_group": 1, "topk_group": 1, "index_n_heads": 5, "index_head_dim": 16, "index_topk": 6})
+        norm = lambda x, name, n, by=1: by * rms_norm(x, m.get(name + ".weight", n, offset=1.0), 1e-6)
+        x = m.get("model.embed_tokens.weight", 48, 64, scale=table)[TOKENS]
+        for l, kind in enumerate(kinds):
+            p, window = f"model.layers.{l}.", kind == "sliding_attention"
+            heads, own, value, width, theta = (6, 24, 16, 48, 1e4) if window else (4, 16, 24, 32, 1e6)
+            h, a, freqs = rms(m, x, p + "input_layernorm"), p + "self_attn.", theta ** (-np.arange(0, 8, 2) / 8)
+            latent = norm(linear(m, h, a + "q_a_proj", 40, bias=False), a + "q_a_layernorm", 40, np.sqrt(64 / 40))
+            q = heads_of(linear(m, latent, a + "q_b_proj", heads * (own + 8), bias=False, scale=0.1), own + 8)
+            both = linear(m, h, a + "kv_a_proj_with_mqa", width + 8, bias=False)
+            shared = rotate_neighbours(norm(both[:, width:], a + "k_rope_only_layernorm", 8)[:, None], freqs)
+            kv = heads_of(linear(m, norm(both[:, :width], a + "kv_a_layernorm", width, np.sqrt(64 / width)), a + "kv_b_proj", heads * (own + value), bias=False, scale=0.15), own + value)
+            q = np.concatenate([q[..., :own], rotate_neighbours(q[..., own:], freqs)], -1)
+            k = np.concatenate([kv[..., :own], np.repeat(shared, heads, 1)], -1)
+            if window:
+                y = attention(q, k, kv[..., own:], 6)
+            else:
+                seen = index(m, h, latent, a + "indexer.", freqs, rotate)
+                y = see(q, k, kv[..., own:], seen[:, None], 1 / np.sqrt(own + 8))
+            y = y * np.repeat(sigmoid(h @ m.get(a + "gate_proj.weight", heads, 64).T), value, -1)
+            x = x + linear(m, y, a + "o_proj", 64, bias=False)
+            h = rms(m, x, p + "post_attention_layernorm")
+            y = deepseek_experts(m, h, p + "mlp.", "sigmoid")
+            if y is None:
+                h = silu(linear(m, h, p + "mlp.gate_proj", 96, bias=False)) * linear(m, h, p + "mlp.up_proj", 96, bias=False)
+                y = linear(m, h, p + "mlp.down_proj", 64, bias=False)
+            x = x + y
+        logits = rms(m, x, "model.norm") @ m.get("lm_head.weight", 48, 64).T
+        m.get("model.mtp.embed_tokens.weight", 48, 64)
+        m.get("model.layers.5.eh_proj.weight", 64, 128)
+        return m, logits
+    m, logits = apart(lambda n: of(0.9 + n))
+    yield "dots3note", m, 128, logits
+
+
 if __name__ == "__main__":
-    write((glm_pictures, solar, step35, mimo_fused, deepseek_yarn, grove, deci))
+    write((glm_pictures, solar, step35, mimo_fused, deepseek_yarn, grove, deci, dots_note))
