@@ -375,3 +375,33 @@ func TestPackedThirds(t *testing.T) {
 		t.Error("the matrix has other numbers")
 	}
 }
+
+// TestUnusedBias: layers of DeepSeek V4 whose tokens choose the experts have no bias, even if the folder has one.
+func TestUnusedBias(t *testing.T) {
+	f := likeReference(t, "deepseek4")
+	for name, x := range f.tensors {
+		if strings.HasSuffix(name, "tid2eid") {
+			x.dtype, x.raw, x.values = "I64", make([]byte, 8*len(x.values)), nil
+			f.tensors[name] = x
+		}
+	}
+	f.random("F32", "layers.0.ffn.gate.bias", 8)
+	f.random("F32", "layers.3.ffn.gate.bias_vl", 8)
+	f.save(t, 1, tinyVocab)
+	out := filepath.Join(f.dir, "model.gguf")
+	var notes []string
+	if err := HuggingFace(t.Context(), f.dir, out, Options{Output: OutputOf(quant.F32), Notes: func(s string) { notes = append(notes, s) }}); err != nil {
+		t.Fatal(err)
+	}
+	g, err := gguf.Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	if g.Tensor("blk.0.exp_probs_b.bias") != nil || g.Tensor("blk.3.exp_probs_b.bias") == nil {
+		t.Error("the biases are not those of the layers that choose by them")
+	}
+	if text := strings.Join(notes, " "); !strings.Contains(text, "layers.0.ffn.gate.bias") || !strings.Contains(text, "bias_vl") {
+		t.Errorf("notes: %q", notes)
+	}
+}

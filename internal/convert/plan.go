@@ -222,6 +222,9 @@ func (p *plan) model(c *config, keys []gguf.KV, computed map[string][]float32) {
 				continue
 			}
 			if c.Absent != nil && c.Absent(l, t.Name) {
+				for _, name := range strings.Fields(t.Source) {
+					p.leave(from + name)
+				}
 				continue
 			}
 			if t.Change == lineage.Computed {
@@ -285,7 +288,7 @@ func (p *plan) layer(root string) string {
 
 // otherParts are the prefixes of tensors of pictures and sound in folders that hold such a model beside the text model,
 // with and without "model." before them.
-var otherParts = []string{"vision_tower.", "vision_model.", "vision_embedder.", "embed_vision.", "visual.", "multi_modal_projector.", "audio_tower.", "embed_audio.", "mm_projector.", "mlp1.", "connector.", "vision_encoder.", "audio_encoder.", "vision_projection.", "vit_large_projector."}
+var otherParts = []string{"vision_tower.", "vision_model.", "vision_embedder.", "embed_vision.", "visual.", "multi_modal_projector.", "audio_tower.", "embed_audio.", "mm_projector.", "mlp1.", "connector.", "vision_encoder.", "audio_encoder.", "vision_projection.", "vit_large_projector.", "vision.", "aligner.", "image_"}
 
 // leaveOut marks the tensors of other parts than the text model as used, and says how many they are.
 func (p *plan) leaveOut(notes func(string)) {

@@ -112,7 +112,7 @@ func (c *Config) readConnections() error {
 func deepseek4() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "deepseek4", []string{"DeepseekV4ForCausalLM"}
-	f.PartialRotary, f.Window, f.UsualWindow, f.Further = true, true, 128, false
+	f.PartialRotary, f.Window, f.UsualWindow, f.Further, f.Buffers = true, true, 128, false, []string{".ffn.gate.bias_vl"} // the last is of pictures
 	f.Root, f.Head = []string{"", "model."}, "head"
 	f.Experts = &Experts{Score: compute.RootSoftplus, Normalised: true, MinSum: leastSum, Counted: true}
 	f.Outer = append([]Tensor{{Name: "token_embd.weight", Source: "embed.weight"}, {Name: "output_norm.weight", Source: "norm.weight"}}, lastConnection("hc_head_")...)
@@ -175,6 +175,7 @@ func readDeepSeek4(c *Config) error {
 	if err := c.readIndexing(); err != nil {
 		return err
 	}
+	c.Absent = func(l int, name string) bool { return name == "exp_probs_b.bias" && l < c.HashLayers } // tokens choose there
 	c.KVHeads, c.RotaryDim = 1, c.Turned
 	if err := c.routed(); err != nil {
 		return err
