@@ -56,16 +56,15 @@ func readConfig(dir string) (*config, error) {
 	if err := c.decode(c.Path, data); err != nil {
 		return nil, err
 	}
-	var whole struct {
-		Text json.RawMessage `json:"text_config"`
-		Old  json.RawMessage `json:"llm_config"` // the same in InternVL's folders
-	}
+	var whole map[string]json.RawMessage
 	if err := checkpoint.DecodeJSON(c.Path, data, &whole); err != nil {
 		return nil, err
 	}
-	key, text := "text_config", whole.Text
-	if len(text) == 0 {
-		key, text = "llm_config", whole.Old
+	key, text := "", json.RawMessage(nil)
+	for _, key = range []string{"text_config", "llm_config", "language_config"} { // the others of InternVL and DeepSeek-OCR
+		if text = whole[key]; len(text) > 0 {
+			break
+		}
 	}
 	c.parts = len(text) > 0 || c.Vision != nil
 	if len(text) > 0 { // the text model's own keys go before those beside it

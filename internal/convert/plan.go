@@ -288,7 +288,7 @@ func (p *plan) layer(root string) string {
 
 // otherParts are the prefixes of tensors of pictures and sound in folders that hold such a model beside the text model,
 // with and without "model." before them.
-var otherParts = []string{"vision_tower.", "vision_model.", "vision_embedder.", "embed_vision.", "visual.", "multi_modal_projector.", "audio_tower.", "embed_audio.", "mm_projector.", "mlp1.", "connector.", "vision_encoder.", "audio_encoder.", "vision_projection.", "vit_large_projector.", "vision.", "aligner.", "image_"}
+var otherParts = []string{"vision_tower.", "vision_model.", "vision_embedder.", "embed_vision.", "visual.", "multi_modal_projector.", "audio_tower.", "embed_audio.", "mm_projector.", "mlp1.", "connector.", "vision_encoder.", "audio_encoder.", "vision_projection.", "vit_large_projector.", "vision.", "aligner.", "image_", "sam_model.", "qwen2_model.", "projector.", "view_seperator"}
 
 // leaveOut marks the tensors of other parts than the text model as used, and says how many they are.
 func (p *plan) leaveOut(notes func(string)) {

@@ -19,11 +19,10 @@ func deepseek() Family {
 	return f
 }
 
-// deepseekOCR describes the text part of DeepSeek-OCR: DeepSeek's first models with halves of pairs apart. There are
-// GGUF files of it; its folders are not converted.
+// deepseekOCR describes the text part of DeepSeek-OCR: DeepSeek's first models with halves of pairs apart.
 func deepseekOCR() Family {
 	f := deepseek()
-	f.Name, f.HuggingFace, f.Rotation = "deepseek2-ocr", nil, HalvesApart
+	f.Name, f.HuggingFace, f.Rotation = "deepseek2-ocr", []string{"DeepseekOCRForCausalLM", "DeepseekOCR2ForCausalLM", "UnlimitedOCRForCausalLM"}, HalvesApart
 	f.Block = sharedExpert(mlpExperts(llamaBlock(Same)), "mlp.shared_experts")
 	return f
 }

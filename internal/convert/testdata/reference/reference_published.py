@@ -6,11 +6,12 @@ Sources: transformers' glm4v_moe (GLM 4.5V and 4.6V), glm_ocr and solar_open. st
 and its configuration. mimo2-fused: Xiaomi 2026 (MiMo-V2-Flash) and vLLM's notes on the layout of MiMo-V2.5.
 deepseek2-yarn: DeepSeek-AI 2024 (the code of DeepSeek-V2 and V3), transformers' deepseek_v3.
 grovemoe: Wu et al. 2025 (Grove MoE) and its published code. deci: Bercovich et al. 2024 (Puzzle), the
-configurations of Llama-Nemotron Super and Ultra. dots3note: rednote-hilab 2026 (dots.3 Note) and its configuration.
+configurations of Llama-Nemotron Super and Ultra. dots3note: rednote-hilab 2026 (dots.3 Note) and its configuration. deepseek2-ocr: DeepSeek-AI 2025 (DeepSeek-OCR),
+the code of DeepSeek-V2 without latent attention.
 """
 import numpy as np
 
-from reference import (attention, chosen, deepseek_experts, experts, frequencies, gated, head_norms, heads_of, latent_decoder, linear, Model, normalised, PROJECTIONS, rms, rms_norm, rotate, rotate_neighbours, router, run, silu,
+from reference import (attention, chosen, deepseek_experts, expert_mlp, experts, frequencies, gated, head_norms, heads_of, latent_decoder, linear, Model, normalised, PROJECTIONS, rms, rms_norm, rotate, rotate_neighbours, router, run, silu,
                        softmax, swiglu, TOKENS, write, yarn)
 from reference_experts import scored, sigmoid
 from reference_indexer import index, see
@@ -265,5 +266,29 @@ def dots_note():
     yield "dots3note", m, 128, logits
 
 
+def deepseek_ocr():
+    """DeepSeek's first experts with attention of Llama's form. What files do not say: weights are of a softmax over all experts and not divided by their sum."""
+    def of(queries):
+        m = Model({"architectures": ["DeepseekV2ForCausalLM"], "num_key_value_heads": 4, "moe_intermediate_size": 32, "n_routed_experts": 8, "n_shared_experts": 2,
+                   "num_experts_per_tok": 3, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1, "topk_method": "greedy", "use_mla": False, "q_lora_rank": None,
+                   "kv_lora_rank": None, "qk_nope_head_dim": 0, "qk_rope_head_dim": 0, "v_head_dim": 0})
+        m.folder = {"architectures": ["DeepseekOCRForCausalLM"], "model_type": "deepseek_vl_v2", "language_config": m.c, "vocab_size": 48, "projector_config": {"n_embed": 64},
+                    "vision_config": {"image_size": 1024, "width": {"sam_vit_b": {"heads": 12}}}}
+        m.c = {**m.c, "rms_norm_eps": 1e-6}
+
+        def mlp(m, h, p):
+            if ".0." in p:
+                return swiglu(m, h, p)
+            scores = softmax(router(m, h, p + "gate.weight", 8))
+            y = experts(m, h, chosen(np.log(scores), scores, 3), [f"{p}experts.%d.{w}.weight" for w in PROJECTIONS], 32)
+            return y + expert_mlp(m, h, 64, *(f"{p}shared_experts.{w}.weight" for w in PROJECTIONS))
+        logits = run(m, rms, frequencies(m, 16), mlp, queries=queries)
+        for name, shape in {"sam_model.pos_embed": (1, 4, 4, 8), "vision_model.pre_layrnorm.weight": (8,), "projector.layers.weight": (64, 16), "image_newline": (64,), "view_seperator": (64,)}.items():
+            m.get("model." + name, *shape)
+        return m, logits
+    m, logits = apart(of)
+    yield "deepseek2-ocr", m, 128, logits
+
+
 if __name__ == "__main__":
-    write((glm_pictures, solar, step35, mimo_fused, deepseek_yarn, grove, deci, dots_note))
+    write((glm_pictures, solar, step35, mimo_fused, deepseek_yarn, grove, deci, dots_note, deepseek_ocr))
