@@ -21,6 +21,7 @@ const (
 	maxExponent = 64 // of ALiBi's slopes
 	maxTaps     = 16 // positions of a short convolution
 	maxLoops    = 64 // times that tokens go through the layers
+	maxFurther  = 64 // layers that predict further tokens
 )
 
 // prosparseThreshold is FATReLU's threshold in the published ProSparse configuration.
@@ -188,6 +189,9 @@ func (c *config) checkSizes(f lineage.Family) error {
 	}
 	if !f.OnlyRecurrent() {
 		sizes = append(sizes, size{"num_attention_heads", c.Heads, maxWidth}, size{"num_key_value_heads", c.KVHeads, maxWidth}, size{"intermediate_size", c.FF, maxWidth})
+	}
+	if c.Further < 0 || c.Further > maxFurther {
+		return c.Errorf("num_nextn_predict_layers", "%d is outside 0…%d", c.Further, maxFurther)
 	}
 	for _, s := range sizes {
 		if s.value == 0 {

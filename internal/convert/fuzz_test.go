@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ func FuzzFolder(f *testing.F) {
 	names := []string{
 		"config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "generation_config.json", "tokenizer.jsonl",
 		"modules.json", "1_Pooling/config.json", "vocab.txt", "chat_template.jinja", "hf_quant_config.json", "model.safetensors.index.json", "adapter_config.json",
+		paramsFile, tekkenFile, tiktokenFile,
 	}
 	made := func(t *testing.T) (files, adapter map[string][]byte) {
 		m := tinyLlama(t, "LlamaForCausalLM", nil)
@@ -55,8 +57,26 @@ func FuzzFolder(f *testing.F) {
 		[]byte(`{"quantization":{"quant_algo":"NVFP4","group_size":16}}`),
 		[]byte(`{"weight_map":{"lm_head.weight":"model.safetensors"}}`),
 		[]byte(`{"peft_type":"LORA","r":3,"lora_alpha":1,"bias":"none","base_model_name_or_path":"x","rank_pattern":{"up_proj":3},"use_rslora":true}`),
+		[]byte(`{"dim":64,"n_layers":2,"n_heads":4,"n_kv_heads":2,"hidden_dim":96,"max_position_embeddings":128,"vocab_size":48,"norm_eps":1e-5,"yarn":{"factor":2,
+			"original_max_position_embeddings":64,"beta":32,"alpha":1,"apply_scale":false},"llama_4_scaling":{"original_max_position_embeddings":64,"beta":0.1},
+			"sliding_window":[null,8],"vision_encoder":{"num_attention_heads":2},"quantization":{"qformat_weight":"fp8_e4m3"}}`),
+		tekkenJSON([]string{"a", "b", "ab"}),
+		[]byte("YQ== 0\nYg== 1\nYWI= 2\n"),
 	} {
 		f.Add(uint8(i), data)
+	}
+	for _, name := range []string{"step35", "deci", "dots3note", "grovemoe", "mimo2-fused", "glm4v-moe"} {
+		data, err := os.ReadFile(filepath.Join("testdata", "reference", name+".json"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		var r struct {
+			Config json.RawMessage `json:"config"`
+		}
+		if err := json.Unmarshal(data, &r); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(uint8(0), []byte(r.Config))
 	}
 	var files, adapter map[string][]byte
 	f.Fuzz(func(t *testing.T, which uint8, data []byte) {
@@ -67,8 +87,13 @@ func FuzzFolder(f *testing.F) {
 		put := func(dir string, files map[string][]byte) {
 			files = maps.Clone(files)
 			files[name] = data
-			if name == "tokenizer.json" || name == "tokenizer.jsonl" {
+			switch name {
+			case "tokenizer.json", "tokenizer.jsonl", tekkenFile, tiktokenFile:
 				delete(files, "tokenizer.model")
+			case paramsFile:
+				files["consolidated.safetensors"] = files["model.safetensors"]
+				delete(files, "model.safetensors")
+				delete(files, "config.json")
 			}
 			for _, n := range slices.Sorted(maps.Keys(files)) {
 				path := filepath.Join(dir, n)

@@ -282,7 +282,8 @@ func (p *mistralParams) renamed(t *checkpoint.Tensor) (name string, row func(int
 			heads = cmp.Or(p.KVHeads, p.Heads)
 		}
 		if heads > 0 && t.Shape[0] > heads && t.Shape[0]%(2*heads) == 0 {
-			row = neighbours(t.Shape[0] / heads)
+			head := t.Shape[0] / heads
+			row = halves(head, head)
 		}
 	}
 	return name, row, true
@@ -294,14 +295,6 @@ func (p *mistralParams) visionHeads() (n int) {
 		_ = json.Unmarshal(part["num_attention_heads"], &n)
 	}
 	return n
-}
-
-// neighbours gives, for rotation of (j, j+headDim/2), the row of a head whose rotation pairs (2j, 2j+1).
-func neighbours(headDim int) func(int) int {
-	return func(r int) int {
-		i := r % headDim
-		return r - i + i%(headDim/2)*2 + i/(headDim/2)
-	}
 }
 
 // tekkenFile is Mistral's vocabulary.

@@ -40,14 +40,37 @@ func inMistralsForm(t *testing.T, f *folder, params map[string]any, heads, kv, v
 			x.values = turned
 		}
 		for _, r := range [][2]string{
-			{"language_model.model.", ""}, {"model.", ""}, {"embed_tokens.", "tok_embeddings."}, {"lm_head.", "output."}, {"input_layernorm.", "attention_norm."}, {"post_attention_layernorm.", "ffn_norm."},
-			{"self_attn.q_a_layernorm.", "attention.q_a_norm."}, {"self_attn.kv_a_layernorm.", "attention.kv_a_norm."}, {"self_attn.kv_a_proj_with_mqa.", "attention.wkv_a_with_mqa."},
-			{"self_attn.q_a_proj.", "attention.wq_a."}, {"self_attn.q_b_proj.", "attention.wq_b."}, {"self_attn.kv_b_proj.", "attention.wkv_b."},
-			{"self_attn.q_proj.", "attention.wq."}, {"self_attn.k_proj.", "attention.wk."}, {"self_attn.v_proj.", "attention.wv."}, {"self_attn.o_proj.", "attention.wo."},
-			{"attention.q_proj.", "attention.wq."}, {"attention.k_proj.", "attention.wk."}, {"attention.v_proj.", "attention.wv."}, {"attention.o_proj.", "attention.wo."},
-			{"mlp.shared_experts.", "shared_experts."}, {"mlp.experts.", "experts."}, {"mlp.gate.", "gate."}, {"block_sparse_moe.", "feed_forward."}, {"mlp.", "feed_forward."},
-			{"gate_proj.", "w1."}, {"down_proj.", "w2."}, {"up_proj.", "w3."}, {"vision_tower.", "vision_encoder."},
-			{"multi_modal_projector.linear_1.", "vision_language_adapter.w_in."}, {"multi_modal_projector.linear_2.", "vision_language_adapter.w_out."},
+			{"language_model.model.", ""},
+			{"model.", ""},
+			{"embed_tokens.", "tok_embeddings."},
+			{"lm_head.", "output."},
+			{"input_layernorm.", "attention_norm."},
+			{"post_attention_layernorm.", "ffn_norm."},
+			{"self_attn.q_a_layernorm.", "attention.q_a_norm."},
+			{"self_attn.kv_a_layernorm.", "attention.kv_a_norm."},
+			{"self_attn.kv_a_proj_with_mqa.", "attention.wkv_a_with_mqa."},
+			{"self_attn.q_a_proj.", "attention.wq_a."},
+			{"self_attn.q_b_proj.", "attention.wq_b."},
+			{"self_attn.kv_b_proj.", "attention.wkv_b."},
+			{"self_attn.q_proj.", "attention.wq."},
+			{"self_attn.k_proj.", "attention.wk."},
+			{"self_attn.v_proj.", "attention.wv."},
+			{"self_attn.o_proj.", "attention.wo."},
+			{"attention.q_proj.", "attention.wq."},
+			{"attention.k_proj.", "attention.wk."},
+			{"attention.v_proj.", "attention.wv."},
+			{"attention.o_proj.", "attention.wo."},
+			{"mlp.shared_experts.", "shared_experts."},
+			{"mlp.experts.", "experts."},
+			{"mlp.gate.", "gate."},
+			{"block_sparse_moe.", "feed_forward."},
+			{"mlp.", "feed_forward."},
+			{"gate_proj.", "w1."},
+			{"down_proj.", "w2."},
+			{"up_proj.", "w3."},
+			{"vision_tower.", "vision_encoder."},
+			{"multi_modal_projector.linear_1.", "vision_language_adapter.w_in."},
+			{"multi_modal_projector.linear_2.", "vision_language_adapter.w_out."},
 		} {
 			name = strings.Replace(name, r[0], r[1], 1)
 		}
@@ -233,8 +256,10 @@ func TestTekken(t *testing.T) {
 			t.Errorf("%q: %v, tiktoken has %v", pieces, got, want)
 		}
 	}
-	for _, damaged := range []string{`{}`, `{"config":{"default_vocab_size":30,"default_num_special_tokens":20},"vocab":[]}`, `{"config":{"default_vocab_size":2,"default_num_special_tokens":1},"vocab":[{"rank":1,"token_bytes":"IQ=="}]}`,
-		`{"config":{"default_vocab_size":1,"default_num_special_tokens":1},"special_tokens":[{"rank":7,"token_str":"x"}]}`} {
+	for _, damaged := range []string{
+		`{}`, `{"config":{"default_vocab_size":30,"default_num_special_tokens":20},"vocab":[]}`, `{"config":{"default_vocab_size":2,"default_num_special_tokens":1},"vocab":[{"rank":1,"token_bytes":"IQ=="}]}`,
+		`{"config":{"default_vocab_size":1,"default_num_special_tokens":1},"special_tokens":[{"rank":7,"token_str":"x"}]}`,
+	} {
 		f.write(t, tekkenFile, []byte(damaged))
 		if _, err := readTekkenVocabulary(filepath.Join(f.dir, tekkenFile), 40, &tokenizerConfig{}); err == nil && damaged != `{}` {
 			t.Errorf("%s: no error", damaged)

@@ -141,7 +141,7 @@ func (c *config) neurons(l int) int {
 		}
 	}
 	if len(c.Widths) == c.Layers {
-		n = c.Widths[l]
+		n = c.Widths[min(l, c.Layers-1)]
 	}
 	if c.Wider && l >= c.Layers-c.Shares() {
 		n *= 2

@@ -73,8 +73,8 @@ func (c *Checkpoint) unpackBlocks(p Packing) error {
 	return nil
 }
 
-// blocks reads a matrix of codes of four bits as blocks of GGUF's: what they are multiplied by, then the codes, of which
-// a byte holds element i and, above it, element i+16. In the source a byte holds element 2i and, above it, 2i+1.
+// blocks reads a matrix of codes of four bits as blocks of a GGUF type: the factor, then the codes. A byte holds element
+// i and, above it, element i+16; in the source it holds element 2i and, above it, 2i+1.
 type blocks struct {
 	codes, scales *Tensor
 	typ           quant.Type
@@ -152,7 +152,7 @@ func (b *blocks) halves(out []byte, first, n int) error {
 	return nil
 }
 
-// Blocks reports whether t is in blocks of a GGUF type, of which Type tells which.
+// Blocks reports whether t is in blocks of a GGUF type. Type returns it.
 func (t *Tensor) Blocks() bool { return t.blocks }
 
 // Floats returns t, or what reads it as F32 where it is in blocks.
