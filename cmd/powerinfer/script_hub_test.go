@@ -20,8 +20,10 @@ import (
 type standIn struct{}
 
 // startHub gives a script a hub of its own, which HF_ENDPOINT names: tales/small holds the embedded model as two types,
-// tales/parts as a model of two files, tales/drafted beside a draft model that is damaged, tales/gated behind the token hf_reader. Repositories of two short names hold it, too. hub NAME=VALUE... changes it: silent=true,
-// cut=BYTES and cuts=TIMES of lost connections, new=FILE adds one to tales/small; hub stop ends it.
+// tales/parts as a model of two files, tales/drafted beside a draft model that is damaged, tales/gated behind the token
+// hf_reader. Repositories of two short names hold it, too. hub NAME=VALUE... changes it: cut=BYTES and cuts=TIMES of lost
+// connections, silent=true of connections on which nothing more comes instead, new=FILE adds one to tales/small; hub stop
+// ends it.
 func startHub(ts *testscript.TestScript, _ bool, args []string) {
 	held := ts.Value(standIn{}).(**hubtest.Hub)
 	h := *held
@@ -56,7 +58,9 @@ func startHub(ts *testscript.TestScript, _ bool, args []string) {
 		var err error
 		switch name {
 		case "silent":
-			h.Silent, err = strconv.ParseBool(value)
+			if h.Silence = nil; value == "true" {
+				h.Silence = make(chan struct{})
+			}
 		case "cut":
 			h.Cut, err = strconv.ParseInt(value, 10, 64)
 		case "cuts":

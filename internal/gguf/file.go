@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 
 	"github.com/powerinfer-go/powerinfer/internal/disk"
 	"github.com/powerinfer-go/powerinfer/internal/fault"
@@ -69,6 +70,7 @@ type File struct {
 	index    map[string]int // of Keys
 	tensors  map[string]*Tensor
 	mappings [][]byte           // owned; nil for Parse
+	opening  sync.Mutex         // guards direct
 	direct   map[int]*disk.File // owned: parts that are read past their mappings
 }
 
@@ -164,6 +166,8 @@ func (f *File) Close() error {
 		}
 	}
 	f.mappings = nil
+	f.opening.Lock()
+	defer f.opening.Unlock()
 	for _, d := range f.direct {
 		if err := d.Close(); err != nil && first == nil {
 			first = err
@@ -174,8 +178,10 @@ func (f *File) Close() error {
 }
 
 // Direct opens the part of a split file that contains t, or the file, for reads past the page cache. f owns and closes
-// it.
+// it. Several goroutines may call Direct.
 func (f *File) Direct(t *Tensor) (*disk.File, error) {
+	f.opening.Lock()
+	defer f.opening.Unlock()
 	if d := f.direct[t.PartNo]; d != nil {
 		return d, nil
 	}
@@ -204,6 +210,8 @@ func (f *File) Direct(t *Tensor) (*disk.File, error) {
 // Changed returns an error if one of the files that Direct opened was replaced or written to meanwhile. Reads continue
 // from the opened files.
 func (f *File) Changed() error {
+	f.opening.Lock()
+	defer f.opening.Unlock()
 	for _, d := range f.direct {
 		if err := d.Changed(); err != nil {
 			return err

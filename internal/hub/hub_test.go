@@ -214,7 +214,7 @@ func TestResume(t *testing.T) {
 	const at = 400_000
 	for _, damaged := range []bool{false, true} {
 		s, h := standIn(t)
-		s.Cut, s.Cuts, s.Silent = at+100_000, 1, true
+		s.Cut, s.Cuts, s.Silence = at+100_000, 1, make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
 		_, err := h.Pull(ctx, name(t, "user/one:Q8_0"), func(p Progress) {
 			if p.FileDone > at {
@@ -344,7 +344,7 @@ func TestDamaged(t *testing.T) {
 func TestSilence(t *testing.T) {
 	s, h := standIn(t)
 	h.stall = 50 * time.Millisecond
-	s.Cut, s.Cuts, s.Silent = 400_000, 1, true
+	s.Cut, s.Cuts, s.Silence = 400_000, 1, make(chan struct{})
 	var notes []string
 	h.o.Note = func(line string) { notes = append(notes, line) }
 	pulled(t, s, h, "user/one:Q8_0")

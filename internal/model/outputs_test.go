@@ -38,7 +38,7 @@ func TestOutputRows(t *testing.T) {
 			continue
 		}
 		for _, typ := range types {
-			f := synthtest.Sparse(t, synth.Spec{Arch: family.Name, Type: typ}, 2)
+			f := synthtest.Sparse(t, synth.Spec{Arch: family.Name, Type: typ, FF: 256}, 2)
 			for _, mode := range modes(i) {
 				compare(fmt.Sprintf("%s %s", family.Name, typ), f, mode)
 			}

@@ -43,7 +43,7 @@ func TestReplay(t *testing.T) {
 		if family.Headless {
 			continue
 		}
-		f := synthtest.Sparse(t, synth.Spec{Arch: family.Name, Type: quant.Q8_0}, 2)
+		f := synthtest.Sparse(t, synth.Spec{Arch: family.Name, Type: quant.Q8_0, FF: 256}, 2)
 		for _, mode := range modes(i) {
 			replay(family.Name, f, mode)
 		}

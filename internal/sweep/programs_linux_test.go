@@ -3,6 +3,7 @@ package sweep
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/eval/sandbox"
 	"github.com/powerinfer-go/powerinfer/internal/eval/task"
@@ -10,7 +11,9 @@ import (
 
 // TestPrograms: a small model's tales are no programs, and canned right and wrong ones are told apart.
 func TestPrograms(t *testing.T) {
-	box, err := sandbox.New(t.Context(), "python3", sandbox.DefaultLimits())
+	limits := sandbox.DefaultLimits()
+	limits.Time = time.Hour // on a busy machine Python takes seconds to begin
+	box, err := sandbox.New(t.Context(), "python3", limits)
 	if errors.Is(err, sandbox.ErrUnsupported) {
 		t.Skip(err)
 	}

@@ -89,7 +89,7 @@ export async function fetching() {
 
   await search.fill("small");
   await dialog.getByRole("button", { name: "Download tales:small" }).click();
-  await dialog.getByText(/MiB of [\d.]+ MiB/).waitFor();
+  await dialog.getByText(/B of [\d.]+ MiB/).waitFor();
   await accessible(page, "a model that is being fetched");
   await dialog.getByRole("button", { name: /^Stop the download/ }).click();
   assert.equal(await dialog.getByRole("progressbar").count(), 0);

@@ -52,10 +52,12 @@ func newRunner(ctx context.Context, python string, limits Limits) (*Runner, erro
 		return nil, refuse("there is no %s: install Python 3", python)
 	}
 	sweep()
-	trial, cancel := context.WithTimeout(ctx, DefaultLimits().Time)
+	const patience = time.Minute // on a busy machine Python takes seconds to begin
+	trial, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	said, err := exec.CommandContext(trial, path, "-I", "-c", whereScript).Output()
 	r := &Runner{limits: DefaultLimits()}
+	r.limits.Time = patience
 	if err == nil {
 		err = json.Unmarshal(said, &r.python)
 	}

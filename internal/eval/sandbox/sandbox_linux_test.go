@@ -64,9 +64,16 @@ func check(t *testing.T, r *Runner, p Program) Verdict {
 	return v
 }
 
+// patient returns the usual limits but for the time: on a busy machine Python takes seconds to begin.
+func patient() Limits {
+	l := DefaultLimits()
+	l.Time = time.Hour
+	return l
+}
+
 // Right programs pass and wrong ones do not, in either of the forms of tests.
 func TestVerdicts(t *testing.T) {
-	for name, r := range runners(t, DefaultLimits()) {
+	for name, r := range runners(t, patient()) {
 		for _, c := range []struct {
 			name, text, tests, entry string
 			keep                     []string
@@ -108,7 +115,7 @@ func TestVerdicts(t *testing.T) {
 // A program cannot pass but by its answers.
 func TestForgeries(t *testing.T) {
 	testenv.Thorough(t)
-	r := runners(t, DefaultLimits())["bare"]
+	r := runners(t, patient())["bare"]
 	tests := "def check(candidate):\n    assert abs(candidate(1) - 2.0) < 1e-6\n    assert candidate(3) == 4\n    assert not isinstance(candidate(5), int) or candidate(5) == 6"
 	for name, text := range map[string]string{
 		"exit":                "import sys\nsys.exit(0)",
@@ -298,7 +305,7 @@ var harmlessAttacks = []string{
 
 // What keeps attacks in is the sandbox: where there is none they do what they are for.
 func TestAttacksWithoutSandbox(t *testing.T) {
-	runners(t, DefaultLimits())
+	runners(t, patient())
 	outside, folder := t.TempDir(), t.TempDir()
 	secret := filepath.Join(outside, "secret")
 	if err := os.WriteFile(secret, []byte("hidden"), 0o644); err != nil {
@@ -342,7 +349,7 @@ func TestAttacks(t *testing.T) {
 	}
 	defer listen.Close()
 	text := attackText(outside, secret, listen.Addr().(*net.TCPAddr).Port)
-	for name, r := range runners(t, DefaultLimits()) {
+	for name, r := range runners(t, patient()) {
 		var tests strings.Builder
 		tests.WriteString("got = []\n")
 		for attack, code := range attacks {
@@ -441,8 +448,7 @@ func confinedProcesses(t *testing.T) (pids []int) {
 
 // A run ends with its context, and its processes with it.
 func TestCancelled(t *testing.T) {
-	l := DefaultLimits()
-	l.Time = time.Hour
+	l := patient()
 	r := runners(t, l)["bare"]
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -468,8 +474,7 @@ func TestNoPython(t *testing.T) {
 // hang runs a program that does not end, until this process is killed.
 func hang() {
 	os.Setenv("TMPDIR", os.Getenv(hangsIn))
-	l := DefaultLimits()
-	l.Time = time.Hour
+	l := patient()
 	r, err := New(context.Background(), "python3", l)
 	if err == nil {
 		_, err = r.Check(context.Background(), Program{Text: "import time\nopen('begun', 'w').close()\nwhile True: time.sleep(1)", Tests: "pass"})
@@ -480,7 +485,7 @@ func hang() {
 
 // A killed run takes its processes along, and the next one removes its folders, but none that is in use.
 func TestKilled(t *testing.T) {
-	runners(t, DefaultLimits())
+	runners(t, patient())
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)
 	killed := exec.Command(os.Args[0])
@@ -510,7 +515,7 @@ func TestKilled(t *testing.T) {
 	if len(begun()) == 0 {
 		t.Error("there is nothing to remove")
 	}
-	if _, err := New(t.Context(), "python3", DefaultLimits()); err != nil {
+	if _, err := New(t.Context(), "python3", patient()); err != nil {
 		t.Fatal(err)
 	}
 	if left, _ := os.ReadDir(folder); len(left) != 0 {
@@ -532,7 +537,7 @@ func processesIn(folder string) (found []string) {
 // A user who is not root is kept in as root is, with namespaces where they are allowed and without, and leaves nothing
 // behind either.
 func TestUnprivileged(t *testing.T) {
-	runners(t, DefaultLimits())
+	runners(t, patient())
 	if os.Geteuid() != 0 {
 		t.Skip("all other tests run without privileges already")
 	}
@@ -581,7 +586,7 @@ func TestUnprivileged(t *testing.T) {
 
 // TestUser tells TestUnprivileged who runs it.
 func TestUser(t *testing.T) {
-	t.Logf("user %d, namespaces %t", os.Geteuid(), len(runners(t, DefaultLimits())) > 1)
+	t.Logf("user %d, namespaces %t", os.Geteuid(), len(runners(t, patient())) > 1)
 }
 
 // Calls by the numbers of other architectures do not pass by the filter.
@@ -589,7 +594,7 @@ func TestOtherNumbers(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("amd64 alone has calls by other numbers")
 	}
-	r := runners(t, DefaultLimits())["bare"]
+	r := runners(t, patient())["bare"]
 	text := `
 import ctypes, mmap
 def run(code):

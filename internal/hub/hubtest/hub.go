@@ -32,7 +32,7 @@ type Hub struct {
 	NoRanges bool                               // the distributor always sends all
 	Cut      int64                              // bytes after which the distributor drops a connection; 0: never
 	Cuts     int                                // how often it does
-	Silent   bool                               // instead, it keeps the connection and sends nothing more until the client leaves
+	Silence  <-chan struct{}                    // instead, it sends nothing more until this is closed or the client leaves; nil: it does drop it
 	Content  func(path string, b []byte) []byte // what the distributor sends instead; nil: b
 	Location func(address string) string        // where the hub redirects to; nil: to the distributor
 
@@ -282,7 +282,7 @@ func (h *Hub) distribute(w http.ResponseWriter, r *http.Request) {
 	out := &faulty{ResponseWriter: w, left: r.Context().Done(), cut: -1}
 	if h.Cut > 0 && h.Cuts > 0 {
 		h.Cuts--
-		out.cut, out.silent = h.Cut, h.Silent
+		out.cut, out.silence = h.Cut, h.Silence
 	}
 	if h.NoRanges {
 		r.Header.Del("Range")
@@ -299,9 +299,9 @@ func (h *Hub) distribute(w http.ResponseWriter, r *http.Request) {
 // faulty is a connection that is lost, or on which nothing more comes.
 type faulty struct {
 	http.ResponseWriter
-	cut    int64           // bytes that still go through; -1: all
-	silent bool            // see Hub.Silent
-	left   <-chan struct{} // closed when the client leaves
+	cut     int64           // bytes that still go through; -1: all
+	silence <-chan struct{} // see Hub.Silence
+	left    <-chan struct{} // closed when the client leaves
 }
 
 func (f *faulty) Write(b []byte) (int, error) {
@@ -312,12 +312,20 @@ func (f *faulty) Write(b []byte) (int, error) {
 		}
 		return n, err
 	}
-	if _, err := f.ResponseWriter.Write(b[:f.cut]); err != nil {
-		return 0, err
+	n, err := f.ResponseWriter.Write(b[:f.cut])
+	if err != nil {
+		return n, err
 	}
 	_ = http.NewResponseController(f.ResponseWriter).Flush()
-	if f.silent {
-		<-f.left
+	if f.silence == nil {
+		panic(http.ErrAbortHandler)
 	}
-	panic(http.ErrAbortHandler)
+	select {
+	case <-f.left:
+		panic(http.ErrAbortHandler)
+	case <-f.silence:
+		f.cut = -1
+	}
+	rest, err := f.ResponseWriter.Write(b[n:])
+	return n + rest, err
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -71,16 +73,22 @@ func serve(t *testing.T) string {
 	single := &server.Single{}
 	single.Set(server.Listed{Name: "tales", Model: m, Size: int64(len(demo.Model()))})
 	s := server.New(single, server.Options{Timeout: time.Hour, Log: quiet, Page: page.Handler})
-	return listen(t, s, nil, func() { e.Close() })
+	return listen(t, s, nil, func() {}, func() { e.Close() })
 }
 
-// listen returns the address of s, which closes with the test, and then calls close.
-func listen(t *testing.T, s *server.Server, h *hub.Hub, close func()) string {
+// listen returns the address of s, which closes with the test, and then calls close. Where a client
+// stops a download, it calls stopped.
+func listen(t *testing.T, s *server.Server, h *hub.Hub, stopped, close func()) string {
 	llamacpp.Register(s, h)
 	neurons.Register(s)
 	openai.Register(s)
 	ollama.Register(s, h)
-	l := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.Handler().ServeHTTP(slow{w}, r) }))
+	l := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.Handler().ServeHTTP(slow{w}, r)
+		if r.URL.Path == "/api/pull" && r.Context().Err() != nil {
+			stopped()
+		}
+	}))
 	t.Cleanup(func() {
 		l.Close()
 		close()
@@ -101,7 +109,8 @@ func (opener) Open(ctx context.Context, name, _ string) (*server.Model, io.Close
 	return open(ctx, name, 256)
 }
 
-// serveLibrary returns the address of a server of two models, which fetches others from a hub, where the first download comes to a halt.
+// serveLibrary returns the address of a server of two models, which fetches others from a hub. There downloads come to a
+// halt until one was stopped.
 func serveLibrary(t *testing.T) string {
 	dir := t.TempDir()
 	for _, name := range []string{"first.gguf", "second.gguf"} {
@@ -111,7 +120,8 @@ func serveLibrary(t *testing.T) string {
 	}
 	published := hubtest.New()
 	published.Repos["tales/small"] = &hubtest.Repo{Files: map[string][]byte{"small-Q8_0.gguf": demo.Model()}}
-	published.Cut, published.Cuts, published.Silent = int64(len(demo.Model()))/2, 1, true // so that the page can stop the download
+	silence := make(chan struct{})
+	published.Cut, published.Cuts, published.Silence = 1_500_000, math.MaxInt, silence
 	h, err := hub.New(hub.Options{Endpoint: published.URL, Folder: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +140,7 @@ func serveLibrary(t *testing.T) string {
 		{Name: "tales:small", At: "tales/small:Q8_0", Bytes: int64(len(demo.Model())), About: "tales"},
 		{Name: "qwen3:8b", At: "ggml-org/Qwen3-8B-GGUF:Q4_K_M", Bytes: 5.03e9},
 	}})
-	return listen(t, s, h, func() {
+	return listen(t, s, h, sync.OnceFunc(func() { close(silence) }), func() {
 		models.Close()
 		published.Close()
 	})
