@@ -127,6 +127,7 @@ type Engine struct {
 	pages   compute.CacheSpec        // how many the KV cache has
 	places  []compute.Place
 	need    Memory
+	stream  *gguf.Stream // nil: memory has all of the model, or units of it stay on the disk
 	looked  looked       // at the file
 	bundle  *bundle.File // from which neurons on the disk are read, or nil
 	rows    [][]float32  // [n_out][n_vocab] logits of the last step
@@ -162,19 +163,19 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 		e.hot = &hotDrafts{}
 	}
 	if err := e.load(ctx); err != nil {
-		e.closeBundle()
+		e.closeFiles()
 		return nil, err
 	}
 	if e.guesser, err = e.guessers(o.DraftModel); err != nil {
 		e.dev.Close()
-		e.closeBundle()
+		e.closeFiles()
 		return nil, err
 	}
 	e.config, e.head = e.model.Config, &e.model.Head
 	e.digest = sync.OnceValue(f.Digest)
 	if tok.Size() > e.model.Vocab {
 		e.dev.Close()
-		e.closeBundle()
+		e.closeFiles()
 		return nil, fmt.Errorf("%s: the tokenizer has %d tokens but the embedding %d rows", f.Path, tok.Size(), e.model.Vocab)
 	}
 	clock := o.Clock
@@ -237,7 +238,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 	e.ubatch = min(o.LargestStep(), e.context)
 	size := o.cacheSize(*c)
 	progress := o.Progress
-	if o.Mapped { // reading ahead is several times faster than faulting page by page
+	if o.Mapped && p.stream == nil { // reading ahead is several times faster than faulting page by page
 		if err := f.Populate(ctx, progress); err != nil {
 			return err
 		}
@@ -252,6 +253,9 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 	mo.Batch, mo.Outputs, mo.Context, mo.Cache = e.ubatch, e.outputs+o.DraftRows(), e.context, size
 	mo.Head = o.Drafts.Head
 	mo.Further, mo.Drafts = c.FurtherCached, o.hotDrafts(p.layout.Places != nil)
+	if p.stream != nil {
+		mo.Pinned, mo.Begins = true, p.stream.Begin
+	}
 	mo.Places, mo.OnDisk, mo.Bundle, mo.Progress = p.layout.Places, p.need.OnDisk > 0, e.bundle, progress
 	m, err := model.Load(ctx, f, dev, mo)
 	if err != nil {
@@ -263,6 +267,10 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 		}
 	}
 	e.dev, e.model, e.pages, e.places, e.need = dev, m, size, p.layout.Places, p.need
+	e.stream.Close()
+	if e.stream = p.stream; e.stream != nil && e.places == nil { // steps with GPUs are recorded, and begin layers for another one
+		e.stream.Start()
+	}
 	if e.hot != nil {
 		e.hot.can.Store(m.GuessesFurther() || m.Drafts() && size.States == 0 && (o.Drafts.Hot == HotAlways || m.Sparse != model.Predict))
 	}
@@ -330,7 +338,7 @@ func (e *Engine) Close() error {
 	}
 	e.broken = ErrClosed
 	err := e.dev.Close()
-	e.closeBundle()
+	e.closeFiles()
 	runtime.KeepAlive(e.model)
 	return err
 }

@@ -59,6 +59,7 @@ type Options struct {
 	OnDisk     bool                    // experts, and neurons of layers by neuron, stay on disk, but for those on GPUs; the device keeps in RAM what is used most
 	Bundle     *bundle.File            // from which neurons on disk are read; nil: from f
 	Pinned     bool                    // compute on the mapped file in place (--no-repack)
+	Begins     func(layer int)         // is told of each layer when a step begins it, on the CPU alone; may be nil
 	Progress   func(done, total int64) // bytes of weights taken in; may be nil
 }
 
@@ -214,6 +215,7 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if err := m.allocate(rows, o.Outputs); err != nil {
 		return nil, err
 	}
+	m.pass.Begins = o.Begins
 	dev.Watch(&m.watch)
 	if o.Observer != nil {
 		return m, m.observe(o.Observer)
