@@ -127,7 +127,7 @@ type Engine struct {
 	pages   compute.CacheSpec        // how many the KV cache has
 	places  []compute.Place
 	need    Memory
-	stream  *gguf.Stream // nil: memory has all of the model, or units of it stay on the disk
+	stream  *gguf.Stream // of layers that steps read; nil: there are none
 	looked  looked       // at the file
 	bundle  *bundle.File // from which neurons on the disk are read, or nil
 	rows    [][]float32  // [n_out][n_vocab] logits of the last step
@@ -238,7 +238,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 	e.ubatch = min(o.LargestStep(), e.context)
 	size := o.cacheSize(*c)
 	progress := o.Progress
-	if o.Mapped && p.stream == nil { // reading ahead is several times faster than faulting page by page
+	if o.Mapped { // reading ahead is several times faster than faulting page by page
 		if err := f.Populate(ctx, progress); err != nil {
 			return err
 		}
@@ -254,11 +254,15 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 	mo.Head = o.Drafts.Head
 	mo.Further, mo.Drafts = c.FurtherCached, o.hotDrafts(p.layout.Places != nil)
 	if p.stream != nil {
-		mo.Pinned, mo.Begins = true, p.stream.Begin
+		mo.Stream, mo.Order = p.stream, nil
+		if err := p.stream.Open(f); err != nil {
+			return err
+		}
 	}
 	mo.Places, mo.OnDisk, mo.Bundle, mo.Progress = p.layout.Places, p.need.OnDisk > 0, e.bundle, progress
 	m, err := model.Load(ctx, f, dev, mo)
 	if err != nil {
+		p.stream.Close()
 		return err
 	}
 	if o.Cache.Extension.on() {
@@ -268,9 +272,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 	}
 	e.dev, e.model, e.pages, e.places, e.need = dev, m, size, p.layout.Places, p.need
 	e.stream.Close()
-	if e.stream = p.stream; e.stream != nil && e.places == nil { // steps with GPUs are recorded, and begin layers for another one
-		e.stream.Start()
-	}
+	e.stream = p.stream
 	if e.hot != nil {
 		e.hot.can.Store(m.GuessesFurther() || m.Drafts() && size.States == 0 && (o.Drafts.Hot == HotAlways || m.Sparse != model.Predict))
 	}

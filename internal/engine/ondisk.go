@@ -174,7 +174,7 @@ type provision struct {
 	config model.Config
 	layout placement.Layout
 	need   Memory
-	stream *gguf.Stream // nil: the model is not computed on in a mapped file that does not fit
+	stream *gguf.Stream // of layers that steps read; nil: there are none
 }
 
 // provide decides how the model in f is loaded if GPUs get what on says: with all of it in memory if that fits, else
@@ -215,8 +215,8 @@ func (o *Options) provide(f *gguf.File, on placement.Layout) (p provision, err e
 	}
 	if !need.fits() {
 		if m, stream := o.streamed(f, c, on); stream != nil {
-			notice("the model takes %s and %s of memory may be used: %severy step reads %s of it from the disk",
-				bytesText(need.Need), bytesText(m.Budget), o.whyStreamed(c), bytesText(stream.Bytes()))
+			notice("the model takes %s and %s of memory may be used: every step reads %s of it from the disk%s",
+				bytesText(need.Need), bytesText(m.Budget), bytesText(stream.Bytes()), o.whyStreamed(c))
 			return provision{c, on, m, stream}, nil
 		}
 		return p, &MemoryError{File: f.Path, Memory: need, Advice: o.advice(f, c, on, need)}
@@ -281,7 +281,7 @@ const stepsPerLook = 64
 // looks after a step that failed and every now and then.
 func (e *Engine) lookAtFile(failed bool) {
 	y := &e.looked
-	if e.need.OnDisk == 0 || y.told || e.options.Notice == nil {
+	if e.need.OnDisk == 0 && e.stream == nil || y.told || e.options.Notice == nil {
 		return
 	}
 	if y.steps++; !failed && y.steps%stepsPerLook != 0 {

@@ -32,20 +32,13 @@ func (f *File) DontNeed(t *Tensor) {
 	if len(f.mappings) == 0 || len(t.Data) == 0 {
 		return
 	}
-	if b := wholePages(t.Data); len(b) > 0 {
-		_ = unix.Madvise(b, unix.MADV_DONTNEED)
-	}
-}
-
-// wholePages returns the part of mapped memory that is whole pages.
-func wholePages(b []byte) []byte {
 	page := uintptr(os.Getpagesize())
-	from := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	from := uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))
 	skip := int(-from % page)
-	if n := (len(b) - skip) &^ (int(page) - 1); n > 0 {
-		return b[skip : skip+n]
+	n := (len(t.Data) - skip) &^ (int(page) - 1)
+	if n > 0 {
+		_ = unix.Madvise(t.Data[skip:skip+n], unix.MADV_DONTNEED)
 	}
-	return nil
 }
 
 // scattered makes the system read only the touched pages of the file, until the returned function is called. Reading

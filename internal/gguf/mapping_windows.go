@@ -40,13 +40,6 @@ func unmapFile(data []byte) error {
 // DontNeed does nothing: Windows drops clean pages by itself.
 func (f *File) DontNeed(*Tensor) {}
 
-func willNeed([]byte) {}
-
-// letGo does nothing, for the same reason.
-func letGo([]byte) {}
-
-func wholePages(b []byte) []byte { return b }
-
 // populate faults b in; Windows reads ahead by itself along sequential faults.
 func populate(b []byte) error {
 	touch(b)
