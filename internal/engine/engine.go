@@ -127,6 +127,7 @@ type Engine struct {
 	pages   compute.CacheSpec        // how many the KV cache has
 	places  []compute.Place
 	need    Memory
+	stream  *gguf.Stream // of layers that steps read; nil: there are none
 	looked  looked       // at the file
 	bundle  *bundle.File // from which neurons on the disk are read, or nil
 	rows    [][]float32  // [n_out][n_vocab] logits of the last step
@@ -162,19 +163,19 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 		e.hot = &hotDrafts{}
 	}
 	if err := e.load(ctx); err != nil {
-		e.closeBundle()
+		e.closeFiles()
 		return nil, err
 	}
 	if e.guesser, err = e.guessers(o.DraftModel); err != nil {
 		e.dev.Close()
-		e.closeBundle()
+		e.closeFiles()
 		return nil, err
 	}
 	e.config, e.head = e.model.Config, &e.model.Head
 	e.digest = sync.OnceValue(f.Digest)
 	if tok.Size() > e.model.Vocab {
 		e.dev.Close()
-		e.closeBundle()
+		e.closeFiles()
 		return nil, fmt.Errorf("%s: the tokenizer has %d tokens but the embedding %d rows", f.Path, tok.Size(), e.model.Vocab)
 	}
 	clock := o.Clock
@@ -252,9 +253,16 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 	mo.Batch, mo.Outputs, mo.Context, mo.Cache = e.ubatch, e.outputs+o.DraftRows(), e.context, size
 	mo.Head = o.Drafts.Head
 	mo.Further, mo.Drafts = c.FurtherCached, o.hotDrafts(p.layout.Places != nil)
+	if p.stream != nil {
+		mo.Stream, mo.Order = p.stream, nil
+		if err := p.stream.Open(f); err != nil {
+			return err
+		}
+	}
 	mo.Places, mo.OnDisk, mo.Bundle, mo.Progress = p.layout.Places, p.need.OnDisk > 0, e.bundle, progress
 	m, err := model.Load(ctx, f, dev, mo)
 	if err != nil {
+		p.stream.Close()
 		return err
 	}
 	if o.Cache.Extension.on() {
@@ -263,6 +271,8 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 		}
 	}
 	e.dev, e.model, e.pages, e.places, e.need = dev, m, size, p.layout.Places, p.need
+	e.stream.Close()
+	e.stream = p.stream
 	if e.hot != nil {
 		e.hot.can.Store(m.GuessesFurther() || m.Drafts() && size.States == 0 && (o.Drafts.Hot == HotAlways || m.Sparse != model.Predict))
 	}
@@ -330,7 +340,7 @@ func (e *Engine) Close() error {
 	}
 	e.broken = ErrClosed
 	err := e.dev.Close()
-	e.closeBundle()
+	e.closeFiles()
 	runtime.KeepAlive(e.model)
 	return err
 }

@@ -59,7 +59,7 @@ func (m *Memory) Parts() string {
 		return text(n)
 	}
 	parts := "weights " + part(m.Weights)
-	if m.OnDisk > 0 {
+	if m.OnDisk > 0 || m.Reading > 0 {
 		parts += ", weights from the disk " + part(m.Units+m.Reading)
 	}
 	parts += fmt.Sprintf(", KV cache %s, activations %s, the program %s", part(m.Cache), part(m.Activations), part(m.Process))
@@ -294,7 +294,7 @@ func (o *Options) advice(f *gguf.File, c model.Config, on placement.Layout, need
 	weaken := func(changes ...change) {
 		for _, x := range changes {
 			with := x.to(*o)
-			if with.least(f, c, on).Need <= need.Budget {
+			if with.smallest(f, &c, on) <= need.Budget {
 				alone = append(alone, x)
 				break
 			}
@@ -325,7 +325,7 @@ func (o *Options) advice(f *gguf.File, c model.Config, on placement.Layout, need
 	var together []change
 	for _, x := range each {
 		with := x.to(all)
-		if n := with.least(f, c, on).Need; n < lowest-(need.Need-need.Budget)/20 { // a twentieth of what is missing
+		if n := with.smallest(f, &c, on); n < lowest-(need.Need-need.Budget)/20 { // a twentieth of what is missing
 			all, lowest, together = with, n, append(together, x)
 		}
 	}

@@ -174,6 +174,7 @@ type provision struct {
 	config model.Config
 	layout placement.Layout
 	need   Memory
+	stream *gguf.Stream // of layers that steps read; nil: there are none
 }
 
 // provide decides how the model in f is loaded if GPUs get what on says: with all of it in memory if that fits, else
@@ -213,13 +214,18 @@ func (o *Options) provide(f *gguf.File, on placement.Layout) (p provision, err e
 		o.Expect(need)
 	}
 	if !need.fits() {
+		if m, stream := o.streamed(f, c, on); stream != nil {
+			notice("the model takes %s and %s of memory may be used: every step reads %s of it from the disk%s",
+				bytesText(need.Need), bytesText(m.Budget), bytesText(stream.Bytes()), o.whyStreamed(c))
+			return provision{c, on, m, stream}, nil
+		}
 		return p, &MemoryError{File: f.Path, Memory: need, Advice: o.advice(f, c, on, need)}
 	}
 	if need.OnDisk > 0 {
 		whole := o.needs(f, c, on)
 		notice("the model takes %s and %s of memory may be used: its %s stay on the disk, and %s of RAM keep those that are used most", bytesText(whole.Need), bytesText(need.Budget), unitsOn(&c), bytesText(need.Units))
 	}
-	return provision{c, on, need}, nil
+	return provision{c, on, need, nil}, nil
 }
 
 // takeLongSteps lets steps have as many tokens as a batch, unless the user chose their size: in every step a prompt reads
@@ -275,7 +281,7 @@ const stepsPerLook = 64
 // looks after a step that failed and every now and then.
 func (e *Engine) lookAtFile(failed bool) {
 	y := &e.looked
-	if e.need.OnDisk == 0 || y.told || e.options.Notice == nil {
+	if e.need.OnDisk == 0 && e.stream == nil || y.told || e.options.Notice == nil {
 		return
 	}
 	if y.steps++; !failed && y.steps%stepsPerLook != 0 {
@@ -314,8 +320,9 @@ func severalRows(c *model.Config) bool {
 	return false
 }
 
-// closeBundle closes the file of neurons, which is only read.
-func (e *Engine) closeBundle() {
+// closeFiles closes the file of neurons, which is only read, and ends reading ahead in the model's.
+func (e *Engine) closeFiles() {
+	e.stream.Close()
 	if e.bundle != nil {
 		_ = e.bundle.Close()
 	}

@@ -160,15 +160,32 @@ func TestNeuronsOnDisk(t *testing.T) {
 	}
 }
 
-// TestMustNotStay: a dense model that does not fit and reads all of it for every token is refused and told why; a mapped file needs no disk of ours.
-func TestMustNotStay(t *testing.T) {
+// TestStreamed: of a dense model that does not fit, and of which every token reads all weights, steps read the last
+// layers, within a budget, too; where not even the cache fits it is refused. A file that is mapped anyway needs no disk of
+// ours.
+func TestStreamed(t *testing.T) {
 	engine.SetAvailable(t, 8<<30)
 	dense := described(t, "llama-70b,type=q4_0")
-	_, err := engine.Provide(dense, engine.Options{Limits: engine.Limits{Context: 4096}, Neurons: engine.Neurons{Sparse: model.Off}}, placement.Layout{})
-	if err == nil || !strings.Contains(err.Error(), "every token reads all of them") || !strings.Contains(err.Error(), "--no-repack") {
+	var lines []string
+	options := engine.Options{
+		Limits: engine.Limits{Context: 4096}, Neurons: engine.Neurons{Sparse: model.Off},
+		Notice: func(line string) { lines = append(lines, line) },
+	}
+	budget := int64(5 << 30)
+	for _, ram := range []*int64{nil, &budget} {
+		lines = nil
+		options.RAM = ram
+		need, err := engine.Provide(dense, options, placement.Layout{})
+		if err != nil || need.Need > need.Budget || need.Need < need.Budget-1<<30 || len(lines) != 1 || !strings.Contains(lines[0], "every step reads 3") {
+			t.Errorf("%+v, %v, %q", need, err, lines)
+		}
+	}
+	options.Context = 1 << 20
+	_, err := engine.Provide(dense, options, placement.Layout{})
+	if full := (*engine.MemoryError)(nil); !errors.As(err, &full) {
 		t.Error(err)
 	}
-	if text := setting.Text(err, setting.Fields); strings.Contains(text, "--") || !strings.Contains(text, "Options.Limits.Mapped") {
+	if text := setting.Text(err, setting.Fields); strings.Contains(text, "--") {
 		t.Error(text)
 	}
 	f := described(t, "qwen3-30b-a3b")
@@ -279,6 +296,57 @@ func TestFromDisk(t *testing.T) {
 				}
 				got, _ := greedy(t, e.Engine, []int32{5, 6, 7, 8, 9, 10}, 8)
 				if !disk {
+					want = got
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("from the disk %v, from memory %v", got, want)
+				}
+				if err := e.Engine.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// TestStreamedSays: a dense model whose last layers are read by each step says what it says from memory.
+func TestStreamedSays(t *testing.T) {
+	for _, spec := range []synth.Spec{
+		{Arch: "llama", Layers: 12, Embd: 256, FF: 2048, Heads: 4, KVHeads: 2, Type: quant.Q8_0, Activation: "silu", Seed: 5},
+		{Arch: "phi3", Layers: 12, Embd: 256, FF: 2048, Heads: 4, KVHeads: 2, Type: quant.Q8_0, Activation: "silu", Seed: 6}, // fused matrices
+		{Arch: "opt", Layers: 12, Embd: 256, FF: 2048, Heads: 4, Type: quant.F16, Activation: "relu", Sparsity: 0.9, Seed: 7},
+	} {
+		t.Run(spec.Arch, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "m.gguf")
+			if err := synth.Write(t.Context(), path, spec, nil); err != nil {
+				t.Fatal(err)
+			}
+			f, err := gguf.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			var want []int32
+			for _, missing := range []int64{0, 3 << 20} {
+				o := session.Options{Engine: engine.Options{Limits: engine.Limits{Context: 128, UBatch: 32}}, Planner: planner.Options{GPUs: planner.GPUs{Devices: vulkan.None}}}
+				o.Planner.Threads = 2
+				var lines []string
+				o.Planner.Notice = func(line string) { lines = append(lines, line) }
+				budget, err := o.Engine.Memory(f, placement.Layout{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				budget -= missing
+				o.Engine.RAM = &budget
+				e, err := session.Open(t.Context(), f, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if told := strings.Contains(strings.Join(lines, "\n"), "every step reads"); told != (missing > 0) {
+					t.Errorf("%q", lines)
+				}
+				got, _ := greedy(t, e.Engine, []int32{5, 6, 7, 8, 9, 10}, 8)
+				if want == nil {
 					want = got
 				}
 				if !slices.Equal(got, want) {

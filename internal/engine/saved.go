@@ -304,7 +304,7 @@ func (e *Engine) header() (h kvfile.Header, err error) {
 	h.Name = e.config.Name[:min(maxModelName, len(e.config.Name))]
 	h.Layers, h.Windowed = e.model.KVShapes()
 	h.Model = sha256.Sum256(fmt.Appendf(base[:], "%s", e.model.Meaning()))
-	h.Arithmetic = sha256.Sum256(fmt.Appendf(nil, "%s %s %v %s %v %+v %v %v", build(), runtime.GOARCH, e.dev.Name(), e.model.Sparse, e.model.Magnitudes, e.places, e.options.Mapped, e.options.Order))
+	h.Arithmetic = sha256.Sum256(fmt.Appendf(nil, "%s %s %v %s %v %+v %v %v", build(), runtime.GOARCH, e.dev.Name(), e.model.Sparse, e.model.Magnitudes, e.places, e.options.Mapped || e.stream != nil, e.options.Order))
 	return h, nil
 }
 

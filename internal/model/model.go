@@ -59,6 +59,7 @@ type Options struct {
 	OnDisk     bool                    // experts, and neurons of layers by neuron, stay on disk, but for those on GPUs; the device keeps in RAM what is used most
 	Bundle     *bundle.File            // from which neurons on disk are read; nil: from f
 	Pinned     bool                    // compute on the mapped file in place (--no-repack)
+	Stream     *gguf.Stream            // open, of matrices that steps read; nil: there are none
 	Progress   func(done, total int64) // bytes of weights taken in; may be nil
 }
 
@@ -158,7 +159,7 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 			return nil, fmt.Errorf("%s: %w", f.Path, err)
 		}
 	}
-	b := nn.NewBinder(ctx, f, dev, m.plan(o.Context), o.Pinned, extra, o.Progress)
+	b := nn.NewBinder(ctx, f, dev, m.plan(o.Context), o.Pinned, extra, o.Progress).Streaming(o.Stream)
 	keys := &nn.Keys{File: f, Arch: c.Arch, Act: o.Activation}
 	if m.program = family.Open(keys, b); keys.Err != nil {
 		return nil, keys.Err
@@ -215,11 +216,23 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if err := m.allocate(rows, o.Outputs); err != nil {
 		return nil, err
 	}
+	if o.Stream != nil {
+		m.pass.Begins = streaming(&m.pass, o.Stream, m.Layers)
+	}
 	dev.Watch(&m.watch)
 	if o.Observer != nil {
 		return m, m.observe(o.Observer)
 	}
 	return m, nil
+}
+
+// streaming returns what p tells of each layer, so that s has its matrices in memory.
+func streaming(p *nn.Pass, s *gguf.Stream, layers int) func(layer int) {
+	begin := make([]func() error, layers+1) // made once, so that steps allocate nothing
+	for i := range begin {
+		begin[i] = func() error { return s.Begin(i) }
+	}
+	return func(layer int) { p.Verbs().Host(begin[min(layer, layers)]) }
 }
 
 // canNarrow reports whether steps of Forward may leave out what the last layer adds to rows whose logits are not

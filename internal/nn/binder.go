@@ -39,6 +39,8 @@ type binding struct {
 	parts    []Parts // of the layers that were bound
 	pinned   bool    // the mapping outlives the device: compute in place where possible
 	outline  bool    // see NewOutline
+	stream   *gguf.Stream
+	streamed map[*gguf.Tensor]bool // tensors of which steps have the data in memory, and nobody before
 	taken    map[string]bool
 	purposes map[string]Purpose
 	original map[*gguf.Tensor]*gguf.Tensor // the file's tensor, by the one that scaled made of it
@@ -157,7 +159,24 @@ func (b *Binder) takeStacked(name string, n, cols, rows int) *gguf.Tensor {
 	if b.outline {
 		return t
 	}
+	if data := b.stream.At(t); data != nil {
+		of := *t
+		of.Data = data
+		b.streamed[&of] = true
+		return &of
+	}
 	return b.scaled(t)
+}
+
+// Streaming has matrices of s computed where s has them. s may be nil. It returns b.
+func (b *Binder) Streaming(s *gguf.Stream) *Binder {
+	b.stream, b.streamed = s, map[*gguf.Tensor]bool{}
+	return b
+}
+
+// inPlace reports whether a tensor that was taken is computed where its data is.
+func (b *Binder) inPlace(t *gguf.Tensor) bool {
+	return b.streamed[t] || b.pinned && b.original[t] == nil
 }
 
 // claim returns a tensor that nothing has claimed.
@@ -237,7 +256,7 @@ func (b *Binder) bind(src compute.Source, use compute.Use) *compute.Matrix {
 	}
 	name := t.Name
 	src.Name = name
-	src.Type, src.Data, src.Pinned = t.Type, t.Data, b.pinned && b.original[t] == nil
+	src.Type, src.Data, src.Pinned = t.Type, t.Data, b.inPlace(t)
 	if src.Disk != nil && !b.staysOnDisk(t) {
 		return nil
 	}
@@ -251,7 +270,7 @@ func (b *Binder) bind(src compute.Source, use compute.Use) *compute.Matrix {
 	} else {
 		b.adapt(name, hot > 0, m)
 	}
-	b.loaded(t, !b.pinned)
+	b.loaded(t, !b.pinned && !b.streamed[t])
 	return m
 }
 
@@ -298,7 +317,7 @@ func (b *Binder) matrixFrom(name string, first, rows, cols int, use compute.Use)
 		return nil
 	}
 	src := compute.Source{
-		Name: t.Name, Type: t.Type, Rows: rows - first, Cols: cols, Pinned: b.pinned && b.original[t] == nil,
+		Name: t.Name, Type: t.Type, Rows: rows - first, Cols: cols, Pinned: b.inPlace(t),
 		Split: compute.Split{Tier: b.Tier, Bound: b.whole(rows - first)},
 	}
 	if t.Data != nil { // else the shape alone is known, and wanted
@@ -310,7 +329,7 @@ func (b *Binder) matrixFrom(name string, first, rows, cols int, use compute.Use)
 		return nil
 	}
 	b.adapt(t.Name, src.Split.Bound > 0, m)
-	b.loaded(t, !b.pinned)
+	b.loaded(t, !b.pinned && !b.streamed[t])
 	return m
 }
 
@@ -345,7 +364,7 @@ func (b *Binder) neuronSlices(name string, cols int, use compute.Use, hot int, o
 		}
 		src := compute.Source{
 			Name: t.Name, Type: t.Type, Rows: r, Cols: cols,
-			Data: data, Pinned: b.pinned && b.original[t] == nil, Order: order, Split: compute.Split{Tier: b.Tier, Bound: min(hot, r)},
+			Data: data, Pinned: b.inPlace(t), Order: order, Split: compute.Split{Tier: b.Tier, Bound: min(hot, r)},
 		}
 		if disk != nil && disk[i] != nil {
 			if src.Disk = disk[i]; !b.staysOnDisk(t) {
@@ -365,7 +384,7 @@ func (b *Binder) neuronSlices(name string, cols int, use compute.Use, hot int, o
 	} else {
 		b.adapt(t.Name, hot > 0, out...)
 	}
-	b.loaded(t, !b.pinned)
+	b.loaded(t, !b.pinned && !b.streamed[t])
 	var linears []Linear
 	for _, m := range out {
 		linears = append(linears, b.Adapted(m))

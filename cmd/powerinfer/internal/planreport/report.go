@@ -133,6 +133,15 @@ func (d *Report) notes() []string {
 
 // mapped says what happens if so many bytes do not fit into RAM.
 func (d *Report) mapped(ram int64) string {
+	if m := d.b.Model; len(d.on.GPUs) == 0 && len(m.Layers) > 0 {
+		const held = 3 // layers that are computed or read while others are
+		read := float64(ram) - float64(d.memory) + held*float64(ram)/float64(len(m.Layers))
+		says := fmt.Sprintf("Every step reads the last layers from the disk, %.0f MB", read/1e6)
+		if !d.timed {
+			return says + "."
+		}
+		return fmt.Sprintf("%s: %.2f tokens/s at %.0f GB/s, which is assumed.", says, 1/max(d.plan.Seconds, read/planner.AssumedDisk), planner.AssumedDisk/1e9)
+	}
 	read, _ := d.b.Model.Reads(&d.plan)
 	disk := planner.FromDisk(ram, read, d.memory)
 	says := fmt.Sprintf("With --no-repack the file is mapped, and a token reads %.0f MB of it from the disk", disk/1e6)

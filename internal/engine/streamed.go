@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+)
+
+// leastStreamed is the size from which on a matrix is streamed. [bytes]
+const leastStreamed = 64 << 10
+
+// streams reports whether matrices of a model may be read by steps: it is dense, all of it is in RAM otherwise, and no
+// neurons may stay on the disk.
+func (o *Options) streams(f *gguf.File, c *model.Config, on placement.Layout) bool {
+	return !o.Mapped && c.Experts.Count == 0 && on.Places == nil && !o.canStay(f, *c)
+}
+
+// streamed decides how a model is loaded that does not fit, of which steps may read matrices: those of as few of its last
+// layers as memory allows, one layer after the other. The stream is nil if not even the rest fits.
+func (o *Options) streamed(f *gguf.File, c model.Config, on placement.Layout) (m Memory, stream *gguf.Stream) {
+	if !o.streams(f, &c, on) {
+		return m, nil
+	}
+	if m, stream = o.fewest(f, &c, on); stream == nil || o.UBatch != 0 {
+		return m, stream
+	}
+	long := *o // every step reads all, so fewer steps are faster
+	long.UBatch = pick(o.Batch, UsualBatch)
+	if n, with := long.fewest(f, &c, on); with != nil && with.Bytes() <= stream.Bytes()+stream.Bytes()/8 {
+		o.UBatch = long.UBatch
+		return n, with
+	}
+	return m, stream
+}
+
+// fewest returns the stream of the fewest layers with which the model fits; nil: it does not.
+func (o *Options) fewest(f *gguf.File, c *model.Config, on placement.Layout) (m Memory, stream *gguf.Stream) {
+	for n := 1; n <= c.Layers; n++ {
+		if m, stream = o.streamLast(f, c, on, n); m.fits() {
+			return m, stream
+		}
+	}
+	return m, nil
+}
+
+// smallest returns the least that the model takes, also if steps read all of its layers.
+func (o *Options) smallest(f *gguf.File, c *model.Config, on placement.Layout) int64 {
+	least := o.least(f, *c, on).Need
+	if o.streams(f, c, on) {
+		m, _ := o.streamLast(f, c, on, c.Layers)
+		least = min(least, m.Need)
+	}
+	return least
+}
+
+// streamLast returns what the model takes if steps read the last n layers, and their stream.
+func (o *Options) streamLast(f *gguf.File, c *model.Config, on placement.Layout, n int) (Memory, *gguf.Stream) {
+	m := o.needs(f, *c, on)
+	room, available := o.room()
+	m.Available, m.Budget = available, room.OnDisk
+	layers := make([][]*gguf.Tensor, c.Layers)
+	for _, t := range f.Tensors {
+		p, bound := c.Purpose(t.Name)
+		_, _, copied := c.Loaded(f, t)
+		inLayer := bound && p.Role != nn.InTable && p.Role != nn.InHead && p.Layer >= c.Layers-n && p.Layer < c.Layers
+		if !inLayer || copied || len(t.Shape) != 2 || t.Rows() < 2 || t.Bytes() < leastStreamed {
+			continue
+		}
+		layers[p.Layer] = append(layers[p.Layer], t)
+		m.Weights -= o.loadedBytes(f, c, t, on)
+	}
+	stream := gguf.NewStream(layers)
+	m.Reading += stream.Memory()
+	m.add()
+	return m, stream
+}
+
+// whyStreamed says why every step of a model reads from the disk, and what else there is; empty: there is nothing else.
+func (o *Options) whyStreamed(c model.Config) string {
+	if c.Act.Sparse() && !c.Transposed {
+		return "; of a file that powerinfer prepare makes of it a token reads only some neurons"
+	}
+	return ""
+}

@@ -1,0 +1,186 @@
+package gguf
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/powerinfer-go/powerinfer/internal/disk"
+)
+
+const (
+	// streamSlots is the number of layers that a Stream has in memory: the one that is computed, and two that are read
+	// meanwhile.
+	streamSlots = 3
+	// streamPiece is what a Stream reads at a time. [bytes]
+	streamPiece = 1 << 20
+	// streamDepth is the number of pieces that are read at a time.
+	streamDepth = 8
+	// streamAlign is what tensors in memory begin at multiples of. [bytes]
+	streamAlign = 64
+)
+
+// Stream reads layers from a file in the order in which steps compute them, past the page cache, because memory has no
+// room for them. A layer is in one of a few slots; its tensors are always at the same place. One goroutine uses it.
+type Stream struct {
+	layers []streamLayer
+	index  []int // [all layers] the place of each among layers; -1: it is not read
+	next   []int // [all layers] the place of the first layer from there on that is; the first one after the last
+	at     map[*Tensor][]byte
+	slots  [streamSlots]streamSlot
+	size   int64 // of a slot
+	reader *disk.Reader
+}
+
+// streamLayer is a layer that is read.
+type streamLayer struct {
+	tensors []*Tensor
+	offsets []int64 // of the tensors in the slot
+	bytes   int64
+	pieces  []*disk.Piece
+}
+
+// streamSlot has the tensors of a layer.
+type streamSlot struct {
+	memory []byte
+	layer  int // whose tensors it has, or that is being read; -1: none
+	under  sync.WaitGroup
+	failed atomic.Pointer[error]
+}
+
+func (s *streamSlot) fail(err error) { s.failed.Store(&err) }
+
+// NewStream returns a Stream of layers, which are given by the tensors that it is to read. Layers without tensors are in
+// memory. Nothing is allocated or read before Open.
+func NewStream(layers [][]*Tensor) *Stream {
+	s := &Stream{next: make([]int, len(layers))}
+	for _, tensors := range layers {
+		if len(tensors) == 0 {
+			s.index = append(s.index, -1)
+			continue
+		}
+		s.index = append(s.index, len(s.layers))
+		y, end := streamLayer{tensors: tensors}, int64(0)
+		for _, t := range tensors {
+			y.offsets = append(y.offsets, end)
+			y.bytes += t.Bytes()
+			end = (end + t.Bytes() + streamAlign - 1) &^ (streamAlign - 1)
+		}
+		s.size = max(s.size, end)
+		s.layers = append(s.layers, y)
+	}
+	next := 0
+	for i := len(layers) - 1; i >= 0; i-- {
+		if s.index[i] >= 0 {
+			next = s.index[i]
+		}
+		s.next[i] = next
+	}
+	for i := range s.slots {
+		s.slots[i].layer = -1
+	}
+	return s
+}
+
+// Bytes returns how many bytes a step reads.
+func (s *Stream) Bytes() (n int64) {
+	for i := range s.layers {
+		n += s.layers[i].bytes
+	}
+	return n
+}
+
+// Memory returns how many bytes of memory the stream takes.
+func (s *Stream) Memory() int64 {
+	return int64(min(streamSlots, len(s.layers)))*s.size + disk.Buffered(streamDepth, streamPiece)
+}
+
+// Open allocates memory for the layers of f, whose tensors they are. Close frees it.
+func (s *Stream) Open(f *File) (err error) {
+	if s.reader, err = disk.NewReader(streamDepth); err != nil {
+		return err
+	}
+	s.at = map[*Tensor][]byte{}
+	for i := range min(streamSlots, len(s.layers)) {
+		s.slots[i].memory = make([]byte, s.size)
+	}
+	for i := range s.layers {
+		y, slot := &s.layers[i], &s.slots[i%streamSlots]
+		for j, t := range y.tensors {
+			file, err := f.Direct(t)
+			if err != nil {
+				return err
+			}
+			to := slot.memory[y.offsets[j]:][:t.Bytes()]
+			s.at[t] = to
+			for from := int64(0); from < t.Bytes(); from += streamPiece {
+				part := to[from:min(from+streamPiece, t.Bytes())]
+				y.pieces = append(y.pieces, &disk.Piece{File: file, Offset: t.Offset + from, Bytes: len(part), Done: func(data []byte, err error) {
+					defer slot.under.Done()
+					if err != nil {
+						slot.fail(err)
+					}
+					copy(part, data)
+				}})
+			}
+		}
+	}
+	return nil
+}
+
+// At returns where a tensor is in memory after Begin of its layer; nil: it is none of the stream's. [t.Bytes()]
+func (s *Stream) At(t *Tensor) []byte {
+	if s == nil {
+		return nil
+	}
+	return s.at[t]
+}
+
+// Begin begins a layer: what came before it has been computed. It waits until the layer's tensors are in memory, and
+// begins to read the next ones.
+func (s *Stream) Begin(layer int) error {
+	if layer >= len(s.index) || len(s.layers) == 0 {
+		return nil
+	}
+	first := s.next[layer]
+	var taken [streamSlots]bool
+	for i := range min(streamSlots, len(s.layers)) {
+		at := (first + i) % len(s.layers)
+		if slot := at % streamSlots; !taken[slot] {
+			taken[slot] = true
+			s.read(at)
+		}
+	}
+	if s.index[layer] < 0 {
+		return nil
+	}
+	slot := &s.slots[first%streamSlots]
+	slot.under.Wait()
+	if err := slot.failed.Swap(nil); err != nil {
+		slot.layer = -1
+		return fmt.Errorf("layer %d: %w", layer, *err)
+	}
+	return nil
+}
+
+// read begins to read a layer into its slot, unless it is there.
+func (s *Stream) read(at int) {
+	slot := &s.slots[at%streamSlots]
+	if slot.layer == at {
+		return
+	}
+	slot.under.Wait() // for another layer that nobody will compute
+	slot.failed.Store(nil)
+	slot.layer = at
+	y := &s.layers[at]
+	slot.under.Add(len(y.pieces))
+	s.reader.Read(y.pieces...)
+}
+
+// Close ends what is being read and frees the memory. s may be nil.
+func (s *Stream) Close() {
+	if s != nil && s.reader != nil {
+		_ = s.reader.Close()
+		s.reader, s.at, s.slots = nil, nil, [streamSlots]streamSlot{}
+	}
+}
