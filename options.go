@@ -81,8 +81,8 @@ type (
 	//     --no-kv-offload
 	//   - StreamTokens *int: length of a prompt's step from which on weights in RAM are sent to the GPU; 0: never; nil:
 	//     where that is faster
-	//   - MoECache *int64: bytes of GPU memory, at most, for experts that follow the text, all of which RAM then holds,
-	//     too; 0: experts stay where they are; nil: they follow where that should pay
+	//   - MoECache *int64: bytes of GPU memory, at most, for experts that follow the text, which RAM holds, too; 0:
+	//     experts stay; nil: they follow where it should pay
 	//   - ReadAhead *bool: whether the CPU reads neurons ahead while it waits for GPUs; nil: where the plan expects
 	//     GPUs to wait for it
 	GPUs = planner.GPUs
@@ -124,12 +124,16 @@ type (
 	//   - Further bool: Further lets the file's layer for multi-token prediction guess tokens, in place of hot neurons.
 	//     Files without such a layer are refused. The layer is on the GPU of the model's last layer where there is
 	//     room, else in RAM; if RAM has no room for it, either, the model runs without it.
+	//   - Head *gguf.File: Head is the file of a draft head, which guesses tokens in place of the file's layer and of
+	//     hot neurons. It stays open as long as the engine, and is computed where that layer would be. nil: there is
+	//     none.
 	//   - Least float32: guesses of a draft model, of hot neurons or of that layer end before a token that has a
 	//     smaller probability
 	Drafts = engine.Drafts
 	// DraftModel is a smaller model of the same vocabulary that guesses tokens.
 	//
-	//   - Path string: empty: there is none
+	//   - Path string: empty: a draft head beside the model's file, if there is one that fits
+	//   - Off bool: none is looked for
 	//   - Devices string: as GPUs.Devices
 	//   - Layers *int: as GPUs.Layers
 	DraftModel = session.Draft
