@@ -50,6 +50,7 @@ shaders:
 # The web page, from its sources in web; the result is committed. Needs Node 20 and npm.
 page: web/node_modules
 	cd web && npm run --silent build
+	go run ./internal/server/page/pack
 
 web/node_modules: web/package-lock.json
 	cd web && npm ci

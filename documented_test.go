@@ -165,10 +165,14 @@ func fieldsOf(t *testing.T, folder, name string, aliases map[string]string) (out
 						shown = append(shown, n.Name)
 					}
 				}
-				if shown == nil {
+				typ = known(typ, f.Name.Name, aliases)
+				hidden := slices.ContainsFunc(qualified.FindAllStringSubmatch(typ, -1), func(m []string) bool {
+					return strings.HasPrefix(importOf(f, m[1]), "internal/")
+				})
+				if shown == nil || hidden { // users cannot name its type
 					continue
 				}
-				line := strings.Join(shown, ", ") + " " + known(typ, f.Name.Name, aliases)
+				line := strings.Join(shown, ", ") + " " + typ
 				said := strings.Join(strings.Fields(field.Doc.Text()+" "+field.Comment.Text()), " ")
 				if said != "" {
 					line += ": " + said
@@ -180,6 +184,9 @@ func fieldsOf(t *testing.T, folder, name string, aliases map[string]string) (out
 	}
 	return out
 }
+
+// qualified matches a type of another package.
+var qualified = regexp.MustCompile(`\b([a-z]\w*)\.[A-Z]`)
 
 // known returns a type as this package names it.
 func known(typ, pkg string, aliases map[string]string) string {

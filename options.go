@@ -124,9 +124,6 @@ type (
 	//   - Further bool: Further lets the file's layer for multi-token prediction guess tokens, in place of hot neurons.
 	//     Files without such a layer are refused. The layer is on the GPU of the model's last layer where there is
 	//     room, else in RAM; if RAM has no room for it, either, the model runs without it.
-	//   - Head *gguf.File: Head is the file of a draft head, which guesses tokens in place of the file's layer and of
-	//     hot neurons. It stays open as long as the engine, and is computed where that layer would be. nil: there is
-	//     none.
 	//   - Least float32: guesses of a draft model, of hot neurons or of that layer end before a token that has a
 	//     smaller probability
 	Drafts = engine.Drafts

@@ -119,6 +119,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/server/responses", "internal/chat internal/chat/answer internal/engine internal/server"},
 	{"internal/server/library", "internal/server internal/session"},
 	{"internal/server/page", ""},
+	{"internal/server/page/pack", ""},
 	{"internal/server/openapi", "internal/server"},
 	{"internal/server/neurons", "internal/compute internal/engine internal/model internal/server"},
 	{"internal/server/metrics", "internal/compute internal/engine internal/model internal/server"},

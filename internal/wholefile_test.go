@@ -20,6 +20,7 @@ var ownFiles = []string{
 	"internal/folderlock/folderlock.go",               // the number of a process
 	"internal/hw/cgroup_linux.go",                     // the system
 	"internal/prepare/work.go",                        // of a work folder
+	"internal/server/page/pack/main.go",               // of the build of the page
 	"internal/synth/synthtest/synthtest.go",           // tests
 	"internal/testenv/testenv.go",                     // tests
 	"internal/testenv/faults/faults.go",               // the system, for tests

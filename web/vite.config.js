@@ -20,8 +20,7 @@ export default defineConfig({
   base: "./",
   plugins: [licenses()],
   build: {
-    outDir: "../internal/server/page/dist",
-    emptyOutDir: true,
+    emptyOutDir: true, // of dist, from which internal/server/page/pack takes it
     target: ["chrome123", "firefox121", "safari17.5"], // which know light-dark()
     modulePreload: false,
     sourcemap: false,

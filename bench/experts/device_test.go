@@ -123,7 +123,7 @@ func realPlaces(slots bool) []compute.Place {
 // realModel is small; in F32 the processor keeps its short rows as a file has them, without padding.
 func realModel(t *testing.T) *gguf.File {
 	return synthtest.File(t, synth.Spec{
-		Arch: "qwen3moe", Type: quant.F32, Layers: realLayers, Embd: 64, FF: 32, Heads: 4, Experts: realExperts, Used: realUsed, Vocab: 320, ExpertLaw: 0.8, Seed: 3,
+		Arch: "qwen3moe", Type: quant.F32, Layers: realLayers, Embd: 64, FF: 32, Heads: 4, Experts: realExperts, Used: realUsed, Vocab: 320, Mixing: synth.Mixing{ExpertLaw: 0.8}, Seed: 3,
 	})
 }
 

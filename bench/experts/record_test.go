@@ -27,7 +27,7 @@ func TestRecord(t *testing.T) {
 	for l := range realLayers {
 		uses, all := make([]int, realExperts), 0
 		ranks, _, err := synth.ExpertRanks(synth.Spec{
-			Arch: "qwen3moe", Type: quant.F32, Layers: realLayers, Embd: 64, FF: 32, Heads: 4, Experts: realExperts, Used: realUsed, Vocab: 320, ExpertLaw: 0.8, Seed: 3,
+			Arch: "qwen3moe", Type: quant.F32, Layers: realLayers, Embd: 64, FF: 32, Heads: 4, Experts: realExperts, Used: realUsed, Vocab: 320, Mixing: synth.Mixing{ExpertLaw: 0.8}, Seed: 3,
 		}, l)
 		if err != nil {
 			t.Fatal(err)

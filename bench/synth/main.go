@@ -31,10 +31,10 @@ func shapes() map[string]synth.Spec {
 		"70b":           {Arch: "llama", Embd: 8192, FF: 28672, Heads: 64, KVHeads: 8},
 		"bamboo-7b":     {Arch: "bamboo", Embd: 4096, FF: 14336, Heads: 32, KVHeads: 8},
 		"falcon-7b":     {Arch: "falcon", Embd: 4544, FF: 18176, Heads: 71, KVHeads: 1},
-		"falcon-40b":    {Arch: "falcon", Embd: 8192, FF: 32768, Heads: 128, KVHeads: 8, AttnNorm2: true},
+		"falcon-40b":    {Arch: "falcon", Embd: 8192, FF: 32768, Heads: 128, KVHeads: 8, Form: synth.Form{AttnNorm2: true}},
 		"qwen3-30b-a3b": {Arch: "qwen3moe", Embd: 2048, FF: 768, Heads: 32, KVHeads: 4, HeadDim: 128, Experts: 128, Used: 8},
 		"mixtral-8x7b":  {Arch: "llama", Embd: 4096, FF: 14336, Heads: 32, KVHeads: 8, Experts: 8, Used: 2},
-		"deepseek-v3":   {Arch: "deepseek2", Embd: 7168, FF: 18432, Heads: 128, HeadDim: 192, RopeDims: 64, Latent: 512, QueryLatent: 1536},
+		"deepseek-v3":   {Arch: "deepseek2", Embd: 7168, FF: 18432, Heads: 128, HeadDim: 192, Rope: synth.Rope{RopeDims: 64}, Latents: synth.Latents{Latent: 512, QueryLatent: 1536}},
 		"opt-6.7b":      {Arch: "opt", Embd: 4096, FF: 16384, Heads: 32},
 		"opt-30b":       {Arch: "opt", Embd: 7168, FF: 28672, Heads: 56},
 	}

@@ -56,7 +56,7 @@ func newSoaking(t *testing.T) soaking {
 		s.model, s.budget = filepath.Join(t.TempDir(), "experts.gguf"), "0.1"
 		if err := synth.Write(t.Context(), s.model, synth.Spec{
 			Arch: "qwen3moe", Type: quant.Q4_0, Layers: 3, Embd: 512, FF: 384, Experts: 128, Used: 4, Heads: 4,
-			Vocab: 512, Context: 512, ExpertLaw: 1, Activation: "silu", Seed: 5,
+			Vocab: 512, Context: 512, Mixing: synth.Mixing{ExpertLaw: 1}, Activation: "silu", Seed: 5,
 		}, nil); err != nil {
 			t.Fatal(err)
 		}

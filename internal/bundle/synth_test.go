@@ -12,9 +12,9 @@ import (
 // TestFamilies holds bundle files to models of families with gates and without, and to the original's files.
 func TestFamilies(t *testing.T) {
 	for name, s := range map[string]synth.Spec{
-		"llama":    {Arch: "llama", Type: quant.Q4_0, Transposed: true},
-		"float":    {Arch: "llama", Type: quant.F16, Transposed: true},
-		"opt":      {Arch: "opt", Type: quant.F16, Transposed: true},
+		"llama":    {Arch: "llama", Type: quant.Q4_0, Form: synth.Form{Transposed: true}},
+		"float":    {Arch: "llama", Type: quant.F16, Form: synth.Form{Transposed: true}},
+		"opt":      {Arch: "opt", Type: quant.F16, Form: synth.Form{Transposed: true}},
 		"original": {Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -125,8 +126,8 @@ func (c *config) family() (lineage.Family, error) {
 			f, _ = lineage.Named(name)
 		}
 	}
-	if err := f.Read(&c.Config); err != nil {
-		return f, err
+	if err := f.Read(&c.Config); c.Refused != nil || err != nil {
+		return f, cmp.Or(c.Refused, err)
 	}
 	if err := c.section(&f); err != nil {
 		return f, err

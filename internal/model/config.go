@@ -46,8 +46,6 @@ type Config struct {
 	// ExpertPredictors says that some layer's experts have predictors of their neurons.
 	ExpertPredictors bool
 	Prepared         *prepared.Info // of a prepared file
-	// Threshold is the file's powerinfer.sparse_threshold; a predicted neuron's logit is at least this.
-	Threshold float32
 	Sparsity
 
 	perToken, perOutput int                   // elements of the activations of a step, for each of its tokens and rows of logits
@@ -85,6 +83,7 @@ type Sparsity struct {
 	Chosen     string          // a line about how the model is computed to keep a bound; empty where nothing was chosen
 	Skip       compute.Skip    // which experts may be left out
 	AlwaysOn   float64         // share of a layer's neurons, the hottest, that mode Predict computes for every token, where it is more than the prepared file's
+	Threshold  float32         // the file's powerinfer.sparse_threshold: a predicted neuron's logit is at least this
 	Predicting []bool          // [layers] those that mode Predict runs by their predictors, the others exact; nil: all that have one
 	// Magnitudes are the layers' thresholds of mode Threshold, 0 where a layer has none; nil in other modes. [layers]
 	Magnitudes []float32

@@ -157,7 +157,7 @@ func TestOllamasFiles(t *testing.T) {
 			w.rename(".attn_output.", ".attn_out.", ".post_attention_norm.", ".post_attn_norm.", ".post_ffw_norm.", ".post_ffn_norm.")
 		}, 0},
 		{"qwen3next", synth.Spec{Arch: "qwen3next", Layers: 4}, func(w *written) { w.rename(".ssm_dt.bias", ".ssm_dt"); w.add("mtp.fc.weight", 32, 32) }, 1},
-		{"deepseek2-ocr", synth.Spec{Arch: "deepseek2-ocr", Layers: 2, Dense: 1, Keys: []gguf.KV{key("deepseek2-ocr.attention.layer_norm_rms_epsilon", float32(1e-6))}}, func(w *written) {
+		{"deepseek2-ocr", synth.Spec{Arch: "deepseek2-ocr", Layers: 2, Mixing: synth.Mixing{Dense: 1}, Keys: []gguf.KV{key("deepseek2-ocr.attention.layer_norm_rms_epsilon", float32(1e-6))}}, func(w *written) {
 			w.architecture("deepseek2-ocr", "deepseekocr")
 			for _, name := range []string{"expert_feed_forward_length", "expert_shared_count", "attention.layer_norm_rms_epsilon"} {
 				w.set("deepseekocr."+name, nil)

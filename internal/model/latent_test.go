@@ -147,7 +147,7 @@ func TestLatentOneTensor(t *testing.T) {
 		quant.Q4_0: 0.05, // likewise: the weights themselves are the same four bits in both files
 	} {
 		t.Run(typ.String(), func(t *testing.T) {
-			f := latentModel(t, synth.Spec{Arch: "deepseek2", Type: quant.F32, DirectQueries: typ == quant.Q8_0})
+			f := latentModel(t, synth.Spec{Arch: "deepseek2", Type: quant.F32, Latents: synth.Latents{DirectQueries: typ == quant.Q8_0}})
 			c, err := ReadConfig(f, "")
 			if err != nil {
 				t.Fatal(err)
@@ -245,7 +245,7 @@ func TestLatentExpanded(t *testing.T) {
 		quant.Q8_0: 0.05, // and products take activations in eight bits
 	} {
 		for _, arch := range []string{"deepseek2", "minicpm3"} { // with a matrix for each head, and with one for all
-			f := latentModel(t, synth.Spec{Arch: arch, Type: typ, HeadDim: 64, Latent: 256})
+			f := latentModel(t, synth.Spec{Arch: arch, Type: typ, HeadDim: 64, Latents: synth.Latents{Latent: 256}})
 			with, steps := promptLogits(t, f, func(d compute.Device) compute.Device { return d })
 			without, none := promptLogits(t, f, func(d compute.Device) compute.Device { return contracted{d} })
 			if d := distance(with, without); !(d > 0 && d < limit) {

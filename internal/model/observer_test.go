@@ -52,7 +52,7 @@ func watched(t *testing.T, f *gguf.File, dev compute.Device, tokens []int32) *ex
 func TestExpertObserver(t *testing.T) {
 	for _, c := range []struct{ arch, activation string }{{"qwen3moe", "relu"}, {"smallthinker", "relu"}, {"deepseek2", "silu"}} {
 		s := synth.Spec{
-			Arch: c.arch, Layers: 2, Embd: 128, FF: 64, Heads: 4, Experts: 8, Used: 2, ExpertLaw: 1, Type: quant.F32, Activation: c.activation, Sparsity: 0.8, PowerLaw: 0.5, Seed: 3,
+			Arch: c.arch, Layers: 2, Embd: 128, FF: 64, Heads: 4, Experts: 8, Used: 2, Mixing: synth.Mixing{ExpertLaw: 1}, Type: quant.F32, Activation: c.activation, Sparsity: 0.8, PowerLaw: 0.5, Seed: 3,
 		}
 		if c.activation == "silu" {
 			s.Sparsity = 0

@@ -21,7 +21,7 @@ import (
 // without sections, whose pairs are neighbours.
 func TestSectionsApart(t *testing.T) {
 	const embd, dim, turned = 64, 16, 8
-	plain := synthtest.File(t, synth.Spec{Arch: "glm4", Type: quant.F32, Layers: 2, Embd: embd, FF: 96, Heads: 4, KVHeads: 2, RopeDims: turned, Seed: 7})
+	plain := synthtest.File(t, synth.Spec{Arch: "glm4", Type: quant.F32, Layers: 2, Embd: embd, FF: 96, Heads: 4, KVHeads: 2, Rope: synth.Rope{RopeDims: turned}, Seed: 7})
 	var tensors []gguf.Source
 	for _, w := range plain.Tensors {
 		if !strings.Contains(w.Name, ".attn_q.") && !strings.Contains(w.Name, ".attn_k.") {

@@ -22,7 +22,7 @@ import (
 // expertSpec returns a small model whose uses of experts follow a power law.
 func expertSpec(arch string) synth.Spec {
 	return synth.Spec{
-		Arch: arch, Layers: 2, Embd: 64, FF: 64, Heads: 4, Vocab: 400, Context: 256, Type: quant.F16, Experts: 16, Used: 3, ExpertLaw: 1, Seed: 3,
+		Arch: arch, Layers: 2, Embd: 64, FF: 64, Heads: 4, Vocab: 400, Context: 256, Type: quant.F16, Experts: 16, Used: 3, Mixing: synth.Mixing{ExpertLaw: 1}, Seed: 3,
 	}
 }
 

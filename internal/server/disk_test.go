@@ -23,7 +23,7 @@ func expertsFile(t *testing.T) *gguf.File {
 	path := filepath.Join(t.TempDir(), "experts.gguf")
 	if err := synth.Write(t.Context(), path, synth.Spec{
 		Arch: "qwen3moe", Type: quant.Q4_0, Layers: diskLayers, Embd: 256, FF: 256, Experts: 64, Used: diskUsed, Heads: 2,
-		Vocab: 512, Context: 512, ExpertLaw: 1, Activation: "silu", Seed: 5,
+		Vocab: 512, Context: 512, Mixing: synth.Mixing{ExpertLaw: 1}, Activation: "silu", Seed: 5,
 	}, nil); err != nil {
 		t.Fatal(err)
 	}

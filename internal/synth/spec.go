@@ -22,24 +22,20 @@ import (
 // Spec describes a model. Zero values take the defaults that their comments name; Arch, Layers, Embd, FF and Heads have
 // none.
 type Spec struct {
-	Arch       string     `json:"arch"`            // a general.architecture
-	Magic      string     `json:"magic,omitempty"` // "GGUF"; "PWRI": the original PowerInfer's form, with predictors
-	Layers     int        `json:"layers"`
-	Embd       int        `json:"embd"`                     // n_embd, a multiple of 32
-	FF         int        `json:"ff"`                       // n_ff, a multiple of 32; of each expert where there are some
-	Experts    int        `json:"experts,omitempty"`        // of each layer; 8 in families that always have some
-	Used       int        `json:"experts_used,omitempty"`   // by a token: a quarter of them, at most 8
-	Dense      int        `json:"dense_layers,omitempty"`   // the first so many layers have no experts
-	Shared     int        `json:"shared_experts,omitempty"` // that all tokens use, each as wide as the others; 1 in families that count them, and those that have one
-	Heads      int        `json:"heads"`
-	KVHeads    int        `json:"kv_heads,omitempty"` // Heads
-	HeadDim    int        `json:"head_dim,omitempty"` // Embd/Heads
-	Vocab      int        `json:"vocab,omitempty"`    // 512
-	Context    int        `json:"context,omitempty"`  // what the family's description says
-	Type       quant.Type `json:"-"`                  // of the matrices; norms and biases are F32
-	Tied       bool       `json:"tied,omitempty"`     // no output.weight: the head is the embedding; always so in opt
-	AttnNorm2  bool       `json:"attn_norm_2,omitempty"`
-	Transposed bool       `json:"transposed,omitempty"` // ffn_down_t, one row a neuron, instead of ffn_down; always so in PWRI files
+	Arch    string     `json:"arch"`            // a general.architecture
+	Magic   string     `json:"magic,omitempty"` // "GGUF"; "PWRI": the original PowerInfer's form, with predictors
+	Layers  int        `json:"layers"`
+	Embd    int        `json:"embd"`                   // n_embd, a multiple of 32
+	FF      int        `json:"ff"`                     // n_ff, a multiple of 32; of each expert where there are some
+	Experts int        `json:"experts,omitempty"`      // of each layer; 8 in families that always have some
+	Used    int        `json:"experts_used,omitempty"` // by a token: a quarter of them, at most 8
+	Heads   int        `json:"heads"`
+	KVHeads int        `json:"kv_heads,omitempty"` // Heads
+	HeadDim int        `json:"head_dim,omitempty"` // Embd/Heads
+	Vocab   int        `json:"vocab,omitempty"`    // 512
+	Context int        `json:"context,omitempty"`  // what the family's description says
+	Type    quant.Type `json:"-"`                  // of the matrices; norms and biases are F32
+	Tied    bool       `json:"tied,omitempty"`     // no output.weight: the head is the embedding; always so in opt
 
 	// Activation is relu, fatrelu, drelu, relu2, silu, gelu or clamped_swiglu, as in the key powerinfer.activation;
 	// default the family's own if that leaves zeros, else relu.
@@ -49,16 +45,37 @@ type Spec struct {
 	Sparsity float64 `json:"sparsity,omitempty"`
 	// PowerLaw is s in P(active) ∝ rank^-s, cut off at alwaysOn. 0: all neurons alike.
 	PowerLaw float64 `json:"power_law,omitempty"`
-	// ExpertLaw is s in P(used by a token) ∝ rank^-s of a layer's experts, cut off at alwaysOn; ExpertRanks tells which
-	// expert has which rank. Biases that count for choices and groups of experts bend the law. 0: all experts alike.
-	ExpertLaw float64 `json:"expert_law,omitempty"`
-	Seed      uint64  `json:"seed"`
+	Seed     uint64  `json:"seed"`
 	// Labels makes a reranker with a classification head of so many numbers; 0: there is none.
 	Labels int `json:"labels,omitempty"`
 	// Rank of the predictors in PWRI files; default and exact but for rounding: twice the subspace's dimension and one,
 	// rounded up to 32. A smaller one sees part of the subspace.
 	Rank int `json:"rank,omitempty"`
 
+	Mixing
+	Form
+	Latents
+	Rope
+	Keys []gguf.KV `json:"-"` // further metadata, such as rope scaling
+}
+
+// Mixing says how layers have experts.
+type Mixing struct {
+	Dense  int `json:"dense_layers,omitempty"`   // the first so many layers have no experts
+	Shared int `json:"shared_experts,omitempty"` // that all tokens use, each as wide as the others; 1 in families that count them, and those that have one
+	// ExpertLaw is s in P(used by a token) ∝ rank^-s of a layer's experts, cut off at alwaysOn; ExpertRanks tells which
+	// expert has which rank. Biases that count for choices and groups of experts bend the law. 0: all experts alike.
+	ExpertLaw float64 `json:"expert_law,omitempty"`
+}
+
+// Form says which tensors hold a block's weights.
+type Form struct {
+	AttnNorm2  bool `json:"attn_norm_2,omitempty"`
+	Transposed bool `json:"transposed,omitempty"` // ffn_down_t, one row a neuron, instead of ffn_down; always so in PWRI files
+}
+
+// Latents are the sizes of latent attention.
+type Latents struct {
 	// DirectQueries has queries follow from the input in families where they may follow from a latent vector, as in
 	// DeepSeek V2 Lite.
 	DirectQueries bool `json:"direct_queries,omitempty"`
@@ -66,12 +83,14 @@ type Spec struct {
 	// default about a quarter of Embd.
 	Latent      int `json:"latent,omitempty"`
 	QueryLatent int `json:"query_latent,omitempty"`
+}
 
+// Rope says how heads are rotated.
+type Rope struct {
 	RopeDims    int       `json:"rope_dims,omitempty"`    // rotated elements of a head: HeadDim
 	RopeFactors []float32 `json:"rope_factors,omitempty"` // rope_freqs.weight [RopeDims/2], as in Llama 3
 	RopeLong    []float32 `json:"rope_long,omitempty"`    // rope_factors_long.weight [RopeDims/2], as in Phi-3; with RopeShort
 	RopeShort   []float32 `json:"rope_short,omitempty"`   // rope_factors_short.weight [RopeDims/2]
-	Keys        []gguf.KV `json:"-"`                      // further metadata, such as rope scaling
 }
 
 // usual returns the activation of synthetic models of the family: its own if that leaves zeros, else ReLU.

@@ -30,15 +30,10 @@ func (r *recorder) readStreams(o *compute.ReadStreams) {
 	if !o.Fits() {
 		panic("vulkan: ReadStreams of shapes that do not fit")
 	}
-	n := o.Out.Rows * o.Out.Cols
-	if n == 0 {
-		return
-	}
-	r.dispatch(call{
-		shader: "readstreams", local: elementwise, spec: []uint32{uint32(o.Streams)},
-		bind:   []binding{write(floats(o.Out)), read(floats(o.X)), read(floats(o.W))},
-		push:   []uint32{uint32(n), uint32(o.Out.Cols), uint32(o.W.Cols)},
-		groups: r.groupsFor(n),
+	r.perElement(o.Out.Rows*o.Out.Cols, call{
+		shader: "readstreams", spec: []uint32{uint32(o.Streams)},
+		bind: []binding{write(floats(o.Out)), read(floats(o.X)), read(floats(o.W))},
+		push: []uint32{uint32(o.Out.Cols), uint32(o.W.Cols)},
 	})
 }
 
@@ -47,15 +42,10 @@ func (r *recorder) writeStreams(o *compute.WriteStreams) {
 	if !o.Fits() {
 		panic("vulkan: WriteStreams of shapes that do not fit")
 	}
-	n := o.Y.Rows * o.Y.Cols
-	if n == 0 {
-		return
-	}
-	r.dispatch(call{
-		shader: "writestreams", local: elementwise, spec: []uint32{uint32(o.Streams), truth(o.Mixes())},
-		bind:   []binding{update(floats(o.X)), read(floats(o.Y)), read(floats(o.W))},
-		push:   []uint32{uint32(n), uint32(o.Y.Cols), uint32(o.W.Cols), uint32(o.First())},
-		groups: r.groupsFor(n),
+	r.perElement(o.Y.Rows*o.Y.Cols, call{
+		shader: "writestreams", spec: []uint32{uint32(o.Streams), truth(o.Mixes())},
+		bind: []binding{update(floats(o.X)), read(floats(o.Y)), read(floats(o.W))},
+		push: []uint32{uint32(o.Y.Cols), uint32(o.W.Cols), uint32(o.First())},
 	})
 }
 
@@ -64,14 +54,9 @@ func (r *recorder) readGated(o *compute.ReadGated) {
 	if !o.Fits() {
 		panic("vulkan: ReadGated of shapes that do not fit")
 	}
-	n := o.Out.Rows * o.Out.Cols
-	if n == 0 {
-		return
-	}
-	r.dispatch(call{
-		shader: "readgated", local: elementwise, spec: []uint32{uint32(o.Streams())},
-		bind:   []binding{write(floats(o.Out)), read(floats(o.X)), read(floats(o.Gate))},
-		push:   []uint32{uint32(n), uint32(o.Out.Cols)},
-		groups: r.groupsFor(n),
+	r.perElement(o.Out.Rows*o.Out.Cols, call{
+		shader: "readgated", spec: []uint32{uint32(o.Streams())},
+		bind: []binding{write(floats(o.Out)), read(floats(o.X)), read(floats(o.Gate))},
+		push: []uint32{uint32(o.Out.Cols)},
 	})
 }

@@ -65,15 +65,10 @@ func (r *recorder) gateRows(o *compute.GateRows) {
 	if logits.Rows != x.Rows || logits.Cols != 1 {
 		panic("vulkan: GateRows of shapes that do not fit")
 	}
-	n := x.Rows * x.Cols
-	if n == 0 {
-		return
-	}
-	r.dispatch(call{
-		shader: "gaterows", local: elementwise, spec: []uint32{uint32(o.Act)},
-		bind:   []binding{update(floats(x)), read(floats(logits))},
-		push:   []uint32{uint32(n), uint32(x.Cols)},
-		groups: r.groupsFor(n),
+	r.perElement(x.Rows*x.Cols, call{
+		shader: "gaterows", spec: []uint32{uint32(o.Act)},
+		bind: []binding{update(floats(x)), read(floats(logits))},
+		push: []uint32{uint32(x.Cols)},
 	})
 }
 

@@ -157,7 +157,7 @@ func TestModels(t *testing.T) {
 	play("phi3 with a window", synth.Spec{Arch: "phi3", Type: quant.Q4_0, Keys: window}, model.Exact, quantLogits)
 	window = []gguf.KV{{Key: "gemma2.attention.sliding_window", Value: uint32(7)}}
 	play("gemma2 with a window", synth.Spec{Arch: "gemma2", Type: quant.Q4_0, Keys: window}, model.Exact, quantLogits)
-	play("nemotron", synth.Spec{Arch: "nemotron", Type: quant.F16, RopeDims: 32}, model.Exact, floatLogits)
+	play("nemotron", synth.Spec{Arch: "nemotron", Type: quant.F16, Rope: synth.Rope{RopeDims: 32}}, model.Exact, floatLogits)
 	for _, arch := range []string{"falcon", "opt"} {
 		play(arch+" with predictors", synth.Spec{Arch: arch, Type: quant.F16, Magic: "PWRI"}, model.Predict, floatLogits)
 	}

@@ -39,45 +39,39 @@ func (r *recorder) add(dst, x compute.Tensor) {
 	})
 }
 
-// scale multiplies every element of x by factor; its scalar twin is ref's.
-func (r *recorder) scale(x compute.Tensor, factor float32) {
-	n := x.Rows * x.Cols
+// perElement does c with an invocation for each of n elements, whose number goes before what c pushes.
+func (r *recorder) perElement(n int, c call) {
 	if n == 0 {
 		return
 	}
-	r.dispatch(call{
-		shader: "scale", local: elementwise,
+	c.local, c.push, c.groups = elementwise, append([]uint32{uint32(n)}, c.push...), r.groupsFor(n)
+	r.dispatch(c)
+}
+
+// scale multiplies every element of x by factor; its scalar twin is ref's.
+func (r *recorder) scale(x compute.Tensor, factor float32) {
+	r.perElement(x.Rows*x.Cols, call{
+		shader: "scale",
 		bind:   []binding{update(floats(x))},
-		push:   []uint32{uint32(n), math.Float32bits(factor)},
-		groups: r.groupsFor(n),
+		push:   []uint32{math.Float32bits(factor)},
 	})
 }
 
 // softCap brings every element of x smoothly into (-limit, limit).
 func (r *recorder) softCap(x compute.Tensor, limit float32) {
-	n := x.Rows * x.Cols
-	if n == 0 {
-		return
-	}
-	r.dispatch(call{
-		shader: "softcap", local: elementwise,
+	r.perElement(x.Rows*x.Cols, call{
+		shader: "softcap",
 		bind:   []binding{update(floats(x))},
-		push:   []uint32{uint32(n), math.Float32bits(limit)},
-		groups: r.groupsFor(n),
+		push:   []uint32{math.Float32bits(limit)},
 	})
 }
 
 // clamp brings every element of x into [low, high].
 func (r *recorder) clamp(x compute.Tensor, low, high float32) {
-	n := x.Rows * x.Cols
-	if n == 0 {
-		return
-	}
-	r.dispatch(call{
-		shader: "clamp", local: elementwise,
+	r.perElement(x.Rows*x.Cols, call{
+		shader: "clamp",
 		bind:   []binding{update(floats(x))},
-		push:   []uint32{uint32(n), math.Float32bits(low), math.Float32bits(high)},
-		groups: r.groupsFor(n),
+		push:   []uint32{math.Float32bits(low), math.Float32bits(high)},
 	})
 }
 
@@ -199,15 +193,10 @@ func (r *recorder) gather(dst, x compute.Tensor) {
 		panic(fmt.Sprintf("vulkan: Gather of %d columns from %d", dst.Cols, x.Cols))
 	}
 	r.check(needRows())
-	n := dst.Rows * dst.Cols
-	if n == 0 {
-		return
-	}
-	r.dispatch(call{
-		shader: "gather", local: elementwise,
+	r.perElement(dst.Rows*dst.Cols, call{
+		shader: "gather",
 		bind:   []binding{write(floats(dst)), read(floats(x)), read(r.params())},
-		push:   []uint32{uint32(n), uint32(dst.Cols), uint32(r.seg.params.rows)},
-		groups: r.groupsFor(n),
+		push:   []uint32{uint32(dst.Cols), uint32(r.seg.params.rows)},
 	})
 }
 

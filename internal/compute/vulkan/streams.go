@@ -10,15 +10,10 @@ import (
 // temper scales queries by their position.
 func (r *recorder) temper(x compute.Tensor, how compute.Temperature) {
 	r.check(needPositions(0, math.MaxInt32))
-	n := x.Rows * x.Cols
-	if n == 0 {
-		return
-	}
-	r.dispatch(call{
-		shader: "temper", local: elementwise,
+	r.perElement(x.Rows*x.Cols, call{
+		shader: "temper",
 		bind:   []binding{update(floats(x)), read(r.params())},
-		push:   []uint32{uint32(n), uint32(x.Cols), uint32(r.seg.params.rows), math.Float32bits(how.Scale), uint32(how.Length), uint32(how.Offset)},
-		groups: r.groupsFor(n),
+		push:   []uint32{uint32(x.Cols), uint32(r.seg.params.rows), math.Float32bits(how.Scale), uint32(how.Length), uint32(how.Offset)},
 	})
 }
 
@@ -60,15 +55,10 @@ func (r *recorder) slice(dst, x compute.Tensor, from int) {
 	if dst.Rows != x.Rows || from < 0 || from+dst.Cols > x.Cols {
 		panic(fmt.Sprintf("vulkan: Slice of %d from %d on of %d", dst.Cols, from, x.Cols))
 	}
-	n := dst.Rows * dst.Cols
-	if n == 0 {
-		return
-	}
-	r.dispatch(call{
-		shader: "slice", local: elementwise,
+	r.perElement(dst.Rows*dst.Cols, call{
+		shader: "slice",
 		bind:   []binding{write(floats(dst)), read(floats(x))},
-		push:   []uint32{uint32(n), uint32(dst.Cols), uint32(x.Cols), uint32(from)},
-		groups: r.groupsFor(n),
+		push:   []uint32{uint32(dst.Cols), uint32(x.Cols), uint32(from)},
 	})
 }
 

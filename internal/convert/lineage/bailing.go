@@ -46,9 +46,7 @@ func bailingMoE2() Family {
 		Tensor{Name: "exp_probs_b.bias", Source: "mlp.gate.expert_bias", Optional: true})
 	f.Further = true
 	f.Read = func(c *Config) error {
-		if c.Scores != "" && c.Scores != "sigmoid" {
-			return c.Errorf("score_function", "%q is not supported; sigmoid is", c.Scores)
-		}
+		c.refuse(c.Scores != "" && c.Scores != "sigmoid", "score_function", "%q is not supported; sigmoid is", c.Scores)
 		if slices.Contains(c.Architectures, sarvam) {
 			c.Rotary = 1
 		} else {
@@ -74,9 +72,7 @@ func bailingBlock(qkv ...Tensor) []Tensor {
 }
 
 func readBailing(c *Config) error {
-	if c.MambaBias || c.AnyQKVBias {
-		return c.Errorf("use_bias", "biases are not supported in this family")
-	}
+	c.refuse(c.MambaBias || c.AnyQKVBias, "use_bias", "biases are not supported in this family")
 	c.RoutedExperts, c.SharedExperts, c.UnitColumns = c.NumExperts, c.sharedCount(0), c.NormHead
 	if err := c.routed(); err != nil {
 		return err

@@ -21,9 +21,8 @@ func bailingMoE3() Family {
 }
 
 func readBailing3(c *Config) error {
+	c.refuse(!c.LowRankless, "no_kda_lora", "decays and gates that follow from a narrower vector are not supported in %s", c.Architectures[0])
 	switch {
-	case !c.LowRankless:
-		return c.Errorf("no_kda_lora", "decays and gates that follow from a narrower vector are not supported in %s", c.Architectures[0])
 	case !c.SafeGate || !(c.LowerBound < 0):
 		return c.Errorf("kda_lower_bound", "decays without a bound are not supported in %s", c.Architectures[0])
 	case c.GateOf != "head_wise":

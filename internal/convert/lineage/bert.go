@@ -91,16 +91,12 @@ func bertClassifier() []Tensor {
 
 func readBERT(c *Config) error {
 	if c.Kind == "distilbert" {
-		if c.Sinusoidal {
-			return c.Errorf("sinusoidal_pos_embds", "computed positions are not supported in DistilBERT; learned ones are")
-		}
+		c.refuse(c.Sinusoidal, "sinusoidal_pos_embds", "computed positions are not supported in DistilBERT; learned ones are")
 		c.Hidden, c.FF = cmp.Or(c.Hidden, c.DistilWidth), cmp.Or(c.FF, c.DistilFF)
 		c.Layers, c.Heads, c.TokenTypes = cmp.Or(c.Layers, c.MPTLayers), cmp.Or(c.Heads, c.MPTHeads), 1
 		c.Act = cmp.Or(c.Act, c.FalconAct)
 	}
-	if c.PositionType != "" && c.PositionType != "absolute" {
-		return c.Errorf("position_embedding_type", "%q is not supported in BERT; absolute is", c.PositionType)
-	}
+	c.refuse(c.PositionType != "" && c.PositionType != "absolute", "position_embedding_type", "%q is not supported in BERT; absolute is", c.PositionType)
 	if slices.Contains([]string{"roberta", "xlm-roberta", "camembert"}, c.Kind) {
 		if err := c.skipPadding(); err != nil {
 			return err

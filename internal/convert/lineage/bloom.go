@@ -31,9 +31,7 @@ func bloom() Family {
 }
 
 func readBloom(c *Config) error {
-	if c.ResidualNorm {
-		return c.Errorf("apply_residual_connection_post_layernorm", "a residual behind the norm is not supported")
-	}
+	c.refuse(c.ResidualNorm, "apply_residual_connection_post_layernorm", "a residual behind the norm is not supported")
 	c.Hidden, c.Layers, c.Heads = cmp.Or(c.Hidden, c.OldWidth), cmp.Or(c.OldLayers, c.Layers), cmp.Or(c.OldHeads, c.Heads)
 	c.FF = 4 * min(c.Hidden, 1<<20)
 	c.Context = cmp.Or(c.SeqLength, c.Context, 2048)

@@ -32,12 +32,8 @@ func chatglm() Family {
 }
 
 func readChatGLM(c *Config) error {
-	switch {
-	case c.LinearBias:
-		return c.Errorf("add_bias_linear", "biases of all matrices are not supported; those of queries, keys and values are")
-	case c.ResidualNorm:
-		return c.Errorf("apply_residual_connection_post_layernorm", "a residual behind the norm is not supported")
-	}
+	c.refuse(c.LinearBias, "add_bias_linear", "biases of all matrices are not supported; those of queries, keys and values are")
+	c.refuse(c.ResidualNorm, "apply_residual_connection_post_layernorm", "a residual behind the norm is not supported")
 	c.Layers = cmp.Or(c.NumLayers, c.Layers)
 	c.Vocab = cmp.Or(c.PaddedVocab, c.Vocab)
 	c.Context = cmp.Or(c.SeqLength, c.Context)

@@ -32,9 +32,7 @@ func cohere2() Family {
 }
 
 func readCommandR(c *Config) error {
-	if !or(c.Tied, true) {
-		return c.Errorf("tie_word_embeddings", "a head that is not the embedding is not supported in this family")
-	}
+	c.refuse(!or(c.Tied, true), "tie_word_embeddings", "a head that is not the embedding is not supported in this family")
 	c.Context = max(c.Context, c.LongContext)
 	c.LogitFactor = cmp.Or(c.LogitFactor, 0.0625)
 	c.epsilon("layer_norm_eps", c.OldLayerNormEps, 1e-5)

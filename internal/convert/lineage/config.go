@@ -144,6 +144,7 @@ type Encoders struct {
 
 // Meaning holds the meaning of the keys, by whatever names the folder gives them. Family.Read fills it in.
 type Meaning struct {
+	Refused      error                `json:"-"` // why the folder is not supported, besides what Family.Read returns; the first reason
 	Mixture      Mixture              `json:"-"`
 	Epsilon      Setting[float64]     `json:"-"` // of the norms
 	Nonlinearity Setting[string]      `json:"-"` // as Hugging Face names it
@@ -267,6 +268,14 @@ func (c *Config) Shares() int { return or(c.SharedKV, 0) }
 // Errorf returns an error about a key of config.json.
 func (c *Config) Errorf(key, format string, args ...any) error {
 	return fmt.Errorf("%s: key %q: %s", c.Path, key, fmt.Sprintf(format, args...))
+}
+
+// refuse notes that the folder is not supported for what it says of a key, if that is so. What is read after it must not
+// depend on the key.
+func (c *Config) refuse(unsupported bool, key, format string, args ...any) {
+	if unsupported && c.Refused == nil {
+		c.Refused = c.Errorf(key, format, args...)
+	}
 }
 
 // ropeByKind takes the rotations of newer folders, which tell them for each kind of layer.

@@ -153,9 +153,8 @@ func deepseek4() Family {
 
 func readDeepSeek4(c *Config) error {
 	const most = 1 << 20
+	c.refuse(c.Scoring != "" && c.Scoring != "sqrtsoftplus", "scoring_func", "%q is not supported; sqrtsoftplus is", c.Scoring)
 	switch {
-	case c.Scoring != "" && c.Scoring != "sqrtsoftplus":
-		return c.Errorf("scoring_func", "%q is not supported; sqrtsoftplus is", c.Scoring)
 	case c.QueryLatent < 1 || c.QueryLatent > most:
 		return c.Errorf("q_lora_rank", "%d is outside 1…%d", c.QueryLatent, most)
 	case c.Turned < 2 || c.Turned%2 != 0 || c.Turned > c.HeadDim:

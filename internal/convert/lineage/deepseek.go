@@ -11,9 +11,7 @@ func deepseek() Family {
 		if err := c.routed(); err != nil {
 			return err
 		}
-		if c.Scoring != "" && c.Scoring != "softmax" {
-			return c.Errorf("scoring_func", "%q is not supported in DeepSeek's first models; softmax is", c.Scoring)
-		}
+		c.refuse(c.Scoring != "" && c.Scoring != "softmax", "scoring_func", "%q is not supported in DeepSeek's first models; softmax is", c.Scoring)
 		return readLlama(c)
 	}
 	return f

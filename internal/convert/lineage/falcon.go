@@ -37,9 +37,7 @@ func falcon() Family {
 }
 
 func readFalcon(c *Config) error {
-	if c.Alibi || c.Bias || !or(c.Parallel, true) {
-		return c.Errorf("architectures", "Falcon-RW (alibi, biases or sequential blocks) is not supported; Falcon 7B and 40B are")
-	}
+	c.refuse(c.Alibi || c.Bias || !or(c.Parallel, true), "architectures", "Falcon-RW (alibi, biases or sequential blocks) is not supported; Falcon 7B and 40B are")
 	c.Layers = cmp.Or(c.Layers, c.OldLayers)
 	c.Heads = cmp.Or(c.Heads, c.OldHeads)
 	// As the model's own code decides it: without the new layout, multi-query means one KV head whatever else is said.

@@ -43,11 +43,9 @@ const statesMultiplied = 5
 
 func readFalconH1(c *Config) error {
 	h, m := &c.FalconH1, &c.Mamba
+	c.refuse(m.Bias, "mamba_proj_bias", "biases of recurrent layers' products are not supported")
+	c.refuse(c.MLPBias || h.MLPBiases, "mlp_bias", "biases of feed-forward layers are not supported")
 	switch {
-	case m.Bias:
-		return c.Errorf("mamba_proj_bias", "biases of recurrent layers' products are not supported")
-	case c.MLPBias || h.MLPBiases:
-		return c.Errorf("mlp_bias", "biases of feed-forward layers are not supported")
 	case or(h.Normed, false) && or(h.NormedBefore, true):
 		return c.Errorf("mamba_norm_before_gate", "a norm before the gate is not supported")
 	case c.NemotronH.limited():

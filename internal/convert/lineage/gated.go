@@ -133,9 +133,7 @@ func cohere2MoE() Family {
 	block := without(f.Block, "attn_[qk]_norm.weight")
 	f.Block = sharedExpert(wholeExperts(mlpExperts(block)), "mlp.shared_experts")
 	f.Read = func(c *Config) error {
-		if c.SharedBy != "" && c.SharedBy != "average" {
-			return c.Errorf("shared_expert_combination_strategy", "%q is not supported; average is", c.SharedBy)
-		}
+		c.refuse(c.SharedBy != "" && c.SharedBy != "average", "shared_expert_combination_strategy", "%q is not supported; average is", c.SharedBy)
 		c.mixture(c.FF)
 		m := &c.Mixture
 		m.Shared, m.First = c.sharedCount(0)*c.FF, c.denseFirst(c.FirstDense)

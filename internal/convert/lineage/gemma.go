@@ -78,9 +78,7 @@ func readGemma3(c *Config) error {
 		c.Context, c.Vocab = cmp.Or(c.Context, 131072), cmp.Or(c.Vocab, 262208)
 		c.Window = cmp.Or(c.Window, 4096)
 	}
-	if c.Bidirectional {
-		return c.Errorf("use_bidirectional_attention", "attention to later positions is supported in Gemma3TextModel only, which is EmbeddingGemma")
-	}
+	c.refuse(c.Bidirectional, "use_bidirectional_attention", "attention to later positions is supported in Gemma3TextModel only, which is EmbeddingGemma")
 	return readGemma3Blocks(c)
 }
 

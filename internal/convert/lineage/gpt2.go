@@ -31,12 +31,8 @@ func gpt2() Family {
 }
 
 func readGPT2(c *Config) error {
-	switch {
-	case c.ScaleByLayer:
-		return c.Errorf("scale_attn_by_inverse_layer_idx", "scores divided by the layer's number are not supported")
-	case c.CrossRead:
-		return c.Errorf("add_cross_attention", "attention to another model's output is not supported")
-	}
+	c.refuse(c.ScaleByLayer, "scale_attn_by_inverse_layer_idx", "scores divided by the layer's number are not supported")
+	c.refuse(c.CrossRead, "add_cross_attention", "attention to another model's output is not supported")
 	c.Hidden, c.Layers, c.Heads = cmp.Or(c.OldHidden, c.Hidden), cmp.Or(c.OldLayers, c.Layers), cmp.Or(c.OldHeads, c.Heads)
 	c.Context = cmp.Or(c.Positions, c.OldContext, c.Context)
 	c.FF = cmp.Or(c.Inner, c.FF, 4*min(c.Hidden, 1<<20))

@@ -44,10 +44,8 @@ func readGPTOSS(c *Config) error {
 		return err
 	}
 	c.mixture(c.FF)
-	switch {
-	case c.Act != "" && c.Act != "silu":
-		return c.Errorf("hidden_act", "%q is not supported in gpt-oss; silu is", c.Act)
-	case or(c.GateLimit, gptOSSLimit) != gptOSSLimit:
+	c.refuse(c.Act != "" && c.Act != "silu", "hidden_act", "%q is not supported in gpt-oss; silu is", c.Act)
+	if or(c.GateLimit, gptOSSLimit) != gptOSSLimit {
 		return c.Errorf("swiglu_limit", "%g is not supported; %d is, as GGUF files have it", *c.GateLimit, gptOSSLimit)
 	}
 	c.Nonlinearity.Value = ClampedSwiGLU()

@@ -34,9 +34,8 @@ type Mamba struct {
 
 func (c *Config) readGraniteHybrid() error {
 	m := &c.Mamba
+	c.refuse(m.Bias, "mamba_proj_bias", "biases of recurrent layers' products are not supported")
 	switch {
-	case m.Bias:
-		return c.Errorf("mamba_proj_bias", "biases of recurrent layers' products are not supported")
 	case m.Groups != 1: // the definition's norm is over all groups together
 		return c.Errorf("mamba_n_groups", "%d groups are not supported; one is", m.Groups)
 	case c.PositionType == "rope":

@@ -18,9 +18,7 @@ func internlm2() Family {
 		{Name: "ffn_down.weight", Source: "feed_forward.w2.weight"},
 	}
 	f.Read = func(c *Config) error {
-		if c.Bias {
-			return c.Errorf("bias", "InternLM 2 with biases is not supported; llama.cpp has no place for them")
-		}
+		c.refuse(c.Bias, "bias", "InternLM 2 with biases is not supported; llama.cpp has no place for them")
 		return readLlama(c)
 	}
 	return f

@@ -19,12 +19,8 @@ func jinaBERTV2() Family {
 		Tensor{Name: "layer_output_norm.bias", Source: "mlp.layernorm.bias"})
 	f.Classifier = bertClassifier()
 	f.Read = func(c *Config) error {
-		if c.FeedForward != "geglu" {
-			return c.Errorf("feed_forward_type", "%q is not supported in Jina's version 2; geglu is", c.FeedForward)
-		}
-		if c.PositionType != "alibi" {
-			return c.Errorf("position_embedding_type", "%q is not supported in Jina's version 2; alibi is", c.PositionType)
-		}
+		c.refuse(c.FeedForward != "geglu", "feed_forward_type", "%q is not supported in Jina's version 2; geglu is", c.FeedForward)
+		c.refuse(c.PositionType != "alibi", "position_embedding_type", "%q is not supported in Jina's version 2; alibi is", c.PositionType)
 		exponent := float64(jinaMaxAlibi)
 		c.MaxAlibi = &exponent
 		return readEncoder(c)
@@ -61,9 +57,7 @@ func jinaBERTV3() Family {
 		{Name: "layer_output_norm.bias", Source: "norm2.bias"},
 	}
 	f.Read = func(c *Config) error {
-		if c.PositionType != "rotary" {
-			return c.Errorf("position_embedding_type", "%q is not supported in Jina's version 3; rotary is", c.PositionType)
-		}
+		c.refuse(c.PositionType != "rotary", "position_embedding_type", "%q is not supported in Jina's version 3; rotary is", c.PositionType)
 		if c.RotaryBase != 0 {
 			c.RopeTheta = c.RotaryBase
 		}

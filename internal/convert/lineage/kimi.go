@@ -142,11 +142,9 @@ func readKimi(c *Config) error {
 		return c.Errorf("linear_attn_config", "it is missing")
 	case l.Heads != c.Heads:
 		return c.Errorf("linear_attn_config", "%d heads of delta attention beside %d of latent attention are not supported", l.Heads, c.Heads)
-	case !or(c.Unturned, true):
-		return c.Errorf("mla_use_nope", "latent attention whose keys are rotated is not supported in %s", c.Architectures[0])
-	case c.RouterScore != "" && c.RouterScore != "sigmoid":
-		return c.Errorf("moe_router_activation_func", "%q is not supported; sigmoid is", c.RouterScore)
 	}
+	c.refuse(!or(c.Unturned, true), "mla_use_nope", "latent attention whose keys are rotated is not supported in %s", c.Architectures[0])
+	c.refuse(c.RouterScore != "" && c.RouterScore != "sigmoid", "moe_router_activation_func", "%q is not supported; sigmoid is", c.RouterScore)
 	c.ExpertsPerToken, c.RoutedExperts, c.SharedExperts, c.NormTopK = c.ExpertsPerWord, c.NumExperts, c.sharedCount(0), c.Renormalised
 	return c.readDeltaAttention(l.Dim, l.Taps, func(layer int) bool { return slices.Contains(l.Full, layer+1) })
 }

@@ -37,11 +37,9 @@ func readLatent(c *Config) error {
 		return c.Errorf("v_head_dim", "%d is outside 1…%d", c.ValueDim, most)
 	case c.KVHeads != 0 && c.KVHeads != c.Heads:
 		return c.Errorf("num_key_value_heads", "with a latent vector heads have keys and values of their own, and %d of %d do", c.KVHeads, c.Heads)
-	case !or(c.Interleaved, true):
-		return c.Errorf("rope_interleave", "pairs of elements that are halves apart are not supported with a latent vector")
-	case c.AttentionBias:
-		return c.Errorf("attention_bias", "biases of queries, keys and values are not supported with a latent vector")
 	}
+	c.refuse(!or(c.Interleaved, true), "rope_interleave", "pairs of elements that are halves apart are not supported with a latent vector")
+	c.refuse(c.AttentionBias, "attention_bias", "biases of queries, keys and values are not supported with a latent vector")
 	return nil
 }
 

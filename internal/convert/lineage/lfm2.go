@@ -79,9 +79,7 @@ type LFM2 struct {
 
 func readLFM2(c *Config) error {
 	o := &c.LFM2
-	if o.ConvBias {
-		return c.Errorf("conv_bias", "biases of convolutions are not supported, as GGUF files have none")
-	}
+	c.refuse(o.ConvBias, "conv_bias", "biases of convolutions are not supported, as GGUF files have none")
 	kinds := c.LayerTypes
 	if kinds == nil {
 		for l := range min(c.Layers, 1<<12) {

@@ -34,9 +34,7 @@ func mixtral() Family {
 	f.Read = func(c *Config) error {
 		c.mixture(c.FF)
 		if slices.Contains(c.Architectures, turboSparse) {
-			if c.Act != "" && c.Act != "relu" {
-				return c.Errorf("hidden_act", "%q is not supported in TurboSparse-Mixtral; relu is, of gates and of ups", c.Act)
-			}
+			c.refuse(c.Act != "" && c.Act != "relu", "hidden_act", "%q is not supported in TurboSparse-Mixtral; relu is, of gates and of ups", c.Act)
 			c.Act = compute.DReLU.String()
 		}
 		return readLlama(c)

@@ -84,9 +84,7 @@ func readMamba(c *Config) error {
 	c.nonlinearity("hidden_act", c.Act, "silu")
 	c.TiedHead, c.Context = or(c.Tied, true), cmp.Or(c.Context, usualPositions)
 	c.Layers, c.Hidden = cmp.Or(c.Layers, c.OldLayers, c.MPTLayers), cmp.Or(c.Hidden, c.ModelWidth)
-	if n.MambaBias {
-		return c.Errorf("use_bias", "biases of recurrent layers' products are not supported")
-	}
+	c.refuse(n.MambaBias, "use_bias", "biases of recurrent layers' products are not supported")
 	inner := cmp.Or(c.FF, cmp.Or(m.Widened, 2)*c.Hidden)
 	c.StateSpace = StateSpace{Inner: inner, StateSize: cmp.Or(m.State, 16), StateHeads: c.rank(c.Selection.Rank), Taps: cmp.Or(n.Taps, 4)}
 	c.NormedSteps = slices.Contains(c.Architectures, "FalconMambaForCausalLM")
@@ -98,10 +96,8 @@ func readJamba(c *Config) error {
 	c.epsilon("rms_norm_eps", c.RMSEps, 1e-6)
 	c.nonlinearity("hidden_act", c.Act, "silu")
 	c.TiedHead = or(c.Tied, false)
-	switch {
-	case c.Mamba.Bias:
-		return c.Errorf("mamba_proj_bias", "biases of recurrent layers' products are not supported")
-	case s.AttnEvery < 1 || s.AttnFirst < 0 || s.AttnFirst >= s.AttnEvery:
+	c.refuse(c.Mamba.Bias, "mamba_proj_bias", "biases of recurrent layers' products are not supported")
+	if s.AttnEvery < 1 || s.AttnFirst < 0 || s.AttnFirst >= s.AttnEvery {
 		return c.Errorf("attn_layer_period", "layers with attention every %d layers, from layer %d, are not supported", s.AttnEvery, s.AttnFirst)
 	}
 	for l := range c.Layers {

@@ -39,9 +39,8 @@ func readMamba2(c *Config) error {
 	c.nonlinearity("hidden_act", c.Act, "silu")
 	c.TiedHead, c.Context = or(c.Tied, false), cmp.Or(c.Context, usualPositions)
 	c.Layers, c.Hidden = cmp.Or(c.Layers, c.OldLayers, c.MPTLayers), cmp.Or(c.Hidden, c.ModelWidth)
+	c.refuse(n.MambaBias, "use_bias", "biases of recurrent layers' products are not supported")
 	switch {
-	case n.MambaBias:
-		return c.Errorf("use_bias", "biases of recurrent layers' products are not supported")
 	case !or(m.Normed, true):
 		return c.Errorf("rms_norm", "recurrent layers without a norm are not supported")
 	case n.limited():

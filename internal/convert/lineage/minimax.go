@@ -14,9 +14,7 @@ func minimaxM2() Family {
 	f.Block = append(mixtralExperts(headNorms(llamaBlock(Same))),
 		Tensor{Name: "exp_probs_b.bias", Source: "block_sparse_moe.e_score_correction_bias"})
 	f.Read = func(c *Config) error {
-		if c.Scoring != "" && c.Scoring != "sigmoid" {
-			return c.Errorf("scoring_func", "%q is not supported in MiniMax M2; sigmoid is", c.Scoring)
-		}
+		c.refuse(c.Scoring != "" && c.Scoring != "sigmoid", "scoring_func", "%q is not supported in MiniMax M2; sigmoid is", c.Scoring)
 		c.mixture(c.FF)
 		c.rotatesDims()
 		return readLlama(c)

@@ -28,9 +28,7 @@ func minimaxM3() Family {
 
 func readMiniMaxM3(c *Config) error {
 	x := c.BlockIndexing
-	if c.Scoring != "" && c.Scoring != "sigmoid" {
-		return c.Errorf("scoring_func", "%q is not supported in MiniMax M3; sigmoid is", c.Scoring)
-	}
+	c.refuse(c.Scoring != "" && c.Scoring != "sigmoid", "scoring_func", "%q is not supported in MiniMax M3; sigmoid is", c.Scoring)
 	const most = 1 << 20
 	if x == nil || min(x.Heads, x.Key, x.Top, x.Block) < 1 || max(x.Heads, x.Key, x.Top, x.Block) > most || x.Local < 0 || x.Local > x.Top {
 		return c.Errorf("sparse_attention_config", "it does not say how blocks of positions are chosen")

@@ -48,9 +48,7 @@ func modernBERT() Family {
 }
 
 func readModernBERT(c *Config) error {
-	if c.AttentionBias || c.NormBias || c.MLPBias {
-		return c.Errorf("attention_bias", "attention_bias, norm_bias and mlp_bias must be false in ModernBERT")
-	}
+	c.refuse(c.AttentionBias || c.NormBias || c.MLPBias, "attention_bias", "attention_bias, norm_bias and mlp_bias must be false in ModernBERT")
 	c.epsilon("norm_eps", c.NormEps, 1e-5)
 	c.nonlinearity("hidden_activation", cmp.Or(c.GemmaAct, c.Act), "gelu")
 	c.Window = cmp.Or(c.LocalAttention, c.Window, modernWindow)
@@ -92,9 +90,7 @@ func gemmaEmbedding() Family {
 	f.Later, f.Headless, f.AlwaysTied, f.MaxContext = true, true, true, 2048
 	f.Root = []string{"model.", ""}
 	f.Read = func(c *Config) error {
-		if !c.Bidirectional {
-			return c.Errorf("use_bidirectional_attention", "Gemma3TextModel is read as EmbeddingGemma, which has true there; convert a folder of Gemma3ForCausalLM")
-		}
+		c.refuse(!c.Bidirectional, "use_bidirectional_attention", "Gemma3TextModel is read as EmbeddingGemma, which has true there; convert a folder of Gemma3ForCausalLM")
 		return readGemma3Blocks(c)
 	}
 	return f

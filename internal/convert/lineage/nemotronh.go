@@ -83,12 +83,9 @@ func readNemotronH(c *Config) error {
 	c.nonlinearity("mlp_hidden_act", n.MLPAct, "relu2")
 	c.TiedHead = or(c.Tied, false)
 	c.HeadDim = cmp.Or(n.HeadSize, c.HeadDim)
-	switch {
-	case cmp.Or(n.MambaAct, "silu") != "silu":
-		return c.Errorf("mamba_hidden_act", "%q is not supported; silu is", n.MambaAct)
-	case n.MambaBias:
-		return c.Errorf("use_bias", "biases of recurrent layers' products are not supported")
-	case n.limited():
+	c.refuse(cmp.Or(n.MambaAct, "silu") != "silu", "mamba_hidden_act", "%q is not supported; silu is", n.MambaAct)
+	c.refuse(n.MambaBias, "use_bias", "biases of recurrent layers' products are not supported")
+	if n.limited() {
 		return c.Errorf("time_step_limit", "limits of steps are not supported")
 	}
 	c.StateSpace = StateSpace{Inner: n.Mambas * n.MambaHead, StateSize: n.State, StateHeads: n.Mambas, Groups: n.Groups, Taps: n.Taps}

@@ -39,9 +39,7 @@ func phi2() Family {
 }
 
 func readPhi2(c *Config) error {
-	if c.HeadNorm {
-		return c.Errorf("qk_layernorm", "norms of queries and keys are not supported in Phi 2")
-	}
+	c.refuse(c.HeadNorm, "qk_layernorm", "norms of queries and keys are not supported in Phi 2")
 	c.epsilon("layer_norm_eps", c.OldLayerNormEps, 1e-5)
 	c.nonlinearity("hidden_act", c.Act, "gelu_new")
 	if c.TiedHead = or(c.Tied, false); c.TiedHead {

@@ -41,9 +41,8 @@ func readSmallThinker(c *Config) error {
 		return c.Errorf("moe_enable_secondary_experts", "experts of experts are not supported")
 	case !or(t.Early, true):
 		return c.Errorf("moe_enable_early_router", "routers behind attention are not supported in SmallThinker, as GGUF files have it")
-	case c.QueryNorm:
-		return c.Errorf("use_qk_norm", "norms of queries and keys are not supported in SmallThinker, as GGUF files have it")
 	}
+	c.refuse(c.QueryNorm, "use_qk_norm", "norms of queries and keys are not supported in SmallThinker, as GGUF files have it")
 	if err := c.smallThinkerWindows(); err != nil {
 		return err
 	}

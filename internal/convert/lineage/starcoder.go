@@ -7,9 +7,7 @@ func starcoder() Family {
 	f.Name, f.HuggingFace, f.MaxContext = "starcoder", []string{"GPTBigCodeForCausalLM"}, 8192
 	f.Block = changed(f.Block, Same, "*")
 	f.Read = func(c *Config) error {
-		if !or(c.MultiQuery, true) {
-			return c.Errorf("multi_query", "heads with keys and values of their own are not supported in this family")
-		}
+		c.refuse(!or(c.MultiQuery, true), "multi_query", "heads with keys and values of their own are not supported in this family")
 		c.KVHeads = 1
 		return readGPT2(c)
 	}

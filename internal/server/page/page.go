@@ -1,5 +1,5 @@
 // Package page holds the web page that a server shows: a chat, and the neurons at work. Its sources are in web; "make
-// page" builds them.
+// page" builds them. Scripts and styles are embedded with gzip.
 package page
 
 import (
@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
+	"io"
 	"io/fs"
 	"net/http"
 	"path"
@@ -27,7 +28,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // A file of the page.
 type file struct {
 	body   []byte
-	packed []byte // with gzip; nil where that is no smaller
+	packed []byte // with gzip; nil where that is not embedded
 	kind   string // of content
 	tag    string // changes with the content
 	hashed bool   // its name changes with its content, too
@@ -38,7 +39,7 @@ var kinds = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".woff2": "font/woff2", ".txt": "text/plain; charset=utf-8",
 }
 
-// files returns the page's files by their paths. They are compressed once, when a browser first asks.
+// files returns the page's files by their paths. They are unpacked once, when a browser first asks.
 var files = sync.OnceValue(func() map[string]*file {
 	all := map[string]*file{}
 	err := fs.WalkDir(dist, "dist", func(name string, d fs.DirEntry, err error) error {
@@ -49,12 +50,17 @@ var files = sync.OnceValue(func() map[string]*file {
 		if err != nil {
 			return err
 		}
-		sum := sha256.Sum256(body)
-		at := strings.TrimPrefix(name, "dist")
-		all[at] = &file{
-			body: body, packed: packed(body), kind: kinds[path.Ext(name)], hashed: strings.HasPrefix(at, "/assets/"),
-			tag: `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`,
+		f := &file{body: body}
+		at, packed := strings.CutSuffix(strings.TrimPrefix(name, "dist"), ".gz")
+		if packed {
+			f.packed = body
+			if f.body, err = unpack(body); err != nil {
+				return err
+			}
 		}
+		sum := sha256.Sum256(f.body)
+		f.kind, f.hashed, f.tag = kinds[path.Ext(at)], strings.HasPrefix(at, "/assets/"), `"`+base64.RawURLEncoding.EncodeToString(sum[:12])+`"`
+		all[at] = f
 		return nil
 	})
 	if err != nil {
@@ -64,15 +70,15 @@ var files = sync.OnceValue(func() map[string]*file {
 	return all
 })
 
-// packed returns body with gzip, or nil where that is no smaller.
-func packed(body []byte) []byte {
-	var b bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // the level is one
-	w.Write(body)
-	if w.Close(); b.Len() >= len(body) {
-		return nil
+// most is more than any file of the page has.
+const most = 1 << 26
+
+func unpack(packed []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
 	}
-	return b.Bytes()
+	return io.ReadAll(io.LimitReader(r, most))
 }
 
 // Handler answers a browser's requests for the page and hands all others to next. At / that is a request that takes
