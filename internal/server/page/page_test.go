@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -86,6 +87,15 @@ func TestFiles(t *testing.T) {
 		}
 		if unpacked, err := io.ReadAll(r); err != nil || string(unpacked) != plain {
 			t.Errorf("%s: %d bytes unpacked, %d plain: %v", n[1], len(unpacked), len(plain), err)
+		}
+	}
+}
+
+// TestPacked: scripts and styles are embedded with gzip only.
+func TestPacked(t *testing.T) {
+	for _, kind := range []string{"js", "css"} {
+		if plain, err := filepath.Glob("dist/assets/*." + kind); err != nil || len(plain) > 0 {
+			t.Errorf("%v, %v: remove them, and run make page", plain, err)
 		}
 	}
 }
