@@ -204,6 +204,7 @@ func (t *talk) restore(ctx context.Context, file string) error {
 		return err
 	}
 	t.recall()
+	t.tellUnseen()
 	s, err := t.model.RestoreCache(ctx, cacheOf(file))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -231,7 +232,7 @@ func (t *talk) recall() {
 		return
 	}
 	for _, m := range t.said.Messages[max(0, n-recalled):] {
-		text := terminal.Clean(strings.TrimSpace(conversation.TextOf(&m, "[picture] ")))
+		text := terminal.Clean(strings.TrimSpace(conversation.TextOf(&m, conversation.Unseen+" ")))
 		if m.Role == "user" {
 			fmt.Fprintln(screen.Out, editor.Prompt+strings.ReplaceAll(text, "\n", "\n"+editor.PromptMore))
 			continue
@@ -275,6 +276,7 @@ func (t *talk) changeModel(ctx context.Context, name string) error {
 	closed := t.model.Close()
 	*t = next
 	t.describeModel()
+	t.tellUnseen()
 	return closed
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/flags"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/attachment"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/conversation"
+	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/quantity"
 	"github.com/powerinfer-go/powerinfer/cmd/powerinfer/internal/screen"
 )
 
@@ -62,6 +64,13 @@ func (t *talk) keepPictures(names []string) error {
 	}
 	t.pictures = append(t.pictures, more...)
 	return nil
+}
+
+// tellUnseen says so if the conversation has pictures that the model cannot be shown.
+func (t *talk) tellUnseen() {
+	if n := t.said.Pictures(); n > 0 && !t.model.Sees() {
+		t.note("the model reads text only: instead of the conversation's %s it reads %s", quantity.Of(n, "picture"), conversation.Unseen)
+	}
 }
 
 // tellPictures says what pictures the model is shown.

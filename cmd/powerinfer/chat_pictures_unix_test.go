@@ -44,6 +44,21 @@ func TestChatPictures(t *testing.T) {
 	s.expect("absent.png: no such file")
 	s.keys("/save talk.json\r")
 	s.expect("6 messages are in talk.json")
+	other := filepath.Join(t.TempDir(), "blind.gguf")
+	text, err := os.ReadFile(model)
+	if err == nil {
+		err = os.WriteFile(other, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.keys("/model " + other + "\r")
+	s.expect("reads text only: instead")
+	s.keys("and now?\r")
+	s.expect(status)
+	s.keys("/model " + model + "\r")
+	s.keys("and now?\r")
+	s.expect(status)
 	s.keys("/exit\r")
 	s.ended()
 

@@ -19,7 +19,7 @@ func (t *talk) room() (prompt chat.Marked, tokens []int32, places *powerinfer.Pl
 	context, before := t.model.Info().Context, t.said.Left
 	most := context - min(leastRoom, context/4)
 	for {
-		if prompt, err = t.said.Prompt(); err != nil {
+		if prompt, err = t.said.Prompt(t.model.Sees()); err != nil {
 			return prompt, nil, nil, err
 		}
 		if tokens, places, err = t.said.Tokens(&prompt, t.model); err != nil {

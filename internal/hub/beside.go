@@ -155,11 +155,21 @@ func (h *Hub) along(files []File, model string) (list []File) {
 }
 
 // TowerBeside returns the path of the file next to a model's with its tower, or nothing: one that is named after the
-// model, or the only kind there if the folder has no other model.
-func TowerBeside(model string) string {
-	dir, files, own := beside(model)
-	if name := tower.among(files, own, true); name != "" {
-		return filepath.Join(dir, filepath.FromSlash(name))
+// model, or the only kind there if the folder has no other model. If the model's path is a symbolic link, the tower may
+// also be next to the file that it names.
+func TowerBeside(model string) string { return tower.beside(model) }
+
+// beside returns the path of the file of the kind next to a model's, or next to what it links to, or nothing.
+func (k *companion) beside(model string) string {
+	places := []string{model}
+	if target, err := filepath.EvalSymlinks(model); err == nil && target != model {
+		places = append(places, target)
+	}
+	for _, at := range places {
+		dir, files, own := beside(at)
+		if name := k.among(files, own, true); name != "" {
+			return filepath.Join(dir, filepath.FromSlash(name))
+		}
 	}
 	return ""
 }
@@ -167,10 +177,9 @@ func TowerBeside(model string) string {
 // HeadsBeside returns the paths of the files next to a model's that are named like draft models of it, best first: at
 // most one of each kind.
 func HeadsBeside(model string) (list []string) {
-	dir, files, own := beside(model)
 	for i := range heads {
-		if name := heads[i].among(files, own, true); name != "" {
-			list = append(list, filepath.Join(dir, filepath.FromSlash(name)))
+		if path := heads[i].beside(model); path != "" {
+			list = append(list, path)
 		}
 	}
 	return list

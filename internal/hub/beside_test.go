@@ -41,6 +41,12 @@ func TestTowerBeside(t *testing.T) {
 			}
 		}
 		for model, want := range c.want {
+			link := filepath.Join(t.TempDir(), "linked.gguf")
+			if err := os.Symlink(filepath.Join(dir, model), link); err != nil {
+				t.Logf("links are not tried: %v", err)
+			} else if got := TowerBeside(link); got != "" && filepath.Base(got) != want || got == "" && want != "" {
+				t.Errorf("of a link to %s: %q, want %q", model, got, want)
+			}
 			if got := TowerBeside(filepath.Join(dir, model)); got != "" && filepath.Base(got) != want || got == "" && want != "" {
 				t.Errorf("of %s: %q, want %q", model, got, want)
 			}

@@ -203,6 +203,10 @@ func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 	if memory, err := hw.ReadMemory(); err == nil {
 		room = engine.RoomIn(int64(memory.Total-memory.Total/8), o.Engine.RAM)
 	}
+	onGPU, inRAM, err := o.needOfTower(f)
+	if err != nil {
+		return n, err
+	}
 	if head, _ := o.headBeside(f); head != nil {
 		defer head.Close()
 		o.Engine.Drafts.Head = head
@@ -216,11 +220,7 @@ func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 		return n, err
 	}
 	on := plan.Layout()
-	n.GPU = on.Bytes
-	tower, _, err := NeedOfTower(f, &o.Tower, o.Engine.PictureStep())
-	if err != nil {
-		return n, err
-	}
+	n.GPU = on.Bytes + onGPU
 	m, err := o.Engine.Least(f, on)
 	if err != nil {
 		return n, err
@@ -228,8 +228,8 @@ func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 	if n.RAM, err = o.Engine.Memory(f, on); err != nil {
 		return n, err
 	}
-	n.Least = m.Need + tower.Weights + tower.Activations
-	n.RAM += tower.Weights + tower.Activations
+	n.Least = m.Need + inRAM
+	n.RAM += inRAM
 	if o.Engine.RAM != nil { // what is more stays on the disk
 		n.RAM = min(n.RAM, max(n.Least, *o.Engine.RAM))
 	}

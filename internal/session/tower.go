@@ -133,6 +133,23 @@ func NeedOfTower(f *gguf.File, o *Tower, step int) (need vision.Need, found bool
 	return need, file != nil && err == nil, err
 }
 
+// needOfTower returns the bytes that the tower of the model in f takes of a GPU's memory, or of RAM. The planner leaves
+// room for it.
+func (o *Options) needOfTower(f *gguf.File) (onGPU, inRAM int64, err error) {
+	need, found, err := NeedOfTower(f, &o.Tower, o.Engine.PictureStep())
+	if !found || err != nil {
+		return 0, 0, err
+	}
+	bytes := need.Weights + need.Activations
+	if o.Tower.OnProcessor {
+		return 0, bytes, nil
+	}
+	if _, found, err = o.Planner.ReserveBeside(bytes); found {
+		return bytes, 0, err
+	}
+	return 0, bytes, err
+}
+
 func (s *Session) closeTower() error {
 	if s.tower == nil {
 		return nil

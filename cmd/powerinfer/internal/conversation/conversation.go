@@ -29,12 +29,46 @@ type Conversation struct {
 	Left     int                            // of messages, the oldest, that prompts leave out because the context has no room for them
 }
 
-// Prompt returns the text that the next answer continues.
-func (c *Conversation) Prompt() (chat.Marked, error) {
+// Unseen stands for a picture in the prompt of a model that sees none.
+const Unseen = "[picture]"
+
+// Pictures returns the number of pictures in all messages.
+func (c *Conversation) Pictures() (n int) {
+	for _, m := range c.Messages {
+		for _, p := range m.Parts {
+			if p.Picture != nil {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// unseen returns messages with Unseen in the places of pictures.
+func unseen(messages []chat.Message) []chat.Message {
+	messages = slices.Clone(messages)
+	for i := range messages {
+		m := &messages[i]
+		m.Parts = slices.Clone(m.Parts)
+		for j, p := range m.Parts {
+			if p.Picture != nil {
+				m.Parts[j] = chat.Part{Type: "text", Text: Unseen}
+			}
+		}
+	}
+	return messages
+}
+
+// Prompt returns the text that the next answer continues. sees says whether the model can be shown pictures.
+func (c *Conversation) Prompt(sees bool) (chat.Marked, error) {
+	messages := c.Messages[c.Left:]
+	if !sees {
+		messages = unseen(messages)
+	}
 	if c.Template == nil {
 		p := chat.Marked{Text: c.System}
 		mark := "picture" + rand.Text()
-		for _, m := range c.Messages[c.Left:] {
+		for _, m := range messages {
 			if m.Role == "user" && p.Text != "" {
 				p.Text += "\n"
 			}
@@ -47,7 +81,7 @@ func (c *Conversation) Prompt() (chat.Marked, error) {
 		}
 		return p, nil
 	}
-	return c.Template.RenderMarked(chat.Request{Messages: c.with(c.Messages[c.Left:]), Kwargs: chat.WithThinking(c.Kwargs), AddGenerationPrompt: true})
+	return c.Template.RenderMarked(chat.Request{Messages: c.with(messages), Kwargs: chat.WithThinking(c.Kwargs), AddGenerationPrompt: true})
 }
 
 // TextOf returns a message's text with mark in the places of its pictures.

@@ -22,7 +22,7 @@ func TestLeaveOut(t *testing.T) {
 	answer(&c, "two")
 	c.Ask("3")
 	for _, want := range []string{"S\n1one\n2two\n3", "S\n2two\n3", "S\n3"} {
-		if got, err := c.Prompt(); err != nil || got.Text != want {
+		if got, err := c.Prompt(true); err != nil || got.Text != want {
 			t.Errorf("the prompt is %q (%v), want %q", got.Text, err, want)
 		}
 		c.LeaveOut()
@@ -45,7 +45,7 @@ func TestLeaveOut(t *testing.T) {
 		}
 	}
 	c.Ask("4")
-	if got, _ := c.Prompt(); got.Text != "S\n4" {
+	if got, _ := c.Prompt(true); got.Text != "S\n4" {
 		t.Errorf("the prompt is %q", got.Text)
 	}
 }

@@ -37,9 +37,12 @@ func TestSavedPictures(t *testing.T) {
 	if len(loaded.Messages) != 2 || len(got) != 3 || got[0].Text != "what is " || got[2].Text != "?" || got[1].Picture.Sum() != p.Sum() {
 		t.Errorf("loaded: %+v", loaded.Messages)
 	}
-	prompt, err := loaded.Prompt()
+	prompt, err := loaded.Prompt(true)
 	if err != nil || len(prompt.Pictures) != 1 || prompt.Text != "Be brief.\nwhat is "+prompt.Mark+"?Noise." {
 		t.Errorf("the prompt is %+v, %v", prompt, err)
+	}
+	if prompt, err = loaded.Prompt(false); err != nil || len(prompt.Pictures) != 0 || prompt.Text != "Be brief.\nwhat is [picture]?Noise." {
+		t.Errorf("the prompt of a model that reads text only is %+v, %v", prompt, err)
 	}
 	if err := loaded.Save("again.json"); err != nil {
 		t.Fatal(err)
