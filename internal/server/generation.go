@@ -83,6 +83,15 @@ type Progress struct {
 	Cache     int   `json:"cache"`
 	Processed int   `json:"processed"`
 	TimeMS    int64 `json:"time_ms"`
+
+	Pictures *PictureProgress `json:"pictures,omitempty"` // nil: they are computed, or there are none
+}
+
+// PictureProgress says how much of a prompt's pictures has been computed, before anything of the prompt is read: how many
+// layers of the tower, of all that it goes through for them.
+type PictureProgress struct {
+	Total     int `json:"total"`
+	Processed int `json:"processed"`
 }
 
 // quiet is after how long without an event clients are told that the server is alive.
@@ -207,7 +216,7 @@ func (m *Model) run(ctx context.Context, g *Generation, slot int, begin time.Tim
 	if err != nil {
 		return engine.Result{}, err
 	}
-	if r.Pictures, err = m.Tower.Compute(ctx, g.shown, nil); err != nil {
+	if r.Pictures, err = m.Tower.Compute(ctx, g.shown, g.pictureProgress(tell)); err != nil {
 		return engine.Result{}, err
 	}
 	var st *engine.Stream
@@ -267,12 +276,23 @@ func (m *Model) request(g *Generation) (engine.Request, *heldTo, error) {
 	return r, held, nil
 }
 
+// pictureProgress returns a function that tells how much of the pictures has been computed; nil if nobody wants to know.
+func (g *Generation) pictureProgress(tell func(Event)) func(done, total int) {
+	if !g.ReportProgress {
+		return nil
+	}
+	begun := time.Now()
+	return func(done, total int) {
+		tell(Event{Progress: &Progress{Total: len(g.Prompt), TimeMS: time.Since(begun).Milliseconds(), Pictures: &PictureProgress{total, done}}})
+	}
+}
+
 // progress returns a function that tells how much of the prompt has been read, and before that how much was found in
 // the cache.
 func (g *Generation) progress(reused func() int, tell func(Event)) func(done, total int) {
 	submitted, known := time.Now(), false
 	say := func(done, total, cached int) {
-		e := Event{Progress: &Progress{total, cached, done, time.Since(submitted).Milliseconds()}}
+		e := Event{Progress: &Progress{Total: total, Cache: cached, Processed: done, TimeMS: time.Since(submitted).Milliseconds()}}
 		if g.ReportTimings {
 			e.Timings = promptTimings(cached, max(0, done-cached), time.Since(submitted))
 		}

@@ -254,6 +254,33 @@ func TestPictures(t *testing.T) {
 	}
 }
 
+// TestPictureProgress: a client that asks for a prompt's progress is told how far the tower is with its pictures, before
+// anything of the prompt is read.
+func TestPictureProgress(t *testing.T) {
+	l := start(t, seeing(t))
+	body := `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,{PNG}"}},{"type":"text","text":"What is this?"}]}],"max_tokens":2,"stream":true,"return_progress":true}`
+	res := l.request(t.Context(), "POST", "/v1/chat/completions", strings.ReplaceAll(body, "{PNG}", pngOf(t, color.RGBA{1, 2, 3, 255})))
+	docs, _ := events(t, res.Body)
+	res.Body.Close()
+	var seen, total []float64
+	read := false
+	for _, d := range docs {
+		p, ok := d["prompt_progress"].(map[string]any)
+		if !ok {
+			continue
+		}
+		of, ok := p["pictures"].(map[string]any)
+		if read = read || !ok; ok {
+			if seen, total = append(seen, of["processed"].(float64)), append(total, of["total"].(float64)); read || p["processed"] != 0.0 {
+				t.Errorf("pictures are computed when %v tokens are read", p["processed"])
+			}
+		}
+	}
+	if n := len(seen); n < 2 || !slices.IsSorted(seen) || seen[n-1] != total[n-1] || total[0] != total[n-1] || !read {
+		t.Errorf("%v of %v is told, then what is read: %t", seen, total, read)
+	}
+}
+
 // TestPicturesRefused: what is no picture, or may not be shown, is refused with 400 and a sentence.
 func TestPicturesRefused(t *testing.T) {
 	l := start(t, seeing(t))

@@ -104,7 +104,12 @@ export async function pictures() {
     ...[a, c, d].map((f) => ({ type: "image_url", image_url: { url: dataOf(f) } })),
     { type: "text", text: "What is this?" },
   ]);
+  const looked = { total: 100, cache: 0, processed: 0, time_ms: 1, pictures: { total: 81, processed: 27 } };
+  await page.evaluate((data) => window.push(data), JSON.stringify({ choices: [{ delta: {} }], prompt_progress: looked }));
+  const bar = page.getByRole("progressbar", { name: "Looking at the pictures" });
+  await until("the page shows how far the tower is", async () => (await bar.getAttribute("value")) === "27");
   await end(page, "Three flags.");
+  assert.equal(await bar.count(), 0, "progress with pictures after the answer has begun");
   assert.equal(await waiting(page).count(), 0, "pictures that wait after they were sent");
   const said = page.locator(".message.user").getByRole("list", { name: "Pictures" });
   assert.deepEqual(await names(said), ["a.png", "c.png", "d.png"]);

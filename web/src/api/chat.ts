@@ -32,6 +32,7 @@ export interface Progress {
   cache: number;
   processed: number;
   time_ms: number;
+  pictures?: { total: number; processed: number }; // while they are computed, before the prompt is read
 }
 
 /** A part of a message's content. */

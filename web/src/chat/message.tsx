@@ -108,11 +108,20 @@ function isLast(m: Message): boolean {
   return !Object.values(current.value.messages).some((o) => o.parent === m.id);
 }
 
-/** What is shown before the first token: how much of the prompt has been read. */
+/** What is shown before the first token: how much of the pictures has been looked at, and of the prompt been read. */
 function Waiting() {
   const p = running.value?.progress.value;
   if (!p || p.total === 0)
     return <p class="waiting">{model.value?.status === "loading" ? "The model is being loaded…" : "Waiting for the model…"}</p>;
+  if (p.pictures)
+    return (
+      <p class="waiting">
+        <label>
+          Looking at the pictures
+          <progress value={p.pictures.processed} max={p.pictures.total} />
+        </label>
+      </p>
+    );
   return (
     <p class="waiting">
       <label>

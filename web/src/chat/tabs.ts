@@ -59,5 +59,8 @@ function newsOf(v: unknown): News | null {
 }
 
 function progressOf(v: unknown): Progress | null {
-  return isObject(v) && ["total", "cache", "processed", "time_ms"].every((n) => typeof v[n] === "number") ? (v as unknown as Progress) : null;
+  const numbers = (o: Record<string, unknown>, ...names: string[]) => names.every((n) => typeof o[n] === "number");
+  if (!isObject(v) || !numbers(v, "total", "cache", "processed", "time_ms")) return null;
+  const p = v["pictures"];
+  return p === undefined || (isObject(p) && numbers(p, "total", "processed")) ? (v as unknown as Progress) : null;
 }
