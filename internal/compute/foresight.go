@@ -57,4 +57,7 @@ type ExpertGuess struct {
 	Count      int     // of the layer
 	How        Routing
 	Weights    ExpertWeights // the next layer's
+	// Due says that X is the very residual that the router reads, before attention: these experts are computed next, and
+	// are read while attention computes.
+	Due bool
 }

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"bytes"
 	"flag"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -89,6 +90,48 @@ func TestFamiliesKeepOnGPU(t *testing.T) {
 				o := engine.Options{Limits: engine.Limits{Context: 512, UBatch: 32}, Drafts: engine.Drafts{Most: drafts}}
 				return openGPU(t, f, o, gigabyte(share(spec.Layers, 1<<20))).Engine
 			})
+		})
+	}
+}
+
+// TestFamiliesOnGPU: in every family, a GPU that has all layers, or attention and half of each layer's neurons or experts,
+// gives what the processor gives, but for rounding.
+func TestFamiliesOnGPU(t *testing.T) {
+	testenv.Thorough(t)
+	names := testenv.Some(t, 2, stateful())
+	if *everyFamily {
+		names = family.Names()
+	}
+	for _, arch := range names {
+		t.Run(arch, func(t *testing.T) {
+			spec := tinySpec(arch)
+			f := synthtest.File(t, spec)
+			o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128, UBatch: 32}}
+			e, err := engine.Open(t.Context(), f, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Close()
+			c := e.Config()
+			if c.Headless {
+				t.Skip("it has no logits")
+			}
+			ids := randomTokens(rand.New(rand.NewPCG(4, 0)), 70)
+			want := surprises(t, e, ids)
+			half := spec.FF / 2
+			if c.Experts.Count > 0 {
+				half = c.Experts.Count / 2
+			}
+			for _, hot := range []int{1 << 20, half} {
+				got := surprises(t, openGPU(t, f, o, gigabyte(share(spec.Layers, hot))).Engine, ids)
+				worst := 0.0
+				for i := range want {
+					worst = max(worst, math.Abs(got[i]-want[i]))
+				}
+				if t.Logf("%d on the GPU: %.2g", hot, worst); !(worst < 0.02) {
+					t.Errorf("with %d neurons or experts of each layer on the GPU tokens differ by up to %g", hot, worst)
+				}
+			}
 		})
 	}
 }

@@ -99,6 +99,9 @@ func (m *cohere2MoE) Forward(p *nn.Pass) compute.Tensor {
 }
 
 func (l *cohere2MoEBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	if e, ok := l.ffn.(*nn.Experts); ok {
+		e.Expect(p, x)
+	}
 	in := p.Norm(x, l.norm)
 	x, heads := l.attn.AttendWanted(p, x, in)
 	if x.Rows < in.Rows { // the last layer goes on with the rows whose logits are wanted

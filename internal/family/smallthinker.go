@@ -96,6 +96,7 @@ func (l *smallThinkerBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor
 	var rated compute.Tensor // the router's logits
 	if l.experts != nil {
 		rated = l.experts.Rate(p, x)
+		l.experts.Expect(p, x)
 	}
 	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
 	p.Add(x, y)

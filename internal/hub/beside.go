@@ -13,7 +13,7 @@ import (
 
 // companion is a kind of file that goes with a model. Names tell which file is one.
 type companion struct {
-	word  *regexp.Regexp // in the names of such files, without the type at their end
+	word  *regexp.Regexp // in the names of such files
 	of    *regexp.Regexp // what their names also contain; nil: anything
 	types []string       // best first; empty: no type in the name
 }
@@ -26,7 +26,7 @@ var tower = companion{word: regexp.MustCompile(`(?i)mmproj`), types: []string{"F
 // (gemma-4-E4B-it-MTP), others as the methods are called. A repository's choice of type comes first, then the types that
 // draft almost as well as all bits and are read faster.
 var heads = []companion{
-	{word: regexp.MustCompile(`(?i)^mtp[-._]|(?:[-._](?:assistant|mtp))+$`), of: regexp.MustCompile(`(?i)gemma-?4`), types: headTypes},
+	{word: word("mtp|assistant"), of: regexp.MustCompile(`(?i)gemma-?4`), types: headTypes},
 	{word: word("dflash"), types: headTypes},
 	{word: word("eagle-?3"), types: headTypes},
 }
@@ -39,8 +39,8 @@ func word(pattern string) *regexp.Regexp {
 }
 
 func (k *companion) is(name string) bool {
-	stem := untyped(name)
-	return strings.HasSuffix(name, ggufSuffix) && k.word.MatchString(stem) && (k.of == nil || k.of.MatchString(stem))
+	base := path.Base(name)
+	return strings.HasSuffix(base, ggufSuffix) && k.word.MatchString(base) && (k.of == nil || k.of.MatchString(base))
 }
 
 func isHead(name string) bool {
@@ -110,21 +110,16 @@ func (k *companion) nearest(files []string, model string) (near []string) {
 
 // bare returns the part of a file's name that identifies the model, in small letters and digits.
 func (k *companion) bare(name string) string {
+	stem, _, _ := split(path.Base(name))
+	if m := quantName.FindStringSubmatch(stem); m != nil {
+		stem = stem[:len(stem)-len(m[0])]
+	}
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
 			return r
 		}
 		return -1
-	}, strings.ToLower(k.word.ReplaceAllString(untyped(name), "-")))
-}
-
-// untyped returns a file's name without folders, the type and what follows that.
-func untyped(name string) string {
-	stem, _, _ := split(path.Base(name))
-	if m := quantName.FindStringSubmatch(stem); m != nil {
-		stem = stem[:len(stem)-len(m[0])]
-	}
-	return stem
+	}, strings.ToLower(k.word.ReplaceAllString(stem, "-")))
 }
 
 // fits reports whether a file of the kind is named after a model.
@@ -160,12 +155,19 @@ func (h *Hub) along(files []File, model string) (list []File) {
 }
 
 // TowerBeside returns the path of the file next to a model's with its tower, or nothing: one that is named after the
-// model, or the only kind there if the folder has no other model. If the model's file is a symbolic link and there is
-// no tower next to it, the folder that it points to counts.
-func TowerBeside(model string) string {
-	for _, m := range ends(model) {
-		dir, files, own := beside(m)
-		if name := tower.among(files, own, true); name != "" {
+// model, or the only kind there if the folder has no other model. If the model's path is a symbolic link, the tower may
+// also be next to the file that it names.
+func TowerBeside(model string) string { return tower.beside(model) }
+
+// beside returns the path of the file of the kind next to a model's, or next to what it links to, or nothing.
+func (k *companion) beside(model string) string {
+	places := []string{model}
+	if target, err := filepath.EvalSymlinks(model); err == nil && target != model {
+		places = append(places, target)
+	}
+	for _, at := range places {
+		dir, files, own := beside(at)
+		if name := k.among(files, own, true); name != "" {
 			return filepath.Join(dir, filepath.FromSlash(name))
 		}
 	}
@@ -173,28 +175,14 @@ func TowerBeside(model string) string {
 }
 
 // HeadsBeside returns the paths of the files next to a model's that are named like draft models of it, best first: at
-// most one of each kind. For symbolic links it does as TowerBeside.
+// most one of each kind.
 func HeadsBeside(model string) (list []string) {
-	for _, m := range ends(model) {
-		dir, files, own := beside(m)
-		for i := range heads {
-			if name := heads[i].among(files, own, true); name != "" {
-				list = append(list, filepath.Join(dir, filepath.FromSlash(name)))
-			}
-		}
-		if len(list) > 0 {
-			break
+	for i := range heads {
+		if path := heads[i].beside(model); path != "" {
+			list = append(list, path)
 		}
 	}
 	return list
-}
-
-// ends returns the path of a model's file and, if that is a symbolic link, of the file that it points to.
-func ends(model string) []string {
-	if target, err := filepath.EvalSymlinks(model); err == nil && target != model {
-		return []string{model, target}
-	}
-	return []string{model}
 }
 
 // beside returns a model's folder, its files and the model's own, by their paths in the folder. In the hub's cache the

@@ -27,6 +27,9 @@ type guesser struct {
 	hits     int // of uses, those that were guessed rightly
 	repeated int // guesses that were made again, with the residual of the layer itself
 	others   int // of these, those that chose others than the router did
+	due      map[*compute.Matrix][][]int
+	foretold int // layers' choices that were told before attention
+	wrong    int // of these, those that were others
 }
 
 func (g *guesser) Run(s compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
@@ -68,6 +71,12 @@ func (x *guessing) Do(op compute.Op) {
 	case *compute.Route:
 		g.choice = o.Choice
 	case *compute.Experts:
+		if told, ok := g.due[o.Weights.Up]; ok {
+			delete(g.due, o.Weights.Up)
+			if g.foretold++; !slices.EqualFunc(told, g.chosen(o.Choice), slices.Equal) {
+				g.wrong++
+			}
+		}
 		if g.guess.Router != nil && o.Weights.Up == g.guess.Weights.Up { // the last layer with experts, which guesses nothing
 			x.compare(compute.Tensor{})
 		}
@@ -130,6 +139,10 @@ func (x *guessing) compare(residual compute.Tensor) {
 
 // ForeseeExperts comes after a layer's Route and before its Experts.
 func (x *guessing) ForeseeExperts(o compute.ExpertGuess) {
+	if o.Due {
+		x.g.due[o.Weights.Up] = x.make(o, o.X)
+		return
+	}
 	if x.g.guess.Router != nil {
 		x.compare(o.X)
 	}
@@ -160,7 +173,7 @@ func TestGuesses(t *testing.T) {
 			if err != nil || c.Experts.Count == 0 || c.Encoder() {
 				t.Skip("it has no experts")
 			}
-			g := &guesser{Device: ref.New(), t: t, offered: map[*compute.Matrix]bool{}}
+			g := &guesser{Device: ref.New(), t: t, offered: map[*compute.Matrix]bool{}, due: map[*compute.Matrix][][]int{}}
 			m, err := model.Load(t.Context(), f, g, model.Options{Batch: 16, Outputs: 8, OnDisk: true, Cache: compute.CacheSpec{Pages: 8, States: 4}})
 			if err != nil {
 				t.Fatal(err)
@@ -188,6 +201,9 @@ func TestGuesses(t *testing.T) {
 			}
 			if g.others > 0 && !slices.Contains(early(), family) {
 				t.Errorf("%d of %d guesses are not what the router chooses of the same residual", g.others, g.repeated)
+			}
+			if (g.foretold > 0) != slices.Contains(early(), family) || g.wrong > 0 {
+				t.Errorf("%d of %d choices that were told before attention are others", g.wrong, g.foretold)
 			}
 			if float64(g.hits) < 0.5*float64(g.uses) || g.uses == 0 {
 				t.Errorf("%d of %d experts were guessed", g.hits, g.uses)

@@ -176,7 +176,8 @@ func (b *Binder) ChainExperts() {
 		if next == nil || !next.Bound() {
 			continue
 		}
-		if last != nil && i-at <= mostAhead && next.reads != nil && next.Given == nil && next.Router.clip == nil {
+		next.Foretell = next.reads != nil && next.Given == nil && next.Router.clip == nil
+		if last != nil && i-at <= mostAhead && next.Foretell {
 			last.Next, next.Guessed = next, true
 		}
 		last, at = next, i

@@ -23,9 +23,10 @@ type Experts struct {
 	Shared     *FFN                  // the shared experts, or nil
 	SharedGate Linear                // [1, n_embd]: its sigmoid weighs the shared experts' output; not bound: 1
 
-	Next    *Experts // those of the next layer that has some, if their choice can be guessed, or nil
-	Guessed bool     // they are another layer's Next
-	reads   *Norm    // see Reads
+	Next     *Experts // those of the next layer that has some, if their choice can be guessed, or nil
+	Guessed  bool     // they are another layer's Next
+	Foretell bool     // Expect tells a device what it will compute with
+	reads    *Norm    // see Reads
 
 	Uses compute.NeuronCount
 	Bins compute.NeuronBins
@@ -102,15 +103,27 @@ func (e *Experts) Mix(p *Pass, logits, residual, x compute.Tensor) compute.Tenso
 // foresee tells a device that keeps experts on disk how to guess which ones the next layer with experts will use: the
 // residual changes little from layer to layer.
 func (e *Experts) foresee(p *Pass, residual compute.Tensor) {
-	next := e.Next
-	if next == nil || residual.Rows > compute.FewTokens {
-		return
+	if e.Next != nil && residual.Rows <= compute.FewTokens {
+		p.verbs.ForeseeExperts(e.Next.guess(residual))
 	}
-	p.verbs.ForeseeExperts(compute.ExpertGuess{
-		X: residual, Norm: next.reads.Weight, Shift: next.reads.Bias, Centered: next.reads.Centered, Eps: next.reads.Epsilon,
-		Router: next.Router.W, RouterBias: next.Router.B, Bias: next.ChoiceBias,
-		Used: next.Used, Count: next.Count, How: next.Routing, Weights: next.Weights,
-	})
+}
+
+// Expect tells a device that keeps experts on disk which ones this layer will use, where the router reads the residual
+// before attention: they are read while that computes.
+func (e *Experts) Expect(p *Pass, residual compute.Tensor) {
+	if e.Foretell && residual.Rows > 0 && residual.Rows <= compute.FewTokens {
+		g := e.guess(residual)
+		g.Due = true
+		p.verbs.ForeseeExperts(g)
+	}
+}
+
+// guess returns how the router's choice follows from a residual.
+func (e *Experts) guess(residual compute.Tensor) compute.ExpertGuess {
+	return compute.ExpertGuess{
+		X: residual, Norm: e.reads.Weight, Shift: e.reads.Bias, Centered: e.reads.Centered, Eps: e.reads.Epsilon,
+		Router: e.Router.W, RouterBias: e.Router.B, Bias: e.ChoiceBias, Used: e.Used, Count: e.Count, How: e.Routing, Weights: e.Weights,
+	}
 }
 
 // compute makes out the chosen experts' output.

@@ -36,9 +36,9 @@ func (o *Options) Beside(bytes int64) (compute.Device, error) {
 	return g, nil
 }
 
-// ReserveBeside returns the number of a GPU for computations other than those of the model that o plans for: the first
-// of the GPUs that o chooses with room for that many bytes. If o has budgets, the GPU's budget shrinks by them. A device
-// that is software, or that shares the CPU's memory, is taken only if o names it.
+// ReserveBeside finds a GPU for computations other than those of the model that o plans for: the first of the GPUs that o
+// chooses with room for that many bytes. It returns the GPU's number. If o has budgets, the GPU's budget shrinks by the
+// bytes. A device that is software, or that shares the CPU's memory, is taken only if o names it.
 func (o *Options) ReserveBeside(bytes int64) (gpu int, found bool, err error) {
 	if o.Devices == vulkan.None || o.Layers != nil && *o.Layers == 0 {
 		return 0, false, nil

@@ -207,13 +207,13 @@ func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 	if memory, err := hw.ReadMemory(); err == nil {
 		room = engine.RoomIn(int64(memory.Total-memory.Total/8), o.Engine.RAM)
 	}
-	if head, _ := o.headBeside(f); head != nil {
-		defer head.Close()
-		o.Engine.Drafts.Head = head
-	}
 	onGPU, inRAM, err := o.needOfTower(f)
 	if err != nil {
 		return n, err
+	}
+	if head, _ := o.headBeside(f); head != nil {
+		defer head.Close()
+		o.Engine.Drafts.Head = head
 	}
 	devices, _, err := o.planFitting(ctx, f, room)
 	if err != nil {

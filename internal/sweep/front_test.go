@@ -126,7 +126,7 @@ func TestSettings(t *testing.T) {
 		}
 		return all
 	}
-	c := &model.Config{Predictors: true, Threshold: 0.5, Prepared: &prepared.Info{}}
+	c := &model.Config{Predictors: true, Sparsity: model.Sparsity{Threshold: 0.5}, Prepared: &prepared.Info{}}
 	g := Grid{Modes: []string{"off", "predict"}, Thresholds: []float32{-1, 2}, AlwaysOn: []float64{0.1}, Budgets: []int64{1 << 30}}
 	want := []string{"off", "predict -1", "predict 0.5", "predict 0.5 on 0.1", "predict 2", "off 1 GiB", "predict 0.5 1 GiB"}
 	if got := names(g, c); !slices.Equal(got, want) {

@@ -14,7 +14,11 @@ type foresight struct {
 }
 
 // ForeseeExperts implements compute.Foreseer.
-func (d *Device) ForeseeExperts(g compute.ExpertGuess) { d.foresight.g = g }
+func (d *Device) ForeseeExperts(g compute.ExpertGuess) {
+	if d.foresight.g = g; g.Due {
+		d.guessExperts()
+	}
+}
 
 // GuessUnits implements hybrid.Host.
 func (d *Device) GuessUnits(m *compute.Matrix, units []int32) {

@@ -56,6 +56,7 @@ func (r *router) ForeseeExperts(g compute.ExpertGuess) {
 	r.foreseen = nil
 	up, x := mem(g.Weights.Up), g.X.Mem.(*tensor)
 	switch {
+	case g.Due && up.gpu != nil: // the host would have to wait for the GPU once more
 	case up.units == 0 || g.X.Rows > compute.FewTokens || g.Weights.Table != nil:
 	case onGPU(g.Router) && x.onGPU:
 		r.foreseeOnGPU(g)
@@ -66,7 +67,9 @@ func (r *router) ForeseeExperts(g compute.ExpertGuess) {
 		y.Router, y.RouterBias, y.Bias = mem(g.Router).host, hostVector(g.RouterBias), hostVector(g.Bias)
 		y.Weights = compute.ExpertWeights{Up: up.host, Skip: g.Weights.Skip}
 		f.tell = func() { r.d.host.ForeseeExperts(f.guess) }
-		r.foreseen = func() { r.onHost(f) }
+		if r.foreseen = func() { r.onHost(f) }; g.Due {
+			r.expect()
+		}
 	}
 }
 
