@@ -95,24 +95,9 @@ type ExpertUse struct {
 }
 
 // DiskUse says what was done with experts or neurons that stay on disk because the model is larger than memory; nothing
-// where all is in memory. A step's use of one counts once, by however many tokens.
-type DiskUse struct {
-	Kept  int64 // uses of those that memory had
-	Ahead int64 // uses of those that a guess had had read
-	Read  int64 // uses of those that had to be read then
-	Bytes int64 // that were read, also for guesses that were wrong
-	Left  int64 // uses of experts that were left out instead of read, not among the uses: see Neurons.Skip
-
-	Reading time.Duration // reads were under way
-	Waited  time.Duration // steps waited for them
-}
-
-// Uses returns how often steps used experts or neurons on disk.
-func (u DiskUse) Uses() int64 { return u.Kept + u.Ahead + u.Read }
-
-func diskUse(u *compute.UnitUse) DiskUse {
-	return DiskUse{Kept: u.Hits, Ahead: u.GuessesUsed, Read: u.Misses, Bytes: u.Bytes, Left: u.Left, Reading: u.Busy, Waited: u.Wait}
-}
+// where all is in memory: Kept, Ahead and Read are uses of those that memory had, that a guess had had read, and that had
+// to be read then; Left those that were left out; Bytes what was read, Reading and Waited how long. Uses adds them up.
+type DiskUse = compute.DiskUse
 
 // Stream is a generation in progress. One goroutine uses it. It ends by itself, with its context, or by Close.
 type Stream struct {
@@ -301,6 +286,6 @@ func (s *Stream) Result() Result {
 		Stopped: Stopped(r.Stop), Cached: r.Reused, Prompt: r.PromptTokens, Tokens: r.Tokens,
 		Wait: r.Wait, PromptTime: r.PromptTime, Time: r.Time, Yielded: r.Yielded, Drafted: r.Drafted, Accepted: r.Accepted, HotDrafted: r.HotDrafted, HotAccepted: r.HotAccepted, FurtherDrafted: r.FurtherDrafted, FurtherAccepted: r.FurtherAccepted, Neurons: layerNeurons(r.Neurons),
 		Experts: ExpertUse{OnGPU: r.Experts.Hits, Elsewhere: r.Experts.Misses, Copied: r.Slots.Promotions, Bytes: r.Slots.Bytes},
-		Disk:    diskUse(&r.Units),
+		Disk:    r.Units.Disk(),
 	}
 }

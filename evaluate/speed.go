@@ -39,7 +39,7 @@ type NeuronTotals struct {
 // Run times b as llama-bench does. Generated tokens are b's, so that sampling takes no part.
 func (b *Benchmark) Run(ctx context.Context, m *powerinfer.Model) (Timing, error) {
 	r, err := bench.Run(ctx, engineOf(m), bench.Test{Prompt: b.Prompt, Gen: b.Generate, Depth: b.Depth}, b.Tokens, max(1, b.Runs), b.Progress)
-	t := Timing{Neurons: totalsOf(r.Neurons), Disk: powerinfer.DiskUse(r.Disk)}
+	t := Timing{Neurons: totalsOf(r.Neurons), Disk: r.Disk}
 	for _, ns := range r.Samples {
 		t.Runs = append(t.Runs, time.Duration(ns))
 	}

@@ -142,7 +142,7 @@ func (b *benchModel) time(ctx context.Context, tests []bench.Test, tokens []int3
 			Test: t, Threads: b.options.CPU.Threads, Batch: b.options.Limits.Batch, UBatch: b.options.Limits.UBatch, TypeK: strings.ToLower(b.options.Cache.Key.String()), TypeV: strings.ToLower(b.options.Cache.Value.String()), NoRepack: b.options.Limits.Mapped,
 			Commit: commit(), CPU: hw.Detect().Name, File: i.Path, Model: bench.Model{Type: i.Type, Bytes: i.Bytes, Params: i.Parameters}, Time: time.Now().UTC(),
 		}
-		row.Neurons, row.Disk = countedBy(i.Sparse, timing.Neurons), bench.Disk(timing.Disk)
+		row.Neurons, row.Disk = countedBy(i.Sparse, timing.Neurons), timing.Disk
 		for _, d := range timing.Runs {
 			row.Samples = append(row.Samples, d.Nanoseconds())
 		}

@@ -40,7 +40,7 @@ func (t Test) Tokens() int { return t.Prompt + t.Gen + t.Depth }
 type Result struct {
 	Samples []int64 // nanoseconds
 	Neurons Neurons
-	Disk    Disk
+	Disk    compute.DiskUse
 }
 
 // Run times t reps times after one warm-up. Tokens are text's, again from its beginning where it ends; an empty one
@@ -67,7 +67,7 @@ func Run(ctx context.Context, e *engine.Engine, t Test, text []int32, reps int, 
 		if rep >= 0 {
 			r.Samples = append(r.Samples, run.ns)
 			r.Neurons.add(run.neurons)
-			r.Disk.add(&run.units)
+			r.Disk.Add(run.units.Disk())
 		}
 		if progress != nil {
 			progress(rep+2, reps+1)

@@ -208,7 +208,7 @@ func TestDisk(t *testing.T) {
 	r := row("a")
 	for range 2 {
 		u := compute.UnitUse{CacheUse: residency.CacheUse{Hits: 60, Misses: 30, GuessesUsed: 10, Left: 25}, Bytes: 30e6, Busy: time.Second, Wait: 300 * time.Millisecond}
-		r.Disk.add(&u)
+		r.Disk.Add(u.Disk())
 	}
 	var got map[string]any
 	if err := json.Unmarshal([]byte(write(t, "jsonl", r)), &got); err != nil {

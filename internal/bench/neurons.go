@@ -1,9 +1,6 @@
 package bench
 
 import (
-	"time"
-
-	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 )
 
@@ -39,32 +36,6 @@ func ratio(a, b int64) float64 {
 	}
 	return float64(a) / float64(b)
 }
-
-// Disk counts uses of experts or neurons that stay on disk, and reads of them. A step's use of one counts once, by however many
-// tokens. Nothing is counted where everything is in memory.
-type Disk struct {
-	Kept  int64 // uses of those that memory had
-	Ahead int64 // uses of those that a guess had had read
-	Read  int64 // uses of those that had to be read then
-	Bytes int64 // that were read, also for guesses that were wrong
-	Left  int64 // uses of experts that were left out instead of read, not among the uses
-
-	Reading time.Duration // reads were under way
-	Waited  time.Duration // steps waited for them
-}
-
-func (d *Disk) add(u *compute.UnitUse) {
-	d.Kept += u.Hits
-	d.Ahead += u.GuessesUsed
-	d.Read += u.Misses
-	d.Bytes += u.Bytes
-	d.Left += u.Left
-	d.Reading += u.Busy
-	d.Waited += u.Wait
-}
-
-// uses returns how often steps used what stays on disk.
-func (d *Disk) uses() int64 { return d.Kept + d.Ahead + d.Read }
 
 // sum returns the sum of samples.
 func sum(samples []int64) (n int64) {

@@ -160,8 +160,8 @@ func (r Row) record() record {
 		AvgNS: int64(avgNS), StddevNS: int64(sdNS), AvgTS: avgTS, StddevTS: sdTS, SampleNS: r.Samples, SampleTS: each,
 		Sparse: n.Mode, Predicted: ratio(n.Predicted, n.Pairs), Active: ratio(n.Active, n.Pairs),
 		FFNBytes: ratio(n.Bytes, n.Steps), FFNDense: ratio(n.Dense, n.Steps), Expected: r.Expected,
-		DiskBytes: ratio(r.Disk.Bytes, int64(len(r.Samples)*(r.Prompt+r.Gen))), DiskKept: ratio(r.Disk.Kept, r.Disk.uses()),
-		DiskWait: ratio(int64(r.Disk.Waited), sum(r.Samples)), LeftOut: ratio(r.Disk.Left, r.Disk.Left+r.Disk.uses()),
+		DiskBytes: ratio(r.Disk.Bytes, int64(len(r.Samples)*(r.Prompt+r.Gen))), DiskKept: ratio(r.Disk.Kept, r.Disk.Uses()),
+		DiskWait: ratio(int64(r.Disk.Waited), sum(r.Samples)), LeftOut: ratio(r.Disk.Left, r.Disk.Left+r.Disk.Uses()),
 	}
 }
 
@@ -217,7 +217,7 @@ func (w *Writer) Write(r Row) error {
 // where parts of the model are on disk what was read of them. The first row decides, as all rows are of one model.
 func (w *Writer) markdown(r Row, rec record, first bool) {
 	if first {
-		w.sparse, w.plan, w.disk = r.Neurons.Mode != model.Off.String(), r.Expected > 0, r.Disk.uses() > 0
+		w.sparse, w.plan, w.disk = r.Neurons.Mode != model.Off.String(), r.Expected > 0, r.Disk.Uses() > 0
 		more, rule := "", ""
 		if w.sparse {
 			more, rule = "  sparse |  active | FFN read |", " ------: | ------: | -------: |"

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/disk"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -399,4 +401,40 @@ func TestNoRoom(t *testing.T) {
 	if err := w.room(); !errors.Is(err, errRoom) || !strings.Contains(err.Error(), "GiB free") {
 		t.Error(err)
 	}
+}
+
+// TestRename: a part that others look at gets its name once they let it, or has it because one of them gave it; whoever
+// never lets it makes it fail.
+func TestRename(t *testing.T) {
+	dir := t.TempDir()
+	model := opened(t, random(t, dir, 1, 1, 256, 32))
+	y, err := guarded(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made(t, model, filepath.Join(dir, "made"), Making{}).Close()
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(dir, "name")
+		p := &part{y: y, path: filepath.Join(dir, "made")}
+		if err := os.MkdirAll(filepath.Join(path, "in the way"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.rename(path, false); err == nil {
+			t.Error("it was renamed where it cannot be")
+		}
+		if err := p.rename(path, true); err == nil {
+			t.Error("it was renamed where it can never be")
+		}
+		go func() {
+			time.Sleep(patience)
+			if err := os.RemoveAll(path); err != nil {
+				t.Error(err)
+			}
+		}()
+		for range 2 { // the second time it is there
+			if err := p.rename(path, true); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }

@@ -242,7 +242,7 @@ func (p *part) publish(path string) error {
 	if runtime.GOOS == "windows" { // it renames no open file
 		p.close()
 	}
-	if err := os.Rename(p.path, path); err != nil {
+	if err := p.rename(path, runtime.GOOS == "windows"); err != nil {
 		return err
 	}
 	p.close()
@@ -251,6 +251,29 @@ func (p *part) publish(path string) error {
 		dir.Close()
 	}
 	return nil
+}
+
+// renames is the number of times that a part is renamed at most, where others that look at it prevent that.
+const renames = 20
+
+// rename gives a part its name. shared: a process that has opened the part, to see whether it can have it, prevents that
+// for a moment, and one that got it meanwhile has done it itself.
+func (p *part) rename(path string, shared bool) error {
+	for tries := 1; ; tries++ {
+		err := os.Rename(p.path, path)
+		if err == nil || !shared {
+			return err
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			if done, failed := p.y.open(path); failed == nil {
+				return done.Close()
+			}
+		}
+		if tries == renames {
+			return err
+		}
+		time.Sleep(patience / 4)
+	}
 }
 
 // remove removes the part and ends its lock.

@@ -103,3 +103,35 @@ func (c *NeuronCount) Join(part *NeuronCount) {
 	}
 	*part = NeuronCount{}
 }
+
+// DiskUse says what was done with experts or neurons that stay on disk because the model is larger than memory; nothing
+// where all is in memory. A step's use of one counts once, by however many tokens.
+type DiskUse struct {
+	Kept  int64 // uses of those that memory had
+	Ahead int64 // uses of those that a guess had had read
+	Read  int64 // uses of those that had to be read then
+	Bytes int64 // that were read, also for guesses that were wrong
+	Left  int64 // uses of experts that were left out instead of read, not among the uses: see Skip
+
+	Reading time.Duration // reads were under way
+	Waited  time.Duration // steps waited for them
+}
+
+// Disk returns u's counts of uses and reads.
+func (u *UnitUse) Disk() DiskUse {
+	return DiskUse{Kept: u.Hits, Ahead: u.GuessesUsed, Read: u.Misses, Bytes: u.Bytes, Left: u.Left, Reading: u.Busy, Waited: u.Wait}
+}
+
+// Uses returns how often steps used experts or neurons on disk.
+func (u *DiskUse) Uses() int64 { return u.Kept + u.Ahead + u.Read }
+
+// Add adds what was counted at another time.
+func (u *DiskUse) Add(v DiskUse) {
+	u.Kept += v.Kept
+	u.Ahead += v.Ahead
+	u.Read += v.Read
+	u.Bytes += v.Bytes
+	u.Left += v.Left
+	u.Reading += v.Reading
+	u.Waited += v.Waited
+}

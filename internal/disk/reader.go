@@ -57,6 +57,8 @@ type Reader struct {
 	usage   usage
 	ended   sync.Cond // active fell to 0
 
+	beside bool // see BesideComputing; guarded by besides.mu
+
 	ring   ring     // nil: there is none, and a goroutine reads each batch
 	flying int      // batches that are in the ring
 	led    bool     // a goroutine waits for them
@@ -70,8 +72,7 @@ type Reader struct {
 // MostBuffered at most, is outside of Go's heap. Pieces without room in it wait.
 //
 // A reader's goroutines need some of Go's processors: if computing keeps all GOMAXPROCS of them busy, a read begins and
-// ends only when Go's scheduler interrupts the computing, after up to 10 ms. Two more than there are computing threads
-// are enough.
+// ends only when Go's scheduler interrupts the computing, after up to 10 ms. See BesideComputing.
 func NewReader(depth int) (*Reader, error) {
 	if depth < 1 {
 		return nil, fmt.Errorf("a disk cannot be read %d pieces at a time; use 1 or more", depth)
@@ -155,6 +156,7 @@ func (r *Reader) Close() error {
 		r.ring.close()
 		r.ring = nil
 	}
+	r.giveProcessorsBack()
 	return nil
 }
 

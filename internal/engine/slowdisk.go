@@ -8,17 +8,19 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/disk"
 )
 
-// Reads from disk are looked at over so much time in which some were under way, and are slow at less than so much of
-// what was measured.
+// Reads from disk are looked at over so much time in which some were under way. They are slow at less than so much of
+// what was measured, so often in a row: a machine that sleeps, or a process that is stopped, makes reads seem slow once.
 const (
 	slowWindow = 10 * time.Second
 	slowShare  = 0.5
+	slowOften  = 3
 )
 
 // slowDisk tells once if reads are much slower than they were measured to be.
 type slowDisk struct {
 	speeds disk.Speeds // empty: nobody has measured the disk, or it was told
 	since  compute.UnitUse
+	slow   int // of the latest windows, in a row
 }
 
 // look returns what there is to tell after a step that left use counted; empty: nothing.
@@ -35,6 +37,10 @@ func (s *slowDisk) look(use compute.UnitUse) string {
 	depth := max(1, int(float64(u.Sum)/float64(u.Busy))) // reads that were under way at a time
 	expected := s.speeds.AtDepth(u.Bytes/u.Reads, depth)
 	if rate >= slowShare*expected {
+		s.slow = 0
+		return ""
+	}
+	if s.slow++; s.slow < slowOften {
 		return ""
 	}
 	s.speeds = nil

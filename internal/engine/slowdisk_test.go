@@ -48,3 +48,19 @@ func TestSlowDisk(t *testing.T) {
 		})
 	}
 }
+
+// TestStoppedIsNotSlow: a process that is stopped for a minute now and then, while it reads, says nothing of its disk.
+func TestStoppedIsNotSlow(t *testing.T) {
+	s := slowDisk{speeds: disk.Speeds{{Bytes: 100e3, Depth: 1, Read: 100e6}}}
+	var use compute.UnitUse
+	for i := range 100 {
+		of := compute.UnitUse{Reads: 1000, Bytes: 100e6, Busy: time.Second, Sum: time.Second}
+		if i%25 == 20 {
+			of.Busy, of.Sum = of.Busy+time.Minute, of.Sum+time.Minute
+		}
+		use.Add(of)
+		if line := s.look(use); line != "" {
+			t.Errorf("after %d seconds: %q", i, line)
+		}
+	}
+}

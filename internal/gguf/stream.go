@@ -100,6 +100,7 @@ func (s *Stream) Open(f *File) (err error) {
 	if s.reader, err = disk.NewReader(streamDepth); err != nil {
 		return err
 	}
+	s.reader.BesideComputing()
 	s.at = map[*Tensor][]byte{}
 	for i := range min(streamSlots, len(s.layers)) {
 		s.slots[i].memory = make([]byte, s.size)

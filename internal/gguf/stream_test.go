@@ -70,7 +70,7 @@ func TestStream(t *testing.T) {
 				}
 			}
 		}
-		if want := int64(min(3, most-keep)) * (s.size); s.Bytes() < int64(most-keep)<<20 || s.Memory() < want || s.Memory() > want+64<<20 {
+		if want := int64(min(3, most-keep)) * s.size; s.Bytes() < int64(most-keep)<<20 || s.Memory() < want || s.Memory() > want+64<<20 {
 			t.Errorf("%d layers stay: %d bytes are read, with %d of memory", keep, s.Bytes(), s.Memory())
 		}
 		if s.Begin(most) != nil { // a layer of another kind

@@ -33,6 +33,7 @@ type guessPay struct {
 const (
 	payRecent = 8  // steps that are a mean
 	payTrials = 16 // one of so many steps is the other way
+	payMost   = 4  // times the mean that a step counts at most
 )
 
 // step says that a step begins.
@@ -48,6 +49,7 @@ func (p *guessPay) step() {
 	if *mean == 0 {
 		*mean = each
 	}
+	each = min(each, payMost**mean) // the machine may have slept
 	*mean += (each - *mean) / payRecent
 	p.took, p.read = 0, 0
 	p.steps++

@@ -28,6 +28,15 @@ func TestGuessesPay(t *testing.T) {
 	if n := count(640, 2*time.Millisecond, 3*time.Millisecond); n < 400 {
 		t.Errorf("guesses in %d of 640 steps, which they make faster again", n)
 	}
+	p = guessPay{}
+	count(40, 2*time.Millisecond, 3*time.Millisecond)
+	for p.without {
+		count(1, 2*time.Millisecond, 3*time.Millisecond)
+	}
+	count(1, time.Minute, time.Minute)
+	if n := count(160, 2*time.Millisecond, 3*time.Millisecond); n < 120 {
+		t.Errorf("guesses in %d of 160 steps after one in which the machine slept", n)
+	}
 	if n := countFewer(); n < 290 {
 		t.Errorf("guesses in %d of 320 steps, which they make faster, and fewer neurons are read from step to step", n)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/disk"
@@ -23,10 +22,8 @@ func (d *Device) Keep(ctx context.Context, progress func(done, total int64)) err
 		return err
 	}
 	traceReads(s.trace, reader)
+	reader.BesideComputing()
 	s.reader = reader
-	if n := max(d.decode.Threads(), d.batch.Threads()) + readProcessors; runtime.GOMAXPROCS(0) < n {
-		runtime.GOMAXPROCS(n)
-	}
 	for _, b := range s.bundles {
 		s.classify(b)
 	}

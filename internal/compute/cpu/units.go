@@ -147,10 +147,6 @@ func newStore(budget int64) *store {
 // them busy until a goroutine that begins further ones has a core.
 const readDepth = 128
 
-// readProcessors is the number of Go's processors that a reader needs in addition to those of computing threads: see
-// disk.NewReader.
-const readProcessors = 2
-
 // Bundle implements compute.Device.
 func (d *Device) Bundle(prior []float64, parts ...*compute.Matrix) error {
 	s := d.units
