@@ -97,6 +97,14 @@ type ExpertUse struct {
 // DiskUse says what was done with experts or neurons that stay on disk because the model is larger than memory; nothing
 // where all is in memory: Kept, Ahead and Read are uses of those that memory had, that a guess had had read, and that had
 // to be read then; Left those that were left out; Bytes what was read, Reading and Waited how long. Uses adds them up.
+//
+//   - Kept int64: uses of those that memory had
+//   - Ahead int64: uses of those that a guess had had read
+//   - Read int64: uses of those that had to be read then
+//   - Bytes int64: that were read, also for guesses that were wrong
+//   - Left int64: uses of experts that were left out instead of read, not among the uses: see Skip
+//   - Reading time.Duration: reads were under way
+//   - Waited time.Duration: steps waited for them
 type DiskUse = compute.DiskUse
 
 // Stream is a generation in progress. One goroutine uses it. It ends by itself, with its context, or by Close.
