@@ -1,7 +1,7 @@
 package compute
 
-// Foreseer takes guesses at what the next layer reads: whoever waits in every layer, for another processor or for a
-// disk, brings it into a cache, or into RAM, meanwhile. Nothing that is computed depends on a guess.
+// Foreseer takes guesses at what the next layer reads. A device that waits in every layer, for another processor or for
+// a disk, brings it into a cache or into RAM ahead of time. No result depends on a guess.
 type Foreseer interface {
 	// Foresee says, before a layer's SparseFFN, how the next layer's set can be guessed. Once that SparseFFN is done,
 	// the content of g.H, g.Set, g.Hidden and g.Logits is lost.
@@ -26,7 +26,7 @@ type Guess struct {
 	X              Tensor  // [n, n_embd] the residual
 	Norm           *Vector // [n_embd] of the RMSNorm before the predictor; nil: it reads X
 	Eps            float32
-	H              Tensor // [n, n_embd] scratch
+	H              Tensor // weight of the RMSNorm before the predictor; nil: the predictor reads X
 	Set            Set    // scratch, like the two below
 	Hidden, Logits Tensor // [n, FC1.Rows], [n, FC2.Rows]
 	FC1, FC2       *Matrix
@@ -47,14 +47,14 @@ func (g *Guess) Visit(v Visitor) {
 type ExpertGuess struct {
 	X          Tensor  // [n, n_embd] the residual
 	Norm       *Vector // [n_embd] of the RMSNorm that the router reads, or of the LayerNorm where Centered; nil: it reads X
-	Shift      *Vector // [n_embd] added to the norm, or nil
+	Shift      *Vector // weight of the RMSNorm that the router reads, or of the LayerNorm if Centered; nil: the router reads X
 	Centered   bool
 	Eps        float32
 	Router     *Matrix // [experts, n_embd]
 	RouterBias *Vector // [experts] or nil
 	Bias       *Vector // [experts] as Route's, or nil
 	Used       int     // experts of a token
-	Count      int     // of the layer
+	Count      int     // experts of the layer
 	How        Routing
 	Weights    ExpertWeights // the next layer's
 	// Due says that X is the very residual that the router reads, before attention: these experts are computed next, and
