@@ -24,9 +24,9 @@ func (Unforeseeing) ForeseeExperts(ExpertGuess) {}
 // at most FewTokens.
 type Guess struct {
 	X              Tensor  // [n, n_embd] the residual
-	Norm           *Vector // [n_embd] of the RMSNorm before the predictor; nil: it reads X
+	Norm           *Vector // [n_embd] weight of the RMSNorm before the predictor; nil: the predictor reads X
 	Eps            float32
-	H              Tensor // weight of the RMSNorm before the predictor; nil: the predictor reads X
+	H              Tensor // [n, n_embd] scratch
 	Set            Set    // scratch, like the two below
 	Hidden, Logits Tensor // [n, FC1.Rows], [n, FC2.Rows]
 	FC1, FC2       *Matrix
@@ -46,15 +46,15 @@ func (g *Guess) Visit(v Visitor) {
 // the residual that that router reads.
 type ExpertGuess struct {
 	X          Tensor  // [n, n_embd] the residual
-	Norm       *Vector // [n_embd] of the RMSNorm that the router reads, or of the LayerNorm where Centered; nil: it reads X
-	Shift      *Vector // weight of the RMSNorm that the router reads, or of the LayerNorm if Centered; nil: the router reads X
+	Norm       *Vector // [n_embd] weight of the RMSNorm that the router reads, or of the LayerNorm if Centered; nil: it reads X
+	Shift      *Vector // [n_embd] added to the norm, or nil
 	Centered   bool
 	Eps        float32
 	Router     *Matrix // [experts, n_embd]
 	RouterBias *Vector // [experts] or nil
 	Bias       *Vector // [experts] as Route's, or nil
 	Used       int     // experts of a token
-	Count      int     // experts of the layer
+	Count      int     // the layer's experts
 	How        Routing
 	Weights    ExpertWeights // the next layer's
 	// Due says that X is the very residual that the router reads, before attention: these experts are computed next, and

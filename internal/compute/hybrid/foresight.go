@@ -8,7 +8,7 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 // foreseen is a guess that the host's next turn with experts takes: an operation that computes nothing.
 type foreseen struct {
 	tell  func()              // tells the host
-	guess compute.ExpertGuess // of the host's operands, where it guesses
+	guess compute.ExpertGuess // the guess with the host's operands, if the host makes it
 }
 
 // On implements compute.Op.
@@ -122,7 +122,7 @@ func (r *router) foreseeOnGPU(g compute.ExpertGuess) {
 	}
 }
 
-// expect has the host's turn that follows take the guess that there is, if any.
+// expect gives the pending guess, if any, to the host's next turn.
 func (r *router) expect() {
 	if r.foreseen != nil {
 		r.foreseen()

@@ -14,7 +14,7 @@ func (d *Device) Set(rows, n int) (compute.Set, error) {
 	return compute.Set{Rows: rows, N: n, Mem: s}, nil
 }
 
-// predict chooses the neurons that are always on and those whose logit reaches the threshold.
+// predict chooses the neurons that are always on, and those with a logit of at least the threshold.
 func (d *Device) predict(s compute.Set, x, hidden, logits compute.Tensor, fc1, fc2 *compute.Matrix) {
 	d.matMul(x, compute.Products{{Out: hidden, W: fc1}})
 	d.activate(hidden, hidden, compute.Tensor{}, compute.Activation{Kind: compute.ReLU})
