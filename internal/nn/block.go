@@ -10,7 +10,7 @@ type SelfAttention interface {
 	Attend(p *Pass, in compute.Tensor) compute.Tensor
 }
 
-// PreNorm is a block whose attention and feed-forward layer each read a norm of the residual.
+// PreNorm is a block with attention and a feed-forward layer that each read a norm of the residual.
 type PreNorm struct {
 	AttnNorm Norm
 	Attn     SelfAttention

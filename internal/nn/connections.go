@@ -7,7 +7,7 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 //
 // Source: Zhu et al. 2024, Hyper-Connections; Xie et al. 2025, mHC: Manifold-Constrained Hyper-Connections.
 type HyperConnection struct {
-	Norm        Norm   // of all streams together, without weights of its own
+	Norm        Norm   // norm of all streams together, without weights
 	Mix         Linear // [weights, streams·n_embd] of the norm
 	Scale, Base *compute.Vector
 	How         compute.Connections
@@ -36,7 +36,7 @@ func (k *Keys) Connections(usual ConnectionSpec) ConnectionSpec {
 	return s
 }
 
-// HyperConnection binds a connection, whose tensors begin with name.
+// HyperConnection binds a connection. The names of its tensors begin with name.
 func (b *Binder) HyperConnection(name string, s ConnectionSpec) HyperConnection {
 	weights, parts := 2*s.Streams, 2
 	if s.Mixes {

@@ -25,7 +25,7 @@ type FFN struct {
 
 	Predictor Predictor // or none
 	Count     compute.NeuronCount
-	Found     compute.NeuronCount // of the neurons that the predictor chose, with Pass.Recall
+	Found     compute.NeuronCount // counts the neurons that the predictor chose, with Pass.Recall
 	Bins      compute.NeuronBins
 
 	Next     *FFN // the next layer's, if both have predictors, or nil
@@ -56,8 +56,8 @@ func (r *Predictor) Bytes() int64 { return bytesOf(r.FC1) + bytesOf(r.FC2) }
 // Bound reports whether there is a layer.
 func (f *FFN) Bound() bool { return f.Up.Bound() }
 
-// Whole reports whether neurons cannot be left out or computed in two places: a norm is over all of them, their gates have
-// a bias, or only Activate computes their activation.
+// Whole reports whether neurons cannot be left out or computed in two places: there is a norm over all of them, their
+// gates have a bias, or only Activate computes their activation.
 func (f *FFN) Whole() bool { return f.Inner.Bound() || f.Gate.B != nil || f.Act.Kind >= compute.XIELU }
 
 // Bytes returns what reading all neurons takes.

@@ -7,7 +7,7 @@ type Linear struct {
 	W *compute.Matrix // [out, in]
 	B *compute.Vector // [out] or nil
 
-	factor float32 // of W·x, in layers without B; 0: 1
+	factor float32 // factor of W·x, in layers without B; 0: 1
 	clip   *clip   // nil: numbers stay
 
 	adapters []lowRank

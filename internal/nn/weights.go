@@ -38,7 +38,7 @@ func (b *Binder) BiasedRMSNorm(name string, n int, eps float32) Norm {
 	return norm
 }
 
-// HeadNorm binds the RMSNorm of each head of queries or keys, whose elements share name.weight [key].
+// HeadNorm binds the RMSNorm of each head of queries or keys. All heads share name.weight [key].
 func (b *Binder) HeadNorm(name string, key int, eps float32) HeadNorm {
 	return HeadNorm{Norm: b.RMSNorm(name, key, eps)}
 }
@@ -83,7 +83,7 @@ func (b *Binder) QKV(a *Attention, width int, bias Presence) {
 	a.Q.B, a.K.B, a.V.B = b.Bias("attn_q", q, bias), b.Bias("attn_k", k, bias), b.Bias("attn_v", v, bias)
 }
 
-// qkv binds the matrices of queries, keys and values, which have so many rows.
+// qkv binds the matrices of queries, keys and values, which have q, k and v rows.
 func (b *Binder) qkv(width, q, k, v int) (_, _, _ Linear) {
 	if !b.Has("attn_qkv.weight") {
 		return b.Linear("attn_q", q, width, NoBias), b.Linear("attn_k", k, width, NoBias), b.Linear("attn_v", v, width, NoBias)
@@ -95,7 +95,7 @@ func (b *Binder) qkv(width, q, k, v int) (_, _, _ Linear) {
 	return all[0], all[1], all[2]
 }
 
-// QKVOrQK is QKV of families whose files may lack the matrix of values: they are the keys.
+// QKVOrQK is QKV for families with files that may lack the matrix of values: values are then the keys.
 func (b *Binder) QKVOrQK(a *Attention, width int, bias Presence) {
 	if b.Has("attn_v.weight") || b.Has("attn_qkv.weight") {
 		b.QKV(a, width, bias)
@@ -128,8 +128,8 @@ func (b *Binder) QueriesOf(from int, s HeadShape, width int, bias Presence) *Att
 	return a
 }
 
-// QueriesToTarget binds the queries of attention of a draft model that reads the keys and values of a layer of its
-// target, the model that it drafts for: of is that layer's attention, nil where only shapes are wanted.
+// QueriesToTarget binds the queries of a draft model's attention to the keys and values of a layer of its target. of is
+// that layer's attention, or nil if only shapes are wanted.
 func (b *Binder) QueriesToTarget(of *Attention, s HeadShape, width int, bias Presence) *Attention {
 	a := &Attention{HeadShape: s, Layer: b.layer, Borrows: true, From: -1}
 	b.parts[b.layer].Attention = a
