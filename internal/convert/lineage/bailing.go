@@ -29,7 +29,7 @@ func bailingMoE() Family {
 	return f
 }
 
-// sarvam is the Hugging Face architecture of Sarvam's models, whose heads are rotated whole.
+// sarvam is the Hugging Face architecture of Sarvam's models. They rotate whole heads.
 const sarvam = "SarvamMoEForCausalLM"
 
 // bailingMoE2 describes Ling and Ring 2.0 and Sarvam: experts scored by a sigmoid, with a bias that counts for the

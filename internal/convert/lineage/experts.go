@@ -106,14 +106,14 @@ func sharedExpert(block []Tensor, names ...string) []Tensor {
 // others fill it in.
 type Mixture struct {
 	Count  int // experts of a layer; 0: the model has none
-	Used   int // of them, by a token
+	Used   int // experts of a token
 	Width  int // neurons of an expert
-	Shared int // neurons of the experts that all tokens use, together; 0: no expert is shared
+	Shared int // neurons of the shared experts, together; 0: no expert is shared
 	First  int // layers before this one have no experts
-	Every  int // of the others each layer l has experts for which Every divides l+1; 0: all have
+	Every  int // of the others, layer l has experts if Every divides l+1; 0: all have
 	Dense  []int
-	Scale  float64 // of the weights; 0: 1
-	Latent int     // width of what experts read and write; 0: that of the residual
+	Scale  float64 // factor of the weights; 0: 1
+	Latent int     // width of the experts' inputs and outputs; 0: the residual's
 	// Normalised says whether weights are divided by their sum; nil: as the family has it.
 	Normalised *bool
 	Score      *compute.Score // nil: the family's
@@ -144,7 +144,7 @@ func (c *Config) grouped() {
 	}
 }
 
-// routed takes what the keys of DeepSeek's configuration and of those like it say.
+// routed reads the keys of DeepSeek's configuration and of similar ones.
 func (c *Config) routed() error {
 	c.mixture(c.ExpertWidth)
 	m := &c.Mixture

@@ -11,7 +11,7 @@ const (
 	llama4FullEvery   = 4    // layers
 	llama4Part        = 8192 // positions
 	llama4Temperature = 0.1
-	llama4Unnormed    = 128 // experts of the model whose queries and keys are not normed: Maverick
+	llama4Unnormed    = 128 // experts of Maverick, which has no norms of queries and keys
 )
 
 // llama4 describes the text part of Llama 4: one expert of many, chosen by a sigmoid that multiplies what it reads, and
@@ -68,9 +68,9 @@ func readLlama4(c *Config) error {
 	return nil
 }
 
-// Llama4Keys are those of Llama 4.
+// Llama4Keys are Llama 4's keys.
 type Llama4Keys struct {
-	DenseWidth   int      `json:"intermediate_size_mlp"` // of layers without experts
+	DenseWidth   int      `json:"intermediate_size_mlp"` // for layers without experts
 	ChunkSize    int      `json:"attention_chunk_size"`
 	MixedEvery   int      `json:"interleave_moe_layer_step"`
 	MixedLayers  []int    `json:"moe_layers"`

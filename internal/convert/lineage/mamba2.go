@@ -29,8 +29,8 @@ type Mamba2 struct {
 	Normed  *bool `json:"rms_norm"`
 }
 
-// usualPositions are those of a model that does not say for how many it was trained: a state has the same size behind
-// any number.
+// usualPositions is the context of a model that does not say it. The size of a state does not depend on the number of
+// positions.
 const usualPositions = 1 << 20
 
 func readMamba2(c *Config) error {

@@ -5,7 +5,7 @@ import (
 )
 
 // minimaxM2 describes MiniMax M2: experts scored by a sigmoid, with a bias that counts for the choice only, norms of q
-// and k over all heads together, and heads of which a part is rotated.
+// and k over all heads together, and partly rotated heads.
 func minimaxM2() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "minimax-m2", []string{"MiniMaxM2ForCausalLM"}
