@@ -15,7 +15,7 @@ import (
 type llama4Tower struct {
 	tiledTower
 	largest int        // tiles of a picture
-	merge   multilayer // of a block's patches one after another
+	merge   multilayer // reads a block's patches, one after another
 	out     nn.Linear  // [textWidth, mm.model.mlp.2's rows] of their activation
 }
 
