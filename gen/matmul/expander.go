@@ -70,13 +70,13 @@ func (k *tile) lift(w reg.VecPhysical) {
 	}
 }
 
-// pairExpander turns superblocks of two rows of an expanded type into those of a strip, in 512-bit vectors that have a
-// group of each row, as the strip has them.
+// pairExpander turns superblocks of two rows of an expanded type into a strip's, in 512-bit vectors that have a group
+// of each row, as the strip has them.
 type pairExpander struct {
 	tile
 	dst    reg.Register
 	tmp    reg.VecPhysical
-	scales [2]reg.VecPhysical // of scaled quants: words that multiply those of first and of second halves
+	scales [2]reg.VecPhysical // for scaled quants: words that multiply the first and the second halves
 	mask   reg.VecPhysical
 	bits   map[string]reg.VecPhysical // constants
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 )
 
-// sum is an integer sum of four lanes. Without dot products low and high are those of the lower and the upper eight
-// bytes, two lanes for a block, and products are added in 16 bits before, as many as those hold.
+// sum is an integer sum of four lanes. Without dot products low and high are the sums of the lower and the upper eight
+// bytes, two lanes for a block; products are first added in 16 bits, as many as fit.
 type sum struct {
 	all       vec
 	low, high vec

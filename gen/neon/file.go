@@ -13,7 +13,7 @@ import (
 // other types, and of all types elsewhere, are packed first.
 var mapped = []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q5_K, quant.Q6_K}
 
-// packed are the types whose rows are packed by a kernel. The other types' rows take quant's portable decoder anyway.
+// packed lists the types with a kernel that packs rows. quant's portable decoder packs the others.
 var packed = append([]quant.Type{
 	quant.Q4_1, quant.Q5_0, quant.Q5_1, quant.IQ4_NL, quant.IQ4_XS, quant.MXFP4, quant.Q2_K, quant.Q3_K, quant.TQ2_0,
 }, mapped...)

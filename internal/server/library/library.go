@@ -102,7 +102,7 @@ func (l *Library) Close() error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.freeing() { // frees models that are due
+	for l.freeing() { // an expired model is still being freed
 		changed := l.changed
 		l.mu.Unlock()
 		<-changed
