@@ -163,13 +163,13 @@ type Meaning struct {
 	StateSpace   StateSpace           `json:"-"` // sizes of recurrent layers
 	Unrotated    bool                 `json:"-"` // no head is rotated, in families with both kinds of models
 	Given        map[string][]float32 `json:"-"` // elements of tensors of every block that follow from the configuration
-	LayerParts   []Part               `json:"-"` // of each layer, in families whose layers are one part; nil: all have all
+	LayerParts   []Part               `json:"-"` // [layers] in families with layers of one part; nil: every layer has all parts
 	// Absent says which of the block's tensors, by their names in GGUF after "blk.N.", a layer lacks; nil: none.
 	Absent       func(l int, name string) bool `json:"-"`
-	WindowLatent *LatentShape                  `json:"-"` // of layers with windows; nil: that of all
+	WindowLatent *LatentShape                  `json:"-"` // for sliding-window layers; nil: the shape of all layers
 	HalfTurned   bool                          `json:"-"` // layers without windows rotate half of what the others do
-	// FurtherWindows says which layers behind the last, which predict further tokens, have windows, where the pattern
-	// of the others does not tell it; those beyond are as its last. nil: it does.
+	// FurtherWindows says which MTP layers have a sliding window, if the pattern of the other layers does not tell it.
+	// Further MTP layers are like the last one listed. nil: the pattern tells it.
 	FurtherWindows []bool `json:"-"`
 }
 

@@ -67,8 +67,8 @@ func readFalconH1(c *Config) error {
 	return nil
 }
 
-// multipliersOfFalconH1 returns the factors of the rows of a tensor, by its name in GGUF, in blocks after "blk.N.":
-// those of each number of rows in turn.
+// multipliersOfFalconH1 returns the factors of the rows of a tensor, in blocks of rows from the first on. name is its
+// name in GGUF, in blocks after "blk.N.".
 func multipliersOfFalconH1(c *Config, _ int, name string) []Multiplied {
 	h, s := &c.FalconH1, c.StateSpace
 	all := func(factors ...*float64) []Multiplied {

@@ -231,9 +231,9 @@ const (
 	Flat                 // the elements of a tensor, whatever its shape is
 	Gathered             // the elements of several tensors in a row; spaces separate their names
 	Numbers              // whole numbers
-	TokenMap             // of differences of tokens' numbers those numbers
-	LayerNumbers         // a number of each layer, after Layer in its name; files hold a key of all of them
-	Ternary              // each element becomes −1, 0 or 1, whichever is next, times the mean magnitude of all
+	TokenMap             // differences to tokens' numbers become those numbers
+	LayerNumbers         // a number for each layer, after Layer in its name; files have a key with all of them
+	Ternary              // each element becomes −1, 0 or 1, whichever is nearest, times the mean magnitude of all
 )
 
 // Drafting returns the families of draft models, which are none of All: alone they compute nothing.
