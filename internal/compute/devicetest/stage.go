@@ -20,7 +20,7 @@ type stage struct {
 	all    int     // tokens of the script
 	few    int     // see script
 	halves bool    // see script
-	step   []int32 // the tokens that are in this playing's step
+	step   []int32 // those of them that are in this playing's step
 	decode int     // see compute.Params
 	pinned bool    // weights stay where they are mapped
 
