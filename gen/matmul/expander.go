@@ -171,7 +171,7 @@ func (k *pairExpander) loadBoth(disp int, v reg.VecPhysical) {
 	VINSERTI64X4(U8(1), k.row(1, disp), v, v)
 }
 
-// both has f write what each row has to half of dst.
+// both makes f write each row's part to half of dst.
 func (k *pairExpander) both(dst reg.VecPhysical, f func(r int, dst reg.VecPhysical)) {
 	f(0, dst.AsY().(reg.VecPhysical))
 	f(1, k.tmp.AsY().(reg.VecPhysical))

@@ -126,7 +126,7 @@ func (k *fewTile) products() []reg.VecPhysical {
 	return k.sums[0][:pairs]
 }
 
-// startSums leaves in every sum what the offset makes of the activations.
+// startSums sets every sum to the offset's part for the activations: −offset·Σ.
 func (k *fewTile) startSums() {
 	for t := range k.t {
 		at := k.sum(0, t)
@@ -206,7 +206,7 @@ func (k *fewTile) fold(sums []reg.VecPhysical, tmp reg.VecPhysical) {
 	}
 }
 
-// joinRows has f write what each row of pair p has to half of dst. It overwrites tmp.
+// joinRows makes f write each row's part of pair p to half of dst. It overwrites tmp.
 func (k *widePanel) joinRows(p int, dst, tmp reg.VecPhysical, f func(r int, dst reg.VecPhysical)) {
 	f(2*p, dst.AsY().(reg.VecPhysical))
 	f(2*p+1, tmp.AsY().(reg.VecPhysical))

@@ -21,8 +21,8 @@ func (k *tile) nibbles(r, v int, lo, hi, mask reg.VecPhysical) {
 // offset returns the offset of unsigned quants above their values.
 func (k *tile) offset() int { return layout.Offset(k.typ) }
 
-// start leaves in sum what the offset makes of token t's activations: −offset·Σ. Offsets are zero or a power of two;
-// those below 8 need AVX-512.
+// start sets sum to the offset's part for token t's activations: −offset·Σ. Offsets are zero or a power of two; offsets
+// below 8 need AVX-512.
 func (k *tile) start(t int, sum reg.VecPhysical) {
 	switch o := k.offset(); {
 	case o == 0:

@@ -211,7 +211,7 @@ func times(v reg.VecPhysical, factor, divisor int) {
 	}
 }
 
-// begin leaves in sum what the offset makes of token t's activations: −offset·Σ.
+// begin sets sum to the offset's part for token t's activations: −offset·Σ.
 func (k *widePanel) begin(t int, sum reg.VecPhysical) {
 	switch o := k.offset(); {
 	case o == 0:
@@ -258,7 +258,7 @@ func (k *widePanel) join(first, second, s0, s1 reg.VecPhysical) {
 	VFMADD231PS(s1, second, first)
 }
 
-// beginHalves leaves in the sums of halves what the offset makes of their activations.
+// beginHalves sets the sums of halves to the offset's part for their activations.
 func (k *widePanel) beginHalves(first, second []reg.VecPhysical) {
 	for t := range k.t {
 		for i, sums := range [][]reg.VecPhysical{first, second} {

@@ -25,8 +25,7 @@ func (k *kernel) newSum() *sum {
 	return s
 }
 
-// start begins a sum at what the offset makes of the activations' sum. half is 0 for whole blocks, 1 and 2 for the
-// halves.
+// start sets a sum to the offset's part for the activations' sum. half is 0 for whole blocks, 1 and 2 for the halves.
 func (k *kernel) start(s *sum, t, h, half int) {
 	if k.isa != dots {
 		s.n, s.flushed = 0, false

@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Rows as files have them: of each half of a superblock the quants are brought into the lanes of packed rows in
-// registers. What follows is the same, so that products have the bits of packed rows.
+// Rows as files store them. The quants of each half of a superblock are moved into the lanes of packed rows in
+// registers. The rest is the same, so products have the bits of packed rows.
 
 // mapped are the types that have products with rows as files have them, where there are dot products of bytes. Rows of
 // other types, and of all types elsewhere, are packed first.

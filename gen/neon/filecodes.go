@@ -111,7 +111,8 @@ func (k *kernel) gather(width byte, pairs, all string, d vec, at, h int) {
 	k.vecs = mark
 }
 
-// spread has set take, for each group, the same four of 32 bytes at at for each block, moved up as by says.
+// spread calls set for each group with four of the 32 bytes at at for each block, the same four for all blocks, shifted
+// left by by(block).
 func (k *kernel) spread(g []vec, at int, by func(j int) int, set func(d, from vec)) {
 	mark := k.vecs
 	four, amounts, d := k.vec(), k.vec(), k.vec()

@@ -32,7 +32,7 @@ type kernel struct {
 	masks  map[byte]vec
 	book   vec
 	shifts vec // shifts for SixBits' fields
-	// What scales are computed with: kept where there are registers to spare, otherwise made anew.
+	// Operands of the scales' computation. They stay in registers if there are enough; otherwise they are made again.
 	kept map[string]vec
 }
 

@@ -313,7 +313,7 @@ func (k *kernel) step(acc []vec, quants, blocks, xQuants, xBlocks []reg) {
 	k.vecs = mark
 }
 
-// pairsOfHalves adds to acc what sums make of a pair of rows of NibbleMinima.
+// pairsOfHalves scales the sums of a pair of NibbleMinima's rows and adds them to acc.
 func (k *kernel) pairsOfHalves(sums, acc []vec, blocks reg, xBlocks []reg) {
 	v, s, m := k.vec(), k.vec(), k.vec()
 	for t := range sums {

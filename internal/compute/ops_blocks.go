@@ -97,7 +97,7 @@ func (o *AttendBlocks) Seen(pos int, chosen []float32) int {
 // Position returns the position that holds the key of the i-th block that the token sees.
 func (o *AttendBlocks) Position(pos, i int, chosen []float32) int {
 	every := o.Of.Layers[o.Blocks].Every
-	if chosen != nil { // what a faulty GPU writes is brought into its bounds
+	if chosen != nil { // a faulty GPU may write any number
 		i = min(max(int(chosen[1+i]), 0), (pos+1)/every-1)
 	}
 	return (i+1)*every - 1

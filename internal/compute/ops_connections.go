@@ -12,7 +12,7 @@ type Connections struct {
 	Eps     float32 // added to the weights of reading, and to what mixes are divided by
 	Written float32 // the largest weight of writing, but for Floor
 	Floor   float32 // added to the weights of writing
-	Rounds  int     // in which mixes are brought to rows and columns with the sum 1; at least 1
+	Rounds  int     // rounds that normalise rows and columns of mixes to the sum 1; at least 1
 }
 
 // ConnectionWeights replaces products by weights. With C streams, a row of W becomes

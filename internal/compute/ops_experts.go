@@ -9,7 +9,7 @@ type Score int
 const (
 	Softmax       Score = iota // over all experts
 	Sigmoid                    // sigmoid of each expert's logit alone
-	SoftmaxChosen              // experts are ranked by their logits, and the softmax is over those that are chosen
+	SoftmaxChosen              // experts are ranked by their logits, and the softmax is over the chosen ones
 	RootSoftplus               // √ln(1+e^logit)
 )
 
@@ -57,16 +57,15 @@ func (r *Routing) Check(used, n int) error {
 	return nil
 }
 
-// Route chooses each token's experts. An expert's score is what How.Score makes of its logit. Experts are ranked by
-// their logits, but by score plus Bias where there is a bias or there are groups (by logit plus Bias with
-// SoftmaxChosen); of equals the one with the lower number is ranked higher, and what is no number is ranked as -∞. The
-// Used highest are chosen. Their weights are their scores, without Bias, normalised and scaled as How says, times their
-// Factors where there are some.
+// Route chooses each token's experts. How.Score turns an expert's logit into its score. Experts are ranked by their
+// logits, but by score plus Bias if there is a bias or there are groups (by logit plus Bias with SoftmaxChosen). Among
+// equals the expert with the lower number is ranked higher, and NaN is ranked as -∞. The Used highest are chosen. Their
+// weights are their scores, without Bias, normalised and scaled as How says, times their Factors, if there are some.
 //
-// Where there are Chosen, these experts are chosen instead, whatever their scores, and an expert may be chosen twice. A
-// number that is no expert's stands for the nearest that is one.
+// With Chosen, these experts are chosen instead, whatever their scores, and an expert may be chosen twice. A number
+// that is not an expert's stands for the nearest expert.
 //
-// A token with a NaN among its logits has NaN for all its weights, so that what is computed from them shows the fault.
+// A token with a NaN among its logits has NaN for all its weights, so that results computed from them show the fault.
 type Route struct {
 	Choice Choice  // [n, Used of N]
 	Logits Tensor  // [n, N]

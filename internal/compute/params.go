@@ -25,7 +25,7 @@ type Params struct {
 
 	Before [][]float32 // [sequence][n_embd] hidden state of the position before the sequence's first row, where a model predicts further tokens; nil: it is not known
 
-	Uses []ExpertUse // [sequence] devices add what each has used of experts in layers with slots; empty: nobody asks
+	Uses []ExpertUse // [sequence] devices add each sequence's uses of experts in layers with slots; empty: not counted
 
 	Given  [][]float32 // [n] numbers from outside for rows that are no tokens but parts of pictures, see Insert; nil: for the other rows, or for none
 	Bounds []Bounds    // [n] the positions that rows see in layers with Bounded attention; nil: no layer has it

@@ -90,7 +90,7 @@ type NeuronCount struct {
 	PredictedRAM, ActiveRAM int64 // of Predicted and Active, the neurons that the CPU computed
 }
 
-// Join adds what a part of the layer's neurons counted of the same steps, and starts part anew. c may be nil.
+// Join adds the counts of a part of the layer's neurons for the same steps, and resets part. c may be nil.
 func (c *NeuronCount) Join(part *NeuronCount) {
 	if c != nil {
 		c.Predicted += part.Predicted

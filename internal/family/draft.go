@@ -18,8 +18,8 @@ type Draft interface {
 	// Follow computes from a step of the model what drafts read later: it writes the states of the step's rows, and
 	// stores the program's keys and values for them.
 	Follow(p *nn.Pass, of Followed, states compute.Tensor)
-	// Forward returns what Head reads for the rows of a step that drafts. It replaces states by those that stand for the
-	// model's where a further token is drafted. [n, width]
+	// Forward returns Head's input for the rows of a step that drafts. It replaces states by the ones for drafting a
+	// further token. [n, width]
 	Forward(p *nn.Pass, states compute.Tensor) compute.Tensor
 	// Head returns the norm of what Forward returned, or none, and the head that follows. [n_draft, width]
 	Head() (nn.Norm, *nn.Linear)

@@ -99,5 +99,5 @@ func (m *gemma4Assistant) Forward(p *nn.Pass, states compute.Tensor) compute.Ten
 	return x
 }
 
-// Head implements Draft. Forward has normed what it reads.
+// Head implements Draft. Its input is already normed.
 func (m *gemma4Assistant) Head() (nn.Norm, *nn.Linear) { return nn.Norm{}, &m.head }

@@ -58,8 +58,8 @@ func newGemma4Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	return m
 }
 
-// adjust gives a layer what other towers do not have: the first half of each head turns by a patch's column, the second
-// by its row; values are normed, and scores are not scaled; linear layers have ranges, where the file has some.
+// adjust gives a layer what other towers do not have: the first half of each head is rotated by a patch's column, the
+// second by its row; values are normed, and scores are not scaled; linear layers have ranges if the file has some.
 func (m *gemma4Tower) adjust(b *nn.Binder, a *nn.Attention, f *nn.FFN) {
 	half := m.heads.Key / 2
 	turn := func(first int, axis uint8) *compute.Rope {

@@ -51,8 +51,8 @@ func (m *llama4Tower) Show(of *picture.Image) ([]Part, error) {
 	return append(parts, Part{Text: "<|image|>"}, Part{View: m.placed(all[0])}, Part{Text: "<|image_end|>"}), nil
 }
 
-// placed returns the view of a tile. Heads turn by columns, then by rows, which are counted from 1; the class does not
-// turn.
+// placed returns the view of a tile. Heads are rotated by columns, then by rows, which are counted from 1; the class
+// token is not rotated.
 func (m *llama4Tower) placed(tile *picture.Image) *View {
 	v := m.tile(tile)
 	v.Axes[0], v.Axes[1] = v.Axes[1], v.Axes[0]

@@ -65,7 +65,7 @@ func (m *qwen3Tower) Show(of *picture.Image) ([]Part, error) {
 	return []Part{{Text: "<|vision_start|>"}, {View: v}, {Text: "<|vision_end|>"}}, nil
 }
 
-// Forward returns rows with those that layers of the text model add after them.
+// Forward returns rows, each followed by the rows that layers of the text model add.
 func (m *qwen3Tower) Forward(p *nn.Pass, v *View) compute.Tensor {
 	n := m.side * m.side
 	x := m.embed(p, true)

@@ -58,7 +58,7 @@ func newSmallThinker(k *nn.Keys, b *nn.Binder) Program {
 	return m
 }
 
-// AllRows is of family.AllRows: the router's choice is made of rows that attention of the last layer would leave out.
+// AllRows implements family.AllRows: the router reads rows that the last layer's attention would leave out.
 func (m *smallThinker) AllRows() bool { return true }
 
 // block binds a block like layer i's.

@@ -215,7 +215,7 @@ func (m *vit) embed(p *nn.Pass, learned bool) compute.Tensor {
 	return x
 }
 
-// encode returns what the blocks make of the patches' embeddings x. [n, width]
+// encode returns the blocks' output for the patches' embeddings x. [n, width]
 func (m *vit) encode(p *nn.Pass, x compute.Tensor) compute.Tensor { return m.encodeWith(p, x, nil) }
 
 // encodeWith is encode. each, which may be nil, sees what each block gives.

@@ -40,7 +40,7 @@ type binding struct {
 	pinned   bool    // the mapping outlives the device: compute in place where possible
 	outline  bool    // see NewOutline
 	stream   *gguf.Stream
-	streamed map[*gguf.Tensor]bool // tensors of which steps have the data in memory, and nobody before
+	streamed map[*gguf.Tensor]bool // tensors with data that only steps bring into memory
 	taken    map[string]bool
 	purposes map[string]Purpose
 	original map[*gguf.Tensor]*gguf.Tensor // the file's tensor for each tensor that scaled returned
@@ -129,7 +129,7 @@ func (b *Binder) Rows(name string) int {
 	return 1
 }
 
-// Cols returns the length of a tensor's rows likewise.
+// Cols returns the length of a tensor's rows, like Rows.
 func (b *Binder) Cols(name string) int {
 	if t := b.tensor(name); sized(t) {
 		return t.Shape[0]

@@ -183,7 +183,7 @@ func (b *Binder) ChainExperts() {
 	}
 }
 
-// Experts binds the layer's experts. shared are those that all tokens use, or nil.
+// Experts binds the layer's experts. shared are the shared experts, or nil.
 func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 	x := &Experts{Count: s.Count, Used: s.Used, Routing: s.Routing, Shared: shared}
 	b.parts[b.layer].Experts = x
@@ -261,7 +261,7 @@ func (b *Binder) GroupExperts(e *Experts, width, neurons, per int, act compute.A
 	e.GroupScale = scale
 }
 
-// bindExpertPredictors binds the predictors of experts' neurons, or leaves them in the file where they are not used.
+// bindExpertPredictors binds the predictors of experts' neurons, or leaves them in the file if they are not used.
 func (b *Binder) bindExpertPredictors(w *compute.ExpertWeights, s ExpertSpec, width int) {
 	const fc1, fc2 = "fc1_exps.weight", "fc2_exps.weight"
 	switch {

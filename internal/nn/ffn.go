@@ -21,7 +21,7 @@ type FFN struct {
 
 	ByNeuron bool // Forward computes chosen neurons, by SparseFFN
 	Divided  bool // some neurons are on a GPU and some in RAM
-	OnDisk   bool // those that are in no GPU's memory stay on disk
+	OnDisk   bool // neurons that are not on a GPU stay on disk
 
 	Predictor Predictor // or none
 	Count     compute.NeuronCount

@@ -75,8 +75,8 @@ func (b *Binder) LastGatedConnection(name string, s GatedSpec) GatedConnection {
 	}
 }
 
-// Read returns what a part reads of the streams x, and the weights by which they take what it gives: see Write. With N
-// the streams' norms, these are
+// Read returns a part's input, computed from the streams x, and the weights for adding its output to them: see Write.
+// With N the streams' norms, they are
 //
 //	Σ_c N_c·σ(Up·silu(Down·N/streams))_c / streams,  2·σ(Inject·N/streams)
 //

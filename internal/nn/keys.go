@@ -137,7 +137,7 @@ func (k *Keys) RMSEpsilon(def float64) float32 {
 	return float32(k.Within(".attention.layer_norm_rms_epsilon", def, 0, 1))
 }
 
-// LayerNormEpsilon reads the epsilon of LayerNorms, likewise.
+// LayerNormEpsilon reads the epsilon of LayerNorms. def is for files that do not say it.
 func (k *Keys) LayerNormEpsilon(def float64) float32 {
 	return float32(k.Within(".attention.layer_norm_epsilon", def, 0, 1))
 }

@@ -111,8 +111,8 @@ func (p *Pass) Layer(i int, x compute.Tensor) {
 	}
 }
 
-// Stop has the pass's further operations done by nobody. Its results are undefined then. It is for devices that do
-// operations at once: a recording would lack them.
+// Stop drops the pass's further operations; its results are then undefined. It is for devices that compute operations
+// at once: a recording would lack them.
 func (p *Pass) Stop() { p.verbs = compute.NewVerbs(Nothing{}) }
 
 // Nothing does no operation. A pass over it shows which activations the pass needs.
@@ -151,8 +151,8 @@ func (p *Pass) InsertMore(x compute.Tensor, first int) {
 	}
 }
 
-// InsertDeep adds to x, the residual after layer i of a model, what rows of pictures have for this layer, as far as the
-// first layers deep have something: Params.Given has it after the rows' embeddings.
+// InsertDeep adds, for rows of pictures, the features for layer i to x, the residual after that layer. The first deep
+// layers have features: Params.Given has them after the rows' embeddings.
 //
 // Source: Meng et al. 2024, DeepStack: Deeply Stacking Visual Tokens is Surprisingly Simple and Effective for LMMs.
 func (p *Pass) InsertDeep(x compute.Tensor, i, deep int) {

@@ -28,7 +28,7 @@ type RopeSpec struct {
 	LogMul     float64 // yarn: what the magnitude is divided by grows with it as the magnitude does with 1; 0: it is not divided
 	InScores   bool    // yarn: with a LogMul scores grow with it instead, and what is rotated keeps its size
 	InBoth     bool    // yarn: what is rotated is magnified as without InScores, and scores grow with both
-	Sections   []int   // [Axes] rotated pairs that turn by each axis of positions (M-RoPE); nil: all turn by one position
+	Sections   []int   // [Axes] pairs that each axis of positions rotates (M-RoPE); nil: there is one axis
 	Mixed      bool    // pairs of the axes take turns as long as each has some left; otherwise they follow each other
 }
 
@@ -66,7 +66,8 @@ func (k *Keys) Rope(usual RopeSpec) RopeSpec {
 	}
 }
 
-// sections reads how many pairs turn by time, by height and by width; nil: the file does not say it, or has no pictures.
+// sections reads how many pairs are rotated by time, by height and by width; nil: the file does not say it, or has no
+// pictures.
 func (k *Keys) sections(key string) []int {
 	list, _, err := k.File.Int32s(k.name(key))
 	if err != nil {

@@ -16,7 +16,7 @@ type AltUp struct {
 	Active int      // the stream that blocks compute
 }
 
-// leastSquare bounds the mean square of a stream from below where streams are brought to the same size.
+// leastSquare is a lower bound of a stream's mean square when it is rescaled.
 const leastSquare = 1e-5
 
 // Begin returns the streams: x itself, and projections of it rescaled to its magnitude.

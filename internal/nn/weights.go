@@ -63,8 +63,7 @@ func (b *Binder) LayerNorm(name string, n int, eps float32, bias Presence) Norm 
 	return Norm{Weight: b.Vector(name+".weight", n), Bias: b.Bias(name, n, bias), Epsilon: eps, Centered: true}
 }
 
-// QKV binds the matrices of a's queries, keys and values, which files may hold as one tensor, and their biases,
-// likewise.
+// QKV binds the matrices of a's queries, keys and values, and their biases. Files may hold the three as one tensor.
 func (b *Binder) QKV(a *Attention, width int, bias Presence) {
 	q, k, v := a.Heads*a.Key, a.KVHeads*a.Key, a.KVHeads*a.Value
 	if a.Gated {
@@ -180,8 +179,8 @@ func (b *Binder) Spread(name string, n int) *compute.Vector {
 	return b.numbers(name, slices.Repeat(one, n))
 }
 
-// Clip gives l, which files call name, the ranges within which it keeps what it reads and what it gives, where the file
-// has some: scalars in name.input_min, name.input_max, name.output_min and name.output_max, which may be absent.
+// Clip reads the ranges that l clamps its input and output to, if the file has some: scalars in name.input_min,
+// name.input_max, name.output_min and name.output_max, which may be absent. name is l's name in files.
 func (b *Binder) Clip(name string, l *Linear) {
 	all := [2]float32{-math.MaxFloat32, math.MaxFloat32}
 	c := clip{all, all}

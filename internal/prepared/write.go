@@ -64,9 +64,9 @@ func SetInfo(ctx context.Context, path string, info Info, progress func(done, to
 	return replace(path, func(path, next string) error { return withInfo(ctx, next, path, info, progress) })
 }
 
-// replace has write make the file at path anew, under the name next of a file in the same folder, and gives it path's
-// name and mode then. Links stay. What write has open of path is closed when it returns, as some systems do not replace
-// a mapped file.
+// replace makes write write the file at path again, under the name next in the same folder, and then gives it path's
+// name and mode. Links stay. What write opened of path must be closed when it returns, as some systems do not replace a
+// mapped file.
 func replace(path string, write func(path, next string) error) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {

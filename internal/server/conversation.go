@@ -203,8 +203,8 @@ func (c *Conversation) plain() bool {
 	return string(c.Kwargs["enable_thinking"]) == "false" || c.ContinueFinalMessage
 }
 
-// holdAnswer restricts g, an answer to c that is read as r says: its calls to those that c allows, and a text that is
-// none to g's form.
+// holdAnswer restricts g, an answer to c that r reads: its calls to those that c allows, and any other text to g's
+// form.
 func (m *Model) holdAnswer(g *Generation, c *Conversation, r *Reading) error {
 	o := answer.ConstraintOptions{Plain: c.plain(), Thinks: string(c.Kwargs["enable_thinking"]) == "true", Prompt: r.options.Prompt, Text: g.Form}
 	if c.Choice != nil {

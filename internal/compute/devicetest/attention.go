@@ -27,7 +27,7 @@ func span(seq int32, from, n int) (p []token) {
 // heads is the shape of attention.
 type heads struct {
 	dim, kv, group int
-	value          int // elements of a value, where they are other than a key's
+	value          int // elements of a value, if they differ from a key's
 	types          cacheTypes
 	within         bool // values are the first elements of keys
 }
@@ -421,7 +421,7 @@ func storeScript() script {
 	}}
 }
 
-// loadScript: keys come back as they are kept, also those that were stored later than their values, which stay.
+// loadScript: keys come back as the cache keeps them. Some are stored later than their values, and the values stay.
 func loadScript(t compute.KVType) script {
 	const kv, dim, value = 2, 64, 32
 	return script{name: "LoadKeys/" + t.String(), tokens: 70, play: func(s *stage) {

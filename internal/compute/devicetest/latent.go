@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// latentScripts attend to what is made of latent vectors, in several types of weights and caches.
+// latentScripts attend over latent vectors, in several types of weights and caches.
 func latentScripts() (all []script) {
 	for _, c := range []struct {
 		typ   quant.Type

@@ -32,7 +32,7 @@ type coefficient struct {
 	row            int // of the weights
 	a              float64
 	variance       float64 // of a, from the rounding of its operands
-	top            float64 // the largest |down| of its row in the block of outputs at hand
+	top            float64 // the largest |down| of its row in the current block of outputs
 	bfloat, halves float64 // the distances of the numbers that a is rounded to, where it is
 }
 
@@ -143,7 +143,7 @@ func (l *layer) rounding(c coefficient, d float64, by *downs, at int, mostA, mos
 	return squares / uniform
 }
 
-// coefficients returns the neurons of token t's set, but for those that are zero whatever is rounded.
+// coefficients returns the neurons of token t's set, except those that are zero however operands are rounded.
 func (l *layer) coefficients(t int) (of []coefficient) {
 	x := l.x[t*l.embd:][:l.embd]
 	up, gate := newRounding(l.upW), (*rounding)(nil)

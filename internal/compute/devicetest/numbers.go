@@ -21,8 +21,8 @@ const (
 	roundingSigmas = 6
 	// uniform is the square of a step over the variance of numbers spread evenly over it.
 	uniform = 12
-	// halfBits are the bits of the significand of a half, and halfRange those that a token's largest element has above
-	// the unit of the smallest halves.
+	// halfBits are the bits of the significand of a half. halfRange is the number of bits between a token's largest
+	// element and the unit of the smallest halves.
 	halfBits, halfRange = 11, 38
 	// largestHalf, as a token's largest element, makes the unit 2^-24, the unit of the smallest halves.
 	largestHalf = 1 << (halfRange - 24)
@@ -104,8 +104,8 @@ func newRounding(w weight) *rounding {
 	return &rounding{w: w, xSteps: make([]float64, w.Cols), wSteps: w.steps()}
 }
 
-// steps are the distances of the numbers that w's elements are rounded to [Rows, Cols], or nil where they are not. They
-// are computed once, not for every token.
+// steps returns the distances between the numbers that w's elements are rounded to [Rows, Cols], or nil if they are not
+// rounded. They are computed once, not for every token.
 func (w weight) steps() []float64 {
 	steps := make([]float64, len(w.values))
 	switch {

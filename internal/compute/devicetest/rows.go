@@ -388,7 +388,7 @@ func playRoPEByAxes(s *stage, style compute.RopeStyle, headDim, dims, heads int)
 	}
 }
 
-// turned bounds what r makes of rows of x.
+// turned bounds the rotation of rows of x by r.
 func turned(x []float32, r *compute.Rope, cols, headDim int) bound {
 	return func(bounds []float64, _ []float32, row int) {
 		for c := range bounds {

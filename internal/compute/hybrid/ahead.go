@@ -37,7 +37,7 @@ func (r *router) idle() bool {
 // Foresee keeps g for this layer's SparseFFN.
 func (r *router) Foresee(g compute.Guess) { r.guess = &g }
 
-// guessable returns the guess at the layer after w's, if the GPU can make one that the host has a use for.
+// guessable returns the guess at the layer after w's, if the GPU can make one that the host can use.
 func (r *router) guessable(x compute.Tensor) *compute.Guess {
 	g := r.guess
 	r.guess = nil

@@ -2,8 +2,8 @@ package hybrid
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// While the host computes a layer's experts that are not on the GPU, it may read those that the next layer will probably
-// use and that stay on disk: the GPU applies the next layer's router to this layer's residual.
+// While the host computes a layer's experts that are not on the GPU, it may read experts from disk that the next layer
+// will probably use. For that the GPU applies the next layer's router to this layer's residual.
 
 // foreseen is a guess that the host's next turn with experts takes: an operation that computes nothing.
 type foreseen struct {

@@ -310,7 +310,7 @@ type stage struct {
 	from, to int              // its operations, counted through the pass
 	seen     []*spread        // activations that it takes or writes
 	takes    []compute.Tensor // activations that earlier stages left in the host's memory
-	leaves   []compute.Tensor // those that it leaves there
+	leaves   []compute.Tensor // tensors that it leaves there
 	bring    []func(*window)  // brings those that are on the GPU, as it was recorded last
 }
 

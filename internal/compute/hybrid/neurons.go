@@ -104,7 +104,7 @@ func gpuWeights(f compute.SparseWeights) compute.SparseWeights {
 	return f
 }
 
-// move replaces a's operands by those that v puts in their places.
+// move replaces a's operands as v does.
 func move(a *compute.NeuronAdapter, v compute.Visitor) {
 	for _, m := range []**compute.Matrix{&a.GateB, &a.UpB, &a.DownA} {
 		v.Matrix(m)

@@ -137,7 +137,7 @@ func (s *stretch) named(w *compute.Matrix) {
 	}
 }
 
-// meet hands what the host has to do to the GPU, which computes what during records at the same time.
+// meet records the host's pending operations as its turn. The GPU computes what during records at the same time.
 func (r *router) meet(during func()) {
 	if r.next == nil {
 		if during != nil {

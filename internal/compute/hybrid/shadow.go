@@ -111,7 +111,7 @@ func (r *router) settle() {
 	}
 }
 
-// attend does op, which reads a layer's keys, where they are, or in their shadow.
+// attend does op, which reads a layer's keys, on the device with the keys or with their shadow.
 func (r *router) attend(op compute.Op) {
 	o := operandsOf(op)
 	if m := o.cache.Mem.(*cache); r.held.cache != nil && r.held.of == m.host && r.held.layer == m.index[o.layer] && !r.d.caches(o.cache.LayerOf(o.layer)) {

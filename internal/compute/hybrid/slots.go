@@ -343,7 +343,7 @@ func (s *slots) fill(host compute.RowKeeper, c, before *copying) {
 	}
 }
 
-// close ends the copies under way, so that nobody reads or writes weights any more.
+// close ends the copies in progress, so that weights are no longer read or written.
 func (s *slots) close() {
 	s.closing.Store(true)
 	for _, c := range s.copies {

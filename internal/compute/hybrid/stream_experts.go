@@ -10,7 +10,7 @@ import (
 type expertStream struct {
 	transfer
 	o       *compute.Experts
-	hot     compute.ExpertWeights // those that the GPU holds, if it holds any
+	hot     compute.ExpertWeights // the experts that the GPU holds, if it holds any
 	slots   *slotted              // nil: they are always the same
 	first   int                   // the host's first expert
 	n       int

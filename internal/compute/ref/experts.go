@@ -269,8 +269,8 @@ func (d *Device) leftOut(x []float32, e, n int, w *compute.ExpertWeights) []bool
 	return left
 }
 
-// expert adds what expert e of n makes of x, by its weight, to sum. Neurons that are left out add nothing; left may be
-// nil.
+// expert adds the output of expert e of n for x, times its weight, to sum. Neurons that are left out add nothing; left
+// may be nil.
 func (d *Device) expert(sum []float64, x []float32, left []bool, e, n int, weight float64, w compute.ExpertWeights) {
 	ff := w.Neurons(n)
 	gates, gateBias := w.Gates()

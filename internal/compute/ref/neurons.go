@@ -96,7 +96,7 @@ func adapted(b *compute.Matrix, i int, low compute.Tensor, t int) float64 {
 	return dot(weights(b, i), row(low, t))
 }
 
-// cutGates returns every token's gates where they are cut, or nil. [tokens][n_ff]
+// cutGates returns every token's gates after Cut, or nil if they are not cut. [tokens][n_ff]
 func (d *Device) cutGates(x compute.Tensor, f compute.SparseWeights) (cut [][]float32) {
 	if f.Cut == nil {
 		return nil

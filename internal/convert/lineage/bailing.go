@@ -8,7 +8,7 @@ import (
 
 // Bailing are keys of Ling's configuration.
 type Bailing struct {
-	NormHead   bool   `json:"norm_head"` // the head's columns are brought to a length of 1
+	NormHead   bool   `json:"norm_head"` // the head's columns are normalised to length 1
 	Scores     string `json:"score_function"`
 	AnyQKVBias bool   `json:"use_qkv_bias"`
 }

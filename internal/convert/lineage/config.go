@@ -72,7 +72,7 @@ type ExpertKeys struct {
 // LayerKeys tell which layers are what, and others that several lineages have.
 type LayerKeys struct {
 	LayerTypes  []string        `json:"layer_types"`            // full_attention or sliding_attention
-	Pattern     json.RawMessage `json:"sliding_window_pattern"` // a number: every so manyth layer has no window; a text such as LLLG: L has one
+	Pattern     json.RawMessage `json:"sliding_window_pattern"` // a number n: every n-th layer has no window; a text such as LLLG: L has one
 	OldPattern  json.RawMessage `json:"_sliding_window_pattern"`
 	NormEps     float64         `json:"norm_eps"`                         // Nemotron
 	Original    int             `json:"original_max_position_embeddings"` // Phi-3
@@ -152,7 +152,7 @@ type Meaning struct {
 	SplitHead    bool                 `json:"-"` // but with another factor, so that files hold both
 	PaddingRows  int                  `json:"-"` // rows of the table of positions before the first position's
 	FullEvery    int                  `json:"-"` // every FullEvery-th layer sees all positions and has no window, beginning with the first; 0: as the family has it
-	UnitHead     bool                 `json:"-"` // the head's rows are brought to a length of 1
+	UnitHead     bool                 `json:"-"` // the head's rows are normalised to length 1
 	UnitColumns  bool                 `json:"-"` // its columns are
 	MaxAlibi     *float64             `json:"-"` // the largest exponent of ALiBi's slopes, where files say it
 	LayerHeads   []int                `json:"-"` // heads of each layer, where they differ

@@ -61,7 +61,7 @@ type DeepSeekKeys struct {
 	RoutedExperts int     `json:"n_routed_experts"`
 	SharedExperts int     `json:"n_shared_experts"` // each as wide as a routed one
 	FirstDense    int     `json:"first_k_dense_replace"`
-	ExpertEvery   Counts  `json:"moe_layer_freq"` // every so manyth layer has experts, or for each layer whether it has
+	ExpertEvery   Counts  `json:"moe_layer_freq"` // n: every n-th layer has experts; or for each layer whether it has experts
 	ExpertScale   float64 `json:"routed_scaling_factor"`
 	TopKMethod    string  `json:"topk_method"`
 	ExpertGroups  int     `json:"n_group"`

@@ -24,7 +24,7 @@ type Experts struct {
 	Counted bool
 	// SharedAsWide says that files which tell nothing of shared experts have one as wide as the others.
 	SharedAsWide bool
-	Before       bool   // weights multiply what experts read, not what they give
+	Before       bool   // weights multiply the experts' input, not their output
 	Predictor    string // name of an expert's predictor on Hugging Face, where folders may hold some, %d its number; "": they never do
 	Early        bool   // routers read the layer's input, before the norm of attention
 	Beside       bool   // layers with experts have a feed-forward layer, too, with its own names
@@ -43,7 +43,8 @@ func OfExperts(name string) bool {
 	return NormOfExperts(name) || strings.HasPrefix(name, "ffn_gate_inp") || strings.HasPrefix(name, "exp_probs_b") || strings.HasPrefix(name, "ffn_latent_") || strings.HasPrefix(name, "ffn_routed_") || strings.Contains(name, "_exps.") || strings.Contains(name, "_chexps.") || strings.Contains(name, "_shexp.")
 }
 
-// NormOfExperts reports whether a tensor, likewise, is a norm of layers with experts: it is of no single expert.
+// NormOfExperts reports whether a tensor, by its name after "blk.N.", is a norm of layers with experts that belongs to
+// no single expert.
 func NormOfExperts(name string) bool {
 	return slices.Contains([]string{"ffn_gate_inp.scale", "pre_ffw_norm_2.weight", "post_ffw_norm_1.weight", "post_ffw_norm_2.weight"}, name)
 }
@@ -51,7 +52,8 @@ func NormOfExperts(name string) bool {
 // insteadOfExperts are patterns of tensors of layers without experts only.
 var insteadOfExperts = []string{"ffn_gate.*", "ffn_up.*", "ffn_down.*", "ffn_down_t.*"}
 
-// InsteadOfExperts reports whether a tensor, likewise, is of layers without experts only. name may end before ".weight".
+// InsteadOfExperts reports whether a tensor, by its name after "blk.N.", is only in layers without experts. name may
+// end before ".weight".
 func InsteadOfExperts(name string) bool {
 	stem, _, _ := strings.Cut(name, ".")
 	return matches(stem+".", insteadOfExperts)

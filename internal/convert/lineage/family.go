@@ -58,7 +58,7 @@ type Family struct {
 type Naming struct {
 	Root    []string // prefixes of Outer on Hugging Face; the first one with the embedding counts
 	Layer   string   // prefix of Block there after the root, with %d for the layer; spaces separate alternatives, and the first one found counts
-	Head    string   // the head there, without ".weight" and without the root; alternatives likewise; empty: lm_head
+	Head    string   // the head there, without ".weight" and without the root; spaces separate alternatives; empty: lm_head
 	QKV     string   // the tensor there, after Layer and without ".weight", with q, k and v together; GGUF files store them separately; empty: there is none
 	Grouped bool     // QKV has as many groups as the configuration has KV heads, each of query heads followed by a key and a value head; else all queries, all keys, all values
 	Buffers []string // ends of names there that hold no weights, such as masks
@@ -200,8 +200,8 @@ const (
 	Pairs                // rows of each head, from halves apart to neighbours
 	Ungroup              // from groups of query heads, each followed by its key and value head, to all queries, all keys, all values
 	PlusOne              // 1 is added: the checkpoint stores a norm's weight less 1
-	PlusFifth            // likewise 1/5
-	PlusEleventh         // likewise 1/√5³
+	PlusFifth            // 1/5 is added
+	PlusEleventh         // 1/√5³ is added
 	Stacked              // several tensors, with numbers for %d in their name, become one
 	Computed             // it is not in the checkpoint, but follows from config.json
 	Transposed           // columns become rows

@@ -54,7 +54,7 @@ func (c *Config) denseFirst(def int) int {
 // scored describes experts that are scored by a sigmoid, with a bias that counts for the choice only.
 func scored() *Experts { return &Experts{Score: compute.Sigmoid, MinSum: leastSum} }
 
-// gatedBlock returns a block with norms of each head of queries and keys, and a gate of what heads read.
+// gatedBlock returns a block with norms of each head of queries and keys, and a gate of the heads' output.
 func gatedBlock(change Change, gate string) []Tensor {
 	return before(headNorms(llamaBlock(change)), "attn_output.weight", Tensor{Name: "attn_gate.weight", Source: gate})
 }
@@ -84,8 +84,8 @@ func afmoe() Family {
 	return f
 }
 
-// museGlimmer describes the text part of Muse Glimmer: Trinity's form without experts. Norms of heads have no weights but
-// a factor of queries, which files hold as these. Layers' norms store their weights less 1.
+// museGlimmer describes the text part of Muse Glimmer: Trinity's form without experts. Norms of heads have no weights
+// but a factor of queries, which files store as the weights. Layers' norms store their weights less 1.
 func museGlimmer() Family {
 	f := afmoe()
 	f.Name, f.HuggingFace, f.Experts = "muse-glimmer", []string{"MuseGlimmerForConditionalGeneration"}, nil

@@ -91,7 +91,7 @@ type Gemma3nKeys struct {
 	ScaledCorrection *bool           `json:"altup_correct_scale"`
 	LowRank          int             `json:"laurel_rank"`
 	Input            int             `json:"hidden_size_per_layer_input"`
-	InputVocab       int             `json:"vocab_size_per_layer_input"` // rows of the table of layers' embeddings, where they are fewer than all
+	InputVocab       int             `json:"vocab_size_per_layer_input"` // rows of the table of layers' embeddings, if fewer than the vocabulary
 	SharedKV         *int            `json:"num_kv_shared_layers"`
 	GateSparsity     json.RawMessage `json:"activation_sparsity_pattern"` // share of gates that are zero: a number, or one for each layer
 	GlobalHead       int             `json:"global_head_dim"`             // for layers without a window

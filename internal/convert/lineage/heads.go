@@ -20,7 +20,7 @@ func eagle3() Family {
 	return f
 }
 
-// dflash describes DFlash heads: blocks of Qwen 3, which read what fc and a norm make of the model's hidden states.
+// dflash describes DFlash heads: Qwen 3's blocks, which read fc's product of the model's hidden states after a norm.
 func dflash() Family {
 	f := qwen3()
 	f.Name, f.HuggingFace = "dflash", []string{"DFlashDraftModel"}
@@ -159,7 +159,7 @@ func readDFlash(c *Config) error {
 	}
 	c.Head = &Head{Block: block, Mask: *mask, Scale: cmp.Or(d.Scale, c.Scale)}
 	for _, l := range given {
-		c.Head.Layers = append(c.Head.Layers, l+1) // what it gives, the next one reads
+		c.Head.Layers = append(c.Head.Layers, l+1) // its output is the next layer's input
 	}
 	if s := cmp.Or(of.RopeScale, of.Rope); s != nil {
 		c.Head.Turned = len(s.Sections) > 0

@@ -14,10 +14,10 @@ const (
 	llama4Unnormed    = 128 // experts of Maverick, which has no norms of queries and keys
 )
 
-// llama4 describes the text part of Llama 4: one expert of many, chosen by a sigmoid that multiplies what it reads, and
-// a shared one, in all layers or every second. Three of four layers see only their own part of the positions; their
-// queries and keys are rotated and normed without weights. The fourth sees all and is not rotated, and its queries grow
-// with their position.
+// llama4 describes the text part of Llama 4: one expert of many, chosen by a sigmoid that multiplies the expert's
+// input, and a shared one, in all layers or every second. Three of four layers have chunked attention, with rotated
+// queries and keys, normed without weights. The fourth sees all positions and is not rotated, and its queries grow with
+// their position.
 func llama4() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "llama4", []string{"Llama4ForConditionalGeneration", "Llama4ForCausalLM"}

@@ -56,7 +56,7 @@ func readMamba2(c *Config) error {
 	return nil
 }
 
-// limited reports whether steps are brought into a range.
+// limited reports whether steps are clamped.
 func (n *NemotronH) limited() bool {
 	return len(n.StepLimit) == 2 && (or(n.StepLimit[0], 0) > 0 || n.StepLimit[1] != nil)
 }

@@ -41,6 +41,6 @@ func (c *Config) readFactorsOfMiniCPM() {
 // MiniCPMKeys are MiniCPM's keys.
 type MiniCPMKeys struct {
 	EmbeddingFactor float64 `json:"scale_emb"`
-	DepthFactor     float64 `json:"scale_depth"`    // what parts add to the residual is multiplied by it and divided by the root of the number of layers
+	DepthFactor     float64 `json:"scale_depth"`    // parts' outputs are multiplied by it and divided by the root of the number of layers
 	BaseWidth       int     `json:"dim_model_base"` // logits are divided by how often it goes into the width
 }

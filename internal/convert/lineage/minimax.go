@@ -22,8 +22,8 @@ func minimaxM2() Family {
 	return f
 }
 
-// minimax01 describes MiniMax-Text-01 and MiniMax-M1: lightning attention in all layers but every so manyth, and experts
-// in all.
+// minimax01 describes MiniMax-Text-01 and MiniMax-M1: lightning attention in most layers, softmax attention at regular
+// intervals, and experts in all.
 func minimax01() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "minimax-01", []string{"MiniMaxText01ForCausalLM", "MiniMaxM1ForCausalLM"}
