@@ -12,10 +12,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Types of two and three bits, and those whose codes are looked up, are computed on group by group: each becomes
-// unsigned bytes, by a shuffle where there is a codebook.
+// Types of two and three bits, and those with codes that are looked up, are computed group by group. Each group becomes
+// unsigned bytes, by a shuffle if there is a codebook.
 
-// coded reports whether the type is computed on so.
+// coded reports whether the type is computed this way.
 func (k *tile) coded() bool { return k.typ.Traits().Bits < 4 || k.typ.Traits().Codebook != nil }
 
 // twoSums reports whether the halves of a block have scales of their own, so that there are two sums for every output.

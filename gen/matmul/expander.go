@@ -70,13 +70,13 @@ func (k *tile) lift(w reg.VecPhysical) {
 	}
 }
 
-// pairExpander turns superblocks of two rows of an expanded type into those of a strip, in 512-bit vectors that have a
-// group of each row, as the strip has them.
+// pairExpander turns superblocks of two rows of an expanded type into a strip's, in 512-bit vectors that have a group
+// of each row, as the strip has them.
 type pairExpander struct {
 	tile
 	dst    reg.Register
 	tmp    reg.VecPhysical
-	scales [2]reg.VecPhysical // of scaled quants: words that multiply those of first and of second halves
+	scales [2]reg.VecPhysical // for scaled quants: words that multiply the first and the second halves
 	mask   reg.VecPhysical
 	bits   map[string]reg.VecPhysical // constants
 }
@@ -171,7 +171,7 @@ func (k *pairExpander) loadBoth(disp int, v reg.VecPhysical) {
 	VINSERTI64X4(U8(1), k.row(1, disp), v, v)
 }
 
-// both has f write what each row has to half of dst.
+// both makes f write each row's part to half of dst.
 func (k *pairExpander) both(dst reg.VecPhysical, f func(r int, dst reg.VecPhysical)) {
 	f(0, dst.AsY().(reg.VecPhysical))
 	f(1, k.tmp.AsY().(reg.VecPhysical))

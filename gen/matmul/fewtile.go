@@ -9,12 +9,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// fewTile is a tile of a few tokens over packed rows in 512-bit vectors: each holds two groups of a row, which lie side
-// by side in it and in the activations. At the end of a superblock the sums of two rows are folded into one vector,
-// whose lower half is the first row's, so that what follows is done for both at once, as in a panel.
+// fewTile is a tile of a few tokens over packed rows in 512-bit vectors. Each holds two groups of a row, which are
+// neighbours in it and in the activations. At the end of a superblock the sums of two rows are folded into one vector,
+// with the first row in its lower half, so that the next steps compute both at once, as in a panel.
 type fewTile struct {
 	widePanel
-	sums        [][]reg.VecPhysical // of whole blocks, or of first and of second halves: [row%2][pair][token]
+	sums        [][]reg.VecPhysical // sums of whole blocks, or of first and second halves: [row%2][pair][token]
 	mask, table reg.VecPhysical
 	high        []reg.VecPhysical // each row's bits above the others, where there is room for them
 }
@@ -22,7 +22,7 @@ type fewTile struct {
 const (
 	// fewTokens is the largest number of tokens of such a tile.
 	fewTokens = 4
-	// A tile prefetches weights fewAhead rows behind its first one. The rows between take longer to compute than memory
+	// A tile prefetches weights fewAhead rows after its first one. The rows between take longer to compute than memory
 	// takes to answer.
 	fewAhead = 8
 )
@@ -82,7 +82,7 @@ func (k *fewTile) maskName() string {
 	return "mask0f"
 }
 
-// sum returns the place of the sum of row r and token t among k.sums[0], or those of a half. Even rows come first.
+// sum returns the place of the sum of row r and token t in k.sums[0], or of the sum of a half. Even rows come first.
 func (k *fewTile) sum(r, t int) int { return (r%2*k.pairs+r/2)*k.t + t }
 
 // products returns the sums of a superblock, [pair][token]: integers, or floats where halves of blocks are scaled
@@ -126,7 +126,7 @@ func (k *fewTile) products() []reg.VecPhysical {
 	return k.sums[0][:pairs]
 }
 
-// startSums leaves in every sum what the offset makes of the activations.
+// startSums sets every sum to the offset's part for the activations: −offset·Σ.
 func (k *fewTile) startSums() {
 	for t := range k.t {
 		at := k.sum(0, t)
@@ -177,8 +177,8 @@ func (k *fewTile) quants(r, part int, w, tmp reg.VecPhysical) {
 	}
 }
 
-// turned adds the fifth bits to both groups of w. A rotation brings those of the first two groups to their place, where a
-// mask keeps them alone; each further part is two bits further.
+// turned adds the fifth bits to both groups of w. A rotation brings the bits of the first two groups to their place,
+// and a mask removes the others; each further part needs a rotation by two more bits.
 func (k *fewTile) turned(r, part int, w, tmp reg.VecPhysical) {
 	further := part
 	if k.high != nil {
@@ -194,8 +194,8 @@ func (k *fewTile) turned(r, part int, w, tmp reg.VecPhysical) {
 	VPTERNLOGD(U8(orAnd), constant(k.above()), tmp, w)
 }
 
-// fold leaves, in each vector of an even row, the sum of its halves in the lower half, and that of the row behind it in
-// the upper half.
+// fold writes, to each vector of an even row, the sum of its halves to the lower half, and the next row's sum to the
+// upper half.
 func (k *fewTile) fold(sums []reg.VecPhysical, tmp reg.VecPhysical) {
 	pairs := k.pairs * k.t
 	for i, even := range sums[:pairs] {
@@ -206,7 +206,7 @@ func (k *fewTile) fold(sums []reg.VecPhysical, tmp reg.VecPhysical) {
 	}
 }
 
-// joinRows has f write what each row of pair p has to half of dst. It overwrites tmp.
+// joinRows makes f write each row's part of pair p to half of dst. It overwrites tmp.
 func (k *widePanel) joinRows(p int, dst, tmp reg.VecPhysical, f func(r int, dst reg.VecPhysical)) {
 	f(2*p, dst.AsY().(reg.VecPhysical))
 	f(2*p+1, tmp.AsY().(reg.VecPhysical))

@@ -14,15 +14,16 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Kernels of rows as files have them, for weights that are computed on where they are mapped. A superblock is as long
-// there as packed; its blocks lie one after the other, so that quants are transposed into groups on the way: lane j
-// belongs to block j again, and products have the same bits as of packed rows. Package filelayout has the offsets.
+// Kernels of rows as files store them, for weights that are computed on in their mapping. A superblock has the same
+// length there as packed. Its blocks are stored one after the other, so quants are transposed into groups on the way:
+// lane j again belongs to block j, and products have the same bits as with packed rows. Package filelayout has the
+// offsets.
 
 // fileRow is a stream of rows in file layout.
 type fileRow struct {
 	tile
 	mask, high, ones reg.VecPhysical // constants in registers; ones of VNNI are the bits that make bytes unsigned
-	lowNibbles       bool            // of Q5_K and Q6_K, groups without the bits above
+	lowNibbles       bool            // groups of Q5_K and Q6_K, without the bits above
 }
 
 // fileKernels emits all: what file_amd64.go names.
@@ -40,7 +41,7 @@ func fileKernels() {
 		}
 		for _, isa := range []string{"AVX2", "VNNI"} {
 			fileStream(isa, typ, "fileStream", paged)
-			fileStream(isa, typ, "fileFar", far) // of all types: it is the faster there
+			fileStream(isa, typ, "fileFar", far) // for all types, because it is faster there
 			fileStream(isa, typ, "fileScatter", scattered)
 		}
 	}
@@ -107,7 +108,7 @@ func (k *tile) blockHalves(at int, dst reg.Register) {
 	}
 }
 
-// blocks reports whether scales lie with every 32 elements in the file.
+// blocks reports whether the file stores scales with every 32 elements.
 func (k *tile) blocks() bool { return k.typ.BlockElems() == quant.QK }
 
 // halves loads 16 bytes at lo and 16 at hi.
@@ -129,8 +130,8 @@ func transpose(t, tmp []reg.VecPhysical) {
 	VPUNPCKHQDQ(t[3], tmp[1], t[3])
 }
 
-// groups leaves groups 4·half… in g, quants unsigned but for Q8_0, and uses tmp. Of blocks of 4 bits all quants are
-// left: those of group v in the low nibbles of g[v], those of v+4 in the high ones.
+// groups writes groups 4·half… to g, with unsigned quants except in Q8_0, and uses tmp. For blocks of 4 bits it writes
+// all quants: group v in the low nibbles of g[v], group v+4 in the high ones.
 func (k *fileRow) groups(half int, g, tmp []reg.VecPhysical) {
 	at := 16 * half
 	nibbles := func(from, lo, hi reg.VecPhysical) {
@@ -156,7 +157,7 @@ func (k *fileRow) groups(half int, g, tmp []reg.VecPhysical) {
 		if k.typ == quant.Q5_K && !k.lowNibbles {
 			k.fifthBits(at, g, tmp)
 		}
-	case quant.Q6_K: // of four blocks, 64 bytes hold low nibbles, 32 bytes the bits above
+	case quant.Q6_K: // in four blocks, 64 bytes hold low nibbles, 32 bytes the bits above
 		for j := range 2 {
 			k.halves(at+32*j, at+32*j+64, g[j])
 			nibbles(g[j], g[j], g[j+2])
@@ -183,11 +184,11 @@ func (k *fileRow) groups(half int, g, tmp []reg.VecPhysical) {
 	transpose(g, tmp)
 }
 
-// fifthBits adds the fifth bits of half of each block: byte i of the file has in bit j that of block j, and g[j] has
+// fifthBits adds the fifth bits of half of each block. Bit j of the file's byte i belongs to block j, and g[j] has
 // blocks j and j+4.
 func (k *fileRow) fifthBits(at int, g, tmp []reg.VecPhysical) {
 	VBROADCASTI128(k.row(0, filelayout.SixBits+at), tmp[0])
-	VPSLLVD(constant("fileFifth"), tmp[0], tmp[0]) // those of block j to bit 4+j
+	VPSLLVD(constant("fileFifth"), tmp[0], tmp[0]) // block j's to bit 4+j
 	for j, w := range g {
 		VPSRLW(U8(byte(j)), tmp[0], tmp[1])
 		VPAND(k.high, tmp[1], tmp[1])
@@ -312,9 +313,9 @@ func (k *fileRow) sixBitFile(isum reg.VecPhysical, g, tmp []reg.VecPhysical) {
 	VPSUBD(isum, tmp[0], isum)
 }
 
-// defineFileConstants: a Q4_K header's bytes 4… hold six bits of scales 0 to 3, bytes 8… of minima, and above them the
-// upper two of scales and minima 4 to 7, whose lower four are in bytes 12…: of scales the low nibbles, of minima the
-// high ones.
+// defineFileConstants: bytes 4… of a Q4_K header hold six bits of scales 0 to 3, bytes 8… of minima 0 to 3, and their
+// upper two bits belong to scales and minima 4 to 7. The lower four bits of those are in bytes 12…: the scales' in the
+// low nibbles, the minima's in the high ones.
 func defineFileConstants() {
 	var low, high, mask, nibbles [16]byte // eight scales, eight minima
 	for i := range low {

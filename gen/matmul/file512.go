@@ -23,9 +23,9 @@ func (k *fileRow) kept(name string) reg.VecPhysical {
 	return v
 }
 
-// bodyZ adds a superblock of four or six bits with 512-bit vectors, each of two groups, which are found by permutations
-// of the whole superblock. High nibbles of four bits are multiplied where they are, and their sums divided by 16, which
-// is exact: of what a core has to do for these types, shifts and permutations are the most.
+// bodyZ adds a superblock of four or six bits with 512-bit vectors of two groups each. Permutations of the whole
+// superblock find the groups. High nibbles of four bits are multiplied in place and their sums divided by 16, which is
+// exact, because shifts and permutations are most of a core's work for these types.
 func (k *fileRow) bodyZ(isum reg.VecPhysical) func() {
 	var places [4]reg.VecPhysical
 	for p := range places {
@@ -76,7 +76,7 @@ func (k *fileRow) fourBitBlocksZ(isum, dw, s, high reg.VecPhysical, places [4]re
 	}
 }
 
-// fourBitZ multiplies every other block, those of high nibbles, by 16.
+// fourBitZ multiplies every other block, the ones in high nibbles, by 16.
 func (k *fileRow) fourBitZ(isum, dw, s, m, w reg.VecPhysical, places [4]reg.VecPhysical) func() {
 	mask, shift := k.kept("fileMasks4"), k.kept("fileShift4")
 	scales := k.fileScalesZ(dw, m, s)

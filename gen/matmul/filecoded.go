@@ -10,9 +10,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Packing of types with parts whose codes lie as those of Q4_0, or as the bit pairs of Q6_K.
+// Packing of types with parts and with codes stored like Q4_0's, or like Q6_K's bit pairs.
 
-// filePacked lists those of which there is an assembly kernel; packParts packs the others, whose codes come from grids
+// filePacked reports whether there is an assembly kernel for a type. packParts packs the others, with codes from grids
 // or digits.
 func filePacked(typ quant.Type) bool {
 	switch typ {
@@ -55,8 +55,8 @@ func (k *fileRow) packNibbles(to func(int) Mem, g, tmp []reg.VecPhysical) {
 	}
 }
 
-// packFifthWords packs fifth bits that each block has in a word, element i's in bit i, from byte at on. Four bits of
-// the word become the lowest of four bytes by a product: it has each of them in place of one of these.
+// packFifthWords packs fifth bits that each block has in a word from byte at on; bit i belongs to element i. A product
+// makes shifted copies of four bits, so that each is the lowest bit of a byte; a mask keeps these.
 func (k *fileRow) packFifthWords(to func(int) Mem, at int, g, tmp []reg.VecPhysical) {
 	size := k.typ.BlockBytes()
 	words, sum, w := g[0], g[1], tmp[0]
@@ -83,15 +83,15 @@ func (k *fileRow) packFifthWords(to func(int) Mem, at int, g, tmp []reg.VecPhysi
 	VMOVDQU(sum, to(k.super().High))
 }
 
-// packXSScales packs IQ4_XS's unit and its scales, of which the file has four bits in nibbles and two in pairs of a
-// word.
+// packXSScales packs IQ4_XS's unit and its scales. The file has four bits of each scale in nibbles, and two in pairs of
+// a word.
 func (k *fileRow) packXSScales(to func(int) Mem, tmp []reg.VecPhysical) {
 	low, high := tmp[0].AsX(), tmp[1].AsX()
 	unit := GP32()
 	MOVWLZX(k.row(0, 0), unit)
 	MOVW(unit.As16(), to(k.super().Unit))
 	VPBROADCASTD(k.row(0, filelayout.XSLow), tmp[0])
-	VPSRLVD(constant("nibbleShifts"), tmp[0], tmp[0]) // dword j: nibble j and what lies above
+	VPSRLVD(constant("nibbleShifts"), tmp[0], tmp[0]) // dword j: nibble j and the bits above it
 	VPAND(constant("nibbleDwords"), tmp[0], tmp[0])
 	VPBROADCASTD(k.row(0, filelayout.XSHigh), tmp[1])
 	VPSRLVD(constant("pairShifts"), tmp[1], tmp[1])

@@ -87,7 +87,7 @@ func filePack(typ quant.Type) {
 	RET()
 }
 
-// pairGroups leaves the low nibbles of group v in those of g[v], of group v+4 in the high ones.
+// pairGroups writes the low nibbles of group v to the low nibbles of g[v], and those of group v+4 to the high ones.
 func (k *fileRow) pairGroups(g, h, tmp []reg.VecPhysical) {
 	k.lowNibbles = true
 	k.groups(0, g, tmp)
@@ -150,8 +150,8 @@ func (k *fileRow) packFields(to func(int) Mem) {
 	MOVL(min.As32(), to(12))
 }
 
-// packFifth packs the bits above the others of Q5_K and Q3_K, whose 32 bytes begin at byte from: dword j holds in its
-// bytes' bits v those of group v of block j, which the file has in bits j.
+// packFifth packs the bits above the others of Q5_K and Q3_K, from 32 bytes at byte from. Bits j of the file belong to
+// block j. In the packed form, dword j is block j, and bits v of its bytes are group v.
 func (k *fileRow) packFifth(to func(int) Mem, from int, one, sum reg.VecPhysical, tmp []reg.VecPhysical) {
 	for v := range 8 {
 		w := tmp[v%2]
@@ -169,8 +169,8 @@ func (k *fileRow) packFifth(to func(int) Mem, from int, one, sum reg.VecPhysical
 	VMOVDQU(sum, to(k.super().High))
 }
 
-// packHigh packs bit pairs, which begin at byte from, Q6_K's high bits among them: vector h's dword j holds in its bit
-// pair f those of group 2f+h of block j.
+// packHigh packs bit pairs from byte from on, such as Q6_K's high bits. Dword j of vector h is block j, and bit pair f
+// of its bytes is group 2f+h.
 func (k *fileRow) packHigh(at Mem, from int, three reg.VecPhysical, g, tmp []reg.VecPhysical) {
 	for h := range 2 {
 		sum := g[h]

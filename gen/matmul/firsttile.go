@@ -11,12 +11,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// firstTile is the tile of a strip's first tokens, which writes the strip while it computes: during the products of one
-// superblock it expands the next one, and during those of the last one the first of another strip. Expanding is bound
-// by what a core stores in a cycle, of which products need nothing.
+// firstTile is the tile of a strip's first tokens. It writes the strip while it computes: during the products of one
+// superblock it expands the next one, and during the last one's the first of another strip. Expanding is limited by a
+// core's stores per cycle, and products need no stores.
 type firstTile struct{ widePanel }
 
-// firstTiles emits those of a type.
+// firstTiles emits the tiles of a type.
 func firstTiles(typ quant.Type) {
 	k := &firstTile{*newWidePanel(tile{typ: typ, r: panelRows(typ), t: 4})}
 	held := 2 * k.pairs * k.t

@@ -9,9 +9,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// floatPanel is a panel's tile of float types whose products keep all bits: two pairs of rows as float32 against eight
-// tokens. A 512-bit vector holds eight elements of each row of a pair, so that lanes add up in the order of the other
-// kernels. Tokens are many, as what a tile reads of a panel comes from the second-level cache.
+// floatPanel is a panel's tile for float types with products that keep all bits: two pairs of rows as float32 against
+// eight tokens. A 512-bit vector holds eight elements of each row of a pair, so that lanes add up in the order of the
+// other kernels. A tile has many tokens, because it reads the panel from the second-level cache.
 type floatPanel struct{ widePanel }
 
 func floatPanels() {

@@ -135,7 +135,7 @@ type narrowRow struct {
 	from string
 }
 
-// numbers loads eight numbers as float32 from 8·i numbers behind p.
+// numbers loads eight numbers as float32 from number 8·i after p on.
 func (k *narrowRow) numbers(p reg.Register, i int, v reg.VecPhysical) {
 	switch k.from {
 	case "F16":
@@ -167,7 +167,7 @@ func (k *narrowRow) size() {
 		k.numbers(x, i, v)
 		VPAND(v, mask, half)
 		VMAXPS(half, top, top)
-		if k.from == "F16" { // whose squares' sums float32 holds
+		if k.from == "F16" { // float32 holds the sums of its squares
 			VFMADD231PS(v, v, sums[i])
 			continue
 		}

@@ -154,7 +154,7 @@ func (k *pairTile) scale(acc, rows, free []reg.VecPhysical, xs, xs3 reg.Register
 	})
 }
 
-// result is where a result of the function lies.
+// result returns the place of a result of the function.
 func result(name string) Mem {
 	b, err := Return(name).Resolve()
 	if err != nil {
@@ -163,7 +163,7 @@ func result(name string) Mem {
 	return b.Addr
 }
 
-// load16 loads 16 numbers as float32 from 16·i numbers behind p.
+// load16 loads 16 numbers as float32 from number 16·i after p on.
 func load16(from string, p reg.Register, i int, v reg.VecPhysical) {
 	switch from {
 	case "F16":
@@ -206,7 +206,7 @@ func sizeShorts(from string) {
 		load16(from, x, i, v)
 		VPANDD(v, mask, half)
 		VMAXPS(half, top, top)
-		if from == "F16" { // whose squares' sums float32 holds
+		if from == "F16" { // float32 holds the sums of its squares
 			VFMADD231PS(v, v, sums[2*i])
 			continue
 		}

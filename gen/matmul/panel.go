@@ -139,8 +139,8 @@ func (k *panel) sumsCoded(isum []reg.VecPhysical) {
 	}
 }
 
-// nibblePairs reports whether bytes are expanded to two nibbles each. AVX2 has few units for products, and those of
-// nibbles may be added in 16 bits where those of bytes have to be widened one by one.
+// nibblePairs reports whether bytes are expanded to two nibbles each. AVX2 has few units for products; products of
+// nibbles can be added in 16 bits, but those of bytes must be widened one by one.
 func (k *panel) nibblePairs() bool { return k.offset() == 128 }
 
 // sumsNibblePairs adds (16·high + low − 128)·x.
@@ -239,8 +239,8 @@ func (k *tile) panelCodes() *codes {
 	return k.codes()
 }
 
-// expandCoded writes groups [from, to), of one half of the eight, of types whose codes are looked up, or have two or
-// three bits.
+// expandCoded writes groups [from, to), within one half of the eight, for types with codes that are looked up or have
+// two or three bits.
 func (k *tile) expandCoded(isa string, r, from, to int, c *codes, at func(int) Mem) {
 	w, tmp := k.vec(), k.vec()
 	for v := from; v < to; v++ {
@@ -258,8 +258,8 @@ func (k *tile) expandCoded(isa string, r, from, to int, c *codes, at func(int) M
 	}
 }
 
-// scaled reports whether panels of 512-bit vectors hold bytes that were multiplied by their half-blocks' scales, where
-// products are small enough: those of Q2_K are 0 to 45.
+// scaled reports whether panels of 512-bit vectors hold bytes that were multiplied by their half-blocks' scales. That
+// is so if products are small enough: Q2_K's are 0 to 45.
 func (k *tile) scaled() bool { return k.nibbleMinima() }
 
 // apart reports whether such panels keep the scales of halves apart.

@@ -18,11 +18,11 @@ func (k *tile) nibbles(r, v int, lo, hi, mask reg.VecPhysical) {
 	k.and(mask, hi, hi)
 }
 
-// offset returns the number that unsigned quants lie above their values.
+// offset returns the offset of unsigned quants above their values.
 func (k *tile) offset() int { return layout.Offset(k.typ) }
 
-// start leaves in sum what the offset makes of token t's activations: −offset·Σ. Offsets are zero or a power of two;
-// those below 8 need AVX-512.
+// start sets sum to the offset's part for token t's activations: −offset·Σ. Offsets are zero or a power of two; offsets
+// below 8 need AVX-512.
 func (k *tile) start(t int, sum reg.VecPhysical) {
 	switch o := k.offset(); {
 	case o == 0:
@@ -273,7 +273,7 @@ func (k *tile) highBits(r, v int, h reg.VecPhysical) {
 	}
 }
 
-// Truth tables of VPTERNLOG, whose index is 4·dst + 2·src + last.
+// Truth tables of VPTERNLOG, with the index 4·dst + 2·src + last.
 const (
 	orAnd = 0xf8 // dst | src & last
 )

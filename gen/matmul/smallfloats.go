@@ -8,9 +8,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 )
 
-// Types whose halves of blocks have scales that are floats (quant.SmallFloats): both integer sums are turned into
-// floats, which holds them exactly, and are scaled as such. Every kernel adds in the same order: the second half, the
-// first one, both times the activations' scale.
+// Types with float scales for halves of blocks (quant.SmallFloats): both integer sums are converted to floats, which
+// hold them exactly, and are scaled as floats. Every kernel adds in the same order: the second half, then the first
+// one, and both times the activations' scale.
 
 // smallScales leaves the scales of row r's first halves in s0, and of its second ones in s1.
 func (k *tile) smallScales(r int, s0, s1, tmp reg.VecPhysical) {
@@ -40,7 +40,8 @@ func (k *tile) addSmall(r, t int, first, second, s0, s1 reg.VecPhysical) {
 	VMOVUPS(second, acc)
 }
 
-// smallPanel adds a superblock of a panel's rows, row by row, as there are few registers. It has first in those of isum.
+// smallPanel adds a superblock of a panel's rows, row by row, as there are few registers. first are the registers for
+// the sums of first halves.
 func (k *panel) smallPanel(first []reg.VecPhysical) {
 	second, w, p := k.vecs(k.t), k.vecs(2), k.vec()
 	for r := range k.r {

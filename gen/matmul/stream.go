@@ -12,14 +12,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// A reading is the order in which a stream's rows lie, and who asks for them.
+// A reading is the order of a stream's rows, and how they are prefetched.
 type reading int
 
 const (
 	near      reading = iota // consecutive rows, which the hardware prefetches
-	paged                    // the same in small pages, of which the next is asked for: there the hardware stops
-	far                      // consecutive rows, asked for well before
-	scattered                // rows chosen by index, of which the next are asked for
+	paged                    // the same in small pages; the next page is prefetched, because the hardware stops at the end of one
+	far                      // consecutive rows, prefetched well before
+	scattered                // rows chosen by index; the next ones are prefetched
 )
 
 // farAhead is the distance in bytes at which a far stream prefetches: further than the hardware's prefetchers, which
@@ -102,11 +102,11 @@ func (k *tile) oneToken(name, where string, order reading, prepare func(isum reg
 	RET()
 }
 
-// scatter emits one token's products with rows chosen by index, several at a time, while the next are asked for. A row
-// of a few kilobytes ends before the hardware's prefetchers are under way, so what bounds the speed is the number of
-// requests that a core has open: four rows at a time keep more of them open than one does, by 3 to 20 % on Zen 4 (not
-// in Q6_K in 256 bits), where it then reads 15 to 20 GB/s of the 30 that rows in order give. Neither the first-level
-// cache as the prefetches' target nor a longer distance, nor asking for a row's first lines only, was as fast.
+// scatter emits one token's products with rows chosen by index, several at a time, and prefetches the next ones. A row
+// of a few kilobytes ends before the hardware's prefetchers start, so the number of requests that a core has open
+// limits the speed. Four rows at a time keep more of them open than one does: 3 to 20 % faster on Zen 4 (not in Q6_K in
+// 256 bits), which then reads 15 to 20 GB/s of the 30 that rows in order give. Prefetching into the first-level cache,
+// a longer distance, or only a row's first lines was slower.
 func scatter(isa string, typ quant.Type) {
 	k := &tile{isa: isa, typ: typ, r: scatterRows, t: 1}
 	name := "scatter" + short(typ) + isa
@@ -169,14 +169,14 @@ const scatterRows = 4
 // memory's latency.
 const rowsAhead = 4
 
-// scatteredRow points dst at the row whose number is disp bytes behind index.
+// scatteredRow points dst at the row with the number that is stored disp bytes after index.
 func scatteredRow(dst, w, rowBytes, index reg.Register, disp int) {
 	MOVLQSX(Mem{Base: index, Disp: disp}, dst)
 	IMULQ(rowBytes, dst)
 	ADDQ(w, dst)
 }
 
-// fetch asks for as much of what lies ahead as a step of all rows takes.
+// fetch prefetches the bytes at ahead that one step of all rows takes.
 func (k *tile) fetch(ahead reg.Register, bytes int) {
 	k.ask(Mem{Base: ahead}, bytes)
 	ADDQ(U32(uint32(bytes)), ahead)
@@ -207,7 +207,7 @@ func fetchLines() {
 	RET()
 }
 
-// superblockZ adds one superblock of one row and token with 512-bit vectors: each holds two groups, whose sums are
+// superblockZ adds one superblock of one row and token with 512-bit vectors. Each holds two groups; their sums are
 // added at the end.
 func (k *tile) superblockZ(isum reg.VecPhysical) func() {
 	if k.coded() {

@@ -19,10 +19,10 @@ type tile struct {
 	name string // in the names of kernels, where it is not the type's
 	r, t int
 	next int // vector registers handed out
-	most int // of those that there are, where others have the rest; otherwise 0
+	most int // the kernel's share of vector registers, if others use the rest; otherwise 0
 
 	out, outStride reg.Register
-	outStride3     reg.Register // of wide panels
+	outStride3     reg.Register // for wide panels
 	wp             reg.Register // superblock of row 0
 	rb, rb3        reg.Register // row stride and 3×
 	xp, xs, xs3    reg.Register // activations of token 0, stride and 3×
@@ -33,12 +33,12 @@ type tile struct {
 	least          reg.VecPhysical // NibbleMinima: the row's minima as words
 	memory         bool            // accumulators stay in acc
 	wide           bool            // vectors are 512-bit ones
-	paired         bool            // rows are a panel's: every 32 bytes of a row, then those of the one behind it
-	near           bool            // nobody asks for the next rows but the hardware
-	parted         bool            // a kernel of one token, too, may be called for a part of the columns
-	close          bool            // the next rows are asked for into the first-level cache
+	paired         bool            // rows are a panel's: every 32 bytes of a row, then the next row's 32 bytes
+	near           bool            // the next rows are left to the hardware's prefetcher
+	parted         bool            // a kernel of one token may also be called for a part of the columns
+	close          bool            // the next rows are prefetched into the first-level cache
 
-	picked []reg.Register // addresses of rows chosen by index; nil: they lie rb apart
+	picked []reg.Register // addresses of rows chosen by index; nil: rows are rb apart
 	off    reg.Register   // from those to the current superblock
 }
 
@@ -58,7 +58,7 @@ func (k *tile) short() string {
 	return short(k.typ)
 }
 
-// what says whose rows are computed.
+// what names the form of the rows.
 func (k *tile) what() string {
 	if layout.FormOf(k.typ) != layout.Own {
 		return "expanded"
@@ -162,7 +162,7 @@ func (k *tile) act(t, disp int) Mem {
 	return strided(k.xp, k.xs, k.xs3, t, disp)
 }
 
-// advance goes on by so many bytes of activations.
+// advance moves the activations on by that many bytes.
 func (k *tile) advance(bytes int) {
 	ADDQ(U32(uint32(bytes)), k.xp)
 	if k.upper != nil {
@@ -187,13 +187,13 @@ func strided(p, s, s3 reg.Register, i, disp int) Mem {
 // columns: acc keeps the accumulators between the parts.
 func (k *tile) prologue(kind string) { k.prologueOf(kind, k.r) }
 
-// prologueOf is prologue of a kernel of so many rows, whose accumulators hold those of k.r.
+// prologueOf is prologue for a kernel of that many rows; its accumulators are for k.r rows.
 func (k *tile) prologueOf(kind string, rows int) {
 	k.parameters(kind, rows)
 	k.accumulators(k.r * k.t)
 }
 
-// parameters loads those of a kernel of so many rows.
+// parameters loads the parameters of a kernel of that many rows.
 func (k *tile) parameters(kind string, rows int) {
 	name := fmt.Sprintf("%s%s%s%dx%d", kind, k.short(), k.isa, rows, k.t)
 	signature := "func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)"
@@ -220,7 +220,7 @@ func (k *tile) parameters(kind string, rows int) {
 	}
 }
 
-// accumulators leaves zeros in so many vectors, or what acc has of the parts before.
+// accumulators loads that many vectors with zeros, or with acc's sums of earlier parts.
 func (k *tile) accumulators(n int) {
 	k.facc = make([]Op, n)
 	for i := range k.facc {
@@ -291,8 +291,8 @@ func (k *tile) emit() {
 	k.finish()
 }
 
-// fetchRows asks for as much of the rows ahead as a step takes: of one token in the order of memory, of several in that
-// of the tile, which may be called for a part of the columns.
+// fetchRows prefetches the bytes at ahead that a step takes: for one token in the order of memory, for several in the
+// tile's order, because it may be called for a part of the columns.
 func (k *tile) fetchRows(ahead reg.Register, bytes int) {
 	if k.t == 1 {
 		k.fetch(ahead, k.r*bytes)
@@ -304,10 +304,10 @@ func (k *tile) fetchRows(ahead reg.Register, bytes int) {
 	ADDQ(U32(uint32(bytes)), ahead)
 }
 
-// nextRows points behind the rows of a tile: while it computes, the next one's rows, which lie there, are asked for,
-// for one token in the order of memory. For several tokens they are superblocks in the order of the tile, which may be
-// called for a part of the columns: the first tile of tokens brings rows from memory, and those of the others, which
-// find them in a cache, lose little by asking.
+// nextRows points after a tile's rows: while the tile computes, it prefetches the next one's rows from there. For one
+// token it does so in the order of memory. For several tokens it takes superblocks in the tile's order, because the
+// tile may be called for a part of the columns: the first tile of tokens brings rows from memory; the others find them
+// in a cache and lose little by prefetching.
 func (k *tile) nextRows() reg.Register {
 	if k.r == 1 || k.near || k.t > 1 && !k.vnni() {
 		return nil

@@ -77,7 +77,7 @@ func unpackPanel(name string, typ quant.Type) {
 	JEQ(LabelRef("done"))
 	CMPQ(left, Imm(4))
 	JNE(LabelRef("group"))
-	ADDQ(U32(128), scale) // of second halves
+	ADDQ(U32(128), scale) // scales of second halves
 	JMP(LabelRef("group"))
 	Label("done")
 	ADDQ(U32(uint32(2*layout.Panel(typ, true))), k.panel)

@@ -13,9 +13,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// vexPanel is a panel's tile for processors with AVX-VNNI: VPDPBUSD, but 16 registers of 256 bits. Panels are those of
-// 512-bit vectors. One kernel serves all types whose scales have one form: their offsets are a parameter. Twelve sums
-// hide the latency of the products, which leaves no registers for accumulators.
+// vexPanel is a panel's tile for CPUs with AVX-VNNI: VPDPBUSD with 16 registers of 256 bits. Panels are the same as for
+// 512-bit vectors. One kernel serves all types with scales of one form; their offsets are a parameter. Twelve sums hide
+// the latency of the products and leave no registers for accumulators.
 type vexPanel struct{ panel }
 
 func vexPanels() {
@@ -49,7 +49,7 @@ func (k *vexPanel) emit() {
 	k.finish()
 }
 
-// sums adds products of unsigned bytes to −offset·Σ, whose factor is 1<<count, or none where count is above 31.
+// sums adds products of unsigned bytes to −offset·Σ. The offset is 1<<count, or 0 if count is above 31.
 func (k *vexPanel) sums(isum []reg.VecPhysical, count Mem) {
 	x, w := k.vecs(k.t), k.vec()
 	for t := range k.t {

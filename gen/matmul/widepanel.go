@@ -12,11 +12,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// widePanel is a panel's tile in 512-bit vectors: each holds what two rows have in a 256-bit one, which lie together in
-// a panel. That halves the instructions and the loads of activations, of which both rows meet the same.
+// widePanel is a panel's tile in 512-bit vectors. Each holds the 256-bit vectors of two rows, which are neighbours in a
+// panel. That halves the instructions and the loads of activations, because both rows use the same ones.
 type widePanel struct {
 	tile
-	pairs  int  // of rows
+	pairs  int  // pairs of rows
 	base   int  // the first vector register that is the tile's
 	packed bool // rows are no panel's, but packed ones
 }
@@ -35,11 +35,11 @@ func newWidePanel(k tile) *widePanel {
 	return &widePanel{tile: k, pairs: k.r / 2}
 }
 
-// strip emits the tile of a quantised type's strips: it goes on through several tiles of tokens, as a call for each
-// took a twentieth of the time, and asks for memory that is read later before each of them.
+// strip emits the tile of a quantised type's strips. It computes several tiles of tokens, because a call for each took
+// a twentieth of the time, and prefetches memory for later before each of them.
 func (k *widePanel) strip() {
 	rows := k.r
-	k.r = k.pairs // accumulators are those of pairs
+	k.r = k.pairs // accumulators are for pairs
 	name := fmt.Sprintf("strip%s%s%dx%d", k.short(), k.isa, rows, k.t)
 	TEXT(name, NOSPLIT, "func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride, n uintptr, acc *float32, part, tiles uintptr, "+
 		"next *byte, lines uintptr)")
@@ -95,7 +95,7 @@ func (k *widePanel) strip() {
 	RET()
 }
 
-// argument is where an argument lies. The called function may change it.
+// argument returns the place of an argument. The called function may change it.
 func argument(name string) Mem {
 	b, err := Param(name).Resolve()
 	if err != nil {
@@ -167,8 +167,8 @@ func (k *widePanel) sumPairs() {
 	}
 }
 
-// quarters sums pair p's lanes of four tokens from t on by fours: in 128-bit lane l of the vector that it returns lie
-// the tokens' sums of lanes 4l…. A tile's only token stands for four.
+// quarters sums pair p's lanes of four tokens from t on by fours: 128-bit lane l of the result holds the tokens' sums
+// of lanes 4l…. If the tile has one token, it takes the place of all four.
 func (k *widePanel) quarters(p, t int, tmp reg.VecPhysical) reg.VecPhysical {
 	a := make([]reg.VecPhysical, 4)
 	for i := range a {
@@ -185,7 +185,7 @@ func (k *widePanel) quarters(p, t int, tmp reg.VecPhysical) reg.VecPhysical {
 	return a[0]
 }
 
-// joined leaves in a the sums of neighbours in a, and behind them those in b, of what shuffle moves.
+// joined writes to a the sums of neighbours in a, followed by the sums of neighbours in b. shuffle gives the unit.
 func joined(shuffle func(...Op), a, b, tmp reg.VecPhysical) {
 	const even, odd = 0x88, 0xdd
 	shuffle(U8(even), b, a, tmp)
@@ -211,7 +211,7 @@ func times(v reg.VecPhysical, factor, divisor int) {
 	}
 }
 
-// begin leaves in sum what the offset makes of token t's activations: −offset·Σ.
+// begin sets sum to the offset's part for token t's activations: −offset·Σ.
 func (k *widePanel) begin(t int, sum reg.VecPhysical) {
 	switch o := k.offset(); {
 	case o == 0:
@@ -258,7 +258,7 @@ func (k *widePanel) join(first, second, s0, s1 reg.VecPhysical) {
 	VFMADD231PS(s1, second, first)
 }
 
-// beginHalves leaves in the sums of halves what the offset makes of their activations.
+// beginHalves sets the sums of halves to the offset's part for their activations.
 func (k *widePanel) beginHalves(first, second []reg.VecPhysical) {
 	for t := range k.t {
 		for i, sums := range [][]reg.VecPhysical{first, second} {

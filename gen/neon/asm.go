@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Go's assembler lacks many vector instructions of ARMv8, among them all dot products. So that there is one way to
-// write them, every vector instruction is emitted as its word, with the text of a disassembler behind it; TestWords in
-// package kernel holds the two together by binutils.
+// Go's assembler lacks many vector instructions of ARMv8, among them all dot products. To have one way to write them,
+// every vector instruction is emitted as its word, followed by a disassembler's text. TestWords in package kernel
+// compares the two with binutils.
 
-// vec is the number of a vector register, reg that of a general one.
+// vec is the number of a vector register, reg the number of a general one.
 type (
 	vec int
 	reg int
@@ -26,7 +26,7 @@ const general = 26
 type file struct {
 	text, stubs, data bytes.Buffer
 	table             []byte         // constants, in the order of their use
-	places            map[string]int // of constants in it
+	places            map[string]int // places of constants in the table
 
 	loops    []loop
 	counting bool
@@ -56,7 +56,7 @@ func (f *file) function(name, signature, doc string) {
 	f.next, f.vecs = 0, 0
 }
 
-// place notes where parameters lie and returns where they end.
+// place records the offsets of parameters and returns where they end.
 func (f *file) place(at int, parameters string) int {
 	var names []string
 	for _, p := range strings.Split(parameters, ", ") {
@@ -159,11 +159,11 @@ func (f *file) down(d reg, i int, l string) {
 // loop is what one turn of a kernel's inner loop takes.
 type loop struct {
 	name  string
-	bytes int            // of weights, for each token
+	bytes int            // bytes of weights for each token
 	words map[string]int // instructions by mnemonic
 }
 
-// begin counts the instructions up to stop as those of a loop's turn.
+// begin counts the instructions up to stop as one iteration of a loop.
 func (f *file) begin(name string, bytes int) {
 	f.loops = append(f.loops, loop{name, bytes, map[string]int{}})
 	f.counting = true
@@ -217,7 +217,7 @@ var threes = map[string]struct {
 	"uzp1.h": {0x4E401800, "8h", "8h", "8h"}, "uzp2.h": {0x4E405800, "8h", "8h", "8h"},
 }
 
-// op emits an instruction of three vectors; a name's part behind a point tells arrangements apart.
+// op emits an instruction of three vectors. The part of a name after a point gives the arrangement.
 func (f *file) op(name string, d, n, m vec) {
 	i, ok := threes[name]
 	if !ok {
@@ -327,7 +327,7 @@ func (f *file) tbl(d, n, m vec) {
 	f.word(0x4E000000|uint32(m)<<16|uint32(n)<<5|uint32(d), "tbl v%d.16b, {v%d.16b}, v%d.16b", d, n, m)
 }
 
-// tblPair looks the bytes of m up in n and the register behind it.
+// tblPair looks the bytes of m up in n and the register after it.
 func (f *file) tblPair(d, n, m vec) {
 	f.word(0x4E002000|uint32(m)<<16|uint32(n)<<5|uint32(d), "tbl v%d.16b, {v%d.16b, v%d.16b}, v%d.16b", d, n, n+1, m)
 }
@@ -358,7 +358,7 @@ var widths = map[byte]struct {
 	load, store uint32
 }{'q': {16, 0x3DC00000, 0x3D800000}, 'd': {8, 0xFD400000, 0xFD000000}, 's': {4, 0xBD400000, 0xBD000000}, 'h': {2, 0x7D400000, 0x7D000000}, 'b': {1, 0x3D400000, 0x3D000000}}
 
-// load loads what lies at base+off into a register; the rest of it becomes zero.
+// load loads width bytes at base+off into a register; the rest of it becomes zero.
 func (f *file) load(width byte, d vec, base reg, off int) { f.access("ld", width, d, base, off) }
 
 func (f *file) store(width byte, d vec, base reg, off int) { f.access("st", width, d, base, off) }
@@ -404,7 +404,7 @@ func (f *file) field(d, s reg, at, n int) {
 	f.count("ubfx.x")
 }
 
-// word32 and word64 load what lies off behind base into a general register.
+// word32 and word64 load from base+off into a general register.
 func (f *file) word32(d, base reg, off int) {
 	f.line("MOVWU %d(R%d), R%d", off, base, d)
 	f.count("ldr.w")
@@ -456,7 +456,7 @@ func (f *file) keep(b []byte) int {
 	return at
 }
 
-// keepTogether returns where the table has b, whose length is a multiple of 16, as a whole.
+// keepTogether appends b to the table as a whole and returns its place. The length of b must be a multiple of 16.
 func (f *file) keepTogether(b []byte) int {
 	at := len(f.table)
 	f.table = append(f.table, b...)

@@ -13,7 +13,7 @@ const pagePositions = 64
 // rowBytes is the distance between two queries' rows of scores.
 const rowBytes = 4 * pagePositions
 
-// element is a type of the cache's that kernels read as it lies: so many elements in so many bytes.
+// element is a type of the cache that kernels read without conversion: elements elements take bytes bytes.
 type element struct {
 	name            string
 	typ             quant.Type
@@ -25,7 +25,7 @@ var cached = []element{
 	{"F16", quant.F16, 8, 16}, {"BF16", quant.BF16, 8, 16}, {"F32", quant.F32, 8, 32}, {"Q8_0", quant.Q8_0, 32, 34}, {"Q4_0", quant.Q4_0, 32, 18},
 }
 
-// rowSize turns r from elements into bytes of rows of so many.
+// rowSize turns r from elements of a row into bytes.
 func (f *file) rowSize(e element, r reg) {
 	switch e.typ {
 	case quant.F32:
@@ -45,7 +45,7 @@ func (f *file) rowSize(e element, r reg) {
 type reader struct {
 	*file
 	element
-	scale           vec // of a block
+	scale           vec // the block's scale
 	nibbles, middle vec // masks of Q4_0
 }
 
@@ -70,7 +70,7 @@ func (c *reader) block(at reg, off int) {
 	}
 }
 
-// eight leaves eight elements, number i of those of the block at at+off, in lo and hi.
+// eight writes eight elements, from number i of the block at at+off on, to lo and hi.
 func (c *reader) eight(lo, hi vec, at reg, off, i int) {
 	switch c.typ {
 	case quant.Q8_0:
@@ -100,7 +100,7 @@ func (f *file) attention() {
 	for _, e := range cached {
 		for _, t := range []struct{ queries, keys int }{{1, 8}, {2, 4}, {3, 4}, {4, 2}, {6, 2}} {
 			if e.elements > 8 {
-				t.keys = min(t.keys, 4) // whose blocks take many instructions
+				t.keys = min(t.keys, 4) // blocks take many instructions
 			}
 			f.scores(e, t.queries, t.keys)
 		}
@@ -176,9 +176,8 @@ func (f *file) scores(e element, T, K int) {
 	f.ret()
 }
 
-// addProducts adds the products of the next elements of queries at q and of keys at k to the sums of every eighth
-// element: the first four of these are in lo, the others in hi [t·K+j]. Whichever of queries and keys are fewer stay in
-// registers.
+// addProducts adds the products of the next elements of queries at q and of keys at k to sums: lane j of lo sums
+// elements j, 8+j and so on, and hi the following four [t·K+j]. Of queries and keys, the fewer stay in registers.
 func (c *reader) addProducts(q, k []reg, lo, hi []vec) {
 	T, K, mark := len(q), len(k), c.vecs
 	switch {
@@ -286,7 +285,7 @@ func (f *file) accumulate(e element, T int, counts []int) {
 	f.line("LSL $2, R%d, R%d", headDim, accStride)
 	f.rowSize(e, vStride)
 	for _, D := range counts {
-		step := max(8*D, e.elements) // of blocks a pass takes some whole ones, or half of one
+		step := max(8*D, e.elements) // for types with blocks, a pass takes whole blocks, or half of one
 		loop, next := fmt.Sprintf("dims%d", 8*D), fmt.Sprintf("below%d", 8*D)
 		f.label(loop)
 		f.line("CMP $%d, R%d", step, headDim)
@@ -305,7 +304,7 @@ func (f *file) accumulate(e element, T int, counts []int) {
 	f.ret()
 }
 
-// pass adds D eights of the head, from number first on of those at acc and v.
+// pass adds D groups of eight of the head's elements, from group first of acc and v on.
 func (f *file) pass(inner string, e element, first, D, T int, acc, accStride, p, v, vStride, ahead, keys reg) {
 	sums := f.vecsOf(2 * T * D) // [t·2D+2i+half]
 	row, vp, pp, left := f.reg(), f.reg(), f.reg(), f.reg()

@@ -87,8 +87,8 @@ func (f *file) byLane(d [2]vec, a, b vec) {
 	f.op("zip2", d[1], a, b)
 }
 
-// expandBrains emits what writes n groups of a row as one of a pair's rows in a panel: eight bytes for each lane,
-// beside the same of the other row.
+// expandBrains emits the function that writes n groups of a row into a panel with pairs of rows: eight bytes for each
+// lane, followed by the other row's.
 func (k *floats) expandBrains() {
 	name := "expand" + k.typ.String() + brains
 	k.function(name, "func(dst *byte, w *byte, n uintptr)",
@@ -215,8 +215,8 @@ func (k *floats) roundWeights() {
 	k.ret()
 }
 
-// roundBrains emits the rounding of activations. BFCVTN keeps denormals, of which the products read zeros; so they are
-// zeros here, with their sign.
+// roundBrains emits the rounding of activations. BFCVTN keeps denormals, but products read them as zeros; so it makes
+// them zeros with their sign.
 func (f *file) roundBrains() {
 	f.function("roundBF16", "func(dst *byte, x *float32, n uintptr)", "rounds n groups of 32 float32 to BF16. Scalar twin: roundBF16Generic in bfloat.go.")
 	table := f.constants()

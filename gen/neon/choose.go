@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-// choose emits what lists the places of numbers. Of four lanes whose numbers are chosen a table says which bytes of
-// their places come first.
+// choose emits the function that lists the places of numbers. For each combination of chosen lanes out of four, a table
+// moves the bytes of their places to the front.
 func (f *file) choose(name, what string, atLeast bool) {
 	f.function(name, "func(dst *int32, x *float32, n uintptr, bound float32) uintptr",
 		fmt.Sprintf("writes the places of n groups of eight floats that are %s bound. Scalar twin: chooseGeneric in choose.go.", what))

@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 )
 
-// sum is an integer sum of four lanes. Without dot products low and high are those of the lower and the upper eight
-// bytes, two lanes for a block, and products are added in 16 bits before, as many as those hold.
+// sum is an integer sum of four lanes. Without dot products low and high are the sums of the lower and the upper eight
+// bytes, two lanes for a block; products are first added in 16 bits, as many as fit.
 type sum struct {
 	all       vec
 	low, high vec
@@ -25,8 +25,7 @@ func (k *kernel) newSum() *sum {
 	return s
 }
 
-// start begins a sum at what the offset makes of the activations' sum. half is 0 for whole blocks, 1 and 2 for the
-// halves.
+// start sets a sum to the offset's part for the activations' sum. half is 0 for whole blocks, 1 and 2 for the halves.
 func (k *kernel) start(s *sum, t, h, half int) {
 	if k.isa != dots {
 		s.n, s.flushed = 0, false

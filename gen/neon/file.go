@@ -6,14 +6,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Rows as files have them: of each half of a superblock the quants are brought into the lanes of packed rows in
-// registers. What follows is the same, so that products have the bits of packed rows.
+// Rows as files store them. The quants of each half of a superblock are moved into the lanes of packed rows in
+// registers. The rest is the same, so products have the bits of packed rows.
 
 // mapped are the types that have products with rows as files have them, where there are dot products of bytes. Rows of
 // other types, and of all types elsewhere, are packed first.
 var mapped = []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q5_K, quant.Q6_K}
 
-// packed are the types whose rows are packed by a kernel. The other types' rows take quant's portable decoder anyway.
+// packed lists the types with a kernel that packs rows. quant's portable decoder packs the others.
 var packed = append([]quant.Type{
 	quant.Q4_1, quant.Q5_0, quant.Q5_1, quant.IQ4_NL, quant.IQ4_XS, quant.MXFP4, quant.Q2_K, quant.Q3_K, quant.TQ2_0,
 }, mapped...)

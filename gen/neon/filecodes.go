@@ -33,7 +33,7 @@ func (k *kernel) fileCodes(h int) []vec {
 		if k.typ == quant.Q5_K {
 			k.above(g, filelayout.SixBits, func(j int) int { return 4 - (4*h + j) }, 0x10)
 		}
-	case quant.Q6_K: // of four blocks, 64 bytes hold low nibbles, 32 bytes the bits above
+	case quant.Q6_K: // in four blocks, 64 bytes hold low nibbles, 32 bytes the bits above
 		for v := 0; v < 8; v += 4 {
 			for j := range 2 {
 				k.load('q', g[v+j], w, 64*h+32*j+4*v)
@@ -42,7 +42,7 @@ func (k *kernel) fileCodes(h int) []vec {
 			k.transpose(g[v:][:4])
 		}
 		k.above(g, filelayout.Q6KHigh+32*h, func(j int) int { return 4 - 2*j }, 0x30)
-	case quant.Q2_K, quant.Q3_K, quant.TQ2_0: // of four blocks, 32 bytes hold pairs of bits
+	case quant.Q2_K, quant.Q3_K, quant.TQ2_0: // in four blocks, 32 bytes hold pairs of bits
 		at := map[quant.Type]int{quant.Q2_K: filelayout.Q2K, quant.Q3_K: filelayout.Q3K}[k.typ]
 		k.spread(g, at+32*h, func(j int) int { return -2 * j }, func(d, from vec) { k.op("and", d, from, k.masks[0x03]) })
 		if k.typ == quant.Q3_K {
@@ -97,8 +97,8 @@ func (k *kernel) transpose(v []vec) {
 	k.vecs = mark
 }
 
-// gather leaves what lies at byte at of each block of half h side by side in d. pairs brings those of two blocks
-// together, all those of four.
+// gather puts width bytes at byte at of each block of half h side by side into d. pairs joins two blocks, all joins
+// four.
 func (k *kernel) gather(width byte, pairs, all string, d vec, at, h int) {
 	mark := k.vecs
 	v := []vec{d, k.vec(), k.vec(), k.vec()}
@@ -111,7 +111,8 @@ func (k *kernel) gather(width byte, pairs, all string, d vec, at, h int) {
 	k.vecs = mark
 }
 
-// spread has set take, for each group, the same four of 32 bytes at at for each block, moved up as by says.
+// spread calls set for each group with four of the 32 bytes at at for each block, the same four for all blocks, shifted
+// left by by(block).
 func (k *kernel) spread(g []vec, at int, by func(j int) int, set func(d, from vec)) {
 	mark := k.vecs
 	four, amounts, d := k.vec(), k.vec(), k.vec()
@@ -147,7 +148,7 @@ func (k *kernel) fifthWords(g []vec, at, h int) {
 	k.vecs = mark
 }
 
-// wordBits sets bit to of codes to those of each block's word, element i's in bit i.
+// wordBits sets bit to of codes to the bits of each block's word; bit i belongs to element i.
 func (k *kernel) wordBits(g []vec, words vec, to int) {
 	mark := k.vecs
 	two, d, index := k.vec(), k.vec(), k.vec()

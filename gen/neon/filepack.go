@@ -65,7 +65,7 @@ func (k *kernel) packFile() {
 	k.ret()
 }
 
-// join stores groups of half h, whose registers it uses up.
+// join stores the groups of half h, and overwrites their registers.
 func (k *kernel) join(g []vec, dst reg, h int) {
 	at, b := layout.Of(k.typ), k.traits().Bits
 	put := func(d vec, from int) { k.store('q', d, dst, from+16*h) }

@@ -5,7 +5,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// fileScales leaves in d what a packed row's header has of half h; of BlockMin the minima lie behind the scales.
+// fileScales writes half h's part of a packed row's header to d. In BlockMin the minima come after the scales.
 func (k *kernel) fileScales(d vec, h int) {
 	mark := k.vecs
 	w, upper := k.w[0], k.vec()
@@ -18,7 +18,7 @@ func (k *kernel) fileScales(d vec, h int) {
 		k.load('d', d, w, filelayout.Q6K+8*h)
 	case quant.Q2_K:
 		k.load('d', d, w, 8*h)
-	case quant.Q3_K: // four bits in nibbles of eight bytes, two in those of four
+	case quant.Q3_K: // four bits are in the nibbles of eight bytes, two in four bytes
 		k.load('d', d, w, filelayout.Q3KLow)
 		if h == 0 {
 			k.op("and", d, d, k.masks[0x0f])
@@ -68,9 +68,9 @@ func unitAt(typ quant.Type) int {
 	return 0 // IQ4_XS
 }
 
-// fileSixBits loads scales and minima of SixBits: bytes 4… hold six bits of scales 0 to 3, bytes 8… of minima, and
-// above them the upper two of scales and minima 4 to 7, whose lower four are in bytes 12…: of scales the low nibbles,
-// of minima the high ones.
+// fileSixBits loads scales and minima of SixBits. Bytes 4… hold six bits of scales 0 to 3, bytes 8… of minima 0 to 3,
+// and their upper two bits belong to scales and minima 4 to 7. The lower four bits of those are in bytes 12…: the
+// scales' in the low nibbles, the minima's in the high ones.
 func (k *kernel) fileSixBits(f factors, h int) {
 	mark := k.vecs
 	head, upper, w := k.vec(), k.vec(), k.w[0]

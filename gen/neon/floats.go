@@ -7,7 +7,7 @@ import (
 )
 
 // Products of float weights have eight lanes in two vectors, one for each element of a group of eight or, in BF16, for
-// pairs of a group of 32. Sums are those of dotFloatGeneric and dotPairsGeneric.
+// pairs of a group of 32. Sums are computed as in dotFloatGeneric and dotPairsGeneric.
 
 // floats is a tile or stream of a float type.
 type floats struct{ kernel }

@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// A superblock is computed in two halves: lane j of a vector is block j of the first four, or block 4+j. Sums are those
-// of dotGeneric, lane by lane.
+// A superblock is computed in two halves: lane j of a vector is block j of the first four, or block 4+j. Sums are
+// computed as in dotGeneric, lane by lane.
 
 // Instruction sets by the names that kernels end in: ARMv8.0, and with dot products of bytes (ARMv8.2, ARMv8.4 always).
 const (
@@ -20,8 +20,8 @@ type kernel struct {
 	isa  string
 	typ  quant.Type
 	r, t int
-	// panel is the form of the panel that rows belong to, which hold bytes with their sign; empty: of none. Typ is one
-	// of the form's types then.
+	// panel is the form of the rows' panel, which holds signed bytes; empty: there is no panel. Typ is then one of the
+	// form's types.
 	panel string
 	// filed says that rows are as files have them.
 	filed bool
@@ -31,8 +31,8 @@ type kernel struct {
 	table  reg
 	masks  map[byte]vec
 	book   vec
-	shifts vec // of SixBits' fields
-	// What scales are computed with: kept where there are registers to spare, otherwise made anew.
+	shifts vec // shifts for SixBits' fields
+	// Operands of the scales' computation. They stay in registers if there are enough; otherwise they are made again.
 	kept map[string]vec
 }
 
@@ -46,7 +46,7 @@ func (k *kernel) scratch(name string, set func(d vec)) vec {
 	return v
 }
 
-// roomy reports whether registers are left beside the sums.
+// roomy reports whether registers are left in addition to the sums.
 func (k *kernel) roomy() bool { return !k.twoSums() || k.r*k.t <= 4 && k.isa == dots || k.r*k.t == 1 }
 
 func (k *kernel) traits() quant.Traits { return k.typ.Traits() }
@@ -60,7 +60,7 @@ func (k *kernel) twoSums() bool {
 	return false
 }
 
-// header is the place of what lies disp bytes from the superblock's begin, seen from its quants.
+// header returns the offset from the quants of a place disp bytes after the superblock's start.
 func (k *kernel) header(disp int) int { return disp - layout.Of(k.typ).Quants }
 
 // known reports whether there are kernels for types like t.

@@ -1,7 +1,7 @@
 // Command neon writes the kernels for ARMv8: internal/compute/cpu/kernel/matmul_arm64.s and its kin with their stubs.
 //
-// Layouts are those of package layout, as on amd64; only panels have their own. Each kernel names its scalar twin,
-// which defines its bits.
+// Package layout defines the layouts, as on amd64; only panels differ. Each kernel names its scalar twin, which defines
+// its bits.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// first returns the first type whose traits are those of typ: packed, they are the same.
+// first returns the first type with the same traits as typ: when packed, they are the same.
 func first(typ quant.Type) quant.Type {
 	all := quant.Types()
 	return all[slices.IndexFunc(all, func(t quant.Type) bool { return t.Quantised() && reflect.DeepEqual(t.Traits(), typ.Traits()) })]
@@ -95,8 +95,8 @@ func (f *file) listPairs() {
 	f.stubs.WriteString("\t}\n}\n")
 }
 
-// forms are the forms of panels, each with a type whose scales have it. Panels hold the same numbers whatever type they
-// were expanded from, so each form has its products once.
+// forms are the forms of panels, each with a type that has its scales. Panels hold the same numbers for every type they
+// are expanded from, so each form has its products once.
 var forms = []struct {
 	name string
 	typ  quant.Type

@@ -8,15 +8,15 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Panels for SMMLA, which multiplies two rows of eight bytes with two of another vector: rows and tokens lie in pairs,
-// eight bytes of one beside eight of the other. A vector of sums is [r0·t0, r0·t1, r1·t0, r1·t1] of one block, so that
-// there are eight of them, one for each lane of the scalar twin; a loop takes the blocks of that number out of all
-// superblocks before it goes on to the next number.
+// Panels for SMMLA, which multiplies two rows of eight bytes by two rows of another vector. Rows and tokens are stored
+// in pairs: eight bytes of one, then eight of the other. A vector of sums is [r0·t0, r0·t1, r1·t0, r1·t1] for one
+// block, so there are eight of them, one for each lane of the scalar twin. A loop computes block number 0 of all
+// superblocks, then number 1, and so on.
 
 // matrices is the instruction set's name: SMMLA of ARMv8.2's I8MM, which ARMv8.6 always has.
 const matrices = "MMLA"
 
-// Rows and tokens of these tiles.
+// Rows and tokens of a tile.
 const (
 	matrixRows   = 8
 	matrixTokens = 4
@@ -313,7 +313,7 @@ func (k *kernel) step(acc []vec, quants, blocks, xQuants, xBlocks []reg) {
 	k.vecs = mark
 }
 
-// pairsOfHalves adds to acc what sums make of a pair of rows of NibbleMinima.
+// pairsOfHalves scales the sums of a pair of NibbleMinima's rows and adds them to acc.
 func (k *kernel) pairsOfHalves(sums, acc []vec, blocks reg, xBlocks []reg) {
 	v, s, m := k.vec(), k.vec(), k.vec()
 	for t := range sums {
@@ -334,7 +334,7 @@ func (k *kernel) pairsOfHalves(sums, acc []vec, blocks reg, xBlocks []reg) {
 	}
 }
 
-// sumPairs writes the outputs of so many pairs of rows and of tokens after the last part of the columns.
+// sumPairs writes the outputs of that many rows and tokens, in pairs, after the last part of the columns.
 func (k *kernel) sumPairs(rows, tokens int) {
 	out, stride, kept, part := k.param("out"), k.param("outStride"), k.param("acc"), k.param("part")
 	k.line("TBZ $%d, R%d, done", bits.Len(layout.LastPart)-1, part)

@@ -31,8 +31,8 @@ func (k *kernel) raw(d vec, r, v, h int) {
 	k.load('q', d, k.w[r], at)
 }
 
-// unpack leaves group v of row r, whose vector is raw, in d as bytes: with their sign where there is a codebook,
-// otherwise offset above it.
+// unpack writes group v of row r, loaded in raw, to d as bytes: signed ones if there is a codebook, otherwise unsigned
+// ones with an offset.
 func (k *kernel) unpack(d, raw, tmp vec, r, v, h int) {
 	b := k.traits().Bits
 	high := layout.Of(k.typ).High - layout.Of(k.typ).Quants + 16*h
@@ -67,7 +67,7 @@ func (k *kernel) unpack(d, raw, tmp vec, r, v, h int) {
 	}
 }
 
-// insert sets the bits of mask in d to those that lie so many bits higher in the vector at at.
+// insert sets the bits of mask in d to bits of the vector at at, where they are above bits higher.
 func (k *kernel) insert(d, tmp vec, r, at, above int, mask byte) {
 	k.load('q', tmp, k.w[r], at)
 	switch {
@@ -79,7 +79,7 @@ func (k *kernel) insert(d, tmp vec, r, at, above int, mask byte) {
 	k.op("bit", d, tmp, k.masks[mask])
 }
 
-// offset is the number that unpacked bytes lie above their values.
+// offset returns the offset of unpacked bytes above their values.
 func (k *kernel) offset() int {
 	if k.panel != "" || k.traits().Bits == 8 || k.traits().Codebook != nil {
 		return 0
@@ -87,7 +87,7 @@ func (k *kernel) offset() int {
 	return k.traits().Offset
 }
 
-// largest is the largest magnitude of unpacked bytes, in panels of those of all types of the form.
+// largest returns the largest magnitude of unpacked bytes; in panels, of all types of the form.
 func (k *kernel) largest() int {
 	if k.panel == "" {
 		return magnitude(k.typ, false)
@@ -101,8 +101,8 @@ func (k *kernel) largest() int {
 	return most
 }
 
-// smallBlocks is the form Blocks of types whose quants have a magnitude of 16 at most. Without dot products of bytes more
-// of their products are added in 16 bits.
+// smallBlocks is the form Blocks for types with quants of a magnitude of at most 16. Without dot products of bytes,
+// more of their products are added in 16 bits.
 const smallBlocks = "SmallBlocks"
 
 func isSmall(typ quant.Type) bool { return formOf(typ) == "Blocks" && magnitude(typ, true) <= 16 }

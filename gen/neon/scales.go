@@ -122,7 +122,7 @@ func (k *kernel) smallScales(w reg, h int) factors {
 	return f
 }
 
-// addParts adds to acc what the sums of halves make of SmallFloats' scales and those of activations at x+at.
+// addParts adds the sums of halves to acc, multiplied by SmallFloats' scales and by the activations' at x+at.
 func (k *kernel) addParts(acc, first, second, w0, w1 vec, x reg, at int) {
 	k.op2("scvtf", first, first)
 	k.op2("scvtf", second, second)
@@ -237,7 +237,7 @@ func (k *kernel) accumulate(sums []*sum, f factors, s vec, t, h int, acc vec) {
 		return
 	}
 	k.load('q', s, k.x[t], layout.ActDSum+16*h)
-	if k.traits().Scales == quant.BlockMin { // whose minima are added
+	if k.traits().Scales == quant.BlockMin { // minima are added
 		k.op("fmla", acc, f.min, s)
 	} else {
 		k.op("fmls", acc, f.min, s)

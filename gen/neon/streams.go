@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Readings are the orders in which a stream's rows lie, and who asks for them.
+// Readings are the orders of a stream's rows, and how they are prefetched.
 const (
-	far       = "far"     // consecutive rows, asked for well before
-	scattered = "scatter" // rows chosen by index, of which a later one is asked for
+	far       = "far"     // consecutive rows, prefetched well before
+	scattered = "scatter" // rows chosen by index; a later one is prefetched
 )
 
-// farAhead is the distance in bytes at which far streams ask for memory, as on amd64; rowsAhead that of scattered rows,
-// in rows.
+// farAhead is the distance in bytes at which far streams prefetch, as on amd64; rowsAhead the distance of scattered
+// rows, in rows.
 const (
 	farAhead  = 8 << 10
 	rowsAhead = 4
@@ -89,7 +89,7 @@ func (k *kernel) stream(reading string) {
 	k.ret()
 }
 
-// pick points d at the row whose number is disp bytes behind index.
+// pick points d at the row with the number that is stored disp bytes after index.
 func (f *file) pick(d, w, rowBytes, index reg, disp int) {
 	f.line("MOVW %d(R%d), R%d", disp, index, d)
 	f.line("MUL R%d, R%d, R%d", rowBytes, d, d)

@@ -29,8 +29,8 @@ func sums(f *file) {
 	f.choose("chooseAtLeastNEON", "at least", true)
 }
 
-// adder adds rows of a quantised type, or planes of neurons of a group, whose coefficients are bytes already and whose
-// scales are the outputs'.
+// adder adds rows of a quantised type, or planes of a group's neurons. A group has coefficients in bytes, and one scale
+// for each output.
 type adder struct {
 	kernel
 	group bool
@@ -100,9 +100,9 @@ func (k *adder) emit() {
 	k.ret()
 }
 
-// largest asks for the next rows' superblocks, so many bytes of each. Except in groups, whose scales are the outputs',
-// it also finds the largest coefficients of the rows of a superblock, by blocks: scales are what a byte of them stands
-// for, inverse what turns them into bytes, both zero where there are hardly any.
+// largest prefetches the next rows' superblocks, size bytes of each. Except in groups, where scales belong to outputs,
+// it also finds the largest coefficients of the rows of a superblock, by blocks. scales are the values of one unit of a
+// byte, and inverse turns coefficients into bytes; both are zero if all coefficients nearly are.
 func (k *adder) largest(next, left, coef, p, off reg, size int, row func()) (scales, inverse [2]vec) {
 	if !k.group {
 		for h := range 2 {
@@ -171,8 +171,8 @@ func (k *adder) factor(d vec, h int, cp, p reg, inverse, spread vec) {
 	k.vecs--
 }
 
-// nibbleSums leaves the sums of half h of Q4_0, whose sixteen products fit 16 bits, in the first 16 registers behind
-// the caller's: two for each group.
+// nibbleSums writes the sums of half h of Q4_0 to the 16 registers after the caller's: two for each group. Sixteen
+// products fit 16 bits.
 func (k *adder) nibbleSums(h int, begin, row func(), cp, left, p reg, quants int, inverse, spread, eight vec) {
 	total := k.vecsOf(16)
 	for _, v := range total {
@@ -201,8 +201,8 @@ func (k *adder) nibbleSums(h int, begin, row func(), cp, left, p reg, quants int
 	k.vecs = mark
 }
 
-// byteSums leaves those of four groups of Q8_0 from one on in the first 16 registers: four for each group. Two products
-// fit 16 bits.
+// byteSums writes the sums of four groups of Q8_0, from group from on, to the 16 registers after the caller's: four for
+// each group. Two products fit 16 bits.
 func (k *adder) byteSums(h, from int, begin, row func(), cp, left, p reg, quants int, inverse, spread vec) {
 	total := k.vecsOf(16)
 	for _, v := range total {

@@ -70,7 +70,7 @@ func (k *kernel) rows() {
 	for _, a := range acc {
 		k.zero(a)
 	}
-	ahead := k.reg() // the rows behind these
+	ahead := k.reg() // the rows after these
 	k.add(ahead, k.w[k.r-1], k.param("rowBytes"))
 	k.begin(name, k.r*k.bytes())
 	k.label("super")
@@ -85,14 +85,15 @@ func (k *kernel) rows() {
 	k.ret()
 }
 
-// ask prefetches so many bytes that lie off behind at.
+// ask prefetches that many bytes from at+off on.
 func (f *file) ask(at reg, off, bytes int) {
 	for b := 0; b < bytes; b += 64 {
 		f.prefetch(at, off+b)
 	}
 }
 
-// output stores the sums over the lanes of a and b, a's being those of the first four, side by side from out+off on.
+// output stores the sums over the lanes of a and b side by side from out+off on. a holds the first four lanes, b the
+// others.
 func (f *file) output(out reg, off int, a, b []vec) {
 	for i := 0; i < len(a); i += 4 {
 		n := min(4, len(a)-i)

@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// turn emits what writes eight outputs of 32 neurons as pieces of eight rows. Lanes are outputs: those of the first
-// four rows, then those of the others.
+// turn emits the function that writes eight outputs of 32 neurons as pieces of eight rows. Lanes are outputs: the first
+// four rows, then the others.
 func (f *file) turn(typ quant.Type) {
 	const neuron = 4 * quant.QKK // bytes from one to the next
 	f.function(turnName(typ), "func(lo, hi *byte, stride uintptr, block *float32, scale uintptr)",

@@ -160,7 +160,7 @@ var activations = []struct {
 		large(f, x, s)
 	}},
 	{"gelu", func(f *file, x, s vec, table reg) {
-		const gelu1 = 2 * 0.79788456080286535588 // of activation.go
+		const gelu1 = 2 * 0.79788456080286535588 // from activation.go
 		y, c, square := f.vec(), f.vec(), f.vec()
 		f.op("fmul", square, x, x)
 		f.constant(c, table, splat(-gelu1*0.044715)...)
@@ -388,8 +388,8 @@ func (f *file) rotations() {
 	})
 }
 
-// rotation emits the loops over heads and pairs, four pairs at a time. body gets where the pairs lie, and where their
-// second halves do.
+// rotation emits the loops over heads and pairs, four pairs at a time. body gets the addresses of the pairs and of
+// their second halves.
 func (f *file) rotation(body func(x, second, cos, sin reg)) {
 	x, heads, headDim, cos, sin, pairs := f.param("x"), f.param("heads"), f.param("headDim"), f.param("cos"), f.param("sin"), f.param("pairs")
 	at, second, c, s, left := f.reg(), f.reg(), f.reg(), f.reg(), f.reg()
@@ -472,7 +472,7 @@ func (f *file) delta() {
 		at[i] = f.reg()
 	}
 	next, kp, qp, left := f.reg(), f.reg(), f.reg(), f.reg()
-	begin := func() { // of the four rows and what meets them
+	begin := func() { // starts the four rows and their operands
 		f.mov(next, state)
 		for _, p := range at {
 			f.mov(p, next)

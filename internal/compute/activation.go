@@ -4,10 +4,10 @@ package compute
 type Activation struct {
 	Kind      Nonlinearity
 	Threshold float32 // FATReLU: z > Threshold ? z : 0; SiLU and GELU: act(g) of a magnitude below it is taken as 0
-	Slope     float32 // of ClampedSwiGLU: of the sigmoid's input; of SiTU: its β; of XIELU: b
-	Limit     float32 // of the last kinds: what g, or of CappedSwiGLU its SiLU, and u are kept within; of XIELU: e
-	Above     float32 // of XIELU: p
-	Below     float32 // of XIELU: n
+	Slope     float32 // ClampedSwiGLU: s; SiTU: β; XIELU: b
+	Limit     float32 // the limited kinds: l, the bound of g and u, or of SiLU(g) and u in CappedSwiGLU; XIELU: e
+	Above     float32 // XIELU: p
+	Below     float32 // XIELU: n
 }
 
 // Nonlinearity names the function in an Activation.
@@ -61,7 +61,7 @@ func Nonlinearities() []Nonlinearity {
 // Sparse reports whether the activation is exactly zero for part of its inputs.
 func (a Activation) Sparse() bool { return a.Kind >= ReLU && a.Kind <= ReLU2 || a.Small() }
 
-// Small reports whether small activations are taken as zero, on either side of it.
+// Small reports whether activations of a small magnitude count as zero, positive and negative ones.
 //
 // Source: Lee et al. 2024, CATS: Contextually-Aware Thresholding for Sparsity in Large Language Models.
 func (a Activation) Small() bool { return (a.Kind == SiLU || a.Kind == GELU) && a.Threshold > 0 }

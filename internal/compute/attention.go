@@ -2,15 +2,15 @@ package compute
 
 // Attention holds the parameters by which a layer's attention weighs the positions that a token sees.
 type Attention struct {
-	Scale   float32 // of the products q·k: the scores
-	Window  int     // positions that a token sees, the last of which is its own; 0: all up to its own
-	Parts   bool    // positions are divided into parts of Window, and a token sees those of its own part up to its own
-	Later   bool    // a token sees positions behind its own, too, as far as the step has its sequence; of a window half are before its own and half behind
+	Scale   float32 // factor of the scores q·k
+	Window  int     // sliding window: positions that a token sees, its own being the last; 0: all up to its own
+	Parts   bool    // chunked attention: positions are divided into chunks of Window, and a token sees those of its own chunk up to its own
+	Later   bool    // bidirectional: a token also sees later positions of its sequence in the step; half of a window is before its own position, half after it
 	SoftCap float32 // a score s becomes SoftCap·tanh(s/SoftCap); 0: scores stay as they are
 	Slopes  *Vector // [heads] ALiBi: a capped score falls by its head's slope for each position between the token and the one it sees; nil: none does
 	Sinks   *Vector // [heads] a score for each query head that takes its share of the softmax and has no value; nil: none
-	Bounded bool    // a token sees the positions of Params.Bounds in place of those up to its own, as far as Window reaches back; then Parts and Later are false
-	Seen    Seen    // a token sees these alone of the positions up to its own; then Window is 0, Later false and Slopes nil
+	Bounded bool    // a token sees the positions of Params.Bounds, at most Window back, instead of all up to its own; then Parts and Later are false
+	Seen    Seen    // a token sees only these of the positions up to its own; then Window is 0, Later false and Slopes nil
 }
 
 // Span returns the positions [from, to) that a token at position pos sees; last is the last position of its sequence in

@@ -10,8 +10,8 @@ import (
 // PagePositions is the number of positions in one KV page.
 const PagePositions = 64
 
-// KVType is the type in which a cache keeps keys or values. They are rounded to it when they are stored, as
-// quant.Encode does, and attention computes with what quant.Decode makes of them, in floats.
+// KVType is the type in which a cache stores keys or values. Storing rounds them as quant.Encode does; attention
+// computes in float32 with what quant.Decode returns.
 type KVType int
 
 // The types of caches.
@@ -23,20 +23,20 @@ const (
 	KVQ4_0
 )
 
-// KVTypes returns all of them, the most exact first.
+// KVTypes returns all types, the most exact first.
 func KVTypes() []KVType { return []KVType{KVF32, KVF16, KVBF16, KVQ8_0, KVQ4_0} }
 
-// Type returns t as the type of elements that it is.
+// Type returns t as an element type.
 func (t KVType) Type() quant.Type {
 	return [...]quant.Type{quant.F16, quant.BF16, quant.F32, quant.Q8_0, quant.Q4_0}[t]
 }
 
 func (t KVType) String() string { return t.Type().String() }
 
-// RowBytes returns what the key or the value of a head takes: of so many elements, which are whole blocks of t.
+// RowBytes returns the bytes of a head's key or value with that many elements, which must be whole blocks of t.
 func (t KVType) RowBytes(elements int) int { return t.Type().RowBytes(elements) }
 
-// ParseKVType returns the type of a name as -ctk and -ctv have it.
+// ParseKVType returns the type that -ctk and -ctv call name.
 func ParseKVType(name string) (KVType, error) {
 	var names []string
 	for _, t := range KVTypes() {
@@ -58,16 +58,16 @@ type KVShape struct {
 	KeyType, ValueType KVType
 	Within             bool // a head's value is the first elements of its key and takes no memory of its own: multi-head latent attention's
 	State              int  // float32 numbers of a sequence's recurrent state, which the layer has in place of keys and values; else 0
-	Every              int  // only the last of every so many positions has keys and values, and a page's are Rows; 0: every position has. PagePositions divides it, or it PagePositions
-	Reach              int  // positions that are read, up to a token's own; 0: all
-	Floats             bool // they are not quantised, whatever the cache's types are
-	Exact              bool // they are F32, whatever the cache's types are
+	Every              int  // only the last of each Every positions has keys and values, and a page has Rows of them; 0: every position has. One of Every and PagePositions must divide the other
+	Reach              int  // positions that are read, counted back from a token's own; 0: all
+	Floats             bool // keys and values are not quantised, whatever the cache's types are
+	Exact              bool // keys and values are F32, whatever the cache's types are
 }
 
 // Typed returns s with the types of a cache, as far as it takes them.
 func (s KVShape) Typed(t CacheTypes) KVShape {
 	s.KeyType, s.ValueType = s.typed(t.Key), s.typed(t.Value)
-	if s.Within { // there are no values beside the keys that could be of another type
+	if s.Within { // the values are part of the keys
 		s.ValueType = s.KeyType
 	}
 	return s
@@ -99,14 +99,13 @@ func (s KVShape) Row(pos int) (row int, kept bool) {
 	return pos % PagePositions / s.Every, (pos+1)%s.Every == 0
 }
 
-// PartRows returns how many of a page's rows its first so many positions have.
+// PartRows returns how many rows of a page belong to its first positions.
 func (s KVShape) PartRows(positions int) int { return positions * s.Rows() / PagePositions }
 
-// PartBytes returns what the keys and values of a page's first so many positions take.
+// PartBytes returns the bytes of the keys and values of a page's first positions.
 func (s KVShape) PartBytes(positions int) int { return s.PartRows(positions) * s.PositionBytes() }
 
-// Check reports whether the widths hold whole blocks of the types, and whether keys hold the values that are said to
-// lie within them.
+// Check reports whether the widths are whole blocks of the types, and whether a key has room for the value within it.
 func (s KVShape) Check() error {
 	if e := s.Every; e < 0 || e > 0 && e%PagePositions != 0 && PagePositions%e != 0 {
 		return fmt.Errorf("a KV cache: the last of every %d positions does not lie alike in all pages of %d", e, PagePositions)
@@ -129,7 +128,7 @@ func (s KVShape) Check() error {
 // KeyBytes returns what a position's keys of all heads take.
 func (s KVShape) KeyBytes() int { return s.Heads * s.KeyType.RowBytes(s.Key) }
 
-// ValueBytes returns what a position's values of all heads take beside the keys.
+// ValueBytes returns the bytes of all heads' values at a position; 0 if values are within keys.
 func (s KVShape) ValueBytes() int {
 	if s.Within {
 		return 0
@@ -152,32 +151,33 @@ func (s KVShape) KeyPage() int64 { return int64(s.Rows())*int64(s.KeyBytes()) + 
 // ValuePage returns the part that is values'.
 func (s KVShape) ValuePage() int64 { return int64(s.Rows()) * int64(s.ValueBytes()) }
 
-// Positions returns how many rows, those of positions, a layer's part of a page holds, in the order of Device.ReadPage: first the keys
-// [n, kv_heads] of a row of the type each, as a file has it, and then the values, unless they lie within the keys.
+// Positions returns how many rows of positions a layer's part of a page holds. The order is that of Device.ReadPage:
+// first the keys [n, kv_heads], in the encoding of their type as in a file, and then the values, unless they are within
+// the keys.
 func (s KVShape) Positions(part []byte) int { return len(part) / max(1, s.PositionBytes()) }
 
 // CacheSpec is the shape of a KV cache: Pages·PagePositions positions in every layer. Layers with windows may have
 // fewer pages, numbered on their own, and layers with recurrent states have slots for them instead.
 type CacheSpec struct {
-	Layers   []KVShape // of the model's layers, and behind them the states of layers that have keys and values, too
-	Further  []int     // the layers whose states those behind the model's layers are; nil: there are none
+	Layers   []KVShape // the model's layers, then the states of layers that have both keys and values and a state
+	Further  []int     // the layers that own those further states; nil: there are none
 	Pages    int
-	Windowed []bool // of Layers: which have Near pages instead; nil: none has
+	Windowed []bool // [layers] whether a layer has Near pages instead; nil: none has
 	Near     int
 	States   int // slots for recurrent states, each a sequence's or a checkpoint's
 }
 
 // Page names a page of a cache, a slot of states, or both.
 type Page struct {
-	Far   int32 // in layers that have CacheSpec.Pages; -1: it has none there
-	Near  int32 // in those that are Windowed; -1: it has none there
-	State int32 // the slot in layers with recurrent states; -1: it has none there
+	Far   int32 // in layers with CacheSpec.Pages; -1: none
+	Near  int32 // in Windowed layers; -1: none
+	State int32 // the slot in layers with recurrent states; -1: none
 }
 
-// EveryLayer returns the page of that number in every layer of a cache none of which is Windowed.
+// EveryLayer returns the page with that number in every layer of a cache without Windowed layers.
 func EveryLayer(page int32) Page { return Page{page, -1, -1} }
 
-// StateSlot returns the slot of that number in layers with recurrent states.
+// StateSlot returns the slot with that number in layers with recurrent states.
 func StateSlot(slot int32) Page { return Page{-1, -1, slot} }
 
 // IsWindowed reports whether a layer is Windowed.
@@ -205,7 +205,7 @@ func (s CacheSpec) In(layer int, page Page) int32 {
 	return page.Far
 }
 
-// Tables returns where the pages of a step's sequences lie in a layer. [sequence][page]
+// Tables returns the page ids of a step's sequences in a layer. [sequence][page]
 func (s CacheSpec) Tables(layer int, p *Params) [][]int32 {
 	if s.IsWindowed(layer) {
 		return p.Near
@@ -213,7 +213,7 @@ func (s CacheSpec) Tables(layer int, p *Params) [][]int32 {
 	return p.Pages
 }
 
-// LayerOf returns the model's layer that a part belongs to, and lies where that layer does.
+// LayerOf returns the model's layer that a part belongs to. Both are on the same device.
 func (s CacheSpec) LayerOf(part int) int {
 	if own := len(s.Layers) - len(s.Further); part >= own {
 		return s.Further[part-own]
@@ -225,7 +225,7 @@ func (s CacheSpec) LayerOf(part int) int {
 // within its device's.
 func (s CacheSpec) Among(n int, home func(layer int) int) (on []CacheSpec, index []int) {
 	on = make([]CacheSpec, n)
-	number := make([]int, len(s.Layers)) // of layers within their devices
+	number := make([]int, len(s.Layers)) // of the model's layers, within their devices
 	for j := range on {
 		on[j] = s
 		on[j].Layers, on[j].Windowed, on[j].Further = nil, nil, nil

@@ -1,10 +1,10 @@
-// Package compute describes what a model needs of a processor: weights and activations that live on a device, and the
-// operations that a forward pass is written in.
+// Package compute describes what a model needs of a processor: weights and activations on a device, and the operations
+// that a forward pass is written in.
 //
-// A Device takes weights in (Source, Matrix, Vector) and allocates activations (Tensor, Set, Choice) and caches of keys
+// A Device loads weights (Source, Matrix, Vector) and allocates activations (Tensor, Set, Choice) and caches of keys
 // and values. It runs segments: functions that call operations as methods of Verbs, with Params for what changes from
 // step to step. The files ops_*.go define the operations by subject; their comments are the definition. Each device
-// implements Operations. Package hybrid makes one device of GPUs and the processor, and says what it needs of them.
+// implements Operations. Package hybrid makes one device of GPUs and the CPU, and says what it needs of them.
 //
 // Activations are float32, row-major, one row per token. An operation works on all rows of its tensors, which have the
 // same number of rows unless it says otherwise.
@@ -30,9 +30,9 @@ type Device interface {
 	// Choice allocates choices of used of n experts for each of rows tokens.
 	Choice(rows, used, n int) (Choice, error)
 
-	// Bundle says that units of parts, which are matrices on disk, are read and kept together. Parts have the same number
-	// of units, and unit u of each part belongs to the same expert or neuron. prior is the share of tokens that are
-	// expected to use each unit, or nil. [units]
+	// Bundle says that the units of parts, which are matrices on disk, are read and kept together. All parts have the
+	// same number of units, and unit u of each part belongs to the same expert or neuron. prior is the share of tokens
+	// that are expected to use each unit, or nil. [units]
 	Bundle(prior []float64, parts ...*Matrix) error
 	// Keep makes room in RAM for units, once all bundles are known, and reads those that are expected to be used most,
 	// as far as there is room. progress learns of the bytes that were read; it may be nil.
@@ -40,7 +40,7 @@ type Device interface {
 	// Tune chooses, by measuring, among kernels that give the same bytes, for the weights that the device holds. It is
 	// called once they are loaded.
 	Tune()
-	// ExpandsLatent reports whether layers may have AttendLatent, if their part of the cache lies in RAM.
+	// ExpandsLatent reports whether AttendLatent can be used in layers with their part of the cache in RAM.
 	ExpandsLatent() bool
 
 	// Shape returns the segment to run a step of seg's rows as: one with room for as many of each kind or more, where
@@ -56,7 +56,7 @@ type Device interface {
 	// prepared.
 	Rehearse(f func() error) error
 
-	// Step says that a step of so many tokens begins. The runs that follow count their uses of units for it.
+	// Step says that a step of that many tokens begins. The following runs count their uses of units for it.
 	Step(tokens int)
 	// Run does body's operations with params p. The body must call the same ones for every p of the same segment and
 	// read no tensor's content.
@@ -71,10 +71,10 @@ type Device interface {
 	// the slice is empty, or has room for the slot's. The order is the same on every device. It may be called between
 	// runs.
 	ReadPage(c *Cache, page Page, layers [][]byte) error
-	// WritePage makes a page's first positions those that ReadPage gave. What lies behind them is lost.
+	// WritePage fills a page's first positions with what ReadPage gave. The rest of the page is lost.
 	WritePage(c *Cache, page Page, layers [][]byte) error
 
-	// Watch has what is computed added to w's work as long as w is on.
+	// Watch adds the work of later runs to w's while w is on.
 	Watch(w *Watch)
 	// Usage says what the device did until now. It is called between runs.
 	Usage() Usage

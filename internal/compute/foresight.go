@@ -1,7 +1,7 @@
 package compute
 
-// Foreseer takes guesses at what the next layer reads: whoever waits in every layer, for another processor or for a
-// disk, brings it into a cache, or into RAM, meanwhile. Nothing that is computed depends on a guess.
+// Foreseer takes guesses at what the next layer reads. A device that waits in every layer, for another processor or for
+// a disk, brings it into a cache or into RAM ahead of time. No result depends on a guess.
 type Foreseer interface {
 	// Foresee says, before a layer's SparseFFN, how the next layer's set can be guessed. Once that SparseFFN is done,
 	// the content of g.H, g.Set, g.Hidden and g.Logits is lost.
@@ -24,7 +24,7 @@ func (Unforeseeing) ForeseeExperts(ExpertGuess) {}
 // at most FewTokens.
 type Guess struct {
 	X              Tensor  // [n, n_embd] the residual
-	Norm           *Vector // [n_embd] of the RMSNorm before the predictor; nil: it reads X
+	Norm           *Vector // [n_embd] weight of the RMSNorm before the predictor; nil: the predictor reads X
 	Eps            float32
 	H              Tensor // [n, n_embd] scratch
 	Set            Set    // scratch, like the two below
@@ -46,7 +46,7 @@ func (g *Guess) Visit(v Visitor) {
 // the residual that that router reads.
 type ExpertGuess struct {
 	X          Tensor  // [n, n_embd] the residual
-	Norm       *Vector // [n_embd] of the RMSNorm that the router reads, or of the LayerNorm where Centered; nil: it reads X
+	Norm       *Vector // [n_embd] weight of the RMSNorm that the router reads, or of the LayerNorm if Centered; nil: it reads X
 	Shift      *Vector // [n_embd] added to the norm, or nil
 	Centered   bool
 	Eps        float32
@@ -54,7 +54,7 @@ type ExpertGuess struct {
 	RouterBias *Vector // [experts] or nil
 	Bias       *Vector // [experts] as Route's, or nil
 	Used       int     // experts of a token
-	Count      int     // of the layer
+	Count      int     // the layer's experts
 	How        Routing
 	Weights    ExpertWeights // the next layer's
 	// Due says that X is the very residual that the router reads, before attention: these experts are computed next, and

@@ -6,15 +6,16 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/disk"
 )
 
-// OnDisk says that a weight stays in a file. Its rows divide into units, which are read when they are needed: those of
-// an expert, or of a neuron.
+// OnDisk says that a weight stays in a file. Its rows divide into units, one for each expert or neuron, which are read
+// when they are needed.
 type OnDisk struct {
 	File   *disk.File
-	Offset int64 // of unit 0's rows, which are as in a GGUF file
-	Stride int64 // bytes from a unit's rows to those of the next
+	Offset int64 // of unit 0's rows, which are stored as in a GGUF file
+	Stride int64 // bytes from a unit's first row to the next unit's
 	Units  int
 	Verify func(unit int, rows []byte) error // returns an error if rows are not what was written; nil: there are no checksums
-	// Dense is where the same units are with nothing between them: reading most of them in order is faster there; nil: here.
+	// Dense is a second place with the same units and nothing between them, where reading most of them in order is
+	// faster; nil: this place has nothing between them either.
 	Dense *OnDisk
 }
 
@@ -38,7 +39,7 @@ func (o *OnDisk) Check(s *Source) error {
 	return nil
 }
 
-// From returns where the units from unit first on are, n of them.
+// From returns the place of n units from unit first on.
 func (o *OnDisk) From(first, n int) *OnDisk {
 	if o == nil {
 		return nil

@@ -2,9 +2,9 @@ package compute
 
 import "reflect"
 
-// Op is an operation of a forward pass with its operands: a pointer to one of the structs in ops_*.go. An operation is
-// described there once. Devices do it in their method of Operations; whatever forwards, records, compares or traces
-// operations treats all of them alike through Visit.
+// Op is an operation of a forward pass with its operands: a pointer to one of the structs in ops_*.go, which are its
+// only description. Devices compute it in their method of Operations. Code that forwards, records, compares or traces
+// operations handles all of them alike through Visit.
 type Op interface {
 	// On calls d's method for the operation.
 	On(d Operations)
@@ -26,7 +26,7 @@ type Visitor interface {
 // Access says what an operation does with a tensor, a set or a choice.
 type Access int
 
-// The ways of access. Scratch memory, whose content nobody needs, is written.
+// The kinds of access. Scratch memory counts as written.
 const (
 	Read Access = 1 << iota
 	Write
@@ -43,7 +43,7 @@ func Clone(op Op) Op {
 // Name returns op's name: that of its struct and of its method of Verbs.
 func Name(op Op) string { return reflect.TypeOf(op).Elem().Name() }
 
-// Executor does operations: a device at once, a GPU when a recording of them is submitted.
+// Executor runs operations: a CPU at once, a GPU when it submits the recording.
 type Executor interface {
 	// Do does op, which belongs to the caller again when Do returns.
 	Do(op Op)
@@ -67,8 +67,8 @@ func (v Verbs) Executor() Executor { return v.calls.Executor }
 // Do does op.
 func (v Verbs) Do(op Op) { v.calls.Do(op) }
 
-// Host ends what may be queued and calls f, which may Read tensors: for observers, not for the token's path. An error
-// of f's is an error of the run.
+// Host finishes queued operations and calls f, which may Read tensors. It is for observers, not for each token. If f
+// fails, the run fails.
 func (v Verbs) Host(f func() error) { v.calls.Host(f) }
 
 // Foresee passes a guess on.

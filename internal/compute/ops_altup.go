@@ -43,8 +43,8 @@ func (v Verbs) AltUpPredict(x Streams, m Tensor, w *Vector) {
 	v.Do(&v.calls.altUp)
 }
 
-// AltUpCorrect adds to each stream what a block's output Y differs by from the active stream's prediction, to an extent
-// of its own: X[i] += (1 + Σ_m W[4i+m]·M[m])·(Y − X[Active]).
+// AltUpCorrect adds to each stream the difference between a block's output Y and the active stream's prediction, times
+// the stream's own factor: X[i] += (1 + Σ_m W[4i+m]·M[m])·(Y − X[Active]).
 type AltUpCorrect struct {
 	X      Streams
 	Y      Tensor  // [n, cols]

@@ -2,7 +2,7 @@ package compute
 
 import "math"
 
-// RoPE rotates, in place, every head of X to its token's position: that of Params.Turn.
+// RoPE rotates, in place, every head of X to its token's position in Params.Turn.
 type RoPE struct {
 	X       Tensor // [n, heads·HeadDim]
 	HeadDim int
@@ -18,13 +18,13 @@ func (v Verbs) RoPE(x Tensor, headDim int, r *Rope) {
 	v.Do(&v.calls.rope)
 }
 
-// StoreKV writes keys and values to the tokens' positions in a layer of a cache, of those that have some there: see
-// KVShape.Every.
+// StoreKV writes keys and values to the tokens' positions in a layer of a cache. It skips positions that have no row
+// there: see KVShape.Every.
 type StoreKV struct {
 	Cache *Cache
 	Layer int
 	K     Tensor // [n, kv_heads·key]
-	V     Tensor // [n, kv_heads·value]; without Mem where values lie within keys, or are to stay as they are
+	V     Tensor // [n, kv_heads·value]; without Mem if values are within keys or are to stay unchanged
 }
 
 // Visit implements Op.
@@ -97,7 +97,7 @@ type Temper struct {
 type Temperature struct {
 	Scale  float32
 	Length int // positions after which the factor grows
-	Offset int // of positions
+	Offset int // in positions
 }
 
 // Factor returns the factor at a position.

@@ -1,18 +1,18 @@
 package compute
 
-// Compressed attention has keys of two kinds: those of the positions in a window, and one for each block of positions
-// from the beginning of the sequence on, which is put together of what those positions have. Keys are values, too.
+// Compressed attention reads two kinds of keys: those of the positions in a window, and one for each block of positions
+// since the start of the sequence, computed from the block's positions. Keys are also the values.
 //
 // Source: DeepSeek-AI 2026, DeepSeek-V4.
 
-// Compress puts together what a layer of a cache keeps of the positions of a block: keys c and values s of one head, of
-// which columns are taken from At on. The row of a token whose position ends a block becomes, element by element,
+// Compress reduces what a layer of a cache keeps of a block's positions: keys c and values s of one head, columns from
+// At on. If a token's position ends a block, its row of Out becomes, element by element,
 //
 //	Out = Σ_p w_p·c_p,   w = softmax over p of s_p + Bias[p mod Block]
 //
-// over the block's positions p, and those of other tokens become zeros. With Overlap there are twice the columns, of
-// which the block's own positions have the second half, and the positions of the block before it, if there is one, add
-// their first half.
+// over the block's positions p. Other tokens' rows become zeros. With Overlap c and s have twice the columns: the
+// block's own positions use the second half, and the positions of the block before it, if there is one, add their first
+// half.
 type Compress struct {
 	Out     Tensor // [n, width]
 	Cache   *Cache
@@ -38,8 +38,8 @@ func (o *Compress) Fits() bool {
 		o.At >= 0 && o.At+n <= l.Key && o.Bias.Len == o.Block*n
 }
 
-// Span returns the positions [from, pos] that are put together at a position that ends a block, and the first of those
-// whose second half counts.
+// Span returns the positions [from, pos] that Compress reads at a position that ends a block, and the first of the
+// block's own positions, which use the second half.
 func (o *Compress) Span(pos int) (from, own int) {
 	own = pos + 1 - o.Block
 	if o.Overlap {
@@ -61,9 +61,9 @@ func (v Verbs) Compress(o Compress) {
 	v.Do(&v.calls.compress)
 }
 
-// AttendBlocks computes attention over the positions of a window, which layer Layer of a cache has, and over blocks that
-// end up to the token's own position, which layer Blocks has: its Every is a block's length. Both have one KV head,
-// whose values are its keys. Chosen says which of the blocks count; without Mem all do.
+// AttendBlocks computes attention over the positions of a window, stored in layer Layer of a cache, and over the blocks
+// that end at or before the token's own position, stored in layer Blocks with Every equal to a block's length. Both
+// layers have one KV head with keys that are also the values. Chosen lists the blocks that count; without Mem all do.
 type AttendBlocks struct {
 	Out, Q Tensor // [n, heads·key]
 	Cache  *Cache
@@ -94,10 +94,10 @@ func (o *AttendBlocks) Seen(pos int, chosen []float32) int {
 	return min(max(int(chosen[0]), 0), len(chosen)-1, whole)
 }
 
-// Position returns the one where the i-th of these blocks has its key.
+// Position returns the position that holds the key of the i-th block that the token sees.
 func (o *AttendBlocks) Position(pos, i int, chosen []float32) int {
 	every := o.Of.Layers[o.Blocks].Every
-	if chosen != nil { // what a faulty GPU writes is brought into its bounds
+	if chosen != nil { // a faulty GPU may write any number
 		i = min(max(int(chosen[1+i]), 0), (pos+1)/every-1)
 	}
 	return (i+1)*every - 1

@@ -1,8 +1,8 @@
 package compute
 
-// Hyper-connections widen the residual to several streams, which lie side by side in a row: [n, streams·width]. A part
-// of a block reads a sum of the streams, and what it gives is added to each of them, by weights that follow from the
-// streams of the token.
+// Hyper-connections widen the residual to several streams, stored side by side in a row: [n, streams·width]. A part of
+// a block reads a weighted sum of the streams, and its output is added to each stream with a weight. The weights are
+// computed from the token's streams.
 //
 // Source: Zhu et al. 2024, Hyper-Connections; Xie et al. 2025, mHC: Manifold-Constrained Hyper-Connections.
 
@@ -12,18 +12,17 @@ type Connections struct {
 	Eps     float32 // added to the weights of reading, and to what mixes are divided by
 	Written float32 // the largest weight of writing, but for Floor
 	Floor   float32 // added to the weights of writing
-	Rounds  int     // in which mixes are brought to rows and columns with the sum 1; at least 1
+	Rounds  int     // rounds that normalise rows and columns of mixes to the sum 1; at least 1
 }
 
-// ConnectionWeights replaces products by weights: W's row becomes, of C streams,
+// ConnectionWeights replaces products by weights. With C streams, a row of W becomes
 //
 //	read  [C]     σ(w·Scale[0] + Base) + Eps
 //	write [C]     Written·σ(w·Scale[1] + Base) + Floor
 //	mix   [C, C]  softmax(w·Scale[2] + Base) over each row, plus Eps, with columns and then rows divided by their sums plus Eps
 //
-// where mixes' columns are divided in every one of the rounds, and their rows in each but the first, before them. Rows
-// of a mix are the streams that it comes from, columns those that it goes to. W may have the weights of reading alone,
-// or lack those of mixing.
+// Each round divides a mix's columns by their sums; each round but the first divides its rows before that. The rows of
+// a mix are the source streams, the columns the target streams. W may hold the read weights alone, or lack the mix.
 type ConnectionWeights struct {
 	W     Tensor  // [n, C], [n, 2·C] or [n, (2+C)·C]
 	Scale *Vector // [1], [2] or [3]
@@ -65,7 +64,7 @@ func (v Verbs) ConnectionWeights(w Tensor, scale, base *Vector, how Connections)
 type ReadStreams struct {
 	Out     Tensor // [n, width]
 	X       Tensor // [n, streams·width]
-	W       Tensor // of ConnectionWeights
+	W       Tensor // from ConnectionWeights
 	Streams int
 }
 
@@ -120,7 +119,7 @@ func (v Verbs) ReadGated(out, x, gate Tensor) {
 type WriteStreams struct {
 	X       Tensor // [n, streams·width]
 	Y       Tensor // [n, width]
-	W       Tensor // of ConnectionWeights
+	W       Tensor // from ConnectionWeights
 	Streams int
 }
 

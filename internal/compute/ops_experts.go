@@ -8,8 +8,8 @@ type Score int
 // The scores.
 const (
 	Softmax       Score = iota // over all experts
-	Sigmoid                    // of each expert's logit alone
-	SoftmaxChosen              // experts are ranked by their logits, and the softmax is over those that are chosen
+	Sigmoid                    // sigmoid of each expert's logit alone
+	SoftmaxChosen              // experts are ranked by their logits, and the softmax is over the chosen ones
 	RootSoftplus               // √ln(1+e^logit)
 )
 
@@ -19,15 +19,15 @@ func GatingFunctions() []Score { return []Score{Softmax, Sigmoid, SoftmaxChosen,
 // Routing says how the experts of a token follow from its logits.
 type Routing struct {
 	Score Score
-	// Experts lie in Groups groups of as many neighbours each, of which only those of GroupsUsed groups are chosen
-	// from: the ones whose two best experts have the largest sum, or with GroupsByBest the ones with the best experts.
-	// 0: there are no groups.
+	// Experts form Groups groups of as many neighbours each, and only experts of GroupsUsed groups are chosen. These
+	// are the groups with the largest sum of their two best experts, or with GroupsByBest the ones with the best
+	// expert. 0: there are no groups.
 	Groups, GroupsUsed int
 	GroupsByBest       bool
 	// Normalised divides the weights by their sum, or by MinSum where the sum is less.
 	Normalised bool
 	MinSum     float32
-	Scale      float32 // of the weights
+	Scale      float32 // factor of the weights
 }
 
 // Ranked reports whether experts are ranked by something else than their logits: biased says whether there is a bias.
@@ -57,16 +57,15 @@ func (r *Routing) Check(used, n int) error {
 	return nil
 }
 
-// Route chooses each token's experts. An expert's score is what How.Score makes of its logit. Experts are ranked by
-// their logits, but by score plus Bias where there is a bias or there are groups (by logit plus Bias with
-// SoftmaxChosen); of equals the one with the lower number is ranked higher, and what is no number is ranked as -∞. The
-// Used highest are chosen. Their weights are their scores, without Bias, normalised and scaled as How says, times their
-// Factors where there are some.
+// Route chooses each token's experts. How.Score turns an expert's logit into its score. Experts are ranked by their
+// logits, but by score plus Bias if there is a bias or there are groups (by logit plus Bias with SoftmaxChosen). Among
+// equals the expert with the lower number is ranked higher, and NaN is ranked as -∞. The Used highest are chosen. Their
+// weights are their scores, without Bias, normalised and scaled as How says, times their Factors, if there are some.
 //
-// Where there are Chosen, these experts are chosen instead, whatever their scores, and an expert may be chosen twice. A
-// number that is no expert's stands for the nearest that is one.
+// With Chosen, these experts are chosen instead, whatever their scores, and an expert may be chosen twice. A number
+// that is not an expert's stands for the nearest expert.
 //
-// A token with a NaN among its logits has NaN for all its weights, so that what is computed from them shows the fault.
+// A token with a NaN among its logits has NaN for all its weights, so that results computed from them show the fault.
 type Route struct {
 	Choice Choice  // [n, Used of N]
 	Logits Tensor  // [n, N]
@@ -106,23 +105,23 @@ func (o *Route) Fits() bool {
 
 // Experts computes the chosen experts' feed-forward layers: Out = Σ_k w_k·(Down_e·a_k + DownBias_e) with e the k-th
 // expert of a token's choice, w_k its weight and a_k = act(Gate_e·X + GateBias_e, Up_e·X + UpBias_e), or act(Up_e·X +
-// UpBias_e) where there is no gate. Where Weights.Before is set, a_k is computed of w_k·X instead, and Out is Σ_k
-// Down_e·a_k + DownBias_e. Where Weights.Exact is set, a neuron whose act(gate), in ungated layers act(up), is zero
-// adds nothing, whatever its other weights are: they need not be read.
+// UpBias_e) without a gate. If Weights.Before is set, w_k·X takes the place of X, and Out is Σ_k Down_e·a_k +
+// DownBias_e. If Weights.Exact is set, a neuron with a zero act(gate), or act(up) without a gate, adds nothing, and its
+// other weights need not be read.
 //
-// Where Weights.Skip says so, some of a token's experts may be left out of the sums.
+// Weights.Skip may leave some of a token's experts out of the sums.
 //
-// Where there is a predictor, only the neurons i of an expert count whose logit, element i of FC2_e·relu(FC1_e·X), is
-// at least Params.Threshold; the others add nothing, whatever their weights are.
+// With a predictor, neuron i of an expert counts only if its logit, element i of FC2_e·relu(FC1_e·X), is at least
+// Params.Threshold. Other neurons add nothing.
 type Experts struct {
 	Out, X  Tensor // [n, n_embd]
 	Choice  Choice // [n, Used of N]
 	Weights ExpertWeights
 }
 
-// ExpertWeights are the weights of a layer's N experts, one behind the other: expert e's are rows [e·n_ff, (e+1)·n_ff)
-// of Gate and Up and [e·n_embd, (e+1)·n_embd) of Down. Where there is a Table, matrices hold Table.Held experts only,
-// expert e's rows at place Table.At[e] instead of e; vectors hold all experts by their numbers.
+// ExpertWeights are the weights of a layer's N experts, stored one after the other: expert e has rows [e·n_ff,
+// (e+1)·n_ff) of Gate and Up and [e·n_embd, (e+1)·n_embd) of Down. With a Table, matrices hold only Table.Held experts,
+// and expert e's rows are at place Table.At[e] instead of e; vectors hold all experts by number.
 type ExpertWeights struct {
 	Gate     *Matrix // [N·n_ff, n_embd], or nil in ungated layers and where Fused
 	Up       *Matrix // [N·n_ff, n_embd], or where Fused [N·2·n_ff, n_embd]
@@ -130,12 +129,12 @@ type ExpertWeights struct {
 	GateBias *Vector // [N·n_ff] or nil
 	UpBias   *Vector // as Up has rows, or nil
 	DownBias *Vector // [N·n_embd] or nil
-	FC1      *Matrix // [N·rank, n_embd] of predictors, taken in for Rows, or nil; with it there is FC2, and Exact is set
+	FC1      *Matrix // [N·rank, n_embd] of predictors, loaded for Rows, or nil; if it is set, FC2 and Exact are set
 	FC2      *Matrix // [N·n_ff, rank]
 	Table    *ExpertTable
-	Fused    bool // Up holds an expert's gate rows and, behind them, its up rows; so does UpBias
+	Fused    bool // Up holds an expert's gate rows and after them its up rows; so does UpBias
 	Before   bool // weights multiply the experts' inputs instead of their outputs
-	Exact    bool // neurons that are zero are left out; Down was taken in for Columns, as a stack of experts, Gate and Up for Rows
+	Exact    bool // neurons that are zero are left out; Down was loaded for Columns, as a stack of experts, Gate and Up for Rows
 	Act      Activation
 	Count    *NeuronCount // counts neurons of the experts that were computed, and bytes, or nil
 	Bins     *NeuronBins  // count how often each expert was chosen, held or not, or nil
@@ -144,11 +143,11 @@ type ExpertWeights struct {
 	Active   *Activity    // learns of neurons' activations, or nil; not where Exact
 }
 
-// Skip says which of a token's chosen experts may be left out, so that they add nothing; the others keep their weights.
-// The zero value leaves out none. Experts are left out only if they are on disk and not in RAM, in steps of up to
-// FewTokens tokens of which none needs them otherwise: what is computed then depends on what is in RAM.
+// Skip says which of a token's chosen experts may be left out. They then add nothing, and the others keep their
+// weights. The zero value leaves out none. Only experts that are on disk and not in RAM are left out, only in steps of
+// up to FewTokens tokens, and only if no other token of the step needs them. The result then depends on what is in RAM.
 type Skip struct {
-	After  int     // so many experts of each token stay, the highest ranked, 1 or more; 0: all do
+	After  int     // experts of each token that always stay, the highest ranked, 1 or more; 0: all do
 	Below  float32 // others may be left out if their weight is less than this share of the sum of the token's weights
 	Always bool    // they are left out wherever they are, in all steps: to measure what that changes at most. Only processors do so
 }
@@ -254,7 +253,7 @@ func (w *ExpertWeights) Gates() (*Matrix, *Vector) {
 	return w.Gate, w.GateBias
 }
 
-// Fits reports whether the shapes of w are those of experts of a choice c that read x and give out.
+// Fits reports whether the shapes of w match those of the experts of choice c with input x and output out.
 func (w *ExpertWeights) Fits(out, x Tensor, c Choice) bool {
 	n, ff := w.Holds(c.N), w.Neurons(c.N)
 	gate, _ := w.Gates()
@@ -262,7 +261,7 @@ func (w *ExpertWeights) Fits(out, x Tensor, c Choice) bool {
 		(w.FC1 == nil || w.Exact && w.FC1.Cols == x.Cols && w.FC1.Rows == n*w.FC2.Cols && w.FC2.Rows == n*ff)
 }
 
-// First returns the first gate row and the first up row of the expert at place e, whose neurons are ff.
+// First returns the first gate row and the first up row of the expert at place e, which has ff neurons.
 func (w *ExpertWeights) First(e, ff int) (gate, up int) {
 	if w.Fused {
 		return 2 * e * ff, (2*e + 1) * ff

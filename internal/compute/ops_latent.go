@@ -1,12 +1,12 @@
 package compute
 
-// AttendLatent computes what Attend does, over keys and values that are made for the step from what is cached in their
-// place: of each position a vector c [latent] and behind it elements r of a key that all heads share. Head h has the
-// key [K_h·c, r] and the value V_h·c. Cache.Layers[Layer] is one KV head whose keys are [c, r] and whose values lie
-// within them.
+// AttendLatent computes the same as Attend. The cache holds a vector c [latent] for each position, followed by elements
+// r of a key that all heads share; the operation expands them to head h's key [K_h·c, r] and value V_h·c.
+// Cache.Layers[Layer] has one KV head with keys [c, r] and values within them.
 //
-// It does with 320 multiplications a head, query and position what Attend over [c, r] does with 1088 (heads of 128+64
-// elements, values of 128, c of 512), and with 131072 a head and position more: for prompts of many tokens.
+// It needs 320 multiplications for each head, query and position, where Attend over [c, r] needs 1088 (heads of 128+64
+// elements, values of 128, c of 512), and another 131072 for each head and position. It pays for prompts of many
+// tokens.
 type AttendLatent struct {
 	Out    Tensor // [n, heads·value]
 	Q      Tensor // [n, heads·(own + shared)]

@@ -41,24 +41,24 @@ type SparseFFN struct {
 type SparseWeights struct {
 	Gate     *Matrix // [n_ff, n_embd] or nil
 	Up       *Matrix // [n_ff, n_embd]
-	Down     *Matrix // [n_ff, n_embd], row i is neuron i's down column; or [n_embd, n_ff], taken in for Columns
+	Down     *Matrix // [n_ff, n_embd], row i is neuron i's down column; or [n_embd, n_ff], loaded for Columns
 	UpBias   *Vector // [n_ff] or nil
 	DownBias *Vector // [n_embd] or nil
 	Act      Activation
-	Cut      *float32     // gates are cut by GaussianTopK with so many deviations before they are activated, and the set is every neuron; nil: they stay
+	Cut      *float32     // GaussianTopK with this many deviations is applied to the gates before the activation, and the set is every neuron; nil: it is not
 	Count    *NeuronCount // counts what was computed, or nil
 	Bins     *NeuronBins  // count which neurons were needed, or nil
 	First    int          // the layer's number of neuron 0, in Bins
-	Hot      bool         // a guess at the result is enough: a device of several processors computes the neurons of a divided layer that lie on a GPU, and no others
+	Hot      bool         // an approximate result is enough: if a layer is divided between processors, only the neurons on a GPU are computed
 	Adapter  NeuronAdapter
 }
 
 // NeuronAdapter holds the low-rank adapters of a SparseFFN's matrices: Gate[i]·X becomes Gate[i]·X + GateB[i]·GateLow,
-// and Up[i]·X likewise. Beside Down·a only the narrow sum is computed, DownLow = DownA·a: it is for the caller to widen
-// and add. Each matrix may be nil.
+// and Up[i]·X likewise. Next to Down·a, the operation computes the narrow product DownLow = DownA·a; the caller widens
+// and adds it. Each matrix may be nil.
 type NeuronAdapter struct {
 	GateB, UpB     *Matrix // [n_ff, rank]
-	DownA          *Matrix // [rank, n_ff], taken in for Columns
+	DownA          *Matrix // [rank, n_ff], loaded for Columns
 	GateLow, UpLow Tensor  // [n, rank]
 	DownLow        Tensor  // [n, rank], written
 }

@@ -45,14 +45,14 @@ func (v Verbs) Recent(o Recent) {
 // and each of its Heads has the row First[h] + m mod Rows[h], h counting the heads of all lengths. A token End, or the
 // sequence's beginning, cuts what comes before it, but not where it is t_0: all tokens from there on count as End.
 type NGrams struct {
-	Heads   int // of a length
+	Heads   int // heads for each length
 	Factors []uint64
 	First   []uint32 // [heads of all lengths]
 	Rows    []uint32 // likewise, each at least 1
 	End     uint32
 }
 
-// Check reports whether the rows are among those of a table with so many.
+// Check reports whether every row number is valid for a table with that many rows.
 func (g *NGrams) Check(rows int) bool {
 	n := len(g.Factors)
 	if n < 2 || n > MostRecent || g.Heads < 1 || len(g.First) != (n-1)*g.Heads || len(g.Rows) != len(g.First) || g.End >= MostTokens {
@@ -84,7 +84,7 @@ func (g *NGrams) Row(recent []float32, h int) int {
 	return int(g.First[h]) + int(mixed%uint64(g.Rows[h]))
 }
 
-// EmbedNGrams writes the rows of Table that belong to each row's last tokens, those of all heads side by side.
+// EmbedNGrams looks up the rows of Table for each row's last tokens, and writes all heads' rows side by side.
 type EmbedNGrams struct {
 	Out    Tensor  // [n, heads·cols]
 	Recent Tensor  // [n, tokens] of a Recent

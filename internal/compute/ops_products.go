@@ -33,11 +33,11 @@ func (v Verbs) MatMul(x Tensor, p Products) {
 	v.Do(&v.calls.matMul)
 }
 
-// MatMulByHead computes a product for each head, whose matrices W [rows, cols] lie one below the other:
+// MatMulByHead computes a product for each head. The heads' matrices W [rows, cols] are stored one below the other:
 // Out[t, To.First + h·To.Step + r] = Σ_c W[h·rows + r, c]·X[t, h·cols + c].
 type MatMulByHead struct {
 	Out Tensor  // [n, at least heads·rows]
-	To  Ranges  // where the heads' results begin in a row of Out, whose other columns keep what they hold
+	To  Ranges  // where the heads' results begin in a row of Out; its other columns keep their content
 	X   Tensor  // [n, heads·cols]
 	W   *Matrix // [heads·rows, cols]
 }

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// Recurrent layers keep a state of fixed size for each sequence instead of keys and values of all its positions. It
-// lies in a slot of the layer's part of the cache, which Params.States names, and is read and written by these
-// operations. A sequence whose first row in a step is at position 0 begins with a state of zeros, whatever its slot
+// Recurrent layers keep a state of fixed size for each sequence instead of keys and values of all its positions. The
+// state is stored in a slot of the layer's part of the cache, which Params.States names, and these operations read and
+// write it. A sequence with its first row of the step at position 0 begins with a state of zeros, whatever its slot
 // holds.
 
-// Run is the rows [From, To) of a step: those of one sequence, at positions that follow one another.
+// Run is the rows [From, To) of a step that belong to one sequence, at consecutive positions.
 type Run struct {
 	From, To int
 	Slot     int32
 	Fresh    bool // it begins at position 0
 }
 
-// slot returns that of a sequence's state.
+// slot returns the slot of a sequence's state.
 func (p *Params) slot(seq int32) int32 {
 	if p.States == nil {
 		return seq
@@ -38,8 +38,8 @@ func (p *Params) AppendRuns(list []Run) []Run {
 	return list
 }
 
-// CheckRuns reports a step whose runs a device must not follow: a slot that the cache does not have, or that two
-// sequences share, or rows of a sequence that are not in order.
+// CheckRuns reports a step that a device must not run: its slot is not in the cache, two sequences share a slot, or the
+// rows of a sequence are not in order.
 func (p *Params) CheckRuns(slots int) error {
 	if len(p.Seq) != len(p.Pos) {
 		return fmt.Errorf("%d positions of %d rows", len(p.Pos), len(p.Seq))
@@ -61,14 +61,14 @@ func (p *Params) CheckRuns(slots int) error {
 	return nil
 }
 
-// Convolve computes a causal convolution of each channel over the positions of a sequence, and SiLU of it: Out[t, c] =
-// silu(Bias[c] + Σ_k W[k·channels + c]·x[t − (width−1) + k, c]). The positions before the step are in
-// (width−1)·channels numbers of the state from At on, the oldest first.
+// Convolve computes a causal convolution of each channel over the positions of a sequence, and its SiLU: Out[t, c] =
+// silu(Bias[c] + Σ_k W[k·channels + c]·x[t − (width−1) + k, c]). The state holds the positions before the step:
+// (width−1)·channels numbers from At on, the oldest position first.
 //
-// A Plain convolution has no SiLU. One that Peeks leaves the state as it is, for another convolution of the same rows.
+// A Plain convolution has no SiLU. One that Peeks leaves the state unchanged for another convolution of the same rows.
 //
-// Where it is Gated, a row of X holds gates of what is convolved, gates of the result, and x, one behind the other
-// [channels] each; x·gate is convolved, and the result is multiplied by its gate in place of SiLU.
+// If it is Gated, a row of X holds input gates, output gates and x, each [channels], in this order. x·gate is
+// convolved, and the result is multiplied by its output gate instead of going through SiLU.
 type Convolve struct {
 	Out   Tensor  // [n, channels]
 	X     Tensor  // [n, channels], or [n, 3·channels] where it is gated
@@ -119,19 +119,20 @@ func (s StateSpace) Size() int { return s.Heads * s.Dim * s.State }
 // Channels returns the columns of Scan.X.
 func (s StateSpace) Channels() int { return s.Heads*s.Dim + 2*s.Groups*s.State }
 
-// Scan computes a selective state space over the positions of a sequence. With x of a head, B and C of its group, in
-// X's row one behind the other [heads·dim], [groups·state], [groups·state], and Δ = softplus(Step[h] + Bias[h]):
+// Scan computes a selective state space over the positions of a sequence. X's row holds the heads' x [heads·dim] and
+// the groups' B and C [groups·state] each, in this order. With x of a head, B and C of its group, and Δ =
+// softplus(Step[h] + Bias[h]):
 //
 //	S = exp(Δ·A[h])·S + Δ·x·Bᵀ
 //	Out = S·C + D[h]·x
 //
-// The heads' S lie in the state from number At on, each [dim, state]. If the scan is Fine, each row of S has a Δ and a
-// D of its own, and each element an A.
+// The state holds the heads' S, each [dim, state], from number At on. If the scan is Fine, each row of S has its own Δ
+// and D, and each element its own A.
 //
-// Without a step Δ is 1, and S is what linear attention with the decays exp(A[h]) adds up: x are values, B keys and C
+// Without a step Δ is 1, and S is the sum of linear attention with the decays exp(A[h]): x are values, B keys and C
 // queries.
 //
-// Sources: Dao and Gu 2024, Transformers are SSMs (Mamba-2); Gu and Dao 2023, Mamba, whose scan is fine; Qin et al. 2024,
+// Sources: Dao and Gu 2024, Transformers are SSMs (Mamba-2); Gu and Dao 2023, Mamba (the fine scan); Qin et al. 2024,
 // Lightning Attention-2.
 type Scan struct {
 	Out   Tensor  // [n, heads·dim]
@@ -195,19 +196,19 @@ func (v Verbs) Scan(o Scan) {
 	v.Do(&v.calls.scan)
 }
 
-// Delta computes a gated delta rule over the positions of a sequence. X's row holds the queries of all groups, their
-// keys, and the heads' values, one behind the other [groups·state], [groups·state], [heads·dim]. With q and k those of
-// a head's group, each divided by √(Σx²+Epsilon) and q by √state besides, v of the head, β = sigmoid(Write[h]) and g the
-// head's decay:
+// Delta computes a gated delta rule over the positions of a sequence. X's row holds the queries of all groups
+// [groups·state], their keys [groups·state] and the heads' values [heads·dim], in this order. q and k of a head's group
+// are each divided by √(Σx²+Epsilon), and q also by √state. With v of the head, β = sigmoid(Write[h]) and the head's
+// decay g:
 //
 //	S = g·S
 //	S = S + β·(v − S·k)·kᵀ
 //	Out = S·q
 //
-// g is exp(A[h]·softplus(Step[h] + Bias[h])), or where decays have a Bound exp(Bound·sigmoid(A[h]·(Step[h] + Bias[h]))).
-// Where Step has a column for each column of a head's S, so has g, which multiplies S column by column.
+// g is exp(A[h]·softplus(Step[h] + Bias[h])), or with a Bound exp(Bound·sigmoid(A[h]·(Step[h] + Bias[h]))). If Step has
+// a column for each column of a head's S, so has g, and it multiplies S column by column.
 //
-// The heads' S lie in the state from number At on, each [dim, state].
+// The state holds the heads' S, each [dim, state], from number At on.
 //
 // Sources: Yang, Kautz and Hatamizadeh 2024, Gated Delta Networks; Kimi Team 2025, Kimi Linear (a decay per column).
 type Delta struct {
@@ -233,7 +234,7 @@ func (o *Delta) Joined() bool { return o.Write == o.Step }
 // ByColumn reports whether each column of a head's S has a decay of its own.
 func (o *Delta) ByColumn() bool { return o.Bias.Len > o.Shape.Heads }
 
-// Group returns that of head h.
+// Group returns the group of head h.
 func (o *Delta) Group(h int) int {
 	if o.Tiled {
 		return h % o.Shape.Groups

@@ -1,6 +1,6 @@
 package compute
 
-// AttendResiduals mixes a residual with checkpoints of it: with x_j those in Stack and X itself,
+// AttendResiduals mixes a residual with checkpoints of it. x_j are the checkpoints in Stack and X itself:
 //
 //	Out = Σ_j p_j·x_j
 //
@@ -12,7 +12,7 @@ type AttendResiduals struct {
 	Stack   Tensor // [n, at least Count·width]: the checkpoints, one after the other
 	X       Tensor // [n, width]
 	W       *Vector
-	Count   int // of the checkpoints, at most MostCheckpoints
+	Count   int // number of checkpoints, at most MostCheckpoints
 	Epsilon float32
 }
 

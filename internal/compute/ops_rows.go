@@ -63,8 +63,8 @@ type CopyColumns struct {
 	Width, Count int
 }
 
-// Ranges says where ranges of columns begin: at First, and each Step behind the one before it; with a step of 0 all are
-// the same.
+// Ranges says where ranges of columns begin: the first at First, each further one Step columns later. With a step of 0
+// all are the same.
 type Ranges struct{ First, Step int }
 
 // Visit implements Op.

@@ -4,9 +4,9 @@ package compute
 //
 //	Σ_h W[h]·q_h·k_t
 //
-// over the index queries of a group and the index key at t, and a block has the highest score of its positions up to the
-// token's own. The blocks with the highest scores are chosen, of equal ones those that come first. Where there are no
-// more blocks than can be chosen, all are.
+// over the index queries of a group and the index key at t. A block has the highest score of its positions up to the
+// token's own. The blocks with the highest scores are chosen, and the first ones among equals. If there are no more
+// blocks than can be chosen, all are.
 //
 // Sources: DeepSeek-AI 2025, DeepSeek-V3.2; MiniMax 2026, MiniMax-M3.
 type Select struct {
@@ -14,18 +14,18 @@ type Select struct {
 	Q      Tensor // [n, groups·heads·key]
 	W      Tensor // [n, groups·heads]; without Mem: ones
 	Cache  *Cache
-	Layer  int // of one KV head, whose keys are the index keys
+	Layer  int // has one KV head, and its keys are the index keys
 	How    Selection
 }
 
 // Selection holds the parameters of a Select.
 type Selection struct {
-	Groups    int  // each of which chooses blocks of its own
+	Groups    int  // groups of index queries; each chooses its own blocks
 	Block     int  // positions of a block; 1: positions are chosen one by one
 	Top       int  // blocks that are chosen, at most
-	Local     int  // the last so many blocks, of which a token's own is one, are always among the chosen; at most Top
-	Ends      bool // a block's score is that of its last position alone, and a block that is not whole yet is not chosen
-	Open      bool // with Ends: the positions after the last whole block are seen, too, as one block more
+	Local     int  // the last Local blocks, including the token's own, are always chosen; at most Top
+	Ends      bool // a block's score is its last position's, and an incomplete block is not chosen
+	Open      bool // with Ends: the positions after the last complete block are also seen, as one more block
 	Rectified bool // a product q_h·k_t below 0 counts as 0
 }
 
@@ -37,10 +37,10 @@ func (s Selection) Most() int {
 	return s.Top
 }
 
-// Row returns the elements of a group's list: the number of its blocks, and room for Most of them.
+// Row returns the elements of a group's list: the number of its blocks, and room for Most blocks.
 func (s Selection) Row() int { return 1 + s.Most() }
 
-// Seen returns what attention is given of a Select.
+// Seen returns Attention.Seen for the blocks that a Select wrote.
 func (s Selection) Seen(blocks Tensor) Seen { return Seen{blocks, s.Groups, s.Block} }
 
 // Candidates returns the number of blocks that a token at position pos chooses from.
@@ -78,9 +78,9 @@ func (v Verbs) Select(o Select) {
 
 // Seen limits attention to blocks of positions that differ from token to token. The zero value limits nothing.
 type Seen struct {
-	// Blocks has a list for each of Groups: the number of its blocks, at least one, then these in
-	// ascending order, and zeros. Block b is the positions from b·Block on, of which a token sees those up to its
-	// own: all blocks but the last are whole. KV head h of n sees the blocks of group h·Groups/n. [n, groups·row]
+	// Blocks has a list for each of Groups: the number of its blocks, at least one, then the blocks in ascending order,
+	// and zeros. Block b is the positions from b·Block on, up to the token's own: all blocks but the last are complete.
+	// KV head h of n sees the blocks of group h·Groups/n. [n, groups·row]
 	Blocks Tensor
 	Groups int
 	Block  int // positions of a block
@@ -89,8 +89,7 @@ type Seen struct {
 // All reports whether attention is not limited.
 func (s *Seen) All() bool { return s.Blocks.Mem == nil }
 
-// List returns the blocks of a group in a row of Blocks. A number of them that no Select writes, as a faulty GPU may, is
-// brought into its bounds.
+// List returns the blocks of a group in a row of Blocks. It clamps their number, since a faulty GPU may write any.
 func (s *Seen) List(row []float32, group int) []float32 {
 	n := len(row) / s.Groups
 	list := row[group*n:][:n]

@@ -1,13 +1,13 @@
 package compute
 
-// WKV computes RWKV-7's time mixing over the positions of a sequence. With r, k and v of a head,
-// w = exp(−e^(−1/2)·sigmoid(W)), a = sigmoid(A), κ = k·KeyNorm / max(‖k·KeyNorm‖, 1e-12) and l = k·(1 + (a − 1)·KeyRate):
+// WKV computes RWKV-7's time mixing over the positions of a sequence. With r, k and v of a head, w =
+// exp(−e^(−1/2)·sigmoid(W)), a = sigmoid(A), κ = k·KeyNorm / max(‖k·KeyNorm‖, 1e-12) and l = k·(1 + (a − 1)·KeyRate):
 //
 //	S = S·diag(w) − (S·κ)·(κ·a)ᵀ + v·lᵀ
 //	y = S·r
 //	Out = (y − mean)/√(var + Epsilon)·Weight + Bias + v·Σ(r·l·Bonus)
 //
-// The heads' S lie in the state from number At on, each [dim, dim].
+// The state holds the heads' S, each [dim, dim], from number At on.
 //
 // Source: Peng et al. 2025, RWKV-7 "Goose" with Expressive Dynamic State Evolution.
 type WKV struct {

@@ -2,33 +2,33 @@ package compute
 
 import "slices"
 
-// Params holds the inputs that change from step to step: everything a forward pass branches on lies here.
+// Params holds the inputs that change from step to step. A forward pass branches on nothing else.
 //
 // A row's arithmetic may depend on whether it is one of the first Decode rows, and on its own numbers, but not on how
-// many rows share the step: a sequence gets the same bytes alone and among others, and a prompt however it is cut.
-// Devices that cannot hold to this say so in their documentation.
+// many rows share the step. So a sequence gets the same bytes alone and among others, and a prompt gets them however it
+// is cut. Devices that cannot guarantee this say so in their documentation.
 type Params struct {
 	Decode    int       // the first Decode rows are single tokens of running sequences or parts of short prompts, the others are parts of longer prompts
 	Tokens    []int32   // [n] token ids
 	Pos       []int32   // [n] position within the sequence
-	Turns     []int32   // [n] the positions that RoPE turns rows to, where they are others than Pos, negative ones too; nil: Pos
-	Axes      [][]int32 // [axis][n] the positions of rows along several axes, for rotations that tell axes apart (M-RoPE); nil: each axis has those of Turn
+	Turns     []int32   // [n] the positions that RoPE rotates rows to, if they differ from Pos; may be negative; nil: Pos
+	Axes      [][]int32 // [axis][n] the positions of rows along several axes, for rotations that tell axes apart (M-RoPE); nil: each axis has Turn's
 	Types     []int32   // [n] which of BERT's types a token has; nil: all have the first
 	Seq       []int32   // [n] index into Pages
 	Pages     [][]int32 // [sequence][page] page ids of a sequence's KV; token i attends to positions 0…Pos[i]
 	Near      [][]int32 // the same for a cache's Windowed layers; pages that no window reaches are 0. May be nil where there are none
 	States    []int32   // [sequence] slot of its recurrent state; the rows of such a sequence follow one another in the step and in position. nil: sequence i has slot i
-	Out       []int32   // [n_out] rows whose logits are wanted, in ascending order: those below Decode come first
+	Out       []int32   // [n_out] rows to compute logits for, in ascending order; the first DecodeOut are below Decode
 	Threshold float32   // a neuron is predicted active iff its logit >= Threshold
 
-	Scales []float32 // of the model's adapters, for all the step's rows; nil: the model's own
+	Scales []float32 // scales of the model's adapters, for all rows of the step; nil: the model's own scales
 
 	Before [][]float32 // [sequence][n_embd] hidden state of the position before the sequence's first row, where a model predicts further tokens; nil: it is not known
 
-	Uses []ExpertUse // [sequence] devices add what each has used of experts in layers with slots; empty: nobody asks
+	Uses []ExpertUse // [sequence] devices add each sequence's uses of experts in layers with slots; empty: not counted
 
 	Given  [][]float32 // [n] numbers from outside for rows that are no tokens but parts of pictures, see Insert; nil: for the other rows, or for none
-	Bounds []Bounds    // [n] the positions that rows see in layers whose Attention is Bounded; nil where none is
+	Bounds []Bounds    // [n] the positions that rows see in layers with Bounded attention; nil: no layer has it
 
 	Draft bool // the step guesses tokens: a model that was loaded for this computes fewer neurons than in other steps
 
@@ -88,7 +88,7 @@ func (p *Params) Insert(x func(row int) []float32, first int, add bool) {
 	}
 }
 
-// Precede does a Precede whose rows of a step dst and x return. [cols]
+// Precede computes the operation Precede. dst and x return a row of the step. [cols]
 func (p *Params) Precede(dst, x func(row int) []float32) {
 	for i, q := range p.Seq {
 		var from []float32
@@ -102,8 +102,8 @@ func (p *Params) Precede(dst, x func(row int) []float32) {
 	}
 }
 
-// ShortPrompt is the number of tokens from which on a prompt's rows may be computed by arithmetic that pays for many
-// rows only. What counts is the prompt, not the part of it in a step, so that results do not depend on how it is cut.
+// ShortPrompt is the number of tokens from which on a prompt's rows may use arithmetic that pays only for many rows. It
+// compares the whole prompt, not its part in a step, so results do not depend on how a prompt is cut.
 const ShortPrompt = 64
 
 // FewTokens is the largest number of tokens in a step that every device computes as it computes single tokens: weights
@@ -112,22 +112,22 @@ const ShortPrompt = 64
 // Both ways give the same bytes.
 const FewTokens = 8
 
-// Segment names a stretch of a forward pass whose operations are the same for every step of the same shape.
+// Segment names a stretch of a forward pass with the same operations in every step of the same shape.
 //
-// A step may have fewer rows of each kind than the segment that it runs as; see Device.Shape. The rows before Lead, and those
-// behind the step's last, are then padding: nobody reads what they hold, nothing is stored in a cache for them, and
-// none of their neurons is computed or counted. The same goes for rows of logits and LeadOut.
+// A step may have fewer rows of each kind than the segment that it runs as; see Device.Shape. The rows before Lead, and
+// those after the step's last, are then padding: nothing reads them, no cache stores anything for them, and their
+// neurons are neither computed nor counted. The same holds for rows of logits and LeadOut.
 type Segment struct {
 	Name      string
 	Rows      int // tokens in the step: the shape
-	Decode    int // of them, those that Params.Decode counts
+	Decode    int // of Rows, as Params.Decode
 	Out       int // rows of logits in the step
-	DecodeOut int // of them, those that Params.DecodeOut counts
+	DecodeOut int // of Out, as Params.DecodeOut
 }
 
-// Lead returns the row of the segment that a step's first row is. The padding of single tokens comes before them, so
-// that the step's rows lie together.
+// Lead returns the row of the segment that holds a step's first row. The padding of single tokens comes before it, so
+// that the step's rows are contiguous.
 func (s Segment) Lead(p *Params) int { return s.Decode - p.Decode }
 
-// LeadOut returns the row of logits of the segment that a step's first is.
+// LeadOut returns the row of the segment's logits that holds the step's first.
 func (s Segment) LeadOut(p *Params) int { return s.DecodeOut - p.DecodeOut() }

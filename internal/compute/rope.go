@@ -16,9 +16,9 @@ type Rope struct {
 	Dims  int       // rotated elements of a head
 	Freqs []float64 // [Dims/2] radians per position, scaling included
 	Scale float64   // magnitude of the rotated pair; 1 but for YaRN
-	Back  int       // positions that are taken off a row's own, which may so become negative
-	Every int       // positions are rounded down to a multiple of it; 0: they are not
-	Axes  []uint8   // [Dims/2] the axis of Params.Axes by which a pair turns; nil: all turn by Params.Turn
+	Back  int       // subtracted from a row's position, which may become negative
+	Every int       // positions are rounded down to a multiple of it; 0: they are not rounded
+	Axes  []uint8   // [Dims/2] the axis of Params.Axes that rotates a pair; nil: Params.Turn rotates all
 }
 
 // At returns the position that a position is rotated to.

@@ -23,7 +23,7 @@ func (t Tensor) Split(cols int) Tensor {
 	return t
 }
 
-// Set holds, for each of Rows tokens, which of N neurons are computed. With a nil Mem it is all of them.
+// Set holds, for each of Rows tokens, which of N neurons are computed. With a nil Mem all are.
 type Set struct {
 	Rows, N int
 	Outputs bool // as Tensor.Outputs
@@ -33,8 +33,8 @@ type Set struct {
 // First returns the view of the first n tokens' sets.
 func (s Set) First(n int) Set { s.Rows = n; return s }
 
-// Choice holds, for each of Rows tokens, which Used of N experts are computed, the highest ranked first, and the weight
-// of each. Only Route fills it, so that its experts are always among the N.
+// Choice holds, for each of Rows tokens, its Used experts out of N, the highest ranked first, and the weight of each.
+// Only Route fills it, so expert numbers are always below N.
 type Choice struct {
 	Rows, Used, N int
 	Outputs       bool // as Tensor.Outputs

@@ -1,25 +1,25 @@
 package compute
 
-// Tier is a memory for weights, with the processor that computes on what lies there: a GPU's by the GPU's number, from
-// 0, or RAM with the CPU. Tiers slower than RAM, such as disk, would have lower numbers; there are none yet.
+// Tier is a memory for weights together with the processor that computes on them: a GPU, by its number from 0, or RAM
+// with the CPU. Tiers slower than RAM, such as disk, would have lower numbers; there are none yet.
 type Tier int
 
-// RAM is the tier of what lies on no GPU.
+// RAM is the tier of everything that is not on a GPU.
 const RAM Tier = -1
 
-// Split divides units between tiers: units [0, Bound) lie in Tier, the others in RAM. Units are what can be divided:
-// the rows of a dense weight, which lie all on one side, or a layer's neurons or experts, hottest first.
+// Split divides units between tiers: units [0, Bound) are in Tier, the others in RAM. Units are the rows of a dense
+// weight, all in one tier, or a layer's neurons or experts, hottest first.
 type Split struct {
 	Tier  Tier
 	Bound int
-	Slots bool // of experts: RAM has them all, and [0, Bound) are where Tier's begin; which of them lie there follows the text
+	Slots bool // for experts: RAM has all of them, and Tier has slots, filled at first with [0, Bound); the text decides which experts they hold later
 }
 
-// Place says in which tiers a layer lies: its units as Split has them, the rest in Split's Tier or in RAM.
-// The head has no units.
+// Place says in which tiers a layer is: Split divides its units, and the rest is in Split's Tier or in RAM. The head
+// has no units.
 type Place struct {
 	Split
-	Attention bool // attention, norms and KV pages are in Tier; of the head: its matrix
-	Predictor bool // so is the predictor
-	Further   bool // of the head: so is the layer that predicts a further token, whole, with its keys and values
+	Attention bool // attention, norms and KV pages are in Tier; for the head: its matrix
+	Predictor bool // the predictor is in Tier
+	Further   bool // for the head: the MTP layer is in Tier, whole, with its keys and values
 }

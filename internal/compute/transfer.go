@@ -2,25 +2,28 @@ package compute
 
 // What passes between a processor that has weights and a GPU that computes with them. See package hybrid.
 
-// RowKeeper is a processor whose rows can be read while it computes. Its methods may be called on any goroutine.
+// RowKeeper is a processor that can return rows of its matrices while it computes. Its methods may be called on any
+// goroutine.
 type RowKeeper interface {
-	// KeepsRows reports whether Rows can give m's.
+	// KeepsRows reports whether Rows can return m's rows.
 	KeepsRows(m *Matrix) bool
-	// Rows returns rows [from, to) of m as a file has them, in scratch, which has room for them, or where they lie.
+	// Rows returns rows [from, to) of m as a file stores them. It may use scratch, which has room for them, or return
+	// memory of its own.
 	Rows(m *Matrix, from, to int, scratch []byte) Source
 	// HasPlanes reports whether Planes can give m's rows.
 	HasPlanes(m *Matrix) bool
-	// Planes writes a row of m as GPUs hold it, in planes: of each block of 32 elements its bytes of eight-bit quants, or
-	// of the lower four bits, those of elements i and i+16 in byte i; then, of types with more bits, the bits above, a
-	// word for each of them, in which bits v of the bytes are of elements 4v…, or two words, in which bit pairs f of the
-	// bytes of word h are of elements 4(2f+h)…; then the scales as a file has them: a half for each block, or those of 256
-	// elements, and, where a file has it elsewhere, their unit. Instead of a row it is a group of 32 columns, which share
-	// scales, where these are neurons: the neurons' blocks over the outputs, then a half for each output.
+	// Planes writes a row of m in planes, as GPUs store it. The first plane has, for each block of 32 elements, the
+	// bytes of eight-bit quants, or of the lower four bits, elements i and i+16 in byte i. Types with more bits have
+	// the upper bits next: for each block a word in which bits v of the bytes belong to elements 4v…, or two words h in
+	// which bit pairs f of the bytes belong to elements 4(2f+h)…. Then come the scales as a file stores them: a half
+	// for each block, or the scales of 256 elements, and their unit if a file stores it elsewhere. If columns are
+	// neurons, a group of 32 columns that share scales takes the place of a row: the neurons' blocks over the outputs,
+	// then a half for each output.
 	Planes(m *Matrix, row int, planes [][]byte)
 }
 
-// Sent describes a matrix that is sent to a GPU: Source without Data. It may be a part of a larger one, rows from First
-// on of Of rows, whose products are those columns of an output for all; 0: it is the whole.
+// Sent describes a matrix that is sent to a GPU: a Source without Data. It may be a part of a larger matrix: rows from
+// First on, out of Of. Its products are then those columns of the whole output. If Of is 0, it is the whole.
 type Sent struct {
 	Source
 	Use       Use
@@ -31,8 +34,8 @@ type Sent struct {
 type Filler interface {
 	// Fill takes matrix i's data as a file has them.
 	Fill(i int, data []byte)
-	// FillRows takes them row by row: row returns one of them as a file has it, in scratch, which has room for it, or
-	// where it lies. It is called on several goroutines.
+	// FillRows fills it row by row. row returns one row as a file stores it: in scratch, which has room for it, or in
+	// memory of its own. FillRows calls it on several goroutines.
 	FillRows(i int, row func(row int, scratch []byte) []byte)
 	// FillPlanes takes them row by row as RowKeeper.Planes gives them, by write, which is called on several goroutines. It
 	// reports whether the device takes the matrix's type so.
@@ -63,12 +66,11 @@ func FillFrom(f Filler, i int, host RowKeeper, w *Matrix, from func(row int) int
 
 // RowStage is host memory that rows pass through on their way into matrices.
 type RowStage interface {
-	// Put stages rows, src's, that are to lie in m from row first on. It may be called while the device works, on any
-	// goroutine.
+	// Put stages src as the rows of m from row first on. It may be called while the device works, on any goroutine.
 	Put(m *Matrix, first int, src Source)
-	// Send passes on at most so many bytes of what was put, if what it passed on before has arrived, and returns how
-	// many it did and whether all that was put has arrived. It waits for nothing, belongs to the device's goroutine,
-	// and is called between runs; Put is not called meanwhile, nor again before everything has arrived.
+	// Send passes on at most most bytes of what was put, if what it passed on before has arrived. It returns how many
+	// bytes it passed on, and whether everything that was put has arrived. It does not wait. It is called on the
+	// device's goroutine and between runs. Put must not be called during Send, nor again until everything has arrived.
 	Send(most int64) (sent int64, arrived bool, err error)
 }
 

@@ -10,8 +10,8 @@ import (
 type Usage struct {
 	Units   UnitUse       // units of weights on disk
 	Slots   SlotUse       // experts that follow the text
-	Yielded time.Duration // that threads left cores to other programs, summed over threads
-	Threads int           // whose time Yielded is; 0: nobody counts it
+	Yielded time.Duration // in which threads left cores to other programs, summed over threads
+	Threads int           // threads that Yielded sums over; 0: it is not measured
 }
 
 // UnitUse counts what a device did with units on disk since the model was loaded. A step's use of a unit is one, by
@@ -20,11 +20,11 @@ type UnitUse struct {
 	residency.CacheUse
 	Reads, Bytes int64         // from disk
 	Busy         time.Duration // in which a read was under way
-	Sum          time.Duration // of the times that reads took: Sum/Busy were under way at a time
-	Wait         time.Duration // that steps spent waiting for them
+	Sum          time.Duration // the sum of the reads' durations: Sum/Busy reads were in flight on average
+	Wait         time.Duration // in which steps waited for reads
 	Slots        int64         // units that RAM has room for
 	Units        int64         // units on disk
-	Kept, OnDisk int64         // bytes of RAM for units, and those that all units would take there
+	Kept, OnDisk int64         // bytes of RAM for units, and bytes that all units would take there
 }
 
 // Since returns what was counted after then, an earlier state.
@@ -82,15 +82,15 @@ type NeuronCount struct {
 	Steps     int64 // calls
 	Tokens    int64 // tokens that passed
 	Predicted int64 // neurons in the sets
-	Gated     int64 // of those, the ones whose act(gate), in ungated layers act(up), was not zero
-	Active    int64 // of those, the ones whose a_i was not zero
-	Bytes     int64 // of weights that were read for them; a row that several tokens of a step need is counted once where it is read once
-	RAM       int64 // of Bytes, those that the processor read
+	Gated     int64 // of Predicted, those with a non-zero act(gate), or act(up) in layers without a gate
+	Active    int64 // of Gated, those with a non-zero a_i
+	Bytes     int64 // of weights read for them; a row that several tokens of a step need counts once if it is read once
+	RAM       int64 // of Bytes, those that the CPU read
 
-	PredictedRAM, ActiveRAM int64 // of Predicted and Active, the neurons that the processor computed
+	PredictedRAM, ActiveRAM int64 // of Predicted and Active, the neurons that the CPU computed
 }
 
-// Join adds what a part of the layer's neurons counted of the same steps, and starts part anew. c may be nil.
+// Join adds the counts of a part of the layer's neurons for the same steps, and resets part. c may be nil.
 func (c *NeuronCount) Join(part *NeuronCount) {
 	if c != nil {
 		c.Predicted += part.Predicted

@@ -7,20 +7,20 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
 )
 
-// A Watch collects what is of interest only while somebody looks at a model's steps. It belongs to the model, whose
-// goroutine writes it during steps; its owner reads and switches it between them.
+// A Watch collects what matters only while somebody watches a model's steps. It belongs to the model, and the model's
+// goroutine writes it during steps. Its owner reads and switches it between steps.
 type Watch struct {
 	On   bool
 	Work Work
 
-	turns []turn // of the processor beside a GPU, in the run at hand, one behind the other
-	at    int    // the first turn that may not have ended before what the GPU did last
+	turns []turn // the CPU's turns next to a GPU in the current run, in order
+	at    int    // the first turn that may end after the GPU's last work
 }
 
 // Work says how long each part of a model was computed.
 type Work struct {
 	CPU Times
-	GPU Times // of all GPUs, by their own clocks; zero where they have none
+	GPU Times // of all GPUs, by their own clocks; zero if they have none
 
 	// Together is the time in which the processor and a GPU computed both.
 	Together time.Duration
@@ -57,15 +57,14 @@ func (w *Watch) Begin() {
 	}
 }
 
-// Turn says that the processor computed beside a GPU from a time of monotime until now.
+// Turn says that the CPU computed next to a GPU from a time of monotime until now.
 func (w *Watch) Turn(from time.Duration) {
 	if w != nil && w.On {
 		w.turns = append(w.turns, turn{from, monotime.Now()})
 	}
 }
 
-// Ran says that a GPU computed for a part from a time of monotime to another, which was behind what it did before and
-// within the run at hand.
+// Ran says that a GPU computed a part between two times of monotime, within the current run and after its earlier work.
 func (w *Watch) Ran(part Part, from, to time.Duration) {
 	if w == nil || !w.On {
 		return
@@ -130,16 +129,16 @@ func PartNamed(weight string) Part {
 	return PartRest
 }
 
-// NeuronBins count how often neurons of a layer were needed: those in a token's set or, where it is all, those whose
-// activation was not zero. Neighbours share a count. They belong to the layer, like its NeuronCount; what a GPU
-// computes without a set is not counted.
+// NeuronBins count how often neurons of a layer were needed: those in a token's set, or those with a non-zero
+// activation if the set is all neurons. Neighbours share a count. The bins belong to the layer, like its NeuronCount.
+// What a GPU computes without a set is not counted.
 type NeuronBins struct {
-	On      bool     // somebody looks
-	Neurons int      // of the layer
+	On      bool     // somebody watches
+	Neurons int      // number of neurons in the layer
 	Counts  []uint32 // [bins] they wrap around
 
 	Listing bool    // Add appends to List instead
-	List    []int32 // of experts, a step's: those of each row's choice, behind one another
+	List    []int32 // the experts that a step chose, row after row
 	Outputs bool    // List's rows are those that Params.Out names
 }
 

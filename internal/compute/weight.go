@@ -21,9 +21,8 @@ type Vector struct {
 	Mem  any // the device's own handle
 }
 
-// Source is a weight as it lies in a file: rows of Cols elements in GGUF layout.
-// Data is only borrowed while the device takes it in, unless Pinned, when it
-// stays mapped as long as the device lives and may be computed on in place.
+// Source is a weight as a file stores it: rows of Cols elements in GGUF layout. Data is only borrowed while the device
+// loads it, unless Pinned: then it stays mapped as long as the device lives, and the device may compute on it in place.
 type Source struct {
 	Name       string
 	Type       quant.Type
@@ -31,9 +30,9 @@ type Source struct {
 	Data       []byte
 	Pinned     bool
 	Order      []int32 // neuron i of a matrix for Rows or Columns is the source's Order[i]; nil keeps the source's order
-	Split      Split   // which tiers of a device of several the neurons go to; other devices ignore it, and vectors go to Tier whole
+	Split      Split   // which neurons go to which tier, on a device of several; other devices ignore it, and vectors go to Tier whole
 	Disk       *OnDisk // where the weight stays on disk, for devices that keep units; else nil. Data is not read then
-	Stack      int     // so many matrices, of experts, lie one behind the other, each with neurons of its own, and Split counts rows; 0: one
+	Stack      int     // number of expert matrices stored one after the other, each with its own neurons; Split then counts rows; 0: one matrix
 }
 
 // Stacked returns the number of matrices in s and the rows of each.
@@ -73,8 +72,8 @@ type Use int
 // The uses of a matrix.
 const (
 	Dense   Use = iota // every row is read for every token
-	Precise            // as Dense, of attention: products keep all bits of float weights, which perplexity feels most here
-	Head               // as Precise, of rows whose logits are wanted: prompts' rows have the arithmetic of single tokens
+	Precise            // as Dense, for attention: products keep all bits of float weights, which perplexity feels most here
+	Head               // as Precise, for the output matrix: prompts' rows have the arithmetic of single tokens
 	Lookup             // single rows are looked up, and every row multiplied, as Head, if the head is tied
 	Rows               // rows are neurons: any subset may be read
 	Columns            // columns are neurons: any subset may be read

@@ -8,19 +8,19 @@ import (
 )
 
 // afmoe is Trinity: norms before and after attention and SwiGLUs, norms of each head of queries and keys, and a gate
-// whose sigmoid multiplies each element that heads read. Three of four layers have windows; the fourth does not rotate
-// heads. Experts are scored by a sigmoid, with a bias that counts for the choice only, beside shared ones; the first
-// layers have one feed-forward layer instead, as all layers of Muse Glimmer have.
+// for each element of the heads' output, through a sigmoid. Three of four layers have sliding windows; the fourth does
+// not rotate heads. Experts are scored by a sigmoid, with a bias that counts for the choice only, next to shared ones.
+// The first layers, or all layers of Muse Glimmer, have one feed-forward layer instead.
 //
 // Source: Arcee AI 2026, Trinity Large Technical Report.
 type afmoe struct {
 	sizes
-	eps, after float32 // of norms, and of those after attention and SwiGLUs
+	eps, after float32 // epsilon of the norms, and of the norms after attention and SwiGLUs
 	act        compute.Activation
 	scores     nn.Scores
 	experts    nn.ExpertSpec // none in models without experts
 
-	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows
+	rope, windowRope *compute.Rope // for layers that see all positions, and for sliding-window layers
 	window           int           // positions that a token sees in layers with windows; 0: all
 	windowed         []bool        // [layers]
 	rotated          []bool        // [layers]

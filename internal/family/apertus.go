@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// newApertus binds Apertus: queries and keys are normed in each head, and feed-forward layers have no gate, and xIELU,
-// whose numbers are learned in each layer.
+// newApertus binds Apertus: norms of each head of queries and keys, and feed-forward layers without a gate and with
+// xIELU, with learned parameters in each layer.
 //
 // Sources: Swiss AI Initiative 2025, Apertus; Huang and Schlag 2025 (xIELU).
 func newApertus(k *nn.Keys, b *nn.Binder) Program {

@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// newBailingMoE binds Ling Lite and Plus: the plain decoder with routed and shared experts. A head is as wide as what
-// is rotated of it.
+// newBailingMoE binds Ling Lite and Plus: the plain decoder with routed and shared experts. All elements of a head are
+// rotated.
 //
 // Source: Ling Team 2025, Every FLOP Counts: Scaling a 300B Mixture-of-Experts LING LLM without Premium GPUs.
 func newBailingMoE(k *nn.Keys, b *nn.Binder) Program {

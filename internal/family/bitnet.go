@@ -5,11 +5,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// newBitNet binds BitNet b1.58: norms before the last products of attention and of feed-forward layers. Matrices may have
-// a factor each.
+// newBitNet binds BitNet b1.58: norms before the last products of attention and of feed-forward layers. Each matrix may
+// have a factor.
 //
-// Files of other converters do not say the activation. BitNet b1.58 2B4T, whose tokenizer is Llama 3's, has squared ReLU, the models before
-// it, whose tokenizer is Llama 2's, SiLU. (llama.cpp computes SiLU for all.)
+// Files of other converters do not say the activation. BitNet b1.58 2B4T, with Llama 3's tokenizer, has squared ReLU;
+// earlier models, with Llama 2's tokenizer, have SiLU. (llama.cpp computes SiLU for all.)
 //
 // Sources: Ma et al. 2024, The Era of 1-bit LLMs; Ma et al. 2025, BitNet b1.58 2B4T Technical Report.
 func newBitNet(k *nn.Keys, b *nn.Binder) Program {

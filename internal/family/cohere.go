@@ -14,11 +14,11 @@ import (
 // Sources: Cohere 2024, Command R; Cohere 2025, Command A: An Enterprise-Ready Large Language Model.
 type cohere struct {
 	sizes
-	eps    float32 // of norms
+	eps    float32 // epsilon of the norms
 	act    compute.Activation
 	scores nn.Scores
 
-	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows; nil: heads are not rotated
+	rope, windowRope *compute.Rope // for layers that see all positions, and for sliding-window layers; nil: heads are not rotated
 	window           int           // positions that a token sees in layers with windows; 0: all
 	windowed         []bool        // [layers]
 
@@ -102,7 +102,7 @@ func (m *cohere) Forward(p *nn.Pass) compute.Tensor {
 func (l *cohereBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	in := p.Norm(x, l.norm)
 	x, heads := l.attn.AttendWanted(p, x, in)
-	if x.Rows < in.Rows { // the last layer goes on with the rows whose logits are wanted
+	if x.Rows < in.Rows { // the last layer keeps only the rows with wanted logits
 		in = p.Norm(x, l.norm)
 	}
 	y := l.ffn.Forward(p, x, in)

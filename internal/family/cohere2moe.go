@@ -13,7 +13,7 @@ import (
 // Source: Cohere 2026, the model card and configuration of North Mini Code.
 type cohere2MoE struct {
 	sizes
-	eps      float32 // of norms
+	eps      float32 // epsilon of the norms
 	centered bool    // they are LayerNorms
 	act      compute.Activation
 	scores   nn.Scores
@@ -31,7 +31,7 @@ type cohere2MoEBlock struct {
 	norm  nn.Norm
 	attn  *nn.Attention
 	ffn   nn.FeedForward // experts, or dense
-	scale float32        // of what it adds
+	scale float32        // factor of the experts' output
 }
 
 func newCohere2MoE(k *nn.Keys, b *nn.Binder) Program {
@@ -104,7 +104,7 @@ func (l *cohere2MoEBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	}
 	in := p.Norm(x, l.norm)
 	x, heads := l.attn.AttendWanted(p, x, in)
-	if x.Rows < in.Rows { // the last layer goes on with the rows whose logits are wanted
+	if x.Rows < in.Rows { // the last layer keeps only the rows with wanted logits
 		in = p.Norm(x, l.norm)
 	}
 	y := l.ffn.Forward(p, x, in)

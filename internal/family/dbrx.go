@@ -5,13 +5,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// dbrx is DBRX: LayerNorms without biases before attention, whose queries, keys and values files may limit, and
-// before experts, which are SwiGLUs.
+// dbrx is DBRX: LayerNorms without biases before attention and before experts with SwiGLU. Files may clamp queries,
+// keys and values.
 //
 // Source: Mosaic Research 2024, Introducing DBRX.
 type dbrx struct {
 	sizes
-	eps     float32 // of norms
+	eps     float32 // epsilon of the norms
 	act     compute.Activation
 	rope    *compute.Rope
 	scores  nn.Scores

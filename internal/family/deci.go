@@ -17,7 +17,7 @@ type deci struct {
 // deciBlock has attn, product or neither.
 type deciBlock struct {
 	number  int
-	norm    nn.Norm // of attention or the product
+	norm    nn.Norm // norm before attention or the product
 	attn    *nn.Attention
 	product nn.Linear
 	ffnNorm nn.Norm
@@ -26,7 +26,7 @@ type deciBlock struct {
 
 func newDeci(k *nn.Keys, b *nn.Binder) Program {
 	m := &deci{decoder: &decoder{eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{}), sizes: readHybridSizes(k)}}
-	heads := k.CountsFrom(0, ".attention.head_count", len(m.layers), nil) // those of layers without KV heads, too
+	heads := k.CountsFrom(0, ".attention.head_count", len(m.layers), nil) // layers without KV heads have them, too
 	rope := k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context})
 	m.rope = b.Rope(rope, b.RopeFactors(rope))
 	m.embed = b.Embedding(m.embd)
@@ -40,7 +40,7 @@ func newDeci(k *nn.Keys, b *nn.Binder) Program {
 
 func (m *deci) block(b *nn.Binder, i int, l layer, heads int) deciBlock {
 	block := deciBlock{number: i}
-	if l.ff == 0 { // of such a layer files may hold attention, which is not computed
+	if l.ff == 0 { // files may hold attention for such a layer; it is not computed
 		for _, name := range []string{"attn_norm", "attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output"} {
 			b.Ignore(name + ".weight")
 			b.Ignore(name + ".bias")

@@ -24,20 +24,20 @@ type decoder struct {
 // decoderSpec says how a family differs from the others that share this program.
 type decoderSpec struct {
 	style    compute.RopeStyle
-	eps      float64              // of norms, of files that do not say it; 0: 1e-5
+	eps      float64              // epsilon of the norms, for files that do not say it; 0: 1e-5
 	act      compute.Nonlinearity // SiLU, unless it says another
 	original string               // see nn.Keys.ActivationOr
 	qkvBias  nn.Presence          // files may have one in any family
 	outBias  nn.Presence
 	encodes  bool       // tokens see later positions, too, and there are no logits: hidden states are the result
-	ranking  nn.Pooling // of such models: see nn.Ranking
+	ranking  nn.Pooling // with encodes: see nn.Ranking
 	ungated  bool       // feed-forward layers have no gate, and may have biases
 	ffnNorm  string     // the name of the feed-forward layer's norm; empty: ffn_norm
 
-	acts  []compute.Activation // of each layer, where they differ
+	acts  []compute.Activation // for each layer, if they differ
 	inner bool                 // attn_sub_norm and ffn_sub_norm norm what attn_output and ffn_down read
 
-	// attention, if it is set, adds what the family's attention has besides, in layer i.
+	// attention, if it is set, adds what is special in the family's attention to layer i.
 	attention func(m *decoder, b *nn.Binder, a *nn.Attention, i int)
 }
 
@@ -72,7 +72,7 @@ func (m *decoder) bind(k *nn.Keys, b *nn.Binder) {
 	}
 }
 
-// block binds a block like that of layer i.
+// block binds a block like layer i's.
 func (m *decoder) block(b *nn.Binder, i int) nn.PreNorm {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)

@@ -6,20 +6,20 @@ import (
 )
 
 // deepseek2 is DeepSeek V2 and V3, Kimi K2, GLM 4.7 Flash and models of their form: pre-norm blocks, latent attention,
-// and experts, which are SwiGLUs, with shared ones that all tokens use. Layers without a router in the file, the
-// first ones, have one feed-forward layer instead. Heads are rotated as GPT-J does (pairs of neighbours). V3 ranks groups
-// of experts by the sum of their two best, V2 by the best one.
+// and experts with SwiGLU next to shared ones that all tokens use. Layers without a router in the file, the first ones,
+// have one feed-forward layer instead. Heads are rotated as GPT-J does (pairs of neighbours). V3 ranks groups of
+// experts by the sum of their two best, V2 by the best one.
 //
 // Sources: DeepSeek-AI 2024, DeepSeek-V2 and DeepSeek-V3 Technical Report.
 type deepseek2 struct {
 	sizes
-	eps       float32 // of norms
+	eps       float32 // epsilon of the norms
 	act       compute.Activation
 	latent    nn.LatentShape
 	spec      deepseek2Spec
 	ropeSpec  nn.RopeSpec
-	queryRope *compute.Rope // of queries, whose last elements it rotates
-	keyRope   *compute.Rope // of the part of keys that heads share, which it rotates whole
+	queryRope *compute.Rope // rotates the last elements of queries
+	keyRope   *compute.Rope // rotates all of the part of keys that heads share
 	scores    nn.Scores
 	experts   nn.ExpertSpec
 
@@ -31,8 +31,8 @@ type deepseek2 struct {
 type deepseek2Spec struct {
 	temperature compute.Temperature // queries grow with their position
 	inBoth      bool                // see nn.RopeSpec
-	score       compute.Score       // of experts in files that do not say it
-	// attention, if it is set, adds what the family's attention has besides, in layer i, which may be the MTP layer.
+	score       compute.Score       // scoring of experts, for files that do not say it
+	// attention, if it is set, adds what is special in the family's attention to layer i, which may be the MTP layer.
 	attention func(m *deepseek2, b *nn.Binder, a *nn.LatentAttention, i int)
 }
 
@@ -95,7 +95,7 @@ func (m *deepseek2) Forward(p *nn.Pass) compute.Tensor {
 	x := m.embed.Forward(p)
 	for i := range m.blocks {
 		p.Layer(i, x)
-		x = m.blocks[i].Forward(p, x) // the last layer goes on with only the rows whose logits are wanted
+		x = m.blocks[i].Forward(p, x) // the last layer keeps only the rows with wanted logits
 	}
 	return x
 }

@@ -5,14 +5,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// deepseek32 is DeepSeek V3.2 and GLM 5: DeepSeek V3 whose attention sees the positions alone that an indexer chooses. A
-// layer without an indexer sees those that the last one chose. The MTP layer sees all.
+// deepseek32 is DeepSeek V3.2 and GLM 5: DeepSeek V3 with attention to only the positions that an indexer chooses. A
+// layer without an indexer sees the positions that the last one chose. The MTP layer sees all.
 //
 // Sources: DeepSeek-AI 2025, DeepSeek-V3.2; GLM-5 Team 2026, GLM-5.
 type deepseek32 struct {
 	*deepseek2
 	index nn.IndexerSpec
-	rope  compute.RopeStyle // of index queries and keys, whose first elements are rotated
+	rope  compute.RopeStyle // rotates the first elements of index queries and keys
 	owns  []bool            // which layers have an indexer
 }
 
@@ -45,7 +45,7 @@ func newGLMDSA(k *nn.Keys, b *nn.Binder) Program {
 // attention gives layer i its indexer.
 func (m *deepseek32) attention(of *deepseek2, b *nn.Binder, a *nn.LatentAttention, i int) {
 	switch {
-	case i >= len(of.layers): // the MTP layer, whose indexer nobody asks
+	case i >= len(of.layers): // the MTP layer's indexer is not used
 		for _, name := range []string{"attn_q_b.weight", "attn_k.weight", "k_norm.weight", "k_norm.bias", "proj.weight"} {
 			b.Ignore("indexer." + name)
 		}

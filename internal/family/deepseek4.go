@@ -13,13 +13,13 @@ import (
 // Source: DeepSeek-AI 2026, DeepSeek-V4.
 type deepseek4 struct {
 	sizes
-	eps         float32 // of norms
+	eps         float32 // epsilon of the norms
 	act         compute.Activation
-	attn        nn.CompressedSpec // of layers without blocks
-	blockRope   nn.RopeSpec       // of layers with blocks
+	attn        nn.CompressedSpec // for layers without blocks
+	blockRope   nn.RopeSpec       // for layers with blocks
 	ratios      []int             // [layers] positions of a block; 0: the layer has none
 	experts     nn.ExpertSpec
-	hashed      int       // layers, the first ones, whose experts follow from the token
+	hashed      int       // the first layers, in which a token's number gives its experts
 	limits      []float32 // [layers] of routed experts; 0: none
 	others      []float32 // [layers] of shared experts
 	connections nn.ConnectionSpec
@@ -38,7 +38,7 @@ type deepseek4Block struct {
 	ffn      *nn.Experts
 }
 
-// The lengths of blocks that files have: short ones overlap, and queries see those of them that an indexer chooses.
+// The lengths of blocks in files. Short blocks overlap, and queries see only those that an indexer chooses.
 const (
 	shortBlock = 4
 	longBlock  = 128

@@ -7,24 +7,24 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// dflash is a DFlash head: block diffusion that drafts a whole block of tokens in one pass. Of what some layers of the
-// model read at a position it makes
+// dflash is a DFlash head: block diffusion that drafts a whole block of tokens in one pass. From the inputs of some of
+// the model's layers at a position it computes
 //
 //	g = norm(fc·[features])
 //
-// and each layer's keys and values of that position. A draft is [x, mask, mask, ...], x being the text's last token: its
-// rows see the positions before by these keys and values, and each other, before and after. What the head says in the
-// place of a mask is the token there.
+// and each layer's keys and values for that position. A draft is [x, mask, mask, ...], with x the text's last token.
+// Its rows see the positions before by these keys and values, and each other, before and after. The head's output at a
+// mask is the token there.
 //
-// Blocks are those of Qwen 3. Some heads have norms after attention and the feed-forward layer, as Gemma has, a factor
-// of each layer's output, sinks, and windows.
+// Blocks are Qwen 3's. Some heads have norms after attention and the feed-forward layer, as Gemma has, a factor of each
+// layer's output, sinks, and sliding windows.
 //
 // Source: Chen et al. 2026, DFlash: Block Diffusion for Flash Speculative Decoding.
 type dflash struct {
 	shape  DraftShape
 	fc     nn.Linear // [n_embd, features]
 	fcNorm nn.Norm
-	scale  float32 // of embeddings; 0: 1
+	scale  float32 // factor of the embeddings; 0: 1
 	blocks []dflashBlock
 
 	draftEnds
@@ -33,7 +33,7 @@ type dflash struct {
 type dflashBlock struct {
 	nn.Sandwich
 	attn  *nn.Attention
-	scale *compute.Vector // of the block's output, or nil
+	scale *compute.Vector // factor of the block's output, or nil
 }
 
 func newDFlash(k *nn.Keys, b *nn.Binder, of *Target) Draft {
@@ -60,7 +60,7 @@ func newDFlash(k *nn.Keys, b *nn.Binder, of *Target) Draft {
 	m.shape.Tokens = m.tokens
 
 	spec := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: s.key(), Trained: s.context})
-	spec.Sections = nil // those of heads for models with pictures turn all pairs by time
+	spec.Sections = nil // in heads for models with pictures, all pairs are rotated by time
 	rope := b.Rope(spec, b.RopeFactors(spec))
 	act := k.Activation(compute.SiLU)
 	scores := k.Scores(nn.Scores{})

@@ -12,12 +12,12 @@ import (
 // Source: rednote-hilab 2026, dots3-note.
 type dots3note struct {
 	sizes
-	eps       float32 // of norms
+	eps       float32 // epsilon of the norms
 	act       compute.Activation
-	kinds     [2]latentKind // of layers that see all positions, and of those with windows
+	kinds     [2]latentKind // for layers that see all positions, and for sliding-window layers
 	windowed  []bool
 	index     nn.IndexerSpec
-	indexRope *compute.Rope // of index queries and keys, whose first elements it rotates
+	indexRope *compute.Rope // rotates the first elements of index queries and keys
 	scores    nn.Scores
 	experts   nn.ExpertSpec
 

@@ -18,8 +18,8 @@ type Draft interface {
 	// Follow computes from a step of the model what drafts read later: it writes the states of the step's rows, and
 	// stores the program's keys and values for them.
 	Follow(p *nn.Pass, of Followed, states compute.Tensor)
-	// Forward returns what Head reads for the rows of a step that drafts. It replaces states by those that stand for the
-	// model's where a further token is drafted. [n, width]
+	// Forward returns Head's input for the rows of a step that drafts. It replaces states by the ones for drafting a
+	// further token. [n, width]
 	Forward(p *nn.Pass, states compute.Tensor) compute.Tensor
 	// Head returns the norm of what Forward returned, or none, and the head that follows. [n_draft, width]
 	Head() (nn.Norm, *nn.Linear)
@@ -27,15 +27,15 @@ type Draft interface {
 
 // DraftShape says what a draft program reads of a model, and how it drafts.
 type DraftShape struct {
-	// Of the model.
-	Layers []int // what these layers read is Followed.Features; the number of the model's layers stands for what the last one gives
+	// What it reads of the model:
+	Layers []int // layers with inputs that are Followed.Features; the number of the model's layers stands for the last one's output
 	State  int   // width of a row's state, which the row of the next position reads by Precede; 0: there are none
 	Hidden bool  // states are the model's hidden states after the last norm: Follow need not write them
 	Last   bool  // Follow does nothing, and drafts read hidden states of rows with logits alone
 
-	// Of a step that drafts.
-	Block  int     // rows for one text: its last token and Block-1 times Mask. All drafted tokens follow from this one step; 0: each step drafts one
-	Mask   int32   // with Block: the token that stands for those that are drafted
+	// For a step that drafts:
+	Block  int     // rows for one text: its last token and Block-1 times Mask. This one step drafts all tokens; 0: each step drafts one
+	Mask   int32   // with Block: the token in the place of each drafted token
 	First  int     // the first position that rows see: those before have no keys and values
 	Still  bool    // all drafted tokens of a text have the position of its last token, and see the positions before it alone
 	Tokens []int32 // the token that each row of Head stands for; nil: its own number. [n_draft]
@@ -77,7 +77,7 @@ type Target struct {
 	Embd, Layers, Vocab int
 	Embedding           *nn.Embedding // nil where only shapes are wanted: see nn.NewLister
 	Output              *nn.Output    // likewise
-	Parts               []nn.Parts    // of its layers, whose keys and values a head may attend to
+	Parts               []nn.Parts    // the model's layers; a head may attend to their keys and values
 }
 
 // drafts are the programs of heads by general.architecture.
@@ -87,7 +87,7 @@ var drafts = map[string]func(*nn.Keys, *nn.Binder, *Target) Draft{
 	"dflash":           newDFlash,
 }
 
-// IsDraft reports whether an architecture is that of a head, which drafts for a model of another.
+// IsDraft reports whether an architecture is a head that drafts for a model of another architecture.
 func IsDraft(arch string) bool { return drafts[arch] != nil }
 
 // DraftNames lists the architectures of heads.

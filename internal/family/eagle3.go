@@ -19,7 +19,7 @@ import (
 // Source: Li et al. 2025, EAGLE-3: Scaling up Inference Acceleration of Large Language Models via Training-Time Test.
 type eagle3 struct {
 	shape  DraftShape
-	fcNorm nn.Norm   // of what fc reads, or none
+	fcNorm nn.Norm   // norm of fc's input, or none
 	fc     nn.Linear // [n_embd, 3·n_embd of the model]
 
 	embdNorm, stateNorm nn.Norm

@@ -13,7 +13,7 @@ import (
 type encoder struct {
 	sizes
 	spec    encoderSpec
-	eps     float32 // of norms
+	eps     float32 // epsilon of the norms
 	act     compute.Activation
 	rope    *compute.Rope // nil: heads are not rotated
 	scores  nn.Scores
@@ -28,7 +28,7 @@ type encoderSpec struct {
 	act       compute.Nonlinearity
 	gated     bool
 	rotated   bool        // heads are, by halves
-	positions nn.Presence // of learned ones
+	positions nn.Presence // learned positions
 	alibi     float64     // see nn.Scores
 
 	qkvBias, outBias, upBias, downBias nn.Presence
@@ -36,9 +36,9 @@ type encoderSpec struct {
 
 type encoderBlock struct {
 	attn     *nn.Attention
-	attnPost nn.Norm // of the residual with attention
+	attnPost nn.Norm // norm of the residual plus attention
 	ffn      nn.FeedForward
-	ffnPost  nn.Norm // of the residual with the feed-forward layer
+	ffnPost  nn.Norm // norm of the residual plus the feed-forward layer
 }
 
 // newEncoder binds an encoder.

@@ -13,11 +13,11 @@ import (
 // Source: LG AI Research 2025, EXAONE 4.0.
 type exaone4 struct {
 	sizes
-	eps    float32 // of norms
+	eps    float32 // epsilon of the norms
 	act    compute.Activation
 	scores nn.Scores
 
-	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows; nil: heads are not rotated
+	rope, windowRope *compute.Rope // for layers that see all positions, and for sliding-window layers; nil: heads are not rotated
 	window           int           // positions that a token sees in layers with windows; 0: all
 	windowed         []bool        // [layers]
 
@@ -27,9 +27,9 @@ type exaone4 struct {
 
 type exaone4Block struct {
 	attn     *nn.Attention
-	attnPost nn.Norm // of what attention adds to the residual
+	attnPost nn.Norm // norm of attention's output
 	ffn      *nn.FFN
-	ffnPost  nn.Norm // of what the feed-forward layer adds
+	ffnPost  nn.Norm // norm of the feed-forward layer's output
 }
 
 func newExaone4(k *nn.Keys, b *nn.Binder) Program {
@@ -51,7 +51,7 @@ func newExaone4(k *nn.Keys, b *nn.Binder) Program {
 	return m
 }
 
-// block binds a block like that of layer i.
+// block binds a block like layer i's.
 func (m *exaone4) block(b *nn.Binder, i int) exaone4Block {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)

@@ -5,14 +5,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// falcon is Falcon: attention and the feed-forward layer are computed side by side and added to the residual together.
-// Both read one norm of it (7B, which has one KV head), or each its own (40B). Norms are LayerNorms; matrices have no
+// falcon is Falcon: attention and the feed-forward layer run in parallel and are added to the residual together. Both
+// read one norm of it (7B, which has one KV head), or each its own (40B). Norms are LayerNorms; matrices have no
 // biases.
 //
 // Source: Almazrouei et al. 2023, The Falcon Series of Open Language Models.
 type falcon struct {
 	sizes
-	eps    float32 // of norms
+	eps    float32 // epsilon of the norms
 	act    compute.Activation
 	rope   *compute.Rope
 	scores nn.Scores
@@ -76,7 +76,7 @@ func (l *falconBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	switch {
 	case l.ffnNorm.Bound():
 		in = p.Norm(x, l.ffnNorm)
-	case x.Rows < in.Rows: // the last layer goes on with the rows whose logits are wanted
+	case x.Rows < in.Rows: // the last layer keeps only the rows with wanted logits
 		in = p.Norm(x, l.attnNorm)
 	}
 	y := l.ffn.Forward(p, x, in)

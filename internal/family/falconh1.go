@@ -11,7 +11,7 @@ import (
 // Source: Falcon-LLM Team 2025, Falcon-H1: A Family of Hybrid-Head Language Models.
 type falconH1 struct {
 	sizes
-	eps    float32 // of norms
+	eps    float32 // epsilon of the norms
 	act    compute.Activation
 	rope   *compute.Rope
 	scores nn.Scores

@@ -13,27 +13,28 @@ import (
 // Program is a model of a family.
 type Program interface {
 	// Forward returns the residual after all blocks. Package model applies the norm and the head that Ends returns. [n,
-	// n_embd], or the rows alone whose logits are wanted
+	// n_embd], or only the rows with wanted logits
 	Forward(p *nn.Pass) compute.Tensor
 	// Ends returns what comes before the blocks and after them.
 	Ends() (*nn.Embedding, *nn.Output)
 }
 
-// MTP is a Program whose files may have a layer more, which predicts the token after the next: its block is like the
-// others.
+// MTP is a Program with files that may have one more layer, which predicts the token after the next. Its block is like
+// the others.
 type MTP interface {
 	Program
 	// BindMTP binds that block.
 	BindMTP(b *nn.Binder) Block
 }
 
-// PlainMTP is an MTP whose layer may read what the last layer gives before the last norm; else it reads the norm.
+// PlainMTP is an MTP with a layer that may read the last layer's output before the last norm; otherwise it reads the
+// norm.
 type PlainMTP interface {
 	MTP
 	PlainMTP() bool
 }
 
-// AllRows is a Program whose last layer may have to compute all rows, whatever logits are wanted.
+// AllRows is a Program with a last layer that may have to compute all rows, whatever logits are wanted.
 type AllRows interface {
 	Program
 	AllRows() bool

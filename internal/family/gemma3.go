@@ -8,17 +8,17 @@ import (
 )
 
 // gemma3 is Gemma 3: norms before and after attention and the feed-forward layer, a norm of every head of queries and
-// keys, and a window in five of six layers, whose rotation has a base of its own and is not scaled for long contexts.
+// keys, and sliding windows in five of six layers, with another RoPE base that is not scaled for long contexts.
 // Embeddings are scaled by the square root of their width.
 //
 // Source: Gemma Team 2025, Gemma 3 Technical Report.
 type gemma3 struct {
 	sizes
-	eps    float32 // of norms
+	eps    float32 // epsilon of the norms
 	act    compute.Activation
 	scores nn.Scores
 
-	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows
+	rope, windowRope *compute.Rope // for layers that see all positions, and for sliding-window layers
 	window           int           // positions that a token sees in layers with windows; 0: all
 	windowed         []bool        // [layers]
 
@@ -62,7 +62,7 @@ func bindGemma3(k *nn.Keys, b *nn.Binder, scores nn.Scores) *gemma3 {
 	return m
 }
 
-// block binds a block like that of layer i.
+// block binds a block like layer i's.
 func (m *gemma3) block(b *nn.Binder, i int) nn.Sandwich {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)

@@ -7,22 +7,22 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// gemma3n is the text part of Gemma 3n. The residual is four streams. Each block computes one of them: it predicts all
-// from each other, computes the active one, and corrects all by how the result differs from the active one's prediction
-// (AltUp). A path of low rank is added in parallel to attention (LAuReL), and all streams but the first get what a block
-// makes of its own embedding of the token. Norms come before and after attention and the feed-forward layer; every head
-// of queries, keys and values has one, too. Heads are rotated as NeoX does (x[i] with x[i+n/2]). Four of five layers have
-// a window and a rotation of their own, the last layers read the keys and values of earlier ones, and in the first
-// layers all but the largest gates are exactly zero.
+// gemma3n is the text part of Gemma 3n. The residual is four streams. Each block predicts all streams from each other,
+// computes the active one, and corrects all by the difference between the result and the active one's prediction
+// (AltUp). A low-rank path is added in parallel to attention (LAuReL). All streams but the first get the block's
+// product of the token's embedding for this layer. Norms come before and after attention and the feed-forward layer,
+// and every head of queries, keys and values has one. Heads are rotated as NeoX does (x[i] with x[i+n/2]). Four of five
+// layers have a sliding window and another RoPE base, the last layers read the keys and values of earlier ones, and in
+// the first layers all but the largest gates are exactly zero.
 //
 // Sources: Google DeepMind 2025, Gemma 3n; Baykal et al. 2023, AltUp; Menghani et al. 2024, LAuReL.
 type gemma3n struct {
 	sizes
-	eps    float32 // of norms
+	eps    float32 // epsilon of the norms
 	act    compute.Activation
 	scores nn.Scores
 
-	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows
+	rope, windowRope *compute.Rope // for layers that see all positions, and for sliding-window layers
 	window           int           // positions that a token sees in layers with windows; 0: all
 	windowed         []bool        // [layers]
 	ownKV            int           // layers, the first ones, that have keys and values of their own
@@ -38,10 +38,10 @@ type gemma3nBlock struct {
 	layer    int
 	attnNorm nn.Norm
 	attn     *nn.Attention
-	attnPost nn.Norm // of what attention adds to the residual
+	attnPost nn.Norm // norm of attention's output
 	ffnNorm  nn.Norm
 	ffn      *nn.FFN
-	ffnPost  nn.Norm // of what the feed-forward layer adds
+	ffnPost  nn.Norm // norm of the feed-forward layer's output
 
 	mixing       nn.AltUpMixing
 	laurel       nn.LowRank

@@ -12,8 +12,8 @@ import (
 type gemma3Tower struct {
 	vit
 	positions []float32 // [n, width] of the patches, row after row
-	side      int       // of a block, in patches
-	norm      nn.Norm   // of the averages
+	side      int       // side of a block, in patches
+	norm      nn.Norm   // norm of the averages
 	out       nn.Linear // [textWidth, width]
 }
 

@@ -8,15 +8,15 @@ import (
 )
 
 // gemma4 is the text part of Gemma 4: norms before and after attention and the feed-forward layer, norms of every head
-// of queries, keys and values, and a window in five of six layers, which have heads of another size and a rotation of
-// their own. Keys may be the values, too. The small models have an embedding of each token for each layer besides, and
-// their last layers read the keys and values of earlier ones. The 26B-A4B has experts beside the feed-forward layer.
-// Embeddings are scaled by the square root of their width.
+// of queries, keys and values, and sliding windows in five of six layers, with heads of another size and another
+// rotation. Keys may also be the values. The small models also have an embedding of each token for each layer, and
+// their last layers read the keys and values of earlier ones. The 26B-A4B has experts in parallel to the feed-forward
+// layer. Embeddings are scaled by the square root of their width.
 type gemma4 struct {
 	gemma4Shape
 	experts nn.ExpertSpec  // Count is 0 in models without experts
 	ownKV   int            // layers, the first ones, that have keys and values of their own
-	inputs  nn.LayerInputs // of the small models
+	inputs  nn.LayerInputs // in the small models
 	ends
 	blocks []gemma4Block
 }
@@ -24,11 +24,11 @@ type gemma4 struct {
 // gemma4Shape is what Gemma 4 and its draft models have in common.
 type gemma4Shape struct {
 	sizes
-	eps    float32 // of norms
+	eps    float32 // epsilon of the norms
 	act    compute.Activation
 	scores nn.Scores
 
-	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows
+	rope, windowRope *compute.Rope // for layers that see all positions, and for sliding-window layers
 	window           int           // positions that a token sees in layers with windows; 0: all
 	windowed         []bool        // [layers]
 }
@@ -37,13 +37,13 @@ type gemma4Block struct {
 	layer        int
 	attnNorm     nn.Norm
 	attn         *nn.Attention
-	attnPost     nn.Norm // of what attention adds to the residual
+	attnPost     nn.Norm // norm of attention's output
 	ffnNorm      nn.Norm
 	ffn          *nn.FFN
 	mixture      *gemma4Mixture // or nil
-	ffnPost      nn.Norm        // of what the feed-forward layer adds
+	ffnPost      nn.Norm        // norm of the feed-forward layer's output
 	ownEmbedding nn.LayerInput  // or none
-	scale        float32        // of the residual after the block
+	scale        float32        // factor of the residual after the block
 }
 
 // gemma4Mixture is a block's experts. They, their router and the feed-forward layer read the residual through norms of
@@ -52,7 +52,7 @@ type gemma4Mixture struct {
 	routerNorm           nn.Norm // its weights are divided by the square root of the width
 	norm                 nn.Norm // before the experts
 	experts              *nn.Experts
-	ffnPost, expertsPost nn.Norm // of the feed-forward layer's output and of the experts'
+	ffnPost, expertsPost nn.Norm // norms of the feed-forward layer's output and of the experts'
 }
 
 func newGemma4(k *nn.Keys, b *nn.Binder) Program {
@@ -120,8 +120,8 @@ func (m *gemma4) block(b *nn.Binder, i int) gemma4Block {
 	return block
 }
 
-// block binds what all blocks have, with attention a, whose queries, keys and values are bound. It leaves the
-// feed-forward layer out.
+// block binds everything in a block but the feed-forward layer. The queries, keys and values of attention a must be
+// bound.
 func (m *gemma4Shape) block(b *nn.Binder, i int, a *nn.Attention) gemma4Block {
 	l := m.layers[i]
 	a.QNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps)

@@ -5,17 +5,17 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// gemma4Assistant is the draft model that Google publishes beside each Gemma 4: a few of its blocks, narrower, without
-// keys and values. They read the model's: those of its last layer with a window, or of its last without one. From the
-// model's embedding of a token x, and the model's output h before x, after the last norm, it makes
+// gemma4Assistant is the draft model that Google publishes with each Gemma 4: a few narrower blocks without keys and
+// values. They read the target's: those of its last sliding-window layer, or of its last layer without a window. From
+// the target's embedding of a token x, and the target's output h before x, after the last norm, it computes
 //
 //	Pre·[embedding(x), h]
 //
-// which goes through the blocks. The head reads the norm of what they give, and Post makes of that norm what stands for
-// h where still another token is drafted. The position is that of the text's last token for all that are drafted.
+// and passes it through the blocks. The head reads the norm of their output, and Post turns that norm into the h for
+// drafting another token. All drafted tokens have the position of the text's last token.
 //
-// Source: transformers' Gemma4AssistantForCausalLM. The small models' are published with groups of tokens among which
-// the head chooses first, which is faster and may miss the likeliest token; here the head has all tokens, as in
+// Source: transformers' Gemma4AssistantForCausalLM. The small models are published with groups of tokens, and the head
+// chooses a group first, which is faster and may miss the likeliest token. Here the head computes all tokens, as in
 // llama.cpp.
 type gemma4Assistant struct {
 	gemma4Shape
@@ -99,5 +99,5 @@ func (m *gemma4Assistant) Forward(p *nn.Pass, states compute.Tensor) compute.Ten
 	return x
 }
 
-// Head implements Draft. Forward has normed what it reads.
+// Head implements Draft. Its input is already normed.
 func (m *gemma4Assistant) Head() (nn.Norm, *nn.Linear) { return nn.Norm{}, &m.head }

@@ -16,10 +16,10 @@ import (
 type gemma4Tower struct {
 	vit
 	sizing
-	side         int // of a block, in patches
+	side         int // side of a block, in patches
 	places       gemma4Places
-	shift, scale *compute.Vector // [width] of the averages; nil: they stay
-	norm         nn.Norm         // of what out reads
+	shift, scale *compute.Vector // [width] for the averages; nil: they stay unchanged
+	norm         nn.Norm         // norm of out's input
 	out          nn.Linear       // [textWidth, width]
 	mutual       bool            // see View
 }
@@ -58,8 +58,8 @@ func newGemma4Tower(k *nn.Keys, b *nn.Binder, limits TowerLimits) Tower {
 	return m
 }
 
-// adjust gives a layer what other towers do not have: the first half of each head turns by a patch's column, the second
-// by its row; values are normed, and scores are not scaled; linear layers have ranges, where the file has some.
+// adjust gives a layer what other towers do not have: the first half of each head is rotated by a patch's column, the
+// second by its row; values are normed, and scores are not scaled; linear layers have ranges if the file has some.
 func (m *gemma4Tower) adjust(b *nn.Binder, a *nn.Attention, f *nn.FFN) {
 	half := m.heads.Key / 2
 	turn := func(first int, axis uint8) *compute.Rope {
@@ -113,7 +113,7 @@ func (m *gemma4Tower) Forward(p *nn.Pass, _ *View) compute.Tensor {
 	return p.Linear(x, &m.out)
 }
 
-// gemma4Places are learned positions of columns and of rows, whose sum is a patch's.
+// gemma4Places are learned positions of columns and of rows. A patch's position is the sum of its two.
 type gemma4Places struct {
 	table    []float32 // [2][n][width]
 	n, width int
@@ -133,7 +133,7 @@ func bindGemma4Places(b *nn.Binder, width int) gemma4Places {
 	return g
 }
 
-// at returns the positions of a picture of so many patches. [high·wide, width]
+// at returns the positions of a picture with wide·high patches. [high·wide, width]
 func (g *gemma4Places) at(wide, high int) ([]float32, error) {
 	if max(wide, high) > g.n {
 		return nil, fmt.Errorf("a picture of %d times %d patches is too long for the tower, which has positions for %d: cut it into several", wide, high, g.n)
@@ -150,19 +150,19 @@ func (g *gemma4Places) at(wide, high int) ([]float32, error) {
 	return at, nil
 }
 
-// gemma4UnifiedTower is that of a Gemma 4 that reads patches itself: it has no layers, and a patch, as large as a block
-// of the other's, becomes a row.
+// gemma4UnifiedTower is the tower of a Gemma 4 that reads patches itself. It has no layers. A patch has the size of the
+// other tower's blocks and becomes a row.
 //
 // Source: transformers' Gemma4UnifiedVisionEmbedder.
 type gemma4UnifiedTower struct {
 	towerKeys
 	sizing
-	pixelNorm nn.Norm // of a patch
+	pixelNorm nn.Norm // norm of a patch
 	patches   nn.Linear
-	patchNorm nn.Norm // of its product
+	patchNorm nn.Norm // norm of its product
 	places    gemma4Places
-	placeNorm nn.Norm // of it with its position
-	norm      nn.Norm // of what out reads
+	placeNorm nn.Norm // norm of the product plus the position
+	norm      nn.Norm // norm of out's input
 	out       nn.Linear
 }
 

@@ -8,7 +8,7 @@ import (
 // glm4 is GLM 4 of 2025: norms before and after attention and SwiGLU. A part of each head is rotated, as files say.
 type glm4 struct {
 	sizes
-	eps    float32 // of norms
+	eps    float32 // epsilon of the norms
 	act    compute.Activation
 	scores nn.Scores
 	rope   *compute.Rope
@@ -20,10 +20,10 @@ type glm4 struct {
 type glm4Block struct {
 	attnNorm nn.Norm
 	attn     *nn.Attention
-	attnPost nn.Norm // of what attention adds to the residual
+	attnPost nn.Norm // norm of attention's output
 	ffnNorm  nn.Norm
 	ffn      *nn.FFN
-	ffnPost  nn.Norm // of what the feed-forward layer adds
+	ffnPost  nn.Norm // norm of the feed-forward layer's output
 }
 
 func newGLM4(k *nn.Keys, b *nn.Binder) Program {

@@ -6,19 +6,19 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
-// glm4VTower is that of GLM-4.1V and later: a vision transformer with rotations and mostly learned positions, too, and
+// glm4VTower is the tower of GLM-4.1V and later: a vision transformer with rotations and usually learned positions, and
 // a convolution that merges blocks of patches.
 //
 // Source: GLM-V Team 2025, GLM-4.1V-Thinking and GLM-4.5V.
 type glm4VTower struct {
 	vit
 	sizing
-	side      int           // of a block, in patches
-	embedNorm nn.Norm       // of the patches' embeddings
+	side      int           // side of a block, in patches
+	embedNorm nn.Norm       // norm of the patches' embeddings
 	positions *positionGrid // nil: there are none
 	merger    nn.Linear     // [textWidth, side²·width]
 	inner     nn.Linear     // [textWidth, textWidth]
-	innerNorm nn.Norm       // of it, before GELU
+	innerNorm nn.Norm       // norm of inner's output, before GELU
 	gate, up  nn.Linear     // [hidden, textWidth]
 	down      nn.Linear     // [textWidth, hidden]
 }

@@ -12,7 +12,7 @@ import (
 // Source: Black et al. 2022, GPT-NeoX-20B: An Open-Source Autoregressive Language Model.
 type gptNeoX struct {
 	sizes
-	eps      float32 // of norms
+	eps      float32 // epsilon of the norms
 	act      compute.Activation
 	rope     *compute.Rope
 	scores   nn.Scores

@@ -5,19 +5,19 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// gptOSS is gpt-oss: pre-norm blocks, grouped-query attention with a window in every second layer, and experts. Each
-// head has a sink, a score that takes a share of attention and has no value. The router's softmax is over the chosen
-// experts, whose activation is a clamped SwiGLU. There are biases everywhere.
+// gptOSS is gpt-oss: pre-norm blocks, grouped-query attention with a sliding window in every second layer, and experts.
+// Each head has a sink, a score that takes a share of the softmax and has no value. The router's softmax is over the
+// chosen experts, and the experts' activation is a clamped SwiGLU. There are biases everywhere.
 //
 // Source: OpenAI 2025, gpt-oss-120b & gpt-oss-20b Model Card.
 type gptOSS struct {
 	sizes
-	eps     float32 // of norms
+	eps     float32 // epsilon of the norms
 	act     compute.Activation
 	scores  nn.Scores
 	experts nn.ExpertSpec
 
-	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows
+	rope, windowRope *compute.Rope // for layers that see all positions, and for sliding-window layers
 	window           int           // positions that a token sees in layers with windows; 0: all
 	windowed         []bool        // [layers]
 
@@ -52,7 +52,7 @@ func newGPTOSS(k *nn.Keys, b *nn.Binder) Program {
 	return m
 }
 
-// block binds a block like that of layer i.
+// block binds a block like layer i's.
 func (m *gptOSS) block(b *nn.Binder, i int) gptOSSBlock {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)

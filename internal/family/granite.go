@@ -14,7 +14,7 @@ import (
 // Sources: IBM 2024, Granite 3.0 Language Models; Hu et al. 2024, MiniCPM.
 type granite struct {
 	sizes
-	eps     float32 // of norms
+	eps     float32 // epsilon of the norms
 	act     compute.Activation
 	rope    *compute.Rope
 	scores  nn.Scores
@@ -33,10 +33,10 @@ type graniteBlock struct {
 	ffn      nn.FeedForward // dense, or experts
 }
 
-// newGranite binds a model of which files say what the factors are; those they leave out are 1.
+// newGranite binds a model with factors in the file; factors that the file leaves out are 1.
 func newGranite(k *nn.Keys, b *nn.Binder) Program { return bindGranite(k, b, 1, 1, 1) }
 
-// newMiniCPM binds a model of which files may say no factor.
+// newMiniCPM binds a model with files that may leave out all factors.
 func newMiniCPM(k *nn.Keys, b *nn.Binder) Program {
 	return bindGranite(k, b, 12, 1.4/math.Sqrt(float64(k.Layers())), float64(k.RequiredCount(".embedding_length", nn.MaxWidth))/256)
 }

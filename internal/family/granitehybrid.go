@@ -6,13 +6,13 @@ import (
 )
 
 // graniteHybrid is Granite 4's hybrids: pre-norm blocks, most of them with a selective state space, the others with
-// grouped-query attention, whose heads files say not to rotate. SwiGLU follows, or experts beside a shared one. There
-// are factors of embeddings, of what each part adds to the residual, and of logits.
+// grouped-query attention that files say not to rotate. SwiGLU follows, or experts with a shared one. There are factors
+// of the embeddings, of each part's output, and of the logits.
 //
 // Source: IBM 2025, Granite 4.0 Language Models.
 type graniteHybrid struct {
 	sizes
-	eps     float32 // of norms
+	eps     float32 // epsilon of the norms
 	act     compute.Activation
 	rope    *compute.Rope
 	scores  nn.Scores
@@ -55,7 +55,7 @@ func newGraniteHybrid(k *nn.Keys, b *nn.Binder) Program {
 	return m
 }
 
-// block binds a block like that of layer i.
+// block binds a block like layer i's.
 func (m *graniteHybrid) block(b *nn.Binder, i int) graniteHybridBlock {
 	l := m.layers[i]
 	block := graniteHybridBlock{number: i, part: m.part, norm: b.RMSNorm("attn_norm", m.embd, m.eps), ffnNorm: b.RMSNorm("ffn_norm", m.embd, m.eps)}

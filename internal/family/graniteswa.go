@@ -7,14 +7,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// graniteSWA is Granite with a window in most layers: Granite's factors, a sink in each head, a score that takes a share
-// of attention and has no value, and perhaps layers whose heads are not rotated. Feed-forward layers are SwiGLUs, or
-// experts with a shared one.
+// graniteSWA is Granite with a sliding window in most layers: Granite's factors, a sink in each head (a score that
+// takes a share of the softmax and has no value), and possibly layers without rotation. Feed-forward layers are
+// SwiGLUs, or experts with a shared one.
 //
 // Source: IBM's configurations of GraniteSWA and GraniteMoeSWA.
 type graniteSWA struct {
 	sizes
-	eps     float32 // of norms
+	eps     float32 // epsilon of the norms
 	act     compute.Activation
 	rope    *compute.Rope
 	scores  nn.Scores

@@ -68,7 +68,7 @@ func (s *sizing) inStep(user TowerLimits) {
 	}
 }
 
-// of returns the size, in pixels, to which a picture comes.
+// of returns the size, in pixels, that a picture is resized to.
 func (s sizing) of(m *picture.Image) (width, height int) {
 	w, h, unit := float64(m.Width), float64(m.Height), float64(s.unit)
 	round := func(x float64, to func(float64) float64) int { return max(1, int(to(x/unit))) * s.unit }
@@ -94,7 +94,7 @@ func (s sizing) of(m *picture.Image) (width, height int) {
 	return min(width, longest), min(height, longest)
 }
 
-// sizes returns those of a tower whose views are sized so.
+// sizes returns the sizes of a tower with views resized like this.
 func (s sizing) sizes(t *towerKeys, width int) TowerSizes {
 	return TowerSizes{Width: width, Patches: s.most / (t.patch * t.patch), Rows: s.most / (s.unit * s.unit)}
 }
@@ -129,7 +129,7 @@ func bindPositions(b *nn.Binder, width int, by picture.Interpolation) positionGr
 	return g
 }
 
-// at returns the positions of a picture of so many patches. [high·wide, width]
+// at returns the positions of a picture with wide·high patches. [high·wide, width]
 func (g *positionGrid) at(wide, high int) []float32 {
 	if wide == g.wide && high == g.high {
 		return g.table
@@ -146,7 +146,7 @@ func (t *towerKeys) view(m *picture.Image, side int, positions []float32) *View 
 	return t.viewOf(m, inBlocks(wide, high, side), side*side, positions)
 }
 
-// viewOf is view with the patches in an order, so many of which become a row.
+// viewOf returns a view with the patches in an order. Each merged patches become a row.
 func (t *towerKeys) viewOf(m *picture.Image, order []int, merged int, positions []float32) *View {
 	wide := m.Width / t.patch
 	v := &View{
@@ -159,9 +159,10 @@ func (t *towerKeys) viewOf(m *picture.Image, order []int, merged int, positions 
 	return v
 }
 
-// gridRope returns the rotation of heads of that many elements by a patch's place in a grid: half of the pairs turn by
-// the first axis, half by the second. Both have the same frequencies, those of a head half as large; or the second has
-// those between, with which they are the frequencies of the whole head.
+// gridRope returns the rotation of heads with that many elements by a patch's place in a grid: half of the pairs are
+// rotated by the first axis, half by the second. Both halves have the frequencies of a head half as large. With
+// between, the second half has the frequencies between them, so that both together are the frequencies of the whole
+// head.
 //
 // Source: Heo et al. 2024, Rotary Position Embedding for Vision Transformer (axial frequencies).
 func gridRope(style compute.RopeStyle, head int, base float64, between bool) *compute.Rope {

@@ -15,7 +15,7 @@ import (
 // Source: xAI 2024 and 2025, the published code and configurations of Grok-1 and Grok 2.
 type grok struct {
 	sizes
-	eps     float32 // of norms
+	eps     float32 // epsilon of the norms
 	act     compute.Activation
 	rope    *compute.Rope
 	scores  nn.Scores
@@ -28,11 +28,11 @@ type grok struct {
 type grokBlock struct {
 	attnNorm nn.Norm
 	attn     *nn.Attention
-	attnPost nn.Norm // of what attention adds to the residual
+	attnPost nn.Norm // norm of attention's output
 	ffnNorm  nn.Norm
-	ffn      *nn.FFN // of all tokens, or nil
+	ffn      *nn.FFN // the feed-forward layer of all tokens, or nil
 	experts  *nn.Experts
-	ffnPost  nn.Norm // of what both add
+	ffnPost  nn.Norm // norm of the sum of both outputs
 }
 
 func newGrok(k *nn.Keys, b *nn.Binder) Program {
@@ -46,7 +46,7 @@ func newGrok(k *nn.Keys, b *nn.Binder) Program {
 	})
 
 	m.embed = b.Embedding(m.embd)
-	m.embed.Scale = k.Factor(".embedding_scale", 78.38367176906169) // of files that do not say them, Grok 1's
+	m.embed.Scale = k.Factor(".embedding_scale", 78.38367176906169) // Grok 1's, for files that do not say them
 	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
 	m.output.Scale, m.output.SoftCap = k.Factor(".logit_scale", 1/math.Sqrt(3)), k.LogitCap(0)
 	for i, l := range m.layers {

@@ -5,9 +5,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// newGroveMoE binds GroveMoE: Qwen 3 with experts, in which neighbours share a small expert besides. It reads what they
-// read, has their weights, and adds a small part of what it gives. llama.cpp has the small experts read what the others
-// give, with other weights; this is the published code's.
+// newGroveMoE binds GroveMoE: Qwen 3 with experts, and for each few neighbouring experts a small one that they share.
+// It reads the same input and has their weights, and a small part of its output is added. In llama.cpp the small
+// experts read the others' output, with other weights; here they compute as the published code does.
 //
 // Source: Wu et al. 2025, Grove MoE, and its published code.
 func newGroveMoE(k *nn.Keys, b *nn.Binder) Program {

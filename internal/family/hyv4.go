@@ -7,20 +7,20 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// hyV4 is Hy4: latent attention with sinks, what heads read weighed by gates, and experts with shared ones, of which the
-// routed ones have limits. The residual is several streams: each part of a block reads a sum of them, and what it gives
-// is added to each, by weights that follow from the streams (iHC). The first layers have one feed-forward layer instead
-// of experts. There are files whose attention sees the positions alone that an indexer chooses; a layer without an
-// indexer sees those that the last one chose.
+// hyV4 is Hy4: latent attention with sinks and gates on the heads' output, and experts with shared ones; the routed
+// ones have limits. The residual is several streams: each part of a block reads a sum of them, and its output is added
+// to each, with weights computed from the streams (iHC). The first layers have one feed-forward layer instead of
+// experts. In some files attention sees only the positions that an indexer chooses; a layer without an indexer sees the
+// positions that the last one chose.
 //
 // Source: Tencent 2026, Hy4-preview.
 type hyV4 struct {
 	sizes
-	eps         float32 // of norms
+	eps         float32 // epsilon of the norms
 	act         compute.Activation
 	latent      nn.LatentShape
-	queryRope   *compute.Rope // of queries, whose last elements it rotates
-	keyRope     *compute.Rope // of the part of keys that heads share, which it rotates whole
+	queryRope   *compute.Rope // rotates the last elements of queries
+	keyRope     *compute.Rope // rotates all of the part of keys that heads share
 	index       nn.IndexerSpec
 	indexRope   *compute.Rope
 	indexed     []bool // which layers have an indexer; nil: none has, and all positions are seen

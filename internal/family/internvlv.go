@@ -13,8 +13,8 @@ import (
 type internVLTower struct {
 	tiledTower
 	fewest, largest int        // tiles of a picture
-	norm            nn.Norm    // of a block's patches one after another
-	out             multilayer // of them
+	norm            nn.Norm    // norm of a block's patches, one after another
+	out             multilayer // reads the norm
 }
 
 // mostTiles bounds the tiles of a picture.

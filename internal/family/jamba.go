@@ -5,13 +5,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// jamba is Jamba: pre-norm blocks, most of them with Mamba, whose steps, B and C have norms, the others with
-// grouped-query attention that knows no positions. SwiGLU follows, or experts whose shares a softmax over all gives.
+// jamba is Jamba: pre-norm blocks, most of them with Mamba, with norms of its steps, B and C, the others with
+// grouped-query attention without positions. SwiGLU follows, or experts weighed by a softmax over all experts.
 //
 // Source: Lieber et al. 2024, Jamba: A Hybrid Transformer-Mamba Language Model.
 type jamba struct {
 	sizes
-	eps     float32 // of norms
+	eps     float32 // epsilon of the norms
 	act     compute.Activation
 	scores  nn.Scores
 	experts nn.ExpertSpec

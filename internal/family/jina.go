@@ -5,7 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// newJinaBERTV2 binds version 2 of Jina's embeddings: the encoder whose scores fall with distance (ALiBi), with gates.
+// newJinaBERTV2 binds version 2 of Jina's embeddings: the encoder with gates, and scores that fall with distance
+// (ALiBi).
 //
 // Source: Günther et al. 2023, Jina Embeddings 2: 8192-Token General-Purpose Text Embeddings for Long Documents.
 func newJinaBERTV2(k *nn.Keys, b *nn.Binder) Program {

@@ -8,18 +8,18 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
-// kimiK25Tower is that of Kimi K2.5, MoonViT: a vision transformer with learned positions and rotations, and blocks of
-// patches that become rows.
+// kimiK25Tower is the tower of Kimi K2.5, MoonViT: a vision transformer with learned positions and rotations. Each
+// block of patches becomes a row.
 //
 // Source: Kimi Team 2025, Kimi-VL Technical Report.
 type kimiK25Tower struct {
 	vit
 	sizing
-	side      int // of a block, in patches
+	side      int // side of a block, in patches
 	more      int // patches that pictures get beyond most, because what is missing is added
 	positions positionGrid
-	norm      nn.Norm    // of a patch before it is merged
-	out       multilayer // of a block's patches one after another
+	norm      nn.Norm    // norm of a patch before it is merged
+	out       multilayer // reads a block's patches, one after another
 }
 
 // mostKimiSide bounds a picture's sides, in patches.

@@ -5,10 +5,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// kimiK3 is Kimi K3: blocks with Kimi delta attention or latent attention, both without positions, and experts that read
-// and write a vector narrower than the residual, with shared ones that do not. Each part of a block reads the norm of a
-// mix of the residual and of checkpoints, which the residual was every so many layers. A layer that takes a checkpoint
-// begins a new residual with what its attention gives.
+// kimiK3 is Kimi K3: blocks with Kimi delta attention or latent attention, both without positions, and experts that
+// read and write a vector narrower than the residual, next to shared ones of the residual's width. Each part of a block
+// reads the norm of a mix of the residual and of checkpoints, which are the residual every few layers. A layer that
+// takes a checkpoint begins a new residual with its attention's output.
 //
 // Sources: Kimi Team 2026, Kimi K3's model card and configuration, and Attention Residuals.
 type kimiK3 struct {
@@ -20,13 +20,13 @@ type kimiK3 struct {
 
 	ends
 	blocks []kimiK3Block
-	last   nn.Norm // of the mix before the head
+	last   nn.Norm // norm of the mix before the head
 }
 
 type kimiK3Block struct {
 	number            int
 	checkpoint        bool
-	attnMix, ffnMix   nn.Norm // of the mixes that attention and experts read
+	attnMix, ffnMix   nn.Norm // norms of the mixes that attention and experts read
 	attnNorm, ffnNorm nn.Norm
 	mixer             mixer
 	ffn               nn.FeedForward // experts, or dense

@@ -5,10 +5,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// kimiLinear is Kimi Linear and Ling 3: pre-norm blocks, of which most have Kimi delta attention and the others, those
-// with KV heads, latent attention. Experts follow, which are SwiGLUs, with shared ones that all tokens use; layers
-// without a router in the file, the first ones, have one feed-forward layer instead. Ling's layers may limit what their
-// SwiGLUs multiply.
+// kimiLinear is Kimi Linear and Ling 3: pre-norm blocks, most of them with Kimi delta attention and the others, those
+// with KV heads, with latent attention. Experts with SwiGLU follow, with shared ones that all tokens use; layers
+// without a router in the file, the first ones, have one feed-forward layer instead. Ling's layers may limit the
+// factors of their SwiGLUs.
 //
 // Sources: Kimi Team 2025, Kimi Linear; Ling 3's configuration.
 type kimiLinear struct {
@@ -16,7 +16,7 @@ type kimiLinear struct {
 	mixers         mixers
 	act            compute.Activation
 	experts        nn.ExpertSpec
-	limits, others []float32 // of experts, and of shared experts and dense layers; 0: there is none
+	limits, others []float32 // limits of experts, and of shared experts and dense layers; 0: none
 
 	ends
 	blocks []kimiLinearBlock
@@ -29,13 +29,13 @@ type kimiLinearBlock struct {
 	ffn     nn.FeedForward // experts, or dense
 }
 
-// newKimiLinear binds Kimi Linear, whose latent attention knows no positions, and whose weights of experts always add up
+// newKimiLinear binds Kimi Linear. Its latent attention has no positions, and the weights of a token's experts add up
 // to 1.
 func newKimiLinear(k *nn.Keys, b *nn.Binder) Program {
 	return bindKimiLinear(k, b, false)
 }
 
-// newBailingMoE3 binds Ling 3, whose latent attention is rotated.
+// newBailingMoE3 binds Ling 3. Its latent attention is rotated.
 func newBailingMoE3(k *nn.Keys, b *nn.Binder) Program {
 	return bindKimiLinear(k, b, true)
 }

@@ -5,10 +5,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// newLaguna binds Laguna: the plain decoder with routed and shared experts, scored by a sigmoid, with a bias that counts
-// for the choice only. Each head of queries and keys is normed, and what heads read is multiplied by the softplus of a
-// gate. The first of four layers sees all positions, with YaRN on a part of each head; the others have windows, more
-// heads in some models, and a rotation of their own. The largest model has no windows.
+// newLaguna binds Laguna: the plain decoder with routed and shared experts, scored by a sigmoid, with a bias that
+// counts for the choice only. Each head of queries and keys is normed, and the heads' output is multiplied by the
+// softplus of a gate. The first of four layers sees all positions, with YaRN on a part of each head; the others have
+// sliding windows, more heads in some models, and another rotation. The largest model has no windows.
 //
 // Source: poolside 2026, the model cards and configurations of Laguna.
 func newLaguna(k *nn.Keys, b *nn.Binder) Program {

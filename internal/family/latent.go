@@ -5,9 +5,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// readLatent reads the sizes of latent attention, which are the same in all layers, and how queries are rotated: their
-// last elements. With mlaKeys, key_length_mla and value_length_mla are the sizes of heads, and key_length and
-// value_length those of a row of the cache; without them, key_length and value_length are those of heads.
+// readLatent reads the sizes of latent attention, which are the same in all layers, and the rotation of queries, which
+// covers their last elements. With mlaKeys, key_length_mla and value_length_mla are the sizes of heads, and key_length
+// and value_length those of a row of the cache; without them, key_length and value_length are the sizes of heads.
 func readLatent(k *nn.Keys, s *sizes, style compute.RopeStyle, mlaKeys bool) (nn.LatentShape, nn.RopeSpec) {
 	heads := max(1, s.heads()) // layers of other kinds have none
 	size := func(name string, usual int) int {

@@ -6,13 +6,13 @@ import (
 )
 
 // lfm2 is LFM2 and LFM2.5: pre-norm blocks, most of them with a gated short convolution, the others with grouped-query
-// attention with a norm of every head of queries and keys. SwiGLU follows, or, but in the first layers, experts, which
-// a sigmoid scores and a bias helps to choose.
+// attention with a norm of every head of queries and keys. SwiGLU follows or, after the first layers, experts scored by
+// a sigmoid, with a bias for the choice.
 //
 // Source: Liquid AI 2025, LFM2 Technical Report.
 type lfm2 struct {
 	sizes
-	eps     float32 // of norms
+	eps     float32 // epsilon of the norms
 	act     compute.Activation
 	rope    *compute.Rope
 	scores  nn.Scores
@@ -51,7 +51,7 @@ func newLFM2(k *nn.Keys, b *nn.Binder) Program {
 	return m
 }
 
-// block binds a block like that of layer i.
+// block binds a block like layer i's.
 func (m *lfm2) block(b *nn.Binder, i int) lfm2Block {
 	l := m.layers[i]
 	block := lfm2Block{number: i, norm: b.RMSNorm("attn_norm", m.embd, m.eps), ffnNorm: b.RMSNorm("ffn_norm", m.embd, m.eps)}

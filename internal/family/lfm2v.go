@@ -9,18 +9,18 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
-// lfm2Tower is that of LFM2-VL: SigLIP 2, which takes pictures of any aspect, and blocks of patches that become rows. A
-// large picture is cut into tiles, which a small one of the whole follows.
+// lfm2Tower is the tower of LFM2-VL: SigLIP 2, which takes pictures of any aspect. Each block of patches becomes a row.
+// A large picture is cut into tiles, followed by a small picture of the whole.
 //
 // Sources: Tschannen et al. 2025, SigLIP 2, section 2.4 (NaFlex); Liquid AI 2025, LFM2 Technical Report.
 type lfm2Tower struct {
 	vit
 	sizing
-	side      int // of a block, in patches
-	mostTiles int // of a picture; below lfm2FewTiles none is cut
+	side      int // side of a block, in patches
+	mostTiles int // tiles of a picture, at most; below lfm2FewTiles none is cut
 	positions positionGrid
-	norm      nn.Norm    // of a block's patches one after another, or none
-	out       multilayer // of them
+	norm      nn.Norm    // norm of a block's patches, one after another, or none
+	out       multilayer // reads the norm
 }
 
 // How LFM2-VL's image processor cuts pictures.

@@ -6,12 +6,12 @@ import (
 )
 
 // llama is Llama, Mistral and their kin, ProSparse and TurboSparse among them: pre-norm blocks, grouped-query
-// attention, and SwiGLU, in whose place layers may have experts, as Mixtral's have.
+// attention, and SwiGLU, or experts in its place, as in Mixtral.
 //
 // Sources: Touvron et al. 2023, LLaMA; Jiang et al. 2024, Mixtral of Experts.
 type llama struct {
 	sizes
-	eps     float32 // of norms
+	eps     float32 // epsilon of the norms
 	act     compute.Activation
 	rope    *compute.Rope
 	scores  nn.Scores

@@ -9,19 +9,19 @@ import (
 )
 
 // llama4 is the text part of Llama 4: pre-norm blocks, grouped-query attention, and, in all blocks or every second, one
-// expert of many, chosen by a sigmoid that multiplies what it reads, beside a shared one. Three of four layers see only
-// their own part of the positions; they rotate heads and norm them without weights, but in the model of 128 experts.
-// The fourth sees all positions and does not rotate heads, and its queries grow with their position.
+// expert of many next to a shared one. The chosen expert's sigmoid score multiplies its input. Three of four layers
+// have chunked attention; they rotate heads and, except in the model with 128 experts, norm them without weights. The
+// fourth sees all positions and does not rotate heads, and its queries grow with their position.
 //
 // Source: Meta 2025, The Llama 4 herd.
 type llama4 struct {
 	sizes
-	eps     float32 // of norms
+	eps     float32 // epsilon of the norms
 	act     compute.Activation
 	scores  nn.Scores
 	experts nn.ExpertSpec
 
-	rope, windowRope *compute.Rope // of layers that see all positions, and of those that see parts; nil: heads are not rotated
+	rope, windowRope *compute.Rope // for layers that see all positions, and for layers with chunked attention; nil: heads are not rotated
 	window           int           // positions of a part; 0: all
 	windowed         []bool        // [layers]
 
@@ -62,7 +62,7 @@ func newLlama4(k *nn.Keys, b *nn.Binder) Program {
 	return m
 }
 
-// block binds a block like that of layer i.
+// block binds a block like layer i's.
 func (m *llama4) block(b *nn.Binder, i int) llama4Block {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)

@@ -15,7 +15,7 @@ import (
 type llama4Tower struct {
 	tiledTower
 	largest int        // tiles of a picture
-	merge   multilayer // of a block's patches one after another
+	merge   multilayer // reads a block's patches, one after another
 	out     nn.Linear  // [textWidth, mm.model.mlp.2's rows] of their activation
 }
 
@@ -51,8 +51,8 @@ func (m *llama4Tower) Show(of *picture.Image) ([]Part, error) {
 	return append(parts, Part{Text: "<|image|>"}, Part{View: m.placed(all[0])}, Part{Text: "<|image_end|>"}), nil
 }
 
-// placed returns the view of a tile. Heads turn by columns, then by rows, which are counted from 1; the class does not
-// turn.
+// placed returns the view of a tile. Heads are rotated by columns, then by rows, which are counted from 1; the class
+// token is not rotated.
 func (m *llama4Tower) placed(tile *picture.Image) *View {
 	v := m.tile(tile)
 	v.Axes[0], v.Axes[1] = v.Axes[1], v.Axes[0]

@@ -13,7 +13,7 @@ func newEuroBERT(k *nn.Keys, b *nn.Binder) Program {
 	return newDecoder(k, b, decoderSpec{style: compute.Halves, outBias: nn.Optional, encodes: true, ranking: nn.PoolCLS})
 }
 
-// newLlamaEmbed binds embeddings made of Llama, as Llama-Embed-Nemotron: likewise.
+// newLlamaEmbed binds embeddings made of Llama, such as Llama-Embed-Nemotron: bidirectional, too.
 func newLlamaEmbed(k *nn.Keys, b *nn.Binder) Program {
 	return newDecoder(k, b, decoderSpec{style: compute.Interleaved, outBias: nn.Optional, encodes: true, ranking: nn.PoolMean})
 }

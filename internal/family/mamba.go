@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// mamba is Mamba, Falcon-Mamba, Mamba-2 and Mamba-Codestral: every block is a selective state space that reads the norm
-// of the residual, and nothing else.
+// mamba is Mamba, Falcon-Mamba, Mamba-2 and Mamba-Codestral: every block is only a selective state space that reads the
+// norm of the residual.
 //
 // Sources: Gu and Dao 2023, Mamba; Zuo et al. 2024, Falcon Mamba; Dao and Gu 2024, Transformers are SSMs (Mamba-2).
 type mamba struct {

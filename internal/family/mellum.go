@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// newMellum binds Mellum 2: the plain decoder with experts, a norm of each head of queries and keys, and a window in
-// three of four layers, whose rotation is not scaled for long contexts.
+// newMellum binds Mellum 2: the plain decoder with experts, a norm of each head of queries and keys, and a sliding
+// window in three of four layers, which do not scale RoPE for long contexts.
 //
 // Source: JetBrains 2026, the model card of Mellum2-12B-A2.5B.
 func newMellum(k *nn.Keys, b *nn.Binder) Program {

@@ -13,11 +13,11 @@ import (
 // Source: Hu et al. 2024, MiniCPM.
 type miniCPM3 struct {
 	sizes
-	eps       float32 // of norms
+	eps       float32 // epsilon of the norms
 	act       compute.Activation
 	latent    nn.LatentShape
-	queryRope *compute.Rope // of queries, whose last elements it rotates
-	keyRope   *compute.Rope // of the part of keys that heads share, which it rotates whole
+	queryRope *compute.Rope // rotates the last elements of queries
+	keyRope   *compute.Rope // rotates all of the part of keys that heads share
 	scores    nn.Scores
 	part      float32 // factor of what each part of a block adds to the residual
 

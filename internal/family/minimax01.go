@@ -5,15 +5,15 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// minimax01 is MiniMax-Text-01 and MiniMax-M1: most layers have lightning attention, the others attention whose heads
-// are rotated in part; experts, which are SwiGLUs, follow. What each part gives is added to what it reads, the norm of
-// the residual, multiplied by a factor.
+// minimax01 is MiniMax-Text-01 and MiniMax-M1: most layers have lightning attention, the others attention with partly
+// rotated heads; experts with SwiGLU follow. The output of each part is added to the part's input, the norm of the
+// residual, times a factor.
 //
 // Source: MiniMax 2025, MiniMax-01: Scaling Foundation Models with Lightning Attention.
 type minimax01 struct {
 	sizes
-	eps     float32 // of norms
-	factor  float32 // of what parts read, where what they give is added to it
+	eps     float32 // epsilon of the norms
+	factor  float32 // factor of a part's input when its output is added
 	rope    *compute.Rope
 	scores  nn.Scores
 	experts nn.ExpertSpec

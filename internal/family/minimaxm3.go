@@ -5,10 +5,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// newMiniMaxM3 binds MiniMax M3: the plain decoder with routed and shared experts, scored by a sigmoid, with a bias that
-// counts for the choice only, clamped SwiGLUs everywhere, norms of each head of queries and keys, and heads of which a
-// part is rotated. In layers with experts the heads that share keys and values see the blocks of positions alone that an
-// index head of theirs chooses.
+// newMiniMaxM3 binds MiniMax M3: the plain decoder with routed and shared experts, scored by a sigmoid, with a bias
+// that counts for the choice only, clamped SwiGLUs everywhere, norms of each head of queries and keys, and partly
+// rotated heads. In layers with experts, the query heads of a KV head see only the blocks of positions that their index
+// head chooses.
 //
 // Source: MiniMax 2026, MiniMax-M3.
 func newMiniMaxM3(k *nn.Keys, b *nn.Binder) Program {

@@ -9,12 +9,12 @@ import (
 // instead.
 type mixers struct {
 	embd   int
-	eps    float32 // of norms
+	eps    float32 // epsilon of the norms
 	states nn.StateSpec
-	bound  float32 // of decays; 0: none
+	bound  float32 // bound of the decays; 0: none
 	latent nn.LatentShape
-	rope   *compute.Rope // of queries, whose last elements it rotates; nil: positions are in the states alone
-	shared *compute.Rope // of the part of keys that heads share, which it rotates whole
+	rope   *compute.Rope // rotates the last elements of queries; nil: only the states know positions
+	shared *compute.Rope // rotates all of the part of keys that heads share
 	scores nn.Scores
 }
 
@@ -25,7 +25,8 @@ type mixer struct {
 	latent *nn.LatentAttention // where there is no delta attention
 }
 
-// readMixers reads what a file says of them. rotated says that latent attention rotates neighbours.
+// readMixers reads what a file says of the token mixers. rotated says that latent attention rotates pairs of
+// neighbours.
 func readMixers(k *nn.Keys, b *nn.Binder, s *sizes, rotated bool) mixers {
 	m := mixers{embd: s.embd, eps: k.RMSEpsilon(1e-5), scores: k.Scores(nn.Scores{})}
 	m.states, m.bound = k.DeltaHeads(k.Counts(".attention.head_count", len(s.layers), nil)[0])

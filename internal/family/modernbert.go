@@ -5,18 +5,18 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// modernBERT is ModernBERT: an encoder with LayerNorms before its parts, but not before the first layer's attention,
-// rotated heads, and gates. Every token sees all others, and in two of three layers those in a window around it, whose
-// rotation has a base of its own. There are no logits: hidden states are the result.
+// modernBERT is ModernBERT: an encoder with LayerNorms before its parts except the first layer's attention, rotated
+// heads, and gates. Every token sees all others, or in two of three layers those in a window around it, with another
+// RoPE base. There are no logits: hidden states are the result.
 //
 // Source: Warner et al. 2024, Smarter, Better, Faster, Longer: A Modern Bidirectional Encoder.
 type modernBERT struct {
 	sizes
-	eps    float32 // of norms
+	eps    float32 // epsilon of the norms
 	act    compute.Activation
 	scores nn.Scores
 
-	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows
+	rope, windowRope *compute.Rope // for layers that see all positions, and for sliding-window layers
 	window           int           // positions that a token sees in layers with windows; 0: all
 	windowed         []bool        // [layers]
 

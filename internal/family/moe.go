@@ -13,12 +13,12 @@ import (
 type moe struct {
 	sizes
 	spec    moeSpec
-	eps     float32 // of norms
+	eps     float32 // epsilon of the norms
 	act     compute.Activation
 	scores  nn.Scores
 	experts nn.ExpertSpec
 
-	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows; nil: heads are not rotated
+	rope, windowRope *compute.Rope // for layers that see all positions, and for sliding-window layers; nil: heads are not rotated
 	window           int           // positions that a token sees in layers with windows; 0: all
 	windowed         []bool        // [layers], and the first MTP layer's; nil: none has a window
 
@@ -29,12 +29,12 @@ type moe struct {
 // moeSpec says how a family differs from the others that share this program.
 type moeSpec struct {
 	style            compute.RopeStyle
-	act              compute.Activation // of all neurons, unless it is SiLU or files say another
+	act              compute.Activation // of all neurons; SiLU if it is not set, unless files say another
 	qkvBias, outBias nn.Presence
 	ffnNorm          string // the name of the feed-forward layer's norm; empty: ffn_norm
 	experts          nn.ExpertSpec
 	plainMTP         bool // see PlainMTP
-	// attention, if it is set, adds what the family's attention has besides.
+	// attention, if it is set, adds what is special in the family's attention.
 	attention func(m *moe, b *nn.Binder, a *nn.Attention)
 	// group, if it is set, binds the experts that others share in groups.
 	group func(m *moe, b *nn.Binder, x *nn.Experts)

@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// nanbeige is Nanbeige 4.2: a plain decoder whose layers all tokens go through several times. Each time a layer has keys
-// and values of its own. Between the times the residual goes through the last norm, unless the file says otherwise.
+// nanbeige is Nanbeige 4.2: a plain decoder with layers that all tokens go through several times. A layer has other
+// keys and values each time. Between the times the residual goes through the last norm, unless the file says otherwise.
 //
 // Source: Nanbeige LLM Lab 2026, the configuration and model card of Nanbeige4.2-3B.
 type nanbeige struct {

@@ -6,13 +6,13 @@ import (
 )
 
 // nemotronH is Nemotron-H, Nemotron Nano 2 and Nemotron 3: each block is one part that reads the norm of the residual.
-// Most are selective state spaces or feed-forward layers without a gate, whose squared ReLU leaves neurons at zero, or
-// experts of that form; a few have grouped-query attention, which knows no positions.
+// Most are selective state spaces, or feed-forward layers or experts with squared ReLU and without a gate, so that many
+// neurons are zero; a few have grouped-query attention without positions.
 //
 // Sources: NVIDIA 2025, Nemotron-H; NVIDIA 2025, Nemotron 3 Nano.
 type nemotronH struct {
 	sizes
-	eps     float32 // of norms
+	eps     float32 // epsilon of the norms
 	act     compute.Activation
 	scores  nn.Scores
 	experts nn.ExpertSpec

@@ -13,7 +13,7 @@ func newNomicBERT(k *nn.Keys, b *nn.Binder) Program {
 }
 
 // newNomicBERTMoE binds version 2: the encoder with rotated heads, GELU without gates, and biases. Every second layer
-// has experts, which a softmax over all of them weighs.
+// has experts, weighed by a softmax over all of them.
 //
 // Source: Nussbaum and Duderstadt 2025, Training Sparse Mixture Of Experts Text Embedding Models.
 func newNomicBERTMoE(k *nn.Keys, b *nn.Binder) Program {

@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// newOLMo binds OLMo 1: LayerNorms without weights before attention, of which files may limit queries, keys and values,
-// and before SwiGLU.
+// newOLMo binds OLMo 1: LayerNorms without weights before attention and before SwiGLU. Files may clamp queries, keys
+// and values.
 //
 // Source: Groeneveld et al. 2024, OLMo: Accelerating the Science of Language Models.
 func newOLMo(k *nn.Keys, b *nn.Binder) Program {

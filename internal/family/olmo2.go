@@ -5,17 +5,17 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// olmo2 is OLMo 2 and 3: norms after attention and SwiGLU instead of before them, and of queries and keys, over all
-// heads together. OLMo 3 has a window in three of four layers, whose rotation is not scaled for long contexts.
+// olmo2 is OLMo 2 and 3: norms after attention and SwiGLU instead of before them, and norms of queries and keys, over
+// all heads together. OLMo 3 has a sliding window in three of four layers, which do not scale RoPE for long contexts.
 //
 // Source: OLMo Team 2024, 2 OLMo 2 Furious.
 type olmo2 struct {
 	sizes
-	eps    float32 // of norms
+	eps    float32 // epsilon of the norms
 	act    compute.Activation
 	scores nn.Scores
 
-	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows
+	rope, windowRope *compute.Rope // for layers that see all positions, and for sliding-window layers
 	window           int           // positions that a token sees in layers with windows; 0: all
 	windowed         []bool        // [layers]
 
@@ -25,9 +25,9 @@ type olmo2 struct {
 
 type olmo2Block struct {
 	attn     *nn.Attention
-	attnPost nn.Norm // of what attention adds to the residual
+	attnPost nn.Norm // norm of attention's output
 	ffn      *nn.FFN
-	ffnPost  nn.Norm // of what the feed-forward layer adds
+	ffnPost  nn.Norm // norm of the feed-forward layer's output
 }
 
 func newOLMo2(k *nn.Keys, b *nn.Binder) Program {
@@ -45,7 +45,7 @@ func newOLMo2(k *nn.Keys, b *nn.Binder) Program {
 	return m
 }
 
-// block binds a block like that of layer i.
+// block binds a block like layer i's.
 func (m *olmo2) block(b *nn.Binder, i int) olmo2Block {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)

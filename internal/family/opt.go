@@ -5,7 +5,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// newOPT binds OPT: learned positions, of which the table's first two rows are none, ReLU, biases everywhere.
+// newOPT binds OPT: learned positions, with two unused rows at the beginning of the table, ReLU, and biases everywhere.
 //
 // Source: Zhang et al. 2022, OPT: Open Pre-trained Transformer Language Models.
 func newOPT(k *nn.Keys, b *nn.Binder) Program {

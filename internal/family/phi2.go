@@ -12,7 +12,7 @@ import (
 // Source: Li et al. 2023, Textbooks Are All You Need II: phi-1.5 technical report.
 type phi2 struct {
 	sizes
-	eps    float32 // of norms
+	eps    float32 // epsilon of the norms
 	act    compute.Activation
 	rope   *compute.Rope
 	scores nn.Scores
@@ -67,7 +67,7 @@ func (m *phi2) Forward(p *nn.Pass) compute.Tensor {
 func (l *phi2Block) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	in := p.Norm(x, l.norm)
 	x, heads := l.attn.AttendWanted(p, x, in)
-	if x.Rows < in.Rows { // the last layer goes on with the rows whose logits are wanted
+	if x.Rows < in.Rows { // the last layer keeps only the rows with wanted logits
 		in = p.Norm(x, l.norm)
 	}
 	y := l.ffn.Forward(p, x, in)

@@ -12,7 +12,7 @@ import (
 // Source: Microsoft 2024, Phi-3 Technical Report.
 type phi3 struct {
 	sizes
-	eps    float32 // of norms
+	eps    float32 // epsilon of the norms
 	act    compute.Activation
 	rope   *compute.Rope
 	scores nn.Scores
@@ -48,7 +48,7 @@ func newPhi3(k *nn.Keys, b *nn.Binder) Program {
 	return m
 }
 
-// block binds a block like that of layer i.
+// block binds a block like layer i's.
 func (m *phi3) block(b *nn.Binder, i int) phi3Block {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)

@@ -5,16 +5,16 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// phiMoE is Phi-3.5 MoE: pre-norm blocks, grouped-query attention, and experts, which are SwiGLUs, with biases of norms,
-// of attention's products and of the head. Long contexts divide frequencies by factors of their own.
+// phiMoE is Phi-3.5 MoE: pre-norm blocks, grouped-query attention, and experts with SwiGLU, with biases of norms, of
+// attention's products and of the head. Long contexts divide frequencies by other factors.
 //
-// The published model has LayerNorms, and chooses its two experts one after the other; GGUF files and llama.cpp mean
-// RMSNorms with biases, and the two best experts with weights that are normalised.
+// The published model has LayerNorms, and chooses its two experts one after the other. GGUF files and llama.cpp mean
+// RMSNorms with biases, and the two best experts with normalised weights.
 //
 // Source: Microsoft 2024, Phi-3 Technical Report.
 type phiMoE struct {
 	sizes
-	eps     float32 // of norms
+	eps     float32 // epsilon of the norms
 	act     compute.Activation
 	rope    *compute.Rope
 	scores  nn.Scores

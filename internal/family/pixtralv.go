@@ -15,9 +15,9 @@ import (
 type pixtralTower struct {
 	vit
 	sizing
-	side   int       // of a block, in patches
-	norm   nn.Norm   // of the patches before they are merged, or none
-	merger nn.Linear // [width, side²·width] of a block, or none
+	side   int       // side of a block, in patches
+	norm   nn.Norm   // norm of the patches before they are merged, or none
+	merger nn.Linear // [width, side²·width] for a block, or none
 	out    multilayer
 	line   []float32 // [textWidth] the row after each line but the last
 }

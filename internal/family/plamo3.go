@@ -11,11 +11,11 @@ import (
 // Source: Preferred Networks 2025, the model card and configuration of PLaMo 3 NICT.
 type plamo3 struct {
 	sizes
-	eps    float32 // of norms
+	eps    float32 // epsilon of the norms
 	act    compute.Activation
 	scores nn.Scores
 
-	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows
+	rope, windowRope *compute.Rope // for layers that see all positions, and for sliding-window layers
 	window           int           // positions that a token sees in layers with windows; 0: all
 	windowed         []bool        // [layers]
 
@@ -39,7 +39,7 @@ func newPLaMo3(k *nn.Keys, b *nn.Binder) Program {
 	return m
 }
 
-// block binds a block like that of layer i.
+// block binds a block like layer i's.
 func (m *plamo3) block(b *nn.Binder, i int) nn.Sandwich {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)

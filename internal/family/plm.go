@@ -5,17 +5,17 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// plm is PLM: pre-norm blocks, latent attention, and a feed-forward layer without a gate, whose squared ReLU leaves
-// neurons at zero.
+// plm is PLM: pre-norm blocks, latent attention, and a feed-forward layer with squared ReLU and without a gate, so that
+// many neurons are zero.
 //
 // Source: Deng et al. 2025, PLM: Efficient Peripheral Language Models.
 type plm struct {
 	sizes
-	eps       float32 // of norms
+	eps       float32 // epsilon of the norms
 	act       compute.Activation
 	latent    nn.LatentShape
-	queryRope *compute.Rope // of queries, whose last elements it rotates
-	keyRope   *compute.Rope // of the part of keys that heads share, which it rotates whole
+	queryRope *compute.Rope // rotates the last elements of queries
+	keyRope   *compute.Rope // rotates all of the part of keys that heads share
 	scores    nn.Scores
 
 	ends

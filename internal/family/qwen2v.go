@@ -8,16 +8,16 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
-// qwen2Tower is that of Qwen2-VL, and that of Qwen2.5-VL, in which most layers see windows of the picture: a vision
-// transformer with rotations, and blocks of patches that become rows.
+// qwen2Tower is the tower of Qwen2-VL and of Qwen2.5-VL, in which most layers see windows of the picture: a vision
+// transformer with rotations. Each block of patches becomes a row.
 //
 // Sources: Wang et al. 2024, Qwen2-VL; Bai et al. 2025, Qwen2.5-VL Technical Report, section 2.1.
 type qwen2Tower struct {
 	vit
 	sizing
-	side   int        // of a block, in patches
+	side   int        // side of a block, in patches
 	window int        // its side, in blocks; 0: there are none
-	out    multilayer // of a block's patches one after another
+	out    multilayer // reads a block's patches, one after another
 }
 
 // windowSide is the side of Qwen2.5-VL's windows in pixels. Files do not say it.

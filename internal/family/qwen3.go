@@ -11,7 +11,7 @@ import (
 // Source: Qwen Team 2025, Qwen3 Technical Report.
 type qwen3 struct {
 	sizes
-	eps    float32 // of norms
+	eps    float32 // epsilon of the norms
 	act    compute.Activation
 	rope   *compute.Rope
 	scores nn.Scores
@@ -74,7 +74,7 @@ func (m *qwen3) Forward(p *nn.Pass) compute.Tensor {
 }
 
 func (l *qwen3Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
-	// x, too: the last layer goes on with only the rows whose logits are wanted.
+	// In the last layer, x also keeps only the rows with wanted logits.
 	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
 	p.Add(x, y)
 	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))

@@ -6,13 +6,13 @@ import (
 )
 
 // qwen3MoE is Qwen 3 with experts, and the text part of Qwen3-VL's models with experts: pre-norm blocks, grouped-query
-// attention with a norm of every head of queries and keys, and experts, which are SwiGLUs. Layers of which the file has
-// no router have one feed-forward layer instead.
+// attention with a norm of every head of queries and keys, and experts with SwiGLU. Layers without a router in the file
+// have one feed-forward layer instead.
 //
 // Source: Qwen Team 2025, Qwen3 Technical Report.
 type qwen3MoE struct {
 	sizes
-	eps     float32 // of norms
+	eps     float32 // epsilon of the norms
 	act     compute.Activation
 	rope    *compute.Rope
 	scores  nn.Scores
@@ -28,7 +28,7 @@ func newQwen3MoE(k *nn.Keys, b *nn.Binder) Program {
 	m.rope = b.Rope(rope, b.RopeFactors(rope))
 	m.experts = k.Experts(nn.ExpertSpec{
 		Width: m.embd, Gated: true, Act: m.act, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
-		Neurons: max(1, m.ff()/k.Same(".expert_used_count", 0, nn.MaxExperts)), // of files that say what a token's experts have together
+		Neurons: max(1, m.ff()/k.Same(".expert_used_count", 0, nn.MaxExperts)), // for files that say the neurons of a token's experts together
 	})
 
 	m.embed = b.Embedding(m.embd)

@@ -7,12 +7,12 @@ import (
 
 // qwen3Next is Qwen3-Next, and the text part of Qwen3.5: pre-norm blocks, three of four with a gated delta net, the
 // others with gated attention, which has a norm of every head of queries and keys, and rotates a part of each head, as
-// files say. SwiGLU follows, or experts beside a shared one, which a sigmoid weighs.
+// files say. SwiGLU follows, or experts with a shared one that a sigmoid weighs.
 //
 // Source: Qwen Team 2025, Qwen3-Next: Towards Ultimate Training & Inference Efficiency.
 type qwen3Next struct {
 	sizes
-	eps     float32 // of norms
+	eps     float32 // epsilon of the norms
 	act     compute.Activation
 	rope    *compute.Rope
 	scores  nn.Scores
@@ -35,7 +35,7 @@ type qwen3NextBlock struct {
 
 func newQwen3Next(k *nn.Keys, b *nn.Binder) Program { return bindQwen3Next(k, b, false) }
 
-// newQwen35 binds Qwen3.5, whose files have the heads of delta nets in another order.
+// newQwen35 binds Qwen3.5. Its files have the heads of delta nets in another order.
 func newQwen35(k *nn.Keys, b *nn.Binder) Program { return bindQwen3Next(k, b, true) }
 
 func bindQwen3Next(k *nn.Keys, b *nn.Binder, tiled bool) Program {
@@ -52,8 +52,8 @@ func bindQwen3Next(k *nn.Keys, b *nn.Binder, tiled bool) Program {
 		used := k.Same(".expert_used_count", 1, nn.MaxExperts)
 		m.experts = k.Experts(nn.ExpertSpec{
 			Width: m.embd, Gated: true, Act: m.act, Gate: true, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
-			Neurons: max(1, m.ff()/used), // of files that say what a token's experts have together
-			Shared:  m.ff(),              // of files that do not say it
+			Neurons: max(1, m.ff()/used), // for files that say the neurons of a token's experts together
+			Shared:  m.ff(),              // for files that do not say it
 		})
 	}
 
@@ -66,7 +66,7 @@ func bindQwen3Next(k *nn.Keys, b *nn.Binder, tiled bool) Program {
 	return m
 }
 
-// block binds a block like that of layer i.
+// block binds a block like layer i's.
 func (m *qwen3Next) block(b *nn.Binder, i int) qwen3NextBlock {
 	l := m.layers[i]
 	block := qwen3NextBlock{number: i, norm: b.RMSNorm("attn_norm", m.embd, m.eps), ffnNorm: b.RMSNorm("post_attention_norm", m.embd, m.eps)}

@@ -8,22 +8,22 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
-// qwen3Tower is that of Qwen3-VL and Qwen3.5: a vision transformer with learned positions and rotations, blocks of
-// patches that become rows, and rows of earlier layers, which the text model adds in its first layers.
+// qwen3Tower is the tower of Qwen3-VL and Qwen3.5: a vision transformer with learned positions and rotations. Each
+// block of patches becomes a row. The text model adds rows of earlier layers in its first layers.
 //
 // Sources: Bai et al. 2025, Qwen3-VL Technical Report; Meng et al. 2024, DeepStack.
 type qwen3Tower struct {
 	vit
 	sizing
-	side      int // of a block, in patches
+	side      int // side of a block, in patches
 	positions positionGrid
-	out       multilayer  // of a block's patches one after another
+	out       multilayer  // reads a block's patches, one after another
 	deep      []deepStack // [layers]
 }
 
 // deepStack makes rows of the patches after a layer.
 type deepStack struct {
-	norm nn.Norm // of a block's patches one after another; not bound in layers without rows
+	norm nn.Norm // norm of a block's patches, one after another; not bound in layers without rows
 	out  multilayer
 }
 
@@ -65,7 +65,7 @@ func (m *qwen3Tower) Show(of *picture.Image) ([]Part, error) {
 	return []Part{{Text: "<|vision_start|>"}, {View: v}, {Text: "<|vision_end|>"}}, nil
 }
 
-// Forward returns rows with those that layers of the text model add after them.
+// Forward returns rows, each followed by the rows that layers of the text model add.
 func (m *qwen3Tower) Forward(p *nn.Pass, v *View) compute.Tensor {
 	n := m.side * m.side
 	x := m.embed(p, true)

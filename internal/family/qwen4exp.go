@@ -5,16 +5,16 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// qwen4Exp is Qwen3.8-Flash-Next: Qwen3.5's gated delta nets, gated attention and experts beside a shared one, in a
-// residual of several streams. No norm comes before a part: each reads the streams through gates of low rank, and every
-// stream takes as much of what a part gives as its weight says. Delta nets' outputs are gated by a sigmoid. Attention
-// sees blocks of positions that an indexer chooses, whose key is the mean of the positions' keys, and the positions after
-// the last whole block. One layer adds what a large table has of the last tokens.
+// qwen4Exp is Qwen3.8-Flash-Next: Qwen3.5's gated delta nets, gated attention and experts with a shared one, in a
+// residual of several streams. No norm comes before a part: each part reads the streams through low-rank gates, and its
+// output is added to each stream with the stream's weight. Delta nets' outputs are gated by a sigmoid. Attention sees
+// blocks of positions that an indexer chooses, with the mean of the positions' keys as a block's key, and the positions
+// after the last complete block. One layer adds rows of a large table for the last tokens.
 //
 // Source: Qwen Team 2026, the configuration and model card of Qwen3.8-Flash-Next.
 type qwen4Exp struct {
 	sizes
-	eps     float32 // of norms
+	eps     float32 // epsilon of the norms
 	act     compute.Activation
 	rope    *compute.Rope
 	scores  nn.Scores
@@ -22,9 +22,9 @@ type qwen4Exp struct {
 	states  nn.StateSpec
 
 	streams nn.GatedSpec
-	seen    []nn.MeanIndexerSpec // [layers] of those with attention; Block is 0 where it sees all positions
+	seen    []nn.MeanIndexerSpec // [layers] for layers with attention; Block is 0 if the layer sees all positions
 	grams   nn.NGramSpec
-	table   *compute.Matrix // of n-grams, or nil
+	table   *compute.Matrix // table of n-grams, or nil
 
 	ends
 	last   nn.GatedConnection // by which the head reads the streams
@@ -52,8 +52,8 @@ func newQwen4Exp(k *nn.Keys, b *nn.Binder) Program {
 	m.rope = b.Rope(rope, b.RopeFactors(rope))
 	m.experts = k.Experts(nn.ExpertSpec{
 		Width: m.embd, Gated: true, Act: m.act, Gate: true, Plain: true, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
-		Neurons: max(1, m.ff()/k.Same(".expert_used_count", 1, nn.MaxExperts)), // of files that say what a token's experts have together
-		Shared:  m.ff(),                                                        // of files that do not say it
+		Neurons: max(1, m.ff()/k.Same(".expert_used_count", 1, nn.MaxExperts)), // for files that say the neurons of a token's experts together
+		Shared:  m.ff(),                                                        // for files that do not say it
 	})
 	m.streams, m.seen, m.grams = k.GatedConnections(m.embd, m.eps), k.MeanIndexers(len(m.layers)), k.NGrams(len(m.layers))
 

@@ -5,9 +5,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// rwkv7 is RWKV-7 "Goose": LayerNorms, one of which embeddings go through, time mixing in place of attention, and channel
-// mixing, a feed-forward layer without a gate that reads a mixture with the row before. Its squared ReLU leaves neurons
-// at zero. Values move towards those of the first layer.
+// rwkv7 is RWKV-7 "Goose": LayerNorms, also of the embeddings, time mixing in place of attention, and channel mixing, a
+// feed-forward layer with squared ReLU and without a gate that reads a mixture with the row before. Many of its neurons
+// are zero. Values move towards the first layer's.
 //
 // Source: Peng et al. 2025, RWKV-7 "Goose" with Expressive Dynamic State Evolution.
 type rwkv7 struct {
@@ -22,7 +22,7 @@ type rwkv7Block struct {
 	number   int
 	timeNorm nn.Norm
 	time     *nn.TimeMix
-	norm     nn.Norm // of channel mixing
+	norm     nn.Norm // norm before channel mixing
 	shift    nn.Shift
 	channel  *nn.FFN
 }

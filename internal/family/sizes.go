@@ -19,10 +19,10 @@ type layer struct {
 // readSizes reads them.
 func readSizes(k *nn.Keys) sizes { return readSizesFrom(k, 1) }
 
-// readHybridSizes reads them of a model whose layers may lack attention, which those without KV heads do, and neurons.
+// readHybridSizes reads the sizes of a model with layers that may lack attention, marked by no KV heads, and neurons.
 func readHybridSizes(k *nn.Keys) sizes { return readSizesFrom(k, 0) }
 
-// readSizesFrom reads them, where layers have at least so many heads and neurons.
+// readSizesFrom reads the sizes of a model. Every layer must have at least least heads and neurons.
 func readSizesFrom(k *nn.Keys, least int32) sizes {
 	s := sizes{embd: k.RequiredCount(".embedding_length", nn.MaxWidth), context: k.Context()}
 	layers := k.Layers()

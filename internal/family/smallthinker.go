@@ -7,20 +7,20 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// smallThinker is SmallThinker: pre-norm blocks, grouped-query attention, and experts whose ReLU leaves neurons at
-// zero. They are chosen before attention, by what the block reads. Of models with windows the first of four layers sees
-// all positions and does not rotate heads.
+// smallThinker is SmallThinker: pre-norm blocks, grouped-query attention, and experts with ReLU, so that many neurons
+// are zero. They are chosen before attention, from the block's input. In models with sliding windows the first of four
+// layers sees all positions and does not rotate heads.
 //
 // Source: Song et al. 2025, SmallThinker: A Family of Efficient Large Language Models Natively Trained for Local
 // Deployment.
 type smallThinker struct {
 	sizes
-	eps     float32 // of norms
+	eps     float32 // epsilon of the norms
 	act     compute.Activation
 	scores  nn.Scores
 	experts nn.ExpertSpec
 
-	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows; nil: heads are not rotated
+	rope, windowRope *compute.Rope // for layers that see all positions, and for sliding-window layers; nil: heads are not rotated
 	window           int           // positions that a token sees in layers with windows; 0: all
 	windowed         []bool        // [layers]
 
@@ -32,7 +32,7 @@ type smallThinkerBlock struct {
 	attnNorm nn.Norm
 	attn     *nn.Attention
 	ffnNorm  nn.Norm
-	ffn      *nn.FFN     // of blocks without experts, or nil
+	ffn      *nn.FFN     // in blocks without experts, or nil
 	experts  *nn.Experts // or nil
 }
 
@@ -58,10 +58,10 @@ func newSmallThinker(k *nn.Keys, b *nn.Binder) Program {
 	return m
 }
 
-// AllRows is of family.AllRows: the router's choice is made of rows that attention of the last layer would leave out.
+// AllRows implements family.AllRows: the router reads rows that the last layer's attention would leave out.
 func (m *smallThinker) AllRows() bool { return true }
 
-// block binds a block like that of layer i.
+// block binds a block like layer i's.
 func (m *smallThinker) block(b *nn.Binder, i int) smallThinkerBlock {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)

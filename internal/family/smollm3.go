@@ -5,7 +5,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// newSmolLM3 binds SmolLM3: the plain decoder, whose every fourth layer does not rotate heads.
+// newSmolLM3 binds SmolLM3: the plain decoder without rotation in every fourth layer.
 func newSmolLM3(k *nn.Keys, b *nn.Binder) Program {
 	return newDecoder(k, b, decoderSpec{
 		style: compute.Interleaved, outBias: nn.Optional,

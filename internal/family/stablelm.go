@@ -5,14 +5,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// stableLM is StableLM 3B, 2 1.6B and Zephyr: LayerNorms before attention, of whose heads a part is rotated, as files
-// say, and before SwiGLU. In StableLM 2 12B both read one norm of the residual, side by side, and each head of queries
-// and keys has a norm: layers without a norm of their own before SwiGLU do.
+// stableLM is StableLM 3B, 2 1.6B and Zephyr: LayerNorms before attention, which rotates a part of each head, as files
+// say, and before SwiGLU. In StableLM 2 12B both read one norm of the residual, in parallel, and each head of queries
+// and keys has a norm; this holds for layers without a norm before SwiGLU.
 //
 // Source: Bellagente et al. 2024, Stable LM 2 1.6B Technical Report.
 type stableLM struct {
 	sizes
-	eps    float32 // of norms
+	eps    float32 // epsilon of the norms
 	act    compute.Activation
 	rope   *compute.Rope
 	scores nn.Scores
@@ -84,7 +84,7 @@ func (l *stableLMBlock) sequential(p *nn.Pass, x compute.Tensor) compute.Tensor 
 func (l *stableLMBlock) parallel(p *nn.Pass, x compute.Tensor) compute.Tensor {
 	in := p.Norm(x, l.attnNorm)
 	x, heads := l.attn.AttendWanted(p, x, in)
-	if x.Rows < in.Rows { // the last layer goes on with the rows whose logits are wanted
+	if x.Rows < in.Rows { // the last layer keeps only the rows with wanted logits
 		in = p.Norm(x, l.attnNorm)
 	}
 	y := l.ffn.Forward(p, x, in)

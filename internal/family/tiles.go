@@ -8,8 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/picture"
 )
 
-// closestGrid returns the grid of least to most square tiles in whose shape a picture changes its aspect least. Of equally
-// good ones it is the larger if the picture covers more than half of it.
+// closestGrid returns the grid of least to most square tiles that changes a picture's aspect least. Among equally good
+// ones it takes the larger if the picture covers more than half of it.
 //
 // Source: Chen et al. 2024, arXiv:2404.16821 (InternVL 1.5), section 3.3.
 func closestGrid(of *picture.Image, least, most, tile int) (columns, rows int) {
@@ -40,16 +40,16 @@ func tiles(of *picture.Image, side int) (all []*picture.Image) {
 	return all
 }
 
-// tiledTower is a vision transformer for square tiles: it has a class, which is no patch but attention reads, and blocks
-// of patches become rows.
+// tiledTower is a vision transformer for square tiles. It has a class token, which is not a patch but takes part in
+// attention. Each block of patches becomes a row.
 type tiledTower struct {
 	vit
-	side      int       // of a block, in patches
+	side      int       // side of a block, in patches
 	positions []float32 // [n, width] of the patches, row after row
 	class     []float32 // [width] with its position
 }
 
-// bindTiled binds the tower's class, and its positions: the class's is the first or the last of them.
+// bindTiled binds the tower's class token, and its positions. The class token has the first position or the last.
 func bindTiled(k *nn.Keys, b *nn.Binder, t towerKeys, first bool, s vitSpec) tiledTower {
 	m := tiledTower{side: k.Count(".projector.scale_factor", 2, maxPatch)}
 	if t.image%(t.patch*m.side) != 0 {
@@ -60,7 +60,7 @@ func bindTiled(k *nn.Keys, b *nn.Binder, t towerKeys, first bool, s vitSpec) til
 	n := t.image / t.patch * (t.image / t.patch)
 	all := b.Table(name, t.width)
 	m.class = b.Floats("v.class_embd", t.width)
-	var bias []float32 // of the patches, which the class does not have
+	var bias []float32 // bias of the patches, but not of the class token
 	if s.unbiased && b.Has("v.patch_embd.bias") {
 		bias = b.Floats("v.patch_embd.bias", t.width)
 	}
@@ -111,8 +111,8 @@ func (m *tiledTower) blocksOf(p *nn.Pass) compute.Tensor {
 	return x.First(x.Rows - 1).Split(m.side * m.side * m.width)
 }
 
-// most returns how many tiles a picture is cut into at most, of which the user's bound on rows may allow fewer. A small
-// picture of the whole follows them.
+// most returns the most tiles that a picture is cut into; the user's bound on rows may lower it. A small picture of the
+// whole follows the tiles.
 func (m *tiledTower) most(usual int, limits TowerLimits) int {
 	usual = max(1, min(usual, maxPixels/(m.image*m.image)))
 	if limits.Most == 0 {

@@ -11,7 +11,7 @@ import (
 
 // Tower is a program that turns pictures into rows, which a text model reads in place of tokens' embeddings.
 type Tower interface {
-	// Show returns what stands in a prompt in place of a picture: texts, such as the tokens around it, and views of it.
+	// Show returns what a prompt has in place of a picture: texts, such as the tokens around it, and views of it.
 	Show(m *picture.Image) ([]Part, error)
 	// Forward returns the rows of a view, as many as its Rows says, or its Order names. Its operations are the same for
 	// all views of as many patches. [rows, width]
@@ -29,22 +29,22 @@ type Part struct {
 // View is a picture, or a tile of one, in the form that a tower reads.
 type View struct {
 	Wide, High int              // patches
-	Patches    [][]float32      // [n] what the tower reads of each patch, in the order of its rows: pixels, and what the program puts after them
+	Patches    [][]float32      // [n] the tower's input for each patch, in the order of its rows: pixels, and what the program appends
 	Axes       [][]int32        // [axis][n] the patches' positions, for towers with rotations
 	Bounds     []compute.Bounds // [n] see compute.Params, for towers with windows
 
-	Rows         int       // that a text model is given
-	Order        []int32   // [Rows] the row of Forward's that each of them is, or -1: it is Break; nil: they are Forward's, in its order
+	Rows         int       // rows for the text model
+	Order        []int32   // [Rows] for each row, its number in Forward's result, or -1 for Break; nil: they are Forward's, in its order
 	Break        []float32 // [width] the row between others
-	Across, Down int       // of Rows, where a text model tells them apart (M-RoPE): they are Down rows of Across; 0: one after another
+	Across, Down int       // the grid of Rows, if a text model tells columns and lines apart (M-RoPE): Down lines of Across rows; 0: one after another
 	Mutual       bool      // in the text model the view's rows all see each other
 }
 
 // TowerSizes bounds a tower's views.
 type TowerSizes struct {
-	Width   int  // of rows: numbers that a text model is given for one
-	Patches int  // of the largest view
-	Rows    int  // of the largest view
+	Width   int  // numbers in a row for the text model
+	Patches int  // patches of the largest view
+	Rows    int  // rows of the largest view
 	Axes    bool // the text model has to tell rows' columns and lines apart (M-RoPE), see View.Across
 	Mutual  bool // see View.Mutual
 }

@@ -16,7 +16,7 @@ type towerKeys struct {
 	textWidth     int // numbers of a row that the text model reads
 	eps           float32
 	act           compute.Activation
-	mean, std     [3]float32 // of red, green and blue
+	mean, std     [3]float32 // for red, green and blue
 }
 
 // readTower reads the hyperparameters that the files of all towers have.
@@ -91,21 +91,21 @@ func (t *towerKeys) cut(m *picture.Image, positions []float32) (patches [][]floa
 type vit struct {
 	towerKeys
 	patches nn.Linear // [width, 3·patch·patch]
-	before  nn.Norm   // of what the first block reads, or none
+	before  nn.Norm   // norm of the first block's input, or none
 	blocks  []vitBlock
-	after   nn.Norm // of what the last block gives, or none
+	after   nn.Norm // norm of the last block's output, or none
 }
 
 type vitBlock struct {
 	attnNorm  nn.Norm
 	attn      *nn.Attention
-	attnPost  nn.Norm         // of what attention adds, or none
-	attnScale *compute.Vector // [width] of what attention adds, or nil
+	attnPost  nn.Norm         // norm of attention's output, or none
+	attnScale *compute.Vector // [width] factor of attention's output, or nil
 	ffnNorm   nn.Norm
 	ffn       *nn.FFN
-	ffnPost   nn.Norm         // of what the feed-forward layer adds, or none
-	ffnScale  *compute.Vector // [width] of what the feed-forward layer adds, or nil
-	scale     *compute.Vector // [width] of what the block gives, or nil
+	ffnPost   nn.Norm         // norm of the feed-forward layer's output, or none
+	ffnScale  *compute.Vector // [width] factor of the feed-forward layer's output, or nil
+	scale     *compute.Vector // [width] factor of the block's output, or nil
 }
 
 // vitSpec says how a tower differs from the others that share these blocks.
@@ -113,7 +113,7 @@ type vitSpec struct {
 	rms      bool          // norms are RMSNorms
 	gated    bool          // feed-forward layers are
 	rope     *compute.Rope // nil: heads are not rotated
-	bias     nn.Presence   // of the products
+	bias     nn.Presence   // biases of the products
 	times    int           // filters of a patch, for pictures that follow one another; 0: one
 	unbiased bool          // the patches' bias is not added by their product
 	every    int           // each every-th layer alone sees the whole picture, the others View.Bounds; 0: all see it
@@ -186,8 +186,8 @@ func (m *vit) block(b *nn.Binder, s vitSpec) vitBlock {
 	return l
 }
 
-// ffnSpec describes a block's feed-forward layer. Old files have exchanged the names of its matrices. Its width is that of
-// the matrices: of GLM-4.1V and Qwen2-VL llama.cpp's files state another one.
+// ffnSpec describes a block's feed-forward layer. Old files have the names of its matrices exchanged. Its width is the
+// matrices': llama.cpp's files of GLM-4.1V and Qwen2-VL state another width.
 func (m *vit) ffnSpec(b *nn.Binder, s vitSpec) nn.FFNSpec {
 	const up, down = "ffn_up.weight", "ffn_down.weight"
 	ffn := nn.FFNSpec{
@@ -215,7 +215,7 @@ func (m *vit) embed(p *nn.Pass, learned bool) compute.Tensor {
 	return x
 }
 
-// encode returns what the blocks make of the patches' embeddings x. [n, width]
+// encode returns the blocks' output for the patches' embeddings x. [n, width]
 func (m *vit) encode(p *nn.Pass, x compute.Tensor) compute.Tensor { return m.encodeWith(p, x, nil) }
 
 // encodeWith is encode. each, which may be nil, sees what each block gives.
@@ -251,12 +251,12 @@ type multilayer struct {
 	act     compute.Activation
 }
 
-// bindMultilayer binds the layers of those names, in → hidden → out. Presence is that of the biases.
+// bindMultilayer binds the layers first and second, in → hidden → out. bias says whether they have biases.
 func bindMultilayer(b *nn.Binder, first, second string, in, hidden, out int, act compute.Nonlinearity, bias nn.Presence) multilayer {
 	return multilayer{b.Linear(first, hidden, in, bias), b.Linear(second, out, hidden, bias), compute.Activation{Kind: act}}
 }
 
-// forward returns the layers' output for x, of whose rows there are n times fewer than patches. [rows, out]
+// forward returns the layers' output for x. There are n times fewer rows than patches. [rows, out]
 func (m *multilayer) forward(p *nn.Pass, x compute.Tensor, n int) compute.Tensor {
 	y := merged(p, x, m.in.W.Rows, n)
 	p.LinearTo(y, x, &m.in)
@@ -266,8 +266,8 @@ func (m *multilayer) forward(p *nn.Pass, x compute.Tensor, n int) compute.Tensor
 	return z
 }
 
-// merged returns an activation of cols columns for the rows of x, of which there are n times fewer than patches. It is
-// made of memory for n times more rows that are n times narrower, as far as cols allows. Its content is undefined.
+// merged returns an activation of cols columns for the rows of x; there are n times fewer rows than patches. If cols
+// allows, it uses memory for n times more rows that are n times narrower. Its content is undefined.
 func merged(p *nn.Pass, x compute.Tensor, cols, n int) compute.Tensor {
 	if cols%n != 0 {
 		return p.New(x, cols)

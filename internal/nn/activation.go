@@ -16,11 +16,11 @@ func (k *Keys) Activation(own compute.Nonlinearity) compute.Activation {
 	return k.ActivationOr(compute.Activation{Kind: own}, "")
 }
 
-// ActivationOr is Activation of families with own slopes and limits, or of which there are files of the original
-// PowerInfer, which do not say that they mean original.
+// ActivationOr is Activation for families with their own slopes and limits, or with files of the original PowerInfer,
+// which do not name the activation: it is then original.
 func (k *Keys) ActivationOr(own compute.Activation, original string) compute.Activation {
 	act := k.namedActivation(own, original)
-	if act.Kind != compute.FATReLU { // of SiLU and GELU it would take small activations as zero
+	if act.Kind != compute.FATReLU { // for SiLU and GELU a threshold would make small activations zero
 		act.Threshold = 0
 	}
 	return act

@@ -82,7 +82,7 @@ func Adapted(name string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(name, suffixA), suffixB)
 }
 
-// AdapterBytes returns what a tensor of an adapter takes in memory: it is kept in floats, its rank rounded up.
+// AdapterBytes returns the bytes of an adapter's tensor in memory: it is stored in float32, with its rank rounded up.
 func AdapterBytes(t *gguf.Tensor) int64 {
 	rows, cols := int64(t.Rows()), int64(t.Shape[0])
 	rank := &cols
@@ -153,7 +153,7 @@ func (l destination) take(f *gguf.File, name string, data []byte, rows, cols int
 	return m, nil
 }
 
-// bind binds what adapters add to tensor name. w are consecutive rows of it.
+// bind binds the adapters of tensor name. w are consecutive rows of the tensor.
 func (s *Adapters) bind(to destination, name string, w []*compute.Matrix) error {
 	rows := 0
 	for _, part := range w {
@@ -189,7 +189,7 @@ func (s *Adapters) bind(to destination, name string, w []*compute.Matrix) error 
 	return nil
 }
 
-// bindRows is bind for a tensor with a row for each neuron. The neurons of each part w are put into order, and the
+// bindRows is bind for a tensor with a row for each neuron. The neurons of each part w are reordered by order, and the
 // first hot of them go to the GPU.
 func (s *Adapters) bindRows(to destination, name string, w []*compute.Matrix, hot int, order []int32) error {
 	rows := 0
@@ -241,8 +241,8 @@ func (s *Adapters) bindRows(to destination, name string, w []*compute.Matrix, ho
 	return nil
 }
 
-// bindColumns is bind for the tensor name [rows, cols], bound as w, with a column for each neuron. The neurons are put
-// into order, and the first hot of them go to the GPU.
+// bindColumns is bind for the tensor name [rows, cols], bound as w, with a column for each neuron. The neurons are
+// reordered by order, and the first hot of them go to the GPU.
 func (s *Adapters) bindColumns(to destination, name string, rows, cols int, w *compute.Matrix, hot int, order []int32) error {
 	list, err := s.pairs(name, rows, cols)
 	if err != nil || len(list) == 0 {

@@ -9,9 +9,9 @@ type Attention struct {
 
 	QNorm, KNorm HeadNorm
 	VNorm        Norm // [value] of each head, or none
-	Inner        Norm // [heads·value] of what Out reads, or none
+	Inner        Norm // [heads·value] of Out's input, or none
 
-	Gate HeadGate // of what heads read, or none
+	Gate HeadGate // gate of the heads' output, or none
 
 	HeadShape
 	Layer   int  // its number
@@ -19,22 +19,22 @@ type Attention struct {
 	Borrows bool // it reads the keys and values of layer From, and has none of its own
 	From    int  // with Borrows
 
-	Onward      bool                // rows see no later ones, also of a picture whose rows see each other in other layers
+	Onward      bool                // rows never see later ones, not even the rows of a picture, which see each other in other layers
 	Gated       bool                // in Q each head's query is followed by a gate of the same size; its sigmoid multiplies the head's output
-	Clamp       float32             // queries, keys and values are brought into [-Clamp, Clamp]; 0: they stay
+	Clamp       float32             // queries, keys and values are clamped to [-Clamp, Clamp]; 0: they are not
 	Rope        *compute.Rope       // nil: heads are not rotated
 	Then        *compute.Rope       // a further rotation of other elements, or nil
 	RotateFirst bool                // heads are rotated before their norms, not after them
 	Indexer     *Indexer            // chooses the positions that it sees; nil: it sees all
 	Temperature compute.Temperature // scales queries by their position; its Scale is 0 if they are not scaled
-	Scale       float32             // of what is added to the residual; 0: 1
+	Scale       float32             // factor of the output before it is added to the residual; 0: 1
 	Scores      compute.Attention
 }
 
 // HeadShape says how many heads attention has, and how wide they are.
 type HeadShape struct {
-	Heads, KVHeads int // of queries, and of keys and values
-	Key, Value     int // elements of a head's key, as of its query, and of its value
+	Heads, KVHeads int // query heads, and KV heads
+	Key, Value     int // elements of a head's key and query, and of its value
 }
 
 // Attention returns the layer's attention, which has no weights yet.
@@ -46,8 +46,8 @@ func (b *Binder) Attention(s HeadShape) *Attention {
 	return a
 }
 
-// Again returns a, the layer's attention, for another time that tokens go through the layer: with the same weights, and
-// keys and values of its own. Only the last time goes on with the rows alone whose logits are wanted.
+// Again returns a, the layer's attention, for another time that tokens go through the layer: with the same weights, but
+// its own keys and values. Only the last time drops the rows without wanted logits.
 func (b *Binder) Again(a *Attention) *Attention {
 	if a == nil {
 		return nil
@@ -80,9 +80,9 @@ func (b *Binder) checkHeads(s HeadShape) {
 // maxHead bounds the elements of a head's key and of its value.
 const maxHead = 512
 
-// Forward returns the residual and attention of in, its norm, which is to be added to it. It overwrites in. In a
-// step that wants few logits the last layer stores keys and values of all rows, and goes on with the rows whose logits
-// are wanted: both have these alone. [n, n_embd] of each
+// Forward returns the residual and the attention of in, the residual's norm, which the caller adds to it. It overwrites
+// in. In a step that wants few logits the last layer stores keys and values of all rows, and then drops the rows
+// without wanted logits from both results. [n, n_embd] each
 func (a *Attention) Forward(p *Pass, residual, in compute.Tensor) (_, out compute.Tensor) {
 	x, heads := a.AttendWanted(p, residual, in)
 	p.Normalize(heads, a.Inner)

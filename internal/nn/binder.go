@@ -23,8 +23,8 @@ type Binder struct {
 
 	prefix string    // of the layer's tensors; empty outside of layers
 	layer  int       // its number; -1 outside of layers
-	role   Role      // of the tensors that are bound next
-	plan   LayerPlan // of the layer
+	role   Role      // role of the tensors that are bound next
+	plan   LayerPlan // the layer's plan
 }
 
 // binding is what the binders of a model's layers share.
@@ -36,14 +36,14 @@ type binding struct {
 	ctx      context.Context // ends the binding between two tensors
 	model    Plan
 	tiedHead bool    // the head was bound, and is the table of tokens
-	parts    []Parts // of the layers that were bound
+	parts    []Parts // [layers] parts of the layers bound so far
 	pinned   bool    // the mapping outlives the device: compute in place where possible
 	outline  bool    // see NewOutline
 	stream   *gguf.Stream
-	streamed map[*gguf.Tensor]bool // tensors of which steps have the data in memory, and nobody before
+	streamed map[*gguf.Tensor]bool // tensors with data that only steps bring into memory
 	taken    map[string]bool
 	purposes map[string]Purpose
-	original map[*gguf.Tensor]*gguf.Tensor // the file's tensor, by the one that scaled made of it
+	original map[*gguf.Tensor]*gguf.Tensor // the file's tensor for each tensor that scaled returned
 	room     []byte                        // the data of the last tensor that scaled made
 	adapters *Adapters
 	done     int64
@@ -120,8 +120,8 @@ func (b *Binder) tensor(name string) *gguf.Tensor { return b.binding.tensor(b.pr
 // bound reports whether a tensor of that name was bound.
 func (b *Binder) bound(name string) bool { return b.taken[b.prefix+name] }
 
-// Rows returns the number of rows of a tensor, which follows from no key. It is 1 where the file lacks the tensor,
-// whose name the error then tells when it is bound.
+// Rows returns the number of rows of a tensor that no key tells. It is 1 if the file lacks the tensor; binding it then
+// fails with its name.
 func (b *Binder) Rows(name string) int {
 	if t := b.tensor(name); sized(t) {
 		return t.Rows()
@@ -129,7 +129,7 @@ func (b *Binder) Rows(name string) int {
 	return 1
 }
 
-// Cols returns the length of a tensor's rows likewise.
+// Cols returns the length of a tensor's rows, like Rows.
 func (b *Binder) Cols(name string) int {
 	if t := b.tensor(name); sized(t) {
 		return t.Shape[0]
@@ -137,13 +137,13 @@ func (b *Binder) Cols(name string) int {
 	return 1
 }
 
-// take claims a tensor and checks that it has so many rows of cols elements. A factor that the file has for it (see
-// FactorSuffix) is applied.
+// take claims a tensor and checks that it has that many rows of cols elements. It applies the factor that the file may
+// have for it (see FactorSuffix).
 func (b *Binder) take(name string, cols, rows int) *gguf.Tensor {
 	return b.takeStacked(name, 0, cols, rows)
 }
 
-// takeStacked is take of a tensor of n matrices, which have so many rows together; 0: it is no stack.
+// takeStacked is take for a tensor of n matrices with that many rows together; 0: it is no stack.
 func (b *Binder) takeStacked(name string, n, cols, rows int) *gguf.Tensor {
 	t := b.claim(name)
 	if t == nil {
@@ -238,8 +238,8 @@ func (b *Binder) whole(n int) int {
 	return 0
 }
 
-// neurons is Matrix for a matrix that has a row or a column for each neuron. Neurons are put into order; nil keeps the
-// file's order. The first hot of them go to the GPU. The others go to RAM, or stay on the disk where disk says; nil: to RAM.
+// neurons is Matrix for a matrix with a row or a column for each neuron. order reorders the neurons; nil keeps the
+// file's order. The first hot of them go to the GPU. The others go to RAM or, if disk is not nil, stay on disk.
 func (b *Binder) neurons(name string, rows, cols int, use compute.Use, hot int, order []int32, disk *compute.OnDisk) *compute.Matrix {
 	return b.bind(compute.Source{Name: name, Rows: rows, Cols: cols, Order: order, Split: compute.Split{Tier: b.Tier, Bound: hot}, Disk: disk}, use)
 }
@@ -501,8 +501,8 @@ func (b *Binder) flat(name string, rows, cols int) *compute.Vector {
 	return v
 }
 
-// Ignore claims a tensor that carries nothing the forward pass needs, such as an attention mask. shape, row length
-// first, is that of files which are to have it nevertheless.
+// Ignore claims a tensor that the forward pass does not need, such as an attention mask. shape, row length first, is
+// its shape in files that must have it nevertheless.
 func (b *Binder) Ignore(name string, shape ...int) {
 	t := b.tensor(name)
 	if t == nil {

@@ -6,11 +6,11 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 type SelfAttention interface {
 	// Forward returns the residual and what is to be added to it for in. [n, n_embd] of each, or the rows that are wanted
 	Forward(p *Pass, residual, in compute.Tensor) (x, y compute.Tensor)
-	// Attend stores the keys and values of in, and returns what heads read.
+	// Attend stores the keys and values of in, and returns the heads' output.
 	Attend(p *Pass, in compute.Tensor) compute.Tensor
 }
 
-// PreNorm is a block whose attention and feed-forward layer each read a norm of the residual.
+// PreNorm is a block with attention and a feed-forward layer that each read a norm of the residual.
 type PreNorm struct {
 	AttnNorm Norm
 	Attn     SelfAttention

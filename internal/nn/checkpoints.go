@@ -2,7 +2,7 @@ package nn
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// Checkpoints are what a residual was at some layers. Parts of blocks read a mix of them and of the residual.
+// Checkpoints are copies of the residual from some layers. Parts of blocks read a mix of them and of the residual.
 //
 // Source: Kimi Team 2026, Attention Residuals.
 type Checkpoints struct {

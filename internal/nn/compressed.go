@@ -6,15 +6,15 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// CompressedAttention is attention with one head of keys, which are values, too. Queries see the keys of a window, and
-// keys that blocks of positions are put together to: of all whole blocks, or of those that an indexer chooses. What
-// heads read is rotated back by the query's position, and goes through a product for each group of heads, and then one
-// for all.
+// CompressedAttention is attention with one KV head with keys that are also the values. Queries see the keys of a
+// window, and one key for each block of positions: of all complete blocks, or of those that an indexer chooses. The
+// heads' output is rotated back by the query's position, goes through a product for each group of heads, and then
+// through one for all.
 //
 // Source: DeepSeek-AI 2026, DeepSeek-V4.
 type CompressedAttention struct {
 	QueryDown Linear // [query latent, n_embd]
-	QueryNorm Norm   // of QueryDown's output
+	QueryNorm Norm   // norm of QueryDown's output
 	Q         Linear // [heads·key, query latent]
 	HeadNorm  Norm   // [key] of each head's query
 	KV        Linear // [key, n_embd]
@@ -24,7 +24,7 @@ type CompressedAttention struct {
 
 	HeadShape
 	Layer, Stored int           // as in Attention
-	Rope, Back    *compute.Rope // of queries and keys, whose last elements it rotates, and of what heads read
+	Rope, Back    *compute.Rope // Rope rotates the last elements of queries and keys, Back those of the heads' output
 	Scores        compute.Attention
 
 	Blocks  *Compressor   // nil: queries see the window alone
@@ -35,10 +35,10 @@ type CompressedAttention struct {
 type Compressor struct {
 	Content, Score Linear          // [columns, n_embd]
 	Position       *compute.Vector // [block·columns] added to scores by the position in the block
-	Norm           Norm            // of the key
-	Rope           *compute.Rope   // of the key, to the block's first position
-	Key            int             // its elements
-	Block          int             // positions
+	Norm           Norm            // norm of the key
+	Rope           *compute.Rope   // rotates the key to the block's first position
+	Key            int             // elements of a key
+	Block          int             // positions of a block
 	Overlap        bool            // see compute.Compress
 
 	Open, Stored int // the parts of the cache with what positions have, and with keys
@@ -59,7 +59,7 @@ type CompressedSpec struct {
 	HeadShape
 	Width       int // n_embd
 	Query       int // elements of the vector that queries follow from
-	Groups, Low int // of heads, and elements of what each group becomes
+	Groups, Low int // groups of heads, and elements of each group's product
 	Window      int // positions
 	Eps         float32
 	Rope        RopeSpec
@@ -117,7 +117,7 @@ func (b *Binder) CompressedAttention(s CompressedSpec) *CompressedAttention {
 	return a
 }
 
-// compressor binds what makes keys of so many elements, whose tensors begin with name.
+// compressor binds a compressor for keys with that many elements. The names of its tensors begin with name.
 func (b *Binder) compressor(name string, s CompressedSpec, key int, rope RopeSpec) *Compressor {
 	columns, reach := key, s.Block
 	if s.Overlap {

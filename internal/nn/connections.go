@@ -2,12 +2,12 @@ package nn
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// HyperConnection is how a part of a block reads the residual, which is several streams side by side in a row, and how
-// what it gives is added to them.
+// HyperConnection says how a part of a block reads the residual, which is several streams side by side in a row, and
+// how its output is added to them.
 //
 // Source: Zhu et al. 2024, Hyper-Connections; Xie et al. 2025, mHC: Manifold-Constrained Hyper-Connections.
 type HyperConnection struct {
-	Norm        Norm   // of all streams together, without weights of its own
+	Norm        Norm   // norm of all streams together, without weights
 	Mix         Linear // [weights, streams·n_embd] of the norm
 	Scale, Base *compute.Vector
 	How         compute.Connections
@@ -36,7 +36,7 @@ func (k *Keys) Connections(usual ConnectionSpec) ConnectionSpec {
 	return s
 }
 
-// HyperConnection binds a connection, whose tensors begin with name.
+// HyperConnection binds a connection. The names of its tensors begin with name.
 func (b *Binder) HyperConnection(name string, s ConnectionSpec) HyperConnection {
 	weights, parts := 2*s.Streams, 2
 	if s.Mixes {
@@ -66,8 +66,8 @@ func (p *Pass) Streams(x compute.Tensor, streams int) compute.Tensor {
 	return y
 }
 
-// Read returns what a part reads of the streams x, and the weights by which they take what it gives: see Write. [n,
-// n_embd], [n, weights]
+// Read returns a part's input, computed from the streams x, and the weights for adding its output to them: see Write.
+// [n, n_embd], [n, weights]
 func (h *HyperConnection) Read(p *Pass, x compute.Tensor) (in, weights compute.Tensor) {
 	in, weights = p.New(x, x.Cols/h.How.Streams), p.New(x, h.Mix.W.Rows)
 	if x.Rows == 0 {

@@ -5,19 +5,19 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 // Embedding turns a step's tokens into the residual.
 type Embedding struct {
 	Table     *compute.Matrix // [n_vocab, n_embd]
-	Scale     float32         // of the table's rows; 0: 1
+	Scale     float32         // factor of the table's rows; 0: 1
 	Positions *compute.Matrix // [n_ctx+Before, n_embd] learned positions that are added, or nil
 	Before    int             // rows of Positions before position 0
 	Types     *compute.Matrix // [types, n_embd] added by the type of a token, or nil
-	Norm      Norm            // of the sum, or none
+	Norm      Norm            // norm of the sum, or none
 	Picture   int32           // the token that rows of pictures are for layers that look tokens up
-	Deep      int             // layers, the first ones, whose outputs have something of pictures added, see Pass.InsertDeep
+	Deep      int             // the first Deep layers have features of pictures added to their outputs, see Pass.InsertDeep
 }
 
 // Given returns how many numbers are given for a row of a picture: its embedding, and what layers add.
 func (e *Embedding) Given() int { return (1 + e.Deep) * e.Table.Cols }
 
-// Deep reads how many of the first layers, of so many, have something of pictures added.
+// Deep reads how many of the first layers, out of layers, have features of pictures added.
 func (k *Keys) Deep(layers int) int {
 	if layers < 2 {
 		return 0
@@ -52,8 +52,8 @@ func (b *Binder) Embedding(width int) Embedding {
 // tied reports whether the head is the table of tokens.
 func (b *Binder) tied() bool { return !b.Has("output.weight") }
 
-// Lookups binds another table, whose rows are added to embeddings. It goes where the head goes, if that is the table of
-// tokens and was bound before.
+// Lookups binds another table with rows that are added to embeddings. It goes where the head goes if the head is the
+// token table and was bound before.
 func (b *Binder) Lookups(name string, width int) *compute.Matrix {
 	b.Place(b.model.Head)
 	return b.lookup(name+".weight", b.Rows(name+".weight"), width, b.tiedHead)
@@ -96,7 +96,7 @@ func (b *Binder) Output(e *Embedding, norm Norm) Output {
 	return o
 }
 
-// Logits makes logits those of x's rows.
+// Logits computes the logits of x's rows.
 func (o *Output) Logits(p *Pass, logits, x compute.Tensor) {
 	p.Normalize(x, o.Norm)
 	p.LinearTo(logits, x, &o.Head)

@@ -24,24 +24,24 @@ const LeastSum = 1.0 / (1 << 14)
 // ffn_gate_up_exps, and the router's is ffn_gate_inp.
 type ExpertSpec struct {
 	Width      int     // n_embd
-	Count      int     // of the layer
-	Used       int     // by a token
-	Neurons    int     // of an expert
-	Shared     int     // of the experts that all tokens use, together
-	Latent     int     // width of what experts read and write; 0: n_embd
-	Eps        float32 // of the norm of what they write there, which files may lack
+	Count      int     // experts of the layer
+	Used       int     // experts of a token
+	Neurons    int     // neurons of an expert
+	Shared     int     // neurons of the shared experts, together
+	Latent     int     // width of the experts' inputs and outputs; 0: n_embd
+	Eps        float32 // epsilon of the norm of latent outputs, which files may lack
 	Gated      bool
 	Act        compute.Activation
 	Routing    compute.Routing
 	Before     bool     // see compute.ExpertWeights
-	Biases     Presence // of the router and of experts, where Absent means that files may have some, too
-	ChoiceBias Presence // of the bias for the choice, likewise
+	Biases     Presence // of the router and of experts; with Absent, files may still have some
+	ChoiceBias Presence // bias for the choice; with Absent, files may still have one
 	Gate       bool     // the shared experts have one
-	Plain      bool     // the router reads the residual, or what the block reads of it, without a norm
+	Plain      bool     // the router reads the residual, or the block's input, without a norm
 }
 
-// Experts adds to usual, which has the neurons of files that do not say them, and those of shared experts, what the
-// file says of experts. Count is 0 where it has none.
+// Experts reads what the file says of experts. usual has the rest, with the neurons of experts and of shared experts
+// for files that do not say them. Count is 0 if the file has none.
 func (k *Keys) Experts(usual ExpertSpec) ExpertSpec {
 	s := usual
 	if s.Count = k.Optional(".expert_count", MaxExperts); s.Count == 0 {
@@ -54,11 +54,10 @@ func (k *Keys) Experts(usual ExpertSpec) ExpertSpec {
 	return s
 }
 
-// ShareOne has files that say no width of shared experts mean one as wide as the others.
+// ShareOne says that files without a width of shared experts have one that is as wide as the others.
 func (s *ExpertSpec) ShareOne() { s.Shared = cmp.Or(s.Shared, s.Neurons) }
 
-// sharedExperts returns the neurons of the experts that all tokens use, of which there may be several as wide as the
-// others.
+// sharedExperts returns the neurons of the shared experts. There may be several, each as wide as the others.
 func (k *Keys) sharedExperts(usual, width int) int {
 	const key = ".expert_shared_feed_forward_length"
 	if n := k.Optional(key, MaxWidth); n > 0 {
@@ -136,8 +135,8 @@ func (b *Binder) GivenExperts(name string, vocab, used, n int) *compute.Matrix {
 // HasExperts reports whether the layer has a router, and so experts.
 func (b *Binder) HasExperts() bool { return b.Has("ffn_gate_inp.weight") }
 
-// FFNOrExperts binds the layer's experts with the shared ones, or its feed-forward layer where the file has no router
-// of it. ffn describes the latter, and but for the number of neurons the shared experts.
+// FFNOrExperts binds the layer's experts with the shared ones, or its feed-forward layer if the file has no router for
+// it. ffn describes the feed-forward layer and, except for the number of neurons, the shared experts.
 func (b *Binder) FFNOrExperts(ffn FFNSpec, experts ExpertSpec) FeedForward {
 	if !b.HasExperts() {
 		if down := "ffn_down_exps.weight"; b.Has(down) {
@@ -166,8 +165,8 @@ func (b *Binder) FFNOrExperts(ffn FFNSpec, experts ExpertSpec) FeedForward {
 // latter: further apart, residuals are alike too little.
 const mostAhead = 3
 
-// ChainExperts tells each layer's experts those of the next layer that has some, so that a device can guess which experts
-// it will have to read.
+// ChainExperts links each layer's experts to those of the next layer that has some, so that a device can guess which
+// experts it will have to read.
 func (b *Binder) ChainExperts() {
 	var last *Experts
 	at := 0
@@ -184,7 +183,7 @@ func (b *Binder) ChainExperts() {
 	}
 }
 
-// Experts binds the layer's experts. shared are those that all tokens use, or nil.
+// Experts binds the layer's experts. shared are the shared experts, or nil.
 func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 	x := &Experts{Count: s.Count, Used: s.Used, Routing: s.Routing, Shared: shared}
 	b.parts[b.layer].Experts = x
@@ -194,7 +193,7 @@ func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 	}
 	x.Router = b.Adapted(b.Matrix("ffn_gate_inp.weight", s.Count, s.Width, compute.Precise))
 	x.Router.B = b.perExpert("ffn_gate_inp.bias", s.Count, 1, s.Biases)
-	for _, name := range []string{"exp_probs_b.weight", "exp_probs_b", "exp_probs_b.bias"} { // files have one of them
+	for _, name := range []string{"exp_probs_b.weight", "exp_probs_b", "exp_probs_b.bias"} { // files have one of these names
 		if x.ChoiceBias == nil && (b.Has(name) || name == "exp_probs_b.bias") {
 			x.ChoiceBias = b.perExpert(name, s.Count, 1, s.ChoiceBias)
 		}
@@ -239,8 +238,9 @@ func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 	return x
 }
 
-// GroupExperts binds e's small experts of so many neurons, ffn_gate_chexps, ffn_up_chexps and ffn_down_chexps, each of
-// which per neighbours of the others share. They go where attention goes, like shared experts.
+// GroupExperts binds e's small experts, which have that many neurons: ffn_gate_chexps, ffn_up_chexps and
+// ffn_down_chexps. Each per neighbouring experts share one small expert. They go where attention goes, like shared
+// experts.
 func (b *Binder) GroupExperts(e *Experts, width, neurons, per int, act compute.Activation, scale float32) {
 	if e.Count%per != 0 {
 		b.Fail("key %q: groups of %d do not divide %d experts", b.key("experts_per_group"), per, e.Count)
@@ -261,7 +261,7 @@ func (b *Binder) GroupExperts(e *Experts, width, neurons, per int, act compute.A
 	e.GroupScale = scale
 }
 
-// bindExpertPredictors binds the predictors of experts' neurons, or leaves them in the file where they are not used.
+// bindExpertPredictors binds the predictors of experts' neurons, or leaves them in the file if they are not used.
 func (b *Binder) bindExpertPredictors(w *compute.ExpertWeights, s ExpertSpec, width int) {
 	const fc1, fc2 = "fc1_exps.weight", "fc2_exps.weight"
 	switch {
@@ -331,7 +331,7 @@ func (b *Binder) neuronsOnDisk(p bundle.Part, name string, first, n int) *comput
 	return own
 }
 
-// bundle says that the units of parts, some of which may be nil, are read together.
+// bundle says that the units of parts, which may be nil, are read together.
 func (b *Binder) bundle(prior []float64, parts ...*compute.Matrix) {
 	if b.Err != nil || b.outline {
 		return
@@ -340,8 +340,8 @@ func (b *Binder) bundle(prior []float64, parts ...*compute.Matrix) {
 	b.Err = b.Dev.Bundle(prior, bound...)
 }
 
-// perExpert returns a vector of so many numbers of each of n experts, which may be one for each row of stacked matrices;
-// nil where the file lacks it and may.
+// perExpert returns a vector with each numbers for each of n experts; the file may store one for each row of stacked
+// matrices. It is nil if the file may lack it and does.
 func (b *Binder) perExpert(name string, n, each int, p Presence) *compute.Vector {
 	t := b.tensor(name)
 	switch {

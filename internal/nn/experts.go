@@ -2,24 +2,24 @@ package nn
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// Experts is a layer of experts, from which a router chooses some for each token (Shazeer et al. 2017). Besides them
-// there may be a feed-forward layer for all tokens, the shared experts.
+// Experts is a layer of experts with a router that chooses some for each token (Shazeer et al. 2017). In addition there
+// may be a feed-forward layer for all tokens, the shared experts.
 type Experts struct {
 	Router     Linear          // [experts, n_embd]; not bound: the layer has no experts
 	ChoiceBias *compute.Vector // [experts] added for the choice only, or nil
-	Factors    *compute.Vector // [experts] of the experts' outputs, or nil
+	Factors    *compute.Vector // [experts] factors of the experts' outputs, or nil
 	Routing    compute.Routing
 	Given      *compute.Matrix // [n_vocab, used] the experts of each token, or nil: they are chosen by the router
 	Used       int             // experts of a token
-	Count      int             // of the layer
+	Count      int             // the layer's experts
 
-	Narrow Linear // [latent, n_embd] of what experts read; not bound where they read the residual's width
-	Norm   Norm   // [latent] of what they write, or none
-	Widen  Linear // [n_embd, latent] of it
+	Narrow Linear // [latent, n_embd] makes the experts' input; not bound if they read the residual's width
+	Norm   Norm   // [latent] norm of the experts' output, or none
+	Widen  Linear // [n_embd, latent] widens that output
 
 	Weights    compute.ExpertWeights
-	Group      compute.ExpertWeights // of small experts, each of which as many neighbours of the others share, or none
-	GroupScale float32               // of what they add
+	Group      compute.ExpertWeights // small experts, each shared by as many neighbours of the others, or none
+	GroupScale float32               // factor of the small experts' output
 	Shared     *FFN                  // the shared experts, or nil
 	SharedGate Linear                // [1, n_embd]: its sigmoid weighs the shared experts' output; not bound: 1
 
@@ -144,7 +144,7 @@ func (e *Experts) compute(p *Pass, out, x compute.Tensor, choice compute.Choice)
 	}
 }
 
-// Neurons returns those of an expert.
+// Neurons returns the neurons of an expert.
 func (e *Experts) Neurons() int {
 	n := e.Weights.Up.Rows / e.Count
 	if e.Weights.Fused {

@@ -16,7 +16,7 @@ const (
 	inputFactorSuffix = ".input_scale"
 )
 
-// scaled returns t in a type whose blocks contain the factor of their matrix, or t itself if it has none. The data are
+// scaled returns t in a type with blocks that contain the matrix's factor, or t itself if it has none. The data are
 // valid until the next call.
 func (b *binding) scaled(t *gguf.Tensor) *gguf.Tensor {
 	base, weight := strings.CutSuffix(t.Name, ".weight")

@@ -8,10 +8,10 @@ import (
 
 // Features are what some layers of a model read in a step of kind WithMTP, side by side: a draft head's inputs.
 type Features struct {
-	Layers []int // their numbers, in the order of their columns; the number of layers stands for what the last one gives
+	Layers []int // layers, in the order of their columns; the number of layers stands for the last one's output
 
 	x    compute.Tensor // [n, len(Layers)·n_embd]
-	kept int            // layers whose inputs are there
+	kept int            // number of layers with inputs stored so far
 }
 
 // Begin makes room for the features of a step of a model of that width. It does nothing where no layer is wanted.
@@ -22,16 +22,16 @@ func (f *Features) Begin(p *Pass, embd int) {
 	}
 }
 
-// End returns the features of a step whose last layer gave x.
+// End returns the features of a step. x is the last layer's output.
 func (f *Features) End(p *Pass, layers int, x compute.Tensor) compute.Tensor {
 	f.keep(p, layers, x)
 	return f.x
 }
 
-// All reports whether the last step had what all of the layers read. Models of several residual streams lack it.
+// All reports whether the last step has all the inputs. Models with several residual streams lack them.
 func (f *Features) All() bool { return f.kept == len(f.Layers) }
 
-// keep takes in x, which layer i reads.
+// keep stores x, the input of layer i.
 func (f *Features) keep(p *Pass, i int, x compute.Tensor) {
 	if f.x.Rows == 0 || p.Kind != WithMTP {
 		return

@@ -21,11 +21,11 @@ type FFN struct {
 
 	ByNeuron bool // Forward computes chosen neurons, by SparseFFN
 	Divided  bool // some neurons are on a GPU and some in RAM
-	OnDisk   bool // those that are in no GPU's memory stay on disk
+	OnDisk   bool // neurons that are not on a GPU stay on disk
 
 	Predictor Predictor // or none
 	Count     compute.NeuronCount
-	Found     compute.NeuronCount // of the neurons that the predictor chose, with Pass.Recall
+	Found     compute.NeuronCount // counts the neurons that the predictor chose, with Pass.Recall
 	Bins      compute.NeuronBins
 
 	Next     *FFN // the next layer's, if both have predictors, or nil
@@ -56,8 +56,8 @@ func (r *Predictor) Bytes() int64 { return bytesOf(r.FC1) + bytesOf(r.FC2) }
 // Bound reports whether there is a layer.
 func (f *FFN) Bound() bool { return f.Up.Bound() }
 
-// Whole reports whether neurons cannot be left out or computed in two places: a norm is over all of them, their gates have
-// a bias, or only Activate computes their activation.
+// Whole reports whether neurons cannot be left out or computed in two places: there is a norm over all of them, their
+// gates have a bias, or only Activate computes their activation.
 func (f *FFN) Whole() bool { return f.Inner.Bound() || f.Gate.B != nil || f.Act.Kind >= compute.XIELU }
 
 // Bytes returns what reading all neurons takes.

@@ -17,7 +17,7 @@ type FFNSpec struct {
 	GuessNorm        Norm // not applied here: the block's norm before this layer, with which the layer before guesses this layer's neurons
 	Inner            Norm // [n_ff] of what ffn_down reads, or none
 	Precise          bool // products keep all bits of float weights: see compute.Precise
-	Parallel         bool // the layer is computed beside attention instead, so that no layer before can guess
+	Parallel         bool // the layer runs in parallel to attention, so no earlier layer can guess its set
 	Swapped          bool // the file calls ffn_up what is ffn_down, and the other way round
 }
 
@@ -55,8 +55,8 @@ func (b *Binder) SharedExperts(s FFNSpec) *FFN {
 	return b.ffn(s, "_shexp", InLayer, b.whole(s.Neurons))
 }
 
-// ffn binds a layer, the first hot of its neurons on the GPU. suffix ends the names of its tensors, whose neurons have that
-// role.
+// ffn binds a layer with the first hot of its neurons on the GPU. suffix ends the names of its tensors; tensors by
+// neuron have the given role.
 func (b *Binder) ffn(s FFNSpec, suffix string, role Role, hot int) *FFN {
 	f, plan := &FFN{Act: s.Act, TopK: s.TopK, Inner: s.Inner}, &b.plan.Neurons
 	parts := &b.parts[b.layer]
@@ -185,8 +185,8 @@ func (b *Binder) bindPredictor(f *FFN, s FFNSpec, order []int32) {
 	}
 }
 
-// ChainPredictors has each layer with a predictor know the next layer's, in blocks whose feed-forward layers read the
-// residual after attention.
+// ChainPredictors links each layer with a predictor to the next layer's, in blocks with feed-forward layers that read
+// the residual after attention.
 func (b *Binder) ChainPredictors() {
 	for i := range len(b.parts) - 1 {
 		f, next := b.parts[i].FFN, &b.parts[i+1]

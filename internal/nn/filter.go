@@ -9,9 +9,9 @@ import (
 )
 
 // Filter binds the weights of a convolution over areas that do not overlap, name.weight [out, channels, height, width],
-// as a matrix [out, in] over an area's elements, whose order is channel, row, column, and name.bias [out]. Where files
-// have further filters, for other times, as name.weight.1 to name.weight.(times-1), the matrix is the sum of all: what
-// they give for areas that stay the same.
+// as a matrix [out, in] over an area's elements, in the order channel, row, column, and name.bias [out]. Files may have
+// further filters for other frames, name.weight.1 to name.weight.(times-1). The matrix is then the sum of all filters:
+// their result for areas that do not change.
 func (b *Binder) Filter(name string, out, in, times int, bias Presence) Linear {
 	var of []*gguf.Tensor
 	for i := range times {
@@ -37,7 +37,7 @@ func (b *Binder) Filter(name string, out, in, times int, bias Presence) Linear {
 	return Linear{W: b.dense(src, out, in, of...), B: b.Bias(name, out, bias)}
 }
 
-// isFilter fails unless t has the shape of that many filters over so many elements.
+// isFilter fails unless t has the shape of that many filters over that many elements.
 func (b *Binder) isFilter(t *gguf.Tensor, out, in int) bool {
 	if t.Elems() != out*in || t.Shape[len(t.Shape)-1] != out && t.Rows() != out || t.Type.BlockElems() > 1 && t.Shape[0] != in {
 		b.Fail("tensor %q has shape %v, not that of %d filters of %d elements: the file is damaged, or its keys are those of another model; convert it again", t.Name, t.Shape, out, in)
@@ -84,9 +84,9 @@ func (b *Binder) Transposed(name string, out, in int) Linear {
 	return Linear{W: b.rearranged(t, out, in, func(row, col int) int { return col*out + row })}
 }
 
-// Merger binds name.weight, which has n elements of each of width columns, one after another, as the matrix [out,
-// n·width] over n rows of width columns, and name.bias [out]: the weights of a convolution over areas of n elements, or
-// of a product with them as torch's unfold arranges them.
+// Merger binds name.weight and name.bias [out]. The weight has n elements of each of width columns, one after another,
+// and becomes the matrix [out, n·width] over n rows of width columns. It is a convolution over areas of n elements, or
+// a product with them as torch's unfold arranges them.
 func (b *Binder) Merger(name string, out, width, n int, bias Presence) Linear {
 	t := b.claim(name + ".weight")
 	if t == nil || !b.isFilter(t, out, n*width) {

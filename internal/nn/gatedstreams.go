@@ -30,11 +30,11 @@ func (p *Pass) NormStreams(x compute.Tensor, n *StreamNorm) compute.Tensor {
 	return y
 }
 
-// GatedConnection is how a part of a block reads a residual of several streams, and how what it gives is added to them.
-// Every element of a stream has a gate, which follows from all streams by two products of low rank, and every stream a
-// weight for what is added.
+// GatedConnection says how a part of a block reads a residual of several streams, and how its output is added to them.
+// Two low-rank products of all streams give a gate for every element of a stream. Every stream has a weight for the
+// output.
 //
-// Source: Zhu et al. 2024, Hyper-Connections; the gates are those of Qwen3.8.
+// Source: Zhu et al. 2024, Hyper-Connections; the gates are Qwen3.8's.
 type GatedConnection struct {
 	Norm     StreamNorm
 	Down, Up Linear // [rank, streams·n_embd], [streams·n_embd, rank]
@@ -45,7 +45,7 @@ type GatedConnection struct {
 // GatedSpec are the sizes of a model's gated connections.
 type GatedSpec struct {
 	Streams, Rank, Width int
-	Epsilon              float32 // of norms
+	Epsilon              float32 // of the norms
 }
 
 // GatedConnections reads them; width is n_embd.
@@ -59,7 +59,7 @@ func (k *Keys) GatedConnections(width int, eps float32) GatedSpec {
 	return s
 }
 
-// GatedConnection binds a connection, whose tensors begin with name.
+// GatedConnection binds a connection. The names of its tensors begin with name.
 func (b *Binder) GatedConnection(name string, s GatedSpec) GatedConnection {
 	c := b.LastGatedConnection(name, s)
 	c.Inject = b.Linear(name+"_inject", s.Streams, s.Streams*s.Width, NoBias)
@@ -75,8 +75,8 @@ func (b *Binder) LastGatedConnection(name string, s GatedSpec) GatedConnection {
 	}
 }
 
-// Read returns what a part reads of the streams x, and the weights by which they take what it gives: see Write. With N
-// the streams' norms, these are
+// Read returns a part's input, computed from the streams x, and the weights for adding its output to them: see Write.
+// With N the streams' norms, they are
 //
 //	Σ_c N_c·σ(Up·silu(Down·N/streams))_c / streams,  2·σ(Inject·N/streams)
 //

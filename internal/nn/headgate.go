@@ -2,7 +2,7 @@ package nn
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// HeadGate multiplies what heads read by a function of the layer's input. The zero value is no gate.
+// HeadGate multiplies the heads' output by a function of the layer's input. The zero value is no gate.
 type HeadGate struct {
 	Linear Linear // [heads, n_embd], or [heads·value, n_embd] of a gate for each element
 	By     compute.Nonlinearity

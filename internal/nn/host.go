@@ -15,7 +15,7 @@ func (b *Binder) Table(name string, cols int) []float32 {
 	return b.table(name, cols, b.Rows(name))
 }
 
-// table is Table of a matrix of so many rows.
+// table is Table for a matrix with that many rows.
 func (b *Binder) table(name string, cols, rows int) []float32 {
 	b = b.as(InTable)
 	t := b.take(name, cols, rows)
@@ -130,7 +130,7 @@ func (b *Binder) TokenMap(name string, vocab int) []int32 {
 	return out
 }
 
-// tableOf is Table of a matrix that has so many rows, unless the file's has others.
+// tableOf is Table for a matrix with that many rows, unless the file's has other rows.
 func (b *Binder) tableOf(name string, cols, rows int) []float32 {
 	if b.held != nil {
 		return b.table(name, cols, rows)

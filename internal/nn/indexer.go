@@ -9,12 +9,12 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 type Indexer struct {
 	Q       Linear // [groups·heads·key, …]
 	K       Linear // [key, n_embd]
-	Weights Linear // [groups·heads, n_embd] by what the heads' products are multiplied; not bound: by 1
+	Weights Linear // [groups·heads, n_embd] factors of the heads' products; not bound: 1
 
-	QNorm, KNorm Norm          // of each head's query, and of the key
-	Rope         *compute.Rope // of both
-	Mean         Conv          // makes the key of a block's last position the mean of the block's keys; without Taps: keys stay
-	MeanRope     *compute.Rope // of such a key, to the block's first position; nil: Rope
+	QNorm, KNorm Norm          // norms of each head's query, and of the key
+	Rope         *compute.Rope // rotates both
+	Mean         Conv          // makes the key of a block's last position the mean of the block's keys; without Taps keys stay unchanged
+	MeanRope     *compute.Rope // rotates such a key, to the block's first position; nil: Rope
 	Key          int           // elements of a head
 	Stored       int           // the part of the cache with the keys
 	How          compute.Selection
@@ -41,7 +41,7 @@ func (k *Keys) Indexer() IndexerSpec {
 	}
 }
 
-// BlockIndexer reads those of one that chooses blocks of positions, for each head of keys and values.
+// BlockIndexer reads the sizes of an indexer that chooses blocks of positions for each KV head.
 func (k *Keys) BlockIndexer() IndexerSpec {
 	const in = ".attention.indexer."
 	s := IndexerSpec{Heads: k.RequiredCount(in+"head_count", MaxWidth), Key: k.RequiredCount(in+"key_length", maxHead)}
@@ -61,8 +61,8 @@ func (b *Binder) Indexer(s IndexerSpec, rope *compute.Rope) *Indexer {
 	return &Indexer{Rope: rope, Key: s.Key, How: s.Selection, Stored: b.Store(compute.KVShape{Heads: 1, Key: s.Key, Value: s.Key, Within: true, Floats: true})}
 }
 
-// KeepSeen takes memory for what indexers choose, so that layers without one can see what the last one chose. A pass
-// calls it before the first layer; how is that of all.
+// KeepSeen allocates memory for the indexers' choices, so that layers without an indexer can use the last one's. A pass
+// calls it before the first layer. All indexers select as how says.
 func (p *Pass) KeepSeen(how compute.Selection) { p.seen = how.Seen(p.Tokens(how.Groups * how.Row())) }
 
 // Choose returns what the tokens see, in, the input of attention, and queries, which the index queries follow from. It
@@ -94,7 +94,7 @@ func (x *Indexer) Choose(p *Pass, in, queries compute.Tensor) compute.Seen {
 	return seen
 }
 
-// LatentIndexer binds an indexer whose queries follow from the latent vector of a's queries.
+// LatentIndexer binds an indexer with queries from the latent vector of a's queries.
 func (b *Binder) LatentIndexer(s IndexerSpec, a *LatentAttention, width int, eps float32, rope *compute.Rope) *Indexer {
 	x := b.Indexer(s, rope)
 	if !a.QueryDown.Bound() {

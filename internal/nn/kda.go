@@ -62,7 +62,7 @@ func (k *Keys) DeltaHeads(heads int) (s StateSpec, bound float32) {
 	return s, float32(k.Within(key, 0, least, 0))
 }
 
-// DeltaAttention binds the layer's delta attention. bound is that of decays; 0: they have none.
+// DeltaAttention binds the layer's delta attention. bound limits the decays; 0: it does not.
 func (b *Binder) DeltaAttention(s StateSpec, bound float32, width int, eps float32) *DeltaAttention {
 	inner, d := s.inner(), &DeltaAttention{}
 	d.Q, d.K, d.V = b.qkv(width, inner, inner, inner)
@@ -81,8 +81,8 @@ func (b *Binder) DeltaAttention(s StateSpec, bound float32, width int, eps float
 	return d
 }
 
-// rates binds how fast heads forget. Files have the rates with either sign; those of bounded decays are positive, others
-// negative.
+// rates binds how fast heads forget. Files store the rates with either sign; here those of bounded decays are positive,
+// others negative.
 func (b *Binder) rates(heads int, bound float32) *compute.Vector {
 	const name = "ssm_a"
 	cols, sign := heads, -1.0

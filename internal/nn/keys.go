@@ -11,17 +11,17 @@ import (
 )
 
 // Keys reads the metadata of one file. It keeps the first error, so that a list of reads needs one check. A key that
-// begins with a dot belongs to the architecture, whose name files have before the dot.
+// begins with a dot belongs to the architecture, and files have the architecture's name before the dot.
 type Keys struct {
 	File  *gguf.File
 	Arch  string // general.architecture
 	Act   string // the user's choice of an activation; empty: none
-	Extra int    // MTP layers: arrays may have their numbers after those of the model's layers
+	Extra int    // MTP layers; arrays may have their numbers after the model's layers
 	Err   error
 
-	AllDraft bool // the file is a draft model's, whose layers are what other files call MTP layers
+	AllDraft bool // the file is a draft model with layers that other files call MTP layers
 
-	layers int // of the model, after Layers
+	layers int // the model's layers, after Layers
 }
 
 // MaxWidth and MaxLayers bound numbers from outside: a file with larger ones is taken for damaged.
@@ -70,8 +70,8 @@ func (k *Keys) Count(key string, def, max int) int {
 // RequiredCount reads an integer in [1, max] of a key that files must have.
 func (k *Keys) RequiredCount(key string, max int) int { return k.Count(key, 0, max) }
 
-// Same is Count of a key that may have an array, with a number for each layer, all of which must be the same: but for 0,
-// which says nothing, as of layers without experts.
+// Same is Count for a key that may have an array with a number for each layer. All must be equal, except that 0 says
+// nothing, as in layers without experts.
 func (k *Keys) Same(key string, def, max int) int {
 	if v, ok := k.File.Lookup(k.name(key)); !ok || reflect.ValueOf(v).Kind() != reflect.Slice {
 		return k.Count(key, def, max)
@@ -132,18 +132,18 @@ func (k *Keys) fits(length, n int) bool {
 // Context reads the number of positions that the model was trained for.
 func (k *Keys) Context() int { return k.RequiredCount(".context_length", 1<<30) }
 
-// RMSEpsilon reads the epsilon of RMSNorms. def is that of files that do not say it.
+// RMSEpsilon reads the epsilon of RMSNorms. def is for files that do not say it.
 func (k *Keys) RMSEpsilon(def float64) float32 {
 	return float32(k.Within(".attention.layer_norm_rms_epsilon", def, 0, 1))
 }
 
-// LayerNormEpsilon reads the epsilon of LayerNorms, likewise.
+// LayerNormEpsilon reads the epsilon of LayerNorms. def is for files that do not say it.
 func (k *Keys) LayerNormEpsilon(def float64) float32 {
 	return float32(k.Within(".attention.layer_norm_epsilon", def, 0, 1))
 }
 
-// OwnKV reads how many of n layers, the first ones, have keys and values of their own; the others read an earlier
-// layer's. usual is that of files that do not say it; 0: all have.
+// OwnKV reads how many of n layers, the first ones, have their own keys and values; the others read an earlier layer's.
+// usual is for files that do not say it; 0: all have.
 func (k *Keys) OwnKV(n, usual int) int {
 	const key = ".attention.shared_kv_layers"
 	shared, ok, err := k.File.Uint(k.name(key))
@@ -157,8 +157,8 @@ func (k *Keys) OwnKV(n, usual int) int {
 	return n - int(shared)
 }
 
-// LastOfKind returns the last of the first own layers that has a window if layer i has one: the layer whose keys and
-// values layer i reads. It is -1 where there is none.
+// LastOfKind returns the layer with the keys and values that layer i reads: the last of the first own layers that has a
+// window exactly if layer i has one. It is -1 if there is none.
 func LastOfKind(windowed []bool, own, i int) int {
 	for l := own - 1; l >= 0; l-- {
 		if windowed[l] == windowed[i] {
@@ -206,8 +206,8 @@ func (k *Keys) Says(key string) bool {
 	return ok && !reflect.ValueOf(v).IsZero()
 }
 
-// Counts reads an integer in [1, MaxWidth] for each of n layers: one for all of them, or an array. def gives those that
-// are absent or 0; if def is nil, that is an error.
+// Counts reads an integer in [1, MaxWidth] for each of n layers: one for all of them, or an array. def replaces absent
+// numbers and 0; if def is nil, they are an error.
 func (k *Keys) Counts(key string, n int, def func(layer int) int) []int {
 	return k.CountsFrom(1, key, n, def)
 }
@@ -271,8 +271,8 @@ func (k *Keys) PerLayer(key string, n int) (yes []bool, said bool) {
 	return nil, false
 }
 
-// Numbers reads a number for each of n layers, and for each MTP layer: one for all of them, or an array. Those that are
-// absent are 0.
+// Numbers reads a number for each of n layers, and for each MTP layer: one for all of them, or an array. Absent numbers
+// are 0.
 func (k *Keys) Numbers(key string, n int) []float32 {
 	out := make([]float32, n+k.Extra)
 	v, ok := k.File.Lookup(k.name(key))

@@ -22,28 +22,28 @@ import (
 //
 // Source: DeepSeek-AI 2024, DeepSeek-V2, section 2.1 and appendix C.
 type LatentAttention struct {
-	QueryDown Linear          // [query latent, n_embd]; not bound where Q reads the input
-	QueryNorm Norm            // of QueryDown's output
+	QueryDown Linear          // [query latent, n_embd]; not bound if Q reads the input
+	QueryNorm Norm            // norm of QueryDown's output
 	Q         Linear          // [heads·key, query latent or n_embd]
 	Down      Linear          // [latent, n_embd] gives c
 	Shared    Linear          // [rotated, n_embd] gives r
-	Norm      Norm            // of c
-	KeyNorm   Norm            // of r before its rotation, or none
+	Norm      Norm            // norm of c
+	KeyNorm   Norm            // norm of r before its rotation, or none
 	Keys      *compute.Matrix // [heads·latent, key-rotated] the heads' K_h, transposed
-	Values    *compute.Matrix // [heads·value, latent] their V_h
-	Gate      HeadGate        // of what heads read, or none
+	Values    *compute.Matrix // [heads·value, latent] the heads' V_h
+	Gate      HeadGate        // gate of the heads' output, or none
 	Out       Linear          // [n_embd, heads·value]
 
-	ExpandedKeys *compute.Matrix // [heads·(key-rotated), latent] their K_h, or nil where no step expands keys
+	ExpandedKeys *compute.Matrix // [heads·(key-rotated), latent] the heads' K_h, or nil if no step expands keys
 
 	LatentShape
 
-	Indexer  *Indexer // chooses the positions that it sees, by queries from the same latent vector as its own; or nil
-	SeesSame bool     // it sees the positions that the last layer with an Indexer chose
+	Indexer  *Indexer // chooses the positions that attention sees, with queries from the same latent vector; or nil
+	SeesSame bool     // attention sees the positions that the last layer with an Indexer chose
 
 	Layer, Stored int           // as in Attention
-	Rope          *compute.Rope // of queries, whose last elements it rotates; nil: neither queries nor keys are rotated
-	SharedRope    *compute.Rope // of r, which it rotates whole
+	Rope          *compute.Rope // rotates the last elements of queries; nil: neither queries nor keys are rotated
+	SharedRope    *compute.Rope // rotates all of r
 	Temperature   compute.Temperature
 	Scores        compute.Attention
 }
@@ -238,7 +238,7 @@ func Transposed(t quant.Type) quant.Type {
 	return t
 }
 
-// made binds a matrix whose data were computed from the file's. It goes whole to where tensors are bound next.
+// made binds a matrix computed from the file's. It goes whole to the place of the next tensors.
 func (b *Binder) made(src compute.Source) *compute.Matrix {
 	src.Split = compute.Split{Tier: b.Tier, Bound: b.whole(src.Rows)}
 	m, err := b.Dev.Matrix(src, compute.Precise)

@@ -6,18 +6,18 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// Lightning is lightning attention: linear attention of heads, each of which forgets at a rate of its own.
+// Lightning is lightning attention: linear attention of heads with one rate of decay each.
 //
 // Source: Qin et al. 2024, Lightning Attention-2.
 type Lightning struct {
-	QKV  Linear       // [heads·3·dim, n_embd]: of each head a query, a key and a value
+	QKV  Linear       // [heads·3·dim, n_embd]: for each head a query, a key and a value
 	Gate Linear       // [heads·dim, n_embd]
-	Norm Norm         // of what all heads read
+	Norm Norm         // norm of all heads' output
 	Out  Linear       // [n_embd, heads·dim]
 	Scan compute.Scan // rates and sizes
 }
 
-// Lightning binds the layer's lightning attention, the given one of so many layers. Heads of the first layers forget
+// Lightning binds the layer's lightning attention; layer is its number out of layers. Heads of the first layers decay
 // fastest.
 func (b *Binder) Lightning(heads, dim, width, layers int, eps float32) *Lightning {
 	inner := heads * dim

@@ -7,7 +7,7 @@ type Linear struct {
 	W *compute.Matrix // [out, in]
 	B *compute.Vector // [out] or nil
 
-	factor float32 // of W·x, in layers without B; 0: 1
+	factor float32 // factor of W·x, in layers without B; 0: 1
 	clip   *clip   // nil: numbers stay
 
 	adapters []lowRank
@@ -47,7 +47,7 @@ func (p *Pass) LinearTo(y, x compute.Tensor, l *Linear) {
 	p.finish(y, x, l)
 }
 
-// clip has the ranges within which a layer keeps what it reads, and what it gives: [low, high] of each.
+// clip has the ranges, [low, high], that a layer clamps its input and its output to.
 type clip struct{ in, out [2]float32 }
 
 // clipped is LinearTo of a layer with ranges.

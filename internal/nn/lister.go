@@ -2,10 +2,11 @@ package nn
 
 import "github.com/powerinfer-go/powerinfer/internal/gguf"
 
-// NewLister returns a binder that takes no tensors, but lists those that the program would take of a file with f's keys,
-// in their shapes. held answers what the binder would ask the file: it returns a tensor of that name if the model is to
-// have it, else nil. What the program needs is listed, whatever held says. The tensor's shape is that of the file where
-// no key tells it, such as the rows of the table of tokens; else it may be empty.
+// NewLister returns a binder that loads no tensors, but lists those that the program would take from a file with f's
+// keys, with their shapes. held answers what the binder would ask the file: it returns a tensor with that name if the
+// model is to have it, else nil. Tensors that the program needs are listed, whatever held says. If no key tells a
+// tensor's shape, such as the rows of the token table, the shape of held's tensor counts; otherwise that shape may be
+// empty.
 func NewLister(f *gguf.File, plan Plan, held func(name string) *gguf.Tensor) *Binder {
 	b := NewOutline(f, plan)
 	b.held = held
@@ -26,7 +27,7 @@ func (b *binding) tensor(name string) *gguf.Tensor {
 	return nil
 }
 
-// list gives t the shape of n matrices with so many rows of cols elements together, and lists it. n is 0 where it is no
+// list gives t the shape of n matrices with that many rows of cols elements together, and lists it. n is 0 if it is no
 // stack.
 func (b *binding) list(t *gguf.Tensor, n, cols, rows int) *gguf.Tensor {
 	switch t.Shape = []int{cols, rows}; {

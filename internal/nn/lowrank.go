@@ -23,10 +23,10 @@ type lowRank struct {
 type neuronAdapter struct {
 	narrow []lowRank       // the other halves: only a for Gate and Up, only b for Down
 	wide   *compute.Matrix // the adapters' b [n_ff, ranks], or a [ranks, n_ff] of Down
-	ranks  int             // of all adapters, each rounded up
+	ranks  int             // sum of all adapters' ranks, each rounded up
 }
 
-// active returns n if the step's scales leave something of it, else nil.
+// active returns n if one of the step's scales is not 0, else nil.
 func (n *neuronAdapter) active(p *Pass) *neuronAdapter {
 	if n == nil || !slices.ContainsFunc(n.narrow, func(a lowRank) bool { return p.Scales[a.adapter] != 0 }) {
 		return nil

@@ -6,12 +6,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// Mamba is a selective state space each of whose channels has a state, a step and decays of its own.
+// Mamba is a selective state space with a state, a step and decays for each channel.
 //
 // Source: Gu and Dao 2023, Mamba: Linear-Time Sequence Modeling with Selective State Spaces.
 type Mamba struct {
 	In, Gate Linear // [inner, n_embd]
-	Low      Linear // [rank, inner] of the steps
+	Low      Linear // [rank, inner] for the steps
 	BC       Linear // [2·state, inner] of what is written to the state and reads it
 	Step     Linear // [inner, rank]; Scan has its bias
 	Out      Linear // [n_embd, inner]

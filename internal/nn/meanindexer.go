@@ -32,8 +32,8 @@ func (k *Keys) MeanIndexers(n int) []MeanIndexerSpec {
 	return out
 }
 
-// MeanIndexer binds the layer's indexer. width is n_embd, rope that of queries. It is nil where there is none; files may
-// hold its weights all the same.
+// MeanIndexer binds the layer's indexer. width is n_embd, rope rotates the queries. It returns nil if s has no indexer;
+// the file may hold its weights all the same.
 func (b *Binder) MeanIndexer(s MeanIndexerSpec, rope *compute.Rope, width int, eps float32) *Indexer {
 	const in = "indexer."
 	if s.Block == 0 {

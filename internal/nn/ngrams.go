@@ -6,9 +6,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// NGrams adds to a residual of several streams what a large table has of the last tokens. Hashes of two of them, of three
-// and so on choose the table's rows. Each stream takes as much of these as its query, the stream itself, matches a key
-// that follows from them, and what it takes is convolved over positions besides.
+// NGrams adds rows of a large table to a residual of several streams. Hashes of the last two tokens, of the last three
+// and so on choose the rows. Each stream is a query, and a product of the rows is the key: their match weighs what the
+// stream takes of the rows. The weighted rows are also convolved over positions.
 type NGrams struct {
 	Table *compute.Matrix // [rows, n_embd/heads]
 	How   *compute.NGrams
@@ -21,15 +21,15 @@ type NGrams struct {
 
 // NGramSpec describes the table.
 type NGramSpec struct {
-	Layer int // that has it; -1: none has
-	Width int // of a row
-	Taps  int // of the convolution, which sees one of as many positions as the longest n-gram has tokens
+	Layer int // the layer that has it; -1: none has
+	Width int // elements of a row
+	Taps  int // taps of the convolution; its dilation is the length of the longest n-gram
 	How   *compute.NGrams
 
 	Picture int32 // the token that rows of pictures count as
 }
 
-// NGrams reads it. Files without the key have none.
+// NGrams reads the description. Files without the key have no table.
 func (k *Keys) NGrams(layers int) NGramSpec {
 	const in = ".ple."
 	list := func(key string) []uint64 {

@@ -63,7 +63,7 @@ func ScalesKey(scales []float32) string {
 // which it was taken. Methods do nothing for activations without rows.
 type Pass struct {
 	Step
-	Params    *compute.Params // of the step that runs
+	Params    *compute.Params // of the current step
 	Cache     *compute.Cache
 	Scales    []float32       // [adapters]
 	Recall    bool            // layers with predictors also compute every neuron, and FFN.Found counts what predictors found
@@ -76,10 +76,10 @@ type Pass struct {
 	rows  int          // tokens
 	outs  int          // rows of logits
 	outer int          // the scope that layers are in
-	seen  compute.Seen // what indexers choose, where layers share it: see KeepSeen
+	seen  compute.Seen // the indexers' choice, if layers share it: see KeepSeen
 }
 
-// Begin begins a pass over so many tokens (rows) and rows of logits (outputs). It gives back all activations of the
+// Begin begins a pass over that many tokens (rows) and rows of logits (outputs). It gives back all activations of the
 // last pass.
 func (p *Pass) Begin(v compute.Verbs, pool *Pool, rows, outputs int) {
 	p.verbs, p.pool, p.rows, p.outs, p.seen = v, pool, rows, outputs, compute.Seen{}
@@ -98,8 +98,8 @@ func (p *Pass) Scope() int { return len(p.pool.taken) }
 // Leave gives back the activations that were taken since Scope returned scope.
 func (p *Pass) Leave(scope int) { p.pool.release(scope) }
 
-// Layer begins layer i, which reads x: what a draft head reads of it is kept. All activations are given back that the
-// layer before took.
+// Layer begins layer i with input x. It stores x if a draft head reads it, and gives back all activations that the
+// previous layer took.
 func (p *Pass) Layer(i int, x compute.Tensor) {
 	p.Features.keep(p, i, x)
 	if i == 0 {
@@ -111,8 +111,8 @@ func (p *Pass) Layer(i int, x compute.Tensor) {
 	}
 }
 
-// Stop has the pass's further operations done by nobody. Its results are undefined then. It is for devices that do
-// operations at once: a recording would lack them.
+// Stop drops the pass's further operations; its results are then undefined. It is for devices that compute operations
+// at once: a recording would lack them.
 func (p *Pass) Stop() { p.verbs = compute.NewVerbs(Nothing{}) }
 
 // Nothing does no operation. A pass over it shows which activations the pass needs.
@@ -151,8 +151,8 @@ func (p *Pass) InsertMore(x compute.Tensor, first int) {
 	}
 }
 
-// InsertDeep adds to x, the residual after layer i of a model, what rows of pictures have for this layer, as far as the
-// first layers deep have something: Params.Given has it after the rows' embeddings.
+// InsertDeep adds, for rows of pictures, the features for layer i to x, the residual after that layer. The first deep
+// layers have features: Params.Given has them after the rows' embeddings.
 //
 // Source: Meng et al. 2024, DeepStack: Deeply Stacking Visual Tokens is Surprisingly Simple and Effective for LMMs.
 func (p *Pass) InsertDeep(x compute.Tensor, i, deep int) {
@@ -241,7 +241,7 @@ func (p *Pass) Slice(x compute.Tensor, from, cols int) compute.Tensor {
 	return y
 }
 
-// Beside returns the columns of several activations, one behind the other.
+// Beside returns the columns of several activations in one, one after the other.
 func (p *Pass) Beside(parts ...compute.Tensor) compute.Tensor {
 	cols, at := 0, 0
 	for _, x := range parts {
@@ -257,7 +257,7 @@ func (p *Pass) Beside(parts ...compute.Tensor) compute.Tensor {
 	return y
 }
 
-// Outputs returns the rows of x whose logits are wanted.
+// Outputs returns the rows of x with wanted logits.
 func (p *Pass) Outputs(x compute.Tensor) compute.Tensor {
 	if x.Outputs {
 		return x
@@ -269,13 +269,13 @@ func (p *Pass) Outputs(x compute.Tensor) compute.Tensor {
 	return y
 }
 
-// narrows reports whether after the attention of a layer only the rows whose logits are wanted go on.
+// narrows reports whether only the rows with wanted logits go on after the attention of a layer.
 func (p *Pass) narrows(layer int) bool {
 	return (p.Kind == Logits || p.Kind == LastStates) && layer == p.LastLayer && p.outs < p.rows
 }
 
 // Wanted returns the rows of x that a layer goes on with after it has stored keys, values and states: in the last layer
-// those whose logits are wanted, else all.
+// those with wanted logits, else all.
 func (p *Pass) Wanted(layer int, x compute.Tensor) compute.Tensor {
 	if !p.narrows(layer) {
 		return x

@@ -30,18 +30,18 @@ type NeuronPlan struct {
 	Prepared   []int32 // which neuron of the model that adapters are for each of the file's is; nil: the same. [n_ff]
 	Predictor  PredictorPlan
 	Disk       bool         // neurons in RAM stay on disk where the file holds them as rows, and the device keeps in RAM what is used most
-	Bundle     *bundle.File // has the rows of those that stay on disk; nil: they are read from the model's file
-	DiskGates  bool         // so do those of the matrix that says which neurons are open: gates, or ups where there are none
-	Prior      []float64    // share of tokens that is expected to use each of those that stay on disk; nil: unknown. [n_ff]
+	Bundle     *bundle.File // file with the rows of neurons on disk; nil: they are read from the model's file
+	DiskGates  bool         // the matrix that says which neurons are active, gate or else up, also stays on disk
+	Prior      []float64    // [n_ff] share of tokens expected to use each neuron on disk; nil: unknown
 }
 
 // PredictorPlan says how neurons are predicted.
 type PredictorPlan struct {
 	Held     bool // the file has predictors
 	Used     bool // they are bound
-	Rank     int  // of FC1; 0: the tensor's own
-	AlwaysOn int  // neurons that the file predicts none of
-	More     int  // neurons after these that are always computed, too, whatever the file predicts of them
+	Rank     int  // rows of FC1; 0: the tensor's own
+	AlwaysOn int  // the first neurons, without a prediction in the file
+	More     int  // neurons after these that are also always computed, whatever the file predicts
 	Normed   bool // see Predictor
 }
 

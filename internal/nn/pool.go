@@ -2,10 +2,9 @@ package nn
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// Pool holds a model's activations on a device. Passes over the largest step, whose operations nobody does, first show
-// how many are in use at a time, and how wide these are; Allocate then makes them. A pass takes them in the same order
-// whenever it computes the same kind of step. So a device can replay a recording of the step, and a token allocates
-// nothing.
+// Pool holds a model's activations on a device. Passes over the largest step that compute nothing first show how many
+// activations are in use at a time, and how wide they are; Allocate then makes them. Every pass takes them in the same
+// order for the same kind of step. So a device can replay a recording of the step, and a token allocates nothing.
 type Pool struct {
 	dev     compute.Device
 	tokens  int // rows of the largest step
@@ -21,8 +20,8 @@ type Pool struct {
 
 // slot is memory for one activation at a time.
 type slot struct {
-	cols    int  // of the widest activation that it holds
-	outputs bool // its rows are those whose logits are wanted: see compute.Tensor
+	cols    int  // columns of the widest activation that it holds
+	outputs bool // its rows are those with wanted logits: see compute.Tensor
 	used    bool
 	memory  compute.Tensor // before Allocate, its Mem is the slot itself
 }

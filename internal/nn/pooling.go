@@ -15,7 +15,7 @@ const (
 	PoolMean Pooling = "mean" // the mean of all
 	PoolCLS  Pooling = "cls"  // the first token's
 	PoolLast Pooling = "last" // the last token's
-	PoolRank Pooling = "rank" // what a reranker's classification head makes of one of them
+	PoolRank Pooling = "rank" // output of a reranker's classification head, computed from one of them
 )
 
 // Poolings returns the ways of pooling in the order of the numbers that GGUF files have for them.

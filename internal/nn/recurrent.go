@@ -72,10 +72,11 @@ func (b *Binder) state(n int) int { return b.Store(compute.KVShape{State: n}) }
 // usualInterval is how far apart layers with attention are in files that do not say it.
 const usualInterval = 4
 
-// Recurrent tells which of n layers are recurrent, of models whose files give no number of KV heads for each layer.
+// Recurrent tells which of n layers are recurrent, for models with files that give no number of KV heads for each
+// layer.
 func (k *Keys) Recurrent(n int) []bool { return k.RecurrentBut(usualInterval, n) }
 
-// RecurrentBut is Recurrent where one of so many layers has attention in files that do not say it.
+// RecurrentBut is Recurrent with attention in one of each usual layers, for files that do not say it.
 func (k *Keys) RecurrentBut(usual, n int) []bool {
 	if is, said := k.PerLayer(".attention.recurrent_layers", n); said {
 		return is
@@ -120,8 +121,8 @@ func (b *Binder) Mamba2(s StateSpec, width int, eps float32, norm Presence) *Mam
 	return m
 }
 
-// DeltaNet binds the layer's gated delta net. In files that are tiled its heads take turns among the groups whose
-// queries and keys they share; else those of a group are neighbours.
+// DeltaNet binds the layer's gated delta net. In tiled files head h uses group h modulo the number of groups; otherwise
+// a group's heads are neighbours. A group's heads share queries and keys.
 func (b *Binder) DeltaNet(s StateSpec, width int, eps float32, tiled bool) *DeltaNet {
 	d := &DeltaNet{
 		In: b.Linear("attn_qkv", s.channels(), width, NoBias), Gate: b.Linear("attn_gate", s.inner(), width, NoBias),
@@ -152,7 +153,7 @@ func (c *Conv) forward(p *Pass, x compute.Tensor, channels int, gated bool) comp
 	return y
 }
 
-// mean returns the means of each row of x and of those at the positions before it, as many as there are taps. [n,
+// mean returns the mean of each row of x and the rows at the positions before it, as many as there are taps. [n,
 // columns of x]
 func (c *Conv) mean(p *Pass, x compute.Tensor) compute.Tensor {
 	y := p.New(x, x.Cols)
@@ -231,7 +232,7 @@ type DeltaNet struct {
 	Conv  Conv
 	Delta compute.Delta        // weights and sizes
 	Norm  *compute.Vector      // [dim] of each head
-	Act   compute.Nonlinearity // of Gate's output: SiLU, or Logistic
+	Act   compute.Nonlinearity // activation of Gate's output: SiLU, or Logistic
 }
 
 // Forward returns [n, n_embd]
@@ -264,8 +265,8 @@ func (b *Binder) taps(name string, channels, taps int) *compute.Vector {
 	return b.joinedTaps(channels, taps, 1, name)
 }
 
-// joinedTaps is taps of several convolutions of channels each, one after the other, which see one of so many positions
-// (apart) only.
+// joinedTaps is taps for several convolutions with that many channels each, one after the other, and with dilation
+// apart.
 func (b *Binder) joinedTaps(channels, taps, apart int, names ...string) *compute.Vector {
 	data, all := make([]float32, taps*channels), channels*len(names)
 	turned := make([]float32, ((taps-1)*apart+1)*all)

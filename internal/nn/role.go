@@ -8,10 +8,10 @@ const (
 	InLayer         Role = iota // a token mixer, a norm, a router, shared experts: it goes where the layer's attention goes
 	OfNeurons                   // each neuron of a feed-forward layer has a part of it
 	OfExperts                   // each expert has a part of it
-	OfPredictor                 // of a layer's neurons
-	PredictsExperts             // likewise of the neurons of experts: it goes where the experts go
+	OfPredictor                 // predicts a layer's neurons
+	PredictsExperts             // predicts the neurons of experts: it goes where the experts go
 	InTable                     // its rows are looked up, or it is used by the host: it stays in RAM
-	InHead                      // what computes before the layers or after them, with the head
+	InHead                      // computes before the layers or after them, with the head
 )
 
 // Purpose is a tensor's role, and the layer that it belongs to; -1: it belongs to none.

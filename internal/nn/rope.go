@@ -28,7 +28,7 @@ type RopeSpec struct {
 	LogMul     float64 // yarn: what the magnitude is divided by grows with it as the magnitude does with 1; 0: it is not divided
 	InScores   bool    // yarn: with a LogMul scores grow with it instead, and what is rotated keeps its size
 	InBoth     bool    // yarn: what is rotated is magnified as without InScores, and scores grow with both
-	Sections   []int   // [Axes] rotated pairs that turn by each axis of positions (M-RoPE); nil: all turn by one position
+	Sections   []int   // [Axes] pairs that each axis of positions rotates (M-RoPE); nil: there is one axis
 	Mixed      bool    // pairs of the axes take turns as long as each has some left; otherwise they follow each other
 }
 
@@ -66,7 +66,8 @@ func (k *Keys) Rope(usual RopeSpec) RopeSpec {
 	}
 }
 
-// sections reads how many pairs turn by time, by height and by width; nil: the file does not say it, or has no pictures.
+// sections reads how many pairs are rotated by time, by height and by width; nil: the file does not say it, or has no
+// pictures.
 func (k *Keys) sections(key string) []int {
 	list, _, err := k.File.Int32s(k.name(key))
 	if err != nil {
@@ -93,10 +94,10 @@ func (k *Keys) sections(key string) []int {
 // Axes is the number of axes of positions in text models that tell them apart (M-RoPE): time, height and width.
 const Axes = 3
 
-// pairAxes returns the axis of each of so many pairs. Pairs that no section has turn by time.
+// pairAxes returns the axis of each of that many pairs. Pairs outside all sections have the time axis.
 //
-// Sources: Wang et al. 2024, arXiv:2409.12191, section 2.1 (M-RoPE, in order); Bai et al. 2025, Qwen3-VL Technical Report
-// (interleaved M-RoPE, Mixed).
+// Sources: Wang et al. 2024, arXiv:2409.12191, section 2.1 (M-RoPE, in order); Bai et al. 2025, Qwen3-VL Technical
+// Report (interleaved M-RoPE, Mixed).
 func (r RopeSpec) pairAxes(pairs int) []uint8 {
 	if r.Sections == nil {
 		return nil
@@ -124,8 +125,8 @@ func (k *Keys) RopeFits(r RopeSpec, key string, head int) {
 	}
 }
 
-// WindowRope returns r with the base of layers with windows, where files have one of their own. usual is that of files
-// that do not say it; 0: r's.
+// WindowRope returns r with the base of sliding-window layers, if the file says one. usual is for files that do not; 0:
+// r's base.
 func (k *Keys) WindowRope(r RopeSpec, usual float64) RopeSpec {
 	r.Base = k.Within(".rope.freq_base_swa", cmp.Or(usual, r.Base), leastBase, maxRope)
 	return r
@@ -216,7 +217,7 @@ func (r RopeSpec) Rope(factors []float32) (*compute.Rope, error) {
 	return out, nil
 }
 
-// ScoreScale returns by what scores are multiplied besides: with positions further apart they would be more alike.
+// ScoreScale returns an extra factor of the scores. Without it, scores of positions further apart would be more alike.
 func (r RopeSpec) ScoreScale() float64 {
 	if r.Scaling != "yarn" || !r.InScores {
 		return 1
@@ -228,9 +229,9 @@ func (r RopeSpec) ScoreScale() float64 {
 	return one * one
 }
 
-// dynamicBase returns the base of dynamic NTK scaling for sequences of so many positions: up to the original context
-// nothing changes, beyond it the slowest pairs turn more slowly. Published implementations raise it as a text grows;
-// here it is fixed when the model is loaded, by the longest text that may come, because keys are rotated once.
+// dynamicBase returns the base of dynamic NTK scaling for sequences of Positions positions. Up to the original context
+// nothing changes; beyond it the slowest pairs rotate more slowly. Published implementations raise the base as a text
+// grows. Here it is fixed when the model is loaded, by the longest possible text, because keys are rotated once.
 func (r RopeSpec) dynamicBase() float64 {
 	if r.Positions <= r.Context || r.Dims <= 2 {
 		return r.Base

@@ -10,7 +10,7 @@ import (
 
 // Scores are the hyperparameters of attention's scores.
 type Scores struct {
-	Scale   float64 // of the products q·k; 0: YaRN/√key
+	Scale   float64 // factor of the scores q·k; 0: YaRN/√key
 	YaRN    float64 // YaRN's magnitude squared, where scores are scaled by it, see RopeSpec.ScoreScale; 0: 1
 	SoftCap float64 // see compute.Attention
 	Alibi   float64 // the largest exponent of ALiBi's slopes; 0: scores do not fall with distance
@@ -54,7 +54,8 @@ func (b *Binder) Scores(s Scores, h HeadShape) compute.Attention {
 	return how
 }
 
-// slopes returns ALiBi's slopes for so many heads: powers of 2, those of the next power of two heads between them.
+// slopes returns ALiBi's slopes for that many heads: powers of 2, and between them those of the next power of two
+// heads.
 //
 // Source: Press et al. 2022, Train Short, Test Long.
 func slopes(heads int, most float64) []float32 {
@@ -70,11 +71,11 @@ func slopes(heads int, most float64) []float32 {
 	return out
 }
 
-// WindowSpec says which layers have windows of files that do not say it.
+// WindowSpec says which layers have a sliding window, for files that do not say it.
 type WindowSpec struct {
-	Window    int  // positions that a token sees, the last of which is its own; 0: all
-	FullEvery int  // every so manyth layer sees all positions instead; 0: none does
-	FullFirst bool // the first of FullEvery layers does, not the last
+	Window    int  // positions that a token sees, its own being the last; 0: all
+	FullEvery int  // one of each FullEvery layers sees all positions instead; 0: none does
+	FullFirst bool // it is the first of each FullEvery layers, not the last
 }
 
 // Windows reads how many positions a token of a layer with a window sees, 0 being all, and which of n layers have one,

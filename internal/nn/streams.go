@@ -16,10 +16,10 @@ type AltUp struct {
 	Active int      // the stream that blocks compute
 }
 
-// leastSquare bounds the mean square of a stream from below where streams are brought to the same size.
+// leastSquare is a lower bound of a stream's mean square when it is rescaled.
 const leastSquare = 1e-5
 
-// Begin returns the streams: x itself, and projections of it that are brought to its size.
+// Begin returns the streams: x itself, and projections of it rescaled to its magnitude.
 func (a *AltUp) Begin(p *Pass, x compute.Tensor) (s compute.Streams) {
 	s[0] = p.Slice(x, 0, x.Cols)
 	for i := range a.Split {
@@ -29,7 +29,7 @@ func (a *AltUp) Begin(p *Pass, x compute.Tensor) (s compute.Streams) {
 	return s
 }
 
-// End makes x the mean of the streams, of which all but the first are projected and brought to the first one's size.
+// End sets x to the mean of the streams. All but the first are projected and rescaled to the first one's magnitude.
 func (a *AltUp) End(p *Pass, x compute.Tensor, s compute.Streams) {
 	p.verbs.Slice(x, s[0], 0)
 	for i := range a.Merge {
@@ -45,13 +45,13 @@ func (a *AltUp) End(p *Pass, x compute.Tensor, s compute.Streams) {
 // AltUpMixing has the weights by which a block predicts the streams, and corrects them by what it computed of one:
 // altup_router_norm, altup_router, altup_predict_coef, altup_correct_coef and altup_correct_scale.
 type AltUpMixing struct {
-	Norm                   Norm            // of the router's input
+	Norm                   Norm            // norm of the router's input
 	Router                 Linear          // [streams, n_embd]
 	Prediction, Correction *compute.Vector // see compute.AltUpPredict and compute.AltUpCorrect
 	Scale                  *compute.Vector // [n_embd] of the corrected stream, for its layer's embedding
 }
 
-// Route returns how a block mixes the streams, from one of them: tanh(W·norm(x)/n_embd). [n, streams]
+// Route returns how a block mixes the streams, computed from one of them: tanh(W·norm(x)/n_embd). [n, streams]
 func (m *AltUpMixing) Route(p *Pass, x compute.Tensor) compute.Tensor {
 	r := p.Linear(p.Norm(x, m.Norm), &m.Router)
 	p.Scale(r, 1/float32(x.Cols))
@@ -77,7 +77,7 @@ func (m *AltUpMixing) Correct(p *Pass, x compute.Tensor, s compute.Streams, acti
 // Source: Menghani et al. 2024, LAuReL: Learned Augmented Residual Layer.
 type LowRank struct {
 	Left, Right Linear // [rank, n_embd], [n_embd, rank]
-	Norm        Norm   // of Right's output
+	Norm        Norm   // norm of Right's output
 }
 
 // Forward returns x + norm(Right·Left·x). [n, n_embd]
@@ -93,8 +93,8 @@ func (l *LowRank) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 type LayerInputs struct {
 	Table *compute.Matrix // [n_vocab, layers·width]
 	Proj  Linear          // [layers·width, n_embd]
-	Norm  Norm            // [width] of what Proj gives for each layer
-	Width int             // of one layer's embedding
+	Norm  Norm            // [width] norm of Proj's output for each layer
+	Width int             // width of one layer's embedding
 }
 
 // Forward returns every layer's embedding of the step's tokens, side by side, from their embeddings x: [n,
@@ -118,7 +118,7 @@ func (l *LayerInputs) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 type LayerInput struct {
 	Gate Linear // [width, n_embd]
 	Proj Linear // [n_embd, width]
-	Norm Norm   // of what is added to the residual
+	Norm Norm   // norm of the output before it is added to the residual
 }
 
 // Bound reports whether there is one.

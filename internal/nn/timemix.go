@@ -6,17 +6,17 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// TimeMix mixes tokens by a state that each token decays, corrects and writes. Each of its products reads a mixture of its own of a position's input and the one
-// before.
+// TimeMix mixes tokens by a state that each token decays, corrects and writes. Each of its products reads its own
+// mixture of a position's input and the input before it.
 //
 // Source: Peng et al. 2025, RWKV-7 "Goose" with Expressive Dynamic State Evolution.
 type TimeMix struct {
-	Mixtures                    [6]Shift   // of what R, Decay, K, V, Rate and Gate read
+	Mixtures                    [6]Shift   // inputs of R, Decay, K, V, Rate and Gate
 	R, K, V                     Linear     // [n_embd, n_embd]
 	Decay, Rate, Residual, Gate Bottleneck // Residual is not bound in the first layer
 	Out                         Linear     // [n_embd, n_embd]
 	WKV                         compute.WKV
-	Values                      *compute.Tensor // those of the first layer, which makes them. [n, n_embd]
+	Values                      *compute.Tensor // the first layer's values, which it computes. [n, n_embd]
 	Stored                      int             // the part of the cache with the layer's state
 }
 
@@ -26,11 +26,11 @@ type Bottleneck struct {
 	Up   Linear // [out, rank]
 }
 
-// Shift mixes a row with that of the position before, which it keeps in the layer's state: x + (before − x)·share.
+// Shift mixes a row with the row of the position before, which the layer's state holds: x + (before − x)·share.
 type Shift struct {
-	Shares *compute.Vector // [2·n_embd] of the row before, then of the row
+	Shares *compute.Vector // [2·n_embd] factors of the row before, then of the row
 	Stored int
-	At     int  // of the row before in the state
+	At     int  // place of the row before in the state
 	Peek   bool // another Shift of the same rows follows
 }
 
@@ -126,7 +126,7 @@ func (b *Binder) vectorsFloats(name string, n, count int) [][]float32 {
 	return out
 }
 
-// shares binds a Shift's, made of those of the row before.
+// shares binds a Shift's factors, computed from the factors of the row before.
 func (b *Binder) shares(before []float32) *compute.Vector {
 	own := make([]float32, len(before))
 	for i, e := range before {

@@ -38,7 +38,7 @@ func (b *Binder) BiasedRMSNorm(name string, n int, eps float32) Norm {
 	return norm
 }
 
-// HeadNorm binds the RMSNorm of each head of queries or keys, whose elements share name.weight [key].
+// HeadNorm binds the RMSNorm of each head of queries or keys. All heads share name.weight [key].
 func (b *Binder) HeadNorm(name string, key int, eps float32) HeadNorm {
 	return HeadNorm{Norm: b.RMSNorm(name, key, eps)}
 }
@@ -63,8 +63,7 @@ func (b *Binder) LayerNorm(name string, n int, eps float32, bias Presence) Norm 
 	return Norm{Weight: b.Vector(name+".weight", n), Bias: b.Bias(name, n, bias), Epsilon: eps, Centered: true}
 }
 
-// QKV binds the matrices of a's queries, keys and values, which files may hold as one tensor, and their biases,
-// likewise.
+// QKV binds the matrices of a's queries, keys and values, and their biases. Files may hold the three as one tensor.
 func (b *Binder) QKV(a *Attention, width int, bias Presence) {
 	q, k, v := a.Heads*a.Key, a.KVHeads*a.Key, a.KVHeads*a.Value
 	if a.Gated {
@@ -83,7 +82,7 @@ func (b *Binder) QKV(a *Attention, width int, bias Presence) {
 	a.Q.B, a.K.B, a.V.B = b.Bias("attn_q", q, bias), b.Bias("attn_k", k, bias), b.Bias("attn_v", v, bias)
 }
 
-// qkv binds the matrices of queries, keys and values, which have so many rows.
+// qkv binds the matrices of queries, keys and values, which have q, k and v rows.
 func (b *Binder) qkv(width, q, k, v int) (_, _, _ Linear) {
 	if !b.Has("attn_qkv.weight") {
 		return b.Linear("attn_q", q, width, NoBias), b.Linear("attn_k", k, width, NoBias), b.Linear("attn_v", v, width, NoBias)
@@ -95,7 +94,7 @@ func (b *Binder) qkv(width, q, k, v int) (_, _, _ Linear) {
 	return all[0], all[1], all[2]
 }
 
-// QKVOrQK is QKV of families whose files may lack the matrix of values: they are the keys.
+// QKVOrQK is QKV for families with files that may lack the matrix of values: values are then the keys.
 func (b *Binder) QKVOrQK(a *Attention, width int, bias Presence) {
 	if b.Has("attn_v.weight") || b.Has("attn_qkv.weight") {
 		b.QKV(a, width, bias)
@@ -128,8 +127,8 @@ func (b *Binder) QueriesOf(from int, s HeadShape, width int, bias Presence) *Att
 	return a
 }
 
-// QueriesToTarget binds the queries of attention of a draft model that reads the keys and values of a layer of its
-// target, the model that it drafts for: of is that layer's attention, nil where only shapes are wanted.
+// QueriesToTarget binds the queries of a draft model's attention to the keys and values of a layer of its target. of is
+// that layer's attention, or nil if only shapes are wanted.
 func (b *Binder) QueriesToTarget(of *Attention, s HeadShape, width int, bias Presence) *Attention {
 	a := &Attention{HeadShape: s, Layer: b.layer, Borrows: true, From: -1}
 	b.parts[b.layer].Attention = a
@@ -180,8 +179,8 @@ func (b *Binder) Spread(name string, n int) *compute.Vector {
 	return b.numbers(name, slices.Repeat(one, n))
 }
 
-// Clip gives l, which files call name, the ranges within which it keeps what it reads and what it gives, where the file
-// has some: scalars in name.input_min, name.input_max, name.output_min and name.output_max, which may be absent.
+// Clip reads the ranges that l clamps its input and output to, if the file has some: scalars in name.input_min,
+// name.input_max, name.output_min and name.output_max, which may be absent. name is l's name in files.
 func (b *Binder) Clip(name string, l *Linear) {
 	all := [2]float32{-math.MaxFloat32, math.MaxFloat32}
 	c := clip{all, all}

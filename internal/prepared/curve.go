@@ -11,10 +11,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// The keys of a curve, as docs/prepared-file.md lists them. Prepared files with predictors may have them, and any model
-// of SiLU or GELU, or with experts.
+// The keys of a curve, as docs/prepared-file.md lists them. Prepared files with predictors may have them, and models
+// with SiLU, GELU or experts.
 const (
-	keyCurve             = "powerinfer.curve." // all of them begin so
+	keyCurve             = "powerinfer.curve." // prefix of all of them
 	keyCurveMode         = keyCurve + "mode"
 	keyCurveSetting      = keyCurve + "setting"
 	keyCurveRank         = keyCurve + "rank"
@@ -42,44 +42,44 @@ type Way string
 
 // The ways.
 const (
-	ByPredictor Way = "predict"   // those whose logit is below a threshold, as their layers' predictors give it
-	ByMagnitude Way = "threshold" // those whose activation is smaller than their layer's threshold
-	ByWeight    Way = "experts"   // experts that are not in RAM, of low rank, whose weight is below a share of their token's
+	ByPredictor Way = "predict"   // neurons with a logit of their layer's predictor below a threshold
+	ByMagnitude Way = "threshold" // neurons with an activation smaller than their layer's threshold
+	ByWeight    Way = "experts"   // experts of low rank that are not in RAM, with a weight below a share of their token's weights
 )
 
-// Curve says what leaving neurons or experts out costs, the more of them the further along. Of experts that is the most it
-// can cost, with none of those in RAM that may be left out.
+// Curve says what it costs to leave neurons or experts out; later points leave out more. For experts it is the highest
+// possible cost: none of the experts that may be left out is in RAM.
 type Curve struct {
 	Way                  Way
-	Rank                 int // by weight: so many experts of a token stay, the highest ranked
+	Rank                 int // by weight: the highest ranked experts of a token that always stay
 	Points               []Point
-	DenseBytes           float32 // of feed-forward weights, or of experts, that a token reads where nothing is left out
-	ExactBytes           float32 // where those are left out whose activation is exactly zero; 0 where the activation leaves none
+	DenseBytes           float32 // bytes of feed-forward weights, or of experts, that a token reads if nothing is left out
+	ExactBytes           float32 // the same if neurons with an activation of exactly zero are left out; 0 if the activation has no zeros
 	Documents            uint64  // that limits were found from
 	Calibration, HeldOut Text    // what neurons were counted on, and what was measured on
 }
 
 // Point is one setting of a curve.
 type Point struct {
-	// Setting is, by predictor, the logit below which neurons are left out; by magnitude the share of the activations
-	// of calibration text that are taken as zero, 0…1; by weight the share of a token's weights, 0…1, below which an expert
-	// may be left out.
+	// Setting is, by predictor, the logit below which neurons are left out; by magnitude, the share of the calibration
+	// text's activations that are set to zero, 0…1; by weight, the share of a token's weights, 0…1, below which an
+	// expert may be left out.
 	Setting      float32
 	Magnitudes   []float32 // [layers] by magnitude: an activation of a smaller magnitude is taken as zero
 	KLDivergence float32   // mean, nats a token, from dense
 	Error        float32   // standard error of KLDivergence
 	MostKLD      float32   // what at least 19 of 20 other documents are expected to stay within, each by its mean
-	SameTop      float32   // share of tokens whose likeliest successor is that of dense
+	SameTop      float32   // share of tokens with the same likeliest successor as dense
 	LeastSameTop float32   // what at least 19 of 20 other documents are expected to reach
 	Perplexity   float32
-	Active       float32 // share of neurons whose up and down rows are read, or of experts that stay
-	Bytes        float32 // of feed-forward weights, or of experts, that a token reads, predictors included
+	Active       float32 // share of neurons with up and down rows that are read, or of experts that stay
+	Bytes        float32 // bytes of feed-forward weights, or of experts, that a token reads, predictors included
 }
 
 // Bound is what a setting has to keep in at least 19 of 20 documents. The zero value bounds nothing.
 type Bound struct {
 	KLD     float64 // mean KL divergence of a document from dense, in nats a token, at most; 0: any
-	SameTop float64 // share of a document's tokens whose likeliest successor is that of dense, at least; 0: any
+	SameTop float64 // least share of a document's tokens with the same likeliest successor as dense; 0: any
 }
 
 // IsSet reports whether anything is bounded.
@@ -112,8 +112,7 @@ func (p *Point) Keeps(b Bound) bool {
 	return (b.KLD == 0 || p.MostKLD <= float32(b.KLD)) && (b.SameTop == 0 || p.LeastSameTop >= float32(b.SameTop))
 }
 
-// Within returns the point that leaves out most neurons of those up to which all keep b; nil if the first already does
-// not.
+// Within returns the last point before the first one that does not keep b; nil if the first point does not.
 func (c *Curve) Within(b Bound) *Point {
 	for i := range c.Points {
 		if !c.Points[i].Keeps(b) {
@@ -262,8 +261,8 @@ func (p *Point) figures() []*float32 {
 	}
 }
 
-// ReadCurve reads and validates the curve of a model with so many layers; it is nil where f has none. Errors are one
-// line and name file and key.
+// ReadCurve reads and validates the curve of a model with that many layers. It returns nil if f has none. Errors are
+// one line and name file and key.
 func ReadCurve(f *gguf.File, layers int) (*Curve, error) {
 	r := &reader{f: f}
 	if !r.has(keyCurveMode) {

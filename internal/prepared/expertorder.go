@@ -12,18 +12,18 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// ExpertPlan holds what turns a model with experts into one whose experts lie hottest first.
+// ExpertPlan says how to reorder a model's experts, hottest first.
 type ExpertPlan struct {
 	Use    *neuron.Experts      // what was counted, in the model's own order
-	SHA256 string               // of the texts that it was counted on
+	SHA256 string               // of the texts that were used for counting
 	Orders []neuron.ExpertOrder // [layer] of the layers that have experts
 }
 
 // WriteExperts writes src to path with its experts, and the neurons inside them, in p's order, and with p's counts as
-// keys. Rows move as they are stored, whatever their type. Where neurons move, so do the columns of down projections:
+// keys. Rows move as they are stored, whatever their type. If neurons move, so do the columns of down projections:
 // exactly in float types, and quantised again, to the same type, in others. All other tensors and keys are copied.
-// Memory holds one expert beside src's mapping. Errors are one line and name layer, tensor or key. progress may be nil;
-// it is told bytes of weights.
+// Memory holds one expert in addition to src's mapping. Errors are one line and name layer, tensor or key. progress is
+// called with bytes of weights; it may be nil.
 func WriteExperts(ctx context.Context, path string, src *gguf.File, p ExpertPlan, progress func(done, total int64)) error {
 	if len(p.Orders) != len(p.Use.Layers) {
 		return fmt.Errorf("preparing %s: orders of %d layers beside counts of %d", src.Path, len(p.Orders), len(p.Use.Layers))
@@ -67,8 +67,8 @@ func WriteExperts(ctx context.Context, path string, src *gguf.File, p ExpertPlan
 	return gguf.Create(ctx, path, "GGUF", append(keys, counted...), tensors, progress)
 }
 
-// movedWith reports whether a tensor that no role is known of may stay as it is: it is of no experts that move, which
-// those behind the first layers do not.
+// movedWith reports whether a tensor without a known role may stay unchanged: it belongs to no reordered expert. MTP
+// layers are never reordered.
 func movedWith(name string, layers int) (layer int, known bool) {
 	var rest string
 	if n, _ := fmt.Sscanf(name, "blk.%d.%s", &layer, &rest); n < 2 || layer >= layers {
@@ -76,7 +76,7 @@ func movedWith(name string, layers int) (layer int, known bool) {
 	}
 	for _, beginning := range []string{"ffn_gate_inp", "exp_probs_b", "ffn_latent_", "ffn_routed_"} {
 		moves := strings.HasPrefix(rest, beginning) || strings.Contains(rest, "_exps.") || strings.Contains(rest, "_chexps.")
-		if moves && rest != "ffn_gate_inp.scale" && !strings.Contains(rest, "_shexp.") { // of the router's input, and of an expert that stays
+		if moves && rest != "ffn_gate_inp.scale" && !strings.Contains(rest, "_shexp.") { // a router input's, or a shared expert's
 			return layer, false
 		}
 	}
@@ -125,8 +125,8 @@ func (s stacks) roles(l int, move map[string]func(t *gguf.Tensor) (gguf.Source, 
 	}
 }
 
-// inside returns the order of the pieces of an expert that has times so many as neurons, each time in their order; nil:
-// all stay.
+// inside returns the order of the pieces of an expert with times as many pieces as neurons, which repeat the neurons'
+// order; nil: all stay.
 func (s stacks) inside(times int) func(e int32) []int32 {
 	if s.Neurons == nil {
 		return nil
@@ -202,7 +202,7 @@ func (s stacks) columns(t *gguf.Tensor) (gguf.Source, error) {
 	}}, nil
 }
 
-// permuteColumns makes to the matrix from, of so many rows, with its columns in the given order.
+// permuteColumns writes the matrix from, which has that many rows, to to with its columns in the given order.
 func permuteColumns(typ quant.Type, to, from []byte, rows int, order []int32) error {
 	bytes := typ.RowBytes(len(order))
 	if size := bytes / len(order); typ.BlockElems() == 1 {

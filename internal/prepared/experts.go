@@ -10,7 +10,7 @@ import (
 
 // The keys of uses of experts, as docs/prepared-file.md lists them. A model may have them, and a file of statistics.
 const (
-	keyExperts       = "powerinfer.experts." // all of them begin so
+	keyExperts       = "powerinfer.experts." // prefix of all of them
 	keyExpertVersion = keyExperts + "version"
 	keyExpertSHA256  = keyExperts + "sha256"
 	keyExpertTexts   = keyExperts + "texts"
@@ -22,7 +22,7 @@ const (
 	keyExpertActive  = keyExperts + "active.%d"
 )
 
-// ExpertVersion is the form of these keys that this package reads and writes.
+// ExpertVersion is the version of these keys that this package reads and writes.
 const ExpertVersion = 1
 
 // maxExperts bounds the experts of a layer.

@@ -20,7 +20,7 @@ const originalPositions = 2050
 // files of a family lack, and no models with experts. Everything is required but what stands in optional.
 type originalForm struct {
 	activation             string
-	outer, block, optional string // names of tensors, apart by spaces; those of a block after "blk.N."
+	outer, block, optional string // names of tensors, separated by spaces; those of a block without "blk.N."
 	eps                    string // key of the norms' epsilon, required; empty: it is not read
 	rotated                bool   // heads are rotated whole
 	layerNorm              bool   // norms are LayerNorms

@@ -1,5 +1,5 @@
-// Package prepared reads and writes the metadata keys of prepared files: models whose neurons lie hottest first, with
-// predictors and measured figures. docs/prepared-file.md describes every key and tensor.
+// Package prepared reads and writes the metadata keys of prepared files: models with neurons stored hottest first,
+// predictors, and measured figures. docs/prepared-file.md describes every key and tensor.
 package prepared
 
 import (
@@ -21,7 +21,7 @@ const RankStep = 32
 type Info struct {
 	Activation          string  // relu, fatrelu, drelu or relu2
 	ActivationThreshold float32 // fatrelu only: z > threshold ? z : 0
-	Input               Input   // of the predictors
+	Input               Input   // the predictors' input
 	Threshold           float32 // a predicted neuron's logit is at least this
 	Calibration         Text    // what the frequencies were counted on
 	Layers              []Layer // [block_count]
@@ -59,7 +59,7 @@ type Layer struct {
 	Mode      Mode
 	Rank      int     // of the predictor; 0 in exact
 	AlwaysOn  int     // neurons [0, AlwaysOn) are computed for every token and have no row in fc2
-	Recall    float32 // of activation mass: Σ|a_i|·‖d_i‖ of predicted neurons over that of all
+	Recall    float32 // share of the activation mass: Σ|a_i|·‖d_i‖ of predicted neurons, divided by that of all neurons
 	Found     float32 // recall by count: active neurons predicted over active ones
 	Precision float32 // active neurons predicted over predicted ones
 	Accuracy  float32 // (token, neuron) pairs predicted right

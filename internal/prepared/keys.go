@@ -40,8 +40,8 @@ const (
 	maxRank   = 1 << 16
 )
 
-// Keys returns the metadata of i, to be written beside the model's own. They are what Read gives i back from; an error
-// names the key that Read would refuse.
+// Keys returns i's metadata, to be written in addition to the model's own. Read returns i for them; an error names the
+// key that Read would refuse.
 func (i *Info) Keys() ([]gguf.KV, error) {
 	if len(i.Layers) == 0 {
 		return nil, fmt.Errorf("key %q: no layers", keyMode)

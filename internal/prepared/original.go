@@ -10,10 +10,10 @@ import (
 )
 
 // WriteOriginal writes the prepared file src to path so that the original PowerInfer loads it. Neurons keep their order
-// and every token its set: always-on neurons get rows of zeros in fc2 (logit 0 is at least the threshold 0), layers in
-// exact a predictor of zeros, and predictors that read the normed residual are folded: fc1's columns times the weight
-// of the RMSNorm differ from fc1 of the normed residual by a positive factor, which moves no logit over zero. What the
-// original cannot run or express is an error that says so. progress may be nil.
+// and every token its set: always-on neurons get rows of zeros in fc2 (logit 0 is at least the threshold 0), and layers
+// in exact get a predictor of zeros. Predictors that read the normed residual are folded: fc1's columns times the
+// weight of the RMSNorm differ from fc1 of the normed residual by a positive factor, which moves no logit over zero. If
+// the original cannot run or express something, the error says what. progress may be nil.
 func WriteOriginal(ctx context.Context, path string, src *gguf.File, progress func(done, total int64)) error {
 	info, ok, err := Read(src)
 	if err != nil {

@@ -40,8 +40,8 @@ func WriteStats(path string, f *gguf.File, sha256 string, s *neuron.Stats) error
 	return gguf.Create(context.Background(), path, "GGUF", keys, nil, nil) // without tensors it takes no time that a context could end
 }
 
-// WriteUses writes which experts tokens of texts with the given SHA-256 used, as counted with the model in f, and what
-// leaving some of them out costs; curve may be nil.
+// WriteUses writes which experts the tokens of texts with the given SHA-256 used, as counted with the model in f, and
+// what it costs to leave some of them out; curve may be nil.
 func WriteUses(path string, f *gguf.File, sha256 string, x *neuron.Experts, curve *Curve) error {
 	counted, err := ExpertKeys(x, sha256)
 	if err == nil && curve != nil {

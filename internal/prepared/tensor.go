@@ -13,8 +13,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// prepare lists the tensors of the prepared file: the model's in its own order, each layer's predictor behind its down
-// projection.
+// prepare lists the tensors of the prepared file: the model's in its own order, and each layer's predictor after its
+// down projection.
 func (m *model) prepare(p Plan) ([]gguf.Source, error) {
 	role := map[string]func(t *gguf.Tensor) ([]gguf.Source, error){}
 	for l := range m.layers {
@@ -56,7 +56,7 @@ func (m *model) prepare(p Plan) ([]gguf.Source, error) {
 				return nil, err
 			}
 			factor := float32(1)
-			if t.Type == quant.NVFP4 { // whose factor goes into the new type
+			if t.Type == quant.NVFP4 { // its factor goes into the new type
 				if s := m.f.Tensor(name("ffn_down.scale")); s != nil {
 					if err := shaped(m.f, s, 1); err != nil {
 						return nil, err
@@ -174,7 +174,7 @@ func transposed(name string, t *gguf.Tensor, order []int32, factor float32) gguf
 	})
 }
 
-// Transposed returns a matrix [embd, ff] whose row i is column order[i] of a matrix [ff, embd]; nil order: column i.
+// Transposed returns a matrix [embd, ff] with column order[i] of a matrix [ff, embd] as row i; nil order: column i.
 // read fills whole rows of that matrix, from row first on; it is called from several goroutines. Memory holds the
 // result while it is written.
 func Transposed(name string, typ quant.Type, ff, embd int, order []int32, read func(first int, rows []float32) error) gguf.Source {

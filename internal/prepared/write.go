@@ -25,16 +25,16 @@ type Predictor struct {
 // Plan holds what turns a model into a prepared file.
 type Plan struct {
 	Info          Info         // what the keys will say; its layers decide which predictors there are
-	Order         neuron.Order // [layer][n_ff]; nil: neurons already lie hottest first
+	Order         neuron.Order // [layer][n_ff]; nil: neurons are already stored hottest first
 	Predictors    []Predictor  // [layer]; the zero value where the layer runs exact
-	PredictorType quant.Type   // of fc1 and fc2: one of quant.BlockTypes
+	PredictorType quant.Type   // type of fc1 and fc2: one of quant.BlockTypes
 }
 
 // Write writes src as a prepared file to path, which appears only when it is complete. Neurons are put in p's order:
 // gate and up rows as they are stored, whatever their type, and the down projection transposed, exactly in float types;
 // in Q4_0 and Q8_0 it is quantised again, and other types become Q8_0. All other tensors and keys are copied. The same
-// src and p give the same bytes. Memory holds one tensor beside src's mapping. Errors are one line and name layer,
-// tensor or key. progress may be nil; it is told bytes of weights.
+// src and p give the same bytes. Memory holds one tensor in addition to src's mapping. Errors are one line and name
+// layer, tensor or key. progress is called with bytes of weights; it may be nil.
 func Write(ctx context.Context, path string, src *gguf.File, p Plan, progress func(done, total int64)) error {
 	m, err := readModel(src)
 	if err != nil {
@@ -57,16 +57,16 @@ func Write(ctx context.Context, path string, src *gguf.File, p Plan, progress fu
 	return gguf.Create(ctx, path, "GGUF", append(m.keys(), info...), tensors, progress)
 }
 
-// SetInfo replaces the keys of the prepared file at path: what was measured, after it was written. The layers' modes,
-// ranks and always-on neurons are those of its tensors and must stay. The file is rewritten, and replaced when that is
+// SetInfo replaces the keys of the prepared file at path with measurements made after it was written. The layers'
+// modes, ranks and always-on neurons must stay those of its tensors. The new file replaces the old one when it is
 // complete.
 func SetInfo(ctx context.Context, path string, info Info, progress func(done, total int64)) error {
 	return replace(path, func(path, next string) error { return withInfo(ctx, next, path, info, progress) })
 }
 
-// replace has write make the file at path anew, under the name next of a file in the same folder, and gives it path's
-// name and mode then. Links stay. What write has open of path is closed when it returns, as some systems do not replace
-// a mapped file.
+// replace makes write write the file at path again, under the name next in the same folder, and then gives it path's
+// name and mode. Links stay. What write opened of path must be closed when it returns, as some systems do not replace a
+// mapped file.
 func replace(path string, write func(path, next string) error) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -132,7 +132,7 @@ func withInfo(ctx context.Context, next, path string, info Info, progress func(d
 	return gguf.Create(ctx, next, f.Magic, append(m.keys(), keys...), tensors, progress)
 }
 
-// model is a file whose neurons are to be moved.
+// model is a file with neurons to be reordered.
 type model struct {
 	f                *gguf.File
 	arch             string
@@ -174,8 +174,8 @@ func readModel(f *gguf.File) (*model, error) {
 	return m, r.err
 }
 
-// keys returns the file's own, without those that a prepared file has anew and those of a split file. What an original
-// file leaves unsaid is said.
+// keys returns the file's own keys, without those that a prepared file writes anew and those of a split file. It adds
+// what an original file leaves out.
 func (m *model) keys() []gguf.KV {
 	const pre = "tokenizer.ggml.pre"
 	var out []gguf.KV

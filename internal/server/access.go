@@ -145,10 +145,10 @@ func (s *Server) mayAsk(origin string, r *http.Request) bool {
 	return isOwn(u, r) || (s.o.Local || s.keys.wanted() || slices.Contains(s.o.Origins, "localhost")) && isLocal(u)
 }
 
-// isOwn reports whether an origin is that of the server's own page: it has the scheme, host and port that the request
-// was sent to. checkHost has accepted the host. The port may differ from the one that the server listens on, because a
-// container or a proxy may map it. If a proxy terminates TLS, only the browser knows the scheme; Sec-Fetch-Site then
-// says whether all three are the same.
+// isOwn reports whether an origin is the server's own page: it has the scheme, host and port that the request was sent
+// to. checkHost has accepted the host. The port may differ from the one that the server listens on, because a container
+// or a proxy may map it. If a proxy terminates TLS, only the browser knows the scheme; Sec-Fetch-Site then says whether
+// all three are the same.
 func isOwn(u *url.URL, r *http.Request) bool {
 	scheme := "http"
 	if r.TLS != nil {
@@ -167,8 +167,7 @@ func isOwn(u *url.URL, r *http.Request) bool {
 	return usual != "" && u.Scheme == scheme && ok && valid && name != "" && name == asked && cmp.Or(port, usual) == cmp.Or(at, usual)
 }
 
-// appSchemes are those of origins that no web page has: of programs with a browser in them, and of browsers'
-// extensions.
+// appSchemes are schemes of origins that no web page has: programs with a browser in them, and browser extensions.
 var appSchemes = []string{
 	"app", "file", "tauri", "vscode-webview", "vscode-file", "capacitor", "ionic", "wails", "chrome-extension", "moz-extension", "safari-web-extension",
 }

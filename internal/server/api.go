@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// An API adds routes to a server whose errors have one form.
+// An API adds routes with one form of errors to a server.
 type API struct {
 	s    *Server
 	form ErrorForm
 }
 
-// API returns an API whose routes tell errors in a form.
+// API returns an API with errors in a form.
 func (s *Server) API(form ErrorForm) *API { return &API{s, form} }
 
 // Default answers paths below prefix that have no route with an error in this form.
@@ -45,7 +45,7 @@ func (a *API) Post(path string, handle func(w http.ResponseWriter, r *http.Reque
 	a.Body("POST", path, handle)
 }
 
-// Body registers handle for requests to path with a method whose requests have a body.
+// Body registers handle for requests to path with that method and a body.
 func (a *API) Body(method, path string, handle func(w http.ResponseWriter, r *http.Request, f *Fields) error) {
 	a.handle(method+" "+path, func(w http.ResponseWriter, r *http.Request) error {
 		f, err := a.s.readBody(w, r)
@@ -92,8 +92,8 @@ func (a *API) Control(path string, handle func(w http.ResponseWriter, r *http.Re
 	})
 }
 
-// List registers handle for POST requests to path whose body is a list, with the model that the query's value model
-// names, or the usual one. The list is the field name.
+// List registers handle for POST requests to path with a list as body. The query's value model names the model; without
+// it the usual one answers. The list is the field name.
 func (a *API) List(path, name string, handle func(w http.ResponseWriter, r *http.Request, f *Fields, m *Model) error) {
 	a.handle("POST "+path, func(w http.ResponseWriter, r *http.Request) error {
 		body, err := a.s.readAll(w, r)
@@ -119,7 +119,7 @@ func (a *API) with(r *http.Request, name string, do func(m *Model) error) error 
 	return do(m)
 }
 
-// A variant answers those of a route's requests that have a header: two APIs have the same path.
+// A variant answers requests of a route that have a header, because two APIs share the path.
 type variant struct {
 	header string
 	form   ErrorForm
@@ -132,7 +132,7 @@ func (a *API) GetWith(header, path string, handle func(w http.ResponseWriter, r 
 	a.s.variants["GET "+path] = variant{header, a.form, handle}
 }
 
-// variant returns the variant of pattern that answers r, if there is one whose header r has.
+// variant returns the variant of pattern that answers r, if r has a variant's header.
 func (s *Server) variant(pattern string, r *http.Request) (variant, bool) {
 	v, ok := s.variants[pattern]
 	return v, ok && r.Header.Get(v.header) != ""

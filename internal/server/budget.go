@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
-// limitThought ends the thought that g begins with after so many tokens. It changes nothing for models that were not
+// limitThought ends the thought that g begins with after that many tokens. It changes nothing for models that were not
 // trained to think.
 func (m *Model) limitThought(g *Generation, r *Reading, tokens int) {
 	begin, end, inside := r.format.Thought(r.options.Prompt)

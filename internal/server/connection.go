@@ -190,7 +190,7 @@ func (g *gate) many(c *conn) bool {
 	return c.client != "" && int(n) > g.each
 }
 
-// drain closes, until ctx ends, connections whose clients neither send nor read.
+// drain closes, until ctx ends, connections on which the client neither sends nor reads.
 func (g *gate) drain(ctx context.Context) {
 	ticks := time.NewTicker(drainTime / 10)
 	defer ticks.Stop()

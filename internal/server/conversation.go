@@ -21,11 +21,11 @@ type Conversation struct {
 	Reasoning      answer.ReasoningFormat
 	ThinkingBudget *int // tokens after which a thought is ended; nil: no limit
 
-	views vision.Views // of the messages' pictures
+	views vision.Views // the messages' pictures
 	taken int64        // bytes that were reserved for them
 }
 
-// Think says whether the model thinks before it answers, in the words of those templates that leave the choice.
+// Think says whether the model thinks before it answers, by the variables of templates that leave the choice.
 func (c *Conversation) Think(on bool) {
 	for _, name := range []string{"enable_thinking", "thinking"} {
 		c.Kwargs[name] = strconv.AppendBool(nil, on)
@@ -112,8 +112,8 @@ func (m *Model) NewConversation() *Conversation {
 	return c
 }
 
-// Prepare makes c the prompt of g, whose calls are held to the tools' schemas, and returns how its answers are read.
-// What the text is held to begins where the model's thoughts end.
+// Prepare makes c the prompt of g, holds g's calls to the tools' schemas, and returns how its answers are read.
+// Constraints on the text begin after the model's thoughts.
 func (m *Model) Prepare(c *Conversation, g *Generation) (*Reading, error) {
 	g.Special = true // calls are made of special tokens, too
 	g.StopStrings = append(g.StopStrings, m.Stop...)
@@ -149,8 +149,8 @@ func (m *Model) Render(ctx context.Context, c *Conversation) (string, []int32, e
 	return shown.Text, laid.IDs, nil
 }
 
-// lay returns a conversation's text, and its tokens with places for pictures. A thought that a template opens in spite of
-// all is closed where the model is not to think.
+// lay returns a conversation's text, and its tokens with places for pictures. If a template opens a thought although
+// the model is not to think, it closes the thought.
 func (m *Model) lay(ctx context.Context, c *Conversation) (*picture.Marked, *Prompt, error) {
 	q := c.Request
 	q.Kwargs = chat.WithThinking(q.Kwargs)
@@ -203,8 +203,8 @@ func (c *Conversation) plain() bool {
 	return string(c.Kwargs["enable_thinking"]) == "false" || c.ContinueFinalMessage
 }
 
-// holdAnswer restricts g, an answer to c that is read as r says: its calls to those that c allows, and a text that is
-// none to g's form.
+// holdAnswer restricts g, an answer to c that r reads: its calls to those that c allows, and any other text to g's
+// form.
 func (m *Model) holdAnswer(g *Generation, c *Conversation, r *Reading) error {
 	o := answer.ConstraintOptions{Plain: c.plain(), Thinks: string(c.Kwargs["enable_thinking"]) == "true", Prompt: r.options.Prompt, Text: g.Form}
 	if c.Choice != nil {

@@ -57,7 +57,7 @@ func (m *Model) oneText(ctx context.Context, raw json.RawMessage) (ids []int32, 
 	var text string
 	if readText(raw, &text) {
 		if text == "" {
-			return nil, true, nil // not the token that begins a text, of which no embedding is meant
+			return nil, true, nil // an embedding of the token that begins a text is not meant
 		}
 		ids, err = m.Encode(ctx, text, true, true)
 		return ids, err == nil, err

@@ -16,7 +16,7 @@ import (
 // clients, so it names no folder of the server's machine: Invalid, NotFound and the others remove them from the errors
 // that they are given.
 type Error struct {
-	Status  int    // of HTTP
+	Status  int    // HTTP status
 	Type    string // such as invalid_request_error
 	Message string
 
@@ -65,8 +65,8 @@ func commonBody(e *Error) any {
 	return map[string]body{"error": {e.Status, e.Message, e.Type, e.PromptTokens, e.Context}}
 }
 
-// Invalid returns the error of a request that cannot be understood or granted. An error among the values that has another
-// status, such as that of a request that needs too much memory, keeps it.
+// Invalid returns the error of a request that cannot be understood or granted. If one of values is an error with
+// another status, such as that of a request that needs too much memory, its status stays.
 func Invalid(format string, values ...any) *Error {
 	e := newError(http.StatusBadRequest, "invalid_request_error", format, values...)
 	for _, v := range values {

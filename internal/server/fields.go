@@ -18,10 +18,10 @@ import (
 	"unicode/utf8"
 )
 
-// maxNesting bounds how deeply a body's values may lie in each other.
+// maxNesting bounds how deeply a body's values may be nested.
 const maxNesting = 256
 
-// Fields are those of a request's body that were not read yet. The first error of reading one is kept until Close.
+// Fields are the fields of a request's body that were not read yet. The first error of reading one is kept until Close.
 type Fields struct {
 	raw     map[string]json.RawMessage
 	err     error
@@ -29,7 +29,7 @@ type Fields struct {
 
 	ctx    context.Context // the request's, or nil
 	client string          // see clientOf
-	media  *attached       // what the request sends besides text; nil: nothing is fetched for it
+	media  *attached       // what the request sends apart from text; nil: nothing is fetched for it
 }
 
 // Within returns the fields of an object within the body.

@@ -68,7 +68,7 @@ func (m *Model) PromptText(g *Generation) string {
 // An Event is something that happened to one of a request's texts. One of Token, Progress and End is set, or none: then
 // nothing happened for a while, and the client may be told that the server is alive.
 type Event struct {
-	Index    int // of the text
+	Index    int // number of the text
 	Token    *engine.Token
 	Progress *Progress
 	End      *engine.Result
@@ -327,7 +327,8 @@ func (m *Model) pass(g *Generation, st *engine.Stream, limit *limiter, begin tim
 	return true
 }
 
-// keep returns g's shift with the number of tokens that stay: the prompt's at most, and what begins a sequence besides.
+// keep returns g's shift with the number of tokens that stay: at most the prompt's, plus the token that begins a
+// sequence.
 func (m *Model) keep(g *Generation) *engine.Shift {
 	s := *g.Shift
 	s.Keep = min(s.Keep, len(g.Prompt))

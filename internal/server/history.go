@@ -59,7 +59,7 @@ func describe(d *json.Decoder, name string, texts *[]string) error {
 			*texts = append(*texts, v)
 		}
 	case float64:
-		if strings.HasSuffix(name, "code") { // of an exit or an error
+		if strings.HasSuffix(name, "code") { // an exit code or an error code
 			*texts = append(*texts, fmt.Sprint(name, ": ", v))
 		}
 	case json.Delim:

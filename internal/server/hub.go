@@ -26,7 +26,7 @@ func HubError(err error) error {
 	if errors.Is(err, context.Canceled) { // otherwise its client is gone, and nobody reads this
 		return Unavailable("the server is stopping; ask again when it runs again, and a download goes on where it was")
 	}
-	for _, k := range []struct { // an error that is several of these is the first
+	for _, k := range []struct { // an error that matches several counts as the first
 		is     error
 		status int
 		advice string

@@ -18,15 +18,15 @@ const keySize = sha256.Size
 // maxKeyFile bounds the bytes of a file of keys.
 const maxKeyFile = 1 << 20
 
-// keys are those of which a request must have one. Hashes are compared: they are as long as each other, so that it
-// takes the same time whatever a client sends.
+// keys are the keys that a request needs one of. Hashes are compared: all have the same length, so the comparison takes
+// the same time whatever a client sends.
 type keys struct {
 	fixed [][keySize]byte
-	file  string // of more keys, read again when it changes; empty: none
+	file  string // file with more keys, read again when it changes; empty: none
 	log   *slog.Logger
 
 	mu      sync.Mutex
-	read    [][keySize]byte // of the file
+	read    [][keySize]byte // the file's keys
 	changed time.Time       // the file's time when it was read
 	checked time.Time
 }

@@ -14,8 +14,8 @@ type Limits struct {
 // A limiter passes a text on until a limit ends it.
 type limiter struct {
 	Limits
-	begin time.Time // of the first token
-	held  []byte    // a line break with the white space behind it, while it is not known whether the line is indented enough
+	begin time.Time // time of the first token
+	held  []byte    // a line break and the white space after it, until it is known whether the line is indented enough
 	ended bool
 }
 

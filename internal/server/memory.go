@@ -69,7 +69,7 @@ func newPool(most int64) *pool {
 	return &pool{most: most, clients: map[string]int64{}, shares: map[*share]struct{}{}}
 }
 
-// limits returns the most bytes that all requests, and those of s's client, may take if s takes bytes of them.
+// limits returns the most bytes that all requests, and the requests of s's client, may take if s takes that many bytes.
 func (p *pool) limits(s *share, bytes int64) (all, each int64) {
 	all, each = p.most-bytes/leaves, p.most/clientShare-bytes/leaves
 	if s.client == "" { // a Unix socket, where a proxy may be the only client
@@ -160,8 +160,8 @@ func (p *pool) wait(ctx context.Context, stopping <-chan struct{}, w *waiter) er
 // errHeld refuses a request if the others take too much memory.
 var errHeld = Unavailable("the requests that are being answered take too much memory together; try again later")
 
-// hurry gives up bodies that have been coming in for longer than slowBody and whose memory w waits for: the oldest
-// first, until those that were given up make room for w.
+// hurry gives up bodies that have been coming in for longer than slowBody and hold memory that w waits for, the oldest
+// first, until there is room for w.
 func (p *pool) hurry(w *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

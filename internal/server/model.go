@@ -25,17 +25,17 @@ type ModelOptions struct {
 	Demo        bool           // it is the embedded model, which tells tales and is not for conversations
 	Slots       int            // requests that generate at a time
 	SlotContext int            // tokens that a text may have with its prompt; 0: as many as the engine has room for
-	Queue       int            // requests that may wait besides
+	Queue       int            // further requests that may wait
 	Predict     int            // tokens that an answer has at most where a request does not say; -1: no limit
 	Sampling    sample.Options // where a request says nothing else
 	Template    *chat.Template
 	Tower       *vision.Tower // shows pictures to the model; nil: it reads text only
 	Stop        []string      // texts that end every answer of a chat
 	Kwargs      Kwargs        // variables of the chat template
-	Plan        *planner.Plan // what was planned to lie on GPUs; nil: nothing
+	Plan        *planner.Plan // what was planned for GPUs; nil: nothing
 	Pooling     engine.Pooling
 	Similar     bool // documents are ranked by their embeddings' similarity to the query's
-	Norm        int  // of embeddings in llama-server's form, where a request says nothing: see Normalise
+	Norm        int  // norm of embeddings in llama-server's form, if a request does not say it: see Normalise
 	Log         *slog.Logger
 	Meter       Meter // nil: nobody counts
 
@@ -68,7 +68,7 @@ type Model struct {
 	adapted    sync.Map // the notes that were logged, see noteAdapted
 	grammars   grammars // compiled for past requests
 	vocabulary func() (*grammar.Vocabulary, error)
-	formats    func() (plain, tools *answer.Format) // of answers in conversations without tools and with them
+	formats    func() (plain, tools *answer.Format) // formats of answers in conversations without tools and with them
 }
 
 // NewModel returns a model of e, which stays the caller's.
@@ -108,7 +108,7 @@ func (m *Model) FileName() string {
 type OnDisk struct {
 	Units     int64 `json:"units"`
 	Kept      int64 `json:"kept_units"`
-	Bytes     int64 `json:"bytes"` // of RAM that all would take
+	Bytes     int64 `json:"bytes"` // bytes of RAM that all would take
 	KeptBytes int64 `json:"kept_bytes"`
 }
 

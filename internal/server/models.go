@@ -45,16 +45,16 @@ type Listed struct {
 	Name     string
 	Aliases  []string // other names, for requests
 	Tags     []string // for lists; they mean nothing here
-	Path     string   // of its file
-	Size     int64    // of its files, bytes
+	Path     string   // path of its file
+	Size     int64    // size of its files, in bytes
 	Modified time.Time
 	Sees     bool // it can be shown pictures, as far as is known while it is not loaded
 	State    State
-	Model    *Model    // nil unless loaded; only what cannot change may be asked of it: it may be freed meanwhile
+	Model    *Model    // nil unless loaded; use only what cannot change, because it may be freed at any time
 	Memory   int64     // bytes that it takes, as planned, with its KV cache; 0 where it is not known
-	GPU      int64     // bytes of them on GPUs
+	GPU      int64     // bytes of Memory on GPUs
 	Expires  time.Time // when it is freed if nobody asks; zero: never
-	Err      error     // of State Failed
+	Err      error     // why State is Failed
 }
 
 // CanSee reports whether the model can be shown pictures.

@@ -16,12 +16,12 @@ import (
 // Kwargs are variables of a chat template.
 type Kwargs = map[string]json.RawMessage
 
-// Bounds of what a request lists, each of which every token pays for.
+// Bounds of lists in a request. Every token pays for each element.
 const (
 	maxStops    = 64   // texts that end a generation
 	maxStop     = 4096 // bytes of one
-	maxBreakers = 1024 // texts that end a repetition, each as long as one of those at most
-	maxTriggers = 1024 // tokens and words at which a grammar begins, each word as long as one of those at most
+	maxBreakers = 1024 // texts that end a repetition, each of at most maxStop bytes
+	maxTriggers = 1024 // tokens and words at which a grammar begins, each word of at most maxStop bytes
 )
 
 // maxLimit bounds the time of a generation, in ms.

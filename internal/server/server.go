@@ -28,9 +28,9 @@ const (
 
 // Options are the choices made when a server is started.
 type Options struct {
-	Keys    []string      // a request must have one of these or of KeyFile; without keys every client may ask
+	Keys    []string      // a request must have one of these or one of KeyFile; without keys every client may ask
 	KeyFile string        // read again when it changes, see ReadKeys
-	Origins []string      // web pages that may ask; "*" is all, "localhost" those of this machine
+	Origins []string      // web pages that may ask; "*" is all, "localhost" all pages of this machine
 	Hosts   []string      // further names that the server answers to without keys, see ParseHost
 	Router  *Router       // set if the server has several models
 	Local   bool          // only programs of this machine reach the server

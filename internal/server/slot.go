@@ -21,10 +21,10 @@ const AnySlot = -1
 type Slot struct {
 	Busy    bool
 	Task    int           // number of the text that is generated in it, or was last; 0: none was yet
-	Request *Generation   // of that text; nil: it was no generation
-	Tokens  []int32       // of the last text that ended, as the KV cache has them
+	Request *Generation   // the request for that text; nil: it was no generation
+	Tokens  []int32       // tokens of the last text that ended, as the KV cache has them
 	Decoded int           // tokens of the text so far
-	Result  engine.Result // of the text, when it has ended
+	Result  engine.Result // result of the text, when it has ended
 }
 
 // slots are a model's slots. They differ only in what they remember: one KV cache serves all.

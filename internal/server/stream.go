@@ -22,15 +22,15 @@ func encoded(v any) []byte {
 type pieces struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
-	kind    string // of content
+	kind    string // content type
 	begun   bool
 }
 
 // An EventStream answers with server-sent events.
 type EventStream struct{ pieces }
 
-// NewEventStream returns a stream whose headers go out with the first event: until then a request can still be refused
-// by its status.
+// NewEventStream returns a stream that sends its headers with the first event. Until then a request can still be
+// refused by its status.
 func NewEventStream(w http.ResponseWriter) *EventStream {
 	return &EventStream{pieces{w: w, control: http.NewResponseController(w), kind: "text/event-stream"}}
 }

@@ -18,16 +18,16 @@ type Timings struct {
 	PredictedMS         float64 `json:"predicted_ms"`
 	PredictedPerTokenMS float64 `json:"predicted_per_token_ms"`
 	PredictedPerSecond  float64 `json:"predicted_per_second"`
-	DraftN              int     `json:"draft_n,omitempty"`          // tokens that were guessed and checked
-	DraftNAccepted      int     `json:"draft_n_accepted,omitempty"` // of them, those that came
+	DraftN              int     `json:"draft_n,omitempty"`          // drafted tokens that were checked
+	DraftNAccepted      int     `json:"draft_n_accepted,omitempty"` // drafted tokens that were accepted
 
-	// Uses of an expert by a token of the text or its prompt, in layers whose experts follow the text, by where the
-	// expert was. They are ours alone.
+	// Uses of an expert by a token of the text or its prompt, in layers with experts that follow the text, by where the
+	// expert was. These fields are our own.
 	ExpertsGPUN int64 `json:"experts_gpu_n,omitempty"`
 	ExpertsRAMN int64 `json:"experts_ram_n,omitempty"`
 
-	// Of experts or neurons that stay on disk, while the text was generated, also for other texts: uses of those that were
-	// kept in RAM, of those that were read ahead and of the others; bytes read; time that steps waited. They are ours alone.
+	// Uses of experts or neurons on disk, while the text was generated, also for other texts: those that were in RAM,
+	// those that were read ahead, and the others; bytes read; time that steps waited. These fields are our own.
 	UnitsRAMN   int64   `json:"units_ram_n,omitempty"`
 	UnitsAheadN int64   `json:"units_ahead_n,omitempty"`
 	UnitsDiskN  int64   `json:"units_disk_n,omitempty"`
@@ -35,7 +35,7 @@ type Timings struct {
 	DiskBytes   int64   `json:"disk_bytes,omitempty"`
 	DiskWaitMS  float64 `json:"disk_wait_ms,omitempty"`
 
-	// Those of hot neurons, and of the file's layer that predicts a further token, are ours alone.
+	// Drafts by hot neurons, and by the file's MTP layer. These fields are our own.
 	DraftHotN         int `json:"draft_hot_n,omitempty"`
 	DraftHotNAccepted int `json:"draft_hot_n_accepted,omitempty"`
 	DraftMTPN         int `json:"draft_mtp_n,omitempty"`
@@ -79,7 +79,7 @@ type Probability struct {
 	Top     []Probability `json:"top_logprobs,omitempty"`
 }
 
-// A Chance is a token with its probability behind all samplers.
+// A Chance is a token with its probability after all samplers.
 type Chance struct {
 	ID    int32    `json:"id"`
 	Token string   `json:"token"`
@@ -97,10 +97,10 @@ func (p *Probability) ChanceOf() Chance {
 	return c
 }
 
-// leastLogprob stands for the probability 0, whose logarithm JSON cannot express.
+// leastLogprob stands for the logarithm of the probability 0, which JSON cannot express.
 const leastLogprob = -1e30
 
-// ProbabilityOf returns the probability of a token and of those that might have been chosen.
+// ProbabilityOf returns the probability of a token and of the other candidates.
 func (m *Model) ProbabilityOf(t *engine.Token) Probability {
 	p := m.probability(t.ID, t.Logprob)
 	for _, l := range t.Top {

@@ -87,7 +87,7 @@ func withoutFolders(text string, relative bool) string {
 	return b.String()
 }
 
-// around are the characters that may surround a path in a message, besides spaces.
+// around are the characters, in addition to spaces, that may surround a path in a message.
 const around = "\"'`()[]{}<>|,;="
 
 // pathLength returns the length of the path at the beginning of text; 0: there is none. before is the character before
@@ -139,8 +139,8 @@ func wordLength(text string, before rune) int {
 	return len(text)
 }
 
-// noteError notes the error that the request of w is answered with. The log then has its whole text if clients are not
-// told all of it, or if it is the server's own fault.
+// noteError notes the error that answers the request of w. The log then has its whole text if clients are not told all
+// of it, or if the server is at fault.
 func noteError(w http.ResponseWriter, err error) {
 	for w != nil {
 		if s, ok := w.(*statusWriter); ok {
@@ -156,7 +156,7 @@ func noteError(w http.ResponseWriter, err error) {
 }
 
 // hiddenText returns the whole text of an error that noteError was given. It is empty if clients were told all of it
-// and it is no fault of the server.
+// and the server is not at fault.
 func hiddenText(err error) string {
 	if err == nil {
 		return ""

@@ -23,8 +23,8 @@ const countedWindows = 2
 // keyActivations is the key of the activations that were chosen.
 const keyActivations = "activations"
 
-// findActivations adds settings of mode exact whose threshold of fatrelu leaves usual shares of the active neurons out,
-// where none are asked for.
+// findActivations adds settings of mode exact with FATReLU thresholds that leave out usual shares of the active
+// neurons, if the user asked for none.
 func (r *run) findActivations(ctx context.Context) error {
 	exact := slices.IndexFunc(r.settings, func(s Setting) bool { return s.Mode == model.Exact.String() })
 	c := &r.config

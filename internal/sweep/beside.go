@@ -17,8 +17,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
-// Beside is another file of the same vocabulary, such as the same model in a smaller type. It is computed whole, and
-// compared with the swept file's dense predictions as that one's settings are.
+// Beside is another file with the same vocabulary, such as the same model in a smaller type. It is computed whole, and
+// compared with the swept file's dense predictions, as the swept file's settings are.
 type Beside struct {
 	Path string
 	Open func() (*gguf.File, error) // whoever gets the file closes it
@@ -27,12 +27,12 @@ type Beside struct {
 // subject is a file that is measured.
 type subject struct {
 	open   func() (*gguf.File, error)
-	file   *gguf.File // of which the header is read; models in settings are opened by open
+	file   *gguf.File // only its header is read; settings open their models by open
 	config model.Config
 	digest string
 	size   int64           // bytes of the weights
-	cost   placement.Model // for what is read besides feed-forward layers
-	typ    string          // of most neurons' rows
+	cost   placement.Model // for what is read in addition to feed-forward layers
+	typ    string          // type of most neurons' rows
 }
 
 // openSubject reads a file's header. so says how it is opened later.
@@ -73,10 +73,10 @@ func (s *subject) told(path string) Model {
 	}
 }
 
-// of returns the file that a setting is one of.
+// of returns the file that a setting belongs to.
 func (l *lab) of(s Setting) *subject { return l.files[s.File] }
 
-// setBeside reads the headers of the files beside the swept one, whose tokenizer is tok, and adds their settings.
+// setBeside reads the headers of the other files and adds their settings. tok is the swept file's tokenizer.
 func (r *run) setBeside(tok *tokenizer.Tokenizer) error {
 	var all []Setting
 	for _, b := range r.o.Beside {
@@ -127,8 +127,8 @@ func (r *run) accept(path string, f *subject, tok *tokenizer.Tokenizer) error {
 	return r.possible(Setting{File: path, Mode: model.Off.String()}, f)
 }
 
-// labels returns the names of points that files beside the swept one have: their paths' last parts, where these tell
-// them from all other points.
+// labels returns the names of the other files' points: the last parts of their paths, if no other point has the same
+// name.
 func (r *run) labels() map[string]string {
 	count := map[string]int{}
 	for _, s := range r.settings {
@@ -148,11 +148,11 @@ func (r *run) labels() map[string]string {
 	return all
 }
 
-// Comparison says how a file beside the swept one does against the swept one's settings on a machine. Dense, from which
-// all divergences are, is none of them, nor are those with another budget.
+// Comparison compares another file with the swept one's settings on a machine. It leaves out dense, which all
+// divergences are measured from, and settings with another budget.
 type Comparison struct {
 	Machine  string   `json:"machine"` // empty: this one
-	Name     string   `json:"name"`    // of the file's point
+	Name     string   `json:"name"`    // name of the file's point
 	Rate     float64  `json:"tokens_per_second"`
 	KLD      float64  `json:"kl_divergence"`
 	Settings int      `json:"settings"` // that it is compared with
@@ -161,8 +161,8 @@ type Comparison struct {
 	Better   bool     `json:"better"`   // it keeps the bounds, and is faster than the recommended setting
 }
 
-// compare compares every file beside the swept one. best may be nil; rate is that of recommend: one point is faster
-// than another where its rate is more than the other's greatest.
+// compare compares every other file with the swept one. best may be nil; rate is recommend's: one point is faster than
+// another if its rate is more than the other's greatest.
 func (rep *Report) compare(machine string, best *Point, rate func(p *Point) (value, most float64)) {
 	faster := func(a, b *Point) bool {
 		v, _ := rate(a)
@@ -193,7 +193,7 @@ func (rep *Report) compare(machine string, best *Point, rate func(p *Point) (val
 	}
 }
 
-// dense reports whether the point is what all others are compared with, wherever it lies.
+// dense reports whether all other points are compared with this one, whatever it has on GPUs.
 func (p *Point) dense() bool { return p.File == "" && p.Mode == model.Off.String() }
 
 // Verdict says in a clause how the file does.

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// drawing is an SVG picture in CSS pixels, whose classes the page's style sheet colours.
+// drawing is an SVG picture in CSS pixels. The page's style sheet colours its classes.
 type drawing struct {
 	strings.Builder
 	width, height float64
@@ -50,7 +50,7 @@ func (s scale) at(v float64) float64 {
 	return s.start + share*(s.end-s.start)
 }
 
-// round returns a scale whose ends are a little outside of least and most.
+// round returns a scale with ends a little outside of least and most.
 func round(least, most, start, end float64) scale {
 	pad := (most - least) / 12
 	if pad == 0 {
@@ -151,7 +151,7 @@ func (b box) meets(o box) bool {
 	return b.left < o.right && o.left < b.right && b.high < o.low && o.high < b.low
 }
 
-// place finds room for a label beside a point; ok is false where there is none, and the point's title has to do.
+// place finds room for a label next to a point. ok is false if there is none, and the point then has only its title.
 func place(name string, x, y float64, taken []box) (b box, anchor string, ok bool) {
 	width := letter * float64(len([]rune(name)))
 	const gap = pointRadius + 4
@@ -267,8 +267,8 @@ type part struct {
 type bar struct {
 	name  string
 	parts []part
-	error float64 // of their sum; 0: none is shown
-	says  string  // behind the bar
+	error float64 // error of their sum; 0: none is shown
+	says  string  // after the bar
 }
 
 // bars draws rows of stacked parts, from left to right.

@@ -58,7 +58,7 @@ func (rep *Report) front(a axis) string {
 	return c.end()
 }
 
-// at returns the height of a divergence; those below the scale lie in the band under it.
+// at returns the height of a divergence; divergences below the scale are in the band under it.
 func (c *frontChart) at(v float64) float64 {
 	if v < c.y.from {
 		return high - foot - zeroBand/2
@@ -127,7 +127,7 @@ func (c *frontChart) steps() {
 	c.add(`<path class="front" d="%s"/>`, path.String())
 }
 
-// spreads draws how far runs lie apart, and two standard errors of each divergence.
+// spreads draws the spread of the runs, and two standard errors of each divergence.
 func (c *frontChart) spreads() {
 	for _, p := range c.dots {
 		x, y := c.x.at(p.x), c.at(p.y)

@@ -21,7 +21,7 @@ type journal struct {
 	done map[string]json.RawMessage // by key
 }
 
-// entry is a line of a journal behind the first.
+// entry is a line of a journal after the first.
 type entry struct {
 	Key   string          `json:"key"`
 	Value json.RawMessage `json:"value"`
@@ -56,7 +56,7 @@ func (j *journal) resume(run map[string]string) error {
 		}
 		j.done[e.Key] = e.Value
 	}
-	const beginning = `{"` // an interrupted run may have written a part of it
+	const beginning = `{"` // an interrupted run may have written only a part of it
 	if torn := string(j.file.Torn); line == 0 && !strings.HasPrefix(torn, beginning) && !strings.HasPrefix(beginning, torn) {
 		return fmt.Errorf("%s holds no measurements; name another folder with -o", j.name)
 	}

@@ -25,9 +25,9 @@ type lab struct {
 	text   eval.Windows        // that are measured on
 	bos    int32               // begins every window; -1: none
 	window int
-	count  int // of windows
+	count  int // number of windows
 	open   []*opened
-	memory func() (hw.Memory, error) // of the machine
+	memory func() (hw.Memory, error) // the machine's memory
 }
 
 // opened is a model in a setting.
@@ -36,7 +36,7 @@ type opened struct {
 	of Setting
 }
 
-// spareMemory is what must stay free beside one more open model.
+// spareMemory must stay free when one more model is open, in bytes.
 const spareMemory = 1 << 30
 
 // in returns the model in a setting, which stays the lab's.
@@ -68,7 +68,7 @@ func (l *lab) room(f *subject) error {
 	return nil
 }
 
-// fits reports whether so many bytes of weights fit beside the open models.
+// fits reports whether that many bytes of weights fit next to the open models.
 func (l *lab) fits(size int64) bool {
 	plan, err := l.open[0].Planner.Plan()
 	if err != nil || plan != nil {
@@ -265,7 +265,7 @@ type timed struct {
 	Reads Reads   `json:"reads"` // of a token
 }
 
-// speed times one run of generation in a setting. Each run opens the model anew: where its weights come to lie in
+// speed times one run of generation in a setting. Each run opens the model anew, because the place of its weights in
 // memory makes a difference that all runs of an open model share.
 func (l *lab) speed(ctx context.Context, s Setting) (any, error) {
 	if err := l.close(); err != nil {
@@ -362,8 +362,8 @@ type pace struct {
 	load          float64
 }
 
-// of returns the pace of another file: loading and single tokens take the time of its bytes, windows that of their
-// products, which is much the same.
+// of returns the pace of another file. Loading and single tokens take time by its bytes, windows by their products,
+// which take about the same.
 func (p pace) of(f, swept *subject) pace {
 	if f != swept {
 		share := float64(f.size) / float64(swept.size)
@@ -388,7 +388,7 @@ func (l *lab) try(ctx context.Context) (p pace, err error) {
 		return p, err
 	}
 	p.window = monotime.Since(begin).Seconds()
-	const slow = 2 // seconds of a window whose first time is good enough
+	const slow = 2 // if a window takes more seconds, its first time is good enough
 	if p.window < slow {
 		begin = monotime.Now()
 		if err := l.read(m, 0); err != nil {

@@ -19,7 +19,7 @@ type view struct {
 	Picture  template.HTML
 }
 
-// verdicts are those of the files beside the swept one, by the speeds of a machine.
+// verdicts compare the other files, by the speeds of a machine.
 type verdicts struct {
 	Machine string // empty: this one
 	All     []*Comparison
@@ -81,7 +81,7 @@ func (rep *Report) HTML(w io.Writer) error {
 	})
 }
 
-// axes returns the ways to look at what settings give: those of which something is known.
+// axes returns the ways to look at results that have data.
 func (rep *Report) axes() []axis {
 	all := []axis{
 		{id: "speed", name: "tokens per second, measured", of: func(p *Point) (float64, float64, float64, bool) {

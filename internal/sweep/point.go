@@ -19,7 +19,7 @@ type Quality struct {
 	Tokens       int    `json:"tokens"` // that were predicted
 	Perplexity   Figure `json:"perplexity"`
 	KLDivergence Figure `json:"kl_divergence"` // nats a token
-	SameTop      Figure `json:"same_top"`      // share of tokens whose likeliest successor is that of dense
+	SameTop      Figure `json:"same_top"`      // share of tokens with the same likeliest successor as dense
 
 	KLDs     []float64 `json:"window_kl_divergence"` // [windows] mean of each
 	SameTops []float64 `json:"window_same_top"`      // [windows]
@@ -33,11 +33,11 @@ type Quality struct {
 // Layer says what a layer's tokens needed, as shares of its neurons.
 type Layer struct {
 	Mode     string  `json:"mode"`
-	Active   float64 `json:"active"`   // whose activation was not zero
-	Computed float64 `json:"computed"` // whose activation was computed
+	Active   float64 `json:"active"`   // with a non-zero activation
+	Computed float64 `json:"computed"` // with a computed activation
 }
 
-// first returns the divergence of the first windows; its error is that of all of the text.
+// first returns the divergence of the first windows; its error is the whole text's.
 func (q *Quality) first(windows int) Figure {
 	n := min(windows, len(q.KLDs))
 	sum := 0.0
@@ -50,7 +50,7 @@ func (q *Quality) first(windows int) Figure {
 // limit finds the limits of documents from windows, which are laid in y.
 func (q *Quality) limit(y *eval.Windows) []eval.Document {
 	q.MostKLD, q.LeastSameTop = 0, 1
-	if len(q.KLDs) == 0 { // of dense itself
+	if len(q.KLDs) == 0 { // dense itself
 		return nil
 	}
 	var windows []eval.Document
@@ -64,23 +64,23 @@ func (q *Quality) limit(y *eval.Windows) []eval.Document {
 
 // Predictor says how well predictors choose, by count, on inputs as a dense model has them.
 type Predictor struct {
-	Recall    float64 `json:"recall"`    // of the active neurons, the share that was chosen
-	Precision float64 `json:"precision"` // of the chosen neurons, the share that is active
+	Recall    float64 `json:"recall"`    // share of the active neurons that was chosen
+	Precision float64 `json:"precision"` // share of the chosen neurons that is active
 }
 
 // Reads are the bytes of weights that a generated token reads. KV is not among them.
 type Reads struct {
 	RAM  float64 `json:"ram"`
 	VRAM float64 `json:"vram"`
-	FFN  float64 `json:"feed_forward"` // of both, those of feed-forward layers and their predictors
-	Full float64 `json:"full"`         // of all weights, where no neuron is left out and nothing is predicted
-	Hot  float64 `json:"hot"`          // share of the neurons that lie on GPUs
+	FFN  float64 `json:"feed_forward"` // of RAM and VRAM together, the part for feed-forward layers and their predictors
+	Full float64 `json:"full"`         // of all weights, if no neuron is left out and nothing is predicted
+	Hot  float64 `json:"hot"`          // share of the neurons on GPUs
 }
 
 // All returns the bytes of all tiers.
 func (r *Reads) All() float64 { return r.RAM + r.VRAM }
 
-// Speed holds tokens per second of generation, of runs that took turns with those of the other settings.
+// Speed holds tokens per second of generation. The runs took turns with other settings' runs.
 type Speed struct {
 	Runs   []float64 `json:"runs"` // in the order of the rounds
 	Median float64   `json:"median"`
@@ -115,7 +115,7 @@ type Score struct {
 	Figure task.Figure `json:"figure"`
 }
 
-// Point is a setting and what was measured of it. What was not measured is nil.
+// Point is a setting and its measurements. A missing measurement is nil.
 type Point struct {
 	Name      string `json:"name"`
 	Setting   `json:"setting"`
@@ -132,7 +132,7 @@ type Point struct {
 	Commands  []string    `json:"commands"` // that reproduce the figures
 }
 
-// Active returns the share of all neurons whose activation was not zero, and of those that were computed.
+// Active returns the share of all neurons with a non-zero activation, and the share with a computed one.
 func (q *Quality) Active() (active, computed float64) {
 	for _, y := range q.Layers {
 		active += y.Active / float64(len(q.Layers))

@@ -22,10 +22,10 @@ type Report struct {
 	Text      Text             `json:"text"`
 	Machine   Here             `json:"machine"`
 	Bounds    Bounds           `json:"bounds"`
-	Others    []Model          `json:"other_files,omitempty"` // that were measured beside it
+	Others    []Model          `json:"other_files,omitempty"` // files that were measured in addition
 	Points    []Point          `json:"points"`
 	Best      []Recommendation `json:"recommended"`
-	Beside    []Comparison     `json:"beside,omitempty"` // of the other files with the settings
+	Beside    []Comparison     `json:"beside,omitempty"` // compare the other files with the settings
 	Layers    []Sensitivity    `json:"layers,omitempty"`
 	Described []string         `json:"described_machines,omitempty"`
 	Command   string           `json:"command"`
@@ -40,7 +40,7 @@ type Model struct {
 	Type       string `json:"type"`
 	Bytes      int64  `json:"bytes"` // of weights
 	Layers     int    `json:"layers"`
-	Neurons    int    `json:"neurons"` // of the widest layer
+	Neurons    int    `json:"neurons"` // neurons of the widest layer
 	Activation string `json:"activation"`
 	Digest     string `json:"digest"`
 }
@@ -105,7 +105,7 @@ func (r *run) point(s Setting) (Point, error) {
 	var q Quality
 	key := keyQuality(s)
 	if !r.journal.has(key) {
-		key = keyQuality(s.unplaced()) // where it lies changes no more than rounding
+		key = keyQuality(s.unplaced()) // placement changes only rounding
 	}
 	ok, err := r.journal.get(key, &q)
 	if err != nil {

@@ -21,12 +21,12 @@ type Alone struct {
 type Sensitivity struct {
 	Name    string  `json:"setting"` // the sparsest one of its mode
 	Windows int     `json:"windows"`
-	All     Figure  `json:"kl_divergence"` // of all layers at once, in as many windows
+	All     Figure  `json:"kl_divergence"` // of all layers at once, in the same number of windows
 	Layers  []Alone `json:"layers"`        // those that leave something out
 }
 
-// Sum returns the divergences of all layers added up. It is near that of all at once where layers do not add to one
-// another's errors.
+// Sum returns the sum of all layers' divergences. It is near the divergence of all layers at once if layers do not
+// amplify one another's errors.
 func (s *Sensitivity) Sum() (sum float64) {
 	for _, y := range s.Layers {
 		sum += y.KLDivergence.Value
@@ -34,7 +34,7 @@ func (s *Sensitivity) Sum() (sum float64) {
 	return sum
 }
 
-// sparsest returns the settings whose layers are measured one by one: of modes predict and threshold the one that
+// sparsest returns the settings to measure layer by layer: for each of the modes predict and threshold, the one that
 // leaves out most.
 func (r *run) sparsest() (all []Setting) {
 	of := map[string]int{} // numbers in all
@@ -76,7 +76,7 @@ func (r *run) alone(s Setting, l int) (adjust func(o *session.Options), ok bool,
 	return func(o *session.Options) { o.Engine.Magnitudes = only }, only[l] > 0, nil
 }
 
-// layer compares a model of which one layer leaves something out with dense.
+// layer compares with dense a model that leaves something out in one layer only.
 func (l *lab) layer(ctx context.Context, s Setting, layer int, adjust func(*session.Options), told func(float64)) (_ any, err error) {
 	if err := l.room(l.of(s)); err != nil {
 		return nil, err

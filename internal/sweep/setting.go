@@ -14,14 +14,14 @@ import (
 
 // Setting is one way to run a model. What is nil or 0 is the file's.
 type Setting struct {
-	File       string   `json:"file,omitempty"`       // another file, beside the one that is swept; empty: that one
-	Digest     string   `json:"digest,omitempty"`     // of File
+	File       string   `json:"file,omitempty"`       // another file in place of the swept one; empty: the swept file
+	Digest     string   `json:"digest,omitempty"`     // SHA-256 of File
 	Mode       string   `json:"mode"`                 // off, exact, predict or threshold
-	Threshold  *float32 `json:"threshold,omitempty"`  // of predict: the logit from which on a neuron is computed
-	AlwaysOn   float64  `json:"always_on,omitempty"`  // of predict: share of each layer's neurons, the hottest, that are computed for every token
+	Threshold  *float32 `json:"threshold,omitempty"`  // predict: the logit from which on a neuron is computed
+	AlwaysOn   float64  `json:"always_on,omitempty"`  // predict: share of each layer's neurons, the hottest, that are computed for every token
 	Activation string   `json:"activation,omitempty"` // instead of the file's: fatrelu:0.05
-	MaxKLD     float64  `json:"max_kld,omitempty"`    // of threshold: the bound by which a point of the file's curve is chosen
-	Share      float64  `json:"share,omitempty"`      // of threshold: the share of activations that this point takes as zero; told only
+	MaxKLD     float64  `json:"max_kld,omitempty"`    // threshold: the bound that chooses a point of the file's curve
+	Share      float64  `json:"share,omitempty"`      // threshold: the share of activations that this point sets to zero; for information only
 	Budget     int64    `json:"budget,omitempty"`     // bytes of each GPU's memory that may be used
 }
 
@@ -79,7 +79,7 @@ func (s Setting) Flags() []string {
 	return flags
 }
 
-// unplaced returns the setting whatever lies on GPUs.
+// unplaced returns the setting without its budget.
 func (s Setting) unplaced() Setting {
 	s.Budget = 0
 	return s
@@ -99,7 +99,7 @@ func (s Setting) take(o *session.Options) error {
 	if s.Activation != "" {
 		e.Activation = s.Activation
 	}
-	e.Bound = model.Bound{KLD: s.MaxKLD} // not that of the recommendation
+	e.Bound = model.Bound{KLD: s.MaxKLD} // not the recommendation's
 	if s.Budget > 0 {
 		o.Planner.VRAM = []int64{s.Budget}
 	}
@@ -123,7 +123,7 @@ func budget(n int64) string {
 	return decimal(math.Round(gib(n)*digits) / digits)
 }
 
-// Grid says which settings are measured. A nil list has the usual values, an empty one none besides the file's own.
+// Grid says which settings are measured. A nil list means the usual values; an empty list means only the file's own.
 type Grid struct {
 	Modes       []string
 	Thresholds  []float32
@@ -170,7 +170,8 @@ func (g *Grid) Settings(c *model.Config) ([]Setting, error) {
 	return g.placed(all, c.Threshold), nil
 }
 
-// placed returns settings, and each mode's own, or all of them, with every budget; own is the file's threshold.
+// placed returns settings, plus each mode's own settings, or all settings, with every budget. own is the file's
+// threshold.
 func (g *Grid) placed(settings []Setting, own float32) []Setting {
 	all := settings
 	for _, b := range g.Budgets {

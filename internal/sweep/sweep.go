@@ -43,7 +43,7 @@ type Options struct {
 	Beside  []Beside                   // further files, each a point
 	Session session.Options            // how models are opened, whatever the setting
 	Grid    Grid
-	Folder  string // for the results and what lies between
+	Folder  string // for the results and the journal
 	Store   string // a file to write the model to, with what thresholds of its predictors cost; empty: none
 
 	Text     string // to measure on, which neither training nor calibration have seen
@@ -61,7 +61,7 @@ type Options struct {
 	Command Command
 
 	Estimate func(Estimate)
-	Progress func(what string, done, total time.Duration) // of the work, as it was estimated
+	Progress func(what string, done, total time.Duration) // of the estimated work
 	Note     func(string)
 }
 
@@ -349,7 +349,7 @@ const (
 const (
 	recallCost   = 2 // windows: every layer is computed twice
 	warmUp       = 4 // tokens before a run is timed
-	bytesOfToken = 4 // of a question's text
+	bytesOfToken = 4 // bytes of a question's text for each token
 )
 
 // here reports whether a setting can be measured on this machine. Settings with a budget need a GPU.

@@ -10,19 +10,19 @@ import (
 type attended struct {
 	heads          heads
 	how            compute.Attention
-	slopes, sinks  []float32 // those of how
+	slopes, sinks  []float32 // how's slopes and sinks
 	places         []token
 	bounds         []compute.Bounds // see compute.Params
 	q              []float32        // [tokens, kv·group·key]
-	k, v           [2][]float32     // of a sequence [positions, kv·key], [positions, kv·value]
-	roughly        float64          // the share of a row's largest magnitude that is lost besides
+	k, v           [2][]float32     // [sequence] [positions, kv·key], [positions, kv·value]
+	roughly        float64          // share of a row's largest magnitude that is lost in addition
 	last           [2]int           // position of a sequence in the step
-	shares, spread []float64        // of the softmax of one head, and by how much a score may be off
+	shares, spread []float64        // the softmax of one head, and the error allowed for each score
 }
 
-// bound bounds attention whose queries and exponentials are rounded to halves, each in a range of its own, and whose
-// keys and values are too where the cache keeps blocks. Roundings of exponentials, keys and values are independent of
-// position; that of a query goes through all of its scores.
+// bound bounds attention that rounds queries and exponentials to halves, each in its own range, and keys and values too
+// if the cache stores blocks. Rounding errors of exponentials, keys and values are independent between positions; a
+// query's rounding affects all of its scores.
 func (a *attended) bound() bound {
 	l := a.heads.shape()
 	n := a.heads.kv * a.heads.group
@@ -81,8 +81,8 @@ func (a *attended) span(r int) (from, to int) {
 	return p.Span(0, &a.how, a.last[a.places[r].seq])
 }
 
-// weigh fills shares with the softmax of row r's head h, and spread with the variances of its scores by the rounding of
-// q to steps, and by that of the keys. It returns the first position.
+// weigh fills shares with the softmax of row r's head h, and spread with the variances that rounding q to steps and
+// rounding the keys give its scores. It returns the first position.
 func (a *attended) weigh(r, h int, q []float32, steps []float64) (from int) {
 	p, kv := a.places[r], h/a.heads.group
 	from, to := a.span(r)

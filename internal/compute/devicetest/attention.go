@@ -27,18 +27,18 @@ func span(seq int32, from, n int) (p []token) {
 // heads is the shape of attention.
 type heads struct {
 	dim, kv, group int
-	value          int // elements of a value, where they are other than a key's
+	value          int // elements of a value, if they differ from a key's
 	types          cacheTypes
 	within         bool // values are the first elements of keys
 }
 
-// cacheTypes are those of a cache's keys and values.
+// cacheTypes are the types of a cache's keys and values.
 type cacheTypes struct{ key, value compute.KVType }
 
-// halves are the usual ones.
+// halves are the default types.
 func halves() cacheTypes { return cacheTypes{} }
 
-// shape is that of the cache.
+// shape returns the cache's shape.
 func (h heads) shape() compute.KVShape {
 	if h.value == 0 {
 		h.value = h.dim
@@ -68,11 +68,11 @@ func conversations() [][]int32 {
 
 const (
 	attentionPages = 22
-	longest        = 1153 // of sequence 0
-	shorter        = 200  // of sequence 1
+	longest        = 1153 // positions of sequence 0
+	shorter        = 200  // positions of sequence 1
 )
 
-// lonely names scripts whose every token is also played alone.
+// lonely names scripts that also play every token alone.
 const lonely = "positions alone"
 
 func attentionScripts() (all []script) {
@@ -132,10 +132,10 @@ func attentionScripts() (all []script) {
 // it as it was.
 type conversation struct {
 	cache *compute.Cache
-	k, v  [2][]float32 // of a sequence [positions, kv_heads·key], [positions, kv_heads·value]
+	k, v  [2][]float32 // [sequence] [positions, kv_heads·key], [positions, kv_heads·value]
 }
 
-const conversationLayer = 1 // of two
+const conversationLayer = 1 // layer 1 of two
 
 func (s *stage) conversation(h heads) *conversation {
 	if c, ok := s.dev.prepared[h.String()].(*conversation); ok {
@@ -173,8 +173,8 @@ func (s *stage) conversation(h heads) *conversation {
 	return c
 }
 
-// store writes k [positions, kv_heads·key] and v [positions, kv_heads·value], where values lie within keys nothing,
-// from a place on, outside the script's own steps.
+// store writes k [positions, kv_heads·key] and v [positions, kv_heads·value] from a position on, outside the script's
+// own steps. v is not written if values are within keys.
 func (s *stage) store(c *compute.Cache, layer int, pages [][]int32, from token, k, v []float32) {
 	s.t.Helper()
 	l := c.Layers[layer]
@@ -199,7 +199,7 @@ func (s *stage) store(c *compute.Cache, layer int, pages [][]int32, from token, 
 	s.must(s.dev.Run(compute.Segment{Name: "store", Rows: rows}, &p, func(v compute.Verbs) { v.StoreKV(c, layer, tk, tv) }))
 }
 
-// attended bounds attention over some hundred positions whose keys and values the script does not keep.
+// attended bounds attention over some hundred positions with keys and values that the script does not keep.
 func (s *stage) attended() bound {
 	if s.halves {
 		return ofRow(roughAttention)
@@ -209,19 +209,19 @@ func (s *stage) attended() bound {
 
 // kind holds the parameters of a script's attention other than the usual scale.
 type kind struct {
-	sharpness float32 // of queries; 0: 1
+	sharpness float32 // factor of the queries; 0: 1
 	window    int
 	parts     bool
 	softCap   float32
 	slopes    bool
 	sinks     bool
 	later     bool
-	bounds    []compute.Bounds // of each place; nil: it sees what is before it
-	rounded   bool             // queries are numbers that halves do not hold
+	bounds    []compute.Bounds // for each place; nil: it sees the positions up to its own
+	rounded   bool             // queries are numbers that halves cannot hold
 }
 
-// playAttention stores and attends in one step, as a model does. What other tokens of the sequences stored lies there
-// already.
+// playAttention stores and attends in one step, as a model does. Keys and values of the sequences' other tokens are
+// already in the cache.
 func playAttention(s *stage, h heads, places []token, kind kind) {
 	c := s.conversation(h)
 	nk, nv := h.kv*h.dim, h.kv*h.shape().Value
@@ -382,7 +382,7 @@ func playFar(s *stage, h heads) {
 	s.keep("attention", out, s.attended())
 }
 
-// peakedScript: scores lie hundreds apart, so that only a subtracted maximum keeps the exponentials finite.
+// peakedScript has scores hundreds apart: the exponentials are finite only if the maximum is subtracted.
 func peakedScript() script {
 	places := append(span(0, 250, 10), token{0, 1100}, token{1, 199})
 	return script{name: "Attention/peaked", tokens: len(places), play: func(s *stage) { playAttention(s, heads{dim: 64, kv: 2, group: 3}, places, kind{sharpness: 256}) }}
@@ -421,7 +421,7 @@ func storeScript() script {
 	}}
 }
 
-// loadScript: keys come back as they are kept, also those that were stored later than their values, which stay.
+// loadScript: keys come back as the cache keeps them. Some are stored later than their values, and the values stay.
 func loadScript(t compute.KVType) script {
 	const kv, dim, value = 2, 64, 32
 	return script{name: "LoadKeys/" + t.String(), tokens: 70, play: func(s *stage) {
@@ -455,8 +455,9 @@ func loadScript(t compute.KVType) script {
 	}}
 }
 
-// undecided makes blocks of keys hard to round: a block's scale lies between two halves or one ulp from there, and many
-// of its elements between two quants, of Q8_0 or of Q4_0. A division that is an ulp off rounds them to others.
+// undecided makes blocks of keys hard to round. A block's scale is half way between two halves, or one ulp from there,
+// and so are many of its elements between two quants of Q8_0 or Q4_0. A division that is one ulp off rounds them
+// differently.
 func undecided(keys []float32) {
 	near := func(x float32, i int) float32 { return math.Float32frombits(math.Float32bits(x) + uint32(i%3) - 1) }
 	for b := range len(keys) / quant.QK {
@@ -501,8 +502,8 @@ func copyPageScript() script {
 	}}
 }
 
-// nearPagesScript: a layer with windows has fewer pages than the others, which lie elsewhere, and none of a page that
-// no window reaches: it is neither read nor copied nor moved.
+// nearPagesScript has a layer with a sliding window. It has fewer pages than the other layers, at other places, and no
+// page for positions that no window reaches; such a page is not read, copied or moved.
 func nearPagesScript() script {
 	shape := compute.KVShape{Heads: 2, Key: 64, Value: 64}
 	const stored, window = 3*compute.PagePositions - 9, 70
@@ -522,7 +523,7 @@ func nearPagesScript() script {
 		moved := [][]byte{make([]byte, shape.PageBytes()), nil, make([]byte, shape.PageBytes())}
 		s.must(s.dev.ReadPage(c, compute.Page{Far: 3, Near: -1}, moved))
 		s.must(s.dev.WritePage(c, compute.Page{Far: 0, Near: -1}, moved))
-		s.params.Pages, s.params.Near = [][]int32{{2, 0, 1}}, [][]int32{{0, 2, 0}} // the first page lies nowhere in layer 1, and 0 stands for it
+		s.params.Pages, s.params.Near = [][]int32{{2, 0, 1}}, [][]int32{{0, 2, 0}} // the first page is not in layer 1, where 0 stands for it
 		s.params.Seq, s.params.Pos = []int32{0}, []int32{stored - 1}
 		q := s.input(256, s.normal(256))
 		for layer := range c.Layers {

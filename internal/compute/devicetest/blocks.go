@@ -61,7 +61,7 @@ func (c *blockCase) layers() []compute.KVShape {
 	return []compute.KVShape{raw, open, blocks}
 }
 
-// playBlocks stores what is before the step, outside of it, and what the step's tokens have in it.
+// playBlocks stores the positions before the step outside of it, and the step's tokens in it.
 func playBlocks(s *stage, c blockCase, places []token) {
 	cache, err := s.dev.Cache(compute.CacheSpec{Layers: c.layers(), Pages: blockPagesAll})
 	s.must(err)
@@ -123,7 +123,7 @@ func playBlocks(s *stage, c blockCase, places []token) {
 	})
 	s.keep("compressed", joined, func(bounds []float64, _ []float32, _ int) {
 		for i := range bounds {
-			bounds[i] = compressTolerance * 5 // of values of about 1, hardly one of which is above 5
+			bounds[i] = compressTolerance * 5 // values are about 1, and hardly any is above 5
 		}
 	})
 	s.keep("attended", out, s.attended())

@@ -34,7 +34,7 @@ func byHeadScripts() (all []script) {
 	return all
 }
 
-// byHeadBound bounds the products of heads by w, whose results begin gap columns behind each other's ends. x [n,
+// byHeadBound bounds the products of heads by w. Results of neighbouring heads have gap columns between them. x [n,
 // heads·w.Cols]
 func byHeadBound(w weight, x []float32, heads, rows, gap int) bound {
 	round := newRounding(w)

@@ -51,7 +51,7 @@ func playConnectionWeights(s *stage, streams int) {
 }
 
 func playStreams(s *stage, streams, cols int) {
-	largest := make([]float64, s.all) // of a token's Σ|w||x|
+	largest := make([]float64, s.all) // each token's largest Σ|w||x|
 	note := func(values []float32, width int) []float32 {
 		for i, v := range values {
 			largest[i/width] = max(largest[i/width], math.Abs(float64(v)))

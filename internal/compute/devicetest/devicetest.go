@@ -1,9 +1,10 @@
-// Package devicetest holds every device to the scalar one: one suite of small scripts over all verbs, shapes and types.
+// Package devicetest compares every device with the scalar one: one suite of small scripts over all verbs, shapes and
+// types.
 //
 // A script is played on the device under test and on package ref with the same numbers, and compared within tolerances
-// that have a reason. It is then played with only some of its tokens, or with weights that stay where they are mapped:
-// both must give the same bytes as before, but for feed-forward layers by neuron, whose long steps may be rounded in
-// another way.
+// that have a reason. It is then played with only some of its tokens, or with weights that the device uses in place:
+// both must give the same bytes as before, except for feed-forward layers by neuron, where long steps may round
+// differently.
 package devicetest
 
 import (
@@ -30,8 +31,8 @@ const seed = 20
 // script is one case. It draws its numbers from the stage, so that they are the same on every device.
 type script struct {
 	name   string // verb/…; the first two parts name its group
-	tokens int    // of the step
-	whole  bool   // its rows are not tokens: it cannot be played with some of them
+	tokens int    // tokens of the step
+	whole  bool   // its rows are not tokens, so it cannot be played with some of them
 	each   bool   // every token is also played alone
 
 	rough       bool // long steps may be computed another way than short ones: see Promise
@@ -71,17 +72,18 @@ func scripts() []script {
 	return slices.Concat(sparseScripts(), expertScripts(), matMulScripts(), byHeadScripts(), attentionScripts(), blockScripts(), latentScripts(), selectScripts(), recurrentScripts(), wkvScripts(), predictScripts(), ropeScripts(), rowScripts(), routeScripts())
 }
 
-// selection says how much of the suite is played: one in so many of a group's scripts, and of the groups of a kind.
+// selection says how much of the suite is played: one of each scripts scripts of a group, and one of each groups groups
+// of a kind.
 type selection struct {
 	scripts, groups int
-	verbs           bool // all groups of a verb are of a kind
+	verbs           bool // all groups of a verb are of one kind
 }
 
-// ofEveryType are the verbs that are played with every type, so that each type's blocks are decoded and multiplied by.
+// ofEveryType are the verbs that are played with every type, so that each type's blocks are decoded and multiplied.
 var ofEveryType = []string{"Embed", "MatMul"}
 
-// named returns the names of the groups that are played, in their order. Those left out are others for each kind, so that
-// types and sizes take turns with the operations.
+// named returns the names of the groups that are played, in order. Each kind leaves out other groups, so that all types
+// and sizes appear.
 func (s selection) named(all []script) (names []string) {
 	var groups, kinds []string
 	groupsOf, has := map[string][]string{}, map[string]bool{}
@@ -113,9 +115,9 @@ func (s selection) named(all []script) (names []string) {
 	return slices.DeleteFunc(groups, func(group string) bool { return !taken[group] })
 }
 
-// of returns the selected scripts by their verb and first variant, and the groups' names. A group is played on one
-// device, so that what a verb leaves behind meets the next one. The scripts of a group take turns with the ways to play
-// them or, where some are left out, those of a verb, whatever their types.
+// of returns the selected scripts by verb and first variant, and the groups' names. A group is played on one device, so
+// that a verb finds what the one before left. The scripts of a group, or of a verb if some scripts are left out, take
+// turns with the ways to play them, whatever their types.
 func (s selection) of(all []script) (names []string, by map[string][]script) {
 	names, by = s.named(all), map[string][]script{}
 	count, turns := map[string]int{}, map[string]int{}
@@ -154,16 +156,15 @@ type Promise struct {
 	// every token the bytes of the token alone, if it is of a prompt in both, or of a running sequence in both: see
 	// compute.Params.
 	Few int
-	// Halves says that in longer steps matrix products are computed in halves, too: their quantised weights and all
-	// activations are rounded to these, which have the range of a token, and sums are in another order than those of
-	// fewer tokens.
+	// Halves says that in longer steps matrix products may also be computed in halves: quantised weights and all
+	// activations are rounded to halves with the range of a token, and sums have another order than in steps of fewer
+	// tokens.
 	Halves bool
 	// Slow says that the device takes long, to compile shaders on a processor, say: more is left out than on others,
 	// unless the test is exhaustive.
 	Slow bool
-	// Lacks lists groups of scripts whose operations the device does not have yet: names that their names begin with.
-	// It is there for the time between an operation's definition and its last device, and refuses no script by more
-	// than that.
+	// Lacks lists prefixes of the names of groups with operations that the device does not have yet. It serves the time
+	// between an operation's definition and its last device, and must not refuse any other script.
 	Lacks []string
 }
 
@@ -173,9 +174,9 @@ func Run(t *testing.T, families ...Family) {
 	Promise{Few: 8}.Run(t, families...)
 }
 
-// Run holds the first of every family to the scalar device, and the others to the first. It closes what it opens. It
-// plays every fourth script of each group, in short tests every eighth, on slow devices every eighth of every fourth group
-// of a kind, in quick tests fewer, and in exhaustive tests all.
+// Run compares the first of each family with the scalar device, and the others with the first. It closes what it opens.
+// It plays every fourth script of each group, in short tests every eighth, on slow devices every eighth of every fourth
+// group of a kind, in quick tests fewer, and in exhaustive tests all.
 func (p Promise) Run(t *testing.T, families ...Family) {
 	t.Helper()
 	s := selection{scripts: 4, groups: 1}
@@ -269,7 +270,7 @@ func (sc *script) verify(t testing.TB, reference subject, families [][]subject) 
 // playing is the result of a script with some of its tokens.
 type playing struct {
 	step   []int32
-	decode int // of the step, the first so many are single tokens of running sequences
+	decode int // the first rows of the step that are single tokens of running sequences
 	pinned bool
 	kept   []output
 }
@@ -332,7 +333,7 @@ func everyone(n int) []int32 {
 // are that many.
 const leastPlayed = 4
 
-// inTurn returns those of all that it is sc's turn to be played in.
+// inTurn returns the playings out of all that it is sc's turn to be played in.
 func (sc *script) inTurn(all ...playing) (own []playing) {
 	if sc.turns == 0 || len(all) == 0 {
 		return all
@@ -344,11 +345,11 @@ func (sc *script) inTurn(all ...playing) (own []playing) {
 	return own
 }
 
-// others are the ways to play sc but that of all tokens of a prompt: pinned, and where it makes a difference, all of
-// them or some as tokens of running sequences; and steps with only some of the tokens: one alone, two apart, the first
-// nine, and the longest that agrees with them, and, where that makes a difference, the last and the first twelve as
-// tokens of running sequences. Scripts take turns with them, because on some devices long steps of all of them take
-// minutes, and each length of a step compiles shaders of its own.
+// others returns the further ways to play sc, besides all tokens as a prompt: pinned, and, if it makes a difference,
+// all tokens or some as tokens of running sequences; and steps with only some of the tokens: one alone, two apart, the
+// first nine, the longest that agrees with them, and, if it makes a difference, the last and the first twelve as tokens
+// of running sequences. Scripts take turns with these ways, because on some devices long steps of all of them take
+// minutes, and each length of a step compiles its own shaders.
 func (sc *script) others() []playing {
 	n := sc.tokens
 	some := func(decode int, step ...int32) playing { return playing{step: step, decode: decode} }
@@ -460,7 +461,7 @@ func (sc *script) alike(p, q playing) bool {
 	return sc.few == 0 || len(p.step) <= sc.few && len(q.step) <= sc.few || len(p.step) == len(q.step) && p.decode == q.decode
 }
 
-// shared is a row of a playing, and of which kind its token was.
+// shared is a row of a playing and the kind of its token.
 type shared struct {
 	row    []float32
 	decode bool

@@ -50,7 +50,7 @@ type expertCase struct {
 	tabled          bool // matrices hold some of the experts only, by a table
 	exact           bool
 	predicted       int   // tenths of the neurons that predictors choose; 0: there are none. What is chosen for no token is no number
-	zeros           zeros // neurons whose gates, in ungated layers ups, are far below zero; the others' are far above. Only of biased layers
+	zeros           zeros // neurons with gates, or ups without a gate, far below zero; all others are far above. Only for biased layers
 }
 
 // zeros names the neurons of an expert that are zero.
@@ -150,7 +150,7 @@ func expertScripts() (all []script) {
 	return append(append(all, exactScripts()...), predictedScripts()...)
 }
 
-// exactScripts are experts of which neurons that are zero are left out.
+// exactScripts are experts that skip neurons that are zero.
 func exactScripts() (all []script) {
 	add := func(name string, n int, typ quant.Type, change func(c *expertCase)) {
 		wide := wideFor(typ)
@@ -189,7 +189,7 @@ func exactScripts() (all []script) {
 	return all
 }
 
-// predictedScripts are experts whose predictors choose neurons.
+// predictedScripts are experts with predictors that choose neurons.
 func predictedScripts() (all []script) {
 	add := func(name string, n int, typ quant.Type, tenths int, change func(c *expertCase)) {
 		wide := wideFor(typ)

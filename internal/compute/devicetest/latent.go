@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// latentScripts attend to what is made of latent vectors, in several types of weights and caches.
+// latentScripts attend over latent vectors, in several types of weights and caches.
 func latentScripts() (all []script) {
 	for _, c := range []struct {
 		typ   quant.Type
@@ -29,7 +29,7 @@ func latentScripts() (all []script) {
 // halves, of 11 bits, and latent vectors may be rounded to eight bits for products.
 const latentTolerance = 0.02
 
-// playLatent attends to positions that lie in the cache.
+// playLatent attends to positions in the cache.
 func playLatent(s *stage, typ quant.Type, types cacheTypes, n int, places []token) {
 	const latent, own, shared, value = 64, 24, 32, 40
 	c := s.conversation(heads{latent + shared, 1, n, latent, types, true})

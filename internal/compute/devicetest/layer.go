@@ -27,12 +27,12 @@ type downs struct {
 	bfloat, halves []float64 // the distances of the numbers that weights are rounded to, or nil where they are not [as the weights]
 }
 
-// coefficient is a neuron of one token's set.
+// distances between the numbers that weights are rounded to, or nil if they are not rounded [as the weights]
 type coefficient struct {
 	row            int // of the weights
 	a              float64
-	variance       float64 // of a, from the rounding of what it was computed from
-	top            float64 // the largest |down| of its row in the block of outputs at hand
+	variance       float64 // of a, from the rounding of its operands
+	top            float64 // the largest |down| of its row in the current block of outputs
 	bfloat, halves float64 // the distances of the numbers that a is rounded to, where it is
 }
 
@@ -102,8 +102,8 @@ func (l *layer) projection() *downs {
 	return l.downs
 }
 
-// steps computes the distances of the numbers that c.a may be rounded to among coefficients of which mostA is the
-// largest.
+// steps computes the distances between the numbers that c.a may be rounded to, among coefficients with the largest
+// magnitude mostA.
 func (c *coefficient) steps(mostA float64) {
 	var steps [2]float64
 	a := []float32{float32(c.a)}
@@ -143,7 +143,7 @@ func (l *layer) rounding(c coefficient, d float64, by *downs, at int, mostA, mos
 	return squares / uniform
 }
 
-// coefficients returns the neurons of token t's set, but for those that are zero whatever is rounded.
+// coefficients returns the neurons of token t's set, except those that are zero however operands are rounded.
 func (l *layer) coefficients(t int) (of []coefficient) {
 	x := l.x[t*l.embd:][:l.embd]
 	up, gate := newRounding(l.upW), (*rounding)(nil)
@@ -201,8 +201,8 @@ func deviation(y, mass, variance float64) (float64, float64) {
 	return y, math.Sqrt(variance + square(sumTolerance*mass))
 }
 
-// spread returns the standard deviation of f(x), whose own rounding is a few ulps of x: what roundingSigmas deviations
-// s of x, on the worse side, make of f.
+// spread returns the standard deviation of f(x): the effect of roundingSigmas deviations s of x, on the worse side,
+// plus f's own rounding of a few ulps of x.
 func spread(f func(float64) float64, x, s float64) float64 {
 	far := roundingSigmas * s
 	return max(math.Abs(f(x+far)-f(x)), math.Abs(f(x-far)-f(x)))/roundingSigmas + smoothTolerance*math.Abs(x)

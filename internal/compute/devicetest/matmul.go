@@ -41,7 +41,7 @@ func matMulScripts() (all []script) {
 			// Fewer tokens are parts of these steps: see companies.
 			add(name(7, "one product"), 7, cols, eightBit, one(1, false))
 			if typ.Quantised() && (cols == 288 || cols == 512) {
-				continue // the rest behind 256 columns is that of 32, and "many rows" has 512
+				continue // after 256 columns they have the same rest as 32 columns, and "many rows" has 512
 			}
 			add(name(3, "two"), 3, cols, eightBit, one(3, true), one(5, false))
 			add(name(33, "three"), 33, cols, eightBit, one(17, false), one(100, true), one(1, true))

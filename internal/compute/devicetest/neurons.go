@@ -20,7 +20,7 @@ func choose(s *stage, neurons int, want func(token, neuron int) bool) compute.Se
 	return set
 }
 
-// predict fills set with its first neurons, always, and those behind that want names.
+// predict fills set with its first always neurons, and with those after them that want names.
 func predict(s *stage, set compute.Set, always int, want func(token, neuron int) bool) {
 	n, rows := s.all, set.N-always
 	x, fc1, fc2 := make([]float32, n*n), make([]float32, n*n), make([]float32, rows*n)
@@ -64,7 +64,7 @@ func members(s *stage, label string, set compute.Set) {
 func predictScripts() (all []script) {
 	for _, typ := range quant.Types() {
 		if typ.OnGrid() {
-			continue // scores of random blocks may lie too near the threshold
+			continue // scores of random blocks may be too near the threshold
 		}
 		cols := wideFor(typ)
 		for _, neurons := range []int{1, 17, 100} {
@@ -88,8 +88,8 @@ func predictScripts() (all []script) {
 	return append(all, script{name: "Predict/again", tokens: 5, whole: true, play: playSetViews})
 }
 
-// playPredict has logits that lie far from the threshold on either side, so that no rounding changes a set. Token t
-// excites quarter t%4 of the hidden layer; the others are shut by ReLU.
+// playPredict has logits far from the threshold on either side, so that no rounding changes a set. Token t excites
+// quarter t%4 of the hidden layer; ReLU makes the others zero.
 func playPredict(s *stage, typ quant.Type, cols, neurons int) {
 	signs := s.normal(neurons * 4)
 	x, w1, w2 := s.predictor(typ, 1, cols, neurons, func(i, quarter int) bool { return signs[i*4+quarter] > 0 })
@@ -100,8 +100,8 @@ func playPredict(s *stage, typ quant.Type, cols, neurons int) {
 	members(s, "set", set)
 }
 
-// predictor returns the predictors of n sets of neurons, one behind the other, and what they read. Every logit is far
-// from zero: above it if chosen has it of its row of fc2 and the token's quarter, which is t%4 of token t.
+// predictor returns the predictors of n sets of neurons, one after the other, and their input. Every logit is far from
+// zero. It is positive if chosen returns true for its row of fc2 and the token's quarter, which is t%4 for token t.
 func (s *stage) predictor(typ quant.Type, n, cols, neurons int, chosen func(i, quarter int) bool) (x []float32, w1, w2 weight) {
 	rank := cols
 	quarter := func(i, n int) int { return i * 4 / n }
@@ -186,7 +186,7 @@ type sparseCase struct {
 	normal         bool                         // operands that int8 and bfloat16 only approximate
 	members        func(token, neuron int) bool // nil: all, by a set without memory
 	columns        bool                         // down is [n_embd, n_ff], as in plain files
-	ordered        bool                         // neurons are taken in another order than they are stored
+	ordered        bool                         // neurons are loaded in another order than they are stored
 }
 
 // sets are subsets of neurons; every token has its own.
@@ -279,7 +279,7 @@ func sparseScripts() (all []script) {
 	return append(all, adaptedScripts()...)
 }
 
-// adaptedScripts are layers that have an adapter beside some of their matrices.
+// adaptedScripts are layers with adapters on some of their matrices.
 func adaptedScripts() (all []script) {
 	by := sets()
 	for _, c := range []struct {
@@ -302,7 +302,7 @@ func adaptedScripts() (all []script) {
 	return all
 }
 
-// adaptedCase is a layer in floats with an adapter beside these matrices.
+// adaptedCase is a float layer with adapters on these matrices.
 type adaptedCase struct {
 	gate, up, down bool
 	c              sparseCase

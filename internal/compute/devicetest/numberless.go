@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// numberlessScripts hold devices to NaN staying NaN behind every activation, those that leave zeros included: what is
-// no number is refused where it shows in logits, and would otherwise be taken for a neuron that is not active.
+// numberlessScripts check that NaN stays NaN through every activation, including those that give zeros. NaN is refused
+// when it reaches the logits; as a zero it would count as a neuron that is not active.
 func numberlessScripts() (all []script) {
 	for _, act := range slices.Concat(activations(), alone()) {
 		for _, gated := range []bool{false, true} {
@@ -31,7 +31,7 @@ func numberlessScripts() (all []script) {
 	}
 	for _, kind := range []compute.Nonlinearity{compute.ReLU, compute.DReLU, compute.ReLU2} {
 		for _, exact := range []bool{false, true} {
-			for _, typ := range []quant.Type{quant.F32, quant.Q4_0} { // of the latter activations are taken in eight bits
+			for _, typ := range []quant.Type{quant.F32, quant.Q4_0} { // with Q4_0, activations are quantised to eight bits
 				act := compute.Activation{Kind: kind}
 				all = append(all, script{name: fmt.Sprintf("NaN/Experts/%s/%s/exact %t", named(act), typ, exact), tokens: 5, play: func(s *stage) {
 					playNumberlessExperts(s, typ, act, exact)

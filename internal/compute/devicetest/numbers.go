@@ -13,23 +13,23 @@ type bound func(bounds []float64, want []float32, r int)
 // The tolerances, each with its reason.
 const (
 	// sumTolerance is the share of Σ|w||x| that the order and rounding of float32 sums may cost: a few ulps per step,
-	// of which random signs leave the root.
+	// times the square root of their number because signs are random.
 	sumTolerance = 2e-6
-	// roundingSigmas is the number of standard deviations of its operands' rounding that a product may be off:
-	// activations to int8 in blocks of 32 for quantised types, both operands to bfloat16 for F16 and BF16, or to 16
-	// bits with a scale. One in some hundred million normal numbers lies beyond.
+	// roundingSigmas is the allowed error of a product in standard deviations of its operands' rounding: activations to
+	// int8 in blocks of 32 for quantised types, both operands to bfloat16 for F16 and BF16, or to 16 bits with a scale.
+	// One in some hundred million normal numbers is beyond that.
 	roundingSigmas = 6
 	// uniform is the square of a step over the variance of numbers spread evenly over it.
 	uniform = 12
-	// halfBits are the bits of the significand of a half, and halfRange those that a token's largest element has above
-	// the unit of the smallest halves.
+	// halfBits are the bits of the significand of a half. halfRange is the number of bits between a token's largest
+	// element and the unit of the smallest halves.
 	halfBits, halfRange = 11, 38
-	// largestHalf as a token's largest element makes the unit that of the smallest halves: 2^-24.
+	// largestHalf, as a token's largest element, makes the unit 2^-24, the unit of the smallest halves.
 	largestHalf = 1 << (halfRange - 24)
 	// bfloatBits are the bits of the significand of bfloat16, which processors may multiply F16 and BF16 weights in.
 	bfloatBits = 8
-	// shortPart and shortLength: processors may multiply F16 and BF16 weights, and what these meet, as integers of 16
-	// bits, whose scale follows from the length of so many elements.
+	// shortPart and shortLength: CPUs may multiply F16 and BF16 weights and their activations as integers of 16 bits,
+	// with a scale that follows from the length of a part of shortPart elements.
 	shortPart, shortLength = 512, 46000
 	// normTolerance is some ulps of each of a norm's terms: the scale is rounded once, and two products.
 	normTolerance = 4e-7
@@ -50,7 +50,7 @@ const (
 	// recurrentTolerance is the share of a row's largest magnitude that float32 sums, exponentials of decays and states
 	// rounded after each position may cost over some tens of positions.
 	recurrentTolerance = 2e-5
-	// peakedTolerance is the same where scores lie hundreds apart: their rounding, relative, is absolute in the
+	// peakedTolerance is the same for scores hundreds apart: their relative rounding becomes an absolute error in the
 	// exponent.
 	peakedTolerance = 1e-3
 	// tiny is taken as zero.
@@ -104,8 +104,8 @@ func newRounding(w weight) *rounding {
 	return &rounding{w: w, xSteps: make([]float64, w.Cols), wSteps: w.steps()}
 }
 
-// steps are the distances of the numbers that w's elements are rounded to [Rows, Cols], or nil where they are not. They
-// are computed once, not for every token.
+// steps returns the distances between the numbers that w's elements are rounded to [Rows, Cols], or nil if they are not
+// rounded. They are computed once, not for every token.
 func (w weight) steps() []float64 {
 	steps := make([]float64, len(w.values))
 	switch {
@@ -187,8 +187,8 @@ func bfloatSteps(steps []float64, x []float32) {
 	}
 }
 
-// shortSteps widens steps to the distances of the multiples of a scale that elements of x are rounded to: integers of
-// 16 bits whose length is at most shortLength, in parts of shortPart elements.
+// shortSteps widens steps to the distances between the multiples of a scale that elements of x are rounded to: integers
+// of 16 bits with a length of at most shortLength, in parts of shortPart elements.
 func shortSteps(steps []float64, x []float32) {
 	for from := 0; from < len(x); from += shortPart {
 		part := x[from:min(len(x), from+shortPart)]
@@ -203,8 +203,8 @@ func shortSteps(steps []float64, x []float32) {
 	}
 }
 
-// halfSteps widens steps to the distances of the halves that elements of x are rounded to, whose unit is 2^-halfRange
-// of most; not where an element is one.
+// halfSteps widens steps to the distances between the halves that elements of x are rounded to, with the unit
+// 2^-halfRange of most. It leaves the step of elements that are such halves.
 func halfSteps(steps []float64, x []float32, most float64) {
 	smallest := exponent(most) - 1 - halfRange
 	for i, v := range x {
@@ -276,8 +276,8 @@ func wideFor(t quant.Type) int {
 	return 96
 }
 
-// sharp are normal numbers for weights of type t, which bfloat16 holds exactly where t is a half: what is wrong with a
-// product of them and of eights is not the rounding of operands.
+// sharp returns normal numbers for weights of type t, exact in bfloat16 if t is a half type. An error in their product
+// with eights is then not due to the rounding of operands.
 func (s *stage) sharp(t quant.Type, n int) []float32 {
 	w := s.normal(n)
 	if half(t) {
@@ -288,8 +288,8 @@ func (s *stage) sharp(t quant.Type, n int) []float32 {
 	return w
 }
 
-// eights are rows of numbers that int8 with a scale per 32 elements, or per any more of a row, holds exactly: what is
-// wrong with a quantised product of them is not the rounding of activations. [n, cols]
+// eights returns rows of numbers that int8 with a scale for each 32 or more elements of a row holds exactly. An error
+// in a quantised product of them is then not due to the rounding of activations. [n, cols]
 func (s *stage) eights(n, cols int) []float32 {
 	x := s.normal(n * cols)
 	for i, v := range x {

@@ -13,21 +13,21 @@ import (
 // step.
 type recurrentCase struct {
 	name     string
-	past     []int // of each sequence; 0: it begins in the step
+	past     []int // [sequences] positions before the step; 0: the sequence begins in the step
 	rows     []int
 	shape    compute.StateSpace
-	width    int // of the convolution
+	width    int // width of the convolution
 	unbiased bool
-	// A delta rule takes the place of the state space, whose groups are tiled, or whose gates are one tensor.
+	// A delta rule in place of the state space. tiled: its groups are tiled; joined: its gates are one tensor.
 	delta, tiled, joined bool
 	byColumn             bool    // a decay for each column
-	bound                float32 // of decays
+	bound                float32 // bound of the decays
 	stepless             bool    // a state space without steps, which is linear attention
-	gated, plain         bool    // the convolution
-	fine                 bool    // the scan, whose B and C are apart; the convolution is plain, begins behind the state, and another one peeks
+	gated, plain         bool    // of the convolution
+	fine                 bool    // a fine scan with B and C in a tensor of their own; the convolution is plain, its state comes after the scan's, and another convolution peeks
 }
 
-const recurrentLayer = 1 // of two, the other of which has keys and values
+const recurrentLayer = 1 // layer 1 of two; layer 0 has keys and values
 
 func recurrentScripts() (all []script) {
 	small := compute.StateSpace{Heads: 4, Dim: 8, State: 16, Groups: 2}
@@ -111,7 +111,7 @@ func (s *stage) recurrentWeights(c *recurrentCase) recurrentWeights {
 	return w
 }
 
-// recurrentSpec is a cache of a layer of keys and values and a recurrent one with so many slots.
+// spec returns a cache with a layer of keys and values, and a recurrent layer with that many slots.
 func (c *recurrentCase) spec(slots int) compute.CacheSpec {
 	size := (c.width-1)*c.shape.Channels() + c.shape.Size()
 	return compute.CacheSpec{Layers: []compute.KVShape{{Heads: 1, Key: 16, Value: 16}, {State: size}}, Pages: 1, States: slots}
@@ -125,7 +125,7 @@ func playRecurrent(s *stage, c recurrentCase) {
 	cache, err := s.dev.Cache(c.spec(2*sequences + 1))
 	s.must(err)
 	shape := c.shape
-	width := shape.Channels() // of what is convolved
+	width := shape.Channels() // channels of the convolution
 	if c.gated {
 		width *= 3
 	}

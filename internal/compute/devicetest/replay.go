@@ -71,7 +71,7 @@ func (w *words) Vector(v **compute.Vector) {
 	}
 }
 
-// Run runs body and compares its operations with those of the segment's first run.
+// Run runs body and compares its operations with the segment's first run.
 func (r *replay) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
 	rec := recorder{r: r}
 	r.read = false

@@ -7,7 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// residualScripts mix residuals with none, some and many checkpoints, of which one may have nearly all of the weight.
+// residualScripts mix residuals with none, some and many checkpoints. With a large scale, one may have nearly all of
+// the weight.
 func residualScripts() (all []script) {
 	for _, c := range []struct{ cols, count, n int }{{7, 0, 3}, {33, 1, 5}, {96, 3, 33}, {1024, 8, 5}, {16, 40, 4}} {
 		for _, scale := range []float64{0.1, 4} {

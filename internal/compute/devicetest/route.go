@@ -83,7 +83,8 @@ func routeScripts() (all []script) {
 	return all
 }
 
-// logits are a token's that lie so far apart that no rounding changes their order, nor that of their scores. [all, n]
+// logits returns a token's logits so far apart that no rounding changes their order, or the order of their scores.
+// [all, n]
 func (s *stage) logits(n int) []float32 {
 	order := s.normal(s.all * n)
 	logits := make([]float32, s.all*n)
@@ -171,7 +172,7 @@ func experts(s *stage, c compute.Choice) compute.Tensor {
 	return out
 }
 
-// playTies has logits of which many are the same: those with the lower numbers are chosen.
+// playTies has many equal logits: the experts with the lower numbers are chosen.
 func playTies(s *stage) {
 	const n, used = 16, 3
 	logits := make([]float32, s.all*n)

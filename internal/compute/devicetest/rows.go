@@ -59,7 +59,7 @@ func lookupScripts() (all []script) {
 	return append(all, script{name: "Precede/sequences", tokens: 9, whole: true, play: func(s *stage) {
 		const cols = 33
 		s.params.Seq, s.params.Pos = []int32{0, 0, 0, 1, 1, 2, 3, 3, 0}, []int32{4, 5, 6, 0, 1, 7, 2, 4, 7}
-		s.params.Before = [][]float32{s.normal(cols), nil, s.normal(cols)} // of the last sequence nothing is known
+		s.params.Before = [][]float32{s.normal(cols), nil, s.normal(cols)} // the last sequence has none
 		x := s.input(cols, s.normal(s.all*cols))
 		out := s.output(cols)
 		s.run(func(v compute.Verbs) { v.Precede(out, x) })
@@ -67,7 +67,7 @@ func lookupScripts() (all []script) {
 	}})
 }
 
-// uneven are rows of very different magnitude, one of them zero. [n, cols]
+// uneven returns rows of very different magnitude, one of them zero. [n, cols]
 func (s *stage) uneven(n, cols int) []float32 {
 	x := s.normal(n * cols)
 	for i := range x {
@@ -226,7 +226,7 @@ func insertScripts() (all []script) {
 }
 
 func playInsert(s *stage, cols int) {
-	const before, behind = 5, 3 // of what is given, columns that are not inserted
+	const before, behind = 5, 3 // columns of the given rows that are not inserted
 	given := make([][]float32, s.all)
 	for i := range given {
 		if row := s.normal(before + 2*cols + behind); i%4 != 1 {
@@ -250,7 +250,7 @@ func playInsert(s *stage, cols int) {
 // scaleScripts: every device rounds a product of two floats once, so results are exact.
 func scaleScripts() (all []script) {
 	for _, cols := range []int{1, 33, 4096} {
-		const n = 33 // one token alone is a step of it, too
+		const n = 33 // a step of one of its tokens is played, too
 		all = append(all, script{name: fmt.Sprintf("Scale/%d columns/%d tokens", cols, n), tokens: n, play: func(s *stage) {
 			x := s.inOut(cols, s.uneven(s.all, cols))
 			s.run(func(v compute.Verbs) { v.Scale(x, 1.7) })
@@ -264,7 +264,7 @@ func scaleScripts() (all []script) {
 func softCapScripts() (all []script) {
 	const limit = 2.5
 	for _, cols := range []int{1, 33, 16384} {
-		const n = 33 // one token alone is a step of it, too
+		const n = 33 // a step of one of its tokens is played, too
 		all = append(all, script{name: fmt.Sprintf("SoftCap/%d columns/%d tokens", cols, n), tokens: n, play: func(s *stage) {
 			x := s.inOut(cols, s.uneven(s.all, cols))
 			s.run(func(v compute.Verbs) { v.SoftCap(x, limit) })
@@ -277,7 +277,7 @@ func softCapScripts() (all []script) {
 // clampScripts: numbers within the limits keep every bit.
 func clampScripts() (all []script) {
 	for _, cols := range []int{1, 33, 4096} {
-		const n = 33 // one token alone is a step of it, too
+		const n = 33 // a step of one of its tokens is played, too
 		all = append(all, script{name: fmt.Sprintf("Clamp/%d columns/%d tokens", cols, n), tokens: n, play: func(s *stage) {
 			x := s.inOut(cols, s.uneven(s.all, cols))
 			s.run(func(v compute.Verbs) { v.Clamp(x, -0.5, 0.75) })
@@ -287,8 +287,8 @@ func clampScripts() (all []script) {
 	return all
 }
 
-// copyScripts: parts of heads are put together, one of them the same for all heads; columns between them stay as they
-// are.
+// copyScripts put heads together from parts, one of them the same for all heads. Columns between the parts stay
+// unchanged.
 func copyScripts() (all []script) {
 	const heads, own, shared, cols = 5, 12, 8, 5*24 + 3
 	for _, n := range []int{1, 33} {
@@ -349,8 +349,8 @@ func ropeScripts() (all []script) {
 	return all
 }
 
-// playRoPEByAxes turns pairs by the positions of three axes, in turns, and in a later step without such positions by that
-// of the row alone. A rope that knows no axes is turned beside it.
+// playRoPEByAxes rotates pairs by the positions of three axes, in turns, and in a later step without such positions by
+// the row's own. Another rope in the same step has no axes.
 func playRoPEByAxes(s *stage, style compute.RopeStyle, headDim, dims, heads int) {
 	plain := compute.Rope{Style: style, Dims: dims, Scale: 1}
 	for i := range dims / 2 {
@@ -388,7 +388,7 @@ func playRoPEByAxes(s *stage, style compute.RopeStyle, headDim, dims, heads int)
 	}
 }
 
-// turned bounds what r makes of rows of x.
+// turned bounds the rotation of rows of x by r.
 func turned(x []float32, r *compute.Rope, cols, headDim int) bound {
 	return func(bounds []float64, _ []float32, row int) {
 		for c := range bounds {
@@ -405,8 +405,9 @@ func turned(x []float32, r *compute.Rope, cols, headDim int) bound {
 	}
 }
 
-// playRoPE turns by two ropes in one step, of which the second turns the last elements of heads to positions before their own, and by the first again
-// in later steps at other positions, at last those of Turns: a device may keep a step's sines, and only a step's.
+// playRoPE rotates by two ropes in one step; the second rotates the last elements of heads, to positions before their
+// own. Later steps use the first rope again at other positions, and at last at those of Turns: a device may keep a
+// step's sines, and only a step's.
 func playRoPE(s *stage, style compute.RopeStyle, headDim, dims, heads int) {
 	first, second := compute.Rope{Style: style, Dims: dims, Scale: 1}, compute.Rope{Style: style, First: headDim - dims, Dims: dims, Scale: 1.25, Back: 3}
 	for i := range dims / 2 {

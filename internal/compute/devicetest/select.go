@@ -11,9 +11,9 @@ import (
 type selectCase struct {
 	name    string
 	how     compute.Selection
-	queries int // of a group
+	queries int // index queries of a group
 	key     int
-	typ     compute.KVType // of index keys
+	typ     compute.KVType // of the index keys
 	weights bool
 	rows    bool // the cache keeps the last positions of blocks alone
 }
@@ -42,7 +42,8 @@ func selectScripts() (all []script) {
 	return all
 }
 
-// small are whole numbers from -3 to 3: sums of their products are exact in every order, and some of them are equal.
+// small returns whole numbers from -3 to 3: sums of their products are exact in every order, and some of them are
+// equal.
 func (s *stage) small(n int) []float32 {
 	x := s.normal(n)
 	for i, v := range x {

@@ -24,7 +24,7 @@ type stage struct {
 	decode int     // see compute.Params
 	pinned bool    // weights stay where they are mapped
 
-	// params are those of all tokens; run cuts them to the step. Tokens may be nil: 0, 1, 2…
+	// params has the values of all tokens; run cuts them to the step. Tokens may be nil: 0, 1, 2…
 	params compute.Params
 	placed []placed
 	kept   []output
@@ -83,10 +83,10 @@ func (m *material) encode(typ quant.Type, rows, cols int, values []float32) enco
 	return m.encoded[m.nEncoded-1]
 }
 
-// placed is a tensor whose contents are known: rows that no verb may write.
+// placed is a tensor with known content: guard rows that no verb may write.
 type placed struct {
 	t     compute.Tensor // guard rows included
-	rows  int            // of them a script's own
+	rows  int            // the script's own rows
 	data  []float32
 	input bool // the script's own rows must stay as they are, too
 }
@@ -118,13 +118,13 @@ func (s *stage) matrix(typ quant.Type, rows, cols int, values []float32, use com
 	return s.ordered(typ, rows, cols, values, use, nil)
 }
 
-// ordered returns a matrix whose neurons are taken in another order.
+// ordered returns a matrix that loads its neurons in another order.
 func (s *stage) ordered(typ quant.Type, rows, cols int, values []float32, use compute.Use, order []int32) weight {
 	s.t.Helper()
 	return s.stacked(typ, 0, rows, cols, values, use, order)
 }
 
-// stacked returns n matrices, one behind the other, as one of rows rows; 0: the matrix is no stack.
+// stacked returns n matrices, one after the other, as one with that many rows; 0: the matrix is no stack.
 func (s *stage) stacked(typ quant.Type, n, rows, cols int, values []float32, use compute.Use, order []int32) weight {
 	s.t.Helper()
 	e := s.encode(typ, rows, cols, values)
@@ -140,7 +140,7 @@ func (s *stage) stacked(typ quant.Type, n, rows, cols int, values []float32, use
 	return weight{m, e.values, s.halves}
 }
 
-// table returns an F32 matrix of one playing, where it lies.
+// table returns an F32 matrix for one playing, used in place.
 func (s *stage) table(rows, cols int, values []float32) *compute.Matrix {
 	s.t.Helper()
 	data := make([]byte, 4*len(values))

@@ -92,7 +92,7 @@ func playTopK(s *stage, cols int) {
 func playAltUp(s *stage, cols int) {
 	const n = compute.AltUpStreams
 	var streams compute.Streams
-	size := make([]float64, s.all) // of a token's largest element
+	size := make([]float64, s.all) // each token's largest element
 	note := func(values []float32, width int) []float32 {
 		for i, v := range values {
 			size[i/width] = max(size[i/width], math.Abs(float64(v)))

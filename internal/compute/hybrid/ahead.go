@@ -5,10 +5,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
-// While the host waits for the GPU's attention, its memory is idle. It reads ahead what it is going to compute with: in
-// layers without a set the rows that decide, which are read whatever the token; in predict the neurons that the layer's
-// predictor would choose from the residual of the layer before, which the GPU guesses beside that layer's cold neurons.
-// The guess decides nothing.
+// While the host waits for the GPU's attention, its memory is idle. So the host reads ahead what it will compute with.
+// In layers without a set it reads the rows that decide, which every token needs. In predict it reads the neurons that
+// the layer's predictor would choose from the previous layer's residual; the GPU computes that guess while the host
+// computes the previous layer's cold neurons. No result depends on the guess.
 
 // Ahead says whether the host reads ahead.
 type Ahead int
@@ -20,12 +20,12 @@ const (
 	Always
 )
 
-// ReadAhead has the host read ahead, or not; IfIdle unless it is called.
+// ReadAhead sets whether the host reads ahead. The default is IfIdle.
 func (d *Device) ReadAhead(a Ahead) { d.ahead = a }
 
 // guessed is a guess that the GPU downloads.
 type guessed struct {
-	up    *compute.Matrix // of the layer that it is for
+	up    *compute.Matrix // the up matrix of the guessed layer
 	words func() (words []uint32, perRow int)
 }
 
@@ -37,7 +37,7 @@ func (r *router) idle() bool {
 // Foresee keeps g for this layer's SparseFFN.
 func (r *router) Foresee(g compute.Guess) { r.guess = &g }
 
-// guessable returns the guess at the layer after w's, if the GPU can make one that the host has a use for.
+// guessable returns the guess at the layer after w's, if the GPU can make one that the host can use.
 func (r *router) guessable(x compute.Tensor) *compute.Guess {
 	g := r.guess
 	r.guess = nil
@@ -51,7 +51,7 @@ func (r *router) guessable(x compute.Tensor) *compute.Guess {
 	return g
 }
 
-// makeGuess records the guess, on the GPU, behind the hot neurons.
+// makeGuess records the guess on the GPU, after the hot neurons.
 func (r *router) makeGuess(g *compute.Guess) {
 	on := *g
 	on.Visit(toGPU{})
@@ -66,8 +66,7 @@ func (r *router) makeGuess(g *compute.Guess) {
 	r.guessed = &guessed{g.Weights.Up, r.gpu.DownloadSet(on.Set)}
 }
 
-// readAhead has the host read cold, the neurons of f from hot on, while it waits for the turn in which it computes with
-// them.
+// readAhead makes the host read cold, the neurons of f from hot on, while it waits for its turn to compute them.
 func (r *router) readAhead(x compute.Tensor, s compute.Set, f compute.SparseWeights, cold compute.SparseWeights, hot int) {
 	known := r.guessed
 	r.guessed = nil

@@ -1,9 +1,9 @@
-// Package hybrid makes one device of several: a GPU, or a MultiGPU of them, that holds what the plan put there, and the
-// host that computes the rest where it lies. Only activations pass between them.
+// Package hybrid makes one device of several: a GPU, or a MultiGPU of them, with the weights that the plan put there,
+// and the host, which computes with the rest from RAM. Only activations pass between them.
 //
-// Every operation is done where its weights are; without weights, where its operands are. A feed-forward layer that is
-// split by neuron is computed on both at the same time. Placement is fixed when weights are taken in, so the same
-// operations always take the same ways, and the GPU may record them once and replay them.
+// Every operation is computed where its weights are or, without weights, where its operands are. Both compute a
+// feed-forward layer that is split by neuron at the same time. Placement is fixed when weights are loaded, so the same
+// operations always run on the same processor, and the GPU may record them once and replay them.
 package hybrid
 
 import (
@@ -19,14 +19,14 @@ import (
 // Device is a GPU and the host. It implements compute.Device.
 type Device struct {
 	gpu        GPU
-	index      int // of the GPU, in a MultiGPU
+	index      int // the GPU's number in a MultiGPU
 	host       Host
-	attention  []bool                   // of each layer: keys and values are on the GPU
-	further    bool                     // so are those of the layer behind the last, which predicts a further token
-	rows       int                      // of the largest activations: tokens of the largest step
+	attention  []bool                   // [layers] keys and values are on the GPU
+	further    bool                     // the MTP layer's keys and values are on the GPU
+	rows       int                      // rows of the largest activations: tokens of the largest step
 	partials   map[partialOf]tensorPair // [rows, columns]
 	ahead      Ahead
-	early      compute.Set // the host's, of a guess
+	early      compute.Set // the host's set for a guess
 	rehearsal  bool        // Run records only
 	trace      *trace.Log  // or nil
 	watch      *compute.Watch
@@ -35,20 +35,20 @@ type Device struct {
 	shadows    map[shadowOf]*compute.Cache
 	sent       int64 // bytes of weights, as files have them, that went to the GPU for prompts
 	slots      slots
-	joins      map[compute.Segment][]join // what a run has counted apart
+	joins      map[compute.Segment][]join // counts of a run that are added to the model's
 	fetches    fetches
 	foresights map[foresightOf]foresight
-	onDisk     bool // some of the host's weights stay there
-	experts    bool // some of these are experts
-	lends      bool // the host lends these, which prompts have sent
+	onDisk     bool // some of the host's weights are on disk
+	experts    bool // some of the weights on disk are experts
+	lends      bool // the host lends them, so that prompts can send them to the GPU
 	tensors    []*tensor
 	ends       map[compute.Segment][]whereabouts // [tensors] where a run leaves their content
 }
 
-// GPUError is an error of a GPU, without which others and the host may do.
+// GPUError is an error of a GPU that the host and other GPUs can do without.
 type GPUError struct {
 	Err error
-	GPU int // of a MultiGPU's
+	GPU int // its number in a MultiGPU
 }
 
 func (e *GPUError) Error() string { return e.Err.Error() }
@@ -64,23 +64,23 @@ func (d *Device) ofGPU(err error) error {
 	return &GPUError{err, d.index}
 }
 
-// New returns a device of GPU and host, which it closes. attention says of each layer whether keys and values lie on
-// the GPU.
+// New returns a device of gpu and host, and takes ownership of both. attention says for each layer whether its keys and
+// values are on the GPU.
 func New(gpu GPU, host Host, attention []bool) *Device {
 	return &Device{gpu: gpu, host: host, attention: attention, partials: map[partialOf]tensorPair{}, shadows: map[shadowOf]*compute.Cache{}, joins: map[compute.Segment][]join{}, fetches: fetches{}, foresights: map[foresightOf]foresight{}, ends: map[compute.Segment][]whereabouts{}}
 }
 
-// HoldFurther has keys and values of the layer that predicts a further token lie on the GPU.
+// HoldFurther puts keys and values of the MTP layer on the GPU.
 func (d *Device) HoldFurther() { d.further = true }
 
-// Watch has what the GPU and the host compute added to w as long as it is on.
+// Watch adds what the GPU and the host compute to w while it is on.
 func (d *Device) Watch(w *compute.Watch) {
 	d.watch = w
 	d.gpu.Watch(w)
 	d.host.Watch(w)
 }
 
-// Trace has the host's parts kept in l.
+// Trace records the host's work in l.
 func (d *Device) Trace(l *trace.Log) { d.trace = l }
 
 // Name says what computes.
@@ -97,10 +97,10 @@ type matrix struct {
 	gpu, host *compute.Matrix
 	hot       int // neurons, or rows, on the GPU
 	use       compute.Use
-	home      int      // which GPU that is, in a MultiGPU
+	home      int      // the GPU's number in a MultiGPU
 	slots     bool     // the host has all rows; those on the GPU are experts that may change
-	units     int      // that the host has on disk; 0: none
-	slotted   *slotted // of a layer's down matrix, once it was recorded; nil where its experts stay where they are
+	units     int      // units that the host has on disk; 0: none
+	slotted   *slotted // a layer's slots, for its down matrix, once it was recorded; nil if its experts do not move
 	known     bool     // slotted says so
 }
 
@@ -175,7 +175,7 @@ func (d *Device) toHost(m *matrix, src compute.Source, use compute.Use) (err err
 // vector is on both devices.
 type vector struct {
 	gpu, host *compute.Vector
-	home      int // which GPU that is, in a MultiGPU
+	home      int // the GPU's number in a MultiGPU
 	data      []float32
 	parts     map[piece]*compute.Vector
 }
@@ -287,7 +287,7 @@ func (d *Device) Tensor(rows, cols int) (compute.Tensor, error) {
 	return d.tensor(host)
 }
 
-// tensor returns an activation on both devices whose memory on the host is host's.
+// tensor returns an activation on both devices that uses host's memory on the host.
 func (d *Device) tensor(host compute.Tensor) (compute.Tensor, error) {
 	p, err := d.pair(host)
 	if err != nil {
@@ -319,7 +319,7 @@ func (d *Device) Set(rows, n int) (compute.Set, error) {
 	return d.set(host, cold)
 }
 
-// set returns a set on both devices whose memory on the host is host's and cold's.
+// set returns a set on both devices that uses the memory of host and cold on the host.
 func (d *Device) set(host, cold compute.Set) (compute.Set, error) {
 	gpu, err := d.gpu.Set(host.Rows, host.N)
 	if err != nil {
@@ -331,7 +331,7 @@ func (d *Device) set(host, cold compute.Set) (compute.Set, error) {
 // cache is the layers of a KV cache that each device holds.
 type cache struct {
 	gpu, host *compute.Cache
-	index     []int // of each of the cache's parts within its device's
+	index     []int // number of each part of the cache within its device
 }
 
 // Usage says what the host and the slots did.
@@ -344,8 +344,7 @@ func (d *Device) Usage() compute.Usage {
 // ExpandsLatent implements compute.Device.
 func (d *Device) ExpandsLatent() bool { return d.host.ExpandsLatent() }
 
-// planned reports whether a plan for so many layers is one for a cache, which may have a part behind the last layer's,
-// of one that predicts a further token.
+// planned reports whether a plan for that many layers fits a cache, which may have one more part for the MTP layer.
 func planned(spec *compute.CacheSpec, layers int) error {
 	if n := len(spec.Layers) - len(spec.Further); n != layers && n != layers+1 {
 		return fmt.Errorf("a plan for %d layers is not for a cache of %d", layers, n)
@@ -400,21 +399,21 @@ func (d *Device) CopyPage(c *compute.Cache, to, from compute.Page) {
 	}
 }
 
-// ReadPage reads each layer's part of a page where it lies.
+// ReadPage reads each layer's part of a page from the device that stores it.
 func (d *Device) ReadPage(c *compute.Cache, page compute.Page, layers [][]byte) error {
 	return d.eachPart(c, layers, func(dev compute.Device, part *compute.Cache, layers [][]byte) error {
 		return dev.ReadPage(part, page, layers)
 	})
 }
 
-// WritePage writes each layer's part of a page where it lies.
+// WritePage writes each layer's part of a page to the device that stores it.
 func (d *Device) WritePage(c *compute.Cache, page compute.Page, layers [][]byte) error {
 	return d.eachPart(c, layers, func(dev compute.Device, part *compute.Cache, layers [][]byte) error {
 		return dev.WritePage(part, page, layers)
 	})
 }
 
-// eachPart calls f for the GPU's and the host's part of a cache, with those of layers that are its own.
+// eachPart calls f for the GPU's and the host's part of a cache, each with its own layers.
 func (d *Device) eachPart(c *compute.Cache, layers [][]byte, f func(compute.Device, *compute.Cache, [][]byte) error) error {
 	m := c.Mem.(*cache)
 	var gpu, host [][]byte
@@ -446,13 +445,13 @@ func (d *Device) Read(t compute.Tensor, i int) ([]float32, error) {
 	return row, d.ofGPU(err)
 }
 
-// viewed is memory in the shape of t, which is a view of it.
+// viewed returns t with memory's storage.
 func viewed(t, memory compute.Tensor) compute.Tensor {
 	t.Mem = memory.Mem
 	return t
 }
 
-// Run has the GPU run body, whose operations are passed on to the host where they are the host's.
+// Run makes the GPU run body. Operations of the host's are passed on to it.
 func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
 	d.watch.Begin()
 	var failed error // while recording, and of the host
@@ -546,7 +545,7 @@ type hostError struct{ err error }
 
 func (e *hostError) Error() string { return e.err.Error() }
 
-// whose tells errors of the GPU from the host's.
+// whose separates errors of the GPU from the host's.
 func (d *Device) whose(err error) error {
 	var host *hostError
 	if errors.As(err, &host) {
@@ -555,5 +554,5 @@ func (d *Device) whose(err error) error {
 	return d.ofGPU(err)
 }
 
-// Tune has the host choose its kernels.
+// Tune makes the host choose its kernels.
 func (d *Device) Tune() { d.host.Tune() }

@@ -17,7 +17,7 @@ func (d *Device) Choice(rows, used, n int) (compute.Choice, error) {
 	return d.choice(host)
 }
 
-// choice returns choices on both devices whose memory on the host is host's.
+// choice returns choices on both devices that use host's memory on the host.
 func (d *Device) choice(host compute.Choice) (compute.Choice, error) {
 	gpu, err := d.gpu.Choice(host.Rows, host.Used, host.N)
 	if err != nil {
@@ -47,7 +47,7 @@ func (r *router) choiceToGPU(c *compute.Choice) {
 	r.last.stores = append(r.last.stores, func(w *window) { r.d.host.ChoiceData(w.choice(from), w.chosen(from, to())) })
 }
 
-// choiceToHost has the host's memory hold c, which may be nil.
+// choiceToHost makes c, which may be nil, available in the host's memory.
 func (r *router) choiceToHost(c *compute.Choice) {
 	if c == nil || choiceOf(*c).onHost {
 		return
@@ -74,7 +74,7 @@ func (r *router) experts(o *compute.Experts) {
 	}
 }
 
-// bothExperts has the GPU compute the experts that it holds, while the host computes the others where they lie. The GPU
+// bothExperts makes the GPU compute the experts that it holds, while the host computes the others from RAM. The GPU
 // then adds the host's sum to its own.
 func (r *router) bothExperts(o *compute.Experts) {
 	hot, cold := r.split(&o.Weights, o.Choice)
@@ -98,8 +98,8 @@ func (r *router) bothExperts(o *compute.Experts) {
 	r.addPartial(work, sums[0])
 }
 
-// split returns the weights of those experts that the GPU holds, and of those that the host holds. Only the host counts
-// choices (Bins); its count of neurons is apart from the GPU's and is joined to it.
+// split returns the weights of the experts that the GPU holds, and of those that the host holds. Only the host counts
+// choices (Bins). It counts neurons separately, and its count is joined to the GPU's.
 func (r *router) split(w *compute.ExpertWeights, c compute.Choice) (hot, cold compute.ExpertWeights) {
 	n := c.N
 	held := mem(w.Down).hot / (w.Down.Rows / n)

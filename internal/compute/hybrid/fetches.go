@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// fetches are the chunks of weights on disk that recordings send, in their order. While one is packed the next ones are
-// read, also those of later layers.
+// fetches are the chunks of weights on disk that recordings send, in order. While one chunk is packed the next ones are
+// read, across layers.
 type fetches map[compute.Segment][]*fetched
 
 // fetchedAhead is the number of chunks that are read while one is packed.

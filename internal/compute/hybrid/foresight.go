@@ -2,13 +2,13 @@ package hybrid
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// While the host computes a layer's experts that are not on the GPU, it may read those that the next layer will probably
-// use and that stay on disk: the GPU applies the next layer's router to this layer's residual.
+// While the host computes a layer's experts that are not on the GPU, it may read experts from disk that the next layer
+// will probably use. For that the GPU applies the next layer's router to this layer's residual.
 
 // foreseen is a guess that the host's next turn with experts takes: an operation that computes nothing.
 type foreseen struct {
 	tell  func()              // tells the host
-	guess compute.ExpertGuess // of the host's operands, where it guesses
+	guess compute.ExpertGuess // the guess with the host's operands, if the host makes it
 }
 
 // On implements compute.Op.
@@ -122,7 +122,7 @@ func (r *router) foreseeOnGPU(g compute.ExpertGuess) {
 	}
 }
 
-// expect has the host's turn that follows take the guess that there is, if any.
+// expect gives the pending guess, if any, to the host's next turn.
 func (r *router) expect() {
 	if r.foreseen != nil {
 		r.foreseen()

@@ -18,8 +18,8 @@ type MultiGPU struct {
 	stages map[compute.Segment][]stage
 }
 
-// NewMultiGPU returns a device of several, which have the same host, and which it closes. home says which of them each
-// layer belongs to; the devices were told of their layers alone where keys and values lie.
+// NewMultiGPU returns a device of several with the same host, and takes ownership of them. home says which device each
+// layer belongs to. Each device was made with the attention of its own layers only.
 func NewMultiGPU(pairs []*Device, home []int) *MultiGPU {
 	f := &MultiGPU{pairs: pairs, home: home, stages: map[compute.Segment][]stage{}}
 	for j, d := range pairs {
@@ -99,7 +99,7 @@ func (f *MultiGPU) Shape(seg, most compute.Segment) compute.Segment {
 // Spare implements compute.Device.
 func (f *MultiGPU) Spare(most int) int { return f.pairs[0].Spare(most) }
 
-// of returns the device whose GPU src belongs to.
+// of returns the device with the GPU that src belongs to.
 func (f *MultiGPU) of(src *compute.Source) (*Device, error) {
 	gpu := int(src.Split.Tier)
 	if gpu < 0 || gpu >= len(f.pairs) {
@@ -134,7 +134,7 @@ func (f *MultiGPU) Vector(src compute.Source) (*compute.Vector, error) {
 	return v, err
 }
 
-// spread is an activation on every GPU and on the host, whose memory all pairs share.
+// spread is an activation on every GPU and on the host. All pairs share the host's memory.
 type spread struct {
 	on []compute.Tensor // [GPUs]
 	at int              // the GPU of the stage that saw it last
@@ -195,11 +195,10 @@ func (f *MultiGPU) ExpandsLatent() bool { return f.pairs[0].ExpandsLatent() }
 // spreadCache is the layers of a KV cache that each pair holds; nil where it has none.
 type spreadCache struct {
 	on    []*compute.Cache
-	index []int // of each of the cache's parts within its pair's
+	index []int // number of each part of the cache within its pair
 }
 
-// caches returns the pair that has a layer's keys and values. Those of a layer behind the last go with the last
-// layer's.
+// caches returns the pair that has a layer's keys and values. An MTP layer's are with the last layer's.
 func (f *MultiGPU) caches(layer int) int { return f.home[min(layer, len(f.home)-1)] }
 
 // Cache allocates every layer where its attention is computed.
@@ -230,17 +229,17 @@ func (f *MultiGPU) CopyPage(c *compute.Cache, to, from compute.Page) {
 	}
 }
 
-// ReadPage reads each layer's part of a page where it lies.
+// ReadPage reads each layer's part of a page from the pair that stores it.
 func (f *MultiGPU) ReadPage(c *compute.Cache, page compute.Page, layers [][]byte) error {
 	return f.eachPart(c, layers, func(d *Device, part *compute.Cache, layers [][]byte) error { return d.ReadPage(part, page, layers) })
 }
 
-// WritePage writes each layer's part of a page where it lies.
+// WritePage writes each layer's part of a page to the pair that stores it.
 func (f *MultiGPU) WritePage(c *compute.Cache, page compute.Page, layers [][]byte) error {
 	return f.eachPart(c, layers, func(d *Device, part *compute.Cache, layers [][]byte) error { return d.WritePage(part, page, layers) })
 }
 
-// eachPart calls do for each device's part of a cache, with those of layers that are its own.
+// eachPart calls do for each device's part of a cache, with that device's layers.
 func (f *MultiGPU) eachPart(c *compute.Cache, layers [][]byte, do func(*Device, *compute.Cache, [][]byte) error) error {
 	for j, part := range c.Mem.(*spreadCache).on {
 		if part == nil {
@@ -311,7 +310,7 @@ type stage struct {
 	from, to int              // its operations, counted through the pass
 	seen     []*spread        // activations that it takes or writes
 	takes    []compute.Tensor // activations that earlier stages left in the host's memory
-	leaves   []compute.Tensor // those that it leaves there
+	leaves   []compute.Tensor // tensors that it leaves there
 	bring    []func(*window)  // brings those that are on the GPU, as it was recorded last
 }
 
@@ -334,7 +333,7 @@ type survey struct {
 	writer map[*spread]int // the stage that wrote it last
 }
 
-// take takes in the next operation, which reads in and writes out: it needs home's GPU, or any if home is negative.
+// take adds the next operation, which reads in and writes out. It needs home's GPU, or any if home is negative.
 func (w *survey) take(home int, in, out []compute.Tensor) {
 	now := len(w.stages) - 1
 	switch s := &w.stages[now]; {
@@ -384,5 +383,5 @@ func cross(list []compute.Tensor, t compute.Tensor) []compute.Tensor {
 	return append(list, t)
 }
 
-// Tune has the host that all share choose its kernels.
+// Tune makes the shared host choose its kernels.
 func (f *MultiGPU) Tune() { f.pairs[0].Tune() }

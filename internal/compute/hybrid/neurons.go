@@ -44,7 +44,7 @@ func (r *router) setToGPU(s compute.Set) {
 	})
 }
 
-// setToHost has the host's memory hold s.
+// setToHost makes s available in the host's memory.
 func (r *router) setToHost(s compute.Set) {
 	m := sets(s)
 	if m == nil || m.onHost {
@@ -104,7 +104,7 @@ func gpuWeights(f compute.SparseWeights) compute.SparseWeights {
 	return f
 }
 
-// move replaces a's operands by those that v puts in their places.
+// move replaces a's operands as v does.
 func move(a *compute.NeuronAdapter, v compute.Visitor) {
 	for _, m := range []**compute.Matrix{&a.GateB, &a.UpB, &a.DownA} {
 		v.Matrix(m)
@@ -188,10 +188,10 @@ func (r *router) both(out, x compute.Tensor, s compute.Set, f compute.SparseWeig
 	}
 }
 
-// partialSum is a tensor of which both processors compute a part, and memory for the host's.
+// partialSum is a tensor that both processors compute a part of, and memory for the host's part.
 type partialSum struct{ of, host, gpu compute.Tensor }
 
-// partialSums returns those of a layer's outputs: of out, and of what its adapter narrows, if it does.
+// partialSums returns the partial sums of a layer's outputs: out, and its adapter's narrow product low, if it has one.
 func (r *router) partialSums(out, low compute.Tensor) ([]partialSum, error) {
 	var sums []partialSum
 	for i, t := range []compute.Tensor{out, low} {

@@ -11,7 +11,7 @@ type operands struct {
 	matrices            []*compute.Matrix
 	vectors             []*compute.Vector
 	cache               *compute.Cache
-	layer               int // of cache
+	layer               int // the cache's layer
 }
 
 func operandsOf(op compute.Op) *operands {
@@ -66,10 +66,10 @@ func (o *operands) Vector(v **compute.Vector) {
 
 func (o *operands) Cache(c **compute.Cache, layer *int) { o.cache, o.layer = *c, *layer }
 
-// gpuOp returns a copy of op whose operands are the GPU's.
+// gpuOp returns a copy of op with the GPU's operands.
 func gpuOp(op compute.Op) compute.Op { return moved(op, toGPU{}) }
 
-// hostOp returns a copy of op whose operands are the host's.
+// hostOp returns a copy of op with the host's operands.
 func hostOp(op compute.Op) compute.Op { return moved(op, toHost{}) }
 
 // moved returns a copy of op with the operands that v puts in their places.

@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// neurons is src with its neurons [from, to) alone, in src's order: rows, or columns for Columns, but rows of stacked
-// matrices. Where they do not lie together in src they are copied.
+// neurons returns neurons [from, to) of src, in src's order: rows, or columns for Columns, but rows of stacked
+// matrices. It copies them if they are not contiguous in src.
 func neurons(src compute.Source, use compute.Use, from, to int) (compute.Source, error) {
 	part := src
 	part.Order = nil
@@ -15,7 +15,7 @@ func neurons(src compute.Source, use compute.Use, from, to int) (compute.Source,
 		if use == compute.Columns && src.Stack == 0 {
 			return part, fmt.Errorf("tensor %q: its columns cannot stay on disk, where neurons are rows", src.Name)
 		}
-		rows := src.Rows / src.Disk.Units // of a unit
+		rows := src.Rows / src.Disk.Units // rows of a unit
 		if part.Disk = src.Disk.From(from/rows, (to-from)/rows); src.Order != nil {
 			part.Disk, part.Order = src.Disk.From(0, (to-from)/rows), src.Order[from/rows:to/rows]
 		}

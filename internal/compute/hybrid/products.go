@@ -5,7 +5,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// sentRows: chunks of a matrix have a multiple of so many rows, as tiles of products have.
+// sentRows divides the rows of a chunk, as tiles of products require.
 const sentRows = 128
 
 // section is rows of a product's weights.
@@ -14,7 +14,8 @@ type section struct {
 	first, n int
 }
 
-// sendProducts has the GPU compute products whose weights the host has, and reports whether that is possible and pays.
+// sendProducts makes the GPU compute products with weights that the host has, and reports whether that is possible and
+// pays.
 func (r *router) sendProducts(o *compute.MatMul) bool {
 	s, ok := r.sender(o.X.Rows, r.d.streaming.Tokens)
 	if !ok {

@@ -19,18 +19,18 @@ type router struct {
 	seg compute.Segment
 	err error
 
-	next    *stretch       // of host operations that no Overlap has yet
-	guess   *compute.Guess // at the next layer, for this layer's SparseFFN
-	guessed *guessed       // at this layer
+	next    *stretch       // host operations that are not yet in an Overlap
+	guess   *compute.Guess // a guess at the next layer, to be made at this layer's SparseFFN
+	guessed *guessed       // a guess at this layer, made at the one before
 
 	foreseen func() // gives the next turn with experts a guess; or nil
 
-	fed   int      // chunks of weights that were sent
+	fed   int      // chunks of weights sent so far
 	held  shadowed // on the GPU
-	later *stretch // what the host does when the GPU has come to mark
+	later *stretch // what the host does once the GPU has reached mark
 	mark  uint64
 
-	last *stretch // the one before: what the GPU uploads next was written by it or earlier
+	last *stretch // the previous turn; what the GPU uploads next was written by it or earlier
 }
 
 // Do implements compute.Executor.
@@ -64,15 +64,15 @@ func (r *router) fail(err error) {
 // upload.
 type stretch struct {
 	d      *Device
-	name   string          // of a weight that it is for, for the trace
+	name   string          // a weight of the turn, for the trace
 	seg    compute.Segment // the GPU's
 	host   string          // the name of the host's
 	loads  []func(w *window)
 	ops    []compute.Op
 	stores []func(w *window)
 	body   func(v compute.Verbs) // does ops
-	now    window                // of the step at hand
-	resize resize                // of ops, to the rows of now
+	now    window                // the current step's window
+	resize resize                // changes ops to the rows of now
 }
 
 func (r *router) stretch() *stretch {
@@ -137,7 +137,7 @@ func (s *stretch) named(w *compute.Matrix) {
 	}
 }
 
-// meet hands what the host has to do to the GPU, which computes what during records at the same time.
+// meet records the host's pending operations as its turn. The GPU computes what during records at the same time.
 func (r *router) meet(during func()) {
 	if r.next == nil {
 		if during != nil {
@@ -167,7 +167,7 @@ func (r *router) toGPU(tensors ...compute.Tensor) {
 	}
 }
 
-// toHost has the host's memory hold t.
+// toHost makes the tensors available in the host's memory.
 func (r *router) toHost(tensors ...compute.Tensor) {
 	for _, t := range tensors {
 		m, ok := t.Mem.(*tensor)
@@ -181,7 +181,7 @@ func (r *router) toHost(tensors ...compute.Tensor) {
 	}
 }
 
-// copyFloats copies the rows of a prompt on several cores, those of a few tokens at once.
+// copyFloats copies many rows, as of a prompt, on several cores, and a few tokens' rows at once.
 func copyFloats(dst, src []float32) {
 	const piece = 64 << 10
 	n := min(len(dst), len(src))
@@ -223,7 +223,7 @@ func (r *router) arrive(tensors ...compute.Tensor) {
 // written says where t's content is now.
 func written(t compute.Tensor, gpu bool) { t.Mem.(*tensor).written(gpu) }
 
-// onHost has the host do op, with weights of its own.
+// onHost makes the host compute op, which uses these weights of the host's.
 func (r *router) onHost(op compute.Op, weights ...*compute.Matrix) {
 	s := r.stretch()
 	s.ops = append(s.ops, op)
@@ -263,7 +263,7 @@ func (r *router) whole(op compute.Op) {
 	r.on(r.belongsToGPU(o), op, o)
 }
 
-// on does op, whose operands are o, on the GPU or on the host.
+// on computes op, with operands o, on the GPU or on the host.
 func (r *router) on(gpu bool, op compute.Op, o *operands) {
 	if gpu {
 		r.toGPU(o.reads...)

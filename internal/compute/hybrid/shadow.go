@@ -6,9 +6,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// A prompt's attention whose keys and values lie in RAM is computed on the GPU where its weights are sent there. The GPU
-// has a cache of one layer for it, the layer's shadow: the pages of earlier positions are sent, the GPU stores the
-// prompt's own keys and values there, and the host stores them in its cache while the GPU goes on.
+// A prompt's attention over keys and values in RAM is computed on the GPU if the layer's weights are sent there. The
+// GPU has a cache of one layer for it, the layer's shadow. The pages of earlier positions are sent to it, the GPU
+// stores the prompt's own keys and values there, and the host stores them in its cache while the GPU goes on.
 
 // shadowOf says which layers share a shadow, one after the other.
 type shadowOf struct {
@@ -18,7 +18,7 @@ type shadowOf struct {
 
 // shadowed names the layer of the host's cache that a recording's shadow holds.
 type shadowed struct {
-	cache *compute.Cache // of the GPU; nil: nothing is held
+	cache *compute.Cache // the GPU's cache; nil: nothing is held
 	of    *compute.Cache
 	layer int
 }
@@ -80,8 +80,8 @@ func earlier(tables [][]int32, p *compute.Params) []int32 {
 	return slices.Compact(pages)
 }
 
-// storeLater has the host do o when the GPU has computed its operands, while the GPU goes on. This turn comes before the
-// next layer's operands are downloaded, so that the memory that they pass through is one layer's.
+// storeLater makes the host do o once the GPU has computed its operands, while the GPU goes on. This turn comes before
+// the next layer's operands are downloaded, so the host memory that they pass through is needed for one layer only.
 func (r *router) storeLater(o *compute.StoreKV) {
 	r.meet(nil)
 	r.settle()
@@ -103,7 +103,7 @@ func (r *router) storeLater(o *compute.StoreKV) {
 	r.later, r.mark = turn, r.gpu.Mark()
 }
 
-// settle has the host do what storeLater left for it.
+// settle makes the host do what storeLater postponed.
 func (r *router) settle() {
 	if turn := r.later; turn != nil {
 		r.later = nil
@@ -111,7 +111,7 @@ func (r *router) settle() {
 	}
 }
 
-// attend does op, which reads a layer's keys, where they are, or in their shadow.
+// attend does op, which reads a layer's keys, on the device with the keys or with their shadow.
 func (r *router) attend(op compute.Op) {
 	o := operandsOf(op)
 	if m := o.cache.Mem.(*cache); r.held.cache != nil && r.held.of == m.host && r.held.layer == m.index[o.layer] && !r.d.caches(o.cache.LayerOf(o.layer)) {

@@ -13,11 +13,11 @@ import (
 type Slots struct {
 	Speeds residency.Speeds
 	Tuning residency.Tuning
-	// AtOnce has every copy that pays made between two steps, by the goroutine that computes: for tests, which want the
-	// same copies in each run.
+	// AtOnce makes every copy that pays between two steps, on the goroutine that computes. Tests set it to get the same
+	// copies in each run.
 	AtOnce bool
-	// Watch is told of each step what it used in a layer with slots, numbered in the order of the model: uses[e] of
-	// tokens used expert e. It may be nil.
+	// Watch is called after each step with its uses in a layer with slots; layers are numbered in the model's order:
+	// uses[e] of tokens used expert e. It may be nil.
 	Watch func(layer, tokens int, uses []int32)
 }
 
@@ -31,9 +31,9 @@ type slots struct {
 
 	copies  []*copying         // under way, in the order of their beginnings: at most residency.Copies
 	stages  []compute.RowStage // that no copy uses
-	unknown int                // matrices with slots whose layers were not recorded yet
-	size    int64              // bytes of a stage: an expert's, at most
-	scratch []byte             // fill's
+	unknown int                // matrices with slots in layers that were not recorded yet
+	size    int64              // bytes of a stage: the largest expert's
+	scratch []byte             // scratch of fill
 	closing atomic.Bool        // fill is to end early
 }
 
@@ -55,26 +55,26 @@ func (c *copying) staged() bool {
 	}
 }
 
-// slotted is a layer whose experts lie on the GPU by turns.
+// slotted is a layer with slots on the GPU for its experts.
 type slotted struct {
 	gpu, host compute.ExpertTable
-	bins      compute.NeuronBins  // of the step: the experts that each row used
-	model     *compute.NeuronBins // the model's, to which they are added; or nil
+	bins      compute.NeuronBins  // the experts that each row of the step used
+	model     *compute.NeuronBins // the model's bins, which bins is added to; or nil
 	weights   []*compute.Matrix   // the device's own: gate, if there is one, up, down
 	used      int                 // experts of a token
 	uses      []int32             // scratch
 
-	// Of prompts' steps, which have the experts that are in no slot sent.
-	absent []int32                // those, in the order of their numbers
+	// For steps of prompts, which send the experts that are in no slot:
+	absent []int32                // the experts in no slot, in ascending order
 	chunks []*compute.ExpertTable // which of absent each chunk brings, and where
 }
 
-// FollowUse has the experts of layers whose weights say so (compute.Split.Slots) follow the text. It is called before
-// weights are taken in.
+// FollowUse makes the experts of layers with slots (compute.Split.Slots) follow the text. It is called before weights
+// are loaded.
 func (d *Device) FollowUse(s Slots) { d.slots.Slots = s }
 
-// slotsOf returns the layer's slots, which are made when it is first recorded; nil where its experts stay where they
-// are.
+// slotsOf returns the layer's slots, and makes them when the layer is first recorded. It returns nil if the layer's
+// experts do not move.
 func (r *router) slotsOf(w *compute.ExpertWeights, c compute.Choice) *slotted {
 	m := mem(w.Down)
 	if !m.slots || m.known {
@@ -141,7 +141,7 @@ func (s *slots) add(d *Device, w *compute.ExpertWeights, c compute.Choice) (*slo
 }
 
 // chunked divides the experts that are in no slot into chunks of at most most. Slots that are being filled hold no
-// expert, so there may be residency.Copies more of these than slots leave out.
+// expert, so there may be residency.Copies more experts than the slots leave out.
 func (y *slotted) chunked(most int) {
 	if y.chunks != nil {
 		return
@@ -175,7 +175,7 @@ func (y *slotted) sort() {
 	}
 }
 
-// chunk returns the experts of chunk c, of at most so many each.
+// chunk returns the experts of chunk c; a chunk has at most most.
 func (y *slotted) chunk(c, most int) []int32 {
 	from := min(c*most, len(y.absent))
 	return y.absent[from:min(from+most, len(y.absent))]
@@ -204,7 +204,7 @@ func (s *slots) forget() {
 	}
 }
 
-// count takes the uses of a layer in the step, and reports whether it was part of it.
+// count counts the step's uses in a layer, and reports whether the layer was part of the step.
 func (s *slots) count(i int, y *slotted, p *compute.Params) bool {
 	list := y.bins.List
 	if len(list) == 0 {
@@ -291,7 +291,7 @@ func (s *slots) begin(d *Device, move residency.Move) error {
 	return nil
 }
 
-// empty has the processor compute what lies in the slot of an expert that is sent from now on.
+// empty makes the CPU compute the expert in the slot from now on, because the slot is being overwritten.
 func (s *slots) empty(c *copying) {
 	c.begun = true
 	y := s.layers[c.Layer]
@@ -311,14 +311,14 @@ func (s *slots) arrive(c *copying) {
 	s.use.Bytes += c.Bytes
 }
 
-// Rows are staged in parts of about fillBytes, behind each of which the goroutine rests fillRest times as long as that
-// took: the cores and the bandwidth are the steps'.
+// Rows are staged in parts of about fillBytes. After each part the goroutine rests fillRest times as long as the part
+// took, because steps need the cores and the bandwidth.
 const (
 	fillBytes = 64 << 10
 	fillRest  = 1
 )
 
-// fill stages the rows of c once those of the copy before it, or nil, are staged.
+// fill stages the rows of c after those of the copy before it, which may be nil.
 func (s *slots) fill(host compute.RowKeeper, c, before *copying) {
 	defer close(c.filled)
 	if before != nil {
@@ -343,7 +343,7 @@ func (s *slots) fill(host compute.RowKeeper, c, before *copying) {
 	}
 }
 
-// close ends the copies under way, so that nobody reads or writes weights any more.
+// close ends the copies in progress, so that weights are no longer read or written.
 func (s *slots) close() {
 	s.closing.Store(true)
 	for _, c := range s.copies {

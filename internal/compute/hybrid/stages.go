@@ -2,8 +2,8 @@ package hybrid
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// stageExecutor passes one stage's operations on to its device, or, while a pass is surveyed, all of them to the
-// survey. It implements compute.Executor.
+// stageExecutor passes one stage's operations on to its device or, during a survey, all operations to the survey. It
+// implements compute.Executor.
 type stageExecutor struct {
 	f      *MultiGPU
 	survey *survey // or nil
@@ -49,8 +49,8 @@ func (f *MultiGPU) homeOf(o *operands) int {
 	return home
 }
 
-// toStage replaces operands by those of a stage's device: of GPU number gpu and the host. Weights belong to one GPU
-// already.
+// toStage replaces operands by those of a stage's device: GPU number gpu and the host. Weights already belong to one
+// GPU.
 type toStage struct {
 	f   *MultiGPU
 	gpu int

@@ -5,18 +5,18 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// chunkStep divides the number of neurons of a chunk, because sets come in words. Columns come in their type's blocks
-// besides.
+// chunkStep divides the number of neurons in a chunk, because sets are stored in words. Columns also need whole blocks
+// of their type.
 const chunkStep = 32
 
-// stream is one layer whose cold neurons come to the GPU in chunks.
+// stream is one layer that sends its cold neurons to the GPU in chunks.
 type stream struct {
 	transfer
 	x       compute.Tensor
 	set     compute.Set
 	f       compute.SparseWeights
 	hot, n  int           // the host's neurons are counted from hot
-	uses    []compute.Use // of weights
+	uses    []compute.Use // the weights' uses
 	words   []uint32      // the set's bits, from the first turn on
 	perRow  int
 	brought []compute.SparseWeights // by chunk
@@ -42,7 +42,7 @@ func (r *router) stream(out, x compute.Tensor, s compute.Set, f compute.SparseWe
 
 // choose reports whether the weights can be sent, and in which chunks.
 func (y *stream) choose() bool {
-	size, step := int64(0), chunkStep // of a neuron on the GPU, at most; what chunks are multiples of
+	size, step := int64(0), chunkStep // the most bytes of a neuron on the GPU, and what divides the neurons of a chunk
 	for _, w := range []*compute.Matrix{y.f.Gate, y.f.Up, y.f.Down} {
 		if w == nil {
 			continue
@@ -176,7 +176,7 @@ func (y *stream) bringSet(c int) {
 	})
 }
 
-// bits copies n bits of src, from bit first on, to dst, and clears the rest of it.
+// bits copies n bits of src, from bit first on, to dst, and clears the rest of dst.
 func bits(dst, src []uint32, first, n int) {
 	at, shift := first/32, uint(first%32)
 	for i := range dst {

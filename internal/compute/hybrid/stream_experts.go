@@ -5,16 +5,16 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
-// expertStream is one layer whose experts that are not on the GPU come to it in chunks, in their order; which these are
-// may differ from step to step.
+// expertStream is one layer that sends the experts that are not on the GPU to it in chunks, in order. They may differ
+// from step to step.
 type expertStream struct {
 	transfer
 	o       *compute.Experts
-	hot     compute.ExpertWeights // those that the GPU holds, if it holds any
+	hot     compute.ExpertWeights // the experts that the GPU holds, if it holds any
 	slots   *slotted              // nil: they are always the same
 	first   int                   // the host's first expert
 	n       int
-	rows    []int // of an expert in each of weights
+	rows    []int // rows of an expert in each of weights
 	sent    int   // experts, at most
 	brought []compute.ExpertWeights
 	lent    bool // by the host, which has them on disk
@@ -57,7 +57,7 @@ func (y *expertStream) choose() bool {
 		y.first, y.sent = 0, min(y.n, y.sent+residency.Copies)
 		y.hot.Bins = &y.slots.bins
 	}
-	size := int64(0) // of an expert on the GPU, at most
+	size := int64(0) // the most bytes of an expert on the GPU
 	for _, m := range []*compute.Matrix{w.Gate, w.Up, w.Down} {
 		if m == nil {
 			continue
@@ -120,7 +120,7 @@ func (y *expertStream) fillFetched(units compute.UnitFetch, n, c int, f compute.
 	return y.room(c) * rows * m.Type.RowBytes(m.Cols)
 }
 
-// fill fills in chunk c's rows of the weights i. What is behind the last expert that is absent may be anything.
+// fill fills in chunk c's rows of the weights i. Rows after the last absent expert may hold anything.
 func (y *expertStream) fill(c int, f compute.Filler, i int) int {
 	m, rows, room := y.weights[i], y.rows[i], y.room(c)
 	if y.slots == nil {

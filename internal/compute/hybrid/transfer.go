@@ -11,12 +11,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
-// Streaming says which prompts weights in RAM are sent to the GPU for.
+// Streaming says for which prompts weights in RAM are sent to the GPU.
 type Streaming struct {
-	Tokens  int   // of a step, from which on sending their rows takes less time than computing with them; 0: never
-	Experts int   // likewise, of layers with experts, each of which few of the tokens use
-	Bytes   int64 // of rows that are sent at a time; Rooms times as many are on the GPU
-	Pages   int64 // of a layer's keys and values in RAM that the GPU may hold while it attends to them; if there are more, the host attends
+	Tokens  int   // from this many tokens of a step on, sending the rows takes less time than computing with them on the CPU; 0: never
+	Experts int   // the same for layers with experts, as few of the tokens use each expert
+	Bytes   int64 // bytes of rows that are sent at a time; the GPU has room for Rooms times as many
+	Pages   int64 // bytes of a layer's keys and values in RAM that the GPU may hold for attention; with more, the host computes attention
 }
 
 // Sends reports whether anything is sent.
@@ -29,7 +29,7 @@ const Rooms = 4
 // roomSlack is the number of bytes that the matrices in a room lose to alignment.
 const roomSlack = 4 << 10
 
-// Stream has the host's part of large steps computed on the GPU.
+// Stream makes the GPU compute the host's part of large steps.
 func (d *Device) Stream(s Streaming) { d.streaming = s }
 
 // Sent returns the bytes of weights, as files have them, that went to the GPU for prompts since d was made.
@@ -38,7 +38,7 @@ func (d *Device) Sent() int64 { return d.sent }
 // rooms are the buffers that chunks use in turn.
 type rooms struct {
 	room [Rooms]any
-	set  [2]compute.Set // of the GPU, of most neurons
+	set  [2]compute.Set // sets with most neurons on the GPU
 	most int
 	host []byte // a chunk's columns of one matrix, as a file has them
 
@@ -53,14 +53,14 @@ type sender struct {
 	host Host
 }
 
-// sender reports whether it pays to send weights for so many rows, which it does from least on; 0: never.
+// sender reports whether it pays to send weights for that many rows. It pays from least on; 0: never.
 func (r *router) sender(rows, least int) (sender, bool) {
 	// A running sequence's token has the same arithmetic in every step: the host computes what it needs of the host's
 	// weights.
 	return sender{r, r.d.gpu, r.d.host}, least > 0 && rows >= least && r.seg.Decode == 0
 }
 
-// reserve allocates rooms on the GPU, once for all that is sent, and so many bytes of scratch on the host.
+// reserve allocates rooms on the GPU, once for everything that is sent, and that many bytes of scratch on the host.
 func (s *sender) reserve(scratch int) error {
 	d := s.r.d
 	for i := range d.rooms.room {
@@ -85,7 +85,7 @@ func (s *sender) send(name string, weights []compute.Sent, fill func(f compute.F
 	return s.sendFetched(name, weights, nil, fill)
 }
 
-// sendFetched is send for weights with units that of fetches from disk; nil: they are in memory.
+// sendFetched is send for weights that of fetches from disk; if of is nil, they are in memory.
 func (s *sender) sendFetched(name string, weights []compute.Sent, of *fetched, fill func(f compute.Filler, i int) int) []*compute.Matrix {
 	d, seg, room := s.r.d, s.r.seg, s.r.fed%Rooms
 	s.r.fed++
@@ -128,8 +128,8 @@ func (s *sender) groupsOf(f compute.Filler, i int, w *compute.Matrix, first int)
 		f.FillPlanes(i, func(group int, planes [][]byte) { s.host.Planes(w, first+group, planes) })
 }
 
-// roundedRowsOf is rowsOf for a matrix whose weights in F16 the host has rounded to BF16: they are sent in F16, in which
-// GPUs multiply faster.
+// roundedRowsOf is rowsOf for a matrix of F16 weights that the host has rounded to BF16. They are sent as F16, because
+// GPUs multiply F16 faster.
 func (s *sender) roundedRowsOf(f compute.Filler, i int, w *compute.Matrix, first, n int) int {
 	halves := s.r.d.rooms.halves
 	f.FillRows(i, func(row int, scratch []byte) []byte {
@@ -171,7 +171,7 @@ type transfer struct {
 	most    int               // neurons, or experts, of a chunk
 	chunks  int
 	out     compute.Tensor
-	partial compute.Tensor       // of the GPU, like out
+	partial compute.Tensor       // on the GPU, shaped like out
 	count   *compute.NeuronCount // the layer's
 	begun   bool                 // out has a content
 }
@@ -193,8 +193,8 @@ func (t *transfer) reserve(scratch int) error {
 	return t.sender.reserve(scratch)
 }
 
-// record records the layer: bring sends chunk c to the GPU, and compute has the GPU compute with it. held has it
-// compute with what it holds, which the host's turn, if it has one, runs beside.
+// record records the layer. bring sends chunk c to the GPU, and compute makes the GPU compute with it. held makes it
+// compute with what it holds, at the same time as the host's turn, if there is one.
 func (t *transfer) record(held func(), bring, compute func(c int)) {
 	for c := range t.chunks {
 		bring(c)

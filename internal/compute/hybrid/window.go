@@ -2,11 +2,12 @@ package hybrid
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// window is a step's rows within the segment that it runs as on the GPU. The host computes and keeps the step's rows
-// alone, from its tensors' first row on; what passes between the two is cut to them.
+// window is a step's rows within the segment that it runs as on the GPU. The host computes and keeps only the step's
+// rows, from its tensors' first row on. Data that passes between the two is cut to the step's rows.
 type window struct{ tokens, outputs rows }
 
-// rows are a step's among the segment's: of tensors of all tokens, or of those that Params.Out names.
+// rows are a step's rows within the segment's, in tensors of all tokens or in tensors of the rows that Params.Out
+// names.
 type rows struct {
 	lead int // the first of the segment's rows that is the step's
 	n    int // the step's
@@ -55,8 +56,7 @@ func (w *window) set(s compute.Set) compute.Set { return s.First(w.rows(s.Output
 // choice returns the step's rows of a choice in the host's memory.
 func (w *window) choice(c compute.Choice) compute.Choice { return c.First(w.rows(c.Outputs).n) }
 
-// resize gives the operands of operations, which are for the rows of one window, those of another. It implements
-// compute.Visitor.
+// resize changes operands from one window's rows to another's. It implements compute.Visitor.
 type resize struct{ from, to window }
 
 // Tensor scales the rows: a token may have several, its heads.

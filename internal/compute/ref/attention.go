@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// cache holds keys and values in their types. [layers][pages, PagePositions, kv_heads, key or value]; v is empty where
-// values lie within keys
+// cache holds keys and values in their types. [layers][pages, PagePositions, kv_heads, key or value]; v is empty if
+// values are within keys.
 type cache struct {
 	k, v   [][]byte
 	states [][]float32 // [layers][slots, numbers] of recurrent layers
@@ -53,7 +53,7 @@ func head(row []byte, t compute.KVType, h, elements int) []float32 {
 	return out
 }
 
-// slot returns where position pos of sequence seq lies in a layer.
+// slot returns the page and the row of position pos of sequence seq in a layer.
 func (d *Device) slot(c *compute.Cache, layer int, seq int32, pos int) (page int32, slot int) {
 	slot, _ = c.Layers[layer].Row(pos)
 	return c.Tables(layer, d.p)[seq][pos/compute.PagePositions], slot

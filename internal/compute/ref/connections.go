@@ -52,7 +52,7 @@ func balance(mix []float64, c, rounds int, eps float64) {
 			of[i] = of[i]/sum + eps
 		}
 	}
-	divide := func(step, next int) { // each of c lists whose elements are step apart, and which begin next apart
+	divide := func(step, next int) { // c lists, with elements step apart and first elements next apart
 		for i := range c {
 			sum := eps
 			for j := range c {

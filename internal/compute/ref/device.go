@@ -18,8 +18,8 @@ import (
 type Device struct {
 	compute.Plain
 	compute.Unforeseeing
-	p   *compute.Params // of the segment in progress
-	err error           // of an observer in it
+	p   *compute.Params // the current segment's
+	err error           // an observer's error in that segment
 }
 
 // New opens the device.

@@ -128,7 +128,7 @@ func softmax(x []float64) {
 	}
 }
 
-// excludeGroups makes the rank of experts whose group is not used -∞.
+// excludeGroups sets the rank of experts in unused groups to -∞.
 func excludeGroups(rank []float64, how compute.Routing) {
 	if how.Groups == 0 {
 		return
@@ -269,8 +269,8 @@ func (d *Device) leftOut(x []float32, e, n int, w *compute.ExpertWeights) []bool
 	return left
 }
 
-// expert adds what expert e of n makes of x, by its weight, to sum. Neurons that are left out add nothing; left may be
-// nil.
+// expert adds the output of expert e of n for x, times its weight, to sum. Neurons that are left out add nothing; left
+// may be nil.
 func (d *Device) expert(sum []float64, x []float32, left []bool, e, n int, weight float64, w compute.ExpertWeights) {
 	ff := w.Neurons(n)
 	gates, gateBias := w.Gates()
@@ -321,8 +321,8 @@ func (d *Device) expert(sum []float64, x []float32, left []bool, e, n int, weigh
 	}
 }
 
-// countNeurons adds the neurons that an expert computed for a token, of which those in open are not zero, and those in
-// left are not predicted.
+// countNeurons counts the neurons that an expert computed for a token. Those in open are not zero, and those in left
+// are not predicted.
 func countNeurons(a []float64, open, left []bool, w *compute.ExpertWeights) {
 	c := w.Count
 	if c == nil {
@@ -342,7 +342,7 @@ func countNeurons(a []float64, open, left []bool, w *compute.ExpertWeights) {
 	}
 }
 
-// countExpert adds an expert of n that was computed for some tokens. All of it is read: nothing is fast here.
+// countExpert counts an expert of n that was computed for some tokens. This device reads all of its weights.
 func countExpert(n int, w *compute.ExpertWeights) {
 	c := w.Count
 	if c == nil {

@@ -14,7 +14,7 @@ func (d *Device) Set(rows, n int) (compute.Set, error) {
 	return compute.Set{Rows: rows, N: n, Mem: s}, nil
 }
 
-// predict chooses the neurons that are always on and those whose logit reaches the threshold.
+// predict chooses the neurons that are always on, and those with a logit of at least the threshold.
 func (d *Device) predict(s compute.Set, x, hidden, logits compute.Tensor, fc1, fc2 *compute.Matrix) {
 	d.matMul(x, compute.Products{{Out: hidden, W: fc1}})
 	d.activate(hidden, hidden, compute.Tensor{}, compute.Activation{Kind: compute.ReLU})
@@ -96,7 +96,7 @@ func adapted(b *compute.Matrix, i int, low compute.Tensor, t int) float64 {
 	return dot(weights(b, i), row(low, t))
 }
 
-// cutGates returns every token's gates where they are cut, or nil. [tokens][n_ff]
+// cutGates returns every token's gates after Cut, or nil if they are not cut. [tokens][n_ff]
 func (d *Device) cutGates(x compute.Tensor, f compute.SparseWeights) (cut [][]float32) {
 	if f.Cut == nil {
 		return nil

@@ -49,7 +49,7 @@ func (d *Device) choose(o *compute.Select) {
 	}
 }
 
-// indexScore returns a position's score by so many of token t's index queries, from first on.
+// indexScore returns the score of position at by token t's index queries, heads of them from first on.
 func (d *Device) indexScore(o *compute.Select, t, first, heads, at int) (score float64) {
 	l := o.Cache.Layers[o.Layer]
 	page, slot := d.slot(o.Cache, o.Layer, d.p.Seq[t], at)

@@ -193,7 +193,7 @@ func (d *Device) activate(dst, gate, up compute.Tensor, act compute.Activation) 
 	}
 }
 
-// gather copies the rows whose logits are wanted.
+// gather copies the rows of Params.Out.
 func (d *Device) gather(dst, x compute.Tensor) {
 	for i, r := range d.p.Out {
 		copy(row(dst, i), row(x, int(r)))

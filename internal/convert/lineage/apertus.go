@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// apertus describes Apertus: norms of each head of queries and keys, and xIELU without a gate, whose numbers each layer
-// has.
+// apertus describes Apertus: norms of each head of queries and keys, and xIELU without a gate, with its own parameters
+// in each layer.
 func apertus() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "apertus", []string{"ApertusForCausalLM"}

@@ -4,7 +4,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// arcee describes Arcee's AFM: llama without a gate, whose squared ReLU leaves neurons at zero.
+// arcee describes Arcee's AFM: llama with squared ReLU in place of a gate, so that many neurons are zero.
 func arcee() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "arcee", []string{"ArceeForCausalLM"}

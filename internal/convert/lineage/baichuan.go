@@ -8,8 +8,8 @@ const (
 	baichuan13B = 40 // ALiBi
 )
 
-// baichuan describes Baichuan 1 and 2: llama whose checkpoints hold q, k and v in one tensor; the 13B have ALiBi in
-// place of the rotation. Files of other depths, which nobody published, have neither, as in llama.cpp.
+// baichuan describes Baichuan 1 and 2: llama with q, k and v in one tensor of the checkpoint. The 13B have ALiBi
+// instead of RoPE. Files of other depths, which nobody published, have neither, as in llama.cpp.
 func baichuan() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "baichuan", []string{"BaichuanForCausalLM", "BaiChuanForCausalLM"}

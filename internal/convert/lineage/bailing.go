@@ -8,7 +8,7 @@ import (
 
 // Bailing are keys of Ling's configuration.
 type Bailing struct {
-	NormHead   bool   `json:"norm_head"` // the head's columns are brought to a length of 1
+	NormHead   bool   `json:"norm_head"` // the head's columns are normalised to length 1
 	Scores     string `json:"score_function"`
 	AnyQKVBias bool   `json:"use_qkv_bias"`
 }
@@ -29,7 +29,7 @@ func bailingMoE() Family {
 	return f
 }
 
-// sarvam is the Hugging Face architecture of Sarvam's models, whose heads are rotated whole.
+// sarvam is the Hugging Face architecture of Sarvam's models. They rotate whole heads.
 const sarvam = "SarvamMoEForCausalLM"
 
 // bailingMoE2 describes Ling and Ring 2.0 and Sarvam: experts scored by a sigmoid, with a bias that counts for the

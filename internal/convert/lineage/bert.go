@@ -31,8 +31,8 @@ func encoderBuffers() []string {
 	}
 }
 
-// bert describes BERT, RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT: learned positions, which RoBERTa's folders have
-// behind those of padding.
+// bert describes BERT, RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT: learned positions. RoBERTa's folders have rows
+// for padding before them.
 func bert() Family {
 	f := encoder()
 	f.Name = "bert"
@@ -79,7 +79,7 @@ func bert() Family {
 	return f
 }
 
-// bertClassifier returns the classification head, whose first product is BERT's pooler.
+// bertClassifier returns the classification head. Its first product is BERT's pooler.
 func bertClassifier() []Tensor {
 	return []Tensor{
 		{Name: "cls.weight", Source: "classifier.dense.weight bert.pooler.dense.weight"},
@@ -130,12 +130,12 @@ func (c *Config) skipPadding() error {
 	return nil
 }
 
-// BERTKeys are those of BERT.
+// BERTKeys are BERT's keys.
 type BERTKeys struct {
 	PositionType string          `json:"position_embedding_type"`
 	TokenTypes   int             `json:"type_vocab_size"`
 	Padding      json.RawMessage `json:"pad_token_id"`
-	Labels       json.RawMessage `json:"id2label"` // of a classification head's numbers
+	Labels       json.RawMessage `json:"id2label"` // names of a classification head's outputs
 	Sinusoidal   bool            `json:"sinusoidal_pos_embds"`
 	DistilWidth  int             `json:"dim"`
 	DistilFF     int             `json:"hidden_dim"`

@@ -28,17 +28,17 @@ func each(tensors []Tensor, change func(t *Tensor), patterns ...string) []Tensor
 	return tensors
 }
 
-// optional returns tensors of which files may lack those that patterns match.
+// optional returns tensors, with those that match patterns optional.
 func optional(tensors []Tensor, patterns ...string) []Tensor {
 	return each(tensors, func(t *Tensor) { t.Optional = true }, patterns...)
 }
 
-// required returns tensors of which files have those that patterns match.
+// required returns tensors, with those that match patterns required.
 func required(tensors []Tensor, patterns ...string) []Tensor {
 	return each(tensors, func(t *Tensor) { t.Optional = false }, patterns...)
 }
 
-// changed returns tensors of which those that patterns match are changed so at conversion.
+// changed returns tensors, with that change at conversion for those that match patterns.
 func changed(tensors []Tensor, change Change, patterns ...string) []Tensor {
 	return each(tensors, func(t *Tensor) { t.Change = change }, patterns...)
 }
@@ -48,7 +48,7 @@ func without(tensors []Tensor, patterns ...string) []Tensor {
 	return slices.DeleteFunc(slices.Clone(tensors), func(t Tensor) bool { return matches(t.Name, patterns) })
 }
 
-// with returns tensors with more, each of which takes the place of one of the same name, or comes last.
+// with returns tensors with more. Each of more replaces the tensor of the same name, or comes last.
 func with(tensors []Tensor, more ...Tensor) []Tensor {
 	tensors = slices.Clone(tensors)
 	for _, t := range more {
@@ -73,7 +73,7 @@ func before(tensors []Tensor, name string, more ...Tensor) []Tensor {
 	return slices.Concat(tensors[:i], more, tensors[i:])
 }
 
-// biased returns tensors with biases, each of which comes after its weight.
+// biased returns tensors, with a bias after each weight.
 func biased(tensors ...Tensor) []Tensor {
 	var out []Tensor
 	for _, t := range tensors {

@@ -52,7 +52,7 @@ func readChatGLM(c *Config) error {
 	return nil
 }
 
-// ChatGLMKeys are those of ChatGLM.
+// ChatGLMKeys are ChatGLM's keys.
 type ChatGLMKeys struct {
 	NumLayers    int     `json:"num_layers"`
 	PaddedVocab  int     `json:"padded_vocab_size"`

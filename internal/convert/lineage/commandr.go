@@ -5,8 +5,8 @@ import "cmp"
 // cohere2FullEvery is the period of Command R7B's and A's layers that see all positions.
 const cohere2FullEvery = 4
 
-// commandR describes Command R, Command R+, Aya 23 and Aya Expanse: LayerNorms without biases, attention beside the
-// feed-forward layer, the head tied to the embedding, and a factor of logits.
+// commandR describes Command R, Command R+, Aya 23 and Aya Expanse: LayerNorms without biases, attention parallel to
+// the feed-forward layer, a head tied to the embedding, and scaled logits.
 func commandR() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "command-r", []string{"CohereForCausalLM"}
@@ -41,7 +41,7 @@ func readCommandR(c *Config) error {
 	return nil
 }
 
-// CommandRKeys are those of Command R.
+// CommandRKeys are Command R's keys.
 type CommandRKeys struct {
 	LogitFactor float64 `json:"logit_scale"`      // logits are multiplied by it
 	LongContext int     `json:"model_max_length"` // where max_position_embeddings is less than the model was trained for

@@ -9,7 +9,7 @@ import (
 // Config is the content of a Hugging Face folder's config.json. Zero is absent; null too. After Family.Read the fields
 // that all families share are filled in, and Epsilon, Nonlinearity and TiedHead.
 type Config struct {
-	Path          string   `json:"-"` // of the file, for errors
+	Path          string   `json:"-"` // path of the file, for errors
 	Architectures []string `json:"architectures"`
 	Kind          string   `json:"model_type"`
 
@@ -39,13 +39,13 @@ type Config struct {
 // RotationKeys say how heads are rotated.
 type RotationKeys struct {
 	Rotary     float64      `json:"partial_rotary_factor"`
-	RopeThetas Bases        `json:"rope_theta"` // of each layer, or one
+	RopeThetas Bases        `json:"rope_theta"` // for each layer, or one
 	RopeTheta  float64      `json:"-"`          // the first of RopeThetas
 	RopeScale  *RopeScaling `json:"rope_scaling"`
 	Rope       *RopeScaling `json:"rope_parameters"` // newer folders: theta and scaling together
 }
 
-// ExpertKeys are those of models with experts.
+// ExpertKeys are the keys of models with experts.
 type ExpertKeys struct {
 	NumExperts      int      `json:"num_experts"`
 	LocalExperts    int      `json:"num_local_experts"`
@@ -72,7 +72,7 @@ type ExpertKeys struct {
 // LayerKeys tell which layers are what, and others that several lineages have.
 type LayerKeys struct {
 	LayerTypes  []string        `json:"layer_types"`            // full_attention or sliding_attention
-	Pattern     json.RawMessage `json:"sliding_window_pattern"` // a number: every so manyth layer has no window; a text such as LLLG: L has one
+	Pattern     json.RawMessage `json:"sliding_window_pattern"` // a number n: every n-th layer has no window; a text such as LLLG: L has one
 	OldPattern  json.RawMessage `json:"_sliding_window_pattern"`
 	NormEps     float64         `json:"norm_eps"`                         // Nemotron
 	Original    int             `json:"original_max_position_embeddings"` // Phi-3
@@ -108,7 +108,7 @@ type Lineages struct {
 	Newer
 }
 
-// Newer are those of lineages that share some names with others, which go before theirs.
+// Newer are the keys of lineages with names that other lineages use too. They take precedence.
 type Newer struct {
 	SmallThinker
 	Mixtures
@@ -146,30 +146,30 @@ type Encoders struct {
 type Meaning struct {
 	Refused      error                `json:"-"` // why the folder is not supported, besides what Family.Read returns; the first reason
 	Mixture      Mixture              `json:"-"`
-	Epsilon      Setting[float64]     `json:"-"` // of the norms
+	Epsilon      Setting[float64]     `json:"-"` // epsilon of the norms
 	Nonlinearity Setting[string]      `json:"-"` // as Hugging Face names it
 	TiedHead     bool                 `json:"-"` // the head is the embedding
 	SplitHead    bool                 `json:"-"` // but with another factor, so that files hold both
-	PaddingRows  int                  `json:"-"` // of the table of positions, before the first position's
+	PaddingRows  int                  `json:"-"` // rows of the table of positions before the first position's
 	FullEvery    int                  `json:"-"` // every FullEvery-th layer sees all positions and has no window, beginning with the first; 0: as the family has it
-	UnitHead     bool                 `json:"-"` // the head's rows are brought to a length of 1
+	UnitHead     bool                 `json:"-"` // the head's rows are normalised to length 1
 	UnitColumns  bool                 `json:"-"` // its columns are
 	MaxAlibi     *float64             `json:"-"` // the largest exponent of ALiBi's slopes, where files say it
 	LayerHeads   []int                `json:"-"` // heads of each layer, where they differ
 	LayerKV      []int                `json:"-"` // KV heads of each layer, where they differ
 	WindowRotary float64              `json:"-"` // share of a head that is rotated in layers with windows, where it differs; 0: it does not
 	Clamp        float64              `json:"-"` // limit of queries, keys and values; 0: none
-	ScoreScale   float64              `json:"-"` // of the products q·k; 0: 1/√key
-	StateSpace   StateSpace           `json:"-"` // of recurrent layers
-	Unrotated    bool                 `json:"-"` // no head is rotated, in families whose models may be
+	ScoreScale   float64              `json:"-"` // factor of the scores q·k; 0: 1/√key
+	StateSpace   StateSpace           `json:"-"` // sizes of recurrent layers
+	Unrotated    bool                 `json:"-"` // no head is rotated, in families with both kinds of models
 	Given        map[string][]float32 `json:"-"` // elements of tensors of every block that follow from the configuration
-	LayerParts   []Part               `json:"-"` // of each layer, in families whose layers are one part; nil: all have all
+	LayerParts   []Part               `json:"-"` // [layers] in families with layers of one part; nil: every layer has all parts
 	// Absent says which of the block's tensors, by their names in GGUF after "blk.N.", a layer lacks; nil: none.
 	Absent       func(l int, name string) bool `json:"-"`
-	WindowLatent *LatentShape                  `json:"-"` // of layers with windows; nil: that of all
+	WindowLatent *LatentShape                  `json:"-"` // for sliding-window layers; nil: the shape of all layers
 	HalfTurned   bool                          `json:"-"` // layers without windows rotate half of what the others do
-	// FurtherWindows says which layers behind the last, which predict further tokens, have windows, where the pattern
-	// of the others does not tell it; those beyond are as its last. nil: it does.
+	// FurtherWindows says which MTP layers have a sliding window, if the pattern of the other layers does not tell it.
+	// Further MTP layers are like the last one listed. nil: the pattern tells it.
 	FurtherWindows []bool `json:"-"`
 }
 
@@ -190,7 +190,7 @@ type SmallThinker struct {
 
 // Vision is the part of config.json about a model of pictures that a text model's files tell, too.
 type Vision struct {
-	DeepStack []int `json:"deepstack_visual_indexes"` // its layers whose output is added to the text model's first layers
+	DeepStack []int `json:"deepstack_visual_indexes"` // the layers with outputs that are added to the text model's first layers
 }
 
 // RopeScaling is config.json's rope_scaling or rope_parameters.
@@ -207,20 +207,20 @@ type RopeScaling struct {
 	Attention float64 `json:"attention_factor"`
 	MScale    float64 `json:"mscale"`
 	MScaleAll float64 `json:"mscale_all_dim"`
-	Alpha     float64 `json:"alpha"` // Hunyuan: the base grows by a power of it
+	Alpha     float64 `json:"alpha"` // Hunyuan: the RoPE base is multiplied by a power of it
 	Partial   float64 `json:"partial_rotary_factor"`
 	ShortM    float64 `json:"short_mscale"` // Phi-3.5 MoE: the magnitude of longrope
 	LongM     float64 `json:"long_mscale"`
-	Truncate  *bool   `json:"truncate"` // of YaRN: the pairs between which it passes are whole numbers
+	Truncate  *bool   `json:"truncate"` // YaRN: the bounds of its ramp are rounded to whole pairs
 
-	Temperature float64 `json:"llama_4_scaling_beta"` // by which queries grow with the logarithm of how many original contexts lie before them
+	Temperature float64 `json:"llama_4_scaling_beta"` // queries grow with the logarithm of the number of original contexts before their position, times this
 
-	Sections []int `json:"mrope_section"` // pairs of a head that turn by time, height and width
+	Sections []int `json:"mrope_section"` // pairs of a head that are rotated by time, height and width
 
-	Full    *RopeScaling `json:"full_attention"`    // of layers without a window, where kinds of layers differ
-	Sliding *RopeScaling `json:"sliding_attention"` // of layers with one
+	Full    *RopeScaling `json:"full_attention"`    // for layers without a window, if kinds of layers differ
+	Sliding *RopeScaling `json:"sliding_attention"` // for sliding-window layers
 
-	// Of longrope, divisors of frequencies [rotated/2]: Short up to the original context, Long beyond.
+	// longrope's divisors of frequencies [rotated/2]: Short up to the original context, Long beyond it.
 	Long  []float32 `json:"long_factor"`
 	Short []float32 `json:"short_factor"`
 }

@@ -62,7 +62,8 @@ func hyV4() Family {
 	return f
 }
 
-// connections returns the tensors of a block's two hyper-connections, whose names begin so on Hugging Face.
+// connections returns the tensors of a block's two hyper-connections. Their names on Hugging Face begin with attn and
+// ffn.
 func connections(attn, ffn string) (all []Tensor) {
 	for _, part := range []string{"fn", "base", "scale"} {
 		all = append(all, Tensor{Name: "hc_attn_" + part + ".weight", Source: attn + part}, Tensor{Name: "hc_ffn_" + part + ".weight", Source: ffn + part})

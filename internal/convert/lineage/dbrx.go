@@ -20,8 +20,8 @@ type DBRXExperts struct {
 	Norm  *float64 `json:"moe_normalize_expert_weights"` // p of the p-norm by which weights are divided
 }
 
-// dbrx describes DBRX: LayerNorms without biases, limits of queries, keys and values, and experts in every layer, whose
-// matrices of one kind its folders hold as one.
+// dbrx describes DBRX: LayerNorms without biases, clamped queries, keys and values, and experts in every layer. Its
+// folders store all experts' matrices of one kind as one tensor.
 func dbrx() Family {
 	const experts = "ffn.experts.mlp."
 	var f Family

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// deci describes DeciLM and the Nemotrons that a search made of Llama (nemotron-nas): layers may have a product in place
-// of attention, or neither, and other numbers of KV heads and neurons, or none.
+// deci describes DeciLM and the Nemotrons that a search made from Llama (nemotron-nas): layers may have a product in
+// place of attention, or neither, and different numbers of KV heads and neurons, or none.
 func deci() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "deci", []string{"DeciLMForCausalLM", "NemotronNasForCausalLM"}

@@ -1,7 +1,7 @@
 package lineage
 
-// deepseek describes DeepSeek's first models with experts: shared ones beside those that a softmax chooses; the first
-// layers have none.
+// deepseek describes DeepSeek's first models with experts: shared experts, and others that a softmax chooses. The first
+// layers have no experts.
 func deepseek() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "deepseek", []string{"DeepseekForCausalLM"}

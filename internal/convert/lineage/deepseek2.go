@@ -25,7 +25,7 @@ func deepseek2() Family {
 	return f
 }
 
-// glm4Lite is the Hugging Face architecture of GLM 4.7 Flash, whose configuration does not tell its scores.
+// glm4Lite is the Hugging Face architecture of GLM 4.7 Flash. Its configuration does not tell the scoring function.
 const glm4Lite = "Glm4MoeLiteForCausalLM"
 
 func readDeepSeek2(c *Config) error {
@@ -56,15 +56,15 @@ func readDeepSeek2(c *Config) error {
 	return readLlama(c)
 }
 
-// DeepSeekKeys are those of DeepSeek.
+// DeepSeekKeys are DeepSeek's keys.
 type DeepSeekKeys struct {
 	RoutedExperts int     `json:"n_routed_experts"`
 	SharedExperts int     `json:"n_shared_experts"` // each as wide as a routed one
 	FirstDense    int     `json:"first_k_dense_replace"`
-	ExpertEvery   Counts  `json:"moe_layer_freq"` // every so manyth layer has experts, or for each layer whether it has
+	ExpertEvery   Counts  `json:"moe_layer_freq"` // n: every n-th layer has experts; or for each layer whether it has experts
 	ExpertScale   float64 `json:"routed_scaling_factor"`
 	TopKMethod    string  `json:"topk_method"`
 	ExpertGroups  int     `json:"n_group"`
 	GroupsUsed    int     `json:"topk_group"`
-	Further       int     `json:"num_nextn_predict_layers"` // layers behind the last, which predict further tokens
+	Further       int     `json:"num_nextn_predict_layers"` // number of MTP layers
 }

@@ -55,7 +55,7 @@ func glmDSA() Family {
 	return f
 }
 
-// indexerTensors returns the tensors of an indexer whose queries follow from the latent vector of attention's.
+// indexerTensors returns the tensors of an indexer with queries from the latent vector of attention's queries.
 func indexerTensors(optional bool) []Tensor {
 	const in = "self_attn.indexer."
 	return []Tensor{

@@ -47,7 +47,7 @@ type Dots struct {
 	LastNormalization string `json:"final_norm"`
 }
 
-// LatentShape is that of latent attention in some layers.
+// LatentShape is the shape of latent attention in some layers.
 type LatentShape struct {
 	Latent     int // elements that keys and values follow from
 	Key, Value int // elements of a head's key and of its value

@@ -2,8 +2,7 @@ package lineage
 
 import "cmp"
 
-// ernie describes ERNIE 4.5's models without experts: llama whose checkpoints hold the pairs that are rotated side by
-// side.
+// ernie describes ERNIE 4.5's models without experts: llama with rotated pairs that are neighbours in the checkpoint.
 func ernie() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Block = "ernie4_5", []string{"Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM"}, llamaBlock(Same)

@@ -24,7 +24,7 @@ type Experts struct {
 	Counted bool
 	// SharedAsWide says that files which tell nothing of shared experts have one as wide as the others.
 	SharedAsWide bool
-	Before       bool   // weights multiply what experts read, not what they give
+	Before       bool   // weights multiply the experts' input, not their output
 	Predictor    string // name of an expert's predictor on Hugging Face, where folders may hold some, %d its number; "": they never do
 	Early        bool   // routers read the layer's input, before the norm of attention
 	Beside       bool   // layers with experts have a feed-forward layer, too, with its own names
@@ -43,7 +43,8 @@ func OfExperts(name string) bool {
 	return NormOfExperts(name) || strings.HasPrefix(name, "ffn_gate_inp") || strings.HasPrefix(name, "exp_probs_b") || strings.HasPrefix(name, "ffn_latent_") || strings.HasPrefix(name, "ffn_routed_") || strings.Contains(name, "_exps.") || strings.Contains(name, "_chexps.") || strings.Contains(name, "_shexp.")
 }
 
-// NormOfExperts reports whether a tensor, likewise, is a norm of layers with experts: it is of no single expert.
+// NormOfExperts reports whether a tensor, by its name after "blk.N.", is a norm of layers with experts that belongs to
+// no single expert.
 func NormOfExperts(name string) bool {
 	return slices.Contains([]string{"ffn_gate_inp.scale", "pre_ffw_norm_2.weight", "post_ffw_norm_1.weight", "post_ffw_norm_2.weight"}, name)
 }
@@ -51,7 +52,8 @@ func NormOfExperts(name string) bool {
 // insteadOfExperts are patterns of tensors of layers without experts only.
 var insteadOfExperts = []string{"ffn_gate.*", "ffn_up.*", "ffn_down.*", "ffn_down_t.*"}
 
-// InsteadOfExperts reports whether a tensor, likewise, is of layers without experts only. name may end before ".weight".
+// InsteadOfExperts reports whether a tensor, by its name after "blk.N.", is only in layers without experts. name may
+// end before ".weight".
 func InsteadOfExperts(name string) bool {
 	stem, _, _ := strings.Cut(name, ".")
 	return matches(stem+".", insteadOfExperts)
@@ -106,14 +108,14 @@ func sharedExpert(block []Tensor, names ...string) []Tensor {
 // others fill it in.
 type Mixture struct {
 	Count  int // experts of a layer; 0: the model has none
-	Used   int // of them, by a token
+	Used   int // experts of a token
 	Width  int // neurons of an expert
-	Shared int // neurons of the experts that all tokens use, together; 0: no expert is shared
+	Shared int // neurons of the shared experts, together; 0: no expert is shared
 	First  int // layers before this one have no experts
-	Every  int // of the others each layer l has experts for which Every divides l+1; 0: all have
+	Every  int // of the others, layer l has experts if Every divides l+1; 0: all have
 	Dense  []int
-	Scale  float64 // of the weights; 0: 1
-	Latent int     // width of what experts read and write; 0: that of the residual
+	Scale  float64 // factor of the weights; 0: 1
+	Latent int     // width of the experts' inputs and outputs; 0: the residual's
 	// Normalised says whether weights are divided by their sum; nil: as the family has it.
 	Normalised *bool
 	Score      *compute.Score // nil: the family's
@@ -144,7 +146,7 @@ func (c *Config) grouped() {
 	}
 }
 
-// routed takes what the keys of DeepSeek's configuration and of those like it say.
+// routed reads the keys of DeepSeek's configuration and of similar ones.
 func (c *Config) routed() error {
 	c.mixture(c.ExpertWidth)
 	m := &c.Mixture

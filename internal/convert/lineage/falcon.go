@@ -68,10 +68,10 @@ func (c *Config) falconKV() int {
 	return c.FalconKV[0]
 }
 
-// FalconKeys are those of Falcon, with its older names.
+// FalconKeys are Falcon's keys, with its older names.
 type FalconKeys struct {
 	FalconAct    string  `json:"activation"`
-	FalconKV     Counts  `json:"num_kv_heads"` // of OpenELM in each layer
+	FalconKV     Counts  `json:"num_kv_heads"` // OpenELM: for each layer
 	OldLayers    int     `json:"n_layer"`
 	OldHeads     int     `json:"n_head"`
 	OldKVHeads   int     `json:"n_head_kv"`

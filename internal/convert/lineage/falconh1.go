@@ -33,8 +33,8 @@ type FalconH1 struct {
 	AttentionOut *float64  `json:"attention_out_multiplier"`
 	StateIn      *float64  `json:"ssm_in_multiplier"`
 	StateOut     *float64  `json:"ssm_out_multiplier"`
-	Neurons      []float64 `json:"mlp_multipliers"` // of gates, and of what the down projection gives
-	States       []float64 `json:"ssm_multipliers"` // of gates, of what is written, how it is written and read, and of steps
+	Neurons      []float64 `json:"mlp_multipliers"` // factors of the gates, and of the down projection's output
+	States       []float64 `json:"ssm_multipliers"` // factors of gates, x, B, C and steps
 	Embedding    float64   `json:"-"`
 }
 
@@ -67,8 +67,8 @@ func readFalconH1(c *Config) error {
 	return nil
 }
 
-// multipliersOfFalconH1 returns the factors of the rows of a tensor, by its name in GGUF, in blocks after "blk.N.":
-// those of each number of rows in turn.
+// multipliersOfFalconH1 returns the factors of the rows of a tensor, in blocks of rows from the first on. name is its
+// name in GGUF, in blocks after "blk.N.".
 func multipliersOfFalconH1(c *Config, _ int, name string) []Multiplied {
 	h, s := &c.FalconH1, c.StateSpace
 	all := func(factors ...*float64) []Multiplied {

@@ -1,7 +1,7 @@
 // Package lineage describes what the makers of models publish, each lineage in a file of its own: the names of tensors
-// on Hugging Face and what becomes of them in GGUF files, config.json's keys, and which keys files have of them. Who
-// writes files reads it: conversion and synthetic models. What a model computes, and the shapes of its tensors, is said
-// by its program in package family.
+// on Hugging Face and how they change in GGUF files, config.json's keys, and the keys that files have for them.
+// Conversion and synthetic models use it to write files. The programs in package family say what a model computes and
+// which shapes its tensors have.
 package lineage
 
 import (
@@ -35,8 +35,8 @@ type Family struct {
 	Name        string   // general.architecture
 	HuggingFace []string // what config.json names in "architectures"
 	Layout      string   // tensor_data_layout, where the family has one
-	MaxContext  int      // of synthetic models
-	Drafts      bool     // files hold draft models, which compute with the states of the model that they draft for
+	MaxContext  int      // for synthetic models
+	Drafts      bool     // files hold draft models, which compute with the states of their target
 	// Really, if it is set, returns the name of the family that a folder of one of HuggingFace's names is instead of
 	// this one; empty: it is this one.
 	Really func(c *Config) string
@@ -56,14 +56,14 @@ type Family struct {
 
 // Naming says how the folders of a lineage name tensors, and how each is converted.
 type Naming struct {
-	Root    []string // prefixes of Outer on Hugging Face; the first under which the embedding is found
-	Layer   string   // prefix of Block there after the root, with %d for the layer; alternatives, the first found, are apart by spaces
-	Head    string   // the head there, without ".weight" and without the root; alternatives likewise; empty: lm_head
-	QKV     string   // the tensor there, after Layer and without ".weight", that holds q, k and v, which GGUF files hold apart; empty: none does
-	Grouped bool     // QKV lies in as many groups of query heads as the configuration has KV heads, each followed by its key and value heads; else all queries, all keys, all values
+	Root    []string // prefixes of Outer on Hugging Face; the first one with the embedding counts
+	Layer   string   // prefix of Block there after the root, with %d for the layer; spaces separate alternatives, and the first one found counts
+	Head    string   // the head there, without ".weight" and without the root; spaces separate alternatives; empty: lm_head
+	QKV     string   // the tensor there, after Layer and without ".weight", with q, k and v together; GGUF files store them separately; empty: there is none
+	Grouped bool     // QKV has as many groups as the configuration has KV heads, each of query heads followed by a key and a value head; else all queries, all keys, all values
 	Buffers []string // ends of names there that hold no weights, such as masks
-	Outer   []Tensor // outside the blocks, in the order of synthetic files
-	Block   []Tensor // of one block, likewise
+	Outer   []Tensor // tensors outside the blocks, in the order of synthetic files
+	Block   []Tensor // tensors of one block, in that order
 	// Classifier lists what a classification head becomes that reads one state of a text, by the names of the whole
 	// checkpoint.
 	Classifier []Tensor
@@ -75,40 +75,40 @@ type Positions struct {
 	PartialRotary  bool // only the first elements of a head may be rotated
 	SaysRotated    bool // files may say which layers are rotated
 	PerhapsRotated bool // files may say that no head is rotated (rope.scaling.finetuned)
-	YarnScores     bool // YaRN's multiplier, of which files hold a tenth, is of scores, not of what is rotated
+	YarnScores     bool // YaRN's magnitude multiplies scores, not rotated pairs, and files hold a tenth of it
 	Sections       bool // pictures have positions of their own in sections of a head (M-RoPE); a text's are the same in all
 	MaySection     bool // folders may name sections. Files with sections have the pairs of a head as halves, even if the family's are neighbours
-	Tempered       bool // files may say that queries grow with their position
+	Tempered       bool // files may say that queries are scaled by their position
 	LearnedOffset  int  // rows of position_embd before position 0
 }
 
 // Normalizing says which norms a lineage has.
 type Normalizing struct {
 	LayerNorm bool   // norms are LayerNorms; else RMSNorms
-	BareNorms bool   // norms have no weights, and files no tensors of them
-	NormSum   bool   // the norms behind parts are of the residual with the part added, and become the residual; else of what is added
+	BareNorms bool   // norms have no weights, and files no tensors for them
+	NormSum   bool   // norms after parts are of the residual plus the part's output, and become the residual; else they are of the output
 	FFNNorm   string // the norm before the feed-forward layer; empty: ffn_norm
 }
 
-// Windows says which layers of a lineage have windows.
+// Windows says which layers of a lineage have sliding windows.
 type Windows struct {
 	Window      bool    // attention.sliding_window is applied
-	FullEvery   int     // of layers with windows, every so manyth sees all positions instead; 0: none does. Files may say otherwise
+	FullEvery   int     // among layers with windows, one of each FullEvery sees all positions instead; 0: none does. Files may say otherwise
 	FullFirst   bool    // the first of FullEvery layers sees all positions, not the last
 	WindowList  bool    // files list which layers have windows
-	UsualWindow int     // of a file that does not say it; 0: none
-	WindowBase  float64 // θ of layers with windows, of a file that does not say it; 0: that of the others
-	WindowHeads bool    // heads of layers with windows have a size of their own
+	UsualWindow int     // window of a file that does not say it; 0: none
+	WindowBase  float64 // RoPE base of sliding-window layers, in a file that does not say it; 0: the global base
+	WindowHeads bool    // sliding-window layers have heads of another size
 }
 
 // Attending says how the heads of a lineage attend.
 type Attending struct {
-	Later          bool    // tokens see later positions, too, unless the file says otherwise
-	Clamped        bool    // files may limit the elements of queries, keys and values
-	Latent         bool    // keys and values follow from a narrower vector, which alone is cached, and the rotated part of keys, the same for all heads, from the input
-	ScoreScale     float64 // of the products q·k, of a file that does not say it; 0: 1/√key
+	Later          bool    // bidirectional: tokens also see later positions, unless the file says otherwise
+	Clamped        bool    // files may clamp queries, keys and values
+	Latent         bool    // latent attention: keys and values are computed from a latent vector, which the cache stores with the rotated part of keys that all heads share
+	ScoreScale     float64 // factor of the scores q·k in a file that does not say it; 0: 1/√key
 	SharedKV       bool    // the last layers read the keys and values of the last layer of their kind that has some
-	OwnHeads       bool    // query heads have keys and values of their own, whatever files say
+	OwnHeads       bool    // there is a KV head for every query head, whatever files say
 	HeadsFillWidth bool    // heads·key must be the width of the residual stream
 	// HeadGate says that attn_gate has a row for each head; else it has one for each element that heads read.
 	HeadGate bool
@@ -118,13 +118,13 @@ type Attending struct {
 type Feeding struct {
 	Parallel      bool                 // attention and the feed-forward layer both read the block's input; else one after the other
 	ParallelKey   string               // the key by which files say whether Parallel holds; empty: it always does, or never
-	PerhapsBeside bool                 // files may lack ffn_norm: Beside is their family
+	PerhapsBeside bool                 // files may lack ffn_norm; their family is then Beside
 	Gated         bool                 // feed-forward layers have a gate
 	FusedGate     bool                 // ffn_up holds the gates' rows, then the ups'
 	TopK          bool                 // layers may set all but the largest of their gates to zero
-	Activation    compute.Nonlinearity // of a GGUF file without powerinfer.activation
-	ExpertLimit   float32              // of experts' gates and ups, which files say; 0: none
-	Experts       *Experts             // of layers with experts; nil: no model of the family has some
+	Activation    compute.Nonlinearity // for a GGUF file without powerinfer.activation
+	ExpertLimit   float32              // limit of experts' gates and ups, which files say; 0: none
+	Experts       *Experts             // layers with experts; nil: no model of the family has some
 }
 
 // Scaling says by what a lineage multiplies.
@@ -148,35 +148,35 @@ type Recurrence struct {
 	StateSpace bool
 	ShortConv  bool
 	Delta      bool
-	// Tiled says that in files the heads of delta nets take turns among the groups whose queries and keys they share;
-	// else those of a group are neighbours.
+	// Tiled says that in files head h of a delta net uses group h modulo the number of groups; otherwise a group's
+	// heads are neighbours. A group's heads share queries and keys.
 	Tiled bool
-	// OnePart says that a layer is one part, recurrent, attention or a feed-forward layer, whose norm is attn_norm:
-	// files tell which by numbers of KV heads and of neurons, of which one at most is not 0.
+	// OnePart says that a layer is one part, recurrent, attention or a feed-forward layer, with the norm attn_norm.
+	// Files give its number of KV heads and of neurons, at least one of them 0.
 	OnePart bool
-	// AllLayers are the parts of every layer, in families with recurrent layers whose layers are all alike: attention
-	// beside a recurrent layer reads the same norm, and both are added to the residual. 0: files tell which layer is
-	// which.
+	// AllLayers are the parts of every layer, in families with recurrent layers in which all layers are alike:
+	// attention and the recurrent layer read the same norm, and both are added to the residual. 0: files tell the kind
+	// of each layer.
 	AllLayers Part
 }
 
 // Residual says what a lineage's residual consists of, and where it ends.
 type Residual struct {
-	AltUp       bool // the residual is in several streams, of which blocks compute one
-	LayerInputs bool // tokens may have an embedding for each layer besides
+	AltUp       bool // the residual has several streams, and blocks compute one of them
+	LayerInputs bool // tokens may also have an embedding for each layer
 	// GatedStreams says that the residual is several streams, which hyper-connections of low rank read and write, and
 	// that attention has an indexer.
 	GatedStreams bool
 	Headless     bool // there are no logits: hidden states are the result
 	AlwaysTied   bool // files hold no output.weight: the head is the embedding
-	// Further says that files hold layers behind the last that predict further tokens, where Hugging Face folders do.
+	// Further says that files hold MTP layers if Hugging Face folders do.
 	Further bool
 }
 
-// Factors multiply the embedding, what each part of a block adds to the residual, and logits.
+// Factors multiply the embedding, the output of each part of a block, and logits.
 type Factors struct{ Embedding, Residual, Logits float64 }
 
-// Multiplied is a factor of so many rows of a tensor; Rows is 0 where it is that of all.
+// Multiplied is a factor of that many rows of a tensor; Rows is 0 if it is for all rows.
 type Multiplied struct {
 	Rows int
 	By   float64
@@ -185,7 +185,7 @@ type Multiplied struct {
 // Tensor is a tensor's name on both sides, and what happens to it on the way.
 type Tensor struct {
 	Name     string // in GGUF; in blocks after "blk.N."
-	Source   string // on Hugging Face, after the prefix; alternatives, the first found, are apart by spaces
+	Source   string // on Hugging Face, after the prefix; spaces separate alternatives, and the first one found counts
 	Optional bool   // files may lack it
 	Rootless bool   // Source has no root before it
 	Change   Change // at conversion
@@ -200,40 +200,40 @@ const (
 	Pairs                // rows of each head, from halves apart to neighbours
 	Ungroup              // from groups of query heads, each followed by its key and value head, to all queries, all keys, all values
 	PlusOne              // 1 is added: the checkpoint stores a norm's weight less 1
-	PlusFifth            // likewise 1/5
-	PlusEleventh         // likewise 1/√5³
-	Stacked              // several, whose numbers stand for %d in their name, become one
+	PlusFifth            // 1/5 is added
+	PlusEleventh         // 1/√5³ is added
+	Stacked              // several tensors, with numbers for %d in their name, become one
 	Computed             // it is not in the checkpoint, but follows from config.json
 	Transposed           // columns become rows
-	LatentKeys           // of the rows of all heads' keys and values those of keys, each head's columns becoming rows
-	LatentValues         // of the same those of values
-	FirstHalf            // of each matrix of several, or of one, the first half of the rows
-	SecondHalf           // the second
+	LatentKeys           // all heads' keys and values: the rows of the keys; each head's columns become rows
+	LatentValues         // all heads' keys and values: the rows of the values
+	FirstHalf            // the first half of the rows of each matrix, of one or several
+	SecondHalf           // the second half
 	BehindPadding        // rows of padding, which come first, are left out
-	Outputs              // of matrices of inputs by outputs, or of their biases, the outputs, which become rows; of matrices in MXFP4 they are rows already
-	EvenOutputs          // of the same every second output, from the first
-	OddOutputs           // likewise from the second
+	Outputs              // matrices of inputs by outputs, or their biases: the outputs become rows; in MXFP4 they are rows already
+	EvenOutputs          // the same, every second output, from the first on
+	OddOutputs           // the same, from the second on
 	NegatedExp           // −exp of each element
 	Exp                  // exp of each element
 	Product              // the product of two vectors, element by element
 	Column               // a vector becomes a column
 	Taps                 // a convolution of each channel alone loses the dimension of its inputs
 	Groups               // a vector becomes a row for each group
-	Joined               // the rows of several matrices, one behind the other
-	JoinedColumns        // of the same each matrix's columns, which become rows
-	FirstOutputs         // of matrices of inputs by outputs the first half of the outputs, which become rows
+	Joined               // the rows of several matrices, one after the other
+	JoinedColumns        // each matrix's columns become rows, one matrix after the other
+	FirstOutputs         // matrices of inputs by outputs: the first half of the outputs become rows
 	SecondOutputs        // the second half
-	GroupedMixed         // of rows of each group's queries, keys, values and gates the first three: all queries, all keys, all values
-	GroupedGates         // of the same the gates
-	IndexQueries         // of rows of an indexer's queries and then its key the queries
-	IndexKeys            // of the same the key
+	GroupedMixed         // rows of each group's queries, keys, values and gates: all queries, all keys, all values
+	GroupedGates         // rows of each group's queries, keys, values and gates: the gates
+	IndexQueries         // rows of an indexer's queries and then its key: the queries
+	IndexKeys            // rows of an indexer's queries and then its key: the key
 	Shards               // the rows of several matrices in a row, in the order of the numbers that follow Source in their names
 	Flat                 // the elements of a tensor, whatever its shape is
 	Gathered             // the elements of several tensors in a row; spaces separate their names
 	Numbers              // whole numbers
-	TokenMap             // of differences of tokens' numbers those numbers
-	LayerNumbers         // a number of each layer, after Layer in its name; files hold a key of all of them
-	Ternary              // each element becomes −1, 0 or 1, whichever is next, times the mean magnitude of all
+	TokenMap             // differences to tokens' numbers become those numbers
+	LayerNumbers         // a number for each layer, after Layer in its name; files have a key with all of them
+	Ternary              // each element becomes −1, 0 or 1, whichever is nearest, times the mean magnitude of all
 )
 
 // Drafting returns the families of draft models, which are none of All: alone they compute nothing.
@@ -316,16 +316,16 @@ func named(tensors []Tensor, name string) (Tensor, bool) {
 	return Tensor{}, false
 }
 
-// Beside returns the family with blocks whose feed-forward layer is parallel to attention and reads the same norm.
+// Beside returns the family with the feed-forward layer parallel to attention, reading the same norm.
 func (f Family) Beside() Family {
 	f.Parallel = true
 	f.Block = without(f.Block, "ffn_norm.*")
 	return f
 }
 
-// KeysByHead reports whether files hold a matrix for each head that makes its keys from the latent vector, and one that
-// makes its values. In such files attention.key_length and value_length are the widths of the cache's rows, and
-// key_length_mla and value_length_mla those of heads.
+// KeysByHead reports whether files hold two matrices for each head that make its keys and its values from the latent
+// vector. In such files attention.key_length and value_length are the widths of the cache's rows, and key_length_mla
+// and value_length_mla those of the heads.
 func (f *Family) KeysByHead() bool {
 	_, ok := f.InBlock("attn_k_b.weight")
 	return ok

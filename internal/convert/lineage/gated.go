@@ -27,9 +27,9 @@ type Mixtures struct {
 	SharedBy     string          `json:"shared_expert_combination_strategy"`
 	UsedByLayer  Counts          `json:"moe_topk"`
 	QueryFactor  float64         `json:"qk_scale_factor"`
-	OutputFactor float64         `json:"output_multiplier"` // of logits
+	OutputFactor float64         `json:"output_multiplier"` // factor of logits
 	SharedLayers Counts          `json:"num_shared_expert"`
-	FurtherTypes []string        `json:"mtp_layer_types"` // as layer_types of layers behind the last
+	FurtherTypes []string        `json:"mtp_layer_types"` // layer_types of the MTP layers
 }
 
 // sharedCount returns the number of shared experts; def where the configuration does not say it.
@@ -54,13 +54,13 @@ func (c *Config) denseFirst(def int) int {
 // scored describes experts that are scored by a sigmoid, with a bias that counts for the choice only.
 func scored() *Experts { return &Experts{Score: compute.Sigmoid, MinSum: leastSum} }
 
-// gatedBlock returns a block with norms of each head of queries and keys, and a gate of what heads read.
+// gatedBlock returns a block with norms of each head of queries and keys, and a gate of the heads' output.
 func gatedBlock(change Change, gate string) []Tensor {
 	return before(headNorms(llamaBlock(change)), "attn_output.weight", Tensor{Name: "attn_gate.weight", Source: gate})
 }
 
-// afmoe describes Trinity: norms before and after parts, gated attention, windows in three of four layers, which alone
-// are rotated, and experts behind the first layers.
+// afmoe describes Trinity: norms before and after parts, gated attention, sliding windows in three of four layers, the
+// only ones that are rotated, and experts after the first layers.
 func afmoe() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "afmoe", []string{"AfmoeForCausalLM"}
@@ -84,8 +84,8 @@ func afmoe() Family {
 	return f
 }
 
-// museGlimmer describes the text part of Muse Glimmer: Trinity's form without experts. Norms of heads have no weights but
-// a factor of queries, which files hold as these. Layers' norms store their weights less 1.
+// museGlimmer describes the text part of Muse Glimmer: Trinity's form without experts. Norms of heads have no weights
+// but a factor of queries, which files store as the weights. Layers' norms store their weights less 1.
 func museGlimmer() Family {
 	f := afmoe()
 	f.Name, f.HuggingFace, f.Experts = "muse-glimmer", []string{"MuseGlimmerForConditionalGeneration"}, nil
@@ -123,7 +123,7 @@ func museGlimmer() Family {
 	return f
 }
 
-// cohere2MoE describes North Mini Code: Command R7B's form with experts behind the first layers, and RMSNorms.
+// cohere2MoE describes North Mini Code: Command R7B's form with experts after the first layers, and RMSNorms.
 func cohere2MoE() Family {
 	f := cohere2()
 	f.Name, f.HuggingFace = "cohere2moe", []string{"Cohere2MoeForCausalLM"}
@@ -150,8 +150,8 @@ func cohere2MoE() Family {
 	return f
 }
 
-// exaoneMoE describes K-EXAONE: windows in three of four layers, which alone are rotated, and experts behind the first
-// layers.
+// exaoneMoE describes K-EXAONE: sliding windows in three of four layers, the only ones that are rotated, and experts
+// after the first layers.
 func exaoneMoE() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "exaone-moe", []string{"ExaoneMoEForCausalLM", "ExaoneMoeForCausalLM"}
@@ -174,7 +174,7 @@ func exaoneMoE() Family {
 	return f
 }
 
-// hunyuanMoE describes Hunyuan A13B: Hunyuan's attention, and experts beside a shared one in all layers.
+// hunyuanMoE describes Hunyuan A13B: Hunyuan's attention, and experts with a shared one in all layers.
 func hunyuanMoE() Family {
 	f := hunyuanDense()
 	f.Name, f.HuggingFace = "hunyuan-moe", []string{"HunYuanMoEV1ForCausalLM"}
@@ -208,7 +208,7 @@ func hunyuanMoE() Family {
 	return f
 }
 
-// hyV3 describes Hy3: experts behind the first layers, beside a shared one.
+// hyV3 describes Hy3: experts with a shared one after the first layers.
 func hyV3() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "hy_v3", []string{"HYV3ForCausalLM"}
@@ -228,8 +228,8 @@ func hyV3() Family {
 	return f
 }
 
-// laguna describes Laguna: gated attention, windows in three of four layers, which have heads and a rotation of their
-// own, and experts behind the first layers, beside a shared one.
+// laguna describes Laguna: gated attention, sliding windows in three of four layers, with another number of heads and
+// another rotation there, and experts with a shared one after the first layers.
 func laguna() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "laguna", []string{"LagunaForCausalLM"}
@@ -258,15 +258,15 @@ func readLaguna(c *Config) error {
 	return readLlama(c)
 }
 
-// mimo2 describes MiMo-V2-Flash and its kin: values narrower than keys, windows with sinks and KV heads of their own in
-// most layers, and experts behind the first.
+// mimo2 describes MiMo-V2-Flash and its kin: values narrower than keys, sliding windows with sinks and their own KV
+// heads in most layers, and experts after the first layers.
 func mimo2() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "mimo2", []string{"MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM"}
 	f.Rotation, f.PartialRotary, f.Window, f.WindowList, f.FullEvery = HalvesApart, true, true, true, 6
 	f.Experts = scored()
 	f.Experts.Normalised, f.WindowBase, f.Further = true, 10000, true
-	f.QKV, f.Grouped = "self_attn.qkv_proj", true // of V2.5
+	f.QKV, f.Grouped = "self_attn.qkv_proj", true // V2.5
 	block := replaced(llamaBlock(Same), "ffn_norm.weight", Tensor{Name: "ffn_norm.weight", Source: "pre_mlp_layernorm.weight post_attention_layernorm.weight"})
 	for i := range block {
 		if stem, _, _ := strings.Cut(block[i].Name, "."); stem == "attn_q" || stem == "attn_k" || stem == "attn_v" {
@@ -309,7 +309,7 @@ func readMiMo2(c *Config) error {
 			}
 			c.LayerKV = append(c.LayerKV, n)
 		}
-		c.LayerKV = append(c.LayerKV, c.WindowKV) // of layers behind the last
+		c.LayerKV = append(c.LayerKV, c.WindowKV) // for MTP layers
 	}
 	c.FurtherWindows = []bool{true}
 	c.WindowTheta = cmp.Or(c.WindowTheta, c.WindowBase)

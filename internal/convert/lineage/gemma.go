@@ -12,8 +12,8 @@ const (
 	gemma2Window    = 4096
 	gemma2FullEvery = 2 // layers
 	gemma3FullEvery = 6
-	gemma3Base      = 10000   // of layers with windows
-	gemma3FullBase  = 1000000 // of the others
+	gemma3Base      = 10000   // RoPE base of sliding-window layers
+	gemma3FullBase  = 1000000 // RoPE base of the other layers
 	gemmaEps        = 1e-6
 )
 
@@ -29,8 +29,8 @@ func gemma() Family {
 	return f
 }
 
-// gemma2 describes Gemma 2: norms before and behind attention and feed-forward layer, a window in every second layer,
-// soft caps of scores and logits.
+// gemma2 describes Gemma 2: norms before and after attention and the feed-forward layer, a sliding window in every
+// second layer, and soft caps of scores and logits.
 func gemma2() Family {
 	f := gemma()
 	f.Name, f.HuggingFace = "gemma2", []string{"Gemma2ForCausalLM"}
@@ -46,8 +46,8 @@ func gemma2() Family {
 	return f
 }
 
-// gemma3 describes Gemma 3 and the text part of its folders with pictures: norms of q and k in place of the caps, and
-// layers with windows, five of six, whose rotation has a base of its own and is not scaled.
+// gemma3 describes Gemma 3 and the text part of its folders with pictures: norms of q and k instead of the caps, and
+// sliding windows in five of six layers, with another RoPE base that is not scaled.
 func gemma3() Family {
 	f := gemma()
 	f.Name, f.HuggingFace = "gemma3", []string{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}
@@ -73,7 +73,7 @@ func readGemma(c *Config) error {
 }
 
 func readGemma3(c *Config) error {
-	if c.Architectures[0] == "Gemma3ForConditionalGeneration" { // whose text_config leaves out what is usual
+	if c.Architectures[0] == "Gemma3ForConditionalGeneration" { // its text_config leaves out the defaults
 		c.Heads, c.KVHeads, c.QueryScalar = cmp.Or(c.Heads, 8), cmp.Or(c.KVHeads, 4), cmp.Or(c.QueryScalar, 256)
 		c.Context, c.Vocab = cmp.Or(c.Context, 131072), cmp.Or(c.Vocab, 262208)
 		c.Window = cmp.Or(c.Window, 4096)
@@ -95,8 +95,8 @@ func readGemma3Blocks(c *Config) error {
 	return nil
 }
 
-// bothNorms returns llama's block with norms behind attention and feed-forward layer, too, by the names that Gemma
-// gives the four.
+// bothNorms returns llama's block with additional norms after attention and the feed-forward layer, by the names that
+// Gemma gives the four.
 func bothNorms(block []Tensor) []Tensor {
 	block = replaced(block, "ffn_norm.weight",
 		Tensor{Name: "post_attention_norm.weight", Source: "post_attention_layernorm.weight"},
@@ -109,7 +109,7 @@ func plusOne(tensors []Tensor) []Tensor {
 	return changed(tensors, PlusOne, "*norm.weight")
 }
 
-// GemmaKeys are those of Gemma.
+// GemmaKeys are Gemma's keys.
 type GemmaKeys struct {
 	GemmaAct      string   `json:"hidden_activation"`
 	QueryScalar   float64  `json:"query_pre_attn_scalar"` // scores are divided by its root

@@ -16,9 +16,9 @@ const (
 	gemma3nRank      = 64
 )
 
-// gemma3n describes the text part of Gemma 3n: Gemma 3's block within four streams of the residual (AltUp), with a
-// low-rank path beside attention (LAuReL), an embedding of each token for each layer, keys and values that the last
-// layers share, and gates in the first layers of which all but the largest are exactly zero.
+// gemma3n describes the text part of Gemma 3n: Gemma 3's block with a residual of four streams (AltUp), a low-rank path
+// parallel to attention (LAuReL), an embedding of each token for each layer, keys and values that the last layers
+// share, and gates in the first layers that are exactly zero except for the largest.
 func gemma3n() Family {
 	f := gemma3()
 	f.Name, f.HuggingFace = "gemma3n", []string{"Gemma3nForConditionalGeneration", "Gemma3nForCausalLM"}
@@ -83,18 +83,18 @@ func readGemma3n(c *Config) error {
 	return readGemma3(c)
 }
 
-// Gemma3nKeys are those of Gemma 3n and 4.
+// Gemma3nKeys are the keys of Gemma 3n and 4.
 type Gemma3nKeys struct {
-	Widths           Counts          `json:"intermediate_size"` // of each layer, or of all; FF is the largest
+	Widths           Counts          `json:"intermediate_size"` // for each layer, or for all; FF is the largest
 	Streams          int             `json:"altup_num_inputs"`
 	ActiveStream     int             `json:"altup_active_idx"`
 	ScaledCorrection *bool           `json:"altup_correct_scale"`
 	LowRank          int             `json:"laurel_rank"`
 	Input            int             `json:"hidden_size_per_layer_input"`
-	InputVocab       int             `json:"vocab_size_per_layer_input"` // rows of the table of layers' embeddings, where they are fewer than all
+	InputVocab       int             `json:"vocab_size_per_layer_input"` // rows of the table of layers' embeddings, if fewer than the vocabulary
 	SharedKV         *int            `json:"num_kv_shared_layers"`
 	GateSparsity     json.RawMessage `json:"activation_sparsity_pattern"` // share of gates that are zero: a number, or one for each layer
-	GlobalHead       int             `json:"global_head_dim"`             // of layers without a window
+	GlobalHead       int             `json:"global_head_dim"`             // for layers without a window
 	GlobalKV         int             `json:"num_global_key_value_heads"`
 	Wider            bool            `json:"use_double_wide_mlp"` // layers that share keys and values have twice as many neurons
 	Experts          bool            `json:"enable_moe_block"`

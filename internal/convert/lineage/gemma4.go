@@ -2,12 +2,12 @@ package lineage
 
 import "cmp"
 
-// gemma4Window is that of the small models; GGUF files say it.
+// gemma4Window is the small models' window; GGUF files say it.
 const gemma4Window = 512
 
-// gemma4 describes the text part of Gemma 4: Gemma 3's block with heads of two sizes, keys that may be the values, too, a
-// factor of each layer, in the small models Gemma 3n's embeddings for each layer and shared keys and values, and in the
-// 26B-A4B experts beside the feed-forward layer.
+// gemma4 describes the text part of Gemma 4: Gemma 3's block with heads of two sizes, keys that may also be the values,
+// and a factor for each layer. The small models have Gemma 3n's embeddings for each layer and shared keys and values.
+// The 26B-A4B has experts in parallel to the feed-forward layer.
 func gemma4() Family {
 	f := gemma3()
 	f.Name, f.HuggingFace = "gemma4", []string{"Gemma4ForConditionalGeneration", "Gemma4ForCausalLM", "Gemma4UnifiedForConditionalGeneration"}

@@ -34,7 +34,7 @@ func readGemma4Assistant(c *Config) error {
 	return readGemma4(c)
 }
 
-// AssistantKeys are those of Gemma 4's draft models.
+// AssistantKeys are the keys of Gemma 4's draft models.
 type AssistantKeys struct {
-	Target int `json:"backbone_hidden_size"` // width of the model that it drafts for
+	Target int `json:"backbone_hidden_size"` // width of the target
 }

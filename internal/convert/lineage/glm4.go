@@ -2,12 +2,12 @@ package lineage
 
 import "cmp"
 
-// glm4 describes GLM 4 of 2025: norms before and behind attention and feed-forward layer, half of each head rotated,
-// gates and ups in one tensor.
+// glm4 describes GLM 4 of 2025: norms before and after attention and the feed-forward layer, half of each head rotated,
+// and gates and ups in one tensor.
 func glm4() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "glm4", []string{"Glm4ForCausalLM", "Glm4vForConditionalGeneration", "GlmOcrForConditionalGeneration"}
-	f.MaySection, f.Further = true, true // of GLM 4.1V and GLM-OCR
+	f.MaySection, f.Further = true, true // GLM 4.1V and GLM-OCR
 	f.PartialRotary, f.FusedGate, f.Root = true, true, textRoots()
 	f.Block = replaced(llamaBlock(Same), "ffn_norm.weight", // q and k are stored as neighbours already
 		Tensor{Name: "post_attention_norm.weight", Source: "post_self_attn_layernorm.weight"},

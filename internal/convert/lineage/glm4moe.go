@@ -13,7 +13,7 @@ func glm4MoE() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "glm4moe", []string{"Glm4MoeForCausalLM", "Glm4vMoeForConditionalGeneration", solarOpen}
 	f.Rotation, f.PartialRotary, f.FFNNorm = HalvesApart, true, "post_attention_norm"
-	f.MaySection, f.Root = true, textRoots() // of GLM 4.5V
+	f.MaySection, f.Root = true, textRoots() // GLM 4.5V
 	f.Experts = &Experts{Score: compute.Sigmoid, MinSum: leastSum, Counted: true}
 	block := replaced(llamaBlock(Same), "ffn_norm.weight", Tensor{Name: "post_attention_norm.weight", Source: "post_attention_layernorm.weight"})
 	f.Block = append(sharedExpert(mlpExperts(block), "mlp.shared_experts"),
@@ -24,8 +24,7 @@ func glm4MoE() Family {
 	return f
 }
 
-// solarOpen is the Hugging Face architecture of Solar Open, whose heads are rotated whole, and which has experts in all
-// layers.
+// solarOpen is the Hugging Face architecture of Solar Open. It rotates whole heads and has experts in all layers.
 const solarOpen = "SolarOpenForCausalLM"
 
 func readGLM4MoE(c *Config) error {

@@ -42,7 +42,7 @@ func readGPT2(c *Config) error {
 	return nil
 }
 
-// GPT2Keys are those of GPT-2.
+// GPT2Keys are GPT-2's keys.
 type GPT2Keys struct {
 	OldHidden    int  `json:"n_embd"`
 	Positions    int  `json:"n_positions"`

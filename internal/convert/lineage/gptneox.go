@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// gptneox describes GPT-NeoX and Pythia: q, k and v in one tensor, a quarter of each head rotated, and attention beside
-// the feed-forward layer, each with a norm of its own, unless the file says that one follows the other.
+// gptneox describes GPT-NeoX and Pythia: q, k and v in one tensor, a quarter of each head rotated, and attention
+// parallel to the feed-forward layer, each with its own norm, unless the file says that one follows the other.
 func gptneox() Family {
 	var f Family
 	f.Name, f.HuggingFace = "gptneox", []string{"GPTNeoXForCausalLM"}
@@ -43,7 +43,7 @@ func readGPTNeoX(c *Config) error {
 	return nil
 }
 
-// GPTNeoXKeys are those of GPT-NeoX.
+// GPTNeoXKeys are GPT-NeoX's keys.
 type GPTNeoXKeys struct {
 	RotaryBase  float64 `json:"rotary_emb_base"`
 	RotaryShare float64 `json:"rotary_pct"`

@@ -12,10 +12,10 @@ const (
 	gptOSSLimit     = 7
 )
 
-// gptOSS describes gpt-oss: experts with biases and a clamped SwiGLU, a router whose softmax is over the chosen
-// experts, attention sinks, which are scores of heads that take a share of attention and have no value, and windows in
-// every second layer. Its folders hold experts in MXFP4, or as matrices [inputs, outputs] in which outputs of the gate
-// and of the up alternate.
+// gptOSS describes gpt-oss: experts with biases and a clamped SwiGLU, a router with a softmax over the chosen experts,
+// attention sinks, and sliding windows in every second layer. A sink is a score of a head that takes a share of the
+// softmax and has no value. Its folders store experts in MXFP4, or as matrices [inputs, outputs] with the outputs of
+// gate and up alternating.
 func gptOSS() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "gpt-oss", []string{"GptOssForCausalLM"}

@@ -17,7 +17,7 @@ func granite() Family {
 	return f
 }
 
-// GraniteKeys are those of Granite.
+// GraniteKeys are Granite's keys.
 type GraniteKeys struct {
 	EmbeddingScale float64 `json:"embedding_multiplier"`
 	AttentionScale float64 `json:"attention_multiplier"`

@@ -1,7 +1,7 @@
 package lineage
 
-// graniteHybrid describes Granite 4's hybrids: most layers are recurrent (Mamba-2), the others have attention, which is
-// not rotated; behind both come experts beside a shared one, or in the dense models the shared one alone.
+// graniteHybrid describes Granite 4's hybrids: most layers are recurrent (Mamba-2), the others have attention without
+// rotation. Both are followed by experts with a shared one, or in the dense models by the shared one alone.
 func graniteHybrid() Family {
 	f := graniteMoE()
 	f.Name, f.HuggingFace = "granitehybrid", []string{"GraniteMoeHybridForCausalLM"}
@@ -22,7 +22,7 @@ func graniteHybrid() Family {
 	return f
 }
 
-// Mamba are the keys of recurrent layers beside those of attention.
+// Mamba are the keys of recurrent layers, in addition to those of attention.
 type Mamba struct {
 	Heads    int  `json:"mamba_n_heads"`
 	HeadSize int  `json:"mamba_d_head"`

@@ -1,6 +1,6 @@
 package lineage
 
-// graniteMoE describes Granite 3's models with experts, and those with a shared one besides.
+// graniteMoE describes Granite 3's models with experts, with or without a shared one.
 func graniteMoE() Family {
 	f := granite()
 	f.Name, f.HuggingFace = "granitemoe", []string{"GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"}

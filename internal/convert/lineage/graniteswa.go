@@ -2,8 +2,8 @@ package lineage
 
 import "slices"
 
-// graniteSWA describes Granite with windows and attention sinks, dense or with experts and a shared one, whose gates and
-// ups files hold as one tensor.
+// graniteSWA describes Granite with sliding windows and attention sinks, dense or with experts and a shared one. Files
+// store the shared expert's gate and up as one tensor.
 func graniteSWA() Family {
 	f := granite()
 	f.Name, f.HuggingFace = "granite_swa", []string{"GraniteSWAForCausalLM", "GraniteMoeSWAForCausalLM"}

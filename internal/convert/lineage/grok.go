@@ -10,8 +10,8 @@ import (
 // Grok are keys of that family's configuration.
 type Grok struct {
 	InputScale  float64  `json:"embedding_multiplier_scale"`
-	OutputScale float64  `json:"output_multiplier_scale"` // of logits
-	Products    float64  `json:"attn_output_multiplier"`  // of the products q·k
+	OutputScale float64  `json:"output_multiplier_scale"` // factor of logits
+	Products    float64  `json:"attn_output_multiplier"`  // factor of the scores q·k
 	TurnKind    string   `json:"rope_type"`
 	TurnFactor  float64  `json:"scaling_factor"`
 	TurnFast    float64  `json:"beta_fast"`

@@ -15,7 +15,7 @@ func groveMoE() Family {
 	}
 	f.Read = func(c *Config) error {
 		c.mixture(c.ExpertWidth)
-		// The published code has these numbers, of models whose heads have 128 elements.
+		// The published code's numbers, for models with heads of 128 elements.
 		c.Mixture.Grove = &Grove{Width: cmp.Or(c.HeadDim, 128), Sharing: 2, Scale: 0.05}
 		return readLlama(c)
 	}
@@ -26,5 +26,5 @@ func groveMoE() Family {
 type Grove struct {
 	Width   int     // neurons of one
 	Sharing int     // neighbours that share one
-	Scale   float32 // of what it adds
+	Scale   float32 // factor of the small experts' output
 }

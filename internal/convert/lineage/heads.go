@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// eagle3 describes EAGLE-3 heads: one block of Llama, whose attention reads the embedding of a token beside what fc makes
-// of the model's hidden states. Folders of SpecForge and NVIDIA call the block midlayer, those of speculators layer 0.
-// d2t says of each drafted token by how much its number in the model is larger; t2d says the same the other way round.
+// eagle3 describes EAGLE-3 heads: one block of Llama with attention that reads the token's embedding next to fc's
+// product of the model's hidden states. Folders of SpecForge and NVIDIA call the block midlayer, those of speculators
+// layer 0. For each drafted token, d2t is its number in the model minus its own; t2d says the same in the other
+// direction.
 func eagle3() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "eagle3", []string{"LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "Eagle3Speculator", "Eagle3DraftModel"}
@@ -19,7 +20,7 @@ func eagle3() Family {
 	return f
 }
 
-// dflash describes DFlash heads: blocks of Qwen 3, which read what fc and a norm make of the model's hidden states.
+// dflash describes DFlash heads: Qwen 3's blocks, which read fc's product of the model's hidden states after a norm.
 func dflash() Family {
 	f := qwen3()
 	f.Name, f.HuggingFace = "dflash", []string{"DFlashDraftModel"}
@@ -44,7 +45,7 @@ func headOuter() []Tensor {
 	}
 }
 
-// HeadKeys are those of draft heads.
+// HeadKeys are the keys of draft heads.
 type HeadKeys struct {
 	DraftVocab   int  `json:"draft_vocab_size"`
 	TargetWidth  int  `json:"target_hidden_size"`
@@ -58,19 +59,19 @@ type HeadKeys struct {
 	Causes *bool `json:"is_causal"`
 	NeoX   *bool `json:"rope_is_neox_style"`
 
-	For  *Config `json:"-"` // the config.json of the model that it drafts for; nil: its folder is not known
-	Head *Head   `json:"-"` // what files say of it; Read fills it in
+	For  *Config `json:"-"` // the target's config.json; nil: its folder is not known
+	Head *Head   `json:"-"` // what files say of the head; Read fills it in
 }
 
-// StateLayers names the model's layers of which an EAGLE-3 head reads what they read.
+// StateLayers names the model's layers with inputs that an EAGLE-3 head reads.
 type StateLayers struct {
 	Aux []int `json:"eagle_aux_hidden_state_layer_ids"`
 }
 
-// DFlashKeys may be apart in config.json.
+// DFlashKeys may be in an object of their own in config.json.
 type DFlashKeys struct {
 	Block      int     `json:"block_size"`
-	Gives      []int   `json:"target_layer_ids"` // of the model's layers, what they give
+	Gives      []int   `json:"target_layer_ids"` // the model's layers with outputs that the head reads
 	Mask       *int    `json:"mask_token_id"`
 	Causal     *bool   `json:"causal"`
 	Kernel     int     `json:"conv_kernel_size"` // DFlash 2
@@ -81,12 +82,12 @@ type DFlashKeys struct {
 
 // Head is what files say of a draft head.
 type Head struct {
-	Layers []int   // of the model, what they read
-	Width  int     // of the model; 0: files do not say it
+	Layers []int   // the model's layers with inputs that the head reads
+	Width  int     // the model's width; 0: files do not say it
 	Block  int     // rows of a block; 0: it is no DFlash head
-	Mask   int     // the token that stands for drafted ones, in a block
-	Scale  float64 // of embeddings; 0: 1
-	Turned bool    // rotations are in sections of which only the first, of time, has pairs
+	Mask   int     // the token in the place of each drafted token in a block
+	Scale  float64 // factor of the embeddings; 0: 1
+	Turned bool    // RoPE has sections, but only the first, time, has pairs
 }
 
 // forModel returns the configuration of the model that a head is for.
@@ -158,7 +159,7 @@ func readDFlash(c *Config) error {
 	}
 	c.Head = &Head{Block: block, Mask: *mask, Scale: cmp.Or(d.Scale, c.Scale)}
 	for _, l := range given {
-		c.Head.Layers = append(c.Head.Layers, l+1) // what it gives, the next one reads
+		c.Head.Layers = append(c.Head.Layers, l+1) // its output is the next layer's input
 	}
 	if s := cmp.Or(of.RopeScale, of.Rope); s != nil {
 		c.Head.Turned = len(s.Sections) > 0

@@ -5,11 +5,11 @@ import (
 	"math"
 )
 
-// hunyuanContext is the context of Hunyuan's models whose base grows by alpha; their configurations tell a shorter one.
+// hunyuanContext is the context of Hunyuan's models with alpha scaling; their configurations tell a shorter one.
 const hunyuanContext = 1 << 18
 
-// hunyuanDense describes Hunyuan's models without experts: llama with halves that are rotated, and norms of each head
-// of q and k behind the rotation.
+// hunyuanDense describes Hunyuan's models without experts: llama with rotated halves, and norms of each head of q and k
+// after the rotation.
 func hunyuanDense() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "hunyuan-dense", []string{"HunYuanDenseV1ForCausalLM"}

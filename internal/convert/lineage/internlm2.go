@@ -1,6 +1,6 @@
 package lineage
 
-// internlm2 describes InternLM 2 and 2.5: llama whose checkpoints hold q, k and v in groups in one tensor.
+// internlm2 describes InternLM 2 and 2.5: llama with q, k and v in groups in one tensor of the checkpoint.
 func internlm2() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "internlm2", []string{"InternLM2ForCausalLM"}

@@ -4,7 +4,8 @@ package lineage
 const jinaMaxAlibi = 8
 
 // jinaBERTV2 describes version 2 of Jina's embeddings: scores fall with the distance to earlier and to later positions,
-// and feed-forward layers have a gate, whose rows come before the others in one tensor. Older files have two.
+// and feed-forward layers have a gate. One tensor has the gate's rows and then the up rows; older files have two
+// tensors.
 func jinaBERTV2() Family {
 	f := encoder()
 	f.Name, f.HuggingFace = "jina-bert-v2", []string{"JinaBertModel", "JinaBertForMaskedLM", "JinaBertForSequenceClassification"}
@@ -79,7 +80,7 @@ func typedEmbedding() []Tensor {
 	}
 }
 
-// bertAttention returns the tensors of BERT's attention, and of the norm behind it.
+// bertAttention returns the tensors of BERT's attention, and of the norm after it.
 func bertAttention() []Tensor {
 	var out []Tensor
 	for _, t := range bert().Block {
@@ -91,7 +92,7 @@ func bertAttention() []Tensor {
 	return out
 }
 
-// JinaKeys are those of Jina's embeddings.
+// JinaKeys are the keys of Jina's embeddings.
 type JinaKeys struct {
 	FeedForward string   `json:"feed_forward_type"`
 	LoRAs       []string `json:"lora_adaptations"` // tasks that adapters in the checkpoint are for

@@ -7,7 +7,7 @@ import (
 )
 
 // kimiLinear describes Kimi Linear: Kimi delta attention in most layers, latent attention without positions in the
-// others, and experts behind the first layers.
+// others, and experts after the first layers.
 func kimiLinear() Family {
 	f := deltaAttention("self_attn.", "self_attn.o_proj.weight",
 		Tensor{Name: "ssm_f_a.weight", Source: "self_attn.f_a_proj.weight"},
@@ -92,8 +92,8 @@ func (f *Family) Lightning() bool {
 	return norm && f.StateSpace && !f.TimeMixed()
 }
 
-// ofMixers returns the parts that have a tensor of a token mixer, in families whose recurrent layers and attention have
-// some of the same names.
+// ofMixers returns the parts that have a token mixer's tensor, in families with names that recurrent layers and
+// attention share.
 func (f *Family) ofMixers(stem string) Part {
 	switch {
 	case stem == "attn_output", stem == "attn_q" && f.DeltaAttention():
@@ -167,8 +167,8 @@ func readKimiK3(c *Config) error {
 	return err
 }
 
-// readDeltaAttention is readKimi of heads of dim elements and convolutions of so many taps; full says which layers have
-// latent attention.
+// readDeltaAttention is readKimi for heads of dim elements and convolutions with that many taps. full says which layers
+// have latent attention.
 func (c *Config) readDeltaAttention(dim, taps int, full func(layer int) bool) error {
 	if dim < 1 || dim > 1<<12 || c.Heads < 1 || c.Heads > 1<<12 {
 		return c.Errorf("head_dim", "%d heads of %d elements are not supported in delta attention", c.Heads, dim)

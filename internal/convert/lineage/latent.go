@@ -1,7 +1,7 @@
 package lineage
 
-// latentBlock returns the tensors of a block whose keys and values follow from a latent vector, in one matrix for both:
-// those of queries come first.
+// latentBlock returns the tensors of a block with one matrix that makes keys and values from a latent vector. The
+// queries' tensors come first.
 func latentBlock(queries ...Tensor) []Tensor {
 	block := []Tensor{{Name: "attn_norm.weight", Source: "input_layernorm.weight"}}
 	block = append(append(block, queries...),
@@ -43,7 +43,7 @@ func readLatent(c *Config) error {
 	return nil
 }
 
-// LatentAttentionKeys are those of models with latent attention.
+// LatentAttentionKeys are the keys of models with latent attention.
 type LatentAttentionKeys struct {
 	Latent        int   `json:"kv_lora_rank"`
 	QueryLatent   int   `json:"q_lora_rank"`

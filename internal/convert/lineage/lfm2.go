@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// lfm2 describes LFM2 and LFM2.5: most layers are short convolutions with gates, the others have attention, whose
-// queries and keys are normed.
+// lfm2 describes LFM2 and LFM2.5: most layers are short convolutions with gates, the others have attention with normed
+// queries and keys.
 func lfm2() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "lfm2", []string{"Lfm2ForCausalLM", "LFM2ForCausalLM", "Lfm2VlForConditionalGeneration"}
@@ -71,9 +71,9 @@ type LFM2 struct {
 	Adjusted   *bool    `json:"block_auto_adjust_ff_dim"`
 	Multiplier *float64 `json:"block_ffn_dim_multiplier"`
 	Multiple   int      `json:"block_multiple_of"`
-	Attention  []int    `json:"full_attn_idxs"` // of older folders: the layers with attention
+	Attention  []int    `json:"full_attn_idxs"` // in older folders: the layers with attention
 	TiedOld    *bool    `json:"tie_embedding"`
-	Dense      int      `json:"num_dense_layers"` // of models with experts: the first have none
+	Dense      int      `json:"num_dense_layers"` // in models with experts: the first layers without them
 	Biased     *bool    `json:"use_expert_bias"`
 }
 
@@ -115,8 +115,8 @@ func readLFM2(c *Config) error {
 	return nil
 }
 
-// neurons returns the width of feed-forward layers: two thirds of the configured one, and so many that Multiple goes
-// into them, where it says so.
+// neurons returns the width of feed-forward layers: if the configuration says so, two thirds of its width, rounded to a
+// multiple of Multiple.
 func (o *LFM2) neurons(n int) int {
 	if !or(o.Adjusted, true) {
 		return n

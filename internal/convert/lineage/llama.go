@@ -18,8 +18,8 @@ func llama() Family {
 	return f
 }
 
-// mixtral describes the family that files call llama: the models of the function llama, and those with experts, such as
-// Mixtral and TurboSparse-Mixtral, whose activation is dReLU.
+// mixtral describes the family that files call llama: the models of the function llama, and models with experts, such
+// as Mixtral and TurboSparse-Mixtral (dReLU).
 func mixtral() Family {
 	f := llama()
 	f.HuggingFace = append(f.HuggingFace, "MixtralForCausalLM", turboSparse)
@@ -90,7 +90,7 @@ func headNorms(block []Tensor) []Tensor {
 		Tensor{Name: "attn_k_norm.weight", Source: "self_attn.k_norm.weight"})
 }
 
-// normBiases returns block with a bias behind each norm before a part, whose weight changes so.
+// normBiases returns block with a bias after each norm before a part. The norms' weights get that change.
 func normBiases(block []Tensor, change Change) []Tensor {
 	block = changed(block, change, "attn_norm.weight", "ffn_norm.weight")
 	for _, norm := range []string{"attn_norm.weight", "ffn_norm.weight"} {

@@ -11,13 +11,13 @@ const (
 	llama4FullEvery   = 4    // layers
 	llama4Part        = 8192 // positions
 	llama4Temperature = 0.1
-	llama4Unnormed    = 128 // experts of the model whose queries and keys are not normed: Maverick
+	llama4Unnormed    = 128 // experts of Maverick, which has no norms of queries and keys
 )
 
-// llama4 describes the text part of Llama 4: one expert of many, chosen by a sigmoid that multiplies what it reads, and
-// a shared one, in all layers or every second. Three of four layers see only their own part of the positions; their
-// queries and keys are rotated and normed without weights. The fourth sees all and is not rotated, and its queries grow
-// with their position.
+// llama4 describes the text part of Llama 4: one expert of many, chosen by a sigmoid that multiplies the expert's
+// input, and a shared one, in all layers or every second. Three of four layers have chunked attention, with rotated
+// queries and keys, normed without weights. The fourth sees all positions and is not rotated, and its queries grow with
+// their position.
 func llama4() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "llama4", []string{"Llama4ForConditionalGeneration", "Llama4ForCausalLM"}
@@ -68,9 +68,9 @@ func readLlama4(c *Config) error {
 	return nil
 }
 
-// Llama4Keys are those of Llama 4.
+// Llama4Keys are Llama 4's keys.
 type Llama4Keys struct {
-	DenseWidth   int      `json:"intermediate_size_mlp"` // of layers without experts
+	DenseWidth   int      `json:"intermediate_size_mlp"` // for layers without experts
 	ChunkSize    int      `json:"attention_chunk_size"`
 	MixedEvery   int      `json:"interleave_moe_layer_step"`
 	MixedLayers  []int    `json:"moe_layers"`

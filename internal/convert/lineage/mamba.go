@@ -15,7 +15,7 @@ func mamba() Family {
 	return f
 }
 
-// jamba describes Jamba: layers with Mamba or with attention, which is not rotated, and behind either a dense layer or
+// jamba describes Jamba: layers with Mamba or with attention without rotation, each followed by a dense layer or
 // experts.
 func jamba() Family {
 	f := llama()
@@ -50,8 +50,8 @@ func mambaBlock(prefix string) []Tensor {
 	}
 }
 
-// Selective reports whether recurrent layers are Mamba's, each of whose channels has a state of its own. StateSpace has
-// the rank of their steps in StateHeads, and no groups.
+// Selective reports whether recurrent layers are Mamba's, with a state for each channel. StateSpace has the rank of
+// their steps in StateHeads, and no groups.
 func (f *Family) Selective() bool {
 	_, ok := f.InBlock("ssm_x.weight")
 	return ok

@@ -29,8 +29,8 @@ type Mamba2 struct {
 	Normed  *bool `json:"rms_norm"`
 }
 
-// usualPositions are those of a model that does not say for how many it was trained: a state has the same size behind
-// any number.
+// usualPositions is the context of a model that does not say it. The size of a state does not depend on the number of
+// positions.
 const usualPositions = 1 << 20
 
 func readMamba2(c *Config) error {
@@ -56,7 +56,7 @@ func readMamba2(c *Config) error {
 	return nil
 }
 
-// limited reports whether steps are brought into a range.
+// limited reports whether steps are clamped.
 func (n *NemotronH) limited() bool {
 	return len(n.StepLimit) == 2 && (or(n.StepLimit[0], 0) > 0 || n.StepLimit[1] != nil)
 }

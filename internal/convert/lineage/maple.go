@@ -3,8 +3,8 @@ package lineage
 // mapleLimit is the limit of the gates and ups of experts. Configurations do not give it.
 const mapleLimit = 7
 
-// maple describes Maple: Qwen 3's models with experts, whose gates and ups are limited, and windows in most layers, which
-// alone are rotated.
+// maple describes Maple: Qwen 3's models with experts, with clamped gates and ups, and sliding windows in most layers,
+// the only ones that are rotated.
 func maple() Family {
 	f := qwen3MoE()
 	f.Name, f.HuggingFace = "maple", []string{"MapleForCausalLM"}

@@ -1,7 +1,7 @@
 package lineage
 
-// mellum describes Mellum 2: Qwen 3's models with experts, with a window in three of four layers, whose rotation is not
-// scaled for long contexts.
+// mellum describes Mellum 2: Qwen 3's models with experts, and a sliding window in three of four layers, which do not
+// scale RoPE for long contexts.
 func mellum() Family {
 	f := qwen3MoE()
 	f.Name, f.HuggingFace = "mellum", []string{"MellumForCausalLM"}

@@ -5,9 +5,8 @@ import (
 	"math"
 )
 
-// minicpm describes MiniCPM 1, 2 and 4: llama with factors, of which GGUF files may tell nothing, and factors of
-// rotation for long contexts. Attention to chosen blocks of a long context, which MiniCPM 4 may have, is computed as
-// attention to all.
+// minicpm describes MiniCPM 1, 2 and 4: llama with factors, which GGUF files may leave out, and factors of RoPE for
+// long contexts. MiniCPM 4 may attend to chosen blocks of a long context; here it attends to all.
 func minicpm() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Multipliers, f.Factors = "minicpm", []string{"MiniCPMForCausalLM"}, true, factorsOfMiniCPM
@@ -25,7 +24,7 @@ func minicpm() Family {
 	return f
 }
 
-// factorsOfMiniCPM are those of files that do not tell them.
+// factorsOfMiniCPM returns the factors of files that do not say them.
 func factorsOfMiniCPM(layers, embd int) Factors {
 	return Factors{Embedding: 12, Residual: 1.4 / math.Sqrt(float64(layers)), Logits: 256 / float64(embd)}
 }
@@ -39,9 +38,9 @@ func (c *Config) readFactorsOfMiniCPM() {
 	c.nonlinearity("hidden_act", c.Act, "silu")
 }
 
-// MiniCPMKeys are those of MiniCPM.
+// MiniCPMKeys are MiniCPM's keys.
 type MiniCPMKeys struct {
 	EmbeddingFactor float64 `json:"scale_emb"`
-	DepthFactor     float64 `json:"scale_depth"`    // what parts add to the residual is multiplied by it and divided by the root of the number of layers
+	DepthFactor     float64 `json:"scale_depth"`    // parts' outputs are multiplied by it and divided by the root of the number of layers
 	BaseWidth       int     `json:"dim_model_base"` // logits are divided by how often it goes into the width
 }

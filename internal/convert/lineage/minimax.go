@@ -5,7 +5,7 @@ import (
 )
 
 // minimaxM2 describes MiniMax M2: experts scored by a sigmoid, with a bias that counts for the choice only, norms of q
-// and k over all heads together, and heads of which a part is rotated.
+// and k over all heads together, and partly rotated heads.
 func minimaxM2() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "minimax-m2", []string{"MiniMaxM2ForCausalLM"}
@@ -22,8 +22,8 @@ func minimaxM2() Family {
 	return f
 }
 
-// minimax01 describes MiniMax-Text-01 and MiniMax-M1: lightning attention in all layers but every so manyth, and experts
-// in all.
+// minimax01 describes MiniMax-Text-01 and MiniMax-M1: lightning attention in most layers, softmax attention at regular
+// intervals, and experts in all.
 func minimax01() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "minimax-01", []string{"MiniMaxText01ForCausalLM", "MiniMaxM1ForCausalLM"}

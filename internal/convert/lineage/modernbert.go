@@ -11,11 +11,11 @@ const (
 	modernFullEvery = 3
 	modernWindow    = 128
 	modernFullBase  = 160000
-	modernBase      = 10000 // of layers with windows
+	modernBase      = 10000 // RoPE base of sliding-window layers
 )
 
-// modernBERT describes ModernBERT: norms before the parts but before the first layer's attention, no biases, rotated
-// heads, gates, and in two of three layers a window around each token, whose rotation has a base of its own.
+// modernBERT describes ModernBERT: norms before all parts except the first layer's attention, no biases, rotated heads,
+// gates, and in two of three layers a window around each token, with another RoPE base.
 func modernBERT() Family {
 	var f Family
 	f.Name, f.HuggingFace = "modern-bert", []string{"ModernBertModel", "ModernBertForMaskedLM", "ModernBertForSequenceClassification"}
@@ -74,7 +74,7 @@ func euroBERT() Family {
 	return f
 }
 
-// llamaEmbed describes embeddings made of Llama, as Llama-Embed-Nemotron: llama whose tokens see later positions, too.
+// llamaEmbed describes embeddings made of Llama, such as Llama-Embed-Nemotron: bidirectional llama.
 func llamaEmbed() Family {
 	f := euroBERT()
 	f.Name, f.HuggingFace, f.Rotation = "llama-embed", []string{"LlamaBidirectionalModel"}, Neighbours
@@ -82,8 +82,7 @@ func llamaEmbed() Family {
 	return f
 }
 
-// gemmaEmbedding describes EmbeddingGemma: Gemma 3 in which tokens see later positions, too, and windows lie around
-// them.
+// gemmaEmbedding describes EmbeddingGemma: bidirectional Gemma 3 with windows around each token.
 func gemmaEmbedding() Family {
 	f := gemma3()
 	f.Name, f.HuggingFace = "gemma-embedding", []string{"Gemma3TextModel"}
@@ -96,7 +95,7 @@ func gemmaEmbedding() Family {
 	return f
 }
 
-// ModernBERTKeys are those of ModernBERT.
+// ModernBERTKeys are ModernBERT's keys.
 type ModernBERTKeys struct {
 	LocalAttention    int     `json:"local_attention"`
 	GlobalEvery       int     `json:"global_attn_every_n_layers"`

@@ -93,7 +93,7 @@ func readMPT(c *Config) error {
 	return nil
 }
 
-// MPTKeys are those of MPT and DBRX.
+// MPTKeys are the keys of MPT and DBRX.
 type MPTKeys struct {
 	ModelWidth int           `json:"d_model"`
 	MPTHeads   int           `json:"n_heads"`

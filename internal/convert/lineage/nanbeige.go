@@ -2,7 +2,7 @@ package lineage
 
 import "cmp"
 
-// nanbeige describes Nanbeige 4.2: Llama, through whose layers tokens go several times.
+// nanbeige describes Nanbeige 4.2: Llama with layers that tokens go through several times.
 func nanbeige() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "nanbeige", []string{"NanbeigeForCausalLM"}
@@ -13,7 +13,7 @@ func nanbeige() Family {
 	return f
 }
 
-// Looped are the keys of models through whose layers tokens go several times.
+// Looped are the keys of models with layers that tokens go through several times.
 type Looped struct {
 	Loops         int  `json:"num_loops"`
 	SkipsLoopNorm bool `json:"skip_loop_final_norm"` // the residual is not normed between the times

@@ -2,8 +2,8 @@ package lineage
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// nemotron describes Nemotron 3 and 4 and Minitron: LayerNorms whose checkpoints store the weight less 1, half of each
-// head rotated, and no gate: squared ReLU leaves neurons at zero.
+// nemotron describes Nemotron 3 and 4 and Minitron: LayerNorms, stored as the weight less 1 in checkpoints, half of
+// each head rotated, and squared ReLU without a gate, so that many neurons are zero.
 func nemotron() Family {
 	var f Family
 	f.Name, f.HuggingFace = "nemotron", []string{"NemotronForCausalLM"}

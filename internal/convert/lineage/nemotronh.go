@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// nemotronH describes Nemotron-H and Nemotron Nano 2: layers that are each one part, most of them recurrent (Mamba-2)
-// or feed-forward with squared ReLU, a few attention without positions.
+// nemotronH describes Nemotron-H and Nemotron Nano 2: each layer is one part. Most are recurrent (Mamba-2) or
+// feed-forward with squared ReLU, and a few are attention without positions.
 func nemotronH() Family {
 	const mixer = "mixer."
 	block := append([]Tensor{{Name: "attn_norm.weight", Source: "norm.weight"}}, stateSpaceBlock(mixer)...)

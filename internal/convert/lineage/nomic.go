@@ -99,7 +99,7 @@ func readNomic(c *Config) error {
 	return nil
 }
 
-// NomicKeys are those of Nomic's embeddings.
+// NomicKeys are the keys of Nomic's embeddings.
 type NomicKeys struct {
 	RotaryFraction float64 `json:"rotary_emb_fraction"`
 	TurnNeighbours bool    `json:"rotary_emb_interleaved"`

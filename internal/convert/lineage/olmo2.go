@@ -5,8 +5,8 @@ import "cmp"
 // olmo3FullEvery is the period of OLMo 3's layers that see all positions.
 const olmo3FullEvery = 4
 
-// olmo2 describes OLMo 2 and 3: the norms are behind attention and feed-forward layer instead of before them, and those
-// of q and k are over all heads together. OLMo 3 has windows in three of four layers, whose rotation is not scaled.
+// olmo2 describes OLMo 2 and 3: norms after attention and the feed-forward layer instead of before them, and norms of q
+// and k over all heads together. OLMo 3 has sliding windows in three of four layers, which do not scale RoPE.
 func olmo2() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "olmo2", []string{"Olmo2ForCausalLM", "Olmo3ForCausalLM"}

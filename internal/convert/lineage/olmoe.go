@@ -2,7 +2,7 @@ package lineage
 
 import "cmp"
 
-// olmoe describes OLMoE: experts whose weights are not normalised, and norms of q and k over all heads together.
+// olmoe describes OLMoE: experts without normalised weights, and norms of q and k over all heads together.
 func olmoe() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "olmoe", []string{"OlmoeForCausalLM"}

@@ -2,7 +2,8 @@ package lineage
 
 import "cmp"
 
-// openELM describes OpenELM, whose layers differ in their heads and neurons. Queries, keys and values are one matrix.
+// openELM describes OpenELM: the numbers of heads and neurons differ between layers. Queries, keys and values are one
+// matrix.
 func openELM() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "openelm", []string{"OpenELMForCausalLM"}
@@ -34,7 +35,7 @@ type OpenELM struct {
 	ELMContext   int       `json:"max_context_length"`
 	QueryHeads   []int     `json:"num_query_heads"`
 	Multipliers  []float64 `json:"ffn_multipliers"` // neurons of each layer by the width
-	WidthDivisor int       `json:"ffn_dim_divisor"` // numbers of neurons are multiples of it
+	WidthDivisor int       `json:"ffn_dim_divisor"` // divides the numbers of neurons
 	ELMAct       string    `json:"activation_fn_name"`
 	ELMTheta     float64   `json:"rope_freq_constant"`
 	ELMNormed    *bool     `json:"normalize_qk_projections"`

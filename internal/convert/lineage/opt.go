@@ -60,7 +60,7 @@ func readOPT(c *Config) error {
 	return nil
 }
 
-// OPTKeys are those of OPT.
+// OPTKeys are OPT's keys.
 type OPTKeys struct {
 	OPTAct     string `json:"activation_function"`
 	OPTFF      int    `json:"ffn_dim"`

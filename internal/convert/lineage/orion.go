@@ -1,6 +1,6 @@
 package lineage
 
-// orion describes Orion: llama with LayerNorms, whose epsilon its configuration calls an RMSNorm's.
+// orion describes Orion: llama with LayerNorms. Its configuration calls their epsilon an RMSNorm's.
 func orion() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "orion", []string{"OrionForCausalLM"}

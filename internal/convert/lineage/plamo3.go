@@ -2,8 +2,8 @@ package lineage
 
 import "cmp"
 
-// plamo3 describes PLaMo 3: norms before and after attention and SwiGLU, whose weights checkpoints store less 1 or less
-// other constants, a norm of each head of q and k, and a window in all but every eighth layer.
+// plamo3 describes PLaMo 3: norms before and after attention and SwiGLU, stored as the weight less 1 or less other
+// constants in checkpoints, a norm of each head of q and k, and a sliding window in all but every eighth layer.
 func plamo3() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "plamo3", []string{"Plamo3ForCausalLM"}
@@ -30,7 +30,7 @@ func plamo3() Family {
 	return f
 }
 
-// PLaMo3Keys are those of PLaMo 3.
+// PLaMo3Keys are PLaMo 3's keys.
 type PLaMo3Keys struct {
 	PLaMoWindow    int     `json:"window_size"`
 	RopeLocalTheta float64 `json:"rope_local_theta"`

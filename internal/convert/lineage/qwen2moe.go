@@ -1,6 +1,6 @@
 package lineage
 
-// qwen2MoE describes Qwen 1.5's and 2's models with experts, beside which is a shared one that a sigmoid weighs.
+// qwen2MoE describes Qwen 1.5's and 2's models with experts, and a shared expert that a sigmoid weighs.
 func qwen2MoE() Family {
 	f := qwen2()
 	f.Name, f.HuggingFace = "qwen2moe", []string{"Qwen2MoeForCausalLM"}

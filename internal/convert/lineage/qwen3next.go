@@ -4,9 +4,9 @@ import (
 	"cmp"
 )
 
-// qwen3Next describes Qwen3-Next: three of four layers are gated delta nets, the others gated attention, a quarter of
-// whose heads is rotated; all have experts beside a shared one. Checkpoints store all norms' weights less 1 but those
-// of delta nets.
+// qwen3Next describes Qwen3-Next: three of four layers are gated delta nets, the others gated attention with a quarter
+// of each head rotated; all have experts with a shared one. Checkpoints store norms' weights less 1, except those of
+// delta nets.
 func qwen3Next() Family {
 	f := delta()
 	f.Name, f.HuggingFace = "qwen3next", []string{"Qwen3NextForCausalLM"}
@@ -60,7 +60,7 @@ func delta() Family {
 	return f
 }
 
-// withDeltaExperts gives each layer experts beside a shared one instead of a feed-forward layer. Newer folders hold all
+// withDeltaExperts gives each layer experts with a shared one instead of a feed-forward layer. Newer folders store all
 // experts of a layer as one tensor.
 func (f *Family) withDeltaExperts() {
 	f.Experts = &Experts{Normalised: true, MinSum: leastSum, Divided: true, Shared: true}

@@ -1,7 +1,7 @@
 package lineage
 
-// qwen4Exp describes the text part of Qwen3.8-Flash-Next: Qwen3.5's delta nets, attention and experts in a residual of
-// several streams, which hyper-connections read and write in place of norms, with an indexer for attention, and a table
+// qwen4Exp describes the text part of Qwen3.8-Flash-Next: Qwen3.5's delta nets, attention and experts with a residual
+// of several streams, which hyper-connections read and write in place of norms, an indexer for attention, and a table
 // of n-grams that one layer reads.
 func qwen4Exp() Family {
 	f := qwen35MoE()

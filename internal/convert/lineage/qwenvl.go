@@ -17,8 +17,8 @@ func qwen3VL() Family {
 	return f
 }
 
-// qwen3VLMoE describes the text part of Qwen3-VL's models with experts, likewise of Qwen 3's. Folders hold experts as
-// matrices of inputs by outputs.
+// qwen3VLMoE describes the text part of Qwen3-VL's models with experts, in the form of Qwen 3's. Folders store experts
+// as matrices of inputs by outputs.
 func qwen3VLMoE() Family {
 	f := qwen3MoE()
 	f.Name, f.HuggingFace = "qwen3vlmoe", []string{"Qwen3VLMoeForConditionalGeneration"}

@@ -67,7 +67,7 @@ func (f *Family) InLayer(t Tensor, l int) Tensor {
 	return t
 }
 
-// Ranks are those of RWKV's products through narrower vectors.
+// Ranks are the widths of RWKV's low-rank products.
 type Ranks struct{ Decay, Rate, Value, Gate int }
 
 // RWKV are the keys of that family's configuration.

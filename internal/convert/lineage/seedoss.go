@@ -1,6 +1,6 @@
 package lineage
 
-// seedOSS describes Seed-OSS: qwen2 whose norm before the feed-forward layer files call post_attention_norm.
+// seedOSS describes Seed-OSS: qwen2 with post_attention_norm as the name of the norm before the feed-forward layer.
 func seedOSS() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "seed_oss", []string{"SeedOssForCausalLM"}

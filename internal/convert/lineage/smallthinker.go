@@ -10,8 +10,8 @@ import (
 // smallThinkerFullEvery is the period of SmallThinker's layers that see all positions, of models with windows.
 const smallThinkerFullEvery = 4
 
-// smallThinker describes SmallThinker: experts whose ReLU leaves neurons at zero, chosen before attention by what the
-// layer reads. Of models with windows the first of four layers sees all positions and is not rotated.
+// smallThinker describes SmallThinker: experts with ReLU, so that many neurons are zero, chosen before attention from
+// the layer's input. In models with sliding windows the first of four layers sees all positions and is not rotated.
 func smallThinker() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "smallthinker", []string{"SmallThinkerForCausalLM"}

@@ -3,7 +3,7 @@ package lineage
 // smollm3Unrotated is the period of SmolLM3's layers without a rotation; its GGUF files do not say it.
 const smollm3Unrotated = 4
 
-// smollm3 describes SmolLM3: llama whose every fourth layer is not rotated.
+// smollm3 describes SmolLM3: llama without rotation in every fourth layer.
 func smollm3() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "smollm3", []string{"SmolLM3ForCausalLM"}
@@ -21,7 +21,7 @@ func smollm3() Family {
 	return f
 }
 
-// SmolLM3Keys are those of SmolLM3.
+// SmolLM3Keys are SmolLM3's keys.
 type SmolLM3Keys struct {
 	NoRope      []int `json:"no_rope_layers"` // 0 of layers that are not rotated, despite the name
 	NoRopeEvery int   `json:"no_rope_layer_interval"`

@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// spark25 describes Spark X2.5: GeGLU, a gate of what each head reads, and windows in most layers, which have a rotation
-// of their own.
+// spark25 describes Spark X2.5: GeGLU, a gate of each head's output, and sliding windows in most layers, with another
+// rotation there.
 func spark25() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "spark2_5", []string{"Spark2_5ForCausalLM"}
@@ -41,7 +41,7 @@ func spark25() Family {
 	return f
 }
 
-// SparkKeys are those of Spark and Maple.
+// SparkKeys are the keys of Spark and Maple.
 type SparkKeys struct {
 	HeadGates    *bool  `json:"headwise_attn_output_gate"`
 	GateAct      string `json:"gate_attn_act_mode"`

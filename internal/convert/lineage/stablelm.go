@@ -2,8 +2,8 @@ package lineage
 
 import "cmp"
 
-// stablelm describes StableLM 3B, 2 1.6B and Zephyr: llama with LayerNorms, of whose heads a quarter is rotated. In
-// StableLM 2 12B attention is beside the feed-forward layer, and queries and keys are normed.
+// stablelm describes StableLM 3B, 2 1.6B and Zephyr: llama with LayerNorms and a quarter of each head rotated. In
+// StableLM 2 12B attention is parallel to the feed-forward layer, and queries and keys are normed.
 func stablelm() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "stablelm", []string{"StableLmForCausalLM", "StableLMEpochForCausalLM"}
@@ -25,7 +25,7 @@ func readStableLM(c *Config) error {
 	return nil
 }
 
-// StableLMKeys are those of StableLM.
+// StableLMKeys are StableLM's keys.
 type StableLMKeys struct {
 	OldLayerNormEps float64 `json:"layer_norm_eps"`
 	OldRotary       float64 `json:"rope_pct"` // share of a head that is rotated

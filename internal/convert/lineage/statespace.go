@@ -57,9 +57,9 @@ type StateSpace struct {
 	Inner      int // width of what the state is written with and read as: heads times their size
 	StateSize  int // columns of a head's state
 	StateHeads int
-	Groups     int   // of heads that share how the state is written and read
+	Groups     int   // groups of heads that share B and C
 	Taps       int   // positions that the convolution sees
-	Ranks      Ranks // of RWKV
+	Ranks      Ranks // RWKV's
 }
 
 // Channels returns what is convolved.

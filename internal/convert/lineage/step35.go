@@ -14,19 +14,20 @@ type Step struct {
 	RouterFactor float64   `json:"moe_router_scaling_factor"`
 	NormWeights  *bool     `json:"norm_expert_weight"`
 	ExpertLayers string    `json:"moe_layers_enum"` // their numbers, with commas between them
-	Limits       []float64 `json:"swiglu_limits"`   // of each layer's routed experts; 0: none
+	Limits       []float64 `json:"swiglu_limits"`   // for each layer's routed experts; 0: none
 	LimitsOthers []float64 `json:"swiglu_limits_shared"`
 	Rotaries     []float64 `json:"partial_rotary_factors"`
-	Slowed       []string  `json:"yarn_only_types"` // kinds of layers that rope_scaling is of
-	OtherHeads   *struct { // those of layers with windows
+	Slowed       []string  `json:"yarn_only_types"` // kinds of layers that rope_scaling is for
+	OtherHeads   *struct { // sliding-window layers'
 		Heads    int `json:"num_attention_heads"`
 		KVGroups int `json:"num_attention_groups"`
 		Head     int `json:"head_dim"`
 	} `json:"attention_other_setting"`
 }
 
-// step35 describes Step 3.5 Flash and 3.7 Flash: gated attention, windows in three of four layers, which have heads and
-// a base of their own, and experts behind the first layers, beside a shared one. Norms store their weights less 1.
+// step35 describes Step 3.5 Flash and 3.7 Flash: gated attention, sliding windows in three of four layers, with another
+// number of heads and another RoPE base there, and experts with a shared one after the first layers. Norms store their
+// weights less 1.
 func step35() Family {
 	f := laguna()
 	f.Name, f.HuggingFace = "step35", []string{"Step3p5ForCausalLM", "Step3p7ForConditionalGeneration"}
@@ -96,8 +97,8 @@ func readStep35(c *Config) error {
 	return readLlama(c)
 }
 
-// thetaOf returns the base of layers with windows or without, where the configuration has a list of all layers': that of
-// the first of the kind.
+// thetaOf returns the RoPE base of layers with a window or without: if the configuration lists all layers' bases, the
+// first layer's of that kind.
 func (c *Config) thetaOf(window bool) float64 {
 	for l, kind := range c.LayerTypes {
 		if l < len(c.RopeThetas) && (kind == "sliding_attention") == window {

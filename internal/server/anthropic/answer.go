@@ -13,7 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// usage counts tokens. Those of the prompt are either input or cache read.
+// usage counts tokens. The prompt's tokens are either input or cache read.
 type usage struct {
 	Input         int `json:"input_tokens"`
 	CacheCreation int `json:"cache_creation_input_tokens"`

@@ -16,8 +16,8 @@ type clientTool struct {
 	description string
 	commands    []string // values of the property that says what to do; nil: the tool does one thing
 	verb        string   // the name of that property
-	properties  string   // of the input, in JSON Schema, besides verb
-	required    []string // of these
+	properties  string   // properties of the input other than verb, in JSON Schema
+	required    []string // names of those that are required
 }
 
 // clientTools names the old forms of a tool in full, before the form that is current.

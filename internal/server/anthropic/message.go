@@ -21,15 +21,15 @@ type block struct {
 	Text      *string         `json:"text"`
 	Thinking  string          `json:"thinking"`
 	Signature string          `json:"signature"` // nobody checks it
-	ID        string          `json:"id"`        // of a call
+	ID        string          `json:"id"`        // id of a call
 	Name      string          `json:"name"`
 	Input     json.RawMessage `json:"input"`
 	ToolUseID string          `json:"tool_use_id"` // the call that a result answers
-	Content   json.RawMessage `json:"content"`     // of a result: a text or blocks
+	Content   json.RawMessage `json:"content"`     // content of a result: a text or blocks
 	IsError   bool            `json:"is_error"`
 	Source    source          `json:"source"`  // of a document
-	Title     string          `json:"title"`   // of a document
-	Context   string          `json:"context"` // of a document
+	Title     string          `json:"title"`   // title of a document
+	Context   string          `json:"context"` // context of a document
 
 	CacheControl map[string]any `json:"cache_control"` // changes nothing
 
@@ -160,7 +160,7 @@ func (b *block) refused(i int) error {
 
 // A converter turns messages into those that templates take.
 type converter struct {
-	names    map[string]string // of the tools that were called, by the calls' ids
+	names    map[string]string // names of the called tools, by the calls' ids
 	pictures *server.Pictures
 	out      []chat.Message
 }
@@ -185,7 +185,7 @@ func (c *converter) add(m *message) error {
 	return server.Invalid("there is no role %.40q; there are user, assistant and system", m.Role)
 }
 
-// addUser adds a user's message. Results come first: templates show them behind the calls that they answer.
+// addUser adds a user's message. Results come first, because templates show them after the calls that they answer.
 func (c *converter) addUser(blocks []block) error {
 	var all chat.Text
 	results := 0

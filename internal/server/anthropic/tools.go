@@ -16,7 +16,7 @@ type tool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
 	InputSchema json.RawMessage `json:"input_schema"`
-	Width       int             `json:"display_width_px"` // of the screen that a computer tool controls, in pixels
+	Width       int             `json:"display_width_px"` // width in pixels of the screen that a computer tool controls
 	Height      int             `json:"display_height_px"`
 
 	CacheControl map[string]any `json:"cache_control"` // changes nothing
@@ -35,7 +35,7 @@ func (t *tool) definition() (chat.Tool, error) {
 	}{"function", function{t.Name, t.Description, t.InputSchema}})
 }
 
-// serverTools are what the types of tools begin with that Anthropic's servers run: the model is not told of them.
+// serverTools are prefixes of the types of tools that Anthropic's servers run. The model is not told of them.
 var serverTools = []string{"web_search_", "web_fetch_", "code_execution_", "mcp_toolset"}
 
 // readTools reads the fields about tools into c.

@@ -29,8 +29,8 @@ type Opener interface {
 // A Source is a model that could be loaded.
 type Source struct {
 	Name     string
-	Path     string // of its first file
-	Size     int64  // of its files, bytes
+	Path     string // path of its first file
+	Size     int64  // size of its files, in bytes
 	Modified time.Time
 	Aliases  []string // other names
 	Tags     []string // for lists
@@ -52,7 +52,7 @@ type Options struct {
 // A Library is a server.Models of models that are loaded on demand.
 type Library struct {
 	o       Options
-	ctx     context.Context // of loading: a request that goes does not end it
+	ctx     context.Context // for loading: loading goes on if a request ends
 	stop    context.CancelFunc
 	loads   chan struct{} // holds one element while a model is being loaded: what is free is known only then
 	pending sync.WaitGroup
@@ -69,7 +69,7 @@ type entry struct {
 	model   *server.Model // nil unless state is Loaded
 	closer  io.Closer
 	need    session.Need
-	err     error // of state Failed; else nil
+	err     error // why state is Failed; else nil
 	uses    int   // requests that hold it
 	last    time.Time
 	keep    time.Duration
@@ -102,7 +102,7 @@ func (l *Library) Close() error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.freeing() { // a model whose time had come
+	for l.freeing() { // an expired model is still being freed
 		changed := l.changed
 		l.mu.Unlock()
 		<-changed
@@ -142,8 +142,7 @@ func (l *Library) wait(ctx context.Context) error {
 	}
 }
 
-// Use returns a model, which it loads if need be. The empty name is that of the only model, or of the only one that is
-// loaded.
+// Use returns a model, and loads it if need be. The empty name means the only model, or the only loaded one.
 func (l *Library) Use(ctx context.Context, name string) (*server.Model, func(), error) {
 	return l.use(ctx, name, !l.o.Asked)
 }
@@ -194,7 +193,7 @@ func (l *Library) Peek(name string) (*server.Model, func(), error) {
 	return e.model, sync.OnceFunc(func() { l.looked(e) }), nil
 }
 
-// looked ends a look at e, whose time to be freed may have come meanwhile.
+// looked ends a look at e, which may have become due to be freed meanwhile.
 func (l *Library) looked(e *entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -55,9 +55,9 @@ func (l *Library) load(e *entry) error {
 	return nil
 }
 
-// makeRoom frees models that nobody uses, those first whose last request is longest ago, until e fits into RAM and has
-// what it wants of the GPUs, and returns what it will take. Where all that is left is in use it waits. A model that is too
-// large even then is loaded if it can do with less, and takes what is free.
+// makeRoom frees models that nobody uses, the least recently used first, until e fits into RAM and has what it wants of
+// the GPUs. It returns what e will take. If all other models are in use it waits. A model that is too large even then
+// is loaded if it can do with less, and takes what is free.
 func (l *Library) makeRoom(e *entry) (session.Need, error) {
 	for {
 		need, err := l.o.Opener.Need(l.ctx, e.Path)
@@ -97,9 +97,9 @@ func (l *Library) makeRoom(e *entry) (session.Need, error) {
 	}
 }
 
-// victim returns the model that nobody uses and whose last request is longest ago, how many are loaded, of them in use,
-// and the bytes of RAM of those that nobody uses. If only GPUs' memory is short, models that have some go first. The
-// lock is held.
+// victim returns the least recently used model among those that nobody uses, the numbers of loaded and of used models,
+// and the bytes of RAM of the models that nobody uses. If only GPUs' memory is short, models with some of it go first.
+// The lock is held.
 func (l *Library) victim(gpusOnly bool) (oldest *entry, loaded, busy int, idle int64) {
 	for _, e := range l.models {
 		if e.state != server.Loaded {

@@ -15,11 +15,11 @@ type completion struct {
 	texts        []server.Generation
 	stream       bool
 	returnTokens bool
-	fields       []string        // of the last chunks, as paths; none: all
+	fields       []string        // fields of the last chunks, as paths; none: all
 	records      []server.Record // [texts]
 }
 
-// mostProbabilities bounds the probabilities that an answer in one piece holds, each of which takes some hundred bytes.
+// mostProbabilities bounds the probabilities in an answer in one piece. Each takes some hundred bytes.
 const mostProbabilities = 1 << 20
 
 func complete(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {

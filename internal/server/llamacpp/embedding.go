@@ -7,7 +7,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// embedding answers llama-server's own form: a list of vectors for each text, of which pooling leaves one.
+// embedding answers in llama-server's own form: a list of vectors for each text; with pooling there is one.
 func embedding(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {
 	texts := m.ReadTexts(f, "content", "input")
 	norm := m.Norm

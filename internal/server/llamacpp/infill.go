@@ -20,7 +20,7 @@ type chunkOfContext struct {
 	Text     string `json:"text"`
 }
 
-// infill answers with what lies between two texts, by the tokens that models of code have for it.
+// infill answers with the text between two texts, using the tokens that code models have for it.
 func infill(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {
 	tok := m.Engine.Tokenizer()
 	special, ok := tok.Infill()
@@ -69,7 +69,7 @@ func infill(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.
 		slices.Reverse(parts)
 	}
 	end := slices.Concat(parts[0], parts[1], []int32{special.Middle}, begun)
-	if left := max(0, m.Context()-room-len(end)); len(ids) > left { // other files give way first, the earliest of them before the others
+	if left := max(0, m.Context()-room-len(end)); len(ids) > left { // other files are cut first, the earliest of them before the others
 		ids = ids[len(ids)-left:]
 	}
 	if tok.AddsBOS() {

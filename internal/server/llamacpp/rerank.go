@@ -33,8 +33,8 @@ func (d *document) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &d.Text)
 }
 
-// rerank answers with a score for each document, how well it answers the query, the best first: in Jina's form or, if
-// the request calls documents texts, in that of Text Embeddings Inference.
+// rerank answers with a score for each document that says how well it answers the query, the best first. The form is
+// Jina's or, if the request calls documents texts, that of Text Embeddings Inference.
 func rerank(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {
 	var query string
 	if !f.Read("query", &query) {

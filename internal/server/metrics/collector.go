@@ -158,10 +158,10 @@ func (s *samples) engine(e *engine.Stats) {
 		"block_size", strconv.Itoa(e.PagePositions), "num_gpu_blocks", strconv.Itoa(e.Pages))
 }
 
-// neurons sends what feed-forward layers computed and read, of which tokens were evaluated.
+// neurons sends what feed-forward layers computed and read for the evaluated tokens.
 func (s *samples) neurons(layers []model.NeuronUse, tokens int64) {
 	var all, predicted, active, read, dense int64
-	var ram struct{ predicted, active, read int64 } // the processor's share
+	var ram struct{ predicted, active, read int64 } // the CPU's share
 	for i := range layers {
 		l := &layers[i]
 		if l.Mode == model.Off {

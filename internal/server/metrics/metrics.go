@@ -51,7 +51,7 @@ func New(several bool) *Metrics {
 	return m
 }
 
-// Register adds the route to s, whose models are shown, too.
+// Register adds the route to s, and shows its models, too.
 func (m *Metrics) Register(s *server.Server) {
 	metrics.ExposeMetadata(true)
 	s.API(server.CommonForm).Get("/metrics", func(w http.ResponseWriter, r *http.Request) error {

@@ -25,7 +25,7 @@ func newSeries[T any](name, help string, begin func() *T, labels ...string) *ser
 	return &series[T]{name: name, help: help, labels: labels, begin: begin, of: map[string]*T{}}
 }
 
-// at returns the value of those values of the labels.
+// at returns the value for these values of the labels.
 func (s *series[T]) at(values ...string) *T {
 	key := ""
 	for _, v := range values {
@@ -83,7 +83,7 @@ func counters(name, help string, labels ...string) *series[atomic.Int64] {
 	return newSeries(name, help, func() *atomic.Int64 { return new(atomic.Int64) }, labels...)
 }
 
-// rising returns n bounds, of which the first is first and each of the others twice the one before it.
+// rising returns n bounds. The first is first, and each further one is twice the one before it.
 func rising(first float64, n int) []float64 {
 	out := make([]float64, n)
 	for i := range out {

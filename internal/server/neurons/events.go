@@ -22,11 +22,11 @@ const (
 type event struct {
 	Model      string    `json:"model"`
 	MS         float64   `json:"ms"`         // since the event before
-	Threshold  float32   `json:"threshold"`  // of predictors' logits
+	Threshold  float32   `json:"threshold"`  // threshold of the predictors' logits
 	Generation spent     `json:"generation"` // steps of single tokens
 	Prompts    spent     `json:"prompts"`    // steps with parts of prompts
 	Computed   []float64 `json:"computed"`   // [layers] share of the neurons that were computed for a token
-	Active     []float64 `json:"active"`     // [layers] share of those that were not zero
+	Active     []float64 `json:"active"`     // [layers] share of non-zero ones
 	Map        []string  `json:"map"`        // [layers] see picture
 }
 
@@ -54,10 +54,10 @@ type spent struct {
 	Tokens int64   `json:"tokens"` // evaluated
 	Chosen int64   `json:"chosen"`
 	MS     float64 `json:"ms"`
-	parts          // of MS, in which the processor computed
+	parts          // of MS, the time in which the CPU computed
 	GPU    *parts  `json:"gpu"`         // in which GPUs computed, by their own clocks; nil: no GPU takes part, or it has no clock
-	Both   float64 `json:"together_ms"` // in which the processor and a GPU computed at the same time
-	Bytes  int64   `json:"bytes"`       // that were read of feed-forward weights
+	Both   float64 `json:"together_ms"` // in which the CPU and a GPU computed at the same time
+	Bytes  int64   `json:"bytes"`       // bytes read of feed-forward weights
 	RAM    int64   `json:"ram_bytes"`
 	Dense  int64   `json:"dense_bytes"` // what a dense model would have read
 	Disk   *disk   `json:"disk"`        // nil: nothing stays on disk
@@ -65,14 +65,14 @@ type spent struct {
 
 // disk is what was done with experts or neurons that stay on disk.
 type disk struct {
-	Kept  int64   `json:"kept"`               // uses of those that were kept in RAM
-	Ahead int64   `json:"ahead"`              // of those that were read ahead
-	Read  int64   `json:"read"`               // of those that were on disk
-	Left  int64   `json:"left_out,omitempty"` // of experts that were left out instead of read
+	Kept  int64   `json:"kept"`               // uses of units that were in RAM
+	Ahead int64   `json:"ahead"`              // uses of units that were read ahead
+	Read  int64   `json:"read"`               // uses of units that were on disk
+	Left  int64   `json:"left_out,omitempty"` // uses of experts that were left out instead of read
 	Reads int64   `json:"reads"`
 	Bytes int64   `json:"bytes"`
 	Busy  float64 `json:"reading_ms"` // reads were under way
-	Wait  float64 `json:"waiting_ms"` // of the step's time, in the processor's parts
+	Wait  float64 `json:"waiting_ms"` // of the step's time, within the CPU's parts
 }
 
 func spentOf(s *engine.Spent, onDisk bool) spent {
@@ -181,9 +181,9 @@ func read(m *server.Model, look *engine.Watch) (e event, happened bool) {
 	return e, true
 }
 
-// picture returns a layer's bins, a byte each in base64: 255·√s for neurons of which a token needed the share s, or
-// experts that a share s of the tokens used. Of neurons on a GPU that has no set of them to compute only the sum is
-// known, and each has the mean.
+// picture returns a layer's bins, a byte each in base64: 255·√s for neurons that a share s of the tokens needed, or
+// experts that a share s of the tokens used. For neurons on a GPU that computes without a set only the sum is known,
+// and each has the mean.
 func picture(bins []uint32, u *model.NeuronUse, at compute.Place) string {
 	shades := make([]byte, len(bins))
 	units := u.Neurons
@@ -211,7 +211,7 @@ func picture(bins []uint32, u *model.NeuronUse, at compute.Place) string {
 		if i < hot && counted == 0 {
 			v = mean
 		}
-		share := 1.0 // of a dense layer, which counts nothing
+		share := 1.0 // a dense layer counts nothing
 		if u.Mode != model.Off || u.Experts > 0 {
 			share = min(1, max(0, v)/max(perBin, 1))
 		}

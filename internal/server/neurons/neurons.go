@@ -1,6 +1,6 @@
-// Package neurons answers what a model's neurons do: where they lie, which of them were needed, what was read and how
-// long it took, as it happens; the threshold of its predictors, and what that changes. These routes are our own; the
-// page shows them.
+// Package neurons answers what a model's neurons do: where they are stored, which of them were needed, what was read
+// and how long it took, as it happens; the threshold of its predictors, and the effect of changing it. These routes are
+// our own; the page shows them.
 package neurons
 
 import (
@@ -38,12 +38,12 @@ func Register(s *server.Server) {
 	api.Ask("/neurons/compare", compare)
 }
 
-// A layer says where a layer's parts lie.
+// A layer says where a layer's parts are stored.
 type layer struct {
 	Neurons   int    `json:"neurons"`
 	Mode      string `json:"mode"`
-	Dense     int64  `json:"dense_bytes"` // of its feed-forward weights
-	GPU       int    `json:"gpu"`         // which holds what is there of it; -1: none
+	Dense     int64  `json:"dense_bytes"` // bytes of its feed-forward weights
+	GPU       int    `json:"gpu"`         // the GPU that holds a part of it; -1: none
 	Hot       int    `json:"hot"`         // neurons on the GPU, or experts
 	Experts   int    `json:"experts,omitempty"`
 	Attention bool   `json:"attention_on_gpu"`
@@ -68,7 +68,7 @@ type description struct {
 	Device     string         `json:"device"`
 	Mode       string         `json:"mode"`
 	Activation string         `json:"activation"`
-	Threshold  float32        `json:"threshold"`  // of predictors' logits
+	Threshold  float32        `json:"threshold"`  // threshold of the predictors' logits
 	Adjustable bool           `json:"adjustable"` // it can be changed
 	Layers     []layer        `json:"layers"`
 	Plan       *plan          `json:"plan"` // nil: no GPU takes part
@@ -78,7 +78,7 @@ type description struct {
 // A plan is what was planned when the model was loaded.
 type plan struct {
 	GPUs  []planned `json:"gpus"`
-	Bytes int64     `json:"bytes"`             // of weights and cache on them
+	Bytes int64     `json:"bytes"`             // bytes of weights and cache on them
 	Rate  float64   `json:"tokens_per_second"` // expected; 0: not known
 }
 

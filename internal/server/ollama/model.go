@@ -39,7 +39,7 @@ type entry struct {
 	Can      []string  `json:"capabilities"`
 }
 
-// loaded is a model of the list of those in memory.
+// loaded is a model in the list of models in memory.
 type loaded struct {
 	Name    string    `json:"name"`
 	Model   string    `json:"model"`

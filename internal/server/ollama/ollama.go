@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// version is the version of Ollama whose API this is. Clients ask for it and refuse old ones.
+// version is the version of Ollama with this API. Clients ask for it and refuse old ones.
 const version = "0.33.0"
 
 // api answers for a server.

@@ -15,7 +15,7 @@ const maxLogprobs = 20
 
 // A request is one for a text.
 type request struct {
-	name    string // of the model, as the client says it
+	name    string // the client's name for the model
 	model   *server.Model
 	keep    *time.Duration
 	stream  bool

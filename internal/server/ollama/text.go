@@ -74,9 +74,9 @@ type text struct {
 	document document
 	parser   *answer.Parser // nil: the text is told as it is
 	lines    *server.LineStream
-	tokens   []int32 // of the answer
+	tokens   []int32 // tokens of the answer
 	open     *function
-	id       string // of the open call
+	id       string // id of the open call
 	calls    int
 	whole    piece
 	last     any // document

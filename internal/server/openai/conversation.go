@@ -29,7 +29,7 @@ type toolCall struct {
 type called struct {
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
-	Input     json.RawMessage `json:"input"` // of a custom tool: a text
+	Input     json.RawMessage `json:"input"` // input of a custom tool: a text
 }
 
 // readConversation reads the fields that make a prompt.

@@ -40,7 +40,7 @@ type entry struct {
 	Aliases []string       `json:"aliases"`
 	Tags    []string       `json:"tags"`
 	Status  status         `json:"status"`
-	Meta    map[string]int `json:"meta,omitempty"` // of a loaded model
+	Meta    map[string]int `json:"meta,omitempty"` // for a loaded model
 
 	Architecture architecture `json:"architecture"`
 	Can          []string     `json:"capabilities"`

@@ -2,7 +2,7 @@ package responses
 
 import "github.com/powerinfer-go/powerinfer/internal/server"
 
-// An event is one of a response's stream. Each kind has its own fields besides.
+// An event is an event of a response's stream. Each kind has further fields.
 type event struct {
 	Type     string `json:"type"`
 	Sequence int    `json:"sequence_number"`

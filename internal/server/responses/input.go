@@ -20,8 +20,8 @@ type inputItem struct {
 	Namespace string            `json:"namespace"`
 	Name      string            `json:"name"`
 	Arguments json.RawMessage   `json:"arguments"`
-	Action    json.RawMessage   `json:"action"`    // of a shell's call
-	Operation json.RawMessage   `json:"operation"` // of a patch's call
+	Action    json.RawMessage   `json:"action"`    // of a shell call
+	Operation json.RawMessage   `json:"operation"` // of a patch call
 	Input     json.RawMessage   `json:"input"`
 	Output    json.RawMessage   `json:"output"`
 	Summary   json.RawMessage   `json:"summary"`
@@ -58,7 +58,7 @@ func readInput(m *server.Model, f *server.Fields) ([]chat.Message, []json.RawMes
 	return c.messages, c.tools
 }
 
-// A conversation is put together from items. Those of an assistant that follow each other are one message.
+// A conversation is built from items. Consecutive items of an assistant are one message.
 type conversation struct {
 	messages []chat.Message
 	tools    []json.RawMessage
@@ -129,7 +129,7 @@ func (c *conversation) read(raw json.RawMessage) error {
 		return c.addCall(&i, inputOf(i.Input))
 	case strings.HasSuffix(i.Type, "_output"):
 		if i.CallID == "" {
-			i.CallID = i.ID // of a local shell
+			i.CallID = i.ID // a local shell has no call id
 		}
 		if c.calls[i.CallID] != "" {
 			return c.addResult(&i, raw)
@@ -155,7 +155,7 @@ func namesOf(tools []json.RawMessage) string {
 	return "tools: " + strings.Join(names, ", ")
 }
 
-// inputOf returns the arguments of a call whose tool takes a text.
+// inputOf returns the arguments of a call to a tool that takes a text.
 func inputOf(text json.RawMessage) json.RawMessage {
 	if len(text) == 0 {
 		text = json.RawMessage(`""`)
@@ -224,7 +224,7 @@ func (c *conversation) assistant() *chat.Message {
 	return &c.messages[len(c.messages)-1]
 }
 
-// A part is a piece of an item's content, of which there are several kinds.
+// A part is a piece of an item's content. There are several kinds.
 type part struct {
 	Type    string  `json:"type"`
 	Text    *string `json:"text"`

@@ -33,7 +33,7 @@ type response struct {
 	ServiceTier string          `json:"service_tier"`
 	Store       bool            `json:"store"`
 	Usage       *usage          `json:"usage"`
-	Timings     *server.Timings `json:"timings,omitempty"` // llama-server's; in streams it is beside the response
+	Timings     *server.Timings `json:"timings,omitempty"` // llama-server's; in streams next to the response, not in it
 	echoed
 }
 

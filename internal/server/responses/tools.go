@@ -10,7 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// customInput is the only parameter of a custom tool, by which models are told of it.
+// customInput is the only parameter of a custom tool, as models are told of it.
 const customInput = "input"
 
 // A definition describes a tool.
@@ -20,7 +20,7 @@ type definition struct {
 	Description string            `json:"description"`
 	Parameters  json.RawMessage   `json:"parameters"`
 	Strict      bool              `json:"strict"`
-	Tools       []json.RawMessage `json:"tools"` // of a namespace
+	Tools       []json.RawMessage `json:"tools"` // a namespace's tools
 	Format      struct {
 		Type       string `json:"type"`
 		Syntax     string `json:"syntax"`
@@ -97,8 +97,8 @@ func (q *request) toolsOf(told []json.RawMessage) ([]answer.Tool, error) {
 	return tools, err
 }
 
-// tell returns the definitions of tools, those of namespaces included, as templates take them. Where known is not nil,
-// tools of those names are left out, and the others' names are added.
+// tell returns the definitions of tools, including those of namespaces, as templates take them. If known is not nil,
+// tools with names in it are left out, and the others' names are added to it.
 func (q *request) tell(definitions []json.RawMessage, space string, known map[string]bool) ([]json.RawMessage, error) {
 	var told []json.RawMessage
 	for i, d := range definitions {
@@ -152,8 +152,8 @@ func (q *request) nameOf(joined string) spacedName {
 	return spacedName{"", joined}
 }
 
-// asFunction makes a tool whose input is a text a function with one parameter. A grammar of the input is told, but not
-// held to.
+// asFunction turns a tool that takes a text into a function with one parameter. The model is told of a grammar of the
+// input, but not held to it.
 func (t *definition) asFunction() {
 	text := map[string]string{"type": "string"}
 	if t.Format.Definition != "" {
@@ -188,8 +188,8 @@ type named struct {
 	Name      string `json:"name"`
 }
 
-// names returns the names by which models know what n names: a tool's, perhaps without its namespace, or those of all
-// tools of a namespace.
+// names returns the models' names for what n names: a tool, possibly without its namespace, or all tools of a
+// namespace.
 func (q *request) names(n *named) []string {
 	if n.Namespace != "" {
 		return []string{spacedName{n.Namespace, n.Name}.joined()}

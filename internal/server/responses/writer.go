@@ -11,7 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// A writer makes a response of what a model writes, and tells each step of it.
+// A writer turns a model's text into a response, and reports each step.
 type writer struct {
 	model    *server.Model
 	request  *request
@@ -19,12 +19,12 @@ type writer struct {
 	response response
 	out      *server.EventStream // nil: the response is told at the end
 	sequence int
-	err      error // of sending: the client is gone
+	err      error // sending failed: the client is gone
 	begun    bool
 	stopped  bool // the parser
 
 	open    item                 // the last of the output, which still grows; nil: none does
-	pending []server.Probability // of tokens whose text is held back
+	pending []server.Probability // of tokens with text that is held back
 	thought int                  // tokens of thoughts
 	timings *server.Timings      // so far, where they are wanted
 	short   bool                 // the text ended before the model ended it
