@@ -544,20 +544,34 @@ func expandF16VNNI(dst *byte, w *byte, n uintptr)
 // expandBF16VNNI writes n groups of 8 BF16 weights as float32, of two rows in turn. Scalar twin: quant.Decode.
 func expandBF16VNNI(dst *byte, w *byte, n uintptr)
 
-// matrixScalesAMX computes out[t][r] of 16 tokens, whose superblocks are at acts, and of groups times 16 rows. Scalar twin: tileGeneric in matmul_generic.go.
-func matrixScalesAMX(out *float32, outStride uintptr, w *byte, n uintptr, acts *byte, groups uintptr, scratch *byte)
+// promptBF161AMX adds n groups' products of blocks times 32 rows and 16 tokens to sums, and asks for a line at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
+func promptBF161AMX(sums *float32, w *byte, n uintptr, x *byte, blocks uintptr, part uintptr, ahead *byte, aheadStep uintptr)
 
-// matrixMinimaAMX computes out[t][r] of 16 tokens, whose superblocks are at acts, and of groups times 16 rows. Scalar twin: tileGeneric in matmul_generic.go.
-func matrixMinimaAMX(out *float32, outStride uintptr, w *byte, n uintptr, acts *byte, groups uintptr, scratch *byte)
+// promptBF162AMX adds n groups' products of blocks times 32 rows and 32 tokens to sums, and asks for a line at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
+func promptBF162AMX(sums *float32, w *byte, n uintptr, x *byte, blocks uintptr, part uintptr, ahead *byte, aheadStep uintptr)
 
-// matrixHalvesAMX computes out[t][r] of 16 tokens, whose superblocks are at acts, and of groups times 16 rows. Scalar twin: tileGeneric in matmul_generic.go.
-func matrixHalvesAMX(out *float32, outStride uintptr, w *byte, n uintptr, acts *byte, groups uintptr, scratch *byte)
+// promptTerms1AMX adds n groups' products of blocks times 32 rows and 16 tokens to sums, and asks for a line at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
+func promptTerms1AMX(sums *float32, w *byte, n uintptr, x *byte, blocks uintptr, part uintptr, ahead *byte, aheadStep uintptr)
 
-// fillMatrixAMX makes tiles of n superblocks of 16 rows of a panel. Scalar twin: fillMatrixGeneric in amx_amd64.go.
-func fillMatrixAMX(dst *byte, dstStep uintptr, w *byte, pairBytes uintptr, step uintptr, n uintptr, offset uintptr, form uintptr)
+// promptTerms2AMX adds n groups' products of blocks times 32 rows and 32 tokens to sums, and asks for a line at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
+func promptTerms2AMX(sums *float32, w *byte, n uintptr, x *byte, blocks uintptr, part uintptr, ahead *byte, aheadStep uintptr)
 
-// gatherMatrixAMX arranges n superblocks of activations of 16 tokens in tiles. Scalar twin: gatherMatrixGeneric in amx_amd64.go.
-func gatherMatrixAMX(dst *byte, x *byte, xStride uintptr, n uintptr)
+// turnSumsAMX writes n tiles of sums of 16 rows each for the first tokens of 16. Scalar twin: turnSumsGeneric in prompts.go.
+func turnSumsAMX(out *float32, outStride uintptr, sums *float32, sumStep uintptr, n uintptr, tokens uintptr)
+
+// panelTilesAMX makes tiles of n superblocks of 16 rows of a panel, whose quants lie offset above their values. Scalar twin: superblock in unpack.go.
+func panelTilesAMX(dst *byte, step uintptr, panel *byte, pairBytes uintptr, superBytes uintptr, n uintptr, offset float32, form uintptr)
+
+// copyTilesBF16 makes tiles of n groups of rows, as 1 terms of BF16. Scalar twin: splitGeneric in terms.go.
+func copyTilesBF16(dst *byte, step uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
+
+// splitTilesF16 makes tiles of n groups of rows, as 2 terms of BF16. Scalar twin: splitGeneric in terms.go.
+func splitTilesF16(dst *byte, step uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
+
+// roundSupersBF16 writes n superblocks of activations as BF16, groups of four elements of each block. Scalar twin: place in unpack.go.
+//
+//go:noescape
+func roundSupersBF16(dst *byte, x *float32, n uintptr)
 
 // floatsBlocksAVX2 writes n superblocks of a panel's row, whose quants lie offset above their values, as floats. Scalar twin: unpackSuper in unpack.go.
 func floatsBlocksAVX2(dst *float32, panel *byte, n uintptr, offset uintptr)
@@ -717,12 +731,6 @@ func expandBF16BF16(dst *byte, w *byte, n uintptr)
 //go:noescape
 func roundBF16(dst *byte, x *float32, n uintptr)
 
-// pairsBF161AMX computes n groups of 32 rows, for as many tokens as config has rows of activations. Scalar twin: dotTermsGeneric in terms.go.
-func pairsBF161AMX(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, term uintptr, part uintptr)
-
-// pairsBF162AMX computes n groups of 32 rows, for as many tokens as config has rows of activations. Scalar twin: dotTermsGeneric in terms.go.
-func pairsBF162AMX(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, term uintptr, part uintptr)
-
 // pairsTerms1AMX computes n groups of 32 rows, for as many tokens as config has rows of activations. Scalar twin: dotTermsGeneric in terms.go.
 func pairsTerms1AMX(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, term uintptr, part uintptr)
 
@@ -732,15 +740,15 @@ func pairsTerms2AMX(config *byte, out *float32, outStride uintptr, w *byte, n ui
 // fillPairsAMX makes tiles of n groups of 16 rows of BF16. Scalar twin: fillPairsGeneric in terms.go.
 func fillPairsAMX(dst *byte, dstStep uintptr, w *byte, rowBytes uintptr, n uintptr)
 
-// splitF32BF16 writes n groups of 32 numbers as 3 terms of BF16, which lie term bytes apart. Scalar twin: splitGeneric in terms.go.
+// splitThreeBF16 writes n groups of 32 numbers as 3 terms of BF16, which lie term bytes apart. Scalar twin: splitGeneric in terms.go.
 //
 //go:noescape
-func splitF32BF16(dst *byte, term uintptr, x *float32, n uintptr)
+func splitThreeBF16(dst *byte, term uintptr, x *float32, n uintptr)
 
-// splitF16BF16 writes n groups of 32 numbers as 2 terms of BF16, which lie term bytes apart. Scalar twin: splitGeneric in terms.go.
+// splitTwoBF16 writes n groups of 32 numbers as 2 terms of BF16, which lie term bytes apart. Scalar twin: splitGeneric in terms.go.
 //
 //go:noescape
-func splitF16BF16(dst *byte, term uintptr, x *byte, n uintptr)
+func splitTwoBF16(dst *byte, term uintptr, x *float32, n uintptr)
 
 // weighTermsAMX writes e^(s-m) of n groups of 32 scores as 3 terms of BF16, which lie term bytes apart, and returns their sum. Scalar twins: exp32 in activation.go, splitGeneric in terms.go.
 //

@@ -140,7 +140,10 @@ func twin(k *Kernels) *Kernels {
 			dot = dotPairsGeneric
 		}
 		for _, typ := range []quant.Type{quant.F16, quant.BF16} {
-			g.types[typ] = tiles{one: func(out *float32, _ uintptr, w *byte, rowBytes uintptr, x *byte, _, n uintptr) {
+			if k.Form(typ) != BFloats {
+				continue
+			}
+			g.types[typ] = tiles{rounded: k.types[typ].rounded, one: func(out *float32, _ uintptr, w *byte, rowBytes uintptr, x *byte, _, n uintptr) {
 				*out = dot(typ, unsafe.Slice(w, rowBytes), unsafe.Slice((*uint16)(unsafe.Pointer(x)), n*bf16Group), int(n))
 			}}
 		}
