@@ -81,6 +81,9 @@ func newPromptScratch() *promptScratch {
 	return (*promptScratch)(unsafe.Pointer(&b[-uintptr(unsafe.Pointer(unsafe.SliceData(b)))&(fetchLine-1)]))
 }
 
+// HasMatrix reports whether prompts go by a matrix unit.
+func (k *Kernels) HasMatrix() bool { return k.unit != nil }
+
 // groups returns the groups of a row of cols elements in form f, of which the last may be padded.
 func (f Form) groups(cols int) int {
 	if f == SuperTiles {
