@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -36,6 +38,7 @@ func amxPrompts() {
 	turnSums()
 	defineSpread()
 	panelTiles()
+	rowTiles()
 	floatTiles("copyTilesBF16", 1)
 	floatTiles("splitTilesF16", layout.TileTerms)
 	roundSupers()
@@ -163,6 +166,12 @@ func defineSpread() {
 			b = append(b, byte(4*h+i/4), 0, 0, 0)
 		}
 		define(fmt.Sprintf("spread%d", h), b)
+	}
+	for _, bits := range []byte{0x0f, 0x10, 0x30} {
+		define(fmt.Sprintf("dword%02x", bits), repeat(bits, 0, 0, 0))
+	}
+	for _, n := range []int{8, 32} {
+		define(fmt.Sprintf("float%d", n), repeat(binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(n)))...))
 	}
 }
 

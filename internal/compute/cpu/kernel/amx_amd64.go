@@ -31,6 +31,11 @@ func amx() *Kernels {
 			k.types[t].prompt = promptTiles{product: bfloat, terms: 1, panel: panelTilesAMX, form: panelForm(t)}
 		}
 	}
+	for t, rows := range map[quant.Type]func(dst *byte, step uintptr, w *byte, rowBytes, n, rows, ahead uintptr){
+		quant.Q4_0: tilesQ40AMX, quant.Q8_0: tilesQ80AMX, quant.Q4_K: tilesQ4KAMX, quant.Q5_K: tilesQ5KAMX, quant.Q6_K: tilesQ6KAMX,
+	} {
+		k.types[t].prompt.rows = rows
+	}
 	for t, p := range map[quant.Type]promptTiles{
 		quant.BF16: {product: bfloat, terms: 1, fill: copyTilesBF16},
 		quant.F16:  {product: [2]promptProduct{promptTerms1AMX, promptTerms2AMX}, terms: layout.TileTerms, fill: splitTilesF16},

@@ -562,6 +562,21 @@ func turnSumsAMX(out *float32, outStride uintptr, sums *float32, sumStep uintptr
 // panelTilesAMX makes tiles of n superblocks of 16 rows of a panel, whose quants lie offset above their values. Scalar twin: superblock in unpack.go.
 func panelTilesAMX(dst *byte, step uintptr, panel *byte, pairBytes uintptr, superBytes uintptr, n uintptr, offset float32, form uintptr)
 
+// tilesQ40AMX makes tiles of n superblocks of packed Q4_0 rows, and asks for what lies ahead bytes on. Scalar twin: tileValues in prompts.go.
+func tilesQ40AMX(dst *byte, step uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr, ahead uintptr)
+
+// tilesQ80AMX makes tiles of n superblocks of packed Q8_0 rows, and asks for what lies ahead bytes on. Scalar twin: tileValues in prompts.go.
+func tilesQ80AMX(dst *byte, step uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr, ahead uintptr)
+
+// tilesQ4KAMX makes tiles of n superblocks of packed Q4_K rows, and asks for what lies ahead bytes on. Scalar twin: tileValues in prompts.go.
+func tilesQ4KAMX(dst *byte, step uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr, ahead uintptr)
+
+// tilesQ5KAMX makes tiles of n superblocks of packed Q5_K rows, and asks for what lies ahead bytes on. Scalar twin: tileValues in prompts.go.
+func tilesQ5KAMX(dst *byte, step uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr, ahead uintptr)
+
+// tilesQ6KAMX makes tiles of n superblocks of packed Q6_K rows, and asks for what lies ahead bytes on. Scalar twin: tileValues in prompts.go.
+func tilesQ6KAMX(dst *byte, step uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr, ahead uintptr)
+
 // copyTilesBF16 makes tiles of n groups of rows, as 1 terms of BF16. Scalar twin: splitGeneric in terms.go.
 func copyTilesBF16(dst *byte, step uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 

@@ -27,6 +27,8 @@ type promptTiles struct {
 	fill  func(dst *byte, step uintptr, w *byte, rowBytes, n, rows uintptr)
 	panel func(dst *byte, step uintptr, panel *byte, pairBytes, superBytes, n uintptr, offset float32, form uintptr)
 	form  uintptr // of panels
+	// rows makes tiles of n superblocks of some packed rows of types that have it; panel is for the others.
+	rows func(dst *byte, step uintptr, w *byte, rowBytes, n, rows, ahead uintptr)
 }
 
 // promptProduct adds n groups' products of so many blocks of pairRows rows to sums, and asks for a line at ahead for each.
@@ -220,6 +222,11 @@ func (c *call) fillFloats(s *promptScratch, dst []byte, first, rows, from, n int
 func (c *call) fillSupers(s *promptScratch, dst []byte, first, rows, from, n int) {
 	const perSuper = quant.QKK / bf16Group
 	m, step := &c.m.prompt, c.tileStep()
+	if m.rows != nil {
+		w := (*byte)(unsafe.Add(c.w, first*c.rowBytes+from/perSuper*c.step))
+		m.rows(&dst[0], uintptr(step), w, uintptr(c.rowBytes), uintptr(n/perSuper), uintptr(rows), uintptr(layout.MatrixRows*c.rowBytes))
+		return
+	}
 	superBytes := 2 * c.m.panelSuper
 	pair := promptSupers * superBytes
 	for at := 0; at < n; at += promptSupers * perSuper {
