@@ -687,32 +687,11 @@ func closeBF16AVX23x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr
 // scatterBF16AVX2 computes one token's products with BF16 rows chosen by index, four at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterBF16AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// tileF16BF161x1 computes out[t][r] of 1 F16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileF16BF161x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileF16BF164x2 computes out[t][r] of 4 F16 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileF16BF164x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileF16BF164x3 computes out[t][r] of 4 F16 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileF16BF164x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileF16BF164x4 computes out[t][r] of 4 F16 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileF16BF164x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// scatterF16BF16 computes one token's products with F16 rows chosen by index, four at a time. Scalar twin: dotBF16Generic in bfloat.go.
-func scatterF16BF16(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// streamF16BF16 computes one token's products with consecutive rows of F16. Scalar twin: dotBF16Generic in bfloat.go.
-func streamF16BF16(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farF16BF16 computes one token's products with consecutive rows of F16. Scalar twin: dotBF16Generic in bfloat.go.
-func farF16BF16(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// expandF16BF16 writes n groups of 32 F16 weights as BF16. Scalar twin: bf16Weight in bfloat.go.
-func expandF16BF16(dst *byte, w *byte, n uintptr)
-
 // tileBF16BF161x1 computes out[t][r] of 1 BF16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileBF16BF161x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// tileBF16BF164x1 computes out[t][r] of 4 BF16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileBF16BF164x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
 // tileBF16BF164x2 computes out[t][r] of 4 BF16 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileBF16BF164x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -722,9 +701,6 @@ func tileBF16BF164x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 
 // tileBF16BF164x4 computes out[t][r] of 4 BF16 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileBF16BF164x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileBF16BF164x1 computes out[t][r] of 4 BF16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileBF16BF164x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
 // tileBF16BF163x8 computes out[t][r] of 3 BF16 rows and 8 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileBF16BF163x8(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
