@@ -121,21 +121,6 @@ func prompts(t *testing.T, k *Kernels, typ quant.Type) {
 	}
 }
 
-// tiled returns the activations of p in the form of prompts, and a token's share of them.
-func (p *problem) tiled(k *Kernels, typ quant.Type) ([]byte, int) {
-	form := k.PromptForm(typ)
-	acts := make([]byte, form.TiledBytes(p.cols, p.tokens)+fetchLine)
-	acts = acts[-uintptr(unsafe.Pointer(&acts[0]))&(fetchLine-1):]
-	for i := 0; i*TileTokens < p.tokens; i++ {
-		var rows [TileTokens]int32
-		for j := range rows {
-			rows[j] = int32(i*TileTokens + j)
-		}
-		k.Tile(form, acts, p.cols, p.tokens, i, p.x, &rows)
-	}
-	return acts, form.ActRow(p.cols)
-}
-
 // holdTiles holds p's products by tiles to their definition, bit for bit, and to sums in float64. Any goroutine may call
 // it.
 func holdTiles(t *testing.T, k *Kernels, typ quant.Type, p problem) {

@@ -130,6 +130,21 @@ func TestMatMul(t *testing.T) {
 	}
 }
 
+// tiled returns the activations of p in the form of prompts, and a token's share of them.
+func (p *problem) tiled(k *Kernels, typ quant.Type) ([]byte, int) {
+	form := k.PromptForm(typ)
+	acts := make([]byte, form.TiledBytes(p.cols, p.tokens)+fetchLine)
+	acts = acts[-uintptr(unsafe.Pointer(&acts[0]))&(fetchLine-1):]
+	for i := 0; i*TileTokens < p.tokens; i++ {
+		var rows [TileTokens]int32
+		for j := range rows {
+			rows[j] = int32(i*TileTokens + j)
+		}
+		k.Tile(form, acts, p.cols, p.tokens, i, p.x, &rows)
+	}
+	return acts, form.ActRow(p.cols)
+}
+
 // twin returns the definition of k's products.
 func twin(k *Kernels) *Kernels {
 	g := generic()
