@@ -158,7 +158,7 @@ func (m *matmul) next(w *compute.Matrix, r, end int) kernel.Next {
 	if from >= len(data) {
 		return kernel.Next{}
 	}
-	return kernel.Next{Weights: data[from:min(len(data), from+kernel.PromptRows*mem(w).rowBytes)]}
+	return kernel.Next{Weights: data[from:min(len(data), from+(end-r)*mem(w).rowBytes)]}
 }
 
 // product computes rows [r, end) of one product, bias included, for all tokens.
