@@ -19,7 +19,7 @@ func TestChat(t *testing.T) {
 	if err != nil || prompt != "<|im_start|>system\nYou tell tales.<|im_end|>\n<|im_start|>user\nTell me of a king.<|im_end|>\n<|im_start|>assistant\n" {
 		t.Fatalf("%q %v", prompt, err)
 	}
-	g := powerinfer.Generation{Max: 20, Sampling: greedy()}
+	g := powerinfer.Generation{Max: 20, Sampling: greedy(), Reproducible: true}
 	var got strings.Builder
 	var last powerinfer.Answer
 	for part, err := range m.Chat(t.Context(), c, g) {

@@ -22,7 +22,6 @@ type termForm struct {
 }
 
 var termForms = []termForm{
-	{"BF16", 1, [][2]int{{0, 0}}},
 	{"Terms", 2, [][2]int{{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}}},
 }
 
@@ -33,8 +32,8 @@ func amxFloats() {
 		}
 	}
 	fillPairs()
-	splitFloats("splitF32", layout.ActTerms)
-	splitFloats("splitF16", layout.WeightTerms)
+	splitFloats("splitThree", layout.ActTerms)
+	splitFloats("splitTwo", layout.TileTerms)
 	weighTerms()
 }
 
@@ -182,8 +181,7 @@ func fillPairs() {
 // splitFloats emits what writes n groups of 32 numbers as so many terms each.
 func splitFloats(from string, terms int) {
 	name := from + "BF16"
-	param := map[string]string{"splitF32": "x *float32", "splitF16": "x *byte"}[from]
-	TEXT(name, NOSPLIT, fmt.Sprintf("func(dst *byte, term uintptr, %s, n uintptr)", param))
+	TEXT(name, NOSPLIT, "func(dst *byte, term uintptr, x *float32, n uintptr)")
 	Pragma("noescape") // or a row's padded rest would be allocated
 	Doc(fmt.Sprintf("%s writes n groups of 32 numbers as %d terms of BF16, which lie term bytes apart. Scalar twin: splitGeneric in terms.go.", name, terms))
 	k := &tile{isa: "BF16", wide: true}
@@ -192,15 +190,9 @@ func splitFloats(from string, terms int) {
 	lo, hi, rounded, back := k.vec(), k.vec(), k.vec(), k.vec()
 	to := GP64()
 	Label("group")
-	if from == "splitF16" {
-		VCVTPH2PS(Mem{Base: x}, lo)
-		VCVTPH2PS(Mem{Base: x, Disp: 32}, hi)
-		ADDQ(U8(64), x)
-	} else {
-		VMOVUPS(Mem{Base: x}, lo)
-		VMOVUPS(Mem{Base: x, Disp: 64}, hi)
-		ADDQ(U32(128), x)
-	}
+	VMOVUPS(Mem{Base: x}, lo)
+	VMOVUPS(Mem{Base: x, Disp: 64}, hi)
+	ADDQ(U32(128), x)
 	MOVQ(dst, to)
 	for t := range terms {
 		toBF16(lo, hi, rounded)

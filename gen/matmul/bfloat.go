@@ -11,24 +11,18 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Weights of F16 and BF16 against activations rounded to BF16, by AVX-512's dot products of BF16 pairs: twice the
+// Weights of BF16 against activations rounded to it, by AVX-512's dot products of BF16 pairs: twice the
 // products of float32 FMA. n counts groups of 32 elements. The scalar twin is dotBF16Generic in bfloat.go.
 
-// bfloats emits the tiles of both types.
+// bfloats emits the tiles, and what goes with them.
 func bfloats() {
-	for _, typ := range []quant.Type{quant.F16, quant.BF16} {
-		sizes := [][2]int{{1, 1}, {4, 2}, {4, 3}, {4, 4}}
-		if typ == quant.BF16 {
-			sizes = append(sizes, [2]int{4, 1}, [2]int{3, 8})
-		}
-		for _, rt := range sizes {
-			(&tile{isa: "BF16", typ: typ, r: rt[0], t: rt[1], wide: true}).bfloat()
-		}
-		scatterBFloats(typ)
-		streamBFloats(typ, near)
-		streamBFloats(typ, far)
-		expandBFloats(typ)
+	for _, rt := range [][2]int{{1, 1}, {4, 1}, {4, 2}, {4, 3}, {4, 4}, {3, 8}} {
+		(&tile{isa: "BF16", typ: quant.BF16, r: rt[0], t: rt[1], wide: true}).bfloat()
 	}
+	scatterBFloats(quant.BF16)
+	streamBFloats(quant.BF16, near)
+	streamBFloats(quant.BF16, far)
+	expandBFloats(quant.BF16)
 	roundBFloats()
 }
 

@@ -183,7 +183,7 @@ func main() {
 	}
 	vexPanels()
 	floatPanels()
-	amx()
+	amxPrompts()
 	defineUnpacking()
 	unpackPanels()
 	floats := map[string][][2]int{"AVX2": {{1, 1}, {3, 1}, {2, 4}}, "VNNI": {{4, 2}, {4, 3}, {4, 4}}}

@@ -50,7 +50,7 @@ func (e *Engine) Evaluate(s *Sequence, tokens []int32, wanted func(i int) bool, 
 	}
 	t.base, t.wanted = len(t.labels), wanted
 	for _, id := range tokens {
-		t.labels = append(t.labels, kvcache.LabelOf(id, len(tokens) == 1))
+		t.labels = append(t.labels, kvcache.LabelOf(id, len(tokens) < e.sched.short))
 	}
 	err := e.sched.join(t)
 	for read := 0; err == nil && read < len(t.labels); {

@@ -14,18 +14,15 @@ type Kernel struct {
 	// Scattered: rows chosen by index, such as those of predicted neurons
 	Scattered bool `json:"scattered,omitempty"`
 	// Mapped: rows in the file's layout, for --no-repack
-	Mapped bool `json:"mapped,omitempty"`
-	// Prompts: many tokens, with tiles of the CPU's matrix unit or with vectors
-	Prompts bool          `json:"prompts,omitempty"`
-	Cols    int           `json:"cols"`   // elements of the rows measured; rows of about that length go by the same kernel
-	Chosen  string        `json:"chosen"` // as --kernels names it
-	Usual   string        `json:"usual"`  // taken without measuring, and if no other is clearly faster
-	Why     string        `json:"why"`    // in a few words; empty in files of a version that read from caches
-	Speeds  []KernelSpeed `json:"speeds"` // of all kernels for the type
+	Mapped bool          `json:"mapped,omitempty"`
+	Cols   int           `json:"cols"`   // elements of the rows measured; rows of about that length go by the same kernel
+	Chosen string        `json:"chosen"` // as --kernels names it
+	Usual  string        `json:"usual"`  // taken without measuring, and if no other is clearly faster
+	Why    string        `json:"why"`    // in a few words; empty in files of a version that read from caches
+	Speeds []KernelSpeed `json:"speeds"` // of all kernels for the type
 }
 
-// KernelSpeed is a kernel's speed in bytes of weights a second, with all cores; for several tokens in bytes times
-// tokens, with one.
+// KernelSpeed is a kernel's speed in bytes of weights a second, with all cores.
 type KernelSpeed struct {
 	Kernel string  `json:"kernel"`
 	Speed  float64 `json:"speed"`
@@ -83,8 +80,7 @@ func (m *Machine) takeKernels(ctx context.Context, bytes int, step func()) error
 	for _, c := range d.Choices() {
 		k := Kernel{
 			Type: c.Type.String(), Scattered: c.Scattered(), Mapped: c.Mapped(), Cols: c.Cols,
-			Prompts: c.Batch == cpu.Prompts,
-			Chosen:  c.Kernel, Usual: c.Usual, Why: c.Why,
+			Chosen: c.Kernel, Usual: c.Usual, Why: c.Why,
 		}
 		for _, s := range c.Speeds {
 			k.Speeds = append(k.Speeds, KernelSpeed(s))

@@ -22,7 +22,7 @@ func TestKernels(t *testing.T) {
 	}
 	for _, s := range cpu.Shapes() {
 		of := slices.DeleteFunc(slices.Clone(m.Kernels), func(k Kernel) bool {
-			return k.Prompts || k.Type != s.Type.String() || k.Cols != s.Cols || k.Mapped != s.Mapped() || k.Scattered != s.Scattered()
+			return k.Type != s.Type.String() || k.Cols != s.Cols || k.Mapped != s.Mapped() || k.Scattered != s.Scattered()
 		})
 		if len(of) != 1 {
 			t.Errorf("%v has %d choices", s, len(of))

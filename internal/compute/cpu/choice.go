@@ -8,20 +8,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Batch says of how many tokens at a time the products of a choice are.
-type Batch int
-
-// Batches.
-const (
-	Single  Batch = iota // one token
-	Prompts              // many, by tiles of the processor's matrix unit or by vectors
-)
-
 // Choice is the kernel that was chosen by measuring for weights of one type whose rows are about equally long.
 type Choice struct {
 	Type   quant.Type
-	Order  kernel.Order // of rows of single tokens; those that are scattered may have any length
-	Batch  Batch
+	Order  kernel.Order  // of rows of single tokens; those that are scattered may have any length
 	Cols   int           // elements of a row of the first of the weights
 	Kernel string        // the chosen one
 	Usual  string        // the one that is taken without measuring, and where no other is clearly faster
@@ -32,8 +22,7 @@ type Choice struct {
 	Took   time.Duration // for the choice
 }
 
-// KernelSpeed is a kernel's speed in bytes of weights a second, with all threads; of several tokens in bytes times
-// tokens, with one.
+// KernelSpeed is a kernel's speed in bytes of weights a second, with all threads.
 type KernelSpeed struct {
 	Kernel string
 	Speed  float64
@@ -56,9 +45,6 @@ func (c *Choice) Scattered() bool { return c.Order == kernel.Scattered }
 func (c *Choice) Mapped() bool { return c.Order == kernel.Mapped }
 
 func (c *Choice) String() string {
-	if c.Batch == Prompts {
-		return fmt.Sprintf("prompts in %s, rows of %d elements: %s, %s", c.Type, c.Cols, c.Kernel, c.Why)
-	}
 	return fmt.Sprintf("kernel of %s, %s of %d elements: %s, %s (%d rounds, %.1f ms)",
 		c.Type, c.Order, c.Cols, c.Kernel, c.Why, c.Rounds, float64(c.Took.Microseconds())/1e3)
 }

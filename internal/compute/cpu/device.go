@@ -46,6 +46,7 @@ type Device struct {
 	watch  *compute.Watch  // the model's, or nil
 
 	scratch scratch
+	tiling  tiling
 	mm      matmul
 	heads   byHead
 	att     attention
@@ -105,6 +106,7 @@ func New(o Options) (*Device, error) {
 		d.batch = pool.New(o.ThreadsBatch)
 	}
 	d.pool = d.batch
+	d.tiling.init(d)
 	d.mm.init(d)
 	d.heads.init(d)
 	d.att.init(d)

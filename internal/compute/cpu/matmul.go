@@ -59,15 +59,12 @@ func (d *Device) matMul(x compute.Tensor, p compute.Products) {
 			panic("cpu: MatMul of shapes that do not fit: " + w.Name)
 		}
 		if m.splits(w) {
-			m.x.add(d, x, mem(w).k.PromptForm(w.Type))
+			m.x.addPrompt(d, x, m.single, mem(w).k.PromptForm(w.Type))
 		}
 		if m.single > 0 || !m.splits(w) {
 			m.x.form(d, x, w)
 		}
-		m.rows[i] = chunkRows(w.Rows, kernel.RowBytes(w.Type, w.Cols), x.Rows, d.pool.Threads())
-		if m.splits(w) {
-			m.rows[i] = max(1, (m.rows[i]+kernel.PromptRows/2)/kernel.PromptRows) * kernel.PromptRows
-		}
+		m.rows[i] = m.chunkRows(w)
 		m.chunks[i] = (w.Rows + m.rows[i] - 1) / m.rows[i]
 		total += m.chunks[i]
 	}
@@ -111,6 +108,32 @@ func chunkRows(rows, rowBytes, tokens, threads int) int {
 	return (n + tileRows - 1) / tileRows * tileRows
 }
 
+// chunkRows returns how many rows of w make a chunk.
+func (m *matmul) chunkRows(w *compute.Matrix) int {
+	threads := m.d.pool.Threads()
+	if !m.splits(w) {
+		return chunkRows(w.Rows, kernel.RowBytes(w.Type, w.Cols), m.tokens, threads)
+	}
+	if mem(w).k.PromptForm(w.Type).Tiled() {
+		return tiledRows(w.Rows, threads)
+	}
+	n := chunkRows(w.Rows, kernel.RowBytes(w.Type, w.Cols), m.tokens, threads)
+	return max(1, (n+kernel.PromptRows/2)/kernel.PromptRows) * kernel.PromptRows
+}
+
+// tiledRows is chunkRows where activations lie in tiles: fewer rows would read those more often than it costs that
+// threads wait for others.
+func tiledRows(rows, threads int) int {
+	n := max(rows/(4*threads), min(tiledLeast, rows/threads), 1)
+	return min(tiledMost, (n+kernel.PromptRows-1)/kernel.PromptRows*kernel.PromptRows)
+}
+
+// Bounds of tiledRows.
+const (
+	tiledLeast = 128
+	tiledMost  = 256
+)
+
 func (m *matmul) chunk(chunk, worker int) {
 	i := 0
 	for chunk >= m.chunks[i] {
@@ -135,7 +158,7 @@ func (m *matmul) next(w *compute.Matrix, r, end int) kernel.Next {
 	if from >= len(data) {
 		return kernel.Next{}
 	}
-	return kernel.Next{Weights: data[from:min(len(data), from+kernel.PromptRows*mem(w).rowBytes)]}
+	return kernel.Next{Weights: data[from:min(len(data), from+(end-r)*mem(w).rowBytes)]}
 }
 
 // product computes rows [r, end) of one product, bias included, for all tokens.
@@ -144,10 +167,8 @@ func (d *Device) product(p *compute.Product, r, end int, m *matmul, worker int) 
 	data := w.data[r*w.rowBytes : end*w.rowBytes]
 	if m.splits(p.W) {
 		single = m.single
-		f := w.k.PromptForm(p.W.Type)
-		stride := m.x.stride[f]
-		w.k.MatMulPrompt(m.next(p.W, r, end), p.W.Type, out[single*p.W.Rows:], p.W.Rows, data, end-r, p.W.Cols,
-			unsafe.Add(m.x.at[f], single*stride), stride, m.tokens-single)
+		x, stride := m.x.ofPrompt(p.W, m.single)
+		d.multiplyPrompt(m.next(p.W, r, end), p.W, data, end-r, out[single*p.W.Rows:], p.W.Rows, x, stride, m.tokens-single, worker)
 	}
 	if single > 0 {
 		x, stride := m.x.of(p.W, 0)
@@ -160,6 +181,21 @@ func (d *Device) product(p *compute.Product, r, end int, m *matmul, worker int) 
 	for t := range m.tokens {
 		d.k.Add(out[t*p.W.Rows:][:end-r], bias)
 	}
+}
+
+// multiplyPrompt is multiply for a prompt's rows, whose activations x are in the form of prompts, before next is read.
+func (d *Device) multiplyPrompt(next kernel.Next, w *compute.Matrix, data []byte, rows int, out []float32, outStride int, x unsafe.Pointer, stride, tokens, worker int) {
+	m := mem(w)
+	if m.packed {
+		m.k.MatMulPrompt(next, w.Type, out, outStride, data, rows, w.Cols, x, stride, tokens)
+		return
+	}
+	rowBytes := kernel.RowBytes(w.Type, w.Cols)
+	packed := grown(&d.worker(worker).packed, rows*rowBytes)
+	for r := range rows {
+		m.k.PackRow(w.Type, packed[r*rowBytes:][:rowBytes], data[r*m.rowBytes:][:m.rowBytes], w.Cols)
+	}
+	m.k.MatMulPrompt(kernel.Next{}, w.Type, out, outStride, packed, rows, w.Cols, x, stride, tokens)
 }
 
 // multiplyRows is multiply of n rows of m from row r on, before what next holds is read.

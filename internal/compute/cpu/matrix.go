@@ -276,6 +276,62 @@ func (o *operand) add(d *Device, x compute.Tensor, f kernel.Form) {
 	o.at[f] = unsafe.Pointer(unsafe.SliceData(acts))
 }
 
+// addPrompt adds x in form f of prompts for the rows from row single on, unless it is there.
+func (o *operand) addPrompt(d *Device, x compute.Tensor, single int, f kernel.Form) {
+	if !f.Tiled() {
+		o.add(d, x, f)
+		return
+	}
+	if o.at[f] != nil {
+		return
+	}
+	o.stride[f] = f.ActRow(x.Cols)
+	o.at[f] = d.tiling.run(f, floats(x)[single*x.Cols:], x.Cols, x.Rows-single)
+}
+
+// ofPrompt is the activations for w from row single on, in the form of prompts, and the distance of rows.
+func (o *operand) ofPrompt(w *compute.Matrix, single int) (unsafe.Pointer, int) {
+	f := mem(w).k.PromptForm(w.Type)
+	if f.Tiled() {
+		single = 0
+	}
+	return unsafe.Add(o.at[f], single*o.stride[f]), o.stride[f]
+}
+
+// tiling makes tiles of activations.
+type tiling struct {
+	d       *Device
+	chunkFn func(chunk, worker int)
+
+	form         kernel.Form
+	x            []float32
+	cols, tokens int
+	dst          []byte
+}
+
+func (t *tiling) init(d *Device) {
+	t.d = d
+	t.chunkFn = t.chunk
+}
+
+// run makes tiles of so many rows of x, and returns where they are.
+func (t *tiling) run(f kernel.Form, x []float32, cols, tokens int) unsafe.Pointer {
+	size := f.TiledBytes(cols, tokens)
+	t.form, t.x, t.cols, t.tokens = f, x, cols, tokens
+	t.dst = grown(&t.d.scratch.acts[f], size+cacheLine)
+	t.dst = t.dst[aligned(t.dst):][:size]
+	t.d.pool.Run((tokens+kernel.TileTokens-1)/kernel.TileTokens, t.chunkFn)
+	return unsafe.Pointer(unsafe.SliceData(t.dst))
+}
+
+func (t *tiling) chunk(chunk, _ int) {
+	var rows [kernel.TileTokens]int32
+	for j := range rows {
+		rows[j] = int32(chunk*kernel.TileTokens + j)
+	}
+	t.d.k.Tile(t.form, t.dst, t.cols, t.tokens, chunk, t.x, &rows)
+}
+
 // of is row token of the activations for w, and the distance to the next.
 func (o *operand) of(w *compute.Matrix, token int) (unsafe.Pointer, int) {
 	f := mem(w).k.Form(w.Type)

@@ -76,7 +76,7 @@ func (d *Device) TuneOn(s Shape, memory []byte, from int) (end int) {
 	if s.Scattered() {
 		d.displace(shape, len(memory)/TuneCaches)
 	}
-	d.tune(shape, d.k.Ways(s.Type, s.Order))
+	d.tuneWays(shape, d.k.Ways(s.Type, s.Order))
 	return shape.row * m.rowBytes
 }
 

@@ -31,8 +31,7 @@ const (
 	tuneStride = 8                     // every so many-th row is read where scattered rows are timed
 )
 
-// tuner chooses kernels by measuring: those of one token's products, and between tiles and vectors for prompts. All
-// that it chooses from give the same bytes.
+// tuner chooses the kernels of one token's products by measuring. All that it chooses from give the same bytes.
 type tuner struct {
 	kernels string
 	note    func(line string)
@@ -90,30 +89,11 @@ func (d *Device) Tune() {
 			if slices.Contains(names, asked) {
 				s.goes(asked)
 			}
-		case s.bytes >= tuneBytes:
-			d.tune(s, names)
+		case s.bytes >= tuneBytes && len(names) > 1:
+			d.tuneWays(s, names)
 		}
 	}
 	d.tuner.shapes = nil
-}
-
-// tune chooses a shape's kernels: the faster of each two ways of several tokens, once for a type, and the fastest of
-// names.
-//
-// Once for a type is enough, for several tokens' products wait for instructions more than for weights. On Zen 5 tiles
-// of 512 bits took 0.6 to 1.05 times as long as those of 256 bits for 4 and 8 tokens, of all 25 types and rows of 1024
-// to 28672 elements, weights read from memory or the last-level cache. The exceptions were in Q8_0: rows of 14336
-// elements took 1.1 times as long with 4 tokens, and those of 28672 up to 1.2 times. They are few, and a choice for
-// each length would have to be looked up for each product.
-func (d *Device) tune(s *tuneShape, names []string) {
-	for _, w := range s.tilings() {
-		if !slices.ContainsFunc(d.tuner.choices, func(c Choice) bool { return c.Batch == w.batch && c.Type == s.t }) {
-			d.tuneTiling(s, w)
-		}
-	}
-	if len(names) > 1 {
-		d.tuneWays(s, names)
-	}
 }
 
 // goes has a shape's products go by the named kernel, one of those there are for it.
@@ -165,68 +145,6 @@ func (d *Device) tuneWays(s *tuneShape, names []string) {
 	}
 	c.decide(names[rival], fought)
 	s.goes(c.Kernel)
-	d.chose(c)
-}
-
-// tiling is two ways of several tokens' products, of which the first is the usual one.
-type tiling struct {
-	batch  Batch
-	names  [2]string
-	tokens int // that it is measured with
-	use    func(t quant.Type, usual bool)
-}
-
-// Names of these ways.
-const (
-	byTiles   = "tiles"
-	byVectors = "vectors"
-)
-
-// tilings returns those that there are for a shape.
-func (s *tuneShape) tilings() (all []tiling) {
-	if s.order != kernel.Consecutive {
-		return nil
-	}
-	if s.k.HasMatrix(s.t) {
-		all = append(all, tiling{Prompts, [2]string{byTiles, byVectors}, 64, s.k.UseMatrix})
-	}
-	return all
-}
-
-// What several tokens' products are measured with.
-const (
-	tuneTilingRows   = 48
-	tuneTilingRounds = 5
-)
-
-// tuneTiling has weights of s's type go by the usual one of two ways, unless the other is faster in the best of a few
-// rounds. Both give the same bytes.
-func (d *Device) tuneTiling(s *tuneShape, t tiling) {
-	m, start := s.matrices[0], monotime.Now()
-	w, row := mem(m), s.k.Form(m.Type).ActRow(m.Cols)
-	rows := min(tuneTilingRows, m.Rows)
-	out := make([]float32, rows*t.tokens)
-	at := unsafe.Pointer(unsafe.SliceData(zeros(t.tokens * row)))
-	var best [2]time.Duration
-	for i := range 2 * tuneTilingRounds {
-		way := i % 2
-		t.use(s.t, way == 0)
-		begin := monotime.Now()
-		s.k.MatMul(m.Type, out, rows, w.data[:rows*w.rowBytes], rows, m.Cols, at, row, t.tokens)
-		if took := max(monotime.Since(begin), 1); i < 2 || took < best[way] {
-			best[way] = took
-		}
-	}
-	c := Choice{Type: s.t, Batch: t.batch, Cols: m.Cols, Usual: t.names[0], Rounds: tuneTilingRounds, Took: monotime.Since(start)}
-	rival, won := t.names[0], duels{}
-	for way, name := range t.names {
-		c.Speeds = append(c.Speeds, KernelSpeed{name, float64(rows*w.rowBytes*t.tokens) / best[way].Seconds()})
-	}
-	if best[1] < best[0] {
-		rival, won = t.names[1], duels{won: 1}
-	}
-	c.decide(rival, won)
-	t.use(s.t, c.Kernel == t.names[0])
 	d.chose(c)
 }
 

@@ -149,33 +149,6 @@ func TestTuneMapped(t *testing.T) {
 	}
 }
 
-// TestTuneTiling: of two ways of several tokens' products the unusual one is chosen where it is clearly faster, the
-// speeds of both are told, and the kernels go that way.
-func TestTuneTiling(t *testing.T) {
-	for batch, says := range map[Batch]string{Prompts: "prompts"} {
-		var notes []string
-		d, err := New(Options{Threads: 1, Note: func(line string) { notes = append(notes, line) }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer d.Close()
-		const rows, cols = 64, 512
-		src := compute.Source{Name: "w", Type: quant.Q8_0, Rows: rows, Cols: cols, Data: make([]byte, rows*quant.Q8_0.RowBytes(cols))}
-		if _, err := d.Matrix(src, compute.Dense); err != nil {
-			t.Fatal(err)
-		}
-		var used bool
-		d.tuneTiling(d.tuner.shapes[0], tiling{batch, [2]string{"usual", "other"}, 8, func(_ quant.Type, usual bool) { used = usual }})
-		c := d.Choices()[0]
-		if usual, other := c.Speed("usual"), c.Speed("other"); c.Batch != batch || usual <= 0 || other <= 0 || (c.Kernel == "other") != (other >= tuneGain*usual) || used != (c.Kernel == "usual") {
-			t.Errorf("%+v, used %t", c, used)
-		}
-		if len(notes) != 1 || !strings.HasPrefix(notes[0], says+" in Q8_0, rows of 512 elements: "+c.Kernel) {
-			t.Errorf("notes: %q", notes)
-		}
-	}
-}
-
 // TestTunePieces: what is timed is never a rest of a matrix, whose time says nothing of a piece's, and all weights have
 // their turn.
 func TestTunePieces(t *testing.T) {
@@ -288,7 +261,7 @@ func TestTuneOn(t *testing.T) {
 			t.Errorf("%v: from %d to %d", s, from, end)
 		}
 		for _, c := range d.Choices()[before:] {
-			if c.Type != s.Type || c.Order != s.Order && c.Batch == Single || c.Cols != s.Cols || c.Why == "" {
+			if c.Type != s.Type || c.Order != s.Order || c.Cols != s.Cols || c.Why == "" {
 				t.Errorf("%v: %+v", s, c)
 			}
 		}

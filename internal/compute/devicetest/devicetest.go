@@ -39,6 +39,7 @@ type script struct {
 	few         int  // tokens of the longest short step; 0 where steps of any length must agree
 	kinds       bool // tokens of running sequences may be computed another way than tokens of prompts: see compute.Params
 	halves      bool // long steps' products may be computed in halves: see Promise
+	bfloats     bool // prompts' products may be computed in bfloat16: see Promise
 	pinnedApart bool // weights that stay where they are may be multiplied another way
 
 	turn, turns int // its place among the scripts that take turns with the ways to play them, and their number
@@ -160,6 +161,8 @@ type Promise struct {
 	// activations are rounded to halves with the range of a token, and sums have another order than in steps of fewer
 	// tokens.
 	Halves bool
+	// Bfloats says that prompts' products with quantised weights may be of operands rounded to bfloat16.
+	Bfloats bool
 	// Slow says that the device takes long, to compile shaders on a processor, say: more is left out than on others,
 	// unless the test is exhaustive.
 	Slow bool
@@ -207,7 +210,8 @@ func (p Promise) run(t *testing.T, s selection, families ...Family) {
 			reference := subject{ref.New(), map[string]any{}}
 			devices := opened(t, families)
 			for _, sc := range by[name] {
-				sc.halves = p.Halves && sc.tokens > p.Few
+				sc.halves, sc.bfloats = p.Halves && sc.tokens > p.Few, p.Bfloats
+				sc.kinds = sc.kinds || sc.bfloats
 				if sc.rough || sc.halves {
 					sc.few, sc.kinds = p.Few, true
 				}
@@ -394,7 +398,7 @@ func (sc *script) others() []playing {
 func (sc *script) on(t testing.TB, dev subject, m *material, p *playing) ([]output, error) {
 	t.Helper()
 	m.rewind()
-	s := &stage{t: t, dev: dev, material: m, name: sc.name, all: sc.tokens, few: sc.few, halves: sc.halves, step: p.step, decode: p.decode, pinned: p.pinned}
+	s := &stage{t: t, dev: dev, material: m, name: sc.name, all: sc.tokens, few: sc.few, halves: sc.halves, bfloats: sc.bfloats, step: p.step, decode: p.decode, pinned: p.pinned}
 	sc.play(s)
 	return s.kept, s.untouched()
 }

@@ -401,7 +401,7 @@ func (l *expertLayers) openNeurons(gateBias, upBias []float32) {
 func part(w weight, from, rows int) weight {
 	m := *w.Matrix
 	m.Rows = rows
-	return weight{&m, w.values[from*m.Cols:][:rows*m.Cols], w.halves}
+	return weight{&m, w.values[from*m.Cols:][:rows*m.Cols], w.halves, w.bfloats}
 }
 
 // cut returns n elements of x from an index on; nil if x is.

@@ -116,6 +116,8 @@ func (w weight) steps() []float64 {
 		}
 	case w.halves && w.Type.Quantised():
 		halfSteps(steps, w.values, largestHalf)
+	case w.bfloats && w.Type.Quantised():
+		bfloatSteps(steps, w.values)
 	default:
 		return nil
 	}
@@ -128,6 +130,13 @@ func (r *rounding) token(x []float32) {
 	switch {
 	case r.w.Type.Quantised():
 		act8Steps(r.xSteps, x)
+		if r.w.bfloats {
+			rounded := make([]float64, len(x))
+			bfloatSteps(rounded, x)
+			for i, step := range rounded {
+				r.xSteps[i] = max(r.xSteps[i], step)
+			}
+		}
 	case half(r.w.Type):
 		bfloatSteps(r.xSteps, x)
 		shortSteps(r.xSteps, x)

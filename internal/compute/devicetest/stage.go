@@ -16,13 +16,13 @@ type stage struct {
 	t   testing.TB
 	dev subject
 	*material
-	name   string
-	all    int     // tokens of the script
-	few    int     // see script
-	halves bool    // see script
-	step   []int32 // those of them that are in this playing's step
-	decode int     // see compute.Params
-	pinned bool    // weights stay where they are mapped
+	name            string
+	all             int     // tokens of the script
+	few             int     // see script
+	halves, bfloats bool    // see script
+	step            []int32 // those of them that are in this playing's step
+	decode          int     // see compute.Params
+	pinned          bool    // weights stay where they are mapped
 
 	// params has the values of all tokens; run cuts them to the step. Tokens may be nil: 0, 1, 2…
 	params compute.Params
@@ -108,8 +108,9 @@ func (s *stage) must(err error) {
 // weight is a matrix and what its device must take its elements for.
 type weight struct {
 	*compute.Matrix
-	values []float32 // decoded [Rows, Cols]
-	halves bool      // products may be computed in halves
+	values  []float32 // decoded [Rows, Cols]
+	halves  bool      // products may be computed in halves
+	bfloats bool      // products of prompts may be computed in bfloat16
 }
 
 // matrix encodes values [rows, cols] as typ. A script makes the same matrices in all its playings.
@@ -137,7 +138,7 @@ func (s *stage) stacked(typ quant.Type, n, rows, cols int, values []float32, use
 	if !s.pinned {
 		clear(src.Data) // it was borrowed
 	}
-	return weight{m, e.values, s.halves}
+	return weight{m, e.values, s.halves, s.bfloats}
 }
 
 // table returns an F32 matrix for one playing, used in place.

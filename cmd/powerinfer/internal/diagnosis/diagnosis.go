@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -97,9 +96,6 @@ func kernels(out io.Writer, m *measure.Machine) {
 		return
 	}
 	fmt.Fprintln(out, "\nKernels of generation, GB/s of weights in RAM, each in its best round; loading a model chooses anew on its own weights, --kernels overrides:")
-	if slices.ContainsFunc(m.Kernels, func(k measure.Kernel) bool { return k.Prompts }) {
-		fmt.Fprintln(out, "(Lines with \"prompts\": many tokens by tiles of the matrix unit or by vectors, GB/s times tokens, on one core, from its caches.)")
-	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "type\trow\tchosen\tGB/s\twhy\tall")
 	for i := range m.Kernels {
@@ -114,9 +110,6 @@ func kernels(out io.Writer, m *measure.Machine) {
 		}
 		if k.Mapped {
 			row += ", mapped"
-		}
-		if k.Prompts {
-			row += ", prompts"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%.1f\t%s\t%s\n", k.Type, row, k.Chosen, k.Speed(k.Chosen)/1e9, k.Why, strings.Join(all, ", "))
 	}

@@ -33,8 +33,8 @@ func TestTermsAreTheirDefinition(t *testing.T) {
 		terms int
 		split func(dst *byte)
 	}{
-		{"float32", x, layout.ActTerms, func(dst *byte) { splitF32BF16(dst, term, &x[0], groups) }},
-		{"F16", values, layout.WeightTerms, func(dst *byte) { splitF16BF16(dst, term, &halves[0], groups) }},
+		{"float32", x, layout.ActTerms, func(dst *byte) { splitThreeBF16(dst, term, &x[0], groups) }},
+		{"F16", values, layout.TileTerms, func(dst *byte) { splitTwoBF16(dst, term, &values[0], groups) }},
 	} {
 		got, want := make([]byte, c.terms*term+canary), make([]byte, c.terms*term+canary)
 		c.split(&got[0])
@@ -83,42 +83,5 @@ func TestTermsAreTheirDefinition(t *testing.T) {
 	fillPairsGeneric(want, step, w, rowBytes, groups)
 	if !bytes.Equal(got, want) {
 		t.Error("tiles of pairs differ from their definition")
-	}
-}
-
-// TestTilesAreTheirDefinition holds what prepares a matrix unit's operands, which is AVX-512, to its twins.
-func TestTilesAreTheirDefinition(t *testing.T) {
-	if !cpu.X86.HasAVX512BW {
-		t.Skip("this processor has no AVX-512")
-	}
-	rng := testenv.Rand(t)
-	random := func(n int) []byte {
-		b := make([]byte, n)
-		for i := range b {
-			b[i] = byte(rng.Uint32())
-		}
-		return b
-	}
-	const n = 3
-	const stride = n*layout.ActBytes + 64
-	x, got, want := random(layout.MatrixTokens*stride), random(n*layout.MatrixActs+canary), make([]byte, n*layout.MatrixActs+canary)
-	copy(want, got)
-	gatherMatrixAMX(&got[0], &x[0], stride, n)
-	gatherMatrixGeneric(want, x, stride, n)
-	if !bytes.Equal(got, want) {
-		t.Error("tiles of activations differ from their definition")
-	}
-	const step, offset = 2*layout.PanelQuants + 512, 8
-	const pair = n*step + 64
-	panel := random(layout.MatrixRows / 2 * pair)
-	for _, form := range []int{layout.FormScales, layout.FormMinima, layout.FormHalves} {
-		size := layout.MatrixBytes(uintptr(form))
-		got := random(n*size + canary)
-		want := bytes.Clone(got)
-		fillMatrixAMX(&got[0], uintptr(size), &panel[0], pair, step, n, offset, uintptr(form))
-		fillMatrixGeneric(want, panel, pair, step, n, offset, form)
-		if !bytes.Equal(got, want) {
-			t.Errorf("tiles of form %d differ from their definition", form)
-		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
-	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // A matrix unit that multiplies tiles of BF16 computes attention of long sequences in float32 by terms, too, as terms.go
@@ -24,15 +23,7 @@ const (
 
 // AttendsByTerms reports whether AttendByTerms computes attention to keys and values of a shape.
 func (k *Kernels) AttendsByTerms(s compute.KVShape) bool {
-	return k.pairsOfTerms() != nil && s.KeyType == compute.KVF32 && s.ValueType == compute.KVF32 && !s.Within && s.Every == 0
-}
-
-// pairsOfTerms returns the products of tiles of two terms; nil where there is no matrix unit, or it is left aside.
-func (k *Kernels) pairsOfTerms() *pairTiles {
-	if p := &k.Exact().types[quant.F16].pairs; p.terms == layout.WeightTerms {
-		return p
-	}
-	return nil
+	return k.unit != nil && s.KeyType == compute.KVF32 && s.ValueType == compute.KVF32 && !s.Within && s.Every == 0
 }
 
 // termRoom is the memory of one AttendByTerms, cut off a slice in lines.
@@ -90,7 +81,7 @@ func TermRoom(s compute.KVShape, n int) int {
 type termAttention struct {
 	termRoom
 	k     *Kernels
-	pairs *pairTiles
+	unit  *matrixUnit
 	kv    *KV
 	limit float32 // of scores; 0: none
 }
@@ -100,11 +91,11 @@ type termAttention struct {
 func (k *Kernels) AttendByTerms(out Partial, q []float32, kv *KV, positions int, softCap float32, room []byte) {
 	n := len(out.Max)
 	r, _ := newTermRoom(kv.Shape, n, room)
-	a := termAttention{termRoom: r, k: k, pairs: k.pairsOfTerms(), kv: kv, limit: softCap}
+	a := termAttention{termRoom: r, k: k, unit: k.unit, kv: kv, limit: softCap}
 	row := Terms.ActRow(kv.Shape.Key)
 	for i := range n {
 		out.Max[i], out.Sum[i] = float32(math.Inf(-1)), 0
-		k.Exact().split(a.queries[i*row:][:row], q[i*kv.Shape.Key:][:kv.Shape.Key])
+		k.unit.terms(a.queries[i*row:][:row], q[i*kv.Shape.Key:][:kv.Shape.Key])
 	}
 	clear(a.sums)
 	for first := 0; first < positions; first += ChunkPositions {
@@ -137,7 +128,7 @@ func (a *termAttention) chunk(out Partial, first, n int) {
 
 // multiply computes so many groups of a panel's rows and of tokens' terms, whose rows are stride bytes apart.
 func (a *termAttention) multiply(out *float32, outStride int, w []byte, groups int, x []byte, stride, tokens int, part uintptr) {
-	product := a.pairs.product[(tokens-1)/layout.MatrixTokens]
+	product := a.unit.attention[(tokens-1)/layout.MatrixTokens]
 	product(&tileConfigs[tokens][0], out, uintptr(4*outStride), &w[0], uintptr(groups), &x[0], uintptr(stride), uintptr(stride/layout.ActTerms), part)
 }
 
@@ -153,7 +144,7 @@ func (a *termAttention) weigh(out Partial, i int, terms []byte, s []float32, n i
 	for j := n; j < groups*bf16Group; j++ {
 		s[j] = float32(math.Inf(-1))
 	}
-	sum := a.pairs.weigh(&terms[0], uintptr(len(terms)/layout.ActTerms), &s[0], uintptr(groups), m)
+	sum := a.unit.weigh(&terms[0], uintptr(len(terms)/layout.ActTerms), &s[0], uintptr(groups), m)
 	if m != old {
 		c := exp32(old - m)
 		sums := a.sums[i*a.width:][:a.width]
@@ -184,11 +175,11 @@ func (a *termAttention) loadKeys(first, n int) {
 				continue
 			}
 			key, _ := a.position(first + from + i)
-			a.k.Exact().split(a.rows[i*row:][:row], key)
+			a.unit.terms(a.rows[i*row:][:row], key)
 		}
 		to := a.keys[from/pairRows*groups*pairPanel+from%pairRows/layout.MatrixRows*layout.PairTile:]
 		for term := range layout.WeightTerms {
-			a.pairs.fill(&to[2*term*layout.PairTile], pairPanel, &a.rows[term*row/layout.ActTerms], uintptr(row), uintptr(groups))
+			a.unit.pairs(&to[2*term*layout.PairTile], pairPanel, &a.rows[term*row/layout.ActTerms], uintptr(row), uintptr(groups))
 		}
 	}
 }
@@ -205,7 +196,7 @@ func (a *termAttention) loadValues(first, n int) {
 				continue
 			}
 			_, value := a.position(first + from + i)
-			a.k.Exact().split(a.rows[i*row:][:row], value)
+			a.unit.terms(a.rows[i*row:][:row], value)
 		}
 		line := from/bf16Group*pairPanel + from%bf16Group/2*fetchLine
 		for t := range layout.WeightTerms {

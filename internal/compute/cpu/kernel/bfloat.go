@@ -32,7 +32,7 @@ func roundBF16Generic(dst []byte, x []float32) {
 
 // RoundsTo returns the type whose weights products round those of t to; t itself where they do not round.
 func (k *Kernels) RoundsTo(t quant.Type) quant.Type {
-	if k.bfloat && t == quant.F16 {
+	if k.types[t].rounded != nil {
 		return quant.BF16
 	}
 	return t
@@ -144,12 +144,15 @@ type Form int
 
 // The forms.
 const (
-	Floats  Form   = iota // float32 as they are
-	Int8                  // superblocks of int8 with scales
-	BFloats               // BF16
-	Terms                 // three rows of BF16, which add up to the activations
-	Shorts                // int16 with scales: see pairs.go
-	Forms   = iota        // their number
+	Floats     Form   = iota // float32 as they are
+	Int8                     // superblocks of int8 with scales
+	BFloats                  // BF16
+	Terms                    // three rows of BF16, which add up to the activations
+	Shorts                   // int16 with scales: see pairs.go
+	Tiles                    // BF16 in tiles: see prompts.go
+	SuperTiles               // the same in superblocks, of each group four elements of each block
+	TermTiles                // two rows of BF16, which add up to nearly the activations, in tiles
+	Forms      = iota        // their number
 )
 
 // Form says how activations must lie for weights of type t.
@@ -157,7 +160,7 @@ func (k *Kernels) Form(t quant.Type) Form {
 	switch {
 	case t.Quantised():
 		return Int8
-	case k.bfloat && (t == quant.F16 || t == quant.BF16):
+	case k.bfloat && (t == quant.BF16 || k.RoundsTo(t) == quant.BF16):
 		return BFloats
 	}
 	return Floats
@@ -174,18 +177,17 @@ func (f Form) ActRow(cols int) int {
 		return layout.ActTerms * bf16Acts(cols)
 	case Shorts:
 		return shortActs(cols)
+	case Tiles, SuperTiles, TermTiles:
+		return f.groups(cols) * f.terms() * 2 * bf16Group
 	}
 	return 4 * cols
 }
 
-// Convert writes x in form f, which is not Floats, to dst [f.ActRow(len(x))].
+// Convert writes x in form f, which is neither Floats nor tiled, to dst [f.ActRow(len(x))].
 func (k *Kernels) Convert(f Form, dst []byte, x []float32) {
 	switch f {
 	case BFloats:
 		k.round(dst, x)
-		return
-	case Terms:
-		k.split(dst, x)
 		return
 	case Shorts:
 		k.shorts(dst, x)

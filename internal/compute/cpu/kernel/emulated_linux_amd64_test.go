@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -96,42 +95,38 @@ func TestMissingInstructions(t *testing.T) {
 				}
 				return
 			}
-			prompts(t, s.k, quant.BF16)
-			prompts(t, s.k, quant.F16)
-			prompts(t, s.k.Exact(), quant.F16)
+			for _, typ := range append(quantised(), quant.BF16, quant.F16) {
+				prompts(t, s.k, typ)
+			}
 			holdAttentionByTerms(t, s.k, []termCase{{72, 72, 70, 17, 0}, {20, 12, 64, 3, 2}})
 		})
 	}
 }
 
-// exactTerms bounds the error of products that keep all bits, as a share of the sum of their magnitudes: float32's, of
-// sums of a few thousand products. Rounded to BF16, products of a hundred differ by 2⁻¹⁰ or so.
-const exactTerms = 1.0 / (1 << 20)
+// Bounds of the error of prompts' products as a share of the lengths of their operands: each is rounded to BF16, or to two
+// terms of it.
+const (
+	bfloatError = 0.004
+	termError   = 0.00003
+)
 
-// prompts holds MatMulPrompt to its definition, in tiles that are full and not, of columns that there is no room for at
-// once and that are no whole groups.
+// prompts holds MatMulPrompt to its definition, in tiles that are full and not, of columns that are not computed at once
+// and that are no whole groups.
 func prompts(t *testing.T, k *Kernels, typ quant.Type) {
 	t.Helper()
 	rng := testenv.Rand(t)
-	for _, shape := range [][3]int{{5, 64, 3}, {33, 103, 17}, {40, 2 * bf16Group, 49}, {17, 6500, 2}, {32, 31, 2}} {
-		cols := shape[1]
-		if k.types[typ].pairs.terms == 1 && cols > 6000 {
-			cols *= 2
-		}
-		holdTerms(t, k, typ, newProblem(rng, typ, shape[0], cols, shape[2]))
+	for _, shape := range [][3]int{{5, 64, 3}, {33, 103, 17}, {40, 2 * bf16Group, 49}, {17, promptGroups*bf16Group + 300, 2}, {32, 31, 33}} {
+		cols := (shape[1] + typ.BlockElems() - 1) / typ.BlockElems() * typ.BlockElems()
+		holdTiles(t, k, typ, newProblem(rng, typ, shape[0], cols, shape[2]))
 	}
 }
 
-// holdTerms holds p's products by terms to their definition, bit for bit, and where they keep all bits to sums in
-// float64, too. Any goroutine may call it.
-func holdTerms(t *testing.T, k *Kernels, typ quant.Type, p problem) {
+// holdTiles holds p's products by tiles to their definition, bit for bit, and to sums in float64. Any goroutine may call
+// it.
+func holdTiles(t *testing.T, k *Kernels, typ quant.Type, p problem) {
 	t.Helper()
 	form, shape := k.PromptForm(typ), []int{p.rows, p.cols, p.tokens}
-	stride, n, term := form.ActRow(p.cols), bf16Groups(p.cols), bf16Acts(p.cols)
-	acts := make([]byte, p.tokens*stride)
-	for i := range p.tokens {
-		k.Convert(form, acts[i*stride:][:stride], p.x[i*p.cols:][:p.cols])
-	}
+	acts, stride := p.tiled(k, typ)
 	got := make([]float32, p.tokens*p.rows+canary)
 	got[len(got)-1] = -12345
 	k.MatMulPrompt(Next{}, typ, got, p.rows, p.packed, p.rows, p.cols, unsafe.Pointer(&acts[0]), stride, p.tokens)
@@ -139,37 +134,45 @@ func holdTerms(t *testing.T, k *Kernels, typ quant.Type, p problem) {
 		t.Errorf("%s %v: it wrote outside its output", typ, shape)
 		return
 	}
-	terms := func(x []float32, terms, padded int) (list [][]uint16) {
-		b := make([]byte, terms*padded)
-		splitGeneric(b, padded, x, terms)
-		for i := range terms {
-			list = append(list, unsafe.Slice((*uint16)(unsafe.Pointer(&b[i*padded])), padded/2))
-		}
-		return list
+	terms, allowed := form.terms(), bfloatError
+	if terms > 1 {
+		allowed = termError
+	}
+	inOrder := func(x []float32) []float32 { return x }
+	if form == SuperTiles {
+		inOrder = inTiles
 	}
 	for r := range p.rows {
-		weights := terms(p.dense[r*p.cols:][:p.cols], k.types[typ].pairs.terms, term)
-		for i := range p.tokens {
-			x := terms(p.x[i*p.cols:][:p.cols], stride/term, term)
-			sum, size := 0.0, 0.0
-			for j, w := range p.dense[r*p.cols:][:p.cols] {
-				product := float64(w) * float64(p.x[i*p.cols+j])
-				sum, size = sum+product, size+math.Abs(product)
+		row := p.dense[r*p.cols:][:p.cols]
+		weights := splitTerms(inOrder(row), terms)
+		if typ.Quantised() {
+			values := make([]float32, Super(p.cols)*quant.QKK)
+			for s := range Super(p.cols) {
+				tileValues(typ, (*[quant.QKK]float32)(values[s*quant.QKK:]), p.packed[r*RowBytes(typ, p.cols):], s)
 			}
-			if v := got[i*p.rows+r]; form == Terms && math.Abs(float64(v)-sum) > exactTerms*size {
-				t.Errorf("%s %v row %d token %d: %g, which is %g off", typ, shape, r, i, v, float64(v)-sum)
+			weights = splitTerms(values, terms)
+		}
+		for i := range p.tokens {
+			x := p.x[i*p.cols:][:p.cols]
+			want := dotTilesGeneric(weights, splitTerms(inOrder(x), terms), form.groups(p.cols))
+			v := got[i*p.rows+r]
+			if math.Float32bits(v) != math.Float32bits(want) {
+				t.Errorf("%s %v row %d token %d: %g, its definition has %g", typ, shape, r, i, v, want)
 				return
 			}
-			want := dotTermsGeneric(weights, x, n)
-			if v := got[i*p.rows+r]; math.Float32bits(v) != math.Float32bits(want) {
-				t.Errorf("%s %v row %d token %d: %g, its definition has %g", typ, shape, r, i, v, want)
+			sum, a, b := 0.0, 0.0, 0.0
+			for j, w := range row {
+				sum, a, b = sum+float64(w)*float64(x[j]), a+float64(w)*float64(w), b+float64(x[j])*float64(x[j])
+			}
+			if math.Abs(float64(v)-sum) > allowed*math.Sqrt(a*b) {
+				t.Errorf("%s %v row %d token %d: %g, which is %g off", typ, shape, r, i, v, float64(v)-sum)
 				return
 			}
 		}
 	}
 }
 
-// TestTilesUnderSignals: products by tiles, of bytes and of BF16, keep their bytes while there are more goroutines than
+// TestTilesUnderSignals: products by tiles keep their bytes while there are more goroutines than
 // threads, signals interrupt the threads, and the collector stops them. Goroutines then change threads between calls: a
 // thread whose tiles were left in use would give them to the next.
 func TestTilesUnderSignals(t *testing.T) {
@@ -177,7 +180,7 @@ func TestTilesUnderSignals(t *testing.T) {
 		t.Skip("this processor lacks the instructions")
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
-	k, like := amx(), bf16()
+	k := amx()
 	seed := testenv.Seed(t)
 	caught := make(chan os.Signal, 1<<14)
 	signal.Notify(caught, unix.SIGALRM)
@@ -194,40 +197,12 @@ func TestTilesUnderSignals(t *testing.T) {
 			for i := range 6 {
 				runtime.GC()
 				typ := []quant.Type{quant.Q4_0, quant.BF16, quant.Q4_K, quant.F16, quant.Q6_K}[(worker+i)%5]
-				if !typ.Quantised() {
-					set := k
-					if typ == quant.F16 && i%2 == 1 {
-						set = k.Exact() // several terms
-					}
-					holdTerms(t, set, typ, newProblem(rng, typ, 33+worker, 256, 17+i))
-					continue
-				}
-				p := newProblem(rng, typ, 16+worker, 512, 32+i)
-				got, want := p.multiply(t, k, typ), p.multiply(t, like, typ)
-				if !slices.Equal(got, want) {
-					t.Errorf("worker %d's product %d in %s has other bytes than %s has", worker, i, typ, like.Name)
-				}
+				holdTiles(t, k, typ, newProblem(rng, typ, 33+worker, 256, 17+i))
 			}
 		})
 	}
 	workers.Wait()
 	if n := len(caught); n < 10 {
 		t.Errorf("%d signals came meanwhile, too few to tell", n)
-	}
-}
-
-// TestUnusedMatrix has a set with a matrix unit leave it alone, which the processor need not have then.
-func TestUnusedMatrix(t *testing.T) {
-	if !cpu.X86.HasAVX512BF16 {
-		t.Skip("this processor lacks AVX-512 BF16")
-	}
-	k, like := amx(), bf16()
-	p := newProblem(testenv.Rand(t), quant.Q4_0, 16, 256, 32)
-	k.UseMatrix(quant.Q4_0, false)
-	got, want := p.multiply(t, k, quant.Q4_0), p.multiply(t, like, quant.Q4_0)
-	for i := range want {
-		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
-			t.Fatalf("output %d: %g, %s has %g", i, got[i], like.Name, want[i])
-		}
 	}
 }

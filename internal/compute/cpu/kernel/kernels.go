@@ -38,18 +38,18 @@ type Kernels struct {
 	// Quantize writes x as superblocks of quantised activations to dst [ActRow(len(x))].
 	Quantize func(dst []byte, x []float32)
 	// bfloat says that F16 and BF16 are multiplied in BF16; round writes x as BF16 to dst [bf16Acts(len(x))].
-	bfloat bool
-	round  func(dst []byte, x []float32)
-	// split writes x as layout.ActTerms rows of BF16 to dst; nil where there is no matrix unit.
-	split func(dst []byte, x []float32)
+	bfloat  bool
+	round   func(dst []byte, x []float32)
+	unit    *matrixUnit // nil where there is none
+	prompts sync.Pool   // promptScratch of finished calls
 	// shorts writes x as integers of 16 bits with scales to dst [shortActs(len(x))]; nil where no product takes them.
 	shorts func(dst []byte, x []float32)
-	exact  *Kernels // where bfloat is set: the same but for that
+	exact  *Kernels // where bfloat is set: the same without BF16
 }
 
 // Exact are kernels whose products keep all bits of float weights.
 func (k *Kernels) Exact() *Kernels {
-	if k.exact != nil {
+	if k.exact != nil && k.types[quant.F16].rounded != nil {
 		return k.exact
 	}
 	return k
@@ -58,8 +58,13 @@ func (k *Kernels) Exact() *Kernels {
 // Floats returns k, whose products with floats are from now on of floats in prompts, too. It leaves matrix units and
 // integers of 16 bits aside, which are faster and round.
 func (k *Kernels) Floats() *Kernels {
-	k = k.Exact()
-	k.types[quant.F16].pairs, k.types[quant.BF16].pairs = pairTiles{}, pairTiles{}
+	if k.exact != nil {
+		k = k.exact
+	}
+	for t := range k.types {
+		k.types[t].pairs, k.types[t].prompt = pairTiles{}, promptTiles{}
+	}
+	k.unit = nil
 	return k
 }
 

@@ -209,11 +209,6 @@ func (k *Kernels) panels(avx2 bool) {
 func bf16() *Kernels {
 	k := vnni()
 	k.Name, k.bfloat, k.round, k.exact = "AVX-512 BF16", true, roundRowBF16, vnni()
-	k.types[quant.F16] = tiles{
-		one:   tileF16BF161x1,
-		block: block{4, 4, tileF16BF164x4}, few: few{tileF16BF164x2, tileF16BF164x3, tileF16BF164x4},
-		panel: block{3, 8, tileBF16BF163x8}, expand: expandF16BF16, rounded: expandF16BF16, panelSuper: 64,
-	}
 	k.types[quant.BF16] = tiles{
 		one:   tileBF16BF161x1,
 		block: block{4, 4, tileBF16BF164x4}, few: few{tileBF16BF164x2, tileBF16BF164x3, tileBF16BF164x4},

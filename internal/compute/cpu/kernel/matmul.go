@@ -33,8 +33,8 @@ type tiles struct {
 	rounded func(dst, w *byte, n uintptr)
 	// The size of a panel's superblock, or group.
 	panelSuper int
-	matrix     matrix    // no product: there is no matrix unit
-	pairs      pairTiles // likewise
+	prompt     promptTiles // of prompts by a matrix unit
+	pairs      pairTiles   // of prompts by vectors
 	// What every part of panel's calls has besides layout.FirstPart and LastPart.
 	panelPart uintptr
 	// Bytes of a row that lie beside the same of another where a panel's rows lie in pairs, otherwise 0.
@@ -73,7 +73,6 @@ func (k *Kernels) MatMulBefore(next Next, t quant.Type, out []float32, outStride
 	} else if c.expanded(tokens) || tokens >= c.m.leastTokens() && rows >= c.m.block.rows {
 		s := k.scratch.Get().(*blockScratch)
 		switch {
-		case c.matrices(s, rows, tokens, next):
 		case c.m.strip.rows > 0 && tokens >= c.m.strip.from && rows >= c.m.strip.rows:
 			c.strips(s, rows, tokens, next)
 		case c.expanded(tokens) && c.panelRows(rows, tokens) == 0:
@@ -166,6 +165,7 @@ type call struct {
 	// Bytes of weights and of activations in a step of n, and the steps that are computed at a time for many tokens.
 	step, xStep, part int
 	form              Form
+	offset            float32 // that panels' quants lie above their values
 	fetch             func(p *byte, lines uintptr)
 }
 

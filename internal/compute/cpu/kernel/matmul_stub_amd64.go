@@ -544,20 +544,49 @@ func expandF16VNNI(dst *byte, w *byte, n uintptr)
 // expandBF16VNNI writes n groups of 8 BF16 weights as float32, of two rows in turn. Scalar twin: quant.Decode.
 func expandBF16VNNI(dst *byte, w *byte, n uintptr)
 
-// matrixScalesAMX computes out[t][r] of 16 tokens, whose superblocks are at acts, and of groups times 16 rows. Scalar twin: tileGeneric in matmul_generic.go.
-func matrixScalesAMX(out *float32, outStride uintptr, w *byte, n uintptr, acts *byte, groups uintptr, scratch *byte)
+// promptBF161AMX adds n groups' products of blocks times 32 rows and 16 tokens to sums, and asks for a line at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
+func promptBF161AMX(sums *float32, w *byte, n uintptr, x *byte, blocks uintptr, part uintptr, ahead *byte, aheadStep uintptr)
 
-// matrixMinimaAMX computes out[t][r] of 16 tokens, whose superblocks are at acts, and of groups times 16 rows. Scalar twin: tileGeneric in matmul_generic.go.
-func matrixMinimaAMX(out *float32, outStride uintptr, w *byte, n uintptr, acts *byte, groups uintptr, scratch *byte)
+// promptBF162AMX adds n groups' products of blocks times 32 rows and 32 tokens to sums, and asks for a line at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
+func promptBF162AMX(sums *float32, w *byte, n uintptr, x *byte, blocks uintptr, part uintptr, ahead *byte, aheadStep uintptr)
 
-// matrixHalvesAMX computes out[t][r] of 16 tokens, whose superblocks are at acts, and of groups times 16 rows. Scalar twin: tileGeneric in matmul_generic.go.
-func matrixHalvesAMX(out *float32, outStride uintptr, w *byte, n uintptr, acts *byte, groups uintptr, scratch *byte)
+// promptTerms1AMX adds n groups' products of blocks times 32 rows and 16 tokens to sums, and asks for a line at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
+func promptTerms1AMX(sums *float32, w *byte, n uintptr, x *byte, blocks uintptr, part uintptr, ahead *byte, aheadStep uintptr)
 
-// fillMatrixAMX makes tiles of n superblocks of 16 rows of a panel. Scalar twin: fillMatrixGeneric in amx_amd64.go.
-func fillMatrixAMX(dst *byte, dstStep uintptr, w *byte, pairBytes uintptr, step uintptr, n uintptr, offset uintptr, form uintptr)
+// promptTerms2AMX adds n groups' products of blocks times 32 rows and 32 tokens to sums, and asks for a line at ahead for each group of a block. Scalar twin: dotTilesGeneric in prompts.go.
+func promptTerms2AMX(sums *float32, w *byte, n uintptr, x *byte, blocks uintptr, part uintptr, ahead *byte, aheadStep uintptr)
 
-// gatherMatrixAMX arranges n superblocks of activations of 16 tokens in tiles. Scalar twin: gatherMatrixGeneric in amx_amd64.go.
-func gatherMatrixAMX(dst *byte, x *byte, xStride uintptr, n uintptr)
+// turnSumsAMX writes n tiles of sums of 16 rows each for the first tokens of 16. Scalar twin: turnSumsGeneric in prompts.go.
+func turnSumsAMX(out *float32, outStride uintptr, sums *float32, sumStep uintptr, n uintptr, tokens uintptr)
+
+// panelTilesAMX makes tiles of n superblocks of 16 rows of a panel, whose quants lie offset above their values. Scalar twin: superblock in unpack.go.
+func panelTilesAMX(dst *byte, step uintptr, panel *byte, pairBytes uintptr, superBytes uintptr, n uintptr, offset float32, form uintptr)
+
+// tilesQ40AMX makes tiles of n superblocks of packed Q4_0 rows, and asks for what lies ahead bytes on. Scalar twin: tileValues in prompts.go.
+func tilesQ40AMX(dst *byte, step uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr, ahead uintptr)
+
+// tilesQ80AMX makes tiles of n superblocks of packed Q8_0 rows, and asks for what lies ahead bytes on. Scalar twin: tileValues in prompts.go.
+func tilesQ80AMX(dst *byte, step uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr, ahead uintptr)
+
+// tilesQ4KAMX makes tiles of n superblocks of packed Q4_K rows, and asks for what lies ahead bytes on. Scalar twin: tileValues in prompts.go.
+func tilesQ4KAMX(dst *byte, step uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr, ahead uintptr)
+
+// tilesQ5KAMX makes tiles of n superblocks of packed Q5_K rows, and asks for what lies ahead bytes on. Scalar twin: tileValues in prompts.go.
+func tilesQ5KAMX(dst *byte, step uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr, ahead uintptr)
+
+// tilesQ6KAMX makes tiles of n superblocks of packed Q6_K rows, and asks for what lies ahead bytes on. Scalar twin: tileValues in prompts.go.
+func tilesQ6KAMX(dst *byte, step uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr, ahead uintptr)
+
+// copyTilesBF16 makes tiles of n groups of rows, as 1 terms of BF16. Scalar twin: splitGeneric in terms.go.
+func copyTilesBF16(dst *byte, step uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
+
+// splitTilesF16 makes tiles of n groups of rows, as 2 terms of BF16. Scalar twin: splitGeneric in terms.go.
+func splitTilesF16(dst *byte, step uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
+
+// roundSupersBF16 writes n superblocks of activations as BF16, groups of four elements of each block. Scalar twin: place in unpack.go.
+//
+//go:noescape
+func roundSupersBF16(dst *byte, x *float32, n uintptr)
 
 // floatsBlocksAVX2 writes n superblocks of a panel's row, whose quants lie offset above their values, as floats. Scalar twin: unpackSuper in unpack.go.
 func floatsBlocksAVX2(dst *float32, panel *byte, n uintptr, offset uintptr)
@@ -658,32 +687,11 @@ func closeBF16AVX23x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr
 // scatterBF16AVX2 computes one token's products with BF16 rows chosen by index, four at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterBF16AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// tileF16BF161x1 computes out[t][r] of 1 F16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileF16BF161x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileF16BF164x2 computes out[t][r] of 4 F16 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileF16BF164x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileF16BF164x3 computes out[t][r] of 4 F16 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileF16BF164x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileF16BF164x4 computes out[t][r] of 4 F16 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileF16BF164x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// scatterF16BF16 computes one token's products with F16 rows chosen by index, four at a time. Scalar twin: dotBF16Generic in bfloat.go.
-func scatterF16BF16(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// streamF16BF16 computes one token's products with consecutive rows of F16. Scalar twin: dotBF16Generic in bfloat.go.
-func streamF16BF16(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// farF16BF16 computes one token's products with consecutive rows of F16. Scalar twin: dotBF16Generic in bfloat.go.
-func farF16BF16(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// expandF16BF16 writes n groups of 32 F16 weights as BF16. Scalar twin: bf16Weight in bfloat.go.
-func expandF16BF16(dst *byte, w *byte, n uintptr)
-
 // tileBF16BF161x1 computes out[t][r] of 1 BF16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileBF16BF161x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// tileBF16BF164x1 computes out[t][r] of 4 BF16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileBF16BF164x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
 // tileBF16BF164x2 computes out[t][r] of 4 BF16 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileBF16BF164x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -693,9 +701,6 @@ func tileBF16BF164x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 
 // tileBF16BF164x4 computes out[t][r] of 4 BF16 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileBF16BF164x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// tileBF16BF164x1 computes out[t][r] of 4 BF16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileBF16BF164x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
 // tileBF16BF163x8 computes out[t][r] of 3 BF16 rows and 8 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileBF16BF163x8(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -717,12 +722,6 @@ func expandBF16BF16(dst *byte, w *byte, n uintptr)
 //go:noescape
 func roundBF16(dst *byte, x *float32, n uintptr)
 
-// pairsBF161AMX computes n groups of 32 rows, for as many tokens as config has rows of activations. Scalar twin: dotTermsGeneric in terms.go.
-func pairsBF161AMX(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, term uintptr, part uintptr)
-
-// pairsBF162AMX computes n groups of 32 rows, for as many tokens as config has rows of activations. Scalar twin: dotTermsGeneric in terms.go.
-func pairsBF162AMX(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, term uintptr, part uintptr)
-
 // pairsTerms1AMX computes n groups of 32 rows, for as many tokens as config has rows of activations. Scalar twin: dotTermsGeneric in terms.go.
 func pairsTerms1AMX(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, term uintptr, part uintptr)
 
@@ -732,15 +731,15 @@ func pairsTerms2AMX(config *byte, out *float32, outStride uintptr, w *byte, n ui
 // fillPairsAMX makes tiles of n groups of 16 rows of BF16. Scalar twin: fillPairsGeneric in terms.go.
 func fillPairsAMX(dst *byte, dstStep uintptr, w *byte, rowBytes uintptr, n uintptr)
 
-// splitF32BF16 writes n groups of 32 numbers as 3 terms of BF16, which lie term bytes apart. Scalar twin: splitGeneric in terms.go.
+// splitThreeBF16 writes n groups of 32 numbers as 3 terms of BF16, which lie term bytes apart. Scalar twin: splitGeneric in terms.go.
 //
 //go:noescape
-func splitF32BF16(dst *byte, term uintptr, x *float32, n uintptr)
+func splitThreeBF16(dst *byte, term uintptr, x *float32, n uintptr)
 
-// splitF16BF16 writes n groups of 32 numbers as 2 terms of BF16, which lie term bytes apart. Scalar twin: splitGeneric in terms.go.
+// splitTwoBF16 writes n groups of 32 numbers as 2 terms of BF16, which lie term bytes apart. Scalar twin: splitGeneric in terms.go.
 //
 //go:noescape
-func splitF16BF16(dst *byte, term uintptr, x *byte, n uintptr)
+func splitTwoBF16(dst *byte, term uintptr, x *float32, n uintptr)
 
 // weighTermsAMX writes e^(s-m) of n groups of 32 scores as 3 terms of BF16, which lie term bytes apart, and returns their sum. Scalar twins: exp32 in activation.go, splitGeneric in terms.go.
 //

@@ -130,6 +130,21 @@ func TestMatMul(t *testing.T) {
 	}
 }
 
+// tiled returns the activations of p in the form of prompts, and a token's share of them.
+func (p *problem) tiled(k *Kernels, typ quant.Type) ([]byte, int) {
+	form := k.PromptForm(typ)
+	acts := make([]byte, form.TiledBytes(p.cols, p.tokens)+fetchLine)
+	acts = acts[-uintptr(unsafe.Pointer(&acts[0]))&(fetchLine-1):]
+	for i := 0; i*TileTokens < p.tokens; i++ {
+		var rows [TileTokens]int32
+		for j := range rows {
+			rows[j] = int32(i*TileTokens + j)
+		}
+		k.Tile(form, acts, p.cols, p.tokens, i, p.x, &rows)
+	}
+	return acts, form.ActRow(p.cols)
+}
+
 // twin returns the definition of k's products.
 func twin(k *Kernels) *Kernels {
 	g := generic()
@@ -140,7 +155,10 @@ func twin(k *Kernels) *Kernels {
 			dot = dotPairsGeneric
 		}
 		for _, typ := range []quant.Type{quant.F16, quant.BF16} {
-			g.types[typ] = tiles{one: func(out *float32, _ uintptr, w *byte, rowBytes uintptr, x *byte, _, n uintptr) {
+			if k.Form(typ) != BFloats {
+				continue
+			}
+			g.types[typ] = tiles{rounded: k.types[typ].rounded, one: func(out *float32, _ uintptr, w *byte, rowBytes uintptr, x *byte, _, n uintptr) {
 				*out = dot(typ, unsafe.Slice(w, rowBytes), unsafe.Slice((*uint16)(unsafe.Pointer(x)), n*bf16Group), int(n))
 			}}
 		}

@@ -14,7 +14,7 @@ func (k *Kernels) shortVectors() {
 		vectors: []pairVector{
 			{12, pairsShortsVectors12}, {8, pairsShortsVectors8}, {4, pairsShortsVectors4}, {2, pairsShortsVectors2}, {1, pairsShortsVectors1},
 		},
-		fill: fillPairsAMX, terms: 1,
+		fill: fillPairsAMX,
 	}
 	k.shortTypes(p, shortener(sizeF16Shorts, shortsF16), shortener(sizeBF16Shorts, shortsBF16))
 }
@@ -24,7 +24,7 @@ func (k *Kernels) narrowVectors(vnni bool) {
 	k.shorts = func(dst []byte, x []float32) { shortRow(sizeF32ShortsAVX2, shortsF32AVX2, dst, x) }
 	p := pairTiles{
 		vectors: []pairVector{{6, pairsShortsAVX26}, {4, pairsShortsAVX24}, {2, pairsShortsAVX22}, {1, pairsShortsAVX21}},
-		fill:    fillPairsAVX2, narrow: true, terms: 1,
+		fill:    fillPairsAVX2, narrow: true,
 	}
 	if vnni {
 		p.vectors = []pairVector{{6, pairsShortsAVXVNNI6}, {4, pairsShortsAVXVNNI4}, {2, pairsShortsAVXVNNI2}, {1, pairsShortsAVXVNNI1}}
@@ -44,11 +44,9 @@ func (k *Kernels) shortTypes(p pairTiles, f16, bf16 func(dst, w *byte, n uintptr
 func (k *Kernels) bfloatVectors() {
 	p := pairTiles{
 		vectors: []pairVector{{12, pairsBF16Vectors12}, {8, pairsBF16Vectors8}, {4, pairsBF16Vectors4}, {2, pairsBF16Vectors2}, {1, pairsBF16Vectors1}},
-		fill:    fillPairsAMX, terms: 1,
+		fill:    fillPairsAMX,
 	}
 	k.types[quant.BF16].pairs = p
-	p.split = func(dst *byte, _ uintptr, w *byte, n uintptr) { expandF16BF16(dst, w, n) }
-	k.types[quant.F16].pairs = p
 }
 
 // Kernels that write rows as integers of 16 bits.

@@ -40,7 +40,7 @@ type blockScratch struct {
 	panel []byte                                             // panelSize or more, on a cache line
 	acts  [maxTokens / 2 * partSupers * layout.PairActs]byte // a tile's tokens of one part of the columns, arranged
 	// scales are those of integers of 16 bits, of each part of the columns for pairRows rows.
-	scales [matrixSize / (2 * layout.PairTile) / pairGroups * pairRows]float32
+	scales [panelSize / (2 * layout.PairTile) / pairGroups * pairRows]float32
 	row    [pairLine]byte // the end of a row that is no whole groups
 	rest   [expandedTokens * maxRows]float32
 }

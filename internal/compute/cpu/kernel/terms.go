@@ -9,31 +9,21 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// A matrix unit that multiplies tiles of BF16 computes prompts' products with floats by terms: numbers of BF16 that add
-// up to what is multiplied. Where F16 and BF16 are rounded to BF16, one term of each; where products keep all bits, an
-// F16 weight is two terms, exactly, an activation is three, exactly, and the products of five pairs of terms are added,
-// which leaves out what is below 2⁻²⁴ of a product. Products of terms are exact; sums are float32 in the order of
-// dotTermsGeneric. That is another order than that of single tokens, so only a prompt's rows are computed so, all of
-// them: a row's bytes do not depend on what else is in the step.
+// Products of tiles of pairs: of prompts' floats by vectors (pairs.go), and of attention by a matrix unit in terms,
+// numbers of BF16 that add up to what is multiplied: two of keys and values, and three of queries and weights, which is
+// exactly a float32. The products of five pairs of terms are added, which leaves out what is below 2⁻²⁴ of a product.
+// Products of terms are exact; sums are float32 in the order of dotTermsGeneric.
 
 // pairTiles is a type's kernel for tiles of pairs of BF16.
 type pairTiles struct {
-	// product computes n groups of pairRows rows, for one tile of tokens or two.
-	product [2]func(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride, term, part uintptr)
-	// vectors are used instead where there is no such unit, those for the most tokens first.
-	vectors []pairVector
+	vectors []pairVector // those for the most tokens first
 	// narrow says that vectors have layout.MatrixRows rows rather than pairRows, and go by multiplyNarrow.
 	narrow bool
 	// fill makes tiles of n groups of layout.MatrixRows rows of BF16; nil where prompts have no products of their own.
 	fill func(dst *byte, dstStep uintptr, w *byte, rowBytes, n uintptr)
-	// split writes n groups of a row as terms; nil where the row is its only term.
-	split func(dst *byte, term uintptr, w *byte, n uintptr)
-	// shorten, instead of split, writes up to pairGroups groups of a row as integers of 16 bits and returns their
+	// shorten writes up to pairGroups groups of a row as integers of 16 bits and returns their
 	// scale.
 	shorten func(dst, w *byte, n uintptr) (scale float32)
-	terms   int // of weights
-	// weigh writes e^(s-m) of n groups of scores as terms, and returns their sum.
-	weigh func(dst *byte, term uintptr, s *float32, n uintptr, m float32) (sum float32)
 }
 
 // termProducts lists the terms of weights and activations that are multiplied, by the number of terms of weights.
@@ -42,11 +32,10 @@ var termProducts = [layout.WeightTerms + 1][][2]int{1: {{0, 0}}, 2: {{0, 0}, {0,
 const (
 	pairRows   = 2 * layout.MatrixRows
 	pairTokens = 2 * layout.MatrixTokens
-	// pairGroups is the number of groups that are split at a time, pairRoom the room for their rows' terms.
+	// pairGroups is the number of groups that are brought into pairs at a time, pairTerm the room for their rows.
 	pairGroups = 16
 	pairLine   = pairGroups * 2 * bf16Group
 	pairTerm   = layout.MatrixRows * pairLine
-	pairRoom   = layout.WeightTerms * pairTerm
 )
 
 // tileConfigs are what configures tiles, by the number of tokens: palette 1, then each tile's bytes of a row and its
@@ -66,15 +55,21 @@ var tileConfigs = func() (all [pairTokens + 1][64]byte) {
 }()
 
 // SplitsPrompts reports whether prompts' rows have products of their own with weights of type t: MatMulPrompt's.
-func (k *Kernels) SplitsPrompts(t quant.Type) bool { return k.types[t].pairs.fill != nil }
+func (k *Kernels) SplitsPrompts(t quant.Type) bool {
+	return k.types[t].prompt.terms > 0 || k.types[t].pairs.fill != nil
+}
 
 // PromptForm says how activations must lie for MatMulPrompt.
 func (k *Kernels) PromptForm(t quant.Type) Form {
-	switch p := &k.types[t].pairs; {
-	case p.shorten != nil:
+	switch m := &k.types[t]; {
+	case m.prompt.panel != nil:
+		return SuperTiles
+	case m.prompt.terms > 1:
+		return TermTiles
+	case m.prompt.terms > 0:
+		return Tiles
+	case m.pairs.shorten != nil:
 		return Shorts
-	case p.terms > 1:
-		return Terms
 	}
 	return k.Form(t)
 }
@@ -93,9 +88,18 @@ func (k *Kernels) MatMulPrompt(next Next, t quant.Type, out []float32, outStride
 		return
 	}
 	c := k.call(t, out, outStride, w, cols, x, xStride)
-	c.form, c.n, c.tail, c.term = k.PromptForm(t), bf16Groups(cols), cols%bf16Group, bf16Acts(cols)
+	c.form = k.PromptForm(t)
 	_ = w[rows*c.rowBytes-1]
 	_ = out[(tokens-1)*outStride+rows-1]
+	if c.form.Tiled() {
+		c.n, c.tail, c.offset = c.form.groups(cols), 0, float32(layout.Offset(t))
+		if !t.Quantised() {
+			c.tail = cols % bf16Group
+		}
+		c.byTiles(k, rows, tokens, next)
+		return
+	}
+	c.n, c.tail, c.term = bf16Groups(cols), cols%bf16Group, bf16Acts(cols)
 	s := k.scratch.Get().(*blockScratch)
 	c.byPairs(s, rows, tokens, next)
 	k.scratch.Put(s)
@@ -124,9 +128,6 @@ func (c *call) byPairs(s *blockScratch, rows, tokens int, next Next) {
 	for r := 0; r < rows; r += pairRows {
 		first := min(r, rows-pairRows)
 		f := c.fetching(first+pairRows, min(pairRows, rows-first-pairRows), next.Weights)
-		if c.m.pairs.vectors == nil { // which ask themselves
-			f.spread((c.n+part-1)/part*((tokens+pairTokens-1)/pairTokens) + 2*((c.n+pairGroups-1)/pairGroups))
-		}
 		for from := 0; from < c.n; from += part {
 			n := min(part, c.n-from)
 			c.fillPairs(s, first, pairRows, from, n, &f)
@@ -136,14 +137,14 @@ func (c *call) byPairs(s *blockScratch, rows, tokens int, next Next) {
 }
 
 // pairStep returns the bytes of a group of tiles.
-func (c *call) pairStep() int { return 2 * layout.PairTile * c.m.pairs.terms }
+func (c *call) pairStep() int { return 2 * layout.PairTile }
 
 // pairPart returns how many groups there is room for, whole parts of those that share a scale.
 func (c *call) pairPart(s *blockScratch) int {
 	if c.m.pairs.narrow {
 		return pairGroups
 	}
-	return (len(s.panel) - pairRoom) / c.pairStep() / pairGroups * pairGroups
+	return (len(s.panel) - pairTerm) / c.pairStep() / pairGroups * pairGroups
 }
 
 // multiplyPairs computes n groups, from group from on, of the rows whose tiles s holds, for tokens from token t on,
@@ -157,30 +158,19 @@ func (c *call) multiplyPairs(s *blockScratch, out *float32, outStride, t, tokens
 		c.multiplyNarrow(s, out, outStride, t, tokens, from, n, part, f)
 		return
 	}
-	if c.m.pairs.vectors != nil {
-		c.multiplyVectors(s, out, outStride, t, tokens, from, n, part, f)
-		return
-	}
-	for i := 0; i < tokens; i += pairTokens {
-		now := min(pairTokens, tokens-i)
-		f.some()
-		product := c.m.pairs.product[(now-1)/layout.MatrixTokens]
-		product(&tileConfigs[now][0], (*float32)(unsafe.Add(unsafe.Pointer(out), 4*i*outStride)), uintptr(4*outStride), &s.panel[0], uintptr(n),
-			(*byte)(unsafe.Add(c.x, (t+i)*c.xStride+2*bf16Group*from)), uintptr(c.xStride), uintptr(c.term), part)
-	}
+	c.multiplyVectors(s, out, outStride, t, tokens, from, n, part, f)
 }
 
 // fillPairs makes tiles of n groups, from group from on, of rows [first, first+rows), of which there are at most
 // pairRows; the others are zero, and so is what the last group has behind the row's elements, as activations have.
 func (c *call) fillPairs(s *blockScratch, first, rows, from, n int, f *fetching) {
 	m, step := &c.m.pairs, c.pairStep()
-	split := s.panel[len(s.panel)-pairRoom:]
+	split := s.panel[len(s.panel)-pairTerm:]
 	for tile := range 2 {
 		r, have := first+tile*layout.MatrixRows, min(max(0, rows-tile*layout.MatrixRows), layout.MatrixRows)
 		at := func(r, g int) *byte { return (*byte)(unsafe.Add(c.w, r*c.rowBytes+2*bf16Group*g)) }
-		whole := have == layout.MatrixRows && m.split == nil && m.shorten == nil
+		whole := have == layout.MatrixRows && m.shorten == nil
 		for g := 0; g < n; g += pairGroups {
-			f.some()
 			groups, to := min(pairGroups, n-g), s.panel[g*step+tile*layout.PairTile:]
 			padded := c.tail > 0 && from+g+groups == c.n
 			if whole && !padded {
@@ -200,15 +190,11 @@ func (c *call) fillPairs(s *blockScratch, first, rows, from, n int, f *fetching)
 				switch {
 				case m.shorten != nil:
 					s.scales[g/pairGroups*pairRows+tile*layout.MatrixRows+i] = m.shorten(row, w, uintptr(groups))
-				case m.split != nil:
-					m.split(row, pairTerm, w, uintptr(groups))
 				default:
 					copy(split[i*pairLine:], unsafe.Slice(w, 2*bf16Group*groups))
 				}
 			}
-			for term := range m.terms {
-				m.fill(&to[2*term*layout.PairTile], uintptr(step), &split[term*pairTerm], pairLine, uintptr(groups))
-			}
+			m.fill(&to[0], uintptr(step), &split[0], pairLine, uintptr(groups))
 		}
 	}
 }
@@ -240,9 +226,13 @@ func splitGeneric(dst []byte, term int, x []float32, terms int) {
 // product of terms, the sum of the even elements and that of the odd ones, each from zero, are added to the result. It
 // defines the products of tiles of pairs.
 func dotTermsGeneric(w, x [][]uint16, n int) (sum float32) {
+	return dotGroups(termProducts[len(w)], w, x, n)
+}
+
+func dotGroups(products [][2]int, w, x [][]uint16, n int) (sum float32) {
 	value := func(v uint16) float32 { return flushed(math.Float32frombits(uint32(v) << 16)) }
 	for g := range n {
-		for _, p := range termProducts[len(w)] {
+		for _, p := range products {
 			var acc [2]float32
 			for i := g * bf16Group; i < (g+1)*bf16Group; i += 2 {
 				for odd := range acc {

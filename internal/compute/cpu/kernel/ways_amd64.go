@@ -92,11 +92,8 @@ func (k *Kernels) takeFloatsAVX2() {
 	}
 }
 
-// takeBF16 gives k the kernels of float types in BF16.
+// takeBF16 gives k the kernels of BF16 weights.
 func (k *Kernels) takeBF16() {
-	k.take(quant.F16, Consecutive, []way{{name: "near-bf16", stream: streamF16BF16}, {name: "far-bf16", stream: farF16BF16}},
-		[Classes]string{"near-bf16", "far-bf16", "far-bf16", "far-bf16"})
-	k.take(quant.F16, Scattered, scatters("bf16", scatterF16BF16, nil), all("scatter4-bf16"))
 	k.take(quant.BF16, Consecutive, threeWays("bf16", streamBF16BF16, farBF16BF16, tileBF16BF164x1, 4),
 		[Classes]string{"near-bf16", "rows-bf16", "rows-bf16", "rows-bf16"})
 	k.take(quant.BF16, Scattered, scatters("bf16", scatterBF16BF16, nil), all("scatter4-bf16"))

@@ -218,44 +218,34 @@ func Offset(t quant.Type) int {
 	return traits.Offset
 }
 
-// Tiles for a processor's matrix unit, of superblocks of MatrixRows rows: 8×8×64 bytes, of which line 8j+v holds
-// elements 4v… of block j of each row, with their sign. Then, at MatrixQuants, 8 lines of float32 of each row: the
-// blocks' scales; 8 more of their minima, or 8 and 8 of the scales of first and second halves. A call's scratch memory
-// holds two tiles of sums, then at MatrixKept what blocks j of all superblocks come to.
+// Rows of weights and tokens of a tile for a processor's matrix unit.
+const (
+	MatrixRows   = 16
+	MatrixTokens = 16
+)
+
+// Forms of panels that tiles are made of: a block has a scale; a minimum, too; its halves have scales; minima, too; or
+// scales that are floats.
+const (
+	FormScales     = 0
+	FormMinima     = 1
+	FormHalves     = 2
+	FormHalfMinima = 3
+	FormSmall      = 4
+)
+
+// A matrix unit multiplies tiles of pairs of BF16. Numbers that need more bits are sums of several, their terms.
 //
-// A superblock of MatrixTokens tokens' activations is 8 tiles of 16×32 bytes: tile j holds block j of each token. Then, at
-// MatrixActScale, 8 lines of float32 of each token: the blocks' scales; and at MatrixActDSum 8 lines of scale·Σq.
+// In prompts (kernel/prompts.go) a tile of weights has 32 elements of MatrixRows rows in a line each, and a tile of
+// activations 16 lines of pairs of elements of MatrixTokens tokens. Two tiles of rows, and one or two of tokens, lie
+// together for each term.
+//
+// In attention (kernel/attention_terms.go), and for vectors (kernel/pairs.go), line i of a tile of weights holds elements 2i
+// and 2i+1 of each row. Of each group there are two tiles of rows for each term.
 const (
-	MatrixRows    = 16
-	MatrixTokens  = 16
-	MatrixQuants  = 8 * 8 * 64
-	MatrixScales  = MatrixQuants + 8*64
-	MatrixMinima  = MatrixQuants + 2*8*64
-	MatrixHalves  = MatrixQuants + 3*8*64
-	MatrixKept    = 2 * MatrixTokens * 64
-	MatrixScratch = MatrixKept + 8*MatrixTokens*64
-
-	MatrixActScale = 8 * MatrixTokens * 32
-	MatrixActDSum  = MatrixActScale + 8*64
-	MatrixActs     = MatrixActDSum + 8*64
-)
-
-// Forms of such tiles.
-const (
-	FormScales = 0
-	FormMinima = 1
-	FormHalves = 2
-)
-
-// MatrixBytes returns the size of a superblock of such tiles.
-func MatrixBytes(form uintptr) int { return [3]int{MatrixScales, MatrixMinima, MatrixHalves}[form] }
-
-// Floats are multiplied by a matrix unit as sums of BF16 numbers, their terms: of activations as many as hold a
-// float32, of weights as many as hold an F16. Tiles are of a group of 32 elements of MatrixRows rows: line i holds
-// elements 2i and 2i+1 of each row. Of each group there are two tiles of rows for each term.
-const (
-	ActTerms    = 3
-	WeightTerms = 2
+	TileTerms   = 2       // of F16 weights in prompts, and of their activations
+	ActTerms    = 3       // as many as hold a float32
+	WeightTerms = 2       // of keys and values
 	PairTile    = 16 * 64 // bytes
 	ShortPart   = 512     // columns that share a scale, where pairs are of integers of 16 bits
 )
