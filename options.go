@@ -107,7 +107,7 @@ type (
 	// Skip is Neurons.Skip. It leaves out a token's experts after the After highest ranked whose weight is less than a
 	// share Below of the token's weights, if they are not in RAM, in steps of generation.
 	//
-	//   - After int: so many experts of each token stay, the highest ranked, 1 or more; 0: all do
+	//   - After int: experts of each token that always stay, the highest ranked, 1 or more; 0: all do
 	//   - Below float32: others may be left out if their weight is less than this share of the sum of the token's
 	//     weights
 	//   - Always bool: they are left out wherever they are, in all steps: to measure what that changes at most. Only
@@ -176,7 +176,7 @@ func ParseSparse(name string) (Sparse, error) { return model.ParseSparseMode(nam
 // Bound is Neurons.Bound: what leaving neurons or experts out may change at most.
 //
 //   - KLD float64: mean KL divergence of a document from dense, in nats a token, at most; 0: any
-//   - SameTop float64: share of a document's tokens whose likeliest successor is that of dense, at least; 0: any
+//   - SameTop float64: least share of a document's tokens with the same likeliest successor as dense; 0: any
 type Bound = model.Bound
 
 // KVType is a type in which keys or values are kept.
