@@ -146,9 +146,11 @@ func (r *rounding) token(x []float32) {
 	}
 }
 
-// row returns the product with row i of w, its Σ|w||x|, and the variance that rounded operands give it.
+// row returns the product with row i of w, its Σ|w||x|, and the variance that rounded operands give it. Weights of a
+// block of few values share the error of their rounding to bfloat16, which is no noise then: its sum counts, too.
 func (r *rounding) row(i int) (y, mass, variance float64) {
-	at := i * r.w.Cols
+	at, shift := i*r.w.Cols, 0.0
+	bfloats := r.w.bfloats && r.w.Type.Quantised()
 	for c, v := range r.w.values[at:][:r.w.Cols] {
 		w, x := float64(v), float64(r.x[c])
 		y += w * x
@@ -159,8 +161,11 @@ func (r *rounding) row(i int) (y, mass, variance float64) {
 			byW := x * r.wSteps[at+c]
 			variance += byW * byW
 		}
+		if bfloats {
+			shift += x * (float64(quant.F32FromBF16(quant.BF16FromF32(v))) - w)
+		}
 	}
-	return y, mass, variance / uniform
+	return y, mass, variance/uniform + shift*shift
 }
 
 // product bounds x·Wᵀ + bias. x [n, w.Cols]
