@@ -13,6 +13,7 @@ type Params struct {
 	Pos       []int32   // [n] position within the sequence
 	Turns     []int32   // [n] the positions that RoPE rotates rows to, if they differ from Pos; may be negative; nil: Pos
 	Axes      [][]int32 // [axis][n] the positions of rows along several axes, for rotations that tell axes apart (M-RoPE); nil: each axis has Turn's
+	Behind    [][]int32 // [axis][sequence·k] with Axes, the positions along the axes of the k positions before the sequence's first row, for rotations that go Back by k or less; negative before the text's start
 	Types     []int32   // [n] which of BERT's types a token has; nil: all have the first
 	Seq       []int32   // [n] index into Pages
 	Pages     [][]int32 // [sequence][page] page ids of a sequence's KV; token i attends to positions 0…Pos[i]

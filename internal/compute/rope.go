@@ -16,28 +16,41 @@ type Rope struct {
 	Dims  int       // rotated elements of a head
 	Freqs []float64 // [Dims/2] radians per position, scaling included
 	Scale float64   // magnitude of the rotated pair; 1 but for YaRN
-	Back  int       // subtracted from a row's position, which may become negative
+	Back  int       // rows are rotated to the position so many before theirs; without Params.Axes it is subtracted, and may give a negative one
 	Every int       // positions are rounded down to a multiple of it; 0: they are not rounded
 	Axes  []uint8   // [Dims/2] the axis of Params.Axes that rotates a pair; nil: Params.Turn rotates all
 }
 
-// At returns the position that a position is rotated to.
-func (r *Rope) At(pos int32) int {
-	at := int(pos)
+// rounded returns pos as Every says.
+func (r *Rope) rounded(pos int32) int {
 	if r.Every > 0 {
-		at = at / r.Every * r.Every
+		return int(pos) / r.Every * r.Every
 	}
-	return at - r.Back
+	return int(pos)
 }
 
 // Angles fills at with the angle of each pair of row i. [Dims/2]
 func (p *Params) Angles(at []float64, r *Rope, i int) {
-	pos := float64(r.At(p.Turn()[i]))
-	for j, f := range r.Freqs {
-		if r.Axes != nil && p.Axes != nil {
-			pos = float64(r.At(p.Axes[r.Axes[j]][i]))
+	if r.Axes == nil || p.Axes == nil {
+		pos := float64(r.rounded(p.Turn()[i]) - r.Back)
+		for j, f := range r.Freqs {
+			at[j] = pos * f
 		}
-		at[j] = pos * f
+		return
+	}
+	own := 0 // rows before row i that the step has of its sequence, Back at most
+	for own < min(r.Back, i) && p.Seq[i-own-1] == p.Seq[i] {
+		own++
+	}
+	for j, f := range r.Freqs {
+		axis, pos := r.Axes[j], int32(0)
+		if own == r.Back {
+			pos = p.Axes[axis][i-own]
+		} else {
+			behind := p.Behind[axis]
+			pos = behind[int(p.Seq[i]+1)*len(behind)/len(p.Pages)-r.Back+own]
+		}
+		at[j] = float64(r.rounded(pos)) * f
 	}
 }
 

@@ -182,7 +182,7 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 	if clock == nil {
 		clock = monotime.Now
 	}
-	size := limits{rows: e.ubatch, outputs: e.outputs, drafts: e.options.DraftRows(), context: e.context, short: compute.ShortPrompt}
+	size := limits{rows: e.ubatch, outputs: e.outputs, drafts: e.options.DraftRows(), context: e.context, behind: e.config.Back, short: compute.ShortPrompt}
 	if e.model.GuessesFurther() {
 		shape := e.model.Drafting()
 		size.further, size.drafted = &shape, func(i int32) int32 { return shape.Token(i) }

@@ -138,6 +138,8 @@ func (s *scheduler) seesPictures() (rows, moved, mutual bool) {
 			}
 			if p.At < at+n && p.end() > at {
 				rows, mutual = true, mutual || p.Mutual
+			}
+			if p.At < at+n && p.end() > at-s.behind {
 				moved = moved || p.Across > 0
 			}
 		}
@@ -159,6 +161,12 @@ func (s *scheduler) fillPictures() {
 		}
 		p.Axes = room.axes[:]
 	}
+	if p.Behind = nil; moved && s.behind > 0 {
+		for axis := range room.behind {
+			room.behind[axis] = room.behind[axis][:0]
+		}
+		p.Behind = room.behind[:]
+	}
 	if p.Bounds = nil; mutual {
 		p.Bounds = slices.Grow(room.bounds[:0], s.rows)
 		room.bounds = p.Bounds
@@ -169,13 +177,38 @@ func (s *scheduler) fillPictures() {
 type pictureParams struct {
 	given  [][]float32      // [n]
 	axes   [nn.Axes][]int32 // [n] of each
+	behind [nn.Axes][]int32 // [sequence·behind] of each
 	bounds []compute.Bounds // [n]
+}
+
+// axes returns the positions of t's position pos along the axes. Those before the text's start are negative.
+func (t *task) axes(pos int) [nn.Axes]int32 {
+	one, moved := t.picture(pos)
+	at := int32(pos - moved)
+	if one == nil || one.Across == 0 {
+		return [nn.Axes]int32{at, at, at}
+	}
+	begin, i := int32(one.At-moved), pos-one.At
+	return [nn.Axes]int32{begin, begin + int32(i/one.Across), begin + int32(i%one.Across)}
+}
+
+// fillBehind writes where the positions before t's first row in the step are.
+func (s *scheduler) fillBehind(t *task) {
+	if s.params.Behind == nil {
+		return
+	}
+	first := t.kv.Len()
+	for pos := first - s.behind; pos < first; pos++ {
+		for axis, at := range t.axes(pos) {
+			s.params.Behind[axis] = append(s.params.Behind[axis], at)
+		}
+	}
 }
 
 // fillPicture writes what is given for row pos of t, where it is, and what it sees.
 func (s *scheduler) fillPicture(t *task, pos int) {
 	p := &s.params
-	one, moved := t.picture(pos)
+	one, _ := t.picture(pos)
 	if p.Given != nil {
 		var given []float32
 		if one != nil {
@@ -184,13 +217,9 @@ func (s *scheduler) fillPicture(t *task, pos int) {
 		p.Given = append(p.Given, given)
 	}
 	if p.Axes != nil {
-		at := [nn.Axes]int{pos - moved, pos - moved, pos - moved}
-		if one != nil && one.Across > 0 {
-			begin, i := one.At-moved, pos-one.At
-			at = [nn.Axes]int{begin, begin + i/one.Across, begin + i%one.Across}
-		}
+		at := t.axes(pos)
 		for axis := range p.Axes {
-			p.Axes[axis] = append(p.Axes[axis], int32(at[axis]))
+			p.Axes[axis] = append(p.Axes[axis], at[axis])
 		}
 		p.Turns = p.Axes[0]
 	}

@@ -44,6 +44,7 @@ type limits struct {
 	outputs int // sequences that generate at a time, which have a row of logits each
 	drafts  int // rows of logits of a step besides, for tokens that are checked
 	context int // tokens of a sequence
+	behind  int // positions before a row that the model's rotations look back to, see model.Pictures
 	short   int // tokens of a prompt below which it is evaluated by the arithmetic of single tokens
 
 	further *model.DraftShape   // how a draft program makes them; nil: there is none

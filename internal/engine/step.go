@@ -245,6 +245,7 @@ func (s *scheduler) fillPart(i int, decoded bool) {
 		if near := c.t.kv.Near(); near != nil {
 			p.Near = append(p.Near, near)
 		}
+		s.fillBehind(c.t)
 		if s.kv.States > 0 {
 			p.States = append(p.States, c.t.kv.State())
 		}

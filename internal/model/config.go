@@ -64,6 +64,7 @@ type Largest struct {
 type Pictures struct {
 	Given int  // numbers that are given for a row of a picture, see nn.Embedding
 	Axes  bool // rotations tell the axes of a picture's positions apart
+	Back  int  // by how many positions such rotations go back, at most
 }
 
 // MTP are the layers of a file that predict further tokens than the next, or a draft head in their place. Only guesses
@@ -196,6 +197,9 @@ func (c *Config) outline(k *nn.Keys) {
 		if a := p.Attention; a != nil {
 			c.Later = a.Scores.Later
 			c.Axes = c.Axes || a.Rope != nil && a.Rope.Axes != nil
+			if x := a.Indexer; x != nil && x.MeanRope != nil {
+				c.Back = max(c.Back, x.MeanRope.Back)
+			}
 			if r := a.Rope; r != nil && (r.First+r.Dims > a.Key || r.Dims%2 != 0) {
 				k.Fail("key %q: %d rotated elements do not fit a head of %d", c.Arch+".rope.dimension_count", r.Dims, a.Key)
 			}

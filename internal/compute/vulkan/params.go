@@ -183,6 +183,9 @@ func needTurns(rp *compute.Rope) func(*compute.Params) error {
 			if p.Axes != nil && (int(axis) >= len(p.Axes) || len(p.Axes[axis]) < len(p.Tokens)) {
 				return fmt.Errorf("not every one of %d rows has a position along axis %d", len(p.Tokens), axis)
 			}
+			if p.Axes != nil && rp.Back > 0 && (int(axis) >= len(p.Behind) || len(p.Behind[axis]) < rp.Back*len(p.Pages)) {
+				return fmt.Errorf("not all of the %d positions before %d sequences are known along axis %d", rp.Back, len(p.Pages), axis)
+			}
 		}
 		return needTurn(p)
 	}

@@ -42,6 +42,7 @@ func Cases() []Case {
 		of(text("qwen3vlmoe", "silu", 3)),
 		of(text("qwen35", "silu", 4)),
 		of(text("qwen35moe", "silu", 4)),
+		of(text("qwen4exp", "silu", 4, gguf.KV{Key: "qwen4exp.ple.image_token_id", Value: uint32(vocab - 2)})),
 		of(text("glm4moe", "silu", 3, gguf.KV{Key: "glm4moe.rope.dimension_sections", Value: []int32{2, 3, 3, 0}})),
 		{
 			Name: "gemma3", Pictures: []Picture{{"even", 224, 224}, {"odd", 201, 133}},
