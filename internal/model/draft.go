@@ -241,8 +241,11 @@ func (m *Model) ForwardLast(p *compute.Params) error { return m.run(nn.LastState
 func (m *Model) ForwardFurther(p *compute.Params) error { return m.run(nn.OnlyMTP, p) }
 
 // State returns row i of the states [DraftShape.State] of the last step, which ForwardBoth, ForwardLast or ForwardFurther
-// ran. It is valid until the next step. It fails where a GPU does.
+// ran. It is valid until the next step, and empty for a model without a draft program. It fails where a GPU does.
 func (m *Model) State(i int) ([]float32, error) {
+	if m.draft == nil {
+		return nil, nil
+	}
 	if m.pass.Kind != nn.LastStates {
 		return m.dev.Read(m.states, i)
 	}
