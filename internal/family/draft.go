@@ -116,7 +116,7 @@ func bindDraftEnds(b *nn.Binder, of *Target, width int, norm nn.Norm) draftEnds 
 	e := draftEnds{norm: norm, tokens: b.TokenMap("d2t", of.Vocab)}
 	own := b.Has("token_embd.weight")
 	if own {
-		if n := b.Rows("token_embd.weight"); n != of.Vocab && b.Rows("token_embd.weight") > 1 {
+		if n := b.Rows("token_embd.weight"); n != of.Vocab && n > 1 {
 			b.Fail("the head has embeddings of %d tokens, and the model has %d: take the head that was made for the model", n, of.Vocab)
 		}
 		e.embed = b.Lookup("token_embd", of.Vocab, width)

@@ -21,7 +21,6 @@ type DraftShape = family.DraftShape
 type head struct {
 	file     *gguf.File
 	purposes map[string]nn.Purpose // of its tensors, by name
-	parts    []int                 // of the cache, that each of its layers has
 	rows     int                   // what it gives for a row of logits
 	perToken int                   // elements of activations of a step, more than the model has, for each of its tokens
 }
@@ -99,12 +98,13 @@ func (c *Config) TakeHead(f, file *gguf.File) error {
 	if h.rows > c.Vocab {
 		return fmt.Errorf("%s: the head drafts %d tokens, and the model has %d: take the head that was made for the model", file.Path, h.rows, c.Vocab)
 	}
-	c.head, c.mtp, c.mtpErr = h, &stored, nil
+	with := *c
+	with.head, with.mtp, with.mtpErr = h, &stored, nil
 	whole := false
-	if h.perToken, whole = c.measureHead(program, draft, b.Dev); !whole {
-		c.head = nil
+	if h.perToken, whole = with.measureHead(program, draft, b.Dev); !whole {
 		return fmt.Errorf("%s: the head reads hidden states of layers, and a model of %s has several streams of them: leave the head out", file.Path, c.Arch)
 	}
+	*c = with
 	return nil
 }
 
