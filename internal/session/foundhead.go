@@ -22,8 +22,8 @@ func (o *Options) looksForHead(c *model.Config) bool {
 	return o.Draft.Path == "" && !o.Draft.Off && d.Most > 0 && d.Head == nil && (!d.Further || c.Further == 0 || o.Draft.Kinds != nil)
 }
 
-// headBeside opens the file of the best draft head beside the model in f, of those that fit it; nil: there is none, or o
-// has none. refused is what is wrong with one that does not fit, where none does.
+// headBeside opens the file of the best draft head beside the model in f, of those that fit it; nil: none fits, or o asks
+// for none. If none fits, refused says why the first does not.
 func (o *Options) headBeside(f *gguf.File) (head *gguf.File, refused error) {
 	paths := hub.HeadsBeside(f.Path)
 	if len(paths) == 0 {
