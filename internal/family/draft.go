@@ -1,7 +1,6 @@
 package family
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -89,9 +88,6 @@ var drafts = map[string]func(*nn.Keys, *nn.Binder, *Target) Draft{
 
 // IsDraft reports whether an architecture is a head that drafts for a model of another architecture.
 func IsDraft(arch string) bool { return drafts[arch] != nil }
-
-// DraftNames lists the architectures of heads.
-func DraftNames() []string { return slices.Sorted(maps.Keys(drafts)) }
 
 // OpenDraft returns the program of the head that keys describe, with its tensors bound by b. The binder's plan has the
 // parts of the model's cache. A head that does not fit the model is an error in the binder or the keys.
