@@ -189,10 +189,12 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 		Context: ctxSize, UBatch: step, Drafts: o.DraftRows(), Further: o.GuessesFurther(), Neurons: model.Neurons{Sparse: mode, Bound: bound, Activation: c.String("activation")}, CacheTypes: types, WholeCache: c.Bool("swa-full"),
 		Law: modelcost.Law{Active: c.Float("active"), Share80: c.Float("share80")},
 	}
-	if flags.FindsDraft(c) {
-		if head = session.OpenHeadBeside(f, o.Drafts); head != nil {
-			of.Head, of.Further = head, true
-		}
+	so := session.Options{Engine: o}
+	if so.Draft, _, err = flags.ReadDraftModel(c); err != nil {
+		return b, close, err
+	}
+	if head = so.OpenHeadBeside(f); head != nil {
+		of.Head, of.Further = head, true
 	}
 	if of.Further && head == nil {
 		config, err := model.ReadConfig(f, of.Activation)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -40,6 +41,20 @@ func SetTimes(e *Engine, times StepTimes) {
 	defer s.mu.Unlock()
 	clock := new(time.Duration)
 	s.runner, s.now = timedRunner{s.runner, clock, times}, func() time.Duration { return *clock }
+}
+
+// LoadAgain has e load its model again, as after a GPU failed between two steps.
+func LoadAgain(e *Engine) error {
+	s := e.sched
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.mu.Lock()
+	err := e.reload(errors.New("a GPU failed"))
+	e.mu.Unlock()
+	if err == nil {
+		s.restart()
+	}
+	return err
 }
 
 // SetAvailable has the machine have so many bytes of RAM available until t ends.

@@ -88,6 +88,37 @@ func TestHeadDrafts(t *testing.T) {
 	}
 }
 
+// TestNoRoomForHeadAgain: an engine with a draft head goes on without it, with the same text, where a GPU fails and memory
+// then has room for the model alone.
+func TestNoRoomForHeadAgain(t *testing.T) {
+	f := synthtest.File(t, headTarget)
+	for name, head := range randomHeads(t, f) {
+		t.Run(name, func(t *testing.T) {
+			var lines []string
+			o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Limits: engine.Limits{Context: 128}, Drafts: engine.Drafts{Most: 4, NoLookup: true}, Notice: func(line string) { lines = append(lines, line) }}
+			without, err := o.Memory(f, placement.Layout{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Drafts.Head = head
+			e := openFile(t, f, o)
+			engine.SetTimes(e, cheapGuesses)
+			want, res := greedy(t, e, []int32{5, 6, 7}, 40)
+			if res.FurtherDrafted == 0 {
+				t.Fatal("the head guessed nothing")
+			}
+			engine.SetAvailable(t, without)
+			if err := engine.LoadAgain(e); err != nil {
+				t.Fatal(err)
+			}
+			got, res := greedy(t, e, []int32{5, 6, 7}, 40)
+			if !slices.Equal(got, want) || res.FurtherDrafted+res.HotDrafted > 0 || len(lines) != 1 || !strings.Contains(lines[0], "the draft head guesses nothing") {
+				t.Errorf("%v after %d guesses without the head, %v with it; the lines %q", got, res.FurtherDrafted+res.HotDrafted, want, lines)
+			}
+		})
+	}
+}
+
 // TestHeadDraftsOfSeveral: texts that are written at the same time, with guesses of a head, are those written alone
 // without.
 func TestHeadDraftsOfSeveral(t *testing.T) {

@@ -149,12 +149,12 @@ func (s *scheduler) fillGuess(at int) bool {
 		if s.carries() {
 			s.wanted.states = append(s.wanted.states, int32(len(p.Tokens)))
 		}
-		at := pos
+		place := pos
 		if s.further != nil && s.further.Still {
-			at = c.t.kv.Len()
+			place = c.t.kv.Len()
 		}
 		p.Out = append(p.Out, int32(len(p.Tokens)))
-		p.Tokens, p.Pos, p.Seq = append(p.Tokens, c.t.label(pos).Token()), append(p.Pos, int32(at)), append(p.Seq, int32(i))
+		p.Tokens, p.Pos, p.Seq = append(p.Tokens, c.t.label(pos).Token()), append(p.Pos, int32(place)), append(p.Seq, int32(i))
 	}
 	p.Decode = len(p.Tokens)
 	return p.Decode > 0

@@ -208,11 +208,10 @@ func (o *Options) needsWith(f *gguf.File, c model.Config, on placement.Layout, o
 		}
 		m.Weights += o.loadedBytes(f, &c, t, on)
 	}
-	for _, t := range c.HeadTensors() {
-		if o.Mapped { // as of the model
-			break
+	if !o.Mapped {
+		for _, t := range c.HeadTensors() {
+			m.Weights += layout.InHugePages(c.HeadInRAM(t, layout.Packed(t.Type, t.Bytes()), on.Places))
 		}
-		m.Weights += layout.InHugePages(c.HeadInRAM(t, layout.Packed(t.Type, t.Bytes()), on.Places))
 	}
 	for _, a := range o.Adapters {
 		for _, t := range a.File.Tensors {
@@ -223,15 +222,23 @@ func (o *Options) needsWith(f *gguf.File, c model.Config, on placement.Layout, o
 	m.Cache = c.CacheInRAM(c.CacheSpec(o.cacheSize(c), o.CacheTypes), on.Places)
 	rows := int64(pick(o.Sequences, 1) + o.DraftRows())
 	m.Activations = o.activations(c, min(o.LargestStep(), context)) + 4*rows*int64(c.Vocab)
-	texts := 0
-	for _, k := range f.Keys {
-		if list, ok := k.Value.([]string); ok {
-			texts += len(list)
-		}
+	texts := textsOf(f)
+	if head := o.Drafts.Head; head != nil && c.FurtherCached {
+		texts += textsOf(head)
 	}
-	m.Process = programBytes + textBytes*int64(texts) + sampledBytes*int64(pick(o.Sequences, 1))*int64(c.Vocab)
+	m.Process = programBytes + textBytes*texts + sampledBytes*int64(pick(o.Sequences, 1))*int64(c.Vocab)
 	m.add()
 	return m
+}
+
+// textsOf returns the number of texts in f's metadata: tokens and merges.
+func textsOf(f *gguf.File) (n int64) {
+	for _, k := range f.Keys {
+		if list, ok := k.Value.([]string); ok {
+			n += int64(len(list))
+		}
+	}
+	return n
 }
 
 // loadedBytes returns what a tensor of f takes in RAM.

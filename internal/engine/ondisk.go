@@ -202,7 +202,7 @@ func (o *Options) provide(f *gguf.File, on placement.Layout) (p provision, err e
 			if o.Drafts.Head != nil {
 				drafts = "the draft head"
 			}
-			notice(drafts+" guesses nothing: with it the model would take %s of RAM, and %s are available", bytesText(o.needs(f, c, on).Need), bytesText(less.Budget))
+			notice("%s guesses nothing: with it the model would take %s of RAM, and %s are available", drafts, bytesText(o.needs(f, c, on).Need), bytesText(less.Budget))
 			c, need = without, less
 		}
 	}

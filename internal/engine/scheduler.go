@@ -333,6 +333,6 @@ func (s *scheduler) await() bool {
 func (s *scheduler) restart() {
 	s.kv, s.pages = s.runner.cache()
 	for _, t := range slices.Concat(s.tasks, s.held) {
-		t.kv, t.inStep = s.sequence(t), false
+		t.kv, t.inStep, t.wish = s.sequence(t), false, 0 // what made drafts may be gone
 	}
 }

@@ -1,7 +1,6 @@
 package family
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -90,9 +89,6 @@ var drafts = map[string]func(*nn.Keys, *nn.Binder, *Target) Draft{
 // IsDraft reports whether an architecture is a head that drafts for a model of another architecture.
 func IsDraft(arch string) bool { return drafts[arch] != nil }
 
-// DraftNames lists the architectures of heads.
-func DraftNames() []string { return slices.Sorted(maps.Keys(drafts)) }
-
 // OpenDraft returns the program of the head that keys describe, with its tensors bound by b. The binder's plan has the
 // parts of the model's cache. A head that does not fit the model is an error in the binder or the keys.
 func OpenDraft(k *nn.Keys, b *nn.Binder, of *Target) Draft {
@@ -116,7 +112,7 @@ func bindDraftEnds(b *nn.Binder, of *Target, width int, norm nn.Norm) draftEnds 
 	e := draftEnds{norm: norm, tokens: b.TokenMap("d2t", of.Vocab)}
 	own := b.Has("token_embd.weight")
 	if own {
-		if n := b.Rows("token_embd.weight"); n != of.Vocab && b.Rows("token_embd.weight") > 1 {
+		if n := b.Rows("token_embd.weight"); n != of.Vocab && n > 1 {
 			b.Fail("the head has embeddings of %d tokens, and the model has %d: take the head that was made for the model", n, of.Vocab)
 		}
 		e.embed = b.Lookup("token_embd", of.Vocab, width)

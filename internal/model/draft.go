@@ -21,7 +21,6 @@ type DraftShape = family.DraftShape
 type head struct {
 	file     *gguf.File
 	purposes map[string]nn.Purpose // of its tensors, by name
-	parts    []int                 // of the cache, that each of its layers has
 	rows     int                   // what it gives for a row of logits
 	perToken int                   // elements of activations of a step, more than the model has, for each of its tokens
 }
@@ -99,12 +98,13 @@ func (c *Config) TakeHead(f, file *gguf.File) error {
 	if h.rows > c.Vocab {
 		return fmt.Errorf("%s: the head drafts %d tokens, and the model has %d: take the head that was made for the model", file.Path, h.rows, c.Vocab)
 	}
-	c.head, c.mtp, c.mtpErr = h, &stored, nil
+	with := *c
+	with.head, with.mtp, with.mtpErr = h, &stored, nil
 	whole := false
-	if h.perToken, whole = c.measureHead(program, draft, b.Dev); !whole {
-		c.head = nil
+	if h.perToken, whole = with.measureHead(program, draft, b.Dev); !whole {
 		return fmt.Errorf("%s: the head reads hidden states of layers, and a model of %s has several streams of them: leave the head out", file.Path, c.Arch)
 	}
+	*c = with
 	return nil
 }
 
@@ -241,8 +241,11 @@ func (m *Model) ForwardLast(p *compute.Params) error { return m.run(nn.LastState
 func (m *Model) ForwardFurther(p *compute.Params) error { return m.run(nn.OnlyMTP, p) }
 
 // State returns row i of the states [DraftShape.State] of the last step, which ForwardBoth, ForwardLast or ForwardFurther
-// ran. It is valid until the next step. It fails where a GPU does.
+// ran. It is valid until the next step, and empty for a model without a draft program. It fails where a GPU does.
 func (m *Model) State(i int) ([]float32, error) {
+	if m.draft == nil {
+		return nil, nil
+	}
 	if m.pass.Kind != nn.LastStates {
 		return m.dev.Read(m.states, i)
 	}

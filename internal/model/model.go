@@ -104,7 +104,8 @@ type Model struct {
 	watch   compute.Watch
 }
 
-// Load binds f's weights to dev. The file may be closed afterwards unless Options.Pinned or Options.OnDisk.
+// Load binds f's weights to dev. The file may be closed afterwards unless Options.Pinned, Options.OnDisk or Options.Stream
+// is set, and Options.Head likewise unless Options.Pinned is.
 func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (m *Model, err error) {
 	err = fault.Guard(func() error {
 		m, err = load(ctx, f, dev, o)

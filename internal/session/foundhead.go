@@ -16,14 +16,14 @@ import (
 )
 
 // looksForHead reports whether the draft head beside a model drafts for it, if there is one: where nothing else is named
-// that drafts, unless the model has a layer that predicts a further token, and this is asked for.
+// that drafts. A layer of the model that predicts a further token goes first if it is asked for, and no kind of head is.
 func (o *Options) looksForHead(c *model.Config) bool {
 	d := &o.Engine.Drafts
-	return o.Draft.Path == "" && !o.Draft.Off && d.Most > 0 && d.Head == nil && (!d.Further || c.Further == 0)
+	return o.Draft.Path == "" && !o.Draft.Off && d.Most > 0 && d.Head == nil && (!d.Further || c.Further == 0 || o.Draft.Kinds != nil)
 }
 
-// headBeside opens the file of the best draft head beside the model in f, of those that fit it; nil: there is none, or o
-// has none. refused is what is wrong with one that does not fit, where none does.
+// headBeside opens the file of the best draft head beside the model in f, of those that fit it; nil: none fits, or o asks
+// for none. If none fits, refused says why the first does not.
 func (o *Options) headBeside(f *gguf.File) (head *gguf.File, refused error) {
 	paths := hub.HeadsBeside(f.Path)
 	if len(paths) == 0 {
@@ -51,17 +51,17 @@ func (o *Options) headBeside(f *gguf.File) (head *gguf.File, refused error) {
 	return nil, refused
 }
 
-// OpenHeadBeside opens the file of the draft head beside the model in f that drafts for it with these options; nil: there
-// is none.
-func OpenHeadBeside(f *gguf.File, drafts engine.Drafts) *gguf.File {
-	head, _ := (&Options{Engine: engine.Options{Drafts: drafts}}).headBeside(f)
+// OpenHeadBeside opens the file of the draft head beside the model in f that drafts for it with o's Engine.Drafts and
+// Draft; nil: there is none.
+func (o *Options) OpenHeadBeside(f *gguf.File) *gguf.File {
+	head, _ := o.headBeside(f)
 	return head
 }
 
 // HeadBeside returns the path of the draft head beside the model in f that drafts for it unless options say otherwise;
 // empty: there is none.
 func HeadBeside(f *gguf.File) string {
-	head := OpenHeadBeside(f, engine.Drafts{Most: 1})
+	head := (&Options{Engine: engine.Options{Drafts: engine.Drafts{Most: 1}}}).OpenHeadBeside(f)
 	if head == nil {
 		return ""
 	}
@@ -86,28 +86,28 @@ func (s *Session) findHead(o *Options) error {
 	return nil
 }
 
-// planWithHead is planFitting for the model. A draft head that was only found beside it is left out, with a line, where
-// the context would have to be cut for it.
-func (s *Session) planWithHead(ctx context.Context, o *Options) (p *planner.Planner, cut int, err error) {
+// planWithHead is planFitting for the model in f. A draft head that was only found beside it is left out of o where the
+// context would have to be cut for it, to so many tokens; 0: it is not left out.
+func (o *Options) planWithHead(ctx context.Context, f *gguf.File, found bool, room engine.Room) (p *planner.Planner, cut, with int, err error) {
 	without := *o
-	p, cut, err = o.planFitting(ctx, s.File, o.Engine.Room())
-	if err != nil || cut == 0 || !s.found {
-		return p, cut, err
+	p, cut, err = o.planFitting(ctx, f, room)
+	if err != nil || cut == 0 || !found {
+		return p, cut, 0, err
 	}
 	without.Engine.Drafts.Head = nil
-	q, less, err := without.planFitting(ctx, s.File, without.Engine.Room())
+	q, less, err := without.planFitting(ctx, f, room)
 	if err != nil || less != 0 && less <= cut {
-		return p, cut, err
-	}
-	if o.Planner.Notice != nil {
-		o.Planner.Notice(fmt.Sprintf("the draft model %s is left out: with it, memory has room for a context of %d tokens", filepath.Base(s.head.Path), cut))
+		return p, cut, 0, err
 	}
 	*o = without
-	return q, less, s.dropHead()
+	return q, less, cut, nil
 }
 
-// dropHead closes the head's file, which drafts for no model.
-func (s *Session) dropHead() error {
+// dropHead closes the head's file. With the head, the context would have had so many tokens.
+func (s *Session) dropHead(o *Options, context int) error {
+	if o.Planner.Notice != nil {
+		o.Planner.Notice(fmt.Sprintf("the draft model %s is left out: with it, memory has room for a context of %d tokens", filepath.Base(s.head.Path), context))
+	}
 	f := s.head
 	s.head, s.found = nil, false
 	return f.Close()

@@ -79,6 +79,12 @@ func TestHeadFound(t *testing.T) {
 	if got := session.HeadBeside(file); got != head {
 		t.Errorf("%q is beside the model", got)
 	}
+	eagle := o
+	eagle.Draft.Kinds = []string{"eagle3"}
+	if got := eagle.OpenHeadBeside(file); got != nil {
+		t.Errorf("%s is taken where an EAGLE-3 head is asked for", got.Path)
+		got.Close()
+	}
 
 	o.Engine.Context = 8192 // the model's own
 	need, err := o.Engine.Memory(file, placement.Layout{})

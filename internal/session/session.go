@@ -105,8 +105,11 @@ func (s *Session) open(ctx context.Context, o Options) error {
 		return err
 	}
 	var err error
-	var cut int
-	s.Planner, cut, err = s.planWithHead(ctx, &o)
+	var cut, with int
+	s.Planner, cut, with, err = o.planWithHead(ctx, s.File, s.found, o.Engine.Room())
+	if err == nil && with > 0 {
+		err = s.dropHead(&o, with)
+	}
 	if err != nil {
 		return err
 	}
@@ -211,11 +214,12 @@ func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 	if err != nil {
 		return n, err
 	}
-	if head, _ := o.headBeside(f); head != nil {
+	head, _ := o.headBeside(f)
+	if head != nil {
 		defer head.Close()
 		o.Engine.Drafts.Head = head
 	}
-	devices, _, err := o.planFitting(ctx, f, room)
+	devices, _, _, err := o.planWithHead(ctx, f, head != nil, room)
 	if err != nil {
 		return n, err
 	}

@@ -135,7 +135,7 @@ func (d *Report) notes() []string {
 func (d *Report) mapped(ram int64) string {
 	if m := d.b.Model; len(d.on.GPUs) == 0 && len(m.Layers) > 0 {
 		const held = 3 // layers that are computed or read while others are
-		read := float64(ram) - float64(d.memory) + held*float64(ram)/float64(len(m.Layers))
+		read := min(float64(ram), float64(ram)-float64(d.memory)+held*float64(ram)/float64(len(m.Layers)))
 		says := fmt.Sprintf("Every step reads the last layers from the disk, %.0f MB", read/1e6)
 		if !d.timed {
 			return says + "."
