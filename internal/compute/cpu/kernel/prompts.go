@@ -183,8 +183,8 @@ func (c *call) byTiles(k *Kernels, rows, tokens int, next Next) {
 // tileStep returns the bytes of a group of two tiles of rows.
 func (c *call) tileStep() int { return 2 * c.m.prompt.terms * layout.PairTile }
 
-// fillTiles makes tiles of rows [first, first+rows) of the part of the columns that begins with group from. What rows
-// there are not come to is never read.
+// fillTiles makes tiles of rows [first, first+rows) of the part of the columns that begins with group from. The last tile
+// may keep older rows behind these; their sums are never read.
 func (c *call) fillTiles(s *promptScratch, first, rows, from int) {
 	n := min(promptGroups, c.n-from)
 	for r := 0; r < rows; r += layout.MatrixRows {
