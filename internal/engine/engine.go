@@ -253,16 +253,16 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 	mo.Batch, mo.Outputs, mo.Context, mo.Cache = e.ubatch, e.outputs+o.DraftRows(), e.context, size
 	mo.Head = o.Drafts.Head
 	mo.Further, mo.Drafts = c.FurtherCached, o.hotDrafts(p.layout.Places != nil)
-	if p.stream != nil {
-		mo.Stream, mo.Order = p.stream, nil
-		if err := p.stream.Open(f); err != nil {
+	e.stream.Close()
+	if e.stream = p.stream; e.stream != nil { // closeFiles closes it, also if something below fails
+		mo.Stream, mo.Order = e.stream, nil
+		if err := e.stream.Open(f); err != nil {
 			return err
 		}
 	}
 	mo.Places, mo.OnDisk, mo.Bundle, mo.Progress = p.layout.Places, p.need.OnDisk > 0, e.bundle, progress
 	m, err := model.Load(ctx, f, dev, mo)
 	if err != nil {
-		p.stream.Close()
 		return err
 	}
 	if o.Cache.Extension.on() {
@@ -271,8 +271,6 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 		}
 	}
 	e.dev, e.model, e.pages, e.places, e.need = dev, m, size, p.layout.Places, p.need
-	e.stream.Close()
-	e.stream = p.stream
 	if e.hot != nil {
 		e.hot.can.Store(m.GuessesFurther() || m.Drafts() && size.States == 0 && (o.Drafts.Hot == HotAlways || m.Sparse != model.Predict))
 	}
