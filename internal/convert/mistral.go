@@ -22,20 +22,19 @@ const paramsFile = "params.json"
 
 // mistralParams is the content of params.json.
 type mistralParams struct {
-	Kind    string          `json:"model_type"`
-	Dim     int             `json:"dim"`
-	Layers  int             `json:"n_layers"`
-	Head    int             `json:"head_dim"`
-	Hidden  int             `json:"hidden_dim"`
-	Heads   int             `json:"n_heads"`
-	KVHeads int             `json:"n_kv_heads"`
-	Eps     float64         `json:"norm_eps"`
-	Vocab   int             `json:"vocab_size"`
-	Theta   float64         `json:"rope_theta"`
-	Tied    bool            `json:"tied_embeddings"`
-	Context int             `json:"max_position_embeddings"`
-	Longest int             `json:"max_seq_len"`
-	Window  json.RawMessage `json:"sliding_window"` // a number, or one for each of some layers, which repeat
+	Kind    string  `json:"model_type"`
+	Dim     int     `json:"dim"`
+	Layers  int     `json:"n_layers"`
+	Head    int     `json:"head_dim"`
+	Hidden  int     `json:"hidden_dim"`
+	Heads   int     `json:"n_heads"`
+	KVHeads int     `json:"n_kv_heads"`
+	Eps     float64 `json:"norm_eps"`
+	Vocab   int     `json:"vocab_size"`
+	Theta   float64 `json:"rope_theta"`
+	Tied    bool    `json:"tied_embeddings"`
+	Context int     `json:"max_position_embeddings"`
+	Longest int     `json:"max_seq_len"`
 	YaRN    *struct {
 		Factor   float64 `json:"factor"`
 		Original int     `json:"original_max_position_embeddings"`
@@ -102,7 +101,7 @@ func readSettings(dir string) (path string, data []byte, err error) {
 	return path, data, err
 }
 
-// settings returns what config.json would say.
+// settings returns what config.json would say. It leaves out sliding windows, which files of these families do not have.
 func (p *mistralParams) settings(path string) ([]byte, error) {
 	fail := func(key, format string, args ...any) ([]byte, error) {
 		return nil, fmt.Errorf("%s: key %q: %s", path, key, fmt.Sprintf(format, args...))
@@ -135,21 +134,6 @@ func (p *mistralParams) settings(path string) ([]byte, error) {
 		architecture = "Mistral4ForCausalLM"
 		text["model_type"], text["num_key_value_heads"] = "mistral4", p.Heads
 		text["kv_lora_rank"], text["q_lora_rank"], text["qk_rope_head_dim"], text["qk_nope_head_dim"], text["v_head_dim"] = p.Latent, p.QueryLatent, p.Turned, p.NotTurned, p.Value
-	}
-	if len(p.Window) > 0 && string(p.Window) != "null" {
-		var one int
-		var each []*int
-		if json.Unmarshal(p.Window, &one) != nil {
-			if err := json.Unmarshal(p.Window, &each); err != nil {
-				return fail("sliding_window", "%.40s is neither a number nor a list of them", p.Window)
-			}
-			for _, w := range each {
-				if w != nil {
-					one = max(one, *w)
-				}
-			}
-		}
-		text["sliding_window"] = one
 	}
 	rope := map[string]any{"rope_type": "default", "rope_theta": cmp.Or(p.Theta, 10000)}
 	if y := p.YaRN; y != nil {
