@@ -188,18 +188,27 @@ func (p *mistralParams) settings(path string) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// openFolder opens a folder's weights. Those in Mistral's form get the names and the order of transformers' folders.
-func openFolder(dir string) (*checkpoint.Checkpoint, error) {
+// openFolder opens a folder's weights, and unpacks them if they may be packed. Those in Mistral's form get the names and
+// the order of transformers' folders.
+func openFolder(dir string, packing *checkpoint.Packing) (*checkpoint.Checkpoint, error) {
 	c, err := checkpoint.Open(dir)
-	if err != nil || !c.Consolidated() {
-		return c, err
+	if err != nil {
+		return nil, err
 	}
-	p, err := readParams(dir)
-	if err == nil && p == nil {
-		err = fmt.Errorf("%s: file %s is not beside it; download the model's folder with all its files", c.Path, paramsFile)
+	var p *mistralParams
+	if c.Consolidated() {
+		if p, err = readParams(dir); err == nil && p == nil {
+			err = fmt.Errorf("%s: file %s is not beside it; download the model's folder with all its files", c.Path, paramsFile)
+		}
+		if err == nil {
+			err = c.Rename(p.renamed)
+		}
 	}
-	if err == nil {
-		err = c.Rename(p.renamed)
+	if err == nil && packing != nil {
+		err = c.Unpack(*packing)
+	}
+	if err == nil && p != nil {
+		err = c.Rename(p.turned) // now, because packed matrices have scales and zeros of several rows
 	}
 	if err != nil {
 		c.Close()
@@ -240,10 +249,10 @@ var mistralNames = []struct {
 	{regexp.MustCompile(`^mm_whisper_embeddings\.`), "audio_tower."},
 }
 
-// turnedRows is of names of queries' and keys' matrices, whose rows change their order.
-var turnedRows = regexp.MustCompile(`^(vision_encoder\..*)?(?:layers\.\d+\.)?attention\.w([qk])\.`)
+// turnedRows matches the new names of matrices of queries and keys, which have their rows in another order.
+var turnedRows = regexp.MustCompile(`^(?:(vision_tower)\..*\.attention|model\.layers\.\d+\.self_attn)\.([qk])_proj\.`)
 
-// renamed implements the argument of Checkpoint.Rename.
+// renamed is an argument of Checkpoint.Rename, which changes names.
 func (p *mistralParams) renamed(t *checkpoint.Tensor) (name string, row func(int) int, kept bool) {
 	name = t.Name
 	for _, n := range mistralNames {
@@ -255,9 +264,11 @@ func (p *mistralParams) renamed(t *checkpoint.Tensor) (name string, row func(int
 	if base, ok := strings.CutSuffix(name, ".qscale_weight"); ok {
 		name = base + ".weight_scale"
 	}
-	if strings.HasSuffix(name, ".qscale_act") { // of activations
-		return "", nil, false
-	}
+	return name, nil, !strings.HasSuffix(name, ".qscale_act") // of activations
+}
+
+// turned is an argument of Checkpoint.Rename, which changes the order of rows.
+func (p *mistralParams) turned(t *checkpoint.Tensor) (name string, row func(int) int, kept bool) {
 	if m := turnedRows.FindStringSubmatch(t.Name); m != nil && len(t.Shape) > 0 {
 		heads := p.Heads
 		if m[1] != "" {
@@ -270,7 +281,7 @@ func (p *mistralParams) renamed(t *checkpoint.Tensor) (name string, row func(int
 			row = halves(head, head)
 		}
 	}
-	return name, row, true
+	return t.Name, row, true
 }
 
 // visionHeads returns the heads of the tower of pictures.
