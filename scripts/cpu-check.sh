@@ -14,7 +14,7 @@ go build -trimpath -ldflags='-s -w' -o "$bundle/cpucheck$suffix" ./bench/cpuchec
 go build -trimpath -ldflags='-s -w' -o "$bundle/powerinfer$suffix" ./cmd/powerinfer
 go test -c -trimpath -ldflags='-s -w' -o "$bundle/kernel.test$suffix" ./internal/compute/cpu/kernel
 cp docs/cpu-check.md "$bundle/README.md"
-bytes=$(du -sb "$bundle" | cut -f1)
+bytes=$(cat "$bundle"/* | wc -c) # macOS has no du -b
 if [ "$bytes" -gt "$most" ]; then
 	echo "$bundle has $bytes bytes, and at most $most are allowed" >&2
 	exit 1

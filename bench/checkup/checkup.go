@@ -94,15 +94,20 @@ func (c *Check) chosen(names string) ([]int, error) {
 	return some, nil
 }
 
-// Run runs the chosen parts, also after one failed, and writes report.md. The error joins those of the parts.
+// Run runs the chosen parts until ctx ends, also after one failed, and writes report.md. The error joins those of the
+// parts.
 func (c *Check) Run(ctx context.Context) error {
 	var failed []error
 	for _, i := range c.some {
 		if c.Parts[i].Skip {
 			continue
 		}
+		if ctx.Err() != nil { // the sections of earlier runs stay
+			break
+		}
 		failed = append(failed, c.run(ctx, i))
 	}
+	failed = append(failed, ctx.Err())
 	return errors.Join(append(failed, c.join())...)
 }
 

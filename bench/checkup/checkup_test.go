@@ -54,6 +54,13 @@ func TestRun(t *testing.T) {
 	if err := c.Run(context.Background()); err == nil || err.Error() != "part machine: no luck" {
 		t.Error(err)
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	c.some = []int{2}
+	c.Parts[2].Run = func(context.Context, *Report) error { return errors.New("it ran") }
+	if err := c.Run(ctx); err == nil || err.Error() != "context canceled" {
+		t.Errorf("after an interruption: %v", err)
+	}
 	data, err := os.ReadFile(filepath.Join(c.out, "report.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -95,9 +95,20 @@ func (p *plan) one(c *config, i *item) {
 	if packed {
 		out.row = behind(out.row, part, nil)
 		if p.family.Grouped {
-			out.row = behind(out.row, 0, ungrouped(of, c.KVHeads))
+			out.row = behind(out.row, 0, p.ungrouped(c, of))
 		}
 	}
+}
+
+// ungrouped returns ungrouped's mapping for a layer of those sizes; nil if its heads are no equal groups.
+func (p *plan) ungrouped(c *config, of sizes) func(int) int {
+	if p.err == nil && (of.Heads%c.KVHeads != 0 || of.KVHeads%c.KVHeads != 0) {
+		p.err = c.Errorf("num_key_value_heads", "%d heads and %d KV heads of a layer are not %d equal groups", of.Heads, of.KVHeads, c.KVHeads)
+	}
+	if p.err != nil {
+		return nil
+	}
+	return ungrouped(of, c.KVHeads)
 }
 
 // product plans output tensor name, the product of two vectors of that shape, of which the folder may have the second as
@@ -240,7 +251,7 @@ func (p *plan) rearrange(c *config, of sizes, change lineage.Change, shape []int
 	case lineage.Pairs:
 		out.row = interleaved(c.HeadDim)
 	case lineage.Ungroup:
-		out.row = ungrouped(of, c.KVHeads)
+		out.row = p.ungrouped(c, of)
 	case lineage.Ternary:
 		out.ternary = p.pairs == nil && out.from != nil && !out.from.Packed()
 	case lineage.IndexKeys:

@@ -84,7 +84,7 @@ func readConfig(dir string) (*config, error) {
 			return nil, err
 		}
 	}
-	if _, ok := c.Quantizing.packing(); !ok && !c.Quantizing.nvfp4() {
+	if c.Quantizing.packing() == nil && !c.Quantizing.nvfp4() {
 		return nil, c.Errorf("quantization_config", "weights quantised by %q are not read; convert the model they were made from", strings.TrimSpace(c.Quantizing.Method+" "+c.Quantizing.Format))
 	}
 	return c, nil

@@ -123,21 +123,16 @@ func openModel(dir, predictors string, o *Options) (*model, error) {
 		{Key: "general.file_type", Value: fileType(c, o)},
 		{Key: "general.quantization_version", Value: uint32(quantizationVersion)},
 	}, sizes...)}
-	if m.source, err = openFolder(dir); err != nil {
+	packing := c.Quantizing.packing()
+	if packing != nil && fam.Grouped {
+		packing.Parted, packing.Parts = fam.QKV+".weight", c.KVHeads
+	}
+	if m.source, err = openFolder(dir, packing); err != nil {
 		return nil, err
 	}
 	var notes []string // are told of a folder that is not refused
-	if packing, ok := c.Quantizing.packing(); ok {
-		if fam.Grouped {
-			packing.Parted, packing.Parts = fam.QKV+".weight", c.KVHeads
-		}
-		err = m.source.Unpack(packing)
-	}
-	if err == nil {
-		fam.Further = fam.Further && !o.NoFurther && predictors == ""
-		err = m.plan(dir, fam, c, factors, predictors, func(s string) { notes = append(notes, s) })
-	}
-	if err != nil {
+	fam.Further = fam.Further && !o.NoFurther && predictors == ""
+	if err = m.plan(dir, fam, c, factors, predictors, func(s string) { notes = append(notes, s) }); err != nil {
 		m.close()
 		return nil, err
 	}

@@ -138,6 +138,25 @@ func TestFalconOrderByDefinition(t *testing.T) {
 	}
 }
 
+// TestUnevenGroups: a layer with fewer KV heads than a fused tensor has groups is refused.
+func TestUnevenGroups(t *testing.T) {
+	f := likeReference(t, "mimo2-fused")
+	const heads, key, value, groups, windowKV = 4, 24, 16, 4, 1
+	f.config["num_key_value_heads"], f.config["swa_num_key_value_heads"] = groups, windowKV
+	for name := range f.tensors {
+		if strings.HasSuffix(name, ".qkv_proj.weight") {
+			kv := windowKV
+			if strings.Contains(name, "layers.0.") || strings.Contains(name, "layers.3.") {
+				kv = groups
+			}
+			f.random("F32", name, heads*key+kv*(key+value), 64)
+		}
+	}
+	f.save(t, 1, 48)
+	err := HuggingFace(t.Context(), f.dir, filepath.Join(f.dir, "model.gguf"), Options{Output: OutputOf(quant.F32), NoFurther: true})
+	expectError(t, err, "4 heads and 1 KV heads of a layer are not 4 equal groups")
+}
+
 func TestLlama(t *testing.T) {
 	f := tinyLlama(t, "LlamaForCausalLM", map[string]any{"attention_bias": true})
 	f.random("F32", "model.layers.0.self_attn.rotary_emb.inv_freq", tinyHeadDim/2) // old checkpoints store it

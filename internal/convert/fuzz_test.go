@@ -59,7 +59,7 @@ func FuzzFolder(f *testing.F) {
 		[]byte(`{"peft_type":"LORA","r":3,"lora_alpha":1,"bias":"none","base_model_name_or_path":"x","rank_pattern":{"up_proj":3},"use_rslora":true}`),
 		[]byte(`{"dim":64,"n_layers":2,"n_heads":4,"n_kv_heads":2,"hidden_dim":96,"max_position_embeddings":128,"vocab_size":48,"norm_eps":1e-5,"yarn":{"factor":2,
 			"original_max_position_embeddings":64,"beta":32,"alpha":1,"apply_scale":false},"llama_4_scaling":{"original_max_position_embeddings":64,"beta":0.1},
-			"sliding_window":[null,8],"vision_encoder":{"num_attention_heads":2},"quantization":{"qformat_weight":"fp8_e4m3"}}`),
+			"vision_encoder":{"num_attention_heads":2},"quantization":{"qformat_weight":"fp8_e4m3"}}`),
 		tekkenJSON([]string{"a", "b", "ab"}),
 		[]byte("YQ== 0\nYg== 1\nYWI= 2\n"),
 	} {

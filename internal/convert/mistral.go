@@ -22,20 +22,19 @@ const paramsFile = "params.json"
 
 // mistralParams is the content of params.json.
 type mistralParams struct {
-	Kind    string          `json:"model_type"`
-	Dim     int             `json:"dim"`
-	Layers  int             `json:"n_layers"`
-	Head    int             `json:"head_dim"`
-	Hidden  int             `json:"hidden_dim"`
-	Heads   int             `json:"n_heads"`
-	KVHeads int             `json:"n_kv_heads"`
-	Eps     float64         `json:"norm_eps"`
-	Vocab   int             `json:"vocab_size"`
-	Theta   float64         `json:"rope_theta"`
-	Tied    bool            `json:"tied_embeddings"`
-	Context int             `json:"max_position_embeddings"`
-	Longest int             `json:"max_seq_len"`
-	Window  json.RawMessage `json:"sliding_window"` // a number, or one for each of some layers, which repeat
+	Kind    string  `json:"model_type"`
+	Dim     int     `json:"dim"`
+	Layers  int     `json:"n_layers"`
+	Head    int     `json:"head_dim"`
+	Hidden  int     `json:"hidden_dim"`
+	Heads   int     `json:"n_heads"`
+	KVHeads int     `json:"n_kv_heads"`
+	Eps     float64 `json:"norm_eps"`
+	Vocab   int     `json:"vocab_size"`
+	Theta   float64 `json:"rope_theta"`
+	Tied    bool    `json:"tied_embeddings"`
+	Context int     `json:"max_position_embeddings"`
+	Longest int     `json:"max_seq_len"`
 	YaRN    *struct {
 		Factor   float64 `json:"factor"`
 		Original int     `json:"original_max_position_embeddings"`
@@ -102,7 +101,7 @@ func readSettings(dir string) (path string, data []byte, err error) {
 	return path, data, err
 }
 
-// settings returns what config.json would say.
+// settings returns what config.json would say. It leaves out sliding windows, which files of these families do not have.
 func (p *mistralParams) settings(path string) ([]byte, error) {
 	fail := func(key, format string, args ...any) ([]byte, error) {
 		return nil, fmt.Errorf("%s: key %q: %s", path, key, fmt.Sprintf(format, args...))
@@ -135,21 +134,6 @@ func (p *mistralParams) settings(path string) ([]byte, error) {
 		architecture = "Mistral4ForCausalLM"
 		text["model_type"], text["num_key_value_heads"] = "mistral4", p.Heads
 		text["kv_lora_rank"], text["q_lora_rank"], text["qk_rope_head_dim"], text["qk_nope_head_dim"], text["v_head_dim"] = p.Latent, p.QueryLatent, p.Turned, p.NotTurned, p.Value
-	}
-	if len(p.Window) > 0 && string(p.Window) != "null" {
-		var one int
-		var each []*int
-		if json.Unmarshal(p.Window, &one) != nil {
-			if err := json.Unmarshal(p.Window, &each); err != nil {
-				return fail("sliding_window", "%.40s is neither a number nor a list of them", p.Window)
-			}
-			for _, w := range each {
-				if w != nil {
-					one = max(one, *w)
-				}
-			}
-		}
-		text["sliding_window"] = one
 	}
 	rope := map[string]any{"rope_type": "default", "rope_theta": cmp.Or(p.Theta, 10000)}
 	if y := p.YaRN; y != nil {
@@ -204,18 +188,27 @@ func (p *mistralParams) settings(path string) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// openFolder opens a folder's weights. Those in Mistral's form get the names and the order of transformers' folders.
-func openFolder(dir string) (*checkpoint.Checkpoint, error) {
+// openFolder opens a folder's weights, and unpacks them if they may be packed. Those in Mistral's form get the names and
+// the order of transformers' folders.
+func openFolder(dir string, packing *checkpoint.Packing) (*checkpoint.Checkpoint, error) {
 	c, err := checkpoint.Open(dir)
-	if err != nil || !c.Consolidated() {
-		return c, err
+	if err != nil {
+		return nil, err
 	}
-	p, err := readParams(dir)
-	if err == nil && p == nil {
-		err = fmt.Errorf("%s: file %s is not beside it; download the model's folder with all its files", c.Path, paramsFile)
+	var p *mistralParams
+	if c.Consolidated() {
+		if p, err = readParams(dir); err == nil && p == nil {
+			err = fmt.Errorf("%s: file %s is not beside it; download the model's folder with all its files", c.Path, paramsFile)
+		}
+		if err == nil {
+			err = c.Rename(p.renamed)
+		}
 	}
-	if err == nil {
-		err = c.Rename(p.renamed)
+	if err == nil && packing != nil {
+		err = c.Unpack(*packing)
+	}
+	if err == nil && p != nil {
+		err = c.Rename(p.turned) // now, because packed matrices have scales and zeros of several rows
 	}
 	if err != nil {
 		c.Close()
@@ -256,10 +249,10 @@ var mistralNames = []struct {
 	{regexp.MustCompile(`^mm_whisper_embeddings\.`), "audio_tower."},
 }
 
-// turnedRows is of names of queries' and keys' matrices, whose rows change their order.
-var turnedRows = regexp.MustCompile(`^(vision_encoder\..*)?(?:layers\.\d+\.)?attention\.w([qk])\.`)
+// turnedRows matches the new names of matrices of queries and keys, which have their rows in another order.
+var turnedRows = regexp.MustCompile(`^(?:(vision_tower)\..*\.attention|model\.layers\.\d+\.self_attn)\.([qk])_proj\.`)
 
-// renamed implements the argument of Checkpoint.Rename.
+// renamed is an argument of Checkpoint.Rename, which changes names.
 func (p *mistralParams) renamed(t *checkpoint.Tensor) (name string, row func(int) int, kept bool) {
 	name = t.Name
 	for _, n := range mistralNames {
@@ -271,9 +264,11 @@ func (p *mistralParams) renamed(t *checkpoint.Tensor) (name string, row func(int
 	if base, ok := strings.CutSuffix(name, ".qscale_weight"); ok {
 		name = base + ".weight_scale"
 	}
-	if strings.HasSuffix(name, ".qscale_act") { // of activations
-		return "", nil, false
-	}
+	return name, nil, !strings.HasSuffix(name, ".qscale_act") // of activations
+}
+
+// turned is an argument of Checkpoint.Rename, which changes the order of rows.
+func (p *mistralParams) turned(t *checkpoint.Tensor) (name string, row func(int) int, kept bool) {
 	if m := turnedRows.FindStringSubmatch(t.Name); m != nil && len(t.Shape) > 0 {
 		heads := p.Heads
 		if m[1] != "" {
@@ -286,7 +281,7 @@ func (p *mistralParams) renamed(t *checkpoint.Tensor) (name string, row func(int
 			row = halves(head, head)
 		}
 	}
-	return name, row, true
+	return t.Name, row, true
 }
 
 // visionHeads returns the heads of the tower of pictures.

@@ -166,6 +166,46 @@ func TestMistralsForm(t *testing.T) {
 	}
 }
 
+// TestMistralsPacked: queries and keys that are packed, with zeros that several rows share a word of and columns in groups
+// of any order, give those of a folder in transformers' form that is not packed.
+func TestMistralsPacked(t *testing.T) {
+	f := tinyLlama(t, "MistralForCausalLM", map[string]any{"hidden_act": "silu", "rope_parameters": map[string]any{"rope_type": "default", "rope_theta": 10000.0}})
+	parts := map[string]fixture{}
+	for _, m := range []struct {
+		from, to string
+		heads    int
+	}{{"q_proj", "wq", tinyHeads}, {"k_proj", "wk", tinyKV}} {
+		name := "model.layers.0.self_attn." + m.from + ".weight"
+		x := f.tensors[name]
+		rows, cols := x.shape[0], x.shape[1]
+		packed, values := packedWords(4, 32, true, true)(f.rng, rows, cols)
+		for end, p := range packed {
+			parts["layers.0.attention."+m.to+end] = p
+		}
+		x = fixture{dtype: "F32", shape: x.shape, values: make([]float32, len(values))}
+		for r, head := 0, rows/m.heads; r < rows; r++ {
+			from := r/head*head + r%head%(head/2)*2 + r%head/(head/2)
+			copy(x.values[r*cols:][:cols], values[from*cols:])
+		}
+		f.tensors[name] = x
+	}
+	c := f.config
+	own := inMistralsForm(t, f, map[string]any{
+		"dim": c["hidden_size"], "n_layers": c["num_hidden_layers"], "hidden_dim": c["intermediate_size"], "n_heads": c["num_attention_heads"], "n_kv_heads": c["num_key_value_heads"],
+		"norm_eps": c["rms_norm_eps"], "vocab_size": c["vocab_size"], "max_position_embeddings": c["max_position_embeddings"], "rope_theta": 10000.0,
+		"quantization": compressed("pack-quantized", map[string]any{"num_bits": 4, "group_size": 32}),
+	}, tinyHeads, tinyKV, 0)
+	delete(own.tensors, "layers.0.attention.wq.weight")
+	delete(own.tensors, "layers.0.attention.wk.weight")
+	maps.Copy(own.tensors, parts)
+	own.write(t, "tokenizer.model.v3", sentencePieceModel(tinyVocab))
+	own.write(t, "consolidated.safetensors", safetensors(own.tensors, slices.Sorted(maps.Keys(own.tensors))))
+	f.save(t, 1, tinyVocab)
+	compareFiles(t, f.dir, own.dir, func(dir, out string) error {
+		return HuggingFace(t.Context(), dir, out, Options{Output: OutputOf(quant.F32), Name: "one"})
+	})
+}
+
 // compareFiles converts two folders and compares the files.
 func compareFiles(t *testing.T, a, b string, convert func(dir, out string) error) {
 	t.Helper()

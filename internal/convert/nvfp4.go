@@ -56,33 +56,43 @@ type quantizing struct {
 	} `json:"config_groups"`
 }
 
-// packing returns how matrices may be packed, and whether that is supported. Which are shows in the folder's tensors.
-func (q *quantizing) packing() (p checkpoint.Packing, ok bool) {
+// packing returns how matrices may be packed; nil: in a form that is not supported here. Which matrices are packed shows
+// in the folder's tensors.
+func (q *quantizing) packing() *checkpoint.Packing {
+	p, ok := &checkpoint.Packing{}, true
 	if q == nil {
-		return p, true
+		return p
 	}
 	switch q.Method {
 	case "compressed-tensors":
+		if q.Format == "mxfp4-pack-quantized" {
+			return p
+		}
 		for _, g := range q.Groups {
 			p.Block, p.Bits, p.Group = g.Weights.Block, g.Weights.Bits, max(0, g.Weights.Group)
 		}
-		if q.Format == "mxfp4-pack-quantized" {
-			return checkpoint.Packing{}, true
+		switch q.Format {
+		case "pack-quantized":
+			ok = len(q.Groups) == 1
+		case "float-quantized", "naive-quantized", "int-quantized":
+			p.Bits, p.Eights, ok = 0, true, len(q.Groups) <= 1
+		default:
+			ok = false
 		}
-		if q.Format == "pack-quantized" {
-			return p, len(q.Groups) == 1
-		}
-		p.Bits, p.Eights = 0, true
-		return p, slices.Contains([]string{"float-quantized", "naive-quantized", "int-quantized"}, q.Format) && len(q.Groups) <= 1
 	case "modelopt":
 		p.Eights = q.Algo == "FP8" || q.Algo == "MIXED_PRECISION"
-		return p, p.Eights
+		ok = p.Eights
 	case "bitnet":
-		return checkpoint.Packing{Thirds: q.Mode != "online", Divides: q.Linear != "autobitlinear"}, true
+		p.Thirds, p.Divides = q.Mode != "online", q.Linear != "autobitlinear"
 	case "fp8":
-		return checkpoint.Packing{Eights: true, Block: q.Block}, true
+		p.Eights, p.Block = true, q.Block
+	default:
+		ok = q.Method == "mxfp4"
 	}
-	return p, q.Method == "mxfp4"
+	if !ok {
+		return nil
+	}
+	return p
 }
 
 // nvfp4 reports whether matrices may be in NVFP4. Which are shows in the folder's tensors.

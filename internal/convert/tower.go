@@ -129,15 +129,9 @@ func openTower(dir string) (*towerPlan, error) {
 			return nil, f.err
 		}
 	}
-	source, err := openFolder(dir)
+	source, err := openFolder(dir, quantised.packing())
 	if err != nil {
 		return nil, err
-	}
-	if packing, ok := quantised.packing(); ok {
-		if err := source.Unpack(packing); err != nil {
-			source.Close()
-			return nil, err
-		}
 	}
 	t.plan = &plan{source: source, used: map[string]bool{}}
 	return t, nil

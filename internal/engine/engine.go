@@ -254,7 +254,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 	mo.Head = o.Drafts.Head
 	mo.Further, mo.Drafts = c.FurtherCached, o.hotDrafts(p.layout.Places != nil)
 	e.stream.Close()
-	if e.stream = p.stream; e.stream != nil {
+	if e.stream = p.stream; e.stream != nil { // closeFiles closes it, also if something below fails
 		mo.Stream, mo.Order = e.stream, nil
 		if err := e.stream.Open(f); err != nil {
 			return err

@@ -320,7 +320,7 @@ func severalRows(c *model.Config) bool {
 	return false
 }
 
-// closeFiles closes the file of neurons, which is only read, and ends reading ahead in the model's.
+// closeFiles closes the file of neurons, which is only read, and ends reading layers.
 func (e *Engine) closeFiles() {
 	e.stream.Close()
 	if e.bundle != nil {

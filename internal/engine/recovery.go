@@ -26,6 +26,7 @@ func (e *Engine) reload(cause error) error {
 	_ = e.dev.Close()                                    // says only that a GPU has failed
 	e.options.Progress, e.options.UBatch = nil, e.ubatch // the scheduler's steps stay as they are
 	if err := e.load(context.Background()); err != nil {
+		e.closeFiles()
 		e.broken = fmt.Errorf("%w, and what is left cannot go on: %w", cause, err)
 		return e.broken
 	}

@@ -24,8 +24,8 @@ const (
 // room for them. A layer is in one of a few slots; its tensors are always at the same place. One goroutine uses it.
 type Stream struct {
 	layers []streamLayer
-	index  []int // [all layers] the place of each among layers; -1: it is not read
-	next   []int // [all layers] the place of the first layer from there on that is; the first one after the last
+	index  []int // [all layers] the index of each in layers; -1: it is not read
+	next   []int // [all layers] the index in layers of the first one from there on; 0 after the last
 	at     map[*Tensor][]byte
 	slots  [streamSlots]streamSlot
 	size   int64 // of a slot
@@ -43,8 +43,8 @@ type streamLayer struct {
 // streamSlot has the tensors of a layer.
 type streamSlot struct {
 	memory []byte
-	layer  int // whose tensors it has, or that is being read; -1: none
-	under  sync.WaitGroup
+	layer  int            // the layer, by its index in Stream.layers, that it has or that is being read; -1: none
+	under  sync.WaitGroup // pieces that are being read
 	failed atomic.Pointer[error]
 }
 
@@ -95,7 +95,8 @@ func (s *Stream) Memory() int64 {
 	return int64(min(streamSlots, len(s.layers)))*s.size + disk.Buffered(streamDepth, streamPiece)
 }
 
-// Open allocates memory for the layers of f, whose tensors they are. Close frees it.
+// Open allocates memory for the layers, which must have tensors of f. Close frees it, also after an error. A Stream is
+// opened once.
 func (s *Stream) Open(f *File) (err error) {
 	if s.reader, err = disk.NewReader(streamDepth); err != nil {
 		return err
@@ -129,7 +130,7 @@ func (s *Stream) Open(f *File) (err error) {
 	return nil
 }
 
-// At returns where a tensor is in memory after Begin of its layer; nil: it is none of the stream's. [t.Bytes()]
+// At returns the memory in which a tensor is after Begin of its layer; nil if the stream does not read it. [t.Bytes()]
 func (s *Stream) At(t *Tensor) []byte {
 	if s == nil {
 		return nil
@@ -137,8 +138,8 @@ func (s *Stream) At(t *Tensor) []byte {
 	return s.at[t]
 }
 
-// Begin begins a layer: what came before it has been computed. It waits until the layer's tensors are in memory, and
-// begins to read the next ones.
+// Begin begins a layer; all layers before it must have been computed. It begins to read the next ones, and waits until
+// the layer's tensors are in memory.
 func (s *Stream) Begin(layer int) error {
 	if layer >= len(s.index) || len(s.layers) == 0 {
 		return nil
@@ -170,7 +171,7 @@ func (s *Stream) read(at int) {
 	if slot.layer == at {
 		return
 	}
-	slot.under.Wait() // for another layer that nobody will compute
+	slot.under.Wait() // for another layer, if it was read ahead and then not computed
 	slot.failed.Store(nil)
 	slot.layer = at
 	y := &s.layers[at]

@@ -9,10 +9,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Processors with AVX512_BF16, or with BFDOT and BFMMLA, multiply F16 and BF16 weights in BF16: activations and F16
-// weights are rounded to it (to nearest, ties to even), products of pairs are added in float32. An F16 weight loses
-// three bits of eleven, which is far less than what int8 activations cost quantised types, and prompts are twice as
-// fast as in float32. Weights of attention and the head, on which quality depends most, keep them: see Exact.
+// Processors with AVX512_BF16, or with BFDOT and BFMMLA, multiply BF16 weights in BF16: activations are rounded to it (to
+// nearest, ties to even), products of pairs are added in float32. On Arm F16 weights of feed-forward layers are rounded
+// to it, too. They lose three bits of eleven, which is far less than what int8 activations cost quantised types, and
+// prompts are twice as fast as in float32. Weights of attention and the head, on which quality depends most, keep them:
+// see Exact.
 
 // bf16Group is the number of elements that a step of the products in BF16 takes.
 const bf16Group = 32

@@ -110,12 +110,12 @@ const (
 	termError   = 0.00003
 )
 
-// prompts holds MatMulPrompt to its definition, in tiles that are full and not, of columns that are not computed at once
-// and that are no whole groups.
+// prompts holds MatMulPrompt to its definition, in tiles that are full and not, and of columns that are no whole groups;
+// and where not all columns, rows or tokens are computed at once.
 func prompts(t *testing.T, k *Kernels, typ quant.Type) {
 	t.Helper()
 	rng := testenv.Rand(t)
-	for _, shape := range [][3]int{{5, 64, 3}, {33, 103, 17}, {40, 2 * bf16Group, 49}, {17, promptGroups*bf16Group + 300, 2}, {32, 31, 33}} {
+	for _, shape := range [][3]int{{5, 64, 3}, {33, 103, 17}, {40, 2 * bf16Group, 49}, {32, 31, 33}, {3, promptGroups*bf16Group + 300, 70}, {promptMost + 17, 32, 3}, {2, 32, promptTokens + 18}} {
 		cols := (shape[1] + typ.BlockElems() - 1) / typ.BlockElems() * typ.BlockElems()
 		holdTiles(t, k, typ, newProblem(rng, typ, shape[0], cols, shape[2]))
 	}

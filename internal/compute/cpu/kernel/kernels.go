@@ -37,7 +37,7 @@ type Kernels struct {
 	scratch sync.Pool
 	// Quantize writes x as superblocks of quantised activations to dst [ActRow(len(x))].
 	Quantize func(dst []byte, x []float32)
-	// bfloat says that F16 and BF16 are multiplied in BF16; round writes x as BF16 to dst [bf16Acts(len(x))].
+	// bfloat says that BF16, and F16 where it is rounded, are multiplied in BF16; round writes x as BF16 to dst [bf16Acts(len(x))].
 	bfloat  bool
 	round   func(dst []byte, x []float32)
 	unit    *matrixUnit // nil where there is none

@@ -53,7 +53,7 @@ func cpuid(leaf, sub uint32) (eax, ebx, ecx, edx uint32)
 
 func avx2() *Kernels {
 	k := &Kernels{Name: "AVX2", Vector: avx2Vector(), Quantize: quantizeRowAVX2}
-	k.scratch.New = func() any { return newBlockScratch(panelSize) }
+	k.scratch.New = func() any { return newBlockScratch() }
 	k.types = generic().types // of types that have no assembly
 	k.types[quant.Q4_0] = tiles{block: block{2, 2, tileQ40AVX22x2}, panel: block{2, 3, panelQ40AVX22x3}, expand: expandQ40AVX2}
 	k.types[quant.Q8_0] = tiles{block: block{2, 2, tileQ80AVX22x2}, panel: block{2, 3, panelQ80AVX22x3}, expand: expandQ80AVX2}

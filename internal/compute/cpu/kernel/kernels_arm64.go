@@ -38,7 +38,7 @@ type set struct {
 // neon is for processors without dot products of bytes, as Cortex-A53 and A72.
 func neon() *Kernels {
 	k := &Kernels{Name: "NEON", Vector: neonVector(), Quantize: quantizeRowNEON}
-	k.scratch.New = func() any { return newBlockScratch(panelSize) }
+	k.scratch.New = func() any { return newBlockScratch() }
 	k.types = generic().types // of types that have no assembly
 	k.sets(setsNEON(), "neon")
 	for t, pack := range packs() {

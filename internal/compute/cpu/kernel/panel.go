@@ -37,7 +37,7 @@ const (
 // blockScratch is the scratch memory of one MatMul of many tokens; a pool keeps them.
 type blockScratch struct {
 	acc   [blockRows * maxTokens * 16]float32
-	panel []byte                                             // panelSize or more, on a cache line
+	panel []byte                                             // panelSize, on a cache line
 	acts  [maxTokens / 2 * partSupers * layout.PairActs]byte // a tile's tokens of one part of the columns, arranged
 	// scales are those of integers of 16 bits, of each part of the columns for pairRows rows.
 	scales [panelSize / (2 * layout.PairTile) / pairGroups * pairRows]float32
@@ -82,10 +82,10 @@ func (c *call) panelRows(rows, tokens int) int {
 	return min(blockRows, panelSize/place.rowBytes*place.together) / c.m.panel.rows * c.m.panel.rows
 }
 
-func newBlockScratch(size int) *blockScratch {
-	b := make([]byte, size+63)
-	at := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & 63)
-	return &blockScratch{panel: b[at:][:size]}
+func newBlockScratch() *blockScratch {
+	b := make([]byte, panelSize+fetchLine-1)
+	at := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & (fetchLine - 1))
+	return &blockScratch{panel: b[at:][:panelSize]}
 }
 
 // blocks computes rows [0, rows) of all tokens, of which there are no fewer than a tile has. A tile that would reach

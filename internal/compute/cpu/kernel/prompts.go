@@ -8,41 +8,42 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// A matrix unit that multiplies tiles of BF16 computes prompts' products. Weights of quantised types and BF16, and their
-// activations, are rounded to it: rounding an activation to BF16 loses less than rounding it to int8 in blocks does,
-// and sums stay in the tiles, for nothing is scaled between. F16 weights and their activations are two terms, of which
-// three products are added: what is left out is about 2⁻¹⁶ of a product. Sums are float32 in the order of
-// dotTilesGeneric, another order than that of single tokens, and all rows of prompts are computed so: a row's bytes do
-// not depend on what else is in the step.
+// Processors with a matrix unit for tiles of BF16 compute prompts' products with it. Weights of quantised types and BF16,
+// and their activations, are rounded to BF16. An activation loses less by that than by int8 in blocks, and sums stay in
+// the tiles, because nothing is scaled in between. F16 weights and their activations are two BF16 numbers each, their
+// terms. Three of the four products of terms are added; the fourth is about 2⁻¹⁶ of the whole. Sums are float32 in the order
+// of dotTilesGeneric, which is not the order of single tokens. All rows of prompts are computed in this way, so a row's
+// bytes do not depend on what else is in the step.
 //
-// Rows are expanded to tiles once for all tokens of a step, a part of the columns at a time, and stay in the
-// second-level cache while the tokens' tiles pass over them.
+// A part of the columns of some rows is expanded to tiles once for all tokens of a step. These tiles stay in the
+// second-level cache while they are multiplied by all of the tokens' tiles.
 
 // promptTiles is a type's kernels for prompts; without products there is no matrix unit.
 type promptTiles struct {
 	product [2]promptProduct // for one tile of tokens, or two
 	terms   int
-	// fill makes tiles of n groups of some rows of floats. Of quantised types panel makes those of layout.MatrixRows
-	// rows of a panel.
+	// fill makes tiles of n groups of some rows of floats. For quantised types panel makes tiles of layout.MatrixRows rows
+	// of a panel.
 	fill  func(dst *byte, step uintptr, w *byte, rowBytes, n, rows uintptr)
 	panel func(dst *byte, step uintptr, panel *byte, pairBytes, superBytes, n uintptr, offset float32, form uintptr)
-	form  uintptr // of panels
-	// rows makes tiles of n superblocks of some packed rows of types that have it; panel is for the others.
+	form  uintptr // the panel's: layout.FormScales or one of those after it
+	// rows makes tiles of n superblocks of some packed rows, and is used instead of panel; nil for types that have none.
 	rows func(dst *byte, step uintptr, w *byte, rowBytes, n, rows, ahead uintptr)
 }
 
-// promptProduct adds n groups' products of so many blocks of pairRows rows to sums, and asks for a line at ahead for each.
+// promptProduct adds n groups' products of blocks times pairRows rows to sums. For each group of a block it prefetches a
+// line at ahead, which moves on by aheadStep bytes.
 type promptProduct func(sums *float32, w *byte, n uintptr, x *byte, blocks, part uintptr, ahead *byte, aheadStep uintptr)
 
-// matrixUnit is what all types' products by a matrix unit have.
+// matrixUnit has the kernels of a matrix unit that serve all types.
 type matrixUnit struct {
 	turn   func(out *float32, outStride uintptr, sums *float32, sumStep, n, tokens uintptr)
 	supers func(dst *byte, x *float32, n uintptr)                         // rounds superblocks in the order of quantised types' tiles
 	split  func(dst *byte, term uintptr, x *float32, n uintptr)           // makes two terms of n groups
 	pairs  func(dst *byte, dstStep uintptr, w *byte, rowBytes, n uintptr) // makes tiles of tokens' rows
 
-	// Of attention in terms: attention computes n groups of pairRows rows, for one tile of tokens or two; terms writes x as
-	// layout.ActTerms rows of BF16; weigh writes e^(s-m) of n groups of scores so, and returns their sum.
+	// For attention in terms: attention computes n groups of pairRows rows, for one tile of tokens or two. terms writes x
+	// as layout.ActTerms rows of BF16. weigh writes e^(s-m) of n groups of scores in that form, and returns their sum.
 	attention [2]func(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride, term, part uintptr)
 	terms     func(dst []byte, x []float32)
 	weigh     func(dst *byte, term uintptr, s *float32, n uintptr, m float32) (sum float32)
@@ -52,17 +53,17 @@ type matrixUnit struct {
 var tileProducts = [layout.TileTerms + 1][][2]int{1: {{0, 0}}, 2: {{0, 0}, {0, 1}, {1, 0}}}
 
 const (
-	// promptGroups are the groups of a part of the columns.
+	// promptGroups is the number of groups in a part of the columns.
 	promptGroups = 64
-	// promptRoom is the room for the tiles of some rows' part, in bytes. With a step's activations and sums it stays in
-	// the second-level cache, which has 2 MiB in the processors that have such a unit.
+	// promptRoom is the size of the tiles of promptMost rows' part. [bytes] Tiles, activations and sums share the
+	// second-level cache, which has 2 MiB in processors with such a unit.
 	promptRoom = promptMost * promptGroups * 2 * bf16Group
-	// promptMost bounds the rows of a call, during which a goroutine is not preempted: about 15 µs. Fewer would read
-	// activations, which the second-level cache does not hold, more often.
+	// promptMost bounds the rows of a call, because a goroutine is not preempted in it: it takes about 15 µs. With fewer
+	// rows activations, which the second-level cache does not hold, would be read more often.
 	promptMost = 8 * pairRows
-	// promptTokens bounds the tokens that pass over a row's tiles, and so the memory for their sums.
+	// promptTokens bounds the tokens that a row's tiles are multiplied by at a time, and so the memory for their sums.
 	promptTokens = 1024
-	// promptSupers are the superblocks of a panel on its way into tiles, which stays in the first-level cache.
+	// promptSupers is the number of superblocks in a panel that becomes tiles, so that it stays in the first-level cache.
 	promptSupers = 2
 )
 
@@ -71,10 +72,11 @@ type promptScratch struct {
 	tiles [promptRoom]byte
 	sums  [promptMost * promptTokens]float32
 	panel [layout.MatrixRows * promptSupers * panelSuper / 2]byte
-	rows  [layout.MatrixRows * promptLine]byte // of activations on their way into tiles
+	rows  [layout.MatrixRows * promptLine]byte // rows of activations that become a tile
 }
 
-// promptLine is the distance of such rows: a part's terms, and a line, lest they share sets of the first-level cache.
+// promptLine is the distance of promptScratch.rows: a part's terms and a line, so that rows do not share sets of the
+// first-level cache.
 const promptLine = layout.TileTerms*promptGroups*2*bf16Group + fetchLine
 
 // newPromptScratch returns one that begins on a cache line.
@@ -86,7 +88,7 @@ func newPromptScratch() *promptScratch {
 // HasMatrix reports whether prompts go by a matrix unit.
 func (k *Kernels) HasMatrix() bool { return k.unit != nil }
 
-// groups returns the groups of a row of cols elements in form f, of which the last may be padded.
+// groups returns the number of groups in a row of cols elements in form f. The last one may be padded.
 func (f Form) groups(cols int) int {
 	if f == SuperTiles {
 		return Super(cols) * quant.QKK / bf16Group
@@ -102,25 +104,25 @@ func (f Form) terms() int {
 	return 1
 }
 
-// Tiled reports whether activations in form f lie in tiles of TileTokens tokens. Two tiles lie together, but for a last
-// one alone. ActRow is then a token's share.
+// Tiled reports whether activations in form f are in tiles of TileTokens tokens. Pairs of tiles are interleaved group by
+// group; a last one may be alone. ActRow is then a token's share.
 func (f Form) Tiled() bool { return f == Tiles || f == SuperTiles || f == TermTiles }
 
-// TileTokens are the tokens of a tile. Products begin at a multiple of twice as many.
+// TileTokens is the number of tokens in a tile. Products begin at a multiple of twice as many.
 const TileTokens = layout.MatrixTokens
 
-// TiledBytes returns the bytes that so many tokens' activations take in tiles of form f.
+// TiledBytes returns the size of the activations of that many tokens in tiles of form f.
 func (f Form) TiledBytes(cols, tokens int) int {
 	return (tokens + TileTokens - 1) / TileTokens * TileTokens * f.ActRow(cols)
 }
 
-// Tile makes tile number i of tokens' activations, of which there are so many, in dst [f.TiledBytes(cols, tokens)]. Token
-// 16i+j is row rows[j] of x.
+// Tile makes tile number i of the activations of that many tokens, in dst [f.TiledBytes(cols, tokens)]. Token
+// TileTokens·i+j is row rows[j] of x.
 func (k *Kernels) Tile(f Form, dst []byte, cols, tokens, i int, x []float32, rows *[TileTokens]int32) {
 	s := k.prompts.Get().(*promptScratch)
 	defer k.prompts.Put(s)
 	terms, groups := f.terms(), f.groups(cols)
-	tiles := min(2, (tokens+TileTokens-1)/TileTokens-i&^1) // that lie together
+	tiles := min(2, (tokens+TileTokens-1)/TileTokens-i&^1) // that are interleaved
 	dst = dst[i&^1*TileTokens*f.ActRow(cols)+i&1*layout.PairTile:]
 	step := tiles * terms * layout.PairTile
 	for from := 0; from < groups; from += promptGroups {
@@ -135,7 +137,7 @@ func (k *Kernels) Tile(f Form, dst []byte, cols, tokens, i int, x []float32, row
 	}
 }
 
-// tileRow writes n groups of a row of activations, of which x may lack some at the end, as terms.
+// tileRow writes n groups of a row of activations as terms. It takes elements that x lacks at the end as zeros.
 func (k *Kernels) tileRow(f Form, dst []byte, x []float32, n int) {
 	unit := bf16Group
 	if f == SuperTiles {
@@ -183,8 +185,8 @@ func (c *call) byTiles(k *Kernels, rows, tokens int, next Next) {
 // tileStep returns the bytes of a group of two tiles of rows.
 func (c *call) tileStep() int { return 2 * c.m.prompt.terms * layout.PairTile }
 
-// fillTiles makes tiles of rows [first, first+rows) of the part of the columns that begins with group from. What rows
-// there are not come to is never read.
+// fillTiles makes tiles of rows [first, first+rows) of the part of the columns that begins with group from. The last tile
+// may keep older rows behind these; their sums are never read.
 func (c *call) fillTiles(s *promptScratch, first, rows, from int) {
 	n := min(promptGroups, c.n-from)
 	for r := 0; r < rows; r += layout.MatrixRows {
@@ -218,7 +220,7 @@ func (c *call) fillFloats(s *promptScratch, dst []byte, first, rows, from, n int
 	c.m.prompt.fill(&dst[n*int(step)], step, &s.rows[0], 2*bf16Group, 1, layout.MatrixRows)
 }
 
-// fillSupers does so for one tile's rows of a quantised type, through a panel of a few superblocks.
+// fillSupers does so for one tile's rows of a quantised type, directly or through panels of a few superblocks.
 func (c *call) fillSupers(s *promptScratch, dst []byte, first, rows, from, n int) {
 	const perSuper = quant.QKK / bf16Group
 	m, step := &c.m.prompt, c.tileStep()
@@ -231,7 +233,7 @@ func (c *call) fillSupers(s *promptScratch, dst []byte, first, rows, from, n int
 	pair := promptSupers * superBytes
 	for at := 0; at < n; at += promptSupers * perSuper {
 		supers := min(promptSupers, (n-at)/perSuper)
-		for i := 0; i < layout.MatrixRows; i += 2 { // of rows past the last, that one
+		for i := 0; i < layout.MatrixRows; i += 2 { // the last row stands for those after it
 			place := func(i int) *byte {
 				return (*byte)(unsafe.Add(c.w, (first+min(i, rows-1))*c.rowBytes+(from+at)/perSuper*c.step))
 			}
@@ -243,8 +245,9 @@ func (c *call) fillSupers(s *promptScratch, dst []byte, first, rows, from, n int
 	}
 }
 
-// multiplyTiles adds the part of the columns that begins with group from, whose tiles s holds, to the sums of rows
-// [first, first+rows) and of so many tokens from token t on. After the last part it writes those to their place.
+// multiplyTiles adds the products of the part of the columns that begins with group from to the sums of rows
+// [first, first+rows) and that many tokens from token t on. s holds the part's tiles. After the last part multiplyTiles
+// writes the sums to the output.
 func (c *call) multiplyTiles(k *Kernels, s *promptScratch, first, rows, t, tokens, from int, f *fetching) {
 	m, n := &c.m.prompt, min(promptGroups, c.n-from)
 	blocks, part := (rows+pairRows-1)/pairRows, uintptr(0)
@@ -270,7 +273,7 @@ func (c *call) multiplyTiles(k *Kernels, s *promptScratch, first, rows, t, token
 	}
 }
 
-// turnSums writes sums of rows [first, first+rows) and of so many tokens from token t on to the output.
+// turnSums writes the sums of rows [first, first+rows) and that many tokens from token t on to the output.
 func (c *call) turnSums(k *Kernels, s *promptScratch, sums []float32, first, rows, t, tokens, tiles int) {
 	step := tiles * layout.PairTile
 	whole := rows / layout.MatrixRows
@@ -304,7 +307,7 @@ func turnSumsGeneric(out []float32, outStride int, sums []float32, sumStep, n, t
 	}
 }
 
-// splitTerms returns x as so many terms of BF16.
+// splitTerms returns x as that many terms of BF16.
 func splitTerms(x []float32, terms int) [][]uint16 {
 	size := bf16Acts(len(x))
 	b, list := make([]byte, terms*size), make([][]uint16, terms)
@@ -338,7 +341,7 @@ func dotTilesGeneric(w, x [][]uint16, n int) (sum float32) {
 	return dotGroups(tileProducts[len(w)], w, x, n)
 }
 
-// inTiles returns x, whose last superblock is padded with zeros, in the order of quantised types' tiles.
+// inTiles returns x in the order of quantised types' tiles, with its last superblock padded with zeros.
 func inTiles(x []float32) []float32 {
 	out := make([]float32, Super(len(x))*quant.QKK)
 	for i, v := range x {

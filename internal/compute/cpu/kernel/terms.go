@@ -74,7 +74,7 @@ func (k *Kernels) PromptForm(t quant.Type) Form {
 	return k.Form(t)
 }
 
-// PromptRows is a multiple of the rows that MatMulPrompt takes at a time.
+// PromptRows is what MatMulPrompt computes rows in multiples of: others take as long as the next multiple.
 const PromptRows = pairRows
 
 // MatMulPrompt is MatMulBefore for a prompt's rows, with activations in the form of PromptForm. Its products may add up
@@ -116,7 +116,7 @@ func (c *call) byPairs(s *blockScratch, rows, tokens int, next Next) {
 		for t := 0; t < tokens; t += pairTokens {
 			n := min(pairTokens, tokens-t)
 			for from := 0; from < c.n; from += part {
-				c.fillPairs(s, 0, rows, from, min(part, c.n-from), &fetching{})
+				c.fillPairs(s, 0, rows, from, min(part, c.n-from))
 				c.multiplyPairs(s, &s.acc[0], pairRows, t, n, from, min(part, c.n-from), &fetching{})
 			}
 			for i := range n {
@@ -130,7 +130,7 @@ func (c *call) byPairs(s *blockScratch, rows, tokens int, next Next) {
 		f := c.fetching(first+pairRows, min(pairRows, rows-first-pairRows), next.Weights)
 		for from := 0; from < c.n; from += part {
 			n := min(part, c.n-from)
-			c.fillPairs(s, first, pairRows, from, n, &f)
+			c.fillPairs(s, first, pairRows, from, n)
 			c.multiplyPairs(s, &c.out[first], c.outStride, 0, tokens, from, n, &f)
 		}
 	}
@@ -163,7 +163,7 @@ func (c *call) multiplyPairs(s *blockScratch, out *float32, outStride, t, tokens
 
 // fillPairs makes tiles of n groups, from group from on, of rows [first, first+rows), of which there are at most
 // pairRows; the others are zero, and so is what the last group has behind the row's elements, as activations have.
-func (c *call) fillPairs(s *blockScratch, first, rows, from, n int, f *fetching) {
+func (c *call) fillPairs(s *blockScratch, first, rows, from, n int) {
 	m, step := &c.m.pairs, c.pairStep()
 	split := s.panel[len(s.panel)-pairTerm:]
 	for tile := range 2 {
