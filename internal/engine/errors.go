@@ -11,7 +11,7 @@ var ErrClosed = errors.New("the model is closed")
 
 // ContextError is the error of a text that is longer than the context.
 type ContextError struct {
-	Tokens  int // of the text; 0 where it is not known how long it would become
+	Tokens  int // length of the text; 0 if it is not known
 	Context int // tokens
 }
 

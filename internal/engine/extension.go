@@ -8,11 +8,11 @@ import (
 )
 
 // Extension is self-extension (Jin et al. 2024, "LLM Maybe LongLM: Self-Extend LLM Context Window Without Tuning"): a
-// text may be longer than those that the model was trained on, because tokens further back share positions. Whenever
-// Width tokens more are there, each Group of these get one position, and the next token the position behind. The zero
-// value extends nothing.
+// text may be longer than the trained context, because distant tokens share positions. Whenever there are Width more
+// tokens, each Group of them gets one position, and the next token gets the position after it. The zero value extends
+// nothing.
 //
-// llama.cpp means to do the same before each part of a prompt: docs/context.md says how its results differ.
+// llama.cpp intends to do the same before each part of a prompt: docs/context.md says how its results differ.
 type Extension struct {
 	Group int // tokens that share a position
 	Width int // tokens that have their own until as many are there; a multiple of Group
@@ -34,7 +34,7 @@ func (x Extension) Check() error {
 // on reports whether tokens share positions.
 func (x Extension) on() bool { return x.Group > 1 }
 
-// room returns how many tokens come behind the first n before positions change.
+// room returns how many more tokens fit after the first n before positions change.
 func (x Extension) room(n int) int {
 	if !x.on() {
 		return math.MaxInt
@@ -64,7 +64,7 @@ func (x Extension) turn(i int) int32 {
 	return int32(in/x.Group - in)
 }
 
-// turnKeys turns the keys of the step's texts whose tokens share positions from this step on.
+// turnKeys rotates the keys of the step's texts in which tokens begin to share positions with this step.
 func (s *scheduler) turnKeys() error {
 	for i := range s.step {
 		t := s.step[i].t

@@ -22,12 +22,12 @@ type Memory struct {
 	Weights     int64 // in RAM; those that are computed on in the mapped file, or stay on the disk, are not counted
 	Units       int64 // in RAM: room for experts or neurons that stay on the disk
 	Reading     int64 // in RAM: buffers that those are read into, lists of neurons, and what the system takes for the process
-	Cache       int64 // in RAM, of keys, values and states
-	Activations int64 // of the largest step, and its rows of logits
-	Process     int64 // of the program itself, the vocabulary's share of garbage collection, and sampling
-	Need        int64 // of RAM: the sum
-	Available   int64 // of RAM; 0: unknown
-	Budget      int64 // of RAM, that may be taken; math.MaxInt64: nobody knows a bound
+	Cache       int64 // keys, values and states in RAM
+	Activations int64 // activations of the largest step, and its rows of logits
+	Process     int64 // the program itself, garbage of the vocabulary, and sampling
+	Need        int64 // RAM in all: the sum
+	Available   int64 // RAM available; 0: unknown
+	Budget      int64 // RAM that may be used; math.MaxInt64: no bound is known
 	OnGPUs      int64 // weights and cache in the memory of GPUs
 	OnDisk      int64 // experts or neurons that stay on the disk; Units has room for some of them. 0: nothing stays there
 }
@@ -98,9 +98,9 @@ func (e *MemoryError) Text(n setting.Names) string {
 	return setting.Sprintf(n, "%s: %s %s of memory, and %s may be used; %s", e.File, needs, e.Parts(), bytesText(e.Budget), e.Advice)
 }
 
-// What the program takes besides, as measured on Linux with models of 9, 272 and 651 MB: the binary's own heap, stacks and
-// caches, bytes of each text of the vocabulary, which are collected as garbage only when as many more are in use, and
-// bytes for each token of the vocabulary that one sequence's sampling takes.
+// What the program takes in addition, measured on Linux with models of 9, 272 and 651 MB: the binary's own heap, stacks
+// and caches; bytes for each text of the vocabulary, which are garbage until as many more are in use; and bytes for
+// each token of the vocabulary that sampling of one sequence takes.
 const (
 	programBytes = 16 << 20
 	textBytes    = 128
@@ -143,9 +143,9 @@ func (o *Options) config(f *gguf.File) (model.Config, error) {
 // readMemory is hw.ReadMemory; tests have other machines.
 var readMemory = hw.ReadMemory
 
-// Room is what a model may take of RAM, in bytes; math.MaxInt64: nobody knows a bound.
+// Room is the RAM that a model may take, in bytes; math.MaxInt64: no bound is known.
 type Room struct {
-	Whole  int64 // with all of it in memory
+	Whole  int64 // with all of the model in memory
 	OnDisk int64 // with experts or neurons on the disk
 }
 
@@ -153,7 +153,7 @@ type Room struct {
 // it would take all.
 const diskShare = 0.94
 
-// RoomIn returns the room for a model if so many bytes are available and it may take budget of them; nil: no budget.
+// RoomIn returns the room for a model if available bytes are free and it may take budget bytes of them; nil: no budget.
 func RoomIn(available int64, budget *int64) Room {
 	if budget != nil {
 		n := min(available, *budget)
@@ -176,8 +176,8 @@ func (o *Options) room() (r Room, available int64) {
 	return RoomIn(cmp.Or(available, math.MaxInt64), o.RAM), available
 }
 
-// memory returns what the model in f takes if GPUs hold what on says: with all of it in memory if that fits, else with
-// experts or neurons on the disk if they may stay there.
+// memory returns the memory that the model in f takes if GPUs hold the parts that on names: with all of the model in
+// memory if that fits, else with experts or neurons on the disk if they may stay there.
 func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memory {
 	room, available := o.room()
 	m := o.needs(f, c, on)
@@ -194,7 +194,7 @@ func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memo
 	return m
 }
 
-// needs returns what the model takes with all of it in memory, but for what is available.
+// needs returns the memory that the model takes with all of it in memory. It leaves out what is available.
 func (o *Options) needs(f *gguf.File, c model.Config, on placement.Layout) Memory {
 	return o.needsWith(f, c, on, false)
 }
@@ -234,7 +234,7 @@ func (o *Options) needsWith(f *gguf.File, c model.Config, on placement.Layout, o
 	return m
 }
 
-// loadedBytes returns what a tensor of f takes in RAM.
+// loadedBytes returns the bytes of RAM that a tensor of f takes.
 func (o *Options) loadedBytes(f *gguf.File, c *model.Config, t *gguf.Tensor, on placement.Layout) (n int64) {
 	typ, bytes, copied := c.Loaded(f, t)
 	if copied || !o.Mapped { // pages of a mapped file may be dropped and read again
@@ -243,8 +243,8 @@ func (o *Options) loadedBytes(f *gguf.File, c *model.Config, t *gguf.Tensor, on 
 	return n + c.ExpandedBytes(t, on.Places)
 }
 
-// activations returns the bytes that a step of n tokens takes: activations, the widest of them again as integers with
-// scales, with room to grow by a quarter, and lists of open neurons where layers are computed by neuron.
+// activations returns the bytes of a step of n tokens: activations, the widest of them again as integers with scales, a
+// quarter more as room to grow, and lists of active neurons if layers are computed by neuron.
 func (o *Options) activations(c model.Config, n int) int64 {
 	widest := max(c.Embd, c.FF, c.Heads*c.HeadDim)
 	bytes := c.ActivationBytes(n) + int64(n)*int64(widest)*layout.ActBytes*5/(4*256)

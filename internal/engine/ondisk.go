@@ -44,8 +44,8 @@ func unitsOn(c *model.Config) string {
 	return "neurons"
 }
 
-// stays reports whether a tensor is one of those that stay on the disk where experts or neurons do: stacked matrices of
-// experts, and matrices with a row for each neuron. Their biases and factors are loaded.
+// stays reports whether a tensor stays on the disk when experts or neurons do. Stacked matrices of experts do, and
+// matrices with a row for each neuron. Their biases and factors are loaded.
 func stays(c *model.Config, t *gguf.Tensor) bool {
 	p, loaded := c.Purpose(t.Name)
 	name, weight := strings.CutSuffix(t.Name, ".weight")
@@ -73,7 +73,7 @@ type units struct {
 	reading int64 // in memory, of buffers that they are read into, of the ends of pages that they do not fill, and of lists
 }
 
-// all returns the most memory that is of use: that of all units, and of two layers of neurons, so that one is read while
+// all returns the most memory that is of use: for all units, and for two layers of neurons, so that one is read while
 // the other is computed.
 func (u units) all() int64 { return u.packed + 2*u.whole }
 
@@ -122,8 +122,8 @@ func unitsOf(f *gguf.File, c model.Config, on placement.Layout) (u units) {
 			pieces, largest = max(pieces, int(y.rest*y.parts)), max(largest, bytes/y.n)
 		}
 	}
-	type class struct{ rest, held, parts int64 } // units on no GPU, how many of these a layer needs in memory together, and matrices
-	classes := map[int64]class{}                 // of units of equal size, by their bytes
+	type class struct{ rest, held, parts int64 } // units on no GPU, how many of them a layer needs in memory together, and matrices
+	classes := map[int64]class{}                 // classes of units of equal size, by their bytes
 	for _, y := range layers {
 		if y.rest == 0 {
 			continue
@@ -153,8 +153,8 @@ func unitsOf(f *gguf.File, c model.Config, on placement.Layout) (u units) {
 	return u
 }
 
-// least returns the least that the model in f takes if GPUs hold what on says: with experts or neurons on the disk if they
-// may stay there and that is less, and with room for those of a layer that a token uses.
+// least returns the least memory that the model in f takes if GPUs hold the parts that on names. If experts or neurons
+// may stay on the disk and that takes less, they do, with room for the units of a layer that a token uses.
 func (o *Options) least(f *gguf.File, c model.Config, on placement.Layout) Memory {
 	if !o.canStay(f, c) {
 		return o.needs(f, c, on)
@@ -174,12 +174,11 @@ type provision struct {
 	config model.Config
 	layout placement.Layout
 	need   Memory
-	stream *gguf.Stream // of layers that steps read; nil: there are none
+	stream *gguf.Stream // layers that steps read from the disk; nil: there are none
 }
 
-// provide decides how the model in f is loaded if GPUs get what on says: with all of it in memory if that fits, else
-// without the layer that predicts a further token, else with experts or neurons on the disk. It tells the user what
-// changes.
+// provide decides how the model in f is loaded if GPUs get the parts that on names: with all of it in memory if that
+// fits, else without the MTP layer, else with experts or neurons on the disk. It tells the user what changes.
 func (o *Options) provide(f *gguf.File, on placement.Layout) (p provision, err error) {
 	if o.Mapped && o.RAM != nil {
 		return p, setting.Errorf("%s bounds what is loaded, and with %s the system decides how much of the mapped file is in memory: give one of them", setting.RAM, setting.Mapped)
@@ -245,7 +244,8 @@ func (o *Options) takeLongSteps(f *gguf.File, c model.Config, on placement.Layou
 	return m
 }
 
-// withoutSlots returns on without slots of GPUs for experts that follow the text: RAM would have to hold all of those.
+// withoutSlots returns on without the GPUs' slots for experts that follow the text: RAM would have to hold all of these
+// experts.
 func withoutSlots(on placement.Layout) placement.Layout {
 	on.Places = slices.Clone(on.Places)
 	for l := range on.Places {

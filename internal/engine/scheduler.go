@@ -42,18 +42,18 @@ var errLost = errors.New("keys and values are lost")
 type limits struct {
 	rows    int // tokens of a step
 	outputs int // sequences that generate at a time, which have a row of logits each
-	drafts  int // rows of logits of a step besides, for tokens that are checked
+	drafts  int // additional rows of logits of a step, for draft tokens
 	context int // tokens of a sequence
 	short   int // tokens of a prompt below which it is evaluated by the arithmetic of single tokens
 
-	further *model.DraftShape   // how a draft program makes them; nil: there is none
-	drafted func(i int32) int32 // the token that number i of its logits stands for
+	further *model.DraftShape   // how a draft program makes draft tokens; nil: there is none
+	drafted func(i int32) int32 // the token for number i of its logits
 }
 
 // wanted lists rows of a step in ascending order.
 type wanted struct {
-	hidden []int32 // those whose hidden states are wanted
-	states []int32 // those whose states a draft program reads later
+	hidden []int32 // rows with hidden states that are wanted
+	states []int32 // rows with states that a draft program reads later
 }
 
 // scheduler gives the model's turns to tasks. One goroutine runs the steps; tasks join and leave between them. A step
@@ -66,12 +66,12 @@ type scheduler struct {
 
 	mu      sync.Mutex
 	kv      *kvcache.Cache
-	pages   contents // of kv
-	tasks   []*task  // those that have work for the model or will have, oldest first
-	held    []*task  // of clients' sequences that have no work now
+	pages   contents // contents of kv's pages
+	tasks   []*task  // tasks that have work for the model or will have, oldest first
+	held    []*task  // clients' sequences without work
 	arrived uint64
-	awaited int // tasks whose clients are given a moment
-	taken   int // tasks whose clients read logits in place
+	awaited int // tasks with clients that the next step waits a moment for
+	taken   int // tasks with clients that read logits in place
 	closed  error
 	wake    chan struct{}
 	asleep  bool          // the goroutine waits for wake alone
@@ -86,7 +86,7 @@ type scheduler struct {
 	keeping  time.Duration // what the copies before the step took
 	last     time.Duration // the last step's
 	params   compute.Params
-	turns    compute.Params // of turnKeys
+	turns    compute.Params // params of turnKeys
 	rotated  []int32        // the step's positions where some are not those in the cache
 	types    []int32        // the step's types of tokens where some are not the first
 	pictures pictureParams
@@ -116,7 +116,7 @@ func (s *scheduler) notify() {
 	}
 }
 
-// join hands t, with what is to be evaluated behind its labels, to the model.
+// join gives t to the model, with more labels to evaluate after its own.
 func (s *scheduler) join(t *task, more ...kvcache.Label) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -295,7 +295,7 @@ func (s *scheduler) patience() time.Duration {
 	return min(max(s.last/patienceShare, leastPatience), mostPatience)
 }
 
-// await waits until the clients have had their moment, and logits that lie where the next step would write have been
+// await waits until the clients have had their moment, and until logits that the next step would overwrite have been
 // copied. It reports whether a step may run.
 func (s *scheduler) await() bool {
 	until := s.now() + s.patience()

@@ -8,8 +8,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/disk"
 )
 
-// Reads from disk are looked at over so much time in which some were under way. They are slow at less than so much of
-// what was measured, so often in a row: a machine that sleeps, or a process that is stopped, makes reads seem slow once.
+// Reads from disk are measured over windows of slowWindow in which some were under way. They are slow if their speed is
+// below slowShare of the speed measured earlier, in slowOften windows in a row: a machine that sleeps, or a process
+// that is stopped, makes reads seem slow once.
 const (
 	slowWindow = 10 * time.Second
 	slowShare  = 0.5
@@ -20,7 +21,7 @@ const (
 type slowDisk struct {
 	speeds disk.Speeds // empty: nobody has measured the disk, or it was told
 	since  compute.UnitUse
-	slow   int // of the latest windows, in a row
+	slow   int // latest slow windows in a row
 }
 
 // look returns what there is to tell after a step that left use counted; empty: nothing.

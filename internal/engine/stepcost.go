@@ -38,8 +38,8 @@ func (c *stepCosts) observe(n int, took time.Duration) {
 	o.step = c.step
 }
 
-// time returns what a step of n tokens is expected to take, in nanoseconds or, as long as nothing was observed, in
-// steps of one token: what lies between two observed numbers of tokens is interpolated.
+// time returns the expected time of a step of n tokens, in nanoseconds or, before the first observation, in steps of
+// one token. It interpolates between observed numbers of tokens.
 func (c *stepCosts) time(n int) float64 {
 	n = min(n, mostCosts-1)
 	below, above := c.near(n, -1), c.near(n, 1)

@@ -10,14 +10,14 @@ import (
 // leastStreamed is the size from which on a matrix is streamed. [bytes]
 const leastStreamed = 64 << 10
 
-// streams reports whether matrices of a model may be read by steps: it is dense, all of it is in RAM otherwise, and no
-// neurons may stay on the disk.
+// streams reports whether steps may read matrices of a model from the disk. For that it must be dense, the rest of it
+// must be in RAM, and none of its neurons may stay on the disk.
 func (o *Options) streams(f *gguf.File, c *model.Config, on placement.Layout) bool {
 	return !o.Mapped && c.Experts.Count == 0 && on.Places == nil && !o.canStay(f, *c)
 }
 
-// streamed decides how a model is loaded that does not fit, of which steps may read matrices: those of as few of its last
-// layers as memory allows, one layer after the other. The stream is nil if not even the rest fits.
+// streamed decides how to load a model that does not fit, if steps may read its matrices: they read as few of its last
+// layers as memory allows, one layer after the other. The stream is nil if the rest does not fit, either.
 func (o *Options) streamed(f *gguf.File, c model.Config, on placement.Layout) (m Memory, stream *gguf.Stream) {
 	if !o.streams(f, &c, on) {
 		return m, nil

@@ -9,7 +9,7 @@ import (
 // unitCount holds what the last step left counted of units on disk, so that nobody waits for a step to learn it.
 type unitCount struct {
 	mu     sync.Mutex
-	past   compute.UnitUse // of devices that were given up
+	past   compute.UnitUse // counts of devices that were given up
 	loaded compute.UnitUse // what the device had counted when the model was loaded
 	now    compute.UnitUse
 }
@@ -23,7 +23,7 @@ func (c *unitCount) begin(use compute.UnitUse) {
 	c.take(use)
 }
 
-// take takes in what the device has counted.
+// take updates the counts from the device's.
 func (c *unitCount) take(use compute.UnitUse) {
 	use = use.Since(c.loaded)
 	use.Add(c.past)
