@@ -9,17 +9,17 @@ import (
 
 // Block is what a layer consists of.
 type Block struct {
-	FF         int // neurons of the feed-forward layer; in layers with experts those of the shared experts, 0 if no expert is shared
+	FF         int // neurons of the feed-forward layer; in layers with experts the shared experts' neurons, 0 if no expert is shared
 	Experts    bool
 	Guessed    bool // an earlier layer guesses which experts it will use
-	Heads      int  // of attention; 0: there is none
+	Heads      int  // attention heads; 0: no attention
 	KVHeads    int
 	Key, Value int               // elements of a head's key and of its value
 	Window     int               // positions that a token attends to; 0: all
 	Rotated    int               // elements of a key that are rotated and the same for all heads, in latent attention
 	Latent     int               // width of the latent vector of keys and values, in latent attention; else 0
 	Query      int               // width of the latent vector of queries there; 0: queries follow from the input
-	KV         int               // the layer whose keys and values it reads: its own, or an earlier one
+	KV         int               // the layer with the keys and values that this one reads: itself, or an earlier one
 	Gated      bool              // the feed-forward layer has gates
 	TopK       *float32          // see nn.FFN.TopK
 	Stored     []compute.KVShape // its parts of the cache, see nn.Parts

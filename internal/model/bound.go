@@ -20,13 +20,14 @@ type Bound = prepared.Bound
 // Choice is how a model is computed to keep a bound.
 type Choice struct {
 	Mode  SparseMode
-	Point *prepared.Point // of the file's curve; nil where the mode needs none
-	Said  string          // a line about the choice and what it is expected to cost; empty where nothing was to be chosen
+	Point *prepared.Point // a point of the file's curve; nil if the mode needs none
+	Said  string          // a line about the choice and its expected cost; empty if there was no choice
 }
 
-// Choose returns the fastest way of computing c that the file's curve says keeps b, among those that a mode allows:
-// Auto all of them, Predict and Threshold themselves and, if they do not keep it, what changes nothing. Modes Off and
-// Exact, and a bound that is not set, leave nothing to choose, but in mode Threshold, whose bound then is UsualMaxKLD.
+// Choose returns the fastest way of computing c that keeps b according to the file's curve. A mode limits the choice:
+// Auto allows all ways. Predict and Threshold allow themselves and, if they do not keep b, the ways that change
+// nothing. Modes Off and Exact leave no choice, and neither does a bound that is not set, except in mode Threshold,
+// which then uses UsualMaxKLD.
 func (c *Config) Choose(asked SparseMode, b Bound) (Choice, error) {
 	if err := b.Check(); err != nil {
 		return Choice{}, err

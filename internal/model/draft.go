@@ -20,9 +20,9 @@ type DraftShape = family.DraftShape
 // head is a draft head's file.
 type head struct {
 	file     *gguf.File
-	purposes map[string]nn.Purpose // of its tensors, by name
-	parts    []int                 // of the cache, that each of its layers has
-	rows     int                   // what it gives for a row of logits
+	purposes map[string]nn.Purpose // purposes of its tensors, by name
+	parts    []int                 // the parts of the cache for each of its layers
+	rows     int                   // elements of a row of its logits
 	perToken int                   // elements of activations of a step, more than the model has, for each of its tokens
 }
 
@@ -136,8 +136,8 @@ func (c *Config) target(program family.Program, parts []nn.Parts) *family.Target
 	return &family.Target{Embd: c.Embd, Layers: c.Layers, Vocab: c.Vocab, Embedding: embed, Output: output, Parts: parts[:c.Layers]}
 }
 
-// headPlan is the plan of a head whose layers go where at says. Each has one of the parts of the cache, in order; nil:
-// there is no cache.
+// headPlan returns the plan of a head with layers on the devices that at names. Each layer has one of the parts of the
+// cache, in order; nil: there is no cache.
 func headPlan(at nn.LayerPlan, parts []int) nn.Plan {
 	return nn.Plan{Head: at.Place, Layer: func(i int) nn.LayerPlan {
 		y := at
@@ -227,17 +227,18 @@ func (m *Model) GuessesFurther() bool { return m.draft != nil }
 // Drafting says how the draft program drafts. It is for models with one.
 func (m *Model) Drafting() DraftShape { return m.shape }
 
-// ForwardBoth runs one step as Forward does, and brings its tokens to the draft program's parts of the cache. p.Before
-// is what came before them. Afterwards Hidden returns every row's hidden state, and State what drafts read of it.
+// ForwardBoth runs one step as Forward does, and writes its tokens to the draft program's parts of the cache. p.Before
+// has the states before the step's tokens. Afterwards Hidden returns every row's hidden state, and State the state that
+// drafts read.
 func (m *Model) ForwardBoth(p *compute.Params) error { return m.run(nn.WithMTP, p) }
 
-// ForwardLast runs one step as Forward does, for a draft program with DraftShape.Last. Afterwards State returns what
-// drafts read of the rows that p.Out asked for.
+// ForwardLast runs one step as Forward does, for a draft program with DraftShape.Last. Afterwards State returns the
+// states that drafts read, of the rows that p.Out asked for.
 func (m *Model) ForwardLast(p *compute.Params) error { return m.run(nn.LastStates, p) }
 
-// ForwardFurther runs one step of the draft program alone. Its logits are of the token after the next; State returns
-// what stands for the model's states where a further token is drafted. With a DraftShape.Block, logits are those in the
-// place of each masked token.
+// ForwardFurther runs one step of the draft program alone. Its logits are for the token after the next. State returns
+// what stands for the model's states when the program drafts another token. With a DraftShape.Block, the logits are for
+// each masked token.
 func (m *Model) ForwardFurther(p *compute.Params) error { return m.run(nn.OnlyMTP, p) }
 
 // State returns row i of the states [DraftShape.State] of the last step, which ForwardBoth, ForwardLast or ForwardFurther
@@ -262,7 +263,7 @@ func (m *Model) bound(p *compute.Params) {
 	p.Bounds = m.bounds
 }
 
-// follow has the draft program follow a step whose last layer gave x.
+// follow makes the draft program follow a step. x is the last layer's output.
 func (m *Model) follow(p *nn.Pass, x compute.Tensor) {
 	rows := compute.Tensor{Rows: x.Rows}
 	hidden, states := m.hidden.Like(rows), m.states.Like(rows)
@@ -270,7 +271,7 @@ func (m *Model) follow(p *nn.Pass, x compute.Tensor) {
 	m.draft.Follow(p, family.Followed{X: x, Hidden: hidden, Features: p.Features.End(p, m.Layers, x)}, states)
 }
 
-// forwardDraft is the pass of a step that drafts.
+// forwardDraft is the pass of a drafting step.
 func (m *Model) forwardDraft(p *nn.Pass) {
 	rows, outputs := p.Rows()
 	x := m.draft.Forward(p, m.states.Like(compute.Tensor{Rows: rows}))

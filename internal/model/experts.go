@@ -12,11 +12,11 @@ import (
 
 // Experts are the hyperparameters of layers with experts.
 type Experts struct {
-	Count   int // of a layer; 0: no layer has any
-	Used    int // of them, by a token
+	Count   int // experts of a layer; 0: no layer has any
+	Used    int // experts that a token uses
 	FF      int // neurons of an expert
 	Shared  int // neurons of the experts that all tokens use, together; 0: no expert is shared
-	Latent  int // width of what experts read and write; 0: that of the residual
+	Latent  int // width of experts' inputs and outputs; 0: the residual's
 	Routing compute.Routing
 }
 

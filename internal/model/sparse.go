@@ -23,8 +23,8 @@ type SparseMode int
 const (
 	Auto      SparseMode = iota
 	Off                  // every neuron, by dense products
-	Exact                // gates first, then only the neurons whose activation is not zero: the dense result
-	Predict              // only the neurons that the file's predictors choose, of these only the ones that are not zero
+	Exact                // computes the gates first, then only the neurons with an activation other than zero: the dense result
+	Predict              // computes only neurons that the file's predictors choose, and skips those that turn out to be zero
 	Threshold            // as Exact, where activations below a layer's threshold of magnitude are taken as zero; never by itself
 )
 
@@ -81,7 +81,7 @@ func (c *Config) auto() SparseMode {
 	return c.safe()
 }
 
-// safe returns the faster mode of those that change nothing.
+// safe returns the fastest mode that changes no results.
 func (c *Config) safe() SparseMode {
 	if c.zeros() && !c.mostlyOpen() {
 		return Exact
@@ -89,12 +89,12 @@ func (c *Config) safe() SparseMode {
 	return Off
 }
 
-// breakEven is the share of neurons that are not zero from which single tokens are faster with all of them computed:
-// 0.46 to 0.48 by type with one thread, 0.49 to about 0.6 with two, as measured in docs/benchmarks/2026-11-zen5.md.
+// breakEven is the share of active neurons from which on single tokens are faster with all neurons computed: 0.46 to
+// 0.48 by type with one thread, 0.49 to about 0.6 with two, as measured in docs/benchmarks/2026-11-zen5.md.
 const breakEven = 0.5
 
-// mostlyOpen reports whether the file counted its experts' neurons and found more of them active than Exact pays for.
-// The file alone decides, not the text at hand: the modes round differently, and a model's answers must repeat.
+// mostlyOpen reports whether the file counted its experts' neurons and found too many active for Exact to be faster.
+// Only the file decides, not the current text: the modes round differently, and a model's answers must repeat.
 func (c *Config) mostlyOpen() bool {
 	if c.ExpertUse == nil {
 		return false
@@ -231,7 +231,7 @@ func (c *Config) draftsIn(l int) bool {
 	return guess.LayerMode(l) == Predict
 }
 
-// ExpertMode returns the mode that experts run in: in mode Predict, layers whose experts have no predictors run exact.
+// ExpertMode returns the mode of experts: in mode Predict, layers with experts that have no predictors run exact.
 func (c *Config) ExpertMode() SparseMode {
 	switch {
 	case c.Experts.Count == 0:
@@ -247,12 +247,12 @@ func (c *Config) ExpertMode() SparseMode {
 // NeuronUse counts the work of a feed-forward layer since the model was loaded, or in a part of that time.
 type NeuronUse struct {
 	compute.NeuronCount            // zero in mode off, which does not look at single neurons
-	Mode                SparseMode // of the layer
-	Neurons             int        // that a token passes where nothing is left out: n_ff, and those of the experts that it uses
-	Dense               int64      // bytes of gate, up and down, and of the experts that a step's tokens use where none uses another's
-	Experts             int        // of the layer
+	Mode                SparseMode // the layer's mode
+	Neurons             int        // neurons for a token if none is left out: n_ff, and those of the experts that it uses
+	Dense               int64      // bytes of gate, up and down, and of the experts of a step's tokens if no two tokens share one
+	Experts             int        // experts of the layer
 
-	Chosen, Right int64 // with Options.Recall: pairs that the predictor chose, and those of them that are active; Active then counts what every token has
+	Chosen, Right int64 // with Options.Recall: pairs that the predictor chose, and the active ones among them; Active then counts every active pair
 }
 
 // Since returns what was counted after then, an earlier state of the same layer.
@@ -302,8 +302,8 @@ func (m *Model) Neurons() []NeuronUse {
 	return use
 }
 
-// predictorRead returns what counted steps have read of the predictor of f, which may be nil. Steps that guess are not
-// among those that are counted.
+// predictorRead returns the bytes that counted steps have read of the predictor of f, which may be nil. Drafting steps
+// are not counted.
 func (m *Model) predictorRead(f *nn.FFN) int64 {
 	if f == nil || m.drafts {
 		return 0
@@ -311,9 +311,9 @@ func (m *Model) predictorRead(f *nn.FFN) int64 {
 	return f.Count.Steps * f.Predictor.Bytes()
 }
 
-// Drafts reports whether steps of Params.Draft compute less than others: on the processor, where all neurons that are
-// not zero are computed, those that predictors choose; with GPUs, those that lie on them in layers that are divided by
-// neuron.
+// Drafts reports whether steps of Params.Draft compute less than others. On the processor they do if all active neurons
+// are computed otherwise: drafting steps compute those that predictors choose. With GPUs they do if layers are divided
+// by neuron: drafting steps compute the neurons on GPUs.
 func (m *Model) Drafts() bool { return m.drafts || m.hotOnly }
 
 // Observer sees every feed-forward layer of dense steps, in the order of layers.
@@ -381,8 +381,8 @@ func (m *Model) observe(o Observer) error {
 	return nil
 }
 
-// rows returns what reads a tensor's rows. Where one cannot be read, failed says why, and the row is zero: the step
-// fails, whatever is made of it.
+// rows returns a function that reads a tensor's rows. If it cannot read a row, it sets failed and returns zeros: the
+// step fails, whatever is computed from them.
 func (m *Model) rows(t compute.Tensor, failed *error) func(i int) []float32 {
 	return func(i int) []float32 {
 		row, err := m.dev.Read(t, i)

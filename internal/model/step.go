@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// Forward runs one step. Afterwards Logits returns the rows that p.Out asked for. The last layer may compute these rows
-// alone after its attention; whoever wants all of them runs ForwardHidden.
+// Forward runs one step. Afterwards Logits returns the rows that p.Out asked for. The last layer may compute only these
+// rows after its attention; ForwardHidden computes all.
 func (m *Model) Forward(p *compute.Params) error {
 	return m.run(nn.Logits, p)
 }

@@ -53,7 +53,7 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	spm := v.Model == "llama"
 	customary := map[string][3]int32{"llama": {0, 1, 2}, "t5": {2, -1, 1}, "bert": {100, 101, 102}, "plamo2": {0, 1, 2}}
 	none := [3]int32{-1, -1, -1}
-	def, ok := customary[v.Model] // files of these models may leave them out
+	def, ok := customary[v.Model] // files of these models may lack them
 	if !ok {
 		def = none
 	}

@@ -66,7 +66,7 @@ func (m *Model) Read() (r Read) {
 	return r
 }
 
-// Placed returns what of layer l lies on a GPU, and how many of its neurons do, or of its experts.
+// Placed returns which parts of layer l are on a GPU, and how many of its neurons or experts.
 func (m *Model) Placed(l int) compute.Place {
 	p, units := m.place(l), m.Blocks[l].FF
 	if m.parts[l].Experts != nil {
