@@ -15,8 +15,8 @@ type blocks struct {
 
 	joined *compute.Compress
 	o      *compute.AttendBlocks
-	heads  int // of a token
-	part   int // of these, how many a worker takes together
+	heads  int // heads of a token
+	part   int // heads that a worker takes together
 	parts  int
 }
 

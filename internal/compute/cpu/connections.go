@@ -16,7 +16,7 @@ type connections struct {
 	streams, parts int            // parts of a token's columns
 }
 
-// streamColumns are those of a part: some microseconds' work.
+// streamColumns is the number of columns of a part: some microseconds' work.
 const streamColumns = 1024
 
 func (c *connections) init(d *Device) {

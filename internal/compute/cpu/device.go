@@ -38,11 +38,11 @@ type Device struct {
 	k      *kernel.Kernels
 	decode *pool.Pool // steps of one token
 	batch  *pool.Pool // longer steps; the same pool where thread counts agree
-	pool   *pool.Pool // of the segment in progress
+	pool   *pool.Pool // threads of the segment in progress
 	mem    arena
-	p      *compute.Params // of the segment in progress
+	p      *compute.Params // params of the segment in progress
 	verbs  compute.Verbs   // d's own
-	err    error           // of an observer in the segment in progress
+	err    error           // an observer's error in the segment in progress
 	watch  *compute.Watch  // the model's, or nil
 
 	scratch scratch
@@ -69,7 +69,7 @@ type Device struct {
 	convolution convolution
 	scans       scans
 	deltas      deltas
-	runs        []compute.Run // of recent
+	runs        []compute.Run // scratch of recent
 	wkvs        wkvs
 }
 

@@ -5,20 +5,20 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
 
-// exactExperts is the state of an Experts that leaves out neurons that are zero: gates first, in ungated layers ups,
-// then only what those that are open need. It is a sparseFFN whose rows are the pairs of a token and an expert, sorted
-// by expert: each row has its expert's part of the weights.
+// exactExperts is the state of an Experts that leaves out neurons that are zero. It first computes the gates, in
+// ungated layers the ups, and then only what open neurons need. It is a sparseFFN with one row for each pair of a token
+// and an expert, sorted by expert. Each row has its expert's part of the weights.
 type exactExperts struct {
 	gatesFn, upsFn, sumFn func(chunk, worker int)
 
 	predicted predictedExperts
 	f         sparseFFN
 	run       []int32   // [pairs] the place of each pair's expert in present
-	whole     []int32   // places in present of experts whose gates are all computed
-	dense     []int32   // places in present of experts whose ups are all computed
-	upped     []bool    // [present] whether they are
+	whole     []int32   // places in present of the experts with all gates computed
+	dense     []int32   // places in present of the experts with all ups computed
+	upped     []bool    // [present] whether all ups are computed
 	alone     []int32   // pairs that are summed one by one
-	words     int       // of an expert's bits in f.active
+	words     int       // words of an expert's bits in f.active
 	out       []float32 // [pairs, n_embd]
 	view      buffer    // out
 }
@@ -31,7 +31,7 @@ func (f *experts) initExact() {
 	f.initPredicted()
 }
 
-// computeExact computes the step's pairs, whose hidden and chunks of neurons are there.
+// computeExact computes the step's pairs. Their hidden activations and chunks of neurons are there already.
 func (f *experts) computeExact() {
 	x, s := &f.exact, &f.exact.f
 	f.beginExact()
@@ -102,8 +102,8 @@ func (f *experts) piece(at int32, chunk int) (e, r, rows int) {
 	return int(at), r, min(f.openRows, f.ff-r)
 }
 
-// chooseUps lists the experts all of whose ups are computed: those of many tokens, whose lists together have most
-// neurons, and those of which a token needs most.
+// chooseUps lists the experts that compute all of their ups: experts with many tokens, whose lists together have most
+// neurons, and experts with a token that needs most neurons.
 func (f *experts) chooseUps() {
 	x := &f.exact
 	x.dense = x.dense[:0]

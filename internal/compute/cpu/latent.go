@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// What an AttendLatent makes at a time: keys and values of so many positions, and of as many heads as their memory
-// allows, but of one at least.
+// The positions whose keys and values an AttendLatent makes at a time, and the memory that bounds their heads; at least
+// one head is made.
 const (
 	latentPositions = 512
 	latentBytes     = 32 << 20
@@ -22,10 +22,10 @@ type expansion struct {
 	storeFn   func(i, worker int)
 
 	o            *compute.AttendLatent
-	shape        compute.KVShape // of what is made, of the heads in progress
-	first        int             // of these heads
+	shape        compute.KVShape // shape of the keys and values made, with the heads in progress
+	first        int             // the first of these heads
 	own, shared  int             // elements of a key
-	tables       [][]int32       // of the step's sequences: where their pages lie in k and v
+	tables       [][]int32       // pages of the step's sequences in k and v
 	pages        []int32         // tables' memory
 	k, v         []byte
 	latents      []float32 // [positions in progress, latent]
@@ -110,7 +110,7 @@ func (e *expansion) make(pages int) {
 	}
 }
 
-// positions makes those of [from, to).
+// positions makes the keys and values of positions [from, to).
 func (e *expansion) positions() {
 	o, n, latent := e.o, e.to-e.from, e.o.Keys.Cols
 	e.latents = grown(&e.latents, n*latent)

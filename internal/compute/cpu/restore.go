@@ -13,8 +13,8 @@ func (d *Device) Restorable(m *compute.Matrix) compute.Use {
 	return compute.Columns
 }
 
-// Restore gives neurons [from, to) of m back as a file has them, in scratch, which has room for them, or where they
-// lie. Neurons given back as columns come in whole blocks of their type.
+// Restore returns neurons [from, to) of m as a file has them. They are in scratch, which has room for them, or in m's
+// own memory. Neurons returned as columns come in whole blocks of their type.
 func (d *Device) Restore(m *compute.Matrix, from, to int, scratch []byte) compute.Source {
 	w := mem(m)
 	src := compute.Source{Name: m.Name, Type: m.Type, Rows: to - from, Cols: m.Cols}
@@ -41,7 +41,7 @@ func (d *Device) Restore(m *compute.Matrix, from, to int, scratch []byte) comput
 		})
 		return src
 	}
-	if m.Rows*w.rowBytes != len(w.data) { // columns, transposed when they were taken in
+	if m.Rows*w.rowBytes != len(w.data) { // columns, which were transposed at load
 		src.Cols = m.Rows
 	}
 	src.Data = stored
@@ -63,7 +63,7 @@ func (d *Device) restoreColumns(w *matrix, src compute.Source, from int) {
 	})
 }
 
-// restoreGroups writes groups from first on to src, whose data are whole groups of columns.
+// restoreGroups writes groups, from group first on, to src. src's data are whole groups of columns.
 func (d *Device) restoreGroups(w *matrix, src compute.Source, first int) {
 	rowBytes := src.Type.RowBytes(src.Cols)
 	supers, count := kernel.Super(src.Rows), src.Cols/kernel.GroupNeurons
@@ -81,7 +81,7 @@ func (d *Device) KeepsRows(m *compute.Matrix) bool {
 	return w.layout != groups && w.disk == nil && m.Rows*w.rowBytes == len(w.data)
 }
 
-// Rows returns rows [from, to) of m as a file has them, in scratch, which has room for them, or where they lie.
+// Rows returns rows [from, to) of m as a file has them, in scratch, which has room for them, or in m's own memory.
 func (d *Device) Rows(m *compute.Matrix, from, to int, scratch []byte) compute.Source {
 	w := mem(m)
 	src := compute.Source{Name: m.Name, Type: m.Type, Rows: to - from, Cols: m.Cols, Data: w.data[from*w.rowBytes : to*w.rowBytes]}

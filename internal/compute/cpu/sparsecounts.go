@@ -62,7 +62,7 @@ func (f *sparseFFN) columnBytes(active []uint64) (total int64) {
 	return total
 }
 
-// union counts the neurons that some token's list has: rows that are read once for all of them.
+// union counts the neurons that are in some token's list: their rows are read once for all tokens.
 func (f *sparseFFN) union(lists *set) int64 { return f.unionOf(lists, 0, f.tokens) }
 
 // unionOf is union of rows [from, to).

@@ -20,8 +20,8 @@ func (f *sparseFFN) project() (whole bool) {
 	return whole
 }
 
-// sort tells the rows whose down projection goes through panels from those whose neurons are summed one by one. Only a
-// row's own numbers decide, so that its bytes depend on nothing else in the step.
+// sort separates the rows that compute the down projection by panels from those that sum neurons one by one. Only a
+// row's own numbers decide, so its bytes depend on nothing else in the step.
 func (f *sparseFFN) sort() {
 	f.dense, f.scattered = f.dense[:0], f.scattered[:0]
 	single := f.single()
@@ -82,7 +82,7 @@ func (f *sparseFFN) findRuns() {
 	f.runs = append(f.runs, int32(len(f.rows)))
 }
 
-// parts returns how many parts row t's open neurons are cut into. Some may be empty, whose sums are zero.
+// parts returns how many parts row t's open neurons are cut into. Some may be empty; their sums are zero.
 func (f *sparseFFN) parts(t int) int {
 	size := chunkNeurons
 	if f.pairs != nil {
@@ -101,8 +101,8 @@ func (f *sparseFFN) part(t, i int) []int32 {
 	return list[from:to]
 }
 
-// restOfGroup returns the first place from i on at which another group of neurons begins than that of the place before,
-// or the end. i is a place of list or its end.
+// restOfGroup returns the first place from i on with another group of neurons than the place before, or the end. i is a
+// place of list or its end.
 func restOfGroup(list []int32, i int) int {
 	for i > 0 && i < len(list) && list[i]/kernel.GroupNeurons == list[i-1]/kernel.GroupNeurons {
 		i++

@@ -47,7 +47,7 @@ func bound(a compute.Activation) (b float32, ok bool) {
 	switch a.Kind {
 	case compute.ReLU, compute.DReLU, compute.ReLU2:
 		return 0, true
-	case compute.FATReLU: // of any threshold, also one below zero
+	case compute.FATReLU: // with any threshold, also one below zero
 		return a.Threshold, true
 	}
 	return 0, false
@@ -141,7 +141,7 @@ func (f *sparseFFN) choose(token, worker int) {
 	f.counts[0].Add(int64(len(list)))
 }
 
-// large appends to list the neurons of the token's set whose activations are not taken as zero.
+// large appends to list the neurons of the token's set with activations that are not taken as zero.
 func (f *sparseFFN) large(list []int32, gates []float32, token int, w *workerScratch) []int32 {
 	if f.all {
 		a := grown(&w.floats, f.n)

@@ -11,7 +11,7 @@ func (d *Device) temper(x compute.Tensor, how compute.Temperature) {
 	d.rows.run(rowwiseArgs{verb: temperRows, x: floats(x), cols: x.Cols, how: how}, x.Rows)
 }
 
-// gaussianTopK keeps what is above the mean by so many standard deviations.
+// gaussianTopK keeps what exceeds the mean by more than the given number of standard deviations.
 func (d *Device) gaussianTopK(x compute.Tensor, deviations float32) {
 	d.rows.run(rowwiseArgs{verb: topKRows, x: floats(x), cols: x.Cols, factor: deviations}, x.Rows)
 }

@@ -12,9 +12,9 @@ const leastWave = 8
 // onDisk is the state of an Experts with weights on disk.
 type onDisk struct {
 	counts []int32 // [units] uses by the step's tokens
-	units  []int32 // that the step uses, in the order of their experts' numbers
-	uses   []int32 // of each
-	number []int32 // its expert's
+	units  []int32 // units that the step uses, in the order of their experts' numbers
+	uses   []int32 // uses of each unit
+	number []int32 // each unit's expert
 	places []int   // scratch: among units
 }
 

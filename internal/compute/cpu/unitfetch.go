@@ -20,10 +20,10 @@ type fetch struct {
 	b      *bundle
 	units  []int32
 	unit   int        // bytes of a unit, as files have them
-	first  []int      // where each span of a unit begins among them
-	data   []byte     // [units][unit] of those that are read
+	first  []int      // the first unit of each span among them
+	data   []byte     // [units][unit] what is read from disk
 	read   []bool     // [units]
-	memory []byte     // data, and room for more: of fetches that follow
+	memory []byte     // memory of data, with room for later fetches
 	pieces []*fetched // [units·spans], by span
 
 	mu      sync.Mutex
@@ -79,7 +79,7 @@ func (d *Device) Fetch(m *compute.Matrix, units []int32) compute.UnitFetch {
 	return f
 }
 
-// begin begins to read those of the units that are not in RAM and were not begun.
+// begin begins to read the units that are not in RAM and are not being read yet.
 func (f *fetch) begin() {
 	f.s.drain()
 	var absent []int // places in units

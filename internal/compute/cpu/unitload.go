@@ -58,7 +58,7 @@ func (b *bundle) fileUnit(unit int32) int32 {
 	return unit
 }
 
-// newLoad returns a load of so many pieces.
+// newLoad returns a load of the given number of pieces.
 func (s *store) newLoad(pieces int) *load {
 	n := len(s.unused)
 	if n == 0 {
@@ -73,7 +73,7 @@ func (s *store) newLoad(pieces int) *load {
 	return l
 }
 
-// setPieces makes the pieces of a load, of so many spans.
+// setPieces makes a load's n pieces, one for each span.
 func (l *load) setPieces(n int) {
 	l.pieces = make([]spanRead, n)
 	for i := range l.pieces {
@@ -155,8 +155,8 @@ func (l *load) drop(r pieceReader) bool {
 	return true
 }
 
-// await waits until so many loads have arrived, of those that are under way, and finishes all that have. It wakes once,
-// because waking takes about as long as packing a neuron does.
+// await waits until loads of the loads that are under way have arrived, and finishes all that have. It wakes once,
+// because waking takes about as long as packing a neuron.
 func (s *store) await(loads int) (finished int) {
 	s.mu.Lock()
 	s.awaited = loads

@@ -7,9 +7,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
 )
 
-// neuronUnits is the state of a SparseFFN with neurons on disk. Rows are picked from slots where a step needs few
-// neurons, and taken in their order from a layer's whole matrices where it needs many: see wholeLayer. The bytes of
-// results are the same.
+// neuronUnits is the state of a SparseFFN with neurons on disk. If a step needs few neurons, rows are picked from
+// slots. If it needs many, rows are read in order from a layer's whole matrices: see wholeLayer. The bytes of results
+// are the same.
 type neuronUnits struct {
 	b      *bundle            // nil: all is in RAM
 	from   [3]*compute.Matrix // gate, up and down as they were bound
@@ -17,8 +17,8 @@ type neuronUnits struct {
 	whole  bool               // rows are in their order
 
 	counts []int32 // [n_ff] uses by the step's tokens
-	units  []int32 // that the step uses, in ascending order
-	uses   []int32 // of each
+	units  []int32 // units that the step uses, in ascending order
+	uses   []int32 // uses of each unit
 }
 
 // promptPicks bounds the share of neurons that a prompt picks, as a divisor: reading whole layers is several times as

@@ -14,22 +14,23 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
-// A unit is what is read from disk at a time: an expert or a neuron. A store keeps the units that are used most in slots
-// of RAM. The units of a layer are a bundle; each unit has a part in several matrices. Bundles with units of equal size
-// are a class and share slots.
+// A unit is what is read from disk at a time: an expert or a neuron. A store keeps the most used units in slots of RAM.
+// The units of a layer are a bundle; each unit has a part in several matrices. Bundles with units of equal size form a
+// class and share slots.
 //
 // The device's goroutine decides which unit is read and which one loses its slot. Goroutines of the reader pack what
-// arrives into the slot. Until a load has arrived, the unit's slot is held, so that nobody else writes to it or reads it.
+// arrives into the slot. Until a load has arrived, the unit's slot is held, so that nobody else writes to it or reads
+// it.
 type store struct {
 	budget   int64 // bytes for slots and whole layers
-	forSlots int64 // of these
+	forSlots int64 // bytes for slots alone
 	reader   pieceReader
 	bundles  []*bundle
 	classes  []*class
 	use      compute.UnitUse
 	trace    *trace.Log
-	tokens   int           // of the step
-	wholes   []*wholeLayer // where there are neurons
+	tokens   int           // tokens of the step
+	wholes   []*wholeLayer // whole layers, if there are neurons
 	copies   rowCopies
 
 	// What the operation in progress needs
@@ -44,13 +45,13 @@ type store struct {
 	ready    []int   // scratch: places
 	keep     []int32 // scratch: units that are held for the moment
 
-	failed   error // of a read of a unit that is needed
+	failed   error // error of reading a unit that is needed
 	under    int   // loads that have not been finished
 	finished []*load
 	unused   []*load
 	now      []*disk.Piece // to be read, but not yet passed to the reader
 	later    []*disk.Piece // likewise, of guesses
-	fetches  []*fetch      // that nobody has
+	fetches  []*fetch      // fetches that nobody uses
 	lent     int           // bytes of a fetch's memory
 
 	mu      sync.Mutex // guards what follows
@@ -72,7 +73,7 @@ type pieceReader interface {
 // class is bundles with units of equal size.
 type class struct {
 	sizes   []int // bytes of a unit's parts
-	bytes   int64 // of a unit
+	bytes   int64 // bytes of a unit
 	units   int
 	slots   int
 	slabs   [][]byte // by part: [slots][size]
@@ -98,15 +99,15 @@ type bundle struct {
 	kept    []int32 // units that are held until the bundle's turn, because readAhead expects them to be used
 
 	slotted []compute.Matrix    // the parts, with slots for units
-	whole   [][]compute.Matrix  // of bundles of neurons: the parts in each of the store's whole layers
-	inFile  []int32             // of bundles of neurons in another order than the file's: the units as the file has them
+	whole   [][]compute.Matrix  // for bundles of neurons: the parts in each of the store's whole layers
+	inFile  []int32             // for bundles of neurons in another order than the file's: the units in the file's order
 	table   compute.ExpertTable // scratch: the slots of experts that are computed
 }
 
-// part is what a matrix has of its bundle's units.
+// part is a matrix's share of its bundle's units.
 type part struct {
 	m        *compute.Matrix
-	src      compute.Source // of one unit, without data
+	src      compute.Source // one unit, without data
 	disk     *compute.OnDisk
 	order    []int32 // unit u is the file's order[u]; nil: the file's u
 	packing  packing
@@ -129,14 +130,14 @@ type span struct {
 	file           *disk.File
 	offset, stride int64
 	bytes          int
-	parts          []int // of the bundle, by their places in the span
+	parts          []int // the bundle's parts, in the order of the span
 	at             []int // where they begin
 }
 
 // spanGap is the largest gap between parts that is read rather than left out: a read more costs about as much.
 const spanGap = 16 << 10
 
-// newStore returns a store of units in so many bytes of RAM.
+// newStore returns a store of units in budget bytes of RAM.
 func newStore(budget int64) *store {
 	s := &store{budget: budget}
 	s.arrival = sync.NewCond(&s.mu)
@@ -175,7 +176,7 @@ func (d *Device) Bundle(prior []float64, parts ...*compute.Matrix) error {
 	return nil
 }
 
-// findSpans joins parts that are near each other in a file, where each of them is where says.
+// findSpans joins parts that are near each other in a file. where gives each part's place.
 func (b *bundle) findSpans(where func(*compute.OnDisk) *compute.OnDisk) (spans []span) {
 	order := make([]int, len(b.parts))
 	for i := range order {
@@ -201,7 +202,7 @@ func (b *bundle) findSpans(where func(*compute.OnDisk) *compute.OnDisk) (spans [
 	return spans
 }
 
-// bytes returns what a unit takes in RAM.
+// bytes returns the bytes of a unit in RAM.
 func (b *bundle) bytes() (n int64) {
 	for _, p := range b.parts {
 		n += int64(p.size)
@@ -330,12 +331,12 @@ func (s *store) flush() {
 	}
 }
 
-// flushed is the number of pieces after which admit has the disk begin: looking for slots for hundreds of neurons takes
-// as long as reading tens of them.
+// flushed is the number of pieces after which admit makes the disk begin: looking for slots for hundreds of neurons
+// takes as long as reading tens of them.
 const flushed = 64
 
-// admit begins to read units that have no slot, as long as there are slots for them. A prompt reads only so many units
-// before it has computed and released some, so that the next layers' units keep their slots.
+// admit begins to read units without a slot, as long as there are slots for them. A prompt reads a limited number of
+// units before it has computed and released some, so that the next layers' units keep their slots.
 func (s *store) admit() {
 	defer s.flush()
 	most := len(s.units)
@@ -366,7 +367,7 @@ func (s *store) admit() {
 var errNoSlot = errors.New("RAM has no room for another unit of the model; give more memory")
 
 // take waits until the unit at place at of begin's units is in RAM. It returns how many consecutive units from there on
-// are in RAM: at least so many as least says, unless there are no slots for them.
+// are in RAM. They are at least least, unless there are no slots for them.
 func (s *store) take(at, least int) (n int, err error) {
 	for !s.held[at] {
 		if s.failed != nil {
@@ -464,7 +465,7 @@ func (s *store) release(at, n int) {
 	}
 }
 
-// let ends the use of a unit by so many tokens.
+// let ends the use of a unit by uses tokens.
 func (s *store) let(b *bundle, unit, uses int32) {
 	if n := b.first + unit; b.fresh[unit] && s.tokens > compute.FewTokens {
 		b.class.cache.Pass(n, int(uses))

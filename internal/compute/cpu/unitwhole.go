@@ -30,10 +30,10 @@ type wholeLayer struct {
 	s    *store
 	at   int // among the store's whole layers
 	data []byte
-	b    *bundle // it holds the rows of this one, or they are on their way; nil: of none
+	b    *bundle // the bundle with rows here, or with rows on their way; nil: none
 
 	reads   []*wholeRead
-	used    int // of them
+	used    int // reads in use
 	under   sync.WaitGroup
 	failed  atomic.Pointer[error]
 	absent  []bool // [units] in the file's order: they are read
@@ -44,7 +44,7 @@ type wholeLayer struct {
 type wholeRead struct {
 	disk.Piece
 	span     *span
-	first, n int // of the units as the file has them
+	first, n int // the units, in the file's order
 	src      compute.Source
 }
 
