@@ -10,7 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// multiply has t, which the family calls name, be multiplied by the factors that the configuration has of it.
+// multiply makes the configuration's factors multiply t, which the family calls name.
 func (p *plan) multiply(c *config, t *tensor, layer int, name string) {
 	if p.family.Multiplied == nil || p.err != nil {
 		return
@@ -46,7 +46,7 @@ func (p *plan) one(c *config, i *item) {
 			return
 		}
 		t.Source, t.Change = whole, lineage.Same
-		if s := p.source.Tensors[i.from+whole].Shape; len(s) == 3 && s[1] == 2*shape[1] { // of gates and ups
+		if s := p.source.Tensors[i.from+whole].Shape; len(s) == 3 && s[1] == 2*shape[1] { // gates and ups together
 			t.Change = map[string]lineage.Change{"ffn_gate_exps.weight": lineage.FirstHalf, "ffn_up_exps.weight": lineage.SecondHalf}[t.Name]
 		}
 	}
@@ -100,8 +100,8 @@ func (p *plan) one(c *config, i *item) {
 	}
 }
 
-// product plans output tensor name, the product of two vectors of that shape, of which the folder may have the second as
-// a row.
+// product plans output tensor name, the product of two vectors of the given shape. The folder may have the second as a
+// row.
 func (p *plan) product(name, from string, factors []string, shape []int) {
 	out := p.from(name, from+factors[0], shape, shape)
 	by := p.source.Tensors[from+factors[1]]
@@ -188,7 +188,7 @@ func (p *plan) stored(c *config, of sizes, t lineage.Tensor, source string, shap
 	}
 	switch t.Change {
 	case lineage.Transposed:
-		if p.pairs == nil { // an adapter's matrices lie the usual way
+		if p.pairs == nil { // an adapter's matrices are stored the usual way
 			slices.Reverse(stored)
 		}
 	case lineage.LatentKeys, lineage.LatentValues:
@@ -293,7 +293,8 @@ func (p *plan) likewise(source string, shape []int) []int {
 	return shape
 }
 
-// gathered plans output tensor name of shape dims [n, …] from n of the folder's tensors, whose names begin with from.
+// gathered plans output tensor name of shape dims [n, …] from n of the folder's tensors: from followed by each of
+// names.
 func (p *plan) gathered(name, from string, names []string, dims []int) {
 	one := append([]int{1}, dims[1:]...)
 	first := p.from(name, from+names[0], dims, p.likewise(from+names[0], one))
@@ -308,8 +309,7 @@ func (p *plan) gathered(name, from string, names []string, dims []int) {
 	first.plain = true
 }
 
-// stacked plans output tensor name of shape dims [n, …] from n checkpoint tensors, whose numbers stand for %d
-// in from.
+// stacked plans output tensor name of shape dims [n, …] from n checkpoint tensors. Their numbers replace %d in from.
 func (p *plan) stacked(name, from string, dims []int) *tensor {
 	first := p.from(name, fmt.Sprintf(from, 0), dims, dims[1:])
 	for i := 1; i < dims[0] && p.err == nil; i++ {

@@ -17,10 +17,10 @@ import (
 
 // Options of a conversion.
 type Options struct {
-	Output    Output                   // of the matrices; vectors stay F32
-	Target    string                   // the folder of the model that a draft head is for; empty: it is no head that needs one
+	Output    Output                   // type of the matrices; vectors stay F32
+	Target    string                   // the folder of a draft head's model; empty: this is no head that needs one
 	Name      string                   // general.name; empty takes config.json's, else the folder's
-	NoFurther bool                     // layers that predict further tokens are left out
+	NoFurther bool                     // MTP layers are left out
 	Progress  func(done, total int64)  // bytes written and to write; may be nil
 	Notes     func(line string)        // one line on each thing a user may want to know; may be nil
 	Plan      func(size, memory int64) // called with the bytes of the file's tensors and of memory before anything is written; may be nil
@@ -33,7 +33,7 @@ func (o *Options) tell(line string) {
 	}
 }
 
-// quantizationVersion is that of the block layouts, as llama.cpp counts them.
+// quantizationVersion is the version of the block layouts, as llama.cpp counts them.
 const quantizationVersion = 2
 
 // HuggingFace converts the model in folder dir to the GGUF file outfile, which appears only when it is complete.
@@ -79,7 +79,7 @@ type model struct {
 	keys    []gguf.KV
 	tensors []*tensor
 	source  *checkpoint.Checkpoint   // open; to be closed when the tensors are written
-	modules []*checkpoint.Checkpoint // of what lies behind pooling, likewise
+	modules []*checkpoint.Checkpoint // open, too: modules that follow pooling
 }
 
 // openModel reads what is to be written of the model in folder dir and, unless it is empty, of the predictors in

@@ -59,7 +59,7 @@ func (t *tensor) storeAs(o Options, m *mixer, others *narrowings) quant.Type {
 		return quant.F32
 	case t.half:
 		return quant.F16
-	case t.blocks(): // what another type would make of it is larger or less exact
+	case t.blocks(): // another type would be larger or less exact
 		typ, _ := t.from.Type()
 		return typ
 	case t.small != nil:
@@ -176,7 +176,7 @@ func (t *tensor) multiply(x []float32, rowLen, from int) {
 	}
 }
 
-// matrixRows returns the rows of each matrix of a tensor, of which there may be one for each expert.
+// matrixRows returns the rows of each matrix of a tensor, which may have one matrix for each expert.
 func matrixRows(shape []int) int {
 	if len(shape) < 2 {
 		return 1
@@ -360,8 +360,8 @@ func (l *lane) reorder(t *tensor, rowLen int) {
 	}
 }
 
-// part returns the tensor in which source row r of t lies, and the first row behind it; nil where the row is one of
-// zeros.
+// part returns the tensor that holds source row r of t, and the first row after that tensor's. It returns nil for a row
+// of zeros.
 func (t *tensor) part(r int) (from *checkpoint.Tensor, end int) {
 	if t.rows > 0 && r >= t.rows {
 		return nil, math.MaxInt
@@ -387,7 +387,7 @@ func (t *tensor) part(r int) (from *checkpoint.Tensor, end int) {
 	return t.from, n
 }
 
-// begin returns the first row of the tensor in which source row r of t lies.
+// begin returns the first row of the tensor that holds source row r of t.
 func (t *tensor) begin(r int) int {
 	if len(t.more) == 0 {
 		return 0

@@ -11,7 +11,7 @@ import (
 // Estimate holds the time and the memory that quantising will take.
 type Estimate struct {
 	Time   time.Duration
-	Memory int64 // bytes, beside the pages of the files
+	Memory int64 // bytes, without the pages of the files
 
 	steps []step
 }
@@ -25,7 +25,7 @@ type step struct {
 // copyRate is about what writing tensors that stay as they are gives, in bytes a second.
 const copyRate = 1e9
 
-// Done returns the part of Time that is spent on the first so many bytes of tensors.
+// Done returns the part of Time for the first bytes bytes of tensors.
 func (e *Estimate) Done(bytes int64) time.Duration {
 	var spent time.Duration
 	for _, s := range e.steps {

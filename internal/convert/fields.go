@@ -45,8 +45,8 @@ func (f *fields) fail(key, format string, args ...any) {
 	}
 }
 
-// count returns a number from 1 to most that has one of these names, or def where none is there; 0: there must be one.
-// Where the file has a list of equal numbers, as of width and height, it returns the first.
+// count returns the number, from 1 to most, under the first of these names that is present, or def if none is; def 0:
+// one must be. If the file has a list of equal numbers, such as width and height, it returns the first.
 func (f *fields) count(def, most int, keys ...string) int {
 	raw, ok := f.find(keys...)
 	if !ok {

@@ -10,14 +10,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 )
 
-// head plans the head; one that is tied to the embedding, which was planned last, is that tensor.
+// head plans the head. A head that is tied to the embedding, which was planned last, is that tensor.
 func (p *plan) head(c *config) {
 	head := p.found("", strings.Fields(cmp.Or(p.family.Head, "language_model.lm_head lm_head")), ".weight") + ".weight"
 	if p.family.Headless || slices.ContainsFunc(p.family.Outer, func(t lineage.Tensor) bool { return t.Name == "output.weight" }) {
 		return
 	}
 	embeds := c.embeds || strings.HasSuffix(c.Architectures[0], "Model") || c.Architectures[0] == qwenClassifier
-	if embeds && p.source.Tensors[head] == nil { // such a folder may leave out what it does not need
+	if embeds && p.source.Tensors[head] == nil { // such a folder may omit what it does not need
 		return
 	}
 	if !c.TiedHead {

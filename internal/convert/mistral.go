@@ -13,9 +13,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 )
 
-// Folders in Mistral's own form have params.json in the place of config.json, consolidated.safetensors with names of
-// their own, and tekken.json. What they say is put into the words of transformers' folders, and the rows of queries and
-// keys, whose pairs are neighbours here, into their order, so that all else reads one form.
+// Folders in Mistral's own form have params.json instead of config.json, consolidated.safetensors with other names, and
+// tekken.json. Their settings are translated to those of transformers' folders, and the rows of queries and keys, which
+// are rotated in neighbouring pairs here, are put into transformers' order. All other code then reads one form.
 
 // paramsFile has the hyperparameters of folders in Mistral's form.
 const paramsFile = "params.json"
@@ -256,7 +256,7 @@ var mistralNames = []struct {
 	{regexp.MustCompile(`^mm_whisper_embeddings\.`), "audio_tower."},
 }
 
-// turnedRows is of names of queries' and keys' matrices, whose rows change their order.
+// turnedRows matches the names of queries' and keys' matrices, whose rows are reordered.
 var turnedRows = regexp.MustCompile(`^(vision_encoder\..*)?(?:layers\.\d+\.)?attention\.w([qk])\.`)
 
 // renamed implements the argument of Checkpoint.Rename.
@@ -271,7 +271,7 @@ func (p *mistralParams) renamed(t *checkpoint.Tensor) (name string, row func(int
 	if base, ok := strings.CutSuffix(name, ".qscale_weight"); ok {
 		name = base + ".weight_scale"
 	}
-	if strings.HasSuffix(name, ".qscale_act") { // of activations
+	if strings.HasSuffix(name, ".qscale_act") { // scales of activations
 		return "", nil, false
 	}
 	if m := turnedRows.FindStringSubmatch(t.Name); m != nil && len(t.Shape) > 0 {

@@ -14,9 +14,9 @@ import (
 // Output is the form in which matrices are stored: a type, from which some matrices differ as llama.cpp's mixes have
 // it.
 type Output struct {
-	name     string     // llama.cpp's
+	name     string     // llama.cpp's name
 	fileType uint32     // general.file_type
-	base     quant.Type // of most matrices
+	base     quant.Type // type of most matrices
 }
 
 // outputs lists what there is, in the order in which help shows it.
@@ -78,7 +78,7 @@ func OutTypes() string {
 	return strings.Join(names, ", ")
 }
 
-// ParseOutput reads the name of a type or of a mix, in upper or lower case, or llama.cpp's number of it.
+// ParseOutput reads the name of a type or of a mix, in upper or lower case, or llama.cpp's number for it.
 func ParseOutput(name string) (Output, error) {
 	upper := alias(strings.ToUpper(name))
 	for _, o := range outputs() {
@@ -106,7 +106,7 @@ func (o Output) check() error {
 	return nil
 }
 
-// is reports whether o is one of the mixes of these names.
+// is reports whether o is one of the mixes with these names.
 func (o Output) is(names ...string) bool { return slices.Contains(names, o.name) }
 
 // part is the role of a matrix in a model, as far as mixes tell roles apart.
@@ -162,9 +162,9 @@ type mixer struct {
 	Output
 	arch    string
 	layers  int
-	further int // of these, those that predict further tokens, which no importances are counted of
+	further int // how many of them are MTP layers, for which no importances are counted
 	experts int
-	queries int  // that share a key and a value
+	queries int  // query heads for each key and value
 	large   bool // llama.cpp calls it 70B
 	tied    bool // the embedding gives the logits
 	matrix  bool // there are importances
@@ -382,8 +382,8 @@ func (m *mixer) chooseValue() quant.Type {
 	return typ
 }
 
-// matters reports whether layer l of so many is one of those that get more bits: the first and the last eighth, and
-// every third between them.
+// matters reports whether layer l of layers layers gets more bits: the first and the last eighth do, and every third
+// layer between them.
 func matters(l, layers int) bool {
 	return l < layers/8 || l >= 7*layers/8 || (l-layers/8)%3 == 2
 }
@@ -476,7 +476,7 @@ func (m *mixer) chooseUpOrGate(l int) quant.Type {
 	return m.base
 }
 
-// fallback returns what stands for a type whose blocks do not divide rows; F16 where nothing does.
+// fallback returns the type to use if typ's blocks do not divide rows; F16 if no other fits.
 func fallback(typ quant.Type, cols int) quant.Type {
 	if cols%typ.BlockElems() == 0 {
 		return typ
@@ -523,7 +523,7 @@ func layerOf(name string) (layer int, part string, ok bool) {
 	return layer, part, ok && err == nil
 }
 
-// layersOf returns how many layers a model with tensors of these names has.
+// layersOf returns the number of layers of a model with tensors of these names.
 func layersOf(names []string) int {
 	n := 0
 	for _, name := range names {

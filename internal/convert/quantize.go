@@ -24,8 +24,8 @@ type Quantization struct {
 	Pure       bool        // all matrices of Output's type
 	Requantize bool        // decode what is quantised already; it loses quality twice
 	KeepHead   bool        // leave output.weight as it is
-	Head       *quant.Type // of the matrix that gives the logits; nil: as Output has it
-	Embedding  *quant.Type // of the token embedding
+	Head       *quant.Type // type of the matrix that gives the logits; nil: Output decides
+	Embedding  *quant.Type // type of the token embedding
 	Rules      []TypeRule  // the first that matches a tensor decides, before Output does
 	Matrix     *imatrix.Matrix
 	MatrixPath string // is written into the file
@@ -37,7 +37,7 @@ type Quantization struct {
 	Notes      func(line string)       // one line on each thing a user may want to know; may be nil
 }
 
-// TypeRule gives the tensors whose name Pattern matches a type.
+// TypeRule sets the type of tensors with names that Pattern matches.
 type TypeRule struct {
 	Pattern *regexp.Regexp
 	Type    quant.Type
@@ -72,8 +72,8 @@ func ParseType(name string) (*quant.Type, error) {
 	return &t, nil
 }
 
-// ReadMatrix reads the importance matrix at path. Of its entries those are kept whose names contain one of include, if
-// there are any, and none of exclude.
+// ReadMatrix reads the importance matrix at path. It keeps the entries with names that contain one of include, if
+// include is not empty, and none of exclude.
 func (q *Quantization) ReadMatrix(path string, include, exclude []string) error {
 	m, err := imatrix.Open(path)
 	if err != nil {
@@ -92,11 +92,11 @@ func (q *Quantization) ReadMatrix(path string, include, exclude []string) error 
 
 // Choice says how a tensor is written.
 type Choice struct {
-	Tensor      *gguf.Tensor // under its name in the output, which is another one where layers before it are left out
+	Tensor      *gguf.Tensor // has its name in the output, which differs if layers before it are left out
 	Type        quant.Type
-	NeedsMatrix bool // and there are no importances for it
+	NeedsMatrix bool // it needs importances, and there are none for it
 	importance  *imatrix.Entry
-	factors     []float32 // of each of its matrices, which the new type does not have beside it; nil: one
+	factors     []float32 // factors of its matrices that the new type cannot store; nil: one
 }
 
 // Bytes returns the tensor's size in its new type.
@@ -137,7 +137,7 @@ func Quantize(ctx context.Context, f *gguf.File, outfile string, q Quantization)
 	return gguf.Create(ctx, outfile, f.Magic, keys, sources, q.Progress)
 }
 
-// Check refuses choices that Quantize cannot follow: tensors without the importances that they need, or with those of
+// Check refuses choices that Quantize cannot follow: tensors without the importances that they need, or importances of
 // another model.
 func (q *Quantization) Check(f *gguf.File, choices []Choice) error {
 	if q.Matrix != nil && !slices.ContainsFunc(choices, func(c Choice) bool { return c.importance != nil }) {
@@ -260,7 +260,7 @@ func (q *Quantization) entry(name string) *imatrix.Entry {
 	return q.Matrix.Entries[name]
 }
 
-// matrices returns how many a tensor of so many dimensions holds.
+// matrices returns the number of matrices of a tensor of the given shape.
 func matrices(shape []int) int {
 	n := 1
 	if len(shape) > 2 {
@@ -298,7 +298,7 @@ func (q *Quantization) Plan(f *gguf.File) ([]Choice, error) {
 	}
 	m := newMixer(q.Output, f.Keys, names)
 	m.headType, m.embedding, m.matrix = q.Head, q.Embedding, q.Matrix != nil
-	var others narrowings // the user is told of them if nothing is refused
+	var others narrowings // the user learns of them if nothing is refused
 	for _, i := range inLayerOrder(names) {
 		typ, err := q.storeAs(f, choices[i].Tensor, m, &others)
 		if err != nil {
@@ -306,7 +306,7 @@ func (q *Quantization) Plan(f *gguf.File) ([]Choice, error) {
 		}
 		c := &choices[i]
 		if c.importance == nil && q.Output.needsMatrix(c.Tensor.Name, typ) && typ != c.Tensor.Type && m.predictsFurther(c.Tensor.Name) {
-			typ = quant.Q4_K // of as many elements a block, and what is guessed wrong costs time only
+			typ = quant.Q4_K // a block has as many elements, and wrong draft tokens cost only time
 		}
 		c.Type = typ
 		c.NeedsMatrix = typ != c.Tensor.Type && q.Output.needsMatrix(c.Tensor.Name, typ) && c.importance == nil
@@ -417,13 +417,13 @@ func narrowed(name string, shape []int, typ quant.Type, n *narrowings) quant.Typ
 	return other
 }
 
-// narrowing is that of matrices whose rows the blocks of a type do not divide, so that another stands for it.
+// narrowing is the case that a type's blocks do not divide a matrix's rows, and another type replaces it.
 type narrowing struct {
 	cols       int
 	typ, other quant.Type
 }
 
-// narrowings collects which matrices are stored in another type, so that the user is told once of those that are alike.
+// narrowings collects the matrices stored in another type, so that the user learns of equal cases once.
 type narrowings struct {
 	order []narrowing
 	names map[narrowing][]string

@@ -415,8 +415,8 @@ func (v *vocabulary) templateFlags(d *tokenizer.Definition, tok *tokenizerConfig
 	}
 }
 
-// readVocabJSON reads the older form of a byte-level BPE: vocab.json and merges.txt, whose pre-tokenizer follows from
-// the tokenizer's class.
+// readVocabJSON reads the older form of a byte-level BPE: vocab.json and merges.txt. The tokenizer's class determines
+// the pre-tokenizer.
 func readVocabJSON(path, mergesPath string, c *config, tok *tokenizerConfig) (*vocabulary, error) {
 	pre := map[string]string{
 		"GPT2Tokenizer": "gpt-2", "GPT2TokenizerFast": "gpt-2", "Qwen2Tokenizer": "qwen2", "Qwen2TokenizerFast": "qwen2",

@@ -50,14 +50,14 @@ func HasTower(dir string) bool {
 // Limits of towers, as those that the engine has.
 const (
 	maxSide  = 1 << 12 // pixels of squares
-	maxPatch = 1 << 8  // of patches
+	maxPatch = 1 << 8  // pixels of a patch's side
 )
 
 // towerKind is a kind of towers.
 type towerKind struct {
 	name          string   // clip.projector_type
 	mixed         bool     // it is clip.vision.projector_type instead, as of models that also hear
-	architectures []string // of config.json
+	architectures []string // architectures in config.json
 	parts         []string // what its tensors' names begin with, with and without "model." before them
 	plan          func(*towerPlan)
 }
@@ -79,12 +79,12 @@ type towerPlan struct {
 	kind      towerKind
 	config    *fields // config.json
 	vision    *fields // vision_config
-	processor *fields // of preprocessor_config.json and processor_config.json
+	processor *fields // from preprocessor_config.json and processor_config.json
 	dir       string
-	name      string // that config.json gives
+	name      string // config.json's name
 
 	width, layers, heads int
-	unused               int  // the folder's layers after those
+	unused               int  // the folder's layers after the used ones
 	textWidth            int  // numbers of a row that the text model reads
 	image, patch         int  // sides in pixels
 	exact                bool // the output is F32
@@ -297,8 +297,8 @@ func (t *towerPlan) linear(name, from string, out, in int) {
 	t.product(name, from, out, in, out, nil)
 }
 
-// product is linear of a product that has so many rows in the folder, of which row gives the one of a row of the file;
-// nil is the identity.
+// product is linear for a matrix with stored rows in the folder. row gives the folder's row for a row of the file; nil
+// is the identity.
 func (t *towerPlan) product(name, from string, out, in, stored int, row func(int) int) *tensor {
 	w := t.from(name+".weight", from+".weight", []int{out, in}, []int{stored, in})
 	w.row = row
@@ -349,8 +349,8 @@ func (t *towerPlan) filters(from string) {
 	t.filterBias(from)
 }
 
-// pixelsLast plans the filter of patches that the folder has as a matrix, whose columns go by place and then by colour,
-// and its bias where it has one. side is a patch's in pixels.
+// pixelsLast plans the filter of patches that the folder has as a matrix, and its bias if it has one. The matrix's
+// columns are ordered by place and then by colour. side is a patch's in pixels.
 func (t *towerPlan) pixelsLast(from string, side int) *tensor {
 	n := 3 * side * side
 	w := t.from("v.patch_embd.weight", from+".weight", []int{t.width, n}, []int{t.width, n})
@@ -376,10 +376,11 @@ type towerBlock struct {
 	scale               string                          // a number or vector
 	split               bool                            // qkv becomes three matrices
 	turned              func(headDim int) func(int) int // the folder's row of a row of queries and keys; nil: the same
-	dim                 int                             // of a head; 0: they share the width
+	dim                 int                             // elements of a head; 0: the heads share the width
 }
 
-// blocks plans the blocks after root, and adds the key of their feed-forward layers' width, which is the folder's tensors'.
+// blocks plans the blocks after root, and adds the key of their feed-forward layers' width, which it takes from the
+// folder's tensors.
 func (t *towerPlan) blocks(root string, b towerBlock) {
 	first := root + fmt.Sprintf(b.layer, 0) + b.up
 	ff := max(t.rowsOf(first+".weight"), t.rowsOf(first+".linear.weight"))
@@ -427,7 +428,7 @@ func (t *towerPlan) blocks(root string, b towerBlock) {
 	}
 }
 
-// normed returns the width of a norm of queries or keys: that of a head, or of all.
+// normed returns the width of a norm of queries or keys: one head's, or all heads'.
 func (t *towerPlan) normed(from string, dim int) int {
 	if s := t.source.Tensors[from+".weight"]; len(s.Shape) == 1 && s.Shape[0] == t.width {
 		return t.width
@@ -435,8 +436,8 @@ func (t *towerPlan) normed(from string, dim int) int {
 	return dim
 }
 
-// attention plans the matrices of attention, in which all heads together have so many rows each of queries, keys and
-// values. turn gives the folder's row of a row of queries and keys.
+// attention plans the matrices of attention. All heads together have rows rows each of queries, keys and values. turn
+// gives the folder's row of a row of queries and keys.
 func (t *towerPlan) attention(to, from string, b towerBlock, rows int, turn func(int) int) {
 	switch {
 	case b.qkv == "":
@@ -500,7 +501,7 @@ func (t *towerPlan) finish(notes func(string)) error {
 	return t.plan.finish(notes)
 }
 
-// leaveOut marks tensors as used whose names begin so.
+// leaveOut marks tensors as used if their names begin with prefix.
 func (t *towerPlan) leaveOut(prefix string) {
 	for name := range t.source.Tensors {
 		if strings.HasPrefix(name, prefix) {

@@ -305,8 +305,8 @@ func kimiK25Tower(t *towerPlan) {
 	t.linear("mm.2", second, t.textWidth, hidden)
 }
 
-// splitHalves gives, for heads of which the first half turns by the column and the second by the row, the row of a head
-// in which pairs of both take turns.
+// splitHalves maps rows of heads in which the first half rotates by the column and the second by the row to rows of a
+// source in which pairs of both alternate.
 func splitHalves(headDim int) func(int) int {
 	return func(r int) int {
 		i := r % headDim
@@ -322,7 +322,7 @@ func lfm2Tower(t *towerPlan) {
 	if grid*grid != cells {
 		v.fail("num_patches", "%d are not a square", cells)
 	}
-	delete(v.of, "image_size") // of the model that the tower was made from
+	delete(v.of, "image_size") // it describes the model that the tower was made from
 	all := v.count(12, maxLayers, "num_hidden_layers")
 	last := t.config.number(-1, "vision_feature_layer")
 	if last != math.Trunc(last) || last > -1 || last <= -1-float64(all) {

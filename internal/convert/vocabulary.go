@@ -25,7 +25,7 @@ const (
 	tokenByte    int32 = 6
 )
 
-// Scores of tokens that merging never makes; the numbers are those of llama.cpp's converter.
+// Scores of tokens that merging never makes, as in llama.cpp's converter.
 const (
 	scoreAdded  = -1000
 	scoreUnused = -10000
@@ -154,7 +154,7 @@ func readTokens(dir string, c *config, tok *tokenizerConfig, notes func(string))
 	return nil, fmt.Errorf("%s: no tokenizer.model, tokenizer.json, tokenizer.jsonl or vocab.json in it; download the model's folder with all its files", dir)
 }
 
-// readSentencePiece reads a tokenizer.model and the tokens added beside it. size is the number of embedding rows.
+// readSentencePiece reads a tokenizer.model and the added tokens of its folder. size is the number of embedding rows.
 func readSentencePiece(path string, size int, tok *tokenizerConfig, notes func(string)) (*vocabulary, error) {
 	data, err := checkpoint.ReadFile(path)
 	if err != nil {
@@ -194,12 +194,12 @@ func readSentencePiece(path string, size int, tok *tokenizerConfig, notes func(s
 	return v, v.addTokens(added, size, notes)
 }
 
-// asUnigram takes what a Unigram model has beside its pieces, and orders these as the tokenizer's class does.
+// asUnigram reads a Unigram model's settings, and orders its pieces as the tokenizer's class does.
 func (v *vocabulary) asUnigram(m *sentencePiece, tok *tokenizerConfig) error {
 	v.model, v.charsmap = "t5", m.charsmap
 	yes, no := true, false
 	switch class := strings.TrimSuffix(tok.Class, "Fast"); class {
-	case "XLMRobertaTokenizer": // of fairseq's order, in which <pad> comes second
+	case "XLMRobertaTokenizer": // fairseq's order, in which <pad> comes second
 		const first = 3 // pieces before it are <unk>, <s> and </s>
 		if len(m.pieces) < first {
 			return fmt.Errorf("%s: %d pieces are too few for %s", v.path, len(m.pieces), tok.Class)
@@ -223,7 +223,7 @@ func (v *vocabulary) asUnigram(m *sentencePiece, tok *tokenizerConfig) error {
 	return nil
 }
 
-// sentinels returns T5's tokens <extra_id_0> and so on, of which the first stands last, behind n pieces.
+// sentinels returns T5's tokens <extra_id_0> and so on, in reverse order, to follow n pieces.
 func sentinels(n, size int) (added []tokenizer.AddedToken) {
 	const usual = 100
 	for i := range min(usual, size-n) {
@@ -232,7 +232,7 @@ func sentinels(n, size int) (added []tokenizer.AddedToken) {
 	return added
 }
 
-// complete takes the definition from a tokenizer.json beside a tokenizer.model, if both have the same tokens.
+// complete takes the definition from a tokenizer.json in the folder of a tokenizer.model, if both have the same tokens.
 func (v *vocabulary) complete(path string, size int, tok *tokenizerConfig) {
 	j, err := readTokenizerJSON(path, size, tok, func(string) {})
 	if err != nil || j.model != v.model || len(j.tokens) > len(v.tokens) {
