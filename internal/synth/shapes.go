@@ -56,7 +56,7 @@ func (m *model) held(name string) *gguf.Tensor {
 // mixed reports whether a layer has experts.
 func (m *model) mixed(layer int) bool { return m.Experts > 0 && layer >= m.Dense }
 
-// chooses reports whether a tensor is the bias of a layer's choice of experts, of a family of which layers may have
+// chooses reports whether a tensor is the bias of a layer's choice of experts, in a family with layers that may choose
 // experts by token instead.
 func (m *model) chooses(stem string, layer int) bool {
 	return stem == "exp_probs_b.bias" && m.fam.Compresses() && layer > 0
