@@ -7,9 +7,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
-// Devices chooses and opens what a model is computed on. A planner.Planner is one.
+// Devices chooses and opens the devices of a model. A planner.Planner is one.
 type Devices interface {
-	// Layout says what of the model goes to the GPUs that Open opens next.
+	// Layout returns the parts of the model that go to the GPUs that Open opens next.
 	Layout() (placement.Layout, error)
 	// Open opens the chosen devices. unitCache is the number of bytes of RAM in which the processor keeps experts or
 	// neurons that stay on the disk; 0: none stay there. The engine closes the device.

@@ -189,7 +189,7 @@ func (g *textGuesser) settle(token, gained float64) {
 	g.budgets.model.Note(token, model)
 }
 
-// guessers returns what makes the guesser of a new text.
+// guessers returns a function that makes the guesser of a new text.
 func (e *Engine) guessers(m DraftModel) (func(*Request) guesser, error) {
 	chances, b := &speculate.Chances{}, &budgets{}
 	lookup := func() *speculate.Lookup {

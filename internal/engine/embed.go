@@ -28,7 +28,7 @@ const (
 // ParsePooling returns the pooling of a name.
 func ParsePooling(name string) (Pooling, error) { return nn.ParsePooling(name) }
 
-// PoolingOf returns the pooling that a model's file names, or the mean where it names none.
+// PoolingOf returns the pooling that a model's file names, or else the mean.
 func PoolingOf(f *gguf.File) (Pooling, error) {
 	family, _, err := f.String("general.architecture")
 	if err != nil {
@@ -58,7 +58,7 @@ func (e *Engine) CheckPooling(p Pooling) error {
 	return nil
 }
 
-// Labels returns the names of the numbers that PoolRank gives, where the model's file has them.
+// Labels returns the names of PoolRank's numbers, if the model's file has them.
 func (e *Engine) Labels() []string { return e.head.Labels }
 
 // Embed returns the embedding of tokens: a vector of EmbeddingSize numbers, not normalised. With PoolNone it returns
@@ -141,7 +141,7 @@ func (e *Engine) pooling(tokens []int32, p Pooling) (*task, error) {
 	return t, nil
 }
 
-// types returns the types of the tokens of a pair, where the model tells them apart; nil: all have the first.
+// types returns the types of the tokens of a pair, if the model distinguishes them; nil: all have the first type.
 func (e *Engine) types(tokens []int32) []int32 {
 	types := e.tok.PairTypes(tokens)
 	if slices.ContainsFunc(types, func(typ int32) bool { return int(typ) >= e.config.Types }) {

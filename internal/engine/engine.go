@@ -36,10 +36,10 @@ type Options struct {
 	Adapters   []model.Adapter
 	Order      [][]int32               // order of neurons [layers][n_ff] at load; nil keeps the file's
 	Observer   model.Observer          // sees feed-forward layers, which are then dense; may be nil
-	Devices    Devices                 // what the model is computed on
+	Devices    Devices                 // the devices that compute the model
 	Trace      *trace.Log              // keeps steps; may be nil
 	Clock      func() time.Duration    // times steps, to choose how many tokens are drafted; nil: the machine's clock
-	Work       bool                    // steps are timed part by part, also while nobody watches
+	Work       bool                    // times each part of steps, even while nobody watches
 	Expect     func(Memory)            // receives the memory that loading will take, before it begins, and again if it starts over; may be nil
 	Disk       disk.Speeds             // measured speeds of reading the model's file; empty: unknown
 	Notice     func(string)            // receives a line that the user should know; may be nil
@@ -115,7 +115,7 @@ type Engine struct {
 	config  model.Config
 	head    *model.Head
 	rerank  string                   // see rerankTemplate
-	past    []model.NeuronUse        // [layers] what was computed before GPUs were given up; nil: none was
+	past    []model.NeuronUse        // [layers] counts from before GPUs were given up; nil: none
 	broken  error                    // nothing can be computed any more
 	digest  func() [sha256.Size]byte // digest of file
 	context int
@@ -140,9 +140,9 @@ type Engine struct {
 	units unitCount
 	slow  slowDisk
 
-	watchers int      // how many look at what steps do
-	loads    int      // how often the model was loaded: what it counts began anew
-	spent    [2]Spent // while somebody looked: on single tokens, and on steps with prompts
+	watchers int      // number of watchers
+	loads    int      // how often the model was loaded; each time its counts begin again
+	spent    [2]Spent // counted while somebody watched: steps of single tokens, and steps with prompts
 }
 
 // Open loads the model in f, which must stay open as long as the engine: Options.Mapped computes on it, and a GPU
@@ -192,7 +192,8 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// load takes the model in, on whatever Devices opens, until that works or there is nothing left to try.
+// load loads the model on the devices that Devices opens. If that fails it tries the next, until one works or none is
+// left.
 func (e *Engine) load(ctx context.Context) error {
 	for {
 		err := e.loadOnce(ctx)
@@ -281,12 +282,12 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, p provision) er
 	m.Watch(o.Work || e.watchers > 0, e.watchers > 0)
 	dev.Tune()
 	if o.Observer != nil {
-		return nil // GPUs have no part in what is observed
+		return nil // GPUs cannot compute observed layers
 	}
 	return m.Rehearse()
 }
 
-// model returns what o says of the model whatever the machine is.
+// model returns o's options of the model that do not depend on the machine.
 func (o *Options) model() model.Options {
 	return model.Options{
 		Neurons: o.Neurons, Magnitudes: o.Magnitudes, Predicting: o.Predicting, Recall: o.Recall,
@@ -301,11 +302,11 @@ func pick(v, def int) int {
 	return def
 }
 
-// Drafts returns the number of tokens of a text that are guessed and checked in a step at most; 0: none are.
+// Drafts returns the largest number of draft tokens of a text in a step; 0: none.
 func (e *Engine) Drafts() int { return e.drafts }
 
-// DraftsOf returns how many tokens of a request's text are guessed and checked in a step at most, 0 where none are, and
-// at least, and the probability from which on guesses of the model are checked.
+// DraftsOf returns the largest number of draft tokens of a request's text in a step, or 0, the least number that is
+// checked, and the least probability of a draft token that the model itself makes.
 func (e *Engine) DraftsOf(r *Request) (most, fewest int, least float32) {
 	if e.drafts > 0 && r.Drafts >= 0 && r.Scales == nil {
 		most = min(e.drafts, pick(r.Drafts, e.drafts))
@@ -317,12 +318,12 @@ func (e *Engine) DraftsOf(r *Request) (most, fewest int, least float32) {
 	return most, min(r.FewestDrafts, most), least
 }
 
-// GuessesFurther reports whether the file's layer that predicts a further token is asked for, or a draft head.
+// GuessesFurther reports whether the options ask for the file's MTP layer or for a draft head.
 func (o *Options) GuessesFurther() bool {
 	return (o.Drafts.Further || o.Drafts.Head != nil) && o.Drafts.Most > 0
 }
 
-// DraftRows returns the number of rows of logits that the largest step has for guessed tokens.
+// DraftRows returns the number of rows of logits that the largest step has for draft tokens.
 func (o *Options) DraftRows() int { return model.DraftSequences * o.Drafts.Most }
 
 // cacheSize returns the pages of the model's KV cache.
@@ -331,7 +332,7 @@ func (o *Options) cacheSize(c model.Config) compute.CacheSpec {
 	return c.CacheSize(context, min(o.LargestStep(), context), pick(o.Sequences, 1), o.Cache.Whole, o.Drafts.Most > 0)
 }
 
-// Close ends what runs and frees the model.
+// Close ends running requests and frees the model.
 func (e *Engine) Close() error {
 	e.sched.close(ErrClosed)
 	e.mu.Lock()
@@ -346,14 +347,14 @@ func (e *Engine) Close() error {
 	return err
 }
 
-// SlotUse returns what slots for experts on GPUs did since the model was loaded.
+// SlotUse returns the use of slots for experts on GPUs since the model was loaded.
 func (e *Engine) SlotUse() compute.SlotUse {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.dev.Usage().Slots
 }
 
-// Memory returns what the model was expected to take before it was loaded.
+// Memory returns the memory that the model was expected to take before it was loaded.
 func (e *Engine) Memory() Memory {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -366,7 +367,7 @@ func (e *Engine) Config() model.Config { return e.config }
 // Tokenizer returns the model's tokenizer.
 func (e *Engine) Tokenizer() *tokenizer.Tokenizer { return e.tok }
 
-// Neurons returns what each feed-forward layer has computed since the engine was opened. [layers]
+// Neurons returns the work of each feed-forward layer since the engine was opened. [layers]
 func (e *Engine) Neurons() []model.NeuronUse {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -401,7 +402,7 @@ func (e *Engine) contextOf(r *Request) int {
 	return e.context
 }
 
-// checkHead refuses models of embeddings, which give no logits.
+// checkHead refuses embedding models, which have no logits.
 func (e *Engine) checkHead() error {
 	if e.config.Headless {
 		return fmt.Errorf("%s models give embeddings and no text: serve one and ask /v1/embeddings", e.config.Arch)
@@ -409,7 +410,7 @@ func (e *Engine) checkHead() error {
 	return nil
 }
 
-// checkTokens refuses what is not in the vocabulary.
+// checkTokens refuses tokens that are not in the vocabulary.
 func (e *Engine) checkTokens(tokens []int32) error {
 	for _, id := range tokens {
 		if id < 0 || int(id) >= e.config.Vocab {
@@ -419,8 +420,8 @@ func (e *Engine) checkTokens(tokens []int32) error {
 	return nil
 }
 
-// run computes a step, with the hidden states and the states for drafts of some of its rows. Where a GPU fails, the
-// model is loaded anew without it, and the error is errLost.
+// run computes a step, with the hidden states and the states for drafts of some of its rows. If a GPU fails, run loads
+// the model again without it, and the error is errLost.
 func (e *Engine) run(p *compute.Params, w wanted) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -505,7 +506,7 @@ func (e *Engine) state(i int) []float32 { return e.states[i] }
 // logits returns row i of the last step's logits [n_vocab].
 func (e *Engine) logits(i int) []float32 { return e.rows[i] }
 
-// cache returns an empty cache over the model's pages, and what those hold.
+// cache returns an empty cache over the model's pages, and the contents of these.
 func (e *Engine) cache() (*kvcache.Cache, contents) {
 	m := e.model
 	size := kvcache.Size{Pages: e.pages.Pages, Positions: compute.PagePositions, Near: e.pages.Near, States: e.pages.States}
@@ -524,7 +525,7 @@ func (e *Engine) ErrNotFinite() error {
 	return fmt.Errorf("%s: the model's outputs are not finite numbers: its weights or its metadata are damaged, or of another model", e.path)
 }
 
-// Device says what computes.
+// Device names the devices that compute.
 func (e *Engine) Device() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
-// ErrClosed is the error of what was asked of an engine that is closed.
+// ErrClosed is the error of requests to an engine that is closed.
 var ErrClosed = errors.New("the model is closed")
 
 // ContextError is the error of a text that is longer than the context.

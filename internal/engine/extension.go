@@ -50,7 +50,8 @@ func (x Extension) shared(n int) int {
 	return n - n%x.Width
 }
 
-// position returns what token i is turned to while the first shared tokens share positions, among which it is not.
+// position returns the position that the key of token i is rotated to while the first shared tokens share positions.
+// Token i is not one of them.
 func (x Extension) position(i, shared int) int32 {
 	if !x.on() {
 		return int32(i)
@@ -92,7 +93,7 @@ func (s *scheduler) fillTurns(t *task, n int) {
 	}
 }
 
-// turn turns keys, as model.Model.TurnKeys does. Where a GPU fails, it does what run does.
+// turn rotates keys, as model.Model.TurnKeys does. If a GPU fails, it does the same as run.
 func (e *Engine) turn(p *compute.Params) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

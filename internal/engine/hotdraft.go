@@ -13,26 +13,26 @@ import (
 // values of the text, and store their own after the sequence's end. The step that checks the draft tokens begins at the
 // same position and overwrites all of these.
 
-// HotDrafts says whether a model's own hot neurons guess tokens.
+// HotDrafts says whether a model's own hot neurons draft tokens.
 type HotDrafts int
 
-// The ways. By HotAuto they do where checking guesses may take much less than computing the tokens one by one: where
-// GPUs hold some neurons of a layer and the processor, which the guesses do without, computes all others that are not
-// zero.
+// The settings. HotAuto drafts if checking draft tokens may take much less time than computing tokens one by one: if
+// GPUs hold some neurons of a layer, and the processor, which drafting steps do not use, computes all other active
+// ones.
 const (
 	HotAuto HotDrafts = iota
 	HotAlways
 	HotNever
 )
 
-// hotDrafts reports whether hot neurons may guess, of a model with a plan for GPUs or without.
+// hotDrafts reports whether hot neurons may draft tokens, for a model with a plan for GPUs or without.
 func (o *Options) hotDrafts(gpus bool) bool {
 	return o.Drafts.Most > 0 && (o.Drafts.Hot == HotAlways || o.Drafts.Hot == HotAuto && gpus)
 }
 
-// hotDrafts holds what an engine learns of such guesses.
+// hotDrafts holds what an engine learns of such draft tokens.
 type hotDrafts struct {
-	can     atomic.Bool // the model that is loaded can guess
+	can     atomic.Bool // the loaded model can draft tokens
 	chances speculate.Chances
 	budget  speculate.Budget
 }
@@ -118,7 +118,7 @@ func (s *scheduler) fillGuess(at int) bool {
 	p := &s.params
 	p.Tokens, p.Pos, p.Seq, p.Out, p.Pages, p.Near, p.States = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0], p.Pages[:0], p.Near[:0], p.States[:0]
 	p.Draft, p.Everything, p.Scales, p.Turns, p.Types, p.Uses = true, false, nil, nil, nil, p.Uses[:0]
-	p.Given, p.Axes, p.Bounds = nil, nil, nil // texts with pictures have no such guesses
+	p.Given, p.Axes, p.Bounds = nil, nil, nil // texts with pictures have no such draft tokens
 	s.wanted.begin()
 	p.Before = p.Before[:0]
 	block := s.further != nil && s.further.Block > 0
@@ -219,14 +219,14 @@ func surest(logits []float32, least float32) (id int32, likely bool) {
 	return id, sum <= most // which NaN is not
 }
 
-// settlement is what a step of single tokens cost a text.
+// settlement is the cost of a step of single tokens for one text.
 type settlement struct {
 	token float64 // nanoseconds of one of its tokens without drafts; 0: not known
 	extra float64 // additional nanoseconds for its drafts, or for evaluating again the tokens before a wrong one
 }
 
-// extra returns how many tokens a decoding part has beyond its next one: guesses, counted as one if they were made and
-// none was likely, and tokens that are evaluated again after a wrong guess.
+// extra returns how many tokens a decoding part has in addition to its next one: draft tokens, counted as one if they
+// were made and none was likely, and tokens that are evaluated again after a wrong draft token.
 func (c *part) extra() int {
 	if c.drafts == 0 && c.t.wish > 0 {
 		return 1
@@ -234,8 +234,8 @@ func (c *part) extra() int {
 	return c.drafts + c.n - 1
 }
 
-// settle tells the step's tasks what it cost them, of n single tokens: each bears what it had done, and further tokens'
-// time by their number.
+// settle tells the tasks of a step of n single tokens what it cost them. Each task bears what was done for it alone,
+// and a share of the additional tokens' time in proportion to its additional tokens.
 func (s *scheduler) settle(n int) {
 	all, made, copies := 0, 0, 0
 	for i := range s.step {

@@ -111,7 +111,7 @@ func (s *scheduler) takeBack(t *task, accepted int) {
 // twice the most that was observed.
 const firstDrafts = 2
 
-// checking returns what it costs to check up to most drafts of t, or fewer if the cost of more cannot be told yet. It
+// checking returns the cost of checking up to most drafts of t, or of fewer if the cost of more is not known yet. It
 // uses the memory of times if that has room.
 func (s *scheduler) checking(t *task, most int, times []float64) speculate.Cost {
 	s.mu.Lock()

@@ -19,9 +19,9 @@ import (
 
 // Memory holds the bytes of a machine's memory that a model is expected to take, before anything is loaded.
 type Memory struct {
-	Weights     int64 // in RAM; those that are computed on in the mapped file, or stay on the disk, are not counted
+	Weights     int64 // weights in RAM, without weights in the mapped file or on the disk
 	Units       int64 // in RAM: room for experts or neurons that stay on the disk
-	Reading     int64 // in RAM: buffers that those are read into, lists of neurons, and what the system takes for the process
+	Reading     int64 // RAM for buffers of reads from the disk, lists of neurons, and the system's own memory for the process
 	Cache       int64 // keys, values and states in RAM
 	Activations int64 // activations of the largest step, and its rows of logits
 	Process     int64 // the program itself, garbage of the vocabulary, and sampling
@@ -40,7 +40,7 @@ func (m *Memory) add() {
 	m.Need = m.Weights + m.Units + m.Reading + m.Cache + m.Activations + m.Process
 }
 
-// Parts says the sum and its parts, which add up to it as they are written.
+// Parts names the sum and its parts, rounded so that the parts add up to the sum.
 func (m *Memory) Parts() string {
 	unit, name, digits := int64(1<<20), "MiB", 0
 	if m.Need >= 10<<30 {
@@ -81,7 +81,7 @@ func inGiB(n int64) string { return fmt.Sprintf("%.2f GiB", math.Ceil(float64(n)
 type MemoryError struct {
 	File string
 	Memory
-	Advice error // what would make it fit
+	Advice error // a change that would make it fit
 }
 
 func (e *MemoryError) Error() string { return e.Text(setting.Flags) }
@@ -107,7 +107,8 @@ const (
 	sampledBytes = 16
 )
 
-// Memory returns the bytes of RAM that opening the model in f takes if GPUs hold what on says, and RAM all the rest.
+// Memory returns the bytes of RAM that opening the model in f takes if GPUs hold the parts that on names, and RAM all
+// the rest.
 func (o *Options) Memory(f *gguf.File, on placement.Layout) (int64, error) {
 	c, err := o.config(f)
 	if err != nil {
@@ -116,8 +117,8 @@ func (o *Options) Memory(f *gguf.File, on placement.Layout) (int64, error) {
 	return o.needs(f, c, on).Need, nil
 }
 
-// Least returns the least that opening the model in f takes if GPUs hold what on says: with experts or neurons on the
-// disk if they may stay there.
+// Least returns the least memory that opening the model in f takes if GPUs hold the parts that on names: with experts
+// or neurons on the disk if they may stay there.
 func (o *Options) Least(f *gguf.File, on placement.Layout) (Memory, error) {
 	c, err := o.config(f)
 	if err != nil {
@@ -126,7 +127,7 @@ func (o *Options) Least(f *gguf.File, on placement.Layout) (Memory, error) {
 	return o.least(f, c, on), nil
 }
 
-// config returns what the header of f says of the model.
+// config returns the configuration in the header of f.
 func (o *Options) config(f *gguf.File) (model.Config, error) {
 	c, err := model.ReadConfig(f, o.Activation)
 	c.FurtherCached = o.GuessesFurther()
@@ -135,7 +136,7 @@ func (o *Options) config(f *gguf.File) (model.Config, error) {
 	}
 	if err == nil {
 		mo := o.model()
-		_ = c.Settle(&mo) // loading says what is wrong
+		_ = c.Settle(&mo) // loading reports the error
 	}
 	return c, err
 }
@@ -162,13 +163,13 @@ func RoomIn(available int64, budget *int64) Room {
 	return Room{available, int64(diskShare * float64(available))}
 }
 
-// Room returns what the model may take now.
+// Room returns the room for the model now.
 func (o *Options) Room() Room {
 	r, _ := o.room()
 	return r
 }
 
-// room is Room, with what is available; 0: unknown.
+// room is Room, with the available memory; 0: unknown.
 func (o *Options) room() (r Room, available int64) {
 	if free, err := readMemory(); err == nil && free.Available > 0 {
 		available = int64(free.Available)
@@ -264,14 +265,14 @@ const (
 	leastStep    = 32
 )
 
-// change is settings that lower what a model needs, and the options that they make.
+// change is settings that lower a model's memory, and the options that they result in.
 type change struct {
 	text   string // with a verb for each setting
 	values []any
 	to     func(o Options) Options
 }
 
-// advise says several changes, which word joins.
+// advise returns an error that lists changes, joined by word.
 func advise(text string, changes []change, word string) error {
 	var texts []string
 	var values []any
@@ -282,8 +283,8 @@ func advise(text string, changes []change, word string) error {
 	return setting.Errorf(text+strings.Join(texts, word), values...)
 }
 
-// advice says what would make a model fit that needs at least more than may be taken: the settings that suffice alone,
-// else all that are needed together.
+// advice says how to make a model fit that needs at least more memory than it may take: by settings that suffice alone,
+// else by all that are needed together.
 func (o *Options) advice(f *gguf.File, c model.Config, on placement.Layout, need Memory) error {
 	context, step := pick(o.Context, c.Context), o.LargestStep()
 	var alone []change

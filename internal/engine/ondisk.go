@@ -25,7 +25,7 @@ func (o *Options) canStay(f *gguf.File, c model.Config) bool {
 	})
 }
 
-// whyNot says why none of a model's weights may stay on the disk, and goes on with a semicolon.
+// whyNot says why none of a model's weights may stay on the disk. Its text continues a sentence after a semicolon.
 func (o *Options) whyNot(c model.Config) string {
 	switch {
 	case c.CanStayOnDisk() == nil:
@@ -36,7 +36,7 @@ func (o *Options) whyNot(c model.Config) string {
 	return "its weights cannot stay on the disk, because every token reads all of them; "
 }
 
-// unitsOn names what of a model stays on the disk.
+// unitsOn names the units of a model that stay on the disk.
 func unitsOn(c *model.Config) string {
 	if c.Experts.Count > 0 {
 		return "experts"
@@ -78,9 +78,9 @@ type units struct {
 func (u units) all() int64 { return u.packed + 2*u.whole }
 
 const (
-	// neuronPiece is what is read at a time of neurons, at most. [bytes]
+	// neuronPiece is the most bytes of neurons that are read at a time.
 	neuronPiece = 1 << 20
-	// neuronLists is what lists have of a neuron on the disk: its uses, its slot, its checksums. [bytes]
+	// neuronLists is the bytes that lists take for each neuron on the disk: its uses, its slot, its checksums.
 	neuronLists = 96
 	// neuronShare is the share of a layer's neurons that a token uses, as a divisor: a prepared model's mostly use less.
 	neuronShare = 8
@@ -140,7 +140,7 @@ func unitsOf(f *gguf.File, c model.Config, on placement.Layout) (u units) {
 		k := classes[unit]
 		classes[unit] = class{k.rest + y.rest, max(k.held, min(y.rest, held)), y.parts}
 	}
-	one := int64(0) // so that each class, which has its share of memory, has room for a unit
+	one := int64(0) // each class, with its share of memory, has room for a unit
 	for unit, k := range classes {
 		u.least += unit * k.held
 		one = max(one, (u.packed+k.rest-1)/k.rest+1)
@@ -259,7 +259,7 @@ func withoutSlots(on placement.Layout) placement.Layout {
 // as large as the budget, these were some 20 MiB.
 const kernelShare = 32
 
-// grow gives units on the disk the room that the budget leaves, but no more than all bytes.
+// grow gives units on the disk the rest of the budget, at most all bytes.
 func (m *Memory) grow(all int64) {
 	if room := m.Budget - m.Need; m.OnDisk > 0 && room > 0 {
 		m.Reading += room / kernelShare
@@ -268,7 +268,7 @@ func (m *Memory) grow(all int64) {
 	}
 }
 
-// looked says how often the file that experts are read from was looked at.
+// looked is the state of checks of the file that units are read from.
 type looked struct {
 	steps int
 	told  bool // that it was changed
@@ -278,7 +278,7 @@ type looked struct {
 const stepsPerLook = 64
 
 // lookAtFile tells the user, once, that the file of a model that is read from the disk was replaced or written to. It
-// looks after a step that failed and every now and then.
+// checks after a step that failed, and from time to time.
 func (e *Engine) lookAtFile(failed bool) {
 	y := &e.looked
 	if e.need.OnDisk == 0 && e.stream == nil || y.told || e.options.Notice == nil {

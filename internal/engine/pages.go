@@ -4,8 +4,8 @@ import "github.com/powerinfer-go/powerinfer/internal/kvcache"
 
 // Access to the cache by others than tasks. It holds pages for as long as it takes, but not the lock.
 
-// find returns the longest beginning of labels that the cache holds, and what its pages hold. release must follow.
-// header is called at the same moment: it says what the keys and values mean.
+// find returns the longest prefix of labels that the cache holds, and the contents of its pages. release must follow.
+// find calls header under the same lock: it says what the keys and values mean.
 func (s *scheduler) find(labels []kvcache.Label, header func() error) (*kvcache.Prefix, contents, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -22,7 +22,7 @@ func (s *scheduler) find(labels []kvcache.Label, header func() error) (*kvcache.
 	return s.kv.Find(labels), s.pages, nil
 }
 
-// release gives a prefix's pages back.
+// release releases a prefix's pages.
 func (s *scheduler) release(p *kvcache.Prefix) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -78,7 +78,7 @@ func (e *Engine) checkPictures(r *Request) error {
 	return nil
 }
 
-// show gives t the pictures of a prompt, and their labels.
+// show sets the pictures of a prompt, and their labels, for t.
 func (e *Engine) show(t *task, pictures []vision.Placed) {
 	moved := 0
 	for _, p := range pictures {
@@ -146,7 +146,7 @@ func (s *scheduler) seesPictures() (rows, moved, mutual bool) {
 	return rows, moved, mutual
 }
 
-// fillPictures makes room in the step's params for what pictures need.
+// fillPictures makes room in the step's params for data of pictures.
 func (s *scheduler) fillPictures() {
 	p, room := &s.params, &s.pictures
 	rows, moved, mutual := s.seesPictures()
@@ -173,7 +173,7 @@ type pictureParams struct {
 	bounds []compute.Bounds // [n]
 }
 
-// fillPicture writes what is given for row pos of t, where it is, and what it sees.
+// fillPicture writes the data of row pos of t: its vector if it has one, its position, and the positions that it sees.
 func (s *scheduler) fillPicture(t *task, pos int) {
 	p := &s.params
 	one, moved := t.picture(pos)

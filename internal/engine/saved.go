@@ -19,7 +19,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 )
 
-// Saved says what was written to a file of keys and values, or read from it.
+// Saved describes a file of keys and values that was written or read.
 type Saved struct {
 	Tokens []int32 // the text's tokens with keys and values in the file, or in the cache now
 	Bytes  int64   // size of the file
@@ -31,7 +31,7 @@ var ErrNotCached = errors.New("the KV cache holds nothing of this text any more"
 // ErrNoRoom is the error of restoring where running requests hold all of the cache.
 var ErrNoRoom = errors.New("running requests hold the whole KV cache; try again when one has ended")
 
-// errChanged is the error of what was under way when the cache was given up.
+// errChanged is the error of operations that were running when the cache was given up.
 var errChanged = errors.New("meanwhile the sparse threshold was changed, or the model loaded again because a GPU failed; try again")
 
 // SizeError is the error of a text with keys and values that take more bytes than allowed.
@@ -196,7 +196,7 @@ func (e *Engine) Restore(ctx context.Context, r io.Reader, size int64) (s Saved,
 	return s, nil
 }
 
-// Erase drops a text's keys and values from the cache, but for those that serve other texts.
+// Erase removes a text's keys and values from the cache, except those that serve other texts.
 func (e *Engine) Erase(tokens []int32) error {
 	want := make([]kvcache.Label, len(tokens))
 	for i, id := range tokens {
@@ -293,7 +293,7 @@ func parted(page [][]byte, parts []int) [][]byte {
 // maxModelName is the length in bytes of a model's name that a file keeps.
 const maxModelName = 200
 
-// header returns what files of the model's keys and values have in common.
+// header returns the header of files of the model's keys and values.
 func (e *Engine) header() (h kvfile.Header, err error) {
 	base := e.digest()
 	e.mu.Lock()

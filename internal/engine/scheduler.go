@@ -11,7 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 )
 
-// runner computes steps: a model, or what stands for one in tests.
+// runner computes steps: a model, or its replacement in tests.
 type runner interface {
 	// run computes a step, with the hidden states of the rows that w.hidden lists, and the states of w.states. The error
 	// errLost says that the keys and values of all sequences are lost: a new cache is to be filled.
@@ -24,7 +24,7 @@ type runner interface {
 	hidden(i int) []float32
 	// state returns the i-th of the last step's states for drafts, valid until the next step.
 	state(i int) []float32
-	// cache returns an empty cache over the runner's pages, and what those hold.
+	// cache returns an empty cache over the runner's pages, and the contents of these.
 	cache() (*kvcache.Cache, contents)
 }
 
@@ -80,21 +80,21 @@ type scheduler struct {
 
 	pace     pace
 	costs    stepCosts
-	guessing stepCosts     // the steps that guess by hot neurons
-	guessed  time.Duration // what those before the step took
+	guessing stepCosts     // steps in which hot neurons draft tokens
+	guessed  time.Duration // time of the drafting steps before the step
 	keep     float64       // nanoseconds that copying a recurrent state takes, averaged; 0: none was copied
-	keeping  time.Duration // what the copies before the step took
+	keeping  time.Duration // time of the copies before the step
 	last     time.Duration // the last step's
 	params   compute.Params
 	turns    compute.Params // params of turnKeys
-	rotated  []int32        // the step's positions where some are not those in the cache
+	rotated  []int32        // the step's positions, if some differ from those in the cache
 	types    []int32        // the step's types of tokens where some are not the first
 	pictures pictureParams
 	wanted   wanted
 	step     []part
 	counts   counts
 	stepping bool // the runner has the step
-	stale    bool // what it computes is to be forgotten
+	stale    bool // the cache must forget what the running step computes
 	crowded  bool // a picture had no room in the last step, so that the next one checks no drafts
 	lone     bool // tasks with steps of their own had the first choice of the last step
 
@@ -160,8 +160,8 @@ func (s *scheduler) sequence(t *task) *kvcache.Sequence {
 	return s.kv.NewSequence()
 }
 
-// forget calls change, which changes what is computed, and has no keys and values serve later requests that were
-// computed before, or are by the step that runs.
+// forget calls change, which changes what is computed. Keys and values that were computed before, or by the running
+// step, then serve no later request.
 func (s *scheduler) forget(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,7 @@ func (s *scheduler) forget(change func()) {
 	}
 }
 
-// park takes t from those that have work, and keeps its pages as long as nobody else needs them.
+// park removes t from the tasks with work. It keeps its pages until others need them.
 func (s *scheduler) park(t *task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +210,7 @@ func (s *scheduler) remove(t *task, err error) {
 	s.notify()
 }
 
-// close ends the goroutine; what has not ended fails with err.
+// close ends the goroutine; tasks that have not ended fail with err.
 func (s *scheduler) close(err error) {
 	s.mu.Lock()
 	if s.closed == nil {

@@ -5,8 +5,7 @@ import (
 )
 
 // Sequence is a run of tokens that a caller evaluates piece by piece. Between pieces its keys and values stay in the
-// cache as long as their room is not needed; they are computed again where they are lost. One goroutine at a time uses
-// it.
+// cache until others need the room. Lost ones are computed again. One goroutine at a time uses it.
 type Sequence struct{ t *task }
 
 // Len returns the number of tokens evaluated.

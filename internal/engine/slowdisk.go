@@ -17,14 +17,14 @@ const (
 	slowOften  = 3
 )
 
-// slowDisk tells once if reads are much slower than they were measured to be.
+// slowDisk reports once that reads are much slower than measured earlier.
 type slowDisk struct {
-	speeds disk.Speeds // empty: nobody has measured the disk, or it was told
+	speeds disk.Speeds // empty: the disk was not measured, or the report was made
 	since  compute.UnitUse
 	slow   int // latest slow windows in a row
 }
 
-// look returns what there is to tell after a step that left use counted; empty: nothing.
+// look returns the report after a step that left the counts use; empty: nothing to report.
 func (s *slowDisk) look(use compute.UnitUse) string {
 	if len(s.speeds) == 0 {
 		return ""

@@ -9,7 +9,7 @@ type Stats struct {
 	Sequences int64         // that took part in them, summed over the steps
 	Decoded   int64         // tokens evaluated one by one for running sequences
 	Read      int64         // tokens of prompts evaluated
-	Drafted   int64         // tokens evaluated because they were guessed to come next
+	Drafted   int64         // draft tokens that were evaluated
 	Accepted  int64         // draft tokens that were right
 	Evicted   int64         // sequences that lost their pages to others, to be evaluated again
 

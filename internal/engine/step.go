@@ -98,7 +98,7 @@ func (s *scheduler) composeShared() {
 	}
 }
 
-// decoding counts the step's parts that decode, and the tokens that they have beyond one each: drafts, and what is
+// decoding counts the step's parts that decode, and their tokens beyond one each: draft tokens, and tokens that are
 // evaluated again after a wrong one.
 func (s *scheduler) decoding() (n, drafts int) {
 	for i := range s.step {

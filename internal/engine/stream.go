@@ -33,7 +33,7 @@ const (
 
 // Sampler chooses tokens for one request. It is called by one goroutine, the request's own.
 type Sampler interface {
-	// Accept tells of a token of the prompt or of the text, in order.
+	// Accept learns of a token of the prompt or of the text, in order.
 	Accept(id int32)
 	// Sample chooses the next token by logits [n_vocab], which it may not change and which are valid until it returns.
 	Sample(logits []float32) int32
@@ -70,13 +70,13 @@ type Request struct {
 	Logprobs    bool     // Token.Logprob is wanted
 	TopLogprobs int      // the number of likeliest tokens wanted in Token.Top, if Logprobs is set
 	Chances     bool     // Logprobs are probabilities after the sampler's changes, not before them, if the sampler knows them
-	Shift       *Shift   // what to do where the context is full; nil: the text ends, as texts with pictures do
+	Shift       *Shift   // how the text goes on when the context is full; nil: it ends, as texts with pictures do
 	Reuse       Reuse
 	Scales      []float32 // the adapters' scales for this request, which then has steps of its own; nil: the engine's
 	Neurons     bool      // Result.Neurons is wanted
 	// Constraint, if set, allows only some texts after the prompt; it is at their beginning. It is given to Sampler.
 	Constraint sample.Constraint
-	// Progress, if set, is told how many prompt tokens have been read. It is called by Stream.Next.
+	// Progress, if set, receives how many prompt tokens have been read. Stream.Next calls it.
 	Progress func(done, total int)
 	// Drafts is the largest number of draft tokens in a step of the text, at most Options.Drafts; 0: Options.Drafts;
 	// negative: none. The text is the same.
@@ -99,7 +99,7 @@ type Shift struct {
 // Token is one generated token.
 type Token struct {
 	ID      int32
-	Text    string  // what is now certain of the text, which may end within earlier tokens: see Request.Text
+	Text    string  // text that is now certain; it may end within earlier tokens: see Request.Text
 	Logprob float32 // natural logarithm of its probability: see Request.Chances
 	Top     []Likely
 }
@@ -124,20 +124,20 @@ type Result struct {
 	Wait         time.Duration // until the model turned to the request
 	PromptTime   time.Duration // from then until the first token could be chosen
 	Tokens       int           // tokens generated
-	Drafts       int           // steps that checked guessed tokens
-	Drafted      int           // tokens that were guessed and checked
+	Drafts       int           // steps that checked draft tokens
+	Drafted      int           // draft tokens that were checked
 	Accepted     int           // draft tokens that were right
 	HotDrafted   int           // part of Drafted: draft tokens by the model's own hot neurons
 	HotAccepted  int           // part of HotDrafted: draft tokens that were right
 
-	FurtherDrafted, FurtherAccepted int // the same of the file's further layer or of a draft head
+	FurtherDrafted, FurtherAccepted int // the same for the file's MTP layer or a draft head
 
 	Yielded float64           // share of the threads' time that other programs had while tokens were generated: 0 to 1
 	Shifts  int               // how often the context was full and went on: see Request.Shift
 	Time    time.Duration     // that they took
-	Neurons []model.NeuronUse // [layers] what the steps meanwhile computed, also for others, where Request.Neurons asks for it
-	Slots   compute.SlotUse   // what slots for experts did meanwhile, likewise
-	Units   compute.UnitUse   // what was done with units on disk while tokens were generated, also for others
+	Neurons []model.NeuronUse // [layers] what the steps computed meanwhile, also for other requests, if Request.Neurons asks for it
+	Slots   compute.SlotUse   // use of slots for experts meanwhile, also for other requests
+	Units   compute.UnitUse   // use of units on disk while tokens were generated, also for other requests
 	Experts compute.ExpertUse // use by this request alone, including its prompt, in layers with slots; drafting steps do not count
 }
 
@@ -169,9 +169,9 @@ type Stream struct {
 	right int         // draft tokens among these that were right
 }
 
-// guesser guesses how a text goes on.
+// guesser drafts the next tokens of a text.
 type guesser interface {
-	// Accept tells of the text's next token.
+	// Accept learns of the text's next token.
 	Accept(id int32)
 	// Draft returns at most most draft tokens; cost returns what checking up to that many costs.
 	Draft(most int, cost func(most int) speculate.Cost) []int32
@@ -304,14 +304,14 @@ func (st *Stream) accepted(tok *Token) {
 	}
 }
 
-// note tells what guesses of the text's next token.
+// note tells the guesser the text's next token.
 func (st *Stream) note(id int32) {
 	if st.guess != nil {
 		st.guess.Accept(id)
 	}
 }
 
-// next has id evaluated, with guesses of what follows, unless it was guessed itself.
+// next makes the model evaluate id, with draft tokens after it, unless id was a draft token itself.
 func (st *Stream) next(id int32) {
 	if drafted := len(st.rows) - 1; st.right < drafted && st.t.drafts[st.right].Token() == id {
 		st.right++
@@ -321,7 +321,7 @@ func (st *Stream) next(id int32) {
 	st.giveBack(&label)
 }
 
-// giveBack gives the step's logits back, and has next evaluated if it is not nil.
+// giveBack gives the step's logits back, and makes the model evaluate next if it is not nil.
 func (st *Stream) giveBack(next *kvcache.Label) {
 	accepted, drafted, taken := st.right, max(0, len(st.rows)-1), len(st.rows) > 0
 	st.rows, st.right = nil, 0
@@ -331,8 +331,8 @@ func (st *Stream) giveBack(next *kvcache.Label) {
 	}
 	var drafts []int32
 	if st.guess != nil {
-		again := accepted < drafted && st.e.pages.States > 0 // the next step evaluates again what came before the wrong guess, without guesses
-		if taken {                                           // else a step may be computing what the guesses cost
+		again := accepted < drafted && st.e.pages.States > 0 // the next step evaluates the tokens before the wrong one again, without draft tokens
+		if taken {                                           // otherwise a step may be computing the cost now
 			st.outcome(drafted, accepted, again)
 		}
 		if next != nil && !again {
@@ -405,7 +405,7 @@ func (st *Stream) full(id int32) {
 		st.end(StopContext, nil)
 		return
 	}
-	st.giveBack(nil) // guesses that came are part of the text
+	st.giveBack(nil) // right draft tokens are part of the text
 	old := st.t
 	keep := min(max(sh.Keep, 0), st.r.Context-leastShift)
 	left := len(old.labels) - keep
@@ -478,7 +478,7 @@ func (st *Stream) uses(t *task) compute.ExpertUse {
 	return t.uses
 }
 
-// begins notes what the prompt took, when the first token can be chosen.
+// begins records the prompt's time when the first token can be chosen.
 func (st *Stream) begins() {
 	now := monotime.Now()
 	st.first = true
@@ -548,10 +548,10 @@ func (st *Stream) History() []int32 {
 // Err returns why the generation failed, or nil.
 func (st *Stream) Err() error { return st.err }
 
-// Result returns what the generation took, when it has ended.
+// Result returns the generation's statistics, when it has ended.
 func (st *Stream) Result() Result { return st.res }
 
-// SoFar returns what the generation has taken up to now, when it has a token.
+// SoFar returns the generation's statistics up to now, when it has a token.
 func (st *Stream) SoFar() Result {
 	r := st.res
 	if !st.ended {

@@ -44,7 +44,7 @@ func (o *Options) fewest(f *gguf.File, c *model.Config, on placement.Layout) (m 
 	return m, nil
 }
 
-// smallest returns the least that the model takes, also if steps read all of its layers.
+// smallest returns the least memory of the model, if necessary with steps that read all of its layers.
 func (o *Options) smallest(f *gguf.File, c *model.Config, on placement.Layout) int64 {
 	least := o.least(f, *c, on).Need
 	if o.streams(f, c, on) {
@@ -54,7 +54,7 @@ func (o *Options) smallest(f *gguf.File, c *model.Config, on placement.Layout) i
 	return least
 }
 
-// streamLast returns what the model takes if steps read the last n layers, and their stream.
+// streamLast returns the memory of the model if steps read the last n layers, and their stream.
 func (o *Options) streamLast(f *gguf.File, c *model.Config, on placement.Layout, n int) (Memory, *gguf.Stream) {
 	m := o.needs(f, *c, on)
 	room, available := o.room()
@@ -76,7 +76,7 @@ func (o *Options) streamLast(f *gguf.File, c *model.Config, on placement.Layout,
 	return m, stream
 }
 
-// whyStreamed says why every step of a model reads from the disk, and what else there is; empty: there is nothing else.
+// whyStreamed says why every step of a model reads from the disk, and what the alternatives are; empty: there are none.
 func (o *Options) whyStreamed(c model.Config) string {
 	if c.Act.Sparse() && !c.Transposed {
 		return "; of a file that powerinfer prepare makes of it a token reads only some neurons"

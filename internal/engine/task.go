@@ -65,7 +65,7 @@ type task struct {
 
 	pictures []shown // among labels, in their order; nil: there are none
 
-	pooled *pooled // what becomes of its hidden states; nil: they are not wanted
+	pooled *pooled // receives its hidden states; nil: they are not wanted
 	types  []int32 // types of the tokens of a pair of texts, which make its keys private; nil: all have the first type
 
 	gone bool          // it has left the scheduler
@@ -90,7 +90,7 @@ func (t *task) kind(pos int) int32 {
 type whereabouts int
 
 const (
-	idle    whereabouts = iota // there are none: the model is to evaluate, or the client to say what
+	idle    whereabouts = iota // no logits: the model must evaluate, or the client has to choose
 	offered                    // they wait for the client
 	taken                      // the client reads them in place, so no step may run
 )
@@ -153,7 +153,7 @@ func (t *task) keep(i, pos int, state []float32) {
 	t.states[i] = append(t.states[i][:0], state...)
 }
 
-// before returns the state of the position before pos, or nil where it is not known.
+// before returns the state of the position before pos, or nil if it is not known.
 func (t *task) before(pos int) []float32 {
 	if i := pos - 1 - t.statesAt; i >= 0 && i < len(t.states) {
 		return t.states[i]
@@ -190,8 +190,8 @@ func (t *task) backlog() int { return len(t.labels) - t.kv.Len() }
 // ready reports whether the model can go on with t.
 func (t *task) ready() bool { return !t.gone && t.where == idle && t.mark < len(t.labels) }
 
-// shorten makes what is left of a prompt a short one, if fewer than short tokens are: rounding then depends on what was
-// left, as ReuseAny allows.
+// shorten lets the rest of a prompt use the arithmetic of short prompts if it has fewer than short tokens: rounding
+// then depends on the length of the rest, as ReuseAny allows.
 func (t *task) shorten(short int) {
 	at := t.kv.Len()
 	if len(t.labels)-at >= short {

@@ -45,8 +45,8 @@ type Activity struct {
 	Bins    [][]uint32        // [layers][bins] see compute.NeuronBins
 }
 
-// A Watch looks at what an engine's steps do. While there is one, steps take times and count neurons; without, they do
-// not. One goroutine uses it.
+// A Watch observes an engine's steps. While there is one, steps measure times and count neurons; otherwise they do not.
+// One goroutine uses it.
 type Watch struct {
 	e     *Engine
 	loads int // Engine.loads of last
@@ -76,7 +76,8 @@ func (w *Watch) begin() {
 	}
 }
 
-// Read returns what was done since the last Read; its Bins are valid until the next. It waits for the step that runs.
+// Read returns the activity since the last Read. Its Bins are valid until the next Read. It waits for the step that
+// runs.
 func (w *Watch) Read() Activity {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
