@@ -47,12 +47,12 @@ func newBlock(l int, p *nn.Parts) Block {
 	return b
 }
 
-// main returns which of the layer's parts of the cache has its keys and values; where it has none, the first part.
+// main returns the index of the part of the cache with the layer's keys and values, or 0 if there is none.
 func (b *Block) main() int {
 	return max(0, slices.IndexFunc(b.Stored, func(s compute.KVShape) bool { return s.State == 0 }))
 }
 
-// kv returns the shape of the layer's keys and values in the cache, or of its state where it has only that.
+// kv returns the shape of the layer's keys and values in the cache, or of its state if it has only that.
 func (b *Block) kv() compute.KVShape {
 	if len(b.Stored) == 0 {
 		return compute.KVShape{}

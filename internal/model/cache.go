@@ -103,7 +103,7 @@ func (m *Model) KVShapes() (shapes []compute.KVShape, windowed []bool) {
 		windowed = make([]bool, len(m.cache.Layers))
 	}
 	for _, s := range m.cache.Layers {
-		s.Reach, s.Floats, s.Exact = 0, false, false // what they decide is in the shape already
+		s.Reach, s.Floats, s.Exact = 0, false, false // the shape follows from them already
 		shapes = append(shapes, s)
 	}
 	return shapes, windowed

@@ -63,11 +63,11 @@ type Largest struct {
 // Pictures says how a model takes rows of pictures.
 type Pictures struct {
 	Given int  // numbers that are given for a row of a picture, see nn.Embedding
-	Axes  bool // rotations tell the axes of a picture's positions apart
+	Axes  bool // rotations distinguish the axes of a picture's positions
 }
 
-// MTP are the layers of a file that predict further tokens than the next, or a draft head in their place. Only guesses
-// compute them.
+// MTP describes the file's layers for multi-token prediction, or a draft head in their place. Only drafting computes
+// them.
 type MTP struct {
 	Further       int    // their number; they follow the model's layers
 	FurtherCached bool   // the KV cache has parts of the first, or of the head
@@ -82,9 +82,9 @@ type Sparsity struct {
 	Curve      *prepared.Curve // settings and what they cost; nil: the file has none
 	Chosen     string          // a line about how the model is computed to keep a bound; empty where nothing was chosen
 	Skip       compute.Skip    // which experts may be left out
-	AlwaysOn   float64         // share of a layer's neurons, the hottest, that mode Predict computes for every token, where it is more than the prepared file's
+	AlwaysOn   float64         // share of a layer's neurons, the hottest, that mode Predict computes for every token, if it is more than the prepared file's
 	Threshold  float32         // the file's powerinfer.sparse_threshold: a predicted neuron's logit is at least this
-	Predicting []bool          // [layers] those that mode Predict runs by their predictors, the others exact; nil: all that have one
+	Predicting []bool          // [layers] layers in which mode Predict uses predictors; the others run exact; nil: all layers with predictors
 	// Magnitudes are the layers' thresholds of mode Threshold, 0 where a layer has none; nil in other modes. [layers]
 	Magnitudes []float32
 }

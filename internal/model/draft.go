@@ -14,7 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// DraftShape says what a draft program reads of a model, and how it drafts.
+// DraftShape says which states of a model a draft program reads, and how it drafts.
 type DraftShape = family.DraftShape
 
 // head is a draft head's file.
@@ -26,7 +26,7 @@ type head struct {
 	perToken int                   // elements of activations of a step, more than the model has, for each of its tokens
 }
 
-// outlineFurther describes the first layer after the last, where the file has one and the program binds it.
+// outlineFurther describes the first MTP layer, if the file has one and the program binds it.
 func (c *Config) outlineFurther(k *nn.Keys, b *nn.Binder, program family.Program) {
 	if c.Further == 0 || k.Err != nil {
 		return
@@ -46,7 +46,7 @@ func (c *Config) outlineFurther(k *nn.Keys, b *nn.Binder, program family.Program
 	}
 }
 
-// CanGuessFurther says why layers of the file that predict further tokens cannot be computed, or nil.
+// CanGuessFurther returns why the file's MTP layers cannot be computed, or nil.
 func (c *Config) CanGuessFurther() error {
 	switch {
 	case c.head != nil:
@@ -108,7 +108,7 @@ func (c *Config) TakeHead(f, file *gguf.File) error {
 	return nil
 }
 
-// headFits refuses a head for a model in f that it cannot draft for, whatever its program is.
+// headFits refuses a head that cannot draft for a model in f, whatever its program is.
 func (c *Config) headFits(f, file *gguf.File) error {
 	if c.Headless || c.Later {
 		return fmt.Errorf("%s: a draft head is for models that write text, and %s gives embeddings", file.Path, f.Path)
@@ -163,8 +163,8 @@ func (m *Model) bindHead(ctx context.Context, o *Options) (family.Draft, error) 
 	return draft, cmp.Or(k.Err, b.Finish())
 }
 
-// measureHead returns how many elements of activations each token of a step takes more with the head. whole is false where
-// the model's program does not give what the head reads.
+// measureHead returns the additional elements of activations that each token of a step takes with the head. whole is
+// false if the model's program does not provide all features that the head reads.
 func (c *Config) measureHead(program family.Program, draft family.Draft, dev compute.Device) (n int, whole bool) {
 	most, whole := 0, true
 	for _, kind := range []nn.Kind{nn.WithMTP, nn.OnlyMTP} {
@@ -183,8 +183,8 @@ func (c *Config) measureHead(program family.Program, draft family.Draft, dev com
 	return max(0, most-c.perToken-c.perOutput) + c.Embd + draft.Shape().State, whole
 }
 
-// blockOf returns the block that the tensor of that name belongs to, which may be of the layer after the last where
-// that is loaded, and the layer's number; nil: it belongs to none.
+// blockOf returns the block and the number of the layer that the tensor of that name belongs to. This may be the MTP
+// layer after the last, if it is loaded. nil: it belongs to no layer.
 func (c *Config) blockOf(name string) (*Block, int) {
 	p, ok := c.purposes[name]
 	switch {
@@ -206,8 +206,8 @@ func (c *Config) furtherConfig() Config {
 	return d
 }
 
-// furtherModel returns m with a layer more, the first after the last, which is on the GPU of the model's head if a plan
-// says so, else in RAM, and its norms on the GPU, too.
+// furtherModel returns m with one more layer, the first MTP layer. If a plan says so, this is on the GPU of the model's
+// head, with its norms, else in RAM.
 func (m *Model) furtherModel() *Model {
 	n := m.Layers
 	sub := &Model{Config: m.furtherConfig(), dev: m.dev}
@@ -224,7 +224,7 @@ func (m *Model) furtherModel() *Model {
 // GuessesFurther reports whether the model was loaded with a draft program: an MTP layer or a head.
 func (m *Model) GuessesFurther() bool { return m.draft != nil }
 
-// Drafting says how the draft program drafts. It is for models with one.
+// Drafting returns how the draft program drafts. The model must have one.
 func (m *Model) Drafting() DraftShape { return m.shape }
 
 // ForwardBoth runs one step as Forward does, and writes its tokens to the draft program's parts of the cache. p.Before
@@ -241,8 +241,8 @@ func (m *Model) ForwardLast(p *compute.Params) error { return m.run(nn.LastState
 // each masked token.
 func (m *Model) ForwardFurther(p *compute.Params) error { return m.run(nn.OnlyMTP, p) }
 
-// State returns row i of the states [DraftShape.State] of the last step, which ForwardBoth, ForwardLast or ForwardFurther
-// ran. It is valid until the next step. It fails where a GPU does.
+// State returns row i of the states [DraftShape.State] of the last step, which ForwardBoth, ForwardLast or
+// ForwardFurther ran. It is valid until the next step. It fails if a GPU does.
 func (m *Model) State(i int) ([]float32, error) {
 	if m.pass.Kind != nn.LastStates {
 		return m.dev.Read(m.states, i)

@@ -18,7 +18,7 @@ type Head struct {
 	gelu    bool // class's activation is GELU; else tanh
 	softmax bool
 	eps     float32
-	// Labels name the classification head's numbers, where the file does.
+	// Labels are the names of the classification head's numbers, if the file has them.
 	Labels []string
 	// Pooling names the state that the classification head reads: mean, cls or last.
 	Pooling nn.Pooling

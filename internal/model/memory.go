@@ -63,7 +63,7 @@ func (c *Config) HeadInRAM(t *gguf.Tensor, n int64, places []compute.Place) int6
 	return n
 }
 
-// HeadRole returns what a tensor of the draft head is for.
+// HeadRole returns the role of a tensor of the draft head.
 func (c *Config) HeadRole(t *gguf.Tensor) nn.Role { return c.head.purposes[t.Name].Role }
 
 // CacheInRAM returns the bytes of a KV cache that are in RAM. places say what is on GPUs; nil: nothing is.
@@ -85,7 +85,7 @@ func (c *Config) attendsOnGPU(l int, places []compute.Place) bool {
 	return places != nil && places[l].Attention
 }
 
-// ignoreFurther has b leave the tensors of layers that predict further tokens in the file, unless they are bound.
+// ignoreFurther makes b leave the tensors of MTP layers in the file, unless they are bound.
 func (c *Config) ignoreFurther(b *nn.Binder) {
 	for l := c.Layers; l < c.Layers+c.Further; l++ {
 		prefix := fmt.Sprintf("blk.%d.", l)

@@ -23,7 +23,7 @@ type Neurons struct {
 	Activation string     // overrides the file's: silu, gelu, relu, fatrelu[:threshold], drelu, relu2
 	Sparse     SparseMode // which neurons are computed
 	Threshold  *float32   // logit from which a predicted neuron is computed; nil: the file's
-	AlwaysOn   float64    // share of a prepared file's neurons, the hottest of each layer, that mode predict computes for every token, where it is more than the file's
+	AlwaysOn   float64    // share of a prepared file's neurons, the hottest of each layer, that mode predict computes for every token, if it is more than the file's
 
 	// Bound limits what leaving neurons out may change. Of the settings that `powerinfer prepare` measured and stored in
 	// the file, the fastest is taken with which 19 of 20 documents keep within a KL divergence of Bound.KLD from
@@ -45,10 +45,10 @@ type Options struct {
 	Predicting []bool            // as Config.Predicting; for prepared files
 	Recall     bool              // layers with predictors compute every neuron as well, and NeuronUse says what predictors found
 	Further    bool              // the file's MTP layer, or Head, is loaded, for ForwardBoth and ForwardFurther
-	Head       *gguf.File        // a draft head, with Further; nil: the file's own layer
-	Drafts     bool              // steps of Params.Draft compute fewer neurons, where that is possible: see Model.Drafts
+	Head       *gguf.File        // a draft head, with Further; nil: the file's own MTP layer
+	Drafts     bool              // steps of Params.Draft compute fewer neurons, if that is possible: see Model.Drafts
 	Order      [][]int32         // [layers][n_ff]: a layer's neuron i is the file's Order[layer][i]; nil keeps the file's order
-	Places     []compute.Place   // [layers+1] what of each layer, and of the head, goes to a GPU, and which; nil: nothing
+	Places     []compute.Place   // [layers+1] parts of each layer, and of the head, that go to a GPU, and to which; nil: none
 	Observer   Observer          // sees dense feed-forward layers, which it asks for; may be nil
 	Batch      int               // tokens of the largest step (llama.cpp's ubatch)
 	Outputs    int               // rows of logits of the largest step
@@ -56,7 +56,7 @@ type Options struct {
 	Cache      compute.CacheSpec // only Pages and Near are read; the rest follows from the file
 	CacheTypes compute.CacheTypes
 	Adapters   []Adapter
-	OnDisk     bool                    // experts, and neurons of layers by neuron, stay on disk, but for those on GPUs; the device keeps in RAM what is used most
+	OnDisk     bool                    // experts, and neurons of layers by neuron, stay on disk, except those on GPUs; the device keeps the most used ones in RAM
 	Bundle     *bundle.File            // from which neurons on disk are read; nil: from f
 	Pinned     bool                    // compute on the mapped file in place (--no-repack)
 	Stream     *gguf.Stream            // open, of matrices that steps read; nil: there are none
@@ -67,7 +67,7 @@ type Options struct {
 type Model struct {
 	Config
 	dev     compute.Device
-	drafts  bool // steps of Params.Draft compute the neurons that predictors choose, others as Config.Sparse says
+	drafts  bool // steps of Params.Draft compute the neurons that predictors choose; other steps follow Config.Sparse
 	hotOnly bool // steps of Params.Draft compute the neurons on GPUs in layers that are divided
 
 	orders  [][]int32       // Options.Order
@@ -226,7 +226,7 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	return m, nil
 }
 
-// streaming returns what p tells of each layer, so that s has its matrices in memory.
+// streaming returns the function that p calls for each layer, so that s has the layer's matrices in memory.
 func streaming(p *nn.Pass, s *gguf.Stream, layers int) func(layer int) {
 	begin := make([]func() error, layers+1) // made once, so that steps allocate nothing
 	for i := range begin {
@@ -245,7 +245,7 @@ func (m *Model) canNarrow(o *Options) bool {
 	return !ok || !p.AllRows()
 }
 
-// takeRopes finds the rotations of layers that see all positions, and of the others. Where there is one, both are the
+// takeRopes finds the rotations of layers that see all positions, and of the others. If there is only one, both are the
 // same.
 func (m *Model) takeRopes() {
 	var all []*compute.Rope
@@ -310,7 +310,7 @@ func (m *Model) allocate(rows, outputs int) (err error) {
 		for _, kind := range kinds {
 			for _, expanded := range []bool{false, m.Latent()} {
 				m.pass.Step = nn.Step{Kind: kind, Expanded: expanded}
-				for _, n := range []int{rows, 1} { // one token: devices are told how to guess at neurons
+				for _, n := range []int{rows, 1} { // devices learn from the step of one token how to guess neurons
 					m.segment = compute.Segment{Rows: n, Out: min(n, outputs)}
 					m.record(compute.NewVerbs(nn.Nothing{}))
 				}

@@ -13,7 +13,7 @@ func CachePages(positions int) int {
 	return (positions+compute.PagePositions-1)/compute.PagePositions + 1
 }
 
-// Encoder reports whether the model evaluates a text in one step and gives nothing but states.
+// Encoder reports whether the model evaluates a text in one step and returns only states.
 func (c *Config) Encoder() bool { return c.Later && c.Headless }
 
 // storage returns for each layer the layer with the part of the cache that holds its keys and values. An encoder needs

@@ -17,9 +17,9 @@ import (
 // SparseMode says how a model's feed-forward layers are computed.
 type SparseMode int
 
-// The modes. Auto is Predict where that is the file's meaning (an original PowerInfer file, experts with predictors) or
-// its measured divergence from dense is small, else Exact where the activation leaves neurons at zero, unless the file
-// says that most are not, else Off.
+// The modes. Auto is Predict if the file requires it (an original PowerInfer file, experts with predictors) or has a
+// small measured divergence from dense. Else it is Exact if the activation leaves neurons at zero, unless the file says
+// that most are not. Else it is Off.
 const (
 	Auto      SparseMode = iota
 	Off                  // every neuron, by dense products
@@ -128,9 +128,9 @@ func (c *Config) ownActivation() bool {
 	return c.Act.Kind.String() == p.Activation && (c.Act.Kind != compute.FATReLU || c.Act.Threshold == p.ActivationThreshold)
 }
 
-// LayerMode returns the mode that layer l runs in. It is not the model's where a prepared file's predictors do not pay,
-// where all gates are needed to find the largest, and where the activation leaves no zeros. A layer that has nothing
-// but experts has their mode.
+// LayerMode returns the mode that layer l runs in. It differs from the model's mode if a prepared file's predictors do
+// not pay, if all gates are needed to find the largest, or if the activation leaves no zeros. A layer with experts only
+// has their mode.
 func (c *Config) LayerMode(l int) SparseMode {
 	cut := c.Blocks[l].TopK != nil
 	switch {
@@ -150,8 +150,8 @@ func (c *Config) LayerMode(l int) SparseMode {
 	return c.Sparse
 }
 
-// CanStayOnDisk returns why none of the model's weights can stay on disk, or nil: experts can, and neurons of layers
-// that are computed by neuron where the file holds all of a neuron as rows.
+// CanStayOnDisk returns why none of the model's weights can stay on disk, or nil. Experts can, and so can neurons of
+// layers that are computed by neuron, if the file stores every matrix of a neuron as rows.
 func (c *Config) CanStayOnDisk() error {
 	switch {
 	case c.Experts.Count > 0:
@@ -167,8 +167,8 @@ func (c *Config) CanStayOnDisk() error {
 	return setting.Errorf("its weights cannot stay on disk, for each of them is read for every token; use %s, or give more memory", setting.Sparse.To("predict"))
 }
 
-// NeuronsOnDisk reports whether layer l's neurons can stay on disk: their rows of ffn_down_t, and of the other
-// projections, where gates says so of that which says which neurons are open, ffn_gate or else ffn_up.
+// NeuronsOnDisk reports whether layer l's neurons can stay on disk: rows for those of ffn_down_t and of the other
+// projections. gates reports the same for the projection that decides which neurons are open, ffn_gate or else ffn_up.
 func (c *Config) NeuronsOnDisk(l int) (rows, gates bool) {
 	if b := &c.Blocks[l]; !c.Transposed || b.FF == 0 || b.Experts {
 		return false, false
@@ -185,7 +185,7 @@ func (c *Config) alwaysOn(l int) int {
 	return max(c.Prepared.Layers[l].AlwaysOn, int(math.Round(c.AlwaysOn*float64(c.Blocks[l].FF))))
 }
 
-// takePrediction checks and takes what options say of predictors.
+// takePrediction checks and applies the options of predictors.
 func (c *Config) takePrediction(o *Options) error {
 	switch {
 	case !(o.AlwaysOn >= 0 && o.AlwaysOn <= 1):
@@ -210,7 +210,7 @@ func (c *Config) Activation(l int) compute.Activation {
 	return act
 }
 
-// CanDraft reports whether a model that computes all neurons that are not zero can guess tokens by those that its
+// CanDraft reports whether a model that computes all active neurons can draft tokens with only the neurons that its
 // predictors choose.
 func (c *Config) CanDraft() bool {
 	if c.Sparse != Exact && c.Sparse != Off || !c.Predictors {
@@ -224,7 +224,7 @@ func (c *Config) CanDraft() bool {
 	return false
 }
 
-// draftsIn reports whether steps that guess compute the predicted neurons of layer l alone.
+// draftsIn reports whether drafting steps compute only the predicted neurons of layer l.
 func (c *Config) draftsIn(l int) bool {
 	guess := *c
 	guess.Sparse = Predict
@@ -255,7 +255,7 @@ type NeuronUse struct {
 	Chosen, Right int64 // with Options.Recall: pairs that the predictor chose, and the active ones among them; Active then counts every active pair
 }
 
-// Since returns what was counted after then, an earlier state of the same layer.
+// Since returns the counts after then, an earlier state of the same layer.
 func (u NeuronUse) Since(then NeuronUse) NeuronUse {
 	u.Steps -= then.Steps
 	u.Tokens -= then.Tokens
@@ -278,7 +278,7 @@ func (u *NeuronUse) add(c *compute.NeuronCount) {
 	u.Join(&part)
 }
 
-// Neurons returns what each layer has computed since the model was loaded. [layers]
+// Neurons returns the work of each layer since the model was loaded. [layers]
 func (m *Model) Neurons() []NeuronUse {
 	use := make([]NeuronUse, len(m.parts))
 	for i := range m.parts {
@@ -321,12 +321,11 @@ type Observer interface {
 	FeedForward(layer int, s FFNStep)
 }
 
-// FFNStep is one layer's share of a step. Its functions return what belongs to token i of the step, valid during the
-// call.
+// FFNStep is one layer's share of a step. Its functions return the data of token i of the step, valid during the call.
 type FFNStep struct {
 	Params      *compute.Params
 	Residual    func(i int) []float32 // [n_embd] before the layer's norm; falcon: the block's input
-	Normed      func(i int) []float32 // [n_embd] after it; what the layer reads
+	Normed      func(i int) []float32 // [n_embd] after it: the layer's input
 	Activations func(i int) []float32 // [n_ff] a_i
 }
 
@@ -336,14 +335,13 @@ type GateObserver interface {
 	Gates(layer int, s GateStep)
 }
 
-// GateStep is one layer's share of a step. Its function returns what belongs to token i of the step, valid during the
-// call.
+// GateStep is one layer's share of a step. Its function returns the data of token i of the step, valid during the call.
 type GateStep struct {
 	Params *compute.Params
 	Gates  func(i int) []float32 // [n_ff] g_i; in ungated layers up's output
 }
 
-// observe makes every dense layer tell o, of a model with experts every layer that has some.
+// observe makes every dense layer report its steps to o, or in a model with experts every layer with experts.
 func (m *Model) observe(o Observer) error {
 	if m.Experts.Count > 0 {
 		return m.observeExperts(o)
@@ -419,7 +417,7 @@ func (m *Model) takeOrder(f *gguf.File, orders [][]int32) error {
 	return nil
 }
 
-// place returns what of layer l goes to a GPU; of the head, where l is the number of layers.
+// place returns the parts of layer l that go to a GPU, or those of the head if l is the number of layers.
 func (m *Model) place(l int) compute.Place {
 	if m.places == nil {
 		return compute.Place{Split: compute.Split{Tier: compute.RAM}}
