@@ -27,10 +27,10 @@ type Cost struct {
 	Rest     int64   // bytes that no plan for the layers and the head moves out of RAM: embedding tables that are not the head, and the MTP layer
 	Active   float64 // share of the neurons, outside of experts, that a token needs
 	Model    placement.Model
-	Assumed  []string // what the file or the description does not say, one sentence each
+	Assumed  []string // facts that the file or the description lacks, one sentence each
 
 	ExpertsUsed  int  // experts that a token uses in each layer with experts
-	ExpertsKnown bool // the file says how often each is used
+	ExpertsKnown bool // the file states how often each is used
 	ExpertMode   model.SparseMode
 
 	File       *gguf.File      // the header that a model is bound by; of a file it is the file, which must stay open
@@ -129,8 +129,8 @@ func active(layers [][]float32) float64 {
 // experts serve 22 % of the uses, for 16 % 28 %, for 35 % 46 %, for 63 % 69 %.
 const slotsExponent = 0.7
 
-// FollowedUses returns how often each of n slots of a GPU, the fullest first, holds what a token uses, where used of n
-// experts are used by a token and slots follow the text.
+// FollowedUses returns how often each of n slots of a GPU, the fullest first, holds an expert that a token uses. A
+// token uses used of n experts, and the slots follow the text.
 func FollowedUses(n, used int) []float64 { return followed(n, used, slotsExponent) }
 
 // cacheExponent is slotsExponent for RAM's slots for experts that are on the disk: a cache that loads every expert when

@@ -26,14 +26,14 @@ type Options struct {
 	Further    bool       // as model.Options'
 	Head       *gguf.File // as model.Options'
 	CacheTypes compute.CacheTypes
-	WholeCache bool // layers with windows keep what no window reaches
+	WholeCache bool // layers with windows keep all positions, also those outside of windows
 	Law        Law  // law of frequencies that the file does not state
 	Adapters   []model.Adapter
 	Stats      *neuron.Stats // counted for this model, or nil
 	Uses       []Use         // measured for this model in mode Sparse, instead of the file's data on activations and predictors [layers]; nil: nothing was measured
 }
 
-// Use is what a layer's tokens need, as shares of its neurons.
+// Use is the work of a layer for its tokens, as shares of its neurons.
 type Use struct {
 	Active   float64 // neurons with an activation other than zero
 	Computed float64 // neurons that are computed: those that a predictor chose
@@ -123,7 +123,7 @@ type reader struct {
 	cached    []float64   // CachedUses of the model's experts, once they are needed
 }
 
-// frequencies returns the file's, or those that were counted, or the law's.
+// frequencies reads the file's frequencies, or else the counted ones, or else computes the law's.
 func (r *reader) frequencies(o Options) error {
 	switch {
 	case o.Stats != nil && r.c.Experts.Count > 0:
@@ -172,7 +172,7 @@ func (r *reader) frequencies(o Options) error {
 	return nil
 }
 
-// assumeFrequencies notes what is assumed because the file holds no frequencies.
+// assumeFrequencies notes the assumption that replaces frequencies which the file lacks.
 func (r *reader) assumeFrequencies(law Law) {
 	experts := slices.ContainsFunc(r.c.Blocks, func(b model.Block) bool { return b.Experts })
 	if experts && !r.b.ExpertsKnown {
@@ -197,9 +197,9 @@ func (r *reader) ofNeurons() (list [][]float32) {
 	return list
 }
 
-// uses returns how often each of layer l's experts is used, in the file's order: as the file says, else all alike. GPUs
-// hold the first ones, whether these are the hottest or not, so a cold one before a hot one counts as the mean of the
-// two.
+// uses returns how often each of layer l's experts is used, in the file's order: as the file states, else all equally.
+// GPUs hold the first experts, whether these are the hottest or not, so a cold one before a hot one counts as the mean
+// of the two.
 func (r *reader) uses(l int) []float32 {
 	if !r.b.ExpertsKnown {
 		return evenly(r.c.Experts)
@@ -286,7 +286,7 @@ func (r *reader) assume(format string, args ...any) {
 	r.b.Assumed = append(r.b.Assumed, fmt.Sprintf(format, args...))
 }
 
-// row returns the bytes of one row of rows in the tensor of that name in layer l; it is 0 where there is none.
+// row returns the bytes of one row of rows in the tensor of that name in layer l; 0 if there is none.
 func (r *reader) row(l int, name string, rows int) int64 {
 	return share(r.f.Tensor(fmt.Sprintf("blk.%d.%s", l, name)), rows)
 }
@@ -445,7 +445,7 @@ func (r *reader) loaded(t *gguf.Tensor) int64 {
 	return bytes
 }
 
-// tables are the head, and what stays in RAM.
+// tables adds the head, and the tensors that stay in RAM.
 func (r *reader) tables() {
 	r.b.Model.Head += r.adapted("output.")
 	if r.c.FurtherCached {

@@ -76,10 +76,10 @@ const (
 	partPredictor
 	partHead
 	partTables // embedding tables that are not the head
-	partCommon // vectors, which every processor has, experts' predictors, which follow their experts, and what is not read
+	partCommon // vectors, which every processor has; experts' predictors, which follow their experts; and tensors that are not read
 )
 
-// says names the part for a sentence, and what to match.
+// says describes the part in a sentence, with a pattern that matches it.
 func (p part) says(experts bool) string {
 	switch {
 	case p == partUnits && experts:

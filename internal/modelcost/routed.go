@@ -136,7 +136,7 @@ func (r *routed) set(key, value string) error {
 		of int
 	}{"layers": {&z.Layers, maxLayers}, "experts": {&z.Experts, maxWidth}, "used": {&r.used, maxWidth}, "expert-ff": {&z.ExpertFF, maxWidth}, "vocab": {&z.Vocab, 1 << 24}}
 	if key == "type" {
-		if strings.EqualFold(value, "mxfp4") { // what models in MXFP4 are: their experts
+		if strings.EqualFold(value, "mxfp4") { // models in MXFP4 have only their experts in it
 			value += "_moe"
 		}
 		out, err := convert.ParseOutput(value)
@@ -251,8 +251,8 @@ func (r *routed) keys() []gguf.KV {
 	return list
 }
 
-// tensor adds one, row length first: matrices in F16, which quantising replaces, what has one dimension, or is a router
-// or a bias, in F32.
+// tensor adds a tensor, row length first. Matrices are in F16, which quantising replaces; vectors, routers and biases
+// are in F32.
 func (h *header) tensor(name string, shape []int) {
 	t := &gguf.Tensor{Name: name, Type: quant.F16, Shape: shape}
 	if len(shape) == 1 || strings.HasSuffix(name, ".bias") || strings.Contains(name, "ffn_gate_inp") {
