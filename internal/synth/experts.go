@@ -50,7 +50,7 @@ func (m *model) expertKeys(a func(string) string) []gguf.KV {
 	return keys
 }
 
-// experts lists one block's router and experts, each as sparse as a layer without experts is. in is what they read.
+// experts lists one block's router and experts. Each expert is as sparse as a layer without experts. in is their input.
 func (m *model) experts(layer int, in amplitudes, n *neurons) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
 	routed := in
@@ -167,7 +167,7 @@ func (m *model) maybeOf(layer int, tensor string, deviation float32) {
 	m.out[len(m.out)-1].Shape = shape
 }
 
-// plain has what list lists stay F32.
+// plain makes the tensors that list lists stay in F32.
 func (m *model) plain(list func()) {
 	t := m.Type
 	m.Type = quant.F32
@@ -175,7 +175,7 @@ func (m *model) plain(list func()) {
 	m.Type = t
 }
 
-// stacked gives the matrix that list lists a dimension for experts.
+// stacked adds a dimension for experts to the matrix that list lists.
 func (m *model) stacked(list func()) {
 	list()
 	t := &m.out[len(m.out)-1]

@@ -108,7 +108,7 @@ func (m *model) connection(name string, inject bool) {
 	}
 }
 
-// gatedBlock lists what a block has for streams, for its indexer, and for the table of n-grams.
+// gatedBlock lists a block's tensors for streams, for its indexer, and for the table of n-grams.
 func (m *model) gatedBlock(layer int) {
 	if !m.fam.GatedStreams {
 		return

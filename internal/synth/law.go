@@ -8,7 +8,7 @@ const alwaysOn = 0.995
 // fatThreshold is ProSparse's, as in internal/model's default.
 const fatThreshold = 0.01
 
-// activation is what the generator needs of a nonlinearity f and of what it is multiplied by.
+// activation describes a nonlinearity f, and what it is multiplied by, for the generator.
 type activation struct {
 	f         func(z float64) float64
 	threshold float64 // f is zero up to it, where sparse

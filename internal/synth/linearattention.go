@@ -36,7 +36,7 @@ func (m *model) deltaKeys(a func(string) string) []gguf.KV {
 	return keys
 }
 
-// linearAttention lists one block's Kimi delta attention or lightning attention, but for its last product.
+// linearAttention lists one block's Kimi delta attention or lightning attention, without its last product.
 func (m *model) linearAttention(layer int, in amplitudes) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
 	s := m.stateSpace()

@@ -128,7 +128,7 @@ func (m *model) stateKeys(a func(string) string) []gguf.KV {
 	if !m.fam.OnePart || m.fam.OnlyRecurrent() {
 		return m.stateSizes(a)
 	}
-	return append(m.stateSizes(a), gguf.KV{Key: a("attention.layer_norm_epsilon"), Value: float32(1e-5)}) // llama.cpp requires it, for layers that predict further tokens
+	return append(m.stateSizes(a), gguf.KV{Key: a("attention.layer_norm_epsilon"), Value: float32(1e-5)}) // llama.cpp requires it, for MTP layers
 }
 
 // stateSizes returns the keys of the sizes of recurrent layers.

@@ -26,14 +26,14 @@ type Spec struct {
 	Magic   string     `json:"magic,omitempty"` // "GGUF"; "PWRI": the original PowerInfer's form, with predictors
 	Layers  int        `json:"layers"`
 	Embd    int        `json:"embd"`                   // n_embd, a multiple of 32
-	FF      int        `json:"ff"`                     // n_ff, a multiple of 32; of each expert where there are some
+	FF      int        `json:"ff"`                     // n_ff, a multiple of 32; with experts, that of each expert
 	Experts int        `json:"experts,omitempty"`      // experts of each layer; 8 in families that always have some
 	Used    int        `json:"experts_used,omitempty"` // experts that a token uses; default a quarter of them, at most 8
 	Heads   int        `json:"heads"`
 	KVHeads int        `json:"kv_heads,omitempty"` // Heads
 	HeadDim int        `json:"head_dim,omitempty"` // Embd/Heads
 	Vocab   int        `json:"vocab,omitempty"`    // 512
-	Context int        `json:"context,omitempty"`  // what the family's description says
+	Context int        `json:"context,omitempty"`  // default: the family's description
 	Type    quant.Type `json:"-"`                  // type of the matrices; norms and biases are F32
 	Tied    bool       `json:"tied,omitempty"`     // no output.weight: the head is the embedding; always so in opt
 
@@ -56,15 +56,15 @@ type Spec struct {
 	Form
 	Latents
 	Rope
-	Keys []gguf.KV `json:"-"` // further metadata, such as rope scaling
+	Keys []gguf.KV `json:"-"` // additional metadata, such as rope scaling
 }
 
 // Mixing says how layers have experts.
 type Mixing struct {
 	Dense  int `json:"dense_layers,omitempty"`   // the number of first layers without experts
 	Shared int `json:"shared_experts,omitempty"` // experts that all tokens use, each as wide as the others; 1 in families that count them, and those that have one
-	// ExpertLaw is s in P(used by a token) ∝ rank^-s of a layer's experts, cut off at alwaysOn; ExpertRanks tells which
-	// expert has which rank. Biases that count for choices and groups of experts bend the law. 0: all experts alike.
+	// ExpertLaw is s in P(used by a token) ∝ rank^-s of a layer's experts, cut off at alwaysOn. ExpertRanks returns the
+	// experts' ranks. Biases that affect choices, and groups of experts, bend the law. 0: all experts alike.
 	ExpertLaw float64 `json:"expert_law,omitempty"`
 }
 
@@ -76,11 +76,11 @@ type Form struct {
 
 // Latents are the sizes of latent attention.
 type Latents struct {
-	// DirectQueries has queries follow from the input in families where they may follow from a latent vector, as in
+	// DirectQueries makes queries follow from the input in families that may have a latent vector of queries, as in
 	// DeepSeek V2 Lite.
 	DirectQueries bool `json:"direct_queries,omitempty"`
-	// Latent is the width of what keys and values follow from, and QueryLatent of what queries do, in latent attention;
-	// default about a quarter of Embd.
+	// Latent is the width of the latent vector of keys and values, and QueryLatent that of queries, in latent
+	// attention; default about a quarter of Embd.
 	Latent      int `json:"latent,omitempty"`
 	QueryLatent int `json:"query_latent,omitempty"`
 }
@@ -101,7 +101,7 @@ func usual(f lineage.Family) string {
 	return compute.ReLU.String()
 }
 
-// complete fills defaults in and refuses what cannot be made.
+// complete fills in defaults and refuses specs that cannot be made.
 func (s Spec) complete() (Spec, error) {
 	fam, ok := lineage.Named(s.Arch)
 	if !ok || fam.Drafts {
@@ -183,7 +183,7 @@ func hasSecondNorm(f lineage.Family) bool {
 	return ok
 }
 
-// Check says whether Write would accept s.
+// Check returns why Write would refuse s, or nil.
 func (s Spec) Check() error {
 	if _, err := s.complete(); err != nil {
 		return fmt.Errorf("synthetic model: %w", err)

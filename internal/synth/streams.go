@@ -113,7 +113,7 @@ func (m *model) streams() {
 	}
 }
 
-// mixing lists what a block has for streams and for its own embedding, which add a little to what the block does.
+// mixing lists a block's tensors for streams and for its own embedding, which add a little to the block's output.
 func (m *model) mixing(layer int) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
 	root := 1 / float32(math.Sqrt(float64(m.Embd)))

@@ -10,7 +10,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// rowNoise is the deviation of what keeps weights from being of exactly low rank, against the weights' own.
+// rowNoise is the deviation of the noise that keeps weights from being of exactly low rank, as a share of the weights'
+// own.
 const rowNoise = 0.1
 
 // fill writes row i of a matrix. It is called from several goroutines; scratch [space.k] is the caller's own.
@@ -106,7 +107,7 @@ func (m *model) random(name string, n int, mean, deviation float32) {
 	m.vector(name, n, func(i int) float32 { return mean + float32(deviation*k.normal(i)) })
 }
 
-// norm lists a norm's weight, and its bias where the family has one.
+// norm lists a norm's weight, and its bias if the family has one.
 func (m *model) norm(name string) {
 	if m.fam.BareNorms {
 		return
@@ -298,8 +299,8 @@ func (m *model) head() {
 	}
 }
 
-// has reports whether synthetic blocks hold a tensor: they lack what files may lack, but for a second norm that is
-// asked for.
+// has reports whether synthetic blocks hold a tensor. They lack optional tensors, except a second norm that is asked
+// for.
 func (m *model) has(name string) bool {
 	t, ok := m.fam.InBlock(name)
 	return ok && (!t.Optional || strings.HasPrefix(name, "indexer.") || m.AttnNorm2 && strings.HasPrefix(name, "attn_norm_2."))
@@ -330,8 +331,8 @@ func (m *model) input(depth float64) amplitudes {
 	return m.space.plain(e)
 }
 
-// summed returns the energy in the subspace where each part's sum with the residual is normed: what a part adds is then
-// more of the residual than where that grows.
+// summed returns the energy in the subspace in families that norm each part's sum with the residual. A part then adds a
+// larger share of the residual than in families in which the residual grows.
 func (m *model) summed(depth float64) float64 {
 	e := m.energy(0)
 	for l := range m.Layers {

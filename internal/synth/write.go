@@ -139,7 +139,7 @@ func (m *model) keys() []gguf.KV {
 	return append(keys, vocabulary(m.Vocab)...)
 }
 
-// heads returns how many heads files tell.
+// heads returns the number of heads that files state.
 func (m *model) heads() uint32 {
 	if m.fam.OnlyRecurrent() {
 		return 0
@@ -147,7 +147,7 @@ func (m *model) heads() uint32 {
 	return uint32(m.Heads)
 }
 
-// cachedHeads returns how many KV heads files tell: of latent attention by head the one that the cache has.
+// cachedHeads returns the number of KV heads that files state: for latent attention by head the cache's one.
 func (m *model) cachedHeads() int {
 	if m.fam.KeysByHead() {
 		return 1
