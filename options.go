@@ -92,7 +92,7 @@ type (
 	//   - Sparse Sparse: which neurons are computed
 	//   - Threshold *float32: logit from which a predicted neuron is computed; nil: the file's
 	//   - AlwaysOn float64: share of a prepared file's neurons, the hottest of each layer, that mode predict computes
-	//     for every token, where it is more than the file's
+	//     for every token, if it is more than the file's
 	//   - Bound Bound: Bound limits what leaving neurons out may change. Of the settings that `powerinfer prepare`
 	//     measured and stored in the file, the fastest is taken with which 19 of 20 documents keep within a KL
 	//     divergence of Bound.KLD from computing all neurons, in nats a token, and keep the likeliest token for at
