@@ -6,12 +6,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// A processor that waits for another one has its memory idle: what the next SparseFFN will read can come into the cache
+// While one processor waits for another, its memory is idle. It can read what the next SparseFFN needs into the cache
 // meanwhile.
 
 const (
-	// aheadBytes bounds what is read: half of the last-level cache of a usual desktop processor. More would push out
-	// what came first.
+	// aheadBytes bounds the bytes read: half of the last-level cache of a usual desktop processor. More would evict the
+	// first bytes.
 	aheadBytes = 8 << 20
 	// aheadPiece is read between two looks at whether the wait is over: some 3 µs. [bytes]
 	aheadPiece = 16 << 10

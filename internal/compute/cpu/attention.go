@@ -92,7 +92,7 @@ func pageRows(c *compute.Cache, page compute.Page, layers [][]byte, visit func(r
 	}
 }
 
-// cacheSlot says where StoreKV writes.
+// cacheSlot is where StoreKV writes.
 type cacheSlot struct {
 	shape  compute.KVShape
 	tables [][]int32 // the step's sequences
@@ -128,7 +128,7 @@ func (s *cacheSlot) place(page, pos, head int) int {
 	return (page*s.shape.Heads+head)*s.shape.Rows() + at
 }
 
-// store writes token i's k [kv_heads·key] and v [kv_heads·value], which is nil where there are none to write.
+// store writes token i's k [kv_heads·key] and v [kv_heads·value]. v is nil if no values are stored.
 func (d *Device) store(s *cacheSlot, i int, k, v []float32) {
 	pos := int(d.p.Pos[i])
 	if _, kept := s.shape.Row(pos); !kept {
@@ -244,8 +244,8 @@ func (d *Device) attendTo(out, q compute.Tensor, kv keysAndValues, first, heads 
 // tilesOfThread is about the smallest number of tiles for each thread. With fewer, threads wait long for others.
 const tilesOfThread = 4
 
-// terms reports whether tokens that see enough go by kernel.AttendByTerms: all of a sequence see the same, so that
-// a token's way is its own.
+// terms reports whether tokens that see enough positions use kernel.AttendByTerms. All tokens of a sequence see the
+// same positions, so this depends on nothing else in the step.
 func (a *attention) terms() bool {
 	return a.how.Later && a.how.Window == 0 && a.slopes == nil && a.d.k.AttendsByTerms(a.shape)
 }
@@ -309,7 +309,7 @@ func (a *attention) partial(token, part, chunk int) kernel.Partial {
 	return kernel.NewPartial(a.partials[at*n:][:n], a.queries(part).n, a.shape.Value)
 }
 
-// kv returns what a token, and those that it shares a tile with, attend to of a KV head.
+// kv returns the keys and values of a KV head that a token, and the others of its tile, attend to.
 func (a *attention) kv(token, head int, w *workerScratch) kernel.KV {
 	kv := kernel.KV{K: a.k, V: a.v, Pages: a.tables[a.d.p.Seq[token]], Head: head, Shape: a.shape, Scratch: grown(&w.decoded, kernel.ScratchLen(a.shape))}
 	if !a.how.Seen.All() {
@@ -350,7 +350,7 @@ func (a *attention) chunk(i, worker int) {
 	a.d.k.AttendChunk(a.partial(token, part, chunk), q, &kv, spans, a.scores(h), chunk)
 }
 
-// chunksOf returns the chunks [first, end) that hold what some of the spans do.
+// chunksOf returns the chunks [first, end) with positions of some span.
 func chunksOf(spans []kernel.Span) (first, end int) {
 	from, to := spans[0].From, spans[0].To
 	for _, s := range spans {

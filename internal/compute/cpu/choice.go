@@ -55,8 +55,8 @@ type duels struct{ won, lost int } // by the rival
 // ahead returns how many more duels the rival won than it lost.
 func (d duels) ahead() int { return d.won - d.lost }
 
-// decide chooses between the usual kernel and a rival, which is the usual one where no other was faster, and says why.
-// Speeds must be there.
+// decide chooses between the usual kernel and a rival, and says why. The rival is the usual kernel if no other was
+// faster. Speeds must be set.
 func (c *Choice) decide(rival string, fought duels) {
 	gain := c.Speed(rival) / c.Speed(c.Usual)
 	c.Kernel = c.Usual

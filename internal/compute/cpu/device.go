@@ -29,7 +29,7 @@ type Options struct {
 	Floats       bool              // products with floats are of floats in prompts, too, for tests: see kernel.Kernels.Floats
 	Kernels      string            // for one token: KernelsAuto, KernelsUsual or a kernel's name; or an instruction set's for all; empty: KernelsUsual
 	UnitCache    int64             // bytes of RAM for units of weights on disk
-	Note         func(line string) // told which kernels Tune chose; may be nil
+	Note         func(line string) // receives a line on the kernels that Tune chose; may be nil
 }
 
 // Device implements compute.Device and compute.Executor. One goroutine uses it at a time.
@@ -139,7 +139,7 @@ func (o *Options) namedSet() string {
 // Kernels returns the name of the kernels that this machine runs.
 func Kernels() string { return kernel.Variants()[0].Name }
 
-// Name says what computes: the kernel set and the threads.
+// Name names the kernel set and the number of threads.
 func (d *Device) Name() string {
 	plural := "s"
 	if d.decode.Threads() == 1 {
@@ -186,7 +186,7 @@ func (d *Device) run(p *compute.Params, body func(compute.Verbs)) error {
 	return d.err
 }
 
-// kindOfRegions tells a pool's regions apart by a step's tokens: those of few tokens are short.
+// kindOfRegions distinguishes a pool's regions by a step's tokens: regions of few tokens are short.
 func kindOfRegions(tokens int) int {
 	if tokens > compute.FewTokens {
 		return 0
@@ -202,7 +202,7 @@ func (d *Device) single(t compute.Tensor) int {
 	return min(d.p.Decode, t.Rows)
 }
 
-// Watch has what is computed added to w as long as it is on.
+// Watch makes the device add its counts to w while w is on.
 func (d *Device) Watch(w *compute.Watch) { d.watch = w }
 
 // Host calls f at once: nothing is queued.

@@ -134,7 +134,7 @@ func (f *experts) ups(chunk, worker int) {
 	f.rows(kernel.Next{}, f.exact.f.up[p*f.ff+r:], f.ff, f.w.Up, f.biases(f.w.UpBias, f.w.Up, e, first+r), first+r, rows, p, end, worker)
 }
 
-// spreadHidden makes hidden every pair's neurons, zero where they are left out.
+// spreadHidden sets hidden to all neurons of every pair, with zeros for those that are left out.
 func (f *experts) spreadHidden() {
 	s := &f.exact.f
 	s.dense = s.dense[:0]
@@ -145,8 +145,8 @@ func (f *experts) spreadHidden() {
 	f.hidden, s.a = s.a, f.hidden
 }
 
-// fewPairs returns the scattered pairs that are summed a few tokens at a time, and how many pairs those are; the others
-// it has summed.
+// fewPairs returns the scattered pairs to sum a few tokens at a time, and how many are summed together. It sums the
+// others itself.
 func (f *experts) fewPairs() (few []int32, most int) {
 	s := &f.exact.f
 	few, most = s.scattered, compute.FewTokens*f.used
@@ -183,7 +183,7 @@ func (f *experts) sumExact(block, _ int) {
 	}
 }
 
-// What a sparseFFN asks of the pair at a place. at is its expert's place among those that the matrices hold.
+// A pair's data for a sparseFFN, by its place. at is its expert's place among those that the matrices hold.
 
 func (f *experts) token(p int) int         { return int(f.pair[p]) / f.used }
 func (f *experts) at(p int) int            { return int(f.present[f.exact.run[p]]) }
@@ -191,7 +191,7 @@ func (f *experts) weight(p int) float32    { return f.choice.weights[f.pair[p]] 
 func (f *experts) hasUps(p int) bool       { return f.exact.upped[f.exact.run[p]] }
 func (f *experts) activeOf(p int) []uint64 { return f.activeAt(int(f.exact.run[p])) }
 
-// upBiases returns the elements of the ups' biases for the pair's expert; nil where there are none.
+// upBiases returns the elements of the ups' biases for the pair's expert; nil if there are none.
 func (f *experts) upBiases(p int) []float32 {
 	return f.biases(f.w.UpBias, f.w.Up, f.at(p), f.firstUp(p))
 }

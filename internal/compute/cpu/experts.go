@@ -169,8 +169,8 @@ func (f *experts) sort() {
 	}
 }
 
-// take brings the step's activations x into the forms of m and of more, which may be nil, and sorts them by expert
-// where there are several tokens.
+// take converts the step's activations x to the forms of m and of more, which may be nil. If there are several tokens,
+// it sorts them by expert.
 func (f *experts) take(x compute.Tensor, m, more *compute.Matrix) {
 	d := f.d
 	f.x = operand{}
@@ -207,7 +207,7 @@ func (f *experts) gather(chunk, _ int) {
 	}
 }
 
-// openChunks says how experts' neurons are cut into chunks.
+// openChunks decides how experts' neurons are cut into chunks.
 func (f *experts) openChunks() {
 	rowBytes := kernel.RowBytes(f.w.Up.Type, f.w.Up.Cols)
 	if g, _ := f.w.Gates(); g != nil {
@@ -267,7 +267,7 @@ func (f *experts) biases(v *compute.Vector, m *compute.Matrix, e, r int) []float
 	return vector(v)[(f.number(e)-e)*(m.Rows/f.n)+r:]
 }
 
-// nextOpen returns what a worker most likely reads first after a chunk: workers take chunks in turn.
+// nextOpen returns the memory that a worker most likely reads after a chunk: workers take chunks in turn.
 func (f *experts) nextOpen(chunk int) (next kernel.Next) {
 	last := chunk / f.openIn
 	chunk += f.d.pool.Active()
@@ -301,8 +301,8 @@ func rowsOf(m *compute.Matrix, r, n int) []byte {
 	return w.data[r*w.rowBytes : (r+n)*w.rowBytes]
 }
 
-// rows computes rows of m from row r on for the pairs at places [p, end), their bias included, and the pairs' weights
-// where they come before. next is what is read then.
+// rows computes rows of m from row r on for the pairs at places [p, end). It adds the bias, and applies the pairs'
+// weights if they come first. next is the memory to prefetch.
 func (f *experts) rows(next kernel.Next, out []float32, outStride int, m *compute.Matrix, bias []float32, r, rows, p, end, worker int) {
 	at := p
 	if f.tokens == 1 {
@@ -324,7 +324,7 @@ func (f *experts) rows(next kernel.Next, out []float32, outStride int, m *comput
 	}
 }
 
-// downChunks says how outputs are cut into chunks.
+// downChunks decides how outputs are cut into chunks.
 func (f *experts) downChunks() {
 	threads := f.d.pool.Threads()
 	if f.tokens == 1 {
@@ -365,7 +365,7 @@ func (f *experts) down(chunk, worker int) {
 	}
 }
 
-// give adds what a pair's expert gave, y, to the token's outputs from r on, or keeps it apart.
+// give adds y, the output of a pair's expert, to the token's outputs from r on, or stores it separately.
 func (f *experts) give(pair, r int, y []float32) {
 	if f.apart != nil {
 		copy(f.apart[pair*f.out.Cols+r:], y)
@@ -374,7 +374,7 @@ func (f *experts) give(pair, r int, y []float32) {
 	f.d.k.AddScaled(row(f.out, pair/f.used)[r:][:len(y)], y, f.share(pair))
 }
 
-// share returns what a pair's output is multiplied by.
+// share returns the factor of a pair's output.
 func (f *experts) share(pair int) float32 {
 	if f.w.Before {
 		return 1
@@ -382,7 +382,7 @@ func (f *experts) share(pair int) float32 {
 	return f.choice.weights[pair]
 }
 
-// sumApart makes each token's output of what its experts gave, in the order of their numbers.
+// sumApart sums each token's outputs of its experts, in the order of the experts' numbers.
 func (f *experts) sumApart() {
 	order := grown(&f.order, f.used)
 	for t := range f.tokens {

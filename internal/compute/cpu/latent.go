@@ -42,8 +42,8 @@ func (e *expansion) init(d *Device) {
 	e.readFn, e.productFn, e.storeFn = e.read, e.product, e.store
 }
 
-// expandedType returns the type of keys and values that are made from cached ones of type t: halves, unless those may
-// be too large for them.
+// expandedType returns the type of keys and values made from cached ones of type t: F16, unless they may be too large
+// for it.
 func expandedType(t compute.KVType) compute.KVType {
 	if t == compute.KVF32 || t == compute.KVBF16 {
 		return compute.KVF32
@@ -75,7 +75,7 @@ func (d *Device) attendLatent(o *compute.AttendLatent) {
 	e.o = nil
 }
 
-// place gives every sequence of the step pages in the order of its own, and returns how many they are.
+// place gives every sequence of the step its own pages, in order, and returns their number.
 func (e *expansion) place() int {
 	p := e.d.p
 	e.tables, e.pages = e.tables[:0], e.pages[:0]
@@ -128,7 +128,8 @@ func (e *expansion) positions() {
 	e.d.pool.Run(n, e.storeFn)
 }
 
-// read takes what is cached of a position: its latent vector, and the shared part of its keys for every head.
+// read reads the cached data of a position: its latent vector, and the shared part of its keys, which it copies for
+// every head.
 func (e *expansion) read(i, worker int) {
 	c, layer, latent := e.o.Cache, e.o.Layer, e.o.Keys.Cols
 	l, pos := c.Layers[layer], e.from+i

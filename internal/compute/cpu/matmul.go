@@ -14,9 +14,9 @@ func aligned(b []byte) int {
 	return int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) % cacheLine)
 }
 
-// Chunk sizes in bytes of weights. One token: a chunk is one long stream of memory, for the hardware's prefetchers; a
-// few a thread, so that workers finish together. A prompt: a chunk's rows stay in the second-level cache while all
-// tokens pass over them.
+// Chunk sizes in bytes of weights. For one token, a chunk is one long stream of memory, for the hardware's prefetchers;
+// each thread has a few, so that workers finish together. For a prompt, a chunk's rows stay in the second-level cache
+// while all tokens pass over them.
 const (
 	decodeChunk = 1 << 20
 	promptChunk = 256 << 10
@@ -151,8 +151,8 @@ func (m *matmul) splits(w *compute.Matrix) bool {
 	return m.single < m.tokens && mem(w).ofTokens && mem(w).k.SplitsPrompts(w.Type)
 }
 
-// next is what a worker is likely to read after rows [r, end) of w: the first rows of the chunk that it takes when
-// every other worker has taken one.
+// next returns the memory that a worker probably reads after rows [r, end) of w: the first rows of the chunk that it
+// takes when every other worker has taken one.
 func (m *matmul) next(w *compute.Matrix, r, end int) kernel.Next {
 	data, from := mem(w).data, (r+(end-r)*m.d.pool.Active())*mem(w).rowBytes
 	if from >= len(data) {
@@ -198,7 +198,7 @@ func (d *Device) multiplyPrompt(next kernel.Next, w *compute.Matrix, data []byte
 	m.k.MatMulPrompt(kernel.Next{}, w.Type, out, outStride, packed, rows, w.Cols, x, stride, tokens)
 }
 
-// multiplyRows is multiply of n rows of m from row r on, before what next holds is read.
+// multiplyRows is multiply for n rows of m from row r on. next is the memory to prefetch.
 func (d *Device) multiplyRows(next kernel.Next, m *compute.Matrix, out []float32, outStride, r, n int, x unsafe.Pointer, stride, tokens, worker int) {
 	w := mem(m)
 	data := w.data[r*w.rowBytes : (r+n)*w.rowBytes]

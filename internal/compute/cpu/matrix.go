@@ -28,7 +28,7 @@ type layout int
 const (
 	plain   layout = iota // the matrix's rows
 	neurons               // neurons: rows loaded for Rows, or columns loaded for Columns; stacked matrices follow each other
-	groups                // groups of 32 columns, which share scales: kernel.PackGroup; likewise
+	groups                // groups of 32 columns, which share scales: kernel.PackGroup; of stacked matrices, too
 )
 
 func mem(m *compute.Matrix) *matrix { return m.Mem.(*matrix) }
@@ -36,7 +36,7 @@ func mem(m *compute.Matrix) *matrix { return m.Mem.(*matrix) }
 // packRows is the number of rows that a worker packs at a time at load.
 const packRows = 64
 
-// Matrix repacks src into the arena, or keeps it where it is mapped if it is pinned.
+// Matrix repacks src into the arena, or leaves it in the mapped file if it is pinned.
 func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, error) {
 	if err := src.Check(); err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (p grouping) pack(dst []byte, src *compute.Source, g int) {
 	}
 }
 
-// packedRow returns row r of w in the kernels' layout, in scratch where it is not stored so.
+// packedRow returns row r of w in the kernels' layout. It uses scratch if w is stored in another.
 func (d *Device) packedRow(w *compute.Matrix, r int, scratch *[]byte) []byte {
 	m := mem(w)
 	row := m.data[r*m.rowBytes:][:m.rowBytes]

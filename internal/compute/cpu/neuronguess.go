@@ -26,7 +26,7 @@ type guessPay struct {
 	without bool          // the step makes no guesses
 	took    time.Duration // until neurons were in RAM, in all layers of the step
 	read    int64         // neurons that RAM did not have before they were guessed or needed, in all layers of the step
-	mean    [2]float64    // seconds for each of read in recent steps with guesses, and in those without; 0: unknown
+	mean    [2]float64    // seconds for each of read, in recent steps with guesses and without; 0: unknown
 	steps   int
 }
 
@@ -36,7 +36,7 @@ const (
 	payMost   = 4  // a step counts as at most payMost times the mean
 )
 
-// step says that a step begins.
+// step begins a step.
 func (p *guessPay) step() {
 	if p.took == 0 {
 		return

@@ -18,7 +18,7 @@ type predictedExperts struct {
 	logits     []float32 // [pairs, ff]
 	view       buffer    // hidden
 	rows, in   int       // rows of a chunk of FC1, and the number of chunks of an expert
-	rows2, in2 int       // likewise for FC2
+	rows2, in2 int       // the same for FC2
 	picked     []int32   // places in present of the experts with only the chosen gates computed, in order
 }
 
@@ -27,7 +27,7 @@ func (f *experts) initPredicted() {
 	y.hiddenFn, y.logitsFn, y.listFn, y.gatesFn = f.predictHidden, f.predictLogits, f.listChosen, f.gatesChosen
 }
 
-// predict chooses each pair's neurons by what its expert's predictor makes of x.
+// predict chooses each pair's neurons by its expert's predictor of x.
 func (f *experts) predict(x compute.Tensor) {
 	y, w := &f.exact.predicted, &f.w
 	y.rank = w.FC2.Cols

@@ -94,7 +94,7 @@ func (v *convolution) chunk(chunk, worker int) {
 	if o.Peek {
 		return
 	}
-	for i := range past { // ascending: what moves within the state was not overwritten yet
+	for i := range past { // ascending, so that a row is read before it is overwritten
 		copy(state[i*channels:][from:to], input(r.To-past+i))
 	}
 }
@@ -197,15 +197,15 @@ func softplus(x float64) float64 {
 	return math.Log1p(math.Exp(x))
 }
 
-// Rows of a head's state that go through deltaPositions positions together: what both read stays in the nearest cache,
-// which a head's whole state and a prompt do not fit.
+// Rows of a head's state that go through deltaPositions positions together. Both then stay in the first-level cache,
+// which is too small for a head's whole state and for a prompt.
 const (
 	deltaRows      = 16
 	deltaPositions = 16
 )
 
 // deltas is the state of one Delta. Workers share the runs' heads, and each goes through a run's positions in order. A
-// row of a state depends on no other row, so that rows take the positions in parts.
+// row of a state depends on no other row, so rows can go through the positions in parts.
 type deltas struct {
 	d       *Device
 	chunkFn func(chunk, worker int)

@@ -5,7 +5,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
 
-// Restorable says how Restore gives back the neurons of m, a matrix for Rows or Columns.
+// Restorable returns the form in which Restore returns the neurons of m, a matrix for Rows or Columns.
 func (d *Device) Restorable(m *compute.Matrix) compute.Use {
 	if mem(m).layout == neurons {
 		return compute.Rows
@@ -75,7 +75,7 @@ func (d *Device) restoreGroups(w *matrix, src compute.Source, first int) {
 	})
 }
 
-// KeepsRows reports whether Rows can give m's.
+// KeepsRows reports whether Rows can return m's rows.
 func (d *Device) KeepsRows(m *compute.Matrix) bool {
 	w := mem(m)
 	return w.layout != groups && w.disk == nil && m.Rows*w.rowBytes == len(w.data)
@@ -96,7 +96,7 @@ func (d *Device) Rows(m *compute.Matrix, from, to int, scratch []byte) compute.S
 	return src
 }
 
-// HasPlanes reports whether Planes can give m's rows, or its groups of neurons.
+// HasPlanes reports whether Planes can return m's rows, or its groups of neurons.
 func (d *Device) HasPlanes(m *compute.Matrix) bool {
 	w := mem(m)
 	return w.disk == nil && (w.layout == groups || w.packed && kernel.HasPlanes(m.Type) && d.KeepsRows(m))

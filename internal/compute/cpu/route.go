@@ -7,8 +7,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
 
-// choice holds the experts of every token, which are always among those that there are, and their weights. [rows, used]
-// each
+// choice holds the experts of every token, whose numbers are always valid, and their weights. [rows, used] each
 type choice struct {
 	experts []int32
 	weights []float32
@@ -246,7 +245,7 @@ func finishWeights(weights []float32, how *compute.Routing) {
 	}
 }
 
-// gateRows multiplies each row by what follows from its logit.
+// gateRows multiplies each row by the gate of its logit.
 func (d *Device) gateRows(o *compute.GateRows) {
 	act := compute.Activation{Kind: o.Act}
 	d.rows.run(rowwiseArgs{verb: gateRowsRows, x: floats(o.X), cols: o.X.Cols, w: floats(o.Logits), act: act}, o.X.Rows)

@@ -64,7 +64,7 @@ type rowwiseArgs struct {
 	gated     compute.ReadGated
 }
 
-// rowwise runs row verbs, on the pool where there is enough to do.
+// rowwise runs row verbs. It uses the pool if there is enough work.
 type rowwise struct {
 	d       *Device
 	chunkFn func(chunk, worker int)
@@ -268,7 +268,8 @@ func (d *Device) gather(dst, x compute.Tensor) {
 	}
 }
 
-// precede copies the row before each, or what was before.
+// precede copies to each row of dst the row of x before it. The step's params have the rows before a sequence's first
+// one.
 func (d *Device) precede(dst, x compute.Tensor) {
 	d.p.Precede(func(i int) []float32 { return row(dst, i) }, func(i int) []float32 { return row(x, i) })
 }

@@ -141,7 +141,7 @@ func best(list, scores []float32, top, local int) []float32 {
 		}
 		return ranked(scores[i])
 	}
-	// The least rank that is chosen is found eight bits at a time, by counting those that agree with it so far.
+	// The least rank that is chosen is found eight bits at a time, by counting the ranks that agree with it so far.
 	least, left := uint32(0), top // left: how many to choose from those that agree
 	for shift := 24; shift >= 0; shift -= 8 {
 		var counts [256]int

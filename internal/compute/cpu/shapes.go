@@ -28,8 +28,8 @@ func shapeCols(o kernel.Order) []int {
 	return []int{2048, 4096, 8192, 14336, 28672}
 }
 
-// Shapes lists what this machine has several kernels for: of each type and order a shape for every class of row
-// lengths.
+// Shapes lists the shapes for which this machine has several kernels: for each type and order one for every class of
+// row lengths.
 func Shapes() []Shape {
 	k := kernel.Variants()[0]
 	var list []Shape
@@ -50,7 +50,7 @@ func Shapes() []Shape {
 	return list
 }
 
-// TuneCaches is how many times what caches hold the memory of TuneOn should have.
+// TuneCaches is the size of TuneOn's memory as a multiple of the caches.
 const TuneCaches = 4
 
 // TuneOn chooses the kernel of a shape as Tune does, on weights in memory, with all bytes zero. memory is TuneCaches

@@ -16,7 +16,7 @@ const (
 )
 
 // Threads share the work of a few tokens in a layer in pieces much smaller than a thread's share. Otherwise all would
-// wait for those that take one piece more: with 15 threads and 16 pieces half of the time. No byte depends on pieces.
+// wait for the threads with one piece more: with 15 threads and 16 pieces half of the time. No byte depends on pieces.
 const (
 	listPieces = 96 // pieces of a list of neurons whose gates or a_i are computed
 	downSlices = 6  // ranges of outputs that a chunk's down columns are cut into
@@ -41,7 +41,7 @@ type sparseFFN struct {
 	w      compute.SparseWeights
 	n      int            // neurons of the layer
 	tokens int            // rows: tokens, or for experts pairs of a token and an expert
-	pairs  *experts       // what the rows are pairs of; nil: rows are tokens, all of one layer
+	pairs  *experts       // the pairs of the rows; nil: rows are tokens, all of one layer
 	out    compute.Tensor // [tokens, n_embd]
 	x      operand
 	all    bool      // the set is every neuron
@@ -58,15 +58,15 @@ type sparseFFN struct {
 	counts [2]atomic.Int64 // open, active
 	views  [2]buffer
 
-	// Where the layer has an adapter
-	moreGates, moreUps []float32 // [tokens, n_ff] what is added to the products of gate, and of up with its bias; nil: nothing
+	// For layers with an adapter
+	moreGates, moreUps []float32 // [tokens, n_ff] added to the products of gate, and of up with its bias; nil: nothing
 	kept               []float32 // [tokens, n_ff] a_i of open neurons, where DownA wants them
 	again              bool      // kept holds them: this is DownA's turn
 	panels             panels
 	disk               neuronUnits
 
 	dense, scattered []int32  // the step's rows by the way of their down projection, in order
-	rows             []int32  // those of scattered that are summed together now
+	rows             []int32  // rows of scattered that are summed together now
 	runs             []int32  // where runs of rows of the same layer begin among them, and their number
 	active           []uint64 // [n_ff] bits: neurons whose a_i was not zero for some row
 	seen             []uint64 // [n_ff] bits: scratch of union

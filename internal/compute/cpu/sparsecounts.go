@@ -20,7 +20,7 @@ func (f *sparseFFN) show(b *compute.NeuronBins) {
 	}
 }
 
-// bytes returns what was read of the weights.
+// bytes returns the bytes that were read of the weights.
 func (f *sparseFFN) bytes(whole bool) int64 {
 	first, total := f.w.Gate, int64(0)
 	switch {
@@ -42,7 +42,8 @@ func (f *sparseFFN) bytes(whole bool) int64 {
 	return total + f.columnBytes(f.active[:(f.n+63)/64])
 }
 
-// columnBytes returns what was read of a layer's down projection: active are the neurons that some row needed.
+// columnBytes returns the bytes that were read of a layer's down projection. active are the neurons that some row
+// needed.
 func (f *sparseFFN) columnBytes(active []uint64) (total int64) {
 	down := mem(f.w.Down)
 	column, scales := int64(down.rowBytes), int64(0)

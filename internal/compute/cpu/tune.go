@@ -14,7 +14,7 @@ import (
 // Values of Options.Kernels other than the names of kernels.
 const (
 	KernelsAuto  = "auto"  // the fastest is measured when weights are loaded
-	KernelsUsual = "usual" // what was the fastest on the machines that the kernels were written on
+	KernelsUsual = "usual" // the fastest on the machines that the kernels were written on
 )
 
 // Bounds of the measuring. A piece is what one call computes: from memory it takes some 50 µs a core.
@@ -31,7 +31,7 @@ const (
 	tuneStride = 8                     // one of tuneStride rows is read when scattered rows are timed
 )
 
-// tuner chooses the kernels of one token's products by measuring. All that it chooses from give the same bytes.
+// tuner chooses the kernels of one token's products by measuring. All of its kernels give the same bytes.
 type tuner struct {
 	kernels string
 	note    func(line string)
@@ -39,7 +39,7 @@ type tuner struct {
 	choices []Choice
 }
 
-// Choices returns what was chosen by measuring.
+// Choices returns the choices made by measuring.
 func (d *Device) Choices() []Choice { return d.tuner.choices }
 
 // tuneShape is weights that share a choice: of one type, in one order, with rows of one class.

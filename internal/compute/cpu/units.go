@@ -33,7 +33,7 @@ type store struct {
 	wholes   []*wholeLayer // whole layers, if there are neurons
 	copies   rowCopies
 
-	// What the operation in progress needs
+	// For the operation in progress
 	b        *bundle
 	units    []int32
 	uses     []int32 // [units] by the step's tokens
@@ -50,17 +50,17 @@ type store struct {
 	finished []*load
 	unused   []*load
 	now      []*disk.Piece // to be read, but not yet passed to the reader
-	later    []*disk.Piece // likewise, of guesses
+	later    []*disk.Piece // the same for guesses
 	fetches  []*fetch      // fetches that nobody uses
 	lent     int           // bytes of a fetch's memory
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	arrival *sync.Cond
 	arrived []*load
 	awaited int // loads that must have arrived before arrival is signalled; 0: nobody waits
 }
 
-// pieceReader is what a store needs of a disk.Reader.
+// pieceReader is the part of disk.Reader that a store uses.
 type pieceReader interface {
 	Read(pieces ...*disk.Piece)
 	Later(pieces ...*disk.Piece)
@@ -94,7 +94,7 @@ type bundle struct {
 	loads []*load // [units] that are being read; else nil
 	fresh []bool  // [units] the unit was read and has not been used since
 	next  *bundle // the one that was bundled after this one, or nil
-	// The units that are being read, or were, for a guess that no step has confirmed. Some may not be in loads any more.
+	// The units that are or were being read for a guess that no step has confirmed. Some may not be in loads any more.
 	guessed []int32
 	kept    []int32 // units that are held until the bundle's turn, because readAhead expects them to be used
 
@@ -117,7 +117,7 @@ type part struct {
 	number   int // among the bundle's parts
 }
 
-// newPart returns what src has on disk of units, which p packs.
+// newPart returns the part of src's units on disk, which p packs.
 func newPart(src compute.Source, p packing) *part {
 	y := &part{disk: src.Disk, order: src.Order, packing: p}
 	y.src = compute.Source{Name: src.Name, Type: src.Type, Rows: src.Rows / src.Disk.Units, Cols: src.Cols}
@@ -144,8 +144,8 @@ func newStore(budget int64) *store {
 	return s
 }
 
-// readDepth is the number of reads that are under way at a time, at most. Disks do their best at 32 or fewer; more keep
-// them busy until a goroutine that begins further ones has a core.
+// readDepth is the largest number of concurrent reads. Disks do their best at 32 or fewer; more keep them busy until a
+// goroutine that begins more reads has a core.
 const readDepth = 128
 
 // Bundle implements compute.Device.
@@ -210,7 +210,7 @@ func (b *bundle) bytes() (n int64) {
 	return n
 }
 
-// sizes returns what the parts of a unit take in RAM.
+// sizes returns the bytes of a unit's parts in RAM.
 func (b *bundle) sizes() []int {
 	sizes := make([]int, len(b.parts))
 	for i, p := range b.parts {
@@ -219,7 +219,7 @@ func (b *bundle) sizes() []int {
 	return sizes
 }
 
-// usage returns what was counted until now.
+// usage returns the counts so far.
 func (s *store) usage() compute.UnitUse {
 	use := s.use
 	if r := s.reader; r != nil {
@@ -269,9 +269,9 @@ func (s *store) begin(b *bundle, units, uses []int32) {
 	s.admit()
 }
 
-// guess begins to read units of b that a step may need soon, if they are not in RAM. The likeliest is first. It reads as
-// many as guesses may cost, after all units that are needed; so it is called after begin. When b's turn comes, guesses
-// that are not needed and that no read has begun for are taken back.
+// guess begins to read units of b that a step may need soon, if they are not in RAM. The likeliest is first. It reads
+// as many as guesses may cost, after all units that are needed, so it is called after begin. When b's turn comes,
+// guesses that are not needed are cancelled, unless their reads have begun.
 func (s *store) guess(b *bundle, units []int32) {
 	cache := b.class.cache
 	s.keep = s.keep[:0]
@@ -296,7 +296,7 @@ func (s *store) guess(b *bundle, units []int32) {
 	s.flush()
 }
 
-// takeBack takes b's guesses back that have not begun to be read.
+// takeBack cancels b's guesses whose reads have not begun.
 func (s *store) takeBack(b *bundle) {
 	for _, u := range b.guessed {
 		if l := b.loads[u]; l != nil && l.guess && l.drop(s.reader) {
@@ -311,7 +311,7 @@ func (s *store) takeBack(b *bundle) {
 	b.guessed = b.guessed[:0]
 }
 
-// fileBytes returns what reading a unit takes.
+// fileBytes returns the bytes read for a unit.
 func (b *bundle) fileBytes() (n int64) {
 	for i := range b.spans {
 		n += int64(b.spans[i].bytes)
@@ -319,7 +319,7 @@ func (b *bundle) fileBytes() (n int64) {
 	return n
 }
 
-// flush passes what is to be read to the reader.
+// flush passes the pending pieces to the reader.
 func (s *store) flush() {
 	if len(s.now) > 0 {
 		s.reader.Read(s.now...)
@@ -451,7 +451,7 @@ func (s *store) giveUp(at int) bool {
 	return false
 }
 
-// release says that n units from place at on have been computed.
+// release releases n units from place at on, which have been computed.
 func (s *store) release(at, n int) {
 	for i := at; i < at+n; i++ {
 		s.done[i] = true
@@ -475,8 +475,9 @@ func (s *store) let(b *bundle, unit, uses int32) {
 	b.fresh[unit] = false
 }
 
-// abandon ends an operation that failed before it computed the unit at place at. It waits for the reads of its units, so
-// that no slot is written to later, and their errors are this operation's. A later one that needs a unit reads it again.
+// abandon ends an operation that failed before it computed the unit at place at. It waits for the reads of its units,
+// so that no slot is written to later; their errors belong to this operation. A later operation that needs a unit reads
+// it again.
 func (s *store) abandon(at int) {
 	for slices.ContainsFunc(s.units[at:], func(u int32) bool { l := s.b.loads[u]; return l != nil && !l.guess }) {
 		s.await(1)
@@ -492,7 +493,7 @@ func (s *store) count(b *bundle, units, uses []int32) {
 	}
 }
 
-// slot returns where a unit in RAM is.
+// slot returns the slot of a unit in RAM.
 func (b *bundle) slot(unit int32) int32 { return b.class.cache.Slot(b.first + unit) }
 
 // close ends all reads.
