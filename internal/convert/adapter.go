@@ -91,7 +91,7 @@ func Adapter(ctx context.Context, dir, base, outfile string, o Options) error {
 	return gguf.Create(ctx, outfile, "GGUF", keys, sources(p.tensors, keys, o), o.Progress)
 }
 
-// readPEFT reads what the adapter in dir is, and refuses what a GGUF adapter cannot say.
+// readPEFT reads the settings of the adapter in dir, and refuses those that a GGUF adapter cannot express.
 func readPEFT(dir string) (*peft, error) {
 	c, path := &peft{adapterFolder: dir}, filepath.Join(dir, adapterConfig)
 	if err := checkpoint.ReadJSON(path, c); err != nil {
@@ -113,10 +113,10 @@ func readPEFT(dir string) (*peft, error) {
 	return c, nil
 }
 
-// alpha returns what a GGUF file says: divided by a module's rank, it is the scale of the module's change.
+// alpha returns the file's alpha: divided by a module's rank, it is the scale of the module's change.
 func (c *peft) alpha() float64 { return c.alphaOf(c.Alpha, c.Rank) }
 
-// alphaOf returns what divided by a rank gives the scale of a module with that alpha.
+// alphaOf returns the number that gives, divided by a rank, the scale of a module with that alpha.
 func (c *peft) alphaOf(alpha float64, rank int) float64 {
 	if c.ByRootOfRank { // which scales by alpha/√rank
 		return alpha * math.Sqrt(float64(rank))
@@ -124,8 +124,8 @@ func (c *peft) alphaOf(alpha float64, rank int) float64 {
 	return alpha
 }
 
-// factor returns by what a module's matrix B is multiplied, so that the file's one alpha scales its change as the
-// module's own alpha and rank do. The module's name is the model's.
+// factor returns the factor of a module's matrix B with which the file's one alpha gives the scale of the module's own
+// alpha and rank. The module's name is the model's.
 func (c *peft) factor(module string, rank int) float64 {
 	alpha := c.Alpha
 	if v, ok := c.Alphas.of(module); ok {
@@ -142,7 +142,7 @@ type pattern struct {
 	number float64
 }
 
-// UnmarshalJSON implements json.Unmarshaler. The first expression that matches counts, so that the order is kept.
+// UnmarshalJSON implements json.Unmarshaler. It keeps the order, because the first expression that matches counts.
 func (p *patterns) UnmarshalJSON(data []byte) error {
 	*p = nil
 	if string(data) == "null" {
@@ -196,7 +196,7 @@ func (c *peft) model(base string) (*config, error) {
 // pair is an adapter's two matrices for one of the model's: they change it by B·A.
 type pair struct{ a, b *checkpoint.Tensor }
 
-// The ends of the names that PEFT gives them, and what stands before a module's own name.
+// The ends of PEFT's names, and the prefix of a module's own name.
 const (
 	peftA, peftB, peftRoot = ".lora_A.weight", ".lora_B.weight", "base_model.model."
 )

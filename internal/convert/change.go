@@ -145,8 +145,8 @@ func (p *plan) numbers(name, from string, dims []int) {
 	p.tensors = append(p.tensors, t)
 }
 
-// layerNumbers reads the key that t names from the folder's tensors, one of each layer; block is what their names begin
-// with, with %d for the layer.
+// layerNumbers reads the numbers for t's key from the folder's tensors, one of each layer. block is the prefix of their
+// names, with %d for the layer.
 func (p *plan) layerNumbers(c *config, t lineage.Tensor, block string) {
 	if p.err != nil || p.pairs != nil {
 		return
@@ -172,7 +172,7 @@ func (p *plan) layerNumbers(c *config, t lineage.Tensor, block string) {
 	p.keys = append(p.keys, gguf.KV{Key: t.Name, Value: all})
 }
 
-// staysFloat reports whether a tensor is kept in F32 whatever type the matrices get.
+// staysFloat reports whether a tensor stays in F32 whatever the type of the matrices.
 func staysFloat(name string) bool {
 	return strings.HasPrefix(name, "altup_predict") || strings.HasPrefix(name, "altup_correct") || name == "ffn_gate_inp.weight" || strings.Contains(name, "hc_") && strings.HasSuffix(name, "_fn.weight") || strings.HasSuffix(name, "_ape.weight") ||
 		name == "indexer.proj.weight" || name == "indexer.q_proj.weight" || name == "indexer.k_proj.weight" || name == "time_mix_w1.weight" || name == "time_mix_w2.weight" ||
@@ -225,7 +225,7 @@ func (p *plan) stored(c *config, of sizes, t lineage.Tensor, source string, shap
 // unrotated ones, then its value's.
 func keyValueRows(s sizes) int { return s.Key - s.Rotated + s.Value }
 
-// rearrange has out, of that shape, take its rows and columns from where the folder has them.
+// rearrange maps the rows and columns of out, which has that shape, to those of the folder's tensor.
 func (p *plan) rearrange(c *config, of sizes, change lineage.Change, shape []int, out *tensor) {
 	both := keyValueRows(of)
 	switch change {

@@ -12,7 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/convert/lineage"
 )
 
-// Limits on hyperparameters: beyond them a folder is taken for damaged.
+// Limits of hyperparameters: above them a folder counts as damaged.
 const (
 	maxLayers = 1 << 12
 	maxWidth  = 1 << 20
@@ -22,7 +22,7 @@ const (
 	maxExponent = 64 // bound of the exponents of ALiBi's slopes
 	maxTaps     = 16 // positions of a short convolution
 	maxLoops    = 64 // times that tokens go through the layers
-	maxFurther  = 64 // layers that predict further tokens
+	maxFurther  = 64 // MTP layers
 )
 
 // prosparseThreshold is FATReLU's threshold in the published ProSparse configuration.
@@ -90,7 +90,7 @@ func readConfig(dir string) (*config, error) {
 	return c, nil
 }
 
-// decode reads data over what c holds; path is for errors.
+// decode decodes data into c and keeps values that data lacks; path is for errors.
 func (c *config) decode(path string, data []byte) error {
 	for _, part := range []any{&c.Config, &c.beside} { // each alone, for errors that name the key as the file does
 		if err := checkpoint.DecodeJSON(path, data, part); err != nil {
@@ -109,7 +109,7 @@ func (c *config) decode(path string, data []byte) error {
 	return nil
 }
 
-// family finds the architecture's description and has it read what it names in its own way.
+// family finds the architecture's description, and lets it read the hyperparameters that it names differently.
 func (c *config) family() (lineage.Family, error) {
 	if len(c.Architectures) != 1 {
 		return lineage.Family{}, c.Errorf("architectures", "%d names instead of one", len(c.Architectures))
@@ -177,7 +177,8 @@ type size struct {
 	max   int
 }
 
-// checkSizes checks what every family has, after the family has filled in its own names and defaults.
+// checkSizes checks the hyperparameters that every family has, after the family has read its own names and set
+// defaults.
 func (c *config) checkSizes(f lineage.Family) error {
 	if c.KVHeads == 0 {
 		c.KVHeads = c.Heads

@@ -26,7 +26,7 @@ type Options struct {
 	Plan      func(size, memory int64) // called with the bytes of the file's tensors and of memory before anything is written; may be nil
 }
 
-// tell tells a note to whoever wants to know.
+// tell passes a note to Notes, if that is set.
 func (o *Options) tell(line string) {
 	if o.Notes != nil {
 		o.Notes(line)
@@ -64,8 +64,8 @@ func (o Options) write(ctx context.Context, outfile string, keys []gguf.KV, tens
 	return gguf.Create(ctx, outfile, "GGUF", keys, encoded, o.Progress)
 }
 
-// memory returns the bytes that writing will have taken at its end: those that reading the folder took from the system,
-// which the Go runtime may use again as often as it collects garbage, and the lanes' buffers.
+// memory returns the bytes that writing will have taken at its end: the memory that reading the folder took from the
+// system, which the Go runtime can reuse after garbage collection, and the lanes' buffers.
 func memory(lanes int) int64 {
 	var now runtime.MemStats
 	runtime.ReadMemStats(&now)
@@ -82,8 +82,8 @@ type model struct {
 	modules []*checkpoint.Checkpoint // open, too: modules that follow pooling
 }
 
-// openModel reads what is to be written of the model in folder dir and, unless it is empty, of the predictors in
-// another.
+// openModel reads the settings of the model in folder dir and plans its tensors. If predictors is not empty, it does
+// the same with the predictors in that folder.
 func openModel(dir, predictors string, o *Options) (*model, error) {
 	if err := o.Output.check(); err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func openModel(dir, predictors string, o *Options) (*model, error) {
 	if m.source, err = openFolder(dir); err != nil {
 		return nil, err
 	}
-	var notes []string // are told of a folder that is not refused
+	var notes []string // told only if the folder is not refused
 	if packing, ok := c.Quantizing.packing(); ok {
 		if fam.Grouped {
 			packing.Parted, packing.Parts = fam.QKV+".weight", c.KVHeads
@@ -156,7 +156,7 @@ func fileType(c *config, o *Options) uint32 {
 	return o.Output.fileType
 }
 
-// close closes what was opened for the tensors.
+// close closes the tensors' sources.
 func (m *model) close() {
 	m.source.Close()
 	for _, s := range m.modules {

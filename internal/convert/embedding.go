@@ -22,8 +22,8 @@ type module struct {
 	Type string `json:"type"` // a Python class: sentence_transformers.models.Pooling
 }
 
-// readModules returns the folder's modules but for the model itself; a folder without a list may have the usual one of
-// pooling.
+// readModules returns the folder's modules, except the model itself. A folder without a list may have the usual pooling
+// module.
 func readModules(dir string) ([]module, error) {
 	path := filepath.Join(dir, "modules.json")
 	if !checkpoint.Exists(path) {
@@ -44,7 +44,7 @@ func readModules(dir string) ([]module, error) {
 				return nil, fmt.Errorf("%s: module %q lies in %q, which is not a folder within this one", path, m.Type, m.Path)
 			}
 			out = append(out, m)
-		case "Normalize": // what uses embeddings scales them
+		case "Normalize": // users of embeddings scale them
 		case "Transformer":
 			if m.Path != "" {
 				return nil, fmt.Errorf("%s: the model lies in %q; convert that folder, with 1_Pooling copied into it", path, m.Path)
@@ -85,7 +85,7 @@ func (m *model) embedding(dir string, p *plan, c *config, notes func(string)) er
 	return nil
 }
 
-// poolingKeys returns how a text's tokens become one embedding, as a module of pooling says it.
+// poolingKeys returns the key of how a text's tokens become one embedding, from a pooling module's settings.
 func poolingKeys(path, family string) ([]gguf.KV, error) {
 	var c struct {
 		Mode string `json:"pooling_mode"` // newer folders
@@ -207,7 +207,7 @@ func (m *model) classifier(p *plan, c *config, notes func(string)) error {
 	return nil
 }
 
-// rerank marks the model as a reranker, whatever else the folder says of pooling.
+// rerank marks the model as a reranker, whatever the folder's pooling is.
 func (m *model) rerank() {
 	key := m.arch + ".pooling_type"
 	m.keys = append(slices.DeleteFunc(m.keys, func(kv gguf.KV) bool { return kv.Key == key }), gguf.KV{Key: key, Value: nn.PoolRank.Number()})
@@ -240,8 +240,8 @@ const (
 	qwenClassifier = "Qwen3ForSequenceClassification"
 )
 
-// ranksAnswers reports whether a folder of Qwen 3 holds a reranker, which its configuration does not say: its name or
-// its README does.
+// ranksAnswers reports whether a folder of Qwen 3 holds a reranker. The configuration lacks that; the folder's name or
+// its README has it.
 func (c *config) ranksAnswers(dir string) bool {
 	if c.Architectures[0] == qwenClassifier {
 		return true

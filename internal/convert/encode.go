@@ -104,7 +104,7 @@ func (e *encoder) write(w io.Writer, t *tensor, typ quant.Type) error {
 		}
 	}
 	var working sync.WaitGroup
-	defer working.Wait() // lanes read what the caller closes
+	defer working.Wait() // lanes read sources that the caller closes
 	step := max(1, chunkElems/rowLen)
 	chunks := (rows + step - 1) / step
 	for i := range chunks + len(e.lanes) {
@@ -226,7 +226,7 @@ func (l *lane) raws(t *tensor, b []byte, rowBytes, from, to int) error {
 	return nil
 }
 
-// change changes the elements of rows from from on in l.floats as t says.
+// change applies t's changes to the elements of rows from from on in l.floats.
 func (l *lane) change(t *tensor, rowLen, from int) error {
 	if t.order != nil {
 		l.reorder(t, rowLen)
@@ -273,7 +273,7 @@ func (l *lane) change(t *tensor, rowLen, from int) error {
 	return nil
 }
 
-// columnEpsilon is what is added to columns' lengths, as published code has it.
+// columnEpsilon is added to columns' lengths, as in the published code.
 const columnEpsilon = 1e-7
 
 // measure finds the lengths of t's columns.
@@ -338,7 +338,7 @@ func (l *lane) multiplyBy(by *checkpoint.Tensor) error {
 	return nil
 }
 
-// multiplier returns what row r is multiplied by. A vector is one row.
+// multiplier returns the factor of row r. A vector is one row.
 func (t *tensor) multiplier(r int) float64 {
 	for _, m := range t.multiplied {
 		if m.Rows == 0 || r < m.Rows {
@@ -459,7 +459,7 @@ func (t *tensor) check(x []float32, typ quant.Type) error {
 	return nil
 }
 
-// wider names the output types that hold what typ cannot.
+// wider names the output types that hold values which typ cannot.
 func wider(typ quant.Type) string {
 	if typ == quant.BF16 {
 		return "f32"

@@ -12,8 +12,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// gatedKeys returns the keys of gated connections, of their indexers, and of a table of n-grams other than those that the
-// folder holds as tensors: see shards.
+// gatedKeys returns the keys of gated connections, of their indexers, and of a table of n-grams, except the keys that
+// the folder holds as tensors: see shards.
 func (c *config) gatedKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	if !f.GatedStreams {
 		return nil, nil

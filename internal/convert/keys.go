@@ -49,8 +49,8 @@ func (c *config) cachedHeads(f lineage.Family, s sizes) int {
 // value returns the elements of a head's value.
 func (c *config) value() int { return cmp.Or(c.ValueDim, c.HeadDim) }
 
-// attentionKeys returns the keys that say how scores depend on positions other than by a rotation, what bounds queries,
-// keys and values, and from which latent vectors keys and values follow.
+// attentionKeys returns the keys of how scores depend on positions other than by a rotation, of the bounds of queries,
+// keys and values, and of the latent vectors of keys and values.
 func (c *config) attentionKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	add := func(name string, v any) { keys = append(keys, gguf.KV{Key: f.Name + ".attention." + name, Value: v}) }
 	if c.MaxAlibi != nil {
@@ -238,7 +238,7 @@ func (c *config) perLayer(of func(s sizes) int) any {
 	return all
 }
 
-// scaleKeys returns the factors of activations that config.json gives.
+// scaleKeys returns config.json's factors of activations.
 func (c *config) scaleKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	for _, s := range []struct {
 		from, to string
@@ -269,8 +269,7 @@ func (c *config) scaleKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	return keys, nil
 }
 
-// windowKeys returns the window and, where config.json says otherwise than the family's files imply, which layers have
-// one.
+// windowKeys returns the window and, if config.json differs from what the family's files imply, which layers have one.
 func (c *config) windowKeys(f lineage.Family) ([]gguf.KV, error) {
 	keys := []gguf.KV{{Key: f.Name + ".attention.sliding_window", Value: uint32(min(c.Window, math.MaxInt32))}}
 	implied, said := make([]bool, c.Layers), make([]bool, c.Layers)
@@ -328,7 +327,7 @@ func (c *config) windowKeys(f lineage.Family) ([]gguf.KV, error) {
 	return keys, nil
 }
 
-// activationKeys tell the engine the nonlinearity, which GGUF files of other tools leave to the architecture.
+// activationKeys returns the keys of the nonlinearity, which GGUF files of other tools leave to the architecture.
 func activationKeys(kind string, threshold float64) []gguf.KV {
 	keys := []gguf.KV{{Key: "powerinfer.activation", Value: kind}}
 	if kind == "fatrelu" {

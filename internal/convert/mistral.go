@@ -61,7 +61,7 @@ type mistralParams struct {
 	} `json:"multimodal"`
 }
 
-// mistralMixture is what params.json says of experts.
+// mistralMixture is params.json's settings of experts.
 type mistralMixture struct {
 	Count      int     `json:"num_experts"`
 	Used       int     `json:"num_experts_per_tok"`
@@ -84,7 +84,7 @@ func readParams(dir string) (*mistralParams, error) {
 	return p, checkpoint.ReadJSON(path, p)
 }
 
-// readSettings returns config.json, or where there is none params.json in its words, and the path of the file.
+// readSettings returns config.json, or else params.json translated to its form, and the path of the file.
 func readSettings(dir string) (path string, data []byte, err error) {
 	path = filepath.Join(dir, "config.json")
 	if !checkpoint.Exists(path) {
@@ -102,7 +102,7 @@ func readSettings(dir string) (path string, data []byte, err error) {
 	return path, data, err
 }
 
-// settings returns what config.json would say.
+// settings returns params.json in the form of config.json.
 func (p *mistralParams) settings(path string) ([]byte, error) {
 	fail := func(key, format string, args ...any) ([]byte, error) {
 		return nil, fmt.Errorf("%s: key %q: %s", path, key, fmt.Sprintf(format, args...))
@@ -204,7 +204,7 @@ func (p *mistralParams) settings(path string) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// openFolder opens a folder's weights. Those in Mistral's form get the names and the order of transformers' folders.
+// openFolder opens a folder's weights. Weights in Mistral's form get the names and the order of transformers' folders.
 func openFolder(dir string) (*checkpoint.Checkpoint, error) {
 	c, err := checkpoint.Open(dir)
 	if err != nil || !c.Consolidated() {
@@ -224,7 +224,7 @@ func openFolder(dir string) (*checkpoint.Checkpoint, error) {
 	return c, nil
 }
 
-// mistralNames lists what becomes of names in Mistral's form, the first that matches; $1 and so on are parts of the
+// mistralNames lists the new names of names in Mistral's form. The first match counts; $1 and so on are parts of the
 // expression.
 var mistralNames = []struct {
 	from *regexp.Regexp

@@ -19,7 +19,7 @@ type Output struct {
 	base     quant.Type // type of most matrices
 }
 
-// outputs lists what there is, in the order in which help shows it.
+// outputs lists the available outputs, in the order of the help text.
 func outputs() []Output {
 	return []Output{
 		{"F32", 0, quant.F32},
@@ -69,7 +69,7 @@ func alias(name string) string {
 	return name
 }
 
-// OutTypes names what ParseOutput takes, for flags and error messages.
+// OutTypes lists the names that ParseOutput accepts, for flags and error messages.
 func OutTypes() string {
 	var names []string
 	for _, o := range outputs() {
@@ -98,7 +98,7 @@ func OutputOf(t quant.Type) Output {
 
 func (o Output) String() string { return o.name }
 
-// check refuses what ParseOutput did not return.
+// check refuses outputs that ParseOutput did not return.
 func (o Output) check() error {
 	if !slices.Contains(outputs(), o) {
 		return fmt.Errorf("give an output type; supported are %s", OutTypes())
@@ -109,7 +109,7 @@ func (o Output) check() error {
 // is reports whether o is one of the mixes with these names.
 func (o Output) is(names ...string) bool { return slices.Contains(names, o.name) }
 
-// part is the role of a matrix in a model, as far as mixes tell roles apart.
+// part is the role of a matrix in a model, as far as mixes distinguish roles.
 type part int
 
 const (
@@ -118,7 +118,7 @@ const (
 	partEmbedding
 	partQuery
 	partKey
-	partValue // and what is fused with it
+	partValue // and tensors that values are fused with
 	partAttentionOutput
 	partUp
 	partGate
@@ -154,8 +154,7 @@ func partOf(name string) part {
 	return partOther
 }
 
-// mixer chooses the types of a model's matrices one after the other, in the order of layers: some mixes count what came
-// before.
+// mixer chooses the types of a model's matrices in the order of layers: some mixes count the matrices before.
 //
 // Source: llama.cpp's quantisation mixes (src/llama-quant.cpp at 3f545bec).
 type mixer struct {
@@ -273,8 +272,8 @@ func (m *mixer) choose(name string, shape []int) quant.Type {
 	return m.base
 }
 
-// layer returns the layer that a feed-forward matrix counts for: where there are experts the one it belongs to, else as
-// many as were seen.
+// layer returns the layer that a feed-forward matrix counts for: with experts its own, else the number of such matrices
+// seen.
 func (m *mixer) layer(name string, seen int) int {
 	if l, _, ok := layerOf(name); ok && m.experts > 1 {
 		return l
@@ -282,7 +281,7 @@ func (m *mixer) layer(name string, seen int) int {
 	return seen
 }
 
-// predictsFurther reports whether the tensor called name belongs to a layer that predicts further tokens.
+// predictsFurther reports whether the tensor called name belongs to an MTP layer.
 func (m *mixer) predictsFurther(name string) bool {
 	l, _, ok := layerOf(name)
 	return ok && l >= m.layers-m.further

@@ -13,7 +13,7 @@ import (
 // furtherNames says where a folder keeps an MTP layer, and how it names the parts that other layers lack. For norm,
 // embd and head the first name that the folder has counts; spaces separate them.
 type furtherNames struct {
-	block                                        string // what its block's tensors begin with
+	block                                        string // prefix of its block's tensors
 	join, embdNorm, hiddenNorm, norm, embd, head string
 }
 
@@ -67,7 +67,7 @@ func (p *plan) findFurther(c *config, root, layer string) (found []furtherNames)
 	return found
 }
 
-// withFurther returns keys of the model with n layers more, which predict further tokens.
+// withFurther returns keys of the model with n additional MTP layers.
 func (c *config) withFurther(keys []gguf.KV, f lineage.Family, n int) []gguf.KV {
 	for i := range keys {
 		kv := &keys[i]
@@ -111,7 +111,7 @@ func (p *plan) furtherParts(c *config, l int, names *furtherNames) {
 	for _, t := range []struct {
 		name, source string
 		shape        []int
-		optional     bool // the model's own is used where it is missing
+		optional     bool // if it is missing, the model's own is used
 	}{
 		{"eh_proj", names.join, []int{c.Hidden, 2 * c.Hidden}, false},
 		{"enorm", names.embdNorm, []int{c.Hidden}, false},
@@ -134,8 +134,7 @@ func (p *plan) furtherParts(c *config, l int, names *furtherNames) {
 	}
 }
 
-// leaveOutFurther marks the tensors of layers that predict further tokens as used where they are not planned, and says
-// so.
+// leaveOutFurther marks the tensors of MTP layers as used if they are not planned, and says so.
 func (p *plan) leaveOutFurther(c *config, notes func(string)) {
 	left := false
 	for name := range p.source.Tensors {

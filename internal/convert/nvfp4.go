@@ -44,7 +44,7 @@ type quantizing struct {
 	Algo   string `json:"quant_algo"`
 	Format string `json:"format"`
 	Linear string `json:"linear_class"`      // in BitNet
-	Mode   string `json:"quantization_mode"` // likewise
+	Mode   string `json:"quantization_mode"` // in BitNet
 	Block  []int  `json:"weight_block_size"` // rows and columns of a block of floats of eight bits
 	Groups map[string]struct {
 		Format  string `json:"format"`
@@ -105,8 +105,8 @@ func (q *quantizing) nvfp4() bool {
 	return q.Method == "modelopt" && (strings.HasSuffix(q.Algo, "NVFP4") || q.Algo == "MIXED_PRECISION")
 }
 
-// readQuantizing reads hf_quant_config.json in dir, where older folders of ModelOpt say what config.json does not; nil
-// if it is not there.
+// readQuantizing reads hf_quant_config.json in dir, which older folders of ModelOpt have for settings that config.json
+// lacks; nil if it is absent.
 func readQuantizing(dir string) (*quantizing, error) {
 	path := filepath.Join(dir, "hf_quant_config.json")
 	if !checkpoint.Exists(path) {
@@ -128,7 +128,7 @@ func readQuantizing(dir string) (*quantizing, error) {
 	return q, nil
 }
 
-// findSmallFloats finds the matrices in NVFP4, and gives their tensors the names of ModelOpt.
+// findSmallFloats finds the matrices in NVFP4, and renames their tensors to ModelOpt's names.
 func (p *plan) findSmallFloats() {
 	tensors := p.source.Tensors
 	reciprocal := map[string]bool{}
@@ -189,7 +189,7 @@ func (p *plan) fromSmall(name, from string, f *smallFloats, dims, stored []int) 
 	return t
 }
 
-// finishSmall refuses what cannot be made of matrices in NVFP4, and plans the tensors of their factors.
+// finishSmall refuses outputs that cannot be made from matrices in NVFP4, and plans the tensors of their factors.
 func (p *plan) finishSmall() {
 	var all []*tensor
 	for _, t := range p.tensors {

@@ -26,7 +26,7 @@ type tensor struct {
 	step   int                  // distance of the columns that become rows; 0: 1
 	first  int                  // first of these columns
 	small  []*smallFloats       // NVFP4 scales, with codes in from and more; nil: from holds no blocks
-	single bool                 // row gives elements, not rows
+	single bool                 // row maps elements, not rows
 	wide   int                  // columns of the source, if only some are used; 0: rows and step tell
 	apart  int                  // rows of the source from one matrix of a stack to the next, if their columns become rows
 	plus   float32              // added to every element
@@ -46,7 +46,7 @@ type tensor struct {
 	factors    []float32            // factors of the matrices of mapped; nil: one
 	mapped     *gguf.Tensor         // a GGUF file's elements, where from is nil
 	plain      bool                 // stays F32 whatever the output type: vectors, learned positions
-	half       bool                 // is F16 where the output type is smaller than F32
+	half       bool                 // F16 if the output type is smaller than F32
 	// importance holds one for each element of a row, matrix after matrix; nil: none are known.
 	importance []float32
 }
@@ -90,7 +90,7 @@ type plan struct {
 	further   int                                   // number of planned MTP layers
 	embedding string                                // the token embedding's name in the folder
 	unneeded  []string                              // tensors marked as used that computing does not need
-	notes     []string                              // what the user may want to know of the plan
+	notes     []string                              // notes for the user about the plan
 	several   bool                                  // the folder has more MTP layers than the family's files may hold
 	pairs     map[string]pair                       // an adapter's pairs, by the model's tensors; nil: a model is planned
 	factor    func(module string, rank int) float64 // factor of an adapter's matrices B
@@ -291,7 +291,7 @@ func (p *plan) layer(root string) string {
 // text model, with and without "model." before them.
 var otherParts = []string{"vision_tower.", "vision_model.", "vision_embedder.", "embed_vision.", "visual.", "multi_modal_projector.", "audio_tower.", "embed_audio.", "mm_projector.", "mlp1.", "connector.", "vision_encoder.", "audio_encoder.", "vision_projection.", "vit_large_projector.", "vision.", "aligner.", "image_", "sam_model.", "qwen2_model.", "projector.", "view_seperator"}
 
-// leaveOut marks the tensors of other parts than the text model as used, and says how many they are.
+// leaveOut marks the tensors of parts other than the text model as used, and says how many there are.
 func (p *plan) leaveOut(notes func(string)) {
 	var left []string
 	for name := range p.source.Tensors {
@@ -306,8 +306,8 @@ func (p *plan) leaveOut(notes func(string)) {
 	}
 }
 
-// expertPredictors plans the predictors of one layer's experts, where the folder holds some. All experts of a layer
-// have predictors of the same rank.
+// expertPredictors plans the predictors of one layer's experts, if the folder holds any. All experts of a layer have
+// predictors of the same rank.
 func (p *plan) expertPredictors(c *config, prefix, from string) {
 	name := p.family.Experts.Predictor
 	if name == "" || p.pairs != nil {
@@ -339,7 +339,7 @@ func (p *plan) leaveOutPredictors(notes func(string)) {
 	}
 }
 
-// finish reports the first error, or tensors that were left over, and names those that are left out.
+// finish returns the first error, or an error for unused tensors. It notes which tensors are left out.
 func (p *plan) finish(notes func(string)) error {
 	if p.err != nil {
 		return p.err

@@ -22,7 +22,7 @@ type Quantization struct {
 	Output     Output
 	Copy       bool        // every tensor as it is; Output is not looked at
 	Pure       bool        // all matrices of Output's type
-	Requantize bool        // decode what is quantised already; it loses quality twice
+	Requantize bool        // decode quantised tensors; it loses quality twice
 	KeepHead   bool        // leave output.weight as it is
 	Head       *quant.Type // type of the matrix that gives the logits; nil: Output decides
 	Embedding  *quant.Type // type of the token embedding
@@ -90,7 +90,7 @@ func (q *Quantization) ReadMatrix(path string, include, exclude []string) error 
 	return nil
 }
 
-// Choice says how a tensor is written.
+// Choice is the type of a tensor in the output.
 type Choice struct {
 	Tensor      *gguf.Tensor // has its name in the output, which differs if layers before it are left out
 	Type        quant.Type
@@ -162,7 +162,7 @@ func (c Choice) weighed() bool {
 	return c.importance != nil && c.Type != c.Tensor.Type && c.Type.Weighable()
 }
 
-// parts returns the numbers of the file's parts that the output has parts for; nil where it has none.
+// parts returns the numbers of the file's parts that the output keeps; nil if the output is not split.
 func (q *Quantization) parts(choices []Choice) (parts []int) {
 	if !q.KeepSplit {
 		return nil
@@ -203,7 +203,8 @@ func (q *Quantization) Files(choices []Choice, outfile string) []string {
 	return []string{outfile}
 }
 
-// keys are f's, with the file's type, without those that number a split file's parts, and what the user sets.
+// keys returns f's keys, with the output's file type and the user's keys, and without those that number a split file's
+// parts.
 func (q *Quantization) keys(f *gguf.File) ([]gguf.KV, error) {
 	p, err := q.prune(f)
 	if err != nil {
@@ -319,7 +320,7 @@ func (q *Quantization) Plan(f *gguf.File) ([]Choice, error) {
 	return withFactors(f, choices)
 }
 
-// tellUnmatched tells of rules that match no tensor, which may be misspelt.
+// tellUnmatched notes rules that match no tensor, which may be misspelt.
 func (q *Quantization) tellUnmatched(names []string) {
 	for _, r := range q.Rules {
 		if q.Notes != nil && !slices.ContainsFunc(names, r.Pattern.MatchString) {
@@ -408,7 +409,7 @@ func (q *Quantization) wanted(f *gguf.File, t *gguf.Tensor, m *mixer, others *na
 	return narrowed(t.Name, t.Shape, typ, others), nil
 }
 
-// narrowed returns typ, or what stands for it where its blocks do not divide rows.
+// narrowed returns typ, or a replacement if its blocks do not divide rows.
 func narrowed(name string, shape []int, typ quant.Type, n *narrowings) quant.Type {
 	other := fallback(typ, shape[0])
 	if other != typ {
@@ -439,7 +440,7 @@ func (n *narrowings) add(name string, what narrowing) {
 	n.names[what] = append(n.names[what], name)
 }
 
-// tell says what was collected, a line for each pair of types; note may be nil.
+// tell notes the collected matrices, a line for each pair of types; note may be nil.
 func (n *narrowings) tell(note func(string)) {
 	for _, w := range n.order {
 		who := n.names[w][0]

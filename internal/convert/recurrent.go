@@ -86,7 +86,7 @@ func (c *config) stateKeys(f lineage.Family) (keys []gguf.KV, err error) {
 	if !f.OnePart {
 		return keys, nil
 	}
-	// llama.cpp requires it, for layers that predict further tokens.
+	// llama.cpp requires it, for MTP layers.
 	return append(keys, gguf.KV{Key: f.Name + ".attention.layer_norm_epsilon", Value: float32(c.Epsilon.Value)}), nil
 }
 
@@ -162,7 +162,7 @@ func (s deltaSizes) mixed(r int) int {
 	return r/(heads*dim)*group + 2*s.StateSize + r%(heads*dim)
 }
 
-// gates gives the source row of a row of all heads' gates there.
+// gates maps rows of all heads' gates to rows of the same source.
 func (s deltaSizes) gates(r int) int {
 	heads, dim := s.each()
 	own := heads * dim

@@ -236,7 +236,7 @@ func longMagnitude(s *lineage.RopeScaling, extension, original float64) float64 
 	return math.Sqrt(1 + math.Log(extension)/math.Log(original))
 }
 
-// rotated returns how many elements of a head are rotated where it is the given share.
+// rotated returns how many elements of a head are rotated if the given share is.
 func (c *config) rotated(f lineage.Family, share float64) (int, error) {
 	dims := cmp.Or(c.Turned, int(share*float64(c.HeadDim)))
 	switch {
@@ -248,8 +248,8 @@ func (c *config) rotated(f lineage.Family, share float64) (int, error) {
 	return dims, nil
 }
 
-// section finds out whether the file has sections, and thus the pairs of heads as halves, where the folder may have
-// neighbours.
+// section finds out whether the file has sections. Then pairs of heads are halves in the file, and they may be
+// neighbours in the folder.
 func (c *config) section(f *lineage.Family) (err error) {
 	s := cmp.Or(c.RopeScale, c.Rope)
 	if !f.MaySection || s == nil || len(s.Sections) == 0 {

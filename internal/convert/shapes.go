@@ -51,7 +51,7 @@ func (p *plan) list(c *config, keys []gguf.KV, items []item) {
 	}
 }
 
-// listed takes the shapes of what b lists.
+// listed takes the shapes of the tensors that b lists.
 func (p *plan) listed(k *nn.Keys, b *nn.Binder) {
 	p.err, p.shapes = cmp.Or(k.Err, b.Err), map[string][]int{}
 	for _, t := range b.Listed() {
@@ -60,7 +60,7 @@ func (p *plan) listed(k *nn.Keys, b *nn.Binder) {
 	}
 }
 
-// untold returns the shape of a tensor that no key tells, row length first; nil: keys tell it.
+// untold returns the shape of a tensor that no key states, row length first; nil: keys state it.
 func (p *plan) untold(c *config, i *item) []int {
 	s := c.sizes(i.layer)
 	ranks := map[string]int{"w": s.Ranks.Decay, "a": s.Ranks.Rate, "v": s.Ranks.Value, "g": s.Ranks.Gate}

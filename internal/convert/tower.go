@@ -47,7 +47,7 @@ func HasTower(dir string) bool {
 	return ok
 }
 
-// Limits of towers, as those that the engine has.
+// Limits of towers, as in the engine.
 const (
 	maxSide  = 1 << 12 // pixels of squares
 	maxPatch = 1 << 8  // pixels of a patch's side
@@ -58,7 +58,7 @@ type towerKind struct {
 	name          string   // clip.projector_type
 	mixed         bool     // it is clip.vision.projector_type instead, as of models that also hear
 	architectures []string // architectures in config.json
-	parts         []string // what its tensors' names begin with, with and without "model." before them
+	parts         []string // prefixes of its tensors' names, with and without "model." before them
 	plan          func(*towerPlan)
 }
 
@@ -143,8 +143,8 @@ func openTower(dir string) (*towerPlan, error) {
 	return t, nil
 }
 
-// readProcessor returns what the folder says of its image processor: preprocessor_config.json and, before it,
-// processor_config.json, each with the part that older or newer folders have for pictures.
+// readProcessor returns the settings of the folder's image processor: preprocessor_config.json, overridden by
+// processor_config.json, each with the object for pictures that older or newer folders have.
 func readProcessor(dir string) (*fields, error) {
 	all := &fields{path: filepath.Join(dir, "preprocessor_config.json"), of: map[string]json.RawMessage{}}
 	for _, file := range []struct{ name, part string }{{"preprocessor_config.json", "media_proc_cfg"}, {"processor_config.json", "image_processor"}} {
@@ -191,10 +191,10 @@ func (t *towerPlan) keys(dir string, o *Options) []gguf.KV {
 	}, t.more...)
 }
 
-// towerSizes are the published defaults of what a folder may leave out.
+// towerSizes are the published defaults of sizes that a folder may lack.
 type towerSizes struct{ width, layers, heads, image, patch int }
 
-// read reads the sizes, and adds the keys that all towers have but for the width of feed-forward layers.
+// read reads the sizes, and adds the keys that all towers have, except the width of feed-forward layers.
 func (t *towerPlan) read(def towerSizes, eps float64) {
 	v := t.vision
 	t.width = v.count(def.width, maxWidth, "embed_dim", "hidden_size", "vt_hidden_size") // Qwen2-VL's hidden_size is the text model's
@@ -240,7 +240,7 @@ func (t *towerPlan) common(eps float64) {
 	t.key("vision.image_std", t.colour("image_std", 1))
 }
 
-// colour returns a number each for red, green and blue, or none each where the processor does not normalise.
+// colour returns a number each for red, green and blue, or three times none if the processor does not normalise.
 func (t *towerPlan) colour(key string, none float32) []float32 {
 	c, normalises := []float32(nil), true
 	t.processor.read(key, &c)
@@ -260,14 +260,14 @@ func (t *towerPlan) activation(key, def string) {
 		t.key("use_gelu", true)
 	case "silu":
 		t.key("use_silu", true)
-	case "quick_gelu": // which files do not say
+	case "quick_gelu": // files do not state it
 	default:
 		t.vision.fail(key, "activation %.40q is not supported; supported are gelu, silu and quick_gelu", name)
 	}
 }
 
-// in returns part, which tensors' names begin with, with what the folder has before it, of the first of parts that it
-// holds.
+// in returns the first of parts that begins names of the folder's tensors, with "model." before it if the folder has
+// that.
 func (t *towerPlan) in(parts ...string) string {
 	for _, part := range parts {
 		for _, root := range []string{part, "model." + part} {
@@ -283,7 +283,7 @@ func (t *towerPlan) in(parts ...string) string {
 
 func (t *towerPlan) has(name string) bool { return t.source.Tensors[name] != nil }
 
-// rowsOf returns the rows of a matrix of the folder, 1 where it is not there or none.
+// rowsOf returns the rows of a matrix of the folder, or 1 if it is absent or no matrix.
 func (t *towerPlan) rowsOf(name string) int {
 	s := t.source.Tensors[name]
 	if s == nil || len(s.Shape) < 2 || s.Shape[0] < 1 || s.Shape[0] > maxWidth {
@@ -292,7 +292,7 @@ func (t *towerPlan) rowsOf(name string) int {
 	return s.Shape[0]
 }
 
-// linear plans a product, and its bias where the folder has one.
+// linear plans a product, and its bias if the folder has one.
 func (t *towerPlan) linear(name, from string, out, in int) {
 	t.product(name, from, out, in, out, nil)
 }
@@ -311,7 +311,7 @@ func (t *towerPlan) product(name, from string, out, in, stored int, row func(int
 // halved is for matrices that programs transpose or read as filters, so that they have neither blocks nor BF16.
 func (t *towerPlan) halved(w *tensor) { w.half, w.plain = !t.exact, t.exact }
 
-// norm plans a norm, and its bias where the folder has one.
+// norm plans a norm, and its bias if the folder has one.
 func (t *towerPlan) norm(name, from string, width int) *tensor {
 	w := t.from(name+".weight", from+".weight", []int{width}, []int{width})
 	if t.has(from + ".bias") {
@@ -327,7 +327,7 @@ func (t *towerPlan) float(name, from string, shape ...int) *tensor {
 	return w
 }
 
-// filter plans the filter of patches that the folder has as a convolution, and its bias where it has one.
+// filter plans the filter of patches that the folder has as a convolution, and its bias if it has one.
 func (t *towerPlan) filter(from string) {
 	t.float("v.patch_embd.weight", from+".weight", t.width, 3, t.patch, t.patch)
 	t.filterBias(from)
@@ -339,7 +339,7 @@ func (t *towerPlan) filterBias(from string) {
 	}
 }
 
-// filters plans one filter each of the two moments that the folder's has, and its bias where it has one.
+// filters plans two filters, one for each of the two frames of the folder's filter, and its bias if it has one.
 func (t *towerPlan) filters(from string) {
 	moment := t.patch * t.patch // numbers, of one colour
 	for i, name := range []string{"v.patch_embd.weight", "v.patch_embd.weight.1"} {
@@ -359,14 +359,15 @@ func (t *towerPlan) pixelsLast(from string, side int) *tensor {
 	return w
 }
 
-// coloursLast gives, for a number of a patch that goes by colour and then by place, its number where places go first.
+// coloursLast maps an element of a patch, ordered by colour and then by place, to its index in the order by place and
+// then by colour.
 func coloursLast(side int) func(int) int {
 	return func(i int) int { return i%(side*side)*3 + i/(side*side) }
 }
 
 // towerBlock names the parts of a block in a folder. Empty names are of parts that there are not.
 type towerBlock struct {
-	layer               string // what precedes, with %d for the layer
+	layer               string // prefix of the names, with %d for the layer
 	attnNorm, ffnNorm   string
 	q, k, v, qkv, out   string
 	qNorm, kNorm        string
@@ -466,8 +467,8 @@ func (t *towerPlan) attention(to, from string, b towerBlock, rows int, turn func
 	t.clamped(to+"attn_out", from+b.out, t.width, rows)
 }
 
-// clampedRows plans a product with the bounds of what it takes and gives, where the folder has them. Folders with bounds
-// have the matrix in a part of its own.
+// clampedRows plans a product, with the bounds of its inputs and outputs if the folder has them. Folders with bounds
+// have the matrix in an object of its own.
 func (t *towerPlan) clampedRows(name, from string, out, in int, row func(int) int) {
 	weight := from
 	if t.has(from + ".linear.weight") {

@@ -67,7 +67,7 @@ func towerKinds() []towerKind {
 	}
 }
 
-// siglip plans SigLIP's blocks and what surrounds them, but for the filter of patches.
+// siglip plans SigLIP's blocks and the tensors around them, without the filter of patches.
 func (t *towerPlan) siglip(root string) {
 	t.blocks(root, towerBlock{
 		layer: "encoder.layers.%d.", attnNorm: "layer_norm1", ffnNorm: "layer_norm2",
@@ -97,14 +97,14 @@ func (t *towerPlan) inverse(of *fields, key string) int {
 	return 1
 }
 
-// expect refuses numbers that files do not say and programs take for granted.
+// expect refuses numbers other than the one that programs assume and files do not state.
 func (t *towerPlan) expect(of *fields, key string, want float64) {
 	if v := of.number(want, key); v != want {
 		of.fail(key, "%g is not supported; %g is", v, want)
 	}
 }
 
-// base refuses other bases of rotations than what programs take for granted.
+// base refuses bases of rotations other than the one that programs assume.
 func (t *towerPlan) base(want float64) {
 	t.expect(t.vision, "rope_theta", want)
 	in := t.vision.within("rope_parameters")

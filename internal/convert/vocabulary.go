@@ -39,12 +39,12 @@ type vocabulary struct {
 	tokens []string
 	scores []float32 // llama, t5 and plamo2
 	types  []int32
-	merges []string // gpt2, and what llama's scores are made from
+	merges []string // gpt2; llama's scores are made from them, too
 
 	definition *tokenizer.Definition // the rest of tokenizer.json; nil without one
-	unknown    int                   // the unknown token's id plus 1, where the model itself names it
-	full       []float64             // t5: scores, where they are no float32
-	further    string                // bert: what tokenizer.json puts before what continues a word
+	unknown    int                   // the unknown token's id plus 1, if the model itself names it
+	full       []float64             // t5: scores that are not float32
+	further    string                // bert: tokenizer.json's prefix of tokens that continue a word
 	charsmap   []byte                // t5: precompiled normalization
 
 	lowercase, stripAccents bool // bert
@@ -52,14 +52,15 @@ type vocabulary struct {
 	ends           []int32        // tokens that end a generation, the text's end first
 	ids            map[string]int // special token ids by GGUF's name: "bos" and so on
 	addBOS, addEOS *bool
-	addSEP         *bool // between two texts there are two ends of a text; nil: nobody says
+	addSEP         *bool // between two texts there are two end tokens; nil: not stated
 	addSpacePrefix *bool
 	squeeze        bool
 	templates      map[string]string // chat templates by name; "default" is the usual one
 }
 
-// readVocabulary reads the folder's tokenizer: tokenizer.model where there is a usable one, else tokenizer.json,
-// else vocab.json with merges.txt, else tokenizer.jsonl, else tekken.json, else tiktoken.model, else RWKV's World vocabulary. gen may name ends of texts.
+// readVocabulary reads the folder's tokenizer: a usable tokenizer.model, else tokenizer.json, else vocab.json with
+// merges.txt, else tokenizer.jsonl, else tekken.json, else tiktoken.model, else RWKV's World vocabulary. gen may name
+// end tokens.
 func readVocabulary(dir string, c *config, gen generation, notes func(string)) (*vocabulary, error) {
 	tok, err := readTokenizerConfig(dir)
 	if err != nil {
@@ -93,7 +94,7 @@ func readVocabulary(dir string, c *config, gen generation, notes func(string)) (
 	return v, err
 }
 
-// check builds the tokenizer once, so that a vocabulary which could not be used is refused now.
+// check builds the tokenizer once, so that an unusable vocabulary is refused now.
 func (v *vocabulary) check() error {
 	t := tokenizer.Vocab{
 		Model: v.model, Pre: v.pre, Tokens: v.tokens, Scores: v.scores, Types: v.types, Merges: v.merges, Definition: v.definition,
