@@ -199,7 +199,7 @@ func ParseKVType(name string) (KVType, error) { return compute.ParseKVType(name)
 // of a conversation is evaluated from its beginning.
 //
 //   - Group int: tokens that share a position
-//   - Width int: tokens that have their own until as many are there; a multiple of Group
+//   - Width int: tokens that have positions of their own before they are grouped; a multiple of Group
 type Extension = engine.Extension
 
 // HotDrafts is a value of Drafts.Hot.

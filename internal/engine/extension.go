@@ -15,7 +15,7 @@ import (
 // llama.cpp intends to do the same before each part of a prompt: docs/context.md says how its results differ.
 type Extension struct {
 	Group int // tokens that share a position
-	Width int // tokens that have their own until as many are there; a multiple of Group
+	Width int // tokens that have positions of their own before they are grouped; a multiple of Group
 }
 
 // Check reports whether x is none or can be done.

@@ -99,8 +99,8 @@ func (e *MemoryError) Text(n setting.Names) string {
 }
 
 // What the program takes in addition, measured on Linux with models of 9, 272 and 651 MB: the binary's own heap, stacks
-// and caches; bytes for each text of the vocabulary, which are garbage until as many more are in use; and bytes for
-// each token of the vocabulary that sampling of one sequence takes.
+// and caches; bytes for each text of the vocabulary, because the heap grows by as much again before garbage is
+// collected; and bytes for each token of the vocabulary that sampling of one sequence takes.
 const (
 	programBytes = 16 << 20
 	textBytes    = 128

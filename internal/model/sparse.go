@@ -167,8 +167,9 @@ func (c *Config) CanStayOnDisk() error {
 	return setting.Errorf("its weights cannot stay on disk, for each of them is read for every token; use %s, or give more memory", setting.Sparse.To("predict"))
 }
 
-// NeuronsOnDisk reports whether layer l's neurons can stay on disk: rows for those of ffn_down_t and of the other
-// projections. gates reports the same for the projection that decides which neurons are open, ffn_gate or else ffn_up.
+// NeuronsOnDisk reports whether layer l's neurons can stay on disk. rows: the rows of ffn_down_t and of the other
+// projections can. gates: so can the rows of the projection that decides which neurons are open, ffn_gate or else
+// ffn_up.
 func (c *Config) NeuronsOnDisk(l int) (rows, gates bool) {
 	if b := &c.Blocks[l]; !c.Transposed || b.FF == 0 || b.Experts {
 		return false, false

@@ -1,9 +1,9 @@
-// Package cpu is the CPU device: weights repacked into huge pages, a claiming
-// worker pool, and the kernels of compute/cpu/kernel behind every operation.
+// Package cpu is the CPU device. It repacks weights into huge pages, shares work among a pool of worker threads, and
+// computes every operation with the kernels of compute/cpu/kernel.
 //
-// An output element's order of accumulation depends on shapes and types, in layers by neuron also on the token's own
-// neurons and on whether it is part of a prompt: results are the same bytes for any number of threads, any company in a
-// batch and any cut of a prompt.
+// The order in which an output element is summed depends on shapes and types only. In layers by neuron it also depends
+// on the token's own neurons, and on whether the token is part of a prompt. Results therefore have the same bytes for
+// any number of threads, any other tokens in a batch, and any cut of a prompt.
 package cpu
 
 import (

@@ -102,8 +102,8 @@ func (f *experts) piece(at int32, chunk int) (e, r, rows int) {
 	return int(at), r, min(f.openRows, f.ff-r)
 }
 
-// chooseUps lists the experts that compute all of their ups: experts with many tokens, whose lists together have most
-// neurons, and experts with a token that needs most neurons.
+// chooseUps lists the experts that compute all of their ups: experts with many tokens, because their lists together
+// have most neurons, and experts with a token that needs most neurons.
 func (f *experts) chooseUps() {
 	x := &f.exact
 	x.dense = x.dense[:0]

@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// The positions whose keys and values an AttendLatent makes at a time, and the memory that bounds their heads; at least
-// one head is made.
+// An AttendLatent makes keys and values of latentPositions positions at a time, and of as many heads as fit
+// latentBytes, but of one at least.
 const (
 	latentPositions = 512
 	latentBytes     = 32 << 20

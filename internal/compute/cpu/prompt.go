@@ -33,8 +33,8 @@ type panels struct {
 	room []float32
 }
 
-// fillsPanels reports whether a prompt's token with open open neurons uses panels. Its bytes equal those of sums only
-// to rounding.
+// fillsPanels reports whether a prompt's token with the given number of open neurons uses panels. Its bytes equal those
+// of sums only to rounding.
 func (f *sparseFFN) fillsPanels(open int) bool {
 	if f.pairs != nil {
 		return false
